@@ -1,0 +1,61 @@
+# Looks for every library mezzo uses. Nothing is downloaded. Whatever is missing is collected first and reported once,
+# with the Debian command that installs it.
+set(mezzo_missing "")
+
+find_package(Threads REQUIRED)
+
+find_package(Eigen3 3.4 QUIET CONFIG)
+if(NOT TARGET Eigen3::Eigen)
+  list(APPEND mezzo_missing libeigen3-dev)
+endif()
+find_package(fmt QUIET CONFIG)
+if(NOT TARGET fmt::fmt-header-only)
+  list(APPEND mezzo_missing libfmt-dev)
+endif()
+find_package(nlohmann_json QUIET CONFIG)
+if(NOT TARGET nlohmann_json::nlohmann_json)
+  list(APPEND mezzo_missing nlohmann-json3-dev)
+endif()
+if(MEZZO_BUILD_TESTS)
+  find_package(GTest QUIET)
+  if(NOT TARGET GTest::gtest_main)
+    list(APPEND mezzo_missing libgtest-dev libgmock-dev)
+  endif()
+endif()
+if(MEZZO_BUILD_EXAMPLES)
+  find_package(CLI11 QUIET CONFIG)
+  if(NOT TARGET CLI11::CLI11)
+    list(APPEND mezzo_missing libcli11-dev)
+  endif()
+endif()
+
+if(NOT MEZZO_ONEDNN STREQUAL "OFF")
+  find_package(oneDNN QUIET MODULE)
+  if(MEZZO_ONEDNN STREQUAL "ON" AND NOT oneDNN_FOUND)
+    list(APPEND mezzo_missing libdnnl-dev)
+  endif()
+endif()
+set(MEZZO_HAVE_ONEDNN OFF)
+if(oneDNN_FOUND AND NOT MEZZO_ONEDNN STREQUAL "OFF")
+  set(MEZZO_HAVE_ONEDNN ON)
+endif()
+
+if(mezzo_missing)
+  list(JOIN mezzo_missing " " mezzo_missing)
+  message(FATAL_ERROR "mezzo needs packages that are not installed. On Debian or Ubuntu run:\n"
+    "  sudo apt-get install -y --no-install-recommends ${mezzo_missing}\n"
+    "Elsewhere install the same libraries and point CMAKE_PREFIX_PATH at them.")
+endif()
+
+set(MEZZO_HAVE_OPENMP OFF)
+if(MEZZO_OPENMP)
+  find_package(OpenMP QUIET COMPONENTS CXX)
+  if(TARGET OpenMP::OpenMP_CXX)
+    set(MEZZO_HAVE_OPENMP ON)
+  endif()
+endif()
+
+if(MEZZO_CUDA STREQUAL "ON")
+  message(FATAL_ERROR "MEZZO_CUDA=ON: the CUDA backend does not exist yet in this version. "
+    "Use -DMEZZO_CUDA=OFF or leave it at AUTO for the CPU build.")
+endif()

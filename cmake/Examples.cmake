@@ -1,0 +1,13 @@
+# The examples: every folder examples/<name>/ is the program <name>, put into <build>/examples.
+file(GLOB entries LIST_DIRECTORIES true CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*")
+foreach(entry IN LISTS entries)
+  file(GLOB sources CONFIGURE_DEPENDS "${entry}/*.cpp")
+  if(NOT IS_DIRECTORY "${entry}" OR NOT sources)
+    continue()
+  endif()
+  get_filename_component(name "${entry}" NAME)
+  add_executable(${name} ${sources})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples" CXX_EXTENSIONS OFF)
+  target_link_libraries(${name} PRIVATE mezzo mezzo_flags CLI11::CLI11 fmt::fmt-header-only
+    nlohmann_json::nlohmann_json Threads::Threads)
+endforeach()

@@ -1,0 +1,40 @@
+# Flags of mezzo's own targets (the interface target mezzo_flags) and, under MEZZO_SANITIZE, of everything.
+if(MEZZO_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+  endif()
+  # -O3 is given where it pays (kernels and ops, see Library.cmake); elsewhere it only costs compile time.
+  if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
+    set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+  endif()
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  find_program(MEZZO_CCACHE ccache)
+  mark_as_advanced(MEZZO_CCACHE)
+  if(MEZZO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${MEZZO_CCACHE}")
+  endif()
+endif()
+
+add_library(mezzo_flags INTERFACE)
+target_compile_options(mezzo_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+  # The bits of a result must not depend on whether the compiler fuses a multiply and an add.
+  -ffp-contract=off)
+if(MEZZO_WERROR)
+  target_compile_options(mezzo_flags INTERFACE -Werror)
+endif()
+# Two false alarms of g++ 12: -Wrestrict inside std::string concatenation where nothing overlaps (GCC PR 105651), and
+# -Wmaybe-uninitialized in the move constructor of a std::variant of class types (GCC PR 105562 and kin).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12
+    AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(mezzo_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
+endif()
+if(NOT MEZZO_HAVE_OPENMP)
+  target_compile_options(mezzo_flags INTERFACE -Wno-unknown-pragmas -fopenmp-simd)
+endif()
+
+if(MEZZO_SANITIZE)
+  add_compile_options(-fsanitize=${MEZZO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${MEZZO_SANITIZE})
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+endif()

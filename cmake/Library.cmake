@@ -1,0 +1,99 @@
+# The library. Sources are found by pattern on purpose: an op is added by writing in two files and nothing else, so
+# no list of files may need an edit. CONFIGURE_DEPENDS makes a build notice new and deleted files by itself.
+set(MEZZO_FOLDERS core autograd kernels kernels/cpu ops nn amp optim io data train)
+# For the folders that hold inner loops. g++ 12 vectorises a loop with a condition only when it need not care about
+# floating-point exceptions and errno; nobody reads them here, and no result changes.
+set(MEZZO_LOOP_FLAGS -fno-trapping-math -fno-math-errno "$<$<CONFIG:Release>:-O3>")
+set(mezzo_sources "")
+foreach(folder IN LISTS MEZZO_FOLDERS)
+  file(GLOB files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cpp")
+  list(APPEND mezzo_sources ${files})
+  if(folder MATCHES "^(kernels|ops)")
+    set_source_files_properties(${files} PROPERTIES COMPILE_OPTIONS "${MEZZO_LOOP_FLAGS}")
+  endif()
+endforeach()
+if(NOT mezzo_sources)
+  message(FATAL_ERROR "mezzo: no source files under ${PROJECT_SOURCE_DIR}")
+endif()
+
+# <mezzo/core/tensor.h> and "mezzo/core/tensor.h" mean the same file in the tree and installed.
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/include")
+file(CREATE_LINK "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include/mezzo" SYMBOLIC)
+
+# Everything is compiled in object libraries and goes into libmezzo whole, so that the static registrars of ops are
+# never dropped. Header-only dependencies stop here and are no concern of a consumer.
+function(mezzo_object_library name)
+  add_library(${name} OBJECT ${ARGN})
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)
+  target_include_directories(${name} PUBLIC "${PROJECT_BINARY_DIR}/include")
+  target_link_libraries(${name} PRIVATE mezzo_flags Eigen3::Eigen fmt::fmt-header-only nlohmann_json::nlohmann_json
+    Threads::Threads)
+  if(MEZZO_HAVE_OPENMP)
+    target_link_libraries(${name} PRIVATE OpenMP::OpenMP_CXX)
+  endif()
+  if(MEZZO_HAVE_ONEDNN)
+    target_link_libraries(${name} PRIVATE oneDNN::dnnl)
+    target_compile_definitions(${name} PRIVATE MEZZO_HAVE_ONEDNN=1)
+  endif()
+endfunction()
+
+mezzo_object_library(mezzo_objects ${mezzo_sources})
+set(mezzo_object_libraries mezzo_objects)
+
+# What is compiled once per instruction set: the same source, each time with its own name for the namespace Eigen so
+# that no inline function of one set is ever used by another. The baseline comes first in the link order, so a
+# function that several sets share by name (say, of std) is the baseline's.
+file(GLOB mezzo_isa_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/kernels/cpu/eigen/*.cpp")
+set(MEZZO_ISA_VARIANTS "")
+if(mezzo_isa_sources)
+  mezzo_object_library(mezzo_isa_base ${mezzo_isa_sources})
+  target_compile_definitions(mezzo_isa_base PRIVATE MEZZO_ISA=base)
+  set(MEZZO_ISA_VARIANTS base)
+  include(CheckCXXCompilerFlag)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
+    check_cxx_compiler_flag(-march=x86-64-v4 MEZZO_CXX_KNOWS_X86_64_V4)
+  endif()
+  if(MEZZO_CXX_KNOWS_X86_64_V4)
+    foreach(isa IN ITEMS v3 v4)
+      mezzo_object_library(mezzo_isa_${isa} ${mezzo_isa_sources})
+      target_compile_definitions(mezzo_isa_${isa} PRIVATE MEZZO_ISA=${isa} Eigen=Eigen_${isa})
+      target_compile_options(mezzo_isa_${isa} PRIVATE -march=x86-64-${isa})
+      list(APPEND MEZZO_ISA_VARIANTS ${isa})
+    endforeach()
+    target_compile_options(mezzo_isa_v4 PRIVATE -mprefer-vector-width=512)
+    foreach(target IN ITEMS mezzo_objects mezzo_isa_base mezzo_isa_v3 mezzo_isa_v4)
+      target_compile_definitions(${target} PRIVATE MEZZO_HAVE_ISA_VARIANTS=1)
+    endforeach()
+  endif()
+  foreach(isa IN LISTS MEZZO_ISA_VARIANTS)
+    target_compile_options(mezzo_isa_${isa} PRIVATE ${MEZZO_LOOP_FLAGS})
+    list(APPEND mezzo_object_libraries mezzo_isa_${isa})
+  endforeach()
+endif()
+
+add_library(mezzo)
+add_library(mezzo::mezzo ALIAS mezzo)
+foreach(objects IN LISTS mezzo_object_libraries)
+  target_sources(mezzo PRIVATE $<TARGET_OBJECTS:${objects}>)
+endforeach()
+set_target_properties(mezzo PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+target_compile_features(mezzo PUBLIC cxx_std_20)
+target_include_directories(mezzo PUBLIC "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
+  "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+target_link_libraries(mezzo PRIVATE Threads::Threads)
+if(MEZZO_HAVE_OPENMP)
+  target_link_libraries(mezzo PRIVATE OpenMP::OpenMP_CXX)
+endif()
+if(MEZZO_HAVE_ONEDNN)
+  target_link_libraries(mezzo PRIVATE oneDNN::dnnl)
+endif()
+if(NOT BUILD_SHARED_LIBS)
+  # A linker takes from an archive only what is asked for by name; registrars are not. $<LINK_LIBRARY:WHOLE_ARCHIVE>
+  # would need CMake 3.24 from every consumer, a plain linker option needs nothing.
+  set(archive "${CMAKE_INSTALL_LIBDIR}/${CMAKE_STATIC_LIBRARY_PREFIX}mezzo${CMAKE_STATIC_LIBRARY_SUFFIX}")
+  target_link_options(mezzo INTERFACE
+    "$<BUILD_INTERFACE:LINKER:--whole-archive,$<TARGET_FILE:mezzo>,--no-whole-archive>"
+    "$<INSTALL_INTERFACE:LINKER:--whole-archive,$<INSTALL_PREFIX>/${archive},--no-whole-archive>")
+endif()

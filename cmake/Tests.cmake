@@ -1,0 +1,57 @@
+# The tests: one executable per folder of tests/, found by pattern like the library's sources.
+#   tests/<name>/**.cpp                  -> test_<name>, GoogleTest
+#   tests/support/*.cpp                  -> linked into every test
+#   tests/golden_test.cpp, tests/golden/ -> golden_test, its own main, run on tests/goldens
+#   tests/registry_sweep.cpp, tests/sweep/ -> registry_sweep, GoogleTest
+# A folder that has a CMakeLists.txt is a project of its own and left alone.
+include(GoogleTest)
+set(mezzo_tests_dir "${PROJECT_SOURCE_DIR}/tests")
+# Several tests run at once, so a waiting thread must sleep, not spin.
+set(mezzo_test_environment "OMP_WAIT_POLICY=passive")
+
+file(GLOB support_sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/support/*.cpp")
+
+function(mezzo_test_executable name)
+  add_executable(${name} ${ARGN} ${support_sources})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests" CXX_EXTENSIONS OFF)
+  target_include_directories(${name} PRIVATE "${mezzo_tests_dir}")
+  target_compile_definitions(${name} PRIVATE "MEZZO_TEST_DATA=\"${mezzo_tests_dir}\"")
+  target_link_libraries(${name} PRIVATE mezzo mezzo_flags fmt::fmt-header-only nlohmann_json::nlohmann_json
+    Threads::Threads)
+endfunction()
+
+function(mezzo_gtest name prefix)
+  mezzo_test_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE GTest::gtest_main)
+  # PRE_TEST: tests are listed when ctest starts and not after every link.
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX "${prefix}."
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" PROPERTIES ENVIRONMENT "${mezzo_test_environment}")
+endfunction()
+
+file(GLOB entries LIST_DIRECTORIES true CONFIGURE_DEPENDS "${mezzo_tests_dir}/*")
+foreach(entry IN LISTS entries)
+  get_filename_component(name "${entry}" NAME)
+  if(NOT IS_DIRECTORY "${entry}" OR name MATCHES "^(support|golden|goldens|sweep)$" OR EXISTS "${entry}/CMakeLists.txt")
+    continue()
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${entry}/*.cpp")
+  if(sources)
+    mezzo_gtest(test_${name} ${name} ${sources})
+  endif()
+endforeach()
+
+if(EXISTS "${mezzo_tests_dir}/golden_test.cpp")
+  file(GLOB sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/golden/*.cpp")
+  mezzo_test_executable(golden_test "${mezzo_tests_dir}/golden_test.cpp" ${sources})
+  add_test(NAME golden COMMAND golden_test "${mezzo_tests_dir}/goldens" WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  set_tests_properties(golden PROPERTIES ENVIRONMENT "${mezzo_test_environment}")
+endif()
+
+if(EXISTS "${mezzo_tests_dir}/registry_sweep.cpp")
+  file(GLOB sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/sweep/*.cpp")
+  mezzo_gtest(registry_sweep sweep "${mezzo_tests_dir}/registry_sweep.cpp" ${sources})
+endif()
+
+# Layers and lengths of the source tree, and the proof that this check can fail.
+add_test(NAME tree COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_tree.sh" "${PROJECT_SOURCE_DIR}")
+add_test(NAME tree_detects COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_tree_test.sh")

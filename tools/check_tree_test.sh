@@ -1,0 +1,81 @@
+#!/bin/sh
+# Proves that check_tree.sh can fail: a small tree with one violation of each kind must give exactly the expected list,
+# and a clean tree none. The long functions come in every shape that the brace counting has to recognise.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+cd "$tree"
+mkdir core kernels autograd ops nn optim data io amp train tests build
+lines() { awk -v n="$1" -v text="${2:-  f();}" 'BEGIN { while (n-- > 0) print text }'; }
+long() { printf '%s\n' "$1"; lines 60; printf '%s\n\n' "${2:-\}}"; }
+
+# Allowed: an own folder, lower layers, ops from a .cpp file of autograd, io from data, anything from tests and the root.
+printf '#include "mezzo/core/b.h"\n#include <vector>\n' >core/a.h
+printf '#include "mezzo/ops/add.h"\n#include "mezzo/core/a.h"\n' >autograd/engine.cpp
+printf '#include "mezzo/io/csv.h"\n' >data/csv.cpp
+printf '#include "mezzo/optim/sgd.h"\n#include "mezzo/nn/module.h"\n' >amp/scaler.cpp
+printf '#include "mezzo/amp/scaler.h"\n' >train/trainer.h
+printf '#include "support/helper.h"\n#include "mezzo/train/trainer.h"\n' >tests/a_test.cpp
+printf '#include "mezzo/train/trainer.h"\n' >mezzo.h
+printf '#include "mezzo/train/trainer.h"\n' >build/generated.h
+{
+  printf 'struct Wide {\n'; lines 80 '  int f() { return 1; }'; printf '};\n\n'
+  printf 'constexpr int kTable[] = {\n'; lines 80 '    1,'; printf '};\n\n'
+  printf 'const char* kText = R"x(\n'; lines 80 'if (a) {'; printf ')x";\n\n'
+  printf '/*\n'; lines 80 '{'; printf '*/\n\n#define OPEN \\\n  {\n'
+  printf 'constexpr Op kAdd = {\n    .name = "}",\n'; lines 80 "    .digit = '{', .big = 1'000'000,  // {"; printf '};\n\n'
+  printf 'void fits() {\n'; lines 58; printf '}\n'
+} >ops/clean.cpp
+sh "$here/check_tree.sh" . >clean.txt || { echo "a clean tree is refused:"; cat clean.txt; exit 1; }
+
+printf '#include "mezzo/kernels/k.h"\n#include "b.h"\n#include "mezzo/mezzo.h"\n' >core/bad.h
+printf '#include "mezzo/ops/add.h"\n' >autograd/node.h
+printf '#include <mezzo/optim/sgd.h>\n' >nn/bad.cpp
+printf '#include "mezzo/data/csv.h"\n' >io/bad.cpp
+printf '#include "mezzo/train/trainer.h"\n' >amp/bad.h
+printf '#include "mezzo/autograd/node.h"\n' >kernels/bad.cpp
+lines 501 'int f();' >core/long.cpp
+{
+  long 'void plain(int a) {'
+  long 'template <class T, int N = f(3)>
+[[nodiscard]] std::vector<T> Class<T>::member(const T& a,
+                                              int b) const noexcept {'
+  printf 'namespace a::b {\nclass alignas(64) C : public D {\n public:\n'
+  long '  C() : d_(1), e_{2}, f_({3, 4}) {' '  }'
+  long '  auto trailing() const -> std::pair<int, int> {' '  }'
+  long '  bool operator==(const C& o) const {' '  }'
+  printf '};\n}\n'
+} >tests/long_functions.cpp
+{
+  long 'const auto kLambda = [](int a) {' '};'
+  printf 'constexpr Op kOp = {\n    .name = "add",\n'
+  long '    .forward = [](Inputs in) -> Tensor {' '    },'
+  printf '};\n'
+  long 'TEST(Suite, Name) {'
+} >tests/more.cpp
+if sh "$here/check_tree.sh" . >bad.txt; then echo "a bad tree is accepted:"; cat bad.txt; exit 1; fi
+
+cat >expected.txt <<'TEXT'
+amp/bad.h:1: amp may not include train ("mezzo/train/trainer.h")
+autograd/node.h:1: autograd may not include ops ("mezzo/ops/add.h")
+core/bad.h:1: core may not include kernels ("mezzo/kernels/k.h")
+core/bad.h:2: include "b.h" is not written as "mezzo/<folder>/..."
+core/bad.h:3: core includes the umbrella header "mezzo/mezzo.h"
+core/long.cpp: 501 lines, more than 500
+io/bad.cpp:1: io may not include data ("mezzo/data/csv.h")
+kernels/bad.cpp:1: kernels may not include autograd ("mezzo/autograd/node.h")
+nn/bad.cpp:1: nn may not include optim (<mezzo/optim/sgd.h>)
+tests/long_functions.cpp: function plain has 62 lines, more than 60
+tests/long_functions.cpp: function Class<T>::member has 62 lines, more than 60
+tests/long_functions.cpp: function C has 62 lines, more than 60
+tests/long_functions.cpp: function trailing has 62 lines, more than 60
+tests/long_functions.cpp: function operator== has 62 lines, more than 60
+tests/more.cpp: function lambda kLambda has 62 lines, more than 60
+tests/more.cpp: function lambda forward has 62 lines, more than 60
+tests/more.cpp: function TEST(Suite, Name) has 62 lines, more than 60
+TEXT
+sed -n -e 's/^\(tests[^:]*\):[0-9]*:/\1:/' -e '/^[a-z_/]*\.[a-z]*:/p' bad.txt >found.txt
+diff expected.txt found.txt || { echo "the list differs (<: expected, >: found)"; exit 1; }
+grep -q '^check_tree: 17 problem' bad.txt || { echo "wrong count"; tail -n 1 bad.txt; exit 1; }
+echo "check_tree finds all it should"
