@@ -1,0 +1,91 @@
+// The registry of backends, the CPU's own backend, and the Device functions that need them.
+#include "mezzo/core/backend.h"
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo {
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;  // one cache line, and the widest vector load
+
+class CpuBackend final : public Backend {
+ public:
+  [[nodiscard]] int device_count() const override { return 1; }
+  [[nodiscard]] std::string description() const override { return "cpu"; }
+  [[nodiscard]] void* allocate(std::size_t bytes, int /*index*/) override {
+    return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  void deallocate(void* memory, std::size_t /*bytes*/, int /*index*/) noexcept override { std::free(memory); }
+  void copy_from_host(void* device, const void* host, std::size_t bytes, int /*index*/) override {
+    if (bytes > 0) std::memcpy(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, std::size_t bytes, int /*index*/) override {
+    if (bytes > 0) std::memcpy(host, device, bytes);
+  }
+  void copy_within(void* to, const void* from, std::size_t bytes, int /*index*/) override {
+    if (bytes > 0) std::memmove(to, from, bytes);
+  }
+  void set_zero(void* memory, std::size_t bytes, int /*index*/) override {
+    if (bytes > 0) std::memset(memory, 0, bytes);
+  }
+  void synchronize(int /*index*/) override {}
+};
+
+std::array<Backend*, kDeviceTypeCount>& table() {
+  static CpuBackend cpu;
+  static std::array<Backend*, kDeviceTypeCount> backends{&cpu, nullptr};
+  return backends;
+}
+
+std::atomic<std::uint64_t> host_read_count{0};
+
+}  // namespace
+
+void register_backend(DeviceType type, Backend& backend) {
+  table()[static_cast<std::size_t>(type)] = &backend;
+}
+
+Backend& backend(Device device) {
+  Backend* found = table()[static_cast<std::size_t>(device.type)];
+  if (found == nullptr) {
+    throw DeviceError("device", "a device of this build", to_string(device),
+                      "mezzo was built without CUDA: use Device::cpu() or Device::best()");
+  }
+  if (device.index < 0 || device.index >= found->device_count()) {
+    throw DeviceError("device", "an index below " + std::to_string(found->device_count()), to_string(device),
+                      found->description());
+  }
+  return *found;
+}
+
+void synchronize(Device device) { backend(device).synchronize(device.index); }
+
+std::uint64_t host_reads() noexcept { return host_read_count.load(std::memory_order_relaxed); }
+void count_host_read() noexcept { host_read_count.fetch_add(1, std::memory_order_relaxed); }
+
+Device Device::best() {
+  const Backend* cuda = table()[static_cast<std::size_t>(DeviceType::cuda)];
+  return cuda != nullptr && cuda->device_count() > 0 ? Device::cuda(0) : Device::cpu();
+}
+
+Device Device::parse(const std::string& text) {
+  if (text == "cpu") return Device::cpu();
+  if (text == "cuda") return Device::cuda(0);
+  const bool numbered = text.rfind("cuda:", 0) == 0 && text.size() > 5 && text.size() < 10 &&
+                        text.find_first_not_of("0123456789", 5) == std::string::npos;
+  if (!numbered)
+    throw ValueError("Device::parse", "cpu, cuda or cuda:N", "\"" + text + "\"", "name one of these");
+  return Device::cuda(std::stoi(text.substr(5)));
+}
+
+std::string to_string(Device device) {
+  return device.is_cpu() ? std::string("cpu") : "cuda:" + std::to_string(device.index);
+}
+
+}  // namespace mezzo

@@ -1,0 +1,71 @@
+// Sizes, strides and lists of dims: up to eight numbers in place, trivially copyable so that a kernel can
+// take them by value on any device.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo {
+
+/// Most dimensions a tensor can have.
+inline constexpr int kMaxDims = 8;
+
+/// A list of at most kMaxDims integers. Growing beyond throws ShapeError.
+class Dims {
+ public:
+  constexpr Dims() = default;
+  constexpr Dims(std::initializer_list<std::int64_t> values) {
+    for (const std::int64_t value : values) push_back(value);
+  }
+  explicit constexpr Dims(std::span<const std::int64_t> values) {
+    for (const std::int64_t value : values) push_back(value);
+  }
+  constexpr Dims(std::size_t count, std::int64_t value) {
+    for (std::size_t i = 0; i < count; ++i) push_back(value);
+  }
+  [[nodiscard]] constexpr std::size_t size() const { return size_; }
+  [[nodiscard]] constexpr bool empty() const { return size_ == 0; }
+  [[nodiscard]] constexpr std::int64_t* begin() { return values_.data(); }
+  [[nodiscard]] constexpr std::int64_t* end() { return values_.data() + size_; }
+  [[nodiscard]] constexpr const std::int64_t* begin() const { return values_.data(); }
+  [[nodiscard]] constexpr const std::int64_t* end() const { return values_.data() + size_; }
+  constexpr std::int64_t& operator[](std::size_t i) { return values_[i]; }
+  constexpr const std::int64_t& operator[](std::size_t i) const { return values_[i]; }
+  constexpr std::int64_t& back() { return values_[size_ - 1U]; }
+  [[nodiscard]] constexpr const std::int64_t& back() const { return values_[size_ - 1U]; }
+  constexpr void push_back(std::int64_t value) {
+    if (size_ == kMaxDims) throw ShapeError("shape", "at most 8 dimensions", "more", "flatten some of them");
+    values_[size_++] = value;
+  }
+  constexpr void pop_back() { --size_; }
+  constexpr void clear() { size_ = 0; }
+  constexpr void insert(std::size_t at, std::int64_t value) {
+    push_back(value);
+    std::rotate(begin() + at, end() - 1, end());
+  }
+  constexpr void erase(std::size_t at) {
+    std::move(begin() + at + 1, end(), begin() + at);
+    pop_back();
+  }
+  [[nodiscard]] constexpr bool contains(std::int64_t value) const {
+    return std::find(begin(), end(), value) != end();
+  }
+  constexpr operator std::span<const std::int64_t>() const { return {values_.data(), size_}; }
+  friend constexpr bool operator==(const Dims& a, const Dims& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+
+ private:
+  std::array<std::int64_t, kMaxDims> values_{};
+  std::uint8_t size_ = 0;
+};
+
+using Shape = Dims;
+
+}  // namespace mezzo

@@ -1,0 +1,158 @@
+#include "mezzo/core/layout.h"
+
+#include <string>
+
+namespace mezzo::layout {
+
+std::int64_t numel(const Shape& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  return count;
+}
+
+Dims contiguous_strides(const Shape& shape) {
+  Dims strides(shape.size(), 1);
+  for (std::size_t i = shape.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * std::max<std::int64_t>(shape[i], 1);
+  return strides;
+}
+
+bool is_contiguous(const Shape& shape, const Dims& strides) {
+  std::int64_t expected = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 0) return true;
+    if (shape[i] == 1) continue;
+    if (strides[i] != expected) {
+      return numel(shape) == 0;
+    }
+    expected *= shape[i];
+  }
+  return true;
+}
+
+Shape broadcast(std::string_view op, const Shape& a, const Shape& b) {
+  if (a == b) return a;
+  const std::size_t rank = std::max(a.size(), b.size());
+  Shape result(rank, 1);
+  for (std::size_t i = 0; i < rank; ++i) {  // i counts from the last dim
+    const std::int64_t left = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const std::int64_t right = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (left != right && left != 1 && right != 1) {
+      throw ShapeError(op, "shapes that broadcast", to_string(a) + " and " + to_string(b),
+                       "sizes must be equal or 1 from the last dim on: " + std::to_string(left) +
+                           " != " + std::to_string(right));
+    }
+    result[rank - 1 - i] = left == 1 ? right : left;
+  }
+  return result;
+}
+
+Dims expand_strides(std::string_view op, const Shape& shape, const Dims& strides, const Shape& target) {
+  const auto refuse = [&] {
+    throw ShapeError(op, "a shape that broadcasts to " + to_string(target), to_string(shape),
+                     "sizes must be equal or 1 from the last dim on");
+  };
+  if (shape.size() > target.size()) refuse();
+  Dims result(target.size(), 0);
+  const std::size_t lead = target.size() - shape.size();
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == target[lead + i])
+      result[lead + i] = strides[i];
+    else if (shape[i] != 1)
+      refuse();
+  }
+  return result;
+}
+
+std::optional<Dims> reshape_strides(const Shape& shape, const Dims& strides, const Shape& target) {
+  if (numel(target) == 0 || is_contiguous(shape, strides)) return contiguous_strides(target);
+  Shape from = shape;
+  std::array<Dims, 1> runs{strides};
+  collapse(from, runs);
+  // Fill the target's dims from the last one, each out of the run it lies in; a dim that spans two runs needs
+  // a copy.
+  Dims result(target.size(), 1);
+  std::size_t run = from.size();
+  std::int64_t left = 1;  // elements of the current run not yet used
+  std::int64_t stride = 1;
+  for (std::size_t i = target.size(); i-- > 0;) {
+    if (target[i] == 1) continue;
+    if (left == 1) {
+      if (run == 0) return std::nullopt;
+      --run;
+      left = from[run];
+      stride = runs[0][run];
+    }
+    if (left % target[i] != 0) return std::nullopt;
+    result[i] = stride;
+    stride *= target[i];
+    left /= target[i];
+  }
+  return result;
+}
+
+Shape resolve_reshape(std::string_view op, std::int64_t count, Shape target) {
+  std::int64_t known = 1;
+  std::optional<std::size_t> free;
+  const std::string asked = to_string(target);
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    if (target[i] == -1 && !free) {
+      free = i;
+    } else if (target[i] < 0) {
+      throw ShapeError(op, "sizes of at least 0 with at most one -1", asked, "leave one size to be found");
+    } else {
+      known *= target[i];
+    }
+  }
+  if (free && known != 0) target[*free] = count / known;
+  if ((free && (known == 0 || count % known != 0)) || (!free && known != count)) {
+    throw ShapeError(op, "a shape of " + std::to_string(count) + " elements", asked,
+                     "check the product of the sizes");
+  }
+  return target;
+}
+
+std::int64_t wrap_dim(std::string_view op, std::int64_t dim, std::size_t rank) {
+  const auto count = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
+  if (dim < -count || dim >= count) {
+    throw IndexError(op, "a dim in [" + std::to_string(-count) + ", " + std::to_string(count - 1) + "]",
+                     std::to_string(dim), "the tensor has " + std::to_string(rank) + " dims");
+  }
+  return dim < 0 ? dim + count : dim;
+}
+
+Dims wrap_dims(std::string_view op, std::span<const std::int64_t> dims, std::size_t rank) {
+  Dims result;
+  if (dims.empty()) {
+    for (std::size_t i = 0; i < rank; ++i) result.push_back(static_cast<std::int64_t>(i));
+    return result;
+  }
+  for (const std::int64_t dim : dims) {
+    const std::int64_t wrapped = wrap_dim(op, dim, rank);
+    if (result.contains(wrapped)) {
+      throw IndexError(op, "each dim once", to_string(dims), "remove the repeated dim");
+    }
+    if (rank > 0) result.push_back(wrapped);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+void collapse(Shape& shape, std::span<Dims> strides) {
+  std::size_t kept = 0;  // dims [0, kept) are final
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) continue;
+    const bool merges = kept > 0 && std::all_of(strides.begin(), strides.end(), [&](const Dims& s) {
+                          return s[kept - 1] == s[i] * shape[i];
+                        });
+    const std::size_t at = merges ? kept - 1 : kept++;
+    shape[at] = merges ? shape[at] * shape[i] : shape[i];
+    for (Dims& s : strides) s[at] = s[i];
+  }
+  while (shape.size() > kept) {
+    shape.pop_back();
+    for (Dims& s : strides) s.pop_back();
+  }
+}
+
+}  // namespace mezzo::layout

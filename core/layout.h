@@ -1,0 +1,41 @@
+// Pure functions on shapes and strides (both in elements): what a view, a broadcast or a contiguous tensor
+// is, without any memory. Everything that reasons about indices does so here.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "mezzo/core/dims.h"
+
+namespace mezzo::layout {
+
+/// Number of elements: the product of the sizes, 1 for a zero-dimensional shape.
+[[nodiscard]] std::int64_t numel(const Shape& shape);
+/// Row-major strides of a shape. [2, 3, 4] -> [12, 4, 1].
+[[nodiscard]] Dims contiguous_strides(const Shape& shape);
+/// Whether the elements lie row-major without gaps (dims of size 1 may have any stride; empty is contiguous).
+[[nodiscard]] bool is_contiguous(const Shape& shape, const Dims& strides);
+/// Shape that two shapes broadcast to (NumPy's rule, aligned at the end). Throws ShapeError in the name of
+/// `op`.
+[[nodiscard]] Shape broadcast(std::string_view op, const Shape& a, const Shape& b);
+/// Strides that show a tensor of `shape` as `target` (0 where it is repeated). `shape` must broadcast to
+/// `target`.
+[[nodiscard]] Dims expand_strides(std::string_view op, const Shape& shape, const Dims& strides,
+                                  const Shape& target);
+/// Strides that show the same memory as `target`, or nothing when that needs a copy.
+[[nodiscard]] std::optional<Dims> reshape_strides(const Shape& shape, const Dims& strides,
+                                                  const Shape& target);
+/// Resolves one -1 in `target` and checks the element count. Throws ShapeError in the name of `op`.
+[[nodiscard]] Shape resolve_reshape(std::string_view op, std::int64_t numel, Shape target);
+/// Maps dim in [-rank, rank) to [0, rank); a rank of 0 is treated as 1, as PyTorch does. Throws IndexError.
+[[nodiscard]] std::int64_t wrap_dim(std::string_view op, std::int64_t dim, std::size_t rank);
+/// Wraps every dim and refuses duplicates; an empty list means all dims. The result is sorted.
+[[nodiscard]] Dims wrap_dims(std::string_view op, std::span<const std::int64_t> dims, std::size_t rank);
+
+/// Merges neighbouring dims that are one run in every operand, and drops dims of size 1, so that loops are as
+/// long as they can be. `strides` holds the strides of each operand for `shape`; both are rewritten. A shape
+/// never becomes empty of dims unless it has one element.
+void collapse(Shape& shape, std::span<Dims> strides);
+
+}  // namespace mezzo::layout

@@ -1,0 +1,73 @@
+// Intrusive reference counting for the shared objects of the library: tensor headers, storages, graph nodes.
+// One word in the object, relaxed increments, and objects come from the pool.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "mezzo/core/pool.h"
+
+namespace mezzo {
+
+/// Base of intrusively counted, pooled objects. The last `Ref` to go calls `destroy()`.
+class RefCounted : public pool::Pooled {
+ public:
+  RefCounted() = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+  virtual ~RefCounted() = default;
+
+  void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  void release() const noexcept {
+    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) const_cast<RefCounted*>(this)->destroy();
+  }
+  [[nodiscard]] std::uint32_t use_count() const noexcept { return count_.load(std::memory_order_acquire); }
+
+ protected:
+  /// Called when the count reaches zero. Overridden by graph nodes, which must not recurse along a long
+  /// chain.
+  virtual void destroy() noexcept { delete this; }
+
+ private:
+  mutable std::atomic<std::uint32_t> count_{0};
+};
+
+/// Owning pointer to a RefCounted object.
+template <class T>
+class Ref {
+ public:
+  Ref() noexcept = default;
+  Ref(std::nullptr_t) noexcept {}
+  explicit Ref(T* object) noexcept : object_(object) {
+    if (object_ != nullptr) object_->retain();
+  }
+  Ref(const Ref& other) noexcept : Ref(other.object_) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  template <class U>
+  Ref(Ref<U> other) noexcept : object_(other.detach()) {}
+  ~Ref() {
+    if (object_ != nullptr) object_->release();
+  }
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  [[nodiscard]] T* get() const noexcept { return object_; }
+  T* operator->() const noexcept { return object_; }
+  T& operator*() const noexcept { return *object_; }
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+  /// Gives up ownership without counting down; the caller holds the reference now.
+  [[nodiscard]] T* detach() noexcept { return std::exchange(object_, nullptr); }
+  friend bool operator==(const Ref& a, const Ref& b) noexcept { return a.object_ == b.object_; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+template <class T, class... Args>
+[[nodiscard]] Ref<T> make_ref(Args&&... args) {
+  return Ref<T>(new T(std::forward<Args>(args)...));
+}
+
+}  // namespace mezzo

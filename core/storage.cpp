@@ -1,0 +1,12 @@
+#include "mezzo/core/storage.h"
+
+#include "mezzo/core/allocator.h"
+
+namespace mezzo {
+
+Storage::Storage(std::size_t bytes, Device device)
+    : data_(detail::allocate_bytes(bytes, device)), bytes_(bytes), device_(device) {}
+
+Storage::~Storage() { detail::deallocate_bytes(data_, bytes_, device_); }
+
+}  // namespace mezzo

@@ -1,0 +1,41 @@
+// The memory behind tensors: an owned buffer on one device, shared by views, with the version counter by
+// which a graph notices that a value it saved was overwritten.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "mezzo/core/device.h"
+#include "mezzo/core/ref_counted.h"
+
+namespace mezzo {
+
+/// A buffer of bytes on a device. Freed when the last tensor or saved value that uses it goes.
+class Storage final : public RefCounted {
+ public:
+  /// Uninitialised memory. Throws OutOfMemoryError, or DeviceError for a device that is not there.
+  Storage(std::size_t bytes, Device device);
+  ~Storage() override;
+
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] Device device() const noexcept { return device_; }
+  /// Counts in-place writes through any tensor that shares this storage.
+  [[nodiscard]] std::uint32_t version() const noexcept { return version_.load(std::memory_order_acquire); }
+  void bump_version() noexcept { version_.fetch_add(1, std::memory_order_acq_rel); }
+  /// Number of live tensors that are views of another tensor on this storage (see Tensor::add_).
+  [[nodiscard]] std::int32_t live_views() const noexcept {
+    return live_views_.load(std::memory_order_acquire);
+  }
+  void count_view(std::int32_t change) noexcept { live_views_.fetch_add(change, std::memory_order_acq_rel); }
+
+ private:
+  void* data_;
+  std::size_t bytes_;
+  Device device_;
+  std::atomic<std::uint32_t> version_{0};
+  std::atomic<std::int32_t> live_views_{0};
+};
+
+}  // namespace mezzo

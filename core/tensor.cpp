@@ -1,0 +1,156 @@
+#include "mezzo/core/tensor.h"
+
+#include <cstring>
+
+#include "mezzo/core/backend.h"
+#include "mezzo/core/layout.h"
+
+namespace mezzo {
+
+namespace {
+
+/// Widens one stored element to a Scalar of its kind.
+Scalar load_scalar(const std::byte* element, DType dtype) {
+  return dispatch(dtype, [&]<class T>(TypeTag<T>) -> Scalar {
+    T value;
+    std::memcpy(&value, element, sizeof(T));
+    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+      return Scalar(static_cast<float>(value));
+    else
+      return Scalar(value);
+  });
+}
+
+/// The whole storage of a tensor on the host: the storage itself on the CPU, a copy in `keep` otherwise.
+const std::byte* host_bytes(const TensorImpl& impl, std::vector<std::byte>& keep) {
+  const Storage& storage = *impl.storage;
+  if (storage.device().is_cpu()) return static_cast<const std::byte*>(storage.data());
+  keep.resize(storage.bytes());
+  backend(storage.device())
+      .copy_to_host(keep.data(), storage.data(), storage.bytes(), storage.device().index);
+  return keep.data();
+}
+
+}  // namespace
+
+TensorImpl::TensorImpl(Ref<Storage> storage_in, std::int64_t offset_in, const Shape& shape_in,
+                       const Dims& strides_in, DType dtype_in, bool is_view_in)
+    : storage(std::move(storage_in)),
+      offset(offset_in),
+      shape(shape_in),
+      strides(strides_in),
+      dtype(dtype_in),
+      is_view(is_view_in) {
+  if (is_view) storage->count_view(1);
+}
+
+TensorImpl::~TensorImpl() {
+  if (is_view) storage->count_view(-1);
+}
+
+std::int64_t Tensor::size(std::int64_t dim) const {
+  if (impl_->shape.empty())
+    throw IndexError("size", "a tensor with dims", "a 0-dim tensor", "use numel() or item()");
+  return impl_->shape[static_cast<std::size_t>(layout::wrap_dim("size", dim, impl_->shape.size()))];
+}
+
+std::int64_t Tensor::numel() const noexcept { return layout::numel(impl_->shape); }
+
+bool Tensor::is_contiguous() const noexcept { return layout::is_contiguous(impl_->shape, impl_->strides); }
+
+Scalar Tensor::item_scalar() const {
+  if (numel() != 1) {
+    throw ShapeError("item", "a tensor of one element", to_string(shape()),
+                     "reduce it first or use to_vector()");
+  }
+  count_host_read();
+  std::array<std::byte, 8> bytes{};
+  backend(device()).copy_to_host(bytes.data(), impl_->data(), static_cast<std::size_t>(size_of(dtype())),
+                                 device().index);
+  return load_scalar(bytes.data(), dtype());
+}
+
+const void* Tensor::host_data(DType expected) const {
+  if (expected != dtype()) {
+    throw DTypeError("data", to_string(dtype()) + " (the tensor's dtype)", to_string(expected),
+                     "ask for the tensor's own type, or convert with to(dtype)");
+  }
+  if (!device().is_cpu())
+    throw DeviceError("data", "a CPU tensor", to_string(device()), "copy with to(Device::cpu())");
+  if (!is_contiguous()) {
+    throw ShapeError("data", "a contiguous tensor", "strides " + to_string(strides()),
+                     "call contiguous() first");
+  }
+  count_host_read();
+  return impl_->data();
+}
+
+void* Tensor::writable_host_data(DType expected) const {
+  auto* memory = const_cast<void*>(host_data(expected));
+  impl_->storage->bump_version();
+  return memory;
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  count_host_read();
+  std::vector<std::byte> keep;
+  const std::byte* base = host_bytes(*impl_, keep);
+  const std::int64_t count = numel();
+  std::vector<T> values;
+  values.reserve(static_cast<std::size_t>(count));
+  Dims index(shape().size(), 0);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t at = impl_->offset;
+    for (std::size_t d = 0; d < index.size(); ++d) at += index[d] * impl_->strides[d];
+    values.push_back(load_scalar(base + at * size_of(dtype()), dtype()).to<T>());
+    for (std::size_t d = index.size(); d-- > 0;) {
+      if (++index[d] < shape()[d]) break;
+      index[d] = 0;
+    }
+  }
+  return values;
+}
+
+template std::vector<float> Tensor::to_vector<float>() const;
+template std::vector<double> Tensor::to_vector<double>() const;
+template std::vector<std::int32_t> Tensor::to_vector<std::int32_t>() const;
+template std::vector<std::int64_t> Tensor::to_vector<std::int64_t>() const;
+
+Tensor Tensor::detach() const { return alias(*this, shape(), strides(), impl_->offset, impl_->is_view); }
+
+Tensor empty(const Shape& shape, const TensorOptions& options) {
+  for (const std::int64_t size : shape) {
+    if (size < 0) throw ShapeError("empty", "sizes of at least 0", to_string(shape), "check the shape");
+  }
+  if (options.requires_grad && !is_floating(options.dtype)) {
+    throw DTypeError("empty", "a floating dtype for requires_grad", to_string(options.dtype), "use f32");
+  }
+  double count = 1;  // in double: the product of absurd sizes must not wrap around
+  for (const std::int64_t size : shape) count *= static_cast<double>(size);
+  if (count * static_cast<double>(size_of(options.dtype)) > 0x1p60) {
+    throw OutOfMemoryError("empty", "fewer than 2^60 bytes", to_string(shape), "check the shape");
+  }
+  const auto bytes = static_cast<std::size_t>(layout::numel(shape) * size_of(options.dtype));
+  auto impl = make_ref<TensorImpl>(make_ref<Storage>(bytes, options.device), 0, shape,
+                                   layout::contiguous_strides(shape), options.dtype, false);
+  impl->requires_grad = options.requires_grad;
+  return Tensor(std::move(impl));
+}
+
+Tensor zeros(const Shape& shape, const TensorOptions& options) {
+  Tensor result = empty(shape, options);
+  const Storage& storage = *result.impl().storage;
+  backend(options.device).set_zero(storage.data(), storage.bytes(), options.device.index);
+  return result;
+}
+
+Tensor alias(const Tensor& base, const Shape& shape, const Dims& strides, std::int64_t offset, bool is_view) {
+  return Tensor(make_ref<TensorImpl>(base.impl().storage, offset, shape, strides, base.dtype(), is_view));
+}
+
+TensorOptions options_of(const Tensor& tensor) {
+  return {.dtype = tensor.dtype(), .device = tensor.device()};
+}
+
+}  // namespace mezzo

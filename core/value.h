@@ -1,0 +1,147 @@
+// A small dynamic value: what JSON can say, with integers kept apart from reals. Attributes of ops, options
+// of optimizers and reports cross layers in it, so that no header needs a JSON library; parsing text into it
+// is `io/json.h`'s work.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace mezzo {
+
+/// Null, bool, 64-bit integer, double, string, list or map. A map keeps the order its keys were given in, and
+/// no key occurs twice. Copying is deep. Nesting is limited by the stack (some ten thousand levels): copies,
+/// comparison, text and destruction recurse.
+class Value {
+ public:
+  using List = std::vector<Value>;
+  using Map = std::vector<std::pair<std::string, Value>>;
+  /// The enumerators stand in the order of the alternatives of `data_`.
+  enum class Kind : std::uint8_t { null, boolean, integer, real, string, list, map };
+
+  // Implicit on purpose: `Value::Map{{"lr", 1e-3}, {"nesterov", true}}` is what call sites should look like.
+  // Bool and numbers are templates so that pointers do not turn into bools and characters do not turn into
+  // integers.
+  Value() noexcept = default;
+  Value(std::nullptr_t) noexcept {}
+  template <std::same_as<bool> T>
+  Value(T value) noexcept : data_(value) {}
+  /// Any integer. Throws ValueError where an unsigned one exceeds 2^63 - 1.
+  template <std::integral T>
+  requires(!std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
+           !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>)
+      Value(T value)
+      : data_(checked(value)) {}
+  template <std::floating_point T>
+  Value(T value) noexcept : data_(static_cast<double>(value)) {}
+  Value(const char* value) : data_(std::string(value)) {}
+  Value(std::string_view value) : data_(std::string(value)) {}
+  Value(std::string value) noexcept : data_(std::move(value)) {}
+  Value(List value) noexcept : data_(std::move(value)) {}
+  /// Throws ValueError when a key occurs twice.
+  Value(Map value);
+  /// A list of the elements, for shapes and the like.
+  template <class T>
+  requires(!std::same_as<T, Value> && std::constructible_from<Value, T>) Value(std::span<const T> values)
+      : data_(List(values.begin(), values.end())) {}
+  template <class T>
+  requires(!std::same_as<T, Value> && std::constructible_from<Value, T>) Value(const std::vector<T>& values)
+      : data_(List(values.begin(), values.end())) {}
+  /// Null when there is none.
+  template <class T>
+  requires(!std::same_as<T, Value> && std::constructible_from<Value, const T&>)
+      Value(const std::optional<T>& value)
+      : Value(value ? Value(*value) : Value()) {}
+
+  /// A list of the arguments. The sure way to nest lists: compilers disagree on `List{List{1}}`, which clang
+  /// 14 takes for a copy of the inner list and g++ 12 for a list that holds it.
+  template <class... T>
+  requires(std::constructible_from<Value, T>&&...) [[nodiscard]] static Value list(T&&... elements) {
+    List result;
+    result.reserve(sizeof...(T));
+    (result.push_back(Value(std::forward<T>(elements))), ...);
+    return result;
+  }
+
+  [[nodiscard]] Kind kind() const noexcept { return static_cast<Kind>(data_.index()); }
+  [[nodiscard]] bool is_null() const noexcept { return kind() == Kind::null; }
+  [[nodiscard]] bool is_bool() const noexcept { return kind() == Kind::boolean; }
+  [[nodiscard]] bool is_int() const noexcept { return kind() == Kind::integer; }
+  [[nodiscard]] bool is_double() const noexcept { return kind() == Kind::real; }
+  /// An integer or a double.
+  [[nodiscard]] bool is_number() const noexcept { return is_int() || is_double(); }
+  [[nodiscard]] bool is_string() const noexcept { return kind() == Kind::string; }
+  [[nodiscard]] bool is_list() const noexcept { return kind() == Kind::list; }
+  [[nodiscard]] bool is_map() const noexcept { return kind() == Kind::map; }
+
+  // Each returns what is held and throws ValueError, naming the kind and the value found, where that is
+  // something else.
+  [[nodiscard]] bool as_bool() const;
+  /// Integers only: 3.0 is refused, so that nothing is rounded unseen.
+  [[nodiscard]] std::int64_t as_int() const;
+  /// A double; an integer (rounded to nearest where it exceeds 2^53); or one of the strings "inf", "-inf",
+  /// "nan", by which JSON text carries what it has no literal for.
+  [[nodiscard]] double as_double() const;
+  [[nodiscard]] const std::string& as_string() const;
+  [[nodiscard]] const List& as_list() const;
+  [[nodiscard]] const Map& as_map() const;
+
+  /// Number of elements of a list or entries of a map; ValueError on any other kind.
+  [[nodiscard]] std::size_t size() const;
+  /// The value under `key`, or nullptr. Searches from front to back. ValueError when this is not a map.
+  [[nodiscard]] const Value* find(std::string_view key) const;
+  [[nodiscard]] bool contains(std::string_view key) const { return find(key) != nullptr; }
+  /// As `find`, but throws ValueError, listing the keys there are, when the key is missing.
+  [[nodiscard]] const Value& at(std::string_view key) const;
+  /// Element `index` of a list. ValueError when this is not a list, IndexError when it is too short.
+  [[nodiscard]] const Value& at(std::size_t index) const;
+
+  /// Sets `key`, in its place when it exists and at the end otherwise. Null becomes a map first; ValueError
+  /// on any other kind. Returns *this, for chains.
+  Value& set(std::string key, Value value);
+  /// Appends to a list. Null becomes a list first; ValueError on any other kind. Returns *this.
+  Value& push_back(Value value);
+
+  /// JSON text. Compact for `indent < 0`; otherwise one entry per line, `indent` spaces per level, but lists
+  /// that hold no list or map stay on one line. Doubles are written in the shortest form that reads back to
+  /// the same bits, and always with a '.' or an exponent, so that kinds survive; the ones that are not finite
+  /// become the strings "inf", "-inf", "nan". Bytes that are not UTF-8 become U+FFFD.
+  [[nodiscard]] std::string to_string(int indent = -1) const;
+
+  /// Same kind and same content: 1 and 1.0 differ. Two NaN are equal, since this compares data and does no
+  /// arithmetic; 0.0 equals -0.0. Maps are equal when they hold equal entries, in whatever order.
+  friend bool operator==(const Value& a, const Value& b);
+
+  /// The first key (by order of text) that occurs more than once, or nullptr. n log n.
+  [[nodiscard]] static const std::string* duplicate_key(const Map& map);
+
+ private:
+  template <std::integral T>
+  static std::int64_t checked(T value) {
+    if (std::in_range<std::int64_t>(value)) return static_cast<std::int64_t>(value);
+    refuse_integer(static_cast<std::uint64_t>(value));
+  }
+  [[noreturn]] static void refuse_integer(std::uint64_t value);
+  [[noreturn]] void refuse(std::string_view op, std::string_view expected) const;
+
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, List, Map> data_;
+};
+
+/// "null", "bool", "int", "double", "string", "list" or "map".
+[[nodiscard]] std::string_view to_string(Value::Kind kind) noexcept;
+
+/// True when `text` is well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+[[nodiscard]] bool is_valid_utf8(std::string_view text) noexcept;
+
+/// `text` as a JSON string in quotes, control characters escaped, cut after `max_bytes` with "..." after the
+/// quote: how text from files appears in messages.
+[[nodiscard]] std::string quote(std::string_view text, std::size_t max_bytes = 80);
+
+}  // namespace mezzo
