@@ -1,0 +1,106 @@
+// The scalar math of activations and of their derivatives, on float and double. Apart from scalar_math.h so
+// that fused kernels (linear with an activation, norms) can take these few without the rest.
+#pragma once
+
+#include "mezzo/kernels/math.h"
+
+namespace mezzo::kernels::scalar {
+
+/// max(x, 0), NaN stays.
+struct ReluFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x < T(0) ? T(0) : x;
+  }
+};
+/// A NaN result lets the gradient pass, as in PyTorch.
+struct ReluBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T out) const {
+    return out <= T(0) ? T(0) : grad;
+  }
+};
+
+struct SigmoidFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::sigmoid(x);
+  }
+};
+struct SigmoidBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T out) const {
+    return grad * (out * (T(1) - out));
+  }
+};
+
+struct TanhFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::tanh(x);
+  }
+};
+struct TanhBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T out) const {
+    return grad * (T(1) - out * out);
+  }
+};
+
+struct SiluFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x * math::sigmoid(x);
+  }
+};
+struct SiluBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T s = math::sigmoid(x);
+    return grad * (s * (T(1) + x * (T(1) - s)));
+  }
+};
+
+/// The normal distribution function.
+template <class T>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T normal_cdf(T x) {
+  constexpr T kInverseSqrt2 = T(0.70710678118654752440);
+  return T(0.5) * (T(1) + math::erf(x * kInverseSqrt2));
+}
+struct GeluFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x * normal_cdf(x);
+  }
+};
+struct GeluBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    constexpr T kInverseSqrt2Pi = T(0.39894228040143267794);
+    const T density = kInverseSqrt2Pi * math::exp(T(-0.5) * x * x);
+    return grad * (normal_cdf(x) + x * density);
+  }
+};
+
+/// Constants of the tanh form of gelu: u(x) = kGeluScale (x + kGeluCubic x^3).
+inline constexpr double kGeluScale = 0.79788456080286535588;  // sqrt(2 / pi)
+inline constexpr double kGeluCubic = 0.044715;
+
+struct GeluTanhFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const T u = T(kGeluScale) * (x + T(kGeluCubic) * x * x * x);
+    return T(0.5) * x * (T(1) + math::tanh(u));
+  }
+};
+struct GeluTanhBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T square = x * x;
+    const T t = math::tanh(T(kGeluScale) * (x + T(kGeluCubic) * square * x));
+    const T du = T(kGeluScale) * (T(1) + T(3 * kGeluCubic) * square);
+    return grad * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * du);
+  }
+};
+
+}  // namespace mezzo::kernels::scalar

@@ -1,0 +1,227 @@
+// One loop per pair of dtypes, compiled for every instruction set; f16 <-> f32 by the F16C and AVX-512
+// instructions, which the compilers do not find by themselves. The strided forms go through a small buffer on
+// the stack.
+#include "mezzo/kernels/cpu/convert.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "mezzo/core/float16.h"
+#include "mezzo/core/host_device.h"
+#include "mezzo/kernels/cpu/multiversion.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace mezzo::kernels::cpu {
+namespace {
+
+/// A stored boolean. Not `bool`: reading a byte other than 0 and 1 as bool is undefined.
+struct BoolByte {
+  std::uint8_t byte;
+};
+
+template <class T>
+using Stored = std::conditional_t<std::is_same_v<T, bool>, BoolByte, T>;
+template <class T>
+inline constexpr bool kIs16Bit = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
+/// The f64 that rounds to any format of 11 bits or fewer as `x` itself does: beyond 53 bits, what is shifted
+/// out is kept as one sticky bit, far below the last place of the result.
+MEZZO_ALWAYS_INLINE double sticky_double(std::int64_t x) {
+  constexpr std::int64_t kExact = std::int64_t{1} << 53;
+  const std::int64_t shifted = (x >> 11) | static_cast<std::int64_t>((x & 2047) != 0);
+  const bool exact = x >= -kExact && x <= kExact;
+  const double d = static_cast<double>(exact ? x : shifted);
+  return exact ? d : d * 2048.0;
+}
+
+/// Truncation that is defined everywhere: NaN gives 0, out of range the nearest integer.
+template <class To, class From>
+MEZZO_ALWAYS_INLINE To truncate(From x) {
+  constexpr From kLow = static_cast<From>(std::numeric_limits<To>::min());
+  // max + 1 is a power of two, hence exact in From where max itself may not be.
+  constexpr From kEnd = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * 2;
+  From inside = x == x ? x : From{0};
+  inside = inside < kLow ? kLow : inside;
+  const bool above = inside >= kEnd;
+  inside = above ? From{0} : inside;
+  const To truncated = static_cast<To>(inside);
+  return above ? std::numeric_limits<To>::max() : truncated;
+}
+
+/// One element, by the rules of convert().
+template <class To, class From>
+MEZZO_ALWAYS_INLINE To cast(From x) {
+  if constexpr (std::is_same_v<From, BoolByte>) {
+    // A minimum, where `!= 0` would become a branch per element in g++: ten times slower.
+    return cast<To>(std::min<std::uint8_t>(x.byte, 1));
+  } else if constexpr (kIs16Bit<From>) {
+    return cast<To>(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, BoolByte>) {
+    return BoolByte{static_cast<std::uint8_t>(x != From{0})};
+  } else if constexpr (kIs16Bit<To>) {
+    if constexpr (std::is_same_v<From, std::int64_t>)
+      return To(sticky_double(x));
+    else if constexpr (std::is_same_v<From, std::int32_t>)
+      return To(static_cast<double>(x));
+    else if constexpr (std::is_same_v<From, std::uint8_t>)
+      return To(static_cast<float>(x));
+    else
+      return To(x);
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    return truncate<To>(x);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+template <class To, class From>
+struct ConvertLoop {
+  static void run(const From* src, To* dst, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i) dst[i] = cast<To>(src[i]);
+  }
+};
+
+template <class To, class From>
+void convert_pair(const void* src, void* dst, std::int64_t n) {
+  run_isa<ConvertLoop<Stored<To>, Stored<From>>>(static_cast<const Stored<From>*>(src),
+                                                 static_cast<Stored<To>*>(dst), n);
+}
+
+#if defined(__x86_64__)
+// The hardware conversions. They round to nearest even, keep subnormals and quiet NaNs exactly as
+// core/float16.h does, so the tails below and the baseline give the same bits. Each returns how many elements
+// it did: full vectors only.
+
+[[gnu::target("avx,f16c")]] std::int64_t widen_v3(const Half* src, float* dst, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
+  }
+  return i;
+}
+
+[[gnu::target("avx,f16c")]] std::int64_t narrow_v3(const float* src, Half* dst, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i), bits);
+  }
+  return i;
+}
+
+[[gnu::target("avx512f")]] std::int64_t widen_v4(const Half* src, float* dst, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    _mm512_storeu_ps(dst + i, _mm512_maskz_cvtph_ps(
+                                  0xFFFF, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i))));
+  }
+  return i;
+}
+
+[[gnu::target("avx512f")]] std::int64_t narrow_v4(const float* src, Half* dst, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256i bits = _mm512_maskz_cvtps_ph(0xFFFF, _mm512_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst + i), bits);
+  }
+  return i;
+}
+
+template <>
+void convert_pair<float, Half>(const void* src, void* dst, std::int64_t n) {
+  const Half* const in = static_cast<const Half*>(src);
+  float* const out = static_cast<float*>(dst);
+  const Isa level = isa();
+  const std::int64_t done =
+      level == Isa::v4 ? widen_v4(in, out, n) : (level == Isa::v3 ? widen_v3(in, out, n) : 0);
+  run_isa<ConvertLoop<float, Half>>(in + done, out + done, n - done);
+}
+
+template <>
+void convert_pair<Half, float>(const void* src, void* dst, std::int64_t n) {
+  const float* const in = static_cast<const float*>(src);
+  Half* const out = static_cast<Half*>(dst);
+  const Isa level = isa();
+  const std::int64_t done =
+      level == Isa::v4 ? narrow_v4(in, out, n) : (level == Isa::v3 ? narrow_v3(in, out, n) : 0);
+  run_isa<ConvertLoop<Half, float>>(in + done, out + done, n - done);
+}
+#endif
+
+/// Elements that the strided forms convert at a time: 4 KB of the widest dtype.
+constexpr std::int64_t kStridedTile = 512;
+
+/// dst[i * dst_stride] = src[i * src_stride], bit by bit; U is an integer of the element's size.
+template <class U>
+void copy_strided(const U* src, std::int64_t src_stride, U* dst, std::int64_t dst_stride, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) dst[i * dst_stride] = src[i * src_stride];
+}
+
+void copy_strided(const std::byte* src, std::int64_t src_stride, std::byte* dst, std::int64_t dst_stride,
+                  std::int64_t size, std::int64_t n) {
+  const auto copy = [&]<class U>(U) {
+    copy_strided(reinterpret_cast<const U*>(src), src_stride, reinterpret_cast<U*>(dst), dst_stride, n);
+  };
+  switch (size) {
+    case 1:
+      return copy(std::uint8_t{});
+    case 2:
+      return copy(std::uint16_t{});
+    case 4:
+      return copy(std::uint32_t{});
+    default:
+      return copy(std::uint64_t{});
+  }
+}
+
+}  // namespace
+
+void convert(const void* src, DType from, void* dst, DType to, std::int64_t n) {
+  if (n <= 0) return;
+  if (from == to) {
+    std::memcpy(dst, src, static_cast<std::size_t>(n * size_of(from)));
+    return;
+  }
+  dispatch(from, [&]<class F>(TypeTag<F>) {
+    dispatch(to, [&]<class T>(TypeTag<T>) {
+      if constexpr (!std::is_same_v<F, T>) convert_pair<T, F>(src, dst, n);
+    });
+  });
+}
+
+void gather(const void* src, DType from, std::int64_t stride, void* dst, DType to, std::int64_t n) {
+  if (stride == 1) return convert(src, from, dst, to, n);
+  const std::int64_t from_size = size_of(from), to_size = size_of(to);
+  const std::byte* in = static_cast<const std::byte*>(src);
+  std::byte* out = static_cast<std::byte*>(dst);
+  if (from == to) return copy_strided(in, stride, out, 1, from_size, n);
+  alignas(64) std::byte tile[kStridedTile * 8];
+  for (std::int64_t i = 0; i < n; i += kStridedTile) {
+    const std::int64_t count = std::min(kStridedTile, n - i);
+    copy_strided(in + i * stride * from_size, stride, tile, 1, from_size, count);
+    convert(tile, from, out + i * to_size, to, count);
+  }
+}
+
+void scatter(const void* src, DType from, void* dst, DType to, std::int64_t stride, std::int64_t n) {
+  if (stride == 1) return convert(src, from, dst, to, n);
+  const std::int64_t from_size = size_of(from), to_size = size_of(to);
+  const std::byte* in = static_cast<const std::byte*>(src);
+  std::byte* out = static_cast<std::byte*>(dst);
+  if (from == to) return copy_strided(in, 1, out, stride, from_size, n);
+  alignas(64) std::byte tile[kStridedTile * 8];
+  for (std::int64_t i = 0; i < n; i += kStridedTile) {
+    const std::int64_t count = std::min(kStridedTile, n - i);
+    convert(in + i * from_size, from, tile, to, count);
+    copy_strided(tile, 1, out + i * stride * to_size, stride, to_size, count);
+  }
+}
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,209 @@
+// Decides who computes a product: checks the arguments, brings them into one form, and picks the engine by
+// dtype, size and setting. The work itself is in gemm_blocked.cpp and the engines.
+#include "mezzo/kernels/gemm.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/kernels/cpu/gemm_blocked.h"
+#include "mezzo/kernels/cpu/gemm_tile.h"
+#include "mezzo/kernels/cpu/isa.h"
+
+namespace mezzo::kernels::cpu {
+namespace {
+
+/// Up to this m * n * k Eigen is faster than oneDNN, whose calls cost 200 ns (measured: 16 x 16 x 16 takes
+/// 184 ns against 248, 24 x 24 x 24 takes 403 against 375).
+constexpr double kSmallProduct = 8192;
+
+/// Process-wide setting of set_gemm_engine().
+std::atomic<GemmEngine> g_engine{GemmEngine::automatic};
+
+std::string_view engine_name(GemmEngine engine) { return engine == GemmEngine::onednn ? "oneDNN" : "Eigen"; }
+
+void require_engine(std::string_view op, GemmEngine engine) {
+  if (has_gemm_engine(engine)) return;
+  throw ValueError(op, "an engine of this build (eigen)", std::string(engine_name(engine)),
+                   "install libdnnl-dev and configure again with -DMEZZO_ONEDNN=ON");
+}
+
+/// MEZZO_CPU_GEMM, or automatic when it is not set.
+GemmEngine engine_of_environment() {
+  const char* const value = std::getenv("MEZZO_CPU_GEMM");
+  if (value == nullptr || *value == '\0') return GemmEngine::automatic;
+  const std::string_view name = value;
+  if (name != "eigen" && name != "onednn") {
+    throw ValueError("MEZZO_CPU_GEMM", "eigen or onednn", "'" + std::string(name) + "'",
+                     "unset it to use the default");
+  }
+  const GemmEngine engine = name == "eigen" ? GemmEngine::eigen : GemmEngine::onednn;
+  require_engine("MEZZO_CPU_GEMM", engine);
+  return engine;
+}
+
+/// What set_gemm_engine() or the environment ask for; automatic when neither does.
+GemmEngine wanted_engine() {
+  const GemmEngine set = g_engine.load(std::memory_order_relaxed);
+  if (set != GemmEngine::automatic) return set;
+  static const GemmEngine from_environment = engine_of_environment();
+  return from_environment;
+}
+
+GemmTileFunction<float> eigen_f32() {
+#ifdef MEZZO_HAVE_ISA_VARIANTS
+  switch (isa()) {
+    case Isa::v4:
+      return gemm_eigen_v4_f32;
+    case Isa::v3:
+      return gemm_eigen_v3_f32;
+    case Isa::base:
+      break;
+  }
+#endif
+  return gemm_eigen_base_f32;
+}
+
+GemmTileFunction<double> eigen_f64() {
+#ifdef MEZZO_HAVE_ISA_VARIANTS
+  switch (isa()) {
+    case Isa::v4:
+      return gemm_eigen_v4_f64;
+    case Isa::v3:
+      return gemm_eigen_v3_f64;
+    case Isa::base:
+      break;
+  }
+#endif
+  return gemm_eigen_base_f64;
+}
+
+GemmTileFunction<float> engine_f32(const GemmArgs& args) {
+#ifdef MEZZO_HAVE_ONEDNN
+  const bool small =
+      static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k) <=
+      kSmallProduct;
+  if (gemm_engine() == GemmEngine::onednn && !(small && wanted_engine() == GemmEngine::automatic)) {
+    return gemm_onednn_f32;
+  }
+#endif
+  static_cast<void>(args);
+  return eigen_f32();
+}
+
+/// The dtype the product is computed in: f32, f64 or i64.
+DType compute_dtype_of(const GemmArgs& args) {
+  const bool floating = is_floating(args.a_dtype);
+  if (is_floating(args.b_dtype) != floating || is_floating(args.c_dtype) != floating) {
+    throw DTypeError(
+        "gemm", "all matrices floating or all integer",
+        to_string(args.a_dtype) + ", " + to_string(args.b_dtype) + " and " + to_string(args.c_dtype),
+        "cast one of them");
+  }
+  if (!floating) return DType::i64;
+  const bool wide = args.a_dtype == DType::f64 || args.b_dtype == DType::f64 || args.c_dtype == DType::f64;
+  return wide ? DType::f64 : DType::f32;
+}
+
+void check(const GemmArgs& args, DType compute) {
+  if (args.batch < 0 || args.m < 0 || args.n < 0 || args.k < 0) {
+    throw ValueError("gemm", "sizes of 0 or more",
+                     std::to_string(args.batch) + " x [" + std::to_string(args.m) + ", " +
+                         std::to_string(args.n) + ", " + std::to_string(args.k) + "]",
+                     "check batch, m, n and k");
+  }
+  if (compute == DType::i64 && (args.alpha != std::trunc(args.alpha) || args.beta != std::trunc(args.beta))) {
+    throw ValueError("gemm", "whole alpha and beta for integers",
+                     std::to_string(args.alpha) + " and " + std::to_string(args.beta),
+                     "use a floating dtype");
+  }
+}
+
+/// The same product with C by rows where C is by columns: C^T = B^T . A^T.
+GemmArgs transposed(GemmArgs args) {
+  std::swap(args.m, args.n);
+  std::swap(args.a, args.b);
+  std::swap(args.a_dtype, args.b_dtype);
+  std::swap(args.a_batch_stride, args.b_batch_stride);
+  std::swap(args.a_row_stride, args.b_col_stride);
+  std::swap(args.a_col_stride, args.b_row_stride);
+  std::swap(args.c_row_stride, args.c_col_stride);
+  return args;
+}
+
+/// Brings C to rows, and a batch that is one tall matrix times one B (or one A times a wide matrix) into one
+/// product.
+GemmArgs normal_form(GemmArgs args) {
+  const bool by_rows = args.n == 1 || args.c_col_stride == 1;
+  if (!by_rows && (args.m == 1 || args.c_row_stride == 1)) args = transposed(args);
+  if (args.batch > 1 && args.b_batch_stride == 0 && args.a_batch_stride == args.m * args.a_row_stride &&
+      args.c_batch_stride == args.m * args.c_row_stride) {
+    args.m *= args.batch;
+    args.batch = 1;
+  } else if (args.batch > 1 && args.a_batch_stride == 0 &&
+             args.b_batch_stride == args.n * args.b_col_stride &&
+             args.c_batch_stride == args.n * args.c_col_stride) {
+    args.n *= args.batch;
+    args.batch = 1;
+  }
+  return args;
+}
+
+template <class T>
+void run(const GemmArgs& args, GemmTileFunction<T> engine) {
+  if (args.k == 0 || args.alpha == 0)
+    gemm_scale<T>(args);
+  else
+    gemm_blocked<T>(args, engine);
+}
+
+}  // namespace
+
+void gemm(const GemmArgs& args) {
+  const DType compute = compute_dtype_of(args);
+  check(args, compute);
+  if (args.batch == 0 || args.m == 0 || args.n == 0) return;
+  const GemmArgs normal = normal_form(args);
+  switch (compute) {
+    case DType::f32:
+      return run<float>(normal, engine_f32(normal));
+    case DType::f64:
+      return run<double>(normal, eigen_f64());
+    default:
+      return run<std::int64_t>(normal, gemm_integer);
+  }
+}
+
+bool has_gemm_engine(GemmEngine engine) {
+#ifdef MEZZO_HAVE_ONEDNN
+  static_cast<void>(engine);
+  return true;
+#else
+  return engine != GemmEngine::onednn;
+#endif
+}
+
+GemmEngine gemm_engine() {
+  const GemmEngine wanted = wanted_engine();
+  if (wanted != GemmEngine::automatic) return wanted;
+  return has_gemm_engine(GemmEngine::onednn) && isa() == best_isa() ? GemmEngine::onednn : GemmEngine::eigen;
+}
+
+void set_gemm_engine(GemmEngine engine) {
+  require_engine("set_gemm_engine", engine);
+  g_engine.store(engine, std::memory_order_relaxed);
+}
+
+std::string gemm_description() {
+#ifdef MEZZO_HAVE_ONEDNN
+  if (gemm_engine() == GemmEngine::onednn) return "oneDNN " + gemm_onednn_version();
+#endif
+  return std::string("Eigen ") + gemm_eigen_base_version() + " " + isa_name();
+}
+
+}  // namespace mezzo::kernels::cpu

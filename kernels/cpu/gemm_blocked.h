@@ -1,0 +1,31 @@
+// The frame around the tile engines: cuts a product of any dtypes, strides and batch into tiles, widens or
+// packs what the engine cannot read itself, and rounds once on the way out. Apart from gemm.cpp, which only
+// decides who computes.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/kernels/cpu/gemm_tile.h"
+#include "mezzo/kernels/gemm.h"
+
+namespace mezzo::kernels::cpu {
+
+/// Sizes of the tiles of C that are computed independently of each other.
+struct TilePlan {
+  std::int64_t rows, cols;
+};
+
+/// Tiles for a product: at most 256 x 512, and smaller while there are fewer than 16 of them worth a thread's
+/// while. Depends on the sizes only, so that the bits of a result do not depend on the number of threads.
+[[nodiscard]] TilePlan plan_tiles(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);
+
+/// Runs `args` in tiles of the type T (float, double or std::int64_t) with `multiply`. All sizes are above 0,
+/// alpha is not 0, the dtypes convert to T. An integer engine gets B by rows always.
+template <class T>
+void gemm_blocked(const GemmArgs& args, GemmTileFunction<T> multiply);
+
+/// C = beta * C in the arithmetic of T, without reading C when beta is 0.
+template <class T>
+void gemm_scale(const GemmArgs& args);
+
+}  // namespace mezzo::kernels::cpu

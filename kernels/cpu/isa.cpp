@@ -1,0 +1,133 @@
+// Reads CPUID. The compilers' __builtin_cpu_supports is not used: clang 14 does not know the names of the
+// levels, and neither compiler tells whether the system saves the AMX tiles.
+#include "mezzo/kernels/cpu/isa.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "mezzo/core/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace mezzo::kernels::cpu {
+namespace {
+
+struct CpuFeatures {
+  Isa isa = Isa::base;
+  bool amx = false;
+};
+
+#if defined(__x86_64__)
+constexpr bool has_all(std::uint64_t bits, std::uint64_t mask) { return (bits & mask) == mask; }
+constexpr std::uint64_t bit(int i) { return std::uint64_t{1} << i; }
+
+struct Registers {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+
+Registers cpuid(unsigned leaf) {
+  Registers r;
+  if (__get_cpuid_count(leaf, 0, &r.eax, &r.ebx, &r.ecx, &r.edx) == 0) return {};
+  return r;
+}
+
+/// Which register files the operating system saves (XCR0). A CPU may have AVX-512 that the system does not
+/// let us use.
+std::uint64_t saved_state() {
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (std::uint64_t{high} << 32) | low;
+}
+
+CpuFeatures read_features() {
+  const Registers one = cpuid(1), seven = cpuid(7), extended = cpuid(0x80000001U);
+  CpuFeatures found;
+  if (!has_all(one.ecx, bit(27))) return found;  // OSXSAVE: without it xgetbv itself is illegal
+  const std::uint64_t saved = saved_state();
+  const bool v3 = has_all(one.ecx, bit(12) | bit(22) | bit(28) | bit(29)) &&  // FMA, MOVBE, AVX, F16C
+                  has_all(seven.ebx, bit(3) | bit(5) | bit(8)) &&             // BMI1, AVX2, BMI2
+                  has_all(extended.ecx, bit(5)) && has_all(saved, 0x6);       // LZCNT; XMM and YMM saved
+  const bool v4 = v3 &&
+                  has_all(seven.ebx, bit(16) | bit(17) | bit(28) | bit(30) | bit(31)) &&  // F, DQ, CD, BW, VL
+                  has_all(saved, 0xE6);  // and the mask registers and both halves of ZMM
+  found.isa = v4 ? Isa::v4 : (v3 ? Isa::v3 : Isa::base);
+  found.amx = has_all(seven.edx, bit(22) | bit(24)) && has_all(saved, bit(17) | bit(18));
+  return found;
+}
+#else
+CpuFeatures read_features() { return {}; }
+#endif
+
+const CpuFeatures& features() {
+  static const CpuFeatures found = read_features();
+  return found;
+}
+
+std::string_view level_name(Isa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case Isa::base:
+      return "x86-64";
+    case Isa::v3:
+      return "x86-64-v3";
+    case Isa::v4:
+      return "x86-64-v4";
+  }
+#endif
+  static_cast<void>(isa);
+  return "generic";
+}
+
+void require_supported(std::string_view op, Isa wanted) {
+  if (wanted <= best_isa()) return;
+  throw DeviceError(op, "an instruction set of this CPU", wanted == Isa::v4 ? "v4" : "v3",
+                    "this CPU runs up to " + std::string(level_name(best_isa())));
+}
+
+Isa choose() {
+  const char* const value = std::getenv("MEZZO_CPU_ISA");
+  if (value == nullptr || *value == '\0') return best_isa();
+  const std::string_view name = value;
+  if (name != "base" && name != "v3" && name != "v4") {
+    throw ValueError("MEZZO_CPU_ISA", "base, v3 or v4", "'" + std::string(name) + "'",
+                     "unset it to use the best");
+  }
+  const Isa wanted = name == "base" ? Isa::base : (name == "v3" ? Isa::v3 : Isa::v4);
+  require_supported("MEZZO_CPU_ISA", wanted);
+  return wanted;
+}
+
+constexpr int kNotChosen = -1;
+/// Process-wide, written once at the first use (and by the tests' guard): every thread must run the same
+/// variant.
+std::atomic<int> g_isa{kNotChosen};
+
+}  // namespace
+
+Isa isa() {
+  const int known = g_isa.load(std::memory_order_relaxed);
+  if (known != kNotChosen) return static_cast<Isa>(known);
+  const Isa chosen = choose();  // two threads may both get here; they choose alike
+  g_isa.store(static_cast<int>(chosen), std::memory_order_relaxed);
+  return chosen;
+}
+
+Isa best_isa() { return features().isa; }
+
+std::string isa_name() { return std::string(level_name(isa())); }
+
+bool cpu_has_amx() { return features().amx; }
+
+IsaGuard::IsaGuard(Isa wanted) : previous_(isa()) {
+  require_supported("IsaGuard", wanted);
+  g_isa.store(static_cast<int>(wanted), std::memory_order_relaxed);
+}
+
+IsaGuard::~IsaGuard() { g_isa.store(static_cast<int>(previous_), std::memory_order_relaxed); }
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,40 @@
+// The instruction set the CPU kernels run with: found once from the CPU, or forced by MEZZO_CPU_ISA. It is
+// apart from the kernels because loops, casts and GEMM must all agree on it, and because tests switch it.
+#pragma once
+
+#include <string>
+
+namespace mezzo::kernels::cpu {
+
+/// Variants a kernel is compiled in: the baseline of the target (x86-64: SSE2), x86-64-v3 (AVX2, FMA, F16C)
+/// and x86-64-v4 (AVX-512 F, BW, CD, DQ, VL). On other machines there is only `base`. Ordered: a CPU that
+/// runs one runs the smaller ones too.
+enum class Isa { base, v3, v4 };
+
+/// The variant in use. Chosen at the first call: the value of MEZZO_CPU_ISA (`base`, `v3`, `v4`), else
+/// best_isa(). Throws ValueError when that value is unknown, DeviceError when this CPU lacks it.
+[[nodiscard]] Isa isa();
+
+/// The largest variant that the CPU and the operating system support.
+[[nodiscard]] Isa best_isa();
+
+/// isa() in words for banners: "x86-64", "x86-64-v3", "x86-64-v4"; "generic" on other machines.
+[[nodiscard]] std::string isa_name();
+
+/// True when the CPU has AMX tiles with bf16 and the operating system saves them.
+[[nodiscard]] bool cpu_has_amx();
+
+/// For tests only: while it lives, isa() is `isa` for every thread of the process; then what it was before.
+/// Not to be used while other threads run kernels. Throws DeviceError when the CPU lacks it.
+class IsaGuard {
+ public:
+  explicit IsaGuard(Isa isa);
+  ~IsaGuard();
+  IsaGuard(const IsaGuard&) = delete;
+  IsaGuard& operator=(const IsaGuard&) = delete;
+
+ private:
+  Isa previous_;
+};
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,71 @@
+// The CPU's pointwise loop: tiles over the collapsed layout, threads over chunks of tiles, one vector loop
+// per functor and compute type in three instruction sets.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/tile.h"
+
+namespace mezzo::kernels::cpu {
+
+namespace detail {
+
+template <class F, class R, class T, std::size_t N>
+struct PointwiseTile {
+  static void run(F f, R* out, std::array<const T*, N> in, std::int64_t n) {
+    loop(f, out, in, n, std::make_index_sequence<N>{});
+  }
+
+ private:
+  template <std::size_t... I>
+  [[gnu::always_inline]] static void loop(F f, R* out, std::array<const T*, N> in, std::int64_t n,
+                                          std::index_sequence<I...> /*indices*/) {
+    // An output may be one of the inputs (in-place ops) but never overlaps it shifted, so iterations are
+    // independent.
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+    for (std::int64_t i = 0; i < n; ++i) out[i] = f(in[I][i]...);
+  }
+};
+
+}  // namespace detail
+
+/// out[i] = f(in[0][i], ..., in[N-1][i]) with operands converted to T and the result stored in out's dtype.
+/// The views have one shape (inputs expanded to it).
+template <class T, class F, std::size_t N>
+void pointwise(F f, const View& out, const std::array<View, N>& in) {
+  std::array<Dims, N + 1> strides;
+  strides[N] = out.strides;
+  for (std::size_t k = 0; k < N; ++k) strides[k] = in[k].strides;
+  Shape shape = out.shape;
+  const std::int64_t total = layout::numel(shape);
+  if (total == 0) return;
+  layout::collapse(shape, strides);
+  const auto operand = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<TileOperand, N>{TileOperand(in[I], shape, strides[I])...};
+  }
+  (std::make_index_sequence<N>{});
+  const TileOperand target(out, shape, strides[N]);
+  using R = decltype([]<std::size_t... I>(F g, std::index_sequence<I...>) {
+    return g((static_cast<void>(I), T{})...);
+  }(f, std::make_index_sequence<N>{}));
+  parallel_for(total, 32 * kTile, [&](std::int64_t begin, std::int64_t end) {
+    std::array<TileBuffer<T>, N> buffers;
+    TileBuffer<R> result;
+    for (std::int64_t at = begin; at < end; at += kTile) {
+      const std::int64_t n = std::min(kTile, end - at);
+      std::array<const T*, N> tiles;
+      for (std::size_t k = 0; k < N; ++k) tiles[k] = operand[k].template read<T>(at, n, buffers[k]);
+      run_isa<detail::PointwiseTile<F, R, T, N>>(f, target.template target<R>(at, result), tiles, n);
+      target.template finish<R>(at, n, result);
+    }
+  });
+}
+
+}  // namespace mezzo::kernels::cpu

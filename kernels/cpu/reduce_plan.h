@@ -1,0 +1,149 @@
+// How a reduction is cut up: which elements make up an output, in which order they are accumulated, and which
+// pieces may run on different threads. Apart from the loops because all reducers share it. Order and pieces
+// follow from the shape and the reduced dims alone, never from strides or threads: hence equal bits for a
+// tensor and its contiguous copy.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "mezzo/core/pool.h"
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/tile.h"
+#include "mezzo/kernels/view.h"
+
+namespace mezzo::kernels::cpu {
+
+/// A strided index space: positions in row-major order, and where in memory each stands.
+class StridedSpace {
+ public:
+  StridedSpace() = default;
+  /// The given dims, neighbours merged where they are one run.
+  StridedSpace(Shape shape, const Dims& strides);
+  /// Where position `index` stands, in elements from the start.
+  [[nodiscard]] std::int64_t offset(std::int64_t index) const;
+  /// Length of a run: size of the last dim (1 without dims).
+  [[nodiscard]] std::int64_t run() const { return shape_.empty() ? 1 : shape_.back(); }
+
+  /// Distance between neighbours of a run.
+  [[nodiscard]] std::int64_t stride() const { return shape_.empty() ? 1 : strides_.back(); }
+
+  struct Run {
+    std::int64_t offset, stride;
+  };
+  /// Positions [begin, begin + n) as one run, if they are one.
+  [[nodiscard]] std::optional<Run> single_run(std::int64_t begin, std::int64_t n) const {
+    if (begin % run() + n > run()) return std::nullopt;
+    return Run{offset(begin), stride()};
+  }
+
+  /// Cuts positions [begin, begin + n) into runs: f(offset, stride, positions before it, length).
+  template <class F>
+  void each_run(std::int64_t begin, std::int64_t n, F f) const {
+    for (std::int64_t done = 0; done < n;) {
+      const std::int64_t at = begin + done;
+      const std::int64_t count = std::min(n - done, run() - at % run());
+      f(offset(at), stride(), done, count);
+      done += count;
+    }
+  }
+
+ private:
+  Shape shape_;
+  Dims strides_;
+};
+
+/// Elements that one thread takes at a time, at the least.
+inline constexpr std::int64_t kReduceGrain = 65536;
+/// Widest piece of outputs that is worked on at once.
+inline constexpr std::int64_t kReduceUnit = kTile;
+/// Rows that are worked on together when neighbours in memory belong to different rows.
+inline constexpr std::int64_t kReduceAcross = 128;
+
+/// What a result depends on besides the elements.
+enum class ReduceOrder {
+  fixed,     ///< on the order: it must follow from the shape alone
+  position,  ///< on positions, but on no order: the memory may choose the path
+  any,       ///< on nothing
+};
+
+/// The plan of one reduction of `count` elements each into `outputs` outputs.
+///  * The elements of an output are in row-major order of the reduced dims, cut into chunks of `chunk`
+///    elements. The results of the chunks are combined in order.
+///  * Within a chunk there are two orders. By rows (the last dim is reduced): tiles of kTile elements, in
+///  each
+///    R::kLanes accumulators take turns and are combined pairwise; then the tiles in order. By columns
+///    (the last dim is kept, or rows are very short): one element after the other, many outputs side by side.
+struct ReducePlan {
+  /// `out` has the shape of `in`, with stride 0 in the dims that are reduced and in no other of more than one
+  /// element.
+  ReducePlan(const View& out, const View& in, ReduceOrder order);
+  /// One output of `total` elements, by rows, for kernels that bring their own spaces.
+  explicit ReducePlan(std::int64_t total);
+
+  StridedSpace reduced;            ///< the elements of an output, in the input's strides
+  StridedSpace kept_in, kept_out;  ///< the outputs, in the strides of the input and of the output
+  std::int64_t outputs = 1, count = 1;
+  bool columns = false;
+  bool across = false;  ///< neighbours in memory belong to different outputs
+  std::int64_t chunk = 1, chunks = 1;
+  std::int64_t unit = 1;      ///< outputs in a unit of work: a piece of ...
+  std::int64_t unit_run = 1;  ///< ... a run of this many outputs
+  std::int64_t units = 1;
+
+  struct Range {
+    std::int64_t begin, size;
+  };
+  /// Outputs of unit u.
+  [[nodiscard]] Range unit_range(std::int64_t u) const;
+  /// Elements of chunk c.
+  [[nodiscard]] Range chunk_range(std::int64_t c) const {
+    return {c * chunk, std::min(chunk, count - c * chunk)};
+  }
+
+ private:
+  void cut();
+};
+
+/// Runs a plan. `engine` has a type Acc, `accumulate(first output, how many, elements, Acc* results)` and
+/// `combine(Acc, Acc)`; `sink(first output, how many, const Acc*)` gets each complete piece of at most
+/// kReduceUnit outputs once, on any thread.
+template <class Engine, class Sink>
+void run_reduction(const ReducePlan& plan, const Engine& engine, Sink sink) {
+  using Acc = typename Engine::Acc;
+  const std::int64_t task = std::max<std::int64_t>(plan.unit * std::min(plan.chunk, plan.count), 1);
+  const std::int64_t grain = std::max<std::int64_t>(kReduceGrain / task, 1);
+  if (plan.chunks == 1) {
+    parallel_for(plan.units, grain, [&](std::int64_t begin, std::int64_t end) {
+      Acc results[kReduceUnit];
+      for (std::int64_t u = begin; u < end; ++u) {
+        const auto range = plan.unit_range(u);
+        engine.accumulate(range.begin, range.size, plan.chunk_range(0), results);
+        sink(range.begin, range.size, results);
+      }
+    });
+    return;
+  }
+  std::vector<Acc, pool::Allocator<Acc>> partial(static_cast<std::size_t>(plan.chunks * plan.outputs));
+  parallel_for(plan.chunks * plan.units, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end; ++at) {
+      const std::int64_t c = at / plan.units;
+      const auto range = plan.unit_range(at % plan.units);
+      engine.accumulate(range.begin, range.size, plan.chunk_range(c),
+                        partial.data() + c * plan.outputs + range.begin);
+    }
+  });
+  parallel_for(plan.outputs, kReduceUnit, [&](std::int64_t begin, std::int64_t end) {
+    Acc results[kReduceUnit];
+    std::copy_n(partial.data() + begin, end - begin, results);
+    for (std::int64_t c = 1; c < plan.chunks; ++c) {
+      const Acc* from = partial.data() + c * plan.outputs + begin;
+      for (std::int64_t i = 0; i < end - begin; ++i) results[i] = engine.combine(results[i], from[i]);
+    }
+    sink(begin, end - begin, results);
+  });
+}
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,119 @@
+// One pass over a row in groups of a fixed width: the loops from which softmax and cross-entropy are made.
+// Apart from them because the width and the order of a sum, and with them the bits, are decided here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "mezzo/core/host_device.h"
+#include "mezzo/kernels/math.h"
+
+// g++ unrolls a loop of known short length before it looks for vectors, and then finds none; clang the same.
+#if defined(__clang__)
+#define MEZZO_KEEP_LOOP _Pragma("clang loop unroll(disable) vectorize(assume_safety)")
+#else
+#define MEZZO_KEEP_LOOP _Pragma("GCC unroll 1") _Pragma("GCC ivdep")
+#endif
+
+namespace mezzo::kernels::cpu {
+
+/// Elements in a group. Sums keep one partial sum per place in the group, whatever the vector width is, so
+/// that every instruction set gives the same bits.
+inline constexpr int kGroup = 16;
+/// Elements after which the partial sums are added up in double: bounds the rounding error of long rows to
+/// that of 64 additions.
+inline constexpr std::int64_t kSumSpan = 1024;
+
+namespace detail {
+
+/// Partial sums or maxima of a group, folded pairwise.
+template <class T, class Join>
+[[nodiscard]] MEZZO_ALWAYS_INLINE T fold_group(const T* lanes, Join join) {
+  T half[kGroup / 2];
+  for (int j = 0; j < 8; ++j) half[j] = join(lanes[j], lanes[j + 8]);
+  for (int j = 0; j < 4; ++j) half[j] = join(half[j], half[j + 4]);
+  for (int j = 0; j < 2; ++j) half[j] = join(half[j], half[j + 2]);
+  return join(half[0], half[1]);
+}
+
+struct Larger {
+  /// `b` where it is larger: a NaN in `b` never wins.
+  template <class T>
+  MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    return b > a ? b : a;
+  }
+};
+
+struct Plus {
+  template <class T>
+  MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+/// out[j] = f(in[0][j], ...) for one whole group; lanes[j] += out[j] for j < count.
+template <class T, std::size_t N, class F, std::size_t... I>
+MEZZO_ALWAYS_INLINE void group_step(const std::array<const T*, N>& in, T* out, T* lanes, int count, F f,
+                                    std::index_sequence<I...> /*indices*/) {
+  T values[kGroup];
+  MEZZO_KEEP_LOOP
+  for (int j = 0; j < kGroup; ++j) values[j] = f(in[I][j]...);
+  MEZZO_KEEP_LOOP
+  for (int j = 0; j < kGroup; ++j) lanes[j] += j < count ? values[j] : T(0);
+  MEZZO_KEEP_LOOP
+  for (int j = 0; j < kGroup; ++j) out[j] = values[j];
+}
+
+}  // namespace detail
+
+/// The largest of x[0, n); NaN is passed over, and -inf is the result where nothing else is there.
+template <class T>
+[[nodiscard]] MEZZO_ALWAYS_INLINE T row_max(const T* x, std::int64_t n) {
+  T lanes[kGroup];
+  for (int j = 0; j < kGroup; ++j) lanes[j] = -std::numeric_limits<T>::infinity();
+  std::int64_t i = 0;
+  for (; i + kGroup <= n; i += kGroup) {
+    MEZZO_KEEP_LOOP
+    for (int j = 0; j < kGroup; ++j) lanes[j] = detail::Larger{}(lanes[j], x[i + j]);
+  }
+  for (int j = 0; i + j < n; ++j) lanes[j] = detail::Larger{}(lanes[j], x[i + j]);
+  return detail::fold_group(lanes, detail::Larger{});
+}
+
+/// out[i] = f(in[0][i], ...) for i in [0, n), and their sum. `out` may be one of the inputs, or nullptr where
+/// only the sum is wanted. A group at the end that is not full is computed on copies padded with zeros.
+template <class T, std::size_t N, class F>
+MEZZO_ALWAYS_INLINE double row_pass(std::array<const T*, N> in, T* out, std::int64_t n, F f) {
+  constexpr auto kIndices = std::make_index_sequence<N>{};
+  double total = 0;
+  T unused[kGroup];
+  for (std::int64_t begin = 0; begin < n; begin += kSumSpan) {
+    const std::int64_t end = n - begin < kSumSpan ? n : begin + kSumSpan;
+    T lanes[kGroup] = {};
+    std::int64_t i = begin;
+    for (; i + kGroup <= end; i += kGroup) {
+      std::array<const T*, N> at;
+      for (std::size_t k = 0; k < N; ++k) at[k] = in[k] + i;
+      detail::group_step(at, out != nullptr ? out + i : unused, lanes, kGroup, f, kIndices);
+    }
+    if (i < end) {
+      const int count = static_cast<int>(end - i);
+      T padded[N][kGroup] = {};
+      std::array<const T*, N> at;
+      for (std::size_t k = 0; k < N; ++k) {
+        for (int j = 0; j < count; ++j) padded[k][j] = in[k][i + j];
+        at[k] = padded[k];
+      }
+      detail::group_step(at, unused, lanes, count, f, kIndices);
+      for (int j = 0; out != nullptr && j < count; ++j) out[i + j] = unused[j];
+    }
+    total += static_cast<double>(detail::fold_group(lanes, detail::Plus{}));
+  }
+  return total;
+}
+
+}  // namespace mezzo::kernels::cpu
+
+#undef MEZZO_KEEP_LOOP

@@ -1,0 +1,241 @@
+// Rows: how a row-wise CPU kernel (softmax, cross-entropy) sees a strided array of any dtype, as blocks of
+// contiguous rows of its compute type. Rows that lie right in memory are used in place; others are gathered
+// into a block that stays in the cache, so a kernel reads and writes the array once whatever its layout.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+
+#include "mezzo/core/allocator.h"
+#include "mezzo/core/layout.h"
+#include "mezzo/kernels/cpu/convert.h"
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/view.h"
+
+namespace mezzo::kernels::cpu {
+
+/// Consecutive rows: row r starts at data + r * distance.
+template <class T>
+struct RowBlock {
+  T* data = nullptr;
+  std::int64_t distance = 0;
+};
+
+/// Memory for one block of one operand, from the caching allocator: no system call once it is warm.
+template <class T>
+class RowScratch {
+ public:
+  explicit RowScratch(std::int64_t count)
+      : bytes_(static_cast<std::size_t>(count) * sizeof(T)),
+        data_(static_cast<T*>(mezzo::detail::allocate_bytes(bytes_, Device::cpu()))) {}
+  ~RowScratch() { mezzo::detail::deallocate_bytes(data_, bytes_, Device::cpu()); }
+  RowScratch(const RowScratch&) = delete;
+  RowScratch& operator=(const RowScratch&) = delete;
+  [[nodiscard]] T* data() const noexcept { return data_; }
+
+ private:
+  std::size_t bytes_;
+  T* data_;
+};
+
+/// The rows of a view along one dim, counted row-major over its other dims. A 0-dim view is one row of one.
+class RowOperand {
+ public:
+  RowOperand() = default;
+  RowOperand(const View& view, std::size_t dim)
+      : base_(static_cast<std::byte*>(view.data)), dtype_(view.dtype), outer_(view.shape) {
+    std::array<Dims, 1> strides{view.strides};
+    if (dim < outer_.size()) {
+      length_ = outer_[dim];
+      step_ = length_ == 1 ? 1 : strides[0][dim];
+      outer_.erase(dim);
+      strides[0].erase(dim);
+    }
+    rows_ = layout::numel(outer_);
+    if (rows_ > 0) layout::collapse(outer_, strides);
+    strides_ = strides[0];
+  }
+
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+  [[nodiscard]] std::int64_t length() const { return length_; }
+  /// Neighbouring rows are closer in memory than neighbours within a row: many rows are read at once, so that
+  /// whole cache lines are used.
+  [[nodiscard]] bool across() const {
+    return !outer_.empty() && length_ > 1 && std::abs(distance()) < std::abs(step_);
+  }
+  /// Distance of rows in a buffer. Not the length where many rows are filled at once, since a power of two
+  /// would put all of them into the same few cache lines.
+  [[nodiscard]] std::int64_t pitch() const { return across() ? length_ + kAcross : length_; }
+  /// Whether the rows can be used where they are.
+  template <class T>
+  [[nodiscard]] bool in_place() const {
+    return dtype_ == dtype_of<T> && step_ == 1 && outer_.size() <= 1;
+  }
+  /// Rows [begin, begin + count) as T: in place, or widened into `buffer`.
+  template <class T>
+  [[nodiscard]] RowBlock<T> read(std::int64_t begin, std::int64_t count, T* buffer) const {
+    if (in_place<T>()) return here<T>(begin);
+    each_piece(begin, count, [&](const Piece& piece) { gather_piece(piece, buffer); });
+    return {buffer, pitch()};
+  }
+  /// Where results for these rows go before `finish`.
+  template <class T>
+  [[nodiscard]] RowBlock<T> target(std::int64_t begin, T* buffer) const {
+    return in_place<T>() ? here<T>(begin) : RowBlock<T>{buffer, pitch()};
+  }
+  /// Narrows and scatters results that are in `buffer`; nothing to do when they are in place.
+  template <class T>
+  void finish(std::int64_t begin, std::int64_t count, const T* buffer) const {
+    if (in_place<T>()) return;
+    each_piece(begin, count, [&](const Piece& piece) { scatter_piece(piece, buffer); });
+  }
+
+  static constexpr std::int64_t kAcross = 16;  ///< rows of a tile, at least half a cache line
+  /// One element, for kernels that touch few of them.
+  template <class T>
+  [[nodiscard]] T load(std::int64_t row, std::int64_t place) const {
+    T value;
+    convert(element(row, place), dtype_, &value, dtype_of<T>, 1);
+    return value;
+  }
+  template <class T>
+  void store(std::int64_t row, std::int64_t place, T value) const {
+    convert(&value, dtype_of<T>, element(row, place), dtype_, 1);
+  }
+
+ private:
+  /// `count` rows at even distances, the first of them row `first` of the block.
+  struct Piece {
+    std::byte* at;
+    std::int64_t distance, first, count;
+  };
+
+  [[nodiscard]] std::int64_t distance() const { return outer_.empty() ? length_ : strides_.back(); }
+  template <class T>
+  [[nodiscard]] RowBlock<T> here(std::int64_t begin) const {
+    return {reinterpret_cast<T*>(base_) + begin * distance(), distance()};
+  }
+
+  /// Splits the rows into pieces that lie along the last outer dim.
+  template <class F>
+  void each_piece(std::int64_t begin, std::int64_t count, F f) const {
+    const std::int64_t inner = outer_.empty() ? 1 : outer_.back();
+    for (std::int64_t done = 0; done < count;) {
+      const std::int64_t row = begin + done;
+      const std::int64_t n = std::min(count - done, inner - row % inner);
+      f(Piece{base_ + offset_of(row) * size_of(dtype_), distance(), done, n});
+      done += n;
+    }
+  }
+  [[nodiscard]] std::int64_t offset_of(std::int64_t row) const {
+    std::int64_t offset = 0;
+    for (std::size_t d = outer_.size(); d-- > 0; row /= outer_[d]) offset += row % outer_[d] * strides_[d];
+    return offset;
+  }
+
+  template <class T>
+  void gather_piece(const Piece& piece, T* buffer) const {
+    constexpr DType to = dtype_of<T>;
+    T* const rows = buffer + piece.first * pitch();
+    if (is_packed(piece)) return convert(piece.at, dtype_, rows, to, piece.count * length_);
+    if (!across()) {
+      for (std::int64_t r = 0; r < piece.count; ++r)
+        gather(element(piece, r, 0), dtype_, step_, rows + r * pitch(), to, length_);
+      return;
+    }
+    each_tile(piece, [&](std::int64_t r, std::int64_t i, std::int64_t height, std::int64_t width) {
+      T tile[kAcross][kAcross];  // [place in the row][row]
+      for (std::int64_t k = 0; k < width; ++k)
+        gather(element(piece, r, i + k), dtype_, piece.distance, tile[k], to, height);
+      for (std::int64_t j = 0; j < height; ++j) {
+        for (std::int64_t k = 0; k < width; ++k) rows[(r + j) * pitch() + i + k] = tile[k][j];
+      }
+    });
+  }
+
+  template <class T>
+  void scatter_piece(const Piece& piece, const T* buffer) const {
+    constexpr DType from = dtype_of<T>;
+    const T* const rows = buffer + piece.first * pitch();
+    if (is_packed(piece)) return convert(rows, from, piece.at, dtype_, piece.count * length_);
+    if (!across()) {
+      for (std::int64_t r = 0; r < piece.count; ++r)
+        scatter(rows + r * pitch(), from, element(piece, r, 0), dtype_, step_, length_);
+      return;
+    }
+    each_tile(piece, [&](std::int64_t r, std::int64_t i, std::int64_t height, std::int64_t width) {
+      T tile[kAcross][kAcross];
+      for (std::int64_t j = 0; j < height; ++j) {
+        for (std::int64_t k = 0; k < width; ++k) tile[k][j] = rows[(r + j) * pitch() + i + k];
+      }
+      for (std::int64_t k = 0; k < width; ++k)
+        scatter(tile[k], from, element(piece, r, i + k), dtype_, piece.distance, height);
+    });
+  }
+
+  /// The rows of the piece and of a buffer lie the same way: one run without gaps.
+  [[nodiscard]] bool is_packed(const Piece& piece) const {
+    return step_ == 1 && !across() && (piece.distance == length_ || piece.count == 1);
+  }
+  /// f(first row, first place, rows, places) for tiles of a piece.
+  template <class F>
+  void each_tile(const Piece& piece, F f) const {
+    for (std::int64_t r = 0; r < piece.count; r += kAcross) {
+      for (std::int64_t i = 0; i < length_; i += kAcross)
+        f(r, i, std::min(kAcross, piece.count - r), std::min(kAcross, length_ - i));
+    }
+  }
+  [[nodiscard]] std::byte* element(std::int64_t row, std::int64_t place) const {
+    return base_ + (offset_of(row) + place * step_) * size_of(dtype_);
+  }
+  [[nodiscard]] std::byte* element(const Piece& piece, std::int64_t row, std::int64_t place) const {
+    return piece.at + (row * piece.distance + place * step_) * size_of(dtype_);
+  }
+
+  std::byte* base_ = nullptr;
+  DType dtype_ = DType::f32;
+  std::int64_t length_ = 1, step_ = 1, rows_ = 1;
+  Shape outer_;
+  Dims strides_;
+};
+
+/// Elements in a block of rows: 16 KiB of f32 an operand. A longer row is a block of its own.
+inline constexpr std::int64_t kRowBlock = 4096;
+
+/// Calls `body(out, in, begin, count)` for blocks of rows, threads over chunks of blocks: `out` and `in` are
+/// RowBlocks of T for rows [begin, begin + count), and what `body` leaves in `out` is stored. `out` may be
+/// nullptr; then the body keeps its results itself. All operands have rows of one length and number.
+template <class T, std::size_t N, class Body>
+void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, const Body& body) {
+  const std::int64_t rows = in[0].rows();
+  const std::int64_t length = in[0].length();
+  if (rows == 0 || length == 0) return;
+  const bool across = (out != nullptr && out->across()) ||
+                      std::any_of(in.begin(), in.end(), [](const auto& x) { return x.across(); });
+  const std::int64_t least = across ? RowOperand::kAcross : 1;
+  const std::int64_t block = std::min(std::max(kRowBlock / length, least), rows);
+  const std::int64_t blocks_per_chunk = std::max<std::int64_t>(8 * kRowBlock / (block * length), 1);
+  parallel_for(rows, block * blocks_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    const auto scratch_for = [&](const RowOperand& operand) {
+      return operand.in_place<T>() ? 0 : std::min(block, end - begin) * operand.pitch();
+    };
+    const RowScratch<T> result(out == nullptr ? 0 : scratch_for(*out));
+    const auto scratch = [&]<std::size_t... I>(std::index_sequence<I...> /*indices*/) {
+      return std::array<RowScratch<T>, N>{RowScratch<T>(scratch_for(in[I]))...};
+    }
+    (std::make_index_sequence<N>{});
+    for (std::int64_t at = begin; at < end; at += block) {
+      const std::int64_t count = std::min(block, end - at);
+      std::array<RowBlock<T>, N> blocks;
+      for (std::size_t k = 0; k < N; ++k) blocks[k] = in[k].template read<T>(at, count, scratch[k].data());
+      body(out == nullptr ? RowBlock<T>{} : out->template target<T>(at, result.data()), blocks, at, count);
+      if (out != nullptr) out->template finish<T>(at, count, result.data());
+    }
+  });
+}
+
+}  // namespace mezzo::kernels::cpu

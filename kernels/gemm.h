@@ -1,0 +1,73 @@
+// The seam for matrix products: one description of a product, and for the CPU one function and a choice of
+// engine. Everything above (matmul, linear, convolution as columns) fills in GemmArgs and knows neither Eigen
+// nor oneDNN.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mezzo/core/dtype.h"
+
+namespace mezzo::kernels {
+
+/// C[b] = alpha * A[b] . B[b] + beta * C[b] for b in [0, batch); A[b]: [m, k], B[b]: [k, n], C[b]: [m, n].
+/// Element (i, j) of matrix b stands at `data + b * batch_stride + i * row_stride + j * col_stride`, in
+/// elements. A and B may have any strides (0 repeats: a batch stride of 0 broadcasts one matrix). The
+/// elements of C must be distinct and must not overlap A or B.
+struct GemmArgs {
+  std::int64_t batch = 1, m = 0, n = 0, k = 0;
+
+  const void* a = nullptr;
+  DType a_dtype = DType::f32;
+  std::int64_t a_batch_stride = 0, a_row_stride = 0, a_col_stride = 1;
+
+  const void* b = nullptr;
+  DType b_dtype = DType::f32;
+  std::int64_t b_batch_stride = 0, b_row_stride = 0, b_col_stride = 1;
+
+  void* c = nullptr;
+  DType c_dtype = DType::f32;
+  std::int64_t c_batch_stride = 0, c_row_stride = 0, c_col_stride = 1;
+
+  double alpha = 1, beta = 0;
+};
+
+namespace cpu {
+
+/// Computes `args` on the CPU, on the threads of parallel_for.
+///  * Floating dtypes in any mix: computed in f64 when one of the three is f64, else in f32 (16-bit operands
+///    are widened exactly), and rounded once when stored.
+///  * Integer and boolean dtypes in any mix: exact modulo 2^64, then stored modulo 2^bits (boolean: != 0).
+///    alpha and beta must be whole numbers.
+///  * beta == 0 does not read C, so a NaN there does not leak. k == 0 or alpha == 0 gives beta * C and reads
+///    neither A nor B. An empty batch, m or n does nothing.
+///  * Error for floating dtypes: |c - exact| <= (k + 2) * eps * (|alpha| * (|A|.|B|) + |beta * C|), with the
+///    eps of the dtype it is computed in, plus one rounding to the dtype of C.
+///  * The bits depend on sizes, strides, dtypes, engine and isa(), not on the number of threads. One
+///    exception: a build without OpenMP that uses oneDNN, over whose own threads mezzo has no say.
+/// Throws DTypeError when floating and integer dtypes meet, ValueError for negative sizes and for a
+/// fractional alpha or beta with integers.
+void gemm(const GemmArgs& args);
+
+/// Who multiplies f32 (and 16-bit) matrices. f64 is always Eigen's, integers are our own loops.
+enum class GemmEngine { automatic, eigen, onednn };
+
+/// The engine in use, `eigen` or `onednn`: the one set, else the one that MEZZO_CPU_GEMM names (`eigen`,
+/// `onednn`), else oneDNN when the build has it, unless MEZZO_CPU_ISA asks for less than the CPU has (which
+/// oneDNN would not follow), else Eigen. An oneDNN that nobody named leaves products of m * n * k <= 8192 to
+/// Eigen, which has less overhead. Throws ValueError when the variable holds anything else, or an engine that
+/// the build lacks.
+[[nodiscard]] GemmEngine gemm_engine();
+
+/// Sets the engine for the whole process; `automatic` goes back to the default. Throws ValueError when the
+/// build lacks it.
+void set_gemm_engine(GemmEngine engine);
+
+/// True when this build contains the engine.
+[[nodiscard]] bool has_gemm_engine(GemmEngine engine);
+
+/// The engine in use with its version, for banners: "oneDNN 2.6.3" or "Eigen 3.4.0 x86-64-v4".
+[[nodiscard]] std::string gemm_description();
+
+}  // namespace cpu
+}  // namespace mezzo::kernels
