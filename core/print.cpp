@@ -12,19 +12,16 @@ namespace {
 constexpr std::int64_t kEdge = 3;           // elements shown at each end of an elided dim
 constexpr std::int64_t kElideAbove = 1000;  // tensors up to this many elements are printed whole
 
-void print_number(std::ostream& out, double value, DType dtype) {
-  if (dtype == DType::boolean)
-    out << (value != 0 ? "true" : "false");
-  else if (!is_floating(dtype))
-    out << static_cast<std::int64_t>(value);
-  else
-    out << value;
-}
-
-void print_dim(std::ostream& out, const Tensor& tensor, const std::vector<double>& values, std::size_t dim,
+/// T is double for floating tensors, else std::int64_t.
+template <class T>
+void print_dim(std::ostream& out, const Tensor& tensor, const std::vector<T>& values, std::size_t dim,
                std::int64_t first, bool elide) {
   if (dim == tensor.shape().size()) {
-    print_number(out, values[static_cast<std::size_t>(first)], tensor.dtype());
+    const T value = values[static_cast<std::size_t>(first)];
+    if (tensor.dtype() == DType::boolean)
+      out << (value != 0 ? "true" : "false");
+    else
+      out << value;
     return;
   }
   std::int64_t step = 1;
@@ -49,9 +46,12 @@ void print_dim(std::ostream& out, const Tensor& tensor, const std::vector<double
 
 std::ostream& operator<<(std::ostream& stream, const Tensor& tensor) {
   if (!tensor.defined()) return stream << "(undefined tensor)";
-  const std::vector<double> values = tensor.to_vector<double>();
   std::ostringstream text;  // the caller's format flags stay out of it
-  print_dim(text, tensor, values, 0, 0, tensor.numel() > kElideAbove);
+  const bool elide = tensor.numel() > kElideAbove;
+  if (is_floating(tensor.dtype()))
+    print_dim(text, tensor, tensor.to_vector<double>(), 0, 0, elide);
+  else
+    print_dim(text, tensor, tensor.to_vector<std::int64_t>(), 0, 0, elide);
   text << ' ' << to_string(tensor.dtype()) << ' ' << to_string(tensor.shape());
   if (!tensor.device().is_cpu()) text << ' ' << to_string(tensor.device());
   if (tensor.requires_grad()) text << " requires_grad";

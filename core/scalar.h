@@ -23,9 +23,13 @@ class Scalar {
 
   [[nodiscard]] constexpr DTypeKind kind() const { return kind_; }
   [[nodiscard]] constexpr double real() const { return real_; }
-  /// The integer value; truncates a real number.
+  /// The integer value. A real number is truncated; NaN gives 0, out of range the nearest (as casts of
+  /// tensors).
   [[nodiscard]] constexpr std::int64_t integer() const {
-    return kind_ == DTypeKind::floating ? static_cast<std::int64_t>(real_) : integer_;
+    if (kind_ != DTypeKind::floating) return integer_;
+    if (real_ != real_) return 0;
+    if (real_ >= 0x1p63) return INT64_MAX;
+    return real_ < -0x1p63 ? INT64_MIN : static_cast<std::int64_t>(real_);
   }
   /// The number in a compute type.
   template <class T>

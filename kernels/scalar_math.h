@@ -150,13 +150,15 @@ struct PowFn {
 struct MaximumFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    return (a > b) | (a != a) ? a : b;
+    const bool first = (a > b) | (a != a);
+    return first ? a : b;
   }
 };
 struct MinimumFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    return (a < b) | (a != a) ? a : b;
+    const bool first = (a < b) | (a != a);
+    return first ? a : b;
   }
 };
 struct MaximumBackwardFn {
@@ -184,7 +186,8 @@ struct ClampBackwardFn {
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
     const bool above = !has_low | (x >= low.as<T>());
     const bool below = !has_high | (x <= high.as<T>());
-    return above & below ? grad : T(0);
+    const bool inside = above & below;
+    return inside ? grad : T(0);
   }
 };
 struct ClampTensorFn {

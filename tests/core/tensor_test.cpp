@@ -1,0 +1,301 @@
+// Tensors as handles on memory: layout and sharing, reading values on the host and what that counts,
+// printing, the allocator's statistics, and the messages of refused calls.
+#include "mezzo/core/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <regex>
+#include <string>
+
+#include "mezzo/core/allocator.h"
+#include "mezzo/core/backend.h"
+#include "mezzo/core/error.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/shape.h"
+
+namespace mezzo {
+namespace {
+
+template <class E>
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+// --- layout and sharing
+
+TEST(Tensor, IsUndefinedUntilMade) {
+  const Tensor none;
+  EXPECT_FALSE(none.defined());
+  EXPECT_FALSE(none.requires_grad());
+  EXPECT_EQ(to_string(none), "(undefined tensor)");
+}
+
+TEST(Tensor, KnowsItsShape) {
+  const Tensor x = zeros({2, 3, 4}, {.dtype = DType::f16});
+  EXPECT_EQ(x.dim(), 3);
+  EXPECT_EQ(x.numel(), 24);
+  EXPECT_EQ(x.strides(), (Dims{12, 4, 1}));
+  EXPECT_EQ(x.size(1), 3);
+  EXPECT_EQ(x.size(-1), 4);
+  EXPECT_EQ(x.dtype(), DType::f16);
+  EXPECT_TRUE(x.device().is_cpu());
+  EXPECT_TRUE(x.is_contiguous());
+  EXPECT_EQ(zeros({}).numel(), 1);
+  EXPECT_EQ(zeros({2, 0}).numel(), 0);
+  EXPECT_EQ(message_of<IndexError>([&] { (void)x.size(3); }),
+            "size: expected a dim in [-3, 2], got 3; the tensor has 3 dims");
+  EXPECT_EQ(message_of<IndexError>([] { (void)zeros({}).size(0); }),
+            "size: expected a tensor with dims, got a 0-dim tensor; use numel() or item()");
+}
+
+TEST(Tensor, CopiesAreHandlesOnTheSameValues) {
+  const Tensor x = zeros({2});
+  const Tensor y = x;
+  EXPECT_TRUE(x.is_same(y));
+  y.mutable_data<float>()[0] = 5;
+  EXPECT_EQ(x.data<float>()[0], 5);
+  EXPECT_FALSE(x.is_same(zeros({2})));
+}
+
+TEST(Tensor, ViewsShareStorageAndVersion) {
+  const Tensor x = zeros({2, 3});
+  const Tensor row = alias(x, {3}, {1}, 3, true);
+  EXPECT_FALSE(row.is_same(x));
+  const std::uint32_t version = x.version();
+  row.mutable_data<float>()[1] = 7;
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 0, 0, 0, 7, 0}));
+  EXPECT_EQ(x.version(), version + 1);
+  EXPECT_EQ(row.version(), x.version());
+}
+
+TEST(Tensor, CountsLivingViewsButNotDetachedHandles) {
+  const Tensor x = zeros({2, 3});
+  const Storage& storage = *x.impl().storage;
+  {
+    const Tensor view = alias(x, {3}, {1}, 0, true);
+    const Tensor copy_of_handle = view;
+    const Tensor detached = x.detach();
+    EXPECT_EQ(storage.live_views(), 1);
+  }
+  EXPECT_EQ(storage.live_views(), 0);
+}
+
+TEST(Tensor, HasUpToEightDims) {
+  const Tensor x = zeros({1, 2, 1, 2, 1, 2, 1, 2});
+  EXPECT_EQ(x.dim(), 8);
+  EXPECT_EQ(x.numel(), 16);
+  EXPECT_EQ(message_of<ShapeError>([] {
+              (void)zeros({1, 1, 1, 1, 1, 1, 1, 1, 1});
+            }),
+            "shape: expected at most 8 dimensions, got more; flatten some of them");
+}
+
+TEST(Tensor, RefusesImpossibleRequests) {
+  EXPECT_EQ(message_of<ShapeError>([] {
+              (void)empty({2, -1});
+            }),
+            "empty: expected sizes of at least 0, got [2, -1]; check the shape");
+  EXPECT_EQ(message_of<DTypeError>([] { (void)zeros({1}, {.dtype = DType::i64, .requires_grad = true}); }),
+            "empty: expected a floating dtype for requires_grad, got i64; use f32");
+  EXPECT_EQ(
+      message_of<OutOfMemoryError>([] {
+        (void)empty({1 << 30, 1 << 30, 1 << 30});
+      }),
+      "empty: expected fewer than 2^60 bytes, got [1073741824, 1073741824, 1073741824]; check the shape");
+}
+
+TEST(Tensor, RequiresGradOnlyWhenAskedFor) {
+  EXPECT_FALSE(zeros({1}).requires_grad());
+  const Tensor x = zeros({1}, {.requires_grad = true});
+  EXPECT_TRUE(x.requires_grad());
+  EXPECT_TRUE(x.is_leaf());
+  EXPECT_FALSE(x.detach().requires_grad());
+}
+
+// --- values on the host
+
+TEST(Item, ReadsOneElementOfAnyDTypeAndPlace) {
+  for (const DType dtype : kAllDTypes) EXPECT_EQ(full({1, 1}, 1, {.dtype = dtype}).item(), 1);
+  EXPECT_EQ(full({}, 9007199254740993, {.dtype = DType::i64}).item<std::int64_t>(), 9007199254740993);
+  EXPECT_EQ(full({}, 2.5).item<float>(), 2.5F);
+  EXPECT_EQ(full({}, true, {.dtype = DType::boolean}).item_scalar().kind(), DTypeKind::boolean);
+  const Tensor x = tensor({1.0, 2.0, 3.0, 4.0}, {2, 2});
+  EXPECT_EQ(select(select(x, 1, 1), 0, 0).item(), 2);
+  EXPECT_EQ(message_of<ShapeError>([&] { (void)x.item(); }),
+            "item: expected a tensor of one element, got [2, 2]; reduce it first or use to_vector()");
+  EXPECT_THROW((void)zeros({0}).item(), ShapeError);
+}
+
+TEST(Data, IsTheMemoryOfAContiguousTensorOfThatType) {
+  const Tensor x = tensor({1.0, 2.0, 3.0, 4.0}, {2, 2});
+  EXPECT_EQ(x.data<float>().size(), 4U);
+  EXPECT_EQ(select(x, 0, 1).data<float>()[0], 3);
+  EXPECT_EQ(
+      message_of<DTypeError>([&] { (void)x.data<double>(); }),
+      "data: expected f32 (the tensor's dtype), got f64; ask for the tensor's own type, or convert with "
+      "to(dtype)");
+  EXPECT_EQ(message_of<ShapeError>([&] { (void)t(x).data<float>(); }),
+            "data: expected a contiguous tensor, got strides [1, 2]; call contiguous() first");
+  EXPECT_TRUE(zeros({0}).data<float>().empty());
+}
+
+TEST(ToVector, FollowsStridesAndConverts) {
+  const Tensor x = tensor({1, 2, 3, 4, 5, 6}, {2, 3});
+  EXPECT_EQ(t(x).to_vector<float>(), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(tensor({1.5, -1.5}).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, -1}));
+  EXPECT_EQ(tensor(7).to_vector<double>(), std::vector<double>{7});
+  EXPECT_TRUE(zeros({3, 0}).to_vector<double>().empty());
+}
+
+TEST(ToVector, OfNumbersWithoutAnIntegerFollowsTheCastRules) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(tensor({std::nan(""), infinity, -infinity}).to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{0, INT64_MAX, INT64_MIN}));
+}
+
+TEST(HostReads, AreCountedOncePerCallAndOnlyForValues) {
+  const Tensor x = tensor({1.0, 2.0}, {.requires_grad = true}), one = tensor(1.0);
+  const auto reads = [](const std::function<void()>& f) {
+    const std::uint64_t before = host_reads();
+    f();
+    return host_reads() - before;
+  };
+  EXPECT_EQ(reads([&] { (void)one.item(); }), 1U);
+  EXPECT_EQ(reads([&] { (void)x.data<float>(); }), 1U);
+  EXPECT_EQ(reads([&] { (void)x.to_vector<double>(); }), 1U);
+  EXPECT_EQ(reads([&] { (void)to_string(x); }), 1U);
+  EXPECT_EQ(reads([&] {
+              (void)x.shape();
+              (void)x.to(Device::cpu());
+              (void)add(x, one).to(DType::f16);
+              (void)reshape(t(x), {1, 2});
+              add(select(x, 0, 1), one).backward();
+            }),
+            0U);
+}
+
+// --- printing
+
+/// Line breaks and the indentation after them as one space.
+std::string on_one_line(const Tensor& x) { return std::regex_replace(to_string(x), std::regex("\n *"), " "); }
+
+TEST(Printing, ShowsValuesThenDTypeAndShape) {
+  EXPECT_EQ(on_one_line(tensor({1.0, 2.5, -3.0, 0.0}, {2, 2})), "[[1, 2.5], [-3, 0]] f32 [2, 2]");
+  EXPECT_EQ(on_one_line(tensor({true, false})), "[true, false] bool [2]");
+  EXPECT_EQ(on_one_line(tensor(3)), "3 i64 []");
+  EXPECT_EQ(on_one_line(zeros({2, 0})), "[[], []] f32 [2, 0]");
+  EXPECT_EQ(on_one_line(zeros({1}, {.requires_grad = true})), "[0] f32 [1] requires_grad");
+  EXPECT_EQ(on_one_line(t(tensor({1, 2, 3, 4}, {2, 2}))), "[[1, 3], [2, 4]] i64 [2, 2]");
+}
+
+TEST(Printing, KeepsEveryDigitOfIntegers) {
+  EXPECT_EQ(to_string(tensor({9007199254740993, INT64_MAX, INT64_MIN})),
+            "[9007199254740993, 9223372036854775807, -9223372036854775808] i64 [3]");
+}
+
+TEST(Printing, ElidesTheMiddleOfLongDimsOfLargeTensorsOnly) {
+  EXPECT_EQ(to_string(arange(1001)), "[0, 1, 2, ..., 998, 999, 1000] i64 [1001]");
+  EXPECT_EQ(to_string(arange(1000)).find("..."), std::string::npos);
+  EXPECT_EQ(on_one_line(reshape(arange(2002), {2, 1001})),
+            "[[0, 1, 2, ..., 998, 999, 1000], [1001, 1002, 1003, ..., 1999, 2000, 2001]] i64 [2, 1001]");
+}
+
+// --- memory
+
+TEST(Memory, StatisticsFollowTensors) {
+  const Device cpu = Device::cpu();
+  reset_peak_memory_stats(cpu);
+  const MemoryStats before = memory_stats(cpu);
+  EXPECT_EQ(before.peak, before.current);
+  {
+    const Tensor x = zeros({1000});
+    EXPECT_EQ(memory_stats(cpu).current, before.current + 4000);
+    const Tensor view = alias(x, {10}, {1}, 0, true);
+    EXPECT_EQ(memory_stats(cpu).current, before.current + 4000) << "a view takes none";
+    { const Tensor y = zeros({500}, {.dtype = DType::f64}); }
+    EXPECT_EQ(memory_stats(cpu).current, before.current + 4000);
+  }
+  const MemoryStats after = memory_stats(cpu);
+  EXPECT_EQ(after.current, before.current);
+  EXPECT_EQ(after.peak, before.current + 8000);
+  EXPECT_EQ(after.allocations, before.allocations + 2);
+  reset_peak_memory_stats(cpu);
+  EXPECT_EQ(memory_stats(cpu).peak, before.current);
+}
+
+TEST(Memory, OutlivesTheTensorWhileAViewUsesIt) {
+  const std::int64_t before = memory_stats(Device::cpu()).current;
+  Tensor view;
+  {
+    const Tensor x = zeros({1000});
+    view = alias(x, {10}, {1}, 990, true);
+  }
+  EXPECT_EQ(memory_stats(Device::cpu()).current, before + 4000);
+  EXPECT_EQ(view.to_vector<float>(), std::vector<float>(10, 0));
+  view = Tensor();
+  EXPECT_EQ(memory_stats(Device::cpu()).current, before);
+}
+
+TEST(Memory, IsAlignedForTheWidestVectors) {
+  for (const std::int64_t n : {1, 17, 5000, 300000}) {
+    const Tensor x = empty({n}, {.dtype = DType::u8});
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(x.impl().data()) % 64, 0U) << n;
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__)  // there freed memory goes straight back, and absurd requests abort
+TEST(Memory, IsReusedUntilTheCacheIsEmptied) {
+  const Device cpu = Device::cpu();
+  { const Tensor x = zeros({12345}); }
+  const MemoryStats cached = memory_stats(cpu);
+  { const Tensor x = zeros({12345}); }
+  EXPECT_EQ(memory_stats(cpu).system_allocations, cached.system_allocations);
+  EXPECT_EQ(memory_stats(cpu).reserved, cached.reserved);
+  empty_cache(cpu);
+  EXPECT_LE(memory_stats(cpu).reserved, cached.reserved - 4 * 12345);
+  { const Tensor x = zeros({12345}); }
+  EXPECT_EQ(memory_stats(cpu).system_allocations, cached.system_allocations + 1);
+}
+
+TEST(Memory, RunningOutSaysHowMuchIsHeldAndChangesNothing) {
+  const MemoryStats before = memory_stats(Device::cpu());
+  const std::string message = message_of<OutOfMemoryError>([] { (void)empty({1 << 30, 1 << 20}); });
+  EXPECT_EQ(message.find("allocate: expected 4503599627370496 free bytes on cpu, got "), 0U) << message;
+  EXPECT_NE(message.find(std::to_string(before.current) + " bytes held by tensors"), std::string::npos)
+      << message;
+  EXPECT_EQ(memory_stats(Device::cpu()).current, before.current);
+  EXPECT_EQ(memory_stats(Device::cpu()).allocations, before.allocations);
+}
+#endif
+
+// --- devices
+
+TEST(Device, ParsesItsOwnNames) {
+  for (const Device device : {Device::cpu(), Device::cuda(0), Device::cuda(3)})
+    EXPECT_EQ(Device::parse(to_string(device)), device);
+  EXPECT_EQ(Device::parse("cuda"), Device::cuda(0));
+  for (const char* text : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0"})
+    EXPECT_THROW((void)Device::parse(text), ValueError) << text;
+}
+
+TEST(Device, ThatIsNotThereIsRefusedWithTheCause) {
+  const std::string message = message_of<DeviceError>([] { (void)zeros({1}, {.device = Device::cuda(99)}); });
+  if (message.find("an index below") != std::string::npos) GTEST_SKIP() << "a build with CUDA: " << message;
+  EXPECT_EQ(message,
+            "device: expected a device of this build, got cuda:99; mezzo was built without CUDA: use "
+            "Device::cpu() or Device::best()");
+  EXPECT_EQ(Device::best(), Device::cpu());
+  EXPECT_THROW((void)zeros({1}).to(Device::cuda(0)), DeviceError);
+}
+
+}  // namespace
+}  // namespace mezzo
