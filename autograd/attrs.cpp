@@ -1,0 +1,50 @@
+#include "mezzo/autograd/attrs.h"
+
+namespace mezzo::detail {
+
+IntList ints_from(const Value& value, const std::string& where) {
+  IntList result;
+  if (value.is_null()) return result;
+  if (value.is_int()) {
+    result.push_back(value.as_int());
+    return result;
+  }
+  if (!value.is_list())
+    throw ValueError(where, "an integer or a list of them", value.to_string(), "pass [1, 2]");
+  for (const Value& element : value.as_list()) result.push_back(element.as_int());
+  return result;
+}
+
+Dims dims_from(const Value& value, const std::string& where) {
+  return Dims(std::span<const std::int64_t>(ints_from(value, where)));
+}
+
+Scalar scalar_from(const Value& value, const std::string& where) {
+  if (value.is_bool()) return Scalar(value.as_bool());
+  if (value.is_int()) return Scalar(value.as_int());
+  if (value.is_double() || value.is_string()) return Scalar(value.as_double());
+  throw ValueError(where, "a number", value.to_string(), "pass 1, 0.5, true or \"inf\"");
+}
+
+std::size_t name_from(const Value& value, std::span<const std::string_view> names, const std::string& where) {
+  std::string known;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == value.as_string()) return i;
+    known.append(known.empty() ? "" : ", ").append(names[i]);
+  }
+  throw ValueError(where, "one of " + known, "\"" + value.as_string() + "\"", "use one of these names");
+}
+
+Value to_value(const Scalar& scalar) {
+  if (scalar.kind() == DTypeKind::boolean) return Value(scalar.integer() != 0);
+  if (scalar.kind() == DTypeKind::integer) return Value(scalar.integer());
+  return Value(scalar.real());
+}
+
+void refuse_attr(std::string_view op, std::string_view name, std::string_view known) {
+  throw ValueError(op,
+                   known.empty() ? std::string("no attributes") : "attributes out of " + std::string(known),
+                   "\"" + std::string(name) + "\"", "check the spelling");
+}
+
+}  // namespace mezzo::detail

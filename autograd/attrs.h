@@ -1,0 +1,153 @@
+// Attributes of ops: plain structs that name their fields once. From that one list come call-by-name with
+// values from JSON, printing, and the op table; no op has code of its own for any of them.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include "mezzo/core/dims.h"
+#include "mezzo/core/dtype.h"
+#include "mezzo/core/scalar.h"
+#include "mezzo/core/small_vector.h"
+#include "mezzo/core/value.h"
+
+namespace mezzo {
+
+/// A list of integers of any length (sizes of a split); dims and shapes use Dims.
+using IntList = SmallVector<std::int64_t, 8>;
+
+/// One field of an attribute struct: the name users and JSON know it by, and where it is.
+template <class A, class T>
+struct AttrField {
+  std::string_view name;
+  T A::*member;
+};
+
+template <class A, class T>
+constexpr AttrField<A, T> attr(std::string_view name, T A::*member) {
+  return {name, member};
+}
+
+/// For ops without attributes.
+struct NoAttrs {
+  static constexpr auto fields() { return std::tuple<>{}; }
+};
+
+/// Names of an enum's values in order; specialise `kEnumNames<E>` next to the enum to use it as an attribute.
+template <class E>
+inline constexpr std::array<std::string_view, 0> kEnumNames{};
+
+namespace detail {
+// Conversions between a field and a Value. `where` is "op.field", for the message of a ValueError.
+[[nodiscard]] Dims dims_from(const Value& value, const std::string& where);
+[[nodiscard]] IntList ints_from(const Value& value, const std::string& where);
+[[nodiscard]] Scalar scalar_from(const Value& value, const std::string& where);
+[[nodiscard]] std::size_t name_from(const Value& value, std::span<const std::string_view> names,
+                                    const std::string& where);
+[[nodiscard]] Value to_value(const Scalar& scalar);
+[[noreturn]] void refuse_attr(std::string_view op, std::string_view name, std::string_view known);
+
+template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
+template <class T>
+T from_value(const Value& value, const std::string& where) {
+  if constexpr (IsOptional<T>::value) {
+    if (value.is_null()) return std::nullopt;
+    return from_value<typename T::value_type>(value, where);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return value.as_bool();
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    return value.as_int();
+  } else if constexpr (std::is_same_v<T, double>) {
+    return value.as_double();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return value.as_string();
+  } else if constexpr (std::is_same_v<T, Scalar>) {
+    return scalar_from(value, where);
+  } else if constexpr (std::is_same_v<T, Dims>) {
+    return dims_from(value, where);
+  } else if constexpr (std::is_same_v<T, IntList>) {
+    return ints_from(value, where);
+  } else if constexpr (std::is_same_v<T, DType>) {
+    return parse_dtype(value.as_string());
+  } else {
+    static_assert(std::is_enum_v<T> && !kEnumNames<T>.empty(), "give the enum its kEnumNames");
+    return static_cast<T>(name_from(value, kEnumNames<T>, where));
+  }
+}
+
+template <class T>
+Value field_to_value(const T& field) {
+  if constexpr (IsOptional<T>::value) {
+    return field ? field_to_value(*field) : Value();
+  } else if constexpr (std::is_same_v<T, Scalar>) {
+    return to_value(field);
+  } else if constexpr (std::is_same_v<T, Dims> || std::is_same_v<T, IntList>) {
+    return Value(std::span<const std::int64_t>(field));
+  } else if constexpr (std::is_same_v<T, DType>) {
+    return Value(info(field).name);
+  } else if constexpr (std::is_enum_v<T>) {
+    return Value(kEnumNames<T>[static_cast<std::size_t>(field)]);
+  } else {
+    return Value(field);
+  }
+}
+}  // namespace detail
+
+/// Builds attributes from a map (null means all defaults). A missing field keeps its default; an unknown one
+/// or a wrong kind throws ValueError in the name of `op`.
+template <class A>
+[[nodiscard]] A attrs_from_value(std::string_view op, const Value& values) {
+  A attrs{};
+  if (values.is_null()) return attrs;
+  for (const auto& entry : values.as_map()) {
+    const std::string& key = entry.first;
+    const Value& value = entry.second;
+    bool found = false;
+    std::string known;
+    std::apply(
+        [&](const auto&... field) {
+          [[maybe_unused]] const auto try_field = [&](const auto& one) {
+            known.append(known.empty() ? "" : ", ").append(one.name);
+            if (found || one.name != key) return;
+            found = true;
+            using T = std::remove_reference_t<decltype(attrs.*(one.member))>;
+            attrs.*(one.member) = detail::from_value<T>(value, std::string(op) + "." + key);
+          };
+          (try_field(field), ...);
+        },
+        A::fields());
+    if (!found) detail::refuse_attr(op, key, known);
+  }
+  return attrs;
+}
+
+/// The attributes as a map from field names.
+template <class A>
+[[nodiscard]] Value attrs_to_value(const A& attrs) {
+  Value::Map map;
+  std::apply(
+      [&](const auto&... field) {
+        (map.emplace_back(std::string(field.name), detail::field_to_value(attrs.*(field.member))), ...);
+      },
+      A::fields());
+  return Value(std::move(map));
+}
+
+/// Whether the caller gave a result dtype: ops with an `std::optional<DType> dtype` attribute.
+template <class A>
+[[nodiscard]] bool has_explicit_dtype(const A& attrs) {
+  if constexpr (requires { attrs.dtype.has_value(); })
+    return attrs.dtype.has_value();
+  else
+    return false;
+}
+
+}  // namespace mezzo

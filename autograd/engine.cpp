@@ -1,0 +1,336 @@
+#include "mezzo/autograd/engine.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/node.h"
+#include "mezzo/autograd/vjp_args.h"
+#include "mezzo/core/error.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduction.h"
+
+namespace mezzo {
+
+namespace {
+
+using autograd::Edge;
+using autograd::Node;
+
+template <class K, class V>
+using PooledMap =
+    std::unordered_map<K, V, std::hash<K>, std::equal_to<K>, pool::Allocator<std::pair<const K, V>>>;
+template <class T>
+using PooledVector = std::vector<T, pool::Allocator<T>>;
+
+thread_local BackwardObserver* observer = nullptr;
+
+/// Brings a gradient into the shape and dtype of the input it belongs to: sums over broadcast dims, casts,
+/// and lets the dtype wanted behind a cast pass. The one place where either happens.
+Tensor fit(Tensor gradient, const Edge& edge, const OpInfo& op) {
+  if (gradient.shape() != edge.shape) gradient = sum_to(gradient, edge.shape);
+  if (!is_floating(gradient.dtype())) {
+    throw AutogradError(op.name.value, "a floating gradient", to_string(gradient.dtype()),
+                        "mend the op's vjp");
+  }
+  if (gradient.dtype() != edge.dtype && gradient.dtype() != edge.wanted) gradient = gradient.to(edge.dtype);
+  return gradient;
+}
+
+Tensor run_hooks(const GradHooks& hooks, Tensor gradient) {
+  const auto list = hooks.list;  // a hook may remove itself
+  for (const auto& [id, hook] : list) {
+    Tensor replaced = hook(gradient);
+    if (!replaced.defined()) continue;
+    if (replaced.shape() != gradient.shape()) {
+      throw ShapeError("hook", "a gradient of shape " + to_string(gradient.shape()),
+                       to_string(replaced.shape()),
+                       "return the same shape, or an undefined tensor to change nothing");
+    }
+    gradient = std::move(replaced);
+  }
+  return gradient;
+}
+
+/// One walk over the graph.
+class Walk {
+ public:
+  Walk(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, bool retain, bool create);
+  /// Limits the walk to what leads to `inputs` and collects their gradients.
+  void capture(std::span<const Tensor> inputs);
+  void run();
+  void accumulate_into_leaves();
+  [[nodiscard]] Tensors captured(std::span<const Tensor> inputs, bool allow_unused);
+
+ private:
+  using Slots = SmallVector<Tensor, 1>;
+  struct Target {
+    const TensorImpl* leaf = nullptr;
+    const Node* node = nullptr;
+    std::uint32_t index = 0;
+    Tensor gradient;
+  };
+
+  void send(const Edge& edge, Tensor gradient);
+  void process(Node& node, Slots grads);
+  [[nodiscard]] bool needed(const Edge& edge) const;
+  void seed(const Tensor& output, Tensor gradient);
+  void mark_needed(const PooledVector<Node*>& roots);
+
+  bool retain_, create_;
+  bool limited_ = false;
+  PooledVector<Target> targets_;
+  PooledMap<const Node*, bool> needed_;  // limited walks: whether a node leads to a target
+  PooledMap<Node*, Slots> pending_;      // gradients that arrived at nodes still to come
+  PooledVector<Node*> heap_;             // these nodes, latest first
+  PooledVector<std::pair<Edge, Tensor>> leaves_;
+  PooledMap<const TensorImpl*, std::size_t> leaf_slot_;
+  PooledVector<std::pair<Tensor, Tensor>> seeds_;
+};
+
+Walk::Walk(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, bool retain, bool create)
+    : retain_(retain), create_(create) {
+  if (!grad_outputs.empty() && grad_outputs.size() != outputs.size()) {
+    throw AutogradError("backward", "one gradient per output (" + std::to_string(outputs.size()) + ")",
+                        std::to_string(grad_outputs.size()), "pass an undefined tensor where 1 is meant");
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& output = outputs[i];
+    if (!output.defined() || !output.requires_grad()) {
+      throw AutogradError("backward", "an output that requires grad",
+                          output.defined() ? "one without history" : "an undefined tensor",
+                          "call requires_grad_() on the leaves, and do not compute it under NoGrad");
+    }
+    Tensor gradient = grad_outputs.empty() ? Tensor() : grad_outputs[i];
+    if (!gradient.defined()) {
+      if (output.numel() != 1) {
+        throw AutogradError("backward", "an output of one element, or a gradient for it",
+                            to_string(output.shape()),
+                            "reduce it, for example with sum(), or pass a gradient");
+      }
+      gradient = ones(output.shape(), options_of(output));
+    }
+    if (gradient.shape() != output.shape()) {
+      throw ShapeError("backward", "a gradient of shape " + to_string(output.shape()),
+                       to_string(gradient.shape()), "give it the shape of the output");
+    }
+    seeds_.emplace_back(output, gradient.to(output.dtype()));
+  }
+}
+
+bool Walk::needed(const Edge& edge) const {
+  if (!edge.target) return false;
+  if (!limited_) return true;
+  if (edge.leaf) {
+    return std::any_of(targets_.begin(), targets_.end(),
+                       [&](const Target& t) { return t.leaf == edge.leaf_impl(); });
+  }
+  const auto found = needed_.find(edge.node());
+  if (found != needed_.end() && found->second) return true;
+  return std::any_of(targets_.begin(), targets_.end(),
+                     [&](const Target& t) { return t.node == edge.node() && t.index == edge.index; });
+}
+
+void Walk::capture(std::span<const Tensor> inputs) {
+  limited_ = true;
+  for (const Tensor& input : inputs) {
+    if (!input.defined() || !input.requires_grad()) {
+      throw AutogradError("grad", "inputs that require grad", "one that does not",
+                          "call requires_grad_() before forward");
+    }
+    const TensorImpl& impl = input.impl();
+    if (impl.grad_fn)
+      targets_.push_back({nullptr, static_cast<const Node*>(impl.grad_fn.get()), impl.output_index, {}});
+    else
+      targets_.push_back({&impl, nullptr, 0, {}});
+  }
+  PooledVector<Node*> roots;
+  for (const auto& [output, gradient] : seeds_) {
+    if (output.impl().grad_fn) roots.push_back(static_cast<Node*>(output.impl().grad_fn.get()));
+  }
+  mark_needed(roots);
+}
+
+void Walk::mark_needed(const PooledVector<Node*>& roots) {
+  PooledVector<Node*> stack = roots;
+  PooledVector<Node*> reached;
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    stack.pop_back();
+    if (!needed_.emplace(node, false).second) continue;
+    reached.push_back(node);
+    for (const Edge& edge : node->edges) {
+      if (edge.target && !edge.leaf) stack.push_back(edge.node());
+    }
+  }
+  // Inputs of a node have smaller sequence numbers, so one pass in rising order settles everything.
+  std::sort(reached.begin(), reached.end(),
+            [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
+  for (Node* node : reached) {
+    needed_[node] =
+        std::any_of(node->edges.begin(), node->edges.end(), [&](const Edge& e) { return needed(e); });
+  }
+}
+
+void Walk::send(const Edge& edge, Tensor gradient) {
+  if (edge.leaf) {
+    const auto [found, fresh] = leaf_slot_.emplace(edge.leaf_impl(), leaves_.size());
+    if (fresh)
+      leaves_.emplace_back(edge, std::move(gradient));
+    else
+      leaves_[found->second].second = add(leaves_[found->second].second, gradient);
+    return;
+  }
+  Node* node = edge.node();
+  const auto [found, fresh] = pending_.try_emplace(node);
+  if (fresh) {
+    found->second.resize(node->outputs.size());
+    heap_.push_back(node);
+    std::push_heap(heap_.begin(), heap_.end(),
+                   [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
+  }
+  Tensor& slot = found->second[edge.index];
+  slot = slot.defined() ? add(slot, gradient) : std::move(gradient);
+}
+
+void Walk::seed(const Tensor& output, Tensor gradient) {
+  const Edge edge = autograd::edge_to(output);
+  send(edge, std::move(gradient));
+}
+
+void Walk::run() {
+  const LayerGuard no_layer{LayerState{}};
+  const detail::GradModeGuard mode(create_);
+  for (auto& [output, gradient] : seeds_) seed(output, std::move(gradient));
+  while (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end(),
+                  [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
+    Node* node = heap_.back();
+    heap_.pop_back();
+    const auto found = pending_.find(node);
+    Slots grads = std::move(found->second);
+    pending_.erase(found);
+    process(*node, std::move(grads));
+  }
+  for (auto& [edge, gradient] : leaves_) {
+    gradient = fit(std::move(gradient), edge, OpInfo{.name = "backward", .category = Category::passthrough});
+    const TensorImpl& leaf = *edge.leaf_impl();
+    if (leaf.hooks) gradient = run_hooks(*leaf.hooks, std::move(gradient));
+  }
+}
+
+void Walk::process(Node& node, Slots grads) {
+  for (const auto& [index, hooks] : node.hooks) {
+    if (grads[index].defined()) grads[index] = run_hooks(*hooks, std::move(grads[index]));
+  }
+  for (Target& target : targets_) {
+    if (target.node == &node) target.gradient = grads[target.index];
+  }
+  if (limited_ && !needed_[&node]) return;
+  SmallVector<bool, 8> needs;
+  for (const Edge& edge : node.edges) needs.push_back(needed(edge));
+  Gradients gradients;
+  {
+    // A node that asked for it sees the autocast state of its forward; all others see none.
+    const LayerGuard layer(node.info.runs_under_autocast ? node.layer : LayerState{});
+    gradients = node.apply(std::span<const Tensor>(grads.data(), grads.size()), {needs.data(), needs.size()});
+  }
+  if (gradients.size() != node.edges.size()) {
+    throw AutogradError(node.info.name.value, std::to_string(node.edges.size()) + " gradients, one per input",
+                        std::to_string(gradients.size()), "mend the op's vjp");
+  }
+  grads.clear();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (needs[i] && gradients[i].defined())
+      gradients[i] = fit(std::move(gradients[i]), node.edges[i], node.info);
+    else
+      gradients[i] = Tensor();
+  }
+  // After fitting: a gradient that overflows in the cast to its input's dtype is this op's.
+  if (observer != nullptr) observer->after_vjp(node.info, {gradients.data(), gradients.size()});
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].defined()) send(node.edges[i], std::move(gradients[i]));
+  }
+  if (!retain_) node.free_saved();
+}
+
+/// Whether nobody else holds this tensor or its memory, so that it can become a `.grad` as it is.
+bool is_unshared(const Tensor& tensor) {
+  return tensor.impl().use_count() == 1 && tensor.impl().storage->use_count() == 1 && tensor.is_contiguous();
+}
+
+void Walk::accumulate_into_leaves() {
+  const LayerGuard no_layer{LayerState{}};
+  const detail::GradModeGuard mode(create_);
+  for (auto& [edge, gradient] : leaves_) {
+    TensorImpl& leaf = *edge.leaf_impl();
+    if (!leaf.leaf) leaf.leaf = std::make_unique<LeafState>();
+    Tensor& grad = leaf.leaf->grad;
+    if (create_)
+      grad = grad.defined() ? add(grad, gradient) : gradient;
+    else if (grad.defined())
+      grad.add_(gradient);
+    else
+      grad = is_unshared(gradient) ? std::move(gradient) : gradient.detach().clone();
+  }
+}
+
+Tensors Walk::captured(std::span<const Tensor> inputs, bool allow_unused) {
+  Tensors result;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensor gradient = targets_[i].gradient;
+    if (targets_[i].leaf != nullptr) {
+      const auto found = leaf_slot_.find(targets_[i].leaf);
+      if (found != leaf_slot_.end()) gradient = leaves_[found->second].second;
+    }
+    if (gradient.defined() && gradient.dtype() != inputs[i].dtype()) {
+      const detail::GradModeGuard mode(create_);
+      gradient = gradient.to(inputs[i].dtype());
+    }
+    if (!gradient.defined() && !allow_unused) {
+      throw AutogradError("grad", "outputs that depend on every input",
+                          "input " + std::to_string(i) + " unused",
+                          "pass allow_unused = true to get an undefined tensor for it");
+    }
+    result.push_back(std::move(gradient));
+  }
+  return result;
+}
+
+}  // namespace
+
+void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
+              const BackwardOptions& options) {
+  Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
+  walk.run();
+  walk.accumulate_into_leaves();
+}
+
+Tensors grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+             std::span<const Tensor> grad_outputs, const GradOptions& options) {
+  Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
+  walk.capture(inputs);
+  walk.run();
+  return walk.captured(inputs, options.allow_unused);
+}
+
+Tensors grad(const Tensor& output, std::initializer_list<Tensor> inputs, const GradOptions& options) {
+  return grad({&output, 1}, {inputs.begin(), inputs.size()}, {}, options);
+}
+
+BackwardObserver::BackwardObserver() noexcept : previous_(observer) { observer = this; }
+BackwardObserver::~BackwardObserver() { observer = previous_; }
+BackwardObserver* BackwardObserver::current() noexcept { return observer; }
+
+namespace detail {
+Tensor cast_saved(const Tensor& saved, DType dtype) { return saved.to(dtype); }
+Tensor zero_gradient(const autograd::OutputInfo& output) {
+  return zeros(output.shape, {.dtype = output.dtype, .device = output.device});
+}
+}  // namespace detail
+
+}  // namespace mezzo

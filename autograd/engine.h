@@ -1,0 +1,59 @@
+// Reverse mode: walks the recorded graph from results to leaves. Gradients are themselves made by ops, so
+// with create_graph they can be differentiated again, to any order.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "mezzo/autograd/op.h"
+
+namespace mezzo {
+
+/// How a backward runs.
+struct BackwardOptions {
+  std::optional<bool> retain_graph = {};  ///< keep saved tensors for another backward; default: create_graph
+  bool create_graph = false;              ///< record the gradients' own computation, for higher derivatives
+};
+
+/// How `grad` runs.
+struct GradOptions {
+  std::optional<bool> retain_graph = {};
+  bool create_graph = false;
+  bool allow_unused =
+      false;  ///< return undefined tensors for inputs that the outputs do not depend on, instead of throwing
+};
+
+/// Adds d(sum_i sum(outputs_i * grad_outputs_i)) / d(leaf) to the `.grad` of every leaf that requires grad. A
+/// missing or undefined grad_output stands for 1 and asks for an output of one element. Shapes must match;
+/// dtypes are cast to the outputs'. If it throws, no leaf has been touched. Each saved tensor is freed once
+/// used, unless retain_graph. Throws AutogradError: an output without history, a freed graph, a saved tensor
+/// written to since.
+void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs = {},
+              const BackwardOptions& options = {});
+
+/// The same derivatives, returned for the given inputs (leaves or intermediate results) and not accumulated
+/// anywhere. Only what lies between is computed. Throws AutogradError for an input that the outputs do not
+/// depend on, unless allow_unused.
+[[nodiscard]] Tensors grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                           std::span<const Tensor> grad_outputs = {}, const GradOptions& options = {});
+[[nodiscard]] Tensors grad(const Tensor& output, std::initializer_list<Tensor> inputs,
+                           const GradOptions& options = {});
+
+/// Watches backward passes on this thread from a scope: called after each op's gradient, with what it
+/// produced for each input in the shape and dtype it is passed on in (undefined: none). Used to find the op
+/// that first produced a value that is not finite.
+class BackwardObserver {
+ public:
+  BackwardObserver() noexcept;
+  virtual ~BackwardObserver();
+  BackwardObserver(const BackwardObserver&) = delete;
+  BackwardObserver& operator=(const BackwardObserver&) = delete;
+  virtual void after_vjp(const OpInfo& op, std::span<const Tensor> gradients) = 0;
+  /// The innermost observer of this thread, or nullptr.
+  [[nodiscard]] static BackwardObserver* current() noexcept;
+
+ private:
+  BackwardObserver* previous_;
+};
+
+}  // namespace mezzo

@@ -1,0 +1,93 @@
+#include "mezzo/autograd/half_copy.h"
+
+#include <mutex>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/input_layer.h"
+#include "mezzo/core/error.h"
+#include "mezzo/core/layout.h"
+#include "mezzo/ops/cast.h"
+
+namespace mezzo {
+
+namespace {
+
+constexpr std::array<DType, 2> kHalfTypes{DType::f16, DType::bf16};
+
+// One lock for all leaves: it is held for a few pointers only, but for the one cast that fills a copy.
+std::mutex copies_mutex;
+
+HalfCopy& slot(TensorImpl& leaf, DType dtype) {
+  if (!leaf.leaf) leaf.leaf = std::make_unique<LeafState>();
+  return leaf.leaf->half_copies[dtype == DType::f16 ? 0 : 1];
+}
+
+Tensor as_tensor(const HalfCopy& copy, const Shape& shape, DType dtype) {
+  return Tensor(
+      make_ref<TensorImpl>(copy.storage, 0, shape, layout::contiguous_strides(shape), dtype, false));
+}
+
+/// Fills the slot from the leaf's present values.
+void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
+  const NoGrad no_grad;
+  const LayerGuard no_layer{LayerState{}};
+  copy.storage = to(leaf.detach(), dtype).impl().storage;
+  copy.version = leaf.version();
+}
+
+}  // namespace
+
+Tensor half_copy(const Tensor& leaf, DType dtype) {
+  if (leaf.dtype() != DType::f32 || !is_16bit(dtype)) {
+    throw DTypeError("half_copy", "an f32 leaf and a 16-bit dtype",
+                     to_string(leaf.dtype()) + " and " + to_string(dtype), "use to(dtype)");
+  }
+  const std::scoped_lock lock(copies_mutex);
+  HalfCopy& copy = slot(leaf.impl(), dtype);
+  if (!copy.storage || copy.version != leaf.version()) refresh(copy, leaf, dtype);
+  copy.wanted = true;
+  return as_tensor(copy, leaf.shape(), dtype);
+}
+
+void drop_half_copies(TensorImpl& leaf) {
+  const std::scoped_lock lock(copies_mutex);
+  if (!leaf.leaf) return;
+  for (HalfCopy& copy : leaf.leaf->half_copies) {
+    if (!copy.kept) copy.storage = {};
+  }
+}
+
+void release_half_copies(const Tensor& leaf) noexcept {
+  const std::scoped_lock lock(copies_mutex);
+  if (leaf.impl().leaf) leaf.impl().leaf->half_copies = {};
+}
+
+std::array<Tensor, 2> writable_half_copies(const Tensor& leaf) {
+  std::array<Tensor, 2> result;
+  const std::scoped_lock lock(copies_mutex);
+  if (!leaf.impl().leaf) return result;
+  for (std::size_t i = 0; i < kHalfTypes.size(); ++i) {
+    HalfCopy& copy = leaf.impl().leaf->half_copies[i];
+    if (!copy.wanted) {
+      copy = {};
+      continue;
+    }
+    const bool usable = copy.storage && copy.version == leaf.version() && copy.storage->use_count() == 1;
+    if (!usable) refresh(copy, leaf, kHalfTypes[i]);
+    result[i] = as_tensor(copy, leaf.shape(), kHalfTypes[i]);
+  }
+  return result;
+}
+
+void half_copies_written(const Tensor& leaf) {
+  const std::scoped_lock lock(copies_mutex);
+  if (!leaf.impl().leaf) return;
+  for (HalfCopy& copy : leaf.impl().leaf->half_copies) {
+    if (!copy.wanted) continue;
+    copy.version = leaf.version();
+    copy.wanted = false;
+    copy.kept = true;
+  }
+}
+
+}  // namespace mezzo

@@ -1,0 +1,32 @@
+// 16-bit copies of f32 leaves. Autocast asks for them instead of casting a weight again in every region;
+// optimizers may keep them fresh in the pass that updates the weight. A copy is storage only, valid for one
+// version of the leaf: it is never stale, has no history of its own, and owns nothing that owns it.
+#pragma once
+
+#include <array>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+/// The values of an f32 leaf in f16 or bf16, without history: the cached copy when it has the leaf's version,
+/// else a new one, which is cached. Safe to call for one leaf from several threads.
+[[nodiscard]] Tensor half_copy(const Tensor& leaf, DType dtype);
+
+/// Drops the copies of a leaf that no optimizer keeps; what graphs still hold stays alive with them.
+void drop_half_copies(TensorImpl& leaf);
+
+/// For an optimizer that goes: drops the copies of a leaf, kept or not. Another optimizer's next step starts
+/// anew.
+void release_half_copies(const Tensor& leaf) noexcept;
+
+/// For optimizers, before they write `leaf`: one tensor for each 16-bit dtype that autocast has used since
+/// the last call of `half_copies_written`, equal to the leaf now and held by nobody else, so that it may be
+/// overwritten. Undefined for the others, whose copies are dropped.
+[[nodiscard]] std::array<Tensor, 2> writable_half_copies(const Tensor& leaf);
+
+/// After writing the leaf, its copies, and bumping the leaf's version: the copies of `writable_half_copies`
+/// are the leaf's values again.
+void half_copies_written(const Tensor& leaf);
+
+}  // namespace mezzo

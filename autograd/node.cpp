@@ -1,0 +1,143 @@
+#include "mezzo/autograd/node.h"
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo {
+
+namespace {
+thread_local LayerState current_layer;
+}
+
+LayerState layer_state() noexcept { return current_layer; }
+void set_layer_state(LayerState state) noexcept { current_layer = state; }
+
+namespace autograd {
+
+namespace {
+
+std::atomic<std::uint64_t> next_sequence{0};
+
+// Nodes waiting for destruction on this thread. Destroying a node may drop the last reference to the next one
+// down a long chain; a queue instead of recursion keeps the stack flat.
+thread_local std::vector<Node*>* graveyard = nullptr;
+
+bool selected(std::uint32_t mask, std::size_t i) {
+  return ((mask >> std::min<std::size_t>(i, 31)) & 1U) != 0;
+}
+
+}  // namespace
+
+Node::Node(const OpInfo& op_info) noexcept
+    : info(op_info), sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)) {}
+
+void Node::destroy() noexcept {
+  if (graveyard != nullptr) {
+    graveyard->push_back(this);
+    return;
+  }
+  std::vector<Node*> queue;
+  graveyard = &queue;
+  delete this;
+  while (!queue.empty()) {
+    const Node* next = queue.back();
+    queue.pop_back();
+    delete next;
+  }
+  graveyard = nullptr;
+}
+
+void Node::free_saved() {
+  released = true;
+  saved_inputs.clear();
+  saved_outputs.clear();
+}
+
+Tensor Node::checked(const SavedTensor& saved, const char* what, std::size_t i) const {
+  if (saved.tensor.defined() && saved.tensor.version() != saved.version) {
+    throw AutogradError(info.name.value,
+                        std::string(what) + " " + std::to_string(i) + " as it was in forward (version " +
+                            std::to_string(saved.version) + ")",
+                        "version " + std::to_string(saved.tensor.version()),
+                        "it was written in place since; write to a clone() or after backward");
+  }
+  return saved.tensor;
+}
+
+namespace {
+[[noreturn]] void refuse_released(const OpInfo& info) {
+  throw AutogradError("backward", "a graph with its saved values (op " + std::string(info.name.value) + ")",
+                      "one that an earlier backward has freed",
+                      "pass retain_graph = true to the first backward, or run forward again");
+}
+}  // namespace
+
+Tensor Node::unpack_input(std::size_t i) const {
+  if (released) refuse_released(info);
+  if (i >= saved_inputs.size())
+    throw AutogradError(info.name.value, "an input that `saves` names", std::to_string(i), "");
+  return checked(saved_inputs[i], "input", i);
+}
+
+Tensor Node::unpack_output(std::size_t i) const {
+  if (released) refuse_released(info);
+  if (i >= saved_outputs.size() || !saved_outputs[i].tensor.defined()) {
+    throw AutogradError(info.name.value, "an output that `saves` names", std::to_string(i), "");
+  }
+  const Tensor kept = checked(saved_outputs[i], "output", i);
+  Tensor result = kept.detach();
+  result.impl().grad_fn = Ref<RefCounted>(const_cast<Node*>(this));
+  result.impl().output_index = static_cast<std::uint32_t>(i);
+  return result;
+}
+
+Edge edge_to(const Tensor& tensor) {
+  Edge edge;
+  if (!tensor.defined()) return edge;
+  edge.dtype = edge.wanted = tensor.dtype();
+  edge.shape = tensor.shape();
+  edge.device = tensor.device();
+  if (!tensor.requires_grad()) return edge;
+  const TensorImpl& impl = tensor.impl();
+  if (!impl.grad_fn) {
+    edge.target = tensor.ref();
+    edge.leaf = true;
+    return edge;
+  }
+  edge.target = impl.grad_fn;
+  edge.index = impl.output_index;
+  // Behind a cast the gradient is wanted in the dtype before the cast: whoever can produce that saves a
+  // rounding and a pass.
+  const Node& maker = *edge.node();
+  if (maker.info.name.value == "to_dtype" && is_floating(maker.edges[0].dtype))
+    edge.wanted = maker.edges[0].wanted;
+  return edge;
+}
+
+void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& input = inputs[i].get();
+    node->edges.push_back(edge_to(input));
+    const bool keep = input.defined() && selected(saves.inputs, i);
+    node->saved_inputs.push_back(keep ? SavedTensor{input, input.version()} : SavedTensor{});
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Tensor& output = outputs[i];
+    for (const TensorRef& input : inputs) {
+      if (input->defined() && input->is_same(output))
+        output = output.detach();  // an op that returned its input
+    }
+    node->outputs.push_back({output.shape(), output.dtype(), output.device()});
+    const bool keep = selected(saves.outputs, i);
+    node->saved_outputs.push_back(keep ? SavedTensor{output.detach(), output.version()} : SavedTensor{});
+    if (!is_floating(output.dtype())) continue;
+    output.impl().grad_fn = node;
+    output.impl().output_index = static_cast<std::uint32_t>(i);
+  }
+}
+
+}  // namespace autograd
+}  // namespace mezzo

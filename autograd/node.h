@@ -1,0 +1,85 @@
+// The recorded graph: a node per differentiable call, with edges to where its inputs came from and the
+// tensors its gradient needs. Nodes never own the tensors they made (saved outputs are kept without history),
+// so there are no cycles.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/op.h"
+
+namespace mezzo::autograd {
+
+class Node;
+
+/// Where the gradient of one input goes: to an output of another node, to a leaf, or nowhere.
+struct Edge {
+  Ref<RefCounted> target;  ///< Node or (leaf) TensorImpl; empty when the input needs no gradient
+  bool leaf = false;
+  std::uint32_t index = 0;    ///< output of the target node
+  DType dtype = DType::f32;   ///< dtype of the input: the gradient arrives in it ...
+  DType wanted = DType::f32;  ///< ... or in the dtype that stands behind a cast the input came from
+  Device device;
+  Shape shape;
+
+  [[nodiscard]] Node* node() const noexcept;
+  [[nodiscard]] TensorImpl* leaf_impl() const noexcept { return static_cast<TensorImpl*>(target.get()); }
+};
+
+/// A tensor kept for backward and the version it had; reading it later checks that nobody wrote to it.
+struct SavedTensor {
+  Tensor tensor;
+  std::uint32_t version = 0;
+};
+
+/// Shape and kind of an output, for zeros where a gradient is missing.
+struct OutputInfo {
+  Shape shape;
+  DType dtype = DType::f32;
+  Device device;
+};
+
+/// A recorded call.
+class Node : public RefCounted {
+ public:
+  explicit Node(const OpInfo& op_info) noexcept;
+
+  /// Gradients of the inputs, given those of the outputs (undefined: none). `needs` has bit i set when input
+  /// i needs one.
+  [[nodiscard]] virtual Gradients apply(std::span<const Tensor> grads, std::span<const bool> needs) = 0;
+  /// Drops what was saved; a later apply throws.
+  void free_saved();
+  /// A saved input with its history, or output with this node as its history. Throws AutogradError if it was
+  /// released, not saved, or written to since.
+  [[nodiscard]] Tensor unpack_input(std::size_t i) const;
+  [[nodiscard]] Tensor unpack_output(std::size_t i) const;
+
+  const OpInfo& info;
+  const std::uint64_t sequence;  ///< grows with time: a node's inputs have smaller numbers
+  SmallVector<Edge, 3> edges;
+  SmallVector<OutputInfo, 1> outputs;
+  SmallVector<SavedTensor, 3> saved_inputs;
+  SmallVector<SavedTensor, 1> saved_outputs;
+  std::optional<DType> run_dtype;
+  LayerState layer;
+  std::vector<std::pair<std::uint32_t, std::shared_ptr<GradHooks>>> hooks;  ///< per output index
+  bool released = false;
+
+ protected:
+  void destroy() noexcept override;
+
+ private:
+  [[nodiscard]] Tensor checked(const SavedTensor& saved, const char* what, std::size_t i) const;
+};
+
+inline Node* Edge::node() const noexcept { return static_cast<Node*>(target.get()); }
+
+/// The edge to where a tensor came from; without target when it does not require grad.
+[[nodiscard]] Edge edge_to(const Tensor& tensor);
+
+/// Fills a new node with edges and saved tensors and makes it the history of the floating outputs.
+void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves);
+
+}  // namespace mezzo::autograd

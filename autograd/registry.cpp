@@ -1,0 +1,71 @@
+#include "mezzo/autograd/registry.h"
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo {
+
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string_view, std::unique_ptr<RegistryEntry>> entries;
+};
+
+Registry& registry() {
+  static Registry instance;
+  return instance;
+}
+
+/// Registered names that share a part with the one asked for.
+std::string similar_names(std::string_view name) {
+  std::string found;
+  for (const RegistryEntry* entry : all_ops()) {
+    const std::string_view candidate = entry->info().name.value;
+    if (candidate.find(name) == candidate.npos && name.find(candidate) == name.npos) continue;
+    found.append(found.empty() ? "" : ", ").append(candidate);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<const RegistryEntry*> all_ops() {
+  Registry& all = registry();
+  const std::scoped_lock lock(all.mutex);
+  std::vector<const RegistryEntry*> list;
+  for (const auto& [name, entry] : all.entries) list.push_back(entry.get());
+  return list;
+}
+
+const RegistryEntry* find_op(std::string_view name) {
+  Registry& all = registry();
+  const std::scoped_lock lock(all.mutex);
+  const auto found = all.entries.find(name);
+  return found == all.entries.end() ? nullptr : found->second.get();
+}
+
+Outputs call_op(std::string_view name, Inputs inputs, const Value& attrs) {
+  const RegistryEntry* entry = find_op(name);
+  if (entry != nullptr) return entry->call(inputs, attrs);
+  const std::string similar = similar_names(name);
+  throw ValueError("call_op", "the name of a registered op", "\"" + std::string(name) + "\"",
+                   similar.empty() ? "all_ops() lists them" : "did you mean " + similar + "?");
+}
+
+namespace detail {
+void register_entry(std::unique_ptr<RegistryEntry> entry) {
+  Registry& all = registry();
+  const std::string_view name = entry->info().name.value;
+  const std::scoped_lock lock(all.mutex);
+  if (!all.entries.emplace(name, std::move(entry)).second) {
+    throw ValueError("Registered", "a new name", "\"" + std::string(name) + "\"",
+                     "an op of this name exists already");
+  }
+}
+}  // namespace detail
+
+}  // namespace mezzo

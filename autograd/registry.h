@@ -1,0 +1,82 @@
+// The list of all ops, with what is needed to call, test and describe any of them by name: the golden runner,
+// the sweep and the op table are loops over it.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "mezzo/autograd/bind.h"
+
+namespace mezzo {
+
+/// A sample call with its attributes as values.
+struct SampleCall {
+  std::vector<SampleInput> inputs;
+  Value attrs;
+};
+
+/// One op, type-erased.
+class RegistryEntry {
+ public:
+  virtual ~RegistryEntry() = default;
+  [[nodiscard]] virtual const OpInfo& info() const = 0;
+  /// Runs it through bind. Unknown attributes or wrong kinds throw ValueError.
+  [[nodiscard]] virtual Outputs call(Inputs inputs, const Value& attrs) const = 0;
+  /// Whether it has a plain composition, and that composition (recorded when recording is on).
+  [[nodiscard]] virtual bool has_reference() const = 0;
+  [[nodiscard]] virtual Outputs call_reference(Inputs inputs, const Value& attrs) const = 0;
+  [[nodiscard]] virtual std::vector<SampleCall> samples() const = 0;
+  /// The attributes' names and defaults.
+  [[nodiscard]] virtual Value default_attrs() const = 0;
+  /// Empty when it has a gradient; else why it has none.
+  [[nodiscard]] virtual std::string_view no_gradient_because() const = 0;
+};
+
+/// All registered ops, sorted by name.
+[[nodiscard]] std::vector<const RegistryEntry*> all_ops();
+/// The op with that name, or nullptr.
+[[nodiscard]] const RegistryEntry* find_op(std::string_view name);
+/// Calls an op by name. Throws ValueError, with the nearest names, when there is none.
+[[nodiscard]] Outputs call_op(std::string_view name, Inputs inputs, const Value& attrs = {});
+
+namespace detail {
+void register_entry(std::unique_ptr<RegistryEntry> entry);
+
+template <class A>
+class TypedEntry final : public RegistryEntry {
+ public:
+  explicit TypedEntry(const Op<A>& op) : op_(op) {}
+  [[nodiscard]] const OpInfo& info() const override { return op_.info; }
+  [[nodiscard]] Outputs call(Inputs inputs, const Value& attrs) const override {
+    return bind(op_, inputs, attrs_from_value<A>(op_.info.name.value, attrs));
+  }
+  [[nodiscard]] bool has_reference() const override { return op_.reference != nullptr; }
+  [[nodiscard]] Outputs call_reference(Inputs inputs, const Value& attrs) const override {
+    const A typed = attrs_from_value<A>(op_.info.name.value, attrs);
+    return op_.reference(ForwardArgs<A>{inputs, typed});
+  }
+  [[nodiscard]] std::vector<SampleCall> samples() const override {
+    std::vector<SampleCall> calls;
+    for (const Sample<A>& sample : op_.samples.value())
+      calls.push_back({sample.inputs, attrs_to_value(sample.attrs)});
+    return calls;
+  }
+  [[nodiscard]] Value default_attrs() const override { return attrs_to_value(A{}); }
+  [[nodiscard]] std::string_view no_gradient_because() const override { return op_.vjp.value.none_because; }
+
+ private:
+  const Op<A>& op_;
+};
+}  // namespace detail
+
+/// Puts an op on the list for the life of the process: `const Registered relu_registered{relu_op};`. A name
+/// that is taken throws ValueError.
+struct Registered {
+  template <class A>
+  explicit Registered(const Op<A>& op) {
+    detail::register_entry(std::make_unique<detail::TypedEntry<A>>(op));
+  }
+};
+
+}  // namespace mezzo
