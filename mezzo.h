@@ -1,0 +1,26 @@
+// Everything a training program needs, in one include. Each header stands alone; include single ones where
+// compile time counts.
+#pragma once
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/amp/backward_watch.h"
+#include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/policy.h"
+#include "mezzo/autograd/engine.h"
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/registry.h"
+#include "mezzo/core/allocator.h"
+#include "mezzo/core/backend.h"
+#include "mezzo/core/error.h"
+#include "mezzo/core/random.h"
+#include "mezzo/core/tensor.h"
+#include "mezzo/nn/activation.h"
+#include "mezzo/nn/init.h"
+#include "mezzo/nn/linear.h"
+#include "mezzo/nn/loss.h"
+#include "mezzo/nn/module.h"
+#include "mezzo/nn/sequential.h"
+#include "mezzo/ops/ops.h"
+#include "mezzo/optim/adam.h"
+#include "mezzo/optim/clip.h"
+#include "mezzo/optim/sgd.h"

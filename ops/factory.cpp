@@ -1,0 +1,148 @@
+#include "mezzo/ops/factory.h"
+
+#include <cmath>
+#include <string>
+
+#include "mezzo/core/backend.h"
+#include "mezzo/core/layout.h"
+#include "mezzo/kernels/generate.h"
+#include "mezzo/kernels/math.h"
+#include "mezzo/ops/forward.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+
+/// The number in a compute type, by the rules of conversion between dtypes (kernels/cpu/convert.h).
+template <class T>
+T converted(const Scalar& value, DType dtype) {
+  if (dtype == DType::boolean)
+    return static_cast<T>(value.kind() == DTypeKind::floating ? value.real() != 0 : value.integer() != 0);
+  if (value.kind() != DTypeKind::floating) return value.to<T>();
+  const double real = value.real();
+  T result{};
+  kernels::cpu::convert(&real, DType::f64, &result, dtype_of<T>, 1);
+  return result;
+}
+
+void fill_with(const Tensor& out, const Scalar& value) {
+  if (out.numel() == 0) return;
+  dispatch_compute(out.dtype(), [&]<class T>(TypeTag<T>) {
+    kernels::generate<T>(out.device(), kernels::Constant<T>{converted<T>(value, out.dtype())}, view_of(out));
+  });
+}
+
+/// start + i * step.
+template <class T>
+struct Range {
+  T start, step;
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(std::int64_t block, T* values) const {
+    for (int i = 0; i < 4; ++i) {
+      const std::int64_t index = 4 * block + i;
+      if constexpr (std::is_integral_v<T>)  // unsigned: what overflows belongs to no element
+        values[i] = static_cast<T>(static_cast<std::uint64_t>(start) +
+                                   static_cast<std::uint64_t>(index) * static_cast<std::uint64_t>(step));
+      else
+        values[i] = kernels::math::detail::mul_add(static_cast<T>(index), step, start);
+    }
+  }
+};
+
+[[noreturn]] void refuse_range(const std::string& start, const std::string& end, const std::string& step) {
+  throw ValueError("arange", "finite bounds and a step that leads from start to end",
+                   "start " + start + ", end " + end + ", step " + step, "check the sign of the step");
+}
+
+std::int64_t range_size(std::int64_t start, std::int64_t end, std::int64_t step) {
+  if (step == 0 || (step > 0 ? end < start : end > start))
+    refuse_range(std::to_string(start), std::to_string(end), std::to_string(step));
+  const auto from = static_cast<std::uint64_t>(step > 0 ? start : end);
+  const auto to = static_cast<std::uint64_t>(step > 0 ? end : start);
+  const std::uint64_t distance = to - from;
+  const std::uint64_t stride =
+      step > 0 ? static_cast<std::uint64_t>(step) : 0 - static_cast<std::uint64_t>(step);
+  const std::uint64_t count = distance / stride + (distance % stride != 0 ? 1 : 0);
+  return static_cast<std::int64_t>(std::min<std::uint64_t>(count, INT64_MAX));  // empty() refuses so many
+}
+
+std::int64_t range_size(double start, double end, double step) {
+  const double count = std::ceil((end - start) / step);
+  if (!std::isfinite(start) || !std::isfinite(end) || !std::isfinite(count) || !(count >= 0))
+    refuse_range(std::to_string(start), std::to_string(end), std::to_string(step));
+  return static_cast<std::int64_t>(std::min(count, 0x1p62));
+}
+
+template <class T>
+Tensor range(T start, T end, T step, DType natural, const ValueOptions& options) {
+  Tensor out = empty({range_size(start, end, step)}, {.dtype = options.dtype.value_or(natural),
+                                                      .device = options.device,
+                                                      .requires_grad = options.requires_grad});
+  if (out.numel() > 0) kernels::generate<T>(out.device(), Range<T>{start, step}, view_of(out));
+  return out;
+}
+
+TensorOptions options_like(const Tensor& x, std::optional<DType> dtype) {
+  return {.dtype = dtype.value_or(x.dtype()), .device = x.device()};
+}
+
+}  // namespace
+
+Tensor full(const Shape& shape, Scalar value, const TensorOptions& options) {
+  Tensor out = empty(shape, options);
+  fill_with(out, value);
+  return out;
+}
+
+Tensor ones(const Shape& shape, const TensorOptions& options) { return full(shape, 1, options); }
+
+Tensor full_like(const Tensor& x, Scalar value, std::optional<DType> dtype) {
+  return full(x.shape(), value, options_like(x, dtype));
+}
+Tensor ones_like(const Tensor& x, std::optional<DType> dtype) { return full_like(x, 1, dtype); }
+Tensor zeros_like(const Tensor& x, std::optional<DType> dtype) {
+  return zeros(x.shape(), options_like(x, dtype));
+}
+Tensor empty_like(const Tensor& x, std::optional<DType> dtype) {
+  return empty(x.shape(), options_like(x, dtype));
+}
+
+Tensor arange(Scalar start, Scalar end, Scalar step, const ValueOptions& options) {
+  const auto is_real = [](const Scalar& number) { return number.kind() == DTypeKind::floating; };
+  if (is_real(start) || is_real(end) || is_real(step))
+    return range(start.real(), end.real(), step.real(), DType::f32, options);
+  return range(start.integer(), end.integer(), step.integer(), DType::i64, options);
+}
+Tensor arange(Scalar end, const ValueOptions& options) { return arange(0, end, 1, options); }
+
+Tensor eye(std::int64_t n, std::optional<std::int64_t> m, const TensorOptions& options) {
+  Tensor out = zeros({n, m.value_or(n)}, options);
+  const std::int64_t length = std::min(out.size(0), out.size(1));
+  if (length > 0) fill_with(alias(out, {length}, {out.size(1) + 1}, 0, false), 1);
+  return out;
+}
+
+namespace detail {
+Tensor from_host(const void* values, DType stored, std::int64_t count, const Shape& shape, DType natural,
+                 const ValueOptions& options) {
+  Tensor out = empty(shape, {.dtype = options.dtype.value_or(natural),
+                             .device = options.device,
+                             .requires_grad = options.requires_grad});
+  if (out.numel() != count) {
+    throw ShapeError("tensor", "a shape of " + std::to_string(count) + " elements", to_string(shape),
+                     "give one value per element");
+  }
+  const auto bytes = static_cast<std::size_t>(count * size_of(out.dtype()));
+  std::vector<std::byte> converted;
+  if (stored != out.dtype()) {
+    converted.resize(bytes);
+    kernels::cpu::convert(values, stored, converted.data(), out.dtype(), count);
+    values = converted.data();
+  }
+  backend(out.device()).copy_from_host(out.impl().data(), values, bytes, out.device().index);
+  return out;
+}
+}  // namespace detail
+
+}  // namespace mezzo

@@ -1,0 +1,105 @@
+// Tensors made from nothing but numbers: constants, ranges, values of the host. Apart from core, whose
+// `empty` and `zeros` they complete, because filling takes kernels.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+/// TensorOptions for tensors made of values: without a dtype the values decide.
+struct ValueOptions {
+  std::optional<DType> dtype = {};
+  Device device = Device::cpu();
+  bool requires_grad = false;
+};
+
+/// All elements `value`, converted to the dtype of the options (f32 unless given, whatever the value's kind).
+[[nodiscard]] Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
+[[nodiscard]] Tensor ones(const Shape& shape, const TensorOptions& options = {});
+/// Shape and device of x, contiguous; its dtype unless another is given. No history, no requires_grad.
+[[nodiscard]] Tensor full_like(const Tensor& x, Scalar value, std::optional<DType> dtype = {});
+[[nodiscard]] Tensor ones_like(const Tensor& x, std::optional<DType> dtype = {});
+[[nodiscard]] Tensor zeros_like(const Tensor& x, std::optional<DType> dtype = {});
+[[nodiscard]] Tensor empty_like(const Tensor& x, std::optional<DType> dtype = {});
+
+/// start + i * step for i in [0, ceil((end - start) / step)), computed in i64 or f64 and rounded once. i64
+/// when start, end and step are integers, else f32, unless a dtype is given. Throws ValueError for a step of
+/// 0 or one that leads away from end.
+[[nodiscard]] Tensor arange(Scalar start, Scalar end, Scalar step = 1, const ValueOptions& options = {});
+[[nodiscard]] Tensor arange(Scalar end, const ValueOptions& options = {});
+/// 1 on the diagonal of an n x m matrix (m = n unless given), 0 elsewhere.
+[[nodiscard]] Tensor eye(std::int64_t n, std::optional<std::int64_t> m = {},
+                         const TensorOptions& options = {});
+
+namespace detail {
+/// Converts host values to the dtype of the options, or else to `natural`, and copies them to the device.
+[[nodiscard]] Tensor from_host(const void* values, DType stored, std::int64_t count, const Shape& shape,
+                               DType natural, const ValueOptions& options);
+
+template <class T>
+inline constexpr bool kIsHostReal =
+    std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+/// Bool and 16-bit floats keep their type, other reals are f32, integers i64 (PyTorch's defaults).
+template <class T>
+inline constexpr DType kNaturalDType = std::is_same_v<T, bool> ? DType::boolean
+                                       : std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> ? dtype_of<T>
+                                       : kIsHostReal<T>                                         ? DType::f32
+                                                                                                : DType::i64;
+
+template <class T, class List>
+[[nodiscard]] Tensor from_list(const List& values, const Shape& shape, const ValueOptions& options) {
+  using Wide = std::conditional_t<kIsHostReal<T>, double, std::int64_t>;
+  std::vector<Wide> wide;
+  wide.reserve(values.size());
+  for (const T value : values) wide.push_back(static_cast<Wide>(value));
+  return from_host(wide.data(), dtype_of<Wide>, static_cast<std::int64_t>(wide.size()), shape,
+                   kNaturalDType<T>, options);
+}
+template <class T>
+concept HostNumber = std::is_arithmetic_v<T> || kIsHostReal<T>;
+}  // namespace detail
+
+/// The given values, row-major, as a tensor of `shape`: tensor({1.0, 2.0}) is f32, tensor({1, 2}) i64,
+/// tensor({true}) bool; a dtype in the options converts, rounding once. Throws ShapeError when the shape asks
+/// for another number of values.
+template <detail::HostNumber T>
+[[nodiscard]] Tensor tensor(std::initializer_list<T> values, const Shape& shape,
+                            const ValueOptions& options = {}) {
+  return detail::from_list<T>(values, shape, options);
+}
+template <detail::HostNumber T>
+[[nodiscard]] Tensor tensor(const std::vector<T>& values, const Shape& shape,
+                            const ValueOptions& options = {}) {
+  return detail::from_list<T>(values, shape, options);
+}
+/// The same, 1-dim.
+template <detail::HostNumber T>
+[[nodiscard]] Tensor tensor(std::initializer_list<T> values, const ValueOptions& options = {}) {
+  return tensor(values, {static_cast<std::int64_t>(values.size())}, options);
+}
+template <detail::HostNumber T>
+[[nodiscard]] Tensor tensor(const std::vector<T>& values, const ValueOptions& options = {}) {
+  return tensor(values, {static_cast<std::int64_t>(values.size())}, options);
+}
+/// One number, 0-dim.
+template <detail::HostNumber T>
+[[nodiscard]] Tensor tensor(T value, const ValueOptions& options = {}) {
+  return tensor({value}, {}, options);
+}
+
+/// A copy of host memory as it is, row-major: T is the storage type of the dtype (float gives f32, Half f16,
+/// ...). Throws ShapeError when the shape asks for another number of values.
+template <class T>
+[[nodiscard]] Tensor from_data(std::span<const T> values, const Shape& shape, Device device = Device::cpu()) {
+  return detail::from_host(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()), shape,
+                           dtype_of<T>, {.device = device});
+}
+
+}  // namespace mezzo

@@ -1,0 +1,76 @@
+// The pieces that forwards are made of: views of tensors, common checks, and the two shapes that nearly all
+// elementwise ops have. Included by ops/*.cpp only.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "mezzo/autograd/registry.h"
+#include "mezzo/core/error.h"
+#include "mezzo/core/layout.h"
+#include "mezzo/core/promotion.h"
+#include "mezzo/kernels/pointwise.h"
+
+namespace mezzo::ops {
+
+/// The kernel's view of a tensor.
+[[nodiscard]] inline kernels::View view_of(const Tensor& tensor) {
+  return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
+}
+
+/// A view of `tensor` broadcast to `shape`.
+[[nodiscard]] inline kernels::View expanded_view(std::string_view op, const Tensor& tensor,
+                                                 const Shape& shape) {
+  return {tensor.impl().data(), tensor.dtype(), shape,
+          layout::expand_strides(op, tensor.shape(), tensor.strides(), shape)};
+}
+
+/// The dtype real-valued functions return: floating inputs keep theirs, integers and bools give f32 (as in
+/// PyTorch).
+[[nodiscard]] inline DType real_result(DType dtype) { return is_floating(dtype) ? dtype : DType::f32; }
+
+/// Throws DTypeError unless the tensor is floating.
+inline void require_floating(std::string_view op, const Tensor& tensor) {
+  if (is_floating(tensor.dtype())) return;
+  throw DTypeError(op, "a floating tensor", to_string(tensor.dtype()), "convert it with to(DType::f32)");
+}
+
+/// Elementwise f over inputs broadcast together, in the compute type of `compute`, into a new tensor of dtype
+/// `result`. A 0-dim CPU tensor among inputs of another device is a plain number to the kernel.
+template <std::size_t N, class F>
+[[nodiscard]] Tensor map(std::string_view op, F f, const std::array<const Tensor*, N>& inputs, DType compute,
+                         DType result) {
+  Shape shape = inputs[0]->shape();
+  for (std::size_t i = 1; i < N; ++i) shape = layout::broadcast(op, shape, inputs[i]->shape());
+  Tensor out = empty(shape, {.dtype = result, .device = inputs[0]->device()});
+  std::array<kernels::View, N> views;
+  for (std::size_t i = 0; i < N; ++i) views[i] = expanded_view(op, *inputs[i], shape);
+  kernels::pointwise(out.device(), f, view_of(out), views, compute);
+  return out;
+}
+
+/// Forward of `F{}(x)` on any dtype; the result keeps it.
+template <class F>
+Outputs unary(const ForwardArgs<NoAttrs>& args) {
+  const Tensor& x = args.in(0);
+  return map<1>("", F{}, {&x}, x.dtype(), x.dtype());
+}
+
+/// Forward of `F{}(x)` for functions of real numbers: integers give f32, and an f32 result of 16-bit input
+/// when autocast asks for it (run_dtype).
+template <class F, class A = NoAttrs>
+Outputs real_unary(const ForwardArgs<A>& args) {
+  const Tensor& x = args.in(0);
+  const DType result = args.run_dtype.value_or(real_result(x.dtype()));
+  Tensor out = empty(x.shape(), {.dtype = result, .device = x.device()});
+  const auto functor = [&] {
+    if constexpr (std::is_constructible_v<F, const A&>)
+      return F(args.attrs);
+    else
+      return F{};
+  }();
+  kernels::pointwise_real(out.device(), functor, view_of(out), std::array{view_of(x)}, compute_dtype(result));
+  return out;
+}
+
+}  // namespace mezzo::ops

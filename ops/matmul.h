@@ -1,0 +1,35 @@
+// Matrix products. All run in the low precision of an autocast region (dot promotes, outer follows its
+// inputs), accumulate in f32 (f64 for f64; integers exactly) and round once. Operands of one call share a
+// dtype; gradients come out in the dtype of the tensor they belong to, straight from the product: an f32
+// weight used through a 16-bit cast gets its gradient without a 16-bit rounding.
+#pragma once
+
+#include <optional>
+
+#include "mezzo/core/scalar.h"
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+/// Product over the last dim of a and the last but one of b, batch dims broadcast; a 1-dim operand is a row
+/// (a) or column (b) vector whose dim is dropped from the result (torch.matmul). [.., m, k] x [.., k, n] ->
+/// [.., m, n]. `out_dtype`: dtype of the result instead of the operands', which may then differ from each
+/// other; the sum is rounded to it once. Throws ShapeError (sizes, 0-dim operands), DTypeError.
+[[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, std::optional<DType> out_dtype = {});
+/// [m, k] x [k, n] -> [m, n].
+[[nodiscard]] Tensor mm(const Tensor& a, const Tensor& b, std::optional<DType> out_dtype = {});
+/// [b, m, k] x [b, k, n] -> [b, m, n].
+[[nodiscard]] Tensor bmm(const Tensor& a, const Tensor& b, std::optional<DType> out_dtype = {});
+/// [m, k] x [k] -> [m].
+[[nodiscard]] Tensor mv(const Tensor& a, const Tensor& v);
+/// beta * x + alpha * (a x b), x broadcast to [m, n]; with beta 0, x is not read.
+[[nodiscard]] Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1,
+                           Scalar alpha = 1);
+/// x w^T + bias: [.., in] x [out, in] -> [.., out]; bias [out] or undefined (torch.nn.functional.linear).
+[[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+/// Sum of products of two vectors of one length: [k] x [k] -> [].
+[[nodiscard]] Tensor dot(const Tensor& a, const Tensor& b);
+/// a_i b_j: [m] x [n] -> [m, n].
+[[nodiscard]] Tensor outer(const Tensor& a, const Tensor& b);
+
+}  // namespace mezzo

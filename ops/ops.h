@@ -1,0 +1,12 @@
+// The differentiable functions, all families.
+#pragma once
+
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/loss.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/random.h"
+#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/shape.h"
+#include "mezzo/ops/softmax.h"

@@ -1,0 +1,76 @@
+// What the pointwise families share: attributes that several of them take, checks, and the descriptors that
+// in-place ops record. Included by ops/*.cpp only.
+#pragma once
+
+#include "mezzo/kernels/scalar_math.h"
+#include "mezzo/ops/forward.h"
+#include "mezzo/ops/pointwise.h"
+
+namespace mezzo {
+
+struct AddAttrs {
+  Scalar alpha = 1;
+  static constexpr auto fields() { return std::tuple{attr("alpha", &AddAttrs::alpha)}; }
+};
+
+/// For ops between a tensor and a number.
+struct NumberAttrs {
+  Scalar s = 1;
+  static constexpr auto fields() { return std::tuple{attr("s", &NumberAttrs::s)}; }
+};
+
+[[nodiscard]] const Op<AddAttrs>& add_descriptor();
+[[nodiscard]] const Op<NoAttrs>& mul_descriptor();
+[[nodiscard]] const Op<NumberAttrs>& add_scalar_descriptor();
+[[nodiscard]] const Op<NumberAttrs>& mul_scalar_descriptor();
+
+namespace ops {
+
+/// -s; a bool becomes an integer.
+[[nodiscard]] inline Scalar negated(const Scalar& s) {
+  if (s.kind() == DTypeKind::floating) return -s.real();
+  return kernels::scalar::NegFn{}(s.integer());
+}
+
+/// dtype of an op between a tensor and a number.
+[[nodiscard]] inline DType result_with(const Tensor& x, const Scalar& s) {
+  return ResultType().add(x).add(s).get();
+}
+
+/// Throws DTypeError when alpha is of a higher kind than the result, or a bool for a result that is none.
+void check_alpha(std::string_view op, const Scalar& alpha, DType result);
+
+/// Throws DTypeError for bool tensors, on which `op` makes no sense.
+void refuse_bool(std::string_view op, const Tensor& x, std::string_view fix);
+
+/// The number as it would be in a tensor of `dtype`, so that comparing it with such a tensor means the same
+/// as comparing two tensors. Integers are left alone.
+[[nodiscard]] Scalar rounded_to(const Scalar& s, DType dtype);
+
+/// Elementwise f(x) into a new tensor of dtype `result`, in the compute type of `compute`.
+template <class F>
+[[nodiscard]] Tensor map_one(F f, const Tensor& x, DType compute, DType result) {
+  Tensor out = empty(x.shape(), {.dtype = result, .device = x.device()});
+  kernels::pointwise(out.device(), f, view_of(out), std::array{view_of(x)}, compute);
+  return out;
+}
+template <class F>
+[[nodiscard]] Tensor map_one_real(F f, const Tensor& x, DType result) {
+  Tensor out = empty(x.shape(), {.dtype = result, .device = x.device()});
+  kernels::pointwise_real(out.device(), f, view_of(out), std::array{view_of(x)}, compute_dtype(result));
+  return out;
+}
+/// The same for two operands broadcast together and functions of real numbers.
+template <class F>
+[[nodiscard]] Tensor map_two_real(std::string_view op, F f, const Tensor& a, const Tensor& b, DType result) {
+  const Shape shape = layout::broadcast(op, a.shape(), b.shape());
+  const Device device = a.device().is_cpu() ? b.device() : a.device();
+  Tensor out = empty(shape, {.dtype = result, .device = device});
+  kernels::pointwise_real(device, f, view_of(out),
+                          std::array{expanded_view(op, a, shape), expanded_view(op, b, shape)},
+                          compute_dtype(result));
+  return out;
+}
+
+}  // namespace ops
+}  // namespace mezzo

@@ -1,0 +1,47 @@
+// Random tensors. Every value comes from a counter of a Philox sequence (core/random.h), so a seed gives the
+// same bits on every device and for any number of threads.
+//
+// Which words: of the four of each block, an element of a dtype up to 32 bits takes one (block i / 4, word
+// i % 4) and an element of f64 or a random integer takes two (block i / 2), where i is its row-major index. A
+// call reserves ceil(n / 4) or ceil(n / 2) blocks. Values are computed in f32 (f64 for f64; integers exactly)
+// and rounded once for 16-bit dtypes.
+#pragma once
+
+#include "mezzo/core/random.h"
+#include "mezzo/core/tensor.h"
+#include "mezzo/ops/factory.h"
+
+namespace mezzo {
+
+/// low + (high - low) * u with u uniform in [0, 1), a multiple of 2^-24 (2^-53 in f64). Rounding can give
+/// `high` itself, in 16-bit dtypes above all. Throws DTypeError unless floating, ValueError unless low <=
+/// high, both finite.
+[[nodiscard]] Tensor uniform(double low, double high, const Shape& shape, const TensorOptions& options = {},
+                             Generator& generator = default_generator());
+/// uniform(0, 1).
+[[nodiscard]] Tensor rand(const Shape& shape, const TensorOptions& options = {},
+                          Generator& generator = default_generator());
+/// mean + std * z with z standard normal (Box and Muller's transform, kernels/random_math.h). Throws
+/// DTypeError unless floating, ValueError unless std >= 0, both finite.
+[[nodiscard]] Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {},
+                            Generator& generator = default_generator());
+/// normal(0, 1).
+[[nodiscard]] Tensor randn(const Shape& shape, const TensorOptions& options = {},
+                           Generator& generator = default_generator());
+/// Uniform integers in [low, high), i64 unless another dtype is given; no value is favoured by more than
+/// (high - low) / 2^64. Throws ValueError for an empty range or one that the dtype does not hold exactly.
+[[nodiscard]] Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
+                             const ValueOptions& options = {}, Generator& generator = default_generator());
+/// A random order of 0 .. n-1 (Fisher and Yates), i64 unless another dtype is given. Made on the host.
+[[nodiscard]] Tensor randperm(std::int64_t n, const ValueOptions& options = {},
+                              Generator& generator = default_generator());
+
+/// Overwrites x, of any layout, with the values that `uniform` or `normal` would give for its shape and
+/// dtype; returns x. Never recorded, and allowed on leaves that require grad: for initialisers. Throws
+/// AutogradError for a result of recorded ops while recording is on.
+const Tensor& uniform_(const Tensor& x, double low = 0, double high = 1,
+                       Generator& generator = default_generator());
+const Tensor& normal_(const Tensor& x, double mean = 0, double std = 1,
+                      Generator& generator = default_generator());
+
+}  // namespace mezzo

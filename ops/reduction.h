@@ -1,0 +1,89 @@
+// Ops that turn many elements into one: sums, extrema, statistics, norms. One header for the family; the
+// descriptors are in reduction.cpp (sums, any, all), extremum.cpp and statistics.cpp.
+//
+// Common contract. `dim` lists the dims that are reduced, negative ones counted from the end; an empty list
+// means all of them. `keepdim` keeps them with size 1. Throws IndexError for a dim that is not there or given
+// twice. Inputs may have any strides and stay as they are. Floating sums are accumulated in f64 whatever the
+// input, and rounded once to the result's dtype: |error| <= u |result| + n 2^-53 sum|x_i| with the dtype's
+// rounding unit u. The order is fixed by the shape alone, so a result depends neither on strides nor on
+// threads nor on the instruction set. All are differentiable to any order but argmax, argmin, any, all.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+
+#include "mezzo/autograd/op.h"
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+/// The dims of a reduction: one number or a list, `sum(x, -1)` or `sum(x, {0, 2})`.
+class ReducedDims : public Dims {
+ public:
+  ReducedDims() = default;
+  ReducedDims(std::initializer_list<std::int64_t> dims) : Dims(dims) {}
+  ReducedDims(const Dims& dims) : Dims(dims) {}
+  template <std::integral I>
+  requires(!std::same_as<I, bool>) ReducedDims(I dim) : Dims{static_cast<std::int64_t>(dim)} {}
+};
+
+// --- sums (reduction.cpp)
+
+/// sum of x_i; 0 over no elements. The result has x's dtype, i64 (modulo 2^64) for integers and bools, or
+/// `dtype`: then x counts as converted to it, except that 16-bit rounding happens at the end only. Under
+/// autocast the sum of 16-bit input is f32.
+[[nodiscard]] Tensor sum(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
+                         std::optional<DType> dtype = {});
+/// sum / n; NaN over no elements. x, or `dtype` when given, must be floating (DTypeError).
+[[nodiscard]] Tensor mean(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
+                          std::optional<DType> dtype = {});
+/// Undoes broadcasting: sums x over the dims that `shape` lacks at the front or holds as 1, in x's dtype.
+/// The same handle when x has that shape. Throws ShapeError when `shape` does not broadcast to x's.
+[[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape);
+/// Whether some (every) element is not 0, as bool; NaN counts as true. false (true) over no elements.
+[[nodiscard]] Tensor any(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
+[[nodiscard]] Tensor all(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
+
+// --- extrema (extremum.cpp)
+// NaN wins over every number. Any dtype, which the result keeps. Throw ShapeError when a reduced dim is
+// empty.
+
+/// The largest (smallest) element. Equal ones share the gradient evenly.
+[[nodiscard]] Tensor amax(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
+[[nodiscard]] Tensor amin(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
+/// The same over all elements, 0-dim.
+[[nodiscard]] Tensor max(const Tensor& x);
+[[nodiscard]] Tensor min(const Tensor& x);
+
+/// An extremum along a dim and where it stands: i64 positions of the first of equal ones (or first NaN).
+struct ValuesIndices {
+  Tensor values;
+  Tensor indices;
+};
+/// The largest (smallest) element along one dim. The whole gradient goes to the element at the index.
+[[nodiscard]] ValuesIndices max(const Tensor& x, std::int64_t dim, bool keepdim = false);
+[[nodiscard]] ValuesIndices min(const Tensor& x, std::int64_t dim, bool keepdim = false);
+/// The i64 index of the first largest (smallest) element: along `dim`, or into the flattened tensor without
+/// one (then `keepdim` gives a shape of ones).
+[[nodiscard]] Tensor argmax(const Tensor& x, std::optional<std::int64_t> dim = {}, bool keepdim = false);
+[[nodiscard]] Tensor argmin(const Tensor& x, std::optional<std::int64_t> dim = {}, bool keepdim = false);
+
+// --- statistics (statistics.cpp)
+
+/// sum (x_i - mean)^2 / (n - 1), or / n when not `unbiased`; two passes, so a large mean costs no digits. NaN
+/// over fewer than two (one) elements. Throws DTypeError unless x is floating.
+[[nodiscard]] Tensor var(const Tensor& x, const ReducedDims& dim = {}, bool unbiased = true,
+                         bool keepdim = false);
+/// sqrt(var). Its gradient is 0 where the deviation is 0.
+[[nodiscard]] Tensor std(const Tensor& x, const ReducedDims& dim = {}, bool unbiased = true,
+                         bool keepdim = false);
+/// (sum |x_i|^p)^(1/p). p = inf (-inf): largest (smallest) |x_i|; p = 0: how many are not 0. f32 input cannot
+/// overflow within for p = 1, 2. The result has x's dtype, or `dtype`; f32 under autocast for 16-bit input. x
+/// must be floating (DTypeError); without elements only 0 <= p < inf has a norm, which is 0 (ShapeError
+/// otherwise). The gradient is 0 where x_i is 0 and where the norm is 0; equal extrema share it evenly.
+[[nodiscard]] Tensor norm(const Tensor& x, double p = 2, const ReducedDims& dim = {}, bool keepdim = false,
+                          std::optional<DType> dtype = {});
+
+}  // namespace mezzo

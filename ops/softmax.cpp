@@ -1,0 +1,173 @@
+// Descriptors of softmax, log_softmax and their backward ops.
+#include "mezzo/ops/softmax.h"
+
+#include "mezzo/autograd/decomposed.h"
+#include "mezzo/kernels/softmax.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/forward.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduction.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using kernels::SoftmaxKind;
+
+struct SoftmaxAttrs {
+  std::int64_t dim = -1;
+  std::optional<DType> dtype = {};
+  static constexpr auto fields() {
+    return std::tuple{attr("dim", &SoftmaxAttrs::dim), attr("dtype", &SoftmaxAttrs::dtype)};
+  }
+};
+using Args = ForwardArgs<SoftmaxAttrs>;
+
+constexpr std::string_view name_of(SoftmaxKind kind) {
+  return kind == SoftmaxKind::softmax ? "softmax" : "log_softmax";
+}
+constexpr std::string_view backward_name_of(SoftmaxKind kind) {
+  return kind == SoftmaxKind::softmax ? "softmax_backward" : "log_softmax_backward";
+}
+
+/// The dtype of the result; `otherwise` where neither the caller nor autocast asks for one.
+DType result_of(std::string_view op, const Args& args, DType otherwise) {
+  const DType result = args.attrs.dtype ? *args.attrs.dtype : args.run_dtype.value_or(otherwise);
+  if (!is_floating(result)) throw DTypeError(op, "a floating dtype", to_string(result), "use f32 or another");
+  return result;
+}
+
+std::size_t dim_of(std::string_view op, const Args& args) {
+  return static_cast<std::size_t>(layout::wrap_dim(op, args.attrs.dim, args.in(0).shape().size()));
+}
+
+template <SoftmaxKind kKind>
+Outputs forward(const Args& args) {
+  constexpr std::string_view kName = name_of(kKind);
+  const Tensor& x = args.in(0);
+  require_floating(kName, x);
+  const std::size_t dim = dim_of(kName, args);
+  const DType result = result_of(kName, args, x.dtype());
+  Tensor out = empty(x.shape(), {.dtype = result, .device = x.device()});
+  kernels::softmax(x.device(), kKind, view_of(out), view_of(x), dim, compute_dtype(result));
+  return out;
+}
+
+template <SoftmaxKind kKind>
+Outputs reference(const Args& args) {
+  constexpr std::string_view kName = name_of(kKind);
+  const DType result = result_of(kName, args, args.in(0).dtype());
+  const Tensor x = to(args.in(0), compute_dtype(result));
+  if (x.numel() == 0) return to(x, result);
+  const Dims dim = x.dim() == 0 ? Dims{} : Dims{args.attrs.dim};
+  const Tensor shifted = x - amax(x, dim, true).detach();
+  const Tensor exps = exp(shifted);
+  const Tensor total = sum(exps, dim, true);
+  return to(kKind == SoftmaxKind::softmax ? exps / total : shifted - log(total), result);
+}
+
+/// dtype in which softmax_backward computes.
+DType backward_compute(const Args& args) {
+  return compute_dtype(promote(args.in(0).dtype(), args.in(1).dtype()));
+}
+
+template <SoftmaxKind kKind>
+Outputs backward_forward(const Args& args) {
+  constexpr std::string_view kName = backward_name_of(kKind);
+  const Tensor& grad = args.in(0);
+  const Tensor& output = args.in(1);
+  require_floating(kName, grad);
+  require_floating(kName, output);
+  if (grad.shape() != output.shape()) {
+    throw ShapeError(kName, "grad and output of one shape",
+                     to_string(grad.shape()) + " and " + to_string(output.shape()),
+                     "pass the gradient of that output");
+  }
+  const std::size_t dim = dim_of(kName, args);
+  const DType result = result_of(kName, args, promote(grad.dtype(), output.dtype()));
+  Tensor out = empty(grad.shape(), {.dtype = result, .device = grad.device()});
+  kernels::softmax_backward(grad.device(), kKind, view_of(out), view_of(grad), view_of(output), dim,
+                            backward_compute(args));
+  return out;
+}
+
+template <SoftmaxKind kKind>
+Outputs backward_reference(const Args& args) {
+  const DType compute = backward_compute(args);
+  const DType result =
+      result_of(backward_name_of(kKind), args, promote(args.in(0).dtype(), args.in(1).dtype()));
+  const Tensor grad = to(args.in(0), compute);
+  const Tensor output = to(args.in(1), compute);
+  const Dims dim = grad.dim() == 0 ? Dims{} : Dims{args.attrs.dim};
+  if constexpr (kKind == SoftmaxKind::softmax)
+    return to(output * (grad - sum(grad * output, dim, true)), result);
+  else
+    return to(grad - exp(output) * sum(grad, dim, true), result);
+}
+
+template <SoftmaxKind kKind>
+Gradients vjp(const VjpArgs<SoftmaxAttrs>& args) {
+  constexpr auto kBackward = kKind == SoftmaxKind::softmax ? softmax_backward : log_softmax_backward;
+  // In the dtype behind a cast at once: one rounding and one pass less.
+  return {kBackward(args.grad(), args.out(), args.attrs.dim, args.wanted(0))};
+}
+
+std::vector<Sample<SoftmaxAttrs>> samples_of_forward() {
+  return {{{samples::real({3, 5})}, {.dim = -1}},
+          {{samples::real({5, 3})}, {.dim = 0}},
+          {{samples::real({2, 19, 3})}, {.dim = -2}},
+          {{samples::real({7})}, {.dim = 0}},
+          {{samples::real({})}, {.dim = -1}},
+          {{samples::real({2, 3}, -30, 30)}, {.dim = 1, .dtype = DType::f64}}};
+}
+std::vector<Sample<SoftmaxAttrs>> samples_of_backward() {
+  return {{{samples::real({3, 5}), samples::real({3, 5})}, {.dim = -1}},
+          {{samples::real({2, 19, 3}), samples::real({2, 19, 3})}, {.dim = 1}}};
+}
+
+template <SoftmaxKind kKind>
+constexpr Op<SoftmaxAttrs> kForwardOp{
+    .info = {.name = name_of(kKind), .category = Category::fp32, .reads_16bit = true},
+    .samples = samples_of_forward,
+    .forward = forward<kKind>,
+    .vjp = vjp<kKind>,
+    .saves = save_outputs(0),
+    .reference = reference<kKind>,
+};
+template <SoftmaxKind kKind>
+constexpr Op<SoftmaxAttrs> kBackwardOp{
+    .info = {.name = backward_name_of(kKind), .category = Category::passthrough},
+    .samples = samples_of_backward,
+    .forward = backward_forward<kKind>,
+    .vjp = decomposed<backward_reference<kKind>, SoftmaxAttrs>,
+    .saves = Saves{~0U, 0},
+    .reference = backward_reference<kKind>,
+};
+
+const Registered softmax_registered{kForwardOp<SoftmaxKind::softmax>};
+const Registered softmax_backward_registered{kBackwardOp<SoftmaxKind::softmax>};
+const Registered log_softmax_registered{kForwardOp<SoftmaxKind::log_softmax>};
+const Registered log_softmax_backward_registered{kBackwardOp<SoftmaxKind::log_softmax>};
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
+  return bind(kForwardOp<SoftmaxKind::softmax>, {x}, SoftmaxAttrs{dim, dtype});
+}
+
+Tensor log_softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
+  return bind(kForwardOp<SoftmaxKind::log_softmax>, {x}, SoftmaxAttrs{dim, dtype});
+}
+
+Tensor softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,
+                        std::optional<DType> dtype) {
+  return bind(kBackwardOp<SoftmaxKind::softmax>, {grad, output}, SoftmaxAttrs{dim, dtype});
+}
+
+Tensor log_softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,
+                            std::optional<DType> dtype) {
+  return bind(kBackwardOp<SoftmaxKind::log_softmax>, {grad, output}, SoftmaxAttrs{dim, dtype});
+}
+
+}  // namespace mezzo
