@@ -1,0 +1,40 @@
+// The state of one deep copy in progress. C++ copies a module member by member; slots meet this object on the
+// way to find their new owner and to get copies of what they hold, made once for everything that is shared.
+// Internal to nn.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "mezzo/nn/module.h"
+
+namespace mezzo::nn {
+
+/// One call of `clone`. The innermost one of a thread is found through a thread-local pointer, because the
+/// C++ copy constructors in between cannot pass it on.
+class Cloning {
+ public:
+  Cloning() noexcept;
+  ~Cloning();
+  Cloning(const Cloning&) = delete;
+  Cloning& operator=(const Cloning&) = delete;
+
+  /// The one in progress on this thread; StateError, naming `what`, when there is none.
+  [[nodiscard]] static Cloning& current(const std::string& what);
+
+  /// The copy of a module, made at the first call. `copier` is used when the module knows none of its own.
+  [[nodiscard]] std::shared_ptr<Module> copy(const Module& original, const detail::Copier& copier = {});
+  /// The copy of a tensor: same values, dtype, device and requires_grad, no history.
+  [[nodiscard]] Tensor copy(const Tensor& original);
+  /// Notes where the copy of a module is being built, and tells.
+  void begin(const Module& original, Module& copy) { places_[&original] = &copy; }
+  [[nodiscard]] Module& place_of(const Module& original) const;
+
+ private:
+  Cloning* previous_;
+  std::unordered_map<const Module*, Module*> places_;
+  std::unordered_map<const Module*, std::shared_ptr<Module>> modules_;
+  std::unordered_map<const TensorImpl*, Tensor> tensors_;
+};
+
+}  // namespace mezzo::nn

@@ -1,0 +1,109 @@
+#include "mezzo/nn/module.h"
+
+#include <unordered_set>
+
+#include "mezzo/core/layout.h"
+
+namespace mezzo::nn {
+
+namespace {
+
+using Seen = std::unordered_set<const void*>;  // asked only whether it holds something: no order shows
+
+std::string joined(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
+/// Calls visit(path, module) for a module and everything below it, parents first, each module once.
+template <class M, class Visit>
+void walk(M& module, const std::string& path, Seen& seen, const Visit& visit) {
+  if (!seen.insert(&module).second) return;
+  visit(path, module);
+  for (const ChildSlot* slot : module.child_slots()) {
+    if (slot->module()) walk<M>(*slot->module(), joined(path, slot->name()), seen, visit);
+  }
+}
+
+/// The tensors of `slots_of(module)` all over the tree, each tensor once.
+template <class SlotsOf>
+NamedTensors collect(const Module& root, const SlotsOf& slots_of) {
+  NamedTensors result;
+  Seen modules, tensors;
+  walk(root, "", modules, [&](const std::string& path, const Module& module) {
+    for (const TensorSlot* slot : slots_of(module)) {
+      if (slot->defined() && tensors.insert(&slot->get().impl()).second)
+        result.emplace_back(joined(path, slot->name()), slot->get());
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+Module::~Module() = default;
+
+NamedTensors Module::named_parameters() const {
+  return collect(*this, [](const Module& module) { return module.param_slots(); });
+}
+
+NamedTensors Module::named_buffers() const {
+  return collect(*this, [](const Module& module) { return module.buffer_slots(); });
+}
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> result;
+  for (auto& [path, tensor] : named_parameters()) result.push_back(std::move(tensor));
+  return result;
+}
+
+std::vector<std::pair<std::string, Module*>> Module::named_modules() {
+  std::vector<std::pair<std::string, Module*>> result;
+  Seen seen;
+  walk(*this, "", seen, [&](const std::string& path, Module& module) { result.emplace_back(path, &module); });
+  return result;
+}
+
+std::vector<std::pair<std::string, const Module*>> Module::named_modules() const {
+  std::vector<std::pair<std::string, const Module*>> result;
+  Seen seen;
+  walk(*this, "", seen,
+       [&](const std::string& path, const Module& module) { result.emplace_back(path, &module); });
+  return result;
+}
+
+std::vector<std::shared_ptr<Module>> Module::children() const {
+  std::vector<std::shared_ptr<Module>> result;
+  Seen seen;
+  for (const ChildSlot* slot : children_) {
+    if (slot->module() && seen.insert(slot->module().get()).second) result.push_back(slot->module());
+  }
+  return result;
+}
+
+std::int64_t Module::num_parameters() const {
+  std::int64_t count = 0;
+  for (const Tensor& parameter : parameters()) count += parameter.numel();
+  return count;
+}
+
+Module& Module::train(bool on) {
+  for (const auto& [path, module] : named_modules()) module->training_ = on;
+  return *this;
+}
+
+Module& Module::requires_grad_(bool on) {
+  for (const Tensor& parameter : parameters()) parameter.requires_grad_(on);
+  return *this;
+}
+
+void Module::zero_grad() {
+  for (const Tensor& parameter : parameters()) parameter.set_grad({});
+}
+
+std::string Module::path() const { return holders_.empty() ? std::string() : holders_.front()->path(); }
+
+void detail::learn_copier(Module& module, const Copier& copier) noexcept {
+  if (copier.type != nullptr && *copier.type == typeid(module)) module.copier_ = copier;
+}
+
+}  // namespace mezzo::nn

@@ -1,0 +1,141 @@
+// Module: the base of everything that has parameters, buffers or submodules. It walks its slots (nn/slot.h)
+// and so needs no list of its own; the state dict, cloning and printing are in files beside it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mezzo/core/device.h"
+#include "mezzo/nn/slot.h"
+#include "mezzo/nn/state_dict.h"
+
+namespace mezzo::nn {
+
+/// A node of a model:
+///   struct Block final : nn::Layer {
+///     nn::Child<nn::Linear> fc{*this, "fc", nn::make<nn::Linear>(8, 8)};
+///     nn::Param gain{*this, "gain", ones({8})};
+///     Tensor forward(const Tensor& x) override { return mul(fc->forward(x), gain); }
+///   };
+/// Order everywhere is the order of declaration: a module's own slots first, then its children, depth first.
+/// Paths are slot names joined by dots. A module or tensor that is reached twice is listed once, under its
+/// first path (the state dict alone lists every path). Modules have identity: `make` gives a shared pointer,
+/// `clone` copies, and a plain C++ copy throws StateError. Const is shallow, as with Tensor. Not safe for
+/// concurrent change.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module();
+  Module& operator=(const Module&) = delete;
+
+  [[nodiscard]] std::vector<Tensor> parameters() const;
+  [[nodiscard]] NamedTensors named_parameters() const;
+  [[nodiscard]] NamedTensors named_buffers() const;
+  /// This module (path "") and all below it.
+  [[nodiscard]] std::vector<std::pair<std::string, Module*>> named_modules();
+  [[nodiscard]] std::vector<std::pair<std::string, const Module*>> named_modules() const;
+  /// The direct submodules, each once.
+  [[nodiscard]] std::vector<std::shared_ptr<Module>> children() const;
+  /// Elements in all parameters.
+  [[nodiscard]] std::int64_t num_parameters() const;
+
+  /// Sets training or evaluation mode of this module and all below it.
+  Module& train(bool on = true);
+  Module& eval() { return train(false); }
+  [[nodiscard]] bool is_training() const noexcept { return training_; }
+  /// Sets requires_grad of all parameters; gradients that are there stay.
+  Module& requires_grad_(bool on = true);
+  /// Drops all gradients.
+  void zero_grad();
+
+  /// Moves all parameters and buffers to `device`, or converts the floating ones to `dtype` (one rounding).
+  /// The tensors keep their identity, so optimizers and tied weights hold on to them: memory, dtype and
+  /// device change behind the handle, versions grow, gradients come along without history, cached 16-bit
+  /// copies are dropped. Views of the old memory, such as an earlier state dict, keep the old values, and a
+  /// graph recorded before must not be run backward: where it saved a parameter it throws. An optimizer's own
+  /// state is not converted. A device that is not there or a dtype that is not floating changes nothing
+  /// (DeviceError, DTypeError); tensors are converted one by one, so OutOfMemoryError may leave some done.
+  Module& to(Device device);
+  Module& to(DType dtype);
+
+  /// Parameters and persistent buffers by path, without history, sharing memory with the module. A tensor
+  /// that has several paths is listed under each, as PyTorch does.
+  [[nodiscard]] NamedTensors state_dict() const;
+  /// Copies values into the module's tensors, which keep identity, dtype and device. Throws ValueError with
+  /// the whole report, and changes nothing, when a shape or dtype differs (`cast` allows dtypes), a name
+  /// occurs twice, a tensor is undefined, or, if `strict`, names are missing or unexpected. Of a tensor with
+  /// several paths one is enough; the last one given counts.
+  LoadReport load_state_dict(const NamedTensors& state, const LoadOptions& options = {});
+
+  /// A deep copy: the class is copied member by member (its C++ copy constructor), slots get copies of their
+  /// tensors and submodules, sharing within the model is kept, and so are mode and requires_grad. Gradients
+  /// and hooks are not copied; tensors outside of slots stay shared, and pointers into the module keep
+  /// pointing into the original. Throws StateError when a type is not copyable or not known exactly (made by
+  /// other means than `make`).
+  [[nodiscard]] std::shared_ptr<Module> clone() const;
+
+  /// Names from the root down to this module, "" for a root. Of several places the oldest.
+  [[nodiscard]] std::string path() const;
+  /// The class as printed; by default its C++ name without namespaces.
+  [[nodiscard]] virtual std::string type_name() const;
+  /// What stands between the parentheses when printed: "in_features=4, out_features=3".
+  [[nodiscard]] virtual std::string extra_repr() const { return {}; }
+
+  /// The slots, in order of declaration.
+  [[nodiscard]] std::span<Param* const> param_slots() const noexcept { return params_; }
+  [[nodiscard]] std::span<Buffer* const> buffer_slots() const noexcept { return buffers_; }
+  [[nodiscard]] std::span<ChildSlot* const> child_slots() const noexcept { return children_; }
+
+ protected:
+  /// Only for `clone`, whose copies of derived classes pass through here; StateError otherwise.
+  Module(const Module& other);
+
+ private:
+  friend class Param;
+  friend class Buffer;
+  friend class ChildSlot;
+  friend class Cloning;
+  friend void detail::learn_copier(Module& module, const detail::Copier& copier) noexcept;
+
+  std::vector<Param*> params_;
+  std::vector<Buffer*> buffers_;
+  std::vector<ChildSlot*> children_;
+  std::vector<const ChildSlot*> holders_;  // slots that hold this module, oldest first
+  detail::Copier copier_;
+  bool training_ = true;
+};
+
+/// A module that maps one tensor to one tensor.
+class Layer : public Module {
+ public:
+  [[nodiscard]] virtual Tensor forward(const Tensor& x) = 0;
+};
+
+/// A module of type T, made from T's constructor arguments. (T's implicit copy constructor must compile, or
+/// be deleted: `T(const T&) = delete` makes a type that `clone` refuses.)
+template <std::derived_from<Module> T, class... Args>
+[[nodiscard]] std::shared_ptr<T> make(Args&&... args) {
+  auto module = std::make_shared<T>(std::forward<Args>(args)...);
+  detail::learn_copier(*module, detail::copier_of<T>());
+  return module;
+}
+
+namespace detail {
+[[nodiscard]] std::shared_ptr<Module> clone(const Module& original, const Copier& copier);
+}
+
+/// `Module::clone` with the type kept.
+template <std::derived_from<Module> T>
+[[nodiscard]] std::shared_ptr<T> clone(const T& module) {
+  return std::dynamic_pointer_cast<T>(detail::clone(module, detail::copier_of<T>()));
+}
+
+/// The module as a tree of lines, as PyTorch prints it: `(0): Linear(in_features=4, out_features=3,
+/// bias=true)`.
+[[nodiscard]] std::string to_string(const Module& module);
+std::ostream& operator<<(std::ostream& stream, const Module& module);
+
+}  // namespace mezzo::nn

@@ -1,0 +1,40 @@
+#include "mezzo/nn/sequential.h"
+
+#include "mezzo/core/error.h"
+#include "mezzo/nn/module_list.h"
+
+namespace mezzo::nn {
+
+void detail::refuse_index(const Module& list, std::size_t i, std::size_t size) {
+  throw IndexError(list.type_name(), "an index below " + std::to_string(size), std::to_string(i),
+                   "ask size() first");
+}
+
+Tensor Sequential::forward(const Tensor& x) {
+  Tensor y = x;
+  for (const Child<Layer>& layer : layers_) y = layer->forward(y);
+  return y;
+}
+
+const Child<Layer>& Sequential::operator[](std::size_t i) const {
+  if (i >= size()) detail::refuse_index(*this, i, size());
+  return layers_[i];
+}
+
+Child<Layer>& Sequential::operator[](std::size_t i) {
+  return const_cast<Child<Layer>&>(std::as_const(*this)[i]);
+}
+
+void Sequential::refuse_type(std::size_t i, const std::string& type) const {
+  const Child<Layer>& slot = layers_[i];
+  throw ValueError("Sequential::at", "a " + type + " at '" + slot.path() + "'",
+                   slot.module() ? slot.module()->type_name() : "an empty slot",
+                   "ask for the layer's own type");
+}
+
+void Sequential::refuse_null() const {
+  throw ValueError("Sequential", "a layer for index " + std::to_string(size()), "a null pointer",
+                   "create layers with nn::make");
+}
+
+}  // namespace mezzo::nn

@@ -1,0 +1,50 @@
+// Sequential: layers one after the other, named "0", "1", ...
+#pragma once
+
+#include <deque>
+
+#include "mezzo/nn/module.h"
+
+namespace mezzo::nn {
+
+/// x -> layer n-1(... layer 1(layer 0(x))); without layers x itself. The usual way to a model:
+///   nn::Sequential net(nn::make<nn::Linear>(784, 128), nn::make<nn::ReLU>(), nn::make<nn::Linear>(128, 10));
+class Sequential : public Layer {
+ public:
+  Sequential() = default;
+  template <std::derived_from<Layer>... L>
+  requires(sizeof...(L) > 0) explicit Sequential(std::shared_ptr<L>... layers) {
+    (push_back(std::move(layers)), ...);
+  }
+  explicit Sequential(const std::vector<std::shared_ptr<Layer>>& layers) {
+    for (const std::shared_ptr<Layer>& layer : layers) push_back(layer);
+  }
+
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+
+  [[nodiscard]] std::size_t size() const noexcept { return layers_.size(); }
+  /// The slot of a layer: `net[0]->forward(x)`, `net[0].replace(...)`. Throws IndexError.
+  [[nodiscard]] Child<Layer>& operator[](std::size_t i);
+  [[nodiscard]] const Child<Layer>& operator[](std::size_t i) const;
+  /// The layer as what it is: `net.at<nn::Linear>(0).weight`. Throws IndexError, ValueError when it is of
+  /// another type.
+  template <std::derived_from<Layer> L>
+  [[nodiscard]] L& at(std::size_t i) const {
+    auto* layer = dynamic_cast<L*>((*this)[i].get().get());
+    if (layer == nullptr) refuse_type(i, detail::type_text(typeid(L)));
+    return *layer;
+  }
+  /// Appends a layer. Throws ValueError for a null pointer.
+  template <std::derived_from<Layer> L>
+  void push_back(std::shared_ptr<L> layer) {
+    if (layer == nullptr) refuse_null();
+    layers_.emplace_back(*this, std::to_string(size()), std::move(layer));
+  }
+
+ private:
+  [[noreturn]] void refuse_type(std::size_t i, const std::string& type) const;
+  [[noreturn]] void refuse_null() const;
+  std::deque<Child<Layer>> layers_;
+};
+
+}  // namespace mezzo::nn

@@ -1,0 +1,155 @@
+#include "mezzo/nn/slot.h"
+
+#include <algorithm>
+
+#include "mezzo/core/error.h"
+#include "mezzo/nn/cloning.h"
+
+namespace mezzo::nn {
+
+namespace {
+
+/// Takes `entry` off a list, looking from the back: members are destroyed in reverse order.
+template <class T>
+void remove_entry(std::vector<T>& list, T entry) noexcept {
+  const auto found = std::find(list.rbegin(), list.rend(), entry);
+  if (found != list.rend()) list.erase(std::next(found).base());
+}
+
+template <class Slots>
+bool has_name(const Slots& slots, const std::string& name) {
+  return std::any_of(slots.begin(), slots.end(), [&](const auto* slot) { return slot->name() == name; });
+}
+
+/// How a slot is named in messages.
+std::string described(const Slot& slot) {
+  return "'" + slot.path() + "' (a member of " + slot.owner().type_name() + ")";
+}
+
+}  // namespace
+
+Slot::Slot(Module& owner, std::string name) : owner_(&owner), name_(std::move(name)) {
+  if (name_.empty() || name_.find('.') != std::string::npos) {
+    throw ValueError("slot", "a name without dots", "'" + name_ + "'", "dots separate the names in a path");
+  }
+  if (has_name(owner.param_slots(), name_) || has_name(owner.buffer_slots(), name_) ||
+      has_name(owner.child_slots(), name_)) {
+    throw ValueError("slot", "a name that is new in " + owner.type_name(), "'" + name_ + "' a second time",
+                     "rename one of the two");
+  }
+}
+
+Slot::Slot(const Slot& other)
+    : owner_(&Cloning::current("slot '" + other.name_ + "'").place_of(*other.owner_)), name_(other.name_) {}
+
+std::string Slot::path() const {
+  const std::string above = owner_->path();
+  return above.empty() ? name_ : above + "." + name_;
+}
+
+TensorSlot::TensorSlot(const TensorSlot& other)
+    : Slot(other), value_(Cloning::current("a slot").copy(other.value_)) {}
+
+void TensorSlot::store(Tensor value) {
+  if (value.defined() && !value.is_leaf()) {
+    throw AutogradError("slot", "a leaf for " + described(*this), "a result of recorded ops",
+                        "detach() it, or compute it under NoGrad");
+  }
+  value_ = std::move(value);
+}
+
+// --- parameters
+
+Param::Param(Module& owner, std::string name, Tensor value, const detail::Copier& copier)
+    : TensorSlot(owner, std::move(name)) {
+  detail::learn_copier(owner, copier);
+  set(std::move(value));
+  owner.params_.push_back(this);
+}
+
+Param::Param(const Param& other) : TensorSlot(other) { owner().params_.push_back(this); }
+
+Param::~Param() { remove_entry(owner().params_, this); }
+
+void Param::set(Tensor value) {
+  const bool trained = !defined() || get().requires_grad();
+  if (value.defined() && !is_floating(value.dtype())) {
+    throw DTypeError("Param", "a floating tensor for " + described(*this), to_string(value.dtype()),
+                     "convert it with to(DType::f32), or use a Buffer");
+  }
+  store(std::move(value));
+  if (defined()) get().requires_grad_(trained);
+}
+
+void Param::set(const Param& shared) { store(shared.get()); }
+
+// --- buffers
+
+Buffer::Buffer(Module& owner, std::string name, Tensor value, BufferOptions options,
+               const detail::Copier& copier)
+    : TensorSlot(owner, std::move(name)), options_(options) {
+  detail::learn_copier(owner, copier);
+  store(std::move(value));
+  owner.buffers_.push_back(this);
+}
+
+Buffer::Buffer(const Buffer& other) : TensorSlot(other), options_(other.options_) {
+  owner().buffers_.push_back(this);
+}
+
+Buffer::~Buffer() { remove_entry(owner().buffers_, this); }
+
+// --- children
+
+ChildSlot::ChildSlot(Module& owner, std::string name, std::shared_ptr<Module> module,
+                     const detail::Copier& of_owner, const detail::Copier& of_module)
+    : Slot(owner, std::move(name)) {
+  detail::learn_copier(owner, of_owner);
+  if (module) detail::learn_copier(*module, of_module);
+  owner.children_.push_back(this);
+  hold(std::move(module));
+}
+
+ChildSlot::ChildSlot(const ChildSlot& other) : Slot(other) {
+  std::shared_ptr<Module> copied;
+  if (other.module_) copied = Cloning::current("a slot").copy(*other.module_);
+  owner().children_.push_back(this);
+  hold(std::move(copied));
+}
+
+ChildSlot::~ChildSlot() {
+  if (module_) remove_entry(module_->holders_, static_cast<const ChildSlot*>(this));
+  remove_entry(owner().children_, this);
+}
+
+void ChildSlot::hold(std::shared_ptr<Module> module) {
+  if (module) module->holders_.push_back(this);
+  if (module_) remove_entry(module_->holders_, static_cast<const ChildSlot*>(this));
+  module_ = std::move(module);
+}
+
+std::shared_ptr<Module> ChildSlot::replace(std::shared_ptr<Module> module) {
+  std::shared_ptr<Module> former = module_;
+  if (module == former) return former;
+  if (module) {
+    for (const auto& [path, inner] : module->named_modules()) {
+      if (inner != &owner()) continue;
+      throw ValueError("replace", "a module outside of the tree above " + described(*this),
+                       module->type_name() + ", which contains it", "a model must not contain itself");
+    }
+  }
+  if (!bind(module.get())) {
+    throw ValueError("replace", "a module of type " + expected_type() + " for " + described(*this),
+                     module->type_name(),
+                     "declare the slot as Child of a common base, or give the type it asks for");
+  }
+  hold(std::move(module));
+  return former;
+}
+
+void ChildSlot::refuse_empty() const {
+  throw StateError("Child", "a module of type " + expected_type() + " in " + described(*this),
+                   "an empty slot", "put one there with replace()");
+}
+
+}  // namespace mezzo::nn

@@ -1,0 +1,204 @@
+// Slots: the members a module is made of. A slot is at once the member that forward uses and its entry in the
+// module's list, so there is one copy of the truth: what is put into a slot is what forward, parameters(),
+// the state dict, printing and surgery see from then on, and no member can be forgotten.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::nn {
+
+class Module;
+
+namespace detail {
+
+/// How a module of one exact type is copied; learnt wherever that type is known (`make`, slots, `clone`).
+struct Copier {
+  const std::type_info* type = nullptr;
+  std::shared_ptr<Module> (*copy)(const Module&) = nullptr;  ///< none: the type is not copyable
+};
+
+template <class T>
+[[nodiscard]] std::shared_ptr<Module> copy_as(const Module& original) {
+  return std::make_shared<T>(dynamic_cast<const T&>(original));
+}
+
+template <class T>
+[[nodiscard]] Copier copier_of() {
+  if constexpr (std::is_abstract_v<T>)
+    return {};
+  else if constexpr (std::is_copy_constructible_v<T>)
+    return {&typeid(T), &copy_as<T>};
+  else
+    return {&typeid(T), nullptr};
+}
+
+/// Notes how `module` is copied, if `copier` is for its exact type.
+void learn_copier(Module& module, const Copier& copier) noexcept;
+
+/// Name of a type as printed: without namespaces and enclosing scopes.
+[[nodiscard]] std::string type_text(const std::type_info& type);
+
+}  // namespace detail
+
+/// What all slots share: a name, and the module they are members of. Names are unique within a module, not
+/// empty, and hold no dot (ValueError otherwise). Slots have identity: they copy only as part of
+/// `Module::clone()`, and `auto w = layer.weight` throws StateError (write `Tensor w = layer.weight`). For a
+/// growing list of slots use std::deque, which never moves its elements.
+class Slot {
+ public:
+  Slot& operator=(const Slot&) = delete;
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] Module& owner() const noexcept { return *owner_; }
+  /// Names from the root down to this slot, joined by dots: "encoder.fc.weight".
+  [[nodiscard]] std::string path() const;
+
+ protected:
+  Slot(Module& owner, std::string name);
+  Slot(const Slot& other);
+  ~Slot() = default;
+
+ private:
+  Module* owner_;
+  std::string name_;
+};
+
+/// A slot that holds a tensor; usable wherever a `const Tensor&` is. An undefined tensor means "absent" (no
+/// bias): walks skip it.
+class TensorSlot : public Slot {
+ public:
+  operator const Tensor&() const noexcept { return value_; }
+  const Tensor* operator->() const noexcept { return &value_; }
+  [[nodiscard]] const Tensor& get() const noexcept { return value_; }
+  [[nodiscard]] bool defined() const noexcept { return value_.defined(); }
+
+ protected:
+  TensorSlot(Module& owner, std::string name) : Slot(owner, std::move(name)) {}
+  TensorSlot(const TensorSlot& other);
+  ~TensorSlot() = default;
+  /// Stores a leaf; AutogradError for a result of recorded ops.
+  void store(Tensor value);
+
+ private:
+  Tensor value_;
+};
+
+/// A trainable tensor: `nn::Param gain{*this, "gain", ones({dim})};`. The tensor must be a floating leaf
+/// (DTypeError, AutogradError).
+class Param final : public TensorSlot {
+ public:
+  /// `value` is made to require grad.
+  template <class M>
+  Param(M& owner, std::string name, Tensor value)
+      : Param(owner, std::move(name), std::move(value), detail::copier_of<M>()) {}
+  /// Shares the tensor of another slot (weight tying), as it is.
+  template <class M>
+  Param(M& owner, std::string name, const Param& shared)
+      : Param(owner, std::move(name), Tensor(), detail::copier_of<M>()) {
+    set(shared);
+  }
+  Param(const Param& other);
+  ~Param();
+
+  /// Puts another tensor in the place of this one and gives it this one's requires_grad (true where there was
+  /// none).
+  void set(Tensor value);
+  /// Shares the tensor of another slot as it is, requires_grad included.
+  void set(const Param& shared);
+
+ private:
+  Param(Module& owner, std::string name, Tensor value, const detail::Copier& copier);
+};
+
+/// How a buffer is kept.
+struct BufferOptions {
+  bool persistent = true;  ///< part of the state dict
+};
+
+/// A tensor that is state but not trained (running statistics, masks); any dtype. Must be a leaf
+/// (AutogradError).
+class Buffer final : public TensorSlot {
+ public:
+  template <class M>
+  Buffer(M& owner, std::string name, Tensor value, BufferOptions options = {})
+      : Buffer(owner, std::move(name), std::move(value), options, detail::copier_of<M>()) {}
+  Buffer(const Buffer& other);
+  ~Buffer();
+
+  /// Puts another tensor in the place of this one.
+  void set(Tensor value) { store(std::move(value)); }
+  [[nodiscard]] bool is_persistent() const noexcept { return options_.persistent; }
+
+ private:
+  Buffer(Module& owner, std::string name, Tensor value, BufferOptions options, const detail::Copier& copier);
+  BufferOptions options_;
+};
+
+/// A slot that holds a module of whatever type; what walks and surgery work with. May be empty: walks skip
+/// it.
+class ChildSlot : public Slot {
+ public:
+  [[nodiscard]] const std::shared_ptr<Module>& module() const noexcept { return module_; }
+  /// Puts another module (or nullptr) in the place of this one, seen at once by everything, and returns what
+  /// was here. Throws ValueError, and changes nothing, when the module is not of the slot's type or contains
+  /// the slot itself.
+  std::shared_ptr<Module> replace(std::shared_ptr<Module> module);
+  /// The type the slot asks for, as printed.
+  [[nodiscard]] virtual std::string expected_type() const = 0;
+
+ protected:
+  ChildSlot(Module& owner, std::string name, std::shared_ptr<Module> module, const detail::Copier& of_owner,
+            const detail::Copier& of_module);
+  ChildSlot(const ChildSlot& other);
+  virtual ~ChildSlot();
+  /// Takes note of the module as the slot's type; false, and nothing happens, when it is of another type.
+  [[nodiscard]] virtual bool bind(Module* module) noexcept = 0;
+  [[noreturn]] void refuse_empty() const;
+
+ private:
+  void hold(std::shared_ptr<Module> module);
+  std::shared_ptr<Module> module_;
+};
+
+/// A submodule of type T or derived from it: `nn::Child<nn::Linear> fc{*this, "fc", nn::make<nn::Linear>(4,
+/// 3)};`.
+template <class T>
+class Child final : public ChildSlot {
+ public:
+  template <class M, std::derived_from<T> U>
+  Child(M& owner, std::string name, std::shared_ptr<U> module)
+      : ChildSlot(owner, std::move(name), module, detail::copier_of<M>(), detail::copier_of<U>()),
+        typed_(module.get()) {}
+  /// An empty slot.
+  template <class M>
+  Child(M& owner, std::string name, std::nullptr_t = nullptr)
+      : ChildSlot(owner, std::move(name), nullptr, detail::copier_of<M>(), {}) {}
+  Child(const Child& other) : ChildSlot(other), typed_(dynamic_cast<T*>(module().get())) {}
+
+  /// The module; StateError when the slot is empty.
+  T* operator->() const {
+    if (typed_ == nullptr) refuse_empty();
+    return typed_;
+  }
+  T& operator*() const { return *operator->(); }
+  explicit operator bool() const noexcept { return typed_ != nullptr; }
+  [[nodiscard]] std::shared_ptr<T> get() const { return {module(), typed_}; }
+  [[nodiscard]] std::string expected_type() const override { return detail::type_text(typeid(T)); }
+
+ private:
+  bool bind(Module* module) noexcept override {
+    T* typed = dynamic_cast<T*>(module);
+    if (typed == nullptr && module != nullptr) return false;
+    typed_ = typed;
+    return true;
+  }
+  T* typed_ = nullptr;
+};
+
+}  // namespace mezzo::nn

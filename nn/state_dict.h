@@ -1,0 +1,33 @@
+// What passes between modules and files: tensors by path, how they are loaded, and what loading found.
+// Separate from Module so that it can be named without it.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::nn {
+
+/// Tensors by path, in order.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// How a state dict is loaded.
+struct LoadOptions {
+  bool strict = true;  ///< refuse missing and unexpected names
+  bool cast = false;   ///< convert values to the module's dtypes instead of refusing others
+};
+
+/// What loading found.
+struct LoadReport {
+  std::vector<std::string> missing;     ///< paths of the module that the state does not have
+  std::vector<std::string> unexpected;  ///< names of the state that the module does not have
+  std::vector<std::string> mismatched;  ///< one line for each tensor that does not fit
+  [[nodiscard]] bool is_exact() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
+};
+
+/// "2 missing (fc.bias, fc.weight), 1 unexpected (w)"; "nothing" when exact.
+[[nodiscard]] std::string to_string(const LoadReport& report);
+
+}  // namespace mezzo::nn
