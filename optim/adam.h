@@ -1,0 +1,60 @@
+// Adam and AdamW: one algorithm that differs in where the weight decay goes.
+#pragma once
+
+#include "mezzo/optim/typed_optimizer.h"
+
+namespace mezzo::optim {
+
+/// torch.optim.Adam's (decoupled: AdamW's) options. `master_weights`: keep an f32 master of each f16 or bf16
+/// parameter and update that.
+template <bool decoupled>
+struct AdamOptionsOf {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = decoupled ? 1e-2 : 0;
+  bool amsgrad = false;
+  bool maximize = false;
+  bool master_weights = false;
+
+  static constexpr auto fields() {
+    using O = AdamOptionsOf;
+    return std::tuple{attr("lr", &O::lr),
+                      attr("beta1", &O::beta1),
+                      attr("beta2", &O::beta2),
+                      attr("eps", &O::eps),
+                      attr("weight_decay", &O::weight_decay),
+                      attr("amsgrad", &O::amsgrad),
+                      attr("maximize", &O::maximize),
+                      attr("master_weights", &O::master_weights)};
+  }
+  /// Throws ValueError: lr, eps, weight_decay >= 0; betas in [0, 1).
+  void check() const;
+};
+using AdamOptions = AdamOptionsOf<false>;
+using AdamWOptions = AdamOptionsOf<true>;
+
+/// kernels::AdamRule has the formula. Updates all parameters of a group in one launch.
+template <bool decoupled>
+class AdamOf final : public TypedOptimizer<AdamOptionsOf<decoupled>> {
+ public:
+  using Options = AdamOptionsOf<decoupled>;
+  explicit AdamOf(const std::vector<Tensor>& parameters, Options options = {})
+      : AdamOf({{unnamed(parameters), options}}) {}
+  explicit AdamOf(const NamedTensors& parameters, Options options = {}) : AdamOf({{parameters, options}}) {}
+  explicit AdamOf(const std::vector<ParamGroup<Options>>& groups) : TypedOptimizer<Options>(groups) {}
+
+ private:
+  [[nodiscard]] std::string_view name() const override { return decoupled ? "AdamW" : "Adam"; }
+  [[nodiscard]] std::vector<std::string_view> buffer_names(std::size_t group) const override;
+  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+              const kernels::UpdateControl& control) const override;
+};
+
+/// Kingma & Ba 2015; weight decay is added to the gradient.
+using Adam = AdamOf<false>;
+/// Loshchilov & Hutter 2019; weight decay shrinks the parameter itself.
+using AdamW = AdamOf<true>;
+
+}  // namespace mezzo::optim

@@ -1,0 +1,239 @@
+#include "mezzo/optim/optimizer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/half_copy.h"
+#include "mezzo/autograd/input_layer.h"
+#include "mezzo/core/backend.h"
+#include "mezzo/core/error.h"
+#include "mezzo/ops/pointwise.h"
+
+namespace mezzo::optim {
+
+namespace {
+
+std::atomic<std::uint64_t> next_id{1};
+
+kernels::View view_of(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
+}
+
+void check_parameter(const Tensor& tensor, Device device) {
+  constexpr std::string_view op = "Optimizer";
+  if (!tensor.defined())
+    throw ValueError(op, "defined parameters", "an undefined tensor", "leave absent ones out");
+  if (!is_floating(tensor.dtype())) {
+    throw DTypeError(op, "floating parameters", to_string(tensor.dtype()), "leave buffers and counters out");
+  }
+  if (!tensor.is_leaf()) {
+    throw AutogradError(op, "leaf parameters", "a result of recorded ops",
+                        "pass the tensor it was computed from");
+  }
+  if (!(tensor.device() == device)) {
+    throw DeviceError(op, "all parameters on " + to_string(device), to_string(tensor.device()),
+                      "use one optimizer per device");
+  }
+  require_own_memory(op, tensor, "a parameter");
+}
+
+}  // namespace
+
+void require_own_memory(std::string_view op, const Tensor& tensor, const std::string& what) {
+  if (tensor.is_contiguous()) return;
+  const Shape& shape = tensor.shape();
+  std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // stride, size
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] > 1) dims.emplace_back(tensor.strides()[d], shape[d]);
+  }
+  std::sort(dims.begin(), dims.end());
+  std::int64_t reach = 0;  // largest offset within the dims seen so far
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) {
+      throw ShapeError(op, what + " with memory of its own for each element",
+                       "strides " + to_string(tensor.strides()), "use a clone() of it");
+    }
+    reach += (size - 1) * stride;
+  }
+}
+
+Optimizer::Optimizer(const std::vector<const NamedTensors*>& groups) : id_(next_id.fetch_add(1)) {
+  std::set<const TensorImpl*> seen;
+  for (const NamedTensors* list : groups) {
+    Group group;
+    for (const auto& [path, tensor] : *list) {
+      if (seen.empty() && tensor.defined()) device_ = tensor.device();
+      check_parameter(tensor, device_);
+      if (!seen.insert(tensor.ref().get()).second) {
+        throw ValueError("Optimizer", "each parameter once",
+                         (path.empty() ? "a tensor of shape " + to_string(tensor.shape()) : path) + " twice",
+                         "list it once, in one group");
+      }
+      Parameter parameter;
+      parameter.tensor = tensor;
+      parameter.name = path;
+      group.parameters.push_back(std::move(parameter));
+    }
+    groups_.push_back(std::move(group));
+  }
+  if (seen.empty()) throw ValueError("Optimizer", "at least one parameter", "none", "pass net.parameters()");
+}
+
+Optimizer::~Optimizer() {
+  for (const Group& group : groups_) {
+    for (const Parameter& parameter : group.parameters) release_half_copies(parameter.tensor);
+  }
+}
+
+void Optimizer::write_lr(Group& group, double lr) const {
+  if (!group.lr.defined()) group.lr = empty({}, {.dtype = DType::f64, .device = device_});
+  backend(device_).copy_from_host(group.lr.impl().data(), &lr, sizeof(lr), device_.index);
+}
+
+void Optimizer::require_group(std::string_view op, std::size_t group) const {
+  if (group < groups_.size()) return;
+  throw IndexError(op, "a group below " + std::to_string(groups_.size()), std::to_string(group),
+                   "num_groups() tells how many there are");
+}
+
+double Optimizer::lr(std::size_t group) const {
+  require_group("Optimizer.lr", group);
+  return group_lr(group);
+}
+
+void Optimizer::set_lr(double lr, std::size_t group) {
+  require_group("Optimizer.set_lr", group);
+  if (!(lr >= 0)) throw ValueError("Optimizer.set_lr", "lr >= 0", std::to_string(lr), "pass a learning rate");
+  set_group_lr(group, lr);
+  write_lr(groups_[group], lr);
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  const NoGrad no_grad;
+  for (const Group& group : groups_) {
+    for (const Parameter& parameter : group.parameters) {
+      const Tensor gradient = parameter.tensor.grad();
+      if (!gradient.defined()) continue;
+      if (set_to_none) {
+        parameter.tensor.set_grad({});
+        continue;
+      }
+      // A gradient of create_graph has a history, which zeros do not.
+      if (gradient.requires_grad()) parameter.tensor.set_grad(gradient.detach());
+      gradient.zero_();
+    }
+  }
+}
+
+/// Makes a parameter's master, or brings it up to date when somebody else wrote to the parameter. Where the
+/// master still rounds to the parameter it is the better value; elsewhere the parameter is. No host read.
+void Optimizer::prepare_master(std::size_t group, Parameter& parameter) const {
+  const Tensor tensor = parameter.tensor.detach();
+  if (!is_16bit(tensor.dtype()) || !master_weights(group)) {
+    parameter.master = Tensor();
+    return;
+  }
+  if (!parameter.master.defined())
+    parameter.master = tensor.to(DType::f32);
+  else if (parameter.seen != tensor.version())
+    parameter.master = where(eq(parameter.master.to(tensor.dtype()), tensor), parameter.master, tensor);
+  parameter.seen = tensor.version();
+}
+
+/// Makes the state that a parameter's first step needs. Zeroed memory only, so that a step that is skipped
+/// leaves it as it should be.
+void Optimizer::prepare(std::size_t group, Parameter& parameter) const {
+  const Tensor& tensor = parameter.tensor;
+  prepare_master(group, parameter);
+  if (!parameter.step.defined()) parameter.step = zeros({}, {.dtype = DType::i64, .device = device_});
+  const DType dtype = tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  for (std::size_t i = 0; i < buffer_names(group).size(); ++i) {
+    if (!parameter.buffers[i].defined()) {
+      parameter.buffers[i] = zeros(tensor.shape(), {.dtype = dtype, .device = device_});
+    }
+  }
+}
+
+kernels::ParameterUpdate Optimizer::update_of(const Parameter& parameter,
+                                              const std::array<Tensor, 2>& copies) {
+  kernels::ParameterUpdate update;
+  update.value = view_of(parameter.master.defined() ? parameter.master : parameter.tensor);
+  update.gradient = view_of(parameter.tensor.grad());
+  for (std::size_t i = 0; i < parameter.buffers.size(); ++i) update.state[i] = view_of(parameter.buffers[i]);
+  for (std::size_t i = 0; i < copies.size(); ++i) update.copies[i] = view_of(copies[i]);
+  if (parameter.master.defined()) update.copies[2] = view_of(parameter.tensor);
+  update.step = static_cast<std::int64_t*>(parameter.step.impl().data());
+  return update;
+}
+
+void Optimizer::step(const ScalerControl& control) {
+  const NoGrad no_grad;
+  const LayerGuard no_autocast{LayerState{}};
+  // First all that can fail, then the kernels.
+  std::vector<std::vector<kernels::ParameterUpdate>> updates(groups_.size());
+  std::vector<std::array<Tensor, 2>> keep_alive;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (!groups_[g].lr.defined()) write_lr(groups_[g], group_lr(g));
+    for (Parameter& parameter : groups_[g].parameters) {
+      if (!parameter.tensor.grad().defined()) continue;
+      check_parameter(parameter.tensor, device_);
+      prepare(g, parameter);
+      keep_alive.push_back(writable_half_copies(parameter.tensor));
+      updates[g].push_back(update_of(parameter, keep_alive.back()));
+    }
+  }
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (updates[g].empty()) continue;
+    const auto* lr = static_cast<const double*>(groups_[g].lr.impl().data());
+    update(g, updates[g], {.lr = lr, .record = control.record, .unscale = control.unscale});
+    for (Parameter& parameter : groups_[g].parameters) {
+      const Tensor gradient = parameter.tensor.grad();
+      if (!gradient.defined()) continue;
+      parameter.tensor.impl().storage->bump_version();
+      parameter.seen = parameter.tensor.version();
+      if (control.unscale) gradient.impl().storage->bump_version();
+      half_copies_written(parameter.tensor);
+    }
+  }
+}
+
+std::vector<Tensor> Optimizer::parameters() const {
+  std::vector<Tensor> all;
+  for (const Group& group : groups_) {
+    for (const Parameter& parameter : group.parameters) all.push_back(parameter.tensor);
+  }
+  return all;
+}
+
+std::pair<std::size_t, std::size_t> Optimizer::locate(std::size_t i) const {
+  std::size_t first = 0;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (i < first + groups_[g].parameters.size()) return {g, i - first};
+    first += groups_[g].parameters.size();
+  }
+  throw IndexError("Optimizer", "a parameter below " + std::to_string(first), std::to_string(i),
+                   "parameters() lists them");
+}
+
+std::string Optimizer::parameter_name(std::size_t i) const {
+  const auto [group, position] = locate(i);
+  const Parameter& parameter = groups_[group].parameters[position];
+  if (!parameter.name.empty()) return parameter.name;
+  return "parameter " + std::to_string(i) + " " + to_string(parameter.tensor.shape());
+}
+
+bool Optimizer::has_master(std::size_t i) const {
+  const auto [group, position] = locate(i);
+  return is_16bit(groups_[group].parameters[position].tensor.dtype()) && master_weights(group);
+}
+
+NamedTensors unnamed(const std::vector<Tensor>& parameters) {
+  NamedTensors list;
+  for (const Tensor& parameter : parameters) list.emplace_back("", parameter);
+  return list;
+}
+
+}  // namespace mezzo::optim

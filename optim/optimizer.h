@@ -1,0 +1,149 @@
+// What all optimizers share: parameter groups, a step that obeys a loss scaler's record, 16-bit copies kept
+// fresh, and the state dict. An algorithm adds its options and one multi-tensor update (see sgd.h for the
+// shortest example).
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mezzo/core/scaler_record.h"
+#include "mezzo/core/tensor.h"
+#include "mezzo/core/value.h"
+#include "mezzo/kernels/optimizer.h"
+
+namespace mezzo::optim {
+
+/// Parameters with their paths, as Module::named_parameters gives them.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// Parameters that share options.
+template <class Options>
+struct ParamGroup {
+  NamedTensors parameters;
+  Options options = {};
+};
+
+/// How a loss scaler takes part in a step. The record is in the memory of the parameters' device; only
+/// kernels read it.
+struct ScalerControl {
+  const ScalerRecord* record = nullptr;  ///< skip the step on the device when found_inf or error is set
+  bool unscale = false;  ///< multiply gradients by inv_scale inside the update, and leave them unscaled
+};
+
+/// What a checkpoint needs: options as a Value, tensors by name ("0.exp_avg"). Tensors share storage with the
+/// optimizer.
+struct OptimizerState {
+  Value options;
+  std::vector<std::pair<std::string, Tensor>> tensors;
+};
+
+/// Base of all optimizers. Parameters are leaves on one device; groups may differ in every option. A master
+/// follows its parameter: elements that somebody else has written since the last step are taken over, the
+/// others keep their f32 value.
+class Optimizer {
+ public:
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+  /// Gives up the 16-bit copies that its steps kept fresh.
+  virtual ~Optimizer();
+
+  /// One update of every parameter that has a gradient. Checks everything first: when it throws, no parameter
+  /// has changed.
+  void step() { step(ScalerControl{}); }
+  /// The same under a loss scaler (GradScaler::step calls this): nothing changes, step counts included, when
+  /// the record says skip.
+  void step(const ScalerControl& control);
+  /// Drops all gradients, or, when `set_to_none` is false, fills them with zeros where they are.
+  void zero_grad(bool set_to_none = true);
+
+  [[nodiscard]] std::size_t num_groups() const noexcept { return groups_.size(); }
+  /// The learning rate of a group. Setting it writes to the device and reads nothing back. Throws ValueError
+  /// when negative, IndexError.
+  [[nodiscard]] double lr(std::size_t group = 0) const;
+  void set_lr(double lr, std::size_t group = 0);
+  /// All parameters, group by group.
+  [[nodiscard]] std::vector<Tensor> parameters() const;
+  /// Path of parameter i in that order, or "parameter i [shape]" when it was given without a name.
+  [[nodiscard]] std::string parameter_name(std::size_t i) const;
+  /// The device of the parameters.
+  [[nodiscard]] Device device() const noexcept { return device_; }
+  /// Whether parameter i is 16-bit and the update is made on an f32 master of it (option `master_weights`).
+  [[nodiscard]] bool has_master(std::size_t i) const;
+  /// Unique in this process: what a scaler keys its books by.
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+
+  /// Options and, for each parameter that has had a step, its buffers.
+  [[nodiscard]] OptimizerState state_dict() const;
+  /// Restores options and state (copied in). Throws StateError, ShapeError or DTypeError when it is not of
+  /// this kind of optimizer with these parameters, ValueError for options that are not valid; nothing has
+  /// changed then.
+  void load_state_dict(const OptimizerState& state);
+
+ protected:
+  struct Parameter {
+    Tensor tensor;
+    std::string name;
+    Tensor master;                  ///< f32 values of a 16-bit parameter; undefined otherwise
+    std::uint32_t seen = 0;         ///< version of `tensor` that `master` goes with
+    Tensor step;                    ///< i64, 0-dim: updates so far; undefined before the first
+    std::array<Tensor, 3> buffers;  ///< the algorithm's state
+  };
+  struct Group {
+    std::vector<Parameter> parameters;
+    Tensor lr;  ///< f64, 0-dim, on the device
+  };
+
+  /// Throws for an empty list, a parameter that is no floating leaf, given twice, or on another device than
+  /// the first.
+  explicit Optimizer(const std::vector<const NamedTensors*>& groups);
+  /// Throws IndexError in the name of `op` for a group that is not there.
+  void require_group(std::string_view op, std::size_t group) const;
+
+  // What an algorithm says about a group, by number.
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  /// Names of the buffers it keeps per parameter, in the order of ParameterUpdate::state.
+  [[nodiscard]] virtual std::vector<std::string_view> buffer_names(std::size_t group) const = 0;
+  [[nodiscard]] virtual Value group_options(std::size_t group) const = 0;
+  /// Throws ValueError, having changed nothing, for options that are not valid.
+  virtual void check_group_options(const Value& options) const = 0;
+  virtual void set_group_options(std::size_t group, const Value& options) = 0;
+  [[nodiscard]] virtual double group_lr(std::size_t group) const = 0;
+  virtual void set_group_lr(std::size_t group, double lr) = 0;
+  [[nodiscard]] virtual bool master_weights(std::size_t group) const = 0;
+  virtual void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+                      const kernels::UpdateControl& control) const = 0;
+
+ private:
+  using TensorMap = std::map<std::string, Tensor>;
+
+  void write_lr(Group& group, double lr) const;
+  void prepare(std::size_t group, Parameter& parameter) const;
+  void prepare_master(std::size_t group, Parameter& parameter) const;
+  [[nodiscard]] static kernels::ParameterUpdate update_of(const Parameter& parameter,
+                                                          const std::array<Tensor, 2>& copies);
+  /// Group and position of parameter i. Throws IndexError.
+  [[nodiscard]] std::pair<std::size_t, std::size_t> locate(std::size_t i) const;
+  /// f(key in a state dict, tensor) for all that is kept for a parameter under its group's present options.
+  template <class P, class F>
+  void each_slot(std::size_t group, std::size_t index, P& parameter, F f) const;
+  void check_groups(const OptimizerState& state) const;
+  [[nodiscard]] Parameter loaded(std::size_t group, std::size_t index, const Parameter& parameter,
+                                 TensorMap& saved) const;
+  [[nodiscard]] std::vector<std::vector<Parameter>> all_loaded(const OptimizerState& state) const;
+
+  std::vector<Group> groups_;
+  Device device_;
+  std::uint64_t id_;
+};
+
+/// Throws ShapeError in the name of `op` when two elements of `tensor` share memory (an expanded tensor), so
+/// that it cannot be written in place. `what` says what it is.
+void require_own_memory(std::string_view op, const Tensor& tensor, const std::string& what);
+
+/// A list of parameters without names.
+[[nodiscard]] NamedTensors unnamed(const std::vector<Tensor>& parameters);
+
+}  // namespace mezzo::optim

@@ -1,0 +1,48 @@
+// Stochastic gradient descent.
+#pragma once
+
+#include "mezzo/optim/typed_optimizer.h"
+
+namespace mezzo::optim {
+
+/// torch.optim.SGD's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and update
+/// that.
+struct SGDOptions {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+  bool maximize = false;
+  bool master_weights = false;
+
+  static constexpr auto fields() {
+    using O = SGDOptions;
+    return std::tuple{attr("lr", &O::lr),
+                      attr("momentum", &O::momentum),
+                      attr("dampening", &O::dampening),
+                      attr("weight_decay", &O::weight_decay),
+                      attr("nesterov", &O::nesterov),
+                      attr("maximize", &O::maximize),
+                      attr("master_weights", &O::master_weights)};
+  }
+  /// Throws ValueError: lr, momentum, weight_decay >= 0; nesterov needs momentum > 0 and dampening 0.
+  void check() const;
+};
+
+/// p -= lr * buf (kernels::SgdRule has the formula). Updates all parameters of a group in one launch.
+class SGD final : public TypedOptimizer<SGDOptions> {
+ public:
+  explicit SGD(const std::vector<Tensor>& parameters, SGDOptions options = {})
+      : SGD({{unnamed(parameters), options}}) {}
+  explicit SGD(const NamedTensors& parameters, SGDOptions options = {}) : SGD({{parameters, options}}) {}
+  explicit SGD(const std::vector<ParamGroup<SGDOptions>>& groups) : TypedOptimizer(groups) {}
+
+ private:
+  [[nodiscard]] std::string_view name() const override { return "SGD"; }
+  [[nodiscard]] std::vector<std::string_view> buffer_names(std::size_t group) const override;
+  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+              const kernels::UpdateControl& control) const override;
+};
+
+}  // namespace mezzo::optim
