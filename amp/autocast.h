@@ -1,0 +1,45 @@
+// Autocast: inside a region, ops run in the dtype their category asks for. It sits above autograd, so the
+// casts it makes are recorded and every gradient returns in the dtype of the tensor it belongs to.
+#pragma once
+
+#include <optional>
+
+#include "mezzo/autograd/input_layer.h"
+#include "mezzo/core/device.h"
+#include "mezzo/core/dtype.h"
+
+namespace mezzo::amp {
+
+struct AutocastOptions {
+  bool enabled = true;
+  /// Keep the 16-bit copy of a weight for the whole region instead of casting at each use. Default: as
+  /// outside the region.
+  std::optional<bool> cache_enabled = {};
+};
+
+/// A region of mixed precision, as long as the object lives:
+///   { amp::Autocast autocast(device, DType::f16); loss = mse_loss(net.forward(x), y); }
+/// Touches tensors on the device's type that are f32, f16 or bf16; f64, integers and bools pass unchanged.
+/// Regions nest, the inner one counts, and one for the CPU leaves one for CUDA alone. State is per thread: a
+/// new thread starts outside. Backward needs no region. `enabled = false` makes a region in which nothing is
+/// cast. The dtype is f16, bf16 or f32 (ValueError otherwise); without one, that of the surrounding region,
+/// else f16 on CUDA and bf16 on the CPU. Throws DeviceError when the device is not there. Semantics:
+/// torch.amp.autocast with the CUDA op lists on all devices.
+class Autocast {
+ public:
+  explicit Autocast(Device device, std::optional<DType> dtype = {}, AutocastOptions options = {});
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  LayerState previous_;
+};
+
+/// Whether the calling thread is in an enabled region for this type of device, and that region's dtype.
+[[nodiscard]] bool is_autocast_enabled(DeviceType type);
+[[nodiscard]] DType autocast_dtype(DeviceType type);
+/// Whether weights' 16-bit copies are kept for the region.
+[[nodiscard]] bool is_autocast_cache_enabled();
+
+}  // namespace mezzo::amp

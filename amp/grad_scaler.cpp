@@ -1,0 +1,245 @@
+#include "mezzo/amp/grad_scaler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/backend.h"
+#include "mezzo/core/error.h"
+#include "mezzo/kernels/scaler.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/pointwise.h"
+
+namespace mezzo::amp {
+
+namespace {
+
+kernels::ScaleRule rule_of(const GradScalerOptions& options) {
+  return {options.growth_factor, options.backoff_factor, options.growth_interval, options.min_scale,
+          options.max_scale};
+}
+
+ScalerRecord* record_in(const Tensor& bytes) { return static_cast<ScalerRecord*>(bytes.impl().data()); }
+
+Tensor new_record(Device device) {
+  return zeros({static_cast<std::int64_t>(sizeof(ScalerRecord))}, {.dtype = DType::u8, .device = device});
+}
+
+/// A copy of one field of a record as a 0-dim tensor on its device.
+Tensor copy_field(const Tensor& record, std::size_t offset, DType dtype) {
+  Tensor copy = empty({}, {.dtype = dtype, .device = record.device()});
+  const auto* from = static_cast<const std::byte*>(record.impl().data()) + offset;
+  backend(record.device())
+      .copy_within(copy.impl().data(), from, static_cast<std::size_t>(size_of(dtype)), record.device().index);
+  return copy;
+}
+
+std::vector<kernels::View> gradient_views(const optim::Optimizer& optimizer, std::string_view op) {
+  std::vector<kernels::View> views;
+  const std::vector<Tensor> parameters = optimizer.parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor gradient = parameters[i].grad();
+    if (!gradient.defined()) continue;
+    if (gradient.dtype() == DType::f16 && !optimizer.has_master(i)) {
+      throw DTypeError(
+          op, "f32 or bf16 gradients", "f16 of " + optimizer.parameter_name(i) + ", which is f16 itself",
+          "keep parameters in f32 and let autocast cast them, or give the optimizer master_weights = true");
+    }
+    optim::require_own_memory(op, gradient, "a gradient of " + optimizer.parameter_name(i));
+    views.push_back({gradient.impl().data(), gradient.dtype(), gradient.shape(), gradient.strides()});
+  }
+  if (views.empty()) {
+    throw StateError(op, "an optimizer with gradients", "one whose parameters have none",
+                     "call backward() on a scaled loss that depends on its parameters first");
+  }
+  return views;
+}
+
+}  // namespace
+
+void GradScaler::settle(Device device) {
+  if (record_.defined()) {
+    if (record_.device() == device) return;
+    throw DeviceError("GradScaler.scale", "a loss on " + mezzo::to_string(record_.device()) + " as before",
+                      mezzo::to_string(device), "use one scaler per device");
+  }
+  record_ = new_record(device);
+  write_record(initial_);
+}
+
+void GradScaler::require_settled(std::string_view op) const {
+  if (record_.defined()) return;
+  throw StateError(op, "scale() to have been called", "a scaler that has scaled nothing yet",
+                   "call scaler.scale(loss).backward() first");
+}
+
+Tensor GradScaler::scale(const Tensor& loss) {
+  if (!options_.enabled) return loss;
+  if (!loss.defined())
+    throw ValueError("GradScaler.scale", "a loss", "an undefined tensor", "pass the result of forward");
+  settle(loss.device());
+  return mul(loss, scale_tensor());
+}
+
+std::vector<Tensor> GradScaler::scale(std::span<const Tensor> losses) {
+  std::vector<Tensor> scaled;
+  scaled.reserve(losses.size());
+  for (const Tensor& loss : losses) scaled.push_back(scale(loss));
+  return scaled;
+}
+
+GradScaler::Books& GradScaler::books_of(const optim::Optimizer& optimizer) {
+  for (Books& books : books_) {
+    if (books.optimizer == optimizer.id()) return books;
+  }
+  books_.push_back({optimizer.id(), Stage::ready, {}});
+  return books_.back();
+}
+
+void GradScaler::begin(Books& books, const optim::Optimizer& optimizer, std::string_view op) {
+  if (!(optimizer.device() == record_.device())) {
+    throw DeviceError(op, "parameters on " + mezzo::to_string(record_.device()) + " as the loss",
+                      mezzo::to_string(optimizer.device()), "use one scaler per device");
+  }
+  if (!books.record.defined()) books.record = new_record(record_.device());
+  backend(record_.device())
+      .copy_within(record_in(books.record), record_in(record_), sizeof(ScalerRecord), record_.device().index);
+}
+
+void GradScaler::unscale_(optim::Optimizer& optimizer) {
+  constexpr std::string_view op = "GradScaler.unscale_";
+  if (!options_.enabled) return;
+  require_settled(op);
+  Books& books = books_of(optimizer);
+  if (books.stage == Stage::unscaled) {
+    throw StateError(op, "one call per optimizer between updates", "a second one since the last update()",
+                     "call update() once at the end of the iteration");
+  }
+  if (books.stage == Stage::stepped) {
+    throw StateError(op, "a call before step()", "one after step()",
+                     "move unscale_ before step, or call update() first");
+  }
+  const std::vector<kernels::View> gradients = gradient_views(optimizer, op);
+  begin(books, optimizer, op);
+  kernels::unscale(record_.device(), gradients, record_in(books.record));
+  for (const Tensor& parameter : optimizer.parameters()) {
+    if (parameter.grad().defined()) parameter.grad().impl().storage->bump_version();
+  }
+  books.stage = Stage::unscaled;
+}
+
+StepResult GradScaler::step(optim::Optimizer& optimizer) {
+  constexpr std::string_view op = "GradScaler.step";
+  if (!options_.enabled) {
+    optimizer.step();
+    return {};
+  }
+  require_settled(op);
+  Books& books = books_of(optimizer);
+  if (books.stage == Stage::stepped) {
+    throw StateError(op, "one step per optimizer between updates", "a second one since the last update()",
+                     "call update() once at the end of the iteration");
+  }
+  const bool unscale = books.stage == Stage::ready;
+  if (unscale) {
+    const std::vector<kernels::View> gradients = gradient_views(optimizer, op);
+    begin(books, optimizer, op);
+    kernels::check_finite(record_.device(), gradients, record_in(books.record));
+  }
+  optimizer.step({.record = record_in(books.record), .unscale = unscale});
+  books.stage = Stage::stepped;
+  Tensor result = new_record(record_.device());
+  backend(record_.device())
+      .copy_within(record_in(result), record_in(books.record), sizeof(ScalerRecord), record_.device().index);
+  return StepResult(std::move(result));
+}
+
+bool StepResult::skipped() const {
+  if (!record_.defined()) return false;
+  count_host_read();
+  ScalerRecord record;
+  backend(record_.device())
+      .copy_to_host(&record, record_.impl().data(), sizeof(record), record_.device().index);
+  return record.found_inf != 0 || record.error != 0;
+}
+
+StepResult GradScaler::step(optim::Optimizer& /*optimizer*/, const std::function<Tensor()>& /*closure*/) {
+  throw StateError("GradScaler.step", "no closure", "one",
+                   "compute the loss and its gradients before step(optimizer)");
+}
+
+std::vector<const ScalerRecord*> GradScaler::found_records() const {
+  std::vector<const ScalerRecord*> found;
+  for (const Books& books : books_) {
+    if (books.stage != Stage::ready) found.push_back(record_in(books.record));
+  }
+  return found;
+}
+
+void GradScaler::start_iteration() {
+  // Optimizers that went out of use, or away, must not pile up.
+  std::erase_if(books_, [](const Books& books) { return books.stage == Stage::ready; });
+  for (Books& books : books_) books.stage = Stage::ready;
+}
+
+void GradScaler::update() {
+  constexpr std::string_view op = "GradScaler.update";
+  if (!options_.enabled) return;
+  require_settled(op);
+  const std::vector<const ScalerRecord*> found = found_records();
+  if (found.empty()) {
+    throw StateError(op, "an optimizer that was stepped or unscaled since the last update()", "none",
+                     "call step(optimizer) before update()");
+  }
+  kernels::update_scale(record_.device(), record_in(record_), found, rule_of(options_));
+  start_iteration();
+}
+
+void GradScaler::update(double new_scale) {
+  if (!options_.enabled) return;
+  require_settled("GradScaler.update");
+  const auto value = static_cast<float>(new_scale);
+  if (!(value > 0) || !std::isfinite(value)) {
+    throw ValueError("GradScaler.update", "a positive, finite scale", std::to_string(new_scale),
+                     "pass for example 65536.0");
+  }
+  kernels::set_scale(record_.device(), record_in(record_), found_records(), value);
+  start_iteration();
+}
+
+void GradScaler::update(const Tensor& new_scale) {
+  constexpr std::string_view op = "GradScaler.update";
+  if (!options_.enabled) return;
+  require_settled(op);
+  if (!new_scale.defined())
+    throw ValueError(op, "a scale", "an undefined tensor", "call update() to let the scale adapt");
+  if (new_scale.numel() != 1)
+    throw ShapeError(op, "one element", mezzo::to_string(new_scale.shape()), "pass a scalar");
+  if (!(new_scale.device() == record_.device())) {
+    throw DeviceError(op, mezzo::to_string(record_.device()), mezzo::to_string(new_scale.device()),
+                      "use to(device)");
+  }
+  if (new_scale.requires_grad())
+    throw AutogradError(op, "a scale without history", "one that requires grad", "use detach()");
+  const NoGrad no_grad;
+  const Tensor value = new_scale.to(DType::f32);
+  kernels::set_scale_from(record_.device(), record_in(record_), found_records(),
+                          static_cast<const float*>(value.impl().data()));
+  start_iteration();
+}
+
+Tensor GradScaler::scale_tensor() const {
+  if (!options_.enabled) return ones({});
+  require_settled("GradScaler.scale_tensor");
+  return copy_field(record_, offsetof(ScalerRecord, scale), DType::f32);
+}
+
+Tensor GradScaler::inv_scale_tensor() const {
+  if (!options_.enabled) return ones({});
+  require_settled("GradScaler.inv_scale_tensor");
+  return copy_field(record_, offsetof(ScalerRecord, inv_scale), DType::f32);
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,164 @@
+// GradScaler: dynamic loss scaling without host syncs. The scale, what was found and the counters live in one
+// record on the device; this class is the state machine around it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/core/value.h"
+#include "mezzo/optim/optimizer.h"
+
+namespace mezzo::amp {
+
+/// torch.amp.GradScaler's options, and bounds for the scale.
+struct GradScalerOptions {
+  double init_scale = 65536.0;
+  double growth_factor = 2.0;
+  double backoff_factor = 0.5;
+  std::int64_t growth_interval = 2000;  ///< good updates in a row before the scale grows
+  bool enabled = true;
+  double min_scale = 0x1p-24;  ///< an overflow does not lower the scale below this; at_floor() tells
+  double max_scale = 0x1.fffffep127;
+};
+
+/// What became of one step. Asking reads from the device; not asking costs nothing. Stays valid when the
+/// scaler goes on.
+class StepResult {
+ public:
+  StepResult() = default;
+  /// `record`: a ScalerRecord as bytes on the device.
+  explicit StepResult(Tensor record) : record_(std::move(record)) {}
+  /// Whether the update was left out because a gradient was not finite. One host read; without a scaler (or
+  /// with a disabled one) always false, and no read.
+  [[nodiscard]] bool skipped() const;
+
+ private:
+  Tensor record_;
+};
+
+/// Scales losses so that small f16 gradients do not vanish, unscales the gradients, skips steps whose
+/// gradients are not finite, and adapts the scale. One object per training run; any number of losses and
+/// optimizers on one device, one update() at the end of each iteration:
+///   scaler.scale(loss).backward();  scaler.step(optimizer);  scaler.update();
+/// A whole step reads nothing back to the host. Calls in a wrong order throw StateError, which names the
+/// missing or doubled call, and change nothing. With enabled = false every call passes through: scale returns
+/// its argument, step steps. Gradients are checked as they are stored, before unscaling, and once: what is
+/// written to them between unscale_ and step is not looked at again. Semantics: torch.amp.GradScaler, with >=
+/// on the growth interval, bounds, bf16 gradients, and f16 gradients where the optimizer keeps f32 masters.
+/// Not thread-safe.
+class GradScaler {
+ public:
+  /// Throws ValueError for growth_factor <= 1, backoff_factor outside (0, 1), growth_interval < 1, or a scale
+  /// that is not positive and finite.
+  explicit GradScaler(GradScalerOptions options = {});
+  // A copy would share the scale but not the books.
+  GradScaler(const GradScaler&) = delete;
+  GradScaler& operator=(const GradScaler&) = delete;
+  GradScaler(GradScaler&&) = default;
+  GradScaler& operator=(GradScaler&&) = default;
+  ~GradScaler() = default;
+
+  /// loss * scale, with history. The first call settles the device; DeviceError for a later one on another. A
+  /// 0-dim f16 loss gives f32; an f16 tensor with dims stays f16, and overflows at the default scale. Throws
+  /// ValueError for an undefined tensor.
+  [[nodiscard]] Tensor scale(const Tensor& loss);
+  [[nodiscard]] std::vector<Tensor> scale(std::span<const Tensor> losses);
+
+  /// Divides the optimizer's gradients by the scale, in place, and notes whether they are finite: for
+  /// clipping or reading gradients before step. Throws StateError when called twice or after step in one
+  /// iteration, before scale(), or when no parameter has a gradient; DTypeError for an f16 gradient whose
+  /// parameter has no f32 master; ShapeError for an expanded gradient, whose elements share memory;
+  /// DeviceError for an optimizer elsewhere.
+  void unscale_(optim::Optimizer& optimizer);
+  /// optimizer.step(), skipped on the device when a gradient is not finite. Unless unscale_ did, it unscales
+  /// in the same pass: the update then sees 16-bit gradients before they are rounded, and a skipped step
+  /// leaves gradients as they are. Throws StateError when called twice in one iteration, and what unscale_
+  /// throws.
+  StepResult step(optim::Optimizer& optimizer);
+  /// Always throws StateError: an optimizer that calls back would see gradients of a changing scale.
+  StepResult step(optim::Optimizer& optimizer, const std::function<Tensor()>& closure);
+  /// Adapts the scale to what was found since the last update, and starts a new iteration for every
+  /// optimizer. Throws StateError when nothing was unscaled or stepped since.
+  void update();
+  /// Sets the scale instead; the growth tracker stays. The tensor has one element on the scaler's device and
+  /// no history, and is copied without a host read, hence taken as it is. Throws StateError before scale(),
+  /// ValueError for a number that is not positive and finite in f32, ShapeError, DeviceError, AutogradError.
+  void update(double new_scale);
+  void update(const Tensor& new_scale);
+
+  [[nodiscard]] bool is_enabled() const noexcept { return options_.enabled; }
+  /// A copy of the scale and of f32(1 / scale) on the device, 0-dim f32: for gradient penalties, without a
+  /// host read. 1 on the CPU when disabled. Throws StateError before scale().
+  [[nodiscard]] Tensor scale_tensor() const;
+  [[nodiscard]] Tensor inv_scale_tensor() const;
+
+  // Each of these is one host read once scale() was called.
+  [[nodiscard]] double get_scale() const;  ///< 1 when disabled
+  [[nodiscard]] std::int64_t growth_tracker() const;
+  /// Iterations without and with a gradient that was not finite, one per update() however many optimizers.
+  [[nodiscard]] std::int64_t steps_ok() const;
+  [[nodiscard]] std::int64_t steps_skipped() const;
+  [[nodiscard]] bool at_floor() const;  ///< the last update overflowed with the scale at min_scale already
+  /// The scale, the counters and, at the floor, what that means: one line.
+  [[nodiscard]] std::string report() const;
+
+  [[nodiscard]] const GradScalerOptions& options() const noexcept { return options_; }
+  /// Changes factors, interval or bounds from the next update on; checked as in the constructor. init_scale
+  /// and enabled must be as they were.
+  void set_options(const GradScalerOptions& options);
+  // The same one by one, as PyTorch has them.
+  [[nodiscard]] double get_growth_factor() const noexcept { return options_.growth_factor; }
+  [[nodiscard]] double get_backoff_factor() const noexcept { return options_.backoff_factor; }
+  [[nodiscard]] std::int64_t get_growth_interval() const noexcept { return options_.growth_interval; }
+  void set_growth_factor(double factor);
+  void set_backoff_factor(double factor);
+  void set_growth_interval(std::int64_t interval);
+
+  /// scale, growth_factor, backoff_factor, growth_interval, _growth_tracker as PyTorch names them, and
+  /// min_scale, max_scale, steps_ok, steps_skipped. Empty when disabled. Take it after update().
+  [[nodiscard]] Value state_dict() const;
+  /// Restores a state_dict (one of PyTorch's will do) and starts a new iteration. Throws StateError for an
+  /// empty one, ValueError for bad or missing values; nothing has changed then. Does nothing when disabled.
+  void load_state_dict(const Value& state);
+
+ private:
+  enum class Stage : std::uint8_t { ready, unscaled, stepped };
+  struct Books {  ///< of one optimizer in this iteration
+    std::uint64_t optimizer = 0;
+    Stage stage = Stage::ready;
+    Tensor record;
+  };
+
+  void settle(Device device);
+  /// The record on the host (one host read), or what it will start as.
+  [[nodiscard]] ScalerRecord read_record() const;
+  void write_record(const ScalerRecord& host) const;
+  void require_settled(std::string_view op) const;
+  Books& books_of(const optim::Optimizer& optimizer);
+  void begin(Books& books, const optim::Optimizer& optimizer, std::string_view op);
+  /// Records of the optimizers that took part since the last update.
+  [[nodiscard]] std::vector<const ScalerRecord*> found_records() const;
+  void start_iteration();
+
+  GradScalerOptions options_;
+  ScalerRecord initial_;  ///< what the device's record starts as
+  Tensor record_;         ///< ScalerRecord as bytes on the device; undefined before the first scale()
+  std::vector<Books> books_;
+};
+
+/// The first gradient of an optimizer that is not finite.
+struct NonFinite {
+  std::size_t index = 0;   ///< in Optimizer::parameters()
+  std::string parameter;   ///< its name
+  std::int64_t count = 0;  ///< elements that are inf or NaN
+};
+/// Looks through the gradients in order of the parameters; nothing when all are finite. Reads to the host:
+/// for a look after a skip, before zero_grad().
+[[nodiscard]] std::optional<NonFinite> find_nonfinite(const optim::Optimizer& optimizer);
+
+}  // namespace mezzo::amp

@@ -1,0 +1,44 @@
+// The autocast dispatch table as data: which op belongs to which category, what that means, and overrides for
+// a scope.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mezzo/autograd/op.h"
+
+namespace mezzo::amp {
+
+/// One row of the table.
+struct PolicyRow {
+  std::string op;
+  Category category = Category::passthrough;
+  bool overridden = false;  ///< by a PolicyOverride of this thread
+};
+
+/// The table as it is on this thread now: every registered op, sorted by name. One table serves all devices.
+[[nodiscard]] std::vector<PolicyRow> policy();
+
+/// The table as text, one line per category with its ops; passthrough (all others) is counted, not listed.
+[[nodiscard]] std::string to_string(const std::vector<PolicyRow>& rows);
+/// The same as a Markdown table; the README's table is this text.
+[[nodiscard]] std::string to_markdown(const std::vector<PolicyRow>& rows);
+
+/// What autocast does to a category's inputs, in one sentence.
+[[nodiscard]] std::string_view describe(Category category);
+
+/// Gives an op another category on this thread while it lives; the innermost override wins.
+///   amp::PolicyOverride keep("softmax", Category::lower_precision);
+/// Throws ValueError for a name that is not registered.
+class PolicyOverride {
+ public:
+  PolicyOverride(std::string_view op, Category category);
+  ~PolicyOverride();
+  PolicyOverride(const PolicyOverride&) = delete;
+  PolicyOverride& operator=(const PolicyOverride&) = delete;
+};
+
+/// The category that holds for an op on this thread.
+[[nodiscard]] Category effective_category(const OpInfo& info);
+
+}  // namespace mezzo::amp
