@@ -1,0 +1,66 @@
+// Whole-file reading, and writing that is all or nothing. One place for both, so that JSON, safetensors and
+// checkpoints fail with the same words and never leave half a file behind.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mezzo::io {
+
+/// A regular file opened for reading. Each error is an IoError whose op is "<op> '<path>'" and whose text
+/// holds the system's reason.
+class InputFile {
+ public:
+  /// Throws IoError when `path` cannot be opened or is no regular file (directories, pipes and devices are
+  /// refused).
+  InputFile(std::string path, std::string op);
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile();
+
+  /// Size in bytes when it was opened.
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  /// "<op> '<path>'".
+  [[nodiscard]] const std::string& op() const noexcept { return op_; }
+  /// Fills `out` with the next bytes; throws IoError when the file ends before.
+  void read(std::span<std::byte> out);
+
+ private:
+  std::string op_;
+  std::uint64_t size_ = 0;
+  int descriptor_ = -1;
+};
+
+/// All bytes of `path`. Throws IoError (see InputFile), and OutOfMemoryError when they do not fit into
+/// memory.
+[[nodiscard]] std::vector<std::byte> read_file(const std::string& path);
+
+/// A file that appears under its name complete or not at all: bytes go to a temporary file beside it, which
+/// `commit` flushes to disk and renames. Readers see the old content or the new one, also when the process or
+/// the machine dies. A symbolic link is followed, and the file it leads to replaced. Throws IoError with the
+/// system's reason.
+class AtomicFile {
+ public:
+  /// Throws IoError when the folder cannot be written, or when `path` exists and is no regular file.
+  explicit AtomicFile(const std::string& path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  /// Removes the temporary file unless it was committed.
+  ~AtomicFile();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// To be called once, last.
+  void commit();
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  int descriptor_ = -1;
+};
+
+}  // namespace mezzo::io

@@ -1,0 +1,112 @@
+// Reader and writer of the safetensors format: named tensors as raw bytes behind a JSON header. Knows nothing
+// of Tensor, so that tests and tools can read files without the rest, and trusts nothing in a file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace mezzo {
+class Value;
+}
+
+namespace mezzo::io {
+
+/// Strings about the file as a whole (`__metadata__`), in order of their keys.
+using Metadata = std::map<std::string, std::string, std::less<>>;
+
+/// Bits per element of a dtype by its name in the format (F64 F32 F16 BF16 F8_E4M3 ... I64 ... U8 BOOL C64),
+/// or none when the name is not known here.
+[[nodiscard]] std::optional<int> safetensors_dtype_bits(std::string_view dtype) noexcept;
+
+/// A file read into memory and checked from end to end. Copies share the bytes, which live as long as any of
+/// them.
+class SafeTensors {
+ public:
+  /// One tensor: row-major, little-endian bytes at an address that need not be aligned to the element size.
+  struct Entry {
+    std::string name;
+    std::string dtype;                 ///< as the format spells it, "F32"
+    std::vector<std::int64_t> shape;   ///< empty for a scalar; sizes may be 0
+    std::span<const std::byte> bytes;  ///< of the owning SafeTensors, or of the caller when writing
+  };
+
+  /// Reads `path`. Throws IoError when the file is no well-formed safetensors file, which means: header
+  /// length within the file and at most 100 MB; a JSON map without duplicate keys; `__metadata__` strings to
+  /// strings; every tensor exactly {dtype, shape, data_offsets}, sizes >= 0 whose product (zeros left out)
+  /// fits 63 bits, offsets within the data, begin <= end and as long as shape and dtype ask (dtypes not known
+  /// here: any length); data covered without overlap, hole or rest. OutOfMemoryError when it is well-formed
+  /// but does not fit into memory.
+  [[nodiscard]] static SafeTensors open(const std::string& path);
+  /// The same from bytes in memory, which are kept, not copied.
+  [[nodiscard]] static SafeTensors from_bytes(std::vector<std::byte> bytes);
+
+  [[nodiscard]] const Metadata& metadata() const noexcept { return metadata_; }
+  /// All tensors, in the order of the header.
+  [[nodiscard]] std::span<const Entry> entries() const noexcept { return entries_; }
+  /// Their names, in the same order.
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] bool contains(std::string_view name) const { return index_.find(name) != index_.end(); }
+  /// The tensor of that name; IoError, naming some that there are, when there is none.
+  [[nodiscard]] const Entry& at(std::string_view name) const;
+
+ private:
+  SafeTensors() = default;
+  /// Where a tensor's bytes are in the data.
+  struct Place {
+    std::size_t begin, end;
+  };
+  /// Fills metadata and entries, but for their bytes, from the header's text; `op` begins the messages.
+  /// Returns the places of the entries, all checked against `data_size`.
+  std::vector<Place> read_header(const std::string& op, std::string_view header, std::size_t data_size);
+  void attach(std::span<const Place> places, std::span<const std::byte> data,
+              std::shared_ptr<const void> owner);
+  static Place read_place(const std::string& op, const Entry& entry, const Value& field,
+                          std::size_t data_size);
+  void check_coverage(const std::string& op, std::span<const Place> places, std::size_t data_size) const;
+
+  std::string op_;
+  std::shared_ptr<const void> owner_;
+  Metadata metadata_;
+  std::vector<Entry> entries_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+};
+
+/// The file that holds `entries` and `metadata`, as bytes. Tensors are laid out by falling element size, then
+/// by name, so that each is naturally aligned and the same content always gives the same bytes. Throws
+/// IoError for duplicate or reserved names ("__metadata__"), text that is not UTF-8, negative sizes, and
+/// bytes that do not fit dtype and shape.
+[[nodiscard]] std::vector<std::byte> serialize_safetensors(std::span<const SafeTensors::Entry> entries,
+                                                           const Metadata& metadata = {});
+
+/// Writes the same to `path`, all or nothing (see AtomicFile), without a second copy of the data in memory.
+void write_safetensors(const std::string& path, std::span<const SafeTensors::Entry> entries,
+                       const Metadata& metadata = {});
+
+namespace detail {
+/// Throws IoError unless elements of `size` bytes are what `entry` holds.
+void check_element_size(const SafeTensors::Entry& entry, std::size_t size);
+}  // namespace detail
+
+/// The elements of `entry`, copied bit for bit; alignment does not matter. T has the element's size (F16 and
+/// BF16 go to std::uint16_t or a 16-bit storage type, BOOL to std::uint8_t); IoError otherwise. The dtype's
+/// kind is not checked.
+template <class T>
+[[nodiscard]] std::vector<T> copy_as(const SafeTensors::Entry& entry) {
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>,
+                "bytes of a file are copied into T");
+  detail::check_element_size(entry, sizeof(T));
+  std::vector<T> values(entry.bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), entry.bytes.data(), entry.bytes.size());
+  return values;
+}
+
+}  // namespace mezzo::io

@@ -1,0 +1,73 @@
+// The dtype table of safetensors and the size arithmetic, apart from reading and writing because both rest on
+// it.
+#include "mezzo/io/safetensors_layout.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/value.h"
+#include "mezzo/io/safetensors.h"
+
+namespace mezzo::io {
+
+namespace {
+
+struct DTypeBits {
+  std::string_view name;
+  int bits;
+};
+
+/// All dtypes of the reference implementation (0.7).
+constexpr std::array<DTypeBits, 22> kDTypeBits{{
+    {"F64", 64},    {"F32", 32},    {"F16", 16},        {"BF16", 16},       {"I64", 64}, {"I32", 32},
+    {"I16", 16},    {"I8", 8},      {"U64", 64},        {"U32", 32},        {"U16", 16}, {"U8", 8},
+    {"BOOL", 8},    {"F8_E4M3", 8}, {"F8_E5M2", 8},     {"F8_E8M0", 8},     {"C64", 64}, {"F4", 4},
+    {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
+}};
+
+}  // namespace
+
+std::optional<int> safetensors_dtype_bits(std::string_view dtype) noexcept {
+  const auto row =
+      std::find_if(kDTypeBits.begin(), kDTypeBits.end(), [&](const DTypeBits& r) { return r.name == dtype; });
+  return row == kDTypeBits.end() ? std::nullopt : std::optional<int>(row->bits);
+}
+
+namespace detail {
+
+std::string size_problem(std::string_view dtype, std::span<const std::int64_t> shape, std::uint64_t bytes) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  const std::string what =
+      "shape " + (shape.size() <= 16 ? to_string(shape) : "of " + std::to_string(shape.size()) + " dims");
+  std::int64_t count = 1;
+  bool is_empty = false;
+  for (const std::int64_t size : shape) {
+    if (size < 0) return what + " with a negative size";
+    is_empty = is_empty || size == 0;
+    if (size > 0 && count > kMax / size) return what + ", whose product overflows 63 bits";
+    if (size > 0) count *= size;
+  }
+  if (is_empty) count = 0;
+  const std::optional<int> bits = safetensors_dtype_bits(dtype);
+  if (!bits) return {};
+  if (count > kMax / *bits) return what + " of " + std::string(dtype) + ", whose bits overflow 63 bits";
+  const std::int64_t total = count * *bits;
+  if (total % 8 != 0) return what + " of " + std::string(dtype) + ", which ends within a byte";
+  if (static_cast<std::uint64_t>(total / 8) == bytes) return {};
+  return std::to_string(bytes) + " bytes for " + what + " of " + std::string(dtype) + ", which has " +
+         std::to_string(total / 8);
+}
+
+void check_element_size(const SafeTensors::Entry& entry, std::size_t size) {
+  const std::optional<int> bits = safetensors_dtype_bits(entry.dtype);
+  const bool fits = bits ? static_cast<std::size_t>(*bits) == 8 * size : entry.bytes.size() % size == 0;
+  if (fits) return;
+  throw IoError("copy_as " + quote(entry.name), "elements as large as those of " + quote(entry.dtype, 20),
+                std::to_string(size) + " bytes each", "copy into a type of the element's size");
+}
+
+}  // namespace detail
+}  // namespace mezzo::io

@@ -1,0 +1,26 @@
+// What reader and writer of safetensors must agree on: limits, the reserved key, and how many bytes a tensor
+// has. Not for use outside of io.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace mezzo::io::detail {
+
+/// The reference implementation's limit on the header.
+inline constexpr std::size_t kMaxHeaderBytes = 100'000'000;
+/// Values in a header, lists and maps included: some 500,000 tensors. Keeps a hostile header from taking many
+/// times its size in memory; what would exceed it is not written either.
+inline constexpr std::size_t kMaxHeaderValues = std::size_t{1} << 22U;
+inline constexpr std::string_view kMetadataKey = "__metadata__";
+
+/// Why `bytes` bytes cannot be a tensor of `dtype` and `shape`, or "" when they can: product(shape) * element
+/// bits / 8 bytes, where the product of the sizes other than 0 fits 63 bits, so that strides cannot overflow
+/// either. A dtype that is not known fits any number of bytes.
+[[nodiscard]] std::string size_problem(std::string_view dtype, std::span<const std::int64_t> shape,
+                                       std::uint64_t bytes);
+
+}  // namespace mezzo::io::detail
