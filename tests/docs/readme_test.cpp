@@ -1,0 +1,99 @@
+// What the README says is true: its loop compiles and trains, and its policy table is the registry's.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mezzo/mezzo.h"
+
+namespace mezzo {
+namespace {
+
+std::string read(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+const std::string kReadme = std::string(MEZZO_TEST_DATA) + "/../README.md";
+
+/// Lines without leading blanks, so that indentation does not matter.
+std::string stripped(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line, result;
+  while (std::getline(lines, line)) {
+    const std::size_t first = line.find_first_not_of(' ');
+    if (first != std::string::npos) result += line.substr(first) + "\n";
+  }
+  return result;
+}
+
+std::string between(const std::string& text, const std::string& begin, const std::string& end) {
+  const std::size_t from = text.find(begin);
+  if (from == std::string::npos) return {};
+  const std::size_t start = from + begin.size();
+  return text.substr(start, text.find(end, start) - start);
+}
+
+using Batches = std::vector<std::pair<Tensor, Tensor>>;
+
+std::vector<float> train(const Batches& batches) {
+  manual_seed(1);
+  // clang-format off
+  // loop begins
+  const Device device = Device::best();  // cuda:0 when one is usable, else cpu
+  nn::Sequential net(nn::make<nn::Linear>(64, 64), nn::make<nn::ReLU>(), nn::make<nn::Linear>(64, 64));
+  net.to(device);
+  optim::SGD optimizer(net.parameters(), {.lr = 1e-3, .momentum = 0.9});
+  amp::GradScaler scaler;
+
+  for (const auto& [input, target] : batches) {
+    Tensor loss;
+    {
+      amp::Autocast autocast(device, DType::f16);
+      loss = mse_loss(net.forward(input), target);  // linear ran in f16, the loss in f32
+    }
+    scaler.scale(loss).backward();
+    scaler.unscale_(optimizer);
+    optim::clip_grad_norm_(net.parameters(), 1.0);
+    scaler.step(optimizer);  // skipped on the device when a gradient is not finite
+    scaler.update();
+    optimizer.zero_grad();
+  }
+  // loop ends
+  // clang-format on
+  return net.parameters().front().to_vector<float>();
+}
+
+TEST(Readme, ItsLoopIsTheOneThatIsCompiledHere) {
+  const std::string here = between(read(__FILE__), "// loop begins\n", "  // loop ends");
+  const std::string there = between(read(kReadme), "tests/docs/readme_test.cpp. -->\n```cpp\n", "```");
+  ASSERT_FALSE(there.empty()) << "no loop in " << kReadme;
+  EXPECT_EQ(stripped(here), stripped(there));
+}
+
+TEST(Readme, ItsLoopTrains) {
+  manual_seed(7);
+  Batches batches;
+  const Device device = Device::best();
+  for (int i = 0; i < 8; ++i) {
+    batches.emplace_back(randn({16, 64}, {.device = device}), randn({16, 64}, {.device = device}));
+  }
+  const std::vector<float> before = train({});
+  const std::vector<float> after = train(batches);
+  EXPECT_NE(before, after);
+  for (const float value : after) ASSERT_TRUE(std::isfinite(value));
+}
+
+TEST(Readme, ItsPolicyTableIsTheRegistrys) {
+  const std::string table = between(read(kReadme), "checked by tests/docs/readme_test.cpp -->\n",
+                                    "<!-- end of the policy table -->");
+  EXPECT_EQ(table, amp::to_markdown(amp::policy())) << "copy the text above into the README";
+}
+
+}  // namespace
+}  // namespace mezzo

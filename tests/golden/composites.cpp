@@ -1,0 +1,67 @@
+// Op files whose expression is several ops. Each is that expression in public functions; gradients then run
+// through shared leaves and reused results, which is what these files are about.
+#include <array>
+
+#include "golden/names.h"
+#include "mezzo/autograd/registry.h"
+#include "mezzo/ops/ops.h"
+
+namespace mezzo::golden {
+
+namespace {
+
+/// x[slices]: per dim a list [start, stop, step] (null: open) or an integer, which selects.
+Outputs slice_all(Inputs inputs, const Value& args) {
+  Tensor x = inputs[0];
+  std::int64_t dim = 0;
+  for (const Value& part : args.at("slices").as_list()) {
+    if (part.is_int()) {
+      x = call_op("select", {x}, Value::Map{{"dim", dim}, {"index", part}});
+      continue;
+    }
+    Value attrs = Value::Map{{"dim", dim}, {"step", part.at(2)}};
+    if (!part.at(std::size_t{0}).is_null()) attrs.set("start", part.at(std::size_t{0}));
+    if (!part.at(1).is_null()) attrs.set("end", part.at(1));
+    x = call_op("slice", {x}, attrs);
+    ++dim;
+  }
+  return x;
+}
+
+Outputs gradient_reuse(Inputs inputs, const Value& /*args*/) {
+  const Tensor &x = inputs[0], &y = inputs[1];
+  return add(sum(mul(mul(x, x), x)), mul(sum(mul(x, y)), mean(x)));
+}
+
+Outputs shared_leaf(Inputs inputs, const Value& /*args*/) {
+  const Tensor &x = inputs[0], &w = inputs[1];
+  const Tensor left = mul(tanh(matmul(x, w)), sum(x, {-1}, true));
+  return add(left, div(matmul(x, w), add(sum(abs(w)), 1.0)));
+}
+
+Outputs softmax_mlp(Inputs inputs, const Value& /*args*/) {
+  const Tensor hidden = tanh(linear(inputs[0], inputs[1], inputs[2]));
+  return log_softmax(linear(hidden, inputs[3], inputs[4]), -1);
+}
+
+struct Row {
+  std::string_view golden;
+  Composite composite;
+};
+constexpr std::array kComposites{
+    Row{"slice", slice_all},
+    Row{"gradient_reuse", gradient_reuse},
+    Row{"shared_leaf", shared_leaf},
+    Row{"softmax_mlp", softmax_mlp},
+};
+
+}  // namespace
+
+Composite find_composite(std::string_view golden_op) {
+  for (const Row& row : kComposites) {
+    if (row.golden == golden_op) return row.composite;
+  }
+  return nullptr;
+}
+
+}  // namespace mezzo::golden

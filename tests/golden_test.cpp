@@ -1,0 +1,78 @@
+// golden_test [DIR...] [--only PATTERN] [--verbose] [--strict]
+// Executes golden files (format: the README beside them): op results, gradients and second-order results,
+// conversions, clipping, GradScaler, optimizers, models, dtype rules. Directories come from the command line,
+// else from MEZZO_GOLDENS (separated by ':'), else tests/goldens of the source. Ends with a line of totals;
+// the exit status is 0 when at least one case ran and none failed.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+#include "golden/kinds.h"
+
+namespace {
+
+using mezzo::golden::Options;
+
+constexpr const char* kUsage =
+    "usage: golden_test [DIR...] [--only PATTERN] [--verbose] [--strict]\n"
+    "  DIR             directories with golden files (default: $MEZZO_GOLDENS, else tests/goldens)\n"
+    "  --only PATTERN  only files or \"file:case\" that contain or match it\n"
+    "  --verbose       name passed and unsupported cases too\n"
+    "  --strict        a case that is not supported counts as failed\n";
+
+/// Throws std::runtime_error for what it does not know.
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--verbose")
+      options.verbose = true;
+    else if (arg == "--strict")
+      options.strict = true;
+    else if (arg == "--only" && i + 1 < argc)
+      options.only = argv[++i];
+    else if (arg.rfind("-", 0) == 0)
+      throw std::runtime_error("unknown or incomplete option " + arg);
+    else
+      options.directories.push_back(arg);
+  }
+  if (!options.directories.empty()) return options;
+  const char* environment = std::getenv("MEZZO_GOLDENS");
+  std::istringstream list(environment == nullptr ? "" : environment);
+  for (std::string directory; std::getline(list, directory, ':');) {
+    if (!directory.empty()) options.directories.push_back(directory);
+  }
+  if (options.directories.empty()) options.directories.emplace_back(MEZZO_TEST_DATA "/goldens");
+  return options;
+}
+
+/// The golden files of a directory by name. Throws when there are none.
+std::vector<std::string> files_of(const std::string& directory) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const auto extension = entry.path().extension();
+    if (extension == ".safetensors" || extension == ".json") files.push_back(entry.path().string());
+  }
+  if (files.empty()) throw std::runtime_error(directory + ": no golden files (*.safetensors, *.json)");
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const Options options = parse(argc, argv);
+    mezzo::golden::Report report(options);
+    for (const std::string& directory : options.directories) {
+      std::cout << directory << "\n";
+      for (const std::string& file : files_of(directory)) mezzo::golden::run_file(file, report);
+    }
+    return report.finish();
+  } catch (const std::exception& error) {
+    std::cerr << "golden_test: " << error.what() << "\n" << kUsage;
+    return 1;
+  }
+}

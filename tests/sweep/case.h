@@ -1,0 +1,60 @@
+// One call of one op as the sweep sees it, the values it runs on, and what running it gives. All checks are
+// made of these.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mezzo/autograd/registry.h"
+
+namespace mezzo::sweep {
+
+/// A call of an op: its inputs described, its attributes given.
+struct Case {
+  const RegistryEntry* op;
+  std::string label;  ///< "op sample 2"
+  std::vector<SampleInput> inputs;
+  Value attrs;
+  std::uint64_t key = 0;  ///< what the values are drawn from
+
+  [[nodiscard]] const OpInfo& info() const { return op->info(); }
+};
+
+/// The op's samples as cases, values drawn from its name.
+[[nodiscard]] std::vector<Case> cases_of(const RegistryEntry& op);
+
+/// Inputs of a case: real ones in `dtype`, deterministic, without history; absent ones undefined. With an
+/// integer dtype real inputs are small integers within their range (none below 0 for u8 and bool).
+[[nodiscard]] Tensors make_inputs(const Case& one, DType dtype);
+/// The same values in other dtypes: entry i says which (only real inputs are converted).
+[[nodiscard]] Tensors converted(const Case& one, const Tensors& inputs, const std::vector<DType>& dtypes);
+[[nodiscard]] Tensors converted(const Case& one, const Tensors& inputs, DType dtype);
+/// Whether input i is a real number (kinds real and distinct).
+[[nodiscard]] bool is_real(const SampleInput& input);
+
+/// Uniform in [-1, 1], fixed by shape and `stream`: upstream gradients and directions.
+[[nodiscard]] Tensor direction(const Shape& shape, DType dtype, std::uint64_t stream);
+
+using Function = std::function<Outputs(Inputs)>;
+/// The op itself, or its reference.
+[[nodiscard]] Function forward_of(const Case& one);
+[[nodiscard]] Function reference_of(const Case& one);
+[[nodiscard]] Outputs call(const Function& function, const Tensors& inputs);
+
+/// Outputs of a call, and the gradients of sum_i sum(output_i * direction_i) for the inputs that have one
+/// (undefined elsewhere, or when nothing flows).
+struct Result {
+  Tensors outputs;
+  Tensors gradients;
+};
+/// Runs a function on leaves of the same values. `strided_upstream`: upstream gradients are not contiguous.
+[[nodiscard]] Result run(const Case& one, const Function& function, const Tensors& inputs,
+                         bool strided_upstream = false);
+
+/// The same values in a tensor that is not contiguous: dims stored in reverse order, or every second index of
+/// a larger storage. A leaf without history.
+enum class Stride : std::uint8_t { reversed, spread };
+[[nodiscard]] Tensor strided_copy(const Tensor& x, Stride stride);
+
+}  // namespace mezzo::sweep

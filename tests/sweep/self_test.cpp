@@ -1,0 +1,195 @@
+// The sweep must speak up: each broken op here has one defect and must be reported by the check that is there
+// for it, and a sound twin by none. The ops are not registered, so nothing else sees them.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "mezzo/core/error.h"
+#include "mezzo/ops/ops.h"
+#include "sweep/checks.h"
+
+namespace mezzo::sweep {
+namespace {
+
+using Args = ForwardArgs<NoAttrs>;
+using Vjps = VjpArgs<NoAttrs>;
+
+std::vector<Sample<NoAttrs>> one_input() { return {{{samples::real({3, 4}, 0.2, 2)}}}; }
+std::vector<Sample<NoAttrs>> two_inputs() {
+  return {{{samples::real({3, 4}, 0.2, 2), samples::real({3, 4}, 0.2, 2)}}};
+}
+
+// x^3 as an op, and the ways in which it can be wrong.
+Outputs cube(const Args& args) { return mul(mul(args.in(0), args.in(0)), args.in(0)); }
+Outputs cube_in_f32(const Args& args) {
+  const Tensor& x = args.in(0);
+  if (!is_16bit(x.dtype())) return cube(args);
+  const Tensor wide = to(x, DType::f32);
+  return to(mul(mul(wide, wide), wide), args.run_dtype.value_or(x.dtype()));
+}
+Gradients cube_vjp(const Vjps& args) {
+  const Tensor x = args.in(0), wide = is_16bit(x.dtype()) ? to(x, DType::f32) : x;
+  return {mul(args.grad(), mul(mul(wide, wide), 3.0))};
+}
+Gradients doubled_vjp(const Vjps& args) { return {mul(cube_vjp(args)[0], 2.0)}; }
+Gradients detached_vjp(const Vjps& args) {
+  const Tensor x = args.in(0).detach();
+  return {mul(args.grad(), mul(mul(x, x), 3.0))};
+}
+Gradients reading_vjp(const Vjps& args) {
+  static_cast<void>(sum(args.grad()).item());
+  return cube_vjp(args);
+}
+Gradients writing_vjp(const Vjps& args) {
+  Gradients result = cube_vjp(args);
+  const NoGrad no_grad;
+  args.in(0).mul_(2.0);
+  return result;
+}
+
+/// Takes any memory for row-major.
+Outputs blind_copy(const Args& args) {
+  const Tensor& x = args.in(0);
+  const Tensor out = empty(x.shape(), options_of(x));
+  std::memcpy(out.impl().data(), x.impl().data(), static_cast<std::size_t>(x.numel() * size_of(x.dtype())));
+  return out;
+}
+Gradients pass_on(const Vjps& args) { return {args.grad()}; }
+
+/// Fails for shapes that differ.
+Outputs picky_product(const Args& args) {
+  if (args.in(0).shape() != args.in(1).shape()) throw ShapeError("picky", "one shape", "two", "");
+  return mul(args.in(0), args.in(1));
+}
+Outputs product(const Args& args) { return mul(args.in(0), args.in(1)); }
+Gradients product_vjp(const Vjps& args) {
+  return {mul(args.grad(), args.in(1)), mul(args.grad(), args.in(0))};
+}
+/// Right in f64, but integers come out halved.
+Outputs half_for_integers(const Args& args) {
+  const Tensor result = product(args);
+  return is_floating(result.dtype()) ? result : div(result, 2, RoundingMode::floor);
+}
+Outputs square_of(const Args& args) { return mul(args.in(0), args.in(0)); }
+
+constexpr Op<NoAttrs> op_of(std::string_view name, Category category, Op<NoAttrs>::Forward forward,
+                            Vjp<NoAttrs> vjp) {
+  return {.info = {.name = name, .category = category}, .samples = one_input, .forward = forward, .vjp = vjp};
+}
+
+Findings sweep_of(const Op<NoAttrs>& op) { return sweep(detail::TypedEntry<NoAttrs>(op)); }
+
+void expect_only(const Findings& findings, std::initializer_list<Check> checks) {
+  for (const Check check : checks)
+    EXPECT_TRUE(findings.has_failed(check)) << name_of(check) << " said nothing";
+  for (const Finding& finding : findings.failures()) {
+    EXPECT_NE(std::find(checks.begin(), checks.end(), finding.check), checks.end())
+        << "unexpected: [" << name_of(finding.check) << "] " << finding.text;
+  }
+}
+
+TEST(SweepItself, IsSilentOnASoundOp) {
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_in_f32, cube_vjp);
+  const Findings findings = sweep_of(op);
+  expect_only(findings, {});
+  for (const Check check : {Check::gradient, Check::second_gradient, Check::strided, Check::f32,
+                            Check::low_precision, Check::autocast, Check::host_reads})
+    EXPECT_GT(findings.count(check), 0) << name_of(check);
+}
+
+TEST(SweepItself, ReportsAWrongGradient) {
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_in_f32, doubled_vjp);
+  expect_only(sweep_of(op), {Check::gradient});
+}
+
+TEST(SweepItself, ReportsASecondGradientThatIsCutOff) {
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_in_f32, detached_vjp);
+  expect_only(sweep_of(op), {Check::second_gradient});
+}
+
+TEST(SweepItself, ReportsRoundingInBetween) {
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube, cube_vjp);
+  expect_only(sweep_of(op), {Check::low_precision});
+}
+
+TEST(SweepItself, ReportsAForwardThatIgnoresStrides) {
+  static constexpr Op<NoAttrs> op = op_of("copy", Category::passthrough, blind_copy, pass_on);
+  expect_only(sweep_of(op), {Check::strided});
+}
+
+TEST(SweepItself, ReportsAnElementwiseOpThatDoesNotBroadcast) {
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "picky", .category = Category::passthrough, .elementwise = true},
+      .samples = two_inputs,
+      .forward = picky_product,
+      .vjp = product_vjp};
+  expect_only(sweep_of(op), {Check::broadcast});
+}
+
+TEST(SweepItself, ReportsWrongIntegers) {
+  static constexpr Op<NoAttrs> op{.info = {.name = "half", .category = Category::passthrough},
+                                  .samples = two_inputs,
+                                  .forward = half_for_integers,
+                                  .vjp = product_vjp};
+  expect_only(sweep_of(op), {Check::integers});
+}
+
+TEST(SweepItself, ReportsAnOpThatIgnoresItsRunDtype) {
+  static constexpr Op<NoAttrs> op{.info = {.name = "deaf", .category = Category::fp32, .reads_16bit = true},
+                                  .samples = one_input,
+                                  .forward = [](const Args& args) -> Outputs {
+                                    return to(cube_in_f32(Args{args.inputs, args.attrs}), args.in(0).dtype());
+                                  },
+                                  .vjp = cube_vjp};
+  expect_only(sweep_of(op), {Check::autocast});
+}
+
+TEST(SweepItself, AcceptsTheSameOpWhenItListens) {
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "listens", .category = Category::fp32, .reads_16bit = true},
+      .samples = one_input,
+      .forward = cube_in_f32,
+      .vjp = cube_vjp};
+  expect_only(sweep_of(op), {});
+}
+
+TEST(SweepItself, ReportsAReferenceThatMeansSomethingElse) {
+  static constexpr Op<NoAttrs> op{.info = {.name = "cube", .category = Category::passthrough},
+                                  .samples = one_input,
+                                  .forward = cube_in_f32,
+                                  .vjp = cube_vjp,
+                                  .reference = square_of};
+  expect_only(sweep_of(op), {Check::reference});
+}
+
+TEST(SweepItself, ReportsAMissingGradientWithoutReason) {
+  static constexpr Op<NoAttrs> op =
+      op_of("cube", Category::passthrough, cube_in_f32, Vjp<NoAttrs>(std::string_view()));
+  expect_only(sweep_of(op), {Check::history});
+}
+
+TEST(SweepItself, ReportsHostReads) {
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_in_f32, reading_vjp);
+  expect_only(sweep_of(op), {Check::host_reads});
+}
+
+TEST(SweepItself, ReportsAnInputThatIsWrittenTo) {
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_in_f32, writing_vjp);
+  EXPECT_TRUE(sweep_of(op).has_failed(Check::inputs_kept));
+}
+
+TEST(SweepItself, LeavesOutOnlyWhatAnOpGivesAReasonFor) {
+  static constexpr Op<NoAttrs> op{.info = {.name = "cube",
+                                           .category = Category::passthrough,
+                                           .opt_out = {.gradient = "wrong on purpose"}},
+                                  .samples = one_input,
+                                  .forward = cube_in_f32,
+                                  .vjp = doubled_vjp};
+  const Findings findings = sweep_of(op);
+  expect_only(findings, {});
+  ASSERT_EQ(findings.notes().size(), 1U);
+  EXPECT_NE(findings.notes()[0].find("wrong on purpose"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace mezzo::sweep

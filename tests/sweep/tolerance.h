@@ -1,0 +1,68 @@
+// The one table of tolerances of the sweep. How exact an op must be follows from what it is: it moves values,
+// maps each of them, or adds many of them up.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "mezzo/autograd/op.h"
+#include "mezzo/core/dtype.h"
+
+namespace mezzo::sweep {
+
+/// What an op does to its values.
+enum class Exactness : std::uint8_t {
+  exact,        ///< moves them: views, copies, joins
+  pointwise,    ///< a function of few numbers: a few ulp of the compute type
+  accumulated,  ///< sums of k products or steps: k ulp
+};
+
+/// Ops that only move or choose values. Views are recognised by their memory; this lists what copies.
+inline constexpr std::array<std::string_view, 16> kCopies{
+    "abs", "amax", "amin",    "cat",    "clone", "flatten",        "maximum",   "minimum",
+    "neg", "relu", "reshape", "repeat", "stack", "slice_backward", "to_device", "where"};
+
+[[nodiscard]] inline Exactness exactness_of(const OpInfo& info, bool is_view) {
+  const bool copies = std::find(kCopies.begin(), kCopies.end(), info.name.value) != kCopies.end();
+  if (is_view || copies) return Exactness::exact;
+  return info.elementwise ? Exactness::pointwise : Exactness::accumulated;
+}
+
+/// Finite differences in f64: five points with a step of 1e-4. Their error is (1e-4)^4 times a fifth
+/// derivative, and the rounding of f64 divided by the step.
+inline constexpr double kStep = 1e-4;
+inline constexpr double kDifferenceTolerance = 1e-7;
+
+/// Roundings of the compute type that a result may be off by, times its magnitude.
+inline constexpr double kPointwiseUlps = 4;
+/// The same for gradients, which are products of results, and per element that is added up.
+inline constexpr double kGradientUlps = 8;
+
+/// What a comparison with f64 is about.
+struct Accuracy {
+  Exactness exactness;
+  DType dtype;       ///< of the result
+  double magnitude;  ///< of the numbers that went in
+  double terms = 1;  ///< how many of them are added up
+  bool gradient = false;
+};
+
+/// |got - want| may be this much. In 16 bits: half a unit in the last place for the one rounding, on top of
+/// what the computation in f32 may be off; gradients pass several roundings.
+[[nodiscard]] inline double allowed_error(const Accuracy& a, double want) {
+  if (a.exactness == Exactness::exact && !a.gradient) return 0;
+  const DType compute = is_16bit(a.dtype) ? DType::f32 : a.dtype;
+  const double base = a.gradient ? kGradientUlps : kPointwiseUlps;
+  const double ulps = a.exactness == Exactness::accumulated || a.gradient ? base + a.terms : base;
+  const double size = std::abs(want) + a.magnitude;
+  const double computed = ulps * info(compute).eps * size;
+  if (!is_16bit(a.dtype)) return computed;
+  const double smallest = a.dtype == DType::f16 ? 0x1p-25 : 0x1p-134;  // half a subnormal step
+  const double roundings = a.gradient ? 2 + a.terms : 1;
+  const double rounded = a.gradient ? size : std::abs(want) + computed;
+  return computed + roundings * (info(a.dtype).eps / 2 * rounded + smallest);
+}
+
+}  // namespace mezzo::sweep
