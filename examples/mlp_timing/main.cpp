@@ -1,0 +1,137 @@
+// The mixed-precision timing sample: trains one MLP in default precision, under autocast, and under autocast
+// with GradScaler, and prints what each cost. This file is the command line.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "mezzo/io/json.h"
+#include "report.h"
+#include "workload.h"
+
+namespace {
+
+using namespace mlp_timing;
+
+/// What the command line said; absent numbers stay those of the preset.
+struct Options {
+  std::string size = "auto", model = "mlp", device = "auto", json;
+  std::vector<std::string> modes;
+  std::optional<std::int64_t> in_size, out_size, layers, batch_size, num_batches, epochs, growth_interval;
+  std::optional<double> lr, init_scale;
+  std::optional<std::uint64_t> seed;
+};
+
+void add_options(CLI::App& app, Options& o) {
+  app.add_option("--size", o.size, "auto (a size for this device) or seed (3 x 4096 wide, batch 512)")
+      ->capture_default_str();
+  app.add_option("--model", o.model, "mlp, or small: the 8-16-16-1 network")->capture_default_str();
+  app.add_option("--device", o.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  app.add_option("--in-size", o.in_size, "features of the input and of hidden layers");
+  app.add_option("--out-size", o.out_size, "features of the output");
+  app.add_option("--layers", o.layers, "number of Linear layers");
+  app.add_option("--batch-size", o.batch_size, "samples per batch");
+  app.add_option("--num-batches", o.num_batches, "batches that are made and kept on the device");
+  app.add_option("--epochs", o.epochs, "passes over these batches");
+  app.add_option("--lr", o.lr, "learning rate of SGD");
+  app.add_option("--seed", o.seed, "seed of data and weights");
+  app.add_option("--init-scale", o.init_scale, "initial scale of the GradScaler");
+  app.add_option("--growth-interval", o.growth_interval, "good steps before the scale grows");
+  app.add_option("--modes", o.modes, "f32, f16, f16-scaler, bf16, bf16-scaler; all unless given")
+      ->delimiter(',');
+  app.add_option("--json", o.json, "also write the results to this file");
+}
+
+Workload workload_of(const Options& o) {
+  const mezzo::Device device = o.device == "auto" ? mezzo::Device::best() : mezzo::Device::parse(o.device);
+  static_cast<void>(mezzo::memory_stats(device));  // a device that is not there says so now
+  if (o.model != "mlp" && o.model != "small") {
+    throw mezzo::ValueError("mlp_timing", "--model mlp or small", "\"" + o.model + "\"", "choose one");
+  }
+  Workload w = preset(o.model == "small" ? "small" : o.size, device);
+  if (o.layers && *o.layers < 1) {
+    throw mezzo::ValueError("mlp_timing", "--layers of at least 1", std::to_string(*o.layers), "pass 3");
+  }
+  if (o.layers && *o.layers > 1000) {
+    throw mezzo::ValueError("mlp_timing", "--layers of at most 1000", std::to_string(*o.layers), "pass 3");
+  }
+  const std::int64_t in = o.in_size.value_or(w.sizes.front());
+  const std::int64_t out = o.out_size.value_or(w.sizes.back());
+  if (o.in_size || o.layers) {
+    w.sizes.assign(
+        static_cast<std::size_t>(o.layers.value_or(static_cast<std::int64_t>(w.sizes.size()) - 1)) + 1, in);
+  }
+  w.sizes.back() = out;
+  w.batch_size = o.batch_size.value_or(w.batch_size);
+  w.num_batches = o.num_batches.value_or(w.num_batches);
+  w.epochs = o.epochs.value_or(w.epochs);
+  w.lr = o.lr.value_or(w.lr);
+  w.seed = o.seed.value_or(w.seed);
+  w.init_scale = o.init_scale.value_or(w.init_scale);
+  w.growth_interval = o.growth_interval.value_or(w.growth_interval);
+  if (o.in_size || o.out_size || o.layers || o.batch_size || o.num_batches || o.epochs)
+    w.name += ", changed by flags";
+  check(w);
+  return w;
+}
+
+/// The runs asked for; the f32 run comes first always, since speed-ups refer to it.
+std::vector<Mode> modes_of(const Options& o) {
+  const std::vector<std::string> keys{"f32", "f16", "f16-scaler", "bf16", "bf16-scaler"};
+  const std::vector<Mode> all = all_modes();
+  if (o.modes.empty()) return all;
+  for (const std::string& mode : o.modes) {
+    if (std::find(keys.begin(), keys.end(), mode) == keys.end()) {
+      throw mezzo::ValueError("mlp_timing", "--modes out of f32, f16, f16-scaler, bf16, bf16-scaler",
+                              "\"" + mode + "\"", "separate several by commas");
+    }
+  }
+  std::vector<Mode> chosen{all.front()};
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    if (std::find(o.modes.begin(), o.modes.end(), keys[i]) != o.modes.end()) chosen.push_back(all[i]);
+  }
+  return chosen;
+}
+
+void run_all(const Options& options) {
+  const Workload workload = workload_of(options);
+  const std::vector<Mode> modes = modes_of(options);
+  std::fputs((banner(workload) + "\n").c_str(), stdout);
+  std::fflush(stdout);
+  const Data data = make_data(workload);
+  std::vector<Measurement> runs;
+  for (const Mode& mode : modes) {
+    ProgressBar bar(mode.name, workload.steps());
+    runs.push_back(run(workload, mode, data, [&](std::int64_t done) { bar.show(done); }));
+  }
+  std::fputs((table(workload, runs) + "\n" + scale_report(runs) + verdict(workload, runs)).c_str(), stdout);
+  if (!options.json.empty()) mezzo::io::write_json_file(options.json, to_value(workload, runs));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Times the training of an MLP in default precision, under autocast, and under autocast with "
+      "GradScaler.");
+  Options options;
+  add_options(app, options);
+  try {
+    app.parse(argc, argv);
+    run_all(options);
+    return 0;
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "mlp_timing: %s; --help lists the flags\n", error.what());
+    return 2;
+  } catch (const mezzo::ValueError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

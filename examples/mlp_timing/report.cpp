@@ -1,0 +1,191 @@
+#include "report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "mezzo/kernels/cpu/isa.h"
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/gemm.h"
+
+namespace mlp_timing {
+
+using namespace mezzo;
+
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+constexpr double kClaim = 1.05;  // below it nothing is called faster
+
+struct Steps {
+  double median = 0, low = 0, high = 0;
+};
+Steps steps_of(const Measurement& run) {
+  std::vector<double> sorted = run.step_seconds;
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t n = sorted.size();
+  const double median = n % 2 == 1 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
+  return {median, sorted.front(), sorted.back()};
+}
+
+/// What matrix products are computed in: on the CPU 16 bits are storage only.
+DType compute_of(const Workload& workload, const Mode& mode) {
+  return workload.device.is_cpu() ? DType::f32 : mode.dtype;
+}
+
+std::string sizes_text(const Workload& workload) {
+  std::string text;
+  for (const std::int64_t size : workload.sizes) text += (text.empty() ? "" : "-") + std::to_string(size);
+  return text;
+}
+
+double samples_per_second(const Workload& workload, const Measurement& run) {
+  return static_cast<double>(workload.batch_size * workload.steps()) / run.total_seconds;
+}
+
+std::string no_16bit_units() {
+  return kernels::cpu::cpu_has_amx() ? "its AMX units are not used in this version" : "it has no AMX";
+}
+
+}  // namespace
+
+std::string banner(const Workload& workload) {
+  const std::string cpu = fmt::format("cpu: {} thread{}, {} kernels, GEMM by {}", kernels::cpu::num_threads(),
+                                      kernels::cpu::num_threads() == 1 ? "" : "s", kernels::cpu::isa_name(),
+                                      kernels::cpu::gemm_description());
+  const std::string units = kernels::cpu::cpu_has_amx() ? "AMX present, not used in this version" : "no AMX";
+  std::string text = fmt::format("mezzo timing sample on {}\n", to_string(workload.device));
+  text += fmt::format("  {} ({}); cuda: not in this build\n", cpu, units);
+  text += fmt::format(
+      "  size {}: MLP {} with ReLU between, {:.2f} M parameters; batch {} x {} batches, {} epoch{} = {} "
+      "steps; MSE, SGD lr {}; seed {}\n",
+      workload.name, sizes_text(workload), static_cast<double>(workload.parameters()) / 1e6,
+      workload.batch_size, workload.num_batches, workload.epochs, workload.epochs == 1 ? "" : "s",
+      workload.steps(), workload.lr, workload.seed);
+  if (workload.name == "auto" && workload.device.is_cpu()) {
+    text += "  this is the size for CPUs; --size seed runs the original (4096 wide, batch 512)\n";
+  }
+  return text;
+}
+
+std::string table(const Workload& workload, const std::vector<Measurement>& runs) {
+  constexpr const char* kRow = "{:<24} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>9} {:>11} {:>8}\n";
+  std::string text = fmt::format(kRow, "", "", "", "total", "step ms", "step ms", "step ms", "", "peak",
+                                 "w/o data", "final", "speed-");
+  text += fmt::format(kRow, "mode", "compute", "storage", "s", "median", "min", "max", "samples/s", "MiB",
+                      "MiB", "loss", "up");
+  const double baseline = steps_of(runs.front()).median;
+  for (const Measurement& run : runs) {
+    const Steps steps = steps_of(run);
+    text +=
+        fmt::format(kRow, run.mode.name, to_string(compute_of(workload, run.mode)), to_string(run.mode.dtype),
+                    fmt::format("{:.3f}", run.total_seconds), fmt::format("{:.3f}", 1e3 * steps.median),
+                    fmt::format("{:.3f}", 1e3 * steps.low), fmt::format("{:.3f}", 1e3 * steps.high),
+                    fmt::format("{:.0f}", samples_per_second(workload, run)),
+                    fmt::format("{:.1f}", static_cast<double>(run.peak_bytes) / kMiB),
+                    fmt::format("{:.1f}", static_cast<double>(run.peak_without_data) / kMiB),
+                    fmt::format("{:.6f}", run.final_loss), fmt::format("{:.2f}x", baseline / steps.median));
+  }
+  return text;
+}
+
+std::string scale_report(const std::vector<Measurement>& runs) {
+  std::string text;
+  for (const Measurement& run : runs) {
+    if (!run.mode.scaler) continue;
+    text += fmt::format("scale, {}:", run.mode.name);
+    for (const ScalePoint& point : run.scales) {
+      text += point.step == 0 ? fmt::format(" {}", point.scale)
+                              : fmt::format(" -> {} (step {})", point.scale, point.step);
+    }
+    text += fmt::format("; {} of {} steps skipped\n", run.steps_skipped, run.step_seconds.size());
+  }
+  return text;
+}
+
+std::string verdict(const Workload& workload, const std::vector<Measurement>& runs) {
+  const double baseline = steps_of(runs.front()).median;
+  double best = 0;
+  for (const Measurement& run : runs) {
+    if (run.mode.autocast) best = std::max(best, baseline / steps_of(run).median);
+  }
+  if (best == 0) return "";
+  if (best >= kClaim) return fmt::format("mixed precision was up to {:.2f}x as fast as f32 here\n", best);
+  if (workload.device.is_cpu()) {
+    return fmt::format(
+        "mixed precision was not faster here ({:.2f}x at best): on this CPU 16 bits are storage, the "
+        "arithmetic is f32 ({}). What it saves is memory for activations;\nspeed comes with the matrix "
+        "units of a GPU.\n",
+        best, no_16bit_units());
+  }
+  return fmt::format(
+      "mixed precision was not faster here ({:.2f}x at best): the network is too small to fill the device, "
+      "or its "
+      "sizes are not multiples of 8\n",
+      best);
+}
+
+Value to_value(const Workload& workload, const std::vector<Measurement>& runs) {
+  Value report;
+  report.set("device", to_string(workload.device));
+  report.set("threads", kernels::cpu::num_threads());
+  report.set("instruction_set", kernels::cpu::isa_name());
+  report.set("gemm", kernels::cpu::gemm_description());
+  report.set("amx", kernels::cpu::cpu_has_amx());
+  report.set("cuda", "not in this build");
+  report.set("workload", Value::Map{{"size", workload.name},
+                                    {"layer_sizes", workload.sizes},
+                                    {"parameters", workload.parameters()},
+                                    {"batch_size", workload.batch_size},
+                                    {"num_batches", workload.num_batches},
+                                    {"epochs", workload.epochs},
+                                    {"lr", workload.lr},
+                                    {"seed", workload.seed},
+                                    {"data_bytes", static_cast<std::int64_t>(workload.data_bytes())}});
+  const double baseline = steps_of(runs.front()).median;
+  Value list;
+  for (const Measurement& run : runs) {
+    const Steps steps = steps_of(run);
+    Value scales;
+    for (const ScalePoint& point : run.scales)
+      scales.push_back(Value::Map{{"step", point.step}, {"scale", point.scale}});
+    list.push_back(Value::Map{
+        {"mode", run.mode.name},
+        {"compute", to_string(compute_of(workload, run.mode))},
+        {"storage", to_string(run.mode.dtype)},
+        {"scaler", run.mode.scaler},
+        {"total_seconds", run.total_seconds},
+        {"step_seconds", Value::Map{{"median", steps.median}, {"min", steps.low}, {"max", steps.high}}},
+        {"samples_per_second", samples_per_second(workload, run)},
+        {"peak_bytes", run.peak_bytes},
+        {"peak_bytes_without_data", run.peak_without_data},
+        {"final_loss", run.final_loss},
+        {"speedup", baseline / steps.median},
+        {"steps_skipped", run.steps_skipped},
+        {"host_reads", run.host_reads},
+        {"scale", std::move(scales)}});
+  }
+  report.set("runs", std::move(list));
+  return report;
+}
+
+ProgressBar::ProgressBar(std::string label, std::int64_t total)
+    : label_(std::move(label)), total_(total), active_(isatty(STDERR_FILENO) != 0) {}
+
+void ProgressBar::show(std::int64_t done) {
+  if (!active_) return;
+  const int percent = static_cast<int>(100 * done / total_);
+  if (percent == last_percent_) return;
+  last_percent_ = percent;
+  const auto filled = static_cast<std::size_t>(percent * 30 / 100);
+  fmt::print(stderr, "\r{:<24} [{:<30}] {:>3} %", label_, std::string(filled, '='), percent);
+  std::fflush(stderr);
+}
+
+ProgressBar::~ProgressBar() {
+  if (active_ && last_percent_ >= 0) std::fputs("\r\033[K", stderr);
+}
+
+}  // namespace mlp_timing
