@@ -1,9 +1,13 @@
 // The mixed-precision timing sample: trains one MLP in default precision, under autocast, and under autocast
 // with GradScaler, and prints what each cost. This file is the command line.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -95,12 +99,23 @@ std::vector<Mode> modes_of(const Options& o) {
   return chosen;
 }
 
+/// Refuses a file that could not be written before an hour is spent on its contents.
+void check_json_path(const std::string& path) {
+  if (path.empty()) return;
+  const std::filesystem::path parent = std::filesystem::absolute(path).parent_path();
+  if (access(parent.c_str(), W_OK) == 0) return;
+  throw mezzo::ValueError("mlp_timing", "--json in a folder that can be written to", "\"" + path + "\"",
+                          "make the folder first");
+}
+
 void run_all(const Options& options) {
   const Workload workload = workload_of(options);
   const std::vector<Mode> modes = modes_of(options);
+  check_json_path(options.json);
   std::fputs((banner(workload) + "\n").c_str(), stdout);
   std::fflush(stdout);
   const Data data = make_data(workload);
+  start_libraries(workload, data);
   std::vector<Measurement> runs;
   for (const Mode& mode : modes) {
     ProgressBar bar(mode.name, workload.steps());

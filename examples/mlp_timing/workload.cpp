@@ -162,6 +162,14 @@ Data make_data(const Workload& workload) {
   return data;
 }
 
+void start_libraries(const Workload& workload, const Data& data) {
+  const Tensor weight = zeros({workload.sizes[1], workload.sizes[0]}, {.device = workload.device});
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    static_cast<void>(linear(data.inputs.front().to(dtype), weight.to(dtype)));
+  }
+  synchronize(workload.device);
+}
+
 Measurement run(const Workload& workload, const Mode& mode, const Data& data, const Progress& progress) {
   manual_seed(workload.seed + 1);  // the same initial weights in every mode
   nn::Sequential net;

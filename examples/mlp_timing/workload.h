@@ -55,6 +55,10 @@ struct Data {
 };
 [[nodiscard]] Data make_data(const Workload& workload);
 
+/// One product of the workload's shape in each dtype, so that the start of threads and libraries is not
+/// billed to the run that comes first. There is no warm-up step: every training step of a run counts.
+void start_libraries(const Workload& workload, const Data& data);
+
 /// Where the scale stood after a step, noted when it changed.
 struct ScalePoint {
   std::int64_t step = 0;

@@ -1,6 +1,7 @@
 // What the README says is true: its loop compiles and trains, and its policy table is the registry's.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <sstream>
 #include <string>
