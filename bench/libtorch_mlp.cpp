@@ -1,6 +1,6 @@
-// The peer of examples/mlp_timing: the same f32 training step in LibTorch's C++ API. Prints the median step in milliseconds. Built by
-// compare_libtorch.sh only, since LibTorch is no dependency of mezzo.
-// usage: libtorch_mlp WIDTH LAYERS BATCH NUM_BATCHES EPOCHS
+// The peer of examples/mlp_timing: the same f32 training step in LibTorch's C++ API. Prints the median step
+// in milliseconds. Built by compare_libtorch.sh only, since LibTorch is no dependency of mezzo. usage:
+// libtorch_mlp WIDTH LAYERS BATCH NUM_BATCHES EPOCHS
 #include <torch/torch.h>
 
 #include <algorithm>

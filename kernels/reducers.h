@@ -186,7 +186,8 @@ struct Extremum {
   template <class T>
   MEZZO_HD T combine(T a, T b) const {
     const bool further = Least ? b < a : b > a;
-    return further | (b != b) ? b : a;  // not ||: both sides are masks in a vector loop
+    const bool take = further | (b != b);  // not ||: both sides are masks in a vector loop
+    return take ? b : a;
   }
   template <class T>
   MEZZO_HD T finish(T a, std::int64_t /*n*/) const {

@@ -2,7 +2,7 @@
 #include "mezzo/ops/cast.h"
 
 #include "mezzo/core/backend.h"
-#include "mezzo/ops/forward.h"
+#include "mezzo/ops/copy_into.h"
 
 namespace mezzo {
 
@@ -10,23 +10,10 @@ namespace {
 
 using namespace ops;
 
-struct Identity {
-  template <class T>
-  MEZZO_HD T operator()(T x) const {
-    return x;
-  }
-};
-
-/// A contiguous copy of x in `dtype`. Goes through the compute type of whichever side is wider, so integers
-/// stay exact.
+/// A contiguous copy of x in `dtype`.
 Tensor copied(const Tensor& x, DType dtype) {
-  Tensor out = empty(x.shape(), {.dtype = dtype, .device = x.device()});
-  const DType from = compute_dtype(x.dtype());
-  const DType to = compute_dtype(dtype);
-  const DType compute = is_floating(x.dtype())                         ? from
-                        : is_floating(dtype) && size_of(x.dtype()) < 4 ? to
-                                                                       : from;
-  kernels::pointwise(x.device(), Identity{}, view_of(out), std::array{view_of(x)}, compute);
+  const Tensor out = empty(x.shape(), {.dtype = dtype, .device = x.device()});
+  copy_into(out, x);
   return out;
 }
 

@@ -1,4 +1,5 @@
 // linear and addmm: products with something added, rounded once.
+#include "mezzo/ops/copy_into.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/product.h"
@@ -11,19 +12,12 @@ namespace {
 
 using namespace ops;
 
-struct CopyFn {
-  template <class T>
-  MEZZO_HD T operator()(T x) const {
-    return x;
-  }
-};
-
 /// A new tensor of this shape and dtype that holds `x` broadcast; the product is then added to it in the
-/// sum's precision. Not read: empty.
-Tensor start_from(std::string_view op, const Tensor& x, const Shape& shape, DType dtype, bool read) {
-  Tensor out = empty(shape, {.dtype = dtype, .device = x.device()});
-  const kernels::View source = expanded_view(op, x, shape);
-  if (read) kernels::pointwise(out.device(), CopyFn{}, view_of(out), std::array{source}, dtype);
+/// sum's precision. What is not read stays empty.
+Tensor start_from(const Tensor& x, const Shape& shape, DType dtype, bool read) {
+  const Tensor out = empty(shape, {.dtype = dtype, .device = x.device()});
+  const Tensor source = expand(x, shape);
+  if (read) copy_into(out, source);
   return out;
 }
 
@@ -52,8 +46,7 @@ Outputs linear_forward(const ForwardArgs<NoAttrs>& args) {
   check_linear(x, weight, bias);
   Shape shape = x.shape();
   shape.back() = weight.size(0);
-  const Tensor out =
-      bias.defined() ? start_from("linear", bias, shape, x.dtype(), true) : empty(shape, options_of(x));
+  const Tensor out = bias.defined() ? start_from(bias, shape, x.dtype(), true) : empty(shape, options_of(x));
   const std::int64_t rows = layout::numel(shape) / std::max<std::int64_t>(weight.size(0), 1);
   const Shape flat{rows, weight.size(0)};
   const Tensor x_rows = x.dim() == 2 ? x : reshape(x, {rows, weight.size(1)});
@@ -111,7 +104,7 @@ Outputs addmm_forward(const ForwardArgs<AddmmAttrs>& args) {
   static_cast<void>(product_dtype("addmm", x, a, {}));
   require_inner("addmm", a, b, a.size(1), b.size(0));
   const double beta = args.attrs.beta.real();
-  const Tensor out = start_from("addmm", x, {a.size(0), b.size(1)}, dtype, beta != 0);
+  const Tensor out = start_from(x, {a.size(0), b.size(1)}, dtype, beta != 0);
   product_into(out, a, b, args.attrs.alpha.real(), beta);
   return out;
 }

@@ -20,7 +20,7 @@ constexpr const char* kUsage =
     "  DIR             directories with golden files (default: $MEZZO_GOLDENS, else tests/goldens)\n"
     "  --only PATTERN  only files or \"file:case\" that contain or match it\n"
     "  --verbose       name passed and unsupported cases too\n"
-    "  --strict        a case that is not supported counts as failed\n";
+    "  --strict        a file of which mezzo supports nothing counts as failed\n";
 
 /// Throws std::runtime_error for what it does not know.
 Options parse(int argc, char** argv) {
@@ -34,7 +34,7 @@ Options parse(int argc, char** argv) {
     else if (arg == "--only" && i + 1 < argc)
       options.only = argv[++i];
     else if (arg.rfind("-", 0) == 0)
-      throw std::runtime_error("unknown or incomplete option " + arg);
+      throw std::runtime_error("unknown or incomplete option " + arg + "\n" + kUsage);
     else
       options.directories.push_back(arg);
   }
@@ -50,6 +50,7 @@ Options parse(int argc, char** argv) {
 
 /// The golden files of a directory by name. Throws when there are none.
 std::vector<std::string> files_of(const std::string& directory) {
+  if (!std::filesystem::is_directory(directory)) throw std::runtime_error(directory + ": no such directory");
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const auto extension = entry.path().extension();
@@ -72,7 +73,7 @@ int main(int argc, char** argv) {
     }
     return report.finish();
   } catch (const std::exception& error) {
-    std::cerr << "golden_test: " << error.what() << "\n" << kUsage;
+    std::cerr << "golden_test: " << error.what() << "\n";
     return 1;
   }
 }

@@ -185,11 +185,11 @@ void variance(Deviation last, const View& out, const View& in) {
     store_results(plan, out, first, n, finished);
   };
   if (plan.chunks == 1) return run_reduction(plan, TwoPass<T, R>(plan, in, reducer), store);
-  std::vector<double, pool::Allocator<double>> means(static_cast<std::size_t>(plan.outputs));
+  const RowScratch<double> means(plan.outputs);
   run_reduction(plan, Reduction<T, Sum<>>(plan, in, {}),
                 [&](std::int64_t first, std::int64_t n, const double* sums) {
                   for (std::int64_t i = 0; i < n; ++i)
-                    means[static_cast<std::size_t>(first + i)] = sums[i] / static_cast<double>(plan.count);
+                    means.data()[first + i] = sums[i] / static_cast<double>(plan.count);
                 });
   run_reduction(plan, Reduction<T, R>(plan, in, reducer, means.data()), store);
 }

@@ -7,10 +7,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
-#include "mezzo/core/pool.h"
 #include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/rows.h"
 #include "mezzo/kernels/cpu/tile.h"
 #include "mezzo/kernels/view.h"
 
@@ -126,7 +125,7 @@ void run_reduction(const ReducePlan& plan, const Engine& engine, Sink sink) {
     });
     return;
   }
-  std::vector<Acc, pool::Allocator<Acc>> partial(static_cast<std::size_t>(plan.chunks * plan.outputs));
+  const RowScratch<Acc> partial(plan.chunks * plan.outputs);
   parallel_for(plan.chunks * plan.units, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin; at < end; ++at) {
       const std::int64_t c = at / plan.units;

@@ -286,8 +286,9 @@ TEST(GradScaler, ValuesThatMakeNoSenseAreRefusedWhenEnabled) {  // G-2
   GradScaler good;
   for (GradScalerOptions options : bad) {
     Refusal<ValueError>([&] { GradScaler{options}; }).names({"GradScaler: expected ", "got "});
-    if (options.init_scale == GradScalerOptions{}.init_scale)
+    if (options.init_scale == GradScalerOptions{}.init_scale) {
       EXPECT_THROW(good.set_options(options), ValueError);
+    }
     options.enabled = false;
     EXPECT_NO_THROW(GradScaler{options});
   }

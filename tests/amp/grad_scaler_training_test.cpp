@@ -104,13 +104,17 @@ TEST(GradScalerTraining, TwoOptimizersShareOneScaleAndSkipOnTheirOwn) {  // V-7,
                                        loss_of(first, batch) * 0.6 + loss_of(second, batch) * 0.4};
       for (const Tensor& loss : scaler.scale(losses)) loss.backward();
       if (scaled && i == kBad) spoil(first);
-      if (scaled || i != kBad) EXPECT_EQ(scaler.step(of_first).skipped(), i == kBad);
+      if (scaled || i != kBad) {
+        EXPECT_EQ(scaler.step(of_first).skipped(), i == kBad);
+      }
       EXPECT_FALSE(scaler.step(of_second).skipped());
       scaler.update();
       of_first.zero_grad();
       of_second.zero_grad();
     }
-    if (scaled) EXPECT_EQ(scaler.get_scale(), 128 * 2 * 2 * 2 * 0.5);
+    if (scaled) {
+      EXPECT_EQ(scaler.get_scale(), 128 * 2 * 2 * 2 * 0.5);
+    }
     return std::pair(bits(first.parameters), bits(second.parameters));
   };
   EXPECT_EQ(run(true), run(false));
@@ -268,7 +272,7 @@ TEST(GradScalerTraining, Bf16GradientsAreAccepted) {  // instead of G-28, G-75
 }
 
 /// Model, optimizer and scaler of one run, and what a checkpoint of them holds.
-struct Run {
+struct Training {
   Mlp net;
   optim::Adam optimizer{net.parameters, {.lr = 0.01, .weight_decay = 0.1}};
   GradScaler scaler{{.init_scale = 64, .growth_interval = 3}};
@@ -286,7 +290,7 @@ struct Run {
     optimizer.zero_grad();
   }
   /// Copies everything that matters from another run, by way of state dicts.
-  void resume(const Run& other) {
+  void resume(const Training& other) {
     const NoGrad no_grad;
     for (std::size_t p = 0; p < net.parameters.size(); ++p) net.parameters[p].copy_(other.net.parameters[p]);
     optimizer.load_state_dict(other.optimizer.state_dict());
@@ -295,10 +299,10 @@ struct Run {
 };
 
 TEST(GradScalerTraining, ResumingFromStateDictsContinuesBitForBit) {  // G-61, G-62
-  Run straight;
+  Training straight;
   for (std::uint64_t i = 0; i < 12; ++i) straight.iterate(i);
   for (const std::uint64_t stop : {0U, 1U, 3U, 8U}) {
-    Run before, after;
+    Training before, after;
     after.iterate(99);  // what it holds must not matter
     for (std::uint64_t i = 0; i < stop; ++i) before.iterate(i);
     after.resume(before);

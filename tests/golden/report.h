@@ -14,7 +14,7 @@ struct Options {
   std::vector<std::string> directories;
   std::string only;      ///< substring or glob of "file" or "file:case"; empty: everything
   bool verbose = false;  ///< name passed and unsupported cases too
-  bool strict = false;   ///< what is not supported counts as failed
+  bool strict = false;   ///< a file of which nothing is supported counts as failed
 };
 
 class Report {
@@ -47,6 +47,7 @@ class Report {
   std::vector<std::string> lines_, notes_;
   std::vector<std::string> reasons_;  ///< why cases of this file are not supported, each once
   std::vector<std::string> unsupported_files_;
+  bool whole_file_unsupported_ = false;
 };
 
 }  // namespace mezzo::golden

@@ -237,7 +237,7 @@ void run_promotion(const Value& content, Report& report) {
 
 void run_autocast_table(const Value& content, Report& report) {
   const Value& rows = content.at("ops");
-  std::size_t own = 0;
+  std::string own;
   for (const RegistryEntry* entry : all_ops()) {
     const std::string op(entry->info().name.value);
     std::vector<std::pair<std::string, Category>> wanted;
@@ -248,16 +248,15 @@ void run_autocast_table(const Value& content, Report& report) {
     // Ops of mezzo alone are unlisted: they run in the dtypes of their inputs.
     if (wanted.empty()) {
       wanted.emplace_back(op, Category::passthrough);
-      ++own;
+      own += " " + op;
     }
     report.run(op, [&] {
       for (const auto& [name, category] : wanted)
         expect_category(name, entry->info().category.value, category);
     });
   }
-  report.note(std::to_string(own) +
-              " registered ops are not in the table and must be passthrough; the table has " +
-              std::to_string(rows.size()) + " rows");
+  report.note("not in the table, which has " + std::to_string(rows.size()) +
+              " rows, and so passthrough:" + own);
 }
 
 void run_autocast_rules(const Value& content, Report& report) {

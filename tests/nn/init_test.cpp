@@ -157,17 +157,19 @@ TEST(Init, TruncatedNormalHasItsMeanAndVariance) {
 }
 
 TEST(Init, TruncatedNormalInvertsTheDistribution) {
-  Generator generator(5), oracle(5);
-  const Tensor x =
-      init::trunc_normal_(empty({20000}, {.dtype = DType::f64}), {.low = -6, .high = 0.5}, generator);
-  const auto draws = rand({20000}, {.dtype = DType::f64}, oracle).to_vector<double>();
-  const auto found = x.to_vector<double>();
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const double p = below(-6) + draws[i] * (below(0.5) - below(-6));
-    // An error of z by 1e-15 |z| changes p by the density times that; erfc and the sum above have their few
-    // ulp.
-    const double tolerance = density(found[i]) * 1e-15 * std::max(std::abs(found[i]), 1.0) + 8 * 0x1p-53 * p;
-    EXPECT_NEAR(below(found[i]), p, 2 * tolerance) << found[i];
+  // The first interval takes the quantile's centre and tail, the second its far tail.
+  for (const auto& [low, high] : {std::pair{-6.0, 0.5}, std::pair{-30.0, -8.0}}) {
+    Generator generator(5), oracle(5);
+    const Tensor x =
+        init::trunc_normal_(empty({20000}, {.dtype = DType::f64}), {.low = low, .high = high}, generator);
+    const auto draws = rand({20000}, {.dtype = DType::f64}, oracle).to_vector<double>();
+    const auto found = x.to_vector<double>();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const double p = below(low) + draws[i] * (below(high) - below(low));
+      // An error of z by 1e-15 |z| changes p by the density times that; erfc and the sum have their few ulp.
+      const double error = 1e-15 * std::max(std::abs(found[i]), 1.0);
+      EXPECT_NEAR(below(found[i]), p, 2 * density(found[i]) * error + 16 * 0x1p-53 * p) << found[i];
+    }
   }
 }
 

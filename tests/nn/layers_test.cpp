@@ -1,6 +1,7 @@
 // Sequential, ModuleList, activations and losses. The functions behind the modules have tests of their own;
 // here it counts that each module calls the right one with its options, so the oracle is the function, and
 // that options make a difference.
+#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/nn/activation.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/linear.h"
@@ -8,6 +9,7 @@
 #include "mezzo/nn/module_list.h"
 #include "mezzo/nn/sequential.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/matmul.h"
 #include "mezzo/ops/softmax.h"
 #include "mezzo/tests/nn/models.h"
 
@@ -88,6 +90,27 @@ TEST(Sequential, Clones) {
   init::zeros_(net.at<Linear>(2).bias);
   EXPECT_NE(values(copy->forward(x)), values(net.forward(x)));
   EXPECT_EQ(net.clone()->num_parameters(), 4 * 3 + 3 + 3 * 2 + 2);
+}
+
+TEST(Sequential, LearnsALinearMapAndTheLossModuleAgrees) {
+  manual_seed(1);
+  const Device device = Device::best();
+  Sequential net(make<Linear>(3, 16), make<ReLU>(), make<Linear>(16, 2));
+  net.to(device);
+  const Tensor input = randn({64, 3}).to(device);
+  const Tensor wanted = linear(input, randn({2, 3}).to(device));
+  MSELoss criterion;
+  double first = 0, last = 0;
+  for (int step = 0; step < 300; ++step) {
+    const Tensor loss = criterion.forward(net.forward(input), wanted);
+    last = loss.item();
+    if (step == 0) first = last;
+    net.zero_grad();
+    loss.backward();
+    const NoGrad no_grad;
+    for (const Tensor& parameter : net.parameters()) parameter.add_(parameter.grad(), -0.1);
+  }
+  EXPECT_LT(last, first / 20) << "from " << first;
 }
 
 TEST(ModuleList, IsAChildLikeAnyOther) {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/ops.h"
 #include "sweep/checks.h"
@@ -88,6 +89,31 @@ void expect_only(const Findings& findings, std::initializer_list<Check> checks) 
   }
 }
 
+/// Right for plain calls; inside a region the forward sees it and answers in another dtype.
+Outputs region_minded(const Args& args) {
+  const Tensor result = cube_in_f32(args);
+  return amp::is_autocast_enabled(DeviceType::cpu) ? to(result, DType::f32) : result;
+}
+
+Outputs cube_through_16_bits(const Args& args) {
+  const Tensor result = cube_in_f32(args);
+  return result.dtype() == DType::f32 ? to(to(result, DType::f16), DType::f32) : result;
+}
+Outputs cube_of_some(const Args& args) {
+  if (args.in(0).numel() == 0) throw ShapeError("cube", "elements", "none", "");
+  return cube_in_f32(args);
+}
+Outputs cube_of_dims(const Args& args) {
+  if (args.in(0).dim() == 0) throw ShapeError("cube", "dims", "none", "");
+  return cube_in_f32(args);
+}
+
+struct DTypeAttrs {
+  std::optional<DType> dtype = {};
+  static constexpr auto fields() { return std::tuple{attr("dtype", &DTypeAttrs::dtype)}; }
+};
+Outputs ignores_dtype(const ForwardArgs<DTypeAttrs>& args) { return cube(Args{args.inputs, NoAttrs{}}); }
+
 TEST(SweepItself, IsSilentOnASoundOp) {
   static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_in_f32, cube_vjp);
   const Findings findings = sweep_of(op);
@@ -124,6 +150,50 @@ TEST(SweepItself, ReportsAnElementwiseOpThatDoesNotBroadcast) {
       .forward = picky_product,
       .vjp = product_vjp};
   expect_only(sweep_of(op), {Check::broadcast});
+}
+
+TEST(SweepItself, ReportsAnElementwiseOpThatRefusesNoElements) {
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "cube", .category = Category::passthrough, .elementwise = true},
+      .samples = one_input,
+      .forward = cube_of_some,
+      .vjp = cube_vjp};
+  expect_only(sweep_of(op), {Check::empty});
+}
+
+TEST(SweepItself, ReportsAnElementwiseOpThatRefusesNoDims) {
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "cube", .category = Category::passthrough, .elementwise = true},
+      .samples = one_input,
+      .forward = cube_of_dims,
+      .vjp = cube_vjp};
+  expect_only(sweep_of(op), {Check::zero_dim});
+}
+
+TEST(SweepItself, ReportsLostPrecisionInF32) {
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_through_16_bits, cube_vjp);
+  expect_only(sweep_of(op), {Check::f32});
+}
+
+TEST(SweepItself, ReportsAnOpThatHeedsTheRegionOnIgnoredTypes) {
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "minded", .category = Category::passthrough, .runs_under_autocast = true},
+      .samples = one_input,
+      .forward = region_minded,
+      .vjp = cube_vjp};
+  expect_only(sweep_of(op), {Check::autocast, Check::ignored_types});
+}
+
+TEST(SweepItself, ReportsAnOpThatIgnoresTheDtypeAskedFor) {
+  static constexpr Op<DTypeAttrs> op{
+      .info = {.name = "cube", .category = Category::fp32},
+      .samples =
+          [] {
+            return std::vector<Sample<DTypeAttrs>>{{{samples::real({2, 3}, 0.2, 2)}, {}}};
+          },
+      .forward = ignores_dtype,
+      .vjp = NotDifferentiable{"only its dtype is looked at"}};
+  EXPECT_TRUE(sweep(detail::TypedEntry<DTypeAttrs>(op)).has_failed(Check::explicit_dtype));
 }
 
 TEST(SweepItself, ReportsWrongIntegers) {

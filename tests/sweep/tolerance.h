@@ -35,10 +35,11 @@ inline constexpr std::array<std::string_view, 16> kCopies{
 inline constexpr double kStep = 1e-4;
 inline constexpr double kDifferenceTolerance = 1e-7;
 
-/// Roundings of the compute type that a result may be off by, times its magnitude.
-inline constexpr double kPointwiseUlps = 4;
-/// The same for gradients, which are products of results, and per element that is added up.
-inline constexpr double kGradientUlps = 8;
+/// Units in the last place that a computation may be off by, of the result and the numbers that went into it:
+/// to begin with, in gradients, and per number that is added up.
+inline constexpr double kUlps = 1;
+inline constexpr double kGradientUlps = 2;
+inline constexpr double kUlpsPerTerm = 0.125;
 
 /// What a comparison with f64 is about.
 struct Accuracy {
@@ -50,19 +51,18 @@ struct Accuracy {
 };
 
 /// |got - want| may be this much. In 16 bits: half a unit in the last place for the one rounding, on top of
-/// what the computation in f32 may be off; gradients pass several roundings.
+/// what the computation in f32 may be off; a gradient may be a product of a rounded one, or a sum of such.
 [[nodiscard]] inline double allowed_error(const Accuracy& a, double want) {
   if (a.exactness == Exactness::exact && !a.gradient) return 0;
   const DType compute = is_16bit(a.dtype) ? DType::f32 : a.dtype;
-  const double base = a.gradient ? kGradientUlps : kPointwiseUlps;
-  const double ulps = a.exactness == Exactness::accumulated || a.gradient ? base + a.terms : base;
+  const double sums = a.exactness == Exactness::accumulated || a.gradient ? kUlpsPerTerm * a.terms : 0;
   const double size = std::abs(want) + a.magnitude;
-  const double computed = ulps * info(compute).eps * size;
+  const double computed = ((a.gradient ? kGradientUlps : kUlps) + sums) * info(compute).eps * size;
   if (!is_16bit(a.dtype)) return computed;
   const double smallest = a.dtype == DType::f16 ? 0x1p-25 : 0x1p-134;  // half a subnormal step
-  const double roundings = a.gradient ? 2 + a.terms : 1;
-  const double rounded = a.gradient ? size : std::abs(want) + computed;
-  return computed + roundings * (info(a.dtype).eps / 2 * rounded + smallest);
+  const double half_ulp = info(a.dtype).eps / 2;
+  if (!a.gradient) return computed + half_ulp * (std::abs(want) + computed) + smallest;
+  return computed + (kGradientUlps + sums) * (half_ulp * size + smallest);
 }
 
 }  // namespace mezzo::sweep

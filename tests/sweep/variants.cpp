@@ -1,4 +1,6 @@
 // Layouts and shapes that the sweep derives from a sample by itself.
+#include <exception>
+
 #include "mezzo/core/layout.h"
 #include "sweep/checks.h"
 #include "sweep/compare.h"
@@ -49,14 +51,18 @@ void check_result_shapes(const Case& one, Check check, Findings& findings) {
   }
 }
 
-/// Findings of derived cases count for the check that derived them.
+/// Findings of derived cases, thrown ones too, count for the check that derived them.
 void check_derived(const Case& one, Check check, Findings& findings) {
   findings.ran(check);
   Findings inner;
-  check_result_shapes(one, check, findings);
-  if (one.info().opt_out.gradient.empty()) check_gradient(one, inner);
-  if (one.info().opt_out.second_gradient.empty()) check_second_gradient(one, inner);
-  check_f32(one, inner);
+  try {
+    check_result_shapes(one, check, findings);
+    if (one.info().opt_out.gradient.empty()) check_gradient(one, inner);
+    if (one.info().opt_out.second_gradient.empty()) check_second_gradient(one, inner);
+    check_f32(one, inner);
+  } catch (const std::exception& error) {
+    findings.fail(check, one.label + ": throws " + error.what());
+  }
   for (const Finding& finding : inner.failures()) findings.fail(check, finding.text);
 }
 
