@@ -68,13 +68,12 @@ enum class ReduceOrder {
   any,       ///< on nothing
 };
 
-/// The plan of one reduction of `count` elements each into `outputs` outputs.
-///  * The elements of an output are in row-major order of the reduced dims, cut into chunks of `chunk`
-///    elements. The results of the chunks are combined in order.
-///  * Within a chunk there are two orders. By rows (the last dim is reduced): tiles of kTile elements, in
-///  each
-///    R::kLanes accumulators take turns and are combined pairwise; then the tiles in order. By columns
-///    (the last dim is kept, or rows are very short): one element after the other, many outputs side by side.
+/// The plan of one reduction of `count` elements each into `outputs` outputs. The elements of an output are
+/// in row-major order of the reduced dims, cut into chunks of `chunk` elements, whose results are combined in
+/// order. Within a chunk there are two orders. By rows (the last dim is reduced): tiles of kTile elements, in
+/// each R::kLanes accumulators take turns and are combined pairwise; then the tiles in order. By columns (the
+/// last dim is kept, or rows are very short): one element after the other, many outputs side by side. Where
+/// the order is free, memory decides between the two.
 struct ReducePlan {
   /// `out` has the shape of `in`, with stride 0 in the dims that are reduced and in no other of more than one
   /// element.

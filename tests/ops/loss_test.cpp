@@ -123,6 +123,15 @@ TEST(RegressionLoss, GradientOfAnF32ParameterBehindACastIsNotRoundedToSixteenBit
   expect_near(got, want, 3e-7);
 }
 
+TEST(RegressionLoss, GradientOfABroadcastSixteenBitTargetIsRoundedOnceAfterTheSum) {
+  const Tensor x = random({9, 5}, DType::f32), t = random({5}, DType::f16, -4, 4, 1).requires_grad_();
+  const Tensor gradient = grad(mse_loss(x, t, Reduction::sum), {t})[0];
+  const Doubles values = list(x), targets = list(t);
+  Doubles want(5, 0);
+  for (std::size_t i = 0; i < values.size(); ++i) want[i % 5] -= 2 * (values[i] - targets[i % 5]);
+  EXPECT_TRUE(same_bits(gradient, to(make<double>(want), DType::f16)));
+}
+
 TEST(RegressionLoss, MakesNoTemporaryOfTheInputsSize) {
   const Device cpu = Device::cpu();
   for (const auto loss_of : {mse_loss, l1_loss}) {

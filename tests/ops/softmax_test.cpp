@@ -190,6 +190,18 @@ TEST(Softmax, UnderAutocastEqualsCastThenRunBitForBit) {
   }
 }
 
+TEST(Softmax, GradientOfAnF32ParameterBehindACastIsNotRoundedToSixteenBits) {
+  const Tensor x = random({3, 5}, DType::f32).requires_grad_();
+  const Tensor w = random({3, 5}, DType::f16, -1, 1, 1);
+  for (const bool log : {false, true}) {
+    const Tensor low = to(x, DType::f16);
+    const Tensor y = log ? log_softmax(low, 1) : softmax(low, 1);
+    const Tensor got = grad({&y, 1}, Tensors{x}, {&w, 1})[0];
+    const Tensor g = to(w, DType::f32), out = to(y.detach(), DType::f32);
+    EXPECT_TRUE(same_bits(got, log ? log_softmax_backward(g, out, 1) : softmax_backward(g, out, 1)));
+  }
+}
+
 TEST(Softmax, UnderAutocastRespectsAGivenDtype) {
   const amp::Autocast autocast(Device::cpu(), DType::f16);
   EXPECT_EQ(softmax(random({2, 3}, DType::f16), 1, DType::f16).dtype(), DType::f16);
