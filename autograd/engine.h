@@ -26,8 +26,9 @@ struct GradOptions {
 /// Adds d(sum_i sum(outputs_i * grad_outputs_i)) / d(leaf) to the `.grad` of every leaf that requires grad. A
 /// missing or undefined grad_output stands for 1 and asks for an output of one element. Shapes must match;
 /// dtypes are cast to the outputs'. If it throws, no leaf has been touched. Each saved tensor is freed once
-/// used, unless retain_graph. Throws AutogradError: an output without history, a freed graph, a saved tensor
-/// written to since.
+/// used, unless retain_graph. With create_graph the leaves' gradients get a history, which in turn holds the
+/// leaves (PyTorch warns of the same): all of it lives until zero_grad() or set_grad({}). `grad` makes no
+/// such tie. Throws AutogradError: an output without history, a freed graph, a saved tensor written to since.
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs = {},
               const BackwardOptions& options = {});
 
