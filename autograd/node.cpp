@@ -117,12 +117,25 @@ Edge edge_to(const Tensor& tensor) {
   return edge;
 }
 
+namespace {
+/// What a node keeps of an input. A leaf that requires grad is kept as it is, for its identity. Any other
+/// tensor may later be written in place and then belong to a node downstream: kept as it is, it would hold
+/// that node and close a cycle. So an alias with today's history stands for it.
+Tensor kept_input(const Tensor& input) {
+  if (input.impl().requires_grad) return input;
+  Tensor kept = input.detach();
+  kept.impl().grad_fn = input.impl().grad_fn;
+  kept.impl().output_index = input.impl().output_index;
+  return kept;
+}
+}  // namespace
+
 void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& input = inputs[i].get();
     node->edges.push_back(edge_to(input));
     const bool keep = input.defined() && selected(saves.inputs, i);
-    node->saved_inputs.push_back(keep ? SavedTensor{input, input.version()} : SavedTensor{});
+    node->saved_inputs.push_back(keep ? SavedTensor{kept_input(input), input.version()} : SavedTensor{});
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Tensor& output = outputs[i];

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compares mezzo's training steps with LibTorch's (Debian's libtorch-dev) on this machine: pairs of runs in turn, the ratio of their median steps,
+# Compares mezzo's training steps with LibTorch's (Debian's libtorch-dev with libopenblas0-pthread) on this machine: pairs of runs in turn, the ratio of their median steps,
 # and over the pairs its median, 10th and 90th percentile. Needs ./mezzo.sh demo to have built the sample.
 # usage: bench/compare_libtorch.sh [PAIRS]        (default 20)
 set -eu
@@ -13,6 +13,8 @@ if [ ! -x "$peer" ]; then
   g++ -O2 -std=c++17 -w "$root/bench/libtorch_mlp.cpp" -o "$peer" -I/usr/include/torch/csrc/api/include -ltorch -ltorch_cpu -lc10 ||
     { echo "compare_libtorch: expected Debian's LibTorch; apt-get install libtorch-dev" >&2; exit 1; }
 fi
+ldd "$peer" | grep -q openblas ||
+  { echo "compare_libtorch: expected LibTorch on OpenBLAS, got the reference BLAS; apt-get install libopenblas0-pthread" >&2; exit 1; }
 # Debian's OpenBLAS takes new processors for a Prescott unless told.
 if grep -q avx512f /proc/cpuinfo; then core=SkylakeX; elif grep -q avx2 /proc/cpuinfo; then core=Haswell; else core=; fi
 export OPENBLAS_CORETYPE=${OPENBLAS_CORETYPE:-$core}

@@ -42,7 +42,11 @@ template <std::size_t N, class F>
                          DType result) {
   Shape shape = inputs[0]->shape();
   for (std::size_t i = 1; i < N; ++i) shape = layout::broadcast(op, shape, inputs[i]->shape());
-  Tensor out = empty(shape, {.dtype = result, .device = inputs[0]->device()});
+  Device device = inputs[0]->device();
+  for (const Tensor* input : inputs) {
+    if (!input->device().is_cpu()) device = input->device();
+  }
+  Tensor out = empty(shape, {.dtype = result, .device = device});
   std::array<kernels::View, N> views;
   for (std::size_t i = 0; i < N; ++i) views[i] = expanded_view(op, *inputs[i], shape);
   kernels::pointwise(out.device(), f, view_of(out), views, compute);

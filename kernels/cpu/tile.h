@@ -41,7 +41,9 @@ class TileOperand {
       convert(base_ + begin * size_of(dtype_), dtype_, buffer.values, to, n);
     else
       each_run(begin, n, [&](std::byte* at, std::int64_t stride, std::int64_t done, std::int64_t count) {
-        gather(at, dtype_, stride, buffer.values + done, to, count);
+        const bool repeated = stride == 0 && count > 1;  // a broadcast value: convert it once
+        gather(at, dtype_, stride, buffer.values + done, to, repeated ? 1 : count);
+        if (repeated) std::fill_n(buffer.values + done + 1, count - 1, buffer.values[done]);
       });
     return buffer.values;
   }

@@ -112,11 +112,24 @@ TEST(GradScaler, ThreeSkipsFromTheDefaultGive8192) {  // V-5
 }
 
 TEST(GradScaler, DoesNotGrowBeyondF32) {  // V-6, G-56
-  GradScaler scaler({.init_scale = 1e38, .growth_factor = 16, .growth_interval = 1});
+  for (const double max_scale : {GradScalerOptions{}.max_scale, kInf}) {
+    GradScaler scaler(
+        {.init_scale = 1e38, .growth_factor = 16, .growth_interval = 1, .max_scale = max_scale});
+    OneParameter one;
+    EXPECT_FALSE(one.iterate(scaler, false));
+    EXPECT_EQ(scaler.get_scale(), static_cast<double>(1e38F));
+    EXPECT_EQ(scaler.growth_tracker(), 0);
+  }
+}
+
+TEST(GradScaler, AnOverflowTakesTheTrackerBackToZero) {  // G-53
+  GradScaler scaler({.init_scale = 16, .growth_interval = 3});
   OneParameter one;
-  EXPECT_FALSE(one.iterate(scaler, false));
-  EXPECT_EQ(scaler.get_scale(), static_cast<double>(1e38F));
-  EXPECT_EQ(scaler.growth_tracker(), 0);
+  for (const bool overflow : {false, false, true, false, false}) one.iterate(scaler, overflow);
+  EXPECT_EQ(scaler.get_scale(), 8) << "two good updates before it and two after do not make three";
+  EXPECT_EQ(scaler.growth_tracker(), 2);
+  one.iterate(scaler, false);
+  EXPECT_EQ(scaler.get_scale(), 16);
 }
 
 TEST(GradScaler, FactorsAreDoublesAndTheProductIsRoundedOnce) {  // G-54

@@ -143,7 +143,7 @@ TEST(UnscaleValues, EachElementIsMultipliedByTheF32InverseAndRoundedOnce) {  // 
   }
 }
 
-TEST(UnscaleValues, AScaleOfOneWritesNothing) {  // G-26
+TEST(UnscaleValues, AScaleOfOneChangesNothing) {  // G-26
   OneParameter one;
   GradScaler scaler({.init_scale = 1});
   one.backward(scaler, 0x1p-149);  // a product, even with 1, might flush it to 0

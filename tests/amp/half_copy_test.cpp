@@ -89,6 +89,14 @@ TEST_F(HalfCopyTest, TheForwardItselfCastsTheWeightNoMore) {
   EXPECT_EQ(allocations_of_forward(), with_copy + 1) << "exactly the cast of the weight";
 }
 
+TEST_F(HalfCopyTest, ARegionsEndDropsNoCopyThatAnOptimizerKeeps) {
+  for (int i = 0; i < 3; ++i) {
+    iterate(DType::f16);
+    forward_backward(DType::f16);
+    expect_fresh(DType::f16);
+  }
+}
+
 TEST_F(HalfCopyTest, AdamKeepsCopiesFreshToo) {
   use(std::make_unique<optim::AdamW>(std::vector<Tensor>{w}, optim::AdamWOptions{.lr = 0.01}));
   for (int i = 0; i < 3; ++i) {

@@ -43,6 +43,18 @@ TEST(Memory, InPlaceWritesWithHistoryFormNoCycle) {
   EXPECT_EQ(live_bytes(), before);
 }
 
+TEST(Memory, ATensorThatGoesIntoItselfInPlaceFormsNoCycle) {
+  const std::int64_t before = live_bytes();
+  {
+    const Tensor x = tensor({1.0, 2.0}, {.requires_grad = true});
+    const Tensor y = x * 2.0;
+    y.add_(log(y));  // log keeps y, and y belongs to the addition from now on
+    const Tensor plain = tensor({3.0, 4.0});
+    plain.add_(plain * x);
+  }
+  EXPECT_EQ(live_bytes(), before);
+}
+
 TEST(Memory, SavedTensorsGoDuringBackward) {
   const Tensor x = tensor({1.0, 2.0}, {.requires_grad = true});
   const Tensor y = sum(exp(exp(exp(x))));

@@ -124,7 +124,7 @@ TEST(Random, NormalsAreBoxAndMullersTransformOfTheirWords) {
   }
 }
 
-TEST(Random, Float64NormalsAreTheFormulaInLongDoubleWithinEightUlp) {
+TEST(Random, Float64NormalsAreTheFormulaInLongDoubleWithinSixUlp) {
   Generator generator(9);
   constexpr int kCount = 200000;
   const Tensor x = randn({kCount}, {.dtype = DType::f64}, generator);
@@ -143,7 +143,28 @@ TEST(Random, Float64NormalsAreTheFormulaInLongDoubleWithinEightUlp) {
     const double ulp = std::max(std::ldexp(1.0, exponent - 53), 1e-18);
     worst = std::max(worst, static_cast<double>(std::fabs(values[i] - want)) / ulp);
   }
-  EXPECT_LE(worst, 8);
+  EXPECT_LE(worst, 6);
+  RecordProperty("max_ulp", std::to_string(worst));
+}
+
+TEST(Random, Float64LogarithmIsWithinThreeUlp) {
+  double worst = 0;
+  const auto check = [&worst](double u) {
+    const long double want = std::log(static_cast<long double>(u));
+    int exponent = 0;
+    static_cast<void>(std::frexp(static_cast<double>(want), &exponent));
+    const auto error = static_cast<double>(std::fabs(kernels::detail::log_f64(u) - want));
+    worst = std::max(worst, error / std::ldexp(1.0, exponent - 53));
+  };
+  for (int i = 1; i < 200000; ++i) check(i / 200000.0);
+  for (int i = 1; i < 60; ++i) {
+    check(std::ldexp(1.0, -i));
+    check(std::ldexp(std::sqrt(0.5), -i));  // where the series is longest, from both sides
+    check(std::ldexp(std::nextafter(std::sqrt(0.5), 0.0), -i));
+    check(1 - std::ldexp(1.0, -std::min(i, 53)));
+  }
+  EXPECT_EQ(kernels::detail::log_f64(1), 0);
+  EXPECT_LE(worst, 3);
   RecordProperty("max_ulp", std::to_string(worst));
 }
 

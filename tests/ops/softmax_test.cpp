@@ -61,6 +61,16 @@ TEST(Softmax, MatchesTheFormulaForEveryShortAndSomeLongRows) {
   }
 }
 
+TEST(Softmax, SumsAMillionTermsWithoutDrift) {
+  constexpr std::int64_t kCount = 1 << 20;
+  std::vector<float> values(kCount, -0.1F);
+  values[0] = 0;
+  const Tensor y = softmax(make<float>(values), 0);
+  const double sum = 1 + static_cast<double>(kCount - 1) * std::exp(static_cast<double>(-0.1F));
+  EXPECT_NEAR(y.data<float>()[0] * sum, 1, 64 * 0x1p-24);
+  EXPECT_NEAR(y.data<float>()[kCount - 1] * sum, std::exp(-0.1), 64 * 0x1p-24);
+}
+
 TEST(Softmax, OfEqualElementsIsExactlyTheirShare) {
   const Tensor y = softmax(make<float>({7.5F, 7.5F, 7.5F}), 0);
   for (const float share : y.data<float>()) EXPECT_EQ(share, 1.0F / 3.0F);

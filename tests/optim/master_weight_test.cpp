@@ -1,6 +1,7 @@
 // f32 masters of 16-bit parameters: what they are for, and that they follow their parameters.
 #include <cmath>
 
+#include "mezzo/core/allocator.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
 #include "optim/optim_support.h"
@@ -62,6 +63,16 @@ TEST(MasterWeights, AreKeptFor16BitParametersOnly) {
   EXPECT_FALSE(state_of(sgd, "0.master").defined());
   EXPECT_EQ(state_of(sgd, "1.master").dtype(), DType::f32);
   EXPECT_FALSE(SGD(std::vector<Tensor>{f16}).has_master(0));
+}
+
+TEST(MasterWeights, AStepMakesNoTemporariesWhenNobodyElseWrote) {
+  const Tensor p = parameter_of({1, 2, 3}, DType::bf16);
+  Adam adam(std::vector<Tensor>{p}, {.master_weights = true});
+  p.set_grad(ones({3}, {.dtype = DType::bf16}));
+  adam.step();
+  const std::int64_t allocations = memory_stats(Device::cpu()).allocations;
+  adam.step();
+  EXPECT_EQ(memory_stats(Device::cpu()).allocations, allocations);
 }
 
 TEST(MasterWeights, TakeOverWhatOthersWriteToTheParameter) {
