@@ -219,6 +219,10 @@ void Walk::run() {
   for (auto& [edge, gradient] : leaves_) {
     gradient = fit(std::move(gradient), edge, OpInfo{.name = "backward", .category = Category::passthrough});
     const TensorImpl& leaf = *edge.leaf_impl();
+    if (leaf.dtype != edge.dtype) {
+      throw AutogradError("backward", "leaves in the dtype that forward saw, " + to_string(edge.dtype),
+                          to_string(leaf.dtype), "the leaf was converted since; run forward again");
+    }
     if (leaf.hooks) gradient = run_hooks(*leaf.hooks, std::move(gradient));
   }
 }

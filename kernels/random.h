@@ -86,7 +86,7 @@ struct NormalBlocks<double> {
   }
 };
 
-/// Integer number `index` of [0, range) out of 64 random bits: the upper half of their product.
+/// low + the upper 64 bits of (64 random bits) * range: uniform in [low, low + range) up to range / 2^64.
 struct IntegerBlocks {
   RandomWords words;
   std::int64_t low;

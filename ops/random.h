@@ -15,7 +15,7 @@ namespace mezzo {
 
 /// low + (high - low) * u with u uniform in [0, 1), a multiple of 2^-24 (2^-53 in f64). Rounding can give
 /// `high` itself, in 16-bit dtypes above all. Throws DTypeError unless floating, ValueError unless low <=
-/// high, both finite.
+/// high and their distance is finite in f32.
 [[nodiscard]] Tensor uniform(double low, double high, const Shape& shape, const TensorOptions& options = {},
                              Generator& generator = default_generator());
 /// uniform(0, 1).

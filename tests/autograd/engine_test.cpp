@@ -166,6 +166,16 @@ TEST(Engine, SharedGradientBuffersAreNotStolenByTwoLeaves) {
   EXPECT_EQ(b.grad().item(), 1);
 }
 
+TEST(Engine, ALeafConvertedSinceForwardIsRefused) {
+  const Tensor w = tensor({1.0}, {.requires_grad = true});
+  const Tensor y = sum(w + 1.0);  // saves no value that a version could guard
+  const Tensor half = w.detach().to(DType::f16);
+  w.impl().storage = half.impl().storage;  // what Module::to does behind the handle
+  w.impl().dtype = DType::f16;
+  EXPECT_NE(message_of([&] { y.backward(); }).find("run forward again"), std::string::npos);
+  EXPECT_FALSE(w.grad().defined());
+}
+
 TEST(Engine, IntegersCannotRequireGrad) {
   EXPECT_THROW(tensor({1, 2}).requires_grad_(), DTypeError);
   const Tensor x = leaf({1});
