@@ -42,8 +42,9 @@ struct NllLossAttrs {
 
 /// -weight[t] x[t] for log-probabilities x of shape [C], [N, C] or [N, C, d1, ...] and class indices t (i64)
 /// of shape [], [N] or [N, d1, ...]. `weight` is [C] or undefined (1). The mean divides by the sum of the
-/// weights of the targets that count: NaN when there are none. Throws ShapeError, DTypeError, and IndexError
-/// for a target outside [0, C) that is not ignore_index, before anything is computed. F.nll_loss.
+/// weights of the targets that count: NaN when there are none. Gradients reach x and weight. Throws
+/// ShapeError, DTypeError, and IndexError for a target outside [0, C) that is not ignore_index, before
+/// anything is computed. F.nll_loss.
 [[nodiscard]] Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight,
                               const NllLossAttrs& options = {});
 [[nodiscard]] Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossAttrs& options = {});

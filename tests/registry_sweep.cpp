@@ -6,7 +6,12 @@
 
 #include "sweep/checks.h"
 
-namespace mezzo::sweep {
+namespace mezzo {
+
+/// How GoogleTest shows the parameter: by name, where it would print an address.
+void PrintTo(const RegistryEntry* entry, std::ostream* stream) { *stream << entry->info().name.value; }
+
+namespace sweep {
 namespace {
 
 /// What all tests of this process covered; printed when they are done.
@@ -51,4 +56,5 @@ INSTANTIATE_TEST_SUITE_P(Ops, RegistrySweep, testing::ValuesIn(all_ops()), test_
 TEST(RegistrySweepItself, FindsOpsToSweep) { EXPECT_GT(all_ops().size(), 20U); }
 
 }  // namespace
-}  // namespace mezzo::sweep
+}  // namespace sweep
+}  // namespace mezzo

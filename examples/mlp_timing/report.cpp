@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/cpu/parallel.h"
@@ -107,24 +108,33 @@ std::string scale_report(const std::vector<Measurement>& runs) {
 
 std::string verdict(const Workload& workload, const std::vector<Measurement>& runs) {
   const double baseline = steps_of(runs.front()).median;
+  const std::int64_t baseline_peak = runs.front().peak_without_data;
   double best = 0;
+  std::int64_t least_peak = std::numeric_limits<std::int64_t>::max();
   for (const Measurement& run : runs) {
-    if (run.mode.autocast) best = std::max(best, baseline / steps_of(run).median);
+    if (!run.mode.autocast) continue;
+    best = std::max(best, baseline / steps_of(run).median);
+    least_peak = std::min(least_peak, run.peak_without_data);
   }
   if (best == 0) return "";
-  if (best >= kClaim) return fmt::format("mixed precision was up to {:.2f}x as fast as f32 here\n", best);
+  const std::string memory =
+      least_peak < baseline_peak
+          ? "It took less memory: activations are half as large.\n"
+          : "It took more memory: the 16-bit copies of the weights outweigh what smaller activations save.\n";
+  if (best >= kClaim)
+    return fmt::format("mixed precision was up to {:.2f}x as fast as f32 here. {}", best, memory);
   if (workload.device.is_cpu()) {
     return fmt::format(
-        "mixed precision was not faster here ({:.2f}x at best): on this CPU 16 bits are storage, the "
-        "arithmetic is f32 ({}). What it saves is memory for activations;\nspeed comes with the matrix "
-        "units of a GPU.\n",
-        best, no_16bit_units());
+        "mixed precision was not faster here ({:.2f}x at best): on this CPU 16 bits are storage and the "
+        "arithmetic is f32 "
+        "({});\nspeed comes with the matrix units of a GPU. {}",
+        best, no_16bit_units(), memory);
   }
   return fmt::format(
       "mixed precision was not faster here ({:.2f}x at best): the network is too small to fill the device, "
-      "or its "
-      "sizes are not multiples of 8\n",
-      best);
+      "or its sizes are "
+      "not multiples of 8. {}",
+      best, memory);
 }
 
 Value to_value(const Workload& workload, const std::vector<Measurement>& runs) {

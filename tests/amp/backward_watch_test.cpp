@@ -63,8 +63,14 @@ TEST(BackwardWatch, NamesTheOpWhoseGradientWasTheFirstToBreak) {
   EXPECT_EQ(culprit(sum(x * 3e38 * 10.0)), "mul_scalar");
 }
 
-TEST(BackwardWatch, NamesTheOpThatOverflowsInTheCastToItsInputsDtype) {  // V-9
-  // sum hands 65536 back to an f16 input: its own gradient is finite in f32, but does not fit.
+TEST(BackwardWatch, NamesTheOpThatOverflowsInTheCastToItsInputsDtype) {
+  // mul gives 1e6 in f32, which is finite, to an input in f16, where it is not.
+  const Tensor x = ones({2}, {.dtype = DType::f16, .requires_grad = true});
+  EXPECT_EQ(culprit(sum(x * full({2}, 1e6))), "mul");
+  EXPECT_EQ(culprit(sum(exp(x * 1.0) * full({2}, 1e6))), "mul") << "and not exp, which passes it on";
+}
+
+TEST(BackwardWatch, NamesTheSumThatTheDefaultScaleOverflows) {  // V-9
   const Tensor a = ones({2, 2}, {.requires_grad = true});
   GradScaler scaler;
   Tensor loss;
