@@ -36,27 +36,28 @@ namespace cpu {
 
 /// Computes `args` on the CPU, on the threads of parallel_for.
 ///  * Floating dtypes in any mix: computed in f64 when one of the three is f64, else in f32 (16-bit operands
-///    are widened exactly), and rounded once when stored.
+///    are widened exactly, unless both are bf16 and bf16_gemm() is native), and rounded once when stored.
 ///  * Integer and boolean dtypes in any mix: exact modulo 2^64, then stored modulo 2^bits (boolean: != 0).
 ///    alpha and beta must be whole numbers.
 ///  * beta == 0 does not read C, so a NaN there does not leak. k == 0 or alpha == 0 gives beta * C and reads
 ///    neither A nor B. An empty batch, m or n does nothing.
 ///  * Error for floating dtypes: |c - exact| <= (k + 2) * eps * (|alpha| * (|A|.|B|) + |beta * C|), with the
 ///    eps of the dtype it is computed in, plus one rounding to the dtype of C.
-///  * The bits depend on sizes, strides, dtypes, engine and isa(), not on the number of threads. One
+///  * The bits depend on sizes, strides, dtypes, engine, bf16_gemm() and isa(), not on the number of threads.
+///  One
 ///    exception: a build without OpenMP that uses oneDNN, over whose own threads mezzo has no say.
 /// Throws DTypeError when floating and integer dtypes meet, ValueError for negative sizes and for a
 /// fractional alpha or beta with integers.
 void gemm(const GemmArgs& args);
 
-/// Who multiplies f32 (and 16-bit) matrices. f64 is always Eigen's, integers are our own loops.
+/// Who multiplies f32 (and 16-bit) matrices. f64 is always Eigen's, integers are our own loops'.
 enum class GemmEngine { automatic, eigen, onednn };
 
 /// The engine in use, `eigen` or `onednn`: the one set, else the one that MEZZO_CPU_GEMM names (`eigen`,
 /// `onednn`), else oneDNN when the build has it, unless MEZZO_CPU_ISA asks for less than the CPU has (which
-/// oneDNN would not follow), else Eigen. An oneDNN that nobody named leaves products of m * n * k <= 8192 to
-/// Eigen, which has less overhead. Throws ValueError when the variable holds anything else, or an engine that
-/// the build lacks.
+/// oneDNN would not follow), else Eigen. An engine that nobody named leaves products of m * n * k <= 8192 to
+/// our own loops, which have less overhead. Throws ValueError when the variable holds anything else, or an
+/// engine that the build lacks.
 [[nodiscard]] GemmEngine gemm_engine();
 
 /// Sets the engine for the whole process; `automatic` goes back to the default. Throws ValueError when the
@@ -65,6 +66,23 @@ void set_gemm_engine(GemmEngine engine);
 
 /// True when this build contains the engine.
 [[nodiscard]] bool has_gemm_engine(GemmEngine engine);
+
+/// How the product of two bf16 matrices is computed: widened to f32 like every other 16-bit product, or by
+/// the processor's own bf16 instructions (AVX512_BF16, AMX; through oneDNN), which add up in f32 too but take
+/// subnormal numbers for 0.
+enum class Bf16Gemm { automatic, widened, native };
+
+/// The way in use, `widened` or `native`: the one set, else the one that MEZZO_CPU_BF16 names, else native
+/// when it was measured at least 1.2 times as fast as f32 on this machine, once per process at the first such
+/// product. f16 is always widened.
+[[nodiscard]] Bf16Gemm bf16_gemm();
+
+/// Sets the way for the whole process; `automatic` goes back to the default. Throws ValueError when oneDNN or
+/// the processor has no native bf16 products.
+void set_bf16_gemm(Bf16Gemm way);
+
+/// The way in use and what was measured, for banners: "native (native ones measured 2.0x as fast as f32)".
+[[nodiscard]] std::string bf16_gemm_description();
 
 /// The engine in use with its version, for banners: "oneDNN 2.6.3" or "Eigen 3.4.0 x86-64-v4".
 [[nodiscard]] std::string gemm_description();

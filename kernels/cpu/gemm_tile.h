@@ -1,9 +1,11 @@
 // What an engine has to offer: one product of row- or column-contiguous matrices of one type, on the calling
-// thread. Everything else (dtypes, strides, batches, threads) is done around it, once for all engines. Plain
-// pointers only, because engines are compiled with other instruction sets than their callers.
+// thread. Everything else (dtypes, strides, batches, factors, threads) is done around it, once for all
+// engines. Plain pointers only, because engines are compiled with other instruction sets than their callers.
 #pragma once
 
 #include <cstdint>
+
+#include "mezzo/core/float16.h"
 
 #ifdef MEZZO_HAVE_ONEDNN
 #include <string>
@@ -11,25 +13,26 @@
 
 namespace mezzo::kernels::cpu {
 
-/// C = alpha * op(A) . op(B) + beta * C, with op(A): [m, k], op(B): [k, n], C: [m, n] row-contiguous with ldc
-/// >= n. A matrix is row-contiguous with leading size ld, or column-contiguous ("transposed") with leading
-/// size ld. m, n and k are above 0; beta == 0 must not read C.
-template <class T>
+/// C = op(A) . op(B), or C += op(A) . op(B) when `accumulate`, with op(A): [m, k], op(B): [k, n] of type In
+/// and C: [m, n] of type Acc, row-contiguous with ldc >= n. A or B is row-contiguous with leading size ld, or
+/// column-contiguous ("transposed") with leading size ld. m, n and k are above 0; C is not read unless
+/// `accumulate`.
+template <class In, class Acc = In>
 struct GemmTile {
   std::int64_t m, n, k;
-  const T* a;
+  const In* a;
   std::int64_t lda;
   bool a_transposed;
-  const T* b;
+  const In* b;
   std::int64_t ldb;
   bool b_transposed;
-  T* c;
+  Acc* c;
   std::int64_t ldc;
-  T alpha, beta;
+  bool accumulate;
 };
 
-template <class T>
-using GemmTileFunction = void (*)(const GemmTile<T>&);
+template <class In, class Acc = In>
+using GemmTileFunction = void (*)(const GemmTile<In, Acc>&);
 
 // kernels/cpu/eigen/gemm_eigen.cpp, compiled once per instruction set.
 void gemm_eigen_base_f32(const GemmTile<float>& tile);
@@ -47,11 +50,15 @@ const char* gemm_eigen_v4_version();
 #ifdef MEZZO_HAVE_ONEDNN
 // kernels/cpu/gemm_onednn.cpp
 void gemm_onednn_f32(const GemmTile<float>& tile);
+/// The processor's own bf16 products (AVX512_BF16, AMX), added up in f32: products and sums are f32's but for
+/// subnormal numbers, which count as 0.
+void gemm_onednn_bf16(const GemmTile<BFloat16, float>& tile);
 /// "2.6.3"
 std::string gemm_onednn_version();
 #endif
 
-// kernels/cpu/gemm_integer.cpp: exact modulo 2^64. B must be row-contiguous.
-void gemm_integer(const GemmTile<std::int64_t>& tile);
+// kernels/cpu/gemm_loops.cpp: float, double and std::int64_t (exact modulo 2^64). B must be row-contiguous.
+template <class T>
+void gemm_loops(const GemmTile<T>& tile);
 
 }  // namespace mezzo::kernels::cpu

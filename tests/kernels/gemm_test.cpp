@@ -23,6 +23,7 @@
 namespace mezzo::kernels {
 namespace {
 
+using cpu::Bf16Gemm;
 using cpu::GemmEngine;
 using cpu::Isa;
 using test::Exact;
@@ -31,7 +32,18 @@ using test::Matrix;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// Runs `body` with every engine and instruction set of this machine. oneDNN chooses its instructions itself.
+bool has_native_bf16() {
+  try {
+    cpu::set_bf16_gemm(Bf16Gemm::native);
+  } catch (const ValueError&) {
+    return false;
+  }
+  cpu::set_bf16_gemm(Bf16Gemm::automatic);
+  return true;
+}
+
+/// Runs `body` with every engine, way of bf16 products and instruction set of this machine. oneDNN chooses
+/// its instructions itself.
 template <class F>
 void for_each_engine(F body) {
   for (const Isa variant : {Isa::base, Isa::v3, Isa::v4}) {
@@ -43,6 +55,12 @@ void for_each_engine(F body) {
       cpu::set_gemm_engine(engine);
       SCOPED_TRACE(cpu::gemm_description());
       body();
+      if (engine == GemmEngine::onednn && has_native_bf16()) {
+        cpu::set_bf16_gemm(Bf16Gemm::native);
+        SCOPED_TRACE("native bf16");
+        body();
+        cpu::set_bf16_gemm(Bf16Gemm::automatic);
+      }
       cpu::set_gemm_engine(GemmEngine::automatic);
     }
   }
@@ -137,7 +155,7 @@ TEST(Gemm, EveryOddSize) {
 }
 
 TEST(Gemm, SeveralTilesAndBlocksOfDepth) {
-  for (const DType dtype : {DType::f32, DType::f16, DType::f64}) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     for (const Layout layout : {Layout::by_rows, Layout::by_cols, Layout::spread}) {
       SCOPED_TRACE(to_string(dtype) + ", layout " + std::to_string(static_cast<int>(layout)));
       Matrix a(dtype, 1, 300, 1100, layout), b(dtype, 1, 1100, 530, layout), c(dtype, 1, 300, 530, layout);
@@ -307,7 +325,7 @@ TEST(Gemm, BitsDoNotDependOnTheNumberOfThreads) {
   const std::int64_t sizes[][4] = {{1, 300, 700, 600}, {1, 64, 64, 3000}, {1, 1, 2000, 900}, {7, 90, 70, 80}};
   for_each_engine([&] {
     for (const auto& size : sizes) {
-      for (const DType dtype : {DType::f32, DType::f16, DType::f64}) {
+      for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
         for (const Layout layout : {Layout::by_rows, Layout::by_cols}) {
           Matrix a(dtype, size[0], size[1], size[3], layout), b(dtype, size[0], size[3], size[2]);
           a.randomize(1), b.randomize(2);
@@ -384,15 +402,45 @@ TEST(GemmEngine, IsTheOneThatWasSet) {
   EXPECT_NE(cpu::gemm_engine(), GemmEngine::automatic) << "reports who computes";
 }
 
-/// The variable is read once per process, so these run in a process of their own, started anew
+TEST(GemmEngine, Bf16ProductsGoTheWayThatWasSet) {
+  cpu::set_bf16_gemm(Bf16Gemm::widened);
+  EXPECT_EQ(cpu::bf16_gemm(), Bf16Gemm::widened);
+  EXPECT_EQ(cpu::bf16_gemm_description().rfind("widened", 0), 0U) << cpu::bf16_gemm_description();
+  if (has_native_bf16()) {
+    cpu::set_bf16_gemm(Bf16Gemm::native);
+    EXPECT_EQ(cpu::bf16_gemm_description().rfind("native", 0), 0U) << cpu::bf16_gemm_description();
+    // A subnormal number is 0 to native products and a number to widened ones: the two ways do differ.
+    Matrix a(DType::bf16, 1, 64, 64), b(DType::bf16, 1, 64, 64), c(DType::f32, 1, 64, 64);
+    a.fill(0x1p-130), b.fill(1);
+    cpu::set_gemm_engine(GemmEngine::onednn);
+    cpu::gemm(test::make_args(a, b, c));
+    EXPECT_EQ(c.get(0, 0, 0), 0);
+    cpu::set_bf16_gemm(Bf16Gemm::widened);
+    cpu::gemm(test::make_args(a, b, c));
+    EXPECT_EQ(c.get(0, 0, 0), 0x1p-124);
+    cpu::set_gemm_engine(GemmEngine::eigen);
+    EXPECT_EQ(cpu::bf16_gemm(), Bf16Gemm::widened) << "Eigen has no other way";
+    cpu::set_gemm_engine(GemmEngine::automatic);
+  } else {
+    EXPECT_THROW(cpu::set_bf16_gemm(Bf16Gemm::native), ValueError);
+  }
+  cpu::set_bf16_gemm(Bf16Gemm::automatic);
+  EXPECT_NE(cpu::bf16_gemm(), Bf16Gemm::automatic) << "reports the way that is taken";
+}
+
+/// The variables are read once per process, so these run in a process of their own, started anew
 /// ("threadsafe").
 class GemmEnvironment : public testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
-  void TearDown() override { unsetenv("MEZZO_CPU_GEMM"); }
+  void TearDown() override {
+    unsetenv("MEZZO_CPU_GEMM");
+    unsetenv("MEZZO_CPU_BF16");
+  }
   [[noreturn]] static void print_engine_and_exit() {
     try {
-      std::fprintf(stderr, "engine %s\n", cpu::gemm_description().c_str());
+      std::fprintf(stderr, "engine %s, bf16 %s\n", cpu::gemm_description().c_str(),
+                   cpu::bf16_gemm_description().c_str());
     } catch (const Error& error) {
       std::fprintf(stderr, "%s\n", error.what());
       std::_Exit(1);
@@ -409,6 +457,19 @@ TEST_F(GemmEnvironment, NamesTheEngine) {
 TEST_F(GemmEnvironment, UnknownEngineIsRefused) {
   setenv("MEZZO_CPU_GEMM", "blas", 1);
   EXPECT_EXIT(print_engine_and_exit(), testing::ExitedWithCode(1), "expected eigen or onednn, got 'blas'");
+}
+
+TEST_F(GemmEnvironment, NamesTheWayOfBf16Products) {
+  setenv("MEZZO_CPU_BF16", "widened", 1);
+  EXPECT_EXIT(print_engine_and_exit(), testing::ExitedWithCode(0), "bf16 widened");
+}
+
+TEST_F(GemmEnvironment, UnknownWayOfBf16ProductsIsRefused) {
+  setenv("MEZZO_CPU_BF16", "fast", 1);
+  setenv("MEZZO_CPU_GEMM", cpu::has_gemm_engine(GemmEngine::onednn) ? "onednn" : "eigen", 1);
+  if (!cpu::has_gemm_engine(GemmEngine::onednn)) GTEST_SKIP() << "only oneDNN has two ways";
+  EXPECT_EXIT(print_engine_and_exit(), testing::ExitedWithCode(1),
+              "MEZZO_CPU_BF16: expected widened or native, got 'fast'");
 }
 
 }  // namespace

@@ -38,12 +38,10 @@ using RowMap = Eigen::Map<Matrix<T, Eigen::RowMajor>, Eigen::Unaligned, Eigen::O
 template <class T, class A, class B>
 void multiply(const GemmTile<T>& tile, const A& a, const B& b) {
   RowMap<T> c(tile.c, tile.m, tile.n, Eigen::OuterStride<>(tile.ldc));
-  if (tile.beta == T(0)) {
-    c.noalias() = tile.alpha * (a * b);
-  } else {
-    if (tile.beta != T(1)) c *= tile.beta;
-    c.noalias() += tile.alpha * (a * b);
-  }
+  if (tile.accumulate)
+    c.noalias() += a * b;
+  else
+    c.noalias() = a * b;
 }
 
 template <class T, class A>
