@@ -1,0 +1,97 @@
+// The names in which the cases are written, for mezzo or, with BENCH_LIBTORCH, for LibTorch: one source, so
+// that both do the same work. Only what differs between the two is here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#ifdef BENCH_LIBTORCH
+
+#include <torch/torch.h>
+
+namespace bench {
+
+using torch::Tensor;
+using DType = torch::ScalarType;
+inline constexpr DType kF32 = torch::kFloat32, kF16 = torch::kFloat16, kBF16 = torch::kBFloat16;
+using NoGrad = torch::NoGradGuard;
+namespace nn = torch::nn;
+using SGD = torch::optim::SGD;
+
+using torch::matmul;
+using torch::mse_loss;
+using torch::softmax;
+using torch::sum;
+using torch::nn::functional::cross_entropy;
+
+inline std::string about() {
+  return std::string("LibTorch ") + TORCH_VERSION + ", " + std::to_string(torch::get_num_threads()) +
+         " thread(s)";
+}
+inline void manual_seed(std::uint64_t seed) { torch::manual_seed(seed); }
+inline Tensor normal(const std::vector<std::int64_t>& shape, DType dtype) {
+  return torch::randn(shape).to(dtype);
+}
+inline Tensor integers(std::int64_t high, std::int64_t count) { return torch::randint(high, {count}); }
+inline Tensor gradient(const Tensor& output, const Tensor& input, const Tensor& grad_output = {}) {
+  return torch::autograd::grad({output}, {input}, {grad_output})[0];
+}
+inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
+  net->push_back(nn::Linear(in, out));
+}
+inline void push_relu(nn::Sequential& net) { net->push_back(nn::ReLU()); }
+inline Tensor forward(nn::Sequential& net, const Tensor& x) { return net->forward(x); }
+inline std::vector<Tensor> parameters(nn::Sequential& net) { return net->parameters(); }
+
+}  // namespace bench
+
+#else
+
+#include <mezzo/mezzo.h>
+
+#include "mezzo/kernels/cpu/isa.h"
+#include "mezzo/kernels/gemm.h"
+
+namespace bench {
+
+using namespace mezzo;
+inline constexpr DType kF32 = DType::f32, kF16 = DType::f16, kBF16 = DType::bf16;
+using optim::SGD;
+
+inline std::string about() {
+  return "mezzo, " + kernels::cpu::isa_name() + " kernels, GEMM by " + kernels::cpu::gemm_description() +
+         ", bf16 products " + kernels::cpu::bf16_gemm_description();
+}
+inline Tensor normal(const std::vector<std::int64_t>& shape, DType dtype) {
+  Shape dims;
+  for (const std::int64_t size : shape) dims.push_back(size);
+  return randn(dims).to(dtype);
+}
+inline Tensor integers(std::int64_t high, std::int64_t count) { return randint(0, high, {count}); }
+inline Tensor gradient(const Tensor& output, const Tensor& input, const Tensor& grad_output = {}) {
+  return grad({&output, 1}, {&input, 1}, {&grad_output, grad_output.defined() ? 1U : 0U})[0];
+}
+inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
+  net.push_back(nn::make<nn::Linear>(in, out));
+}
+inline void push_relu(nn::Sequential& net) { net.push_back(nn::make<nn::ReLU>()); }
+inline Tensor forward(nn::Sequential& net, const Tensor& x) { return net.forward(x); }
+inline std::vector<Tensor> parameters(nn::Sequential& net) { return net.parameters(); }
+
+}  // namespace bench
+
+#endif
+
+namespace bench {
+
+struct NamedDType {
+  const char* name;
+  DType dtype;
+};
+inline constexpr NamedDType kFloats[] = {{"f32", kF32}, {"f16", kF16}, {"bf16", kBF16}};
+
+inline Tensor leaf(Tensor x) { return x.detach().requires_grad_(true); }
+
+}  // namespace bench

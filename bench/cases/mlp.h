@@ -1,0 +1,42 @@
+// The training step of a multi-layer perceptron, for the benchmarks of the engine (small) and of training
+// (large).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cases/library.h"
+
+namespace bench {
+
+/// Linear layers with ReLU between them, mean squared error, SGD; data from a fixed seed.
+struct Mlp {
+  Mlp(const std::vector<std::int64_t>& sizes, std::int64_t batch)
+      : net(make(sizes)),
+        optimizer(parameters(net), {1e-3}),
+        input(normal({batch, sizes.front()}, kF32)),
+        target(normal({batch, sizes.back()}, kF32)) {}
+
+  void step() {
+    mse_loss(forward(net, input), target).backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+
+  nn::Sequential net;
+  SGD optimizer;
+  Tensor input, target;
+
+ private:
+  static nn::Sequential make(const std::vector<std::int64_t>& sizes) {
+    manual_seed(0);
+    nn::Sequential net;
+    for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
+      if (i > 0) push_relu(net);
+      push_linear(net, sizes[i], sizes[i + 1]);
+    }
+    return net;
+  }
+};
+
+}  // namespace bench

@@ -1,0 +1,38 @@
+# The benchmark programs, built on demand only: cmake --build <folder> --target benchmarks. bench/run.py lets them take
+# turns. One program per layer and library from one source; LibTorch's ones where LibTorch is found.
+set(mezzo_bench_dir "${PROJECT_SOURCE_DIR}/bench")
+add_custom_target(benchmarks)
+
+function(mezzo_benchmark name)
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench" CXX_EXTENSIONS OFF)
+  target_include_directories(${name} PRIVATE "${mezzo_bench_dir}")
+  target_compile_features(${name} PRIVATE cxx_std_20)
+  add_dependencies(benchmarks ${name})
+endfunction()
+
+find_path(MEZZO_LIBTORCH_INCLUDE_DIR torch/torch.h PATH_SUFFIXES torch/csrc/api/include)
+find_library(MEZZO_LIBTORCH_CPU torch_cpu)
+find_library(MEZZO_LIBTORCH_C10 c10)
+mark_as_advanced(MEZZO_LIBTORCH_INCLUDE_DIR MEZZO_LIBTORCH_CPU MEZZO_LIBTORCH_C10)
+
+foreach(layer IN ITEMS engine kernels training)
+  mezzo_benchmark(mezzo_${layer} "${mezzo_bench_dir}/cases/${layer}.cpp")
+  target_link_libraries(mezzo_${layer} PRIVATE mezzo mezzo_flags)
+  if(MEZZO_LIBTORCH_INCLUDE_DIR AND MEZZO_LIBTORCH_CPU AND MEZZO_LIBTORCH_C10)
+    mezzo_benchmark(libtorch_${layer} "${mezzo_bench_dir}/cases/${layer}.cpp")
+    target_compile_definitions(libtorch_${layer} PRIVATE BENCH_LIBTORCH=1)
+    target_include_directories(libtorch_${layer} SYSTEM PRIVATE "${MEZZO_LIBTORCH_INCLUDE_DIR}")
+    target_link_libraries(libtorch_${layer} PRIVATE "${MEZZO_LIBTORCH_CPU}" "${MEZZO_LIBTORCH_C10}")
+  endif()
+endforeach()
+
+mezzo_benchmark(bare "${mezzo_bench_dir}/peers/bare.cpp")
+target_compile_options(bare PRIVATE -O3)
+if(MEZZO_HAVE_ONEDNN)
+  target_link_libraries(bare PRIVATE oneDNN::dnnl)
+  target_compile_definitions(bare PRIVATE MEZZO_HAVE_ONEDNN=1)
+endif()
+if(MEZZO_HAVE_OPENMP)
+  target_link_libraries(bare PRIVATE OpenMP::OpenMP_CXX)
+endif()
