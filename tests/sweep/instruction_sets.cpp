@@ -31,16 +31,7 @@ Difference products_differ(const Result& got, const Result& want, const Tensors&
   return std::nullopt;
 }
 
-}  // namespace
-
-void check_instruction_sets(const Case& one, Findings& findings) {
-  // The ops that autocast runs in 16 bits are those of the matrix product; `dot` is one of a row and a
-  // column.
-  const std::string_view name = one.info().name.value;
-  const bool is_product = one.info().category == Category::lower_precision || name == "dot";
-  if (is_product && one.label.ends_with(" 0"))
-    findings.note(std::string(name) +
-                  " without equal bits on instruction sets: a matrix product, within rounding");
+void compare(const Case& one, bool is_product, Findings& findings) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     const Tensors inputs = make_inputs(one, dtype);
     const Result base = run_on(Isa::base, one, inputs);
@@ -55,6 +46,25 @@ void check_instruction_sets(const Case& one, Findings& findings) {
                                                  (isa == Isa::v3 ? "3" : "4") + ": " + *found);
     }
   }
+}
+
+}  // namespace
+
+void check_instruction_sets(const Case& one, Findings& findings) {
+  // The ops that autocast runs in 16 bits are those of the matrix product; `dot` is one of a row and a
+  // column.
+  const std::string_view name = one.info().name.value;
+  const bool is_product = one.info().category == Category::lower_precision || name == "dot";
+  if (is_product && one.label.ends_with(" 0"))
+    findings.note(std::string(name) +
+                  " without equal bits on instruction sets: a matrix product, within rounding");
+  compare(one, is_product, findings);
+  if (!one.info().elementwise) return;
+  // Samples are smaller than a vector: the same on full ones and a rest.
+  Case longer = one;
+  longer.label += " of 1031";
+  for (SampleInput& input : longer.inputs) input.shape = {1031};
+  compare(longer, is_product, findings);
 }
 
 }  // namespace mezzo::sweep
