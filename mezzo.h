@@ -14,6 +14,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
+#include "mezzo/core/threads.h"
 #include "mezzo/nn/activation.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/linear.h"

@@ -8,12 +8,18 @@ namespace mezzo::detail {
 
 namespace {
 
-/// All tensors of a call live on one device; a 0-dim CPU tensor may accompany tensors elsewhere (as in
-/// PyTorch).
-void check_devices(const OpInfo& info, Inputs inputs) {
+/// Only optional inputs are undefined, and all tensors of a call live on one device; a 0-dim CPU tensor may
+/// accompany tensors elsewhere (as in PyTorch).
+void check_inputs(const OpInfo& info, Inputs inputs) {
   const Tensor* first = nullptr;
-  for (const TensorRef& input : inputs) {
-    if (!input->defined() || (input->device().is_cpu() && input->dim() == 0)) continue;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const TensorRef& input = inputs[i];
+    if (!input->defined()) {
+      if (is_in(info.optional_inputs, i)) continue;
+      throw ValueError(info.name.value, "a tensor as input " + std::to_string(i), "an undefined one",
+                       "only optional inputs can be left out");
+    }
+    if (input->device().is_cpu() && input->dim() == 0) continue;
     if (first == nullptr) first = &input.get();
     if (input->device() == first->device()) continue;
     throw DeviceError(info.name.value, "all tensors on one device",
@@ -25,7 +31,7 @@ void check_devices(const OpInfo& info, Inputs inputs) {
 }  // namespace
 
 BoundCall::BoundCall(const OpInfo& info, Inputs inputs, bool explicit_dtype) : given_(inputs) {
-  check_devices(info, inputs);
+  check_inputs(info, inputs);
   const LayerState state = layer_state();
   if (state.layer == nullptr) return;
   LayerCall call{.info = info, .inputs = inputs, .explicit_dtype = explicit_dtype};

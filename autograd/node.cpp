@@ -25,10 +25,6 @@ std::atomic<std::uint64_t> next_sequence{0};
 // down a long chain; a queue instead of recursion keeps the stack flat.
 thread_local std::vector<Node*>* graveyard = nullptr;
 
-bool selected(std::uint32_t mask, std::size_t i) {
-  return ((mask >> std::min<std::size_t>(i, 31)) & 1U) != 0;
-}
-
 }  // namespace
 
 Node::Node(const OpInfo& op_info) noexcept
@@ -134,7 +130,7 @@ void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves)
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& input = inputs[i].get();
     node->edges.push_back(edge_to(input));
-    const bool keep = input.defined() && selected(saves.inputs, i);
+    const bool keep = input.defined() && is_in(saves.inputs, i);
     node->saved_inputs.push_back(keep ? SavedTensor{kept_input(input), input.version()} : SavedTensor{});
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -144,7 +140,7 @@ void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves)
         output = output.detach();  // an op that returned its input
     }
     node->outputs.push_back({output.shape(), output.dtype(), output.device()});
-    const bool keep = selected(saves.outputs, i);
+    const bool keep = is_in(saves.outputs, i);
     node->saved_outputs.push_back(keep ? SavedTensor{output.detach(), output.version()} : SavedTensor{});
     if (!is_floating(output.dtype())) continue;
     output.impl().grad_fn = node;

@@ -2,6 +2,7 @@
 // Ops of the library and ops of users have the same form and take the same path (autograd/bind.h).
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -89,6 +90,15 @@ struct SweepOptOut {
   std::string_view strided = {};          ///< non-contiguous inputs
 };
 
+/// A set of tensors by index: bit i is tensor i; bit 31 stands for 31 and beyond.
+template <class... I>
+constexpr std::uint32_t tensor_set(I... index) {
+  return ((1U << index) | ...);
+}
+[[nodiscard]] constexpr bool is_in(std::uint32_t set, std::size_t index) {
+  return ((set >> std::min<std::size_t>(index, 31)) & 1U) != 0;
+}
+
 /// The part of a descriptor that does not depend on its attributes.
 struct OpInfo {
   Required<std::string_view> name;  ///< unique; torch's name where torch has the op
@@ -98,6 +108,10 @@ struct OpInfo {
   /// Category::fp32 only: the kernel widens 16-bit inputs itself and honours ForwardArgs::run_dtype, so no
   /// f32 copy is made.
   bool reads_16bit = false;
+  /// Inputs that may be left out (tensor_set); an undefined tensor elsewhere is refused.
+  std::uint32_t optional_inputs = 0;
+  /// Takes any number of inputs; all other ops take as many as their samples have.
+  bool takes_list = false;
   /// Inputs broadcast together and each output element depends on one element of each: lets the sweep derive
   /// shapes.
   bool elementwise = false;
@@ -145,8 +159,7 @@ struct NotDifferentiable {
   }
 };
 
-/// Which inputs and outputs a vjp reads the values of. Shapes and dtypes are always there. Bit i is tensor i;
-/// bit 31 stands for 31 and beyond.
+/// Which inputs and outputs a vjp reads the values of (tensor_set). Shapes and dtypes are always there.
 struct Saves {
   std::uint32_t inputs = ~0U;
   std::uint32_t outputs = ~0U;
@@ -155,11 +168,11 @@ inline constexpr Saves kSaveAll{};
 inline constexpr Saves kSaveNothing{0, 0};
 template <class... I>
 constexpr Saves save_inputs(I... index) {
-  return {((1U << index) | ...), 0};
+  return {tensor_set(index...), 0};
 }
 template <class... I>
 constexpr Saves save_outputs(I... index) {
-  return {0, ((1U << index) | ...)};
+  return {0, tensor_set(index...)};
 }
 
 /// How the sweep fills an input.

@@ -66,6 +66,14 @@ void register_entry(std::unique_ptr<RegistryEntry> entry) {
                      "an op of this name exists already");
   }
 }
+
+void check_input_count(const RegistryEntry& entry, std::size_t count) {
+  const OpInfo& info = entry.info();
+  const std::vector<SampleCall> samples = entry.samples();
+  if (info.takes_list || samples.empty() || samples[0].inputs.size() == count) return;
+  throw ValueError(info.name.value, std::to_string(samples[0].inputs.size()) + " inputs",
+                   std::to_string(count), "pass an undefined tensor for an optional input");
+}
 }  // namespace detail
 
 }  // namespace mezzo

@@ -21,7 +21,8 @@ class RegistryEntry {
  public:
   virtual ~RegistryEntry() = default;
   [[nodiscard]] virtual const OpInfo& info() const = 0;
-  /// Runs it through bind. Unknown attributes or wrong kinds throw ValueError.
+  /// Runs it through bind. Unknown attributes, wrong kinds and another number of inputs than the op takes
+  /// throw ValueError.
   [[nodiscard]] virtual Outputs call(Inputs inputs, const Value& attrs) const = 0;
   /// Whether it has a plain composition, and that composition (recorded when recording is on).
   [[nodiscard]] virtual bool has_reference() const = 0;
@@ -42,6 +43,8 @@ class RegistryEntry {
 
 namespace detail {
 void register_entry(std::unique_ptr<RegistryEntry> entry);
+/// Throws ValueError unless the op takes that many inputs.
+void check_input_count(const RegistryEntry& entry, std::size_t count);
 
 template <class A>
 class TypedEntry final : public RegistryEntry {
@@ -49,6 +52,7 @@ class TypedEntry final : public RegistryEntry {
   explicit TypedEntry(const Op<A>& op) : op_(op) {}
   [[nodiscard]] const OpInfo& info() const override { return op_.info; }
   [[nodiscard]] Outputs call(Inputs inputs, const Value& attrs) const override {
+    check_input_count(*this, inputs.size());
     return bind(op_, inputs, attrs_from_value<A>(op_.info.name.value, attrs));
   }
   [[nodiscard]] bool has_reference() const override { return op_.reference != nullptr; }

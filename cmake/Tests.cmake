@@ -52,6 +52,22 @@ if(EXISTS "${mezzo_tests_dir}/registry_sweep.cpp")
   mezzo_gtest(registry_sweep sweep "${mezzo_tests_dir}/registry_sweep.cpp" ${sources})
 endif()
 
+if(TARGET test_core)
+  # libgomp refuses 0, says so, and takes its default; kernels must then run all the same.
+  add_test(NAME core.omp_num_threads_0 COMMAND test_core "--gtest_filter=NumThreads.*")
+  set_tests_properties(core.omp_num_threads_0 PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=0")
+endif()
+
+# No code for a newer instruction set where the baseline runs. Without optimisation nothing is inlined, and the order of
+# the objects (Library.cmake) decides.
+if(MEZZO_ISA_VARIANTS MATCHES "v4" AND NOT MEZZO_SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  add_test(NAME isa_symbols COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_isa.sh" $<TARGET_FILE:mezzo>
+    base $<TARGET_OBJECTS:mezzo_objects> $<TARGET_OBJECTS:mezzo_isa_base>
+    wide $<TARGET_OBJECTS:mezzo_isa_v3> $<TARGET_OBJECTS:mezzo_isa_v4> COMMAND_EXPAND_LISTS)
+  add_test(NAME isa_symbols_detects COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_isa_test.sh" ${CMAKE_CXX_COMPILER})
+  set_tests_properties(isa_symbols isa_symbols_detects PROPERTIES SKIP_RETURN_CODE 77)
+endif()
+
 # Layers and lengths of the source tree, and the proof that this check can fail.
 add_test(NAME tree COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_tree.sh" "${PROJECT_SOURCE_DIR}")
 add_test(NAME tree_detects COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_tree_test.sh")

@@ -10,6 +10,21 @@ std::int64_t numel(const Shape& shape) {
   return count;
 }
 
+std::int64_t checked_numel(std::string_view op, const Shape& shape) {
+  std::int64_t product = 1;  // without sizes of 0
+  bool is_empty = false;
+  for (const std::int64_t size : shape) {
+    if (size < 0) throw ShapeError(op, "sizes of at least 0", to_string(shape), "check the shape");
+    is_empty = is_empty || size == 0;
+    if (size == 0) continue;
+    if (__builtin_mul_overflow(product, size, &product) || product >= kMaxElements) {
+      throw ShapeError(op, "fewer than 2^60 elements, sizes of 0 left out", to_string(shape),
+                       "check the shape");
+    }
+  }
+  return is_empty ? 0 : product;
+}
+
 Dims contiguous_strides(const Shape& shape) {
   Dims strides(shape.size(), 1);
   for (std::size_t i = shape.size(); i-- > 1;)
@@ -44,6 +59,7 @@ Shape broadcast(std::string_view op, const Shape& a, const Shape& b) {
     }
     result[rank - 1 - i] = left == 1 ? right : left;
   }
+  checked_numel(op, result);
   return result;
 }
 
@@ -92,18 +108,16 @@ std::optional<Dims> reshape_strides(const Shape& shape, const Dims& strides, con
 }
 
 Shape resolve_reshape(std::string_view op, std::int64_t count, Shape target) {
-  std::int64_t known = 1;
   std::optional<std::size_t> free;
   const std::string asked = to_string(target);
   for (std::size_t i = 0; i < target.size(); ++i) {
-    if (target[i] == -1 && !free) {
-      free = i;
-    } else if (target[i] < 0) {
+    if (target[i] >= 0) continue;
+    if (target[i] != -1 || free)
       throw ShapeError(op, "sizes of at least 0 with at most one -1", asked, "leave one size to be found");
-    } else {
-      known *= target[i];
-    }
+    free = i;
   }
+  if (free) target[*free] = 1;
+  const std::int64_t known = checked_numel(op, target);
   if (free && known != 0) target[*free] = count / known;
   if ((free && (known == 0 || count % known != 0)) || (!free && known != count)) {
     throw ShapeError(op, "a shape of " + std::to_string(count) + " elements", asked,

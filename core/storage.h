@@ -23,7 +23,11 @@ class Storage final : public RefCounted {
   [[nodiscard]] Device device() const noexcept { return device_; }
   /// Counts in-place writes through any tensor that shares this storage.
   [[nodiscard]] std::uint32_t version() const noexcept { return version_.load(std::memory_order_acquire); }
-  void bump_version() noexcept { version_.fetch_add(1, std::memory_order_acq_rel); }
+  void bump_version() noexcept { advance_version(1); }
+  /// Counts `writes` writes at once.
+  void advance_version(std::uint32_t writes) noexcept {
+    version_.fetch_add(writes, std::memory_order_acq_rel);
+  }
   /// Number of live tensors that are views of another tensor on this storage (see Tensor::add_).
   [[nodiscard]] std::int32_t live_views() const noexcept {
     return live_views_.load(std::memory_order_acquire);

@@ -120,18 +120,11 @@ template std::vector<std::int64_t> Tensor::to_vector<std::int64_t>() const;
 Tensor Tensor::detach() const { return alias(*this, shape(), strides(), impl_->offset, impl_->is_view); }
 
 Tensor empty(const Shape& shape, const TensorOptions& options) {
-  for (const std::int64_t size : shape) {
-    if (size < 0) throw ShapeError("empty", "sizes of at least 0", to_string(shape), "check the shape");
-  }
+  const std::int64_t count = layout::checked_numel("empty", shape);
   if (options.requires_grad && !is_floating(options.dtype)) {
     throw DTypeError("empty", "a floating dtype for requires_grad", to_string(options.dtype), "use f32");
   }
-  double count = 1;  // in double: the product of absurd sizes must not wrap around
-  for (const std::int64_t size : shape) count *= static_cast<double>(size);
-  if (count * static_cast<double>(size_of(options.dtype)) > 0x1p60) {
-    throw OutOfMemoryError("empty", "fewer than 2^60 bytes", to_string(shape), "check the shape");
-  }
-  const auto bytes = static_cast<std::size_t>(layout::numel(shape) * size_of(options.dtype));
+  const auto bytes = static_cast<std::size_t>(count * size_of(options.dtype));
   auto impl = make_ref<TensorImpl>(make_ref<Storage>(bytes, options.device), 0, shape,
                                    layout::contiguous_strides(shape), options.dtype, false);
   impl->requires_grad = options.requires_grad;

@@ -182,7 +182,8 @@ struct TensorImpl final : RefCounted {
   }
 };
 
-/// Uninitialised, contiguous. Throws ShapeError for negative sizes.
+/// Uninitialised, contiguous. Throws ShapeError for negative sizes and for 2^60 elements or more, and
+/// OutOfMemoryError.
 [[nodiscard]] Tensor empty(const Shape& shape, const TensorOptions& options = {});
 /// All bytes zero.
 [[nodiscard]] Tensor zeros(const Shape& shape, const TensorOptions& options = {});

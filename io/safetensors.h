@@ -42,9 +42,9 @@ class SafeTensors {
   /// Reads `path`. Throws IoError when the file is no well-formed safetensors file, which means: header
   /// length within the file and at most 100 MB; a JSON map without duplicate keys; `__metadata__` strings to
   /// strings; every tensor exactly {dtype, shape, data_offsets}, sizes >= 0 whose product (zeros left out)
-  /// fits 63 bits, offsets within the data, begin <= end and as long as shape and dtype ask (dtypes not known
-  /// here: any length); data covered without overlap, hole or rest. OutOfMemoryError when it is well-formed
-  /// but does not fit into memory.
+  /// is below 2^60, offsets within the data, begin <= end and as long as shape and dtype ask (dtypes not
+  /// known here: any length); data covered without overlap, hole or rest. OutOfMemoryError when it is
+  /// well-formed but does not fit into memory.
   [[nodiscard]] static SafeTensors open(const std::string& path);
   /// The same from bytes in memory, which are kept, not copied.
   [[nodiscard]] static SafeTensors from_bytes(std::vector<std::byte> bytes);

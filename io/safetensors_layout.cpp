@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
 #include "mezzo/io/safetensors.h"
 
@@ -47,7 +48,7 @@ std::string size_problem(std::string_view dtype, std::span<const std::int64_t> s
   for (const std::int64_t size : shape) {
     if (size < 0) return what + " with a negative size";
     is_empty = is_empty || size == 0;
-    if (size > 0 && count > kMax / size) return what + ", whose product overflows 63 bits";
+    if (size > 0 && count > (layout::kMaxElements - 1) / size) return what + ", whose product reaches 2^60";
     if (size > 0) count *= size;
   }
   if (is_empty) count = 0;

@@ -18,8 +18,8 @@ inline constexpr std::size_t kMaxHeaderValues = std::size_t{1} << 22U;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
 /// Why `bytes` bytes cannot be a tensor of `dtype` and `shape`, or "" when they can: product(shape) * element
-/// bits / 8 bytes, where the product of the sizes other than 0 fits 63 bits, so that strides cannot overflow
-/// either. A dtype that is not known fits any number of bytes.
+/// bits / 8 bytes, where the product of the sizes other than 0 is below layout::kMaxElements, as it is for
+/// every tensor. A dtype that is not known fits any number of bytes.
 [[nodiscard]] std::string size_problem(std::string_view dtype, std::span<const std::int64_t> shape,
                                        std::uint64_t bytes);
 

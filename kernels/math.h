@@ -89,9 +89,8 @@ template <class T, class... Rest>
 }
 
 /// x between the two bounds; a NaN stays.
-template <class T>
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T clamp(T x, T low, T high) noexcept {
-  const T at_most = select(x > high, high, x);
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float clamp(float x, float low, float high) noexcept {
+  const float at_most = select(x > high, high, x);
   return select(at_most < low, low, at_most);
 }
 
@@ -185,6 +184,12 @@ template <std::uint32_t kW0, std::uint32_t kW1, std::uint32_t kW2, std::uint32_t
          ((kW3 ^ kW4) & from(4));
 }
 
+/// The upper word of the 64-bit product.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::uint32_t multiply_high(std::uint32_t a,
+                                                                       std::uint32_t b) noexcept {
+  return static_cast<std::uint32_t>((std::uint64_t{a} * b) >> 32);
+}
+
 /// 2/pi * 2^(entry - 24) modulo 4, entry in [0, 128]: 2 integer and 94 fraction bits, highest word first.
 struct TwoOverPiWindow {
   std::uint32_t words[3];
@@ -201,16 +206,13 @@ struct TwoOverPiWindow {
   const std::uint32_t b = word_at<k1, k2, k3, k4, k5>(index);
   const std::uint32_t c = word_at<k2, k3, k4, k5, k6>(index);
   const std::uint32_t d = word_at<k3, k4, k5, k6, k7>(index);
-  const auto join = [bit](std::uint32_t high, std::uint32_t low) {
-    return (high << bit) | ((low >> 1) >> (31 - bit));
+  // Shifted by multiplying with 2^bit, since SSE2 shifts all lanes alike. 2^(bit - 1) is half for bit 0.
+  const auto half = static_cast<std::uint32_t>(static_cast<std::int32_t>(power_of_two(bit - 1)));
+  const std::uint32_t scale = half + half + (bit == 0 ? 1U : 0U);
+  const auto join = [scale](std::uint32_t high, std::uint32_t low) {
+    return high * scale + multiply_high(low, scale);
   };
   return {{join(a, b), join(b, c), join(c, d)}};
-}
-
-/// The upper word of the 64-bit product.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::uint32_t multiply_high(std::uint32_t a,
-                                                                       std::uint32_t b) noexcept {
-  return static_cast<std::uint32_t>((std::uint64_t{a} * b) >> 32);
 }
 
 /// x = quadrant * pi/2 + r with |r| <= 0.7855, for finite x >= 0 of any size; quadrant modulo 4.
@@ -266,8 +268,8 @@ struct ReducedByQuarterTurn {
   return bit_cast<float>(bit_cast<std::uint32_t>(value) ^ (static_cast<std::uint32_t>(x.quadrant & 2) << 30));
 }
 
-/// log2(x) in double for positive finite x of float's range, relative error 2^-37: log2(m) by the odd series
-/// in (m - 1) / (m + 1).
+/// log2(x) in double for positive finite x of float's range (some number for others), relative error 2^-37:
+/// log2(m) by the odd series in (m - 1) / (m + 1).
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double log2_in_double(double x) noexcept {
   constexpr std::uint64_t kSqrtHalf = 0x3fe6a09e667f3bcd;
   constexpr std::uint64_t kTwoTo52 = 0x4330000000000000;
@@ -285,7 +287,7 @@ struct ReducedByQuarterTurn {
   return mul_add(s, series, k);
 }
 
-/// 2^x in double for |x| <= 1000, relative error 2^-31.9.
+/// 2^x in double for |x| <= 1000 (some number for others, NaN for NaN), relative error 2^-31.9.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double exp2_in_double(double x) noexcept {
   constexpr double kRounder = 0x1.8p+52;
   const double rounded = x + kRounder;
@@ -411,13 +413,18 @@ struct ReducedByQuarterTurn {
 /// odd integer. Error at most 0.52 ulp; a result that float can hold is exact. Works in double.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float pow(float x, float y) noexcept {
   using namespace detail;
-  const double base = static_cast<double>(magnitude(x));
-  const double infinity = static_cast<double>(bit_cast<float>(kInfinityBits));
-  const double log2 = select(base == 0.0, -infinity, select(base < infinity, log2_in_double(base), base));
   // An infinite exponent as a huge one, so that 0 times it is 0: pow(-1, inf) = 1.
   const float finite_y = select(magnitude(y) > 0x1p40F, with_sign(0x1p40F, y), y);
-  const double exponent = static_cast<double>(finite_y) * log2;
-  const auto size = static_cast<float>(exp2_in_double(clamp(exponent, -160.0, 160.0)));
+  const double exponent = static_cast<double>(finite_y) * log2_in_double(static_cast<double>(magnitude(x)));
+  // What the two do not cover is put right in float: SSE2 makes no mask of 64 bits of a comparison.
+  const float infinity = bit_cast<float>(kInfinityBits);
+  const auto exponent_size = static_cast<float>(exponent);
+  const float below = select(exponent_size > -160.0F, static_cast<float>(exp2_in_double(exponent)), 0.0F);
+  const float finite = select(exponent_size < 160.0F, below, infinity);
+  // |x| where that is 0 or infinite, and its inverse for a negative exponent.
+  const bool is_zero_or_infinite = x + x == x;
+  const float inverse = bit_cast<float>(kInfinityBits - magnitude_bits(x));
+  const float size = select(is_zero_or_infinite, select(y > 0.0F, magnitude(x), inverse), finite);
 
   // Every float of magnitude 2^24 or more is an even integer.
   const float y_size = select(magnitude(y) < 0x1p24F, magnitude(y), 0.0F);
@@ -426,10 +433,10 @@ struct ReducedByQuarterTurn {
   const float flipped_if_odd =
       bit_cast<float>(bit_cast<std::uint32_t>(size) ^ (static_cast<std::uint32_t>(whole) << 31));
   // -0 and -inf take a fraction as exponent, other negative bases do not.
-  const bool is_zero_or_infinite = x + x == x;
   const float with_fraction = select(is_zero_or_infinite, size, bit_cast<float>(kNanBits));
   const float of_negative = select(is_integer, flipped_if_odd, with_fraction);
-  const float value = select(sign_bits(x) != 0, of_negative, size);
+  const float of_numbers = select(sign_bits(x) != 0, of_negative, size);
+  const float value = select(x == x, select(y == y, of_numbers, y), x);
   return select(x == 1.0F, 1.0F, select(y == 0.0F, 1.0F, value));
 }
 

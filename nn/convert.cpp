@@ -17,7 +17,7 @@ void take_over(const Tensor& target, const Tensor& values) {
   TensorImpl& impl = target.impl();
   Storage& storage = *values.impl().storage;
   // Graphs tell by the version that a saved tensor has changed, so it must not start anew.
-  for (std::uint32_t before = impl.storage->version() + 1; before > 0; --before) storage.bump_version();
+  storage.advance_version(impl.storage->version() + 1);
   if (impl.is_view) {
     impl.storage->count_view(-1);
     impl.is_view = false;

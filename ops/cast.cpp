@@ -84,6 +84,7 @@ const Registered to_device_registered{to_device_op};
 }  // namespace
 
 Tensor to(const Tensor& x, DType dtype) {
+  require_defined("to", x);
   if (x.dtype() == dtype) return x;
   return bind(to_dtype_op, {x}, ToDTypeAttrs{dtype});
 }
@@ -91,6 +92,7 @@ Tensor to(const Tensor& x, DType dtype) {
 const Op<ToDTypeAttrs>& to_dtype_descriptor() { return to_dtype_op; }
 
 Tensor to(const Tensor& x, Device device) {
+  require_defined("to", x);
   if (x.device() == device) return x;
   return bind(to_device_op, {x}, ToDeviceAttrs{to_string(device)});
 }

@@ -194,7 +194,10 @@ std::vector<Sample<NoAttrs>> clamp_tensor_samples() {
           {{samples::real({3, 5}, 0, 1), samples::absent(), samples::real({3, 1}, -1, -0.1)}}};
 }
 constexpr Op<NoAttrs> clamp_tensor_op{
-    .info = {.name = "clamp_tensor", .category = Category::passthrough, .elementwise = true},
+    .info = {.name = "clamp_tensor",
+             .category = Category::passthrough,
+             .optional_inputs = tensor_set(1, 2),
+             .elementwise = true},
     .samples = clamp_tensor_samples,
     .forward = clamp_tensor_forward,
     .vjp = clamp_tensor_vjp,

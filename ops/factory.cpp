@@ -98,13 +98,16 @@ Tensor full(const Shape& shape, Scalar value, const TensorOptions& options) {
 Tensor ones(const Shape& shape, const TensorOptions& options) { return full(shape, 1, options); }
 
 Tensor full_like(const Tensor& x, Scalar value, std::optional<DType> dtype) {
+  require_defined("full_like", x);
   return full(x.shape(), value, options_like(x, dtype));
 }
 Tensor ones_like(const Tensor& x, std::optional<DType> dtype) { return full_like(x, 1, dtype); }
 Tensor zeros_like(const Tensor& x, std::optional<DType> dtype) {
+  require_defined("zeros_like", x);
   return zeros(x.shape(), options_like(x, dtype));
 }
 Tensor empty_like(const Tensor& x, std::optional<DType> dtype) {
+  require_defined("empty_like", x);
   return empty(x.shape(), options_like(x, dtype));
 }
 
@@ -126,13 +129,13 @@ Tensor eye(std::int64_t n, std::optional<std::int64_t> m, const TensorOptions& o
 namespace detail {
 Tensor from_host(const void* values, DType stored, std::int64_t count, const Shape& shape, DType natural,
                  const ValueOptions& options) {
-  Tensor out = empty(shape, {.dtype = options.dtype.value_or(natural),
-                             .device = options.device,
-                             .requires_grad = options.requires_grad});
-  if (out.numel() != count) {
+  if (layout::checked_numel("tensor", shape) != count) {
     throw ShapeError("tensor", "a shape of " + std::to_string(count) + " elements", to_string(shape),
                      "give one value per element");
   }
+  Tensor out = empty(shape, {.dtype = options.dtype.value_or(natural),
+                             .device = options.device,
+                             .requires_grad = options.requires_grad});
   const auto bytes = static_cast<std::size_t>(count * size_of(out.dtype()));
   std::vector<std::byte> converted;
   if (stored != out.dtype()) {

@@ -93,6 +93,7 @@ bool overlaps_itself(const Tensor& x) {
 class Write {
  public:
   Write(std::string_view op, const Tensor& self) : op_(op), self_(self) {
+    require_defined(op, self);
     if (overlaps_itself(self)) {
       throw ShapeError(op, "a tensor with memory of its own for each element",
                        "strides " + to_string(self.strides()), "write to a clone()");
@@ -101,6 +102,7 @@ class Write {
   /// `other` must broadcast to self and be on its device. Returns it, or a copy if it shows self's memory in
   /// another order.
   [[nodiscard]] Tensor operand(const Tensor& other) {
+    require_defined(op_, other);
     if (layout::broadcast(op_, self_.shape(), other.shape()) != self_.shape()) {
       throw ShapeError(op_, "an operand that broadcasts to " + to_string(self_.shape()),
                        to_string(other.shape()), "use the op that returns a new tensor");
@@ -239,6 +241,7 @@ const Tensor& Tensor::mul_(Scalar other) const {
 }
 
 const Tensor& Tensor::copy_(const Tensor& source) const {
+  require_defined("copy_", source);
   if (source.is_same(*this)) return *this;
   Write write("copy_", *this);
   const Tensor operand = write.operand(mezzo::to(source, device()));

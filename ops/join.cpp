@@ -12,12 +12,11 @@ namespace {
 
 using namespace ops;
 
-/// dtype and device of a join. Throws for an empty list, absent tensors and several devices.
+/// dtype and device of a join. Throws for an empty list and several devices.
 TensorOptions joined_options(std::string_view op, Inputs inputs) {
   if (inputs.empty()) throw ShapeError(op, "at least one tensor", "an empty list", "pass tensors");
   ResultType result;
   for (const TensorRef& input : inputs) {
-    if (!input->defined()) throw ValueError(op, "tensors", "an undefined one", "leave it out");
     if (!(input->device() == inputs[0]->device())) {
       throw DeviceError(op, "all tensors on one device",
                         to_string(inputs[0]->device()) + " and " + to_string(input->device()),
@@ -60,6 +59,7 @@ Shape cat_shape(Inputs inputs, std::int64_t asked_dim) {
                        to_string(*first) + " and " + to_string(shape), "check the shapes and the dim");
     }
     total[dim] += shape[dim];
+    layout::checked_numel("cat", total);
   }
   if (first == nullptr) static_cast<void>(layout::wrap_dim("cat", asked_dim, 1));
   return total;
@@ -100,7 +100,7 @@ std::vector<Sample<JoinAttrs>> cat_samples() {
           {{samples::real({0}), samples::real({2, 2})}, {1}}};
 }
 constexpr Op<JoinAttrs> cat_op{
-    .info = {.name = "cat", .category = Category::passthrough},
+    .info = {.name = "cat", .category = Category::passthrough, .takes_list = true},
     .samples = cat_samples,
     .forward = cat_forward,
     .vjp = cat_vjp,
@@ -145,7 +145,7 @@ std::vector<Sample<JoinAttrs>> stack_samples() {
           {{samples::real({}), samples::real({})}, {0}}};
 }
 constexpr Op<JoinAttrs> stack_op{
-    .info = {.name = "stack", .category = Category::passthrough},
+    .info = {.name = "stack", .category = Category::passthrough, .takes_list = true},
     .samples = stack_samples,
     .forward = stack_forward,
     .vjp = stack_vjp,
@@ -209,6 +209,12 @@ Outputs repeat_forward(const ForwardArgs<RepeatAttrs>& args) {
   if (std::any_of(reps.begin(), reps.end(), [](std::int64_t count) { return count < 0; }))
     throw ValueError("repeat", "numbers of at least 0", to_string(reps), "use 0 for an empty result");
   Tensor y = reshape(x, padded(x.shape(), reps));
+  Shape whole;
+  for (std::size_t d = 0; d < reps.size(); ++d) {
+    layout::checked_numel("repeat", {reps[d], y.shape()[d]});
+    whole.push_back(reps[d] * y.shape()[d]);
+  }
+  layout::checked_numel("repeat", whole);
   for (const RepeatStep& step : repeat_steps(y.shape(), reps))
     y = reshape(clone(expand(reshape(y, step.from), step.to)), step.result);
   return alias(y, y.shape(), y.strides(), 0, false);  // the memory is new: not a view

@@ -78,7 +78,7 @@ std::vector<Sample<NoAttrs>> linear_samples() {
           {{real({0, 4}), real({3, 4}), real({3})}}};
 }
 constexpr Op<NoAttrs> linear_op{
-    .info = {.name = "linear", .category = Category::lower_precision},
+    .info = {.name = "linear", .category = Category::lower_precision, .optional_inputs = tensor_set(2)},
     .samples = linear_samples,
     .forward = linear_forward,
     .vjp = linear_vjp,

@@ -95,7 +95,7 @@ std::vector<Sample<LossBackwardAttrs>> backward_samples() {
           {{samples::real({3, 5}), x, target, samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
 constexpr Op<LossBackwardAttrs> backward_op{
-    .info = {.name = kBackwardName, .category = Category::passthrough},
+    .info = {.name = kBackwardName, .category = Category::passthrough, .optional_inputs = tensor_set(3)},
     .samples = backward_samples,
     .forward = backward_forward,
     .vjp = decomposed<backward_reference, LossBackwardAttrs>,
@@ -126,7 +126,8 @@ constexpr Op<LossAttrs> forward_op{
     .info = {.name = kName,
              .category = Category::banned,
              .banned_fix = "drop the sigmoid before it and call "
-                           "binary_cross_entropy_with_logits"},
+                           "binary_cross_entropy_with_logits",
+             .optional_inputs = tensor_set(2)},
     .samples = forward_samples,
     .forward = forward,
     .vjp = vjp,
@@ -192,7 +193,9 @@ std::vector<Sample<LossBackwardAttrs>> logits_backward_samples() {
           {{samples::real({3, 5}), x, target, weight, weight}, {Reduction::none}}};
 }
 constexpr Op<LossBackwardAttrs> logits_backward_op{
-    .info = {.name = kLogitsBackwardName, .category = Category::passthrough},
+    .info = {.name = kLogitsBackwardName,
+             .category = Category::passthrough,
+             .optional_inputs = tensor_set(3, 4)},
     .samples = logits_backward_samples,
     .forward = logits_backward_forward,
     .vjp = decomposed<logits_backward_reference, LossBackwardAttrs>,
@@ -222,7 +225,10 @@ std::vector<Sample<LossAttrs>> logits_samples() {
           {{x, target, samples::absent(), samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
 constexpr Op<LossAttrs> logits_op{
-    .info = {.name = kLogitsName, .category = Category::fp32, .reads_16bit = true},
+    .info = {.name = kLogitsName,
+             .category = Category::fp32,
+             .reads_16bit = true,
+             .optional_inputs = tensor_set(2, 3)},
     .samples = logits_samples,
     .forward = logits_forward,
     .vjp = logits_vjp,

@@ -101,7 +101,7 @@ std::vector<Sample<NllBackwardAttrs>> nll_backward_samples() {
            {.shape = {2, 4, 3}, .reduction = Reduction::none}}};
 }
 constexpr Op<NllBackwardAttrs> nll_backward_op{
-    .info = {.name = kNllBackward, .category = Category::passthrough},
+    .info = {.name = kNllBackward, .category = Category::passthrough, .optional_inputs = tensor_set(2)},
     .samples = nll_backward_samples,
     .forward = nll_backward_forward,
     .vjp = decomposed<nll_backward_reference, NllBackwardAttrs>,
@@ -128,7 +128,7 @@ std::vector<Sample<NllLossAttrs>> nll_samples() {
           {{samples::real({4}), samples::index({}, 4), weight}, {.reduction = Reduction::sum}}};
 }
 constexpr Op<NllLossAttrs> nll_op{
-    .info = {.name = kNll, .category = Category::fp32, .reads_16bit = true},
+    .info = {.name = kNll, .category = Category::fp32, .reads_16bit = true, .optional_inputs = tensor_set(2)},
     .samples = nll_samples,
     .forward = nll_forward,
     .vjp = nll_vjp,
@@ -279,7 +279,7 @@ std::vector<Sample<CrossEntropyBackwardAttrs>> cross_backward_samples() {
        {.reduction = Reduction::none}}};
 }
 constexpr Op<CrossEntropyBackwardAttrs> cross_backward_op{
-    .info = {.name = kCrossBackward, .category = Category::passthrough},
+    .info = {.name = kCrossBackward, .category = Category::passthrough, .optional_inputs = tensor_set(3)},
     .samples = cross_backward_samples,
     .forward = cross_backward_forward,
     .vjp = decomposed<cross_backward_reference, CrossEntropyBackwardAttrs>,
@@ -311,7 +311,10 @@ std::vector<Sample<CrossEntropyAttrs>> cross_samples() {
       {{samples::real({5, 4}), probabilities, weight}, {.label_smoothing = 0.1}}};
 }
 constexpr Op<CrossEntropyAttrs> cross_op{
-    .info = {.name = kCross, .category = Category::fp32, .reads_16bit = true},
+    .info = {.name = kCross,
+             .category = Category::fp32,
+             .reads_16bit = true,
+             .optional_inputs = tensor_set(2)},
     .samples = cross_samples,
     .forward = cross_forward,
     .vjp = cross_vjp,

@@ -171,6 +171,7 @@ Tensor mean(const Tensor& x, const ReducedDims& dim, bool keepdim, std::optional
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
+  require_defined("sum_to", x);
   if (x.shape() == shape) return x;
   return bind(sum_to_op, {x}, SumToAttrs{shape});
 }

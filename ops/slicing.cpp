@@ -243,6 +243,11 @@ IntList piece_sizes(const IntList& sizes, std::int64_t size) {
     throw ValueError("split", "a size of at least 1", std::to_string(each), "choose how long a piece is");
   }
   const std::int64_t count = size == 0 ? 1 : (size - 1) / each + 1;
+  constexpr std::int64_t kMostPieces = std::int64_t{1} << 24;  // each is a tensor of its own
+  if (count > kMostPieces) {
+    throw ValueError("split", "at most " + std::to_string(kMostPieces) + " pieces", std::to_string(count),
+                     "choose longer pieces");
+  }
   IntList pieces(static_cast<std::size_t>(count), each);
   pieces.back() = size - (count - 1) * each;
   return pieces;
@@ -298,6 +303,7 @@ Tensor narrow(const Tensor& x, std::int64_t dim, std::int64_t start, std::int64_
 }
 
 Tensors split(const Tensor& x, const IntList& sizes, std::int64_t dim) {
+  require_defined("split", x);
   // A list of one is a list here, and not the size of every piece.
   if (sizes.size() == 1) check_sizes(sizes, x.shape()[existing_dim("split", dim, x.shape())]);
   return bind(split_op, {x}, {sizes, dim});

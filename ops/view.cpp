@@ -152,6 +152,7 @@ Outputs expand_forward(const ForwardArgs<ExpandAttrs>& args) {
     }
     target[i] = x.shape()[rank - from_end];
   }
+  layout::checked_numel("expand", target);
   return shown(x, target, layout::expand_strides("expand", x.shape(), x.strides(), target));
 }
 Gradients expand_vjp(const VjpArgs<ExpandAttrs>& args) { return {sum_to(args.grad(), args.in_shape(0))}; }
@@ -286,6 +287,7 @@ const Registered identity_registered{identity_op};
 Tensor reshape(const Tensor& x, const Shape& shape) { return bind(reshape_op, {x}, {shape}); }
 
 Tensor view(const Tensor& x, const Shape& shape) {
+  require_defined("view", x);
   const Shape target = layout::resolve_reshape("view", x.numel(), shape);
   if (!layout::reshape_strides(x.shape(), x.strides(), target)) {
     throw ShapeError("view", "a shape that strides can show",
@@ -301,6 +303,7 @@ Tensor transpose(const Tensor& x, std::int64_t d0, std::int64_t d1) {
   return bind(transpose_op, {x}, {d0, d1});
 }
 Tensor t(const Tensor& x) {
+  require_defined("t", x);
   if (x.dim() > 2) {
     throw ShapeError("t", "at most 2 dims", to_string(x.shape()), "use transpose or permute");
   }

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "mezzo/core/threads.h"
 #include "mezzo/kernels/cpu/isa.h"
-#include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/gemm.h"
 
 namespace mlp_timing {
@@ -53,8 +53,8 @@ std::string no_16bit_units() {
 }  // namespace
 
 std::string banner(const Workload& workload) {
-  const std::string cpu = fmt::format("cpu: {} thread{}, {} kernels, GEMM by {}", kernels::cpu::num_threads(),
-                                      kernels::cpu::num_threads() == 1 ? "" : "s", kernels::cpu::isa_name(),
+  const std::string cpu = fmt::format("cpu: {} thread{}, {} kernels, GEMM by {}", get_num_threads(),
+                                      get_num_threads() == 1 ? "" : "s", kernels::cpu::isa_name(),
                                       kernels::cpu::gemm_description());
   const std::string units = kernels::cpu::cpu_has_amx() ? "AMX present, not used in this version" : "no AMX";
   std::string text = fmt::format("mezzo timing sample on {}\n", to_string(workload.device));
@@ -140,7 +140,7 @@ std::string verdict(const Workload& workload, const std::vector<Measurement>& ru
 Value to_value(const Workload& workload, const std::vector<Measurement>& runs) {
   Value report;
   report.set("device", to_string(workload.device));
-  report.set("threads", kernels::cpu::num_threads());
+  report.set("threads", get_num_threads());
   report.set("instruction_set", kernels::cpu::isa_name());
   report.set("gemm", kernels::cpu::gemm_description());
   report.set("amx", kernels::cpu::cpu_has_amx());

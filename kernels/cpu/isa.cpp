@@ -83,23 +83,10 @@ std::string_view level_name(Isa isa) {
   return "generic";
 }
 
-void require_supported(std::string_view op, Isa wanted) {
-  if (wanted <= best_isa()) return;
+void require_supported(std::string_view op, Isa wanted, Isa best) {
+  if (wanted <= best) return;
   throw DeviceError(op, "an instruction set of this CPU", wanted == Isa::v4 ? "v4" : "v3",
-                    "this CPU runs up to " + std::string(level_name(best_isa())));
-}
-
-Isa choose() {
-  const char* const value = std::getenv("MEZZO_CPU_ISA");
-  if (value == nullptr || *value == '\0') return best_isa();
-  const std::string_view name = value;
-  if (name != "base" && name != "v3" && name != "v4") {
-    throw ValueError("MEZZO_CPU_ISA", "base, v3 or v4", "'" + std::string(name) + "'",
-                     "unset it to use the best");
-  }
-  const Isa wanted = name == "base" ? Isa::base : (name == "v3" ? Isa::v3 : Isa::v4);
-  require_supported("MEZZO_CPU_ISA", wanted);
-  return wanted;
+                    "this CPU runs up to " + std::string(level_name(best)));
 }
 
 constexpr int kNotChosen = -1;
@@ -112,7 +99,8 @@ std::atomic<int> g_isa{kNotChosen};
 Isa isa() {
   const int known = g_isa.load(std::memory_order_relaxed);
   if (known != kNotChosen) return static_cast<Isa>(known);
-  const Isa chosen = choose();  // two threads may both get here; they choose alike
+  const Isa chosen = detail::choose_isa(std::getenv("MEZZO_CPU_ISA"),
+                                        best_isa());  // two threads may both get here; they choose alike
   g_isa.store(static_cast<int>(chosen), std::memory_order_relaxed);
   return chosen;
 }
@@ -123,8 +111,24 @@ std::string isa_name() { return std::string(level_name(isa())); }
 
 bool cpu_has_amx() { return features().amx; }
 
+namespace detail {
+
+Isa choose_isa(const char* value, Isa best) {
+  if (value == nullptr || *value == '\0') return best;
+  const std::string_view name = value;
+  if (name != "base" && name != "v3" && name != "v4") {
+    throw ValueError("MEZZO_CPU_ISA", "base, v3 or v4", "'" + std::string(name) + "'",
+                     "unset it to use the best");
+  }
+  const Isa wanted = name == "base" ? Isa::base : (name == "v3" ? Isa::v3 : Isa::v4);
+  require_supported("MEZZO_CPU_ISA", wanted, best);
+  return wanted;
+}
+
+}  // namespace detail
+
 IsaGuard::IsaGuard(Isa wanted) : previous_(isa()) {
-  require_supported("IsaGuard", wanted);
+  require_supported("IsaGuard", wanted, best_isa());
   g_isa.store(static_cast<int>(wanted), std::memory_order_relaxed);
 }
 

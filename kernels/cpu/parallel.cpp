@@ -1,12 +1,11 @@
-// The OpenMP side of parallel_for, and the number of threads.
+// The OpenMP side of parallel_for.
 #include "mezzo/kernels/cpu/parallel.h"
 
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <string>
 
-#include "mezzo/core/error.h"
+#include "mezzo/core/threads.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -16,9 +15,6 @@
 
 namespace mezzo::kernels::cpu {
 namespace {
-
-/// Process-wide setting of set_num_threads(); 0 means the default. It changes speed, never results.
-std::atomic<int> g_num_threads{0};
 
 #ifdef _OPENMP
 /// Keeps, of the exceptions of all chunks, the one of the lowest chunk: no exception may leave an OpenMP
@@ -47,26 +43,6 @@ class FirstError {
 
 }  // namespace
 
-int num_threads() {
-#ifdef _OPENMP
-  // The default is read once: omp_get_max_threads() is a setting of the calling thread, and every thread must
-  // agree.
-  static const int default_threads = omp_get_max_threads();
-  const int set = g_num_threads.load(std::memory_order_relaxed);
-  return set > 0 ? set : default_threads;
-#else
-  return 1;
-#endif
-}
-
-void set_num_threads(int threads) {
-  if (threads < 0) {
-    throw ValueError("set_num_threads", "0 (default) or more", std::to_string(threads),
-                     "pass a number of threads");
-  }
-  g_num_threads.store(threads, std::memory_order_relaxed);
-}
-
 bool in_parallel() {
 #ifdef _OPENMP
   return omp_in_parallel() != 0;
@@ -79,7 +55,7 @@ namespace detail {
 
 void run_chunks(std::int64_t chunks, bool on_demand, ChunkFunction function, void* context) {
 #ifdef _OPENMP
-  const int threads = static_cast<int>(std::min<std::int64_t>(num_threads(), chunks));
+  const int threads = static_cast<int>(std::min<std::int64_t>(get_num_threads(), chunks));
   if (threads > 1 && !in_parallel()) {
     FirstError error;
     const auto run = [&](std::int64_t chunk) {

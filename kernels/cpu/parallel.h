@@ -1,19 +1,12 @@
-// Threads for CPU kernels: one loop over fixed chunks. Apart from the kernels so that OpenMP appears in one
-// .cpp only, and so that no header changes meaning with -fopenmp.
+// Threads for CPU kernels: one loop over fixed chunks, on as many threads as get_num_threads() says
+// (core/threads.h). Apart from the kernels so that parallel regions stand in one .cpp only, and so that no
+// header changes meaning with -fopenmp.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 namespace mezzo::kernels::cpu {
-
-/// Threads that parallel_for may use: what set_num_threads() said, else OpenMP's default (OMP_NUM_THREADS,
-/// else the cores this process may run on). Always 1 in a build without OpenMP.
-[[nodiscard]] int num_threads();
-
-/// Sets num_threads() for the whole process; 0 goes back to the default. Results do not depend on it. Throws
-/// ValueError when negative.
-void set_num_threads(int threads);
 
 /// True on a thread that is running a chunk of a parallel_for (or of another OpenMP region): there
 /// parallel_for and the GEMM libraries work on that one thread.

@@ -186,6 +186,38 @@ TEST(ReshapeStrides, OfNoElementsAreAlwaysThere) {
   EXPECT_TRUE(reshape_strides({}, {}, {1, 1}).has_value());
 }
 
+TEST(CheckedNumel, CountsSoundShapesAndRefusesAllOthers) {
+  constexpr std::int64_t k40 = std::int64_t{1} << 40, k59 = std::int64_t{1} << 59;
+  EXPECT_EQ(checked_numel("zeros", {}), 1);
+  EXPECT_EQ(checked_numel("zeros", {2, 3, 4}), 24);
+  EXPECT_EQ(checked_numel("zeros", {2, 0, 4}), 0);
+  EXPECT_EQ(checked_numel("zeros", {k59}), k59);
+  EXPECT_EQ(checked_numel("zeros", {kMaxElements - 1, 1}), kMaxElements - 1);
+  EXPECT_EQ(message_of<ShapeError>([] {
+              checked_numel("zeros", {k40, k40});
+            }),
+            "zeros: expected fewer than 2^60 elements, sizes of 0 left out, got [1099511627776, "
+            "1099511627776]; check the shape");
+  // 2^80, 2^64, 2^63 and 2^60: beyond 64 bits, 0 and negative modulo them, and just too many.
+  for (const Shape& shape : {Shape{k40, k40, 0}, Shape{k40, 0, k40}, Shape{1 << 24, k40}, Shape{1 << 23, k40},
+                             Shape{2, k59}, Shape{INT64_MAX}, Shape{INT64_MAX, 0}})
+    EXPECT_THROW(checked_numel("zeros", shape), ShapeError) << to_string(shape);
+  EXPECT_EQ(message_of<ShapeError>([] {
+              checked_numel("zeros", {0, -1});
+            }),
+            "zeros: expected sizes of at least 0, got [0, -1]; check the shape");
+  EXPECT_THROW(checked_numel("zeros", {INT64_MIN}), ShapeError);
+}
+
+TEST(Layout, ShapesMadeOfSoundOnesAreCheckedToo) {
+  constexpr std::int64_t k40 = std::int64_t{1} << 40;
+  EXPECT_THROW((void)broadcast("add", {k40, 1}, {1, k40}), ShapeError);
+  EXPECT_THROW((void)resolve_reshape("reshape", 0, {k40, k40, 0}), ShapeError);
+  EXPECT_THROW((void)resolve_reshape("reshape", 0, {k40, k40}), ShapeError);  // 2^80 is 0 modulo 2^64
+  EXPECT_THROW((void)resolve_reshape("reshape", 0, {-1, k40, k40}), ShapeError);
+  EXPECT_EQ(resolve_reshape("reshape", 0, {-1, k40}), (Shape{0, k40}));
+}
+
 TEST(ResolveReshape, FindsTheFreeSize) {
   EXPECT_EQ(resolve_reshape("reshape", 12, {3, -1}), (Shape{3, 4}));
   EXPECT_EQ(resolve_reshape("reshape", 0, {-1, 3}), (Shape{0, 3}));

@@ -18,7 +18,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/float16.h"
 #include "mezzo/kernels/cpu/isa.h"
-#include "mezzo/kernels/cpu/parallel.h"
+#include "support/thread_guard.h"
 
 namespace mezzo::kernels {
 namespace {
@@ -330,10 +330,9 @@ TEST(Gemm, BitsDoNotDependOnTheNumberOfThreads) {
           Matrix a(dtype, size[0], size[1], size[3], layout), b(dtype, size[0], size[3], size[2]);
           a.randomize(1), b.randomize(2);
           const auto run = [&](int threads) {
-            cpu::set_num_threads(threads);
+            const mezzo::test::ThreadGuard guard(threads);
             Matrix c(dtype, size[0], size[1], size[2]);
             cpu::gemm(test::make_args(a, b, c));
-            cpu::set_num_threads(0);
             return c;
           };
           const Matrix one = run(1);

@@ -157,11 +157,32 @@ TEST_F(IsaEnvironment, UnknownValueIsRefusedWithTheValuesThereAre) {
               "MEZZO_CPU_ISA: expected base, v3 or v4, got 'v5'");
 }
 
-TEST_F(IsaEnvironment, InstructionSetThatTheCpuLacksIsRefused) {
-  if (best_isa() == Isa::v4) GTEST_SKIP() << "this CPU has all of them";
-  setenv("MEZZO_CPU_ISA", "v4", 1);
-  EXPECT_EXIT(print_isa_and_exit(), testing::ExitedWithCode(1),
-              "MEZZO_CPU_ISA: expected an instruction set of this");
+TEST(ChooseIsa, TakesTheBestOrWhatIsAskedFor) {
+  for (const Isa best : {Isa::base, Isa::v3, Isa::v4}) {
+    EXPECT_EQ(detail::choose_isa(nullptr, best), best);
+    EXPECT_EQ(detail::choose_isa("", best), best);
+    EXPECT_EQ(detail::choose_isa("base", best), Isa::base);
+  }
+  EXPECT_EQ(detail::choose_isa("v3", Isa::v3), Isa::v3);
+  EXPECT_EQ(detail::choose_isa("v3", Isa::v4), Isa::v3);
+  EXPECT_EQ(detail::choose_isa("v4", Isa::v4), Isa::v4);
+}
+
+TEST(ChooseIsa, RefusesWhatTheCpuLacks) {
+  const auto message = [](const char* value, Isa best) -> std::string {
+    try {
+      return "chose level " + std::to_string(static_cast<int>(detail::choose_isa(value, best)));
+    } catch (const DeviceError& error) {
+      return error.expected() + ", " + error.got() + ", " + error.fix();
+    }
+  };
+#if defined(__x86_64__)
+  EXPECT_EQ(message("v4", Isa::v3), "an instruction set of this CPU, v4, this CPU runs up to x86-64-v3");
+  EXPECT_EQ(message("v4", Isa::base), "an instruction set of this CPU, v4, this CPU runs up to x86-64");
+  EXPECT_EQ(message("v3", Isa::base), "an instruction set of this CPU, v3, this CPU runs up to x86-64");
+#else
+  EXPECT_EQ(message("v3", Isa::base), "an instruction set of this CPU, v3, this CPU runs up to generic");
+#endif
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// parallel_for: which chunks there are, that each runs once, exceptions, nesting, and the number of threads.
+// parallel_for: which chunks there are, that each runs once, exceptions, nesting.
 #include "mezzo/kernels/cpu/parallel.h"
 
 #include <gtest/gtest.h>
@@ -15,23 +15,16 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/core/error.h"
+#include "support/thread_guard.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
 
-/// Sets the number of threads for one test.
-class Threads {
- public:
-  explicit Threads(int n) { set_num_threads(n); }
-  ~Threads() { set_num_threads(0); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-};
+using Threads = test::ThreadGuard;
 
 bool has_threads() {
   const Threads two(2);
-  return num_threads() == 2;
+  return get_num_threads() == 2;
 }
 
 using Chunks = std::set<std::pair<std::int64_t, std::int64_t>>;
@@ -180,17 +173,6 @@ TEST(ParallelFor, ExceptionOfTheLowestChunkWins) {
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "0");
   }
-}
-
-TEST(NumThreads, IsWhatWasSetAndZeroGoesBack) {
-  const int before = num_threads();
-  EXPECT_GE(before, 1);
-  if (has_threads()) {
-    const Threads guard(5);
-    EXPECT_EQ(num_threads(), 5);
-  }
-  EXPECT_EQ(num_threads(), before);
-  EXPECT_THROW(set_num_threads(-1), ValueError);
 }
 
 }  // namespace

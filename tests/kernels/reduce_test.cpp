@@ -13,6 +13,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
+#include "support/thread_guard.h"
 
 namespace mezzo::kernels {
 namespace {
@@ -199,7 +200,7 @@ TEST(Reduce, BitsAreTheSameForEveryNumberOfThreadsAndInstructionSet) {
     for (int level = 0; level <= static_cast<int>(cpu::best_isa()); ++level) {
       const cpu::IsaGuard guard(static_cast<cpu::Isa>(level));
       for (const int threads : {1, 2, 3}) {
-        cpu::set_num_threads(threads);
+        const mezzo::test::ThreadGuard threads_guard(threads);
         Array sum = run(Sum<>{}, problem, in, DType::f64, DType::f32);
         Array deviation = make_output(problem, DType::f64);
         variance(Device::cpu(), {0, true}, spread(deviation, problem), in.show(), DType::f32);
@@ -211,7 +212,6 @@ TEST(Reduce, BitsAreTheSameForEveryNumberOfThreadsAndInstructionSet) {
       }
     }
   }
-  cpu::set_num_threads(0);
 }
 
 TEST(Reduce, ExtremaAndTheirPositionsAreExact) {

@@ -5,10 +5,10 @@
 
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/allocator.h"
-#include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/ops/loss.h"
 #include "mezzo/ops/softmax.h"
 #include "mezzo/tests/ops/loss_support.h"
+#include "support/thread_guard.h"
 
 namespace mezzo {
 namespace {
@@ -336,13 +336,12 @@ TEST(CrossEntropy, DoesNotDependOnThreadsOrLayout) {
   const Tensor loss = cross_entropy(x, t, {.label_smoothing = 0.1});
   const Tensor gradient = grad(loss, {x})[0];
   for (const int threads : {1, 3}) {
-    kernels::cpu::set_num_threads(threads);
+    const test::ThreadGuard guard(threads);
     const Tensor strided = strided_copy(x.detach()).requires_grad_();
     const Tensor again = cross_entropy(strided, t, {.label_smoothing = 0.1});
     EXPECT_TRUE(same_bits(again, loss)) << threads;
     EXPECT_TRUE(same_bits(grad(again, {strided})[0], gradient)) << threads;
   }
-  kernels::cpu::set_num_threads(0);
 }
 
 TEST(CrossEntropy, NeitherWidensTheLogitsNorStoresProbabilities) {

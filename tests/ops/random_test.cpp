@@ -14,12 +14,12 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/philox.h"
-#include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/normal_f64.h"
 #include "mezzo/kernels/random_math.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/tests/ops/pointwise_support.h"
+#include "support/thread_guard.h"
 
 namespace mezzo {
 namespace {
@@ -209,12 +209,11 @@ TEST(Random, SixteenBitValuesAreTheF32OnesRoundedOnce) {
 
 TEST(Random, BitsDoNotDependOnTheNumberOfThreads) {
   const auto draw = [](int threads) {
-    kernels::cpu::set_num_threads(threads);
+    const test::ThreadGuard guard(threads);
     Generator generator(21);
     std::vector<Tensor> all{rand({100003}, {}, generator), randn({100003}, {}, generator),
                             randn({70001}, {.dtype = DType::f64}, generator),
                             randint(0, 1000, {70001}, {.dtype = DType::i32}, generator)};
-    kernels::cpu::set_num_threads(0);
     return all;
   };
   const std::vector<Tensor> one = draw(1), three = draw(3);

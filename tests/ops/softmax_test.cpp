@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "mezzo/kernels/cpu/isa.h"
-#include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/tests/ops/loss_support.h"
+#include "support/thread_guard.h"
 
 namespace mezzo {
 namespace {
@@ -111,10 +111,9 @@ TEST(Softmax, GivesTheSameBitsOnEveryInstructionSetAndThreadCount) {
     expect_same("instruction set");
   }
   for (const int threads : {1, 2, 5}) {
-    kernels::cpu::set_num_threads(threads);
+    const test::ThreadGuard guard(threads);
     expect_same("threads");
   }
-  kernels::cpu::set_num_threads(0);
 }
 
 TEST(Softmax, StaysFiniteAtLogitsOfTenThousand) {

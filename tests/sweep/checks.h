@@ -40,6 +40,15 @@ void check_inputs_kept(const Case& one, Findings& findings);
 /// Forward and backward read no value back to the host.
 void check_host_reads(const Case& one, Findings& findings);
 
+/// Calls that make no sense, derived from the sample: wrong numbers of inputs, undefined ones, shapes that do
+/// not fit, sizes beyond all memory, dtypes the op may not take, indices and attributes out of range. Each
+/// works, gradients included, or throws a mezzo::Error of a fitting kind that says what was expected.
+void check_bad_input(const Case& one, Findings& findings);
+
+/// Every instruction set of this CPU gives the same bits, results and gradients. Matrix products, whose
+/// kernels are Eigen's and oneDNN's, agree within the rounding of their sums; that prints.
+void check_instruction_sets(const Case& one, Findings& findings);
+
 /// All of them on all samples of an op. What a check throws is a failure of that check.
 [[nodiscard]] Findings sweep(const RegistryEntry& op);
 

@@ -28,11 +28,13 @@ enum class Check : std::uint8_t {
   history,
   inputs_kept,
   host_reads,
+  bad_input,
+  instruction_sets,
 };
-inline constexpr std::array<std::string_view, 16> kCheckNames{
-    "gradient",  "second_gradient", "strided",     "empty",     "zero_dim",      "broadcast",
-    "f32",       "low_precision",   "integers",    "autocast",  "ignored_types", "explicit_dtype",
-    "reference", "history",         "inputs_kept", "host_reads"};
+inline constexpr std::array<std::string_view, 18> kCheckNames{
+    "gradient",  "second_gradient", "strided",     "empty",      "zero_dim",      "broadcast",
+    "f32",       "low_precision",   "integers",    "autocast",   "ignored_types", "explicit_dtype",
+    "reference", "history",         "inputs_kept", "host_reads", "bad_input",     "instruction_sets"};
 
 [[nodiscard]] constexpr std::string_view name_of(Check check) {
   return kCheckNames[static_cast<std::size_t>(check)];

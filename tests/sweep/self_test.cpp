@@ -2,10 +2,13 @@
 // for it, and a sound twin by none. The ops are not registered, so nothing else sees them.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/core/error.h"
+#include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/ops/ops.h"
 #include "sweep/checks.h"
 
@@ -52,7 +55,8 @@ Gradients writing_vjp(const Vjps& args) {
 Outputs blind_copy(const Args& args) {
   const Tensor& x = args.in(0);
   const Tensor out = empty(x.shape(), options_of(x));
-  std::memcpy(out.impl().data(), x.impl().data(), static_cast<std::size_t>(x.numel() * size_of(x.dtype())));
+  const auto bytes = static_cast<std::size_t>(x.numel() * size_of(x.dtype()));
+  if (bytes > 0) std::memcpy(out.impl().data(), x.impl().data(), bytes);
   return out;
 }
 Gradients pass_on(const Vjps& args) { return {args.grad()}; }
@@ -106,6 +110,33 @@ Outputs cube_of_some(const Args& args) {
 Outputs cube_of_dims(const Args& args) {
   if (args.in(0).dim() == 0) throw ShapeError("cube", "dims", "none", "");
   return cube_in_f32(args);
+}
+
+/// Refuses large sizes as std::vector would.
+Outputs cube_through_std(const Args& args) {
+  if (args.in(0).dim() > 0) static_cast<void>(std::vector<char>().at(static_cast<std::size_t>(0)));
+  return cube_in_f32(args);
+}
+/// Calls every problem one of dtypes.
+Outputs cube_of_matrices(const Args& args) {
+  if (args.in(0).dim() != 2) throw DTypeError("cube", "a matrix", "none", "");
+  return cube_in_f32(args);
+}
+/// Knows no integers, and does not say so.
+Outputs nan_for_integers(const Args& args) {
+  const Tensor& x = args.in(0);
+  if (is_floating(x.dtype())) return cube_in_f32(args);
+  return full(x.shape(), std::nan(""));
+}
+/// Takes any index.
+Outputs first_column(const Args& args) { return select(args.in(0), 1, 0); }
+Gradients first_column_vjp(const Vjps& args) {
+  return {slice_backward(unsqueeze(args.grad(), 1), args.in_shape(0), 1, 0, 1), Tensor()};
+}
+/// Has a last place that depends on the instruction set.
+Outputs cube_by_isa(const Args& args) {
+  const double factor = kernels::cpu::isa() == kernels::cpu::Isa::base ? 1 : 1 + 0x1p-52;
+  return mul(cube_in_f32(args), factor);
 }
 
 struct DTypeAttrs {
@@ -246,6 +277,51 @@ TEST(SweepItself, ReportsHostReads) {
 TEST(SweepItself, ReportsAnInputThatIsWrittenTo) {
   static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_in_f32, writing_vjp);
   EXPECT_TRUE(sweep_of(op).has_failed(Check::inputs_kept));
+}
+
+TEST(SweepItself, ReportsErrorsThatAreNotOurs) {
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_through_std, cube_vjp);
+  EXPECT_TRUE(sweep_of(op).has_failed(Check::bad_input));
+}
+
+TEST(SweepItself, ReportsErrorsOfAKindThatDoesNotFit) {
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_of_matrices, cube_vjp);
+  expect_only(sweep_of(op), {Check::bad_input});
+}
+
+TEST(SweepItself, ReportsNansOutOfNothing) {
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, nan_for_integers, cube_vjp);
+  EXPECT_TRUE(sweep_of(op).has_failed(Check::bad_input));
+}
+
+TEST(SweepItself, ReportsAnIndexThatNobodyChecks) {
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "column", .category = Category::passthrough},
+      .samples =
+          [] {
+            return std::vector<Sample<NoAttrs>>{{{samples::real({3, 4}), samples::index({3}, 4)}}};
+          },
+      .forward = first_column,
+      .vjp = first_column_vjp};
+  expect_only(sweep_of(op), {Check::bad_input});
+}
+
+TEST(SweepItself, ReportsAnOptionalInputThatTheDescriptorDoesNotName) {
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "cube", .category = Category::passthrough},
+      .samples =
+          [] {
+            return std::vector<Sample<NoAttrs>>{{{samples::real({3, 4}, 0.2, 2), samples::absent()}}};
+          },
+      .forward = cube_in_f32,
+      .vjp = cube_vjp};
+  EXPECT_TRUE(sweep_of(op).has_failed(Check::bad_input));
+}
+
+TEST(SweepItself, ReportsBitsThatDependOnTheInstructionSet) {
+  if (kernels::cpu::best_isa() == kernels::cpu::Isa::base) GTEST_SKIP() << "there is only one";
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_by_isa, cube_vjp);
+  expect_only(sweep_of(op), {Check::instruction_sets});
 }
 
 TEST(SweepItself, LeavesOutOnlyWhatAnOpGivesAReasonFor) {

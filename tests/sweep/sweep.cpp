@@ -28,6 +28,8 @@ constexpr std::array kRows{
     Row{Check::history, check_history},
     Row{Check::inputs_kept, check_inputs_kept},
     Row{Check::host_reads, check_host_reads},
+    Row{Check::bad_input, check_bad_input},
+    Row{Check::instruction_sets, check_instruction_sets},
 };
 
 void run_row(const Row& row, const Case& one, Findings& findings) {
