@@ -19,8 +19,8 @@ namespace mezzo::kernels::cpu {
 namespace {
 
 /// Up to this m * n * k Eigen is faster than oneDNN, whose calls cost 200 ns (measured: 16 x 16 x 16 takes
-/// 184 ns against 248, 24 x 24 x 24 takes 403 against 375).
-constexpr double kSmallProduct = 8192;
+/// 184 ns against 248, 24 x 24 x 24 takes 403 against 375). A build without oneDNN has no use for it.
+[[maybe_unused]] constexpr double kSmallProduct = 8192;
 
 /// Process-wide setting of set_gemm_engine().
 std::atomic<GemmEngine> g_engine{GemmEngine::automatic};
