@@ -83,16 +83,16 @@ GemmTileFunction<double> eigen_f64() {
   return gemm_eigen_base_f64;
 }
 
-GemmTileFunction<float> engine_f32(const GemmArgs& args) {
+GemmTileFunction<float> engine_f32([[maybe_unused]] const GemmArgs& args) {
+  [[maybe_unused]] const GemmEngine engine = gemm_engine();  // asked in every build: it refuses a bad setting
 #ifdef MEZZO_HAVE_ONEDNN
   const bool small =
       static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k) <=
       kSmallProduct;
-  if (gemm_engine() == GemmEngine::onednn && !(small && wanted_engine() == GemmEngine::automatic)) {
+  if (engine == GemmEngine::onednn && !(small && wanted_engine() == GemmEngine::automatic)) {
     return gemm_onednn_f32;
   }
 #endif
-  static_cast<void>(args);
   return eigen_f32();
 }
 
@@ -200,8 +200,9 @@ void set_gemm_engine(GemmEngine engine) {
 }
 
 std::string gemm_description() {
+  [[maybe_unused]] const GemmEngine engine = gemm_engine();
 #ifdef MEZZO_HAVE_ONEDNN
-  if (gemm_engine() == GemmEngine::onednn) return "oneDNN " + gemm_onednn_version();
+  if (engine == GemmEngine::onednn) return "oneDNN " + gemm_onednn_version();
 #endif
   return std::string("Eigen ") + gemm_eigen_base_version() + " " + isa_name();
 }
