@@ -91,7 +91,12 @@ endforeach()
 set_target_properties(mezzo PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 target_compile_features(mezzo PUBLIC cxx_std_20)
-target_include_directories(mezzo PUBLIC "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
+# In another project they are system headers, so that its warnings are about its own code.
+set(system "")
+if(NOT MEZZO_TOP_LEVEL)
+  set(system SYSTEM)
+endif()
+target_include_directories(mezzo ${system} PUBLIC "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_link_libraries(mezzo PRIVATE Threads::Threads)
 if(MEZZO_HAVE_OPENMP)
