@@ -7,8 +7,12 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 preset=release
 assume_yes=no
 may_install=yes
+prefix=/usr/local
+here=$(pwd)
 packages="g++ cmake ninja-build ccache libeigen3-dev libfmt-dev libgtest-dev libgmock-dev nlohmann-json3-dev \
 libcli11-dev libdnnl-dev clang-format-14"
+# Where headers are looked for, besides CMAKE_PREFIX_PATH.
+roots=${MEZZO_HEADER_ROOTS:-/usr /usr/local}
 
 usage() {
   cat <<'TEXT'
@@ -16,13 +20,14 @@ usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
 
   demo [args]     build and run the mixed-precision timing sample; args go to the sample (try: demo --help)
   test [-- args]  build and run every test; args go to ctest (for example: test -- -R core)
+  install         build and install the library for find_package(mezzo), to --prefix DIR (/usr/local)
   setup           only install what is missing, the optional packages too
-  doctor          say what is installed, what is missing, and which command installs it
+  doctor          say what is installed, what is missing, what that means, and which command installs it
   clean           remove the folder build/
   help            this text
 
   --yes           install without asking          --no-install    never install; stop with status 3 instead
-  --preset NAME   release (default), debug or asan, see CMakePresets.json
+  --preset NAME   release (default), debug, asan, tsan, embedded or embedded-clang, see CMakePresets.json
 TEXT
 }
 
@@ -30,54 +35,80 @@ say() { printf 'mezzo: %s\n' "$*" >&2; }
 die() { status=$1; shift; say "$*"; exit "$status"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# have_header FILE: is include/FILE under a usual prefix, or one the user named in CMAKE_PREFIX_PATH?
-have_header() {
-  for prefix in /usr /usr/local $(printf '%s' "${CMAKE_PREFIX_PATH:-}" | tr ':;' '  '); do
-    [ -e "$prefix/include/$1" ] && return 0
+# at_least VERSION MINIMUM
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+# check NAME PACKAGE KIND MEANING PROBE...: the probe sets found (a path) and version, or says no. What is missing goes
+# to a list, and a doctor prints what it is good for.
+check() {
+  name=$1; package=$2; kind=$3; meaning=$4; shift 4
+  found="" version="" problem=missing
+  if "$@"; then
+    if [ "$doctor" = yes ]; then report_found; fi
+    return 0
+  fi
+  case $kind in required) missing="$missing $package" ;; *) missing_optional="$missing_optional $package" ;; esac
+  if [ "$doctor" = yes ]; then report_missing; fi
+}
+
+# Probe of a program, with the version that is needed at least.
+tool() {
+  found=$(command -v "$1") || return 1
+  [ "$doctor$#" != no1 ] || return 0
+  version=$("$1" --version 2>/dev/null | sed -n 's/^[^0-9]*\([0-9][0-9.]*[0-9]\).*/\1/p' | head -n 1)
+  [ $# = 1 ] || at_least "$version" "$2" || { problem="$version is too old, $2 is needed"; return 1; }
+}
+compiler() { if [ -n "${CXX:-}" ]; then tool "${CXX%% *}"; else tool g++ || tool clang++; fi; }
+
+# Probe of a header; what follows says where its version stands (see version_of in tools/doctor.sh).
+header() {
+  file=$1; shift
+  for root_ in $roots $(printf '%s' "${CMAKE_PREFIX_PATH:-}" | tr ':;' '  '); do
+    found=$root_/include/$file
+    [ -e "$found" ] || continue
+    if [ "$doctor" = yes ]; then version=$(version_of "$root_" "$@"); fi
+    return 0
   done
+  problem="no $file below $roots${CMAKE_PREFIX_PATH:+ $CMAKE_PREFIX_PATH}"
   return 1
 }
-
-# check WHAT PACKAGE COMMAND...: sets state, and adds PACKAGE to a list of missing ones.
-check() {
-  what=$1; package=$2; kind=$3; shift 3
-  if "$@"; then state=found; else
-    state="missing ($kind, package $package)"
-    case $kind in required) missing="$missing $package" ;; *) missing_optional="$missing_optional $package" ;; esac
-  fi
-  [ "$verbose" = no ] || printf '  %-22s %s\n' "$what" "$state"
+eigen() {
+  header eigen3/Eigen/Core include/eigen3/Eigen/src/Core/util/Macros.h EIGEN_WORLD_VERSION EIGEN_MAJOR_VERSION \
+    EIGEN_MINOR_VERSION || found=${Eigen3_DIR:-}
+  [ -n "$found" ]
 }
 
-has_compiler() { if [ -n "${CXX:-}" ]; then have "${CXX%% *}"; else have g++ || have clang++; fi; }
-has_eigen() { have_header eigen3/Eigen/Core || [ -n "${Eigen3_DIR:-}" ]; }
-
 check_all() {
-  verbose=$1; missing=; missing_optional=
-  check "C++ compiler" g++ required has_compiler
-  check cmake cmake required have cmake
-  check ninja ninja-build required have ninja
-  check Eigen libeigen3-dev required has_eigen
-  check fmt libfmt-dev required have_header fmt/format.h
-  check GoogleTest libgtest-dev required have_header gtest/gtest.h
-  check GoogleMock libgmock-dev required have_header gmock/gmock.h
-  check nlohmann-json nlohmann-json3-dev required have_header nlohmann/json.hpp
-  check CLI11 libcli11-dev required have_header CLI/CLI.hpp
-  check "oneDNN (faster CPU)" libdnnl-dev optional have_header dnnl.h
-  check "ccache (rebuilds)" ccache optional have ccache
-  check "clang-format (checks)" clang-format-14 optional have clang-format-14
+  doctor=$1; missing="" missing_optional=""
+  check "C++ compiler" g++ required "nothing can be compiled" compiler
+  check CMake cmake required "nothing can be configured" tool cmake 3.22
+  check Ninja ninja-build required "the presets build with it" tool ninja
+  check Eigen libeigen3-dev required "the CPU's matrix products are made of it" eigen
+  check fmt libfmt-dev required "error texts and printing are made with it" header fmt/format.h \
+    include/fmt/core.h FMT_VERSION
+  check nlohmann-json nlohmann-json3-dev required "the JSON files are read with it" header nlohmann/json.hpp \
+    include/nlohmann/detail/abi_macros.hpp NLOHMANN_JSON_VERSION_MAJOR NLOHMANN_JSON_VERSION_MINOR NLOHMANN_JSON_VERSION_PATCH
+  check GoogleTest libgtest-dev required "the tests are written with it" header gtest/gtest.h gtest.pc
+  check GoogleMock libgmock-dev required "the tests are written with it" header gmock/gmock.h gmock.pc
+  check CLI11 libcli11-dev required "the examples read their options with it" header CLI/CLI.hpp \
+    include/CLI/Version.hpp CLI11_VERSION
+  check oneDNN libdnnl-dev optional "matrix products run on Eigen" header dnnl.h \
+    include/oneapi/dnnl/dnnl_version.h DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH
+  check ccache ccache optional "every rebuild compiles everything" tool ccache
+  check clang-format clang-format-14 optional "the formatting check of CI cannot run" tool clang-format-14
+  check "clang 14" clang-14 optional "the preset embedded-clang cannot be built" tool clang++-14
 }
 
 set_apt_line() {
   sudo=
   [ "$(id -u)" = 0 ] || sudo="sudo "
-  apt_line="${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends $packages"
+  apt_line="${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends $*"
 }
 
+# install_missing PACKAGES: all of them, since apt-get passes over what is there.
 install_missing() {
-  set_apt_line
-  say "missing:$missing$missing_optional"
-  say "this installs everything:"
-  printf '%s\n' "$apt_line" >&2
+  set_apt_line "$1"
+  say "missing:$missing$missing_optional; this installs everything: $apt_line"
   [ "$may_install" = yes ] || exit 3
   have apt-get || die 3 "no apt-get here: install the same libraries with your own package manager"
   if [ "$(id -u)" != 0 ]; then
@@ -96,7 +127,7 @@ install_missing() {
 need_packages() {
   check_all no
   [ -n "$missing" ] || return 0
-  install_missing
+  install_missing "$packages"
   check_all no
   [ -z "$missing" ] || die 3 "still missing:$missing"
 }
@@ -122,13 +153,24 @@ quietly() {
 }
 
 # CMake before 3.25 cannot read the presets file; for the release build plain options say the same.
-presets_work() { [ "$(printf '3.25\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*//p')" | sort -V | head -n 1)" = 3.25 ]; }
+presets_work() { at_least "$(cmake --version | sed -n '1s/[^0-9]*//p')" 3.25; }
+
+check_preset() {
+  names=$(sed -n 's/.*"configurePreset": "\([a-z-]*\)".*/\1/p' "$root/CMakePresets.json" | sort -u | tr '\n' ' ')
+  case " $names" in
+    *" $preset "*) ;;
+    *) die 2 "unknown preset '$preset'; there are: ${names% }" ;;
+  esac
+}
 
 configure() {
   need_packages
   cd "$root"
+  if [ "$preset" = embedded-clang ] && ! have clang++-14; then
+    set_apt_line clang-14
+    die 3 "preset '$preset' needs clang++-14; this installs it: $apt_line"
+  fi
   if presets_work; then
-    cmake --list-presets | grep -q "\"$preset\"" || die 2 "unknown preset '$preset'; cmake --list-presets shows them"
     quietly configure cmake --preset "$preset"
   else
     [ "$preset" = release ] || die 2 "preset '$preset' needs CMake 3.25 or newer"
@@ -137,7 +179,6 @@ configure() {
 }
 
 run_demo() {
-  here=$(pwd)
   configure
   quietly build cmake --build "build/$preset" --target mlp_timing
   cd "$here"
@@ -153,17 +194,16 @@ run_tests() {
   exec ctest --test-dir "build/$preset" --no-tests=error --output-on-failure -j "$(jobs)" "$@"
 }
 
-run_doctor() {
-  printf 'mezzo in %s\n' "$root"
-  check_all yes
-  printf '  %-22s %s\n' "CUDA" "not used: this version has no CUDA backend yet"
-  for tool in "${CXX:-c++}" cmake; do
-    if have "${tool%% *}"; then printf '  %s\n' "$(${tool%% *} --version | sed -n 1p)"; fi
-  done
-  set_apt_line
-  [ -z "$missing$missing_optional" ] || printf 'this installs everything:\n%s\n' "$apt_line"
-  [ -z "$missing" ] || exit 3
-  printf 'ready: ./mezzo.sh demo\n'
+# The place is tried before anything is built.
+run_install() {
+  case $prefix in /*) ;; *) prefix=$here/$prefix ;; esac
+  probe=$prefix/.mezzo_can_write_here
+  { mkdir -p "$prefix" && : >"$probe" && rm "$probe"; } 2>/dev/null ||
+    die 1 "cannot write to $prefix; choose a folder of yours with --prefix DIR, or run this with sudo"
+  configure
+  quietly build cmake --build "build/$preset" --target mezzo
+  quietly install cmake --install "build/$preset" --prefix "$prefix"
+  say "installed to $prefix; find_package(mezzo) finds it with CMAKE_PREFIX_PATH=$prefix"
 }
 
 command=
@@ -173,12 +213,14 @@ while [ $# -gt 0 ]; do
     --no-install) may_install=no ;;
     --preset) [ $# -ge 2 ] || die 2 "--preset needs a name"; preset=$2; shift ;;
     --preset=*) preset=${1#--preset=} ;;
+    --prefix) [ $# -ge 2 ] || die 2 "--prefix needs a folder"; prefix=$2; shift ;;
+    --prefix=*) prefix=${1#--prefix=} ;;
     --) shift; break ;;
     *)
       if [ "$command" = demo ]; then break; fi
       [ -z "$command" ] || die 2 "unknown argument '$1' after $command; ./mezzo.sh help shows what there is"
       case $1 in
-        demo | test | setup | doctor | clean | help) command=$1 ;;
+        demo | test | install | setup | doctor | clean | help) command=$1 ;;
         -h | --help) command=help ;;
         *) die 2 "unknown command or option '$1'; ./mezzo.sh help shows what there is" ;;
       esac ;;
@@ -190,11 +232,13 @@ case ${command:=help} in
   demo | test) ;;
   *) [ $# = 0 ] || die 2 "$command takes no arguments" ;;
 esac
+check_preset
 case $command in
   demo) run_demo "$@" ;;
   test) run_tests "$@" ;;
-  setup) check_all no; [ -z "$missing$missing_optional" ] || install_missing; say "nothing is missing" ;;
-  doctor) run_doctor ;;
+  install) run_install ;;
+  setup) check_all no; [ -z "$missing$missing_optional" ] || install_missing "$packages clang-14"; say "nothing is missing" ;;
+  doctor) . "$root/tools/doctor.sh" ;;
   clean) rm -rf "$root/build"; say "removed build/" ;;
   help) usage ;;
 esac

@@ -1,8 +1,10 @@
-# The examples: every folder examples/<name>/ is the program <name>, put into <build>/examples.
+# The examples: every folder examples/<name>/ is the program <name>, put into <build>/examples. Left alone are folders that
+# are projects of their own, by a CMakeLists.txt in them or one below (examples/consumers).
 file(GLOB entries LIST_DIRECTORIES true CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*")
 foreach(entry IN LISTS entries)
   file(GLOB sources CONFIGURE_DEPENDS "${entry}/*.cpp")
-  if(NOT IS_DIRECTORY "${entry}" OR NOT sources)
+  file(GLOB projects CONFIGURE_DEPENDS "${entry}/CMakeLists.txt" "${entry}/*/CMakeLists.txt")
+  if(NOT IS_DIRECTORY "${entry}" OR NOT sources OR projects)
     continue()
   endif()
   get_filename_component(name "${entry}" NAME)

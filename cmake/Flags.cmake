@@ -16,10 +16,16 @@ if(MEZZO_TOP_LEVEL)
 endif()
 
 add_library(mezzo_flags INTERFACE)
-target_compile_options(mezzo_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-  # The bits of a result must not depend on whether the compiler fuses a multiply and an add.
-  -ffp-contract=off)
+# The bits of a result must not depend on whether the compiler fuses a multiply and an add.
+target_compile_options(mezzo_flags INTERFACE -ffp-contract=off)
+if(MEZZO_TOP_LEVEL)
+  target_compile_options(mezzo_flags INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+else()
+  # The warnings and the fast math that another project asks for are meant for its own code: with a -Werror there, one
+  # style warning here would stop its build, and with -ffast-math no step with a NaN would be skipped.
+  target_compile_options(mezzo_flags INTERFACE -w -fno-fast-math)
+endif()
 if(MEZZO_WERROR)
   target_compile_options(mezzo_flags INTERFACE -Werror)
 endif()

@@ -2,15 +2,30 @@
 include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/mezzo")
 
+# Comes first, so that an unwritable place is one sentence and not half an installation.
+install(CODE [[
+  set(place "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}")
+  set(probe "${place}/.mezzo_can_write_here")
+  execute_process(COMMAND "${CMAKE_COMMAND}" -E make_directory "${place}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  if(NOT failed)
+    execute_process(COMMAND "${CMAKE_COMMAND}" -E touch "${probe}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  endif()
+  if(failed)
+    message(FATAL_ERROR "\n  mezzo: cannot write to ${place}; choose a folder of yours with --prefix DIR, or run this with sudo\n")
+  endif()
+  file(REMOVE "${probe}")
+]])
+
+# Every header that a program may include, those of the kernels too: an op of one's own is made of them. Not installed
+# is what reads the library's private macros: the inside of the matrix product.
 foreach(folder IN ITEMS core autograd kernels ops nn amp optim io data train)
   if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}")
     install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo"
-      FILES_MATCHING PATTERN "*.h")
+      FILES_MATCHING PATTERN "*.h" PATTERN "cpu/gemm_*" EXCLUDE PATTERN "cpu/eigen" EXCLUDE)
   endif()
 endforeach()
-install(FILES "${PROJECT_SOURCE_DIR}/mezzo.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo" OPTIONAL)
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
-  OPTIONAL)
+install(FILES "${PROJECT_SOURCE_DIR}/mezzo.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 install(TARGETS mezzo EXPORT mezzoTargets)
 install(EXPORT mezzoTargets NAMESPACE mezzo:: DESTINATION "${package_dir}")

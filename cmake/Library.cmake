@@ -3,7 +3,15 @@
 set(MEZZO_FOLDERS core autograd kernels kernels/cpu ops nn amp optim io data train)
 # For the folders that hold inner loops. g++ 12 vectorises a loop with a condition only when it need not care about
 # floating-point exceptions and errno; nobody reads them here, and no result changes.
-set(MEZZO_LOOP_FLAGS -fno-trapping-math -fno-math-errno "$<$<CONFIG:Release>:-O3>")
+set(MEZZO_LOOP_FLAGS -fno-trapping-math -fno-math-errno)
+if(NOT MEZZO_SANITIZE)  # whose builds choose a lower level themselves
+  list(APPEND MEZZO_LOOP_FLAGS "$<$<CONFIG:Release,RelWithDebInfo>:-O3>")
+endif()
+# clang fills 512-bit registers only when told (g++ is told by the attribute, see kernels/cpu/multiversion.h); code for
+# the smaller instruction sets is the same with and without.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  list(APPEND MEZZO_LOOP_FLAGS -mprefer-vector-width=512)
+endif()
 set(mezzo_sources "")
 foreach(folder IN LISTS MEZZO_FOLDERS)
   file(GLOB files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cpp")
@@ -25,7 +33,10 @@ file(CREATE_LINK "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include/mezzo" S
 function(mezzo_object_library name)
   add_library(${name} OBJECT ${ARGN})
   target_compile_features(${name} PUBLIC cxx_std_20)
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)
+  # Said here and not left to CMAKE_... variables, which another project may have set for its own code: hidden symbols
+  # would empty the shared library, and a unity build would merge the anonymous namespaces of the ops.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF UNITY_BUILD OFF
+    CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN ON)
   target_include_directories(${name} PUBLIC "${PROJECT_BINARY_DIR}/include")
   target_link_libraries(${name} PRIVATE mezzo_flags Eigen3::Eigen fmt::fmt-header-only nlohmann_json::nlohmann_json
     Threads::Threads)
@@ -80,7 +91,12 @@ endforeach()
 set_target_properties(mezzo PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 target_compile_features(mezzo PUBLIC cxx_std_20)
-target_include_directories(mezzo PUBLIC "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
+# In another project they are system headers, so that its warnings are about its own code.
+set(system "")
+if(NOT MEZZO_TOP_LEVEL)
+  set(system SYSTEM)
+endif()
+target_include_directories(mezzo ${system} PUBLIC "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_link_libraries(mezzo PRIVATE Threads::Threads)
 if(MEZZO_HAVE_OPENMP)

@@ -84,10 +84,11 @@ GemmTileFunction<double> eigen_f64() {
 }
 
 /// Whether our own loops take the product: not when an engine was named, whose arithmetic is then wanted.
+/// Asks for the setting first, in every build: a bad one is refused whatever the size.
 bool goes_to_loops(const GemmArgs& args) {
-  return static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k) <=
-             kSmallProduct &&
-         wanted_engine() == GemmEngine::automatic;
+  return wanted_engine() == GemmEngine::automatic &&
+         static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k) <=
+             kSmallProduct;
 }
 
 /// The dtype the product is computed in: f32, f64 or i64.

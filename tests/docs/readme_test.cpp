@@ -1,4 +1,5 @@
-// What the README says is true: its loop compiles and trains, and its policy table is the registry's.
+// What the README says is true: its loop compiles and trains, its package files are those that
+// are built, and its policy table is the registry's.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -88,6 +89,32 @@ TEST(Readme, ItsLoopTrains) {
   const std::vector<float> after = train(batches);
   EXPECT_NE(before, after);
   for (const float value : after) ASSERT_TRUE(std::isfinite(value));
+}
+
+/// A consumer's CMakeLists.txt without the comment on top, with `own` exchanged for `common`.
+std::string consumer_file(const std::string& kind, const std::string& own, const std::string& common) {
+  std::string file =
+      read(std::string(MEZZO_TEST_DATA) + "/../examples/consumers/" + kind + "/CMakeLists.txt");
+  file.erase(0, file.find('\n') + 1);
+  const std::size_t at = file.find(own);
+  return at == std::string::npos ? file : file.replace(at, own.size(), common);
+}
+
+std::string package_block(const std::string& kind) {
+  return between(read(kReadme), "<!-- examples/consumers/" + kind + "/CMakeLists.txt -->\n```cmake\n", "```");
+}
+
+TEST(Readme, ItsPackageFilesAreTheConsumersThatTheTestsBuild) {
+  const std::string whole = package_block("find_package");
+  const std::string find = "find_package(mezzo 0.1 REQUIRED)\n";
+  ASSERT_NE(whole.find(find), std::string::npos) << whole;
+  EXPECT_EQ(whole, read(std::string(MEZZO_TEST_DATA) + "/../examples/consumers/find_package/CMakeLists.txt"));
+  const std::string without_comment = whole.substr(whole.find('\n') + 1);
+  for (const std::string kind : {"add_subdirectory", "fetch_content"}) {
+    const std::string block = package_block(kind);
+    ASSERT_FALSE(block.empty()) << kind;
+    EXPECT_EQ(consumer_file(kind, block, find), without_comment) << kind;
+  }
 }
 
 TEST(Readme, ItsPolicyTableIsTheRegistrys) {

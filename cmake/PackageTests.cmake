@@ -1,0 +1,50 @@
+# Tests of mezzo as a package, label "package": the installed headers, and the consumers of examples/consumers, which are
+# configured, built and run. `ctest -LE package` leaves them out. The installation is made from the build at hand, so in
+# the embedded presets it is a static one.
+set(package_tests "${PROJECT_SOURCE_DIR}/tests/package")
+set(package_build "${PROJECT_BINARY_DIR}/package")
+set(package_options "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}"
+  "-DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}")
+
+# The same program as part of this build; the consumers must see as many ops as it does.
+add_executable(consumer_reference "${PROJECT_SOURCE_DIR}/examples/consumers/main.cpp")
+set_target_properties(consumer_reference PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
+  CXX_EXTENSIONS OFF)
+target_link_libraries(consumer_reference PRIVATE mezzo mezzo_flags)
+
+# package_consumer(NAME KIND FOLDER OPTIONS...): test package.NAME builds the consumer KIND in FOLDER.
+function(package_consumer name kind folder)
+  add_test(NAME package.${name} COMMAND sh "${package_tests}/consumer.sh" ${kind} "${package_build}/${folder}"
+    "$<TARGET_FILE:consumer_reference>" ${package_options} ${ARGN})
+  set_tests_properties(package.${name} PROPERTIES PROCESSORS 2 ENVIRONMENT "${mezzo_test_environment}")
+endfunction()
+
+add_test(NAME package.install COMMAND "${CMAKE_COMMAND}" --install "${PROJECT_BINARY_DIR}" --prefix
+  "${package_build}/installed")
+set_tests_properties(package.install PROPERTIES FIXTURES_SETUP installed)
+add_test(NAME package.headers COMMAND sh "${package_tests}/headers.sh"
+  "${package_build}/installed/${CMAKE_INSTALL_INCLUDEDIR}" "${CMAKE_CXX_COMPILER}")
+add_test(NAME package.headers_detects COMMAND sh "${package_tests}/headers_test.sh" "${CMAKE_CXX_COMPILER}")
+add_test(NAME package.unwritable_prefix COMMAND sh "${package_tests}/unwritable.sh" "${PROJECT_BINARY_DIR}")
+package_consumer(find_package find_package find_package "-DCMAKE_PREFIX_PATH=${package_build}/installed")
+set_tests_properties(package.headers package.find_package PROPERTIES FIXTURES_REQUIRED installed)
+set(tests package.install package.unwritable_prefix package.headers package.headers_detects package.find_package)
+
+# These two build the library anew, and so are part of one preset only. They do it without optimisation, and in one folder
+# after the other so that the second finds all objects in the compiler cache. The first is static, with whatever of OpenMP
+# and oneDNN is there, and installs what it has built for a last consumer.
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND BUILD_SHARED_LIBS)
+  package_consumer(add_subdirectory add_subdirectory from_source -DBUILD_SHARED_LIBS=OFF -DMEZZO_INSTALL=ON)
+  add_test(NAME package.install_static COMMAND "${CMAKE_COMMAND}" --install "${package_build}/from_source/mezzo-build"
+    --prefix "${package_build}/installed_static")
+  package_consumer(fetch_content fetch_content from_source "-DFETCHCONTENT_BASE_DIR=${package_build}/from_source")
+  package_consumer(find_package_static find_package find_package_static
+    "-DCMAKE_PREFIX_PATH=${package_build}/installed_static")
+  set_tests_properties(package.add_subdirectory PROPERTIES FIXTURES_SETUP built_static)
+  set_tests_properties(package.install_static PROPERTIES FIXTURES_REQUIRED built_static FIXTURES_SETUP installed_static)
+  set_tests_properties(package.find_package_static PROPERTIES FIXTURES_REQUIRED installed_static)
+  set_tests_properties(package.fetch_content PROPERTIES DEPENDS package.install_static)
+  list(APPEND tests package.add_subdirectory package.install_static package.fetch_content package.find_package_static)
+endif()
+set_tests_properties(${tests} PROPERTIES LABELS package)
+set_tests_properties(package.headers PROPERTIES PROCESSORS 2)

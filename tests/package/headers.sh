@@ -1,0 +1,35 @@
+#!/bin/sh
+# Checks installed headers: they include the standard library and each other only, do not depend on macros that are
+# private to the library's build, and each compiles on its own.
+# usage: headers.sh INCLUDE_DIR COMPILER    one line per violation, status 1 when there is one
+set -eu
+LC_ALL=C
+export LC_ALL
+cd "$1"
+compiler=$2
+jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+headers=$(find mezzo -name '*.h' | sort)
+[ -n "$headers" ] || { echo "no headers in $1/mezzo"; exit 1; }
+problems=$(mktemp)
+trap 'rm -f "$problems"' EXIT
+
+# Headers of the standard library have no dot; the others named here come with every compiler for the processor.
+for header in $headers; do
+  sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*\([<"][^>"]*\).*/\1/p' "$header" | while read -r name; do
+    case $name in
+      [\"\<]mezzo/*) [ -e "${name#?}" ] || echo "$header: includes ${name#?}, which is not installed" ;;
+      \<immintrin.h) ;;
+      \<*[./]* | \"*) echo "$header: includes ${name#?}, which is not of the standard library" ;;
+    esac
+  done
+  if grep -q 'MEZZO_HAVE_' "$header"; then echo "$header: depends on a private macro $(grep -o 'MEZZO_HAVE_[A-Z_0-9]*' "$header" | head -n 1)"; fi
+done >"$problems"
+
+# shellcheck disable=SC2016 # $1 and $2 are those of the inner shell
+printf '%s\n' "$headers" | xargs -P "$jobs" -n 1 sh -c '
+  printf "#include <%s>\n" "$2" | $1 -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. -x c++ - >/dev/null 2>&1 ||
+    printf "%s: does not compile on its own\n" "$2"' sh "$compiler" | sort >>"$problems"
+
+cat "$problems"
+printf '%s headers, %s problem(s)\n' "$(printf '%s\n' "$headers" | wc -l)" "$(wc -l <"$problems")"
+[ ! -s "$problems" ]

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Proves that headers.sh can fail: one violation of each kind must give exactly the expected list, and good headers none.
+# usage: headers_test.sh COMPILER
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+mkdir -p "$tree/mezzo/core"
+cd "$tree/mezzo"
+printf '#pragma once\n#include <vector>\ninline std::vector<int> f() { return {1}; }\n' >core/good.h
+printf '#pragma once\n#include "mezzo/core/good.h"\n#include <mezzo/core/good.h>\n' >mezzo.h
+sh "$here/headers.sh" "$tree" "$1" >clean.txt || { echo "good headers are refused:"; cat clean.txt; exit 1; }
+
+printf '#include <Eigen/Core>\n' >core/eigen.h
+printf '  # include "fmt/format.h"\n' >core/format.h
+printf '#include <nlohmann/json.hpp>\n' >core/json.h
+printf '#include <cuda_runtime.h>\n' >core/cuda.h
+printf '#include "good.h"\n' >core/relative.h
+printf '#include <mezzo/core/absent.h>\n' >core/lost.h
+printf '#ifdef MEZZO_HAVE_ONEDNN\n#endif\n' >core/macro.h
+printf 'inline std::string f() { return {}; }\n' >core/alone.h
+if sh "$here/headers.sh" "$tree" "$1" >bad.txt; then echo "bad headers are accepted:"; cat bad.txt; exit 1; fi
+cat >expected.txt <<'TEXT'
+mezzo/core/alone.h: does not compile on its own
+mezzo/core/cuda.h: includes cuda_runtime.h, which is not of the standard library
+mezzo/core/eigen.h: includes Eigen/Core, which is not of the standard library
+mezzo/core/format.h: includes fmt/format.h, which is not of the standard library
+mezzo/core/json.h: includes nlohmann/json.hpp, which is not of the standard library
+mezzo/core/lost.h: includes mezzo/core/absent.h, which is not installed
+mezzo/core/macro.h: depends on a private macro MEZZO_HAVE_ONEDNN
+mezzo/core/relative.h: includes good.h, which is not of the standard library
+TEXT
+# Whether a foreign header is there to compile depends on the machine; lost.h cannot be.
+grep -v 'problem(s)$' bad.txt | grep -v '\(cuda\|eigen\|format\|json\|relative\|lost\).h: does not compile' | sort >found.txt
+diff expected.txt found.txt || { echo "the list differs (<: expected, >: found)"; exit 1; }
+grep -q 'mezzo/core/lost.h: does not compile' bad.txt || { echo "a header that cannot compile passed"; exit 1; }
+echo "headers.sh finds all it should"
