@@ -97,6 +97,7 @@ struct SliceBackwardAttrs {
 Outputs slice_backward_forward(const ForwardArgs<SliceBackwardAttrs>& args) {
   const Tensor& grad = args.in(0);
   const SliceBackwardAttrs& attrs = args.attrs;
+  layout::checked_numel("slice_backward", attrs.shape);
   const std::size_t dim = existing_dim("slice_backward", attrs.dim, attrs.shape);
   const Indices indices = resolve("slice_backward", attrs.shape[dim], attrs.start, attrs.end, attrs.step);
   Shape expected = attrs.shape;
