@@ -30,6 +30,9 @@ file(CREATE_LINK "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include/mezzo" S
 
 # Everything is compiled in object libraries and goes into libmezzo whole, so that the static registrars of ops are
 # never dropped. Header-only dependencies stop here and are no concern of a consumer.
+# Thread-local state (free lists, autocast, recording) is read several times in every op: by a fixed offset instead of a
+# call. And the library calls its own functions directly, as nobody replaces them.
+set(MEZZO_OBJECT_FLAGS -ftls-model=initial-exec -fno-semantic-interposition)
 function(mezzo_object_library name)
   add_library(${name} OBJECT ${ARGN})
   target_compile_features(${name} PUBLIC cxx_std_20)
@@ -37,6 +40,7 @@ function(mezzo_object_library name)
   # would empty the shared library, and a unity build would merge the anonymous namespaces of the ops.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF UNITY_BUILD OFF
     CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_options(${name} PRIVATE ${MEZZO_OBJECT_FLAGS})
   target_include_directories(${name} PUBLIC "${PROJECT_BINARY_DIR}/include")
   target_link_libraries(${name} PRIVATE mezzo_flags Eigen3::Eigen fmt::fmt-header-only nlohmann_json::nlohmann_json
     Threads::Threads)
@@ -99,6 +103,7 @@ endif()
 target_include_directories(mezzo ${system} PUBLIC "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_link_libraries(mezzo PRIVATE Threads::Threads)
+target_link_options(mezzo PRIVATE LINKER:-Bsymbolic-functions)
 if(MEZZO_HAVE_OPENMP)
   target_link_libraries(mezzo PRIVATE OpenMP::OpenMP_CXX)
 endif()

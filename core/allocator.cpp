@@ -1,9 +1,14 @@
 #include "mezzo/core/allocator.h"
 
+#include <array>
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mezzo/core/backend.h"
@@ -22,29 +27,45 @@ class CachingAllocator {
 
   void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
-    const std::size_t size = rounded(bytes);
-    const std::scoped_lock lock(mutex_);
-    void* memory = from_cache(size);
-    if (memory == nullptr) memory = from_system(size, bytes);
-    ++stats_.allocations;
-    stats_.current += static_cast<std::int64_t>(bytes);
-    stats_.peak = std::max(stats_.peak, stats_.current);
+    void* const memory = take(rounded(bytes), bytes);
+    count_in(bytes);
     return memory;
   }
 
   void deallocate(void* memory, std::size_t bytes) noexcept {
     if (memory == nullptr) return;
+    count_out(bytes);
+    put(memory, rounded(bytes));
+  }
+
+  /// A block of a rounded size, of which `asked` bytes will be used.
+  void* take(std::size_t size, std::size_t asked) {
     const std::scoped_lock lock(mutex_);
-    stats_.current -= static_cast<std::int64_t>(bytes);
+    void* const memory = from_cache(size);
+    return memory != nullptr ? memory : from_system(size, asked);
+  }
+  void put(void* memory, std::size_t size) noexcept {
+    const std::scoped_lock lock(mutex_);
     // Under AddressSanitizer memory goes straight back, so that a use after free is seen.
 #if !defined(__SANITIZE_ADDRESS__)
     try {
-      cache_[rounded(bytes)].push_back(memory);
+      cache_[size].push_back(memory);
       return;
     } catch (const std::bad_alloc&) {  // no room to remember it: give it back below
     }
 #endif
-    return_to_system(memory, rounded(bytes));
+    return_to_system(memory, size);
+  }
+  void count_in(std::size_t bytes) noexcept {
+    allocations_.fetch_add(1, std::memory_order_relaxed);
+    const auto change = static_cast<std::int64_t>(bytes);
+    const std::int64_t current = current_.fetch_add(change, std::memory_order_relaxed) + change;
+    std::int64_t peak = peak_.load(std::memory_order_relaxed);
+    while (current > peak && !peak_.compare_exchange_weak(peak, current, std::memory_order_relaxed)) {
+    }
+  }
+  void count_out(std::size_t bytes) noexcept {
+    current_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
   }
 
   void empty_cache() {
@@ -57,20 +78,24 @@ class CachingAllocator {
 
   MemoryStats stats() {
     const std::scoped_lock lock(mutex_);
-    return stats_;
+    MemoryStats stats = stats_;
+    stats.allocations = allocations_.load(std::memory_order_relaxed);
+    stats.current = current_.load(std::memory_order_relaxed);
+    stats.peak = peak_.load(std::memory_order_relaxed);
+    return stats;
   }
-  void reset_peak() {
-    const std::scoped_lock lock(mutex_);
-    stats_.peak = stats_.current;
+  void reset_peak() noexcept {
+    peak_.store(current_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
 
- private:
-  // 64 bytes below 4 KiB, pages to 1 MiB, 64 KiB beyond: at most 7 % lost to rounding above the smallest
+  // 64 bytes to 4 KiB, pages to 1 MiB, 64 KiB beyond: at most 7 % lost to rounding above the smallest
   // sizes.
   static std::size_t rounded(std::size_t bytes) {
     const std::size_t step = bytes <= 4096 ? 64 : bytes <= (1U << 20) ? 4096 : 65536;
     return (bytes + step - 1) / step * step;
   }
+
+ private:
   void* from_cache(std::size_t size) {
     const auto found = cache_.find(size);
     if (found == cache_.end() || found->second.empty()) return nullptr;
@@ -90,8 +115,8 @@ class CachingAllocator {
     }
     if (memory == nullptr) {
       throw OutOfMemoryError("allocate", std::to_string(asked) + " free bytes on " + to_string(device_),
-                             std::to_string(stats_.current) + " bytes held by tensors (peak " +
-                                 std::to_string(stats_.peak) + ", reserved " +
+                             std::to_string(current_.load()) + " bytes held by tensors (peak " +
+                                 std::to_string(peak_.load()) + ", reserved " +
                                  std::to_string(stats_.reserved) + ")",
                              "use a smaller batch or model, or free tensors first");
     }
@@ -107,7 +132,8 @@ class CachingAllocator {
   Backend& backend_;
   std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> cache_;
-  MemoryStats stats_;
+  MemoryStats stats_;  // reserved and system_allocations; the others are counted without the lock
+  std::atomic<std::int64_t> allocations_{0}, current_{0}, peak_{0};
 };
 
 // Allocators are never destroyed: tensors in static objects may outlive every other static.
@@ -124,16 +150,87 @@ CachingAllocator& allocator(Device device) {
   return *slot;
 }
 
+// Small blocks of CPU memory, per thread: an op on a few numbers must not wait for a lock and a search. A
+// list per multiple of 64 bytes; what is too many, and what a thread leaves behind, goes to the common cache.
+class SmallBlocks {
+ public:
+  static constexpr std::size_t kLargest = 4096;
+
+  ~SmallBlocks() {
+    flush();
+    closed = true;
+  }
+  void* take(std::size_t size) {
+    FreeBlock*& head = heads_[size / kStep];
+    if (head == nullptr) return nullptr;
+    --counts_[size / kStep];
+    return std::exchange(head, head->next);
+  }
+  [[nodiscard]] bool put(void* memory, std::size_t size) noexcept {
+    if (counts_[size / kStep] == kMaxKept) return false;
+    ++counts_[size / kStep];
+    heads_[size / kStep] = ::new (memory) FreeBlock{heads_[size / kStep]};
+    return true;
+  }
+  void flush() noexcept {
+    for (std::size_t size = kStep; size <= kLargest; size += kStep) {
+      while (void* const memory = take(size)) allocator(Device::cpu()).put(memory, size);
+    }
+  }
+
+  /// Tensors in other thread-local and static objects may be destroyed later than these lists.
+  static thread_local bool closed;
+
+ private:
+  static constexpr std::size_t kStep = 64;
+  static constexpr std::uint32_t kMaxKept = 256;
+  struct FreeBlock {
+    FreeBlock* next;
+  };
+  std::array<FreeBlock*, kLargest / kStep + 1> heads_{};
+  std::array<std::uint32_t, kLargest / kStep + 1> counts_{};
+};
+
+// AddressSanitizer must see every free, so under it nothing is kept.
+#if defined(__SANITIZE_ADDRESS__)
+thread_local bool SmallBlocks::closed = true;
+#else
+thread_local bool SmallBlocks::closed = false;
+#endif
+thread_local SmallBlocks small_blocks;
+
+bool is_small(std::size_t bytes, Device device) {
+  return bytes <= SmallBlocks::kLargest && device.is_cpu() && !SmallBlocks::closed;
+}
+
 }  // namespace
 
 MemoryStats memory_stats(Device device) { return allocator(device).stats(); }
 void reset_peak_memory_stats(Device device) { allocator(device).reset_peak(); }
-void empty_cache(Device device) { allocator(device).empty_cache(); }
+void empty_cache(Device device) {
+  if (is_small(0, device)) small_blocks.flush();
+  allocator(device).empty_cache();
+}
 
 namespace detail {
-void* allocate_bytes(std::size_t bytes, Device device) { return allocator(device).allocate(bytes); }
+void* allocate_bytes(std::size_t bytes, Device device) {
+  CachingAllocator& common = allocator(device);
+  if (bytes > 0 && is_small(bytes, device)) {
+    if (void* const memory = small_blocks.take(CachingAllocator::rounded(bytes))) {
+      common.count_in(bytes);
+      return memory;
+    }
+  }
+  return common.allocate(bytes);
+}
 void deallocate_bytes(void* memory, std::size_t bytes, Device device) noexcept {
-  allocator(device).deallocate(memory, bytes);
+  CachingAllocator& common = allocator(device);
+  if (memory != nullptr && is_small(bytes, device) &&
+      small_blocks.put(memory, CachingAllocator::rounded(bytes))) {
+    common.count_out(bytes);
+    return;
+  }
+  common.deallocate(memory, bytes);
 }
 }  // namespace detail
 

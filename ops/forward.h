@@ -21,6 +21,7 @@ namespace mezzo::ops {
 /// A view of `tensor` broadcast to `shape`.
 [[nodiscard]] inline kernels::View expanded_view(std::string_view op, const Tensor& tensor,
                                                  const Shape& shape) {
+  if (tensor.shape() == shape) return view_of(tensor);
   return {tensor.impl().data(), tensor.dtype(), shape,
           layout::expand_strides(op, tensor.shape(), tensor.strides(), shape)};
 }
@@ -47,14 +48,16 @@ template <std::size_t N, class F>
 [[nodiscard]] Tensor map(std::string_view op, F f, const std::array<const Tensor*, N>& inputs, DType compute,
                          DType result) {
   Shape shape = inputs[0]->shape();
-  for (std::size_t i = 1; i < N; ++i) shape = layout::broadcast(op, shape, inputs[i]->shape());
   Device device = inputs[0]->device();
-  for (const Tensor* input : inputs) {
-    if (!input->device().is_cpu()) device = input->device();
+  for (std::size_t i = 1; i < N; ++i) {
+    if (inputs[i]->shape() != shape) shape = layout::broadcast(op, shape, inputs[i]->shape());
+    if (!inputs[i]->device().is_cpu()) device = inputs[i]->device();
   }
   Tensor out = empty(shape, {.dtype = result, .device = device});
-  std::array<kernels::View, N> views;
-  for (std::size_t i = 0; i < N; ++i) views[i] = expanded_view(op, *inputs[i], shape);
+  const auto views = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<kernels::View, N>{expanded_view(op, *inputs[I], shape)...};
+  }
+  (std::make_index_sequence<N>{});
   kernels::pointwise(out.device(), f, view_of(out), views, compute);
   return out;
 }

@@ -2,6 +2,7 @@
 // per functor and compute type in three instruction sets.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -34,38 +35,54 @@ struct PointwiseTile {
   }
 };
 
+/// f over tiles of `total` elements, in chunks for the threads.
+template <class T, class F, std::size_t N>
+void pointwise_tiles(F f, const TileOperand& target, const std::array<TileOperand, N>& operands,
+                     std::int64_t total) {
+  using R = decltype([]<std::size_t... I>(F g, std::index_sequence<I...>) {
+    return g((static_cast<void>(I), T{})...);
+  }(f, std::make_index_sequence<N>{}));
+  cpu::parallel_for(total, 32 * kTile, [&](std::int64_t begin, std::int64_t end) {
+    std::array<TileBuffer<T>, N> buffers;
+    TileBuffer<R> result;
+    for (std::int64_t at = begin; at < end; at += kTile) {
+      const std::int64_t n = std::min(kTile, end - at);
+      std::array<const T*, N> tiles;
+      for (std::size_t k = 0; k < N; ++k) tiles[k] = operands[k].template read<T>(at, n, buffers[k]);
+      run_isa<PointwiseTile<F, R, T, N>>(f, target.template target<R>(at, result), tiles, n);
+      target.template finish<R>(at, n, result);
+    }
+  });
+}
+
 }  // namespace detail
 
 /// out[i] = f(in[0][i], ..., in[N-1][i]) with operands converted to T and the result stored in out's dtype.
 /// The views have one shape (inputs expanded to it).
 template <class T, class F, std::size_t N>
 void pointwise(F f, const View& out, const std::array<View, N>& in) {
+  const std::int64_t total = layout::numel(out.shape);
+  if (total == 0) return;
+  const auto each = std::make_index_sequence<N>{};
+  const auto run = [&](const TileOperand& target, const std::array<TileOperand, N>& operands) {
+    detail::pointwise_tiles<T>(f, target, operands, total);
+  };
+  // Most calls: all operands lie in memory as the result does, one element after the other.
+  if (layout::is_contiguous(out.shape, out.strides) &&
+      std::all_of(in.begin(), in.end(), [&](const View& view) { return view.strides == out.strides; })) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) { run(TileOperand(out), {TileOperand(in[I])...}); }
+    (each);
+    return;
+  }
   std::array<Dims, N + 1> strides;
   strides[N] = out.strides;
   for (std::size_t k = 0; k < N; ++k) strides[k] = in[k].strides;
   Shape shape = out.shape;
-  const std::int64_t total = layout::numel(shape);
-  if (total == 0) return;
   layout::collapse(shape, strides);
-  const auto operand = [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<TileOperand, N>{TileOperand(in[I], shape, strides[I])...};
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    run(TileOperand(out, shape, strides[N]), {TileOperand(in[I], shape, strides[I])...});
   }
-  (std::make_index_sequence<N>{});
-  const TileOperand target(out, shape, strides[N]);
-  using R = decltype([]<std::size_t... I>(F g, std::index_sequence<I...>) {
-    return g((static_cast<void>(I), T{})...);
-  }(f, std::make_index_sequence<N>{}));
-  parallel_for(total, 32 * kTile, [&](std::int64_t begin, std::int64_t end) {
-    std::array<TileBuffer<T>, N> buffers;
-    TileBuffer<R> result;
-    for (std::int64_t at = begin; at < end; at += kTile) {
-      const std::int64_t n = std::min(kTile, end - at);
-      std::array<const T*, N> tiles;
-      for (std::size_t k = 0; k < N; ++k) tiles[k] = operand[k].template read<T>(at, n, buffers[k]);
-      run_isa<detail::PointwiseTile<F, R, T, N>>(f, target.template target<R>(at, result), tiles, n);
-      target.template finish<R>(at, n, result);
-    }
-  });
+  (each);
 }
 
 }  // namespace mezzo::kernels::cpu

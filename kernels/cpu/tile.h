@@ -32,6 +32,10 @@ class TileOperand {
         strides_(strides),
         linear_(layout::is_contiguous(shape, strides)) {}
 
+  /// The elements of a view that lie one after the other, in order.
+  explicit TileOperand(const View& contiguous)
+      : base_(static_cast<std::byte*>(contiguous.data)), dtype_(contiguous.dtype), linear_(true) {}
+
   /// Elements [begin, begin + n) as T (n <= kTile): the array itself when it holds them so, else `buffer`.
   template <class T>
   const T* read(std::int64_t begin, std::int64_t n, TileBuffer<T>& buffer) const {
