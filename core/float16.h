@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mezzo/core/host_device.h"
 
@@ -62,15 +63,19 @@ template <class Narrow, class Wide>
   constexpr Bits kInfinity = static_cast<Bits>(2 * Layout::kBias + 1) << Layout::kMantissaBits;
   constexpr Bits kSignBit = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
 
+  constexpr Bits kQuiet = Bits{1} << (Layout::kMantissaBits - 1);
+
   const Bits bits = bit_cast<Bits>(value);
   const Bits magnitude = bits & ~kSignBit;
-  Bits result = 0;
   if constexpr (Layout::kBias == Narrow::kBias) {
     // One exponent range: add just under half of the last place kept (one more when that place is odd, so
     // that a tie goes to even) and drop the rest. A carry out of the mantissa bumps the exponent, up to
-    // infinity.
-    const Bits finite = magnitude < kInfinity ? magnitude : kInfinity;
-    result = (finite + ((Bits{1} << (kDropped - 1)) - 1) + ((finite >> kDropped) & 1)) >> kDropped;
+    // infinity, and never reaches the sign.
+    using Unsigned = std::make_unsigned_t<Bits>;
+    const auto all = static_cast<Unsigned>(bits);
+    const Unsigned rounded = all + ((Unsigned{1} << (kDropped - 1)) - 1) + ((all >> kDropped) & 1);
+    const Unsigned quiet_nan = all | static_cast<Unsigned>(kQuiet);
+    return static_cast<std::uint16_t>((magnitude > kInfinity ? quiet_nan : rounded) >> kDropped);
   } else {
     // Add a power of two whose last place is the last place to keep, so that the addition itself rounds. The
     // power follows the exponent of the value but stops at the smallest normal: subnormals have one last
@@ -84,14 +89,13 @@ template <class Narrow, class Wide>
     const Bits aligner = scale + (static_cast<Bits>(kDropped) << Layout::kMantissaBits);
     const Bits mantissa = bit_cast<Bits>(bit_cast<Wide>(finite) + bit_cast<Wide>(aligner)) - aligner;
     // The leading one of the mantissa adds the one step of the exponent that is missing here.
-    result = ((scale - kSmallestNormal) >> kDropped) + mantissa;
+    const Bits result = ((scale - kSmallestNormal) >> kDropped) + mantissa;
+    constexpr Bits kMantissaMask = (Bits{1} << Narrow::kMantissaBits) - 1;
+    const Bits payload = ((magnitude | kQuiet) >> kDropped) & kMantissaMask;
+    const Bits nan = magnitude > kInfinity ? payload : 0;  // joins the infinity that `result` is by now
+    const Bits sign = (bits >> (8 * sizeof(Bits) - 16)) & 0x8000;
+    return static_cast<std::uint16_t>(result | nan | sign);
   }
-  constexpr Bits kMantissaMask = (Bits{1} << Narrow::kMantissaBits) - 1;
-  constexpr Bits kQuiet = Bits{1} << (Narrow::kMantissaBits - 1);
-  const Bits payload = ((magnitude >> kDropped) & kMantissaMask) | kQuiet;
-  const Bits nan = magnitude > kInfinity ? payload : 0;  // joins the infinity that `result` is by now
-  const Bits sign = (bits >> (8 * sizeof(Bits) - 16)) & 0x8000;
-  return static_cast<std::uint16_t>(result | nan | sign);
 }
 
 }  // namespace detail

@@ -52,7 +52,7 @@ struct Operands {
 
  private:
   static TileOperand of(const View& view, const ParameterUpdate& update) {
-    return {view, update.value.shape, view.data != nullptr ? view.strides : update.value.strides};
+    return view.data == nullptr ? TileOperand(view) : TileOperand(view, update.value.shape, view.strides);
   }
 };
 

@@ -175,8 +175,10 @@ void Optimizer::step(const ScalerControl& control) {
   // First all that can fail, then the kernels.
   std::vector<std::vector<kernels::ParameterUpdate>> updates(groups_.size());
   std::vector<std::array<Tensor, 2>> keep_alive;
+  for (const Group& group : groups_) keep_alive.reserve(keep_alive.size() + group.parameters.size());
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (!groups_[g].lr.defined()) write_lr(groups_[g], group_lr(g));
+    updates[g].reserve(groups_[g].parameters.size());
     for (Parameter& parameter : groups_[g].parameters) {
       if (!parameter.tensor.grad().defined()) continue;
       check_parameter(parameter.tensor, device_);

@@ -41,14 +41,15 @@ class TileOperand {
   const T* read(std::int64_t begin, std::int64_t n, TileBuffer<T>& buffer) const {
     constexpr DType to = dtype_of<T>;
     if (linear_ && dtype_ == to) return reinterpret_cast<const T*>(base_) + begin;
-    if (linear_)
+    if (linear_) {
       convert(base_ + begin * size_of(dtype_), dtype_, buffer.values, to, n);
-    else
-      each_run(begin, n, [&](std::byte* at, std::int64_t stride, std::int64_t done, std::int64_t count) {
-        const bool repeated = stride == 0 && count > 1;  // a broadcast value: convert it once
-        gather(at, dtype_, stride, buffer.values + done, to, repeated ? 1 : count);
-        if (repeated) std::fill_n(buffer.values + done + 1, count - 1, buffer.values[done]);
-      });
+      return buffer.values;
+    }
+    const std::int64_t period = std::min(repeats_after(), n);
+    gather_runs(begin, period, buffer.values);
+    for (std::int64_t done = period; done < n; done *= 2) {
+      std::copy_n(buffer.values, std::min(done, n - done), buffer.values + done);
+    }
     return buffer.values;
   }
 
@@ -76,6 +77,28 @@ class TileOperand {
   }
 
  private:
+  /// After how many elements the values repeat, as those of a row that is broadcast to a matrix; else no less
+  /// than all of them.
+  [[nodiscard]] std::int64_t repeats_after() const {
+    const bool repeats = shape_.size() == 2 && strides_[0] == 0;
+    return repeats ? shape_[1] : layout::numel(shape_);
+  }
+
+  /// Elements [begin, begin + n), converted and one after the other.
+  template <class T>
+  void gather_runs(std::int64_t begin, std::int64_t n, T* values) const {
+    constexpr DType to = dtype_of<T>;
+    each_run(begin, n, [&](std::byte* at, std::int64_t stride, std::int64_t done, std::int64_t count) {
+      if (stride == 1 && dtype_ == to) {
+        std::copy_n(reinterpret_cast<const T*>(at), count, values + done);
+        return;
+      }
+      const bool repeated = stride == 0 && count > 1;  // a broadcast value: convert it once
+      gather(at, dtype_, stride, values + done, to, repeated ? 1 : count);
+      if (repeated) std::fill_n(values + done + 1, count - 1, values[done]);
+    });
+  }
+
   /// Splits [begin, begin + n) into runs along the last dim: f(address, stride, elements before it, length).
   template <class F>
   void each_run(std::int64_t begin, std::int64_t n, F f) const {

@@ -1,6 +1,7 @@
 // kernels/math.h against the double functions of the standard library: error bounds over the whole range of
 // float, special cases by the rules of C99 annex F, and equal bits for every instruction set the machine has.
 #include "mezzo/kernels/math.h"
+#include "mezzo/kernels/activation_math.h"
 
 #include <gtest/gtest.h>
 
@@ -174,6 +175,23 @@ TEST(MathTest, SineAndCosineAreMoreAccurateWhereNoReductionIsNeeded) {
     worst = std::max(worst, error_in_ulp(math::cos(x), std::cos(static_cast<double>(x))));
   }
   EXPECT_LE(worst, 0.8);
+}
+
+TEST(MathTest, NormalCdfStaysWithinItsBoundOverAllFloats) {
+  constexpr std::uint64_t kStride = 499;
+  for (std::uint64_t pattern = 0; pattern < (std::uint64_t{1} << 32); pattern += kStride) {
+    const auto x = math::detail::bit_cast<float>(static_cast<std::uint32_t>(pattern));
+    const double got = scalar::normal_cdf(x),
+                 want = 0.5 * std::erfc(-static_cast<double>(x) / std::sqrt(2.0));
+    if (std::isnan(x)) {
+      ASSERT_TRUE(std::isnan(got));
+    } else {
+      ASSERT_NEAR(got, want, 2.6e-7) << hex(x);
+      ASSERT_TRUE(got >= 0 && got <= 1) << hex(x);
+    }
+  }
+  EXPECT_EQ(scalar::normal_cdf(-6.0F), 0.0F);
+  EXPECT_EQ(scalar::normal_cdf(6.0F), 1.0F);
 }
 
 TEST(MathTest, SigmoidAndTanhSaturateAndAreSymmetric) {
