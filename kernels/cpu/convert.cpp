@@ -13,10 +13,7 @@
 #include "mezzo/core/float16.h"
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/cpu/multiversion.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "mezzo/kernels/cpu/vectors_16bit.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -95,42 +92,32 @@ void convert_pair(const void* src, void* dst, std::int64_t n) {
 }
 
 #if defined(__x86_64__)
-// The hardware conversions. They round to nearest even, keep subnormals and quiet NaNs exactly as
-// core/float16.h does, so the tails below and the baseline give the same bits. Each returns how many elements
-// it did: full vectors only.
+// The loops over full vectors. The tails below and the baseline give the same bits. Each returns how
+// many elements it did.
 
-[[gnu::target("avx,f16c")]] std::int64_t widen_v3(const Half* src, float* dst, std::int64_t n) {
+[[MEZZO_TARGET_V3]] std::int64_t widen_all_v3(const Half* src, float* dst, std::int64_t n) {
   std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
-  }
+  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(dst + i, widen_v3(src + i));
   return i;
 }
 
-[[gnu::target("avx,f16c")]] std::int64_t narrow_v3(const float* src, Half* dst, std::int64_t n) {
+template <class Narrow>
+[[MEZZO_TARGET_V3]] std::int64_t narrow_all_v3(const float* src, Narrow* dst, std::int64_t n) {
   std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i), bits);
-  }
+  for (; i + 8 <= n; i += 8) narrow_v3(_mm256_loadu_ps(src + i), dst + i);
   return i;
 }
 
-[[gnu::target("avx512f")]] std::int64_t widen_v4(const Half* src, float* dst, std::int64_t n) {
+[[MEZZO_TARGET_V4]] std::int64_t widen_all_v4(const Half* src, float* dst, std::int64_t n) {
   std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    _mm512_storeu_ps(dst + i, _mm512_maskz_cvtph_ps(
-                                  0xFFFF, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i))));
-  }
+  for (; i + 16 <= n; i += 16) _mm512_storeu_ps(dst + i, widen_v4(src + i));
   return i;
 }
 
-[[gnu::target("avx512f")]] std::int64_t narrow_v4(const float* src, Half* dst, std::int64_t n) {
+template <class Narrow>
+[[MEZZO_TARGET_V4]] std::int64_t narrow_all_v4(const float* src, Narrow* dst, std::int64_t n) {
   std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const __m256i bits = _mm512_maskz_cvtps_ph(0xFFFF, _mm512_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst + i), bits);
-  }
+  for (; i + 16 <= n; i += 16) narrow_v4(_mm512_loadu_ps(src + i), dst + i);
   return i;
 }
 
@@ -140,18 +127,28 @@ void convert_pair<float, Half>(const void* src, void* dst, std::int64_t n) {
   float* const out = static_cast<float*>(dst);
   const Isa level = isa();
   const std::int64_t done =
-      level == Isa::v4 ? widen_v4(in, out, n) : (level == Isa::v3 ? widen_v3(in, out, n) : 0);
+      level == Isa::v4 ? widen_all_v4(in, out, n) : (level == Isa::v3 ? widen_all_v3(in, out, n) : 0);
   run_isa<ConvertLoop<float, Half>>(in + done, out + done, n - done);
+}
+
+template <class Narrow>
+void narrow(const void* src, void* dst, std::int64_t n) {
+  const float* const in = static_cast<const float*>(src);
+  Narrow* const out = static_cast<Narrow*>(dst);
+  const Isa level = isa();
+  const std::int64_t done =
+      level == Isa::v4 ? narrow_all_v4(in, out, n) : (level == Isa::v3 ? narrow_all_v3(in, out, n) : 0);
+  run_isa<ConvertLoop<Narrow, float>>(in + done, out + done, n - done);
 }
 
 template <>
 void convert_pair<Half, float>(const void* src, void* dst, std::int64_t n) {
-  const float* const in = static_cast<const float*>(src);
-  Half* const out = static_cast<Half*>(dst);
-  const Isa level = isa();
-  const std::int64_t done =
-      level == Isa::v4 ? narrow_v4(in, out, n) : (level == Isa::v3 ? narrow_v3(in, out, n) : 0);
-  run_isa<ConvertLoop<Half, float>>(in + done, out + done, n - done);
+  narrow<Half>(src, dst, n);
+}
+
+template <>
+void convert_pair<BFloat16, float>(const void* src, void* dst, std::int64_t n) {
+  narrow<BFloat16>(src, dst, n);
 }
 #endif
 

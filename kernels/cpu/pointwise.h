@@ -8,6 +8,7 @@
 
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/pointwise_half.h"
 #include "mezzo/kernels/cpu/tile.h"
 
 namespace mezzo::kernels::cpu {
@@ -55,6 +56,23 @@ void pointwise_tiles(F f, const TileOperand& target, const std::array<TileOperan
   });
 }
 
+/// Runs the loop without buffers if there is one: for a functor that asks for it, when all operands are f16.
+/// They lie one after the other.
+template <class T, class F, std::size_t N>
+bool pointwise_fused([[maybe_unused]] F f, [[maybe_unused]] const View& out,
+                     [[maybe_unused]] const std::array<View, N>& in, [[maybe_unused]] std::int64_t total) {
+  if constexpr (std::is_same_v<T, float> && FusesHalf<F>) {
+    if (out.dtype != DType::f16) return false;
+    std::array<const Half*, N> from;
+    for (std::size_t k = 0; k < N; ++k) {
+      if (in[k].dtype != DType::f16) return false;
+      from[k] = static_cast<const Half*>(in[k].data);
+    }
+    return pointwise_half(f, static_cast<Half*>(out.data), from, total);
+  }
+  return false;
+}
+
 }  // namespace detail
 
 /// out[i] = f(in[0][i], ..., in[N-1][i]) with operands converted to T and the result stored in out's dtype.
@@ -70,6 +88,7 @@ void pointwise(F f, const View& out, const std::array<View, N>& in) {
   // Most calls: all operands lie in memory as the result does, one element after the other.
   if (layout::is_contiguous(out.shape, out.strides) &&
       std::all_of(in.begin(), in.end(), [&](const View& view) { return view.strides == out.strides; })) {
+    if (detail::pointwise_fused<T>(f, out, in, total)) return;
     [&]<std::size_t... I>(std::index_sequence<I...>) { run(TileOperand(out), {TileOperand(in[I])...}); }
     (each);
     return;
