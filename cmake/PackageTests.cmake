@@ -3,7 +3,7 @@
 # the embedded presets it is a static one.
 set(package_tests "${PROJECT_SOURCE_DIR}/tests/package")
 set(package_build "${PROJECT_BINARY_DIR}/package")
-set(package_options "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}"
+set(package_options -G "${CMAKE_GENERATOR}" "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}"
   "-DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}")
 
 # The same program as part of this build; the consumers must see as many ops as it does.

@@ -9,7 +9,7 @@ kind=$1 build=$2 reference=$3
 shift 3
 
 rm -rf "$build"
-cmake -S "$here/../../examples/consumers/$kind" -B "$build" -G Ninja \
+cmake -S "$here/../../examples/consumers/$kind" -B "$build" \
   -DCMAKE_PROJECT_consumer_INCLUDE="$here/strict_project.cmake" "$@"
 cmake --build "$build"
 "$build/consumer" >"$build/found.txt" || { cat "$build/found.txt"; echo "the consumer failed"; exit 1; }
