@@ -20,6 +20,7 @@ usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
 
   demo [args]     build and run the mixed-precision timing sample; args go to the sample (try: demo --help)
   test [-- args]  build and run every test; args go to ctest (for example: test -- -R core)
+  bench [args]    build the benchmarks and compare with PyTorch, LibTorch and oneDNN (try: bench --help)
   install         build and install the library for find_package(mezzo), to --prefix DIR (/usr/local)
   setup           only install what is missing, the optional packages too
   doctor          say what is installed, what is missing, what that means, and which command installs it
@@ -185,6 +186,15 @@ run_demo() {
   exec "$root/build/$preset/examples/mlp_timing" "$@"
 }
 
+run_bench() {
+  have python3 || die 3 "bench needs python3: ${sudo:-}apt-get install python3"
+  case " $* " in *" --help "* | *" -h "*) exec python3 "$root/bench/run.py" --help ;; esac
+  configure
+  quietly build cmake --build "build/$preset" --target benchmarks
+  cd "$here"
+  exec python3 "$root/bench/run.py" --build "$root/build/$preset" "$@"
+}
+
 run_tests() {
   configure
   quietly build cmake --build "build/$preset"
@@ -217,10 +227,10 @@ while [ $# -gt 0 ]; do
     --prefix=*) prefix=${1#--prefix=} ;;
     --) shift; break ;;
     *)
-      if [ "$command" = demo ]; then break; fi
+      if [ "$command" = demo ] || [ "$command" = bench ]; then break; fi
       [ -z "$command" ] || die 2 "unknown argument '$1' after $command; ./mezzo.sh help shows what there is"
       case $1 in
-        demo | test | install | setup | doctor | clean | help) command=$1 ;;
+        demo | test | bench | install | setup | doctor | clean | help) command=$1 ;;
         -h | --help) command=help ;;
         *) die 2 "unknown command or option '$1'; ./mezzo.sh help shows what there is" ;;
       esac ;;
@@ -229,13 +239,14 @@ while [ $# -gt 0 ]; do
 done
 
 case ${command:=help} in
-  demo | test) ;;
+  demo | test | bench) ;;
   *) [ $# = 0 ] || die 2 "$command takes no arguments" ;;
 esac
 check_preset
 case $command in
   demo) run_demo "$@" ;;
   test) run_tests "$@" ;;
+  bench) run_bench "$@" ;;
   install) run_install ;;
   setup) check_all no; [ -z "$missing$missing_optional" ] || install_missing "$packages clang-14"; say "nothing is missing" ;;
   doctor) . "$root/tools/doctor.sh" ;;

@@ -47,7 +47,8 @@ std::vector<kernels::View> gradient_views(const optim::Optimizer& optimizer, std
           op, "f32 or bf16 gradients", "f16 of " + optimizer.parameter_name(i) + ", which is f16 itself",
           "keep parameters in f32 and let autocast cast them, or give the optimizer master_weights = true");
     }
-    optim::require_own_memory(op, gradient, "a gradient of " + optimizer.parameter_name(i));
+    if (!gradient.is_contiguous())
+      optim::require_own_memory(op, gradient, "a gradient of " + optimizer.parameter_name(i));
     views.push_back({gradient.impl().data(), gradient.dtype(), gradient.shape(), gradient.strides()});
   }
   if (views.empty()) {

@@ -2,7 +2,7 @@
 
 #include <atomic>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "mezzo/core/error.h"
 
@@ -21,9 +21,13 @@ namespace {
 
 std::atomic<std::uint64_t> next_sequence{0};
 
-// Nodes waiting for destruction on this thread. Destroying a node may drop the last reference to the next one
-// down a long chain; a queue instead of recursion keeps the stack flat.
-thread_local std::vector<Node*>* graveyard = nullptr;
+// Nodes waiting for destruction on this thread, linked through `next_dead_`. Destroying a node may drop the
+// last reference to the next one down a long chain; a list instead of recursion keeps the stack flat.
+struct Graveyard {
+  Node* top = nullptr;
+  bool in_use = false;
+};
+thread_local Graveyard graveyard;
 
 }  // namespace
 
@@ -31,19 +35,17 @@ Node::Node(const OpInfo& op_info) noexcept
     : info(op_info), sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)) {}
 
 void Node::destroy() noexcept {
-  if (graveyard != nullptr) {
-    graveyard->push_back(this);
+  if (graveyard.in_use) {
+    next_dead_ = std::exchange(graveyard.top, this);
     return;
   }
-  std::vector<Node*> queue;
-  graveyard = &queue;
+  graveyard.in_use = true;
   delete this;
-  while (!queue.empty()) {
-    const Node* next = queue.back();
-    queue.pop_back();
-    delete next;
+  while (graveyard.top != nullptr) {
+    const Node* const dead = std::exchange(graveyard.top, graveyard.top->next_dead_);
+    delete dead;
   }
-  graveyard = nullptr;
+  graveyard.in_use = false;
 }
 
 void Node::free_saved() {

@@ -72,6 +72,8 @@ class Node : public RefCounted {
 
  private:
   [[nodiscard]] Tensor checked(const SavedTensor& saved, const char* what, std::size_t i) const;
+
+  Node* next_dead_ = nullptr;  ///< while it waits for destruction
 };
 
 inline Node* Edge::node() const noexcept { return static_cast<Node*>(target.get()); }

@@ -1,6 +1,6 @@
 """What is compared with what, and which ratios are goals (issue 3 of the project: at most this, median of the pairs)."""
 
-LAYERS = ["engine", "kernels", "training"]
+LAYERS = ["engine", "kernels", "training", "footprint"]
 COMPARISONS = []
 
 
@@ -68,6 +68,13 @@ def training():
             against("training", f"{case}/{mode}", {"pytorch": None})
 
 
+def footprint():
+    # One file with a training loop, compiled without a cache; and a program from its start to the end of one addition.
+    compare("footprint", ("mezzo", "compile"), ("libtorch", "compile"), 0.1)
+    compare("footprint", ("mezzo", "start"), ("libtorch", "start"))
+
+
+footprint()
 engine()
 pointwise()
 rows()

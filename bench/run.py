@@ -13,6 +13,7 @@ import tempfile
 import time
 
 from comparisons import COMPARISONS, LAYERS
+from footprint import COMPILE_PAIRS, Footprint
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -25,10 +26,7 @@ PAUSE = 0.04
 class Worker:
     """A benchmark program that waits for commands; see bench/worker.h."""
 
-    def __init__(self, command, threads):
-        environment = dict(os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads),
-                           OPENBLAS_NUM_THREADS=str(threads))
-        environment.setdefault("OPENBLAS_CORETYPE", openblas_core())
+    def __init__(self, command, environment):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True, env=environment)
         self.about = self.ask("about")
@@ -63,6 +61,13 @@ def openblas_core():
     return "SkylakeX" if "avx512f" in flags else "Haswell" if "avx2" in flags else ""
 
 
+def environment(threads):
+    variables = dict(os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads),
+                     OPENBLAS_NUM_THREADS=str(threads))
+    variables.setdefault("OPENBLAS_CORETYPE", openblas_core())
+    return variables
+
+
 def has_pytorch():
     return subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
 
@@ -77,6 +82,7 @@ class Workers:
     def command(self, library, layer):
         if library == "pytorch":
             return [sys.executable, str(ROOT / "bench/peers/pytorch.py")] if self.pytorch else None
+        layer = "engine" if layer == "footprint" else layer
         program = self.build / "bench" / ("bare" if library == "bare" else f"{library}_{layer}")
         return [str(program)] if program.exists() else None
 
@@ -87,7 +93,8 @@ class Workers:
             if command is None:
                 self.missing[library] = INSTALL[library]
                 return None
-            self.running[key] = Worker(command, threads)
+            make = Footprint(self.build, library, environment(threads)) if layer == "footprint" else None
+            self.running[key] = make or Worker(command, environment(threads))
         return self.running[key]
 
     def close_all(self):
@@ -119,6 +126,7 @@ def compare(row, workers, threads, pairs, seconds):
     names = [case for _, case in (row["subject"], row["baseline"])]
     if any(worker is None or name not in worker.cases for worker, name in zip(sides, names)):
         return None
+    pairs = min(pairs, COMPILE_PAIRS) if "compile" in names else pairs
     times = [[], []]
     for _ in range(pairs):
         for side in (0, 1):
@@ -197,7 +205,7 @@ def run(chosen, workers):
         rows = [row for row in COMPARISONS if row["layer"] == layer and chosen.only in str(row)]
         if not rows:
             continue
-        threads = 1 if layer == "engine" else chosen.threads
+        threads = 1 if layer in ("engine", "footprint") else chosen.threads
         print(f"\n{layer}, {threads} thread{'s' if threads > 1 else ''}")
         for row in rows:
             result = compare(row, workers, threads, chosen.pairs, chosen.seconds)

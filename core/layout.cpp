@@ -1,6 +1,8 @@
 #include "mezzo/core/layout.h"
 
+#include <cstdlib>
 #include <string>
+#include <utility>
 
 namespace mezzo::layout {
 
@@ -150,6 +152,15 @@ Dims wrap_dims(std::string_view op, std::span<const std::int64_t> dims, std::siz
   }
   std::sort(result.begin(), result.end());
   return result;
+}
+
+Dims along_memory(Dims dims, const Dims& strides) {
+  const auto stride = [&](std::size_t i) { return std::abs(strides[static_cast<std::size_t>(dims[i])]); };
+  for (std::size_t i = 1; i < dims.size();
+       ++i) {  // by insertion: std::stable_sort asks the system for memory
+    for (std::size_t j = i; j > 0 && stride(j - 1) < stride(j); --j) std::swap(dims[j - 1], dims[j]);
+  }
+  return dims;
 }
 
 void collapse(Shape& shape, std::span<Dims> strides) {

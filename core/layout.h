@@ -41,6 +41,10 @@ std::int64_t checked_numel(std::string_view op, const Shape& shape);
 /// Wraps every dim and refuses duplicates; an empty list means all dims. The result is sorted.
 [[nodiscard]] Dims wrap_dims(std::string_view op, std::span<const std::int64_t> dims, std::size_t rank);
 
+/// The given dims by falling size of their strides, equal ones in the order given: the order in which memory
+/// is walked from one element to the next.
+[[nodiscard]] Dims along_memory(Dims dims, const Dims& strides);
+
 /// Merges neighbouring dims that are one run in every operand, and drops dims of size 1, so that loops are as
 /// long as they can be. `strides` holds the strides of each operand for `shape`; both are rewritten. A shape
 /// never becomes empty of dims unless it has one element.

@@ -38,15 +38,12 @@ struct UnscaleTile {
 
 /// A gradient as tiles, in the order of its memory: a dense tensor with its dims in any order is one run.
 TileOperand operand_of(const View& view) {
-  std::array<std::size_t, kMaxDims> order{};
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(view.shape.size()),
-                   [&](std::size_t a, std::size_t b) { return view.strides[a] > view.strides[b]; });
+  const Dims order = layout::along_memory(layout::wrap_dims("", {}, view.shape.size()), view.strides);
   Shape shape;
   std::array<Dims, 1> strides;
-  for (std::size_t i = 0; i < view.shape.size(); ++i) {
-    shape.push_back(view.shape[order[i]]);
-    strides[0].push_back(view.strides[order[i]]);
+  for (const std::int64_t d : order) {
+    shape.push_back(view.shape[static_cast<std::size_t>(d)]);
+    strides[0].push_back(view.strides[static_cast<std::size_t>(d)]);
   }
   layout::collapse(shape, strides);
   return {view, shape, strides[0]};

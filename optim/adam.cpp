@@ -15,7 +15,7 @@ void AdamOptionsOf<decoupled>::check() const {
 }
 
 template <bool decoupled>
-std::vector<std::string_view> AdamOf<decoupled>::buffer_names(std::size_t group) const {
+BufferNames AdamOf<decoupled>::buffer_names(std::size_t group) const {
   if (this->options(group).amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
   return {"exp_avg", "exp_avg_sq"};
 }

@@ -47,7 +47,7 @@ class AdamOf final : public TypedOptimizer<AdamOptionsOf<decoupled>> {
 
  private:
   [[nodiscard]] std::string_view name() const override { return decoupled ? "AdamW" : "Adam"; }
-  [[nodiscard]] std::vector<std::string_view> buffer_names(std::size_t group) const override;
+  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
   void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
               const kernels::UpdateControl& control) const override;
 };

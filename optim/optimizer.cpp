@@ -173,24 +173,26 @@ void Optimizer::step(const ScalerControl& control) {
   const NoGrad no_grad;
   const LayerGuard no_autocast{LayerState{}};
   // First all that can fail, then the kernels.
-  std::vector<std::vector<kernels::ParameterUpdate>> updates(groups_.size());
-  std::vector<std::array<Tensor, 2>> keep_alive;
-  for (const Group& group : groups_) keep_alive.reserve(keep_alive.size() + group.parameters.size());
+  updates_.clear();
+  copies_.clear();
+  SmallVector<std::size_t, 8> ends;  // per group, the end of its updates
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (!groups_[g].lr.defined()) write_lr(groups_[g], group_lr(g));
-    updates[g].reserve(groups_[g].parameters.size());
     for (Parameter& parameter : groups_[g].parameters) {
       if (!parameter.tensor.grad().defined()) continue;
       check_parameter(parameter.tensor, device_);
       prepare(g, parameter);
-      keep_alive.push_back(writable_half_copies(parameter.tensor));
-      updates[g].push_back(update_of(parameter, keep_alive.back()));
+      copies_.push_back(writable_half_copies(parameter.tensor));
+      updates_.push_back(update_of(parameter, copies_.back()));
     }
+    ends.push_back(updates_.size());
   }
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    if (updates[g].empty()) continue;
+  std::size_t begin = 0;
+  for (std::size_t g = 0; g < groups_.size(); begin = ends[g++]) {
+    if (begin == ends[g]) continue;
     const auto* lr = static_cast<const double*>(groups_[g].lr.impl().data());
-    update(g, updates[g], {.lr = lr, .record = control.record, .unscale = control.unscale});
+    update(g, std::span(updates_).subspan(begin, ends[g] - begin),
+           {.lr = lr, .record = control.record, .unscale = control.unscale});
     for (Parameter& parameter : groups_[g].parameters) {
       const Tensor gradient = parameter.tensor.grad();
       if (!gradient.defined()) continue;
@@ -200,6 +202,7 @@ void Optimizer::step(const ScalerControl& control) {
       half_copies_written(parameter.tensor);
     }
   }
+  copies_.clear();
 }
 
 std::vector<Tensor> Optimizer::parameters() const {

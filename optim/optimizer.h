@@ -40,6 +40,9 @@ struct OptimizerState {
   std::vector<std::pair<std::string, Tensor>> tensors;
 };
 
+/// Names of the buffers that an algorithm keeps per parameter.
+using BufferNames = SmallVector<std::string_view, 4>;
+
 /// Base of all optimizers. Parameters are leaves on one device; groups may differ in every option. A master
 /// follows its parameter: elements that somebody else has written since the last step are taken over, the
 /// others keep their f32 value.
@@ -105,7 +108,7 @@ class Optimizer {
   // What an algorithm says about a group, by number.
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// Names of the buffers it keeps per parameter, in the order of ParameterUpdate::state.
-  [[nodiscard]] virtual std::vector<std::string_view> buffer_names(std::size_t group) const = 0;
+  [[nodiscard]] virtual BufferNames buffer_names(std::size_t group) const = 0;
   [[nodiscard]] virtual Value group_options(std::size_t group) const = 0;
   /// Throws ValueError, having changed nothing, for options that are not valid.
   virtual void check_group_options(const Value& options) const = 0;
@@ -137,6 +140,9 @@ class Optimizer {
   std::vector<Group> groups_;
   Device device_;
   std::uint64_t id_;
+  // What step() hands to the kernels, kept for its memory: a step asks the system for none.
+  std::vector<kernels::ParameterUpdate> updates_;
+  std::vector<std::array<Tensor, 2>> copies_;
 };
 
 /// Throws ShapeError in the name of `op` when two elements of `tensor` share memory (an expanded tensor), so

@@ -13,7 +13,7 @@ void SGDOptions::check() const {
   require(!nesterov || dampening == 0, "dampening 0 with nesterov", dampening);
 }
 
-std::vector<std::string_view> SGD::buffer_names(std::size_t group) const {
+BufferNames SGD::buffer_names(std::size_t group) const {
   if (options(group).momentum == 0) return {};
   return {"momentum_buffer"};
 }

@@ -40,7 +40,7 @@ class SGD final : public TypedOptimizer<SGDOptions> {
 
  private:
   [[nodiscard]] std::string_view name() const override { return "SGD"; }
-  [[nodiscard]] std::vector<std::string_view> buffer_names(std::size_t group) const override;
+  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
   void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
               const kernels::UpdateControl& control) const override;
 };

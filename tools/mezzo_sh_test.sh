@@ -44,6 +44,7 @@ says() { grep -qF -- "$1" out.txt || { fail "does not say: $1"; cat out.txt; }; 
 one_line() { [ "$(wc -l <out.txt)" = 1 ] || { fail "more than one line"; cat out.txt; }; says "$1"; says "$2"; }
 
 run 2 frobnicate; one_line "unknown command or option 'frobnicate'" "./mezzo.sh help"
+run 2 bench --preset nonsense; one_line "unknown preset 'nonsense'" "release"
 run 2 test --preset nonsense; one_line "unknown preset 'nonsense'" "there are: asan debug embedded embedded-clang release tsan"
 run 2 test --preset base; one_line "unknown preset 'base'" "release"
 run 2 test --preset; one_line "--preset needs a name" mezzo

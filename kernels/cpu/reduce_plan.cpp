@@ -59,12 +59,8 @@ ReducePlan::ReducePlan(const View& out, const View& in, ReduceOrder order) {
     last_kept = out.strides[d] != 0;
     (last_kept ? kept : gone).push_back(static_cast<std::int64_t>(d));
   }
-  const auto along_memory = [&](std::int64_t a, std::int64_t b) {
-    return std::abs(in.strides[static_cast<std::size_t>(a)]) >
-           std::abs(in.strides[static_cast<std::size_t>(b)]);
-  };
-  std::stable_sort(kept.begin(), kept.end(), along_memory);  // outputs may be enumerated in any order
-  if (order == ReduceOrder::any) std::stable_sort(gone.begin(), gone.end(), along_memory);
+  kept = layout::along_memory(kept, in.strides);  // outputs may be enumerated in any order
+  if (order == ReduceOrder::any) gone = layout::along_memory(gone, in.strides);
   reduced = StridedSpace(pick(in.shape, gone), pick(in.strides, gone));
   kept_in = StridedSpace(pick(in.shape, kept), pick(in.strides, kept));
   kept_out = StridedSpace(pick(in.shape, kept), pick(out.strides, kept));

@@ -1,0 +1,125 @@
+// No system allocation per op: this program counts every call of operator new, its own and the library's.
+// Apart from the other tests because the counting operators are the whole program's.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "mezzo/core/allocator.h"
+#include "mezzo/mezzo.h"
+
+namespace {
+std::atomic<std::uint64_t> news{0};
+
+void* counted(std::size_t bytes, std::size_t alignment) {
+  news.fetch_add(1, std::memory_order_relaxed);
+  void* const memory = alignment == 0
+                           ? std::malloc(bytes)
+                           : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+// The array forms call these.
+void* operator new(std::size_t bytes) { return counted(bytes, 0); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*bytes*/, std::align_val_t /*alignment*/) noexcept {
+  std::free(memory);
+}
+
+namespace mezzo {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kKeepsMemory = false;  // a sanitizer must see every free
+#else
+constexpr bool kKeepsMemory = true;
+#endif
+
+/// Calls of operator new, and requests for tensor memory that went to the system, in one warm call of `step`.
+template <class F>
+std::uint64_t allocations(F step) {
+  for (int i = 0; i < 5; ++i) step();
+  const std::uint64_t before = news.load();
+  const std::int64_t tensors_before = memory_stats(Device::cpu()).system_allocations;
+  step();
+  return news.load() - before +
+         static_cast<std::uint64_t>(memory_stats(Device::cpu()).system_allocations - tensors_before);
+}
+
+class Allocation : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!kKeepsMemory) GTEST_SKIP() << "under a sanitizer memory goes back at once";
+  }
+};
+
+TEST_F(Allocation, TheCounterCounts) {
+  EXPECT_GE(allocations([] { delete new int(1); }), 1U);
+}
+
+TEST_F(Allocation, OpsWithoutRecordingMakeNone) {
+  const Tensor x = randn({4, 4}), y = randn({4, 4}), column = randn({4, 1});
+  EXPECT_EQ(allocations([&] {
+              const NoGrad no_grad;
+              const Tensor z = softmax(matmul(tanh(x + y), transpose(y, 0, 1)) * column, -1);
+              const Tensor s = sum(z, {0}) + mean(z);
+            }),
+            0U);
+}
+
+TEST_F(Allocation, RecordedOpsAndTheirBackwardMakeNonePerOp) {
+  const Tensor w = randn({8}).requires_grad_(true), x = randn({8});
+  const auto chain = [&](int length) {
+    return allocations([&] {
+      Tensor h = w;
+      for (int i = 0; i < length; ++i) h = tanh(h * x + w);
+      sum(h).backward();
+      w.set_grad({});
+    });
+  };
+  EXPECT_EQ(chain(10), chain(2)) << "24 more recorded ops may not ask the system once";
+}
+
+TEST_F(Allocation, ATrainingStepMakesNone) {
+  nn::Sequential net(nn::make<nn::Linear>(8, 16), nn::make<nn::ReLU>(), nn::make<nn::Linear>(16, 16),
+                     nn::make<nn::ReLU>(), nn::make<nn::Linear>(16, 1));
+  optim::SGD optimizer(net.parameters(), {.lr = 1e-3, .momentum = 0.9});
+  const Tensor input = randn({32, 8}), target = randn({32, 1});
+  const std::uint64_t count = allocations([&] {
+    mse_loss(net.forward(input), target).backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  });
+  EXPECT_EQ(count, 0U);
+}
+
+TEST_F(Allocation, AnAutocastStepWithAScalerMakesAFixedFew) {
+  nn::Sequential net(nn::make<nn::Linear>(16, 16), nn::make<nn::ReLU>(), nn::make<nn::Linear>(16, 16));
+  optim::Adam optimizer(net.parameters());
+  amp::GradScaler scaler;
+  const Tensor input = randn({16, 16}), target = randn({16, 16});
+  const std::uint64_t count = allocations([&] {
+    Tensor loss;
+    {
+      const amp::Autocast autocast(Device::cpu(), DType::f16);
+      loss = mse_loss(net.forward(input), target);
+    }
+    scaler.scale(loss).backward();
+    scaler.step(optimizer);
+    scaler.update();
+    optimizer.zero_grad();
+  });
+  EXPECT_LE(count, 16U) << "the lists of GradScaler, and a place per weight in the region; none per op";
+}
+
+}  // namespace
+}  // namespace mezzo
