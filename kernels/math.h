@@ -311,6 +311,15 @@ struct ReducedByQuarterTurn {
   return multiply((1.0F + expm1_near_zero(r)) * power_of_two(half), power_of_two(n - half));
 }
 
+/// e^x for x <= 0 or NaN, with the bits of exp(x) and for less work.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float exp_nonpositive(float x) noexcept {
+  using namespace detail;
+  constexpr float kLowest = -104.0F;  // the result is zero already
+  const auto [r, n] = reduce_by_ln2(kLowest > x ? kLowest : x);
+  // The first product is normal and exact for every n in [-150, 0]; only the second rounds.
+  return multiply((1.0F + expm1_near_zero(r)) * power_of_two(n + 64), 0x1p-64F);
+}
+
 /// e^x - 1, accurate near 0. Error at most 1.5 ulp. expm1(-0) = -0.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float expm1(float x) noexcept {
   using namespace detail;
@@ -442,6 +451,7 @@ struct ReducedByQuarterTurn {
 
 /// The double forms: same meaning, the standard library's accuracy, not vectorised.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double exp(double x) noexcept { return std::exp(x); }
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double exp_nonpositive(double x) noexcept { return std::exp(x); }
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double expm1(double x) noexcept { return std::expm1(x); }
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double log(double x) noexcept { return std::log(x); }
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double log1p(double x) noexcept { return std::log1p(x); }

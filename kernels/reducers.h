@@ -118,7 +118,7 @@ struct Sum {
   template <class T>
   using Acc = Wide<T>;
   static constexpr bool kShifted = false;
-  static constexpr int kLanes = 16;
+  static constexpr int kLanes = 32;
   template <class T>
   static constexpr bool kAnyOrder = std::is_integral_v<T>;
   template <class T>

@@ -7,11 +7,11 @@
 
 namespace mezzo::kernels::scalar {
 
-/// exp(x - max): the terms of the denominator, none above 1.
+/// exp(x - max), no x being above max: the terms of the denominator.
 template <class T>
 struct ExpMinusFn {
   T max;
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return math::exp(x - max); }
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return math::exp_nonpositive(x - max); }
 };
 template <class T>
 struct DividedByFn {

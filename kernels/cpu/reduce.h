@@ -2,10 +2,21 @@
 // reduce_plan.h with the loops of reduce_tiles.h.
 #pragma once
 
+#include "mezzo/kernels/cpu/plain_sum.h"
 #include "mezzo/kernels/cpu/reduce_source.h"
 #include "mezzo/kernels/cpu/reduce_tiles.h"
 
 namespace mezzo::kernels::cpu {
+
+namespace detail {
+
+/// Reducers that add up the elements themselves, read as f32: what plain_sum can do.
+template <class T, class R>
+inline constexpr bool kPlainSum = false;
+template <class Last>
+inline constexpr bool kPlainSum<float, Sum<SameValue, Last>> = true;
+
+}  // namespace detail
 
 /// A reducer over one view, for run_reduction. `shifts` has one number per output for kShifted reducers.
 template <class T, class R>
@@ -34,9 +45,17 @@ class Reduction {
 
  private:
   [[nodiscard]] Acc row(std::int64_t output, ReducePlan::Range elements, double shift) const {
-    TileBuffer<T> buffer;
     const std::int64_t origin = plan_.kept_in.offset(output);
     Acc total = reducer_.template identity<T>();
+    if constexpr (detail::kPlainSum<T, R>) {
+      const std::byte* x = source_.packed(plan_.reduced, origin, elements.begin, elements.size);
+      if (x != nullptr && detail::plain_sum(x, source_.dtype(), elements.size, total)) return total;
+    }
+    if (const T* x = source_.template in_place<T>(plan_.reduced, origin, elements.begin, elements.size)) {
+      return run_isa<detail::RowRun<T, R, 1>>(reducer_, std::array<const T*, 1>{x}, shift, elements.size,
+                                              total);
+    }
+    TileBuffer<T> buffer;
     for (std::int64_t done = 0; done < elements.size; done += kTile) {
       const std::int64_t n = std::min(kTile, elements.size - done);
       const T* x = source_.read(plan_.reduced, origin, elements.begin + done, n, buffer.values);
@@ -91,8 +110,15 @@ class WholeReduction {
   [[nodiscard]] Acc combine(Acc a, Acc b) const { return reducer_.combine(a, b); }
 
   void accumulate(std::int64_t /*first*/, std::int64_t /*n*/, ReducePlan::Range elements, Acc* result) const {
-    std::array<TileBuffer<T>, N> buffers;
     Acc total = reducer_.template identity<T>();
+    std::array<const T*, N> run;
+    for (std::size_t k = 0; k < N; ++k)
+      run[k] = sources_[k].template in_place<T>(spaces_[k], 0, elements.begin, elements.size);
+    if (std::find(run.begin(), run.end(), nullptr) == run.end()) {
+      *result = run_isa<detail::RowRun<T, R, N>>(reducer_, run, 0.0, elements.size, total);
+      return;
+    }
+    std::array<TileBuffer<T>, N> buffers;
     for (std::int64_t done = 0; done < elements.size; done += kTile) {
       const std::int64_t n = std::min(kTile, elements.size - done);
       std::array<const T*, N> x;

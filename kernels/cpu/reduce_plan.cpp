@@ -10,11 +10,11 @@ namespace mezzo::kernels::cpu {
 
 namespace {
 
-/// Elements of a chunk by rows.
-constexpr std::int64_t kRowChunk = 16 * kTile;
+/// Elements of a chunk by rows: what a thread takes at a time.
+constexpr std::int64_t kRowChunk = kReduceGrain;
 /// A chunk by columns has about this many elements over all outputs, and not fewer than kShortestChunk per
 /// output, so that the partial results stay small beside the input.
-constexpr std::int64_t kColumnChunk = 131072, kShortestChunk = 64;
+constexpr std::int64_t kColumnChunk = 131072, kShortestChunk = 64, kHighestChunk = 16 * kTile;
 /// Positions within a chunk fit into 32 bits (arg_reduce.h relies on it).
 constexpr std::int64_t kLongestChunk = std::int64_t{1} << 30;
 /// With this many pieces side by side there is no need to cut columns into chunks for the threads' sake.
@@ -79,7 +79,7 @@ void ReducePlan::cut() {
   if (columns) {
     const bool many = divide_up(outputs, kReduceUnit) >= kEnoughUnits;
     chunk =
-        many ? std::min(row, kLongestChunk) : std::clamp(kColumnChunk / outputs, kShortestChunk, kRowChunk);
+        many ? std::min(row, kLongestChunk) : std::clamp(kColumnChunk / outputs, kShortestChunk, kHighestChunk);
   } else {
     chunk = kRowChunk;
   }

@@ -59,7 +59,7 @@ inline constexpr std::int64_t kReduceGrain = 65536;
 /// Widest piece of outputs that is worked on at once.
 inline constexpr std::int64_t kReduceUnit = kTile;
 /// Rows that are worked on together when neighbours in memory belong to different rows.
-inline constexpr std::int64_t kReduceAcross = 128;
+inline constexpr std::int64_t kReduceAcross = 64;
 
 /// What a result depends on besides the elements.
 enum class ReduceOrder {

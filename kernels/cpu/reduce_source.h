@@ -49,6 +49,22 @@ class ReduceSource {
   explicit ReduceSource(const View& view)
       : base_(static_cast<const std::byte*>(view.data)), dtype_(view.dtype) {}
 
+  [[nodiscard]] DType dtype() const { return dtype_; }
+  /// Where positions [begin, begin + n) of `space`, which starts `origin` elements from the start, lie one
+  /// after the other; nullptr where they do not.
+  [[nodiscard]] const std::byte* packed(const StridedSpace& space, std::int64_t origin, std::int64_t begin,
+                                        std::int64_t n) const {
+    if (n <= 0) return nullptr;
+    const auto run = space.single_run(begin, n);
+    return run && run->stride == 1 ? at(origin + run->offset) : nullptr;
+  }
+  /// The same for elements stored as T; nullptr for others.
+  template <class T>
+  [[nodiscard]] const T* in_place(const StridedSpace& space, std::int64_t origin, std::int64_t begin,
+                                  std::int64_t n) const {
+    if (dtype_ != dtype_of<T>) return nullptr;
+    return reinterpret_cast<const T*>(packed(space, origin, begin, n));
+  }
   /// Positions [begin, begin + n) of `space`, which starts `origin` elements from the start, as T: the array
   /// itself when they lie in it so, else `buffer`.
   template <class T>

@@ -14,12 +14,16 @@ namespace mezzo::kernels::cpu::detail {
 /// Rows that the loop over columns takes at once.
 inline constexpr std::int64_t kReduceRows = 4;
 
+/// How far ahead, in bytes, the loops over rows ask for memory: the processor by itself is too late for the
+/// third-level cache.
+inline constexpr std::int64_t kPrefetchAhead = 4096;
+
 /// n <= kTile elements of N inputs into one accumulator.
 template <class T, class R, std::size_t N>
 struct RowTile {
   using Acc = typename R::template Acc<T>;
 
-  static Acc run(R reducer, std::array<const T*, N> x, double shift, std::int64_t n) {
+  MEZZO_ALWAYS_INLINE static Acc run(R reducer, std::array<const T*, N> x, double shift, std::int64_t n) {
     return loop(reducer, x, shift, n, std::make_index_sequence<N>{});
   }
 
@@ -37,6 +41,7 @@ struct RowTile {
     for (int l = 0; l < R::kLanes; ++l) lanes[l] = reducer.template identity<T>();
     std::int64_t i = 0;
     for (; i + R::kLanes <= n; i += R::kLanes) {
+      (prefetch(x[I] + i), ...);
       for (int l = 0; l < R::kLanes; ++l) lanes[l] = reducer.combine(lanes[l], value(i + l));
     }
     for (int l = 0; i < n; ++i, ++l) lanes[l] = reducer.combine(lanes[l], value(i));
@@ -44,6 +49,25 @@ struct RowTile {
       for (int l = 0; l < half; ++l) lanes[l] = reducer.combine(lanes[l], lanes[l + half]);
     }
     return lanes[0];
+  }
+  MEZZO_ALWAYS_INLINE static void prefetch(const T* group) {
+    const char* const ahead = reinterpret_cast<const char*>(group) + kPrefetchAhead;
+    for (std::size_t b = 0; b < R::kLanes * sizeof(T); b += 64) __builtin_prefetch(ahead + b);
+  }
+};
+
+/// `total` goes on with n elements of N inputs, tile by tile: one call for a whole run.
+template <class T, class R, std::size_t N>
+struct RowRun {
+  using Acc = typename R::template Acc<T>;
+
+  static Acc run(R reducer, std::array<const T*, N> x, double shift, std::int64_t n, Acc total) {
+    for (std::int64_t done = 0; done < n; done += kTile) {
+      total = reducer.combine(total,
+                              RowTile<T, R, N>::run(reducer, x, shift, n - done < kTile ? n - done : kTile));
+      for (const T*& input : x) input += kTile;
+    }
+    return total;
   }
 };
 

@@ -22,6 +22,8 @@ namespace mezzo::kernels::cpu {
 /// Elements in a group. Sums keep one partial sum per place in the group, whatever the vector width is, so
 /// that every instruction set gives the same bits.
 inline constexpr int kGroup = 16;
+/// Groups that row_max takes at once.
+inline constexpr int kMaxGroups = 4;
 /// Elements after which the partial sums are added up in double: bounds the rounding error of long rows to
 /// that of 64 additions.
 inline constexpr std::int64_t kSumSpan = 1024;
@@ -71,21 +73,33 @@ MEZZO_ALWAYS_INLINE void group_step(const std::array<const T*, N>& in, T* out, T
 /// The largest of x[0, n); NaN is passed over, and -inf is the result where nothing else is there.
 template <class T>
 [[nodiscard]] MEZZO_ALWAYS_INLINE T row_max(const T* x, std::int64_t n) {
-  T lanes[kGroup];
-  for (int j = 0; j < kGroup; ++j) lanes[j] = -std::numeric_limits<T>::infinity();
+  // Several groups side by side, for a maximum takes longer than a load.
+  T lanes[kMaxGroups * kGroup];
+  for (T& lane : lanes) lane = -std::numeric_limits<T>::infinity();
   std::int64_t i = 0;
+  for (; i + kMaxGroups * kGroup <= n; i += kMaxGroups * kGroup) {
+    MEZZO_KEEP_LOOP
+    for (int j = 0; j < kMaxGroups * kGroup; ++j) lanes[j] = detail::Larger{}(lanes[j], x[i + j]);
+  }
   for (; i + kGroup <= n; i += kGroup) {
     MEZZO_KEEP_LOOP
     for (int j = 0; j < kGroup; ++j) lanes[j] = detail::Larger{}(lanes[j], x[i + j]);
   }
   for (int j = 0; i + j < n; ++j) lanes[j] = detail::Larger{}(lanes[j], x[i + j]);
+  for (int k = 1; k < kMaxGroups; ++k) {
+    MEZZO_KEEP_LOOP
+    for (int j = 0; j < kGroup; ++j) lanes[j] = detail::Larger{}(lanes[j], lanes[k * kGroup + j]);
+  }
   return detail::fold_group(lanes, detail::Larger{});
 }
 
 /// out[i] = f(in[0][i], ...) for i in [0, n), and their sum. `out` may be one of the inputs, or nullptr where
 /// only the sum is wanted. A group at the end that is not full is computed on copies padded with zeros.
+/// `next`, where given, is the row that comes after: it is fetched meanwhile, since a pass over a new row
+/// waits.
 template <class T, std::size_t N, class F>
-MEZZO_ALWAYS_INLINE double row_pass(std::array<const T*, N> in, T* out, std::int64_t n, F f) {
+MEZZO_ALWAYS_INLINE double row_pass(std::array<const T*, N> in, T* out, std::int64_t n, F f,
+                                    std::array<const T*, N> next = {}) {
   constexpr auto kIndices = std::make_index_sequence<N>{};
   double total = 0;
   T unused[kGroup];
@@ -96,6 +110,9 @@ MEZZO_ALWAYS_INLINE double row_pass(std::array<const T*, N> in, T* out, std::int
     for (; i + kGroup <= end; i += kGroup) {
       std::array<const T*, N> at;
       for (std::size_t k = 0; k < N; ++k) at[k] = in[k] + i;
+      for (const T* row : next) {
+        if (row != nullptr) __builtin_prefetch(row + i);
+      }
       detail::group_step(at, out != nullptr ? out + i : unused, lanes, kGroup, f, kIndices);
     }
     if (i < end) {

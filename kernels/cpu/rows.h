@@ -82,6 +82,16 @@ class RowOperand {
     each_piece(begin, count, [&](const Piece& piece) { gather_piece(piece, buffer); });
     return {buffer, pitch()};
   }
+  /// Asks for the memory of these rows, if `read` would widen them from one run each.
+  template <class T>
+  void prefetch(std::int64_t begin, std::int64_t count) const {
+    if (in_place<T>()) return;
+    each_piece(begin, count, [&](const Piece& piece) {
+      if (!is_packed(piece)) return;
+      for (std::int64_t b = 0; b < piece.count * length_ * size_of(dtype_); b += 64)
+        __builtin_prefetch(piece.at + b);
+    });
+  }
   /// Where results for these rows go before `finish`.
   template <class T>
   [[nodiscard]] RowBlock<T> target(std::int64_t begin, T* buffer) const {
@@ -203,8 +213,8 @@ class RowOperand {
   Dims strides_;
 };
 
-/// Elements in a block of rows: 16 KiB of f32 an operand. A longer row is a block of its own.
-inline constexpr std::int64_t kRowBlock = 4096;
+/// Elements in a block of rows: 8 KiB of f32 an operand. A longer row is a block of its own.
+inline constexpr std::int64_t kRowBlock = 2048;
 
 /// Calls `body(out, in, begin, count)` for blocks of rows, threads over chunks of blocks: `out` and `in` are
 /// RowBlocks of T for rows [begin, begin + count), and what `body` leaves in `out` is stored. `out` may be
@@ -218,7 +228,7 @@ void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, 
                       std::any_of(in.begin(), in.end(), [](const auto& x) { return x.across(); });
   const std::int64_t least = across ? RowOperand::kAcross : 1;
   const std::int64_t block = std::min(std::max(kRowBlock / length, least), rows);
-  const std::int64_t blocks_per_chunk = std::max<std::int64_t>(8 * kRowBlock / (block * length), 1);
+  const std::int64_t blocks_per_chunk = std::max<std::int64_t>(16 * kRowBlock / (block * length), 1);
   parallel_for(rows, block * blocks_per_chunk, [&](std::int64_t begin, std::int64_t end) {
     const auto scratch_for = [&](const RowOperand& operand) {
       return operand.in_place<T>() ? 0 : std::min(block, end - begin) * operand.pitch();
@@ -232,6 +242,10 @@ void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, 
       const std::int64_t count = std::min(block, end - at);
       std::array<RowBlock<T>, N> blocks;
       for (std::size_t k = 0; k < N; ++k) blocks[k] = in[k].template read<T>(at, count, scratch[k].data());
+      if (at + block < end) {
+        for (const RowOperand& operand : in)
+          operand.template prefetch<T>(at + block, std::min(block, end - at - block));
+      }
       body(out == nullptr ? RowBlock<T>{} : out->template target<T>(at, result.data()), blocks, at, count);
       if (out != nullptr) out->template finish<T>(at, count, result.data());
     }

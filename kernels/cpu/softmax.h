@@ -23,10 +23,12 @@ struct SoftmaxRows {
       T* const y = out.data + r * out.distance;
       const T max = row_max(x, n);
       if constexpr (kLog) {
-        const T sum = static_cast<T>(row_pass<T, 1>({x}, nullptr, n, scalar::ExpMinusFn<T>{max}));
+        const T sum =
+            static_cast<T>(row_pass<T, 1>({x}, nullptr, n, scalar::ExpMinusFn<T>{max}, {x + in.distance}));
         row_pass<T, 1>({x}, y, n, scalar::LogProbabilityFn<T>{max, math::log(sum)});
       } else {
-        const T sum = static_cast<T>(row_pass<T, 1>({x}, y, n, scalar::ExpMinusFn<T>{max}));
+        const T sum =
+            static_cast<T>(row_pass<T, 1>({x}, y, n, scalar::ExpMinusFn<T>{max}, {x + in.distance}));
         row_pass<T, 1>({y}, y, n, scalar::DividedByFn<T>{sum});
       }
     }
@@ -41,12 +43,13 @@ struct SoftmaxBackwardRows {
       const T* const grad = grads.data + r * grads.distance;
       const T* const output = outputs.data + r * outputs.distance;
       T* const result = out.data + r * out.distance;
+      const std::array<const T*, 2> next{grad + grads.distance, output + outputs.distance};
       if constexpr (kLog) {
         const T sum = static_cast<T>(row_pass<T, 1>({grad}, nullptr, n, scalar::IdentityFn{}));
-        row_pass<T, 2>({grad, output}, result, n, scalar::LogSoftmaxGradientFn<T>{sum});
+        row_pass<T, 2>({grad, output}, result, n, scalar::LogSoftmaxGradientFn<T>{sum}, next);
       } else {
         const T dot = static_cast<T>(row_pass<T, 2>({grad, output}, nullptr, n, scalar::MulFn{}));
-        row_pass<T, 2>({grad, output}, result, n, scalar::SoftmaxGradientFn<T>{dot});
+        row_pass<T, 2>({grad, output}, result, n, scalar::SoftmaxGradientFn<T>{dot}, next);
       }
     }
   }

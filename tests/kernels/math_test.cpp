@@ -167,6 +167,17 @@ TEST(MathTest, ExpOverflowsAndUnderflowsWhereTheExactValueDoes) {
   EXPECT_EQ(math::exp(0.0F), 1.0F);
 }
 
+TEST(MathTest, ExpOfNonpositiveArgumentsHasTheBitsOfExp) {
+  const auto bits = [](float x) { return math::detail::bit_cast<std::uint32_t>(x); };
+  for (std::uint64_t pattern = bits(-0.0F); pattern <= bits(-kInf); pattern += 61) {
+    const auto x = math::detail::bit_cast<float>(static_cast<std::uint32_t>(pattern));
+    ASSERT_EQ(bits(math::exp_nonpositive(x)), bits(math::exp(x))) << hex(x);
+  }
+  for (const float x : {0.0F, -0.0F, -kInf, -0x1.9fe368p+6F, -0x1.9fe36ap+6F, -104.0F})
+    EXPECT_EQ(bits(math::exp_nonpositive(x)), bits(math::exp(x))) << hex(x);
+  EXPECT_TRUE(std::isnan(math::exp_nonpositive(kNan)));
+}
+
 TEST(MathTest, SineAndCosineAreMoreAccurateWhereNoReductionIsNeeded) {
   double worst = 0;
   for (std::uint32_t pattern = 0x38000000U; pattern < 0x3f47ae14U; pattern += 61) {  // 3e-5 to 0.78

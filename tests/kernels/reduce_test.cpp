@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mezzo/core/error.h"
@@ -209,6 +210,56 @@ TEST(Reduce, BitsAreTheSameForEveryNumberOfThreadsAndInstructionSet) {
         if (first.empty()) first = bits;
         EXPECT_EQ(std::memcmp(first.data(), bits.data(), bits.size()), 0)
             << "isa " << level << ", " << threads << " threads";
+      }
+    }
+  }
+}
+
+/// The sum in f64 of the stored numbers, each given by its bits.
+double sum_of_bits(std::vector<std::uint16_t>& bits, DType dtype) {
+  double sum = 77;
+  const auto n = static_cast<std::int64_t>(bits.size());
+  reduce(Device::cpu(), Sum<>{}, {&sum, DType::f64, {n}, {0}}, {bits.data(), dtype, {n}, {1}}, DType::f32);
+  return sum;
+}
+
+TEST(Reduce, SixteenBitSumsHaveTheBitsOfTheWidenedOnEveryInstructionSet) {
+  std::mt19937_64 random(9);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const std::uint16_t infinity = dtype == DType::f16 ? 0x7c00 : 0x7f80;
+    for (const std::size_t n : {1, 31, 32, 33, 1023, 1024, 1057, 150'001}) {
+      SCOPED_TRACE(to_string(dtype) + " " + std::to_string(n));
+      std::vector<std::uint16_t> bits(n);
+      for (std::uint16_t& x : bits) {  // every finite number, subnormal ones often
+        x = static_cast<std::uint16_t>(random());
+        if (random() % 4 == 0) x &= 0x80ff;
+        if ((x & infinity) == infinity) x ^= infinity;
+      }
+      std::vector<float> widened(n);
+      cpu::convert(bits.data(), dtype, widened.data(), DType::f32, static_cast<std::int64_t>(n));
+      const auto count = static_cast<std::int64_t>(n);
+      const auto sum_of_widened = [&] {
+        double sum = 77;
+        reduce(Device::cpu(), Sum<>{}, {&sum, DType::f64, {count}, {0}},
+               {widened.data(), DType::f32, {count}, {1}}, DType::f32);
+        return sum;
+      };
+      // Exponents this far apart make every order of additions show in the last bits.
+      const double want = [&] {
+        const cpu::IsaGuard guard(cpu::Isa::base);
+        return sum_of_widened();
+      }();
+      for (int level = 0; level <= static_cast<int>(cpu::best_isa()); ++level) {
+        const cpu::IsaGuard guard(static_cast<cpu::Isa>(level));
+        EXPECT_EQ(sum_of_widened(), want) << "isa " << level;
+        EXPECT_EQ(sum_of_bits(bits, dtype), want) << "isa " << level;
+        for (const std::size_t at : {n - 1, n / 2}) {
+          const std::uint16_t finite = std::exchange(bits[at], static_cast<std::uint16_t>(0x8000 | infinity));
+          EXPECT_EQ(sum_of_bits(bits, dtype), -std::numeric_limits<double>::infinity()) << "isa " << level;
+          bits[at] = infinity + 1;
+          EXPECT_TRUE(std::isnan(sum_of_bits(bits, dtype))) << "isa " << level;
+          bits[at] = finite;
+        }
       }
     }
   }
