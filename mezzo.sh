@@ -187,8 +187,9 @@ run_demo() {
 }
 
 run_bench() {
-  have python3 || die 3 "bench needs python3: ${sudo:-}apt-get install python3"
-  case " $* " in *" --help "* | *" -h "*) exec python3 "$root/bench/run.py" --help ;; esac
+  have python3 || die 3 "bench needs python3; apt-get install python3"
+  case " $* " in *" --help "* | *" -h "* | *" --list "*) exec python3 "$root/bench/run.py" "$@" ;; esac
+  python3 "$root/bench/run.py" --list "$@" >/dev/null || exit 2
   configure
   quietly build cmake --build "build/$preset" --target benchmarks
   cd "$here"

@@ -69,7 +69,7 @@ def training():
 
 
 def footprint():
-    # One file with a training loop, compiled without a cache; and a program from its start to the end of one addition.
+    # cases/loop.cpp, compiled without a cache; and its program from start to end.
     compare("footprint", ("mezzo", "compile"), ("libtorch", "compile"), 0.1)
     compare("footprint", ("mezzo", "start"), ("libtorch", "start"))
 

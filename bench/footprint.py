@@ -13,7 +13,7 @@ class Footprint:
     """The cases "compile" and "start" of one library, with the methods of a Worker."""
 
     def __init__(self, build, library, environment):
-        self.program = build / "bench" / f"{library}_engine"
+        self.program = build / "bench" / f"{library}_loop"
         self.environment = environment
         self.compile_command = compile_command(build, library)
         self.cases = {"start"} | ({"compile"} if self.compile_command else set())
@@ -21,7 +21,7 @@ class Footprint:
 
     def time(self, case, _seconds):
         if case == "start":
-            return timed([str(self.program)], input="time add_4x4 0\n", env=self.environment)
+            return timed([str(self.program)], env=self.environment)
         with tempfile.TemporaryDirectory() as folder:
             return timed(self.compile_command + ["-o", str(pathlib.Path(folder) / "out.o")])
 
@@ -36,13 +36,13 @@ def timed(command, **options):
 
 
 def compile_command(build, library):
-    """How the build compiles cases/training.cpp for the library, without the compiler cache; None when it does not."""
+    """How the build compiles cases/loop.cpp for the library, without the compiler cache; None when it does not."""
     database = build / "compile_commands.json"
     if not database.exists():
         return None
     for entry in json.loads(database.read_text()):
         words = entry["command"].split()
-        if entry["file"].endswith("bench/cases/training.cpp") and ("-DBENCH_LIBTORCH=1" in words) == (library == "libtorch"):
+        if entry["file"].endswith("bench/cases/loop.cpp") and ("-DBENCH_LIBTORCH=1" in words) == (library == "libtorch"):
             words = [word for word in words if not word.endswith("ccache")]
             at = words.index("-o")
             return [word for word in words[:at] + words[at + 2:]]
@@ -54,7 +54,7 @@ def size_text(build, library):
     if library == "mezzo":
         files = [build / "libmezzo.so"]
     else:
-        output = subprocess.run(["ldd", str(build / "bench/libtorch_engine")], capture_output=True, text=True).stdout
+        output = subprocess.run(["ldd", str(build / "bench/libtorch_loop")], capture_output=True, text=True).stdout
         files = [pathlib.Path(line.split("=>")[1].split("(")[0].strip()) for line in output.splitlines()
                  if "libtorch" in line or "libc10" in line]
     total = 0

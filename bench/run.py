@@ -9,7 +9,6 @@ import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 from comparisons import COMPARISONS, LAYERS
@@ -82,7 +81,7 @@ class Workers:
     def command(self, library, layer):
         if library == "pytorch":
             return [sys.executable, str(ROOT / "bench/peers/pytorch.py")] if self.pytorch else None
-        layer = "engine" if layer == "footprint" else layer
+        layer = "loop" if layer == "footprint" else layer
         program = self.build / "bench" / ("bare" if library == "bare" else f"{library}_{layer}")
         return [str(program)] if program.exists() else None
 
@@ -146,11 +145,14 @@ def human(nanoseconds):
     return f"{nanoseconds:.4g} ns"
 
 
+def title(row):
+    return "{}  /  {}".format(*(" ".join(side) for side in (row["subject"], row["baseline"])))
+
+
 def line(result):
     ratio, goal = result["ratio"], result.get("at_most")
-    verdict = "" if goal is None else f"{'' if goal >= 1000 else f'<= {goal:.2f}'} {'ok' if result['reached'] else 'MISSED'}"
-    name = "{}  /  {}".format(*(" ".join(side) for side in (result["subject"], result["baseline"])))
-    return (f"{name:<84} {human(result['subject_ns']):>9} {human(result['baseline_ns']):>9}  {ratio['median']:6.3f}"
+    verdict = "" if goal is None else f"<= {goal:.2f} {'ok' if result['reached'] else 'MISSED'}"
+    return (f"{title(result):<84} {human(result['subject_ns']):>9} {human(result['baseline_ns']):>9}  {ratio['median']:6.3f}"
             f"  ({ratio['p10']:.3f} to {ratio['p90']:.3f})  {verdict}")
 
 
@@ -188,6 +190,7 @@ def options():
     parser.add_argument("--seconds", type=float, default=0.03, help="length of one reading (0.03)")
     parser.add_argument("--threads", type=int, default=2, help="threads of kernels and training (2)")
     parser.add_argument("--only", default="", help="only comparisons whose text contains this")
+    parser.add_argument("--list", action="store_true", help="only say what would be compared")
     parser.add_argument("--json", type=pathlib.Path, help="write the results to this file too")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="where the programs were built")
     chosen = parser.parse_args()
@@ -199,12 +202,17 @@ def options():
     return chosen
 
 
+def rows_of(chosen):
+    """The comparisons that were asked for, by layer."""
+    for layer in chosen.layers or LAYERS:
+        rows = [row for row in COMPARISONS if row["layer"] == layer and chosen.only in title(row)]
+        if rows:
+            yield layer, rows
+
+
 def run(chosen, workers):
     results = []
-    for layer in chosen.layers or LAYERS:
-        rows = [row for row in COMPARISONS if row["layer"] == layer and chosen.only in str(row)]
-        if not rows:
-            continue
+    for layer, rows in rows_of(chosen):
         threads = 1 if layer in ("engine", "footprint") else chosen.threads
         print(f"\n{layer}, {threads} thread{'s' if threads > 1 else ''}")
         for row in rows:
@@ -217,6 +225,9 @@ def run(chosen, workers):
 
 def main():
     chosen = options()
+    if chosen.list:
+        print(*(title(row) for _, rows in rows_of(chosen) for row in rows), sep="\n")
+        return
     workers = Workers(chosen.build)
     facts = machine()
     print("{cpu}, {cores} cores, {system}; commit {commit}, {date}; load {load:.1f}".format(**facts))

@@ -1,5 +1,8 @@
 #include "mezzo/nn/sequential.h"
 
+#include <string>
+#include <utility>
+
 #include "mezzo/core/error.h"
 #include "mezzo/nn/module_list.h"
 
@@ -32,9 +35,12 @@ void Sequential::refuse_type(std::size_t i, const std::string& type) const {
                    "ask for the layer's own type");
 }
 
-void Sequential::refuse_null() const {
-  throw ValueError("Sequential", "a layer for index " + std::to_string(size()), "a null pointer",
-                   "create layers with nn::make");
+void Sequential::append(std::shared_ptr<Layer> layer) {
+  if (layer == nullptr) {
+    throw ValueError("Sequential", "a layer for index " + std::to_string(size()), "a null pointer",
+                     "create layers with nn::make");
+  }
+  layers_.emplace_back(*this, std::to_string(size()), std::move(layer));
 }
 
 }  // namespace mezzo::nn

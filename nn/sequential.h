@@ -9,6 +9,9 @@ namespace mezzo::nn {
 
 /// x -> layer n-1(... layer 1(layer 0(x))); without layers x itself. The usual way to a model:
 ///   nn::Sequential net(nn::make<nn::Linear>(784, 128), nn::make<nn::ReLU>(), nn::make<nn::Linear>(128, 10));
+/// C++ does not say in which order the arguments between parentheses are made, so which layer gets which
+/// random numbers depends on the compiler. Between braces, nn::Sequential net{...}, it is the order in which
+/// they stand.
 class Sequential : public Layer {
  public:
   Sequential() = default;
@@ -37,13 +40,12 @@ class Sequential : public Layer {
   /// Appends a layer. Throws ValueError for a null pointer.
   template <std::derived_from<Layer> L>
   void push_back(std::shared_ptr<L> layer) {
-    if (layer == nullptr) refuse_null();
-    layers_.emplace_back(*this, std::to_string(size()), std::move(layer));
+    append(std::move(layer));
   }
 
  private:
+  void append(std::shared_ptr<Layer> layer);
   [[noreturn]] void refuse_type(std::size_t i, const std::string& type) const;
-  [[noreturn]] void refuse_null() const;
   std::deque<Child<Layer>> layers_;
 };
 

@@ -36,6 +36,8 @@ void AdamOf<decoupled>::update(std::size_t group, std::span<const kernels::Param
 
 template struct AdamOptionsOf<false>;
 template struct AdamOptionsOf<true>;
+template class TypedOptimizer<AdamOptions>;
+template class TypedOptimizer<AdamWOptions>;
 template class AdamOf<false>;
 template class AdamOf<true>;
 

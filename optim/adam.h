@@ -35,6 +35,10 @@ struct AdamOptionsOf {
 using AdamOptions = AdamOptionsOf<false>;
 using AdamWOptions = AdamOptionsOf<true>;
 
+// In the library, and not in every file that uses them.
+extern template class TypedOptimizer<AdamOptions>;
+extern template class TypedOptimizer<AdamWOptions>;
+
 /// kernels::AdamRule has the formula. Updates all parameters of a group in one launch.
 template <bool decoupled>
 class AdamOf final : public TypedOptimizer<AdamOptionsOf<decoupled>> {
@@ -51,6 +55,9 @@ class AdamOf final : public TypedOptimizer<AdamOptionsOf<decoupled>> {
   void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
               const kernels::UpdateControl& control) const override;
 };
+
+extern template class AdamOf<false>;
+extern template class AdamOf<true>;
 
 /// Kingma & Ba 2015; weight decay is added to the gradient.
 using Adam = AdamOf<false>;

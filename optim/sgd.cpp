@@ -13,6 +13,10 @@ void SGDOptions::check() const {
   require(!nesterov || dampening == 0, "dampening 0 with nesterov", dampening);
 }
 
+SGD::SGD(const std::vector<Tensor>& parameters, SGDOptions options) : SGD({{unnamed(parameters), options}}) {}
+SGD::SGD(const NamedTensors& parameters, SGDOptions options) : SGD({{parameters, options}}) {}
+SGD::SGD(const std::vector<ParamGroup<SGDOptions>>& groups) : TypedOptimizer(groups) {}
+
 BufferNames SGD::buffer_names(std::size_t group) const {
   if (options(group).momentum == 0) return {};
   return {"momentum_buffer"};
@@ -28,5 +32,7 @@ void SGD::update(std::size_t group, std::span<const kernels::ParameterUpdate> up
                               .maximize = o.maximize};
   kernels::sgd(device(), updates, rule, control);
 }
+
+template class TypedOptimizer<SGDOptions>;
 
 }  // namespace mezzo::optim

@@ -30,13 +30,14 @@ struct SGDOptions {
   void check() const;
 };
 
+extern template class TypedOptimizer<SGDOptions>;  // in the library, and not in every file that uses it
+
 /// p -= lr * buf (kernels::SgdRule has the formula). Updates all parameters of a group in one launch.
 class SGD final : public TypedOptimizer<SGDOptions> {
  public:
-  explicit SGD(const std::vector<Tensor>& parameters, SGDOptions options = {})
-      : SGD({{unnamed(parameters), options}}) {}
-  explicit SGD(const NamedTensors& parameters, SGDOptions options = {}) : SGD({{parameters, options}}) {}
-  explicit SGD(const std::vector<ParamGroup<SGDOptions>>& groups) : TypedOptimizer(groups) {}
+  explicit SGD(const std::vector<Tensor>& parameters, SGDOptions options = {});
+  explicit SGD(const NamedTensors& parameters, SGDOptions options = {});
+  explicit SGD(const std::vector<ParamGroup<SGDOptions>>& groups);
 
  private:
   [[nodiscard]] std::string_view name() const override { return "SGD"; }

@@ -33,7 +33,10 @@ Steps steps_of(const Measurement& run) {
 
 /// What matrix products are computed in: on the CPU 16 bits are storage only.
 DType compute_of(const Workload& workload, const Mode& mode) {
-  return workload.device.is_cpu() ? DType::f32 : mode.dtype;
+  if (!workload.device.is_cpu()) return mode.dtype;
+  const bool native =
+      mode.dtype == DType::bf16 && kernels::cpu::bf16_gemm() == kernels::cpu::Bf16Gemm::native;
+  return native ? DType::bf16 : DType::f32;
 }
 
 std::string sizes_text(const Workload& workload) {
@@ -46,19 +49,15 @@ double samples_per_second(const Workload& workload, const Measurement& run) {
   return static_cast<double>(workload.batch_size * workload.steps()) / run.total_seconds;
 }
 
-std::string no_16bit_units() {
-  return kernels::cpu::cpu_has_amx() ? "its AMX units are not used in this version" : "it has no AMX";
-}
-
 }  // namespace
 
 std::string banner(const Workload& workload) {
   const std::string cpu = fmt::format("cpu: {} thread{}, {} kernels, GEMM by {}", get_num_threads(),
                                       get_num_threads() == 1 ? "" : "s", kernels::cpu::isa_name(),
                                       kernels::cpu::gemm_description());
-  const std::string units = kernels::cpu::cpu_has_amx() ? "AMX present, not used in this version" : "no AMX";
   std::string text = fmt::format("mezzo timing sample on {}\n", to_string(workload.device));
-  text += fmt::format("  {} ({}); cuda: not in this build\n", cpu, units);
+  text += fmt::format("  {}; bf16 products {}; cuda: not in this build\n", cpu,
+                      kernels::cpu::bf16_gemm_description());
   text += fmt::format(
       "  size {}: MLP {} with ReLU between, {:.2f} M parameters; batch {} x {} batches, {} epoch{} = {} "
       "steps; MSE, SGD lr {}; seed {}\n",
@@ -125,10 +124,10 @@ std::string verdict(const Workload& workload, const std::vector<Measurement>& ru
     return fmt::format("mixed precision was up to {:.2f}x as fast as f32 here. {}", best, memory);
   if (workload.device.is_cpu()) {
     return fmt::format(
-        "mixed precision was not faster here ({:.2f}x at best): on this CPU 16 bits are storage and the "
-        "arithmetic is f32 "
-        "({});\nspeed comes with the matrix units of a GPU. {}",
-        best, no_16bit_units(), memory);
+        "mixed precision was not faster here ({:.2f}x at best): f16 is storage on a CPU, with f32 "
+        "arithmetic, and bf16 "
+        "products were {};\nspeed comes with units for 16-bit products. {}",
+        best, kernels::cpu::bf16_gemm_description(), memory);
   }
   return fmt::format(
       "mixed precision was not faster here ({:.2f}x at best): the network is too small to fill the device, "
@@ -143,7 +142,7 @@ Value to_value(const Workload& workload, const std::vector<Measurement>& runs) {
   report.set("threads", get_num_threads());
   report.set("instruction_set", kernels::cpu::isa_name());
   report.set("gemm", kernels::cpu::gemm_description());
-  report.set("amx", kernels::cpu::cpu_has_amx());
+  report.set("bf16_gemm", kernels::cpu::bf16_gemm_description());
   report.set("cuda", "not in this build");
   report.set("workload", Value::Map{{"size", workload.name},
                                     {"layer_sizes", workload.sizes},

@@ -1,5 +1,5 @@
 // Reads CPUID. The compilers' __builtin_cpu_supports is not used: clang 14 does not know the names of the
-// levels, and neither compiler tells whether the system saves the AMX tiles.
+// levels.
 #include "mezzo/kernels/cpu/isa.h"
 
 #include <atomic>
@@ -16,11 +16,6 @@
 
 namespace mezzo::kernels::cpu {
 namespace {
-
-struct CpuFeatures {
-  Isa isa = Isa::base;
-  bool amx = false;
-};
 
 #if defined(__x86_64__)
 constexpr bool has_all(std::uint64_t bits, std::uint64_t mask) { return (bits & mask) == mask; }
@@ -44,10 +39,9 @@ std::uint64_t saved_state() {
   return (std::uint64_t{high} << 32) | low;
 }
 
-CpuFeatures read_features() {
+Isa read_best_isa() {
   const Registers one = cpuid(1), seven = cpuid(7), extended = cpuid(0x80000001U);
-  CpuFeatures found;
-  if (!has_all(one.ecx, bit(27))) return found;  // OSXSAVE: without it xgetbv itself is illegal
+  if (!has_all(one.ecx, bit(27))) return Isa::base;  // OSXSAVE: without it xgetbv itself is illegal
   const std::uint64_t saved = saved_state();
   const bool v3 = has_all(one.ecx, bit(12) | bit(22) | bit(28) | bit(29)) &&  // FMA, MOVBE, AVX, F16C
                   has_all(seven.ebx, bit(3) | bit(5) | bit(8)) &&             // BMI1, AVX2, BMI2
@@ -55,18 +49,11 @@ CpuFeatures read_features() {
   const bool v4 = v3 &&
                   has_all(seven.ebx, bit(16) | bit(17) | bit(28) | bit(30) | bit(31)) &&  // F, DQ, CD, BW, VL
                   has_all(saved, 0xE6);  // and the mask registers and both halves of ZMM
-  found.isa = v4 ? Isa::v4 : (v3 ? Isa::v3 : Isa::base);
-  found.amx = has_all(seven.edx, bit(22) | bit(24)) && has_all(saved, bit(17) | bit(18));
-  return found;
+  return v4 ? Isa::v4 : (v3 ? Isa::v3 : Isa::base);
 }
 #else
-CpuFeatures read_features() { return {}; }
+Isa read_best_isa() { return Isa::base; }
 #endif
-
-const CpuFeatures& features() {
-  static const CpuFeatures found = read_features();
-  return found;
-}
 
 std::string_view level_name(Isa isa) {
 #if defined(__x86_64__)
@@ -105,11 +92,12 @@ Isa isa() {
   return chosen;
 }
 
-Isa best_isa() { return features().isa; }
+Isa best_isa() {
+  static const Isa best = read_best_isa();
+  return best;
+}
 
 std::string isa_name() { return std::string(level_name(isa())); }
-
-bool cpu_has_amx() { return features().amx; }
 
 namespace detail {
 

@@ -21,9 +21,6 @@ enum class Isa { base, v3, v4 };
 /// isa() in words for banners: "x86-64", "x86-64-v3", "x86-64-v4"; "generic" on other machines.
 [[nodiscard]] std::string isa_name();
 
-/// True when the CPU has AMX tiles with bf16 and the operating system saves them.
-[[nodiscard]] bool cpu_has_amx();
-
 namespace detail {
 /// What a value of MEZZO_CPU_ISA (or nullptr) chooses on a CPU whose largest variant is `best`. Throws
 /// ValueError when the value is unknown, DeviceError when it is beyond `best`. A function of its arguments

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "mezzo/kernels/cpu/multiversion.h"
@@ -36,13 +37,15 @@ struct PointwiseTile {
   }
 };
 
-/// f over tiles of `total` elements, in chunks for the threads.
-template <class T, class F, std::size_t N>
-void pointwise_tiles(F f, const TileOperand& target, const std::array<TileOperand, N>& operands,
-                     std::int64_t total) {
-  using R = decltype([]<std::size_t... I>(F g, std::index_sequence<I...>) {
-    return g((static_cast<void>(I), T{})...);
-  }(f, std::make_index_sequence<N>{}));
+/// One tile of a loop whose functor is behind `functor`.
+template <class R, class T, std::size_t N>
+using TileFunction = void (*)(const void* functor, R* out, std::array<const T*, N> in, std::int64_t n);
+
+/// The loop over tiles, in chunks for the threads. It knows the functor by address only: there is one such
+/// loop per types and number of operands, and not one per op, which would be a sixth of the library.
+template <class R, class T, std::size_t N>
+void pointwise_tiles(const void* functor, TileFunction<R, T, N> apply, const TileOperand& target,
+                     const std::array<TileOperand, N>& operands, std::int64_t total) {
   cpu::parallel_for(total, 32 * kTile, [&](std::int64_t begin, std::int64_t end) {
     std::array<TileBuffer<T>, N> buffers;
     TileBuffer<R> result;
@@ -50,10 +53,43 @@ void pointwise_tiles(F f, const TileOperand& target, const std::array<TileOperan
       const std::int64_t n = std::min(kTile, end - at);
       std::array<const T*, N> tiles;
       for (std::size_t k = 0; k < N; ++k) tiles[k] = operands[k].template read<T>(at, n, buffers[k]);
-      run_isa<PointwiseTile<F, R, T, N>>(f, target.template target<R>(at, result), tiles, n);
+      apply(functor, target.template target<R>(at, result), tiles, n);
       target.template finish<R>(at, n, result);
     }
   });
+}
+
+/// The same over views of any strides.
+template <class R, class T, std::size_t N>
+void pointwise_strided(const void* functor, TileFunction<R, T, N> apply, const View& out,
+                       const std::array<View, N>& in, std::int64_t total) {
+  std::array<Dims, N + 1> strides;
+  strides[N] = out.strides;
+  for (std::size_t k = 0; k < N; ++k) strides[k] = in[k].strides;
+  Shape shape = out.shape;
+  layout::collapse(shape, strides);
+  const auto operands = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<TileOperand, N>{TileOperand(in[I], shape, strides[I])...};
+  }
+  (std::make_index_sequence<N>{});
+  pointwise_tiles(functor, apply, TileOperand(out, shape, strides[N]), operands, total);
+}
+
+/// The same over views whose elements lie one after the other.
+template <class R, class T, std::size_t N>
+void pointwise_linear(const void* functor, TileFunction<R, T, N> apply, const View& out,
+                      const std::array<View, N>& in, std::int64_t total) {
+  const auto operands = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<TileOperand, N>{TileOperand(in[I])...};
+  }
+  (std::make_index_sequence<N>{});
+  pointwise_tiles(functor, apply, TileOperand(out), operands, total);
+}
+
+/// Whether all operands lie in memory as the result does, one element after the other: most calls.
+inline bool lies_alike(const View& out, std::span<const View> in) {
+  return layout::is_contiguous(out.shape, out.strides) &&
+         std::all_of(in.begin(), in.end(), [&](const View& view) { return view.strides == out.strides; });
 }
 
 /// Runs the loop without buffers if there is one: for a functor that asks for it, when all operands are f16.
@@ -79,29 +115,17 @@ bool pointwise_fused([[maybe_unused]] F f, [[maybe_unused]] const View& out,
 /// The views have one shape (inputs expanded to it).
 template <class T, class F, std::size_t N>
 void pointwise(F f, const View& out, const std::array<View, N>& in) {
+  using R = decltype([]<std::size_t... I>(F g, std::index_sequence<I...>) {
+    return g((static_cast<void>(I), T{})...);
+  }(f, std::make_index_sequence<N>{}));
   const std::int64_t total = layout::numel(out.shape);
   if (total == 0) return;
-  const auto each = std::make_index_sequence<N>{};
-  const auto run = [&](const TileOperand& target, const std::array<TileOperand, N>& operands) {
-    detail::pointwise_tiles<T>(f, target, operands, total);
+  const auto apply = [](const void* functor, R* to, std::array<const T*, N> from, std::int64_t n) {
+    run_isa<detail::PointwiseTile<F, R, T, N>>(*static_cast<const F*>(functor), to, from, n);
   };
-  // Most calls: all operands lie in memory as the result does, one element after the other.
-  if (layout::is_contiguous(out.shape, out.strides) &&
-      std::all_of(in.begin(), in.end(), [&](const View& view) { return view.strides == out.strides; })) {
-    if (detail::pointwise_fused<T>(f, out, in, total)) return;
-    [&]<std::size_t... I>(std::index_sequence<I...>) { run(TileOperand(out), {TileOperand(in[I])...}); }
-    (each);
-    return;
-  }
-  std::array<Dims, N + 1> strides;
-  strides[N] = out.strides;
-  for (std::size_t k = 0; k < N; ++k) strides[k] = in[k].strides;
-  Shape shape = out.shape;
-  layout::collapse(shape, strides);
-  [&]<std::size_t... I>(std::index_sequence<I...>) {
-    run(TileOperand(out, shape, strides[N]), {TileOperand(in[I], shape, strides[I])...});
-  }
-  (each);
+  if (!detail::lies_alike(out, in)) return detail::pointwise_strided<R, T, N>(&f, apply, out, in, total);
+  if (detail::pointwise_fused<T>(f, out, in, total)) return;
+  detail::pointwise_linear<R, T, N>(&f, apply, out, in, total);
 }
 
 }  // namespace mezzo::kernels::cpu
