@@ -78,8 +78,8 @@ void ReducePlan::cut() {
   const std::int64_t row = std::max<std::int64_t>(count, 1);
   if (columns) {
     const bool many = divide_up(outputs, kReduceUnit) >= kEnoughUnits;
-    chunk =
-        many ? std::min(row, kLongestChunk) : std::clamp(kColumnChunk / outputs, kShortestChunk, kHighestChunk);
+    chunk = many ? std::min(row, kLongestChunk)
+                 : std::clamp(kColumnChunk / outputs, kShortestChunk, kHighestChunk);
   } else {
     chunk = kRowChunk;
   }
