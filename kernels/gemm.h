@@ -73,7 +73,7 @@ void set_gemm_engine(GemmEngine engine);
 enum class Bf16Gemm { automatic, widened, native };
 
 /// The way in use, `widened` or `native`: the one set, else the one that MEZZO_CPU_BF16 names, else native
-/// when it was measured at least 1.2 times as fast as f32 on this machine, once per process at the first such
+/// when it was measured at least 1.2 times as fast on this machine, once per process at the first such
 /// product. f16 is always widened.
 [[nodiscard]] Bf16Gemm bf16_gemm();
 
@@ -81,7 +81,7 @@ enum class Bf16Gemm { automatic, widened, native };
 /// the processor has no native bf16 products.
 void set_bf16_gemm(Bf16Gemm way);
 
-/// The way in use and what was measured, for banners: "native (native ones measured 2.0x as fast as f32)".
+/// The way in use and what was measured, for banners: "native (native ones measured 2.0x as fast)".
 [[nodiscard]] std::string bf16_gemm_description();
 
 /// The engine in use with its version, for banners: "oneDNN 2.6.3" or "Eigen 3.4.0 x86-64-v4".
