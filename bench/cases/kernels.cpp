@@ -1,5 +1,6 @@
 // The kernels by themselves, on arrays that a training step has: pointwise ops, rows, products.
 #include "cases/library.h"
+#include "products.h"
 #include "worker.h"
 
 namespace bench {
@@ -70,15 +71,6 @@ void add_rows(Worker& worker, const NamedDType& type) {
     };
   });
 }
-
-struct Product {
-  const char* name;
-  std::int64_t m, k, n;
-};
-constexpr Product kProducts[] = {{"512x1024x1024", 512, 1024, 1024},
-                                 {"512x4096x4096", 512, 4096, 4096},
-                                 {"128x512x512", 128, 512, 512},
-                                 {"32x64x64", 32, 64, 64}};
 
 void add_products(Worker& worker, const NamedDType& type) {
   for (const Product& p : kProducts) {

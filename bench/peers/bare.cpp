@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "products.h"
 #include "worker.h"
 
 #ifdef MEZZO_HAVE_ONEDNN
@@ -34,14 +35,6 @@ void add_copies(Worker& worker) {
 }
 
 #ifdef MEZZO_HAVE_ONEDNN
-struct Product {
-  const char* name;
-  std::int64_t m, k, n;
-};
-constexpr Product kProducts[] = {{"512x1024x1024", 512, 1024, 1024},
-                                 {"512x4096x4096", 512, 4096, 4096},
-                                 {"128x512x512", 128, 512, 512},
-                                 {"32x64x64", 32, 64, 64}};
 
 std::shared_ptr<std::vector<float>> numbers(std::int64_t count) {
   auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(count));
