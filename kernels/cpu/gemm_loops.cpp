@@ -20,12 +20,25 @@ using Word = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
 /// block of sums. g++ 12 turns vectors that the instruction set lacks into scalar code, so each set gets what
 /// it has.
 template <class T, int Bytes>
-using Lanes [[gnu::vector_size(Bytes), gnu::aligned(alignof(T)), gnu::may_alias]] = Word<T>;
+using Lanes [[gnu::vector_size(Bytes)]] = Word<T>;
+
+// Values of V from and to any address. By memcpy, since clang 14 ignores an alignment of Lanes that depends
+// on T; by reference, since a vector that is returned has another form with and without AVX.
+template <class V, class T>
+MEZZO_ALWAYS_INLINE void load(V& value, const T* from) {
+  __builtin_memcpy(&value, from, sizeof value);
+}
+template <class V, class T>
+MEZZO_ALWAYS_INLINE void store(const V& value, T* to) {
+  __builtin_memcpy(to, &value, sizeof value);
+}
 
 template <class T, int Bytes>
 struct LoopTile {
   using Vector = Lanes<T, Bytes>;
   static constexpr int kRows = 4;
+  template <class V>
+  static constexpr int kLanes = static_cast<int>(sizeof(V) / sizeof(T));
 
   /// C[i.., j..] of `Rows` rows by `Count` values of the type V (Vector or Word), which fit in the registers.
   template <class V, int Rows, int Count>
@@ -35,15 +48,23 @@ struct LoopTile {
     const T* b = t.b + j;
     V sum[Rows][Count] = {};
     for (std::int64_t p = 0; p < t.k; ++p, a += a_step, b += t.ldb) {
-      const V* const right = reinterpret_cast<const V*>(b);
+      V right[Count];
+      for (int q = 0; q < Count; ++q) load(right[q], b + q * kLanes<V>);
       for (int r = 0; r < Rows; ++r) {
         const auto left = static_cast<Word<T>>(a[r * a_row]);
         for (int q = 0; q < Count; ++q) sum[r][q] += left * right[q];
       }
     }
     for (int r = 0; r < Rows; ++r) {
-      V* const c = reinterpret_cast<V*>(t.c + (i + r) * t.ldc + j);
-      for (int q = 0; q < Count; ++q) c[q] = t.accumulate ? c[q] + sum[r][q] : sum[r][q];
+      T* const c = t.c + (i + r) * t.ldc + j;
+      for (int q = 0; q < Count; ++q) {
+        if (t.accumulate) {
+          V old;
+          load(old, c + q * kLanes<V>);
+          sum[r][q] += old;
+        }
+        store(sum[r][q], c + q * kLanes<V>);
+      }
     }
   }
 
