@@ -8,7 +8,7 @@ namespace mezzo::kernels::scalar {
 
 /// max(x, 0), NaN stays.
 struct ReluFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return x < T(0) ? T(0) : x;
@@ -16,7 +16,7 @@ struct ReluFn {
 };
 /// A NaN result lets the gradient pass, as in PyTorch.
 struct ReluBackwardFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T out) const {
     return out <= T(0) ? T(0) : grad;
@@ -24,14 +24,14 @@ struct ReluBackwardFn {
 };
 
 struct SigmoidFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::sigmoid(x);
   }
 };
 struct SigmoidBackwardFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T out) const {
     return grad * (out * (T(1) - out));
@@ -39,14 +39,14 @@ struct SigmoidBackwardFn {
 };
 
 struct TanhFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::tanh(x);
   }
 };
 struct TanhBackwardFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T out) const {
     return grad * (T(1) - out * out);
@@ -54,14 +54,14 @@ struct TanhBackwardFn {
 };
 
 struct SiluFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return x * math::sigmoid(x);
   }
 };
 struct SiluBackwardFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
     const T s = math::sigmoid(x);
@@ -92,14 +92,14 @@ struct SiluBackwardFn {
   return select(on_line < 0.0F, 0.0F, select(on_line > 1.0F, 1.0F, on_line));
 }
 struct GeluFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return x * normal_cdf(x);
   }
 };
 struct GeluBackwardFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
     constexpr T kInverseSqrt2Pi = T(0.39894228040143267794);
@@ -113,7 +113,7 @@ inline constexpr double kGeluScale = 0.79788456080286535588;  // sqrt(2 / pi)
 inline constexpr double kGeluCubic = 0.044715;
 
 struct GeluTanhFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     const T u = T(kGeluScale) * (x + T(kGeluCubic) * x * x * x);
@@ -121,7 +121,7 @@ struct GeluTanhFn {
   }
 };
 struct GeluTanhBackwardFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
     const T square = x * x;

@@ -58,7 +58,7 @@ struct IdentityFn {
   }
 };
 struct AddFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
     return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
@@ -71,7 +71,7 @@ struct SubFn {
   }
 };
 struct MulFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
     return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
@@ -296,7 +296,7 @@ struct ReciprocalFn {
   }
 };
 struct ExpFn {
-  static constexpr bool kFusesHalf = true;
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::exp(x);

@@ -121,6 +121,14 @@ template <class Narrow>
   return i;
 }
 
+[[MEZZO_TARGET_V4_BF16]] std::int64_t narrow_all_v4_bf16(const float* src, BFloat16* dst, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    narrow_pair_v4(_mm512_loadu_ps(src + i), _mm512_loadu_ps(src + i + 16), dst + i);
+  }
+  return i;
+}
+
 template <>
 void convert_pair<float, Half>(const void* src, void* dst, std::int64_t n) {
   const Half* const in = static_cast<const Half*>(src);
@@ -136,8 +144,12 @@ void narrow(const void* src, void* dst, std::int64_t n) {
   const float* const in = static_cast<const float*>(src);
   Narrow* const out = static_cast<Narrow*>(dst);
   const Isa level = isa();
-  const std::int64_t done =
-      level == Isa::v4 ? narrow_all_v4(in, out, n) : (level == Isa::v3 ? narrow_all_v3(in, out, n) : 0);
+  std::int64_t done = 0;
+  if constexpr (std::is_same_v<Narrow, BFloat16>) {
+    if (has_bf16_rounding()) done = narrow_all_v4_bf16(in, out, n);
+  }
+  if (level == Isa::v4) done += narrow_all_v4(in + done, out + done, n - done);
+  if (level == Isa::v3) done = narrow_all_v3(in, out, n);
   run_isa<ConvertLoop<Narrow, float>>(in + done, out + done, n - done);
 }
 

@@ -25,9 +25,9 @@ struct Registers {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
 
-Registers cpuid(unsigned leaf) {
+Registers cpuid(unsigned leaf, unsigned subleaf = 0) {
   Registers r;
-  if (__get_cpuid_count(leaf, 0, &r.eax, &r.ebx, &r.ecx, &r.edx) == 0) return {};
+  if (__get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx) == 0) return {};
   return r;
 }
 
@@ -51,8 +51,11 @@ Isa read_best_isa() {
                   has_all(saved, 0xE6);  // and the mask registers and both halves of ZMM
   return v4 ? Isa::v4 : (v3 ? Isa::v3 : Isa::base);
 }
+
+bool read_bf16_rounding() { return has_all(cpuid(7, 1).eax, bit(5)); }
 #else
 Isa read_best_isa() { return Isa::base; }
+bool read_bf16_rounding() { return false; }
 #endif
 
 std::string_view level_name(Isa isa) {
@@ -95,6 +98,11 @@ Isa isa() {
 Isa best_isa() {
   static const Isa best = read_best_isa();
   return best;
+}
+
+bool has_bf16_rounding() {
+  static const bool has = read_bf16_rounding();
+  return has && isa() == Isa::v4;
 }
 
 std::string isa_name() { return std::string(level_name(isa())); }

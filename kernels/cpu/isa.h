@@ -18,6 +18,10 @@ enum class Isa { base, v3, v4 };
 /// The largest variant that the CPU and the operating system support.
 [[nodiscard]] Isa best_isa();
 
+/// Whether isa() is v4 and the CPU has AVX512_BF16 too, whose instruction rounds f32 to bf16. It is no
+/// variant of its own: the few loops that use it give the same bits without it.
+[[nodiscard]] bool has_bf16_rounding();
+
 /// isa() in words for banners: "x86-64", "x86-64-v3", "x86-64-v4"; "generic" on other machines.
 [[nodiscard]] std::string isa_name();
 

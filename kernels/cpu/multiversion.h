@@ -38,9 +38,11 @@
 #if defined(__x86_64__) && defined(__clang__)
 #define MEZZO_TARGET_V3 gnu::target("arch=x86-64-v3")
 #define MEZZO_TARGET_V4 gnu::target("arch=x86-64-v4"), clang::min_vector_width(512)
+#define MEZZO_TARGET_V4_BF16 gnu::target("arch=x86-64-v4,avx512bf16"), clang::min_vector_width(512)
 #elif defined(__x86_64__)
 #define MEZZO_TARGET_V3 gnu::target("arch=x86-64-v3")
 #define MEZZO_TARGET_V4 gnu::target("arch=x86-64-v4,prefer-vector-width=512")
+#define MEZZO_TARGET_V4_BF16 gnu::target("arch=x86-64-v4,avx512bf16,prefer-vector-width=512")
 #endif
 
 namespace mezzo::kernels::cpu {

@@ -9,7 +9,7 @@
 
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
-#include "mezzo/kernels/cpu/pointwise_half.h"
+#include "mezzo/kernels/cpu/pointwise_16bit.h"
 #include "mezzo/kernels/cpu/tile.h"
 
 namespace mezzo::kernels::cpu {
@@ -92,21 +92,16 @@ inline bool lies_alike(const View& out, std::span<const View> in) {
          std::all_of(in.begin(), in.end(), [&](const View& view) { return view.strides == out.strides; });
 }
 
-/// Runs the loop without buffers if there is one: for a functor that asks for it, when all operands are f16.
-/// They lie one after the other.
-template <class T, class F, std::size_t N>
-bool pointwise_fused([[maybe_unused]] F f, [[maybe_unused]] const View& out,
-                     [[maybe_unused]] const std::array<View, N>& in, [[maybe_unused]] std::int64_t total) {
-  if constexpr (std::is_same_v<T, float> && FusesHalf<F>) {
-    if (out.dtype != DType::f16) return false;
-    std::array<const Half*, N> from;
-    for (std::size_t k = 0; k < N; ++k) {
-      if (in[k].dtype != DType::f16) return false;
-      from[k] = static_cast<const Half*>(in[k].data);
-    }
-    return pointwise_half(f, static_cast<Half*>(out.data), from, total);
+/// Runs the loop without buffers if there is one for operands that all have the type H. They lie one after
+/// the other.
+template <class H, class F, std::size_t N>
+bool pointwise_fused(F f, const View& out, const std::array<View, N>& in, std::int64_t total) {
+  std::array<const H*, N> from;
+  for (std::size_t k = 0; k < N; ++k) {
+    if (in[k].dtype != out.dtype) return false;
+    from[k] = static_cast<const H*>(in[k].data);
   }
-  return false;
+  return pointwise_16bit(f, static_cast<H*>(out.data), from, total);
 }
 
 }  // namespace detail
@@ -124,7 +119,10 @@ void pointwise(F f, const View& out, const std::array<View, N>& in) {
     run_isa<detail::PointwiseTile<F, R, T, N>>(*static_cast<const F*>(functor), to, from, n);
   };
   if (!detail::lies_alike(out, in)) return detail::pointwise_strided<R, T, N>(&f, apply, out, in, total);
-  if (detail::pointwise_fused<T>(f, out, in, total)) return;
+  if constexpr (std::is_same_v<T, float> && Fuses16Bit<F>) {
+    if (out.dtype == DType::f16 && detail::pointwise_fused<Half>(f, out, in, total)) return;
+    if (out.dtype == DType::bf16 && detail::pointwise_fused<BFloat16>(f, out, in, total)) return;
+  }
   detail::pointwise_linear<R, T, N>(&f, apply, out, in, total);
 }
 

@@ -61,6 +61,29 @@ TEST(InstructionSets, AgreeOnRandomNumbers) {
   });
 }
 
+/// Every bit pattern of a 16-bit type, subnormals and NaNs too, and three more for a rest.
+template <class H>
+Tensor every_pattern() {
+  std::vector<H> values;
+  for (std::uint32_t bits = 0; bits < 0x10003; ++bits) {
+    values.push_back(H::from_bits(static_cast<std::uint16_t>(bits)));
+  }
+  return tensor(values);
+}
+
+// These run in registers and by the processor's rounding where it has one; the baseline goes through buffers.
+TEST(InstructionSets, AgreeOnEverySixteenBitPattern) {
+  for (const Tensor& x : {every_pattern<Half>(), every_pattern<BFloat16>()}) {
+    SCOPED_TRACE(to_string(x.dtype()));
+    const Tensor other = noise(x.shape(), x.dtype(), 6);
+    const Tensor one_more = slice(x, 0, 1);
+    expect_same_bits([&] {
+      return std::vector<Tensor>{relu(x),       exp(x),        tanh(x),       sigmoid(x),     gelu(x),
+                                 add(x, other), mul(x, other), mul(other, x), relu(one_more), tanh(one_more)};
+    });
+  }
+}
+
 TEST(InstructionSets, AgreeOnSoftmaxAndCrossEntropy) {
   for (const DType dtype : {DType::f32, DType::f16, DType::f64}) {
     const Tensor x = noise({13, 1031}, dtype, 1), g = noise({13, 1031}, dtype, 2);
