@@ -205,15 +205,40 @@ bool is_small(std::size_t bytes, Device device) {
 
 }  // namespace
 
-MemoryStats memory_stats(Device device) { return allocator(device).stats(); }
-void reset_peak_memory_stats(Device device) { allocator(device).reset_peak(); }
+MemoryStats memory_stats(Device device) {
+  DeviceAllocator* const own = detail::device_allocator(device);
+  return own != nullptr ? own->stats() : allocator(device).stats();
+}
+void reset_peak_memory_stats(Device device) {
+  if (DeviceAllocator* const own = detail::device_allocator(device)) return own->reset_peak();
+  allocator(device).reset_peak();
+}
 void empty_cache(Device device) {
+  if (DeviceAllocator* const own = detail::device_allocator(device)) return own->empty_cache();
   if (is_small(0, device)) small_blocks.flush();
   allocator(device).empty_cache();
 }
 
 namespace detail {
+DeviceAllocator* device_allocator(Device device) {
+  if (device.is_cpu()) return nullptr;
+  // Remembered, because asking the backend for its devices is more work than a block from a cache.
+  static constinit std::array<std::atomic<DeviceAllocator*>, 64> known{};
+  const bool fits = device.index >= 0 && static_cast<std::size_t>(device.index) < known.size();
+  if (fits) {
+    const auto index = static_cast<std::size_t>(device.index);
+    if (DeviceAllocator* const found = known[index].load(std::memory_order_acquire)) return found;
+  }
+  DeviceAllocator* const own = backend(device).allocator(device.index);
+  if (fits) known[static_cast<std::size_t>(device.index)].store(own, std::memory_order_release);
+  return own;
+}
+
 void* allocate_bytes(std::size_t bytes, Device device) {
+  if (!device.is_cpu()) [[unlikely]] {
+    DeviceAllocator* const own = device_allocator(device);
+    if (own != nullptr) return bytes == 0 ? nullptr : own->allocate(bytes);
+  }
   CachingAllocator& common = allocator(device);
   if (bytes > 0 && is_small(bytes, device)) {
     if (void* const memory = small_blocks.take(CachingAllocator::rounded(bytes))) {
@@ -224,6 +249,10 @@ void* allocate_bytes(std::size_t bytes, Device device) {
   return common.allocate(bytes);
 }
 void deallocate_bytes(void* memory, std::size_t bytes, Device device) noexcept {
+  if (!device.is_cpu()) [[unlikely]] {
+    if (memory == nullptr) return;
+    if (DeviceAllocator* const own = device_allocator(device)) return own->deallocate(memory, bytes);
+  }
   CachingAllocator& common = allocator(device);
   if (memory != nullptr && is_small(bytes, device) &&
       small_blocks.put(memory, CachingAllocator::rounded(bytes))) {

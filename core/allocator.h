@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "mezzo/core/device.h"
 
@@ -24,7 +25,27 @@ void reset_peak_memory_stats(Device device);
 /// Gives all cached, unused blocks back to the system (torch.cuda.empty_cache).
 void empty_cache(Device device);
 
+/// The allocator of one device, for backends that bring one of their own (Backend::allocator). All members
+/// may be called from any thread.
+class DeviceAllocator {
+ public:
+  virtual ~DeviceAllocator() = default;
+  /// At least `bytes` (above 0), aligned to 64 or more. Throws OutOfMemoryError.
+  [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
+  /// Takes back what `allocate` gave; `bytes` is the same number.
+  virtual void deallocate(void* memory, std::size_t bytes) noexcept = 0;
+  [[nodiscard]] virtual MemoryStats stats() = 0;
+  virtual void reset_peak() = 0;
+  /// Gives all unused memory back to the system.
+  virtual void empty_cache() = 0;
+  /// A text table of what is held, lines ended by newlines.
+  [[nodiscard]] virtual std::string summary() = 0;
+};
+
 namespace detail {
+/// The backend's own allocator of a device, or nullptr. Throws DeviceError for a device that is not there.
+[[nodiscard]] DeviceAllocator* device_allocator(Device device);
+
 /// Memory for `bytes` on the device, aligned to 64; nullptr for 0 bytes. Throws OutOfMemoryError with the
 /// statistics.
 [[nodiscard]] void* allocate_bytes(std::size_t bytes, Device device);

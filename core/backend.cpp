@@ -51,15 +51,19 @@ void register_backend(DeviceType type, Backend& backend) {
   table()[static_cast<std::size_t>(type)] = &backend;
 }
 
+Backend* find_backend(DeviceType type) noexcept { return table()[static_cast<std::size_t>(type)]; }
+
 Backend& backend(Device device) {
-  Backend* found = table()[static_cast<std::size_t>(device.type)];
+  Backend* const found = find_backend(device.type);
   if (found == nullptr) {
     throw DeviceError("device", "a device of this build", to_string(device),
                       "mezzo was built without CUDA: use Device::cpu() or Device::best()");
   }
-  if (device.index < 0 || device.index >= found->device_count()) {
-    throw DeviceError("device", "an index below " + std::to_string(found->device_count()), to_string(device),
-                      found->description());
+  const int count = found->device_count();
+  if (count == 0) throw DeviceError("device", "a usable device", to_string(device), found->description());
+  if (device.index < 0 || device.index >= count) {
+    throw DeviceError("device", "an index from 0 to " + std::to_string(count - 1), to_string(device),
+                      "the devices are: " + found->description());
   }
   return *found;
 }
@@ -70,7 +74,7 @@ std::uint64_t host_reads() noexcept { return host_read_count.load(std::memory_or
 void count_host_read() noexcept { host_read_count.fetch_add(1, std::memory_order_relaxed); }
 
 Device Device::best() {
-  const Backend* cuda = table()[static_cast<std::size_t>(DeviceType::cuda)];
+  const Backend* cuda = find_backend(DeviceType::cuda);
   return cuda != nullptr && cuda->device_count() > 0 ? Device::cuda(0) : Device::cpu();
 }
 

@@ -10,6 +10,8 @@
 
 namespace mezzo {
 
+class DeviceAllocator;
+
 /// Memory, copies and ordering of one device type. All sizes are bytes.
 class Backend {
  public:
@@ -21,8 +23,14 @@ class Backend {
   /// Uncached memory, aligned to at least 64. Returns nullptr when there is none left.
   [[nodiscard]] virtual void* allocate(std::size_t bytes, int index) = 0;
   virtual void deallocate(void* memory, std::size_t bytes, int index) noexcept = 0;
+  /// The allocator that tensors on the device get their memory from, or nullptr: core/allocator.cpp then
+  /// caches blocks of `allocate` by size.
+  [[nodiscard]] virtual DeviceAllocator* allocator(int /*index*/) { return nullptr; }
+  /// May return before the copy has run; `host` may be changed at once all the same.
   virtual void copy_from_host(void* device, const void* host, std::size_t bytes, int index) = 0;
+  /// Waits for the work that comes before in the same stream, and for the copy.
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes, int index) = 0;
+  /// Between two pieces of memory that do not overlap; `from` may be on another device of this type.
   virtual void copy_within(void* to, const void* from, std::size_t bytes, int index) = 0;
   virtual void set_zero(void* memory, std::size_t bytes, int index) = 0;
   /// Waits for everything that was started on the device.
@@ -31,6 +39,9 @@ class Backend {
 
 /// The backend of a device. Throws DeviceError that names the cause when there is none.
 [[nodiscard]] Backend& backend(Device device);
+
+/// The backend of a device type, or nullptr when this build has none; says nothing about devices.
+[[nodiscard]] Backend* find_backend(DeviceType type) noexcept;
 
 /// Makes a backend known; called once per type by a static object in the backend's own files.
 void register_backend(DeviceType type, Backend& backend);

@@ -1,0 +1,124 @@
+// What a program needs of CUDA beyond Device::cuda(): whether it is there and why not, streams and events. No
+// CUDA header is included, and all of it compiles and links in a build without CUDA, where it says so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mezzo/core/device.h"
+
+namespace mezzo {
+class Tensor;
+}
+
+namespace mezzo::cuda {
+
+/// Whether at least one CUDA device can be used in this build on this machine. The first question of this
+/// kind looks for the driver; nothing of CUDA happens before.
+[[nodiscard]] bool is_available();
+/// Number of usable CUDA devices; 0 without driver, device or CUDA build.
+[[nodiscard]] int device_count();
+/// Empty when CUDA is usable, else one line with cause and cure ("CUDA is not used: ...").
+[[nodiscard]] std::string why_unavailable();
+/// What the allocator of a device holds, as a text table: per stream and size class the bytes in use, cached
+/// and the largest free block. Works for the CPU too (one line). Throws DeviceError when it is not there.
+[[nodiscard]] std::string memory_summary(Device device);
+
+/// How the device shall prefer a stream's work to that of others.
+enum class Priority { normal, high };
+
+/// A queue of work on one device: what is put into it runs in order, and in no order with other streams
+/// unless an Event says so. Owns the CUDA stream (non-blocking: it does not wait for the legacy default
+/// stream). Neither copied nor moved, because StreamGuard and memory blocks refer to it.
+class Stream {
+ public:
+  /// Throws DeviceError when the device is not there or is no CUDA device.
+  explicit Stream(Device device = Device::cuda(0), Priority priority = Priority::normal);
+  /// Waits for the work in it; memory that was allocated on it becomes the default stream's.
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  [[nodiscard]] Device device() const noexcept { return device_; }
+  /// Unique among all streams of the process, also of those that are gone; the default streams have 0.
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  /// The cudaStream_t (core/cuda/stream.h has `native`).
+  [[nodiscard]] void* handle() const noexcept { return handle_; }
+
+  /// Waits until all work in the stream has run. Throws DeviceError that names the ops launched last when
+  /// one of them failed, StateError while the stream captures.
+  void synchronize() const;
+  /// Whether all work in the stream has run. Throws as `synchronize`.
+  [[nodiscard]] bool query() const;
+  /// Whether work goes into a CUDA graph instead of running.
+  [[nodiscard]] bool is_capturing() const;
+
+ private:
+  friend const Stream& default_stream(int index);
+  struct Default {};
+  Stream(Device device, Default /*tag*/);
+
+  Device device_;
+  std::uint64_t id_;
+  void* handle_ = nullptr;
+};
+
+/// The stream that this thread's ops on the device run in: the innermost StreamGuard's, else one stream of
+/// the library that all threads share. The overload takes the device's index.
+[[nodiscard]] const Stream& current_stream(Device device);
+[[nodiscard]] const Stream& current_stream(int index = 0);
+
+/// Makes `stream` the current one of its device for this thread while the guard lives. The stream must live
+/// longer.
+class StreamGuard {
+ public:
+  explicit StreamGuard(const Stream& stream);
+  ~StreamGuard();
+  StreamGuard(const StreamGuard&) = delete;
+  StreamGuard& operator=(const StreamGuard&) = delete;
+
+ private:
+  int index_;
+  const Stream* previous_;
+};
+
+/// Whether an Event remembers when it happened, which costs a little.
+enum class Timing { off, on };
+
+/// A mark in a stream's order. An event that was never recorded counts as past.
+class Event {
+ public:
+  explicit Event(Timing timing = Timing::off) noexcept : timing_(timing) {}
+  ~Event();
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  /// Puts the mark behind all work in the stream so far; an earlier mark is forgotten. Throws ValueError when
+  /// it was recorded on another device before.
+  void record(const Stream& stream);
+  /// Lets the stream's later work wait for the mark; the host goes on.
+  void wait(const Stream& stream) const;
+  /// Lets the host wait for the mark. Throws DeviceError as Stream::synchronize.
+  void synchronize() const;
+  /// Whether the mark was reached.
+  [[nodiscard]] bool query() const;
+  /// Milliseconds from `start` to this event; both recorded with Timing::on and reached. Throws StateError
+  /// otherwise.
+  [[nodiscard]] float elapsed_ms(const Event& start) const;
+  /// The cudaEvent_t; nullptr before the first record.
+  [[nodiscard]] void* handle() const noexcept { return handle_; }
+
+ private:
+  Timing timing_;
+  int index_ = -1;  // device; known from the first record on
+  void* handle_ = nullptr;
+};
+
+/// Says that work in `stream` uses the tensor's memory, which was allocated on another stream: after the last
+/// handle is gone the memory is not used again before that work has run (torch.Tensor.record_stream). Nothing
+/// happens for CPU tensors.
+void record_stream(const Tensor& tensor, const Stream& stream);
+
+}  // namespace mezzo::cuda

@@ -1,0 +1,52 @@
+// Which CUDA devices there are, asked once and late, and the guard that selects one.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+namespace mezzo::cuda {
+
+/// Devices beyond this many are not used; per-device tables are plain arrays of this size.
+inline constexpr int kMaxDevices = 16;
+
+/// What the first look for devices found.
+struct Probe {
+  int count = 0;
+  cudaError_t status = cudaSuccess;
+  std::string reason;  ///< one line with cause and cure, empty when `count` is above 0
+};
+
+/// The result of the one look for devices, which the first call makes. Without a driver it takes less than a
+/// millisecond. Never throws because of the device.
+[[nodiscard]] const Probe& probe();
+
+/// Selects a device for this thread's CUDA calls while it lives and selects the former one again at the end.
+/// Calls nothing when the device is selected already or there is only one. Throws DeviceError.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int index);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int previous_ = -1;  // -1: nothing to restore
+};
+
+/// Lets this thread make calls that a stream capture elsewhere in the process forbids (memory from the
+/// system, for one), as long as they do not touch the capturing stream. Failures show in the call that
+/// follows.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() noexcept;
+  ~RelaxedCapture();
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+  bool changed_;
+};
+
+}  // namespace mezzo::cuda

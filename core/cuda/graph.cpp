@@ -1,0 +1,80 @@
+#include "mezzo/core/cuda/graph.h"
+
+#include <cuda_runtime.h>
+
+#include "mezzo/core/cuda/check.h"
+#include "mezzo/core/cuda/device.h"
+#include "mezzo/core/cuda/memory_pool.h"
+#include "mezzo/core/cuda/stream.h"
+
+namespace mezzo::cuda {
+
+struct Graph::State {
+  explicit State(Device device) : pool(device), stream(device) {}
+  ~State() {
+    const DeviceGuard guard(stream.device().index);
+    static_cast<void>(cudaDeviceSynchronize());  // before the pool's memory goes
+    if (executable != nullptr) static_cast<void>(cudaGraphExecDestroy(executable));
+    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  MemoryPool pool;
+  Stream stream;  ///< that the work was recorded in
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+};
+
+namespace {
+
+/// Ends the capture of a stream whatever happens.
+class Capture {
+ public:
+  explicit Capture(const Stream& stream) : stream_(stream) {
+    check(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  }
+  ~Capture() {
+    if (ended_) return;
+    cudaGraph_t broken = nullptr;
+    static_cast<void>(cudaStreamEndCapture(native(stream_), &broken));
+    if (broken != nullptr) static_cast<void>(cudaGraphDestroy(broken));
+    static_cast<void>(cudaGetLastError());
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  [[nodiscard]] cudaGraph_t end() {
+    ended_ = true;
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamEndCapture(native(stream_), &graph), "cudaStreamEndCapture");
+    return graph;
+  }
+
+ private:
+  const Stream& stream_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+Graph::Graph(Device device, const std::function<void()>& work) : state_(std::make_unique<State>(device)) {
+  const DeviceGuard guard(device.index);
+  // What was started before has to be done before the first replay, which `replay` orders by its own stream.
+  const StreamGuard use(state_->stream);
+  const MemoryPoolScope memory(state_->pool);
+  Capture capture(state_->stream);
+  work();
+  state_->graph = capture.end();
+  check(cudaGraphInstantiate(&state_->executable, state_->graph, 0), "cudaGraphInstantiate");
+}
+
+Graph::~Graph() = default;
+
+void Graph::replay() {
+  const Stream& stream = current_stream(state_->stream.device());
+  const DeviceGuard guard(stream.device().index);
+  check(cudaGraphLaunch(state_->executable, native(stream)), "cudaGraphLaunch");
+}
+
+}  // namespace mezzo::cuda

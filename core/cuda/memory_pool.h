@@ -1,0 +1,52 @@
+// Memory of one captured graph. A graph is replayed with the addresses it was captured with, so what it uses
+// must not go to anybody else while it lives.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "mezzo/core/cuda.h"
+
+namespace mezzo::cuda {
+
+/// A private pool of device memory, and constants in pinned host memory. Keep it exactly as long as the
+/// graphs captured with it. Neither copied nor moved: blocks refer to it.
+class MemoryPool {
+ public:
+  /// Throws DeviceError when the device is not there.
+  explicit MemoryPool(Device device = Device::cuda(0));
+  /// Waits for the device, then gives it the memory; during another capture that is put off to its end.
+  /// Tensors that still hold some of the memory stay valid.
+  ~MemoryPool();
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+
+  [[nodiscard]] Device device() const noexcept { return device_; }
+  /// A copy of `bytes` bytes in pinned host memory that lives as long as the pool: where a captured copy from
+  /// the host reads at every replay. Throws OutOfMemoryError. Not for several threads at once.
+  [[nodiscard]] const void* keep(const void* host, std::size_t bytes);
+
+ private:
+  Device device_;
+  std::vector<void*> kept_;
+};
+
+/// While it lives, memory that this thread allocates on the pool's device comes from the pool, and a capture
+/// is taken to be going on: no event is asked and nothing goes back to the device. To be made before
+/// cudaStreamBeginCapture and to end after cudaStreamEndCapture.
+class MemoryPoolScope {
+ public:
+  explicit MemoryPoolScope(MemoryPool& pool);
+  ~MemoryPoolScope();
+  MemoryPoolScope(const MemoryPoolScope&) = delete;
+  MemoryPoolScope& operator=(const MemoryPoolScope&) = delete;
+
+ private:
+  MemoryPool* previous_;
+  int index_;
+};
+
+/// The pool of the thread's innermost scope when it is of this device, else nullptr.
+[[nodiscard]] MemoryPool* active_pool(int index) noexcept;
+
+}  // namespace mezzo::cuda

@@ -1,0 +1,128 @@
+#include "mezzo/core/cuda/stream.h"
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "mezzo/core/backend.h"
+#include "mezzo/core/cuda/caching_allocator.h"
+#include "mezzo/core/cuda/check.h"
+#include "mezzo/core/cuda/device.h"
+#include "mezzo/core/cuda/trace.h"
+#include "mezzo/core/error.h"
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::cuda {
+
+namespace {
+
+// CUDA takes the smallest number as the most urgent and clamps what is beyond its range.
+constexpr int kMostUrgent = -100;
+
+std::atomic<std::uint64_t> streams_made{0};
+constinit thread_local std::array<const Stream*, kMaxDevices> current_streams{};
+
+void* make_stream(Device device, Priority priority) {
+  const DeviceGuard guard(device.index);
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                     priority == Priority::high ? kMostUrgent : 0),
+        "cudaStreamCreateWithPriority");
+  return stream;
+}
+
+Device required(Device device) {
+  if (!device.is_cuda())
+    throw DeviceError("Stream", "a CUDA device", to_string(device), "the CPU has no streams");
+  static_cast<void>(backend(device));  // throws when it is not there
+  return device;
+}
+
+}  // namespace
+
+Stream::Stream(Device device, Priority priority)
+    : device_(required(device)), id_(++streams_made), handle_(make_stream(device, priority)) {}
+
+Stream::Stream(Device device, Default /*tag*/)
+    : device_(required(device)), id_(0), handle_(make_stream(device, Priority::normal)) {}
+
+Stream::~Stream() {
+  // Errors of work that ran in the stream have no one to go to from here; the next check reports them.
+  const RelaxedCapture relaxed;
+  static_cast<void>(cudaStreamSynchronize(native(*this)));
+  if (CachingAllocator* const memory = existing_allocator(device_.index)) memory->stream_gone(*this);
+  static_cast<void>(cudaStreamDestroy(native(*this)));
+}
+
+void Stream::synchronize() const {
+  refuse_in_capture(*this, "waiting for a stream");
+  check(cudaStreamSynchronize(native(*this)), "cudaStreamSynchronize");
+}
+
+bool Stream::query() const {
+  refuse_in_capture(*this, "asking whether a stream is done");
+  const cudaError_t status = cudaStreamQuery(native(*this));
+  if (status == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  check(status, "cudaStreamQuery");
+  return true;
+}
+
+bool Stream::is_capturing() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(native(*this), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+const Stream& default_stream(int index) {
+  // Never destroyed: tensors in static objects are freed on these streams after everything else.
+  static auto* const streams = new std::array<std::atomic<const Stream*>, kMaxDevices>{};
+  static auto* const mutex = new std::mutex;
+  if (index < 0 || index >= kMaxDevices) required(Device::cuda(index));  // throws
+  std::atomic<const Stream*>& slot = (*streams)[static_cast<std::size_t>(index)];
+  if (const Stream* const made = slot.load(std::memory_order_acquire)) return *made;
+  const std::scoped_lock lock(*mutex);
+  if (slot.load(std::memory_order_relaxed) == nullptr) {
+    slot.store(new Stream(Device::cuda(index), Stream::Default{}), std::memory_order_release);
+  }
+  return *slot.load(std::memory_order_relaxed);
+}
+
+const Stream& current_stream(int index) {
+  if (index >= 0 && index < kMaxDevices) {
+    if (const Stream* const stream = current_streams[static_cast<std::size_t>(index)]) return *stream;
+  }
+  return default_stream(index);
+}
+
+const Stream& current_stream(Device device) {
+  if (!device.is_cuda()) required(device);  // throws
+  return current_stream(device.index);
+}
+
+StreamGuard::StreamGuard(const Stream& stream)
+    : index_(stream.device().index),
+      previous_(std::exchange(current_streams[static_cast<std::size_t>(index_)], &stream)) {}
+
+StreamGuard::~StreamGuard() { current_streams[static_cast<std::size_t>(index_)] = previous_; }
+
+void record_stream(const Tensor& tensor, const Stream& stream) {
+  const Storage& storage = *tensor.impl().storage;
+  if (!storage.device().is_cuda()) return;
+  caching_allocator(storage.device().index).record_stream(storage.data(), stream);
+}
+
+void refuse_in_capture(const Stream& stream, std::string_view what) {
+  if (!stream.is_capturing()) [[likely]]
+    return;
+  const std::string_view op = mezzo::detail::current_op;
+  throw StateError(op.empty() ? std::string_view("cuda") : op,
+                   "work that can be captured on " + to_string(stream.device()), what,
+                   "do this before or after the captured step; values can be read when it has run");
+}
+
+}  // namespace mezzo::cuda

@@ -1,0 +1,54 @@
+// What the tests of the CUDA layer share: they skip, saying why, where no device is, and they look into
+// device memory only through copies.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "mezzo/core/backend.h"
+#include "mezzo/core/cuda.h"
+
+namespace mezzo::testing {
+
+using Bytes = std::vector<unsigned char>;
+
+class CudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cuda::is_available()) GTEST_SKIP() << cuda::why_unavailable();
+  }
+  static Backend& device() { return backend(Device::cuda(0)); }
+
+  static void write(void* memory, const Bytes& bytes) {
+    device().copy_from_host(memory, bytes.data(), bytes.size(), 0);
+  }
+  static Bytes read(const void* memory, std::size_t size) {
+    Bytes bytes(size);
+    device().copy_to_host(bytes.data(), memory, size, 0);
+    return bytes;
+  }
+};
+
+/// For tests of what the allocator caches: a run for a memory checker turns caching off.
+inline bool caching_is_off() {
+  const char* const value = std::getenv("MEZZO_CUDA_CACHE");
+  return value != nullptr && std::string(value) == "0";
+}
+
+/// Bytes that differ from one place and from one seed to the next.
+inline Bytes pattern(std::size_t size, unsigned seed) {
+  Bytes bytes(size);
+  std::uint32_t state = seed * 2654435761U + 1U;
+  for (unsigned char& byte : bytes) {
+    state = state * 1664525U + 1013904223U;
+    byte = static_cast<unsigned char>(state >> 24);
+  }
+  return bytes;
+}
+
+}  // namespace mezzo::testing

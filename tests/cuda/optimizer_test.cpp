@@ -1,0 +1,264 @@
+// Optimizers on a CUDA device against the CPU: rules, dtypes, layouts, many parameters, and steps that a
+// scaler or a fault of the device skips.
+#include <utility>
+
+#include "cuda/twin.h"
+#include "mezzo/amp/autocast.h"
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/half_copy.h"
+#include "mezzo/core/backend.h"
+#include "mezzo/core/cuda/launch.h"
+#include "mezzo/optim/adam.h"
+#include "mezzo/optim/sgd.h"
+
+namespace mezzo::optim {
+namespace {
+
+using twin::expect_same;
+using twin::leaf;
+using twin::Trace;
+using twin::values;
+
+class CudaOptimizer : public twin::CudaTwin {};
+
+/// Sizes around a pack, a block's share and several blocks; none at all, and no dims.
+const std::vector<Shape> kShapes{{1}, {3}, {4}, {5}, {31, 33}, {1024}, {1025}, {3, 1366}, {0}, {}};
+
+std::vector<Tensor> leaves(const std::vector<Shape>& shapes, DType dtype, Device device) {
+  std::vector<Tensor> result;
+  for (const Shape& shape : shapes) result.push_back(leaf(result.size() + 1, shape, dtype, device));
+  return result;
+}
+
+void set_gradients(const std::vector<Tensor>& parameters, std::uint64_t seed) {
+  for (const Tensor& p : parameters) p.set_grad(values(seed++, p.shape(), p.dtype(), p.device()));
+}
+
+void report(Trace& trace, const std::string& when, const std::vector<Tensor>& parameters,
+            const Optimizer& optimizer) {
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    trace.add(when + "parameter " + std::to_string(i), parameters[i]);
+  for (const auto& [key, tensor] : optimizer.state_dict().tensors) trace.add(when + key, tensor);
+}
+
+/// Five steps, with another learning rate for the last two.
+template <class O, class Options>
+void expect_same_steps(const Options& options, DType dtype) {
+  SCOPED_TRACE(to_string(dtype));
+  expect_same([&](Device device, Trace& trace) {
+    const std::vector<Tensor> parameters = leaves(kShapes, dtype, device);
+    O optimizer(parameters, options);
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      if (step == 3) optimizer.set_lr(0.02);
+      set_gradients(parameters, 100 * (step + 1));
+      optimizer.step();
+      report(trace, "step " + std::to_string(step) + ": ", parameters, optimizer);
+    }
+  });
+}
+
+template <class O, class Options>
+void expect_same_in_all_dtypes(Options options) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    expect_same_steps<O>(options, dtype);
+  }
+  options.master_weights = true;
+  for (const DType dtype : {DType::f16, DType::bf16}) expect_same_steps<O>(options, dtype);
+}
+
+TEST_F(CudaOptimizer, SgdAgreesWithTheCpu) {
+  expect_same_in_all_dtypes<SGD>(SGDOptions{.lr = 0.1});
+  expect_same_in_all_dtypes<SGD>(SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.1, .maximize = true});
+  expect_same_in_all_dtypes<SGD>(
+      SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+}
+
+TEST_F(CudaOptimizer, AdamAgreesWithTheCpu) {
+  expect_same_in_all_dtypes<Adam>(AdamOptions{.lr = 0.01, .weight_decay = 0.1});
+  expect_same_in_all_dtypes<Adam>(AdamOptions{.lr = 0.01, .amsgrad = true, .maximize = true});
+}
+
+TEST_F(CudaOptimizer, AdamWAgreesWithTheCpu) { expect_same_in_all_dtypes<AdamW>(AdamWOptions{.lr = 0.01}); }
+
+TEST_F(CudaOptimizer, OneGroupMayHoldAllDtypes) {
+  expect_same([](Device device, Trace& trace) {
+    std::vector<Tensor> parameters;
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::f64, DType::f32})
+      parameters.push_back(leaf(parameters.size(), {37, 41}, dtype, device));
+    Adam adam(parameters, {.master_weights = true});
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      set_gradients(parameters, 10 * step);
+      adam.step();
+    }
+    report(trace, "", parameters, adam);
+  });
+}
+
+TEST_F(CudaOptimizer, ManyParametersAgreeWithTheCpu) {
+  expect_same([](Device device, Trace& trace) {
+    std::vector<Tensor> parameters;
+    for (std::uint64_t i = 0; i < 400; ++i) {
+      const auto size = static_cast<std::int64_t>(i % 7 == 0 ? 1100 : i % 5 + 1);
+      parameters.push_back(leaf(i, {size}, DType::f32, device));
+    }
+    SGD sgd(parameters, {.lr = 0.5, .momentum = 0.9});
+    for (std::uint64_t step = 0; step < 2; ++step) {
+      set_gradients(parameters, 1000 * step);
+      sgd.step();
+    }
+    report(trace, "", parameters, sgd);
+  });
+}
+
+TEST_F(CudaOptimizer, AGroupIsOneLaunch) {
+  for (const auto& [count, most] :
+       {std::pair{1, 1U}, std::pair{16, 1U}, std::pair{100, 1U}, std::pair{300, 2U}}) {
+    std::vector<Tensor> parameters;
+    for (int i = 0; i < count; ++i) parameters.push_back(leaf(1, {5}, DType::f32, Device::cuda(0)));
+    AdamW adam(parameters);
+    set_gradients(parameters, 1);
+    adam.step();
+    const std::uint64_t before = cuda::launches();
+    adam.step();
+    EXPECT_EQ(cuda::launches() - before, most) << count;
+    EXPECT_EQ(adam.state_dict().tensors.front().second.item<std::int64_t>(), 2);
+  }
+}
+
+TEST_F(CudaOptimizer, BlocksShareALargeParameter) {
+  // More chunks than blocks, so that most blocks begin and end inside of one.
+  expect_same([](Device device, Trace& trace) {
+    const std::vector<Tensor> parameters = leaves({{5}, {2'600'003}, {0}, {1030}}, DType::f32, device);
+    SGD sgd(parameters, {.lr = 0.5});
+    set_gradients(parameters, 7);
+    sgd.step();
+    report(trace, "", parameters, sgd);
+  });
+}
+
+/// Leaves whose elements do not lie in one run, or not where packs of four begin.
+std::vector<Tensor> odd_leaves(Device device, DType dtype) {
+  const Tensor memory = values(5, {3000}, dtype, device);
+  std::vector<Tensor> result{
+      transpose(values(1, {17, 90}, dtype, device), 0, 1),
+      slice(memory, 0, 1, 2102),
+      slice(values(2, {50, 40}, dtype, device), 1, 3, 36, 2),
+      permute(values(3, {3, 5, 70}, dtype, device), {2, 0, 1}),
+  };
+  for (Tensor& tensor : result) {
+    tensor = tensor.detach();
+    tensor.requires_grad_();
+  }
+  return result;
+}
+
+TEST_F(CudaOptimizer, AnyStridesAgreeWithTheCpu) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    for (const bool masters : {false, true}) {
+      expect_same([&](Device device, Trace& trace) {
+        std::vector<Tensor> parameters = odd_leaves(device, dtype);
+        parameters.push_back(leaf(9, {40, 30}, dtype, device));
+        AdamW adam(parameters, {.amsgrad = true, .master_weights = masters});
+        for (std::uint64_t step = 0; step < 3; ++step) {
+          set_gradients(parameters, 10 * step);
+          // A gradient with strides for a parameter without.
+          parameters.back().set_grad(transpose(values(step, {30, 40}, dtype, device), 0, 1));
+          adam.step();
+        }
+        report(trace, "", parameters, adam);
+      });
+    }
+  }
+}
+
+TEST_F(CudaOptimizer, NeighboursOfAStridedParameterStay) {
+  const Tensor memory = values(5, {64}, DType::f32, Device::cuda(0));
+  const std::vector<double> before = memory.to_vector<double>();
+  const Tensor parameter = slice(memory, 0, 1, 62, 3).detach();
+  parameter.requires_grad_();
+  SGD sgd(std::vector<Tensor>{parameter}, {.lr = 1});
+  parameter.set_grad(ones(parameter.shape(), {.device = Device::cuda(0)}));
+  sgd.step();
+  const std::vector<double> after = memory.to_vector<double>();
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const bool written = i >= 1 && i < 62 && (i - 1) % 3 == 0;
+    EXPECT_EQ(after[i], written ? static_cast<double>(static_cast<float>(before[i] - 1)) : before[i]) << i;
+  }
+}
+
+TEST_F(CudaOptimizer, WritesTheCopiesThatAutocastUses) {
+  const Device device = Device::cuda(0);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const Tensor weight = leaf(1, {33, 65}, DType::f32, device);
+    SGD sgd(std::vector<Tensor>{weight}, {.lr = 0.5});
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const Tensor used = half_copy(weight, dtype);  // as an op in a region does
+      weight.set_grad(values(7 + step, weight.shape(), DType::f32, device));
+      sgd.step();
+    }
+    const Tensor copy = half_copy(weight, dtype);
+    EXPECT_EQ(copy.to_vector<double>(), weight.detach().to(dtype).to_vector<double>());
+    EXPECT_NE(copy.to_vector<double>(), values(1, {33, 65}, dtype, device).to_vector<double>());
+  }
+}
+
+TEST_F(CudaOptimizer, AStepReadsNothingBack) {
+  const std::vector<Tensor> parameters = leaves({{65, 3}, {7}}, DType::f16, Device::cuda(0));
+  Adam adam(parameters, {.master_weights = true});
+  const std::uint64_t before = host_reads();
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    for (const Tensor& p : parameters)
+      p.set_grad(ones(p.shape(), {.dtype = p.dtype(), .device = p.device()}));
+    adam.set_lr(0.1);
+    adam.step();
+    adam.zero_grad();
+  }
+  EXPECT_EQ(host_reads(), before);
+}
+
+TEST_F(CudaOptimizer, AFaultOfTheDeviceSkipsTheStep) {
+  const Device device = Device::cuda(0);
+  const std::vector<Tensor> parameters = leaves({{100}, {1030}}, DType::f32, device);
+  Adam adam(parameters, {.lr = 0.1});
+  set_gradients(parameters, 50);
+  adam.step();
+  const auto snapshot = [&] {
+    Trace trace;
+    report(trace, "", parameters, adam);
+    std::vector<std::vector<double>> all;
+    for (const Trace::Entry& entry : trace.entries) all.push_back(entry.values);
+    return all;
+  };
+  const auto before = snapshot();
+  const Tensor scores = values(3, {4, 5}, DType::f32, device);
+  const Tensor classes = tensor({0, 4, 5, 1}, {.dtype = DType::i64, .device = device});  // 5 is none
+  const Tensor loss = nll_loss(scores, classes);
+  adam.step();
+  EXPECT_THROW(static_cast<void>(loss.item()), IndexError);
+  EXPECT_EQ(snapshot(), before);
+  adam.step();  // the fault was reported, and training goes on
+  EXPECT_NE(snapshot(), before);
+  EXPECT_EQ(adam.state_dict().tensors.front().second.item<std::int64_t>(), 2);
+}
+
+TEST_F(CudaOptimizer, StateGoesFromDeviceToDevice) {
+  expect_same([](Device device, Trace& trace) {
+    const std::vector<Tensor> on_cpu = leaves({{20}, {3, 3}}, DType::f32, Device::cpu());
+    Adam source(on_cpu, {.lr = 0.1});
+    set_gradients(on_cpu, 5);
+    source.step();
+    std::vector<Tensor> parameters;
+    for (const Tensor& p : on_cpu) {
+      parameters.push_back(p.detach().clone().to(device));
+      parameters.back().requires_grad_();
+    }
+    Adam target(parameters);
+    target.load_state_dict(source.state_dict());
+    set_gradients(parameters, 9);
+    target.step();
+    report(trace, "", parameters, target);
+  });
+}
+
+}  // namespace
+}  // namespace mezzo::optim
