@@ -1,0 +1,61 @@
+// Devices of the emulated runtime, and machines without.
+#include <cstring>
+
+#include "support.h"
+
+namespace emulated_test {
+namespace {
+
+using Devices = Emulated;
+
+TEST_F(Devices, WhatADeviceIs) {
+  cudaDeviceProp properties;
+  MEZZO_OK(cudaGetDeviceProperties(&properties, 0));
+  EXPECT_NE(std::strstr(properties.name, "Emulated"), nullptr);
+  EXPECT_EQ(properties.totalGlobalMem, std::size_t{2} << 30);
+  int value = 0;
+  MEZZO_OK(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 0));
+  EXPECT_EQ(value, properties.multiProcessorCount);
+  MEZZO_OK(cudaDeviceGetAttribute(&value, cudaDevAttrComputeCapabilityMajor, 0));
+  EXPECT_EQ(value, 9);
+  MEZZO_OK(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, 0));
+  EXPECT_EQ(value, warpSize);
+  EXPECT_EQ(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, 1), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaSetDevice(1), cudaErrorInvalidDevice);
+  MEZZO_OK(cudaRuntimeGetVersion(&value));
+  EXPECT_EQ(value, 13000);
+}
+
+TEST_F(Devices, AMachineWithoutADevice) {
+  start_with("MEZZO_EMULATED_DEVICES", "0");
+  int count = -7;
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);
+  void* memory = nullptr;
+  EXPECT_EQ(cudaMalloc(&memory, 8), cudaErrorNoDevice);
+  int version = 0;
+  MEZZO_OK(cudaDriverGetVersion(&version));
+  EXPECT_EQ(version, 13000);
+}
+
+TEST_F(Devices, AMachineWithoutADriver) {
+  start_with("MEZZO_EMULATED_DEVICES", "-1");
+  int count = -7;
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);
+  EXPECT_EQ(count, -7);
+  EXPECT_EQ(launch({1, 1}, store_value, nullptr, 1), cudaErrorInsufficientDriver);
+  cudaStream_t stream = nullptr;
+  EXPECT_EQ(cudaStreamCreate(&stream), cudaErrorInsufficientDriver);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorInsufficientDriver);
+  int version = -1;
+  MEZZO_OK(cudaDriverGetVersion(&version));
+  EXPECT_EQ(version, 0);
+}
+
+TEST_F(Devices, ErrorsHaveNamesAndTexts) {
+  EXPECT_STREQ(cudaGetErrorName(cudaErrorMemoryAllocation), "cudaErrorMemoryAllocation");
+  EXPECT_STREQ(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory");
+  EXPECT_STREQ(cudaGetErrorName(static_cast<cudaError_t>(1000)), "unrecognized error code");
+}
+
+}  // namespace
+}  // namespace emulated_test

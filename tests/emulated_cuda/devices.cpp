@@ -1,0 +1,146 @@
+// Devices: how many, which is current, what they are.
+#include <cstdio>
+
+#include "block.h"
+#include "capture.h"
+#include "runtime.h"
+#include "shared_memory.h"
+
+using namespace emulated_cuda;  // the functions below have CUDA's names, in no namespace
+
+namespace {
+
+constexpr int kVersion = 13000;
+/// Few, so that tests of modest size have more blocks than fit at once.
+constexpr int kProcessors = 4;
+constexpr int kL2Bytes = 1 << 20;
+constexpr int kThreadsPerProcessor = 2048;
+
+bool valid(int device) { return device >= 0 && static_cast<std::size_t>(device) < runtime().devices.size(); }
+
+}  // namespace
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  return call([&] {
+    if (count == nullptr) return cudaErrorInvalidValue;
+    *count = static_cast<int>(runtime().devices.size());
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  return call([&] {
+    if (device == nullptr) return cudaErrorInvalidValue;
+    *device = current_device();
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return call([&] {
+    if (!valid(device)) return cudaErrorInvalidDevice;
+    current_device() = device;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  return call([&] {
+    if (properties == nullptr) return cudaErrorInvalidValue;
+    if (!valid(device)) return cudaErrorInvalidDevice;
+    cudaDeviceProp& p = *properties;
+    p = {};
+    std::snprintf(p.name, sizeof(p.name), "Emulated CUDA device");
+    p.totalGlobalMem = runtime().devices[static_cast<std::size_t>(device)]->capacity();
+    p.sharedMemPerBlock = p.sharedMemPerBlockOptin = kMaxShared;
+    p.warpSize = static_cast<int>(kLanes);
+    p.maxThreadsPerBlock = p.maxThreadsDim[0] = p.maxThreadsDim[1] = static_cast<int>(kMaxThreads);
+    p.maxThreadsDim[2] = 64;
+    p.maxGridSize[0] = 0x7fffffff;
+    p.maxGridSize[1] = p.maxGridSize[2] = 65535;
+    p.major = 9;
+    p.minor = 0;
+    p.multiProcessorCount = kProcessors;
+    p.l2CacheSize = kL2Bytes;
+    p.maxThreadsPerMultiProcessor = kThreadsPerProcessor;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp p;
+  if (const cudaError_t error = cudaGetDeviceProperties(&p, device); error != cudaSuccess) return error;
+  return call([&] {
+    if (value == nullptr) return cudaErrorInvalidValue;
+    switch (attribute) {
+      case cudaDevAttrMaxThreadsPerBlock:
+        *value = p.maxThreadsPerBlock;
+        return cudaSuccess;
+      case cudaDevAttrMaxGridDimX:
+        *value = p.maxGridSize[0];
+        return cudaSuccess;
+      case cudaDevAttrMaxSharedMemoryPerBlock:
+      case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = static_cast<int>(p.sharedMemPerBlock);
+        return cudaSuccess;
+      case cudaDevAttrWarpSize:
+        *value = p.warpSize;
+        return cudaSuccess;
+      case cudaDevAttrMultiProcessorCount:
+        *value = p.multiProcessorCount;
+        return cudaSuccess;
+      case cudaDevAttrL2CacheSize:
+        *value = p.l2CacheSize;
+        return cudaSuccess;
+      case cudaDevAttrMaxThreadsPerMultiProcessor:
+        *value = p.maxThreadsPerMultiProcessor;
+        return cudaSuccess;
+      case cudaDevAttrComputeCapabilityMajor:
+        *value = p.major;
+        return cudaSuccess;
+      case cudaDevAttrComputeCapabilityMinor:
+        *value = p.minor;
+        return cudaSuccess;
+      case cudaDevAttrMaxBlocksPerMultiprocessor:
+        *value = 32;
+        return cudaSuccess;
+      case cudaDevAttrMemoryPoolsSupported:
+        *value = 1;
+        return cudaSuccess;
+    }
+    return cudaErrorInvalidValue;
+  });
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return call([&] {
+    if (least != nullptr) *least = 0;
+    if (greatest != nullptr) *greatest = -5;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  const std::lock_guard lock(runtime_mutex());
+  if (version == nullptr) return cudaErrorInvalidValue;
+  *version = runtime().absent == cudaErrorInsufficientDriver ? 0 : kVersion;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  if (version == nullptr) return cudaErrorInvalidValue;
+  *version = kVersion;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return call([&] {
+    cudaError_t result = cudaSuccess;
+    for (const auto& stream : runtime().streams) {
+      if (stream->device != current_device()) continue;
+      if (const cudaError_t error = forbid_capturing(*stream); error != cudaSuccess) result = error;
+    }
+    if (result == cudaSuccess) run_device(current_device());
+    return result;
+  });
+}

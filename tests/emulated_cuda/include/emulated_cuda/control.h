@@ -1,0 +1,52 @@
+// What a test may ask of the emulated device beyond CUDA's own functions.
+//
+// How it differs from a GPU, on purpose:
+// * Work in a stream waits until the host asks for a result: a synchronisation, a synchronous call, or
+// queries
+//   (each runs one piece of work). Streams without an order between them run the last created one first.
+// * The host cannot touch device memory: it ends in a segmentation fault with a message. New memory is filled
+//   with 0xFF bytes. Under AddressSanitizer blocks have red zones, and freed ones are kept poisoned for a
+//   while.
+// * Wrong kernels (see device.h, warp.h) abort the process and say where.
+//
+// The environment, read at the first call and by reset(): MEZZO_EMULATED_DEVICES (1; 0 is a machine without
+// a device, -1 one without a driver) and MEZZO_EMULATED_MEMORY (bytes of each device, 2 GiB).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "emulated_cuda/types.h"
+
+#pragma GCC visibility push(default)
+
+namespace emulated_cuda {
+
+/// Puts `work` into the order of `stream`, or into the graph that it captures. It runs on the host's stack
+/// when its turn comes, may touch device memory, may be run more than once (graphs), must not call CUDA, and
+/// must not throw. For stand-ins of vendor libraries. Returns what a launch would.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+
+/// Queues a failure in `stream`: once it is reached every call returns `error`, as after a kernel that a GPU
+/// stopped. Only reset() ends that.
+cudaError_t enqueue_failure(cudaStream_t stream, cudaError_t error);
+
+/// Starts anew: drops queued work, streams, events, graphs, memory and errors, and reads the environment
+/// again. No handle or pointer from before may be used after.
+void reset();
+
+struct Counts {
+  std::uint64_t launches;        ///< kernels that ran
+  std::uint64_t threads;         ///< threads of them
+  std::uint64_t switches;        ///< changes from one fiber to another
+  std::uint64_t mallocs, frees;  ///< cudaMalloc and cudaMallocAsync that succeeded; blocks freed (both kinds)
+};
+/// Since the start or reset().
+Counts counts();
+
+/// Pieces of work that wait in `stream`.
+std::size_t pending(cudaStream_t stream);
+
+}  // namespace emulated_cuda
+
+#pragma GCC visibility pop

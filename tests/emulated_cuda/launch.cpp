@@ -1,0 +1,58 @@
+// Kernel launches: checks of the configuration, and the copy of the arguments.
+#include "emulated_cuda/launch.h"
+
+#include <cstring>
+#include <memory>
+
+#include "block.h"
+#include "runtime.h"
+#include "shared_memory.h"
+
+namespace emulated_cuda::detail {
+namespace {
+
+bool valid(const cudaLaunchConfig_t& config) {
+  const dim3 grid = config.gridDim, block = config.blockDim;
+  const auto within = [](unsigned value, unsigned most) { return value >= 1 && value <= most; };
+  return within(grid.x, 0x7fffffff) && within(grid.y, 65535) && within(grid.z, 65535) &&
+         within(block.x, kMaxThreads) && within(block.y, kMaxThreads) && within(block.z, 64) &&
+         within(block.x * block.y * block.z, kMaxThreads) && config.dynamicSmemBytes <= kMaxShared;
+}
+
+KernelCall copy_call(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThread run,
+                     const Argument* arguments, std::size_t count) {
+  KernelCall result{kernel, run, config.gridDim, config.blockDim, config.dynamicSmemBytes, {}, {}};
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t alignment = arguments[i].alignment;
+    bytes = (bytes + alignment - 1) / alignment * alignment;
+    result.offsets.push_back(bytes);
+    bytes += arguments[i].bytes;
+  }
+  result.bytes.resize((bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+  auto* const memory = reinterpret_cast<std::byte*>(result.bytes.data());
+  for (std::size_t i = 0; i < count; ++i) {
+    std::memcpy(memory + result.offsets[i], arguments[i].data, arguments[i].bytes);
+  }
+  return result;
+}
+
+}  // namespace
+
+cudaError_t launch(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThread run,
+                   const Argument* arguments, std::size_t count) {
+  return call([&] {
+    const cudaStream_t stream = find_stream(config.stream);
+    if (stream == nullptr || stream->device != current_device()) return cudaErrorInvalidResourceHandle;
+    if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+    if (config.numAttrs != 0) return cudaErrorNotSupported;
+    if (!valid(config)) return cudaErrorInvalidConfiguration;
+    auto work = [kernel_call = copy_call(config, kernel, run, arguments, count)] {
+      ++runtime().counts.launches;
+      block().run(kernel_call);
+    };
+    return submit(stream, std::make_shared<Task>(Task{std::move(work)}));
+  });
+}
+
+}  // namespace emulated_cuda::detail
