@@ -4,6 +4,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/vjp_args.h"
+#include "mezzo/core/cuda/trace.h"
 
 namespace mezzo {
 
@@ -25,15 +26,16 @@ class BoundCall {
   std::optional<DType> run_dtype_;
 };
 
-/// Recording off, and no input layer unless the op asked to run under it.
+/// Recording off, and no input layer unless the op asked to run under it. Errors of the device name the op.
 class ForwardScope {
  public:
   explicit ForwardScope(const OpInfo& info) noexcept
-      : layer_(info.runs_under_autocast ? layer_state() : LayerState{}) {}
+      : layer_(info.runs_under_autocast ? layer_state() : LayerState{}), name_(info.name.value) {}
 
  private:
   NoGrad no_grad_;
   LayerGuard layer_;
+  OpScope name_;
 };
 
 template <class A>

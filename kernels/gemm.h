@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"
 
 namespace mezzo::kernels {
@@ -31,6 +32,26 @@ struct GemmArgs {
 
   double alpha = 1, beta = 0;
 };
+
+/// The dtype a product is computed in: f64 when one of the three is, else f32; i64 for integers. Throws
+/// DTypeError and ValueError for arguments that make no product (see cpu::gemm).
+[[nodiscard]] DType product_compute_dtype(const GemmArgs& args);
+
+/// The product of C^T = B^T . A^T, which writes the same memory: for a C that lies by columns.
+[[nodiscard]] GemmArgs transposed(GemmArgs args);
+
+/// Computes `args` on the device, where its memory is. Dtypes, error bound and exceptions as cpu::gemm.
+void gemm(Device device, const GemmArgs& args);
+
+namespace cuda {
+
+/// Whether products of f32 matrices may run in TF32 on a CUDA device: f32 range, 11 bits of precision,
+/// several times as fast (torch.backends.cuda.matmul.allow_tf32). Off at first. 16-bit and f64 products do
+/// not care.
+[[nodiscard]] bool allow_tf32();
+void set_allow_tf32(bool allow);
+
+}  // namespace cuda
 
 namespace cpu {
 

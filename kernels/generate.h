@@ -5,15 +5,25 @@
 #include "mezzo/core/device.h"
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/cpu/generate.h"
+#include "mezzo/kernels/device_code.h"
+#if MEZZO_DEVICE_CODE
+#include "mezzo/kernels/cuda/generate.h"
+#endif
 
 namespace mezzo::kernels {
 
 /// Elements 4 b to 4 b + 3 of `out`, in row-major order, = the four values that `f(b, values)` stores,
 /// converted to out's dtype with one rounding. f is a small trivially copyable object with `MEZZO_HD void
 /// operator()(std::int64_t block, T* values) const`; T is float, double or std::int64_t.
-template <class T, class F>
+template <class T, class F, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void generate(Device device, F f, const View& out) {
-  static_cast<void>(device);  // the CPU is the only device so far; a CUDA launch is chosen here
+  if constexpr (kDeviceCode) {
+#if MEZZO_DEVICE_CODE
+    if (device.is_cuda()) return cuda::generate<T>(device, f, out);
+#endif
+  } else {
+    require_host_kernel(device);
+  }
   cpu::generate<T>(f, out);
 }
 

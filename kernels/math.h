@@ -58,6 +58,14 @@ inline constexpr std::int32_t kNanBits = 0x7fc00000;
 #endif
 }
 
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double multiply(double a, double b) noexcept {
+#if defined(__CUDA_ARCH__)
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
 /// c0 + c1 x + c2 x^2 + ... by Horner's rule.
 template <class T, class... Rest>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T polynomial(T x, T c0, Rest... rest) noexcept {

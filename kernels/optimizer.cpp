@@ -1,126 +1,27 @@
 #include "mezzo/kernels/optimizer.h"
 
-#include <array>
-#include <utility>
-
-#include "mezzo/kernels/cpu/multiversion.h"
-#include "mezzo/kernels/cpu/parallel.h"
-#include "mezzo/kernels/cpu/tile.h"
-#include "mezzo/kernels/optimizer_math.h"
-#include "mezzo/kernels/scaler_math.h"
+#include "mezzo/kernels/cpu/optimizer.h"
+#include "mezzo/kernels/cuda/optimizer.h"
+#include "mezzo/kernels/device_code.h"
 
 namespace mezzo::kernels {
 
-namespace {
-
-using cpu::kTile;
-using cpu::TileBuffer;
-using cpu::TileOperand;
-
-template <class F, class T>
-struct UpdateTile {
-  /// p and states are read and written in place; `unscaled` receives g * inv_scale unless it is null.
-  static void run(F f, T* p_out, const T* p, const T* g, T* unscaled, std::array<T*, 3> out,
-                  std::array<const T*, 3> in, std::int64_t n, UnscaleFn unscale) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
-    for (std::int64_t i = 0; i < n; ++i) {
-      T state[3] = {};
-      for (int s = 0; s < F::kStates; ++s) state[s] = in[static_cast<std::size_t>(s)][i];
-      const T gradient = unscale(g[i]);
-      T value = p[i];
-      f(value, gradient, state);
-      p_out[i] = value;
-      if (unscaled != nullptr) unscaled[i] = gradient;
-      for (int s = 0; s < F::kStates; ++s) out[static_cast<std::size_t>(s)][i] = state[s];
-    }
-  }
-};
-
-/// The operands of one parameter, laid out for tiles over its shape.
-struct Operands {
-  explicit Operands(const ParameterUpdate& update)
-      : value(of(update.value, update)),
-        gradient(of(update.gradient, update)),
-        state{of(update.state[0], update), of(update.state[1], update), of(update.state[2], update)},
-        copies{of(update.copies[0], update), of(update.copies[1], update), of(update.copies[2], update)} {}
-  TileOperand value, gradient;
-  std::array<TileOperand, 3> state, copies;
-
- private:
-  static TileOperand of(const View& view, const ParameterUpdate& update) {
-    return view.data == nullptr ? TileOperand(view) : TileOperand(view, update.value.shape, view.strides);
-  }
-};
-
-template <class F, class T>
-void update_tile(const Operands& operands, const ParameterUpdate& update, F f, UnscaleFn unscale,
-                 bool write_gradient, std::int64_t at, std::int64_t n) {
-  TileBuffer<T> value_in, value_out, gradient_in, gradient_out;
-  std::array<TileBuffer<T>, static_cast<std::size_t>(F::kStates)> state_in, state_out;
-  std::array<T*, 3> out{};
-  std::array<const T*, 3> in{};
-  for (std::size_t s = 0; s < state_in.size(); ++s) {
-    in[s] = operands.state[s].read<T>(at, n, state_in[s]);
-    out[s] = operands.state[s].target<T>(at, state_out[s]);
-  }
-  const T* p = operands.value.read<T>(at, n, value_in);
-  const T* g = operands.gradient.read<T>(at, n, gradient_in);
-  T* p_out = operands.value.target<T>(at, value_out);
-  T* g_out = write_gradient ? operands.gradient.target<T>(at, gradient_out) : nullptr;
-  cpu::run_isa<UpdateTile<F, T>>(f, p_out, p, g, g_out, out, in, n, unscale);
-  for (std::size_t s = 0; s < state_in.size(); ++s) operands.state[s].finish<T>(at, n, state_out[s]);
-  operands.value.finish<T>(at, n, value_out);
-  if (write_gradient) operands.gradient.finish<T>(at, n, gradient_out);
-  for (std::size_t c = 0; c < update.copies.size(); ++c) {
-    if (update.copies[c].data != nullptr) operands.copies[c].write<T>(at, n, p_out);
-  }
-}
-
-/// One parameter: reads and advances its step count, then all its tiles.
-template <class F, class T, class Rule>
-void update_parameter(const ParameterUpdate& update, const Rule& rule, const UpdateControl& control) {
-  const F f = F::at(rule, ++*update.step, *control.lr);
-  const bool unscales = control.unscale && control.record != nullptr && control.record->inv_scale != 1.0F;
-  const UnscaleFn unscale{unscales ? control.record->inv_scale : 1.0F};
-  const Operands operands(update);
-  cpu::parallel_for(layout::numel(update.value.shape), 16 * kTile, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t at = begin; at < end; at += kTile) {
-      update_tile<F, T>(operands, update, f, unscale, unscales, at, std::min(kTile, end - at));
-    }
-  });
-}
-
-template <template <class, int> class F, int S, class Rule>
-void update_group(std::span<const ParameterUpdate> updates, const Rule& rule, const UpdateControl& control) {
-  if (control.record != nullptr && (control.record->found_inf != 0 || control.record->error != 0)) return;
-  for (const ParameterUpdate& update : updates) {
-    if (update.value.dtype == DType::f64)
-      update_parameter<F<double, S>, double>(update, rule, control);
-    else
-      update_parameter<F<float, S>, float>(update, rule, control);
-  }
-}
-
-}  // namespace
-
-void sgd(Device /*device*/, std::span<const ParameterUpdate> updates, const SgdRule& rule,
+void sgd(Device device, std::span<const ParameterUpdate> updates, const SgdRule& rule,
          const UpdateControl& control) {
-  if (rule.momentum != 0)
-    update_group<SgdFn, 1>(updates, rule, control);
-  else
-    update_group<SgdFn, 0>(updates, rule, control);
+#if MEZZO_HAVE_CUDA
+  if (device.is_cuda()) return cuda::sgd(device, updates, rule, control);
+#endif
+  require_host_kernel(device);
+  cpu::sgd(updates, rule, control);
 }
 
-void adam(Device /*device*/, std::span<const ParameterUpdate> updates, const AdamRule& rule,
+void adam(Device device, std::span<const ParameterUpdate> updates, const AdamRule& rule,
           const UpdateControl& control) {
-  if (rule.amsgrad)
-    update_group<AdamFn, 3>(updates, rule, control);
-  else
-    update_group<AdamFn, 2>(updates, rule, control);
+#if MEZZO_HAVE_CUDA
+  if (device.is_cuda()) return cuda::adam(device, updates, rule, control);
+#endif
+  require_host_kernel(device);
+  cpu::adam(updates, rule, control);
 }
 
 }  // namespace mezzo::kernels

@@ -26,6 +26,7 @@ struct UpdateControl {
   const double* lr = nullptr;  ///< in device memory
   const ScalerRecord* record = nullptr;
   bool unscale = false;
+  std::uint32_t* ticket = nullptr;  ///< CUDA only: in device memory, 0 before and after; one per group
 };
 
 /// Stochastic gradient descent (torch.optim.SGD). g' = g + weight_decay p; buf = momentum buf + (1 -

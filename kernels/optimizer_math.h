@@ -1,5 +1,6 @@
 // The per-element arithmetic of optimizers, for every device. `at(step, lr)` works out what one tensor's step
-// needs once, in f64; the result updates one element in the compute type.
+// needs once, in f64; the result updates one element in the compute type. Every product is rounded by itself
+// (math::detail::mul_add), so that devices agree bit by bit but for what `at` takes from pow.
 #pragma once
 
 #include <cmath>
@@ -28,13 +29,14 @@ struct SgdFn {
             step == 1};
   }
   MEZZO_HD void operator()(T& p, T gradient, T* state) const {
-    T g = sign * gradient + weight_decay * p;
+    using math::detail::mul_add, math::detail::multiply;
+    T g = mul_add(sign, gradient, multiply(weight_decay, p));
     if constexpr (S > 0) {
-      const T buffer = first ? g : momentum * state[0] + fresh * g;
+      const T buffer = first ? g : mul_add(momentum, state[0], multiply(fresh, g));
       state[0] = buffer;
-      g = nesterov ? g + momentum * buffer : buffer;
+      g = nesterov ? mul_add(momentum, buffer, g) : buffer;
     }
-    p = p - lr * g;
+    p = mul_add(-lr, g, p);
   }
 };
 
@@ -55,15 +57,16 @@ struct AdamFn {
             T(1.0 - rule.beta2),
             T(rule.eps),
             rule.decoupled ? T(0) : T(rule.weight_decay),
-            rule.decoupled ? T(1.0 - lr * rule.weight_decay) : T(1),
+            rule.decoupled ? T(math::detail::mul_add(-lr, rule.weight_decay, 1.0)) : T(1),
             T(lr / bias1),
             T(1.0 / std::sqrt(bias2)),
             rule.maximize ? T(-1) : T(1)};
   }
   MEZZO_HD void operator()(T& p, T gradient, T* state) const {
-    const T g = sign * gradient + coupled_decay * p;
-    const T m = beta1 * state[0] + one_minus_beta1 * g;
-    const T v = beta2 * state[1] + one_minus_beta2 * g * g;
+    using math::detail::mul_add, math::detail::multiply;
+    const T g = mul_add(sign, gradient, multiply(coupled_decay, p));
+    const T m = mul_add(beta1, state[0], multiply(one_minus_beta1, g));
+    const T v = mul_add(beta2, state[1], multiply(multiply(one_minus_beta2, g), g));
     state[0] = m;
     state[1] = v;
     T second = v;
@@ -72,7 +75,7 @@ struct AdamFn {
       second = v > state[2] || !(v == v) ? v : state[2];
       state[2] = second;
     }
-    p = shrink * p - step_size * (m / (math::sqrt(second) * inv_sqrt_bias2 + eps));
+    p = mul_add(shrink, p, multiply(-step_size, m / mul_add(math::sqrt(second), inv_sqrt_bias2, eps)));
   }
 };
 

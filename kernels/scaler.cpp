@@ -1,130 +1,52 @@
 #include "mezzo/kernels/scaler.h"
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <numeric>
-
-#include "mezzo/kernels/cpu/multiversion.h"
-#include "mezzo/kernels/cpu/parallel.h"
-#include "mezzo/kernels/cpu/tile.h"
-#include "mezzo/kernels/pointwise.h"
-#include "mezzo/kernels/scaler_math.h"
+#include "mezzo/kernels/cpu/scaler.h"
+#include "mezzo/kernels/cuda/scaler.h"
+#include "mezzo/kernels/device_code.h"
 
 namespace mezzo::kernels {
 
-namespace {
-
-using cpu::kTile;
-using cpu::TileBuffer;
-using cpu::TileOperand;
-
-/// Ors the test over a tile. The verdict is one bit, so the order of the elements does not show.
-template <class T>
-struct AnyNonFinite {
-  static std::uint32_t run(const T* x, std::int64_t n) {
-    std::uint32_t found = 0;
-    for (std::int64_t i = 0; i < n; ++i) found |= NonFiniteFn{}(x[i]);
-    return found;
-  }
-};
-
-template <class T>
-struct UnscaleTile {
-  static void run(T* out, const T* x, std::int64_t n, UnscaleFn f) {
-    for (std::int64_t i = 0; i < n; ++i) out[i] = f(x[i]);
-  }
-};
-
-/// A gradient as tiles, in the order of its memory: a dense tensor with its dims in any order is one run.
-TileOperand operand_of(const View& view) {
-  const Dims order = layout::along_memory(layout::wrap_dims("", {}, view.shape.size()), view.strides);
-  Shape shape;
-  std::array<Dims, 1> strides;
-  for (const std::int64_t d : order) {
-    shape.push_back(view.shape[static_cast<std::size_t>(d)]);
-    strides[0].push_back(view.strides[static_cast<std::size_t>(d)]);
-  }
-  layout::collapse(shape, strides);
-  return {view, shape, strides[0]};
+void check_finite(Device device, std::span<const View> gradients, ScalerRecord* record) {
+#if MEZZO_HAVE_CUDA
+  if (device.is_cuda()) return cuda::check_finite(device, gradients, record);
+#endif
+  require_host_kernel(device);
+  cpu::check_finite(gradients, record);
 }
 
-/// Runs f(operand, begin, n) for every tile of a gradient; whether any call returned nonzero.
-template <class F>
-bool any_tile(const View& view, F f) {
-  const TileOperand operand = operand_of(view);
-  std::atomic<std::uint32_t> found{0};
-  cpu::parallel_for(layout::numel(view.shape), 32 * kTile, [&](std::int64_t begin, std::int64_t end) {
-    std::uint32_t mine = 0;
-    for (std::int64_t at = begin; at < end; at += kTile) mine |= f(operand, at, std::min(kTile, end - at));
-    if (mine != 0) found.store(1, std::memory_order_relaxed);
-  });
-  return found.load() != 0;
+void unscale(Device device, std::span<const View> gradients, ScalerRecord* record) {
+#if MEZZO_HAVE_CUDA
+  if (device.is_cuda()) return cuda::unscale(device, gradients, record);
+#endif
+  require_host_kernel(device);
+  cpu::unscale(gradients, record);
 }
 
-template <class T>
-std::uint32_t check_tile(const TileOperand& operand, std::int64_t at, std::int64_t n) {
-  TileBuffer<T> buffer;
-  return cpu::run_isa<AnyNonFinite<T>>(operand.read<T>(at, n, buffer), n);
-}
-
-template <class T>
-std::uint32_t unscale_tile(const TileOperand& operand, std::int64_t at, std::int64_t n, UnscaleFn f) {
-  TileBuffer<T> buffer, result;
-  const T* tile = operand.read<T>(at, n, buffer);
-  const std::uint32_t found = cpu::run_isa<AnyNonFinite<T>>(tile, n);
-  if (f.inv_scale != 1.0F) {
-    cpu::run_isa<UnscaleTile<T>>(operand.target<T>(at, result), tile, n, f);
-    operand.finish<T>(at, n, result);
-  }
-  return found;
-}
-
-bool any_found(std::span<const ScalerRecord* const> optimizers) {
-  return std::any_of(optimizers.begin(), optimizers.end(),
-                     [](const ScalerRecord* record) { return record->found_inf != 0; });
-}
-
-}  // namespace
-
-void check_finite(Device /*device*/, std::span<const View> gradients, ScalerRecord* record) {
-  for (const View& view : gradients) {
-    const bool found =
-        dispatch_compute(view.dtype, [&]<class T>(TypeTag<T>) { return any_tile(view, check_tile<T>); });
-    if (found) record->found_inf = 1;
-  }
-}
-
-void unscale(Device /*device*/, std::span<const View> gradients, ScalerRecord* record) {
-  const UnscaleFn f{record->inv_scale};
-  for (const View& view : gradients) {
-    const bool found = dispatch_compute(view.dtype, [&]<class T>(TypeTag<T>) {
-      return any_tile(view, [&](const TileOperand& operand, std::int64_t at, std::int64_t n) {
-        return unscale_tile<T>(operand, at, n, f);
-      });
-    });
-    if (found) record->found_inf = 1;
-  }
-}
-
-void update_scale(Device /*device*/, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
+void update_scale(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
                   const ScaleRule& rule) {
-  UpdateScaleFn{rule.growth_factor, rule.backoff_factor, rule.min_scale, rule.max_scale,
-                rule.growth_interval}(*main, any_found(optimizers));
+#if MEZZO_HAVE_CUDA
+  if (device.is_cuda()) return cuda::update_scale(device, main, optimizers, rule);
+#endif
+  require_host_kernel(device);
+  cpu::update_scale(main, optimizers, rule);
 }
 
-void set_scale(Device /*device*/, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
+void set_scale(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
                float value) {
-  if (!optimizers.empty()) UpdateScaleFn::count(*main, any_found(optimizers));
-  main->scale = value;
-  main->inv_scale = inverse_scale(value);
-  main->found_inf = 0;
-  main->at_floor = 0;
+#if MEZZO_HAVE_CUDA
+  if (device.is_cuda()) return cuda::set_scale(device, main, optimizers, value);
+#endif
+  require_host_kernel(device);
+  cpu::set_scale(main, optimizers, value);
 }
 
 void set_scale_from(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
                     const float* value) {
-  set_scale(device, main, optimizers, *value);
+#if MEZZO_HAVE_CUDA
+  if (device.is_cuda()) return cuda::set_scale_from(device, main, optimizers, value);
+#endif
+  require_host_kernel(device);
+  cpu::set_scale_from(main, optimizers, value);
 }
 
 }  // namespace mezzo::kernels

@@ -67,4 +67,14 @@ struct UpdateScaleFn {
   }
 };
 
+/// See kernels::set_scale.
+struct SetScaleFn {
+  MEZZO_HD void operator()(ScalerRecord& record, float scale) const {
+    record.scale = scale;
+    record.inv_scale = inverse_scale(scale);
+    record.found_inf = 0;
+    record.at_floor = 0;
+  }
+};
+
 }  // namespace mezzo::kernels

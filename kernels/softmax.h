@@ -1,8 +1,11 @@
-// The softmax front end: picks the compute type and the device for the row kernels behind softmax,
-// log_softmax and their backward ops.
+// The softmax front end: the row kernels behind softmax, log_softmax and their backward ops, on the device at
+// hand.
 #pragma once
 
-#include "mezzo/kernels/cpu/softmax.h"
+#include <cstddef>
+#include <cstdint>
+
+#include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {
 
@@ -12,28 +15,11 @@ enum class SoftmaxKind : std::uint8_t { softmax, log_softmax };
 /// out = softmax or log_softmax of `in` along `dim`, in `compute` (f32 or f64). Any strides and floating
 /// dtypes; one shape. Inputs are widened to `compute`, results rounded once. Reads and writes each element
 /// once; the bits do not depend on strides, threads or instruction set.
-inline void softmax(Device device, SoftmaxKind kind, const View& out, const View& in, std::size_t dim,
-                    DType compute) {
-  static_cast<void>(device);  // the CPU is the only device so far; a CUDA launch is chosen here
-  const bool log = kind == SoftmaxKind::log_softmax;
-  if (compute == DType::f64)
-    log ? cpu::softmax<double, true>(out, in, dim) : cpu::softmax<double, false>(out, in, dim);
-  else
-    log ? cpu::softmax<float, true>(out, in, dim) : cpu::softmax<float, false>(out, in, dim);
-}
+void softmax(Device device, SoftmaxKind kind, const View& out, const View& in, std::size_t dim,
+             DType compute);
 
 /// out = the gradient of `softmax` of that kind, given the gradient of its result and the result.
-inline void softmax_backward(Device device, SoftmaxKind kind, const View& out, const View& grad,
-                             const View& output, std::size_t dim, DType compute) {
-  static_cast<void>(device);
-  const bool log = kind == SoftmaxKind::log_softmax;
-  if (compute == DType::f64) {
-    log ? cpu::softmax_backward<double, true>(out, grad, output, dim)
-        : cpu::softmax_backward<double, false>(out, grad, output, dim);
-  } else {
-    log ? cpu::softmax_backward<float, true>(out, grad, output, dim)
-        : cpu::softmax_backward<float, false>(out, grad, output, dim);
-  }
-}
+void softmax_backward(Device device, SoftmaxKind kind, const View& out, const View& grad, const View& output,
+                      std::size_t dim, DType compute);
 
 }  // namespace mezzo::kernels

@@ -1,5 +1,6 @@
 #include "mezzo/ops/class_target.h"
 
+#include "mezzo/kernels/scalar_math.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/shape.h"
 
@@ -51,7 +52,7 @@ void require_class_weight(std::string_view op, const ClassDims& dims, const Tens
                    "pass one weight per class");
 }
 
-PreparedTarget::PreparedTarget(std::string_view op, const ClassDims& dims, const Tensor& target,
+PreparedTarget::PreparedTarget(const char* op, const ClassDims& dims, const Tensor& target,
                                const Tensor& weight, std::int64_t ignore_index, DType compute)
     : target_(target.contiguous()), compute_(compute) {
   const Device device = target.device();
@@ -60,7 +61,7 @@ PreparedTarget::PreparedTarget(std::string_view op, const ClassDims& dims, const
   view_.index = static_cast<const std::int64_t*>(target_.impl().data());
   view_.weight = weight_.impl().data();
   view_.ignore_index = ignore_index;
-  const std::int64_t wrong = kernels::count_classes(device, view_, target_.numel(), dims.classes,
+  const std::int64_t wrong = kernels::count_classes(device, op, view_, target_.numel(), dims.classes,
                                                     static_cast<double*>(divisor_.impl().data()), compute);
   if (wrong < 0) return;
   throw IndexError(

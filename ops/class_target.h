@@ -25,7 +25,7 @@ void require_class_weight(std::string_view op, const ClassDims& dims, const Tens
 class PreparedTarget {
  public:
   /// Class indices. Throws IndexError for one that is neither a class nor ignore_index.
-  PreparedTarget(std::string_view op, const ClassDims& dims, const Tensor& target, const Tensor& weight,
+  PreparedTarget(const char* op, const ClassDims& dims, const Tensor& target, const Tensor& weight,
                  std::int64_t ignore_index, DType compute);
   /// Class probabilities: the mean is that over all rows.
   PreparedTarget(const ClassDims& dims, const Tensor& probabilities, const Tensor& weight, DType compute);

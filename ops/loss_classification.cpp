@@ -13,8 +13,8 @@ using namespace ops;
 
 // --- nll_loss. Inputs: x, target, weight
 
-constexpr std::string_view kNll = "nll_loss";
-constexpr std::string_view kNllBackward = "nll_loss_backward";
+constexpr const char* kNll = "nll_loss";
+constexpr const char* kNllBackward = "nll_loss_backward";
 
 /// Nothing of x but its shape is needed. `dtype` is that of the result; the gradient's when not given.
 struct NllBackwardAttrs {
@@ -140,8 +140,8 @@ const Registered nll_registered{nll_op};
 
 // --- cross_entropy. Inputs: x, target, weight
 
-constexpr std::string_view kCross = "cross_entropy";
-constexpr std::string_view kCrossBackward = "cross_entropy_backward";
+constexpr const char* kCross = "cross_entropy";
+constexpr const char* kCrossBackward = "cross_entropy_backward";
 
 /// Options of both directions; `dtype` is only for the gradient.
 struct CrossEntropyBackwardAttrs {
@@ -160,7 +160,7 @@ bool is_probabilities(const Tensor& target) { return is_floating(target.dtype())
 
 /// Checks x, target, weight and options, and prepares the target for the kernels.
 template <class A>
-PreparedTarget prepared(std::string_view op, const ClassDims& dims, const Tensor& x, const Tensor& target,
+PreparedTarget prepared(const char* op, const ClassDims& dims, const Tensor& x, const Tensor& target,
                         const Tensor& weight, const A& attrs, DType compute) {
   require_class_weight(op, dims, weight);
   if (!(attrs.label_smoothing >= 0 && attrs.label_smoothing <= 1)) {

@@ -57,7 +57,7 @@ void product_into(const Tensor& out, const Tensor& a, const Tensor& b, double al
     args.a = at(va, offset_of(index, strides[0]));
     args.b = at(vb, offset_of(index, strides[1]));
     args.c = const_cast<void*>(at(vc, offset_of(index, strides[2])));
-    kernels::cpu::gemm(args);
+    kernels::gemm(out.device(), args);
     for (std::size_t d = index.size(); d-- > 0;) {
       if (++index[d] < batch[d]) break;
       index[d] = 0;

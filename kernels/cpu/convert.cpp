@@ -7,76 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "mezzo/core/float16.h"
-#include "mezzo/core/host_device.h"
+#include "mezzo/kernels/cast_math.h"
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/vectors_16bit.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
-
-/// A stored boolean. Not `bool`: reading a byte other than 0 and 1 as bool is undefined.
-struct BoolByte {
-  std::uint8_t byte;
-};
-
-template <class T>
-using Stored = std::conditional_t<std::is_same_v<T, bool>, BoolByte, T>;
-template <class T>
-inline constexpr bool kIs16Bit = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-
-/// The f64 that rounds to any format of 11 bits or fewer as `x` itself does: beyond 53 bits, what is shifted
-/// out is kept as one sticky bit, far below the last place of the result.
-MEZZO_ALWAYS_INLINE double sticky_double(std::int64_t x) {
-  constexpr std::int64_t kExact = std::int64_t{1} << 53;
-  const std::int64_t shifted = (x >> 11) | static_cast<std::int64_t>((x & 2047) != 0);
-  const bool exact = x >= -kExact && x <= kExact;
-  const double d = static_cast<double>(exact ? x : shifted);
-  return exact ? d : d * 2048.0;
-}
-
-/// Truncation that is defined everywhere: NaN gives 0, out of range the nearest integer.
-template <class To, class From>
-MEZZO_ALWAYS_INLINE To truncate(From x) {
-  constexpr From kLow = static_cast<From>(std::numeric_limits<To>::min());
-  // max + 1 is a power of two, hence exact in From where max itself may not be.
-  constexpr From kEnd = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * 2;
-  From inside = x == x ? x : From{0};
-  inside = inside < kLow ? kLow : inside;
-  const bool above = inside >= kEnd;
-  inside = above ? From{0} : inside;
-  const To truncated = static_cast<To>(inside);
-  return above ? std::numeric_limits<To>::max() : truncated;
-}
-
-/// One element, by the rules of convert().
-template <class To, class From>
-MEZZO_ALWAYS_INLINE To cast(From x) {
-  if constexpr (std::is_same_v<From, BoolByte>) {
-    // A minimum, where `!= 0` would become a branch per element in g++: ten times slower.
-    return cast<To>(std::min<std::uint8_t>(x.byte, 1));
-  } else if constexpr (kIs16Bit<From>) {
-    return cast<To>(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, BoolByte>) {
-    return BoolByte{static_cast<std::uint8_t>(x != From{0})};
-  } else if constexpr (kIs16Bit<To>) {
-    if constexpr (std::is_same_v<From, std::int64_t>)
-      return To(sticky_double(x));
-    else if constexpr (std::is_same_v<From, std::int32_t>)
-      return To(static_cast<double>(x));
-    else if constexpr (std::is_same_v<From, std::uint8_t>)
-      return To(static_cast<float>(x));
-    else
-      return To(x);
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    return truncate<To>(x);
-  } else {
-    return static_cast<To>(x);
-  }
-}
 
 template <class To, class From>
 struct ConvertLoop {

@@ -91,46 +91,6 @@ bool goes_to_loops(const GemmArgs& args) {
              kSmallProduct;
 }
 
-/// The dtype the product is computed in: f32, f64 or i64.
-DType compute_dtype_of(const GemmArgs& args) {
-  const bool floating = is_floating(args.a_dtype);
-  if (is_floating(args.b_dtype) != floating || is_floating(args.c_dtype) != floating) {
-    throw DTypeError(
-        "gemm", "all matrices floating or all integer",
-        to_string(args.a_dtype) + ", " + to_string(args.b_dtype) + " and " + to_string(args.c_dtype),
-        "cast one of them");
-  }
-  if (!floating) return DType::i64;
-  const bool wide = args.a_dtype == DType::f64 || args.b_dtype == DType::f64 || args.c_dtype == DType::f64;
-  return wide ? DType::f64 : DType::f32;
-}
-
-void check(const GemmArgs& args, DType compute) {
-  if (args.batch < 0 || args.m < 0 || args.n < 0 || args.k < 0) {
-    throw ValueError("gemm", "sizes of 0 or more",
-                     std::to_string(args.batch) + " x [" + std::to_string(args.m) + ", " +
-                         std::to_string(args.n) + ", " + std::to_string(args.k) + "]",
-                     "check batch, m, n and k");
-  }
-  if (compute == DType::i64 && (args.alpha != std::trunc(args.alpha) || args.beta != std::trunc(args.beta))) {
-    throw ValueError("gemm", "whole alpha and beta for integers",
-                     std::to_string(args.alpha) + " and " + std::to_string(args.beta),
-                     "use a floating dtype");
-  }
-}
-
-/// The same product with C by rows where C is by columns: C^T = B^T . A^T.
-GemmArgs transposed(GemmArgs args) {
-  std::swap(args.m, args.n);
-  std::swap(args.a, args.b);
-  std::swap(args.a_dtype, args.b_dtype);
-  std::swap(args.a_batch_stride, args.b_batch_stride);
-  std::swap(args.a_row_stride, args.b_col_stride);
-  std::swap(args.a_col_stride, args.b_row_stride);
-  std::swap(args.c_row_stride, args.c_col_stride);
-  return args;
-}
-
 /// Brings C to rows, and a batch that is one tall matrix times one B (or one A times a wide matrix) into one
 /// product.
 GemmArgs normal_form(GemmArgs args) {
@@ -177,8 +137,7 @@ void run_f64(const GemmArgs& args) {
 }  // namespace
 
 void gemm(const GemmArgs& args) {
-  const DType compute = compute_dtype_of(args);
-  check(args, compute);
+  const DType compute = product_compute_dtype(args);
   if (args.batch == 0 || args.m == 0 || args.n == 0) return;
   const GemmArgs normal = normal_form(args);
   switch (compute) {

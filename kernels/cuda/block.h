@@ -1,0 +1,62 @@
+// Reductions inside a block: shuffles in each warp, then shared memory between warps. The order depends on
+// the number of threads only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "mezzo/core/host_device.h"
+#include "mezzo/kernels/cuda/grid.h"
+#include "mezzo/kernels/cuda/shared.h"
+
+namespace mezzo::kernels::cuda {
+
+inline constexpr unsigned kWholeWarp = 0xffffffffU;
+
+/// `value` of the lane `distance` above; any trivially copyable type of whole words.
+template <class A>
+__device__ MEZZO_ALWAYS_INLINE A shuffle_down(const A& value, unsigned distance) {
+  static_assert(std::is_trivially_copyable_v<A> && sizeof(A) % 4 == 0);
+  constexpr int kWords = sizeof(A) / 4;
+  unsigned words[kWords];
+  memcpy(words, &value, sizeof(A));
+  for (int i = 0; i < kWords; ++i) words[i] = __shfl_down_sync(kWholeWarp, words[i], distance);
+  A result;
+  memcpy(&result, words, sizeof(A));
+  return result;
+}
+
+/// In lane 0: combine over the warp. All 32 lanes take part.
+template <class A, class Combine>
+__device__ MEZZO_ALWAYS_INLINE A reduce_warp(A value, const Combine& combine) {
+  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
+    value = combine(value, shuffle_down(value, distance));
+  }
+  return value;
+}
+
+/// In every thread: combine over the block, of a multiple of 32 threads (at most 1024). `scratch` holds one A
+/// per warp; the block may use it again after this call.
+template <class A, class Combine>
+__device__ MEZZO_ALWAYS_INLINE A reduce_block(A value, const Combine& combine, Shared<A>& scratch) {
+  const unsigned warps = blockDim.x / kWarp;
+  value = reduce_warp(value, combine);
+  if (threadIdx.x % kWarp == 0) scratch.set(threadIdx.x / kWarp, value);
+  __syncthreads();
+  // Every thread folds all warps, in order: no second round of shuffles and no broadcast.
+  A total = scratch.get(0);
+  for (unsigned w = 1; w < warps; ++w) total = combine(total, scratch.get(w));
+  __syncthreads();
+  return total;
+}
+
+/// Bytes of `scratch` for reduce_block.
+template <class A>
+[[nodiscard]] constexpr std::size_t reduce_scratch_bytes() {
+  return sizeof(A) * (1024 / kWarp);
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,288 @@
+// The CUDA rows of cross-entropy and negative log-likelihood. A class index out of range is reported as a
+// fault of the device and never dereferenced: its row has neither loss nor gradient.
+#include "mezzo/kernels/cuda/class_loss.h"
+
+#include "mezzo/core/cuda/fault.h"
+#include "mezzo/kernels/cuda/reduce_kernels.h"
+#include "mezzo/kernels/cuda/rows.h"
+#include "mezzo/kernels/softmax_math.h"
+
+namespace mezzo::kernels::cuda {
+
+namespace {
+
+/// A ClassTarget with class indices, in the compute type.
+template <class T>
+struct ClassIndices {
+  const std::int64_t* index;
+  const T* weight;
+  std::int64_t ignore_index;
+  /// The class of row r, or -1 when the row does not count.
+  [[nodiscard]] __device__ std::int64_t of_row(std::int64_t r, std::int64_t classes) const {
+    const std::int64_t t = index[r];
+    return t == ignore_index || t < 0 || t >= classes ? -1 : t;
+  }
+};
+template <class T>
+[[nodiscard]] ClassIndices<T> indices_of(const ClassTarget& target) {
+  return {target.index, static_cast<const T*>(target.weight), target.ignore_index};
+}
+
+/// Own and shared target mass of a class (kernels/softmax_math.h).
+template <class T>
+[[nodiscard]] scalar::ClassMassFn<T> mass_of(const ClassTarget& target, std::int64_t classes) {
+  return {static_cast<T>(1.0 - target.label_smoothing),
+          static_cast<T>(target.label_smoothing / static_cast<double>(classes))};
+}
+
+/// Maximum of a row of logits and the sum of exp(x - max).
+template <class T>
+struct RowStatistics {
+  T max, sum;
+};
+template <class T, class Team, class X>
+[[nodiscard]] __device__ RowStatistics<T> row_statistics(const Team& team, std::int64_t n, const X& x) {
+  const T max = max_row<T>(team, n, x);
+  const scalar::ExpMinusFn<T> term{max};
+  return {max, static_cast<T>(sum_row(team, n, [&](std::int64_t i) { return term(x(i)); }))};
+}
+
+/// Losses for class indices. Arrays: logits.
+template <class T>
+struct CrossEntropyIndexRow {
+  T* losses;
+  ClassIndices<T> target;
+  scalar::ClassMassFn<T> mass;
+  template <class Team>
+  __device__ void operator()(const Team& team, const Row<1>& row, std::int64_t index, std::int64_t n) const {
+    const std::int64_t t = target.of_row(index, n);
+    if (t < 0) {  // the same for the whole team, so no barrier is left out by some
+      if (team.rank() == 0) losses[index] = T(0);
+      return;
+    }
+    const auto x = [&](std::int64_t i) { return row.template get<T>(0, i); };
+    const auto [max, sum] = row_statistics<T>(team, n, x);
+    const scalar::ClassLossFn<T> loss{mass, {max, math::log(sum)}};
+    T total = -(mass.own * target.weight[t]) * loss.log_probability(x(t));
+    if (mass.shared != T(0)) {
+      total += static_cast<T>(sum_row(team, n, [&](std::int64_t i) { return loss(x(i), target.weight[i]); }));
+    }
+    if (team.rank() == 0) losses[index] = total;
+  }
+};
+
+/// Losses for probabilities. Arrays: logits, probabilities.
+template <class T>
+struct CrossEntropyMassRow {
+  T* losses;
+  const T* weight;
+  scalar::ClassMassFn<T> mass;
+  template <class Team>
+  __device__ void operator()(const Team& team, const Row<2>& row, std::int64_t index, std::int64_t n) const {
+    const auto x = [&](std::int64_t i) { return row.template get<T>(0, i); };
+    const auto [max, sum] = row_statistics<T>(team, n, x);
+    const scalar::ClassLossFn<T> loss{mass, {max, math::log(sum)}};
+    const T total = static_cast<T>(
+        sum_row(team, n, [&](std::int64_t i) { return loss(x(i), weight[i], row.template get<T>(1, i)); }));
+    if (team.rank() == 0) losses[index] = total;
+  }
+};
+
+/// Gradients for class indices. Arrays: result, logits.
+template <class T>
+struct CrossEntropyIndexBackwardRow {
+  const T* scales;
+  std::int64_t scale_step;
+  ClassIndices<T> target;
+  scalar::ClassMassFn<T> mass;
+  template <class Team>
+  __device__ void operator()(const Team& team, const Row<2>& row, std::int64_t index, std::int64_t n) const {
+    const std::int64_t t = target.of_row(index, n);
+    if (t < 0) {
+      for (std::int64_t i = team.rank(); i < n; i += team.size()) row.set(0, i, T(0));
+      return;
+    }
+    const auto x = [&](std::int64_t i) { return row.template get<T>(1, i); };
+    const auto [max, sum] = row_statistics<T>(team, n, x);
+    const T own = mass.own * target.weight[t], scale = scales[index * scale_step];
+    T total = own;
+    if (mass.shared != T(0)) {
+      total +=
+          mass.shared * static_cast<T>(sum_row(team, n, [&](std::int64_t i) { return target.weight[i]; }));
+    }
+    const scalar::ExpMinusFn<T> term{max};
+    const scalar::ClassGradientFn<T> gradient{mass, total / sum, scale};
+    for (std::int64_t i = team.rank(); i < n; i += team.size()) {
+      const T g = gradient(term(x(i)), target.weight[i]);
+      row.set(0, i, i == t ? g - scale * own : g);
+    }
+  }
+};
+
+/// Gradients for probabilities. Arrays: result, logits, probabilities.
+template <class T>
+struct CrossEntropyMassBackwardRow {
+  const T* scales;
+  std::int64_t scale_step;
+  const T* weight;
+  scalar::ClassMassFn<T> mass;
+  template <class Team>
+  __device__ void operator()(const Team& team, const Row<3>& row, std::int64_t index, std::int64_t n) const {
+    const auto x = [&](std::int64_t i) { return row.template get<T>(1, i); };
+    const auto p = [&](std::int64_t i) { return row.template get<T>(2, i); };
+    const auto [max, sum] = row_statistics<T>(team, n, x);
+    const T total = static_cast<T>(sum_row(team, n, [&](std::int64_t i) { return mass(weight[i], p(i)); }));
+    const scalar::ExpMinusFn<T> term{max};
+    const scalar::ClassGradientFn<T> gradient{mass, total / sum, scales[index * scale_step]};
+    for (std::int64_t i = team.rank(); i < n; i += team.size()) {
+      row.set(0, i, gradient(term(x(i)), weight[i], p(i)));
+    }
+  }
+};
+
+/// -weight[t] x[t]. Arrays: log-probabilities.
+template <class T>
+struct NllRow {
+  T* losses;
+  ClassIndices<T> target;
+  template <class Team>
+  __device__ void operator()(const Team& team, const Row<1>& row, std::int64_t index, std::int64_t n) const {
+    if (team.rank() != 0) return;
+    const std::int64_t t = target.of_row(index, n);
+    losses[index] = t < 0 ? T(0) : -target.weight[t] * row.template get<T>(0, t);
+  }
+};
+
+/// Its gradient, one element per row. Arrays: result.
+template <class T>
+struct NllBackwardRow {
+  const T* scales;
+  std::int64_t scale_step;
+  ClassIndices<T> target;
+  template <class Team>
+  __device__ void operator()(const Team& team, const Row<1>& row, std::int64_t index, std::int64_t n) const {
+    if (team.rank() != 0) return;
+    const std::int64_t t = target.of_row(index, n);
+    if (t >= 0) row.set(0, t, -target.weight[t] * scales[index * scale_step]);
+  }
+};
+
+/// Sum of the weights of the rows that count, and the first row whose index is out of range.
+template <class T>
+struct ClassCount {
+  struct Acc {
+    double sum;
+    std::int64_t first_wrong;  ///< rows when there is none
+  };
+  using Place = int;
+  ClassIndices<T> target;
+  std::int64_t rows, classes;
+  double* weight_sum;
+  mezzo::cuda::Fault* fault;
+  const char* op;
+
+  [[nodiscard]] __device__ Acc identity() const { return {0, rows}; }
+  [[nodiscard]] __device__ Place place(std::int64_t /*output*/) const { return 0; }
+  __device__ void accumulate(Acc& acc, Place /*place*/, std::int64_t r) const {
+    const std::int64_t t = target.index[r];
+    if (t == target.ignore_index) return;
+    const bool wrong = t < 0 || t >= classes;
+    acc = combine(acc, {wrong ? 0.0 : static_cast<double>(target.weight[t]), wrong ? r : rows});
+  }
+  [[nodiscard]] __device__ Acc combine(const Acc& a, const Acc& b) const {
+    return {a.sum + b.sum, a.first_wrong < b.first_wrong ? a.first_wrong : b.first_wrong};
+  }
+  __device__ void store(std::int64_t /*output*/, const Acc& acc) const {
+    *weight_sum = acc.sum;
+    if (acc.first_wrong < rows) fault->report(op, acc.first_wrong, target.index[acc.first_wrong], classes);
+  }
+};
+
+/// Calls f with a value of the compute type.
+template <class F>
+void with_real(DType compute, const F& f) {
+  compute == DType::f64 ? f(double{}) : f(float{});
+}
+
+template <class T>
+void count_classes(Device device, const char* op, const ClassTarget& target, std::int64_t rows,
+                   std::int64_t classes, double* weight_sum) {
+  const ClassCount<T> engine{
+      indices_of<T>(target), rows, classes, weight_sum, mezzo::cuda::fault_record(device), op};
+  run_reduction(device, engine, 1, rows, false);
+}
+
+template <class T>
+void cross_entropy(Device device, T* losses, const View& x, std::size_t dim, const ClassTarget& target) {
+  const std::int64_t classes = RowArrays<1>({x}, dim).length;
+  const auto mass = mass_of<T>(target, classes);
+  if (target.index != nullptr) {
+    run_rows(device, RowArrays<1>({x}, dim), CrossEntropyIndexRow<T>{losses, indices_of<T>(target), mass});
+  } else {
+    run_rows(device, RowArrays<2>({x, target.probabilities}, dim),
+             CrossEntropyMassRow<T>{losses, static_cast<const T*>(target.weight), mass});
+  }
+}
+
+template <class T>
+void cross_entropy_backward(Device device, const View& out, const T* scales, std::int64_t scale_step,
+                            const View& x, std::size_t dim, const ClassTarget& target) {
+  const RowArrays<2> plain({out, x}, dim);
+  const auto mass = mass_of<T>(target, plain.length);
+  if (target.index != nullptr) {
+    run_rows(device, plain, CrossEntropyIndexBackwardRow<T>{scales, scale_step, indices_of<T>(target), mass});
+  } else {
+    run_rows(device, RowArrays<3>({out, x, target.probabilities}, dim),
+             CrossEntropyMassBackwardRow<T>{scales, scale_step, static_cast<const T*>(target.weight), mass});
+  }
+}
+
+template <class T>
+void nll(Device device, T* losses, const View& x, std::size_t dim, const ClassTarget& target) {
+  run_rows(device, RowArrays<1>({x}, dim), NllRow<T>{losses, indices_of<T>(target)});
+}
+
+template <class T>
+void nll_backward(Device device, const View& out, const T* scales, std::int64_t scale_step, std::size_t dim,
+                  const ClassTarget& target) {
+  run_rows(device, RowArrays<1>({out}, dim), NllBackwardRow<T>{scales, scale_step, indices_of<T>(target)});
+}
+
+}  // namespace
+
+void count_classes(Device device, const char* op, const ClassTarget& target, std::int64_t rows,
+                   std::int64_t classes, double* weight_sum, DType compute) {
+  with_real(compute, [&](auto number) {
+    count_classes<decltype(number)>(device, op, target, rows, classes, weight_sum);
+  });
+}
+
+void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
+                   DType compute) {
+  with_real(compute, [&](auto number) {
+    cross_entropy(device, static_cast<decltype(number)*>(losses), x, dim, target);
+  });
+}
+
+void cross_entropy_backward(Device device, const View& out, const RowScales& scales, const View& x,
+                            std::size_t dim, const ClassTarget& target, DType compute) {
+  with_real(compute, [&](auto number) {
+    cross_entropy_backward(device, out, static_cast<const decltype(number)*>(scales.values), scales.step, x,
+                           dim, target);
+  });
+}
+
+void nll(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
+         DType compute) {
+  with_real(compute,
+            [&](auto number) { nll(device, static_cast<decltype(number)*>(losses), x, dim, target); });
+}
+
+void nll_backward(Device device, const View& out, const RowScales& scales, std::size_t dim,
+                  const ClassTarget& target, DType compute) {
+  with_real(compute, [&](auto number) {
+    nll_backward(device, out, static_cast<const decltype(number)*>(scales.values), scales.step, dim, target);
+  });
+}
+
+}  // namespace mezzo::kernels::cuda

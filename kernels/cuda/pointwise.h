@@ -1,0 +1,121 @@
+// The CUDA loop behind kernels::pointwise: one kernel for arrays that lie alike in memory, four elements per
+// thread and step, and one for any strides.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "mezzo/core/cuda/launch.h"
+#include "mezzo/kernels/cuda/access.h"
+#include "mezzo/kernels/cuda/grid.h"
+#include "mezzo/kernels/cuda/strided.h"
+
+namespace mezzo::kernels::cuda {
+
+namespace detail {
+
+/// Operands of a pointwise kernel; arrays[N] is the result. Bit k of `constants`: operand k is one value.
+template <std::size_t N>
+struct PointwiseArrays {
+  Array arrays[N + 1];
+  std::uint32_t constants;
+};
+
+/// out[i] = f(in[i]...): packs of four, the last one not full. Indices stay below `total` (tail) or below
+/// 4 * (total / 4) (packs).
+template <class T, class F, std::size_t N, std::size_t... I>
+__device__ MEZZO_ALWAYS_INLINE void pointwise_packs(const F& f, const PointwiseArrays<N>& operands,
+                                                    std::int64_t total, std::index_sequence<I...>) {
+  using R = decltype(f((static_cast<void>(I), T{})...));
+  const std::int64_t packs = total / kPack;
+  for (std::int64_t p = first_index(); p < packs; p += grid_size()) {
+    T in[N][kPack];
+    for (std::size_t k = 0; k < N; ++k) {
+      if ((operands.constants >> k & 1U) != 0) {
+        const T value = load<T>(operands.arrays[k].data, operands.arrays[k].dtype, 0);
+        for (int j = 0; j < kPack; ++j) in[k][j] = value;
+      } else {
+        load_pack<T>(operands.arrays[k].data, operands.arrays[k].dtype, p, in[k]);
+      }
+    }
+    R out[kPack];
+    for (int j = 0; j < kPack; ++j) out[j] = f(in[I][j]...);
+    store_pack<R>(operands.arrays[N].data, operands.arrays[N].dtype, p, out);
+  }
+}
+
+template <class T, class F, std::size_t N, std::size_t... I>
+__device__ MEZZO_ALWAYS_INLINE void pointwise_one(const F& f, const PointwiseArrays<N>& operands,
+                                                  const std::int64_t (&at)[N + 1],
+                                                  std::index_sequence<I...>) {
+  using R = decltype(f((static_cast<void>(I), T{})...));
+  const R result = f(load<T>(operands.arrays[I].data, operands.arrays[I].dtype, at[I])...);
+  store<R>(operands.arrays[N].data, operands.arrays[N].dtype, at[N], result);
+}
+
+/// All arrays are one run each, or one value, and aligned to packs.
+template <class T, class F, std::size_t N>
+__global__ void pointwise_linear(F f, PointwiseArrays<N> operands, std::int64_t total) {
+  pointwise_packs<T>(f, operands, total, std::make_index_sequence<N>{});
+  const std::int64_t i = total / kPack * kPack + first_index();  // the rest: fewer than kPack elements
+  if (i < total) {
+    std::int64_t at[N + 1];
+    for (std::size_t k = 0; k <= N; ++k) at[k] = (operands.constants >> k & 1U) != 0 ? 0 : i;
+    pointwise_one<T>(f, operands, at, std::make_index_sequence<N>{});
+  }
+}
+
+template <class T, class F, std::size_t N>
+__global__ void pointwise_strided(F f, PointwiseArrays<N> operands, Space<N + 1> space) {
+  for (std::int64_t i = first_index(); i < space.total(); i += grid_size()) {
+    std::int64_t at[N + 1];
+    space.offsets(i, at);
+    pointwise_one<T>(f, operands, at, std::make_index_sequence<N>{});
+  }
+}
+
+/// Whether `array` can be read in packs.
+inline bool is_aligned(const Array& array) {
+  return reinterpret_cast<std::uintptr_t>(array.data) %
+             static_cast<std::uintptr_t>(kPack * size_of(array.dtype)) ==
+         0;
+}
+
+}  // namespace detail
+
+/// See kernels::pointwise; inputs are read as T (float, double or std::int64_t).
+template <class T, class F, std::size_t N>
+void pointwise(Device device, F f, const View& out, const std::array<View, N>& in) {
+  static_assert(std::is_trivially_copyable_v<F>, "a functor is copied to the device");
+  std::array<Dims, N + 1> strides;
+  detail::PointwiseArrays<N> operands{};
+  for (std::size_t k = 0; k < N; ++k) {
+    strides[k] = in[k].strides;
+    operands.arrays[k] = {in[k].data, in[k].dtype};
+  }
+  strides[N] = out.strides;
+  operands.arrays[N] = {out.data, out.dtype};
+  const Space<N + 1> space(out.shape, strides);
+  const std::int64_t total = space.total();
+  if (total == 0) return;
+  bool linear = space.linear(N) && detail::is_aligned(operands.arrays[N]);
+  for (std::size_t k = 0; k < N; ++k) {
+    if (space.constant(k))
+      operands.constants |= 1U << k;
+    else
+      linear = linear && space.linear(k) && detail::is_aligned(operands.arrays[k]);
+  }
+  if (linear) {
+    const Grid grid = grid_for((total + kPack - 1) / kPack);
+    mezzo::cuda::launch(detail::pointwise_linear<T, F, N>, grid.blocks, grid.threads, 0,
+                        mezzo::cuda::current_stream(device), f, operands, total);
+  } else {
+    const Grid grid = grid_for(total);
+    mezzo::cuda::launch(detail::pointwise_strided<T, F, N>, grid.blocks, grid.threads, 0,
+                        mezzo::cuda::current_stream(device), f, operands, space);
+  }
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,148 @@
+// Row-wise CUDA kernels (softmax, classification losses): a team of threads walks a row several times, which
+// after the first time comes from the cache. The team is a block, or one thread where neighbouring rows are
+// neighbours in memory. A kernel's body is written once for both.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "mezzo/core/cuda/launch.h"
+#include "mezzo/kernels/cuda/access.h"
+#include "mezzo/kernels/cuda/block.h"
+#include "mezzo/kernels/cuda/strided.h"
+
+namespace mezzo::kernels::cuda {
+
+/// The threads that share a row: all of a block.
+struct BlockTeam {
+  [[nodiscard]] __device__ std::int64_t rank() const { return threadIdx.x; }
+  [[nodiscard]] __device__ std::int64_t size() const { return blockDim.x; }
+  /// combine over the values of all threads, in every thread.
+  template <class A, class Combine>
+  [[nodiscard]] __device__ A reduce(A value, const Combine& combine) const {
+    Shared<A> scratch(blockDim.x / kWarp);
+    return reduce_block(value, combine, scratch);
+  }
+};
+/// One thread with a row of its own.
+struct ThreadTeam {
+  [[nodiscard]] __device__ std::int64_t rank() const { return 0; }
+  [[nodiscard]] __device__ std::int64_t size() const { return 1; }
+  template <class A, class Combine>
+  [[nodiscard]] __device__ A reduce(A value, const Combine& /*combine*/) const {
+    return value;
+  }
+};
+
+struct AddTerms {
+  [[nodiscard]] __device__ double operator()(double a, double b) const { return a + b; }
+};
+/// The larger; a NaN wins.
+struct LargerTerm {
+  template <class T>
+  [[nodiscard]] __device__ T operator()(T a, T b) const {
+    return b > a || b != b ? b : a;
+  }
+};
+
+/// The sum over a row of term(i), added in f64 as the CPU does, in every thread of the team.
+template <class Team, class F>
+[[nodiscard]] __device__ double sum_row(const Team& team, std::int64_t length, const F& term) {
+  double sum = 0;
+  for (std::int64_t i = team.rank(); i < length; i += team.size()) sum += static_cast<double>(term(i));
+  return team.reduce(sum, AddTerms{});
+}
+/// The largest of value(i) over a row of at least one element, in every thread.
+template <class T, class Team, class F>
+[[nodiscard]] __device__ T max_row(const Team& team, std::int64_t length, const F& value) {
+  T max = -std::numeric_limits<T>::infinity();
+  for (std::int64_t i = team.rank(); i < length; i += team.size()) max = LargerTerm{}(max, value(i));
+  return team.reduce(max, LargerTerm{});
+}
+
+/// N arrays of one shape as rows along a dim.
+template <std::size_t N>
+struct RowArrays {
+  Array arrays[N];
+  std::int64_t steps[N];  ///< between neighbours of a row
+  Space<N> rows;          ///< over the other dims
+  std::int64_t length = 1;
+  bool across = false;  ///< neighbouring rows are closer in memory than neighbours of a row
+
+  RowArrays(const std::array<View, N>& views, std::size_t dim) {
+    Shape outer = views[0].shape;
+    std::array<Dims, N> strides;
+    const bool has_dim = dim < outer.size();
+    for (std::size_t k = 0; k < N; ++k) {
+      arrays[k] = {views[k].data, views[k].dtype};
+      strides[k] = views[k].strides;
+      steps[k] = has_dim ? strides[k][dim] : 1;
+      if (has_dim) strides[k].erase(dim);
+    }
+    if (has_dim) {
+      length = outer[dim];
+      outer.erase(dim);
+    }
+    for (std::size_t d = 0; d < outer.size(); ++d) {
+      across = across || (outer[d] > 1 && std::abs(strides[0][d]) < std::abs(steps[0]));
+    }
+    rows = Space<N>(outer, strides);
+  }
+};
+
+/// One row of RowArrays: element i of array k.
+template <std::size_t N>
+class Row {
+ public:
+  __device__ Row(const RowArrays<N>& all, std::int64_t row) : all_(all) { all.rows.offsets(row, start_); }
+  template <class T>
+  [[nodiscard]] __device__ T get(std::size_t k, std::int64_t i) const {
+    return load<T>(all_.arrays[k].data, all_.arrays[k].dtype, start_[k] + i * all_.steps[k]);
+  }
+  template <class T>
+  __device__ void set(std::size_t k, std::int64_t i, T value) const {
+    store<T>(all_.arrays[k].data, all_.arrays[k].dtype, start_[k] + i * all_.steps[k], value);
+  }
+
+ private:
+  const RowArrays<N>& all_;
+  std::int64_t start_[N];
+};
+
+namespace detail {
+
+template <std::size_t N, class Body>
+__global__ void rows_by_block(Body body, RowArrays<N> all) {
+  for (std::int64_t r = blockIdx.x; r < all.rows.total(); r += gridDim.x) {
+    body(BlockTeam{}, Row<N>(all, r), r, all.length);
+  }
+}
+template <std::size_t N, class Body>
+__global__ void rows_by_thread(Body body, RowArrays<N> all) {
+  for (std::int64_t r = first_index(); r < all.rows.total(); r += grid_size()) {
+    body(ThreadTeam{}, Row<N>(all, r), r, all.length);
+  }
+}
+
+}  // namespace detail
+
+/// Runs `body(team, row, index, length)` for every row. The body is a trivially copyable functor whose call
+/// is a template over the team.
+template <std::size_t N, class Body>
+void run_rows(Device device, const RowArrays<N>& all, const Body& body) {
+  const std::int64_t rows = all.rows.total();
+  if (rows == 0) return;
+  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
+  if (all.across && rows >= kWarp) {
+    const Grid grid = grid_for(rows);
+    mezzo::cuda::launch(detail::rows_by_thread<N, Body>, dim3(grid.blocks), dim3(grid.threads), 0, stream,
+                        body, all);
+  } else {
+    const Grid threads = grid_for(all.length < 1 ? 1 : all.length);
+    const auto blocks = static_cast<unsigned>(rows < kMostBlocks ? rows : kMostBlocks);
+    mezzo::cuda::launch(detail::rows_by_block<N, Body>, dim3(blocks), dim3(threads.threads),
+                        reduce_scratch_bytes<double>(), stream, body, all);
+  }
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,30 @@
+// Device memory that a call needs for itself. It goes back to the allocator at the end of the call; the
+// stream keeps later users of the block behind the kernels that still read it.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/allocator.h"
+#include "mezzo/core/device.h"
+
+namespace mezzo::kernels::cuda {
+
+/// Owns `bytes` of device memory (none for 0). Throws OutOfMemoryError.
+class Scratch {
+ public:
+  Scratch(Device device, std::int64_t bytes)
+      : device_(device),
+        bytes_(static_cast<std::size_t>(bytes)),
+        data_(bytes == 0 ? nullptr : mezzo::detail::allocate_bytes(bytes_, device)) {}
+  ~Scratch() { mezzo::detail::deallocate_bytes(data_, bytes_, device_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  Device device_;
+  std::size_t bytes_;
+  void* data_;
+};
+
+}  // namespace mezzo::kernels::cuda

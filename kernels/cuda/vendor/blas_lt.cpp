@@ -1,0 +1,34 @@
+#include "mezzo/kernels/cuda/vendor/blas_lt.h"
+
+#include <map>
+#include <mutex>
+
+#include "mezzo/core/cuda/device.h"
+#include "mezzo/core/error.h"
+
+namespace mezzo::kernels::cuda {
+
+const BlasLt& blas_lt() {
+  static const auto* const table = new BlasLt;  // never closed: handles may be in use to the very end
+  return *table;
+}
+
+cublasLtHandle_t blas_lt_handle(int device_index) {
+  static auto* const mutex = new std::mutex;
+  static auto* const handles = new std::map<int, cublasLtHandle_t>;
+  const std::scoped_lock lock(*mutex);
+  cublasLtHandle_t& handle = (*handles)[device_index];
+  if (handle == nullptr) {
+    const mezzo::cuda::DeviceGuard guard(device_index);
+    check_blas_lt(blas_lt().create(&handle), "cublasLtCreate");
+  }
+  return handle;
+}
+
+void check_blas_lt(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw DeviceError("matmul", std::string(call) + " to succeed", blas_lt().status_string(status),
+                    "run with MEZZO_CUDA_SYNC=1 to see whether an earlier kernel failed");
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,25 @@
+// Whether this translation unit can hold kernels for the device: it is compiled by nvcc, or by a plain
+// compiler against the emulated device of the tests. The front ends (pointwise.h, reduce.h, generate.h) take
+// the answer as a last template argument, so that translation units of both kinds can be linked together.
+#pragma once
+
+#include "mezzo/core/device.h"
+#include "mezzo/core/error.h"
+
+// Not with an installed mezzo that was built without CUDA, which has no such kernels.
+#if (defined(__CUDACC__) || defined(MEZZO_CUDA_EMULATED)) && __has_include("mezzo/kernels/cuda/pointwise.h")
+#define MEZZO_DEVICE_CODE true
+#else
+#define MEZZO_DEVICE_CODE false
+#endif
+
+namespace mezzo::kernels {
+
+/// For front ends without device code. Throws DeviceError unless the device is the CPU.
+inline void require_host_kernel(Device device) {
+  if (device.is_cpu()) return;
+  throw DeviceError("kernels", "a kernel compiled for " + to_string(device), "one for the CPU only",
+                    "compile this source file as CUDA (set its LANGUAGE to CUDA in CMake)");
+}
+
+}  // namespace mezzo::kernels

@@ -1,0 +1,78 @@
+#include "mezzo/kernels/gemm.h"
+
+#include <atomic>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/kernels/cuda/gemm.h"
+#include "mezzo/kernels/device_code.h"
+
+namespace mezzo::kernels {
+
+namespace {
+
+std::atomic<bool> g_allow_tf32{false};
+
+DType compute_dtype_of(const GemmArgs& args) {
+  const bool floating = is_floating(args.a_dtype);
+  if (is_floating(args.b_dtype) != floating || is_floating(args.c_dtype) != floating) {
+    throw DTypeError(
+        "gemm", "all matrices floating or all integer",
+        to_string(args.a_dtype) + ", " + to_string(args.b_dtype) + " and " + to_string(args.c_dtype),
+        "cast one of them");
+  }
+  if (!floating) return DType::i64;
+  const bool wide = args.a_dtype == DType::f64 || args.b_dtype == DType::f64 || args.c_dtype == DType::f64;
+  return wide ? DType::f64 : DType::f32;
+}
+
+void check(const GemmArgs& args, DType compute) {
+  if (args.batch < 0 || args.m < 0 || args.n < 0 || args.k < 0) {
+    throw ValueError("gemm", "sizes of 0 or more",
+                     std::to_string(args.batch) + " x [" + std::to_string(args.m) + ", " +
+                         std::to_string(args.n) + ", " + std::to_string(args.k) + "]",
+                     "check batch, m, n and k");
+  }
+  if (compute == DType::i64 && (args.alpha != std::trunc(args.alpha) || args.beta != std::trunc(args.beta))) {
+    throw ValueError("gemm", "whole alpha and beta for integers",
+                     std::to_string(args.alpha) + " and " + std::to_string(args.beta),
+                     "use a floating dtype");
+  }
+}
+
+}  // namespace
+
+DType product_compute_dtype(const GemmArgs& args) {
+  const DType compute = compute_dtype_of(args);
+  check(args, compute);
+  return compute;
+}
+
+GemmArgs transposed(GemmArgs args) {
+  std::swap(args.m, args.n);
+  std::swap(args.a, args.b);
+  std::swap(args.a_dtype, args.b_dtype);
+  std::swap(args.a_batch_stride, args.b_batch_stride);
+  std::swap(args.a_row_stride, args.b_col_stride);
+  std::swap(args.a_col_stride, args.b_row_stride);
+  std::swap(args.c_row_stride, args.c_col_stride);
+  return args;
+}
+
+void gemm(Device device, const GemmArgs& args) {
+#if MEZZO_HAVE_CUDA
+  if (device.is_cuda()) return cuda::gemm(device, args);
+#endif
+  require_host_kernel(device);
+  cpu::gemm(args);
+}
+
+namespace cuda {
+
+bool allow_tf32() { return g_allow_tf32.load(std::memory_order_relaxed); }
+void set_allow_tf32(bool allow) { g_allow_tf32.store(allow, std::memory_order_relaxed); }
+
+}  // namespace cuda
+}  // namespace mezzo::kernels
