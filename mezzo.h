@@ -4,6 +4,7 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/backward_watch.h"
+#include "mezzo/amp/captured_step.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/autograd/engine.h"

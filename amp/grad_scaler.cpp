@@ -23,8 +23,9 @@ kernels::ScaleRule rule_of(const GradScalerOptions& options) {
 
 ScalerRecord* record_in(const Tensor& bytes) { return static_cast<ScalerRecord*>(bytes.impl().data()); }
 
+/// Memory for a record, to be written as a whole.
 Tensor new_record(Device device) {
-  return zeros({static_cast<std::int64_t>(sizeof(ScalerRecord))}, {.dtype = DType::u8, .device = device});
+  return empty({static_cast<std::int64_t>(sizeof(ScalerRecord))}, {.dtype = DType::u8, .device = device});
 }
 
 /// A copy of one field of a record as a 0-dim tensor on its device.
@@ -104,7 +105,7 @@ void GradScaler::begin(Books& books, const optim::Optimizer& optimizer, std::str
     throw DeviceError(op, "parameters on " + mezzo::to_string(record_.device()) + " as the loss",
                       mezzo::to_string(optimizer.device()), "use one scaler per device");
   }
-  if (!books.record.defined()) books.record = new_record(record_.device());
+  books.record = new_record(record_.device());  // the last one may be a StepResult's by now
   backend(record_.device())
       .copy_within(record_in(books.record), record_in(record_), sizeof(ScalerRecord), record_.device().index);
 }
@@ -151,10 +152,7 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
   }
   optimizer.step({.record = record_in(books.record), .unscale = unscale});
   books.stage = Stage::stepped;
-  Tensor result = new_record(record_.device());
-  backend(record_.device())
-      .copy_within(record_in(result), record_in(books.record), sizeof(ScalerRecord), record_.device().index);
-  return StepResult(std::move(result));
+  return StepResult(books.record);
 }
 
 bool StepResult::skipped() const {

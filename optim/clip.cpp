@@ -31,7 +31,9 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, doub
                      "pass the largest norm that gradients may have");
   }
   const std::vector<Tensor> gradients = gradients_of(parameters);
-  if (gradients.empty()) return zeros({});
+  if (gradients.empty()) {
+    return zeros({}, {.device = parameters.empty() ? Device::cpu() : parameters.front().device()});
+  }
   std::vector<Tensor> norms;
   for (const Tensor& gradient : gradients) {
     // 16-bit gradients are measured in f32: their squares would not fit.

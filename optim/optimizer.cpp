@@ -89,7 +89,10 @@ Optimizer::~Optimizer() {
 }
 
 void Optimizer::write_lr(Group& group, double lr) const {
-  if (!group.lr.defined()) group.lr = empty({}, {.dtype = DType::f64, .device = device_});
+  if (!group.lr.defined()) {
+    group.lr = empty({}, {.dtype = DType::f64, .device = device_});
+    if (!device_.is_cpu()) group.ticket = zeros({}, {.dtype = DType::i32, .device = device_});
+  }
   backend(device_).copy_from_host(group.lr.impl().data(), &lr, sizeof(lr), device_.index);
 }
 
@@ -169,6 +172,14 @@ kernels::ParameterUpdate Optimizer::update_of(const Parameter& parameter,
   return update;
 }
 
+kernels::UpdateControl Optimizer::control_of(const Group& group, const ScalerControl& control) {
+  kernels::UpdateControl result{.lr = static_cast<const double*>(group.lr.impl().data()),
+                                .record = control.record,
+                                .unscale = control.unscale};
+  if (group.ticket.defined()) result.ticket = static_cast<std::uint32_t*>(group.ticket.impl().data());
+  return result;
+}
+
 void Optimizer::step(const ScalerControl& control) {
   const NoGrad no_grad;
   const LayerGuard no_autocast{LayerState{}};
@@ -190,9 +201,7 @@ void Optimizer::step(const ScalerControl& control) {
   std::size_t begin = 0;
   for (std::size_t g = 0; g < groups_.size(); begin = ends[g++]) {
     if (begin == ends[g]) continue;
-    const auto* lr = static_cast<const double*>(groups_[g].lr.impl().data());
-    update(g, std::span(updates_).subspan(begin, ends[g] - begin),
-           {.lr = lr, .record = control.record, .unscale = control.unscale});
+    update(g, std::span(updates_).subspan(begin, ends[g] - begin), control_of(groups_[g], control));
     for (Parameter& parameter : groups_[g].parameters) {
       const Tensor gradient = parameter.tensor.grad();
       if (!gradient.defined()) continue;

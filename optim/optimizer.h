@@ -96,7 +96,8 @@ class Optimizer {
   };
   struct Group {
     std::vector<Parameter> parameters;
-    Tensor lr;  ///< f64, 0-dim, on the device
+    Tensor lr;      ///< f64, 0-dim, on the device
+    Tensor ticket;  ///< kernels::UpdateControl::ticket; undefined on the CPU
   };
 
   /// Throws for an empty list, a parameter that is no floating leaf, given twice, or on another device than
@@ -127,6 +128,7 @@ class Optimizer {
   void prepare_master(std::size_t group, Parameter& parameter) const;
   [[nodiscard]] static kernels::ParameterUpdate update_of(const Parameter& parameter,
                                                           const std::array<Tensor, 2>& copies);
+  [[nodiscard]] static kernels::UpdateControl control_of(const Group& group, const ScalerControl& control);
   /// Group and position of parameter i. Throws IndexError.
   [[nodiscard]] std::pair<std::size_t, std::size_t> locate(std::size_t i) const;
   /// f(key in a state dict, tensor) for all that is kept for a parameter under its group's present options.

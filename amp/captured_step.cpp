@@ -1,0 +1,65 @@
+#include "mezzo/amp/captured_step.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "mezzo/core/backend.h"
+#include "mezzo/core/error.h"
+#if MEZZO_HAVE_CUDA
+#include "mezzo/core/cuda/graph.h"
+#endif
+
+namespace mezzo::amp {
+
+struct CapturedStep::State {
+  Device device;
+  std::function<Tensor()> step;
+  int warmup;
+  Tensor result;
+#if MEZZO_HAVE_CUDA
+  std::optional<cuda::Graph> graph;
+#endif
+};
+
+CapturedStep::CapturedStep(Device device, std::function<Tensor()> step, int warmup) {
+  if (!step) throw ValueError("CapturedStep", "a step", "an empty function", "pass the body of the loop");
+  if (warmup < 1) {
+    throw ValueError("CapturedStep", "at least 1 call before recording", std::to_string(warmup),
+                     "optimizer states are made in the first step");
+  }
+  static_cast<void>(backend(device));
+  state_ = std::make_unique<State>();
+  state_->device = device;
+  state_->step = std::move(step);
+  state_->warmup = warmup;
+}
+
+CapturedStep::~CapturedStep() = default;
+
+bool CapturedStep::is_recorded() const noexcept {
+#if MEZZO_HAVE_CUDA
+  return state_->graph.has_value();
+#else
+  return false;
+#endif
+}
+
+const Tensor& CapturedStep::operator()() {
+#if MEZZO_HAVE_CUDA
+  if (state_->device.is_cuda() && state_->warmup == 0) {
+    if (!state_->graph) {
+      Tensor result;
+      state_->graph.emplace(state_->device, [&] { result = state_->step(); });
+      state_->result = std::move(result);
+    }
+    state_->graph->replay();
+    return state_->result;
+  }
+#endif
+  state_->result = state_->step();
+  if (state_->warmup > 0) --state_->warmup;
+  return state_->result;
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,53 @@
+// A whole training step as one piece of work for the device: what launching dozens of small kernels costs the
+// host is paid once.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::amp {
+
+/// Runs a training step again and again; on a CUDA device it is recorded into a CUDA graph and replayed.
+///
+///   CapturedStep step(device, [&] {                       // the loop's body, as it would be written anyway
+///     optimizer.zero_grad();
+///     Tensor loss;
+///     { amp::Autocast autocast(device, DType::f16); loss = mse_loss(net.forward(input), target); }
+///     scaler.scale(loss).backward();
+///     scaler.step(optimizer);
+///     scaler.update();
+///     return loss;
+///   });
+///   for (...) { input.copy_(batch.x); target.copy_(batch.y); step(); }
+///
+/// The first calls run the step as it is, which makes optimizer states, gradients and 16-bit copies; the next
+/// one records it; all later ones replay. Every call is one step, with the bits of the step run eagerly,
+/// skips of the scaler included. On the CPU every call runs it eagerly.
+///
+/// What the step reads must stay where it is: new data is copied into the same tensors, and a learning rate
+/// changes by Optimizer::set_lr. Host code of the step (printing, counters) runs until it is recorded and not
+/// in replays. The step must not read a value back to the host, draw random numbers, or change shapes.
+class CapturedStep {
+ public:
+  /// `warmup` (at least 1): calls that run the step eagerly before it is recorded. Nothing runs yet. Throws
+  /// ValueError for a warmup below 1 or an empty step, DeviceError for a device that is not there.
+  CapturedStep(Device device, std::function<Tensor()> step, int warmup = 3);
+  ~CapturedStep();
+  CapturedStep(const CapturedStep&) = delete;
+  CapturedStep& operator=(const CapturedStep&) = delete;
+
+  /// One step. Returns what the step returned (the loss, say): once recorded, the same tensor with new values
+  /// each time. Throws what the step throws; when recording fails (StateError names what cannot be recorded),
+  /// nothing of the step has run.
+  const Tensor& operator()();
+  /// Whether calls replay a recorded step.
+  [[nodiscard]] bool is_recorded() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mezzo::amp
