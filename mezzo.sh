@@ -11,6 +11,8 @@ prefix=/usr/local
 here=$(pwd)
 packages="g++ cmake ninja-build ccache libeigen3-dev libfmt-dev libgtest-dev libgmock-dev nlohmann-json3-dev \
 libcli11-dev libdnnl-dev clang-format-14"
+# For the presets embedded-clang and cuda-emulated.
+test_packages="clang-14 libboost-context-dev"
 # Where headers are looked for, besides CMAKE_PREFIX_PATH.
 roots=${MEZZO_HEADER_ROOTS:-/usr /usr/local}
 
@@ -28,7 +30,8 @@ usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
   help            this text
 
   --yes           install without asking          --no-install    never install; stop with status 3 instead
-  --preset NAME   release (default), debug, asan, tsan, embedded or embedded-clang, see CMakePresets.json
+  --preset NAME   release (default), debug, asan, tsan, cuda, cuda-emulated, embedded or embedded-clang,
+                  see CMakePresets.json
 TEXT
 }
 
@@ -98,6 +101,8 @@ check_all() {
   check ccache ccache optional "every rebuild compiles everything" tool ccache
   check clang-format clang-format-14 optional "the formatting check of CI cannot run" tool clang-format-14
   check "clang 14" clang-14 optional "the preset embedded-clang cannot be built" tool clang++-14
+  check Boost.Context libboost-context-dev optional "the preset cuda-emulated cannot be built" \
+    header boost/context/fiber.hpp
 }
 
 set_apt_line() {
@@ -170,6 +175,10 @@ configure() {
   if [ "$preset" = embedded-clang ] && ! have clang++-14; then
     set_apt_line clang-14
     die 3 "preset '$preset' needs clang++-14; this installs it: $apt_line"
+  fi
+  if [ "$preset" = cuda-emulated ] && ! header boost/context/fiber.hpp; then
+    set_apt_line libboost-context-dev
+    die 3 "preset '$preset' needs Boost.Context; this installs it: $apt_line"
   fi
   if presets_work; then
     quietly configure cmake --preset "$preset"
@@ -249,7 +258,7 @@ case $command in
   test) run_tests "$@" ;;
   bench) run_bench "$@" ;;
   install) run_install ;;
-  setup) check_all no; [ -z "$missing$missing_optional" ] || install_missing "$packages clang-14"; say "nothing is missing" ;;
+  setup) check_all no; [ -z "$missing$missing_optional" ] || install_missing "$packages $test_packages"; say "nothing is missing" ;;
   doctor) . "$root/tools/doctor.sh" ;;
   clean) rm -rf "$root/build"; say "removed build/" ;;
   help) usage ;;

@@ -40,6 +40,8 @@ if(oneDNN_FOUND AND NOT MEZZO_ONEDNN STREQUAL "OFF")
   set(MEZZO_HAVE_ONEDNN ON)
 endif()
 
+include(Cuda)
+
 if(mezzo_missing)
   list(JOIN mezzo_missing " " mezzo_missing)
   message(FATAL_ERROR "mezzo needs packages that are not installed. On Debian or Ubuntu run:\n"
@@ -53,9 +55,4 @@ if(MEZZO_OPENMP)
   if(TARGET OpenMP::OpenMP_CXX)
     set(MEZZO_HAVE_OPENMP ON)
   endif()
-endif()
-
-if(MEZZO_CUDA STREQUAL "ON")
-  message(FATAL_ERROR "MEZZO_CUDA=ON: the CUDA backend does not exist yet in this version. "
-    "Use -DMEZZO_CUDA=OFF or leave it at AUTO for the CPU build.")
 endif()

@@ -12,31 +12,36 @@ if(MEZZO_TOP_LEVEL)
   mark_as_advanced(MEZZO_CCACHE)
   if(MEZZO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER "${MEZZO_CCACHE}")
+    set(CMAKE_CUDA_COMPILER_LAUNCHER "${MEZZO_CCACHE}")
   endif()
 endif()
 
 add_library(mezzo_flags INTERFACE)
 # The bits of a result must not depend on whether the compiler fuses a multiply and an add.
-target_compile_options(mezzo_flags INTERFACE -ffp-contract=off)
+mezzo_host_options(mezzo_flags INTERFACE -ffp-contract=off)
 if(MEZZO_TOP_LEVEL)
-  target_compile_options(mezzo_flags INTERFACE
-    -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+  # -Wpedantic is not for nvcc, whose own output fails it.
+  mezzo_host_options(mezzo_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+  target_compile_options(mezzo_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wpedantic>")
 else()
   # The warnings and the fast math that another project asks for are meant for its own code: with a -Werror there, one
   # style warning here would stop its build, and with -ffast-math no step with a NaN would be skipped.
-  target_compile_options(mezzo_flags INTERFACE -w -fno-fast-math)
+  mezzo_host_options(mezzo_flags INTERFACE -w -fno-fast-math)
 endif()
 if(MEZZO_WERROR)
-  target_compile_options(mezzo_flags INTERFACE -Werror)
+  target_compile_options(mezzo_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>")
 endif()
 # Two false alarms of g++ 12: -Wrestrict inside std::string concatenation where nothing overlaps (GCC PR 105651), and
 # -Wmaybe-uninitialized in the move constructor of a std::variant of class types (GCC PR 105562 and kin).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12
     AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(mezzo_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
+  mezzo_host_options(mezzo_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
 endif()
+# nvcc puts parentheses around names when it writes the host half down.
+target_compile_options(mezzo_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wno-parentheses>")
 if(NOT MEZZO_HAVE_OPENMP)
-  target_compile_options(mezzo_flags INTERFACE -Wno-unknown-pragmas -fopenmp-simd)
+  mezzo_host_options(mezzo_flags INTERFACE -Wno-unknown-pragmas -fopenmp-simd)
 endif()
 
 if(MEZZO_SANITIZE)

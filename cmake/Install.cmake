@@ -18,10 +18,17 @@ install(CODE [[
 
 # Every header that a program may include, those of the kernels too: an op of one's own is made of them. Not installed
 # is what reads the library's private macros: the inside of the matrix product.
+# The kernels of CUDA devices include CUDA's headers, so they go only where CUDA is built.
+set(without_cuda PATTERN "cuda" EXCLUDE)
+if(MEZZO_HAVE_CUDA AND NOT MEZZO_CUDA_EMULATED)
+  set(without_cuda PATTERN "cuda/vendor" EXCLUDE)
+endif()
+install(FILES "${PROJECT_SOURCE_DIR}/core/cuda/trace.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo/core/cuda")
 foreach(folder IN ITEMS core autograd kernels ops nn amp optim io data train)
   if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}")
     install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo"
-      FILES_MATCHING PATTERN "*.h" PATTERN "cpu/gemm_*" EXCLUDE PATTERN "cpu/eigen" EXCLUDE)
+      FILES_MATCHING PATTERN "*.h" PATTERN "cpu/gemm_*" EXCLUDE PATTERN "cpu/eigen" EXCLUDE
+      ${without_cuda})
   endif()
 endforeach()
 install(FILES "${PROJECT_SOURCE_DIR}/mezzo.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo")

@@ -1,23 +1,27 @@
-// golden_test [DIR...] [--only PATTERN] [--verbose] [--strict]
+// golden_test [DIR...] [--device D] [--only PATTERN] [--verbose] [--strict]
 // Executes golden files (format: the README beside them): op results, gradients and second-order results,
 // conversions, clipping, GradScaler, optimizers, models, dtype rules. Directories come from the command line,
 // else from MEZZO_GOLDENS (separated by ':'), else tests/goldens of the source. Ends with a line of totals;
-// the exit status is 0 when at least one case ran and none failed.
+// the exit status is 0 when at least one case ran and none failed, 77 when the device is not there.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <sstream>
 
+#include "golden/case_file.h"
 #include "golden/kinds.h"
+#include "mezzo/core/error.h"
+#include "mezzo/ops/factory.h"
 
 namespace {
 
 using mezzo::golden::Options;
 
 constexpr const char* kUsage =
-    "usage: golden_test [DIR...] [--only PATTERN] [--verbose] [--strict]\n"
+    "usage: golden_test [DIR...] [--device D] [--only PATTERN] [--verbose] [--strict]\n"
     "  DIR             directories with golden files (default: $MEZZO_GOLDENS, else tests/goldens)\n"
+    "  --device D      cpu, cuda or cuda:N (default: cpu)\n"
     "  --only PATTERN  only files or \"file:case\" that contain or match it\n"
     "  --verbose       name passed and unsupported cases too\n"
     "  --strict        a file of which mezzo supports nothing counts as failed\n";
@@ -31,6 +35,8 @@ Options parse(int argc, char** argv) {
       options.verbose = true;
     else if (arg == "--strict")
       options.strict = true;
+    else if (arg == "--device" && i + 1 < argc)
+      options.device = mezzo::Device::parse(argv[++i]);
     else if (arg == "--only" && i + 1 < argc)
       options.only = argv[++i];
     else if (arg.rfind("-", 0) == 0)
@@ -66,6 +72,14 @@ std::vector<std::string> files_of(const std::string& directory) {
 int main(int argc, char** argv) {
   try {
     const Options options = parse(argc, argv);
+    mezzo::golden::set_run_device(options.device);
+    // A device that is not there: said once, and for ctest a test that did not run.
+    try {
+      static_cast<void>(mezzo::zeros({1}, {.device = options.device}));
+    } catch (const mezzo::DeviceError& error) {
+      std::cerr << "golden_test: " << error.what() << "\n";
+      return 77;
+    }
     mezzo::golden::Report report(options);
     for (const std::string& directory : options.directories) {
       std::cout << directory << "\n";

@@ -46,14 +46,14 @@ report_cuda() {
   nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || nvcc=
   toolkit="no toolkit found"
   if [ -n "$nvcc" ]; then toolkit="toolkit $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') found at $nvcc"; fi
-  printf '  %-14s %s; this version has no CUDA backend yet, nothing uses it\n' CUDA "$toolkit"
+  printf '  %-14s %s; built by the preset cuda only, see README\n' CUDA "$toolkit"
 }
 
 printf 'mezzo in %s\n' "$root"
 check_all yes
 report_processor
 report_cuda
-set_apt_line "$packages clang-14"
+set_apt_line "$packages $test_packages"
 [ -z "$missing$missing_optional" ] || printf 'missing:%s; this installs everything: %s\n' "$missing$missing_optional" "$apt_line"
 [ -z "$missing" ] || { printf 'not ready: required packages are missing\n'; exit 3; }
 printf 'ready: ./mezzo.sh demo\n'

@@ -45,7 +45,7 @@ one_line() { [ "$(wc -l <out.txt)" = 1 ] || { fail "more than one line"; cat out
 
 run 2 frobnicate; one_line "unknown command or option 'frobnicate'" "./mezzo.sh help"
 run 2 bench --preset nonsense; one_line "unknown preset 'nonsense'" "release"
-run 2 test --preset nonsense; one_line "unknown preset 'nonsense'" "there are: asan debug embedded embedded-clang release tsan"
+run 2 test --preset nonsense; one_line "unknown preset 'nonsense'" "there are: asan cuda cuda-emulated debug embedded embedded-clang release tsan"
 run 2 test --preset base; one_line "unknown preset 'base'" "release"
 run 2 test --preset; one_line "--preset needs a name" mezzo
 run 2 clean up; one_line "unknown argument 'up' after clean" "./mezzo.sh help"
@@ -77,7 +77,7 @@ says "nlohmann-json  -         $tree/usr/include/nlohmann/json.hpp"
 says "CLI11          2.3.9     $tree/usr/include/CLI/CLI.hpp"
 says "oneDNN         no dnnl.h below $tree/usr (optional): matrix products run on Eigen; cure:"
 says "clang 14       missing (optional): the preset embedded-clang cannot be built; cure:"
-says "this version has no CUDA backend yet"
+says "built by the preset cuda only, see README"
 says "threads        $(getconf _NPROCESSORS_ONLN)"
 run 3 test --no-install --preset embedded-clang; one_line "needs clang++-14" "apt-get install"
 

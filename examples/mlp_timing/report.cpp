@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "mezzo/core/backend.h"
+#include "mezzo/core/cuda.h"
 #include "mezzo/core/threads.h"
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/gemm.h"
@@ -29,6 +31,11 @@ Steps steps_of(const Measurement& run) {
   const std::size_t n = sorted.size();
   const double median = n % 2 == 1 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
   return {median, sorted.front(), sorted.back()};
+}
+
+/// The CUDA devices, or one line that says why there are none.
+std::string cuda_text() {
+  return cuda::is_available() ? backend(Device::cuda()).description() : cuda::why_unavailable();
 }
 
 /// What matrix products are computed in: on the CPU 16 bits are storage only.
@@ -56,8 +63,8 @@ std::string banner(const Workload& workload) {
                                       get_num_threads() == 1 ? "" : "s", kernels::cpu::isa_name(),
                                       kernels::cpu::gemm_description());
   std::string text = fmt::format("mezzo timing sample on {}\n", to_string(workload.device));
-  text += fmt::format("  {}; bf16 products {}; cuda: not in this build\n", cpu,
-                      kernels::cpu::bf16_gemm_description());
+  text +=
+      fmt::format("  {}; bf16 products {}\n  {}\n", cpu, kernels::cpu::bf16_gemm_description(), cuda_text());
   text += fmt::format(
       "  size {}: MLP {} with ReLU between, {:.2f} M parameters; batch {} x {} batches, {} epoch{} = {} "
       "steps; MSE, SGD lr {}; seed {}\n",
@@ -143,7 +150,7 @@ Value to_value(const Workload& workload, const std::vector<Measurement>& runs) {
   report.set("instruction_set", kernels::cpu::isa_name());
   report.set("gemm", kernels::cpu::gemm_description());
   report.set("bf16_gemm", kernels::cpu::bf16_gemm_description());
-  report.set("cuda", "not in this build");
+  report.set("cuda", cuda_text());
   report.set("workload", Value::Map{{"size", workload.name},
                                     {"layer_sizes", workload.sizes},
                                     {"parameters", workload.parameters()},

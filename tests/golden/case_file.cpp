@@ -9,6 +9,8 @@ namespace mezzo::golden {
 
 namespace {
 
+Device g_run_device;
+
 constexpr std::array<std::pair<std::string_view, DType>, 8> kNames{{{"F16", DType::f16},
                                                                     {"BF16", DType::bf16},
                                                                     {"F32", DType::f32},
@@ -30,6 +32,9 @@ std::string case_key(std::size_t index, std::string_view name) {
 }
 
 }  // namespace
+
+Device run_device() { return g_run_device; }
+void set_run_device(Device device) { g_run_device = device; }
 
 CaseFile::CaseFile(const std::string& path) : file_(io::SafeTensors::open(path)) {
   const auto text = [&](const char* key) {
@@ -68,7 +73,7 @@ Tensor tensor_of(const io::SafeTensors::Entry& entry) {
   const DType dtype = dtype_named(entry.dtype);
   const Tensor tensor = empty(Shape(std::span<const std::int64_t>(entry.shape)), {.dtype = dtype});
   if (!entry.bytes.empty()) std::memcpy(tensor.impl().data(), entry.bytes.data(), entry.bytes.size());
-  return tensor;
+  return tensor.to(run_device());
 }
 
 }  // namespace mezzo::golden

@@ -53,7 +53,11 @@ class CaseFile {
 /// Names in a case's metadata, as strings ("inputs", "grads", ...); empty when there is no such list.
 [[nodiscard]] std::vector<std::string> strings(const Value& meta, std::string_view key);
 
-/// A contiguous tensor with these bytes.
+/// Where the goldens run: all their tensors are put there. The CPU unless set.
+[[nodiscard]] Device run_device();
+void set_run_device(Device device);
+
+/// A contiguous tensor with these bytes, on run_device().
 [[nodiscard]] Tensor tensor_of(const io::SafeTensors::Entry& entry);
 
 }  // namespace mezzo::golden

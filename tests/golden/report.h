@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
+
 #include <string_view>
 #include <vector>
+#include "mezzo/core/device.h"
 
 namespace mezzo::golden {
 
@@ -13,6 +16,7 @@ namespace mezzo::golden {
 struct Options {
   std::vector<std::string> directories;
   std::string only;      ///< substring or glob of "file" or "file:case"; empty: everything
+  Device device;         ///< where the cases run
   bool verbose = false;  ///< name passed and unsupported cases too
   bool strict = false;   ///< a file of which nothing is supported counts as failed
 };

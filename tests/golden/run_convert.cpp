@@ -16,11 +16,12 @@ template <class Bits>
 Tensor tensor_of_bits(const std::vector<Bits>& bits, DType dtype) {
   const Tensor x = empty({static_cast<std::int64_t>(bits.size())}, {.dtype = dtype});
   std::memcpy(x.impl().data(), bits.data(), bits.size() * sizeof(Bits));
-  return x;
+  return x.to(run_device());
 }
 
 template <class Bits>
-std::vector<Bits> bits_of(const Tensor& x) {
+std::vector<Bits> bits_of(const Tensor& converted) {
+  const Tensor x = converted.to(Device::cpu());
   std::vector<Bits> bits(static_cast<std::size_t>(x.numel()));
   std::memcpy(bits.data(), x.impl().data(), bits.size() * sizeof(Bits));
   return bits;

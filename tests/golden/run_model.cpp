@@ -114,7 +114,7 @@ double accumulate(const Model& model, const Family& family, const Value& meta, s
     Tensor loss;
     {
       std::optional<amp::Autocast> region;
-      if (!autocast.is_null()) region.emplace(Device::cpu(), dtype_of_case(autocast.as_string()));
+      if (!autocast.is_null()) region.emplace(run_device(), dtype_of_case(autocast.as_string()));
       loss = family.loss(model, step * calls + i);
     }
     if (calls > 1) loss = div(loss, calls);

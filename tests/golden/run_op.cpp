@@ -172,7 +172,8 @@ void OpCase::check_gradients(const std::string& kind, const Names& names, const 
     const std::string what = kind + "." + names[i];
     const Tensor& leaf = inputs_.at(names[i]);
     // No gradient at all is a gradient of zero.
-    const Tensor gradient = got[i].defined() ? got[i] : zeros(leaf.shape(), {.dtype = leaf.dtype()});
+    const Tensor gradient =
+        got[i].defined() ? got[i] : zeros(leaf.shape(), {.dtype = leaf.dtype(), .device = leaf.device()});
     expect_dtype(what, gradient.dtype(), leaf.dtype());
     expect_close(what, gradient, file_.tensor(index_, what), tolerance(meta_, kind));
   }

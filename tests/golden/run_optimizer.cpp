@@ -84,7 +84,8 @@ void run_clip(const CaseFile& file, std::size_t index) {
   std::vector<Tensor> parameters;
   for (const std::string& name : strings(meta, "inputs")) {
     const Tensor gradient = file.tensor(index, "in." + name);
-    const Tensor parameter = zeros(gradient.shape(), {.dtype = gradient.dtype(), .requires_grad = true});
+    const Tensor parameter = zeros(
+        gradient.shape(), {.dtype = gradient.dtype(), .device = gradient.device(), .requires_grad = true});
     parameter.set_grad(gradient);
     parameters.push_back(parameter);
   }

@@ -33,13 +33,14 @@ Tensor leaf_of(const Tensor& values) {
 }
 
 /// Starts an iteration as a training loop does; the loss itself plays no part, the gradients are given.
-void start(amp::GradScaler& scaler) { static_cast<void>(scaler.scale(zeros({}))); }
+void start(amp::GradScaler& scaler) { static_cast<void>(scaler.scale(zeros({}, {.device = run_device()}))); }
 
 /// One iteration on a one-parameter optimizer with a finite gradient, or an infinite one.
 bool iterate(amp::GradScaler& scaler, optim::Optimizer& optimizer, const Tensor& parameter, bool overflow,
              const Value* new_scale) {
   start(scaler);
-  parameter.set_grad(full({2}, overflow ? std::numeric_limits<double>::infinity() : 1.0));
+  parameter.set_grad(
+      full({2}, overflow ? std::numeric_limits<double>::infinity() : 1.0, {.device = run_device()}));
   const bool skipped = scaler.step(optimizer).skipped();
   if (new_scale == nullptr)
     scaler.update();
@@ -50,7 +51,7 @@ bool iterate(amp::GradScaler& scaler, optim::Optimizer& optimizer, const Tensor&
 
 void run_trajectory(const Value& meta) {
   amp::GradScaler scaler(scaler_options(meta));
-  const Tensor parameter = zeros({2}, {.requires_grad = true});
+  const Tensor parameter = zeros({2}, {.device = run_device(), .requires_grad = true});
   optim::SGD optimizer(std::vector<Tensor>{parameter});
   const Value::List& flags = meta.at("found_inf").as_list();
   const Value* new_scales = meta.find("new_scale_at_step");
@@ -81,7 +82,8 @@ void run_unscale(const CaseFile& file, std::size_t index) {
   std::vector<Tensor> parameters;
   for (const std::string& name : strings(meta, "inputs")) {
     const Tensor gradient = file.tensor(index, "in." + name);
-    const Tensor parameter = zeros(gradient.shape(), {.dtype = dtype, .requires_grad = true});
+    const Tensor parameter =
+        zeros(gradient.shape(), {.dtype = dtype, .device = gradient.device(), .requires_grad = true});
     parameter.set_grad(gradient);
     parameters.push_back(parameter);
   }

@@ -161,7 +161,7 @@ Result run(const Case& one, const Function& function, const Tensors& inputs, boo
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {
     const Tensor& output = result.outputs[i];
     if (!output.defined() || !output.requires_grad()) continue;
-    const Tensor gradient = direction(output.shape(), output.dtype(), i);
+    const Tensor gradient = direction(output.shape(), output.dtype(), i).to(output.device());
     roots.push_back(output);
     upstream.push_back(strided_upstream ? strided_copy(gradient, Stride::spread) : gradient);
   }
@@ -193,7 +193,7 @@ Tensor strided_copy(const Tensor& x, Stride stride) {
   }
   if (stride == Stride::spread) offset = 1;
   const NoGrad no_grad;
-  const Tensor base = full({extent + offset}, 1, {.dtype = x.dtype()});
+  const Tensor base = full({extent + offset}, 1, {.dtype = x.dtype(), .device = x.device()});
   const Tensor view = alias(base, x.shape(), strides, offset, true);
   view.copy_(x);
   return view;

@@ -49,6 +49,10 @@ void check_bad_input(const Case& one, Findings& findings);
 /// kernels are Eigen's and oneDNN's, agree within the rounding of their sums; that prints.
 void check_instruction_sets(const Case& one, Findings& findings);
 
+/// A CUDA device, if there is one, gives what the CPU gives within the tolerance of two roundings: results
+/// and gradients, every dtype that the op takes, contiguous and strided.
+void check_devices(const Case& one, Findings& findings);
+
 /// All of them on all samples of an op. What a check throws is a failure of that check.
 [[nodiscard]] Findings sweep(const RegistryEntry& op);
 

@@ -30,11 +30,13 @@ enum class Check : std::uint8_t {
   host_reads,
   bad_input,
   instruction_sets,
+  devices,
 };
-inline constexpr std::array<std::string_view, 18> kCheckNames{
+inline constexpr std::array<std::string_view, 19> kCheckNames{
     "gradient",  "second_gradient", "strided",     "empty",      "zero_dim",      "broadcast",
     "f32",       "low_precision",   "integers",    "autocast",   "ignored_types", "explicit_dtype",
-    "reference", "history",         "inputs_kept", "host_reads", "bad_input",     "instruction_sets"};
+    "reference", "history",         "inputs_kept", "host_reads", "bad_input",     "instruction_sets",
+    "devices"};
 
 [[nodiscard]] constexpr std::string_view name_of(Check check) {
   return kCheckNames[static_cast<std::size_t>(check)];

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/layout.h"
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/ops/ops.h"
 #include "sweep/checks.h"
@@ -54,10 +54,7 @@ Gradients writing_vjp(const Vjps& args) {
 /// Takes any memory for row-major.
 Outputs blind_copy(const Args& args) {
   const Tensor& x = args.in(0);
-  const Tensor out = empty(x.shape(), options_of(x));
-  const auto bytes = static_cast<std::size_t>(x.numel() * size_of(x.dtype()));
-  if (bytes > 0) std::memcpy(out.impl().data(), x.impl().data(), bytes);
-  return out;
+  return clone(alias(x, x.shape(), layout::contiguous_strides(x.shape()), x.impl().offset, false));
 }
 Gradients pass_on(const Vjps& args) { return {args.grad()}; }
 

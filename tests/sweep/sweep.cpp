@@ -30,6 +30,7 @@ constexpr std::array kRows{
     Row{Check::host_reads, check_host_reads},
     Row{Check::bad_input, check_bad_input},
     Row{Check::instruction_sets, check_instruction_sets},
+    Row{Check::devices, check_devices},
 };
 
 void run_row(const Row& row, const Case& one, Findings& findings) {
