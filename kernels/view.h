@@ -5,6 +5,7 @@
 #include "mezzo/core/device.h"
 #include "mezzo/core/dims.h"
 #include "mezzo/core/dtype.h"
+#include "mezzo/core/layout.h"
 
 namespace mezzo::kernels {
 
@@ -15,5 +16,17 @@ struct View {
   Shape shape;
   Dims strides;
 };
+
+/// The same elements with the dims in the order of memory, for loops that take elements in any order: a dense
+/// array whose dims are permuted is then one run.
+[[nodiscard]] inline View in_memory_order(const View& view) {
+  View result{view.data, view.dtype, {}, {}};
+  for (const std::int64_t d :
+       layout::along_memory(layout::wrap_dims("", {}, view.shape.size()), view.strides)) {
+    result.shape.push_back(view.shape[static_cast<std::size_t>(d)]);
+    result.strides.push_back(view.strides[static_cast<std::size_t>(d)]);
+  }
+  return result;
+}
 
 }  // namespace mezzo::kernels

@@ -35,13 +35,9 @@ struct UnscaleTile {
 
 /// A gradient as tiles, in the order of its memory: a dense tensor with its dims in any order is one run.
 TileOperand operand_of(const View& view) {
-  const Dims order = layout::along_memory(layout::wrap_dims("", {}, view.shape.size()), view.strides);
-  Shape shape;
-  std::array<Dims, 1> strides;
-  for (const std::int64_t d : order) {
-    shape.push_back(view.shape[static_cast<std::size_t>(d)]);
-    strides[0].push_back(view.strides[static_cast<std::size_t>(d)]);
-  }
+  const View ordered = in_memory_order(view);
+  Shape shape = ordered.shape;
+  std::array<Dims, 1> strides{ordered.strides};
   layout::collapse(shape, strides);
   return {view, shape, strides[0]};
 }

@@ -11,6 +11,7 @@
 #include "mezzo/core/dtype.h"
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/cast_math.h"
+#include "mezzo/kernels/cuda/strided.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -65,6 +66,12 @@ template <class S>
 struct alignas(sizeof(S) * kPack) Pack {
   S values[kPack];
 };
+
+/// Whether load_pack and store_pack may be used on the array.
+[[nodiscard]] inline bool takes_packs(const Array& array) {
+  const auto bytes = static_cast<std::uintptr_t>(kPack * size_of(array.dtype));
+  return reinterpret_cast<std::uintptr_t>(array.data) % bytes == 0;
+}
 
 /// Elements 4 i to 4 i + 3 of an array that is aligned to four of them.
 template <class T>

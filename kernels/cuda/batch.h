@@ -113,10 +113,4 @@ __device__ MEZZO_ALWAYS_INLINE void for_each_element(bool packed, std::int64_t f
   for (std::int64_t i = first + threadIdx.x; i < last; i += blockDim.x) one(i);
 }
 
-/// Whether `array` can be read in packs.
-[[nodiscard]] inline bool takes_packs(const Array& array) {
-  const auto bytes = static_cast<std::uintptr_t>(kPack * size_of(array.dtype));
-  return reinterpret_cast<std::uintptr_t>(array.data) % bytes == 0;
-}
-
 }  // namespace mezzo::kernels::cuda

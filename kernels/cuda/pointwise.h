@@ -76,13 +76,6 @@ __global__ void pointwise_strided(F f, PointwiseArrays<N> operands, Space<N + 1>
   }
 }
 
-/// Whether `array` can be read in packs.
-inline bool is_aligned(const Array& array) {
-  return reinterpret_cast<std::uintptr_t>(array.data) %
-             static_cast<std::uintptr_t>(kPack * size_of(array.dtype)) ==
-         0;
-}
-
 }  // namespace detail
 
 /// See kernels::pointwise; inputs are read as T (float, double or std::int64_t).
@@ -100,12 +93,12 @@ void pointwise(Device device, F f, const View& out, const std::array<View, N>& i
   const Space<N + 1> space(out.shape, strides);
   const std::int64_t total = space.total();
   if (total == 0) return;
-  bool linear = space.linear(N) && detail::is_aligned(operands.arrays[N]);
+  bool linear = space.linear(N) && takes_packs(operands.arrays[N]);
   for (std::size_t k = 0; k < N; ++k) {
     if (space.constant(k))
       operands.constants |= 1U << k;
     else
-      linear = linear && space.linear(k) && detail::is_aligned(operands.arrays[k]);
+      linear = linear && space.linear(k) && takes_packs(operands.arrays[k]);
   }
   if (linear) {
     const Grid grid = grid_for((total + kPack - 1) / kPack);

@@ -92,25 +92,14 @@ __global__ void __launch_bounds__(kThreads) look_at_strided(Array array, Space<1
   note(target, found != 0);
 }
 
-/// Sizes and strides in the order of memory: a dense tensor with its dims in any order is one run.
-Space<1> space_of(const View& view) {
-  const Dims order = layout::along_memory(layout::wrap_dims("", {}, view.shape.size()), view.strides);
-  Shape shape;
-  std::array<Dims, 1> strides;
-  for (const std::int64_t d : order) {
-    shape.push_back(view.shape[static_cast<std::size_t>(d)]);
-    strides[0].push_back(view.strides[static_cast<std::size_t>(d)]);
-  }
-  return {shape, strides};
-}
-
 template <bool kUnscale>
 void look_at(Device device, std::span<const View> gradients, ScalerRecord* record) {
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
   const Target target{record, mezzo::cuda::fault_record(device)};
   const auto make = [&](const View& view) -> std::optional<Gradient> {
     const Array array{view.data, view.dtype};
-    const Space<1> space = space_of(view);
+    const View ordered = in_memory_order(view);
+    const Space<1> space(ordered.shape, {ordered.strides});
     if (space.linear(0)) return Gradient{array, space.total(), takes_packs(array)};
     const Grid grid = grid_for(space.total());
     mezzo::cuda::launch(look_at_strided<kUnscale>, dim3(grid.blocks), dim3(grid.threads), 0, stream, array,

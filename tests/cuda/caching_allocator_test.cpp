@@ -26,14 +26,11 @@ using testing::pattern;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 const Device kDevice = Device::cuda(0);
 
-class CudaAllocator : public testing::CudaTest {
+class CudaAllocator : public testing::CudaCacheTest {
  protected:
   void SetUp() override {
-    CudaTest::SetUp();
+    CudaCacheTest::SetUp();
     if (IsSkipped()) return;
-    if (testing::caching_is_off()) GTEST_SKIP() << "MEZZO_CUDA_CACHE=0 turned off what is tested here";
-    synchronize(kDevice);
-    empty_cache(kDevice);
     ASSERT_EQ(stats().current, 0) << "an earlier test keeps memory";
     ASSERT_EQ(stats().reserved, 0);
   }

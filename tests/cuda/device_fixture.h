@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/core/allocator.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda.h"
 
@@ -34,11 +35,19 @@ class CudaTest : public ::testing::Test {
   }
 };
 
-/// For tests of what the allocator caches: a run for a memory checker turns caching off.
-inline bool caching_is_off() {
-  const char* const value = std::getenv("MEZZO_CUDA_CACHE");
-  return value != nullptr && std::string(value) == "0";
-}
+/// For tests of what the allocator caches; each begins with an empty cache.
+class CudaCacheTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    const char* const value = std::getenv("MEZZO_CUDA_CACHE");
+    if (value != nullptr && std::string(value) == "0")
+      GTEST_SKIP() << "MEZZO_CUDA_CACHE=0 turned off what is tested here";
+    synchronize(Device::cuda(0));
+    empty_cache(Device::cuda(0));
+  }
+};
 
 /// Bytes that differ from one place and from one seed to the next.
 inline Bytes pattern(std::size_t size, unsigned seed) {

@@ -27,14 +27,11 @@ std::byte* take(std::size_t bytes) {
 void put(void* memory, std::size_t bytes) { mezzo::detail::deallocate_bytes(memory, bytes, kDevice); }
 MemoryStats stats() { return memory_stats(kDevice); }
 
-class CudaMemoryPool : public testing::CudaTest {
+class CudaMemoryPool : public testing::CudaCacheTest {
  protected:
   void SetUp() override {
-    CudaTest::SetUp();
+    CudaCacheTest::SetUp();
     if (IsSkipped()) return;
-    if (testing::caching_is_off()) GTEST_SKIP() << "MEZZO_CUDA_CACHE=0 turned off what is tested here";
-    synchronize(kDevice);
-    empty_cache(kDevice);
     ASSERT_EQ(stats().reserved, 0);
   }
 };

@@ -15,14 +15,11 @@ namespace {
 
 const Device kDevice = Device::cuda(0);
 
-class CudaOutOfMemory : public testing::CudaTest {
+class CudaOutOfMemory : public testing::CudaCacheTest {
  protected:
   void SetUp() override {
-    CudaTest::SetUp();
+    CudaCacheTest::SetUp();
     if (IsSkipped()) return;
-    if (testing::caching_is_off()) GTEST_SKIP() << "MEZZO_CUDA_CACHE=0 turned off what is tested here";
-    synchronize(kDevice);
-    empty_cache(kDevice);
     ASSERT_EQ(cudaMemGetInfo(&free_, &total_), cudaSuccess);
   }
   std::size_t free_ = 0, total_ = 0;
