@@ -6,16 +6,6 @@
 
 namespace mezzo::kernels {
 
-namespace {
-
-/// Calls f with a value of the compute type.
-template <class F>
-void with_real(DType compute, const F& f) {
-  compute == DType::f64 ? f(double{}) : f(float{});
-}
-
-}  // namespace
-
 std::int64_t count_classes(Device device, [[maybe_unused]] const char* op, const ClassTarget& target,
                            std::int64_t rows, std::int64_t classes, double* weight_sum, DType compute) {
 #if MEZZO_HAVE_CUDA
@@ -26,7 +16,7 @@ std::int64_t count_classes(Device device, [[maybe_unused]] const char* op, const
 #endif
   require_host_kernel(device);
   std::int64_t wrong = -1;
-  with_real(compute, [&](auto number) {
+  detail::with_real(compute, [&](auto number) {
     using T = decltype(number);
     wrong = cpu::count_classes<T>(target, rows, classes, weight_sum);
   });
@@ -39,7 +29,7 @@ void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, 
   if (device.is_cuda()) return cuda::cross_entropy(device, losses, x, dim, target, compute);
 #endif
   require_host_kernel(device);
-  with_real(compute, [&](auto number) {
+  detail::with_real(compute, [&](auto number) {
     using T = decltype(number);
     cpu::cross_entropy<T>(static_cast<T*>(losses), x, dim, target);
   });
@@ -51,7 +41,7 @@ void cross_entropy_backward(Device device, const View& out, const RowScales& sca
   if (device.is_cuda()) return cuda::cross_entropy_backward(device, out, scales, x, dim, target, compute);
 #endif
   require_host_kernel(device);
-  with_real(compute, [&](auto number) {
+  detail::with_real(compute, [&](auto number) {
     using T = decltype(number);
     cpu::cross_entropy_backward<T>(out, static_cast<const T*>(scales.values), scales.step, x, dim, target);
   });
@@ -63,7 +53,7 @@ void nll(Device device, void* losses, const View& x, std::size_t dim, const Clas
   if (device.is_cuda()) return cuda::nll(device, losses, x, dim, target, compute);
 #endif
   require_host_kernel(device);
-  with_real(compute, [&](auto number) {
+  detail::with_real(compute, [&](auto number) {
     using T = decltype(number);
     cpu::nll<T>(static_cast<T*>(losses), x, dim, target);
   });
@@ -75,7 +65,7 @@ void nll_backward(Device device, const View& out, const RowScales& scales, std::
   if (device.is_cuda()) return cuda::nll_backward(device, out, scales, dim, target, compute);
 #endif
   require_host_kernel(device);
-  with_real(compute, [&](auto number) {
+  detail::with_real(compute, [&](auto number) {
     using T = decltype(number);
     cpu::nll_backward<T>(out, static_cast<const T*>(scales.values), scales.step, dim, target);
   });

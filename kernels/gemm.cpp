@@ -15,6 +15,7 @@ namespace {
 
 std::atomic<bool> g_allow_tf32{false};
 
+/// Throws DTypeError when floating and integer dtypes meet.
 DType compute_dtype_of(const GemmArgs& args) {
   const bool floating = is_floating(args.a_dtype);
   if (is_floating(args.b_dtype) != floating || is_floating(args.c_dtype) != floating) {
@@ -28,6 +29,7 @@ DType compute_dtype_of(const GemmArgs& args) {
   return wide ? DType::f64 : DType::f32;
 }
 
+/// Throws ValueError for sizes and factors that make no product.
 void check(const GemmArgs& args, DType compute) {
   if (args.batch < 0 || args.m < 0 || args.n < 0 || args.k < 0) {
     throw ValueError("gemm", "sizes of 0 or more",

@@ -198,90 +198,66 @@ struct ClassCount {
   }
 };
 
-/// Calls f with a value of the compute type.
-template <class F>
-void with_real(DType compute, const F& f) {
-  compute == DType::f64 ? f(double{}) : f(float{});
-}
-
-template <class T>
-void count_classes(Device device, const char* op, const ClassTarget& target, std::int64_t rows,
-                   std::int64_t classes, double* weight_sum) {
-  const ClassCount<T> engine{
-      indices_of<T>(target), rows, classes, weight_sum, mezzo::cuda::fault_record(device), op};
-  run_reduction(device, engine, 1, rows, false);
-}
-
-template <class T>
-void cross_entropy(Device device, T* losses, const View& x, std::size_t dim, const ClassTarget& target) {
-  const std::int64_t classes = RowArrays<1>({x}, dim).length;
-  const auto mass = mass_of<T>(target, classes);
-  if (target.index != nullptr) {
-    run_rows(device, RowArrays<1>({x}, dim), CrossEntropyIndexRow<T>{losses, indices_of<T>(target), mass});
-  } else {
-    run_rows(device, RowArrays<2>({x, target.probabilities}, dim),
-             CrossEntropyMassRow<T>{losses, static_cast<const T*>(target.weight), mass});
-  }
-}
-
-template <class T>
-void cross_entropy_backward(Device device, const View& out, const T* scales, std::int64_t scale_step,
-                            const View& x, std::size_t dim, const ClassTarget& target) {
-  const RowArrays<2> plain({out, x}, dim);
-  const auto mass = mass_of<T>(target, plain.length);
-  if (target.index != nullptr) {
-    run_rows(device, plain, CrossEntropyIndexBackwardRow<T>{scales, scale_step, indices_of<T>(target), mass});
-  } else {
-    run_rows(device, RowArrays<3>({out, x, target.probabilities}, dim),
-             CrossEntropyMassBackwardRow<T>{scales, scale_step, static_cast<const T*>(target.weight), mass});
-  }
-}
-
-template <class T>
-void nll(Device device, T* losses, const View& x, std::size_t dim, const ClassTarget& target) {
-  run_rows(device, RowArrays<1>({x}, dim), NllRow<T>{losses, indices_of<T>(target)});
-}
-
-template <class T>
-void nll_backward(Device device, const View& out, const T* scales, std::int64_t scale_step, std::size_t dim,
-                  const ClassTarget& target) {
-  run_rows(device, RowArrays<1>({out}, dim), NllBackwardRow<T>{scales, scale_step, indices_of<T>(target)});
-}
-
 }  // namespace
 
 void count_classes(Device device, const char* op, const ClassTarget& target, std::int64_t rows,
                    std::int64_t classes, double* weight_sum, DType compute) {
-  with_real(compute, [&](auto number) {
-    count_classes<decltype(number)>(device, op, target, rows, classes, weight_sum);
+  kernels::detail::with_real(compute, [&](auto number) {
+    using T = decltype(number);
+    const ClassCount<T> engine{
+        indices_of<T>(target), rows, classes, weight_sum, mezzo::cuda::fault_record(device), op};
+    run_reduction(device, engine, 1, rows, false);
   });
 }
 
 void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
                    DType compute) {
-  with_real(compute, [&](auto number) {
-    cross_entropy(device, static_cast<decltype(number)*>(losses), x, dim, target);
+  kernels::detail::with_real(compute, [&](auto number) {
+    using T = decltype(number);
+    const RowArrays<1> plain({x}, dim);
+    const auto mass = mass_of<T>(target, plain.length);
+    T* const out = static_cast<T*>(losses);
+    if (target.index != nullptr) {
+      run_rows(device, plain, CrossEntropyIndexRow<T>{out, indices_of<T>(target), mass});
+    } else {
+      run_rows(device, RowArrays<2>({x, target.probabilities}, dim),
+               CrossEntropyMassRow<T>{out, static_cast<const T*>(target.weight), mass});
+    }
   });
 }
 
 void cross_entropy_backward(Device device, const View& out, const RowScales& scales, const View& x,
                             std::size_t dim, const ClassTarget& target, DType compute) {
-  with_real(compute, [&](auto number) {
-    cross_entropy_backward(device, out, static_cast<const decltype(number)*>(scales.values), scales.step, x,
-                           dim, target);
+  kernels::detail::with_real(compute, [&](auto number) {
+    using T = decltype(number);
+    const RowArrays<2> plain({out, x}, dim);
+    const auto mass = mass_of<T>(target, plain.length);
+    const T* const factors = static_cast<const T*>(scales.values);
+    if (target.index != nullptr) {
+      run_rows(device, plain,
+               CrossEntropyIndexBackwardRow<T>{factors, scales.step, indices_of<T>(target), mass});
+    } else {
+      run_rows(
+          device, RowArrays<3>({out, x, target.probabilities}, dim),
+          CrossEntropyMassBackwardRow<T>{factors, scales.step, static_cast<const T*>(target.weight), mass});
+    }
   });
 }
 
 void nll(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
          DType compute) {
-  with_real(compute,
-            [&](auto number) { nll(device, static_cast<decltype(number)*>(losses), x, dim, target); });
+  kernels::detail::with_real(compute, [&](auto number) {
+    using T = decltype(number);
+    run_rows(device, RowArrays<1>({x}, dim), NllRow<T>{static_cast<T*>(losses), indices_of<T>(target)});
+  });
 }
 
 void nll_backward(Device device, const View& out, const RowScales& scales, std::size_t dim,
                   const ClassTarget& target, DType compute) {
-  with_real(compute, [&](auto number) {
-    nll_backward(device, out, static_cast<const decltype(number)*>(scales.values), scales.step, dim, target);
+  kernels::detail::with_real(compute, [&](auto number) {
+    using T = decltype(number);
+    run_rows(device, RowArrays<1>({out}, dim),
+             NllBackwardRow<T>{static_cast<const T*>(scales.values), scales.step, indices_of<T>(target)});
   });
 }
 

@@ -101,14 +101,14 @@ __global__ void integer_gemm(GemmArgs g) {
   }
 }
 
-/// The dtype that A and B are multiplied in.
-DType operand_dtype(const GemmArgs& args) {
-  if (product_compute_dtype(args) == DType::f64) return DType::f64;
-  return args.a_dtype == args.b_dtype ? args.a_dtype : DType::f32;
+/// C, as the product's description has it.
+Matrices result_of(const GemmArgs& args) {
+  return {args.c, args.c_dtype, args.m, args.n, args.c_batch_stride, args.c_row_stride, args.c_col_stride};
 }
 
-void floating_gemm(Device device, const GemmArgs& args) {
-  const DType dtype = operand_dtype(args);
+void floating_gemm(Device device, const GemmArgs& args, DType compute) {
+  // A and B are multiplied in a dtype that they share.
+  const DType dtype = compute == DType::f64 || args.a_dtype != args.b_dtype ? compute : args.a_dtype;
   std::optional<Packed> keep_a, keep_b, keep_c;
   const Matrices a = readable(device, args.batch,
                               {const_cast<void*>(args.a), args.a_dtype, args.m, args.k, args.a_batch_stride,
@@ -118,8 +118,7 @@ void floating_gemm(Device device, const GemmArgs& args) {
                               {const_cast<void*>(args.b), args.b_dtype, args.k, args.n, args.b_batch_stride,
                                args.b_row_stride, args.b_col_stride},
                               dtype, keep_b);
-  const Matrices c{args.c,           args.c_dtype, args.m, args.n, args.c_batch_stride, args.c_row_stride,
-                   args.c_col_stride};
+  const Matrices c = result_of(args);
   GemmArgs plain = args;
   plain.a = a.data, plain.a_dtype = dtype, plain.a_batch_stride = a.batch_stride;
   plain.a_row_stride = a.row_stride, plain.a_col_stride = a.column_stride;
@@ -133,15 +132,14 @@ void floating_gemm(Device device, const GemmArgs& args) {
     return vendor_gemm(plain, stream);
   }
   // Into f32 (f64) first, then alpha and beta and the one rounding in a pass of our own.
-  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-  keep_c.emplace(device, args.batch, c, wide);
+  keep_c.emplace(device, args.batch, c, compute);
   const Matrices& result = keep_c->matrices();
-  plain.c = result.data, plain.c_dtype = wide, plain.c_batch_stride = result.batch_stride;
+  plain.c = result.data, plain.c_dtype = compute, plain.c_batch_stride = result.batch_stride;
   plain.c_row_stride = result.row_stride, plain.c_col_stride = 1;
   plain.alpha = 1, plain.beta = 0;
   vendor_gemm(plain, stream);
   const View target = c.view(args.batch);
-  dispatch_compute(wide, [&]<class T>(TypeTag<T>) {
+  dispatch_compute(compute, [&]<class T>(TypeTag<T>) {
     pointwise<T>(device, BlendFn<T>{static_cast<T>(args.alpha), static_cast<T>(args.beta)}, target,
                  std::array{target, result.view(args.batch)});
   });
@@ -152,17 +150,13 @@ void floating_gemm(Device device, const GemmArgs& args) {
 void gemm(Device device, const GemmArgs& args) {
   const DType compute = product_compute_dtype(args);
   if (args.batch == 0 || args.m == 0 || args.n == 0) return;
-  if (args.k == 0 || args.alpha == 0) {
-    const Matrices c{args.c,           args.c_dtype, args.m, args.n, args.c_batch_stride, args.c_row_stride,
-                     args.c_col_stride};
-    return scale_result(device, args, c.view(args.batch));
-  }
+  if (args.k == 0 || args.alpha == 0) return scale_result(device, args, result_of(args).view(args.batch));
   if (compute == DType::i64) {
     const Grid grid = grid_for(args.batch * args.m * args.n);
     return mezzo::cuda::launch(integer_gemm, dim3(grid.blocks), dim3(grid.threads), 0,
                                mezzo::cuda::current_stream(device), args);
   }
-  floating_gemm(device, args.c_row_stride == 1 && args.c_col_stride != 1 ? transposed(args) : args);
+  floating_gemm(device, args.c_row_stride == 1 && args.c_col_stride != 1 ? transposed(args) : args, compute);
 }
 
 }  // namespace mezzo::kernels::cuda
