@@ -13,17 +13,10 @@ TEST_F(Devices, WhatADeviceIs) {
   MEZZO_OK(cudaGetDeviceProperties(&properties, 0));
   EXPECT_NE(std::strstr(properties.name, "Emulated"), nullptr);
   EXPECT_EQ(properties.totalGlobalMem, std::size_t{2} << 30);
-  int value = 0;
-  MEZZO_OK(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 0));
-  EXPECT_EQ(value, properties.multiProcessorCount);
-  MEZZO_OK(cudaDeviceGetAttribute(&value, cudaDevAttrComputeCapabilityMajor, 0));
-  EXPECT_EQ(value, 9);
-  MEZZO_OK(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, 0));
-  EXPECT_EQ(value, warpSize);
-  EXPECT_EQ(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, 1), cudaErrorInvalidDevice);
+  EXPECT_EQ(properties.major, 9);
+  EXPECT_EQ(properties.warpSize, warpSize);
+  EXPECT_EQ(cudaGetDeviceProperties(&properties, 1), cudaErrorInvalidDevice);
   EXPECT_EQ(cudaSetDevice(1), cudaErrorInvalidDevice);
-  MEZZO_OK(cudaRuntimeGetVersion(&value));
-  EXPECT_EQ(value, 13000);
 }
 
 TEST_F(Devices, AMachineWithoutADevice) {
@@ -32,9 +25,6 @@ TEST_F(Devices, AMachineWithoutADevice) {
   EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);
   void* memory = nullptr;
   EXPECT_EQ(cudaMalloc(&memory, 8), cudaErrorNoDevice);
-  int version = 0;
-  MEZZO_OK(cudaDriverGetVersion(&version));
-  EXPECT_EQ(version, 13000);
 }
 
 TEST_F(Devices, AMachineWithoutADriver) {
@@ -46,9 +36,6 @@ TEST_F(Devices, AMachineWithoutADriver) {
   cudaStream_t stream = nullptr;
   EXPECT_EQ(cudaStreamCreate(&stream), cudaErrorInsufficientDriver);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorInsufficientDriver);
-  int version = -1;
-  MEZZO_OK(cudaDriverGetVersion(&version));
-  EXPECT_EQ(version, 0);
 }
 
 TEST_F(Devices, ErrorsHaveNamesAndTexts) {

@@ -143,19 +143,6 @@ TEST_F(Streams, ADestroyedStreamFinishesItsWork) {
   EXPECT_EQ(to_host(value, 1)[0], 1);
 }
 
-TEST_F(Streams, WhatWasCreatedWithIsTold) {
-  cudaStream_t stream = nullptr;
-  MEZZO_OK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, -3));
-  int priority = 0, device = -1;
-  unsigned flags = 0;
-  MEZZO_OK(cudaStreamGetPriority(stream, &priority));
-  MEZZO_OK(cudaStreamGetFlags(stream, &flags));
-  MEZZO_OK(cudaStreamGetDevice(stream, &device));
-  EXPECT_EQ(priority, -3);
-  EXPECT_EQ(flags, cudaStreamNonBlocking);
-  EXPECT_EQ(device, 0);
-}
-
 void count_up(void* data) { ++*static_cast<int*>(data); }
 void call_cuda(void* data) { *static_cast<cudaError_t*>(data) = cudaDeviceSynchronize(); }
 

@@ -10,12 +10,6 @@ using namespace emulated_cuda;  // the functions below have CUDA's names, in no 
 
 namespace {
 
-constexpr int kVersion = 13000;
-/// Few, so that tests of modest size have more blocks than fit at once.
-constexpr int kProcessors = 4;
-constexpr int kL2Bytes = 1 << 20;
-constexpr int kThreadsPerProcessor = 2048;
-
 bool valid(int device) { return device >= 0 && static_cast<std::size_t>(device) < runtime().devices.size(); }
 
 }  // namespace
@@ -60,77 +54,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     p.maxGridSize[1] = p.maxGridSize[2] = 65535;
     p.major = 9;
     p.minor = 0;
-    p.multiProcessorCount = kProcessors;
-    p.l2CacheSize = kL2Bytes;
-    p.maxThreadsPerMultiProcessor = kThreadsPerProcessor;
     return cudaSuccess;
   });
-}
-
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  cudaDeviceProp p;
-  if (const cudaError_t error = cudaGetDeviceProperties(&p, device); error != cudaSuccess) return error;
-  return call([&] {
-    if (value == nullptr) return cudaErrorInvalidValue;
-    switch (attribute) {
-      case cudaDevAttrMaxThreadsPerBlock:
-        *value = p.maxThreadsPerBlock;
-        return cudaSuccess;
-      case cudaDevAttrMaxGridDimX:
-        *value = p.maxGridSize[0];
-        return cudaSuccess;
-      case cudaDevAttrMaxSharedMemoryPerBlock:
-      case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value = static_cast<int>(p.sharedMemPerBlock);
-        return cudaSuccess;
-      case cudaDevAttrWarpSize:
-        *value = p.warpSize;
-        return cudaSuccess;
-      case cudaDevAttrMultiProcessorCount:
-        *value = p.multiProcessorCount;
-        return cudaSuccess;
-      case cudaDevAttrL2CacheSize:
-        *value = p.l2CacheSize;
-        return cudaSuccess;
-      case cudaDevAttrMaxThreadsPerMultiProcessor:
-        *value = p.maxThreadsPerMultiProcessor;
-        return cudaSuccess;
-      case cudaDevAttrComputeCapabilityMajor:
-        *value = p.major;
-        return cudaSuccess;
-      case cudaDevAttrComputeCapabilityMinor:
-        *value = p.minor;
-        return cudaSuccess;
-      case cudaDevAttrMaxBlocksPerMultiprocessor:
-        *value = 32;
-        return cudaSuccess;
-      case cudaDevAttrMemoryPoolsSupported:
-        *value = 1;
-        return cudaSuccess;
-    }
-    return cudaErrorInvalidValue;
-  });
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  return call([&] {
-    if (least != nullptr) *least = 0;
-    if (greatest != nullptr) *greatest = -5;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaDriverGetVersion(int* version) {
-  const std::lock_guard lock(runtime_mutex());
-  if (version == nullptr) return cudaErrorInvalidValue;
-  *version = runtime().absent == cudaErrorInsufficientDriver ? 0 : kVersion;
-  return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  if (version == nullptr) return cudaErrorInvalidValue;
-  *version = kVersion;
-  return cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize() {

@@ -35,7 +35,7 @@ Runtime::Runtime() {
   const long long capacity = number_from("MEZZO_EMULATED_MEMORY", 2LL << 30);
   for (int device = 0; device < count; ++device) {
     devices.push_back(std::make_unique<DeviceMemory>(static_cast<std::size_t>(capacity)));
-    streams.push_back(std::make_unique<CUstream_st>(CUstream_st{device, cudaStreamDefault, 0, true}));
+    streams.push_back(std::make_unique<CUstream_st>(CUstream_st{device, cudaStreamDefault, true}));
   }
   install_fault_handler();
 }

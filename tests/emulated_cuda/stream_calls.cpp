@@ -12,11 +12,11 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaStreamCreateWithPriority(stream, flags, 0);
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int /*priority*/) {
   return call([&] {
     if (stream == nullptr || flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
     auto& all = runtime().streams;
-    all.push_back(std::make_unique<CUstream_st>(CUstream_st{current_device(), flags, priority}));
+    all.push_back(std::make_unique<CUstream_st>(CUstream_st{current_device(), flags}));
     *stream = all.back().get();
     return cudaSuccess;
   });
@@ -68,36 +68,6 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (target->capture != nullptr || event->capture != nullptr) return capture_wait(*target, *event);
     if (event->marker == nullptr || event->marker->done) return cudaSuccess;
     push(target, {0, nullptr, nullptr, event->marker});
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
-  return call([&] {
-    const cudaStream_t target = find_stream(stream);
-    if (target == nullptr) return cudaErrorInvalidResourceHandle;
-    if (device == nullptr) return cudaErrorInvalidValue;
-    *device = target->device;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-  return call([&] {
-    const cudaStream_t target = find_stream(stream);
-    if (target == nullptr) return cudaErrorInvalidResourceHandle;
-    if (priority == nullptr) return cudaErrorInvalidValue;
-    *priority = target->priority;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
-  return call([&] {
-    const cudaStream_t target = find_stream(stream);
-    if (target == nullptr) return cudaErrorInvalidResourceHandle;
-    if (flags == nullptr) return cudaErrorInvalidValue;
-    *flags = target->flags;
     return cudaSuccess;
   });
 }

@@ -41,7 +41,6 @@ struct Entry {
 struct CUstream_st {
   int device;
   unsigned flags;
-  int priority;
   bool is_default = false;
   bool destroyed = false;  ///< kept until its work is done
   std::deque<emulated_cuda::Entry> queue{};

@@ -111,21 +111,6 @@ enum cudaStreamCaptureMode {
   cudaStreamCaptureModeRelaxed = 2,
 };
 
-enum cudaDeviceAttr {
-  cudaDevAttrMaxThreadsPerBlock = 1,
-  cudaDevAttrMaxGridDimX = 5,
-  cudaDevAttrMaxSharedMemoryPerBlock = 8,
-  cudaDevAttrWarpSize = 10,
-  cudaDevAttrMultiProcessorCount = 16,
-  cudaDevAttrL2CacheSize = 38,
-  cudaDevAttrMaxThreadsPerMultiProcessor = 39,
-  cudaDevAttrComputeCapabilityMajor = 75,
-  cudaDevAttrComputeCapabilityMinor = 76,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
-  cudaDevAttrMaxBlocksPerMultiprocessor = 106,
-  cudaDevAttrMemoryPoolsSupported = 115,
-};
-
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;
@@ -136,9 +121,6 @@ struct cudaDeviceProp {
   int maxGridSize[3];
   int major;
   int minor;
-  int multiProcessorCount;
-  int l2CacheSize;
-  int maxThreadsPerMultiProcessor;
   std::size_t sharedMemPerBlockOptin;
 };
 
