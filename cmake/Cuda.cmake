@@ -2,7 +2,7 @@
 # MEZZO_CUDA=EMULATED by the C++ compiler against the emulated device of tests/emulated_cuda (MEZZO_CUDA_EMULATED).
 set(MEZZO_HAVE_CUDA OFF)
 set(MEZZO_CUDA_EMULATED OFF)
-set(MEZZO_CUDA_WHY_NOT "off (MEZZO_CUDA=OFF; the presets cuda and cuda-emulated build it)")
+set(MEZZO_CUDA_WHY_NOT "off (MEZZO_CUDA=OFF)")
 
 if(MEZZO_CUDA STREQUAL "EMULATED")
   find_path(MEZZO_BOOST_CONTEXT_INCLUDE boost/context/detail/fcontext.hpp)
@@ -65,6 +65,10 @@ function(mezzo_use_cuda_headers target)
   elseif(MEZZO_HAVE_CUDA)
     target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr>")
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
+      # Device code to less than half of its size; it is unpacked when a kernel is first used.
+      target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>")
+    endif()
     set_target_properties(${target} PROPERTIES CUDA_VISIBILITY_PRESET default)
   endif()
 endfunction()

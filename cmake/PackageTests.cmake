@@ -23,21 +23,23 @@ add_test(NAME package.install COMMAND "${CMAKE_COMMAND}" --install "${PROJECT_BI
   "${package_build}/installed")
 set_tests_properties(package.install PROPERTIES FIXTURES_SETUP installed)
 add_test(NAME package.headers COMMAND sh "${package_tests}/headers.sh"
-  "${package_build}/installed/${CMAKE_INSTALL_INCLUDEDIR}" "${CMAKE_CXX_COMPILER}")
+  "${package_build}/installed/${CMAKE_INSTALL_INCLUDEDIR}" "${CMAKE_CXX_COMPILER}" "${CMAKE_CUDA_COMPILER}")
 add_test(NAME package.headers_detects COMMAND sh "${package_tests}/headers_test.sh" "${CMAKE_CXX_COMPILER}")
 add_test(NAME package.unwritable_prefix COMMAND sh "${package_tests}/unwritable.sh" "${PROJECT_BINARY_DIR}")
 package_consumer(find_package find_package find_package "-DCMAKE_PREFIX_PATH=${package_build}/installed")
 set_tests_properties(package.headers package.find_package PROPERTIES FIXTURES_REQUIRED installed)
 set(tests package.install package.unwritable_prefix package.headers package.headers_detects package.find_package)
 
-# These two build the library anew, and so are part of one preset only. They do it without optimisation, and in one folder
-# after the other so that the second finds all objects in the compiler cache. The first is static, with whatever of OpenMP
-# and oneDNN is there, and installs what it has built for a last consumer.
+# These two build the library anew, and so are part of one preset only. They do it without optimisation and CUDA, and in one
+# folder after the other so that the second finds all objects in the compiler cache. The first is static, with whatever of
+# OpenMP and oneDNN is there, and installs what it has built for a last consumer.
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND BUILD_SHARED_LIBS)
-  package_consumer(add_subdirectory add_subdirectory from_source -DBUILD_SHARED_LIBS=OFF -DMEZZO_INSTALL=ON)
+  package_consumer(add_subdirectory add_subdirectory from_source -DMEZZO_CUDA=OFF -DBUILD_SHARED_LIBS=OFF
+    -DMEZZO_INSTALL=ON)
   add_test(NAME package.install_static COMMAND "${CMAKE_COMMAND}" --install "${package_build}/from_source/mezzo-build"
     --prefix "${package_build}/installed_static")
-  package_consumer(fetch_content fetch_content from_source "-DFETCHCONTENT_BASE_DIR=${package_build}/from_source")
+  package_consumer(fetch_content fetch_content from_source -DMEZZO_CUDA=OFF
+    "-DFETCHCONTENT_BASE_DIR=${package_build}/from_source")
   package_consumer(find_package_static find_package find_package_static
     "-DCMAKE_PREFIX_PATH=${package_build}/installed_static")
   set_tests_properties(package.add_subdirectory PROPERTIES FIXTURES_SETUP built_static)

@@ -1,12 +1,13 @@
 #!/bin/sh
 # Checks installed headers: they include the standard library and each other only, do not depend on macros that are
-# private to the library's build, and each compiles on its own.
-# usage: headers.sh INCLUDE_DIR COMPILER    one line per violation, status 1 when there is one
+# private to the library's build, and each compiles on its own. Those in a folder cuda/ may include CUDA's runtime too, and
+# are compiled by nvcc.
+# usage: headers.sh INCLUDE_DIR COMPILER [NVCC]    one line per violation, status 1 when there is one
 set -eu
 LC_ALL=C
 export LC_ALL
 cd "$1"
-compiler=$2
+compiler=$2 nvcc=${3:-}
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 headers=$(find mezzo -name '*.h' | sort)
 [ -n "$headers" ] || { echo "no headers in $1/mezzo"; exit 1; }
@@ -20,16 +21,24 @@ for header in $headers; do
       \"mezzo/kernels/cuda/*) ;; # asked for only where it is installed (kernels/device_code.h)
       [\"\<]mezzo/*) [ -e "${name#?}" ] || echo "$header: includes ${name#?}, which is not installed" ;;
       \<immintrin.h) ;;
+      \<cuda_runtime.h) case $header in */cuda/*) ;; *) echo "$header: includes ${name#?} outside of a folder cuda/" ;; esac ;;
       \<*[./]* | \"*) echo "$header: includes ${name#?}, which is not of the standard library" ;;
     esac
   done
   if grep -q 'MEZZO_HAVE_' "$header"; then echo "$header: depends on a private macro $(grep -o 'MEZZO_HAVE_[A-Z_0-9]*' "$header" | head -n 1)"; fi
 done >"$problems"
 
-# shellcheck disable=SC2016 # $1 and $2 are those of the inner shell
+# shellcheck disable=SC2016 # $1 to $3 are those of the inner shell
 printf '%s\n' "$headers" | xargs -P "$jobs" -n 1 sh -c '
-  printf "#include <%s>\n" "$2" | $1 -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. -x c++ - >/dev/null 2>&1 ||
-    printf "%s: does not compile on its own\n" "$2"' sh "$compiler" | sort >>"$problems"
+  case $3 in
+    */cuda/*)
+      [ -n "$2" ] || exit 0
+      source=$(mktemp --suffix=.cu)
+      printf "#include <%s>\n" "$3" >"$source"
+      $2 -std=c++20 --expt-relaxed-constexpr -Werror=all-warnings -I. --cuda -o /dev/null "$source" ;;
+    *) printf "#include <%s>\n" "$3" | $1 -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. -x c++ - ;;
+  esac >/dev/null 2>&1 || printf "%s: does not compile on its own\n" "$3"
+  rm -f "${source:-}"' sh "$compiler" "$nvcc" | sort >>"$problems"
 
 cat "$problems"
 printf '%s headers, %s problem(s)\n' "$(printf '%s\n' "$headers" | wc -l)" "$(wc -l <"$problems")"
