@@ -2,10 +2,7 @@
 # no list of files may need an edit. CONFIGURE_DEPENDS makes a build notice new and deleted files by itself.
 set(MEZZO_FOLDERS core autograd kernels kernels/cpu ops nn amp optim io data train)
 if(MEZZO_HAVE_CUDA)
-  list(APPEND MEZZO_FOLDERS core/cuda kernels/cuda)
-  if(NOT MEZZO_CUDA_EMULATED)
-    list(APPEND MEZZO_FOLDERS kernels/cuda/vendor)
-  endif()
+  list(APPEND MEZZO_FOLDERS core/cuda kernels/cuda kernels/cuda/vendor)
 endif()
 # For the folders that hold inner loops. g++ 12 vectorises a loop with a condition only when it need not care about
 # floating-point exceptions and errno; nobody reads them here, and no result changes.
@@ -108,6 +105,15 @@ if(MEZZO_CUDA_EMULATED)
   file(GLOB emulation CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/emulated_cuda/*.cpp")
   mezzo_object_library(mezzo_emulated_cuda ${emulation})
   list(APPEND mezzo_object_libraries mezzo_emulated_cuda)
+  # Stands in for cuBLASLt and is opened like it. Not linked to libmezzo, which it finds in the process that opens it.
+  file(GLOB emulation CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/emulated_cuda/blas_lt/*.cpp")
+  mezzo_object_library(mezzo_emulated_blas_lt ${emulation})
+  add_library(mezzo_cublasLt MODULE $<TARGET_OBJECTS:mezzo_emulated_blas_lt>)
+  set_target_properties(mezzo_cublasLt PROPERTIES OUTPUT_NAME cublasLt_emulated LINKER_LANGUAGE CXX
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+  target_link_libraries(mezzo_cublasLt PRIVATE mezzo_flags)
+  set_property(SOURCE "${PROJECT_SOURCE_DIR}/kernels/cuda/vendor/blas_lt.cpp" APPEND PROPERTY COMPILE_DEFINITIONS
+    "MEZZO_EMULATED_BLAS_LT=\"${PROJECT_BINARY_DIR}/libcublasLt_emulated.so\"")
 endif()
 
 add_library(mezzo)
@@ -135,6 +141,7 @@ if(MEZZO_HAVE_ONEDNN)
 endif()
 if(MEZZO_CUDA_EMULATED)
   target_link_libraries(mezzo PRIVATE ${MEZZO_BOOST_CONTEXT})
+  add_dependencies(mezzo mezzo_cublasLt)
 elseif(MEZZO_HAVE_CUDA)
   # Static, so that a program starts on a machine without CUDA. libcuda is never linked, cudart opens it by itself.
   target_link_libraries(mezzo PRIVATE CUDA::cudart_static)

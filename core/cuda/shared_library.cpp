@@ -11,29 +11,40 @@ namespace mezzo::cuda {
 
 namespace {
 
-std::vector<std::string> folders() {
-  std::vector<std::string> result{""};
-  const char* const home = std::getenv("CUDA_HOME");
-  if (home != nullptr && *home != '\0') result.push_back(std::string(home) + "/lib64/");
-  result.emplace_back("/usr/local/cuda/lib64/");
+/// What the environment's variable holds; empty when it is not set.
+std::string variable_value(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
+/// The files to try, in order.
+std::vector<std::string> files(const char* variable, std::initializer_list<const char*> names) {
+  if (const std::string named = variable_value(variable); !named.empty()) return {named};
+  std::vector<std::string> folders{""};
+  if (const std::string home = variable_value("CUDA_HOME"); !home.empty())
+    folders.push_back(home + "/lib64/");
+  folders.emplace_back("/usr/local/cuda/lib64/");
+  std::vector<std::string> result;
+  for (const std::string_view name : names) {
+    for (const std::string& folder : folders) result.push_back(folder + std::string(name));
+  }
   return result;
 }
 
 }  // namespace
 
-SharedLibrary::SharedLibrary(std::string_view op, std::initializer_list<const char*> names,
-                             std::string_view how_to_get) {
+SharedLibrary::SharedLibrary(std::string_view op, const char* variable,
+                             std::initializer_list<const char*> names, std::string_view how_to_get) {
   std::string first_error;
-  for (const char* const name : names) {
-    for (const std::string& folder : folders()) {
-      name_ = folder + name;
-      handle_ = dlopen(name_.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (handle_ != nullptr) return;
-      const char* const error = dlerror();
-      if (first_error.empty() && error != nullptr) first_error = error;
-    }
+  for (const std::string& file : files(variable, names)) {
+    name_ = file;
+    handle_ = dlopen(name_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle_ != nullptr) return;
+    const char* const error = dlerror();
+    if (first_error.empty() && error != nullptr) first_error = error;
   }
-  throw DeviceError(op, std::string("the library ") + *names.begin(), first_error, how_to_get);
+  throw DeviceError(op, std::string("the library ") + *names.begin(), first_error,
+                    std::string(how_to_get) + ", or name the file in " + variable);
 }
 
 void* SharedLibrary::symbol(const char* name) const {

@@ -11,10 +11,11 @@ namespace mezzo::cuda {
 /// A shared library that stays open to the end of the process.
 class SharedLibrary {
  public:
-  /// Opens the first of `names` that is found: by the system's search (LD_LIBRARY_PATH, ldconfig), then in
-  /// the toolkit's folder (CUDA_HOME, /usr/local/cuda). Throws DeviceError that names `op`, the library and
-  /// how to get it.
-  SharedLibrary(std::string_view op, std::initializer_list<const char*> names, std::string_view how_to_get);
+  /// Opens the file that the environment's `variable` names; if it names none, the first of `names` that is
+  /// found: by the system's search (LD_LIBRARY_PATH, ldconfig), then in the toolkit's folder (CUDA_HOME,
+  /// /usr/local/cuda). Throws DeviceError that names `op`, the library and how to get it.
+  SharedLibrary(std::string_view op, const char* variable, std::initializer_list<const char*> names,
+                std::string_view how_to_get);
   /// The address of a function. Throws DeviceError when the library has none of this name.
   [[nodiscard]] void* symbol(const char* name) const;
   /// The same as a pointer of the function's type: `library.function<decltype(&cublasLtCreate)>("...")`.

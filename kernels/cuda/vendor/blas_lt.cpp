@@ -1,5 +1,6 @@
 #include "mezzo/kernels/cuda/vendor/blas_lt.h"
 
+#include <initializer_list>
 #include <map>
 #include <mutex>
 
@@ -7,6 +8,16 @@
 #include "mezzo/core/error.h"
 
 namespace mezzo::kernels::cuda {
+
+mezzo::cuda::SharedLibrary open_blas_lt() {
+#if defined(MEZZO_CUDA_EMULATED)
+  const std::initializer_list<const char*> files{MEZZO_EMULATED_BLAS_LT};  // never one that is installed
+#else
+  const std::initializer_list<const char*> files{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
+#endif
+  return {"matmul", "MEZZO_CUBLASLT", files,
+          "install the CUDA toolkit or `pip install nvidia-cublas` and add its folder to LD_LIBRARY_PATH"};
+}
 
 const BlasLt& blas_lt() {
   static const auto* const table = new BlasLt;  // never closed: handles may be in use to the very end

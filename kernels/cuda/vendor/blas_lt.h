@@ -7,12 +7,12 @@
 
 namespace mezzo::kernels::cuda {
 
+/// Opens the library. Throws DeviceError when it is not there.
+[[nodiscard]] mezzo::cuda::SharedLibrary open_blas_lt();
+
 /// The functions in use, under their own names without the prefix.
 struct BlasLt {
-  mezzo::cuda::SharedLibrary library{
-      "matmul",
-      {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
-      "install the CUDA toolkit or `pip install nvidia-cublas`, and add its folder to LD_LIBRARY_PATH"};
+  mezzo::cuda::SharedLibrary library = open_blas_lt();
   decltype(&cublasLtCreate) create = find<decltype(&cublasLtCreate)>("cublasLtCreate");
   decltype(&cublasLtGetStatusString) status_string =
       find<decltype(&cublasLtGetStatusString)>("cublasLtGetStatusString");

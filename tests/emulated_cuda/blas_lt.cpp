@@ -1,0 +1,10 @@
+#include "emulated_cuda/blas_lt.h"
+
+namespace emulated_cuda {
+
+BlasLt& blas_lt() {
+  static BlasLt state;
+  return state;
+}
+
+}  // namespace emulated_cuda
