@@ -13,7 +13,7 @@ namespace mezzo::kernels {
 
 namespace {
 
-std::atomic<bool> g_allow_tf32{false};
+std::atomic<bool> g_allow_tf32{false}, g_gemm_epilogues{true};
 
 /// Throws DTypeError when floating and integer dtypes meet.
 DType compute_dtype_of(const GemmArgs& args) {
@@ -42,6 +42,13 @@ void check(const GemmArgs& args, DType compute) {
                      std::to_string(args.alpha) + " and " + std::to_string(args.beta),
                      "use a floating dtype");
   }
+  if (args.bias != nullptr && args.beta != 0) {
+    throw ValueError("gemm", "beta 0 beside a bias", std::to_string(args.beta), "add one of them to C first");
+  }
+  if (args.row_sums != nullptr && args.batch != 1) {
+    throw ValueError("gemm", "one matrix for row sums", "a batch of " + std::to_string(args.batch),
+                     "reduce the batch apart from the product");
+  }
 }
 
 }  // namespace
@@ -63,6 +70,12 @@ GemmArgs transposed(GemmArgs args) {
   return args;
 }
 
+RowSums row_sums_of(const GemmArgs& args) {
+  return {
+      {args.row_sums, args.c_dtype, {args.k, args.m}, {0, 1}},
+      {const_cast<void*>(args.a), args.a_dtype, {args.k, args.m}, {args.a_col_stride, args.a_row_stride}}};
+}
+
 void gemm(Device device, const GemmArgs& args) {
 #if MEZZO_HAVE_CUDA
   if (device.is_cuda()) return cuda::gemm(device, args);
@@ -75,6 +88,8 @@ namespace cuda {
 
 bool allow_tf32() { return g_allow_tf32.load(std::memory_order_relaxed); }
 void set_allow_tf32(bool allow) { g_allow_tf32.store(allow, std::memory_order_relaxed); }
+bool gemm_epilogues() { return g_gemm_epilogues.load(std::memory_order_relaxed); }
+void set_gemm_epilogues(bool on) { g_gemm_epilogues.store(on, std::memory_order_relaxed); }
 
 }  // namespace cuda
 }  // namespace mezzo::kernels

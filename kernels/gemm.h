@@ -8,10 +8,12 @@
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"
+#include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {
 
-/// C[b] = alpha * A[b] . B[b] + beta * C[b] for b in [0, batch); A[b]: [m, k], B[b]: [k, n], C[b]: [m, n].
+/// C[b] = alpha * A[b] . B[b] + beta * C[b] + bias for b in [0, batch); A[b]: [m, k], B[b]: [k, n], C[b]: [m,
+/// n]; bias and row_sums are contiguous vectors of C's dtype, or null for none.
 /// Element (i, j) of matrix b stands at `data + b * batch_stride + i * row_stride + j * col_stride`, in
 /// elements. A and B may have any strides (0 repeats: a batch stride of 0 broadcasts one matrix). The
 /// elements of C must be distinct and must not overlap A or B.
@@ -31,16 +33,30 @@ struct GemmArgs {
   std::int64_t c_batch_stride = 0, c_row_stride = 0, c_col_stride = 1;
 
   double alpha = 1, beta = 0;
+
+  /// Added to every row of C, in the one rounding: [n]. Only with beta == 0.
+  const void* bias = nullptr;
+  /// Receives the sums of A's rows over k, with A's elements in C's compute type, rounded once: [m]. Only
+  /// with batch == 1. For A = dY^T that is the gradient of a bias. It must overlap nothing else.
+  void* row_sums = nullptr;
 };
 
 /// The dtype a product is computed in: f64 when one of the three is, else f32; i64 for integers. Throws
 /// DTypeError and ValueError for arguments that make no product (see cpu::gemm).
 [[nodiscard]] DType product_compute_dtype(const GemmArgs& args);
 
-/// The product of C^T = B^T . A^T, which writes the same memory: for a C that lies by columns.
+/// The product of C^T = B^T . A^T, which writes the same memory: for a C that lies by columns. Without bias
+/// and row sums.
 [[nodiscard]] GemmArgs transposed(GemmArgs args);
 
-/// Computes `args` on the device, where its memory is. Dtypes, error bound and exceptions as cpu::gemm.
+/// Row sums as a reduction (kernels/reduce.h): `sums` in the shape [k, m] of `terms`, which are A's elements.
+struct RowSums {
+  View sums, terms;
+};
+[[nodiscard]] RowSums row_sums_of(const GemmArgs& args);
+
+/// Computes `args` on the device, where its memory is. Dtypes, error bound and exceptions as cpu::gemm; row
+/// sums on a CUDA device may be accumulated in f32: |sum - exact| <= (k + 2) * eps * sum |a|.
 void gemm(Device device, const GemmArgs& args);
 
 namespace cuda {
@@ -51,6 +67,12 @@ namespace cuda {
 [[nodiscard]] bool allow_tf32();
 void set_allow_tf32(bool allow);
 
+/// Whether bias and row sums are left to the product's own kernel where the vendor library can (one pass over
+/// C or A less), instead of to kernels before and after it. On at first; for measuring what it is worth.
+/// Results differ within the error bound.
+[[nodiscard]] bool gemm_epilogues();
+void set_gemm_epilogues(bool on);
+
 }  // namespace cuda
 
 namespace cpu {
@@ -60,15 +82,16 @@ namespace cpu {
 ///    are widened exactly, unless both are bf16 and bf16_gemm() is native), and rounded once when stored.
 ///  * Integer and boolean dtypes in any mix: exact modulo 2^64, then stored modulo 2^bits (boolean: != 0).
 ///    alpha and beta must be whole numbers.
-///  * beta == 0 does not read C, so a NaN there does not leak. k == 0 or alpha == 0 gives beta * C and reads
-///    neither A nor B. An empty batch, m or n does nothing.
+///  * beta == 0 does not read C, so a NaN there does not leak. k == 0 or alpha == 0 gives beta * C (or the
+///    bias) and does not multiply. An empty batch, m or n leaves C alone.
+///  * Row sums are accumulated as every sum is (kernels/reduce.h): in f64, or modulo 2^64.
 ///  * Error for floating dtypes: |c - exact| <= (k + 2) * eps * (|alpha| * (|A|.|B|) + |beta * C|), with the
 ///    eps of the dtype it is computed in, plus one rounding to the dtype of C.
 ///  * The bits depend on sizes, strides, dtypes, engine, bf16_gemm() and isa(), not on the number of threads.
 ///  One
 ///    exception: a build without OpenMP that uses oneDNN, over whose own threads mezzo has no say.
-/// Throws DTypeError when floating and integer dtypes meet, ValueError for negative sizes and for a
-/// fractional alpha or beta with integers.
+/// Throws DTypeError when floating and integer dtypes meet, ValueError for negative sizes, for a fractional
+/// alpha or beta with integers, for a bias with beta != 0, and for row sums of a batch.
 void gemm(const GemmArgs& args);
 
 /// Who multiplies f32 (and 16-bit) matrices. f64 is always Eigen's, integers are our own loops'.

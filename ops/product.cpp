@@ -24,7 +24,8 @@ const void* at(const kernels::View& view, std::int64_t offset) {
 
 }  // namespace
 
-void product_into(const Tensor& out, const Tensor& a, const Tensor& b, double alpha, double beta) {
+void product_into(const Tensor& out, const Tensor& a, const Tensor& b, double alpha, double beta,
+                  const ProductExtras& extras) {
   Shape batch = out.shape();
   batch.pop_back();
   batch.pop_back();
@@ -40,6 +41,8 @@ void product_into(const Tensor& out, const Tensor& a, const Tensor& b, double al
   args.b_dtype = vb.dtype, args.b_row_stride = vb.strides[rank], args.b_col_stride = vb.strides[rank + 1];
   args.c_dtype = vc.dtype, args.c_row_stride = vc.strides[rank], args.c_col_stride = vc.strides[rank + 1];
   args.alpha = alpha, args.beta = beta;
+  if (extras.bias.defined()) args.bias = extras.bias.impl().data();
+  if (extras.row_sums.defined()) args.row_sums = extras.row_sums.impl().data();
 
   // Batch dims that are one run in all three go into one call; any others are walked here.
   std::array<Dims, 3> strides{va.strides, vb.strides, vc.strides};

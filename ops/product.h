@@ -7,9 +7,17 @@
 
 namespace mezzo::ops {
 
+/// What a product may do on its way (kernels/gemm.h); undefined for none. Both are contiguous and have the
+/// result's dtype.
+struct ProductExtras {
+  Tensor bias = {};      ///< [n], added to every row; only with beta 0
+  Tensor row_sums = {};  ///< [m], receives the sums of a's rows; only for matrices without batch dims
+};
+
 /// out = alpha * a x b + beta * out for [.., m, k] x [.., k, n] -> [.., m, n]; a's and b's batch dims
 /// broadcast to out's.
-void product_into(const Tensor& out, const Tensor& a, const Tensor& b, double alpha = 1, double beta = 0);
+void product_into(const Tensor& out, const Tensor& a, const Tensor& b, double alpha = 1, double beta = 0,
+                  const ProductExtras& extras = {});
 
 /// dtype of a product: `out_dtype` if given, else that of both operands. Throws DTypeError when these differ.
 [[nodiscard]] DType product_dtype(std::string_view op, const Tensor& a, const Tensor& b,

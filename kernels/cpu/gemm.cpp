@@ -2,19 +2,26 @@
 // dtype, size and setting. The work itself is in gemm_blocked.cpp and the engines.
 #include "mezzo/kernels/gemm.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/kernels/cpu/convert.h"
 #include "mezzo/kernels/cpu/gemm_bf16.h"
 #include "mezzo/kernels/cpu/gemm_blocked.h"
 #include "mezzo/kernels/cpu/gemm_tile.h"
 #include "mezzo/kernels/cpu/isa.h"
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/reduce.h"
+#include "mezzo/kernels/reducers.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -91,6 +98,49 @@ bool goes_to_loops(const GemmArgs& args) {
              kSmallProduct;
 }
 
+/// Every row of C = the bias.
+void store_bias(const GemmArgs& args) {
+  if (args.batch * args.m * args.n == 0) return;
+  const std::int64_t bytes = args.n * size_of(args.c_dtype),
+                     grain = std::max<std::int64_t>(1, (1 << 18) / bytes);
+  auto* const c = static_cast<std::byte*>(args.c);
+  const bool one_run = args.c_col_stride == 1 && args.c_row_stride == args.n &&
+                       (args.batch == 1 || args.c_batch_stride == args.m * args.n);
+  parallel_for(args.batch * args.m, grain, [&](std::int64_t begin, std::int64_t end) {
+    if (one_run) {  // in copies of copies: rows may be short
+      std::byte* const first = c + begin * bytes;
+      std::memcpy(first, args.bias, static_cast<std::size_t>(bytes));
+      const std::int64_t most = std::max<std::int64_t>(1, (1 << 13) / bytes);
+      for (std::int64_t done = 1, rows = end - begin; done < rows;) {
+        const std::int64_t count = std::min({done, rows - done, most});
+        std::memcpy(first + done * bytes, first, static_cast<std::size_t>(count * bytes));
+        done += count;
+      }
+      return;
+    }
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t offset = r / args.m * args.c_batch_stride + r % args.m * args.c_row_stride;
+      scatter(args.bias, args.c_dtype, c + offset * size_of(args.c_dtype), args.c_dtype, args.c_col_stride,
+              args.n);
+    }
+  });
+}
+
+/// Bias and row sums as steps before the product: it is added to a C that holds the bias.
+GemmArgs spelled_out(GemmArgs args) {
+  if (args.row_sums != nullptr) {
+    const RowSums rows = row_sums_of(args);
+    dispatch_compute(args.c_dtype, [&]<class T>(TypeTag<T>) { reduce<T>(Sum<>{}, rows.sums, rows.terms); });
+    args.row_sums = nullptr;
+  }
+  if (args.bias != nullptr) {
+    store_bias(args);
+    args.beta = 1;
+    args.bias = nullptr;
+  }
+  return args;
+}
+
 /// Brings C to rows, and a batch that is one tall matrix times one B (or one A times a wide matrix) into one
 /// product.
 GemmArgs normal_form(GemmArgs args) {
@@ -138,8 +188,9 @@ void run_f64(const GemmArgs& args) {
 
 void gemm(const GemmArgs& args) {
   const DType compute = product_compute_dtype(args);
-  if (args.batch == 0 || args.m == 0 || args.n == 0) return;
-  const GemmArgs normal = normal_form(args);
+  const GemmArgs plain = spelled_out(args);
+  if (plain.batch == 0 || plain.m == 0 || plain.n == 0) return;
+  const GemmArgs normal = normal_form(plain);
   switch (compute) {
     case DType::f32:
       return run_f32(normal);

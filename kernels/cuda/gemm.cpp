@@ -6,6 +6,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cuda/pointwise.h"
+#include "mezzo/kernels/cuda/reduce.h"
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/scalar_math.h"
 
@@ -24,6 +25,7 @@ struct Matrices {
   }
   /// Whether the vendor library can read it: rows or columns are runs that do not overlap.
   [[nodiscard]] bool is_plain() const {
+    if (batch_stride < 0) return false;
     const bool by_rows = (column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1);
     const bool by_columns = (row_stride == 1 || rows == 1) && (column_stride >= rows || columns == 1);
     return by_rows || by_columns;
@@ -106,9 +108,52 @@ Matrices result_of(const GemmArgs& args) {
   return {args.c, args.c_dtype, args.m, args.n, args.c_batch_stride, args.c_row_stride, args.c_col_stride};
 }
 
-void floating_gemm(Device device, const GemmArgs& args, DType compute) {
+/// Bias and row sums as kernels before the product, which is added to a C that holds the bias.
+GemmArgs spelled_out(Device device, GemmArgs args) {
+  if (args.row_sums != nullptr) {
+    const RowSums rows = row_sums_of(args);
+    dispatch_compute(args.c_dtype,
+                     [&]<class T>(TypeTag<T>) { reduce<T>(device, Sum<>{}, rows.sums, rows.terms); });
+    args.row_sums = nullptr;
+  }
+  if (args.bias != nullptr) {
+    copy(device, result_of(args).view(args.batch),
+         {const_cast<void*>(args.bias), args.c_dtype, {args.batch, args.m, args.n}, {0, 0, 1}});
+    args.bias = nullptr;
+    args.beta = 1;
+  }
+  return args;
+}
+
+/// Whether bias or row sums may go into the product's own pass. Not the sums in TF32: they would be sums of
+/// rounded elements, and it was the product that was allowed to lose bits.
+bool suits_epilogue(const GemmArgs& args) {
+  if (!gemm_epilogues() || args.batch != 1) return false;
+  if (args.row_sums == nullptr) return true;
+  return args.bias == nullptr && !(args.a_dtype == DType::f32 && allow_tf32());
+}
+
+/// A product in the vendor library's form, whatever becomes of bias and row sums.
+void direct_gemm(Device device, const GemmArgs& args, const mezzo::cuda::Stream& stream) {
+  const bool has_epilogue = args.bias != nullptr || args.row_sums != nullptr;
+  if (has_epilogue && suits_epilogue(args) && vendor_gemm(args, stream)) return;
+  static_cast<void>(vendor_gemm(spelled_out(device, args), stream));  // without them it takes any
+}
+
+/// C as the product of A and B in the vendor library's form.
+bool is_direct(const GemmArgs& args, DType operands) {
+  return (args.c_dtype == operands || (args.c_dtype == DType::f32 && is_16bit(operands))) &&
+         (args.c_col_stride == 1 || args.n == 1) && (args.c_row_stride >= args.n || args.m == 1) &&
+         args.c_batch_stride >= 0;
+}
+
+void floating_gemm(Device device, const GemmArgs& given, DType compute) {
   // A and B are multiplied in a dtype that they share.
-  const DType dtype = compute == DType::f64 || args.a_dtype != args.b_dtype ? compute : args.a_dtype;
+  const DType dtype = compute == DType::f64 || given.a_dtype != given.b_dtype ? compute : given.a_dtype;
+  const bool by_columns = given.c_row_stride == 1 && given.c_col_stride != 1;
+  const bool takes_epilogue = !by_columns && is_direct(given, dtype);
+  GemmArgs args = takes_epilogue ? given : spelled_out(device, given);
+  if (by_columns) args = transposed(args);
   std::optional<Packed> keep_a, keep_b, keep_c;
   const Matrices a = readable(device, args.batch,
                               {const_cast<void*>(args.a), args.a_dtype, args.m, args.k, args.a_batch_stride,
@@ -118,26 +163,24 @@ void floating_gemm(Device device, const GemmArgs& args, DType compute) {
                               {const_cast<void*>(args.b), args.b_dtype, args.k, args.n, args.b_batch_stride,
                                args.b_row_stride, args.b_col_stride},
                               dtype, keep_b);
-  const Matrices c = result_of(args);
   GemmArgs plain = args;
   plain.a = a.data, plain.a_dtype = dtype, plain.a_batch_stride = a.batch_stride;
   plain.a_row_stride = a.row_stride, plain.a_col_stride = a.column_stride;
   plain.b = b.data, plain.b_dtype = dtype, plain.b_batch_stride = b.batch_stride;
   plain.b_row_stride = b.row_stride, plain.b_col_stride = b.column_stride;
-  const bool direct = (args.c_dtype == dtype || (args.c_dtype == DType::f32 && is_16bit(dtype))) &&
-                      (args.c_col_stride == 1 || args.n == 1) && (args.c_row_stride >= args.n || args.m == 1);
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
-  if (direct) {
+  if (is_direct(args, dtype)) {
     plain.c_col_stride = 1;
-    return vendor_gemm(plain, stream);
+    return direct_gemm(device, plain, stream);
   }
   // Into f32 (f64) first, then alpha and beta and the one rounding in a pass of our own.
+  const Matrices c = result_of(args);
   keep_c.emplace(device, args.batch, c, compute);
   const Matrices& result = keep_c->matrices();
   plain.c = result.data, plain.c_dtype = compute, plain.c_batch_stride = result.batch_stride;
   plain.c_row_stride = result.row_stride, plain.c_col_stride = 1;
   plain.alpha = 1, plain.beta = 0;
-  vendor_gemm(plain, stream);
+  direct_gemm(device, plain, stream);
   const View target = c.view(args.batch);
   dispatch_compute(compute, [&]<class T>(TypeTag<T>) {
     pointwise<T>(device, BlendFn<T>{static_cast<T>(args.alpha), static_cast<T>(args.beta)}, target,
@@ -147,16 +190,17 @@ void floating_gemm(Device device, const GemmArgs& args, DType compute) {
 
 }  // namespace
 
-void gemm(Device device, const GemmArgs& args) {
-  const DType compute = product_compute_dtype(args);
-  if (args.batch == 0 || args.m == 0 || args.n == 0) return;
-  if (args.k == 0 || args.alpha == 0) return scale_result(device, args, result_of(args).view(args.batch));
-  if (compute == DType::i64) {
-    const Grid grid = grid_for(args.batch * args.m * args.n);
-    return mezzo::cuda::launch(integer_gemm, dim3(grid.blocks), dim3(grid.threads), 0,
-                               mezzo::cuda::current_stream(device), args);
-  }
-  floating_gemm(device, args.c_row_stride == 1 && args.c_col_stride != 1 ? transposed(args) : args, compute);
+void gemm(Device device, const GemmArgs& given) {
+  const DType compute = product_compute_dtype(given);
+  const bool empty = given.batch == 0 || given.m == 0 || given.n == 0,
+             no_product = given.k == 0 || given.alpha == 0;
+  if (!empty && !no_product && compute != DType::i64) return floating_gemm(device, given, compute);
+  const GemmArgs args = spelled_out(device, given);
+  if (empty) return;
+  if (no_product) return scale_result(device, args, result_of(args).view(args.batch));
+  const Grid grid = grid_for(args.batch * args.m * args.n);
+  mezzo::cuda::launch(integer_gemm, dim3(grid.blocks), dim3(grid.threads), 0,
+                      mezzo::cuda::current_stream(device), args);
 }
 
 }  // namespace mezzo::kernels::cuda

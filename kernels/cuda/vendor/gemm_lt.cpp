@@ -1,12 +1,18 @@
 // vendor_gemm on cuBLASLt. Its matrices lie by columns: C by rows is C^T by columns, so it is given B^T .
-// A^T. The algorithm for a shape is asked for once per device and kept.
+// A^T. Our bias runs along its rows of D (EPILOGUE_BIAS), our row sums are sums over k of its B (BGRADB). The
+// algorithm for a shape is asked for once per device and kept.
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "mezzo/core/cuda/device.h"
+#include "mezzo/core/cuda/launch.h"
 #include "mezzo/core/cuda/stream.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cuda/gemm.h"
@@ -18,7 +24,12 @@ namespace mezzo::kernels::cuda {
 namespace {
 
 /// What cuBLASLt recommends for Hopper; more than earlier GPUs ask for.
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+constexpr std::uint64_t kWorkspaceBytes = std::uint64_t{32} << 20;
+/// How parts of a product over k may be added up. The other schemes add them in the dtype of C, so 16-bit
+/// results would be rounded more than once.
+constexpr std::uint32_t kReduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+/// Matrices per call: what fits a dimension of a grid, whatever kernel is behind it.
+constexpr std::int64_t kMaxBatch = 65535;
 
 struct Destroy {
   void operator()(cublasLtMatmulDescOpaque_t* p) const { blas_lt().desc_destroy(p); }
@@ -63,12 +74,29 @@ Operand transpose_of(DType dtype, std::int64_t rows, std::int64_t columns, std::
   return {dtype, rows, columns, columns == 1 ? rows : column_stride, batch_stride, true};
 }
 
-/// All that an algorithm depends on.
-using Key = std::array<std::int64_t, 19>;
+cublasLtEpilogue_t epilogue_of(const GemmArgs& g) {
+  if (g.bias != nullptr) return CUBLASLT_EPILOGUE_BIAS;
+  return g.row_sums != nullptr ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_DEFAULT;
+}
+/// The vector of the epilogue, read or written.
+void* epilogue_vector(const GemmArgs& g) {
+  return g.bias != nullptr ? const_cast<void*>(g.bias) : g.row_sums;
+}
 
+/// The largest power of two up to 256 (what cuBLASLt assumes when nobody says) that divides the address of
+/// each matrix of a batch.
+std::uint32_t alignment_of(const void* data, DType dtype, std::int64_t batch_stride) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(data) |
+                    static_cast<std::uintptr_t>(batch_stride * size_of(dtype)) | std::uintptr_t{256};
+  return static_cast<std::uint32_t>(bits & (~bits + 1));
+}
+
+using Algorithm = cublasLtMatmulHeuristicResult_t;
+
+/// Descriptors of a product, and the algorithm that it runs with.
 class Plan {
  public:
-  Plan(const GemmArgs& g, int device_index) {
+  Plan(const GemmArgs& g, int device_index) : handle_(blas_lt_handle(device_index)) {
     const Operand first = transpose_of(g.b_dtype, g.k, g.n, g.b_batch_stride, g.b_row_stride, g.b_col_stride);
     const Operand second =
         transpose_of(g.a_dtype, g.m, g.k, g.a_batch_stride, g.a_row_stride, g.a_col_stride);
@@ -77,31 +105,40 @@ class Plan {
     const cudaDataType_t scale = g.a_dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
     check_blas_lt(blas_lt().desc_create(&desc, compute_type(g.a_dtype), scale), "cublasLtMatmulDescCreate");
     desc_.reset(desc);
-    set_transpose(CUBLASLT_MATMUL_DESC_TRANSA, first.transpose);
-    set_transpose(CUBLASLT_MATMUL_DESC_TRANSB, second.transpose);
+    set(CUBLASLT_MATMUL_DESC_TRANSA, first.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, second.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(g));
     a_ = layout(first, g.batch);
     b_ = layout(second, g.batch);
     c_ = layout(result, g.batch);
-    choose(g, device_index);
+    set_vector(g);  // the heuristic looks at its alignment
+    const std::vector<Algorithm> best = algorithms(g, 1);
+    found_ = !best.empty();
+    if (found_) algorithm_ = best.front();
   }
 
-  void run(const GemmArgs& g, const mezzo::cuda::Stream& stream, void* workspace) const {
-    const float alpha32 = static_cast<float>(g.alpha), beta32 = static_cast<float>(g.beta);
-    const bool wide = g.a_dtype == DType::f64;
-    const void* const alpha = wide ? static_cast<const void*>(&g.alpha) : &alpha32;
-    const void* const beta = wide ? static_cast<const void*>(&g.beta) : &beta32;
-    check_blas_lt(blas_lt().matmul(blas_lt_handle(stream.device().index), desc_.get(), alpha, g.b, a_.get(),
-                                   g.a, b_.get(), beta, g.c, c_.get(), g.c, c_.get(), &algorithm_.algo,
-                                   workspace, algorithm_.workspaceSize, mezzo::cuda::native(stream)),
-                  "cublasLtMatmul");
+  /// Whether cuBLASLt has an algorithm for this product with its epilogue.
+  [[nodiscard]] bool found() const { return found_; }
+
+  /// Puts the product into the stream. One at a time: the epilogue's vector is a field of the descriptor.
+  void run(const GemmArgs& g, const mezzo::cuda::Stream& stream) {
+    const std::scoped_lock lock(mutex_);
+    // From the stream's own pool: later products in the stream reuse it, those of other streams do not.
+    const Scratch workspace(stream.device(), static_cast<std::int64_t>(algorithm_.workspaceSize));
+    check_blas_lt(start(g, g.c, algorithm_, workspace.data(), stream), "cublasLtMatmul");
+    mezzo::cuda::after_launch(stream);
   }
-  [[nodiscard]] std::size_t workspace_bytes() const { return algorithm_.workspaceSize; }
 
  private:
-  void set_transpose(cublasLtMatmulDescAttributes_t which, bool transpose) {
-    const cublasOperation_t operation = transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check_blas_lt(blas_lt().desc_set(desc_.get(), which, &operation, sizeof(operation)),
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t which, const T& value) {
+    check_blas_lt(blas_lt().desc_set(desc_.get(), which, &value, sizeof(value)),
                   "cublasLtMatmulDescSetAttribute");
+  }
+
+  void set_vector(const GemmArgs& g) {
+    void* const vector = epilogue_vector(g);
+    if (vector != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
   }
 
   static Owned<cublasLtMatrixLayout_t> layout(const Operand& x, std::int64_t batch) {
@@ -119,47 +156,66 @@ class Plan {
     return result;
   }
 
-  void choose(const GemmArgs& g, int device_index) {
+  /// The `wanted` algorithms that cuBLASLt takes for the fastest, best first; none when it has none.
+  [[nodiscard]] std::vector<Algorithm> algorithms(const GemmArgs& g, int wanted) const {
     cublasLtMatmulPreference_t raw = nullptr;
     check_blas_lt(blas_lt().preference_create(&raw), "cublasLtMatmulPreferenceCreate");
     const Owned<cublasLtMatmulPreference_t> preference(raw);
-    const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
       check_blas_lt(blas_lt().preference_set(raw, which, &value, sizeof(value)),
                     "cublasLtMatmulPreferenceSetAttribute");
     };
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(g.b));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(g.a));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(g.c));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(g.c));
+    const std::uint32_t of_c = alignment_of(g.c, g.c_dtype, g.c_batch_stride);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReduction);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(g.b, g.b_dtype, g.b_batch_stride));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(g.a, g.a_dtype, g.a_batch_stride));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_c);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_c);
+    std::vector<Algorithm> result(static_cast<std::size_t>(wanted));
     int found = 0;
-    check_blas_lt(blas_lt().heuristic(blas_lt_handle(device_index), desc_.get(), a_.get(), b_.get(), c_.get(),
-                                      c_.get(), raw, 1, &algorithm_, &found),
-                  "cublasLtMatmulAlgoGetHeuristic");
-    if (found == 0) {
-      throw DeviceError("matmul", "an algorithm of cuBLASLt for this product", "none",
-                        "report shapes, strides and dtypes to mezzo");
-    }
+    const cublasStatus_t status = blas_lt().heuristic(handle_, desc_.get(), a_.get(), b_.get(), c_.get(),
+                                                      c_.get(), raw, wanted, result.data(), &found);
+    // There is a way without the epilogue, so whatever cuBLASLt has against it is no failure.
+    const bool optional =
+        epilogue_of(g) != CUBLASLT_EPILOGUE_DEFAULT && status == CUBLAS_STATUS_INVALID_VALUE;
+    if (optional || status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+    check_blas_lt(status, "cublasLtMatmulAlgoGetHeuristic");
+    result.resize(static_cast<std::size_t>(found));
+    std::erase_if(result, [](const Algorithm& one) { return one.state != CUBLAS_STATUS_SUCCESS; });
+    return result;
   }
 
- public:
-  /// The largest power of two up to 16 that divides the address.
-  static std::uint32_t alignment_of(const void* address) {
-    const auto bits = reinterpret_cast<std::uintptr_t>(address) | 16U;
-    return static_cast<std::uint32_t>(bits & (~bits + 1));
+  /// Puts the product into the stream with this algorithm, its result to `d`, which lies as C does.
+  [[nodiscard]] cublasStatus_t start(const GemmArgs& g, void* d, const Algorithm& algorithm, void* workspace,
+                                     const mezzo::cuda::Stream& stream) {
+    set_vector(g);
+    const float alpha32 = static_cast<float>(g.alpha), beta32 = static_cast<float>(g.beta);
+    const bool wide = g.a_dtype == DType::f64;
+    const void* const alpha = wide ? static_cast<const void*>(&g.alpha) : &alpha32;
+    const void* const beta = wide ? static_cast<const void*>(&g.beta) : &beta32;
+    return blas_lt().matmul(handle_, desc_.get(), alpha, g.b, a_.get(), g.a, b_.get(), beta, g.c, c_.get(), d,
+                            c_.get(), &algorithm.algo, workspace, algorithm.workspaceSize,
+                            mezzo::cuda::native(stream));
   }
 
- private:
+  cublasLtHandle_t handle_;
+  std::mutex mutex_;
   Owned<cublasLtMatmulDesc_t> desc_;
   Owned<cublasLtMatrixLayout_t> a_, b_, c_;
-  cublasLtMatmulHeuristicResult_t algorithm_{};
+  Algorithm algorithm_{};
+  bool found_ = false;
 };
+
+/// All that an algorithm depends on.
+using Key = std::array<std::int64_t, 21>;
 
 Key key_of(const GemmArgs& g, int device_index) {
   return {device_index,
           static_cast<std::int64_t>(g.a_dtype),
           static_cast<std::int64_t>(g.c_dtype),
           static_cast<std::int64_t>(compute_type(g.a_dtype)),
+          static_cast<std::int64_t>(epilogue_of(g)),
           g.batch,
           g.m,
           g.n,
@@ -172,29 +228,64 @@ Key key_of(const GemmArgs& g, int device_index) {
           g.b_col_stride,
           g.c_batch_stride,
           g.c_row_stride,
-          Plan::alignment_of(g.a),
-          Plan::alignment_of(g.b),
-          Plan::alignment_of(g.c)};
+          alignment_of(g.a, g.a_dtype, g.a_batch_stride),
+          alignment_of(g.b, g.b_dtype, g.b_batch_stride),
+          alignment_of(g.c, g.c_dtype, g.c_batch_stride),
+          alignment_of(epilogue_vector(g), g.c_dtype, 0)};
 }
 
-const Plan& plan_for(const GemmArgs& g, int device_index) {
+Plan& plan_for(const GemmArgs& g, int device_index) {
   static auto* const mutex = new std::mutex;  // both live as long as CUDA, beyond static destruction
   static auto* const plans = new std::map<Key, std::unique_ptr<Plan>>;
+  const Key key = key_of(g, device_index);
   const std::scoped_lock lock(*mutex);
-  std::unique_ptr<Plan>& plan = (*plans)[key_of(g, device_index)];
+  std::unique_ptr<Plan>& plan = (*plans)[key];
   if (!plan) plan = std::make_unique<Plan>(g, device_index);
   return *plan;
 }
 
+void require_32bit_sizes(const GemmArgs& g) {
+  const std::int64_t largest = std::max({g.m, g.n, g.k});
+  if (largest <= std::numeric_limits<std::int32_t>::max()) return;
+  throw DeviceError("matmul", "matrices of at most 2147483647 rows and columns on a CUDA device",
+                    std::to_string(largest), "cut the product into pieces");
+}
+
+/// The part of a batch that begins with matrix `first`, of at most kMaxBatch matrices.
+GemmArgs part_of(const GemmArgs& g, std::int64_t first) {
+  const auto advance = [first](const void* data, DType dtype, std::int64_t stride) {
+    return static_cast<const std::byte*>(data) + first * stride * size_of(dtype);
+  };
+  GemmArgs part = g;
+  part.batch = std::min(kMaxBatch, g.batch - first);
+  part.a = advance(g.a, g.a_dtype, g.a_batch_stride);
+  part.b = advance(g.b, g.b_dtype, g.b_batch_stride);
+  part.c = const_cast<std::byte*>(advance(g.c, g.c_dtype, g.c_batch_stride));
+  if (part.batch == 1) part.a_batch_stride = part.b_batch_stride = part.c_batch_stride = 0;
+  return part;
+}
+
 }  // namespace
 
-void vendor_gemm(const GemmArgs& args, const mezzo::cuda::Stream& stream) {
-  const Device device = stream.device();
-  const mezzo::cuda::DeviceGuard guard(device.index);
-  const Plan& plan = plan_for(args, device.index);
-  // From the stream's own pool: later products in the stream reuse it, those of other streams do not.
-  const Scratch workspace(device, static_cast<std::int64_t>(plan.workspace_bytes()));
-  plan.run(args, stream, workspace.data());
+bool vendor_gemm(const GemmArgs& args, const mezzo::cuda::Stream& stream) {
+  require_32bit_sizes(args);
+  const int device_index = stream.device().index;
+  const mezzo::cuda::DeviceGuard guard(device_index);
+  // A handle takes memory of the device, and the first use of a kernel loads it: allowed in a capture too.
+  const mezzo::cuda::RelaxedCapture relaxed;
+  for (std::int64_t first = 0; first < args.batch; first += kMaxBatch) {
+    const GemmArgs part = part_of(args, first);
+    Plan& plan = plan_for(part, device_index);
+    if (plan.found()) {
+      plan.run(part, stream);
+    } else if (epilogue_of(part) != CUBLASLT_EPILOGUE_DEFAULT) {
+      return false;
+    } else {
+      throw DeviceError("matmul", "an algorithm of cuBLASLt for this product", "none",
+                        "report shapes, strides and dtypes to mezzo");
+    }
+  }
+  return true;
 }
 
 }  // namespace mezzo::kernels::cuda

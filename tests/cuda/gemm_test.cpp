@@ -1,0 +1,341 @@
+// Matrix products on a CUDA device, through cuBLASLt or the emulation's: every form against the product in
+// f64, bias and row sums in the product's own pass and beside it, TF32, and what happens
+// without the library.
+#include "mezzo/kernels/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cuda/device_fixture.h"
+#include "kernels/test_matrix.h"
+#include "mezzo/core/cuda/graph.h"
+#include "mezzo/core/error.h"
+#include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/ops/ops.h"
+#if defined(MEZZO_CUDA_EMULATED)
+#include "emulated_cuda/blas_lt.h"
+#endif
+
+namespace mezzo::kernels {
+namespace {
+
+using test::Exact;
+using test::Layout;
+using test::Matrix;
+
+constexpr DType kFloating[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
+
+/// Restores the process's settings.
+class CudaGemm : public testing::CudaTest {
+ protected:
+  void TearDown() override {
+    cuda::set_allow_tf32(false);
+    cuda::set_gemm_epilogues(true);
+#if defined(MEZZO_CUDA_EMULATED)
+    emulated_cuda::blas_lt().offered = emulated_cuda::Epilogues::all;
+#endif
+  }
+  static Device gpu() { return Device::cuda(0); }
+};
+
+/// A matrix with its guards in device memory.
+class OnDevice {
+ public:
+  explicit OnDevice(Matrix& host)
+      : host_(host),
+        first_(host.data() - host.bytes().data()),
+        memory_(Device::cuda(0), static_cast<std::int64_t>(host.bytes().size())) {
+    backend(Device::cuda(0)).copy_from_host(memory_.data(), host.bytes().data(), host.bytes().size(), 0);
+  }
+  [[nodiscard]] void* data() const { return static_cast<std::uint8_t*>(memory_.data()) + first_; }
+  void read_back() {
+    backend(Device::cuda(0)).copy_to_host(host_.data() - first_, memory_.data(), host_.bytes().size(), 0);
+  }
+
+ private:
+  Matrix& host_;
+  std::ptrdiff_t first_;
+  cuda::Scratch memory_;
+};
+
+/// Runs the product on the device and compares all of C, and bias and row sums if they are given, with what
+/// they are in f64.
+void expect_right(Matrix a, Matrix b, Matrix c, double alpha = 1, double beta = 0, Matrix* bias = nullptr,
+                  Matrix* row_sums = nullptr) {
+  std::vector<Exact> exact = exact_product(a, b, c, alpha, beta);
+  OnDevice device_a(a), device_b(b), device_c(c);
+  GemmArgs args = test::make_args(a, b, c, alpha, beta);
+  const DType compute = product_compute_dtype(args);
+  args.a = device_a.data(), args.b = device_b.data(), args.c = device_c.data();
+  std::optional<OnDevice> device_bias, device_sums;
+  if (bias != nullptr) args.bias = device_bias.emplace(*bias).data();
+  if (row_sums != nullptr) args.row_sums = device_sums.emplace(*row_sums).data();
+  gemm(Device::cuda(0), args);
+  device_c.read_back();
+  EXPECT_TRUE(c.guards_intact());
+  std::size_t next = 0;
+  c.for_each([&](std::int64_t q, std::int64_t i, std::int64_t j) {
+    Exact& want = exact[next++];
+    if (bias != nullptr) {
+      want.value += bias->get(0, 0, j);
+      want.magnitude += std::fabs(bias->get(0, 0, j));
+    }
+    EXPECT_NEAR(c.get(q, i, j), want.value, error_bound(want, a.cols(), compute, c.dtype())) << q << i << j;
+  });
+  if (row_sums == nullptr) return;
+  device_sums->read_back();
+  EXPECT_TRUE(row_sums->guards_intact());
+  for (std::int64_t i = 0; i < a.rows(); ++i) {
+    Exact sum;
+    for (std::int64_t p = 0; p < a.cols(); ++p) {
+      sum.value += a.get(0, i, p);
+      sum.magnitude += std::fabs(a.get(0, i, p));
+    }
+    const double bound = error_bound(sum, a.cols(), compute_dtype(c.dtype()), c.dtype());
+    EXPECT_NEAR(row_sums->get(0, 0, i), sum.value, bound) << i;
+  }
+}
+
+Matrix filled(DType dtype, std::int64_t batch, std::int64_t rows, std::int64_t cols, unsigned seed,
+              Layout layout = Layout::by_rows) {
+  return Matrix(dtype, batch, rows, cols, layout).randomize(seed);
+}
+
+TEST_F(CudaGemm, EveryDtypeCombination) {
+  for (const DType a : kFloating) {
+    for (const DType b : kFloating) {
+      for (const DType c : kFloating) {
+        SCOPED_TRACE(to_string(a) + " " + to_string(b) + " " + to_string(c));
+        expect_right(filled(a, 1, 17, 9, 1), filled(b, 1, 9, 12, 2), filled(c, 1, 17, 12, 3));
+        expect_right(filled(a, 2, 5, 9, 1), filled(b, 2, 9, 6, 2), filled(c, 2, 5, 6, 3), -1.5, 0.5);
+      }
+    }
+  }
+}
+
+TEST_F(CudaGemm, EveryLayout) {
+  for (const Layout a : test::kLayouts) {
+    for (const Layout b : test::kLayouts) {
+      for (const Layout c : test::kLayouts) {
+        SCOPED_TRACE(std::to_string(int(a)) + std::to_string(int(b)) + std::to_string(int(c)));
+        const DType dtype = a == c ? DType::f16 : DType::f32;
+        Matrix bias = filled(dtype, 1, 1, 6, 4), sums = filled(dtype, 1, 1, 7, 5);
+        expect_right(filled(dtype, 2, 7, 5, 1, a), filled(dtype, 2, 5, 6, 2, b), filled(dtype, 2, 7, 6, 3, c),
+                     2, 1);
+        expect_right(filled(dtype, 1, 7, 5, 1, a), filled(dtype, 1, 5, 6, 2, b), filled(dtype, 1, 7, 6, 3, c),
+                     1, 0, &bias);
+        expect_right(filled(dtype, 1, 7, 5, 1, a), filled(dtype, 1, 5, 6, 2, b), filled(dtype, 1, 7, 6, 3, c),
+                     1, 0, nullptr, &sums);
+      }
+    }
+  }
+}
+
+TEST_F(CudaGemm, SizesOfOne) {
+  for (const Layout layout : {Layout::by_rows, Layout::by_cols, Layout::padded_rows, Layout::spread}) {
+    for (const std::int64_t m : {1, 2, 17}) {
+      for (const std::int64_t n : {1, 2, 17}) {
+        for (const std::int64_t k : {1, 2, 17}) {
+          SCOPED_TRACE(std::to_string(m) + " " + std::to_string(n) + " " + std::to_string(k));
+          Matrix bias = filled(DType::f32, 1, 1, n, 4), sums = filled(DType::f32, 1, 1, m, 5);
+          expect_right(filled(DType::f32, 2, m, k, 1, layout), filled(DType::f32, 2, k, n, 2, layout),
+                       filled(DType::f32, 2, m, n, 3, layout));
+          expect_right(filled(DType::f32, 1, m, k, 1, layout), filled(DType::f32, 1, k, n, 2, layout),
+                       filled(DType::f32, 1, m, n, 3, layout), 1, 0, &bias, &sums);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaGemm, BiasAndRowSumsInThePassAndBesideIt) {
+  for (const bool epilogues : {true, false}) {
+    cuda::set_gemm_epilogues(epilogues);
+    for (const DType in : kFloating) {
+      for (const DType out : kFloating) {
+        SCOPED_TRACE(to_string(in) + " " + to_string(out) + (epilogues ? " in the pass" : " beside"));
+        Matrix bias = filled(out, 1, 1, 24, 4), sums = filled(out, 1, 1, 16, 5);
+        expect_right(filled(in, 1, 16, 40, 1), filled(in, 1, 40, 24, 2), filled(out, 1, 16, 24, 3), 0.5, 0,
+                     &bias);
+        // The gradient of a weight: A is dY^T, which lies by columns.
+        expect_right(filled(in, 1, 16, 40, 1, Layout::by_cols), filled(in, 1, 40, 24, 2),
+                     filled(out, 1, 16, 24, 3), 1, 0, nullptr, &sums);
+      }
+    }
+  }
+}
+
+TEST_F(CudaGemm, NothingToMultiply) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::i32}) {
+    const TensorOptions options{.dtype = dtype, .device = gpu()};
+    const Tensor x = full({3, 0}, 1, options), weight = full({4, 0}, 1, options),
+                 bias = full({4}, 7, options);
+    EXPECT_EQ(linear(x, weight, bias).to(Device::cpu()).to_vector<double>(), std::vector<double>(12, 7.0));
+  }
+}
+
+TEST_F(CudaGemm, BatchesLargerThanAGrid) {
+  constexpr std::int64_t kBatch = 70000;
+  const TensorOptions options{.dtype = DType::f32, .device = gpu()};
+  const Tensor numbers = arange(kBatch, {.dtype = DType::f32, .device = gpu()}),
+               two = full({1, 1}, 2, options);
+  const std::vector<float> got =
+      matmul(reshape(numbers, {kBatch, 1, 1}), two).to(Device::cpu()).to_vector<float>();
+  ASSERT_EQ(got.size(), std::size_t{kBatch});
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], 2 * static_cast<float>(i));
+}
+
+TEST_F(CudaGemm, SizesBeyond32BitsAreRefused) {
+  const cuda::Scratch memory(gpu(), 64);
+  GemmArgs args;
+  args.m = std::int64_t{1} << 31, args.n = 1, args.k = 1;
+  args.a = args.b = args.c = memory.data();
+  args.a_row_stride = args.b_row_stride = args.c_row_stride = 1;
+  EXPECT_THROW(gemm(gpu(), args), DeviceError);
+}
+
+TEST_F(CudaGemm, SixteenBitSumOfProductAndBiasIsRoundedOnce) {
+  // 1 + 2 * 2^-12 + 2^-12 rounds up in f16; a product rounded to 1 first could not.
+  const TensorOptions options{.dtype = DType::f16, .device = gpu()};
+  const Tensor x = full({8, 16}, 1, options), weight = full({8, 16}, 0, options);
+  slice(weight, 1, 0, 1).fill_(1);
+  slice(weight, 1, 14).fill_(0x1p-12);
+  for (const bool epilogues : {true, false}) {
+    cuda::set_gemm_epilogues(epilogues);
+    const Tensor bias = full({8}, 0x1p-12, options);
+    EXPECT_EQ(linear(x, weight, bias).to(Device::cpu()).to_vector<double>(),
+              std::vector<double>(64, 1 + 0x1p-10));
+    EXPECT_EQ(addmm(bias, x, transpose(weight, 0, 1)).to(Device::cpu()).to_vector<double>(),
+              std::vector<double>(64, 1 + 0x1p-10));
+  }
+}
+
+TEST_F(CudaGemm, BiasThatBeginsAnywhere) {
+  for (const std::int64_t first : {0, 1, 2, 0}) {
+    const TensorOptions options{.dtype = DType::f32, .device = gpu()};
+    const Tensor x = full({32, 16}, 1, options), weight = full({16, 16}, 1, options);
+    const Tensor bias = slice(full({20}, 3, options), 0, first, first + 16);
+    EXPECT_EQ(linear(x, weight, bias).to(Device::cpu()).to_vector<double>(), std::vector<double>(512, 19.0));
+  }
+}
+
+/// 1 + 2^-12, which TF32 cannot hold, times 1, in this dtype.
+double just_above_one(DType dtype) {
+  const TensorOptions options{.dtype = dtype, .device = Device::cuda(0)};
+  return matmul(full({16, 16}, 1 + 0x1p-12, options),
+                eye(16, {}, {.dtype = dtype, .device = Device::cuda(0)}))
+      .to(Device::cpu())
+      .to_vector<double>()[0];
+}
+
+TEST_F(CudaGemm, Tf32IsUsedOnlyWhereItIsAllowed) {
+  EXPECT_EQ(just_above_one(DType::f32), 1 + 0x1p-12);
+  cuda::set_allow_tf32(true);
+  EXPECT_EQ(just_above_one(DType::f32), 1) << "the same sizes as before: the setting is part of what is kept";
+  EXPECT_EQ(just_above_one(DType::f64), 1 + 0x1p-12);
+  // f16 has TF32's bits; what would be lost is its range of sums.
+  EXPECT_EQ(just_above_one(DType::f16), 1);
+  cuda::set_allow_tf32(false);
+  EXPECT_EQ(just_above_one(DType::f32), 1 + 0x1p-12);
+}
+
+TEST_F(CudaGemm, RowSumsKeepAllBitsBesideTf32) {
+  cuda::set_allow_tf32(true);
+  Matrix a = Matrix(DType::f32, 1, 8, 16).fill(1 + 0x1p-12), b = Matrix(DType::f32, 1, 16, 8).fill(1);
+  Matrix c(DType::f32, 1, 8, 8), sums(DType::f32, 1, 1, 8);
+  OnDevice device_a(a), device_b(b), device_c(c), device_sums(sums);
+  GemmArgs args = test::make_args(a, b, c);
+  args.a = device_a.data(), args.b = device_b.data(), args.c = device_c.data();
+  args.row_sums = device_sums.data();
+  gemm(gpu(), args);
+  device_sums.read_back();
+  EXPECT_EQ(sums.get(0, 0, 3), 16 + 0x1p-8);
+}
+
+TEST_F(CudaGemm, FirstProductOfItsSizesInACapture) {
+  const TensorOptions options{.dtype = DType::f32, .device = gpu()};
+  const Tensor x = full({5, 11}, 2, options), weight = full({13, 11}, 1, options),
+               bias = full({13}, 3, options);
+  const Tensor out = zeros({5, 13}, options);
+  mezzo::cuda::Graph graph(gpu(), [&] { out.copy_(linear(x, weight, bias)); });
+  EXPECT_EQ(out.to(Device::cpu()).to_vector<float>(), std::vector<float>(65, 0.0F));
+  graph.replay();
+  EXPECT_EQ(out.to(Device::cpu()).to_vector<float>(), std::vector<float>(65, 25.0F));
+}
+
+#if defined(MEZZO_CUDA_EMULATED)
+
+/// Epilogues that a step of a layer uses, forward and backward.
+std::uint64_t epilogues_of_a_layer(DType dtype, DType parameters) {
+  const std::uint64_t before = emulated_cuda::blas_lt().epilogues;
+  const Tensor x = full({8, 16}, 1, {.dtype = dtype, .device = Device::cuda(0)});
+  const Tensor weight = full({4, 16}, 1, {.dtype = parameters, .device = Device::cuda(0)});
+  const Tensor bias = full({4}, 3, {.dtype = parameters, .device = Device::cuda(0)});
+  weight.requires_grad_(), bias.requires_grad_();
+  const Tensor out = linear(x, weight.to(dtype), bias.to(dtype));
+  EXPECT_EQ(out.detach().to(Device::cpu()).to_vector<double>(), std::vector<double>(32, 19.0));
+  sum(out).backward();
+  EXPECT_EQ(weight.grad().dtype(), parameters);
+  EXPECT_EQ(weight.grad().to(Device::cpu()).to_vector<double>(), std::vector<double>(64, 8.0));
+  EXPECT_EQ(bias.grad().to(Device::cpu()).to_vector<double>(), std::vector<double>(4, 8.0));
+  return emulated_cuda::blas_lt().epilogues - before;
+}
+
+TEST_F(CudaGemm, LayersUseTheEpiloguesOfBothPasses) {
+  EXPECT_EQ(epilogues_of_a_layer(DType::f32, DType::f32), 2U);
+  EXPECT_EQ(epilogues_of_a_layer(DType::f16, DType::f32), 2U) << "f32 gradients straight from f16";
+  EXPECT_EQ(epilogues_of_a_layer(DType::bf16, DType::bf16), 2U);
+  cuda::set_gemm_epilogues(false);
+  EXPECT_EQ(epilogues_of_a_layer(DType::f32, DType::f32), 0U);
+  cuda::set_gemm_epilogues(true);
+  cuda::set_allow_tf32(true);
+  EXPECT_EQ(epilogues_of_a_layer(DType::f32, DType::f32), 1U) << "sums beside TF32";
+}
+
+TEST_F(CudaGemm, WithoutAnAlgorithmForAnEpilogueItIsDoneBeside) {
+  emulated_cuda::blas_lt().offered = emulated_cuda::Epilogues::none;
+  Matrix bias = filled(DType::f16, 1, 1, 9, 4), sums = filled(DType::f32, 1, 1, 10, 5);
+  expect_right(filled(DType::f16, 1, 10, 7, 1), filled(DType::f16, 1, 7, 9, 2),
+               filled(DType::f16, 1, 10, 9, 3), 1, 0, &bias);
+  expect_right(filled(DType::f16, 1, 10, 7, 1), filled(DType::f16, 1, 7, 9, 2),
+               filled(DType::f32, 1, 10, 9, 3), 1, 0, nullptr, &sums);
+}
+
+#endif
+
+/// In a process that has not opened the library yet.
+void use_without_library() {
+  setenv("MEZZO_CUBLASLT", "/nonexistent/libcublasLt.so", 1);
+  const TensorOptions options{.dtype = DType::f32, .device = Device::cuda(0)};
+  const Tensor x = full({2, 2}, 1, options);
+  try {
+    static_cast<void>(matmul(x, x));
+    std::exit(1);
+  } catch (const DeviceError& error) {
+    const std::string text = error.what();
+    for (const char* const part :
+         {"matmul: expected the library ", "libcublasLt", "/nonexistent/libcublasLt.so",
+          "install the CUDA toolkit", "pip install nvidia-cublas", "LD_LIBRARY_PATH",
+          "or name the file in MEZZO_CUBLASLT"}) {
+      if (text.find(part) == std::string::npos) std::exit(2);
+    }
+  }
+  const std::vector<float> twos(4, 2.0F);
+  if (matmul(x.to(Device::cpu()), x.to(Device::cpu())).to_vector<float>() != twos) std::exit(3);
+  unsetenv("MEZZO_CUBLASLT");
+  if (matmul(x, x).to(Device::cpu()).to_vector<float>() != twos) std::exit(4);
+  std::exit(0);
+}
+
+TEST_F(CudaGemm, WithoutTheLibraryTheErrorSaysHowToGetItAndTheProcessGoesOn) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(use_without_library(), ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace mezzo::kernels
