@@ -73,6 +73,14 @@ void set_allow_tf32(bool allow);
 [[nodiscard]] bool gemm_epilogues();
 void set_gemm_epilogues(bool on);
 
+/// Whether the first product of its sizes, strides and dtypes is timed with several algorithms of the vendor
+/// library and the fastest is kept, instead of the one that the library recommends
+/// (torch.backends.cudnn.benchmark). Off at first. That first call waits for the device. Timing is never the
+/// same twice, so with this on the bits of a product may differ between processes; within a process they
+/// stay. A product that is first met in a stream capture takes the recommended one until it is met outside.
+[[nodiscard]] bool benchmark();
+void set_benchmark(bool on);
+
 }  // namespace cuda
 
 namespace cpu {

@@ -1,5 +1,5 @@
 // Matrix products on a CUDA device, through cuBLASLt or the emulation's: every form against the product in
-// f64, bias and row sums in the product's own pass and beside it, TF32, and what happens
+// f64, bias and row sums in the product's own pass and beside it, TF32, timed algorithms, and what happens
 // without the library.
 #include "mezzo/kernels/gemm.h"
 
@@ -36,8 +36,10 @@ class CudaGemm : public testing::CudaTest {
   void TearDown() override {
     cuda::set_allow_tf32(false);
     cuda::set_gemm_epilogues(true);
+    cuda::set_benchmark(false);
 #if defined(MEZZO_CUDA_EMULATED)
     emulated_cuda::blas_lt().offered = emulated_cuda::Epilogues::all;
+    for (int& milliseconds : emulated_cuda::blas_lt().slowness) milliseconds = 0;
 #endif
   }
   static Device gpu() { return Device::cuda(0); }
@@ -258,6 +260,7 @@ TEST_F(CudaGemm, RowSumsKeepAllBitsBesideTf32) {
 }
 
 TEST_F(CudaGemm, FirstProductOfItsSizesInACapture) {
+  cuda::set_benchmark(true);  // which must not wait in a capture
   const TensorOptions options{.dtype = DType::f32, .device = gpu()};
   const Tensor x = full({5, 11}, 2, options), weight = full({13, 11}, 1, options),
                bias = full({13}, 3, options);
@@ -268,7 +271,57 @@ TEST_F(CudaGemm, FirstProductOfItsSizesInACapture) {
   EXPECT_EQ(out.to(Device::cpu()).to_vector<float>(), std::vector<float>(65, 25.0F));
 }
 
+TEST_F(CudaGemm, TimingLeavesResultsRight) {
+  cuda::set_benchmark(true);
+  Matrix bias = filled(DType::f16, 1, 1, 40, 4), sums = filled(DType::f32, 1, 1, 24, 5);
+  for (int again = 0; again < 2; ++again) {
+    expect_right(filled(DType::f16, 3, 24, 33, 1), filled(DType::f16, 3, 33, 40, 2),
+                 filled(DType::f16, 3, 24, 40, 3), 2, -1);
+    expect_right(filled(DType::f16, 1, 24, 33, 1), filled(DType::f16, 1, 33, 40, 2),
+                 filled(DType::f16, 1, 24, 40, 3), 1, 0, &bias);
+    expect_right(filled(DType::f16, 1, 24, 33, 1), filled(DType::f16, 1, 33, 40, 2),
+                 filled(DType::f32, 1, 24, 40, 3), 1, 0, nullptr, &sums);
+  }
+}
+
 #if defined(MEZZO_CUDA_EMULATED)
+
+/// Products that run while `body` does.
+template <class F>
+std::uint64_t products(F body) {
+  const std::uint64_t before = emulated_cuda::blas_lt().products;
+  body();
+  return emulated_cuda::blas_lt().products - before;
+}
+
+TEST_F(CudaGemm, FastestAlgorithmIsFoundOnceAndKept) {
+  emulated_cuda::BlasLt& lt = emulated_cuda::blas_lt();
+  const TensorOptions options{.dtype = DType::f32, .device = gpu()};
+  const Tensor x = full({48, 32}, 1, options), y = full({32, 16}, 1, options);
+  const auto product = [&] {
+    EXPECT_EQ(matmul(x, y).to(Device::cpu()).to_vector<float>(),
+              std::vector<float>(std::size_t{48 * 16}, 32.0F));
+  };
+  lt.slowness[0] = lt.slowness[2] = 2;
+  EXPECT_EQ(products(product), 1U) << "off: the recommended algorithm, untimed";
+  EXPECT_EQ(lt.last_algorithm, 0);
+  cuda::set_benchmark(true);
+  EXPECT_EQ(products(product), 3U * 16 + 1) << "three algorithms, 1 + 5 x 3 times each, and the product";
+  EXPECT_EQ(lt.last_algorithm, 1);
+  EXPECT_EQ(products(product), 1U) << "timed once";
+  EXPECT_EQ(lt.last_algorithm, 1);
+  cuda::set_benchmark(false);
+  EXPECT_EQ(products(product), 1U);
+  EXPECT_EQ(lt.last_algorithm, 1) << "what was found stays";
+}
+
+TEST_F(CudaGemm, NothingIsTimedInACapture) {
+  cuda::set_benchmark(true);
+  const TensorOptions options{.dtype = DType::f32, .device = gpu()};
+  const Tensor x = full({80, 32}, 1, options), y = full({32, 16}, 1, options), out = zeros({80, 16}, options);
+  EXPECT_EQ(products([&] { mezzo::cuda::Graph(gpu(), [&] { out.copy_(matmul(x, y)); }); }), 1U);
+  EXPECT_EQ(products([&] { static_cast<void>(matmul(x, y)); }), 3U * 16 + 1);
+}
 
 /// Epilogues that a step of a layer uses, forward and backward.
 std::uint64_t epilogues_of_a_layer(DType dtype, DType parameters) {

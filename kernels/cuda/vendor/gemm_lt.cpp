@@ -30,6 +30,8 @@ constexpr std::uint64_t kWorkspaceBytes = std::uint64_t{32} << 20;
 constexpr std::uint32_t kReduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 /// Matrices per call: what fits a dimension of a grid, whatever kernel is behind it.
 constexpr std::int64_t kMaxBatch = 65535;
+/// With benchmark(): algorithms that are timed, timings of each, and products per timing.
+constexpr int kCandidates = 8, kTimings = 5, kRunsPerTiming = 3;
 
 struct Destroy {
   void operator()(cublasLtMatmulDescOpaque_t* p) const { blas_lt().desc_destroy(p); }
@@ -123,6 +125,10 @@ class Plan {
   /// Puts the product into the stream. One at a time: the epilogue's vector is a field of the descriptor.
   void run(const GemmArgs& g, const mezzo::cuda::Stream& stream) {
     const std::scoped_lock lock(mutex_);
+    if (!timed_ && benchmark() && !stream.is_capturing()) {
+      timed_ = true;
+      take_fastest(g, stream);
+    }
     // From the stream's own pool: later products in the stream reuse it, those of other streams do not.
     const Scratch workspace(stream.device(), static_cast<std::int64_t>(algorithm_.workspaceSize));
     check_blas_lt(start(g, g.c, algorithm_, workspace.data(), stream), "cublasLtMatmul");
@@ -199,12 +205,54 @@ class Plan {
                             mezzo::cuda::native(stream));
   }
 
+  /// Times up to kCandidates algorithms, with results into memory of their own, and keeps the fastest. Where
+  /// there is no memory for that, the recommended one stays.
+  void take_fastest(const GemmArgs& g, const mezzo::cuda::Stream& stream) {
+    const std::vector<Algorithm> candidates = algorithms(g, kCandidates);
+    if (candidates.size() < 2) return;
+    std::size_t workspace_bytes = 0;
+    for (const Algorithm& one : candidates) workspace_bytes = std::max(workspace_bytes, one.workspaceSize);
+    const std::int64_t extent = (g.batch - 1) * g.c_batch_stride + (g.m - 1) * g.c_row_stride + g.n;
+    try {
+      const Scratch result(stream.device(), extent * size_of(g.c_dtype));
+      const Scratch workspace(stream.device(), static_cast<std::int64_t>(workspace_bytes));
+      float least = std::numeric_limits<float>::infinity();
+      for (const Algorithm& one : candidates) {
+        const float time = median_ms(g, result.data(), one, workspace.data(), stream);
+        if (time >= least) continue;
+        least = time;
+        algorithm_ = one;
+      }
+    } catch (const OutOfMemoryError&) {
+    }
+  }
+
+  /// Milliseconds of kRunsPerTiming products; infinite for an algorithm that refuses.
+  [[nodiscard]] float median_ms(const GemmArgs& g, void* d, const Algorithm& algorithm, void* workspace,
+                                const mezzo::cuda::Stream& stream) {
+    constexpr float kRefused = std::numeric_limits<float>::infinity();
+    if (start(g, d, algorithm, workspace, stream) != CUBLAS_STATUS_SUCCESS) return kRefused;  // warms up too
+    std::array<float, kTimings> times{};
+    mezzo::cuda::Event begin(mezzo::cuda::Timing::on), end(mezzo::cuda::Timing::on);
+    for (float& time : times) {
+      begin.record(stream);
+      for (int run = 0; run < kRunsPerTiming; ++run) {
+        if (start(g, d, algorithm, workspace, stream) != CUBLAS_STATUS_SUCCESS) return kRefused;
+      }
+      end.record(stream);
+      end.synchronize();
+      time = end.elapsed_ms(begin);
+    }
+    std::sort(times.begin(), times.end());
+    return times[kTimings / 2];
+  }
+
   cublasLtHandle_t handle_;
   std::mutex mutex_;
   Owned<cublasLtMatmulDesc_t> desc_;
   Owned<cublasLtMatrixLayout_t> a_, b_, c_;
   Algorithm algorithm_{};
-  bool found_ = false;
+  bool found_ = false, timed_ = false;
 };
 
 /// All that an algorithm depends on.
