@@ -5,10 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
-#include <cstring>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda/device_fixture.h"
@@ -257,6 +260,28 @@ TEST_F(CudaGemm, RowSumsKeepAllBitsBesideTf32) {
   gemm(gpu(), args);
   device_sums.read_back();
   EXPECT_EQ(sums.get(0, 0, 3), 16 + 0x1p-8);
+}
+
+TEST_F(CudaGemm, ThreadsShareWhatIsKeptAndNotTheirBias) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int number = 0; number < 4; ++number) {
+    threads.emplace_back([number, &wrong] {
+      const mezzo::cuda::Stream own(gpu());
+      const mezzo::cuda::StreamGuard use(own);
+      const TensorOptions options{.dtype = DType::f32, .device = gpu()};
+      const Tensor x = full({4, 8}, 1, options), weight = full({4, 8}, 1, options);
+      const Tensor bias = full({4}, number, options);
+      std::vector<Tensor> results;
+      for (int again = 0; again < 300; ++again) results.push_back(linear(x, weight, bias));
+      for (const Tensor& out : results) {
+        const std::vector<double> got = out.to(Device::cpu()).to_vector<double>();
+        if (got != std::vector<double>(16, 8.0 + number)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(CudaGemm, FirstProductOfItsSizesInACapture) {
