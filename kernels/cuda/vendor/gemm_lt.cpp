@@ -98,14 +98,15 @@ using Algorithm = cublasLtMatmulHeuristicResult_t;
 /// Descriptors of a product, and the algorithm that it runs with.
 class Plan {
  public:
-  Plan(const GemmArgs& g, int device_index) : handle_(blas_lt_handle(device_index)) {
+  Plan(const GemmArgs& g, cublasComputeType_t compute, int device_index)
+      : handle_(blas_lt_handle(device_index)) {
     const Operand first = transpose_of(g.b_dtype, g.k, g.n, g.b_batch_stride, g.b_row_stride, g.b_col_stride);
     const Operand second =
         transpose_of(g.a_dtype, g.m, g.k, g.a_batch_stride, g.a_row_stride, g.a_col_stride);
     const Operand result{g.c_dtype, g.n, g.m, g.m == 1 ? g.n : g.c_row_stride, g.c_batch_stride, false};
     cublasLtMatmulDesc_t desc = nullptr;
     const cudaDataType_t scale = g.a_dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
-    check_blas_lt(blas_lt().desc_create(&desc, compute_type(g.a_dtype), scale), "cublasLtMatmulDescCreate");
+    check_blas_lt(blas_lt().desc_create(&desc, compute, scale), "cublasLtMatmulDescCreate");
     desc_.reset(desc);
     set(CUBLASLT_MATMUL_DESC_TRANSA, first.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, second.transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -258,11 +259,11 @@ class Plan {
 /// All that an algorithm depends on.
 using Key = std::array<std::int64_t, 21>;
 
-Key key_of(const GemmArgs& g, int device_index) {
+Key key_of(const GemmArgs& g, cublasComputeType_t compute, int device_index) {
   return {device_index,
           static_cast<std::int64_t>(g.a_dtype),
           static_cast<std::int64_t>(g.c_dtype),
-          static_cast<std::int64_t>(compute_type(g.a_dtype)),
+          static_cast<std::int64_t>(compute),
           static_cast<std::int64_t>(epilogue_of(g)),
           g.batch,
           g.m,
@@ -285,10 +286,11 @@ Key key_of(const GemmArgs& g, int device_index) {
 Plan& plan_for(const GemmArgs& g, int device_index) {
   static auto* const mutex = new std::mutex;  // both live as long as CUDA, beyond static destruction
   static auto* const plans = new std::map<Key, std::unique_ptr<Plan>>;
-  const Key key = key_of(g, device_index);
+  const cublasComputeType_t compute = compute_type(g.a_dtype);  // read once: another thread may set it
+  const Key key = key_of(g, compute, device_index);
   const std::scoped_lock lock(*mutex);
   std::unique_ptr<Plan>& plan = (*plans)[key];
-  if (!plan) plan = std::make_unique<Plan>(g, device_index);
+  if (!plan) plan = std::make_unique<Plan>(g, compute, device_index);
   return *plan;
 }
 
