@@ -28,7 +28,11 @@ namespace mezzo::amp {
 ///
 /// What the step reads must stay where it is: new data is copied into the same tensors, and a learning rate
 /// changes by Optimizer::set_lr. Host code of the step (printing, counters) runs until it is recorded and not
-/// in replays. The step must not read a value back to the host, draw random numbers, or change shapes.
+/// in replays. The step must not read a value back to the host or change shapes.
+///
+/// Random numbers: a replay draws what an eager call would have drawn from the same generators at that time,
+/// so draws in between and seeding between calls have their effect. Drawn on the host (randperm, CPU tensors)
+/// or seeded inside the step, they are refused with StateError when it is recorded (core/random.h).
 class CapturedStep {
  public:
   /// `warmup` (at least 1): calls that run the step eagerly before it is recorded. Nothing runs yet. Throws

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
+
+#include "mezzo/core/device.h"
+#include "mezzo/core/ref_counted.h"
 
 namespace mezzo {
 
@@ -16,13 +18,31 @@ struct GeneratorState {
   }
 };
 
+/// Blocks for work on a device, from `first` on. Work that a CUDA graph records reads at every replay where
+/// its blocks begin: then `base` is in the device's memory, the seed is base->seed, and the first block is
+/// base->offset + first.offset.
+struct RandomRange {
+  GeneratorState first;
+  const GeneratorState* base = nullptr;
+};
+
+namespace detail {
+class Sequence;
+}
+
 /// Hands out ranges of counters of one random sequence (core/philox.h: key = seed, counter = block index).
 /// What is made of a range depends on the range alone, so results are the same on any device and for any
 /// number of threads. Members may be called from several threads; who then gets which range depends on who
 /// comes first.
+///
+/// While a thread records a captured step (amp::CapturedStep) nothing is taken from the generators it draws
+/// from: each replay takes what the step takes, when it is started. Draws for the host or for another device,
+/// and seeding, are then refused with StateError, as they would happen once and not in replays. A generator
+/// that the step itself makes gives the same numbers every time, recorded or not.
 class Generator {
  public:
-  explicit Generator(std::uint64_t seed = 0) noexcept : state_{seed, 0} {}
+  explicit Generator(std::uint64_t seed = 0);
+  ~Generator();
   Generator(const Generator&) = delete;
   Generator& operator=(const Generator&) = delete;
 
@@ -30,12 +50,14 @@ class Generator {
   void manual_seed(std::uint64_t seed);
   [[nodiscard]] GeneratorState state() const;
   void set_state(const GeneratorState& state);
-  /// Reserves `blocks` blocks of four 32-bit words. They are the ones from the returned state's offset on.
+  /// Reserves `blocks` blocks of four 32-bit words for the host. They are the ones from the returned state's
+  /// offset on.
   [[nodiscard]] GeneratorState draw(std::uint64_t blocks);
+  /// The same for work on a device.
+  [[nodiscard]] RandomRange draw(std::uint64_t blocks, Device device);
 
  private:
-  mutable std::mutex mutex_;
-  GeneratorState state_;
+  Ref<detail::Sequence> sequence_;
 };
 
 /// The generator that everything uses which is not given one. Its seed is 0 at start: a program that never

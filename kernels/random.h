@@ -17,7 +17,15 @@ namespace mezzo::kernels {
 struct RandomWords {
   PhiloxKey key;
   std::uint64_t offset;
-  explicit RandomWords(const GeneratorState& drawn) : key(philox_key(drawn.seed)), offset(drawn.offset) {}
+  const GeneratorState* base;  ///< see RandomRange
+  explicit RandomWords(const RandomRange& range)
+      : key(philox_key(range.first.seed)), offset(range.first.offset), base(range.base) {}
+  /// To be called once by each thread of a device before it asks for words.
+  MEZZO_HD MEZZO_ALWAYS_INLINE void read_base() {
+    if (base == nullptr) return;
+    key = philox_key(base->seed);
+    offset += base->offset;
+  }
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE PhiloxBlock operator()(std::int64_t block) const {
     return Philox{}(philox_counter(offset + static_cast<std::uint64_t>(block)), key);
   }

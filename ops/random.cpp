@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/cuda/trace.h"
 #include "mezzo/kernels/generate.h"
 #include "mezzo/kernels/random.h"
 #include "mezzo/ops/forward.h"
@@ -15,10 +16,13 @@ namespace {
 
 using namespace ops;
 
-/// The words for n elements, each of which takes one or two of a block's four.
-kernels::RandomWords draw(Generator& generator, std::int64_t n, int words_each) {
+/// The words for n elements on a device, each of which takes one or two of a block's four.
+kernels::RandomWords draw(std::string_view op, Generator& generator, std::int64_t n, int words_each,
+                          Device device) {
+  const detail::OpScope names(op);
   const std::int64_t per_block = 4 / words_each;
-  return kernels::RandomWords(generator.draw(static_cast<std::uint64_t>((n + per_block - 1) / per_block)));
+  return kernels::RandomWords(
+      generator.draw(static_cast<std::uint64_t>((n + per_block - 1) / per_block), device));
 }
 
 struct Interval {
@@ -56,7 +60,7 @@ void sample_into(std::string_view op, const Tensor& x, const Distribution& distr
   require_floating(op, x);
   check(op, distribution);
   const bool is_f64 = x.dtype() == DType::f64;
-  const kernels::RandomWords words = draw(generator, x.numel(), is_f64 ? 2 : 1);
+  const kernels::RandomWords words = draw(op, generator, x.numel(), is_f64 ? 2 : 1, x.device());
   if (x.numel() == 0) return;
   if (is_f64)
     kernels::generate<double>(x.device(), blocks_of<double>(distribution, words), view_of(x));
@@ -134,7 +138,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Va
   }
   Tensor out =
       empty(shape, {.dtype = dtype, .device = options.device, .requires_grad = options.requires_grad});
-  const kernels::RandomWords words = draw(generator, out.numel(), 2);
+  const kernels::RandomWords words = draw("randint", generator, out.numel(), 2, out.device());
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   if (out.numel() > 0)
     kernels::generate<std::int64_t>(out.device(), kernels::IntegerBlocks{words, low, range}, view_of(out));
@@ -149,7 +153,7 @@ Tensor randperm(std::int64_t n, const ValueOptions& options, Generator& generato
   }
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
-  const kernels::RandomWords words = draw(generator, n, 2);
+  const kernels::RandomWords words = draw("randperm", generator, n, 2, Device::cpu());
   // Element i changes places with one of those up to and including itself, from the last on.
   for (std::int64_t i = n - 1; i > 0; --i) {
     const PhiloxBlock four = words(i / 2);

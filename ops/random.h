@@ -32,7 +32,8 @@ namespace mezzo {
 /// (high - low) / 2^64. Throws ValueError for an empty range or one that the dtype does not hold exactly.
 [[nodiscard]] Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
                              const ValueOptions& options = {}, Generator& generator = default_generator());
-/// A random order of 0 .. n-1 (Fisher and Yates), i64 unless another dtype is given. Made on the host.
+/// A random order of 0 .. n-1 (Fisher and Yates), i64 unless another dtype is given. Made on the host, so not
+/// in a captured step (StateError).
 [[nodiscard]] Tensor randperm(std::int64_t n, const ValueOptions& options = {},
                               Generator& generator = default_generator());
 

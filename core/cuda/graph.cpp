@@ -4,13 +4,14 @@
 
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
+#include "mezzo/core/cuda/graph_draws.h"
 #include "mezzo/core/cuda/memory_pool.h"
 #include "mezzo/core/cuda/stream.h"
 
 namespace mezzo::cuda {
 
 struct Graph::State {
-  explicit State(Device device) : pool(device), stream(device) {}
+  explicit State(Device device) : pool(device), stream(device), draws(device) {}
   ~State() {
     const DeviceGuard guard(stream.device().index);
     static_cast<void>(cudaDeviceSynchronize());  // before the pool's memory goes
@@ -22,6 +23,7 @@ struct Graph::State {
 
   MemoryPool pool;
   Stream stream;  ///< that the work was recorded in
+  GraphDraws draws;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
 };
@@ -63,6 +65,7 @@ Graph::Graph(Device device, const std::function<void()>& work) : state_(std::mak
   // What was started before has to be done before the first replay, which `replay` orders by its own stream.
   const StreamGuard use(state_->stream);
   const MemoryPoolScope memory(state_->pool);
+  const mezzo::detail::DrawRecorderScope random(state_->draws);
   Capture capture(state_->stream);
   work();
   state_->graph = capture.end();
@@ -74,7 +77,9 @@ Graph::~Graph() = default;
 void Graph::replay() {
   const Stream& stream = current_stream(state_->stream.device());
   const DeviceGuard guard(stream.device().index);
+  state_->draws.before_replay(stream);
   check(cudaGraphLaunch(state_->executable, native(stream)), "cudaGraphLaunch");
+  state_->draws.after_replay(stream);
 }
 
 }  // namespace mezzo::cuda

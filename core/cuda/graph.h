@@ -22,7 +22,9 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Puts the recorded work into the current stream of the device.
+  /// Puts the recorded work into the current stream of the device. Random numbers are those that the work
+  /// would draw if it ran now (core/random.h); work that draws cannot be replayed into a stream that captures
+  /// (StateError).
   void replay();
 
  private:

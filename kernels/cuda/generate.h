@@ -15,6 +15,7 @@ namespace detail {
 
 template <class T, class F>
 __global__ void generate(F f, Array out, Space<1> space) {
+  if constexpr (requires { f.words.read_base(); }) f.words.read_base();
   const std::int64_t total = space.total();
   for (std::int64_t block = first_index(); 4 * block < total; block += grid_size()) {
     T values[4];

@@ -1,0 +1,39 @@
+// Random numbers in a CUDA graph. A recorded kernel cannot be told at a replay which blocks of the sequence
+// it gets, so it reads where they begin from memory of the graph, which every replay writes anew.
+#pragma once
+
+#include <vector>
+
+#include "mezzo/core/cuda/stream.h"
+#include "mezzo/core/draw_recorder.h"
+#include "mezzo/core/storage.h"
+
+namespace mezzo::cuda {
+
+/// What one graph draws in one replay, by generator. Nothing is kept or done for a graph that does not draw.
+class GraphDraws final : public mezzo::detail::DrawRecorder {
+ public:
+  explicit GraphDraws(Device device) : device_(device) {}
+
+  /// Counts the blocks; base is a record in memory of the active pool.
+  [[nodiscard]] RandomRange record(const Ref<mezzo::detail::Sequence>& sequence, std::uint64_t blocks,
+                                   Device device) override;
+  /// Reserves what one replay takes of each sequence and writes where it begins, in the order of `stream` and
+  /// after the replay before. Throws StateError while `stream` captures.
+  void before_replay(const Stream& stream);
+  /// To be called when the replay is in `stream`.
+  void after_replay(const Stream& stream);
+
+ private:
+  struct Source {
+    Ref<mezzo::detail::Sequence> sequence;
+    Ref<Storage> base;         // a GeneratorState
+    std::uint64_t blocks = 0;  // of one replay
+  };
+
+  Device device_;
+  std::vector<Source> sources_;
+  Event replayed_;
+};
+
+}  // namespace mezzo::cuda

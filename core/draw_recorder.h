@@ -1,0 +1,55 @@
+// How draws are taken over on a thread whose work is recorded to be run again (core/cuda/graph_draws.h).
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "mezzo/core/random.h"
+
+namespace mezzo::detail {
+
+/// What a Generator hands out of. Counted, because a graph may draw from it after the generator has ended.
+class Sequence final : public RefCounted {
+ public:
+  explicit Sequence(const GeneratorState& start);
+
+  [[nodiscard]] GeneratorState state() const;
+  void set_state(const GeneratorState& state);
+  /// Reserves `blocks` blocks and returns the state before.
+  [[nodiscard]] GeneratorState advance(std::uint64_t blocks);
+  /// Sequences are numbered in the order in which they are made.
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+
+ private:
+  mutable std::mutex mutex_;
+  GeneratorState state_;
+  const std::uint64_t number_;
+};
+
+/// Receives the draws of a recording thread.
+class DrawRecorder {
+ public:
+  virtual ~DrawRecorder() = default;
+  /// The blocks of one draw. Throws StateError for a device whose work is not recorded.
+  [[nodiscard]] virtual RandomRange record(const Ref<Sequence>& sequence, std::uint64_t blocks,
+                                           Device device) = 0;
+};
+
+/// Sends this thread's draws from all sequences made before it to `recorder` while it lives.
+class DrawRecorderScope {
+ public:
+  explicit DrawRecorderScope(DrawRecorder& recorder);
+  ~DrawRecorderScope();
+  DrawRecorderScope(const DrawRecorderScope&) = delete;
+  DrawRecorderScope& operator=(const DrawRecorderScope&) = delete;
+
+  /// Who receives this thread's draws from `sequence`; nullptr: nobody.
+  [[nodiscard]] static DrawRecorder* recorder_of(const Sequence& sequence) noexcept;
+
+ private:
+  DrawRecorder& recorder_;
+  DrawRecorderScope* previous_;
+  std::uint64_t last_number_;  // of the sequences made before
+};
+
+}  // namespace mezzo::detail
