@@ -30,6 +30,11 @@ namespace mezzo::amp {
 /// changes by Optimizer::set_lr. Host code of the step (printing, counters) runs until it is recorded and not
 /// in replays. The step must not read a value back to the host or change shapes.
 ///
+/// Memory: keep model, optimizer, scaler and input tensors as long as the step, and do not give parameters
+/// other memory (Module::to). What the step itself makes or drops is kept by it. A zero_grad() that comes
+/// first drops the gradients of the call before; behind other work it drops some that the recording has to
+/// keep.
+///
 /// Random numbers: a replay draws what an eager call would have drawn from the same generators at that time,
 /// so draws in between and seeding between calls have their effect. Drawn on the host (randperm, CPU tensors)
 /// or seeded inside the step, they are refused with StateError when it is recorded (core/random.h).

@@ -33,10 +33,11 @@ struct Block {
   Segment* segment = nullptr;
   Block* before = nullptr;  ///< neighbours in the segment
   Block* after = nullptr;
-  Block* chain = nullptr;  ///< next in a bucket of BlockTable, or in a list of records or deferred blocks
-  bool in_use = false;     ///< held by a tensor, or freed and waiting for other streams
-  bool is_free = false;    ///< in its heap
-  int waits = 0;           ///< events of other streams that must pass before the block is free
+  Block* chain =
+      nullptr;           ///< next in a bucket of BlockTable, or in a list of records, deferred or held blocks
+  bool in_use = false;   ///< held by a tensor or a graph, or freed and waiting for other streams
+  bool is_free = false;  ///< in its heap
+  int waits = 0;         ///< events of other streams that must pass before the block is free
   std::vector<const Stream*> users;  ///< other streams that use the memory
   FreeBlocks::iterator place;        ///< in the heap, while free
   FreeBlocks::node_type node;        ///< the tree node, while not free

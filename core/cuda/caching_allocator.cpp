@@ -76,10 +76,19 @@ void CachingAllocator::deallocate(void* memory, std::size_t /*bytes*/) noexcept 
   Block* const block = live_.remove(memory);
   if (block == nullptr) return;
   stats_.current -= static_cast<std::int64_t>(block->asked);
-  if (block->users.empty()) {
-    free_block(*block);
+  MemoryPool* const pool = captures_ > 0 ? recorded_pool(index_) : nullptr;
+  if (pool != nullptr && block->segment->heap->pool != pool) {
+    block->chain = std::exchange(pool->held_, block);
   } else {
-    free_later(*block);
+    free_used(*block);
+  }
+}
+
+void CachingAllocator::free_used(Block& block) noexcept {
+  if (block.users.empty()) {
+    free_block(block);
+  } else {
+    free_later(block);
   }
 }
 
@@ -173,7 +182,9 @@ void CachingAllocator::capture_begins() {
 
 void CachingAllocator::capture_ends() noexcept {
   const std::scoped_lock lock(mutex_);
-  if (--captures_ == 0) dissolve(ended_pools());
+  if (--captures_ > 0) return;
+  if (deferred_ != nullptr) wait_for_device();  // replays of a graph that ended meanwhile may use them
+  dissolve(ended_pools());
 }
 
 namespace {

@@ -37,6 +37,8 @@ class CachingAllocator final : public DeviceAllocator {
   /// Memory for work in the current stream, from the thread's MemoryPoolScope if there is one. Throws
   /// OutOfMemoryError with a table of what is held, after giving unused memory back did not help.
   [[nodiscard]] void* allocate(std::size_t bytes) override;
+  /// Within a MemoryPoolScope a block from elsewhere stays with the pool once work is recorded: a replay may
+  /// use it.
   void deallocate(void* memory, std::size_t bytes) noexcept override;
   [[nodiscard]] MemoryStats stats() override;
   void reset_peak() override;
@@ -51,8 +53,8 @@ class CachingAllocator final : public DeviceAllocator {
   /// The stream ends and its work has run: what is its own becomes the default stream's.
   void stream_gone(const Stream& stream) noexcept;
   /// The pool ends and no graph uses its memory any more: it goes to the device, and what tensors still hold
-  /// becomes everybody's.
-  void pool_gone(const MemoryPool& pool) noexcept;
+  /// becomes everybody's. Blocks that it held go back where they came from.
+  void pool_gone(MemoryPool& pool) noexcept;
   /// Between these two calls a graph is being captured: no event is asked and nothing is given back. The pool
   /// of that graph must live longer than the capture.
   void capture_begins();
@@ -75,6 +77,7 @@ class CachingAllocator final : public DeviceAllocator {
   void try_split(Block& block, std::size_t size) noexcept;
   void drop_segment(Segment& segment) noexcept;
   void give_back_whole_segments() noexcept;
+  void free_used(Block& block) noexcept;
   void free_block(Block& block) noexcept;
   void free_later(Block& block) noexcept;
   void record_waits(Block& block);
@@ -100,7 +103,7 @@ class CachingAllocator final : public DeviceAllocator {
   std::vector<std::unique_ptr<Segment>> segments_;
   std::list<StreamWaits> waits_;
   std::vector<Event> spare_events_;
-  Block* deferred_ = nullptr;  // freed during a capture with other users; their events come after it
+  Block* deferred_ = nullptr;  // freed during a capture, with other users or by the end of a pool
   int captures_ = 0;
   MemoryStats stats_;
 };

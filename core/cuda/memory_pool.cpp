@@ -9,13 +9,27 @@
 #include "mezzo/core/cuda/caching_allocator.h"
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
+#include "mezzo/core/cuda/stream.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo::cuda {
 
 namespace {
 
-constinit thread_local MemoryPool* pool_of_thread = nullptr;
+constinit thread_local MemoryPoolScope* innermost = nullptr;
+
+/// Whether the stream's capture has work in it. Where CUDA does not tell, it may have.
+bool has_recorded(const Stream& stream) noexcept {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  std::size_t nodes = 0;
+  cudaError_t answer = cudaStreamGetCaptureInfo(native(stream), &status, nullptr, &graph);
+  if (answer == cudaSuccess && status == cudaStreamCaptureStatusNone) return false;
+  if (answer == cudaSuccess && status == cudaStreamCaptureStatusActive)
+    answer = cudaGraphGetNodes(graph, nullptr, &nodes);
+  if (answer != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return answer != cudaSuccess || status != cudaStreamCaptureStatusActive || nodes > 0;
+}
 
 }  // namespace
 
@@ -42,18 +56,24 @@ const void* MemoryPool::keep(const void* host, std::size_t bytes) {
   return memory;
 }
 
-MemoryPoolScope::MemoryPoolScope(MemoryPool& pool) : previous_(pool_of_thread), index_(pool.device().index) {
-  caching_allocator(index_).capture_begins();
-  pool_of_thread = &pool;
+MemoryPoolScope::MemoryPoolScope(MemoryPool& pool)
+    : pool_(pool), stream_(current_stream(pool.device())), previous_(innermost) {
+  caching_allocator(pool.device().index).capture_begins();
+  innermost = this;
 }
 
 MemoryPoolScope::~MemoryPoolScope() {
-  pool_of_thread = previous_;
-  caching_allocator(index_).capture_ends();
+  innermost = previous_;
+  caching_allocator(pool_.device().index).capture_ends();
 }
 
 MemoryPool* active_pool(int index) noexcept {
-  return pool_of_thread != nullptr && pool_of_thread->device().index == index ? pool_of_thread : nullptr;
+  return innermost != nullptr && innermost->pool_.device().index == index ? &innermost->pool_ : nullptr;
+}
+
+MemoryPool* recorded_pool(int index) noexcept {
+  MemoryPool* const pool = active_pool(index);
+  return pool != nullptr && has_recorded(innermost->stream_) ? pool : nullptr;
 }
 
 }  // namespace mezzo::cuda

@@ -9,6 +9,8 @@
 
 namespace mezzo::cuda {
 
+struct Block;
+
 /// A private pool of device memory, and constants in pinned host memory. Keep it exactly as long as the
 /// graphs captured with it. Neither copied nor moved: blocks refer to it.
 class MemoryPool {
@@ -27,13 +29,17 @@ class MemoryPool {
   [[nodiscard]] const void* keep(const void* host, std::size_t bytes);
 
  private:
+  friend class CachingAllocator;
+
   Device device_;
   std::vector<void*> kept_;
+  Block* held_ = nullptr;  // everybody's blocks that were freed during the capture, which may use them
 };
 
 /// While it lives, memory that this thread allocates on the pool's device comes from the pool, and a capture
-/// is taken to be going on: no event is asked and nothing goes back to the device. To be made before
-/// cudaStreamBeginCapture and to end after cudaStreamEndCapture.
+/// is taken to be going on: no event is asked and nothing goes back to the device. Memory from elsewhere that
+/// this thread frees once something is recorded stays with the pool, as a replay may use it. To be made
+/// before cudaStreamBeginCapture and to end after cudaStreamEndCapture of the device's current stream.
 class MemoryPoolScope {
  public:
   explicit MemoryPoolScope(MemoryPool& pool);
@@ -42,11 +48,17 @@ class MemoryPoolScope {
   MemoryPoolScope& operator=(const MemoryPoolScope&) = delete;
 
  private:
-  MemoryPool* previous_;
-  int index_;
+  friend MemoryPool* active_pool(int index) noexcept;
+  friend MemoryPool* recorded_pool(int index) noexcept;
+
+  MemoryPool& pool_;
+  const Stream& stream_;
+  MemoryPoolScope* previous_;
 };
 
 /// The pool of the thread's innermost scope when it is of this device, else nullptr.
 [[nodiscard]] MemoryPool* active_pool(int index) noexcept;
+/// The same when the capture has recorded something, else nullptr.
+[[nodiscard]] MemoryPool* recorded_pool(int index) noexcept;
 
 }  // namespace mezzo::cuda

@@ -170,15 +170,24 @@ void CachingAllocator::stream_gone(const Stream& stream) noexcept {
   std::erase_if(waits_, [&](const StreamWaits& of_stream) { return of_stream.stream == &stream; });
 }
 
-void CachingAllocator::pool_gone(const MemoryPool& pool) noexcept {
+void CachingAllocator::pool_gone(MemoryPool& pool) noexcept {
   const std::scoped_lock lock(mutex_);
   if (captures_ == 0) {
+    if (pool.held_ != nullptr) wait_for_device();
+    while (pool.held_ != nullptr) {
+      Block* const block = std::exchange(pool.held_, std::exchange(pool.held_->chain, nullptr));
+      free_used(*block);
+    }
     dissolve(&pool);
     return;
   }
   // Waiting for the device would end the capture, so the memory goes when that has ended.
   for (const std::unique_ptr<Heap>& heap : heaps_) {
     if (heap->pool == &pool) heap->pool = ended_pools();
+  }
+  while (pool.held_ != nullptr) {
+    Block* const block = std::exchange(pool.held_, pool.held_->chain);
+    block->chain = std::exchange(deferred_, block);
   }
 }
 

@@ -213,9 +213,12 @@ TEST_F(Captures, InfoIsTold) {
   MEZZO_OK(cudaStreamGetCaptureInfo(stream_, &status, &first, &graph));
   EXPECT_EQ(status, cudaStreamCaptureStatusActive);
   EXPECT_NE(graph, nullptr);
+  std::size_t nodes = 0;
+  MEZZO_OK(cudaGraphGetNodes(graph, nullptr, &nodes));
+  EXPECT_EQ(nodes, 1U);
   EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), cudaErrorIllegalState);
   MEZZO_OK(cudaStreamEndCapture(stream_, &graph));
-  std::size_t nodes = 0;
+  nodes = 0;
   MEZZO_OK(cudaGraphGetNodes(graph, nullptr, &nodes));
   EXPECT_EQ(nodes, 1U);
   begin();

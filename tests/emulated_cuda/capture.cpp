@@ -41,6 +41,14 @@ cudaStreamCaptureStatus status_of(const CUstream_st& stream) {
 
 }  // namespace
 
+bool is_captured(cudaGraph_t graph) {
+  const auto& open = runtime().open_captures;
+  return std::any_of(open.begin(), open.end(), [&](const auto& weak) {
+    const auto capture = weak.lock();
+    return capture != nullptr && !capture->ended && capture->graph.get() == graph;
+  });
+}
+
 void end_capture(Capture& capture) {
   capture.ended = true;
   for (const auto& stream : runtime().streams) {

@@ -22,6 +22,8 @@ struct Capture {
 
 /// Adds a node to the stream's capture.
 cudaError_t capture_task(CUstream_st& stream, TaskPtr task);
+/// Whether a capture that goes on makes this graph.
+bool is_captured(cudaGraph_t graph);
 /// Ends a capture for all its streams.
 void end_capture(Capture& capture);
 /// The default stream must not be used while a stream that takes turns with it captures.

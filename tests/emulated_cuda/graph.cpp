@@ -37,7 +37,8 @@ using namespace emulated_cuda;  // the functions below have CUDA's names, in no 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
   return call([&] {
     if (nodes != nullptr) return cudaErrorNotSupported;
-    if (count == nullptr || !runtime().graphs.contains(graph)) return cudaErrorInvalidValue;
+    if (count == nullptr || !(runtime().graphs.contains(graph) || is_captured(graph)))
+      return cudaErrorInvalidValue;
     *count = graph->nodes.size();
     return cudaSuccess;
   });
