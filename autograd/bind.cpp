@@ -3,14 +3,15 @@
 #include <algorithm>
 
 #include "mezzo/core/error.h"
+#include "mezzo/ops/cast.h"
 
 namespace mezzo::detail {
 
 namespace {
 
-/// Only optional inputs are undefined, and all tensors of a call live on one device; a 0-dim CPU tensor may
-/// accompany tensors elsewhere (as in PyTorch).
-void check_inputs(const OpInfo& info, Inputs inputs) {
+/// Only optional inputs are undefined, and all tensors of a call live on one device, which is returned; a
+/// 0-dim CPU tensor may accompany tensors elsewhere (as in PyTorch).
+Device check_inputs(const OpInfo& info, Inputs inputs) {
   const Tensor* first = nullptr;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorRef& input = inputs[i];
@@ -26,20 +27,38 @@ void check_inputs(const OpInfo& info, Inputs inputs) {
                       to_string(first->device()) + " and " + to_string(input->device()),
                       "move them together with to(device)");
   }
+  return first == nullptr ? Device::cpu() : first->device();
+}
+
+/// The inputs with those that are numbers on the CPU brought to the device: kernels read device memory only.
+SmallVector<Tensor, 4> on_device(Inputs inputs, Device device) {
+  SmallVector<Tensor, 4> all;
+  for (const TensorRef& input : inputs) {
+    all.push_back(input->defined() && input->device().is_cpu() ? to(input, device) : input.get());
+  }
+  return all;
 }
 
 }  // namespace
 
 BoundCall::BoundCall(const OpInfo& info, Inputs inputs, bool explicit_dtype) : given_(inputs) {
-  check_inputs(info, inputs);
+  const auto take = [this](SmallVector<Tensor, 4> tensors) {
+    rewritten_ = std::move(tensors);
+    refs_.clear();
+    for (const Tensor& tensor : rewritten_) refs_.emplace_back(tensor);
+  };
+  const Device device = check_inputs(info, inputs);
+  const auto elsewhere = [&](const TensorRef& input) {
+    return input->defined() && !(input->device() == device);
+  };
+  if (!device.is_cpu() && std::any_of(inputs.begin(), inputs.end(), elsewhere))
+    take(on_device(inputs, device));
   const LayerState state = layer_state();
   if (state.layer == nullptr) return;
-  LayerCall call{.info = info, .inputs = inputs, .explicit_dtype = explicit_dtype};
+  LayerCall call{.info = info, .inputs = this->inputs(), .explicit_dtype = explicit_dtype};
   state.layer(call);
   run_dtype_ = call.run_dtype;
-  if (call.rewritten.empty()) return;
-  rewritten_ = std::move(call.rewritten);
-  for (const Tensor& tensor : rewritten_) refs_.emplace_back(tensor);
+  if (!call.rewritten.empty()) take(std::move(call.rewritten));
 }
 
 bool BoundCall::records() const {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "mezzo/core/backend.h"
+#include "mezzo/core/cuda/trace.h"
 #include "mezzo/core/layout.h"
 
 namespace mezzo {
@@ -64,6 +65,7 @@ Scalar Tensor::item_scalar() const {
                      "reduce it first or use to_vector()");
   }
   count_host_read();
+  const detail::OpScope names("item");
   std::array<std::byte, 8> bytes{};
   backend(device()).copy_to_host(bytes.data(), impl_->data(), static_cast<std::size_t>(size_of(dtype())),
                                  device().index);
@@ -94,6 +96,7 @@ void* Tensor::writable_host_data(DType expected) const {
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   count_host_read();
+  const detail::OpScope names("to_vector");
   std::vector<std::byte> keep;
   const std::byte* base = host_bytes(*impl_, keep);
   const std::int64_t count = numel();

@@ -99,18 +99,19 @@ class Write {
                        "strides " + to_string(self.strides()), "write to a clone()");
     }
   }
-  /// `other` must broadcast to self and be on its device. Returns it, or a copy if it shows self's memory in
-  /// another order.
+  /// `other` must broadcast to self and be on its device, or a number on the CPU. Returns it, or a copy if it
+  /// is elsewhere or shows self's memory in another order.
   [[nodiscard]] Tensor operand(const Tensor& other) {
     require_defined(op_, other);
     if (layout::broadcast(op_, self_.shape(), other.shape()) != self_.shape()) {
       throw ShapeError(op_, "an operand that broadcasts to " + to_string(self_.shape()),
                        to_string(other.shape()), "use the op that returns a new tensor");
     }
-    if (!(other.device() == self_.device()) && !(other.device().is_cpu() && other.dim() == 0)) {
+    other_requires_grad_ = other.requires_grad();
+    if (!(other.device() == self_.device())) {
+      if (other.device().is_cpu() && other.dim() == 0) return mezzo::to(other, self_.device());
       throw DeviceError(op_, to_string(self_.device()), to_string(other.device()), "move it with to(device)");
     }
-    other_requires_grad_ = other.requires_grad();
     const TensorImpl &mine = self_.impl(), &its = other.impl();
     const bool same_order =
         mine.offset == its.offset && mine.strides == its.strides && mine.shape == its.shape;
