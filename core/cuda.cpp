@@ -17,7 +17,9 @@ bool is_available() { return device_count() > 0; }
 
 std::string why_unavailable() {
   const Backend* const cuda = find_backend(DeviceType::cuda);
-  if (cuda == nullptr) return "CUDA is not used: mezzo was built without CUDA; running on the CPU";
+  if (cuda == nullptr)
+    return "CUDA is not used: mezzo was built without it (configure with -DMEZZO_CUDA=ON where a CUDA "
+           "toolkit is); running on the CPU";
   return cuda->device_count() > 0 ? std::string() : cuda->description();
 }
 

@@ -12,19 +12,25 @@ namespace {
 constexpr int kSystemDriverMismatch = 803;
 constexpr int kCompatNotSupported = 804;
 
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 std::string cause_and_cure(cudaError_t status) {
-  const std::string name = cudaGetErrorName(status);
   switch (static_cast<int>(status)) {
     case cudaErrorInsufficientDriver:
-      return "no usable NVIDIA driver (" + name + "); running on the CPU";
+      return "there is no NVIDIA driver, or it is too old for CUDA " + version_text(CUDART_VERSION) +
+             ": install or update it until nvidia-smi shows that version or a later one";
     case cudaErrorNoDevice:
-      return "no CUDA device (" + name + "): check nvidia-smi and CUDA_VISIBLE_DEVICES; running on the CPU";
+      return "the driver shows no GPU: check that nvidia-smi lists one and that CUDA_VISIBLE_DEVICES hides "
+             "none";
     case kSystemDriverMismatch:
+      return "the loaded driver is not the installed one: restart the machine";
     case kCompatNotSupported:
-      return "driver and CUDA libraries do not fit (" + name +
-             "): update or restart the driver; running on the CPU";
+      return "CUDA's compatibility libraries do not serve this GPU: take them out of LD_LIBRARY_PATH, or "
+             "update the driver";
     default:
-      return "the device cannot be used (" + describe(status) + "); running on the CPU";
+      return "the GPU cannot be used: see whether nvidia-smi works";
   }
 }
 
@@ -37,7 +43,8 @@ Probe look() {
     found.count = std::min(count, kMaxDevices);
   } else {
     static_cast<void>(cudaGetLastError());  // answered here, so nobody else shall see it
-    found.reason = "CUDA is not used: " + cause_and_cure(found.status);
+    found.reason = "CUDA is not used: " + cause_and_cure(found.status) + " (" + describe(found.status) +
+                   "); running on the CPU";
   }
   return found;
 }

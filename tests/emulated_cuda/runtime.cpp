@@ -30,7 +30,7 @@ long long number_from(const char* variable, long long otherwise) {
 
 Runtime::Runtime() {
   const long long count = number_from("MEZZO_EMULATED_DEVICES", 1);
-  if (count < 0) absent = cudaErrorInsufficientDriver;
+  if (count < 0) absent = count == -1 ? cudaErrorInsufficientDriver : static_cast<cudaError_t>(-count);
   if (count == 0) absent = cudaErrorNoDevice;
   const long long capacity = number_from("MEZZO_EMULATED_MEMORY", 2LL << 30);
   for (int device = 0; device < count; ++device) {

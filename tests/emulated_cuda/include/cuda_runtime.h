@@ -10,3 +10,5 @@
 #include "emulated_cuda/launch.h"
 #include "emulated_cuda/types.h"
 #include "emulated_cuda/warp.h"
+
+#define CUDART_VERSION 13000
