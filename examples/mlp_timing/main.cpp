@@ -28,6 +28,12 @@ struct Options {
   std::optional<std::uint64_t> seed;
 };
 
+std::string keys(const std::vector<Mode>& modes) {
+  std::string text;
+  for (const Mode& mode : modes) text += (text.empty() ? "" : ", ") + mode.key;
+  return text;
+}
+
 void add_options(CLI::App& app, Options& o) {
   app.add_option("--size", o.size, "auto (a size for this device) or seed (3 x 4096 wide, batch 512)")
       ->capture_default_str();
@@ -43,7 +49,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--seed", o.seed, "seed of data and weights");
   app.add_option("--init-scale", o.init_scale, "initial scale of the GradScaler");
   app.add_option("--growth-interval", o.growth_interval, "good steps before the scale grows");
-  app.add_option("--modes", o.modes, "f32, f16, f16-scaler, bf16, bf16-scaler; all unless given")
+  app.add_option("--modes", o.modes, keys(all_modes()) + "; all that the device has unless given")
       ->delimiter(',');
   app.add_option("--json", o.json, "also write the results to this file");
 }
@@ -82,19 +88,25 @@ Workload workload_of(const Options& o) {
 }
 
 /// The runs asked for; the f32 run comes first always, since speed-ups refer to it.
-std::vector<Mode> modes_of(const Options& o) {
-  const std::vector<std::string> keys{"f32", "f16", "f16-scaler", "bf16", "bf16-scaler"};
+std::vector<Mode> modes_of(const Options& o, mezzo::Device device) {
   const std::vector<Mode> all = all_modes();
-  if (o.modes.empty()) return all;
-  for (const std::string& mode : o.modes) {
-    if (std::find(keys.begin(), keys.end(), mode) == keys.end()) {
-      throw mezzo::ValueError("mlp_timing", "--modes out of f32, f16, f16-scaler, bf16, bf16-scaler",
-                              "\"" + mode + "\"", "separate several by commas");
+  for (const std::string& key : o.modes) {
+    const auto mode = std::find_if(all.begin(), all.end(), [&](const Mode& m) { return m.key == key; });
+    if (mode == all.end()) {
+      throw mezzo::ValueError("mlp_timing", "--modes out of " + keys(all), "\"" + key + "\"",
+                              "separate several by commas");
+    }
+    if (device.is_cpu() && mode->needs_cuda()) {
+      throw mezzo::ValueError("mlp_timing", "--modes that a CPU has", "\"" + key + "\"",
+                              mode->tf32 ? "TF32 is a format of NVIDIA GPUs: name a GPU by --device"
+                                         : "steps are captured by CUDA graphs: name a GPU by --device");
     }
   }
-  std::vector<Mode> chosen{all.front()};
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    if (std::find(o.modes.begin(), o.modes.end(), keys[i]) != o.modes.end()) chosen.push_back(all[i]);
+  std::vector<Mode> chosen;
+  for (const Mode& mode : all) {
+    const bool asked = o.modes.empty() ? device.is_cuda() || !mode.needs_cuda()
+                                       : std::find(o.modes.begin(), o.modes.end(), mode.key) != o.modes.end();
+    if (asked || chosen.empty()) chosen.push_back(mode);
   }
   return chosen;
 }
@@ -110,12 +122,12 @@ void check_json_path(const std::string& path) {
 
 void run_all(const Options& options) {
   const Workload workload = workload_of(options);
-  const std::vector<Mode> modes = modes_of(options);
+  const std::vector<Mode> modes = modes_of(options, workload.device);
   check_json_path(options.json);
   std::fputs((banner(workload) + "\n").c_str(), stdout);
   std::fflush(stdout);
   const Data data = make_data(workload);
-  start_libraries(workload, data);
+  start_libraries(workload, modes, data);
   std::vector<Measurement> runs;
   for (const Mode& mode : modes) {
     ProgressBar bar(mode.name, workload.steps());

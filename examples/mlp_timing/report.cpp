@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
+#include <string_view>
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda.h"
@@ -38,18 +40,52 @@ std::string cuda_text() {
   return cuda::is_available() ? backend(Device::cuda()).description() : cuda::why_unavailable();
 }
 
+/// The name of a GPU; of the CPU its instruction set.
+std::string device_name(Device device) {
+  if (device.is_cpu()) return kernels::cpu::isa_name();
+  std::string all = backend(device).description();  // "name, capability, memory; name, ..."
+  for (int i = 0; i < device.index; ++i) all.erase(0, all.find("; ") + 2);
+  return all.substr(0, all.find(", "));
+}
+
 /// What matrix products are computed in: on the CPU 16 bits are storage only.
-DType compute_of(const Workload& workload, const Mode& mode) {
-  if (!workload.device.is_cpu()) return mode.dtype;
+std::string compute_of(const Workload& workload, const Mode& mode) {
+  if (mode.tf32) return "tf32";
+  if (!workload.device.is_cpu()) return to_string(mode.dtype);
   const bool native =
       mode.dtype == DType::bf16 && kernels::cpu::bf16_gemm() == kernels::cpu::Bf16Gemm::native;
-  return native ? DType::bf16 : DType::f32;
+  return to_string(native ? DType::bf16 : DType::f32);
+}
+
+/// The run of a mode, or nullptr.
+const Measurement* find_run(const std::vector<Measurement>& runs, std::string_view key) {
+  const auto found =
+      std::find_if(runs.begin(), runs.end(), [&](const Measurement& run) { return run.mode.key == key; });
+  return found == runs.end() ? nullptr : &*found;
 }
 
 std::string sizes_text(const Workload& workload) {
   std::string text;
   for (const std::int64_t size : workload.sizes) text += (text.empty() ? "" : "-") + std::to_string(size);
   return text;
+}
+
+/// How the fastest median step under autocast compares with f32 in TF32, to follow the comparison with f32.
+std::string tf32_verdict(const Workload& workload, const std::vector<Measurement>& runs, double fastest) {
+  if (workload.device.is_cpu()) return "";
+  const Measurement* const tf32 = find_run(runs, "tf32");
+  if (tf32 == nullptr) return " (without TF32; --modes tf32 measures f32 with it)";
+  return fmt::format(", and {:.2f}x as fast as f32 with TF32", steps_of(*tf32).median / fastest);
+}
+
+/// What capturing did to the same steps.
+std::string capture_verdict(const std::vector<Measurement>& runs) {
+  const Measurement* const eager = find_run(runs, "f16-scaler");
+  const Measurement* const captured = find_run(runs, "f16-scaler-captured");
+  if (eager == nullptr || captured == nullptr) return "";
+  return fmt::format(
+      "Captured, steps of autocast f16 + scaler were {:.2f}x as fast as launched one by one.\n",
+      steps_of(*eager).median / steps_of(*captured).median);
 }
 
 double samples_per_second(const Workload& workload, const Measurement& run) {
@@ -62,7 +98,8 @@ std::string banner(const Workload& workload) {
   const std::string cpu = fmt::format("cpu: {} thread{}, {} kernels, GEMM by {}", get_num_threads(),
                                       get_num_threads() == 1 ? "" : "s", kernels::cpu::isa_name(),
                                       kernels::cpu::gemm_description());
-  std::string text = fmt::format("mezzo timing sample on {}\n", to_string(workload.device));
+  std::string text = "mezzo timing sample on " + to_string(workload.device);
+  text += workload.device.is_cpu() ? "\n" : " (" + device_name(workload.device) + ")\n";
   text +=
       fmt::format("  {}; bf16 products {}\n  {}\n", cpu, kernels::cpu::bf16_gemm_description(), cuda_text());
   text += fmt::format(
@@ -78,22 +115,38 @@ std::string banner(const Workload& workload) {
 }
 
 std::string table(const Workload& workload, const std::vector<Measurement>& runs) {
-  constexpr const char* kRow = "{:<24} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>9} {:>11} {:>8}\n";
-  std::string text = fmt::format(kRow, "", "", "", "total", "step ms", "step ms", "step ms", "", "peak",
-                                 "w/o data", "final", "speed-");
-  text += fmt::format(kRow, "mode", "compute", "storage", "s", "median", "min", "max", "samples/s", "MiB",
-                      "MiB", "loss", "up");
+  constexpr const char* kRow = "{:<24} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>9} {:>11} {:>8}";
+  const bool gpu = workload.device.is_cuda();
+  const auto row = [&](const std::string& cells, const char* tf32) {
+    return gpu ? fmt::format("{} {:>5}\n", cells, tf32) : cells + "\n";
+  };
+  std::string text = row(fmt::format(kRow, "", "", "", "total", "step ms", "step ms", "step ms", "", "peak",
+                                     "w/o data", "final", "speed-"),
+                         "");
+  text += row(fmt::format(kRow, "mode", "compute", "storage", "s", "median", "min", "max", "samples/s", "MiB",
+                          "MiB", "loss", "up"),
+              "TF32");
   const double baseline = steps_of(runs.front()).median;
   for (const Measurement& run : runs) {
     const Steps steps = steps_of(run);
-    text +=
-        fmt::format(kRow, run.mode.name, to_string(compute_of(workload, run.mode)), to_string(run.mode.dtype),
+    text += row(
+        fmt::format(kRow, run.mode.name, compute_of(workload, run.mode), to_string(run.mode.dtype),
                     fmt::format("{:.3f}", run.total_seconds), fmt::format("{:.3f}", 1e3 * steps.median),
                     fmt::format("{:.3f}", 1e3 * steps.low), fmt::format("{:.3f}", 1e3 * steps.high),
                     fmt::format("{:.0f}", samples_per_second(workload, run)),
                     fmt::format("{:.1f}", static_cast<double>(run.peak_bytes) / kMiB),
                     fmt::format("{:.1f}", static_cast<double>(run.peak_without_data) / kMiB),
-                    fmt::format("{:.6f}", run.final_loss), fmt::format("{:.2f}x", baseline / steps.median));
+                    fmt::format("{:.6f}", run.final_loss), fmt::format("{:.2f}x", baseline / steps.median)),
+        run.mode.tf32 ? "on" : "off");
+  }
+  if (gpu) {
+    text +=
+        "Steps are timed on the GPU, from before to behind each; the host waits once, at the end of a run. "
+        "One "
+        "step per mode ran\nbefore, untimed, to start libraries and choose algorithms. Of the timed steps "
+        "each "
+        "run's first takes its memory from the\ndevice; the captured run's first three are eager, and its "
+        "fourth is recorded.\n";
   }
   return text;
 }
@@ -115,20 +168,24 @@ std::string scale_report(const std::vector<Measurement>& runs) {
 std::string verdict(const Workload& workload, const std::vector<Measurement>& runs) {
   const double baseline = steps_of(runs.front()).median;
   const std::int64_t baseline_peak = runs.front().peak_without_data;
-  double best = 0;
+  double fastest = std::numeric_limits<double>::infinity();  // median step
   std::int64_t least_peak = std::numeric_limits<std::int64_t>::max();
   for (const Measurement& run : runs) {
-    if (!run.mode.autocast) continue;
-    best = std::max(best, baseline / steps_of(run).median);
+    if (!run.mode.autocast || run.mode.captured) continue;  // captured, other costs are saved too
+    fastest = std::min(fastest, steps_of(run).median);
     least_peak = std::min(least_peak, run.peak_without_data);
   }
-  if (best == 0) return "";
+  const std::string capture = capture_verdict(runs);
+  if (std::isinf(fastest)) return capture;
   const std::string memory =
       least_peak < baseline_peak
           ? "It took less memory: activations are half as large.\n"
           : "It took more memory: the 16-bit copies of the weights outweigh what smaller activations save.\n";
+  const double best = baseline / fastest;
+  const std::string tf32 = tf32_verdict(workload, runs, fastest);
   if (best >= kClaim)
-    return fmt::format("mixed precision was up to {:.2f}x as fast as f32 here. {}", best, memory);
+    return fmt::format("mixed precision was up to {:.2f}x as fast as f32 here{}. {}{}", best, tf32, memory,
+                       capture);
   if (workload.device.is_cpu()) {
     return fmt::format(
         "mixed precision was not faster here ({:.2f}x at best): f16 is storage on a CPU, with f32 "
@@ -137,15 +194,17 @@ std::string verdict(const Workload& workload, const std::vector<Measurement>& ru
         best, kernels::cpu::bf16_gemm_description(), memory);
   }
   return fmt::format(
-      "mixed precision was not faster here ({:.2f}x at best): the network is too small to fill the device, "
-      "or its sizes are "
-      "not multiples of 8. {}",
-      best, memory);
+      "mixed precision was not faster than f32 here ({:.2f}x at best){}: the network is too small to fill "
+      "the "
+      "device, or its "
+      "sizes are not multiples of 8. {}{}",
+      best, tf32, memory, capture);
 }
 
 Value to_value(const Workload& workload, const std::vector<Measurement>& runs) {
   Value report;
   report.set("device", to_string(workload.device));
+  report.set("device_name", device_name(workload.device));
   report.set("threads", get_num_threads());
   report.set("instruction_set", kernels::cpu::isa_name());
   report.set("gemm", kernels::cpu::gemm_description());
@@ -169,9 +228,12 @@ Value to_value(const Workload& workload, const std::vector<Measurement>& runs) {
       scales.push_back(Value::Map{{"step", point.step}, {"scale", point.scale}});
     list.push_back(Value::Map{
         {"mode", run.mode.name},
-        {"compute", to_string(compute_of(workload, run.mode))},
+        {"key", run.mode.key},
+        {"compute", compute_of(workload, run.mode)},
         {"storage", to_string(run.mode.dtype)},
         {"scaler", run.mode.scaler},
+        {"tf32", run.mode.tf32},
+        {"captured", run.mode.captured},
         {"total_seconds", run.total_seconds},
         {"step_seconds", Value::Map{{"median", steps.median}, {"min", steps.low}, {"max", steps.high}}},
         {"samples_per_second", samples_per_second(workload, run)},

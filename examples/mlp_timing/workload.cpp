@@ -5,6 +5,10 @@
 #include <chrono>
 #include <optional>
 #include <stdexcept>
+#include <utility>
+
+#include "mezzo/core/cuda.h"
+#include "mezzo/kernels/gemm.h"
 
 namespace mlp_timing {
 
@@ -68,6 +72,80 @@ struct Trainer {
     optimizer.zero_grad();
     return loss.detach();
   }
+};
+
+/// How long each step took, asked when the device has run them all. On a GPU the host is ahead of the work,
+/// so the clock is in the stream.
+class StepTimes {
+ public:
+  explicit StepTimes(Device device) : device_(device) {}
+  void begin() { mark(); }
+  void end() { mark(); }
+  [[nodiscard]] std::vector<double> seconds() const {
+    std::vector<double> all;
+    if (device_.is_cpu()) {
+      for (std::size_t i = 1; i < times_.size(); i += 2)
+        all.push_back(std::chrono::duration<double>(times_[i] - times_[i - 1]).count());
+    } else {
+      for (std::size_t i = 1; i < events_.size(); i += 2)
+        all.push_back(1e-3 * static_cast<double>(events_[i].elapsed_ms(events_[i - 1])));
+    }
+    return all;
+  }
+
+ private:
+  void mark() {
+    if (device_.is_cpu())
+      times_.push_back(Clock::now());
+    else
+      events_.emplace_back(cuda::Timing::on).record(cuda::current_stream(device_));
+  }
+  Device device_;
+  std::vector<Clock::time_point> times_;
+  std::vector<cuda::Event> events_;
+};
+
+/// Allows or forbids TF32 while it lives.
+class Tf32Scope {
+ public:
+  explicit Tf32Scope(bool allow) : before_(kernels::cuda::allow_tf32()) {
+    kernels::cuda::set_allow_tf32(allow);
+  }
+  ~Tf32Scope() { kernels::cuda::set_allow_tf32(before_); }
+  Tf32Scope(const Tf32Scope&) = delete;
+  Tf32Scope& operator=(const Tf32Scope&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// The steps of a run, one per call: eager ones on the batches themselves, captured ones on a copy, since a
+/// recorded step reads the same memory every time.
+class Steps {
+ public:
+  Steps(Trainer& trainer, const Data& data) : trainer_(trainer), data_(data) {
+    if (!trainer.mode.captured) return;
+    input_ = empty_like(data.inputs.front());
+    target_ = empty_like(data.targets.front());
+    captured_.emplace(trainer.workload.device, [this] {
+      const bool first = std::exchange(first_, false);
+      return trainer_.step(input_, target_, first);
+    });
+  }
+  Tensor operator()(std::size_t batch) {
+    if (!captured_)
+      return trainer_.step(data_.inputs[batch], data_.targets[batch], std::exchange(first_, false));
+    input_.copy_(data_.inputs[batch]);
+    target_.copy_(data_.targets[batch]);
+    return (*captured_)();
+  }
+
+ private:
+  Trainer& trainer_;
+  const Data& data_;
+  bool first_ = true;
+  Tensor input_, target_;
+  std::optional<amp::CapturedStep> captured_;
 };
 
 std::vector<ScalePoint> changes(const std::vector<Tensor>& scales, double initial) {
@@ -145,11 +223,21 @@ Workload preset(const std::string& name, Device device) {
 }
 
 std::vector<Mode> all_modes() {
-  return {{"default precision", DType::f32, false, false},
-          {"autocast f16", DType::f16, true, false},
-          {"autocast f16 + scaler", DType::f16, true, true},
-          {"autocast bf16", DType::bf16, true, false},
-          {"autocast bf16 + scaler", DType::bf16, true, true}};
+  const Mode f32{.key = "f32", .name = "default precision"};
+  const Mode tf32{.key = "tf32", .name = "default, TF32 allowed", .tf32 = true};
+  const Mode f16{.key = "f16", .name = "autocast f16", .dtype = DType::f16, .autocast = true};
+  const Mode bf16{.key = "bf16", .name = "autocast bf16", .dtype = DType::bf16, .autocast = true};
+  const auto scaled = [](Mode mode) {
+    mode.key += "-scaler";
+    mode.name += " + scaler";
+    mode.scaler = true;
+    return mode;
+  };
+  Mode captured = scaled(f16);
+  captured.key += "-captured";
+  captured.name = "captured f16 + scaler";
+  captured.captured = true;
+  return {f32, tf32, f16, scaled(f16), captured, bf16, scaled(bf16)};
 }
 
 Data make_data(const Workload& workload) {
@@ -162,15 +250,21 @@ Data make_data(const Workload& workload) {
   return data;
 }
 
-void start_libraries(const Workload& workload, const Data& data) {
+void start_libraries(const Workload& workload, const std::vector<Mode>& modes, const Data& data) {
+  if (workload.device.is_cuda()) {
+    Workload one = workload;
+    one.num_batches = one.epochs = 1;
+    for (const Mode& mode : modes) static_cast<void>(run(one, mode, data, [](std::int64_t) {}));
+    return;
+  }
   const Tensor weight = zeros({workload.sizes[1], workload.sizes[0]}, {.device = workload.device});
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     static_cast<void>(linear(data.inputs.front().to(dtype), weight.to(dtype)));
   }
-  synchronize(workload.device);
 }
 
 Measurement run(const Workload& workload, const Mode& mode, const Data& data, const Progress& progress) {
+  const Tf32Scope tf32(mode.tf32);
   manual_seed(workload.seed + 1);  // the same initial weights in every mode
   nn::Sequential net;
   fill(net, workload.sizes).to(workload.device);
@@ -179,6 +273,8 @@ Measurement run(const Workload& workload, const Mode& mode, const Data& data, co
                           .growth_interval = workload.growth_interval,
                           .enabled = mode.scaler});
   Trainer trainer{workload, mode, net, optimizer, scaler};
+  Steps steps(trainer, data);
+  StepTimes times(workload.device);
   Measurement result;
   result.mode = mode;
   std::vector<Tensor> scales;
@@ -190,15 +286,15 @@ Measurement run(const Workload& workload, const Mode& mode, const Data& data, co
   const std::uint64_t reads = host_reads();
   const Clock::time_point start = Clock::now();
   for (std::int64_t step = 0; step < workload.steps(); ++step) {
-    const auto batch = static_cast<std::size_t>(step % workload.num_batches);
-    const Clock::time_point step_start = Clock::now();
-    loss = trainer.step(data.inputs[batch], data.targets[batch], step == 0);
-    result.step_seconds.push_back(seconds_since(step_start));
+    times.begin();
+    loss = steps(static_cast<std::size_t>(step % workload.num_batches));
+    times.end();
     if (mode.scaler) scales.push_back(scaler.scale_tensor());
     progress(step + 1);
   }
   synchronize(workload.device);
   result.total_seconds = seconds_since(start);
+  result.step_seconds = times.seconds();
   result.host_reads = static_cast<std::int64_t>(host_reads() - reads);
 
   result.peak_bytes = memory_stats(workload.device).peak;

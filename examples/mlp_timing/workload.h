@@ -41,12 +41,18 @@ void check(const Workload& workload);
 
 /// What a run does besides training in f32.
 struct Mode {
-  std::string name;
+  std::string key;   ///< as --modes names it
+  std::string name;  ///< as the table does
   mezzo::DType dtype = mezzo::DType::f32;
   bool autocast = false;
   bool scaler = false;
+  bool tf32 = false;      ///< f32 products may run in TF32
+  bool captured = false;  ///< recorded into a CUDA graph and replayed
+
+  [[nodiscard]] bool needs_cuda() const { return tf32 || captured; }
 };
-/// Default precision; autocast alone and with GradScaler, in f16 and in bf16.
+/// Default precision, on a GPU without and with TF32; autocast alone and with GradScaler, in f16, where a GPU
+/// also has it captured, and in bf16. The first is the baseline.
 [[nodiscard]] std::vector<Mode> all_modes();
 
 /// The same normal data for every run, on the device.
@@ -55,9 +61,11 @@ struct Data {
 };
 [[nodiscard]] Data make_data(const Workload& workload);
 
-/// One product of the workload's shape in each dtype, so that the start of threads and libraries is not
-/// billed to the run that comes first. There is no warm-up step: every training step of a run counts.
-void start_libraries(const Workload& workload, const Data& data);
+/// So that the start of threads and libraries is not billed to the run that comes first: one product of the
+/// workload's shape in each dtype; on a GPU, where a library also chooses an algorithm for every product it
+/// has not seen, one step of each mode on a network that is thrown away. Runs have no warm-up: every step
+/// counts.
+void start_libraries(const Workload& workload, const std::vector<Mode>& modes, const Data& data);
 
 /// Where the scale stood after a step, noted when it changed.
 struct ScalePoint {
@@ -69,8 +77,8 @@ struct ScalePoint {
 struct Measurement {
   Mode mode;
   double total_seconds = 0;
-  std::vector<double> step_seconds;
-  std::int64_t peak_bytes = 0;  ///< by tensors, the resident data included
+  std::vector<double> step_seconds;  ///< on a GPU by events before and behind each step
+  std::int64_t peak_bytes = 0;       ///< by tensors, the resident data included
   std::int64_t peak_without_data = 0;
   double final_loss = 0;
   std::int64_t steps_skipped = 0;
@@ -82,7 +90,8 @@ struct Measurement {
 using Progress = std::function<void(std::int64_t)>;
 
 /// Trains a fresh model, optimizer and scaler in one mode. The clock covers the steps only: before, the
-/// allocator's cache is emptied, its peak reset and the device synchronised; after, it is synchronised again.
+/// allocator's cache is emptied, its peak reset and the device synchronised; after, it is synchronised again,
+/// and at no step in between. The process' TF32 setting is as before in the end.
 /// Throws std::logic_error if outputs, losses, gradients or parameters have another dtype than the mode says.
 [[nodiscard]] Measurement run(const Workload& workload, const Mode& mode, const Data& data,
                               const Progress& progress);

@@ -1,0 +1,132 @@
+// The timing sample as a user runs it, with a workload that takes a moment: what it prints, writes and
+// refuses.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "mezzo/core/cuda.h"
+#include "support/child.h"
+
+namespace {
+
+using mezzo::testing::Ran;
+
+class MlpTiming : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    program_ = mezzo::testing::this_program().parent_path().parent_path() / "examples/mlp_timing";
+    if (!std::filesystem::exists(program_)) GTEST_SKIP() << program_ << " was not built";
+  }
+  [[nodiscard]] Ran run(const std::string& arguments) const {
+    return mezzo::testing::run_shell("'" + program_.string() + "' " + arguments);
+  }
+  /// Runs the tiny workload and returns the JSON that it wrote.
+  nlohmann::json report(const std::string& arguments) {
+    const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    const std::string file = ::testing::TempDir() + "mlp_timing_" + name + ".json";
+    ran_ = run(kTiny + arguments + " --json " + file);
+    EXPECT_EQ(ran_.status, 0) << ran_.text;
+    std::ifstream stream(file);
+    nlohmann::json parsed = nlohmann::json::parse(stream, nullptr, false);
+    EXPECT_FALSE(parsed.is_discarded()) << ran_.text;
+    std::filesystem::remove(file);
+    return parsed;
+  }
+  static std::vector<std::string> keys(const nlohmann::json& report) {
+    std::vector<std::string> all;
+    for (const auto& run : report["runs"]) all.push_back(run["key"]);
+    return all;
+  }
+  void expect_said(const std::string& part) const {
+    EXPECT_NE(ran_.text.find(part), std::string::npos) << '"' << part << "\" is not in\n" << ran_.text;
+  }
+  void expect_refused(const std::string& arguments, int status, const std::string& part) {
+    ran_ = run(kTiny + arguments);
+    EXPECT_EQ(ran_.status, status) << arguments;
+    expect_said(part);
+  }
+
+  const std::string kTiny = "--batch-size 4 --in-size 8 --out-size 8 --layers 2 --num-batches 2 --epochs 3 ";
+  std::filesystem::path program_;
+  Ran ran_;
+};
+
+TEST_F(MlpTiming, OnTheCpu) {
+  const nlohmann::json report = this->report("--device cpu");
+  EXPECT_EQ(keys(report), (std::vector<std::string>{"f32", "f16", "f16-scaler", "bf16", "bf16-scaler"}));
+  for (const auto& run : report["runs"]) {
+    EXPECT_FALSE(run["tf32"]);
+    EXPECT_FALSE(run["captured"]);
+    EXPECT_EQ(run["host_reads"], 0);
+    EXPECT_TRUE(std::isfinite(run["final_loss"].get<double>()));
+    EXPECT_GT(run["step_seconds"]["median"], 0);
+    EXPECT_GE(run["total_seconds"], 6 * run["step_seconds"]["min"].get<double>());
+  }
+  EXPECT_EQ(ran_.text.find("TF32"), std::string::npos) << ran_.text;
+  expect_said("6 steps");
+}
+
+TEST_F(MlpTiming, ModesAreChosen) {
+  EXPECT_EQ(keys(report("--device cpu --modes bf16")), (std::vector<std::string>{"f32", "bf16"}));
+}
+
+TEST_F(MlpTiming, WhatCannotRunIsRefusedWithTheReason) {
+  expect_refused("--device cpu --modes tf32", 2, "TF32 is a format of NVIDIA GPUs");
+  expect_refused("--device cpu --modes f16-scaler-captured", 2, "captured by CUDA graphs");
+  expect_refused("--device cpu --modes f64", 2, "f32, tf32, f16, f16-scaler, f16-scaler-captured, bf16");
+  expect_refused("--device gpu", 2, "cpu, cuda or cuda:N");
+  expect_refused("--device cuda:99", 1, "cuda:99");
+  if (!mezzo::cuda::is_available()) expect_refused("--device cuda", 1, "cuda:0");
+}
+
+TEST_F(MlpTiming, OnAGpu) {
+  if (!mezzo::cuda::is_available()) GTEST_SKIP() << mezzo::cuda::why_unavailable();
+  const nlohmann::json report = this->report("--device cuda");
+  EXPECT_EQ(keys(report), (std::vector<std::string>{"f32", "tf32", "f16", "f16-scaler", "f16-scaler-captured",
+                                                    "bf16", "bf16-scaler"}));
+  EXPECT_EQ(report["device"], "cuda:0");
+  const std::string name = report["device_name"];
+  EXPECT_FALSE(name.empty());
+  for (const auto& run : report["runs"]) {
+    const std::string key = run["key"];
+    EXPECT_EQ(run["tf32"], key == "tf32");
+    EXPECT_EQ(run["compute"] == "tf32", key == "tf32");
+    EXPECT_EQ(run["captured"], key == "f16-scaler-captured");
+    EXPECT_EQ(run["host_reads"], 0) << key;
+    EXPECT_GE(run["step_seconds"]["min"], 0) << key;
+    EXPECT_GT(run["step_seconds"]["max"], 0) << key;
+  }
+  // Captured and not, the same bits.
+  EXPECT_EQ(report["runs"][4]["final_loss"], report["runs"][3]["final_loss"]);
+  EXPECT_EQ(report["runs"][4]["scale"], report["runs"][3]["scale"]);
+  expect_said("mezzo timing sample on cuda:0 (" + name + ")");
+  expect_said("default, TF32 allowed");
+  expect_said("Steps are timed on the GPU");
+  expect_said("f32 with TF32");
+  expect_said("Captured, steps");
+}
+
+// The emulated machine has a second device when asked for one.
+TEST_F(MlpTiming, OnASecondGpu) {
+  if (!mezzo::cuda::is_available()) GTEST_SKIP() << mezzo::cuda::why_unavailable();
+  setenv("MEZZO_EMULATED_DEVICES", "2", 1);
+  ran_ = run(kTiny + "--device cuda:1 --modes f16-scaler,f16-scaler-captured");
+  unsetenv("MEZZO_EMULATED_DEVICES");
+  if (ran_.text.find("an index from 0 to 0") != std::string::npos) GTEST_SKIP() << "there is one GPU";
+  EXPECT_EQ(ran_.status, 0) << ran_.text;
+  expect_said("on cuda:1 (");
+}
+
+TEST_F(MlpTiming, OnAGpuF32IsComparedWithoutTf32UnlessAsked) {
+  if (!mezzo::cuda::is_available()) GTEST_SKIP() << mezzo::cuda::why_unavailable();
+  EXPECT_EQ(keys(report("--device cuda:0 --modes f16")), (std::vector<std::string>{"f32", "f16"}));
+  expect_said("--modes tf32 measures");
+}
+
+}  // namespace
