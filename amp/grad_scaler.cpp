@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "mezzo/autograd/finite_proof.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
@@ -37,8 +38,12 @@ Tensor copy_field(const Tensor& record, std::size_t offset, DType dtype) {
   return copy;
 }
 
-std::vector<kernels::View> gradient_views(const optim::Optimizer& optimizer, std::string_view op) {
-  std::vector<kernels::View> views;
+kernels::View view_of(const Tensor& tensor) {
+  return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
+}
+
+std::vector<Tensor> gradients_of(const optim::Optimizer& optimizer, std::string_view op) {
+  std::vector<Tensor> gradients;
   const std::vector<Tensor> parameters = optimizer.parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor gradient = parameters[i].grad();
@@ -50,11 +55,29 @@ std::vector<kernels::View> gradient_views(const optim::Optimizer& optimizer, std
     }
     if (!gradient.is_contiguous())
       optim::require_own_memory(op, gradient, "a gradient of " + optimizer.parameter_name(i));
-    views.push_back({gradient.impl().data(), gradient.dtype(), gradient.shape(), gradient.strides()});
+    gradients.push_back(gradient);
   }
-  if (views.empty()) {
+  if (gradients.empty()) {
     throw StateError(op, "an optimizer with gradients", "one whose parameters have none",
                      "call backward() on a scaled loss that depends on its parameters first");
+  }
+  return gradients;
+}
+
+std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
+  std::vector<kernels::View> views;
+  views.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) views.push_back(view_of(tensor));
+  return views;
+}
+
+/// What has to be looked at to know whether the gradients are finite.
+std::vector<kernels::View> witnesses_of(const std::vector<Tensor>& gradients) {
+  std::vector<kernels::View> views;
+  for (const Tensor& gradient : gradients) {
+    const std::span<const Tensor> proof = finite_proof(gradient);
+    if (proof.empty()) views.push_back(view_of(gradient));
+    for (const Tensor& operand : proof) views.push_back(view_of(operand));
   }
   return views;
 }
@@ -123,12 +146,10 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
     throw StateError(op, "a call before step()", "one after step()",
                      "move unscale_ before step, or call update() first");
   }
-  const std::vector<kernels::View> gradients = gradient_views(optimizer, op);
+  const std::vector<Tensor> gradients = gradients_of(optimizer, op);
   begin(books, optimizer, op);
-  kernels::unscale(record_.device(), gradients, record_in(books.record));
-  for (const Tensor& parameter : optimizer.parameters()) {
-    if (parameter.grad().defined()) parameter.grad().impl().storage->bump_version();
-  }
+  kernels::unscale(record_.device(), views_of(gradients), record_in(books.record));
+  for (const Tensor& gradient : gradients) gradient.impl().storage->bump_version();
   books.stage = Stage::unscaled;
 }
 
@@ -146,9 +167,9 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
   }
   const bool unscale = books.stage == Stage::ready;
   if (unscale) {
-    const std::vector<kernels::View> gradients = gradient_views(optimizer, op);
+    const std::vector<Tensor> gradients = gradients_of(optimizer, op);
     begin(books, optimizer, op);
-    kernels::check_finite(record_.device(), gradients, record_in(books.record));
+    kernels::check_finite(record_.device(), witnesses_of(gradients), record_in(books.record));
   }
   optimizer.step({.record = record_in(books.record), .unscale = unscale});
   books.stage = Stage::stepped;

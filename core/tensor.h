@@ -153,6 +153,14 @@ struct LeafState {
   std::array<HalfCopy, 2> half_copies;  ///< f16, bf16
 };
 
+/// Tensors that are finite exactly when another one is (autograd/finite_proof.h), and the versions of all
+/// three for which that holds.
+struct FiniteProof {
+  std::uint32_t version = 0;
+  std::array<Tensor, 2> operands;
+  std::array<std::uint32_t, 2> operand_versions{};
+};
+
 /// Hooks of one tensor, in order of registration.
 struct GradHooks {
   std::vector<std::pair<std::size_t, GradHook>> list;
@@ -176,6 +184,7 @@ struct TensorImpl final : RefCounted {
   Ref<RefCounted> grad_fn;           ///< autograd::Node that made it; empty for a leaf
   std::unique_ptr<LeafState> leaf;   ///< made at first need
   std::shared_ptr<GradHooks> hooks;  ///< shared with the node that made the tensor
+  std::unique_ptr<FiniteProof> finite_proof;
 
   [[nodiscard]] void* data() const noexcept {
     return static_cast<std::byte*>(storage->data()) + offset * size_of(dtype);

@@ -1,6 +1,7 @@
 // matmul, mm, bmm, mv, dot, outer.
 #include "mezzo/ops/matmul.h"
 
+#include "mezzo/autograd/finite_proof.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/product.h"
 #include "mezzo/ops/shape.h"
@@ -31,6 +32,7 @@ Gradients product_gradients(const VjpContext& args, const Tensor& a, const Tenso
     const Tensor rows_a = fold ? reshape(a, {-1, a.size(-1)}) : a;
     const Tensor rows_g = fold ? reshape(g, {-1, g.size(-1)}) : g;
     result[1] = matmul(transposed(rows_a), rows_g, args.wanted(1));
+    prove_finite_by(result[1], rows_a, rows_g);
   }
   return result;
 }

@@ -1,0 +1,24 @@
+#include "mezzo/autograd/finite_proof.h"
+
+#include <memory>
+
+namespace mezzo {
+
+void prove_finite_by(const Tensor& product, const Tensor& a, const Tensor& b) {
+  if (product.dtype() != DType::f32 || a.dtype() != DType::f16 || b.dtype() != DType::f16) return;
+  const std::int64_t operand_bytes = (a.numel() + b.numel()) * size_of(DType::f16);
+  if (a.numel() == 0 || b.numel() == 0 || 4 * operand_bytes > product.numel() * size_of(DType::f32)) return;
+  product.impl().finite_proof =
+      std::make_unique<FiniteProof>(FiniteProof{product.version(), {a, b}, {a.version(), b.version()}});
+}
+
+std::span<const Tensor> finite_proof(const Tensor& tensor) {
+  const FiniteProof* const proof = tensor.impl().finite_proof.get();
+  if (proof == nullptr || proof->version != tensor.version()) return {};
+  for (std::size_t i = 0; i < proof->operands.size(); ++i) {
+    if (proof->operand_versions[i] != proof->operands[i].version()) return {};
+  }
+  return proof->operands;
+}
+
+}  // namespace mezzo
