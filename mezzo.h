@@ -12,6 +12,7 @@
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/backend.h"
+#include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"

@@ -1,5 +1,6 @@
 #include "mezzo/core/cuda.h"
 
+#include <atomic>
 #include <utility>
 
 #include "mezzo/core/allocator.h"
@@ -7,6 +8,17 @@
 #include "mezzo/core/error.h"
 
 namespace mezzo::cuda {
+
+namespace {
+
+std::atomic<bool> tf32_is_allowed{false}, benchmark_is_on{false};
+
+}  // namespace
+
+bool allow_tf32() { return tf32_is_allowed.load(std::memory_order_relaxed); }
+void set_allow_tf32(bool allow) { tf32_is_allowed.store(allow, std::memory_order_relaxed); }
+bool benchmark() { return benchmark_is_on.load(std::memory_order_relaxed); }
+void set_benchmark(bool on) { benchmark_is_on.store(on, std::memory_order_relaxed); }
 
 int device_count() {
   const Backend* const cuda = find_backend(DeviceType::cuda);

@@ -24,6 +24,20 @@ namespace mezzo::cuda {
 /// and the largest free block. Works for the CPU too (one line). Throws DeviceError when it is not there.
 [[nodiscard]] std::string memory_summary(Device device);
 
+/// Whether products of f32 matrices may run in TF32 on a CUDA device: f32 range, 11 bits of precision,
+/// several times as fast (torch.backends.cuda.matmul.allow_tf32). Off at first. 16-bit and f64 products do
+/// not care.
+[[nodiscard]] bool allow_tf32();
+void set_allow_tf32(bool allow);
+
+/// Whether the first product of its sizes, strides and dtypes is timed with several algorithms of the vendor
+/// library and the fastest is kept, instead of the one that the library recommends
+/// (torch.backends.cudnn.benchmark). Off at first. That first call waits for the device. Timing is never the
+/// same twice, so with this on the bits of a product may differ between processes; within a process they
+/// stay. A product that is first met in a stream capture takes the recommended one until it is met outside.
+[[nodiscard]] bool benchmark();
+void set_benchmark(bool on);
+
 /// How the device shall prefer a stream's work to that of others.
 enum class Priority { normal, high };
 

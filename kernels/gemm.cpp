@@ -13,7 +13,7 @@ namespace mezzo::kernels {
 
 namespace {
 
-std::atomic<bool> g_allow_tf32{false}, g_gemm_epilogues{true}, g_benchmark{false};
+std::atomic<bool> g_gemm_epilogues{true};
 
 /// Throws DTypeError when floating and integer dtypes meet.
 DType compute_dtype_of(const GemmArgs& args) {
@@ -86,12 +86,8 @@ void gemm(Device device, const GemmArgs& args) {
 
 namespace cuda {
 
-bool allow_tf32() { return g_allow_tf32.load(std::memory_order_relaxed); }
-void set_allow_tf32(bool allow) { g_allow_tf32.store(allow, std::memory_order_relaxed); }
 bool gemm_epilogues() { return g_gemm_epilogues.load(std::memory_order_relaxed); }
 void set_gemm_epilogues(bool on) { g_gemm_epilogues.store(on, std::memory_order_relaxed); }
-bool benchmark() { return g_benchmark.load(std::memory_order_relaxed); }
-void set_benchmark(bool on) { g_benchmark.store(on, std::memory_order_relaxed); }
 
 }  // namespace cuda
 }  // namespace mezzo::kernels

@@ -61,25 +61,11 @@ void gemm(Device device, const GemmArgs& args);
 
 namespace cuda {
 
-/// Whether products of f32 matrices may run in TF32 on a CUDA device: f32 range, 11 bits of precision,
-/// several times as fast (torch.backends.cuda.matmul.allow_tf32). Off at first. 16-bit and f64 products do
-/// not care.
-[[nodiscard]] bool allow_tf32();
-void set_allow_tf32(bool allow);
-
 /// Whether bias and row sums are left to the product's own kernel where the vendor library can (one pass over
 /// C or A less), instead of to kernels before and after it. On at first; for measuring what it is worth.
 /// Results differ within the error bound.
 [[nodiscard]] bool gemm_epilogues();
 void set_gemm_epilogues(bool on);
-
-/// Whether the first product of its sizes, strides and dtypes is timed with several algorithms of the vendor
-/// library and the fastest is kept, instead of the one that the library recommends
-/// (torch.backends.cudnn.benchmark). Off at first. That first call waits for the device. Timing is never the
-/// same twice, so with this on the bits of a product may differ between processes; within a process they
-/// stay. A product that is first met in a stream capture takes the recommended one until it is met outside.
-[[nodiscard]] bool benchmark();
-void set_benchmark(bool on);
 
 }  // namespace cuda
 

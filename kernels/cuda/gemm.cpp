@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cuda/pointwise.h"
 #include "mezzo/kernels/cuda/reduce.h"
@@ -130,7 +131,7 @@ GemmArgs spelled_out(Device device, GemmArgs args) {
 bool suits_epilogue(const GemmArgs& args) {
   if (!gemm_epilogues() || args.batch != 1) return false;
   if (args.row_sums == nullptr) return true;
-  return args.bias == nullptr && !(args.a_dtype == DType::f32 && allow_tf32());
+  return args.bias == nullptr && !(args.a_dtype == DType::f32 && mezzo::cuda::allow_tf32());
 }
 
 /// A product in the vendor library's form, whatever becomes of bias and row sums.

@@ -16,6 +16,7 @@
 
 #include "cuda/device_fixture.h"
 #include "kernels/test_matrix.h"
+#include "mezzo/core/cuda.h"
 #include "mezzo/core/cuda/graph.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cuda/scratch.h"
@@ -37,9 +38,9 @@ constexpr DType kFloating[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
 class CudaGemm : public testing::CudaTest {
  protected:
   void TearDown() override {
-    cuda::set_allow_tf32(false);
+    mezzo::cuda::set_allow_tf32(false);
     cuda::set_gemm_epilogues(true);
-    cuda::set_benchmark(false);
+    mezzo::cuda::set_benchmark(false);
 #if defined(MEZZO_CUDA_EMULATED)
     emulated_cuda::blas_lt().offered = emulated_cuda::Epilogues::all;
     for (int& milliseconds : emulated_cuda::blas_lt().slowness) milliseconds = 0;
@@ -240,17 +241,17 @@ double just_above_one(DType dtype) {
 
 TEST_F(CudaGemm, Tf32IsUsedOnlyWhereItIsAllowed) {
   EXPECT_EQ(just_above_one(DType::f32), 1 + 0x1p-12);
-  cuda::set_allow_tf32(true);
+  mezzo::cuda::set_allow_tf32(true);
   EXPECT_EQ(just_above_one(DType::f32), 1) << "the same sizes as before: the setting is part of what is kept";
   EXPECT_EQ(just_above_one(DType::f64), 1 + 0x1p-12);
   // f16 has TF32's bits; what would be lost is its range of sums.
   EXPECT_EQ(just_above_one(DType::f16), 1);
-  cuda::set_allow_tf32(false);
+  mezzo::cuda::set_allow_tf32(false);
   EXPECT_EQ(just_above_one(DType::f32), 1 + 0x1p-12);
 }
 
 TEST_F(CudaGemm, RowSumsKeepAllBitsBesideTf32) {
-  cuda::set_allow_tf32(true);
+  mezzo::cuda::set_allow_tf32(true);
   Matrix a = Matrix(DType::f32, 1, 8, 16).fill(1 + 0x1p-12), b = Matrix(DType::f32, 1, 16, 8).fill(1);
   Matrix c(DType::f32, 1, 8, 8), sums(DType::f32, 1, 1, 8);
   OnDevice device_a(a), device_b(b), device_c(c), device_sums(sums);
@@ -285,7 +286,7 @@ TEST_F(CudaGemm, ThreadsShareWhatIsKeptAndNotTheirBias) {
 }
 
 TEST_F(CudaGemm, FirstProductOfItsSizesInACapture) {
-  cuda::set_benchmark(true);  // which must not wait in a capture
+  mezzo::cuda::set_benchmark(true);  // which must not wait in a capture
   const TensorOptions options{.dtype = DType::f32, .device = gpu()};
   const Tensor x = full({5, 11}, 2, options), weight = full({13, 11}, 1, options),
                bias = full({13}, 3, options);
@@ -297,7 +298,7 @@ TEST_F(CudaGemm, FirstProductOfItsSizesInACapture) {
 }
 
 TEST_F(CudaGemm, TimingLeavesResultsRight) {
-  cuda::set_benchmark(true);
+  mezzo::cuda::set_benchmark(true);
   Matrix bias = filled(DType::f16, 1, 1, 40, 4), sums = filled(DType::f32, 1, 1, 24, 5);
   for (int again = 0; again < 2; ++again) {
     expect_right(filled(DType::f16, 3, 24, 33, 1), filled(DType::f16, 3, 33, 40, 2),
@@ -330,18 +331,18 @@ TEST_F(CudaGemm, FastestAlgorithmIsFoundOnceAndKept) {
   lt.slowness[0] = lt.slowness[2] = 2;
   EXPECT_EQ(products(product), 1U) << "off: the recommended algorithm, untimed";
   EXPECT_EQ(lt.last_algorithm, 0);
-  cuda::set_benchmark(true);
+  mezzo::cuda::set_benchmark(true);
   EXPECT_EQ(products(product), 3U * 16 + 1) << "three algorithms, 1 + 5 x 3 times each, and the product";
   EXPECT_EQ(lt.last_algorithm, 1);
   EXPECT_EQ(products(product), 1U) << "timed once";
   EXPECT_EQ(lt.last_algorithm, 1);
-  cuda::set_benchmark(false);
+  mezzo::cuda::set_benchmark(false);
   EXPECT_EQ(products(product), 1U);
   EXPECT_EQ(lt.last_algorithm, 1) << "what was found stays";
 }
 
 TEST_F(CudaGemm, NothingIsTimedInACapture) {
-  cuda::set_benchmark(true);
+  mezzo::cuda::set_benchmark(true);
   const TensorOptions options{.dtype = DType::f32, .device = gpu()};
   const Tensor x = full({80, 32}, 1, options), y = full({32, 16}, 1, options), out = zeros({80, 16}, options);
   EXPECT_EQ(products([&] { mezzo::cuda::Graph(gpu(), [&] { out.copy_(matmul(x, y)); }); }), 1U);
@@ -371,7 +372,7 @@ TEST_F(CudaGemm, LayersUseTheEpiloguesOfBothPasses) {
   cuda::set_gemm_epilogues(false);
   EXPECT_EQ(epilogues_of_a_layer(DType::f32, DType::f32), 0U);
   cuda::set_gemm_epilogues(true);
-  cuda::set_allow_tf32(true);
+  mezzo::cuda::set_allow_tf32(true);
   EXPECT_EQ(epilogues_of_a_layer(DType::f32, DType::f32), 1U) << "sums beside TF32";
 }
 

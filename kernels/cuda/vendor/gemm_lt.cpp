@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "mezzo/core/cuda.h"
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/core/cuda/stream.h"
@@ -30,7 +31,7 @@ constexpr std::uint64_t kWorkspaceBytes = std::uint64_t{32} << 20;
 constexpr std::uint32_t kReduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 /// Matrices per call: what fits a dimension of a grid, whatever kernel is behind it.
 constexpr std::int64_t kMaxBatch = 65535;
-/// With benchmark(): algorithms that are timed, timings of each, and products per timing.
+/// With set_benchmark(true): algorithms that are timed, timings of each, and products per timing.
 constexpr int kCandidates = 8, kTimings = 5, kRunsPerTiming = 3;
 
 struct Destroy {
@@ -56,7 +57,7 @@ cudaDataType_t data_type(DType dtype) {
 
 cublasComputeType_t compute_type(DType operands) {
   if (operands == DType::f64) return CUBLAS_COMPUTE_64F;
-  if (operands == DType::f32 && allow_tf32()) return CUBLAS_COMPUTE_32F_FAST_TF32;
+  if (operands == DType::f32 && mezzo::cuda::allow_tf32()) return CUBLAS_COMPUTE_32F_FAST_TF32;
   return CUBLAS_COMPUTE_32F;
 }
 
@@ -126,7 +127,7 @@ class Plan {
   /// Puts the product into the stream. One at a time: the epilogue's vector is a field of the descriptor.
   void run(const GemmArgs& g, const mezzo::cuda::Stream& stream) {
     const std::scoped_lock lock(mutex_);
-    if (!timed_ && benchmark() && !stream.is_capturing()) {
+    if (!timed_ && mezzo::cuda::benchmark() && !stream.is_capturing()) {
       timed_ = true;
       take_fastest(g, stream);
     }
