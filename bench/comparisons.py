@@ -1,12 +1,15 @@
-"""What is compared with what, and which ratios are goals (issue 3 of the project: at most this, median of the pairs)."""
+"""What is compared with what, on the CPU and on a GPU, and which ratios are goals: at most this, median of the pairs."""
 
 LAYERS = ["engine", "kernels", "training", "footprint"]
-COMPARISONS = []
+LAYERS_ON_GPU = ["training", "engine", "kernels"]  # what matters most comes first: there may be a limit of time
+COMPARISONS, COMPARISONS_ON_GPU = [], []
+chosen = COMPARISONS  # the list that compare() adds to
 
 
-def compare(layer, subject, baseline, at_most=None):
-    """Time of `subject` over time of `baseline`, each a pair of library and case."""
-    COMPARISONS.append({"layer": layer, "subject": subject, "baseline": baseline, "at_most": at_most})
+def compare(layer, subject, baseline, at_most=None, **more):
+    """Time of `subject` over time of `baseline`, each a pair of library and case. `more`: at_most_us, a goal for the time of
+    the subject itself; unit="bytes", peak memory in place of time."""
+    chosen.append({"layer": layer, "subject": subject, "baseline": baseline, "at_most": at_most, **more})
 
 
 def against(layer, case, goals):
@@ -74,9 +77,62 @@ def footprint():
     compare("footprint", ("mezzo", "start"), ("libtorch", "start"))
 
 
+# On a GPU. The peer is PyTorch; mezzo's own other precisions and its captured step are compared too.
+
+GPU_SIZES = ("512x4096", "128x4096", "2048x4096")
+
+
+def training_on_gpu():
+    for size in GPU_SIZES:
+        seed = size == "512x4096"  # the workload that the goals are about
+        case = f"mlp_{size}"
+        for mode in ("f16_scaler", "f32", "tf32", "f16", "bf16"):
+            against("training", f"{case}/{mode}", {"pytorch": 1 / 1.3 if seed and mode == "f16_scaler" else None})
+        for mode in ("f16_scaler_fused", "f16_scaler_compiled")[:2 if seed else 1]:  # a compilation takes long
+            compare("training", ("mezzo", f"{case}/f16_scaler"), ("pytorch", f"{case}/{mode}"))
+        captured = ("mezzo", f"{case}/f16_scaler_captured")
+        compare("training", captured, ("pytorch", f"{case}/f16_scaler"), 1 / 1.75 if seed else None)
+        compare("training", captured, ("mezzo", f"{case}/f16_scaler"))
+        for mode, goal in (("f32", 1 / 5), ("tf32", None)):
+            compare("training", ("mezzo", f"{case}/f16_scaler"), ("mezzo", f"{case}/{mode}"), goal if seed else None)
+        compare("training", ("mezzo", f"{case}/f16_scaler"), ("pytorch", f"{case}/f16_scaler"), 1.0 if seed else None,
+                unit="bytes")
+
+
+def engine_on_gpu():
+    compare("engine", ("mezzo", "add_4x4"), ("pytorch", "add_4x4"), at_most_us=3)
+    for case in ("add_4x4_recorded", "matmul_16x16", "mul_chain_10_backward"):
+        against("engine", case, {"pytorch": None})
+    case = "mlp_8_16_16_1_step_batch_512"
+    compare("engine", ("mezzo", case), ("pytorch", case), 1 / 4)
+    compare("engine", ("mezzo", f"{case}_captured"), ("pytorch", case), 1 / 10)
+    compare("engine", ("mezzo", f"{case}_captured"), ("pytorch", f"{case}_captured"))
+
+
+def kernels_on_gpu():
+    # 64 M elements: add moves three arrays, relu two.
+    for case, mib in (("add/f32", 768), ("relu/f32", 512), ("add/f16", 384), ("relu/f16", 256), ("add/bf16", 384),
+                      ("relu/bf16", 256)):
+        compare("kernels", ("mezzo", case), ("pytorch", f"copy_{mib}MiB"))
+    for product in ("512x4096x4096", "2048x4096x4096", "8192x8192x8192"):
+        for dtype in ("f32", "tf32", "f16", "bf16"):
+            against("kernels", f"gemm_{product}/{dtype}", {"pytorch": None})
+    for op in ("softmax", "sum", "cross_entropy"):
+        for case in (op, op + "_backward"):
+            for dtype in ("f32", "f16", "bf16"):
+                against("kernels", f"{case}/{dtype}", {"pytorch": None})
+    for op in ("add", "relu", "exp", "tanh", "gelu", "sigmoid"):
+        for dtype in ("f32", "f16", "bf16"):
+            against("kernels", f"{op}/{dtype}", {"pytorch": None})
+
+
 footprint()
 engine()
 pointwise()
 rows()
 products()
 training()
+chosen = COMPARISONS_ON_GPU
+training_on_gpu()
+engine_on_gpu()
+kernels_on_gpu()

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """Lets mezzo and its peers take turns at the same work and prints one table. The protocol is in bench/README.md."""
+# It runs in a source tree and in a bundle (preset cuda-bundle), and needs Python 3 only.
 import argparse
 import datetime
 import json
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
-from comparisons import COMPARISONS, LAYERS
+from comparisons import COMPARISONS, COMPARISONS_ON_GPU, LAYERS, LAYERS_ON_GPU
 from footprint import COMPILE_PAIRS, Footprint
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -22,18 +25,31 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAUSE = 0.04
 
 
+class Failed(Exception):
+    """A program of `library` refused a case or ended."""
+
+    def __init__(self, library, reason):
+        super().__init__(f"{library}: {reason}")
+        self.library = library
+
+
 class Worker:
     """A benchmark program that waits for commands; see bench/worker.h."""
 
-    def __init__(self, command, environment):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True, env=environment)
-        self.about = self.ask("about")
+    def __init__(self, library, command, environment):
+        self.library = library
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+                                        text=True, env=environment)
+        self.about = self.answer("about")
         self.cases = set(self.ask_lines("list"))
 
     def ask(self, command):
-        self.process.stdin.write(command + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(command + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass  # it has ended, and the answer is empty
         return self.process.stdout.readline().strip()
 
     def ask_lines(self, command):
@@ -43,15 +59,35 @@ class Worker:
             line = self.process.stdout.readline().strip()
         return lines
 
+    def answer(self, command):
+        answer = self.ask(command)
+        if not answer:
+            self.close()
+            self.errors.seek(0)
+            lines = self.errors.read().strip().splitlines() or [f"status {self.process.returncode}"]
+            raise Failed(self.library, f"the program ended: {lines[-1]}")
+        if answer.startswith("error"):
+            raise Failed(self.library, answer)
+        return answer
+
     def time(self, case, seconds):
-        answer = self.ask(f"time {case} {seconds}")
-        if not answer or answer.startswith("error"):
-            raise RuntimeError(f"{case}: {answer or 'the program ended'}")
-        return float(answer)
+        return float(self.answer(f"time {case} {seconds}"))
+
+    def peak(self, case):
+        return float(self.answer(f"peak {case}"))
+
+    def ended(self):
+        return self.process.poll() is not None
 
     def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+        try:
+            self.process.stdin.close()
+            self.process.wait(timeout=10)
+        except OSError:
+            self.process.wait()  # it had ended with a command unread
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 def openblas_core():
@@ -67,23 +103,26 @@ def environment(threads):
     return variables
 
 
-def has_pytorch():
-    return subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
+def has_pytorch(device):
+    needed = "import torch" if device == "cpu" else "import torch; assert torch.cuda.is_available()"
+    return subprocess.run([sys.executable, "-c", needed], capture_output=True).returncode == 0
 
 
 class Workers:
     """Every program once per number of threads, started when it is first needed."""
 
-    def __init__(self, build):
+    def __init__(self, build, device, library_path=""):
         self.build, self.running, self.missing = build, {}, {}
-        self.pytorch = has_pytorch()
+        self.library_path = library_path
+        self.device = [] if device == "cpu" else ["--device", device]
+        self.pytorch = has_pytorch(device)
 
     def command(self, library, layer):
         if library == "pytorch":
-            return [sys.executable, str(ROOT / "bench/peers/pytorch.py")] if self.pytorch else None
+            return [sys.executable, str(ROOT / "bench/peers/pytorch.py"), *self.device] if self.pytorch else None
         layer = "loop" if layer == "footprint" else layer
         program = self.build / "bench" / ("bare" if library == "bare" else f"{library}_{layer}")
-        return [str(program)] if program.exists() else None
+        return [str(program), *(self.device if library != "bare" else [])] if program.exists() else None
 
     def get(self, library, layer, threads):
         key = (library, layer if library in ("mezzo", "libtorch") else "", threads)
@@ -92,9 +131,17 @@ class Workers:
             if command is None:
                 self.missing[library] = INSTALL[library]
                 return None
-            make = Footprint(self.build, library, environment(threads)) if layer == "footprint" else None
-            self.running[key] = make or Worker(command, environment(threads))
+            variables = environment(threads)
+            if library == "mezzo" and self.library_path:  # PyTorch brings libraries of its own
+                old = variables.get("LD_LIBRARY_PATH", "")
+                variables["LD_LIBRARY_PATH"] = self.library_path + (f":{old}" if old else "")
+            make = Footprint(self.build, library, variables) if layer == "footprint" else None
+            self.running[key] = make or Worker(library, command, variables)
         return self.running[key]
+
+    def forget_ended(self):
+        """The next case of a program that has ended starts it again."""
+        self.running = {key: worker for key, worker in self.running.items() if not worker.ended()}
 
     def close_all(self):
         for worker in self.running.values():
@@ -119,26 +166,42 @@ def summary(values):
     return {"median": statistics.median(values), "p10": quantile(values, 0.1), "p90": quantile(values, 0.9)}
 
 
-def compare(row, workers, threads, pairs, seconds):
-    """One comparison: `pairs` turns of subject and baseline; the ratio of each turn; None when a side is missing."""
+def compare(row, workers, threads, chosen):
+    """One comparison: turns of subject and baseline; the ratio of each turn; None when a side is missing. Throws Failed.
+    On a GPU the subject is measured without its baseline too."""
     sides = [workers.get(library, row["layer"], threads) for library, _ in (row["subject"], row["baseline"])]
     names = [case for _, case in (row["subject"], row["baseline"])]
-    if any(worker is None or name not in worker.cases for worker, name in zip(sides, names)):
+    there = [worker is not None and name in worker.cases for worker, name in zip(sides, names)]
+    if not there[0] or not there[1] and not chosen.gpu_list:
         return None
-    pairs = min(pairs, COMPILE_PAIRS) if "compile" in names else pairs
-    times = [[], []]
+    unit = row.get("unit", "ns")
+    pairs = 1 if unit == "bytes" else min(chosen.pairs, COMPILE_PAIRS) if "compile" in names else chosen.pairs
+    values = [[], []]
     for _ in range(pairs):
-        for side in (0, 1):
-            time.sleep(PAUSE)
-            times[side].append(sides[side].time(names[side], seconds))
-    ratio = summary([a / b for a, b in zip(*times)])
-    goal = row.get("at_most")
-    return {**row, "threads": threads, "pairs": pairs, "subject_ns": statistics.median(times[0]),
-            "baseline_ns": statistics.median(times[1]), "ratio": ratio,
-            "reached": None if goal is None else ratio["median"] <= goal}
+        for side in (0, 1) if there[1] else (0,):
+            if unit == "bytes":
+                values[side].append(sides[side].peak(names[side]))
+            else:
+                time.sleep(PAUSE if chosen.device == "cpu" else 0)
+                values[side].append(sides[side].time(names[side], chosen.seconds))
+    result = {**row, "threads": threads, "pairs": pairs, f"subject_{unit}": statistics.median(values[0]), "reached": None}
+    if there[1]:
+        result["ratio"] = summary([a / b for a, b in zip(*values)])
+        result[f"baseline_{unit}"] = statistics.median(values[1])
+    if row.get("at_most_us") is not None:
+        result["reached"] = result["subject_ns"] <= 1e3 * row["at_most_us"]
+    elif row["at_most"] is not None and there[1]:
+        result["reached"] = result["ratio"]["median"] <= row["at_most"]
+    return result
 
 
-def human(nanoseconds):
+def human(value, unit):
+    if unit == "bytes":
+        return f"{value / 2**20:.4g} MiB"
+    return human_time(value)
+
+
+def human_time(nanoseconds):
     for unit, scale in (("s ", 1e9), ("ms", 1e6), ("us", 1e3)):
         if nanoseconds >= scale:
             return f"{nanoseconds / scale:.4g} {unit}"
@@ -150,14 +213,37 @@ def title(row):
 
 
 def line(result):
-    ratio, goal = result["ratio"], result.get("at_most")
-    verdict = "" if goal is None else f"<= {goal:.2f} {'ok' if result['reached'] else 'MISSED'}"
-    return (f"{title(result):<84} {human(result['subject_ns']):>9} {human(result['baseline_ns']):>9}  {ratio['median']:6.3f}"
+    unit, verdict = result.get("unit", "ns"), ""
+    if result["reached"] is not None:
+        goal = f"{result['at_most_us']} us" if result.get("at_most_us") is not None else f"{result['at_most']:.2f}"
+        verdict = f"<= {goal} {'ok' if result['reached'] else 'MISSED'}"
+    subject = human(result[f"subject_{unit}"], unit)
+    if "ratio" not in result:
+        return f"{title(result):<84} {subject:>9}         -       -  (no baseline)  {verdict}"
+    baseline, ratio = human(result[f"baseline_{unit}"], unit), result["ratio"]
+    return (f"{title(result):<84} {subject:>9} {baseline:>9}  {ratio['median']:6.3f}"
             f"  ({ratio['p10']:.3f} to {ratio['p90']:.3f})  {verdict}")
 
 
-def ceilings(workers, threads):
+def ceilings_on_gpu(workers, threads):
+    found = {}
+    for library in ("mezzo", "pytorch"):
+        try:
+            worker = workers.get(library, "kernels", threads)
+            for name, case, amount in (("copy 1024 MiB", "copy_1024MiB", 1 << 30),
+                                       ("GEMM bf16", "gemm_8192x8192x8192/bf16", 2 * 8192**3)):
+                if worker is not None and case in worker.cases:
+                    found[f"{library} {name}"] = amount / min(worker.time(case, 0.05) for _ in range(5))
+        except Failed as reason:
+            print(f"no ceilings of {reason}", flush=True)
+            workers.forget_ended()
+    return found
+
+
+def ceilings(workers, threads, device):
     """Copy bandwidth and GEMM rate of this minute; measured at the start and at the end, for they drift."""
+    if device != "cpu":
+        return ceilings_on_gpu(workers, threads)
     bare = workers.get("bare", "", threads)
     found = {}
     if bare is not None:
@@ -178,25 +264,44 @@ def machine():
     model = platform.processor()
     if os.path.exists("/proc/cpuinfo"):
         model = next((text.split(":", 1)[1].strip() for text in open("/proc/cpuinfo") if text.startswith("model name")), model)
-    commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
-    return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform(), "commit": commit.stdout.strip() or "unknown",
+    return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform(), "commit": commit(),
             "date": datetime.date.today().isoformat(), "load": os.getloadavg()[0]}
+
+
+def commit():
+    """Of the source tree, or what the bundle was built from."""
+    if (ROOT / "COMMIT").exists():
+        return (ROOT / "COMMIT").read_text().strip()
+    try:
+        described = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
+        return described.stdout.strip() or "unknown"
+    except OSError:
+        return "unknown"
 
 
 def options():
     parser = argparse.ArgumentParser(prog="mezzo.sh bench", description=__doc__)
     parser.add_argument("layers", nargs="*", metavar="LAYER", help=f"what to run, all by default: {', '.join(LAYERS)}")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N; a GPU has comparisons of its own (cpu)")
     parser.add_argument("--pairs", type=int, default=20, help="turns per comparison (20)")
     parser.add_argument("--seconds", type=float, default=0.03, help="length of one reading (0.03)")
     parser.add_argument("--threads", type=int, default=2, help="threads of kernels and training (2)")
+    parser.add_argument("--limit", type=float, default=0, help="no comparison begins after this many seconds (0: no limit)")
     parser.add_argument("--only", default="", help="only comparisons whose text contains this")
     parser.add_argument("--list", action="store_true", help="only say what would be compared")
     parser.add_argument("--json", type=pathlib.Path, help="write the results to this file too")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="where the programs were built")
+    parser.add_argument("--library-path", default="", help="where mezzo's programs look for CUDA's libraries (A:B)")
+    parser.add_argument("--gpu-list", action="store_true", help=argparse.SUPPRESS)  # a rehearsal of the GPU's list on the CPU
     chosen = parser.parse_args()
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", chosen.device):
+        parser.error(f"expected --device cpu, cuda or cuda:N, got '{chosen.device}'")
+    chosen.gpu_list = chosen.gpu_list or chosen.device != "cpu"
+    layers = LAYERS_ON_GPU if chosen.gpu_list else LAYERS
     for name in chosen.layers:
-        if name not in LAYERS:
-            parser.error(f"expected a layer ({', '.join(LAYERS)}), got '{name}'")
+        if name not in layers:
+            parser.error(f"expected a layer ({', '.join(layers)}), got '{name}'")
+    chosen.layers = chosen.layers or layers
     if chosen.pairs < 1 or chosen.threads < 1:
         parser.error(f"expected --pairs and --threads of at least 1, got {chosen.pairs} and {chosen.threads}")
     return chosen
@@ -204,51 +309,67 @@ def options():
 
 def rows_of(chosen):
     """The comparisons that were asked for, by layer."""
-    for layer in chosen.layers or LAYERS:
-        rows = [row for row in COMPARISONS if row["layer"] == layer and chosen.only in title(row)]
+    for layer in chosen.layers:
+        rows = [row for row in (COMPARISONS_ON_GPU if chosen.gpu_list else COMPARISONS)
+                if row["layer"] == layer and chosen.only in title(row)]
         if rows:
             yield layer, rows
 
 
 def run(chosen, workers):
-    results = []
+    """The results, and how many comparisons were left out: those that failed, whose side is missing, or past the limit."""
+    results, failed, missing, late, started = [], [], 0, 0, time.monotonic()
     for layer, rows in rows_of(chosen):
-        threads = 1 if layer in ("engine", "footprint") else chosen.threads
+        threads = 1 if chosen.device == "cpu" and layer in ("engine", "footprint") else chosen.threads
         print(f"\n{layer}, {threads} thread{'s' if threads > 1 else ''}")
         for row in rows:
-            result = compare(row, workers, threads, chosen.pairs, chosen.seconds)
-            if result is not None:
-                print(line(result), flush=True)
-                results.append(result)
-    return results
+            if chosen.limit and time.monotonic() - started > chosen.limit:
+                late += 1
+                continue
+            try:
+                result = compare(row, workers, threads, chosen)
+            except Failed as reason:
+                failed.append({**row, "library": reason.library, "failed": str(reason)})
+                print(f"{title(row):<84} FAILED: {reason}", flush=True)
+                workers.forget_ended()
+                continue
+            if result is None:
+                missing += 1
+                continue
+            print(line(result), flush=True)
+            results.append(result)
+    return results, failed, missing, late
 
 
 def main():
     chosen = options()
     if chosen.list:
         print(*(title(row) for _, rows in rows_of(chosen) for row in rows), sep="\n")
-        return
-    workers = Workers(chosen.build)
+        return 0
+    workers = Workers(chosen.build, chosen.device, chosen.library_path)
     facts = machine()
     print("{cpu}, {cores} cores, {system}; commit {commit}, {date}; load {load:.1f}".format(**facts))
     started = time.monotonic()
-    before = ceilings(workers, chosen.threads)
+    before = ceilings(workers, chosen.threads, chosen.device)
     print("ceilings:", ceiling_text(before))
     print("time of subject and baseline, median ratio (10th to 90th percentile of"
           f" {chosen.pairs} pairs); below 1 is faster than the baseline")
-    results = run(chosen, workers)
-    after = ceilings(workers, chosen.threads)
+    results, failed, missing, late = run(chosen, workers)
+    after = ceilings(workers, chosen.threads, chosen.device)
     print("\nceilings at the end:", ceiling_text(after))
     abouts = sorted({worker.about for worker in workers.running.values()})
     print("measured:", *abouts, sep="\n  ")
     for library, install in workers.missing.items():
         print(f"not measured: {library}; {install}")
+    if failed or missing or late:
+        print(f"left out: {len(failed)} failed, {missing} without a side, {late} for the limit of {chosen.limit:.0f} s")
     goals = [result for result in results if result["reached"] is not None]
     print(f"{sum(result['reached'] for result in goals)} of {len(goals)} goals reached, {time.monotonic() - started:.0f} s")
     workers.close_all()
     if chosen.json:
         chosen.json.write_text(json.dumps({"machine": facts, "libraries": abouts, "ceilings": [before, after],
-                                           "results": results}, indent=1) + "\n")
+                                           "results": results, "failed": failed}, indent=1) + "\n")
+    return 1 if any(row["library"] == "mezzo" for row in failed) or not results else 0
 
 
-main()
+sys.exit(main())

@@ -4,9 +4,11 @@
 //
 //   list            the names, a line each, then an empty line
 //   time NAME SEC   runs NAME for about SEC seconds and prints the nanoseconds of one call
+//   peak NAME       makes NAME anew, runs it some times and prints the largest number of bytes that it took
 //   about           one line on the library and its version
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -15,16 +17,30 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace bench {
 
 using Body = std::function<void()>;
 
-/// The cases of one program by name. A case's data is made when it is first timed, and let go when another
-/// case is.
+/// What the cases run on.
+struct Target {
+  /// Waits for the work that calls have begun; unset where a call ends with its work. A reading waits inside
+  /// its clock, and before it one call and one wait see to it that the device serves this process.
+  std::function<void()> synchronize = {};
+  /// Lets all memory go that is not in use and begins a new peak; then says that peak in bytes.
+  std::function<void()> reset_peak = {};
+  std::function<std::int64_t()> peak = {};
+  /// Calls before the first reading: they load kernels, choose algorithms, fill caches, record graphs.
+  int warmup = 2;
+};
+
+/// The cases of one program by name. A case's data is made when it is first timed; that of the last two
+/// stays, so that two cases of one program can take turns.
 class Worker {
  public:
-  explicit Worker(std::string about) : about_(std::move(about)) {}
+  explicit Worker(std::string about, Target target = {})
+      : about_(std::move(about)), target_(std::move(target)) {}
 
   void add(const std::string& name, std::function<Body()> setup) { cases_[name] = std::move(setup); }
 
@@ -41,6 +57,11 @@ class Worker {
           std::cin >> name >> seconds;
           std::cout << time(name, seconds) << std::endl;
         }
+        if (command == "peak") {
+          std::string name;
+          std::cin >> name;
+          std::cout << peak(name) << std::endl;
+        }
       } catch (const std::exception& error) {
         std::cout << "error " << error.what() << std::endl;
       }
@@ -54,33 +75,58 @@ class Worker {
     std::cout << std::endl;
   }
 
-  double time(const std::string& name, double seconds) {
-    if (name != open_) {
-      body_ = nullptr;
-      body_ = cases_.at(name)();
-      open_ = name;
-      seconds_per_call_ = 0;
-      repeat(2);
-      for (std::int64_t calls = 1; calls * seconds_per_call_ < seconds / 4; calls *= 2) {
-        seconds_per_call_ = repeat(calls) / static_cast<double>(calls);
-      }
+  struct Open {
+    std::string name;
+    Body body;
+    double seconds_per_call = 0;
+  };
+  static constexpr std::size_t kOpen = 2;
+
+  Open& open(const std::string& name, double seconds) {
+    const auto at =
+        std::find_if(open_.begin(), open_.end(), [&](const Open& one) { return one.name == name; });
+    if (at != open_.end()) return *at;
+    const auto& setup = cases_.at(name);
+    if (open_.size() == kOpen) open_.erase(open_.begin());
+    open_.push_back({name, setup()});
+    Open& opened = open_.back();
+    repeat(opened.body, target_.warmup);
+    for (std::int64_t calls = 1; static_cast<double>(calls) * opened.seconds_per_call < seconds / 4;
+         calls *= 2) {
+      opened.seconds_per_call = repeat(opened.body, calls) / static_cast<double>(calls);
     }
-    const std::int64_t calls =
-        seconds_per_call_ > 0 ? 1 + static_cast<std::int64_t>(seconds / seconds_per_call_) : 1;
-    seconds_per_call_ = repeat(calls) / static_cast<double>(calls);
-    return 1e9 * seconds_per_call_;
+    return opened;
   }
 
-  double repeat(std::int64_t calls) const {
+  double time(const std::string& name, double seconds) {
+    Open& opened = open(name, seconds);
+    const double before = opened.seconds_per_call;
+    const std::int64_t calls = before > 0 ? 1 + static_cast<std::int64_t>(seconds / before) : 1;
+    if (target_.synchronize) repeat(opened.body, 1);
+    opened.seconds_per_call = repeat(opened.body, calls) / static_cast<double>(calls);
+    return 1e9 * opened.seconds_per_call;
+  }
+
+  std::int64_t peak(const std::string& name) {
+    if (!target_.peak) throw std::runtime_error("this library has no count of its memory");
+    open_.clear();
+    target_.reset_peak();
+    const Body body = cases_.at(name)();
+    repeat(body, target_.warmup);
+    return target_.peak();
+  }
+
+  double repeat(const Body& body, std::int64_t calls) const {
     const auto start = std::chrono::steady_clock::now();
-    for (std::int64_t i = 0; i < calls; ++i) body_();
+    for (std::int64_t i = 0; i < calls; ++i) body();
+    if (target_.synchronize) target_.synchronize();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  std::string about_, open_;
+  std::string about_;
+  Target target_;
   std::map<std::string, std::function<Body()>> cases_;
-  Body body_;
-  double seconds_per_call_ = 0;
+  std::vector<Open> open_;
 };
 
 }  // namespace bench

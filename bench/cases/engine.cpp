@@ -1,8 +1,7 @@
 // What a call costs beside its arithmetic: ops on tensors of a few elements, and the training step of a
 // network so small that it consists of calls.
-#include "cases/library.h"
 #include "cases/mlp.h"
-#include "worker.h"
+#include "cases/program.h"
 
 namespace bench {
 namespace {
@@ -34,19 +33,32 @@ void add_ops(Worker& worker) {
 
 void add_steps(Worker& worker) {
   for (const std::int64_t batch : {1, 512}) {
-    worker.add("mlp_8_16_16_1_step_batch_" + std::to_string(batch), [batch]() -> Body {
-      auto mlp = std::make_shared<Mlp>(std::vector<std::int64_t>{8, 16, 16, 1}, batch);
-      return [mlp] { mlp->step(); };
+    const std::string name = "mlp_8_16_16_1_step_batch_" + std::to_string(batch);
+    const auto make = [batch] {
+      return std::make_shared<Mlp>(std::vector<std::int64_t>{8, 16, 16, 1}, batch);
+    };
+    worker.add(name, [make]() -> Body { return [mlp = make()] { mlp->step(); }; });
+#ifndef BENCH_LIBTORCH
+    worker.add(name + "_captured", [make]() -> Body {
+      const auto step = std::make_shared<amp::CapturedStep>(target_device, [mlp = make()] {
+        mlp->optimizer.zero_grad();
+        const Tensor loss = mse_loss(mlp->net.forward(mlp->input), mlp->target);
+        loss.backward();
+        mlp->optimizer.step();
+        return loss;
+      });
+      return [step] { (*step)(); };
     });
+#endif
   }
 }
 
 }  // namespace
 }  // namespace bench
 
-int main() {
-  bench::Worker worker(bench::about());
-  bench::add_ops(worker);
-  bench::add_steps(worker);
-  return worker.run();
+int main(int argc, char** argv) {
+  return bench::run(argc, argv, [](bench::Worker& worker) {
+    bench::add_ops(worker);
+    bench::add_steps(worker);
+  });
 }

@@ -1,20 +1,21 @@
-// The kernels by themselves, on arrays that a training step has: pointwise ops, rows, products.
-#include "cases/library.h"
+// The kernels by themselves: pointwise ops, rows, products. On the CPU on arrays that a training step has, on
+// a GPU on ones that its caches cannot hold, and there also the ceiling, copies.
+#include "cases/program.h"
 #include "products.h"
-#include "worker.h"
 
 namespace bench {
 namespace {
 
-constexpr std::int64_t kElements = 4 << 20;
-constexpr std::int64_t kRows = 4096, kCols = 1024;
+constexpr std::int64_t kCols = 1024;
+std::int64_t elements() { return on_cpu() ? 4 << 20 : 64 << 20; }
+std::int64_t rows() { return elements() / kCols; }
 
 using Unary = Tensor (*)(const Tensor&);
 
 void add_pointwise(Worker& worker, const NamedDType& type) {
   const std::string suffix = std::string("/") + type.name;
   worker.add("add" + suffix, [dtype = type.dtype] {
-    return [x = normal({kElements}, dtype), y = normal({kElements}, dtype)] {
+    return [x = normal({elements()}, dtype), y = normal({elements()}, dtype)] {
       const NoGrad no_grad;
       const Tensor z = x + y;
     };
@@ -28,7 +29,7 @@ void add_pointwise(Worker& worker, const NamedDType& type) {
   };
   for (const auto& [name, op] : ops) {
     worker.add(name + suffix, [dtype = type.dtype, op] {
-      return [x = normal({kElements}, dtype), op] {
+      return [x = normal({elements()}, dtype), op] {
         const NoGrad no_grad;
         const Tensor z = op(x);
       };
@@ -40,33 +41,33 @@ void add_rows(Worker& worker, const NamedDType& type) {
   const std::string suffix = std::string("/") + type.name;
   const DType dtype = type.dtype;
   worker.add("softmax" + suffix, [dtype] {
-    return [x = normal({kRows, kCols}, dtype)] {
+    return [x = normal({rows(), kCols}, dtype)] {
       const NoGrad no_grad;
       const Tensor y = softmax(x, -1);
     };
   });
   worker.add("softmax_backward" + suffix, [dtype] {
-    return [x = leaf(normal({kRows, kCols}, dtype)), g = normal({kRows, kCols}, dtype)] {
+    return [x = leaf(normal({rows(), kCols}, dtype)), g = normal({rows(), kCols}, dtype)] {
       const Tensor dx = gradient(softmax(x, -1), x, g);
     };
   });
   worker.add("sum" + suffix, [dtype] {
-    return [x = normal({kRows, kCols}, dtype)] {
+    return [x = normal({rows(), kCols}, dtype)] {
       const NoGrad no_grad;
       const Tensor y = sum(x);
     };
   });
   worker.add("sum_backward" + suffix, [dtype] {
-    return [x = leaf(normal({kRows, kCols}, dtype))] { const Tensor dx = gradient(sum(x), x); };
+    return [x = leaf(normal({rows(), kCols}, dtype))] { const Tensor dx = gradient(sum(x), x); };
   });
   worker.add("cross_entropy" + suffix, [dtype] {
-    return [x = normal({kRows, kCols}, dtype), target = integers(kCols, kRows)] {
+    return [x = normal({rows(), kCols}, dtype), target = integers(kCols, rows())] {
       const NoGrad no_grad;
       const Tensor y = cross_entropy(x, target);
     };
   });
   worker.add("cross_entropy_backward" + suffix, [dtype] {
-    return [x = leaf(normal({kRows, kCols}, dtype)), target = integers(kCols, kRows)] {
+    return [x = leaf(normal({rows(), kCols}, dtype)), target = integers(kCols, rows())] {
       const Tensor dx = gradient(cross_entropy(x, target), x);
     };
   });
@@ -82,6 +83,11 @@ void add_products(Worker& worker, const NamedDType& type) {
     };
     worker.add(std::string("gemm_") + p.name + "/" + type.name, setup);
 #ifndef BENCH_LIBTORCH
+    if (!on_cpu()) {
+      if (type.dtype == kF32)
+        worker.add(std::string("gemm_") + p.name + "/tf32", [setup] { return in_tf32(setup()); });
+      continue;
+    }
     worker.add(std::string("gemm_") + p.name + "_eigen/" + type.name, [setup] {
       return [body = setup()] {
         kernels::cpu::set_gemm_engine(kernels::cpu::GemmEngine::eigen);
@@ -93,15 +99,26 @@ void add_products(Worker& worker, const NamedDType& type) {
   }
 }
 
+/// As in peers/bare.cpp: the bytes are what is read and written together.
+void add_copies(Worker& worker) {
+  for (const std::int64_t mib : {256, 384, 512, 768, 1024}) {
+    worker.add("copy_" + std::to_string(mib) + "MiB", [mib] {
+      const std::int64_t count = mib << 17;  // f32 that are half the bytes
+      return [x = normal({count}, kF32), y = normal({count}, kF32)]() mutable { y.copy_(x); };
+    });
+  }
+}
+
 }  // namespace
 }  // namespace bench
 
-int main() {
-  bench::Worker worker(bench::about());
-  for (const bench::NamedDType& type : bench::kFloats) {
-    bench::add_pointwise(worker, type);
-    bench::add_rows(worker, type);
-    bench::add_products(worker, type);
-  }
-  return worker.run();
+int main(int argc, char** argv) {
+  return bench::run(argc, argv, [](bench::Worker& worker) {
+    for (const bench::NamedDType& type : bench::kFloats) {
+      bench::add_pointwise(worker, type);
+      bench::add_rows(worker, type);
+      bench::add_products(worker, type);
+    }
+    if (!bench::on_cpu()) bench::add_copies(worker);
+  });
 }

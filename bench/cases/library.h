@@ -30,6 +30,7 @@ inline std::string about() {
   return std::string("LibTorch ") + TORCH_VERSION + ", " + std::to_string(torch::get_num_threads()) +
          " thread(s)";
 }
+inline bool on_cpu() { return true; }
 inline void manual_seed(std::uint64_t seed) { torch::manual_seed(seed); }
 inline Tensor normal(const std::vector<std::int64_t>& shape, DType dtype) {
   return torch::randn(shape).to(dtype);
@@ -42,6 +43,7 @@ inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) 
   net->push_back(nn::Linear(in, out));
 }
 inline void push_relu(nn::Sequential& net) { net->push_back(nn::ReLU()); }
+inline void to_target(nn::Sequential& /*net*/) {}
 inline Tensor forward(nn::Sequential& net, const Tensor& x) { return net->forward(x); }
 inline std::vector<Tensor> parameters(nn::Sequential& net) { return net->parameters(); }
 
@@ -51,25 +53,32 @@ inline std::vector<Tensor> parameters(nn::Sequential& net) { return net->paramet
 
 #include <mezzo/mezzo.h>
 
+#include "mezzo/core/backend.h"
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/gemm.h"
 
 namespace bench {
 
 using namespace mezzo;
+/// Where the cases run; set by main before it makes them.
+inline Device target_device = Device::cpu();
+inline bool on_cpu() { return target_device.is_cpu(); }
 inline constexpr DType kF32 = DType::f32, kF16 = DType::f16, kBF16 = DType::bf16;
 using optim::SGD;
 
 inline std::string about() {
+  if (!on_cpu()) return "mezzo on " + to_string(target_device) + ": " + backend(target_device).description();
   return "mezzo, " + kernels::cpu::isa_name() + " kernels, GEMM by " + kernels::cpu::gemm_description() +
          ", bf16 products " + kernels::cpu::bf16_gemm_description();
 }
 inline Tensor normal(const std::vector<std::int64_t>& shape, DType dtype) {
   Shape dims;
   for (const std::int64_t size : shape) dims.push_back(size);
-  return randn(dims).to(dtype);
+  return randn(dims, {.device = target_device}).to(dtype);
 }
-inline Tensor integers(std::int64_t high, std::int64_t count) { return randint(0, high, {count}); }
+inline Tensor integers(std::int64_t high, std::int64_t count) {
+  return randint(0, high, {count}, {.device = target_device});
+}
 inline Tensor gradient(const Tensor& output, const Tensor& input, const Tensor& grad_output = {}) {
   return grad({&output, 1}, {&input, 1}, {&grad_output, grad_output.defined() ? 1U : 0U})[0];
 }
@@ -77,6 +86,7 @@ inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) 
   net.push_back(nn::make<nn::Linear>(in, out));
 }
 inline void push_relu(nn::Sequential& net) { net.push_back(nn::make<nn::ReLU>()); }
+inline void to_target(nn::Sequential& net) { net.to(target_device); }
 inline Tensor forward(nn::Sequential& net, const Tensor& x) { return net.forward(x); }
 inline std::vector<Tensor> parameters(nn::Sequential& net) { return net.parameters(); }
 
@@ -90,7 +100,9 @@ struct NamedDType {
   const char* name;
   DType dtype;
 };
-inline constexpr NamedDType kFloats[] = {{"f32", kF32}, {"f16", kF16}, {"bf16", kBF16}};
+inline constexpr NamedDType kF32Named = {"f32", kF32}, kF16Named = {"f16", kF16},
+                            kBF16Named = {"bf16", kBF16};
+inline constexpr NamedDType kFloats[] = {kF32Named, kF16Named, kBF16Named};
 
 inline Tensor leaf(Tensor x) { return x.detach().requires_grad_(true); }
 

@@ -35,6 +35,7 @@ struct Mlp {
       if (i > 0) push_relu(net);
       push_linear(net, sizes[i], sizes[i + 1]);
     }
+    to_target(net);
     return net;
   }
 };

@@ -1,8 +1,8 @@
 // Whole training steps: three Linear layers in the sizes of the timing sample, in f32, under autocast, and
-// under autocast with GradScaler (which LibTorch has in Python only, see peers/pytorch.py).
-#include "cases/library.h"
+// under autocast with GradScaler (which LibTorch has in Python only, see peers/pytorch.py). On a GPU also f32
+// in TF32, and the step with GradScaler as one CUDA graph.
 #include "cases/mlp.h"
-#include "worker.h"
+#include "cases/program.h"
 
 namespace bench {
 namespace {
@@ -11,7 +11,11 @@ struct Size {
   const char* name;
   std::int64_t batch, width;
 };
-constexpr Size kSizes[] = {{"128x512", 128, 512}, {"512x1024", 512, 1024}, {"512x4096", 512, 4096}};
+constexpr Size kSizes[] = {{"128x512", 128, 512},
+                           {"512x1024", 512, 1024},
+                           {"128x4096", 128, 4096},
+                           {"512x4096", 512, 4096},
+                           {"2048x4096", 2048, 4096}};
 
 std::shared_ptr<Mlp> make(const Size& size) {
   return std::make_shared<Mlp>(std::vector<std::int64_t>(4, size.width), size.batch);
@@ -21,7 +25,7 @@ std::shared_ptr<Mlp> make(const Size& size) {
 void add_mixed(Worker& worker, const Size& size, const NamedDType& type) {
   const std::string name = std::string("mlp_") + size.name + "/" + type.name;
   const auto loss = [dtype = type.dtype](Mlp& mlp) {
-    const amp::Autocast autocast(Device::cpu(), dtype);
+    const amp::Autocast autocast(target_device, dtype);
     return mse_loss(mlp.net.forward(mlp.input), mlp.target);
   };
   worker.add(name, [size, loss] {
@@ -39,15 +43,29 @@ void add_mixed(Worker& worker, const Size& size, const NamedDType& type) {
       mlp->optimizer.zero_grad();
     };
   });
+  worker.add(name + "_scaler_captured", [size, loss]() -> Body {
+    const auto step = std::make_shared<amp::CapturedStep>(
+        target_device, [mlp = make(size), scaler = std::make_shared<amp::GradScaler>(), loss] {
+          mlp->optimizer.zero_grad();
+          const Tensor value = loss(*mlp);
+          scaler->scale(value).backward();
+          scaler->step(mlp->optimizer);
+          scaler->update();
+          return value;
+        });
+    return [step] { (*step)(); };
+  });
 }
 #endif
 
 void add_steps(Worker& worker) {
   for (const Size& size : kSizes) {
-    worker.add(std::string("mlp_") + size.name + "/f32",
-               [size] { return [mlp = make(size)] { mlp->step(); }; });
+    const std::string name = std::string("mlp_") + size.name;
+    const auto f32 = [size]() -> Body { return [mlp = make(size)] { mlp->step(); }; };
+    worker.add(name + "/f32", f32);
 #ifndef BENCH_LIBTORCH
-    for (const NamedDType& type : {kFloats[1], kFloats[2]}) add_mixed(worker, size, type);
+    for (const NamedDType& type : {kF16Named, kBF16Named}) add_mixed(worker, size, type);
+    if (!on_cpu()) worker.add(name + "/tf32", [f32] { return in_tf32(f32()); });
 #endif
   }
 }
@@ -55,8 +73,4 @@ void add_steps(Worker& worker) {
 }  // namespace
 }  // namespace bench
 
-int main() {
-  bench::Worker worker(bench::about());
-  bench::add_steps(worker);
-  return worker.run();
-}
+int main(int argc, char** argv) { return bench::run(argc, argv, bench::add_steps); }

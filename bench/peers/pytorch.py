@@ -1,4 +1,7 @@
-"""The peer PyTorch, by its Python interface: the cases of bench/cases under the same names, and the protocol of bench/worker.h."""
+"""The peer PyTorch, by its Python interface: the cases of bench/cases under the same names, and the protocol of bench/worker.h.
+`--device D` is cpu (the default), cuda or cuda:N."""
+import argparse
+import gc
 import sys
 import time
 import warnings
@@ -7,16 +10,37 @@ warnings.filterwarnings("ignore")
 import torch  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+PARSER = argparse.ArgumentParser()
+PARSER.add_argument("--device", type=torch.device, default=torch.device("cpu"))
+DEVICE = PARSER.parse_args().device
+ON_CPU = DEVICE.type == "cpu"
 FLOATS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 CASES = {}
-ELEMENTS, ROWS, COLS = 4 << 20, 4096, 1024
+COLS = 1024
+ELEMENTS = 4 << 20 if ON_CPU else 64 << 20  # as in cases/kernels.cpp
+ROWS = ELEMENTS // COLS
 PRODUCTS = {"512x1024x1024": (512, 1024, 1024), "512x4096x4096": (512, 4096, 4096),
+            "2048x4096x4096": (2048, 4096, 4096), "8192x8192x8192": (8192, 8192, 8192),
             "128x512x512": (128, 512, 512), "32x64x64": (32, 64, 64)}
-SIZES = {"128x512": (128, 512), "512x1024": (512, 1024), "512x4096": (512, 4096)}
+SIZES = {"128x512": (128, 512), "512x1024": (512, 1024), "128x4096": (128, 4096), "512x4096": (512, 4096),
+         "2048x4096": (2048, 4096)}
 
 
 def normal(shape, dtype=torch.float32):
-    return torch.randn(shape).to(dtype)
+    return torch.randn(shape, device=DEVICE).to(dtype)
+
+
+def in_tf32(setup):
+    """The same case with products of f32 matrices in TF32."""
+    def made():
+        body = setup()
+
+        def step():
+            torch.backends.cuda.matmul.allow_tf32 = True
+            body()
+            torch.backends.cuda.matmul.allow_tf32 = False
+        return step
+    return made
 
 
 def leaf(x):
@@ -51,7 +75,10 @@ def add_engine():
     CASES["add_4x4_recorded"] = recorded
     CASES["mul_chain_10_backward"] = chain
     for batch in (1, 512):
-        CASES[f"mlp_8_16_16_1_step_batch_{batch}"] = lambda batch=batch: mlp((8, 16, 16, 1), batch, torch.float32, False)
+        case, setup = f"mlp_8_16_16_1_step_batch_{batch}", lambda batch=batch: Mlp((8, 16, 16, 1), batch)
+        CASES[case] = lambda setup=setup: setup().step
+        if not ON_CPU:
+            CASES[f"{case}_captured"] = lambda setup=setup: setup().captured()
 
 
 def with_gradient(function, x, grad_output=None):
@@ -70,7 +97,7 @@ def add_kernels(name, dtype):
         return normal((ROWS, COLS), dtype)
 
     def classes():
-        return torch.randint(COLS, (ROWS,))
+        return torch.randint(COLS, (ROWS,), device=DEVICE)
     CASES[f"softmax/{name}"] = lambda: plain(softmax, rows())
     CASES[f"softmax_backward/{name}"] = lambda: with_gradient(softmax, leaf(rows()), rows())
     CASES[f"sum/{name}"] = lambda: plain(torch.sum, rows())
@@ -81,89 +108,156 @@ def add_kernels(name, dtype):
         target = classes()
         return with_gradient(lambda x: F.cross_entropy(x, target), leaf(rows()))
     CASES[f"cross_entropy_backward/{name}"] = cross_entropy_backward
-    if name != "f16":  # a product of f16 matrices takes PyTorch a minute on this kind of CPU
+    if name != "f16" or not ON_CPU:  # a product of f16 matrices takes PyTorch a minute on a CPU
         for product, (m, k, n) in PRODUCTS.items():
             CASES[f"gemm_{product}/{name}"] = (
                 lambda m=m, k=k, n=n: plain(torch.matmul, normal((m, k), dtype), normal((k, n), dtype)))
+            if name == "f32" and not ON_CPU:
+                CASES[f"gemm_{product}/tf32"] = in_tf32(CASES[f"gemm_{product}/f32"])
 
 
-def mlp(sizes, batch, dtype, scaled):
-    torch.manual_seed(0)
-    layers = []
-    for i in range(len(sizes) - 1):
-        layers += ([torch.nn.ReLU()] if i else []) + [torch.nn.Linear(sizes[i], sizes[i + 1])]
-    net = torch.nn.Sequential(*layers)
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-    scaler = torch.amp.GradScaler("cpu", enabled=scaled)
-    x, target = normal((batch, sizes[0])), normal((batch, sizes[-1]))
+def add_copies():
+    for mib in (256, 384, 512, 768, 1024):
+        CASES[f"copy_{mib}MiB"] = lambda count=mib << 17: plain(normal(count).copy_, normal(count))
 
-    def step():
-        with torch.autocast("cpu", dtype=dtype if dtype != torch.float32 else torch.bfloat16,
-                            enabled=dtype != torch.float32):
-            output = net(x)
-        loss = F.mse_loss(output.float(), target)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad()
 
-    def plain_step():
-        F.mse_loss(net(x), target).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return plain_step if dtype == torch.float32 else step
+class Mlp:
+    """Linear layers with ReLU between them and SGD; in f32, or under autocast to `dtype`, with GradScaler when `scaled`."""
+
+    def __init__(self, sizes, batch, dtype=torch.float32, scaled=False, fused=False, compiled=False):
+        torch.manual_seed(0)
+        layers = []
+        for i in range(len(sizes) - 1):
+            layers += ([torch.nn.ReLU()] if i else []) + [torch.nn.Linear(sizes[i], sizes[i + 1])]
+        self.net = torch.nn.Sequential(*layers).to(DEVICE)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1e-3, fused=fused or None)
+        if compiled:
+            self.net = torch.compile(self.net)
+        self.scaler = torch.amp.GradScaler(DEVICE.type, enabled=scaled)
+        self.x, self.target = normal((batch, sizes[0])), normal((batch, sizes[-1]))
+        self.dtype = dtype
+
+    def step(self):
+        F.mse_loss(self.net(self.x), self.target).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def mixed_step(self):
+        with torch.autocast(DEVICE.type, dtype=self.dtype):
+            loss = F.mse_loss(self.net(self.x), self.target)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+
+    def captured(self):
+        """The f32 step as one CUDA graph, recorded as PyTorch's notes on CUDA graphs say."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            F.mse_loss(self.net(self.x), self.target).backward()
+            self.optimizer.step()
+        return lambda keep=self: graph.replay()
 
 
 def add_training():
     for size, (batch, width) in SIZES.items():
-        CASES[f"mlp_{size}/f32"] = lambda b=batch, w=width: mlp((w,) * 4, b, torch.float32, False)
-        CASES[f"mlp_{size}/bf16"] = lambda b=batch, w=width: mlp((w,) * 4, b, torch.bfloat16, False)
-        CASES[f"mlp_{size}/bf16_scaler"] = lambda b=batch, w=width: mlp((w,) * 4, b, torch.bfloat16, True)
+        def add(mode, *how, batch=batch, width=width, size=size):
+            CASES[f"mlp_{size}/{mode}"] = lambda: Mlp((width,) * 4, batch, *how).mixed_step
+
+        CASES[f"mlp_{size}/f32"] = lambda batch=batch, width=width: Mlp((width,) * 4, batch).step
+        add("bf16", torch.bfloat16)
+        add("bf16_scaler", torch.bfloat16, True)
+        if not ON_CPU:
+            CASES[f"mlp_{size}/tf32"] = in_tf32(CASES[f"mlp_{size}/f32"])
+            add("f16", torch.float16)
+            add("f16_scaler", torch.float16, True)
+            add("f16_scaler_fused", torch.float16, True, True)
+            add("f16_scaler_compiled", torch.float16, True, True, True)
 
 
 class Timer:
     """The clockwork of bench::Worker."""
 
     def __init__(self):
-        self.name, self.body, self.seconds_per_call = None, None, 0.0
+        self.open, self.warmup = {}, 2 if ON_CPU else 12
 
-    def repeat(self, calls):
-        body = self.body
+    def repeat(self, body, calls):
         start = time.perf_counter()
         for _ in range(calls):
             body()
+        if not ON_CPU:
+            torch.cuda.synchronize(DEVICE)
         return time.perf_counter() - start
 
+    def make(self, name, seconds):
+        """A body and the seconds that one call of it took last."""
+        if len(self.open) == 2:
+            del self.open[next(iter(self.open))]
+        opened = [CASES[name](), 0.0]
+        self.repeat(opened[0], self.warmup)
+        calls = 1
+        while calls * opened[1] < seconds / 4:
+            opened[1] = self.repeat(opened[0], calls) / calls
+            calls *= 2
+        return opened
+
     def time(self, name, seconds):
-        if name != self.name:
-            self.body = None
-            self.body = CASES[name]()
-            self.name, self.seconds_per_call = name, 0.0
-            self.repeat(2)
-            calls = 1
-            while calls * self.seconds_per_call < seconds / 4:
-                self.seconds_per_call = self.repeat(calls) / calls
-                calls *= 2
-        calls = 1 + int(seconds / self.seconds_per_call) if self.seconds_per_call else 1
-        self.seconds_per_call = self.repeat(calls) / calls
-        return 1e9 * self.seconds_per_call
+        if name not in self.open:
+            self.open[name] = self.make(name, seconds)
+        opened = self.open[name]
+        calls = 1 + int(seconds / opened[1]) if opened[1] else 1
+        if not ON_CPU:
+            self.repeat(opened[0], 1)
+        opened[1] = self.repeat(opened[0], calls) / calls
+        return 1e9 * opened[1]
+
+    def peak(self, name):
+        if ON_CPU:
+            raise RuntimeError("PyTorch has no count of its memory on the CPU")
+        self.open.clear()
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(DEVICE)
+        self.repeat(CASES[name](), self.warmup)
+        return torch.cuda.max_memory_allocated(DEVICE)
+
+
+def about():
+    if ON_CPU:
+        return f"PyTorch {torch.__version__} (Python), {torch.get_num_threads()} thread(s)"
+    return (f"PyTorch {torch.__version__} (Python) on {torch.cuda.get_device_name(DEVICE)}, CUDA {torch.version.cuda}, "
+            f"f32 without TF32 unless named tf32, cudnn.benchmark on")
 
 
 def main():
+    if not ON_CPU:
+        torch.cuda.set_device(torch.device("cuda", DEVICE.index or 0))
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
     add_engine()
     for name, dtype in FLOATS.items():
         add_kernels(name, dtype)
     add_training()
+    if not ON_CPU:
+        add_copies()
     timer = Timer()
     for line in sys.stdin:
         command, *arguments = line.split() or [""]
         try:
             if command == "about":
-                print(f"PyTorch {torch.__version__} (Python), {torch.get_num_threads()} thread(s)", flush=True)
+                print(about(), flush=True)
             elif command == "list":
                 print("\n".join(sorted(CASES)) + "\n", flush=True)
             elif command == "time":
                 print(timer.time(arguments[0], float(arguments[1])), flush=True)
+            elif command == "peak":
+                print(timer.peak(arguments[0]), flush=True)
         except Exception as error:  # the driver shows it and goes on
             print("error", str(error).replace("\n", " "), flush=True)
 
