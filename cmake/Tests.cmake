@@ -87,6 +87,7 @@ endif()
 add_test(NAME tree COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_tree.sh" "${PROJECT_SOURCE_DIR}")
 add_test(NAME tree_detects COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_tree_test.sh")
 add_test(NAME mezzo_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/mezzo_sh_test.sh")
+add_test(NAME gpu_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/gpu_test.sh")
 
 # A sanitizer's build is not for installation: its programs would need the sanitizer's flags.
 if(MEZZO_INSTALL AND NOT MEZZO_SANITIZE)

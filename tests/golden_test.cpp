@@ -1,8 +1,8 @@
 // golden_test [DIR...] [--device D] [--only PATTERN] [--verbose] [--strict]
 // Executes golden files (format: the README beside them): op results, gradients and second-order results,
 // conversions, clipping, GradScaler, optimizers, models, dtype rules. Directories come from the command line,
-// else from MEZZO_GOLDENS (separated by ':'), else tests/goldens of the source. Ends with a line of totals;
-// the exit status is 0 when at least one case ran and none failed, 77 when the device is not there.
+// else from MEZZO_GOLDENS (separated by ':'), else goldens/ of support/data_folder.h. Ends with a line of
+// totals; the exit status is 0 when at least one case ran and none failed, 77 when the device is not there.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +13,7 @@
 #include "golden/kinds.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/factory.h"
+#include "support/data_folder.h"
 
 namespace {
 
@@ -50,7 +51,7 @@ Options parse(int argc, char** argv) {
   for (std::string directory; std::getline(list, directory, ':');) {
     if (!directory.empty()) options.directories.push_back(directory);
   }
-  if (options.directories.empty()) options.directories.emplace_back(MEZZO_TEST_DATA "/goldens");
+  if (options.directories.empty()) options.directories.push_back(mezzo::test::data_folder() + "/goldens");
   return options;
 }
 

@@ -45,7 +45,7 @@ one_line() { [ "$(wc -l <out.txt)" = 1 ] || { fail "more than one line"; cat out
 
 run 2 frobnicate; one_line "unknown command or option 'frobnicate'" "./mezzo.sh help"
 run 2 bench --preset nonsense; one_line "unknown preset 'nonsense'" "release"
-run 2 test --preset nonsense; one_line "unknown preset 'nonsense'" "there are: asan cuda cuda-emulated debug embedded embedded-clang release tsan"
+run 2 test --preset nonsense; one_line "unknown preset 'nonsense'" "there are: asan cuda cuda-bundle cuda-emulated debug embedded embedded-clang release tsan"
 run 2 test --preset base; one_line "unknown preset 'base'" "release"
 run 2 test --preset; one_line "--preset needs a name" mezzo
 run 2 clean up; one_line "unknown argument 'up' after clean" "./mezzo.sh help"

@@ -8,20 +8,14 @@
 #include "mezzo/core/value.h"
 #include "mezzo/io/json.h"
 #include "mezzo/io/safetensors.h"
+#include "support/data_folder.h"
 
 namespace mezzo::io {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the reference files are: given by the build, or beside the sources.
-fs::path goldens() {
-#ifdef MEZZO_GOLDENS_DIR
-  return MEZZO_GOLDENS_DIR;
-#else
-  return fs::path(__FILE__).parent_path().parent_path() / "goldens";
-#endif
-}
+fs::path goldens() { return fs::path(test::data_folder()) / "goldens"; }
 
 /// Shape of an input after the views the case asks for; only the kinds that op_add uses.
 std::vector<std::int64_t> viewed_shape(std::vector<std::int64_t> shape, const Value& views) {

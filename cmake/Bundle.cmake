@@ -1,0 +1,46 @@
+# The target bundle (preset cuda-bundle): tests, benchmarks and examples with all they need in one folder, for machines
+# that have a GPU and no build tools. The start script `run` is tools/gpu.sh.
+option(MEZZO_BUNDLE "Make the target bundle" OFF)
+if(NOT MEZZO_BUNDLE)
+  return()
+endif()
+set(bundle "${PROJECT_BINARY_DIR}/bundle")
+
+# Device code packed as small as nvcc can, a tenth of what it makes unasked: the folder is to stay below 40 MiB.
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
+  target_compile_options(mezzo_objects PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>")
+endif()
+
+# Left out: test_docs reads the source tree, loop and bare are about compilers and oneDNN.
+get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
+list(REMOVE_ITEM targets test_docs mezzo_loop libtorch_loop bare)
+set(copies "")
+foreach(target IN LISTS targets)
+  get_target_property(type ${target} TYPE)
+  get_target_property(folder ${target} RUNTIME_OUTPUT_DIRECTORY)
+  get_filename_component(folder "${folder}" NAME)
+  if(NOT type STREQUAL "EXECUTABLE" OR NOT folder MATCHES "^(tests|bench|examples)$" OR target MATCHES "^libtorch_")
+    continue()
+  endif()
+  list(APPEND bundled ${target})
+  list(APPEND copies COMMAND ${CMAKE_STRIP} -s -o "${bundle}/${folder}/${target}" $<TARGET_FILE:${target}>)
+endforeach()
+# The one library beside cuBLAS that is not linked statically and that a GPU machine may lack.
+if(MEZZO_HAVE_OPENMP AND OpenMP_gomp_LIBRARY)
+  file(REAL_PATH "${OpenMP_gomp_LIBRARY}" gomp)
+  list(APPEND copies COMMAND ${CMAKE_COMMAND} -E copy "${gomp}" "${bundle}/lib/libgomp.so.1")
+endif()
+
+add_custom_target(bundle
+  COMMAND ${CMAKE_COMMAND} -E rm -rf "${bundle}"
+  COMMAND ${CMAKE_COMMAND} -E make_directory "${bundle}/lib" "${bundle}/tests" "${bundle}/bench/peers" "${bundle}/examples"
+  COMMAND ${CMAKE_STRIP} -s -o "${bundle}/lib/$<TARGET_SONAME_FILE_NAME:mezzo>" $<TARGET_FILE:mezzo>
+  ${copies}
+  COMMAND ${CMAKE_COMMAND} -E copy bench/run.py bench/comparisons.py bench/footprint.py "${bundle}/bench"
+  COMMAND ${CMAKE_COMMAND} -E copy bench/peers/pytorch.py "${bundle}/bench/peers"
+  COMMAND ${CMAKE_COMMAND} -E copy_directory tests/goldens "${bundle}/data/goldens"
+  COMMAND ${CMAKE_COMMAND} -E copy tools/gpu.sh "${bundle}/run"
+  COMMAND sh -c "{ git describe --always --dirty 2>/dev/null || echo unknown; } >'${bundle}/COMMIT'"
+  COMMAND sh -c "du -sh '${bundle}'"
+  WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" VERBATIM)
+add_dependencies(bundle mezzo ${bundled})
