@@ -23,6 +23,7 @@ usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
   demo [args]     build and run the mixed-precision timing sample; args go to the sample (try: demo --help)
   test [-- args]  build and run every test; args go to ctest (for example: test -- -R core)
   bench [args]    build the benchmarks and compare with PyTorch, LibTorch and oneDNN (try: bench --help)
+  gpu             on a machine with a GPU: all tests, memory checker, sample and bench; result in bench/results/
   install         build and install the library for find_package(mezzo), to --prefix DIR (/usr/local)
   setup           only install what is missing, the optional packages too
   doctor          say what is installed, what is missing, what that means, and which command installs it
@@ -30,8 +31,8 @@ usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
   help            this text
 
   --yes           install without asking          --no-install    never install; stop with status 3 instead
-  --preset NAME   release (default), debug, asan, tsan, cuda, cuda-emulated, embedded or embedded-clang,
-                  see CMakePresets.json
+  --preset NAME   release (default), debug, asan, tsan, cuda, cuda-bundle, cuda-emulated, embedded or
+                  embedded-clang, see CMakePresets.json
 TEXT
 }
 
@@ -205,6 +206,32 @@ run_bench() {
   exec python3 "$root/bench/run.py" --build "$root/build/$preset" "$@"
 }
 
+# What a GPU must have is looked at before anything is built. The bundle's own start script does the rest (tools/gpu.sh).
+run_gpu() {
+  preset=cuda-bundle
+  if [ -z "${CUDACXX:-}" ] && ! have nvcc; then
+    CUDACXX=${CUDA_HOME:-/usr/local/cuda}/bin/nvcc
+    [ -x "$CUDACXX" ] || die 3 "no CUDA toolkit here (nvcc in PATH, CUDACXX, CUDA_HOME or /usr/local/cuda): install it, \
+or build the preset cuda-bundle elsewhere and start build/cuda-bundle/bundle/run here"
+    export CUDACXX
+  fi
+  have nvidia-smi || die 3 "no NVIDIA driver here (no nvidia-smi): install the driver of your GPU"
+  gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>&1) ||
+    die 3 "the NVIDIA driver finds no GPU: $(printf '%s\n' "$gpu" | head -n 1)"
+  architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n '1s/^\([0-9]*\)\.\([0-9]\)$/\1\2/p')
+  [ -z "$architecture" ] || export CUDAARCHS="${CUDAARCHS:-$architecture}"
+  configure
+  quietly build cmake --build "build/$preset" --target bundle
+  status=0
+  "$root/build/$preset/bundle/run" "$root/build/gpu" || status=$?
+  [ "$status" -le 1 ] || exit "$status"
+  gpu=$(printf '%s\n' "$gpu" | head -n 1 | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9-')
+  result=bench/results/$(date -u +%Y-%m-%d)-$gpu.md
+  cp "$root/build/gpu/result.md" "$root/$result"
+  say "result: $result; the log of each part: build/gpu"
+  exit "$status"
+}
+
 run_tests() {
   configure
   quietly build cmake --build "build/$preset"
@@ -240,7 +267,7 @@ while [ $# -gt 0 ]; do
       if [ "$command" = demo ] || [ "$command" = bench ]; then break; fi
       [ -z "$command" ] || die 2 "unknown argument '$1' after $command; ./mezzo.sh help shows what there is"
       case $1 in
-        demo | test | bench | install | setup | doctor | clean | help) command=$1 ;;
+        demo | test | bench | gpu | install | setup | doctor | clean | help) command=$1 ;;
         -h | --help) command=help ;;
         *) die 2 "unknown command or option '$1'; ./mezzo.sh help shows what there is" ;;
       esac ;;
@@ -257,6 +284,7 @@ case $command in
   demo) run_demo "$@" ;;
   test) run_tests "$@" ;;
   bench) run_bench "$@" ;;
+  gpu) run_gpu ;;
   install) run_install ;;
   setup) check_all no; [ -z "$missing$missing_optional" ] || install_missing "$packages $test_packages"; say "nothing is missing" ;;
   doctor) . "$root/tools/doctor.sh" ;;

@@ -9,12 +9,12 @@ mkdir -p "$tree/root/tools" "$tree/bin" "$tree/usr"
 cp "$source/mezzo.sh" "$source/CMakePresets.json" "$tree/root"
 cp "$source/tools/doctor.sh" "$tree/root/tools"
 cd "$tree"
-unset CXX CMAKE_PREFIX_PATH Eigen3_DIR
+unset CXX CMAKE_PREFIX_PATH Eigen3_DIR CUDACXX CUDAARCHS
 failures=0
 fail() { printf 'FAILED: %s\n' "$*"; failures=$((failures + 1)); }
 
 # The stub machine: POSIX tools, programs that only tell their version, headers that only state theirs.
-for name in sh env dirname sed grep awk head tail sort tr uname getconf id mkdir rm cat ls printf; do
+for name in sh env dirname sed grep awk head tail sort tr uname getconf id mkdir rm cat ls printf cp date; do
   ln -s "$(command -v "$name")" "bin/$name" 2>/dev/null || true
 done
 program() { printf '#!/bin/sh\necho "%s"\n' "$2" >"bin/$1"; chmod +x "bin/$1"; }
@@ -86,6 +86,31 @@ run 3 test --no-install --preset embedded-clang; one_line "needs clang++-14" "ap
 run 1 install --prefix "$tree/file/mezzo"; one_line "cannot write to $tree/file/mezzo" "choose a folder of yours with --prefix DIR"
 run 2 install --prefix; one_line "--prefix needs a folder" mezzo
 [ ! -e root/build ] || fail "a build was begun for a place that cannot be written to"
+
+# The command for a machine with a GPU: what is missing is one line before anything is built.
+export CUDA_HOME="$tree/cuda"
+run 0 help; says "gpu             on a machine with a GPU"
+run 2 gpu now; one_line "unknown argument 'now' after gpu" "./mezzo.sh help"
+run 3 gpu; one_line "no CUDA toolkit here" "build the preset cuda-bundle elsewhere"
+program nvcc "release 13.0"
+run 3 gpu; one_line "no NVIDIA driver here" "install the driver"
+printf '#!/bin/sh\necho "No devices were found"\nexit 6\n' >bin/nvidia-smi; chmod +x bin/nvidia-smi
+run 3 gpu; one_line "the NVIDIA driver finds no GPU" "No devices were found"
+[ ! -e root/build ] || fail "a build was begun without a GPU"
+
+# With a GPU: the architecture is the GPU's, and the result of the bundle's start script is filed under date and name.
+printf '#!/bin/sh\ncase $* in *compute_cap*) echo 9.0 ;; *) echo "NVIDIA H200" ;; esac\n' >bin/nvidia-smi
+printf '#!/bin/sh\ncase $* in *version*) echo "cmake version 3.25.1" ;; *) echo "$CUDAARCHS $*" >>log.txt ;; esac\n' >bin/cmake
+mkdir -p root/build/cuda-bundle/bundle root/build/gpu root/bench/results
+for status in 0 1; do
+  printf '#!/bin/sh\necho "ran $1, %s" >"$1/result.md"\nexit %s\n' "$status" "$status" >root/build/cuda-bundle/bundle/run
+  chmod +x root/build/cuda-bundle/bundle/run
+  run "$status" gpu; says "result: bench/results/$(date -u +%Y-%m-%d)-nvidia-h200.md"
+  grep -qF "ran $tree/root/build/gpu, $status" root/bench/results/*-nvidia-h200.md || fail "the result was not filed"
+done
+grep -q '^90 --build build/cuda-bundle --target bundle' root/log.txt || { fail "not built for the GPU"; cat root/log.txt; }
+printf '#!/bin/sh\necho "mezzo: no GPU to test on" >&2\nexit 3\n' >root/build/cuda-bundle/bundle/run
+run 3 gpu; says "no GPU to test on"
 
 [ "$failures" = 0 ] || { echo "$failures failure(s)"; exit 1; }
 echo "mezzo.sh does all it should"
