@@ -6,11 +6,6 @@ if(NOT MEZZO_BUNDLE)
 endif()
 set(bundle "${PROJECT_BINARY_DIR}/bundle")
 
-# Device code packed as small as nvcc can, a tenth of what it makes unasked: the folder is to stay below 40 MiB.
-if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
-  target_compile_options(mezzo_objects PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>")
-endif()
-
 # Left out: test_docs reads the source tree, loop and bare are about compilers and oneDNN.
 get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
 list(REMOVE_ITEM targets test_docs mezzo_loop libtorch_loop bare)

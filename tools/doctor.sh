@@ -2,8 +2,10 @@
 # `./mezzo.sh doctor`, read by mezzo.sh. Everything that is looked for stands in mezzo.sh (check_all); here is how it is
 # told. The last line says whether a build can start; status 3 when it cannot.
 
-# version_of PREFIX FILE.pc, or PREFIX FILE MACRO...: the version that a file below the prefix states, if it does.
+# version_of PREFIX FILE.pc, or PREFIX FILE MACRO...: the version that a file below the prefix states, if it does. Without
+# a file none.
 version_of() {
+  [ $# -gt 1 ] || return 0
   case $2 in
     *.pc)
       for pc in "$1/lib/pkgconfig/$2" "$1"/lib*/*/pkgconfig/"$2" "$1/share/pkgconfig/$2"; do
@@ -44,9 +46,10 @@ report_processor() {
 
 report_cuda() {
   nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || nvcc=
-  toolkit="no toolkit found"
-  if [ -n "$nvcc" ]; then toolkit="toolkit $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') found at $nvcc"; fi
-  printf '  %-14s %s; built by the preset cuda only, see README\n' CUDA "$toolkit"
+  toolkit="no toolkit found: a build has no CUDA"
+  if [ -n "$nvcc" ]; then toolkit="toolkit $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') at $nvcc: builds have CUDA"; fi
+  gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1) || gpus=
+  printf '  %-14s %s; %s\n' CUDA "$toolkit" "${gpus:-no usable GPU (nvidia-smi shows none): the CPU runs}"
 }
 
 printf 'mezzo in %s\n' "$root"

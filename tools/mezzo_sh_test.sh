@@ -32,6 +32,7 @@ stub CLI/CLI.hpp ""
 stub CLI/Version.hpp '#define CLI11_VERSION "2.3.9"'
 stub gtest/gtest.h ""
 stub gmock/gmock.h ""
+stub boost/context/fiber.hpp ""
 
 # run STATUS ARGUMENTS...: runs mezzo.sh on the stub machine; its output is in out.txt.
 run() {
@@ -77,7 +78,8 @@ says "nlohmann-json  -         $tree/usr/include/nlohmann/json.hpp"
 says "CLI11          2.3.9     $tree/usr/include/CLI/CLI.hpp"
 says "oneDNN         no dnnl.h below $tree/usr (optional): matrix products run on Eigen; cure:"
 says "clang 14       missing (optional): the preset embedded-clang cannot be built; cure:"
-says "built by the preset cuda only, see README"
+says "no usable GPU (nvidia-smi shows none): the CPU runs"
+says "Boost.Context  -         $tree/usr/include/boost/context/fiber.hpp"
 says "threads        $(getconf _NPROCESSORS_ONLN)"
 run 3 test --no-install --preset embedded-clang; one_line "needs clang++-14" "apt-get install"
 

@@ -29,7 +29,7 @@ inline Target target_of(const std::string& device) {
   };
   result.peak = [] { return memory_stats(target_device).peak; };
   if (on_cpu()) return result;
-  // FOUNDER: kernels::cuda::set_benchmark(true) goes here, as PyTorch's twin has cudnn.benchmark.
+  cuda::set_benchmark(true);  // as PyTorch's twin has cudnn.benchmark
   result.synchronize = [] { synchronize(target_device); };
   result.warmup = 12;
   return result;
@@ -38,9 +38,9 @@ inline Target target_of(const std::string& device) {
 /// The same case with products of f32 matrices in TF32.
 inline Body in_tf32(Body body) {
   return [body = std::move(body)] {
-    kernels::cuda::set_allow_tf32(true);
+    cuda::set_allow_tf32(true);
     body();
-    kernels::cuda::set_allow_tf32(false);
+    cuda::set_allow_tf32(false);
   };
 }
 

@@ -108,9 +108,7 @@ class StepTimes {
 /// Allows or forbids TF32 while it lives.
 class Tf32Scope {
  public:
-  explicit Tf32Scope(bool allow) : before_(cuda::allow_tf32()) {
-    cuda::set_allow_tf32(allow);
-  }
+  explicit Tf32Scope(bool allow) : before_(cuda::allow_tf32()) { cuda::set_allow_tf32(allow); }
   ~Tf32Scope() { cuda::set_allow_tf32(before_); }
   Tf32Scope(const Tf32Scope&) = delete;
   Tf32Scope& operator=(const Tf32Scope&) = delete;
