@@ -141,12 +141,10 @@ std::string table(const Workload& workload, const std::vector<Measurement>& runs
   }
   if (gpu) {
     text +=
-        "Steps are timed on the GPU, from before to behind each; the host waits once, at the end of a run. "
-        "One "
-        "step per mode ran\nbefore, untimed, to start libraries and choose algorithms. Of the timed steps "
-        "each "
-        "run's first takes its memory from the\ndevice; the captured run's first three are eager, and its "
-        "fourth is recorded.\n";
+        "Steps are timed on the GPU, from before to behind each; the host waits once, at the end of a run.\n"
+        "One step per mode ran before, untimed, to start libraries and choose algorithms. Of the timed\n"
+        "steps each run's first takes its memory from the device; the captured run's first three are\n"
+        "eager, and its fourth is recorded.\n";
   }
   return text;
 }
@@ -189,15 +187,12 @@ std::string verdict(const Workload& workload, const std::vector<Measurement>& ru
   if (workload.device.is_cpu()) {
     return fmt::format(
         "mixed precision was not faster here ({:.2f}x at best): f16 is storage on a CPU, with f32 "
-        "arithmetic, and bf16 "
-        "products were {};\nspeed comes with units for 16-bit products. {}",
+        "arithmetic,\nand bf16 products were {};\nspeed comes with units for 16-bit products. {}",
         best, kernels::cpu::bf16_gemm_description(), memory);
   }
   return fmt::format(
-      "mixed precision was not faster than f32 here ({:.2f}x at best){}: the network is too small to fill "
-      "the "
-      "device, or its "
-      "sizes are not multiples of 8. {}{}",
+      "mixed precision was not faster than f32 here ({:.2f}x at best){}:\n"
+      "the network is too small to fill the device, or its sizes are not multiples of 8. {}{}",
       best, tf32, memory, capture);
 }
 
