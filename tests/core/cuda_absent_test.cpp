@@ -9,6 +9,7 @@
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
 #include "support/child.h"
+#include "support/data_folder.h"
 
 namespace mezzo {
 namespace {
@@ -25,18 +26,21 @@ TEST(CudaAbsent, TheBuildSaysSo) {
   EXPECT_THROW(static_cast<void>(cuda::current_stream()), DeviceError);
 }
 
+/// The folder of the tree's CMake files.
+std::string cmake_folder() { return test::data_folder() + "/../cmake/"; }
+
 /// Configures a project that asks for CUDA on a machine whose nvcc is not where CUDACXX says.
-testing::Ran configure(const std::string& wanted) {
+test::Ran configure(const std::string& wanted) {
   const std::filesystem::path folder = ::testing::TempDir() + "mezzo_without_nvcc_" + wanted;
-  const std::string cmake = std::string(MEZZO_TEST_DATA) + "/../cmake/";
+  const std::string cmake = cmake_folder();
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "CMakeLists.txt")
       << "cmake_minimum_required(VERSION 3.22)\nproject(p LANGUAGES NONE)\n"
       << "include(" << cmake << "Cuda.cmake)\ninclude(" << cmake << "Summary.cmake)\n";
   const std::string where = "'" + folder.string() + "'";
-  const testing::Ran ran = testing::run_shell("CUDACXX=/nowhere/nvcc cmake -S " + where + " -B " + where +
-                                              "/build -DMEZZO_CUDA=" + wanted);
+  const test::Ran ran = test::run_shell("CUDACXX=/nowhere/nvcc cmake -S " + where + " -B " + where +
+                                        "/build -DMEZZO_CUDA=" + wanted);
   std::filesystem::remove_all(folder);
   return ran;
 }
@@ -48,17 +52,17 @@ std::string summary_line(const std::string& text) {
 }
 
 TEST(CudaAbsent, CMakeSaysWhyAndWhatToDo) {
-  if (testing::run_shell("cmake --version").status != 0) GTEST_SKIP() << "no cmake in PATH";
-  const testing::Ran automatic = configure("AUTO");
+  if (test::run_shell("cmake --version").status != 0) GTEST_SKIP() << "no cmake in PATH";
+  if (!std::filesystem::exists(cmake_folder())) GTEST_SKIP() << "the tests have left their tree";
+  const test::Ran automatic = configure("AUTO");
   EXPECT_EQ(automatic.status, 0) << automatic.text;
   EXPECT_EQ(summary_line(automatic.text),
             "--   CUDA        not built: no CUDA toolkit found, set CUDACXX to its nvcc (looked in PATH and "
             "/usr/local/cuda)");
-  const testing::Ran off = configure("OFF");
+  const test::Ran off = configure("OFF");
   EXPECT_EQ(off.status, 0) << off.text;
-  EXPECT_EQ(summary_line(off.text),
-            "--   CUDA        off (MEZZO_CUDA=OFF, the presets cuda and cuda-emulated build it)");
-  const testing::Ran on = configure("ON");
+  EXPECT_EQ(summary_line(off.text), "--   CUDA        off (MEZZO_CUDA=OFF)");
+  const test::Ran on = configure("ON");
   EXPECT_NE(on.status, 0);
   EXPECT_NE(on.text.find("no CUDA toolkit found"), std::string::npos) << on.text;
   EXPECT_NE(on.text.find("Install the toolkit"), std::string::npos) << on.text;

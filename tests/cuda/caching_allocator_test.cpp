@@ -20,13 +20,13 @@
 namespace mezzo::cuda {
 namespace {
 
-using testing::Bytes;
-using testing::pattern;
+using test::Bytes;
+using test::pattern;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 const Device kDevice = Device::cuda(0);
 
-class CudaAllocator : public testing::CudaCacheTest {
+class CudaAllocator : public test::CudaCacheTest {
  protected:
   void SetUp() override {
     CudaCacheTest::SetUp();

@@ -10,8 +10,8 @@
 namespace mezzo {
 namespace {
 
-using testing::Bytes;
-using testing::pattern;
+using test::Bytes;
+using test::pattern;
 
 // Device memory with an owner.
 class Buffer {
@@ -27,7 +27,7 @@ class Buffer {
   void* data_;
 };
 
-class CudaCopy : public testing::CudaTest {};
+class CudaCopy : public test::CudaTest {};
 
 TEST_F(CudaCopy, EverySizeComesBack) {
   constexpr std::size_t kMiB = std::size_t{1} << 20;

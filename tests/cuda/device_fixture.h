@@ -14,7 +14,7 @@
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda.h"
 
-namespace mezzo::testing {
+namespace mezzo::test {
 
 using Bytes = std::vector<unsigned char>;
 
@@ -60,4 +60,4 @@ inline Bytes pattern(std::size_t size, unsigned seed) {
   return bytes;
 }
 
-}  // namespace mezzo::testing
+}  // namespace mezzo::test

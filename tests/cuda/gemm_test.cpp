@@ -35,7 +35,7 @@ using test::Matrix;
 constexpr DType kFloating[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
 
 /// Restores the process's settings.
-class CudaGemm : public testing::CudaTest {
+class CudaGemm : public mezzo::test::CudaTest {
  protected:
   void TearDown() override {
     mezzo::cuda::set_allow_tf32(false);

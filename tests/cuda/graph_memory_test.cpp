@@ -19,7 +19,7 @@ Tensor filled(double value) { return full({kCount}, value, {.device = kDevice});
 std::vector<float> all(float value) { return std::vector<float>(kCount, value); }
 const void* memory_of(const Tensor& x) { return x.impl().storage->data(); }
 
-class CudaGraphMemory : public testing::CudaCacheTest {
+class CudaGraphMemory : public test::CudaCacheTest {
  protected:
   /// A step that adds what the temporary holds to `sum`, doubles the temporary, and drops it.
   Graph record() {

@@ -29,7 +29,7 @@ __global__ void count_up(int* out, int first, int size) {
   if (i < size) out[i] = first + i;
 }
 
-class CudaLaunch : public testing::CudaTest {};
+class CudaLaunch : public test::CudaTest {};
 
 TEST_F(CudaLaunch, RunsWithItsArgumentsAndIsCounted) {
   constexpr int kSize = 1000;
@@ -37,7 +37,7 @@ TEST_F(CudaLaunch, RunsWithItsArgumentsAndIsCounted) {
   const std::uint64_t before = launches();
   launch(count_up, dim3(8), dim3(128), 0, current_stream(), static_cast<int*>(memory), 5, kSize);
   EXPECT_EQ(launches() - before, 1U);
-  const testing::Bytes bytes = read(memory, kSize * sizeof(int));
+  const test::Bytes bytes = read(memory, kSize * sizeof(int));
   std::vector<int> values(kSize);
   std::memcpy(values.data(), bytes.data(), bytes.size());
   for (int i = 0; i < kSize; ++i) ASSERT_EQ(values[static_cast<std::size_t>(i)], 5 + i);

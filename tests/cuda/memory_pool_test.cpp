@@ -16,8 +16,8 @@
 namespace mezzo::cuda {
 namespace {
 
-using testing::Bytes;
-using testing::pattern;
+using test::Bytes;
+using test::pattern;
 
 const Device kDevice = Device::cuda(0);
 
@@ -27,7 +27,7 @@ std::byte* take(std::size_t bytes) {
 void put(void* memory, std::size_t bytes) { mezzo::detail::deallocate_bytes(memory, bytes, kDevice); }
 MemoryStats stats() { return memory_stats(kDevice); }
 
-class CudaMemoryPool : public testing::CudaCacheTest {
+class CudaMemoryPool : public test::CudaCacheTest {
  protected:
   void SetUp() override {
     CudaCacheTest::SetUp();

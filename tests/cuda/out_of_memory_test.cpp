@@ -15,7 +15,7 @@ namespace {
 
 const Device kDevice = Device::cuda(0);
 
-class CudaOutOfMemory : public testing::CudaCacheTest {
+class CudaOutOfMemory : public test::CudaCacheTest {
  protected:
   void SetUp() override {
     CudaCacheTest::SetUp();
@@ -27,7 +27,7 @@ class CudaOutOfMemory : public testing::CudaCacheTest {
 
 TEST_F(CudaOutOfMemory, TheErrorSaysWhatIsHeldAndTheProcessGoesOn) {
   void* const held = detail::allocate_bytes(3000, kDevice);
-  const testing::Bytes expected = testing::pattern(3000, 1);
+  const test::Bytes expected = test::pattern(3000, 1);
   write(held, expected);
   try {
     const detail::OpScope scope("matmul");

@@ -50,12 +50,10 @@ TEST(CudaStart, Child) {
   EXPECT_TRUE(any);
 }
 
-testing::Ran start() {
-  return testing::run_tests("CudaStart.Child", std::string(kChild) + "=1 OMP_NUM_THREADS=1");
-}
+test::Ran start() { return test::run_tests("CudaStart.Child", std::string(kChild) + "=1 OMP_NUM_THREADS=1"); }
 
 TEST(CudaStart, LoadsNothingOfCuda) {
-  const testing::Ran ran = start();
+  const test::Ran ran = start();
   EXPECT_EQ(ran.status, 0) << ran.text;
   EXPECT_NE(ran.text.find(kSpent), std::string::npos) << ran.text;
 }
@@ -68,7 +66,7 @@ TEST(CudaStart, TakesLessThan20Milliseconds) {
 #endif
   double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 10 && best >= 20; ++i) {
-    const testing::Ran ran = start();
+    const test::Ran ran = start();
     const std::size_t found = ran.text.find(kSpent);
     ASSERT_NE(found, std::string::npos) << ran.text;
     best = std::min(best, std::stod(ran.text.substr(found + std::string(kSpent).size())));

@@ -15,10 +15,10 @@
 namespace mezzo::cuda {
 namespace {
 
-using testing::Bytes;
-using testing::pattern;
+using test::Bytes;
+using test::pattern;
 
-class CudaStream : public testing::CudaTest {};
+class CudaStream : public test::CudaTest {};
 
 int selected() {
   int index = -1;

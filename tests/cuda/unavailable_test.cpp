@@ -97,7 +97,7 @@ std::vector<Machine> machines() {
 TEST(CudaMachine, WithoutDriverOrDevice) {
   if (machines().empty()) GTEST_SKIP() << "this machine is one: " << cuda::why_unavailable();
   for (const Machine& machine : machines()) {
-    const testing::Ran ran = testing::run_tests("CudaUnavailable.*", machine.environment);
+    const test::Ran ran = test::run_tests("CudaUnavailable.*", machine.environment);
     EXPECT_EQ(ran.status, 0) << machine.environment << '\n' << ran.text;
     EXPECT_EQ(ran.text.find("SKIPPED"), std::string::npos) << machine.environment << " has a device";
     for (const std::string& part : machine.said)

@@ -15,16 +15,16 @@
 
 namespace {
 
-using mezzo::testing::Ran;
+using mezzo::test::Ran;
 
 class MlpTiming : public ::testing::Test {
  protected:
   void SetUp() override {
-    program_ = mezzo::testing::this_program().parent_path().parent_path() / "examples/mlp_timing";
+    program_ = mezzo::test::this_program().parent_path().parent_path() / "examples/mlp_timing";
     if (!std::filesystem::exists(program_)) GTEST_SKIP() << program_ << " was not built";
   }
   [[nodiscard]] Ran run(const std::string& arguments) const {
-    return mezzo::testing::run_shell("'" + program_.string() + "' " + arguments);
+    return mezzo::test::run_shell("'" + program_.string() + "' " + arguments);
   }
   /// Runs the tiny workload and returns the JSON that it wrote.
   nlohmann::json report(const std::string& arguments) {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-namespace mezzo::testing {
+namespace mezzo::test {
 
 struct Ran {
   int status = -1;   ///< what the program returned; -1 when it did not end by itself
@@ -34,4 +34,4 @@ inline Ran run_tests(const std::string& filter, const std::string& environment =
   return run_shell(environment + " '" + this_program().string() + "' --gtest_filter='" + filter + "'");
 }
 
-}  // namespace mezzo::testing
+}  // namespace mezzo::test
