@@ -44,6 +44,19 @@ Outputs softmax_mlp(Inputs inputs, const Value& /*args*/) {
   return log_softmax(linear(hidden, inputs[3], inputs[4]), -1);
 }
 
+Outputs chunk_all(Inputs inputs, const Value& args) {
+  return chunk(inputs[0], args.at("n").as_int(), args.at("dim").as_int());
+}
+Outputs move_dim(Inputs inputs, const Value& args) {
+  return movedim(inputs[0], args.at("src").as_int(), args.at("dst").as_int());
+}
+Outputs shuffle_pixels(Inputs inputs, const Value& args) {
+  return pixel_shuffle(inputs[0], args.at("r").as_int());
+}
+Outputs repeat_each(Inputs inputs, const Value& args) {
+  return repeat_interleave(inputs[0], args.at("n").as_int(), args.at("dim").as_int());
+}
+
 struct Row {
   std::string_view golden;
   Composite composite;
@@ -53,6 +66,10 @@ constexpr std::array kComposites{
     Row{"gradient_reuse", gradient_reuse},
     Row{"shared_leaf", shared_leaf},
     Row{"softmax_mlp", softmax_mlp},
+    Row{"chunk", chunk_all},
+    Row{"movedim", move_dim},
+    Row{"pixel_shuffle", shuffle_pixels},
+    Row{"repeat_interleave", repeat_each},
 };
 
 }  // namespace

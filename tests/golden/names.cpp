@@ -25,6 +25,8 @@ struct Spelling {
 const std::vector<Spelling>& spellings() {
   static const std::vector<Spelling> table{
       {"div_rounding", "div", {}},
+      {"tril", "", {{"k", "diagonal"}}},
+      {"triu", "", {{"k", "diagonal"}}},
   };
   return table;
 }
