@@ -3,6 +3,7 @@
 
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/loss.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"

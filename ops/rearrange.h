@@ -16,6 +16,13 @@
 
 namespace mezzo {
 
+/// What stands in a border: a constant, the inside mirrored at its edge (which is not repeated), the edge
+/// repeated, or the other end.
+enum class PadMode : std::uint8_t { constant, reflect, replicate, circular };
+template <>
+inline constexpr std::array<std::string_view, 4> kEnumNames<PadMode>{"constant", "reflect", "replicate",
+                                                                     "circular"};
+
 // --- compositions of views (rearrange.cpp)
 
 /// At most `chunks` pieces of one size along a dim, the last one shorter where it does not divide; views.
@@ -71,5 +78,15 @@ template <std::integral I>
 /// the main one. Throws ShapeError for fewer than 2 dims.
 [[nodiscard]] Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 [[nodiscard]] Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
+
+// --- borders (pad.cpp)
+
+/// A border around x: pad[0] positions before and pad[1] after the last dim, pad[2] and pad[3] for the one
+/// before it, and so on; negative numbers cut off. `value` is for PadMode::constant. Throws ShapeError for an
+/// odd number of sizes or too many, where more than all positions are cut off, and for a border that the dim
+/// cannot fill: reflect takes less than its size, circular at most its size. Other than in PyTorch any mode
+/// takes any dims.
+[[nodiscard]] Tensor pad(const Tensor& x, const IntList& pad, PadMode mode = PadMode::constant,
+                         Scalar value = 0);
 
 }  // namespace mezzo

@@ -200,6 +200,9 @@ void check_dtypes(const Case& one, Findings& findings) {
   }
 }
 
+/// Ops whose indices count from the end when negative, as Python's do.
+bool counts_from_end(std::string_view op) { return op == "index" || op == "index_put"; }
+
 void check_indices(const Case& one, Findings& findings) {
   const Tensors inputs = make_inputs(one, DType::f32);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -207,7 +210,8 @@ void check_indices(const Case& one, Findings& findings) {
     for (const std::int64_t index : {kMin, std::int64_t{-1}, std::int64_t{1000}, kMax}) {
       Tensors other = inputs;
       other[i] = full(inputs[i].shape(), index, {.dtype = DType::i64});
-      attempt(one, {"indices of " + std::to_string(index), other, one.attrs, "IndexError", true}, findings);
+      const bool wrong = index != -1 || !counts_from_end(one.info().name.value);
+      attempt(one, {"indices of " + std::to_string(index), other, one.attrs, "IndexError", wrong}, findings);
     }
   }
 }

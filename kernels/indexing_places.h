@@ -1,0 +1,66 @@
+// Elements of an array that indices choose, as kernels see them, and the order that sorts. A header of its
+// own because the front end and both devices need it.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mezzo/core/host_device.h"
+#include "mezzo/kernels/view.h"
+
+namespace mezzo::kernels {
+
+/// Place e is element index[e] * step of an array that starts at base[e].
+struct Places {
+  View base;               ///< stride 0 in the dims that the index decides about
+  View index;              ///< i64, of the same shape
+  std::int64_t step = 1;   ///< elements of the array from one index to the next
+  std::int64_t limit = 0;  ///< indices are in [0, limit)
+
+  [[nodiscard]] bool has(std::int64_t i) const { return i >= 0 && i < limit; }
+};
+
+/// Shape and the strides of some arrays, reduced to the dims listed in `dims` (or to all others).
+template <std::size_t N>
+struct Walk {
+  Shape shape;
+  std::array<Dims, N> strides;
+};
+template <std::size_t N>
+[[nodiscard]] Walk<N> part_of(const std::array<const View*, N>& views, const Dims& dims, bool listed) {
+  Walk<N> part;
+  for (std::size_t d = 0; d < views[0]->shape.size(); ++d) {
+    if (dims.contains(static_cast<std::int64_t>(d)) != listed) continue;
+    part.shape.push_back(views[0]->shape[d]);
+    for (std::size_t k = 0; k < N; ++k) part.strides[k].push_back(views[k]->strides[d]);
+  }
+  return part;
+}
+
+/// Whether a comes before b where equal elements keep their order: NaN counts as the largest.
+template <class T>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE bool sorts_before(T a, std::int64_t a_at, T b, std::int64_t b_at,
+                                                             bool descending) {
+  const bool a_nan = a != a, b_nan = b != b;
+  const bool less = a < b || (b_nan && !a_nan), greater = a > b || (a_nan && !b_nan);
+  if (less != greater) return descending ? greater : less;
+  return a_at < b_at;
+}
+
+/// a + b; integers wrap.
+template <class T>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T plus(T a, T b) {
+  using W = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
+  return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
+}
+
+/// Calls f with a value of an unsigned type of `bytes` (1, 2, 4 or 8): elements that are moved as they are.
+template <class F>
+void with_bits(std::int64_t bytes, const F& f) {
+  if (bytes == 1) return f(std::uint8_t{});
+  if (bytes == 2) return f(std::uint16_t{});
+  if (bytes == 4) return f(std::uint32_t{});
+  f(std::uint64_t{});
+}
+
+}  // namespace mezzo::kernels

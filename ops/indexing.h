@@ -1,0 +1,66 @@
+// Ops that read or write elements where a tensor of indices says. One header for the family; the descriptors
+// are in indexing.cpp (along one dim), index.cpp (index, index_put) and sorting.cpp.
+//
+// Common contract. Names and argument meaning are PyTorch's. Dims count from the end when negative; one that
+// is not there throws IndexError. Any dtype, which the result keeps, and any strides, without elements too;
+// a 0-dim tensor counts as one of shape [1]. Two tensors of values must have one dtype (DTypeError); under
+// autocast scatter_add and index_put promote them. Indices are i64, where PyTorch takes them also i32; on the
+// CPU one out of range throws IndexError, on a CUDA device it becomes a fault (core/cuda/fault.h) and is not
+// used. Results are the same on every device and for any number of threads: values that fall on one place are
+// dealt with in row-major order, sums of 16-bit values in f32 and rounded once. Differentiable to any order
+// in the values; each value that is written gets the gradient of its place, also where a later one won.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "mezzo/autograd/op.h"
+#include "mezzo/core/tensor.h"
+#include "mezzo/ops/reduction.h"
+
+namespace mezzo {
+
+// --- along one dim (indexing.cpp)
+
+/// Position e of the result, which has the shape of `index`, is x at e with e[dim] replaced by index[e].
+/// Throws ShapeError unless index has x's number of dims and no other dim of it is larger than x's.
+[[nodiscard]] Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index);
+/// The reverse: x with src[e] written at that place, for all e of index (i64). src has no dim smaller than
+/// index; of several values for one place the last one wins.
+[[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src);
+/// The same, but src[e] is added.
+[[nodiscard]] Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src);
+/// The positions of a dim that `index` lists (at most 1 dim), in its order.
+[[nodiscard]] Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
+/// x with alpha * position k of src added to position index[k], for all k. Throws ShapeError unless src has
+/// x's shape but for dim, where it has an entry for each index.
+[[nodiscard]] Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src,
+                               Scalar alpha = 1);
+
+// --- several dims at once (index.cpp)
+// x[i0, i1, ...]: each entry is a tensor of integers (negative ones count from the end), all of them
+// broadcast together, or a bool mask over as many dims as it has, which stands for the positions where it is
+// true (on a CUDA device the host reads it), or undefined, which stands for a whole dim. Dims that are not
+// listed follow whole. The dims of the indices take the place of those they index, or come first when these
+// are not side by side. Throws ShapeError for too many indices and for what does not fit.
+
+/// The elements there.
+[[nodiscard]] Tensor index(const Tensor& x, std::span<const Tensor> indices);
+[[nodiscard]] Tensor index(const Tensor& x, std::initializer_list<Tensor> indices);
+/// x with `values`, broadcast to the shape that index gives, written there; the last one wins. Or, to
+/// `accumulate`, added to what is there.
+[[nodiscard]] Tensor index_put(const Tensor& x, std::span<const Tensor> indices, const Tensor& values,
+                               bool accumulate = false);
+[[nodiscard]] Tensor index_put(const Tensor& x, std::initializer_list<Tensor> indices, const Tensor& values,
+                               bool accumulate = false);
+
+// --- order (sorting.cpp). NaN counts as the largest; equal elements keep their order. On a CUDA device the
+// time grows with the square of the dim's size.
+
+/// x sorted along a dim, and where each element was (i64).
+[[nodiscard]] ValuesIndices sort(const Tensor& x, std::int64_t dim = -1, bool descending = false);
+/// The k largest (or smallest) elements along a dim, in falling (or rising) order, and where they stand; of
+/// equal ones the first. Throws ValueError unless k is in [0, size].
+[[nodiscard]] ValuesIndices topk(const Tensor& x, std::int64_t k, std::int64_t dim = -1, bool largest = true);
+
+}  // namespace mezzo

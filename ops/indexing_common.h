@@ -1,0 +1,51 @@
+// What the indexing ops share: checks of indices and dtypes, and writing through places. Included by
+// ops/*.cpp only.
+#pragma once
+
+#include "mezzo/kernels/indexing.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/forward.h"
+
+namespace mezzo::ops {
+
+/// An index as contiguous i64; i32 is taken too where `narrow` says so. Throws DTypeError for other dtypes.
+[[nodiscard]] Tensor index_as_i64(std::string_view op, const Tensor& index, bool narrow);
+/// Throws IndexError for an index outside of [low, limit); on a CUDA device see kernels/indexing.h. `op` must
+/// live forever; `indices` is contiguous.
+void check_indices(const char* op, const Tensor& indices, std::int64_t low, std::int64_t limit);
+/// Throws DTypeError unless both tensors of values have one dtype.
+void require_one_dtype(std::string_view op, const Tensor& x, const Tensor& values);
+
+/// Which places of a tensor with strides `strides` a write or a read concerns.
+struct PlaceMap {
+  Shape shape;        ///< of the places
+  Dims base_strides;  ///< 0 in the dims that the index decides about
+  Dims index_strides;
+  std::int64_t step = 1, limit = 0;
+  Dims walked;  ///< dims along which places may repeat
+  [[nodiscard]] kernels::Places of(const Tensor& array, const Tensor& indices) const {
+    return {{array.impl().data(), array.dtype(), shape, base_strides},
+            {indices.impl().data(), DType::i64, shape, index_strides},
+            step,
+            limit};
+  }
+};
+
+/// x with `values` written to (or added at) places. `map_of` gives the places for a tensor of x's shape with
+/// given strides; values are shown with `value_strides`.
+template <class MapOf>
+[[nodiscard]] Tensor written(const Tensor& x, const Tensor& indices, const Tensor& values,
+                             const MapOf& map_of, bool add) {
+  const DType dtype = add ? compute_dtype(x.dtype()) : x.dtype();
+  Tensor out = x.dtype() == dtype ? clone(x) : to(x, dtype);
+  const Tensor source = to(values, dtype);
+  const PlaceMap map = map_of(out.strides());
+  const kernels::View from{source.impl().data(), dtype, map.shape, source.strides()};
+  if (add)
+    kernels::put_add(x.device(), map.of(out, indices), from, map.walked);
+  else
+    kernels::put(x.device(), map.of(out, indices), from, map.walked);
+  return to(out, x.dtype());
+}
+
+}  // namespace mezzo::ops
