@@ -2,8 +2,7 @@
 #include "mezzo/ops/pointwise.h"
 
 #include "mezzo/kernels/activation_math.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/pointwise_common.h"
+#include "mezzo/ops/activation_common.h"
 
 namespace mezzo {
 
@@ -19,22 +18,6 @@ std::vector<Sample<NoAttrs>> any_samples() { return {{{samples::real({3, 5})}}, 
 std::vector<Sample<NoAttrs>> backward_samples() {
   return {{{samples::real({3, 5}), samples::real({3, 5}, 0.1, 0.9)}}};
 }
-
-/// F{}(grad, value) in the wider of both dtypes; the result has grad's.
-template <class F>
-Tensor map_backward(std::string_view op, F f, const Tensor& grad, const Tensor& value) {
-  require_floating(op, grad);
-  require_floating(op, value);
-  const Shape shape = layout::broadcast(op, grad.shape(), value.shape());
-  Tensor out = empty(shape, options_of(grad));
-  kernels::pointwise_real(out.device(), f, view_of(out),
-                          std::array{expanded_view(op, grad, shape), expanded_view(op, value, shape)},
-                          compute_dtype(promote(grad.dtype(), value.dtype())));
-  return out;
-}
-
-/// 16-bit values as f32: formulas of several steps are not rounded at each of them.
-Tensor widened(const Tensor& x) { return is_16bit(x.dtype()) ? to(x, DType::f32) : x; }
 
 // --- relu
 

@@ -52,13 +52,6 @@ constexpr Op<NoAttrs> minimum_op{
 };
 const Registered minimum_registered{minimum_op};
 
-/// Zeros like a gradient that cannot depend on an input: the op is linear in grad and piecewise constant in
-/// the rest.
-Tensor zeros_for(const VjpContext& args, std::size_t i) {
-  if (!args.needs(i)) return {};
-  return zeros(args.in_shape(i), {.dtype = args.in_dtype(i), .device = args.in_device(i)});
-}
-
 Outputs maximum_backward_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor &grad = args.in(0), &a = args.in(1), &b = args.in(2);
   require_floating("maximum_backward", grad);

@@ -10,6 +10,7 @@
 #include "mezzo/core/layout.h"
 #include "mezzo/core/promotion.h"
 #include "mezzo/kernels/pointwise.h"
+#include "mezzo/ops/cast.h"
 
 namespace mezzo::ops {
 
@@ -41,6 +42,9 @@ inline void require_floating(std::string_view op, const Tensor& tensor) {
   if (is_floating(tensor.dtype())) return;
   throw DTypeError(op, "a floating tensor", to_string(tensor.dtype()), "convert it with to(DType::f32)");
 }
+
+/// 16-bit values as f32: formulas of several steps are not rounded at each of them.
+[[nodiscard]] inline Tensor widened(const Tensor& x) { return is_16bit(x.dtype()) ? to(x, DType::f32) : x; }
 
 /// Elementwise f over inputs broadcast together, in the compute type of `compute`, into a new tensor of dtype
 /// `result`. A 0-dim CPU tensor among inputs of another device is a plain number to the kernel.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/loss.h"

@@ -2,7 +2,9 @@
 // in-place ops record. Included by ops/*.cpp only.
 #pragma once
 
+#include "mezzo/autograd/vjp_args.h"
 #include "mezzo/kernels/scalar_math.h"
+#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/pointwise.h"
 
@@ -70,6 +72,27 @@ template <class F>
                           std::array{expanded_view(op, a, shape), expanded_view(op, b, shape)},
                           compute_dtype(result));
   return out;
+}
+
+/// Zeros like a gradient that cannot depend on input i: the op is piecewise constant in it, or linear.
+[[nodiscard]] inline Tensor zeros_for(const VjpContext& args, std::size_t i) {
+  if (!args.needs(i)) return {};
+  return zeros(args.in_shape(i), {.dtype = args.in_dtype(i), .device = args.in_device(i)});
+}
+
+/// The descriptor of F{}(x), a function of real numbers without attributes.
+template <class F>
+[[nodiscard]] constexpr Op<NoAttrs> real_op(std::string_view name, Category category,
+                                            Op<NoAttrs>::SampleList samples, Vjp<NoAttrs>::Function vjp,
+                                            Saves saves) {
+  return {.info = {.name = name,
+                   .category = category,
+                   .reads_16bit = category == Category::fp32,
+                   .elementwise = true},
+          .samples = samples,
+          .forward = real_unary<F>,
+          .vjp = vjp,
+          .saves = saves};
 }
 
 }  // namespace ops

@@ -43,8 +43,6 @@ Tensor Reduced::with_dims(const Tensor& result) const { return reshape(result, k
 
 Tensor Reduced::spread(const Tensor& result) const { return expand(with_dims(result), before); }
 
-Tensor widened(const Tensor& x) { return is_16bit(x.dtype()) ? to(x, DType::f32) : x; }
-
 Tensor share_evenly(const Tensor& gradient, const Tensor& mask, const Reduced& reduced) {
   // Without an equal element (the extremum is NaN) the share is not finite, and so is then every gradient.
   const Tensor share = div(reduced.with_dims(gradient), sum(mask, reduced.dims, true));

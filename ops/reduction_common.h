@@ -41,9 +41,6 @@ struct Reduced {
   [[nodiscard]] Tensor spread(const Tensor& result) const;
 };
 
-/// x, or x in f32 when it is a 16-bit tensor: for gradients of several steps.
-[[nodiscard]] Tensor widened(const Tensor& x);
-
 /// `mask` marks the elements that an extremum equals: they get equal shares of its gradient.
 [[nodiscard]] Tensor share_evenly(const Tensor& gradient, const Tensor& mask, const Reduced& reduced);
 

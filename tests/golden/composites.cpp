@@ -56,6 +56,11 @@ Outputs shuffle_pixels(Inputs inputs, const Value& args) {
 Outputs repeat_each(Inputs inputs, const Value& args) {
   return repeat_interleave(inputs[0], args.at("n").as_int(), args.at("dim").as_int());
 }
+/// One name for two ops: the weight is a tensor or a number.
+Outputs lerp_either(Inputs inputs, const Value& args) {
+  if (inputs.size() == 3) return call_op("lerp", inputs, args);
+  return call_op("lerp_scalar", inputs, Value::Map{{"weight", args.at("w")}});
+}
 
 struct Row {
   std::string_view golden;
@@ -70,6 +75,7 @@ constexpr std::array kComposites{
     Row{"movedim", move_dim},
     Row{"pixel_shuffle", shuffle_pixels},
     Row{"repeat_interleave", repeat_each},
+    Row{"lerp", lerp_either},
 };
 
 }  // namespace
