@@ -1,6 +1,7 @@
 // The differentiable functions, all families.
 #pragma once
 
+#include "mezzo/ops/activation.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/factory.h"

@@ -1,4 +1,4 @@
-// Descriptors of softmax, log_softmax and their backward ops.
+// Descriptors of softmax, log_softmax, their backward ops, and softmin.
 #include "mezzo/ops/softmax.h"
 
 #include "mezzo/autograd/decomposed.h"
@@ -113,6 +113,15 @@ Gradients vjp(const VjpArgs<SoftmaxAttrs>& args) {
   return {kBackward(args.grad(), args.out(), args.attrs.dim, args.wanted(0))};
 }
 
+/// softmax(-x).
+Outputs softmin_forward(const Args& args) {
+  require_floating("softmin", args.in(0));
+  return softmax(neg(args.in(0)), args.attrs.dim, result_of("softmin", args, args.in(0).dtype()));
+}
+Gradients softmin_vjp(const VjpArgs<SoftmaxAttrs>& args) {
+  return {neg(softmax_backward(args.grad(), args.out(), args.attrs.dim, args.wanted(0)))};
+}
+
 std::vector<Sample<SoftmaxAttrs>> samples_of_forward() {
   return {{{samples::real({3, 5})}, {.dim = -1}},
           {{samples::real({5, 3})}, {.dim = 0}},
@@ -145,6 +154,15 @@ constexpr Op<SoftmaxAttrs> kBackwardOp{
     .reference = backward_reference<kKind>,
 };
 
+constexpr Op<SoftmaxAttrs> softmin_op{
+    .info = {.name = "softmin", .category = Category::fp32, .reads_16bit = true},
+    .samples = samples_of_forward,
+    .forward = softmin_forward,
+    .vjp = softmin_vjp,
+    .saves = save_outputs(0),
+};
+
+const Registered softmin_registered{softmin_op};
 const Registered softmax_registered{kForwardOp<SoftmaxKind::softmax>};
 const Registered softmax_backward_registered{kBackwardOp<SoftmaxKind::softmax>};
 const Registered log_softmax_registered{kForwardOp<SoftmaxKind::log_softmax>};
@@ -158,6 +176,10 @@ Tensor softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
 
 Tensor log_softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
   return bind(kForwardOp<SoftmaxKind::log_softmax>, {x}, SoftmaxAttrs{dim, dtype});
+}
+
+Tensor softmin(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
+  return bind(softmin_op, {x}, SoftmaxAttrs{dim, dtype});
 }
 
 Tensor softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,

@@ -22,6 +22,9 @@ namespace mezzo {
 /// else as for softmax. torch.log_softmax.
 [[nodiscard]] Tensor log_softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
 
+/// softmax(-x, dim, dtype). torch.nn.functional.softmin.
+[[nodiscard]] Tensor softmin(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
+
 /// The gradient of softmax from that of its result: dx_i = y_i (g_i - sum_j g_j y_j) along `dim`, y =
 /// `output`. Same shapes (ShapeError), floating (DTypeError). The result is in `dtype`, or in the common
 /// dtype of both; one rounding. torch._softmax_backward_data.

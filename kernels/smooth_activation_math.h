@@ -1,0 +1,87 @@
+// The scalar math of the smooth activations and of their derivatives, on float and double. No term overflows
+// where the result does not.
+#pragma once
+
+#include "mezzo/kernels/math.h"
+#include "mezzo/kernels/scalar_math.h"
+
+namespace mezzo::kernels::scalar {
+
+/// log(1 + e^x).
+template <class T>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T log_one_plus_exp(T x) {
+  return MaximumFn{}(x, T(0)) + math::log1p(math::exp_nonpositive(-AbsFn{}(x)));
+}
+
+/// log(1 + e^(beta x)) / beta; x where beta x is above the threshold.
+struct SoftplusFn {
+  double beta, threshold;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const T scaled = x * T(beta);
+    return math::detail::select(scaled > T(threshold), x, log_one_plus_exp(scaled) / T(beta));
+  }
+};
+struct SoftplusBackwardFn {
+  double beta, threshold;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T scaled = x * T(beta);
+    return grad * math::detail::select(scaled > T(threshold), T(1), math::sigmoid(scaled));
+  }
+};
+
+struct LogsigmoidFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return -log_one_plus_exp(-x);
+  }
+};
+struct LogsigmoidBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    return grad * math::sigmoid(-x);
+  }
+};
+
+struct SoftsignFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x / (T(1) + AbsFn{}(x));
+  }
+};
+struct SoftsignBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T below = T(1) + AbsFn{}(x);
+    return grad / (below * below);
+  }
+};
+
+/// tanh(log(1 + e)) is n / (n + 2) with n = e (e + 2), and nothing in it cancels. At x = 20 it is 1 to the
+/// last place of double, so that x goes no further.
+template <class T>
+struct MishParts {
+  T bounded, e, n;
+  MEZZO_HD MEZZO_ALWAYS_INLINE explicit MishParts(T x)
+      : bounded(MinimumFn{}(x, T(20))), e(math::exp(bounded)), n(e * (e + T(2))) {}
+};
+/// x tanh(log(1 + e^x)).
+struct MishFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const MishParts<T> parts(x);
+    return x * (parts.n / (parts.n + T(2)));
+  }
+};
+struct MishBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const MishParts<T> parts(x);
+    const T below = parts.n + T(2);
+    const T slope = T(4) * parts.bounded * parts.e * (T(1) + parts.e) / (below * below);
+    return grad * (parts.n / below + slope);
+  }
+};
+
+}  // namespace mezzo::kernels::scalar
