@@ -64,7 +64,7 @@ template <class T>
 struct MishParts {
   T bounded, e, n;
   MEZZO_HD MEZZO_ALWAYS_INLINE explicit MishParts(T x)
-      : bounded(MinimumFn{}(x, T(20))), e(math::exp(bounded)), n(e * (e + T(2))) {}
+      : bounded(MinimumFn{}(x, T(40))), e(math::exp(bounded)), n(e * (e + T(2))) {}
 };
 /// x tanh(log(1 + e^x)).
 struct MishFn {
@@ -79,7 +79,7 @@ struct MishBackwardFn {
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
     const MishParts<T> parts(x);
     const T below = parts.n + T(2);
-    const T slope = T(4) * parts.bounded * parts.e * (T(1) + parts.e) / (below * below);
+    const T slope = parts.e * (T(1) + parts.e) / below * (T(4) * parts.bounded / below);
     return grad * (parts.n / below + slope);
   }
 };

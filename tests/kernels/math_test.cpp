@@ -1,7 +1,9 @@
-// kernels/math.h against the double functions of the standard library: error bounds over the whole range of
-// float, special cases by the rules of C99 annex F, and equal bits for every instruction set the machine has.
+// kernels/math.h and elementary_math.h against the double functions of the standard library: error bounds
+// over the whole range of float, special cases by the rules of C99 annex F, and equal bits for every
+// instruction set the machine has.
 #include "mezzo/kernels/math.h"
 #include "mezzo/kernels/activation_math.h"
+#include "mezzo/kernels/elementary_math.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +23,28 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-enum class Function { exp, expm1, log, log1p, tanh, sigmoid, erf, sin, cos, sqrt, rsqrt };
+enum class Function {
+  exp,
+  expm1,
+  log,
+  log1p,
+  tanh,
+  sigmoid,
+  erf,
+  sin,
+  cos,
+  sqrt,
+  rsqrt,
+  log2,
+  log10,
+  tan,
+  asin,
+  acos,
+  atan,
+  sinh,
+  cosh,
+  erfinv
+};
 
 /// One function, its oracle in double and the bound its contract states.
 struct Case {
@@ -43,6 +66,15 @@ const Case kCases[] = {
     {Function::cos, "cos", [](double x) { return std::cos(x); }, 1.6},
     {Function::sqrt, "sqrt", [](double x) { return std::sqrt(x); }, 0.5},
     {Function::rsqrt, "rsqrt", [](double x) { return 1.0 / std::sqrt(x); }, 1.5},
+    {Function::log2, "log2", [](double x) { return std::log2(x); }, 0.51},
+    {Function::log10, "log10", [](double x) { return std::log10(x); }, 0.51},
+    {Function::tan, "tan", [](double x) { return std::tan(x); }, 3.5},
+    {Function::asin, "asin", [](double x) { return std::asin(x); }, 2.5},
+    {Function::acos, "acos", [](double x) { return std::acos(x); }, 2.0},
+    {Function::atan, "atan", [](double x) { return std::atan(x); }, 2.0},
+    {Function::sinh, "sinh", [](double x) { return std::sinh(x); }, 2.0},
+    {Function::cosh, "cosh", [](double x) { return std::cosh(x); }, 2.0},
+    {Function::erfinv, "erfinv", [](double x) { return math::erfinv(x); }, 3.5},
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -60,6 +92,15 @@ MEZZO_ALWAYS_INLINE float apply(float x) {
   if constexpr (kFunction == Function::cos) return math::cos(x);
   if constexpr (kFunction == Function::sqrt) return math::sqrt(x);
   if constexpr (kFunction == Function::rsqrt) return math::rsqrt(x);
+  if constexpr (kFunction == Function::log2) return math::log2(x);
+  if constexpr (kFunction == Function::log10) return math::log10(x);
+  if constexpr (kFunction == Function::tan) return math::tan(x);
+  if constexpr (kFunction == Function::asin) return math::asin(x);
+  if constexpr (kFunction == Function::acos) return math::acos(x);
+  if constexpr (kFunction == Function::atan) return math::atan(x);
+  if constexpr (kFunction == Function::sinh) return math::sinh(x);
+  if constexpr (kFunction == Function::cosh) return math::cosh(x);
+  if constexpr (kFunction == Function::erfinv) return math::erfinv(x);
 }
 
 /// Calls visitor(std::integral_constant<Function, f>) for the function named at run time.
@@ -89,6 +130,24 @@ void visit(Function function, Visitor&& visitor) {
       return visitor(std::integral_constant<F, F::sqrt>{});
     case F::rsqrt:
       return visitor(std::integral_constant<F, F::rsqrt>{});
+    case F::log2:
+      return visitor(std::integral_constant<F, F::log2>{});
+    case F::log10:
+      return visitor(std::integral_constant<F, F::log10>{});
+    case F::tan:
+      return visitor(std::integral_constant<F, F::tan>{});
+    case F::asin:
+      return visitor(std::integral_constant<F, F::asin>{});
+    case F::acos:
+      return visitor(std::integral_constant<F, F::acos>{});
+    case F::atan:
+      return visitor(std::integral_constant<F, F::atan>{});
+    case F::sinh:
+      return visitor(std::integral_constant<F, F::sinh>{});
+    case F::cosh:
+      return visitor(std::integral_constant<F, F::cosh>{});
+    case F::erfinv:
+      return visitor(std::integral_constant<F, F::erfinv>{});
   }
 }
 
@@ -269,6 +328,31 @@ TEST(PowTest, IsExactWhereFloatHoldsTheResult) {
     EXPECT_EQ(math::pow(x * x, 0.5F), std::fabs(x));
   }
   for (int n = -149; n <= 127; ++n) EXPECT_EQ(math::pow(2.0F, static_cast<float>(n)), std::ldexp(1.0F, n));
+}
+
+TEST(MathTest, Atan2FollowsC99AndItsBound) {
+  const float values[] = {0.0F, -0.0F, 1.0F, -1.0F, kInf, -kInf, kNan, 3e38F, -3e38F, 1e-40F, -1e-40F, 0.7F};
+  for (const float y : values) {
+    for (const float x : values) {
+      const float got = math::atan2(y, x);
+      const double want = std::atan2(static_cast<double>(y), static_cast<double>(x));
+      EXPECT_LE(error_in_ulp(got, want), 2.0) << hex(y) << ", " << hex(x);
+      EXPECT_TRUE(std::isnan(want) || std::signbit(got) == std::signbit(want)) << hex(y) << ", " << hex(x);
+    }
+  }
+  for (std::uint32_t i = 0; i < 1000000; ++i) {
+    const auto y = math::detail::bit_cast<float>(i * 4289U);
+    const float x = y * (static_cast<float>(i % 2001) - 1000.0F) / 500.0F;
+    const double want = std::atan2(static_cast<double>(y), static_cast<double>(x));
+    ASSERT_LE(error_in_ulp(math::atan2(y, x), want), 2.0) << hex(y) << ", " << hex(x);
+  }
+}
+
+TEST(MathTest, ErfinvInDoubleInvertsErfAndErfc) {
+  for (const double y : {1e-300, 1e-9, 0.1, 0.4, 0.5, 1.0, 2.0})
+    EXPECT_NEAR(math::erfinv(std::erf(y)) / y, 1.0, 1e-13);
+  for (const double x : {0.999, 1 - 1e-9, 1 - 0x1p-53})
+    EXPECT_NEAR(std::erfc(math::erfinv(x)) / (1 - x), 1.0, 1e-13);
 }
 
 TEST(MathTest, DoubleFormsAreThoseOfTheStandardLibrary) {
