@@ -20,17 +20,12 @@ inline constexpr float kHalfPiRest = -0x1.777a5cp-25F;  ///< pi/2 - kHalfPi
   return mul_add(t * z, p, t);
 }
 
-/// What asin and acos share: asin(a) for a <= 1/2, else asin(sqrt((1 - a) / 2)), which is acos(a) / 2. NaN
-/// for a > 1.
-struct ArcOfHalf {
-  float arc;
-  bool is_far;
-};
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE ArcOfHalf arc_of_half(float a) noexcept {
+/// What asin and acos share: asin(a) for 0 <= a <= 1/2, above that asin(sqrt((1 - a) / 2)), half of acos(a).
+/// NaN for a > 1.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float arc_of_half(float a) noexcept {
   const bool is_far = a > 0.5F;
-  const float z = select(is_far, 0.5F - 0.5F * a, a * a);  // both exact where is_far
-  const float t = select(is_far, math::sqrt(z), a);
-  return {asin_near_zero(t, z), is_far};
+  const float z = select(is_far, 0.5F - 0.5F * a, a * a);  // exact where is_far
+  return asin_near_zero(select(is_far, math::sqrt(z), a), z);
 }
 
 /// atan(q) for 0 <= q <= 1: q + q^3 P(q^2).
@@ -80,18 +75,18 @@ struct ArcOfHalf {
 /// Arc sine in [-pi/2, pi/2]. Error at most 2.5 ulp. NaN for |x| > 1, asin(-0) = -0.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float asin(float x) noexcept {
   using namespace detail;
-  const auto [arc, is_far] = arc_of_half(magnitude(x));
-  return with_sign(select(is_far, kHalfPi - ((arc + arc) - kHalfPiRest), arc), x);
+  const float a = magnitude(x), arc = arc_of_half(a);
+  return with_sign(select(a > 0.5F, kHalfPi - ((arc + arc) - kHalfPiRest), arc), x);
 }
 
 /// Arc cosine in [0, pi]. Error at most 2 ulp. NaN for |x| > 1.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float acos(float x) noexcept {
   using namespace detail;
-  const auto [arc, is_far] = arc_of_half(magnitude(x));
+  const float a = magnitude(x), arc = arc_of_half(a);
   const float twice = arc + arc;
   const float of_far = select(x < 0.0F, 2.0F * kHalfPi - (twice - 2.0F * kHalfPiRest), twice);
   const float signed_arc = select(x < 0.0F, -arc, arc);
-  return select(is_far, of_far, kHalfPi - (signed_arc - kHalfPiRest));
+  return select(a > 0.5F, of_far, kHalfPi - (signed_arc - kHalfPiRest));
 }
 
 /// Arc tangent in [-pi/2, pi/2]. Error at most 2 ulp. atan(+-inf) = +-pi/2, atan(-0) = -0.
