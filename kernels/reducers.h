@@ -140,6 +140,32 @@ struct Sum {
   }
 };
 
+/// The product, in f64 or modulo 2^64.
+struct Product {
+  template <class T>
+  using Acc = Wide<T>;
+  static constexpr bool kShifted = false;
+  static constexpr int kLanes = 32;
+  template <class T>
+  static constexpr bool kAnyOrder = std::is_integral_v<T>;
+  template <class T>
+  MEZZO_HD Acc<T> identity() const {
+    return 1;
+  }
+  template <class T>
+  MEZZO_HD Acc<T> map(T x) const {
+    return static_cast<Acc<T>>(x);
+  }
+  MEZZO_HD double combine(double a, double b) const { return a * b; }
+  MEZZO_HD std::int64_t combine(std::int64_t a, std::int64_t b) const {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  }
+  template <class A>
+  MEZZO_HD A finish(A product, std::int64_t /*n*/) const {
+    return product;
+  }
+};
+
 /// Last(sum of (x - shift)^2, n).
 template <class Last>
 struct SumOfSquaredDeviations : Sum<SameValue, Last> {

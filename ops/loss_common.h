@@ -4,10 +4,8 @@
 
 #include <array>
 
-#include "mezzo/autograd/decomposed.h"
 #include "mezzo/kernels/reduce.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/forward.h"
+#include "mezzo/ops/composed.h"
 #include "mezzo/ops/loss.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
@@ -100,11 +98,6 @@ template <class A>
 
 // --- pieces of compositions
 
-/// Input i in `dtype`, with history; undefined when it is absent.
-template <class A>
-[[nodiscard]] Tensor input_as(const ForwardArgs<A>& args, std::size_t i, DType dtype) {
-  return args.in(i).defined() ? to(args.in(i), dtype) : Tensor();
-}
 /// The losses of a composition, reduced.
 [[nodiscard]] inline Tensor reduced(const Tensor& losses, Reduction reduction) {
   if (reduction == Reduction::none) return losses;

@@ -3,6 +3,8 @@
 
 #include "mezzo/ops/activation.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/cumulative.h"
+#include "mezzo/ops/distance.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/indexing.h"

@@ -1,7 +1,10 @@
-// Sums, means and bool reductions.
+// Sums, means, traces and bool reductions.
 #include "mezzo/ops/reduction.h"
 
+#include <algorithm>
+
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction_common.h"
 #include "mezzo/ops/shape.h"
@@ -120,6 +123,39 @@ constexpr Op<SumToAttrs> sum_to_op{
 };
 const Registered sum_to_registered{sum_to_op};
 
+// --- trace
+
+Outputs trace_forward(const ForwardArgs<NoAttrs>& args) {
+  const Tensor& x = args.in(0);
+  if (x.dim() != 2) throw ShapeError("trace", "a matrix", to_string(x.shape()), "pass a tensor of 2 dims");
+  const DType result = is_floating(x.dtype()) ? x.dtype() : DType::i64;
+  Tensor out = empty({}, {.dtype = result, .device = x.device()});
+  kernels::View diagonal = view_of(x);
+  diagonal.shape = {std::min(x.shape()[0], x.shape()[1])};
+  diagonal.strides = {x.strides()[0] + x.strides()[1]};
+  kernels::reduce(x.device(), kernels::Sum<>{}, expanded_view("trace", out, diagonal.shape), diagonal,
+                  result);
+  return out;
+}
+
+Gradients trace_vjp(const VjpArgs<NoAttrs>& args) {
+  const Shape& shape = args.in_shape(0);
+  return {mul(eye(shape[0], shape[1], options_of(args.grad())), args.grad())};
+}
+
+std::vector<Sample<NoAttrs>> trace_samples() {
+  return {{{samples::real({4, 4})}}, {{samples::real({2, 5})}}, {{samples::real({40, 3})}}};
+}
+
+constexpr Op<NoAttrs> trace_op{
+    .info = {.name = "trace", .category = Category::passthrough},
+    .samples = trace_samples,
+    .forward = trace_forward,
+    .vjp = trace_vjp,
+    .saves = kSaveNothing,
+};
+const Registered trace_registered{trace_op};
+
 // --- any, all
 
 template <class Last>
@@ -175,6 +211,8 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   return bind(sum_to_op, {x}, SumToAttrs{shape});
 }
+
+Tensor trace(const Tensor& x) { return bind(trace_op, {x}); }
 
 Tensor any(const Tensor& x, const ReducedDims& dim, bool keepdim) {
   return bind(any_op, {x}, DimAttrs{dim, keepdim});

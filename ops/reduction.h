@@ -1,5 +1,5 @@
 // Ops that turn many elements into one: sums, extrema, statistics, norms. One header for the family; the
-// descriptors are in reduction.cpp (sums, any, all), extremum.cpp and statistics.cpp.
+// descriptors are in reduction.cpp (sums, traces, any, all), extremum.cpp and statistics.cpp.
 //
 // Common contract. `dim` lists the dims that are reduced, negative ones counted from the end; an empty list
 // means all of them. `keepdim` keeps them with size 1. Throws IndexError for a dim that is not there or given
@@ -42,6 +42,9 @@ class ReducedDims : public Dims {
 /// Undoes broadcasting: sums x over the dims that `shape` lacks at the front or holds as 1, in x's dtype.
 /// The same handle when x has that shape. Throws ShapeError when `shape` does not broadcast to x's.
 [[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape);
+/// The sum of a matrix's diagonal, 0-dim; dtype as for sum, but left alone by autocast. Throws ShapeError
+/// unless x has 2 dims.
+[[nodiscard]] Tensor trace(const Tensor& x);
 /// Whether some (every) element is not 0, as bool; NaN counts as true. false (true) over no elements.
 [[nodiscard]] Tensor any(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
 [[nodiscard]] Tensor all(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
@@ -79,6 +82,9 @@ struct ValuesIndices {
 /// sqrt(var). Its gradient is 0 where the deviation is 0.
 [[nodiscard]] Tensor std(const Tensor& x, const ReducedDims& dim = {}, bool unbiased = true,
                          bool keepdim = false);
+/// log(sum e^x_i), of exponentials that cannot overflow; -inf over no elements. x may hold integers, which
+/// give f32; f32 under autocast for 16-bit input. The gradient is that of softmax.
+[[nodiscard]] Tensor logsumexp(const Tensor& x, const ReducedDims& dim, bool keepdim = false);
 /// (sum |x_i|^p)^(1/p). p = inf (-inf): largest (smallest) |x_i|; p = 0: how many are not 0. f32 input cannot
 /// overflow within for p = 1, 2. The result has x's dtype, or `dtype`; f32 under autocast for 16-bit input. x
 /// must be floating (DTypeError); without elements only 0 <= p < inf has a norm, which is 0 (ShapeError

@@ -1,10 +1,12 @@
-// Variance, standard deviation and norms.
+// Variance, standard deviation, log-sum-exp and norms.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction_common.h"
+#include "mezzo/ops/shape.h"
 
 namespace mezzo {
 
@@ -13,6 +15,8 @@ namespace {
 using namespace ops;
 using samples::real;
 using samples::smooth;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // --- var, std
 
@@ -97,9 +101,46 @@ constexpr Op<VarAttrs> std_op{
 };
 const Registered std_registered{std_op};
 
-// --- norm
+// --- logsumexp
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+Outputs logsumexp_forward(const ForwardArgs<DimAttrs>& args) {
+  const DType result = args.run_dtype.value_or(real_result(args.in(0).dtype()));
+  const Tensor x = to(args.in(0), compute_dtype(result));
+  const Reduced reduced("logsumexp", x.shape(), args.attrs.dim);
+  const auto shaped = [&](const Tensor& kept) {
+    return to(reshape(kept, reduced.after(args.attrs.keepdim)), result);
+  };
+  if (reduced.count == 0) return shaped(log(sum(x, reduced.dims, true)));
+  const Tensor largest = amax(x, reduced.dims, true);
+  const Tensor shift = where(eq(abs(largest), kInfinity), 0.0, largest);
+  return shaped(log(sum(exp(x - shift), reduced.dims, true)) + shift);
+}
+
+Gradients logsumexp_vjp(const VjpArgs<DimAttrs>& args) {
+  const Reduced reduced("logsumexp", args.in_shape(0), args.attrs.dim);
+  const Tensor x = to(args.in(0), compute_dtype(args.out_dtype()));
+  // A rounded 16-bit result would shift all exponents.
+  const Tensor out = is_16bit(args.out_dtype()) ? logsumexp(x, reduced.dims, true) : args.out();
+  return {exp(x - reduced.with_dims(out)) * reduced.with_dims(widened(args.grad()))};
+}
+
+std::vector<Sample<DimAttrs>> logsumexp_samples() {
+  return {{{real({3, 5})}, {{1}, false}},
+          {{real({2, 3, 4})}, {{0, -1}, true}},
+          {{real({3})}, {}},
+          {{real({2, 3}, 80, 100)}, {{0}, false}}};
+}
+
+constexpr Op<DimAttrs> logsumexp_op{
+    .info = {.name = "logsumexp", .category = Category::fp32, .reads_16bit = true},
+    .samples = logsumexp_samples,
+    .forward = logsumexp_forward,
+    .vjp = logsumexp_vjp,
+    .saves = {1U, 1U},
+};
+const Registered logsumexp_registered{logsumexp_op};
+
+// --- norm
 
 struct NormAttrs {
   double p = 2;
@@ -192,6 +233,9 @@ Tensor var(const Tensor& x, const ReducedDims& dim, bool unbiased, bool keepdim)
 }
 Tensor std(const Tensor& x, const ReducedDims& dim, bool unbiased, bool keepdim) {
   return bind(std_op, {x}, VarAttrs{dim, unbiased, keepdim});
+}
+Tensor logsumexp(const Tensor& x, const ReducedDims& dim, bool keepdim) {
+  return bind(logsumexp_op, {x}, DimAttrs{dim, keepdim});
 }
 Tensor norm(const Tensor& x, double p, const ReducedDims& dim, bool keepdim, std::optional<DType> dtype) {
   return bind(norm_op, {x}, NormAttrs{p, dim, keepdim, dtype});

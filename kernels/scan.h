@@ -1,0 +1,24 @@
+// The front end of the cumulative ops: one linear recurrence along a dim, of which running sums, running
+// products and the gradients of both are cases.
+#pragma once
+
+#include <cstddef>
+
+#include "mezzo/core/device.h"
+#include "mezzo/kernels/view.h"
+
+namespace mezzo::kernels {
+
+/// h_i = scale_i h_(i-1) + add_i, with `initial` before the first element. Views in the result's shape.
+struct Recurrence {
+  const View* scale = nullptr;  ///< nullptr: 1 everywhere
+  const View* add = nullptr;    ///< nullptr: 0 everywhere; not both
+  double initial = 0;
+  bool reverse = false;  ///< from the last element to the first
+};
+
+/// out = the recurrence along `dim`. Elements are read in `compute` (any compute type); h is kept in f64, or
+/// i64 modulo 2^64, and each result is rounded once. Any strides.
+void scan(Device device, const View& out, const Recurrence& recurrence, std::size_t dim, DType compute);
+
+}  // namespace mezzo::kernels

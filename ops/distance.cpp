@@ -1,0 +1,239 @@
+// cosine_similarity, normalize, renorm, dist, cdist, pdist: compositions around norm.
+#include "mezzo/ops/distance.h"
+
+#include <limits>
+#include <vector>
+
+#include "mezzo/ops/composed.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/shape.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using samples::real;
+using samples::smooth;
+
+// --- cosine_similarity
+
+struct CosineAttrs {
+  std::int64_t dim = 1;
+  double eps = 1e-8;
+  static constexpr auto fields() {
+    return std::tuple{attr("dim", &CosineAttrs::dim), attr("eps", &CosineAttrs::eps)};
+  }
+};
+
+Outputs cosine_forward(const ForwardArgs<CosineAttrs>& args) {
+  const DType result = floating_result("cosine_similarity", args);
+  const Shape shape = layout::broadcast("cosine_similarity", args.in(0).shape(), args.in(1).shape());
+  const Dims dim{layout::wrap_dim("cosine_similarity", args.attrs.dim, shape.size())};
+  const auto unit = [&](std::size_t i) {
+    const Tensor x = expand(input_as(args, i, compute_dtype(result)), shape);
+    return x / clamp(norm(x, 2, dim, true), args.attrs.eps);
+  };
+  return to(sum(unit(0) * unit(1), dim), result);
+}
+std::vector<Sample<CosineAttrs>> cosine_samples() {
+  return {{{real({3, 5}), real({3, 5})}, {}},
+          {{real({3, 4}), real({4})}, {.dim = -2, .eps = 1e-6}},
+          {{real({5}), real({5})}, {.dim = 0, .eps = 100}}};
+}
+constexpr Op<CosineAttrs> cosine_op{
+    .info = {.name = "cosine_similarity", .category = Category::fp32, .reads_16bit = true},
+    .samples = cosine_samples,
+    .forward = cosine_forward,
+    .vjp = decomposed<cosine_forward, CosineAttrs>,
+    .saves = {~0U, 0},
+};
+const Registered cosine_registered{cosine_op};
+
+// --- normalize
+
+struct NormalizeAttrs {
+  double p = 2;
+  std::int64_t dim = 1;
+  double eps = 1e-12;
+  static constexpr auto fields() {
+    return std::tuple{attr("p", &NormalizeAttrs::p), attr("dim", &NormalizeAttrs::dim),
+                      attr("eps", &NormalizeAttrs::eps)};
+  }
+};
+
+Outputs normalize_forward(const ForwardArgs<NormalizeAttrs>& args) {
+  const DType result = floating_result("normalize", args);
+  const Tensor x = input_as(args, 0, compute_dtype(result));
+  const Dims dim{layout::wrap_dim("normalize", args.attrs.dim, x.shape().size())};
+  return to(x / clamp(norm(x, args.attrs.p, dim, true), args.attrs.eps), result);
+}
+std::vector<Sample<NormalizeAttrs>> normalize_samples() {
+  return {{{real({3, 5})}, {}},
+          {{smooth({3, 5})}, {.p = 1, .dim = 0}},
+          {{smooth({2, 3, 4})}, {.p = 3, .dim = -1, .eps = 100}},
+          {{samples::distinct({4})}, {.p = std::numeric_limits<double>::infinity(), .dim = 0}}};
+}
+constexpr Op<NormalizeAttrs> normalize_op{
+    .info = {.name = "normalize", .category = Category::fp32, .reads_16bit = true},
+    .samples = normalize_samples,
+    .forward = normalize_forward,
+    .vjp = decomposed<normalize_forward, NormalizeAttrs>,
+    .saves = {~0U, 0},
+};
+const Registered normalize_registered{normalize_op};
+
+// --- renorm
+
+struct RenormAttrs {
+  double p = 2;
+  std::int64_t dim = 0;
+  double maxnorm = 1;
+  static constexpr auto fields() {
+    return std::tuple{attr("p", &RenormAttrs::p), attr("dim", &RenormAttrs::dim),
+                      attr("maxnorm", &RenormAttrs::maxnorm)};
+  }
+};
+
+Outputs renorm_forward(const ForwardArgs<RenormAttrs>& args) {
+  const RenormAttrs& attrs = args.attrs;
+  const DType result = floating_result("renorm", args);
+  const Tensor x = input_as(args, 0, compute_dtype(result));
+  const std::size_t rank = x.shape().size();
+  if (rank < 2) throw ShapeError("renorm", "at least 2 dims", to_string(x.shape()), "unsqueeze a dim");
+  if (!(attrs.p > 0))
+    throw ValueError("renorm", "p > 0", std::to_string(attrs.p), "pass 2 for Euclidean norms");
+  if (!(attrs.maxnorm >= 0))
+    throw ValueError("renorm", "maxnorm >= 0", std::to_string(attrs.maxnorm), "pass the largest norm");
+  const std::int64_t dim = layout::wrap_dim("renorm", attrs.dim, rank);
+  Dims others;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(rank); ++d) {
+    if (d != dim) others.push_back(d);
+  }
+  const Tensor norms = norm(x, attrs.p, others, true);
+  const Tensor factor = where(gt(norms, attrs.maxnorm), attrs.maxnorm / (norms + 1e-7), 1.0);
+  return to(x * factor, result);
+}
+std::vector<Sample<RenormAttrs>> renorm_samples() {
+  return {{{real({3, 5}, 0.5, 2)}, {.p = 2, .dim = 0, .maxnorm = 1}},
+          {{smooth({2, 3, 2})}, {.p = 1, .dim = -2, .maxnorm = 0.5}},
+          {{smooth({4, 3})}, {.p = 3, .dim = 1, .maxnorm = 50}}};
+}
+constexpr Op<RenormAttrs> renorm_op{
+    .info = {.name = "renorm", .category = Category::fp32, .reads_16bit = true},
+    .samples = renorm_samples,
+    .forward = renorm_forward,
+    .vjp = decomposed<renorm_forward, RenormAttrs>,
+    .saves = {~0U, 0},
+};
+const Registered renorm_registered{renorm_op};
+
+// --- dist, cdist, pdist
+
+struct DistanceAttrs {
+  double p = 2;
+  static constexpr auto fields() { return std::tuple{attr("p", &DistanceAttrs::p)}; }
+};
+using DistanceArgs = ForwardArgs<DistanceAttrs>;
+
+void require_not_negative(std::string_view op, double p) {
+  if (p >= 0) return;
+  throw ValueError(op, "p >= 0", std::to_string(p), "pass 2 for Euclidean distances");
+}
+
+Outputs dist_forward(const DistanceArgs& args) {
+  const DType result = floating_result("dist", args), compute = compute_dtype(result);
+  const Tensor difference = input_as(args, 0, compute) - input_as(args, 1, compute);
+  return to(norm(difference, args.attrs.p), result);
+}
+std::vector<Sample<DistanceAttrs>> dist_samples() {
+  const SampleInput far = real({3, 4}, 3, 5);
+  return {{{real({3, 4}), far}, {2}},
+          {{far, real({4})}, {1}},
+          {{real({}), far}, {3}},
+          {{samples::distinct({5}), real({}, 3, 5)}, {std::numeric_limits<double>::infinity()}}};
+}
+constexpr Op<DistanceAttrs> dist_op{
+    .info = {.name = "dist", .category = Category::fp32, .reads_16bit = true},
+    .samples = dist_samples,
+    .forward = dist_forward,
+    .vjp = decomposed<dist_forward, DistanceAttrs>,
+    .saves = {~0U, 0},
+};
+const Registered dist_registered{dist_op};
+
+Outputs cdist_forward(const DistanceArgs& args) {
+  const DType result = floating_result("cdist", args), compute = compute_dtype(result);
+  require_not_negative("cdist", args.attrs.p);
+  const Shape &a = args.in(0).shape(), &b = args.in(1).shape();
+  if (a.size() < 2 || b.size() < 2 || a.back() != b.back()) {
+    throw ShapeError("cdist", "[..., P, M] and [..., R, M]", to_string(a) + " and " + to_string(b),
+                     "the last dim of both holds the coordinates");
+  }
+  const Tensor difference =
+      unsqueeze(input_as(args, 0, compute), -2) - unsqueeze(input_as(args, 1, compute), -3);
+  return to(norm(difference, args.attrs.p, -1), result);
+}
+std::vector<Sample<DistanceAttrs>> cdist_samples() {
+  return {{{real({3, 4}), real({5, 4}, 3, 5)}, {2}},
+          {{real({2, 3, 2}), real({4, 2}, 3, 5)}, {1}},
+          {{real({3, 2}), real({2, 2}, 3, 5)}, {3}},
+          {{real({3, 2}), real({2, 2}, 3, 5)}, {0}}};
+}
+constexpr Op<DistanceAttrs> cdist_op{
+    .info = {.name = "cdist", .category = Category::fp32, .reads_16bit = true},
+    .samples = cdist_samples,
+    .forward = cdist_forward,
+    .vjp = decomposed<cdist_forward, DistanceAttrs>,
+    .saves = {~0U, 0},
+};
+const Registered cdist_registered{cdist_op};
+
+Outputs pdist_forward(const DistanceArgs& args) {
+  constexpr std::int64_t kMostRows = 32768;  // a pass each
+  const DType result = floating_result("pdist", args);
+  require_not_negative("pdist", args.attrs.p);
+  const Tensor x = input_as(args, 0, compute_dtype(result));
+  if (x.dim() != 2) throw ShapeError("pdist", "a matrix of rows [N, M]", to_string(x.shape()), "reshape it");
+  const std::int64_t rows = x.shape()[0];
+  if (rows > kMostRows) {
+    throw ValueError("pdist", "at most " + std::to_string(kMostRows) + " rows", std::to_string(rows),
+                     "call cdist on parts of them");
+  }
+  std::vector<Tensor> pieces;
+  for (std::int64_t i = 0; i + 1 < rows; ++i) {
+    pieces.push_back(norm(slice(x, 0, i, i + 1) - slice(x, 0, i + 1), args.attrs.p, 1));
+  }
+  if (pieces.empty()) return to(sum(slice(x, 0, 0, 0), 1), result);
+  return to(cat(pieces), result);
+}
+std::vector<Sample<DistanceAttrs>> pdist_samples() {
+  return {{{real({4, 3})}, {2}}, {{samples::distinct({3, 2})}, {3}}, {{samples::distinct({3, 2})}, {1}}};
+}
+constexpr Op<DistanceAttrs> pdist_op{
+    .info = {.name = "pdist", .category = Category::fp32, .reads_16bit = true},
+    .samples = pdist_samples,
+    .forward = pdist_forward,
+    .vjp = decomposed<pdist_forward, DistanceAttrs>,
+    .saves = {~0U, 0},
+};
+const Registered pdist_registered{pdist_op};
+
+}  // namespace
+
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim, double eps) {
+  return bind(cosine_op, {a, b}, CosineAttrs{dim, eps});
+}
+Tensor normalize(const Tensor& x, double p, std::int64_t dim, double eps) {
+  return bind(normalize_op, {x}, NormalizeAttrs{p, dim, eps});
+}
+Tensor renorm(const Tensor& x, double p, std::int64_t dim, double maxnorm) {
+  return bind(renorm_op, {x}, RenormAttrs{p, dim, maxnorm});
+}
+Tensor dist(const Tensor& a, const Tensor& b, double p) { return bind(dist_op, {a, b}, DistanceAttrs{p}); }
+Tensor cdist(const Tensor& a, const Tensor& b, double p) { return bind(cdist_op, {a, b}, DistanceAttrs{p}); }
+Tensor pdist(const Tensor& x, double p) { return bind(pdist_op, {x}, DistanceAttrs{p}); }
+
+}  // namespace mezzo

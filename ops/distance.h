@@ -1,0 +1,34 @@
+// How far apart tensors are, and scaling by norms; the descriptors are in distance.cpp.
+//
+// Common contract. Inputs are floating (DTypeError) and the result has their common dtype, f32 under
+// autocast. 16-bit values are computed in f32 and rounded once. Norms are those of ops/reduction.h, with
+// their conventions for gradients: 0 where a norm or an element is 0. Differentiable to any order.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+/// sum of a b / (max(|a|, eps) max(|b|, eps)) along `dim` of the broadcast shape, with Euclidean norms.
+/// F.cosine_similarity.
+[[nodiscard]] Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim = 1,
+                                       double eps = 1e-8);
+/// x / max(|x|_p, eps) with the norm along `dim`. F.normalize.
+[[nodiscard]] Tensor normalize(const Tensor& x, double p = 2, std::int64_t dim = 1, double eps = 1e-12);
+/// x with every slice along `dim` whose p-norm exceeds maxnorm scaled by maxnorm / (norm + 1e-7). Throws
+/// ShapeError for fewer than 2 dims, ValueError unless p > 0 and maxnorm >= 0.
+[[nodiscard]] Tensor renorm(const Tensor& x, double p, std::int64_t dim, double maxnorm);
+/// |a - b|_p over all elements of the broadcast difference, 0-dim.
+[[nodiscard]] Tensor dist(const Tensor& a, const Tensor& b, double p = 2);
+/// [..., P, R]: the p-norms between the rows of a, [..., P, M], and those of b, [..., R, M]; dims before
+/// broadcast. All differences are formed, so it takes memory for P R M elements. Throws ShapeError for fewer
+/// than 2 dims and for rows of different length, ValueError for a negative p.
+[[nodiscard]] Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
+/// The p-norms between all pairs of rows of x, [N, M], in the order (0, 1), (0, 2), ..., (N - 2, N - 1): one
+/// pass per row, for at most 32768 rows (ValueError). Throws ShapeError unless x has 2 dims, ValueError for a
+/// negative p. F.pdist.
+[[nodiscard]] Tensor pdist(const Tensor& x, double p = 2);
+
+}  // namespace mezzo
