@@ -77,4 +77,138 @@ struct LogitCrossEntropyGradientFn {
   }
 };
 
+// --- losses of one prediction and one target, each with its derivative by x (the slope)
+
+/// Quadratic within beta of the target, linear beyond.
+struct SmoothL1Fn {
+  double beta;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T distance = AbsFn{}(x - target), limit = T(beta);
+    return math::detail::select(distance < limit, distance * distance * T(0.5) / limit,
+                                distance - T(0.5) * limit);
+  }
+};
+struct SmoothL1SlopeFn {
+  double beta;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T difference = x - target, limit = T(beta);
+    return math::detail::select(AbsFn{}(difference) < limit, difference / limit, SignFn{}(difference));
+  }
+};
+struct HuberFn {
+  double delta;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T distance = AbsFn{}(x - target), limit = T(delta);
+    return math::detail::select(distance < limit, distance * distance * T(0.5),
+                                (distance - T(0.5) * limit) * limit);
+  }
+};
+struct HuberSlopeFn {
+  double delta;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T difference = x - target, limit = T(delta);
+    return math::detail::select(AbsFn{}(difference) < limit, difference, SignFn{}(difference)*limit);
+  }
+};
+
+/// log(1 + exp(-x target)), from terms that cannot overflow.
+struct SoftMarginFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T z = -x * target;
+    return MaximumFn{}(z, T(0)) + math::log1p(math::exp(-AbsFn{}(z)));
+  }
+};
+struct SoftMarginSlopeFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    return -target * math::sigmoid(-x * target);
+  }
+};
+
+/// x for targets of 1, the rest of the margin for -1, both for others.
+struct HingeEmbeddingFn {
+  double margin;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T near = math::detail::select(target != T(-1), x, T(0));
+    const T far = math::detail::select(target != T(1), MaximumFn{}(T(margin) - x, T(0)), T(0));
+    return near + far;
+  }
+};
+struct HingeEmbeddingSlopeFn {
+  double margin;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T near = math::detail::select(target != T(-1), T(1), T(0));
+    const T far = math::detail::select((target != T(1)) & (T(margin) - x >= T(0)), T(-1), T(0));
+    return near + far;
+  }
+};
+
+/// Of a log-probability and a probability, or its logarithm.
+struct KlDivFn {
+  bool log_target;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    if (log_target) return math::exp(target) * (target - x);
+    return math::detail::select(target == T(0), T(0), target * math::log(target)) - target * x;
+  }
+};
+struct KlDivSlopeFn {
+  bool log_target;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T /*x*/, T target) const {
+    return log_target ? -math::exp(target) : -target;
+  }
+};
+
+/// `full` adds Stirling's approximation of log(target!) for targets above 1.
+struct PoissonNllFn {
+  bool log_input, full;
+  double eps;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    T loss = log_input ? math::exp(x) - target * x : x - target * math::log(x + T(eps));
+    if (full) {
+      constexpr double kTwoPi = 6.283185307179586;
+      const T term = target * math::log(target) - target + T(0.5) * math::log(T(kTwoPi) * target);
+      loss += math::detail::select(target > T(1), term, T(0));
+    }
+    return loss;
+  }
+};
+struct PoissonNllSlopeFn {
+  bool log_input;
+  double eps;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    return log_input ? math::exp(x) - target : T(1) - target / (x + T(eps));
+  }
+};
+
+/// max(0, margin - order (a - b)).
+struct MarginRankingFn {
+  double margin;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b, T order) const {
+    return MaximumFn{}(T(margin) - order * (a - b), T(0));
+  }
+};
+
+/// slope(x, target) times the gradient of the loss.
+template <class Slope>
+struct SlopeGradientFn {
+  Slope slope;
+  double scale;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x, T target) const {
+    return slope(x, target) * (T(scale) * grad);
+  }
+};
+
 }  // namespace mezzo::kernels::scalar

@@ -1,6 +1,6 @@
 // Loss functions: how far a prediction is from its target, reduced to one number. One header for the family;
-// the descriptors stand in loss_regression.cpp, loss_classification.cpp and loss_binary.cpp, and each has a
-// backward op of one fused pass.
+// the descriptors stand in loss_*.cpp. Losses of single elements and of classes have a backward op of one
+// fused pass; those of whole rows are compositions.
 #pragma once
 
 #include <array>
@@ -87,5 +87,103 @@ struct CrossEntropyAttrs {
                                                       const Tensor& weight = {},
                                                       const Tensor& pos_weight = {},
                                                       Reduction reduction = Reduction::mean);
+
+// --- of single elements (loss_smooth.cpp, loss_likelihood.cpp, loss_margin.cpp). x and target are floating
+// and broadcast (ShapeError); gradients reach both.
+
+/// (x - t)^2 / (2 beta) where |x - t| < beta, |x - t| - beta / 2 elsewhere; l1_loss for beta = 0. Throws
+/// ValueError unless beta >= 0. F.smooth_l1_loss.
+[[nodiscard]] Tensor smooth_l1_loss(const Tensor& x, const Tensor& target,
+                                    Reduction reduction = Reduction::mean, double beta = 1);
+/// (x - t)^2 / 2 where |x - t| < delta, delta (|x - t| - delta / 2) elsewhere. Throws ValueError unless
+/// delta > 0. F.huber_loss.
+[[nodiscard]] Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean,
+                                double delta = 1);
+/// log(1 + exp(-t x)) for targets of 1 and -1, computed without overflow at any x. F.soft_margin_loss.
+[[nodiscard]] Tensor soft_margin_loss(const Tensor& x, const Tensor& target,
+                                      Reduction reduction = Reduction::mean);
+/// x where t = 1, max(0, margin - x) where t = -1 (both, added up, for other targets).
+/// F.hinge_embedding_loss.
+[[nodiscard]] Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin = 1,
+                                          Reduction reduction = Reduction::mean);
+/// max(0, margin - t (a - b)) for targets of 1 (a shall rank higher) and -1. F.margin_ranking_loss.
+[[nodiscard]] Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
+                                         double margin = 0, Reduction reduction = Reduction::mean);
+
+/// What becomes of kl_div's elements; `batchmean` divides their sum by x's first size, which is the
+/// divergence per row.
+enum class KlDivReduction : std::uint8_t { none, mean, sum, batchmean };
+template <>
+inline constexpr std::array<std::string_view, 4> kEnumNames<KlDivReduction>{"none", "mean", "sum",
+                                                                            "batchmean"};
+/// t (log t - x) for log-probabilities x and probabilities t, 0 t log 0 being 0; e^t (t - x) where the
+/// targets are logarithms too. The gradient of a target of 0 leaves out log 0. Throws ShapeError for the
+/// batchmean of a 0-dim x. F.kl_div.
+[[nodiscard]] Tensor kl_div(const Tensor& x, const Tensor& target,
+                            KlDivReduction reduction = KlDivReduction::mean, bool log_target = false);
+
+/// Options of poisson_nll_loss.
+struct PoissonNllLossAttrs {
+  bool log_input = true;  ///< x is the logarithm of the rate
+  bool full = false;      ///< adds Stirling's approximation of log(t!) where t > 1
+  double eps = 1e-8;      ///< added to x in log(x) when not log_input
+  Reduction reduction = Reduction::mean;
+  static constexpr auto fields() {
+    return std::tuple{attr("log_input", &PoissonNllLossAttrs::log_input),
+                      attr("full", &PoissonNllLossAttrs::full), attr("eps", &PoissonNllLossAttrs::eps),
+                      attr("reduction", &PoissonNllLossAttrs::reduction)};
+  }
+};
+/// e^x - t x, or x - t log(x + eps) when not log_input. F.poisson_nll_loss.
+[[nodiscard]] Tensor poisson_nll_loss(const Tensor& x, const Tensor& target,
+                                      const PoissonNllLossAttrs& options = {});
+
+// --- of rows (loss_rows.cpp, loss_multi_margin.cpp). Differentiable in all floating inputs.
+
+/// Of rows a and b, [N, D], and targets [N]; or of vectors [D] and a 0-dim target (ShapeError otherwise):
+/// 1 - cos(a, b) where t = 1, max(0, cos(a, b) - margin) where t = -1, 0 elsewhere. Squared norms get 1e-12
+/// added. F.cosine_embedding_loss.
+[[nodiscard]] Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
+                                           double margin = 0, Reduction reduction = Reduction::mean);
+
+/// Options of triplet_margin_loss.
+struct TripletMarginLossAttrs {
+  double margin = 1;
+  double p = 2;       ///< which norm
+  double eps = 1e-6;  ///< added to each difference
+  bool swap = false;  ///< takes the distance of positive and negative where that is smaller
+  Reduction reduction = Reduction::mean;
+  static constexpr auto fields() {
+    return std::tuple{attr("margin", &TripletMarginLossAttrs::margin), attr("p", &TripletMarginLossAttrs::p),
+                      attr("eps", &TripletMarginLossAttrs::eps), attr("swap", &TripletMarginLossAttrs::swap),
+                      attr("reduction", &TripletMarginLossAttrs::reduction)};
+  }
+};
+/// max(0, margin + |a - positive + eps|_p - |a - negative + eps|_p) along the last dim; shapes broadcast
+/// (ShapeError). F.triplet_margin_loss.
+[[nodiscard]] Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                                         const TripletMarginLossAttrs& options = {});
+
+/// Options of multi_margin_loss.
+struct MultiMarginLossAttrs {
+  std::int64_t p = 1;  ///< 1 or 2
+  double margin = 1;
+  Reduction reduction = Reduction::mean;
+  static constexpr auto fields() {
+    return std::tuple{attr("p", &MultiMarginLossAttrs::p), attr("margin", &MultiMarginLossAttrs::margin),
+                      attr("reduction", &MultiMarginLossAttrs::reduction)};
+  }
+};
+/// sum over classes c != t of weight[t] max(0, margin - x[t] + x[c])^p / C, for x of shape [N, C] or [C],
+/// class indices t (i64) of shape [N] or [], and a weight of shape [C] or undefined (1). Throws ShapeError,
+/// DTypeError, IndexError for a target outside [0, C), ValueError for another p. F.multi_margin_loss.
+[[nodiscard]] Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                                       const MultiMarginLossAttrs& options = {});
+/// sum over target classes t and other classes c of max(0, 1 - x[t] + x[c]) / C, for x of shape [N, C] or [C]
+/// and integer targets of the same shape: the classes of each row, up to the first -1. All pairs are formed,
+/// so it takes memory for N C^2 elements. Throws ShapeError, DTypeError, and IndexError for a target outside
+/// [-1, C). F.multilabel_margin_loss.
+[[nodiscard]] Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target,
+                                            Reduction reduction = Reduction::mean);
 
 }  // namespace mezzo

@@ -61,6 +61,10 @@ Outputs lerp_either(Inputs inputs, const Value& args) {
   if (inputs.size() == 3) return call_op("lerp", inputs, args);
   return call_op("lerp_scalar", inputs, Value::Map{{"weight", args.at("w")}});
 }
+/// Without the weight, which the expression leaves out.
+Outputs multi_margin(Inputs inputs, const Value& args) {
+  return call_op("multi_margin_loss", {inputs[0], inputs[1], Tensor()}, args);
+}
 
 struct Row {
   std::string_view golden;
@@ -76,6 +80,7 @@ constexpr std::array kComposites{
     Row{"pixel_shuffle", shuffle_pixels},
     Row{"repeat_interleave", repeat_each},
     Row{"lerp", lerp_either},
+    Row{"multi_margin_loss", multi_margin},
 };
 
 }  // namespace

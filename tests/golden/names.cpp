@@ -27,6 +27,7 @@ const std::vector<Spelling>& spellings() {
       {"div_rounding", "div", {}},
       {"tril", "", {{"k", "diagonal"}}},
       {"triu", "", {{"k", "diagonal"}}},
+      {"triplet_margin_loss", "", {{"norm_p", "p"}}},
   };
   return table;
 }

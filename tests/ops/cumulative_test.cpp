@@ -1,0 +1,97 @@
+// Running sums and products beyond what goldens and sweep see: zeros, infinities, integers, long rows, empty
+// tensors, and what is refused. Distances likewise.
+#include "mezzo/ops/cumulative.h"
+
+#include <gtest/gtest.h>
+
+#include "mezzo/ops/distance.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/shape.h"
+#include "mezzo/tests/ops/loss_support.h"
+
+namespace mezzo {
+namespace {
+
+using namespace test;
+
+TEST(Cumulative, ProductsHaveGradientsAtZeros) {
+  for (const Doubles& values : {Doubles{2, 0, 3, -1}, Doubles{0, 2, 0, 3}, Doubles{0, 0, 0}}) {
+    const Tensors inputs{leaf(values)};
+    expect_derivatives(
+        "prod", [](const Tensors& x) { return prod(x[0]); }, inputs);
+    expect_derivatives(
+        "cumprod", [](const Tensors& x) { return cumprod(x[0], 0); }, inputs);
+  }
+}
+
+TEST(Cumulative, GradientOfAProductWhosePartsLeaveTheRangeOfF32) {
+  const Tensor x = make<float>({1e30F, 1e30F, 1e-30F, 1e-30F}).requires_grad_();
+  prod(x).backward();
+  expect_near(x.grad(), {1e-30, 1e-30, 1e30, 1e30}, 1e-6);
+}
+
+TEST(Cumulative, InfinitiesPassAsInALoop) {
+  expect_near(cumsum(make<float>({1, 2, static_cast<float>(kInf), 4}), 0), {1, 3, kInf, kInf}, 0);
+  expect_near(cumprod(make<float>({2, static_cast<float>(kInf), -1, 0}), 0), {2, kInf, -kInf, kNan}, 0);
+}
+
+TEST(Cumulative, IntegersBecomeI64AndWrap) {
+  const Tensor bytes = make<std::uint8_t>({200, 100, 3});
+  EXPECT_EQ(cumsum(bytes, 0).dtype(), DType::i64);
+  EXPECT_EQ(list(cumsum(bytes, 0)), (Doubles{200, 300, 303}));
+  EXPECT_EQ(list(cumprod(bytes, 0)), (Doubles{200, 20000, 60000}));
+  EXPECT_EQ(list(prod(bools({2, 2}, {1, 1, 1, 0}), 1)), (Doubles{1, 0}));
+  const std::int64_t large = std::int64_t{1} << 62;
+  EXPECT_EQ(prod(make<std::int64_t>({large, 4})).to_vector<std::int64_t>()[0], 0);
+  EXPECT_EQ(trace(make<std::uint8_t>({2, 2}, {200, 1, 1, 100})).to_vector<std::int64_t>()[0], 300);
+}
+
+TEST(Cumulative, SumsOf16BitInputAreRoundedOnceEach) {
+  const Tensor ones_16 = ones({4096}, {.dtype = DType::bf16});
+  EXPECT_EQ(list(cumsum(ones_16, 0)).back(), 4096);
+  EXPECT_EQ(list(cumsum(ones_16, 0, DType::f32))[4094], 4095);
+}
+
+TEST(Cumulative, NothingToAddUp) {
+  EXPECT_EQ(cumsum(zeros({0, 3}), 0).shape(), (Shape{0, 3}));
+  EXPECT_EQ(list(prod(zeros({0}))), Doubles{1});
+  EXPECT_EQ(list(prod(zeros({2, 0}), 1, true)), (Doubles{1, 1}));
+  const Tensor x = zeros({0}).requires_grad_();
+  prod(x).backward();
+  EXPECT_EQ(x.grad().shape(), (Shape{0}));
+  EXPECT_EQ(list(logsumexp(zeros({2, 0}), 1)), (Doubles{-kInf, -kInf}));
+  EXPECT_EQ(list(trace(zeros({0, 3}))), Doubles{0});
+  EXPECT_EQ(pdist(zeros({1, 3})).shape(), (Shape{0}));
+}
+
+TEST(Cumulative, LogsumexpOfInfinitiesAndIntegers) {
+  expect_near(logsumexp(make<float>({2, 2}, {1, static_cast<float>(kInf), -1000, -1000}), 1),
+              {kInf, -1000 + std::log(2.0)}, 1e-6);
+  EXPECT_EQ(logsumexp(make<std::int64_t>({1, 2}), 0).dtype(), DType::f32);
+}
+
+TEST(Cumulative, DistancesOfEqualRowsHaveNoGradient) {
+  const Tensor x = leaf({2, 2}, {1, 2, 1, 2});
+  (sum(cdist(x, x)) + sum(pdist(x))).backward();
+  EXPECT_EQ(list(x.grad()), (Doubles{0, 0, 0, 0}));
+}
+
+TEST(Cumulative, Refusals) {
+  const Tensor x = zeros({3, 2}), y = zeros({4, 3});
+  EXPECT_THROW(static_cast<void>(linear_recurrence({}, {}, 0)), ValueError);
+  EXPECT_THROW(static_cast<void>(linear_recurrence(x, y, 0)), ShapeError);
+  EXPECT_THROW(static_cast<void>(cumsum(x, 2)), IndexError);
+  EXPECT_THROW(static_cast<void>(trace(zeros({3}))), ShapeError);
+  EXPECT_THROW(static_cast<void>(cdist(x, y)), ShapeError);
+  EXPECT_THROW(static_cast<void>(cdist(x, x, -1)), ValueError);
+  EXPECT_THROW(static_cast<void>(pdist(zeros({3}))), ShapeError);
+  EXPECT_THROW(static_cast<void>(pdist(zeros({32769, 0}))), ValueError);
+  EXPECT_THROW(static_cast<void>(renorm(zeros({3}), 2, 0, 1)), ShapeError);
+  EXPECT_THROW(static_cast<void>(renorm(x, 0, 0, 1)), ValueError);
+  EXPECT_THROW(static_cast<void>(renorm(x, 2, 0, -1)), ValueError);
+  EXPECT_THROW(static_cast<void>(dist(indices({1, 2}), indices({1, 3}))), DTypeError);
+}
+
+}  // namespace
+}  // namespace mezzo
