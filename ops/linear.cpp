@@ -1,7 +1,6 @@
-// linear and addmm: products with something added, rounded once.
+// linear: a product with a bias, rounded once.
 #include "mezzo/autograd/decomposed.h"
 #include "mezzo/autograd/finite_proof.h"
-#include "mezzo/ops/copy_into.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/product.h"
@@ -13,15 +12,6 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-
-/// A new tensor of this shape and dtype that holds `x` broadcast; the product is then added to it in the
-/// sum's precision. What is not read stays empty.
-Tensor start_from(const Tensor& x, const Shape& shape, DType dtype, bool read) {
-  const Tensor out = empty(shape, {.dtype = dtype, .device = x.device()});
-  const Tensor source = expand(x, shape);
-  if (read) copy_into(out, source);
-  return out;
-}
 
 // --- linear
 
@@ -135,69 +125,10 @@ constexpr Op<NoAttrs> linear_op{
 };
 const Registered linear_registered{linear_op};
 
-// --- addmm
-
-struct AddmmAttrs {
-  Scalar beta = 1;
-  Scalar alpha = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("beta", &AddmmAttrs::beta), attr("alpha", &AddmmAttrs::alpha)};
-  }
-};
-
-Outputs addmm_forward(const ForwardArgs<AddmmAttrs>& args) {
-  const Tensor &x = args.in(0), &a = args.in(1), &b = args.in(2);
-  require_dims("addmm", "a first matrix", a, 2);
-  require_dims("addmm", "a second matrix", b, 2);
-  const DType dtype = product_dtype("addmm", a, b, {});
-  static_cast<void>(product_dtype("addmm", x, a, {}));
-  require_inner("addmm", a, b, a.size(1), b.size(0));
-  const double alpha = args.attrs.alpha.real(), beta = args.attrs.beta.real();
-  if (beta == 1 && x.shape() == Shape{b.size(1)}) {
-    const Tensor out = empty({a.size(0), b.size(1)}, {.dtype = dtype, .device = a.device()});
-    product_into(out, a, b, alpha, 0, {.bias = x.contiguous()});
-    return out;
-  }
-  const Tensor out = start_from(x, {a.size(0), b.size(1)}, dtype, beta != 0);
-  product_into(out, a, b, alpha, beta);
-  return out;
-}
-
-Gradients addmm_vjp(const VjpArgs<AddmmAttrs>& args) {
-  const Tensor g = args.grad();
-  Gradients result{Tensor(), Tensor(), Tensor()};
-  if (args.needs(0)) result[0] = mul(g, args.attrs.beta);
-  // alpha scales the small factor's side once, in f32, by way of the product's own gradient.
-  if (args.needs(1))
-    result[1] = mul(matmul(g, transpose(args.in(2), 0, 1), args.wanted(1)), args.attrs.alpha);
-  if (args.needs(2))
-    result[2] = mul(matmul(transpose(args.in(1), 0, 1), g, args.wanted(2)), args.attrs.alpha);
-  return result;
-}
-
-std::vector<Sample<AddmmAttrs>> addmm_samples() {
-  using samples::real;
-  return {{{real({3, 5}), real({3, 4}), real({4, 5})}},
-          {{real({5}), real({3, 4}), real({4, 5})}, {.beta = 0.5, .alpha = -2}},
-          {{real({}), real({2, 3}), real({3, 2})}, {.beta = 0, .alpha = 1}}};
-}
-constexpr Op<AddmmAttrs> addmm_op{
-    .info = {.name = "addmm", .category = Category::lower_precision},
-    .samples = addmm_samples,
-    .forward = addmm_forward,
-    .vjp = addmm_vjp,
-    .saves = save_inputs(1, 2),
-};
-const Registered addmm_registered{addmm_op};
-
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bind(linear_op, {x, weight, bias});
-}
-
-Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  return bind(addmm_op, {x, a, b}, AddmmAttrs{beta, alpha});
 }
 
 }  // namespace mezzo

@@ -1,4 +1,4 @@
-// matmul, mm, bmm, mv, dot, outer.
+// matmul, mm, bmm, mv, dot, vdot, outer.
 #include "mezzo/ops/matmul.h"
 
 #include "mezzo/autograd/finite_proof.h"
@@ -176,14 +176,19 @@ constexpr Op<NoAttrs> mv_op{
 };
 const Registered mv_registered{mv_op};
 
-// --- dot
+// --- dot and vdot, which differ for complex numbers only
 
+template <bool v>
+constexpr const char* kDotName = v ? "vdot" : "dot";
+
+template <bool v>
 Outputs dot_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor &a = args.in(0), &b = args.in(1);
-  require_dims("dot", "a first vector", a, 1);
-  require_dims("dot", "a second vector", b, 1);
-  const DType dtype = product_dtype("dot", a, b, {});
-  require_inner("dot", a, b, a.size(0), b.size(0));
+  const std::string_view op = kDotName<v>;
+  require_dims(op, "a first vector", a, 1);
+  require_dims(op, "a second vector", b, 1);
+  const DType dtype = product_dtype(op, a, b, {});
+  require_inner(op, a, b, a.size(0), b.size(0));
   const Tensor out = empty({1, 1}, {.dtype = dtype, .device = a.device()});
   product_into(out, unsqueeze(a, 0), unsqueeze(b, 1));
   return alias(out, {}, {}, 0, false);
@@ -197,14 +202,16 @@ Gradients dot_vjp(const VjpArgs<NoAttrs>& args) {
 std::vector<Sample<NoAttrs>> dot_samples() {
   return {{{samples::real({5}), samples::real({5})}}, {{samples::real({0}), samples::real({0})}}};
 }
-constexpr Op<NoAttrs> dot_op{
-    .info = {.name = "dot", .category = Category::promote},
+template <bool v>
+constexpr Op<NoAttrs> kDotOp{
+    .info = {.name = kDotName<v>, .category = Category::promote},
     .samples = dot_samples,
-    .forward = dot_forward,
+    .forward = dot_forward<v>,
     .vjp = dot_vjp,
     .saves = save_inputs(0, 1),
 };
-const Registered dot_registered{dot_op};
+const Registered dot_registered{kDotOp<false>};
+const Registered vdot_registered{kDotOp<true>};
 
 // --- outer
 
@@ -242,7 +249,8 @@ Tensor bmm(const Tensor& a, const Tensor& b, std::optional<DType> out_dtype) {
   return bind(bmm_op, {a, b}, ProductAttrs{out_dtype});
 }
 Tensor mv(const Tensor& a, const Tensor& v) { return bind(mv_op, {a, v}); }
-Tensor dot(const Tensor& a, const Tensor& b) { return bind(dot_op, {a, b}); }
+Tensor dot(const Tensor& a, const Tensor& b) { return bind(kDotOp<false>, {a, b}); }
+Tensor vdot(const Tensor& a, const Tensor& b) { return bind(kDotOp<true>, {a, b}); }
 Tensor outer(const Tensor& a, const Tensor& b) { return bind(outer_op, {a, b}); }
 
 }  // namespace mezzo

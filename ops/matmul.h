@@ -1,10 +1,13 @@
-// Matrix products. All run in the low precision of an autocast region (dot promotes, outer follows its
-// inputs), accumulate in f32 (f64 for f64; integers exactly) and round once. Operands of one call share a
-// dtype; gradients come out in the dtype of the tensor they belong to, straight from the product: an f32
-// weight used through a 16-bit cast gets its gradient without a 16-bit rounding.
+// Matrix products. All run in the low precision of an autocast region (dot and vdot promote, outer follows
+// its inputs; ops/tensor_product.h has the other products), accumulate in f32 (f64 for f64; integers exactly)
+// and round once. Operands of one call share a dtype; gradients come out in the dtype of the tensor they
+// belong to, straight from the product: an f32 weight used through a 16-bit cast gets its gradient without a
+// 16-bit rounding.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
+#include <span>
 
 #include "mezzo/core/scalar.h"
 #include "mezzo/core/tensor.h"
@@ -22,13 +25,41 @@ namespace mezzo {
 [[nodiscard]] Tensor bmm(const Tensor& a, const Tensor& b, std::optional<DType> out_dtype = {});
 /// [m, k] x [k] -> [m].
 [[nodiscard]] Tensor mv(const Tensor& a, const Tensor& v);
-/// beta * x + alpha * (a x b), x broadcast to [m, n]; with beta 0, x is not read.
+// beta * x + alpha * product, in the sum's precision and rounded once; x broadcasts to the product's shape
+// (ShapeError). With beta 0, x is not read. Throws ValueError for integer tensors and a fractional beta or
+// alpha.
+
+/// Product [m, k] x [k, n] -> [m, n].
 [[nodiscard]] Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1,
                            Scalar alpha = 1);
+/// [m, k] x [k] -> [m].
+[[nodiscard]] Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& v, Scalar beta = 1,
+                           Scalar alpha = 1);
+/// a_i b_j: [m] x [n] -> [m, n].
+[[nodiscard]] Tensor addr(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1,
+                          Scalar alpha = 1);
+/// [b, m, k] x [b, k, n] -> [b, m, n].
+[[nodiscard]] Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1,
+                             Scalar alpha = 1);
+/// The sum of all products of a batch: [b, m, k] x [b, k, n] -> [m, n].
+[[nodiscard]] Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1,
+                            Scalar alpha = 1);
+
+/// The product of matrices that follow one another, in the order of multiplications that costs least;
+/// intermediate products of 16-bit matrices are f32. chain_matmul takes one matrix or more, multi_dot
+/// (torch.linalg.multi_dot) two or more, of which the first may be a row vector and the last a column vector.
+/// Throws ShapeError, DTypeError.
+[[nodiscard]] Tensor chain_matmul(std::span<const Tensor> factors);
+[[nodiscard]] Tensor chain_matmul(std::initializer_list<Tensor> factors);
+[[nodiscard]] Tensor multi_dot(std::span<const Tensor> factors);
+[[nodiscard]] Tensor multi_dot(std::initializer_list<Tensor> factors);
+
 /// x w^T + bias: [.., in] x [out, in] -> [.., out]; bias [out] or undefined (torch.nn.functional.linear).
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 /// Sum of products of two vectors of one length: [k] x [k] -> [].
 [[nodiscard]] Tensor dot(const Tensor& a, const Tensor& b);
+/// The same; torch's would conjugate a.
+[[nodiscard]] Tensor vdot(const Tensor& a, const Tensor& b);
 /// a_i b_j: [m] x [n] -> [m, n].
 [[nodiscard]] Tensor outer(const Tensor& a, const Tensor& b);
 

@@ -1,5 +1,5 @@
 // How the ops of the matmul family reach the GEMM seam: shapes checked, batch dims broadcast, strides handed
-// over as they are. Included by ops/matmul.cpp and ops/linear.cpp only.
+// over as they are. Included by the matmul family's .cpp only.
 #pragma once
 
 #include "mezzo/kernels/gemm.h"
@@ -22,6 +22,9 @@ void product_into(const Tensor& out, const Tensor& a, const Tensor& b, double al
 /// dtype of a product: `out_dtype` if given, else that of both operands. Throws DTypeError when these differ.
 [[nodiscard]] DType product_dtype(std::string_view op, const Tensor& a, const Tensor& b,
                                   std::optional<DType> out_dtype);
+
+/// dtype for what is multiplied again before the result is rounded: f32 for 16-bit operands, else theirs.
+[[nodiscard]] inline DType unrounded(DType dtype) { return is_16bit(dtype) ? DType::f32 : dtype; }
 
 /// Throws ShapeError unless the inner sizes agree.
 void require_inner(std::string_view op, const Tensor& a, const Tensor& b, std::int64_t inner_a,
