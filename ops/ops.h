@@ -16,3 +16,4 @@
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/ops/softmax.h"
+#include "mezzo/ops/tensor_product.h"

@@ -65,6 +65,13 @@ Outputs lerp_either(Inputs inputs, const Value& args) {
 Outputs multi_margin(Inputs inputs, const Value& args) {
   return call_op("multi_margin_loss", {inputs[0], inputs[1], Tensor()}, args);
 }
+/// `dims` is a number, or one list per operand.
+Outputs tensordot_over(Inputs inputs, const Value& args) {
+  const Value& dims = args.at("dims");
+  if (dims.is_int()) return tensordot(inputs[0], inputs[1], dims.as_int());
+  const Value attrs = Value::Map{{"dims_a", dims.at(std::size_t{0})}, {"dims_b", dims.at(1)}};
+  return call_op("tensordot", inputs, attrs);
+}
 
 struct Row {
   std::string_view golden;
@@ -81,6 +88,7 @@ constexpr std::array kComposites{
     Row{"repeat_interleave", repeat_each},
     Row{"lerp", lerp_either},
     Row{"multi_margin_loss", multi_margin},
+    Row{"tensordot", tensordot_over},
 };
 
 }  // namespace
