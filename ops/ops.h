@@ -6,6 +6,7 @@
 #include "mezzo/ops/cumulative.h"
 #include "mezzo/ops/distance.h"
 #include "mezzo/ops/elementary.h"
+#include "mezzo/ops/embedding.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/loss.h"

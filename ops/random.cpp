@@ -80,6 +80,16 @@ void check_writable(std::string_view op, const Tensor& x) {
   }
 }
 
+/// 1 with a probability of threshold * 2^-32, else 0.
+struct MaskBlocks {
+  kernels::RandomWords words;
+  std::uint64_t threshold;
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(std::int64_t block, float* values) const {
+    const PhiloxBlock four = words(block);
+    for (int i = 0; i < 4; ++i) values[i] = four[i] < threshold ? 1.0F : 0.0F;
+  }
+};
+
 /// Whether every integer in [low, high] is a value of the dtype.
 bool holds(DType dtype, std::int64_t low, std::int64_t high) {
   if (dtype == DType::i64) return true;
@@ -142,6 +152,17 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Va
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   if (out.numel() > 0)
     kernels::generate<std::int64_t>(out.device(), kernels::IntegerBlocks{words, low, range}, view_of(out));
+  return out;
+}
+
+Tensor random_mask(double probability, const Shape& shape, Device device, Generator& generator) {
+  if (!(probability >= 0 && probability <= 1)) {
+    throw ValueError("random_mask", "a probability in [0, 1]", std::to_string(probability), "check it");
+  }
+  Tensor out = empty(shape, {.dtype = DType::boolean, .device = device});
+  const kernels::RandomWords words = draw("random_mask", generator, out.numel(), 1, device);
+  const auto threshold = static_cast<std::uint64_t>(std::llround(probability * 0x1p32));
+  if (out.numel() > 0) kernels::generate<float>(device, MaskBlocks{words, threshold}, view_of(out));
   return out;
 }
 

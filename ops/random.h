@@ -37,6 +37,11 @@ namespace mezzo {
 [[nodiscard]] Tensor randperm(std::int64_t n, const ValueOptions& options = {},
                               Generator& generator = default_generator());
 
+/// Bools that are true with the given probability, a multiple of 2^-32, each from one word. Throws ValueError
+/// outside of [0, 1].
+[[nodiscard]] Tensor random_mask(double probability, const Shape& shape, Device device = Device::cpu(),
+                                 Generator& generator = default_generator());
+
 /// Overwrites x, of any layout, with the values that `uniform` or `normal` would give for its shape and
 /// dtype; returns x. Never recorded, and allowed on leaves that require grad: for initialisers. Throws
 /// AutogradError for a result of recorded ops while recording is on.
@@ -44,5 +49,17 @@ const Tensor& uniform_(const Tensor& x, double low = 0, double high = 1,
                        Generator& generator = default_generator());
 const Tensor& normal_(const Tensor& x, double mean = 0, double std = 1,
                       Generator& generator = default_generator());
+
+// --- dropout (dropout.cpp)
+
+/// While training, x with each element zeroed with probability p and the others divided by 1 - p
+/// (torch.nn.functional.dropout); x itself when not training or with p = 0. inf and NaN stay NaN where they
+/// are zeroed. One random_mask of x's shape is drawn and kept for the gradient. Throws ValueError unless p is
+/// in [0, 1], DTypeError unless x is floating. Srivastava et al., "Dropout", JMLR 15 (2014).
+[[nodiscard]] Tensor dropout(const Tensor& x, double p = 0.5, bool training = true,
+                             Generator& generator = default_generator());
+/// The same with a mask of one's own: x * mask / (1 - p), zeros for p = 1. `mask` must be bool (DTypeError)
+/// and broadcasts with x. Differentiable to any order.
+[[nodiscard]] Tensor dropout(const Tensor& x, const Tensor& mask, double p);
 
 }  // namespace mezzo

@@ -65,6 +65,12 @@ Outputs lerp_either(Inputs inputs, const Value& args) {
 Outputs multi_margin(Inputs inputs, const Value& args) {
   return call_op("multi_margin_loss", {inputs[0], inputs[1], Tensor()}, args);
 }
+}
+/// The op takes the mask that the function draws.
+Outputs dropout_drawn(Inputs inputs, const Value& args) {
+  return dropout(inputs[0], args.at("p").as_double(), args.at("training").as_bool());
+}
+
 /// `dims` is a number, or one list per operand.
 Outputs tensordot_over(Inputs inputs, const Value& args) {
   const Value& dims = args.at("dims");
@@ -89,6 +95,7 @@ constexpr std::array kComposites{
     Row{"lerp", lerp_either},
     Row{"multi_margin_loss", multi_margin},
     Row{"tensordot", tensordot_over},
+    Row{"dropout", dropout_drawn},
 };
 
 }  // namespace

@@ -24,10 +24,9 @@ struct Spelling {
 
 const std::vector<Spelling>& spellings() {
   static const std::vector<Spelling> table{
-      {"div_rounding", "div", {}},
-      {"tril", "", {{"k", "diagonal"}}},
-      {"triu", "", {{"k", "diagonal"}}},
-      {"triplet_margin_loss", "", {{"norm_p", "p"}}},
+      {"div_rounding", "div", {}},       {"tril", "", {{"k", "diagonal"}}},
+      {"triu", "", {{"k", "diagonal"}}}, {"triplet_margin_loss", "", {{"norm_p", "p"}}},
+      {"dropout_mask", "dropout", {}},   {"one_hot", "", {{"n", "num_classes"}}},
   };
   return table;
 }

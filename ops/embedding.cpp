@@ -1,0 +1,233 @@
+#include "mezzo/ops/embedding.h"
+
+#include "mezzo/kernels/class_loss.h"
+#include "mezzo/kernels/embedding.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/forward.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/shape.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+
+/// Throws IndexError for an index outside of [0, limit). `op` lives forever.
+void require_indices(const char* op, const Tensor& index, std::int64_t limit) {
+  if (index.numel() == 0) return;
+  const auto refuse = [&](std::int64_t at) {
+    throw IndexError(op, "indices in [0, " + std::to_string(limit) + ")",
+                     at < 0 ? "some"
+                            : std::to_string(index.to_vector<std::int64_t>()[static_cast<std::size_t>(at)]) +
+                                  " at position " + std::to_string(at),
+                     "check the indices against the number of rows");
+  };
+  if (limit == 0) refuse(-1);
+  const Tensor plain = index.contiguous();
+  const Tensor count = empty({}, {.dtype = DType::f64, .device = index.device()});
+  kernels::ClassTarget target;
+  target.index = static_cast<const std::int64_t*>(plain.impl().data());
+  target.ignore_index = 0;  // a right one, which need not be looked at
+  const std::int64_t wrong = kernels::count_classes(index.device(), op, target, plain.numel(), limit,
+                                                    static_cast<double*>(count.impl().data()), DType::f32);
+  if (wrong >= 0) refuse(wrong);
+}
+
+/// The indices as the kernels take them.
+Tensor index_list(std::string_view op, const Tensor& index) {
+  if (index.dtype() != DType::i64 && index.dtype() != DType::i32) {
+    throw DTypeError(op, "indices of dtype i64 or i32", to_string(index.dtype()),
+                     "convert them with to(DType::i64)");
+  }
+  return to(index, DType::i64).contiguous();
+}
+const std::int64_t* data_of(const Tensor& index) {
+  return static_cast<const std::int64_t*>(index.impl().data());
+}
+
+/// The row that has no gradient, or -1.
+std::int64_t padding_row(std::string_view op, std::optional<std::int64_t> padding_idx, std::int64_t rows) {
+  if (!padding_idx) return -1;
+  if (*padding_idx < -rows || *padding_idx >= rows) {
+    throw ValueError(op, "a padding_idx of one of the " + std::to_string(rows) + " rows",
+                     std::to_string(*padding_idx), "leave it out for none");
+  }
+  return *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
+}
+
+// --- embedding
+
+struct EmbeddingAttrs {
+  std::optional<std::int64_t> padding_idx = {};
+  bool scale_grad_by_freq = false;
+  static constexpr auto fields() {
+    return std::tuple{attr("padding_idx", &EmbeddingAttrs::padding_idx),
+                      attr("scale_grad_by_freq", &EmbeddingAttrs::scale_grad_by_freq)};
+  }
+};
+
+Outputs embedding_forward(const ForwardArgs<EmbeddingAttrs>& args) {
+  const Tensor& weight = args.in(1);
+  if (weight.dim() != 2) {
+    throw ShapeError("embedding", "a weight [rows, width]", to_string(weight.shape()), "reshape it");
+  }
+  const Tensor index = index_list("embedding", args.in(0));
+  static_cast<void>(padding_row("embedding", args.attrs.padding_idx, weight.size(0)));
+  Shape shape = index.shape();
+  shape.push_back(weight.size(1));
+  const Tensor out = empty(shape, options_of(weight));
+  require_indices("embedding", index, weight.size(0));
+  kernels::gather_rows(out.device(), view_of(out), view_of(weight), data_of(index));
+  return out;
+}
+Gradients embedding_vjp(const VjpArgs<EmbeddingAttrs>& args) {
+  const std::optional<std::int64_t> padding = args.attrs.padding_idx;
+  const Tensor index = args.in(0);
+  const std::int64_t rows = args.in_shape(1)[0];
+  Tensor grad = args.grad();
+  if (args.attrs.scale_grad_by_freq) {
+    Shape shape = index.shape();
+    shape.push_back(1);
+    const Tensor one = ones(shape, {.dtype = DType::f32, .device = grad.device()});
+    const Tensor count = embedding_backward(one, index, rows, padding);
+    grad = div(grad, clamp(embedding(index, count), 1.0));  // 0 for padding, which is left out below
+  }
+  return {Tensor(), embedding_backward(grad, index, rows, padding, args.wanted(1))};
+}
+/// Padding and frequencies make another gradient than the derivative, so no sample reads a padding row, or
+/// a row twice where it is scaled.
+std::vector<Sample<EmbeddingAttrs>> embedding_samples() {
+  using samples::index;
+  using samples::real;
+  return {{{index({4}, 7), real({7, 3})}, {}},
+          {{index({2, 3}, 3), real({4, 5})}, {.padding_idx = -1}},
+          {{index({1}, 2), real({2, 3})}, {.scale_grad_by_freq = true}},
+          {{index({}, 3), real({3, 2})}, {}}};
+}
+constexpr Op<EmbeddingAttrs> embedding_op{
+    .info = {.name = "embedding", .category = Category::passthrough},
+    .samples = embedding_samples,
+    .forward = embedding_forward,
+    .vjp = embedding_vjp,
+    .saves = save_inputs(0),
+};
+const Registered embedding_registered{embedding_op};
+
+// --- embedding_backward
+
+struct EmbeddingBackwardAttrs {
+  std::int64_t num_embeddings = 0;
+  std::optional<std::int64_t> padding_idx = {};
+  std::optional<DType> dtype = {};
+  static constexpr auto fields() {
+    return std::tuple{attr("num_embeddings", &EmbeddingBackwardAttrs::num_embeddings),
+                      attr("padding_idx", &EmbeddingBackwardAttrs::padding_idx),
+                      attr("dtype", &EmbeddingBackwardAttrs::dtype)};
+  }
+};
+
+Outputs embedding_backward_forward(const ForwardArgs<EmbeddingBackwardAttrs>& args) {
+  constexpr const char* kName = "embedding_backward";
+  const Tensor grad = args.in(0).contiguous();
+  const Tensor index = index_list(kName, args.in(1));
+  const std::int64_t rows = args.attrs.num_embeddings;
+  require_floating(kName, grad);
+  Shape batch = grad.shape();
+  if (!batch.empty()) batch.pop_back();
+  if (grad.dim() != index.dim() + 1 || batch != index.shape()) {
+    throw ShapeError(kName, "a gradient " + to_string(index.shape()) + " with one more dim",
+                     to_string(grad.shape()), "pass the gradient of embedding's result");
+  }
+  if (rows < 0)
+    throw ValueError(kName, "a number of rows", std::to_string(rows), "pass the weight's first size");
+  const std::int64_t padding = padding_row(kName, args.attrs.padding_idx, rows);
+  const DType dtype = args.attrs.dtype.value_or(grad.dtype());
+  if (!is_floating(dtype))
+    throw DTypeError(kName, "a floating dtype", to_string(dtype), "use f32 or another");
+  const Device device = grad.device();
+  const Tensor out = empty({rows, grad.size(-1)}, {.dtype = dtype, .device = device});
+  require_indices(kName, index, rows);
+  const Tensor head = full({rows}, -1, {.dtype = DType::i64, .device = device});
+  const Tensor next = empty({index.numel()}, {.dtype = DType::i64, .device = device});
+  kernels::find_index_lists(device, data_of(index), view_of(next), view_of(head), padding);
+  kernels::sum_rows(device, view_of(out), view_of(grad), view_of(next), view_of(head));
+  return out;
+}
+Gradients embedding_backward_vjp(const VjpArgs<EmbeddingBackwardAttrs>& args) {
+  const Tensor index = args.in(1);
+  Tensor rows = embedding(index, args.grad());
+  const std::int64_t padding =
+      padding_row("embedding_backward", args.attrs.padding_idx, args.attrs.num_embeddings);
+  if (padding >= 0) rows = where(unsqueeze(eq(index, padding), -1), 0.0, rows);
+  return {rows, Tensor()};
+}
+std::vector<Sample<EmbeddingBackwardAttrs>> embedding_backward_samples() {
+  using samples::index;
+  using samples::real;
+  return {{{real({9, 3}), index({9}, 4)}, {.num_embeddings = 5}},
+          {{real({2, 4, 5}), index({2, 4}, 3)}, {.num_embeddings = 3, .padding_idx = 1}},
+          {{real({2, 2}), index({2}, 3)}, {.num_embeddings = 3, .dtype = DType::f64}}};
+}
+constexpr Op<EmbeddingBackwardAttrs> embedding_backward_op{
+    .info = {.name = "embedding_backward", .category = Category::passthrough},
+    .samples = embedding_backward_samples,
+    .forward = embedding_backward_forward,
+    .vjp = embedding_backward_vjp,
+    .saves = save_inputs(1),
+};
+const Registered embedding_backward_registered{embedding_backward_op};
+
+// --- one_hot
+
+struct OneHotAttrs {
+  std::int64_t num_classes = -1;
+  static constexpr auto fields() { return std::tuple{attr("num_classes", &OneHotAttrs::num_classes)}; }
+};
+
+Outputs one_hot_forward(const ForwardArgs<OneHotAttrs>& args) {
+  const Tensor& index = args.in(0);
+  if (index.dtype() != DType::i64) {
+    throw DTypeError("one_hot", "indices of dtype i64", to_string(index.dtype()),
+                     "convert them with to(DType::i64)");
+  }
+  std::int64_t classes = args.attrs.num_classes;
+  if (classes < -1 || classes == 0 || (classes == -1 && index.numel() == 0)) {
+    throw ValueError("one_hot", "at least one class", std::to_string(classes),
+                     "-1 takes the largest index + 1");
+  }
+  if (classes == -1) classes = std::max<std::int64_t>(amax(index).item<std::int64_t>(), 0) + 1;
+  require_indices("one_hot", index, classes);
+  const Tensor all = arange(0, classes, 1, {.dtype = DType::i64, .device = index.device()});
+  return to(eq(unsqueeze(index, -1), all), DType::i64);
+}
+std::vector<Sample<OneHotAttrs>> one_hot_samples() {
+  return {{{samples::index({4}, 5)}, {5}}, {{samples::index({2, 3}, 4)}, {6}}};
+}
+constexpr Op<OneHotAttrs> one_hot_op{
+    .info = {.name = "one_hot", .category = Category::passthrough},
+    .samples = one_hot_samples,
+    .forward = one_hot_forward,
+    .vjp = NotDifferentiable{"the result is an integer"},
+    .saves = kSaveNothing,
+};
+const Registered one_hot_registered{one_hot_op};
+
+}  // namespace
+
+Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<std::int64_t> padding_idx,
+                 bool scale_grad_by_freq) {
+  return bind(embedding_op, {index, weight}, EmbeddingAttrs{padding_idx, scale_grad_by_freq});
+}
+Tensor embedding_backward(const Tensor& grad, const Tensor& index, std::int64_t num_embeddings,
+                          std::optional<std::int64_t> padding_idx, std::optional<DType> dtype) {
+  return bind(embedding_backward_op, {grad, index},
+              EmbeddingBackwardAttrs{num_embeddings, padding_idx, dtype});
+}
+Tensor one_hot(const Tensor& index, std::int64_t num_classes) {
+  return bind(one_hot_op, {index}, OneHotAttrs{num_classes});
+}
+
+}  // namespace mezzo

@@ -1,0 +1,29 @@
+// Ops between indices and vectors: embedding, one_hot. Indices are i64 (embedding takes i32 too; DTypeError).
+// An index out of range throws IndexError on the CPU; on a CUDA device, which is not waited for, it counts as
+// a row of zeros and throws at the next synchronisation (core/cuda/fault.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+/// Rows of `weight`, [n, width], in the order of `index`: [..] -> [.., width]. Rows at `padding_idx` (counted
+/// from the end when negative) are read but get no gradient; with `scale_grad_by_freq`, the gradient of a row
+/// is divided by how often it was read. Differentiable to any order in the weight; its gradient is summed in
+/// f64 in the order of the indices. Throws ShapeError, DTypeError, ValueError.
+[[nodiscard]] Tensor embedding(const Tensor& index, const Tensor& weight,
+                               std::optional<std::int64_t> padding_idx = {}, bool scale_grad_by_freq = false);
+/// The gradient of embedding's weight: for each of `num_embeddings` rows the sum of the rows of `grad`,
+/// [.., width], at its indices, but for `padding_idx`, in `dtype` or else grad's.
+[[nodiscard]] Tensor embedding_backward(const Tensor& grad, const Tensor& index, std::int64_t num_embeddings,
+                                        std::optional<std::int64_t> padding_idx = {},
+                                        std::optional<DType> dtype = {});
+
+/// 1 at each index and 0 elsewhere, i64: [..] -> [.., num_classes]. -1 takes the largest index + 1, which
+/// reads a value back to the host. Throws ValueError for another number below 1, and for -1 without indices.
+[[nodiscard]] Tensor one_hot(const Tensor& index, std::int64_t num_classes = -1);
+
+}  // namespace mezzo
