@@ -1,0 +1,168 @@
+// embedding, one_hot and dropout: rows and gradients by hand, what is refused, masks from a seed.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "mezzo/autograd/engine.h"
+#include "mezzo/core/random.h"
+#include "mezzo/kernels/embedding.h"
+#include "mezzo/ops/ops.h"
+#include "mezzo/tests/ops/pointwise_support.h"
+
+namespace mezzo {
+namespace {
+
+using namespace test;
+
+using Doubles = std::vector<double>;
+
+Tensor indices(const std::vector<std::int64_t>& values) {
+  return tensor(values, {static_cast<std::int64_t>(values.size())});
+}
+Tensor table(DType dtype = DType::f32) {
+  return reshape(arange(0, 8, 1, {.dtype = dtype}), {4, 2}).requires_grad_();
+}
+
+// --- embedding
+
+TEST(Embedding, ReadsRows) {
+  EXPECT_EQ(list(embedding(indices({3, 0, 3}), table())), (Doubles{6, 7, 0, 1, 6, 7}));
+  EXPECT_EQ(list(embedding(indices({3}).to(DType::i32), table())), (Doubles{6, 7}));
+  EXPECT_EQ(list(embedding(indices({1}), t(table()))), (Doubles{1, 3, 5, 7}));
+  EXPECT_EQ(embedding(zeros({2, 0}, {.dtype = DType::i64}), table()).shape(), (Shape{2, 0, 2}));
+  EXPECT_EQ(embedding(indices({}), zeros({0, 2})).shape(), (Shape{0, 2}));
+  EXPECT_EQ(list(embedding(indices({1}), tensor({1, 0}, {2, 1}, {.dtype = DType::boolean}))), Doubles{0});
+}
+
+TEST(Embedding, SumsTheGradientOfARow) {
+  const Tensor w = table(), index = indices({3, 0, 3});
+  const Tensor g = make<float>({3, 2}, {1, 2, 3, 4, 5, 6});
+  embedding(index, w).backward(g, {});
+  EXPECT_EQ(list(w.grad()), (Doubles{3, 4, 0, 0, 0, 0, 6, 8}));
+  const Tensor padded = table();
+  embedding(index, padded, -1).backward(g, {});
+  EXPECT_EQ(list(padded.grad()), (Doubles{3, 4, 0, 0, 0, 0, 0, 0}));
+  const Tensor scaled = table();
+  embedding(index, scaled, {}, true).backward(g, {});
+  EXPECT_EQ(list(scaled.grad()), (Doubles{3, 4, 0, 0, 0, 0, 3, 4}));
+  const Tensor both = table();
+  embedding(index, both, 3, true).backward(full({3, 2}, std::numeric_limits<double>::infinity()), {});
+  EXPECT_TRUE(std::isinf(list(both.grad())[0]));
+  EXPECT_EQ(list(both.grad())[6], 0);
+  const Tensor nothing = table();
+  embedding(indices({}), nothing).backward(zeros({0, 2}), {});
+  EXPECT_EQ(list(nothing.grad()), Doubles(8, 0));
+}
+
+TEST(Embedding, SumsManySmallGradientsExactly) {
+  constexpr std::int64_t kCount = 5000;
+  const Tensor w = table(DType::f16);
+  embedding(zeros({kCount}, {.dtype = DType::i64}), w)
+      .backward(full({kCount, 2}, 1.0, {.dtype = DType::f16}), {});
+  EXPECT_EQ(list(w.grad()), (Doubles{5000, 5000, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST(Embedding, RefusesWrongIndicesAndShapes) {
+  const auto fails = [](const std::vector<std::int64_t>& values) {
+    try {
+      (void)embedding(indices(values), table());
+    } catch (const IndexError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(fails({0, 4}).find("4 at position 1"), std::string::npos) << fails({0, 4});
+  EXPECT_NE(fails({-1}).find("-1 at position 0"), std::string::npos);
+  EXPECT_THROW((void)embedding(indices({0}), zeros({0, 2})), IndexError);
+  EXPECT_THROW((void)embedding(indices({0}), zeros({4})), ShapeError);
+  EXPECT_THROW((void)embedding(table(), table()), DTypeError);
+  EXPECT_THROW((void)embedding(indices({0}), table(), 4), ValueError);
+  EXPECT_THROW((void)embedding(indices({0}), table(), -5), ValueError);
+  EXPECT_THROW((void)embedding_backward(zeros({2, 2}), indices({0}), 3), ShapeError);
+  EXPECT_THROW((void)embedding_backward(zeros({1, 2}), indices({0}), -1), ValueError);
+  EXPECT_THROW((void)embedding_backward(zeros({1, 2}), indices({3}), 3), IndexError);
+  EXPECT_EQ(list(embedding_backward(zeros({0, 2}), indices({}), 2)), Doubles(4, 0));
+}
+
+/// A device finds the lists in another way, which is plain code too.
+TEST(Embedding, FindsTheSameListsOnADevice) {
+  Generator generator(7);
+  const std::int64_t values = 6, skip = 2;
+  for (const std::int64_t count : {1, 4, 30, 101}) {
+    const Tensor index = randint(-1, values + 1, {count}, {}, generator);
+    const auto* const data = static_cast<const std::int64_t*>(index.impl().data());
+    const auto view = [](const Tensor& x) {
+      return kernels::View{x.impl().data(), x.dtype(), x.shape(), x.strides()};
+    };
+    const auto of_i64 = [](std::int64_t n) { return full({n}, -1, {.dtype = DType::i64}); };
+    const Tensor head = of_i64(values), next = of_i64(count), other_head = of_i64(values),
+                 other = of_i64(count);
+    kernels::find_index_lists(Device::cpu(), data, view(next), view(head), skip);
+    kernels::generate<std::int64_t>(
+        Device::cpu(),
+        kernels::detail::FindLists{data, count, values, skip,
+                                   static_cast<std::int64_t*>(other_head.impl().data())},
+        view(other));
+    EXPECT_EQ(list(next), list(other));
+    EXPECT_EQ(list(head), list(other_head));
+    EXPECT_EQ(list(head)[skip], -1);
+  }
+}
+
+// --- one_hot
+
+TEST(OneHot, MarksTheClass) {
+  EXPECT_EQ(list(one_hot(indices({2, 0}))), (Doubles{0, 0, 1, 1, 0, 0}));
+  EXPECT_EQ(list(one_hot(indices({1}), 2)), (Doubles{0, 1}));
+  EXPECT_EQ(one_hot(indices({1}), 2).dtype(), DType::i64);
+  EXPECT_EQ(one_hot(indices({}), 2).shape(), (Shape{0, 2}));
+  EXPECT_THROW((void)one_hot(indices({})), ValueError);
+  EXPECT_THROW((void)one_hot(indices({0}), 0), ValueError);
+  EXPECT_THROW((void)one_hot(indices({0}), -2), ValueError);
+  EXPECT_THROW((void)one_hot(indices({2}), 2), IndexError);
+  EXPECT_THROW((void)one_hot(indices({-1})), IndexError);
+  EXPECT_THROW((void)one_hot(indices({1}).to(DType::i32), 2), DTypeError);
+}
+
+// --- dropout
+
+TEST(Dropout, ZeroesSomeAndScalesTheRest) {
+  Generator generator(3), same(3);
+  const Tensor x = ones({10000}).requires_grad_();
+  const Tensor y = dropout(x, 0.25, true, generator);
+  EXPECT_EQ(list(y), list(dropout(x, random_mask(0.75, {10000}, Device::cpu(), same), 0.25)));
+  double zeroed = 0;
+  for (const double value : list(y)) {
+    zeroed += value == 0 ? 1 : 0;
+    EXPECT_TRUE(value == 0 || value == static_cast<double>(1.0F * static_cast<float>(1 / 0.75)));
+  }
+  EXPECT_NEAR(zeroed, 2500, 5 * std::sqrt(10000 * 0.25 * 0.75));
+  y.backward(ones({10000}), {});
+  EXPECT_EQ(list(x.grad()), list(y));
+}
+
+TEST(Dropout, LeavesAloneWhatItShould) {
+  const Tensor x = make<float>({3}, {1, -2, std::numeric_limits<float>::quiet_NaN()});
+  EXPECT_TRUE(dropout(x, 0.5, false).is_same(x));
+  EXPECT_TRUE(dropout(x, 0).is_same(x));
+  const Doubles gone = list(dropout(x, 1));
+  EXPECT_EQ(gone[0], 0);
+  EXPECT_TRUE(std::isnan(gone[2]));
+  EXPECT_THROW((void)dropout(x, 1.5), ValueError);
+  EXPECT_THROW((void)dropout(x, -0.1, false), ValueError);
+  EXPECT_THROW((void)dropout(x, std::nan("")), ValueError);
+  EXPECT_THROW((void)dropout(x.to(DType::i64), 0.5), DTypeError);
+  EXPECT_THROW((void)dropout(x, x, 0.5), DTypeError);
+}
+
+TEST(RandomMask, HasTheProbabilityAndTheEnds) {
+  EXPECT_EQ(list(sum(random_mask(0, {1000}))), Doubles{0});
+  EXPECT_EQ(list(sum(random_mask(1, {1000}))), Doubles{1000});
+  EXPECT_EQ(random_mask(0.5, {2, 0}).shape(), (Shape{2, 0}));
+  EXPECT_THROW((void)random_mask(1.01, {2}), ValueError);
+  EXPECT_THROW((void)random_mask(std::nan(""), {2}), ValueError);
+}
+
+}  // namespace
+}  // namespace mezzo
