@@ -84,35 +84,41 @@ Equation parse(const std::string& eq) {
   return equation;
 }
 
-/// How many dims "..." stands for, the same in all operands but for those that are broadcast. Throws unless
-/// every operand has the dims of its term.
-std::int64_t ellipsis_dims(const Equation& equation, Inputs inputs, const std::string& eq) {
-  if (equation.operands.size() != inputs.size()) {
+/// How many dims "..." stands for in the operand that has most. Throws unless every operand has the dims of
+/// its term.
+std::int64_t ellipsis_dims(const Equation& equation, std::span<const Shape> shapes, const std::string& eq) {
+  if (equation.operands.size() != shapes.size()) {
     refuse("as many operands as the equation names, " + std::to_string(equation.operands.size()) + " in \"" +
                eq + "\"",
-           std::to_string(inputs.size()));
+           std::to_string(shapes.size()));
   }
   std::int64_t most = 0;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
     const Term& term = equation.operands[i];
-    const std::int64_t rest = inputs[i]->dim() - term.letters();
+    const std::int64_t rest = static_cast<std::int64_t>(shapes[i].size()) - term.letters();
     if (rest < 0 || (rest > 0 && !term.ellipsis)) {
       throw ShapeError("einsum",
                        "an operand " + std::to_string(i) + " of " + (term.ellipsis ? "at least " : "") +
                            std::to_string(term.letters()) + " dims for \"" + eq + "\"",
-                       to_string(inputs[i]->shape()), "name every dim, or write \"...\" for the others");
+                       to_string(shapes[i]), "name every dim, or write \"...\" for the others");
     }
     most = std::max(most, rest);
   }
   return most;
 }
 
-/// The labels of the result: as written and checked, or by the rule.
-IntList result_labels(const Equation& equation, const std::vector<Labelled>& operands, std::int64_t dims,
+/// An equation on operands of certain shapes, as labels of their dims and of the result's.
+struct Labels {
+  std::vector<IntList> operands;
+  IntList result;
+};
+
+/// The result's labels, as written and checked, or by the rule; `dims` are those of "...".
+IntList result_labels(const Equation& equation, const std::vector<IntList>& operands, std::int64_t dims,
                       const std::string& eq) {
   IntList counts(static_cast<std::size_t>(kLetters), 0);
-  for (const Labelled& x : operands) {
-    for (const std::int64_t label : x.labels) {
+  for (const IntList& labels : operands) {
+    for (const std::int64_t label : labels) {
       if (label < kLetters) ++counts[static_cast<std::size_t>(label)];
     }
   }
@@ -132,17 +138,25 @@ IntList result_labels(const Equation& equation, const std::vector<Labelled>& ope
   return labels;
 }
 
-Outputs einsum_reference(const ForwardArgs<EinsumAttrs>& args) {
-  const std::string& eq = args.attrs.eq;
+Labels labels_of(const std::string& eq, std::span<const Shape> shapes) {
   const Equation equation = parse(eq);
-  const std::int64_t dims = ellipsis_dims(equation, args.inputs, eq);
-  std::vector<Labelled> operands;
-  for (std::size_t i = 0; i < args.inputs.size(); ++i) {
+  const std::int64_t dims = ellipsis_dims(equation, shapes, eq);
+  Labels labels;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
     const Term& term = equation.operands[i];
-    operands.push_back({args.in(i), term.labels(args.in(i).dim() - term.letters())});
+    labels.operands.push_back(term.labels(static_cast<std::int64_t>(shapes[i].size()) - term.letters()));
   }
-  const IntList result = result_labels(equation, operands, dims, eq);
-  return contract("einsum", std::move(operands), result);
+  labels.result = result_labels(equation, labels.operands, dims, eq);
+  return labels;
+}
+
+Outputs einsum_reference(const ForwardArgs<EinsumAttrs>& args) {
+  std::vector<Shape> shapes;
+  for (const TensorRef& input : args.inputs) shapes.push_back(input->shape());
+  const Labels labels = labels_of(args.attrs.eq, shapes);
+  std::vector<Labelled> operands;
+  for (std::size_t i = 0; i < shapes.size(); ++i) operands.push_back({args.in(i), labels.operands[i]});
+  return contract("einsum", std::move(operands), labels.result);
 }
 
 Outputs einsum_forward(const ForwardArgs<EinsumAttrs>& args) {
@@ -151,6 +165,17 @@ Outputs einsum_forward(const ForwardArgs<EinsumAttrs>& args) {
     if (result.impl().storage == input->impl().storage) return clone(result);
   }
   return alias(result, result.shape(), result.strides(), result.impl().offset, false);
+}
+
+/// Two operands are by far the most frequent case, and have gradients that are such sums themselves.
+Gradients einsum_vjp(const VjpArgs<EinsumAttrs>& args) {
+  if (args.num_inputs() == 2) {
+    const Labels labels = labels_of(args.attrs.eq, std::array{args.in_shape(0), args.in_shape(1)});
+    const std::array pair{labels.operands[0], labels.operands[1]};
+    if (!has_repeated(pair[0]) && !has_repeated(pair[1]))
+      return contract_gradients("einsum", args, pair, labels.result);
+  }
+  return decomposed<einsum_reference, EinsumAttrs>(args);
 }
 
 std::vector<Sample<EinsumAttrs>> einsum_samples() {
@@ -165,13 +190,15 @@ std::vector<Sample<EinsumAttrs>> einsum_samples() {
           {{real({2, 3, 4}), real({4, 2})}, {"...ij,...jk->...ik"}},
           {{real({2, 1, 3}), real({4, 3})}, {"...i,...i"}},
           {{real({3, 1}), real({2, 4}), real({3, 4})}, {"ij,jk,ik->j"}},
+          {{real({3, 1, 2}), real({2, 4, 1})}, {"ijk,jlk->l"}},
+          {{real({3, 3}), real({3, 2})}, {"ii,ij->j"}},
           {{real({2, 0}), real({0, 3})}, {"ij,jk->ik"}}};
 }
 constexpr Op<EinsumAttrs> einsum_op{
     .info = {.name = "einsum", .category = Category::lower_precision, .takes_list = true},
     .samples = einsum_samples,
     .forward = einsum_forward,
-    .vjp = decomposed<einsum_reference, EinsumAttrs>,
+    .vjp = einsum_vjp,
     .saves = Saves{~0U, 0},
 };
 const Registered einsum_registered{einsum_op};

@@ -26,44 +26,56 @@ struct TensordotAttrs {
 };
 
 /// The dims from 0 on, in their order. Throws IndexError for one that is not there or given twice.
-Dims wrapped(const Dims& dims, const Tensor& x) {
+Dims wrapped(const Dims& dims, const Shape& shape) {
   if (dims.empty()) return {};
-  static_cast<void>(layout::wrap_dims("tensordot", dims, x.shape().size()));
+  static_cast<void>(layout::wrap_dims("tensordot", dims, shape.size()));
   Dims result;
   for (const std::int64_t dim : dims) {
-    result.push_back(layout::wrap_dim("tensordot", dim, x.shape().size()));
-    if (x.dim() > 0) continue;
+    result.push_back(layout::wrap_dim("tensordot", dim, shape.size()));
+    if (!shape.empty()) continue;
     throw IndexError("tensordot", "dims of a tensor that has some", "a 0-dim tensor", "use mul for numbers");
   }
   return result;
 }
 
-Outputs tensordot_reference(const ForwardArgs<TensordotAttrs>& args) {
-  const Tensor &a = args.in(0), &b = args.in(1);
-  const Dims dims_a = wrapped(args.attrs.dims_a, a), dims_b = wrapped(args.attrs.dims_b, b);
+/// Labels of a's dims, of b's, and of the result's.
+struct TensordotLabels {
+  std::array<IntList, 2> operands;
+  IntList result;
+};
+TensordotLabels labels_of(const TensordotAttrs& attrs, const Shape& a, const Shape& b) {
+  const Dims dims_a = wrapped(attrs.dims_a, a), dims_b = wrapped(attrs.dims_b, b);
   if (dims_a.size() != dims_b.size()) {
     throw ValueError("tensordot", "as many dims of b as of a",
                      to_string(dims_a) + " and " + to_string(dims_b), "pair each dim of a with one of b");
   }
-  Labelled left{a, {}}, right{b, {}};
-  IntList result;
-  for (std::int64_t d = 0; d < a.dim(); ++d) {
-    left.labels.push_back(d);
-    if (!dims_a.contains(d)) result.push_back(d);
+  const auto rank_a = static_cast<std::int64_t>(a.size()), rank_b = static_cast<std::int64_t>(b.size());
+  TensordotLabels labels;
+  for (std::int64_t d = 0; d < rank_a; ++d) {
+    labels.operands[0].push_back(d);
+    if (!dims_a.contains(d)) labels.result.push_back(d);
   }
-  for (std::int64_t d = 0; d < b.dim(); ++d) {
-    std::int64_t label = a.dim() + d;
+  for (std::int64_t d = 0; d < rank_b; ++d) {
+    std::int64_t label = rank_a + d;
     for (std::size_t i = 0; i < dims_b.size(); ++i) {
       if (dims_b[i] == d) label = dims_a[i];
     }
-    right.labels.push_back(label);
-    if (label >= a.dim()) result.push_back(label);
+    labels.operands[1].push_back(label);
+    if (label >= rank_a) labels.result.push_back(label);
   }
-  return contract("tensordot", {left, right}, result);
+  return labels;
 }
+
 Outputs tensordot_forward(const ForwardArgs<TensordotAttrs>& args) {
-  const Tensor result = tensordot_reference(args);
+  const Tensor &a = args.in(0), &b = args.in(1);
+  const TensordotLabels labels = labels_of(args.attrs, a.shape(), b.shape());
+  const Tensor result =
+      contract("tensordot", {{a, labels.operands[0]}, {b, labels.operands[1]}}, labels.result);
   return alias(result, result.shape(), result.strides(), result.impl().offset, false);  // not a view
+}
+Gradients tensordot_vjp(const VjpArgs<TensordotAttrs>& args) {
+  const TensordotLabels labels = labels_of(args.attrs, args.in_shape(0), args.in_shape(1));
+  return contract_gradients("tensordot", args, labels.operands, labels.result);
 }
 
 std::vector<Sample<TensordotAttrs>> tensordot_samples() {
@@ -78,8 +90,8 @@ constexpr Op<TensordotAttrs> tensordot_op{
     .info = {.name = "tensordot", .category = Category::promote},
     .samples = tensordot_samples,
     .forward = tensordot_forward,
-    .vjp = decomposed<tensordot_reference, TensordotAttrs>,
-    .saves = Saves{~0U, 0},
+    .vjp = tensordot_vjp,
+    .saves = save_inputs(0, 1),
 };
 const Registered tensordot_registered{tensordot_op};
 
