@@ -65,7 +65,6 @@ Outputs lerp_either(Inputs inputs, const Value& args) {
 Outputs multi_margin(Inputs inputs, const Value& args) {
   return call_op("multi_margin_loss", {inputs[0], inputs[1], Tensor()}, args);
 }
-}
 /// The op takes the mask that the function draws.
 Outputs dropout_drawn(Inputs inputs, const Value& args) {
   return dropout(inputs[0], args.at("p").as_double(), args.at("training").as_bool());
