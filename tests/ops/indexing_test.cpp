@@ -1,0 +1,140 @@
+// Indexing and sorting: what goldens and the sweep do not reach, which is refusals, repeated places, masks,
+// whole dims, ties, NaN and empty tensors.
+#include "mezzo/ops/indexing.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/shape.h"
+#include "mezzo/tests/ops/pointwise_support.h"
+
+namespace mezzo {
+namespace {
+
+using namespace test;
+
+using Doubles = std::vector<double>;
+
+Tensor counted(const Shape& shape, DType dtype = DType::f64) {
+  std::vector<double> values(static_cast<std::size_t>(layout::numel(shape)));
+  std::iota(values.begin(), values.end(), 0);
+  return make<double>(shape, values).to(dtype);
+}
+Tensor at(std::initializer_list<std::int64_t> positions) { return tensor(positions); }
+const Tensor kNoIndices = zeros({0}, {.dtype = DType::i64});
+
+TEST(Gather, TakesAnyDTypeAndRefusesWhatDoesNotFit) {
+  const Tensor x = counted({2, 3});
+  for (const DType dtype : kAllDTypes)
+    EXPECT_EQ(list(gather(counted({2}, dtype), 0, at({1, 1}))), (Doubles{1, 1})) << to_string(dtype);
+  EXPECT_THROW((void)gather(x, 1, at({0})), ShapeError);
+  EXPECT_THROW((void)gather(x, 1, zeros({3, 1}, {.dtype = DType::i64})), ShapeError);
+  EXPECT_THROW((void)gather(x, 1, zeros({2, 1}, {.dtype = DType::i32})), DTypeError);
+  EXPECT_THROW((void)gather(counted({0}), 0, at({0})), IndexError);
+  EXPECT_EQ(gather(counted({0}), 0, kNoIndices).shape(), Shape{0});
+}
+
+TEST(Scatter, LetsTheLastOneWin) {
+  const Tensor x = counted({3}), src = make<double>({4}, {5, 6, 7, 8});
+  EXPECT_EQ(list(scatter(x, 0, at({2, 0, 2}), src)), (Doubles{6, 1, 7}));
+  EXPECT_EQ(list(scatter_add(x, 0, at({2, 0, 2}), src)), (Doubles{6, 1, 14}));
+  EXPECT_EQ(list(x), (Doubles{0, 1, 2}));
+  EXPECT_THROW((void)scatter(x, 0, at({0, 0, 0, 0, 0}), src), ShapeError);
+  EXPECT_THROW((void)scatter(x, 0, at({0}), src.to(DType::f32)), DTypeError);
+  EXPECT_THROW((void)scatter_add(x, 0, at({3}), src), IndexError);
+}
+
+TEST(ScatterAdd, SumsSixteenBitValuesInOneRounding) {
+  // One by one in bf16, 256 + 1 would stay 256.
+  const Tensor x = full({1}, 256, {.dtype = DType::bf16}), ones_ = ones({8}, {.dtype = DType::bf16});
+  EXPECT_EQ(list(scatter_add(x, 0, zeros({8}, {.dtype = DType::i64}), ones_)), Doubles{264});
+}
+
+TEST(IndexSelect, TakesI32AndRefusesSeveralDims) {
+  const Tensor x = counted({2, 2});
+  EXPECT_EQ(list(index_select(x, 0, at({1, 0, 1}).to(DType::i32))), (Doubles{2, 3, 0, 1, 2, 3}));
+  EXPECT_EQ(index_select(x, 1, kNoIndices).shape(), (Shape{2, 0}));
+  EXPECT_THROW((void)index_select(x, 0, zeros({1, 1}, {.dtype = DType::i64})), ShapeError);
+  EXPECT_THROW((void)index_select(counted({}), 0, at({0, 0})), ShapeError);
+  EXPECT_THROW((void)index_select(x, 0, at({-1})), IndexError);
+}
+
+TEST(IndexAdd, ScalesAndChecksAlpha) {
+  const Tensor x = counted({2, 2}), src = counted({3, 2});
+  EXPECT_EQ(list(index_add(x, 0, at({1, 1, 0}), src, 10)), (Doubles{40, 51, 22, 43}));
+  EXPECT_THROW((void)index_add(x, 0, at({1, 0}), src), ShapeError);
+  EXPECT_THROW((void)index_add(counted({2}, DType::i64), 0, at({1}), counted({1}, DType::i64), 0.5),
+               DTypeError);
+}
+
+TEST(Index, CountsFromTheEndAndBroadcasts) {
+  const Tensor x = counted({3, 4});
+  EXPECT_EQ(list(index(x, {at({-1, 0}), at({-4, 1})})), (Doubles{8, 1}));
+  EXPECT_EQ(index(x, {reshape(at({0, 1}), {2, 1}), at({0, 1, 2})}).shape(), (Shape{2, 3}));
+  EXPECT_EQ(list(index(x, {tensor(std::int64_t{1})})), (Doubles{4, 5, 6, 7}));
+  EXPECT_THROW((void)index(x, {at({3})}), IndexError);
+  EXPECT_THROW((void)index(x, {at({-4})}), IndexError);
+  EXPECT_THROW((void)index(x, {at({0, 1}), at({0, 1, 2})}), ShapeError);
+  EXPECT_THROW((void)index(x, {at({0}), at({0}), at({0})}), IndexError);
+  EXPECT_THROW((void)index(x, {at({0}).to(DType::f32)}), DTypeError);
+  EXPECT_THROW((void)index(x, {Tensor()}), ValueError);
+}
+
+TEST(Index, PutsTheDimsOfTheIndicesInTheirPlaceOrFirst) {
+  const Tensor x = counted({2, 3, 4});
+  const Tensor middle = index(x, {Tensor(), at({2, 0})});
+  EXPECT_EQ(middle.shape(), (Shape{2, 2, 4}));
+  EXPECT_EQ(list(middle), list(index_select(x, 1, at({2, 0}))));
+  const Tensor apart = index(x, {at({1, 0, 1}), Tensor(), at({3, 0, 1})});
+  EXPECT_EQ(apart.shape(), (Shape{3, 3}));
+  EXPECT_EQ(list(apart), (Doubles{15, 19, 23, 0, 4, 8, 13, 17, 21}));
+}
+
+TEST(Index, TakesMasks) {
+  const Tensor x = counted({2, 2});
+  EXPECT_EQ(list(index(x, {tensor({true, false, true, true}, {2, 2})})), (Doubles{0, 2, 3}));
+  EXPECT_EQ(index(x, {tensor({false, false})}).shape(), (Shape{0, 2}));
+  EXPECT_EQ(list(index(x, {Tensor(), tensor({false, true})})), (Doubles{1, 3}));
+  EXPECT_THROW((void)index(x, {tensor({true, false, true})}), IndexError);
+  EXPECT_THROW((void)index(x, {tensor(true)}), IndexError);
+}
+
+TEST(IndexPut, WritesOrAdds) {
+  const Tensor x = counted({3});
+  EXPECT_EQ(list(index_put(x, {at({0, -3})}, make<double>({2}, {5, 6}))), (Doubles{6, 1, 2}));
+  EXPECT_EQ(list(index_put(x, {at({0, -3})}, make<double>({2}, {5, 6}), true)), (Doubles{11, 1, 2}));
+  EXPECT_EQ(list(index_put(x, {tensor({true, false, true})}, make<double>({}, {9}))), (Doubles{9, 1, 9}));
+  EXPECT_EQ(list(index_put(x, {kNoIndices}, make<double>({}, {9}))), list(x));
+  EXPECT_THROW((void)index_put(x, {at({0, 1})}, make<double>({3}, {1, 2, 3})), ShapeError);
+  EXPECT_THROW((void)index_put(x, {at({0})}, make<float>({}, {1})), DTypeError);
+  EXPECT_THROW((void)index_put(x, {at({0})}, Tensor()), ValueError);
+}
+
+TEST(Sort, KeepsTiesInOrderAndPutsNaNAtTheLargeEnd) {
+  const double nan = std::nan(""), inf = std::numeric_limits<double>::infinity();
+  const Tensor x = make<double>({6}, {1, nan, -inf, 1, inf, nan});
+  EXPECT_EQ(list(sort(x).indices), (Doubles{2, 0, 3, 4, 1, 5}));
+  EXPECT_EQ(list(sort(x, 0, true).indices), (Doubles{1, 5, 4, 0, 3, 2}));
+  EXPECT_EQ(list(topk(x, 3).indices), (Doubles{1, 5, 4}));
+  EXPECT_EQ(list(topk(x, 3, 0, false).values), (Doubles{-inf, 1, 1}));
+  EXPECT_EQ(list(sort(make<double>({2}, {0.0, -0.0})).indices), (Doubles{0, 1}));
+  EXPECT_EQ(list(sort(tensor({3, 1, 2})).values), (Doubles{1, 2, 3}));
+}
+
+TEST(Sort, TakesEmptyTensorsAndRefusesAWrongK) {
+  EXPECT_EQ(sort(counted({2, 0})).values.shape(), (Shape{2, 0}));
+  EXPECT_EQ(sort(counted({0, 2})).indices.dtype(), DType::i64);
+  EXPECT_EQ(list(sort(counted({})).indices), Doubles{0});
+  EXPECT_EQ(topk(counted({3}), 0).values.shape(), Shape{0});
+  EXPECT_THROW((void)topk(counted({3}), 4), ValueError);
+  EXPECT_THROW((void)topk(counted({3}), -1), ValueError);
+  EXPECT_THROW((void)sort(counted({3}), 1), IndexError);
+}
+
+}  // namespace
+}  // namespace mezzo
