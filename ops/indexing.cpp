@@ -54,14 +54,6 @@ std::size_t wrapped(std::string_view op, std::int64_t dim, const Tensor& x) {
   return static_cast<std::size_t>(layout::wrap_dim(op, dim, x.shape().size()));
 }
 
-/// Places of `shape` in a tensor of the given sizes and strides, whose positions along `dim` the index says.
-PlaceMap along(std::size_t dim, const Shape& shape, std::int64_t size, Dims strides,
-               const Dims& index_strides) {
-  const std::int64_t step = strides[dim];
-  strides[dim] = 0;
-  return {shape, strides, index_strides, step, size, {static_cast<std::int64_t>(dim)}};
-}
-
 /// The elements of x at the places.
 Tensor taken(const Tensor& x, const Tensor& index, const PlaceMap& map) {
   Tensor out = empty(map.shape, options_of(x));
@@ -250,7 +242,7 @@ Outputs index_add_forward(const ForwardArgs<IndexAddAttrs>& args) {
   check_indices("index_add", index, 0, x.shape()[dim]);
   const auto map = [&](const Dims& strides) { return along_line(dim, src.shape(), x.shape()[dim], strides); };
   const DType compute = compute_dtype(x.dtype());
-  const Tensor scaled = mul(to(src, compute), args.attrs.alpha);
+  const Tensor scaled = args.attrs.alpha.real() == 1 ? src : mul(to(src, compute), args.attrs.alpha);
   return without_dims(written(x, index, scaled, map, true), args.in(0));
 }
 Gradients index_add_vjp(const VjpArgs<IndexAddAttrs>& args) {
@@ -259,7 +251,7 @@ Gradients index_add_vjp(const VjpArgs<IndexAddAttrs>& args) {
   result[0] = grad;
   if (args.needs(2)) {
     const Tensor read = index_select(grad, args.attrs.dim, args.in(1));
-    result[2] = reshape(mul(read, args.attrs.alpha), args.in_shape(2));
+    result[2] = reshape(args.attrs.alpha.real() == 1 ? read : mul(read, args.attrs.alpha), args.in_shape(2));
   }
   return result;
 }

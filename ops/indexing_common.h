@@ -31,6 +31,15 @@ struct PlaceMap {
   }
 };
 
+/// Places of `shape` in a tensor of the given strides, whose positions along `dim`, `size` of them, the index
+/// says.
+[[nodiscard]] inline PlaceMap along(std::size_t dim, const Shape& shape, std::int64_t size, Dims strides,
+                                    const Dims& index_strides) {
+  const std::int64_t step = strides[dim];
+  strides[dim] = 0;
+  return {shape, strides, index_strides, step, size, {static_cast<std::int64_t>(dim)}};
+}
+
 /// x with `values` written to (or added at) places. `map_of` gives the places for a tensor of x's shape with
 /// given strides; values are shown with `value_strides`.
 template <class MapOf>

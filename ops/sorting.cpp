@@ -15,7 +15,10 @@ Outputs first_in_order(const Tensor& x, std::size_t dim, std::int64_t count, boo
   shape[dim] = count;
   Tensor indices = empty(shape, {.dtype = DType::i64, .device = x.device()});
   kernels::sorting_order(x.device(), view_of(indices), view_of(x), dim, descending);
-  return Tensors{gather(x, static_cast<std::int64_t>(dim), indices), indices};
+  Tensor values = empty(shape, options_of(x));
+  kernels::take(x.device(), view_of(values),
+                along(dim, shape, x.shape()[dim], x.strides(), indices.strides()).of(x, indices));
+  return Tensors{values, indices};
 }
 /// x itself, and its position 0.
 Outputs only_element(const Tensor& x) {

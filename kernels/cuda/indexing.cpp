@@ -1,7 +1,7 @@
 // CUDA kernels over indexed elements. An index out of range is reported as a fault of the device and never
-// used. Elements that may fall on one place are walked by one thread, so results are those of the CPU, bit
-// for bit; sorting counts for each element those before it. Both are simple and correct; long walks in few
-// lanes and long rows to sort are slow.
+// used. All elements that fall on one place are dealt with by one thread in row-major order, so results are
+// those of the CPU, bit for bit; sorting counts for each element those before it. Both are simple and
+// correct; walks over very many indices and long rows to sort are slow.
 #include "mezzo/kernels/cuda/indexing.h"
 
 #include "mezzo/core/cuda/fault.h"
@@ -74,20 +74,37 @@ struct Add {
   }
 };
 
-/// A thread per lane. Arrays of the spaces: base, index, source.
+/// Which of `owners` (a power of two) threads deals with a place: any even spread will do.
+[[nodiscard]] __device__ std::int64_t owner_of(std::int64_t i, std::int64_t owners) {
+  const std::uint64_t mixed = static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15U;
+  return static_cast<std::int64_t>(mixed >> 32U) & (owners - 1);
+}
+
+/// Some threads per lane, each walks all its indices and owns some of the places. Arrays of the spaces: base,
+/// index, source.
 template <class T, class Update>
-__global__ void put_elements(Elements<T> to, const T* source, Space<3> lanes, Space<3> steps, Update update) {
-  const std::int64_t lane_count = lanes.total(), step_count = steps.total();
-  for (std::int64_t l = first_index(); l < lane_count; l += grid_size()) {
+__global__ void put_elements(Elements<T> to, const T* source, Space<3> lanes, Space<3> steps,
+                             std::int64_t owners, Update update) {
+  const std::int64_t total = lanes.total() * owners, step_count = steps.total();
+  for (std::int64_t thread = first_index(); thread < total; thread += grid_size()) {
     std::int64_t lane[3];
-    lanes.offsets(l, lane);
+    lanes.offsets(thread / owners, lane);
     for (std::int64_t s = 0; s < step_count; ++s) {
       std::int64_t at[3];
       steps.offsets(s, at);
       const std::int64_t i = to.index[lane[1] + at[1]];
-      if (to.has(i)) update(to.base[lane[0] + at[0] + i * to.step], source[lane[2] + at[2]]);
+      if (to.has(i) && owner_of(i, owners) == thread % owners)
+        update(to.base[lane[0] + at[0] + i * to.step], source[lane[2] + at[2]]);
     }
   }
+}
+
+/// Threads per lane: few lanes would leave most of the device idle.
+[[nodiscard]] std::int64_t owners_for(std::int64_t lanes, std::int64_t steps) {
+  constexpr std::int64_t kEnough = std::int64_t{1} << 14;
+  std::int64_t owners = 1;
+  while (2 * owners * lanes <= kEnough && 2 * owners <= steps) owners *= 2;
+  return owners;
 }
 
 template <std::size_t N>
@@ -101,10 +118,11 @@ void launch_put(Device device, const Places& places, const View& source, const D
   const std::array<const View*, 3> views{&places.base, &places.index, &source};
   const Space<3> lanes = space_of(part_of(views, walked, false)),
                  steps = space_of(part_of(views, walked, true));
-  const Grid grid = grid_for(lanes.total());
+  const std::int64_t owners = owners_for(lanes.total(), steps.total());
+  const Grid grid = grid_for(lanes.total() * owners);
   mezzo::cuda::launch(put_elements<T, Update>, dim3(grid.blocks), dim3(grid.threads), 0,
                       mezzo::cuda::current_stream(device), elements_of<T>(places),
-                      static_cast<const T*>(source.data), lanes, steps, update);
+                      static_cast<const T*>(source.data), lanes, steps, owners, update);
 }
 
 /// A thread per element: its rank is the number of elements that come before it. Arrays of `lanes`: indices,
