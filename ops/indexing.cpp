@@ -1,6 +1,7 @@
 // Reading and writing along one dim: gather, scatter, scatter_add, index_select, index_add.
 #include "mezzo/ops/indexing.h"
 
+#include "mezzo/ops/factory.h"
 #include "mezzo/ops/indexing_common.h"
 #include "mezzo/ops/pointwise_common.h"
 #include "mezzo/ops/shape.h"
@@ -276,6 +277,12 @@ Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index) {
 }
 Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src) {
   return bind(scatter_op, {x, index, src}, {dim});
+}
+Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, Scalar value) {
+  require_defined("scatter", x);
+  require_defined("scatter", index);
+  return scatter(x, dim, index,
+                 expand(full({}, value, {.dtype = x.dtype(), .device = x.device()}), index.shape()));
 }
 Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src) {
   return bind(scatter_add_op, {x, index, src}, {dim});

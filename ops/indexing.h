@@ -28,7 +28,9 @@ namespace mezzo {
 /// The reverse: x with src[e] written at that place, for all e of index (i64). src has no dim smaller than
 /// index; of several values for one place the last one wins.
 [[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src);
-/// The same, but src[e] is added.
+/// The same with one value everywhere, converted to x's dtype.
+[[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, Scalar value);
+/// As the first, but src[e] is added.
 [[nodiscard]] Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src);
 /// The positions of a dim that `index` lists (at most 1 dim), in its order.
 [[nodiscard]] Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);

@@ -1,10 +1,14 @@
 // Mirrors, rotations and triangles, and rearrangements that are compositions of views.
 #include "mezzo/ops/rearrange.h"
 
+#include <algorithm>
+
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/copy_into.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
+#include "mezzo/ops/indexing.h"
+#include "mezzo/ops/indexing_common.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/shape.h"
 
@@ -268,6 +272,38 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::optional<st
   shape[at] *= repeats;
   layout::checked_numel("repeat_interleave", shape);
   return reshape(expand(reshape(x, {outer, 1, inner}), {outer, repeats, inner}), shape);
+}
+
+Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<std::int64_t> dim) {
+  constexpr std::string_view kName = "repeat_interleave";
+  require_defined(kName, x);
+  require_defined(kName, repeats);
+  if (!dim || x.dim() == 0) {
+    if (dim) static_cast<void>(layout::wrap_dim(kName, *dim, 0));
+    return repeat_interleave(flatten(x), repeats, 0);
+  }
+  const std::int64_t size =
+      x.shape()[static_cast<std::size_t>(layout::wrap_dim(kName, *dim, x.shape().size()))];
+  const Tensor counts = index_as_i64(kName, repeats, true).to(Device::cpu());
+  const bool for_all = counts.numel() == 1;
+  if (counts.dim() > 1 || (!for_all && counts.numel() != size)) {
+    throw ShapeError(kName, std::to_string(size) + " numbers, or one", to_string(repeats.shape()),
+                     "pass one for each position of the dim");
+  }
+  const auto* const values = static_cast<const std::int64_t*>(counts.impl().data());
+  if (for_all) return repeat_interleave(x, values[0], dim);
+  std::int64_t total = 0;
+  for (std::int64_t k = 0; k < size; ++k) {
+    if (values[k] < 0 || values[k] >= layout::kMaxElements) {
+      throw ValueError(kName, "numbers of at least 0", std::to_string(values[k]), "use 0 to leave one out");
+    }
+    total += values[k];
+    layout::checked_numel(kName, {total});
+  }
+  const Tensor positions = empty({total}, {.dtype = DType::i64});
+  auto* next = static_cast<std::int64_t*>(positions.impl().data());
+  for (std::int64_t k = 0; k < size; ++k) next = std::fill_n(next, values[k], k);
+  return index_select(x, *dim, positions.to(x.device()));
 }
 
 }  // namespace mezzo

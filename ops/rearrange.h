@@ -43,6 +43,10 @@ template <std::integral I, std::integral J>
 /// ValueError for a negative number.
 [[nodiscard]] Tensor repeat_interleave(const Tensor& x, std::int64_t repeats,
                                        std::optional<std::int64_t> dim = {});
+/// Position k repeats[k] times (i64 or i32, one number for each, or one for all); the host reads them. Throws
+/// ShapeError for another count.
+[[nodiscard]] Tensor repeat_interleave(const Tensor& x, const Tensor& repeats,
+                                       std::optional<std::int64_t> dim = {});
 
 // --- windows (windows.cpp)
 

@@ -44,6 +44,7 @@ TEST(Scatter, LetsTheLastOneWin) {
   EXPECT_EQ(list(scatter(x, 0, at({2, 0, 2}), src)), (Doubles{6, 1, 7}));
   EXPECT_EQ(list(scatter_add(x, 0, at({2, 0, 2}), src)), (Doubles{6, 1, 14}));
   EXPECT_EQ(list(x), (Doubles{0, 1, 2}));
+  EXPECT_EQ(list(scatter(x, 0, at({1}), 9)), (Doubles{0, 9, 2}));
   EXPECT_THROW((void)scatter(x, 0, at({0, 0, 0, 0, 0}), src), ShapeError);
   EXPECT_THROW((void)scatter(x, 0, at({0}), src.to(DType::f32)), DTypeError);
   EXPECT_THROW((void)scatter_add(x, 0, at({3}), src), IndexError);

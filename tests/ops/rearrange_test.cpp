@@ -68,6 +68,19 @@ TEST(RepeatInterleave, RepeatsPositionsInPlace) {
   EXPECT_THROW((void)repeat_interleave(x, 2, 2), IndexError);
 }
 
+TEST(RepeatInterleave, TakesANumberForEachPosition) {
+  const Tensor x = counted({2, 2}), counts = tensor({2, 0});
+  EXPECT_EQ(list(repeat_interleave(x, counts, 0)), (Doubles{0, 1, 0, 1}));
+  EXPECT_EQ(list(repeat_interleave(x, counts, -1)), (Doubles{0, 0, 2, 2}));
+  EXPECT_EQ(list(repeat_interleave(x, tensor({2}), 0)), list(repeat_interleave(x, 2, 0)));
+  EXPECT_EQ(repeat_interleave(x, tensor({0, 0}), 0).shape(), (Shape{0, 2}));
+  EXPECT_THROW((void)repeat_interleave(x, counts), ShapeError);
+  EXPECT_THROW((void)repeat_interleave(x, tensor({1, -1}), 0), ValueError);
+  EXPECT_THROW((void)repeat_interleave(x, tensor({1, std::numeric_limits<std::int64_t>::max()}), 0),
+               ValueError);
+  EXPECT_THROW((void)repeat_interleave(x, ones({2}), 0), DTypeError);
+}
+
 TEST(Diagonal, IsAViewAndMayBeEmpty) {
   const Tensor x = counted({2, 3});
   diagonal(x, 1).fill_(9);
