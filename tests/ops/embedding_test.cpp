@@ -110,6 +110,34 @@ TEST(Embedding, FindsTheSameListsOnADevice) {
   }
 }
 
+/// So does it with rows: four elements at a time, which may belong to several.
+TEST(Embedding, GathersAndSumsRowsInBlocksOnADevice) {
+  Generator generator(9);
+  constexpr std::int64_t kCount = 10, kValues = 4;
+  for (const std::int64_t width : {1, 2, 3, 4, 7}) {
+    const Tensor index = randint(0, kValues, {kCount}, {}, generator);
+    const Tensor weight = rand({kValues, width}, {}, generator), grad = rand({kCount, width}, {}, generator);
+    const auto* const at = index.data<std::int64_t>().data();
+    const auto view = [](const Tensor& x) {
+      return kernels::View{x.impl().data(), x.dtype(), x.shape(), x.strides()};
+    };
+    const Tensor rows = empty({kCount, width}), sums = empty({kValues, width});
+    kernels::generate<float>(Device::cpu(),
+                             kernels::detail::GatherRows<float>{
+                                 {weight.data<float>().data(), kValues, width, 1}, at, width, kCount * width},
+                             view(rows));
+    EXPECT_EQ(list(rows), list(embedding(index, weight)));
+    const Tensor head = full({kValues}, -1, {.dtype = DType::i64}), next = empty_like(index);
+    kernels::find_index_lists(Device::cpu(), at, view(next), view(head), -1);
+    kernels::generate<double>(
+        Device::cpu(),
+        kernels::detail::SumRows<float>{grad.data<float>().data(), head.data<std::int64_t>().data(),
+                                        next.data<std::int64_t>().data(), width, kValues * width},
+        view(sums));
+    EXPECT_EQ(list(sums), list(embedding_backward(grad, index, kValues)));
+  }
+}
+
 // --- one_hot
 
 TEST(OneHot, MarksTheClass) {
