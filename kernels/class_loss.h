@@ -25,11 +25,10 @@ void with_real(DType compute, const F& f) {
 }
 }  // namespace detail
 
-/// Looks through the class indices of all rows, whose weights may be left out (nullptr) and are 1 then: the
-/// position of the first that is neither in [0, classes) nor ignore_index, or -1, and then the sum of the
-/// weights of those that count, in *weight_sum (device memory). On a CUDA device the host does not wait: the
-/// result is -1, and a wrong index becomes a fault of the device that names `op` (a string that lives
-/// forever; see core/cuda/fault.h).
+/// Looks through the class indices of all rows: the position of the first that is neither in [0, classes) nor
+/// ignore_index, or -1, and then the sum of the weights of those that count, in *weight_sum (device memory).
+/// On a CUDA device the host does not wait: the result is -1, and a wrong index becomes a fault of the device
+/// that names `op` (a string that lives forever; see core/cuda/fault.h).
 [[nodiscard]] std::int64_t count_classes(Device device, const char* op, const ClassTarget& target,
                                          std::int64_t rows, std::int64_t classes, double* weight_sum,
                                          DType compute);

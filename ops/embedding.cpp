@@ -1,10 +1,10 @@
 #include "mezzo/ops/embedding.h"
 
-#include "mezzo/kernels/class_loss.h"
 #include "mezzo/kernels/embedding.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
+#include "mezzo/ops/indexing_common.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
@@ -15,35 +15,6 @@ namespace {
 
 using namespace ops;
 
-/// Throws IndexError for an index outside of [0, limit). `op` lives forever.
-void require_indices(const char* op, const Tensor& index, std::int64_t limit) {
-  if (index.numel() == 0) return;
-  const auto refuse = [&](std::int64_t at) {
-    throw IndexError(op, "indices in [0, " + std::to_string(limit) + ")",
-                     at < 0 ? "some"
-                            : std::to_string(index.to_vector<std::int64_t>()[static_cast<std::size_t>(at)]) +
-                                  " at position " + std::to_string(at),
-                     "check the indices against the number of rows");
-  };
-  if (limit == 0) refuse(-1);
-  const Tensor plain = index.contiguous();
-  const Tensor count = empty({}, {.dtype = DType::f64, .device = index.device()});
-  kernels::ClassTarget target;
-  target.index = static_cast<const std::int64_t*>(plain.impl().data());
-  target.ignore_index = 0;  // a right one, which need not be looked at
-  const std::int64_t wrong = kernels::count_classes(index.device(), op, target, plain.numel(), limit,
-                                                    static_cast<double*>(count.impl().data()), DType::f32);
-  if (wrong >= 0) refuse(wrong);
-}
-
-/// The indices as the kernels take them.
-Tensor index_list(std::string_view op, const Tensor& index) {
-  if (index.dtype() != DType::i64 && index.dtype() != DType::i32) {
-    throw DTypeError(op, "indices of dtype i64 or i32", to_string(index.dtype()),
-                     "convert them with to(DType::i64)");
-  }
-  return to(index, DType::i64).contiguous();
-}
 const std::int64_t* data_of(const Tensor& index) {
   return static_cast<const std::int64_t*>(index.impl().data());
 }
@@ -74,12 +45,12 @@ Outputs embedding_forward(const ForwardArgs<EmbeddingAttrs>& args) {
   if (weight.dim() != 2) {
     throw ShapeError("embedding", "a weight [rows, width]", to_string(weight.shape()), "reshape it");
   }
-  const Tensor index = index_list("embedding", args.in(0));
+  const Tensor index = index_as_i64("embedding", args.in(0), true);
   static_cast<void>(padding_row("embedding", args.attrs.padding_idx, weight.size(0)));
   Shape shape = index.shape();
   shape.push_back(weight.size(1));
   const Tensor out = empty(shape, options_of(weight));
-  require_indices("embedding", index, weight.size(0));
+  check_indices("embedding", index, 0, weight.size(0));
   kernels::gather_rows(out.device(), view_of(out), view_of(weight), data_of(index));
   return out;
 }
@@ -132,7 +103,7 @@ struct EmbeddingBackwardAttrs {
 Outputs embedding_backward_forward(const ForwardArgs<EmbeddingBackwardAttrs>& args) {
   constexpr const char* kName = "embedding_backward";
   const Tensor grad = args.in(0).contiguous();
-  const Tensor index = index_list(kName, args.in(1));
+  const Tensor index = index_as_i64(kName, args.in(1), true);
   const std::int64_t rows = args.attrs.num_embeddings;
   require_floating(kName, grad);
   Shape batch = grad.shape();
@@ -149,7 +120,7 @@ Outputs embedding_backward_forward(const ForwardArgs<EmbeddingBackwardAttrs>& ar
     throw DTypeError(kName, "a floating dtype", to_string(dtype), "use f32 or another");
   const Device device = grad.device();
   const Tensor out = empty({rows, grad.size(-1)}, {.dtype = dtype, .device = device});
-  require_indices(kName, index, rows);
+  check_indices(kName, index, 0, rows);
   const Tensor head = full({rows}, -1, {.dtype = DType::i64, .device = device});
   const Tensor next = empty({index.numel()}, {.dtype = DType::i64, .device = device});
   kernels::find_index_lists(device, data_of(index), view_of(next), view_of(head), padding);
@@ -188,18 +159,14 @@ struct OneHotAttrs {
 };
 
 Outputs one_hot_forward(const ForwardArgs<OneHotAttrs>& args) {
-  const Tensor& index = args.in(0);
-  if (index.dtype() != DType::i64) {
-    throw DTypeError("one_hot", "indices of dtype i64", to_string(index.dtype()),
-                     "convert them with to(DType::i64)");
-  }
+  const Tensor index = index_as_i64("one_hot", args.in(0), false);
   std::int64_t classes = args.attrs.num_classes;
   if (classes < -1 || classes == 0 || (classes == -1 && index.numel() == 0)) {
     throw ValueError("one_hot", "at least one class", std::to_string(classes),
                      "-1 takes the largest index + 1");
   }
   if (classes == -1) classes = std::max<std::int64_t>(amax(index).item<std::int64_t>(), 0) + 1;
-  require_indices("one_hot", index, classes);
+  check_indices("one_hot", index, 0, classes);
   const Tensor all = arange(0, classes, 1, {.dtype = DType::i64, .device = index.device()});
   return to(eq(unsqueeze(index, -1), all), DType::i64);
 }

@@ -202,7 +202,7 @@ template <class T>
     const std::int64_t t = target.index[r];
     if (t == target.ignore_index) continue;
     if (t < 0 || t >= classes) return r;
-    sum += weight == nullptr ? 1 : static_cast<double>(weight[t]);
+    sum += static_cast<double>(weight[t]);
   }
   *weight_sum = sum;
   return -1;

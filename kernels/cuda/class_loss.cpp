@@ -187,8 +187,7 @@ struct ClassCount {
     const std::int64_t t = target.index[r];
     if (t == target.ignore_index) return;
     const bool wrong = t < 0 || t >= classes;
-    const double weight = wrong ? 0 : target.weight == nullptr ? 1 : static_cast<double>(target.weight[t]);
-    acc = combine(acc, {weight, wrong ? r : rows});
+    acc = combine(acc, {wrong ? 0.0 : static_cast<double>(target.weight[t]), wrong ? r : rows});
   }
   [[nodiscard]] __device__ Acc combine(const Acc& a, const Acc& b) const {
     return {a.sum + b.sum, a.first_wrong < b.first_wrong ? a.first_wrong : b.first_wrong};
