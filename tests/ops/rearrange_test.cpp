@@ -76,8 +76,9 @@ TEST(RepeatInterleave, TakesANumberForEachPosition) {
   EXPECT_EQ(repeat_interleave(x, tensor({0, 0}), 0).shape(), (Shape{0, 2}));
   EXPECT_THROW((void)repeat_interleave(x, counts), ShapeError);
   EXPECT_THROW((void)repeat_interleave(x, tensor({1, -1}), 0), ValueError);
-  EXPECT_THROW((void)repeat_interleave(x, tensor({1, std::numeric_limits<std::int64_t>::max()}), 0),
-               ValueError);
+  EXPECT_THROW(
+      (void)repeat_interleave(x, tensor({std::int64_t{1}, std::numeric_limits<std::int64_t>::max()}), 0),
+      ValueError);
   EXPECT_THROW((void)repeat_interleave(x, ones({2}), 0), DTypeError);
 }
 
