@@ -182,7 +182,7 @@ enum class SampleKind : std::uint8_t { real, distinct, index, mask, absent };
 struct SampleInput {
   SampleKind kind = SampleKind::real;
   Shape shape = {};
-  double low = -2, high = 2;    ///< range of a real input; an index is in [0, high)
+  double low = -2, high = 2;    ///< range of a real input; indices are in [0, high), legal in [low, high)
   double kink = 0, margin = 0;  ///< a real input stays `margin` away from `kink`
   bool grad = true;             ///< whether its gradient is checked
 };
@@ -201,7 +201,14 @@ namespace samples {
 }
 /// i64 in [0, limit).
 [[nodiscard]] inline SampleInput index(Shape shape, std::int64_t limit) {
-  return {.kind = SampleKind::index, .shape = shape, .high = static_cast<double>(limit), .grad = false};
+  return {
+      .kind = SampleKind::index, .shape = shape, .low = 0, .high = static_cast<double>(limit), .grad = false};
+}
+/// The same where negative ones are legal and count from the end.
+[[nodiscard]] inline SampleInput index_from_end(Shape shape, std::int64_t limit) {
+  SampleInput result = index(shape, limit);
+  result.low = -result.high;
+  return result;
 }
 [[nodiscard]] inline SampleInput mask(Shape shape) {
   return {.kind = SampleKind::mask, .shape = shape, .grad = false};

@@ -93,6 +93,7 @@ def training_on_gpu():
         captured = ("mezzo", f"{case}/f16_scaler_captured")
         compare("training", captured, ("pytorch", f"{case}/f16_scaler"), 1 / 1.75 if seed else None)
         compare("training", captured, ("mezzo", f"{case}/f16_scaler"))
+        compare("training", ("mezzo", f"{case}/f16_scaler"), ("mezzo", f"{case}/f16_scaler_without_epilogues"))
         for mode, goal in (("f32", 1 / 5), ("tf32", None)):
             compare("training", ("mezzo", f"{case}/f16_scaler"), ("mezzo", f"{case}/{mode}"), goal if seed else None)
         compare("training", ("mezzo", f"{case}/f16_scaler"), ("pytorch", f"{case}/f16_scaler"), 1.0 if seed else None,

@@ -66,11 +66,7 @@ struct GatherRows {
 
 /// Lists of the positions in `index` that hold the same value: head[v] is the first position with value v,
 /// next[n] the one that follows n; -1 ends a list. `skip` and values out of range are in no list.
-struct IndexLists {
-  std::int64_t* head;
-  std::int64_t* next;
-};
-
+///
 /// next[n] for n in order, and head[v] from the thread that finds the first v: as many comparisons as pairs
 /// of positions, but no atomics and one order. head is filled with -1 before.
 struct FindLists {

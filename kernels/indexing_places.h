@@ -2,10 +2,11 @@
 // own because the front end and both devices need it.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <type_traits>
 
 #include "mezzo/core/host_device.h"
+#include "mezzo/kernels/scalar_math.h"
 #include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {
@@ -47,12 +48,19 @@ template <class T>
   return a_at < b_at;
 }
 
-/// a + b; integers wrap.
-template <class T>
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T plus(T a, T b) {
-  using W = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
-  return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
-}
+/// What becomes of a place when an element falls on it.
+struct AssignTo {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& place, T value) const {
+    place = value;
+  }
+};
+struct AddTo {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& place, T value) const {
+    place = scalar::AddFn{}(place, value);
+  }
+};
 
 /// Calls f with a value of an unsigned type of `bytes` (1, 2, 4 or 8): elements that are moved as they are.
 template <class F>

@@ -14,7 +14,6 @@ using namespace kernels::scalar;
 using Args = ForwardArgs<NoAttrs>;
 using Vjps = VjpArgs<NoAttrs>;
 
-std::vector<Sample<NoAttrs>> any_samples() { return {{{samples::real({3, 5})}}, {{samples::real({})}}}; }
 std::vector<Sample<NoAttrs>> backward_samples() {
   return {{{samples::real({3, 5}), samples::real({3, 5}, 0.1, 0.9)}}};
 }

@@ -13,7 +13,6 @@ using namespace kernels::scalar;
 using Vjps = VjpArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;
 
-Samples any_samples() { return {{{samples::real({3, 5})}}, {{samples::real({})}}}; }
 Samples positive_samples() { return {{{samples::real({3, 5}, 0.2, 3)}}, {{samples::real({}, 0.2, 3)}}}; }
 Samples above_minus_one_samples() {
   return {{{samples::real({3, 5}, -0.8, 2)}}, {{samples::real({}, -0.5, 0.5)}}};

@@ -28,6 +28,11 @@ struct NumberAttrs {
 
 namespace ops {
 
+/// For ops of one tensor that are smooth everywhere.
+[[nodiscard]] inline std::vector<Sample<NoAttrs>> any_samples() {
+  return {{{samples::real({3, 5})}}, {{samples::real({})}}};
+}
+
 /// -s; a bool becomes an integer.
 [[nodiscard]] inline Scalar negated(const Scalar& s) {
   if (s.kind() == DTypeKind::floating) return -s.real();

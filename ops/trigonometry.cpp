@@ -13,7 +13,6 @@ using namespace kernels::scalar;
 using Vjps = VjpArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;
 
-Samples any_samples() { return {{{samples::real({3, 5})}}, {{samples::real({})}}}; }
 Samples quarter_samples() { return {{{samples::real({3, 5}, -1.2, 1.2)}}, {{samples::real({}, 2, 4)}}}; }
 Samples cosine_samples() { return {{{samples::real({3, 5}, -0.8, 0.8)}}, {{samples::real({}, -0.8, 0.8)}}}; }
 

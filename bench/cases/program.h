@@ -44,6 +44,15 @@ inline Body in_tf32(Body body) {
   };
 }
 
+/// The same case with biases and their gradients beside the products, not in them.
+inline Body without_epilogues(Body body) {
+  return [body = std::move(body)] {
+    kernels::cuda::set_gemm_epilogues(false);
+    body();
+    kernels::cuda::set_gemm_epilogues(true);
+  };
+}
+
 #endif
 
 /// `program [--device D]`; D is cpu (the default), cuda or cuda:N. `add` makes the cases.

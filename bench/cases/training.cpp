@@ -35,14 +35,17 @@ void add_mixed(Worker& worker, const Size& size, const NamedDType& type) {
       mlp->optimizer.zero_grad();
     };
   });
-  worker.add(name + "_scaler", [size, loss] {
+  const auto scaled = [size, loss]() -> Body {
     return [mlp = make(size), scaler = std::make_shared<amp::GradScaler>(), loss] {
       scaler->scale(loss(*mlp)).backward();
       scaler->step(mlp->optimizer);
       scaler->update();
       mlp->optimizer.zero_grad();
     };
-  });
+  };
+  worker.add(name + "_scaler", scaled);
+  if (!on_cpu())
+    worker.add(name + "_scaler_without_epilogues", [scaled] { return without_epilogues(scaled()); });
   worker.add(name + "_scaler_captured", [size, loss]() -> Body {
     const auto step = std::make_shared<amp::CapturedStep>(
         target_device, [mlp = make(size), scaler = std::make_shared<amp::GradScaler>(), loss] {

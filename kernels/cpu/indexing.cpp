@@ -49,19 +49,6 @@ template <std::size_t N>
   return walk;
 }
 
-struct Assign {
-  template <class T>
-  void operator()(T& place, T value) const {
-    place = value;
-  }
-};
-struct Add {
-  template <class T>
-  void operator()(T& place, T value) const {
-    place = plus(place, value);
-  }
-};
-
 /// Lanes, the elements that never meet, are shared by the threads; each block of lanes walks the rest.
 template <class T, class Update>
 void put_elements(const Places& places, const View& source, const Dims& walked, Update update) {
@@ -121,12 +108,12 @@ void take(const View& out, const Places& places) {
 
 void put(const Places& places, const View& source, const Dims& walked) {
   with_bits(size_of(source.dtype),
-            [&](auto bits) { put_elements<decltype(bits)>(places, source, walked, Assign{}); });
+            [&](auto bits) { put_elements<decltype(bits)>(places, source, walked, AssignTo{}); });
 }
 
 void put_add(const Places& places, const View& source, const Dims& walked) {
   dispatch_compute(source.dtype,
-                   [&]<class T>(TypeTag<T>) { put_elements<T>(places, source, walked, Add{}); });
+                   [&]<class T>(TypeTag<T>) { put_elements<T>(places, source, walked, AddTo{}); });
 }
 
 void sorting_order(const View& indices, const View& in, std::size_t dim, bool descending) {

@@ -16,17 +16,29 @@ namespace mezzo::kernels::cuda {
 
 inline constexpr unsigned kWholeWarp = 0xffffffffU;
 
-/// `value` of the lane `distance` above; any trivially copyable type of whole words.
-template <class A>
-__device__ MEZZO_ALWAYS_INLINE A shuffle_down(const A& value, unsigned distance) {
+/// A value of another lane, as `shuffle` fetches each of its words; any trivially copyable type of whole
+/// words.
+template <class A, class Shuffle>
+__device__ MEZZO_ALWAYS_INLINE A shuffle_words(const A& value, const Shuffle& shuffle) {
   static_assert(std::is_trivially_copyable_v<A> && sizeof(A) % 4 == 0);
   constexpr int kWords = sizeof(A) / 4;
   unsigned words[kWords];
   memcpy(words, &value, sizeof(A));
-  for (int i = 0; i < kWords; ++i) words[i] = __shfl_down_sync(kWholeWarp, words[i], distance);
+  for (int i = 0; i < kWords; ++i) words[i] = shuffle(words[i]);
   A result;
   memcpy(&result, words, sizeof(A));
   return result;
+}
+/// `value` of the lane `distance` above.
+template <class A>
+__device__ MEZZO_ALWAYS_INLINE A shuffle_down(const A& value, unsigned distance) {
+  return shuffle_words(value, [=](unsigned word) { return __shfl_down_sync(kWholeWarp, word, distance); });
+}
+/// `value` of the lane `distance` below; in the first lanes that of some lane.
+template <class A>
+__device__ MEZZO_ALWAYS_INLINE A shuffle_up(const A& value, unsigned distance) {
+  const auto source = static_cast<int>((threadIdx.x - distance) % kWarp);
+  return shuffle_words(value, [=](unsigned word) { return __shfl_sync(kWholeWarp, word, source); });
 }
 
 /// In lane 0: combine over the warp. All 32 lanes take part.

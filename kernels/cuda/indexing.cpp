@@ -61,19 +61,6 @@ __global__ void take_elements(T* out, Elements<T> from, Space<3> space) {
   }
 }
 
-struct Assign {
-  template <class T>
-  __device__ void operator()(T& place, T value) const {
-    place = value;
-  }
-};
-struct Add {
-  template <class T>
-  __device__ void operator()(T& place, T value) const {
-    place = plus(place, value);
-  }
-};
-
 /// Which of `owners` (a power of two) threads deals with a place: any even spread will do.
 [[nodiscard]] __device__ std::int64_t owner_of(std::int64_t i, std::int64_t owners) {
   const std::uint64_t mixed = static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15U;
@@ -169,12 +156,12 @@ void take(Device device, const View& out, const Places& places) {
 
 void put(Device device, const Places& places, const View& source, const Dims& walked) {
   with_bits(size_of(source.dtype),
-            [&](auto bits) { launch_put<decltype(bits)>(device, places, source, walked, Assign{}); });
+            [&](auto bits) { launch_put<decltype(bits)>(device, places, source, walked, AssignTo{}); });
 }
 
 void put_add(Device device, const Places& places, const View& source, const Dims& walked) {
   dispatch_compute(source.dtype,
-                   [&]<class T>(TypeTag<T>) { launch_put<T>(device, places, source, walked, Add{}); });
+                   [&]<class T>(TypeTag<T>) { launch_put<T>(device, places, source, walked, AddTo{}); });
 }
 
 void sorting_order(Device device, const View& indices, const View& in, std::size_t dim, bool descending) {

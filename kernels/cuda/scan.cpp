@@ -10,20 +10,6 @@ namespace mezzo::kernels::cuda {
 
 namespace {
 
-/// `value` of the lane `distance` below, and in the first lanes some value.
-template <class A>
-__device__ MEZZO_ALWAYS_INLINE A shuffle_up(const A& value, unsigned distance) {
-  static_assert(std::is_trivially_copyable_v<A> && sizeof(A) % 4 == 0);
-  constexpr int kWords = sizeof(A) / 4;
-  const auto source = static_cast<int>((threadIdx.x - distance) % kWarp);
-  unsigned words[kWords];
-  memcpy(words, &value, sizeof(A));
-  for (int i = 0; i < kWords; ++i) words[i] = __shfl_sync(kWholeWarp, words[i], source);
-  A result;
-  memcpy(&result, words, sizeof(A));
-  return result;
-}
-
 /// Arrays: result, scale if kScale, what is added if kAdd.
 template <class T, bool kScale, bool kAdd>
 struct ScanRow {

@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
@@ -20,11 +19,6 @@ using namespace test;
 
 using Doubles = std::vector<double>;
 
-Tensor counted(const Shape& shape, DType dtype = DType::f64) {
-  std::vector<double> values(static_cast<std::size_t>(layout::numel(shape)));
-  std::iota(values.begin(), values.end(), 0);
-  return make<double>(shape, values).to(dtype);
-}
 Tensor at(std::initializer_list<std::int64_t> positions) { return tensor(positions); }
 const Tensor kNoIndices = zeros({0}, {.dtype = DType::i64});
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,12 @@ Tensor make(const Shape& shape, const std::vector<T>& values) {
 template <class T>
 Tensor make(const std::vector<T>& values) {
   return make<T>({static_cast<std::int64_t>(values.size())}, values);
+}
+/// 0, 1, 2, ... in row-major order.
+inline Tensor counted(const Shape& shape, DType dtype = DType::f64) {
+  std::vector<double> values(static_cast<std::size_t>(layout::numel(shape)));
+  std::iota(values.begin(), values.end(), 0.0);
+  return make<double>(shape, values).to(dtype);
 }
 inline Tensor bools(const Shape& shape, const std::vector<int>& values) {
   Tensor out = empty(shape, {.dtype = DType::boolean});

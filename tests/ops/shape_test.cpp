@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/registry.h"
 #include "mezzo/ops/cast.h"
@@ -18,12 +16,6 @@ using namespace test;
 
 using Doubles = std::vector<double>;
 
-/// 0, 1, 2, ... in row-major order.
-Tensor counted(const Shape& shape, DType dtype = DType::f64) {
-  std::vector<double> values(static_cast<std::size_t>(layout::numel(shape)));
-  std::iota(values.begin(), values.end(), 0.0);
-  return make<double>(shape, values).to(dtype);
-}
 bool shares_memory(const Tensor& a, const Tensor& b) { return a.impl().storage == b.impl().storage; }
 
 // --- values and memory

@@ -37,7 +37,6 @@ void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LIN
 
 // Threads run one at a time on one processor: writes are in order.
 inline void __threadfence() {}
-inline void __threadfence_block() {}
 
 template <class T>
 T __ldg(const T* address) {
@@ -65,8 +64,6 @@ To bit_cast(From from) {
 inline unsigned __float_as_uint(float value) { return emulated_cuda::detail::bit_cast<unsigned>(value); }
 inline int __float_as_int(float value) { return emulated_cuda::detail::bit_cast<int>(value); }
 inline float __uint_as_float(unsigned value) { return emulated_cuda::detail::bit_cast<float>(value); }
-inline float __int_as_float(int value) { return emulated_cuda::detail::bit_cast<float>(value); }
 inline long long __double_as_longlong(double value) {
   return emulated_cuda::detail::bit_cast<long long>(value);
 }
-inline double __longlong_as_double(long long value) { return emulated_cuda::detail::bit_cast<double>(value); }
