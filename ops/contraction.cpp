@@ -6,6 +6,7 @@
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/product.h"
+#include "mezzo/ops/rearrange.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
 
@@ -50,26 +51,19 @@ std::int64_t repeated_label(const IntList& labels) {
   return -1;
 }
 
-/// x with each label once: dims that share one become their diagonal, every (n + 1)-th element of the two.
+/// x with each label once: dims that share one become their diagonal.
 Labelled with_diagonals(std::string_view op, Labelled x) {
   for (std::int64_t label = repeated_label(x.labels); label >= 0; label = repeated_label(x.labels)) {
-    IntList others;
-    Dims order, twice;
-    Shape shape;
-    for (std::size_t d = 0; d < x.labels.size(); ++d) {
-      const bool chosen = x.labels[d] == label && twice.size() < 2;
-      (chosen ? twice : order).push_back(static_cast<std::int64_t>(d));
-      if (chosen) continue;
-      others.push_back(x.labels[d]);
-      shape.push_back(x.tensor.shape()[d]);
+    const std::int64_t first = position(x.labels, label);
+    const auto second = std::find(x.labels.begin() + first + 1, x.labels.end(), label) - x.labels.begin();
+    const std::int64_t n = x.tensor.size(first);
+    if (n != x.tensor.size(second)) refuse_sizes(op, n, x.tensor.size(second));
+    IntList labels;
+    for (std::int64_t d = 0; d < x.tensor.dim(); ++d) {
+      if (d != first && d != second) labels.push_back(x.labels[static_cast<std::size_t>(d)]);
     }
-    const std::int64_t n = x.tensor.size(twice[0]);
-    if (n != x.tensor.size(twice[1])) refuse_sizes(op, n, x.tensor.size(twice[1]));
-    for (const std::int64_t d : twice) order.push_back(d);
-    shape.push_back(layout::checked_numel(op, {n, n}));
-    const Tensor flat = reshape(permute(x.tensor, order), shape);
-    others.push_back(label);
-    x = {slice(flat, -1, {}, {}, n + 1), others};
+    labels.push_back(label);
+    x = {diagonal(x.tensor, 0, first, second), labels};
   }
   return x;
 }
