@@ -62,8 +62,8 @@ TEST(Policy, UnknownOpsAreRefused) { EXPECT_THROW(PolicyOverride("sofmax", Categ
 
 TEST(Policy, TextListsTheFourCategoriesAndCountsTheRest) {
   const std::string text = to_string(policy());
-  for (const char* part :
-       {"lower_precision: ", "fp32: ", "promote: ", "banned: binary_cross_entropy\n", "all other ops ("}) {
+  for (const char* part : {"lower_precision: ", "fp32: ", "promote: ", " dot, ",
+                           "banned: binary_cross_entropy\n", "all other ops ("}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
   EXPECT_NE(to_markdown(policy()).find("| `banned` |"), std::string::npos);
