@@ -3,7 +3,7 @@
 //
 // For losses, `map_reduce` adds f(a_i, b_i, ...) up over all elements without a temporary:
 //   struct SquaredDifference { template <class T> MEZZO_HD T operator()(T x, T t) const { ... } };
-//   map_reduce(device, SquaredDifference{}, out, std::array{x_view, t_view}, compute, DivideByCount{});
+//   map_reduce(device, SquaredDifference{}, out, std::array{x_view, t_view}, compute, kDivideByCount);
 #pragma once
 
 #include <array>
@@ -92,15 +92,14 @@ void reduce_real(Device device, R reducer, const View& out, const View& in, DTyp
 /// out = last(sum over i of f(in[0]_i, ..., in[N-1]_i), count), in one pass and without a temporary. `out`
 /// has one element, of any dtype; the inputs have one shape (expanded to it), and any strides and dtypes. f
 /// is evaluated in `compute` (f32 or f64), the sum accumulated in f64 in an order that the number of elements
-/// fixes, and rounded once. `last` is KeepSum{} (sum) or DivideByCount{} (mean; NaN over no elements), or any
-/// functor like them.
-template <class F, std::size_t N, class Last = KeepSum, bool kDeviceCode = MEZZO_DEVICE_CODE>
+/// fixes, and rounded once. `last` is kKeepSum or kDivideByCount (mean; NaN over no elements).
+template <class F, std::size_t N, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void map_reduce(Device device, F f, const View& out, const std::array<View, N>& in, DType compute,
-                Last last = {}) {
+                LastStep last = {}) {
   if (compute == DType::f64)
-    detail::map_reduce_on<double, kDeviceCode>(device, Sum<F, Last>{f, last}, out, in);
+    detail::map_reduce_on<double, kDeviceCode>(device, Sum<F>{f, last}, out, in);
   else
-    detail::map_reduce_on<float, kDeviceCode>(device, Sum<F, Last>{f, last}, out, in);
+    detail::map_reduce_on<float, kDeviceCode>(device, Sum<F>{f, last}, out, in);
 }
 
 /// out = sum (x - mean)^2 / (n - correction), or its root: two passes, deviations in f64. `compute` must be

@@ -59,44 +59,51 @@ struct WidePower {
 
 // --- last steps
 
-struct KeepSum {
+/// What a sum over n values ends in. A value and not a type: sums that differ in nothing else share their
+/// loops.
+struct LastStep {
+  enum class Kind : std::uint8_t {
+    keep_sum,
+    divide_by_count,
+    divide_by_value,
+    root,
+    any_counted,
+    all_counted
+  };
+  Kind kind = Kind::keep_sum;
+  double p = 2;                   ///< of a root
+  const double* value = nullptr;  ///< on the device where the sum is made
+  /// For integers only what makes sense of them: no root.
   template <class A>
-  MEZZO_HD A operator()(A sum, std::int64_t /*n*/) const {
+  MEZZO_HD A operator()(A sum, std::int64_t n) const {
+    switch (kind) {
+      case Kind::keep_sum:
+        break;
+      case Kind::divide_by_count:
+        return sum / static_cast<A>(n);
+      case Kind::divide_by_value:
+        return sum / static_cast<A>(*value);
+      case Kind::root:
+        if constexpr (!std::is_integral_v<A>) return p == 2 ? math::sqrt(sum) : math::pow(sum, 1.0 / p);
+        break;
+      case Kind::any_counted:
+        return sum > A(0) ? A(1) : A(0);
+      case Kind::all_counted:
+        return sum == static_cast<A>(n) ? A(1) : A(0);
+    }
     return sum;
   }
 };
-struct DivideByCount {
-  template <class A>
-  MEZZO_HD A operator()(A sum, std::int64_t n) const {
-    return sum / static_cast<A>(n);
-  }
-};
-struct SquareRoot {
-  template <class A>
-  MEZZO_HD A operator()(A sum, std::int64_t /*n*/) const {
-    return math::sqrt(sum);
-  }
-};
-struct Root {
-  double p;
-  template <class A>
-  MEZZO_HD A operator()(A sum, std::int64_t /*n*/) const {
-    return math::pow(sum, 1.0 / p);
-  }
-};
+inline constexpr LastStep kKeepSum{};
+/// The mean; NaN over nothing.
+inline constexpr LastStep kDivideByCount{LastStep::Kind::divide_by_count};
+[[nodiscard]] constexpr LastStep divide_by(const double* value) {
+  return {LastStep::Kind::divide_by_value, 2, value};
+}
 /// Whether any (all) of n values counted.
-struct AnyCounted {
-  template <class A>
-  MEZZO_HD A operator()(A sum, std::int64_t /*n*/) const {
-    return sum > A(0) ? A(1) : A(0);
-  }
-};
-struct AllCounted {
-  template <class A>
-  MEZZO_HD A operator()(A sum, std::int64_t n) const {
-    return sum == static_cast<A>(n) ? A(1) : A(0);
-  }
-};
+inline constexpr LastStep kAnyCounted{LastStep::Kind::any_counted};
+inline constexpr LastStep kAllCounted{LastStep::Kind::all_counted};
+[[nodiscard]] constexpr LastStep root_of_sum(double p) { return {LastStep::Kind::root, p}; }
 /// Sum of squared deviations to variance (0/0 where n does not exceed the correction), or to its root.
 struct Deviation {
   std::int64_t correction;
@@ -110,11 +117,11 @@ struct Deviation {
 
 // --- reducers
 
-/// Last(sum of Map(x...), n).
-template <class Map = SameValue, class Last = KeepSum>
+/// last(sum of Map(x...), n).
+template <class Map = SameValue>
 struct Sum {
   Map mapping = {};
-  Last last = {};
+  LastStep last = {};
   template <class T>
   using Acc = Wide<T>;
   static constexpr bool kShifted = false;
@@ -166,14 +173,19 @@ struct Product {
   }
 };
 
-/// Last(sum of (x - shift)^2, n).
-template <class Last>
-struct SumOfSquaredDeviations : Sum<SameValue, Last> {
+/// end(sum of (x - shift)^2, n).
+struct SumOfSquaredDeviations : Sum<> {
+  Deviation end;
+  constexpr explicit SumOfSquaredDeviations(Deviation to) : end(to) {}
   static constexpr bool kShifted = true;
   template <class T>
   MEZZO_HD double map(T x, double shift) const {
     const double deviation = static_cast<double>(x) - shift;
     return deviation * deviation;
+  }
+  template <class A>
+  MEZZO_HD A finish(A sum, std::int64_t n) const {
+    return end(sum, n);
   }
 };
 

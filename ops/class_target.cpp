@@ -8,12 +8,6 @@ namespace mezzo::ops {
 
 namespace {
 
-/// Last step of a mean whose divisor is in device memory.
-struct DivideByValue {
-  const double* divisor;
-  MEZZO_HD double operator()(double sum, std::int64_t /*n*/) const { return sum / *divisor; }
-};
-
 Tensor class_weights(const ClassDims& dims, const Tensor& weight, const TensorOptions& options) {
   return weight.defined() ? to(weight, options.dtype).contiguous() : ones({dims.classes}, options);
 }
@@ -86,11 +80,8 @@ Tensor PreparedTarget::reduced(const Tensor& losses, Reduction reduction, DType 
   Tensor out = empty({}, {.dtype = result, .device = losses.device()});
   const std::array in{view_of(losses)};
   const auto* const divisor = static_cast<const double*>(divisor_.impl().data());
-  if (reduction == Reduction::sum)
-    kernels::map_reduce(losses.device(), kernels::SameValue{}, view_of(out), in, compute_);
-  else
-    kernels::map_reduce(losses.device(), kernels::SameValue{}, view_of(out), in, compute_,
-                        DivideByValue{divisor});
+  kernels::map_reduce(losses.device(), kernels::SameValue{}, view_of(out), in, compute_,
+                      reduction == Reduction::sum ? kernels::kKeepSum : kernels::divide_by(divisor));
   return out;
 }
 

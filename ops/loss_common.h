@@ -64,9 +64,9 @@ template <std::size_t N, class F>
   if (reduction == Reduction::none)
     kernels::pointwise_real(device, f, view_of(out), views, compute);
   else if (reduction == Reduction::sum)
-    kernels::map_reduce(device, f, view_of(out), views, compute, kernels::KeepSum{});
+    kernels::map_reduce(device, f, view_of(out), views, compute, kernels::kKeepSum);
   else
-    kernels::map_reduce(device, f, view_of(out), views, compute, kernels::DivideByCount{});
+    kernels::map_reduce(device, f, view_of(out), views, compute, kernels::kDivideByCount);
   return out;
 }
 

@@ -70,8 +70,8 @@ Outputs mean_forward(const ForwardArgs<SumAttrs>& args) {
   }
   const Reduced reduced("mean", x.shape(), args.attrs.dim);
   Tensor out = reduced.make(x, args.attrs.keepdim, result);
-  kernels::reduce_real(x.device(), kernels::Sum<kernels::SameValue, kernels::DivideByCount>{},
-                       reduced.view(out), view_of(x), result);
+  kernels::reduce_real(x.device(), kernels::Sum<>{{}, kernels::kDivideByCount}, reduced.view(out), view_of(x),
+                       result);
   return out;
 }
 
@@ -158,22 +158,21 @@ const Registered trace_registered{trace_op};
 
 // --- any, all
 
-template <class Last>
-Outputs count_forward(const ForwardArgs<DimAttrs>& args, std::string_view op) {
+Outputs count_forward(std::string_view op, const ForwardArgs<DimAttrs>& args, kernels::LastStep last) {
   const Tensor& x = args.in(0);
   const Reduced reduced(op, x.shape(), args.attrs.dim);
   Tensor out = reduced.make(x, args.attrs.keepdim, DType::boolean);
   // An integer that is not 0 stays so as f32; a double may not.
   const DType compute = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  kernels::reduce_real(x.device(), kernels::Sum<kernels::NonZero, Last>{}, reduced.view(out), view_of(x),
+  kernels::reduce_real(x.device(), kernels::Sum<kernels::NonZero>{{}, last}, reduced.view(out), view_of(x),
                        compute);
   return out;
 }
 Outputs any_forward(const ForwardArgs<DimAttrs>& args) {
-  return count_forward<kernels::AnyCounted>(args, "any");
+  return count_forward("any", args, kernels::kAnyCounted);
 }
 Outputs all_forward(const ForwardArgs<DimAttrs>& args) {
-  return count_forward<kernels::AllCounted>(args, "all");
+  return count_forward("all", args, kernels::kAllCounted);
 }
 
 std::vector<Sample<DimAttrs>> count_samples() {

@@ -175,13 +175,13 @@ Outputs norm_forward(const ForwardArgs<NormAttrs>& args) {
   } else if (p == 1) {
     fill(out, reduced, x, Sum<Magnitude>{});
   } else if (p == 2) {
-    fill(out, reduced, x, Sum<WideSquare, SquareRoot>{});
+    fill(out, reduced, x, Sum<WideSquare>{{}, root_of_sum(2)});
   } else if (p == kInfinity) {
     fill(out, reduced, x, Extremum<false, Magnitude>{});
   } else if (p == -kInfinity) {
     fill(out, reduced, x, Extremum<true, Magnitude>{});
   } else {
-    fill(out, reduced, x, Sum<WidePower, Root>{{p}, {p}});
+    fill(out, reduced, x, Sum<WidePower>{{p}, root_of_sum(p)});
   }
   return out;
 }

@@ -70,14 +70,16 @@ class ArgReduction {
 
  private:
   [[nodiscard]] Acc row(std::int64_t output, ReducePlan::Range elements) const {
-    using Tile = detail::RowTile<T, Extremum<Least>, 1>;
+    using Run = detail::RowRun<T, Extremum<Least>, 1>;
+    constexpr Extremum<Least> kReducer{};
     TileBuffer<T> buffer;
     const std::int64_t origin = plan_.kept_in.offset(output);
     Acc best{};
     for (std::int64_t done = 0; done < elements.size; done += kTile) {
       const std::int64_t n = std::min(kTile, elements.size - done);
       const T* x = source_.template read<T>(plan_.reduced, origin, elements.begin + done, n, buffer.values);
-      const T value = run_isa<Tile>(Extremum<Least>{}, std::array<const T*, 1>{x}, 0.0, n);
+      const T value =
+          run_isa<Run>(kReducer, std::array<const T*, 1>{x}, 0.0, n, kReducer.template identity<T>());
       if (done > 0 && !Ahead<Least>{}(value, best.value)) continue;
       best = {value, elements.begin + done + run_isa<detail::FindInTile<T>>(x, value)};
     }

@@ -12,9 +12,7 @@ namespace detail {
 
 /// Reducers that add up the elements themselves, read as f32: what plain_sum can do.
 template <class T, class R>
-inline constexpr bool kPlainSum = false;
-template <class Last>
-inline constexpr bool kPlainSum<float, Sum<SameValue, Last>> = true;
+inline constexpr bool kPlainSum = std::is_same_v<T, float>&& std::is_same_v<R, Sum<>>;
 
 }  // namespace detail
 
@@ -59,8 +57,7 @@ class Reduction {
     for (std::int64_t done = 0; done < elements.size; done += kTile) {
       const std::int64_t n = std::min(kTile, elements.size - done);
       const T* x = source_.read(plan_.reduced, origin, elements.begin + done, n, buffer.values);
-      const Acc tile = run_isa<detail::RowTile<T, R, 1>>(reducer_, std::array<const T*, 1>{x}, shift, n);
-      total = reducer_.combine(total, tile);
+      total = run_isa<detail::RowRun<T, R, 1>>(reducer_, std::array<const T*, 1>{x}, shift, n, total);
     }
     return total;
   }
@@ -124,7 +121,7 @@ class WholeReduction {
       std::array<const T*, N> x;
       for (std::size_t k = 0; k < N; ++k)
         x[k] = sources_[k].template read<T>(spaces_[k], 0, elements.begin + done, n, buffers[k].values);
-      total = reducer_.combine(total, run_isa<detail::RowTile<T, R, N>>(reducer_, x, 0.0, n));
+      total = run_isa<detail::RowRun<T, R, N>>(reducer_, x, 0.0, n, total);
     }
     *result = total;
   }
@@ -202,8 +199,8 @@ class TwoPass {
 /// out = variance of `in` read as T (float or double), or its root.
 template <class T>
 void variance(Deviation last, const View& out, const View& in) {
-  using R = SumOfSquaredDeviations<Deviation>;
-  const R reducer{{SameValue{}, last}};
+  using R = SumOfSquaredDeviations;
+  const R reducer(last);
   const ReducePlan plan(out, in, ReduceOrder::fixed);
   const auto store = [&](std::int64_t first, std::int64_t n, const double* acc) {
     double finished[kReduceUnit];

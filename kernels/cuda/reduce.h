@@ -144,9 +144,8 @@ void variance(Device device, Deviation last, const View& out, const View& in) {
   }
   const Scratch memory(device, outputs * std::int64_t{sizeof(double)});
   means.data = memory.data();
-  reduce<T>(device, Sum<SameValue, DivideByCount>{}, means, in);
-  reduce<T>(device, SumOfSquaredDeviations<Deviation>{{SameValue{}, last}}, out, in,
-            static_cast<const double*>(memory.data()));
+  reduce<T>(device, Sum<>{{}, kDivideByCount}, means, in);
+  reduce<T>(device, SumOfSquaredDeviations(last), out, in, static_cast<const double*>(memory.data()));
 }
 
 /// A value and its position among the elements of its output; position -1 before the first element.

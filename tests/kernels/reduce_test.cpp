@@ -361,7 +361,7 @@ TEST(Reduce, TenMillionTenthsAddUpToTheNearestFloat) {
   reduce(Device::cpu(), Sum<>{}, {&sum, DType::f32, {n}, {0}}, in, DType::f32);
   EXPECT_EQ(sum, static_cast<float>(static_cast<long double>(0.1F) * n));
   float mean = 0;
-  reduce(Device::cpu(), Sum<SameValue, DivideByCount>{}, {&mean, DType::f32, {n}, {0}}, in, DType::f32);
+  reduce(Device::cpu(), Sum<>{{}, kDivideByCount}, {&mean, DType::f32, {n}, {0}}, in, DType::f32);
   EXPECT_EQ(mean, 0.1F);
   in.shape = {n / 4, 4};
   in.strides = {4, 1};
@@ -383,7 +383,7 @@ TEST(Reduce, IntegersWrapAndNothingGivesTheNeutralValue) {
     Array in = make(shape, DType::f32, {}, Memory::contiguous);
     Array sum = run(Sum<>{}, problem, in, DType::f32, DType::f32);
     EXPECT_EQ(values_of(sum)[0], 0);
-    Array mean = run(Sum<SameValue, DivideByCount>{}, problem, in, DType::f32, DType::f32);
+    Array mean = run(Sum<>{{}, kDivideByCount}, problem, in, DType::f32, DType::f32);
     EXPECT_TRUE(std::isnan(values_of(mean)[0]));
     Array deviation = make_output(problem, DType::f32);
     variance(Device::cpu(), {0, false}, spread(deviation, problem), in.show(), DType::f32);
@@ -399,8 +399,8 @@ TEST(Reduce, BoolReductionsCountEveryValueButZero) {
   for (const DType compute : {DType::f32, DType::f64, DType::i64}) {
     const Problem problem{{3, 4}, 2};
     Array in = make({3, 4}, compute, {0, 0, 0, 0, 0, 2, 0, -1, 1, 1, 5, 3}, Memory::contiguous);
-    Array any = run(Sum<NonZero, AnyCounted>{}, problem, in, DType::boolean, compute);
-    Array all = run(Sum<NonZero, AllCounted>{}, problem, in, DType::boolean, compute);
+    Array any = run(Sum<NonZero>{{}, kAnyCounted}, problem, in, DType::boolean, compute);
+    Array all = run(Sum<NonZero>{{}, kAllCounted}, problem, in, DType::boolean, compute);
     EXPECT_EQ(values_of(any), (std::vector<double>{0, 1, 1}));
     EXPECT_EQ(values_of(all), (std::vector<double>{0, 0, 1}));
   }
@@ -428,7 +428,7 @@ TEST(MapReduce, AddsAFunctionOfSeveralInputsUp) {
       const std::array views{x.show(), t.show()};
       map_reduce(Device::cpu(), SquaredDifference{}, {&sum, DType::f32, {}, {}}, views, DType::f32);
       map_reduce(Device::cpu(), SquaredDifference{}, {&mean, DType::f32, {}, {}}, views, DType::f32,
-                 DivideByCount{});
+                 kDivideByCount);
       EXPECT_EQ(sum, static_cast<float>(want));
       EXPECT_EQ(mean, static_cast<float>(want / static_cast<long double>(xs.size())));
     }
