@@ -61,10 +61,11 @@ inline constexpr float kHalfPiRest = -0x1.777a5cp-25F;  ///< pi/2 - kHalfPi
   return detail::log2_times(x, 0x1.34413509f79ffp-2);
 }
 
-/// Tangent of x in radians, x of any size. Error at most 3.5 ulp. tan(+-inf) = NaN, tan(-0) = -0.
+/// Tangent of x in radians. Error at most 3.5 ulp. tan(+-inf) = NaN, tan(-0) = -0.
+template <Argument kArgument = Argument::any>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float tan(float x) noexcept {
   using namespace detail;
-  const auto [r, quadrant] = reduce_by_quarter_turn(magnitude(x));
+  const auto [r, quadrant] = reduce_by_quarter_turn<kArgument>(magnitude(x));
   const float s = sin_near_zero(r), c = cos_near_zero(r);
   const bool is_odd = (quadrant & 1) != 0;
   const float of_magnitude = select(is_odd, -c, s) / select(is_odd, s, c);
@@ -90,6 +91,7 @@ inline constexpr float kHalfPiRest = -0x1.777a5cp-25F;  ///< pi/2 - kHalfPi
 }
 
 /// Arc tangent in [-pi/2, pi/2]. Error at most 2 ulp. atan(+-inf) = +-pi/2, atan(-0) = -0.
+template <Argument kArgument = Argument::any>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float atan(float x) noexcept {
   using namespace detail;
   const float a = magnitude(x);

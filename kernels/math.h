@@ -15,115 +15,12 @@
 // The polynomial coefficients are minimax fits (Remez exchange, then rounded) made for this file.
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-
-#include "mezzo/core/float16.h"
-#include "mezzo/core/host_device.h"
+#include "mezzo/kernels/float_parts.h"
+#include "mezzo/kernels/sine_math.h"
 
 namespace mezzo::kernels::math {
 
 namespace detail {
-
-using mezzo::detail::bit_cast;
-
-inline constexpr std::int32_t kSignBit = INT32_MIN;
-inline constexpr std::int32_t kMagnitudeMask = INT32_MAX;
-inline constexpr std::int32_t kInfinityBits = 0x7f800000;
-inline constexpr std::int32_t kNanBits = 0x7fc00000;
-
-/// a * b + c with both roundings, on every device and whatever the contraction flags of nvcc.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float mul_add(float a, float b, float c) noexcept {
-#if defined(__CUDA_ARCH__)
-  return __fadd_rn(__fmul_rn(a, b), c);
-#else
-  return a * b + c;
-#endif
-}
-
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double mul_add(double a, double b, double c) noexcept {
-#if defined(__CUDA_ARCH__)
-  return __dadd_rn(__dmul_rn(a, b), c);
-#else
-  return a * b + c;
-#endif
-}
-
-/// a * b, rounded by itself: for a product that is returned, as nvcc may fuse it with a sum of the caller's.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float multiply(float a, float b) noexcept {
-#if defined(__CUDA_ARCH__)
-  return __fmul_rn(a, b);
-#else
-  return a * b;
-#endif
-}
-
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double multiply(double a, double b) noexcept {
-#if defined(__CUDA_ARCH__)
-  return __dmul_rn(a, b);
-#else
-  return a * b;
-#endif
-}
-
-/// c0 + c1 x + c2 x^2 + ... by Horner's rule.
-template <class T, class... Rest>
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T polynomial(T x, T c0, Rest... rest) noexcept {
-  if constexpr (sizeof...(Rest) == 0) {
-    return c0;
-  } else {
-    return mul_add(polynomial(x, rest...), x, c0);
-  }
-}
-
-/// condition ? a : b as masks. With ?: g++ moves the work behind an operand into a branch, and without
-/// -fno-trapping-math the loop then no longer vectorises.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float select(bool condition, float a, float b) noexcept {
-#if defined(__CUDA_ARCH__)
-  return condition ? a : b;
-#else
-  const std::int32_t mask = -static_cast<std::int32_t>(condition);
-  return bit_cast<float>((bit_cast<std::int32_t>(a) & mask) | (bit_cast<std::int32_t>(b) & ~mask));
-#endif
-}
-
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double select(bool condition, double a, double b) noexcept {
-#if defined(__CUDA_ARCH__)
-  return condition ? a : b;
-#else
-  const std::int64_t mask = -static_cast<std::int64_t>(condition);
-  return bit_cast<double>((bit_cast<std::int64_t>(a) & mask) | (bit_cast<std::int64_t>(b) & ~mask));
-#endif
-}
-
-/// x between the two bounds; a NaN stays.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float clamp(float x, float low, float high) noexcept {
-  const float at_most = select(x > high, high, x);
-  return select(at_most < low, low, at_most);
-}
-
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int32_t magnitude_bits(float x) noexcept {
-  return bit_cast<std::int32_t>(x) & kMagnitudeMask;
-}
-
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float magnitude(float x) noexcept {
-  return bit_cast<float>(magnitude_bits(x));
-}
-
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int32_t sign_bits(float x) noexcept {
-  return bit_cast<std::int32_t>(x) & kSignBit;
-}
-
-/// `magnitude_value` (>= 0) with the sign of `sign_source`.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float with_sign(float magnitude_value,
-                                                           float sign_source) noexcept {
-  return bit_cast<float>(bit_cast<std::int32_t>(magnitude_value) | sign_bits(sign_source));
-}
-
-/// 2^n for n in [-126, 127]; other n give some float, as they do when a NaN is on its way through.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float power_of_two(std::int32_t n) noexcept {
-  return bit_cast<float>(static_cast<std::int32_t>(static_cast<std::uint32_t>(n + 127) << 23));
-}
 
 /// ln 2 in two parts; the upper one has 12 bits, so that its product with an exponent is exact.
 inline constexpr float kLn2High = 0x1.62ep-1F;
@@ -151,10 +48,17 @@ struct ReducedByLn2 {
   return mul_add(r * r, p, r);
 }
 
+/// exp(r) for |r| <= 0.3468: 1 + r + r^2 P(r) with a term less, whose error of 2^-27 the 1 hides.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float exp_near_zero(float r) noexcept {
+  const float p =
+      polynomial(r, 0x1.000000p-1F, 0x1.5554b2p-3F, 0x1.5554c8p-5F, 0x1.122686p-7F, 0x1.6d721ap-10F);
+  return 1.0F + mul_add(r * r, p, r);
+}
+
 /// exp(x) for |x| <= 80, where nothing can overflow or become subnormal.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float exp_in_range(float x) noexcept {
   const auto [r, n] = reduce_by_ln2(x);
-  return multiply(1.0F + expm1_near_zero(r), power_of_two(n));
+  return multiply(exp_near_zero(r), power_of_two(n));
 }
 
 /// x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for normal positive x. k is returned as float.
@@ -175,105 +79,14 @@ struct SplitForLog {
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float log_from_split(SplitForLog x, float correction) noexcept {
   const float f = x.f;
   const float square = f * f;
-  const float p =
-      polynomial(f, 0x1.555548p-2F, -0x1.000006p-2F, 0x1.99a4b6p-3F, -0x1.555c4ep-3F, 0x1.233766p-3F,
-                 -0x1.fc2200p-4F, 0x1.e6f074p-4F, -0x1.de3c4ep-4F, 0x1.1457d6p-4F);
+  // Even and odd powers apart: two short chains of operations instead of a long one.
+  const float even =
+      polynomial(square, 0x1.555548p-2F, 0x1.99a4b6p-3F, 0x1.233766p-3F, 0x1.e6f074p-4F, 0x1.1457d6p-4F);
+  const float odd = polynomial(square, -0x1.000006p-2F, -0x1.555c4ep-3F, -0x1.fc2200p-4F, -0x1.de3c4ep-4F);
+  const float p = mul_add(odd, f, even);
   const float cubic = mul_add(square * f, p, correction);
   const float small = mul_add(square, -0.5F, mul_add(x.k, kLn2Low, cubic));
   return mul_add(x.k, kLn2High, f + small);
-}
-
-/// Word number `index` (0 to 4) of five constants, by masks: g++ does not vectorise a look-up in a table.
-template <std::uint32_t kW0, std::uint32_t kW1, std::uint32_t kW2, std::uint32_t kW3, std::uint32_t kW4>
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::uint32_t word_at(std::int32_t index) noexcept {
-  // All ones where index >= k.
-  const auto from = [index](std::int32_t k) { return static_cast<std::uint32_t>((k - 1 - index) >> 31); };
-  return kW0 ^ ((kW0 ^ kW1) & from(1)) ^ ((kW1 ^ kW2) & from(2)) ^ ((kW2 ^ kW3) & from(3)) ^
-         ((kW3 ^ kW4) & from(4));
-}
-
-/// The upper word of the 64-bit product.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::uint32_t multiply_high(std::uint32_t a,
-                                                                       std::uint32_t b) noexcept {
-  return static_cast<std::uint32_t>((std::uint64_t{a} * b) >> 32);
-}
-
-/// 2/pi * 2^(entry - 24) modulo 4, entry in [0, 128]: 2 integer and 94 fraction bits, highest word first.
-struct TwoOverPiWindow {
-  std::uint32_t words[3];
-};
-
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE TwoOverPiWindow two_over_pi_window(std::int32_t entry) noexcept {
-  // 2/pi after the binary point, 32 bits a word, behind a word of zeros.
-  constexpr std::uint32_t k0 = 0, k1 = 0xa2f9836e, k2 = 0x4e441529, k3 = 0xfc2757d1, k4 = 0xf534ddc0,
-                          k5 = 0xdb629599, k6 = 0x3c439041, k7 = 0xfe5163ab;
-  const std::int32_t first_bit = entry + 6;
-  const std::int32_t index = first_bit >> 5;
-  const std::int32_t bit = first_bit & 31;
-  const std::uint32_t a = word_at<k0, k1, k2, k3, k4>(index);
-  const std::uint32_t b = word_at<k1, k2, k3, k4, k5>(index);
-  const std::uint32_t c = word_at<k2, k3, k4, k5, k6>(index);
-  const std::uint32_t d = word_at<k3, k4, k5, k6, k7>(index);
-  // Shifted by multiplying with 2^bit, since SSE2 shifts all lanes alike. 2^(bit - 1) is half for bit 0.
-  const auto half = static_cast<std::uint32_t>(static_cast<std::int32_t>(power_of_two(bit - 1)));
-  const std::uint32_t scale = half + half + (bit == 0 ? 1U : 0U);
-  const auto join = [scale](std::uint32_t high, std::uint32_t low) {
-    return high * scale + multiply_high(low, scale);
-  };
-  return {{join(a, b), join(b, c), join(c, d)}};
-}
-
-/// x = quadrant * pi/2 + r with |r| <= 0.7855, for finite x >= 0 of any size; quadrant modulo 4.
-struct ReducedByQuarterTurn {
-  float r;
-  std::int32_t quadrant;
-};
-
-/// Payne and Hanek's reduction in fixed point: mantissa times window is x / (pi/2) modulo 4 with an error
-/// below 2^-60. No float comes closer to a multiple of pi/2 than 2^-30 quarter turns (all were tried), so r
-/// is accurate to its last place. Radian Reduction for Trigonometric Functions, ACM SIGNUM Newsletter 18
-/// (1983).
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE ReducedByQuarterTurn reduce_by_quarter_turn(float x) noexcept {
-  constexpr float kNoReduction = 0.78F;
-  const std::int32_t bits = bit_cast<std::int32_t>(x);
-  const std::int32_t exponent = (bits >> 23) - 126;
-  const std::int32_t from_zero = exponent > 0 ? exponent : 0;
-  const std::int32_t entry = from_zero < 128 ? from_zero : 128;
-  const TwoOverPiWindow window = two_over_pi_window(entry);
-  const auto mantissa = static_cast<std::uint32_t>((bits & 0x007fffff) | 0x00800000);
-  // 64 bits of the product in two words: 32-bit lanes are cheap everywhere, 64-bit ones are not.
-  const std::uint32_t middle = multiply_high(mantissa, window.words[2]);
-  const std::uint32_t low = mantissa * window.words[1] + middle;
-  const std::uint32_t carry = low < middle ? 1 : 0;
-  const std::uint32_t high = mantissa * window.words[0] + multiply_high(mantissa, window.words[1]) + carry;
-  const std::uint32_t quadrant = (high + (1U << 29)) >> 30;
-  const auto upper = static_cast<std::int32_t>(high - (quadrant << 30));
-  const auto lower = static_cast<std::int32_t>(low >> 1);
-  const double quarters = mul_add(static_cast<double>(upper), 0x1p-30, static_cast<double>(lower) * 0x1p-61);
-  const auto r = static_cast<float>(quarters * 0x1.921fb54442d18p+0);
-  const std::int32_t if_small = (bits - bit_cast<std::int32_t>(kNoReduction)) >> 31;
-  return {select(if_small != 0, x, r), static_cast<std::int32_t>(quadrant) & ~if_small};
-}
-
-/// sin(r) for |r| <= 0.7855.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float sin_near_zero(float r) noexcept {
-  const float z = r * r;
-  return mul_add(z * r, polynomial(z, -0x1.555546p-3F, 0x1.110778p-7F, -0x1.9953fcp-13F), r);
-}
-
-/// cos(r) for |r| <= 0.7855: 1 - z/2 + z^2 P(z), with the rounding error of 1 - z/2 carried over.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float cos_near_zero(float r) noexcept {
-  const float z = r * r;
-  const float half = 0.5F * z;
-  const float head = 1.0F - half;
-  const float lost = (1.0F - head) - half;
-  return head + mul_add(z * z, polynomial(z, 0x1.55554ap-5F, -0x1.6c0c28p-10F, 0x1.99e80cp-16F), lost);
-}
-
-/// sin(r + quadrant * pi/2) for |r| <= 0.7855.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float sin_in_quadrant(ReducedByQuarterTurn x) noexcept {
-  const float value = select((x.quadrant & 1) != 0, cos_near_zero(x.r), sin_near_zero(x.r));
-  return bit_cast<float>(bit_cast<std::uint32_t>(value) ^ (static_cast<std::uint32_t>(x.quadrant & 2) << 30));
 }
 
 /// log2(x) in double for positive finite x of float's range (some number for others), relative error 2^-37:
@@ -316,7 +129,7 @@ struct ReducedByQuarterTurn {
   const auto [r, n] = reduce_by_ln2(clamp(x, -104.0F, 89.0F));
   // Two factors, since 2^n alone can be outside the normal range; only the second product rounds.
   const std::int32_t half = n >> 1;
-  return multiply((1.0F + expm1_near_zero(r)) * power_of_two(half), power_of_two(n - half));
+  return multiply(exp_near_zero(r) * power_of_two(half), power_of_two(n - half));
 }
 
 /// e^x for x <= 0 or NaN, with the bits of exp(x) and for less work.
@@ -325,7 +138,7 @@ struct ReducedByQuarterTurn {
   constexpr float kLowest = -104.0F;  // the result is zero already
   const auto [r, n] = reduce_by_ln2(kLowest > x ? kLowest : x);
   // The first product is normal and exact for every n in [-150, 0]; only the second rounds.
-  return multiply((1.0F + expm1_near_zero(r)) * power_of_two(n + 64), 0x1p-64F);
+  return multiply(exp_near_zero(r) * power_of_two(n + 64), 0x1p-64F);
 }
 
 /// e^x - 1, accurate near 0. Error at most 1.5 ulp. expm1(-0) = -0.
@@ -382,7 +195,7 @@ struct ReducedByQuarterTurn {
 
 /// 1 / (1 + e^-x), accurate in both tails. Error at most 2.5 ulp. sigmoid(-inf) = 0, sigmoid(inf) = 1.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float sigmoid(float x) noexcept {
-  const float e = exp(-detail::magnitude(x));
+  const float e = exp_nonpositive(-detail::magnitude(x));
   return detail::select(x < 0.0F, e, 1.0F) / (1.0F + e);
 }
 
@@ -400,23 +213,6 @@ struct ReducedByQuarterTurn {
   const float exponent = c * polynomial(c, 0x1.20f21cp+0F, 0x1.451ac0p-1F, 0x1.b45960p-4F, -0x1.896050p-6F,
                                         0x1.ec7b32p-9F, -0x1.6f9584p-12F, 0x1.d46010p-17F);
   return with_sign(select(a < 1.0F, near_zero, 1.0F - exp_in_range(-exponent)), x);
-}
-
-/// Sine of x in radians, x of any size. Error at most 1.6 ulp, 0.8 ulp for |x| < 0.78. sin(+-inf) = NaN,
-/// sin(-0) = -0.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float sin(float x) noexcept {
-  using namespace detail;
-  const float of_magnitude = sin_in_quadrant(reduce_by_quarter_turn(magnitude(x)));
-  const float value = bit_cast<float>(bit_cast<std::int32_t>(of_magnitude) ^ sign_bits(x));
-  return select(magnitude_bits(x) < kInfinityBits, value, bit_cast<float>(kNanBits));
-}
-
-/// Cosine of x in radians, x of any size. Error at most 1.6 ulp, 0.8 ulp for |x| < 0.78. cos(+-inf) = NaN.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float cos(float x) noexcept {
-  using namespace detail;
-  ReducedByQuarterTurn reduced = reduce_by_quarter_turn(magnitude(x));
-  reduced.quadrant += 1;
-  return select(magnitude_bits(x) < kInfinityBits, sin_in_quadrant(reduced), bit_cast<float>(kNanBits));
 }
 
 /// Square root, correctly rounded. sqrt(x < 0) = NaN, sqrt(-0) = -0. Vectorised under -fno-math-errno.
@@ -465,8 +261,6 @@ struct ReducedByQuarterTurn {
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double log1p(double x) noexcept { return std::log1p(x); }
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double tanh(double x) noexcept { return std::tanh(x); }
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double erf(double x) noexcept { return std::erf(x); }
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double sin(double x) noexcept { return std::sin(x); }
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double cos(double x) noexcept { return std::cos(x); }
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double sqrt(double x) noexcept { return std::sqrt(x); }
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double rsqrt(double x) noexcept { return 1.0 / std::sqrt(x); }
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double pow(double x, double y) noexcept { return std::pow(x, y); }

@@ -9,19 +9,37 @@ namespace mezzo::kernels::scalar {
 
 // --- elementary functions
 
+struct SinNearFn {
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const {
+    return math::sin<math::Argument::near>(x);
+  }
+};
 struct SinFn {
+  using Near = SinNearFn;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::sin(x);
   }
 };
+struct CosNearFn {
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const {
+    return math::cos<math::Argument::near>(x);
+  }
+};
 struct CosFn {
+  using Near = CosNearFn;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::cos(x);
   }
 };
+struct TanNearFn {
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const {
+    return math::tan<math::Argument::near>(x);
+  }
+};
 struct TanFn {
+  using Near = TanNearFn;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::tan(x);

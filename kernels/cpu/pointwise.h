@@ -11,20 +11,33 @@
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/pointwise_16bit.h"
 #include "mezzo/kernels/cpu/tile.h"
+#include "mezzo/kernels/math.h"
 
 namespace mezzo::kernels::cpu {
 
 namespace detail {
 
+/// Functors of one float that have a cheaper twin F::Near with the same bits for |x| < math::kNearZero.
+template <class F, class T>
+concept HasNear = std::is_same_v<T, float> && requires { typename F::Near; };
+
 template <class F, class R, class T, std::size_t N>
 struct PointwiseTile {
   static void run(F f, R* out, std::array<const T*, N> in, std::int64_t n) {
+    if constexpr (HasNear<F, T>) {
+      if (is_near(in[0], n)) return loop(typename F::Near{}, out, in, n, std::make_index_sequence<N>{});
+    }
     loop(f, out, in, n, std::make_index_sequence<N>{});
   }
 
  private:
-  template <std::size_t... I>
-  [[gnu::always_inline]] static void loop(F f, R* out, std::array<const T*, N> in, std::int64_t n,
+  [[gnu::always_inline]] static bool is_near(const float* x, std::int64_t n) {
+    std::int32_t largest = 0;  // magnitudes as integers, which are in order; NaN is above all numbers
+    for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, math::detail::magnitude_bits(x[i]));
+    return math::detail::bit_cast<float>(largest) < math::kNearZero;
+  }
+  template <class G, std::size_t... I>
+  [[gnu::always_inline]] static void loop(G f, R* out, std::array<const T*, N> in, std::int64_t n,
                                           std::index_sequence<I...> /*indices*/) {
     // An output may be one of the inputs (in-place ops) but never overlaps it shifted, so iterations are
     // independent.
