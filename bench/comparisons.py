@@ -1,7 +1,7 @@
 """What is compared with what, on the CPU and on a GPU, and which ratios are goals: at most this, median of the pairs."""
 
-LAYERS = ["engine", "kernels", "training", "footprint"]
-LAYERS_ON_GPU = ["training", "engine", "kernels"]  # what matters most comes first: there may be a limit of time
+LAYERS = ["engine", "kernels", "ops", "training", "footprint"]
+LAYERS_ON_GPU = ["training", "engine", "kernels", "ops"]  # what matters most comes first: there may be a limit of time
 COMPARISONS, COMPARISONS_ON_GPU = [], []
 chosen = COMPARISONS  # the list that compare() adds to
 
@@ -45,6 +45,29 @@ def rows():
             against("kernels", f"{case}/f32", {"libtorch": 1.0, "pytorch": 1.0})
             for dtype in ("f16", "bf16"):
                 against("kernels", f"{case}/{dtype}", {"pytorch": None})
+
+
+TRANSCENDENTAL = ("expm1", "log", "log2", "log10", "log1p", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+                  "erf", "erfinv", "silu", "mish", "elu", "softplus", "pow_scalar", "pow", "atan2")
+NORMS = ("layer_norm", "group_norm", "batch_norm")
+REARRANGEMENTS = ("cumsum", "sort", "sort_rows", "index", "index_backward", "scatter", "scatter_add")
+
+
+def ops():
+    for op in ("abs", "floor", "clamp", "leaky_relu"):
+        compare("ops", ("mezzo", f"{op}/f32"), ("bare", "copy_32MiB"), 1.25)
+    compare("ops", ("mezzo", "addcmul/f32"), ("bare", "copy_64MiB"), 1.25)
+    for op in TRANSCENDENTAL:
+        against("ops", f"{op}/f32", {"pytorch": 1.0})
+    for op in NORMS:
+        for case in (op, op + "_backward"):
+            goal = None if op == "batch_norm" else 1.0
+            against("ops", f"{case}/f32", {"libtorch": goal, "pytorch": goal})
+    for op in REARRANGEMENTS:
+        against("ops", f"{op}/f32", {"libtorch": None, "pytorch": 1.0})
+    for op in ("abs", "clamp", "addcmul") + TRANSCENDENTAL + NORMS + tuple(f"{op}_backward" for op in NORMS) + REARRANGEMENTS:
+        for dtype in ("f16", "bf16"):
+            compare("ops", ("mezzo", f"{op}/{dtype}"), ("mezzo", f"{op}/f32"), 1.2)
 
 
 def products():
@@ -127,13 +150,23 @@ def kernels_on_gpu():
             against("kernels", f"{op}/{dtype}", {"pytorch": None})
 
 
+def ops_on_gpu():
+    for op in NORMS + tuple(f"{op}_backward" for op in NORMS) + REARRANGEMENTS:
+        for dtype in ("f32", "f16"):
+            against("ops", f"{op}/{dtype}", {"pytorch": None})
+    for op in TRANSCENDENTAL:
+        against("ops", f"{op}/f32", {"pytorch": None})
+
+
 footprint()
 engine()
 pointwise()
 rows()
 products()
+ops()
 training()
 chosen = COMPARISONS_ON_GPU
 training_on_gpu()
 engine_on_gpu()
 kernels_on_gpu()
+ops_on_gpu()

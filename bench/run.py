@@ -285,7 +285,7 @@ def options():
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N; a GPU has comparisons of its own (cpu)")
     parser.add_argument("--pairs", type=int, default=20, help="turns per comparison (20)")
     parser.add_argument("--seconds", type=float, default=0.03, help="length of one reading (0.03)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of kernels and training (2)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of kernels, ops and training (2)")
     parser.add_argument("--limit", type=float, default=0, help="no comparison begins after this many seconds (0: no limit)")
     parser.add_argument("--only", default="", help="only comparisons whose text contains this")
     parser.add_argument("--list", action="store_true", help="only say what would be compared")

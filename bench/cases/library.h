@@ -39,6 +39,14 @@ inline Tensor integers(std::int64_t high, std::int64_t count) { return torch::ra
 inline Tensor gradient(const Tensor& output, const Tensor& input, const Tensor& grad_output = {}) {
   return torch::autograd::grad({output}, {input}, {grad_output})[0];
 }
+inline std::vector<Tensor> gradients(const Tensor& output, const std::vector<Tensor>& inputs,
+                                     const Tensor& grad_output) {
+  return torch::autograd::grad({output}, inputs, {grad_output});
+}
+inline Tensor element_at(const Tensor& x, const Tensor& index) { return x.index({index}); }
+inline Tensor batch_norm_in_training(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return torch::batch_norm(x, weight, bias, {}, {}, true, 0.1, 1e-5, false);
+}
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net->push_back(nn::Linear(in, out));
 }
@@ -81,6 +89,13 @@ inline Tensor integers(std::int64_t high, std::int64_t count) {
 }
 inline Tensor gradient(const Tensor& output, const Tensor& input, const Tensor& grad_output = {}) {
   return grad({&output, 1}, {&input, 1}, {&grad_output, grad_output.defined() ? 1U : 0U})[0];
+}
+inline auto gradients(const Tensor& output, const std::vector<Tensor>& inputs, const Tensor& grad_output) {
+  return grad({&output, 1}, inputs, {&grad_output, 1});
+}
+inline Tensor element_at(const Tensor& x, const Tensor& at) { return index(x, {at}); }
+inline Tensor batch_norm_in_training(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return batch_norm(x, {}, {}, weight, bias, true);
 }
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net.push_back(nn::make<nn::Linear>(in, out));

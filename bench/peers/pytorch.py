@@ -19,6 +19,7 @@ CASES = {}
 COLS = 1024
 ELEMENTS = 4 << 20 if ON_CPU else 64 << 20  # as in cases/kernels.cpp
 ROWS = ELEMENTS // COLS
+MILLION = 1 << 20
 PRODUCTS = {"512x1024x1024": (512, 1024, 1024), "512x4096x4096": (512, 4096, 4096),
             "2048x4096x4096": (2048, 4096, 4096), "8192x8192x8192": (8192, 8192, 8192),
             "128x512x512": (128, 512, 512), "32x64x64": (32, 64, 64)}
@@ -114,6 +115,69 @@ def add_kernels(name, dtype):
                 lambda m=m, k=k, n=n: plain(torch.matmul, normal((m, k), dtype), normal((k, n), dtype)))
             if name == "f32" and not ON_CPU:
                 CASES[f"gemm_{product}/tf32"] = in_tf32(CASES[f"gemm_{product}/f32"])
+
+
+def norm_cases(name, dtype, case, function, shape, parameters):
+    def inputs():
+        return [normal(shape, dtype), normal((parameters,), dtype), normal((parameters,), dtype)]
+
+    def backward():
+        leaves, g = [leaf(x) for x in inputs()], normal(shape, dtype)
+        return lambda: torch.autograd.grad(function(*leaves), leaves, g)
+    CASES[f"{case}/{name}"] = lambda: plain(function, *inputs())
+    CASES[f"{case}_backward/{name}"] = backward
+
+
+def add_ops(name, dtype):
+    """As cases/ops.cpp."""
+    def real():
+        return torch.randn(ELEMENTS, device=DEVICE)
+
+    def positive():
+        return real().abs() + 0.01
+
+    def unit():
+        return real().tanh() * 0.99
+
+    def add(case, op, *inputs):
+        CASES[f"{case}/{name}"] = lambda: plain(op, *(make().to(dtype) for make in inputs))
+    for op in ("abs", "floor", "expm1", "sin", "cos", "tan", "atan", "sinh", "cosh", "erf"):
+        add(op, getattr(torch, op), real)
+    for op in ("log", "log2", "log10", "log1p", "rsqrt"):
+        add(op, getattr(torch, op), positive)
+    for op in ("asin", "acos", "erfinv"):
+        add(op, getattr(torch, op), unit)
+    for op in (F.leaky_relu, F.silu, F.mish, F.elu, F.softplus):
+        add(op.__name__, op, real)
+    add("clamp", lambda x: torch.clamp(x, -0.5, 0.5), real)
+    add("pow_scalar", lambda x: torch.pow(x, 2.5), positive)
+    add("pow", torch.pow, positive, real)
+    add("atan2", torch.atan2, real, real)
+    add("addcmul", torch.addcmul, real, real, real)
+    image = (32 if ON_CPU else 512, 64, 56, 56)
+    norm_cases(name, dtype, "layer_norm", lambda x, w, b: F.layer_norm(x, (COLS,), w, b), (ROWS, COLS), COLS)
+    norm_cases(name, dtype, "group_norm", lambda x, w, b: F.group_norm(x, 32, w, b), image, 64)
+    norm_cases(name, dtype, "batch_norm", lambda x, w, b: F.batch_norm(x, None, None, w, b, True), image, 64)
+
+
+def add_rearrangements(name, dtype):
+    def million():
+        return normal(MILLION, dtype)
+
+    def places():
+        return torch.randint(MILLION, (MILLION,), device=DEVICE)
+
+    def index_backward():
+        at = places()
+        return with_gradient(lambda x: x[at], leaf(million()), million())
+    CASES[f"cumsum/{name}"] = lambda: plain(lambda x: torch.cumsum(x, 0), million())
+    CASES[f"sort/{name}"] = lambda: plain(torch.sort, million())
+    CASES[f"sort_rows/{name}"] = lambda: plain(torch.sort, normal((MILLION // COLS, COLS), dtype))
+    CASES[f"index/{name}"] = lambda: plain(lambda x, at: x[at], million(), places())
+    CASES[f"index_backward/{name}"] = index_backward
+    for op in ("scatter", "scatter_add"):
+        CASES[f"{op}/{name}"] = lambda op=op: plain(lambda x, at, y: getattr(torch, op)(x, 0, at, y), million(), places(),
+                                                    million())
 
 
 def add_copies():
@@ -243,6 +307,8 @@ def main():
     add_engine()
     for name, dtype in FLOATS.items():
         add_kernels(name, dtype)
+        add_ops(name, dtype)
+        add_rearrangements(name, dtype)
     add_training()
     if not ON_CPU:
         add_copies()
