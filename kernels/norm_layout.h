@@ -1,0 +1,62 @@
+// What normalization kernels are told besides their arrays: parameters, and how the elements that are
+// normalized together lie. A header of its own because the front end and the device files both need it.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/host_device.h"
+#include "mezzo/kernels/view.h"
+
+namespace mezzo::kernels {
+
+/// Which statistics a row norm takes: mean and variance, or the mean square alone (the mean counts as 0).
+enum class RowNorm : std::uint8_t { layer, rms };
+
+/// Factors and summands of the normalized values, in the compute type, contiguous; nullptr: 1 and 0.
+struct NormParameters {
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+};
+
+/// Where backward of a row norm puts the gradients; those that are absent are not computed.
+struct RowNormGradients {
+  const View* input = nullptr;  ///< of x's shape; rounded once
+  void* weight = nullptr;       ///< [row_norm_parts, n] in the compute type: a sum over the rows of each part
+  void* bias = nullptr;         ///< the same
+};
+
+/// A contiguous array as `rows` of elements that are normalized together, each of `runs` runs of `length`
+/// neighbouring elements with one weight and bias: element i of run k of row r is at
+/// r * row_step + k * run_step + i. Rows and runs together are the whole array. group_norm of [N, C, L] in G
+/// groups: rows N * G, runs C / G, row_step C / G * L, run_step L, channels 0, 1, ... along runs. batch_norm:
+/// rows C, runs N, row_step L, run_step C * L, the channel is the row.
+struct RunLayout {
+  std::int64_t rows = 0, runs = 0, length = 0;
+  std::int64_t row_step = 0, run_step = 0;
+  std::int64_t row_period = 1;    ///< rows after which the channels repeat
+  std::int64_t row_channels = 0;  ///< channels from a row to the next
+  std::int64_t run_channels = 0;  ///< channels from a run to the next
+
+  [[nodiscard]] MEZZO_HD std::int64_t channel(std::int64_t row, std::int64_t run) const {
+    return row % row_period * row_channels + run * run_channels;
+  }
+  /// Elements in a row.
+  [[nodiscard]] MEZZO_HD std::int64_t count() const { return runs * length; }
+};
+
+/// Mean and biased variance of each row, [rows] in the compute type. `given`: they are constants to normalize
+/// with. Otherwise they are computed, and stored where there is an array for them.
+struct RunStatistics {
+  void* mean = nullptr;
+  void* variance = nullptr;
+  bool given = false;
+};
+
+/// Where backward of a run norm puts the gradients; those that are absent are not computed.
+struct RunNormGradients {
+  const View* input = nullptr;  ///< contiguous; rounded once
+  void* weight = nullptr;       ///< [rows, runs] in the compute type: the sum over each run
+  void* bias = nullptr;         ///< the same
+};
+
+}  // namespace mezzo::kernels

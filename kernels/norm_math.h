@@ -1,0 +1,70 @@
+// The scalar math of the normalizations and their gradients, on the compute types float and double. Apart
+// from the loops so that CPU and CUDA kernels share it.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "mezzo/core/host_device.h"
+
+namespace mezzo::kernels::scalar {
+
+/// x - shift: terms of the sum that corrects a mean.
+template <class T>
+struct MinusFn {
+  T shift;
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return x - shift; }
+};
+template <class T>
+struct SquaredDeviationFn {
+  T shift;
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return (x - shift) * (x - shift); }
+};
+
+/// x -> (x - mean) * rstd, the mean being that of the row's values. The mean is `shift` plus a small rest:
+/// a mean rounded to T alone would move every value of a row with a large mean.
+template <class T>
+struct NormalizedFn {
+  T shift = 0;
+  T rstd = 1;
+  T offset = 0;  ///< -(mean - shift) * rstd
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return (x - shift) * rstd + offset; }
+};
+
+/// 1 / sqrt(variance + eps).
+template <class T>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T reciprocal_deviation(double variance, double eps) {
+  return static_cast<T>(1.0 / std::sqrt(variance + eps));
+}
+
+/// Mean and variance of a row from the sums of x - shift and of its squares, where `shift` is the mean up to
+/// rounding.
+template <class T>
+struct Moments {
+  T shift;
+  double rest;  ///< mean - shift
+  double variance;
+  MEZZO_HD MEZZO_ALWAYS_INLINE Moments(T around, double sum, double squares, std::int64_t count)
+      : shift(around), rest(sum / static_cast<double>(count)) {
+    const double rounded = squares / static_cast<double>(count) - rest * rest;
+    variance = rounded < 0 ? 0 : rounded;  // a NaN stays
+  }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double mean() const { return static_cast<double>(shift) + rest; }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE NormalizedFn<T> normalized(double eps) const {
+    const T rstd = reciprocal_deviation<T>(variance, eps);
+    return {shift, rstd, static_cast<T>(-rest) * rstd};
+  }
+};
+
+template <class T>
+struct NormGradientFn {
+  T rstd;
+  T mean_grad;  ///< mean over the row of grad * weight; 0 where the mean counts as constant
+  T mean_dot;   ///< mean over the row of grad * weight * normalized x; 0 where the variance is constant
+  /// d loss / d x from grad * weight and the normalized x.
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T weighted_grad, T normalized) const {
+    return rstd * (weighted_grad - mean_grad - normalized * mean_dot);
+  }
+};
+
+}  // namespace mezzo::kernels::scalar
