@@ -42,6 +42,8 @@ struct RunLayout {
   }
   /// Elements in a row.
   [[nodiscard]] MEZZO_HD std::int64_t count() const { return runs * length; }
+  /// Whether a whole row has one channel.
+  [[nodiscard]] MEZZO_HD bool one_channel() const { return run_channels == 0; }
 };
 
 /// Mean and biased variance of each row, [rows] in the compute type. `given`: they are constants to normalize
@@ -55,7 +57,7 @@ struct RunStatistics {
 /// Where backward of a run norm puts the gradients; those that are absent are not computed.
 struct RunNormGradients {
   const View* input = nullptr;  ///< contiguous; rounded once
-  void* weight = nullptr;       ///< [rows, runs] in the compute type: the sum over each run
+  void* weight = nullptr;       ///< in the compute type: [rows] sums if one_channel(), else [rows, runs]
   void* bias = nullptr;         ///< the same
 };
 

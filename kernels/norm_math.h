@@ -29,6 +29,7 @@ struct NormalizedFn {
   T rstd = 1;
   T offset = 0;  ///< -(mean - shift) * rstd
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return (x - shift) * rstd + offset; }
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T weight, T bias) const { return (*this)(x)*weight + bias; }
 };
 
 /// 1 / sqrt(variance + eps).
@@ -56,14 +57,31 @@ struct Moments {
   }
 };
 
+/// Terms of the sums over a row that its gradient needs: grad * weight, without a weight grad alone; and that
+/// times the normalized x.
+struct WeightedGradFn {
+  template <class T, class... Weight>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T /*x*/, Weight... weight) const {
+    return (grad * ... * weight);
+  }
+};
+template <class T>
+struct GradDotFn {
+  NormalizedFn<T> normalized;
+  template <class... Weight>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x, Weight... weight) const {
+    return (grad * ... * weight) * normalized(x);
+  }
+};
+/// d loss / d x of one element.
 template <class T>
 struct NormGradientFn {
-  T rstd;
-  T mean_grad;  ///< mean over the row of grad * weight; 0 where the mean counts as constant
-  T mean_dot;   ///< mean over the row of grad * weight * normalized x; 0 where the variance is constant
-  /// d loss / d x from grad * weight and the normalized x.
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T weighted_grad, T normalized) const {
-    return rstd * (weighted_grad - mean_grad - normalized * mean_dot);
+  NormalizedFn<T> normalized;
+  T mean_grad;  ///< mean over the row of grad * weight; 0 where the mean of x counts as constant
+  T mean_dot;   ///< that of grad * weight * normalized x; 0 where its variance counts as constant
+  template <class... Weight>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x, Weight... weight) const {
+    return normalized.rstd * ((grad * ... * weight) - mean_grad - normalized(x) * mean_dot);
   }
 };
 
