@@ -1,4 +1,5 @@
-// One pass over a row in groups of a fixed width: the loops from which softmax and cross-entropy are made.
+// One pass over a row in groups of a fixed width: the loops from which softmax, cross-entropy and the
+// normalizations are made.
 // Apart from them because the width and the order of a sum, and with them the bits, are decided here.
 #pragma once
 
@@ -93,19 +94,21 @@ template <class T>
   return detail::fold_group(lanes, detail::Larger{});
 }
 
-/// out[i] = f(in[0][i], ...) for i in [0, n), and their sum. `out` may be one of the inputs, or nullptr where
-/// only the sum is wanted. A group at the end that is not full is computed on copies padded with zeros.
-/// `next`, where given, is the row that comes after: it is fetched meanwhile, since a pass over a new row
-/// waits.
-template <class T, std::size_t N, class F>
-MEZZO_ALWAYS_INLINE double row_pass(std::array<const T*, N> in, T* out, std::int64_t n, F f,
-                                    std::array<const T*, N> next = {}) {
+/// The sums over i in [0, n) of every f(in[0][i], ...); out[i] = the first of these values, unless `out`,
+/// which may be one of the inputs, is nullptr. A group at the end that is not full is computed on copies
+/// padded with zeros. `next` are the rows that come after, or nullptr: they are fetched meanwhile, since a
+/// pass over a new row waits.
+template <class T, std::size_t N, class... F>
+[[nodiscard]] MEZZO_ALWAYS_INLINE std::array<double, sizeof...(F)> row_sums(std::array<const T*, N> in,
+                                                                            T* out, std::int64_t n,
+                                                                            std::array<const T*, N> next,
+                                                                            F... f) {
   constexpr auto kIndices = std::make_index_sequence<N>{};
-  double total = 0;
+  std::array<double, sizeof...(F)> totals{};
   T unused[kGroup];
   for (std::int64_t begin = 0; begin < n; begin += kSumSpan) {
     const std::int64_t end = n - begin < kSumSpan ? n : begin + kSumSpan;
-    T lanes[kGroup] = {};
+    T lanes[sizeof...(F)][kGroup] = {};
     std::int64_t i = begin;
     for (; i + kGroup <= end; i += kGroup) {
       std::array<const T*, N> at;
@@ -113,7 +116,9 @@ MEZZO_ALWAYS_INLINE double row_pass(std::array<const T*, N> in, T* out, std::int
       for (const T* row : next) {
         if (row != nullptr) __builtin_prefetch(row + i);
       }
-      detail::group_step(at, out != nullptr ? out + i : unused, lanes, kGroup, f, kIndices);
+      T* target = out != nullptr ? out + i : unused;
+      std::size_t k = 0;
+      ((detail::group_step(at, k == 0 ? target : unused, lanes[k], kGroup, f, kIndices), ++k), ...);
     }
     if (i < end) {
       const int count = static_cast<int>(end - i);
@@ -123,12 +128,22 @@ MEZZO_ALWAYS_INLINE double row_pass(std::array<const T*, N> in, T* out, std::int
         for (int j = 0; j < count; ++j) padded[k][j] = in[k][i + j];
         at[k] = padded[k];
       }
-      detail::group_step(at, unused, lanes, count, f, kIndices);
-      for (int j = 0; out != nullptr && j < count; ++j) out[i + j] = unused[j];
+      T values[sizeof...(F)][kGroup];
+      std::size_t k = 0;
+      ((detail::group_step(at, values[k], lanes[k], count, f, kIndices), ++k), ...);
+      for (int j = 0; out != nullptr && j < count; ++j) out[i + j] = values[0][j];
     }
-    total += static_cast<double>(detail::fold_group(lanes, detail::Plus{}));
+    for (std::size_t k = 0; k < sizeof...(F); ++k)
+      totals[k] += static_cast<double>(detail::fold_group(lanes[k], detail::Plus{}));
   }
-  return total;
+  return totals;
+}
+
+/// row_sums of one function: out[i] = f(in[0][i], ...), and their sum.
+template <class T, std::size_t N, class F>
+MEZZO_ALWAYS_INLINE double row_pass(std::array<const T*, N> in, T* out, std::int64_t n, F f,
+                                    std::array<const T*, N> next = {}) {
+  return row_sums<T, N>(in, out, n, next, f)[0];
 }
 
 }  // namespace mezzo::kernels::cpu

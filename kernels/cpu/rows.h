@@ -1,6 +1,7 @@
-// Rows: how a row-wise CPU kernel (softmax, cross-entropy) sees a strided array of any dtype, as blocks of
-// contiguous rows of its compute type. Rows that lie right in memory are used in place; others are gathered
-// into a block that stays in the cache, so a kernel reads and writes the array once whatever its layout.
+// Rows: how a row-wise CPU kernel (softmax, cross-entropy, layer_norm) sees a strided array of any dtype, as
+// blocks of contiguous rows of its compute type. Rows that lie right in memory are used in place; others are
+// gathered into a block that stays in the cache, so a kernel reads and writes the array once whatever its
+// layout.
 #pragma once
 
 #include <algorithm>
@@ -218,9 +219,11 @@ inline constexpr std::int64_t kRowBlock = 2048;
 
 /// Calls `body(out, in, begin, count)` for blocks of rows, threads over chunks of blocks: `out` and `in` are
 /// RowBlocks of T for rows [begin, begin + count), and what `body` leaves in `out` is stored. `out` may be
-/// nullptr; then the body keeps its results itself. All operands have rows of one length and number.
+/// nullptr; then the body keeps its results itself. All operands have rows of one length and number. Rows
+/// [k * unit, (k + 1) * unit) are of one chunk, hence come in order and on one thread.
 template <class T, std::size_t N, class Body>
-void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, const Body& body) {
+void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, const Body& body,
+                    std::int64_t unit = 1) {
   const std::int64_t rows = in[0].rows();
   const std::int64_t length = in[0].length();
   if (rows == 0 || length == 0) return;
@@ -229,7 +232,8 @@ void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, 
   const std::int64_t least = across ? RowOperand::kAcross : 1;
   const std::int64_t block = std::min(std::max(kRowBlock / length, least), rows);
   const std::int64_t blocks_per_chunk = std::max<std::int64_t>(16 * kRowBlock / (block * length), 1);
-  parallel_for(rows, block * blocks_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t units_per_chunk = (block * blocks_per_chunk + unit - 1) / unit;
+  parallel_for(rows, unit * units_per_chunk, [&](std::int64_t begin, std::int64_t end) {
     const auto scratch_for = [&](const RowOperand& operand) {
       return operand.in_place<T>() ? 0 : std::min(block, end - begin) * operand.pitch();
     };
