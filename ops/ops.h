@@ -11,6 +11,7 @@
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/loss.h"
 #include "mezzo/ops/matmul.h"
+#include "mezzo/ops/norm.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/random.h"
 #include "mezzo/ops/rearrange.h"

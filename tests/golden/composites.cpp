@@ -78,6 +78,17 @@ Outputs tensordot_over(Inputs inputs, const Value& args) {
   return call_op("tensordot", inputs, attrs);
 }
 
+/// The expression is written out, over the last dim.
+Outputs rms_norm_last(Inputs inputs, const Value& args) {
+  return rms_norm(inputs[0], {inputs[0]->size(-1)}, inputs[1], args.at("eps").as_double());
+}
+/// The expression has no running statistics.
+Outputs instance_norm_own(Inputs inputs, const Value& args) {
+  const Tensor weight = inputs.size() > 1 ? inputs[1].get() : Tensor();
+  const Tensor bias = inputs.size() > 2 ? inputs[2].get() : Tensor();
+  return instance_norm(inputs[0], {}, {}, weight, bias, true, 0.1, args.at("eps").as_double());
+}
+
 struct Row {
   std::string_view golden;
   Composite composite;
@@ -95,6 +106,8 @@ constexpr std::array kComposites{
     Row{"multi_margin_loss", multi_margin},
     Row{"tensordot", tensordot_over},
     Row{"dropout", dropout_drawn},
+    Row{"rms_norm", rms_norm_last},
+    Row{"instance_norm", instance_norm_own},
 };
 
 }  // namespace

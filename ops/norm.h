@@ -1,0 +1,60 @@
+// Normalizations: layer_norm and rms_norm over the last dims, group_norm, instance_norm and batch_norm over
+// groups of channels. One header for the family; the descriptors are in layer_norm.cpp, group_norm.cpp and
+// batch_norm.cpp.
+//
+// Common contract. y = (x - mean) / sqrt(variance + eps) * weight + bias, the variance being biased (divided
+// by the number of values) and taken around the mean. x: floating, any strides. `weight` and `bias` may be
+// undefined (1 and 0), each by itself; they are floating and not wider than what x is computed in, so 16-bit
+// x may come with f32 parameters (DTypeError otherwise, ShapeError for another shape than said). 16-bit
+// values are computed in f32 and rounded once. The result is contiguous and has x's dtype. In f32 the
+// statistics are exact to a few f32 roundings of the deviations, for means much larger than these too; a row
+// that holds NaN or an infinity is NaN (in rms_norm infinity leaves zeros beside NaN), and no other row is.
+// Only x and the weight are kept for backward; twice differentiable.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+/// Over the last dims of x, whose sizes are `normalized_shape`, the shape of weight and bias. Under autocast
+/// 16-bit x gives f32. Throws ShapeError when x's shape does not end so. torch.nn.functional.layer_norm.
+[[nodiscard]] Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
+                                const Tensor& bias = {}, double eps = 1e-5);
+
+/// The same without mean and bias: y = x / sqrt(mean x^2 + eps) * weight. eps: when not given the epsilon of
+/// x's dtype. torch.nn.functional.rms_norm.
+[[nodiscard]] Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
+                              std::optional<double> eps = {});
+
+/// x [N, C, ...] in `num_groups` groups of neighbouring channels, each normalized over its channels and all
+/// dims behind them; weight and bias [C]. Under autocast 16-bit x gives f32. Throws ShapeError for less than
+/// 2 dims, ValueError when num_groups does not divide C, and for an input of one value per group (as PyTorch,
+/// which counts over the batch). torch.nn.functional.group_norm.
+[[nodiscard]] Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight = {},
+                                const Tensor& bias = {}, double eps = 1e-5);
+
+/// x [N, C, ...], each channel normalized over the batch and all dims behind; the other tensors [C].
+/// `training`: with its own mean and variance, and then running_mean and running_var, if given, are moved in
+/// place to (1 - momentum) old + momentum new, unrecorded, the new variance divided by the number of values
+/// less one. Otherwise with the running ones, which count as constants of the graph unless they require grad.
+/// Not changed by autocast. Throws ShapeError for less than 2 dims, ValueError for one of the running
+/// statistics without the other, none in evaluation, or one value per channel in training.
+/// torch.nn.functional.batch_norm.
+[[nodiscard]] Tensor batch_norm(const Tensor& x, const Tensor& running_mean = {},
+                                const Tensor& running_var = {}, const Tensor& weight = {},
+                                const Tensor& bias = {}, bool training = false, double momentum = 0.1,
+                                double eps = 1e-5);
+
+/// x [N, C, ...], each channel of each sample normalized over the dims behind; the other tensors [C].
+/// `use_input_stats`: with its own statistics, whose means over the batch move the running ones as in
+/// batch_norm; otherwise with the running ones. Not changed by autocast. Throws as batch_norm; ValueError for
+/// one value per channel and sample. torch.nn.functional.instance_norm.
+[[nodiscard]] Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {},
+                                   const Tensor& running_var = {}, const Tensor& weight = {},
+                                   const Tensor& bias = {}, bool use_input_stats = true,
+                                   double momentum = 0.1, double eps = 1e-5);
+
+}  // namespace mezzo
