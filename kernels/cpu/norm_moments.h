@@ -18,18 +18,15 @@ struct RunRow {
   std::int64_t runs, length, distance;
 };
 
-/// row_sums of one row; the next one is fetched meanwhile. Whether the runs are taken as one depends on the
-/// layout only, and with it the bits.
+/// row_sums of one row; the next one is fetched meanwhile.
 template <class T, class... F>
 [[nodiscard]] MEZZO_ALWAYS_INLINE std::array<double, sizeof...(F)> run_sums(RunRow<T> row, const T* next,
                                                                             F... f) {
-  if (row.distance == row.length)
-    return row_sums<T, 1>({row.data}, nullptr, row.runs * row.length, {next}, f...);
   std::array<double, sizeof...(F)> totals{};
   for (std::int64_t k = 0; k < row.runs; ++k) {
     const T* const run = row.data + k * row.distance;
     const std::array<double, sizeof...(F)> sums =
-        row_sums<T, 1>({run}, nullptr, row.length, {run + row.distance}, f...);
+        row_sums<T, 1>({run}, nullptr, row.length, {k + 1 < row.runs ? run + row.distance : next}, f...);
     for (std::size_t i = 0; i < sums.size(); ++i) totals[i] += sums[i];
   }
   return totals;

@@ -37,9 +37,9 @@ struct RowNormRows {
       T* const y = out.data + r * out.distance;
       const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, x + in.distance);
       if constexpr (kAffine)
-        row_pass<T, 3>({x, weight, bias}, y, n, normalized);
+        row_map<T, 3>({x, weight, bias}, y, n, normalized);
       else
-        row_pass<T, 1>({x}, y, n, normalized);
+        row_map<T, 1>({x}, y, n, normalized);
     }
   }
 };
@@ -91,8 +91,8 @@ struct RowNormBackwardRows {
         row_sums<T, N>(in, nullptr, n, next, scalar::WeightedGradFn{}, scalar::GradDotFn<T>{normalized});
     const auto count = static_cast<double>(n);
     const T mean_grad = kind == RowNorm::layer ? static_cast<T>(sums[0] / count) : T(0);
-    row_pass<T, N>(in, result, n,
-                   scalar::NormGradientFn<T>{normalized, mean_grad, static_cast<T>(sums[1] / count)});
+    row_map<T, N>(in, result, n,
+                  scalar::NormGradientFn<T>{normalized, mean_grad, static_cast<T>(sums[1] / count)});
   }
 
   MEZZO_ALWAYS_INLINE static void add_row(ParameterSums<T> sums, std::int64_t first, bool clear,
@@ -101,12 +101,12 @@ struct RowNormBackwardRows {
     if (sums.weight != nullptr) {
       T* const sum = sums.weight + first;
       for (std::int64_t i = 0; clear && i < n; ++i) sum[i] = T(0);
-      row_pass<T, 3>({sum, grad, x}, sum, n, AddGradDotFn<T>{{normalized}});
+      row_map<T, 3>({sum, grad, x}, sum, n, AddGradDotFn<T>{{normalized}});
     }
     if (sums.bias != nullptr) {
       T* const sum = sums.bias + first;
       for (std::int64_t i = 0; clear && i < n; ++i) sum[i] = T(0);
-      row_pass<T, 2>({sum, grad}, sum, n, scalar::AddFn{});
+      row_map<T, 2>({sum, grad}, sum, n, scalar::AddFn{});
     }
   }
 };

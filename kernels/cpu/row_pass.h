@@ -69,6 +69,37 @@ MEZZO_ALWAYS_INLINE void group_step(const std::array<const T*, N>& in, T* out, T
   for (int j = 0; j < kGroup; ++j) out[j] = values[j];
 }
 
+/// `out` may be one of the inputs but never overlaps one shifted, so iterations are independent.
+template <class T, std::size_t N, class F, std::size_t... I>
+MEZZO_ALWAYS_INLINE void map_loop(const std::array<const T*, N>& in, T* out, std::int64_t n, F f,
+                                  std::index_sequence<I...> /*indices*/) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::int64_t i = 0; i < n; ++i) out[i] = f(in[I][i]...);
+}
+
+/// Copies count < kGroup elements: in pieces of fixed sizes, since a call of memcpy takes longer.
+template <class T>
+MEZZO_ALWAYS_INLINE void copy_part(const T* from, T* to, int count) {
+  int done = 0;
+  if ((count & 8) != 0) {
+    __builtin_memcpy(to, from, 8 * sizeof(T));
+    done = 8;
+  }
+  if ((count & 4) != 0) {
+    __builtin_memcpy(to + done, from + done, 4 * sizeof(T));
+    done += 4;
+  }
+  if ((count & 2) != 0) {
+    __builtin_memcpy(to + done, from + done, 2 * sizeof(T));
+    done += 2;
+  }
+  if ((count & 1) != 0) to[done] = from[done];
+}
+
 }  // namespace detail
 
 /// The largest of x[0, n); NaN is passed over, and -inf is the result where nothing else is there.
@@ -125,7 +156,7 @@ template <class T, std::size_t N, class... F>
       T padded[N][kGroup] = {};
       std::array<const T*, N> at;
       for (std::size_t k = 0; k < N; ++k) {
-        for (int j = 0; j < count; ++j) padded[k][j] = in[k][i + j];
+        detail::copy_part(in[k] + i, padded[k], count);
         at[k] = padded[k];
       }
       T values[sizeof...(F)][kGroup];
@@ -144,6 +175,12 @@ template <class T, std::size_t N, class F>
 MEZZO_ALWAYS_INLINE double row_pass(std::array<const T*, N> in, T* out, std::int64_t n, F f,
                                     std::array<const T*, N> next = {}) {
   return row_sums<T, N>(in, out, n, next, f)[0];
+}
+
+/// out[i] = f(in[0][i], ...) for i in [0, n), where the sum is not wanted.
+template <class T, std::size_t N, class F>
+MEZZO_ALWAYS_INLINE void row_map(std::array<const T*, N> in, T* out, std::int64_t n, F f) {
+  detail::map_loop(in, out, n, f, std::make_index_sequence<N>{});
 }
 
 }  // namespace mezzo::kernels::cpu

@@ -23,6 +23,11 @@ struct RunBlock {
   T* data = nullptr;
   std::int64_t row_distance = 0, run_distance = 0;
   [[nodiscard]] MEZZO_ALWAYS_INLINE T* row(std::int64_t r) const { return data + r * row_distance; }
+  /// The row as its statistics see it: whether runs are one depends on the layout only, and so do the bits.
+  [[nodiscard]] MEZZO_ALWAYS_INLINE RunRow<T> whole_row(std::int64_t r, const RunLayout& layout) const {
+    if (layout.run_step == layout.length) return {row(r), 1, layout.count(), layout.count()};
+    return {row(r), layout.runs, layout.length, run_distance};
+  }
 };
 
 /// RunStatistics and parameters in the compute type.
@@ -68,17 +73,6 @@ struct ScaledGradientFn {
   MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const { return gradient(grad, x, weight); }
 };
 
-/// out[i] = f(in[0][i], ...). A run shorter than a group is not worth the copies of row_pass.
-template <class T, std::size_t N, class F, std::size_t... I>
-MEZZO_ALWAYS_INLINE void map_run(std::array<const T*, N> in, T* out, std::int64_t length, F f,
-                                 std::index_sequence<I...> /*indices*/) {
-  if (length >= kGroup) {
-    row_pass<T, N>(in, out, length, f);
-    return;
-  }
-  for (std::int64_t i = 0; i < length; ++i) out[i] = f(in[I][i]...);
-}
-
 template <class T>
 struct RunNormRows {
   /// Rows `first`, `first + 1`, ... of all. `layout` is that of the parameters in a row.
@@ -86,12 +80,12 @@ struct RunNormRows {
                   std::int64_t first, std::int64_t rows) {
     for (std::int64_t r = 0; r < rows; ++r) {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
-      const scalar::NormalizedFn<T> normalized = arrays.normalized(x, in.row(r + 1), first + r, eps);
+      const scalar::NormalizedFn<T> normalized =
+          arrays.normalized(in.whole_row(r, layout), in.row(r + 1), first + r, eps);
       for (std::int64_t k = 0; k < layout.runs; ++k) {
         const std::int64_t channel = layout.channel(first + r, k);
         const ScaledFn<T> scaled{normalized, arrays.weight_of(channel), arrays.bias_of(channel)};
-        map_run<T, 1>({x.data + k * x.distance}, out.row(r) + k * out.run_distance, layout.length, scaled,
-                      std::index_sequence<0>{});
+        row_map<T, 1>({x.data + k * x.distance}, out.row(r) + k * out.run_distance, layout.length, scaled);
       }
     }
   }
@@ -116,7 +110,8 @@ struct RunNormBackwardRows {
     for (std::int64_t r = 0; r < rows; ++r) {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
       const RunRow<T> grad{grads.row(r), layout.runs, layout.length, grads.run_distance};
-      const scalar::NormalizedFn<T> normalized = arrays.normalized(x, in.row(r + 1), first + r, eps);
+      const scalar::NormalizedFn<T> normalized =
+          arrays.normalized(in.whole_row(r, layout), in.row(r + 1), first + r, eps);
       const std::array<double, 2> weighted = add_up(grad, x, layout, arrays, normalized, sums, first + r);
       if (out.data == nullptr) continue;
       const double scale = arrays.given ? 0.0 : 1.0 / static_cast<double>(layout.count());
@@ -124,8 +119,8 @@ struct RunNormBackwardRows {
                                                static_cast<T>(weighted[1] * scale)};
       for (std::int64_t k = 0; k < layout.runs; ++k) {
         const ScaledGradientFn<T> scaled{gradient, arrays.weight_of(layout.channel(first + r, k))};
-        map_run<T, 2>({grad.data + k * grad.distance, x.data + k * x.distance},
-                      out.row(r) + k * out.run_distance, layout.length, scaled, std::index_sequence<0, 1>{});
+        row_map<T, 2>({grad.data + k * grad.distance, x.data + k * x.distance},
+                      out.row(r) + k * out.run_distance, layout.length, scaled);
       }
     }
   }
@@ -189,6 +184,7 @@ void for_even_rows(const RunLayout& layout, const View* out, const std::array<Vi
     packed.runs = 1;
     packed.length = layout.count();
   }
+  packed.run_step = packed.length;
   const auto runs_of = [&](RowBlock<T> rows) { return RunBlock<T>{rows.data, rows.distance, packed.length}; };
   std::array<RowOperand, N> operands;
   for (std::size_t i = 0; i < N; ++i) operands[i] = even_rows(in[i], layout);
