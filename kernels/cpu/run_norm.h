@@ -6,10 +6,12 @@
 #include <array>
 #include <cstdint>
 
+#include "mezzo/kernels/cpu/column_norm.h"
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/norm_moments.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
+#include "mezzo/kernels/cpu/run_arrays.h"
 #include "mezzo/kernels/norm_layout.h"
 #include "mezzo/kernels/norm_math.h"
 
@@ -30,34 +32,15 @@ struct RunBlock {
   }
 };
 
-/// RunStatistics and parameters in the compute type.
+/// The function that normalizes row `row` of `x`, the row `index` of all.
 template <class T>
-struct RunArrays {
-  const T* weight;
-  const T* bias;
-  T* mean;
-  T* variance;
-  bool given;
-
-  [[nodiscard]] MEZZO_ALWAYS_INLINE T weight_of(std::int64_t channel) const {
-    return weight != nullptr ? weight[channel] : T(1);
-  }
-  [[nodiscard]] MEZZO_ALWAYS_INLINE T bias_of(std::int64_t channel) const {
-    return bias != nullptr ? bias[channel] : T(0);
-  }
-  /// The function that normalizes row `index`, `x`; stores what it found out about it.
-  [[nodiscard]] MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> normalized(RunRow<T> x, const T* next,
-                                                                       std::int64_t index, double eps) const {
-    if (given) {
-      const auto known = static_cast<double>(variance[index]);
-      return {mean[index], scalar::reciprocal_deviation<T>(known, eps), T(0)};
-    }
-    const scalar::Moments<T> moments = row_moments(x, next);
-    if (mean != nullptr) mean[index] = static_cast<T>(moments.mean());
-    if (variance != nullptr) variance[index] = static_cast<T>(moments.variance);
-    return moments.normalized(eps);
-  }
-};
+[[nodiscard]] MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> run_normalized(RunBlock<T> x, std::int64_t row,
+                                                                         const RunLayout& layout,
+                                                                         const RunArrays<T>& arrays,
+                                                                         std::int64_t index, double eps) {
+  if (arrays.given) return arrays.known(index, eps);
+  return arrays.found(row_moments(x.whole_row(row, layout), x.row(row + 1)), index, eps);
+}
 
 /// A function of values, with the weight and bias of a run.
 template <class T>
@@ -80,25 +63,13 @@ struct RunNormRows {
                   std::int64_t first, std::int64_t rows) {
     for (std::int64_t r = 0; r < rows; ++r) {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
-      const scalar::NormalizedFn<T> normalized =
-          arrays.normalized(in.whole_row(r, layout), in.row(r + 1), first + r, eps);
+      const scalar::NormalizedFn<T> normalized = run_normalized(in, r, layout, arrays, first + r, eps);
       for (std::int64_t k = 0; k < layout.runs; ++k) {
         const std::int64_t channel = layout.channel(first + r, k);
         const ScaledFn<T> scaled{normalized, arrays.weight_of(channel), arrays.bias_of(channel)};
         row_map<T, 1>({x.data + k * x.distance}, out.row(r) + k * out.run_distance, layout.length, scaled);
       }
     }
-  }
-};
-
-/// Sums of backward, in the compute type; nullptr where they are not wanted.
-template <class T>
-struct RunSums {
-  T* weight;
-  T* bias;
-  MEZZO_ALWAYS_INLINE void store(std::int64_t at, std::array<double, 2> sums) const {
-    if (bias != nullptr) bias[at] = static_cast<T>(sums[0]);
-    if (weight != nullptr) weight[at] = static_cast<T>(sums[1]);
   }
 };
 
@@ -110,8 +81,7 @@ struct RunNormBackwardRows {
     for (std::int64_t r = 0; r < rows; ++r) {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
       const RunRow<T> grad{grads.row(r), layout.runs, layout.length, grads.run_distance};
-      const scalar::NormalizedFn<T> normalized =
-          arrays.normalized(in.whole_row(r, layout), in.row(r + 1), first + r, eps);
+      const scalar::NormalizedFn<T> normalized = run_normalized(in, r, layout, arrays, first + r, eps);
       const std::array<double, 2> weighted = add_up(grad, x, layout, arrays, normalized, sums, first + r);
       if (out.data == nullptr) continue;
       const double scale = arrays.given ? 0.0 : 1.0 / static_cast<double>(layout.count());
@@ -262,17 +232,10 @@ void for_split_rows(const RunLayout& layout, const View* out, const std::array<V
 
 template <class T, std::size_t N, class Body>
 void for_run_rows(const RunLayout& layout, const View* out, const std::array<View, N>& in, const Body& body) {
-  if (layout.rows == 0 || layout.count() == 0) return;
   if (is_even(layout))
     for_even_rows<T, N>(layout, out, in, body);
   else
     for_split_rows<T, N>(layout, out, in, body);
-}
-
-template <class T>
-[[nodiscard]] RunArrays<T> run_arrays(const void* weight, const void* bias, const RunStatistics& statistics) {
-  return {static_cast<const T*>(weight), static_cast<const T*>(bias), static_cast<T*>(statistics.mean),
-          static_cast<T*>(statistics.variance), statistics.given};
 }
 
 }  // namespace detail
@@ -282,6 +245,8 @@ template <class T>
 void run_norm(const RunLayout& layout, const View& out, const View& x, const NormParameters& parameters,
               const RunStatistics& statistics, double eps) {
   const detail::RunArrays<T> arrays = detail::run_arrays<T>(parameters.weight, parameters.bias, statistics);
+  if (layout.rows == 0 || layout.count() == 0) return;
+  if (detail::is_columns(layout)) return detail::column_norm(layout, out, x, arrays, eps);
   detail::for_run_rows<T, 1>(layout, &out, {x},
                              [&](detail::RunBlock<T> y, const std::array<detail::RunBlock<T>, 1>& in,
                                  const RunLayout& runs, std::int64_t first, std::int64_t rows) {
@@ -295,6 +260,9 @@ void run_norm_backward(const RunLayout& layout, const RunNormGradients& out, con
                        const T* weight, const RunStatistics& statistics, double eps) {
   const detail::RunArrays<T> arrays = detail::run_arrays<T>(weight, nullptr, statistics);
   const detail::RunSums<T> sums{static_cast<T*>(out.weight), static_cast<T*>(out.bias)};
+  if (layout.rows == 0 || layout.count() == 0) return;
+  if (detail::is_columns(layout))
+    return detail::column_norm_backward(layout, out.input, grad, x, arrays, sums, eps);
   detail::for_run_rows<T, 2>(layout, out.input, {grad, x},
                              [&](detail::RunBlock<T> result, const std::array<detail::RunBlock<T>, 2>& in,
                                  const RunLayout& runs, std::int64_t first, std::int64_t rows) {
