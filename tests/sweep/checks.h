@@ -45,8 +45,8 @@ void check_host_reads(const Case& one, Findings& findings);
 /// works, gradients included, or throws a mezzo::Error of a fitting kind that says what was expected.
 void check_bad_input(const Case& one, Findings& findings);
 
-/// Every instruction set of this CPU gives the same bits, results and gradients. Matrix products, whose
-/// kernels are Eigen's and oneDNN's, agree within the rounding of their sums; that prints.
+/// Every instruction set of this CPU gives the same bits, results and gradients. Matrix products too: those
+/// of samples are small enough for our own loops (kernels/gemm.h), unless MEZZO_CPU_GEMM names an engine.
 void check_instruction_sets(const Case& one, Findings& findings);
 
 /// A CUDA device, if there is one, gives what the CPU gives within the tolerance of two roundings: results
