@@ -3,6 +3,7 @@
 #   tests/support/*.cpp                  -> linked into every test
 #   tests/golden_test.cpp, tests/golden/ -> golden_test, its own main, run on tests/goldens
 #   tests/registry_sweep.cpp, tests/sweep/ -> registry_sweep, GoogleTest
+#   tools/op_table.cpp, tools/op_table/  -> op_table, the program that writes docs/ops.md; test_docs has its code
 # A folder that has a CMakeLists.txt is a project of its own and left alone.
 include(GoogleTest)
 set(mezzo_tests_dir "${PROJECT_SOURCE_DIR}/tests")
@@ -28,6 +29,13 @@ function(mezzo_gtest name prefix)
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" PROPERTIES ENVIRONMENT "${mezzo_test_environment}")
 endfunction()
 
+# The table of all ops; it makes its inputs as the sweep does.
+file(GLOB op_table_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tools/op_table/*.cpp")
+list(APPEND op_table_sources "${mezzo_tests_dir}/sweep/case.cpp")
+mezzo_test_executable(op_table "${PROJECT_SOURCE_DIR}/tools/op_table.cpp" ${op_table_sources})
+target_include_directories(op_table PRIVATE "${PROJECT_SOURCE_DIR}/tools")
+set_target_properties(op_table PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tools")
+
 file(GLOB entries LIST_DIRECTORIES true CONFIGURE_DEPENDS "${mezzo_tests_dir}/*")
 foreach(entry IN LISTS entries)
   get_filename_component(name "${entry}" NAME)
@@ -39,8 +47,14 @@ foreach(entry IN LISTS entries)
     continue()
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${entry}/*.cpp")
+  if(name STREQUAL "docs")
+    list(APPEND sources ${op_table_sources})
+  endif()
   if(sources)
     mezzo_gtest(test_${name} ${name} ${sources})
+    if(name STREQUAL "docs")
+      target_include_directories(test_docs PRIVATE "${PROJECT_SOURCE_DIR}/tools")
+    endif()
     if(name MATCHES "^(cuda|emulated)$")
       mezzo_use_cuda_headers(test_${name})
       if(NOT MEZZO_CUDA_EMULATED)

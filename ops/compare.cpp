@@ -113,8 +113,10 @@ Outputs logical_not_forward(const Args& args) {
   const Tensor& x = args.in(0);
   return map_one(NotFn{}, x, compute_dtype(x.dtype()), DType::boolean);
 }
-std::vector<Sample<NoAttrs>> mask_samples() { return {{{samples::mask({3, 5}), samples::mask({5})}}}; }
-std::vector<Sample<NoAttrs>> one_mask_sample() { return {{{samples::mask({3, 5})}}}; }
+std::vector<Sample<NoAttrs>> mask_samples() {
+  return {{{samples::mask({3, 5}), samples::mask({5})}}, {{samples::real({3, 5}), samples::real({5})}}};
+}
+std::vector<Sample<NoAttrs>> one_mask_sample() { return {{{samples::mask({3, 5})}}, {{samples::real({4})}}}; }
 
 constexpr Op<NoAttrs> logical_and_op{
     .info = {.name = "logical_and", .category = Category::passthrough, .elementwise = true},

@@ -115,9 +115,11 @@ Outputs multilabel_forward(const ForwardArgs<LossAttrs>& args) {
 }
 
 std::vector<Sample<LossAttrs>> multilabel_samples() {
+  SampleInput classes = samples::index({2, 4}, 4);
+  classes.low = -1;  // ends a list
   // A mask is a list of the classes 0 and 1.
   return {{{real({2, 4}), mask({2, 4})}, {Reduction::mean}},
-          {{real({2, 4}), mask({2, 4})}, {Reduction::none}},
+          {{real({2, 4}), classes}, {Reduction::none}},
           {{real({3}), mask({3})}, {Reduction::sum}}};
 }
 constexpr Op<LossAttrs> multilabel_op{

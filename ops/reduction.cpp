@@ -176,7 +176,9 @@ Outputs all_forward(const ForwardArgs<DimAttrs>& args) {
 }
 
 std::vector<Sample<DimAttrs>> count_samples() {
-  return {{{samples::mask({3, 5, 2})}, {}}, {{samples::mask({3, 5, 2})}, {{-2, 0}, true}}};
+  return {{{samples::mask({3, 5, 2})}, {}},
+          {{samples::mask({3, 5, 2})}, {{-2, 0}, true}},
+          {{samples::real({3, 5})}, {{1}}}};
 }
 
 constexpr Op<DimAttrs> any_op{

@@ -1,25 +1,16 @@
 // What the README says is true: its loop compiles and trains, its package files are those that
 // are built, and its policy table is the registry's.
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <fstream>
-#include <sstream>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "docs/generated.h"
 #include "mezzo/mezzo.h"
 
 namespace mezzo {
 namespace {
 
-std::string read(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+using docs::read;
 
 const std::string kReadme = std::string(MEZZO_TEST_DATA) + "/../README.md";
 
@@ -121,7 +112,8 @@ TEST(Readme, ItsPackageFilesAreTheConsumersThatTheTestsBuild) {
 TEST(Readme, ItsPolicyTableIsTheRegistrys) {
   const std::string table = between(read(kReadme), "checked by tests/docs/readme_test.cpp -->\n",
                                     "<!-- end of the policy table -->");
-  EXPECT_EQ(table, amp::to_markdown(amp::policy())) << "copy the text above into the README";
+  docs::expect_current("README.md's policy table", table, amp::to_markdown(amp::policy()),
+                       "amp::to_markdown(amp::policy()) is the text");
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+// docs/ops.md is what tools/op_table would write, and the table says what it should about some ops.
+#include <gtest/gtest-spi.h>
+
+#include "docs/generated.h"
+#include "op_table/table.h"
+
+namespace mezzo {
+namespace {
+
+const std::string kRoot = std::string(MEZZO_TEST_DATA) + "/..";
+
+bool has_line(const std::string& table, const std::string& line) {
+  return table.find("\n" + line + "\n") != std::string::npos;
+}
+
+TEST(OpTable, IsCurrent) {
+  docs::expect_current("docs/ops.md", docs::read(kRoot + "/docs/ops.md"), op_table::to_markdown(kRoot),
+                       std::string("renew it: ") + op_table::kRenew);
+}
+
+TEST(OpTable, TellsWhatDescriptorsHeadersAndSamplesSay) {
+  const std::string table = op_table::to_markdown(kRoot);
+  EXPECT_TRUE(
+      has_line(table, "| `linear(x, weight, bias?) -> T` | lower_precision | all | cpu, cuda | any |"));
+  EXPECT_TRUE(has_line(
+      table, "| `gather(x, index: i64, dim: int = 0) -> T` | passthrough | all | cpu, cuda | any |"));
+  EXPECT_TRUE(
+      has_line(table,
+               "| `argmax(x, dim: int?, keepdim: bool = false) -> i64` | passthrough | all | cpu, cuda | "
+               "none: the result is an index |"));
+  EXPECT_TRUE(has_line(table,
+                       "| `mse_loss(x, target, reduction: none/mean/sum = mean) -> T` | fp32, reads 16 bit | "
+                       "floating | cpu, cuda | any |"));
+  EXPECT_NE(table.find("| banned: drop the sigmoid"), std::string::npos);
+}
+
+TEST(OpTable, ComparisonNamesTheLineAndTheCommand) {
+  EXPECT_NONFATAL_FAILURE(docs::expect_current("a file", "1\n2\n", "1\n3\n", "run this"),
+                          "a file is stale, line 2:\n- 2\n+ 3\nrun this");
+  EXPECT_NONFATAL_FAILURE(docs::expect_current("a file", "1\n", "1\n2\n", "run this"), "line 2");
+  EXPECT_NONFATAL_FAILURE(docs::expect_current("a file", "1\n", "1", "run this"), "at its end");
+}
+
+}  // namespace
+}  // namespace mezzo
