@@ -42,6 +42,14 @@ void put_add(Device device, const Places& places, const View& source, const Dims
   cpu::put_add(places, source, walked);
 }
 
+void put_combined(Device device, const Places& places, const View& source, const Dims& walked, Combine how) {
+#if MEZZO_HAVE_CUDA
+  if (device.is_cuda()) return cuda::put_combined(device, places, source, walked, how);
+#endif
+  require_host_kernel(device);
+  cpu::put_combined(places, source, walked, how);
+}
+
 void sorting_order(Device device, const View& indices, const View& in, std::size_t dim, bool descending) {
 #if MEZZO_HAVE_CUDA
   if (device.is_cuda()) return cuda::sorting_order(device, indices, in, dim, descending);

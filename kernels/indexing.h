@@ -28,6 +28,8 @@ void take(Device device, const View& out, const Places& places);
 void put(Device device, const Places& places, const View& source, const Dims& walked);
 /// The same, but source[e] is added to what is there. Both arrays have the same dtype: f32, f64 or i64.
 void put_add(Device device, const Places& places, const View& source, const Dims& walked);
+/// The same, but the place becomes its product with source[e], or the larger or smaller of both.
+void put_combined(Device device, const Places& places, const View& source, const Dims& walked, Combine how);
 
 /// indices (i64) = positions along `dim` in the order that sorts `in`, as many of the first as `indices` has
 /// along it; its other sizes are those of `in`. Equal elements keep their order, NaN counts as the largest.

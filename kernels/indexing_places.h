@@ -62,6 +62,23 @@ struct AddTo {
   }
 };
 
+/// What put_combined makes of a place and each element that falls on it; NaN stays.
+enum class Combine : std::uint8_t { product, largest, smallest };
+template <class Fn>
+struct CombineWith {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& place, T value) const {
+    place = Fn{}(place, value);
+  }
+};
+/// Calls f with the functor.
+template <class F>
+void with_combine(Combine how, const F& f) {
+  if (how == Combine::product) return f(CombineWith<scalar::MulFn>{});
+  if (how == Combine::largest) return f(CombineWith<scalar::MaximumFn>{});
+  f(CombineWith<scalar::MinimumFn>{});
+}
+
 /// Calls f with a value of an unsigned type of `bytes` (1, 2, 4 or 8): elements that are moved as they are.
 template <class F>
 void with_bits(std::int64_t bytes, const F& f) {

@@ -1,4 +1,4 @@
-// Reading and writing along one dim: gather, scatter, scatter_add, index_select, index_add.
+// Reading and writing along one dim: gather, index_select, index_add; scatter.cpp has the rest.
 #include "mezzo/ops/indexing.h"
 
 #include "mezzo/ops/factory.h"
@@ -33,40 +33,17 @@ void require_one_dtype(std::string_view op, const Tensor& x, const Tensor& value
                    "convert them with to(x.dtype())");
 }
 
-}  // namespace ops
-
-namespace {
-
-using namespace ops;
-
-/// x, or a 0-dim x as one of shape [1].
 Tensor with_dims(const Tensor& x) { return x.dim() == 0 ? alias(x, {1}, {1}, x.impl().offset, true) : x; }
-/// A new tensor as one of x's rank: undoes with_dims.
 Tensor without_dims(const Tensor& result, const Tensor& x) {
   return x.dim() == 0 ? alias(result, {}, {}, 0, false) : result;
 }
-
-struct DimIndexAttrs {
-  std::int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple{attr("dim", &DimIndexAttrs::dim)}; }
-};
 
 std::size_t wrapped(std::string_view op, std::int64_t dim, const Tensor& x) {
   return static_cast<std::size_t>(layout::wrap_dim(op, dim, x.shape().size()));
 }
 
-/// The elements of x at the places.
-Tensor taken(const Tensor& x, const Tensor& index, const PlaceMap& map) {
-  Tensor out = empty(map.shape, options_of(x));
-  kernels::take(x.device(), view_of(out), map.of(x, index));
-  return out;
-}
-
-// --- gather, scatter, scatter_add: the index has a place for each element
-
-/// Throws ShapeError unless `index` (with dims) fits x, and is nowhere larger than src.
 void check_fit(std::string_view op, const Tensor& x, const Tensor& index, std::size_t dim,
-               const Tensor* src = nullptr) {
+               const Tensor* src) {
   const Shape &places = index.shape(), &base = x.shape();
   bool fits = places.size() == base.size() && (src == nullptr || src->shape().size() == base.size());
   for (std::size_t d = 0; fits && d < base.size(); ++d)
@@ -79,6 +56,21 @@ void check_fit(std::string_view op, const Tensor& x, const Tensor& index, std::s
           " but along dim " + std::to_string(dim),
       to_string(places) + " for x of shape " + to_string(base) + source, "check the shapes and the dim");
 }
+
+}  // namespace ops
+
+namespace {
+
+using namespace ops;
+
+/// The elements of x at the places.
+Tensor taken(const Tensor& x, const Tensor& index, const PlaceMap& map) {
+  Tensor out = empty(map.shape, options_of(x));
+  kernels::take(x.device(), view_of(out), map.of(x, index));
+  return out;
+}
+
+// --- gather: the index has a place for each element
 
 Outputs gather_forward(const ForwardArgs<DimIndexAttrs>& args) {
   const Tensor x = with_dims(args.in(0));
@@ -107,71 +99,6 @@ constexpr Op<DimIndexAttrs> gather_op{
     .saves = save_inputs(1),
 };
 const Registered gather_registered{gather_op};
-
-template <bool Add>
-Outputs scatter_forward(const ForwardArgs<DimIndexAttrs>& args) {
-  constexpr const char* kName = Add ? "scatter_add" : "scatter";
-  const Tensor x = with_dims(args.in(0)), src = with_dims(args.in(2));
-  const std::size_t dim = wrapped(kName, args.attrs.dim, x);
-  const Tensor index = with_dims(index_as_i64(kName, args.in(1), false));
-  require_one_dtype(kName, x, src);
-  check_fit(kName, x, index, dim, &src);
-  check_indices(kName, index, 0, x.shape()[dim]);
-  const auto map = [&](const Dims& strides) {
-    return along(dim, index.shape(), x.shape()[dim], strides, index.strides());
-  };
-  return without_dims(written(x, index, src, map, Add), args.in(0));
-}
-/// The gradient of a source of which only the first elements of each dim were read.
-Tensor source_gradient(Tensor read, const Shape& shape) {
-  Shape grown = read.shape();
-  if (grown.size() != shape.size()) return reshape(read, shape);  // [1] for 0-dim or the reverse
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (grown[d] == shape[d]) continue;
-    const std::int64_t end = grown[d];
-    grown[d] = shape[d];
-    read = slice_backward(read, grown, static_cast<std::int64_t>(d), 0, end);
-  }
-  return read;
-}
-template <bool Add>
-Gradients scatter_vjp(const VjpArgs<DimIndexAttrs>& args) {
-  const Tensor grad = args.grad(), index = args.in(1);
-  const std::int64_t dim = args.attrs.dim;
-  Gradients result(3);
-  if (args.needs(0))
-    result[0] = Add ? grad : scatter(grad, dim, index, zeros(index.shape(), options_of(grad)));
-  if (args.needs(2)) result[2] = source_gradient(gather(grad, dim, index), args.in_shape(2));
-  return result;
-}
-/// One index per lane: with a second one for the same place, differences would not show the gradient.
-std::vector<Sample<DimIndexAttrs>> scatter_samples() {
-  return {{{samples::real({3, 5}), samples::index({3, 1}, 5), samples::real({3, 1})}, {1}},
-          {{samples::real({4, 2}), samples::index({1, 2}, 4), samples::real({2, 3})}, {-2}},
-          {{samples::real({}), samples::index({}, 1), samples::real({})}, {0}}};
-}
-std::vector<Sample<DimIndexAttrs>> scatter_add_samples() {
-  return {{{samples::real({3, 5}), samples::index({3, 7}, 5), samples::real({3, 7})}, {1}},
-          {{samples::real({3, 5}), samples::index({2, 4}, 3), samples::real({2, 6})}, {0}},
-          {{samples::real({2, 3, 4}), samples::index({2, 2, 3}, 4), samples::real({2, 3, 4})}, {-1}},
-          {{samples::real({}), samples::index({2}, 1), samples::real({2})}, {0}}};
-}
-constexpr Op<DimIndexAttrs> scatter_op{
-    .info = {.name = "scatter", .category = Category::passthrough},
-    .samples = scatter_samples,
-    .forward = scatter_forward<false>,
-    .vjp = scatter_vjp<false>,
-    .saves = save_inputs(1),
-};
-const Registered scatter_registered{scatter_op};
-constexpr Op<DimIndexAttrs> scatter_add_op{
-    .info = {.name = "scatter_add", .category = Category::promote},
-    .samples = scatter_add_samples,
-    .forward = scatter_forward<true>,
-    .vjp = scatter_vjp<true>,
-    .saves = save_inputs(1),
-};
-const Registered scatter_add_registered{scatter_add_op};
 
 // --- index_select, index_add: one index for a whole position of the dim
 
@@ -274,18 +201,6 @@ const Registered index_add_registered{index_add_op};
 
 Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index) {
   return bind(gather_op, {x, index}, {dim});
-}
-Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src) {
-  return bind(scatter_op, {x, index, src}, {dim});
-}
-Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, Scalar value) {
-  require_defined("scatter", x);
-  require_defined("scatter", index);
-  return scatter(x, dim, index,
-                 expand(full({}, value, {.dtype = x.dtype(), .device = x.device()}), index.shape()));
-}
-Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src) {
-  return bind(scatter_add_op, {x, index, src}, {dim});
 }
 Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index) {
   return bind(index_select_op, {x, index}, {dim});

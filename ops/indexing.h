@@ -1,5 +1,5 @@
 // Ops that read or write elements where a tensor of indices says. One header for the family; the descriptors
-// are in indexing.cpp (along one dim), index.cpp (index, index_put) and sorting.cpp.
+// are in indexing.cpp and scatter.cpp (along one dim), index.cpp (index, index_put) and sorting.cpp.
 //
 // Common contract. Names and argument meaning are PyTorch's. Dims count from the end when negative; one that
 // is not there throws IndexError. Any dtype, which the result keeps, and any strides, without elements too;
@@ -20,7 +20,15 @@
 
 namespace mezzo {
 
-// --- along one dim (indexing.cpp)
+/// What scatter_reduce makes of the elements that fall on one place.
+enum class ScatterReduction : std::uint8_t { sum, prod, mean, amax, amin };
+template <>
+inline constexpr std::array<std::string_view, 5> kEnumNames<ScatterReduction>{"sum", "prod", "mean", "amax",
+                                                                              "amin"};
+/// The same of torch.scatter.
+enum class ScatterMode : std::uint8_t { add, multiply };
+
+// --- along one dim (indexing.cpp, scatter.cpp)
 
 /// Position e of the result, which has the shape of `index`, is x at e with e[dim] replaced by index[e].
 /// Throws ShapeError unless index has x's number of dims and no other dim of it is larger than x's.
@@ -32,6 +40,17 @@ namespace mezzo {
 [[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, Scalar value);
 /// As the first, but src[e] is added.
 [[nodiscard]] Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src);
+/// x with each place combined with all src[e] that fall on it, which x's own element takes part in if
+/// `include_self`. Integers modulo 2^64, their mean rounded down (no mean of bools, DTypeError); NaN wins.
+/// Computed in f32 or wider and rounded once. The gradient of amax and amin is shared evenly by all equal
+/// ones, counting x's; that of prod is exact where elements are 0, and so is its second.
+[[nodiscard]] Tensor scatter_reduce(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src,
+                                    ScatterReduction reduce, bool include_self = true);
+/// torch.scatter's reduce: scatter_reduce by sum or prod, but differentiable.
+[[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src,
+                             ScatterMode reduce);
+[[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, Scalar value,
+                             ScatterMode reduce);
 /// The positions of a dim that `index` lists (at most 1 dim), in its order.
 [[nodiscard]] Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
 /// x with alpha * position k of src added to position index[k], for all k. Throws ShapeError unless src has

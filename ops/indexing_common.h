@@ -16,6 +16,23 @@ void check_indices(const char* op, const Tensor& indices, std::int64_t low, std:
 /// Throws DTypeError unless both tensors of values have one dtype.
 void require_one_dtype(std::string_view op, const Tensor& x, const Tensor& values);
 
+/// x, or a 0-dim x as one of shape [1].
+[[nodiscard]] Tensor with_dims(const Tensor& x);
+/// A new tensor as one of x's rank: undoes with_dims.
+[[nodiscard]] Tensor without_dims(const Tensor& result, const Tensor& x);
+/// `dim` counted from the front. Throws IndexError.
+[[nodiscard]] std::size_t wrapped(std::string_view op, std::int64_t dim, const Tensor& x);
+/// Throws ShapeError unless `index` (with dims) fits x, and is nowhere larger than src: an index that has a
+/// place for each element.
+void check_fit(std::string_view op, const Tensor& x, const Tensor& index, std::size_t dim,
+               const Tensor* src = nullptr);
+
+/// Of ops along one dim.
+struct DimIndexAttrs {
+  std::int64_t dim = 0;
+  static constexpr auto fields() { return std::tuple{attr("dim", &DimIndexAttrs::dim)}; }
+};
+
 /// Which places of a tensor with strides `strides` a write or a read concerns.
 struct PlaceMap {
   Shape shape;        ///< of the places

@@ -116,6 +116,13 @@ void put_add(const Places& places, const View& source, const Dims& walked) {
                    [&]<class T>(TypeTag<T>) { put_elements<T>(places, source, walked, AddTo{}); });
 }
 
+void put_combined(const Places& places, const View& source, const Dims& walked, Combine how) {
+  with_combine(how, [&](auto update) {
+    dispatch_compute(source.dtype,
+                     [&]<class T>(TypeTag<T>) { put_elements<T>(places, source, walked, update); });
+  });
+}
+
 void sorting_order(const View& indices, const View& in, std::size_t dim, bool descending) {
   const std::int64_t n = in.shape[dim], wanted = indices.shape[dim];
   if (layout::numel(indices.shape) == 0) return;

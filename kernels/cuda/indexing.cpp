@@ -164,6 +164,13 @@ void put_add(Device device, const Places& places, const View& source, const Dims
                    [&]<class T>(TypeTag<T>) { launch_put<T>(device, places, source, walked, AddTo{}); });
 }
 
+void put_combined(Device device, const Places& places, const View& source, const Dims& walked, Combine how) {
+  with_combine(how, [&](auto update) {
+    dispatch_compute(source.dtype,
+                     [&]<class T>(TypeTag<T>) { launch_put<T>(device, places, source, walked, update); });
+  });
+}
+
 void sorting_order(Device device, const View& indices, const View& in, std::size_t dim, bool descending) {
   if (layout::numel(indices.shape) == 0) return;
   const std::array<const View*, 2> views{&indices, &in};

@@ -12,6 +12,7 @@ void check_indices(Device device, const char* op, const std::int64_t* indices, s
 void take(Device device, const View& out, const Places& places);
 void put(Device device, const Places& places, const View& source, const Dims& walked);
 void put_add(Device device, const Places& places, const View& source, const Dims& walked);
+void put_combined(Device device, const Places& places, const View& source, const Dims& walked, Combine how);
 void sorting_order(Device device, const View& indices, const View& in, std::size_t dim, bool descending);
 
 }  // namespace mezzo::kernels::cuda

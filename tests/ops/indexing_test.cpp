@@ -50,6 +50,73 @@ TEST(ScatterAdd, SumsSixteenBitValuesInOneRounding) {
   EXPECT_EQ(list(scatter_add(x, 0, zeros({8}, {.dtype = DType::i64}), ones_)), Doubles{264});
 }
 
+// Values that PyTorch 2.15 gives for the same calls.
+TEST(ScatterReduce, TakesXInOrLeavesItOut) {
+  const auto reduced = [](const Tensor& x, const Tensor& src, ScatterReduction how, bool include_self) {
+    return list(scatter_reduce(x, 0, at({0, 0, 1}), src, how, include_self));
+  };
+  const Tensor x = make<double>({3}, {3, -7, 5}), src = make<double>({3}, {4, 4, 2});
+  EXPECT_EQ(reduced(x, src, ScatterReduction::sum, false), (Doubles{8, 2, 5}));
+  EXPECT_EQ(reduced(x, src, ScatterReduction::prod, true), (Doubles{48, -14, 5}));
+  EXPECT_EQ(reduced(x, src, ScatterReduction::amax, true), (Doubles{4, 2, 5}));
+  EXPECT_EQ(reduced(x, src, ScatterReduction::amin, false), (Doubles{4, 2, 5}));
+  const Tensor whole = x.to(DType::i64), other = src.to(DType::i64);
+  EXPECT_EQ(reduced(whole, other, ScatterReduction::mean, true), (Doubles{3, -3, 5}));
+  EXPECT_EQ(reduced(whole, other, ScatterReduction::mean, false), (Doubles{4, 2, 5}));
+  EXPECT_EQ(reduced(neg(whole), neg(other), ScatterReduction::mean, true), (Doubles{-4, 2, -5}));
+  EXPECT_EQ(reduced(whole, other, ScatterReduction::amax, false), (Doubles{4, 2, 5}));
+}
+
+TEST(ScatterReduce, KeepsNaNAndRefusesMeansOfBools) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = make<double>({3}, {nan, 1, 2}), src = make<double>({3}, {1, 2, nan});
+  const Doubles result = list(scatter_reduce(x, 0, at({0, 0, 1}), src, ScatterReduction::amax));
+  EXPECT_TRUE(std::isnan(result[0]) && std::isnan(result[1]) && result[2] == 2);
+  const Tensor mask = zeros({3}, {.dtype = DType::boolean});
+  EXPECT_EQ(scatter_reduce(mask, 0, at({0}), mask, ScatterReduction::amax).dtype(), DType::boolean);
+  EXPECT_THROW((void)scatter_reduce(mask, 0, at({0}), mask, ScatterReduction::mean), DTypeError);
+  EXPECT_THROW((void)scatter_reduce(x, 0, at({3}), src, ScatterReduction::sum), IndexError);
+  EXPECT_THROW((void)scatter_reduce(x, 0, at({0}), src.to(DType::f32), ScatterReduction::sum), DTypeError);
+}
+
+/// Second derivatives of dx + 2 ds0 + 3 ds1 for the product x s0 s1, by x, s0 and s1.
+Doubles second_of_product(double x_value, Doubles values) {
+  const Tensor x = make<double>({1}, {x_value}), src = make<double>({2}, values);
+  x.requires_grad_();
+  src.requires_grad_();
+  const Tensor y = scatter_reduce(x, 0, at({0, 0}), src, ScatterReduction::prod);
+  const Tensors first = grad(sum(y), {x, src}, {.create_graph = true});
+  const Tensors second = grad(add(sum(first[0]), sum(mul(first[1], make<double>({2}, {2, 3})))), {x, src});
+  return {list(second[0])[0], list(second[1])[0], list(second[1])[1]};
+}
+
+TEST(ScatterReduce, DifferentiatesProductsWithZeros) {
+  // 2 s1 + 3 s0, s1 + 3 x, s0 + 2 x
+  EXPECT_EQ(second_of_product(2, {5, 3}), (Doubles{21, 9, 9}));
+  EXPECT_EQ(second_of_product(2, {0, 3}), (Doubles{6, 9, 4}));
+  EXPECT_EQ(second_of_product(0, {0, 3}), (Doubles{6, 3, 0}));
+  EXPECT_EQ(second_of_product(0, {0, 0}), (Doubles{0, 0, 0}));
+}
+
+TEST(ScatterReduce, SharesTheGradientAmongEqualOnes) {
+  const Tensor x = make<double>({3}, {3, 1, 0}), src = make<double>({3}, {3, 3, 2});
+  x.requires_grad_();
+  src.requires_grad_();
+  const Tensors both = grad(sum(scatter_reduce(x, 0, at({0, 0, 1}), src, ScatterReduction::amax)), {x, src});
+  EXPECT_EQ(list(both[0]), (Doubles{1.0 / 3, 0, 1}));
+  EXPECT_EQ(list(both[1]), (Doubles{1.0 / 3, 1.0 / 3, 1}));
+  const Tensors one =
+      grad(sum(scatter_reduce(x, 0, at({0, 0, 1}), src, ScatterReduction::amax, false)), {x, src});
+  EXPECT_EQ(list(one[0]), (Doubles{0, 0, 1}));
+}
+
+TEST(Scatter, AddsOrMultiplies) {
+  const Tensor x = ones({3}, {.dtype = DType::f64});
+  const Tensor src = make<double>({3}, {2, 3, 4});
+  EXPECT_EQ(list(scatter(x, 0, at({0, 0, 1}), src, ScatterMode::multiply)), (Doubles{6, 4, 1}));
+  EXPECT_EQ(list(scatter(x, 0, at({0, 0, 1}), 5, ScatterMode::add)), (Doubles{11, 6, 1}));
+}
+
 TEST(IndexSelect, TakesI32AndRefusesSeveralDims) {
   const Tensor x = counted({2, 2});
   EXPECT_EQ(list(index_select(x, 0, at({1, 0, 1}).to(DType::i32))), (Doubles{2, 3, 0, 1, 2, 3}));
