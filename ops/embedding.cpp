@@ -1,9 +1,13 @@
 #include "mezzo/ops/embedding.h"
 
+#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/kernels/embedding.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/copy_into.h"
+#include "mezzo/ops/distance.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
+#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/indexing_common.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
@@ -29,6 +33,11 @@ std::int64_t padding_row(std::string_view op, std::optional<std::int64_t> paddin
   return *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
 }
 
+void require_table(std::string_view op, const Tensor& weight) {
+  if (weight.dim() == 2) return;
+  throw ShapeError(op, "a weight [rows, width]", to_string(weight.shape()), "reshape it");
+}
+
 // --- embedding
 
 struct EmbeddingAttrs {
@@ -42,9 +51,7 @@ struct EmbeddingAttrs {
 
 Outputs embedding_forward(const ForwardArgs<EmbeddingAttrs>& args) {
   const Tensor& weight = args.in(1);
-  if (weight.dim() != 2) {
-    throw ShapeError("embedding", "a weight [rows, width]", to_string(weight.shape()), "reshape it");
-  }
+  require_table("embedding", weight);
   const Tensor index = index_as_i64("embedding", args.in(0), true);
   static_cast<void>(padding_row("embedding", args.attrs.padding_idx, weight.size(0)));
   Shape shape = index.shape();
@@ -184,8 +191,25 @@ const Registered one_hot_registered{one_hot_op};
 
 }  // namespace
 
+const Tensor& embedding_renorm_(const Tensor& weight, const Tensor& index, double max_norm,
+                                double norm_type) {
+  constexpr const char* kName = "embedding_renorm_";
+  require_defined(kName, weight);
+  require_defined(kName, index);
+  require_table(kName, weight);
+  const NoGrad no_grad;  // a weight with history is changed behind it, as in PyTorch; versions tell
+  check_writable(kName, weight);
+  const Tensor places = reshape(index_as_i64(kName, index, true), {index.numel()});
+  // A row that is named twice is written twice with the same values.
+  const Tensor rows = to(renorm(index_select(weight, 0, places), norm_type, 0, max_norm), weight.dtype());
+  const PlaceMap map = along(0, rows.shape(), weight.size(0), weight.strides(), {1, 0});
+  kernels::put(weight.device(), map.of(weight, places), view_of(rows), map.walked);
+  weight.impl().storage->bump_version();
+  return weight;
+}
 Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<std::int64_t> padding_idx,
-                 bool scale_grad_by_freq) {
+                 bool scale_grad_by_freq, std::optional<double> max_norm, double norm_type) {
+  if (max_norm) embedding_renorm_(weight, index, *max_norm, norm_type);
   return bind(embedding_op, {index, weight}, EmbeddingAttrs{padding_idx, scale_grad_by_freq});
 }
 Tensor embedding_backward(const Tensor& grad, const Tensor& index, std::int64_t num_embeddings,

@@ -12,10 +12,17 @@ namespace mezzo {
 
 /// Rows of `weight`, [n, width], in the order of `index`: [..] -> [.., width]. Rows at `padding_idx` (counted
 /// from the end when negative) are read but get no gradient; with `scale_grad_by_freq`, the gradient of a row
-/// is divided by how often it was read. Differentiable to any order in the weight; its gradient is summed in
-/// f64 in the order of the indices. Throws ShapeError, DTypeError, ValueError.
+/// is divided by how often it was read. With `max_norm`, embedding_renorm_ changes the weight before.
+/// Differentiable to any order in the weight; its gradient is summed in f64 in the order of the indices.
+/// Throws ShapeError, DTypeError, ValueError.
 [[nodiscard]] Tensor embedding(const Tensor& index, const Tensor& weight,
-                               std::optional<std::int64_t> padding_idx = {}, bool scale_grad_by_freq = false);
+                               std::optional<std::int64_t> padding_idx = {}, bool scale_grad_by_freq = false,
+                               std::optional<double> max_norm = {}, double norm_type = 2);
+/// Scales each row of `weight` that `index` names and whose norm_type-norm exceeds max_norm, in place, as
+/// renorm (ops/distance.h) does; returns weight. Never recorded, and allowed on leaves that require grad.
+/// Throws what renorm throws, and ShapeError for a weight whose elements share memory.
+const Tensor& embedding_renorm_(const Tensor& weight, const Tensor& index, double max_norm,
+                                double norm_type = 2);
 /// The gradient of embedding's weight: for each of `num_embeddings` rows the sum of the rows of `grad`,
 /// [.., width], at its indices, but for `padding_idx`, in `dtype` or else grad's.
 [[nodiscard]] Tensor embedding_backward(const Tensor& grad, const Tensor& index, std::int64_t num_embeddings,

@@ -193,6 +193,8 @@ Tensor amin(const Tensor& x, const ReducedDims& dim, bool keepdim) {
 }
 Tensor max(const Tensor& x) { return bind(max_all_op, {x}); }
 Tensor min(const Tensor& x) { return bind(min_all_op, {x}); }
+Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
+Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 ValuesIndices max(const Tensor& x, std::int64_t dim, bool keepdim) {
   return pair(bind(max_dim_op, {x}, OneDimAttrs{dim, keepdim}));
 }

@@ -78,10 +78,15 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 // --- order (sorting.cpp). NaN counts as the largest; equal elements keep their order. On a CUDA device the
 // time grows with the square of the dim's size.
 
-/// x sorted along a dim, and where each element was (i64).
-[[nodiscard]] ValuesIndices sort(const Tensor& x, std::int64_t dim = -1, bool descending = false);
+/// x sorted along a dim, and where each element was (i64). Stable whether asked for or not.
+[[nodiscard]] ValuesIndices sort(const Tensor& x, std::int64_t dim = -1, bool descending = false,
+                                 bool stable = false);
+/// sort's indices.
+[[nodiscard]] Tensor argsort(const Tensor& x, std::int64_t dim = -1, bool descending = false);
 /// The k largest (or smallest) elements along a dim, in falling (or rising) order, and where they stand; of
-/// equal ones the first. Throws ValueError unless k is in [0, size].
-[[nodiscard]] ValuesIndices topk(const Tensor& x, std::int64_t k, std::int64_t dim = -1, bool largest = true);
+/// equal ones the first. The order is the same without `sorted`, which then asks for none. Throws ValueError
+/// unless k is in [0, size].
+[[nodiscard]] ValuesIndices topk(const Tensor& x, std::int64_t k, std::int64_t dim = -1, bool largest = true,
+                                 bool sorted = true);
 
 }  // namespace mezzo

@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/cuda/trace.h"
 #include "mezzo/kernels/generate.h"
 #include "mezzo/kernels/random.h"
+#include "mezzo/ops/copy_into.h"
 #include "mezzo/ops/forward.h"
 
 namespace mezzo {
@@ -66,18 +66,6 @@ void sample_into(std::string_view op, const Tensor& x, const Distribution& distr
     kernels::generate<double>(x.device(), blocks_of<double>(distribution, words), view_of(x));
   else
     kernels::generate<float>(x.device(), blocks_of<float>(distribution, words), view_of(x));
-}
-
-/// Checks that a write into x is no lie about its history, and that its elements have memory of their own.
-void check_writable(std::string_view op, const Tensor& x) {
-  if (!x.is_leaf() && grad_enabled()) {
-    throw AutogradError(op, "a leaf when recording is on", "a result of recorded ops", "write under NoGrad");
-  }
-  for (std::size_t d = 0; d < x.shape().size(); ++d) {
-    if (x.shape()[d] < 2 || x.strides()[d] != 0) continue;
-    throw ShapeError(op, "a tensor with memory of its own for each element",
-                     "strides " + to_string(x.strides()), "write to a clone()");
-  }
 }
 
 /// 1 with a probability of threshold * 2^-32, else 0.

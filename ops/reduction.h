@@ -59,6 +59,9 @@ class ReducedDims : public Dims {
 /// The same over all elements, 0-dim.
 [[nodiscard]] Tensor max(const Tensor& x);
 [[nodiscard]] Tensor min(const Tensor& x);
+/// torch.max and torch.min of two tensors: maximum and minimum (ops/pointwise.h).
+[[nodiscard]] Tensor max(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor min(const Tensor& a, const Tensor& b);
 
 /// An extremum along a dim and where it stands: i64 positions of the first of equal ones (or first NaN).
 struct ValuesIndices {
@@ -81,6 +84,14 @@ struct ValuesIndices {
                          bool keepdim = false);
 /// sqrt(var). Its gradient is 0 where the deviation is 0.
 [[nodiscard]] Tensor std(const Tensor& x, const ReducedDims& dim = {}, bool unbiased = true,
+                         bool keepdim = false);
+/// torch's `correction`: what is taken off n. Division by max(0, n - value).
+struct Correction {
+  std::int64_t value = 1;
+};
+[[nodiscard]] Tensor var(const Tensor& x, const ReducedDims& dim, Correction correction,
+                         bool keepdim = false);
+[[nodiscard]] Tensor std(const Tensor& x, const ReducedDims& dim, Correction correction,
                          bool keepdim = false);
 /// log(sum e^x_i), of exponentials that cannot overflow; -inf over no elements. x may hold integers, which
 /// give f32; f32 under autocast for 16-bit input. The gradient is that of softmax.

@@ -32,9 +32,10 @@ Gradients order_vjp(const VjpArgs<A>& args) {
 
 struct SortAttrs {
   std::int64_t dim = -1;
-  bool descending = false;
+  bool descending = false, stable = false;  ///< it always is
   static constexpr auto fields() {
-    return std::tuple{attr("dim", &SortAttrs::dim), attr("descending", &SortAttrs::descending)};
+    return std::tuple{attr("dim", &SortAttrs::dim), attr("descending", &SortAttrs::descending),
+                      attr("stable", &SortAttrs::stable)};
   }
 };
 Outputs sort_forward(const ForwardArgs<SortAttrs>& args) {
@@ -59,15 +60,16 @@ const Registered sort_registered{sort_op};
 
 struct TopkAttrs {
   std::int64_t k = 1, dim = -1;
-  bool largest = true;
+  bool largest = true, sorted = true;
   static constexpr auto fields() {
     return std::tuple{attr("k", &TopkAttrs::k), attr("dim", &TopkAttrs::dim),
-                      attr("largest", &TopkAttrs::largest)};
+                      attr("largest", &TopkAttrs::largest), attr("sorted", &TopkAttrs::sorted)};
   }
 };
 Outputs topk_forward(const ForwardArgs<TopkAttrs>& args) {
   const Tensor& x = args.in(0);
-  const auto& [k, asked, largest] = args.attrs;
+  const auto& [k, asked, largest, sorted] = args.attrs;
+  static_cast<void>(sorted);  // any order would do without it
   const auto dim = static_cast<std::size_t>(layout::wrap_dim("topk", asked, x.shape().size()));
   const std::int64_t size = x.dim() == 0 ? 1 : x.shape()[dim];
   if (k < 0 || k > size || (x.dim() == 0 && k == 0)) {
@@ -95,11 +97,14 @@ ValuesIndices pair(Outputs outputs) { return {std::move(outputs[0]), std::move(o
 
 }  // namespace
 
-ValuesIndices sort(const Tensor& x, std::int64_t dim, bool descending) {
-  return pair(bind(sort_op, {x}, {dim, descending}));
+ValuesIndices sort(const Tensor& x, std::int64_t dim, bool descending, bool stable) {
+  return pair(bind(sort_op, {x}, {dim, descending, stable}));
 }
-ValuesIndices topk(const Tensor& x, std::int64_t k, std::int64_t dim, bool largest) {
-  return pair(bind(topk_op, {x}, {k, dim, largest}));
+Tensor argsort(const Tensor& x, std::int64_t dim, bool descending) {
+  return sort(x, dim, descending).indices;
+}
+ValuesIndices topk(const Tensor& x, std::int64_t k, std::int64_t dim, bool largest, bool sorted) {
+  return pair(bind(topk_op, {x}, {k, dim, largest, sorted}));
 }
 
 }  // namespace mezzo

@@ -24,18 +24,19 @@ struct VarAttrs {
   Dims dim;
   bool unbiased = true;
   bool keepdim = false;
+  std::optional<std::int64_t> correction = {};  ///< wins over `unbiased`
   static constexpr auto fields() {
     return std::tuple{attr("dim", &VarAttrs::dim), attr("unbiased", &VarAttrs::unbiased),
-                      attr("keepdim", &VarAttrs::keepdim)};
+                      attr("keepdim", &VarAttrs::keepdim), attr("correction", &VarAttrs::correction)};
   }
-  [[nodiscard]] std::int64_t correction() const { return unbiased ? 1 : 0; }
+  [[nodiscard]] std::int64_t taken_off() const { return correction.value_or(unbiased ? 1 : 0); }
 };
 
 Tensor deviation(std::string_view op, const Tensor& x, const VarAttrs& attrs, bool root) {
   require_floating(op, x);
   const Reduced reduced(op, x.shape(), attrs.dim);
   Tensor out = reduced.make(x, attrs.keepdim, x.dtype());
-  kernels::variance(x.device(), {attrs.correction(), root}, reduced.view(out), view_of(x), x.dtype());
+  kernels::variance(x.device(), {attrs.taken_off(), root}, reduced.view(out), view_of(x), x.dtype());
   return out;
 }
 
@@ -54,7 +55,7 @@ Tensor scaled_deviation(const Tensor& x, const Reduced& reduced, const Tensor& s
 
 /// 1 / (n - correction); infinite where that is 0, for a gradient of NaN.
 double inverse_count(const Reduced& reduced, const VarAttrs& attrs) {
-  return 1.0 / static_cast<double>(std::max<std::int64_t>(reduced.count - attrs.correction(), 0));
+  return 1.0 / static_cast<double>(std::max<std::int64_t>(reduced.count - attrs.taken_off(), 0));
 }
 
 Gradients var_vjp(const VjpArgs<VarAttrs>& args) {
@@ -80,7 +81,8 @@ std::vector<Sample<VarAttrs>> var_samples() {
   return {{{real({3, 5, 2})}, {}},
           {{real({3, 5, 2})}, {{-2, 0}, false, true}},
           {{real({7, 33})}, {{1}, true, false}},
-          {{real({9, 3})}, {{0}, true, false}}};
+          {{real({9, 3})}, {{0}, true, false}},
+          {{real({5, 2})}, {{0}, true, false, 3}}};
 }
 
 constexpr Op<VarAttrs> var_op{
@@ -229,10 +231,16 @@ const Registered norm_registered{norm_op};
 }  // namespace
 
 Tensor var(const Tensor& x, const ReducedDims& dim, bool unbiased, bool keepdim) {
-  return bind(var_op, {x}, VarAttrs{dim, unbiased, keepdim});
+  return bind(var_op, {x}, VarAttrs{dim, unbiased, keepdim, {}});
+}
+Tensor var(const Tensor& x, const ReducedDims& dim, Correction correction, bool keepdim) {
+  return bind(var_op, {x}, VarAttrs{dim, true, keepdim, correction.value});
 }
 Tensor std(const Tensor& x, const ReducedDims& dim, bool unbiased, bool keepdim) {
-  return bind(std_op, {x}, VarAttrs{dim, unbiased, keepdim});
+  return bind(std_op, {x}, VarAttrs{dim, unbiased, keepdim, {}});
+}
+Tensor std(const Tensor& x, const ReducedDims& dim, Correction correction, bool keepdim) {
+  return bind(std_op, {x}, VarAttrs{dim, true, keepdim, correction.value});
 }
 Tensor logsumexp(const Tensor& x, const ReducedDims& dim, bool keepdim) {
   return bind(logsumexp_op, {x}, DimAttrs{dim, keepdim});

@@ -55,6 +55,33 @@ TEST(Embedding, SumsTheGradientOfARow) {
   EXPECT_EQ(list(nothing.grad()), Doubles(8, 0));
 }
 
+TEST(Embedding, ScalesTheRowsItReadsInPlace) {
+  const auto fives = [] { return make<double>({3, 2}, {3, 4, 6, 8, -3, 4}); };
+  const Tensor w = fives().requires_grad_();
+  const Tensor rows = embedding(indices({1, 2, 1}), w, {}, false, 5);
+  // The norm of row 1 is 10: times 5 / (10 + 1e-7). Row 2 has just 5, row 0 is not read.
+  const double scale = 5 / (10 + 1e-7);
+  EXPECT_EQ(list(w), (Doubles{3, 4, 6 * scale, 8 * scale, -3, 4}));
+  EXPECT_EQ(list(rows), (Doubles{6 * scale, 8 * scale, -3, 4, 6 * scale, 8 * scale}));
+  rows.backward(ones({3, 2}, {.dtype = DType::f64}), {});
+  EXPECT_EQ(list(w.grad()), (Doubles{0, 0, 2, 2, 1, 1}));  // as if the scale were not there
+  const Tensor other = fives();
+  embedding_renorm_(t(t(other)), indices({0}), 3.5, 1);
+  EXPECT_EQ(list(other)[0], 3 * (3.5 / (7 + 1e-7)));
+  EXPECT_EQ(list(other)[2], 6);
+}
+
+TEST(Embedding, RefusesToScaleWhatItMayNot) {
+  const Tensor w = table();
+  EXPECT_THROW((void)embedding(indices({0}), w, {}, false, -1.0), ValueError);
+  EXPECT_THROW((void)embedding_renorm_(expand(zeros({1, 2}), {4, 2}), indices({0}), 1), ShapeError);
+  EXPECT_THROW((void)embedding_renorm_(w, indices({4}), 1), IndexError);
+  EXPECT_THROW((void)embedding_renorm_(zeros({4}), indices({0}), 1), ShapeError);
+  const Tensor square = mul(w, w), y = mul(square, square);
+  (void)embedding(indices({3}), square, {}, false, 1);
+  EXPECT_THROW(sum(y).backward(), AutogradError);  // `square` was saved and has changed
+}
+
 TEST(Embedding, SumsManySmallGradientsExactly) {
   constexpr std::int64_t kCount = 5000;
   const Tensor w = table(DType::f16);

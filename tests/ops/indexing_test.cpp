@@ -193,6 +193,8 @@ TEST(Sort, TakesEmptyTensorsAndRefusesAWrongK) {
   EXPECT_EQ(sort(counted({0, 2})).indices.dtype(), DType::i64);
   EXPECT_EQ(list(sort(counted({})).indices), Doubles{0});
   EXPECT_EQ(topk(counted({3}), 0).values.shape(), Shape{0});
+  EXPECT_EQ(list(topk(make<double>({3}, {1, 3, 2}), 3, 0, true, false).values), (Doubles{3, 2, 1}));
+  EXPECT_EQ(list(argsort(make<double>({3}, {1, 3, 2}), 0, true)), (Doubles{1, 2, 0}));
   EXPECT_THROW((void)topk(counted({3}), 4), ValueError);
   EXPECT_THROW((void)topk(counted({3}), -1), ValueError);
   EXPECT_THROW((void)sort(counted({3}), 1), IndexError);

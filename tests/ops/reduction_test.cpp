@@ -163,6 +163,21 @@ TEST(Reduction, NormsAndVariancesDoNotOverflowWithin) {
   EXPECT_EQ(sum(many).item(), kInf);  // more than f16 holds
 }
 
+TEST(Reduction, CorrectionIsTakenOffTheCount) {
+  const Tensor x = make<double>({3}, {1, 2, 6});  // squared deviations add up to 14
+  EXPECT_EQ(list(var(x, {}, Correction{0})), Doubles{14.0 / 3});
+  EXPECT_EQ(list(mezzo::std(x, {0}, Correction{2})), Doubles{std::sqrt(14.0)});
+  EXPECT_EQ(var(x, {0}, Correction{1}, true).shape(), Shape{1});
+  EXPECT_EQ(list(var(x, {0}, Correction{1})), list(var(x)));
+  for (const std::int64_t all : {3, 5}) EXPECT_EQ(list(var(x, {}, Correction{all})), Doubles{kInf});
+}
+
+TEST(Reduction, PairsHaveALargerAndASmaller) {
+  const Tensor a = make<double>({2}, {1, 5}), b = make<double>({2}, {3, 4});
+  EXPECT_EQ(list(max(a, b)), (Doubles{3, 5}));
+  EXPECT_EQ(list(min(a, b)), (Doubles{1, 4}));
+}
+
 TEST(Reduction, AnyAndAllCountNanAndIgnoreZero) {
   const Tensor x = make<double>({3, 2}, {0, 0, 0, kNan, 1, -2});
   EXPECT_EQ(list(any(x, 1)), (Doubles{0, 1, 1}));
