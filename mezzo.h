@@ -18,6 +18,8 @@
 #include "mezzo/core/tensor.h"
 #include "mezzo/core/threads.h"
 #include "mezzo/nn/activation.h"
+#include "mezzo/nn/dropout.h"
+#include "mezzo/nn/embedding.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/nn/loss.h"

@@ -26,4 +26,49 @@ Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) {
   return binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction_);
 }
 
+Tensor SmoothL1Loss::forward(const Tensor& input, const Tensor& target) {
+  return smooth_l1_loss(input, target, reduction_, beta_);
+}
+
+Tensor HuberLoss::forward(const Tensor& input, const Tensor& target) {
+  return huber_loss(input, target, reduction_, delta_);
+}
+
+Tensor SoftMarginLoss::forward(const Tensor& input, const Tensor& target) {
+  return soft_margin_loss(input, target, reduction_);
+}
+
+Tensor KLDivLoss::forward(const Tensor& input, const Tensor& target) {
+  return kl_div(input, target, reduction_, log_target_);
+}
+
+Tensor HingeEmbeddingLoss::forward(const Tensor& input, const Tensor& target) {
+  return hinge_embedding_loss(input, target, margin_, reduction_);
+}
+
+Tensor MultiLabelMarginLoss::forward(const Tensor& input, const Tensor& target) {
+  return multilabel_margin_loss(input, target, reduction_);
+}
+
+Tensor PoissonNLLLoss::forward(const Tensor& input, const Tensor& target) {
+  return poisson_nll_loss(input, target, options_);
+}
+
+Tensor MultiMarginLoss::forward(const Tensor& input, const Tensor& target) {
+  return multi_margin_loss(input, target, weight, options_);
+}
+
+Tensor CosineEmbeddingLoss::forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const {
+  return cosine_embedding_loss(input1, input2, target, margin_, reduction_);
+}
+
+Tensor MarginRankingLoss::forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const {
+  return margin_ranking_loss(input1, input2, target, margin_, reduction_);
+}
+
+Tensor TripletMarginLoss::forward(const Tensor& anchor, const Tensor& positive,
+                                  const Tensor& negative) const {
+  return triplet_margin_loss(anchor, positive, negative, options_);
+}
+
 }  // namespace mezzo::nn

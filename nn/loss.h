@@ -117,4 +117,139 @@ class BCEWithLogitsLoss final : public Loss {
   Reduction reduction_;
 };
 
+/// `smooth_l1_loss`: a square within beta, linear beyond.
+class SmoothL1Loss final : public Loss {
+ public:
+  explicit SmoothL1Loss(Reduction reduction = Reduction::mean, double beta = 1)
+      : reduction_(reduction), beta_(beta) {}
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+
+ private:
+  Reduction reduction_;
+  double beta_;
+};
+
+/// `huber_loss`: a square within delta, linear beyond.
+class HuberLoss final : public Loss {
+ public:
+  explicit HuberLoss(Reduction reduction = Reduction::mean, double delta = 1)
+      : reduction_(reduction), delta_(delta) {}
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+
+ private:
+  Reduction reduction_;
+  double delta_;
+};
+
+/// `soft_margin_loss`: log(1 + exp(-target input)).
+class SoftMarginLoss final : public Loss {
+ public:
+  explicit SoftMarginLoss(Reduction reduction = Reduction::mean) : reduction_(reduction) {}
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+
+ private:
+  Reduction reduction_;
+};
+
+/// `kl_div`: divergence of log-probabilities from target probabilities.
+class KLDivLoss final : public Loss {
+ public:
+  explicit KLDivLoss(KlDivReduction reduction = KlDivReduction::mean, bool log_target = false)
+      : reduction_(reduction), log_target_(log_target) {}
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+
+ private:
+  KlDivReduction reduction_;
+  bool log_target_;
+};
+
+/// `hinge_embedding_loss`: of distances, for targets of 1 and -1.
+class HingeEmbeddingLoss final : public Loss {
+ public:
+  explicit HingeEmbeddingLoss(double margin = 1, Reduction reduction = Reduction::mean)
+      : margin_(margin), reduction_(reduction) {}
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+
+ private:
+  double margin_;
+  Reduction reduction_;
+};
+
+/// `multilabel_margin_loss`: targets list the classes of each row.
+class MultiLabelMarginLoss final : public Loss {
+ public:
+  explicit MultiLabelMarginLoss(Reduction reduction = Reduction::mean) : reduction_(reduction) {}
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+
+ private:
+  Reduction reduction_;
+};
+
+/// `poisson_nll_loss` of rates, or their logarithms.
+class PoissonNLLLoss final : public Loss {
+ public:
+  explicit PoissonNLLLoss(const PoissonNllLossAttrs& options = {}) : options_(options) {}
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+
+ private:
+  PoissonNllLossAttrs options_;
+};
+
+/// Options of MultiMarginLoss; see ops/loss.h.
+struct MultiMarginLossOptions {
+  std::int64_t p = 1;
+  double margin = 1;
+  Tensor weight = {};  ///< of each class, [C]; undefined: 1
+  Reduction reduction = Reduction::mean;
+};
+
+/// `multi_margin_loss` of scores, with class indices as target.
+class MultiMarginLoss final : public Loss {
+ public:
+  explicit MultiMarginLoss(const MultiMarginLossOptions& options = {})
+      : weight(*this, "weight", options.weight), options_{options.p, options.margin, options.reduction} {}
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+
+  Buffer weight;
+
+ private:
+  MultiMarginLossAttrs options_;
+};
+
+// --- of more than two tensors
+
+/// `cosine_embedding_loss` of pairs of rows.
+class CosineEmbeddingLoss final : public Module {
+ public:
+  explicit CosineEmbeddingLoss(double margin = 0, Reduction reduction = Reduction::mean)
+      : margin_(margin), reduction_(reduction) {}
+  [[nodiscard]] Tensor forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const;
+
+ private:
+  double margin_;
+  Reduction reduction_;
+};
+
+/// `margin_ranking_loss` of pairs of scores.
+class MarginRankingLoss final : public Module {
+ public:
+  explicit MarginRankingLoss(double margin = 0, Reduction reduction = Reduction::mean)
+      : margin_(margin), reduction_(reduction) {}
+  [[nodiscard]] Tensor forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const;
+
+ private:
+  double margin_;
+  Reduction reduction_;
+};
+
+/// `triplet_margin_loss` of rows.
+class TripletMarginLoss final : public Module {
+ public:
+  explicit TripletMarginLoss(const TripletMarginLossAttrs& options = {}) : options_(options) {}
+  [[nodiscard]] Tensor forward(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const;
+
+ private:
+  TripletMarginLossAttrs options_;
+};
+
 }  // namespace mezzo::nn
