@@ -31,6 +31,13 @@ TEST_F(CudaIndexing, GivesTheBitsOfTheCpu) {
   same([](const auto& t) { return gather(t[0], 0, t[1]); }, {x, all});
   same([](const auto& t) { return scatter(t[0], 0, t[1], t[2]); }, {x, all, src});
   same([](const auto& t) { return scatter_add(t[0], 0, t[1], t[2]); }, {x, all, src});
+  for (const ScatterReduction how : {ScatterReduction::sum, ScatterReduction::prod, ScatterReduction::mean,
+                                     ScatterReduction::amax, ScatterReduction::amin}) {
+    for (const bool include_self : {false, true}) {
+      same([&](const auto& t) { return scatter_reduce(t[0], 0, t[1], t[2], how, include_self); },
+           {x, all, src});
+    }
+  }
   same([](const auto& t) { return index_add(t[0], 0, t[1], t[2], 0.5); }, {x, rows, src});
   same([](const auto& t) { return index_put(t[0], {t[1]}, t[2], true); }, {x, rows, src});
   same(
@@ -45,6 +52,12 @@ TEST_F(CudaIndexing, GivesTheBitsOfTheCpu) {
       {x, random_indices({5}, 90)});
 }
 
+TEST_F(CudaIndexing, ScalesRowsInPlace) {
+  manual_seed(5);
+  const Tensor rows = random_indices({300}, 70);
+  same([](const auto& t) { return embedding_renorm_(t[0].clone(), t[1], 8); }, {randn({70, 90}), rows});
+}
+
 TEST_F(CudaIndexing, SortsAsTheCpuDoes) {
   manual_seed(4);
   const Tensor ties = random_indices({40, 300}, 50);
@@ -57,10 +70,14 @@ TEST_F(CudaIndexing, ReportsIndicesOutOfRange) {
   const Tensor x = zeros({4}, {.device = kDevice}), one = ones({2}, {.device = kDevice});
   const Tensor wrong = tensor({1, 4}, {.dtype = DType::i64, .device = kDevice});
   const std::vector<std::function<Tensor()>> calls{
-      [&] { return gather(x, 0, wrong); },           [&] { return scatter(x, 0, wrong, one); },
-      [&] { return scatter_add(x, 0, wrong, one); }, [&] { return index_select(x, 0, wrong); },
-      [&] { return index_add(x, 0, wrong, one); },   [&] { return index(x, {wrong}); },
+      [&] { return gather(x, 0, wrong); },
+      [&] { return scatter(x, 0, wrong, one); },
+      [&] { return scatter_add(x, 0, wrong, one); },
+      [&] { return index_select(x, 0, wrong); },
+      [&] { return index_add(x, 0, wrong, one); },
+      [&] { return index(x, {wrong}); },
       [&] { return index_put(x, {wrong}, one); },
+      [&] { return scatter_reduce(x, 0, wrong, one, ScatterReduction::prod, false); },
   };
   for (const auto& call : calls) {
     const Tensor result = call();
