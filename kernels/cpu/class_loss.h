@@ -33,11 +33,12 @@ template <class T>
 struct RowStatistics {
   T max, sum;
 };
-/// `exps` receives exp(x - max) unless it is nullptr.
+/// `exps` receives exp(x - max) unless it is nullptr; `next` is fetched meanwhile.
 template <class T>
-[[nodiscard]] MEZZO_ALWAYS_INLINE RowStatistics<T> row_statistics(const T* x, T* exps, std::int64_t n) {
+[[nodiscard]] MEZZO_ALWAYS_INLINE RowStatistics<T> row_statistics(const T* x, T* exps, std::int64_t n,
+                                                                  const T* next) {
   const T max = row_max(x, n);
-  return {max, static_cast<T>(row_pass<T, 1>({x}, exps, n, scalar::ExpMinusFn<T>{max}))};
+  return {max, static_cast<T>(row_pass<T, 1>({x}, exps, n, scalar::ExpMinusFn<T>{max}, {next}))};
 }
 
 template <class T>
@@ -46,14 +47,14 @@ struct CrossEntropyRows {
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* const row = x.data + r * x.distance;
       const bool ignored = target.index != nullptr && target.index[r] == target.ignore_index;
-      losses[r] = ignored ? T(0) : row_loss(row, target, r, n);
+      losses[r] = ignored ? T(0) : row_loss(row, target, r, n, x.next(r));
     }
   }
 
  private:
   MEZZO_ALWAYS_INLINE static T row_loss(const T* x, const ClassRows<T>& target, std::int64_t r,
-                                        std::int64_t n) {
-    const auto [max, sum] = row_statistics(x, static_cast<T*>(nullptr), n);
+                                        std::int64_t n, const T* next) {
+    const auto [max, sum] = row_statistics(x, static_cast<T*>(nullptr), n, next);
     const scalar::ClassLossFn<T> loss{target.mass, {max, math::log(sum)}};
     if (target.index == nullptr) {
       const T* const p = target.probabilities.data + r * target.probabilities.distance;
@@ -77,14 +78,14 @@ struct CrossEntropyBackwardRows {
         for (std::int64_t i = 0; i < n; ++i) result[i] = T(0);
         continue;
       }
-      row_gradient(result, x.data + r * x.distance, target, scales[r * scale_step], r, n);
+      row_gradient(result, x.data + r * x.distance, target, scales[r * scale_step], r, n, x.next(r));
     }
   }
 
  private:
   MEZZO_ALWAYS_INLINE static void row_gradient(T* result, const T* x, const ClassRows<T>& target, T scale,
-                                               std::int64_t r, std::int64_t n) {
-    const auto [max, sum] = row_statistics(x, result, n);
+                                               std::int64_t r, std::int64_t n, const T* next) {
+    const auto [max, sum] = row_statistics(x, result, n, next);
     if (target.index == nullptr) {
       const T* const p = target.probabilities.data + r * target.probabilities.distance;
       const T mass = static_cast<T>(row_pass<T, 2>({target.weight, p}, nullptr, n, target.mass));

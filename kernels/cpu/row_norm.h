@@ -35,7 +35,7 @@ struct RowNormRows {
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* const x = in.data + r * in.distance;
       T* const y = out.data + r * out.distance;
-      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, x + in.distance);
+      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r));
       if constexpr (kAffine)
         row_map<T, 3>({x, weight, bias}, y, n, normalized);
       else
@@ -68,14 +68,14 @@ struct RowNormBackwardRows {
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* const x = in.data + r * in.distance;
       const T* const grad = grads.data + r * grads.distance;
-      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, x + in.distance);
+      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r));
       if (out.data != nullptr) {
         T* const result = out.data + r * out.distance;
-        const std::array<const T*, 2> next{grad + grads.distance, nullptr};
+        const T* const next = grads.next(r);
         if constexpr (kWeight)
-          gradient<3>({grad, x, weight}, result, n, kind, normalized, {next[0], nullptr, nullptr});
+          gradient<3>({grad, x, weight}, result, n, kind, normalized, {next, nullptr, nullptr});
         else
-          gradient<2>({grad, x}, result, n, kind, normalized, next);
+          gradient<2>({grad, x}, result, n, kind, normalized, {next, nullptr});
       }
       const std::int64_t first = (begin + r) / part * n;
       add_row(sums, first, (begin + r) % part == 0, grad, x, n, normalized);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <type_traits>
 #include <utility>
 
 #include "mezzo/core/allocator.h"
@@ -24,6 +25,16 @@ template <class T>
 struct RowBlock {
   T* data = nullptr;
   std::int64_t distance = 0;
+  const std::byte* ahead = nullptr;  ///< memory that will be read soon, or nullptr; see next()
+  std::int64_t ahead_distance = 0;   ///< in bytes
+
+  /// What a pass over row r may fetch meanwhile, a cache line for each line of its own: the row after it, or
+  /// where a buffer is filled from next. Fetching all of that at once would be dropped by the processor, and
+  /// waiting for it takes longer than the pass. Not to be read; nullptr where nothing is known.
+  [[nodiscard]] MEZZO_ALWAYS_INLINE const std::remove_const_t<T>* next(std::int64_t r) const {
+    if (ahead == nullptr) return nullptr;
+    return reinterpret_cast<const std::remove_const_t<T>*>(ahead + r * ahead_distance);
+  }
 };
 
 /// Memory for one block of one operand, from the caching allocator: no system call once it is warm.
@@ -83,16 +94,15 @@ class RowOperand {
     each_piece(begin, count, [&](const Piece& piece) { gather_piece(piece, buffer); });
     return {buffer, pitch()};
   }
-  /// Asks for the memory of these rows, if `read` would widen them from one run each.
-  template <class T>
-  void prefetch(std::int64_t begin, std::int64_t count) const {
-    if (in_place<T>()) return;
+  /// The memory of rows [begin, begin + count) if `read` would widen them from one run; otherwise nullptr.
+  [[nodiscard]] const std::byte* packed(std::int64_t begin, std::int64_t count) const {
+    const std::byte* found = nullptr;
     each_piece(begin, count, [&](const Piece& piece) {
-      if (!is_packed(piece)) return;
-      for (std::int64_t b = 0; b < piece.count * length_ * size_of(dtype_); b += 64)
-        __builtin_prefetch(piece.at + b);
+      if (piece.count == count && is_packed(piece)) found = piece.at;
     });
+    return found;
   }
+  [[nodiscard]] std::int64_t row_bytes() const { return length_ * size_of(dtype_); }
   /// Where results for these rows go before `finish`.
   template <class T>
   [[nodiscard]] RowBlock<T> target(std::int64_t begin, T* buffer) const {
@@ -128,7 +138,9 @@ class RowOperand {
   [[nodiscard]] std::int64_t distance() const { return outer_.empty() ? length_ : strides_.back(); }
   template <class T>
   [[nodiscard]] RowBlock<T> here(std::int64_t begin) const {
-    return {reinterpret_cast<T*>(base_) + begin * distance(), distance()};
+    T* const row = reinterpret_cast<T*>(base_) + begin * distance();
+    return {row, distance(), reinterpret_cast<const std::byte*>(row + distance()),
+            distance() * static_cast<std::int64_t>(sizeof(T))};
   }
 
   /// Splits the rows into pieces that lie along the last outer dim.
@@ -245,10 +257,11 @@ void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, 
     for (std::int64_t at = begin; at < end; at += block) {
       const std::int64_t count = std::min(block, end - at);
       std::array<RowBlock<T>, N> blocks;
-      for (std::size_t k = 0; k < N; ++k) blocks[k] = in[k].template read<T>(at, count, scratch[k].data());
-      if (at + block < end) {
-        for (const RowOperand& operand : in)
-          operand.template prefetch<T>(at + block, std::min(block, end - at - block));
+      for (std::size_t k = 0; k < N; ++k) {
+        blocks[k] = in[k].template read<T>(at, count, scratch[k].data());
+        if (in[k].template in_place<T>() || at + block >= end) continue;
+        blocks[k].ahead = in[k].packed(at + block, std::min(block, end - at - block));
+        blocks[k].ahead_distance = in[k].row_bytes();
       }
       body(out == nullptr ? RowBlock<T>{} : out->template target<T>(at, result.data()), blocks, at, count);
       if (out != nullptr) out->template finish<T>(at, count, result.data());

@@ -24,6 +24,8 @@ template <class T>
 struct RunBlock {
   T* data = nullptr;
   std::int64_t row_distance = 0, run_distance = 0;
+  RowBlock<T> rows = {};  ///< where they come from, for next()
+  [[nodiscard]] MEZZO_ALWAYS_INLINE const T* next(std::int64_t r) const { return rows.next(r); }
   [[nodiscard]] MEZZO_ALWAYS_INLINE T* row(std::int64_t r) const { return data + r * row_distance; }
   /// The row as its statistics see it: whether runs are one depends on the layout only, and so do the bits.
   [[nodiscard]] MEZZO_ALWAYS_INLINE RunRow<T> whole_row(std::int64_t r, const RunLayout& layout) const {
@@ -39,7 +41,7 @@ template <class T>
                                                                          const RunArrays<T>& arrays,
                                                                          std::int64_t index, double eps) {
   if (arrays.given) return arrays.known(index, eps);
-  return arrays.found(row_moments(x.whole_row(row, layout), x.row(row + 1)), index, eps);
+  return arrays.found(row_moments(x.whole_row(row, layout), x.next(row)), index, eps);
 }
 
 /// A function of values, with the weight and bias of a run.
@@ -82,7 +84,8 @@ struct RunNormBackwardRows {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
       const RunRow<T> grad{grads.row(r), layout.runs, layout.length, grads.run_distance};
       const scalar::NormalizedFn<T> normalized = run_normalized(in, r, layout, arrays, first + r, eps);
-      const std::array<double, 2> weighted = add_up(grad, x, layout, arrays, normalized, sums, first + r);
+      const std::array<double, 2> weighted =
+          add_up(grad, x, grads.next(r), layout, arrays, normalized, sums, first + r);
       if (out.data == nullptr) continue;
       const double scale = arrays.given ? 0.0 : 1.0 / static_cast<double>(layout.count());
       const scalar::NormGradientFn<T> gradient{normalized, static_cast<T>(weighted[0] * scale),
@@ -97,15 +100,17 @@ struct RunNormBackwardRows {
 
  private:
   /// Stores the sums of grad and of grad times the normalized x, and returns those of the row with weights.
-  MEZZO_ALWAYS_INLINE static std::array<double, 2> add_up(RunRow<T> grad, RunRow<T> x,
+  /// `next` is what may be fetched meanwhile; nullptr: the runs themselves, one after the other.
+  MEZZO_ALWAYS_INLINE static std::array<double, 2> add_up(RunRow<T> grad, RunRow<T> x, const T* next,
                                                           const RunLayout& layout, const RunArrays<T>& arrays,
                                                           scalar::NormalizedFn<T> normalized, RunSums<T> sums,
                                                           std::int64_t row) {
     std::array<double, 2> total{}, weighted{};
     for (std::int64_t k = 0; k < layout.runs; ++k) {
       const T* const g = grad.data + k * grad.distance;
-      const std::array<double, 2> of_run = sums_of_run(g, x.data + k * x.distance, layout.length, normalized,
-                                                       g + grad.distance, x.data + (k + 1) * x.distance);
+      const T* const ahead = next != nullptr ? next + k * layout.length : g + grad.distance;
+      const std::array<double, 2> of_run =
+          sums_of_run(g, x.data + k * x.distance, layout.length, normalized, ahead);
       if (!layout.one_channel()) sums.store(row * layout.runs + k, of_run);
       const auto weight = static_cast<double>(arrays.weight_of(layout.channel(row, k)));
       for (std::size_t i = 0; i < 2; ++i) {
@@ -119,10 +124,10 @@ struct RunNormBackwardRows {
 
   MEZZO_ALWAYS_INLINE static std::array<double, 2> sums_of_run(const T* grad, const T* x, std::int64_t length,
                                                                scalar::NormalizedFn<T> normalized,
-                                                               const T* next_grad, const T* next_x) {
+                                                               const T* next) {
     const scalar::GradDotFn<T> dot{normalized};
     if (length >= kGroup)
-      return row_sums<T, 2>({grad, x}, nullptr, length, {next_grad, next_x}, scalar::WeightedGradFn{}, dot);
+      return row_sums<T, 2>({grad, x}, nullptr, length, {next, nullptr}, scalar::WeightedGradFn{}, dot);
     std::array<double, 2> sums{};
     for (std::int64_t i = 0; i < length; ++i) {
       sums[0] += static_cast<double>(grad[i]);
@@ -155,7 +160,9 @@ void for_even_rows(const RunLayout& layout, const View* out, const std::array<Vi
     packed.length = layout.count();
   }
   packed.run_step = packed.length;
-  const auto runs_of = [&](RowBlock<T> rows) { return RunBlock<T>{rows.data, rows.distance, packed.length}; };
+  const auto runs_of = [&](RowBlock<T> rows) {
+    return RunBlock<T>{rows.data, rows.distance, packed.length, rows};
+  };
   std::array<RowOperand, N> operands;
   for (std::size_t i = 0; i < N; ++i) operands[i] = even_rows(in[i], layout);
   const RowOperand target = out != nullptr ? even_rows(*out, layout) : RowOperand();

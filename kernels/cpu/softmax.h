@@ -24,11 +24,10 @@ struct SoftmaxRows {
       const T max = row_max(x, n);
       if constexpr (kLog) {
         const T sum =
-            static_cast<T>(row_pass<T, 1>({x}, nullptr, n, scalar::ExpMinusFn<T>{max}, {x + in.distance}));
+            static_cast<T>(row_pass<T, 1>({x}, nullptr, n, scalar::ExpMinusFn<T>{max}, {in.next(r)}));
         row_pass<T, 1>({x}, y, n, scalar::LogProbabilityFn<T>{max, math::log(sum)});
       } else {
-        const T sum =
-            static_cast<T>(row_pass<T, 1>({x}, y, n, scalar::ExpMinusFn<T>{max}, {x + in.distance}));
+        const T sum = static_cast<T>(row_pass<T, 1>({x}, y, n, scalar::ExpMinusFn<T>{max}, {in.next(r)}));
         row_pass<T, 1>({y}, y, n, scalar::DividedByFn<T>{sum});
       }
     }
@@ -43,7 +42,7 @@ struct SoftmaxBackwardRows {
       const T* const grad = grads.data + r * grads.distance;
       const T* const output = outputs.data + r * outputs.distance;
       T* const result = out.data + r * out.distance;
-      const std::array<const T*, 2> next{grad + grads.distance, output + outputs.distance};
+      const std::array<const T*, 2> next{grads.next(r), outputs.next(r)};
       if constexpr (kLog) {
         const T sum = static_cast<T>(row_pass<T, 1>({grad}, nullptr, n, scalar::IdentityFn{}));
         row_pass<T, 2>({grad, output}, result, n, scalar::LogSoftmaxGradientFn<T>{sum}, next);
