@@ -146,21 +146,14 @@ Outputs reference(const ForwardArgs<A>& args) {
 
 constexpr std::string_view kBackward = "batch_norm_backward";
 
-/// Outputs as request_of says. The running statistics are read where `training` is false.
-struct BatchNormBackwardAttrs {
+/// Outputs are the gradients asked for. The running statistics are read where `training` is false.
+struct BatchNormBackwardAttrs : GradientAttrs {
   bool training = false;
   double eps = 1e-5;
-  bool input = true, weight = true, bias = true;
-  std::optional<DType> input_dtype = {}, parameter_dtype = {};
   static constexpr auto fields() {
     using A = BatchNormBackwardAttrs;
-    return std::tuple{attr("training", &A::training),
-                      attr("eps", &A::eps),
-                      attr("input", &A::input),
-                      attr("weight", &A::weight),
-                      attr("bias", &A::bias),
-                      attr("input_dtype", &A::input_dtype),
-                      attr("parameter_dtype", &A::parameter_dtype)};
+    return std::tuple_cat(std::tuple{attr("training", &A::training), attr("eps", &A::eps)},
+                          GradientAttrs::fields());
   }
 };
 
@@ -200,10 +193,10 @@ Outputs backward_reference(const ForwardArgs<BatchNormBackwardAttrs>& args) {
 
 std::vector<Sample<BatchNormBackwardAttrs>> backward_samples() {
   const SampleInput x = real({4, 3}), image = real({2, 3, 2, 2}), mean = real({3}), var = real({3}, 0.5, 2);
-  return {{{x, x, absent(), absent(), real({3})}, {.training = true}},
-          {{image, image, mean, var, real({3})}, {.eps = 0.1}},
-          {{image, image, absent(), absent(), absent()}, {.training = true, .weight = false}},
-          {{x, x, mean, var, absent()}, {.input = false}}};
+  return {{{x, x, absent(), absent(), real({3})}, {{}, true}},
+          {{image, image, mean, var, real({3})}, {{}, false, 0.1}},
+          {{image, image, absent(), absent(), absent()}, {{.weight = false}, true}},
+          {{x, x, mean, var, absent()}, {{.input = false}}}};
 }
 constexpr Op<BatchNormBackwardAttrs> backward_op{
     .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(2, 3, 4)},
@@ -224,25 +217,14 @@ Gradients vjp(const VjpArgs<A>& args) {
   const bool running = !args.in_shape(1).empty();
   if (args.needs(1) || args.needs(2) || (running && (args.has_grad(1) || args.has_grad(2))))
     return decomposed<reference<A>, A>(args);
-  const DType parameter_dtype = wanted_of_parameters(args, 3, 4);
+  const GradientAttrs asked = needed_gradients(args, 3, 4);
   if (std::is_same_v<A, InstanceNormAttrs> && args.attrs.own()) {
-    const GroupNormBackwardAttrs attrs{.num_groups = std::max<std::int64_t>(args.in_shape(0)[1], 1),
-                                       .eps = args.attrs.eps,
-                                       .input = args.needs(0),
-                                       .weight = args.needs(3),
-                                       .bias = args.needs(4),
-                                       .input_dtype = args.wanted(0),
-                                       .parameter_dtype = parameter_dtype};
+    const std::int64_t channels = std::max<std::int64_t>(args.in_shape(0)[1], 1);
+    const GroupNormBackwardAttrs attrs{asked, channels, args.attrs.eps};
     const Tensor x = args.stored_in(0), weight = args.stored_in(3);
     return spread_gradients(attrs, group_norm_backward(args.grad(), x, weight, attrs), 5, 3);
   }
-  const BatchNormBackwardAttrs attrs{.training = args.attrs.own(),
-                                     .eps = args.attrs.eps,
-                                     .input = args.needs(0),
-                                     .weight = args.needs(3),
-                                     .bias = args.needs(4),
-                                     .input_dtype = args.wanted(0),
-                                     .parameter_dtype = parameter_dtype};
+  const BatchNormBackwardAttrs attrs{asked, args.attrs.own(), args.attrs.eps};
   const Tensor mean = args.attrs.own() ? Tensor() : args.stored_in(1);
   const Tensor variance = args.attrs.own() ? Tensor() : args.stored_in(2);
   return spread_gradients(

@@ -30,22 +30,14 @@ struct RmsNormAttrs {
                       attr("eps", &RmsNormAttrs::eps)};
   }
 };
-/// Inputs of a backward op: grad, x, weight. Outputs: those of the gradients of x, weight and bias that are
-/// asked for; `input_dtype` is that of the first, `parameter_dtype` that of the others.
-struct BackwardAttrs {
+/// Inputs of a backward op: grad, x, weight. Outputs are the gradients asked for.
+struct BackwardAttrs : GradientAttrs {
   Dims normalized_shape;
   double eps = 1e-5;
-  bool input = true, weight = true, bias = true;
-  std::optional<DType> input_dtype = {}, parameter_dtype = {};
   static constexpr auto fields() {
     using A = BackwardAttrs;
-    return std::tuple{attr("normalized_shape", &A::normalized_shape),
-                      attr("eps", &A::eps),
-                      attr("input", &A::input),
-                      attr("weight", &A::weight),
-                      attr("bias", &A::bias),
-                      attr("input_dtype", &A::input_dtype),
-                      attr("parameter_dtype", &A::parameter_dtype)};
+    return std::tuple_cat(std::tuple{attr("normalized_shape", &A::normalized_shape), attr("eps", &A::eps)},
+                          GradientAttrs::fields());
   }
 };
 
@@ -175,11 +167,10 @@ Outputs backward_reference(const ForwardArgs<BackwardAttrs>& args) {
 }
 
 std::vector<Sample<BackwardAttrs>> backward_samples() {
-  return {
-      {{real({3, 5}), real({3, 5}), real({5})}, {.normalized_shape = {5}}},
-      {{real({2, 3, 4}), real({2, 3, 4}), real({3, 4})}, {.normalized_shape = {3, 4}, .input = false}},
-      {{real({35, 3}), real({35, 3}), absent()}, {.normalized_shape = {3}, .eps = 0.1, .bias = false}},
-      {{real({2, 19}), real({2, 19}), absent()}, {.normalized_shape = {19}, .weight = false, .bias = false}}};
+  return {{{real({3, 5}), real({3, 5}), real({5})}, {{}, {5}}},
+          {{real({2, 3, 4}), real({2, 3, 4}), real({3, 4})}, {{.input = false}, {3, 4}}},
+          {{real({35, 3}), real({35, 3}), absent()}, {{.bias = false}, {3}, 0.1}},
+          {{real({2, 19}), real({2, 19}), absent()}, {{.weight = false, .bias = false}, {19}}}};
 }
 template <RowNorm kKind>
 constexpr Op<BackwardAttrs> kBackwardOp{
@@ -196,13 +187,9 @@ constexpr Op<BackwardAttrs> kBackwardOp{
 template <RowNorm kKind>
 Gradients vjp(const VjpArgs<AttrsOf<kKind>>& args) {
   constexpr bool kBias = kKind == RowNorm::layer;
-  const BackwardAttrs attrs{.normalized_shape = args.attrs.normalized_shape,
-                            .eps = eps_of(args.attrs, args.out_dtype()),
-                            .input = args.needs(0),
-                            .weight = args.needs(1),
-                            .bias = kBias && args.needs(2),
-                            .input_dtype = args.wanted(0),
-                            .parameter_dtype = wanted_of_parameters(args, 1, kBias ? 2 : 1)};
+  const std::optional<std::size_t> bias = kBias ? std::optional<std::size_t>(2) : std::nullopt;
+  const BackwardAttrs attrs{needed_gradients(args, 1, bias), args.attrs.normalized_shape,
+                            eps_of(args.attrs, args.out_dtype())};
   return spread_gradients(
       attrs, bind(kBackwardOp<kKind>, {args.grad(), args.stored_in(0), args.stored_in(1)}, attrs),
       kBias ? 3 : 2, 1);

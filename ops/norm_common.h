@@ -31,7 +31,28 @@ struct GradientRequest {
   bool input = true, weight = true, bias = true;
   DType input_dtype = DType::f32, parameter_dtype = DType::f32;
 };
-/// The request of a backward op's attributes; dtypes that they do not name are the common one of grad and x.
+/// The part of a backward op's attributes that says so; dtypes that are not named are the common one of grad
+/// and x.
+struct GradientAttrs {
+  bool input = true, weight = true, bias = true;
+  std::optional<DType> input_dtype = {}, parameter_dtype = {};
+  static constexpr auto fields() {
+    using A = GradientAttrs;
+    return std::tuple{attr("input", &A::input), attr("weight", &A::weight), attr("bias", &A::bias),
+                      attr("input_dtype", &A::input_dtype), attr("parameter_dtype", &A::parameter_dtype)};
+  }
+};
+/// What a vjp asks for: the gradients of its inputs 0, `weight` and `bias` that are needed.
+template <class A>
+[[nodiscard]] GradientAttrs needed_gradients(const VjpArgs<A>& args, std::size_t weight,
+                                             std::optional<std::size_t> bias) {
+  const bool of_weight = args.needs(weight), of_bias = bias && args.needs(*bias);
+  DType dtype = args.wanted(of_weight || !bias ? weight : *bias);
+  if (of_weight && of_bias) dtype = promote(dtype, args.wanted(*bias));
+  return {args.needs(0), of_weight, of_bias, args.wanted(0), dtype};
+}
+/// The request of a backward op's attributes. Throws when grad does not belong to x, and when nothing is
+/// asked for.
 template <class A>
 [[nodiscard]] GradientRequest request_of(std::string_view op, const ForwardArgs<A>& args) {
   const Tensor &grad = args.in(0), &x = args.in(1);
@@ -61,13 +82,6 @@ template <class A>
   return gradients;
 }
 
-/// dtype for the gradients of weight and bias.
-template <class A>
-[[nodiscard]] DType wanted_of_parameters(const VjpArgs<A>& args, std::size_t weight, std::size_t bias) {
-  if (!args.needs(weight)) return args.wanted(bias);
-  return args.needs(bias) ? promote(args.wanted(weight), args.wanted(bias)) : args.wanted(weight);
-}
-
 /// A normalization in plain ops: x over the dims `over`, in the dtype it has. Statistics broadcast to x.
 struct PlainNorm {
   Dims over;
@@ -89,22 +103,14 @@ struct PlainNorm {
 
 // --- group_norm, instance_norm, batch_norm
 
-/// Outputs as request_of says; `input_dtype` is that of the input's gradient, `parameter_dtype` that of the
-/// others.
-struct GroupNormBackwardAttrs {
+/// Outputs are the gradients asked for.
+struct GroupNormBackwardAttrs : GradientAttrs {
   std::int64_t num_groups = 1;
   double eps = 1e-5;
-  bool input = true, weight = true, bias = true;
-  std::optional<DType> input_dtype = {}, parameter_dtype = {};
   static constexpr auto fields() {
     using A = GroupNormBackwardAttrs;
-    return std::tuple{attr("num_groups", &A::num_groups),
-                      attr("eps", &A::eps),
-                      attr("input", &A::input),
-                      attr("weight", &A::weight),
-                      attr("bias", &A::bias),
-                      attr("input_dtype", &A::input_dtype),
-                      attr("parameter_dtype", &A::parameter_dtype)};
+    return std::tuple_cat(std::tuple{attr("num_groups", &A::num_groups), attr("eps", &A::eps)},
+                          GradientAttrs::fields());
   }
 };
 /// The gradients of group_norm that `attrs` ask for; instance_norm is group_norm with as many groups as

@@ -72,6 +72,20 @@ struct ColumnGradient {
 template <class T>
 using ColumnTotals = std::array<std::array<double, kColumns>, 2>;
 
+/// step(j, in[0][r][j], ...) for the columns j of row r. What `step` writes overlaps with no input but that
+/// it stands for, so iterations are independent.
+template <class T, std::size_t N, class Step, std::size_t... I>
+MEZZO_ALWAYS_INLINE void each_column(const std::array<RowBlock<const T>, N>& in, std::int64_t r,
+                                     std::int64_t width, Step step, std::index_sequence<I...> /*indices*/) {
+  const std::array<const T*, N> x{(in[I].data + r * in[I].distance)...};
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::int64_t j = 0; j < width; ++j) step(j, x[I][j]...);
+}
+
 /// totals = the two sums of Terms over the rows, for each of `width` columns.
 template <class T, std::size_t N, class Terms>
 struct ColumnSums {
@@ -81,7 +95,7 @@ struct ColumnSums {
       const std::int64_t end = rows - begin < kColumnSpan ? rows : begin + kColumnSpan;
       T first[kColumns] = {}, second[kColumns] = {};
       for (std::int64_t r = begin; r < end; ++r)
-        add_row(in, r, width, *facts, first, second, std::make_index_sequence<N>{});
+        each_column(in, r, width, Step{facts, first, second}, std::make_index_sequence<N>{});
       for (std::int64_t j = 0; j < width; ++j) {
         const auto at = static_cast<std::size_t>(j);
         (*totals)[0][at] += static_cast<double>(first[j]);
@@ -91,23 +105,17 @@ struct ColumnSums {
   }
 
  private:
-  template <std::size_t... I>
-  MEZZO_ALWAYS_INLINE static void add_row(const std::array<RowBlock<const T>, N>& in, std::int64_t r,
-                                          std::int64_t width, const ColumnFacts<T>& facts, T* first,
-                                          T* second, std::index_sequence<I...> /*indices*/) {
-    const std::array<const T*, N> x{(in[I].data + r * in[I].distance)...};
-    // Sums and facts overlap with no element.
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
-    for (std::int64_t j = 0; j < width; ++j) {
-      const std::array<T, 2> terms = Terms::at(facts, j, x[I][j]...);
+  struct Step {
+    const ColumnFacts<T>* facts;
+    T* first;
+    T* second;
+    template <class... X>
+    MEZZO_ALWAYS_INLINE void operator()(std::int64_t j, X... x) const {
+      const std::array<T, 2> terms = Terms::at(*facts, j, x...);
       first[j] += terms[0];
       second[j] += terms[1];
     }
-  }
+  };
 };
 
 /// out = F of each element.
@@ -115,23 +123,20 @@ template <class T, std::size_t N, class F>
 struct ColumnMap {
   static void run(RowBlock<T> out, std::array<RowBlock<const T>, N> in, std::int64_t rows, std::int64_t width,
                   const ColumnFacts<T>* facts) {
-    for (std::int64_t r = 0; r < rows; ++r)
-      map_row(out.data + r * out.distance, in, r, width, *facts, std::make_index_sequence<N>{});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      each_column(in, r, width, Step{facts, out.data + r * out.distance}, std::make_index_sequence<N>{});
+    }
   }
 
  private:
-  template <std::size_t... I>
-  MEZZO_ALWAYS_INLINE static void map_row(T* out, const std::array<RowBlock<const T>, N>& in, std::int64_t r,
-                                          std::int64_t width, const ColumnFacts<T>& facts,
-                                          std::index_sequence<I...> /*indices*/) {
-    const std::array<const T*, N> x{(in[I].data + r * in[I].distance)...};
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
-    for (std::int64_t j = 0; j < width; ++j) out[j] = F::at(facts, j, x[I][j]...);
-  }
+  struct Step {
+    const ColumnFacts<T>* facts;
+    T* out;
+    template <class... X>
+    MEZZO_ALWAYS_INLINE void operator()(std::int64_t j, X... x) const {
+      out[j] = F::at(*facts, j, x...);
+    }
+  };
 };
 
 /// Fills in statistics and parameters of columns [first, first + width), and stores the former.

@@ -148,17 +148,19 @@ struct RunNormBackwardRows {
   return {View{array.data, array.dtype, {layout.rows, layout.count()}, {layout.row_step, step}}, 1};
 }
 
+/// A layout of rows of one channel, each in one piece.
+[[nodiscard]] inline RunLayout as_one_run(RunLayout layout) {
+  layout.length = layout.run_step = layout.count();
+  layout.runs = 1;
+  return layout;
+}
+
 /// Calls `body(out, in, layout, first row, rows)` for blocks of rows as T, threads over them; `layout` is
 /// that of parameters in the blocks. `out` may be nullptr.
 template <class T, std::size_t N, class Body>
 void for_even_rows(const RunLayout& layout, const View* out, const std::array<View, N>& in,
                    const Body& body) {
-  // One channel: the whole row is one run, whatever it is in memory.
-  RunLayout packed = layout;
-  if (layout.one_channel()) {
-    packed.runs = 1;
-    packed.length = layout.count();
-  }
+  RunLayout packed = layout.one_channel() ? as_one_run(layout) : layout;
   packed.run_step = packed.length;
   const auto runs_of = [&](RowBlock<T> rows) {
     return RunBlock<T>{rows.data, rows.distance, packed.length, rows};
@@ -175,12 +177,13 @@ void for_even_rows(const RunLayout& layout, const View* out, const std::array<Vi
                        });
 }
 
-/// One array of for_split_rows.
+/// One array of for_split_rows. `gathered`: its runs are brought together even where they could be used in
+/// place.
 template <class T>
 class SplitRows {
  public:
   SplitRows() = default;
-  SplitRows(const View& array, const RunLayout& layout)
+  SplitRows(const View& array, const RunLayout& layout, bool gathered)
       // As [rows, runs, length]: the runs of a row are neighbours in the count of rows.
       : runs_(View{array.data,
                    array.dtype,
@@ -188,7 +191,7 @@ class SplitRows {
                    {layout.row_step, layout.run_step, 1}},
               2),
         layout_(layout),
-        data_(array.dtype == dtype_of<T> ? static_cast<T*>(array.data) : nullptr) {}
+        data_(array.dtype == dtype_of<T> && !gathered ? static_cast<T*>(array.data) : nullptr) {}
 
   [[nodiscard]] bool in_place() const { return data_ != nullptr; }
   [[nodiscard]] std::int64_t scratch() const { return in_place() ? 0 : layout_.count(); }
@@ -211,13 +214,19 @@ class SplitRows {
   T* data_ = nullptr;
 };
 
+/// Runs shorter than this are put together before they are added up: the end of each run costs as much as
+/// copying it.
+inline constexpr std::int64_t kShortRun = 256;
+
 /// The same row by row, for rows of separate runs.
 template <class T, std::size_t N, class Body>
 void for_split_rows(const RunLayout& layout, const View* out, const std::array<View, N>& in,
                     const Body& body) {
+  const bool gathered = layout.length < kShortRun && layout.one_channel();
+  const RunLayout seen = gathered ? as_one_run(layout) : layout;
   std::array<SplitRows<T>, N> operands;
-  for (std::size_t i = 0; i < N; ++i) operands[i] = SplitRows<T>(in[i], layout);
-  const SplitRows<T> target = out != nullptr ? SplitRows<T>(*out, layout) : SplitRows<T>();
+  for (std::size_t i = 0; i < N; ++i) operands[i] = SplitRows<T>(in[i], layout, gathered);
+  const SplitRows<T> target = out != nullptr ? SplitRows<T>(*out, layout, gathered) : SplitRows<T>();
   const std::int64_t grain = std::max<std::int64_t>(16 * kRowBlock / layout.count(), 1);
   cpu::parallel_for(layout.rows, grain, [&](std::int64_t begin, std::int64_t end) {
     const auto scratch = [&]<std::size_t... I>(std::index_sequence<I...> /*indices*/) {
@@ -231,7 +240,7 @@ void for_split_rows(const RunLayout& layout, const View* out, const std::array<V
     for (std::int64_t row = begin; row < end; ++row) {
       std::array<RunBlock<T>, N> blocks;
       for (std::size_t i = 0; i < N; ++i) blocks[i] = operands[i].read(row, scratch[i].data());
-      body(out == nullptr ? RunBlock<T>{} : target.row(row, buffer), blocks, layout, row, std::int64_t{1});
+      body(out == nullptr ? RunBlock<T>{} : target.row(row, buffer), blocks, seen, row, std::int64_t{1});
       if (out != nullptr) target.finish(row, buffer);
     }
   });
