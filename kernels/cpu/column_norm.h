@@ -36,11 +36,11 @@ struct ColumnFacts {
   }
 };
 
-/// Terms of two sums over each column, and functions of each element.
+/// Terms of one or two sums over each column, and functions of each element.
 struct ValueTerms {
   template <class T>
-  MEZZO_ALWAYS_INLINE static std::array<T, 2> at(const ColumnFacts<T>& /*facts*/, std::int64_t /*j*/, T x) {
-    return {x, T(0)};
+  MEZZO_ALWAYS_INLINE static std::array<T, 1> at(const ColumnFacts<T>& /*facts*/, std::int64_t /*j*/, T x) {
+    return {x};
   }
 };
 struct DeviationTerms {
@@ -86,7 +86,7 @@ MEZZO_ALWAYS_INLINE void each_column(const std::array<RowBlock<const T>, N>& in,
   for (std::int64_t j = 0; j < width; ++j) step(j, x[I][j]...);
 }
 
-/// totals = the two sums of Terms over the rows, for each of `width` columns.
+/// totals = the sums of Terms over the rows, for each of `width` columns.
 template <class T, std::size_t N, class Terms>
 struct ColumnSums {
   static void run(std::array<RowBlock<const T>, N> in, std::int64_t rows, std::int64_t width,
@@ -111,9 +111,9 @@ struct ColumnSums {
     T* second;
     template <class... X>
     MEZZO_ALWAYS_INLINE void operator()(std::int64_t j, X... x) const {
-      const std::array<T, 2> terms = Terms::at(*facts, j, x...);
+      const auto terms = Terms::at(*facts, j, x...);
       first[j] += terms[0];
-      second[j] += terms[1];
+      if constexpr (terms.size() == 2) second[j] += terms[1];
     }
   };
 };

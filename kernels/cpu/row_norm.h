@@ -65,6 +65,7 @@ struct RowNormBackwardRows {
   static void run(RowBlock<T> out, RowBlock<T> grads, RowBlock<T> in, const T* weight, ParameterSums<T> sums,
                   RowNorm kind, double eps, std::int64_t begin, std::int64_t part, std::int64_t rows,
                   std::int64_t n) {
+    std::int64_t in_part = begin % part, first = begin / part * n;
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* const x = in.data + r * in.distance;
       const T* const grad = grads.data + r * grads.distance;
@@ -77,8 +78,10 @@ struct RowNormBackwardRows {
         else
           gradient<2>({grad, x}, result, n, kind, normalized, {next, nullptr});
       }
-      const std::int64_t first = (begin + r) / part * n;
-      add_row(sums, first, (begin + r) % part == 0, grad, x, n, normalized);
+      add_row(sums, first, in_part == 0, grad, x, n, normalized);
+      if (++in_part < part) continue;
+      in_part = 0;
+      first += n;
     }
   }
 
