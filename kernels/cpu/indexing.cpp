@@ -4,43 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
-#include <vector>
+#include <atomic>
 
-#include "mezzo/kernels/cpu/convert.h"
 #include "mezzo/kernels/cpu/parallel.h"
 
 namespace mezzo::kernels::cpu {
 
 namespace {
-
-/// Walks a shape in row-major order and knows the offsets of N arrays on the way.
-template <std::size_t N>
-class Odometer {
- public:
-  Odometer(const Walk<N>& walk, std::int64_t begin) : walk_(walk), at_(walk.shape.size(), 0) {
-    for (std::size_t d = at_.size(); d-- > 0;) {
-      at_[d] = begin % walk.shape[d];
-      begin /= walk.shape[d];
-      for (std::size_t k = 0; k < N; ++k) offsets_[k] += at_[d] * walk.strides[k][d];
-    }
-  }
-  [[nodiscard]] std::int64_t operator[](std::size_t k) const { return offsets_[k]; }
-  void next() {
-    for (std::size_t d = at_.size(); d-- > 0;) {
-      const bool wraps = ++at_[d] == walk_.shape[d];
-      const std::int64_t steps = wraps ? 1 - walk_.shape[d] : 1;
-      for (std::size_t k = 0; k < N; ++k) offsets_[k] += steps * walk_.strides[k][d];
-      if (!wraps) return;
-      at_[d] = 0;
-    }
-  }
-
- private:
-  const Walk<N>& walk_;
-  Dims at_;
-  std::array<std::int64_t, N> offsets_{};
-};
 
 /// The dims merged where they can be.
 template <std::size_t N>
@@ -49,41 +19,142 @@ template <std::size_t N>
   return walk;
 }
 
-/// Lanes, the elements that never meet, are shared by the threads; each block of lanes walks the rest.
+/// Elements [begin, end) of a walk with merged dims in row-major order, as runs along its last dim:
+/// run(offsets, strides, count).
+template <std::size_t N, class Run>
+MEZZO_ALWAYS_INLINE void for_runs(const Walk<N>& walk, std::int64_t begin, std::int64_t end, const Run& run) {
+  const std::size_t rank = walk.shape.size();
+  std::array<std::int64_t, N> offsets{}, strides{};
+  if (rank == 0) {
+    if (begin < end) run(offsets, strides, std::int64_t{1});
+    return;
+  }
+  Dims at(rank, 0);
+  std::int64_t rest = begin;
+  for (std::size_t d = rank; d-- > 0; rest /= walk.shape[d]) {
+    at[d] = rest % walk.shape[d];
+    for (std::size_t k = 0; k < N; ++k) offsets[k] += at[d] * walk.strides[k][d];
+  }
+  const std::size_t last = rank - 1;
+  for (std::size_t k = 0; k < N; ++k) strides[k] = walk.strides[k][last];
+  while (begin < end) {
+    const std::int64_t count = std::min(walk.shape[last] - at[last], end - begin);
+    run(offsets, strides, count);
+    begin += count;
+    at[last] += count;
+    for (std::size_t k = 0; k < N; ++k) offsets[k] += count * strides[k];
+    for (std::size_t d = last; d > 0 && at[d] == walk.shape[d]; --d) {
+      at[d] = 0;
+      ++at[d - 1];
+      for (std::size_t k = 0; k < N; ++k)
+        offsets[k] += walk.strides[k][d - 1] - walk.shape[d] * walk.strides[k][d];
+    }
+  }
+}
+
+/// update(place, element) along a run. Offsets: base, index, source.
+template <class T, class Update>
+struct PutRun {
+  const Places& places;
+  const T* source;
+  Update update;
+
+  MEZZO_ALWAYS_INLINE void operator()(const std::array<std::int64_t, 3>& at,
+                                      const std::array<std::int64_t, 3>& steps, std::int64_t count) const {
+    T* const to = static_cast<T*>(places.base.data) + at[0];
+    const auto* const index = static_cast<const std::int64_t*>(places.index.data) + at[1];
+    const T* const from = source + at[2];
+    if (steps[1] != 0) {
+      for (std::int64_t e = 0; e < count; ++e) {
+        const std::int64_t i = index[e * steps[1]];
+        if (places.has(i)) update(to[e * steps[0] + i * places.step], from[e * steps[2]]);
+      }
+    } else if (const std::int64_t i = *index; places.has(i)) {
+      T* const there = to + i * places.step;
+      if (steps[0] == 1 && steps[2] == 1) {
+        for (std::int64_t e = 0; e < count; ++e) update(there[e], from[e]);
+      } else {
+        for (std::int64_t e = 0; e < count; ++e) update(there[e * steps[0]], from[e * steps[2]]);
+      }
+    }
+  }
+};
+
+/// Lanes, the elements that never meet, are shared by the threads. Few lanes are walked one by one, so that
+/// the inner loop is long, and so are lanes whose elements are neighbours; else each step goes over a block
+/// of lanes.
 template <class T, class Update>
 void put_elements(const Places& places, const View& source, const Dims& walked, Update update) {
-  constexpr std::int64_t kLanes = 512;
+  constexpr std::int64_t kFewLanes = 16, kLeastLanes = 128, kLanes = 1024, kElements = std::int64_t{1} << 15;
   const std::array<const View*, 3> views{&places.base, &places.index, &source};
   if (layout::numel(source.shape) == 0) return;
   const Walk<3> lanes = merged(part_of(views, walked, false)), steps = merged(part_of(views, walked, true));
-  const std::int64_t step_count = layout::numel(steps.shape);
-  T* const base = static_cast<T*>(places.base.data);
-  const auto* const index = static_cast<const std::int64_t*>(places.index.data);
-  const T* const from = static_cast<const T*>(source.data);
-  parallel_for(layout::numel(lanes.shape), kLanes, [&](std::int64_t begin, std::int64_t end) {
-    std::array<std::array<std::int64_t, 3>, kLanes> offsets;
-    Odometer<3> lane(lanes, begin);
-    for (std::int64_t l = begin; l < end; ++l, lane.next()) {
-      offsets[static_cast<std::size_t>(l - begin)] = {lane[0], lane[1], lane[2]};
-    }
-    Odometer<3> step(steps, 0);
-    for (std::int64_t s = 0; s < step_count; ++s, step.next()) {
-      for (std::size_t l = 0; l < static_cast<std::size_t>(end - begin); ++l) {
-        const std::int64_t i = index[offsets[l][1] + step[1]];
-        if (places.has(i))
-          update(base[offsets[l][0] + step[0] + i * places.step], from[offsets[l][2] + step[2]]);
+  const std::int64_t step_count = layout::numel(steps.shape), lane_count = layout::numel(lanes.shape);
+  const PutRun<T, Update> put{places, static_cast<const T*>(source.data), update};
+  const bool along_memory = !steps.shape.empty() && steps.strides[2].back() == 1 && step_count >= kFewLanes;
+  const bool by_lane = along_memory || lane_count < kFewLanes;
+  const std::int64_t grain = std::clamp(kElements / step_count, by_lane ? 1 : kLeastLanes, kLanes);
+  const Walk<3>&outer = by_lane ? lanes : steps, &inner = by_lane ? steps : lanes;
+  const auto walk = [&](std::int64_t outer_begin, std::int64_t outer_end, std::int64_t begin,
+                        std::int64_t end) {
+    for_runs(outer, outer_begin, outer_end, [&](const auto& base, const auto& strides, std::int64_t count) {
+      for (std::int64_t o = 0; o < count; ++o) {
+        for_runs(inner, begin, end, [&](auto at, const auto& steps_of, std::int64_t length) {
+          for (std::size_t k = 0; k < 3; ++k) at[k] += base[k] + o * strides[k];
+          put(at, steps_of, length);
+        });
       }
-    }
+    });
+  };
+  parallel_for(lane_count, grain, [&](std::int64_t begin, std::int64_t end) {
+    if (by_lane)
+      walk(begin, end, 0, step_count);
+    else
+      walk(0, step_count, begin, end);
   });
 }
+
+/// A run of `take`. Offsets: result, base, index.
+template <class T>
+struct TakeRun {
+  T* result;
+  const Places& places;
+
+  MEZZO_ALWAYS_INLINE void operator()(const std::array<std::int64_t, 3>& at,
+                                      const std::array<std::int64_t, 3>& steps, std::int64_t count) const {
+    T* const to = result + at[0];
+    const T* const base = static_cast<const T*>(places.base.data) + at[1];
+    const auto* const index = static_cast<const std::int64_t*>(places.index.data) + at[2];
+    if (steps[2] != 0) {
+      const std::int64_t step = places.step, limit = places.limit;  // which a store to T might change
+      for (std::int64_t e = 0; e < count; ++e) {
+        const std::int64_t i = index[e * steps[2]];
+        to[e * steps[0]] = i >= 0 && i < limit ? base[e * steps[1] + i * step] : T{0};
+      }
+    } else if (!places.has(*index)) {
+      for (std::int64_t e = 0; e < count; ++e) to[e * steps[0]] = T{0};
+    } else if (const T* const from = base + *index * places.step; steps[0] == 1 && steps[1] == 1) {
+      std::copy_n(from, count, to);
+    } else {
+      for (std::int64_t e = 0; e < count; ++e) to[e * steps[0]] = from[e * steps[1]];
+    }
+  }
+};
 
 }  // namespace
 
 std::int64_t first_wrong_index(const std::int64_t* indices, std::int64_t n, std::int64_t low,
                                std::int64_t limit) {
-  const auto* const found =
-      std::find_if(indices, indices + n, [&](std::int64_t i) { return i < low || i >= limit; });
-  return found == indices + n ? -1 : found - indices;
+  std::atomic<bool> any_wrong = false;
+  const auto span = static_cast<std::uint64_t>(limit) - static_cast<std::uint64_t>(low);
+  parallel_for(n, std::int64_t{1} << 16, [&](std::int64_t begin, std::int64_t end) {
+    bool wrong = false;  // without a branch, for vector instructions
+    for (std::int64_t i = begin; i < end; ++i)
+      wrong |= static_cast<std::uint64_t>(indices[i]) - static_cast<std::uint64_t>(low) >= span;
+    if (wrong) any_wrong.store(true, std::memory_order_relaxed);
+  });
+  if (!any_wrong) return -1;
+  return std::find_if(indices, indices + n, [&](std::int64_t i) { return i < low || i >= limit; }) - indices;
 }
 
 void take(const View& out, const Places& places) {
@@ -91,18 +162,11 @@ void take(const View& out, const Places& places) {
   if (total == 0) return;
   const std::array<const View*, 3> views{&out, &places.base, &places.index};
   const Walk<3> walk = merged(part_of(views, {}, false));
-  const auto* const index = static_cast<const std::int64_t*>(places.index.data);
   with_bits(size_of(out.dtype), [&](auto bits) {
     using T = decltype(bits);
-    T* const to = static_cast<T*>(out.data);
-    const T* const base = static_cast<const T*>(places.base.data);
-    parallel_for(total, std::int64_t{1} << 15, [&](std::int64_t begin, std::int64_t end) {
-      Odometer<3> at(walk, begin);
-      for (std::int64_t e = begin; e < end; ++e, at.next()) {
-        const std::int64_t i = index[at[2]];
-        to[at[0]] = places.has(i) ? base[at[1] + i * places.step] : T{0};
-      }
-    });
+    const TakeRun<T> take{static_cast<T*>(out.data), places};
+    parallel_for(total, std::int64_t{1} << 15,
+                 [&](std::int64_t begin, std::int64_t end) { for_runs(walk, begin, end, take); });
   });
 }
 
@@ -120,38 +184,6 @@ void put_combined(const Places& places, const View& source, const Dims& walked, 
   with_combine(how, [&](auto update) {
     dispatch_compute(source.dtype,
                      [&]<class T>(TypeTag<T>) { put_elements<T>(places, source, walked, update); });
-  });
-}
-
-void sorting_order(const View& indices, const View& in, std::size_t dim, bool descending) {
-  const std::int64_t n = in.shape[dim], wanted = indices.shape[dim];
-  if (layout::numel(indices.shape) == 0) return;
-  const Walk<2> lanes =
-      part_of(std::array<const View*, 2>{&indices, &in}, {static_cast<std::int64_t>(dim)}, false);
-  auto* const result = static_cast<std::int64_t*>(indices.data);
-  const auto* const base = static_cast<const std::byte*>(in.data);
-  const std::int64_t grain = std::max<std::int64_t>(1, 4096 / n);
-  dispatch_compute(in.dtype, [&]<class T>(TypeTag<T>) {
-    parallel_for(layout::numel(lanes.shape), grain, [&](std::int64_t begin, std::int64_t end) {
-      std::vector<T> values(static_cast<std::size_t>(n));
-      std::vector<std::int64_t> order(static_cast<std::size_t>(n));
-      const auto before = [&](std::int64_t a, std::int64_t b) {
-        return sorts_before(values[static_cast<std::size_t>(a)], a, values[static_cast<std::size_t>(b)], b,
-                            descending);
-      };
-      Odometer<2> lane(lanes, begin);
-      for (std::int64_t l = begin; l < end; ++l, lane.next()) {
-        gather(base + lane[1] * size_of(in.dtype), in.dtype, in.strides[dim], values.data(), dtype_of<T>, n);
-        std::iota(order.begin(), order.end(), std::int64_t{0});
-        // No two positions are equal in this order, so either algorithm is stable.
-        if (wanted < n)
-          std::partial_sort(order.begin(), order.begin() + wanted, order.end(), before);
-        else
-          std::sort(order.begin(), order.end(), before);
-        for (std::int64_t i = 0; i < wanted; ++i)
-          result[lane[0] + i * indices.strides[dim]] = order[static_cast<std::size_t>(i)];
-      }
-    });
   });
 }
 
