@@ -72,6 +72,13 @@ class RowOperand {
     strides_ = strides[0];
   }
 
+  /// The same rows from place `first` on, `count` elements of each.
+  [[nodiscard]] RowOperand part(std::int64_t first, std::int64_t count) const {
+    RowOperand result = *this;
+    result.base_ += first * step_ * size_of(dtype_);
+    result.length_ = count;
+    return result;
+  }
   [[nodiscard]] std::int64_t rows() const { return rows_; }
   [[nodiscard]] std::int64_t length() const { return length_; }
   /// Neighbouring rows are closer in memory than neighbours within a row: many rows are read at once, so that

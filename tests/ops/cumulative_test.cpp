@@ -6,6 +6,7 @@
 
 #include "mezzo/ops/distance.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/random.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/tests/ops/loss_support.h"
@@ -51,6 +52,37 @@ TEST(Cumulative, SumsOf16BitInputAreRoundedOnceEach) {
   const Tensor ones_16 = ones({4096}, {.dtype = DType::bf16});
   EXPECT_EQ(list(cumsum(ones_16, 0)).back(), 4096);
   EXPECT_EQ(list(cumsum(ones_16, 0, DType::f32))[4094], 4095);
+}
+
+/// Rows longer than a block, alone, side by side in memory and one after the other, both ways.
+TEST(Cumulative, LongRowsGoOnWhereTheLastPieceEnded) {
+  Generator generator(3);
+  const auto reference = [](const Doubles& scale, const Doubles& add, bool reverse) {
+    Doubles result(scale.size());
+    double h = 0.5;
+    for (std::size_t k = 0; k < scale.size(); ++k) {
+      const std::size_t i = reverse ? scale.size() - 1 - k : k;
+      result[i] = h = scale[i] * h + add[i];
+    }
+    return result;
+  };
+  for (const std::int64_t n : {2048, 2049, 5000}) {
+    for (const Shape& shape : {Shape{n}, Shape{3, n}, Shape{n, 2}, Shape{n, 37}}) {
+      const std::int64_t dim = shape.size() == 2 && shape[1] == n ? 1 : 0;
+      const Tensor scale = uniform(0.9, 1.05, shape, {.dtype = DType::bf16}, generator);
+      const Tensor add = uniform(-1, 1, shape, {}, generator);
+      for (const bool reverse : {false, true}) {
+        const Tensor h = linear_recurrence(scale, add, dim, 0.5, reverse);
+        for (std::int64_t row = 0; row < h.numel() / n; ++row) {
+          const auto line = [&](const Tensor& x) { return list(x.dim() == 1 ? x : select(x, 1 - dim, row)); };
+          const Doubles expected = reference(line(scale), line(add), reverse), got = line(h);
+          for (std::size_t i = 0; i < got.size(); ++i)
+            ASSERT_EQ(got[i], static_cast<float>(expected[i]))
+                << to_string(shape) << ", row " << row << ", " << i;
+        }
+      }
+    }
+  }
 }
 
 TEST(Cumulative, NothingToAddUp) {
