@@ -13,6 +13,7 @@
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/tile.h"
 #include "mezzo/kernels/generate.h"
+#include "mezzo/kernels/indexing.h"
 #include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {
@@ -64,45 +65,20 @@ struct GatherRows {
   }
 };
 
-/// Lists of the positions in `index` that hold the same value: head[v] is the first position with value v,
-/// next[n] the one that follows n; -1 ends a list. `skip` and values out of range are in no list.
-///
-/// next[n] for n in order, and head[v] from the thread that finds the first v: as many comparisons as pairs
-/// of positions, but no atomics and one order. head is filled with -1 before.
-struct FindLists {
-  const std::int64_t* index;
-  std::int64_t count, values, skip;
-  std::int64_t* head;
-  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(std::int64_t block, std::int64_t* next) const {
-    for (int i = 0; i < 4 && 4 * block + i < count; ++i) next[i] = after(4 * block + i);
-  }
-
- private:
-  MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t after(std::int64_t n) const {
-    const std::int64_t value = index[n];
-    if (value == skip || value < 0 || value >= values) return -1;
-    std::int64_t before = n - 1;
-    while (before >= 0 && index[before] != value) --before;
-    if (before < 0) head[value] = n;
-    std::int64_t found = n + 1;
-    while (found < count && index[found] != value) ++found;
-    return found < count ? found : -1;
-  }
-};
-
-/// Elements of the sums over each list of the rows of a contiguous array, accumulated in f64 in order.
+/// Elements of the sums over the rows of a contiguous array that belong together, accumulated in f64 in
+/// order.
 template <class S>
 struct SumRows {
   const S* data;
-  const std::int64_t* head;
-  const std::int64_t* next;
+  IndexRuns runs;
   std::int64_t width, total;  ///< of a row and of the result
   /// Columns of one row.
   MEZZO_HD MEZZO_ALWAYS_INLINE void part(std::int64_t row, std::int64_t column, std::int64_t count,
                                          double* values) const {
     for (std::int64_t k = 0; k < count; ++k) values[k] = 0;
-    for (std::int64_t n = head[row]; n >= 0; n = next[n]) {
-      const S* const from = data + n * width + column;
+    const std::int64_t last = runs.last[row];
+    for (std::int64_t n = runs.first[row]; n < last; ++n) {
+      const S* const from = data + runs.order[n] * width + column;
       for (std::int64_t k = 0; k < count; ++k) values[k] += cast<double>(from[k]);
     }
   }
@@ -138,39 +114,20 @@ inline void gather_rows(Device device, const View& out, const View& table, const
   });
 }
 
-/// Fills `next`, [count], and `head`, [values], which holds -1 before.
-inline void find_index_lists(Device device, const std::int64_t* index, const View& next, const View& head,
-                             std::int64_t skip) {
-  const std::int64_t count = next.shape[0], values = head.shape[0];
-  auto* const first = static_cast<std::int64_t*>(head.data);
-  if (!device.is_cpu())
-    return generate<std::int64_t>(device, detail::FindLists{index, count, values, skip, first}, next);
-  auto* const following = static_cast<std::int64_t*>(next.data);
-  for (std::int64_t n = count; n-- > 0;) {
-    const std::int64_t value = index[n];
-    following[n] = -1;
-    if (value == skip || value < 0 || value >= values) continue;
-    following[n] = first[value];
-    first[value] = n;
-  }
-}
-
-/// out[v, c] = sum of rows[n, c] over the list of v. out: contiguous [values, width]; rows: contiguous
-/// [count, width], floating.
-inline void sum_rows(Device device, const View& out, const View& rows, const View& next, const View& head) {
+/// out[v, c] = sum of rows[n, c] over the run of v (see find_index_runs). out: contiguous [values, width];
+/// rows: contiguous [count, width], floating.
+inline void sum_rows(Device device, const View& out, const View& rows, const IndexRuns& runs) {
   const std::int64_t total = layout::numel(out.shape);
   if (total == 0) return;
   const std::int64_t width = out.shape[1];
   dispatch(rows.dtype, [&]<class S>(TypeTag<S>) {
-    const detail::SumRows<Stored<S>> sums{static_cast<const Stored<S>*>(rows.data),
-                                          static_cast<const std::int64_t*>(head.data),
-                                          static_cast<const std::int64_t*>(next.data), width, total};
+    const detail::SumRows<Stored<S>> sums{static_cast<const Stored<S>*>(rows.data), runs, width, total};
     if (!device.is_cpu()) return generate<double>(device, sums, out);
     auto* const to = static_cast<std::byte*>(out.data);
     cpu::parallel_for(out.shape[0], detail::row_grain(width), [&](std::int64_t begin, std::int64_t end) {
       cpu::TileBuffer<double> buffer;
       for (std::int64_t r = begin; r < end; ++r) {
-        if (sums.head[r] < 0) {  // most rows of a large table; zero has no bits in any dtype
+        if (runs.first[r] == runs.last[r]) {  // most rows of a large table; zero has no bits in any dtype
           std::memset(to + r * width * size_of(out.dtype), 0,
                       static_cast<std::size_t>(width * size_of(out.dtype)));
           continue;

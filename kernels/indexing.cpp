@@ -50,6 +50,14 @@ void put_combined(Device device, const Places& places, const View& source, const
   cpu::put_combined(places, source, walked, how);
 }
 
+void find_index_runs(Device device, const std::int64_t* index, const IndexRuns& runs, std::int64_t skip) {
+#if MEZZO_HAVE_CUDA
+  if (device.is_cuda()) return cuda::find_index_runs(device, index, runs, skip);
+#endif
+  require_host_kernel(device);
+  cpu::find_index_runs(index, runs, skip);
+}
+
 void sorting_order(Device device, const View& indices, const View& in, std::size_t dim, bool descending) {
 #if MEZZO_HAVE_CUDA
   if (device.is_cuda()) return cuda::sorting_order(device, indices, in, dim, descending);

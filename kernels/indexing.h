@@ -24,12 +24,17 @@ void take(Device device, const View& out, const Places& places);
 
 /// The element at place e = source[e], one after the other; indices out of range are left out. `source` has
 /// the places' shape and the array's dtype. `walked` lists the dims along which two elements may fall on one
-/// place; all others must lead to different ones.
+/// place: there the index alone decides (base has stride 0), and all others must lead to different places.
 void put(Device device, const Places& places, const View& source, const Dims& walked);
 /// The same, but source[e] is added to what is there. Both arrays have the same dtype: f32, f64 or i64.
 void put_add(Device device, const Places& places, const View& source, const Dims& walked);
 /// The same, but the place becomes its product with source[e], or the larger or smaller of both.
 void put_combined(Device device, const Places& places, const View& source, const Dims& walked, Combine how);
+
+/// runs.order = the positions in `index`, runs.count of them, sorted by the value there, equal ones in
+/// order. Those of value v are at [first[v], last[v]) of it; first and last hold zeros before, and keep them
+/// where there are none. `skip` and values out of range come last and are in no run.
+void find_index_runs(Device device, const std::int64_t* index, const IndexRuns& runs, std::int64_t skip);
 
 /// indices (i64) = positions along `dim` in the order that sorts `in`, as many of the first as `indices` has
 /// along it; its other sizes are those of `in`. Equal elements keep their order, NaN counts as the largest.

@@ -1,5 +1,5 @@
-// Elements of an array that indices choose, as kernels see them, and the order that sorts. A header of its
-// own because the front end and both devices need it.
+// Elements of an array that indices choose, as kernels see them. A header of its own because the front
+// end and both devices need it.
 #pragma once
 
 #include <array>
@@ -38,15 +38,13 @@ template <std::size_t N>
   return part;
 }
 
-/// Whether a comes before b where equal elements keep their order: NaN counts as the largest.
-template <class T>
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE bool sorts_before(T a, std::int64_t a_at, T b, std::int64_t b_at,
-                                                             bool descending) {
-  const bool a_nan = a != a, b_nan = b != b;
-  const bool less = a < b || (b_nan && !a_nan), greater = a > b || (a_nan && !b_nan);
-  if (less != greater) return descending ? greater : less;
-  return a_at < b_at;
-}
+/// Positions of an array of indices, grouped by value. See find_index_runs.
+struct IndexRuns {
+  std::int64_t count, values;  ///< positions, and values from 0 on
+  std::int64_t* order;         ///< [count]
+  std::int64_t* first;         ///< [values]
+  std::int64_t* last;          ///< [values]
+};
 
 /// What becomes of a place when an element falls on it.
 struct AssignTo {

@@ -128,10 +128,13 @@ Outputs embedding_backward_forward(const ForwardArgs<EmbeddingBackwardAttrs>& ar
   const Device device = grad.device();
   const Tensor out = empty({rows, grad.size(-1)}, {.dtype = dtype, .device = device});
   check_indices(kName, index, 0, rows);
-  const Tensor head = full({rows}, -1, {.dtype = DType::i64, .device = device});
-  const Tensor next = empty({index.numel()}, {.dtype = DType::i64, .device = device});
-  kernels::find_index_lists(device, data_of(index), view_of(next), view_of(head), padding);
-  kernels::sum_rows(device, view_of(out), view_of(grad), view_of(next), view_of(head));
+  const Tensor order = empty({index.numel()}, {.dtype = DType::i64, .device = device});
+  const Tensor ends = zeros({2, rows}, {.dtype = DType::i64, .device = device});
+  auto* const first = static_cast<std::int64_t*>(ends.impl().data());
+  const kernels::IndexRuns runs{index.numel(), rows, static_cast<std::int64_t*>(order.impl().data()), first,
+                                first + rows};
+  kernels::find_index_runs(device, data_of(index), runs, padding);
+  kernels::sum_rows(device, view_of(out), view_of(grad), runs);
   return out;
 }
 Gradients embedding_backward_vjp(const VjpArgs<EmbeddingBackwardAttrs>& args) {

@@ -1,5 +1,4 @@
 // index and index_put: x[i0, i1, ...] with tensors of positions and masks.
-#include <limits>
 #include <vector>
 
 #include "mezzo/ops/factory.h"
@@ -110,9 +109,8 @@ class Chosen {
   }
   /// The places in a tensor of x's shape, with `offsets` of the same strides as indices.
   [[nodiscard]] PlaceMap map_of(const Dims& strides) const {
-    PlaceMap result{
-        shape_, Dims(shape_.size(), 0), Dims(shape_.size(), 0), 1, std::numeric_limits<std::int64_t>::max(),
-        {}};
+    PlaceMap result{shape_, Dims(shape_.size(), 0), Dims(shape_.size(), 0), 1, 1, {}};
+    for (const auto& [dim, positions] : indices_) result.limit += (sizes_[dim] - 1) * strides[dim];
     std::int64_t stride = 1;
     for (std::size_t d = start_ + count_; d-- > start_;) {
       result.walked.push_back(static_cast<std::int64_t>(d));

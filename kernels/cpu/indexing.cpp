@@ -187,4 +187,20 @@ void put_combined(const Places& places, const View& source, const Dims& walked, 
   });
 }
 
+void find_index_runs(const std::int64_t* index, const IndexRuns& runs, std::int64_t skip) {
+  const auto has = [&](std::int64_t i) { return i >= 0 && i < runs.values && i != skip; };
+  for (std::int64_t n = 0; n < runs.count; ++n) {
+    if (has(index[n])) ++runs.last[index[n]];
+  }
+  std::int64_t place = 0;
+  for (std::int64_t v = 0; v < runs.values; ++v) {
+    if (runs.last[v] == 0) continue;
+    const std::int64_t count = runs.last[v];
+    runs.first[v] = runs.last[v] = place;
+    place += count;
+  }
+  for (std::int64_t n = 0; n < runs.count; ++n)
+    runs.order[has(index[n]) ? runs.last[index[n]]++ : place++] = n;
+}
+
 }  // namespace mezzo::kernels::cpu

@@ -11,6 +11,7 @@ void take(const View& out, const Places& places);
 void put(const Places& places, const View& source, const Dims& walked);
 void put_add(const Places& places, const View& source, const Dims& walked);
 void put_combined(const Places& places, const View& source, const Dims& walked, Combine how);
+void find_index_runs(const std::int64_t* index, const IndexRuns& runs, std::int64_t skip);
 void sorting_order(const View& indices, const View& in, std::size_t dim, bool descending);
 
 }  // namespace mezzo::kernels::cpu

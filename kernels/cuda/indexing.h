@@ -13,6 +13,7 @@ void take(Device device, const View& out, const Places& places);
 void put(Device device, const Places& places, const View& source, const Dims& walked);
 void put_add(Device device, const Places& places, const View& source, const Dims& walked);
 void put_combined(Device device, const Places& places, const View& source, const Dims& walked, Combine how);
+void find_index_runs(Device device, const std::int64_t* index, const IndexRuns& runs, std::int64_t skip);
 void sorting_order(Device device, const View& indices, const View& in, std::size_t dim, bool descending);
 
 }  // namespace mezzo::kernels::cuda

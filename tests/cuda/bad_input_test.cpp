@@ -190,5 +190,19 @@ TEST_F(CudaBadInput, AClassOutOfRangeInAReplay) {
   EXPECT_NE(parameters(), before);
 }
 
+TEST_F(CudaBadInput, ATokenOutOfRange) {
+  const Tensor table = randn({4, 6}, {.device = kDevice}).requires_grad_();
+  Tensor tokens = tensor({0, 3, 4}, {.dtype = DType::i64, .device = kDevice});
+  const auto error = refused<IndexError>([&] {
+    input = embedding(tokens, table);
+    const Tensor loss = step();  // of which the optimizer must not believe anything
+    input = randn({3, 6}, {.device = kDevice});
+    static_cast<void>(loss.item<float>());
+  });
+  EXPECT_EQ(error.op(), "embedding");
+  EXPECT_NE(error.expected().find("[0, 4)"), std::string::npos) << error.what();
+  EXPECT_NE(error.got().find("4 at position 2"), std::string::npos) << error.what();
+}
+
 }  // namespace
 }  // namespace mezzo

@@ -1,5 +1,5 @@
-// Indexing on a device against the CPU, bit for bit, on sizes that take several blocks and lanes with many
-// repeated places; and indices out of range, which are reported and not used.
+// Indexing on a device against the CPU, bit for bit, on few indices and on as many as take several tiles of
+// the sort, with many repeated places; and indices out of range, which are reported and not used.
 #include <functional>
 
 #include "cuda/twin.h"
@@ -58,16 +58,69 @@ TEST_F(CudaIndexing, ScalesRowsInPlace) {
   same([](const auto& t) { return embedding_renorm_(t[0].clone(), t[1], 8); }, {randn({70, 90}), rows});
 }
 
-TEST_F(CudaIndexing, SortsAsTheCpuDoes) {
+TEST_F(CudaIndexing, GivesThemWhereFewAndWhereManyFallOnAPlace) {
   manual_seed(4);
-  const Tensor ties = random_indices({40, 300}, 50);
-  same([](const auto& t) { return sort(t[0], 1).indices; }, {ties});
-  same([](const auto& t) { return sort(t[0], 0, true).indices; }, {to(ties, DType::f16)});
-  same([](const auto& t) { return topk(t[0], 17, 1).indices; }, {ties});
+  for (const std::int64_t n : {1, 64, 65, 2048, 2049, 20000}) {
+    const Tensor x = randn({500}), crowded = random_indices({n}, 500), alone = random_indices({n}, 1);
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i64, DType::u8}) {
+      const Tensor src = to(mul(rand({n}), 9.0), dtype), base = to(mul(rand({500}), 9.0), dtype);
+      same([](const auto& t) { return scatter(t[0], 0, t[1], t[2]); }, {base, crowded, src});
+      same([](const auto& t) { return scatter_add(t[0], 0, t[1], t[2]); }, {base, crowded, src});
+      same([](const auto& t) { return scatter_add(t[0], 0, t[1], t[2]); }, {base, alone, src});
+    }
+    same([](const auto& t) { return index_put(t[0], {t[1]}, t[2], true); },
+         {x, sub(crowded, 250), randn({n})});
+  }
+}
+
+TEST_F(CudaIndexing, GivesThemWhateverShapesLanesHave) {
+  manual_seed(5);
+  const Tensor x = randn({6, 50, 7}), lines = random_indices({900}, 50), src = randn({6, 900, 7});
+  same([](const auto& t) { return index_add(t[0], 1, t[1], t[2]); }, {x, lines, src});
+  same([](const auto& t) { return index_add(t[0], -1, t[1], t[2]); },
+       {transpose(x, 1, 2), lines, transpose(src, 1, 2)});
+  const Tensor each = random_indices({6, 900, 5}, 50);
+  same([](const auto& t) { return scatter_add(t[0], 1, t[1], t[2]); }, {x, each, src});
+  same([](const auto& t) { return scatter(t[0], 1, t[1], t[2]); }, {x, each, src});
+  same(
+      [](const auto& t) {
+        return scatter(t[0], 1, expand(t[1], {6, 900, 5}), t[2]);
+      },
+      {x, random_indices({900, 1}, 50), src});
+  same(
+      [](const auto& t) {
+        return index_put(t[0], {t[1], Tensor(), t[2]}, t[3], true);
+      },
+      {x, random_indices({30, 1}, 6), random_indices({1, 40}, 7), randn({30, 40, 50})});
+}
+
+TEST_F(CudaIndexing, SumsRowsOfEqualIndices) {
+  manual_seed(6);
+  for (const std::int64_t n : {1, 70, 2049, 5000}) {
+    const Tensor index = random_indices({n}, 90);
+    for (const std::int64_t width : {1, 3, 8}) {
+      const Tensor grad = randn({n, width});
+      same([](const auto& t) { return embedding_backward(t[0], t[1], 100); }, {grad, index});
+      same([](const auto& t) { return embedding_backward(t[0], t[1], 100, 7); },
+           {grad.to(DType::bf16), index});
+      for (const bool by_frequency : {false, true}) {
+        same(
+            [by_frequency](const auto& t) {
+              const Tensor weight = t[2].detach().requires_grad_();
+              sum(mul(embedding(t[1], weight, -3, by_frequency), t[0])).backward();
+              return weight.grad();
+            },
+            {grad, index, randn({100, width})});
+      }
+    }
+  }
+  same([](const auto& t) { return embedding_backward(t[0], t[1], 4); },
+       {zeros({0, 3}), zeros({0}, {.dtype = DType::i64})});
 }
 
 TEST_F(CudaIndexing, ReportsIndicesOutOfRange) {
   const Tensor x = zeros({4}, {.device = kDevice}), one = ones({2}, {.device = kDevice});
+  const Tensor table = ones({4, 3}, {.device = kDevice}), rows = ones({2, 3}, {.device = kDevice});
   const Tensor wrong = tensor({1, 4}, {.dtype = DType::i64, .device = kDevice});
   const std::vector<std::function<Tensor()>> calls{
       [&] { return gather(x, 0, wrong); },
@@ -78,6 +131,8 @@ TEST_F(CudaIndexing, ReportsIndicesOutOfRange) {
       [&] { return index(x, {wrong}); },
       [&] { return index_put(x, {wrong}, one); },
       [&] { return scatter_reduce(x, 0, wrong, one, ScatterReduction::prod, false); },
+      [&] { return embedding(wrong, table); },
+      [&] { return embedding_backward(rows, wrong, 4); },
   };
   for (const auto& call : calls) {
     const Tensor result = call();

@@ -112,32 +112,16 @@ TEST(Embedding, RefusesWrongIndicesAndShapes) {
   EXPECT_EQ(list(embedding_backward(zeros({0, 2}), indices({}), 2)), Doubles(4, 0));
 }
 
-/// A device finds the lists in another way, which is plain code too.
-TEST(Embedding, FindsTheSameListsOnADevice) {
-  Generator generator(7);
-  const std::int64_t values = 6, skip = 2;
-  for (const std::int64_t count : {1, 4, 30, 101}) {
-    const Tensor index = randint(-1, values + 1, {count}, {}, generator);
-    const auto* const data = static_cast<const std::int64_t*>(index.impl().data());
-    const auto view = [](const Tensor& x) {
-      return kernels::View{x.impl().data(), x.dtype(), x.shape(), x.strides()};
-    };
-    const auto of_i64 = [](std::int64_t n) { return full({n}, -1, {.dtype = DType::i64}); };
-    const Tensor head = of_i64(values), next = of_i64(count), other_head = of_i64(values),
-                 other = of_i64(count);
-    kernels::find_index_lists(Device::cpu(), data, view(next), view(head), skip);
-    kernels::generate<std::int64_t>(
-        Device::cpu(),
-        kernels::detail::FindLists{data, count, values, skip,
-                                   static_cast<std::int64_t*>(other_head.impl().data())},
-        view(other));
-    EXPECT_EQ(list(next), list(other));
-    EXPECT_EQ(list(head), list(other_head));
-    EXPECT_EQ(list(head)[skip], -1);
-  }
+TEST(Embedding, GroupsPositionsByValue) {
+  const std::vector<std::int64_t> index{3, 1, 9, 3, 0, -1, 2, 1, 3};
+  std::vector<std::int64_t> order(index.size(), -7), first(5, 0), last(5, 0);
+  kernels::find_index_runs(Device::cpu(), index.data(), {9, 5, order.data(), first.data(), last.data()}, 2);
+  EXPECT_EQ(order, (std::vector<std::int64_t>{4, 1, 7, 0, 3, 8, 2, 5, 6}));
+  EXPECT_EQ(first, (std::vector<std::int64_t>{0, 1, 0, 3, 0}));
+  EXPECT_EQ(last, (std::vector<std::int64_t>{1, 3, 0, 6, 0}));
 }
 
-/// So does it with rows: four elements at a time, which may belong to several.
+/// A device takes four elements at a time, which may belong to several rows; that is plain code too.
 TEST(Embedding, GathersAndSumsRowsInBlocksOnADevice) {
   Generator generator(9);
   constexpr std::int64_t kCount = 10, kValues = 4;
@@ -154,13 +138,12 @@ TEST(Embedding, GathersAndSumsRowsInBlocksOnADevice) {
                                  {weight.data<float>().data(), kValues, width, 1}, at, width, kCount * width},
                              view(rows));
     EXPECT_EQ(list(rows), list(embedding(index, weight)));
-    const Tensor head = full({kValues}, -1, {.dtype = DType::i64}), next = empty_like(index);
-    kernels::find_index_lists(Device::cpu(), at, view(next), view(head), -1);
+    std::vector<std::int64_t> order(kCount), first(kValues, 0), last(kValues, 0);
+    const kernels::IndexRuns runs{kCount, kValues, order.data(), first.data(), last.data()};
+    kernels::find_index_runs(Device::cpu(), at, runs, -1);
     kernels::generate<double>(
         Device::cpu(),
-        kernels::detail::SumRows<float>{grad.data<float>().data(), head.data<std::int64_t>().data(),
-                                        next.data<std::int64_t>().data(), width, kValues * width},
-        view(sums));
+        kernels::detail::SumRows<float>{grad.data<float>().data(), runs, width, kValues * width}, view(sums));
     EXPECT_EQ(list(sums), list(embedding_backward(grad, index, kValues)));
   }
 }
