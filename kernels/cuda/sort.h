@@ -19,7 +19,7 @@
 namespace mezzo::kernels::cuda {
 
 inline constexpr unsigned kSortItems = 8;  ///< entries of a thread
-/// Entries of a block: 32 KiB of the long ones, and a launch may always take 48.
+/// Entries of a block: 36 KiB of the long ones with their gaps, and a launch may always take 48.
 inline constexpr unsigned kSortTile = kSortItems * kThreads;
 
 /// a / b for numbers that are not negative: 64-bit division takes a hundred instructions.
@@ -120,7 +120,22 @@ __device__ MEZZO_ALWAYS_INLINE void sort_own(Entry (&own)[kSortItems]) {
   }
 }
 
-/// A sorted run in shared memory.
+/// A block's entries in shared memory, with a gap behind each thread's share: without it the shares would lie
+/// a multiple of 64 bytes apart, in the same few banks.
+template <class Entry>
+class Tile {
+ public:
+  static constexpr unsigned kPlaces = kSortTile + kSortTile / kSortItems;
+  static constexpr std::size_t kBytes = kPlaces * sizeof(Entry);
+  __device__ Tile() : places_(kPlaces) {}
+  [[nodiscard]] __device__ Entry get(unsigned i) const { return places_.get(i + i / kSortItems); }
+  __device__ void set(unsigned i, const Entry& entry) const { places_.set(i + i / kSortItems, entry); }
+
+ private:
+  Shared<Entry> places_;
+};
+
+/// A sorted run of a tile.
 struct Run {
   unsigned begin, end;
 };
@@ -129,7 +144,7 @@ struct Run {
 /// entry outside of the runs is read: the search stays below min(diagonal, a's length) in a, and thereby
 /// between diagonal - a's length and b's length in b. diagonal is at most the sum of the lengths.
 template <class Entry>
-__device__ MEZZO_ALWAYS_INLINE void merge_own(const Shared<Entry>& tile, Run a, Run b, unsigned diagonal,
+__device__ MEZZO_ALWAYS_INLINE void merge_own(const Tile<Entry>& tile, Run a, Run b, unsigned diagonal,
                                               Entry (&own)[kSortItems]) {
   const unsigned in_a = a.end - a.begin, in_b = b.end - b.begin;
   unsigned low = diagonal > in_b ? diagonal - in_b : 0, high = diagonal < in_a ? diagonal : in_a;
@@ -162,7 +177,7 @@ __device__ MEZZO_ALWAYS_INLINE void merge_own(const Shared<Entry>& tile, Run a, 
 /// Sorts runs of `slots` entries of a tile in which every slot is set. Ends with the barrier after which all
 /// threads may read.
 template <class Entry>
-__device__ void sort_in_shared(const Shared<Entry>& tile, unsigned slots) {
+__device__ void sort_in_shared(const Tile<Entry>& tile, unsigned slots) {
   const unsigned first = threadIdx.x * kSortItems;
   Entry own[kSortItems];
   for (unsigned i = 0; i < kSortItems; ++i) own[i] = tile.get(first + i);
@@ -180,7 +195,7 @@ __device__ void sort_in_shared(const Shared<Entry>& tile, unsigned slots) {
 
 template <class Entry, class Load>
 __global__ void sort_tiles(Load load, TilePlan plan, SortTarget<Entry> target) {
-  const Shared<Entry> tile(kSortTile);
+  const Tile<Entry> tile;
   for (std::int64_t t = blockIdx.x; t < plan.tiles; t += gridDim.x) {
     const TileAt at(plan, t);
     for (unsigned slot = threadIdx.x; slot < kSortTile; slot += kThreads)
@@ -224,8 +239,8 @@ template <class Entry>
 template <class Entry>
 __global__ void merge_runs(const Entry* from, std::int64_t rows, std::int64_t length, std::int64_t width,
                            SortTarget<Entry> target) {
-  const Shared<Entry> tile(kSortTile);
-  const Shared<std::int64_t> splits(2, kSortTile * sizeof(Entry));
+  const Tile<Entry> tile;
+  const Shared<std::int64_t> splits(2, Tile<Entry>::kBytes);
   const std::int64_t tiles_per_row = (length + kSortTile - 1) / kSortTile;
   for (std::int64_t t = blockIdx.x; t < rows * tiles_per_row; t += gridDim.x) {
     const std::int64_t row = quotient(t, tiles_per_row), begin = (t - row * tiles_per_row) * kSortTile;
@@ -267,8 +282,8 @@ __global__ void merge_runs(const Entry* from, std::int64_t rows, std::int64_t le
 
 template <class Entry, class Load>
 void launch_tiles(Device device, const Load& load, const TilePlan& plan, const SortTarget<Entry>& target) {
-  mezzo::cuda::launch(sort_tiles<Entry, Load>, sort_blocks(plan.tiles), dim3(kThreads),
-                      kSortTile * sizeof(Entry), mezzo::cuda::current_stream(device), load, plan, target);
+  mezzo::cuda::launch(sort_tiles<Entry, Load>, sort_blocks(plan.tiles), dim3(kThreads), Tile<Entry>::kBytes,
+                      mezzo::cuda::current_stream(device), load, plan, target);
 }
 
 /// Rows of several tiles each.
@@ -290,9 +305,8 @@ void sort_long_rows(Device device, const Load& load, std::int64_t rows, std::int
     const bool is_last = 2 * width >= length;
     const SortTarget<Entry> next{.entries = buffers[1 - at], .length = length};
     mezzo::cuda::launch(merge_runs<Entry>, sort_blocks(plan.tiles), dim3(kThreads),
-                        kSortTile * sizeof(Entry) + 2 * sizeof(std::int64_t),
-                        mezzo::cuda::current_stream(device), buffers[at], rows, length, width,
-                        is_last ? target : next);
+                        Tile<Entry>::kBytes + 2 * sizeof(std::int64_t), mezzo::cuda::current_stream(device),
+                        buffers[at], rows, length, width, is_last ? target : next);
   }
 }
 
