@@ -41,6 +41,12 @@ __device__ MEZZO_ALWAYS_INLINE A shuffle_up(const A& value, unsigned distance) {
   return shuffle_words(value, [=](unsigned word) { return __shfl_sync(kWholeWarp, word, source); });
 }
 
+/// `value` of lane 0.
+template <class A>
+__device__ MEZZO_ALWAYS_INLINE A of_first_lane(const A& value) {
+  return shuffle_words(value, [](unsigned word) { return __shfl_sync(kWholeWarp, word, 0); });
+}
+
 /// In lane 0: combine over the warp. All 32 lanes take part.
 template <class A, class Combine>
 __device__ MEZZO_ALWAYS_INLINE A reduce_warp(A value, const Combine& combine) {
@@ -48,6 +54,16 @@ __device__ MEZZO_ALWAYS_INLINE A reduce_warp(A value, const Combine& combine) {
     value = combine(value, shuffle_down(value, distance));
   }
   return value;
+}
+/// The same over the first `count` lanes (at least one), in every lane; the others' values do not matter.
+template <class A, class Combine>
+__device__ MEZZO_ALWAYS_INLINE A reduce_lanes(A value, unsigned count, const Combine& combine) {
+  const unsigned lane = threadIdx.x % kWarp;
+  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
+    const A other = shuffle_down(value, distance);
+    if (lane + distance < count) value = combine(value, other);
+  }
+  return of_first_lane(value);
 }
 
 /// In every thread: combine over the block, of a multiple of 32 threads (at most 1024). `scratch` holds one A
@@ -58,9 +74,14 @@ __device__ MEZZO_ALWAYS_INLINE A reduce_block(A value, const Combine& combine, S
   value = reduce_warp(value, combine);
   if (threadIdx.x % kWarp == 0) scratch.set(threadIdx.x / kWarp, value);
   __syncthreads();
-  // Every thread folds all warps, in order: no second round of shuffles and no broadcast.
-  A total = scratch.get(0);
-  for (unsigned w = 1; w < warps; ++w) total = combine(total, scratch.get(w));
+  A total;
+  if (warps > kThreads / kWarp) {
+    const unsigned lane = threadIdx.x % kWarp;
+    total = reduce_lanes(scratch.get(lane < warps ? lane : 0), warps, combine);
+  } else {  // every thread folds the few warps, in order: no second round of shuffles and no broadcast
+    total = scratch.get(0);
+    for (unsigned w = 1; w < warps; ++w) total = combine(total, scratch.get(w));
+  }
   __syncthreads();
   return total;
 }

@@ -4,7 +4,7 @@
 
 #include "mezzo/core/cuda/fault.h"
 #include "mezzo/kernels/cuda/reduce_kernels.h"
-#include "mezzo/kernels/cuda/rows.h"
+#include "mezzo/kernels/cuda/row_passes.h"
 #include "mezzo/kernels/softmax_math.h"
 
 namespace mezzo::kernels::cuda {
@@ -17,6 +17,7 @@ struct ClassIndices {
   const std::int64_t* index;
   const T* weight;
   std::int64_t ignore_index;
+  [[nodiscard]] __device__ Alike<T> weights() const { return {weight, T(1)}; }
   /// The class of row r, or -1 when the row does not count.
   [[nodiscard]] __device__ std::int64_t of_row(std::int64_t r, std::int64_t classes) const {
     const std::int64_t t = index[r];
@@ -40,103 +41,117 @@ template <class T>
 struct RowStatistics {
   T max, sum;
 };
-template <class T, class Team, class X>
-[[nodiscard]] __device__ RowStatistics<T> row_statistics(const Team& team, std::int64_t n, const X& x) {
-  const T max = max_row<T>(team, n, x);
+template <class T, class Row, class X>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE RowStatistics<T> row_statistics(const Row& row, const X& x) {
+  const T max = max_row(row, x);
   const scalar::ExpMinusFn<T> term{max};
-  return {max, static_cast<T>(sum_row(team, n, [&](std::int64_t i) { return term(x(i)); }))};
+  return {max, static_cast<T>(sum_row(row, [&](const auto& place) { return term(x(place)); }))};
 }
 
 /// Losses for class indices. Arrays: logits.
 template <class T>
 struct CrossEntropyIndexRow {
+  using Number = T;
+  static constexpr std::size_t kResults = 0;
   T* losses;
   ClassIndices<T> target;
   scalar::ClassMassFn<T> mass;
-  template <class Team>
-  __device__ void operator()(const Team& team, const Row<1>& row, std::int64_t index, std::int64_t n) const {
-    const std::int64_t t = target.of_row(index, n);
-    if (t < 0) {  // the same for the whole team, so no barrier is left out by some
-      if (team.rank() == 0) losses[index] = T(0);
+  template <class Row>
+  __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t index) const {
+    const std::int64_t t = target.of_row(index, row.length());
+    if (t < 0) {  // the same for all threads of the row, so no barrier is left out by some
+      if (row.leads()) losses[index] = T(0);
       return;
     }
-    const auto x = [&](std::int64_t i) { return row.template get<T>(0, i); };
-    const auto [max, sum] = row_statistics<T>(team, n, x);
-    const scalar::ClassLossFn<T> loss{mass, {max, math::log(sum)}};
-    T total = -(mass.own * target.weight[t]) * loss.log_probability(x(t));
+    const auto x = [&](const auto& place) { return row.template get<0>(place); };
+    const RowStatistics<T> statistics = row_statistics<T>(row, x);
+    const scalar::ClassLossFn<T> loss{mass, {statistics.max, math::log(statistics.sum)}};
+    T total = -(mass.own * target.weight[t]) * loss.log_probability(row.template at<0>(t));
     if (mass.shared != T(0)) {
-      total += static_cast<T>(sum_row(team, n, [&](std::int64_t i) { return loss(x(i), target.weight[i]); }));
+      total += static_cast<T>(sum_row(
+          row, [&](const auto& place, T weight) { return loss(x(place), weight); }, target.weights()));
     }
-    if (team.rank() == 0) losses[index] = total;
+    if (row.leads()) losses[index] = total;
   }
 };
 
 /// Losses for probabilities. Arrays: logits, probabilities.
 template <class T>
 struct CrossEntropyMassRow {
+  using Number = T;
+  static constexpr std::size_t kResults = 0;
   T* losses;
-  const T* weight;
+  Alike<T> weights;
   scalar::ClassMassFn<T> mass;
-  template <class Team>
-  __device__ void operator()(const Team& team, const Row<2>& row, std::int64_t index, std::int64_t n) const {
-    const auto x = [&](std::int64_t i) { return row.template get<T>(0, i); };
-    const auto [max, sum] = row_statistics<T>(team, n, x);
-    const scalar::ClassLossFn<T> loss{mass, {max, math::log(sum)}};
-    const T total = static_cast<T>(
-        sum_row(team, n, [&](std::int64_t i) { return loss(x(i), weight[i], row.template get<T>(1, i)); }));
-    if (team.rank() == 0) losses[index] = total;
+  template <class Row>
+  __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t index) const {
+    const auto x = [&](const auto& place) { return row.template get<0>(place); };
+    const RowStatistics<T> statistics = row_statistics<T>(row, x);
+    const scalar::ClassLossFn<T> loss{mass, {statistics.max, math::log(statistics.sum)}};
+    const T total = static_cast<T>(sum_row(
+        row, [&](const auto& place, T weight) { return loss(x(place), weight, row.template get<1>(place)); },
+        weights));
+    if (row.leads()) losses[index] = total;
   }
 };
 
 /// Gradients for class indices. Arrays: result, logits.
 template <class T>
 struct CrossEntropyIndexBackwardRow {
+  using Number = T;
+  static constexpr std::size_t kResults = 1;
   const T* scales;
   std::int64_t scale_step;
   ClassIndices<T> target;
   scalar::ClassMassFn<T> mass;
-  template <class Team>
-  __device__ void operator()(const Team& team, const Row<2>& row, std::int64_t index, std::int64_t n) const {
-    const std::int64_t t = target.of_row(index, n);
+  template <class Row>
+  __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t index) const {
+    const std::int64_t t = target.of_row(index, row.length());
     if (t < 0) {
-      for (std::int64_t i = team.rank(); i < n; i += team.size()) row.set(0, i, T(0));
+      row.write([](const auto& /*place*/) { return T(0); });
       return;
     }
-    const auto x = [&](std::int64_t i) { return row.template get<T>(1, i); };
-    const auto [max, sum] = row_statistics<T>(team, n, x);
+    const auto x = [&](const auto& place) { return row.template get<1>(place); };
+    const scalar::ExpMinusFn<T> term{max_row(row, x)};
+    const auto terms = row.kept([&](const auto& place) { return term(x(place)); });
+    const T sum = static_cast<T>(sum_row(row, terms));
     const T own = mass.own * target.weight[t], scale = scales[index * scale_step];
     T total = own;
     if (mass.shared != T(0)) {
       total +=
-          mass.shared * static_cast<T>(sum_row(team, n, [&](std::int64_t i) { return target.weight[i]; }));
+          mass.shared * static_cast<T>(sum_row(
+                            row, [](const auto& /*place*/, T weight) { return weight; }, target.weights()));
     }
-    const scalar::ExpMinusFn<T> term{max};
     const scalar::ClassGradientFn<T> gradient{mass, total / sum, scale};
-    for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-      const T g = gradient(term(x(i)), target.weight[i]);
-      row.set(0, i, i == t ? g - scale * own : g);
-    }
+    row.write(
+        [&](const auto& place, T weight) {
+          const T g = gradient(terms(place), weight);
+          return place.is(t) ? g - scale * own : g;
+        },
+        target.weights());
   }
 };
 
 /// Gradients for probabilities. Arrays: result, logits, probabilities.
 template <class T>
 struct CrossEntropyMassBackwardRow {
+  using Number = T;
+  static constexpr std::size_t kResults = 1;
   const T* scales;
   std::int64_t scale_step;
-  const T* weight;
+  Alike<T> weights;
   scalar::ClassMassFn<T> mass;
-  template <class Team>
-  __device__ void operator()(const Team& team, const Row<3>& row, std::int64_t index, std::int64_t n) const {
-    const auto x = [&](std::int64_t i) { return row.template get<T>(1, i); };
-    const auto p = [&](std::int64_t i) { return row.template get<T>(2, i); };
-    const auto [max, sum] = row_statistics<T>(team, n, x);
-    const T total = static_cast<T>(sum_row(team, n, [&](std::int64_t i) { return mass(weight[i], p(i)); }));
-    const scalar::ExpMinusFn<T> term{max};
+  template <class Row>
+  __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t index) const {
+    const auto x = [&](const auto& place) { return row.template get<1>(place); };
+    const auto p = [&](const auto& place) { return row.template get<2>(place); };
+    const scalar::ExpMinusFn<T> term{max_row(row, x)};
+    const auto terms = row.kept([&](const auto& place) { return term(x(place)); });
+    const T sum = static_cast<T>(sum_row(row, terms));
+    const T total = static_cast<T>(sum_row(
+        row, [&](const auto& place, T weight) { return mass(weight, p(place)); }, weights));
     const scalar::ClassGradientFn<T> gradient{mass, total / sum, scales[index * scale_step]};
-    for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-      row.set(0, i, gradient(term(x(i)), weight[i], p(i)));
-    }
+    row.write([&](const auto& place, T weight) { return gradient(terms(place), weight, p(place)); }, weights);
   }
 };
 
@@ -218,10 +233,10 @@ void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, 
     const auto mass = mass_of<T>(target, plain.length);
     T* const out = static_cast<T*>(losses);
     if (target.index != nullptr) {
-      run_rows(device, plain, CrossEntropyIndexRow<T>{out, indices_of<T>(target), mass});
+      run_row_passes(device, plain, CrossEntropyIndexRow<T>{out, indices_of<T>(target), mass});
     } else {
-      run_rows(device, RowArrays<2>({x, target.probabilities}, dim),
-               CrossEntropyMassRow<T>{out, static_cast<const T*>(target.weight), mass});
+      run_row_passes(device, RowArrays<2>({x, target.probabilities}, dim),
+                     CrossEntropyMassRow<T>{out, Alike<T>{static_cast<const T*>(target.weight), T(1)}, mass});
     }
   });
 }
@@ -234,12 +249,12 @@ void cross_entropy_backward(Device device, const View& out, const RowScales& sca
     const auto mass = mass_of<T>(target, plain.length);
     const T* const factors = static_cast<const T*>(scales.values);
     if (target.index != nullptr) {
-      run_rows(device, plain,
-               CrossEntropyIndexBackwardRow<T>{factors, scales.step, indices_of<T>(target), mass});
+      run_row_passes(device, plain,
+                     CrossEntropyIndexBackwardRow<T>{factors, scales.step, indices_of<T>(target), mass});
     } else {
-      run_rows(
-          device, RowArrays<3>({out, x, target.probabilities}, dim),
-          CrossEntropyMassBackwardRow<T>{factors, scales.step, static_cast<const T*>(target.weight), mass});
+      run_row_passes(device, RowArrays<3>({out, x, target.probabilities}, dim),
+                     CrossEntropyMassBackwardRow<T>{
+                         factors, scales.step, Alike<T>{static_cast<const T*>(target.weight), T(1)}, mass});
     }
   });
 }

@@ -1,6 +1,6 @@
-// Row-wise CUDA kernels (softmax, classification losses): a team of threads walks a row several times, which
-// after the first time comes from the cache. The team is a block, or one thread where neighbouring rows are
-// neighbours in memory. A kernel's body is written once for both.
+// Strided arrays as rows, and row-wise CUDA kernels that walk a row as they like (scans, single elements): a
+// team of threads has a row. The team is a block, or one thread where neighbouring rows are neighbours in
+// memory. Kernels that visit all elements of a row are in row_passes.h.
 #pragma once
 
 #include <array>
@@ -9,9 +9,23 @@
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/block.h"
+#include "mezzo/kernels/cuda/row_plan.h"
 #include "mezzo/kernels/cuda/strided.h"
 
+/// Before a loop: all of its rounds one after the other, without which arrays that it indexes are no
+/// registers; or one copy of a body that would be large several times.
+#if defined(__CUDACC__)
+#define MEZZO_UNROLL _Pragma("unroll")
+#define MEZZO_KEEP_LOOP _Pragma("unroll 1")
+#else
+#define MEZZO_UNROLL
+#define MEZZO_KEEP_LOOP
+#endif
+
 namespace mezzo::kernels::cuda {
+
+/// Shared memory of the kernels here: two sums in f64 per warp.
+inline constexpr std::size_t kRowScratchBytes = 2 * reduce_scratch_bytes<double>();
 
 /// The threads that share a row: all of a block.
 struct BlockTeam {
@@ -34,32 +48,6 @@ struct ThreadTeam {
   }
 };
 
-struct AddTerms {
-  [[nodiscard]] __device__ double operator()(double a, double b) const { return a + b; }
-};
-/// The larger; a NaN wins.
-struct LargerTerm {
-  template <class T>
-  [[nodiscard]] __device__ T operator()(T a, T b) const {
-    return b > a || b != b ? b : a;
-  }
-};
-
-/// The sum over a row of term(i), added in f64 as the CPU does, in every thread of the team.
-template <class Team, class F>
-[[nodiscard]] __device__ double sum_row(const Team& team, std::int64_t length, const F& term) {
-  double sum = 0;
-  for (std::int64_t i = team.rank(); i < length; i += team.size()) sum += static_cast<double>(term(i));
-  return team.reduce(sum, AddTerms{});
-}
-/// The largest of value(i) over a row of at least one element, in every thread.
-template <class T, class Team, class F>
-[[nodiscard]] __device__ T max_row(const Team& team, std::int64_t length, const F& value) {
-  T max = -std::numeric_limits<T>::infinity();
-  for (std::int64_t i = team.rank(); i < length; i += team.size()) max = LargerTerm{}(max, value(i));
-  return team.reduce(max, LargerTerm{});
-}
-
 /// N arrays of one shape as rows along a dim.
 template <std::size_t N>
 struct RowArrays {
@@ -68,6 +56,7 @@ struct RowArrays {
   Space<N> rows;          ///< over the other dims
   std::int64_t length = 1;
   bool across = false;  ///< neighbouring rows are closer in memory than neighbours of a row
+  bool packed = true;   ///< rows are whole packs of neighbours, aligned to them, in all arrays
 
   RowArrays(const std::array<View, N>& views, std::size_t dim) {
     Shape outer = views[0].shape;
@@ -78,13 +67,17 @@ struct RowArrays {
       strides[k] = views[k].strides;
       steps[k] = has_dim ? strides[k][dim] : 1;
       if (has_dim) strides[k].erase(dim);
+      packed = packed && steps[k] == 1 && takes_packs(arrays[k]);
     }
     if (has_dim) {
       length = outer[dim];
       outer.erase(dim);
     }
+    packed = packed && length % kPack == 0;
     for (std::size_t d = 0; d < outer.size(); ++d) {
-      across = across || (outer[d] > 1 && std::abs(strides[0][d]) < std::abs(steps[0]));
+      if (outer[d] <= 1) continue;
+      across = across || std::abs(strides[0][d]) < std::abs(steps[0]);
+      for (std::size_t k = 0; k < N; ++k) packed = packed && strides[k][d] % kPack == 0;
     }
     rows = Space<N>(outer, strides);
   }
@@ -133,15 +126,15 @@ void run_rows(Device device, const RowArrays<N>& all, const Body& body) {
   const std::int64_t rows = all.rows.total();
   if (rows == 0) return;
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
-  if (all.across && rows >= kWarp) {
+  if (thread_per_row(all.across, rows)) {
     const Grid grid = grid_for(rows);
     mezzo::cuda::launch(detail::rows_by_thread<N, Body>, dim3(grid.blocks), dim3(grid.threads), 0, stream,
                         body, all);
   } else {
     const Grid threads = grid_for(all.length < 1 ? 1 : all.length);
     const auto blocks = static_cast<unsigned>(rows < kMostBlocks ? rows : kMostBlocks);
-    mezzo::cuda::launch(detail::rows_by_block<N, Body>, dim3(blocks), dim3(threads.threads),
-                        reduce_scratch_bytes<double>(), stream, body, all);
+    mezzo::cuda::launch(detail::rows_by_block<N, Body>, dim3(blocks), dim3(threads.threads), kRowScratchBytes,
+                        stream, body, all);
   }
 }
 

@@ -1,7 +1,7 @@
 // The CUDA rows of softmax, log-softmax and their gradients.
 #include "mezzo/kernels/cuda/softmax.h"
 
-#include "mezzo/kernels/cuda/rows.h"
+#include "mezzo/kernels/cuda/row_passes.h"
 #include "mezzo/kernels/softmax_math.h"
 
 namespace mezzo::kernels::cuda {
@@ -11,17 +11,21 @@ namespace {
 /// Arrays: result, input.
 template <class T, bool kLog>
 struct SoftmaxRow {
-  template <class Team>
-  __device__ void operator()(const Team& team, const Row<2>& row, std::int64_t /*index*/,
-                             std::int64_t n) const {
-    const auto x = [&](std::int64_t i) { return row.template get<T>(1, i); };
-    const T max = max_row<T>(team, n, x);
+  using Number = T;
+  static constexpr std::size_t kResults = 1;
+  template <class Row>
+  __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t /*index*/) const {
+    const auto x = [&](const auto& place) { return row.template get<1>(place); };
+    const T max = max_row(row, x);
     const scalar::ExpMinusFn<T> term{max};
-    const T sum = static_cast<T>(sum_row(team, n, [&](std::int64_t i) { return term(x(i)); }));
-    const scalar::LogProbabilityFn<T> log_probability{max, math::log(sum)};
-    const scalar::DividedByFn<T> divided{sum};
-    for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-      row.set(0, i, kLog ? log_probability(x(i)) : divided(term(x(i))));
+    if constexpr (kLog) {
+      const T sum = static_cast<T>(sum_row(row, [&](const auto& place) { return term(x(place)); }));
+      const scalar::LogProbabilityFn<T> log_probability{max, math::log(sum)};
+      row.write([&](const auto& place) { return log_probability(x(place)); });
+    } else {
+      const auto terms = row.kept([&](const auto& place) { return term(x(place)); });
+      const scalar::DividedByFn<T> divided{static_cast<T>(sum_row(row, terms))};
+      row.write([&](const auto& place) { return divided(terms(place)); });
     }
   }
 };
@@ -29,22 +33,23 @@ struct SoftmaxRow {
 /// Arrays: result, gradient, output of the forward pass.
 template <class T, bool kLog>
 struct SoftmaxBackwardRow {
-  template <class Team>
-  __device__ void operator()(const Team& team, const Row<3>& row, std::int64_t /*index*/,
-                             std::int64_t n) const {
-    const auto grad = [&](std::int64_t i) { return row.template get<T>(1, i); };
-    const auto output = [&](std::int64_t i) { return row.template get<T>(2, i); };
-    const double total = sum_row(team, n, [&](std::int64_t i) {
+  using Number = T;
+  static constexpr std::size_t kResults = 1;
+  template <class Row>
+  __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t /*index*/) const {
+    const auto grad = [&](const auto& place) { return row.template get<1>(place); };
+    const auto output = [&](const auto& place) { return row.template get<2>(place); };
+    const double total = sum_row(row, [&](const auto& place) {
       if constexpr (kLog)
-        return grad(i);
+        return grad(place);
       else
-        return grad(i) * output(i);
+        return grad(place) * output(place);
     });
     const scalar::LogSoftmaxGradientFn<T> of_log{static_cast<T>(total)};
     const scalar::SoftmaxGradientFn<T> of_softmax{static_cast<T>(total)};
-    for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-      row.set(0, i, kLog ? of_log(grad(i), output(i)) : of_softmax(grad(i), output(i)));
-    }
+    row.write([&](const auto& place) {
+      return kLog ? of_log(grad(place), output(place)) : of_softmax(grad(place), output(place));
+    });
   }
 };
 
@@ -53,9 +58,11 @@ template <template <class, bool> class Body, std::size_t N>
 void run(Device device, SoftmaxKind kind, DType compute, const RowArrays<N>& rows) {
   const bool log = kind == SoftmaxKind::log_softmax;
   if (compute == DType::f64)
-    log ? run_rows(device, rows, Body<double, true>{}) : run_rows(device, rows, Body<double, false>{});
+    log ? run_row_passes(device, rows, Body<double, true>{})
+        : run_row_passes(device, rows, Body<double, false>{});
   else
-    log ? run_rows(device, rows, Body<float, true>{}) : run_rows(device, rows, Body<float, false>{});
+    log ? run_row_passes(device, rows, Body<float, true>{})
+        : run_row_passes(device, rows, Body<float, false>{});
 }
 
 }  // namespace

@@ -26,14 +26,17 @@ struct Trace {
     std::string what;
     DType dtype;
     std::vector<double> values;
+    double scale;
   };
   std::vector<Entry> entries;
 
-  void add(const std::string& what, const Tensor& tensor) {
-    entries.push_back({what, tensor.dtype(), tensor.detach().to_vector<double>()});
+  /// `scale`: how large terms are of which a value may be the difference; the tolerance is relative to it
+  /// too.
+  void add(const std::string& what, const Tensor& tensor, double scale = 0x1p-12) {
+    entries.push_back({what, tensor.dtype(), tensor.detach().to_vector<double>(), scale});
   }
   /// Numbers that have to agree exactly.
-  void add(const std::string& what, double value) { entries.push_back({what, DType::i64, {value}}); }
+  void add(const std::string& what, double value) { entries.push_back({what, DType::i64, {value}, 0}); }
 };
 
 /// How far apart a value may be, relative to it: a few roundings of the compute type, because pow of the two
@@ -53,9 +56,9 @@ inline double tolerance(DType dtype) {
   }
 }
 
-inline bool agrees(double a, double b, double relative) {
+inline bool agrees(double a, double b, double relative, double scale) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) == std::isnan(b);
-  return a == b || std::abs(a - b) <= relative * std::max(std::abs(a), std::abs(b)) + relative * 0x1p-12;
+  return a == b || std::abs(a - b) <= relative * std::max(std::abs(a), std::abs(b)) + relative * scale;
 }
 
 /// Runs the case on both devices and compares entry by entry; `factor` widens the tolerance.
@@ -72,7 +75,7 @@ inline void expect_same(const std::function<void(Device, Trace&)>& run, double f
     ASSERT_EQ(got.dtype, expected.dtype) << got.what;
     ASSERT_EQ(got.values.size(), expected.values.size()) << got.what;
     for (std::size_t i = 0; i < got.values.size(); ++i) {
-      ASSERT_TRUE(agrees(got.values[i], expected.values[i], factor * tolerance(got.dtype)))
+      ASSERT_TRUE(agrees(got.values[i], expected.values[i], factor * tolerance(got.dtype), expected.scale))
           << got.what << ", element " << i << ": " << got.values[i] << " on the CUDA device, "
           << expected.values[i] << " on the CPU";
     }

@@ -1,0 +1,269 @@
+// A row in registers: each thread of a warp or block reads its elements once, as packs of neighbours by one
+// vector load where the arrays allow, and keeps them. For f32 computed from f16, bf16 or f32.
+//
+// What makes the compiler use registers: all loops over slots are unrolled, and everything here is inlined.
+// `-Xptxas -v` shows a stack frame where that failed.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "mezzo/kernels/cuda/block.h"
+#include "mezzo/kernels/cuda/row_plan.h"
+#include "mezzo/kernels/cuda/rows.h"
+
+namespace mezzo::kernels::cuda {
+
+static_assert(kRowPack == kPack && kMostRowThreads <= 1024);
+
+/// A contiguous array of the compute type that goes along every row (weights); all `otherwise` if nullptr.
+template <class T>
+struct Alike {
+  const T* data;
+  T otherwise;
+};
+
+/// Calls f with a value of the stored type, of those that registers are made of.
+template <class F>
+__device__ MEZZO_ALWAYS_INLINE void with_narrow(DType dtype, const F& f) {
+  if (dtype == DType::f32)
+    f(float{});
+  else if (dtype == DType::f16)
+    f(Half{});
+  else
+    f(BFloat16{});
+}
+
+namespace detail {
+
+/// Two or four words of an array of any type, moved by one instruction.
+template <int kWords>
+struct alignas(4 * kWords) RawWords {
+  std::uint32_t words[kWords];
+} __attribute__((may_alias));
+template <class Bits>
+struct RawBits {
+  Bits bits;
+} __attribute__((may_alias));
+
+/// Four elements, as load_packed left them in words, as floats. 16-bit ones are two to a word.
+template <class S>
+__device__ MEZZO_ALWAYS_INLINE void widen(const std::uint32_t (&words)[kPack], float* values) {
+  MEZZO_UNROLL
+  for (int j = 0; j < kPack; ++j) {
+    if constexpr (sizeof(S) == 4) {
+      values[j] = mezzo::detail::bit_cast<float>(words[j]);
+    } else {
+      const auto bits = static_cast<std::uint16_t>(words[j / 2] >> (j % 2 * 16));
+      values[j] = cast<float>(mezzo::detail::bit_cast<S>(bits));
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Which elements of a row are this thread's: slot s holds four, at at(s, 0) to at(s, 3). Packed rows have
+/// neighbours there, and a length that is a multiple of four, so that a slot is full or empty. Others have
+/// the elements that make neighbouring threads read neighbours. All are below 2^15 or so: int suffices.
+class RowSlots {
+ public:
+  __device__ RowSlots(std::int64_t length, bool packed)
+      : length_(static_cast<int>(length)),
+        packed_(packed),
+        step_(packed ? 1 : static_cast<int>(blockDim.x)) {}
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE int at(int slot, int j) const {
+    const int size = static_cast<int>(blockDim.x), rank = static_cast<int>(threadIdx.x);
+    return (packed() ? (slot * size + rank) * kPack : slot * size * kPack + rank) + j * step_;
+  }
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool has(int slot, int j) const {
+    return at(slot, j) < length_;
+  }
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool packed() const { return packed_; }
+
+  /// The raw bits of all elements, four words per slot: one each, or two of them where 16-bit elements are
+  /// packed. Absent elements are zeros. `row` points at element 0.
+  template <class Bits, int kSlots>
+  __device__ MEZZO_ALWAYS_INLINE void load(const void* row, std::int64_t step,
+                                           std::uint32_t (&words)[kSlots][kPack]) const {
+    // Offsets by addition: the compiler would keep the products of all of them in registers.
+    std::int64_t offset = at(0, 0) * (packed() ? 1 : step);
+    const std::int64_t next = packed() ? blockDim.x * kPack : blockDim.x * step;
+    MEZZO_UNROLL
+    for (int s = 0; s < kSlots; ++s) {
+      MEZZO_UNROLL
+      for (int j = 0; j < kPack; ++j) words[s][j] = 0;
+    }
+    if (packed()) {
+      constexpr int kWords = kPack * static_cast<int>(sizeof(Bits)) / 4;
+      MEZZO_UNROLL
+      for (int s = 0; s < kSlots; ++s) {
+        if (has(s, 0)) {
+          const auto raw = static_cast<const detail::RawWords<kWords>*>(row)[offset / kPack];
+          MEZZO_UNROLL
+          for (int w = 0; w < kWords; ++w) words[s][w] = raw.words[w];
+        }
+        offset += next;
+      }
+    } else {
+      MEZZO_UNROLL
+      for (int s = 0; s < kSlots; ++s) {
+        MEZZO_UNROLL
+        for (int j = 0; j < kPack; ++j) {
+          if (has(s, j)) words[s][j] = static_cast<const detail::RawBits<Bits>*>(row)[offset].bits;
+          offset += next;
+        }
+      }
+    }
+  }
+  /// Elements of a slot = values, each rounded once.
+  template <class S>
+  __device__ MEZZO_ALWAYS_INLINE void store(void* row, std::int64_t step, int slot,
+                                            const float* values) const {
+    Pack<S> pack;
+    MEZZO_UNROLL
+    for (int j = 0; j < kPack; ++j) pack.values[j] = cast<S>(values[j]);
+    if (packed()) {
+      if (has(slot, 0)) static_cast<Pack<S>*>(row)[at(slot, 0) / kPack] = pack;
+    } else {
+      std::int64_t offset = at(slot, 0) * step;
+      MEZZO_UNROLL
+      for (int j = 0; j < kPack; ++j) {
+        if (has(slot, j)) static_cast<S*>(row)[offset] = pack.values[j];
+        offset += blockDim.x * step;
+      }
+    }
+  }
+  /// A slot's elements of an array that goes along the row.
+  __device__ MEZZO_ALWAYS_INLINE void load(const Alike<float>& alike, int slot, float* values) const {
+    if (alike.data != nullptr && packed() &&
+        reinterpret_cast<std::uintptr_t>(alike.data) % sizeof(Pack<float>) == 0) {
+      Pack<float> pack{};
+      if (has(slot, 0)) pack = reinterpret_cast<const Pack<float>*>(alike.data)[at(slot, 0) / kPack];
+      MEZZO_UNROLL
+      for (int j = 0; j < kPack; ++j) values[j] = pack.values[j];
+    } else {
+      MEZZO_UNROLL
+      for (int j = 0; j < kPack; ++j) {
+        values[j] = alike.data != nullptr && has(slot, j) ? alike.data[at(slot, j)] : alike.otherwise;
+      }
+    }
+  }
+
+ private:
+  int length_;
+  bool packed_;
+  int step_;
+};
+
+/// A row of N arrays; the inputs, those from kFirst on, are in the registers of the threads of a warp
+/// (blockDim.x is 32; the block has several rows) or of a block. See StreamedRow for what its members do.
+template <std::size_t N, std::size_t kFirst, int kSlots>
+class RegisterRow {
+ public:
+  struct Place {
+    int slot, j, at;
+    [[nodiscard]] __device__ bool is(std::int64_t i) const { return at == static_cast<int>(i); }
+  };
+  using Number = float;
+
+  __device__ MEZZO_ALWAYS_INLINE RegisterRow(const RowArrays<N>& all, std::int64_t row)
+      : all_(all), slots_(all.length, all.packed) {
+    all.rows.offsets(row, start_);
+    std::uint32_t words[N - kFirst][kSlots][kPack];
+    // All loads first and then the conversions, which wait for them.
+    MEZZO_UNROLL
+    for (std::size_t k = kFirst; k < N; ++k) {
+      if (all.arrays[k].dtype == DType::f32)
+        fetch<std::uint32_t>(k, words[k - kFirst]);
+      else
+        fetch<std::uint16_t>(k, words[k - kFirst]);
+    }
+    MEZZO_UNROLL
+    for (std::size_t k = kFirst; k < N; ++k) widen(k, words[k - kFirst]);
+  }
+
+  template <std::size_t kArray>
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE float get(const Place& place) const {
+    static_assert(kArray >= kFirst, "results are not read");
+    return values_[kArray - kFirst][place.slot][place.j];
+  }
+  template <std::size_t kArray>
+  [[nodiscard]] __device__ float at(std::int64_t i) const {
+    return cuda::load<float>(all_.arrays[kArray].data, all_.arrays[kArray].dtype,
+                             start_[kArray] + i * all_.steps[kArray]);
+  }
+  template <class F, class... Along>
+  __device__ MEZZO_ALWAYS_INLINE void each(const F& f, const Along&... along) const {
+    MEZZO_UNROLL
+    for (int s = 0; s < kSlots; ++s) visit(s, f, along...);
+  }
+  template <class F, class... Along>
+  __device__ MEZZO_ALWAYS_INLINE void write(const F& f, const Along&... along) const {
+    MEZZO_UNROLL
+    for (int s = 0; s < kSlots; ++s) {
+      float results[kPack] = {};
+      visit(
+          s, [&](const Place& place, auto... values) { results[place.j] = f(place, values...); }, along...);
+      with_narrow(all_.arrays[0].dtype, [&](auto stored) {
+        using S = decltype(stored);
+        slots_.template store<S>(static_cast<S*>(all_.arrays[0].data) + start_[0], all_.steps[0], s, results);
+      });
+    }
+  }
+  template <class F>
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE auto kept(const F& f) {
+    each([&](const Place& place) { values_[0][place.slot][place.j] = f(place); });
+    return [this](const Place& place) { return values_[0][place.slot][place.j]; };
+  }
+  template <class A, class Combine>
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE A reduce(A value, const Combine& combine) const {
+    if (blockDim.x == kWarp) return of_first_lane(reduce_warp(value, combine));
+    Shared<A> scratch(blockDim.x / kWarp);
+    return reduce_block(value, combine, scratch);
+  }
+  [[nodiscard]] __device__ bool leads() const { return threadIdx.x == 0; }
+  [[nodiscard]] __device__ std::int64_t length() const { return all_.length; }
+
+ private:
+  template <class Bits>
+  __device__ MEZZO_ALWAYS_INLINE void fetch(std::size_t k, std::uint32_t (&words)[kSlots][kPack]) const {
+    slots_.template load<Bits>(static_cast<const Bits*>(all_.arrays[k].data) + start_[k], all_.steps[k],
+                               words);
+  }
+  __device__ MEZZO_ALWAYS_INLINE void widen(std::size_t k, std::uint32_t (&words)[kSlots][kPack]) {
+    if (!slots_.packed() && all_.arrays[k].dtype != DType::f32) {
+      MEZZO_UNROLL
+      for (int s = 0; s < kSlots; ++s) {
+        words[s][0] |= words[s][1] << 16;
+        words[s][1] = words[s][2] | words[s][3] << 16;
+      }
+    }
+    with_narrow(all_.arrays[k].dtype, [&](auto stored) {
+      MEZZO_UNROLL
+      for (int s = 0; s < kSlots; ++s) detail::widen<decltype(stored)>(words[s], values_[k - kFirst][s]);
+    });
+  }
+  /// f(place, along...) for the elements of a slot that are there.
+  template <class F, class... Along>
+  __device__ MEZZO_ALWAYS_INLINE void visit(int slot, const F& f, const Along&... along) const {
+    visit_along(slot, f, std::index_sequence_for<Along...>{}, along...);
+  }
+  template <class F, std::size_t... I, class... Along>
+  __device__ MEZZO_ALWAYS_INLINE void visit_along(int slot, const F& f, std::index_sequence<I...> /*all*/,
+                                                  const Along&... along) const {
+    float values[sizeof...(Along) + 1][kPack];
+    (slots_.load(along, slot, values[I]), ...);
+    MEZZO_UNROLL
+    for (int j = 0; j < kPack; ++j) {
+      if (slots_.has(slot, j)) f(Place{slot, j, slots_.at(slot, j)}, values[I][j]...);
+    }
+  }
+
+  const RowArrays<N>& all_;
+  std::int64_t start_[N];
+  RowSlots slots_;
+  float values_[N - kFirst][kSlots][kPack];
+};
+
+}  // namespace mezzo::kernels::cuda

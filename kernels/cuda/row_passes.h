@@ -1,0 +1,165 @@
+// CUDA kernels that pass over all elements of a row several times (softmax, losses). A body is written once,
+// in terms of the places of a row that belong to a thread; whether these are registers (register_row.h) or
+// memory is chosen per call (row_plan.h).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "mezzo/kernels/cuda/register_row.h"
+#include "mezzo/kernels/cuda/row_plan.h"
+#include "mezzo/kernels/cuda/rows.h"
+
+namespace mezzo::kernels::cuda {
+
+/// A row in memory, shared by the threads of a team.
+template <class T, class Team, std::size_t N>
+class StreamedRow {
+ public:
+  /// An element that belongs to the calling thread.
+  struct Place {
+    std::int64_t at;
+    /// Whether it is element i, which is in the row.
+    [[nodiscard]] __device__ bool is(std::int64_t i) const { return at == i; }
+  };
+  using Number = T;
+
+  __device__ StreamedRow(const Team& team, const Row<N>& row, std::int64_t length)
+      : row_(row), team_(team), length_(length) {}
+
+  /// The element of input kArray at a place of the thread.
+  template <std::size_t kArray>
+  [[nodiscard]] __device__ T get(const Place& place) const {
+    return row_.template get<T>(kArray, place.at);
+  }
+  /// The element of input kArray at any index, from memory.
+  template <std::size_t kArray>
+  [[nodiscard]] __device__ T at(std::int64_t i) const {
+    return row_.template get<T>(kArray, i);
+  }
+  /// f(place, elements of `along`...) for every place of the thread, `along` being Alike<T>.
+  template <class F, class... Along>
+  __device__ MEZZO_ALWAYS_INLINE void each(const F& f, const Along&... along) const {
+    MEZZO_KEEP_LOOP
+    for (std::int64_t i = team_.rank(); i < length_; i += team_.size()) {
+      f(Place{i}, (along.data != nullptr ? along.data[i] : along.otherwise)...);
+    }
+  }
+  /// Array 0 = f(place, elements of `along`...).
+  template <class F, class... Along>
+  __device__ MEZZO_ALWAYS_INLINE void write(const F& f, const Along&... along) const {
+    each([&](const Place& place, auto... values) { row_.set(0, place.at, f(place, values...)); }, along...);
+  }
+  /// A function of a place with the values of f, which are computed once where they can be kept; the first
+  /// input is gone then.
+  template <class F>
+  [[nodiscard]] __device__ F kept(const F& f) {
+    return f;
+  }
+  /// combine over the values of all threads of the row, in every one of them.
+  template <class A, class Combine>
+  [[nodiscard]] __device__ A reduce(A value, const Combine& combine) const {
+    return team_.reduce(value, combine);
+  }
+  /// True in one thread of the row.
+  [[nodiscard]] __device__ bool leads() const { return team_.rank() == 0; }
+  [[nodiscard]] __device__ std::int64_t length() const { return length_; }
+
+ private:
+  Row<N> row_;
+  Team team_;
+  std::int64_t length_;
+};
+
+struct AddTerms {
+  [[nodiscard]] __device__ double operator()(double a, double b) const { return a + b; }
+};
+/// The larger; a NaN wins.
+struct LargerTerm {
+  template <class T>
+  [[nodiscard]] __device__ T operator()(T a, T b) const {
+    return b > a || b != b ? b : a;
+  }
+};
+
+/// The sum over a row of term(place, elements of `along`...), added in f64 as the CPU does, in every thread.
+template <class Row, class F, class... Along>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE double sum_row(const Row& row, const F& term,
+                                                            const Along&... along) {
+  double sum = 0;
+  row.each([&](const auto& place, auto... values) { sum += static_cast<double>(term(place, values...)); },
+           along...);
+  return row.reduce(sum, AddTerms{});
+}
+/// The largest of value(place) over a row of at least one element, in every thread.
+template <class Row, class F>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE auto max_row(const Row& row, const F& value) {
+  auto max = -std::numeric_limits<typename Row::Number>::infinity();
+  row.each([&](const auto& place) { max = LargerTerm{}(max, value(place)); });
+  return row.reduce(max, LargerTerm{});
+}
+
+namespace detail {
+
+/// What the kernels of rows.h call: the body with the row in memory.
+template <class Body, std::size_t N>
+struct Streamed {
+  Body body;
+  template <class Team>
+  __device__ void operator()(const Team& team, const Row<N>& row, std::int64_t index,
+                             std::int64_t length) const {
+    StreamedRow<typename Body::Number, Team, N> streamed(team, row, length);
+    body(streamed, index);
+  }
+};
+
+/// blockDim.y rows per block, more than one only where a warp has a row: then no barrier is met, and the last
+/// block may have fewer. No loop over rows: what the compiler would keep from one row to the next does not
+/// fit beside the row itself.
+template <std::size_t N, int kSlots, class Body>
+__global__ void __launch_bounds__(kSlots == 1 ? kWarp * kRowsOfABlock : kMostRowThreads)
+    rows_in_registers(Body body, RowArrays<N> all) {
+  const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (r >= all.rows.total()) return;
+  RegisterRow<N, Body::kResults, kSlots> row(all, r);
+  body(row, r);
+}
+
+template <int kSlots, std::size_t N, class Body>
+void launch_in_registers(Device device, const RowArrays<N>& all, const Body& body, const RowPlan& plan) {
+  const std::int64_t blocks = (all.rows.total() + plan.rows - 1) / plan.rows;
+  mezzo::cuda::launch(rows_in_registers<N, kSlots, Body>, dim3(static_cast<unsigned>(blocks)),
+                      dim3(plan.threads, plan.rows), kRowScratchBytes, mezzo::cuda::current_stream(device),
+                      body, all);
+}
+
+/// Whether all arrays are of a dtype that registers are made of.
+template <std::size_t N>
+[[nodiscard]] bool are_narrow(const RowArrays<N>& all) {
+  for (const Array& array : all.arrays) {
+    if (array.dtype != DType::f16 && array.dtype != DType::bf16 && array.dtype != DType::f32) return false;
+  }
+  return true;
+}
+
+}  // namespace detail
+
+/// Runs `body(row, index)` for every row. The body is a trivially copyable functor that names its compute
+/// type Number and, as kResults, how many arrays come before the inputs (0, or 1 that it writes); its call is
+/// a template over the row, which is a StreamedRow or a RegisterRow.
+template <std::size_t N, class Body>
+void run_row_passes(Device device, const RowArrays<N>& all, const Body& body) {
+  constexpr int kInputs = static_cast<int>(N - Body::kResults);
+  const bool narrow = std::is_same_v<typename Body::Number, float> && detail::are_narrow(all);
+  if (all.rows.total() == 0) return;
+  const RowPlan plan = plan_rows({all.rows.total(), all.length, kInputs, all.across, narrow});
+  if (plan.way != RowWay::registers) return run_rows(device, all, detail::Streamed<Body, N>{body});
+  if constexpr (std::is_same_v<typename Body::Number, float>) {
+    if (plan.slots == 1) return detail::launch_in_registers<1>(device, all, body, plan);
+    detail::launch_in_registers<kRowSlots>(device, all, body, plan);
+  }
+}
+
+}  // namespace mezzo::kernels::cuda
