@@ -1,0 +1,178 @@
+// Normalizations on the device as on the CPU, forward and backward: row lengths on both sides of every change
+// of way, rows cut into pieces, columns, more rows than there are parts for the sums of parameters; and by
+// the number of kernels, that the way meant for a size is taken.
+#include <gtest/gtest.h>
+
+#include "mezzo/core/cuda/launch.h"
+#include "mezzo/kernels/cuda/row_plan.h"
+#include "mezzo/ops/norm.h"
+#include "mezzo/tests/cuda/twin.h"
+
+namespace mezzo {
+namespace {
+
+using namespace twin;
+
+using CudaNorm = CudaTwin;
+
+constexpr std::int64_t kLongest = kernels::cuda::kLongestRegisterRow;
+
+using Norm = std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias)>;
+
+/// What a case is besides the norm: `terms`, how many elements a gradient of a parameter sums over.
+struct NormCase {
+  Shape shape;
+  Shape parameters;
+  double terms;
+  DType dtype = DType::f32;
+  bool affine = true;
+  double mean = 0;
+};
+
+void run_case(const NormCase& c, const Norm& norm, Device device, Trace& trace) {
+  const DType parameter = c.dtype == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor x = (values(1, c.shape, c.dtype, device) + c.mean).to(c.dtype).detach();
+  x.requires_grad_();
+  const Tensor weight = c.affine ? leaf(2, c.parameters, parameter, device) : Tensor();
+  const Tensor bias = c.affine ? leaf(3, c.parameters, parameter, device) : Tensor();
+  const Tensor y = norm(x, weight, bias);
+  trace.add("result", y, 4);
+  const Tensor grad = values(4, c.shape, c.dtype, device);
+  sum(y * grad).backward();
+  trace.add("gradient of x", x.grad(), 8);
+  if (!c.affine) return;
+  trace.add("gradient of weight", weight.grad(), 4 * c.terms);
+  trace.add("gradient of bias", bias.grad(), 4 * c.terms);
+}
+
+void expect_same_norm(const NormCase& c, const Norm& norm) {
+  SCOPED_TRACE(::testing::Message() << to_string(c.shape) << " " << to_string(c.dtype));
+  expect_same([&](Device device, Trace& trace) { run_case(c, norm, device, trace); });
+}
+
+void expect_same_layer_norm(std::int64_t rows, std::int64_t n, DType dtype = DType::f32) {
+  const auto terms = static_cast<double>(rows);
+  for (const bool affine : {true, false}) {
+    expect_same_norm(
+        {{rows, n}, {n}, terms, dtype, affine},
+        [n](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm(x, {n}, w, b); });
+  }
+  expect_same_norm({{rows, n}, {n}, terms, dtype, false},
+                   [n](const Tensor& x, const Tensor& w, const Tensor&) { return rms_norm(x, {n}, w); });
+}
+
+Norm groups(std::int64_t count) {
+  return [count](const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, count, w, b); };
+}
+Tensor batch(const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm(x, {}, {}, w, b, true); }
+
+TEST_F(CudaNorm, RowsOfEveryLength) {
+  for (const std::int64_t n : {2, 31, 33, 128, 129, 512, 513, 1024, 8188, 8192, 8193})
+    expect_same_layer_norm(3, n);
+}
+TEST_F(CudaNorm, TheLongestRowsInRegistersAndLonger) {
+  for (const std::int64_t n : {kLongest, kLongest + 1}) expect_same_layer_norm(2, n);
+}
+TEST_F(CudaNorm, RowsOfEveryDtype) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
+    for (const std::int64_t n : {32, 129, 768}) expect_same_layer_norm(5, n, dtype);
+  }
+}
+TEST_F(CudaNorm, MoreRowsThanParts) {
+  for (const std::int64_t rows : {1, 2, 5, 2113, 2600}) expect_same_layer_norm(rows, 5);
+  expect_same_layer_norm(300, 520);
+  expect_same_layer_norm(300, 12, DType::f64);
+}
+
+TEST_F(CudaNorm, RowsThatLieApart) {
+  expect_same([](Device device, Trace& trace) {
+    const Tensor all = leaf(1, {40, 70, 3}, DType::f32, device), weight = leaf(2, {70}, DType::f32, device);
+    const Tensor columns = leaf(3, {70, 40}, DType::f32, device);
+    const Tensor y =
+        layer_norm(select(all, 2, 1), {70}, weight) + rms_norm(transpose(columns, 0, 1), {70}, weight);
+    trace.add("result", y, 4);
+    sum(y * y).backward();
+    trace.add("gradient of every third", all.grad(), 16);
+    trace.add("gradient of columns", columns.grad(), 16);
+    trace.add("gradient of weight", weight.grad(), 640);
+  });
+}
+
+TEST_F(CudaNorm, GroupsInOneKernelAndInPieces) {
+  const auto expect = [](std::int64_t n, std::int64_t channels, std::int64_t length, std::int64_t count,
+                         DType dtype = DType::f32) {
+    expect_same_norm({{n, channels, length}, {channels}, static_cast<double>(n * length), dtype},
+                     groups(count));
+  };
+  expect(3, 6, 1, 2);
+  expect(2, 6, 7, 3);
+  expect(2, 12, 129, 3, DType::f16);
+  expect(2, 4, 64, 2, DType::f64);
+  expect(1, 8, kLongest / 4, 2);        // the longest row at once
+  expect(1, 8, kLongest / 4 + 1, 2);    // and in pieces of a run each
+  expect(1, 4, 12300, 2);               // runs of several pieces
+  expect(1, 2, 16411, 1, DType::bf16);  // a prime: one piece that no registers hold
+}
+
+TEST_F(CudaNorm, BatchesInPiecesAndColumns) {
+  const auto expect = [](const Shape& shape, DType dtype = DType::f32) {
+    double terms = 1;
+    for (std::size_t d = 0; d < shape.size(); ++d) terms *= d == 1 ? 1.0 : static_cast<double>(shape[d]);
+    expect_same_norm({shape, {shape[1]}, terms, dtype}, batch);
+  };
+  expect({3, 5, 49});
+  expect({2, 3, 8, 516}, DType::f16);
+  expect({2, 3, 12300});  // few rows: pieces
+  for (const std::int64_t channels : {3, 32, 40}) expect({96, channels}, DType::bf16);
+  expect({130, 33});
+  expect({131, 33}, DType::f64);  // a prime count: one piece per column
+}
+
+TEST_F(CudaNorm, GivenAndRunningStatistics) {
+  expect_same([](Device device, Trace& trace) {
+    for (const bool training : {true, false}) {
+      const Tensor x = leaf(1, {4, 6, 30}, DType::f32, device), weight = leaf(2, {6}, DType::f32, device);
+      const Tensor mean = values(3, {6}, DType::f32, device),
+                   variance = values(4, {6}, DType::f32, device) + 2.0;
+      const Tensor y = batch_norm(x, mean, variance, weight, {}, training);
+      trace.add("result", y, 4);
+      trace.add("running mean", mean);
+      trace.add("running variance", variance);
+      sum(y * y).backward();
+      trace.add("gradient of x", x.grad(), 16);
+      trace.add("gradient of weight", weight.grad(), 480);
+    }
+  });
+}
+
+// A mean that is large beside the deviation must not cost the digits of the variance.
+TEST_F(CudaNorm, ALargeMean) {
+  for (const double mean : {1000.0, -30000.0}) {
+    expect_same_norm(
+        {{3, 700}, {700}, 3, DType::f32, true, mean},
+        [](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm(x, {700}, w, b); });
+    expect_same_norm({{2, 4, 9000}, {4}, 18000, DType::f32, true, mean}, groups(1));
+    expect_same_norm({{6, 3, 50}, {3}, 300, DType::f32, true, mean}, batch);
+    expect_same_norm({{96, 40}, {40}, 96, DType::f32, true, mean}, batch);
+  }
+}
+
+/// Kernels that f starts.
+template <class F>
+std::uint64_t launches_of(const F& f) {
+  const std::uint64_t before = cuda::launches();
+  (void)f();
+  return cuda::launches() - before;
+}
+
+TEST_F(CudaNorm, WholeRowsTakeOneKernel) {
+  const Device device = Device::cuda(0);
+  const Tensor x = values(1, {2, 8, kLongest / 4 + 1}, DType::f32, device);
+  const Tensor fits = slice(x, 2, 0, kLongest / 4).contiguous();
+  EXPECT_EQ(launches_of([&] { return group_norm(fits, 2); }), 1U);
+  EXPECT_EQ(launches_of([&] { return group_norm(x, 2); }), 3U) << "moments of pieces, of rows, result";
+  EXPECT_EQ(launches_of([&] { return layer_norm(fits, {kLongest / 4}); }), 1U);
+}
+
+}  // namespace
+}  // namespace mezzo
