@@ -37,7 +37,7 @@ __device__ MEZZO_ALWAYS_INLINE void with_narrow(DType dtype, const F& f) {
 
 namespace detail {
 
-/// Two or four words of an array of any type, moved by one instruction.
+/// Two or four words of an array of any type, moved by one instruction; and one element of it.
 template <int kWords>
 struct alignas(4 * kWords) RawWords {
   std::uint32_t words[kWords];
@@ -47,7 +47,7 @@ struct RawBits {
   Bits bits;
 } __attribute__((may_alias));
 
-/// Four elements, as load_packed left them in words, as floats. 16-bit ones are two to a word.
+/// Four elements, as RowSlots::load left them in words, as floats. 16-bit ones are two to a word.
 template <class S>
 __device__ MEZZO_ALWAYS_INLINE void widen(const std::uint32_t (&words)[kPack], float* values) {
   MEZZO_UNROLL
@@ -65,7 +65,7 @@ __device__ MEZZO_ALWAYS_INLINE void widen(const std::uint32_t (&words)[kPack], f
 
 /// Which elements of a row are this thread's: slot s holds four, at at(s, 0) to at(s, 3). Packed rows have
 /// neighbours there, and a length that is a multiple of four, so that a slot is full or empty. Others have
-/// the elements that make neighbouring threads read neighbours. All are below 2^15 or so: int suffices.
+/// the elements that make neighbouring threads read neighbours. All are below 2^14: int suffices.
 class RowSlots {
  public:
   __device__ RowSlots(std::int64_t length, bool packed)

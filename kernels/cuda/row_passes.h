@@ -155,7 +155,12 @@ void run_row_passes(Device device, const RowArrays<N>& all, const Body& body) {
   const bool narrow = std::is_same_v<typename Body::Number, float> && detail::are_narrow(all);
   if (all.rows.total() == 0) return;
   const RowPlan plan = plan_rows({all.rows.total(), all.length, kInputs, all.across, narrow});
-  if (plan.way != RowWay::registers) return run_rows(device, all, detail::Streamed<Body, N>{body});
+  if (plan.way != RowWay::registers) {
+    // All threads of an SM on two long rows, instead of eight, leave them in the cache until they are read
+    // again.
+    const unsigned threads = all.length > kLongestRegisterRow ? kMostBlockTeam : kThreads;
+    return run_rows(device, all, detail::Streamed<Body, N>{body}, threads);
+  }
   if constexpr (std::is_same_v<typename Body::Number, float>) {
     if (plan.slots == 1) return detail::launch_in_registers<1>(device, all, body, plan);
     detail::launch_in_registers<kRowSlots>(device, all, body, plan);

@@ -27,6 +27,9 @@ namespace mezzo::kernels::cuda {
 /// Shared memory of the kernels here: two sums in f64 per warp.
 inline constexpr std::size_t kRowScratchBytes = 2 * reduce_scratch_bytes<double>();
 
+/// Threads of a block that shares a row in memory, at most.
+inline constexpr unsigned kMostBlockTeam = 512;
+
 /// The threads that share a row: all of a block.
 struct BlockTeam {
   [[nodiscard]] __device__ std::int64_t rank() const { return threadIdx.x; }
@@ -105,7 +108,7 @@ class Row {
 namespace detail {
 
 template <std::size_t N, class Body>
-__global__ void rows_by_block(Body body, RowArrays<N> all) {
+__global__ void __launch_bounds__(kMostBlockTeam) rows_by_block(Body body, RowArrays<N> all) {
   for (std::int64_t r = blockIdx.x; r < all.rows.total(); r += gridDim.x) {
     body(BlockTeam{}, Row<N>(all, r), r, all.length);
   }
@@ -122,7 +125,7 @@ __global__ void rows_by_thread(Body body, RowArrays<N> all) {
 /// Runs `body(team, row, index, length)` for every row. The body is a trivially copyable functor whose call
 /// is a template over the team.
 template <std::size_t N, class Body>
-void run_rows(Device device, const RowArrays<N>& all, const Body& body) {
+void run_rows(Device device, const RowArrays<N>& all, const Body& body, unsigned most_threads = kThreads) {
   const std::int64_t rows = all.rows.total();
   if (rows == 0) return;
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
@@ -131,10 +134,11 @@ void run_rows(Device device, const RowArrays<N>& all, const Body& body) {
     mezzo::cuda::launch(detail::rows_by_thread<N, Body>, dim3(grid.blocks), dim3(grid.threads), 0, stream,
                         body, all);
   } else {
-    const Grid threads = grid_for(all.length < 1 ? 1 : all.length);
+    const unsigned threads =
+        all.length < most_threads ? grid_for(all.length < 1 ? 1 : all.length).threads : most_threads;
     const auto blocks = static_cast<unsigned>(rows < kMostBlocks ? rows : kMostBlocks);
-    mezzo::cuda::launch(detail::rows_by_block<N, Body>, dim3(blocks), dim3(threads.threads), kRowScratchBytes,
-                        stream, body, all);
+    mezzo::cuda::launch(detail::rows_by_block<N, Body>, dim3(blocks), dim3(threads), kRowScratchBytes, stream,
+                        body, all);
   }
 }
 
