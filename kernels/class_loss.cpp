@@ -25,6 +25,8 @@ std::int64_t count_classes(Device device, [[maybe_unused]] const char* op, const
 
 void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
                    DType compute) {
+  // The array of indices of no rows may be nullptr, which elsewhere means probabilities.
+  if (layout::numel(x.shape) == 0) return;
 #if MEZZO_HAVE_CUDA
   if (device.is_cuda()) return cuda::cross_entropy(device, losses, x, dim, target, compute);
 #endif
@@ -37,6 +39,7 @@ void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, 
 
 void cross_entropy_backward(Device device, const View& out, const RowScales& scales, const View& x,
                             std::size_t dim, const ClassTarget& target, DType compute) {
+  if (layout::numel(x.shape) == 0) return;
 #if MEZZO_HAVE_CUDA
   if (device.is_cuda()) return cuda::cross_entropy_backward(device, out, scales, x, dim, target, compute);
 #endif
