@@ -94,7 +94,9 @@ struct SmoothL1SlopeFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
     const T difference = x - target, limit = T(beta);
-    return math::detail::select(AbsFn{}(difference) < limit, difference / limit, SignFn{}(difference));
+    // What is not beyond may be NaN, and stays. Without a limit the loss is l1's.
+    const bool beyond = (AbsFn{}(difference) >= limit) | (limit == T(0));
+    return math::detail::select(beyond, SignFn{}(difference), difference / limit);
   }
 };
 struct HuberFn {
@@ -111,7 +113,7 @@ struct HuberSlopeFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
     const T difference = x - target, limit = T(delta);
-    return math::detail::select(AbsFn{}(difference) < limit, difference, SignFn{}(difference)*limit);
+    return math::detail::select(AbsFn{}(difference) >= limit, SignFn{}(difference)*limit, difference);
   }
 };
 

@@ -109,7 +109,7 @@ struct EluBackwardFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
     const T below = math::exp(x * T(c.inner)) * T(c.negative * c.inner);
-    return grad * select(x > T(0), T(c.positive), below);
+    return grad * select(x <= T(0), below, T(c.positive));  // NaN goes with the positive, as in PyTorch
   }
 };
 

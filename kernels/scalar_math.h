@@ -270,10 +270,11 @@ struct AbsFn {
       return std::fabs(x);
   }
 };
+/// 0 for NaN, as PyTorch has it: an element that is NaN has no direction in the gradient of |x|.
 struct SignFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    const T of_positive = x > T(0) ? T(1) : x;  // 0 and NaN stay
+    const T of_positive = x > T(0) ? T(1) : T(0);
     return x < T(0) ? T(-1) : of_positive;
   }
 };

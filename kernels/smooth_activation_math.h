@@ -92,7 +92,8 @@ struct MishBackwardFn {
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
     const MishParts<T> parts(x);
     const T below = parts.n + T(2);
-    const T slope = parts.e * (T(1) + parts.e) / below * (T(4) * parts.bounded / below);
+    // e vanishes before x is far enough out for 4 x to be infinite: x meets it first.
+    const T slope = parts.e * (T(1) + parts.e) / below * parts.bounded * (T(4) / below);
     return grad * (parts.n / below + slope);
   }
 };

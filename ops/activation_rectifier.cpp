@@ -194,7 +194,7 @@ struct EluFamily : Curve {
     const EluCoefficients c = Curve::coefficients(attrs);
     // No exponential of a positive x: where it is infinite, 0 times it would be NaN in the next derivative.
     const Tensor below = mul(exp(mul(clamp(x, {}, 0), c.inner)), c.negative * c.inner);
-    return where(gt(x, 0), mul(grad, c.positive), mul(grad, below));
+    return where(le(x, 0), mul(grad, below), mul(grad, c.positive));
   }
 };
 const RegisteredActivation<EluFamily<EluCurve>> elu_registered;
@@ -228,7 +228,9 @@ Outputs prelu_reference(const ForwardArgs<NoAttrs>& args) {
   const DType result = result_type({&args.in(0), &args.in(1)});
   const Tensor x = widened(args.in(0)), weight = widened(args.in(1));
   const Tensor beside = reshape(weight, weight_shape(x, weight));
-  return to(where(gt(x, 0), x, mul(x, beside)), result);
+  // The weight multiplies no positive x: where that is infinite, 0 times it would be NaN in its gradient.
+  const Tensor positive = gt(x, 0);
+  return to(where(positive, x, mul(where(positive, 0, x), beside)), result);
 }
 std::vector<Sample<NoAttrs>> prelu_samples() {
   return {{{samples::smooth({3, 5}), samples::real({1})}},

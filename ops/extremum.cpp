@@ -1,4 +1,5 @@
 // Largest and smallest elements, and where they stand.
+#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction_common.h"
@@ -22,8 +23,8 @@ Tensor extremum(std::string_view op, const Tensor& x, const DimAttrs& attrs) {
   return out;
 }
 
-Gradients extremum_gradient(const VjpContext& args, const Dims& dim) {
-  const Reduced reduced("amax", args.in_shape(0), dim);
+Gradients dims_vjp(const VjpArgs<DimAttrs>& args) {
+  const Reduced reduced("amax", args.in_shape(0), args.attrs.dim);
   return {share_evenly(args.grad(), eq(args.in(0), reduced.with_dims(args.out())), reduced)};
 }
 
@@ -33,7 +34,6 @@ Outputs amax_forward(const ForwardArgs<DimAttrs>& args) {
 Outputs amin_forward(const ForwardArgs<DimAttrs>& args) {
   return extremum<true>("amin", args.in(0), args.attrs);
 }
-Gradients dims_vjp(const VjpArgs<DimAttrs>& args) { return extremum_gradient(args, args.attrs.dim); }
 
 std::vector<Sample<DimAttrs>> dims_samples() {
   return {{{distinct({3, 5, 2})}, {}},
@@ -63,7 +63,13 @@ const Registered amin_registered{amin_op};
 
 Outputs max_all_forward(const ForwardArgs<NoAttrs>& args) { return extremum<false>("max", args.in(0), {}); }
 Outputs min_all_forward(const ForwardArgs<NoAttrs>& args) { return extremum<true>("min", args.in(0), {}); }
-Gradients all_vjp(const VjpArgs<NoAttrs>& args) { return extremum_gradient(args, {}); }
+/// Other than amax, as in PyTorch: where the extremum is NaN, the NaNs share the gradient.
+Gradients all_vjp(const VjpArgs<NoAttrs>& args) {
+  const Reduced reduced("max", args.in_shape(0), {});
+  const Tensor x = args.in(0);
+  const Tensor chosen = logical_or(eq(x, reduced.with_dims(args.out())), isnan(x));
+  return {share_evenly(args.grad(), chosen, reduced)};
+}
 std::vector<Sample<NoAttrs>> all_samples() { return {{{distinct({3, 5})}}, {{distinct({})}}}; }
 
 constexpr Op<NoAttrs> max_all_op{

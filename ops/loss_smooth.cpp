@@ -9,6 +9,14 @@ using namespace ops;
 using namespace kernels::scalar;
 using samples::real;
 
+/// `linear` where the distance reaches the limit, factor * difference^2 within. The square never sees what is
+/// beyond: where that is infinite, 0 times it would be NaN in the gradient.
+Tensor joined(const Tensor& distance, double limit, const Tensor& linear, const Tensor& difference,
+              double factor) {
+  const Tensor beyond = ge(distance, limit);
+  return where(beyond, linear, square(where(beyond, 0, difference)) * factor);
+}
+
 struct SmoothL1Attrs {
   Reduction reduction = Reduction::mean;
   double beta = 1;
@@ -29,13 +37,12 @@ struct SmoothL1 : ElementwiseLoss {
   static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
     const Tensor difference = x - target, distance = abs(difference);
     if (attrs.beta == 0) return distance;
-    return where(lt(distance, attrs.beta), square(difference) * (0.5 / attrs.beta),
-                 distance - 0.5 * attrs.beta);
+    return joined(distance, attrs.beta, distance - 0.5 * attrs.beta, difference, 0.5 / attrs.beta);
   }
   static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
     const Tensor difference = x - target;
     if (attrs.beta == 0) return sign(difference);
-    return where(lt(abs(difference), attrs.beta), difference / attrs.beta, sign(difference));
+    return where(ge(abs(difference), attrs.beta), sign(difference), difference / attrs.beta);
   }
   static std::vector<Sample<Attrs>> samples() {
     // Within beta, beyond it, and with no beta.
@@ -65,12 +72,11 @@ struct Huber : ElementwiseLoss {
   static auto slope(const Attrs& attrs) { return HuberSlopeFn{attrs.delta}; }
   static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
     const Tensor difference = x - target, distance = abs(difference);
-    return where(lt(distance, attrs.delta), square(difference) * 0.5,
-                 (distance - 0.5 * attrs.delta) * attrs.delta);
+    return joined(distance, attrs.delta, (distance - 0.5 * attrs.delta) * attrs.delta, difference, 0.5);
   }
   static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
     const Tensor difference = x - target;
-    return where(lt(abs(difference), attrs.delta), difference, sign(difference) * attrs.delta);
+    return where(ge(abs(difference), attrs.delta), sign(difference) * attrs.delta, difference);
   }
   static std::vector<Sample<Attrs>> samples() {
     return {{{real({3, 5}, 0, 0.4), real({3, 5}, 0.5, 0.9)}, {}},

@@ -112,9 +112,9 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 
 /// -x. Throws DTypeError for bool.
 [[nodiscard]] Tensor neg(const Tensor& x);
-/// |x|; gradient 0 at 0.
+/// |x|; gradient 0 at 0 and at NaN.
 [[nodiscard]] Tensor abs(const Tensor& x);
-/// -1, 0 or 1 (0 for 0, NaN for NaN); gradient 0.
+/// -1, 0 or 1 (0 for 0 and NaN); gradient 0.
 [[nodiscard]] Tensor sign(const Tensor& x);
 /// x * x; bool gives i64.
 [[nodiscard]] Tensor square(const Tensor& x);

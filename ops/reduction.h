@@ -56,7 +56,8 @@ class ReducedDims : public Dims {
 /// The largest (smallest) element. Equal ones share the gradient evenly.
 [[nodiscard]] Tensor amax(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
 [[nodiscard]] Tensor amin(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
-/// The same over all elements, 0-dim.
+/// The same over all elements, 0-dim. Where the result is NaN, the NaNs share the gradient (of amax and amin,
+/// no element has a finite one).
 [[nodiscard]] Tensor max(const Tensor& x);
 [[nodiscard]] Tensor min(const Tensor& x);
 /// torch.max and torch.min of two tensors: maximum and minimum (ops/pointwise.h).
@@ -99,7 +100,8 @@ struct Correction {
 /// (sum |x_i|^p)^(1/p). p = inf (-inf): largest (smallest) |x_i|; p = 0: how many are not 0. f32 input cannot
 /// overflow within for p = 1, 2. The result has x's dtype, or `dtype`; f32 under autocast for 16-bit input. x
 /// must be floating (DTypeError); without elements only 0 <= p < inf has a norm, which is 0 (ShapeError
-/// otherwise). The gradient is 0 where x_i is 0 and where the norm is 0; equal extrema share it evenly.
+/// otherwise). The gradient is 0 where x_i is 0 and where the norm is 0; equal extrema share it evenly. For p
+/// = 1 and infinity it is 0 where x_i is NaN.
 [[nodiscard]] Tensor norm(const Tensor& x, double p = 2, const ReducedDims& dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {});
 

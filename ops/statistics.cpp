@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction_common.h"
 #include "mezzo/ops/shape.h"
@@ -205,7 +206,11 @@ Gradients norm_vjp(const VjpArgs<NormAttrs>& args) {
   if (p == 0) return {zeros(args.in_shape(0), {.dtype = args.wanted(0), .device = args.in_device(0)})};
   if (p == 1) return {mul(sign(x), gradient)};
   if (p == 2) return {mul(x, divide_or_zero(gradient, norm))};
-  if (std::isinf(p)) return {mul(sign(x), share_evenly(gradient, eq(abs(x), norm), reduced))};
+  if (std::isinf(p)) {
+    // Where the norm is NaN, the NaNs share its gradient, and have no sign.
+    const Tensor chosen = logical_or(eq(abs(x), norm), isnan(x));
+    return {mul(sign(x), share_evenly(gradient, chosen, reduced))};
+  }
   return {power_gradient(x, norm, gradient, p)};
 }
 
