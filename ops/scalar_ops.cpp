@@ -148,6 +148,9 @@ Outputs pow_scalar_exp_forward(const ForwardArgs<ExponentAttrs>& args) {
   if (p.real() == 2.0) return map_one(SquareFn{}, x, compute, result);
   if (p.real() == 3.0) return map_one(CubeFn{}, x, compute, result);
   if (p.real() == -1.0) return map_one_real(ReciprocalFn{}, x, result);
+  // PyTorch takes roots, which differ from powers at -infinity, where they are NaN, and at -0.
+  if (p.real() == 0.5) return map_one_real(SqrtFn{}, x, result);
+  if (p.real() == -0.5) return map_one_real(RsqrtFn{}, x, result);
   return map_one(WithRight<PowFn>{p}, x, compute, result);
 }
 Gradients pow_scalar_exp_vjp(const VjpArgs<ExponentAttrs>& args) {

@@ -77,5 +77,12 @@ TEST(SpecialValues, ActivationsBeyondTheirCurve) {
   expect_same(slope([&x](const Tensor& weight) { return prelu(x, weight); }, {0.25}), {-2});
 }
 
+TEST(SpecialValues, HalfPowersAreRoots) {
+  const Tensor x = make<float>({-INFINITY, -0.0F, INFINITY, -1, NAN});
+  expect_same(list(pow(x, 0.5)), {kNan, -0.0, kInf, kNan, kNan});
+  expect_same(list(pow(x, -0.5)), {kNan, -kInf, 0, kNan, kNan});
+  EXPECT_EQ(pow(make<std::int64_t>({4}), 0.5).item(), 2);
+}
+
 }  // namespace
 }  // namespace mezzo
