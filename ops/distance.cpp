@@ -56,7 +56,7 @@ const Registered cosine_registered{cosine_op};
 
 struct NormalizeAttrs {
   double p = 2;
-  std::int64_t dim = 1;
+  Dims dim = {1};
   double eps = 1e-12;
   static constexpr auto fields() {
     return std::tuple{attr("p", &NormalizeAttrs::p), attr("dim", &NormalizeAttrs::dim),
@@ -67,14 +67,15 @@ struct NormalizeAttrs {
 Outputs normalize_forward(const ForwardArgs<NormalizeAttrs>& args) {
   const DType result = floating_result("normalize", args);
   const Tensor x = input_as(args, 0, compute_dtype(result));
-  const Dims dim{layout::wrap_dim("normalize", args.attrs.dim, x.shape().size())};
+  const Dims dim = layout::wrap_dims("normalize", args.attrs.dim, x.shape().size());
   return to(x / clamp(norm(x, args.attrs.p, dim, true), args.attrs.eps), result);
 }
 std::vector<Sample<NormalizeAttrs>> normalize_samples() {
   return {{{real({3, 5})}, {}},
-          {{smooth({3, 5})}, {.p = 1, .dim = 0}},
-          {{smooth({2, 3, 4})}, {.p = 3, .dim = -1, .eps = 100}},
-          {{samples::distinct({4})}, {.p = std::numeric_limits<double>::infinity(), .dim = 0}}};
+          {{smooth({3, 5})}, {.p = 1, .dim = {0}}},
+          {{smooth({2, 3, 4})}, {.p = 3, .dim = {-1}, .eps = 100}},
+          {{real({2, 3, 4})}, {.p = 2, .dim = {1, -1}}},
+          {{samples::distinct({4})}, {.p = std::numeric_limits<double>::infinity(), .dim = {0}}}};
 }
 constexpr Op<NormalizeAttrs> normalize_op{
     .info = {.name = "normalize", .category = Category::fp32, .reads_16bit = true},
@@ -226,7 +227,7 @@ const Registered pdist_registered{pdist_op};
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim, double eps) {
   return bind(cosine_op, {a, b}, CosineAttrs{dim, eps});
 }
-Tensor normalize(const Tensor& x, double p, std::int64_t dim, double eps) {
+Tensor normalize(const Tensor& x, double p, const ReducedDims& dim, double eps) {
   return bind(normalize_op, {x}, NormalizeAttrs{p, dim, eps});
 }
 Tensor renorm(const Tensor& x, double p, std::int64_t dim, double maxnorm) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/ops/reduction.h"
 
 namespace mezzo {
 
@@ -15,8 +16,8 @@ namespace mezzo {
 /// F.cosine_similarity.
 [[nodiscard]] Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim = 1,
                                        double eps = 1e-8);
-/// x / max(|x|_p, eps) with the norm along `dim`. F.normalize.
-[[nodiscard]] Tensor normalize(const Tensor& x, double p = 2, std::int64_t dim = 1, double eps = 1e-12);
+/// x / max(|x|_p, eps) with the norm over `dim`, one or several. F.normalize.
+[[nodiscard]] Tensor normalize(const Tensor& x, double p = 2, const ReducedDims& dim = 1, double eps = 1e-12);
 /// x with every slice along `dim` whose p-norm exceeds maxnorm scaled by maxnorm / (norm + 1e-7). Throws
 /// ShapeError for fewer than 2 dims, ValueError unless p > 0 and maxnorm >= 0.
 [[nodiscard]] Tensor renorm(const Tensor& x, double p, std::int64_t dim, double maxnorm);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "mezzo/ops/activation.h"
+#include "mezzo/ops/distance.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/loss.h"
 #include "mezzo/ops/reduction.h"
@@ -82,6 +83,11 @@ TEST(SpecialValues, HalfPowersAreRoots) {
   expect_same(list(pow(x, 0.5)), {kNan, -0.0, kInf, kNan, kNan});
   expect_same(list(pow(x, -0.5)), {kNan, -kInf, 0, kNan, kNan});
   EXPECT_EQ(pow(make<std::int64_t>({4}), 0.5).item(), 2);
+}
+
+TEST(SpecialValues, NormalizeTakesSeveralDims) {
+  const Tensor x = make<float>({1, 2, 2}, {2, 4, 4, 8});  // of norm 10
+  expect_same(list(normalize(x, 2, {1, -1})), {0.2, 0.4, 0.4, 0.8});
 }
 
 }  // namespace
