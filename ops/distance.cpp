@@ -144,6 +144,11 @@ void require_not_negative(std::string_view op, double p) {
   throw ValueError(op, "p >= 0", std::to_string(p), "pass 2 for Euclidean distances");
 }
 
+/// Of points without coordinates every distance is 0; a norm for p = inf would ask for an element.
+Tensor distances(const Tensor& difference, double p) {
+  return difference.size(-1) == 0 ? sum(difference, -1) : norm(difference, p, -1);
+}
+
 Outputs dist_forward(const DistanceArgs& args) {
   const DType result = floating_result("dist", args), compute = compute_dtype(result);
   const Tensor difference = input_as(args, 0, compute) - input_as(args, 1, compute);
@@ -175,13 +180,14 @@ Outputs cdist_forward(const DistanceArgs& args) {
   }
   const Tensor difference =
       unsqueeze(input_as(args, 0, compute), -2) - unsqueeze(input_as(args, 1, compute), -3);
-  return to(norm(difference, args.attrs.p, -1), result);
+  return to(distances(difference, args.attrs.p), result);
 }
 std::vector<Sample<DistanceAttrs>> cdist_samples() {
   return {{{real({3, 4}), real({5, 4}, 3, 5)}, {2}},
           {{real({2, 3, 2}), real({4, 2}, 3, 5)}, {1}},
           {{real({3, 2}), real({2, 2}, 3, 5)}, {3}},
-          {{real({3, 2}), real({2, 2}, 3, 5)}, {0}}};
+          {{real({3, 2}), real({2, 2}, 3, 5)}, {0}},
+          {{real({3, 0}), real({2, 0})}, {std::numeric_limits<double>::infinity()}}};
 }
 constexpr Op<DistanceAttrs> cdist_op{
     .info = {.name = "cdist", .category = Category::fp32, .reads_16bit = true},
@@ -205,7 +211,7 @@ Outputs pdist_forward(const DistanceArgs& args) {
   }
   std::vector<Tensor> pieces;
   for (std::int64_t i = 0; i + 1 < rows; ++i) {
-    pieces.push_back(norm(slice(x, 0, i, i + 1) - slice(x, 0, i + 1), args.attrs.p, 1));
+    pieces.push_back(distances(slice(x, 0, i, i + 1) - slice(x, 0, i + 1), args.attrs.p));
   }
   if (pieces.empty()) return to(sum(slice(x, 0, 0, 0), 1), result);
   return to(cat(pieces), result);

@@ -85,6 +85,11 @@ TEST(SpecialValues, HalfPowersAreRoots) {
   EXPECT_EQ(pow(make<std::int64_t>({4}), 0.5).item(), 2);
 }
 
+TEST(SpecialValues, PointsWithoutCoordinatesAreNotApart) {
+  const Tensor points = zeros({2, 0}), others = zeros({3, 0});
+  for (const double p : {0.0, 1.0, 2.0, kInf}) EXPECT_EQ(list(cdist(points, others, p)), Doubles(6, 0.0));
+}
+
 TEST(SpecialValues, NormalizeTakesSeveralDims) {
   const Tensor x = make<float>({1, 2, 2}, {2, 4, 4, 8});  // of norm 10
   expect_same(list(normalize(x, 2, {1, -1})), {0.2, 0.4, 0.4, 0.8});
