@@ -28,7 +28,7 @@ Gradients product_gradients(const VjpContext& args, const Tensor& a, const Tenso
   if (args.needs(1)) {
     // With a plain matrix b, the batch dims of a and g are only more rows: one product instead of a sum of
     // many.
-    const bool fold = b.dim() == 2 && a.dim() > 2 && a.numel() > 0;
+    const bool fold = b.dim() == 2 && a.dim() > 2 && a.numel() > 0 && g.numel() > 0;
     const Tensor rows_a = fold ? reshape(a, {-1, a.size(-1)}) : a;
     const Tensor rows_g = fold ? reshape(g, {-1, g.size(-1)}) : g;
     result[1] = matmul(transposed(rows_a), rows_g, args.wanted(1));
@@ -81,7 +81,8 @@ std::vector<Sample<ProductAttrs>> matmul_samples() {
   return {{{real({3, 4}), real({4, 5})}},          {{real({2, 3, 4}), real({4, 5})}},
           {{real({2, 1, 3, 4}), real({3, 4, 2})}}, {{real({4}), real({4})}},
           {{real({2, 3, 4}), real({4})}},          {{real({4}), real({2, 4, 3})}},
-          {{real({3, 0}), real({0, 2})}},          {{real({4, 3}), real({2, 3, 5})}}};
+          {{real({3, 0}), real({0, 2})}},          {{real({4, 3}), real({2, 3, 5})}},
+          {{real({2, 3, 4}), real({4, 0})}}};
 }
 constexpr Op<ProductAttrs> matmul_op{
     .info = {.name = "matmul", .category = Category::lower_precision},
@@ -222,9 +223,14 @@ Outputs outer_forward(const ForwardArgs<NoAttrs>& args) {
 }
 Gradients outer_vjp(const VjpArgs<NoAttrs>& args) {
   const Tensor g = args.grad();
+  // One vector may be of integers, which matmul takes among their own kind only.
+  const auto other = [&](std::size_t i) {
+    const Tensor x = args.in(i);
+    return is_floating(x.dtype()) ? x : to(x, g.dtype());
+  };
   Gradients result{Tensor(), Tensor()};
-  if (args.needs(0)) result[0] = matmul(g, args.in(1), args.wanted(0));
-  if (args.needs(1)) result[1] = matmul(args.in(0), g, args.wanted(1));
+  if (args.needs(0)) result[0] = matmul(g, other(1), args.wanted(0));
+  if (args.needs(1)) result[1] = matmul(other(0), g, args.wanted(1));
   return result;
 }
 std::vector<Sample<NoAttrs>> outer_samples() { return {{{samples::real({3}), samples::real({5})}}}; }

@@ -168,5 +168,11 @@ TEST(MatmulChain, MultipliesInTheCheapestOrder) {
   EXPECT_THROW((void)multi_dot({row, select(column, 1, 0), row}), ShapeError);
 }
 
+TEST(Outer, GivesAGradientBesideIntegers) {
+  const Tensor x = make<float>({2, 3}).requires_grad_(), n = make<std::int64_t>({1, -4});
+  for (const Tensor& y : {outer(x, n), outer(n, x)})
+    EXPECT_EQ(list(grad({&y, 1}, {&x, 1}, {&y, 1})[0]), (Doubles{2 * 17, 3 * 17}));
+}
+
 }  // namespace
 }  // namespace mezzo
