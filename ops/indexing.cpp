@@ -178,7 +178,9 @@ Gradients index_add_vjp(const VjpArgs<IndexAddAttrs>& args) {
   Gradients result(3);
   result[0] = grad;
   if (args.needs(2)) {
-    const Tensor read = index_select(grad, args.attrs.dim, args.in(1));
+    // A 0-dim x is one place for all entries.
+    const Tensor read =
+        grad.dim() == 0 ? expand(grad, args.in_shape(2)) : index_select(grad, args.attrs.dim, args.in(1));
     result[2] = reshape(args.attrs.alpha.real() == 1 ? read : mul(read, args.attrs.alpha), args.in_shape(2));
   }
   return result;
@@ -186,7 +188,8 @@ Gradients index_add_vjp(const VjpArgs<IndexAddAttrs>& args) {
 std::vector<Sample<IndexAddAttrs>> index_add_samples() {
   return {{{samples::real({5, 3}), samples::index({4}, 5), samples::real({4, 3})}, {0, 1}},
           {{samples::real({2, 3}), samples::index({5}, 3), samples::real({2, 5})}, {-1, 2}},
-          {{samples::real({}), samples::index({1}, 1), samples::real({})}, {0, 1}}};
+          {{samples::real({}), samples::index({1}, 1), samples::real({})}, {0, 1}},
+          {{samples::real({}), samples::index({3}, 1), samples::real({3})}, {0, 2}}};
 }
 constexpr Op<IndexAddAttrs> index_add_op{
     .info = {.name = "index_add", .category = Category::passthrough},

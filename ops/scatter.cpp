@@ -76,7 +76,8 @@ Gradients scatter_vjp(const VjpArgs<DimIndexAttrs>& args) {
 std::vector<Sample<DimIndexAttrs>> scatter_samples() {
   return {{{samples::real({3, 5}), samples::index({3, 1}, 5), samples::real({3, 1})}, {1}},
           {{samples::real({4, 2}), samples::index({1, 2}, 4), samples::real({2, 3})}, {-2}},
-          {{samples::real({}), samples::index({}, 1), samples::real({})}, {0}}};
+          {{samples::real({}), samples::index({}, 1), samples::real({})}, {0}},
+          {{samples::real({4}), samples::index({}, 4), samples::real({3})}, {0}}};
 }
 std::vector<Sample<DimIndexAttrs>> scatter_add_samples() {
   return {{{samples::real({3, 5}), samples::index({3, 7}, 5), samples::real({3, 7})}, {1}},
