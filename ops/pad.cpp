@@ -79,10 +79,12 @@ Tensor padded_with(const Tensor& x, const SmallVector<Border, 4>& borders, const
 struct InsideFn {
   PadMode mode;
   std::int64_t before, size;
+  std::int64_t first = 0;  ///< circular: the position where what is left after cutting off starts
   template <class T>
   MEZZO_HD T operator()(T i) const {
     const std::int64_t at = static_cast<std::int64_t>(i) - before, last = size - 1;
-    if (mode == PadMode::circular) return static_cast<T>(at < 0 ? at + size : at > last ? at - size : at);
+    if (mode == PadMode::circular)
+      return static_cast<T>(first + (at < 0 ? at + size : at > last ? at - size : at));
     if (mode == PadMode::replicate) return static_cast<T>(at < 0 ? 0 : at > last ? last : at);
     return static_cast<T>(at < 0 ? -at : at > last ? 2 * last - at : at);
   }
@@ -99,10 +101,16 @@ void check_inside(const Border& border, PadMode mode, std::int64_t size) {
 }
 /// The positions of x's dim that the result shows, in their order.
 Tensor inside(const Border& border, PadMode mode, std::int64_t size, Device device) {
-  check_inside(border, mode, size);
   const std::int64_t length = size + border.before + border.after;
-  return map_one(InsideFn{mode, border.before, size}, arange(length, {.device = device}), DType::i64,
-                 DType::i64);
+  InsideFn position{mode, border.before, size};
+  if (mode == PadMode::circular) {
+    // What is cut off at one end does not come back at the other.
+    position.first = std::max<std::int64_t>(-border.before, 0);
+    position.before += position.first;
+    position.size -= position.first + std::max<std::int64_t>(-border.after, 0);
+  }
+  check_inside(border, mode, position.size);
+  return map_one(position, arange(length, {.device = device}), DType::i64, DType::i64);
 }
 
 Outputs pad_forward(const ForwardArgs<PadAttrs>& args) {

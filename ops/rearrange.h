@@ -88,8 +88,8 @@ template <std::integral I>
 /// A border around x: pad[0] positions before and pad[1] after the last dim, pad[2] and pad[3] for the one
 /// before it, and so on; negative numbers cut off. `value` is for PadMode::constant. Throws ShapeError for an
 /// odd number of sizes or too many, where more than all positions are cut off, and for a border that the dim
-/// cannot fill: reflect takes less than its size, circular at most its size. Other than in PyTorch any mode
-/// takes any dims.
+/// cannot fill: reflect takes less than its size, circular at most the size of what is not cut off, which
+/// is all that it repeats. Other than in PyTorch any mode takes any dims.
 [[nodiscard]] Tensor pad(const Tensor& x, const IntList& pad, PadMode mode = PadMode::constant,
                          Scalar value = 0);
 

@@ -142,7 +142,10 @@ TEST(Pad, AddsAndCutsOff) {
   EXPECT_EQ(list(pad(x, {2, -1}, PadMode::constant, 7)), (Doubles{7, 7, 0, 1}));
   EXPECT_EQ(list(pad(x, {2, 2}, PadMode::reflect)), (Doubles{2, 1, 0, 1, 2, 1, 0}));
   EXPECT_EQ(list(pad(x, {1, 4}, PadMode::replicate)), (Doubles{0, 0, 1, 2, 2, 2, 2, 2}));
-  EXPECT_EQ(list(pad(x, {3, -1}, PadMode::circular)), (Doubles{0, 1, 2, 0, 1}));
+  EXPECT_EQ(list(pad(x, {3, 2}, PadMode::circular)), (Doubles{0, 1, 2, 0, 1, 2, 0, 1}));
+  // As PyTorch: what is cut off at one end does not come back at the other.
+  EXPECT_EQ(list(pad(counted({4}), {-1, 2}, PadMode::circular)), (Doubles{1, 2, 3, 1, 2}));
+  EXPECT_EQ(list(pad(x, {2, -1}, PadMode::circular)), (Doubles{0, 1, 0, 1}));
   EXPECT_EQ(list(pad(x, {})), list(x));
   EXPECT_EQ(list(pad(counted({0}), {1, 1})), (Doubles{0, 0}));
   EXPECT_EQ(pad(counted({3, 0}), {0, 0, 1, 1}, PadMode::reflect).shape(), (Shape{5, 0}));
@@ -156,6 +159,7 @@ TEST(Pad, RefusesBordersThatDoNotFit) {
   EXPECT_THROW((void)pad(x, {-2, -2}), ShapeError);
   EXPECT_THROW((void)pad(x, {3, 0}, PadMode::reflect), ShapeError);
   EXPECT_THROW((void)pad(x, {0, 4}, PadMode::circular), ShapeError);
+  EXPECT_THROW((void)pad(x, {3, -1}, PadMode::circular), ShapeError);
   EXPECT_THROW((void)pad(counted({0}), {1, 0}, PadMode::replicate), ShapeError);
 }
 
