@@ -59,8 +59,8 @@ template <std::integral I, std::integral J>
                                        std::int64_t dim1, std::int64_t dim2);
 /// x.unfold(dim, size, step): windows of `size` positions of a dim, `step` apart, as a new last dim of a
 /// view, which shows elements several times when step < size (in-place writes are refused). A 0-dim x counts
-/// as one of shape [1]. Throws ValueError for a size that is negative or larger than the dim, and for a step
-/// below 1.
+/// as one of shape [1], and its one window is the result, [size]. Throws ValueError for a size that is
+/// negative or larger than the dim, and for a step below 1.
 [[nodiscard]] Tensor tensor_unfold(const Tensor& x, std::int64_t dim, std::int64_t size, std::int64_t step);
 /// The sum of all windows, each added at its place in zeros of `shape`: the gradient of tensor_unfold.
 [[nodiscard]] Tensor tensor_unfold_backward(const Tensor& grad, const Shape& shape, std::int64_t dim,

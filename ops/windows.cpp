@@ -137,6 +137,7 @@ Windows windows_of(std::string_view op, const Shape& shape, const UnfoldAttrs& a
 Shape with_dims(const Shape& shape) { return shape.empty() ? Shape{1} : shape; }
 
 Tensor unfolded(const Tensor& x, const Windows& windows, const UnfoldAttrs& attrs) {
+  if (x.dim() == 0) return alias(x, Shape{attrs.size}, Dims{1}, x.impl().offset, true);
   Shape shape = with_dims(x.shape());
   Dims strides = x.shape().empty() ? Dims{1} : x.strides();
   shape.push_back(attrs.size);
@@ -185,7 +186,8 @@ Outputs unfold_backward_forward(const ForwardArgs<UnfoldBackwardAttrs>& args) {
   const Windows windows = windows_of("tensor_unfold_backward", with_dims(shape), attrs);
   const DType compute = compute_dtype(grad.dtype());
   const Tensor total = zeros(with_dims(shape), {.dtype = compute, .device = grad.device()});
-  check_gradient("tensor_unfold_backward", grad, unfolded(total, windows, attrs).shape());
+  check_gradient("tensor_unfold_backward", grad,
+                 shape.empty() ? Shape{size} : unfolded(total, windows, attrs).shape());
   if (grad.numel() != 0) {
     const auto along = static_cast<std::int64_t>(windows.dim);
     const std::int64_t reach = step < shape[windows.dim] ? (windows.count - 1) * step + 1 : 1;
@@ -204,7 +206,7 @@ Gradients unfold_backward_vjp(const VjpArgs<UnfoldBackwardAttrs>& args) {
 std::vector<Sample<UnfoldBackwardAttrs>> unfold_backward_samples() {
   return {{{samples::real({3, 3})}, {{7}, 0, 3, 2}},
           {{samples::real({3, 2, 3})}, {{5, 2}, -2, 3, 1}},
-          {{samples::real({1, 1})}, {{}, 0, 1, 1}}};
+          {{samples::real({1})}, {{}, 0, 1, 1}}};
 }
 constexpr Op<UnfoldBackwardAttrs> unfold_backward_op{
     .info = {.name = "tensor_unfold_backward", .category = Category::passthrough},

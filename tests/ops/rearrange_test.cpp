@@ -99,6 +99,8 @@ TEST(TensorUnfold, ShowsWindowsWithoutACopy) {
   EXPECT_TRUE(tensor_unfold(x, 0, 3, 1).impl().is_view);
   EXPECT_EQ(tensor_unfold(x, 0, 0, 2).shape(), (Shape{3, 0}));
   EXPECT_EQ(tensor_unfold(x, 0, 5, 1000).shape(), (Shape{1, 5}));
+  EXPECT_EQ(tensor_unfold(select(x, 0, 3), 0, 1, 1).shape(), (Shape{1}));  // as in PyTorch
+  EXPECT_EQ(tensor_unfold(select(x, 0, 3), 0, 0, 1).shape(), (Shape{0}));
   EXPECT_THROW((void)tensor_unfold(x, 0, 6, 1), ValueError);
   EXPECT_THROW((void)tensor_unfold(x, 0, 2, 0), ValueError);
 }
