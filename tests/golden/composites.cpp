@@ -47,14 +47,24 @@ Outputs softmax_mlp(Inputs inputs, const Value& /*args*/) {
 Outputs chunk_all(Inputs inputs, const Value& args) {
   return chunk(inputs[0], args.at("n").as_int(), args.at("dim").as_int());
 }
+/// A number or a list of them.
+Dims dims_of(const Value& value) {
+  if (value.is_int()) return {value.as_int()};
+  Dims dims;
+  for (const Value& dim : value.as_list()) dims.push_back(dim.as_int());
+  return dims;
+}
 Outputs move_dim(Inputs inputs, const Value& args) {
-  return movedim(inputs[0], args.at("src").as_int(), args.at("dst").as_int());
+  return movedim(inputs[0], dims_of(args.at("src")), dims_of(args.at("dst")));
 }
 Outputs shuffle_pixels(Inputs inputs, const Value& args) {
   return pixel_shuffle(inputs[0], args.at("r").as_int());
 }
 Outputs repeat_each(Inputs inputs, const Value& args) {
-  return repeat_interleave(inputs[0], args.at("n").as_int(), args.at("dim").as_int());
+  const Value& dim = args.at("dim");
+  const std::int64_t times = args.at("n").as_int();
+  return dim.is_null() ? repeat_interleave(inputs[0], times)
+                       : repeat_interleave(inputs[0], times, dim.as_int());
 }
 /// One name for two ops: the weight is a tensor or a number.
 Outputs lerp_either(Inputs inputs, const Value& args) {
