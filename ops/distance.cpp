@@ -151,6 +151,7 @@ Tensor distances(const Tensor& difference, double p) {
 
 Outputs dist_forward(const DistanceArgs& args) {
   const DType result = floating_result("dist", args), compute = compute_dtype(result);
+  static_cast<void>(layout::broadcast("dist", args.in(0).shape(), args.in(1).shape()));
   const Tensor difference = input_as(args, 0, compute) - input_as(args, 1, compute);
   return to(norm(difference, args.attrs.p), result);
 }

@@ -33,6 +33,9 @@ Outputs cosine_forward(const ForwardArgs<CosineEmbeddingAttrs>& args) {
   constexpr double kEps = 1e-12;
   const DType result = floating_result(kName, args), compute = compute_dtype(result);
   require_rows(kName, args.in(0).shape(), args.in(1).shape(), args.in(2).shape());
+  Shape rows = layout::broadcast(kName, args.in(0).shape(), args.in(1).shape());
+  rows.pop_back();
+  static_cast<void>(layout::broadcast(kName, rows, args.in(2).shape()));
   const Tensor a = input_as(args, 0, compute), b = input_as(args, 1, compute);
   const Tensor target = input_as(args, 2, compute);
   const Tensor squares = (sum(a * a, -1) + kEps) * (sum(b * b, -1) + kEps);
@@ -61,7 +64,10 @@ const Registered cosine_registered{cosine_op};
 
 Outputs triplet_forward(const ForwardArgs<TripletMarginLossAttrs>& args) {
   const TripletMarginLossAttrs& attrs = args.attrs;
-  const DType result = floating_result("triplet_margin_loss", args), compute = compute_dtype(result);
+  constexpr std::string_view kName = "triplet_margin_loss";
+  const DType result = floating_result(kName, args), compute = compute_dtype(result);
+  static_cast<void>(layout::broadcast(kName, layout::broadcast(kName, args.in(0).shape(), args.in(1).shape()),
+                                      args.in(2).shape()));
   const Tensor anchor = input_as(args, 0, compute);
   const Tensor positive = input_as(args, 1, compute), negative = input_as(args, 2, compute);
   const auto distance = [&](const Tensor& a, const Tensor& b) {

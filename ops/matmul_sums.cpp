@@ -60,9 +60,10 @@ void check(const Form& form, const Tensor& x, const Tensor& a, const Tensor& b) 
 
 /// A new tensor of this shape and dtype that holds `x` broadcast; the product is then added to it in the
 /// sum's precision. What is not read stays empty.
-Tensor start_from(const Tensor& x, const Shape& shape, DType dtype, bool read) {
+Tensor start_from(std::string_view op, const Tensor& x, const Shape& shape, DType dtype, bool read) {
   const Tensor out = empty(shape, {.dtype = dtype, .device = x.device()});
-  const Tensor source = expand(x, shape);
+  const Dims strides = layout::expand_strides(op, x.shape(), x.strides(), shape);
+  const Tensor source = alias(x, shape, strides, x.impl().offset, true);
   if (read) copy_into(out, source);
   return out;
 }
@@ -84,7 +85,7 @@ Outputs forward(const ForwardArgs<SumAttrs>& args) {
     product_into(out, left, right, alpha, 0, {.bias = x.contiguous()});
     return out;
   }
-  const Tensor out = start_from(x, shape, a.dtype(), beta != 0);
+  const Tensor out = start_from(form.name, x, shape, a.dtype(), beta != 0);
   product_into(result_matrix(out), left, right, alpha, beta);
   return out;
 }

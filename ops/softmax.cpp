@@ -116,6 +116,7 @@ Gradients vjp(const VjpArgs<SoftmaxAttrs>& args) {
 /// softmax(-x).
 Outputs softmin_forward(const Args& args) {
   require_floating("softmin", args.in(0));
+  static_cast<void>(layout::wrap_dim("softmin", args.attrs.dim, args.in(0).shape().size()));
   return softmax(neg(args.in(0)), args.attrs.dim, result_of("softmin", args, args.in(0).dtype()));
 }
 Gradients softmin_vjp(const VjpArgs<SoftmaxAttrs>& args) {
