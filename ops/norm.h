@@ -9,7 +9,7 @@
 // values are computed in f32 and rounded once. The result is contiguous and has x's dtype. In f32 the
 // statistics are exact to a few f32 roundings of the deviations, for means much larger than these too; a row
 // that holds NaN or an infinity is NaN (in rms_norm infinity leaves zeros beside NaN), and no other row is.
-// Only x and the weight are kept for backward; twice differentiable.
+// For backward x and the small tensors are kept, no result and no statistic; twice differentiable.
 #pragma once
 
 #include <cstdint>

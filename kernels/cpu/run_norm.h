@@ -201,6 +201,8 @@ class SplitRows {
     return {buffer, 0, layout_.length};
   }
   [[nodiscard]] RunBlock<T> read(std::int64_t row, T* buffer) const {
+    // There are several runs and rows, which are not one run of memory: RowOperand copies, whatever the
+    // dtype.
     if (!in_place()) (void)runs_.template read<T>(row * layout_.runs, layout_.runs, buffer);
     return this->row(row, buffer);
   }
