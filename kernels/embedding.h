@@ -1,6 +1,5 @@
-// Rows of a table by index, and sums of rows by index: embedding and its gradient. The arithmetic is in
-// functors for kernels/generate.h, of which the CPU takes whole rows, so that every device computes the same
-// bits. An index out of range is not followed: it reads zeros and adds nothing (the op reports it).
+// Sums of rows by index: the gradient of embedding. The arithmetic is in a functor, of which a CUDA device
+// takes four elements at a time and the CPU whole rows, so that every device computes the same bits.
 #pragma once
 
 #include <algorithm>
@@ -20,51 +19,6 @@ namespace mezzo::kernels {
 
 namespace detail {
 
-/// A block of four elements of rows `f.width` long, as parts of one or more rows.
-template <class F, class T>
-MEZZO_HD MEZZO_ALWAYS_INLINE void for_parts(const F& f, std::int64_t block, T* values) {
-  for (std::int64_t i = 0; i < 4 && 4 * block + i < f.total;) {
-    const std::int64_t row = (4 * block + i) / f.width, column = 4 * block + i - row * f.width;
-    const std::int64_t left = f.width - column, count = left < 4 - i ? left : 4 - i;
-    f.part(row, column, count, values + i);
-    i += count;
-  }
-}
-
-/// A matrix of stored elements.
-template <class S>
-struct TableRows {
-  const S* data;
-  std::int64_t rows, row_stride, column_stride;
-};
-
-/// Elements of table[index[r], c] for r, c in row-major order.
-template <class S>
-struct GatherRows {
-  TableRows<S> table;
-  const std::int64_t* index;
-  std::int64_t width, total;  ///< of a row and of the result
-  /// Columns of one row.
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE void part(std::int64_t row, std::int64_t column, std::int64_t count,
-                                         T* values) const {
-    const std::int64_t at = index[row];
-    const bool inside = at >= 0 && at < table.rows;
-    const S* const from = table.data + (inside ? at * table.row_stride + column * table.column_stride : 0);
-    if (!inside) {
-      for (std::int64_t k = 0; k < count; ++k) values[k] = T{};
-    } else if (table.column_stride == 1) {
-      for (std::int64_t k = 0; k < count; ++k) values[k] = cast<T>(from[k]);
-    } else {
-      for (std::int64_t k = 0; k < count; ++k) values[k] = cast<T>(from[k * table.column_stride]);
-    }
-  }
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(std::int64_t block, T* values) const {
-    for_parts(*this, block, values);
-  }
-};
-
 /// Elements of the sums over the rows of a contiguous array that belong together, accumulated in f64 in
 /// order.
 template <class S>
@@ -82,8 +36,14 @@ struct SumRows {
       for (std::int64_t k = 0; k < count; ++k) values[k] += cast<double>(from[k]);
     }
   }
+  /// A block of four elements, as parts of one or more rows.
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(std::int64_t block, double* values) const {
-    for_parts(*this, block, values);
+    for (std::int64_t i = 0; i < 4 && 4 * block + i < total;) {
+      const std::int64_t row = (4 * block + i) / width, column = 4 * block + i - row * width;
+      const std::int64_t left = width - column, count = left < 4 - i ? left : 4 - i;
+      part(row, column, count, values + i);
+      i += count;
+    }
   }
 };
 
@@ -91,28 +51,6 @@ struct SumRows {
 inline std::int64_t row_grain(std::int64_t width) { return std::max<std::int64_t>(32768 / width, 1); }
 
 }  // namespace detail
-
-/// out[r, c] = table[index[r], c]. out: contiguous, of the table's dtype; table: [values, width]; index:
-/// contiguous.
-inline void gather_rows(Device device, const View& out, const View& table, const std::int64_t* index) {
-  const std::int64_t total = layout::numel(out.shape);
-  if (total == 0) return;
-  dispatch(table.dtype, [&]<class S>(TypeTag<S>) {
-    const detail::TableRows<Stored<S>> rows{static_cast<const Stored<S>*>(table.data), table.shape[0],
-                                            table.strides[0], table.strides[1]};
-    const std::int64_t width = table.shape[1];
-    const detail::GatherRows<Stored<S>> gather{rows, index, width, total};
-    if (device.is_cpu()) {  // whole rows, as they are stored
-      auto* const to = static_cast<Stored<S>*>(out.data);
-      return cpu::parallel_for(total / width, detail::row_grain(width),
-                               [&](std::int64_t begin, std::int64_t end) {
-                                 for (std::int64_t r = begin; r < end; ++r)
-                                   gather.part(r, 0, width, to + r * width);
-                               });
-    }
-    dispatch_compute(table.dtype, [&]<class T>(TypeTag<T>) { generate<T>(device, gather, out); });
-  });
-}
 
 /// out[v, c] = sum of rows[n, c] over the run of v (see find_index_runs). out: contiguous [values, width];
 /// rows: contiguous [count, width], floating.
@@ -122,7 +60,10 @@ inline void sum_rows(Device device, const View& out, const View& rows, const Ind
   const std::int64_t width = out.shape[1];
   dispatch(rows.dtype, [&]<class S>(TypeTag<S>) {
     const detail::SumRows<Stored<S>> sums{static_cast<const Stored<S>*>(rows.data), runs, width, total};
-    if (!device.is_cpu()) return generate<double>(device, sums, out);
+#if MEZZO_DEVICE_CODE
+    if (device.is_cuda()) return cuda::generate<double>(device, sums, out);
+#endif
+    require_host_kernel(device);
     auto* const to = static_cast<std::byte*>(out.data);
     cpu::parallel_for(out.shape[0], detail::row_grain(width), [&](std::int64_t begin, std::int64_t end) {
       cpu::TileBuffer<double> buffer;

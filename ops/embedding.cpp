@@ -56,10 +56,9 @@ Outputs embedding_forward(const ForwardArgs<EmbeddingAttrs>& args) {
   static_cast<void>(padding_row("embedding", args.attrs.padding_idx, weight.size(0)));
   Shape shape = index.shape();
   shape.push_back(weight.size(1));
-  const Tensor out = empty(shape, options_of(weight));
   check_indices("embedding", index, 0, weight.size(0));
-  kernels::gather_rows(out.device(), view_of(out), view_of(weight), data_of(index));
-  return out;
+  const Shape rows{index.numel(), weight.size(1)};
+  return reshape(taken(weight, index, along(0, rows, weight.size(0), weight.strides(), {1, 0})), shape);
 }
 Gradients embedding_vjp(const VjpArgs<EmbeddingAttrs>& args) {
   const std::optional<std::int64_t> padding = args.attrs.padding_idx;

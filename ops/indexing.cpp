@@ -63,13 +63,6 @@ namespace {
 
 using namespace ops;
 
-/// The elements of x at the places.
-Tensor taken(const Tensor& x, const Tensor& index, const PlaceMap& map) {
-  Tensor out = empty(map.shape, options_of(x));
-  kernels::take(x.device(), view_of(out), map.of(x, index));
-  return out;
-}
-
 // --- gather: the index has a place for each element
 
 Outputs gather_forward(const ForwardArgs<DimIndexAttrs>& args) {

@@ -57,6 +57,13 @@ struct PlaceMap {
   return {shape, strides, index_strides, step, size, {static_cast<std::int64_t>(dim)}};
 }
 
+/// The elements of x at places, as a new tensor of the places' shape.
+[[nodiscard]] inline Tensor taken(const Tensor& x, const Tensor& index, const PlaceMap& map) {
+  Tensor out = empty(map.shape, options_of(x));
+  kernels::take(x.device(), view_of(out), map.of(x, index));
+  return out;
+}
+
 /// x with `values` written to (or added at) places. `map_of` gives the places for a tensor of x's shape with
 /// given strides; values are shown with `value_strides`.
 template <class MapOf>
