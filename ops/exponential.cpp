@@ -1,4 +1,5 @@
 // Logarithms and exponentials beside exp and log, and the error function with its inverse.
+#include "mezzo/kernels/smooth_activation_math.h"
 #include "mezzo/kernels/unary_math.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise_common.h"
@@ -43,6 +44,36 @@ constexpr Op<NoAttrs> log10_op =
     real_op<Log10Fn>("log10", Category::fp32, positive_samples, log10_vjp, save_inputs(0));
 const Registered log10_registered{log10_op};
 
+struct LogAddExpFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    const T distance = kernels::math::detail::select(a == b, T(0), AbsFn{}(a - b));  // infinities may be equal
+    return MaximumFn{}(a, b) + log1p_to_one(kernels::math::exp_nonpositive(-distance));
+  }
+};
+Outputs logaddexp_forward(const ForwardArgs<NoAttrs>& args) {
+  for (const TensorRef& x : args.inputs) require_floating("logaddexp", x);
+  return map_two_real("logaddexp", LogAddExpFn{}, args.in(0), args.in(1),
+                      result_type({&args.in(0), &args.in(1)}));
+}
+Gradients logaddexp_vjp(const Vjps& args) {
+  const Tensor a = widened(args.in(0)), b = widened(args.in(1));
+  return {args.needs(0) ? mul(args.grad(), sigmoid(sub(a, b))) : Tensor(),
+          args.needs(1) ? mul(args.grad(), sigmoid(sub(b, a))) : Tensor()};
+}
+Samples logaddexp_samples() {
+  return {{{samples::real({3, 5}), samples::real({3, 5})}},
+          {{samples::real({4, 1, 3}, 80, 100), samples::real({2, 1}, 85, 95)}}};
+}
+constexpr Op<NoAttrs> logaddexp_op{
+    .info = {.name = "logaddexp", .category = Category::passthrough, .elementwise = true},
+    .samples = logaddexp_samples,
+    .forward = logaddexp_forward,
+    .vjp = logaddexp_vjp,
+    .saves = save_inputs(0, 1),
+};
+const Registered logaddexp_registered{logaddexp_op};
+
 constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
 
 Gradients erf_vjp(const Vjps& args) {
@@ -67,6 +98,7 @@ Tensor expm1(const Tensor& x) { return bind(expm1_op, {x}); }
 Tensor log1p(const Tensor& x) { return bind(log1p_op, {x}); }
 Tensor log2(const Tensor& x) { return bind(log2_op, {x}); }
 Tensor log10(const Tensor& x) { return bind(log10_op, {x}); }
+Tensor logaddexp(const Tensor& a, const Tensor& b) { return bind(logaddexp_op, {a, b}); }
 Tensor erf(const Tensor& x) { return bind(erf_op, {x}); }
 Tensor erfinv(const Tensor& x) { return bind(erfinv_op, {x}); }
 
