@@ -316,6 +316,7 @@ struct SqrtFn {
   }
 };
 struct RsqrtFn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::rsqrt(x);

@@ -10,9 +10,7 @@ namespace mezzo::kernels::scalar {
 // --- elementary functions
 
 struct SinNearFn {
-  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const {
-    return math::sin<math::Argument::near>(x);
-  }
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::sin<math::Argument::near>(x); }
 };
 struct SinFn {
   using Near = SinNearFn;
@@ -22,9 +20,7 @@ struct SinFn {
   }
 };
 struct CosNearFn {
-  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const {
-    return math::cos<math::Argument::near>(x);
-  }
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::cos<math::Argument::near>(x); }
 };
 struct CosFn {
   using Near = CosNearFn;
@@ -34,9 +30,7 @@ struct CosFn {
   }
 };
 struct TanNearFn {
-  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const {
-    return math::tan<math::Argument::near>(x);
-  }
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::tan<math::Argument::near>(x); }
 };
 struct TanFn {
   using Near = TanNearFn;
@@ -46,12 +40,14 @@ struct TanFn {
   }
 };
 struct AsinFn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::asin(x);
   }
 };
 struct AcosFn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::acos(x);
@@ -64,18 +60,21 @@ struct AtanFn {
   }
 };
 struct SinhFn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::sinh(x);
   }
 };
 struct CoshFn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::cosh(x);
   }
 };
 struct Expm1Fn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::expm1(x);
@@ -112,6 +111,7 @@ struct ErfinvFn {
   }
 };
 struct Atan2Fn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T y, T x) const {
     return math::atan2(y, x);

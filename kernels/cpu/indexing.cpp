@@ -55,9 +55,13 @@ MEZZO_ALWAYS_INLINE void for_runs(const Walk<N>& walk, std::int64_t begin, std::
 /// update(place, element) along a run. Offsets: base, index, source.
 template <class T, class Update>
 struct PutRun {
+  /// Writes wait for one another, so what they need is asked for this many elements ahead where places lie
+  /// further apart than the nearest cache reaches.
+  static constexpr std::int64_t kAhead = 32, kNear = std::int64_t{1} << 15;
   const Places& places;
   const T* source;
   Update update;
+  bool far = places.limit * std::abs(places.step) * std::int64_t{sizeof(T)} > kNear;
 
   MEZZO_ALWAYS_INLINE void operator()(const std::array<std::int64_t, 3>& at,
                                       const std::array<std::int64_t, 3>& steps, std::int64_t count) const {
@@ -65,10 +69,11 @@ struct PutRun {
     const auto* const index = static_cast<const std::int64_t*>(places.index.data) + at[1];
     const T* const from = source + at[2];
     if (steps[1] != 0) {
-      for (std::int64_t e = 0; e < count; ++e) {
-        const std::int64_t i = index[e * steps[1]];
-        if (places.has(i)) update(to[e * steps[0] + i * places.step], from[e * steps[2]]);
-      }
+      using One = std::integral_constant<std::int64_t, 1>;
+      if (steps[0] == 0 && places.step == 1 && steps[1] == 1 && steps[2] == 1)
+        each(to, index, from, count, std::integral_constant<std::int64_t, 0>{}, One{}, One{}, One{});
+      else
+        each(to, index, from, count, steps[0], places.step, steps[1], steps[2]);
     } else if (const std::int64_t i = *index; places.has(i)) {
       T* const there = to + i * places.step;
       if (steps[0] == 1 && steps[2] == 1) {
@@ -77,6 +82,26 @@ struct PutRun {
         for (std::int64_t e = 0; e < count; ++e) update(there[e * steps[0]], from[e * steps[2]]);
       }
     }
+  }
+
+ private:
+  /// The steps may be constants: vectors are common.
+  template <class Along, class Step, class IndexStep, class SourceStep>
+  MEZZO_ALWAYS_INLINE void each(T* to, const std::int64_t* index, const T* from, std::int64_t count,
+                                Along along, Step step, IndexStep index_step, SourceStep source_step) const {
+    const std::int64_t limit = places.limit;
+    const auto one = [&](std::int64_t e) {
+      const std::int64_t i = index[e * index_step];
+      if (i >= 0 && i < limit) update(to[e * along + i * step], from[e * source_step]);
+    };
+    std::int64_t e = 0;
+    for (; far && e + kAhead < count; ++e) {
+      const std::int64_t next = index[(e + kAhead) * index_step];
+      // An index out of range asks for a place that exists.
+      __builtin_prefetch(to + (e + kAhead) * along + (next >= 0 && next < limit ? next : 0) * step, 1);
+      one(e);
+    }
+    for (; e < count; ++e) one(e);
   }
 };
 
