@@ -47,7 +47,8 @@ const Registered log10_registered{log10_op};
 struct LogAddExpFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    const T distance = kernels::math::detail::select(a == b, T(0), AbsFn{}(a - b));  // infinities may be equal
+    const T distance =
+        kernels::math::detail::select(a == b, T(0), AbsFn{}(a - b));  // infinities may be equal
     return MaximumFn{}(a, b) + log1p_to_one(kernels::math::exp_nonpositive(-distance));
   }
 };

@@ -19,7 +19,9 @@ namespace detail {
 
 /// Functors of one float that have a cheaper twin F::Near with the same bits for |x| < math::kNearZero.
 template <class F, class T>
-concept HasNear = std::is_same_v<T, float> && requires { typename F::Near; };
+concept HasNear = std::is_same_v<T, float> && requires {
+  typename F::Near;
+};
 
 template <class F, class R, class T, std::size_t N>
 struct PointwiseTile {
