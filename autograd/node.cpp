@@ -108,10 +108,12 @@ Edge edge_to(const Tensor& tensor) {
   edge.target = impl.grad_fn;
   edge.index = impl.output_index;
   // Behind a cast the gradient is wanted in the dtype before the cast: whoever can produce that saves a
-  // rounding and a pass.
+  // rounding and a pass. Not in a narrower one, though: several gradients may meet here, and each would be
+  // rounded before they are added.
   const Node& maker = *edge.node();
-  if (maker.info.name.value == "to_dtype" && is_floating(maker.edges[0].dtype))
-    edge.wanted = maker.edges[0].wanted;
+  if (maker.info.name.value != "to_dtype" || !is_floating(maker.edges[0].dtype)) return edge;
+  const DType before = maker.edges[0].wanted;
+  if (promote(before, edge.dtype) == before) edge.wanted = before;
   return edge;
 }
 

@@ -38,6 +38,16 @@ TEST(Engine, GradientsOfSeveralUsesAndSeveralBackwardsAddUp) {
   EXPECT_EQ(x.grad().item(), 2 * (2 * 3 + 1));
 }
 
+TEST(Engine, GradientsThatMeetBehindACastAreAddedBeforeTheyAreRounded) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const Tensor x = ones({3}).to(dtype).requires_grad_();
+    const Tensor wide = x.to(DType::f32);
+    // Neither is a 16-bit number; the first comes from a sum, which could round it.
+    (sum(wide) * 1.0001F - sum(wide * 1.0001F)).backward();
+    EXPECT_EQ(x.grad().to(DType::f64).to_vector<double>(), (std::vector<double>{0, 0, 0}));
+  }
+}
+
 TEST(Engine, BroadcastInputsGetSummedGradients) {
   const Tensor x = leaf({1, 2, 3});
   const Tensor s = tensor({2.0}, {.dtype = DType::f64, .requires_grad = true});
