@@ -34,7 +34,12 @@ struct VarAttrs {
 };
 
 Tensor deviation(std::string_view op, const Tensor& x, const VarAttrs& attrs, bool root) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;  // what f64 counts; no difference overflows
   require_floating(op, x);
+  if (attrs.taken_off() < -kMost || attrs.taken_off() > kMost) {
+    throw ValueError(op, "a correction in [-2^53, 2^53]", std::to_string(attrs.taken_off()),
+                     "pass 1 for the unbiased estimate, 0 for the biased one");
+  }
   const Reduced reduced(op, x.shape(), attrs.dim);
   Tensor out = reduced.make(x, attrs.keepdim, x.dtype());
   kernels::variance(x.device(), {attrs.taken_off(), root}, reduced.view(out), view_of(x), x.dtype());

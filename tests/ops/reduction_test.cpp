@@ -168,6 +168,7 @@ TEST(Reduction, CorrectionIsTakenOffTheCount) {
   EXPECT_EQ(list(var(x, {}, Correction{0})), Doubles{14.0 / 3});
   EXPECT_EQ(list(mezzo::std(x, {0}, Correction{2})), Doubles{std::sqrt(14.0)});
   EXPECT_EQ(var(x, {0}, Correction{1}, true).shape(), Shape{1});
+  EXPECT_THROW((void)var(x, {}, Correction{INT64_MIN}), ValueError);
   EXPECT_EQ(list(var(x, {0}, Correction{1})), list(var(x)));
   for (const std::int64_t all : {3, 5}) EXPECT_EQ(list(var(x, {}, Correction{all})), Doubles{kInf});
 }
