@@ -97,6 +97,7 @@ struct EluCoefficients {
   double negative = 1, positive = 1, inner = 1;
 };
 struct EluFn {
+  static constexpr bool kFuses16Bit = true;
   EluCoefficients c;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {

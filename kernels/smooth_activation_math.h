@@ -81,6 +81,7 @@ struct MishParts {
 };
 /// x tanh(log(1 + e^x)).
 struct MishFn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     const MishParts<T> parts(x);

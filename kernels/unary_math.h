@@ -54,6 +54,7 @@ struct AcosFn {
   }
 };
 struct AtanFn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::atan(x);
@@ -81,18 +82,21 @@ struct Expm1Fn {
   }
 };
 struct Log1pFn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::log1p(x);
   }
 };
 struct Log2Fn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::log2(x);
   }
 };
 struct Log10Fn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::log10(x);
