@@ -86,7 +86,7 @@ struct ValuesIndices {
 /// sqrt(var). Its gradient is 0 where the deviation is 0.
 [[nodiscard]] Tensor std(const Tensor& x, const ReducedDims& dim = {}, bool unbiased = true,
                          bool keepdim = false);
-/// torch's `correction`: what is taken off n. Division by max(0, n - value).
+/// torch's `correction`: what is taken off n. Division by max(0, n - value). ValueError beyond +-2^53.
 struct Correction {
   std::int64_t value = 1;
 };
