@@ -37,6 +37,8 @@ struct NoAttrs {
   static constexpr auto fields() { return std::tuple<>{}; }
 };
 
+// A field may be a class of an op's own: with `static T from_value(const Value&, const std::string& where)`
+// and `Value to_value() const`.
 /// Names of an enum's values in order; specialise `kEnumNames<E>` next to the enum to use it as an attribute.
 template <class E>
 inline constexpr std::array<std::string_view, 0> kEnumNames{};
@@ -77,6 +79,8 @@ T from_value(const Value& value, const std::string& where) {
     return ints_from(value, where);
   } else if constexpr (std::is_same_v<T, DType>) {
     return parse_dtype(value.as_string());
+  } else if constexpr (requires { T::from_value(value, where); }) {
+    return T::from_value(value, where);
   } else {
     static_assert(std::is_enum_v<T> && !kEnumNames<T>.empty(), "give the enum its kEnumNames");
     return static_cast<T>(name_from(value, kEnumNames<T>, where));
@@ -93,6 +97,8 @@ Value field_to_value(const T& field) {
     return Value(std::span<const std::int64_t>(field));
   } else if constexpr (std::is_same_v<T, DType>) {
     return Value(info(field).name);
+  } else if constexpr (requires { field.to_value(); }) {
+    return field.to_value();
   } else if constexpr (std::is_enum_v<T>) {
     return Value(kEnumNames<T>[static_cast<std::size_t>(field)]);
   } else {

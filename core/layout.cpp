@@ -47,6 +47,40 @@ bool is_contiguous(const Shape& shape, const Dims& strides) {
   return true;
 }
 
+Dims dense_strides(std::string_view op, const Shape& shape, MemoryFormat format) {
+  Dims strides = contiguous_strides(shape);
+  if (format != MemoryFormat::channels_last) return strides;
+  if (shape.size() < 3 || shape.size() > 5) {
+    throw ShapeError(op, "3 to 5 dims [N, C, spatial...] for channels_last", to_string(shape),
+                     "use MemoryFormat::contiguous");
+  }
+  std::int64_t next = std::max<std::int64_t>(shape[1], 1);
+  strides[1] = 1;
+  for (std::size_t d = shape.size(); d-- > 2;) {
+    strides[d] = next;
+    next *= std::max<std::int64_t>(shape[d], 1);
+  }
+  strides[0] = next;
+  return strides;
+}
+
+bool is_dense_in(const Shape& shape, const Dims& strides, MemoryFormat format) {
+  if (format != MemoryFormat::channels_last) return is_contiguous(shape, strides);
+  if (shape.size() < 3 || shape.size() > 5) return false;
+  const Dims dense = dense_strides("", shape, format);
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] > 1 && strides[d] != dense[d]) return numel(shape) == 0;
+  }
+  return true;
+}
+
+MemoryFormat format_of(const Shape& shape, const Dims& strides) {
+  if (shape.size() < 3 || shape.size() > 5 || strides == contiguous_strides(shape))
+    return MemoryFormat::contiguous;
+  return strides == dense_strides("", shape, MemoryFormat::channels_last) ? MemoryFormat::channels_last
+                                                                          : MemoryFormat::contiguous;
+}
+
 Shape broadcast(std::string_view op, const Shape& a, const Shape& b) {
   if (a == b) return a;
   const std::size_t rank = std::max(a.size(), b.size());

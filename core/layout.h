@@ -2,11 +2,23 @@
 // is, without any memory. Everything that reasons about indices does so here.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
 
 #include "mezzo/core/dims.h"
+
+namespace mezzo {
+
+/// The order in which the dims of a tensor lie in memory.
+enum class MemoryFormat : std::uint8_t {
+  contiguous,     ///< row-major
+  channels_last,  ///< [N, C, spatial...] of 3 to 5 dims with dim 1 innermost: N, spatial..., C
+  preserve,       ///< that of the tensor at hand, where it is one of the two
+};
+
+}  // namespace mezzo
 
 namespace mezzo::layout {
 
@@ -24,6 +36,16 @@ std::int64_t checked_numel(std::string_view op, const Shape& shape);
 [[nodiscard]] Dims contiguous_strides(const Shape& shape);
 /// Whether the elements lie row-major without gaps (dims of size 1 may have any stride; empty is contiguous).
 [[nodiscard]] bool is_contiguous(const Shape& shape, const Dims& strides);
+/// Strides of a dense tensor in `format`; preserve counts as contiguous. Throws ShapeError in the name of
+/// `op` for channels_last of other than 3 to 5 dims.
+[[nodiscard]] Dims dense_strides(std::string_view op, const Shape& shape, MemoryFormat format);
+/// Whether the elements lie densely in `format`, preserve counting as contiguous; dims of size 1 may have any
+/// stride.
+[[nodiscard]] bool is_dense_in(const Shape& shape, const Dims& strides, MemoryFormat format);
+/// The format that results made of such a tensor take: channels_last where its strides are exactly those, and
+/// are not the row-major ones too; else contiguous. So a [N, C, 1, 1] or a one-channel tensor keeps the
+/// format it was made in.
+[[nodiscard]] MemoryFormat format_of(const Shape& shape, const Dims& strides);
 /// Shape that two shapes broadcast to (NumPy's rule, aligned at the end). Throws ShapeError in the name of
 /// `op`, also for a result of too many elements.
 [[nodiscard]] Shape broadcast(std::string_view op, const Shape& a, const Shape& b);

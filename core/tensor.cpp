@@ -57,7 +57,10 @@ std::int64_t Tensor::size(std::int64_t dim) const {
 
 std::int64_t Tensor::numel() const noexcept { return layout::numel(impl_->shape); }
 
-bool Tensor::is_contiguous() const noexcept { return layout::is_contiguous(impl_->shape, impl_->strides); }
+bool Tensor::is_contiguous(MemoryFormat format) const {
+  return layout::is_dense_in(impl_->shape, impl_->strides, format);
+}
+MemoryFormat Tensor::suggest_memory_format() const { return layout::format_of(impl_->shape, impl_->strides); }
 
 Scalar Tensor::item_scalar() const {
   if (numel() != 1) {
@@ -129,7 +132,8 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
   }
   const auto bytes = static_cast<std::size_t>(count * size_of(options.dtype));
   auto impl = make_ref<TensorImpl>(make_ref<Storage>(bytes, options.device), 0, shape,
-                                   layout::contiguous_strides(shape), options.dtype, false);
+                                   layout::dense_strides("empty", shape, options.memory_format),
+                                   options.dtype, false);
   impl->requires_grad = options.requires_grad;
   return Tensor(std::move(impl));
 }

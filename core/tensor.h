@@ -15,6 +15,7 @@
 
 #include "mezzo/core/dims.h"
 #include "mezzo/core/dtype.h"
+#include "mezzo/core/layout.h"
 #include "mezzo/core/scalar.h"
 #include "mezzo/core/small_vector.h"
 #include "mezzo/core/storage.h"
@@ -29,6 +30,7 @@ struct TensorOptions {
   DType dtype = DType::f32;
   Device device = Device::cpu();
   bool requires_grad = false;
+  MemoryFormat memory_format = MemoryFormat::contiguous;  ///< of a new tensor; preserve counts as contiguous
 };
 
 /// Called with the complete gradient of a tensor; may return another one to use instead, or an undefined
@@ -54,7 +56,9 @@ class Tensor {
   [[nodiscard]] std::int64_t numel() const noexcept;
   [[nodiscard]] DType dtype() const noexcept;
   [[nodiscard]] Device device() const noexcept;
-  [[nodiscard]] bool is_contiguous() const noexcept;
+  [[nodiscard]] bool is_contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
+  /// The format that results made of this tensor take (layout::format_of).
+  [[nodiscard]] MemoryFormat suggest_memory_format() const;
   /// Whether both handles name the same tensor (not: equal values).
   [[nodiscard]] bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
@@ -111,9 +115,12 @@ class Tensor {
   // ------------------------------------------------------------------------------------------
   [[nodiscard]] Tensor to(DType dtype) const;  ///< see `to` in ops/cast.h
   [[nodiscard]] Tensor to(
-      Device device) const;                 ///< copies between devices; the same handle when already there
-  [[nodiscard]] Tensor contiguous() const;  ///< the same handle when already contiguous
-  [[nodiscard]] Tensor clone() const;       ///< a contiguous copy with history
+      Device device) const;  ///< copies between devices; the same handle when already there
+  /// The same elements densely in a format, preserve being row-major; the same handle when they lie so
+  /// already.
+  [[nodiscard]] Tensor contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
+  [[nodiscard]] Tensor to(MemoryFormat format) const;  ///< the same, preserve being any format it has
+  [[nodiscard]] Tensor clone() const;                  ///< see `clone` in ops/cast.h
   /// In-place writes. They bump the version. With recording on: the result takes the place of this tensor in
   /// the graph; refused (AutogradError) on a leaf that requires grad, on a view, and while views of it are
   /// alive, because their history could not follow. `other` broadcasts to this shape; the result keeps this
@@ -191,8 +198,8 @@ struct TensorImpl final : RefCounted {
   }
 };
 
-/// Uninitialised, contiguous. Throws ShapeError for negative sizes and for 2^60 elements or more, and
-/// OutOfMemoryError.
+/// Uninitialised, dense in the given format. Throws ShapeError for negative sizes, for 2^60 elements or more
+/// and for channels_last of other than 3 to 5 dims; OutOfMemoryError.
 [[nodiscard]] Tensor empty(const Shape& shape, const TensorOptions& options = {});
 /// All bytes zero.
 [[nodiscard]] Tensor zeros(const Shape& shape, const TensorOptions& options = {});

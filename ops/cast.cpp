@@ -10,9 +10,10 @@ namespace {
 
 using namespace ops;
 
-/// A contiguous copy of x in `dtype`.
-Tensor copied(const Tensor& x, DType dtype) {
-  const Tensor out = empty(x.shape(), {.dtype = dtype, .device = x.device()});
+/// A dense copy of x in `dtype` and `format`.
+Tensor copied(const Tensor& x, DType dtype, MemoryFormat format = MemoryFormat::preserve) {
+  if (format == MemoryFormat::preserve) format = x.suggest_memory_format();
+  const Tensor out = empty(x.shape(), {.dtype = dtype, .device = x.device(), .memory_format = format});
   copy_into(out, x);
   return out;
 }
@@ -36,10 +37,20 @@ constexpr Op<ToDTypeAttrs> to_dtype_op{
 };
 const Registered to_dtype_registered{to_dtype_op};
 
-Outputs clone_forward(const ForwardArgs<NoAttrs>& args) { return copied(args.in(0), args.in(0).dtype()); }
-Gradients clone_vjp(const VjpArgs<NoAttrs>& args) { return {args.grad()}; }
-std::vector<Sample<NoAttrs>> clone_samples() { return {{{samples::real({3, 4})}}}; }
-constexpr Op<NoAttrs> clone_op{
+struct CloneAttrs {
+  MemoryFormat memory_format = MemoryFormat::preserve;
+  static constexpr auto fields() { return std::tuple{attr("memory_format", &CloneAttrs::memory_format)}; }
+};
+Outputs clone_forward(const ForwardArgs<CloneAttrs>& args) {
+  return copied(args.in(0), args.in(0).dtype(), args.attrs.memory_format);
+}
+Gradients clone_vjp(const VjpArgs<CloneAttrs>& args) { return {args.grad()}; }
+std::vector<Sample<CloneAttrs>> clone_samples() {
+  return {{{samples::real({3, 4})}},
+          {{samples::real({2, 3, 2, 2})}, {MemoryFormat::channels_last}},
+          {{samples::real({2, 3, 4})}, {MemoryFormat::contiguous}}};
+}
+constexpr Op<CloneAttrs> clone_op{
     .info = {.name = "clone", .category = Category::passthrough, .elementwise = true},
     .samples = clone_samples,
     .forward = clone_forward,
@@ -55,8 +66,10 @@ struct ToDeviceAttrs {
 
 Outputs to_device_forward(const ForwardArgs<ToDeviceAttrs>& args) {
   const Device target = Device::parse(args.attrs.device);
-  const Tensor source = args.in(0).is_contiguous() ? args.in(0) : copied(args.in(0), args.in(0).dtype());
-  Tensor out = empty(source.shape(), {.dtype = source.dtype(), .device = target});
+  const MemoryFormat format = args.in(0).suggest_memory_format();
+  const Tensor source =
+      args.in(0).is_contiguous(format) ? args.in(0) : copied(args.in(0), args.in(0).dtype(), format);
+  Tensor out = empty(source.shape(), {.dtype = source.dtype(), .device = target, .memory_format = format});
   const auto bytes = static_cast<std::size_t>(source.numel() * size_of(source.dtype()));
   Storage& to_storage = *out.impl().storage;
   if (source.device().is_cpu()) {
@@ -97,6 +110,6 @@ Tensor to(const Tensor& x, Device device) {
   return bind(to_device_op, {x}, ToDeviceAttrs{to_string(device)});
 }
 
-Tensor clone(const Tensor& x) { return bind(clone_op, {x}); }
+Tensor clone(const Tensor& x, MemoryFormat format) { return bind(clone_op, {x}, CloneAttrs{format}); }
 
 }  // namespace mezzo

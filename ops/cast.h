@@ -6,6 +6,10 @@
 
 namespace mezzo {
 
+template <>
+inline constexpr std::array<std::string_view, 3> kEnumNames<MemoryFormat>{"contiguous", "channels_last",
+                                                                          "preserve"};
+
 struct ToDTypeAttrs {
   DType dtype = DType::f32;
   static constexpr auto fields() { return std::tuple{attr("dtype", &ToDTypeAttrs::dtype)}; }
@@ -22,7 +26,8 @@ struct ToDTypeAttrs {
 /// gradient returns to x's device.
 [[nodiscard]] Tensor to(const Tensor& x, Device device);
 
-/// A row-major copy with history; never the same memory.
-[[nodiscard]] Tensor clone(const Tensor& x);
+/// A dense copy with history in a memory format, which is x's own (preserve) where x is channels-last, else
+/// row-major; never the same memory. Throws ShapeError for channels_last of other than 3 to 5 dims.
+[[nodiscard]] Tensor clone(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 
 }  // namespace mezzo

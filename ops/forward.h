@@ -46,6 +46,17 @@ inline void require_floating(std::string_view op, const Tensor& tensor) {
 /// 16-bit values as f32: formulas of several steps are not rounded at each of them.
 [[nodiscard]] inline Tensor widened(const Tensor& x) { return is_16bit(x.dtype()) ? to(x, DType::f32) : x; }
 
+/// The memory format of an elementwise result of `shape`: channels-last when an input of that shape is.
+template <std::size_t N>
+[[nodiscard]] MemoryFormat common_format(const Shape& shape, const std::array<const Tensor*, N>& inputs) {
+  if (shape.size() < 3) return MemoryFormat::contiguous;
+  for (const Tensor* input : inputs) {
+    if (input->shape() == shape && input->suggest_memory_format() == MemoryFormat::channels_last)
+      return MemoryFormat::channels_last;
+  }
+  return MemoryFormat::contiguous;
+}
+
 /// Elementwise f over inputs broadcast together, in the compute type of `compute`, into a new tensor of dtype
 /// `result`. A 0-dim CPU tensor among inputs of another device is a plain number to the kernel.
 template <std::size_t N, class F>
@@ -57,7 +68,8 @@ template <std::size_t N, class F>
     if (inputs[i]->shape() != shape) shape = layout::broadcast(op, shape, inputs[i]->shape());
     if (!inputs[i]->device().is_cpu()) device = inputs[i]->device();
   }
-  Tensor out = empty(shape, {.dtype = result, .device = device});
+  Tensor out =
+      empty(shape, {.dtype = result, .device = device, .memory_format = common_format(shape, inputs)});
   const auto views = [&]<std::size_t... I>(std::index_sequence<I...>) {
     return std::array<kernels::View, N>{expanded_view(op, *inputs[I], shape)...};
   }
@@ -79,7 +91,8 @@ template <class F, class A = NoAttrs>
 Outputs real_unary(const ForwardArgs<A>& args) {
   const Tensor& x = args.in(0);
   const DType result = args.run_dtype.value_or(real_result(x.dtype()));
-  Tensor out = empty(x.shape(), {.dtype = result, .device = x.device()});
+  Tensor out = empty(
+      x.shape(), {.dtype = result, .device = x.device(), .memory_format = common_format<1>(x.shape(), {&x})});
   const auto functor = [&] {
     if constexpr (std::is_constructible_v<F, const A&>)
       return F(args.attrs);

@@ -7,7 +7,13 @@ namespace mezzo {
 
 Tensor Tensor::to(DType dtype) const { return mezzo::to(*this, dtype); }
 Tensor Tensor::to(Device device) const { return mezzo::to(*this, device); }
-Tensor Tensor::contiguous() const { return is_contiguous() ? *this : mezzo::clone(*this); }
+Tensor Tensor::contiguous(MemoryFormat format) const {
+  if (format == MemoryFormat::preserve) format = MemoryFormat::contiguous;
+  return is_contiguous(format) ? *this : mezzo::clone(*this, format);
+}
+Tensor Tensor::to(MemoryFormat format) const {
+  return format == MemoryFormat::preserve ? *this : contiguous(format);
+}
 Tensor Tensor::clone() const { return mezzo::clone(*this); }
 
 }  // namespace mezzo

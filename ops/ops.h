@@ -3,6 +3,7 @@
 
 #include "mezzo/ops/activation.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/convolution.h"
 #include "mezzo/ops/cumulative.h"
 #include "mezzo/ops/distance.h"
 #include "mezzo/ops/elementary.h"

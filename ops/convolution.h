@@ -1,0 +1,79 @@
+// Convolutions, plain and transposed, over 1 to 3 spatial dims (torch.nn.functional.conv1d ...).
+//
+// Common contract. x is [N, C, spatial...] or, for one sample, [C, spatial...]. All tensors share one
+// floating dtype (DTypeError); sums are taken in f32 (f64 for f64) and rounded once. All run in the low
+// precision of an autocast region; gradients come out in the dtype of the tensor they belong to. The result
+// is channels-last when x is; weights are read in any layout. Differentiable to any order. Throw ShapeError
+// for dims and channels that do not fit together and for a kernel larger than the padded input, ValueError
+// for strides, dilations and groups below 1, negative padding and lists of the wrong length.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/core/value.h"
+#include "mezzo/ops/spatial.h"
+
+namespace mezzo {
+
+/// Zeros around a convolution's input: `1`, `{2, 1}` (on both sides of each dim), or "same" (as many as give
+/// an output of the input's size; an odd number has the one more behind) or "valid" (none).
+class ConvPadding {
+ public:
+  ConvPadding() = default;
+  template <std::integral I>
+  ConvPadding(I size) : sizes_(size) {}
+  ConvPadding(std::initializer_list<std::int64_t> sizes) : sizes_(sizes) {}
+  ConvPadding(const Dims& sizes) : sizes_(sizes) {}
+  /// Throws ValueError for other words.
+  ConvPadding(const char* word);
+
+  [[nodiscard]] bool is_same() const { return same_; }
+  /// Without "same": the sizes, one or one per dim.
+  [[nodiscard]] const Dims& sizes() const { return sizes_; }
+
+  /// As an attribute (autograd/attrs.h).
+  static ConvPadding from_value(const Value& value, const std::string& where);
+  [[nodiscard]] Value to_value() const;
+
+ private:
+  SpatialSizes sizes_{0};
+  bool same_ = false;
+};
+
+/// `conv2d(x, w, b, {.stride = 2, .padding = 1})`.
+struct ConvOptions {
+  SpatialSizes stride = 1;
+  ConvPadding padding = 0;  ///< "same" needs strides of 1 (ValueError)
+  SpatialSizes dilation = 1;
+  std::int64_t groups = 1;
+};
+/// y[n, o, t] = bias[o] + sum over c, k of x[n, c, t * stride - padding + k * dilation] * weight[o, c, k],
+/// with c over the channels of o's group; weight [O, C / groups, kernel...], bias [O] or undefined. Output
+/// sizes are (input + 2 padding - dilation (kernel - 1) - 1) / stride + 1, rounded down.
+[[nodiscard]] Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                            const ConvOptions& options = {});
+[[nodiscard]] Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                            const ConvOptions& options = {});
+[[nodiscard]] Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                            const ConvOptions& options = {});
+
+struct ConvTransposeOptions {
+  SpatialSizes stride = 1, padding = 0;
+  SpatialSizes output_padding = 0;  ///< below stride or dilation (ValueError)
+  std::int64_t groups = 1;
+  SpatialSizes dilation = 1;
+};
+/// The gradient of a convolution with respect to its input: x [N, C, spatial...] is spread over the output by
+/// weight [C, O / groups, kernel...]; bias [O] or undefined. Output sizes are (input - 1) stride - 2 padding
+/// + dilation (kernel - 1) + output_padding + 1, which must be at least 1 (ShapeError).
+[[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                                      const ConvTransposeOptions& options = {});
+[[nodiscard]] Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                                      const ConvTransposeOptions& options = {});
+[[nodiscard]] Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                                      const ConvTransposeOptions& options = {});
+
+}  // namespace mezzo

@@ -1,0 +1,32 @@
+// How functions with spatial dims (convolutions, poolings, fold, interpolate) take their sizes: one number
+// for all dims, or one per dim.
+#pragma once
+
+#include <concepts>
+#include <string_view>
+
+#include "mezzo/core/dims.h"
+#include "mezzo/kernels/windows.h"
+
+namespace mezzo {
+
+/// `2`, or `{2, 1}`: one number for all spatial dims, or one per dim in their order (torch's IntOrTuple).
+class SpatialSizes : public Dims {
+ public:
+  using Dims::Dims;
+  template <std::integral I>
+  constexpr SpatialSizes(I size) : Dims{static_cast<std::int64_t>(size)} {}
+  constexpr SpatialSizes(const Dims& sizes) : Dims(sizes) {}
+};
+
+namespace ops {
+
+/// `sizes` for each of `spatial` dims. Throws ValueError in the name of `op` for another number of them, and
+/// for one below `least`.
+[[nodiscard]] Dims per_dim(std::string_view op, std::string_view what, const Dims& sizes, std::size_t spatial,
+                           std::int64_t least);
+/// The kernel's form of the sizes of up to three spatial dims: missing ones in front are `missing`.
+[[nodiscard]] kernels::Windows::Sizes window_sizes(const Dims& sizes, std::int64_t missing);
+
+}  // namespace ops
+}  // namespace mezzo
