@@ -1,22 +1,20 @@
 // The three bilinear maps of which every convolution, transposed convolution and gradient of either consists,
-// on the device at hand. They are closed under differentiation: the gradients of each are the other two.
+// on the device at hand. They are closed under differentiation: the gradients of each are the other two. With
+// p(t, k) = t * stride - padding + k * dilation and sums over the input channels c of o's group:
 //
-//   forward:          y[n, o, t]  = bias[o] + sum over c, k of x[n, c, t * stride - padding + k * dilation]
-//   w[o, c, k] input gradient:   x[n, c, p]  = bias[c] + sum over o, t, k with p = t * stride - padding + k *
-//   dilation of
-//                                   y[n, o, t] w[o, c, k]      (which is what a transposed convolution
-//                                   computes)
-//   weight gradient:  w[o, c, k]  = sum over n, t of y[n, o, t] x[n, c, t * stride - padding + k * dilation]
-//                     bias[o]     = sum over n, t of y[n, o, t]
+//   forward          y[n, o, t] = bias[o] + sum over c, k of x[n, c, p(t, k)] w[o, c, k]
+//   input gradient   x[n, c, p] = bias[c] + sum over o and all t, k with p(t, k) = p of y[n, o, t] w[o, c, k]
+//   weight gradient  w[o, c, k] = sum over n, t of y[n, o, t] x[n, c, p(t, k)]
+//                    bias[o]    = sum over n, t of y[n, o, t]
 //
-// with c over the input channels of o's group. Places outside of x count as 0.
+// Places outside of x count as 0. The input gradient is what a transposed convolution computes.
 //
 // Arrays. All are 5-dim views, missing spatial dims in front with size 1: x [N, C, i0, i1, i2] and y [N, O,
 // o0, o1, o2] are dense and both row-major or both channels-last (N, spatial, C); the weight [O, C / groups,
 // k0, k1, k2] is dense and row-major. A bias is contiguous and of the dtype of the result. Floating dtypes in
-// any mix: computed in f64 when one is f64, else in f32, and rounded once when stored. Sizes may be 0: an
-// empty sum is 0, plus the bias. The result is written without being read. |error| as for a product of as
-// many terms (kernels/gemm.h). On the CPU the bits do not depend on the number of threads.
+// any mix: computed in f64 when one is f64, else in f32, and rounded once when stored. No array is empty. The
+// result is written without being read. |error| as for a product of as many terms (kernels/gemm.h). On the
+// CPU the bits do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>

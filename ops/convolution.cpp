@@ -144,8 +144,8 @@ ConvolutionAttrs sized(std::string_view op, const Shape& x, const Shape& weight,
     }
     const std::int64_t size = (last(x, spatial, d) - 1) * result.stride[d] - 2 * result.padding[d] +
                               result.dilation[d] * (last(weight, spatial, d) - 1) + extra[d] + 1;
-    if (size < 1 || last(x, spatial, d) < 1) {
-      throw ShapeError(op, "an output of at least 1 in dim " + std::to_string(d), std::to_string(size),
+    if (size < 0 || last(x, spatial, d) < 1) {
+      throw ShapeError(op, "an output size of at least 0 in dim " + std::to_string(d), std::to_string(size),
                        "pad less, or take a larger input");
     }
     result.size.push_back(size);
@@ -216,7 +216,8 @@ Gradients transpose_vjp(const VjpArgs<ConvTransposeAttrs>& args) {
       sized(kTransposeNames[kSpatial - 1], args.in_shape(0), args.in_shape(1), kSpatial, args.attrs);
   const Tensor g = args.grad();
   Gradients result{Tensor(), Tensor(), Tensor()};
-  if (args.needs(0)) result[0] = convolution(g, args.in(1), {}, of(attrs, args.in_shape(0), args.wanted(0)));
+  if (args.needs(0))
+    result[0] = convolution_forward(g, args.in(1), {}, of(attrs, args.in_shape(0), args.wanted(0)));
   if (args.needs(1)) weight_gradients(args, attrs, args.in(0), g, false, result);
   if (args.needs(2)) result[2] = channel_sums(g, kSpatial, args.wanted(2));
   return result;

@@ -68,7 +68,7 @@ struct ConvTransposeOptions {
 };
 /// The gradient of a convolution with respect to its input: x [N, C, spatial...] is spread over the output by
 /// weight [C, O / groups, kernel...]; bias [O] or undefined. Output sizes are (input - 1) stride - 2 padding
-/// + dilation (kernel - 1) + output_padding + 1, which must be at least 1 (ShapeError).
+/// + dilation (kernel - 1) + output_padding + 1, which must not be negative (ShapeError).
 [[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                                       const ConvTransposeOptions& options = {});
 [[nodiscard]] Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},

@@ -36,8 +36,8 @@ struct ConvolutionWeightAttrs : ConvolutionAttrs {
 };
 
 /// y of x, weight and bias (undefined for none); x and y with or without a batch dim.
-[[nodiscard]] Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                                 const ConvolutionAttrs& attrs);
+[[nodiscard]] Tensor convolution_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                         const ConvolutionAttrs& attrs);
 /// The gradient of x, given that of y.
 [[nodiscard]] Tensor convolution_backward_input(const Tensor& grad, const Tensor& weight,
                                                 const ConvolutionAttrs& attrs);

@@ -70,6 +70,16 @@ Shape image(std::int64_t batch, std::int64_t channels, const Shape& spatial) {
 Tensor parameter(const Tensor& bias, DType dtype) {
   return bias.defined() ? to(bias, dtype).contiguous() : Tensor();
 }
+/// Results without a product: every place of a channel is its bias, or 0.
+void fill_channels(const Tensor& y, const Tensor& bias) {
+  if (!bias.defined()) {
+    y.zero_();
+    return;
+  }
+  Dims strides(y.shape().size(), 0);
+  strides[1] = 1;
+  copy_into(y, alias(bias, y.shape(), strides, bias.impl().offset, false));
+}
 void* data_of(const Tensor& tensor) { return tensor.defined() ? tensor.impl().data() : nullptr; }
 
 }  // namespace
@@ -90,7 +100,9 @@ Tensor convolve(const Tensor& x, const Tensor& weight, const Tensor& bias, const
       format == MemoryFormat::channels_last,
       windows_of(attrs, spatial_of(input.shape(), spatial), spatial_of(w.shape(), spatial), attrs.size)};
   const Tensor b = parameter(bias, result);
-  if (y.numel() > 0)
+  if (y.numel() > 0 && (input.numel() == 0 || w.numel() == 0))
+    fill_channels(y, b);
+  else if (y.numel() > 0)
     kernels::conv_forward(y.device(), shape, five_dims(y), five_dims(input), five_dims(w), data_of(b));
   return x.shape().size() == spatial + 2 ? y : without_batch(y);
 }
@@ -111,7 +123,9 @@ Tensor convolve_transposed(const Tensor& y, const Tensor& weight, const Tensor& 
       format == MemoryFormat::channels_last,
       windows_of(attrs, attrs.size, spatial_of(w.shape(), spatial), spatial_of(grad.shape(), spatial))};
   const Tensor b = parameter(bias, result);
-  if (x.numel() > 0)
+  if (x.numel() > 0 && (grad.numel() == 0 || w.numel() == 0))
+    fill_channels(x, b);
+  else if (x.numel() > 0)
     kernels::conv_input_gradient(x.device(), shape, five_dims(x), five_dims(grad), five_dims(w), data_of(b));
   return y.shape().size() == spatial + 2 ? x : without_batch(x);
 }
@@ -134,7 +148,10 @@ Outputs weight_gradient(const Tensor& y, const Tensor& x, const ConvolutionWeigh
       attrs.groups,
       format == MemoryFormat::channels_last,
       windows_of(attrs, spatial_of(input.shape(), spatial), attrs.size, spatial_of(grad.shape(), spatial))};
-  if (w.numel() > 0 || attrs.bias) {
+  if (input.numel() == 0 || grad.numel() == 0 || w.numel() == 0) {
+    w.zero_();
+    if (attrs.bias) copy_into(outputs[1], channel_sums(grad, spatial, result));
+  } else {
     kernels::conv_weight_gradient(w.device(), shape, five_dims(w), five_dims(input), five_dims(grad),
                                   attrs.bias ? outputs[1].impl().data() : nullptr);
   }
@@ -177,10 +194,10 @@ void require_windows(std::string_view op, const ConvolutionAttrs& attrs, const S
   }
 }
 
-// --- convolution
+// --- convolution_forward. Inputs: x, weight, bias
 
 Outputs forward(const ForwardArgs<ConvolutionAttrs>& args) {
-  constexpr std::string_view kOp = "convolution";
+  constexpr std::string_view kOp = "convolution_forward";
   const Tensor &x = args.in(0), &weight = args.in(1), &bias = args.in(2);
   const ConvolutionAttrs& attrs = args.attrs;
   require_lists(kOp, attrs);
@@ -228,7 +245,9 @@ std::vector<Sample<ConvolutionAttrs>> map_samples() {
           {{real({3, 5, 4}), real({2, 3, 2, 3}), absent()}, sizes({1, 2}, {0, 2}, {2, 1}, 1, {3, 3})}};
 }
 constexpr Op<ConvolutionAttrs> map_op{
-    .info = {.name = "convolution", .category = Category::passthrough, .optional_inputs = tensor_set(2)},
+    .info = {.name = "convolution_forward",
+             .category = Category::passthrough,
+             .optional_inputs = tensor_set(2)},
     .samples = map_samples,
     .forward = forward,
     .vjp = vjp,
@@ -256,7 +275,8 @@ Gradients input_vjp(const VjpArgs<ConvolutionAttrs>& args) {
   const Tensor c = args.grad();  // in place of x
   Gradients result{Tensor(), Tensor()};
   if (args.needs(0))
-    result[0] = convolution(c, args.in(1), {}, with_size(args.attrs, args.in_shape(0), args.wanted(0)));
+    result[0] =
+        convolution_forward(c, args.in(1), {}, with_size(args.attrs, args.in_shape(0), args.wanted(0)));
   if (args.needs(1)) {
     const ConvolutionWeightAttrs attrs{with_size(args.attrs, args.in_shape(1), args.wanted(1)), false};
     result[1] = convolution_backward_weight(args.in(0), c, attrs)[0];
@@ -307,7 +327,8 @@ Gradients weight_vjp(const VjpArgs<ConvolutionWeightAttrs>& args) {
   Gradients result{Tensor(), Tensor()};
   if (args.needs(0)) {
     const Tensor bias = args.attrs.bias && args.has_grad(1) ? args.grad(1) : Tensor();
-    result[0] = convolution(args.in(1), c, bias, with_size(args.attrs, args.in_shape(0), args.wanted(0)));
+    result[0] =
+        convolution_forward(args.in(1), c, bias, with_size(args.attrs, args.in_shape(0), args.wanted(0)));
   }
   if (args.needs(1)) {
     result[1] =
@@ -331,7 +352,8 @@ const Registered weight_registered{weight_op};
 
 }  // namespace
 
-Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvolutionAttrs& attrs) {
+Tensor convolution_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           const ConvolutionAttrs& attrs) {
   return bind(map_op, {x, weight, bias}, attrs);
 }
 Tensor convolution_backward_input(const Tensor& grad, const Tensor& weight, const ConvolutionAttrs& attrs) {

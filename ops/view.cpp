@@ -33,7 +33,7 @@ struct ReshapeAttrs {
 Tensor reshaped(const Tensor& x, const Shape& shape) {
   if (const auto strides = layout::reshape_strides(x.shape(), x.strides(), shape))
     return shown(x, shape, *strides);
-  return alias(clone(x), shape, layout::contiguous_strides(shape), 0, false);
+  return alias(clone(x, MemoryFormat::contiguous), shape, layout::contiguous_strides(shape), 0, false);
 }
 Outputs reshape_forward(const ForwardArgs<ReshapeAttrs>& args) {
   const Tensor& x = args.in(0);
