@@ -16,6 +16,7 @@
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/random.h"
 #include "mezzo/ops/rearrange.h"
+#include "mezzo/ops/recurrent.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/ops/softmax.h"

@@ -1,0 +1,41 @@
+// Recurrent cells: one step from a state and an input to the next state (torch.rnn_tanh_cell, ...).
+//
+// Common contract, with I input features and H hidden ones. x is [N, I], a state [N, H]; or, for one sample,
+// [I] and [H], and so are the results then. w_ih is [G H, I], w_hh [G H, H] and the biases [G H] or
+// undefined, for a cell of G gates, whose rows lie one after the other. All share one floating dtype
+// (DTypeError), as do the results. Both products of all gates are added up unrounded (in f32 for 16-bit
+// types), and rounded after the nonlinearities only. All run in the low precision of an autocast region;
+// gradients come out in the dtype of the tensor they belong to. Differentiable to any order. Throw ShapeError
+// for sizes that do not fit.
+//
+// The registered ops take matrices only. That of lstm_cell and gru_cell has one result more at the end: the
+// gates, which backward needs, differentiable like the others.
+#pragma once
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+/// tanh(x w_ih^T + b_ih + h w_hh^T + b_hh); G is 1.
+[[nodiscard]] Tensor rnn_tanh_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
+                                   const Tensor& b_ih = {}, const Tensor& b_hh = {});
+/// The same with max(.., 0) in place of tanh.
+[[nodiscard]] Tensor rnn_relu_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
+                                   const Tensor& b_ih = {}, const Tensor& b_hh = {});
+
+/// (1 - z) n + z h, with the gates r, z, n in the order of the weights' rows, G is 3:
+/// r = sigmoid(x w_ir^T + b_ir + h w_hr^T + b_hr), z the same with its own rows, and
+/// n = tanh(x w_in^T + b_in + r (h w_hn^T + b_hn)).
+[[nodiscard]] Tensor gru_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
+                              const Tensor& b_ih = {}, const Tensor& b_hh = {});
+
+/// The state of an LSTM cell.
+struct LstmState {
+  Tensor h, c;
+};
+/// h' = o tanh(c'), c' = f c + i g, with the gates i, f, g, o in the order of the weights' rows, G is 4: each
+/// is sigmoid (g: tanh) of x w^T + b_ih + h w^T + b_hh.
+[[nodiscard]] LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor& w_ih,
+                                  const Tensor& w_hh, const Tensor& b_ih = {}, const Tensor& b_hh = {});
+
+}  // namespace mezzo
