@@ -99,6 +99,26 @@ Outputs instance_norm_own(Inputs inputs, const Value& args) {
   return instance_norm(inputs[0], {}, {}, weight, bias, true, 0.1, args.at("eps").as_double());
 }
 
+/// The biases of a cell, which follow its other inputs unless the case says that they are null.
+std::array<Tensor, 2> biases_of_cell(Inputs inputs, std::size_t others, const Value& args) {
+  const auto next = [&](const char* name) {
+    const Value* given = args.find(name);
+    return given != nullptr && given->is_null() ? Tensor() : inputs[others++].get();
+  };
+  const Tensor of_input = next("b_ih");
+  return {of_input, next("b_hh")};
+}
+/// Without the gates, which the op returns as well.
+Outputs gru_state(Inputs inputs, const Value& args) {
+  const auto [b_ih, b_hh] = biases_of_cell(inputs, 4, args);
+  return gru_cell(inputs[0], inputs[1], inputs[2], inputs[3], b_ih, b_hh);
+}
+Outputs lstm_state(Inputs inputs, const Value& args) {
+  const auto [b_ih, b_hh] = biases_of_cell(inputs, 5, args);
+  const LstmState next = lstm_cell(inputs[0], {inputs[1], inputs[2]}, inputs[3], inputs[4], b_ih, b_hh);
+  return {next.h, next.c};
+}
+
 struct Row {
   std::string_view golden;
   Composite composite;
@@ -118,6 +138,8 @@ constexpr std::array kComposites{
     Row{"dropout", dropout_drawn},
     Row{"rms_norm", rms_norm_last},
     Row{"instance_norm", instance_norm_own},
+    Row{"GRUCell", gru_state},
+    Row{"LSTMCell", lstm_state},
 };
 
 }  // namespace

@@ -24,9 +24,10 @@ struct Spelling {
 
 const std::vector<Spelling>& spellings() {
   static const std::vector<Spelling> table{
-      {"div_rounding", "div", {}},       {"tril", "", {{"k", "diagonal"}}},
-      {"triu", "", {{"k", "diagonal"}}}, {"triplet_margin_loss", "", {{"norm_p", "p"}}},
-      {"dropout_mask", "dropout", {}},   {"one_hot", "", {{"n", "num_classes"}}},
+      {"div_rounding", "div", {}},           {"tril", "", {{"k", "diagonal"}}},
+      {"triu", "", {{"k", "diagonal"}}},     {"triplet_margin_loss", "", {{"norm_p", "p"}}},
+      {"dropout_mask", "dropout", {}},       {"one_hot", "", {{"n", "num_classes"}}},
+      {"RNNCell_tanh", "rnn_tanh_cell", {}}, {"RNNCell_relu", "rnn_relu_cell", {}},
   };
   return table;
 }

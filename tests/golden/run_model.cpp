@@ -1,6 +1,7 @@
 // Whole trainings: losses, first gradients and final parameters of small models. A family of models is one
 // function here and one row in the table; the training loop is shared.
 #include <array>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -66,6 +67,63 @@ Tensor gradient_penalty(const Model& model, std::int64_t call) {
   return add(mse_loss(output, model.batch("y", call)), mul(penalty, model.arch.at("weight").as_double()));
 }
 
+/// A recurrent cell over the time steps [N, T, I], and a linear layer on its last state.
+Tensor rnn(const Model& model, std::int64_t call) {
+  const Tensor x = model.batch("x", call);
+  const auto p = [&](const char* name) { return model.parameter(name); };
+  const std::string& cell = model.arch.at("cell").as_string();
+  if (cell != "gru" && cell != "lstm") throw NotSupported("cell " + cell);
+  Tensor h = zeros({x.size(0), p("w_hh").size(1)}, {.dtype = x.dtype(), .device = x.device()});
+  LstmState state{h, h};
+  for (std::int64_t t = 0; t < x.size(1); ++t) {
+    const Tensor step = select(x, 1, t);
+    if (cell == "gru")
+      state.h = gru_cell(step, state.h, p("w_ih"), p("w_hh"), p("b_ih"), p("b_hh"));
+    else
+      state = lstm_cell(step, state, p("w_ih"), p("w_hh"), p("b_ih"), p("b_hh"));
+  }
+  return mse_loss(linear(state.h, p("w"), p("b")), model.batch("y", call));
+}
+
+Tensor conv_groupnorm(const Model& model, std::int64_t call) {
+  const auto p = [&](const char* name) { return model.parameter(name); };
+  const std::int64_t groups = model.arch.at("num_groups").as_int();
+  Tensor h = conv2d(model.batch("x", call), p("c0"), {}, {.padding = 1});
+  h = relu(group_norm(h, groups, p("g0"), p("h0")));
+  h = conv2d(h, p("c1"), p("cb1"), {.stride = 2, .padding = 1});
+  h = silu(group_norm(h, groups, p("g1"), p("h1")));
+  return cross_entropy(linear(mean(h, {2, 3}), p("w"), p("b")), model.batch("y", call));
+}
+
+/// One layer of a transformer: attention and two linear layers, each behind a layer norm and added to h.
+Tensor transformer_layer(const Model& model, const std::string& layer, const Tensor& input) {
+  const auto p = [&](const char* name) { return model.parameter(layer + name); };
+  const std::int64_t batch = input.size(0), length = input.size(1), width = input.size(2);
+  const std::int64_t heads = model.arch.at("heads").as_int(), depth = width / heads;
+  const Tensor qkv = linear(layer_norm(input, {width}, p("ln1w"), p("ln1b")), p("wqkv"));
+  Tensors parts = split(qkv, width, -1);
+  for (Tensor& part : parts) part = transpose(reshape(part, {batch, length, heads, depth}), 1, 2);
+  const double scale = 1.0 / std::sqrt(static_cast<double>(depth));
+  const Tensor scores = add(mul(matmul(parts[0], transpose(parts[1], -2, -1)), scale), model.data.at("mask"));
+  const Tensor mixed = transpose(matmul(softmax(scores, -1), parts[2]), 1, 2);
+  const Tensor h = add(input, linear(reshape(mixed, {batch, length, width}), p("wo"), p("bo")));
+  const GeluApproximation approximation =
+      model.arch.at("gelu").as_string() == "tanh" ? GeluApproximation::tanh : GeluApproximation::none;
+  const Tensor inner = linear(layer_norm(h, {width}, p("ln2w"), p("ln2b")), p("w1"), p("b1"));
+  return add(h, linear(gelu(inner, approximation), p("w2"), p("b2")));
+}
+
+Tensor transformer(const Model& model, std::int64_t call) {
+  const auto p = [&](const char* name) { return model.parameter(name); };
+  const Tensor ids = model.batch("ids", call);
+  Tensor h = add(embedding(ids, p("tok")), p("pos"));
+  for (std::int64_t i = 0; i < model.arch.at("layers").as_int(); ++i)
+    h = transformer_layer(model, "l" + std::to_string(i) + ".", h);
+  const Tensor logits = linear(layer_norm(h, {h.size(2)}, p("lnfw"), p("lnfb")), p("head"));
+  return cross_entropy(reshape(logits, {ids.numel(), -1}), reshape(model.batch("y", call), {-1}),
+                       {.label_smoothing = model.arch.at("label_smoothing").as_double()});
+}
+
 struct Family {
   std::string_view name;
   Tensor (*loss)(const Model&, std::int64_t call);
@@ -73,6 +131,9 @@ struct Family {
 constexpr std::array kFamilies{
     Family{"mlp", mlp},
     Family{"gradient_penalty", gradient_penalty},
+    Family{"rnn", rnn},
+    Family{"conv_groupnorm", conv_groupnorm},
+    Family{"transformer", transformer},
 };
 
 const Family& family_of(const Model& model) {
