@@ -6,10 +6,10 @@
 
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
+#include "mezzo/kernels/cuda/copy.h"
 #include "mezzo/kernels/cuda/pointwise.h"
 #include "mezzo/kernels/cuda/reduce.h"
 #include "mezzo/kernels/cuda/scratch.h"
-#include "mezzo/kernels/scalar_math.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -46,12 +46,6 @@ class Packed {
   Scratch memory_;
   Matrices matrices_;
 };
-
-void copy(Device device, const View& to, const View& from) {
-  dispatch_compute(promote(to.dtype, from.dtype), [&]<class T>(TypeTag<T>) {
-    pointwise<T>(device, scalar::IdentityFn{}, to, std::array{from});
-  });
-}
 
 /// `x` in `dtype` and in a layout that the vendor library reads; `keep` holds the copy if there is one. A
 /// batch that repeats one matrix is copied once.
