@@ -2,7 +2,7 @@
 
 namespace mezzo::detail {
 
-IntList ints_from(const Value& value, const std::string& where) {
+IntList ints_from(const Value& value) {
   IntList result;
   if (value.is_null()) return result;
   if (value.is_int()) {
@@ -10,29 +10,26 @@ IntList ints_from(const Value& value, const std::string& where) {
     return result;
   }
   if (!value.is_list())
-    throw ValueError(where, "an integer or a list of them", value.to_string(), "pass [1, 2]");
+    throw ValueError("ints", "an integer or a list of them", value.to_string(), "pass [1, 2]");
   for (const Value& element : value.as_list()) result.push_back(element.as_int());
   return result;
 }
 
-Dims dims_from(const Value& value, const std::string& where) {
-  return Dims(std::span<const std::int64_t>(ints_from(value, where)));
-}
+Dims dims_from(const Value& value) { return Dims(std::span<const std::int64_t>(ints_from(value))); }
 
-Scalar scalar_from(const Value& value, const std::string& where) {
+Scalar scalar_from(const Value& value) {
   if (value.is_bool()) return Scalar(value.as_bool());
   if (value.is_int()) return Scalar(value.as_int());
   if (value.is_double() || value.is_string()) return Scalar(value.as_double());
-  throw ValueError(where, "a number", value.to_string(), "pass 1, 0.5, true or \"inf\"");
+  throw ValueError("number", "a number", value.to_string(), "pass 1, 0.5, true or \"inf\"");
 }
 
-std::size_t name_from(const Value& value, std::span<const std::string_view> names, const std::string& where) {
-  std::string known;
+std::size_t name_from(const Value& value, std::span<const std::string_view> names) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i] == value.as_string()) return i;
-    known.append(known.empty() ? "" : ", ").append(names[i]);
   }
-  throw ValueError(where, "one of " + known, "\"" + value.as_string() + "\"", "use one of these names");
+  throw ValueError("name", "one of " + joined(names, ", "), "\"" + value.as_string() + "\"",
+                   "use one of these names");
 }
 
 Value to_value(const Scalar& scalar) {
@@ -45,6 +42,16 @@ void refuse_attr(std::string_view op, std::string_view name, std::string_view kn
   throw ValueError(op,
                    known.empty() ? std::string("no attributes") : "attributes out of " + std::string(known),
                    "\"" + std::string(name) + "\"", "check the spelling");
+}
+
+void refuse_value(std::string_view op, std::string_view field, const Error& error) {
+  throw ValueError(std::string(op) + "." + std::string(field), error.expected(), error.got(), error.fix());
+}
+
+std::string joined(std::span<const std::string_view> names, std::string_view separator) {
+  std::string text;
+  for (const std::string_view name : names) text.append(text.empty() ? "" : separator).append(name);
+  return text;
 }
 
 }  // namespace mezzo::detail

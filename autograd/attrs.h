@@ -8,9 +8,11 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "mezzo/core/dims.h"
 #include "mezzo/core/dtype.h"
+#include "mezzo/core/error.h"
 #include "mezzo/core/scalar.h"
 #include "mezzo/core/small_vector.h"
 #include "mezzo/core/value.h"
@@ -37,21 +39,25 @@ struct NoAttrs {
   static constexpr auto fields() { return std::tuple<>{}; }
 };
 
-// A field may be a class of an op's own: with `static T from_value(const Value&, const std::string& where)`
-// and `Value to_value() const`.
+// A field may be a class of an op's own: with `static T from_value(const Value&)`, `Value to_value() const`
+// and `static constexpr std::string_view kTypeName`.
+
 /// Names of an enum's values in order; specialise `kEnumNames<E>` next to the enum to use it as an attribute.
 template <class E>
 inline constexpr std::array<std::string_view, 0> kEnumNames{};
 
 namespace detail {
-// Conversions between a field and a Value. `where` is "op.field", for the message of a ValueError.
-[[nodiscard]] Dims dims_from(const Value& value, const std::string& where);
-[[nodiscard]] IntList ints_from(const Value& value, const std::string& where);
-[[nodiscard]] Scalar scalar_from(const Value& value, const std::string& where);
-[[nodiscard]] std::size_t name_from(const Value& value, std::span<const std::string_view> names,
-                                    const std::string& where);
+// Conversions between a field and a Value; each throws an Error for what it cannot take.
+[[nodiscard]] Dims dims_from(const Value& value);
+[[nodiscard]] IntList ints_from(const Value& value);
+[[nodiscard]] Scalar scalar_from(const Value& value);
+[[nodiscard]] std::size_t name_from(const Value& value, std::span<const std::string_view> names);
 [[nodiscard]] Value to_value(const Scalar& scalar);
 [[noreturn]] void refuse_attr(std::string_view op, std::string_view name, std::string_view known);
+/// The same refusal in the name of "op.field".
+[[noreturn]] void refuse_value(std::string_view op, std::string_view field, const Error& error);
+/// {"a", "b"} -> "a, b" with the separator ", ".
+[[nodiscard]] std::string joined(std::span<const std::string_view> names, std::string_view separator);
 
 template <class T>
 struct IsOptional : std::false_type {};
@@ -59,10 +65,10 @@ template <class T>
 struct IsOptional<std::optional<T>> : std::true_type {};
 
 template <class T>
-T from_value(const Value& value, const std::string& where) {
+T from_value(const Value& value) {
   if constexpr (IsOptional<T>::value) {
     if (value.is_null()) return std::nullopt;
-    return from_value<typename T::value_type>(value, where);
+    return from_value<typename T::value_type>(value);
   } else if constexpr (std::is_same_v<T, bool>) {
     return value.as_bool();
   } else if constexpr (std::is_same_v<T, std::int64_t>) {
@@ -72,18 +78,18 @@ T from_value(const Value& value, const std::string& where) {
   } else if constexpr (std::is_same_v<T, std::string>) {
     return value.as_string();
   } else if constexpr (std::is_same_v<T, Scalar>) {
-    return scalar_from(value, where);
+    return scalar_from(value);
   } else if constexpr (std::is_same_v<T, Dims>) {
-    return dims_from(value, where);
+    return dims_from(value);
   } else if constexpr (std::is_same_v<T, IntList>) {
-    return ints_from(value, where);
+    return ints_from(value);
   } else if constexpr (std::is_same_v<T, DType>) {
     return parse_dtype(value.as_string());
-  } else if constexpr (requires { T::from_value(value, where); }) {
-    return T::from_value(value, where);
+  } else if constexpr (requires { T::from_value(value); }) {
+    return T::from_value(value);
   } else {
     static_assert(std::is_enum_v<T> && !kEnumNames<T>.empty(), "give the enum its kEnumNames");
-    return static_cast<T>(name_from(value, kEnumNames<T>, where));
+    return static_cast<T>(name_from(value, kEnumNames<T>));
   }
 }
 
@@ -103,6 +109,39 @@ Value field_to_value(const T& field) {
     return Value(kEnumNames<T>[static_cast<std::size_t>(field)]);
   } else {
     return Value(field);
+  }
+}
+template <class T>
+T read_field(std::string_view op, std::string_view field, const Value& value) {
+  try {
+    return from_value<T>(value);
+  } catch (const Error& error) {
+    refuse_value(op, field, error);
+  }
+}
+
+template <class T>
+std::string type_name() {
+  if constexpr (IsOptional<T>::value) {
+    return type_name<typename T::value_type>();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return "bool";
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    return "int";
+  } else if constexpr (std::is_same_v<T, double>) {
+    return "float";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return "string";
+  } else if constexpr (std::is_same_v<T, Scalar>) {
+    return "number";
+  } else if constexpr (std::is_same_v<T, Dims> || std::is_same_v<T, IntList>) {
+    return "ints";
+  } else if constexpr (std::is_same_v<T, DType>) {
+    return "dtype";
+  } else if constexpr (requires { T::kTypeName; }) {
+    return std::string(T::kTypeName);
+  } else {
+    return joined(kEnumNames<T>, "/");
   }
 }
 }  // namespace detail
@@ -125,7 +164,7 @@ template <class A>
             if (found || one.name != key) return;
             found = true;
             using T = std::remove_reference_t<decltype(attrs.*(one.member))>;
-            attrs.*(one.member) = detail::from_value<T>(value, std::string(op) + "." + key);
+            attrs.*(one.member) = detail::read_field<T>(op, key, value);
           };
           (try_field(field), ...);
         },
@@ -145,6 +184,19 @@ template <class A>
       },
       A::fields());
   return Value(std::move(map));
+}
+
+/// The types of the attributes, in their order, as docs/ops.md writes them.
+template <class A>
+[[nodiscard]] std::vector<std::string> attr_types() {
+  const A attrs{};
+  std::vector<std::string> types;
+  std::apply(
+      [&](const auto&... field) {
+        (types.push_back(detail::type_name<std::remove_cvref_t<decltype(attrs.*(field.member))>>()), ...);
+      },
+      A::fields());
+  return types;
 }
 
 /// Whether the caller gave a result dtype: ops with an `std::optional<DType> dtype` attribute.

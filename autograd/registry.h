@@ -30,6 +30,8 @@ class RegistryEntry {
   [[nodiscard]] virtual std::vector<SampleCall> samples() const = 0;
   /// The attributes' names and defaults.
   [[nodiscard]] virtual Value default_attrs() const = 0;
+  /// The attributes' types in the order of default_attrs (attr_types).
+  [[nodiscard]] virtual std::vector<std::string> attr_types() const = 0;
   /// Empty when it has a gradient; else why it has none.
   [[nodiscard]] virtual std::string_view no_gradient_because() const = 0;
 };
@@ -67,6 +69,7 @@ class TypedEntry final : public RegistryEntry {
     return calls;
   }
   [[nodiscard]] Value default_attrs() const override { return attrs_to_value(A{}); }
+  [[nodiscard]] std::vector<std::string> attr_types() const override { return mezzo::attr_types<A>(); }
   [[nodiscard]] std::string_view no_gradient_because() const override { return op_.vjp.value.none_because; }
 
  private:

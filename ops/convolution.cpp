@@ -12,9 +12,9 @@ ConvPadding::ConvPadding(const char* word) : same_(std::string_view(word) == "sa
   throw ValueError("ConvPadding", "\"same\", \"valid\" or sizes", quote(word), "use one of these words");
 }
 
-ConvPadding ConvPadding::from_value(const Value& value, const std::string& where) {
+ConvPadding ConvPadding::from_value(const Value& value) {
   if (value.is_string()) return ConvPadding(value.as_string().c_str());
-  return detail::dims_from(value, where);
+  return detail::dims_from(value);
 }
 Value ConvPadding::to_value() const {
   return same_ ? Value("same") : Value(std::span<const std::int64_t>(sizes_));

@@ -35,7 +35,8 @@ class ConvPadding {
   [[nodiscard]] const Dims& sizes() const { return sizes_; }
 
   /// As an attribute (autograd/attrs.h).
-  static ConvPadding from_value(const Value& value, const std::string& where);
+  static constexpr std::string_view kTypeName = "ints/same/valid";
+  static ConvPadding from_value(const Value& value);
   [[nodiscard]] Value to_value() const;
 
  private:

@@ -39,37 +39,8 @@ constexpr const char* kColumns =
 
 // --- the signature
 
-/// The type of an attribute: what its op says when it gets a map, which none takes, and then a word.
-std::string attribute_type(const RegistryEntry& op, const std::string& name) {
-  const std::size_t count = op.info().takes_list ? 1 : op.samples().at(0).inputs.size();
-  const std::vector<Tensor> none(count);
-  const SmallVector<TensorRef, 8> inputs(none.begin(), none.end());
-  const auto refusal = [&](const Value& value) -> std::pair<std::string, std::string> {
-    try {
-      static_cast<void>(op.call(Inputs(inputs), Value(Value::Map{{name, value}})));
-    } catch (const Error& error) {
-      return {error.op(), error.expected()};
-    }
-    return {};
-  };
-  static const std::map<std::string, std::string> types{{"a bool", "bool"},
-                                                        {"an int", "int"},
-                                                        {"a number", "number"},
-                                                        {"an integer or a list of them", "ints"}};
-  const auto [op_name, expected] = refusal(Value(Value::Map{}));
-  if (const auto type = types.find(expected); type != types.end()) return type->second;
-  if (op_name == "Value::as_double") return "float";
-  const auto [source, names] = refusal("?");
-  if (source == "parse_dtype") return "dtype";
-  if (source != std::string(op.info().name.value) + "." + name) return "string";
-  std::string choices = names.substr(names.find("one of ") + 7);
-  for (std::size_t at = choices.find(", "); at != choices.npos; at = choices.find(", "))
-    choices.replace(at, 2, "/");
-  return choices;
-}
-
-std::string attribute(const RegistryEntry& op, const std::string& name, const Value& value) {
-  const std::string text = name + ": " + attribute_type(op, name);
+std::string attribute(const std::string& name, const std::string& type, const Value& value) {
+  const std::string text = name + ": " + type;
   if (value.is_null()) return text + "?";
   const bool is_name = value.is_string() && !value.as_string().empty();
   return text + " = " + (is_name ? value.as_string() : value.to_string());
@@ -179,7 +150,11 @@ std::string derivatives_of(const RegistryEntry& op) {
 std::string line_of(const RegistryEntry& op, const std::vector<Family>& families) {
   std::vector<std::string> arguments = inputs_of(op, families);
   const Value attributes = op.default_attrs();
-  for (const auto& [name, value] : attributes.as_map()) arguments.push_back(attribute(op, name, value));
+  const std::vector<std::string> types = op.attr_types();
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const auto& [name, value] = attributes.as_map()[i];
+    arguments.push_back(attribute(name, types[i], value));
+  }
   return "| `" + std::string(op.info().name.value) + "(" + joined(arguments, ", ") + ") -> " +
          results_of(op) + "` | " + autocast_of(op.info()) + " | " + dtypes_of(op) + " | cpu, cuda | " +
          derivatives_of(op) + " |\n";
