@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mezzo/ops/activation.h"
+#include "mezzo/ops/attention.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/convolution.h"
 #include "mezzo/ops/cumulative.h"

@@ -1,0 +1,19 @@
+#include "mezzo/kernels/attention.h"
+
+#include "mezzo/kernels/cpu/attention.h"
+#include "mezzo/kernels/device_code.h"
+
+namespace mezzo::kernels {
+
+void attention(Device device, const Attention& attention, const View& out, void* logsumexp) {
+  require_host_kernel(device);
+  cpu::attention(attention, out, logsumexp);
+}
+
+void attention_backward(Device device, const Attention& attention, const View& dq, const View& dk,
+                        const View& dv, const View& grad, const View& out, const void* logsumexp) {
+  require_host_kernel(device);
+  cpu::attention_backward(attention, dq, dk, dv, grad, out, logsumexp);
+}
+
+}  // namespace mezzo::kernels
