@@ -73,7 +73,7 @@ class AttentionViews {
 };
 
 /// Whether there are kernels for the device; the plain composition serves others.
-[[nodiscard]] inline bool has_attention_kernels(Device /*device*/) { return false; }
+[[nodiscard]] inline bool has_attention_kernels(Device device) { return device.is_cpu(); }
 
 /// The composition of public ops with the same meaning, all in the compute type and expanded to the batch.
 struct PlainAttention {

@@ -92,10 +92,23 @@ GemmTileFunction<double> eigen_f64() {
 
 /// Whether our own loops take the product: not when an engine was named, whose arithmetic is then wanted.
 /// Asks for the setting first, in every build: a bad one is refused whatever the size.
-bool goes_to_loops(const GemmArgs& args) {
+bool goes_to_loops(std::int64_t m, std::int64_t n, std::int64_t k) {
   return wanted_engine() == GemmEngine::automatic &&
-         static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k) <=
-             kSmallProduct;
+         static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) <= kSmallProduct;
+}
+bool goes_to_loops(const GemmArgs& args) { return goes_to_loops(args.m, args.n, args.k); }
+
+/// A small tile by our loops, for which B is brought by rows.
+template <class T>
+void small_tile(GemmTile<T> tile) {
+  T by_rows[static_cast<std::size_t>(kSmallProduct)];
+  if (tile.b_transposed) {
+    for (std::int64_t p = 0; p < tile.k; ++p) {
+      for (std::int64_t j = 0; j < tile.n; ++j) by_rows[p * tile.n + j] = tile.b[j * tile.ldb + p];
+    }
+    tile.b = by_rows, tile.ldb = tile.n, tile.b_transposed = false;
+  }
+  gemm_loops(tile);
 }
 
 /// Every row of C = the bias.
@@ -199,6 +212,20 @@ void gemm(const GemmArgs& args) {
     default:
       return run(normal, gemm_loops<std::int64_t>, true);
   }
+}
+
+template <>
+void gemm_tile(const GemmTile<float>& tile) {
+  if (goes_to_loops(tile.m, tile.n, tile.k)) return small_tile(tile);
+#ifdef MEZZO_HAVE_ONEDNN
+  if (gemm_engine() == GemmEngine::onednn) return gemm_onednn_f32(tile);
+#endif
+  eigen_f32()(tile);
+}
+template <>
+void gemm_tile(const GemmTile<double>& tile) {
+  if (goes_to_loops(tile.m, tile.n, tile.k)) return small_tile(tile);
+  eigen_f64()(tile);
 }
 
 bool has_gemm_engine(GemmEngine engine) {

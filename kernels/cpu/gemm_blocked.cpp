@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <type_traits>
 
 #include "mezzo/kernels/cpu/convert.h"
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/scratch.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -33,27 +33,6 @@ constexpr std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil
 constexpr std::int64_t even(std::int64_t size, std::int64_t tile, std::int64_t unit) {
   return std::min(size, round_up(ceil_div(size, ceil_div(size, tile)), unit));
 }
-
-/// Memory of one thread, kept between calls and never above the sizes above.
-class Scratch {
- public:
-  template <class T>
-  T* get(std::int64_t count) {
-    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T) + kAlignment;
-    if (bytes > size_) {
-      memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-      size_ = bytes;
-    }
-    void* start = memory_.get();
-    std::size_t space = size_;
-    return static_cast<T*>(std::align(kAlignment, bytes - kAlignment, start, space));
-  }
-
- private:
-  static constexpr std::size_t kAlignment = 64;
-  std::unique_ptr<std::byte[]> memory_;
-  std::size_t size_ = 0;
-};
 
 /// Thread-local: the packed blocks of A and B and the tile of C that this thread works on.
 struct ThreadScratch {

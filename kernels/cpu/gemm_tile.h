@@ -34,6 +34,11 @@ struct GemmTile {
 template <class In, class Acc = In>
 using GemmTileFunction = void (*)(const GemmTile<In, Acc>&);
 
+/// Multiplies one tile by the engine in use, small ones by our own loops, as gemm() chooses (kernels/gemm.h);
+/// for kernels that make products of their own. T is float or double. In kernels/cpu/gemm.cpp.
+template <class T>
+void gemm_tile(const GemmTile<T>& tile);
+
 // kernels/cpu/eigen/gemm_eigen.cpp, compiled once per instruction set.
 void gemm_eigen_base_f32(const GemmTile<float>& tile);
 void gemm_eigen_base_f64(const GemmTile<double>& tile);
