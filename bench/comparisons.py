@@ -50,6 +50,7 @@ def rows():
 TRANSCENDENTAL = ("expm1", "log", "log2", "log10", "log1p", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
                   "erf", "erfinv", "silu", "mish", "elu", "softplus", "pow_scalar", "pow", "atan2")
 NORMS = ("layer_norm", "group_norm", "batch_norm")
+CELLS = ("lstm_cell", "gru_cell")
 REARRANGEMENTS = ("cumsum", "sort", "sort_rows", "index", "index_backward", "scatter", "scatter_add")
 
 
@@ -63,9 +64,9 @@ def ops():
         for case in (op, op + "_backward"):
             goal = None if op == "batch_norm" else 1.0
             against("ops", f"{case}/f32", {"libtorch": goal, "pytorch": goal})
-    for op in REARRANGEMENTS:
+    for op in REARRANGEMENTS + CELLS:
         against("ops", f"{op}/f32", {"libtorch": None, "pytorch": 1.0})
-    for op in ("abs", "clamp", "addcmul") + TRANSCENDENTAL + NORMS + tuple(f"{op}_backward" for op in NORMS) + REARRANGEMENTS:
+    for op in ("abs", "clamp", "addcmul") + TRANSCENDENTAL + NORMS + tuple(f"{op}_backward" for op in NORMS) + REARRANGEMENTS + CELLS:
         for dtype in ("f16", "bf16"):
             compare("ops", ("mezzo", f"{op}/{dtype}"), ("mezzo", f"{op}/f32"), 1.2)
 
@@ -151,7 +152,7 @@ def kernels_on_gpu():
 
 
 def ops_on_gpu():
-    for op in NORMS + tuple(f"{op}_backward" for op in NORMS) + REARRANGEMENTS:
+    for op in NORMS + tuple(f"{op}_backward" for op in NORMS) + REARRANGEMENTS + CELLS:
         for dtype in ("f32", "f16"):
             against("ops", f"{op}/{dtype}", {"pytorch": None})
     for op in TRANSCENDENTAL:

@@ -14,8 +14,7 @@ namespace mezzo::ops {
 void require_state(std::string_view op, const std::string& what, const Tensor& tensor) {
   require_floating(op, tensor);
   if (tensor.dim() == 2) return;
-  throw ShapeError(op, what + " [N, H]", to_string(tensor.shape()),
-                   "make it a batch of one sample by unsqueeze(.., 0), and the other states too");
+  throw ShapeError(op, what, to_string(tensor.shape()), "pass matrices with a row per sample");
 }
 
 void require_matrix(std::string_view op, const std::string& what, const Tensor& tensor, std::int64_t rows,
@@ -23,7 +22,7 @@ void require_matrix(std::string_view op, const std::string& what, const Tensor& 
   require_floating(op, tensor);
   if (tensor.shape() == Shape{rows, columns}) return;
   throw ShapeError(op, what + " " + to_string(Shape{rows, columns}), to_string(tensor.shape()),
-                   "all tensors of a cell share its batch and hidden sizes");
+                   "all tensors of a cell share its batch, its features and its hidden size");
 }
 
 void require_cell(std::string_view op, const CellInputs& inputs, std::int64_t gates) {
@@ -32,13 +31,13 @@ void require_cell(std::string_view op, const CellInputs& inputs, std::int64_t ga
   for (const Tensor* other : {&h, &w_ih, &w_hh, &b_ih, &b_hh}) {
     if (other->defined()) static_cast<void>(product_dtype(op, x, *other, {}));
   }
-  require_state(op, "an input [N, I] and a state", x);
-  require_state(op, "a state", h);
+  require_state(op, "x [N, I]", x);
+  require_state(op, "h [N, H]", h);
   const std::int64_t hidden = h.size(1), rows = gates * hidden;
-  require_matrix(op, "a state", h, x.size(0), hidden);
-  require_matrix(op, "a w_ih", w_ih, rows, x.size(1));
-  require_matrix(op, "a w_hh", w_hh, rows, hidden);
-  for (const auto& [what, bias] : {std::pair{"a b_ih ", &b_ih}, {"a b_hh ", &b_hh}}) {
+  require_matrix(op, "h", h, x.size(0), hidden);
+  require_matrix(op, "w_ih", w_ih, rows, x.size(1));
+  require_matrix(op, "w_hh", w_hh, rows, hidden);
+  for (const auto& [what, bias] : {std::pair{"b_ih ", &b_ih}, {"b_hh ", &b_hh}}) {
     if (!bias->defined() || bias->shape() == Shape{rows}) continue;
     throw ShapeError(op, what + to_string(Shape{rows}), to_string(bias->shape()),
                      "give it one element per row of the weights");

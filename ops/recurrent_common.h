@@ -33,7 +33,7 @@ void require_cell(std::string_view op, const CellInputs& inputs, std::int64_t ga
 void require_matrix(std::string_view op, const std::string& what, const Tensor& tensor, std::int64_t rows,
                     std::int64_t columns);
 
-/// Throws unless `tensor` is floating and a matrix.
+/// Throws unless `tensor` is floating and a matrix, as `what` says.
 void require_state(std::string_view op, const std::string& what, const Tensor& tensor);
 
 /// x weight^T in the dtype sums are taken in; added to `sum` where that is given.

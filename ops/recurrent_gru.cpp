@@ -33,7 +33,7 @@ struct Backward {
         gates(args.in(2)),
         h(args.in(3)),
         state_dtype(args.attrs.state_dtype.value_or(gates.dtype())) {
-    require_state(kBackward, "h", h);
+    require_state(kBackward, "h [N, H]", h);
     const std::int64_t n = h.size(0), hidden = h.size(1);
     require_matrix(kBackward, "gates", gates, n, kKept * hidden);
     if (grad_h.defined()) require_matrix(kBackward, "the gradient of h'", grad_h, n, hidden);
@@ -79,8 +79,7 @@ Outputs backward_reference(const ForwardArgs<BackwardAttrs>& args) {
 
 std::vector<Sample<BackwardAttrs>> backward_samples() {
   const SampleInput state = real({3, 2}), gates = real({3, 8}), open = real({3, 8}, 0.1, 0.9);
-  return {{{state, gates, open, state}, {}},
-          {{real({1, 3}), absent(), real({1, 12}), real({1, 3})}, {DType::f64}}};
+  return {{{state, gates, open, state}, {}}, {{real({1, 3}), absent(), real({1, 12}), real({1, 3})}, {}}};
 }
 constexpr Op<BackwardAttrs> backward_op{
     .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(0, 1)},

@@ -42,7 +42,7 @@ struct Backward {
         c(args.in(4)),
         new_c(args.in(5)),
         state_dtype(args.attrs.state_dtype.value_or(gates.dtype())) {
-    require_state(kBackward, "c", c);
+    require_state(kBackward, "c [N, H]", c);
     const std::int64_t n = c.size(0), hidden = c.size(1);
     require_matrix(kBackward, "gates", gates, n, kGates * hidden);
     require_matrix(kBackward, "c'", new_c, n, hidden);
@@ -88,7 +88,7 @@ std::vector<Sample<BackwardAttrs>> backward_samples() {
   const SampleInput state = real({3, 2}), gates = real({3, 8}), open = real({3, 8}, 0.1, 0.9);
   return {{{state, state, gates, open, state, state}, {}},
           {{state, absent(), absent(), open, state, state}, {}},
-          {{absent(), real({1, 3}), absent(), real({1, 12}), real({1, 3}), real({1, 3})}, {DType::f64}}};
+          {{absent(), real({1, 3}), absent(), real({1, 12}), real({1, 3}), real({1, 3})}, {}}};
 }
 constexpr Op<BackwardAttrs> backward_op{
     .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(0, 1, 2)},
@@ -108,7 +108,7 @@ CellInputs checked(const ForwardArgs<NoAttrs>& args) {
   const CellInputs cell = CellInputs::of(args, 2);
   require_cell(kName, cell, kGates);
   const Tensor& c = args.in(2);
-  require_matrix(kName, "a cell state", c, cell.batch(), cell.hidden());
+  require_matrix(kName, "c", c, cell.batch(), cell.hidden());
   static_cast<void>(product_dtype(kName, cell.x, c, {}));
   return cell;
 }

@@ -47,6 +47,14 @@ inline Tensor element_at(const Tensor& x, const Tensor& index) { return x.index(
 inline Tensor batch_norm_in_training(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return torch::batch_norm(x, weight, bias, {}, {}, true, 0.1, 1e-5, false);
 }
+struct LstmState {
+  Tensor h, c;
+};
+inline LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor& w_ih, const Tensor& w_hh,
+                           const Tensor& b_ih, const Tensor& b_hh) {
+  const auto [h, c] = torch::lstm_cell(x, {state.h, state.c}, w_ih, w_hh, b_ih, b_hh);
+  return {h, c};
+}
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net->push_back(nn::Linear(in, out));
 }

@@ -1,5 +1,5 @@
 // The ops of the autocast lists beyond those of kernels.cpp, by themselves: functions of one element, norms,
-// and rearrangements of a million elements. Sizes as in kernels.cpp.
+// rearrangements of a million elements, and loops of recurrent cells. Sizes as in kernels.cpp.
 #include "cases/program.h"
 
 namespace bench {
@@ -167,6 +167,59 @@ void add_rearrangements(Worker& worker, const NamedDType& type) {
   });
 }
 
+// --- recurrent cells
+
+/// 64 steps of a cell with 256 features and a batch of 32, and the gradients of its parameters.
+struct CellLoop {
+  static constexpr std::int64_t kSteps = 64, kBatch = 32, kSize = 256;
+
+  explicit CellLoop(std::int64_t gates) {
+    const NoGrad no_grad;
+    for (std::int64_t t = 0; t < kSteps; ++t) inputs.push_back(normal({kBatch, kSize}, kF32));
+    const auto parameter = [](const std::vector<std::int64_t>& shape) {
+      return leaf(normal(shape, kF32) * (1.0 / 16));
+    };
+    for (int k = 0; k < 2; ++k) parameters.push_back(parameter({gates * kSize, kSize}));
+    for (int k = 0; k < 2; ++k) parameters.push_back(parameter({gates * kSize}));
+    start = {normal({kBatch, kSize}, kF32), normal({kBatch, kSize}, kF32)};
+    grad_output = normal({kBatch, kSize}, kF32);
+  }
+  template <class Step>
+  void run(const Step& step, DType dtype) const {
+    LstmState state = start;
+    {
+#ifndef BENCH_LIBTORCH
+      const amp::Autocast region(target_device, dtype, {.enabled = dtype != kF32});
+#endif
+      static_cast<void>(dtype);
+      const auto& p = parameters;
+      for (const Tensor& x : inputs) step(x, state, p[0], p[1], p[2], p[3]);
+    }
+    gradients(state.h, parameters, grad_output.to(dtype));
+  }
+
+  std::vector<Tensor> inputs, parameters;
+  LstmState start;
+  Tensor grad_output;
+};
+
+void add_cells(Worker& worker, const NamedDType& type) {
+#ifdef BENCH_LIBTORCH
+  if (type.dtype != kF32) return;  // autocast is mezzo's here, and PyTorch's in peers/pytorch.py
+#endif
+  const auto add = [&](const char* name, std::int64_t gates, auto step) {
+    worker.add(std::string(name) + "/" + type.name, [gates, step, dtype = type.dtype] {
+      return [loop = std::make_shared<CellLoop>(gates), step, dtype] { loop->run(step, dtype); };
+    });
+  };
+  add("lstm_cell", 4, [](const Tensor& x, LstmState& state, const auto&... parameters) {
+    state = lstm_cell(x, state, parameters...);
+  });
+  add("gru_cell", 3, [](const Tensor& x, LstmState& state, const auto&... parameters) {
+    state.h = gru_cell(x, state.h, parameters...);
+  });
+}
+
 }  // namespace
 }  // namespace bench
 
@@ -176,6 +229,7 @@ int main(int argc, char** argv) {
       bench::add_pointwise(worker, type);
       bench::add_norms(worker, type);
       bench::add_rearrangements(worker, type);
+      bench::add_cells(worker, type);
     }
   });
 }

@@ -180,6 +180,28 @@ def add_rearrangements(name, dtype):
                                                     million())
 
 
+def add_cells(name, dtype):
+    """Loops of recurrent cells as cases/ops.cpp has them, in f32 or under autocast."""
+    if name == "f16" and ON_CPU:
+        return
+    steps, batch, size = 64, 32, 256
+
+    def loop(kind, step):
+        cell = kind(size, size, device=DEVICE)
+        inputs, start = [normal((batch, size)) for _ in range(steps)], (normal((batch, size)), normal((batch, size)))
+        grad_output = normal((batch, size), dtype)
+
+        def body():
+            state = start
+            with torch.autocast(DEVICE.type, dtype=dtype, enabled=dtype != torch.float32):
+                for x in inputs:
+                    state = step(cell, x, state)
+            torch.autograd.grad(state[0], list(cell.parameters()), grad_output.to(state[0].dtype))
+        return body
+    CASES[f"lstm_cell/{name}"] = lambda: loop(torch.nn.LSTMCell, lambda cell, x, state: cell(x, state))
+    CASES[f"gru_cell/{name}"] = lambda: loop(torch.nn.GRUCell, lambda cell, x, state: (cell(x, state[0]),))
+
+
 def add_copies():
     for mib in (256, 384, 512, 768, 1024):
         CASES[f"copy_{mib}MiB"] = lambda count=mib << 17: plain(normal(count).copy_, normal(count))
@@ -309,6 +331,7 @@ def main():
         add_kernels(name, dtype)
         add_ops(name, dtype)
         add_rearrangements(name, dtype)
+        add_cells(name, dtype)
     add_training()
     if not ON_CPU:
         add_copies()
