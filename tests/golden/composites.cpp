@@ -117,6 +117,7 @@ Outputs lstm_state(Inputs inputs, const Value& args) {
   const auto [b_ih, b_hh] = biases_of_cell(inputs, 5, args);
   const LstmState next = lstm_cell(inputs[0], {inputs[1], inputs[2]}, inputs[3], inputs[4], b_ih, b_hh);
   return {next.h, next.c};
+}
 /// The expression is written out; without a mask it has three inputs.
 Outputs scaled_attention(Inputs inputs, const Value& args) {
   const Tensor mask = inputs.size() > 3 ? inputs[3].get() : Tensor();
