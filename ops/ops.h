@@ -19,6 +19,7 @@
 #include "mezzo/ops/rearrange.h"
 #include "mezzo/ops/recurrent.h"
 #include "mezzo/ops/reduction.h"
+#include "mezzo/ops/sampling.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/ops/softmax.h"
 #include "mezzo/ops/tensor_product.h"

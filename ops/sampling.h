@@ -1,0 +1,85 @@
+// Images resampled: interpolate on a regular grid, grid_sample at given coordinates. The descriptors are in
+// interpolate.cpp and grid_sample.cpp.
+//
+// Common contract. x is [N, C, spatial...]; the batch may be empty, all other sizes are at least 1
+// (ShapeError). Floating dtypes (DTypeError), any strides; 16-bit values are computed in f32 and rounded
+// once. The result is channels-last when x is. Conventions are PyTorch's, those at edges and kinks too.
+// Differentiable to any order; gradients are added up in a fixed order, so they are the same bits every time.
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "mezzo/autograd/attrs.h"
+#include "mezzo/core/tensor.h"
+#include "mezzo/kernels/grid_math.h"
+#include "mezzo/ops/spatial.h"
+
+namespace mezzo {
+
+/// The linear ones are for 1, 2 and 3 spatial dims, bicubic is for 2; nearest and nearest_exact are for any.
+enum class InterpolateMode : std::uint8_t { nearest, nearest_exact, linear, bilinear, trilinear, bicubic };
+template <>
+inline constexpr std::array<std::string_view, 6> kEnumNames<InterpolateMode>{
+    "nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic"};
+
+/// `2.0` or `{2.0, 0.5}`: one factor for all spatial dims, or one per dim; none by default.
+class ScaleFactors {
+ public:
+  ScaleFactors() = default;
+  template <class Number>
+  requires std::is_arithmetic_v<Number> ScaleFactors(Number factor) : factors_{static_cast<double>(factor)} {}
+  ScaleFactors(std::initializer_list<double> factors) : factors_(factors) {}
+
+  [[nodiscard]] std::span<const double> list() const { return {factors_.data(), factors_.size()}; }
+
+  /// As an attribute (autograd/attrs.h).
+  static ScaleFactors from_value(const Value& value, const std::string& where);
+  [[nodiscard]] Value to_value() const;
+  friend bool operator==(const ScaleFactors&, const ScaleFactors&) = default;
+
+ private:
+  SmallVector<double, 3> factors_;
+};
+
+/// `interpolate(x, {.scale_factor = 2.0, .mode = InterpolateMode::bilinear, .align_corners = false})`.
+/// Either `size` or `scale_factor` (ValueError).
+struct InterpolateOptions {
+  SpatialSizes size = {};  ///< of the result, one for all spatial dims or one per dim; empty: not given
+  ScaleFactors scale_factor = {};
+  InterpolateMode mode = InterpolateMode::nearest;
+  /// Whether the centres of the first and last places stay where they are, or their outer edges; false unless
+  /// given. Not for nearest and nearest_exact (ValueError).
+  std::optional<bool> align_corners = {};
+  /// Whether places are computed from the sizes also where factors were given; false unless given.
+  std::optional<bool> recompute_scale_factor = {};
+};
+/// y[n, c, o] = the value of x[n, c] at the place of o, per spatial dim, with s = 1 / scale_factor where that
+/// decides, else in / out: nearest reads floor(s o), nearest_exact floor(s (o + 1/2)), the others are
+/// interpolated at s (o + 1/2) - 1/2, or at o (in - 1) / (out - 1) where align_corners. Sizes are
+/// floor(in scale_factor), at least 1 (ValueError). x has 1 to 3 spatial dims. Runs in f32 under autocast.
+/// torch.nn.functional.interpolate.
+[[nodiscard]] Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
+
+template <>
+inline constexpr std::array<std::string_view, 2> kEnumNames<GridSampleMode>{"bilinear", "nearest"};
+template <>
+inline constexpr std::array<std::string_view, 3> kEnumNames<GridPadding>{"zeros", "border", "reflection"};
+
+struct GridSampleOptions {
+  GridSampleMode mode = GridSampleMode::bilinear;  ///< with three spatial dims bilinear is trilinear
+  GridPadding padding_mode = GridPadding::zeros;
+  /// Whether -1 and 1 are the centres of the first and last places, or their outer edges.
+  bool align_corners = false;
+};
+/// y[n, c, o] = the value of x[n, c] at the coordinates grid[n, o]: x is [N, C, H, W] and grid [N, Ho, Wo,
+/// 2], or [N, C, D, H, W] and [N, Do, Ho, Wo, 3]; the last dim of grid holds the coordinate along W, that
+/// along H (and that along D), each from -1 to 1 inside. x and grid have one dtype (DTypeError), under
+/// autocast the widest of both. A coordinate that is NaN reads zeros, or with border and reflection the first
+/// place. In nearest mode the gradient of grid is zero. torch.nn.functional.grid_sample.
+[[nodiscard]] Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options = {});
+
+}  // namespace mezzo

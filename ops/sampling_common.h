@@ -1,0 +1,36 @@
+// What interpolate and grid_sample share: checks of images, and images as the kernels take them. Included by
+// their .cpp files only.
+#pragma once
+
+#include "mezzo/ops/copy_into.h"
+
+namespace mezzo::ops {
+
+/// Throws unless the tensor is [N, C, spatial...] with 1 to 3 spatial dims.
+inline void require_image_dims(std::string_view op, std::string_view what, const Tensor& x) {
+  if (x.dim() >= 3 && x.dim() <= 5) return;
+  throw ShapeError(op, std::string(what) + " [N, C, spatial...] with 1 to 3 spatial dims",
+                   to_string(x.shape()), "reshape it");
+}
+/// Throws unless all sizes of [N, C, spatial...] but N are at least 1.
+inline void require_places(std::string_view op, const Shape& shape) {
+  for (std::size_t d = 1; d < shape.size(); ++d) {
+    if (shape[d] >= 1) continue;
+    throw ShapeError(op, "sizes of at least 1 behind the batch", to_string(shape),
+                     "there is nothing to sample");
+  }
+}
+
+[[nodiscard]] inline Shape spatial_sizes(const Shape& shape) {
+  return Shape(std::span<const std::int64_t>(shape.begin() + 2, shape.size() - 2));
+}
+
+/// `x` itself where it lies densely in `format`, else a copy that does.
+[[nodiscard]] inline Tensor dense(const Tensor& x, MemoryFormat format) {
+  if (layout::is_dense_in(x.shape(), x.strides(), format)) return x;
+  const Tensor copy = empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .memory_format = format});
+  copy_into(copy, x);
+  return copy;
+}
+
+}  // namespace mezzo::ops
