@@ -8,12 +8,12 @@
 
 namespace mezzo {
 
-ScaleFactors ScaleFactors::from_value(const Value& value, const std::string& where) {
+ScaleFactors ScaleFactors::from_value(const Value& value) {
   ScaleFactors result;
   if (value.is_null()) return result;
-  if (!value.is_list()) return detail::scalar_from(value, where).to<double>();
+  if (!value.is_list()) return detail::scalar_from(value).to<double>();
   for (const Value& factor : value.as_list())
-    result.factors_.push_back(detail::scalar_from(factor, where).to<double>());
+    result.factors_.push_back(detail::scalar_from(factor).to<double>());
   return result;
 }
 Value ScaleFactors::to_value() const { return factors_.empty() ? Value() : Value(list()); }

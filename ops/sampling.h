@@ -37,7 +37,8 @@ class ScaleFactors {
   [[nodiscard]] std::span<const double> list() const { return {factors_.data(), factors_.size()}; }
 
   /// As an attribute (autograd/attrs.h).
-  static ScaleFactors from_value(const Value& value, const std::string& where);
+  static constexpr std::string_view kTypeName = "floats";
+  static ScaleFactors from_value(const Value& value);
   [[nodiscard]] Value to_value() const;
   friend bool operator==(const ScaleFactors&, const ScaleFactors&) = default;
 
