@@ -2,6 +2,8 @@
 // gradients of weights and inputs. Included by ops/recurrent*.cpp only.
 #pragma once
 
+#include <optional>
+#include <tuple>
 #include <vector>
 
 #include "mezzo/autograd/decomposed.h"
@@ -55,6 +57,11 @@ void require_state(std::string_view op, const std::string& what, const Tensor& t
 /// A gradient in `compute`; zeros in the shape of `like` where there is none.
 [[nodiscard]] Tensor plain_gradient(const Tensor& grad, const Tensor& like, DType compute);
 
+/// Attributes of the backward ops.
+struct CellBackwardAttrs {
+  std::optional<DType> state_dtype = {};  ///< of the gradient of c (GRU: h); that of the gates unless given
+  static constexpr auto fields() { return std::tuple{attr("state_dtype", &CellBackwardAttrs::state_dtype)}; }
+};
 /// The dtype that a backward op computes in.
 template <class A>
 [[nodiscard]] DType common_compute(const ForwardArgs<A>& args) {

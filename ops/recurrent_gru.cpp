@@ -20,14 +20,9 @@ constexpr std::int64_t kKept = 4;  ///< r, z, n and m, the product of h in n
 
 constexpr std::string_view kBackward = "gru_cell_backward";
 
-struct BackwardAttrs {
-  std::optional<DType> state_dtype = {};  ///< of the gradient of h; that of the gates unless given
-  static constexpr auto fields() { return std::tuple{attr("state_dtype", &BackwardAttrs::state_dtype)}; }
-};
-
 /// Inputs of the backward op, checked.
 struct Backward {
-  explicit Backward(const ForwardArgs<BackwardAttrs>& args)
+  explicit Backward(const ForwardArgs<CellBackwardAttrs>& args)
       : grad_h(args.in(0)),
         grad_gates(args.in(1)),
         gates(args.in(2)),
@@ -44,7 +39,7 @@ struct Backward {
   DType state_dtype;
 };
 
-Outputs backward_forward(const ForwardArgs<BackwardAttrs>& args) {
+Outputs backward_forward(const ForwardArgs<CellBackwardAttrs>& args) {
   const Backward b(args);
   const Shape& state = b.h.shape();
   const Device device = b.h.device();
@@ -62,7 +57,7 @@ Outputs backward_forward(const ForwardArgs<BackwardAttrs>& args) {
   return {of_x, of_h, mixed};
 }
 
-Outputs backward_reference(const ForwardArgs<BackwardAttrs>& args) {
+Outputs backward_reference(const ForwardArgs<CellBackwardAttrs>& args) {
   const Backward b(args);
   const DType compute = common_compute(args);
   const Tensors gates = plain_gates(to(b.gates, compute), kKept),
@@ -77,15 +72,15 @@ Outputs backward_reference(const ForwardArgs<BackwardAttrs>& args) {
           to(grad * z, b.state_dtype)};
 }
 
-std::vector<Sample<BackwardAttrs>> backward_samples() {
+std::vector<Sample<CellBackwardAttrs>> backward_samples() {
   const SampleInput state = real({3, 2}), gates = real({3, 8}), open = real({3, 8}, 0.1, 0.9);
   return {{{state, gates, open, state}, {}}, {{real({1, 3}), absent(), real({1, 12}), real({1, 3})}, {}}};
 }
-constexpr Op<BackwardAttrs> backward_op{
+constexpr Op<CellBackwardAttrs> backward_op{
     .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(0, 1)},
     .samples = backward_samples,
     .forward = backward_forward,
-    .vjp = decomposed<backward_reference, BackwardAttrs>,
+    .vjp = decomposed<backward_reference, CellBackwardAttrs>,
     .saves = {~0U, 0},
     .reference = backward_reference,
 };
@@ -131,7 +126,7 @@ Outputs reference(const ForwardArgs<NoAttrs>& args) {
 Gradients vjp(const VjpArgs<NoAttrs>& args) {
   const Tensors found =
       bind(backward_op, {grad_or_none(args, 0), grad_or_none(args, 1), args.out(1), args.in(1)},
-           BackwardAttrs{args.wanted(1)});
+           CellBackwardAttrs{args.wanted(1)});
   Gradients result(args.num_inputs());
   spread_product(args, result, found[0], {0, 2, 4});
   spread_product(args, result, found[1], {1, 3, 5});

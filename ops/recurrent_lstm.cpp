@@ -14,27 +14,14 @@ using samples::real;
 
 constexpr std::int64_t kGates = 4;
 
-/// The gates i, f, g, o.
-struct Gates {
-  explicit Gates(const Tensor& all)
-      : parts(plain_gates(all, kGates)), i(parts[0]), f(parts[1]), g(parts[2]), o(parts[3]) {}
-  Tensors parts;
-  const Tensor &i, &f, &g, &o;
-};
-
 // --- lstm_cell_backward. Inputs: the gradients of h', c' and the gates; the gates, c and c'. Outputs: the
 // gradients of the sums that went into the gates, and of c.
 
 constexpr std::string_view kBackward = "lstm_cell_backward";
 
-struct BackwardAttrs {
-  std::optional<DType> state_dtype = {};  ///< of the gradient of c; that of the gates unless given
-  static constexpr auto fields() { return std::tuple{attr("state_dtype", &BackwardAttrs::state_dtype)}; }
-};
-
 /// Inputs of the backward op, checked.
 struct Backward {
-  explicit Backward(const ForwardArgs<BackwardAttrs>& args)
+  explicit Backward(const ForwardArgs<CellBackwardAttrs>& args)
       : grad_h(args.in(0)),
         grad_c(args.in(1)),
         grad_gates(args.in(2)),
@@ -55,7 +42,7 @@ struct Backward {
   DType state_dtype;
 };
 
-Outputs backward_forward(const ForwardArgs<BackwardAttrs>& args) {
+Outputs backward_forward(const ForwardArgs<CellBackwardAttrs>& args) {
   const Backward b(args);
   const Shape& state = b.c.shape();
   const Device device = b.c.device();
@@ -71,11 +58,11 @@ Outputs backward_forward(const ForwardArgs<BackwardAttrs>& args) {
   return {grad, grad_c};
 }
 
-Outputs backward_reference(const ForwardArgs<BackwardAttrs>& args) {
+Outputs backward_reference(const ForwardArgs<CellBackwardAttrs>& args) {
   const Backward b(args);
   const DType compute = common_compute(args);
-  const Gates gates(to(b.gates, compute));
-  const auto& [parts, i, f, g, o] = gates;
+  const Tensors gates = plain_gates(to(b.gates, compute), kGates);
+  const Tensor &i = gates[0], &f = gates[1], &g = gates[2], &o = gates[3];
   const Tensor t = tanh(to(b.new_c, compute)), grad_h = plain_gradient(b.grad_h, b.c, compute);
   const Tensor of_c = plain_gradient(b.grad_c, b.c, compute) + grad_h * o * (1 - t * t);
   const Tensor own = plain_gradient(b.grad_gates, b.gates, compute);
@@ -84,17 +71,17 @@ Outputs backward_reference(const ForwardArgs<BackwardAttrs>& args) {
   return {to(of_gates * slopes, b.gates.dtype()), to(of_c * f, b.state_dtype)};
 }
 
-std::vector<Sample<BackwardAttrs>> backward_samples() {
+std::vector<Sample<CellBackwardAttrs>> backward_samples() {
   const SampleInput state = real({3, 2}), gates = real({3, 8}), open = real({3, 8}, 0.1, 0.9);
   return {{{state, state, gates, open, state, state}, {}},
           {{state, absent(), absent(), open, state, state}, {}},
           {{absent(), real({1, 3}), absent(), real({1, 12}), real({1, 3}), real({1, 3})}, {}}};
 }
-constexpr Op<BackwardAttrs> backward_op{
+constexpr Op<CellBackwardAttrs> backward_op{
     .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(0, 1, 2)},
     .samples = backward_samples,
     .forward = backward_forward,
-    .vjp = decomposed<backward_reference, BackwardAttrs>,
+    .vjp = decomposed<backward_reference, CellBackwardAttrs>,
     .saves = {~0U, 0},
     .reference = backward_reference,
 };
@@ -134,9 +121,10 @@ Outputs forward(const ForwardArgs<NoAttrs>& args) {
 Outputs reference(const ForwardArgs<NoAttrs>& args) {
   const CellInputs cell = checked(args);
   const DType compute = cell.compute();
-  const Gates sums(plain_product(cell.x, cell.w_ih, cell.b_ih, compute) +
-                   plain_product(cell.h, cell.w_hh, cell.b_hh, compute));
-  const Tensor i = sigmoid(sums.i), f = sigmoid(sums.f), g = tanh(sums.g), o = sigmoid(sums.o);
+  const Tensors sums = plain_gates(plain_product(cell.x, cell.w_ih, cell.b_ih, compute) +
+                                       plain_product(cell.h, cell.w_hh, cell.b_hh, compute),
+                                   kGates);
+  const Tensor i = sigmoid(sums[0]), f = sigmoid(sums[1]), g = tanh(sums[2]), o = sigmoid(sums[3]);
   const Tensor new_c = f * to(args.in(2), compute) + i * g;
   const auto result = [&](const Tensor& x) { return to(x, cell.dtype()); };
   return {result(o * tanh(new_c)), result(new_c), result(cat({i, f, g, o}, 1))};
@@ -146,7 +134,7 @@ Gradients vjp(const VjpArgs<NoAttrs>& args) {
   const Tensors found = bind(backward_op,
                              {grad_or_none(args, 0), grad_or_none(args, 1), grad_or_none(args, 2),
                               args.out(2), args.in(2), args.out(1)},
-                             BackwardAttrs{args.wanted(2)});
+                             CellBackwardAttrs{args.wanted(2)});
   Gradients result(args.num_inputs());
   spread_product(args, result, found[0], {0, 3, 5});
   spread_product(args, result, found[0], {1, 4, 6});
