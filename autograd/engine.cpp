@@ -112,7 +112,7 @@ Walk::Walk(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs
                             to_string(output.shape()),
                             "reduce it, for example with sum(), or pass a gradient");
       }
-      gradient = ones(output.shape(), options_of(output));
+      gradient = ones_like(output);
     }
     if (gradient.shape() != output.shape()) {
       throw ShapeError("backward", "a gradient of shape " + to_string(output.shape()),
@@ -262,9 +262,11 @@ void Walk::process(Node& node, Slots grads) {
   if (!retain_) node.free_saved();
 }
 
-/// Whether nobody else holds this tensor or its memory, so that it can become a `.grad` as it is.
-bool is_unshared(const Tensor& tensor) {
-  return tensor.impl().use_count() == 1 && tensor.impl().storage->use_count() == 1 && tensor.is_contiguous();
+/// Whether nobody else holds this tensor or its memory and it lies densely in `format`, so that it can become
+/// a `.grad` as it is.
+bool is_unshared(const Tensor& tensor, MemoryFormat format) {
+  return tensor.impl().use_count() == 1 && tensor.impl().storage->use_count() == 1 &&
+         tensor.is_contiguous(format);
 }
 
 void Walk::accumulate_into_leaves() {
@@ -274,12 +276,13 @@ void Walk::accumulate_into_leaves() {
     TensorImpl& leaf = *edge.leaf_impl();
     if (!leaf.leaf) leaf.leaf = std::make_unique<LeafState>();
     Tensor& grad = leaf.leaf->grad;
+    const MemoryFormat format = layout::format_of(leaf.shape, leaf.strides);
     if (create_)
       grad = grad.defined() ? add(grad, gradient) : gradient;
     else if (grad.defined())
       grad.add_(gradient);
     else
-      grad = is_unshared(gradient) ? std::move(gradient) : gradient.detach().clone();
+      grad = is_unshared(gradient, format) ? std::move(gradient) : clone(gradient.detach(), format);
   }
 }
 

@@ -22,9 +22,10 @@ HalfCopy& slot(TensorImpl& leaf, DType dtype) {
   return leaf.leaf->half_copies[dtype == DType::f16 ? 0 : 1];
 }
 
-Tensor as_tensor(const HalfCopy& copy, const Shape& shape, DType dtype) {
-  return Tensor(
-      make_ref<TensorImpl>(copy.storage, 0, shape, layout::contiguous_strides(shape), dtype, false));
+/// The copy lies as a cast of the leaf does: in the leaf's memory format.
+Tensor as_tensor(const HalfCopy& copy, const Tensor& leaf, DType dtype) {
+  const Dims strides = layout::dense_strides("half_copy", leaf.shape(), leaf.suggest_memory_format());
+  return Tensor(make_ref<TensorImpl>(copy.storage, 0, leaf.shape(), strides, dtype, false));
 }
 
 /// Fills the slot from the leaf's present values.
@@ -46,7 +47,7 @@ Tensor half_copy(const Tensor& leaf, DType dtype) {
   HalfCopy& copy = slot(leaf.impl(), dtype);
   if (!copy.storage || copy.version != leaf.version()) refresh(copy, leaf, dtype);
   copy.wanted = true;
-  return as_tensor(copy, leaf.shape(), dtype);
+  return as_tensor(copy, leaf, dtype);
 }
 
 void drop_half_copies(TensorImpl& leaf) {
@@ -74,7 +75,7 @@ std::array<Tensor, 2> writable_half_copies(const Tensor& leaf) {
     }
     const bool usable = copy.storage && copy.version == leaf.version() && copy.storage->use_count() == 1;
     if (!usable) refresh(copy, leaf, kHalfTypes[i]);
-    result[i] = as_tensor(copy, leaf.shape(), kHalfTypes[i]);
+    result[i] = as_tensor(copy, leaf, kHalfTypes[i]);
   }
   return result;
 }

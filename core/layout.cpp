@@ -75,10 +75,17 @@ bool is_dense_in(const Shape& shape, const Dims& strides, MemoryFormat format) {
 }
 
 MemoryFormat format_of(const Shape& shape, const Dims& strides) {
-  if (shape.size() < 3 || shape.size() > 5 || strides == contiguous_strides(shape))
-    return MemoryFormat::contiguous;
-  return strides == dense_strides("", shape, MemoryFormat::channels_last) ? MemoryFormat::channels_last
-                                                                          : MemoryFormat::contiguous;
+  if (shape.size() < 3 || shape.size() > 5 || strides[1] == 0) return MemoryFormat::contiguous;
+  std::int64_t least = 0;
+  const auto fits = [&](std::size_t d) {
+    if (strides[d] < least) return false;
+    least = strides[d] * std::max<std::int64_t>(shape[d], 1);
+    return true;
+  };
+  bool rises = fits(1);
+  for (std::size_t d = shape.size(); rises && d-- > 2;) rises = fits(d);
+  // Strides that are all those of one channel fit both formats: they are row-major.
+  return rises && least != strides[1] && fits(0) ? MemoryFormat::channels_last : MemoryFormat::contiguous;
 }
 
 Shape broadcast(std::string_view op, const Shape& a, const Shape& b) {
@@ -195,6 +202,16 @@ Dims along_memory(Dims dims, const Dims& strides) {
     for (std::size_t j = i; j > 0 && stride(j - 1) < stride(j); --j) std::swap(dims[j - 1], dims[j]);
   }
   return dims;
+}
+
+void order_along(Shape& shape, std::span<Dims> strides, std::size_t leader) {
+  const Dims order = along_memory(wrap_dims("", {}, shape.size()), strides[leader]);
+  const auto reorder = [&](auto& values) {
+    const auto old = values;
+    for (std::size_t i = 0; i < order.size(); ++i) values[i] = old[static_cast<std::size_t>(order[i])];
+  };
+  reorder(shape);
+  for (Dims& s : strides) reorder(s);
 }
 
 void collapse(Shape& shape, std::span<Dims> strides) {

@@ -42,9 +42,10 @@ std::int64_t checked_numel(std::string_view op, const Shape& shape);
 /// Whether the elements lie densely in `format`, preserve counting as contiguous; dims of size 1 may have any
 /// stride.
 [[nodiscard]] bool is_dense_in(const Shape& shape, const Dims& strides, MemoryFormat format);
-/// The format that results made of such a tensor take: channels_last where its strides are exactly those, and
-/// are not the row-major ones too; else contiguous. So a [N, C, 1, 1] or a one-channel tensor keeps the
-/// format it was made in.
+/// The format that results made of such a tensor take: channels_last for 3 to 5 dims when every stride
+/// reaches beyond the dims inside of it, which are the channels, then the spatial dims from the last one on.
+/// Gaps are allowed, so a slice of a channels-last tensor counts. Else contiguous. Strides of dims of size 1
+/// count too: a [N, C, 1, 1] or a one-channel tensor keeps the format it was made in (torch's rule).
 [[nodiscard]] MemoryFormat format_of(const Shape& shape, const Dims& strides);
 /// Shape that two shapes broadcast to (NumPy's rule, aligned at the end). Throws ShapeError in the name of
 /// `op`, also for a result of too many elements.
@@ -66,6 +67,9 @@ std::int64_t checked_numel(std::string_view op, const Shape& shape);
 /// The given dims by falling size of their strides, equal ones in the order given: the order in which memory
 /// is walked from one element to the next.
 [[nodiscard]] Dims along_memory(Dims dims, const Dims& strides);
+/// Puts the dims into the order in which the memory of operand `leader` is walked, for loops that take
+/// elements in any order. `strides` holds the strides of each operand for `shape`; both are rewritten.
+void order_along(Shape& shape, std::span<Dims> strides, std::size_t leader);
 
 /// Merges neighbouring dims that are one run in every operand, and drops dims of size 1, so that loops are as
 /// long as they can be. `strides` holds the strides of each operand for `shape`; both are rewritten. A shape

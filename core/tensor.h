@@ -119,7 +119,9 @@ class Tensor {
   /// The same elements densely in a format, preserve being row-major; the same handle when they lie so
   /// already.
   [[nodiscard]] Tensor contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
-  [[nodiscard]] Tensor to(MemoryFormat format) const;  ///< the same, preserve being any format it has
+  /// The same, preserve being any format it has; and results made of it take that format, also where sizes
+  /// of 1 make it dense in both (a batch of one-channel images is copied once).
+  [[nodiscard]] Tensor to(MemoryFormat format) const;
   [[nodiscard]] Tensor clone() const;                  ///< see `clone` in ops/cast.h
   /// In-place writes. They bump the version. With recording on: the result takes the place of this tensor in
   /// the graph; refused (AutogradError) on a leaf that requires grad, on a view, and while views of it are
@@ -148,7 +150,7 @@ using Tensors = SmallVector<Tensor, 2>;
 /// A 16-bit copy of an f32 leaf's values, kept with the leaf by autocast and by optimizers (see
 /// autograd/half_copy.h).
 struct HalfCopy {
-  Ref<Storage> storage;       ///< contiguous, empty when dropped
+  Ref<Storage> storage;       ///< dense in the leaf's memory format, empty when dropped
   std::uint32_t version = 0;  ///< version of the leaf that it equals
   bool wanted = false;        ///< autocast has asked for this dtype: optimizers may keep it fresh
   bool kept = false;          ///< an optimizer rewrites it with every step: do not drop

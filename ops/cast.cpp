@@ -51,7 +51,7 @@ std::vector<Sample<CloneAttrs>> clone_samples() {
           {{samples::real({2, 3, 4})}, {MemoryFormat::contiguous}}};
 }
 constexpr Op<CloneAttrs> clone_op{
-    .info = {.name = "clone", .category = Category::passthrough, .elementwise = true},
+    .info = {.name = "clone", .category = Category::passthrough},
     .samples = clone_samples,
     .forward = clone_forward,
     .vjp = clone_vjp,

@@ -200,7 +200,8 @@ Outputs index_put_forward(const ForwardArgs<IndexPutAttrs>& args) {
   require_defined("index_put", values);
   require_one_dtype("index_put", x, values);
   const Chosen chosen("index_put", x, part_of(args.inputs, 1, last));
-  const Dims strides = layout::contiguous_strides(x.shape());  // of the result
+  const Dims strides =  // of the result
+      layout::dense_strides("index_put", x.shape(), x.suggest_memory_format());
   const Tensor shown =
       alias(values, chosen.shape(),
             layout::expand_strides("index_put", values.shape(), values.strides(), chosen.shape()),

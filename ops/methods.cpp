@@ -12,7 +12,9 @@ Tensor Tensor::contiguous(MemoryFormat format) const {
   return is_contiguous(format) ? *this : mezzo::clone(*this, format);
 }
 Tensor Tensor::to(MemoryFormat format) const {
-  return format == MemoryFormat::preserve ? *this : contiguous(format);
+  if (format == MemoryFormat::preserve || (suggest_memory_format() == format && is_contiguous(format)))
+    return *this;
+  return mezzo::clone(*this, format);
 }
 Tensor Tensor::clone() const { return mezzo::clone(*this); }
 
