@@ -14,7 +14,9 @@ template <class F>
   require_floating(op, grad);
   require_floating(op, value);
   const Shape shape = layout::broadcast(op, grad.shape(), value.shape());
-  Tensor out = empty(shape, options_of(grad));
+  Tensor out = empty(shape, {.dtype = grad.dtype(),
+                             .device = grad.device(),
+                             .memory_format = common_format<2>(shape, {&grad, &value})});
   kernels::pointwise_real(out.device(), f, view_of(out),
                           std::array{expanded_view(op, grad, shape), expanded_view(op, value, shape)},
                           compute_dtype(promote(grad.dtype(), value.dtype())));

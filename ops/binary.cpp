@@ -146,7 +146,7 @@ Outputs div_forward(const ForwardArgs<DivAttrs>& args) {
 Gradients div_vjp(const VjpArgs<DivAttrs>& args) {
   const Tensor grad = args.grad();
   if (args.attrs.rounding_mode != RoundingMode::none) {
-    const Tensor zero = zeros(grad.shape(), options_of(grad));
+    const Tensor zero = zeros_like(grad);
     return {args.needs(0) ? zero : Tensor(), args.needs(1) ? zero : Tensor()};
   }
   const Tensor b = args.in(1);

@@ -53,7 +53,7 @@ Outputs recurrence_forward(const ForwardArgs<RecurrenceAttrs>& args) {
   }
   const std::int64_t dim = layout::wrap_dim(kName, args.attrs.dim, like.shape().size());
   const DType result = result_type({&scale, &add});
-  Tensor out = empty(like.shape(), {.dtype = result, .device = like.device()});
+  Tensor out = empty_like(like, result);
   const kernels::View scales = scale.defined() ? view_of(scale) : kernels::View{};
   const kernels::View adds = add.defined() ? view_of(add) : kernels::View{};
   kernels::scan(like.device(), view_of(out),
@@ -119,7 +119,7 @@ Tensor scanned(std::string_view op, const ForwardArgs<CumulativeAttrs>& args, bo
   const Tensor& x = args.in(0);
   const DType result = accumulated_dtype(args);
   const std::int64_t dim = layout::wrap_dim(op, args.attrs.dim, x.shape().size());
-  Tensor out = empty(x.shape(), {.dtype = result, .device = x.device()});
+  Tensor out = empty_like(x, result);
   const kernels::View in = view_of(x);
   const kernels::Recurrence sums{.add = &in}, products{.scale = &in, .initial = 1};
   kernels::scan(x.device(), view_of(out), product ? products : sums, static_cast<std::size_t>(dim),

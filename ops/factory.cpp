@@ -30,7 +30,8 @@ T converted(const Scalar& value, DType dtype) {
 void fill_with(const Tensor& out, const Scalar& value) {
   if (out.numel() == 0) return;
   dispatch_compute(out.dtype(), [&]<class T>(TypeTag<T>) {
-    kernels::generate<T>(out.device(), kernels::Constant<T>{converted<T>(value, out.dtype())}, view_of(out));
+    kernels::generate<T>(out.device(), kernels::Constant<T>{converted<T>(value, out.dtype())},
+                         kernels::in_memory_order(view_of(out)));
   });
 }
 
@@ -84,7 +85,9 @@ Tensor range(T start, T end, T step, DType natural, const ValueOptions& options)
 }
 
 TensorOptions options_like(const Tensor& x, std::optional<DType> dtype) {
-  return {.dtype = dtype.value_or(x.dtype()), .device = x.device()};
+  return {.dtype = dtype.value_or(x.dtype()),
+          .device = x.device(),
+          .memory_format = x.suggest_memory_format()};
 }
 
 }  // namespace

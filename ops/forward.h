@@ -11,6 +11,7 @@
 #include "mezzo/core/promotion.h"
 #include "mezzo/kernels/pointwise.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
 
 namespace mezzo::ops {
 
@@ -91,8 +92,7 @@ template <class F, class A = NoAttrs>
 Outputs real_unary(const ForwardArgs<A>& args) {
   const Tensor& x = args.in(0);
   const DType result = args.run_dtype.value_or(real_result(x.dtype()));
-  Tensor out = empty(
-      x.shape(), {.dtype = result, .device = x.device(), .memory_format = common_format<1>(x.shape(), {&x})});
+  Tensor out = empty_like(x, result);
   const auto functor = [&] {
     if constexpr (std::is_constructible_v<F, const A&>)
       return F(args.attrs);

@@ -17,7 +17,7 @@ using namespace kernels::scalar;
 
 Outputs copy_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor &x = args.in(0), &source = args.in(1);
-  Tensor out = empty(x.shape(), options_of(x));
+  Tensor out = empty_like(x);
   const kernels::View from = expanded_view("copy", source, x.shape());
   // In the source's compute type, which holds its values exactly: one rounding, to x's dtype.
   kernels::pointwise(out.device(), IdentityFn{}, view_of(out), std::array{from},
@@ -26,7 +26,7 @@ Outputs copy_forward(const ForwardArgs<NoAttrs>& args) {
 }
 Gradients copy_vjp(const VjpArgs<NoAttrs>& args) {
   const Tensor grad = args.grad();
-  return {args.needs(0) ? zeros(grad.shape(), options_of(grad)) : Tensor(), args.needs(1) ? grad : Tensor()};
+  return {args.needs(0) ? zeros_like(grad) : Tensor(), args.needs(1) ? grad : Tensor()};
 }
 std::vector<Sample<NoAttrs>> copy_samples() { return {{{samples::real({3, 4}), samples::real({4})}}}; }
 constexpr Op<NoAttrs> copy_op{
@@ -59,7 +59,7 @@ Outputs fill_forward(const ForwardArgs<FillAttrs>& args) {
 }
 Gradients fill_vjp(const VjpArgs<FillAttrs>& args) {
   const Tensor grad = args.grad();
-  return {zeros(grad.shape(), options_of(grad))};
+  return {zeros_like(grad)};
 }
 std::vector<Sample<FillAttrs>> fill_samples() { return {{{samples::real({3, 4})}, {1}}}; }
 constexpr Op<FillAttrs> fill_op{

@@ -66,7 +66,11 @@ Shape cat_shape(Inputs inputs, std::int64_t asked_dim) {
 }
 
 Outputs cat_forward(const ForwardArgs<JoinAttrs>& args) {
-  const TensorOptions options = joined_options("cat", args.inputs);
+  TensorOptions options = joined_options("cat", args.inputs);
+  if (std::any_of(args.inputs.begin(), args.inputs.end(), [](const TensorRef& input) {
+        return input->suggest_memory_format() == MemoryFormat::channels_last;
+      }))
+    options.memory_format = MemoryFormat::channels_last;
   Tensor out = empty(cat_shape(args.inputs, args.attrs.dim), options);
   const auto dim = static_cast<std::size_t>(layout::wrap_dim("cat", args.attrs.dim, out.shape().size()));
   std::int64_t at = 0;

@@ -249,7 +249,7 @@ Outputs cross_backward_forward(const ForwardArgs<CrossEntropyBackwardAttrs>& arg
   const PreparedTarget target =
       prepared(kCrossBackward, dims, x, args.in(2), args.in(3), args.attrs, compute);
   const Tensor scales = target.row_scales(grad, args.attrs.reduction);
-  Tensor out = empty(x.shape(), {.dtype = args.attrs.dtype.value_or(grad.dtype()), .device = x.device()});
+  Tensor out = empty_like(x, args.attrs.dtype.value_or(grad.dtype()));
   const std::int64_t step = args.attrs.reduction == Reduction::none ? 1 : 0;
   kernels::cross_entropy_backward(x.device(), view_of(out), {scales.impl().data(), step}, view_of(x),
                                   dims.dim, target.view(), compute);

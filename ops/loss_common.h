@@ -59,9 +59,13 @@ template <std::size_t N, class F>
     require_floating(op, *inputs[i]);
     views[i] = expanded_view(op, *inputs[i], shape);
   }
-  Tensor out = empty(reduction == Reduction::none ? shape : Shape{}, {.dtype = result, .device = device});
+  const bool reduces = reduction != Reduction::none;
+  Tensor out = empty(reduces ? Shape{} : shape,
+                     {.dtype = result,
+                      .device = device,
+                      .memory_format = reduces ? MemoryFormat::contiguous : common_format(shape, inputs)});
   const DType compute = compute_dtype(result);
-  if (reduction == Reduction::none)
+  if (!reduces)
     kernels::pointwise_real(device, f, view_of(out), views, compute);
   else if (reduction == Reduction::sum)
     kernels::map_reduce(device, f, view_of(out), views, compute, kernels::kKeepSum);
@@ -84,7 +88,9 @@ template <std::size_t N, class F>
     require_floating(op, *inputs[i]);
     views[i + 1] = expanded_view(op, *inputs[i], shape);
   }
-  Tensor out = empty(shape, {.dtype = attrs.dtype.value_or(grad.dtype()), .device = grad.device()});
+  Tensor out = empty(shape, {.dtype = attrs.dtype.value_or(grad.dtype()),
+                             .device = grad.device(),
+                             .memory_format = common_format(shape, inputs)});
   kernels::pointwise_real(grad.device(), f, view_of(out), views, compute_dtype(grad.dtype()));
   return out;
 }

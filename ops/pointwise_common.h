@@ -57,13 +57,13 @@ void refuse_bool(std::string_view op, const Tensor& x, std::string_view fix);
 /// Elementwise f(x) into a new tensor of dtype `result`, in the compute type of `compute`.
 template <class F>
 [[nodiscard]] Tensor map_one(F f, const Tensor& x, DType compute, DType result) {
-  Tensor out = empty(x.shape(), {.dtype = result, .device = x.device()});
+  Tensor out = empty_like(x, result);
   kernels::pointwise(out.device(), f, view_of(out), std::array{view_of(x)}, compute);
   return out;
 }
 template <class F>
 [[nodiscard]] Tensor map_one_real(F f, const Tensor& x, DType result) {
-  Tensor out = empty(x.shape(), {.dtype = result, .device = x.device()});
+  Tensor out = empty_like(x, result);
   kernels::pointwise_real(out.device(), f, view_of(out), std::array{view_of(x)}, compute_dtype(result));
   return out;
 }
@@ -72,7 +72,8 @@ template <class F>
 [[nodiscard]] Tensor map_two_real(std::string_view op, F f, const Tensor& a, const Tensor& b, DType result) {
   const Shape shape = layout::broadcast(op, a.shape(), b.shape());
   const Device device = a.device().is_cpu() ? b.device() : a.device();
-  Tensor out = empty(shape, {.dtype = result, .device = device});
+  Tensor out =
+      empty(shape, {.dtype = result, .device = device, .memory_format = common_format<2>(shape, {&a, &b})});
   kernels::pointwise_real(device, f, view_of(out),
                           std::array{expanded_view(op, a, shape), expanded_view(op, b, shape)},
                           compute_dtype(result));
@@ -82,7 +83,10 @@ template <class F>
 /// Zeros like a gradient that cannot depend on input i: the op is piecewise constant in it, or linear.
 [[nodiscard]] inline Tensor zeros_for(const VjpContext& args, std::size_t i) {
   if (!args.needs(i)) return {};
-  return zeros(args.in_shape(i), {.dtype = args.in_dtype(i), .device = args.in_device(i)});
+  const Tensor grad = args.grad();
+  return zeros(args.in_shape(i), {.dtype = args.in_dtype(i),
+                                  .device = args.in_device(i),
+                                  .memory_format = common_format<1>(args.in_shape(i), {&grad})});
 }
 
 /// The descriptor of F{}(x), a function of real numbers without attributes.

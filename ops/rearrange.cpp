@@ -29,7 +29,7 @@ Outputs flip_forward(const ForwardArgs<FlipAttrs>& args) {
   const Tensor& x = args.in(0);
   const Dims dims =
       args.attrs.dims.empty() ? Dims{} : layout::wrap_dims("flip", args.attrs.dims, x.shape().size());
-  Tensor out = empty(x.shape(), options_of(x));
+  Tensor out = empty_like(x);
   if (x.numel() == 0) return out;
   kernels::View from = view_of(x);
   std::int64_t last = 0;
@@ -73,7 +73,7 @@ struct RollAttrs {
 Tensor rolled(const Tensor& x, std::int64_t shift, std::int64_t dim) {
   const std::int64_t size = x.shape()[static_cast<std::size_t>(dim)];
   const std::int64_t start = (shift % size + size) % size;
-  Tensor out = empty(x.shape(), options_of(x));
+  Tensor out = empty_like(x);
   copy_into(narrow(out, dim, start, size - start), narrow(x, dim, 0, size - start));
   copy_into(narrow(out, dim, 0, start), narrow(x, dim, size - start, start));
   return out;
@@ -147,7 +147,7 @@ Outputs triangle_forward(const ForwardArgs<TriangleAttrs>& args) {
   const std::int64_t rows = x.shape()[rank - 2], columns = x.shape()[rank - 1];
   // Beyond the matrix all diagonals are alike.
   const std::int64_t diagonal = std::clamp(args.attrs.diagonal, -rows - 1, columns + 1);
-  if (x.numel() == 0) return empty(x.shape(), options_of(x));
+  if (x.numel() == 0) return empty_like(x);
   const Tensor last = reshape(arange(diagonal, rows + diagonal, 1, {.device = x.device()}), {rows, 1});
   const Tensor column = arange(columns, {.device = x.device()});
   const Tensor keep = Lower ? le(column, last) : ge(column, last);

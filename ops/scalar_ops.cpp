@@ -89,7 +89,7 @@ Outputs div_scalar_forward(const ForwardArgs<DivScalarAttrs>& args) {
 }
 Gradients div_scalar_vjp(const VjpArgs<DivScalarAttrs>& args) {
   const Tensor grad = args.grad();
-  if (args.attrs.rounding_mode != RoundingMode::none) return {zeros(grad.shape(), options_of(grad))};
+  if (args.attrs.rounding_mode != RoundingMode::none) return {zeros_like(grad)};
   return {div(grad, args.attrs.s)};
 }
 std::vector<Sample<DivScalarAttrs>> div_scalar_samples() {
@@ -156,7 +156,7 @@ Outputs pow_scalar_exp_forward(const ForwardArgs<ExponentAttrs>& args) {
 Gradients pow_scalar_exp_vjp(const VjpArgs<ExponentAttrs>& args) {
   const Tensor grad = args.grad();
   const Scalar& p = args.attrs.p;
-  if (p.real() == 0.0) return {zeros(grad.shape(), options_of(grad))};
+  if (p.real() == 0.0) return {zeros_like(grad)};
   const Tensor x = args.in(0);
   if (p.real() == 2.0) return {mul(grad, mul(x, 2))};
   return {mul(grad, mul(pow(x, p.real() - 1.0), p))};

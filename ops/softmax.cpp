@@ -49,7 +49,7 @@ Outputs forward(const Args& args) {
   require_floating(kName, x);
   const std::size_t dim = dim_of(kName, args);
   const DType result = result_of(kName, args, x.dtype());
-  Tensor out = empty(x.shape(), {.dtype = result, .device = x.device()});
+  Tensor out = empty_like(x, result);
   kernels::softmax(x.device(), kKind, view_of(out), view_of(x), dim, compute_dtype(result));
   return out;
 }
@@ -86,7 +86,7 @@ Outputs backward_forward(const Args& args) {
   }
   const std::size_t dim = dim_of(kName, args);
   const DType result = result_of(kName, args, promote(grad.dtype(), output.dtype()));
-  Tensor out = empty(grad.shape(), {.dtype = result, .device = grad.device()});
+  Tensor out = empty_like(output, result);
   kernels::softmax_backward(grad.device(), kKind, view_of(out), view_of(grad), view_of(output), dim,
                             backward_compute(args));
   return out;

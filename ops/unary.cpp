@@ -48,7 +48,7 @@ constexpr Op<NoAttrs> abs_op{
 };
 const Registered abs_registered{abs_op};
 
-Gradients sign_vjp(const Vjps& args) { return {zeros(args.out_shape(), options_of(args.grad()))}; }
+Gradients sign_vjp(const Vjps& args) { return {zeros_like(args.grad())}; }
 constexpr Op<NoAttrs> sign_op{
     .info = {.name = "sign", .category = Category::passthrough, .elementwise = true},
     .samples = kink_samples,

@@ -82,6 +82,7 @@ void pointwise_strided(const void* functor, TileFunction<R, T, N> apply, const V
   strides[N] = out.strides;
   for (std::size_t k = 0; k < N; ++k) strides[k] = in[k].strides;
   Shape shape = out.shape;
+  layout::order_along(shape, strides, N);
   layout::collapse(shape, strides);
   const auto operands = [&]<std::size_t... I>(std::index_sequence<I...>) {
     return std::array<TileOperand, N>{TileOperand(in[I], shape, strides[I])...};
@@ -101,9 +102,11 @@ void pointwise_linear(const void* functor, TileFunction<R, T, N> apply, const Vi
   pointwise_tiles(functor, apply, TileOperand(out), operands, total);
 }
 
-/// Whether all operands lie in memory as the result does, one element after the other: most calls.
+/// Whether all operands lie in memory as the result does, without gaps: most calls. In which of the two
+/// formats does not matter to elements that are taken one by one.
 inline bool lies_alike(const View& out, std::span<const View> in) {
-  return layout::is_contiguous(out.shape, out.strides) &&
+  return (layout::is_contiguous(out.shape, out.strides) ||
+          layout::is_dense_in(out.shape, out.strides, MemoryFormat::channels_last)) &&
          std::all_of(in.begin(), in.end(), [&](const View& view) { return view.strides == out.strides; });
 }
 

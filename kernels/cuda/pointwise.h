@@ -90,7 +90,10 @@ void pointwise(Device device, F f, const View& out, const std::array<View, N>& i
   }
   strides[N] = out.strides;
   operands.arrays[N] = {out.data, out.dtype};
-  const Space<N + 1> space(out.shape, strides);
+  // Along the memory of the result: neighbouring threads write neighbours in any format.
+  Shape shape = out.shape;
+  layout::order_along(shape, strides, N);
+  const Space<N + 1> space(shape, strides);
   const std::int64_t total = space.total();
   if (total == 0) return;
   bool linear = space.linear(N) && takes_packs(operands.arrays[N]);
