@@ -25,21 +25,27 @@ struct RowNormGradients {
   void* bias = nullptr;         ///< the same
 };
 
-/// A contiguous array as `rows` of elements that are normalized together, each of `runs` runs of `length`
+/// A dense array as `rows` of elements that are normalized together, each of `runs` runs of `length`
 /// neighbouring elements with one weight and bias: element i of run k of row r is at
 /// r * row_step + k * run_step + i. Rows and runs together are the whole array. group_norm of [N, C, L] in G
 /// groups: rows N * G, runs C / G, row_step C / G * L, run_step L, channels 0, 1, ... along runs. batch_norm:
 /// rows C, runs N, row_step L, run_step C * L, the channel is the row.
+/// channels_last: the channels are innermost, in matrices [length, channels()]. Element i of run k of row r
+/// is at (r / row_period * length + i) * channels() + channel(r, k); the steps mean nothing. group_norm of
+/// [N, L, C]: rows, runs and channels as before, length L. batch_norm: rows C, 1 run, length N * L.
 struct RunLayout {
   std::int64_t rows = 0, runs = 0, length = 0;
   std::int64_t row_step = 0, run_step = 0;
   std::int64_t row_period = 1;    ///< rows after which the channels repeat
   std::int64_t row_channels = 0;  ///< channels from a row to the next
   std::int64_t run_channels = 0;  ///< channels from a run to the next
+  bool channels_last = false;
 
   [[nodiscard]] MEZZO_HD std::int64_t channel(std::int64_t row, std::int64_t run) const {
     return row % row_period * row_channels + run * run_channels;
   }
+  /// Channels of a sample.
+  [[nodiscard]] MEZZO_HD std::int64_t channels() const { return row_period * row_channels; }
   /// Elements in a row.
   [[nodiscard]] MEZZO_HD std::int64_t count() const { return runs * length; }
   /// Whether a whole row has one channel.
@@ -56,7 +62,7 @@ struct RunStatistics {
 
 /// Where backward of a run norm puts the gradients; those that are absent are not computed.
 struct RunNormGradients {
-  const View* input = nullptr;  ///< contiguous; rounded once
+  const View* input = nullptr;  ///< lies as x does; rounded once
   void* weight = nullptr;       ///< in the compute type: [rows] sums if one_channel(), else [rows, runs]
   void* bias = nullptr;         ///< the same
 };

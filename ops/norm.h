@@ -6,7 +6,8 @@
 // by the number of values) and taken around the mean. x: floating, any strides. `weight` and `bias` may be
 // undefined (1 and 0), each by itself; they are floating and not wider than what x is computed in, so 16-bit
 // x may come with f32 parameters (DTypeError otherwise, ShapeError for another shape than said). 16-bit
-// values are computed in f32 and rounded once. The result is contiguous and has x's dtype. In f32 the
+// values are computed in f32 and rounded once. The result has x's dtype; that
+// of layer_norm and rms_norm is row-major, the others keep x's memory format. In f32 the
 // statistics are exact to a few f32 roundings of the deviations, for means much larger than these too; a row
 // that holds NaN or an infinity is NaN (in rms_norm infinity leaves zeros beside NaN), and no other row is.
 // For backward x and the small tensors are kept, no result and no statistic; twice differentiable.

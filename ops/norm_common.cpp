@@ -99,13 +99,25 @@ ChannelNorm ChannelNorm::batched(std::string_view op, const Shape& shape) {
   return norm;
 }
 
+kernels::RunLayout ChannelNorm::layout_in(MemoryFormat format) const {
+  kernels::RunLayout layout = layout_;
+  // One value per channel and sample lies alike in both formats: as a row of a group, or a row of channels.
+  layout.channels_last = blocked_[3] == 1 ? layout.one_channel() : format == MemoryFormat::channels_last;
+  if (layout.channels_last && layout.one_channel()) {
+    layout.length *= layout.runs;
+    layout.runs = 1;
+  }
+  return layout;
+}
+
 Tensor ChannelNorm::forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                             const RowStatistics& statistics, double eps, DType result) const {
   const DType compute = compute_dtype(result);
-  const Tensor in = x.contiguous();
+  const MemoryFormat format = x.suggest_memory_format();
+  const Tensor in = x.contiguous(format);
   const Tensor factors = kernel_parameter(weight, compute), summands = kernel_parameter(bias, compute);
-  Tensor out = empty(x.shape(), {.dtype = result, .device = x.device()});
-  kernels::run_norm(x.device(), layout_, view_of(out), view_of(in),
+  Tensor out = empty_like(x, result);
+  kernels::run_norm(x.device(), layout_in(format), view_of(out), view_of(in),
                     {data_or_null(factors), data_or_null(summands)}, statistics.view(), eps, compute);
   return out;
 }
@@ -119,7 +131,8 @@ Outputs ChannelNorm::backward(const Tensor& grad, const Tensor& x, const Tensor&
                               const RowStatistics& statistics, double eps, const GradientRequest& request,
                               DType compute) const {
   const Device device = x.device();
-  const Tensor in = x.contiguous(), upstream = grad.contiguous();
+  const MemoryFormat format = x.suggest_memory_format();
+  const Tensor in = x.contiguous(format), upstream = grad.contiguous(format);
   const Tensor factors = kernel_parameter(weight, compute);
   // Kernels leave empty arrays alone, and a sum over nothing is 0.
   const std::int64_t per_row = layout_.one_channel() ? 1 : layout_.runs;
@@ -133,11 +146,12 @@ Outputs ChannelNorm::backward(const Tensor& grad, const Tensor& x, const Tensor&
   Outputs outputs;
   kernels::View input;
   if (request.input) {
-    outputs.push_back(empty(x.shape(), {.dtype = request.input_dtype, .device = device}));
+    outputs.push_back(empty_like(x, request.input_dtype));
     input = view_of(outputs[0]);
   }
   kernels::run_norm_backward(
-      device, layout_, {request.input ? &input : nullptr, data_or_null(weight_sums), data_or_null(bias_sums)},
+      device, layout_in(format),
+      {request.input ? &input : nullptr, data_or_null(weight_sums), data_or_null(bias_sums)},
       view_of(upstream), view_of(in), data_or_null(factors), statistics.view(), eps, compute);
   if (request.weight) outputs.push_back(sums_of(weight_sums, request.parameter_dtype));
   if (request.bias) outputs.push_back(sums_of(bias_sums, request.parameter_dtype));

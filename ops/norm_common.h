@@ -161,12 +161,14 @@ class ChannelNorm {
   [[nodiscard]] PlainNorm plain(const RowStatistics& given, double eps) const;
   /// A parameter [C], shown along the channels of `blocked_`.
   [[nodiscard]] Tensor along_channels(const Tensor& parameter) const;
+  /// The layout of x in one of the two memory formats.
+  [[nodiscard]] kernels::RunLayout layout_in(MemoryFormat format) const;
   [[nodiscard]] Tensor sums_of(const Tensor& sums, DType dtype) const;
 
   std::int64_t channels_;
-  kernels::RunLayout layout_;
-  Shape blocked_;  ///< [N, groups, channels of a group, values of a channel]
-  Dims over_;      ///< dims of it that are normalized together
+  kernels::RunLayout layout_;  ///< of a row-major x
+  Shape blocked_;              ///< [N, groups, channels of a group, values of a channel]
+  Dims over_;                  ///< dims of it that are normalized together
 };
 
 }  // namespace mezzo::ops

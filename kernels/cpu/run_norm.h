@@ -139,13 +139,12 @@ struct RunNormBackwardRows {
 
 /// Whether the elements of a row are at even distances.
 [[nodiscard]] inline bool is_even(const RunLayout& layout) {
-  return layout.runs == 1 || layout.length == 1 || layout.run_step == layout.length;
+  return layout.runs == 1 || layout.run_step == layout.length;
 }
 
 /// An array as rows for for_row_blocks; see is_even.
 [[nodiscard]] inline RowOperand even_rows(const View& array, const RunLayout& layout) {
-  const std::int64_t step = layout.length == 1 ? layout.run_step : 1;
-  return {View{array.data, array.dtype, {layout.rows, layout.count()}, {layout.row_step, step}}, 1};
+  return {View{array.data, array.dtype, {layout.rows, layout.count()}, {layout.row_step, 1}}, 1};
 }
 
 /// A layout of rows of one channel, each in one piece.
@@ -264,7 +263,7 @@ void run_norm(const RunLayout& layout, const View& out, const View& x, const Nor
               const RunStatistics& statistics, double eps) {
   const detail::RunArrays<T> arrays = detail::run_arrays<T>(parameters.weight, parameters.bias, statistics);
   if (layout.rows == 0 || layout.count() == 0) return;
-  if (detail::is_columns(layout)) return detail::column_norm(layout, out, x, arrays, eps);
+  if (layout.channels_last) return detail::column_norm(layout, out, x, arrays, eps);
   detail::for_run_rows<T, 1>(layout, &out, {x},
                              [&](detail::RunBlock<T> y, const std::array<detail::RunBlock<T>, 1>& in,
                                  const RunLayout& runs, std::int64_t first, std::int64_t rows) {
@@ -279,7 +278,7 @@ void run_norm_backward(const RunLayout& layout, const RunNormGradients& out, con
   const detail::RunArrays<T> arrays = detail::run_arrays<T>(weight, nullptr, statistics);
   const detail::RunSums<T> sums{static_cast<T*>(out.weight), static_cast<T*>(out.bias)};
   if (layout.rows == 0 || layout.count() == 0) return;
-  if (detail::is_columns(layout))
+  if (layout.channels_last)
     return detail::column_norm_backward(layout, out.input, grad, x, arrays, sums, eps);
   detail::for_run_rows<T, 2>(layout, out.input, {grad, x},
                              [&](detail::RunBlock<T> result, const std::array<detail::RunBlock<T>, 2>& in,

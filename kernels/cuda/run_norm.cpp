@@ -1,8 +1,9 @@
 // CUDA kernels of group_norm, instance_norm and batch_norm. A row that is one stretch of memory and not too
 // long is normalized by one kernel that reads it once. Others are cut into pieces of neighbours with one
-// channel, as many as keep a GPU busy however few rows there are: one kernel finds mean and squares of each
-// piece around the piece's own mean, one combines those of a row, and one normalizes. Backward does the same
-// with the sums that gradients need. No atomics: the bits depend on sizes only.
+// channel (of a column, where channels are innermost), as many as keep a GPU busy however few rows there are:
+// one kernel finds mean and squares of each piece around the piece's own mean, one combines those of a row,
+// and one normalizes. Backward does the same with the sums that gradients need. No atomics: the bits depend
+// on sizes only.
 #include "mezzo/kernels/cuda/norm.h"
 #include "mezzo/kernels/cuda/run_norm_kernels.h"
 #include "mezzo/kernels/cuda/scratch.h"
@@ -25,27 +26,36 @@ constexpr std::int64_t kPieceLength = std::int64_t{kThreads} * kRowSlots * kRowP
 
 /// Whether a row is one stretch of memory that registers hold.
 [[nodiscard]] bool fits_registers(const RunLayout& layout) {
-  return (layout.runs == 1 || layout.run_step == layout.length) && layout.count() <= kLongestRegisterRow;
+  return !layout.channels_last && (layout.runs == 1 || layout.run_step == layout.length) &&
+         layout.count() <= kLongestRegisterRow;
 }
-/// Whether a row is a column of a matrix: batch_norm of [N, C].
-[[nodiscard]] bool is_column(const RunLayout& layout) { return layout.length == 1 && layout.one_channel(); }
+/// Elements of the equal pieces of a column, a thread each: around 64, if the length has such a divisor.
+[[nodiscard]] std::int64_t column_piece(std::int64_t length) {
+  constexpr std::int64_t kUsual = 64, kLeast = 16, kMost = 4096;
+  for (std::int64_t piece = std::min(length, kUsual); piece >= kLeast; --piece) {
+    if (length % piece == 0) return piece;
+  }
+  for (std::int64_t piece = kUsual + 1; piece <= std::min(length, kMost); ++piece) {
+    if (length % piece == 0) return piece;
+  }
+  return length;
+}
 
 [[nodiscard]] Pieces pieces_of(const RunLayout& layout) {
-  if (is_column(layout)) {
-    constexpr std::int64_t kColumnPiece = 64;  // a thread each
-    const std::int64_t parts = equal_parts(layout.runs, kColumnPiece);
-    return {layout.rows, parts, 1, layout.runs / parts, true};
+  if (layout.channels_last) {
+    const std::int64_t piece = column_piece(layout.length), parts = layout.length / piece;
+    return {layout.rows, layout.runs * parts, parts, piece, layout.channels(), layout.runs};
   }
   const std::int64_t parts = equal_parts(layout.length, kPieceLength);
-  return {layout.rows, layout.runs * parts, parts, layout.length / parts, false};
+  return {layout.rows, layout.runs * parts, parts, layout.length / parts};
 }
 /// An array as one row per piece, in the order of their numbers.
 [[nodiscard]] View as_pieces(const View& array, const RunLayout& layout, const Pieces& pieces) {
-  if (pieces.rows_first) {
+  if (layout.channels_last) {
     return {array.data,
             array.dtype,
-            {pieces.of_a_row, pieces.rows, pieces.length},
-            {pieces.length * layout.run_step, layout.row_step, layout.run_step}};
+            {layout.rows / layout.row_period, pieces.of_a_run, pieces.columns, pieces.length},
+            {layout.length * pieces.columns, pieces.length * pieces.columns, 1, pieces.columns}};
   }
   return {array.data,
           array.dtype,
@@ -79,7 +89,7 @@ template <class T>
 /// The pieces whose moments are taken: whole rows where registers hold them.
 [[nodiscard]] Pieces pieces_for_moments(const RunLayout& layout, const Pieces& pieces) {
   if (!fits_registers(layout)) return pieces;
-  return {layout.rows, 1, 1, layout.count(), false};
+  return {layout.rows, 1, 1, layout.count()};
 }
 
 /// Fills `normalized`, one per row.

@@ -66,19 +66,25 @@ struct RunNormRow {
   }
 };
 
-/// How rows are cut: piece k of row r is piece number index(r, k), and lies in run k / of_a_run.
+/// How rows are cut: piece k of row r is piece number index(r, k), and lies in run k / of_a_run. The pieces
+/// of a row are neighbours; but in a channels-last array, where `columns` is the number of channels and not
+/// 0, those of all channels at one place are.
 struct Pieces {
   std::int64_t rows, of_a_row, of_a_run, length;
-  bool rows_first;  ///< pieces of neighbouring rows, not those of one row, are neighbours
+  std::int64_t columns = 0, runs = 1;  ///< runs of a row, each a column
 
   [[nodiscard]] __device__ std::int64_t index(std::int64_t row, std::int64_t k) const {
-    return rows_first ? k * rows + row : row * of_a_row + k;
+    if (columns == 0) return row * of_a_row + k;
+    const std::int64_t rows_across = columns / runs;
+    const std::int64_t column = row % rows_across * runs + k / of_a_run;
+    return (row / rows_across * of_a_run + k % of_a_run) * columns + column;
   }
   [[nodiscard]] __device__ std::int64_t row_of(std::int64_t index) const {
-    return rows_first ? index % rows : index / of_a_row;
+    if (columns == 0) return index / of_a_row;
+    return index / columns / of_a_run * (columns / runs) + index % columns / runs;
   }
   [[nodiscard]] __device__ std::int64_t run_of(std::int64_t index) const {
-    return (rows_first ? index / rows : index % of_a_row) / of_a_run;
+    return columns == 0 ? index % of_a_row / of_a_run : index % columns % runs;
   }
   [[nodiscard]] std::int64_t total() const { return rows * of_a_row; }
 };
