@@ -154,7 +154,7 @@ Outputs call(const Function& function, const Tensors& inputs) {
   return function(Inputs(refs));
 }
 
-Result run(const Case& one, const Function& function, const Tensors& inputs, bool strided_upstream) {
+Result run(const Case& one, const Function& function, const Tensors& inputs, std::optional<Stride> stride) {
   const Tensors leaves = leaves_of(one, inputs);
   Result result{.outputs = Tensors(call(function, leaves)), .gradients = Tensors(leaves.size())};
   Tensors roots, upstream, wanted;
@@ -163,7 +163,7 @@ Result run(const Case& one, const Function& function, const Tensors& inputs, boo
     if (!output.defined() || !output.requires_grad()) continue;
     const Tensor gradient = direction(output.shape(), output.dtype(), i).to(output.device());
     roots.push_back(output);
-    upstream.push_back(strided_upstream ? strided_copy(gradient, Stride::spread) : gradient);
+    upstream.push_back(stride ? strided_copy(gradient, *stride) : gradient);
   }
   for (const Tensor& leaf : leaves) {
     if (leaf.requires_grad()) wanted.push_back(leaf);
@@ -182,6 +182,10 @@ Result run(const Case& one, const Function& function, const Tensors& inputs, boo
 
 Tensor strided_copy(const Tensor& x, Stride stride) {
   const std::size_t rank = x.shape().size();
+  if (stride == Stride::channels_last) {
+    const bool fits = rank >= 3 && rank <= 5;
+    return clone(x.detach(), fits ? MemoryFormat::channels_last : MemoryFormat::contiguous);
+  }
   Dims strides(rank, 1);
   std::int64_t offset = 0, extent = 1;
   // The last dim outermost, or the usual order with a gap after every element.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,13 +49,14 @@ struct Result {
   Tensors outputs;
   Tensors gradients;
 };
-/// Runs a function on leaves of the same values. `strided_upstream`: upstream gradients are not contiguous.
+/// How a tensor that is not contiguous lies: dims stored in reverse order, every second index of a larger
+/// storage, or channels-last (those of other than 3 to 5 dims row-major).
+enum class Stride : std::uint8_t { reversed, spread, channels_last };
+/// Runs a function on leaves of the same values, with upstream gradients that lie so; row-major otherwise.
 [[nodiscard]] Result run(const Case& one, const Function& function, const Tensors& inputs,
-                         bool strided_upstream = false);
+                         std::optional<Stride> upstream = {});
 
-/// The same values in a tensor that is not contiguous: dims stored in reverse order, or every second index of
-/// a larger storage. A leaf without history.
-enum class Stride : std::uint8_t { reversed, spread };
+/// The same values in a tensor that lies so. A leaf without history.
 [[nodiscard]] Tensor strided_copy(const Tensor& x, Stride stride);
 
 }  // namespace mezzo::sweep

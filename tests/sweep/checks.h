@@ -14,6 +14,9 @@ void check_second_gradient(const Case& one, Findings& findings);
 
 /// Inputs and upstream gradients that are not contiguous give the same bits.
 void check_strided(const Case& one, Findings& findings);
+/// Channels-last inputs and upstream gradients give the same values, in another order of sums at most; and
+/// elementwise ops give channels-last results and gradients.
+void check_memory_format(const Case& one, Findings& findings);
 /// Elementwise ops on shapes their samples need not have: empty, 0-dim, broadcast.
 void check_shapes(const Case& one, Findings& findings);
 

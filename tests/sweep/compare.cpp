@@ -105,4 +105,22 @@ double magnitude_of_products(const Tensors& tensors) {
   return result;
 }
 
+Difference ways_differ(const OpInfo& info, const Result& got, const Result& want, const Tensors& inputs) {
+  double terms = 1;
+  for (const Tensor& x : inputs) terms = std::max(terms, x.defined() ? static_cast<double>(x.numel()) : 1.0);
+  for (const Tensors Result::*list : {&Result::outputs, &Result::gradients}) {
+    const double size = std::max(magnitude_of_products(inputs), magnitude_of(want.*list));
+    if ((got.*list).size() != (want.*list).size()) return "another number of results";
+    for (std::size_t i = 0; i < (want.*list).size(); ++i) {
+      const Tensor& w = (want.*list)[i];
+      if (!w.defined() && !(got.*list)[i].defined()) continue;
+      const bool is_view = w.defined() && w.impl().is_view;
+      const Accuracy accuracy{exactness_of(info, is_view), w.defined() ? w.dtype() : DType::f32, size, terms,
+                              true};
+      if (auto found = differs("number " + std::to_string(i), (got.*list)[i], w, accuracy)) return found;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace mezzo::sweep

@@ -22,6 +22,11 @@ using Difference = std::optional<std::string>;
 [[nodiscard]] Difference differs(const std::string& what, const Tensor& got, const Tensor& want,
                                  const Accuracy& accuracy);
 
+/// What differs first between the results of an op computed in two ways, each of which rounds: hence the
+/// gradient's allowance for outputs too.
+[[nodiscard]] Difference ways_differ(const OpInfo& info, const Result& got, const Result& want,
+                                     const Tensors& inputs);
+
 /// Largest finite magnitude among tensors, at least 1; undefined and non-floating ones take no part.
 [[nodiscard]] double magnitude_of(const Tensors& tensors);
 /// Product of the largest magnitudes of each: a bound for products of inputs.

@@ -12,25 +12,6 @@ Tensors moved(const Tensors& tensors, Device device) {
   return result;
 }
 
-/// Both sides round, hence the gradient's allowance for results too.
-Difference devices_differ(const OpInfo& info, const Result& got, const Result& want, const Tensors& inputs) {
-  double terms = 1;
-  for (const Tensor& x : inputs) terms = std::max(terms, x.defined() ? static_cast<double>(x.numel()) : 1.0);
-  for (const Tensors Result::*list : {&Result::outputs, &Result::gradients}) {
-    const double size = std::max(magnitude_of_products(inputs), magnitude_of(want.*list));
-    if ((got.*list).size() != (want.*list).size()) return "another number of results";
-    for (std::size_t i = 0; i < (want.*list).size(); ++i) {
-      const Tensor& w = (want.*list)[i];
-      if (!w.defined() && !(got.*list)[i].defined()) continue;
-      const bool is_view = w.defined() && w.impl().is_view;
-      const Accuracy accuracy{exactness_of(info, is_view), w.defined() ? w.dtype() : DType::f32, size, terms,
-                              true};
-      if (auto found = differs("number " + std::to_string(i), (got.*list)[i], w, accuracy)) return found;
-    }
-  }
-  return std::nullopt;
-}
-
 /// `inputs` and `there` hold the same values on the CPU and on the device.
 void compare(const Case& one, const Tensors& inputs, const Tensors& there, const std::string& label,
              Findings& findings) {
@@ -43,7 +24,7 @@ void compare(const Case& one, const Tensors& inputs, const Tensors& there, const
   findings.ran(Check::devices);
   const Result result = run(one, forward_of(one), there);
   const Result got{moved(result.outputs, Device::cpu()), moved(result.gradients, Device::cpu())};
-  if (auto found = devices_differ(one.info(), got, want, inputs)) {
+  if (auto found = ways_differ(one.info(), got, want, inputs)) {
     findings.fail(Check::devices, label + ": " + *found);
   }
 }
@@ -61,7 +42,7 @@ void compare_all(const Case& one, Findings& findings) {
     const std::string label = one.label + " " + to_string(dtype);
     compare(one, inputs, moved(inputs, Device::cuda()), label, findings);
     if (dtype != DType::f32 && dtype != DType::f16) continue;
-    for (const Stride stride : {Stride::reversed, Stride::spread}) {
+    for (const Stride stride : {Stride::reversed, Stride::spread, Stride::channels_last}) {
       compare(one, strided(inputs, stride), strided(moved(inputs, Device::cuda()), stride),
               label + " strided", findings);
     }

@@ -51,6 +51,8 @@ Gradients writing_vjp(const Vjps& args) {
   return result;
 }
 
+Outputs row_major_cube(const Args& args) { return Tensor(cube_in_f32(args)[0]).contiguous(); }
+
 /// Takes any memory for row-major.
 Outputs blind_copy(const Args& args) {
   const Tensor& x = args.in(0);
@@ -169,6 +171,15 @@ TEST(SweepItself, ReportsRoundingInBetween) {
 TEST(SweepItself, ReportsAForwardThatIgnoresStrides) {
   static constexpr Op<NoAttrs> op = op_of("copy", Category::passthrough, blind_copy, pass_on);
   expect_only(sweep_of(op), {Check::strided});
+}
+
+TEST(SweepItself, ReportsAnElementwiseOpThatForgetsTheFormat) {
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "cube", .category = Category::passthrough, .elementwise = true},
+      .samples = one_input,
+      .forward = row_major_cube,
+      .vjp = cube_vjp};
+  expect_only(sweep_of(op), {Check::memory_format});
 }
 
 TEST(SweepItself, ReportsAnElementwiseOpThatDoesNotBroadcast) {

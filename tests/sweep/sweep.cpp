@@ -17,6 +17,7 @@ constexpr std::array kRows{
     Row{Check::gradient, check_gradient, &SweepOptOut::gradient},
     Row{Check::second_gradient, check_second_gradient, &SweepOptOut::second_gradient},
     Row{Check::strided, check_strided, &SweepOptOut::strided},
+    Row{Check::memory_format, check_memory_format, &SweepOptOut::strided},
     Row{Check::broadcast, check_shapes},
     Row{Check::f32, check_f32},
     Row{Check::low_precision, check_low_precision, &SweepOptOut::low_precision},

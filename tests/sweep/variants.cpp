@@ -1,4 +1,5 @@
 // Layouts and shapes that the sweep derives from a sample by itself.
+#include <algorithm>
 #include <exception>
 
 #include "mezzo/core/layout.h"
@@ -74,10 +75,36 @@ void check_strided(const Case& one, Findings& findings) {
     const Result plain = run(one, forward_of(one), inputs);
     for (const Stride stride : {Stride::reversed, Stride::spread}) {
       findings.ran(Check::strided);
-      const Result other = run(one, forward_of(one), strided(inputs, stride), true);
+      const Result other = run(one, forward_of(one), strided(inputs, stride), Stride::spread);
       const char* how = stride == Stride::reversed ? ", dims reversed: " : ", elements spread: ";
       if (auto found = bits_differ(other, plain))
         findings.fail(Check::strided, one.label + " " + to_string(dtype) + how + *found);
+    }
+  }
+}
+
+void check_memory_format(const Case& one, Findings& findings) {
+  Case image = one;
+  for (SampleInput& input : image.inputs) {
+    if (one.info().elementwise && input.kind != SampleKind::absent) input.shape = {2, 3, 4, 5};
+  }
+  const auto has_format = [](const Tensor& x) { return x.defined() && x.dim() >= 3 && x.dim() <= 5; };
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    const Tensors inputs = make_inputs(image, dtype);
+    if (std::none_of(inputs.begin(), inputs.end(), has_format)) return;
+    findings.ran(Check::memory_format);
+    const Result plain = run(image, forward_of(image), inputs);
+    const Result other =
+        run(image, forward_of(image), strided(inputs, Stride::channels_last), Stride::channels_last);
+    const std::string label = one.label + " " + to_string(dtype) + " channels-last: ";
+    if (auto found = ways_differ(one.info(), other, plain, inputs))
+      findings.fail(Check::memory_format, label + *found);
+    if (!one.info().elementwise) continue;
+    for (const Tensors* list : {&other.outputs, &other.gradients}) {
+      for (const Tensor& x : *list) {
+        if (x.defined() && x.suggest_memory_format() != MemoryFormat::channels_last)
+          findings.fail(Check::memory_format, label + "strides " + to_string(x.strides()));
+      }
     }
   }
 }
