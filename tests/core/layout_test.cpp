@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <string>
@@ -116,6 +119,92 @@ TEST(Layout, ContiguousMeansRowMajorWithoutGaps) {
     bool in_order = true;
     for (std::size_t k = 0; k < visited.size(); ++k) in_order &= visited[k] == static_cast<std::int64_t>(k);
     EXPECT_EQ(is_contiguous(shape, strides), in_order) << to_string(shape) << ' ' << to_string(strides);
+  }
+}
+
+/// Offsets of all elements in the order n, spatial..., c.
+std::vector<std::int64_t> channels_last_offsets(const Shape& shape, const Dims& strides) {
+  const auto moved = [](Dims values) {
+    const std::int64_t channels = values[1];
+    values.erase(1);
+    values.push_back(channels);
+    return values;
+  };
+  return offsets(moved(shape), moved(strides));
+}
+bool counts_up(const std::vector<std::int64_t>& list) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i] != static_cast<std::int64_t>(i)) return false;
+  }
+  return true;
+}
+
+TEST(MemoryFormats, ChannelsLastIsDenseWithTheChannelsInnermost) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 3000; ++round) {
+    const Sample sample = random_layout(random, 3 + random() % 3);
+    const Dims dense = dense_strides("test", sample.shape, MemoryFormat::channels_last);
+    EXPECT_TRUE(counts_up(channels_last_offsets(sample.shape, dense))) << to_string(dense);
+    EXPECT_EQ(is_dense_in(sample.shape, sample.strides, MemoryFormat::channels_last),
+              counts_up(channels_last_offsets(sample.shape, sample.strides)))
+        << to_string(sample.shape) << " " << to_string(sample.strides);
+  }
+  EXPECT_EQ(dense_strides("test", {2, 3, 4, 5}, MemoryFormat::channels_last), (Dims{60, 1, 15, 3}));
+  EXPECT_EQ(dense_strides("test", {2, 3, 4, 5}, MemoryFormat::contiguous), (Dims{60, 20, 5, 1}));
+  EXPECT_EQ(dense_strides("test", {2, 3}, MemoryFormat::preserve), (Dims{3, 1}));
+  EXPECT_TRUE(is_dense_in({2, 0, 4}, {7, 7, 7}, MemoryFormat::channels_last));
+  EXPECT_FALSE(is_dense_in({2, 3}, {1, 2}, MemoryFormat::channels_last));
+}
+
+TEST(MemoryFormats, AreSeenInStrides) {
+  constexpr auto kLast = MemoryFormat::channels_last, kRows = MemoryFormat::contiguous;
+  std::mt19937 random(8);
+  for (int round = 0; round < 1000; ++round) {
+    const Shape shape = random_layout(random, 3 + random() % 3).shape;
+    Dims strides = dense_strides("test", shape, kLast);
+    const bool ambiguous = strides == contiguous_strides(shape);
+    EXPECT_EQ(format_of(shape, strides), ambiguous ? kRows : kLast) << to_string(shape);
+    EXPECT_EQ(format_of(shape, contiguous_strides(shape)), kRows) << to_string(shape);
+    // Slices keep the strides of what they are cut from; repeated dims have no order.
+    Shape part = shape;
+    for (std::int64_t& size : part) size -= size > 1 && random() % 2 == 0 ? 1 : 0;
+    if (shape[1] > 1) {
+      EXPECT_EQ(format_of(part, strides), kLast) << to_string(part);
+    }
+    strides[random() % shape.size()] = 0;
+    EXPECT_EQ(format_of(shape, strides), kRows) << to_string(shape) << " " << to_string(strides);
+  }
+  EXPECT_EQ(format_of({4, 1, 5, 6}, {30, 1, 6, 1}), kLast) << "one channel, made channels-last";
+  EXPECT_EQ(format_of({4, 1, 5, 6}, {30, 30, 6, 1}), kRows) << "the same, made row-major";
+  EXPECT_EQ(format_of({4, 7, 1, 1}, {7, 1, 7, 7}), kLast) << "one place";
+  EXPECT_EQ(format_of({4, 7, 1, 1}, {7, 1, 1, 1}), kRows);
+  EXPECT_EQ(format_of({4, 1, 1}, {1, 1, 1}), kRows) << "all that both formats say";
+  EXPECT_EQ(format_of({2, 3}, {1, 2}), kRows) << "no format of matrices";
+  EXPECT_EQ(format_of({2, 3, 4, 5}, {60, 1, 3, 12}), kRows) << "spatial dims turned";
+}
+
+TEST(MemoryFormats, OfOtherThanThreeToFiveDimsAreRefused) {
+  for (const Shape& shape : {Shape{}, Shape{4}, Shape{2, 3}, Shape{1, 2, 3, 4, 5, 6}}) {
+    EXPECT_EQ(message_of<ShapeError>([&] { (void)dense_strides("op", shape, MemoryFormat::channels_last); }),
+              "op: expected 3 to 5 dims [N, C, spatial...] for channels_last, got " + to_string(shape) +
+                  "; use MemoryFormat::contiguous");
+  }
+}
+
+TEST(OrderAlong, WalksTheLeaderAndKeepsWhatBelongsTogether) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 1000; ++round) {
+    const Sample sample = random_layout(random, random() % 6);
+    Shape shape = sample.shape;
+    std::array<Dims, 2> strides{contiguous_strides(shape), sample.strides};
+    order_along(shape, strides, 1);
+    EXPECT_TRUE(std::is_sorted(strides[1].begin(), strides[1].end(), std::greater<>()))
+        << to_string(strides[1]);
+    // The row-major offsets name the elements: each still goes with its place in the sample.
+    const auto names = offsets(shape, strides[0]), places = offsets(shape, strides[1]);
+    const auto want = offsets(sample.shape, sample.strides);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      EXPECT_EQ(places[i], want[static_cast<std::size_t>(names[i])]);
   }
 }
 

@@ -65,6 +65,24 @@ TEST(Tensor, CopiesAreHandlesOnTheSameValues) {
   EXPECT_FALSE(x.is_same(zeros({2})));
 }
 
+TEST(Tensor, IsMadeInAMemoryFormat) {
+  const TensorOptions options{.memory_format = MemoryFormat::channels_last};
+  const Tensor x = zeros({2, 3, 4, 5}, options);
+  EXPECT_EQ(x.strides(), (Dims{60, 1, 15, 3}));
+  EXPECT_TRUE(x.is_contiguous(MemoryFormat::channels_last));
+  EXPECT_FALSE(x.is_contiguous());
+  EXPECT_EQ(x.suggest_memory_format(), MemoryFormat::channels_last);
+  EXPECT_EQ(full({2, 3, 4, 5}, 1, options).to_vector<float>(), std::vector<float>(120, 1));
+  EXPECT_EQ(zeros({2, 3, 4}, {.memory_format = MemoryFormat::preserve}).strides(), (Dims{12, 4, 1}));
+  for (const Shape& shape : {Shape{2, 3}, Shape{1, 2, 3, 4, 5, 6}}) {
+    EXPECT_EQ(message_of<ShapeError>([&] { (void)empty(shape, options); }),
+              "empty: expected 3 to 5 dims [N, C, spatial...] for channels_last, got " + to_string(shape) +
+                  "; use MemoryFormat::contiguous");
+    EXPECT_THROW((void)zeros(shape).to(MemoryFormat::channels_last), ShapeError);
+    EXPECT_THROW((void)zeros(shape).contiguous(MemoryFormat::channels_last), ShapeError);
+  }
+}
+
 TEST(Tensor, ViewsShareStorageAndVersion) {
   const Tensor x = zeros({2, 3});
   const Tensor row = alias(x, {3}, {1}, 3, true);
@@ -148,6 +166,13 @@ TEST(Data, IsTheMemoryOfAContiguousTensorOfThatType) {
   EXPECT_TRUE(zeros({0}).data<float>().empty());
 }
 
+TEST(Data, OfAChannelsLastTensorIsRefusedUntilItIsRowMajor) {
+  const Tensor x = empty({1, 2, 2, 1}, {.memory_format = MemoryFormat::channels_last});
+  EXPECT_EQ(message_of<ShapeError>([&] { (void)x.data<float>(); }),
+            "data: expected a contiguous tensor, got strides [4, 1, 2, 2]; call contiguous() first");
+  EXPECT_EQ(x.contiguous().data<float>().size(), 4U);
+}
+
 TEST(ToVector, FollowsStridesAndConverts) {
   const Tensor x = tensor({1, 2, 3, 4, 5, 6}, {2, 3});
   EXPECT_EQ(t(x).to_vector<float>(), (std::vector<float>{1, 4, 2, 5, 3, 6}));
@@ -202,6 +227,9 @@ TEST(Printing, ShowsValuesThenDTypeAndShape) {
   EXPECT_EQ(on_one_line(zeros({2, 0})), "[[], []] f32 [2, 0]");
   EXPECT_EQ(on_one_line(zeros({1}, {.requires_grad = true})), "[0] f32 [1] requires_grad");
   EXPECT_EQ(on_one_line(t(tensor({1, 2, 3, 4}, {2, 2}))), "[[1, 3], [2, 4]] i64 [2, 2]");
+  const Tensor image = tensor({1, 2, 3, 4}, {1, 2, 2}).to(MemoryFormat::channels_last);
+  EXPECT_EQ(image.strides(), (Dims{4, 1, 2}));
+  EXPECT_EQ(on_one_line(image), "[[[1, 2], [3, 4]]] i64 [1, 2, 2]");
 }
 
 TEST(Printing, KeepsEveryDigitOfIntegers) {

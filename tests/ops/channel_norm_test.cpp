@@ -33,12 +33,15 @@ Tensor batch(const Tensors& in) { return batch_norm(in[0], {}, {}, in[1], in[2],
 Tensor instance(const Tensors& in) { return instance_norm(in[0], {}, {}, in[1], in[2]); }
 
 /// Values and gradients of f on `shape` in f32, and in 16 bits as far as these go.
-void expect_formula(const Function& f, const Shape& shape, const NormFormula& formula) {
-  const Tensor x = random(shape, DType::f32), w = random({shape[1]}, DType::f32, 0.5, 2);
-  const Tensor b = random({shape[1]}, DType::f32, -1, 1, 0.4), g = random(shape, DType::f32, -1, 1, 0.7);
+void expect_formula(const Function& f, const Shape& shape, const NormFormula& formula, MemoryFormat format) {
+  const Tensor x = random(shape, DType::f32).to(format), w = random({shape[1]}, DType::f32, 0.5, 2);
+  const Tensor b = random({shape[1]}, DType::f32, -1, 1, 0.4);
+  const Tensor g = random(shape, DType::f32, -1, 1, 0.7).to(format);
   const Evaluated found = evaluate(f, {x, w, b}, g);
-  const std::string where = to_string(shape);
+  const std::string where = to_string(shape) + " strides " + to_string(x.strides());
   SCOPED_TRACE(where);
+  EXPECT_EQ(found.y.strides(), x.strides());
+  EXPECT_EQ(found.gradients[0].strides(), x.strides());
   expect_near(found.y, formula.forward(x, w, b), 1e-6, 3e-6);
   const std::vector<Doubles> want = formula.backward(g, x, w);
   for (std::size_t i = 0; i < 3; ++i) expect_near(found.gradients[i], want[i], 2e-6, 1e-5);
@@ -51,17 +54,27 @@ void expect_formula(const Function& f, const Shape& shape, const NormFormula& fo
   EXPECT_TRUE(same_bits(low.gradients[1], wide.gradients[1]));
 }
 
+/// The same in every memory format that the shape has.
+void expect_formula(const Function& f, const Shape& shape, const NormFormula& formula) {
+  expect_formula(f, shape, formula, MemoryFormat::contiguous);
+  if (shape.size() >= 3) expect_formula(f, shape, formula, MemoryFormat::channels_last);
+}
+
 TEST(GroupNorm, MatchesTheFormulaForEveryLength) {
   for (const Shape& shape : {Shape{3, 12}, Shape{2, 12, 1}, Shape{2, 6, 5}, Shape{3, 4, 7, 7},
                              Shape{1, 6, 1100}, Shape{2, 4, 33, 65}}) {
     for (const std::int64_t groups : {1, 2}) expect_formula(group(groups), shape, grouped(shape, groups));
   }
   expect_formula(group(6), {2, 6, 17}, grouped({2, 6, 17}, 6));
+  // More channels than columns are taken at once, groups across their border, and more than one chunk.
+  for (const std::int64_t groups : {1, 10, 70})
+    expect_formula(group(groups), {2, 70, 3, 100}, grouped({2, 70, 3, 100}, groups));
 }
 
 TEST(BatchNorm, MatchesTheFormulaForEveryLength) {
-  for (const Shape& shape : {Shape{7, 5}, Shape{70, 40}, Shape{3, 4, 1}, Shape{5, 3, 2}, Shape{4, 3, 7, 7},
-                             Shape{1, 3, 40}, Shape{3, 2, 1100}, Shape{2, 1, 9}})
+  for (const Shape& shape :
+       {Shape{7, 5}, Shape{70, 40}, Shape{3, 4, 1}, Shape{5, 3, 2}, Shape{4, 3, 7, 7}, Shape{1, 3, 40},
+        Shape{3, 2, 1100}, Shape{2, 1, 9}, Shape{3, 130, 9, 10}, Shape{2, 3, 2, 3, 4}})
     expect_formula(batch, shape, batched(shape));
 }
 
@@ -127,6 +140,26 @@ TEST(BatchNorm, InEvaluationTakesStatisticsAsConstants) {
   expect_near(found.gradients[1], dw, 1e-13);
 }
 
+TEST(ChannelNorms, MoveTheSameRunningStatisticsInBothFormats) {
+  const Tensor x = random({4, 6, 5, 7}, DType::f64), g = random({4, 6, 5, 7}, DType::f64, -1, 1, 0.7);
+  for (const bool instance : {false, true}) {
+    const auto after = [&](MemoryFormat format, bool own) {
+      const Tensor mean = zeros({6}, {.dtype = DType::f64}), var = full({6}, 1, {.dtype = DType::f64});
+      const Function f = [&](const Tensors& in) {
+        return instance ? instance_norm(in[0], mean, var, {}, {}, own)
+                        : batch_norm(in[0], mean, var, {}, {}, own);
+      };
+      const Evaluated found = evaluate(f, {x.to(format)}, g);
+      return Tensors{found.y, found.gradients[0], mean, var};
+    };
+    for (const bool own : {true, false}) {
+      const Tensors want = after(MemoryFormat::contiguous, own),
+                    got = after(MemoryFormat::channels_last, own);
+      for (std::size_t i = 0; i < want.size(); ++i) expect_near(got[i], list(want[i]), 1e-13, 1e-14);
+    }
+  }
+}
+
 TEST(BatchNorm, BackwardAfterTheRunningStatisticsMoved) {
   const Tensor mean = zeros({3}), var = full({3}, 1, {.dtype = DType::f32});
   const Tensor g = random({4, 3, 5}, DType::f32), w = random({3}, DType::f32);
@@ -169,20 +202,29 @@ TEST(BatchNorm, KeepsNanInItsChannel) {
 }
 
 TEST(BatchNorm, KeepsSmallDeviationsFromALargeMean) {
-  for (const Shape& shape : {Shape{64, 3}, Shape{4, 3, 500}}) {
+  for (const Shape& shape : {Shape{64, 3}, Shape{4, 3, 500}, Shape{5, 3, 2000}}) {
     const Tensor x = random(shape, DType::f32, 9999.5, 10000.5);
-    expect_near(batch({x, Tensor(), Tensor()}), batched(shape).forward(x, {}, {}), 1e-6, 2e-6);
+    const Doubles want = batched(shape).forward(x, {}, {});
+    expect_near(batch({x, Tensor(), Tensor()}), want, 1e-6, 2e-6);
+    if (shape.size() < 3) continue;
+    expect_near(batch({x.to(MemoryFormat::channels_last), Tensor(), Tensor()}), want, 1e-6, 2e-6);
   }
 }
 
 TEST(ChannelNorms, GiveTheSameBitsForEveryLayoutInstructionSetAndThreadCount) {
   using kernels::cpu::Isa;
-  for (const Shape& shape : {Shape{300, 70}, Shape{5, 8, 3}, Shape{6, 16, 19, 21}}) {
-    const Tensor x = random(shape, DType::f32), g = random(shape, DType::f32, -1, 1, 0.7);
+  const Tensor image = random({6, 16, 19, 21}, DType::f32).to(MemoryFormat::channels_last);
+  for (const Tensor& x :
+       {random({300, 70}, DType::f32), random({5, 8, 3}, DType::f32), image.contiguous(), image}) {
+    const Shape& shape = x.shape();
+    const Tensor g = random(shape, DType::f32, -1, 1, 0.7);
     const Tensor w = random({shape[1]}, DType::f32), b = random({shape[1]}, DType::f32);
     for (const Function& f : {group(2), Function(batch)}) {
       const Evaluated want = evaluate(f, {x, w, b}, g);
-      EXPECT_TRUE(same_bits(evaluate(f, {strided_copy(x), w, b}, strided_copy(g)), want)) << to_string(shape);
+      if (x.is_contiguous()) {
+        EXPECT_TRUE(same_bits(evaluate(f, {strided_copy(x), w, b}, strided_copy(g)), want))
+            << to_string(shape);
+      }
       for (const Isa isa : {Isa::base, Isa::v3}) {
         if (isa > kernels::cpu::best_isa()) continue;
         const kernels::cpu::IsaGuard guard(isa);

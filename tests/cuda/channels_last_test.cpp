@@ -1,0 +1,100 @@
+// Channels-last tensors on the device: normalizations in pieces of columns against the CPU, a block of a
+// network in which nothing but the input is converted, and copies between devices that keep strides.
+#include <gtest/gtest.h>
+
+#include "mezzo/tests/cuda/twin.h"
+#include "mezzo/tests/ops/channels_last_block.h"
+
+namespace mezzo {
+namespace {
+
+using namespace twin;
+
+using CudaChannelsLast = CudaTwin;
+
+constexpr auto kLast = MemoryFormat::channels_last;
+
+using Norm = std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias)>;
+
+/// Result and gradients of a norm of a channels-last x, whose mean is far from 0.
+void expect_same_norm(const Shape& shape, DType dtype, const Norm& norm) {
+  SCOPED_TRACE(::testing::Message() << to_string(shape) << " " << to_string(dtype));
+  const auto terms = static_cast<double>(layout::numel(shape) / shape[1]);
+  expect_same([&](Device device, Trace& trace) {
+    const Tensor x = (values(1, shape, dtype, device) + 30.0).to(dtype).to(kLast).detach();
+    x.requires_grad_();
+    const DType parameter = dtype == DType::f64 ? dtype : DType::f32;
+    const Tensor weight = leaf(2, {shape[1]}, parameter, device),
+                 bias = leaf(3, {shape[1]}, parameter, device);
+    const Tensor y = norm(x, weight, bias);
+    EXPECT_TRUE(y.is_contiguous(kLast));
+    trace.add("result", y, 128);
+    sum(y * values(4, shape, dtype, device)).backward();
+    EXPECT_TRUE(x.grad().is_contiguous(kLast));
+    trace.add("gradient of x", x.grad(), 256);
+    trace.add("gradient of weight", weight.grad(), 128 * terms);
+    trace.add("gradient of bias", bias.grad(), 4 * terms);
+  });
+}
+
+Tensor batch(const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm(x, {}, {}, w, b, true); }
+Norm groups(std::int64_t count) {
+  return [count](const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, count, w, b); };
+}
+
+TEST_F(CudaChannelsLast, NormsInPiecesOfColumns) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::f64}) {
+    expect_same_norm({3, 6, 7, 5}, dtype, batch);
+    expect_same_norm({2, 40, 8, 16}, dtype, batch);  // a thread per piece, several pieces
+    expect_same_norm({1, 33, 131}, dtype, batch);    // a prime: one piece per column
+    expect_same_norm({2, 1, 9, 4}, dtype, batch);    // one channel
+    expect_same_norm({2, 36, 4, 6, 8}, dtype, groups(3));
+    expect_same_norm({3, 8, 1, 1}, dtype, groups(2));  // one place
+    expect_same_norm({2, 34, 70}, dtype, groups(34));
+    expect_same_norm({2, 6, 130}, dtype, groups(1));
+  }
+}
+
+TEST_F(CudaChannelsLast, GivenAndRunningStatistics) {
+  expect_same([](Device device, Trace& trace) {
+    for (const bool training : {true, false}) {
+      for (const bool instance : {true, false}) {
+        const Tensor x = values(1, {4, 6, 5, 6}, DType::f32, device).to(kLast).detach();
+        x.requires_grad_();
+        const Tensor mean = values(3, {6}, DType::f32, device);
+        const Tensor variance = values(4, {6}, DType::f32, device) + 2.0;
+        const Tensor y = instance ? instance_norm(x, mean, variance, {}, {}, training)
+                                  : batch_norm(x, mean, variance, {}, {}, training);
+        trace.add("result", y, 4);
+        trace.add("running mean", mean);
+        trace.add("running variance", variance);
+        sum(y * y).backward();
+        trace.add("gradient of x", x.grad(), 16);
+      }
+    }
+  });
+}
+
+TEST_F(CudaChannelsLast, IsConvertedOnceForABlock) {
+  test::expect_no_conversion(Device::cuda(0), DType::f32, false, 1e-3);
+  test::expect_no_conversion(Device::cuda(0), DType::f64, false, 1e-11);
+}
+
+TEST_F(CudaChannelsLast, IsNotConvertedInsideOfOps) { test::expect_no_hidden_copies(Device::cuda(0)); }
+
+TEST_F(CudaChannelsLast, IsKeptByCopiesBetweenDevices) {
+  const Tensor x = values(1, {2, 3, 4, 5}, DType::f32, Device::cpu()).to(kLast);
+  const Tensor there = x.to(Device::cuda(0));
+  EXPECT_EQ(there.strides(), x.strides());
+  EXPECT_EQ(there.to_vector<float>(), x.to_vector<float>());
+  const Tensor back = there.to(Device::cpu());
+  EXPECT_EQ(back.strides(), x.strides());
+  EXPECT_EQ(back.to_vector<float>(), x.to_vector<float>());
+  // A slice is made dense on the way.
+  const Tensor part = narrow(x, 1, 1, 2).to(Device::cuda(0));
+  EXPECT_TRUE(part.is_contiguous(kLast));
+  EXPECT_EQ(part.to_vector<float>(), narrow(x, 1, 1, 2).to_vector<float>());
+}
+
+}  // namespace
+}  // namespace mezzo
