@@ -49,8 +49,8 @@ def rows():
 
 TRANSCENDENTAL = ("expm1", "log", "log2", "log10", "log1p", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
                   "erf", "erfinv", "silu", "mish", "elu", "softplus", "pow_scalar", "pow", "atan2")
-NORMS = ("layer_norm", "group_norm", "batch_norm")
 CELLS = ("lstm_cell", "gru_cell")
+NORMS = ("layer_norm", "group_norm", "batch_norm", "group_norm_channels_last", "batch_norm_channels_last")
 REARRANGEMENTS = ("cumsum", "sort", "sort_rows", "index", "index_backward", "scatter", "scatter_add")
 
 

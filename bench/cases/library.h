@@ -55,6 +55,7 @@ inline LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor
   const auto [h, c] = torch::lstm_cell(x, {state.h, state.c}, w_ih, w_hh, b_ih, b_hh);
   return {h, c};
 }
+inline Tensor channels_last(const Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net->push_back(nn::Linear(in, out));
 }
@@ -105,6 +106,7 @@ inline Tensor element_at(const Tensor& x, const Tensor& at) { return index(x, {a
 inline Tensor batch_norm_in_training(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return batch_norm(x, {}, {}, weight, bias, true);
 }
+inline Tensor channels_last(const Tensor& x) { return x.to(MemoryFormat::channels_last); }
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net.push_back(nn::make<nn::Linear>(in, out));
 }

@@ -87,20 +87,22 @@ void add_pointwise(Worker& worker, const NamedDType& type) {
 
 using Norm = Tensor (*)(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
-/// Forward alone, and forward with the gradients of input, weight and bias.
-void add_norm(Worker& worker, const std::string& name, const NamedDType& type, Norm norm,
-              const std::vector<std::int64_t>& shape, std::int64_t parameters) {
+/// Forward alone, and forward with the gradients of input, weight and bias, of inputs that `lay` makes.
+void add_norm(
+    Worker& worker, const std::string& name, const NamedDType& type, Norm norm,
+    const std::vector<std::int64_t>& shape, std::int64_t parameters,
+    Tensor (*lay)(const Tensor&) = [](const Tensor& x) { return x; }) {
   const DType dtype = type.dtype;
   worker.add(name + "/" + type.name, [=] {
-    return
-        [x = normal(shape, dtype), w = normal({parameters}, dtype), b = normal({parameters}, dtype), norm] {
-          const NoGrad no_grad;
-          const Tensor y = norm(x, w, b);
-        };
+    return [x = lay(normal(shape, dtype)), w = normal({parameters}, dtype), b = normal({parameters}, dtype),
+            norm] {
+      const NoGrad no_grad;
+      const Tensor y = norm(x, w, b);
+    };
   });
   worker.add(name + "_backward/" + type.name, [=] {
-    return [x = leaf(normal(shape, dtype)), w = leaf(normal({parameters}, dtype)),
-            b = leaf(normal({parameters}, dtype)), g = normal(shape, dtype), norm] {
+    return [x = leaf(lay(normal(shape, dtype))), w = leaf(normal({parameters}, dtype)),
+            b = leaf(normal({parameters}, dtype)), g = lay(normal(shape, dtype)), norm] {
       gradients(norm(x, w, b), {x, w, b}, g);
     };
   });
@@ -112,14 +114,14 @@ void add_norms(Worker& worker, const NamedDType& type) {
       worker, "layer_norm", type,
       [](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm(x, {kCols}, w, b); },
       {rows, kCols}, kCols);
-  add_norm(
-      worker, "group_norm", type,
-      [](const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, 32, w, b); },
-      {batch, 64, 56, 56}, 64);
-  add_norm(
-      worker, "batch_norm", type,
-      [](const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm_in_training(x, w, b); },
-      {batch, 64, 56, 56}, 64);
+  const std::vector<std::int64_t> image{batch, 64, 56, 56};
+  const Norm group = [](const Tensor& x, const Tensor& w, const Tensor& b) {
+    return group_norm(x, 32, w, b);
+  };
+  add_norm(worker, "group_norm", type, group, image, 64);
+  add_norm(worker, "group_norm_channels_last", type, group, image, 64, channels_last);
+  add_norm(worker, "batch_norm", type, batch_norm_in_training, image, 64);
+  add_norm(worker, "batch_norm_channels_last", type, batch_norm_in_training, image, 64, channels_last);
 }
 
 void add_rearrangements(Worker& worker, const NamedDType& type) {

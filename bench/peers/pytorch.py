@@ -117,12 +117,12 @@ def add_kernels(name, dtype):
                 CASES[f"gemm_{product}/tf32"] = in_tf32(CASES[f"gemm_{product}/f32"])
 
 
-def norm_cases(name, dtype, case, function, shape, parameters):
+def norm_cases(name, dtype, case, function, shape, parameters, lay=lambda x: x):
     def inputs():
-        return [normal(shape, dtype), normal((parameters,), dtype), normal((parameters,), dtype)]
+        return [lay(normal(shape, dtype)), normal((parameters,), dtype), normal((parameters,), dtype)]
 
     def backward():
-        leaves, g = [leaf(x) for x in inputs()], normal(shape, dtype)
+        leaves, g = [leaf(x) for x in inputs()], lay(normal(shape, dtype))
         return lambda: torch.autograd.grad(function(*leaves), leaves, g)
     CASES[f"{case}/{name}"] = lambda: plain(function, *inputs())
     CASES[f"{case}_backward/{name}"] = backward
@@ -156,8 +156,11 @@ def add_ops(name, dtype):
     add("addcmul", torch.addcmul, real, real, real)
     image = (32 if ON_CPU else 512, 64, 56, 56)
     norm_cases(name, dtype, "layer_norm", lambda x, w, b: F.layer_norm(x, (COLS,), w, b), (ROWS, COLS), COLS)
-    norm_cases(name, dtype, "group_norm", lambda x, w, b: F.group_norm(x, 32, w, b), image, 64)
-    norm_cases(name, dtype, "batch_norm", lambda x, w, b: F.batch_norm(x, None, None, w, b, True), image, 64)
+    for norm, function in (("group_norm", lambda x, w, b: F.group_norm(x, 32, w, b)),
+                           ("batch_norm", lambda x, w, b: F.batch_norm(x, None, None, w, b, True))):
+        norm_cases(name, dtype, norm, function, image, 64)
+        norm_cases(name, dtype, f"{norm}_channels_last", function, image, 64,
+                   lambda x: x.contiguous(memory_format=torch.channels_last))
 
 
 def add_rearrangements(name, dtype):
