@@ -1,0 +1,234 @@
+// Convolutions on the device as on the CPU: every map in every way of computing it, in both orders of memory,
+// with groups, dilation, odd sizes, padding that differs between the sides, and parts of a batch.
+#include "mezzo/kernels/conv.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <vector>
+
+#include "mezzo/core/cuda/launch.h"
+#include "mezzo/kernels/cuda/conv_ways.h"
+#include "mezzo/ops/forward.h"
+#include "mezzo/tests/cuda/twin.h"
+
+namespace mezzo {
+namespace {
+
+using namespace twin;
+using kernels::ConvShape;
+using kernels::View;
+using kernels::Windows;
+
+/// How the maps are computed on the CUDA device.
+enum class Way { chosen, columns, direct };
+
+struct Dtypes {
+  DType x, weight, y;
+};
+
+/// Restores the process's settings.
+class CudaConv : public CudaTwin {
+ protected:
+  void TearDown() override { kernels::cuda::set_conv_column_bytes(std::int64_t{256} << 20); }
+};
+
+/// `behind`: padding behind minus that in front.
+ConvShape shape_of(std::int64_t batch, std::int64_t in, std::int64_t out, std::int64_t groups,
+                   const Windows& moves, std::int64_t behind = 0) {
+  ConvShape shape{batch, in, out, groups, false, moves};
+  Windows& w = shape.windows;
+  for (std::size_t d = 0; d < Windows::kDims; ++d) {
+    const std::int64_t padded = w.input[d] + 2 * w.padding[d] + (w.kernel[d] > 1 ? behind : 0);
+    w.output[d] = (padded - w.dilation[d] * (w.kernel[d] - 1) - 1) / w.stride[d] + 1;
+  }
+  return shape;
+}
+Windows moves(Windows::Sizes input, Windows::Sizes kernel, Windows::Sizes stride = {1, 1, 1},
+              Windows::Sizes padding = {0, 0, 0}, Windows::Sizes dilation = {1, 1, 1}) {
+  return {input, kernel, {}, stride, padding, dilation};
+}
+
+/// Shapes that reach every branch: strides, dilation, groups, multipliers, one place per window, no channel.
+std::vector<ConvShape> shapes() {
+  return {shape_of(2, 3, 5, 1, moves({1, 7, 6}, {1, 3, 2}, {1, 2, 1}, {0, 1, 0}, {1, 1, 2})),
+          shape_of(3, 4, 6, 2, moves({1, 1, 9}, {1, 1, 3}, {1, 1, 2}, {0, 0, 1})),
+          shape_of(2, 12, 9, 3, moves({1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1})),
+          shape_of(2, 2, 3, 1, moves({3, 4, 3}, {2, 3, 2}, {2, 1, 1}, {1, 0, 1}, {1, 1, 2})),
+          shape_of(1, 4, 4, 4, moves({1, 6, 5}, {1, 3, 3}, {1, 2, 1}, {0, 1, 1})),
+          shape_of(2, 3, 9, 3, moves({1, 4, 4}, {1, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 2, 1})),
+          shape_of(3, 5, 4, 1, moves({1, 3, 4}, {1, 1, 1})),
+          shape_of(2, 8, 4, 2, moves({1, 3, 3}, {1, 1, 1})),
+          shape_of(2, 3, 4, 1, moves({1, 5, 6}, {1, 2, 2}), 1),
+          shape_of(2, 3, 4, 1, moves({1, 6, 6}, {1, 1, 1}, {1, 2, 3})),
+          shape_of(1, 40, 33, 1, moves({1, 9, 8}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}))};
+}
+
+Tensor image(std::uint64_t seed, std::int64_t batch, std::int64_t channels, const Windows::Sizes& sizes,
+             bool channels_last, DType dtype, Device device) {
+  const Shape shape{batch, channels, sizes[0], sizes[1], sizes[2]};
+  const Tensor plain = values(seed, shape, dtype, device);
+  return channels_last ? plain.contiguous(MemoryFormat::channels_last) : plain;
+}
+
+/// x, weight and y of a shape, each ready to be read or written.
+struct Arrays {
+  Arrays(const ConvShape& s, const Dtypes& dtypes, Device device)
+      : x(image(1, s.batch, s.in_channels, s.windows.input, s.channels_last, dtypes.x, device)),
+        weight(image(2, s.out_channels, s.in_channels / s.groups, s.windows.kernel, false, dtypes.weight,
+                     device)),
+        y(image(3, s.batch, s.out_channels, s.windows.output, s.channels_last, dtypes.y, device)) {}
+  Tensor x, weight, y;
+};
+
+Tensor bias_of(std::int64_t channels, DType dtype, Device device) {
+  return values(4, {channels}, dtype, device);
+}
+void* data_of(const Tensor& tensor) { return tensor.impl().data(); }
+
+void forward(Way way, Device device, const ConvShape& s, const Arrays& a, const void* bias) {
+  const View y = ops::view_of(a.y), x = ops::view_of(a.x), w = ops::view_of(a.weight);
+  if (way == Way::chosen || device.is_cpu()) return kernels::conv_forward(device, s, y, x, w, bias);
+  if (way == Way::direct) return kernels::cuda::direct_forward(device, s, y, x, w, bias);
+  kernels::cuda::columns_forward(device, s, y, x, w, bias);
+}
+void input_gradient(Way way, Device device, const ConvShape& s, const Arrays& a, const void* bias) {
+  const View y = ops::view_of(a.y), x = ops::view_of(a.x), w = ops::view_of(a.weight);
+  if (way == Way::chosen || device.is_cpu()) return kernels::conv_input_gradient(device, s, x, y, w, bias);
+  if (way == Way::direct) return kernels::cuda::direct_input_gradient(device, s, x, y, w, bias);
+  kernels::cuda::columns_input_gradient(device, s, x, y, w, bias);
+}
+void weight_gradient(Way way, Device device, const ConvShape& s, const Arrays& a, void* bias) {
+  const View y = ops::view_of(a.y), x = ops::view_of(a.x), w = ops::view_of(a.weight);
+  if (way == Way::chosen || device.is_cpu()) return kernels::conv_weight_gradient(device, s, w, x, y, bias);
+  if (way == Way::direct) return kernels::cuda::direct_weight_gradient(device, s, w, x, y);
+  kernels::cuda::columns_weight_gradient(device, s, w, x, y);
+}
+
+/// All three maps; results are given NaN first, which must not be read.
+void run_maps(Way way, const ConvShape& s, const Dtypes& dtypes, Device device, Trace& trace) {
+  constexpr double kScale = 8;  // sums of some hundred terms below 1
+  for (const bool with_bias : {false, true}) {
+    const Arrays y_of(s, dtypes, device), x_of(s, dtypes, device), w_of(s, dtypes, device);
+    y_of.y.fill_(kNan), x_of.x.fill_(kNan), w_of.weight.fill_(kNan);
+    const Tensor out_bias = bias_of(s.out_channels, dtypes.y, device);
+    const Tensor in_bias = bias_of(s.in_channels, dtypes.x, device);
+    const Tensor gradient = bias_of(s.out_channels, dtypes.weight, device);
+    forward(way, device, s, y_of, with_bias ? data_of(out_bias) : nullptr);
+    trace.add("y", y_of.y, kScale);
+    input_gradient(way, device, s, x_of, with_bias ? data_of(in_bias) : nullptr);
+    trace.add("x", x_of.x, kScale);
+    weight_gradient(way, device, s, w_of, with_bias ? data_of(gradient) : nullptr);
+    trace.add("weight", w_of.weight, kScale);
+    if (with_bias && way == Way::chosen) trace.add("bias gradient", gradient, kScale);
+  }
+}
+
+void expect_same_maps(Way way, const ConvShape& given, const Dtypes& dtypes) {
+  for (const bool channels_last : {false, true}) {
+    ConvShape s = given;
+    s.channels_last = channels_last;
+    SCOPED_TRACE(::testing::Message() << "way " << static_cast<int>(way) << ", " << s.in_channels << " to "
+                                      << s.out_channels << " channels, groups " << s.groups << ", kernel "
+                                      << s.windows.kernels() << (channels_last ? ", channels last" : ""));
+    expect_same([&](Device device, Trace& trace) { run_maps(way, s, dtypes, device, trace); });
+  }
+}
+constexpr Dtypes all(DType dtype) { return {dtype, dtype, dtype}; }
+
+TEST_F(CudaConv, EveryShapeInEveryWay) {
+  for (const Way way : {Way::chosen, Way::columns, Way::direct}) {
+    for (const ConvShape& shape : shapes()) expect_same_maps(way, shape, all(DType::f32));
+  }
+}
+TEST_F(CudaConv, EveryDtype) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
+    for (const std::size_t which : {0U, 2U, 4U, 6U}) {
+      for (const Way way : {Way::columns, Way::direct}) expect_same_maps(way, shapes()[which], all(dtype));
+    }
+  }
+}
+TEST_F(CudaConv, MixedDtypes) {
+  for (const Dtypes& dtypes : {Dtypes{DType::f16, DType::f32, DType::f16},
+                               {DType::f16, DType::f16, DType::f32},
+                               {DType::f32, DType::bf16, DType::bf16},
+                               {DType::f64, DType::f32, DType::f16}}) {
+    for (const std::size_t which : {0U, 2U, 6U}) {
+      for (const Way way : {Way::columns, Way::direct}) expect_same_maps(way, shapes()[which], dtypes);
+    }
+  }
+}
+
+// The limits cut batches, then places, then channels of the input gradient; the last leaves one of each.
+TEST_F(CudaConv, PartsOfABatch) {
+  for (const std::int64_t bytes : {4000, 500, 1}) {
+    kernels::cuda::set_conv_column_bytes(bytes);
+    for (const std::size_t which : {0U, 1U, 2U, 3U, 6U, 7U})
+      expect_same_maps(Way::columns, shapes()[which], all(DType::f32));
+    expect_same_maps(Way::columns, shapes()[2], all(DType::f16));
+  }
+}
+
+TEST_F(CudaConv, SizesOfZero) {
+  ConvShape no_sample = shapes()[0], no_channel = shapes()[0], no_output = shapes()[0];
+  no_sample.batch = 0;
+  no_channel.in_channels = 0;
+  no_output.out_channels = 0;
+  for (const auto& [shape, map] :
+       {std::pair{no_sample, 2}, {no_channel, 0}, {no_output, 1}, {shapes()[4], -1}}) {
+    for (const bool channels_last : {false, true}) {
+      ConvShape s = shape;
+      s.channels_last = channels_last;
+      if (map < 0) s.batch = 0;
+      expect_same([&, which = map](Device device, Trace& trace) {
+        const Arrays a(s, all(DType::f32), device);
+        const Tensor bias = bias_of(which == 1 ? s.in_channels : s.out_channels, DType::f32, device);
+        if (which == 0) forward(Way::chosen, device, s, a, data_of(bias));
+        if (which == 1) input_gradient(Way::chosen, device, s, a, data_of(bias));
+        if (which == 2 || which < 0) weight_gradient(Way::chosen, device, s, a, data_of(bias));
+        trace.add("result", which == 0 ? a.y : which == 1 ? a.x : a.weight);
+        trace.add("bias", bias);
+      });
+    }
+  }
+}
+
+/// Kernels and products that f starts.
+template <class F>
+std::uint64_t launches_of(const F& f) {
+  const std::uint64_t before = cuda::launches();
+  f();
+  return cuda::launches() - before;
+}
+
+TEST_F(CudaConv, TheWayMeantForAShape) {
+  const Device device = Device::cuda(0);
+  const auto launches = [&](const ConvShape& s) {
+    const Arrays a(s, all(DType::f32), device);
+    return launches_of([&] { forward(Way::chosen, device, s, a, nullptr); });
+  };
+  EXPECT_EQ(launches(shapes()[4]), 1U) << "depthwise: one kernel";
+  EXPECT_EQ(launches(shapes()[6]), 1U) << "one place per window: a product and no columns";
+  EXPECT_EQ(launches(shapes()[0]), 2U) << "columns and a product";
+}
+
+// A gradient of a weight is added up over parts of the batch in f32, not in its own 16 bits, where 1 + 2^-12
+// is 1.
+TEST_F(CudaConv, PartsAreAddedInTheComputeDtype) {
+  const Device device = Device::cuda(0);
+  kernels::cuda::set_conv_column_bytes(1);
+  constexpr std::int64_t kBatch = 64;
+  for (const bool channels_last : {false, true}) {
+    ConvShape s = shape_of(kBatch, 2, 1, 1, moves({1, 1, 3}, {1, 1, 3}));
+    s.channels_last = channels_last;
+    const Arrays a(s, all(DType::f16), device);
+    a.y.fill_(1);
+    a.x.fill_(0x1p-6 + 0x1p-16);
+    weight_gradient(Way::columns, device, s, a, nullptr);
+    for (const double value : a.weight.to_vector<double>()) EXPECT_EQ(value, 1 + 0x1p-10);
+  }
+}
+
+}  // namespace
+}  // namespace mezzo
