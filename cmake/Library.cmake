@@ -105,15 +105,20 @@ if(MEZZO_CUDA_EMULATED)
   file(GLOB emulation CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/emulated_cuda/*.cpp")
   mezzo_object_library(mezzo_emulated_cuda ${emulation})
   list(APPEND mezzo_object_libraries mezzo_emulated_cuda)
-  # Stands in for cuBLASLt and is opened like it. Not linked to libmezzo, which it finds in the process that opens it.
-  file(GLOB emulation CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/emulated_cuda/blas_lt/*.cpp")
-  mezzo_object_library(mezzo_emulated_blas_lt ${emulation})
-  add_library(mezzo_cublasLt MODULE $<TARGET_OBJECTS:mezzo_emulated_blas_lt>)
-  set_target_properties(mezzo_cublasLt PROPERTIES OUTPUT_NAME cublasLt_emulated LINKER_LANGUAGE CXX
-    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
-  target_link_libraries(mezzo_cublasLt PRIVATE mezzo_flags)
-  set_property(SOURCE "${PROJECT_SOURCE_DIR}/kernels/cuda/vendor/blas_lt.cpp" APPEND PROPERTY COMPILE_DEFINITIONS
-    "MEZZO_EMULATED_BLAS_LT=\"${PROJECT_BINARY_DIR}/libcublasLt_emulated.so\"")
+  # Stand in for cuBLASLt and cuDNN and are opened like them. Not linked to libmezzo, which they find in the process
+  # that opens them.
+  function(mezzo_emulated_library folder name opener definition)
+    file(GLOB emulation CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/emulated_cuda/${folder}/*.cpp")
+    mezzo_object_library(mezzo_emulated_${folder} ${emulation})
+    add_library(mezzo_${name} MODULE $<TARGET_OBJECTS:mezzo_emulated_${folder}>)
+    set_target_properties(mezzo_${name} PROPERTIES OUTPUT_NAME ${name}_emulated LINKER_LANGUAGE CXX
+      LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+    target_link_libraries(mezzo_${name} PRIVATE mezzo_flags)
+    set_property(SOURCE "${PROJECT_SOURCE_DIR}/kernels/cuda/vendor/${opener}" APPEND PROPERTY COMPILE_DEFINITIONS
+      "${definition}=\"${PROJECT_BINARY_DIR}/lib${name}_emulated.so\"")
+  endfunction()
+  mezzo_emulated_library(blas_lt cublasLt blas_lt.cpp MEZZO_EMULATED_BLAS_LT)
+  mezzo_emulated_library(dnn cudnn dnn.cpp MEZZO_EMULATED_DNN)
 endif()
 
 add_library(mezzo)
@@ -141,7 +146,7 @@ if(MEZZO_HAVE_ONEDNN)
 endif()
 if(MEZZO_CUDA_EMULATED)
   target_link_libraries(mezzo PRIVATE ${MEZZO_BOOST_CONTEXT})
-  add_dependencies(mezzo mezzo_cublasLt)
+  add_dependencies(mezzo mezzo_cublasLt mezzo_cudnn)
 elseif(MEZZO_HAVE_CUDA)
   # Static, so that a program starts on a machine without CUDA. libcuda is never linked, cudart opens it by itself.
   target_link_libraries(mezzo PRIVATE CUDA::cudart_static)

@@ -1,8 +1,10 @@
-// Which way a convolution goes on a CUDA device.
+// Which way a convolution goes on a CUDA device: groups of few channels directly, for which cuDNN has little;
+// then cuDNN, and products of matrices where it is not there or has nothing.
 #include "mezzo/kernels/cuda/conv.h"
 
 #include "mezzo/kernels/cuda/conv_ways.h"
 #include "mezzo/kernels/cuda/reduce.h"
+#include "mezzo/kernels/cuda/vendor/conv_dnn.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -20,12 +22,14 @@ void bias_gradient(Device device, void* bias, DType dtype, const View& y) {
 void conv_forward(Device device, const ConvShape& shape, const View& y, const View& x, const View& weight,
                   const void* bias) {
   if (suits_direct(shape)) return direct_forward(device, shape, y, x, weight, bias);
+  if (dnn_conv(device, ConvMap::forward, shape, x, weight, y, bias)) return;
   columns_forward(device, shape, y, x, weight, bias);
 }
 
 void conv_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,
                          const View& weight, const void* bias) {
   if (suits_direct(shape)) return direct_input_gradient(device, shape, x, y, weight, bias);
+  if (dnn_conv(device, ConvMap::input_gradient, shape, x, weight, y, bias)) return;
   columns_input_gradient(device, shape, x, y, weight, bias);
 }
 
@@ -34,6 +38,7 @@ void conv_weight_gradient(Device device, const ConvShape& shape, const View& wei
   if (bias != nullptr) bias_gradient(device, bias, weight.dtype, y);
   if (layout::numel(weight.shape) == 0) return;
   if (suits_direct(shape)) return direct_weight_gradient(device, shape, weight, x, y);
+  if (dnn_conv(device, ConvMap::weight_gradient, shape, x, weight, y, nullptr)) return;
   columns_weight_gradient(device, shape, weight, x, y);
 }
 

@@ -1,0 +1,269 @@
+// dnn_conv: which plan a map runs with, and how its arrays reach cuDNN. x and y go as they lie; row-major
+// 16-bit images too, which cuDNN turns itself inside of its plans' workspace and whose heuristics know what
+// that costs. The weight of channels-last images is turned by a copy. A bias is written into the result
+// first and the product added to it, so that it takes part in the one rounding.
+#include "mezzo/kernels/cuda/vendor/conv_dnn.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "mezzo/core/cuda.h"
+#include "mezzo/core/cuda/device.h"
+#include "mezzo/core/cuda/launch.h"
+#include "mezzo/core/error.h"
+#include "mezzo/kernels/cuda/copy.h"
+#include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/cuda/vendor/dnn_plan.h"
+
+namespace mezzo::kernels::cuda {
+
+namespace {
+
+std::atomic<bool> use_dnn = true;
+std::atomic<std::uint64_t> plans_asked = 0, plans_refused = 0, maps_run = 0;
+
+}  // namespace
+
+DnnConvCounts dnn_conv_counts() { return {plans_asked, plans_refused, maps_run}; }
+bool conv_by_dnn() { return use_dnn; }
+void set_conv_by_dnn(bool on) { use_dnn = on; }
+
+#if MEZZO_HAVE_CUDNN
+namespace {
+
+/// With set_benchmark(true): plans that are timed, and timings of each.
+constexpr std::size_t kCandidates = 5;
+constexpr int kTimings = 5;
+/// Convolutions that are remembered; beyond that all are forgotten, as a program with ever new sizes asks
+/// for them.
+constexpr std::size_t kMostPlans = 1024;
+
+/// x, weight and y as cuDNN finds them.
+using Pointers = std::array<void*, 3>;
+constexpr std::size_t index_of_result(ConvMap map) {
+  return map == ConvMap::input_gradient ? 0 : map == ConvMap::weight_gradient ? 1 : 2;
+}
+
+/// The largest power of two up to 16 (no engine asks for more) that divides the address.
+std::int64_t alignment_of(const void* data) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(data) | std::uintptr_t{16};
+  return static_cast<std::int64_t>(bits & (~bits + 1));
+}
+
+/// A map on a device with the plan that it runs with. Used under the lock of the device's handle.
+class Convolution {
+ public:
+  /// Throws DnnRefusal, also when there is no plan.
+  Convolution(const DnnProblem& problem, cudnnHandle_t handle)
+      : problem_(problem), handle_(handle), graph_(problem, handle) {
+    std::vector<DnnPlan> best = dnn_plans(problem_, graph_, handle, 1);
+    if (best.empty()) throw DnnRefusal{CUDNN_STATUS_NOT_SUPPORTED};
+    plan_.emplace(std::move(best.front()));
+  }
+
+  /// Puts the map into the stream. Throws DnnRefusal.
+  void run(const Pointers& pointers, std::int64_t result_bytes, const mezzo::cuda::Stream& stream) {
+    check_dnn(dnn()->set_stream(handle_, mezzo::cuda::native(stream)));
+    if (!timed_ && mezzo::cuda::benchmark() && !stream.is_capturing()) {
+      timed_ = true;
+      take_fastest(pointers, result_bytes, stream);
+    }
+    // From the stream's own pool: later maps in the stream reuse it, those of other streams do not.
+    const Scratch workspace(stream.device(), plan_->workspace);
+    check_dnn(start(*plan_, pointers, workspace.data()));
+    mezzo::cuda::after_launch(stream);
+  }
+
+ private:
+  [[nodiscard]] cudnnStatus_t start(const DnnPlan& plan, const Pointers& pointers, void* workspace) const {
+    const DnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kDnnIds);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+             static_cast<std::int64_t>(pointers.size()), pointers.data());
+    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
+    pack.finalize();
+    return dnn()->execute(handle_, plan.plan.get(), pack.get());
+  }
+
+  /// Times the first plans, with results into memory of their own, and keeps the fastest. Where there is no
+  /// memory for that, the recommended one stays.
+  void take_fastest(Pointers pointers, std::int64_t result_bytes, const mezzo::cuda::Stream& stream) {
+    std::vector<DnnPlan> candidates = dnn_plans(problem_, graph_, handle_, kCandidates);
+    if (candidates.size() < 2) return;
+    std::int64_t workspace_bytes = 0;
+    for (const DnnPlan& one : candidates) workspace_bytes = std::max(workspace_bytes, one.workspace);
+    try {
+      const Scratch result(stream.device(), result_bytes), workspace(stream.device(), workspace_bytes);
+      pointers[index_of_result(problem_.map)] = result.data();
+      float least = std::numeric_limits<float>::infinity();
+      for (DnnPlan& one : candidates) {
+        const float time = median_ms(one, pointers, workspace.data(), stream);
+        if (time >= least) continue;
+        least = time;
+        plan_.emplace(std::move(one));
+      }
+    } catch (const OutOfMemoryError&) {
+    }
+  }
+
+  /// Milliseconds of a run; infinite for a plan that refuses.
+  [[nodiscard]] float median_ms(const DnnPlan& plan, const Pointers& pointers, void* workspace,
+                                const mezzo::cuda::Stream& stream) const {
+    constexpr float kRefused = std::numeric_limits<float>::infinity();
+    if (start(plan, pointers, workspace) != CUDNN_STATUS_SUCCESS) return kRefused;  // warms up too
+    std::array<float, kTimings> times{};
+    mezzo::cuda::Event begin(mezzo::cuda::Timing::on), end(mezzo::cuda::Timing::on);
+    for (float& time : times) {
+      begin.record(stream);
+      if (start(plan, pointers, workspace) != CUDNN_STATUS_SUCCESS) return kRefused;
+      end.record(stream);
+      end.synchronize();
+      time = end.elapsed_ms(begin);
+    }
+    std::sort(times.begin(), times.end());
+    return times[kTimings / 2];
+  }
+
+  DnnProblem problem_;
+  cudnnHandle_t handle_;
+  DnnGraph graph_;
+  std::optional<DnnPlan> plan_;
+  bool timed_ = false;
+};
+
+/// All that a plan depends on.
+using Key = std::array<std::int64_t, 34>;
+Key key_of(const DnnProblem& p, int device_index) {
+  Key key{};
+  auto* at = key.begin();
+  for (const std::int64_t value :
+       {std::int64_t{device_index}, static_cast<std::int64_t>(p.map), static_cast<std::int64_t>(p.operands),
+        static_cast<std::int64_t>(p.result), p.batch, p.in_channels, p.out_channels, p.groups,
+        std::int64_t{p.channels_last}, std::int64_t{p.accumulate}, std::int64_t{p.tf32},
+        dnn_workspace_limit()})
+    *at++ = value;
+  const Windows& w = p.windows;
+  for (const auto& sizes : {w.input, w.kernel, w.output, w.stride, w.padding, w.dilation, p.alignment})
+    at = std::copy(sizes.begin(), sizes.end(), at);
+  return key;
+}
+
+/// The convolution of a problem, nullptr when cuDNN has none, and nullopt when it may not be asked: the
+/// stream captures. Under the lock of the device's handle.
+std::optional<std::shared_ptr<Convolution>> convolution_for(const DnnProblem& problem, cudnnHandle_t handle,
+                                                            const mezzo::cuda::Stream& stream) {
+  using Known = std::map<Key, std::shared_ptr<Convolution>>;
+  static auto* const mutex = new std::mutex;  // both live as long as CUDA, beyond static destruction
+  static auto* const known = new Known;
+  const std::scoped_lock lock(*mutex);
+  const Key key = key_of(problem, stream.device().index);
+  if (const auto found = known->find(key); found != known->end()) return found->second;
+  if (stream.is_capturing()) return {};
+  if (known->size() >= kMostPlans) known->clear();
+  ++plans_asked;
+  std::shared_ptr<Convolution>& made = (*known)[key];
+  try {
+    made = std::make_shared<Convolution>(problem, handle);
+  } catch (const DnnRefusal&) {
+    ++plans_refused;
+  }
+  return made;
+}
+
+/// A weight as cuDNN finds it: itself, or a copy [output channels, kernel positions, input channels].
+class LyingWeight {
+ public:
+  LyingWeight(Device device, const ConvShape& shape, const View& weight)
+      : channels_(shape.in_channels / shape.groups), kernel_(shape.windows.kernels()), given_(weight) {
+    if (!shape.channels_last || channels_ == 1 || kernel_ == 1) return;
+    copy_.emplace(device, layout::numel(weight.shape) * size_of(weight.dtype));
+  }
+  [[nodiscard]] void* data() const { return copy_ ? copy_->data() : given_.data; }
+  void read(Device device) const {
+    if (copy_) copy(device, turned(), rows());
+  }
+  void write_back(Device device) const {
+    if (copy_) copy(device, rows(), turned());
+  }
+
+ private:
+  [[nodiscard]] View rows() const {
+    return {given_.data, given_.dtype, sizes(), {channels_ * kernel_, kernel_, 1}};
+  }
+  [[nodiscard]] View turned() const {
+    return {copy_->data(), given_.dtype, sizes(), {channels_ * kernel_, 1, channels_}};
+  }
+  [[nodiscard]] Shape sizes() const { return {given_.shape[0], channels_, kernel_}; }
+
+  std::int64_t channels_, kernel_;
+  View given_;
+  std::optional<Scratch> copy_;
+};
+
+/// Dtypes that cuDNN can be asked for: two operands of one, and the same, or f32 of 16 bits, for the result.
+bool has_dtypes(DType a, DType b, DType result) {
+  return a == b && (result == a || (result == DType::f32 && is_16bit(a)));
+}
+
+}  // namespace
+
+bool dnn_conv(Device device, ConvMap map, const ConvShape& shape, const View& x, const View& weight,
+              const View& y, const void* bias) {
+  const std::array<const View*, 3> arrays{&x, &weight, &y};
+  const std::size_t result_at = index_of_result(map);
+  const View& result = *arrays[result_at];
+  const DType operands = arrays[(result_at + 1) % 3]->dtype, other = arrays[(result_at + 2) % 3]->dtype;
+  for (const View* array : arrays)
+    if (layout::numel(array->shape) == 0) return false;
+  if (!conv_by_dnn() || !has_dtypes(operands, other, result.dtype) || dnn() == nullptr) return false;
+  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
+  const mezzo::cuda::DeviceGuard guard(device.index);
+  // The first use of a kernel loads it: allowed in a capture too.
+  const mezzo::cuda::RelaxedCapture relaxed;
+  try {
+    const LyingWeight lying(device, shape, weight);
+    const Pointers pointers{x.data, lying.data(), y.data};
+    const DnnProblem problem{
+        map,
+        operands,
+        result.dtype,
+        shape.batch,
+        shape.in_channels,
+        shape.out_channels,
+        shape.groups,
+        shape.channels_last,
+        shape.windows,
+        {alignment_of(pointers[0]), alignment_of(pointers[1]), alignment_of(pointers[2])},
+        bias != nullptr,
+        operands == DType::f32 && mezzo::cuda::allow_tf32()};
+    DnnHandle& handle = dnn_handle(device.index);
+    const std::scoped_lock lock(handle.mutex);
+    const auto found = convolution_for(problem, handle.handle, stream);
+    if (!found || *found == nullptr) return false;
+    if (map != ConvMap::weight_gradient) lying.read(device);
+    if (bias != nullptr)
+      copy(device, result, {const_cast<void*>(bias), result.dtype, result.shape, {0, 1, 0, 0, 0}});
+    (*found)->run(pointers, layout::numel(result.shape) * size_of(result.dtype), stream);
+    if (map == ConvMap::weight_gradient) lying.write_back(device);
+  } catch (const DnnRefusal&) {
+    return false;
+  }
+  ++maps_run;
+  return true;
+}
+
+#else
+
+bool dnn_conv(Device /*device*/, ConvMap /*map*/, const ConvShape& /*shape*/, const View& /*x*/,
+              const View& /*weight*/, const View& /*y*/, const void* /*bias*/) {
+  return false;
+}
+
+#endif
+
+}  // namespace mezzo::kernels::cuda

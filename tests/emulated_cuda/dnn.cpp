@@ -1,0 +1,10 @@
+#include "emulated_cuda/dnn.h"
+
+namespace emulated_cuda {
+
+DnnState& dnn() {
+  static DnnState state;
+  return state;
+}
+
+}  // namespace emulated_cuda

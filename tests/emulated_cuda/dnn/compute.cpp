@@ -1,0 +1,128 @@
+// The arithmetic of the emulated cuDNN: plain loops over all products, added up in f64, and one rounding.
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "descriptor.h"
+#include "mezzo/core/float16.h"
+
+namespace emulated_cuda::dnn_library {
+namespace {
+
+using Index = std::vector<std::int64_t>;
+enum : std::size_t { kX, kWeight, kY };
+
+/// Calls f with a value of the type that elements are stored as.
+template <class F>
+decltype(auto) with_type(cudnnDataType_t type, const F& f) {
+  switch (type) {
+    case CUDNN_DATA_HALF:
+      return f(mezzo::Half{});
+    case CUDNN_DATA_BFLOAT16:
+      return f(mezzo::BFloat16{});
+    case CUDNN_DATA_DOUBLE:
+      return f(double{});
+    default:
+      return f(float{});
+  }
+}
+
+double load(const Task& task, std::size_t array, std::int64_t offset) {
+  return with_type(task.types[array], [&](auto type) -> double {
+    using T = decltype(type);
+    return static_cast<double>(static_cast<const T*>(task.data[array])[offset]);
+  });
+}
+void store(const Task& task, std::size_t array, std::int64_t offset, double value) {
+  with_type(task.types[array], [&](auto type) {
+    using T = decltype(type);
+    if constexpr (sizeof(T) == 2)
+      static_cast<T*>(task.data[array])[offset] = T(static_cast<float>(value));
+    else
+      static_cast<T*>(task.data[array])[offset] = static_cast<T>(value);
+  });
+}
+
+/// To the 10 bits of TF32's mantissa, half up, where the engine does that.
+double rounded(const Task& task, double x) {
+  const bool tf32 =
+      task.engine == static_cast<int>(Engine::tensor_core) && task.types[kX] == CUDNN_DATA_FLOAT;
+  if (!tf32 || !std::isfinite(x)) return x;
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(static_cast<float>(x)) + 0x1000U) & ~0x1FFFU);
+}
+
+std::int64_t offset(const Task& task, std::size_t array, const Index& at) {
+  std::int64_t result = 0;
+  for (std::size_t d = 0; d < at.size(); ++d) result += at[d] * task.strides[array][d];
+  return result;
+}
+
+/// The next index in row-major order; false behind the last.
+bool advance(Index& at, const Index& sizes) {
+  for (std::size_t d = at.size(); d-- > 0;) {
+    if (++at[d] < sizes[d]) return true;
+    at[d] = 0;
+  }
+  return false;
+}
+
+/// Places of y and of the weight, and the place of x that they meet at; false in the padding.
+bool meet(const Task& task, const Index& y, const Index& weight, Index& x) {
+  const std::int64_t group = y[1] / (task.sizes[kY][1] / (task.sizes[kX][1] / task.sizes[kWeight][1]));
+  x[0] = y[0], x[1] = group * task.sizes[kWeight][1] + weight[1];
+  for (std::size_t d = 2; d < x.size(); ++d) {
+    x[d] = y[d] * task.stride[d - 2] - task.padding[d - 2] + weight[d] * task.dilation[d - 2];
+    if (x[d] < 0 || x[d] >= task.sizes[kX][d]) return false;
+  }
+  return true;
+}
+
+/// Whether an engine's notes forbid mezzo to take it.
+bool is_forbidden(int engine) {
+  return engine == static_cast<int>(Engine::nondeterministic) || engine == static_cast<int>(Engine::winograd);
+}
+
+}  // namespace
+
+void compute(const Task& task) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(task.milliseconds));
+  if (task.workspace != nullptr)
+    std::memset(task.workspace, 0xFF, static_cast<std::size_t>(task.workspace_bytes));
+  const std::size_t result = task.map == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ? kY
+                             : task.map == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
+                                 ? kX
+                                 : kWeight;
+  const std::size_t dims = task.sizes[kX].size();
+  Index last = task.sizes[result];
+  for (std::int64_t& size : last) --size;
+  std::vector<double> sums(static_cast<std::size_t>(offset(task, result, last)) + 1);
+  Index y(dims), weight(dims), x(dims);
+  do {
+    weight[0] = y[1];
+    Index inner_sizes = task.sizes[kWeight], inner(dims);
+    inner_sizes[0] = 1;
+    do {
+      std::copy(inner.begin() + 1, inner.end(), weight.begin() + 1);
+      if (!meet(task, y, weight, x)) continue;
+      const std::int64_t offsets[] = {offset(task, kX, x), offset(task, kWeight, weight),
+                                      offset(task, kY, y)};
+      double product = 1;
+      for (std::size_t array = 0; array < 3; ++array)
+        if (array != result) product *= rounded(task, load(task, array, offsets[array]));
+      sums[static_cast<std::size_t>(offsets[result])] += product;
+    } while (advance(inner, inner_sizes));
+  } while (advance(y, task.sizes[kY]));
+  Index at(dims);
+  do {
+    const std::int64_t to = offset(task, result, at);
+    const double old = task.beta == 0 ? 0 : task.beta * load(task, result, to);
+    const double sum = task.alpha * sums[static_cast<std::size_t>(to)] + old;
+    store(task, result, to, is_forbidden(task.engine) ? std::numeric_limits<double>::quiet_NaN() : sum);
+  } while (advance(at, task.sizes[result]));
+}
+
+}  // namespace emulated_cuda::dnn_library
