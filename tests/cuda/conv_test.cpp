@@ -1,17 +1,24 @@
 // Convolutions on the device as on the CPU: every map in every way of computing it, in both orders of memory,
-// with groups, dilation, odd sizes, padding that differs between the sides, and parts of a batch.
+// with groups, dilation, odd sizes, padding that differs between the sides, and parts of a batch; which of
+// cuDNN's plans are taken, and what happens without any.
 #include "mezzo/kernels/conv.h"
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <functional>
+#include <cstdlib>
+#include <optional>
 #include <vector>
 
+#include "mezzo/core/cuda/graph.h"
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/conv_ways.h"
+#include "mezzo/kernels/cuda/vendor/conv_dnn.h"
+#include "mezzo/kernels/cuda/vendor/dnn_plan.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/tests/cuda/twin.h"
+#if defined(MEZZO_CUDA_EMULATED)
+#include "emulated_cuda/dnn.h"
+#endif
 
 namespace mezzo {
 namespace {
@@ -20,9 +27,10 @@ using namespace twin;
 using kernels::ConvShape;
 using kernels::View;
 using kernels::Windows;
+using kernels::cuda::ConvMap;
 
 /// How the maps are computed on the CUDA device.
-enum class Way { chosen, columns, direct };
+enum class Way { chosen, columns, direct, dnn };
 
 struct Dtypes {
   DType x, weight, y;
@@ -31,7 +39,18 @@ struct Dtypes {
 /// Restores the process's settings.
 class CudaConv : public CudaTwin {
  protected:
-  void TearDown() override { kernels::cuda::set_conv_column_bytes(std::int64_t{256} << 20); }
+  void TearDown() override {
+    kernels::cuda::set_conv_column_bytes(std::int64_t{256} << 20);
+    kernels::cuda::set_conv_by_dnn(true);
+    cuda::set_allow_tf32(false);
+    cuda::set_benchmark(false);
+#if defined(MEZZO_CUDA_EMULATED)
+    kernels::cuda::set_dnn_workspace_limit(std::int64_t{1} << 30);
+    emulated_cuda::DnnState& state = emulated_cuda::dnn();
+    state.mode_a = state.fallback = state.executes = true;
+    for (int& milliseconds : state.slowness) milliseconds = 0;
+#endif
+  }
 };
 
 /// `behind`: padding behind minus that in front.
@@ -91,18 +110,32 @@ void forward(Way way, Device device, const ConvShape& s, const Arrays& a, const 
   const View y = ops::view_of(a.y), x = ops::view_of(a.x), w = ops::view_of(a.weight);
   if (way == Way::chosen || device.is_cpu()) return kernels::conv_forward(device, s, y, x, w, bias);
   if (way == Way::direct) return kernels::cuda::direct_forward(device, s, y, x, w, bias);
+  if (way == Way::dnn) {
+    EXPECT_TRUE(kernels::cuda::dnn_conv(device, ConvMap::forward, s, x, w, y, bias)) << "cuDNN did not";
+    return;
+  }
   kernels::cuda::columns_forward(device, s, y, x, w, bias);
 }
 void input_gradient(Way way, Device device, const ConvShape& s, const Arrays& a, const void* bias) {
   const View y = ops::view_of(a.y), x = ops::view_of(a.x), w = ops::view_of(a.weight);
   if (way == Way::chosen || device.is_cpu()) return kernels::conv_input_gradient(device, s, x, y, w, bias);
   if (way == Way::direct) return kernels::cuda::direct_input_gradient(device, s, x, y, w, bias);
+  if (way == Way::dnn) {
+    EXPECT_TRUE(kernels::cuda::dnn_conv(device, ConvMap::input_gradient, s, x, w, y, bias))
+        << "cuDNN did not";
+    return;
+  }
   kernels::cuda::columns_input_gradient(device, s, x, y, w, bias);
 }
 void weight_gradient(Way way, Device device, const ConvShape& s, const Arrays& a, void* bias) {
   const View y = ops::view_of(a.y), x = ops::view_of(a.x), w = ops::view_of(a.weight);
   if (way == Way::chosen || device.is_cpu()) return kernels::conv_weight_gradient(device, s, w, x, y, bias);
   if (way == Way::direct) return kernels::cuda::direct_weight_gradient(device, s, w, x, y);
+  if (way == Way::dnn) {
+    EXPECT_TRUE(kernels::cuda::dnn_conv(device, ConvMap::weight_gradient, s, x, w, y, nullptr))
+        << "cuDNN did not";
+    return;
+  }
   kernels::cuda::columns_weight_gradient(device, s, w, x, y);
 }
 
@@ -141,6 +174,17 @@ TEST_F(CudaConv, EveryShapeInEveryWay) {
   for (const Way way : {Way::chosen, Way::columns, Way::direct}) {
     for (const ConvShape& shape : shapes()) expect_same_maps(way, shape, all(DType::f32));
   }
+}
+// A second convolution's gradient may have windows that leave places at the end of x out.
+TEST_F(CudaConv, WindowsThatLeavePlacesOut) {
+  ConvShape shape = shapes()[0];
+  shape.windows.output[1] -= 1, shape.windows.output[2] -= 2;
+  for (const Way way : {Way::chosen, Way::columns, Way::direct})
+    expect_same_maps(way, shape, all(DType::f32));
+  shape = shapes()[6];
+  shape.windows.output[1] -= 1;
+  for (const Way way : {Way::chosen, Way::columns, Way::direct})
+    expect_same_maps(way, shape, all(DType::f32));
 }
 TEST_F(CudaConv, EveryDtype) {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
@@ -203,6 +247,7 @@ std::uint64_t launches_of(const F& f) {
 }
 
 TEST_F(CudaConv, TheWayMeantForAShape) {
+  kernels::cuda::set_conv_by_dnn(false);
   const Device device = Device::cuda(0);
   const auto launches = [&](const ConvShape& s) {
     const Arrays a(s, all(DType::f32), device);
@@ -227,6 +272,176 @@ TEST_F(CudaConv, PartsAreAddedInTheComputeDtype) {
     a.x.fill_(0x1p-6 + 0x1p-16);
     weight_gradient(Way::columns, device, s, a, nullptr);
     for (const double value : a.weight.to_vector<double>()) EXPECT_EQ(value, 1 + 0x1p-10);
+  }
+}
+
+/// A forward map on new arrays of this dtype, compared with the CPU.
+void expect_forward(const ConvShape& s, DType dtype = DType::f32) {
+  expect_same([&](Device device, Trace& trace) {
+    const Arrays a(s, all(dtype), device);
+    forward(Way::chosen, device, s, a, nullptr);
+    trace.add("y", a.y, 8);
+  });
+}
+
+/// In a process that has not opened the library yet.
+void use_without_library() {
+  setenv("MEZZO_CUDNN", "/nonexistent/libcudnn.so", 1);
+  expect_forward(shapes()[0]);
+  const bool used = kernels::cuda::dnn_conv_counts().plans != 0;
+  std::exit(::testing::Test::HasFailure() ? 1 : used ? 2 : 0);
+}
+TEST_F(CudaConv, WithoutTheLibraryOurOwnWaysAreTaken) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(use_without_library(), ::testing::ExitedWithCode(0), "");
+}
+
+#if defined(MEZZO_CUDA_EMULATED)
+
+using emulated_cuda::Engine;
+
+TEST_F(CudaConv, CudnnComputesEveryMap) {
+  for (const ConvShape& shape : shapes()) expect_same_maps(Way::dnn, shape, all(DType::f32));
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
+    for (const std::size_t which : {0U, 2U, 3U, 6U, 8U})
+      expect_same_maps(Way::dnn, shapes()[which], all(dtype));
+  }
+}
+
+TEST_F(CudaConv, CudnnGivesGradientsOfWeightsInF32) {
+  const ConvShape s = shapes()[2];
+  expect_same([&](Device device, Trace& trace) {
+    const Arrays a(s, {DType::f16, DType::f32, DType::f16}, device);
+    weight_gradient(Way::dnn, device, s, a, nullptr);
+    trace.add("weight", a.weight, 8);
+  });
+}
+
+/// A shape whose plan no other test has asked for: `width` is its own.
+ConvShape shape_of_width(std::int64_t width) {
+  return shape_of(1, 8, 8, 1, moves({1, 2, width}, {1, 1, 3}, {1, 1, 1}, {0, 0, 1}));
+}
+/// The engine that a forward map takes; none when cuDNN did not compute it.
+std::optional<Engine> engine_of(std::int64_t width, DType dtype) {
+  const std::uint64_t before = emulated_cuda::dnn().maps;
+  expect_forward(shape_of_width(width), dtype);
+  if (emulated_cuda::dnn().maps == before) return {};
+  return static_cast<Engine>(emulated_cuda::dnn().last_engine.load());
+}
+
+TEST_F(CudaConv, EnginesThatKeepTheContract) {
+  EXPECT_EQ(engine_of(20, DType::f32), Engine::general) << "no transform, no TF32, the same bits every time";
+  EXPECT_EQ(engine_of(20, DType::f16), Engine::tensor_core);
+  kernels::cuda::set_dnn_workspace_limit(60000);
+  EXPECT_EQ(engine_of(21, DType::f16), Engine::general) << "less workspace";
+  kernels::cuda::set_dnn_workspace_limit(100);
+  EXPECT_EQ(engine_of(21, DType::f16), Engine::fallback);
+  kernels::cuda::set_dnn_workspace_limit(std::int64_t{1} << 30);
+  emulated_cuda::dnn().mode_a = false;
+  EXPECT_EQ(engine_of(22, DType::f16), Engine::fallback);
+  emulated_cuda::dnn().fallback = false;
+  EXPECT_EQ(engine_of(23, DType::f16), std::nullopt);
+}
+
+TEST_F(CudaConv, Tf32WhereItIsAllowed) {
+  const Device device = Device::cuda(0);
+  const ConvShape s = shape_of_width(24);
+  for (const bool allowed : {false, true}) {
+    cuda::set_allow_tf32(allowed);
+    const Arrays a(s, all(DType::f32), device);
+    forward(Way::dnn, device, s, a, nullptr);
+    EXPECT_EQ(static_cast<Engine>(emulated_cuda::dnn().last_engine.load()),
+              allowed ? Engine::tensor_core : Engine::general);
+  }
+}
+
+TEST_F(CudaConv, ArraysThatAreLessAligned) {
+  const Device device = Device::cuda(0);
+  const ConvShape s = shape_of_width(25);
+  const Arrays a(s, all(DType::f16), device);
+  const Tensor longer = values(1, {a.x.numel() + 1}, DType::f16, device);
+  View x = ops::view_of(a.x);
+  x.data = data_of(slice(longer, 0, 1));
+  EXPECT_TRUE(kernels::cuda::dnn_conv(device, ConvMap::forward, s, x, ops::view_of(a.weight),
+                                      ops::view_of(a.y), nullptr));
+  EXPECT_EQ(static_cast<Engine>(emulated_cuda::dnn().last_engine.load()), Engine::general);
+}
+
+TEST_F(CudaConv, PlansAndRefusalsAreKept) {
+  const auto asked = [](const auto& body) {
+    const auto before = kernels::cuda::dnn_conv_counts();
+    const std::uint64_t heuristics = emulated_cuda::dnn().heuristics;
+    body();
+    const auto after = kernels::cuda::dnn_conv_counts();
+    return std::vector<std::uint64_t>{after.plans - before.plans, after.refusals - before.refusals,
+                                      after.runs - before.runs, emulated_cuda::dnn().heuristics - heuristics};
+  };
+  using Counts = std::vector<std::uint64_t>;
+  EXPECT_EQ(asked([] { expect_forward(shape_of_width(30)); }), (Counts{1, 0, 1, 1}));
+  EXPECT_EQ(asked([] { expect_forward(shape_of_width(30)); }), (Counts{0, 0, 1, 0}));
+  EXPECT_EQ(asked([] { expect_forward(shape_of_width(31)); }), (Counts{1, 0, 1, 1})) << "other sizes";
+  EXPECT_EQ(asked([] { expect_forward(shape_of_width(30), DType::f64); }), (Counts{1, 0, 1, 1}));
+  emulated_cuda::dnn().mode_a = emulated_cuda::dnn().fallback = false;
+  EXPECT_EQ(asked([] { expect_forward(shape_of_width(32)); }), (Counts{1, 1, 0, 2}))
+      << "both modes are asked";
+  EXPECT_EQ(asked([] { expect_forward(shape_of_width(32)); }), (Counts{0, 0, 0, 0}));
+}
+
+TEST_F(CudaConv, AFailedExecutionIsComputedAnotherWay) {
+  emulated_cuda::dnn().executes = false;
+  EXPECT_EQ(engine_of(33, DType::f32), std::nullopt);
+}
+
+TEST_F(CudaConv, TheFastestPlanIsFoundOnceAndKept) {
+  emulated_cuda::DnnState& state = emulated_cuda::dnn();
+  state.slowness[static_cast<int>(Engine::tensor_core)] = 2;
+  const auto maps = [&](bool timed) {
+    cuda::set_benchmark(timed);
+    const std::uint64_t before = state.maps;
+    expect_forward(shape_of_width(34), DType::f16);
+    return state.maps - before;
+  };
+  EXPECT_EQ(maps(false), 1U) << "off: the recommended plan, untimed";
+  EXPECT_EQ(state.last_engine, static_cast<int>(Engine::tensor_core));
+  EXPECT_EQ(maps(true), 2U * 6 + 1) << "two plans, 1 + 5 times each, and the map";
+  EXPECT_EQ(state.last_engine, static_cast<int>(Engine::general));
+  EXPECT_EQ(maps(true), 1U) << "timed once";
+  EXPECT_EQ(maps(false), 1U);
+  EXPECT_EQ(state.last_engine, static_cast<int>(Engine::general)) << "what was found stays";
+}
+
+TEST_F(CudaConv, NoPlanIsMadeOrTimedInACapture) {
+  const Device device = Device::cuda(0);
+  const ConvShape s = shape_of_width(35);
+  const Arrays a(s, all(DType::f32), device);
+  cuda::set_benchmark(true);
+  const auto before = kernels::cuda::dnn_conv_counts();
+  const auto capture = [&] {
+    const std::uint64_t maps = emulated_cuda::dnn().maps;
+    cuda::Graph(device, [&] { forward(Way::chosen, device, s, a, nullptr); });
+    return emulated_cuda::dnn().maps - maps;
+  };
+  EXPECT_EQ(capture(), 0U);
+  EXPECT_EQ(kernels::cuda::dnn_conv_counts().plans, before.plans);
+  cuda::set_benchmark(false);
+  forward(Way::chosen, device, s, a, nullptr);
+  cuda::set_benchmark(true);
+  EXPECT_EQ(capture(), 1U) << "the plan that is known, untimed";
+}
+
+#endif
+
+// 2049 - 1 in f16: a sum rounded before the bias is added would give 2047.
+TEST_F(CudaConv, ABiasTakesPartInTheOneRounding) {
+  const Device device = Device::cuda(0);
+  const ConvShape s = shape_of(1, 1, 2, 1, moves({1, 2, 4}, {1, 1, 3}));
+  for (const bool by_dnn : {true, false}) {
+    kernels::cuda::set_conv_by_dnn(by_dnn);
+    const Arrays a(s, all(DType::f16), device);
+    a.x.fill_(1), a.weight.fill_(683);
+    const Tensor bias = full({2}, -1, {.dtype = DType::f16, .device = device});
+    forward(Way::chosen, device, s, a, data_of(bias));
+    for (const double value : a.y.to_vector<double>()) EXPECT_EQ(value, 2048);
   }
 }
 
