@@ -7,11 +7,13 @@
 #include <atomic>
 #include <optional>
 
+#include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/conv_places.h"
 #include "mezzo/kernels/cuda/conv_ways.h"
 #include "mezzo/kernels/cuda/copy.h"
 #include "mezzo/kernels/cuda/gemm.h"
+#include "mezzo/kernels/cuda/grid.h"
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/indexing_places.h"
 

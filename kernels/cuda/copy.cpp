@@ -1,0 +1,16 @@
+#include "mezzo/kernels/cuda/copy.h"
+
+#include <array>
+
+#include "mezzo/kernels/cuda/pointwise.h"
+#include "mezzo/kernels/scalar_math.h"
+
+namespace mezzo::kernels::cuda {
+
+void copy(Device device, const View& to, const View& from) {
+  dispatch_compute(promote(to.dtype, from.dtype), [&]<class T>(TypeTag<T>) {
+    pointwise<T>(device, scalar::IdentityFn{}, to, std::array{from});
+  });
+}
+
+}  // namespace mezzo::kernels::cuda
