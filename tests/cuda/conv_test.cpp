@@ -308,13 +308,30 @@ TEST_F(CudaConv, CudnnComputesEveryMap) {
   }
 }
 
-TEST_F(CudaConv, CudnnGivesGradientsOfWeightsInF32) {
+// cuDNN has no f32 results of 16-bit operands; widened ones lose nothing in TF32.
+TEST_F(CudaConv, CudnnWidensOperandsOfWiderResults) {
   const ConvShape s = shapes()[2];
+  for (const DType narrow : {DType::f16, DType::bf16}) {
+    for (const bool channels_last : {false, true}) {
+      ConvShape ordered = s;
+      ordered.channels_last = channels_last;
+      expect_same([&](Device device, Trace& trace) {
+        const Arrays a(ordered, {narrow, DType::f32, narrow}, device);
+        weight_gradient(Way::dnn, device, ordered, a, nullptr);
+        trace.add("weight", a.weight, 8);
+      });
+      EXPECT_EQ(emulated_cuda::dnn().last_engine, static_cast<int>(emulated_cuda::Engine::tensor_core));
+    }
+  }
   expect_same([&](Device device, Trace& trace) {
-    const Arrays a(s, {DType::f16, DType::f32, DType::f16}, device);
+    const Arrays a(s, {DType::f16, DType::f64, DType::f32}, device),
+        b(s, {DType::f16, DType::f32, DType::f32}, device);
     weight_gradient(Way::dnn, device, s, a, nullptr);
-    trace.add("weight", a.weight, 8);
+    trace.add("weight in f64", a.weight, 8);
+    forward(Way::dnn, device, s, b, nullptr);
+    trace.add("y of f16 and f32", b.y, 8);
   });
+  EXPECT_EQ(emulated_cuda::dnn().last_engine, static_cast<int>(emulated_cuda::Engine::general));
 }
 
 /// A shape whose plan no other test has asked for: `width` is its own.

@@ -1,7 +1,9 @@
 // dnn_conv: which plan a map runs with, and how its arrays reach cuDNN. x and y go as they lie; row-major
 // 16-bit images too, which cuDNN turns itself inside of its plans' workspace and whose heuristics know what
-// that costs. The weight of channels-last images is turned by a copy. A bias is written into the result
-// first and the product added to it, so that it takes part in the one rounding.
+// that costs. The weight of channels-last images is turned by a copy. cuDNN has no f32 results of 16-bit
+// operands (heuristics of version 9.19 for an H200), which the gradients of f32 weights are under autocast:
+// they are widened to f32 and multiplied by TF32 engines, which round none of them. A bias is written into
+// the result first and the product added to it, so that it takes part in the one rounding.
 #include "mezzo/kernels/cuda/vendor/conv_dnn.h"
 
 #include <algorithm>
@@ -175,83 +177,123 @@ std::optional<std::shared_ptr<Convolution>> convolution_for(const DnnProblem& pr
   return made;
 }
 
-/// A weight as cuDNN finds it: itself, or a copy [output channels, kernel positions, input channels].
-class LyingWeight {
+/// An array as cuDNN finds it: itself, or a copy in another dtype or, of a weight, in the order [output
+/// channels, kernel positions, input channels].
+class Prepared {
  public:
-  LyingWeight(Device device, const ConvShape& shape, const View& weight)
-      : channels_(shape.in_channels / shape.groups), kernel_(shape.windows.kernels()), given_(weight) {
-    if (!shape.channels_last || channels_ == 1 || kernel_ == 1) return;
-    copy_.emplace(device, layout::numel(weight.shape) * size_of(weight.dtype));
+  Prepared(Device device, const View& given, DType dtype, bool turned) : given_(given), prepared_(given) {
+    const std::int64_t channels = given.shape[1], k1 = given.shape[3], k2 = given.shape[4];
+    const bool turns = turned && channels > 1 && given.shape[2] * k1 * k2 > 1;
+    if (dtype == given.dtype && !turns) return;
+    memory_.emplace(device, layout::numel(given.shape) * size_of(dtype));
+    prepared_.data = memory_->data(), prepared_.dtype = dtype;
+    if (turns) prepared_.strides = {given.strides[0], 1, k1 * k2 * channels, k2 * channels, channels};
   }
-  [[nodiscard]] void* data() const { return copy_ ? copy_->data() : given_.data; }
+  [[nodiscard]] void* data() const { return prepared_.data; }
   void read(Device device) const {
-    if (copy_) copy(device, turned(), rows());
+    if (memory_) copy(device, prepared_, given_);
   }
   void write_back(Device device) const {
-    if (copy_) copy(device, rows(), turned());
+    if (memory_) copy(device, given_, prepared_);
   }
 
  private:
-  [[nodiscard]] View rows() const {
-    return {given_.data, given_.dtype, sizes(), {channels_ * kernel_, kernel_, 1}};
-  }
-  [[nodiscard]] View turned() const {
-    return {copy_->data(), given_.dtype, sizes(), {channels_ * kernel_, 1, channels_}};
-  }
-  [[nodiscard]] Shape sizes() const { return {given_.shape[0], channels_, kernel_}; }
-
-  std::int64_t channels_, kernel_;
-  View given_;
-  std::optional<Scratch> copy_;
+  View given_, prepared_;
+  std::optional<Scratch> memory_;
 };
 
-/// Dtypes that cuDNN can be asked for: two operands of one, and the same, or f32 of 16 bits, for the result.
-bool has_dtypes(DType a, DType b, DType result) {
-  return a == b && (result == a || (result == DType::f32 && is_16bit(a)));
+/// The dtype that operands are multiplied in; nullopt for what cuDNN is not asked. It has only operands of
+/// one dtype and results of the same, so others are widened for a result that is as wide.
+std::optional<DType> operand_dtype(DType a, DType b, DType result) {
+  if (a == b && a == result) return a;
+  const bool narrower = result == DType::f32 && (a == DType::f64 || b == DType::f64);
+  return narrower || is_16bit(result) ? std::nullopt : std::optional(result);
+}
+
+/// Whether TF32 engines may take f32 operands: where that is allowed, and where they were 16 bits wide, of
+/// which TF32 keeps all.
+bool takes_tf32(DType a, DType b) { return mezzo::cuda::allow_tf32() || (is_16bit(a) && is_16bit(b)); }
+
+/// Bytes that widened copies of operands may take; larger ones are left to our own way, which walks over the
+/// batch.
+constexpr std::int64_t kMostCopies = std::int64_t{4} << 30;
+
+/// A call of dnn_conv: its arrays, and which of them are read.
+struct Call {
+  std::array<const View*, 3> arrays;  ///< x, weight, y
+  std::size_t result;                 ///< which of them is written
+  DType operands;
+
+  [[nodiscard]] const View& array(std::size_t after_result) const {
+    return *arrays[(result + after_result) % 3];
+  }
+  [[nodiscard]] DType dtype(std::size_t which) const {
+    return which == result ? arrays[which]->dtype : operands;
+  }
+  [[nodiscard]] std::int64_t copied_bytes() const {
+    std::int64_t bytes = 0;
+    for (const std::size_t after : {1U, 2U})
+      if (array(after).dtype != operands) bytes += layout::numel(array(after).shape) * size_of(operands);
+    return bytes;
+  }
+};
+
+/// See dnn_conv. Throws DnnRefusal.
+bool compute(Device device, ConvMap map, const ConvShape& shape, const Call& call, const void* bias) {
+  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
+  const auto prepared = [&](std::size_t which) {
+    return Prepared(device, *call.arrays[which], call.dtype(which), which == 1 && shape.channels_last);
+  };
+  const Prepared x = prepared(0), weight = prepared(1), y = prepared(2);
+  const std::array<const Prepared*, 3> all{&x, &weight, &y};
+  const Pointers pointers{x.data(), weight.data(), y.data()};
+  const View& result = call.array(0);
+  const DnnProblem problem{
+      map,
+      call.operands,
+      result.dtype,
+      shape.batch,
+      shape.in_channels,
+      shape.out_channels,
+      shape.groups,
+      shape.channels_last,
+      shape.windows,
+      {alignment_of(pointers[0]), alignment_of(pointers[1]), alignment_of(pointers[2])},
+      bias != nullptr,
+      call.operands == DType::f32 && takes_tf32(call.array(1).dtype, call.array(2).dtype)};
+  DnnHandle& handle = dnn_handle(device.index);
+  const std::scoped_lock lock(handle.mutex);
+  const auto found = convolution_for(problem, handle.handle, stream);
+  if (!found || *found == nullptr) return false;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (i != call.result) all[i]->read(device);
+  if (bias != nullptr)
+    copy(device, result, {const_cast<void*>(bias), result.dtype, result.shape, {0, 1, 0, 0, 0}});
+  (*found)->run(pointers, layout::numel(result.shape) * size_of(result.dtype), stream);
+  all[call.result]->write_back(device);
+  return true;
 }
 
 }  // namespace
 
 bool dnn_conv(Device device, ConvMap map, const ConvShape& shape, const View& x, const View& weight,
               const View& y, const void* bias) {
-  const std::array<const View*, 3> arrays{&x, &weight, &y};
-  const std::size_t result_at = index_of_result(map);
-  const View& result = *arrays[result_at];
-  const DType operands = arrays[(result_at + 1) % 3]->dtype, other = arrays[(result_at + 2) % 3]->dtype;
-  for (const View* array : arrays)
+  Call call{{&x, &weight, &y}, index_of_result(map), {}};
+  for (const View* array : call.arrays)
     if (layout::numel(array->shape) == 0) return false;
-  if (!conv_by_dnn() || !has_dtypes(operands, other, result.dtype) || dnn() == nullptr) return false;
-  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
+  const auto operands = operand_dtype(call.array(1).dtype, call.array(2).dtype, call.array(0).dtype);
+  if (!operands || !conv_by_dnn() || dnn() == nullptr) return false;
+  call.operands = *operands;
+  if (call.copied_bytes() > kMostCopies) return false;
   const mezzo::cuda::DeviceGuard guard(device.index);
   // The first use of a kernel loads it: allowed in a capture too.
   const mezzo::cuda::RelaxedCapture relaxed;
   try {
-    const LyingWeight lying(device, shape, weight);
-    const Pointers pointers{x.data, lying.data(), y.data};
-    const DnnProblem problem{
-        map,
-        operands,
-        result.dtype,
-        shape.batch,
-        shape.in_channels,
-        shape.out_channels,
-        shape.groups,
-        shape.channels_last,
-        shape.windows,
-        {alignment_of(pointers[0]), alignment_of(pointers[1]), alignment_of(pointers[2])},
-        bias != nullptr,
-        operands == DType::f32 && mezzo::cuda::allow_tf32()};
-    DnnHandle& handle = dnn_handle(device.index);
-    const std::scoped_lock lock(handle.mutex);
-    const auto found = convolution_for(problem, handle.handle, stream);
-    if (!found || *found == nullptr) return false;
-    if (map != ConvMap::weight_gradient) lying.read(device);
-    if (bias != nullptr)
-      copy(device, result, {const_cast<void*>(bias), result.dtype, result.shape, {0, 1, 0, 0, 0}});
-    (*found)->run(pointers, layout::numel(result.shape) * size_of(result.dtype), stream);
-    if (map == ConvMap::weight_gradient) lying.write_back(device);
+    if (!compute(device, map, shape, call, bias)) return false;
   } catch (const DnnRefusal&) {
     return false;
+  } catch (const OutOfMemoryError&) {
+    return false;  // for copies and workspace: our own way does with less
   }
   ++maps_run;
   return true;
