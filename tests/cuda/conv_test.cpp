@@ -444,6 +444,9 @@ TEST_F(CudaConv, NoPlanIsMadeOrTimedInACapture) {
   forward(Way::chosen, device, s, a, nullptr);
   cuda::set_benchmark(true);
   EXPECT_EQ(capture(), 1U) << "the plan that is known, untimed";
+  const std::uint64_t maps = emulated_cuda::dnn().maps;
+  forward(Way::chosen, device, s, a, nullptr);
+  EXPECT_EQ(emulated_cuda::dnn().maps - maps, 1U) << "a graph holds the plan: no other takes its place";
 }
 
 #endif

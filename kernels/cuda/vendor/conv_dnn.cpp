@@ -41,8 +41,8 @@ namespace {
 /// With set_benchmark(true): plans that are timed, and timings of each.
 constexpr std::size_t kCandidates = 5;
 constexpr int kTimings = 5;
-/// Convolutions that are remembered; beyond that all are forgotten, as a program with ever new sizes asks
-/// for them.
+/// Convolutions that are remembered. A program with ever new sizes has them forgotten at this number, but for
+/// those that a recorded graph may run again.
 constexpr std::size_t kMostPlans = 1024;
 
 /// x, weight and y as cuDNN finds them.
@@ -71,7 +71,9 @@ class Convolution {
   /// Puts the map into the stream. Throws DnnRefusal.
   void run(const Pointers& pointers, std::int64_t result_bytes, const mezzo::cuda::Stream& stream) {
     check_dnn(dnn()->set_stream(handle_, mezzo::cuda::native(stream)));
-    if (!timed_ && mezzo::cuda::benchmark() && !stream.is_capturing()) {
+    if (stream.is_capturing()) {
+      captured_ = true;
+    } else if (!timed_ && !captured_ && mezzo::cuda::benchmark()) {
       timed_ = true;
       take_fastest(pointers, result_bytes, stream);
     }
@@ -80,6 +82,8 @@ class Convolution {
     check_dnn(start(*plan_, pointers, workspace.data()));
     mezzo::cuda::after_launch(stream);
   }
+  /// Whether a graph may hold kernels of the plan, which has to stay then.
+  [[nodiscard]] bool captured() const { return captured_; }
 
  private:
   [[nodiscard]] cudnnStatus_t start(const DnnPlan& plan, const Pointers& pointers, void* workspace) const {
@@ -136,10 +140,11 @@ class Convolution {
   DnnGraph graph_;
   std::optional<DnnPlan> plan_;
   bool timed_ = false;
+  std::atomic<bool> captured_ = false;
 };
 
 /// All that a plan depends on.
-using Key = std::array<std::int64_t, 34>;
+using Key = std::array<std::int64_t, 33>;
 Key key_of(const DnnProblem& p, int device_index) {
   Key key{};
   auto* at = key.begin();
@@ -157,7 +162,7 @@ Key key_of(const DnnProblem& p, int device_index) {
 
 /// The convolution of a problem, nullptr when cuDNN has none, and nullopt when it may not be asked: the
 /// stream captures. Under the lock of the device's handle.
-std::optional<std::shared_ptr<Convolution>> convolution_for(const DnnProblem& problem, cudnnHandle_t handle,
+std::optional<std::shared_ptr<Convolution>> convolution_for(const DnnProblem& problem, DnnHandle& handle,
                                                             const mezzo::cuda::Stream& stream) {
   using Known = std::map<Key, std::shared_ptr<Convolution>>;
   static auto* const mutex = new std::mutex;  // both live as long as CUDA, beyond static destruction
@@ -166,11 +171,14 @@ std::optional<std::shared_ptr<Convolution>> convolution_for(const DnnProblem& pr
   const Key key = key_of(problem, stream.device().index);
   if (const auto found = known->find(key); found != known->end()) return found->second;
   if (stream.is_capturing()) return {};
-  if (known->size() >= kMostPlans) known->clear();
+  if (known->size() >= kMostPlans) {
+    std::erase_if(*known, [](const auto& one) { return one.second == nullptr || !one.second->captured(); });
+  }
   ++plans_asked;
   std::shared_ptr<Convolution>& made = (*known)[key];
   try {
-    made = std::make_shared<Convolution>(problem, handle);
+    handle.make();
+    made = std::make_shared<Convolution>(problem, handle.handle);
   } catch (const DnnRefusal&) {
     ++plans_refused;
   }
@@ -263,7 +271,7 @@ bool compute(Device device, ConvMap map, const ConvShape& shape, const Call& cal
       call.operands == DType::f32 && takes_tf32(call.array(1).dtype, call.array(2).dtype)};
   DnnHandle& handle = dnn_handle(device.index);
   const std::scoped_lock lock(handle.mutex);
-  const auto found = convolution_for(problem, handle.handle, stream);
+  const auto found = convolution_for(problem, handle, stream);
   if (!found || *found == nullptr) return false;
   for (std::size_t i = 0; i < all.size(); ++i)
     if (i != call.result) all[i]->read(device);

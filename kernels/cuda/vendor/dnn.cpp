@@ -3,7 +3,6 @@
 #if MEZZO_HAVE_CUDNN
 #include <map>
 
-#include "mezzo/core/cuda/device.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo::kernels::cuda {
@@ -33,16 +32,15 @@ void check_dnn(cudnnStatus_t status) {
   if (status != CUDNN_STATUS_SUCCESS) throw DnnRefusal{status};
 }
 
+void DnnHandle::make() {
+  if (handle == nullptr) check_dnn(dnn()->create(&handle));
+}
+
 DnnHandle& dnn_handle(int device_index) {
   static auto* const mutex = new std::mutex;
   static auto* const handles = new std::map<int, DnnHandle>;
   const std::scoped_lock lock(*mutex);
-  DnnHandle& handle = (*handles)[device_index];
-  if (handle.handle == nullptr) {
-    const mezzo::cuda::DeviceGuard guard(device_index);
-    check_dnn(dnn()->create(&handle.handle));
-  }
-  return handle;
+  return (*handles)[device_index];
 }
 
 void DnnDescriptor::Destroy::operator()(cudnnBackendDescriptor_t p) const {

@@ -53,13 +53,14 @@ struct DnnRefusal {
 /// Throws DnnRefusal for all but success.
 void check_dnn(cudnnStatus_t status);
 
-/// A handle may do one thing at a time, since the stream is a field of it.
+/// A device's handle, which may do one thing at a time: its stream is a field of it. Lives to the end of the
+/// process.
 struct DnnHandle {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
+  /// Makes it at the first call, for the current device; not in a stream capture. Throws DnnRefusal.
+  void make();
 };
-/// The library's handle for a device; made at the first call, lives to the end of the process. Throws
-/// DnnRefusal.
 [[nodiscard]] DnnHandle& dnn_handle(int device_index);
 
 /// A descriptor of cuDNN's backend. All members throw DnnRefusal.
