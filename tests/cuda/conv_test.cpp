@@ -449,6 +449,26 @@ TEST_F(CudaConv, NoPlanIsMadeOrTimedInACapture) {
   EXPECT_EQ(emulated_cuda::dnn().maps - maps, 1U) << "a graph holds the plan: no other takes its place";
 }
 
+TEST_F(CudaConv, PlansAreForgottenAtTheirLimitButThoseOfGraphs) {
+  constexpr std::int64_t kWidest = 1100;
+  const Device device = Device::cuda(0);
+  const auto shape_of_row = [](std::int64_t width) {
+    return shape_of(1, 1, 1, 1, moves({1, 3, width}, {1, 1, 1}));
+  };
+  const Arrays a(shape_of_row(kWidest), all(DType::f32), device);  // the others lie in them
+  const auto plans_asked = [&](std::int64_t width) {
+    const auto before = kernels::cuda::dnn_conv_counts().plans;
+    forward(Way::dnn, device, shape_of_row(width), a, nullptr);
+    return kernels::cuda::dnn_conv_counts().plans - before;
+  };
+  for (const std::int64_t width : {1, 2}) EXPECT_EQ(plans_asked(width), 1U);
+  const cuda::Graph graph(device, [&] { EXPECT_EQ(plans_asked(2), 0U); });
+  for (std::int64_t width = 3; width <= kWidest; ++width) ASSERT_EQ(plans_asked(width), 1U) << width;
+  EXPECT_EQ(plans_asked(kWidest), 0U);
+  EXPECT_EQ(plans_asked(2), 0U) << "a graph holds it";
+  EXPECT_EQ(plans_asked(1), 1U) << "forgotten";
+}
+
 #endif
 
 // 2049 - 1 in f16: a sum rounded before the bias is added would give 2047.
