@@ -15,6 +15,7 @@
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/norm.h"
 #include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/pooling.h"
 #include "mezzo/ops/random.h"
 #include "mezzo/ops/rearrange.h"
 #include "mezzo/ops/recurrent.h"

@@ -14,6 +14,7 @@
 #include "mezzo/kernels/cuda/block.h"
 #include "mezzo/kernels/cuda/grid.h"
 #include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/quotient.h"
 #include "mezzo/kernels/sort_keys.h"
 
 namespace mezzo::kernels::cuda {
@@ -21,12 +22,6 @@ namespace mezzo::kernels::cuda {
 inline constexpr unsigned kSortItems = 8;  ///< entries of a thread
 /// Entries of a block: 36 KiB of the long ones with their gaps, and a launch may always take 48.
 inline constexpr unsigned kSortTile = kSortItems * kThreads;
-
-/// a / b for numbers that are not negative: 64-bit division takes a hundred instructions.
-[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE std::int64_t quotient(std::int64_t a, std::int64_t b) {
-  if ((a | b) >> 32 == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
-  return a / b;
-}
 
 /// Entries that lie in memory, as rows of `length`.
 template <class Entry>

@@ -124,6 +124,14 @@ Outputs scaled_attention(Inputs inputs, const Value& args) {
   return scaled_dot_product_attention(inputs[0], inputs[1], inputs[2],
                                       {.attn_mask = mask, .scale = args.at("scale").as_double()});
 }
+/// The expression leaves out the indices that the op returns too.
+Outputs values_of(std::string_view op, Inputs inputs, const Value& args) {
+  return call_op(op, inputs, translate(op, args).attrs)[0];
+}
+Outputs max_pool1d_values(Inputs inputs, const Value& args) { return values_of("max_pool1d", inputs, args); }
+Outputs adaptive_max_pool2d_values(Inputs inputs, const Value& args) {
+  return values_of("adaptive_max_pool2d", inputs, args);
+}
 
 struct Row {
   std::string_view golden;
@@ -147,6 +155,8 @@ constexpr std::array kComposites{
     Row{"GRUCell", gru_state},
     Row{"LSTMCell", lstm_state},
     Row{"attention", scaled_attention},
+    Row{"max_pool1d", max_pool1d_values},
+    Row{"adaptive_max_pool2d", adaptive_max_pool2d_values},
 };
 
 }  // namespace

@@ -1,0 +1,81 @@
+// Poolings over 1 to 3 spatial dims (torch.nn.functional.max_pool1d ...): the largest element or the mean of
+// each window.
+//
+// Common contract. x is [N, C, spatial...] or, for one sample, [C, spatial...], in any strides; the result is
+// channels-last when x is. The batch may be empty, other dims may not (ShapeError). The dtype stays, under
+// autocast too; 16-bit values are computed in f32 and rounded once. Differentiable to any order.
+//
+// A window has `kernel_size` places, `dilation` apart, and starts at o * stride - padding; without `stride`,
+// windows follow each other without overlap. There are (input + 2 padding - dilation (kernel_size - 1) - 1) /
+// stride + 1 of them along a dim, rounded down, or up with `ceil_mode`, which leaves out windows that would
+// begin behind the input. Throws ShapeError where there is none, and for a window without a place in the
+// input; ValueError for a padding of more than half the kernel, for other sizes that make no sense and for
+// lists of the wrong length.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/spatial.h"
+
+namespace mezzo {
+
+// --- the largest element (max_pool.cpp)
+
+/// `max_pool2d(x, {.kernel_size = 3, .stride = 2, .padding = 1})`.
+struct MaxPoolOptions {
+  SpatialSizes kernel_size;
+  SpatialSizes stride = {};  ///< kernel_size
+  SpatialSizes padding = 0, dilation = 1;
+  bool ceil_mode = false;
+};
+/// y = the largest element of each window, NaN counting as the largest; padding takes no part. Any dtype but
+/// bool (DTypeError). The gradient goes to the first of equal ones.
+[[nodiscard]] Tensor max_pool1d(const Tensor& x, const MaxPoolOptions& options);
+[[nodiscard]] Tensor max_pool2d(const Tensor& x, const MaxPoolOptions& options);
+[[nodiscard]] Tensor max_pool3d(const Tensor& x, const MaxPoolOptions& options);
+/// The same as values, and indices: the place of each in its image, counted in row-major order of the spatial
+/// dims (i64); of several NaNs the last.
+[[nodiscard]] ValuesIndices max_pool1d_with_indices(const Tensor& x, const MaxPoolOptions& options);
+[[nodiscard]] ValuesIndices max_pool2d_with_indices(const Tensor& x, const MaxPoolOptions& options);
+[[nodiscard]] ValuesIndices max_pool3d_with_indices(const Tensor& x, const MaxPoolOptions& options);
+
+/// The same over windows that share the input out: window o of `output_size` covers the places from o input /
+/// output_size, rounded down, to (o + 1) input / output_size, rounded up. Sizes of 0 give an empty result.
+[[nodiscard]] Tensor adaptive_max_pool1d(const Tensor& x, const SpatialSizes& output_size);
+[[nodiscard]] Tensor adaptive_max_pool2d(const Tensor& x, const SpatialSizes& output_size);
+[[nodiscard]] Tensor adaptive_max_pool3d(const Tensor& x, const SpatialSizes& output_size);
+[[nodiscard]] ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x,
+                                                             const SpatialSizes& output_size);
+[[nodiscard]] ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x,
+                                                             const SpatialSizes& output_size);
+[[nodiscard]] ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x,
+                                                             const SpatialSizes& output_size);
+
+// --- the mean (average_pool.cpp). Floating dtypes (DTypeError)
+
+/// `avg_pool2d(x, {.kernel_size = 2})`.
+struct AvgPoolOptions {
+  SpatialSizes kernel_size;
+  SpatialSizes stride = {};  ///< kernel_size
+  SpatialSizes padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;  ///< whether zeros in the padding count
+  std::optional<std::int64_t> divisor_override =
+      {};  ///< of each sum, in place of a count; not 0 (ValueError)
+};
+/// y = the sum over each window divided by the number of its places that count: those in the input and, with
+/// `count_include_pad`, in the padding. |error| <= (number of places) u mean|x_i| with the rounding unit of
+/// f32 (f64 for f64), and one rounding.
+[[nodiscard]] Tensor avg_pool1d(const Tensor& x, const AvgPoolOptions& options);
+[[nodiscard]] Tensor avg_pool2d(const Tensor& x, const AvgPoolOptions& options);
+[[nodiscard]] Tensor avg_pool3d(const Tensor& x, const AvgPoolOptions& options);
+
+/// The same over the windows of adaptive_max_pool1d ...; without channels too.
+[[nodiscard]] Tensor adaptive_avg_pool1d(const Tensor& x, const SpatialSizes& output_size);
+[[nodiscard]] Tensor adaptive_avg_pool2d(const Tensor& x, const SpatialSizes& output_size);
+[[nodiscard]] Tensor adaptive_avg_pool3d(const Tensor& x, const SpatialSizes& output_size);
+
+}  // namespace mezzo
