@@ -10,6 +10,7 @@
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/embedding.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/fold.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/loss.h"
 #include "mezzo/ops/matmul.h"
