@@ -51,6 +51,8 @@ TRANSCENDENTAL = ("expm1", "log", "log2", "log10", "log1p", "rsqrt", "sin", "cos
                   "erf", "erfinv", "silu", "mish", "elu", "softplus", "pow_scalar", "pow", "atan2")
 CELLS = ("lstm_cell", "gru_cell")
 NORMS = ("layer_norm", "group_norm", "batch_norm", "group_norm_channels_last", "batch_norm_channels_last")
+POOLS = tuple(f"{op}{layout}{what}" for op in ("max_pool2d", "avg_pool2d") for layout in ("", "_channels_last")
+              for what in ("", "_backward"))
 REARRANGEMENTS = ("cumsum", "sort", "sort_rows", "index", "index_backward", "scatter", "scatter_add")
 
 
@@ -64,6 +66,10 @@ def ops():
         for case in (op, op + "_backward"):
             goal = None if op == "batch_norm" else 1.0
             against("ops", f"{case}/f32", {"libtorch": goal, "pytorch": goal})
+    for op in POOLS:
+        against("ops", f"{op}/f32", {"libtorch": None, "pytorch": 1.0})
+        for dtype in ("f16", "bf16"):
+            against("ops", f"{op}/{dtype}", {"pytorch": None})
     for op in REARRANGEMENTS + CELLS:
         against("ops", f"{op}/f32", {"libtorch": None, "pytorch": 1.0})
     for op in ("abs", "clamp", "addcmul") + TRANSCENDENTAL + NORMS + tuple(f"{op}_backward" for op in NORMS) + REARRANGEMENTS + CELLS:
@@ -152,7 +158,7 @@ def kernels_on_gpu():
 
 
 def ops_on_gpu():
-    for op in NORMS + tuple(f"{op}_backward" for op in NORMS) + REARRANGEMENTS + CELLS:
+    for op in NORMS + tuple(f"{op}_backward" for op in NORMS) + POOLS + REARRANGEMENTS + CELLS:
         for dtype in ("f32", "f16"):
             against("ops", f"{op}/{dtype}", {"pytorch": None})
     for op in TRANSCENDENTAL:

@@ -56,6 +56,8 @@ inline LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor
   return {h, c};
 }
 inline Tensor channels_last(const Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
+inline Tensor max_pool_3x3(const Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); }
+inline Tensor avg_pool_2x2(const Tensor& x) { return torch::avg_pool2d(x, 2); }
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net->push_back(nn::Linear(in, out));
 }
@@ -106,7 +108,11 @@ inline Tensor element_at(const Tensor& x, const Tensor& at) { return index(x, {a
 inline Tensor batch_norm_in_training(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return batch_norm(x, {}, {}, weight, bias, true);
 }
-inline Tensor channels_last(const Tensor& x) { return x.to(MemoryFormat::channels_last); }
+inline Tensor channels_last(const Tensor& x) { return x.contiguous(MemoryFormat::channels_last); }
+inline Tensor max_pool_3x3(const Tensor& x) {
+  return max_pool2d(x, {.kernel_size = 3, .stride = 2, .padding = 1});
+}
+inline Tensor avg_pool_2x2(const Tensor& x) { return avg_pool2d(x, {.kernel_size = 2}); }
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net.push_back(nn::make<nn::Linear>(in, out));
 }

@@ -1,5 +1,5 @@
 // The ops of the autocast lists beyond those of kernels.cpp, by themselves: functions of one element, norms,
-// rearrangements of a million elements, and loops of recurrent cells. Sizes as in kernels.cpp.
+// poolings, rearrangements of a million elements, and loops of recurrent cells. Sizes as in kernels.cpp.
 #include "cases/program.h"
 
 namespace bench {
@@ -124,6 +124,33 @@ void add_norms(Worker& worker, const NamedDType& type) {
   add_norm(worker, "batch_norm_channels_last", type, batch_norm_in_training, image, 64, channels_last);
 }
 
+/// Forward alone, and forward with the gradient, of images in either layout.
+void add_pools(Worker& worker, const NamedDType& type) {
+  const std::vector<std::int64_t> shape{on_cpu() ? 32 : 512, 64, 56, 56};
+  using Pool = Tensor (*)(const Tensor&);
+  for (const auto& [name, pool] : {std::pair<std::string, Pool>{"max_pool2d", max_pool_3x3},
+                                   std::pair<std::string, Pool>{"avg_pool2d", avg_pool_2x2}}) {
+    for (const bool last : {false, true}) {
+      const std::string layout = last ? "_channels_last" : "";
+      const auto images = [shape, last, dtype = type.dtype] {
+        const Tensor x = normal(shape, dtype);
+        return last ? channels_last(x) : x;
+      };
+      worker.add(name + layout + "/" + type.name, [images, pool = pool] {
+        return [x = images(), pool] {
+          const NoGrad no_grad;
+          const Tensor y = pool(x);
+        };
+      });
+      worker.add(name + layout + "_backward/" + type.name, [images, pool = pool] {
+        const Tensor x = leaf(images());
+        const Tensor g = pool(x.detach());
+        return [x, g, pool] { const Tensor dx = gradient(pool(x), x, g); };
+      });
+    }
+  }
+}
+
 void add_rearrangements(Worker& worker, const NamedDType& type) {
   const std::string suffix = std::string("/") + type.name;
   const DType dtype = type.dtype;
@@ -230,6 +257,7 @@ int main(int argc, char** argv) {
     for (const bench::NamedDType& type : bench::kFloats) {
       bench::add_pointwise(worker, type);
       bench::add_norms(worker, type);
+      bench::add_pools(worker, type);
       bench::add_rearrangements(worker, type);
       bench::add_cells(worker, type);
     }

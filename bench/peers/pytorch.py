@@ -163,6 +163,21 @@ def add_ops(name, dtype):
                    lambda x: x.contiguous(memory_format=torch.channels_last))
 
 
+def add_pools(name, dtype):
+    shape = (32 if ON_CPU else 512, 64, 56, 56)
+    pools = {"max_pool2d": lambda x: F.max_pool2d(x, 3, 2, 1), "avg_pool2d": lambda x: F.avg_pool2d(x, 2)}
+    for op, pool in pools.items():
+        for layout, form in (("", torch.contiguous_format), ("_channels_last", torch.channels_last)):
+            def images(form=form):
+                return normal(shape, dtype).contiguous(memory_format=form)
+
+            def backward(images=images, pool=pool):
+                x = leaf(images())
+                return with_gradient(pool, x, pool(x.detach()))
+            CASES[f"{op}{layout}/{name}"] = lambda images=images, pool=pool: plain(pool, images())
+            CASES[f"{op}{layout}_backward/{name}"] = backward
+
+
 def add_rearrangements(name, dtype):
     def million():
         return normal(MILLION, dtype)
@@ -333,6 +348,7 @@ def main():
     for name, dtype in FLOATS.items():
         add_kernels(name, dtype)
         add_ops(name, dtype)
+        add_pools(name, dtype)
         add_rearrangements(name, dtype)
         add_cells(name, dtype)
     add_training()
