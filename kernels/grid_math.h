@@ -84,7 +84,7 @@ template <class T>
                                                                  const GridRule& rule) {
   const GridPosition<T> p = grid_position(coordinate, size, rule);
   // False for NaN too, so what becomes an integer is one that fits.
-  if (!(p.at > T(-1) && p.at < static_cast<T>(size))) return {GridCell<T>::kOutside, T(0), T(0)};
+  if (!(p.at >= T(-1) && p.at < static_cast<T>(size))) return {GridCell<T>::kOutside, T(0), T(0)};
   if (rule.mode == GridSampleMode::nearest) return {static_cast<std::int64_t>(std::rint(p.at)), T(0), T(0)};
   const T below = std::floor(p.at);
   return {static_cast<std::int64_t>(below), p.at - below, p.slope};

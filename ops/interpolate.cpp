@@ -137,8 +137,12 @@ struct Call {
     }
     for (const std::int64_t size : in) x.push_back(size);
     require_places(op, x);
-    const auto dims = dims_of(op, in, attrs);
+    auto dims = dims_of(op, in, attrs);
     for (const kernels::ResampledDim& dim : dims) out.push_back(dim.out);
+    // PyTorch copies then, whatever the factors; with 1 or 3 spatial dims it does not.
+    if (attrs.mode == InterpolateMode::nearest && in.size() == 2 && out == x) {
+      for (kernels::ResampledDim& dim : dims) dim.factor = 0;
+    }
     layout::checked_numel(op, x);
     layout::checked_numel(op, out);
     shape.kind = mode.kind;
