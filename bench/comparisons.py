@@ -53,6 +53,7 @@ CELLS = ("lstm_cell", "gru_cell")
 NORMS = ("layer_norm", "group_norm", "batch_norm", "group_norm_channels_last", "batch_norm_channels_last")
 POOLS = tuple(f"{op}{layout}{what}" for op in ("max_pool2d", "avg_pool2d") for layout in ("", "_channels_last")
               for what in ("", "_backward"))
+SAMPLING = ("interpolate", "interpolate_backward", "grid_sample", "grid_sample_backward")
 REARRANGEMENTS = ("cumsum", "sort", "sort_rows", "index", "index_backward", "scatter", "scatter_add")
 
 
@@ -66,7 +67,7 @@ def ops():
         for case in (op, op + "_backward"):
             goal = None if op == "batch_norm" else 1.0
             against("ops", f"{case}/f32", {"libtorch": goal, "pytorch": goal})
-    for op in POOLS:
+    for op in POOLS + SAMPLING:
         against("ops", f"{op}/f32", {"libtorch": None, "pytorch": 1.0})
         for dtype in ("f16", "bf16"):
             against("ops", f"{op}/{dtype}", {"pytorch": None})

@@ -206,14 +206,14 @@ Outputs backward_reference(const ForwardArgs<GridSampleBackwardAttrs>& args) {
 std::vector<Sample<GridSampleBackwardAttrs>> backward_samples() {
   using enum GridSampleMode;
   using enum GridPadding;
-  return {{{real({2, 3, 2, 3}), real({2, 3, 3, 5}), real({2, 2, 3, 2}, 0.42, 0.64)}, {}},
-          {{real({1, 2, 2, 4}), real({1, 2, 3, 3}), samples::smooth({1, 2, 4, 2})},
+  return {{{real({2, 2, 1, 2}), real({2, 2, 3, 3}), real({2, 1, 2, 2}, 0.42, 0.64)}, {}},
+          {{real({1, 1, 2, 2}), real({1, 1, 3, 3}), samples::smooth({1, 2, 2, 2})},
            {{{bilinear, border, true}}, true, false}},
-          {{real({1, 3, 3, 2}), real({1, 3, 2, 3}), real({1, 3, 2, 2}, 1.05, 1.45)},
+          {{real({1, 2, 2, 1}), real({1, 2, 2, 3}), real({1, 2, 1, 2}, 1.05, 1.45)},
            {{{bilinear, reflection, true}}, false, true}},
-          {{real({1, 2, 1, 2, 1}), real({1, 2, 3, 2, 3}), real({1, 1, 2, 1, 3}, 0.05, 0.62)},
+          {{real({1, 1, 1, 2, 1}), real({1, 1, 3, 2, 3}), real({1, 1, 2, 1, 3}, 0.05, 0.62)},
            {{{bilinear, zeros, true}}}},
-          {{real({2, 2, 3, 2}), real({2, 2, 3, 4}), real({2, 3, 2, 2}, 0.36, 0.48)},
+          {{real({1, 2, 2, 1}), real({1, 2, 3, 4}), real({1, 2, 1, 2}, 0.36, 0.48)},
            {{{nearest, zeros, false}}}}};
 }
 constexpr Op<GridSampleBackwardAttrs> backward_op{

@@ -58,6 +58,16 @@ inline LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor
 inline Tensor channels_last(const Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
 inline Tensor max_pool_3x3(const Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); }
 inline Tensor avg_pool_2x2(const Tensor& x) { return torch::avg_pool2d(x, 2); }
+/// Twice as many places in each dim.
+inline Tensor enlarged(const Tensor& x) {
+  return nn::functional::interpolate(x, nn::functional::InterpolateFuncOptions()
+                                            .scale_factor(std::vector<double>{2.0, 2.0})
+                                            .mode(torch::kBilinear)
+                                            .align_corners(false));
+}
+inline Tensor sampled(const Tensor& x, const Tensor& grid) {
+  return torch::grid_sampler(x, grid, 0, 0, false);
+}
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net->push_back(nn::Linear(in, out));
 }
@@ -113,6 +123,10 @@ inline Tensor max_pool_3x3(const Tensor& x) {
   return max_pool2d(x, {.kernel_size = 3, .stride = 2, .padding = 1});
 }
 inline Tensor avg_pool_2x2(const Tensor& x) { return avg_pool2d(x, {.kernel_size = 2}); }
+inline Tensor enlarged(const Tensor& x) {
+  return interpolate(x, {.scale_factor = 2.0, .mode = mezzo::InterpolateMode::bilinear});
+}
+inline Tensor sampled(const Tensor& x, const Tensor& grid) { return grid_sample(x, grid); }
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net.push_back(nn::make<nn::Linear>(in, out));
 }

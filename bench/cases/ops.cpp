@@ -249,6 +249,37 @@ void add_cells(Worker& worker, const NamedDType& type) {
   });
 }
 
+/// Images enlarged to twice their size, and sampled at as many places as they have.
+void add_sampling(Worker& worker, const NamedDType& type) {
+  const std::string suffix = std::string("/") + type.name;
+  const DType dtype = type.dtype;
+  const std::int64_t batch = on_cpu() ? 8 : 128;
+  const auto image = [=] { return normal({batch, 64, 56, 56}, dtype); };
+  const auto places = [=] { return tanh(normal({batch, 56, 56, 2}, dtype)); };
+  worker.add("interpolate" + suffix, [=] {
+    return [x = image()] {
+      const NoGrad no_grad;
+      const Tensor y = enlarged(x);
+    };
+  });
+  worker.add("interpolate_backward" + suffix, [=] {
+    return [x = leaf(image()), g = normal({batch, 64, 112, 112}, dtype)] {
+      const Tensor dx = gradient(enlarged(x), x, g);
+    };
+  });
+  worker.add("grid_sample" + suffix, [=] {
+    return [x = image(), grid = places()] {
+      const NoGrad no_grad;
+      const Tensor y = sampled(x, grid);
+    };
+  });
+  worker.add("grid_sample_backward" + suffix, [=] {
+    return [x = leaf(image()), grid = leaf(places()), g = image()] {
+      gradients(sampled(x, grid), {x, grid}, g);
+    };
+  });
+}
+
 }  // namespace
 }  // namespace bench
 
@@ -260,6 +291,7 @@ int main(int argc, char** argv) {
       bench::add_pools(worker, type);
       bench::add_rearrangements(worker, type);
       bench::add_cells(worker, type);
+      bench::add_sampling(worker, type);
     }
   });
 }

@@ -220,6 +220,30 @@ def add_cells(name, dtype):
     CASES[f"gru_cell/{name}"] = lambda: loop(torch.nn.GRUCell, lambda cell, x, state: (cell(x, state[0]),))
 
 
+def add_sampling(name, dtype):
+    batch = 8 if ON_CPU else 128
+
+    def image(size=56):
+        return normal((batch, 64, size, size), dtype)
+
+    def places():
+        return normal((batch, 56, 56, 2)).tanh().to(dtype)
+
+    def enlarged(x):
+        return F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)
+
+    def sampled(x, grid):
+        return F.grid_sample(x, grid, align_corners=False)
+    CASES[f"interpolate/{name}"] = lambda: plain(enlarged, image())
+    CASES[f"interpolate_backward/{name}"] = lambda: with_gradient(enlarged, leaf(image()), image(112))
+    CASES[f"grid_sample/{name}"] = lambda: plain(sampled, image(), places())
+
+    def sample_backward():
+        x, grid, g = leaf(image()), leaf(places()), image()
+        return lambda: torch.autograd.grad(sampled(x, grid), (x, grid), g)
+    CASES[f"grid_sample_backward/{name}"] = sample_backward
+
+
 def add_copies():
     for mib in (256, 384, 512, 768, 1024):
         CASES[f"copy_{mib}MiB"] = lambda count=mib << 17: plain(normal(count).copy_, normal(count))
@@ -351,6 +375,7 @@ def main():
         add_pools(name, dtype)
         add_rearrangements(name, dtype)
         add_cells(name, dtype)
+        add_sampling(name, dtype)
     add_training()
     if not ON_CPU:
         add_copies()
