@@ -139,9 +139,11 @@ struct Call {
     require_places(op, x);
     auto dims = dims_of(op, in, attrs);
     for (const kernels::ResampledDim& dim : dims) out.push_back(dim.out);
-    // PyTorch copies then, whatever the factors; with 1 or 3 spatial dims it does not.
-    if (attrs.mode == InterpolateMode::nearest && in.size() == 2 && out == x) {
-      for (kernels::ResampledDim& dim : dims) dim.factor = 0;
+    // PyTorch repeats or copies places then, whatever the factor; with 1 or 3 spatial dims it does not.
+    if (attrs.mode == InterpolateMode::nearest && in.size() == 2) {
+      for (kernels::ResampledDim& dim : dims) {
+        if (dim.out == dim.in || dim.out == 2 * dim.in) dim.factor = 0;
+      }
     }
     layout::checked_numel(op, x);
     layout::checked_numel(op, out);

@@ -61,8 +61,9 @@ struct InterpolateOptions {
 /// y[n, c, o] = the value of x[n, c] at the place of o, per spatial dim, with s = 1 / scale_factor where that
 /// decides, else in / out: nearest reads floor(s o), nearest_exact floor(s (o + 1/2)), the others are
 /// interpolated at s (o + 1/2) - 1/2, or at o (in - 1) / (out - 1) where align_corners. Sizes are
-/// floor(in scale_factor), at least 1 (ValueError). x has 1 to 3 spatial dims. Runs in f32 under autocast.
-/// torch.nn.functional.interpolate.
+/// floor(in scale_factor), at least 1 (ValueError). As in PyTorch, nearest with 2 spatial dims takes s from
+/// the sizes where a size stays or doubles, and the linear ones copy where it stays. x has 1 to 3 spatial
+/// dims. Runs in f32 under autocast. torch.nn.functional.interpolate.
 [[nodiscard]] Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
 template <>

@@ -51,11 +51,13 @@ TEST(Interpolate, TakesPlacesFromTheFactorUnlessToldOtherwise) {
       EXPECT_NEAR(got[o], place, 1e-12);
     }
   }
-  // PyTorch copies where no size changes, but for nearest in other than 2 dims.
+  // PyTorch copies where sizes are equal, but for nearest in other than 2 dims; there doubling is exact too.
   EXPECT_EQ(list(interpolate(x, {.scale_factor = 1.1, .mode = linear})), (Doubles{0, 1, 2, 3}));
   EXPECT_EQ(list(interpolate(x, {.scale_factor = 1.1})), (Doubles{0, 0, 1, 2}));
+  EXPECT_EQ(list(interpolate(x, {.scale_factor = 2.1})), (Doubles{0, 0, 0, 1, 1, 2, 2, 3}));
   const Tensor flat = reshape(x, {1, 1, 1, 4});
   EXPECT_EQ(list(interpolate(flat, {.scale_factor = 1.1})), (Doubles{0, 1, 2, 3}));
+  EXPECT_EQ(list(interpolate(flat, {.scale_factor = {1.0, 2.1}})), (Doubles{0, 0, 1, 1, 2, 2, 3, 3}));
 }
 
 /// [out, in] weights of a dim where places are `in / out` apart.
