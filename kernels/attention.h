@@ -33,7 +33,8 @@ struct Attention {
 void attention(Device device, const Attention& attention, const View& out, void* logsumexp);
 
 /// dq, dk, dv like q, k, v (may be of another floating dtype; data == nullptr: not wanted), given grad
-/// (gradient of out, like it) and the results of the forward.
+/// (gradient of out, like it) and the results of the forward, of which out may be of the compute type
+/// instead.
 void attention_backward(Device device, const Attention& attention, const View& dq, const View& dk,
                         const View& dv, const View& grad, const View& out, const void* logsumexp);
 

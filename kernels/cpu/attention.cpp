@@ -67,6 +67,10 @@ struct HeadTiles {
   [[nodiscard]] std::int64_t size() const { return a.q.shape[3]; }
   [[nodiscard]] std::int64_t value_size() const { return a.v.shape[3]; }
 
+  /// Rows of the largest tile.
+  [[nodiscard]] std::int64_t query_rows() const { return std::min(kQueries, queries()); }
+  [[nodiscard]] std::int64_t key_rows() const { return std::min(kKeys, keys()); }
+
   /// Keys that take part in some of the queries below `end`.
   [[nodiscard]] std::int64_t keys_before(std::int64_t end) const {
     return a.causal ? std::min(keys(), end) : keys();
@@ -115,9 +119,11 @@ class ForwardBlock {
 
   void run() {
     const std::int64_t size = tiles_.size(), value_size = tiles_.value_size();
-    const TileRows<const T> q = tiles_.q.template load<T>(first_, rows_, pieces_.take(kQueries * size));
-    T* const buffer = pieces_.take(kKeys * std::max(size, value_size));
-    const TileRows<T> weights = pieces_.rows(kQueries, kKeys), sums = pieces_.rows(kQueries, value_size);
+    const TileRows<const T> q =
+        tiles_.q.template load<T>(first_, rows_, pieces_.take(tiles_.query_rows() * size));
+    T* const buffer = pieces_.take(tiles_.key_rows() * std::max(size, value_size));
+    const TileRows<T> weights = pieces_.rows(tiles_.query_rows(), tiles_.key_rows()),
+                      sums = pieces_.rows(tiles_.query_rows(), value_size);
     const std::int64_t end = tiles_.keys_before(first_ + rows_);
     for (std::int64_t key = 0; key < end; key += kKeys) {
       const std::int64_t cols = std::min(kKeys, end - key);
@@ -136,8 +142,9 @@ class ForwardBlock {
   [[nodiscard]] std::int64_t total() const {
     const auto room = Pieces<T>::room;
     const std::int64_t size = tiles_.size(), value_size = tiles_.value_size();
-    return room(kQueries * size) + room(kKeys * std::max(size, value_size)) + room(kQueries * kKeys) +
-           room(kQueries * value_size);
+    const std::int64_t queries = tiles_.query_rows(), keys = tiles_.key_rows();
+    return room(queries * size) + room(keys * std::max(size, value_size)) + room(queries * keys) +
+           room(queries * value_size);
   }
 
   void to_weights(TileRows<T> tile, std::int64_t key, std::int64_t cols, TileRows<T> sums) {
@@ -208,11 +215,12 @@ class BackwardPart {
 
   void run() {
     const std::int64_t queries = tiles_.queries(), size = tiles_.size(), value_size = tiles_.value_size();
-    q_ = pieces_.take(kQueries * size), g_ = pieces_.take(kQueries * value_size);
-    k_ = pieces_.take(kKeys * size), v_ = pieces_.take(kKeys * value_size);
-    weights_ = pieces_.take(kQueries * kKeys), through_ = pieces_.take(kQueries * kKeys);
-    T* const dk = pieces_.take(kKeys * size);
-    T* const dv = pieces_.take(kKeys * value_size);
+    q_ = pieces_.take(tiles_.query_rows() * size), g_ = pieces_.take(tiles_.query_rows() * value_size);
+    k_ = pieces_.take(tiles_.key_rows() * size), v_ = pieces_.take(tiles_.key_rows() * value_size);
+    weights_ = pieces_.take(tiles_.query_rows() * tiles_.key_rows());
+    through_ = pieces_.take(tiles_.query_rows() * tiles_.key_rows());
+    T* const dk = pieces_.take(tiles_.key_rows() * size);
+    T* const dv = pieces_.take(tiles_.key_rows() * value_size);
     means_ = pieces_.take(queries);
     find_means();
     TileRows<T> dq{own_dq_, std::max<std::int64_t>(size, 1)};
@@ -244,8 +252,9 @@ class BackwardPart {
   [[nodiscard]] std::int64_t total() const {
     const auto room = Pieces<T>::room;
     const std::int64_t size = tiles_.size(), value_size = tiles_.value_size();
-    return room(kQueries * size) + room(kQueries * value_size) +
-           2 * (room(kKeys * size) + room(kKeys * value_size)) + 2 * room(kQueries * kKeys) +
+    const std::int64_t queries = tiles_.query_rows(), keys = tiles_.key_rows();
+    return room(queries * size) + room(queries * value_size) +
+           2 * (room(keys * size) + room(keys * value_size)) + 2 * room(queries * keys) +
            room(tiles_.queries()) +
            (wants_dq() && own_dq_ == nullptr && !direct(dq_) ? room(tiles_.queries() * size) : 0);
   }
@@ -332,7 +341,7 @@ void backward(const Attention& attention, const GradientViews& gradients, const 
               const T* logsumexp) {
   const std::int64_t heads = out.shape[0] * out.shape[1];
   const std::int64_t queries = attention.q.shape[2], keys = attention.k.shape[2], size = attention.q.shape[3];
-  if (heads == 0) return;
+  if (heads * (queries * size + keys * (size + attention.v.shape[3])) == 0) return;
   const std::int64_t tiles = std::max<std::int64_t>(ceil_div(keys, kKeys), 1);
   const std::int64_t tiles_of_part = ceil_div(tiles, std::min(tiles, ceil_div(kWantedTasks, heads)));
   const std::int64_t parts = ceil_div(tiles, tiles_of_part), step = tiles_of_part * kKeys;

@@ -118,10 +118,12 @@ Outputs lstm_state(Inputs inputs, const Value& args) {
   const LstmState next = lstm_cell(inputs[0], {inputs[1], inputs[2]}, inputs[3], inputs[4], b_ih, b_hh);
   return {next.h, next.c};
 }
-/// The expression is written out; without a mask it has three inputs.
+/// The expression is written out, and names the mask, where there is one, before v.
 Outputs scaled_attention(Inputs inputs, const Value& args) {
-  const Tensor mask = inputs.size() > 3 ? inputs[3].get() : Tensor();
-  return scaled_dot_product_attention(inputs[0], inputs[1], inputs[2],
+  const bool masked = inputs.size() > 3;
+  const Tensor& v = inputs[masked ? 3 : 2];
+  const Tensor mask = masked ? inputs[2].get() : Tensor();
+  return scaled_dot_product_attention(inputs[0], inputs[1], v,
                                       {.attn_mask = mask, .scale = args.at("scale").as_double()});
 }
 /// The expression leaves out the indices that the op returns too.
