@@ -26,6 +26,16 @@ constexpr std::int64_t kQueries = 128, kKeys = 256;
 /// Tasks that there should be at least: more threads than that find no work.
 constexpr std::int64_t kWantedTasks = 8;
 
+/// Below this many multiplications tasks are joined: starting threads costs as much.
+constexpr double kMinTask = 5e5;
+
+/// Tasks of a chunk; each is `weights` weights of vectors of `size` elements in all its products. A weight
+/// itself costs about as much as 32 multiplications.
+std::int64_t grain_of(std::int64_t weights, std::int64_t size) {
+  const double task = static_cast<double>(weights) * static_cast<double>(size + 32);
+  return task >= kMinTask ? 1 : static_cast<std::int64_t>(kMinTask / std::max(task, 1.0));
+}
+
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Hands out pieces of a thread's buffer.
@@ -181,7 +191,9 @@ class ForwardBlock {
 template <class T>
 void forward(const Attention& attention, const View& out, T* logsumexp) {
   const std::int64_t heads = out.shape[0] * out.shape[1], blocks = ceil_div(out.shape[2], kQueries);
-  parallel_for_on_demand(heads * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t weights = std::min(kQueries, out.shape[2]) * attention.k.shape[2];
+  const std::int64_t grain = grain_of(weights, attention.q.shape[3] + out.shape[3]);
+  parallel_for_on_demand(heads * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task)
       ForwardBlock<T>(attention, out, logsumexp, task / blocks, task % blocks * kQueries).run();
   });
@@ -348,7 +360,8 @@ void backward(const Attention& attention, const GradientViews& gradients, const 
   const bool shared = parts > 1 && gradients.q.data != nullptr;
   const auto shares = std::make_unique_for_overwrite<T[]>(
       shared ? static_cast<std::size_t>(heads * parts * queries * size) : 0);
-  parallel_for_on_demand(heads * parts, 1, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t grain = grain_of(queries * std::min(keys, step), 3 * size + 2 * attention.v.shape[3]);
+  parallel_for_on_demand(heads * parts, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t first = task % parts * step;
       BackwardPart<T>(attention, gradients, grad, out, logsumexp, task / parts, first,
