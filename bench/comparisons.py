@@ -54,6 +54,7 @@ NORMS = ("layer_norm", "group_norm", "batch_norm", "group_norm_channels_last", "
 POOLS = tuple(f"{op}{layout}{what}" for op in ("max_pool2d", "avg_pool2d") for layout in ("", "_channels_last")
               for what in ("", "_backward"))
 SAMPLING = ("interpolate", "interpolate_backward", "grid_sample", "grid_sample_backward")
+ATTENTION = ("attention", "attention_backward", "attention_causal", "attention_causal_backward")
 REARRANGEMENTS = ("cumsum", "sort", "sort_rows", "index", "index_backward", "scatter", "scatter_add")
 
 
@@ -71,9 +72,13 @@ def ops():
         against("ops", f"{op}/f32", {"libtorch": None, "pytorch": 1.0})
         for dtype in ("f16", "bf16"):
             against("ops", f"{op}/{dtype}", {"pytorch": None})
+    for op in ATTENTION:
+        against("ops", f"{op}/f32", {"libtorch": None, "pytorch": 1.0})
+        against("ops", f"{op}/bf16", {"pytorch": None})
     for op in REARRANGEMENTS + CELLS:
         against("ops", f"{op}/f32", {"libtorch": None, "pytorch": 1.0})
-    for op in ("abs", "clamp", "addcmul") + TRANSCENDENTAL + NORMS + tuple(f"{op}_backward" for op in NORMS) + REARRANGEMENTS + CELLS:
+    norms = NORMS + tuple(f"{op}_backward" for op in NORMS)
+    for op in ("abs", "clamp", "addcmul") + TRANSCENDENTAL + norms + ATTENTION + REARRANGEMENTS + CELLS:
         for dtype in ("f16", "bf16"):
             compare("ops", ("mezzo", f"{op}/{dtype}"), ("mezzo", f"{op}/f32"), 1.2)
 
@@ -159,7 +164,8 @@ def kernels_on_gpu():
 
 
 def ops_on_gpu():
-    for op in NORMS + tuple(f"{op}_backward" for op in NORMS) + POOLS + REARRANGEMENTS + CELLS:
+    norms = NORMS + tuple(f"{op}_backward" for op in NORMS)
+    for op in norms + POOLS + SAMPLING + ATTENTION + REARRANGEMENTS + CELLS:
         for dtype in ("f32", "f16"):
             against("ops", f"{op}/{dtype}", {"pytorch": None})
     for op in TRANSCENDENTAL:

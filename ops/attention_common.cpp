@@ -49,6 +49,15 @@ void require_matrices(std::string_view op, const AttentionInputs& in) {
   }
 }
 
+bool broadcasts_to(const Shape& shape, const Shape& target) {
+  if (shape.size() > target.size()) return false;
+  const std::size_t added = target.size() - shape.size();
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != 1 && shape[d] != target[added + d]) return false;
+  }
+  return true;
+}
+
 void require_mask(std::string_view op, const AttentionInputs& in, const Shape& scores, bool causal) {
   if (!in.mask.defined()) return;
   if (causal) {
@@ -59,8 +68,7 @@ void require_mask(std::string_view op, const AttentionInputs& in, const Shape& s
     throw DTypeError(op, "a mask in bool, f32 or the query's " + to_string(in.query.dtype()),
                      to_string(dtype), "convert it with to()");
   }
-  if (in.mask.shape().size() <= scores.size() && layout::broadcast(op, in.mask.shape(), scores) == scores)
-    return;
+  if (broadcasts_to(in.mask.shape(), scores)) return;
   throw ShapeError(op, "a mask that broadcasts to " + to_string(scores), to_string(in.mask.shape()),
                    "its last dims are queries and keys");
 }

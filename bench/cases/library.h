@@ -2,7 +2,9 @@
 // that both do the same work. Only what differs between the two is here.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -68,6 +70,15 @@ inline Tensor enlarged(const Tensor& x) {
 inline Tensor sampled(const Tensor& x, const Tensor& grid) {
   return torch::grid_sampler(x, grid, 0, 0, false);
 }
+/// LibTorch 1.13 has no op for it.
+inline Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+  Tensor scores = torch::matmul(q, k.transpose(-2, -1)) * (1 / std::sqrt(static_cast<double>(q.size(-1))));
+  if (causal) {
+    const Tensor taken = torch::ones({q.size(-2), k.size(-2)}, torch::kBool).tril();
+    scores = scores.masked_fill(taken.logical_not(), -std::numeric_limits<double>::infinity());
+  }
+  return torch::matmul(torch::softmax(scores, -1), v);
+}
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net->push_back(nn::Linear(in, out));
 }
@@ -127,6 +138,9 @@ inline Tensor enlarged(const Tensor& x) {
   return interpolate(x, {.scale_factor = 2.0, .mode = mezzo::InterpolateMode::bilinear});
 }
 inline Tensor sampled(const Tensor& x, const Tensor& grid) { return grid_sample(x, grid); }
+inline Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+  return scaled_dot_product_attention(q, k, v, {.is_causal = causal});
+}
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net.push_back(nn::make<nn::Linear>(in, out));
 }

@@ -1,5 +1,6 @@
 // The ops of the autocast lists beyond those of kernels.cpp, by themselves: functions of one element, norms,
-// poolings, rearrangements of a million elements, and loops of recurrent cells. Sizes as in kernels.cpp.
+// poolings, attention, rearrangements of a million elements, and loops of recurrent cells. Sizes as in
+// kernels.cpp.
 #include "cases/program.h"
 
 namespace bench {
@@ -151,6 +152,27 @@ void add_pools(Worker& worker, const NamedDType& type) {
   }
 }
 
+/// 8 heads of 8 samples, 512 queries and keys of 64 numbers; on a GPU 64 samples.
+void add_attention(Worker& worker, const NamedDType& type) {
+  const std::vector<std::int64_t> shape{on_cpu() ? 8 : 64, 8, 512, 64};
+  const DType dtype = type.dtype;
+  for (const bool causal : {false, true}) {
+    const std::string name = causal ? "attention_causal" : "attention";
+    worker.add(name + "/" + type.name, [=] {
+      return [q = normal(shape, dtype), k = normal(shape, dtype), v = normal(shape, dtype), causal] {
+        const NoGrad no_grad;
+        const Tensor y = attend(q, k, v, causal);
+      };
+    });
+    worker.add(name + "_backward/" + type.name, [=] {
+      return [q = leaf(normal(shape, dtype)), k = leaf(normal(shape, dtype)), v = leaf(normal(shape, dtype)),
+              g = normal(shape, dtype), causal] {
+        gradients(attend(q, k, v, causal), {q, k, v}, g);
+      };
+    });
+  }
+}
+
 void add_rearrangements(Worker& worker, const NamedDType& type) {
   const std::string suffix = std::string("/") + type.name;
   const DType dtype = type.dtype;
@@ -289,6 +311,7 @@ int main(int argc, char** argv) {
       bench::add_pointwise(worker, type);
       bench::add_norms(worker, type);
       bench::add_pools(worker, type);
+      bench::add_attention(worker, type);
       bench::add_rearrangements(worker, type);
       bench::add_cells(worker, type);
       bench::add_sampling(worker, type);

@@ -178,6 +178,18 @@ def add_pools(name, dtype):
             CASES[f"{op}{layout}_backward/{name}"] = backward
 
 
+def add_attention(name, dtype):
+    shape = (8 if ON_CPU else 64, 8, 512, 64)
+
+    def backward(causal):
+        leaves, g = [leaf(normal(shape, dtype)) for _ in range(3)], normal(shape, dtype)
+        return lambda: torch.autograd.grad(F.scaled_dot_product_attention(*leaves, is_causal=causal), leaves, g)
+    for case, causal in (("attention", False), ("attention_causal", True)):
+        CASES[f"{case}/{name}"] = lambda causal=causal: plain(
+            lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), *(normal(shape, dtype) for _ in range(3)))
+        CASES[f"{case}_backward/{name}"] = lambda causal=causal: backward(causal)
+
+
 def add_rearrangements(name, dtype):
     def million():
         return normal(MILLION, dtype)
@@ -373,6 +385,7 @@ def main():
         add_kernels(name, dtype)
         add_ops(name, dtype)
         add_pools(name, dtype)
+        add_attention(name, dtype)
         add_rearrangements(name, dtype)
         add_cells(name, dtype)
         add_sampling(name, dtype)
