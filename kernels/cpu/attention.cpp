@@ -309,12 +309,16 @@ class BackwardPart {
     const Attention& a = tiles_.a;
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::int64_t query = first + r, n = tiles_.length(query, key, cols);
-      if (a.dropout_p > 0) tiles_.kept_row(query, key, n, buffers_.words, buffers_.kept);
-      run_isa<GradientsOfRow<T>>(
-          weights_ + r * cols, through_ + r * cols, n, cols,
-          GradientRow<T>{static_cast<T>(a.scale), tiles_.mask_row(query, key, n, buffers_.mask),
-                         attention_shift(logsumexp_[query]), means_[query],
-                         a.dropout_p > 0 ? buffers_.kept : nullptr});
+      T* const weights = weights_ + r * cols;
+      T* const through = through_ + r * cols;
+      const GradientRow<T> row{static_cast<T>(a.scale), tiles_.mask_row(query, key, n, buffers_.mask),
+                               attention_shift(logsumexp_[query]), means_[query], buffers_.kept};
+      if (a.dropout_p > 0) {
+        tiles_.kept_row(query, key, n, buffers_.words, buffers_.kept);
+        run_isa<GradientsOfRow<T, true>>(weights, through, n, cols, row);
+      } else {
+        run_isa<GradientsOfRow<T, false>>(weights, through, n, cols, row);
+      }
     }
   }
 

@@ -173,29 +173,24 @@ struct GradientRow {
   MaskRow<T> mask;
   T shift;        ///< logsumexp, see attention_shift
   T mean;         ///< of the weights' gradients: grad . out
-  const T* kept;  ///< factors of dropout, or nullptr
+  const T* kept;  ///< factors of dropout, if there is any
 };
 /// products -> weights after dropout; through (grad v^T) -> gradients of the products. Those in [n, cols)
 /// become 0.
-template <class T>
+template <class T, bool kDropout>
 struct GradientsOfRow {
   static void run(T* products, T* through, std::int64_t n, std::int64_t cols, GradientRow<T> r) {
     const T left = to_scores(products, n, r.scale, r.mask);
     const WeightFn<T> weight_of{left, r.shift};
-    if (r.kept != nullptr) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
-      for (std::int64_t i = 0; i < n; ++i) {
-        const T weight = weight_of(products[i]);
-        products[i] = weight * r.kept[i];
-        through[i] = weight * (through[i] * r.kept[i] - r.mean) * r.scale;
-      }
-    } else {
-#pragma GCC ivdep
-      for (std::int64_t i = 0; i < n; ++i) {
-        const T weight = weight_of(products[i]);
-        products[i] = weight;
-        through[i] = weight * (through[i] - r.mean) * r.scale;
-      }
+#endif
+    for (std::int64_t i = 0; i < n; ++i) {
+      const T weight = weight_of(products[i]), kept = kDropout ? r.kept[i] : T(1);
+      products[i] = weight * kept;
+      through[i] = weight * (through[i] * kept - r.mean) * r.scale;
     }
     for (std::int64_t i = n; i < cols; ++i) products[i] = through[i] = 0;
   }
