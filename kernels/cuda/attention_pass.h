@@ -1,0 +1,261 @@
+// The kernel of attention and of its three gradients. A block makes a tile of rows of one result: it walks
+// over the tiles of the other side, computes the scores of both anew, makes weights of them and adds the
+// weighted rows of a third matrix. So nothing is added up by several blocks, and the bits depend on sizes
+// only; the price is eight products for all gradients where five would do with atomic additions.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "mezzo/core/cuda/launch.h"
+#include "mezzo/kernels/attention.h"
+#include "mezzo/kernels/attention_math.h"
+#include "mezzo/kernels/cuda/attention_tiles.h"
+
+namespace mezzo::kernels::cuda {
+
+enum class AttentionResult { output, queries, keys, values };
+
+/// What one launch computes: row r of `out` is the sum over c of weight(r, c) * row c of z, where the weight
+/// comes of the score, which is row r of x times row c of y, and in the gradients of queries and keys of row
+/// r of grad_x times row c of grad_y. Rows are queries and columns are keys for output and queries, and the
+/// reverse for keys and values.
+template <class T>
+struct AttentionPass {
+  TileSource x, y, grad_x, grad_y, z, out;
+  std::int64_t heads = 0, queries = 0, keys = 0;
+  Array mask;  ///< no data: none
+  std::int64_t mask_steps[4] = {};
+  bool causal = false;
+  T scale = 1;
+  const std::int64_t* seed = nullptr;  ///< nullptr: no dropout
+  std::uint64_t keep_threshold = 0;
+  T keep_factor = 1;
+  T* logsumexp = nullptr;    ///< [B, H, queries], written for output and read for gradients
+  const T* delta = nullptr;  ///< [B, H, queries]: gradient times output, summed over a row
+  /// Pieces of work: tiles of rows of all heads, for every piece of the result's columns.
+  std::int64_t tiles = 0, pieces = 0, items = 0;
+};
+
+/// A tile of one result, in a block of Tiles::kThreads threads.
+template <class Tiles, AttentionResult kResult>
+class AttentionBlock {
+ public:
+  using T = typename Tiles::Number;
+
+  __device__ AttentionBlock(const AttentionPass<T>& pass, std::int64_t item) : pass_(pass) {
+    out_begin_ = item % pass.pieces * Tiles::kOutWidth;
+    item /= pass.pieces;
+    // The last queries have the most keys under a causal mask, and are begun first.
+    const std::int64_t tile = kQueriesAreRows ? pass.tiles - 1 - item % pass.tiles : item % pass.tiles;
+    row_begin_ = tile * Tiles::kSide;
+    head_ = item / pass.tiles;
+    MEZZO_UNROLL
+    for (int q = 0; q < kQueries; ++q) {
+      if (kQueriesAreRows && kResult != AttentionResult::output) load_query(q, row_begin_ + Tiles::row(q));
+    }
+  }
+
+  __device__ void run() {
+    const std::int64_t batch = head_ / pass_.heads, head = head_ % pass_.heads;
+    const TileSource x = pass_.x.of(batch, head), y = pass_.y.of(batch, head), z = pass_.z.of(batch, head);
+    std::int64_t begin = 0, end = y.rows;
+    if (pass_.causal) {
+      if (kQueriesAreRows)
+        end = end < row_begin_ + Tiles::kSide ? end : row_begin_ + Tiles::kSide;
+      else
+        begin = row_begin_;
+    }
+    for (std::int64_t column = begin; column < end; column += Tiles::kSide) {
+      Square weights;
+      Tiles::dot(x, row_begin_, y, column, weights);
+      set_scores(batch, head, column, weights);
+      if constexpr (kResult == AttentionResult::output) {
+        weigh_forward(column, weights);
+      } else {
+        weigh_backward(batch, head, column, weights);
+      }
+      Tiles::add_weighted(weights, z, column, out_begin_, sums_);
+    }
+    finish(pass_.out.of(batch, head));
+  }
+
+ private:
+  using Square = T[Tiles::kRows][Tiles::kColumns];
+  static constexpr bool kQueriesAreRows =
+      kResult == AttentionResult::output || kResult == AttentionResult::queries;
+  static constexpr bool kNeedsDelta = kResult == AttentionResult::queries || kResult == AttentionResult::keys;
+  static constexpr int kQueries = kQueriesAreRows ? Tiles::kRows : Tiles::kColumns;
+  static constexpr T kNothing = -std::numeric_limits<T>::infinity();
+
+  /// f(i, j, query, key) for every weight of the thread.
+  template <class F>
+  __device__ MEZZO_ALWAYS_INLINE void each(std::int64_t column_begin, const F& f) const {
+    MEZZO_UNROLL
+    for (int i = 0; i < Tiles::kRows; ++i) {
+      MEZZO_UNROLL
+      for (int j = 0; j < Tiles::kColumns; ++j) {
+        const std::int64_t row = row_begin_ + Tiles::row(i), column = column_begin + Tiles::column(j);
+        f(i, j, kQueriesAreRows ? row : column, kQueriesAreRows ? column : row);
+      }
+    }
+  }
+
+  /// Products into scores; -inf where a key takes no part and outside of the matrix.
+  __device__ MEZZO_ALWAYS_INLINE void set_scores(std::int64_t batch, std::int64_t head, std::int64_t column,
+                                                 Square& scores) const {
+    each(column, [&](int i, int j, std::int64_t query, std::int64_t key) {
+      const bool outside = query >= pass_.queries || key >= pass_.keys || (pass_.causal && key > query);
+      scores[i][j] = outside ? kNothing : scores[i][j] * pass_.scale;
+    });
+    if (pass_.mask.data == nullptr) return;
+    const std::int64_t at = batch * pass_.mask_steps[0] + head * pass_.mask_steps[1];
+    each(column, [&](int i, int j, std::int64_t query, std::int64_t key) {
+      if (query >= pass_.queries || key >= pass_.keys) return;
+      const T mask = load<T>(pass_.mask.data, pass_.mask.dtype,
+                             at + query * pass_.mask_steps[2] + key * pass_.mask_steps[3]);
+      if (pass_.mask.dtype != DType::boolean)
+        scores[i][j] += mask;
+      else if (mask == T(0))
+        scores[i][j] = kNothing;
+    });
+  }
+
+  /// What dropout multiplies a weight by.
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T kept(std::int64_t query, std::int64_t key) const {
+    const std::int64_t weight = (head_ * pass_.queries + query) * pass_.keys + key;
+    const PhiloxBlock four = AttentionWords(pass_.seed)(weight / 4);
+    // Not four[weight % 4], for which the words would have to be in memory.
+    const std::uint32_t even = weight & 2 ? four[2] : four[0], odd = weight & 2 ? four[3] : four[1];
+    return (weight & 1 ? odd : even) < pass_.keep_threshold ? pass_.keep_factor : T(0);
+  }
+
+  /// combine over the threads that share a row, in each of them.
+  template <class Combine>
+  [[nodiscard]] __device__ static MEZZO_ALWAYS_INLINE T reduce_across(T value, const Combine& combine) {
+    MEZZO_UNROLL
+    for (int distance = Tiles::kAcross / 2; distance > 0; distance /= 2)
+      value = combine(value, __shfl_xor_sync(kWholeWarp, value, distance));
+    return value;
+  }
+
+  /// Scores into exp(score - largest so far); what was added up before is brought to the new largest.
+  __device__ MEZZO_ALWAYS_INLINE void weigh_forward(std::int64_t column, Square& weights) {
+    MEZZO_UNROLL
+    for (int i = 0; i < Tiles::kRows; ++i) {
+      T largest = kNothing;
+      MEZZO_UNROLL
+      for (int j = 0; j < Tiles::kColumns; ++j) largest = weights[i][j] > largest ? weights[i][j] : largest;
+      const T factor = softmax_[i].advance(reduce_across(largest, [](T a, T b) { return a > b ? a : b; }));
+      MEZZO_UNROLL
+      for (int j = 0; j < Tiles::kOutColumns; ++j) sums_[i][j] *= factor;
+      MEZZO_UNROLL
+      for (int j = 0; j < Tiles::kColumns; ++j) {
+        weights[i][j] = math::exp_nonpositive(weights[i][j] - softmax_[i].shift());
+        softmax_[i].sum += weights[i][j];
+      }
+    }
+    if (pass_.seed == nullptr) return;
+    each(column,
+         [&](int i, int j, std::int64_t query, std::int64_t key) { weights[i][j] *= kept(query, key); });
+  }
+
+  __device__ MEZZO_ALWAYS_INLINE void load_query(int q, std::int64_t query) {
+    if (query >= pass_.queries) return;
+    shift_[q] = attention_shift(pass_.logsumexp[head_ * pass_.queries + query]);
+    if (kNeedsDelta) delta_[q] = pass_.delta[head_ * pass_.queries + query];
+  }
+
+  /// Scores into the softmax p (for the values) or the gradient of score / scale.
+  __device__ MEZZO_ALWAYS_INLINE void weigh_backward(std::int64_t batch, std::int64_t head,
+                                                     std::int64_t column, Square& weights) {
+    if constexpr (!kQueriesAreRows) {
+      MEZZO_UNROLL
+      for (int j = 0; j < Tiles::kColumns; ++j) load_query(j, column + Tiles::column(j));
+    }
+    each(column, [&](int i, int j, std::int64_t /*query*/, std::int64_t /*key*/) {
+      weights[i][j] = math::exp(weights[i][j] - shift_[kQueriesAreRows ? i : j]);
+    });
+    if constexpr (kNeedsDelta) {
+      Square grads;
+      Tiles::dot(pass_.grad_x.of(batch, head), row_begin_, pass_.grad_y.of(batch, head), column, grads);
+      each(column, [&](int i, int j, std::int64_t query, std::int64_t key) {
+        if (pass_.seed != nullptr) grads[i][j] *= kept(query, key);
+        weights[i][j] *= (grads[i][j] - delta_[kQueriesAreRows ? i : j]) * pass_.scale;
+      });
+    } else if (pass_.seed != nullptr) {
+      each(column,
+           [&](int i, int j, std::int64_t query, std::int64_t key) { weights[i][j] *= kept(query, key); });
+    }
+  }
+
+  __device__ MEZZO_ALWAYS_INLINE void finish(const TileSource& out) {
+    MEZZO_UNROLL
+    for (int i = 0; i < Tiles::kRows; ++i) {
+      const std::int64_t row = row_begin_ + Tiles::row(i);
+      T factor = 1;
+      if constexpr (kResult == AttentionResult::output) {
+        softmax_[i].sum = reduce_across(softmax_[i].sum, [](T a, T b) { return a + b; });
+        factor = softmax_[i].inverse();
+        if (row < pass_.queries && out_begin_ == 0 && Tiles::column(0) == 0)
+          pass_.logsumexp[head_ * pass_.queries + row] = softmax_[i].logsumexp();
+      }
+      MEZZO_UNROLL
+      for (int j = 0; j < Tiles::kOutColumns; ++j) sums_[i][j] *= factor;
+    }
+    with_stored(out.array.dtype, [&](auto stored) {
+      using S = decltype(stored);
+      MEZZO_UNROLL
+      for (int i = 0; i < Tiles::kRows; ++i) {
+        const std::int64_t row = row_begin_ + Tiles::row(i);
+        MEZZO_UNROLL
+        for (int j = 0; j < Tiles::kOutColumns; ++j) {
+          const std::int64_t column = out_begin_ + Tiles::out_column(j);
+          if (row >= out.rows || column >= out.width) continue;
+          static_cast<S*>(out.array.data)[out.begin + row * out.row_step + column] = cast<S>(sums_[i][j]);
+        }
+      }
+    });
+  }
+
+  const AttentionPass<T>& pass_;
+  std::int64_t out_begin_ = 0, row_begin_ = 0;
+  std::int64_t head_ = 0;  ///< of all heads of all batch entries
+  T sums_[Tiles::kRows][Tiles::kOutColumns] = {};
+  OnlineSoftmax<T> softmax_[Tiles::kRows];
+  T shift_[kQueries] = {}, delta_[kQueries] = {};
+};
+
+template <class Tiles, AttentionResult kResult>
+__global__ void __launch_bounds__(Tiles::kThreads, 2)
+    attention_kernel(AttentionPass<typename Tiles::Number> pass) {
+  for (std::int64_t item = blockIdx.x; item < pass.items; item += gridDim.x)
+    AttentionBlock<Tiles, kResult>(pass, item).run();
+}
+
+/// Fills in the pieces of work and starts the kernel.
+template <class Tiles, AttentionResult kResult, class T>
+void launch_attention_tiles(Device device, AttentionPass<T> pass, std::int64_t batch) {
+  const auto parts = [](std::int64_t n, std::int64_t size) { return (n + size - 1) / size; };
+  pass.tiles = parts(pass.x.rows, Tiles::kSide);
+  pass.pieces = std::max<std::int64_t>(parts(pass.out.width, Tiles::kOutWidth), 1);
+  pass.items = batch * pass.heads * pass.tiles * pass.pieces;
+  constexpr std::int64_t kMostBlocksOfGrid = std::numeric_limits<std::int32_t>::max();
+  mezzo::cuda::launch(attention_kernel<Tiles, kResult>,
+                      dim3(static_cast<unsigned>(std::min(pass.items, kMostBlocksOfGrid))),
+                      dim3(Tiles::kThreads), Tiles::kBytes, mezzo::cuda::current_stream(device), pass);
+}
+
+/// With the narrowest tiles that have all columns of the result; the widest ones take several blocks' turns.
+template <AttentionResult kResult, class T>
+void launch_attention(Device device, const AttentionPass<T>& pass, std::int64_t batch) {
+  if (pass.out.width <= FmaTiles<T, 2>::kOutWidth)
+    return launch_attention_tiles<FmaTiles<T, 2>, kResult>(device, pass, batch);
+  if (std::is_same_v<T, double> || pass.out.width <= FmaTiles<T, 4>::kOutWidth)
+    return launch_attention_tiles<FmaTiles<T, 4>, kResult>(device, pass, batch);
+  if constexpr (std::is_same_v<T, float>)
+    launch_attention_tiles<FmaTiles<T, 8>, kResult>(device, pass, batch);
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,173 @@
+// Attention and its gradients on the device against a plain composition in f64 on the CPU: sizes on both
+// sides of the tiles' edges, every width of result, masks, dropout with the words of the CPU, heads that lie
+// apart.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "mezzo/kernels/attention_math.h"
+#include "mezzo/ops/attention.h"
+#include "mezzo/tests/cuda/twin.h"
+
+namespace mezzo {
+namespace {
+
+using namespace twin;
+
+using CudaAttention = CudaTwin;
+
+constexpr std::int64_t kBatch = 2, kHeads = 3;
+constexpr std::uint64_t kSeed = 11;
+
+struct Case {
+  std::int64_t queries, keys, size, value_size;
+  DType dtype = DType::f32;
+  bool causal = false;
+  double dropout_p = 0;
+  Shape mask = {};  ///< none when empty
+  DType mask_dtype = DType::boolean;
+  bool heads_inside = false;  ///< q, k, v and the gradient are views of [B, L, H, E]
+};
+
+struct Found {
+  Tensor out, dq, dk, dv;
+};
+
+/// [B, H, rows, columns] with values of the case's dtype, in `dtype`, as the case has it in memory.
+Tensor heads(const Case& c, std::uint64_t seed, std::int64_t rows, std::int64_t columns, DType dtype,
+             Device device) {
+  const Shape shape =
+      c.heads_inside ? Shape{kBatch, rows, kHeads, columns} : Shape{kBatch, kHeads, rows, columns};
+  const Tensor all = values(seed, shape, c.dtype, device).to(dtype).detach();
+  return c.heads_inside ? transpose(all, 1, 2) : all;
+}
+
+/// A bool mask leaves out about a third of the keys, and all of query 1.
+Tensor mask_of(const Case& c) {
+  if (c.mask.empty()) return {};
+  const Tensor noise = values(5, c.mask, DType::f64, Device::cpu());
+  if (c.mask_dtype != DType::boolean) return noise.to(c.mask_dtype);
+  const Tensor mask = gt(noise, -0.3).detach();
+  if (c.mask[c.mask.size() - 2] > 1) select(mask, -2, 1).fill_(false);
+  return mask;
+}
+
+/// What dropout multiplies weights by: [B, H, L, S] in f64.
+Tensor kept_weights(const Case& c) {
+  Generator generator(kSeed);
+  const Tensor seed = randint(0, std::numeric_limits<std::int64_t>::max(), {2}, {}, generator);
+  const std::vector<std::int64_t> numbers = seed.to_vector<std::int64_t>();
+  const kernels::AttentionWords words(numbers.data());
+  const std::uint64_t threshold = kernels::keep_threshold(c.dropout_p);
+  std::vector<double> factors(static_cast<std::size_t>(kBatch * kHeads * c.queries * c.keys));
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const bool kept = words.of(static_cast<std::int64_t>(i)) < threshold;
+    factors[i] = kept ? kernels::keep_factor(c.dropout_p) : 0;
+  }
+  return tensor(factors, Shape{kBatch, kHeads, c.queries, c.keys});
+}
+
+/// The formula, in f64.
+Tensor plain(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+  Tensor scores = matmul(q, transpose(k, -2, -1)) / std::sqrt(static_cast<double>(c.size));
+  Tensor part = full_like(scores, true, DType::boolean);
+  if (c.causal) part = ge(unsqueeze(arange(c.queries), 1), arange(c.keys));
+  if (mask.defined() && c.mask_dtype == DType::boolean) part = mask;
+  if (mask.defined() && c.mask_dtype != DType::boolean) scores = scores + mask.to(DType::f64);
+  // A query without keys has weights of 0; elsewhere exp(-1e300) is 0.
+  const Tensor weights = where(part, softmax(where(part, scores, -1e300), -1), 0.0);
+  return matmul(c.dropout_p > 0 ? weights * kept_weights(c) : weights, v);
+}
+
+template <class F>
+Found run(const Case& c, DType dtype, Device device, const F& attend) {
+  const auto input = [&](std::uint64_t seed, std::int64_t rows, std::int64_t columns) {
+    return heads(c, seed, rows, columns, dtype, device).requires_grad_();
+  };
+  const Tensor q = input(1, c.queries, c.size), k = input(2, c.keys, c.size),
+               v = input(3, c.keys, c.value_size);
+  const Tensor mask = mask_of(c), out = attend(q, k, v, mask.defined() ? mask.to(device) : mask);
+  const Tensor grad = heads(c, 4, c.queries, c.value_size, dtype, device);
+  sum(out * grad).backward();
+  return {out, q.grad(), k.grad(), v.grad()};
+}
+
+/// `scale`: how large the terms are that a gradient adds up.
+void expect_near(const char* what, const Tensor& got, const Tensor& expected, double scale) {
+  ASSERT_EQ(got.shape(), expected.shape()) << what;
+  const std::vector<double> a = got.detach().to_vector<double>(), b = expected.detach().to_vector<double>();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_TRUE(agrees(a[i], b[i], tolerance(got.dtype()), scale))
+        << what << ", element " << i << ": " << a[i] << ", expected " << b[i];
+  }
+}
+
+void expect_formula(const Case& c) {
+  SCOPED_TRACE(::testing::Message() << c.queries << " queries, " << c.keys << " keys, sizes " << c.size
+                                    << " and " << c.value_size << ", " << to_string(c.dtype));
+  const Found expected = run(c, DType::f64, Device::cpu(),
+                             [&](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+                               return plain(c, q, k, v, mask);
+                             });
+  Generator generator(kSeed);
+  const AttentionOptions options{.dropout_p = c.dropout_p, .is_causal = c.causal};
+  const Found got = run(c, c.dtype, Device::cuda(0),
+                        [&](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+                          AttentionOptions with = options;
+                          with.attn_mask = mask;
+                          return scaled_dot_product_attention(q, k, v, with, generator);
+                        });
+  expect_near("result", got.out, expected.out, 4);
+  expect_near("gradient of q", got.dq, expected.dq, 4);
+  expect_near("gradient of k", got.dk, expected.dk, 8);
+  expect_near("gradient of v", got.dv, expected.dv, 8);
+}
+
+TEST_F(CudaAttention, SizesAroundTheEdgesOfTiles) {
+  for (const std::int64_t queries : {1, 64, 65}) {
+    for (const std::int64_t keys : {1, 63, 129}) expect_formula({queries, keys, 7, 5});
+  }
+}
+TEST_F(CudaAttention, HeadsOfEverySize) {
+  for (const std::int64_t size : {1, 3, 32, 33, 64, 100, 128, 200}) expect_formula({5, 70, size, size});
+  expect_formula({3, 6, 40, 140});
+  expect_formula({3, 6, 140, 2});
+}
+TEST_F(CudaAttention, EveryDtype) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
+    expect_formula({65, 33, 36, 20, dtype});
+    expect_formula({31, 66, 9, 70, dtype});
+    expect_formula({70, 70, 16, 16, dtype, true, 0.25});
+  }
+}
+TEST_F(CudaAttention, CausalOfAnyLengths) {
+  for (const auto& [queries, keys] : {std::pair{130, 130}, {40, 100}, {100, 40}, {1, 70}})
+    expect_formula({queries, keys, 6, 6, DType::f32, true});
+}
+TEST_F(CudaAttention, Masks) {
+  for (const DType dtype : {DType::boolean, DType::f32}) {
+    expect_formula({66, 68, 8, 8, DType::f32, false, 0, {66, 68}, dtype});
+    expect_formula({3, 68, 8, 8, DType::f32, false, 0, {kBatch, 1, 1, 68}, dtype});
+    expect_formula({5, 7, 8, 8, DType::f32, false, 0, {kBatch, kHeads, 5, 7}, dtype});
+  }
+  expect_formula({5, 7, 8, 8, DType::f16, false, 0, {5, 1}, DType::f16});
+}
+TEST_F(CudaAttention, DropoutWithTheWordsOfTheCpu) {
+  expect_formula({66, 70, 8, 8, DType::f32, false, 0.3});
+  expect_formula({5, 7, 8, 8, DType::f64, false, 0.5, {5, 7}});
+  expect_formula({5, 7, 8, 8, DType::f32, false, 1});
+}
+TEST_F(CudaAttention, HeadsThatLieApart) {
+  expect_formula({65, 66, 12, 8, DType::f32, false, 0, {}, {}, true});
+  expect_formula({5, 66, 3, 70, DType::bf16, true, 0.1, {}, {}, true});
+}
+TEST_F(CudaAttention, NothingToAttendTo) {
+  expect_formula({3, 0, 4, 4});
+  expect_formula({0, 3, 4, 4});
+  expect_formula({3, 4, 4, 0});
+}
+
+}  // namespace
+}  // namespace mezzo
