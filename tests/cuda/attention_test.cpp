@@ -66,7 +66,7 @@ Tensor kept_weights(const Case& c) {
     const bool kept = words.of(static_cast<std::int64_t>(i)) < threshold;
     factors[i] = kept ? kernels::keep_factor(c.dropout_p) : 0;
   }
-  return tensor(factors, Shape{kBatch, kHeads, c.queries, c.keys});
+  return tensor(factors, Shape{kBatch, kHeads, c.queries, c.keys}, {.dtype = DType::f64});
 }
 
 /// The formula, in f64.
