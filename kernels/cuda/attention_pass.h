@@ -11,6 +11,7 @@
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/attention.h"
 #include "mezzo/kernels/attention_math.h"
+#include "mezzo/kernels/cuda/attention_mma_tiles.h"
 #include "mezzo/kernels/cuda/attention_tiles.h"
 
 namespace mezzo::kernels::cuda {
@@ -228,7 +229,7 @@ class AttentionBlock {
 };
 
 template <class Tiles, AttentionResult kResult>
-__global__ void __launch_bounds__(Tiles::kThreads, 2)
+__global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocksOfProcessor)
     attention_kernel(AttentionPass<typename Tiles::Number> pass) {
   for (std::int64_t item = blockIdx.x; item < pass.items; item += gridDim.x)
     AttentionBlock<Tiles, kResult>(pass, item).run();
@@ -247,15 +248,27 @@ void launch_attention_tiles(Device device, AttentionPass<T> pass, std::int64_t b
                       dim3(Tiles::kThreads), Tiles::kBytes, mezzo::cuda::current_stream(device), pass);
 }
 
-/// With the narrowest tiles that have all columns of the result; the widest ones take several blocks' turns.
+/// With the narrowest tiles, of 32, 64 or 128 columns, that have all columns of the result; of more columns
+/// each 128 (64 in f64) are pieces of work of their own.
 template <AttentionResult kResult, class T>
 void launch_attention(Device device, const AttentionPass<T>& pass, std::int64_t batch) {
-  if (pass.out.width <= FmaTiles<T, 2>::kOutWidth)
-    return launch_attention_tiles<FmaTiles<T, 2>, kResult>(device, pass, batch);
-  if (std::is_same_v<T, double> || pass.out.width <= FmaTiles<T, 4>::kOutWidth)
-    return launch_attention_tiles<FmaTiles<T, 4>, kResult>(device, pass, batch);
-  if constexpr (std::is_same_v<T, float>)
-    launch_attention_tiles<FmaTiles<T, 8>, kResult>(device, pass, batch);
+  const std::int64_t width = pass.out.width;
+  const auto launch = [&](auto tiles) {
+    launch_attention_tiles<typename decltype(tiles)::type, kResult>(device, pass, batch);
+  };
+  const auto by_matrix_unit = [&](auto stored) {
+    using S = decltype(stored);
+    if (width <= 32) return launch(TypeTag<MmaTiles<S, 8>>{});
+    width <= 64 ? launch(TypeTag<MmaTiles<S, 16>>{}) : launch(TypeTag<MmaTiles<S, 32>>{});
+  };
+  if constexpr (std::is_same_v<T, double>) {
+    width <= 32 ? launch(TypeTag<FmaTiles<T, 2>>{}) : launch(TypeTag<FmaTiles<T, 4>>{});
+  } else {
+    if (pass.x.array.dtype == DType::f16) return by_matrix_unit(Half{});
+    if (pass.x.array.dtype == DType::bf16) return by_matrix_unit(BFloat16{});
+    if (width <= 32) return launch(TypeTag<FmaTiles<T, 2>>{});
+    width <= 64 ? launch(TypeTag<FmaTiles<T, 4>>{}) : launch(TypeTag<FmaTiles<T, 8>>{});
+  }
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -37,21 +37,28 @@ struct TileSource {
     result.begin = batch * batch_step + head * head_step;
     return result;
   }
-  /// Elements `column` (a multiple of kPack) and its next three of a row; 0 outside of the matrix.
+  /// Elements `column` (a multiple of kPack) and its next three of a row, as T; 0 outside of the matrix.
   template <class T>
   __device__ MEZZO_ALWAYS_INLINE void load_four(std::int64_t row, std::int64_t column,
                                                 T (&values)[kPack]) const {
-    for (int i = 0; i < kPack; ++i) values[i] = T(0);
+    with_stored(array.dtype, [&](auto stored) { load_four_stored<decltype(stored)>(row, column, values); });
+  }
+  /// The same for an array that is known to be of S.
+  template <class S, class T>
+  __device__ MEZZO_ALWAYS_INLINE void load_four_stored(std::int64_t row, std::int64_t column,
+                                                       T (&values)[kPack]) const {
+    for (int i = 0; i < kPack; ++i) values[i] = T{};
     if (row >= rows || column >= width) return;
     const std::int64_t at = begin + row * row_step + column;
-    if (packed) return load_pack<T>(array.data, array.dtype, at / kPack, values);
-    with_stored(array.dtype, [&](auto stored) {
-      using S = decltype(stored);
-      MEZZO_UNROLL
-      for (int i = 0; i < kPack; ++i) {
-        if (column + i < width) values[i] = cast<T>(static_cast<const S*>(array.data)[at + i]);
-      }
-    });
+    if (packed) {
+      const Pack<S> pack = static_cast<const Pack<S>*>(array.data)[at / kPack];
+      for (int i = 0; i < kPack; ++i) values[i] = cast<T>(pack.values[i]);
+      return;
+    }
+    MEZZO_UNROLL
+    for (int i = 0; i < kPack; ++i) {
+      if (column + i < width) values[i] = cast<T>(static_cast<const S*>(array.data)[at + i]);
+    }
   }
 };
 
@@ -100,6 +107,7 @@ class FmaTiles {
   using Number = T;
   static constexpr int kAcross = 16;  ///< threads that share a row
   static constexpr int kThreads = kAcross * kAcross;
+  static constexpr int kBlocksOfProcessor = 2;  ///< at a time; bounds the registers
   static constexpr int kOwn = 16 / static_cast<int>(sizeof(T));
   static constexpr int kRows = kOwn, kColumns = kOwn, kOutColumns = kOut;
   static constexpr int kSide = kAcross * kOwn;
