@@ -1,95 +1,9 @@
-// Attention on a CUDA device.
+// Attention on a CUDA device. Its gradients are in a file of their own, for the time to compile.
 #include "mezzo/kernels/cuda/attention.h"
 
 #include "mezzo/kernels/cuda/attention_pass.h"
-#include "mezzo/kernels/cuda/scratch.h"
 
 namespace mezzo::kernels::cuda {
-
-namespace {
-
-/// What all passes over the same scores have in common, with rows and columns as the result has them.
-template <class T>
-[[nodiscard]] AttentionPass<T> pass_of(const Attention& attention, bool queries_are_rows, void* logsumexp) {
-  AttentionPass<T> pass;
-  pass.x = TileSource(queries_are_rows ? attention.q : attention.k);
-  pass.y = TileSource(queries_are_rows ? attention.k : attention.q);
-  pass.heads = attention.q.shape[1];
-  pass.queries = attention.q.shape[2];
-  pass.keys = attention.k.shape[2];
-  if (attention.mask.data != nullptr) {
-    pass.mask = {attention.mask.data, attention.mask.dtype};
-    for (std::size_t d = 0; d < 4; ++d) pass.mask_steps[d] = attention.mask.strides[d];
-  }
-  pass.causal = attention.causal;
-  pass.scale = static_cast<T>(attention.scale);
-  if (attention.dropout_p > 0) {
-    pass.seed = attention.seed;
-    pass.keep_threshold = keep_threshold(attention.dropout_p);
-    pass.keep_factor = static_cast<T>(keep_factor(attention.dropout_p));
-  }
-  pass.logsumexp = static_cast<T*>(logsumexp);
-  return pass;
-}
-
-/// delta[r] = the sum over row r of grad * out, a warp per row.
-template <class T>
-__global__ void attention_delta(TileSource grad, TileSource out, std::int64_t heads, std::int64_t rows,
-                                T* delta) {
-  const std::int64_t warps = grid_size() / kWarp;
-  for (std::int64_t r = first_index() / kWarp; r < rows; r += warps) {
-    const std::int64_t of_head = r % grad.rows, head = r / grad.rows;
-    const TileSource g = grad.of(head / heads, head % heads), o = out.of(head / heads, head % heads);
-    T sum = 0;
-    for (std::int64_t column = threadIdx.x % kWarp * kPack; column < g.width; column += kWarp * kPack) {
-      T a[kPack], b[kPack];
-      g.load_four(of_head, column, a);
-      o.load_four(of_head, column, b);
-      for (int i = 0; i < kPack; ++i) sum += a[i] * b[i];
-    }
-    sum = reduce_warp(sum, [](T a, T b) { return a + b; });
-    if (threadIdx.x % kWarp == 0) delta[r] = sum;
-  }
-}
-
-template <class T>
-void backward(Device device, const Attention& attention, const View& dq, const View& dk, const View& dv,
-              const View& grad, const View& out, void* logsumexp) {
-  const std::int64_t batch = attention.q.shape[0], heads = attention.q.shape[1];
-  const std::int64_t rows = batch * heads * attention.q.shape[2];
-  const bool needs_delta = dq.data != nullptr || dk.data != nullptr;
-  const Scratch delta(device, needs_delta ? rows * std::int64_t{sizeof(T)} : 0);
-  if (needs_delta && rows > 0) {
-    const Grid grid = grid_for(rows * kWarp);
-    mezzo::cuda::launch(attention_delta<T>, dim3(grid.blocks), dim3(grid.threads), 0,
-                        mezzo::cuda::current_stream(device), TileSource(grad), TileSource(out), heads, rows,
-                        static_cast<T*>(delta.data()));
-  }
-  AttentionPass<T> pass = pass_of<T>(attention, true, logsumexp);
-  pass.delta = static_cast<const T*>(delta.data());
-  if (dq.data != nullptr) {
-    pass.grad_x = TileSource(grad);
-    pass.grad_y = TileSource(attention.v);
-    pass.z = pass.y;
-    pass.out = TileSource(dq);
-    launch_attention<AttentionResult::queries>(device, pass, batch);
-  }
-  std::swap(pass.x, pass.y);
-  if (dk.data != nullptr) {
-    pass.grad_x = TileSource(attention.v);
-    pass.grad_y = TileSource(grad);
-    pass.z = pass.y;
-    pass.out = TileSource(dk);
-    launch_attention<AttentionResult::keys>(device, pass, batch);
-  }
-  if (dv.data != nullptr) {
-    pass.z = TileSource(grad);
-    pass.out = TileSource(dv);
-    launch_attention<AttentionResult::values>(device, pass, batch);
-  }
-}
-
-}  // namespace
 
 void attention(Device device, const Attention& attention, const View& out, void* logsumexp) {
   const auto run = [&](auto number) {
@@ -98,14 +12,6 @@ void attention(Device device, const Attention& attention, const View& out, void*
     pass.z = TileSource(attention.v);
     pass.out = TileSource(out);
     launch_attention<AttentionResult::output>(device, pass, attention.q.shape[0]);
-  };
-  attention.q.dtype == DType::f64 ? run(double{}) : run(float{});
-}
-
-void attention_backward(Device device, const Attention& attention, const View& dq, const View& dk,
-                        const View& dv, const View& grad, const View& out, const void* logsumexp) {
-  const auto run = [&](auto number) {
-    backward<decltype(number)>(device, attention, dq, dk, dv, grad, out, const_cast<void*>(logsumexp));
   };
   attention.q.dtype == DType::f64 ? run(double{}) : run(float{});
 }

@@ -108,7 +108,7 @@ class MmaTiles {
   __device__ static void stage_rows(const TileSource& from, std::int64_t row, std::int64_t column,
                                     const Staged& tile) {
     constexpr int kFours = kTerms / kPack;
-    MEZZO_UNROLL
+    MEZZO_KEEP_LOOP
     for (int step = 0; step < kSide * kFours / kThreads; ++step) {
       const int k = step * kThreads + static_cast<int>(threadIdx.x);
       S values[kPack];
@@ -122,7 +122,7 @@ class MmaTiles {
     using Pairs = Neighbours<std::uint32_t, kPack>;
     const Shared<Pairs> tile(kSide / 2 * kPairStride / kPack);
     constexpr int kFours = kOutWidth / kPack;
-    MEZZO_UNROLL
+    MEZZO_KEEP_LOOP
     for (int step = 0; step < kSide / 2 * kFours / kThreads; ++step) {
       const int k = step * kThreads + static_cast<int>(threadIdx.x), line = k / kFours, four = k % kFours;
       S even[kPack], odd[kPack];

@@ -39,7 +39,9 @@ struct AttentionPass {
   std::int64_t tiles = 0, pieces = 0, items = 0;
 };
 
-/// A tile of one result, in a block of Tiles::kThreads threads.
+/// A tile of one result, in a block of Tiles::kThreads threads. Sources give 0 outside of their rows and
+/// columns, and weights outside of the matrix are 0; masks, numbers of queries and the result are touched
+/// inside only. All threads of a block walk over the same tiles, so that all of them meet every barrier.
 template <class Tiles, AttentionResult kResult>
 class AttentionBlock {
  public:
@@ -68,16 +70,16 @@ class AttentionBlock {
       else
         begin = row_begin_;
     }
-    for (std::int64_t column = begin; column < end; column += Tiles::kSide) {
+    for (column_begin_ = begin; column_begin_ < end; column_begin_ += Tiles::kSide) {
       Square weights;
-      Tiles::dot(x, row_begin_, y, column, weights);
-      set_scores(batch, head, column, weights);
+      Tiles::dot(x, row_begin_, y, column_begin_, weights);
+      set_scores(batch, head, weights);
       if constexpr (kResult == AttentionResult::output) {
-        weigh_forward(column, weights);
+        weigh_forward(weights);
       } else {
-        weigh_backward(batch, head, column, weights);
+        weigh_backward(batch, head, weights);
       }
-      Tiles::add_weighted(weights, z, column, out_begin_, sums_);
+      Tiles::add_weighted(weights, z, column_begin_, out_begin_, sums_);
     }
     finish(pass_.out.of(batch, head));
   }
@@ -90,32 +92,46 @@ class AttentionBlock {
   static constexpr int kQueries = kQueriesAreRows ? Tiles::kRows : Tiles::kColumns;
   static constexpr T kNothing = -std::numeric_limits<T>::infinity();
 
-  /// f(i, j, query, key) for every weight of the thread.
+  /// f(i, j, query, key) for every weight of the thread; query and key count from the first ones of the tile.
   template <class F>
-  __device__ MEZZO_ALWAYS_INLINE void each(std::int64_t column_begin, const F& f) const {
+  __device__ static MEZZO_ALWAYS_INLINE void each(const F& f) {
     MEZZO_UNROLL
     for (int i = 0; i < Tiles::kRows; ++i) {
       MEZZO_UNROLL
       for (int j = 0; j < Tiles::kColumns; ++j) {
-        const std::int64_t row = row_begin_ + Tiles::row(i), column = column_begin + Tiles::column(j);
+        const int row = Tiles::row(i), column = Tiles::column(j);
         f(i, j, kQueriesAreRows ? row : column, kQueriesAreRows ? column : row);
       }
     }
   }
+  [[nodiscard]] __device__ std::int64_t query_begin() const {
+    return kQueriesAreRows ? row_begin_ : column_begin_;
+  }
+  [[nodiscard]] __device__ std::int64_t key_begin() const {
+    return kQueriesAreRows ? column_begin_ : row_begin_;
+  }
+  /// `x` in 32 bits, which are enough to compare it with differences of places in a tile.
+  [[nodiscard]] __device__ static int near(std::int64_t x) {
+    constexpr int kFar = 2 * Tiles::kSide;
+    return x > kFar ? kFar : x < -kFar ? -kFar : static_cast<int>(x);
+  }
 
   /// Products into scores; -inf where a key takes no part and outside of the matrix.
-  __device__ MEZZO_ALWAYS_INLINE void set_scores(std::int64_t batch, std::int64_t head, std::int64_t column,
+  __device__ MEZZO_ALWAYS_INLINE void set_scores(std::int64_t batch, std::int64_t head,
                                                  Square& scores) const {
-    each(column, [&](int i, int j, std::int64_t query, std::int64_t key) {
-      const bool outside = query >= pass_.queries || key >= pass_.keys || (pass_.causal && key > query);
+    const int queries = near(pass_.queries - query_begin()), keys = near(pass_.keys - key_begin());
+    const int diagonal = pass_.causal ? near(query_begin() - key_begin()) : 2 * Tiles::kSide;
+    each([&](int i, int j, int query, int key) {
+      const bool outside = query >= queries || key >= keys || key - query > diagonal;
       scores[i][j] = outside ? kNothing : scores[i][j] * pass_.scale;
     });
     if (pass_.mask.data == nullptr) return;
-    const std::int64_t at = batch * pass_.mask_steps[0] + head * pass_.mask_steps[1];
-    each(column, [&](int i, int j, std::int64_t query, std::int64_t key) {
-      if (query >= pass_.queries || key >= pass_.keys) return;
-      const T mask = load<T>(pass_.mask.data, pass_.mask.dtype,
-                             at + query * pass_.mask_steps[2] + key * pass_.mask_steps[3]);
+    const std::int64_t(&steps)[4] = pass_.mask_steps;
+    const std::int64_t at =
+        batch * steps[0] + head * steps[1] + query_begin() * steps[2] + key_begin() * steps[3];
+    each([&](int i, int j, int query, int key) {
+      if (query >= queries || key >= keys) return;
+      const T mask = load<T>(pass_.mask.data, pass_.mask.dtype, at + query * steps[2] + key * steps[3]);
       if (pass_.mask.dtype != DType::boolean)
         scores[i][j] += mask;
       else if (mask == T(0))
@@ -123,13 +139,18 @@ class AttentionBlock {
     });
   }
 
-  /// What dropout multiplies a weight by.
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T kept(std::int64_t query, std::int64_t key) const {
-    const std::int64_t weight = (head_ * pass_.queries + query) * pass_.keys + key;
-    const PhiloxBlock four = AttentionWords(pass_.seed)(weight / 4);
-    // Not four[weight % 4], for which the words would have to be in memory.
-    const std::uint32_t even = weight & 2 ? four[2] : four[0], odd = weight & 2 ? four[3] : four[1];
-    return (weight & 1 ? odd : even) < pass_.keep_threshold ? pass_.keep_factor : T(0);
+  /// Multiplies by what dropout multiplies the weights by.
+  __device__ MEZZO_ALWAYS_INLINE void drop(Square& values) const {
+    if (pass_.seed == nullptr) return;
+    const AttentionWords words(pass_.seed);
+    const std::int64_t first = (head_ * pass_.queries + query_begin()) * pass_.keys + key_begin();
+    each([&](int i, int j, int query, int key) {
+      const std::int64_t weight = first + query * pass_.keys + key;
+      const PhiloxBlock four = words(weight / 4);
+      // Not four[weight % 4], for which the words would have to be in memory.
+      const std::uint32_t even = weight & 2 ? four[2] : four[0], odd = weight & 2 ? four[3] : four[1];
+      values[i][j] *= (weight & 1 ? odd : even) < pass_.keep_threshold ? pass_.keep_factor : T(0);
+    });
   }
 
   /// combine over the threads that share a row, in each of them.
@@ -142,7 +163,7 @@ class AttentionBlock {
   }
 
   /// Scores into exp(score - largest so far); what was added up before is brought to the new largest.
-  __device__ MEZZO_ALWAYS_INLINE void weigh_forward(std::int64_t column, Square& weights) {
+  __device__ MEZZO_ALWAYS_INLINE void weigh_forward(Square& weights) {
     MEZZO_UNROLL
     for (int i = 0; i < Tiles::kRows; ++i) {
       T largest = kNothing;
@@ -157,37 +178,35 @@ class AttentionBlock {
         softmax_[i].sum += weights[i][j];
       }
     }
-    if (pass_.seed == nullptr) return;
-    each(column,
-         [&](int i, int j, std::int64_t query, std::int64_t key) { weights[i][j] *= kept(query, key); });
+    drop(weights);
   }
 
   __device__ MEZZO_ALWAYS_INLINE void load_query(int q, std::int64_t query) {
-    if (query >= pass_.queries) return;
-    shift_[q] = attention_shift(pass_.logsumexp[head_ * pass_.queries + query]);
-    if (kNeedsDelta) delta_[q] = pass_.delta[head_ * pass_.queries + query];
+    const bool inside = query < pass_.queries;
+    const std::int64_t at = head_ * pass_.queries + query;
+    shift_[q] = inside ? attention_shift(pass_.logsumexp[at]) : T(0);
+    if (kNeedsDelta) delta_[q] = inside ? pass_.delta[at] : T(0);
   }
 
-  /// Scores into the softmax p (for the values) or the gradient of score / scale.
-  __device__ MEZZO_ALWAYS_INLINE void weigh_backward(std::int64_t batch, std::int64_t head,
-                                                     std::int64_t column, Square& weights) {
+  /// Scores into the softmax p (for the values) or the gradient of the score, by p.
+  __device__ MEZZO_ALWAYS_INLINE void weigh_backward(std::int64_t batch, std::int64_t head, Square& weights) {
     if constexpr (!kQueriesAreRows) {
       MEZZO_UNROLL
-      for (int j = 0; j < Tiles::kColumns; ++j) load_query(j, column + Tiles::column(j));
+      for (int j = 0; j < Tiles::kColumns; ++j) load_query(j, column_begin_ + Tiles::column(j));
     }
-    each(column, [&](int i, int j, std::int64_t /*query*/, std::int64_t /*key*/) {
+    each([&](int i, int j, int /*query*/, int /*key*/) {
       weights[i][j] = math::exp(weights[i][j] - shift_[kQueriesAreRows ? i : j]);
     });
     if constexpr (kNeedsDelta) {
       Square grads;
-      Tiles::dot(pass_.grad_x.of(batch, head), row_begin_, pass_.grad_y.of(batch, head), column, grads);
-      each(column, [&](int i, int j, std::int64_t query, std::int64_t key) {
-        if (pass_.seed != nullptr) grads[i][j] *= kept(query, key);
-        weights[i][j] *= (grads[i][j] - delta_[kQueriesAreRows ? i : j]) * pass_.scale;
+      Tiles::dot(pass_.grad_x.of(batch, head), row_begin_, pass_.grad_y.of(batch, head), column_begin_,
+                 grads);
+      drop(grads);
+      each([&](int i, int j, int /*query*/, int /*key*/) {
+        weights[i][j] *= grads[i][j] - delta_[kQueriesAreRows ? i : j];
       });
-    } else if (pass_.seed != nullptr) {
-      each(column,
-           [&](int i, int j, std::int64_t query, std::int64_t key) { weights[i][j] *= kept(query, key); });
+    } else {
+      drop(weights);
     }
   }
 
@@ -195,7 +214,9 @@ class AttentionBlock {
     MEZZO_UNROLL
     for (int i = 0; i < Tiles::kRows; ++i) {
       const std::int64_t row = row_begin_ + Tiles::row(i);
-      T factor = 1;
+      // The scale comes last: so the gradients of scores, as 16-bit operands, have one factor less to
+      // underflow by.
+      T factor = kNeedsDelta ? pass_.scale : T(1);
       if constexpr (kResult == AttentionResult::output) {
         softmax_[i].sum = reduce_across(softmax_[i].sum, [](T a, T b) { return a + b; });
         factor = softmax_[i].inverse();
@@ -221,7 +242,7 @@ class AttentionBlock {
   }
 
   const AttentionPass<T>& pass_;
-  std::int64_t out_begin_ = 0, row_begin_ = 0;
+  std::int64_t out_begin_ = 0, row_begin_ = 0, column_begin_ = 0;
   std::int64_t head_ = 0;  ///< of all heads of all batch entries
   T sums_[Tiles::kRows][Tiles::kOutColumns] = {};
   OnlineSoftmax<T> softmax_[Tiles::kRows];
@@ -269,6 +290,30 @@ void launch_attention(Device device, const AttentionPass<T>& pass, std::int64_t 
     if (width <= 32) return launch(TypeTag<FmaTiles<T, 2>>{});
     width <= 64 ? launch(TypeTag<FmaTiles<T, 4>>{}) : launch(TypeTag<FmaTiles<T, 8>>{});
   }
+}
+
+/// What all passes over the same scores have in common, with rows and columns as the result has them.
+template <class T>
+[[nodiscard]] AttentionPass<T> pass_of(const Attention& attention, bool queries_are_rows, void* logsumexp) {
+  AttentionPass<T> pass;
+  pass.x = TileSource(queries_are_rows ? attention.q : attention.k);
+  pass.y = TileSource(queries_are_rows ? attention.k : attention.q);
+  pass.heads = attention.q.shape[1];
+  pass.queries = attention.q.shape[2];
+  pass.keys = attention.k.shape[2];
+  if (attention.mask.data != nullptr) {
+    pass.mask = {attention.mask.data, attention.mask.dtype};
+    for (std::size_t d = 0; d < 4; ++d) pass.mask_steps[d] = attention.mask.strides[d];
+  }
+  pass.causal = attention.causal;
+  pass.scale = static_cast<T>(attention.scale);
+  if (attention.dropout_p > 0) {
+    pass.seed = attention.seed;
+    pass.keep_threshold = keep_threshold(attention.dropout_p);
+    pass.keep_factor = static_cast<T>(keep_factor(attention.dropout_p));
+  }
+  pass.logsumexp = static_cast<T*>(logsumexp);
+  return pass;
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "mezzo/autograd/engine.h"
+#include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/attention_math.h"
 #include "mezzo/ops/attention.h"
 #include "mezzo/tests/cuda/twin.h"
@@ -119,8 +121,8 @@ void expect_formula(const Case& c) {
                           with.attn_mask = mask;
                           return scaled_dot_product_attention(q, k, v, with, generator);
                         });
-  expect_near("result", got.out, expected.out, 4);
-  expect_near("gradient of q", got.dq, expected.dq, 4);
+  expect_near("result", got.out, expected.out, 1);
+  expect_near("gradient of q", got.dq, expected.dq, 2);
   expect_near("gradient of k", got.dk, expected.dk, 8);
   expect_near("gradient of v", got.dv, expected.dv, 8);
 }
@@ -167,6 +169,30 @@ TEST_F(CudaAttention, NothingToAttendTo) {
   expect_formula({3, 0, 4, 4});
   expect_formula({0, 3, 4, 4});
   expect_formula({3, 4, 4, 0});
+}
+
+TEST_F(CudaAttention, QueriesWhoseKeysHaveScoresOfMinusInfinity) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    const Tensor q = leaf(1, {1, 2, 5, 4}, dtype, Device::cuda(0)),
+                 k = leaf(2, {1, 2, 7, 4}, dtype, Device::cuda(0));
+    const Tensor mask = full({5, 7}, -kInf, {.device = Device::cuda(0)});
+    const Tensor out = scaled_dot_product_attention(q, k, k, {.attn_mask = mask});
+    sum(out).backward();
+    for (const Tensor& x : {out.detach(), q.grad(), k.grad()}) EXPECT_EQ(sum(abs(x)).item<double>(), 0);
+  }
+}
+
+// The kernels are taken, and not the composition: one forward, two for a gradient.
+TEST_F(CudaAttention, NumberOfKernels) {
+  const Device device = Device::cuda(0);
+  const Tensor q = leaf(1, {1, 1, 3, 4}, DType::f32, device),
+               grad = values(2, {1, 1, 3, 4}, DType::f32, device);
+  std::uint64_t before = cuda::launches();
+  const Tensor out = scaled_dot_product_attention(q, q.detach(), q.detach());
+  EXPECT_EQ(cuda::launches() - before, 1U);
+  before = cuda::launches();
+  out.backward(grad, {});
+  EXPECT_EQ(cuda::launches() - before, 2U) << "delta and the gradient of q alone";
 }
 
 }  // namespace
