@@ -39,7 +39,6 @@ Found run_plain(const AttentionCall& call, const AttentionInputs& in, DType dtyp
 /// With the result in `dtype`.
 Found run(const AttentionCall& call, const AttentionInputs& in, DType dtype) {
   const Device device = in.query.device();
-  if (!has_attention_kernels(device)) return run_plain(call, in, dtype);
   const DType compute = compute_dtype(dtype);
   const Shape shape = call.matrix(call.queries, call.value_size);
   Shape rows = shape;
@@ -113,7 +112,6 @@ Outputs backward_reference(const BackwardArgs& args) {
 Outputs backward_forward(const BackwardArgs& args) {
   const Backward b(args);
   const Device device = b.in.query.device();
-  if (!has_attention_kernels(device)) return backward_reference(args);
   const DType dtype = b.in.query.dtype(), compute = compute_dtype(dtype);
   Found found{args.in(6), args.in(7)};
   if (!found.out.defined() || !found.logsumexp.defined()) found = run(b.call, b.in, compute);

@@ -24,8 +24,9 @@ struct AttentionOptions {
 /// others by 1 - dropout_p.
 ///
 /// Runs in the low precision of an autocast region, floating masks too. 16-bit values are computed in f32 and
-/// rounded once. q, k and v are read where they lie if the elements of their last dim are neighbours, as in
-/// heads of a [B, L, H, E] tensor. Memory beyond the result: one number per query, and a few tiles per
+/// rounded once; on a CUDA device the weights are rounded too, for its matrix units, and in backward the
+/// gradients of scores. q, k and v are read where they lie if the elements of their last dim are neighbours,
+/// as in heads of a [B, L, H, E] tensor. Memory beyond the result: one number per query, and a few tiles per
 /// thread; a gradient of the mask, and gradients of gradients, hold matrices [.., L, S]. Differentiable to
 /// any order. Throws DTypeError (q, k and v of one floating dtype; the mask bool, f32 or of theirs),
 /// ShapeError (fewer than 2 dims, sizes that do not belong together), ValueError (dropout_p outside of [0,

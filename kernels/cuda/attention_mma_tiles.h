@@ -20,7 +20,7 @@ class MmaTiles {
   using Number = float;
   static constexpr int kAcross = 4;  ///< threads that share a row
   static constexpr int kThreads = 128;
-  static constexpr int kBlocksOfProcessor = 3;
+  static constexpr int kBlocksOfProcessor = 2;
   static constexpr int kSide = 64;
   static constexpr int kRows = 2, kColumns = kSide / kAcross, kOutColumns = kOut;
   static constexpr int kOutWidth = kAcross * kOut;
