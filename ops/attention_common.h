@@ -72,9 +72,6 @@ class AttentionViews {
   kernels::Attention attention_;
 };
 
-/// Whether there are kernels for the device; the plain composition serves others.
-[[nodiscard]] inline bool has_attention_kernels(Device device) { return device.is_cpu(); }
-
 /// The composition of public ops with the same meaning, all in the compute type and expanded to the batch.
 struct PlainAttention {
   PlainAttention(const AttentionCall& call, const AttentionInputs& inputs, DType compute);
