@@ -122,7 +122,7 @@ class Tensor {
   /// The same, preserve being any format it has; and results made of it take that format, also where sizes
   /// of 1 make it dense in both (a batch of one-channel images is copied once).
   [[nodiscard]] Tensor to(MemoryFormat format) const;
-  [[nodiscard]] Tensor clone() const;                  ///< see `clone` in ops/cast.h
+  [[nodiscard]] Tensor clone() const;  ///< see `clone` in ops/cast.h
   /// In-place writes. They bump the version. With recording on: the result takes the place of this tensor in
   /// the graph; refused (AutogradError) on a leaf that requires grad, on a view, and while views of it are
   /// alive, because their history could not follow. `other` broadcasts to this shape; the result keeps this

@@ -85,9 +85,8 @@ Tensor range(T start, T end, T step, DType natural, const ValueOptions& options)
 }
 
 TensorOptions options_like(const Tensor& x, std::optional<DType> dtype) {
-  return {.dtype = dtype.value_or(x.dtype()),
-          .device = x.device(),
-          .memory_format = x.suggest_memory_format()};
+  return {
+      .dtype = dtype.value_or(x.dtype()), .device = x.device(), .memory_format = x.suggest_memory_format()};
 }
 
 }  // namespace

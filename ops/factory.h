@@ -23,7 +23,8 @@ struct ValueOptions {
 /// All elements `value`, converted to the dtype of the options (f32 unless given, whatever the value's kind).
 [[nodiscard]] Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
 [[nodiscard]] Tensor ones(const Shape& shape, const TensorOptions& options = {});
-/// Shape, device and memory format of x (dense in it); its dtype unless another is given. No history, no requires_grad.
+/// Shape, device and memory format of x (dense in it); its dtype unless another is given. No history, no
+/// requires_grad.
 [[nodiscard]] Tensor full_like(const Tensor& x, Scalar value, std::optional<DType> dtype = {});
 [[nodiscard]] Tensor ones_like(const Tensor& x, std::optional<DType> dtype = {});
 [[nodiscard]] Tensor zeros_like(const Tensor& x, std::optional<DType> dtype = {});

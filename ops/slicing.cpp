@@ -106,9 +106,9 @@ Outputs slice_backward_forward(const ForwardArgs<SliceBackwardAttrs>& args) {
     throw ShapeError("slice_backward", "a gradient of shape " + to_string(expected), to_string(grad.shape()),
                      "give it the shape of the slice");
   }
-  const Tensor out = zeros(attrs.shape, {.dtype = grad.dtype(),
-                                         .device = grad.device(),
-                                         .memory_format = grad.suggest_memory_format()});
+  const Tensor out =
+      zeros(attrs.shape,
+            {.dtype = grad.dtype(), .device = grad.device(), .memory_format = grad.suggest_memory_format()});
   copy_into(part(out, dim, indices.start, indices.count, attrs.step), grad);
   return out;
 }

@@ -111,7 +111,8 @@ void for_corner_blocks(const GridSampleShape& shape, const typename V::T* grid, 
 
 /// Places of a chunk: so many that each has some ten thousand elements.
 std::int64_t places_per_chunk(const GridSampleShape& shape) {
-  return std::max<std::int64_t>(kGridBlock, (std::int64_t{1} << 14) / std::max<std::int64_t>(shape.channels, 1));
+  return std::max<std::int64_t>(kGridBlock,
+                                (std::int64_t{1} << 14) / std::max<std::int64_t>(shape.channels, 1));
 }
 
 }  // namespace
