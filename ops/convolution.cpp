@@ -98,7 +98,7 @@ Pads pads_of(std::string_view op, const ConvAttrs& attrs, const Dims& stride, co
     if (stride[d] != 1)
       throw ValueError(op, "strides of 1 with padding \"same\"", to_string(stride),
                        "give the padding in numbers");
-    pads.total[d] = dilation[d] * (last(weight, spatial, d) - 1);
+    pads.total[d] = reach_of(dilation[d], last(weight, spatial, d)) - 1;
     pads.front[d] = pads.total[d] / 2;
   }
   return pads;
@@ -113,7 +113,7 @@ ConvolutionAttrs sized(std::string_view op, const Shape& x, const Shape& weight,
   const Pads pads = pads_of(op, attrs, result.stride, result.dilation, weight, spatial);
   result.padding = pads.front;
   for (std::size_t d = 0; d < spatial; ++d) {
-    const std::int64_t reach = result.dilation[d] * (last(weight, spatial, d) - 1) + 1;
+    const std::int64_t reach = reach_of(result.dilation[d], last(weight, spatial, d));
     const std::int64_t padded = last(x, spatial, d) + pads.total[d];
     if (padded < reach) {
       throw ShapeError(op,
@@ -142,9 +142,12 @@ ConvolutionAttrs sized(std::string_view op, const Shape& x, const Shape& weight,
                            std::to_string(d),
                        std::to_string(extra[d]), "it chooses among the sizes that a stride rounds away");
     }
-    const std::int64_t size = (last(x, spatial, d) - 1) * result.stride[d] - 2 * result.padding[d] +
-                              result.dilation[d] * (last(weight, spatial, d) - 1) + extra[d] + 1;
-    if (size < 0 || last(x, spatial, d) < 1) {
+    const std::int64_t input = last(x, spatial, d);
+    // As far as the windows reach: a kernel whose positions are a stride apart, one per place of x.
+    const std::int64_t size = reach_of(result.stride[d], std::max<std::int64_t>(input, 1)) -
+                              2 * result.padding[d] + reach_of(result.dilation[d], last(weight, spatial, d)) -
+                              1 + extra[d];
+    if (size < 0 || input < 1) {
       throw ShapeError(op, "an output size of at least 0 in dim " + std::to_string(d), std::to_string(size),
                        "pad less, or take a larger input");
     }

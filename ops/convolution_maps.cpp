@@ -184,7 +184,7 @@ void require_kernel(std::string_view op, const Tensor& weight, const Convolution
 void require_windows(std::string_view op, const ConvolutionAttrs& attrs, const Shape& input,
                      const Shape& kernel, const Shape& output) {
   for (std::size_t d = 0; d < attrs.size.size(); ++d) {
-    const std::int64_t reach = attrs.dilation[d] * (kernel[d] - 1) + 1;
+    const std::int64_t reach = reach_of(attrs.dilation[d], kernel[d]);
     const std::int64_t padded =
         input[d] + 2 * attrs.padding[d] + (reach - 1) % 2;  // "same" pads one more behind
     const std::int64_t most = padded < reach ? 0 : (padded - reach) / attrs.stride[d] + 1;
@@ -371,6 +371,11 @@ Tensor channel_sums(const Tensor& x, std::size_t spatial, DType dtype) {
     if (d != channel) over.push_back(static_cast<std::int64_t>(d));
   }
   return sum(x, over, false, dtype);
+}
+
+std::int64_t reach_of(std::int64_t dilation, std::int64_t kernel) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 61;
+  return kernel - 1 > kMost / dilation ? kMost + 1 : dilation * (kernel - 1) + 1;
 }
 
 void require_image(std::string_view op, std::string_view what, const Tensor& x, std::size_t spatial,

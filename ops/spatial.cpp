@@ -1,5 +1,6 @@
 #include "mezzo/ops/spatial.h"
 
+#include <limits>
 #include <string>
 
 namespace mezzo::ops {
@@ -10,10 +11,14 @@ Dims per_dim(std::string_view op, std::string_view what, const Dims& sizes, std:
     throw ValueError(op, "1 or " + std::to_string(spatial) + " numbers for " + std::string(what),
                      to_string(sizes), "give one for all spatial dims, or one for each");
   }
+  constexpr std::int64_t kMost =
+      std::numeric_limits<std::int32_t>::max();  // so that sums of them fit in 64 bits
   for (const std::int64_t size : sizes) {
-    if (size >= least) continue;
-    throw ValueError(op, std::string(what) + " of at least " + std::to_string(least), to_string(sizes),
-                     "check the arguments");
+    if (size >= least && size <= kMost) continue;
+    throw ValueError(op,
+                     std::string(what) + (size < least ? " of at least " : " of at most ") +
+                         std::to_string(size < least ? least : kMost),
+                     to_string(sizes), "check the arguments");
   }
   return sizes.size() == spatial ? sizes : Dims(spatial, sizes[0]);
 }
