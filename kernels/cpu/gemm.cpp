@@ -248,6 +248,8 @@ void set_gemm_engine(GemmEngine engine) {
   g_engine.store(engine, std::memory_order_relaxed);
 }
 
+bool gemm_engine_is_named() { return wanted_engine() != GemmEngine::automatic; }
+
 std::string gemm_description() {
 #ifdef MEZZO_HAVE_ONEDNN
   if (gemm_engine() == GemmEngine::onednn) return "oneDNN " + gemm_onednn_version();

@@ -5,8 +5,6 @@
 
 #ifdef MEZZO_HAVE_ONEDNN
 
-#include <dnnl.hpp>
-
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -15,36 +13,10 @@
 #include <unordered_map>
 
 #include "mezzo/core/error.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "mezzo/kernels/cpu/onednn.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
-
-/// Keeps oneDNN on the calling thread: it would start OpenMP threads of its own outside a parallel region,
-/// and split the product differently for every number of them.
-class OneThread {
- public:
-#ifdef _OPENMP
-  OneThread() : before_(omp_in_parallel() != 0 ? 1 : omp_get_max_threads()) {
-    if (before_ > 1) omp_set_num_threads(1);
-  }
-  ~OneThread() {
-    if (before_ > 1) omp_set_num_threads(before_);
-  }
-
- private:
-  int before_;
-
- public:
-#else
-  OneThread() {}
-#endif
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-};
 
 using DataType = dnnl::memory::data_type;
 
@@ -68,11 +40,6 @@ struct KeyHash {
   }
 };
 
-const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
 dnnl::memory::desc matrix(std::int64_t rows, std::int64_t cols, std::int64_t ld, bool transposed,
                           DataType type) {
   const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, ld} : dnnl::memory::dims{ld, 1};
@@ -94,9 +61,9 @@ dnnl::matmul::primitive_desc describe(const Key& key) {
     attributes.set_post_ops(add);
   }
 #if DNNL_VERSION_MAJOR >= 3
-  return {cpu_engine(), a, b, c, attributes};
+  return {onednn_engine(), a, b, c, attributes};
 #else
-  return {dnnl::matmul::desc(a, b, c), attributes, cpu_engine()};
+  return {dnnl::matmul::desc(a, b, c), attributes, onednn_engine()};
 #endif
 }
 
@@ -105,10 +72,10 @@ class Product {
  public:
   explicit Product(const dnnl::matmul::primitive_desc& desc)
       : primitive_(desc),
-        a_(desc.src_desc(), cpu_engine(), nullptr),
-        b_(desc.weights_desc(), cpu_engine(), nullptr),
-        c_(desc.dst_desc(), cpu_engine(), nullptr),
-        scratchpad_(desc.scratchpad_desc(), cpu_engine(), nullptr),
+        a_(desc.src_desc(), onednn_engine(), nullptr),
+        b_(desc.weights_desc(), onednn_engine(), nullptr),
+        c_(desc.dst_desc(), onednn_engine(), nullptr),
+        scratchpad_(desc.scratchpad_desc(), onednn_engine(), nullptr),
         scratch_bytes_(desc.scratchpad_desc().get_size()) {}
 
   /// Bytes that `scratch` has to have.
@@ -173,7 +140,7 @@ class ProductCache {
   Product* last_ = nullptr;
   std::unique_ptr<std::byte, Free> scratch_;
   std::size_t scratch_bytes_ = 0;
-  dnnl::stream stream_{cpu_engine()};
+  dnnl::stream stream_{onednn_engine()};
 };
 
 [[noreturn]] void fail(std::string_view what) {

@@ -66,4 +66,7 @@ std::string gemm_onednn_version();
 template <class T>
 void gemm_loops(const GemmTile<T>& tile);
 
+/// Whether somebody named gemm_engine(), whose arithmetic is then wanted whatever the size.
+[[nodiscard]] bool gemm_engine_is_named();
+
 }  // namespace mezzo::kernels::cpu
