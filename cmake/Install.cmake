@@ -17,7 +17,7 @@ install(CODE [[
 ]])
 
 # Every header that a program may include, those of the kernels too: an op of one's own is made of them. Not installed
-# is what reads the library's private macros: the inside of the matrix product.
+# is what reads the library's private macros: the inside of matrix products and convolutions.
 # The kernels of CUDA devices include CUDA's headers, so they go only where CUDA is built.
 set(without_cuda PATTERN "cuda" EXCLUDE)
 if(MEZZO_HAVE_CUDA AND NOT MEZZO_CUDA_EMULATED)
@@ -27,7 +27,7 @@ install(FILES "${PROJECT_SOURCE_DIR}/core/cuda/trace.h" DESTINATION "${CMAKE_INS
 foreach(folder IN ITEMS core autograd kernels ops nn amp optim io data train)
   if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}")
     install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo"
-      FILES_MATCHING PATTERN "*.h" PATTERN "cpu/gemm_*" EXCLUDE PATTERN "cpu/eigen" EXCLUDE
+      FILES_MATCHING PATTERN "*.h" PATTERN "cpu/gemm_*" EXCLUDE PATTERN "cpu/conv_*" EXCLUDE PATTERN "cpu/onednn.h" EXCLUDE PATTERN "cpu/eigen" EXCLUDE
       ${without_cuda})
   endif()
 endforeach()
