@@ -1,7 +1,7 @@
 """What is compared with what, on the CPU and on a GPU, and which ratios are goals: at most this, median of the pairs."""
 
-LAYERS = ["engine", "kernels", "ops", "training", "footprint"]
-LAYERS_ON_GPU = ["training", "engine", "kernels", "ops"]  # what matters most comes first: there may be a limit of time
+LAYERS = ["engine", "kernels", "ops", "conv", "training", "footprint"]
+LAYERS_ON_GPU = ["training", "engine", "kernels", "ops", "conv"]  # what matters most comes first: there may be a limit of time
 COMPARISONS, COMPARISONS_ON_GPU = [], []
 chosen = COMPARISONS  # the list that compare() adds to
 
@@ -81,6 +81,22 @@ def ops():
     for op in ("abs", "clamp", "addcmul") + TRANSCENDENTAL + norms + ATTENTION + REARRANGEMENTS + CELLS:
         for dtype in ("f16", "bf16"):
             compare("ops", ("mezzo", f"{op}/{dtype}"), ("mezzo", f"{op}/f32"), 1.2)
+
+
+CONVOLUTIONS = tuple(name + suffix for name in ("conv2d_3x3", "conv2d_depthwise", "conv2d_1x1") for suffix in ("", "_backward"))
+
+
+def convolutions():
+    for case in CONVOLUTIONS:
+        # oneDNN on the same row-major images; and in its own layout, as if the images lay in it.
+        blocked = case.replace("_backward", "") + "_blocked" + ("_backward" if case.endswith("_backward") else "")
+        eigen = case.replace("_backward", "") + "_eigen" + ("_backward" if case.endswith("_backward") else "")
+        compare("conv", ("mezzo", f"{case}/f32"), ("bare", f"{case}/f32"), 1 / 0.9)
+        compare("conv", ("mezzo", f"{case}/f32"), ("bare", f"{blocked}/f32"))
+        compare("conv", ("mezzo", f"{eigen}/f32"), ("bare", f"{case}/f32"), 1 / 0.5)
+        against("conv", f"{case}/f32", {"libtorch": 1.0, "pytorch": 1.0})
+        for dtype in ("f16", "bf16"):
+            compare("conv", ("mezzo", f"{case}/{dtype}"), ("mezzo", f"{case}/f32"), 1.2)
 
 
 def products():
@@ -172,15 +188,23 @@ def ops_on_gpu():
         against("ops", f"{op}/f32", {"pytorch": None})
 
 
+def convolutions_on_gpu():
+    for case in CONVOLUTIONS:
+        for dtype in ("f32", "f16", "bf16"):
+            against("conv", f"{case}/{dtype}", {"pytorch": None})
+
+
 footprint()
 engine()
 pointwise()
 rows()
 products()
 ops()
+convolutions()
 training()
 chosen = COMPARISONS_ON_GPU
 training_on_gpu()
 engine_on_gpu()
 kernels_on_gpu()
 ops_on_gpu()
+convolutions_on_gpu()

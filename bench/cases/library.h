@@ -79,6 +79,10 @@ inline Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, bool cau
   }
   return torch::matmul(torch::softmax(scores, -1), v);
 }
+inline Tensor padded_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t padding,
+                            std::int64_t groups) {
+  return torch::conv2d(x, weight, bias, 1, padding, 1, groups);
+}
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net->push_back(nn::Linear(in, out));
 }
@@ -140,6 +144,10 @@ inline Tensor enlarged(const Tensor& x) {
 inline Tensor sampled(const Tensor& x, const Tensor& grid) { return grid_sample(x, grid); }
 inline Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   return scaled_dot_product_attention(q, k, v, {.is_causal = causal});
+}
+inline Tensor padded_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t padding,
+                            std::int64_t groups) {
+  return conv2d(x, weight, bias, {.padding = padding, .groups = groups});
 }
 inline void push_linear(nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net.push_back(nn::make<nn::Linear>(in, out));

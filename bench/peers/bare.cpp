@@ -1,5 +1,5 @@
-// The ceilings: copies of as many bytes as an op moves, and products by a bare oneDNN call, each at its
-// fastest.
+// The ceilings: copies of as many bytes as an op moves, and products and convolutions by bare oneDNN calls,
+// each at its fastest.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -10,7 +10,7 @@
 #include "worker.h"
 
 #ifdef MEZZO_HAVE_ONEDNN
-#include <dnnl.hpp>
+#include "peers/bare_conv.h"
 #endif
 
 namespace bench {
@@ -96,6 +96,7 @@ std::string about() {
 }
 #else
 void add_products(Worker&) {}
+void add_convolutions(Worker&) {}
 std::string about() { return "memcpy (no oneDNN found)"; }
 #endif
 
@@ -106,5 +107,6 @@ int main() {
   bench::Worker worker(bench::about());
   bench::add_copies(worker);
   bench::add_products(worker);
+  bench::add_convolutions(worker);
   return worker.run();
 }

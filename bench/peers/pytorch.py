@@ -27,6 +27,11 @@ SIZES = {"128x512": (128, 512), "512x1024": (512, 1024), "128x4096": (128, 4096)
          "2048x4096": (2048, 4096)}
 
 
+# As in convolutions.h: batch, channels in and out, size, kernel, padding, groups.
+CONVOLUTIONS = {"conv2d_3x3": (32, 64, 64, 56, 3, 1, 1), "conv2d_depthwise": (32, 64, 64, 56, 3, 1, 64),
+                "conv2d_1x1": (32, 64, 256, 56, 1, 0, 1)}
+
+
 def normal(shape, dtype=torch.float32):
     return torch.randn(shape, device=DEVICE).to(dtype)
 
@@ -188,6 +193,21 @@ def add_attention(name, dtype):
         CASES[f"{case}/{name}"] = lambda causal=causal: plain(
             lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), *(normal(shape, dtype) for _ in range(3)))
         CASES[f"{case}_backward/{name}"] = lambda causal=causal: backward(causal)
+
+
+def add_convolutions(name, dtype):
+    for case, (batch, channels, out, size, kernel, padding, groups) in CONVOLUTIONS.items():
+        def function(x, w, b, padding=padding, groups=groups):
+            return F.conv2d(x, w, b, padding=padding, groups=groups)
+
+        def inputs(shapes=((batch, channels, size, size), (out, channels // groups, kernel, kernel), (out,))):
+            return [normal(shape, dtype) for shape in shapes]
+
+        def backward(function=function, inputs=inputs, shape=(batch, out, size, size)):
+            leaves, g = [leaf(x) for x in inputs()], normal(shape, dtype)
+            return lambda: torch.autograd.grad(function(*leaves), leaves, g)
+        CASES[f"{case}/{name}"] = lambda function=function, inputs=inputs: plain(function, *inputs())
+        CASES[f"{case}_backward/{name}"] = backward
 
 
 def add_rearrangements(name, dtype):
@@ -389,6 +409,7 @@ def main():
         add_rearrangements(name, dtype)
         add_cells(name, dtype)
         add_sampling(name, dtype)
+        add_convolutions(name, dtype)
     add_training()
     if not ON_CPU:
         add_copies()
