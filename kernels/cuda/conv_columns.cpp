@@ -143,8 +143,8 @@ Factor columns_factor(const Geometry& s, const void* data, DType dtype, const Co
           strides.sample, strides.group};
 }
 
-/// Calls f for parts of at most `bytes / bytes_per_place` places (of one at least), whole samples if one
-/// fits.
+/// Calls f for parts of at most conv_column_bytes() / bytes_per_place places (of one at least), whole samples
+/// if one fits.
 template <class F>
 void for_each_part(const Geometry& s, std::int64_t bytes_per_place, const F& f) {
   if (s.places == 0) return;
