@@ -13,7 +13,13 @@ using namespace detail;
 template <class T>
 struct AddRows {
   static void run(const T* a, const T* b, T* sum, std::int64_t n) {
-    each_element(n, [&](std::int64_t i) { sum[i] = a[i] + b[i]; });
+    constexpr std::int64_t kSpan = 256;
+    for (std::int64_t begin = 0; begin < n; begin += kSpan) {
+      const std::int64_t count = std::min(kSpan, n - begin);
+      fetch_ahead(a + begin, count);
+      fetch_ahead(b + begin, count);
+      each_element(count, [&](std::int64_t i) { sum[begin + i] = a[begin + i] + b[begin + i]; });
+    }
   }
 };
 

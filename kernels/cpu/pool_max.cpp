@@ -94,7 +94,7 @@ struct MaxOfRows {
       const PlaceRange range = w.places[o];
       bool fresh = in.first;
       for (std::int64_t r = 0; r < in.rows; ++r) {
-        fetch(in.x + r * in.x_step + o * w.stride * w.inner, w.stride * w.inner);
+        fetch_ahead(in.x + r * in.x_step + o * w.stride * w.inner, w.stride * w.inner);
         // Three places at a time: a third of the traffic in results so far.
         for (std::int64_t i = range.first; i < range.last; i += 3 * step, fresh = false) {
           const T* const from = in.x + r * in.x_step + i * w.inner;
@@ -108,13 +108,6 @@ struct MaxOfRows {
         }
       }
     }
-  }
-  /// Asks for the `count` elements that windows come to soon: rows of several streams are too short for the
-  /// processor's own prefetching. Measured: from 2 KiB on it does no good.
-  MEZZO_ALWAYS_INLINE static void fetch(const T* x, std::int64_t count) {
-    constexpr std::int64_t kAhead = 1024, kLine = 64;
-    const char* const ahead = reinterpret_cast<const char*>(x) + kAhead;
-    for (std::int64_t b = 0; b < count * std::int64_t{sizeof(T)}; b += kLine) __builtin_prefetch(ahead + b);
   }
   /// The channels of a window go on, or begin, with those of kCount places.
   template <int kCount>

@@ -24,6 +24,15 @@ MEZZO_ALWAYS_INLINE void each_element(std::int64_t n, Step step) {
   for (std::int64_t i = 0; i < n; ++i) step(i);
 }
 
+/// Asks for what stands behind the `count` elements of a row that are next: rows of several streams are too
+/// short for the processor's own prefetching. Measured: from 2 KiB ahead on it does no good.
+template <class T>
+MEZZO_ALWAYS_INLINE void fetch_ahead(const T* row, std::int64_t count) {
+  constexpr std::int64_t kAhead = 1024, kLine = 64;
+  const char* const ahead = reinterpret_cast<const char*>(row) + kAhead;
+  for (std::int64_t b = 0; b < count * std::int64_t{sizeof(T)}; b += kLine) __builtin_prefetch(ahead + b);
+}
+
 /// Windows along a row, as loops take them.
 struct RowWindows {
   std::int64_t outputs, inputs, inner;
