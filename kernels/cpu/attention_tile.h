@@ -73,15 +73,45 @@ void zero_rows(TileRows<T> rows, std::int64_t count, std::int64_t cols) {
   for (std::int64_t r = 0; r < count; ++r) std::fill_n(rows.data + r * rows.ld, cols, T(0));
 }
 
+/// sum + x * factor
+template <class T>
+struct AddScaledFn {
+  T factor;
+  MEZZO_ALWAYS_INLINE T operator()(T sum, T x) const { return sum + x * factor; }
+};
+/// A product whose A is one row, as for a single new query: it reads B once, as fast as memory gives it, for
+/// which the engines are not made.
+template <class T>
+struct RowProduct {
+  static void run(const GemmTile<T>* t) {
+    if (!t->accumulate) {
+      for (std::int64_t j = 0; j < t->n; ++j) t->c[j] = 0;
+    }
+    if (t->b_transposed) {
+      for (std::int64_t j = 0; j < t->n; ++j)
+        t->c[j] += static_cast<T>(row_pass<T, 2>({t->a, t->b + j * t->ldb}, nullptr, t->k, scalar::MulFn{}));
+    } else {
+      for (std::int64_t p = 0; p < t->k; ++p)
+        row_map<T, 2>({t->c, t->b + p * t->ldb}, t->c, t->n, AddScaledFn<T>{t->a[p]});
+    }
+  }
+};
+
 /// C (+)= op(A) op(B) for any sizes: a sum over nothing is 0.
 template <class T>
 void multiply(std::int64_t m, std::int64_t n, std::int64_t k, TileRows<const T> a, bool a_transposed,
               TileRows<const T> b, bool b_transposed, TileRows<T> c, bool accumulate) {
   if (m == 0 || n == 0) return;
-  if (k > 0)
-    return gemm_tile<T>(
-        {m, n, k, a.data, a.ld, a_transposed, b.data, b.ld, b_transposed, c.data, c.ld, accumulate});
-  if (!accumulate) zero_rows(c, m, n);
+  if (k == 0) {
+    if (!accumulate) zero_rows(c, m, n);
+    return;
+  }
+  const GemmTile<T> tile{m,      n,    k,         a.data, a.ld, a_transposed, b.data, b.ld, b_transposed,
+                         c.data, c.ld, accumulate};
+  if (m == 1 && !a_transposed)
+    run_isa<RowProduct<T>>(&tile);
+  else
+    gemm_tile<T>(tile);
 }
 
 // --- what stands between q k^T and the scores
