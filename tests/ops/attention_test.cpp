@@ -48,11 +48,19 @@ Evaluated plainly(const Tensors& inputs, const Tensor& mask, const Value::Map& a
       wide);
 }
 
+/// |got - want| <= tolerance (1 + |want|), none of them NaN.
+void expect_close(const Tensor& got, const Tensor& want, double tolerance) {
+  const Doubles a = list(got), b = list(want);
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    ASSERT_TRUE(std::abs(a[i] - b[i]) <= tolerance * (1 + std::abs(b[i])))
+        << i << ": " << a[i] << ", want " << b[i];
+}
 void expect_agrees(const Evaluated& got, const Evaluated& want, double tolerance, const std::string& what) {
   SCOPED_TRACE(what);
-  expect_near(got.out, list(want.out), tolerance, tolerance);
+  expect_close(got.out, want.out, tolerance);
   for (std::size_t i = 0; i < want.gradients.size(); ++i)
-    expect_near(got.gradients[i], list(want.gradients[i]), tolerance, tolerance);
+    expect_close(got.gradients[i], want.gradients[i], tolerance);
 }
 
 /// out[l] by the formula, for one head.
@@ -130,7 +138,7 @@ TEST(Attention, AgreesWithItsCompositionInEveryWay) {
     std::int64_t heads, queries, keys, size, value_size;
   };
   for (const Sizes& s : {Sizes{2, 1, 300, 3, 2}, Sizes{1, 300, 1, 3, 2}, Sizes{1, 140, 530, 16, 9},
-                         Sizes{9, 130, 260, 5, 8}, Sizes{2, 257, 129, 33, 64}}) {
+                         Sizes{9, 130, 260, 3, 2}, Sizes{1, 257, 129, 33, 20}}) {
     const std::string what = to_string(Shape{s.heads, s.queries, s.keys, s.size, s.value_size});
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
       const double tolerance = dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 1e-5 : 0.02;
