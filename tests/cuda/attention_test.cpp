@@ -20,7 +20,7 @@ using namespace twin;
 
 using CudaAttention = CudaTwin;
 
-constexpr std::int64_t kBatch = 2, kHeads = 3;
+constexpr std::int64_t kBatch = 2, kHeads = 2;
 constexpr std::uint64_t kSeed = 11;
 
 struct Case {
