@@ -41,10 +41,7 @@ Outputs relu_backward_forward(const Args& args) {
   return map_backward("relu_backward", ReluBackwardFn{}, args.in(0), args.in(1));
 }
 Gradients relu_backward_vjp(const Vjps& args) {
-  const Tensor zero = args.needs(1)
-                          ? zeros(args.in_shape(1), {.dtype = args.in_dtype(1), .device = args.in_device(1)})
-                          : Tensor();
-  return {args.needs(0) ? relu_backward(args.grad(), args.in(1)) : Tensor(), zero};
+  return {args.needs(0) ? relu_backward(args.grad(), args.in(1)) : Tensor(), zeros_for(args, 1)};
 }
 std::vector<Sample<NoAttrs>> relu_backward_samples() {
   return {{{samples::real({3, 5}), samples::smooth({3, 5})}}};
