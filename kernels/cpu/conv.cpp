@@ -192,11 +192,6 @@ void in_compute_type(const View& a, const View& b, const View& c, const F& f) {
     f(TypeTag<float>{});
 }
 
-/// Whether there is nothing to add up.
-bool is_empty(const ConvShape& s) {
-  return s.in_channels == 0 || s.out_channels == 0 || s.windows.inputs() == 0 || s.windows.outputs() == 0;
-}
-
 /// Whether the map is one matrix product that the GEMM seam does at least as well: where oneDNN's
 /// convolutions are not to be had, and in bf16 where the processor's own products are faster than widened
 /// ones.
@@ -232,10 +227,6 @@ void multiply(const ConvShape& s, const View& to, const View& from, std::int64_t
 
 void conv_forward(const ConvShape& shape, const View& y, const View& x, const View& weight,
                   const void* bias) {
-  if (layout::numel(y.shape) == 0) return;
-  if (is_empty(shape))
-    return fill_with_bias(y, shape.batch, shape.out_channels, shape.windows.outputs(), shape.channels_last,
-                          bias);
   if (is_product(shape, x, weight))
     return multiply(shape, y, x, shape.out_channels, shape.in_channels, weight, 1, shape.in_channels, bias);
   in_compute_type(y, x, weight, [&]<class T>(TypeTag<T>) {
@@ -247,10 +238,6 @@ void conv_forward(const ConvShape& shape, const View& y, const View& x, const Vi
 
 void conv_input_gradient(const ConvShape& shape, const View& x, const View& y, const View& weight,
                          const void* bias) {
-  if (layout::numel(x.shape) == 0) return;
-  if (is_empty(shape))
-    return fill_with_bias(x, shape.batch, shape.in_channels, shape.windows.inputs(), shape.channels_last,
-                          bias);
   if (is_product(shape, y, weight))
     return multiply(shape, x, y, shape.in_channels, shape.out_channels, weight, shape.in_channels, 1, bias);
   in_compute_type(x, y, weight, [&]<class T>(TypeTag<T>) {
@@ -263,11 +250,7 @@ void conv_input_gradient(const ConvShape& shape, const View& x, const View& y, c
 void conv_weight_gradient(const ConvShape& shape, const View& weight, const View& x, const View& y,
                           void* bias) {
   in_compute_type(weight, x, y, [&]<class T>(TypeTag<T>) {
-    if (bias != nullptr && shape.out_channels > 0)
-      reduce<T>(Sum<>{}, {bias, weight.dtype, y.shape, {0, 1, 0, 0, 0}}, y);
-    if (layout::numel(weight.shape) == 0) return;
-    if (is_empty(shape) || shape.batch == 0)
-      return fill_with_bias(weight, 1, 1, layout::numel(weight.shape), false, nullptr);
+    if (bias != nullptr) reduce<T>(Sum<>{}, {bias, weight.dtype, y.shape, {0, 1, 0, 0, 0}}, y);
     Convolution<T>(ConvMap::weight_gradient, shape, x, y).run_gradient(weight);
   });
 }

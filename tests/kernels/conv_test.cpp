@@ -296,31 +296,6 @@ TEST(Conv, GradientOfTheBiasSumsOverImagesAndPlaces) {
   }
 }
 
-TEST(Conv, EmptySumsAreTheBias) {
-  for (const GemmEngine engine : engines()) {
-    const EngineGuard guard(engine);
-    const Windows::Sizes one{1, 1, 1}, pad{0, 1, 1};
-    for (ConvShape shape :
-         {make_shape(0, 3, 4, 1, {1, 5, 5}, {1, 3, 3}, one, pad, pad),
-          make_shape(2, 0, 4, 1, {1, 5, 5}, {1, 3, 3}, one, pad, pad),
-          make_shape(2, 3, 0, 1, {1, 5, 5}, {1, 3, 3}, one, pad, pad),
-          make_shape(2, 3, 4, 1, {1, 0, 5}, {1, 2, 3}, one, pad, pad),
-          make_shape(2, 0, 4, 1, {1, 5, 5}, {1, 1, 1}), make_shape(0, 3, 4, 1, {1, 5, 5}, {1, 1, 1})}) {
-      for (const bool channels_last : {false, true}) {
-        shape.channels_last = channels_last;
-        for (const DType dtype : {DType::f32, DType::f16}) {
-          for (const Map map : kMaps) expect_plain(Problem(shape, dtype), map, map != kWeight, 6e-8);
-          Problem problem(shape, dtype);
-          problem.run(kWeight, true);
-          if (shape.batch > 0) continue;
-          for (std::int64_t o = 0; o < shape.out_channels; ++o)
-            EXPECT_EQ(problem.bias.values()[static_cast<std::size_t>(o)], 0);
-        }
-      }
-    }
-  }
-}
-
 /// What is not finite reaches the windows that see it, and no place beside them.
 TEST(Conv, NonFiniteValuesStayInTheirWindows) {
   const double inf = std::numeric_limits<double>::infinity();
