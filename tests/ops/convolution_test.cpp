@@ -156,9 +156,10 @@ TEST(Convolution, RefusalsOfTransposedOnes) {
       "among the sizes that a stride rounds away");
   EXPECT_EQ(message_of<Error>([&] { (void)conv_transpose1d(x, w, {}, {.output_padding = -1}); }),
             "conv_transpose1d: expected output_padding of at least 0, got [-1]; check the arguments");
-  EXPECT_EQ(message_of<Error>([&] { (void)conv_transpose1d(x, w, {}, {.padding = 3}); }),
-            "conv_transpose1d: expected an output of at least 1 in dim 0, got -1; pad less, or take a larger "
-            "input");
+  EXPECT_EQ(
+      message_of<Error>([&] { (void)conv_transpose1d(x, w, {}, {.padding = 3}); }),
+      "conv_transpose1d: expected an output size of at least 0 in dim 0, got -1; pad less, or take a larger "
+      "input");
   EXPECT_EQ(
       message_of<Error>([&] {
         (void)conv_transpose1d(zeros({1, 3, 3}), w);
