@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "mezzo/kernels/cpu/reduce.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 
 namespace mezzo::kernels::cpu {
 
@@ -30,11 +31,7 @@ template <class T, bool Least>
 struct ArgRow {
   using Index = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
   static void run(const T* x, Index r, T* best, Index* index, std::int64_t width) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+    MEZZO_INDEPENDENT_LOOP
     for (std::int64_t c = 0; c < width; ++c) {
       const T value = x[c], old = best[c];
       const bool further = Least ? value < old : value > old;

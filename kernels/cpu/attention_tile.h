@@ -14,6 +14,7 @@
 #include "mezzo/kernels/cpu/gemm_tile.h"
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/row_pass.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/scalar_math.h"
 
 namespace mezzo::kernels::cpu {
@@ -212,11 +213,7 @@ struct GradientsOfRow {
   static void run(T* products, T* through, std::int64_t n, std::int64_t cols, GradientRow<T> r) {
     const T left = to_scores(products, n, r.scale, r.mask);
     const WeightFn<T> weight_of{left, r.shift};
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+    MEZZO_INDEPENDENT_LOOP
     for (std::int64_t i = 0; i < n; ++i) {
       const T weight = weight_of(products[i]), kept = kDropout ? r.kept[i] : T(1);
       products[i] = weight * kept;

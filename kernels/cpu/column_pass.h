@@ -9,6 +9,7 @@
 
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/row_pass.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/norm_math.h"
 
 namespace mezzo::kernels::cpu::detail {
@@ -88,11 +89,7 @@ struct ColumnTotals {
 template <class T, std::size_t N, class Step, std::size_t... I>
 MEZZO_ALWAYS_INLINE void each_column(const std::array<const T*, N>& in, std::int64_t first, std::int64_t end,
                                      Step step, std::index_sequence<I...> /*indices*/) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+  MEZZO_INDEPENDENT_LOOP
   for (std::int64_t j = first; j < end; ++j) step(j, in[I][j]...);
 }
 

@@ -7,6 +7,7 @@
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/tile.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/optimizer_math.h"
 #include "mezzo/kernels/scaler_math.h"
 
@@ -19,11 +20,7 @@ struct UpdateTile {
   /// p and states are read and written in place; `unscaled` receives g * inv_scale unless it is null.
   static void run(F f, T* p_out, const T* p, const T* g, T* unscaled, std::array<T*, 3> out,
                   std::array<const T*, 3> in, std::int64_t n, UnscaleFn unscale) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+    MEZZO_INDEPENDENT_LOOP
     for (std::int64_t i = 0; i < n; ++i) {
       T state[3] = {};
       for (int s = 0; s < F::kStates; ++s) state[s] = in[static_cast<std::size_t>(s)][i];

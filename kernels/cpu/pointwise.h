@@ -11,6 +11,7 @@
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/pointwise_16bit.h"
 #include "mezzo/kernels/cpu/tile.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/math.h"
 
 namespace mezzo::kernels::cpu {
@@ -27,9 +28,9 @@ template <class F, class R, class T, std::size_t N>
 struct PointwiseTile {
   static void run(F f, R* out, std::array<const T*, N> in, std::int64_t n) {
     if constexpr (HasNear<F, T>) {
-      if (is_near(in[0], n)) return loop(typename F::Near{}, out, in, n, std::make_index_sequence<N>{});
+      if (is_near(in[0], n)) return map_loop(in, out, n, typename F::Near{});
     }
-    loop(f, out, in, n, std::make_index_sequence<N>{});
+    map_loop(in, out, n, f);
   }
 
  private:
@@ -37,18 +38,6 @@ struct PointwiseTile {
     std::int32_t largest = 0;  // magnitudes as integers, which are in order; NaN is above all numbers
     for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, math::detail::magnitude_bits(x[i]));
     return math::detail::bit_cast<float>(largest) < math::kNearZero;
-  }
-  template <class G, std::size_t... I>
-  [[gnu::always_inline]] static void loop(G f, R* out, std::array<const T*, N> in, std::int64_t n,
-                                          std::index_sequence<I...> /*indices*/) {
-    // An output may be one of the inputs (in-place ops) but never overlaps it shifted, so iterations are
-    // independent.
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
-    for (std::int64_t i = 0; i < n; ++i) out[i] = f(in[I][i]...);
   }
 };
 

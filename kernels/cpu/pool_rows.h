@@ -9,6 +9,7 @@
 
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/pool.h"
 
 namespace mezzo::kernels::cpu::detail {
@@ -16,11 +17,7 @@ namespace mezzo::kernels::cpu::detail {
 /// step(i) for i in [0, n), which are independent of each other.
 template <class Step>
 MEZZO_ALWAYS_INLINE void each_element(std::int64_t n, Step step) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+  MEZZO_INDEPENDENT_LOOP
   for (std::int64_t i = 0; i < n; ++i) step(i);
 }
 

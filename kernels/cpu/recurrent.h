@@ -11,6 +11,7 @@
 #include "mezzo/kernels/cpu/convert.h"
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/recurrent_math.h"
 #include "mezzo/kernels/view.h"
 
@@ -40,11 +41,7 @@ struct CellTile {
                                           std::index_sequence<I...> /*inputs*/,
                                           std::index_sequence<J...> /*results*/) {
     // A result may be an input's own memory but never overlaps it shifted, so iterations are independent.
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+    MEZZO_INDEPENDENT_LOOP
     for (std::int64_t i = 0; i < n; ++i) {
       const auto y = f(scalar::Numbers<T, F::kInputs>{{in[I][i]...}});
       ((out[J][i] = y.at[J]), ...);

@@ -7,6 +7,7 @@
 
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/tile.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/reducers.h"
 
 namespace mezzo::kernels::cpu::detail {
@@ -89,11 +90,7 @@ struct ColumnTile {
   template <std::int64_t Rows>
   [[gnu::always_inline]] static void take(R reducer, const T* x, std::int64_t stride, const double* shifts,
                                           Acc* acc, std::int64_t width) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+    MEZZO_INDEPENDENT_LOOP
     for (std::int64_t c = 0; c < width; ++c) {
       Acc a = acc[c];
       for (std::int64_t r = 0; r < Rows; ++r) {
@@ -135,11 +132,7 @@ struct FoldLanes {
 
  private:
   [[gnu::always_inline]] static void add(R reducer, Acc* into, const Acc* from, std::int64_t width) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+    MEZZO_INDEPENDENT_LOOP
     for (std::int64_t c = 0; c < width; ++c) into[c] = reducer.combine(into[c], from[c]);
   }
 };

@@ -9,14 +9,8 @@
 #include <utility>
 
 #include "mezzo/core/host_device.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/math.h"
-
-// g++ unrolls a loop of known short length before it looks for vectors, and then finds none; clang the same.
-#if defined(__clang__)
-#define MEZZO_KEEP_LOOP _Pragma("clang loop unroll(disable) vectorize(assume_safety)")
-#else
-#define MEZZO_KEEP_LOOP _Pragma("GCC unroll 1") _Pragma("GCC ivdep")
-#endif
 
 namespace mezzo::kernels::cpu {
 
@@ -67,18 +61,6 @@ MEZZO_ALWAYS_INLINE void group_step(const std::array<const T*, N>& in, T* out, T
   for (int j = 0; j < kGroup; ++j) lanes[j] += j < count ? values[j] : T(0);
   MEZZO_KEEP_LOOP
   for (int j = 0; j < kGroup; ++j) out[j] = values[j];
-}
-
-/// `out` may be one of the inputs but never overlaps one shifted, so iterations are independent.
-template <class T, std::size_t N, class F, std::size_t... I>
-MEZZO_ALWAYS_INLINE void map_loop(const std::array<const T*, N>& in, T* out, std::int64_t n, F f,
-                                  std::index_sequence<I...> /*indices*/) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
-  for (std::int64_t i = 0; i < n; ++i) out[i] = f(in[I][i]...);
 }
 
 /// Copies count < kGroup elements: in pieces of fixed sizes, since a call of memcpy takes longer.
@@ -180,7 +162,7 @@ MEZZO_ALWAYS_INLINE double row_pass(std::array<const T*, N> in, T* out, std::int
 /// out[i] = f(in[0][i], ...) for i in [0, n), where the sum is not wanted.
 template <class T, std::size_t N, class F>
 MEZZO_ALWAYS_INLINE void row_map(std::array<const T*, N> in, T* out, std::int64_t n, F f) {
-  detail::map_loop(in, out, n, f, std::make_index_sequence<N>{});
+  detail::map_loop(in, out, n, f);
 }
 
 }  // namespace mezzo::kernels::cpu
