@@ -54,21 +54,25 @@ bool are_columns_faster(ConvMap map, const ConvShape& part) {
 }
 
 /// oneDNN for convolutions in f32 that are worth a primitive's call, where it has one. Images that are not of
-/// f32 are widened into arrays of their own.
+/// f32 are widened into arrays of their own. `bf16`: whether what is read is all bf16.
 std::shared_ptr<const ConvEngine<float>> onednn_for(ConvMap map, const ConvShape& shape,
-                                                    const ConvShape& part, DType x, DType y) {
+                                                    const ConvShape& part, DType x, DType y, bool bf16) {
   constexpr double kFewProducts = 1 << 16;
   if (gemm_engine() != GemmEngine::onednn) return nullptr;
   const bool ours = conv_products(shape) <= kFewProducts || are_columns_faster(map, part);
   if (ours && !gemm_engine_is_named()) return nullptr;
-  return conv_onednn(map, part,
-                     {x == DType::f32 ? shape.in_channels : part.in_channels,
-                      y == DType::f32 ? shape.out_channels : part.out_channels,
-                      shape.in_channels / shape.groups * shape.windows.kernels()});
+  const ConvStrides strides{x == DType::f32 ? shape.in_channels : part.in_channels,
+                            y == DType::f32 ? shape.out_channels : part.out_channels,
+                            shape.in_channels / shape.groups * shape.windows.kernels()};
+  if (bf16 && use_native_bf16()) {
+    if (auto engine = conv_onednn(map, part, strides, true)) return engine;
+  }
+  return conv_onednn(map, part, strides, false);
 }
 #else
 std::shared_ptr<const ConvEngine<float>> onednn_for(ConvMap /*map*/, const ConvShape& /*shape*/,
-                                                    const ConvShape& /*part*/, DType /*x*/, DType /*y*/) {
+                                                    const ConvShape& /*part*/, DType /*x*/, DType /*y*/,
+                                                    bool /*bf16*/) {
   return nullptr;
 }
 #endif
@@ -77,14 +81,17 @@ std::shared_ptr<const ConvEngine<float>> onednn_for(ConvMap /*map*/, const ConvS
 template <class T>
 class Convolution {
  public:
-  Convolution(ConvMap map, const ConvShape& shape, const View& x, const View& y)
+  Convolution(ConvMap map, const ConvShape& shape, const View& x, const View& y, DType weight)
       : map_(map), shape_(shape), x_(x), y_(y), cut_(cut_convolution(map, shape, sizeof(T))) {
+    const bool bf16 = (map == ConvMap::input_gradient || x.dtype == DType::bf16) &&
+                      (map == ConvMap::forward || y.dtype == DType::bf16) &&
+                      (map == ConvMap::weight_gradient || weight == DType::bf16);
     sizes_ = {cut_.images, shape.batch % cut_.images};
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       if (sizes_[i] == 0) continue;
       if constexpr (std::is_same_v<T, float>) {
-        engines_[i] =
-            onednn_for(map, shape, part_of(map, shape, sizes_[i], cut_.channel_parts), x.dtype, y.dtype);
+        engines_[i] = onednn_for(map, shape, part_of(map, shape, sizes_[i], cut_.channel_parts), x.dtype,
+                                 y.dtype, bf16);
       }
       if (engines_[i] == nullptr) engines_[i] = {std::shared_ptr<void>(), &conv_columns<T>()};
     }
@@ -232,7 +239,7 @@ void conv_forward(const ConvShape& shape, const View& y, const View& x, const Vi
   in_compute_type(y, x, weight, [&]<class T>(TypeTag<T>) {
     const Widened<T> w(weight.data, weight.dtype, layout::numel(weight.shape)),
         b(bias, y.dtype, shape.out_channels);
-    Convolution<T>(ConvMap::forward, shape, x, y).run(w.data(), b.data());
+    Convolution<T>(ConvMap::forward, shape, x, y, weight.dtype).run(w.data(), b.data());
   });
 }
 
@@ -243,7 +250,7 @@ void conv_input_gradient(const ConvShape& shape, const View& x, const View& y, c
   in_compute_type(x, y, weight, [&]<class T>(TypeTag<T>) {
     const Widened<T> w(weight.data, weight.dtype, layout::numel(weight.shape)),
         b(bias, x.dtype, shape.in_channels);
-    Convolution<T>(ConvMap::input_gradient, shape, x, y).run(w.data(), b.data());
+    Convolution<T>(ConvMap::input_gradient, shape, x, y, weight.dtype).run(w.data(), b.data());
   });
 }
 
@@ -251,7 +258,7 @@ void conv_weight_gradient(const ConvShape& shape, const View& weight, const View
                           void* bias) {
   in_compute_type(weight, x, y, [&]<class T>(TypeTag<T>) {
     if (bias != nullptr) reduce<T>(Sum<>{}, {bias, weight.dtype, y.shape, {0, 1, 0, 0, 0}}, y);
-    Convolution<T>(ConvMap::weight_gradient, shape, x, y).run_gradient(weight);
+    Convolution<T>(ConvMap::weight_gradient, shape, x, y, weight.dtype).run_gradient(weight);
   });
 }
 

@@ -24,13 +24,13 @@ namespace {
 
 using Desc = dnnl::memory::desc;
 using DnnlDims = dnnl::memory::dims;
+using DataType = dnnl::memory::data_type;
 using Tag = dnnl::memory::format_tag;
 
 [[noreturn]] void fail(std::string_view what) {
   throw Error("oneDNN convolution", "success", what, "set MEZZO_CPU_GEMM=eigen and report this");
 }
 
-Desc any_layout(const DnnlDims& dims) { return {dims, dnnl::memory::data_type::f32, Tag::any}; }
 Desc with_strides(const DnnlDims& dims, const DnnlDims& strides) {
   return {dims, dnnl::memory::data_type::f32, strides};
 }
@@ -39,10 +39,11 @@ Desc with_strides(const DnnlDims& dims, const DnnlDims& strides) {
 /// there are fewer primitives for 3 than for 2.
 class Geometry {
  public:
-  Geometry(ConvMap map, const ConvShape& shape, const ConvStrides& strides)
-      : shape_(shape),
+  Geometry(ConvMap map, const ConvShape& shape, const ConvStrides& strides, bool bf16)
+      : read(bf16 ? DataType::bf16 : DataType::f32),
+        shape_(shape),
         strides_(strides),
-        plain_(map != ConvMap::weight_gradient && shape.groups == 1 && are_places(shape.windows)) {
+        plain_(!bf16 && map != ConvMap::weight_gradient && shape.groups == 1 && are_places(shape.windows)) {
     const Windows& w = shape.windows;
     std::size_t d = 0;
     while (d < 2 && w.input[d] == 1 && w.kernel[d] == 1 && w.output[d] == 1 && w.padding[d] == 0) ++d;
@@ -67,11 +68,12 @@ class Geometry {
   }
   /// What the primitive is asked for: channels-last images as they are, and row-major ones for a plain
   /// product (nothing is gained that the way to another layout would not cost), all else as it likes.
-  [[nodiscard]] Desc asked_x() const { return asked(dims(shape_.in_channels, input_)); }
-  [[nodiscard]] Desc asked_y() const { return asked(dims(shape_.out_channels, output_)); }
-  [[nodiscard]] Desc asked_weight() const { return any_layout(weight_dims()); }
+  [[nodiscard]] Desc asked_x(DataType type) const { return asked(dims(shape_.in_channels, input_), type); }
+  [[nodiscard]] Desc asked_y(DataType type) const { return asked(dims(shape_.out_channels, output_), type); }
+  [[nodiscard]] Desc asked_weight(DataType type) const { return {weight_dims(), type, Tag::any}; }
   [[nodiscard]] Desc bias() const { return {{shape_.out_channels}, dnnl::memory::data_type::f32, Tag::a}; }
 
+  DataType read;  ///< of what the primitive reads; its result is f32
   DnnlDims stride, dilation, front, behind;
 
  private:
@@ -99,12 +101,12 @@ class Geometry {
     steps.insert(steps.begin(), {all * places, shape_.channels_last ? 1 : places});
     return with_strides(dims(channels, spatial), steps);
   }
-  [[nodiscard]] Desc asked(const DnnlDims& sizes) const {
+  [[nodiscard]] Desc asked(const DnnlDims& sizes, DataType type) const {
     constexpr std::array kChannelsLast{Tag::nwc, Tag::nhwc, Tag::ndhwc},
         kRowMajor{Tag::ncw, Tag::nchw, Tag::ncdhw};
-    if (!shape_.channels_last && !plain_) return any_layout(sizes);
+    if (!shape_.channels_last && !plain_) return {sizes, type, Tag::any};
     const auto& tags = shape_.channels_last ? kChannelsLast : kRowMajor;
-    return {sizes, dnnl::memory::data_type::f32, tags[sizes.size() - 3]};
+    return {sizes, type, tags[sizes.size() - 3]};
   }
 
   ConvShape shape_;
@@ -123,34 +125,42 @@ dnnl::primitive_attr attributes() {
 constexpr dnnl::algorithm kDirect = dnnl::algorithm::convolution_direct;
 constexpr dnnl::prop_kind kTraining = dnnl::prop_kind::forward_training;
 
+constexpr DataType kResult = DataType::f32;
+
+// `y`: the dtype of the result; what is read when it only describes the convolution to a gradient's
+// primitive.
 #if DNNL_VERSION_MAJOR >= 3
-dnnl::convolution_forward::primitive_desc describe_forward(const Geometry& g) {
-  return {onednn_engine(), kTraining, kDirect,    g.asked_x(), g.asked_weight(), g.bias(),
-          g.asked_y(),     g.stride,  g.dilation, g.front,     g.behind,         attributes()};
+dnnl::convolution_forward::primitive_desc describe_forward(const Geometry& g, DataType y) {
+  return {onednn_engine(), kTraining,    kDirect,  g.asked_x(g.read), g.asked_weight(g.read),
+          g.bias(),        g.asked_y(y), g.stride, g.dilation,        g.front,
+          g.behind,        attributes()};
 }
 dnnl::convolution_backward_data::primitive_desc describe_input_gradient(const Geometry& g) {
-  return {onednn_engine(), kDirect, g.asked_x(), g.asked_weight(),    g.asked_y(), g.stride,
-          g.dilation,      g.front, g.behind,    describe_forward(g), attributes()};
+  return {
+      onednn_engine(), kDirect, g.asked_x(kResult), g.asked_weight(g.read),      g.asked_y(g.read), g.stride,
+      g.dilation,      g.front, g.behind,           describe_forward(g, g.read), attributes()};
 }
 dnnl::convolution_backward_weights::primitive_desc describe_weight_gradient(const Geometry& g) {
-  return {onednn_engine(), kDirect, g.asked_x(), g.asked_weight(),    g.asked_y(), g.stride,
-          g.dilation,      g.front, g.behind,    describe_forward(g), attributes()};
+  return {
+      onednn_engine(), kDirect, g.asked_x(g.read), g.asked_weight(kResult),     g.asked_y(g.read), g.stride,
+      g.dilation,      g.front, g.behind,          describe_forward(g, g.read), attributes()};
 }
 #else
-dnnl::convolution_forward::primitive_desc describe_forward(const Geometry& g) {
-  return {dnnl::convolution_forward::desc(kTraining, kDirect, g.asked_x(), g.asked_weight(), g.bias(),
-                                          g.asked_y(), g.stride, g.dilation, g.front, g.behind),
+dnnl::convolution_forward::primitive_desc describe_forward(const Geometry& g, DataType y) {
+  return {dnnl::convolution_forward::desc(kTraining, kDirect, g.asked_x(g.read), g.asked_weight(g.read),
+                                          g.bias(), g.asked_y(y), g.stride, g.dilation, g.front, g.behind),
           attributes(), onednn_engine()};
 }
 dnnl::convolution_backward_data::primitive_desc describe_input_gradient(const Geometry& g) {
-  return {dnnl::convolution_backward_data::desc(kDirect, g.asked_x(), g.asked_weight(), g.asked_y(), g.stride,
-                                                g.dilation, g.front, g.behind),
-          attributes(), onednn_engine(), describe_forward(g)};
+  return {dnnl::convolution_backward_data::desc(kDirect, g.asked_x(kResult), g.asked_weight(g.read),
+                                                g.asked_y(g.read), g.stride, g.dilation, g.front, g.behind),
+          attributes(), onednn_engine(), describe_forward(g, g.read)};
 }
 dnnl::convolution_backward_weights::primitive_desc describe_weight_gradient(const Geometry& g) {
-  return {dnnl::convolution_backward_weights::desc(kDirect, g.asked_x(), g.asked_weight(), g.asked_y(),
-                                                   g.stride, g.dilation, g.front, g.behind),
-          attributes(), onednn_engine(), describe_forward(g)};
+  return {
+      dnnl::convolution_backward_weights::desc(kDirect, g.asked_x(g.read), g.asked_weight(kResult),
+                                               g.asked_y(g.read), g.stride, g.dilation, g.front, g.behind),
+      attributes(), onednn_engine(), describe_forward(g, g.read)};
 }
 #endif
 
@@ -339,9 +349,10 @@ class Primitive final : public ConvEngine<float> {
   std::vector<float> no_bias_;
 };
 
-std::shared_ptr<const Primitive> make(ConvMap map, const ConvShape& shape, const ConvStrides& strides) {
+std::shared_ptr<const Primitive> make(ConvMap map, const ConvShape& shape, const ConvStrides& strides,
+                                      bool bf16) {
   const OneThread one_thread;
-  const Geometry geometry(map, shape, strides);
+  const Geometry geometry(map, shape, strides, bf16);
   const auto made = [&](dnnl::primitive primitive, const auto& desc, const Desc& x, const Desc& y,
                         const Desc& weight) -> std::shared_ptr<const Primitive> {
     // oneDNN's plain loops are slower than columns.
@@ -351,7 +362,7 @@ std::shared_ptr<const Primitive> make(ConvMap map, const ConvShape& shape, const
   try {
     switch (map) {
       case ConvMap::forward: {
-        const auto desc = describe_forward(geometry);
+        const auto desc = describe_forward(geometry, kResult);
         return made(dnnl::convolution_forward(desc), desc, desc.src_desc(), desc.dst_desc(),
                     desc.weights_desc());
       }
@@ -372,9 +383,9 @@ std::shared_ptr<const Primitive> make(ConvMap map, const ConvShape& shape, const
 }
 
 /// All that a primitive is made for.
-using Key = std::array<std::int64_t, 27>;
+using Key = std::array<std::int64_t, 28>;
 
-Key key_of(ConvMap map, const ConvShape& s, const ConvStrides& strides) {
+Key key_of(ConvMap map, const ConvShape& s, const ConvStrides& strides, bool bf16) {
   Key key{static_cast<std::int64_t>(map),
           s.batch,
           s.in_channels,
@@ -383,8 +394,9 @@ Key key_of(ConvMap map, const ConvShape& s, const ConvStrides& strides) {
           s.channels_last ? 1 : 0,
           strides.x_channels,
           strides.y_channels,
-          strides.weight};
-  auto next = key.begin() + 9;
+          strides.weight,
+          bf16 ? 1 : 0};
+  auto next = key.begin() + 10;
   const Windows& w = s.windows;
   for (const Windows::Sizes* sizes : {&w.input, &w.kernel, &w.output, &w.stride, &w.padding, &w.dilation})
     next = std::copy(sizes->begin(), sizes->end(), next);
@@ -418,15 +430,15 @@ bool fits(const Key& key, const ConvShape& s, const ConvStrides& strides) {
 }  // namespace
 
 std::shared_ptr<const ConvEngine<float>> conv_onednn(ConvMap map, const ConvShape& part,
-                                                     const ConvStrides& strides) {
+                                                     const ConvStrides& strides, bool bf16) {
   thread_local std::unordered_map<Key, std::shared_ptr<const Primitive>, KeyHash> cache;
-  const Key key = key_of(map, part, strides);
+  const Key key = key_of(map, part, strides, bf16);
   const auto found = cache.find(key);
   if (found != cache.end()) return found->second;
   // Shapes that change with every call must not fill the memory; a large network has some hundred.
   constexpr std::size_t kMaxPrimitives = 512;
   if (cache.size() >= kMaxPrimitives) cache.clear();
-  const auto primitive = fits(key, part, strides) ? make(map, part, strides) : nullptr;
+  const auto primitive = fits(key, part, strides) ? make(map, part, strides, bf16) : nullptr;
   return cache.try_emplace(key, primitive).first->second;
 }
 

@@ -80,9 +80,10 @@ struct ConvStrides {
   std::int64_t x_channels, y_channels, weight;
 };
 /// oneDNN's primitive for the map of parts of these sizes, none of which is 0, from the calling thread's
-/// cache; nullptr when oneDNN has none.
+/// cache; nullptr when oneDNN has none. `bf16`: by the processor's own products, for arrays that hold values
+/// of bf16; sums are f32's.
 [[nodiscard]] std::shared_ptr<const ConvEngine<float>> conv_onednn(ConvMap map, const ConvShape& part,
-                                                                   const ConvStrides& strides);
+                                                                   const ConvStrides& strides, bool bf16);
 #endif
 
 }  // namespace mezzo::kernels::cpu

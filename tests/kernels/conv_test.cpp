@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/plain_conv.h"
+#include "mezzo/core/error.h"
 #include "mezzo/kernels/cpu/conv.h"
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/gemm.h"
@@ -244,7 +245,38 @@ TEST(Conv, SameBitsOnAnyNumberOfThreads) {
   }
 }
 
+class Bf16Guard {
+ public:
+  explicit Bf16Guard(cpu::Bf16Gemm way) { cpu::set_bf16_gemm(way); }
+  ~Bf16Guard() { cpu::set_bf16_gemm(cpu::Bf16Gemm::automatic); }
+  Bf16Guard(const Bf16Guard&) = delete;
+  Bf16Guard& operator=(const Bf16Guard&) = delete;
+};
+
+/// The processor's own products of bf16 are exact and added up in f32 too, two at a time.
+TEST(Conv, NativeBf16) {
+  try {
+    cpu::set_bf16_gemm(cpu::Bf16Gemm::native);
+  } catch (const ValueError&) {
+    GTEST_SKIP() << "no native bf16 products here";
+  }
+  const Bf16Guard native(cpu::Bf16Gemm::native);
+  const EngineGuard onednn(GemmEngine::onednn);
+  for (ConvShape shape : shapes()) {
+    for (const bool channels_last : {false, true}) {
+      shape.channels_last = channels_last;
+      for (const Map map : kMaps) {
+        expect_plain(Problem(shape, DType::bf16), map, map != kWeight, 1.2e-7);
+        const DType x = map == kX ? DType::f32 : DType::bf16, y = map == kY ? DType::f32 : DType::bf16,
+                    weight = map == kWeight ? DType::f32 : DType::bf16;
+        expect_plain(Problem(shape, x, y, weight, DType::f32), map, map != kWeight, 1.2e-7);
+      }
+    }
+  }
+}
+
 TEST(Conv, SixteenBitsAreTheF32ResultRoundedOnce) {
+  const Bf16Guard widened(cpu::Bf16Gemm::widened);
   for (const GemmEngine engine : engines()) {
     const EngineGuard guard(engine);
     for (const DType dtype : {DType::f16, DType::bf16}) {
