@@ -199,18 +199,7 @@ void in_compute_type(const View& a, const View& b, const View& c, const F& f) {
     f(TypeTag<float>{});
 }
 
-<<<<<<< HEAD
-/// Whether the map is one matrix product that the GEMM seam does at least as well: where oneDNN's
-/// convolutions are not to be had, and in bf16 where the processor's own products are faster than widened
-/// ones.
-=======
-/// Whether there is nothing to add up.
-bool is_empty(const ConvShape& s) {
-  return s.in_channels == 0 || s.out_channels == 0 || s.windows.inputs() == 0 || s.windows.outputs() == 0;
-}
-
 /// Whether the map is one matrix product, and the GEMM seam's to do because there is no oneDNN for it.
->>>>>>> db64819 (1 x 1 convolutions in bf16 by oneDNN's primitive too)
 bool is_product(const ConvShape& s, const View& from, const View& weight) {
   const bool wide = from.dtype == DType::f64 || weight.dtype == DType::f64;
   return s.groups == 1 && are_places(s.windows) && (wide || gemm_engine() != GemmEngine::onednn);
