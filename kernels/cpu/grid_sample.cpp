@@ -71,7 +71,16 @@ struct Variant {
   using T = Number;
   static constexpr int kAxes = kAxisCount, kCorners = kCornerCount;
   using Block = detail::CornerBlock<T, Index, kAxes, kCorners>;
-  using Find = detail::FindCorners<Block, T, kAxes, kCorners>;
+  template <GridPadding kPadding>
+  static void find(const GridSampleShape& shape, const T* grid, std::int64_t n, Block* block) {
+    run_isa<detail::FindCorners<Block, T, kAxes, kCorners, kPadding>>(
+        block, grid, n, detail::Axes<kAxes>(shape), shape.rule.align_corners);
+  }
+  static void find_corners(const GridSampleShape& shape, const T* grid, std::int64_t n, Block* block) {
+    if (shape.rule.padding == GridPadding::zeros) return find<GridPadding::zeros>(shape, grid, n, block);
+    if (shape.rule.padding == GridPadding::border) return find<GridPadding::border>(shape, grid, n, block);
+    find<GridPadding::reflection>(shape, grid, n, block);
+  }
 };
 /// Calls f with the variant for a call.
 template <class F>
@@ -99,11 +108,10 @@ template <class V, class F>
 void for_corner_blocks(const GridSampleShape& shape, const typename V::T* grid, std::int64_t begin,
                        std::int64_t end, const F& f) {
   const auto block = std::make_unique_for_overwrite<typename V::Block>();
-  const detail::Axes<V::kAxes> axes(shape);
   for (std::int64_t at = begin; at < end;) {
     const std::int64_t sample = at / shape.places, place = at - sample * shape.places;
     const std::int64_t n = std::min({kGridBlock, shape.places - place, end - at});
-    run_isa<typename V::Find>(block.get(), grid + at * V::kAxes, n, axes, shape.rule);
+    V::find_corners(shape, grid + at * V::kAxes, n, block.get());
     f(block.get(), sample, place, n);
     at += n;
   }

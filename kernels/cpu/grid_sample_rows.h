@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/grid_sample.h"
@@ -36,18 +37,27 @@ struct Axes {
   }
 };
 
-/// Corners of `n` places from their coordinates.
-template <class Block, class T, int kAxes, int kCorners>
+/// Corners of `n` places from their coordinates. kPadding is that of the rule, so that the loop over places
+/// has no branches and takes vector instructions.
+template <class Block, class T, int kAxes, int kCorners, GridPadding kPadding>
 struct FindCorners {
-  static void run(Block* block, const T* grid, std::int64_t n, Axes<kAxes> axes, GridRule rule) {
-    for (std::int64_t p = 0; p < n; ++p) {
-      GridCorners<T, kAxes> corners;
-      for (int a = 0; a < kAxes; ++a) {
-        corners.cells[a] = grid_cell(grid[p * kAxes + a], axes.sizes[a], rule);
-        block->upper[a][p] = corners.cells[a].upper;
-        block->slope[a][p] = corners.cells[a].slope;
+  static void run(Block* block, const T* grid, std::int64_t n, Axes<kAxes> axes, bool align_corners) {
+    constexpr auto kMode = kCorners == 1 ? GridSampleMode::nearest : GridSampleMode::bilinear;
+    const GridRule rule{kMode, kPadding, align_corners};
+    std::int64_t low[kAxes][kGridBlock];
+    for (int a = 0; a < kAxes; ++a) {
+      const std::int64_t size = axes.sizes[a];
+      for (std::int64_t p = 0; p < n; ++p) {
+        const GridCell<T> cell = grid_cell(grid[p * kAxes + a], size, rule);
+        low[a][p] = cell.low;
+        block->upper[a][p] = cell.upper;
+        block->slope[a][p] = cell.slope;
       }
-      for (int k = 0; k < kCorners; ++k) {
+    }
+    for (int k = 0; k < kCorners; ++k) {
+      for (std::int64_t p = 0; p < n; ++p) {
+        GridCorners<T, kAxes> corners;
+        for (int a = 0; a < kAxes; ++a) corners.cells[a] = {low[a][p], block->upper[a][p], T(0)};
         using Offset = std::remove_reference_t<decltype(block->offset[0][0])>;
         block->offset[k][p] = static_cast<Offset>(corners.offset(k, axes.sizes, axes.strides));
         block->weight[k][p] = corners.weight(k);
