@@ -73,10 +73,12 @@ MEZZO_ALWAYS_INLINE T value_at(const T* x, Offset at) {
   return at < 0 ? T(0) : value;
 }
 
-/// The places of one channel, which are neighbours in the result.
+/// The places of one channel, which are neighbours in the result. The compiler cannot see that `out` is not
+/// what is gathered from.
 template <class Block, class T, int kCorners>
 struct SamplePlane {
   static void run(const Block* block, const T* x, T* out, std::int64_t n) {
+#pragma omp simd
     for (std::int64_t p = 0; p < n; ++p) {
       T sum = block->weight[0][p] * value_at(x, block->offset[0][p]);
       for (int k = 1; k < kCorners; ++k) sum += block->weight[k][p] * value_at(x, block->offset[k][p]);
