@@ -79,6 +79,12 @@ struct Backward {
     wanted = {Wanted{a.query, a.query_dtype.value_or(common), &in.query},
               {a.key, a.key_dtype.value_or(common), &in.key},
               {a.value, a.value_dtype.value_or(common), &in.value}};
+    for (const Wanted& w : wanted) {
+      if (!is_floating(w.dtype)) {
+        throw DTypeError(kBackward, "gradients in a floating dtype", to_string(w.dtype),
+                         "leave it out for the query's");
+      }
+    }
   }
 
   struct Wanted {

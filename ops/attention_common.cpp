@@ -1,3 +1,4 @@
+// The checks of attention, its way to the kernels, and its plain composition; see attention_common.h.
 #include "mezzo/ops/attention_common.h"
 
 #include <cmath>

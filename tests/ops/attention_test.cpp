@@ -376,6 +376,14 @@ TEST(Attention, RefusesWhatDoesNotBelongTogether) {
   const auto by_name = [&](const Tensor& seed) {
     return call_op(kName, {q, k, v, Tensor(), seed}, Value::Map{{"dropout_p", 0.5}});
   };
+  const auto backward = [&](const Tensor& grad, const Value::Map& attrs) {
+    return call_op("scaled_dot_product_attention_backward",
+                   {grad, q, k, v, Tensor(), Tensor(), Tensor(), Tensor()}, attrs);
+  };
+  const Tensor g = zeros({2, 3, 6});
+  EXPECT_THROW((void)backward(zeros({2, 3, 4}), {}), ShapeError);
+  EXPECT_THROW((void)backward(g, {{"key_dtype", "i64"}}), DTypeError);
+  EXPECT_THROW((void)backward(g, {{"query", false}, {"key", false}, {"value", false}}), ValueError);
   EXPECT_THROW((void)by_name({}), ValueError);
   EXPECT_THROW((void)by_name(zeros({2})), DTypeError);
   EXPECT_THROW((void)by_name(indices({3}, {1, 2, 3})), ShapeError);
