@@ -98,7 +98,7 @@ Pads pads_of(std::string_view op, const ConvAttrs& attrs, const Dims& stride, co
     if (stride[d] != 1)
       throw ValueError(op, "strides of 1 with padding \"same\"", to_string(stride),
                        "give the padding in numbers");
-    pads.total[d] = reach_of(dilation[d], last(weight, spatial, d)) - 1;
+    pads.total[d] = kernel_reach(last(weight, spatial, d), dilation[d]) - 1;
     pads.front[d] = pads.total[d] / 2;
   }
   return pads;
@@ -113,7 +113,7 @@ ConvolutionAttrs sized(std::string_view op, const Shape& x, const Shape& weight,
   const Pads pads = pads_of(op, attrs, result.stride, result.dilation, weight, spatial);
   result.padding = pads.front;
   for (std::size_t d = 0; d < spatial; ++d) {
-    const std::int64_t reach = reach_of(result.dilation[d], last(weight, spatial, d));
+    const std::int64_t reach = kernel_reach(last(weight, spatial, d), result.dilation[d]);
     const std::int64_t padded = last(x, spatial, d) + pads.total[d];
     if (padded < reach) {
       throw ShapeError(op,
@@ -144,9 +144,9 @@ ConvolutionAttrs sized(std::string_view op, const Shape& x, const Shape& weight,
     }
     const std::int64_t input = last(x, spatial, d);
     // As far as the windows reach: a kernel whose positions are a stride apart, one per place of x.
-    const std::int64_t size = reach_of(result.stride[d], std::max<std::int64_t>(input, 1)) -
-                              2 * result.padding[d] + reach_of(result.dilation[d], last(weight, spatial, d)) -
-                              1 + extra[d];
+    const std::int64_t size = kernel_reach(std::max<std::int64_t>(input, 1), result.stride[d]) -
+                              2 * result.padding[d] +
+                              kernel_reach(last(weight, spatial, d), result.dilation[d]) - 1 + extra[d];
     if (size < 0 || input < 1) {
       throw ShapeError(op, "an output size of at least 0 in dim " + std::to_string(d), std::to_string(size),
                        "pad less, or take a larger input");
@@ -183,7 +183,7 @@ Outputs transpose_forward(const ForwardArgs<ConvTransposeAttrs>& args) {
 /// Attributes of the map that gives the gradient of a tensor of `shape` in `dtype`.
 ConvolutionAttrs of(ConvolutionAttrs attrs, const Shape& shape, DType dtype) {
   const std::size_t spatial = attrs.size.size();
-  attrs.size = Shape(std::span<const std::int64_t>(shape.end() - spatial, spatial));
+  attrs.size = spatial_sizes(shape, spatial);
   attrs.dtype = dtype;
   return attrs;
 }

@@ -55,10 +55,6 @@ struct ConvolutionWeightAttrs : ConvolutionAttrs {
 /// The sum over the batch and all places of each channel, [C] (x with or without a batch dim).
 [[nodiscard]] Tensor channel_sums(const Tensor& x, std::size_t spatial, DType dtype);
 
-/// How far a kernel reaches: dilation * (kernel - 1) + 1 for a kernel of at least 1, at most 2^61 + 1, so
-/// that sums of two and the size of a tensor do not overflow.
-[[nodiscard]] std::int64_t reach_of(std::int64_t dilation, std::int64_t kernel);
-
 /// Throws unless x is [N, `channels`, `spatial` dims] or [`channels`, `spatial` dims].
 void require_image(std::string_view op, std::string_view what, const Tensor& x, std::size_t spatial,
                    std::int64_t channels);

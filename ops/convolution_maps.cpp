@@ -33,13 +33,6 @@ Tensor without_batch(const Tensor& x) {
   return alias(x, shape, strides, x.impl().offset, false);
 }
 
-Tensor dense_in(const Tensor& x, MemoryFormat format) {
-  if (layout::is_dense_in(x.shape(), x.strides(), format)) return x;
-  const Tensor copy = empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .memory_format = format});
-  copy_into(copy, x);
-  return copy;
-}
-
 /// [N, C, spatial...] with 3 spatial dims. Dense x: a dim of size 1 changes nothing about that.
 kernels::View five_dims(const Tensor& x) {
   kernels::View view = view_of(x);
@@ -54,10 +47,6 @@ kernels::Windows windows_of(const ConvolutionAttrs& attrs, const Shape& input, c
                             const Shape& output) {
   return {window_sizes(input, 1),        window_sizes(kernel, 1),        window_sizes(output, 1),
           window_sizes(attrs.stride, 1), window_sizes(attrs.padding, 0), window_sizes(attrs.dilation, 1)};
-}
-
-Shape spatial_of(const Shape& shape, std::size_t spatial) {
-  return Shape(std::span<const std::int64_t>(shape.end() - spatial, spatial));
 }
 
 /// [N, C, spatial...]
@@ -92,13 +81,13 @@ Tensor convolve(const Tensor& x, const Tensor& weight, const Tensor& bias, const
   const Tensor input = dense_in(batched, format), w = weight.contiguous();
   const Tensor y = empty(image(input.size(0), w.size(0), attrs.size),
                          {.dtype = result, .device = x.device(), .memory_format = format});
-  const kernels::ConvShape shape{
-      input.size(0),
-      input.size(1),
-      w.size(0),
-      attrs.groups,
-      format == MemoryFormat::channels_last,
-      windows_of(attrs, spatial_of(input.shape(), spatial), spatial_of(w.shape(), spatial), attrs.size)};
+  const kernels::ConvShape shape{input.size(0),
+                                 input.size(1),
+                                 w.size(0),
+                                 attrs.groups,
+                                 format == MemoryFormat::channels_last,
+                                 windows_of(attrs, spatial_sizes(input.shape(), spatial),
+                                            spatial_sizes(w.shape(), spatial), attrs.size)};
   const Tensor b = parameter(bias, result);
   if (y.numel() > 0 && (input.numel() == 0 || w.numel() == 0))
     fill_channels(y, b);
@@ -121,7 +110,7 @@ Tensor convolve_transposed(const Tensor& y, const Tensor& weight, const Tensor& 
       w.size(0),
       attrs.groups,
       format == MemoryFormat::channels_last,
-      windows_of(attrs, attrs.size, spatial_of(w.shape(), spatial), spatial_of(grad.shape(), spatial))};
+      windows_of(attrs, attrs.size, spatial_sizes(w.shape(), spatial), spatial_sizes(grad.shape(), spatial))};
   const Tensor b = parameter(bias, result);
   if (x.numel() > 0 && (grad.numel() == 0 || w.numel() == 0))
     fill_channels(x, b);
@@ -141,13 +130,13 @@ Outputs weight_gradient(const Tensor& y, const Tensor& x, const ConvolutionWeigh
   Outputs outputs(empty(image(grad.size(1), input.size(1) / attrs.groups, attrs.size), options));
   if (attrs.bias) outputs.push_back(empty({grad.size(1)}, options));
   const Tensor& w = outputs[0];
-  const kernels::ConvShape shape{
-      input.size(0),
-      input.size(1),
-      grad.size(1),
-      attrs.groups,
-      format == MemoryFormat::channels_last,
-      windows_of(attrs, spatial_of(input.shape(), spatial), attrs.size, spatial_of(grad.shape(), spatial))};
+  const kernels::ConvShape shape{input.size(0),
+                                 input.size(1),
+                                 grad.size(1),
+                                 attrs.groups,
+                                 format == MemoryFormat::channels_last,
+                                 windows_of(attrs, spatial_sizes(input.shape(), spatial), attrs.size,
+                                            spatial_sizes(grad.shape(), spatial))};
   if (input.numel() == 0 || grad.numel() == 0 || w.numel() == 0) {
     w.zero_();
     if (attrs.bias) copy_into(outputs[1], channel_sums(grad, spatial, result));
@@ -184,7 +173,7 @@ void require_kernel(std::string_view op, const Tensor& weight, const Convolution
 void require_windows(std::string_view op, const ConvolutionAttrs& attrs, const Shape& input,
                      const Shape& kernel, const Shape& output) {
   for (std::size_t d = 0; d < attrs.size.size(); ++d) {
-    const std::int64_t reach = reach_of(attrs.dilation[d], kernel[d]);
+    const std::int64_t reach = kernel_reach(kernel[d], attrs.dilation[d]);
     const std::int64_t padded =
         input[d] + 2 * attrs.padding[d] + (reach - 1) % 2;  // "same" pads one more behind
     const std::int64_t most = padded < reach ? 0 : (padded - reach) / attrs.stride[d] + 1;
@@ -205,7 +194,7 @@ Outputs forward(const ForwardArgs<ConvolutionAttrs>& args) {
   require_kernel(kOp, weight, attrs);
   const std::size_t spatial = attrs.size.size();
   require_image(kOp, "an input", x, spatial, weight.size(1) * attrs.groups);
-  require_windows(kOp, attrs, spatial_of(x.shape(), spatial), spatial_of(weight.shape(), spatial),
+  require_windows(kOp, attrs, spatial_sizes(x.shape(), spatial), spatial_sizes(weight.shape(), spatial),
                   attrs.size);
   if (bias.defined() && bias.shape() != Shape{weight.size(0)}) {
     throw ShapeError(kOp, "a bias " + to_string(Shape{weight.size(0)}), to_string(bias.shape()),
@@ -216,7 +205,7 @@ Outputs forward(const ForwardArgs<ConvolutionAttrs>& args) {
 
 ConvolutionAttrs with_size(const ConvolutionAttrs& attrs, const Shape& of, DType dtype) {
   ConvolutionAttrs result = attrs;
-  result.size = spatial_of(of, attrs.size.size());
+  result.size = spatial_sizes(of, attrs.size.size());
   result.dtype = dtype;
   return result;
 }
@@ -266,8 +255,8 @@ Outputs input_forward(const ForwardArgs<ConvolutionAttrs>& args) {
   require_kernel(kOp, weight, attrs);
   const std::size_t spatial = attrs.size.size();
   require_image(kOp, "a gradient", grad, spatial, weight.size(0));
-  require_windows(kOp, attrs, attrs.size, spatial_of(weight.shape(), spatial),
-                  spatial_of(grad.shape(), spatial));
+  require_windows(kOp, attrs, attrs.size, spatial_sizes(weight.shape(), spatial),
+                  spatial_sizes(grad.shape(), spatial));
   return convolve_transposed(grad, weight, {}, attrs, product_dtype(kOp, grad, weight, attrs.dtype));
 }
 
@@ -318,7 +307,8 @@ Outputs weight_forward(const ForwardArgs<ConvolutionWeightAttrs>& args) {
                      to_string(grad.shape()) + " and " + to_string(x.shape()),
                      "pass the gradient of that input's result");
   }
-  require_windows(kOp, attrs, spatial_of(x.shape(), spatial), attrs.size, spatial_of(grad.shape(), spatial));
+  require_windows(kOp, attrs, spatial_sizes(x.shape(), spatial), attrs.size,
+                  spatial_sizes(grad.shape(), spatial));
   return weight_gradient(grad, x, attrs, product_dtype(kOp, grad, x, attrs.dtype));
 }
 
@@ -371,11 +361,6 @@ Tensor channel_sums(const Tensor& x, std::size_t spatial, DType dtype) {
     if (d != channel) over.push_back(static_cast<std::int64_t>(d));
   }
   return sum(x, over, false, dtype);
-}
-
-std::int64_t reach_of(std::int64_t dilation, std::int64_t kernel) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 61;
-  return kernel - 1 > kMost / dilation ? kMost + 1 : dilation * (kernel - 1) + 1;
 }
 
 void require_image(std::string_view op, std::string_view what, const Tensor& x, std::size_t spatial,

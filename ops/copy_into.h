@@ -16,6 +16,14 @@ inline void copy_into(const Tensor& slot, const Tensor& x) {
                      compute_dtype(x.dtype()));
 }
 
+/// x itself where it lies densely in `format`, else a copy that does, without history.
+[[nodiscard]] inline Tensor dense_in(const Tensor& x, MemoryFormat format) {
+  if (layout::is_dense_in(x.shape(), x.strides(), format)) return x;
+  const Tensor copy = empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .memory_format = format});
+  copy_into(copy, x);
+  return copy;
+}
+
 /// Checks that a write into x is no lie about its history, and that its elements have memory of their own.
 inline void check_writable(std::string_view op, const Tensor& x) {
   if (!x.is_leaf() && grad_enabled()) {

@@ -33,12 +33,12 @@ struct FoldAttrs : UnfoldAttrs {
 kernels::Windows blocks(std::string_view op, const UnfoldAttrs& attrs, const Shape& size) {
   kernels::Windows windows{
       .input = window_sizes(size, 1),
-      .kernel = window_sizes(bounded_per_dim(op, "kernel_size", attrs.kernel_size, kSpatial, 1), 1),
-      .stride = window_sizes(bounded_per_dim(op, "stride", attrs.stride, kSpatial, 1), 1),
-      .padding = window_sizes(bounded_per_dim(op, "padding", attrs.padding, kSpatial, 0), 0),
-      .dilation = window_sizes(bounded_per_dim(op, "dilation", attrs.dilation, kSpatial, 1), 1)};
+      .kernel = window_sizes(per_dim(op, "kernel_size", attrs.kernel_size, kSpatial, 1), 1),
+      .stride = window_sizes(per_dim(op, "stride", attrs.stride, kSpatial, 1), 1),
+      .padding = window_sizes(per_dim(op, "padding", attrs.padding, kSpatial, 0), 0),
+      .dilation = window_sizes(per_dim(op, "dilation", attrs.dilation, kSpatial, 1), 1)};
   for (std::size_t dim = windows.kDims - kSpatial; dim < windows.kDims; ++dim) {
-    const std::int64_t reach = kernel_reach(op, windows.kernel[dim], windows.dilation[dim]);
+    const std::int64_t reach = kernel_reach(windows.kernel[dim], windows.dilation[dim]);
     const std::int64_t padded = windows.input[dim] + 2 * windows.padding[dim];
     if (padded < reach) {
       throw ShapeError(op, "a kernel of at most " + std::to_string(padded) + ", the padded image",

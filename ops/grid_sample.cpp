@@ -50,7 +50,7 @@ void require_grid(std::string_view op, const Tensor& x, const Tensor& grid) {
     throw ShapeError(op, "a grid [" + batch + (x.dim() == 4 ? ", Ho, Wo, 2]" : ", Do, Ho, Wo, 3]"),
                      to_string(grid.shape()), "give each place of the result its coordinates");
   }
-  for (const std::int64_t size : spatial_sizes(x.shape())) {
+  for (const std::int64_t size : spatial_sizes(x.shape(), x.shape().size() - 2)) {
     if (size >= 1) continue;
     throw ShapeError(op, "x with spatial sizes of at least 1", to_string(x.shape()),
                      "there is nothing to sample");
@@ -91,7 +91,7 @@ DType sampled_dtype(const ForwardArgs<GridSampleAttrs>& args) {
 Outputs forward(const ForwardArgs<GridSampleAttrs>& args) {
   const DType dtype = sampled_dtype(args);
   const MemoryFormat format = args.in(0).suggest_memory_format();
-  const Tensor x = dense(args.in(0), format), grid = args.in(1).contiguous();
+  const Tensor x = dense_in(args.in(0), format), grid = args.in(1).contiguous();
   const Tensor out =
       empty(result_shape(kName, x, grid), {.dtype = dtype, .device = x.device(), .memory_format = format});
   if (out.numel() > 0) {
@@ -170,7 +170,7 @@ Outputs backward_forward(const ForwardArgs<GridSampleBackwardAttrs>& args) {
   const DType common = checked(args), compute = compute_dtype(common);
   const auto& attrs = args.attrs;
   const MemoryFormat format = args.in(1).suggest_memory_format();
-  const Tensor grad = dense(args.in(0), format), x = dense(args.in(1), format);
+  const Tensor grad = dense_in(args.in(0), format), x = dense_in(args.in(1), format);
   const Tensor grid = args.in(2).contiguous();
   const GridSampleShape shape = shape_of(x, grid, format, attrs);
   Outputs outputs;

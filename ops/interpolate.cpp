@@ -168,9 +168,9 @@ Outputs forward(const ForwardArgs<InterpolateAttrs>& args) {
   const Tensor& x = args.in(0);
   const DType result = floating_result(kName, args);
   require_image_dims(kName, "x", x);
-  Call call(kName, x.size(0), x.size(1), spatial_sizes(x.shape()), args.attrs);
+  Call call(kName, x.size(0), x.size(1), spatial_sizes(x.shape(), x.shape().size() - 2), args.attrs);
   const MemoryFormat format = x.suggest_memory_format();
-  const Tensor input = dense(x, format);
+  const Tensor input = dense_in(x, format);
   const Tensor out = empty(call.out, {.dtype = result, .device = x.device(), .memory_format = format});
   call.set_format(format);
   if (out.numel() > 0)
@@ -182,7 +182,7 @@ Tensor interpolate_backward(const Tensor& grad, const InterpolateBackwardAttrs& 
 
 Gradients vjp(const VjpArgs<InterpolateAttrs>& args) {
   InterpolateBackwardAttrs attrs{args.attrs};
-  attrs.input_size = spatial_sizes(args.in_shape(0));
+  attrs.input_size = spatial_sizes(args.in_shape(0), args.in_shape(0).size() - 2);
   attrs.dtype = args.wanted(0);
   return {interpolate_backward(args.grad(), attrs)};
 }
@@ -225,7 +225,7 @@ Outputs backward_forward(const ForwardArgs<InterpolateBackwardAttrs>& args) {
   if (!is_floating(result))
     throw DTypeError(kBackward, "a floating dtype", to_string(result), "use f32 or another");
   const MemoryFormat format = grad.suggest_memory_format();
-  const Tensor from = dense(grad, format);
+  const Tensor from = dense_in(grad, format);
   const Tensor out = empty(call.x, {.dtype = result, .device = grad.device(), .memory_format = format});
   call.set_format(format);
   if (out.numel() > 0) {

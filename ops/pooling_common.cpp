@@ -28,7 +28,7 @@ void require_places(std::string_view op, const kernels::Windows& windows, std::s
 std::int64_t window_count(std::string_view op, const kernels::Windows& windows, std::size_t dim,
                           bool ceil_mode) {
   const std::int64_t input = windows.input[dim], stride = windows.stride[dim], padding = windows.padding[dim];
-  const std::int64_t reach = kernel_reach(op, windows.kernel[dim], windows.dilation[dim]);
+  const std::int64_t reach = kernel_reach(windows.kernel[dim], windows.dilation[dim]);
   const std::int64_t left = input + 2 * padding - reach;  // for windows to move
   std::int64_t count = left < 0 ? 0 : left / stride + 1;
   if (ceil_mode) {
@@ -56,48 +56,27 @@ void require_images(std::string_view op, const Tensor& x, std::size_t spatial, C
                    "one dim per spatial size, none of them empty");
 }
 
-Shape spatial_sizes(const Shape& shape, std::size_t spatial) {
-  return Shape(std::span<const std::int64_t>(shape.end() - spatial, spatial));
-}
 Shape with_spatial_sizes(Shape shape, std::span<const std::int64_t> sizes) {
   std::copy(sizes.begin(), sizes.end(), shape.end() - sizes.size());
   return shape;
 }
 
-Dims bounded_per_dim(std::string_view op, std::string_view what, const Dims& sizes, std::size_t spatial,
-                     std::int64_t least) {
-  for (const std::int64_t size : sizes) {
-    if (size < layout::kMaxElements) continue;
-    throw ValueError(op, std::string(what) + " below 2^60", to_string(sizes), "check the arguments");
-  }
-  return per_dim(op, what, sizes, spatial, least);
-}
-
-std::int64_t kernel_reach(std::string_view op, std::int64_t kernel, std::int64_t dilation) {
-  std::int64_t reach = 0;
-  if (!__builtin_mul_overflow(kernel - 1, dilation, &reach) && reach < layout::kMaxElements) return reach + 1;
-  throw ValueError(op, "a dilated kernel of less than 2^60 places",
-                   std::to_string(kernel) + " with dilation " + std::to_string(dilation),
-                   "check the arguments");
-}
-
 kernels::Windows pool_windows(std::string_view op, const PoolAttrs& attrs, const Dims& dilation,
                               const Shape& sizes) {
   const std::size_t spatial = sizes.size();
-  const Dims kernel = bounded_per_dim(op, "kernel_size", attrs.kernel_size, spatial, 1);
-  const Dims stride = attrs.stride.empty() ? kernel : bounded_per_dim(op, "stride", attrs.stride, spatial, 1);
-  const Dims padding = bounded_per_dim(op, "padding", attrs.padding, spatial, 0);
+  const Dims kernel = per_dim(op, "kernel_size", attrs.kernel_size, spatial, 1);
+  const Dims stride = attrs.stride.empty() ? kernel : per_dim(op, "stride", attrs.stride, spatial, 1);
+  const Dims padding = per_dim(op, "padding", attrs.padding, spatial, 0);
   for (std::size_t d = 0; d < spatial; ++d) {
     if (padding[d] <= kernel[d] / 2) continue;
     throw ValueError(op, "padding of at most half the kernel, " + std::to_string(kernel[d] / 2),
                      std::to_string(padding[d]), "use pad for more");
   }
-  kernels::Windows windows{
-      .input = window_sizes(sizes, 1),
-      .kernel = window_sizes(kernel, 1),
-      .stride = window_sizes(stride, 1),
-      .padding = window_sizes(padding, 0),
-      .dilation = window_sizes(bounded_per_dim(op, "dilation", dilation, spatial, 1), 1)};
+  kernels::Windows windows{.input = window_sizes(sizes, 1),
+                           .kernel = window_sizes(kernel, 1),
+                           .stride = window_sizes(stride, 1),
+                           .padding = window_sizes(padding, 0),
+                           .dilation = window_sizes(per_dim(op, "dilation", dilation, spatial, 1), 1)};
   for (std::size_t dim = windows.kDims - spatial; dim < windows.kDims; ++dim) {
     windows.output[dim] = window_count(op, windows, dim, attrs.ceil_mode);
     require_places(op, windows, dim);

@@ -34,16 +34,8 @@ enum class Channels { required, may_be_none };
 void require_images(std::string_view op, const Tensor& x, std::size_t spatial,
                     Channels channels = Channels::required);
 
-/// The spatial sizes of a shape.
-[[nodiscard]] Shape spatial_sizes(const Shape& shape, std::size_t spatial);
 /// A shape with other spatial sizes, as many.
 [[nodiscard]] Shape with_spatial_sizes(Shape shape, std::span<const std::int64_t> sizes);
-
-/// per_dim, for sizes below 2^60, so that positions made of them do not overflow.
-[[nodiscard]] Dims bounded_per_dim(std::string_view op, std::string_view what, const Dims& sizes,
-                                   std::size_t spatial, std::int64_t least);
-/// From the first place of a kernel to behind its last, `dilation` apart. Throws ValueError from 2^60 on.
-[[nodiscard]] std::int64_t kernel_reach(std::string_view op, std::int64_t kernel, std::int64_t dilation);
 
 /// The windows over an input of `sizes`, and how many there are. Checks all of it.
 [[nodiscard]] kernels::Windows pool_windows(std::string_view op, const PoolAttrs& attrs, const Dims& dilation,

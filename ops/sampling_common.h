@@ -21,16 +21,4 @@ inline void require_places(std::string_view op, const Shape& shape) {
   }
 }
 
-[[nodiscard]] inline Shape spatial_sizes(const Shape& shape) {
-  return Shape(std::span<const std::int64_t>(shape.begin() + 2, shape.size() - 2));
-}
-
-/// `x` itself where it lies densely in `format`, else a copy that does.
-[[nodiscard]] inline Tensor dense(const Tensor& x, MemoryFormat format) {
-  if (layout::is_dense_in(x.shape(), x.strides(), format)) return x;
-  const Tensor copy = empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .memory_format = format});
-  copy_into(copy, x);
-  return copy;
-}
-
 }  // namespace mezzo::ops

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "mezzo/core/dims.h"
@@ -25,6 +27,16 @@ namespace ops {
 /// for one below `least`.
 [[nodiscard]] Dims per_dim(std::string_view op, std::string_view what, const Dims& sizes, std::size_t spatial,
                            std::int64_t least);
+/// The last `spatial` sizes of a shape.
+[[nodiscard]] inline Shape spatial_sizes(const Shape& shape, std::size_t spatial) {
+  return Shape(std::span<const std::int64_t>(shape.end() - spatial, spatial));
+}
+/// How far a kernel reaches: dilation * (kernel - 1) + 1 for a kernel of at least 1, at most 2^61 + 1, so
+/// that sums of two and the size of a tensor do not overflow.
+[[nodiscard]] inline std::int64_t kernel_reach(std::int64_t kernel, std::int64_t dilation) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 61;
+  return kernel - 1 > kMost / dilation ? kMost + 1 : dilation * (kernel - 1) + 1;
+}
 /// The kernel's form of the sizes of up to three spatial dims: missing ones in front are `missing`.
 [[nodiscard]] kernels::Windows::Sizes window_sizes(const Dims& sizes, std::int64_t missing);
 

@@ -205,7 +205,8 @@ TEST(Interpolate, RefusesWhatMakesNoSense) {
   for (const double factor : {0.0, -1.0, 0.2, 1e30, std::nan(""), HUGE_VAL})
     refuses(value, x, {.scale_factor = factor});
   refuses(value, x, {.size = 2, .recompute_scale_factor = true});
-  refuses(shape, x, {.size = {std::int64_t{1} << 40, std::int64_t{1} << 40}});
+  refuses(value, x, {.size = {std::int64_t{1} << 40, std::int64_t{1} << 40}});
+  refuses(shape, x, {.size = (std::int64_t{1} << 31) - 1});
   refuses(shape, zeros({2, 3}), {.size = 2});
   refuses(shape, zeros({1, 0, 3}), {.size = 2});
   refuses(shape, zeros({1, 2, 0}), {.size = 2});
