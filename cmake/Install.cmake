@@ -27,7 +27,7 @@ install(FILES "${PROJECT_SOURCE_DIR}/core/cuda/trace.h" DESTINATION "${CMAKE_INS
 foreach(folder IN ITEMS core autograd kernels ops nn amp optim io data train)
   if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}")
     install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo"
-      FILES_MATCHING PATTERN "*.h" PATTERN "cpu/gemm_*" EXCLUDE PATTERN "cpu/conv_*" EXCLUDE PATTERN "cpu/onednn.h" EXCLUDE PATTERN "cpu/eigen" EXCLUDE
+      FILES_MATCHING PATTERN "*.h" PATTERN "cpu/gemm_*" EXCLUDE PATTERN "cpu/conv_*" EXCLUDE PATTERN "cpu/attention_tile.h" EXCLUDE PATTERN "cpu/onednn.h" EXCLUDE PATTERN "cpu/eigen" EXCLUDE
       ${without_cuda})
   endif()
 endforeach()

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/grid_sample.h"
 
 namespace mezzo::kernels::cpu::detail {
@@ -78,7 +79,7 @@ MEZZO_ALWAYS_INLINE T value_at(const T* x, Offset at) {
 template <class Block, class T, int kCorners>
 struct SamplePlane {
   static void run(const Block* block, const T* x, T* out, std::int64_t n) {
-#pragma omp simd
+    MEZZO_INDEPENDENT_LOOP
     for (std::int64_t p = 0; p < n; ++p) {
       T sum = block->weight[0][p] * value_at(x, block->offset[0][p]);
       for (int k = 1; k < kCorners; ++k) sum += block->weight[k][p] * value_at(x, block->offset[k][p]);
