@@ -14,7 +14,7 @@ mezzo::cuda::SharedLibrary open_dnn() {
   const std::initializer_list<const char*> files{"libcudnn.so.9", "libcudnn_graph.so.9"};
 #endif
   return {"convolution", "MEZZO_CUDNN", files,
-          "install cuDNN 9 or `pip install nvidia-cudnn` and add its folder to LD_LIBRARY_PATH"};
+          "install cuDNN 9 or `pip install nvidia-cudnn-cu13` and add its folder to LD_LIBRARY_PATH"};
 }
 
 const Dnn* dnn() {
