@@ -1,7 +1,7 @@
 // The pointwise loop of functors of few instructions on arrays of one 16-bit type: widen, compute and round
-// in registers. The general loop (pointwise.h) does the three one after the other through buffers, which costs a
-// fifth of the time of an op like gelu and half of that of relu. A functor asks for this loop by `static
-// constexpr bool kFuses16Bit = true`.
+// in registers. The general loop (pointwise.h) does the three one after the other through buffers, which
+// costs a fifth of the time of an op like gelu and half of that of relu. A functor asks for this loop by
+// `static constexpr bool kFuses16Bit = true`.
 #pragma once
 
 #include <algorithm>
