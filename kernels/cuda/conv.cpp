@@ -36,7 +36,6 @@ void conv_input_gradient(Device device, const ConvShape& shape, const View& x, c
 void conv_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
                           const View& y, void* bias) {
   if (bias != nullptr) bias_gradient(device, bias, weight.dtype, y);
-  if (layout::numel(weight.shape) == 0) return;
   if (suits_direct(shape)) return direct_weight_gradient(device, shape, weight, x, y);
   if (dnn_conv(device, ConvMap::weight_gradient, shape, x, weight, y, nullptr)) return;
   columns_weight_gradient(device, shape, weight, x, y);

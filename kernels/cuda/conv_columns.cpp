@@ -377,7 +377,6 @@ void columns_weight_gradient(Device device, const ConvShape& shape, const View& 
     add_weight_gradient(device, s, sums, x, y, part, beta);
     beta = 1;
   });
-  if (beta == 0) add_weight_gradient(device, s, sums, x, y, {0, 0, 0, 0, 0, s.group_in}, 0);  // of no window
   if (direct) return;
   const Shape sizes{shape.out_channels, s.group_in, s.kernel};
   const Dims order = s.channels_last() ? Dims{column, 1, s.group_in} : Dims{column, s.kernel, 1};

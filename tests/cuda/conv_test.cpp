@@ -214,30 +214,6 @@ TEST_F(CudaConv, PartsOfABatch) {
   }
 }
 
-TEST_F(CudaConv, SizesOfZero) {
-  ConvShape no_sample = shapes()[0], no_channel = shapes()[0], no_output = shapes()[0];
-  no_sample.batch = 0;
-  no_channel.in_channels = 0;
-  no_output.out_channels = 0;
-  for (const auto& [shape, map] :
-       {std::pair{no_sample, 2}, {no_channel, 0}, {no_output, 1}, {shapes()[4], -1}}) {
-    for (const bool channels_last : {false, true}) {
-      ConvShape s = shape;
-      s.channels_last = channels_last;
-      if (map < 0) s.batch = 0;
-      expect_same([&, which = map](Device device, Trace& trace) {
-        const Arrays a(s, all(DType::f32), device);
-        const Tensor bias = bias_of(which == 1 ? s.in_channels : s.out_channels, DType::f32, device);
-        if (which == 0) forward(Way::chosen, device, s, a, data_of(bias));
-        if (which == 1) input_gradient(Way::chosen, device, s, a, data_of(bias));
-        if (which == 2 || which < 0) weight_gradient(Way::chosen, device, s, a, data_of(bias));
-        trace.add("result", which == 0 ? a.y : which == 1 ? a.x : a.weight);
-        trace.add("bias", bias);
-      });
-    }
-  }
-}
-
 /// Kernels and products that f starts.
 template <class F>
 std::uint64_t launches_of(const F& f) {

@@ -287,8 +287,6 @@ bool compute(Device device, ConvMap map, const ConvShape& shape, const Call& cal
 bool dnn_conv(Device device, ConvMap map, const ConvShape& shape, const View& x, const View& weight,
               const View& y, const void* bias) {
   Call call{{&x, &weight, &y}, index_of_result(map), {}};
-  for (const View* array : call.arrays)
-    if (layout::numel(array->shape) == 0) return false;
   const auto operands = operand_dtype(call.array(1).dtype, call.array(2).dtype, call.array(0).dtype);
   if (!operands || !conv_by_dnn() || dnn() == nullptr) return false;
   call.operands = *operands;

@@ -9,7 +9,7 @@ enum class ConvMap { forward, input_gradient, weight_gradient };
 
 /// Computes a map of kernels/conv.h by cuDNN, with the bias of forward and input gradient (or null). False
 /// when it did not: no library, no plan that keeps the contract of kernels/conv.h and gives the same bits
-/// every time, sizes of 0, a result narrower than an operand, or a first meeting in a stream capture. Which
+/// every time, a result narrower than an operand, or a first meeting in a stream capture. Which
 /// plan is taken is asked for once per device, sizes and dtypes, and kept; what has none is remembered too.
 [[nodiscard]] bool dnn_conv(Device device, ConvMap map, const ConvShape& shape, const View& x,
                             const View& weight, const View& y, const void* bias);
