@@ -3,6 +3,7 @@
 #pragma once
 
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/op_observer.h"
 #include "mezzo/autograd/vjp_args.h"
 #include "mezzo/core/cuda/trace.h"
 
@@ -26,7 +27,8 @@ class BoundCall {
   std::optional<DType> run_dtype_;
 };
 
-/// Recording off, and no input layer unless the op asked to run under it. Errors of the device name the op.
+/// Recording off, no observer, and no input layer unless the op asked to run under it. Errors of the device
+/// name the op.
 class ForwardScope {
  public:
   explicit ForwardScope(const OpInfo& info) noexcept
@@ -35,6 +37,7 @@ class ForwardScope {
  private:
   NoGrad no_grad_;
   LayerGuard layer_;
+  OpObserverGuard observer_{nullptr};
   OpScope name_;
 };
 
@@ -75,6 +78,8 @@ Outputs bind(const Op<A>& op, Inputs inputs, const A& attrs = {}) {
     return op.forward.value(ForwardArgs<A>{call.inputs(), attrs, call.run_dtype()});
   }();
   if (call.records()) record(op, call.inputs(), attrs, outputs, call.run_dtype());
+  if (OpObserver* const observer = op_observer(); observer != nullptr)
+    observer->ran(op.info, call.inputs(), call.run_dtype(), outputs);
   return outputs;
 }
 

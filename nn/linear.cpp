@@ -39,10 +39,8 @@ void Linear::reset_parameters(Generator& generator) {
 
 Tensor Linear::forward(const Tensor& x) {
   if (x.dim() == 0 || x.shape().back() != in_features_) {
-    const std::string where = path();
-    throw ShapeError(where.empty() ? "Linear" : "Linear '" + where + "'",
-                     "a last dim of " + std::to_string(in_features_) + " (in_features)", to_string(x.shape()),
-                     "check the layer before, or this one's sizes");
+    throw ShapeError(described(), "a last dim of " + std::to_string(in_features_) + " (in_features)",
+                     to_string(x.shape()), "check the layer before, or this one's sizes");
   }
   return linear(x, weight, bias);
 }

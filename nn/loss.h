@@ -11,6 +11,10 @@ namespace mezzo::nn {
 class Loss : public Module {
  public:
   [[nodiscard]] virtual Tensor forward(const Tensor& input, const Tensor& target) = 0;
+  /// forward(input, target), seen by observers (nn/call.h).
+  [[nodiscard]] Tensor operator()(const Tensor& input, const Tensor& target) {
+    return call(*this, input, target);
+  }
 };
 
 /// `mse_loss`: (input - target)^2.

@@ -102,6 +102,11 @@ void Module::zero_grad() {
 
 std::string Module::path() const { return holders_.empty() ? std::string() : holders_.front()->path(); }
 
+std::string Module::described() const {
+  const std::string where = path();
+  return where.empty() ? type_name() : type_name() + " '" + where + "'";
+}
+
 void detail::learn_copier(Module& module, const Copier& copier) noexcept {
   if (copier.type != nullptr && *copier.type == typeid(module)) module.copier_ = copier;
 }

@@ -18,7 +18,7 @@ namespace mezzo::nn {
 ///   struct Block final : nn::Layer {
 ///     nn::Child<nn::Linear> fc{*this, "fc", nn::make<nn::Linear>(8, 8)};
 ///     nn::Param gain{*this, "gain", ones({8})};
-///     Tensor forward(const Tensor& x) override { return mul(fc->forward(x), gain); }
+///     Tensor forward(const Tensor& x) override { return mul(fc(x), gain); }
 ///   };
 /// Order everywhere is the order of declaration: a module's own slots first, then its children, depth first.
 /// Paths are slot names joined by dots. A module or tensor that is reached twice is listed once, under its
@@ -79,6 +79,8 @@ class Module {
 
   /// Names from the root down to this module, "" for a root. Of several places the oldest.
   [[nodiscard]] std::string path() const;
+  /// Type and path, for messages: "Linear 'encoder.fc'"; of a root the type.
+  [[nodiscard]] std::string described() const;
   /// The class as printed; by default its C++ name without namespaces.
   [[nodiscard]] virtual std::string type_name() const;
   /// What stands between the parentheses when printed: "in_features=4, out_features=3".
@@ -112,6 +114,8 @@ class Module {
 class Layer : public Module {
  public:
   [[nodiscard]] virtual Tensor forward(const Tensor& x) = 0;
+  /// forward(x), seen by observers (nn/call.h).
+  [[nodiscard]] Tensor operator()(const Tensor& x) { return call(*this, x); }
 };
 
 /// A module of type T, made from T's constructor arguments. (T's implicit copy constructor must compile, or

@@ -15,7 +15,7 @@ void detail::refuse_index(const Module& list, std::size_t i, std::size_t size) {
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
-  for (const Child<Layer>& layer : layers_) y = layer->forward(y);
+  for (const Child<Layer>& layer : layers_) y = layer(y);
   return y;
 }
 

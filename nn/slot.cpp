@@ -128,21 +128,24 @@ void ChildSlot::hold(std::shared_ptr<Module> module) {
   module_ = std::move(module);
 }
 
+void ChildSlot::require_fitting(const std::shared_ptr<Module>& module) const {
+  if (module == nullptr) return;
+  for (const auto& [path, inner] : module->named_modules()) {
+    if (inner != &owner()) continue;
+    throw ValueError("replace", "a module outside of the tree above " + described(*this),
+                     module->type_name() + ", which contains it", "a model must not contain itself");
+  }
+  if (accepts(module.get())) return;
+  throw ValueError("replace", "a module of type " + expected_type() + " for " + described(*this),
+                   module->type_name(),
+                   "declare the slot as Child of a common base, or give the type it asks for");
+}
+
 std::shared_ptr<Module> ChildSlot::replace(std::shared_ptr<Module> module) {
   std::shared_ptr<Module> former = module_;
   if (module == former) return former;
-  if (module) {
-    for (const auto& [path, inner] : module->named_modules()) {
-      if (inner != &owner()) continue;
-      throw ValueError("replace", "a module outside of the tree above " + described(*this),
-                       module->type_name() + ", which contains it", "a model must not contain itself");
-    }
-  }
-  if (!bind(module.get())) {
-    throw ValueError("replace", "a module of type " + expected_type() + " for " + described(*this),
-                     module->type_name(),
-                     "declare the slot as Child of a common base, or give the type it asks for");
-  }
+  require_fitting(module);
+  bind(module.get());
   hold(std::move(module));
   return former;
 }

@@ -11,10 +11,9 @@
 #include <utility>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/nn/call.h"
 
 namespace mezzo::nn {
-
-class Module;
 
 namespace detail {
 
@@ -149,6 +148,8 @@ class ChildSlot : public Slot {
   /// was here. Throws ValueError, and changes nothing, when the module is not of the slot's type or contains
   /// the slot itself.
   std::shared_ptr<Module> replace(std::shared_ptr<Module> module);
+  /// Throws what `replace` would throw.
+  void require_fitting(const std::shared_ptr<Module>& module) const;
   /// The type the slot asks for, as printed.
   [[nodiscard]] virtual std::string expected_type() const = 0;
 
@@ -157,8 +158,10 @@ class ChildSlot : public Slot {
             const detail::Copier& of_module);
   ChildSlot(const ChildSlot& other);
   virtual ~ChildSlot();
-  /// Takes note of the module as the slot's type; false, and nothing happens, when it is of another type.
-  [[nodiscard]] virtual bool bind(Module* module) noexcept = 0;
+  /// Whether a module is of the slot's type.
+  [[nodiscard]] virtual bool accepts(Module* module) const noexcept = 0;
+  /// Takes note of a module that is accepted.
+  virtual void bind(Module* module) noexcept = 0;
   [[noreturn]] void refuse_empty() const;
 
  private:
@@ -181,6 +184,10 @@ class Child final : public ChildSlot {
       : ChildSlot(owner, std::move(name), nullptr, detail::copier_of<M>(), {}) {}
   Child(const Child& other) : ChildSlot(other), typed_(dynamic_cast<T*>(module().get())) {}
 
+  /// Calls the module, as `fc(x)`, seen by observers (nn/call.h); StateError when the slot is empty.
+  template <class... A>
+  requires requires(T& module, A&&... arguments) { module.forward(std::forward<A>(arguments)...); }
+  auto operator()(A&&... arguments) const { return call(*operator->(), std::forward<A>(arguments)...); }
   /// The module; StateError when the slot is empty.
   T* operator->() const {
     if (typed_ == nullptr) refuse_empty();
@@ -192,12 +199,10 @@ class Child final : public ChildSlot {
   [[nodiscard]] std::string expected_type() const override { return detail::type_text(typeid(T)); }
 
  private:
-  bool bind(Module* module) noexcept override {
-    T* typed = dynamic_cast<T*>(module);
-    if (typed == nullptr && module != nullptr) return false;
-    typed_ = typed;
-    return true;
+  [[nodiscard]] bool accepts(Module* module) const noexcept override {
+    return module == nullptr || dynamic_cast<T*>(module) != nullptr;
   }
+  void bind(Module* module) noexcept override { typed_ = dynamic_cast<T*>(module); }
   T* typed_ = nullptr;
 };
 

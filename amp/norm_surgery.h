@@ -1,0 +1,78 @@
+// Norm layers in 16 bits: the layers, and the calls that put them into a model.
+//   amp::apply_low_precision_layernorm(net, "amp_bf16");
+#pragma once
+
+#include <vector>
+
+#include "mezzo/amp/precision.h"
+#include "mezzo/nn/norm.h"
+#include "mezzo/nn/surgery.h"
+#include "mezzo/optim/optimizer.h"
+
+namespace mezzo::amp {
+
+/// How a low-precision norm takes its parameters inside of a region.
+enum class NormParameters : std::uint8_t {
+  autocast,  ///< in the region's dtype, the copies that autocast keeps
+  f32,       ///< as they are
+};
+
+// Common to the layers. Inside an autocast region for the input's device: input and parameters in the
+// region's dtype, statistics in f32, one rounding, result in the region's dtype; gradients of f32 parameters
+// are computed and arrive in f32. Outside of a region, and for f64: the layer that was replaced. Each shares
+// the parameters of the layer it is made from, and is one itself, so it fits into that one's slot.
+
+/// nn::LayerNorm in low precision.
+class LPLayerNorm final : public nn::LayerNorm {
+ public:
+  explicit LPLayerNorm(const nn::LayerNorm& original, NormParameters parameters = NormParameters::autocast);
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::string extra_repr() const override;
+
+ private:
+  NormParameters parameters_;
+};
+
+/// nn::GroupNorm in low precision.
+class LPGroupNorm final : public nn::GroupNorm {
+ public:
+  explicit LPGroupNorm(const nn::GroupNorm& original, NormParameters parameters = NormParameters::autocast);
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::string extra_repr() const override;
+
+ private:
+  NormParameters parameters_;
+};
+
+/// nn::LayerNorm in one kernel: reads the input in whatever dtype it comes, parameters as they are, and
+/// writes the region's dtype, so that neither is cast before. (An f32 input is normalized as f32, where
+/// LPLayerNorm rounds it first.)
+class FusedLayerNorm final : public nn::LayerNorm {
+ public:
+  explicit FusedLayerNorm(const nn::LayerNorm& original);
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+};
+
+/// Optimizers of the model's parameters; those that hold replaced ones are told (`optim::remap`).
+using Optimizers = std::vector<optim::Optimizer*>;
+
+struct NormSurgeryOptions {
+  NormParameters parameters = NormParameters::autocast;
+  /// Replace modules of classes derived from the norm too, which loses what they override.
+  nn::surgery::Subclasses subclasses = nn::surgery::Subclasses::keep;
+};
+
+/// Replace every nn::LayerNorm (or nn::GroupNorm) below `model` by its low-precision or fused form.
+/// Parameters stay the same tensors, so optimizers and checkpoints go on. The precisions fp32 and fp16 change
+/// nothing; the report says why, and so it does when there is nothing to replace. Throws as surgery::replace.
+nn::surgery::Report apply_low_precision_layernorm(nn::Module& model, const NormPrecision& precision = {},
+                                                  const Optimizers& optimizers = {},
+                                                  const NormSurgeryOptions& options = {});
+nn::surgery::Report apply_low_precision_groupnorm(nn::Module& model, const NormPrecision& precision = {},
+                                                  const Optimizers& optimizers = {},
+                                                  const NormSurgeryOptions& options = {});
+nn::surgery::Report apply_fused_layernorm(nn::Module& model, const NormPrecision& precision = {},
+                                          const Optimizers& optimizers = {},
+                                          const NormSurgeryOptions& options = {});
+
+}  // namespace mezzo::amp

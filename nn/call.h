@@ -1,0 +1,91 @@
+// Calling a module: `fc(x)` is `fc->forward(x)` seen by whoever watches the calls of this thread, which is
+// how a model summary learns what each module made.
+#pragma once
+
+#include <concepts>
+#include <utility>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::nn {
+
+class Module;
+
+/// Is told of the modules that are called on this thread. Calls nest; `enter` and `leave` come in pairs.
+class CallObserver {
+ public:
+  virtual ~CallObserver() = default;
+  /// Before forward.
+  virtual void enter(const Module& module) = 0;
+  /// After forward. `output`: what it returned, of several tensors the first; nullptr when it threw or
+  /// returned something that holds no such tensor. Must not throw.
+  virtual void leave(const Module& module, const Tensor* output) = 0;
+};
+
+/// Installs an observer for a scope.
+class CallObserverGuard {
+ public:
+  explicit CallObserverGuard(CallObserver& observer) noexcept;
+  ~CallObserverGuard();
+  CallObserverGuard(const CallObserverGuard&) = delete;
+  CallObserverGuard& operator=(const CallObserverGuard&) = delete;
+
+ private:
+  CallObserver* previous_;
+};
+
+namespace detail {
+
+/// The observer of the calling thread; nullptr: none.
+[[nodiscard]] CallObserver* call_observer() noexcept;
+
+/// The first tensor of a result: itself, its member `output`, or its member `h`.
+template <class R>
+[[nodiscard]] const Tensor* first_tensor(const R& result) noexcept {
+  if constexpr (std::convertible_to<const R*, const Tensor*>)
+    return &result;
+  else if constexpr (requires {
+                       { &result.output } -> std::convertible_to<const Tensor*>;
+                     })
+    return &result.output;
+  else if constexpr (requires {
+                       { &result.h } -> std::convertible_to<const Tensor*>;
+                     })
+    return &result.h;
+  else
+    return nullptr;
+}
+
+/// One watched call, which ends with its scope.
+class WatchedCall {
+ public:
+  WatchedCall(CallObserver& observer, const Module& module) : observer_(observer), module_(module) {
+    observer.enter(module);
+  }
+  ~WatchedCall() { observer_.leave(module_, output); }
+  WatchedCall(const WatchedCall&) = delete;
+  WatchedCall& operator=(const WatchedCall&) = delete;
+
+  const Tensor* output = nullptr;
+
+ private:
+  CallObserver& observer_;
+  const Module& module_;
+};
+
+}  // namespace detail
+
+/// module.forward(arguments...), told to the observer of this thread. What `net(x)` and `child(x)` do; for
+/// modules that have no call operator of their own.
+template <class M, class... A>
+requires requires(M& module, A&&... arguments) { module.forward(std::forward<A>(arguments)...); }
+auto call(M& module, A&&... arguments) {
+  CallObserver* const observer = detail::call_observer();
+  if (observer == nullptr) return module.forward(std::forward<A>(arguments)...);
+  detail::WatchedCall watched(*observer, module);
+  auto result = module.forward(std::forward<A>(arguments)...);
+  watched.output = detail::first_tensor(result);
+  return result;
+}
+
+}  // namespace mezzo::nn

@@ -1,0 +1,160 @@
+// Surgery: modules of a model exchanged for others, by type or predicate, with a report that prints, that
+// tells optimizers which parameters changed, and that can undo everything.
+//   const surgery::Report report = surgery::replace<nn::ReLU>(net, [](nn::ReLU&) { return
+//   nn::make<nn::GELU>(); }); std::cout << report;
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mezzo/nn/module.h"
+
+namespace mezzo::nn::surgery {
+
+/// What a rule is told about a module it matched.
+struct Match {
+  std::string path;       ///< the first of its paths
+  std::size_t index = 0;  ///< how many modules the same rule matched before
+};
+
+/// What a rule answers: another module, or why the module stays.
+class Decision {
+ public:
+  template <std::derived_from<Module> T>
+  Decision(std::shared_ptr<T> module) : replacement(std::move(module)) {}
+  /// The module stays.
+  static Decision keep(std::string why) { return Decision(std::move(why)); }
+
+  std::shared_ptr<Module> replacement;  ///< nullptr: the module stays
+  std::string why;                      ///< it stays
+
+ private:
+  explicit Decision(std::string reason) : why(std::move(reason)) {}
+};
+
+/// One entry of an operation: which modules, and what becomes of each.
+struct Rule {
+  std::string what;  ///< of the modules it is about, for the report: "LayerNorm"
+  std::function<bool(const Module&)> matches;
+  std::function<Decision(Module&, const Match&)> decide;
+};
+
+/// Whether a rule by type matches that very class only, or classes derived from it too.
+enum class Subclasses : std::uint8_t { keep, replace };
+
+/// A rule for the modules of type From. `decide` takes (From&) or (From&, const Match&) and gives a shared
+/// pointer to a module (nullptr: the module stays) or a Decision. With Subclasses::keep, modules of derived
+/// classes stay and are reported, because what they override would be lost.
+template <std::derived_from<Module> From, class F>
+[[nodiscard]] Rule of_type(F decide, Subclasses subclasses = Subclasses::keep);
+
+struct Options {
+  /// Look at the modules inside of replacements too, until no rule matches or each rule has seen one place
+  /// once.
+  bool recurse = false;
+};
+
+/// One exchange that was made.
+struct Replaced {
+  std::vector<std::string> paths;  ///< all places of a shared module, in the model's order
+  std::shared_ptr<Module> before, after;
+};
+/// A module that a rule matched, or almost matched, and that stays.
+struct Kept {
+  std::string path;
+  std::string type;
+  std::string why;
+};
+
+/// What was done. It holds the modules that were taken out.
+class Report {
+ public:
+  [[nodiscard]] const std::vector<Replaced>& replaced() const noexcept { return replaced_; }
+  [[nodiscard]] const std::vector<Kept>& kept() const noexcept { return kept_; }
+  /// Remarks about the whole: why nothing was done, what a user should know.
+  [[nodiscard]] const std::vector<std::string>& notes() const noexcept { return notes_; }
+  void add_note(std::string note) { notes_.push_back(std::move(note)); }
+  /// Whether the model is as it was.
+  [[nodiscard]] bool empty() const noexcept { return replaced_.empty(); }
+
+  /// Parameters that are not the same tensors any more, (before, after): by name within each exchanged module
+  /// and the modules below it; `after` is undefined for one that has no successor, `before` for a new one. A
+  /// parameter that is still in the model elsewhere is not listed. For `optim::remap`.
+  [[nodiscard]] std::vector<std::pair<Tensor, Tensor>> parameter_pairs() const;
+
+  /// Puts the former modules back into all their places and returns the report of that; this one is empty
+  /// then. The model must be alive. Throws StateError, having changed nothing, when a place now holds another
+  /// module than the one put there.
+  Report undo();
+
+ private:
+  friend class Operation;
+  struct Place {
+    ChildSlot* slot;
+    std::size_t replaced;  ///< index
+  };
+  Module* root_ = nullptr;
+  std::vector<Replaced> replaced_;
+  std::vector<Kept> kept_;
+  std::vector<std::string> notes_;
+  std::vector<Place> places_;
+};
+
+/// A table of path, old and new type, and of what stayed and why; then the notes.
+[[nodiscard]] std::string to_string(const Report& report);
+std::ostream& operator<<(std::ostream& stream, const Report& report);
+
+/// Applies the rules below `root`, the first that matches a module counts. Modules are visited depth first in
+/// order of declaration, each once; a shared one is exchanged in all its places. `root` itself has no place
+/// and stays; that it matched is reported. A replacement gets the mode (training or evaluation) of the module
+/// it replaces, and parameters and buffers of its own go to that one's device and, floating ones, dtype. All
+/// decisions are made and checked before the first exchange: when a rule throws, or a slot refuses a
+/// replacement (ValueError with path, expected and given type), the model is as it was.
+Report replace(Module& root, const std::vector<Rule>& rules, const Options& options = {});
+
+/// The same with one rule by type: see of_type.
+template <std::derived_from<Module> From, class F>
+Report replace(Module& root, F decide, const Options& options = {}) {
+  return replace(root, std::vector<Rule>{of_type<From>(std::move(decide))}, options);
+}
+/// The same with one rule by predicate.
+Report replace_if(Module& root, std::function<bool(const Module&)> predicate,
+                  std::function<Decision(Module&, const Match&)> decide, const Options& options = {});
+
+/// How many modules below `root` (without it) are T or derived from T, a shared one counted once.
+template <std::derived_from<Module> T>
+[[nodiscard]] std::size_t count(const Module& root) {
+  std::size_t found = 0;
+  for (const auto& [path, module] : root.named_modules())
+    found += module != &root && dynamic_cast<const T*>(module) != nullptr ? 1 : 0;
+  return found;
+}
+
+// --- inline
+
+namespace detail {
+/// Why a module of a derived class is kept.
+[[nodiscard]] std::string subclass_reason(const std::type_info& base);
+}  // namespace detail
+
+template <std::derived_from<Module> From, class F>
+Rule of_type(F decide, Subclasses subclasses) {
+  return {nn::detail::type_text(typeid(From)),
+          [](const Module& module) { return dynamic_cast<const From*>(&module) != nullptr; },
+          [decide = std::move(decide), subclasses](Module& module, const Match& match) -> Decision {
+            if (subclasses == Subclasses::keep && typeid(module) != typeid(From))
+              return Decision::keep(detail::subclass_reason(typeid(From)));
+            auto& from = dynamic_cast<From&>(module);
+            if constexpr (std::invocable<const F&, From&, const Match&>)
+              return decide(from, match);
+            else
+              return decide(from);
+          }};
+}
+
+}  // namespace mezzo::nn::surgery
