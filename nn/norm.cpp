@@ -209,7 +209,7 @@ std::string RunningNorm::extra_repr() const {
 
 template <int kSpatial>
 BatchNorm<kSpatial>::BatchNorm(std::int64_t num_features, const RunningNormOptions& options)
-    : RunningNorm("BatchNorm", num_features, options) {}
+    : RunningNorm("BatchNorm" + std::to_string(kSpatial) + "d", num_features, options) {}
 
 template <int kSpatial>
 Tensor BatchNorm<kSpatial>::forward(const Tensor& x) {
@@ -220,7 +220,7 @@ Tensor BatchNorm<kSpatial>::forward(const Tensor& x) {
 
 template <int kSpatial>
 InstanceNorm<kSpatial>::InstanceNorm(std::int64_t num_features, const InstanceNormOptions& options)
-    : RunningNorm("InstanceNorm", num_features,
+    : RunningNorm("InstanceNorm" + std::to_string(kSpatial) + "d", num_features,
                   {.eps = options.eps,
                    .momentum = options.momentum,
                    .affine = options.affine,
