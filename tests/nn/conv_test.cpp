@@ -198,6 +198,7 @@ TEST(Conv, RefusesSizesThatMakeNoSense) {
   EXPECT_TRUE(contains(refused([] { Conv2d(4, 6, 3, {.stride = 2, .padding = "same"}); }), "strides of 1"));
   EXPECT_TRUE(contains(refused([] { ConvTranspose1d(4, 6, 3, {.output_padding = -1}); }), "output_padding"));
   EXPECT_THROW(Conv1d(std::int64_t{1} << 40, std::int64_t{1} << 40, 3), ShapeError);
+  EXPECT_THROW(Conv1d(1, 1, 3, {.dtype = DType::i32}), DTypeError);
 }
 
 TEST(Conv, NamesItsPathWhenAShapeDoesNotFit) {
@@ -207,7 +208,10 @@ TEST(Conv, NamesItsPathWhenAShapeDoesNotFit) {
                        }),
                        "ConvTranspose2d '1.0': expected an input [N, 4, 2 spatial dims] or [4, 2 spatial "
                        "dims], got [1, 3, 2, 2]"));
-  EXPECT_TRUE(contains(message_of<ShapeError>([&] { (void)net(zeros({1, 2, 3, 3})); }), "Conv2d '0': expected"));
+  EXPECT_TRUE(contains(message_of<ShapeError>([&] {
+                         (void)net(zeros({1, 2, 3, 3}));
+                       }),
+                       "Conv2d '0': expected"));
   EXPECT_THROW((void)net(zeros({3})), ShapeError);
   EXPECT_THROW((void)net(Tensor()), Error);
   Conv1d wide(1, 1, 5);
