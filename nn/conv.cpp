@@ -170,11 +170,38 @@ ConvTranspose<kSpatial>::ConvTranspose(std::int64_t in_channels, std::int64_t ou
 template <int kSpatial>
 Tensor ConvTranspose<kSpatial>::forward(const Tensor& x) {
   require_channels(x);
+  return transposed(x, config().output_padding);
+}
+
+template <int kSpatial>
+Tensor ConvTranspose<kSpatial>::forward(const Tensor& x, const SpatialSizes& output_size) {
+  require_channels(x);
+  const Config& c = config();
+  const Dims wanted = ops::per_dim(c.name, "output_size", output_size, c.spatial, 0);
+  if (!x.defined()) return transposed(x, c.output_padding);  // which refuses it
+  Dims extra, least;
+  bool fits = true;
+  for (std::size_t d = 0; d < c.spatial; ++d) {
+    const std::int64_t input = x.size(static_cast<std::int64_t>(d) - kSpatial);
+    least.push_back(ops::kernel_reach(std::max<std::int64_t>(input, 1), c.stride[d]) -
+                    2 * c.padding.sizes()[d] + ops::kernel_reach(c.kernel_size[d], c.dilation[d]) - 1);
+    extra.push_back(wanted[d] - least[d]);
+    fits = fits && extra[d] >= 0 && extra[d] < c.stride[d];
+  }
+  if (fits) return transposed(x, extra);
+  throw ShapeError(described(),
+                   "an output_size from " + to_string(least) + " on, by less than the strides " +
+                       to_string(c.stride) + " more",
+                   to_string(wanted), "take the size of the image that was convolved");
+}
+
+template <int kSpatial>
+Tensor ConvTranspose<kSpatial>::transposed(const Tensor& x, const Dims& output_padding) const {
   const Config& c = config();
   return kTransposed[kSpatial - 1](x, weight, bias,
                                    {.stride = c.stride,
                                     .padding = c.padding.sizes(),
-                                    .output_padding = c.output_padding,
+                                    .output_padding = output_padding,
                                     .groups = c.groups,
                                     .dilation = c.dilation});
 }

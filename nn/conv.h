@@ -101,9 +101,16 @@ class ConvTranspose final : public ConvLayer {
   ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const SpatialSizes& kernel_size,
                 const ConvTransposeLayerOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// The same with a result of these spatial sizes in place of output_padding, as what undoes a convolution
+  /// that rounded its size down needs. Throws ValueError for a list of the wrong length, ShapeError, naming
+  /// the layer's path, for a size that is not among those from the least one on that a stride rounds away.
+  [[nodiscard]] Tensor forward(const Tensor& x, const SpatialSizes& output_size);
   [[nodiscard]] std::string type_name() const override {
     return "ConvTranspose" + std::to_string(kSpatial) + "d";
   }
+
+ private:
+  [[nodiscard]] Tensor transposed(const Tensor& x, const Dims& output_padding) const;
 };
 
 extern template class Conv<1>;

@@ -107,6 +107,32 @@ TEST(ConvTranspose, AgreesWithPyTorch) {
                                            2,  -10, 8,  -6, -3, 11,  -3, -7, 5, 26,  -1, -13}));
 }
 
+TEST(ConvTranspose, TakesTheSizeOfItsResult) {
+  ConvTranspose2d layer(1, 1, {3, 2}, {.stride = {3, 2}, .padding = {1, 0}, .dilation = {2, 1}});
+  const Tensor x = image({1, 1, 2, 3});
+  // The least sizes are (2 - 1) 3 - 2 + 2 2 + 1 = 6 and (3 - 1) 2 + 1 + 1 = 6.
+  for (const std::int64_t rows : {6, 7, 8}) {
+    const Tensor y = layer.forward(x, {rows, 7});
+    EXPECT_EQ(y.shape(), (Shape{1, 1, rows, 7}));
+    EXPECT_EQ(
+        values(y),
+        values(conv_transpose2d(
+            x, layer.weight, layer.bias,
+            {.stride = {3, 2}, .padding = {1, 0}, .output_padding = {rows - 6, 1}, .dilation = {2, 1}})));
+  }
+  EXPECT_EQ(layer.forward(image({1, 2, 3}), 6).shape(), (Shape{1, 6, 6}));
+  const auto refused = [&](const SpatialSizes& size) {
+    return message_of<ShapeError>([&] { (void)layer.forward(x, size); });
+  };
+  EXPECT_TRUE(contains(refused({9, 6}),
+                       "ConvTranspose2d: expected an output_size from [6, 6] on, by less "
+                       "than the strides [3, 2] more, got [9, 6]"));
+  EXPECT_TRUE(contains(refused(5), "got [5, 5]"));
+  EXPECT_THROW((void)layer.forward(x, {6, 6, 6}), ValueError);
+  EXPECT_THROW((void)layer.forward(zeros({1, 2, 2, 3}), 6), ShapeError);
+  EXPECT_THROW((void)layer.forward(Tensor(), 6), Error);
+}
+
 TEST(Conv, BeginsUniformWithWeightDrawnFirst) {
   Generator generator(11), oracle(11);
   const Conv2d layer(6, 4, {3, 5}, {.groups = 2, .generator = &generator});
