@@ -1,4 +1,4 @@
-// Sequential: layers one after the other, named "0", "1", ...
+// Sequential: layers one after the other, named "0", "1", ... unless given names.
 #pragma once
 
 #include <deque>
@@ -40,11 +40,17 @@ class Sequential : public Layer {
   /// Appends a layer. Throws ValueError for a null pointer.
   template <std::derived_from<Layer> L>
   void push_back(std::shared_ptr<L> layer) {
-    append(std::move(layer));
+    append(std::to_string(size()), std::move(layer));
+  }
+  /// The same under a name of its own, as in torch's Sequential(OrderedDict(...)). Throws ValueError for a
+  /// name that is there already or has dots.
+  template <std::derived_from<Layer> L>
+  void push_back(const std::string& name, std::shared_ptr<L> layer) {
+    append(name, std::move(layer));
   }
 
  private:
-  void append(std::shared_ptr<Layer> layer);
+  void append(const std::string& name, std::shared_ptr<Layer> layer);
   [[noreturn]] void refuse_type(std::size_t i, const std::string& type) const;
   std::deque<Child<Layer>> layers_;
 };
