@@ -141,8 +141,9 @@ Report replace(Module& root, const std::vector<Rule>& rules, const Options& opti
 
 /// The same with one rule by type: see of_type.
 template <std::derived_from<Module> From, class F>
-Report replace(Module& root, F decide, const Options& options = {}) {
-  return replace(root, std::vector<Rule>{of_type<From>(std::move(decide))}, options);
+Report replace(Module& root, F decide, const Options& options = {},
+               Subclasses subclasses = Subclasses::keep) {
+  return replace(root, std::vector<Rule>{of_type<From>(std::move(decide), subclasses)}, options);
 }
 /// The same with one rule by predicate.
 Report replace_if(Module& root, std::function<bool(const Module&)> predicate,
