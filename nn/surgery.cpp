@@ -26,13 +26,14 @@ bool are_alike(const Module& a, const Module& b, const Module& core) {
 }  // namespace
 
 Operation::Operation(Module& root, const std::vector<Rule>& rules, const Options& options)
-    : root_(root), rules_(rules), options_(options), originals_(root), matched_(rules.size(), 0) {
+    : root_(root), rules_(rules), options_(options), matched_(rules.size(), 0) {
   for (const Rule& rule : rules) {
     if (rule.matches && rule.decide) continue;
     throw ValueError("surgery", "rules with the functions matches and decide", "a rule without one",
                      "set both, or use of_type");
   }
   report_.root_ = &root;
+  originals_.add(root);
 }
 
 Report Operation::run() {
@@ -44,12 +45,14 @@ Report Operation::run() {
     if (frame.next < slots.size()) {
       look_into(*slots[frame.next++]);
     } else {
-      open_.erase(frame.module);
+      visited_[frame.module] = false;
       path_.resize(frame.above);
       frames_.pop_back();
     }
   }
-  report_.pairs_ = changed_parameters(report_.replaced_, originals_, visited_);
+  std::vector<const Module*> remaining;
+  for (const auto& [module, open] : visited_) remaining.push_back(module);
+  report_.pairs_ = changed_parameters(report_.replaced_, originals_, remaining);
   for (const Replaced& replaced : report_.replaced_) carry_over(root_, replaced, originals_, false);
   for (const auto& [before, after] : report_.pairs_) {
     if (before.defined() && after.defined() && !before.requires_grad()) after.requires_grad_(false);
@@ -70,8 +73,7 @@ void Operation::look_at_root() {
 }
 
 void Operation::enter(Module& module, std::size_t above, Used used) {
-  visited_.insert(&module);
-  open_.insert(&module);
+  visited_[&module] = true;
   frames_.push_back({&module, above, 0, std::move(used)});
 }
 
@@ -86,12 +88,12 @@ void Operation::look_into(ChildSlot& slot) {
   Fate& fate = found->second;
   Module* held = before.get();
   // Inside of its own replacement a module stays; there is no other way to wrap it.
-  const bool wraps = fate.after && open_.count(fate.after.get()) > 0 && !originals_.holds(*fate.after);
+  const bool wraps = fate.after && is_open(*fate.after) && !originals_.holds(*fate.after);
   if (fate.after && !wraps) {
     take_place(slot, before, fate);
     held = fate.after.get();
   }
-  if (open_.count(held) > 0) {
+  if (is_open(*held)) {
     throw ValueError("surgery", "a replacement for '" + path_ + "' that does not contain its place",
                      held->type_name() + ", which does", "a model must not contain itself");
   }

@@ -28,9 +28,9 @@ struct Whereabouts {
 
 Whereabouts whereabouts_of(const Module& top) {
   Whereabouts result;
-  std::unordered_set<const Module*> seen;
+  PointerSet seen;
   walk(
-      top, [&](const Module& module) { return seen.insert(&module).second; },
+      top, [&](const Module& module) { return seen.insert(&module); },
       [&](const Module& module) {
         each_tensor(module, [&](const Tensor& tensor) {
           if (!result.device) result.device = tensor.device();
@@ -60,33 +60,28 @@ void bring(const std::vector<Tensor>& tensors, const Module& root, const Replace
 
 }  // namespace
 
-void Inventory::add(const Module& top) {
+Inventory::Added Inventory::add(Module& top) {
+  Added added;
   walk(
-      top, [&](const Module& module) { return modules.insert(&module).second; },
-      [&](const Module& module) {
-        each_tensor(module, [&](const Tensor& tensor) { tensors.insert(&tensor.impl()); });
-        slots.insert(module.child_slots().begin(), module.child_slots().end());
+      top, [&](const Module& module) { return modules.insert(&module); },
+      [&](Module& module) {
+        added.modules.push_back(&module);
+        each_tensor(module, [&](const Tensor& tensor) {
+          if (tensors.insert(&tensor.impl())) added.tensors.push_back(tensor);
+        });
         return true;
       });
+  return added;
 }
 
 void Operation::carry_over(const Module& root, const Replaced& replaced, Inventory& present,
                            bool only_changes) {
   const bool mode = replaced.before->is_training(), changes_mode = mode != replaced.after->is_training();
-  std::vector<Tensor> tensors;
-  std::unordered_set<const Module*> seen;
-  walk(
-      *replaced.after,
-      [&](const Module& module) { return !present.holds(module) && seen.insert(&module).second; },
-      [&](Module& module) {
-        if (changes_mode) module.training_ = mode;
-        each_tensor(module, [&](const Tensor& tensor) {
-          if (!present.holds(tensor)) tensors.push_back(tensor);
-        });
-        return true;
-      });
-  bring(tensors, root, replaced, only_changes);
-  present.add(*replaced.after);
+  const Inventory::Added brought = present.add(*replaced.after);
+  for (Module* module : brought.modules) {
+    if (changes_mode) module->training_ = mode;
+  }
+  bring(brought.tensors, root, replaced, only_changes);
 }
 
 void Operation::exchange(const Report& report) {
@@ -100,13 +95,20 @@ Report Operation::undo(Report& done) {
     report.add_note("there was nothing to undo");
     return report;
   }
-  Inventory present(*done.root_);
   // A place may be in a module that comes back with this very call.
+  PointerSet slots;
+  const auto add_slots = [&](const Inventory::Added& added) {
+    for (const Module* module : added.modules) {
+      for (const ChildSlot* slot : module->child_slots()) slots.insert(slot);
+    }
+  };
+  Inventory present;
+  add_slots(present.add(*done.root_));
   Inventory returning = present;
-  for (const Replaced& replaced : done.replaced_) returning.add(*replaced.before);
+  for (const Replaced& replaced : done.replaced_) add_slots(returning.add(*replaced.before));
   for (const Report::Place& place : done.places_) {
     const Replaced& replaced = done.replaced_[place.replaced];
-    const bool there = returning.slots.count(place.slot) > 0;
+    const bool there = slots.contains(place.slot);
     if (there && place.slot->module() == replaced.after) continue;
     const std::string path = "'" + replaced.paths[place.path] + "'";
     throw StateError("surgery::undo", "the " + replaced.after->type_name() + " that was put at " + path,

@@ -4,9 +4,9 @@
 
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "mezzo/nn/pointer_set.h"
 #include "mezzo/nn/surgery.h"
 
 namespace mezzo::nn::surgery {
@@ -30,16 +30,16 @@ void walk(M& top, const Wanted& wanted, const Visit& visit) {
 
 /// What a model consists of.
 struct Inventory {
-  explicit Inventory(const Module& root) { add(root); }
-  /// Adds a module and all below it.
-  void add(const Module& top);
-  [[nodiscard]] bool holds(const Module& module) const { return modules.count(&module) > 0; }
-  [[nodiscard]] bool holds(const Tensor& tensor) const { return tensors.count(&tensor.impl()) > 0; }
+  struct Added {
+    std::vector<Module*> modules;
+    std::vector<Tensor> tensors;
+  };
+  /// Adds a module and all below it. Returns what is new.
+  Added add(Module& top);
+  [[nodiscard]] bool holds(const Module& module) const { return modules.contains(&module); }
+  [[nodiscard]] bool holds(const Tensor& tensor) const { return tensors.contains(&tensor.impl()); }
 
-  // Asked only whether they hold something: no order shows.
-  std::unordered_set<const Module*> modules;
-  std::unordered_set<const TensorImpl*> tensors;
-  std::unordered_set<const ChildSlot*> slots;
+  PointerSet modules, tensors;
 };
 
 class Operation {
@@ -66,6 +66,10 @@ class Operation {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
   // Planning.
+  [[nodiscard]] bool is_open(const Module& module) const {
+    const auto found = visited_.find(&module);
+    return found != visited_.end() && found->second;
+  }
   void look_at_root();
   void enter(Module& module, std::size_t above, Used used);
   void look_into(ChildSlot& slot);
@@ -90,8 +94,8 @@ class Operation {
   std::vector<std::size_t> matched_;  ///< per rule
   std::unordered_map<const Module*, Fate> fates_;
   std::vector<Frame> frames_;
-  std::unordered_set<const Module*> open_;     ///< the modules of frames_
-  std::unordered_set<const Module*> visited_;  ///< all of the model as it will be
+  /// The modules of the model as it will be, and whether they are among frames_.
+  std::unordered_map<const Module*, bool> visited_;
   std::string path_;
 };
 

@@ -1,15 +1,13 @@
 #include "mezzo/nn/surgery_pairs.h"
 
 #include <algorithm>
-#include <functional>
 
 namespace mezzo::nn::surgery {
 
 namespace {
 
-using Wanted = std::function<bool(const Module&)>;
-
 /// Parameters of `top` and of the wanted modules below it, under their names within `top`.
+template <class Wanted>
 NamedTensors parameters_of(const Module& top, const Wanted& wanted) {
   NamedTensors result;
   std::vector<std::pair<const Module*, std::string>> waiting{{&top, ""}};
@@ -30,39 +28,42 @@ NamedTensors parameters_of(const Module& top, const Wanted& wanted) {
 
 /// Leaves those parameters of a list that `chosen` picks, each tensor once.
 template <class Chosen>
-void retain(NamedTensors& list, std::unordered_set<const TensorImpl*>& listed, const Chosen& chosen) {
-  std::erase_if(list, [&](const auto& entry) {
-    return !chosen(entry.second) || !listed.insert(&entry.second.impl()).second;
-  });
+void retain(NamedTensors& list, PointerSet& listed, const Chosen& chosen) {
+  std::erase_if(
+      list, [&](const auto& entry) { return !chosen(entry.second) || !listed.insert(&entry.second.impl()); });
 }
 
 }  // namespace
 
-std::vector<std::pair<Tensor, Tensor>> changed_parameters(
-    const std::vector<Replaced>& replaced, const Inventory& originals,
-    const std::unordered_set<const Module*>& remaining) {
-  std::unordered_set<const TensorImpl*> still_there, listed;
+std::vector<std::pair<Tensor, Tensor>> changed_parameters(const std::vector<Replaced>& replaced,
+                                                          const Inventory& originals,
+                                                          const std::vector<const Module*>& remaining) {
+  PointerSet staying, still_there, listed;
   for (const Module* module : remaining) {
+    staying.insert(module);
     for (const Param* slot : module->param_slots()) {
       if (slot->defined()) still_there.insert(&slot->get().impl());
     }
   }
   // Each module is looked through once: those exchanged have entries of their own.
-  std::unordered_set<const Module*> seen;
-  for (const Replaced& entry : replaced) seen.insert({entry.before.get(), entry.after.get()});
+  PointerSet seen;
+  for (const Replaced& entry : replaced) {
+    seen.insert(entry.before.get());
+    seen.insert(entry.after.get());
+  }
   std::vector<std::pair<Tensor, Tensor>> pairs;
   for (const Replaced& entry : replaced) {
     NamedTensors gone, fresh;
-    if (remaining.count(entry.before.get()) == 0)
+    if (!staying.contains(entry.before.get()))
       gone = parameters_of(*entry.before, [&](const Module& module) {
-        return remaining.count(&module) == 0 && seen.insert(&module).second;
+        return !staying.contains(&module) && seen.insert(&module);
       });
     if (!originals.holds(*entry.after))
       fresh = parameters_of(*entry.after, [&](const Module& module) {
-        return !originals.holds(module) && seen.insert(&module).second;
+        return !originals.holds(module) && seen.insert(&module);
       });
     retain(gone, listed, [&](const Tensor& tensor) {
-      return originals.holds(tensor) && still_there.count(&tensor.impl()) == 0;
+      return originals.holds(tensor) && !still_there.contains(&tensor.impl());
     });
     retain(fresh, listed, [&](const Tensor& tensor) { return !originals.holds(tensor); });
     for (const auto& [name, before] : gone) {

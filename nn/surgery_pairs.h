@@ -9,9 +9,9 @@
 namespace mezzo::nn::surgery {
 
 /// Report::parameter_pairs for these exchanges, before they are made. `originals`: the model; `remaining`:
-/// the modules of the model as it will be.
+/// the modules of the model as it will be, in any order.
 [[nodiscard]] std::vector<std::pair<Tensor, Tensor>> changed_parameters(
     const std::vector<Replaced>& replaced, const Inventory& originals,
-    const std::unordered_set<const Module*>& remaining);
+    const std::vector<const Module*>& remaining);
 
 }  // namespace mezzo::nn::surgery

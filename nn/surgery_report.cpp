@@ -50,9 +50,9 @@ std::string detail::subclass_reason(const std::type_info& base) {
 
 std::vector<const Module*> detail::modules_below(const Module& root) {
   std::vector<const Module*> result;
-  std::unordered_set<const Module*> seen;
+  PointerSet seen;
   walk(
-      root, [&](const Module& module) { return seen.insert(&module).second; },
+      root, [&](const Module& module) { return seen.insert(&module); },
       [&](const Module& module) {
         if (&module != &root) result.push_back(&module);
         return true;
