@@ -196,6 +196,58 @@ TEST(LayerNorm, TakesF32ParametersFor16BitValues) {
   EXPECT_TRUE(same_bits(found.y, to(layer_norm(to(x, DType::f32), {33}, w, b), DType::bf16)));
 }
 
+// The dtype that is asked for is that of a cast behind the norm, and the gradients are those of such a cast.
+TEST(LayerNorm, GivesTheDtypeThatIsAskedFor) {
+  const auto expect_cast_behind = [](DType from, DType to_dtype, DType parameter) {
+    SCOPED_TRACE(to_string(from) + " to " + to_string(to_dtype) + ", parameters " + to_string(parameter));
+    const Tensor x = random({5, 33}, from), g = random({5, 33}, to_dtype, -1, 1, 0.7);
+    const Tensor w = random({33}, parameter, 0.5, 2), b = random({33}, parameter);
+    const DType wide = compute_dtype(promote(from, to_dtype));
+    const Function asked = [=](const Tensors& in) {
+      return layer_norm(in[0], {33}, in[1], in[2], 1e-3, to_dtype);
+    };
+    const Function cast = [=](const Tensors& in) {
+      return to(layer_norm(to(in[0], wide), {33}, in[1], in[2], 1e-3), to_dtype);
+    };
+    const Evaluated found = evaluate(asked, {x, w, b}, g);
+    EXPECT_EQ(found.y.dtype(), to_dtype);
+    EXPECT_EQ(found.gradients[0].dtype(), from);
+    EXPECT_EQ(found.gradients[1].dtype(), parameter);
+    EXPECT_TRUE(same_bits(found, evaluate(cast, {x, w, b}, g)));
+    const Function rms_asked = [=](const Tensors& in) {
+      return rms_norm(in[0], {33}, in[1], 1e-3, to_dtype);
+    };
+    const Function rms_cast = [=](const Tensors& in) {
+      return to(rms_norm(to(in[0], wide), {33}, in[1], 1e-3), to_dtype);
+    };
+    EXPECT_TRUE(same_bits(evaluate(rms_asked, {x, w}, g), evaluate(rms_cast, {x, w}, g)));
+  };
+  constexpr std::array kNarrow{DType::f16, DType::bf16, DType::f32};
+  for (const DType from : kNarrow) {
+    for (const DType to_dtype : kNarrow) {
+      for (const DType parameter : kNarrow) expect_cast_behind(from, to_dtype, parameter);
+    }
+    expect_cast_behind(from, DType::f64, DType::f64);
+    expect_cast_behind(DType::f64, from, DType::f64);
+  }
+}
+
+TEST(LayerNorm, AutocastLeavesAnAskedDtypeAlone) {
+  const Tensor x = random({5, 33}, DType::f32), w = random({33}, DType::f32, 0.5, 2);
+  const Tensor outside = layer_norm(x, {33}, w, {}, 1e-5, DType::f16);
+  const amp::Autocast autocast(Device::cpu(), DType::bf16);
+  EXPECT_TRUE(same_bits(layer_norm(x, {33}, w, {}, 1e-5, DType::f16), outside));
+}
+
+TEST(RmsNorm, TakesTheEpsilonOfItsInputForAnotherResult) {
+  const double eps = info(DType::bf16).eps;
+  const Tensor x = to(make<double>({eps / 4, eps / 2}), DType::bf16), g = random({2}, DType::f32);
+  const auto with = [](std::optional<double> value) {
+    return [value](const Tensors& in) { return rms_norm(in[0], {2}, {}, value, DType::f32); };
+  };
+  EXPECT_TRUE(same_bits(evaluate(with({}), {x}, g), evaluate(with(eps), {x}, g)));
+}
+
 TEST(RmsNorm, TakesTheEpsilonOfTheDtypeWhenNoneIsGiven) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     const double eps = info(dtype).eps;
@@ -226,6 +278,8 @@ TEST(LayerNorm, RefusesWhatDoesNotFit) {
               (void)layer_norm(zeros({2, 3}, {.dtype = DType::i64}), {3});
             }),
             "layer_norm: expected a floating tensor, got i64; convert it with to(DType::f32)");
+  EXPECT_EQ(message_of<DTypeError>([&] { (void)layer_norm(x, {3}, {}, {}, 1e-5, DType::i32); }),
+            "layer_norm: expected a floating dtype, got i32; use f32 or another");
   EXPECT_EQ(message_of<DTypeError>([&] { (void)rms_norm(x, {3}, zeros({3}, {.dtype = DType::f64})); }),
             "rms_norm: expected a weight in f16, bf16 or f32, got f64; convert it to the dtype of x");
   EXPECT_EQ(message_of<DTypeError>([&] { (void)layer_norm(x, {3}, {}, zeros({3}, {.dtype = DType::i32})); }),
