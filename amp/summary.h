@@ -54,7 +54,7 @@ template <nn::UnaryModule M>
 /// The same for zeros of a shape, whose dtype and device are options of the table.
 template <nn::UnaryModule M>
 [[nodiscard]] nn::Summary summary(M& net, const Shape& input, const SummaryOptions& options = {}) {
-  return summary(net, nn::detail::summary_input(net, input, options.table), options);
+  return amp::summary(net, nn::detail::summary_input(net, input, options.table), options);
 }
 
 }  // namespace mezzo::amp
