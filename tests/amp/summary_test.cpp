@@ -16,8 +16,6 @@
 namespace mezzo::amp {
 namespace {
 
-const Device kCpu = Device::cpu();
-
 nn::Sequential net_with_norms() {
   auto shared = nn::make<nn::Sequential>(nn::make<nn::Linear>(8, 8), nn::make<nn::LayerNorm>(8));
   return nn::Sequential(nn::make<nn::Linear>(4, 8), nn::make<nn::BatchNorm1d>(8), shared,

@@ -136,11 +136,11 @@ TEST(MultAdds, OfEinsumAndChainsAreUnknown) {
   EXPECT_EQ(counter.total, 0);
 }
 
-// An op of the program's own that has the name of one of the library's and other inputs.
+// An op of the program's own that has the name of one of the library's.
 Outputs one_forward(const ForwardArgs<NoAttrs>& args) { return args.in(0) * 1.0; }
 std::vector<Sample<NoAttrs>> no_samples() { return {}; }
 constexpr Op<NoAttrs> namesake_op{
-    .info = {.name = "lstm_cell", .category = Category::passthrough},
+    .info = {.name = "linear", .category = Category::passthrough},
     .samples = no_samples,
     .forward = one_forward,
     .vjp = NotDifferentiable{"a test"},
