@@ -19,7 +19,7 @@ struct AutocastOptions {
 };
 
 /// A region of mixed precision, as long as the object lives:
-///   { amp::Autocast autocast(device, DType::f16); loss = mse_loss(net.forward(x), y); }
+///   { amp::Autocast autocast(device, DType::f16); loss = mse_loss(net(x), y); }
 /// Touches tensors on the device's type that are f32, f16 or bf16; f64, integers and bools pass unchanged.
 /// Regions nest, the inner one counts, and one for the CPU leaves one for CUDA alone. State is per thread: a
 /// new thread starts outside. Backward needs no region. `enabled = false` makes a region in which nothing is

@@ -26,7 +26,7 @@ class Sequential : public Layer {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
   [[nodiscard]] std::size_t size() const noexcept { return layers_.size(); }
-  /// The slot of a layer: `net[0]->forward(x)`, `net[0].replace(...)`. Throws IndexError.
+  /// The slot of a layer: `net[0](x)`, `net[0].replace(...)`. Throws IndexError.
   [[nodiscard]] Child<Layer>& operator[](std::size_t i);
   [[nodiscard]] const Child<Layer>& operator[](std::size_t i) const;
   /// The layer as what it is: `net.at<nn::Linear>(0).weight`. Throws IndexError, ValueError when it is of
