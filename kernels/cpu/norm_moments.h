@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 
 #include "mezzo/kernels/cpu/row_pass.h"
 #include "mezzo/kernels/norm_math.h"
@@ -32,6 +33,20 @@ template <class T, class... F>
   return totals;
 }
 
+/// The squares of x - shift over a row, which are `added` up in T already. Where one of them is beyond T they
+/// are added again in f64: variance and mean square of finite values stay finite.
+template <class T>
+[[nodiscard]] MEZZO_ALWAYS_INLINE double finite_squares(RunRow<T> row, T shift, double added) {
+  if (added != std::numeric_limits<double>::infinity()) return added;
+  const scalar::SquaredDeviationFn<double> square{static_cast<double>(shift)};
+  double sum = 0;
+  for (std::int64_t k = 0; k < row.runs; ++k) {
+    for (std::int64_t i = 0; i < row.length; ++i)
+      sum += square(static_cast<double>(row.data[k * row.distance + i]));
+  }
+  return sum;
+}
+
 /// In two passes, the second around the mean that the first found.
 template <class T>
 [[nodiscard]] MEZZO_ALWAYS_INLINE scalar::Moments<T> row_moments(RunRow<T> row, const T* next) {
@@ -40,7 +55,7 @@ template <class T>
   const T mean = static_cast<T>(sum / static_cast<double>(count));
   const std::array<double, 2> sums = run_sums(row, static_cast<const T*>(nullptr), scalar::MinusFn<T>{mean},
                                               scalar::SquaredDeviationFn<T>{mean});
-  return {mean, sums[0], sums[1], count};
+  return {mean, sums[0], finite_squares(row, mean, sums[1]), count};
 }
 
 }  // namespace mezzo::kernels::cpu::detail

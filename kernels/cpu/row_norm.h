@@ -22,8 +22,9 @@ template <class T>
 [[nodiscard]] MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> row_normalized(RowNorm kind, const T* x,
                                                                          std::int64_t n, double eps,
                                                                          const T* next) {
-  if (kind == RowNorm::layer) return row_moments(RunRow<T>{x, 1, n, n}, next).normalized(eps);
-  const double squares = row_pass<T, 1>({x}, nullptr, n, scalar::SquaredDeviationFn<T>{0}, {next});
+  const RunRow<T> row{x, 1, n, n};
+  if (kind == RowNorm::layer) return row_moments(row, next).normalized(eps);
+  const double squares = finite_squares(row, T(0), run_sums(row, next, scalar::SquaredDeviationFn<T>{0})[0]);
   return {T(0), scalar::reciprocal_deviation<T>(squares / static_cast<double>(n), eps), T(0)};
 }
 
