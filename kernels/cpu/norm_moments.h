@@ -47,14 +47,16 @@ template <class T>
   return sum;
 }
 
-/// In two passes, the second around the mean that the first found.
+/// In two passes, the second around the mean that the first found. The first fetches the row that comes next,
+/// and the second, if it is one run, that which will be written: `target`, or nullptr.
 template <class T>
-[[nodiscard]] MEZZO_ALWAYS_INLINE scalar::Moments<T> row_moments(RunRow<T> row, const T* next) {
+[[nodiscard]] MEZZO_ALWAYS_INLINE scalar::Moments<T> row_moments(RunRow<T> row, const T* next,
+                                                                 const T* target) {
   const std::int64_t count = row.runs * row.length;
   const double sum = run_sums(row, next, scalar::IdentityFn{})[0];
   const T mean = static_cast<T>(sum / static_cast<double>(count));
-  const std::array<double, 2> sums = run_sums(row, static_cast<const T*>(nullptr), scalar::MinusFn<T>{mean},
-                                              scalar::SquaredDeviationFn<T>{mean});
+  const std::array<double, 2> sums =
+      run_sums(row, target, scalar::MinusFn<T>{mean}, scalar::SquaredDeviationFn<T>{mean});
   return {mean, sums[0], finite_squares(row, mean, sums[1]), count};
 }
 
