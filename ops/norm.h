@@ -8,9 +8,10 @@
 // x may come with f32 parameters (DTypeError otherwise, ShapeError for another shape than said). 16-bit
 // values are computed in f32 and rounded once. The result has x's dtype, unless another one can be given;
 // that of layer_norm and rms_norm is row-major, the others keep x's memory format. In f32 the statistics are
-// exact to a few f32 roundings of the deviations, for means much larger than these too; a row that holds NaN
-// or an infinity is NaN (in rms_norm infinity leaves zeros beside NaN), and no other row is. For backward x
-// and the small tensors are kept, no result and no statistic; twice differentiable.
+// exact to a few f32 roundings of the deviations, for means much larger than these too and where their
+// squares leave f32; a row that holds NaN or an infinity is NaN (in rms_norm infinity leaves zeros beside
+// NaN), and no other row is. For backward x and the small tensors are kept, no result and no statistic; twice
+// differentiable.
 #pragma once
 
 #include <cstdint>
