@@ -174,6 +174,11 @@ Autocast::~Autocast() {
 
 bool is_autocast_enabled(DeviceType type) { return current().at(type).enabled; }
 DType autocast_dtype(DeviceType type) { return current().at(type).dtype; }
+bool is_autocast_eligible(const Tensor& tensor) { return eligible(tensor, current()); }
+Tensor cast_to_region(const Tensor& tensor) {
+  const State state = current();
+  return eligible(tensor, state) ? cast(tensor, state.at(tensor.device().type).dtype, state) : tensor;
+}
 bool is_autocast_cache_enabled() { return current().cache; }
 
 }  // namespace mezzo::amp

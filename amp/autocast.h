@@ -7,6 +7,7 @@
 #include "mezzo/autograd/input_layer.h"
 #include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"
+#include "mezzo/core/tensor.h"
 
 namespace mezzo::amp {
 
@@ -18,7 +19,7 @@ struct AutocastOptions {
 };
 
 /// A region of mixed precision, as long as the object lives:
-///   { amp::Autocast autocast(device, DType::f16); loss = mse_loss(net.forward(x), y); }
+///   { amp::Autocast autocast(device, DType::f16); loss = mse_loss(net(x), y); }
 /// Touches tensors on the device's type that are f32, f16 or bf16; f64, integers and bools pass unchanged.
 /// Regions nest, the inner one counts, and one for the CPU leaves one for CUDA alone. State is per thread: a
 /// new thread starts outside. Backward needs no region. `enabled = false` makes a region in which nothing is
@@ -39,6 +40,12 @@ class Autocast {
 /// Whether the calling thread is in an enabled region for this type of device, and that region's dtype.
 [[nodiscard]] bool is_autocast_enabled(DeviceType type);
 [[nodiscard]] DType autocast_dtype(DeviceType type);
+/// Whether autocast casts this tensor on this thread: in an enabled region for its device, f32, f16 or bf16.
+[[nodiscard]] bool is_autocast_eligible(const Tensor& tensor);
+/// The tensor as an op of category lower_precision takes it: cast to the dtype of its device's region, a
+/// weight by way of the copy that the region keeps, recorded; the tensor itself when it is not eligible. For
+/// modules that choose their dtypes themselves and then run ops in a disabled region.
+[[nodiscard]] Tensor cast_to_region(const Tensor& tensor);
 /// Whether weights' 16-bit copies are kept for the region.
 [[nodiscard]] bool is_autocast_cache_enabled();
 

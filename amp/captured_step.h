@@ -14,7 +14,7 @@ namespace mezzo::amp {
 ///   CapturedStep step(device, [&] {                       // the loop's body, as it would be written anyway
 ///     optimizer.zero_grad();
 ///     Tensor loss;
-///     { amp::Autocast autocast(device, DType::f16); loss = mse_loss(net.forward(input), target); }
+///     { amp::Autocast autocast(device, DType::f16); loss = mse_loss(net(input), target); }
 ///     scaler.scale(loss).backward();
 ///     scaler.step(optimizer);
 ///     scaler.update();

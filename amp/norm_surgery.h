@@ -28,6 +28,7 @@ class LPLayerNorm final : public nn::LayerNorm {
   explicit LPLayerNorm(const nn::LayerNorm& original, NormParameters parameters = NormParameters::autocast);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string extra_repr() const override;
+  [[nodiscard]] NormParameters norm_parameters() const noexcept { return parameters_; }
 
  private:
   NormParameters parameters_;
@@ -39,6 +40,7 @@ class LPGroupNorm final : public nn::GroupNorm {
   explicit LPGroupNorm(const nn::GroupNorm& original, NormParameters parameters = NormParameters::autocast);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string extra_repr() const override;
+  [[nodiscard]] NormParameters norm_parameters() const noexcept { return parameters_; }
 
  private:
   NormParameters parameters_;
@@ -57,14 +59,16 @@ class FusedLayerNorm final : public nn::LayerNorm {
 using Optimizers = std::vector<optim::Optimizer*>;
 
 struct NormSurgeryOptions {
-  NormParameters parameters = NormParameters::autocast;
+  NormParameters parameters = NormParameters::autocast;  ///< of low-precision norms; fused ones do not ask
   /// Replace modules of classes derived from the norm too, which loses what they override.
   nn::surgery::Subclasses subclasses = nn::surgery::Subclasses::keep;
 };
 
-/// Replace every nn::LayerNorm (or nn::GroupNorm) below `model` by its low-precision or fused form.
-/// Parameters stay the same tensors, so optimizers and checkpoints go on. The precisions fp32 and fp16 change
-/// nothing; the report says why, and so it does when there is nothing to replace. Throws as surgery::replace.
+/// Replace every nn::LayerNorm (or nn::GroupNorm) below `model` by its low-precision or fused form, one of
+/// these forms by another too. Parameters stay the same tensors, so optimizers and checkpoints go on; those
+/// that a derived class adds go, and optimizers are told. Norms with f64 parameters stay. The precisions fp32
+/// and fp16 change nothing; the report says why, and so it does when there is nothing to replace. Throws as
+/// surgery::replace and optim::remap, and ValueError for a null pointer; the model is as it was then.
 nn::surgery::Report apply_low_precision_layernorm(nn::Module& model, const NormPrecision& precision = {},
                                                   const Optimizers& optimizers = {},
                                                   const NormSurgeryOptions& options = {});

@@ -29,7 +29,7 @@ class NormPrecision {
   [[nodiscard]] const std::optional<Precision>& value() const noexcept { return value_; }
   /// Whether norms run in low precision in this mode.
   [[nodiscard]] bool acts() const noexcept;
-  /// Why it does not act, as a sentence for a report.
+  /// Why it does not act, as a sentence for a report; empty when it does.
   [[nodiscard]] std::string why_not() const;
 
  private:

@@ -7,7 +7,7 @@
 namespace mezzo {
 
 /// Is told of the ops that run on this thread. Ops that an op calls inside of its own forward are part of it
-/// and not told of; the ops of a backward are.
+/// and not told of; the ops of a backward are, and autocast's casts, which come before the op they are for.
 class OpObserver {
  public:
   virtual ~OpObserver() = default;

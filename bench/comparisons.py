@@ -49,7 +49,7 @@ def rows():
 
 TRANSCENDENTAL = ("expm1", "log", "log2", "log10", "log1p", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
                   "erf", "erfinv", "silu", "mish", "elu", "softplus", "pow_scalar", "pow", "atan2")
-CELLS = ("lstm_cell", "gru_cell")
+CELLS = ("lstm_cell", "gru_cell", "lstm_layer")
 NORMS = ("layer_norm", "group_norm", "batch_norm", "group_norm_channels_last", "batch_norm_channels_last")
 POOLS = tuple(f"{op}{layout}{what}" for op in ("max_pool2d", "avg_pool2d") for layout in ("", "_channels_last")
               for what in ("", "_backward"))

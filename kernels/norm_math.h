@@ -15,6 +15,7 @@ struct MinusFn {
   T shift;
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return x - shift; }
 };
+/// Terms of a variance.
 template <class T>
 struct SquaredDeviationFn {
   T shift;

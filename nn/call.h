@@ -3,6 +3,8 @@
 #pragma once
 
 #include <concepts>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "mezzo/core/tensor.h"
@@ -17,8 +19,8 @@ class CallObserver {
   virtual ~CallObserver() = default;
   /// Before forward.
   virtual void enter(const Module& module) = 0;
-  /// After forward. `output`: what it returned, of several tensors the first; nullptr when it threw or
-  /// returned something that holds no such tensor. Must not throw.
+  /// After forward. `output`: what it returned, of several tensors the first, valid during this call; nullptr
+  /// when it threw or returned something that holds no such tensor. Must not throw.
   virtual void leave(const Module& module, const Tensor* output) = 0;
 };
 
@@ -39,7 +41,8 @@ namespace detail {
 /// The observer of the calling thread; nullptr: none.
 [[nodiscard]] CallObserver* call_observer() noexcept;
 
-/// The first tensor of a result: itself, its member `output`, or its member `h`.
+/// The first tensor of a result: itself, its member `output` or `h`, or what is first in it when it is a pair
+/// or tuple; nullptr: none.
 template <class R>
 [[nodiscard]] const Tensor* first_tensor(const R& result) noexcept {
   if constexpr (std::convertible_to<const R*, const Tensor*>)
@@ -52,25 +55,33 @@ template <class R>
                        { &result.h } -> std::convertible_to<const Tensor*>;
                      })
     return &result.h;
+  else if constexpr (requires { requires(std::tuple_size<R>::value > 0); })
+    return first_tensor(std::get<0>(result));
   else
     return nullptr;
 }
 
-/// One watched call, which ends with its scope.
+/// One watched call. It ends with `returned` or, when forward throws, with its scope.
 class WatchedCall {
  public:
   WatchedCall(CallObserver& observer, const Module& module) : observer_(observer), module_(module) {
     observer.enter(module);
   }
-  ~WatchedCall() { observer_.leave(module_, output); }
+  ~WatchedCall() {
+    if (runs_) observer_.leave(module_, nullptr);
+  }
   WatchedCall(const WatchedCall&) = delete;
   WatchedCall& operator=(const WatchedCall&) = delete;
 
-  const Tensor* output = nullptr;
+  void returned(const Tensor* output) noexcept {
+    runs_ = false;
+    observer_.leave(module_, output);
+  }
 
  private:
   CallObserver& observer_;
   const Module& module_;
+  bool runs_ = true;
 };
 
 }  // namespace detail
@@ -83,9 +94,14 @@ auto call(M& module, A&&... arguments) {
   CallObserver* const observer = detail::call_observer();
   if (observer == nullptr) return module.forward(std::forward<A>(arguments)...);
   detail::WatchedCall watched(*observer, module);
-  auto result = module.forward(std::forward<A>(arguments)...);
-  watched.output = detail::first_tensor(result);
-  return result;
+  if constexpr (std::is_void_v<decltype(module.forward(std::forward<A>(arguments)...))>) {
+    module.forward(std::forward<A>(arguments)...);
+  } else {
+    auto result = module.forward(std::forward<A>(arguments)...);
+    // Here and not in a destructor, for which the result might be gone: locals end in reverse order.
+    watched.returned(detail::first_tensor(result));
+    return result;
+  }
 }
 
 }  // namespace mezzo::nn

@@ -1,5 +1,7 @@
 // Module::to: moves and converts the tensors of a module behind their handles. Separate because it is the one
 // place that changes what a TensorImpl is.
+#include "mezzo/nn/convert.h"
+
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/half_copy.h"
 #include "mezzo/core/backend.h"
@@ -52,6 +54,12 @@ void convert_all(const Module& module, const Selected& selected, const F& conver
 }
 
 }  // namespace
+
+void detail::convert(const Tensor& tensor, Device device, DType dtype) {
+  const DType kept = is_floating(tensor.dtype()) ? dtype : tensor.dtype();
+  if (tensor.device() == device && tensor.dtype() == kept) return;
+  nn::convert(tensor, [&](const Tensor& values) { return mezzo::to(mezzo::to(values, device), kept); });
+}
 
 Module& Module::to(Device device) {
   static_cast<void>(backend(device));  // throws when it is not there

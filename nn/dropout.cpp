@@ -6,16 +6,50 @@
 
 namespace mezzo::nn {
 
-Dropout::Dropout(double p, Generator* generator) : p_(p), generator_(generator) {
-  if (p >= 0 && p <= 1) return;
-  throw ValueError("Dropout", "a probability p in [0, 1]", Value(p).to_string(),
+namespace {
+
+double checked(const Layer& layer, double p) {
+  if (p >= 0 && p <= 1) return p;
+  throw ValueError(layer.type_name(), "a probability p in [0, 1]", Value(p).to_string(),
                    "p is the part that is zeroed");
 }
 
-Tensor Dropout::forward(const Tensor& x) {
-  return dropout(x, p_, is_training(), generator_ != nullptr ? *generator_ : default_generator());
-}
+Generator& chosen(Generator* generator) { return generator != nullptr ? *generator : default_generator(); }
+
+}  // namespace
+
+Dropout::Dropout(double p, Generator* generator) : p_(checked(*this, p)), generator_(generator) {}
+
+Tensor Dropout::forward(const Tensor& x) { return dropout(x, p_, is_training(), chosen(generator_)); }
 
 std::string Dropout::extra_repr() const { return "p=" + Value(p_).to_string(); }
+
+template <int kSpatial>
+ChannelDropout<kSpatial>::ChannelDropout(double p, Generator* generator)
+    : p_(checked(*this, p)), generator_(generator) {}
+
+template <int kSpatial>
+Tensor ChannelDropout<kSpatial>::forward(const Tensor& x) {
+  constexpr std::size_t kLeast = kSpatial + 1;
+  if (x.defined() && x.shape().size() != kLeast && x.shape().size() != kLeast + 1) {
+    throw ShapeError(described(),
+                     "an input of " + std::to_string(kLeast + 1) + " dims, or " + std::to_string(kLeast) +
+                         " for one sample",
+                     to_string(x.shape()), "use the layer for that number of dims, or Dropout");
+  }
+  if (!x.defined() || !is_training() || p_ == 0) return dropout(x, p_, false);
+  Shape channels = x.shape();
+  std::fill(channels.end() - kSpatial, channels.end(), 1);
+  return dropout(x, random_mask(1 - p_, channels, x.device(), chosen(generator_)), p_);
+}
+
+template <int kSpatial>
+std::string ChannelDropout<kSpatial>::extra_repr() const {
+  return "p=" + Value(p_).to_string();
+}
+
+template class ChannelDropout<1>;
+template class ChannelDropout<2>;
+template class ChannelDropout<3>;
 
 }  // namespace mezzo::nn

@@ -19,4 +19,29 @@ class Dropout final : public Layer {
   Generator* generator_;
 };
 
+/// The same for whole channels: one number is drawn for each channel of each sample of x [N, C, kSpatial
+/// dims], or [C, kSpatial dims], and all of it is kept or zeroed. Forward throws ShapeError, naming the
+/// layer's path, for other dims. (torch.nn.Dropout2d takes [C, H, W] for [N, C, L]; Dropout1d does that
+/// here.) Tompson et al., "Efficient object localization using convolutional networks", CVPR 2015.
+template <int kSpatial>
+class ChannelDropout final : public Layer {
+ public:
+  explicit ChannelDropout(double p = 0.5, Generator* generator = nullptr);
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::string type_name() const override { return "Dropout" + std::to_string(kSpatial) + "d"; }
+  [[nodiscard]] std::string extra_repr() const override;
+
+ private:
+  double p_;
+  Generator* generator_;
+};
+
+extern template class ChannelDropout<1>;
+extern template class ChannelDropout<2>;
+extern template class ChannelDropout<3>;
+
+using Dropout1d = ChannelDropout<1>;
+using Dropout2d = ChannelDropout<2>;
+using Dropout3d = ChannelDropout<3>;
+
 }  // namespace mezzo::nn

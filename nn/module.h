@@ -100,6 +100,7 @@ class Module {
   friend class Buffer;
   friend class ChildSlot;
   friend class Cloning;
+  friend class surgery::Operation;  // sets the mode of replacements
   friend void detail::learn_copier(Module& module, const detail::Copier& copier) noexcept;
 
   std::vector<Param*> params_;

@@ -13,7 +13,7 @@ namespace detail {
 
 /// A growing list of modules named "0", "1", ...:
 ///   nn::Child<nn::ModuleList<Block>> blocks{*this, "blocks", nn::make<nn::ModuleList<Block>>()};
-///   for (auto& block : *blocks) x = block->forward(x);
+///   for (auto& block : *blocks) x = block(x);
 template <std::derived_from<Module> T = Module>
 class ModuleList final : public Module {
  public:

@@ -83,7 +83,7 @@ Tensor LayerNorm::forward(const Tensor& x) {
 
 std::string LayerNorm::extra_repr() const {
   return to_string(normalized_shape_) + ", eps=" + Value(eps_).to_string() +
-         ", elementwise_affine=" + bool_text(weight.defined());
+         ", elementwise_affine=" + bool_text(weight.defined()) + ", bias=" + bool_text(bias.defined());
 }
 
 // --- RMSNorm
@@ -117,7 +117,7 @@ GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels, const G
     : weight(
           *this, "weight",
           unfilled(options.affine && checked_groups(num_groups, num_channels) > 0, {num_channels}, options)),
-      bias(*this, "bias", unfilled(options.affine, {num_channels}, options)),
+      bias(*this, "bias", unfilled(options.affine && options.bias, {num_channels}, options)),
       num_groups_(checked_groups(num_groups, num_channels)),
       num_channels_(num_channels),
       eps_(options.eps) {
@@ -146,14 +146,15 @@ Tensor GroupNorm::forward(const Tensor& x) {
 
 std::string GroupNorm::extra_repr() const {
   return std::to_string(num_groups_) + ", " + std::to_string(num_channels_) +
-         ", eps=" + Value(eps_).to_string() + ", affine=" + bool_text(weight.defined());
+         ", eps=" + Value(eps_).to_string() + ", affine=" + bool_text(weight.defined()) +
+         ", bias=" + bool_text(bias.defined());
 }
 
 // --- BatchNorm and InstanceNorm
 
 RunningNorm::RunningNorm(std::string_view name, std::int64_t num_features, const RunningNormOptions& options)
     : weight(*this, "weight", unfilled(options.affine, {checked_features(name, num_features)}, options)),
-      bias(*this, "bias", unfilled(options.affine, {num_features}, options)),
+      bias(*this, "bias", unfilled(options.affine && options.bias, {num_features}, options)),
       running_mean(*this, "running_mean", unfilled(options.track_running_stats, {num_features}, options)),
       running_var(*this, "running_var", unfilled(options.track_running_stats, {num_features}, options)),
       num_batches_tracked(*this, "num_batches_tracked",
@@ -202,13 +203,13 @@ void RunningNorm::require_channels(const Tensor& x, std::int64_t dims, std::int6
 std::string RunningNorm::extra_repr() const {
   return std::to_string(num_features_) + ", eps=" + Value(options_.eps).to_string() +
          ", momentum=" + (options_.momentum ? Value(*options_.momentum).to_string() : "none") +
-         ", affine=" + bool_text(weight.defined()) +
+         ", affine=" + bool_text(weight.defined()) + ", bias=" + bool_text(bias.defined()) +
          ", track_running_stats=" + bool_text(running_mean.defined());
 }
 
 template <int kSpatial>
 BatchNorm<kSpatial>::BatchNorm(std::int64_t num_features, const RunningNormOptions& options)
-    : RunningNorm("BatchNorm", num_features, options) {}
+    : RunningNorm("BatchNorm" + std::to_string(kSpatial) + "d", num_features, options) {}
 
 template <int kSpatial>
 Tensor BatchNorm<kSpatial>::forward(const Tensor& x) {
@@ -218,8 +219,15 @@ Tensor BatchNorm<kSpatial>::forward(const Tensor& x) {
 }
 
 template <int kSpatial>
-InstanceNorm<kSpatial>::InstanceNorm(std::int64_t num_features, const RunningNormOptions& options)
-    : RunningNorm("InstanceNorm", num_features, options) {}
+InstanceNorm<kSpatial>::InstanceNorm(std::int64_t num_features, const InstanceNormOptions& options)
+    : RunningNorm("InstanceNorm" + std::to_string(kSpatial) + "d", num_features,
+                  {.eps = options.eps,
+                   .momentum = options.momentum,
+                   .affine = options.affine,
+                   .bias = options.bias,
+                   .track_running_stats = options.track_running_stats,
+                   .dtype = options.dtype,
+                   .device = options.device}) {}
 
 template <int kSpatial>
 Tensor InstanceNorm<kSpatial>::forward(const Tensor& x) {

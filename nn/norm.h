@@ -79,6 +79,7 @@ class RMSNorm : public Layer {
 struct GroupNormOptions {
   double eps = 1e-5;
   bool affine = true;  ///< have weight and bias
+  bool bias = true;    ///< have a bias, if affine
   DType dtype = DType::f32;
   Device device = Device::cpu();
 };
@@ -109,12 +110,24 @@ class GroupNorm : public Layer {
   double eps_;
 };
 
-/// Options of BatchNorm and InstanceNorm.
+/// Options of BatchNorm.
 struct RunningNormOptions {
   double eps = 1e-5;
-  std::optional<double> momentum = 0.1;  ///< nullopt: the mean over all batches so far, which reads the host
+  std::optional<double> momentum = 0.1;  ///< nullopt: the mean over all batches so far, which the host counts
   bool affine = true;                    ///< have weight and bias
+  bool bias = true;                      ///< have a bias, if affine
   bool track_running_stats = true;       ///< have running_mean, running_var, num_batches_tracked
+  DType dtype = DType::f32;
+  Device device = Device::cpu();
+};
+
+/// Options of InstanceNorm, which has neither parameters nor running statistics unless told to.
+struct InstanceNormOptions {
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;
+  bool affine = false;
+  bool bias = true;
+  bool track_running_stats = false;
   DType dtype = DType::f32;
   Device device = Device::cpu();
 };
@@ -163,13 +176,13 @@ class BatchNorm final : public RunningNorm {
   }
 };
 
-/// `instance_norm` of x [N, C, kSpatial dims], or of one sample [C, ...]. By default without parameters and
-/// without running statistics.
+/// `instance_norm` of x [N, C, kSpatial dims], or of one sample [C, kSpatial dims]. Other than
+/// torch.nn.InstanceNorm2d it counts batches, so that momentum nullopt means what it means in BatchNorm
+/// (there the statistics then stay as they began), and refuses other channels without parameters too.
 template <int kSpatial>
 class InstanceNorm final : public RunningNorm {
  public:
-  explicit InstanceNorm(std::int64_t num_features,
-                        const RunningNormOptions& options = {.affine = false, .track_running_stats = false});
+  explicit InstanceNorm(std::int64_t num_features, const InstanceNormOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string type_name() const override {
     return "InstanceNorm" + std::to_string(kSpatial) + "d";

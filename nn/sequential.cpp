@@ -35,12 +35,12 @@ void Sequential::refuse_type(std::size_t i, const std::string& type) const {
                    "ask for the layer's own type");
 }
 
-void Sequential::append(std::shared_ptr<Layer> layer) {
+void Sequential::append(const std::string& name, std::shared_ptr<Layer> layer) {
   if (layer == nullptr) {
     throw ValueError("Sequential", "a layer for index " + std::to_string(size()), "a null pointer",
                      "create layers with nn::make");
   }
-  layers_.emplace_back(*this, std::to_string(size()), std::move(layer));
+  layers_.emplace_back(*this, name, std::move(layer));
 }
 
 }  // namespace mezzo::nn

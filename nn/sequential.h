@@ -1,4 +1,4 @@
-// Sequential: layers one after the other, named "0", "1", ...
+// Sequential: layers one after the other, named "0", "1", ... unless given names.
 #pragma once
 
 #include <deque>
@@ -26,7 +26,7 @@ class Sequential : public Layer {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
   [[nodiscard]] std::size_t size() const noexcept { return layers_.size(); }
-  /// The slot of a layer: `net[0]->forward(x)`, `net[0].replace(...)`. Throws IndexError.
+  /// The slot of a layer: `net[0](x)`, `net[0].replace(...)`. Throws IndexError.
   [[nodiscard]] Child<Layer>& operator[](std::size_t i);
   [[nodiscard]] const Child<Layer>& operator[](std::size_t i) const;
   /// The layer as what it is: `net.at<nn::Linear>(0).weight`. Throws IndexError, ValueError when it is of
@@ -40,11 +40,17 @@ class Sequential : public Layer {
   /// Appends a layer. Throws ValueError for a null pointer.
   template <std::derived_from<Layer> L>
   void push_back(std::shared_ptr<L> layer) {
-    append(std::move(layer));
+    append(std::to_string(size()), std::move(layer));
+  }
+  /// The same under a name of its own, as in torch's Sequential(OrderedDict(...)). Throws ValueError for a
+  /// name that is there already or has dots.
+  template <std::derived_from<Layer> L>
+  void push_back(const std::string& name, std::shared_ptr<L> layer) {
+    append(name, std::move(layer));
   }
 
  private:
-  void append(std::shared_ptr<Layer> layer);
+  void append(const std::string& name, std::shared_ptr<Layer> layer);
   [[noreturn]] void refuse_type(std::size_t i, const std::string& type) const;
   std::deque<Child<Layer>> layers_;
 };

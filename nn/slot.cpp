@@ -135,6 +135,10 @@ void ChildSlot::require_fitting(const std::shared_ptr<Module>& module) const {
     throw ValueError("replace", "a module outside of the tree above " + described(*this),
                      module->type_name() + ", which contains it", "a model must not contain itself");
   }
+  require_type(module);
+}
+
+void ChildSlot::require_type(const std::shared_ptr<Module>& module) const {
   if (accepts(module.get())) return;
   throw ValueError("replace", "a module of type " + expected_type() + " for " + described(*this),
                    module->type_name(),
@@ -145,9 +149,13 @@ std::shared_ptr<Module> ChildSlot::replace(std::shared_ptr<Module> module) {
   std::shared_ptr<Module> former = module_;
   if (module == former) return former;
   require_fitting(module);
+  exchange(std::move(module));
+  return former;
+}
+
+void ChildSlot::exchange(std::shared_ptr<Module> module) {
   bind(module.get());
   hold(std::move(module));
-  return former;
 }
 
 void ChildSlot::refuse_empty() const {

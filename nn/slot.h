@@ -15,6 +15,10 @@
 
 namespace mezzo::nn {
 
+namespace surgery {
+class Operation;
+}
+
 namespace detail {
 
 /// How a module of one exact type is copied; learnt wherever that type is known (`make`, slots, `clone`).
@@ -165,6 +169,11 @@ class ChildSlot : public Slot {
   [[noreturn]] void refuse_empty() const;
 
  private:
+  friend class surgery::Operation;  // looks once for a whole surgery that no module contains itself
+  /// Throws ValueError when the module is not of the slot's type.
+  void require_type(const std::shared_ptr<Module>& module) const;
+  /// `replace` without checks.
+  void exchange(std::shared_ptr<Module> module);
   void hold(std::shared_ptr<Module> module);
   std::shared_ptr<Module> module_;
 };

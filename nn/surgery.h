@@ -1,10 +1,11 @@
 // Surgery: modules of a model exchanged for others, by type or predicate, with a report that prints, that
 // tells optimizers which parameters changed, and that can undo everything.
-//   const surgery::Report report = surgery::replace<nn::ReLU>(net, [](nn::ReLU&) { return
-//   nn::make<nn::GELU>(); }); std::cout << report;
+//   std::cout << surgery::replace<nn::ReLU>(net, [](nn::ReLU&) { return nn::make<nn::GELU>(); });
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <iosfwd>
 #include <memory>
@@ -16,9 +17,16 @@
 
 namespace mezzo::nn::surgery {
 
+namespace detail {
+/// Why a module of a derived class is kept.
+[[nodiscard]] std::string subclass_reason(const std::type_info& base);
+/// All modules below `root`, without it, each once. (Without their paths, which in a deep model are long.)
+[[nodiscard]] std::vector<const Module*> modules_below(const Module& root);
+}  // namespace detail
+
 /// What a rule is told about a module it matched.
 struct Match {
-  std::string path;       ///< the first of its paths
+  std::string path;       ///< the first of its paths, in the model as it will be
   std::size_t index = 0;  ///< how many modules the same rule matched before
 };
 
@@ -27,10 +35,11 @@ class Decision {
  public:
   template <std::derived_from<Module> T>
   Decision(std::shared_ptr<T> module) : replacement(std::move(module)) {}
+  Decision(std::nullptr_t) {}
   /// The module stays.
   static Decision keep(std::string why) { return Decision(std::move(why)); }
 
-  std::shared_ptr<Module> replacement;  ///< nullptr: the module stays
+  std::shared_ptr<Module> replacement;  ///< nullptr, or the module itself: it stays
   std::string why;                      ///< it stays
 
  private:
@@ -54,14 +63,14 @@ template <std::derived_from<Module> From, class F>
 [[nodiscard]] Rule of_type(F decide, Subclasses subclasses = Subclasses::keep);
 
 struct Options {
-  /// Look at the modules inside of replacements too, until no rule matches or each rule has seen one place
-  /// once.
+  /// Look at replacements and the modules they bring too. A rule is not asked about what it brought itself,
+  /// so this ends.
   bool recurse = false;
 };
 
 /// One exchange that was made.
 struct Replaced {
-  std::vector<std::string> paths;  ///< all places of a shared module, in the model's order
+  std::vector<std::string> paths;  ///< all places of a shared module, in the model's order, one path each
   std::shared_ptr<Module> before, after;
 };
 /// A module that a rule matched, or almost matched, and that stays.
@@ -83,44 +92,58 @@ class Report {
   [[nodiscard]] bool empty() const noexcept { return replaced_.empty(); }
 
   /// Parameters that are not the same tensors any more, (before, after): by name within each exchanged module
-  /// and the modules below it; `after` is undefined for one that has no successor, `before` for a new one. A
-  /// parameter that is still in the model elsewhere is not listed. For `optim::remap`.
-  [[nodiscard]] std::vector<std::pair<Tensor, Tensor>> parameter_pairs() const;
+  /// and the modules below it; `after` is undefined for one that has no successor, `before` for a new one,
+  /// which stands behind the others of its module. A parameter that is in the model before and after is not
+  /// listed. For `optim::remap`.
+  [[nodiscard]] const std::vector<std::pair<Tensor, Tensor>>& parameter_pairs() const noexcept {
+    return pairs_;
+  }
 
-  /// Puts the former modules back into all their places and returns the report of that; this one is empty
-  /// then. The model must be alive. Throws StateError, having changed nothing, when a place now holds another
-  /// module than the one put there.
+  /// Puts the former modules back into all their places and returns the report of that, which can be undone
+  /// too; this one is empty then. Where mode, device or dtype of the other module has changed meanwhile, the
+  /// former one follows. The model must be alive. Surgeries are undone in reverse order: throws StateError,
+  /// having changed nothing, when a place is not in the model or holds another module than the one put there.
   Report undo();
 
  private:
   friend class Operation;
   struct Place {
     ChildSlot* slot;
-    std::size_t replaced;  ///< index
+    std::size_t replaced, path;  ///< indices
   };
   Module* root_ = nullptr;
   std::vector<Replaced> replaced_;
   std::vector<Kept> kept_;
   std::vector<std::string> notes_;
   std::vector<Place> places_;
+  std::vector<std::pair<Tensor, Tensor>> pairs_;
 };
 
 /// A table of path, old and new type, and of what stayed and why; then the notes.
 [[nodiscard]] std::string to_string(const Report& report);
 std::ostream& operator<<(std::ostream& stream, const Report& report);
 
-/// Applies the rules below `root`, the first that matches a module counts. Modules are visited depth first in
-/// order of declaration, each once; a shared one is exchanged in all its places. `root` itself has no place
-/// and stays; that it matched is reported. A replacement gets the mode (training or evaluation) of the module
-/// it replaces, and parameters and buffers of its own go to that one's device and, floating ones, dtype. All
-/// decisions are made and checked before the first exchange: when a rule throws, or a slot refuses a
-/// replacement (ValueError with path, expected and given type), the model is as it was.
+/// Applies the rules below `root`; of several that match a module the first counts. Modules are visited depth
+/// first in order of declaration, each once; a shared one is exchanged in all its places. `root` itself has
+/// no place and stays; that it matched is reported.
+///
+/// A replacement may hold modules of the model, which are visited there, and the one it replaces too
+/// (LayerNorm -> Residual(LayerNorm)). Such wrapping is done once: a module that sits in one of the same
+/// types already is kept. One replacement may serve several modules. What a replacement brings of its own
+/// gets the mode (training or evaluation) of the module that goes, and its tensors that one's device and,
+/// floating ones, dtype (those of its first tensor, or of the model's); the successor of a frozen parameter
+/// is frozen.
+///
+/// All is decided and checked before the first exchange: when a rule throws, a slot refuses a replacement
+/// (ValueError with path, expected and given type), or the model would contain itself (ValueError), it is as
+/// it was. ValueError also for a rule without functions. Takes time in proportion to the size of the model.
 Report replace(Module& root, const std::vector<Rule>& rules, const Options& options = {});
 
 /// The same with one rule by type: see of_type.
 template <std::derived_from<Module> From, class F>
-Report replace(Module& root, F decide, const Options& options = {}) {
-  return replace(root, std::vector<Rule>{of_type<From>(std::move(decide))}, options);
+Report replace(Module& root, F decide, const Options& options = {},
+               Subclasses subclasses = Subclasses::keep) {
+  return replace(root, std::vector<Rule>{of_type<From>(std::move(decide), subclasses)}, options);
 }
 /// The same with one rule by predicate.
 Report replace_if(Module& root, std::function<bool(const Module&)> predicate,
@@ -130,17 +153,12 @@ Report replace_if(Module& root, std::function<bool(const Module&)> predicate,
 template <std::derived_from<Module> T>
 [[nodiscard]] std::size_t count(const Module& root) {
   std::size_t found = 0;
-  for (const auto& [path, module] : root.named_modules())
-    found += module != &root && dynamic_cast<const T*>(module) != nullptr ? 1 : 0;
+  for (const Module* module : detail::modules_below(root))
+    found += dynamic_cast<const T*>(module) != nullptr ? 1 : 0;
   return found;
 }
 
 // --- inline
-
-namespace detail {
-/// Why a module of a derived class is kept.
-[[nodiscard]] std::string subclass_reason(const std::type_info& base);
-}  // namespace detail
 
 template <std::derived_from<Module> From, class F>
 Rule of_type(F decide, Subclasses subclasses) {

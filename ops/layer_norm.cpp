@@ -17,17 +17,21 @@ using samples::real;
 struct LayerNormAttrs {
   Dims normalized_shape;
   double eps = 1e-5;
+  std::optional<DType> dtype = {};
   static constexpr auto fields() {
-    return std::tuple{attr("normalized_shape", &LayerNormAttrs::normalized_shape),
-                      attr("eps", &LayerNormAttrs::eps)};
+    using A = LayerNormAttrs;
+    return std::tuple{attr("normalized_shape", &A::normalized_shape), attr("eps", &A::eps),
+                      attr("dtype", &A::dtype)};
   }
 };
 struct RmsNormAttrs {
   Dims normalized_shape;
   std::optional<double> eps = {};
+  std::optional<DType> dtype = {};
   static constexpr auto fields() {
-    return std::tuple{attr("normalized_shape", &RmsNormAttrs::normalized_shape),
-                      attr("eps", &RmsNormAttrs::eps)};
+    using A = RmsNormAttrs;
+    return std::tuple{attr("normalized_shape", &A::normalized_shape), attr("eps", &A::eps),
+                      attr("dtype", &A::dtype)};
   }
 };
 /// Inputs of a backward op: grad, x, weight. Outputs are the gradients asked for.
@@ -50,8 +54,21 @@ constexpr std::string_view backward_name_of(RowNorm kind) {
   return kind == RowNorm::layer ? "layer_norm_backward" : "rms_norm_backward";
 }
 
-double eps_of(const LayerNormAttrs& attrs, DType /*result*/) { return attrs.eps; }
-double eps_of(const RmsNormAttrs& attrs, DType result) { return attrs.eps.value_or(info(result).eps); }
+double eps_of(const LayerNormAttrs& attrs, DType /*input*/) { return attrs.eps; }
+double eps_of(const RmsNormAttrs& attrs, DType input) { return attrs.eps.value_or(info(input).eps); }
+
+/// `input` is x's dtype, or that to which autocast widens x.
+struct DTypes {
+  DType input, result, compute;
+};
+template <RowNorm kKind>
+DTypes dtypes_of(const ForwardArgs<AttrsOf<kKind>>& args) {
+  const DType input = norm_dtype(name_of(kKind), args.in(0), args.run_dtype);
+  const DType result = args.attrs.dtype.value_or(input);
+  if (!is_floating(result))
+    throw DTypeError(name_of(kKind), "a floating dtype", to_string(result), "use f32 or another");
+  return {input, result, compute_dtype(promote(input, result))};
+}
 
 /// Throws unless x's shape ends with `normalized`.
 void require_normalized_shape(std::string_view op, const Shape& x, const Dims& normalized) {
@@ -83,7 +100,7 @@ Outputs forward(const ForwardArgs<AttrsOf<kKind>>& args) {
   const Tensor &x = args.in(0), &weight = args.in(1);
   const Tensor bias = kKind == RowNorm::layer ? args.in(2) : Tensor();
   const Dims& normalized = args.attrs.normalized_shape;
-  const DType result = norm_dtype(kName, x, args.run_dtype), compute = compute_dtype(result);
+  const auto [input, result, compute] = dtypes_of<kKind>(args);
   require_normalized_shape(kName, x.shape(), normalized);
   require_parameter(kName, "a weight", weight, normalized, compute);
   require_parameter(kName, "a bias", bias, normalized, compute);
@@ -91,16 +108,15 @@ Outputs forward(const ForwardArgs<AttrsOf<kKind>>& args) {
   const Tensor in = as_rows(x, normalized), rows = as_rows(out, normalized);
   const Tensor factors = kernel_parameter(weight, compute), summands = kernel_parameter(bias, compute);
   kernels::row_norm(x.device(), kKind, view_of(rows), view_of(in),
-                    {data_or_null(factors), data_or_null(summands)}, eps_of(args.attrs, result), compute);
+                    {data_or_null(factors), data_or_null(summands)}, eps_of(args.attrs, input), compute);
   return out;
 }
 
 template <RowNorm kKind>
 Outputs reference(const ForwardArgs<AttrsOf<kKind>>& args) {
-  const DType result = norm_dtype(name_of(kKind), args.in(0), args.run_dtype),
-              compute = compute_dtype(result);
+  const auto [input, result, compute] = dtypes_of<kKind>(args);
   const PlainNorm plain{.over = last_dims(args.attrs.normalized_shape),
-                        .eps = eps_of(args.attrs, result),
+                        .eps = eps_of(args.attrs, input),
                         .centered = kKind == RowNorm::layer,
                         .mean = {}};
   const Tensor bias = kKind == RowNorm::layer ? input_as(args, 2, compute) : Tensor();
@@ -188,8 +204,10 @@ template <RowNorm kKind>
 Gradients vjp(const VjpArgs<AttrsOf<kKind>>& args) {
   constexpr bool kBias = kKind == RowNorm::layer;
   const std::optional<std::size_t> bias = kBias ? std::optional<std::size_t>(2) : std::nullopt;
+  // Where a dtype is given autocast has not widened x; elsewhere the result has the dtype it took x in.
+  const DType input = args.attrs.dtype ? args.stored_in(0).dtype() : args.out_dtype();
   const BackwardAttrs attrs{needed_gradients(args, 1, bias), args.attrs.normalized_shape,
-                            eps_of(args.attrs, args.out_dtype())};
+                            eps_of(args.attrs, input)};
   return spread_gradients(
       attrs, bind(kBackwardOp<kKind>, {args.grad(), args.stored_in(0), args.stored_in(1)}, attrs),
       kBias ? 3 : 2, 1);
@@ -199,6 +217,7 @@ std::vector<Sample<LayerNormAttrs>> layer_samples() {
   return {{{real({3, 5}), real({5}), real({5})}, {.normalized_shape = {5}}},
           {{real({2, 3, 4}), real({3, 4}), absent()}, {.normalized_shape = {3, 4}, .eps = 0.1}},
           {{real({2, 2, 19}), absent(), real({19})}, {.normalized_shape = {19}}},
+          {{real({2, 17}), real({17}), real({17})}, {.normalized_shape = {17}, .dtype = DType::f64}},
           {{real({35, 3}), absent(), absent()}, {.normalized_shape = {3}}},
           {{real({7}), real({7}), real({7})}, {.normalized_shape = {7}}}};
 }
@@ -207,6 +226,7 @@ std::vector<Sample<RmsNormAttrs>> rms_samples() {
   return {{{real({3, 5}), real({5})}, {.normalized_shape = {5}, .eps = 1e-5}},
           {{real({2, 3, 4}), real({3, 4})}, {.normalized_shape = {3, 4}, .eps = 0.1}},
           {{real({35, 3}), absent()}, {.normalized_shape = {3}, .eps = 1e-5}},
+          {{real({2, 17}), real({17})}, {.normalized_shape = {17}, .eps = 1e-5, .dtype = DType::f64}},
           {{real({19}), real({19})}, {.normalized_shape = {19}, .eps = 1e-5}}};
 }
 
@@ -241,13 +261,13 @@ const Registered rms_backward_registered{kBackwardOp<RowNorm::rms>};
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
-                  double eps) {
-  return bind(layer_op, {x, weight, bias}, LayerNormAttrs{normalized_shape, eps});
+                  double eps, std::optional<DType> dtype) {
+  return bind(layer_op, {x, weight, bias}, LayerNormAttrs{normalized_shape, eps, dtype});
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
-                std::optional<double> eps) {
-  return bind(rms_op, {x, weight}, RmsNormAttrs{normalized_shape, eps});
+                std::optional<double> eps, std::optional<DType> dtype) {
+  return bind(rms_op, {x, weight}, RmsNormAttrs{normalized_shape, eps, dtype});
 }
 
 }  // namespace mezzo

@@ -6,11 +6,12 @@
 // by the number of values) and taken around the mean. x: floating, any strides. `weight` and `bias` may be
 // undefined (1 and 0), each by itself; they are floating and not wider than what x is computed in, so 16-bit
 // x may come with f32 parameters (DTypeError otherwise, ShapeError for another shape than said). 16-bit
-// values are computed in f32 and rounded once. The result has x's dtype; that
-// of layer_norm and rms_norm is row-major, the others keep x's memory format. In f32 the
-// statistics are exact to a few f32 roundings of the deviations, for means much larger than these too; a row
-// that holds NaN or an infinity is NaN (in rms_norm infinity leaves zeros beside NaN), and no other row is.
-// For backward x and the small tensors are kept, no result and no statistic; twice differentiable.
+// values are computed in f32 and rounded once. The result has x's dtype, unless another one can be given;
+// that of layer_norm and rms_norm is row-major, the others keep x's memory format. In f32 the statistics are
+// exact to a few f32 roundings of the deviations, for means much larger than these too and where their
+// squares leave f32; a row that holds NaN or an infinity is NaN (in rms_norm infinity leaves zeros beside
+// NaN), and no other row is. For backward x and the small tensors are kept, no result and no statistic; twice
+// differentiable.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +21,18 @@
 
 namespace mezzo {
 
-/// Over the last dims of x, whose sizes are `normalized_shape`, the shape of weight and bias. Under autocast
-/// 16-bit x gives f32. Throws ShapeError when x's shape does not end so. torch.nn.functional.layer_norm.
+/// Over the last dims of x, whose sizes are `normalized_shape`, the shape of weight and bias. `dtype`: that
+/// of the result, which is computed from x as it is, in the wider of both dtypes (at least f32), and rounded
+/// once; autocast then changes nothing. Otherwise under autocast 16-bit x gives f32. Gradients have the
+/// dtypes of x, weight and bias. Throws ShapeError when x's shape does not end so, DTypeError for a dtype
+/// that is not floating. torch.nn.functional.layer_norm.
 [[nodiscard]] Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
-                                const Tensor& bias = {}, double eps = 1e-5);
+                                const Tensor& bias = {}, double eps = 1e-5, std::optional<DType> dtype = {});
 
 /// The same without mean and bias: y = x / sqrt(mean x^2 + eps) * weight. eps: when not given the epsilon of
-/// x's dtype. torch.nn.functional.rms_norm.
+/// x's dtype, that of f32 where autocast widens x. torch.nn.functional.rms_norm.
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
-                              std::optional<double> eps = {});
+                              std::optional<double> eps = {}, std::optional<DType> dtype = {});
 
 /// x [N, C, ...] in `num_groups` groups of neighbouring channels, each normalized over its channels and all
 /// dims behind them; weight and bias [C]. Under autocast 16-bit x gives f32. Throws ShapeError for less than

@@ -1,4 +1,5 @@
-// Recurrent cells: one step from a state and an input to the next state (torch.rnn_tanh_cell, ...).
+// Recurrent cells: one step from a state and an input to the next state (torch.rnn_tanh_cell, ...), and all
+// steps of an LSTM in one op.
 //
 // Common contract, with I input features and H hidden ones. x is [N, I], a state [N, H]; or, for one sample,
 // [I] and [H], and so are the results then. w_ih is [G H, I], w_hh [G H, H] and the biases [G H] or
@@ -9,7 +10,8 @@
 // for sizes that do not fit.
 //
 // The registered ops take matrices only. That of lstm_cell and gru_cell has one result more at the end: the
-// gates, which backward needs, differentiable like the others.
+// gates, which backward needs, differentiable like the others. That of lstm_sequence gives h', c' and the
+// gates of all steps.
 #pragma once
 
 #include "mezzo/core/tensor.h"
@@ -37,5 +39,17 @@ struct LstmState {
 /// is sigmoid (g: tanh) of x w^T + b_ih + h w^T + b_hh.
 [[nodiscard]] LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor& w_ih,
                                   const Tensor& w_hh, const Tensor& b_ih = {}, const Tensor& b_hh = {});
+
+/// Results of lstm_sequence: h' of all steps [L, N, H], and the state after the last one.
+struct LstmSequence {
+  Tensor output;
+  LstmState state;
+};
+/// lstm_cell over the steps of x [L, N, I], L at least 1, each beginning with the state after the one before;
+/// `reverse`: from the last step to the first. x's products of all steps are one product, and so are the
+/// gradients of both weights.
+[[nodiscard]] LstmSequence lstm_sequence(const Tensor& x, const LstmState& state, const Tensor& w_ih,
+                                         const Tensor& w_hh, const Tensor& b_ih = {}, const Tensor& b_hh = {},
+                                         bool reverse = false);
 
 }  // namespace mezzo

@@ -17,11 +17,10 @@ void require_state(std::string_view op, const std::string& what, const Tensor& t
   throw ShapeError(op, what, to_string(tensor.shape()), "pass matrices with a row per sample");
 }
 
-void require_matrix(std::string_view op, const std::string& what, const Tensor& tensor, std::int64_t rows,
-                    std::int64_t columns) {
+void require_sizes(std::string_view op, const std::string& what, const Tensor& tensor, const Shape& sizes) {
   require_floating(op, tensor);
-  if (tensor.shape() == Shape{rows, columns}) return;
-  throw ShapeError(op, what + " " + to_string(Shape{rows, columns}), to_string(tensor.shape()),
+  if (tensor.shape() == sizes) return;
+  throw ShapeError(op, what + " " + to_string(sizes), to_string(tensor.shape()),
                    "all tensors of a cell share its batch, its features and its hidden size");
 }
 
@@ -34,9 +33,9 @@ void require_cell(std::string_view op, const CellInputs& inputs, std::int64_t ga
   require_state(op, "x [N, I]", x);
   require_state(op, "h [N, H]", h);
   const std::int64_t hidden = h.size(1), rows = gates * hidden;
-  require_matrix(op, "h", h, x.size(0), hidden);
-  require_matrix(op, "w_ih", w_ih, rows, x.size(1));
-  require_matrix(op, "w_hh", w_hh, rows, hidden);
+  require_sizes(op, "h", h, {x.size(0), hidden});
+  require_sizes(op, "w_ih", w_ih, {rows, x.size(1)});
+  require_sizes(op, "w_hh", w_hh, {rows, hidden});
   for (const auto& [what, bias] : {std::pair{"b_ih ", &b_ih}, {"b_hh ", &b_hh}}) {
     if (!bias->defined() || bias->shape() == Shape{rows}) continue;
     throw ShapeError(op, what + to_string(Shape{rows}), to_string(bias->shape()),
@@ -74,15 +73,20 @@ Tensor plain_gradient(const Tensor& grad, const Tensor& like, DType compute) {
                         : zeros(like.shape(), {.dtype = compute, .device = like.device()});
 }
 
+void spread_weights(const VjpContext& args, Gradients& gradients, const Tensor& grad, const Tensor& x,
+                    std::size_t weight, std::size_t bias) {
+  if (args.needs(weight)) {
+    gradients[weight] = matmul(transpose(grad, 0, 1), x, args.wanted(weight));
+    prove_finite_by(gradients[weight], grad, x);
+  }
+  if (args.needs(bias)) gradients[bias] = sum(grad, {0}, false, args.wanted(bias));
+}
+
 void spread_product(const VjpContext& args, Gradients& gradients, const Tensor& grad,
                     const ProductPlaces& places) {
   const auto [x, weight, bias] = places;
   if (args.needs(x)) gradients[x] = matmul(grad, args.in(weight), args.wanted(x));
-  if (args.needs(weight)) {
-    gradients[weight] = matmul(transpose(grad, 0, 1), args.in(x), args.wanted(weight));
-    prove_finite_by(gradients[weight], grad, args.in(x));
-  }
-  if (args.needs(bias)) gradients[bias] = sum(grad, {0}, false, args.wanted(bias));
+  spread_weights(args, gradients, grad, args.in(x), weight, bias);
 }
 
 Outputs call_cell(const Op<NoAttrs>& op, Inputs inputs, std::size_t states) {

@@ -31,9 +31,8 @@ struct CellInputs {
 
 /// Throws unless the tensors make a cell of that many gates.
 void require_cell(std::string_view op, const CellInputs& inputs, std::int64_t gates);
-/// Throws unless `tensor` is floating and [rows, columns].
-void require_matrix(std::string_view op, const std::string& what, const Tensor& tensor, std::int64_t rows,
-                    std::int64_t columns);
+/// Throws unless `tensor` is floating and of those sizes.
+void require_sizes(std::string_view op, const std::string& what, const Tensor& tensor, const Shape& sizes);
 
 /// Throws unless `tensor` is floating and a matrix, as `what` says.
 void require_state(std::string_view op, const std::string& what, const Tensor& tensor);
@@ -79,6 +78,10 @@ struct ProductPlaces {
 /// Writes the gradients of the inputs that are needed, given that of x weight^T + bias.
 void spread_product(const VjpContext& args, Gradients& gradients, const Tensor& grad,
                     const ProductPlaces& places);
+
+/// The same for the weight and the bias alone, given the matrix x.
+void spread_weights(const VjpContext& args, Gradients& gradients, const Tensor& grad, const Tensor& x,
+                    std::size_t weight, std::size_t bias);
 
 /// The gradient of output i, undefined for none.
 [[nodiscard]] inline Tensor grad_or_none(const VjpContext& args, std::size_t i) {

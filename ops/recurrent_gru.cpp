@@ -30,10 +30,10 @@ struct Backward {
         state_dtype(args.attrs.state_dtype.value_or(gates.dtype())) {
     require_state(kBackward, "h [N, H]", h);
     const std::int64_t n = h.size(0), hidden = h.size(1);
-    require_matrix(kBackward, "gates", gates, n, kKept * hidden);
-    if (grad_h.defined()) require_matrix(kBackward, "the gradient of h'", grad_h, n, hidden);
+    require_sizes(kBackward, "gates", gates, {n, kKept * hidden});
+    if (grad_h.defined()) require_sizes(kBackward, "the gradient of h'", grad_h, {n, hidden});
     if (grad_gates.defined())
-      require_matrix(kBackward, "the gradient of the gates", grad_gates, n, kKept * hidden);
+      require_sizes(kBackward, "the gradient of the gates", grad_gates, {n, kKept * hidden});
   }
   const Tensor &grad_h, &grad_gates, &gates, &h;
   DType state_dtype;

@@ -22,24 +22,6 @@ kernels::View view_of(const Tensor& tensor) {
   return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
 }
 
-void check_parameter(const Tensor& tensor, Device device) {
-  constexpr std::string_view op = "Optimizer";
-  if (!tensor.defined())
-    throw ValueError(op, "defined parameters", "an undefined tensor", "leave absent ones out");
-  if (!is_floating(tensor.dtype())) {
-    throw DTypeError(op, "floating parameters", to_string(tensor.dtype()), "leave buffers and counters out");
-  }
-  if (!tensor.is_leaf()) {
-    throw AutogradError(op, "leaf parameters", "a result of recorded ops",
-                        "pass the tensor it was computed from");
-  }
-  if (!(tensor.device() == device)) {
-    throw DeviceError(op, "all parameters on " + to_string(device), to_string(tensor.device()),
-                      "use one optimizer per device");
-  }
-  require_own_memory(op, tensor, "a parameter");
-}
-
 }  // namespace
 
 void require_own_memory(std::string_view op, const Tensor& tensor, const std::string& what) {
@@ -60,13 +42,30 @@ void require_own_memory(std::string_view op, const Tensor& tensor, const std::st
   }
 }
 
+void require_parameter(std::string_view op, const Tensor& tensor, Device device) {
+  if (!tensor.defined())
+    throw ValueError(op, "defined parameters", "an undefined tensor", "leave absent ones out");
+  if (!is_floating(tensor.dtype())) {
+    throw DTypeError(op, "floating parameters", to_string(tensor.dtype()), "leave buffers and counters out");
+  }
+  if (!tensor.is_leaf()) {
+    throw AutogradError(op, "leaf parameters", "a result of recorded ops",
+                        "pass the tensor it was computed from");
+  }
+  if (!(tensor.device() == device)) {
+    throw DeviceError(op, "all parameters on " + to_string(device), to_string(tensor.device()),
+                      "use one optimizer per device");
+  }
+  require_own_memory(op, tensor, "a parameter");
+}
+
 Optimizer::Optimizer(const std::vector<const NamedTensors*>& groups) : id_(next_id.fetch_add(1)) {
   std::set<const TensorImpl*> seen;
   for (const NamedTensors* list : groups) {
     Group group;
     for (const auto& [path, tensor] : *list) {
       if (seen.empty() && tensor.defined()) device_ = tensor.device();
-      check_parameter(tensor, device_);
+      require_parameter("Optimizer", tensor, device_);
       if (!seen.insert(tensor.ref().get()).second) {
         throw ValueError("Optimizer", "each parameter once",
                          (path.empty() ? "a tensor of shape " + to_string(tensor.shape()) : path) + " twice",
@@ -191,7 +190,7 @@ void Optimizer::step(const ScalerControl& control) {
     if (!groups_[g].lr.defined()) write_lr(groups_[g], group_lr(g));
     for (Parameter& parameter : groups_[g].parameters) {
       if (!parameter.tensor.grad().defined()) continue;
-      check_parameter(parameter.tensor, device_);
+      require_parameter("Optimizer", parameter.tensor, device_);
       prepare(g, parameter);
       copies_.push_back(writable_half_copies(parameter.tensor));
       updates_.push_back(update_of(parameter, copies_.back()));

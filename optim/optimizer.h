@@ -40,6 +40,8 @@ struct OptimizerState {
   std::vector<std::pair<std::string, Tensor>> tensors;
 };
 
+class Remapping;
+
 /// Names of the buffers that an algorithm keeps per parameter.
 using BufferNames = SmallVector<std::string_view, 4>;
 
@@ -121,6 +123,7 @@ class Optimizer {
                       const kernels::UpdateControl& control) const = 0;
 
  private:
+  friend class Remapping;
   using TensorMap = std::map<std::string, Tensor>;
 
   void write_lr(Group& group, double lr) const;
@@ -150,6 +153,10 @@ class Optimizer {
 /// Throws ShapeError in the name of `op` when two elements of `tensor` share memory (an expanded tensor), so
 /// that it cannot be written in place. `what` says what it is.
 void require_own_memory(std::string_view op, const Tensor& tensor, const std::string& what);
+
+/// Throws in the name of `op` unless `tensor` can be a parameter of an optimizer on `device`: a floating leaf
+/// there with memory of its own (ValueError, DTypeError, AutogradError, DeviceError, ShapeError).
+void require_parameter(std::string_view op, const Tensor& tensor, Device device);
 
 /// A list of parameters without names.
 [[nodiscard]] NamedTensors unnamed(const std::vector<Tensor>& parameters);

@@ -57,6 +57,9 @@ inline LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor
   const auto [h, c] = torch::lstm_cell(x, {state.h, state.c}, w_ih, w_hh, b_ih, b_hh);
   return {h, c};
 }
+using LstmLayer = nn::LSTM;
+inline LstmLayer lstm_layer(std::int64_t size) { return nn::LSTM(size, size); }
+inline Tensor output_of(LstmLayer& layer, const Tensor& x) { return std::get<0>(layer->forward(x)); }
 inline Tensor channels_last(const Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
 inline Tensor max_pool_3x3(const Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); }
 inline Tensor avg_pool_2x2(const Tensor& x) { return torch::avg_pool2d(x, 2); }
@@ -100,6 +103,7 @@ inline std::vector<Tensor> parameters(nn::Sequential& net) { return net->paramet
 #include "mezzo/core/backend.h"
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/gemm.h"
+#include "mezzo/nn/recurrent.h"
 
 namespace bench {
 
@@ -133,6 +137,11 @@ inline Tensor element_at(const Tensor& x, const Tensor& at) { return index(x, {a
 inline Tensor batch_norm_in_training(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return batch_norm(x, {}, {}, weight, bias, true);
 }
+using LstmLayer = std::shared_ptr<nn::LSTM>;
+inline LstmLayer lstm_layer(std::int64_t size) {
+  return nn::make<nn::LSTM>(size, size, nn::RecurrentOptions{.device = target_device});
+}
+inline Tensor output_of(LstmLayer& layer, const Tensor& x) { return layer->forward(x).output; }
 inline Tensor channels_last(const Tensor& x) { return x.contiguous(MemoryFormat::channels_last); }
 inline Tensor max_pool_3x3(const Tensor& x) {
   return max_pool2d(x, {.kernel_size = 3, .stride = 2, .padding = 1});

@@ -1,6 +1,6 @@
 // The ops of the autocast lists beyond those of kernels.cpp, by themselves: functions of one element, norms,
-// poolings, attention, rearrangements of a million elements, and loops of recurrent cells. Sizes as in
-// kernels.cpp.
+// poolings, attention, rearrangements of a million elements, loops of recurrent cells, and the LSTM layer.
+// Sizes as in kernels.cpp.
 #include "cases/program.h"
 
 namespace bench {
@@ -268,6 +268,22 @@ void add_cells(Worker& worker, const NamedDType& type) {
   });
   add("gru_cell", 3, [](const Tensor& x, LstmState& state, const auto&... parameters) {
     state.h = gru_cell(x, state.h, parameters...);
+  });
+  // The layer over the same steps, with a gradient for all of its output.
+  worker.add(std::string("lstm_layer/") + type.name, [dtype = type.dtype] {
+    const std::vector<std::int64_t> shape{CellLoop::kSteps, CellLoop::kBatch, CellLoop::kSize};
+    return [layer = lstm_layer(CellLoop::kSize), x = normal(shape, kF32), g = normal(shape, dtype),
+            dtype]() mutable {
+      Tensor y;
+      {
+#ifndef BENCH_LIBTORCH
+        const amp::Autocast region(target_device, dtype, {.enabled = dtype != kF32});
+#endif
+        static_cast<void>(dtype);
+        y = output_of(layer, x);
+      }
+      gradients(y, layer->parameters(), g);
+    };
   });
 }
 

@@ -231,7 +231,7 @@ def add_rearrangements(name, dtype):
 
 
 def add_cells(name, dtype):
-    """Loops of recurrent cells as cases/ops.cpp has them, in f32 or under autocast."""
+    """Loops of recurrent cells and the LSTM layer as cases/ops.cpp has them, in f32 or under autocast."""
     if name == "f16" and ON_CPU:
         return
     steps, batch, size = 64, 32, 256
@@ -250,6 +250,17 @@ def add_cells(name, dtype):
         return body
     CASES[f"lstm_cell/{name}"] = lambda: loop(torch.nn.LSTMCell, lambda cell, x, state: cell(x, state))
     CASES[f"gru_cell/{name}"] = lambda: loop(torch.nn.GRUCell, lambda cell, x, state: (cell(x, state[0]),))
+
+    def layer():
+        lstm = torch.nn.LSTM(size, size, device=DEVICE)
+        x, grad_output = normal((steps, batch, size)), normal((steps, batch, size), dtype)
+
+        def body():
+            with torch.autocast(DEVICE.type, dtype=dtype, enabled=dtype != torch.float32):
+                y = lstm(x)[0]
+            torch.autograd.grad(y, list(lstm.parameters()), grad_output.to(y.dtype))
+        return body
+    CASES[f"lstm_layer/{name}"] = layer
 
 
 def add_sampling(name, dtype):

@@ -41,7 +41,7 @@ Step train(nn::Sequential& net, optim::SGD& optimizer, amp::GradScaler& scaler, 
   Tensor loss;
   {
     const amp::Autocast autocast(Device::cpu(), DType::f16);
-    loss = mse_loss(net.forward(cube(input)), target);
+    loss = mse_loss(net(cube(input)), target);
   }
   scaler.scale(loss).backward();
   const bool skipped = scaler.step(optimizer).skipped();

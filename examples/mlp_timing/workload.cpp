@@ -62,7 +62,7 @@ struct Trainer {
     {
       std::optional<amp::Autocast> autocast;
       if (mode.autocast) autocast.emplace(workload.device, mode.dtype);
-      output = net.forward(input);
+      output = net(input);
       loss = mse_loss(output, target);
     }
     scaler.scale(loss).backward();

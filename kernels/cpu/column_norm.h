@@ -10,6 +10,7 @@
 
 #include "mezzo/core/threads.h"
 #include "mezzo/kernels/cpu/column_pass.h"
+#include "mezzo/kernels/cpu/norm_moments.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
 #include "mezzo/kernels/cpu/run_arrays.h"
@@ -126,6 +127,10 @@ void find_shifts(const Chunks& chunks, const T* x, std::int64_t chunk, const Run
   for (std::int64_t j = 0; j < channels; ++j)
     facts.shift[j] = static_cast<T>(totals.first[j] / static_cast<double>(rows));
   run_isa<ColumnSums<T, 1, DeviationTerms>>(std::array{x}, rows, channels, facts, totals);
+  for (std::int64_t j = 0; j < channels; ++j) {
+    const RunRow<T> column{x + j, rows, 1, channels};
+    totals.second[j] = finite_squares(column, facts.shift[j], totals.second[j]);
+  }
 }
 
 /// The moments of the group of channels from `first` on, from those of its chunks.

@@ -17,7 +17,7 @@ namespace mezzo::kernels::cpu::detail {
 /// The most columns whose sums are taken at once: 256 bytes of f32 of a row.
 inline constexpr std::int64_t kColumns = 64;
 /// Rows after which sums in the compute type are added up in double, as many additions as row_sums allows.
-inline constexpr std::int64_t kColumnSpan = kSumSpan / kGroup;
+inline constexpr std::int64_t kColumnSpan = kSumAdditions;
 
 /// What is known of each channel: an array each, that others can be put in the place of.
 template <class T>

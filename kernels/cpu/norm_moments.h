@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 
 #include "mezzo/kernels/cpu/row_pass.h"
 #include "mezzo/kernels/norm_math.h"
@@ -32,15 +33,31 @@ template <class T, class... F>
   return totals;
 }
 
-/// In two passes, the second around the mean that the first found.
+/// The squares of x - shift over a row, which are `added` up in T already. Where one of them is beyond T they
+/// are added again in f64: variance and mean square of finite values stay finite.
 template <class T>
-[[nodiscard]] MEZZO_ALWAYS_INLINE scalar::Moments<T> row_moments(RunRow<T> row, const T* next) {
+[[nodiscard]] MEZZO_ALWAYS_INLINE double finite_squares(RunRow<T> row, T shift, double added) {
+  if (added != std::numeric_limits<double>::infinity()) return added;
+  const scalar::SquaredDeviationFn<double> square{static_cast<double>(shift)};
+  double sum = 0;
+  for (std::int64_t k = 0; k < row.runs; ++k) {
+    for (std::int64_t i = 0; i < row.length; ++i)
+      sum += square(static_cast<double>(row.data[k * row.distance + i]));
+  }
+  return sum;
+}
+
+/// In two passes, the second around the mean that the first found. The first fetches the row that comes next,
+/// and the second, if it is one run, that which will be written: `target`, or nullptr.
+template <class T>
+[[nodiscard]] MEZZO_ALWAYS_INLINE scalar::Moments<T> row_moments(RunRow<T> row, const T* next,
+                                                                 const T* target) {
   const std::int64_t count = row.runs * row.length;
   const double sum = run_sums(row, next, scalar::IdentityFn{})[0];
   const T mean = static_cast<T>(sum / static_cast<double>(count));
-  const std::array<double, 2> sums = run_sums(row, static_cast<const T*>(nullptr), scalar::MinusFn<T>{mean},
-                                              scalar::SquaredDeviationFn<T>{mean});
-  return {mean, sums[0], sums[1], count};
+  const std::array<double, 2> sums =
+      run_sums(row, target, scalar::MinusFn<T>{mean}, scalar::SquaredDeviationFn<T>{mean});
+  return {mean, sums[0], finite_squares(row, mean, sums[1]), count};
 }
 
 }  // namespace mezzo::kernels::cpu::detail

@@ -9,6 +9,7 @@
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/norm_moments.h"
 #include "mezzo/kernels/cpu/rows.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/norm_layout.h"
 #include "mezzo/kernels/norm_math.h"
 #include "mezzo/kernels/scalar_math.h"
@@ -21,9 +22,10 @@ namespace detail {
 template <class T>
 [[nodiscard]] MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> row_normalized(RowNorm kind, const T* x,
                                                                          std::int64_t n, double eps,
-                                                                         const T* next) {
-  if (kind == RowNorm::layer) return row_moments(RunRow<T>{x, 1, n, n}, next).normalized(eps);
-  const double squares = row_pass<T, 1>({x}, nullptr, n, scalar::SquaredDeviationFn<T>{0}, {next});
+                                                                         const T* next, const T* target) {
+  const RunRow<T> row{x, 1, n, n};
+  if (kind == RowNorm::layer) return row_moments(row, next, target).normalized(eps);
+  const double squares = finite_squares(row, T(0), run_sums(row, next, scalar::SquaredDeviationFn<T>{0})[0]);
   return {T(0), scalar::reciprocal_deviation<T>(squares / static_cast<double>(n), eps), T(0)};
 }
 
@@ -35,7 +37,7 @@ struct RowNormRows {
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* const x = in.data + r * in.distance;
       T* const y = out.data + r * out.distance;
-      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r));
+      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r), y);
       if constexpr (kAffine)
         row_map<T, 3>({x, weight, bias}, y, n, normalized);
       else
@@ -44,72 +46,71 @@ struct RowNormRows {
   }
 };
 
-/// Column sums of a part of the rows, in the compute type; nullptr where they are not wanted.
+/// Column sums of the parts of the rows, in the compute type; nullptr where they are not wanted.
 template <class T>
 struct ParameterSums {
   T* weight;
   T* bias;
 };
 
-/// Adds to a sum per place: grad times the normalized x, or grad.
-template <class T>
-struct AddGradDotFn {
-  scalar::GradDotFn<T> dot;
-  MEZZO_ALWAYS_INLINE T operator()(T sum, T grad, T x) const { return sum + dot(grad, x); }
-};
-
 template <class T, bool kWeight>
 struct RowNormBackwardRows {
-  /// Row `begin + r` of all rows adds to the sums of its part. `out.data` is nullptr where the gradient of x
-  /// is not wanted.
+  /// Row `begin + r` of all rows adds to the sums of its part, both or none. `out.data` is nullptr where the
+  /// gradient of x is not wanted.
   static void run(RowBlock<T> out, RowBlock<T> grads, RowBlock<T> in, const T* weight, ParameterSums<T> sums,
                   RowNorm kind, double eps, std::int64_t begin, std::int64_t part, std::int64_t rows,
                   std::int64_t n) {
-    std::int64_t in_part = begin % part, first = begin / part * n;
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* const x = in.data + r * in.distance;
       const T* const grad = grads.data + r * grads.distance;
-      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r));
-      if (out.data != nullptr) {
-        T* const result = out.data + r * out.distance;
-        const T* const next = grads.next(r);
-        if constexpr (kWeight)
-          gradient<3>({grad, x, weight}, result, n, kind, normalized, {next, nullptr, nullptr});
-        else
-          gradient<2>({grad, x}, result, n, kind, normalized, {next, nullptr});
-      }
-      add_row(sums, first, in_part == 0, grad, x, n, normalized);
-      if (++in_part < part) continue;
-      in_part = 0;
-      first += n;
+      T* const result = out.data != nullptr ? out.data + r * out.distance : nullptr;
+      const std::int64_t row = begin + r;
+      const ParameterSums<T> of_part = sums_of_part(sums, row / part * n, row % part == 0 ? n : 0);
+      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r), result);
+      if (result == nullptr)
+        pass<false, 2>({grad, x}, result, of_part, n, {normalized, T(0), T(0)});
+      else if constexpr (kWeight)
+        gradients<3>({grad, x, weight}, result, of_part, n, kind, normalized, grads.next(r));
+      else
+        gradients<2>({grad, x}, result, of_part, n, kind, normalized, grads.next(r));
     }
   }
 
  private:
-  template <std::size_t N>
-  MEZZO_ALWAYS_INLINE static void gradient(std::array<const T*, N> in, T* result, std::int64_t n,
-                                           RowNorm kind, scalar::NormalizedFn<T> normalized,
-                                           std::array<const T*, N> next) {
-    const std::array<double, 2> sums =
-        row_sums<T, N>(in, nullptr, n, next, scalar::WeightedGradFn{}, scalar::GradDotFn<T>{normalized});
-    const auto count = static_cast<double>(n);
-    const T mean_grad = kind == RowNorm::layer ? static_cast<T>(sums[0] / count) : T(0);
-    row_map<T, N>(in, result, n,
-                  scalar::NormGradientFn<T>{normalized, mean_grad, static_cast<T>(sums[1] / count)});
+  /// Those from `first` on, of which the first `clear` begin at 0.
+  MEZZO_ALWAYS_INLINE static ParameterSums<T> sums_of_part(ParameterSums<T> sums, std::int64_t first,
+                                                           std::int64_t clear) {
+    if (sums.weight == nullptr) return sums;
+    sums.weight += first;
+    sums.bias += first;
+    for (std::int64_t i = 0; i < clear; ++i) sums.weight[i] = sums.bias[i] = T(0);
+    return sums;
   }
 
-  MEZZO_ALWAYS_INLINE static void add_row(ParameterSums<T> sums, std::int64_t first, bool clear,
-                                          const T* grad, const T* x, std::int64_t n,
-                                          scalar::NormalizedFn<T> normalized) {
-    if (sums.weight != nullptr) {
-      T* const sum = sums.weight + first;
-      for (std::int64_t i = 0; clear && i < n; ++i) sum[i] = T(0);
-      row_map<T, 3>({sum, grad, x}, sum, n, AddGradDotFn<T>{{normalized}});
-    }
-    if (sums.bias != nullptr) {
-      T* const sum = sums.bias + first;
-      for (std::int64_t i = 0; clear && i < n; ++i) sum[i] = T(0);
-      row_map<T, 2>({sum, grad}, sum, n, scalar::AddFn{});
+  template <std::size_t N>
+  MEZZO_ALWAYS_INLINE static void gradients(std::array<const T*, N> in, T* result, ParameterSums<T> sums,
+                                            std::int64_t n, RowNorm kind, scalar::NormalizedFn<T> normalized,
+                                            const T* next) {
+    const std::array<double, 2> means =
+        row_sums<T, N>(in, nullptr, n, {next}, scalar::WeightedGradFn{}, scalar::GradDotFn<T>{normalized});
+    const auto count = static_cast<double>(n);
+    const T mean_grad = kind == RowNorm::layer ? static_cast<T>(means[0] / count) : T(0);
+    pass<true, N>(in, result, sums, n, {normalized, mean_grad, static_cast<T>(means[1] / count)});
+  }
+
+  /// The result, if `kResult`, and the sums, in one pass, which is bound by what it reads and writes.
+  template <bool kResult, std::size_t N>
+  MEZZO_ALWAYS_INLINE static void pass(std::array<const T*, N> in, T* result, ParameterSums<T> sums,
+                                       std::int64_t n, scalar::NormGradientFn<T> gradient) {
+    if (kResult && sums.weight == nullptr) return row_map<T, N>(in, result, n, gradient);
+    const scalar::GradDotFn<T> dot{gradient.normalized};
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t i = 0; i < n; ++i) {
+      const T grad = in[0][i], x = in[1][i];
+      if constexpr (kResult && N == 3) result[i] = gradient(grad, x, in[2][i]);
+      if constexpr (kResult && N == 2) result[i] = gradient(grad, x);
+      sums.weight[i] += dot(grad, x);
+      sums.bias[i] += grad;
     }
   }
 };
@@ -174,7 +175,11 @@ void row_norm_backward(RowNorm kind, const RowNormGradients& out, const View& gr
   const RowOperand target = out.input != nullptr ? RowOperand(*out.input, dim) : RowOperand();
   const RowOperand input(x, dim);
   const std::int64_t n = input.length(), part = detail::rows_per_part(input.rows());
-  const detail::ParameterSums<T> sums{static_cast<T*>(out.weight), static_cast<T*>(out.bias)};
+  detail::ParameterSums<T> sums{static_cast<T*>(out.weight), static_cast<T*>(out.bias)};
+  // One of the two is rarely wanted alone.
+  const bool both = (sums.weight == nullptr) == (sums.bias == nullptr);
+  const RowScratch<T> unwanted(both ? 0 : row_norm_parts(input.rows()) * n);
+  if (!both) (sums.weight == nullptr ? sums.weight : sums.bias) = unwanted.data();
   const auto run = [&](auto body) {
     using Body = decltype(body);
     for_row_blocks<T, 2>(

@@ -19,9 +19,14 @@ namespace mezzo::kernels::cpu {
 inline constexpr int kGroup = 16;
 /// Groups that row_max takes at once.
 inline constexpr int kMaxGroups = 4;
-/// Elements after which the partial sums are added up in double: bounds the rounding error of long rows to
-/// that of 64 additions.
-inline constexpr std::int64_t kSumSpan = 1024;
+/// Sums that a row takes side by side: those of all its functions, and of each as many as there is room for,
+/// since an addition takes longer than a load.
+inline constexpr int kSideBySide = 4;
+/// Where a row is fetched to while another one is gone over: the first level has no room for both.
+inline constexpr int kToSecondLevel = 2;
+/// Additions in each partial sum after which all are added up in double: bounds the rounding error of long
+/// rows.
+inline constexpr std::int64_t kSumAdditions = 64;
 
 namespace detail {
 
@@ -82,6 +87,37 @@ MEZZO_ALWAYS_INLINE void copy_part(const T* from, T* to, int count) {
   if ((count & 1) != 0) to[done] = from[done];
 }
 
+template <class T, std::size_t N>
+[[nodiscard]] MEZZO_ALWAYS_INLINE std::array<const T*, N> advanced(std::array<const T*, N> in,
+                                                                   std::int64_t i) {
+  for (std::size_t k = 0; k < N; ++k) in[k] += i;
+  return in;
+}
+
+/// group_step of every function; `out`, unless it is nullptr, is that of the first.
+template <class T, std::size_t N, class... F>
+MEZZO_ALWAYS_INLINE void add_group(const std::array<const T*, N>& in, T* out, T (*lanes)[kGroup], int count,
+                                   F... f) {
+  T unused[kGroup];
+  T* target = out != nullptr ? out : unused;
+  ((group_step(in, target, *lanes, count, f, std::make_index_sequence<N>{}), ++lanes, target = unused), ...);
+}
+
+/// The same for count < kGroup elements.
+template <class T, std::size_t N, class... F>
+MEZZO_ALWAYS_INLINE void add_part(const std::array<const T*, N>& in, T* out, T (*lanes)[kGroup], int count,
+                                  F... f) {
+  T padded[N][kGroup] = {};
+  std::array<const T*, N> at;
+  for (std::size_t k = 0; k < N; ++k) {
+    copy_part(in[k], padded[k], count);
+    at[k] = padded[k];
+  }
+  T values[kGroup];
+  add_group(at, values, lanes, count, f...);
+  for (int j = 0; out != nullptr && j < count; ++j) out[j] = values[j];
+}
+
 }  // namespace detail
 
 /// The largest of x[0, n); NaN is passed over, and -inf is the result where nothing else is there.
@@ -116,38 +152,37 @@ template <class T, std::size_t N, class... F>
                                                                             T* out, std::int64_t n,
                                                                             std::array<const T*, N> next,
                                                                             F... f) {
-  constexpr auto kIndices = std::make_index_sequence<N>{};
+  constexpr int kFunctions = sizeof...(F), kSets = kFunctions < kSideBySide ? kSideBySide / kFunctions : 1;
+  constexpr std::int64_t kSpan = kSumAdditions * kSets * kGroup;
   std::array<double, sizeof...(F)> totals{};
-  T unused[kGroup];
-  for (std::int64_t begin = 0; begin < n; begin += kSumSpan) {
-    const std::int64_t end = n - begin < kSumSpan ? n : begin + kSumSpan;
-    T lanes[sizeof...(F)][kGroup] = {};
+  for (std::int64_t begin = 0; begin < n; begin += kSpan) {
+    const std::int64_t end = n - begin < kSpan ? n : begin + kSpan;
+    T lanes[kSets][kFunctions][kGroup] = {};
     std::int64_t i = begin;
-    for (; i + kGroup <= end; i += kGroup) {
-      std::array<const T*, N> at;
-      for (std::size_t k = 0; k < N; ++k) at[k] = in[k] + i;
+    const auto group = [&](int set) {
       for (const T* row : next) {
-        if (row != nullptr) __builtin_prefetch(row + i);
+        if (row != nullptr) __builtin_prefetch(row + i, 0, kToSecondLevel);
       }
-      T* target = out != nullptr ? out + i : unused;
-      std::size_t k = 0;
-      ((detail::group_step(at, k == 0 ? target : unused, lanes[k], kGroup, f, kIndices), ++k), ...);
-    }
-    if (i < end) {
-      const int count = static_cast<int>(end - i);
-      T padded[N][kGroup] = {};
-      std::array<const T*, N> at;
-      for (std::size_t k = 0; k < N; ++k) {
-        detail::copy_part(in[k] + i, padded[k], count);
-        at[k] = padded[k];
+      detail::add_group(detail::advanced(in, i), out != nullptr ? out + i : nullptr, lanes[set], kGroup,
+                        f...);
+      i += kGroup;
+    };
+    const auto groups = [&]<int... kSet>(std::integer_sequence<int, kSet...> /*sets*/) {
+      (group(kSet), ...);
+    };
+    while (i + kSets * kGroup <= end) groups(std::make_integer_sequence<int, kSets>{});
+    while (i + kGroup <= end) group(0);
+    if (i < end)
+      detail::add_part(detail::advanced(in, i), out != nullptr ? out + i : nullptr, lanes[0],
+                       static_cast<int>(end - i), f...);
+    for (int set = 1; set < kSets; ++set) {
+      for (int k = 0; k < kFunctions; ++k) {
+        MEZZO_KEEP_LOOP
+        for (int j = 0; j < kGroup; ++j) lanes[0][k][j] += lanes[set][k][j];
       }
-      T values[sizeof...(F)][kGroup];
-      std::size_t k = 0;
-      ((detail::group_step(at, values[k], lanes[k], count, f, kIndices), ++k), ...);
-      for (int j = 0; out != nullptr && j < count; ++j) out[i + j] = values[0][j];
     }
-    for (std::size_t k = 0; k < sizeof...(F); ++k)
-      totals[k] += static_cast<double>(detail::fold_group(lanes[k], detail::Plus{}));
+    for (int k = 0; k < kFunctions; ++k)
+      totals[k] += static_cast<double>(detail::fold_group(lanes[0][k], detail::Plus{}));
   }
   return totals;
 }

@@ -39,9 +39,10 @@ template <class T>
 [[nodiscard]] MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> run_normalized(RunBlock<T> x, std::int64_t row,
                                                                          const RunLayout& layout,
                                                                          const RunArrays<T>& arrays,
-                                                                         std::int64_t index, double eps) {
+                                                                         std::int64_t index, double eps,
+                                                                         const T* target) {
   if (arrays.given) return arrays.known(index, eps);
-  return arrays.found(row_moments(x.whole_row(row, layout), x.next(row)), index, eps);
+  return arrays.found(row_moments(x.whole_row(row, layout), x.next(row), target), index, eps);
 }
 
 /// A function of values, with the weight and bias of a run.
@@ -65,7 +66,8 @@ struct RunNormRows {
                   std::int64_t first, std::int64_t rows) {
     for (std::int64_t r = 0; r < rows; ++r) {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
-      const scalar::NormalizedFn<T> normalized = run_normalized(in, r, layout, arrays, first + r, eps);
+      const scalar::NormalizedFn<T> normalized =
+          run_normalized(in, r, layout, arrays, first + r, eps, out.row(r));
       for (std::int64_t k = 0; k < layout.runs; ++k) {
         const std::int64_t channel = layout.channel(first + r, k);
         const ScaledFn<T> scaled{normalized, arrays.weight_of(channel), arrays.bias_of(channel)};
@@ -83,7 +85,8 @@ struct RunNormBackwardRows {
     for (std::int64_t r = 0; r < rows; ++r) {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
       const RunRow<T> grad{grads.row(r), layout.runs, layout.length, grads.run_distance};
-      const scalar::NormalizedFn<T> normalized = run_normalized(in, r, layout, arrays, first + r, eps);
+      const scalar::NormalizedFn<T> normalized =
+          run_normalized(in, r, layout, arrays, first + r, eps, out.row(r));
       const std::array<double, 2> weighted =
           add_up(grad, x, grads.next(r), layout, arrays, normalized, sums, first + r);
       if (out.data == nullptr) continue;

@@ -19,7 +19,8 @@ template <class Row, class X>
   using T = typename Row::Number;
   if (kind == RowNorm::layer) return row_moments(row, x).normalized(eps);
   const scalar::SquaredDeviationFn<T> square{0};
-  const double squares = sum_row(row, [&](const auto& place) { return square(x(place)); });
+  const double added = sum_row(row, [&](const auto& place) { return square(x(place)); });
+  const double squares = finite_squares(row, x, T(0), added);
   return {T(0), scalar::reciprocal_deviation<T>(squares / static_cast<double>(row.length()), eps), T(0)};
 }
 

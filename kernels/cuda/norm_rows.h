@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "mezzo/kernels/cuda/row_passes.h"
 #include "mezzo/kernels/norm_layout.h"
@@ -24,14 +25,26 @@ static_assert(sizeof(TwoSums) * (kMostRowThreads / kWarp) <= kRowScratchBytes);
 template <class Row, class F, class G, class... Along>
 [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE TwoSums two_sums(const Row& row, const F& f, const G& g,
                                                               const Along&... along) {
-  TwoSums sums{0, 0};
+  typename Row::ThreadSum first = 0, second = 0;
   row.each(
       [&](const auto& place, auto... values) {
-        sums.first += static_cast<double>(f(place, values...));
-        sums.second += static_cast<double>(g(place, values...));
+        first += f(place, values...);
+        second += g(place, values...);
       },
       along...);
-  return row.reduce(sums, AddTwoSums{});
+  return row.reduce(TwoSums{static_cast<double>(first), static_cast<double>(second)}, AddTwoSums{});
+}
+
+/// The squares of x(place) - shift over a row, which are `added` up already. Where one of them is beyond
+/// Number they are added again in f64. Whether that is so all threads of the row know.
+template <class Row, class X>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE double finite_squares(const Row& row, const X& x,
+                                                                   typename Row::Number shift, double added) {
+  if (added != std::numeric_limits<double>::infinity()) return added;
+  const scalar::SquaredDeviationFn<double> square{static_cast<double>(shift)};
+  double sum = 0;
+  row.each([&](const auto& place) { sum += square(static_cast<double>(x(place))); });
+  return row.reduce(sum, AddTerms{});
 }
 
 /// Mean and variance of x(place) over a row, in every thread.
@@ -44,7 +57,8 @@ template <class Row, class X>
   const TwoSums sums = two_sums(
       row, [&](const auto& place) { return minus(x(place)); },
       [&](const auto& place) { return square(x(place)); });
-  return scalar::Moments<T>(shift, sums.first, sums.second, row.length());
+  const double squares = finite_squares(row, x, shift, sums.second);
+  return scalar::Moments<T>(shift, sums.first, squares, row.length());
 }
 
 /// The sums of a row that its gradient needs: of grad(place) * weight, and of that times the normalized x.

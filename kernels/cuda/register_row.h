@@ -166,6 +166,7 @@ class RegisterRow {
     [[nodiscard]] __device__ bool is(std::int64_t i) const { return at == static_cast<int>(i); }
   };
   using Number = float;
+  using ThreadSum = float;  ///< of at most kSlots * kPack terms
 
   __device__ MEZZO_ALWAYS_INLINE RegisterRow(const RowArrays<N>& all, std::int64_t row)
       : all_(all), slots_(all.length, all.packed) {

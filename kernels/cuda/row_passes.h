@@ -25,6 +25,7 @@ class StreamedRow {
     [[nodiscard]] __device__ bool is(std::int64_t i) const { return at == i; }
   };
   using Number = T;
+  using ThreadSum = double;  ///< what a thread adds its terms up in
 
   __device__ StreamedRow(const Team& team, const Row<N>& row, std::int64_t length)
       : row_(row), team_(team), length_(length) {}
@@ -84,14 +85,15 @@ struct LargerTerm {
   }
 };
 
-/// The sum over a row of term(place, elements of `along`...), added in f64 as the CPU does, in every thread.
+/// The sum over a row of term(place, elements of `along`...), added in f64 but for the few terms of a thread
+/// whose row is in registers, in every thread: a GPU takes several times as long to make f64 of a term as to
+/// add it in f32.
 template <class Row, class F, class... Along>
 [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE double sum_row(const Row& row, const F& term,
                                                             const Along&... along) {
-  double sum = 0;
-  row.each([&](const auto& place, auto... values) { sum += static_cast<double>(term(place, values...)); },
-           along...);
-  return row.reduce(sum, AddTerms{});
+  typename Row::ThreadSum sum = 0;
+  row.each([&](const auto& place, auto... values) { sum += term(place, values...); }, along...);
+  return row.reduce(static_cast<double>(sum), AddTerms{});
 }
 /// The largest of value(place) over a row of at least one element, in every thread.
 template <class Row, class F>

@@ -3,6 +3,8 @@
 // the number of kernels, that the way meant for a size is taken.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/row_plan.h"
 #include "mezzo/ops/norm.h"
@@ -76,6 +78,27 @@ TEST_F(CudaNorm, TheLongestRowsInRegistersAndLonger) {
 TEST_F(CudaNorm, RowsOfEveryDtype) {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
     for (const std::int64_t n : {32, 129, 768}) expect_same_layer_norm(5, n, dtype);
+  }
+}
+TEST_F(CudaNorm, ResultsOfAnotherDtype) {
+  constexpr std::array kDTypes{DType::f16, DType::bf16, DType::f32, DType::f64};
+  for (const DType from : kDTypes) {
+    for (const DType to : kDTypes) {
+      for (const DType parameter : kDTypes) {
+        if (parameter == DType::f64 && from != DType::f64 && to != DType::f64) continue;
+        SCOPED_TRACE(to_string(from) + " to " + to_string(to) + ", parameters " + to_string(parameter));
+        expect_same([&](Device device, Trace& trace) {
+          const Tensor x = leaf(1, {5, 132}, from, device), weight = leaf(2, {132}, parameter, device);
+          const Tensor y = layer_norm(x, {132}, weight, {}, 1e-5, to);
+          trace.add("layer_norm", y, 4);
+          const Tensor z = rms_norm(x, {132}, weight, 1e-5, to);
+          trace.add("rms_norm", z, 4);
+          sum(y * values(4, {5, 132}, to, device) + z).backward();
+          trace.add("gradient of x", x.grad(), 8);
+          trace.add("gradient of weight", weight.grad(), 20);
+        });
+      }
+    }
   }
 }
 TEST_F(CudaNorm, MoreRowsThanParts) {

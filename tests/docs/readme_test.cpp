@@ -1,11 +1,15 @@
-// What the README says is true: its loop compiles and trains, its package files are those that
-// are built, and its policy table is the registry's.
+// What the README says is true: its loop compiles and trains, its summary is what is printed, its package
+// files are those that are built, and its policy table is the registry's.
 #include <cmath>
+#include <iostream>
+#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "docs/generated.h"
+#include "mezzo/amp/summary.h"
 #include "mezzo/mezzo.h"
+#include "mezzo/nn/norm.h"
 
 namespace mezzo {
 namespace {
@@ -48,7 +52,7 @@ std::vector<float> train(const Batches& batches) {
     Tensor loss;
     {
       amp::Autocast autocast(device, DType::f16);
-      loss = mse_loss(net.forward(input), target);  // linear ran in f16, the loss in f32
+      loss = mse_loss(net(input), target);  // linear ran in f16, the loss in f32
     }
     scaler.scale(loss).backward();
     scaler.unscale_(optimizer);
@@ -68,6 +72,30 @@ TEST(Readme, ItsLoopIsTheOneThatIsCompiledHere) {
   const std::string there = between(read(kReadme), "tests/docs/readme_test.cpp. -->\n```cpp\n", "```");
   ASSERT_FALSE(there.empty()) << "no loop in " << kReadme;
   EXPECT_EQ(stripped(here), stripped(there));
+}
+
+void print_summary() {
+  // clang-format off
+  // summary begins
+  nn::Sequential net(nn::make<nn::Linear>(64, 256), nn::make<nn::LayerNorm>(256), nn::make<nn::ReLU>(), nn::make<nn::Linear>(256, 10));
+  std::cout << amp::summary(net, Shape{32, 64}, {.dtype = DType::f16});
+  // summary ends
+  // clang-format on
+}
+
+TEST(Readme, ItsSummaryIsTheOneThatIsPrintedHere) {
+  const std::string here = between(read(std::string(MEZZO_TEST_DATA) + "/docs/readme_test.cpp"),
+                                   "// summary begins\n", "  // summary ends");
+  const std::string there =
+      between(read(kReadme), "run by tests/docs/readme_test.cpp too. -->\n```cpp\n", "```");
+  ASSERT_FALSE(there.empty()) << "no summary in " << kReadme;
+  EXPECT_EQ(stripped(here), stripped(there));
+  std::ostringstream printed;
+  std::streambuf* const console = std::cout.rdbuf(printed.rdbuf());
+  print_summary();
+  std::cout.rdbuf(console);
+  docs::expect_current("README.md's summary", between(read(kReadme), "```text\n", "```"),
+                       printed.str() + "\n", "print_summary in tests/docs/readme_test.cpp prints the text");
 }
 
 TEST(Readme, ItsLoopTrains) {

@@ -1,7 +1,6 @@
 // Whole trainings: losses, first gradients and final parameters of small models. A family of models is one
 // function here and one row in the table; the training loop is shared.
 #include <array>
-#include <cmath>
 #include <map>
 #include <optional>
 
@@ -11,6 +10,8 @@
 #include "mezzo/amp/autocast.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/registry.h"
+#include "mezzo/nn/recurrent.h"
+#include "mezzo/nn/transformer.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/optim/clip.h"
 
@@ -67,22 +68,33 @@ Tensor gradient_penalty(const Model& model, std::int64_t call) {
   return add(mse_loss(output, model.batch("y", call)), mul(penalty, model.arch.at("weight").as_double()));
 }
 
-/// A recurrent cell over the time steps [N, T, I], and a linear layer on its last state.
+/// Puts parameters of a model into a recurrent layer of one layer.
+template <class Layer>
+Layer& filled(Layer& layer, const Model& model) {
+  nn::RecurrentParams& params = layer.params(0);
+  params.weight_ih.set(model.parameter("w_ih"));
+  params.weight_hh.set(model.parameter("w_hh"));
+  params.bias_ih.set(model.parameter("b_ih"));
+  params.bias_hh.set(model.parameter("b_hh"));
+  return layer;
+}
+
+/// A recurrent layer over the time steps [N, T, I], and a linear layer on its last state.
 Tensor rnn(const Model& model, std::int64_t call) {
   const Tensor x = model.batch("x", call);
-  const auto p = [&](const char* name) { return model.parameter(name); };
   const std::string& cell = model.arch.at("cell").as_string();
-  if (cell != "gru" && cell != "lstm") throw NotSupported("cell " + cell);
-  Tensor h = zeros({x.size(0), p("w_hh").size(1)}, {.dtype = x.dtype(), .device = x.device()});
-  LstmState state{h, h};
-  for (std::int64_t t = 0; t < x.size(1); ++t) {
-    const Tensor step = select(x, 1, t);
-    if (cell == "gru")
-      state.h = gru_cell(step, state.h, p("w_ih"), p("w_hh"), p("b_ih"), p("b_hh"));
-    else
-      state = lstm_cell(step, state, p("w_ih"), p("w_hh"), p("b_ih"), p("b_hh"));
+  const std::int64_t features = x.size(2), hidden = model.parameter("w_hh").size(1);
+  Tensor h;
+  if (cell == "gru") {
+    nn::GRU gru(features, hidden, {.batch_first = true});
+    h = filled(gru, model)(x).h_n;
+  } else if (cell == "lstm") {
+    nn::LSTM lstm(features, hidden, {.batch_first = true});
+    h = filled(lstm, model)(x).state.h;
+  } else {
+    throw NotSupported("cell " + cell);
   }
-  return mse_loss(linear(state.h, p("w"), p("b")), model.batch("y", call));
+  return mse_loss(linear(squeeze(h, 0), model.parameter("w"), model.parameter("b")), model.batch("y", call));
 }
 
 Tensor conv_groupnorm(const Model& model, std::int64_t call) {
@@ -98,19 +110,30 @@ Tensor conv_groupnorm(const Model& model, std::int64_t call) {
 /// One layer of a transformer: attention and two linear layers, each behind a layer norm and added to h.
 Tensor transformer_layer(const Model& model, const std::string& layer, const Tensor& input) {
   const auto p = [&](const char* name) { return model.parameter(layer + name); };
-  const std::int64_t batch = input.size(0), length = input.size(1), width = input.size(2);
-  const std::int64_t heads = model.arch.at("heads").as_int(), depth = width / heads;
-  const Tensor qkv = linear(layer_norm(input, {width}, p("ln1w"), p("ln1b")), p("wqkv"));
-  Tensors parts = split(qkv, width, -1);
-  for (Tensor& part : parts) part = transpose(reshape(part, {batch, length, heads, depth}), 1, 2);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(depth));
-  const Tensor scores = add(mul(matmul(parts[0], transpose(parts[1], -2, -1)), scale), model.data.at("mask"));
-  const Tensor mixed = transpose(matmul(softmax(scores, -1), parts[2]), 1, 2);
-  const Tensor h = add(input, linear(reshape(mixed, {batch, length, width}), p("wo"), p("bo")));
   const GeluApproximation approximation =
       model.arch.at("gelu").as_string() == "tanh" ? GeluApproximation::tanh : GeluApproximation::none;
-  const Tensor inner = linear(layer_norm(h, {width}, p("ln2w"), p("ln2b")), p("w1"), p("b1"));
-  return add(h, linear(gelu(inner, approximation), p("w2"), p("b2")));
+  nn::TransformerEncoderLayer block(input.size(2), model.arch.at("heads").as_int(),
+                                    {.dim_feedforward = p("w1").size(0),
+                                     .dropout = 0,
+                                     .activation = [=](const Tensor& x) { return gelu(x, approximation); },
+                                     .batch_first = true,
+                                     .norm_first = true});
+  block.norm1->weight.set(p("ln1w"));
+  block.norm1->bias.set(p("ln1b"));
+  block.self_attn->in_proj_weight.set(p("wqkv"));
+  // The model has no bias there.
+  block.self_attn->in_proj_bias->requires_grad_(false);
+  block.self_attn->in_proj_bias.set(
+      zeros({p("wqkv").size(0)}, {.dtype = p("wqkv").dtype(), .device = input.device()}));
+  block.self_attn->out_proj->weight.set(p("wo"));
+  block.self_attn->out_proj->bias.set(p("bo"));
+  block.norm2->weight.set(p("ln2w"));
+  block.norm2->bias.set(p("ln2b"));
+  block.linear1->weight.set(p("w1"));
+  block.linear1->bias.set(p("b1"));
+  block.linear2->weight.set(p("w2"));
+  block.linear2->bias.set(p("b2"));
+  return block(input, {.src_mask = model.data.at("mask")});
 }
 
 Tensor transformer(const Model& model, std::int64_t call) {

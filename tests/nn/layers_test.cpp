@@ -75,6 +75,20 @@ TEST(Sequential, TakesAListAndRefusesNull) {
   EXPECT_TRUE(contains(message_of<StateError>([&] { (void)net.forward(zeros({1})); }), "'0'"));
 }
 
+TEST(Sequential, TakesNames) {
+  Sequential net;
+  net.push_back("fc", make<Linear>(4, 3));
+  net.push_back(make<ReLU>());
+  net.push_back("out", make<Linear>(3, 2));
+  EXPECT_EQ(names(net.state_dict()), (Names{"fc.weight", "fc.bias", "out.weight", "out.bias"}));
+  EXPECT_EQ(net[1]->path(), "1");
+  EXPECT_EQ(net.at<Linear>(2).out_features(), 2);
+  EXPECT_EQ(names(clone(net)->state_dict()), names(net.state_dict()));
+  EXPECT_THROW(net.push_back("fc", make<ReLU>()), ValueError);
+  EXPECT_THROW(net.push_back("a.b", make<ReLU>()), ValueError);
+  EXPECT_EQ(net.size(), 3U);
+}
+
 TEST(Sequential, RunsALayerTwiceWithOneSetOfParameters) {
   const auto layer = make<Linear>(3, 3);
   const Sequential net(layer, make<ReLU>(), layer);

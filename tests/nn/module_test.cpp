@@ -90,6 +90,16 @@ TEST(Module, NamesItsTypeWithoutScopes) {
   EXPECT_EQ(detail::type_text(typeid(std::vector<std::string>)).rfind("vector<", 0), 0U);
 }
 
+TEST(Module, DescribesItselfByTypeAndPath) {
+  Net net;
+  EXPECT_EQ(net.described(), "Net") << "a root has no path";
+  EXPECT_EQ(net.head->described(), "Block 'head'");
+  EXPECT_EQ(net.head->second->described(), "Gain 'head.second'");
+  EXPECT_EQ(net.again->described(), "Block 'stem'") << "the oldest place of a shared module";
+  const std::shared_ptr<Module> former = net.head.replace(make<Block>());
+  EXPECT_EQ(former->described(), "Block");
+}
+
 TEST(Module, PrintsAsATree) {
   EXPECT_EQ(to_string(LowGain()), "LowGain()");
   EXPECT_EQ(to_string(Gain()), "Gain(factor=3)");

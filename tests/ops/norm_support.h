@@ -52,26 +52,19 @@ class NormFormula {
     return {dx, dw, db};
   }
 
- private:
-  [[nodiscard]] static std::size_t limit(const std::vector<std::size_t>& ids) {
-    return ids.empty() ? 0 : *std::max_element(ids.begin(), ids.end()) + 1;
-  }
+  [[nodiscard]] std::size_t row_of(std::size_t i) const { return row_[i]; }
+  [[nodiscard]] std::size_t channel_of(std::size_t i) const { return channel_[i]; }
   [[nodiscard]] std::size_t rows() const { return limit(row_); }
   [[nodiscard]] std::size_t channels() const { return limit(channel_); }
+  /// Per channel.
   [[nodiscard]] Doubles parameter(const Tensor& given, double otherwise) const {
     return given.defined() ? list(given) : Doubles(channels(), otherwise);
   }
+  /// Per row: elements, and 1 / sqrt(variance + eps).
   [[nodiscard]] Doubles counts() const {
     Doubles n(rows());
     for (const std::size_t r : row_) ++n[r];
     return n;
-  }
-  [[nodiscard]] Doubles means(const Doubles& x) const {
-    Doubles mean(rows());
-    const Doubles n = counts();
-    for (std::size_t i = 0; centered_ && i < x.size(); ++i) mean[row_[i]] += x[i];
-    for (std::size_t r = 0; r < mean.size(); ++r) mean[r] /= n[r];
-    return mean;
   }
   [[nodiscard]] Doubles rstd(const Doubles& x) const {
     const Doubles mean = means(x), n = counts();
@@ -81,11 +74,25 @@ class NormFormula {
     for (std::size_t r = 0; r < result.size(); ++r) result[r] = 1 / std::sqrt(result[r] / n[r] + eps_);
     return result;
   }
+  /// Per element, before weight and bias.
   [[nodiscard]] Doubles normalized(const Doubles& x) const {
     const Doubles mean = means(x), scale = rstd(x);
     Doubles z(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) z[i] = (x[i] - mean[row_[i]]) * scale[row_[i]];
     return z;
+  }
+  [[nodiscard]] bool centered() const { return centered_; }
+
+ private:
+  [[nodiscard]] static std::size_t limit(const std::vector<std::size_t>& ids) {
+    return ids.empty() ? 0 : *std::max_element(ids.begin(), ids.end()) + 1;
+  }
+  [[nodiscard]] Doubles means(const Doubles& x) const {
+    Doubles mean(rows());
+    const Doubles n = counts();
+    for (std::size_t i = 0; centered_ && i < x.size(); ++i) mean[row_[i]] += x[i];
+    for (std::size_t r = 0; r < mean.size(); ++r) mean[r] /= n[r];
+    return mean;
   }
 
   double eps_;

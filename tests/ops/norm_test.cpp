@@ -1,5 +1,6 @@
-// layer_norm and rms_norm against their formulas in double with their gradients, the digits of known cases,
-// the layouts, dtypes and special values they promise to take, and the messages they refuse with.
+// layer_norm and rms_norm against their formulas in double with their gradients, the layouts, dtypes and
+// special values they promise to take, and the messages they refuse with. Hard inputs are in
+// norm_hard_inputs_test.cpp.
 #include <gtest/gtest.h>
 
 #include "mezzo/kernels/cpu/isa.h"
@@ -20,39 +21,6 @@ Function layer(const Shape& shape, double eps = 1e-5) {
 }
 Function rms(const Shape& shape, double eps = 1e-5) {
   return [=](const Tensors& in) { return rms_norm(in[0], shape, in[1], eps); };
-}
-
-TEST(LayerNorm, GivesTheDigitsOfOneToFour) {
-  const Tensor x = make<double>({1, 2, 3, 4});
-  const Tensor y = layer_norm(x, {4});
-  expect_near(y, {-1.3416354199689269, -0.447211806656309, 0.447211806656309, 1.3416354199689269}, 1e-15);
-  EXPECT_NEAR(list(y)[3] / 1.5, 0.894423613312618, 1e-15);  // rstd
-  const Doubles f16{-1.341796875, -0.447265625, 0.447265625, 1.341796875};
-  const Doubles bf16{-1.34375, -0.447265625, 0.447265625, 1.34375};
-  EXPECT_EQ(list(layer_norm(to(x, DType::f16), {4})), f16);
-  EXPECT_EQ(list(layer_norm(to(x, DType::bf16), {4})), bf16);
-}
-
-TEST(LayerNorm, RoundsOnceAndNotBeforeTheParameters) {
-  const Tensor x = to(make<double>({1, 2, 3, 4}), DType::f16);
-  const Tensor gamma = to(make<double>({0.1, 0.2, 0.3, 0.4}), DType::f16),
-               beta = full({4}, 0.5, options_of(x));
-  const Tensor y = layer_norm(x, {4}, gamma, beta);
-  EXPECT_EQ(y.dtype(), DType::f16);
-  EXPECT_EQ(list(y), (Doubles{0.365966796875, 0.41064453125, 0.63427734375, 1.0361328125}));
-}
-
-TEST(LayerNorm, GivesTheDigitsOfAGradient) {
-  const Tensor x = make<double>({1, 2, 3, 4}), ones = make<double>({1, 1, 1, 1}),
-               zero = zeros({4}, options_of(x));
-  const Tensor g = make<double>({0.5, -1, 1.5, -2});
-  // The digits of dx are those without parameters that matter: gamma 1, beta 0.
-  const Evaluated found = evaluate(layer({4}), {x, ones, zero}, g);
-  expect_near(found.gradients[1], {-0.67081770998, 0.44721180666, 0.67081770998, -2.68327083994}, 0, 1e-11);
-  EXPECT_EQ(list(found.gradients[2]), list(g));
-  const Tensor gamma = make<double>({0.1, 0.2, 0.3, 0.4});
-  const Evaluated scaled = evaluate(layer({4}), {x, gamma, zero}, g);
-  expect_near(scaled.gradients[0], {-0.09838455819, -0.15205133451, 0.59926314116, -0.34882724846}, 0, 1e-11);
 }
 
 TEST(LayerNorm, MatchesTheFormulaForEveryShortAndSomeLongRows) {
@@ -196,6 +164,58 @@ TEST(LayerNorm, TakesF32ParametersFor16BitValues) {
   EXPECT_TRUE(same_bits(found.y, to(layer_norm(to(x, DType::f32), {33}, w, b), DType::bf16)));
 }
 
+// The dtype that is asked for is that of a cast behind the norm, and the gradients are those of such a cast.
+TEST(LayerNorm, GivesTheDtypeThatIsAskedFor) {
+  const auto expect_cast_behind = [](DType from, DType to_dtype, DType parameter) {
+    SCOPED_TRACE(to_string(from) + " to " + to_string(to_dtype) + ", parameters " + to_string(parameter));
+    const Tensor x = random({5, 33}, from), g = random({5, 33}, to_dtype, -1, 1, 0.7);
+    const Tensor w = random({33}, parameter, 0.5, 2), b = random({33}, parameter);
+    const DType wide = compute_dtype(promote(from, to_dtype));
+    const Function asked = [=](const Tensors& in) {
+      return layer_norm(in[0], {33}, in[1], in[2], 1e-3, to_dtype);
+    };
+    const Function cast = [=](const Tensors& in) {
+      return to(layer_norm(to(in[0], wide), {33}, in[1], in[2], 1e-3), to_dtype);
+    };
+    const Evaluated found = evaluate(asked, {x, w, b}, g);
+    EXPECT_EQ(found.y.dtype(), to_dtype);
+    EXPECT_EQ(found.gradients[0].dtype(), from);
+    EXPECT_EQ(found.gradients[1].dtype(), parameter);
+    EXPECT_TRUE(same_bits(found, evaluate(cast, {x, w, b}, g)));
+    const Function rms_asked = [=](const Tensors& in) {
+      return rms_norm(in[0], {33}, in[1], 1e-3, to_dtype);
+    };
+    const Function rms_cast = [=](const Tensors& in) {
+      return to(rms_norm(to(in[0], wide), {33}, in[1], 1e-3), to_dtype);
+    };
+    EXPECT_TRUE(same_bits(evaluate(rms_asked, {x, w}, g), evaluate(rms_cast, {x, w}, g)));
+  };
+  constexpr std::array kNarrow{DType::f16, DType::bf16, DType::f32};
+  for (const DType from : kNarrow) {
+    for (const DType to_dtype : kNarrow) {
+      for (const DType parameter : kNarrow) expect_cast_behind(from, to_dtype, parameter);
+    }
+    expect_cast_behind(from, DType::f64, DType::f64);
+    expect_cast_behind(DType::f64, from, DType::f64);
+  }
+}
+
+TEST(LayerNorm, AutocastLeavesAnAskedDtypeAlone) {
+  const Tensor x = random({5, 33}, DType::f32), w = random({33}, DType::f32, 0.5, 2);
+  const Tensor outside = layer_norm(x, {33}, w, {}, 1e-5, DType::f16);
+  const amp::Autocast autocast(Device::cpu(), DType::bf16);
+  EXPECT_TRUE(same_bits(layer_norm(x, {33}, w, {}, 1e-5, DType::f16), outside));
+}
+
+TEST(RmsNorm, TakesTheEpsilonOfItsInputForAnotherResult) {
+  const double eps = info(DType::bf16).eps;
+  const Tensor x = to(make<double>({eps / 4, eps / 2}), DType::bf16), g = random({2}, DType::f32);
+  const auto with = [](std::optional<double> value) {
+    return [value](const Tensors& in) { return rms_norm(in[0], {2}, {}, value, DType::f32); };
+  };
+  EXPECT_TRUE(same_bits(evaluate(with({}), {x}, g), evaluate(with(eps), {x}, g)));
+}
+
 TEST(RmsNorm, TakesTheEpsilonOfTheDtypeWhenNoneIsGiven) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     const double eps = info(dtype).eps;
@@ -226,6 +246,8 @@ TEST(LayerNorm, RefusesWhatDoesNotFit) {
               (void)layer_norm(zeros({2, 3}, {.dtype = DType::i64}), {3});
             }),
             "layer_norm: expected a floating tensor, got i64; convert it with to(DType::f32)");
+  EXPECT_EQ(message_of<DTypeError>([&] { (void)layer_norm(x, {3}, {}, {}, 1e-5, DType::i32); }),
+            "layer_norm: expected a floating dtype, got i32; use f32 or another");
   EXPECT_EQ(message_of<DTypeError>([&] { (void)rms_norm(x, {3}, zeros({3}, {.dtype = DType::f64})); }),
             "rms_norm: expected a weight in f16, bf16 or f32, got f64; convert it to the dtype of x");
   EXPECT_EQ(message_of<DTypeError>([&] { (void)layer_norm(x, {3}, {}, zeros({3}, {.dtype = DType::i32})); }),

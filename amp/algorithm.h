@@ -1,0 +1,91 @@
+// Algorithms: what a training loop applies to its model at certain points, so that a recipe is a list of
+// them.
+//   if (algorithm.match(Event::init)) std::cout << algorithm.apply(Event::init, state);
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mezzo/amp/norm_surgery.h"
+
+namespace mezzo::amp {
+
+/// The points at which a training loop asks its algorithms, in this order.
+enum class Event : std::uint8_t {
+  init,         ///< model and optimizers are there and on their device
+  before_load,  ///< before a checkpoint is loaded, or would be
+  after_load,   ///< behind that
+};
+
+/// What a training loop hands to algorithms.
+struct TrainingState {
+  nn::Module& model;
+  NormPrecision precision = {};
+  Optimizers optimizers = {};
+};
+
+/// One step of a recipe.
+class Algorithm {
+ public:
+  virtual ~Algorithm() = default;
+  /// As the class is called: "LowPrecisionLayerNorm".
+  [[nodiscard]] virtual std::string name() const = 0;
+  /// Whether it is to be applied at this point.
+  [[nodiscard]] virtual bool match(Event event) const = 0;
+  /// Does its work, and says what that was.
+  virtual nn::surgery::Report apply(Event event, TrainingState& state) = 0;
+  /// Whether a model that it was applied to before it was saved needs it again to be what it was.
+  [[nodiscard]] virtual bool required_on_load() const { return false; }
+};
+
+namespace algorithms {
+
+/// Options of the algorithms on norms.
+struct NormAlgorithmOptions {
+  Event apply_at = Event::init;
+  NormSurgeryOptions surgery = {};
+};
+
+/// What the three have in common: they match one event, which the constructor is told (ValueError for one
+/// that does not exist), are required on load, and hand the state on to a function of amp/norm_surgery.h.
+/// State dicts have the same names before and after, so that it makes no difference when a checkpoint was
+/// saved.
+class NormAlgorithm : public Algorithm {
+ public:
+  [[nodiscard]] bool match(Event event) const override { return event == options_.apply_at; }
+  [[nodiscard]] bool required_on_load() const override { return true; }
+
+ protected:
+  NormAlgorithm(std::string_view name, const NormAlgorithmOptions& options);
+  [[nodiscard]] const NormSurgeryOptions& surgery() const noexcept { return options_.surgery; }
+
+ private:
+  NormAlgorithmOptions options_;
+};
+
+/// apply_low_precision_layernorm.
+class LowPrecisionLayerNorm final : public NormAlgorithm {
+ public:
+  explicit LowPrecisionLayerNorm(const NormAlgorithmOptions& options = {});
+  [[nodiscard]] std::string name() const override { return "LowPrecisionLayerNorm"; }
+  nn::surgery::Report apply(Event event, TrainingState& state) override;
+};
+
+/// apply_low_precision_groupnorm.
+class LowPrecisionGroupNorm final : public NormAlgorithm {
+ public:
+  explicit LowPrecisionGroupNorm(const NormAlgorithmOptions& options = {});
+  [[nodiscard]] std::string name() const override { return "LowPrecisionGroupNorm"; }
+  nn::surgery::Report apply(Event event, TrainingState& state) override;
+};
+
+/// apply_fused_layernorm.
+class FusedLayerNorm final : public NormAlgorithm {
+ public:
+  explicit FusedLayerNorm(const NormAlgorithmOptions& options = {});
+  [[nodiscard]] std::string name() const override { return "FusedLayerNorm"; }
+  nn::surgery::Report apply(Event event, TrainingState& state) override;
+};
+
+}  // namespace algorithms
+}  // namespace mezzo::amp

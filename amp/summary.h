@@ -1,0 +1,60 @@
+// The summary of a model (nn/summary.h) as it runs under autocast, with two more columns: the dtypes that
+// each layer runs in, and the precision of its norm.
+//   std::cout << amp::summary(net, Shape{1, 3, 32, 32}, {.dtype = DType::f16});
+#pragma once
+
+#include <optional>
+
+#include "mezzo/core/device.h"
+#include "mezzo/core/dtype.h"
+#include "mezzo/nn/summary.h"
+
+namespace mezzo::amp {
+
+/// Options of amp::summary. The region is Autocast(device, dtype, {.enabled = enabled}).
+struct SummaryOptions {
+  std::optional<Device> device = {};  ///< default: the input's; without one, that of the first parameter
+  std::optional<DType> dtype = {};
+  bool enabled = true;
+  nn::SummaryOptions table = {};
+};
+
+namespace detail {
+[[nodiscard]] nn::Summary summarize(nn::Module& net, const nn::detail::SummaryRun& run, Device device,
+                                    const SummaryOptions& options);
+/// Where the first parameter is, else the CPU.
+[[nodiscard]] Device device_of(const nn::Module& net);
+}  // namespace detail
+
+// nn::summary inside of an autocast region. The two columns are made of the ops that ran, so they tell the
+// truth of modules that are not known here:
+//
+// "Runs in": the dtypes of the ops in the module and below it, f16 first. An op runs in the widest floating
+// dtype of its inputs, after autocast's casts, or in the one that autocast asks for; a norm in its input's.
+// Casts, copies to a device and ops that look at their input in another way (reshape) do not count; "--" when
+// nothing else ran.
+//
+// "Norm": of modules with a norm op of their own, its input's and result's dtype and, unless all are the
+// same, those of statistics and parameters: "f32 in and out", "f16 in, f32 out, f32 statistics and
+// parameters", "f16 in and out, f32 statistics, f16 parameters". Several that differ are separated by "; ".
+
+/// Whatever `run` does with the model: see nn::summary.
+template <std::invocable F>
+[[nodiscard]] nn::Summary summary(nn::Module& net, F&& run, const SummaryOptions& options = {}) {
+  return detail::summarize(net, nn::detail::summary_run(run), options.device.value_or(detail::device_of(net)),
+                           options);
+}
+/// net(x). Throws what nn::summary and Autocast throw.
+template <nn::UnaryModule M>
+[[nodiscard]] nn::Summary summary(M& net, const Tensor& x, const SummaryOptions& options = {}) {
+  const auto forward = [&] { return nn::call(net, x); };
+  const nn::detail::SummaryRun run = nn::detail::summary_run(forward, x);
+  return detail::summarize(net, run, options.device.value_or(x.device()), options);
+}
+/// The same for zeros of a shape, whose dtype and device are options of the table.
+template <nn::UnaryModule M>
+[[nodiscard]] nn::Summary summary(M& net, const Shape& input, const SummaryOptions& options = {}) {
+  return amp::summary(net, nn::detail::summary_input(net, input, options.table), options);
+}
+
+}  // namespace mezzo::amp

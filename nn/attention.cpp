@@ -1,0 +1,234 @@
+#include "mezzo/nn/attention.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/layout.h"
+#include "mezzo/core/value.h"
+#include "mezzo/nn/init.h"
+#include "mezzo/ops/attention.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/random.h"
+#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/shape.h"
+#include "mezzo/ops/softmax.h"
+
+namespace mezzo::nn {
+
+namespace {
+
+constexpr std::string_view kName = "MultiheadAttention";
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::int64_t checked(const char* what, std::int64_t size) {
+  if (size > 0) return size;
+  throw ValueError(kName, std::string(what) + " of at least 1", std::to_string(size),
+                   "check the layer's sizes");
+}
+
+/// embed_dim, of which three times its square is a size too.
+std::int64_t checked_embed_dim(std::int64_t embed_dim) {
+  layout::checked_numel(kName, {3, checked("embed_dim", embed_dim), embed_dim});
+  return embed_dim;
+}
+
+bool is_packed(std::int64_t embed_dim, const MultiheadAttentionOptions& options) {
+  return options.kdim.value_or(embed_dim) == embed_dim && options.vdim.value_or(embed_dim) == embed_dim;
+}
+
+/// An unfilled parameter or, where there is to be none, an undefined tensor.
+Tensor unfilled(bool wanted, const Shape& shape, const MultiheadAttentionOptions& options) {
+  return wanted ? empty(shape, {.dtype = options.dtype, .device = options.device}) : Tensor();
+}
+
+/// softmax over the last dim, where a row of -inf is 0, in forward and backward.
+Tensor weights_of(const Tensor& scores, bool masked) {
+  if (!masked || scores.numel() == 0) return softmax(scores, -1);
+  const Tensor nothing = eq(amax(scores, {-1}, true), -kInfinity);
+  return where(nothing, 0, softmax(where(nothing, 0, scores), -1));
+}
+
+/// Both masks, each undefined for none.
+Tensor joined(const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() ? a : b;
+  const bool a_is_bool = a.dtype() == DType::boolean, b_is_bool = b.dtype() == DType::boolean;
+  if (a_is_bool && b_is_bool) return logical_and(a, b);
+  if (a_is_bool) return where(a, b, -kInfinity);
+  return b_is_bool ? where(b, a, -kInfinity) : a + b;
+}
+
+}  // namespace
+
+MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
+                                       const MultiheadAttentionOptions& options)
+    : in_proj_weight(
+          *this, "in_proj_weight",
+          unfilled(is_packed(checked_embed_dim(embed_dim), options), {3 * embed_dim, embed_dim}, options)),
+      q_proj_weight(*this, "q_proj_weight",
+                    unfilled(!is_packed(embed_dim, options), {embed_dim, embed_dim}, options)),
+      k_proj_weight(*this, "k_proj_weight",
+                    unfilled(!is_packed(embed_dim, options),
+                             {embed_dim, checked("kdim", options.kdim.value_or(embed_dim))}, options)),
+      v_proj_weight(*this, "v_proj_weight",
+                    unfilled(!is_packed(embed_dim, options),
+                             {embed_dim, checked("vdim", options.vdim.value_or(embed_dim))}, options)),
+      in_proj_bias(*this, "in_proj_bias", unfilled(options.bias, {3 * embed_dim}, options)),
+      out_proj(*this, "out_proj",
+               make<Linear>(embed_dim, embed_dim,
+                            LinearOptions{.bias = options.bias,
+                                          .dtype = options.dtype,
+                                          .device = options.device,
+                                          .generator = options.generator})),
+      embed_dim_(embed_dim),
+      num_heads_(checked("num_heads", num_heads)),
+      kdim_(options.kdim.value_or(embed_dim)),
+      vdim_(options.vdim.value_or(embed_dim)),
+      dropout_(options.dropout),
+      batch_first_(options.batch_first),
+      dropout_generator_(options.dropout_generator) {
+  if (embed_dim % num_heads != 0) {
+    throw ValueError(kName, "an embed_dim that num_heads divides",
+                     std::to_string(embed_dim) + " and " + std::to_string(num_heads),
+                     "every head takes an equal part");
+  }
+  if (!(dropout_ >= 0 && dropout_ <= 1)) {
+    throw ValueError(kName, "a probability dropout in [0, 1]", Value(dropout_).to_string(),
+                     "dropout is the part of the weights that is zeroed");
+  }
+  fill(options.generator != nullptr ? *options.generator : default_generator());
+}
+
+void MultiheadAttention::fill(Generator& generator) {
+  for (const Param* weight : {&in_proj_weight, &q_proj_weight, &k_proj_weight, &v_proj_weight}) {
+    if (weight->defined()) init::xavier_uniform_(*weight, 1, generator);
+  }
+  if (!in_proj_bias.defined()) return;
+  init::zeros_(in_proj_bias);
+  init::zeros_(out_proj->bias);
+}
+
+void MultiheadAttention::reset_parameters(Generator& generator) {
+  out_proj->reset_parameters(generator);
+  fill(generator);
+}
+
+void MultiheadAttention::require_inputs(const Tensor& query, const Tensor& key, const Tensor& value) const {
+  const auto refuse = [&](const std::string& expected, const std::string& got) {
+    throw ShapeError(described(), expected, got,
+                     "check the layers before, or this one's sizes and batch_first");
+  };
+  const std::int64_t dims = query.defined() ? query.dim() : 0;
+  for (const auto& [what, x, size] :
+       {std::tuple{"query", &query, embed_dim_}, {"key", &key, kdim_}, {"value", &value, vdim_}}) {
+    if (!x->defined())
+      throw ValueError(described(), std::string("a ") + what, "an undefined tensor", "pass all three");
+    if ((x->dim() == 2 || x->dim() == 3) && x->dim() == dims && x->shape().back() == size) continue;
+    refuse(std::string("a ") + what + " of 2 dims (one sample) or 3, as the query, of which the last is " +
+               std::to_string(size),
+           to_string(x->shape()));
+  }
+  const std::size_t batch = batch_first_ ? 0 : 1, length = dims == 3 && batch_first_ ? 1 : 0;
+  const bool one_batch = dims == 2 || (query.shape()[batch] == key.shape()[batch] &&
+                                       query.shape()[batch] == value.shape()[batch]);
+  if (one_batch && key.shape()[length] == value.shape()[length]) return;
+  refuse("query, key and value of one batch, and as many keys as values",
+         to_string(query.shape()) + ", " + to_string(key.shape()) + " and " + to_string(value.shape()));
+}
+
+Tensor MultiheadAttention::as_heads(const Tensor& x) const {
+  Shape shape = x.shape();
+  shape.back() = num_heads_;
+  shape.push_back(embed_dim_ / num_heads_);
+  const Tensor heads = reshape(x, shape);
+  if (heads.dim() == 3) return unsqueeze(transpose(heads, 0, 1), 0);
+  return permute(heads, batch_first_ ? Dims{0, 2, 1, 3} : Dims{1, 2, 0, 3});
+}
+
+MultiheadAttention::Heads MultiheadAttention::project(const Tensor& query, const Tensor& key,
+                                                      const Tensor& value) const {
+  if (in_proj_weight.defined() && query.is_same(key) && key.is_same(value)) {
+    const Tensors parts = split(linear(query, in_proj_weight, in_proj_bias), embed_dim_, -1);
+    return {as_heads(parts[0]), as_heads(parts[1]), as_heads(parts[2])};
+  }
+  const bool packed = in_proj_weight.defined();
+  const Tensors weights =
+      packed ? split(in_proj_weight, embed_dim_) : Tensors{q_proj_weight, k_proj_weight, v_proj_weight};
+  const Tensors biases = in_proj_bias.defined() ? split(in_proj_bias, embed_dim_) : Tensors{{}, {}, {}};
+  return {as_heads(linear(query, weights[0], biases[0])), as_heads(linear(key, weights[1], biases[1])),
+          as_heads(linear(value, weights[2], biases[2]))};
+}
+
+Tensor MultiheadAttention::joined_mask(const Heads& heads, const AttentionMasks& masks,
+                                       bool is_sample) const {
+  const std::int64_t batch = heads.q.size(0), queries = heads.q.size(2), keys = heads.k.size(2);
+  const auto checked_mask = [&](const char* name, const Tensor& mask, const Shape& shape,
+                                const Shape& other) {
+    if (mask.dtype() != DType::boolean && !is_floating(mask.dtype())) {
+      throw DTypeError(described(), std::string(name) + " that is bool or floating", to_string(mask.dtype()),
+                       "a bool mask is true where a key is left out");
+    }
+    if (mask.shape() != shape && mask.shape() != other) {
+      throw ShapeError(
+          described(),
+          std::string(name) + " " + to_string(shape) + (other == shape ? "" : " or " + to_string(other)),
+          to_string(mask.shape()), "its last dim is the keys");
+    }
+    return mask.dtype() == DType::boolean ? logical_not(mask) : mask;
+  };
+  Tensor result;
+  if (masks.attn_mask.defined()) {
+    const Shape each{batch * num_heads_, queries, keys};
+    result = checked_mask("an attn_mask", masks.attn_mask, {queries, keys}, each);
+    if (result.dim() == 3) result = reshape(result, {batch, num_heads_, queries, keys});
+  }
+  if (masks.key_padding_mask.defined()) {
+    const Shape shape = is_sample ? Shape{keys} : Shape{batch, keys};
+    const Tensor padding = checked_mask("a key_padding_mask", masks.key_padding_mask, shape, shape);
+    result = joined(result, reshape(padding, {batch, 1, 1, keys}));
+  }
+  if (masks.is_causal && (result.defined() || masks.need_weights)) {
+    const ValueOptions options{.device = heads.q.device()};
+    result = joined(result, ge(unsqueeze(arange(queries, options), 1), arange(keys, options)));
+  }
+  return result;
+}
+
+AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                            const AttentionMasks& masks) {
+  require_inputs(query, key, value);
+  const bool is_sample = query.dim() == 2;
+  const Heads heads = project(query, key, value);
+  const Tensor mask = joined_mask(heads, masks, is_sample);
+  const double dropout_p = is_training() ? dropout_ : 0;
+  Generator& generator = dropout_generator_ != nullptr ? *dropout_generator_ : default_generator();
+  AttentionOutput result;
+  Tensor mixed;
+  if (masks.need_weights) {
+    const double scale = 1 / std::sqrt(static_cast<double>(embed_dim_ / num_heads_));
+    Tensor scores = matmul(heads.q * scale, transpose(heads.k, -2, -1));
+    if (mask.defined())
+      scores = mask.dtype() == DType::boolean ? where(mask, scores, -kInfinity) : scores + mask;
+    result.weights = mezzo::dropout(weights_of(scores, mask.defined()), dropout_p, true, generator);
+    mixed = matmul(result.weights.to(heads.v.dtype()), heads.v);
+    if (masks.average_attn_weights) result.weights = mean(result.weights, {1});
+    if (is_sample) result.weights = squeeze(result.weights, 0);
+  } else {
+    mixed = scaled_dot_product_attention(
+        heads.q, heads.k, heads.v,
+        {.attn_mask = mask, .dropout_p = dropout_p, .is_causal = masks.is_causal && !mask.defined()},
+        generator);
+  }
+  // [N, num_heads, L, ..] back to the query's layout.
+  const Tensor ordered = is_sample ? transpose(squeeze(mixed, 0), 0, 1)
+                                   : permute(mixed, batch_first_ ? Dims{0, 2, 1, 3} : Dims{2, 0, 1, 3});
+  Shape shape = query.shape();
+  shape.back() = embed_dim_;
+  result.output = out_proj(reshape(ordered, shape));
+  return result;
+}
+
+}  // namespace mezzo::nn

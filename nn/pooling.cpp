@@ -1,0 +1,121 @@
+#include "mezzo/nn/pooling.h"
+
+namespace mezzo::nn {
+
+namespace {
+
+/// Sizes as they were given, once they are seen to be good for so many dims.
+const SpatialSizes& checked(const Layer& layer, const char* what, const SpatialSizes& sizes, int spatial,
+                            std::int64_t least) {
+  static_cast<void>(ops::per_dim(layer.type_name(), what, sizes, static_cast<std::size_t>(spatial), least));
+  return sizes;
+}
+
+/// "stride=2", or "stride=[2, 1]" where the dims differ.
+std::string named(const char* name, const SpatialSizes& sizes) {
+  return std::string(name) + "=" + (sizes.size() == 1 ? std::to_string(sizes[0]) : to_string(sizes));
+}
+
+/// Fills in what the options of both kinds of windows have.
+template <class Options, class LayerOptions>
+void set_windows(Options& result, const Layer& layer, const SpatialSizes& kernel_size,
+                 const LayerOptions& options, int spatial) {
+  result.kernel_size = checked(layer, "kernel_size", kernel_size, spatial, 1);
+  result.stride = options.stride.empty() ? kernel_size : checked(layer, "stride", options.stride, spatial, 1);
+  result.padding = checked(layer, "padding", options.padding, spatial, 0);
+  result.ceil_mode = options.ceil_mode;
+}
+
+template <class Options>
+std::string windows_text(const Options& options) {
+  return named("kernel_size", options.kernel_size) + ", " + named("stride", options.stride) + ", " +
+         named("padding", options.padding);
+}
+
+constexpr std::array kMax{max_pool1d, max_pool2d, max_pool3d};
+constexpr std::array kMaxWithIndices{max_pool1d_with_indices, max_pool2d_with_indices,
+                                     max_pool3d_with_indices};
+constexpr std::array kMean{avg_pool1d, avg_pool2d, avg_pool3d};
+constexpr std::array kAdaptiveMax{adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d};
+constexpr std::array kAdaptiveMaxWithIndices{
+    adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max_pool3d_with_indices};
+constexpr std::array kAdaptiveMean{adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d};
+
+}  // namespace
+
+template <int kSpatial>
+MaxPool<kSpatial>::MaxPool(const SpatialSizes& kernel_size, const MaxPoolLayerOptions& options) {
+  set_windows(options_, *this, kernel_size, options, kSpatial);
+  options_.dilation = checked(*this, "dilation", options.dilation, kSpatial, 1);
+}
+template <int kSpatial>
+Tensor MaxPool<kSpatial>::forward(const Tensor& x) {
+  return kMax[kSpatial - 1](x, options_);
+}
+template <int kSpatial>
+ValuesIndices MaxPool<kSpatial>::forward_with_indices(const Tensor& x) {
+  return kMaxWithIndices[kSpatial - 1](x, options_);
+}
+template <int kSpatial>
+std::string MaxPool<kSpatial>::extra_repr() const {
+  return windows_text(options_) + ", " + named("dilation", options_.dilation) +
+         ", ceil_mode=" + (options_.ceil_mode ? "true" : "false");
+}
+
+template <int kSpatial>
+AvgPool<kSpatial>::AvgPool(const SpatialSizes& kernel_size, const AvgPoolLayerOptions& options) {
+  set_windows(options_, *this, kernel_size, options, kSpatial);
+  options_.count_include_pad = options.count_include_pad;
+  options_.divisor_override = options.divisor_override;
+}
+template <int kSpatial>
+Tensor AvgPool<kSpatial>::forward(const Tensor& x) {
+  return kMean[kSpatial - 1](x, options_);
+}
+template <int kSpatial>
+std::string AvgPool<kSpatial>::extra_repr() const {
+  return windows_text(options_);
+}
+
+template <int kSpatial>
+AdaptiveMaxPool<kSpatial>::AdaptiveMaxPool(const SpatialSizes& output_size)
+    : output_size_(checked(*this, "output_size", output_size, kSpatial, 0)) {}
+template <int kSpatial>
+Tensor AdaptiveMaxPool<kSpatial>::forward(const Tensor& x) {
+  return kAdaptiveMax[kSpatial - 1](x, output_size_);
+}
+template <int kSpatial>
+ValuesIndices AdaptiveMaxPool<kSpatial>::forward_with_indices(const Tensor& x) {
+  return kAdaptiveMaxWithIndices[kSpatial - 1](x, output_size_);
+}
+template <int kSpatial>
+std::string AdaptiveMaxPool<kSpatial>::extra_repr() const {
+  return named("output_size", output_size_);
+}
+
+template <int kSpatial>
+AdaptiveAvgPool<kSpatial>::AdaptiveAvgPool(const SpatialSizes& output_size)
+    : output_size_(checked(*this, "output_size", output_size, kSpatial, 0)) {}
+template <int kSpatial>
+Tensor AdaptiveAvgPool<kSpatial>::forward(const Tensor& x) {
+  return kAdaptiveMean[kSpatial - 1](x, output_size_);
+}
+template <int kSpatial>
+std::string AdaptiveAvgPool<kSpatial>::extra_repr() const {
+  return named("output_size", output_size_);
+}
+
+template class MaxPool<1>;
+template class MaxPool<2>;
+template class MaxPool<3>;
+template class AvgPool<1>;
+template class AvgPool<2>;
+template class AvgPool<3>;
+template class AdaptiveMaxPool<1>;
+template class AdaptiveMaxPool<2>;
+template class AdaptiveMaxPool<3>;
+template class AdaptiveAvgPool<1>;
+template class AdaptiveAvgPool<2>;
+template class AdaptiveAvgPool<3>;
+
+}  // namespace mezzo::nn

@@ -1,0 +1,221 @@
+#include "mezzo/nn/summary.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/op_observer.h"
+#include "mezzo/core/error.h"
+#include "mezzo/core/random.h"
+#include "mezzo/nn/mult_adds.h"
+
+namespace mezzo::nn {
+
+namespace {
+
+std::int64_t bytes_of(const Tensor& tensor) { return tensor.numel() * size_of(tensor.dtype()); }
+
+bool has_parameters(const Module& module) {
+  const auto slots = module.param_slots();
+  return std::any_of(slots.begin(), slots.end(), [](const Param* slot) { return slot->defined(); });
+}
+
+/// Evaluation mode for a scope.
+class Evaluation {
+ public:
+  explicit Evaluation(Module& net) {
+    for (const auto& [path, module] : net.named_modules())
+      before_.emplace_back(module, module->is_training());
+    net.eval();
+  }
+  ~Evaluation() {
+    // Parents come first, and `train` is for all below, so what differs then is put right by its own turn.
+    for (const auto& [module, training] : before_) {
+      if (module->is_training() != training) module->train(training);
+    }
+  }
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
+
+ private:
+  std::vector<std::pair<Module*, bool>> before_;
+};
+
+/// Brings the default generator back to where it was.
+class SameRandomNumbers {
+ public:
+  SameRandomNumbers() : before_(default_generator().state()) {}
+  ~SameRandomNumbers() {
+    if (!(default_generator().state() == before_)) default_generator().set_state(before_);
+  }
+  SameRandomNumbers(const SameRandomNumbers&) = delete;
+  SameRandomNumbers& operator=(const SameRandomNumbers&) = delete;
+
+ private:
+  GeneratorState before_;
+};
+
+/// Makes the rows, and fills in what runs.
+class Recorder final : public CallObserver, public OpObserver {
+ public:
+  Recorder(const Module& net, SummaryExtension* extension) : extension_(extension) {
+    add_rows(net, {.type = net.type_name()});
+    open_.push_back(0);
+  }
+
+  void enter(const Module& module) override {
+    const std::optional<std::size_t> place = place_of(module);
+    open_.push_back(place.value_or(open_.back()));  // ops of modules in no slot belong to the caller
+    if (place) ++result_.rows[*place].calls;
+  }
+
+  void leave(const Module& module, const Tensor* output) override {
+    if (output != nullptr && places_.contains(&module)) note_output(open_.back(), *output);
+    open_.pop_back();
+  }
+
+  void ran(const OpInfo& info, Inputs inputs, std::optional<DType> run_dtype,
+           const Outputs& outputs) override {
+    const std::size_t row = open_.back();
+    if (const std::optional<std::int64_t> count = mult_adds(info, inputs, outputs)) {
+      result_.rows[row].mult_adds += *count;
+      result_.mult_adds += *count;
+    } else {
+      note_uncounted(std::string(info.name.value));
+    }
+    if (extension_ != nullptr) extension_->ran(row, info, inputs, run_dtype, outputs);
+  }
+
+  /// `output`: what the run returned.
+  [[nodiscard]] Summary finish(const Tensor& output) {
+    SummaryRow& root = result_.rows.front();
+    if (root.calls == 0) {
+      root.calls = 1;
+      note_output(0, output);
+    }
+    if (extension_ != nullptr) {
+      result_.extra_titles = extension_->titles();
+      for (std::size_t i = 0; i < result_.rows.size(); ++i)
+        result_.extra.push_back(extension_->cells(result_.rows, i));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void add_rows(const Module& module, SummaryRow row) {
+    const std::size_t index = result_.rows.size();
+    std::vector<std::size_t>& places = places_[&module];
+    places.push_back(index);
+    if (places.size() > 1) row.first = places.front();
+    for (const ChildSlot* slot : module.child_slots()) row.has_children |= slot->module() != nullptr;
+    if (!row.first) count_parameters(module, row);
+    keeps_output_.push_back(!row.has_children && has_parameters(module));
+    result_.rows.push_back(row);
+    if (row.first) return;
+    for (const ChildSlot* slot : module.child_slots()) {
+      if (slot->module() == nullptr) continue;
+      add_rows(*slot->module(), {.depth = row.depth + 1,
+                                 .path = row.path.empty() ? slot->name() : row.path + "." + slot->name(),
+                                 .name = slot->name(),
+                                 .type = slot->module()->type_name()});
+    }
+  }
+
+  void count_parameters(const Module& module, SummaryRow& row) {
+    for (const Param* slot : module.param_slots()) {
+      if (!slot->defined() || !counted_.insert(&slot->get().impl()).second) continue;
+      const std::int64_t elements = slot->get().numel();
+      row.parameters += elements;
+      row.trainable += slot->get().requires_grad() ? elements : 0;
+      result_.parameter_bytes += bytes_of(*slot);
+    }
+    result_.parameters += row.parameters;
+    result_.trainable += row.trainable;
+  }
+
+  /// The row of a call: one below the module that runs, if there is one, and of several the one that was
+  /// called least.
+  [[nodiscard]] std::optional<std::size_t> place_of(const Module& module) const {
+    const auto found = places_.find(&module);
+    if (found == places_.end()) return std::nullopt;
+    const std::vector<std::size_t>& places = found->second;
+    if (places.size() == 1) return places.front();
+    const std::size_t begin = open_.back(), end = detail::summary_end(result_.rows, begin);
+    const auto rank = [&](std::size_t row) {
+      return std::pair(row < begin || row >= end, result_.rows[row].calls);
+    };
+    return *std::min_element(places.begin(), places.end(),
+                             [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
+  }
+
+  void note_output(std::size_t index, const Tensor& output) {
+    if (!output.defined()) return;
+    SummaryRow& row = result_.rows[index];
+    if (keeps_output_[index]) result_.forward_bytes += bytes_of(output);
+    if (row.output_shape) return;
+    row.output_shape = output.shape();
+    row.output_dtype = output.dtype();
+  }
+
+  void note_uncounted(std::string op) {
+    std::vector<std::string>& list = result_.uncounted;
+    if (std::find(list.begin(), list.end(), op) == list.end()) list.push_back(std::move(op));
+  }
+
+  Summary result_;
+  SummaryExtension* extension_;
+  std::unordered_map<const Module*, std::vector<std::size_t>> places_;  // rows
+  std::unordered_set<const TensorImpl*> counted_;
+  std::vector<bool> keeps_output_;  // of each row: see Summary::forward_bytes
+  std::vector<std::size_t> open_;   // the rows of the calls that run
+};
+
+}  // namespace
+
+std::size_t detail::summary_end(const std::vector<SummaryRow>& rows, std::size_t row) {
+  std::size_t end = row + 1;
+  while (end < rows.size() && rows[end].depth > rows[row].depth) ++end;
+  return end;
+}
+
+Summary detail::summarize(Module& net, const SummaryRun& run, const SummaryOptions& options,
+                          SummaryExtension* extension) {
+  if (options.depth < 0) {
+    throw ValueError("summary", "a depth of at least 0", std::to_string(options.depth),
+                     "0 prints the model's own row, 1 its children's too");
+  }
+  Recorder recorder(net, extension);
+  Tensor output;
+  {
+    const NoGrad no_grad;
+    const Evaluation evaluation(net);
+    const SameRandomNumbers same_random_numbers;
+    const CallObserverGuard calls(recorder);
+    const OpObserverGuard ops(&recorder);
+    output = run.run();
+  }
+  Summary result = recorder.finish(output);
+  result.input_bytes = run.input_bytes;
+  result.depth = options.depth;
+  result.columns = options.columns;
+  return result;
+}
+
+Tensor detail::summary_input(const Module& net, const Shape& shape, const SummaryOptions& options) {
+  TensorOptions made;
+  if (const NamedTensors parameters = net.named_parameters(); !parameters.empty())
+    made = options_of(parameters.front().second);
+  made.requires_grad = false;
+  made.dtype = options.dtype.value_or(made.dtype);
+  made.device = options.device.value_or(made.device);
+  return zeros(shape, made);
+}
+
+std::int64_t detail::summary_input_bytes(const Tensor& x) {
+  if (x.defined()) return bytes_of(x);
+  throw ValueError("summary", "a tensor as input", "an undefined one", "or give the shape of an input");
+}
+
+}  // namespace mezzo::nn

@@ -1,0 +1,209 @@
+// Summaries as text: the tree, the cells of the columns, and the totals.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ostream>
+
+#include "mezzo/nn/summary.h"
+
+namespace mezzo::nn {
+
+namespace {
+
+using Line = std::vector<std::string>;
+
+constexpr const char* kNothing = "--";
+
+std::string grouped(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  if (bytes < 1000) return std::to_string(bytes) + " B";
+  constexpr std::array kUnits{"kB", "MB", "GB", "TB"};
+  double value = static_cast<double>(bytes) / 1000;
+  std::size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f %s", value, kUnits[unit]);
+  return text.data();
+}
+
+/// Characters of UTF-8 text: bytes that do not continue one.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
+  }));
+}
+
+bool is_number(SummaryColumn column) {
+  return column == SummaryColumn::parameters || column == SummaryColumn::mult_adds ||
+         column == SummaryColumn::calls;
+}
+
+std::string title_of(SummaryColumn column) {
+  switch (column) {
+    case SummaryColumn::output_shape:
+      return "Output Shape";
+    case SummaryColumn::output_dtype:
+      return "Output DType";
+    case SummaryColumn::parameters:
+      return "Param #";
+    case SummaryColumn::trainable:
+      return "Trainable";
+    case SummaryColumn::mult_adds:
+      return "Mult-Adds";
+    case SummaryColumn::calls:
+      break;
+  }
+  return "Calls";
+}
+
+/// Turns rows into cells.
+class Cells {
+ public:
+  explicit Cells(const Summary& summary) : summary_(summary), rows_(summary.rows) {}
+
+  [[nodiscard]] std::string cell(std::size_t row, SummaryColumn column) const {
+    switch (column) {
+      case SummaryColumn::output_shape:
+        return rows_[row].output_shape ? to_string(*rows_[row].output_shape) : without_output(row);
+      case SummaryColumn::output_dtype:
+        return rows_[row].output_dtype ? to_string(*rows_[row].output_dtype) : without_output(row);
+      case SummaryColumn::parameters:
+        return parameters(row);
+      case SummaryColumn::trainable:
+        return trainable(row);
+      case SummaryColumn::mult_adds:
+        return number(shown(row, &SummaryRow::mult_adds));
+      case SummaryColumn::calls:
+        break;
+    }
+    return grouped(rows_[row].calls);
+  }
+
+ private:
+  static std::string number(std::int64_t value) { return value == 0 ? kNothing : grouped(value); }
+
+  /// The sum over a row and all below it.
+  [[nodiscard]] std::int64_t whole(std::size_t row, std::int64_t SummaryRow::*count) const {
+    std::int64_t sum = 0;
+    for (std::size_t i = row; i < detail::summary_end(rows_, row); ++i) sum += rows_[i].*count;
+    return sum;
+  }
+  /// What a row's number says: see SummaryColumn.
+  [[nodiscard]] std::int64_t shown(std::size_t row, std::int64_t SummaryRow::*count) const {
+    return rows_[row].depth < summary_.depth ? rows_[row].*count : whole(row, count);
+  }
+
+  [[nodiscard]] std::string without_output(std::size_t row) const {
+    return whole(row, &SummaryRow::calls) > 0 ? kNothing : "not called";
+  }
+
+  [[nodiscard]] std::string parameters(std::size_t row) const {
+    if (rows_[row].first)
+      return whole(*rows_[row].first, &SummaryRow::parameters) > 0 ? "(recursive)" : kNothing;
+    const std::string text = number(shown(row, &SummaryRow::parameters));
+    return text != kNothing && shown(row, &SummaryRow::trainable) == 0 ? "(" + text + ")" : text;
+  }
+
+  [[nodiscard]] std::string trainable(std::size_t row) const {
+    const std::size_t place = rows_[row].first.value_or(row);
+    const std::int64_t all = whole(place, &SummaryRow::parameters);
+    const std::int64_t trained = whole(place, &SummaryRow::trainable);
+    if (all == 0) return kNothing;
+    return trained == all ? "true" : trained == 0 ? "false" : "partial";
+  }
+
+  const Summary& summary_;
+  const std::vector<SummaryRow>& rows_;
+};
+
+/// Writes the tree before the rows; asked for row after row.
+class Tree {
+ public:
+  explicit Tree(const std::vector<SummaryRow>& rows) : rows_(rows) {}
+
+  [[nodiscard]] std::string label(std::size_t row) {
+    const auto depth = static_cast<std::size_t>(rows_[row].depth);
+    const std::size_t next = detail::summary_end(rows_, row);
+    is_last_.resize(depth + 1);
+    is_last_[depth] = next == rows_.size() || rows_[next].depth < rows_[row].depth;
+    std::string text;
+    for (std::size_t level = 1; level < depth; ++level) text += is_last_[level] ? "     " : "│    ";
+    if (depth > 0) text += is_last_[depth] ? "└─" : "├─";
+    text += rows_[row].type;
+    return depth == 0 ? text : text + " (" + rows_[row].name + ")";
+  }
+
+ private:
+  const std::vector<SummaryRow>& rows_;
+  std::vector<bool> is_last_;  // of its parent's children, for the row before and what is above it
+};
+
+std::vector<Line> table_of(const Summary& summary) {
+  Line titles{"Layer (type (name))"};
+  for (const SummaryColumn column : summary.columns) titles.push_back(title_of(column));
+  titles.insert(titles.end(), summary.extra_titles.begin(), summary.extra_titles.end());
+  std::vector<Line> lines{titles};
+  const Cells cells(summary);
+  Tree tree(summary.rows);
+  for (std::size_t i = 0; i < summary.rows.size(); ++i) {
+    if (summary.rows[i].depth > summary.depth) continue;
+    Line line{tree.label(i)};
+    for (const SummaryColumn column : summary.columns) line.push_back(cells.cell(i, column));
+    if (!summary.extra.empty()) line.insert(line.end(), summary.extra[i].begin(), summary.extra[i].end());
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string totals_of(const Summary& summary, const std::string& divider) {
+  std::string without;
+  for (const std::string& op : summary.uncounted) without += (without.empty() ? " (without " : ", ") + op;
+  if (!without.empty()) without += ")";
+  const std::int64_t passes = 2 * summary.forward_bytes;
+  std::string text = "Total params: " + grouped(summary.parameters) +
+                     "\nTrainable params: " + grouped(summary.trainable) +
+                     "\nNon-trainable params: " + grouped(summary.parameters - summary.trainable) +
+                     "\nTotal mult-adds: " + grouped(summary.mult_adds) + without + "\n" + divider;
+  if (summary.input_bytes) text += "Input size: " + bytes_text(*summary.input_bytes) + "\n";
+  return text + "Forward/backward pass size: " + bytes_text(passes) +
+         "\nParams size: " + bytes_text(summary.parameter_bytes) + "\nEstimated total size: " +
+         bytes_text(summary.input_bytes.value_or(0) + passes + summary.parameter_bytes) + "\n";
+}
+
+}  // namespace
+
+std::string to_string(const Summary& summary) {
+  const std::vector<Line> lines = table_of(summary);
+  std::vector<std::size_t> widths(lines.front().size(), 0);
+  for (const Line& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], width_of(line[i]));
+  }
+  std::size_t total = 0;
+  for (const std::size_t width : widths) total += width + 2;
+  const std::string divider = std::string(total - 2, '=') + "\n";
+  std::string text = divider;
+  for (const Line& line : lines) {
+    std::string row;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      const std::string space(widths[i] - width_of(line[i]), ' ');
+      const bool right = i > 0 && i <= summary.columns.size() && is_number(summary.columns[i - 1]);
+      row += (i == 0 ? "" : "  ") + (right ? space + line[i] : line[i] + space);
+    }
+    text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+    if (&line == &lines.front()) text += divider;
+  }
+  text += divider + totals_of(summary, divider) + divider;
+  text.pop_back();
+  return text;
+}
+
+std::ostream& operator<<(std::ostream& stream, const Summary& summary) {
+  return stream << to_string(summary);
+}
+
+}  // namespace mezzo::nn

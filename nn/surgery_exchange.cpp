@@ -1,0 +1,131 @@
+// Surgery, the exchange: what replacements take over from the modules that go, and undo.
+#include <optional>
+
+#include "mezzo/core/error.h"
+#include "mezzo/nn/convert.h"
+#include "mezzo/nn/surgery_operation.h"
+
+namespace mezzo::nn::surgery {
+
+namespace {
+
+template <class Visit>
+void each_tensor(const Module& module, const Visit& visit) {
+  for (const Param* slot : module.param_slots()) {
+    if (slot->defined()) visit(slot->get());
+  }
+  for (const Buffer* slot : module.buffer_slots()) {
+    if (slot->defined()) visit(slot->get());
+  }
+}
+
+/// Where the tensors of a module are.
+struct Whereabouts {
+  std::optional<Device> device = {};  ///< of the first tensor
+  std::optional<DType> dtype = {};    ///< of the first floating one
+  bool operator==(const Whereabouts&) const = default;
+};
+
+Whereabouts whereabouts_of(const Module& top) {
+  Whereabouts result;
+  PointerSet seen;
+  walk(
+      top, [&](const Module& module) { return seen.insert(&module); },
+      [&](const Module& module) {
+        each_tensor(module, [&](const Tensor& tensor) {
+          if (!result.device) result.device = tensor.device();
+          if (!result.dtype && is_floating(tensor.dtype())) result.dtype = tensor.dtype();
+        });
+        return !result.device || !result.dtype;
+      });
+  return result;
+}
+
+/// Brings tensors to where those of a module are or, if it has none, those of the model.
+void bring(const std::vector<Tensor>& tensors, const Module& root, const Replaced& replaced,
+           bool only_changes) {
+  if (tensors.empty()) return;
+  Whereabouts target = whereabouts_of(*replaced.before);
+  if (only_changes && target == whereabouts_of(*replaced.after)) return;
+  if (!target.device || !target.dtype) {
+    const Whereabouts model = whereabouts_of(root);
+    if (!target.device) target.device = model.device;
+    if (!target.dtype) target.dtype = model.dtype;
+  }
+  for (const Tensor& tensor : tensors) {
+    nn::detail::convert(tensor, target.device.value_or(tensor.device()),
+                        target.dtype.value_or(tensor.dtype()));
+  }
+}
+
+}  // namespace
+
+Inventory::Added Inventory::add(Module& top) {
+  Added added;
+  walk(
+      top, [&](const Module& module) { return modules.insert(&module); },
+      [&](Module& module) {
+        added.modules.push_back(&module);
+        each_tensor(module, [&](const Tensor& tensor) {
+          if (tensors.insert(&tensor.impl())) added.tensors.push_back(tensor);
+        });
+        return true;
+      });
+  return added;
+}
+
+void Operation::carry_over(const Module& root, const Replaced& replaced, Inventory& present,
+                           bool only_changes) {
+  const bool mode = replaced.before->is_training(), changes_mode = mode != replaced.after->is_training();
+  const Inventory::Added brought = present.add(*replaced.after);
+  for (Module* module : brought.modules) {
+    if (changes_mode) module->training_ = mode;
+  }
+  bring(brought.tensors, root, replaced, only_changes);
+}
+
+void Operation::exchange(const Report& report) {
+  for (const Report::Place& place : report.places_)
+    place.slot->exchange(report.replaced_[place.replaced].after);
+}
+
+Report Operation::undo(Report& done) {
+  Report report;
+  if (done.empty()) {
+    report.add_note("there was nothing to undo");
+    return report;
+  }
+  // A place may be in a module that comes back with this very call.
+  PointerSet slots;
+  const auto add_slots = [&](const Inventory::Added& added) {
+    for (const Module* module : added.modules) {
+      for (const ChildSlot* slot : module->child_slots()) slots.insert(slot);
+    }
+  };
+  Inventory present;
+  add_slots(present.add(*done.root_));
+  Inventory returning = present;
+  for (const Replaced& replaced : done.replaced_) add_slots(returning.add(*replaced.before));
+  for (const Report::Place& place : done.places_) {
+    const Replaced& replaced = done.replaced_[place.replaced];
+    const bool there = slots.contains(place.slot);
+    if (there && place.slot->module() == replaced.after) continue;
+    const std::string path = "'" + replaced.paths[place.path] + "'";
+    throw StateError("surgery::undo", "the " + replaced.after->type_name() + " that was put at " + path,
+                     there ? "another module there" : "a model without that place",
+                     "undo later surgeries first");
+  }
+  report.root_ = done.root_;
+  report.places_ = done.places_;
+  for (Replaced& replaced : done.replaced_)
+    report.replaced_.push_back({replaced.paths, replaced.after, replaced.before});
+  for (const auto& [before, after] : done.pairs_) report.pairs_.emplace_back(after, before);
+  for (const Replaced& replaced : report.replaced_) carry_over(*done.root_, replaced, present, true);
+  exchange(report);
+  done = Report();
+  return report;
+}
+
+Report Report::undo() { return Operation::undo(*this); }
+
+}  // namespace mezzo::nn::surgery

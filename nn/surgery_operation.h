@@ -1,0 +1,102 @@
+// One surgery while it is made. It walks the model as it will be, so that modules are found where
+// replacements put them, and exchanges nothing before that walk has come to its end. Internal to nn.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "mezzo/nn/pointer_set.h"
+#include "mezzo/nn/surgery.h"
+
+namespace mezzo::nn::surgery {
+
+/// Calls visit(module) for `top` and all below it, parents first, each time one is reached that is
+/// `wanted(module)`, until visit returns false. The stack stays flat, however deep the model is.
+template <class M, class Wanted, class Visit>
+void walk(M& top, const Wanted& wanted, const Visit& visit) {
+  std::vector<M*> waiting{&top};
+  while (!waiting.empty()) {
+    M& module = *waiting.back();
+    waiting.pop_back();
+    if (!wanted(module)) continue;
+    if (!visit(module)) return;
+    const auto slots = module.child_slots();
+    for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
+      if ((*slot)->module()) waiting.push_back((*slot)->module().get());
+    }
+  }
+}
+
+/// What a model consists of.
+struct Inventory {
+  struct Added {
+    std::vector<Module*> modules;
+    std::vector<Tensor> tensors;
+  };
+  /// Adds a module and all below it. Returns what is new.
+  Added add(Module& top);
+  [[nodiscard]] bool holds(const Module& module) const { return modules.contains(&module); }
+  [[nodiscard]] bool holds(const Tensor& tensor) const { return tensors.contains(&tensor.impl()); }
+
+  PointerSet modules, tensors;
+};
+
+class Operation {
+ public:
+  Operation(Module& root, const std::vector<Rule>& rules, const Options& options);
+  [[nodiscard]] Report run();
+  [[nodiscard]] static Report undo(Report& done);
+
+ private:
+  using Used = std::vector<bool>;  ///< per rule, whether it has had its turn; empty: none had
+  /// A module on the way from the root to where the walk is.
+  struct Frame {
+    Module* module;
+    std::size_t above;     ///< length of the path of the module above
+    std::size_t next = 0;  ///< its slot to be looked into
+    Used used;             ///< by the rules that brought it
+  };
+  /// What was decided about a module.
+  struct Fate {
+    std::shared_ptr<Module> after;  ///< nullptr: it stays
+    std::size_t entry = kNone;      ///< in the report, once there is a place
+    Used used;
+  };
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+  // Planning.
+  [[nodiscard]] bool is_open(const Module& module) const {
+    const auto found = visited_.find(&module);
+    return found != visited_.end() && found->second;
+  }
+  void look_at_root();
+  void enter(Module& module, std::size_t above, Used used);
+  void look_into(ChildSlot& slot);
+  void take_place(ChildSlot& slot, const std::shared_ptr<Module>& before, Fate& fate);
+  [[nodiscard]] Fate decide(const std::shared_ptr<Module>& module);
+  [[nodiscard]] const Rule* next_rule(const Module& module, Used& used);
+  void keep(const Module& module, std::string why);
+  [[nodiscard]] bool sits_in_one_already(const Module& module, const Module& made) const;
+  [[nodiscard]] std::size_t depth_of(const Module& sought, const Module& in) const;
+  // Exchanging.
+  static void exchange(const Report& report);
+  /// Gives what `after` brings to the model the mode, device and dtype of `before`; with `only_changes` a
+  /// device and dtype only where those of the two as a whole differ. `present`: the model before the
+  /// exchange; takes in what was dealt with.
+  static void carry_over(const Module& root, const Replaced& replaced, Inventory& present, bool only_changes);
+
+  Module& root_;
+  const std::vector<Rule>& rules_;
+  Options options_;
+  Inventory originals_;
+  Report report_;
+  std::vector<std::size_t> matched_;  ///< per rule
+  std::unordered_map<const Module*, Fate> fates_;
+  std::vector<Frame> frames_;
+  /// The modules of the model as it will be, and whether they are among frames_.
+  std::unordered_map<const Module*, bool> visited_;
+  std::string path_;
+};
+
+}  // namespace mezzo::nn::surgery

@@ -1,0 +1,101 @@
+// Surgery on models of 10,000 modules: time in proportion to their number, whatever their shape.
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+#include "mezzo/tests/nn/surgery_support.h"
+
+namespace mezzo::nn {
+
+namespace {
+
+using namespace nn::testing;
+
+#ifdef NDEBUG
+constexpr double kBoundMs = 100;  // more than twice what the slowest takes
+#else
+constexpr double kBoundMs = 3000;  // without optimisation, perhaps with sanitizers
+#endif
+
+/// Time of the processor, so that a machine that does other things too does not count.
+template <class F>
+double milliseconds(const F& action) {
+  const std::clock_t start = std::clock();
+  action();
+  return 1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+
+/// Replaces all Gains, in 5000 places or so, undoes that, and tells how long the slower of both took.
+double surgery_time(Module& root, std::size_t expected) {
+  Report report;
+  const double there =
+      milliseconds([&] { report = surgery::replace<Gain>(root, [](Gain&) { return make<LowGain>(); }); });
+  EXPECT_EQ(report.replaced().size(), expected);
+  EXPECT_EQ(report.parameter_pairs().size(), expected);
+  EXPECT_EQ(surgery::count<LowGain>(root), expected);
+  const double back = milliseconds([&] { static_cast<void>(report.undo()); });
+  EXPECT_EQ(surgery::count<Gain>(root), expected);
+  std::printf("surgery %.1f ms, undo %.1f ms\n", there, back);
+  return std::max(there, back);
+}
+
+TEST(SurgerySize, Flat) {
+  std::vector<std::shared_ptr<Layer>> layers;
+  for (int i = 0; i < 5000; ++i) {
+    layers.push_back(make<Gain>());
+    layers.push_back(make<ReLU>());
+  }
+  Sequential net(layers);
+  EXPECT_LT(surgery_time(net, 5000), kBoundMs);
+}
+
+TEST(SurgerySize, HundredTimesHundred) {
+  Sequential net;
+  for (int i = 0; i < 100; ++i) {
+    const auto row = make<Sequential>();
+    for (int j = 0; j < 100; ++j) row->push_back(make<Gain>());
+    net.push_back(row);
+  }
+  EXPECT_LT(surgery_time(net, 10000), kBoundMs);
+}
+
+TEST(SurgerySize, DeepWithOneMatch) {
+  std::shared_ptr<Layer> chain = make<Gain>();
+  for (int i = 0; i < 10000; ++i) chain = make<Wrapper<>>(chain);
+  Sequential net(chain);
+  EXPECT_LT(surgery_time(net, 1), kBoundMs);
+}
+
+TEST(SurgerySize, DeepWithAMatchAtEveryLevel) {
+  std::shared_ptr<Layer> chain = make<Gain>();
+  for (int i = 0; i < 1000; ++i) chain = make<Sequential>(make<Gain>(), chain);
+  Sequential net(chain);
+  EXPECT_LT(surgery_time(net, 1001), kBoundMs);
+}
+
+TEST(SurgerySize, OneModuleInManyPlaces) {
+  const auto gain = make<Gain>();
+  const std::vector<std::shared_ptr<Layer>> layers(10000, gain);
+  Sequential net(layers);
+  EXPECT_LT(surgery_time(net, 1), kBoundMs);
+}
+
+TEST(SurgerySize, WrappingAndReplacingEveryLevelOfAChain) {
+  std::shared_ptr<Layer> chain = make<ReLU>();
+  for (int i = 0; i < 2000; ++i) chain = make<Wrapper<>>(chain);
+  Sequential net(chain);
+  Report report;
+  const double time = milliseconds([&] {
+    report = surgery::replace<Wrapper<>>(
+        net, [](Wrapper<>& old) { return make<Wrapper<1>>(make<Wrapper<2>>(old.inner.get())); });
+  });
+  EXPECT_EQ(report.replaced().size(), 2000U);
+  EXPECT_EQ(surgery::count<Wrapper<2>>(net), 2000U);
+  EXPECT_LT(time, kBoundMs);
+  static_cast<void>(report.undo());
+  EXPECT_EQ(surgery::count<Wrapper<>>(net), 2000U);
+}
+
+}  // namespace
+
+}  // namespace mezzo::nn

@@ -1,0 +1,310 @@
+// layer_norm, rms_norm and group_norm on inputs that cost digits, forward and backward, against their
+// formulas in double, on the CPU and on the CUDA device where there is one; and the digits of known cases.
+//
+// The bounds follow from how the contract says that statistics are taken, with u half of f32's epsilon. A sum
+// of terms in f32 has at most 64 additions in a place before it goes on in f64, four more to fold the places,
+// and terms of at most two roundings: kRoundings = 128 u is more than any of these sums loses, relative to
+// the sum of its terms' magnitudes, and twice what the square root of a variance loses. So
+//  * the mean that deviations are taken around is off by at most kRoundings mean|x|, which is `shift` below
+//  in
+//    units of the deviation: 1 / rstd. It moves both the deviations and their sum, and is taken back exactly
+//    but for kRoundings of that;
+//  * a normalized z is off by at most kRoundings (|z| (1 + shift)^2 + 1 + shift), see z_error;
+//  * the gradient rstd (g w - mean(g w) - z mean(g w z)) has means of at most A = max |g w| over the row:
+//  each
+//    of its three parts, and mean(g w z) once more for z's own error, loses z_error A rstd: five in all.
+// Results are rounded once, which adds half of their epsilon, and values below the smallest normal number are
+// off by half of the smallest one.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "mezzo/core/cuda.h"
+#include "mezzo/tests/ops/norm_support.h"
+
+namespace mezzo {
+namespace {
+
+using namespace test;
+
+constexpr double kRoundings = 128 * 0x1p-24;
+
+class HardNorm : public ::testing::TestWithParam<Device> {
+ protected:
+  void SetUp() override {
+    if (GetParam().is_cuda() && !cuda::is_available()) GTEST_SKIP() << cuda::why_unavailable();
+  }
+  [[nodiscard]] Tensor here(const Tensor& x) const { return x.defined() ? x.to(GetParam()) : x; }
+  [[nodiscard]] Evaluated run(const Function& f, const Tensors& inputs, const Tensor& g) const {
+    Tensors at;
+    for (const Tensor& input : inputs) at.push_back(here(input));
+    return evaluate(f, at, here(g));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, HardNorm, ::testing::Values(Device::cpu(), Device::cuda(0)),
+                         [](const auto& device) { return device.param.is_cuda() ? "cuda" : "cpu"; });
+
+// --- Bounds
+
+/// Half of the distance from 0 to the next number of a dtype.
+double half_of_smallest(DType dtype) {
+  return dtype == DType::f16 ? 0x1p-25 : dtype == DType::bf16 ? 0x1p-134 : 0x1p-150;
+}
+
+/// |got - want| <= bound and what rounding to got's dtype adds, element by element.
+void expect_within(const Tensor& got, const Doubles& want, const Doubles& bound, const std::string& what) {
+  const Doubles values = list(got);
+  ASSERT_EQ(values.size(), want.size()) << what;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const double allowed =
+        bound[i] + info(got.dtype()).eps / 2 * (std::abs(want[i]) + bound[i]) + half_of_smallest(got.dtype());
+    ASSERT_LE(std::abs(values[i] - want[i]), allowed) << what << ", element " << i << ": " << values[i];
+  }
+}
+
+/// What is known of a case in double, and how far results may be from it.
+class Bounds {
+ public:
+  Bounds(const NormFormula& formula, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& g)
+      : formula_(formula),
+        z_(formula.normalized(list(x))),
+        rstd_(formula.rstd(list(x))),
+        w_(formula.parameter(w, 1)),
+        b_(formula.parameter(b, 0)),
+        g_(list(g)),
+        shift_(formula.rows()),
+        largest_(formula.rows()) {
+    const Doubles values = list(x), n = formula.counts();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::size_t r = formula.row_of(i);
+      if (formula.centered()) shift_[r] += kRoundings * std::abs(values[i]) / n[r] * rstd_[r];
+      largest_[r] = std::max(largest_[r], std::abs(g_[i] * w_[formula.channel_of(i)]));
+    }
+  }
+
+  [[nodiscard]] Doubles forward() const {
+    return each([&](std::size_t i, std::size_t /*row*/, std::size_t c) {
+      return z_error(i) * std::abs(w_[c]) + kRoundings * std::abs(b_[c]);
+    });
+  }
+  [[nodiscard]] Doubles input() const {
+    return each([&](std::size_t i, std::size_t row, std::size_t /*channel*/) {
+      return 5 * z_error(i) * largest_[row] * rstd_[row];
+    });
+  }
+  /// Sums over rows, which are added up in f32 by the CPU's and the device's parts.
+  [[nodiscard]] Doubles weight() const {
+    return sums([&](std::size_t i) { return std::abs(g_[i]) * (z_error(i) + kRoundings * std::abs(z_[i])); });
+  }
+  [[nodiscard]] Doubles bias() const {
+    return sums([&](std::size_t i) { return kRoundings * std::abs(g_[i]); });
+  }
+
+ private:
+  /// The last term: what underflows in a deviation of subnormal size.
+  [[nodiscard]] double z_error(std::size_t i) const {
+    const std::size_t r = formula_.row_of(i);
+    const double moved = 1 + shift_[r];
+    return kRoundings * (std::abs(z_[i]) * moved * moved + moved) + 0x1p-149 * rstd_[r];
+  }
+  template <class F>
+  [[nodiscard]] Doubles each(const F& f) const {
+    Doubles result;
+    for (std::size_t i = 0; i < z_.size(); ++i)
+      result.push_back(f(i, formula_.row_of(i), formula_.channel_of(i)));
+    return result;
+  }
+  template <class F>
+  [[nodiscard]] Doubles sums(const F& f) const {
+    Doubles result(formula_.channels());
+    for (std::size_t i = 0; i < z_.size(); ++i) result[formula_.channel_of(i)] += f(i);
+    return result;
+  }
+
+  const NormFormula& formula_;
+  Doubles z_, rstd_, w_, b_, g_, shift_, largest_;
+};
+
+void expect_within(const Evaluated& found, const NormFormula& formula, const Tensor& x, const Tensor& w,
+                   const Tensor& b, const Tensor& g) {
+  const Bounds bounds(formula, x, w, b, g);
+  expect_within(found.y, formula.forward(x, w, b), bounds.forward(), "result");
+  const std::vector<Doubles> want = formula.backward(g, x, w);
+  expect_within(found.gradients[0], want[0], bounds.input(), "gradient of x");
+  std::size_t next = 1;
+  if (w.defined()) expect_within(found.gradients[next++], want[1], bounds.weight(), "gradient of weight");
+  if (b.defined()) expect_within(found.gradients[next++], want[2], bounds.bias(), "gradient of bias");
+}
+
+// --- Inputs
+
+enum class Hard { ordinary, large_mean, constant, outlier, subnormal };
+constexpr std::array kAllHard{Hard::ordinary, Hard::large_mean, Hard::constant, Hard::outlier,
+                              Hard::subnormal};
+
+/// Rows of n elements, `rows` of them.
+Tensor hard(Hard kind, std::int64_t rows, std::int64_t n, DType dtype) {
+  const double smallest_normal = dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
+  const double spreads = kind == Hard::large_mean  ? std::sqrt(3.0)  // of variance 1
+                         : kind == Hard::subnormal ? smallest_normal / 4
+                                                   : 4;
+  Doubles values = spread(static_cast<std::size_t>(rows * n), -spreads, spreads);
+  constexpr std::array kConstants{12345.678, -0.1, 3e-5};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t row = i / static_cast<std::size_t>(n), place = i % static_cast<std::size_t>(n);
+    if (kind == Hard::large_mean) values[i] += 1e4;
+    if (kind == Hard::constant) values[i] = kConstants[row % kConstants.size()];
+    if (kind == Hard::outlier && place == static_cast<std::size_t>(n) / 2)
+      values[i] = dtype == DType::f16 ? 6e4 : 1e30;
+  }
+  return to(make<double>({rows, n}, values), dtype);
+}
+
+struct DTypePair {
+  DType values, parameters;
+};
+constexpr std::array kPairs{DTypePair{DType::f32, DType::f32},   DTypePair{DType::f32, DType::bf16},
+                            DTypePair{DType::f16, DType::f16},   DTypePair{DType::f16, DType::f32},
+                            DTypePair{DType::bf16, DType::bf16}, DTypePair{DType::bf16, DType::f32}};
+
+Tensor weight_of(std::int64_t n, DType dtype) { return random({n}, dtype, 0.5, 2); }
+Tensor bias_of(std::int64_t n, DType dtype) { return random({n}, dtype, -1, 1, 0.4); }
+std::string label(Hard kind, const DTypePair& pair) {
+  return "input " + std::to_string(static_cast<int>(kind)) + " in " + to_string(pair.values) +
+         ", parameters in " + to_string(pair.parameters);
+}
+
+NormFormula rows_of(const Tensor& x, std::int64_t n) {
+  return NormFormula(
+      x.numel(), 1e-5, [n](std::int64_t i) { return i / n; }, [n](std::int64_t i) { return i % n; });
+}
+
+// --- Row norms
+
+class HardRowNorm : public HardNorm {
+ protected:
+  void expect_rows(Hard kind, std::int64_t rows, std::int64_t n, const DTypePair& pair, bool weighted,
+                   bool biased) const {
+    SCOPED_TRACE(label(kind, pair) + ", rows of " + std::to_string(n) + (weighted ? ", weight" : "") +
+                 (biased ? ", bias" : ""));
+    const Tensor x = hard(kind, rows, n, pair.values), g = random({rows, n}, pair.values, -1, 1, 0.7);
+    const Tensor w = weighted ? weight_of(n, pair.parameters) : Tensor();
+    const Tensor b = biased ? bias_of(n, pair.parameters) : Tensor();
+    const Function layer = [n](const Tensors& in) { return layer_norm(in[0], {n}, in[1], in[2]); };
+    expect_within(run(layer, {x, w, b}, g), rows_of(x, n), x, w, b, g);
+    if (biased) return;
+    const Function rms = [n](const Tensors& in) { return rms_norm(in[0], {n}, in[1], 1e-5); };
+    expect_within(run(rms, {x, w}, g), rows_of(x, n).uncentered(), x, w, b, g);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, HardRowNorm, ::testing::Values(Device::cpu(), Device::cuda(0)),
+                         [](const auto& device) { return device.param.is_cuda() ? "cuda" : "cpu"; });
+
+TEST_P(HardRowNorm, KeepsItsDigitsForEveryWidthAndDType) {
+  for (const Hard kind : kAllHard) {
+    for (const std::int64_t n : {1, 3, 17, 1023, 4097}) {
+      for (const DTypePair& pair : kPairs) {
+        expect_rows(kind, 3, n, pair, true, true);
+        expect_rows(kind, 3, n, pair, true, false);
+      }
+    }
+  }
+}
+TEST_P(HardRowNorm, KeepsItsDigitsWithAndWithoutParameters) {
+  for (const Hard kind : kAllHard) {
+    for (const DTypePair& pair : kPairs) {
+      expect_rows(kind, 5, 17, pair, false, false);
+      expect_rows(kind, 5, 17, pair, false, true);
+    }
+  }
+}
+TEST_P(HardRowNorm, KeepsItsDigitsInLongRows) {
+  for (const Hard kind : kAllHard) {
+    for (const DTypePair& pair : {kPairs[0], kPairs[3], kPairs[5]})
+      expect_rows(kind, 2, 65537, pair, true, true);
+  }
+  for (const Hard kind : {Hard::large_mean, Hard::outlier}) {
+    expect_rows(kind, 2, 200001, kPairs[0], true, false);
+    expect_rows(kind, 1, 200001, kPairs[5], true, true);
+  }
+}
+
+// --- group_norm
+
+class HardGroupNorm : public HardNorm {
+ protected:
+  /// x [2, channels, length] in both formats.
+  void expect_groups(Hard kind, std::int64_t groups, std::int64_t channels, std::int64_t length,
+                     const DTypePair& pair) const {
+    SCOPED_TRACE(label(kind, pair) + ", " + std::to_string(channels) + " channels of " +
+                 std::to_string(length) + " in " + std::to_string(groups) + " groups");
+    const std::int64_t row = channels / groups * length;
+    const Shape shape{2, channels, length};
+    const Tensor x = reshape(hard(kind, 2 * groups, row, pair.values), shape);
+    const Tensor g = random(shape, pair.values, -1, 1, 0.7);
+    const Tensor w = weight_of(channels, pair.parameters), b = bias_of(channels, pair.parameters);
+    const NormFormula formula(
+        x.numel(), 1e-5, [=](std::int64_t i) { return i / row; },
+        [=](std::int64_t i) { return i / length % channels; });
+    const Function f = [=](const Tensors& in) { return group_norm(in[0], groups, in[1], in[2]); };
+    for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      SCOPED_TRACE(format == MemoryFormat::contiguous ? "contiguous" : "channels last");
+      expect_within(run(f, {x.to(format), w, b}, g.to(format)), formula, x, w, b, g);
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, HardGroupNorm, ::testing::Values(Device::cpu(), Device::cuda(0)),
+                         [](const auto& device) { return device.param.is_cuda() ? "cuda" : "cpu"; });
+
+TEST_P(HardGroupNorm, KeepsItsDigitsForEveryLengthAndDType) {
+  for (const Hard kind : kAllHard) {
+    for (const DTypePair& pair : kPairs) {
+      for (const std::int64_t length : {1, 3, 17, 1023}) expect_groups(kind, 3, 6, length, pair);
+      expect_groups(kind, 1, 3, 4097, pair);
+    }
+  }
+}
+TEST_P(HardGroupNorm, KeepsItsDigitsInLongRows) {
+  for (const Hard kind : {Hard::large_mean, Hard::constant, Hard::outlier}) {
+    expect_groups(kind, 1, 2, 65537, kPairs[0]);
+    expect_groups(kind, 2, 2, 200001, kPairs[5]);
+  }
+}
+
+// --- Digits
+
+TEST_P(HardNorm, LayerNormGivesTheDigitsOfOneToFour) {
+  const Tensor x = make<double>({1, 2, 3, 4});
+  const auto normalized = [&](DType dtype) { return list(layer_norm(here(to(x, dtype)), {4})); };
+  const Doubles y = normalized(DType::f64);
+  expect_near(make<double>(y),
+              {-1.3416354199689269, -0.447211806656309, 0.447211806656309, 1.3416354199689269}, 1e-15);
+  EXPECT_NEAR(y[3] / 1.5, 0.894423613312618, 1e-15);  // rstd
+  EXPECT_EQ(normalized(DType::f16), (Doubles{-1.341796875, -0.447265625, 0.447265625, 1.341796875}));
+  EXPECT_EQ(normalized(DType::bf16), (Doubles{-1.34375, -0.447265625, 0.447265625, 1.34375}));
+}
+
+TEST_P(HardNorm, LayerNormRoundsOnceAndNotBeforeTheParameters) {
+  const Tensor x = to(make<double>({1, 2, 3, 4}), DType::f16);
+  const Tensor gamma = to(make<double>({0.1, 0.2, 0.3, 0.4}), DType::f16),
+               beta = full({4}, 0.5, options_of(x));
+  const Tensor y = layer_norm(here(x), {4}, here(gamma), here(beta));
+  EXPECT_EQ(y.dtype(), DType::f16);
+  EXPECT_EQ(list(y), (Doubles{0.365966796875, 0.41064453125, 0.63427734375, 1.0361328125}));
+}
+
+TEST_P(HardNorm, LayerNormGivesTheDigitsOfAGradient) {
+  const Tensor x = make<double>({1, 2, 3, 4}), ones = make<double>({1, 1, 1, 1}),
+               zero = zeros({4}, options_of(x));
+  const Tensor g = make<double>({0.5, -1, 1.5, -2});
+  const Function layer = [](const Tensors& in) { return layer_norm(in[0], {4}, in[1], in[2]); };
+  const Evaluated found = run(layer, {x, ones, zero}, g);
+  expect_near(found.gradients[1], {-0.67081770998, 0.44721180666, 0.67081770998, -2.68327083994}, 0, 1e-11);
+  EXPECT_EQ(list(found.gradients[2]), list(g));
+  const Tensor gamma = make<double>({0.1, 0.2, 0.3, 0.4});
+  const Evaluated scaled = run(layer, {x, gamma, zero}, g);
+  expect_near(scaled.gradients[0], {-0.09838455819, -0.15205133451, 0.59926314116, -0.34882724846}, 0, 1e-11);
+}
+
+}  // namespace
+}  // namespace mezzo
