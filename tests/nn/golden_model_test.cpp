@@ -1,6 +1,8 @@
 // A golden training of PyTorch, tests/goldens/model_conv_groupnorm.safetensors, run by a model made of
 // layers: parameters come in by load_state_dict, losses, gradients and the trained parameters are compared.
 // The golden runner does the same by functions.
+#include <cmath>
+
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/io/json.h"
 #include "mezzo/io/safetensors.h"
@@ -32,8 +34,9 @@ class Golden {
   [[nodiscard]] Tensor tensor(const std::string& name) const {
     const io::SafeTensors::Entry& entry = file_.at(prefix_ + name);
     const Shape shape{std::span<const std::int64_t>(entry.shape)};
-    if (entry.dtype == "I64") return mezzo::tensor(io::copy_as<std::int64_t>(entry), shape);
-    return mezzo::tensor(io::copy_as<float>(entry), shape);
+    const Tensor result = entry.dtype == "I64" ? mezzo::tensor(io::copy_as<std::int64_t>(entry), shape)
+                                               : mezzo::tensor(io::copy_as<float>(entry), shape);
+    return result.to(Device::best());
   }
   /// Compares the first values of a tensor of the file, as closely as its metadata ask of `kind`.
   void expect_close(const std::vector<float>& got, const std::string& name, const std::string& kind) const {
@@ -51,7 +54,10 @@ class Golden {
   Value meta_;
 };
 
-Sequential conv_groupnorm(std::int64_t channels, std::int64_t groups, std::int64_t classes) {
+/// The model of a case.
+Sequential conv_groupnorm(const Golden& golden) {
+  const std::int64_t channels = golden.tensor("data.x").size(2), classes = golden.tensor("init.b").size(0);
+  const std::int64_t groups = golden.meta().at("arch").at("num_groups").as_int();
   return Sequential{make<Conv2d>(channels, 4, 3, ConvLayerOptions{.padding = 1, .bias = false}),
                     make<GroupNorm>(groups, 4),
                     make<ReLU>(),
@@ -74,15 +80,13 @@ std::vector<std::pair<std::string, std::string>> paired_names(const Module& mode
   return result;
 }
 
-Sequential loaded(const Golden& golden) {
-  Sequential model =
-      conv_groupnorm(golden.tensor("data.x").size(2), golden.meta().at("arch").at("num_groups").as_int(),
-                     golden.tensor("init.b").size(0));
+/// Moves a model to the device of the golden and gives it the parameters that the training began with.
+void begin(Sequential& model, const Golden& golden) {
   NamedTensors state;
   for (const auto& [own, given] : paired_names(model, golden))
     state.emplace_back(own, golden.tensor("init." + given));
+  model.to(Device::best());
   model.load_state_dict(state);
-  return model;
 }
 
 /// The loss of a step after its backward.
@@ -100,7 +104,8 @@ float step_back(Sequential& model, const Golden& golden, std::int64_t step) {
 TEST(GoldenModel, OfLayersHasTheLossAndGradientsOfPyTorch) {
   for (const char* number : {"0", "1"}) {
     const Golden golden(number);
-    Sequential model = loaded(golden);
+    Sequential model = conv_groupnorm(golden);
+    begin(model, golden);
     golden.expect_close({step_back(model, golden, 0)}, "losses", "losses");
     for (const auto& [path, parameter] : model.named_parameters()) {
       for (const auto& [own, given] : paired_names(model, golden)) {
@@ -114,7 +119,8 @@ TEST(GoldenModel, OfLayersTrainsAsInPyTorch) {
   const Golden golden("0");
   ASSERT_EQ(golden.meta().at("optimizer").as_string(), "SGD");
   const double rate = golden.meta().at("args").at("lr").as_double();
-  Sequential model = loaded(golden);
+  Sequential model = conv_groupnorm(golden);
+  begin(model, golden);
   std::vector<float> losses;
   for (std::int64_t step = 0; step < golden.meta().at("steps").as_int(); ++step) {
     losses.push_back(step_back(model, golden, step));
