@@ -27,8 +27,8 @@ struct SummaryRow {
   /// runs there counts in the earlier row's.
   std::optional<std::size_t> first = {};
   bool has_children = false;
-  /// How often the module was called by its slot (nn/call.h): a module in several slots is told by turns to
-  /// have been called by each. The model counts as called when nothing else is known.
+  /// How often the module was called (nn/call.h). Of the slots of a module that is in several, those below
+  /// the caller take turns. The model counts as called once when `run` did not use its call operator.
   std::int64_t calls = 0;
   /// Of what the first call returned, of several tensors the first.
   std::optional<Shape> output_shape = {};
@@ -52,7 +52,7 @@ enum class SummaryColumn : std::uint8_t {
   calls,
 };
 
-/// Columns of another's making.
+/// Columns of another's making, as those of amp/summary.h.
 class SummaryExtension {
  public:
   virtual ~SummaryExtension() = default;
@@ -119,6 +119,7 @@ struct SummaryRun {
 /// Zeros of the options' dtype and device.
 [[nodiscard]] Tensor summary_input(const Module& net, const Shape& shape, const SummaryOptions& options);
 [[nodiscard]] std::int64_t summary_input_bytes(const Tensor& x);
+
 template <std::invocable F>
 [[nodiscard]] SummaryRun summary_run(F& run) {
   return {.run = [&run]() -> Tensor {
