@@ -30,16 +30,6 @@ std::int64_t checked(const char* what, std::int64_t size) {
                    "check the layer's sizes");
 }
 
-/// embed_dim, of which three times its square is a size too.
-std::int64_t checked_embed_dim(std::int64_t embed_dim) {
-  layout::checked_numel(kName, {3, checked("embed_dim", embed_dim), embed_dim});
-  return embed_dim;
-}
-
-bool is_packed(std::int64_t embed_dim, const MultiheadAttentionOptions& options) {
-  return options.kdim.value_or(embed_dim) == embed_dim && options.vdim.value_or(embed_dim) == embed_dim;
-}
-
 /// An unfilled parameter or, where there is to be none, an undefined tensor.
 Tensor unfilled(bool wanted, const Shape& shape, const MultiheadAttentionOptions& options) {
   return wanted ? empty(shape, {.dtype = options.dtype, .device = options.device}) : Tensor();
@@ -63,19 +53,32 @@ Tensor joined(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+MultiheadAttention::Sizes::Sizes(std::int64_t embed_dim_in, std::int64_t num_heads_in,
+                                 const MultiheadAttentionOptions& options)
+    : embed_dim(checked("embed_dim", embed_dim_in)),
+      num_heads(checked("num_heads", num_heads_in)),
+      kdim(checked("kdim", options.kdim.value_or(embed_dim))),
+      vdim(checked("vdim", options.vdim.value_or(embed_dim))) {
+  layout::checked_numel(kName, {3, embed_dim, embed_dim});
+  if (embed_dim % num_heads != 0) {
+    throw ValueError(kName, "an embed_dim that num_heads divides",
+                     std::to_string(embed_dim) + " and " + std::to_string(num_heads),
+                     "every head takes an equal part");
+  }
+  if (!(options.dropout >= 0 && options.dropout <= 1)) {
+    throw ValueError(kName, "a probability dropout in [0, 1]", Value(options.dropout).to_string(),
+                     "dropout is the part of the weights that is zeroed");
+  }
+}
+
 MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
                                        const MultiheadAttentionOptions& options)
-    : in_proj_weight(
-          *this, "in_proj_weight",
-          unfilled(is_packed(checked_embed_dim(embed_dim), options), {3 * embed_dim, embed_dim}, options)),
-      q_proj_weight(*this, "q_proj_weight",
-                    unfilled(!is_packed(embed_dim, options), {embed_dim, embed_dim}, options)),
-      k_proj_weight(*this, "k_proj_weight",
-                    unfilled(!is_packed(embed_dim, options),
-                             {embed_dim, checked("kdim", options.kdim.value_or(embed_dim))}, options)),
-      v_proj_weight(*this, "v_proj_weight",
-                    unfilled(!is_packed(embed_dim, options),
-                             {embed_dim, checked("vdim", options.vdim.value_or(embed_dim))}, options)),
+    : sizes_(embed_dim, num_heads, options),
+      in_proj_weight(*this, "in_proj_weight",
+                     unfilled(sizes_.one_size(), {3 * embed_dim, embed_dim}, options)),
+      q_proj_weight(*this, "q_proj_weight", unfilled(!sizes_.one_size(), {embed_dim, embed_dim}, options)),
+      k_proj_weight(*this, "k_proj_weight", unfilled(!sizes_.one_size(), {embed_dim, sizes_.kdim}, options)),
+      v_proj_weight(*this, "v_proj_weight", unfilled(!sizes_.one_size(), {embed_dim, sizes_.vdim}, options)),
       in_proj_bias(*this, "in_proj_bias", unfilled(options.bias, {3 * embed_dim}, options)),
       out_proj(*this, "out_proj",
                make<Linear>(embed_dim, embed_dim,
@@ -83,22 +86,9 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
                                           .dtype = options.dtype,
                                           .device = options.device,
                                           .generator = options.generator})),
-      embed_dim_(embed_dim),
-      num_heads_(checked("num_heads", num_heads)),
-      kdim_(options.kdim.value_or(embed_dim)),
-      vdim_(options.vdim.value_or(embed_dim)),
       dropout_(options.dropout),
       batch_first_(options.batch_first),
       dropout_generator_(options.dropout_generator) {
-  if (embed_dim % num_heads != 0) {
-    throw ValueError(kName, "an embed_dim that num_heads divides",
-                     std::to_string(embed_dim) + " and " + std::to_string(num_heads),
-                     "every head takes an equal part");
-  }
-  if (!(dropout_ >= 0 && dropout_ <= 1)) {
-    throw ValueError(kName, "a probability dropout in [0, 1]", Value(dropout_).to_string(),
-                     "dropout is the part of the weights that is zeroed");
-  }
   fill(options.generator != nullptr ? *options.generator : default_generator());
 }
 
@@ -122,8 +112,9 @@ void MultiheadAttention::require_inputs(const Tensor& query, const Tensor& key, 
                      "check the layers before, or this one's sizes and batch_first");
   };
   const std::int64_t dims = query.defined() ? query.dim() : 0;
-  for (const auto& [what, x, size] :
-       {std::tuple{"query", &query, embed_dim_}, {"key", &key, kdim_}, {"value", &value, vdim_}}) {
+  for (const auto& [what, x, size] : {std::tuple{"query", &query, sizes_.embed_dim},
+                                      {"key", &key, sizes_.kdim},
+                                      {"value", &value, sizes_.vdim}}) {
     if (!x->defined())
       throw ValueError(described(), std::string("a ") + what, "an undefined tensor", "pass all three");
     if ((x->dim() == 2 || x->dim() == 3) && x->dim() == dims && x->shape().back() == size) continue;
@@ -141,8 +132,8 @@ void MultiheadAttention::require_inputs(const Tensor& query, const Tensor& key, 
 
 Tensor MultiheadAttention::as_heads(const Tensor& x) const {
   Shape shape = x.shape();
-  shape.back() = num_heads_;
-  shape.push_back(embed_dim_ / num_heads_);
+  shape.back() = sizes_.num_heads;
+  shape.push_back(sizes_.embed_dim / sizes_.num_heads);
   const Tensor heads = reshape(x, shape);
   if (heads.dim() == 3) return unsqueeze(transpose(heads, 0, 1), 0);
   return permute(heads, batch_first_ ? Dims{0, 2, 1, 3} : Dims{1, 2, 0, 3});
@@ -151,13 +142,13 @@ Tensor MultiheadAttention::as_heads(const Tensor& x) const {
 MultiheadAttention::Heads MultiheadAttention::project(const Tensor& query, const Tensor& key,
                                                       const Tensor& value) const {
   if (in_proj_weight.defined() && query.is_same(key) && key.is_same(value)) {
-    const Tensors parts = split(linear(query, in_proj_weight, in_proj_bias), embed_dim_, -1);
+    const Tensors parts = split(linear(query, in_proj_weight, in_proj_bias), sizes_.embed_dim, -1);
     return {as_heads(parts[0]), as_heads(parts[1]), as_heads(parts[2])};
   }
   const bool packed = in_proj_weight.defined();
   const Tensors weights =
-      packed ? split(in_proj_weight, embed_dim_) : Tensors{q_proj_weight, k_proj_weight, v_proj_weight};
-  const Tensors biases = in_proj_bias.defined() ? split(in_proj_bias, embed_dim_) : Tensors{{}, {}, {}};
+      packed ? split(in_proj_weight, sizes_.embed_dim) : Tensors{q_proj_weight, k_proj_weight, v_proj_weight};
+  const Tensors biases = in_proj_bias.defined() ? split(in_proj_bias, sizes_.embed_dim) : Tensors{{}, {}, {}};
   return {as_heads(linear(query, weights[0], biases[0])), as_heads(linear(key, weights[1], biases[1])),
           as_heads(linear(value, weights[2], biases[2]))};
 }
@@ -181,9 +172,9 @@ Tensor MultiheadAttention::joined_mask(const Heads& heads, const AttentionMasks&
   };
   Tensor result;
   if (masks.attn_mask.defined()) {
-    const Shape each{batch * num_heads_, queries, keys};
+    const Shape each{batch * sizes_.num_heads, queries, keys};
     result = checked_mask("an attn_mask", masks.attn_mask, {queries, keys}, each);
-    if (result.dim() == 3) result = reshape(result, {batch, num_heads_, queries, keys});
+    if (result.dim() == 3) result = reshape(result, {batch, sizes_.num_heads, queries, keys});
   }
   if (masks.key_padding_mask.defined()) {
     const Shape shape = is_sample ? Shape{keys} : Shape{batch, keys};
@@ -208,7 +199,7 @@ AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& k
   AttentionOutput result;
   Tensor mixed;
   if (masks.need_weights) {
-    const double scale = 1 / std::sqrt(static_cast<double>(embed_dim_ / num_heads_));
+    const double scale = 1 / std::sqrt(static_cast<double>(sizes_.embed_dim / sizes_.num_heads));
     Tensor scores = matmul(heads.q * scale, transpose(heads.k, -2, -1));
     if (mask.defined())
       scores = mask.dtype() == DType::boolean ? where(mask, scores, -kInfinity) : scores + mask;
@@ -226,7 +217,7 @@ AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& k
   const Tensor ordered = is_sample ? transpose(squeeze(mixed, 0), 0, 1)
                                    : permute(mixed, batch_first_ ? Dims{0, 2, 1, 3} : Dims{2, 0, 1, 3});
   Shape shape = query.shape();
-  shape.back() = embed_dim_;
+  shape.back() = sizes_.embed_dim;
   result.output = out_proj(reshape(ordered, shape));
   return result;
 }

@@ -55,6 +55,14 @@ struct AttentionOutput {
 /// naming the layer's path, for inputs and masks that do not fit, DTypeError for integer masks, and what the
 /// op throws.
 class MultiheadAttention final : public Module {
+  /// What the constructor was given, checked.
+  struct Sizes {
+    Sizes(std::int64_t embed_dim, std::int64_t num_heads, const MultiheadAttentionOptions& options);
+    [[nodiscard]] bool one_size() const { return kdim == embed_dim && vdim == embed_dim; }
+    std::int64_t embed_dim, num_heads, kdim, vdim;
+  };
+  Sizes sizes_;
+
  public:
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
                      const MultiheadAttentionOptions& options = {});
@@ -66,8 +74,8 @@ class MultiheadAttention final : public Module {
   }
   /// Draws the weights anew, out_proj's first, and zeroes the biases.
   void reset_parameters(Generator& generator = default_generator());
-  [[nodiscard]] std::int64_t embed_dim() const noexcept { return embed_dim_; }
-  [[nodiscard]] std::int64_t num_heads() const noexcept { return num_heads_; }
+  [[nodiscard]] std::int64_t embed_dim() const noexcept { return sizes_.embed_dim; }
+  [[nodiscard]] std::int64_t num_heads() const noexcept { return sizes_.num_heads; }
   [[nodiscard]] bool is_batch_first() const noexcept { return batch_first_; }
 
   Param in_proj_weight;
@@ -92,7 +100,6 @@ class MultiheadAttention final : public Module {
   /// part, or floating; undefined for none.
   [[nodiscard]] Tensor joined_mask(const Heads& heads, const AttentionMasks& masks, bool is_sample) const;
 
-  std::int64_t embed_dim_, num_heads_, kdim_, vdim_;
   double dropout_;
   bool batch_first_;
   Generator* dropout_generator_;

@@ -14,7 +14,6 @@ namespace {
 using namespace nn::testing;
 using Names = std::vector<std::string>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr MultiheadAttentionOptions kInF64{.dtype = DType::f64};
 
 Tensor bools(const Shape& shape, const std::vector<int>& values) {
