@@ -136,7 +136,8 @@ std::ostream& operator<<(std::ostream& stream, const Report& report);
 ///
 /// All is decided and checked before the first exchange: when a rule throws, a slot refuses a replacement
 /// (ValueError with path, expected and given type), or the model would contain itself (ValueError), it is as
-/// it was. ValueError also for a rule without functions. Takes time in proportion to the size of the model.
+/// it was. ValueError also for a rule without functions. Rules must not change the model themselves. Takes
+/// time in proportion to the size of the model.
 Report replace(Module& root, const std::vector<Rule>& rules, const Options& options = {});
 
 /// The same with one rule by type: see of_type.
