@@ -152,7 +152,8 @@ void row_norm(RowNorm kind, const View& out, const View& x, const NormParameters
         &target, {RowOperand(x, dim)},
         [&](RowBlock<T> y, const std::array<RowBlock<T>, 1>& in, std::int64_t /*begin*/, std::int64_t rows) {
           run_isa<Body>(y, in[0], weight, bias, kind, eps, rows, n);
-        });
+        },
+        1, Buffers::shared);
   };
   if (parameters.weight == nullptr && parameters.bias == nullptr)
     return run(detail::RowNormRows<T, false>{}, nullptr, nullptr);
@@ -187,7 +188,7 @@ void row_norm_backward(RowNorm kind, const RowNormGradients& out, const View& gr
         [&](RowBlock<T> result, const std::array<RowBlock<T>, 2>& in, std::int64_t begin, std::int64_t rows) {
           run_isa<Body>(result, in[0], in[1], weight, sums, kind, eps, begin, part, rows, n);
         },
-        part);
+        part, Buffers::shared);
   };
   if (weight != nullptr)
     run(detail::RowNormBackwardRows<T, true>{});

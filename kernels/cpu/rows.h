@@ -236,13 +236,16 @@ class RowOperand {
 /// Elements in a block of rows: 8 KiB of f32 an operand. A longer row is a block of its own.
 inline constexpr std::int64_t kRowBlock = 2048;
 
+/// Whether results may be put where the first input is, element by element, if both are in buffers.
+enum class Buffers : std::uint8_t { apart, shared };
+
 /// Calls `body(out, in, begin, count)` for blocks of rows, threads over chunks of blocks: `out` and `in` are
 /// RowBlocks of T for rows [begin, begin + count), and what `body` leaves in `out` is stored. `out` may be
 /// nullptr; then the body keeps its results itself. All operands have rows of one length and number. Rows
 /// [k * unit, (k + 1) * unit) are of one chunk, hence come in order and on one thread.
 template <class T, std::size_t N, class Body>
 void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, const Body& body,
-                    std::int64_t unit = 1) {
+                    std::int64_t unit = 1, Buffers buffers = Buffers::apart) {
   const std::int64_t rows = in[0].rows();
   const std::int64_t length = in[0].length();
   if (rows == 0 || length == 0) return;
@@ -256,11 +259,15 @@ void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, 
     const auto scratch_for = [&](const RowOperand& operand) {
       return operand.in_place<T>() ? 0 : std::min(block, end - begin) * operand.pitch();
     };
-    const RowScratch<T> result(out == nullptr ? 0 : scratch_for(*out));
     const auto scratch = [&]<std::size_t... I>(std::index_sequence<I...> /*indices*/) {
       return std::array<RowScratch<T>, N>{RowScratch<T>(scratch_for(in[I]))...};
     }
     (std::make_index_sequence<N>{});
+    // Half of the cache, where a row is long.
+    const bool shared = buffers == Buffers::shared && out != nullptr && !in[0].template in_place<T>() &&
+                        in[0].pitch() == out->pitch();
+    const RowScratch<T> own(out == nullptr || shared ? 0 : scratch_for(*out));
+    T* const result = shared ? scratch[0].data() : own.data();
     for (std::int64_t at = begin; at < end; at += block) {
       const std::int64_t count = std::min(block, end - at);
       std::array<RowBlock<T>, N> blocks;
@@ -270,8 +277,8 @@ void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, 
         blocks[k].ahead = in[k].packed(at + block, std::min(block, end - at - block));
         blocks[k].ahead_distance = in[k].row_bytes();
       }
-      body(out == nullptr ? RowBlock<T>{} : out->template target<T>(at, result.data()), blocks, at, count);
-      if (out != nullptr) out->template finish<T>(at, count, result.data());
+      body(out == nullptr ? RowBlock<T>{} : out->template target<T>(at, result), blocks, at, count);
+      if (out != nullptr) out->template finish<T>(at, count, result);
     }
   });
 }

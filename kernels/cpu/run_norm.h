@@ -170,13 +170,15 @@ void for_even_rows(const RunLayout& layout, const View* out, const std::array<Vi
   std::array<RowOperand, N> operands;
   for (std::size_t i = 0; i < N; ++i) operands[i] = even_rows(in[i], layout);
   const RowOperand target = out != nullptr ? even_rows(*out, layout) : RowOperand();
-  for_row_blocks<T, N>(out != nullptr ? &target : nullptr, operands,
-                       [&](RowBlock<T> result, const std::array<RowBlock<T>, N>& blocks, std::int64_t first,
-                           std::int64_t rows) {
-                         std::array<RunBlock<T>, N> runs;
-                         for (std::size_t i = 0; i < N; ++i) runs[i] = runs_of(blocks[i]);
-                         body(runs_of(result), runs, packed, first, rows);
-                       });
+  for_row_blocks<T, N>(
+      out != nullptr ? &target : nullptr, operands,
+      [&](RowBlock<T> result, const std::array<RowBlock<T>, N>& blocks, std::int64_t first,
+          std::int64_t rows) {
+        std::array<RunBlock<T>, N> runs;
+        for (std::size_t i = 0; i < N; ++i) runs[i] = runs_of(blocks[i]);
+        body(runs_of(result), runs, packed, first, rows);
+      },
+      1, Buffers::shared);
 }
 
 /// One array of for_split_rows. `gathered`: its runs are brought together even where they could be used in
