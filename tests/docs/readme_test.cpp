@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "docs/generated.h"
-#include "mezzo/amp/summary.h"
 #include "mezzo/mezzo.h"
-#include "mezzo/nn/norm.h"
 
 namespace mezzo {
 namespace {
@@ -66,14 +64,6 @@ std::vector<float> train(const Batches& batches) {
   return net.parameters().front().to_vector<float>();
 }
 
-TEST(Readme, ItsLoopIsTheOneThatIsCompiledHere) {
-  const std::string here = between(read(std::string(MEZZO_TEST_DATA) + "/docs/readme_test.cpp"),
-                                   "// loop begins\n", "  // loop ends");
-  const std::string there = between(read(kReadme), "tests/docs/readme_test.cpp. -->\n```cpp\n", "```");
-  ASSERT_FALSE(there.empty()) << "no loop in " << kReadme;
-  EXPECT_EQ(stripped(here), stripped(there));
-}
-
 void print_summary() {
   // clang-format off
   // summary begins
@@ -83,19 +73,49 @@ void print_summary() {
   // clang-format on
 }
 
-TEST(Readme, ItsSummaryIsTheOneThatIsPrintedHere) {
-  const std::string here = between(read(std::string(MEZZO_TEST_DATA) + "/docs/readme_test.cpp"),
-                                   "// summary begins\n", "  // summary ends");
-  const std::string there =
-      between(read(kReadme), "run by tests/docs/readme_test.cpp too. -->\n```cpp\n", "```");
-  ASSERT_FALSE(there.empty()) << "no summary in " << kReadme;
-  EXPECT_EQ(stripped(here), stripped(there));
+void operate() {
+  // clang-format off
+  // surgery begins
+  nn::Sequential net(nn::make<nn::Linear>(64, 256), nn::make<nn::LayerNorm>(256), nn::make<nn::ReLU>(), nn::make<nn::Linear>(256, 10));
+  optim::AdamW optimizer(net.parameters());
+  std::cout << amp::apply_low_precision_layernorm(net, "amp_bf16", {&optimizer});
+  // surgery ends
+  // clang-format on
+}
+
+/// What `program` prints to std::cout.
+std::string printed_by(void (*program)()) {
   std::ostringstream printed;
   std::streambuf* const console = std::cout.rdbuf(printed.rdbuf());
-  print_summary();
+  program();
   std::cout.rdbuf(console);
+  return printed.str();
+}
+
+/// The README's block behind `mark` is the part of this file called `part`.
+void expect_same_code(const std::string& part, const std::string& mark) {
+  const std::string here = between(read(std::string(MEZZO_TEST_DATA) + "/docs/readme_test.cpp"),
+                                   "// " + part + " begins\n", "  // " + part + " ends");
+  const std::string there = between(read(kReadme), mark + " -->\n```cpp\n", "```");
+  ASSERT_FALSE(there.empty()) << "no " << part << " in " << kReadme;
+  EXPECT_EQ(stripped(here), stripped(there));
+}
+
+TEST(Readme, ItsLoopIsTheOneThatIsCompiledHere) {
+  expect_same_code("loop", "run by tests/docs/readme_test.cpp.");
+}
+
+TEST(Readme, ItsSummaryIsTheOneThatIsPrintedHere) {
+  expect_same_code("summary", "run by tests/docs/readme_test.cpp too.");
   docs::expect_current("README.md's summary", between(read(kReadme), "```text\n", "```"),
-                       printed.str() + "\n", "print_summary in tests/docs/readme_test.cpp prints the text");
+                       printed_by(print_summary) + "\n",
+                       "print_summary in tests/docs/readme_test.cpp prints the text");
+}
+
+TEST(Readme, ItsSurgeryIsTheOneThatIsDoneHere) {
+  expect_same_code("surgery", "run by tests/docs/readme_test.cpp as well.");
+  docs::expect_current("README.md's surgery", between(read(kReadme), "```console\n", "```"),
+                       printed_by(operate), "operate in tests/docs/readme_test.cpp prints the text");
 }
 
 TEST(Readme, ItsLoopTrains) {
