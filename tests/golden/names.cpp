@@ -24,10 +24,16 @@ struct Spelling {
 
 const std::vector<Spelling>& spellings() {
   static const std::vector<Spelling> table{
-      {"div_rounding", "div", {}},           {"tril", "", {{"k", "diagonal"}}},
-      {"triu", "", {{"k", "diagonal"}}},     {"triplet_margin_loss", "", {{"norm_p", "p"}}},
-      {"dropout_mask", "dropout", {}},       {"one_hot", "", {{"n", "num_classes"}}},
-      {"RNNCell_tanh", "rnn_tanh_cell", {}}, {"RNNCell_relu", "rnn_relu_cell", {}},
+      {"div_rounding", "div", {}},
+      {"tril", "", {{"k", "diagonal"}}},
+      {"triu", "", {{"k", "diagonal"}}},
+      {"triplet_margin_loss", "", {{"norm_p", "p"}}},
+      {"dropout_mask", "dropout", {}},
+      {"one_hot", "", {{"n", "num_classes"}}},
+      {"RNNCell_tanh", "rnn_tanh_cell", {}},
+      {"RNNCell_relu", "rnn_relu_cell", {}},
+      // What PyTorch's LSTM layer calls in its lists of autocast.
+      {"_thnn_fused_lstm_cell", "lstm_sequence", {}},
   };
   return table;
 }

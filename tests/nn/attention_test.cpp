@@ -324,6 +324,23 @@ TEST(TransformerEncoderLayer, RunsUnderAutocastAndClones) {
   for (const Tensor& parameter : layer.parameters()) EXPECT_EQ(parameter.grad().dtype(), DType::f32);
 }
 
+TEST(TransformerEncoder, IsTheSameOnADevice) {
+  const Device device = Device::best();
+  if (device.is_cpu()) GTEST_SKIP() << "no device";
+  const auto layer = make<TransformerEncoderLayer>(
+      4, 2, TransformerEncoderLayerOptions{.dim_feedforward = 7, .dropout = 0, .dtype = DType::f64});
+  TransformerEncoder encoder(layer, 2);
+  fill(encoder);
+  const Tensor x = made({3, 2, 4}, 1), padding = bools({2, 3}, {0, 0, 1, 0, 0, 0});
+  const std::vector<double> wanted =
+      encoder(x, {.src_key_padding_mask = padding, .is_causal = true}).to_vector<double>();
+  encoder.to(device);
+  const std::vector<double> got =
+      encoder(x.to(device), {.src_key_padding_mask = padding.to(device), .is_causal = true})
+          .to_vector<double>();
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-13);
+}
+
 TEST(TransformerEncoder, RefusesWhatDoesNotFit) {
   EXPECT_THROW(TransformerEncoder(nullptr, 2), ValueError);
   const auto layer =

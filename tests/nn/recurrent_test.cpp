@@ -237,6 +237,35 @@ TEST(RecurrentLayer, ClonesAndSitsInModels) {
                        "LSTM '0.lstm': expected an input [L, N, I] or [L, I] with I = 3, got [2, 1, 4]"));
 }
 
+TEST(RecurrentLayer, IsTheSameOnADevice) {
+  const Device device = Device::best();
+  if (device.is_cpu()) GTEST_SKIP() << "no device";
+  Generator generator(3);
+  const auto expect_same = [&](auto& layer) {
+    const Tensor x = made({4, 2, 3}, 1);
+    const auto run = [&](const Tensor& input) {
+      layer.zero_grad();
+      const Tensor output = layer(input).output;
+      sum(output * output).backward();
+      std::vector<double> all = output.to_vector<double>();
+      for (const Tensor& parameter : layer.parameters())
+        for (const double g : parameter.grad().to_vector<double>()) all.push_back(g);
+      return all;
+    };
+    const std::vector<double> wanted = run(x);
+    layer.to(device);
+    const std::vector<double> got = run(x.to(device));
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-13);
+  };
+  const RecurrentOptions options{
+      .num_layers = 2, .bidirectional = true, .dtype = DType::f64, .generator = &generator};
+  LSTM lstm(3, 4, options);
+  expect_same(lstm);
+  GRU gru(3, 4, options);
+  expect_same(gru);
+}
+
 TEST(RecurrentLayer, TakesNoSamples) {
   LSTM lstm(3, 4);
   EXPECT_EQ(lstm(zeros({2, 0, 3})).output.shape(), Shape({2, 0, 4}));
