@@ -200,10 +200,10 @@ Outputs reference(const Args& args) {
 Gradients vjp(const VjpArgs<AttentionForwardAttrs>& args) {
   // Gradients of a mask and of logsumexp are rarely asked for: the composition gives them, with matrices [..,
   // L, S].
-  if (args.needs(3) || args.has_grad(1)) return decomposed<reference>(args);
+  const bool kept = args.attrs.logsumexp;
+  if (args.needs(3) || (kept && args.has_grad(1))) return decomposed<reference>(args);
   AttentionBackwardAttrs attrs{args.attrs,     args.needs(0),  args.needs(1), args.needs(2),
                                args.wanted(0), args.wanted(1), args.wanted(2)};
-  const bool kept = args.attrs.logsumexp;
   // Without history: differentiated once more, the backward op starts from query, key and value.
   const Tensor out = kept ? args.out(0).detach() : Tensor(),
                logsumexp = kept ? args.out(1).detach() : Tensor();

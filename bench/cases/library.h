@@ -60,6 +60,10 @@ inline LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor
 using LstmLayer = nn::LSTM;
 inline LstmLayer lstm_layer(std::int64_t size) { return nn::LSTM(size, size); }
 inline Tensor output_of(LstmLayer& layer, const Tensor& x) { return std::get<0>(layer->forward(x)); }
+/// LibTorch 1.13 has no op for it.
+inline Tensor rms_norm(const Tensor& x, const std::vector<std::int64_t>& /*shape*/, const Tensor& weight) {
+  return x * torch::rsqrt(torch::mean(x * x, -1, true) + 1e-6) * weight;
+}
 inline Tensor channels_last(const Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
 inline Tensor max_pool_3x3(const Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); }
 inline Tensor avg_pool_2x2(const Tensor& x) { return torch::avg_pool2d(x, 2); }

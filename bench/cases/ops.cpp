@@ -1,4 +1,4 @@
-// The ops of the autocast lists beyond those of kernels.cpp, by themselves: functions of one element, norms,
+// The ops of the autocast lists beyond those of kernels.cpp, by themselves: functions of one element,
 // poolings, attention, rearrangements of a million elements, loops of recurrent cells, and the LSTM layer.
 // Sizes as in kernels.cpp.
 #include "cases/program.h"
@@ -84,45 +84,6 @@ void add_pointwise(Worker& worker, const NamedDType& type) {
           const Tensor y = addcmul(x, a, b);
         };
   });
-}
-
-using Norm = Tensor (*)(const Tensor& x, const Tensor& weight, const Tensor& bias);
-
-/// Forward alone, and forward with the gradients of input, weight and bias, of inputs that `lay` makes.
-void add_norm(
-    Worker& worker, const std::string& name, const NamedDType& type, Norm norm,
-    const std::vector<std::int64_t>& shape, std::int64_t parameters,
-    Tensor (*lay)(const Tensor&) = [](const Tensor& x) { return x; }) {
-  const DType dtype = type.dtype;
-  worker.add(name + "/" + type.name, [=] {
-    return [x = lay(normal(shape, dtype)), w = normal({parameters}, dtype), b = normal({parameters}, dtype),
-            norm] {
-      const NoGrad no_grad;
-      const Tensor y = norm(x, w, b);
-    };
-  });
-  worker.add(name + "_backward/" + type.name, [=] {
-    return [x = leaf(lay(normal(shape, dtype))), w = leaf(normal({parameters}, dtype)),
-            b = leaf(normal({parameters}, dtype)), g = lay(normal(shape, dtype)), norm] {
-      gradients(norm(x, w, b), {x, w, b}, g);
-    };
-  });
-}
-
-void add_norms(Worker& worker, const NamedDType& type) {
-  const std::int64_t rows = elements() / kCols, batch = on_cpu() ? 32 : 512;
-  add_norm(
-      worker, "layer_norm", type,
-      [](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm(x, {kCols}, w, b); },
-      {rows, kCols}, kCols);
-  const std::vector<std::int64_t> image{batch, 64, 56, 56};
-  const Norm group = [](const Tensor& x, const Tensor& w, const Tensor& b) {
-    return group_norm(x, 32, w, b);
-  };
-  add_norm(worker, "group_norm", type, group, image, 64);
-  add_norm(worker, "group_norm_channels_last", type, group, image, 64, channels_last);
-  add_norm(worker, "batch_norm", type, batch_norm_in_training, image, 64);
-  add_norm(worker, "batch_norm_channels_last", type, batch_norm_in_training, image, 64, channels_last);
 }
 
 /// Forward alone, and forward with the gradient, of images in either layout.
@@ -325,7 +286,6 @@ int main(int argc, char** argv) {
   return bench::run(argc, argv, [](bench::Worker& worker) {
     for (const bench::NamedDType& type : bench::kFloats) {
       bench::add_pointwise(worker, type);
-      bench::add_norms(worker, type);
       bench::add_pools(worker, type);
       bench::add_attention(worker, type);
       bench::add_rearrangements(worker, type);

@@ -159,8 +159,46 @@ def add_ops(name, dtype):
     add("pow", torch.pow, positive, real)
     add("atan2", torch.atan2, real, real)
     add("addcmul", torch.addcmul, real, real, real)
+
+
+def row_norm_cases(name, dtype, size, rows, cols):
+    norm_cases(name, dtype, f"layer_norm_{size}", lambda x, w, b: F.layer_norm(x, (cols,), w, b), (rows, cols), cols)
+
+    def rms(x, w):
+        return F.rms_norm(x, (cols,), w)
+
+    def inputs():
+        return [normal((rows, cols), dtype), normal((cols,), dtype)]
+
+    def backward():
+        leaves, g = [leaf(x) for x in inputs()], normal((rows, cols), dtype)
+        return lambda: torch.autograd.grad(rms(*leaves), leaves, g)
+    CASES[f"rms_norm_{size}/{name}"] = lambda: plain(rms, *inputs())
+    CASES[f"rms_norm_{size}_backward/{name}"] = backward
+    if name == "f32":
+        return
+
+    def autocast_backward():
+        x, w, b = leaf(normal((rows, cols), dtype)), leaf(normal((cols,))), leaf(normal((cols,)))
+        g = normal((rows, cols), dtype)
+
+        def body():
+            with torch.autocast(DEVICE.type, dtype):
+                y = F.layer_norm(x, (cols,), w, b).to(dtype)
+            torch.autograd.grad(y, [x, w, b], g)
+        return body
+    CASES[f"layer_norm_{size}_autocast_backward/{name}"] = autocast_backward
+
+
+def add_norms(name, dtype):
+    """As cases/norms.cpp."""
+    if ON_CPU:
+        row_norm_cases(name, dtype, "4096x1024", 4096, 1024)
+        row_norm_cases(name, dtype, "512x4096", 512, 4096)
+    else:
+        for cols in (768, 4096, 16384):
+            row_norm_cases(name, dtype, str(cols), ELEMENTS // cols, cols)
     image = (32 if ON_CPU else 512, 64, 56, 56)
-    norm_cases(name, dtype, "layer_norm", lambda x, w, b: F.layer_norm(x, (COLS,), w, b), (ROWS, COLS), COLS)
     for norm, function in (("group_norm", lambda x, w, b: F.group_norm(x, 32, w, b)),
                            ("batch_norm", lambda x, w, b: F.batch_norm(x, None, None, w, b, True))):
         norm_cases(name, dtype, norm, function, image, 64)
@@ -288,7 +326,7 @@ def add_sampling(name, dtype):
 
 
 def add_copies():
-    for mib in (256, 384, 512, 768, 1024):
+    for mib in (256, 384, 512, 640, 768, 1024, 1280):
         CASES[f"copy_{mib}MiB"] = lambda count=mib << 17: plain(normal(count).copy_, normal(count))
 
 
@@ -414,6 +452,7 @@ def main():
     add_engine()
     for name, dtype in FLOATS.items():
         add_kernels(name, dtype)
+        add_norms(name, dtype)
         add_ops(name, dtype)
         add_pools(name, dtype)
         add_attention(name, dtype)

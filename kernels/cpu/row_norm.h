@@ -37,7 +37,7 @@ struct RowNormRows {
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* const x = in.data + r * in.distance;
       T* const y = out.data + r * out.distance;
-      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r), y);
+      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r), out.next(r));
       if constexpr (kAffine)
         row_map<T, 3>({x, weight, bias}, y, n, normalized);
       else
@@ -66,7 +66,7 @@ struct RowNormBackwardRows {
       T* const result = out.data != nullptr ? out.data + r * out.distance : nullptr;
       const std::int64_t row = begin + r;
       const ParameterSums<T> of_part = sums_of_part(sums, row / part * n, row % part == 0 ? n : 0);
-      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r), result);
+      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r), out.next(r));
       if (result == nullptr)
         pass<false, 2>({grad, x}, result, of_part, n, {normalized, T(0), T(0)});
       else if constexpr (kWeight)

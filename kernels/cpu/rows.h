@@ -25,12 +25,13 @@ template <class T>
 struct RowBlock {
   T* data = nullptr;
   std::int64_t distance = 0;
-  const std::byte* ahead = nullptr;  ///< memory that will be read soon, or nullptr; see next()
+  const std::byte* ahead = nullptr;  ///< memory that will be used soon, or nullptr; see next()
   std::int64_t ahead_distance = 0;   ///< in bytes
 
   /// What a pass over row r may fetch meanwhile, a cache line for each line of its own: the row after it, or
-  /// where a buffer is filled from next. Fetching all of that at once would be dropped by the processor, and
-  /// waiting for it takes longer than the pass. Not to be read; nullptr where nothing is known.
+  /// where a buffer is filled from next; of results, where row r itself goes. Fetching all of that at once
+  /// would be dropped by the processor, and waiting for it takes longer than the pass. Not to be read;
+  /// nullptr where nothing is known.
   [[nodiscard]] MEZZO_ALWAYS_INLINE const std::remove_const_t<T>* next(std::int64_t r) const {
     if (ahead == nullptr) return nullptr;
     return reinterpret_cast<const std::remove_const_t<T>*>(ahead + r * ahead_distance);
@@ -101,7 +102,8 @@ class RowOperand {
     each_piece(begin, count, [&](const Piece& piece) { gather_piece(piece, buffer); });
     return {buffer, pitch()};
   }
-  /// The memory of rows [begin, begin + count) if `read` would widen them from one run; otherwise nullptr.
+  /// The memory of rows [begin, begin + count) if `read` or `finish` would convert them as one run; otherwise
+  /// nullptr.
   [[nodiscard]] const std::byte* packed(std::int64_t begin, std::int64_t count) const {
     const std::byte* found = nullptr;
     each_piece(begin, count, [&](const Piece& piece) {
@@ -277,7 +279,14 @@ void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, 
         blocks[k].ahead = in[k].packed(at + block, std::min(block, end - at - block));
         blocks[k].ahead_distance = in[k].row_bytes();
       }
-      body(out == nullptr ? RowBlock<T>{} : out->template target<T>(at, result), blocks, at, count);
+      RowBlock<T> results;
+      if (out != nullptr) {
+        results = out->template target<T>(at, result);
+        const bool in_place = out->template in_place<T>();
+        results.ahead = in_place ? reinterpret_cast<std::byte*>(results.data) : out->packed(at, count);
+        if (!in_place) results.ahead_distance = out->row_bytes();
+      }
+      body(results, blocks, at, count);
       if (out != nullptr) out->template finish<T>(at, count, result);
     }
   });

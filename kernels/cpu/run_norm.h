@@ -67,7 +67,7 @@ struct RunNormRows {
     for (std::int64_t r = 0; r < rows; ++r) {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
       const scalar::NormalizedFn<T> normalized =
-          run_normalized(in, r, layout, arrays, first + r, eps, out.row(r));
+          run_normalized(in, r, layout, arrays, first + r, eps, out.next(r));
       for (std::int64_t k = 0; k < layout.runs; ++k) {
         const std::int64_t channel = layout.channel(first + r, k);
         const ScaledFn<T> scaled{normalized, arrays.weight_of(channel), arrays.bias_of(channel)};
@@ -86,7 +86,7 @@ struct RunNormBackwardRows {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
       const RunRow<T> grad{grads.row(r), layout.runs, layout.length, grads.run_distance};
       const scalar::NormalizedFn<T> normalized =
-          run_normalized(in, r, layout, arrays, first + r, eps, out.row(r));
+          run_normalized(in, r, layout, arrays, first + r, eps, out.next(r));
       const std::array<double, 2> weighted =
           add_up(grad, x, grads.next(r), layout, arrays, normalized, sums, first + r);
       if (out.data == nullptr) continue;

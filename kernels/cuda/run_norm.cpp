@@ -1,9 +1,12 @@
-// CUDA kernels of group_norm, instance_norm and batch_norm. A row that is one stretch of memory and not too
-// long is normalized by one kernel that reads it once. Others are cut into pieces of neighbours with one
-// channel (of a column, where channels are innermost), as many as keep a GPU busy however few rows there are:
-// one kernel finds mean and squares of each piece around the piece's own mean, one combines those of a row,
-// and one normalizes. Backward does the same with the sums that gradients need. No atomics: the bits depend
-// on sizes only.
+// CUDA kernels of group_norm, instance_norm and batch_norm. A row that is one stretch of memory is normalized
+// by one kernel: it is read once where registers hold it; where they do not and there are rows for all of the
+// GPU, a block goes over it three times, of which the second level of the cache serves two. Others are cut
+// into pieces of neighbours with one channel (of a column, where channels are innermost), as many as keep a
+// GPU busy however few rows there are: one kernel finds mean and squares of each piece around the piece's own
+// mean, one combines those of a row, and one normalizes: so few long rows keep all of the GPU busy, which a
+// block per row would not, and the cache lines of a channels-last array, which hold several groups, are read
+// by one block each; a block per group would take 4 of the 32 bytes that it fetches for two channels in f16.
+// Backward does the same with the sums that gradients need. No atomics: the bits depend on sizes only.
 #include "mezzo/kernels/cuda/norm.h"
 #include "mezzo/kernels/cuda/run_norm_kernels.h"
 #include "mezzo/kernels/cuda/scratch.h"
@@ -24,10 +27,19 @@ constexpr std::int64_t kPieceLength = std::int64_t{kThreads} * kRowSlots * kRowP
   return 1;
 }
 
-/// Whether a row is one stretch of memory that registers hold.
+/// Whether a row is one stretch of memory.
+[[nodiscard]] bool is_one_stretch(const RunLayout& layout) {
+  return !layout.channels_last && (layout.runs == 1 || layout.run_step == layout.length);
+}
 [[nodiscard]] bool fits_registers(const RunLayout& layout) {
-  return !layout.channels_last && (layout.runs == 1 || layout.run_step == layout.length) &&
-         layout.count() <= kLongestRegisterRow;
+  return is_one_stretch(layout) && layout.count() <= kLongestRegisterRow;
+}
+/// Whether a block may go over a row that registers do not hold: there are two of its size for each
+/// multiprocessor of the largest GPUs (132), and their rows stay in the cache (at most 33 of 50 MiB) until
+/// they were read for the last time. Rows are shorter than 2^32 then, as RunOfPlace wants.
+[[nodiscard]] bool is_streamed(const RunLayout& layout, DType dtype) {
+  constexpr std::int64_t kManyRows = 264, kMostBytes = 128 << 10;
+  return is_one_stretch(layout) && layout.rows >= kManyRows && layout.count() * size_of(dtype) <= kMostBytes;
 }
 /// Elements of the equal pieces of a column, a thread each: around 64, if the length has such a divisor.
 [[nodiscard]] std::int64_t column_piece(std::int64_t length) {
@@ -111,7 +123,7 @@ void normalize_rows(Device device, const RunNorm<T>& norm, const Pieces& any, co
 template <class T>
 void forward(Device device, const RunNorm<T>& norm, const View& out, const View& x) {
   const RunLayout& layout = norm.layout;
-  if (!norm.given && fits_registers(layout)) {
+  if (!norm.given && (fits_registers(layout) || is_streamed(layout, x.dtype))) {
     const auto stretch = [&](const View& array) {
       return View{array.data, array.dtype, {layout.rows, layout.count()}, {layout.row_step, 1}};
     };

@@ -18,7 +18,10 @@ struct RunOfPlace {
   [[nodiscard]] __device__ std::int64_t operator()(int at) const {
     return static_cast<std::int64_t>((static_cast<std::uint64_t>(at) * factor) >> 31);
   }
-  [[nodiscard]] __device__ std::int64_t operator()(std::int64_t at) const { return at / length; }
+  /// In memory, where places are below 2^32: a division of 64 bits would take longer than the element.
+  [[nodiscard]] __device__ std::int64_t operator()(std::int64_t at) const {
+    return static_cast<std::uint32_t>(at) / static_cast<std::uint32_t>(length);
+  }
 };
 static_assert(kLongestRegisterRow <= 1 << 14);
 
