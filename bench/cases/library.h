@@ -107,7 +107,6 @@ inline std::vector<Tensor> parameters(nn::Sequential& net) { return net->paramet
 #include "mezzo/core/backend.h"
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/gemm.h"
-#include "mezzo/nn/recurrent.h"
 
 namespace bench {
 

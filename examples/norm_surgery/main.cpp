@@ -82,7 +82,8 @@ void print_surgery(const std::string& name, const Settings& settings, const std:
   const nn::surgery::Report report = operate(*model, Norms::low_precision, settings);
   fmt::print("{}\n", nn::surgery::to_string(report));
   const Tensor image = narrow(batches.front().images, 0, 0, 1);
-  fmt::print("{}\n", nn::to_string(amp::summary(*model, image, {.dtype = settings.dtype(), .table = {.depth = 6}})));
+  fmt::print("{}\n",
+             nn::to_string(amp::summary(*model, image, {.dtype = settings.dtype(), .table = {.depth = 6}})));
 }
 
 Value to_value(const std::string& model, const Result& result) {

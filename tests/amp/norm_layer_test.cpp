@@ -243,10 +243,12 @@ TEST(NormLayerMemory, KeepsNothingWiderThanTheRegionForBackward) {
 TEST(NormLayerText, PrintsClonesAndNamesItself) {
   const nn::LayerNorm norm(4);
   LPLayerNorm low(norm, NormParameters::f32);
-  EXPECT_EQ(nn::to_string(low), "LPLayerNorm([4], eps=1e-05, elementwise_affine=true, parameters=f32)");
+  EXPECT_EQ(nn::to_string(low),
+            "LPLayerNorm([4], eps=1e-05, elementwise_affine=true, bias=true, parameters=f32)");
   const nn::GroupNorm groups(2, 4);
-  EXPECT_EQ(nn::to_string(LPGroupNorm(groups)), "LPGroupNorm(2, 4, eps=1e-05, affine=true)");
-  EXPECT_EQ(nn::to_string(FusedLayerNorm(norm)), "FusedLayerNorm([4], eps=1e-05, elementwise_affine=true)");
+  EXPECT_EQ(nn::to_string(LPGroupNorm(groups)), "LPGroupNorm(2, 4, eps=1e-05, affine=true, bias=true)");
+  EXPECT_EQ(nn::to_string(FusedLayerNorm(norm)),
+            "FusedLayerNorm([4], eps=1e-05, elementwise_affine=true, bias=true)");
   const auto copy = nn::clone(low);
   EXPECT_FALSE(copy->weight->is_same(low.weight));
   EXPECT_TRUE(low.weight->is_same(norm.weight));

@@ -39,7 +39,7 @@ TEST_F(Idx, Images) {
       read(bytes({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3}) + bytes({0, 1, 255, 7, 128, 9}));
   EXPECT_EQ(images.shape(), (Shape{2, 1, 3}));
   EXPECT_EQ(images.dtype(), DType::u8);
-  EXPECT_EQ(images.to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{0, 1, 255, 7, 128, 9}));
+  EXPECT_EQ(images.to_vector<int>(), (std::vector<int>{0, 1, 255, 7, 128, 9}));
 }
 
 TEST_F(Idx, WideElementsAreBigEndian) {
