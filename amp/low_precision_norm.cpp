@@ -7,8 +7,16 @@ namespace mezzo::amp {
 
 namespace {
 
-Tensor parameter_for_region(const Tensor& parameter, NormParameters kept) {
-  return kept == NormParameters::autocast ? cast_to_region(parameter) : parameter;
+/// norm(x, weight, bias) of tensors in the region's dtype, the parameters as `kept` says, with autocast off.
+template <class Norm>
+Tensor in_region(const Tensor& x, const Tensor& weight, const Tensor& bias, NormParameters kept,
+                 const Norm& norm) {
+  const auto parameter = [&](const Tensor& tensor) {
+    return kept == NormParameters::autocast ? cast_to_region(tensor) : tensor;
+  };
+  const Tensor in = cast_to_region(x), factors = parameter(weight), summands = parameter(bias);
+  const Autocast off(x.device(), {}, {.enabled = false});
+  return norm(in, factors, summands);
 }
 
 std::string parameters_repr(NormParameters parameters) {
@@ -23,10 +31,10 @@ LPLayerNorm::LPLayerNorm(const nn::LayerNorm& original, NormParameters parameter
 Tensor LPLayerNorm::forward(const Tensor& x) {
   if (!is_autocast_eligible(x)) return nn::LayerNorm::forward(x);
   require_shape(x);
-  const Tensor in = cast_to_region(x), factors = parameter_for_region(weight, parameters_),
-               summands = parameter_for_region(bias, parameters_);
-  const Autocast off(x.device(), {}, {.enabled = false});
-  return layer_norm(in, normalized_shape(), factors, summands, eps());
+  return in_region(x, weight, bias, parameters_,
+                   [this](const Tensor& in, const Tensor& factors, const Tensor& summands) {
+                     return layer_norm(in, normalized_shape(), factors, summands, eps());
+                   });
 }
 
 std::string LPLayerNorm::extra_repr() const {
@@ -39,10 +47,10 @@ LPGroupNorm::LPGroupNorm(const nn::GroupNorm& original, NormParameters parameter
 Tensor LPGroupNorm::forward(const Tensor& x) {
   if (!is_autocast_eligible(x)) return nn::GroupNorm::forward(x);
   require_channels(x);
-  const Tensor in = cast_to_region(x), factors = parameter_for_region(weight, parameters_),
-               summands = parameter_for_region(bias, parameters_);
-  const Autocast off(x.device(), {}, {.enabled = false});
-  return group_norm(in, num_groups(), factors, summands, eps());
+  return in_region(x, weight, bias, parameters_,
+                   [this](const Tensor& in, const Tensor& factors, const Tensor& summands) {
+                     return group_norm(in, num_groups(), factors, summands, eps());
+                   });
 }
 
 std::string LPGroupNorm::extra_repr() const {

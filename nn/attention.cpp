@@ -8,6 +8,7 @@
 #include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
 #include "mezzo/nn/init.h"
+#include "mezzo/nn/layer_support.h"
 #include "mezzo/ops/attention.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/matmul.h"
@@ -23,17 +24,6 @@ namespace {
 
 constexpr std::string_view kName = "MultiheadAttention";
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::int64_t checked(const char* what, std::int64_t size) {
-  if (size > 0) return size;
-  throw ValueError(kName, std::string(what) + " of at least 1", std::to_string(size),
-                   "check the layer's sizes");
-}
-
-/// An unfilled parameter or, where there is to be none, an undefined tensor.
-Tensor unfilled(bool wanted, const Shape& shape, const MultiheadAttentionOptions& options) {
-  return wanted ? empty(shape, {.dtype = options.dtype, .device = options.device}) : Tensor();
-}
 
 /// softmax over the last dim, where a row of -inf is 0, in forward and backward.
 Tensor weights_of(const Tensor& scores, bool masked) {
@@ -55,10 +45,10 @@ Tensor joined(const Tensor& a, const Tensor& b) {
 
 MultiheadAttention::Sizes::Sizes(std::int64_t embed_dim_in, std::int64_t num_heads_in,
                                  const MultiheadAttentionOptions& options)
-    : embed_dim(checked("embed_dim", embed_dim_in)),
-      num_heads(checked("num_heads", num_heads_in)),
-      kdim(checked("kdim", options.kdim.value_or(embed_dim))),
-      vdim(checked("vdim", options.vdim.value_or(embed_dim))) {
+    : embed_dim(detail::at_least_one(kName, "embed_dim", embed_dim_in)),
+      num_heads(detail::at_least_one(kName, "num_heads", num_heads_in)),
+      kdim(detail::at_least_one(kName, "kdim", options.kdim.value_or(embed_dim))),
+      vdim(detail::at_least_one(kName, "vdim", options.vdim.value_or(embed_dim))) {
   layout::checked_numel(kName, {3, embed_dim, embed_dim});
   if (embed_dim % num_heads != 0) {
     throw ValueError(kName, "an embed_dim that num_heads divides",
@@ -75,11 +65,14 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
                                        const MultiheadAttentionOptions& options)
     : sizes_(embed_dim, num_heads, options),
       in_proj_weight(*this, "in_proj_weight",
-                     unfilled(sizes_.one_size(), {3 * embed_dim, embed_dim}, options)),
-      q_proj_weight(*this, "q_proj_weight", unfilled(!sizes_.one_size(), {embed_dim, embed_dim}, options)),
-      k_proj_weight(*this, "k_proj_weight", unfilled(!sizes_.one_size(), {embed_dim, sizes_.kdim}, options)),
-      v_proj_weight(*this, "v_proj_weight", unfilled(!sizes_.one_size(), {embed_dim, sizes_.vdim}, options)),
-      in_proj_bias(*this, "in_proj_bias", unfilled(options.bias, {3 * embed_dim}, options)),
+                     detail::unfilled(sizes_.one_size(), {3 * embed_dim, embed_dim}, options)),
+      q_proj_weight(*this, "q_proj_weight",
+                    detail::unfilled(!sizes_.one_size(), {embed_dim, embed_dim}, options)),
+      k_proj_weight(*this, "k_proj_weight",
+                    detail::unfilled(!sizes_.one_size(), {embed_dim, sizes_.kdim}, options)),
+      v_proj_weight(*this, "v_proj_weight",
+                    detail::unfilled(!sizes_.one_size(), {embed_dim, sizes_.vdim}, options)),
+      in_proj_bias(*this, "in_proj_bias", detail::unfilled(options.bias, {3 * embed_dim}, options)),
       out_proj(*this, "out_proj",
                make<Linear>(embed_dim, embed_dim,
                             LinearOptions{.bias = options.bias,
@@ -89,7 +82,7 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
       dropout_(options.dropout),
       batch_first_(options.batch_first),
       dropout_generator_(options.dropout_generator) {
-  fill(options.generator != nullptr ? *options.generator : default_generator());
+  fill(detail::or_default(options.generator));
 }
 
 void MultiheadAttention::fill(Generator& generator) {
@@ -195,7 +188,7 @@ AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& k
   const Heads heads = project(query, key, value);
   const Tensor mask = joined_mask(heads, masks, is_sample);
   const double dropout_p = is_training() ? dropout_ : 0;
-  Generator& generator = dropout_generator_ != nullptr ? *dropout_generator_ : default_generator();
+  Generator& generator = detail::or_default(dropout_generator_);
   AttentionOutput result;
   Tensor mixed;
   if (masks.need_weights) {

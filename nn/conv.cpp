@@ -4,25 +4,18 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/nn/init.h"
+#include "mezzo/nn/layer_support.h"
 
 namespace mezzo::nn {
 
 namespace {
 
 void check_channels(const std::string& layer, const char* what, std::int64_t channels, std::int64_t groups) {
-  if (channels < 1) {
-    throw ValueError(layer, std::string(what) + " of at least 1", std::to_string(channels),
-                     "check the layer's sizes");
-  }
+  detail::at_least_one(layer, what, channels);
   if (groups < 1 || channels % groups != 0) {
     throw ValueError(layer, "groups that divide " + std::string(what) + " = " + std::to_string(channels),
                      std::to_string(groups), "each group has as many channels as the others");
   }
-}
-
-template <class Config>
-Tensor unfilled(const Shape& shape, const Config& config) {
-  return empty(shape, {.dtype = config.dtype, .device = config.device});
 }
 
 /// [out, in / groups, kernel...], transposed [in, out / groups, kernel...].
@@ -75,10 +68,10 @@ ConvLayer::Config ConvLayer::checked(Config config) {
 }
 
 ConvLayer::ConvLayer(const Config& config)
-    : weight(*this, "weight", unfilled(weight_shape(config), config)),
-      bias(*this, "bias", config.bias ? unfilled({config.out_channels}, config) : Tensor()),
+    : weight(*this, "weight", detail::unfilled(true, weight_shape(config), config)),
+      bias(*this, "bias", detail::unfilled(config.bias, {config.out_channels}, config)),
       config_(config) {
-  reset_parameters(config_.generator != nullptr ? *config_.generator : default_generator());
+  reset_parameters(detail::or_default(config_.generator));
 }
 
 void ConvLayer::reset_parameters(Generator& generator) {

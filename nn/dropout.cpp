@@ -2,6 +2,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
+#include "mezzo/nn/layer_support.h"
 #include "mezzo/ops/random.h"
 
 namespace mezzo::nn {
@@ -14,13 +15,13 @@ double checked(const Layer& layer, double p) {
                    "p is the part that is zeroed");
 }
 
-Generator& chosen(Generator* generator) { return generator != nullptr ? *generator : default_generator(); }
-
 }  // namespace
 
 Dropout::Dropout(double p, Generator* generator) : p_(checked(*this, p)), generator_(generator) {}
 
-Tensor Dropout::forward(const Tensor& x) { return dropout(x, p_, is_training(), chosen(generator_)); }
+Tensor Dropout::forward(const Tensor& x) {
+  return dropout(x, p_, is_training(), detail::or_default(generator_));
+}
 
 std::string Dropout::extra_repr() const { return "p=" + Value(p_).to_string(); }
 
@@ -40,7 +41,7 @@ Tensor ChannelDropout<kSpatial>::forward(const Tensor& x) {
   if (!x.defined() || !is_training() || p_ == 0) return dropout(x, p_, false);
   Shape channels = x.shape();
   std::fill(channels.end() - kSpatial, channels.end(), 1);
-  return dropout(x, random_mask(1 - p_, channels, x.device(), chosen(generator_)), p_);
+  return dropout(x, random_mask(1 - p_, channels, x.device(), detail::or_default(generator_)), p_);
 }
 
 template <int kSpatial>

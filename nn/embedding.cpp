@@ -4,6 +4,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
 #include "mezzo/nn/init.h"
+#include "mezzo/nn/layer_support.h"
 #include "mezzo/ops/embedding.h"
 #include "mezzo/ops/shape.h"
 
@@ -32,7 +33,7 @@ Embedding::Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, co
       max_norm_(options.max_norm),
       norm_type_(options.norm_type),
       scale_grad_by_freq_(options.scale_grad_by_freq) {
-  reset_parameters(options.generator != nullptr ? *options.generator : default_generator());
+  reset_parameters(detail::or_default(options.generator));
 }
 
 void Embedding::reset_parameters(Generator& generator) {

@@ -4,20 +4,13 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
 #include "mezzo/nn/init.h"
+#include "mezzo/nn/layer_support.h"
 #include "mezzo/ops/norm.h"
 #include "mezzo/ops/shape.h"
 
 namespace mezzo::nn {
 
 namespace {
-
-std::string bool_text(bool on) { return on ? "true" : "false"; }
-
-/// An unfilled parameter or, where there is to be none, an undefined tensor.
-template <class Options>
-Tensor unfilled(bool wanted, const Shape& shape, const Options& options) {
-  return wanted ? empty(shape, {.dtype = options.dtype, .device = options.device}) : Tensor();
-}
 
 void fill(const Param& weight, const Param& bias) {
   if (weight.defined()) init::ones_(weight);
@@ -59,8 +52,9 @@ std::int64_t checked_features(std::string_view name, std::int64_t count) {
 
 LayerNorm::LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options)
     : weight(*this, "weight",
-             unfilled(options.elementwise_affine, checked("LayerNorm", normalized_shape), options)),
-      bias(*this, "bias", unfilled(options.elementwise_affine && options.bias, normalized_shape, options)),
+             detail::unfilled(options.elementwise_affine, checked("LayerNorm", normalized_shape), options)),
+      bias(*this, "bias",
+           detail::unfilled(options.elementwise_affine && options.bias, normalized_shape, options)),
       normalized_shape_(normalized_shape),
       eps_(options.eps) {
   reset_parameters();
@@ -83,14 +77,15 @@ Tensor LayerNorm::forward(const Tensor& x) {
 
 std::string LayerNorm::extra_repr() const {
   return to_string(normalized_shape_) + ", eps=" + Value(eps_).to_string() +
-         ", elementwise_affine=" + bool_text(weight.defined()) + ", bias=" + bool_text(bias.defined());
+         ", elementwise_affine=" + detail::bool_text(weight.defined()) +
+         ", bias=" + detail::bool_text(bias.defined());
 }
 
 // --- RMSNorm
 
 RMSNorm::RMSNorm(const Shape& normalized_shape, const RMSNormOptions& options)
     : weight(*this, "weight",
-             unfilled(options.elementwise_affine, checked("RMSNorm", normalized_shape), options)),
+             detail::unfilled(options.elementwise_affine, checked("RMSNorm", normalized_shape), options)),
       normalized_shape_(normalized_shape),
       eps_(options.eps) {
   reset_parameters();
@@ -108,16 +103,16 @@ Tensor RMSNorm::forward(const Tensor& x) {
 
 std::string RMSNorm::extra_repr() const {
   return to_string(normalized_shape_) + ", eps=" + (eps_ ? Value(*eps_).to_string() : "none") +
-         ", elementwise_affine=" + bool_text(weight.defined());
+         ", elementwise_affine=" + detail::bool_text(weight.defined());
 }
 
 // --- GroupNorm
 
 GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels, const GroupNormOptions& options)
-    : weight(
-          *this, "weight",
-          unfilled(options.affine && checked_groups(num_groups, num_channels) > 0, {num_channels}, options)),
-      bias(*this, "bias", unfilled(options.affine && options.bias, {num_channels}, options)),
+    : weight(*this, "weight",
+             detail::unfilled(options.affine && checked_groups(num_groups, num_channels) > 0, {num_channels},
+                              options)),
+      bias(*this, "bias", detail::unfilled(options.affine && options.bias, {num_channels}, options)),
       num_groups_(checked_groups(num_groups, num_channels)),
       num_channels_(num_channels),
       eps_(options.eps) {
@@ -146,17 +141,20 @@ Tensor GroupNorm::forward(const Tensor& x) {
 
 std::string GroupNorm::extra_repr() const {
   return std::to_string(num_groups_) + ", " + std::to_string(num_channels_) +
-         ", eps=" + Value(eps_).to_string() + ", affine=" + bool_text(weight.defined()) +
-         ", bias=" + bool_text(bias.defined());
+         ", eps=" + Value(eps_).to_string() + ", affine=" + detail::bool_text(weight.defined()) +
+         ", bias=" + detail::bool_text(bias.defined());
 }
 
 // --- BatchNorm and InstanceNorm
 
 RunningNorm::RunningNorm(std::string_view name, std::int64_t num_features, const RunningNormOptions& options)
-    : weight(*this, "weight", unfilled(options.affine, {checked_features(name, num_features)}, options)),
-      bias(*this, "bias", unfilled(options.affine && options.bias, {num_features}, options)),
-      running_mean(*this, "running_mean", unfilled(options.track_running_stats, {num_features}, options)),
-      running_var(*this, "running_var", unfilled(options.track_running_stats, {num_features}, options)),
+    : weight(*this, "weight",
+             detail::unfilled(options.affine, {checked_features(name, num_features)}, options)),
+      bias(*this, "bias", detail::unfilled(options.affine && options.bias, {num_features}, options)),
+      running_mean(*this, "running_mean",
+                   detail::unfilled(options.track_running_stats, {num_features}, options)),
+      running_var(*this, "running_var",
+                  detail::unfilled(options.track_running_stats, {num_features}, options)),
       num_batches_tracked(*this, "num_batches_tracked",
                           options.track_running_stats
                               ? zeros({}, {.dtype = DType::i64, .device = options.device})
@@ -203,8 +201,8 @@ void RunningNorm::require_channels(const Tensor& x, std::int64_t dims, std::int6
 std::string RunningNorm::extra_repr() const {
   return std::to_string(num_features_) + ", eps=" + Value(options_.eps).to_string() +
          ", momentum=" + (options_.momentum ? Value(*options_.momentum).to_string() : "none") +
-         ", affine=" + bool_text(weight.defined()) + ", bias=" + bool_text(bias.defined()) +
-         ", track_running_stats=" + bool_text(running_mean.defined());
+         ", affine=" + detail::bool_text(weight.defined()) + ", bias=" + detail::bool_text(bias.defined()) +
+         ", track_running_stats=" + detail::bool_text(running_mean.defined());
 }
 
 template <int kSpatial>

@@ -7,6 +7,7 @@
 #include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
 #include "mezzo/nn/init.h"
+#include "mezzo/nn/layer_support.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/random.h"
 #include "mezzo/ops/shape.h"
@@ -15,19 +16,9 @@ namespace mezzo::nn {
 
 namespace {
 
-std::int64_t checked(std::string_view name, const char* what, std::int64_t size) {
-  if (size > 0) return size;
-  throw ValueError(name, std::string(what) + " of at least 1", std::to_string(size),
-                   "check the layer's sizes");
-}
-
 /// Rows of the weights of all gates.
 std::int64_t rows_of(std::string_view name, std::int64_t gates, std::int64_t hidden_size) {
-  return layout::checked_numel(name, {gates, checked(name, "hidden_size", hidden_size)});
-}
-
-Generator& or_default(Generator* generator) {
-  return generator != nullptr ? *generator : default_generator();
+  return layout::checked_numel(name, {gates, detail::at_least_one(name, "hidden_size", hidden_size)});
 }
 
 void require_both(const Module& module, const LstmState& state) {
@@ -71,11 +62,12 @@ void RecurrentParams::fill(Generator& generator) {
 
 RecurrentCell::RecurrentCell(std::string_view name, std::int64_t gates, std::int64_t input_size,
                              std::int64_t hidden_size, const RecurrentCellOptions& options)
-    : RecurrentParams(*this, "", rows_of(name, gates, hidden_size), checked(name, "input_size", input_size),
-                      hidden_size, options.bias, {.dtype = options.dtype, .device = options.device}),
+    : RecurrentParams(*this, "", rows_of(name, gates, hidden_size),
+                      detail::at_least_one(name, "input_size", input_size), hidden_size, options.bias,
+                      {.dtype = options.dtype, .device = options.device}),
       input_size_(input_size),
       hidden_size_(hidden_size) {
-  reset_parameters(or_default(options.generator));
+  reset_parameters(detail::or_default(options.generator));
 }
 
 void RecurrentCell::reset_parameters(Generator& generator) { fill(generator); }
@@ -125,8 +117,10 @@ LstmState LSTMCell::forward(const Tensor& x, const LstmState& state) {
 
 RecurrentLayer::RecurrentLayer(std::string_view name, std::int64_t gates, std::int64_t input_size,
                                std::int64_t hidden_size, const RecurrentOptions& options)
-    : input_size_(checked(name, "input_size", input_size)), hidden_size_(hidden_size), options_(options) {
-  checked(name, "num_layers", options.num_layers);
+    : input_size_(detail::at_least_one(name, "input_size", input_size)),
+      hidden_size_(hidden_size),
+      options_(options) {
+  detail::at_least_one(name, "num_layers", options.num_layers);
   if (!(options.dropout >= 0 && options.dropout <= 1)) {
     throw ValueError(name, "a probability dropout in [0, 1]", Value(options.dropout).to_string(),
                      "dropout is the part that is zeroed");
@@ -140,7 +134,7 @@ RecurrentLayer::RecurrentLayer(std::string_view name, std::int64_t gates, std::i
       params_.emplace_back(*this, suffix, rows, features, hidden_size, options.bias, tensor_options);
     }
   }
-  reset_parameters(or_default(options.generator));
+  reset_parameters(detail::or_default(options.generator));
 }
 
 void RecurrentLayer::reset_parameters(Generator& generator) {
@@ -200,7 +194,7 @@ RecurrentLayer::Run RecurrentLayer::run(const Tensor& x, std::span<const Tensor>
   for (std::int64_t layer = 0; layer < num_layers(); ++layer) {
     if (layer > 0) {
       result.output = mezzo::dropout(result.output, options_.dropout, is_training(),
-                                     or_default(options_.dropout_generator));
+                                     detail::or_default(options_.dropout_generator));
     }
     result = run_layer(result.output, states, layer);
     for (std::size_t s = 0; s < states.size(); ++s) finals[s].push_back(result.states[s]);
