@@ -4,15 +4,17 @@
 // The bounds follow from how the contract says that statistics are taken, with u half of f32's epsilon. A sum
 // of terms in f32 has at most 64 additions in a place before it goes on in f64, four more to fold the places,
 // and terms of at most two roundings: kRoundings = 128 u is more than any of these sums loses, relative to
-// the sum of its terms' magnitudes, and twice what the square root of a variance loses. So
-//  * the mean that deviations are taken around is off by at most kRoundings mean|x|, which is `shift` below
-//  in
-//    units of the deviation: 1 / rstd. It moves both the deviations and their sum, and is taken back exactly
-//    but for kRoundings of that;
-//  * a normalized z is off by at most kRoundings (|z| (1 + shift)^2 + 1 + shift), see z_error;
-//  * the gradient rstd (g w - mean(g w) - z mean(g w z)) has means of at most A = max |g w| over the row:
-//  each
-//    of its three parts, and mean(g w z) once more for z's own error, loses z_error A rstd: five in all.
+// the sum of its terms' magnitudes, and twice what the square root of a variance loses.
+//
+// The mean that deviations are taken around is off by at most kRoundings mean|x|, which is `shift` below in
+// units of the deviation, 1 / rstd. It moves both the deviations and their sum, and is taken back exactly but
+// for kRoundings of that.
+//
+// A normalized z is off by at most kRoundings (|z| (1 + shift)^2 + 1 + shift), see z_error.
+//
+// The gradient rstd (g w - mean(g w) - z mean(g w z)) has means of at most A = max |g w| over the row. Each
+// of its three parts, and mean(g w z) once more for z's own error, loses z_error A rstd: five in all.
+//
 // Results are rounded once, which adds half of their epsilon, and values below the smallest normal number are
 // off by half of the smallest one.
 #include <gtest/gtest.h>
