@@ -19,7 +19,7 @@ class BackwardWatch final : public BackwardObserver {
     std::string op;         ///< name of the op whose gradient it is
     std::size_t input = 0;  ///< which of its inputs the gradient belongs to
   };
-  void after_vjp(const OpInfo& op, std::span<const Tensor> gradients) override;
+  void after_vjp(const autograd::Node& node, std::span<const Tensor> gradients) override;
   [[nodiscard]] const std::optional<Found>& found() const noexcept { return found_; }
 
  private:

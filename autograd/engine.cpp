@@ -255,7 +255,7 @@ void Walk::process(Node& node, Slots grads) {
       gradients[i] = Tensor();
   }
   // After fitting: a gradient that overflows in the cast to its input's dtype is this op's.
-  if (observer != nullptr) observer->after_vjp(node.info, {gradients.data(), gradients.size()});
+  if (observer != nullptr) observer->after_vjp(node, {gradients.data(), gradients.size()});
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined()) send(node.edges[i], std::move(gradients[i]));
   }

@@ -9,6 +9,10 @@
 
 namespace mezzo {
 
+namespace autograd {
+class Node;
+}
+
 /// How a backward runs.
 struct BackwardOptions {
   std::optional<bool> retain_graph = {};  ///< keep saved tensors for another backward; default: create_graph
@@ -49,7 +53,7 @@ class BackwardObserver {
   virtual ~BackwardObserver();
   BackwardObserver(const BackwardObserver&) = delete;
   BackwardObserver& operator=(const BackwardObserver&) = delete;
-  virtual void after_vjp(const OpInfo& op, std::span<const Tensor> gradients) = 0;
+  virtual void after_vjp(const autograd::Node& node, std::span<const Tensor> gradients) = 0;
   /// The innermost observer of this thread, or nullptr.
   [[nodiscard]] static BackwardObserver* current() noexcept;
 

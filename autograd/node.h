@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "mezzo/autograd/input_layer.h"
@@ -66,6 +67,9 @@ class Node : public RefCounted {
   LayerState layer;
   std::vector<std::pair<std::uint32_t, std::shared_ptr<GradHooks>>> hooks;  ///< per output index
   bool released = false;
+  /// Where in the tree of modules forward ran, when anomalies are looked for (nn/anomaly.h); lives as long as
+  /// the process.
+  const std::string* place = nullptr;
 
  protected:
   void destroy() noexcept override;

@@ -38,8 +38,9 @@ void Tensor::set_grad(const Tensor& gradient) const {
     throw ShapeError("set_grad", to_string(shape()), to_string(gradient.shape()),
                      "give it the tensor's shape");
   }
-  if (gradient.dtype() != dtype()) {
-    throw DTypeError("set_grad", to_string(dtype()), to_string(gradient.dtype()),
+  if (gradient.dtype() != dtype() && !(is_16bit(dtype()) && gradient.dtype() == DType::f32)) {
+    throw DTypeError("set_grad", to_string(dtype()) + (is_16bit(dtype()) ? " or f32" : ""),
+                     to_string(gradient.dtype()),
                      "convert it with to(dtype)");
   }
   if (!(gradient.device() == device())) {

@@ -20,7 +20,8 @@ DType promote(DType a, DType b) {
   const DTypeInfo& right = info(b);
   if (left.kind != right.kind) return left.kind > right.kind ? a : b;
   if (left.rank != right.rank) return left.rank > right.rank ? a : b;
-  return DType::f32;  // the one pair of equal kind and rank: f16 with bf16; neither holds the other's values
+  // Two of equal kind and rank, of which neither holds the other's values: f16 with bf16, i8 with u8.
+  return left.kind == DTypeKind::floating ? DType::f32 : DType::i16;
 }
 
 }  // namespace mezzo

@@ -15,9 +15,9 @@
 namespace mezzo {
 
 /// Element type of a tensor. `boolean` is stored as one byte, 0 or 1.
-enum class DType : std::uint8_t { f16, bf16, f32, f64, i32, i64, u8, boolean };
+enum class DType : std::uint8_t { f16, bf16, f32, f64, i8, i16, i32, i64, u8, boolean };
 
-inline constexpr std::size_t kDTypeCount = 8;
+inline constexpr std::size_t kDTypeCount = 10;
 
 /// What kind of number a dtype holds; type promotion ranks kinds before sizes.
 enum class DTypeKind : std::uint8_t { boolean, integer, floating };
@@ -28,7 +28,7 @@ struct DTypeInfo {
   std::int64_t size;      ///< bytes per element
   DTypeKind kind;
   DType compute;  ///< the type its arithmetic is done in: f32, f64 or i64
-  int rank;       ///< order within the kind for promotion; f16 and bf16 share one
+  int rank;       ///< order within the kind for promotion; f16 and bf16 share one, as do i8 and u8
   double eps;     ///< distance from 1 to the next value (0 for non-floating)
 };
 
@@ -38,15 +38,18 @@ inline constexpr std::array<DTypeInfo, kDTypeCount> kDTypes{{
     {"bf16", 2, DTypeKind::floating, DType::f32, 0, 0x1p-7},
     {"f32", 4, DTypeKind::floating, DType::f32, 1, 0x1p-23},
     {"f64", 8, DTypeKind::floating, DType::f64, 2, 0x1p-52},
-    {"i32", 4, DTypeKind::integer, DType::i64, 1, 0},
-    {"i64", 8, DTypeKind::integer, DType::i64, 2, 0},
+    {"i8", 1, DTypeKind::integer, DType::i64, 0, 0},
+    {"i16", 2, DTypeKind::integer, DType::i64, 1, 0},
+    {"i32", 4, DTypeKind::integer, DType::i64, 2, 0},
+    {"i64", 8, DTypeKind::integer, DType::i64, 3, 0},
     {"u8", 1, DTypeKind::integer, DType::i64, 0, 0},
     {"bool", 1, DTypeKind::boolean, DType::i64, 0, 0},
 }};
 
 /// All dtypes, for loops over them.
-inline constexpr std::array<DType, kDTypeCount> kAllDTypes{
-    DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::u8, DType::boolean};
+inline constexpr std::array<DType, kDTypeCount> kAllDTypes{DType::f16, DType::bf16,   DType::f32, DType::f64,
+                                                           DType::i8,  DType::i16,    DType::i32, DType::i64,
+                                                           DType::u8,  DType::boolean};
 
 [[nodiscard]] constexpr const DTypeInfo& info(DType dtype) {
   return kDTypes[static_cast<std::size_t>(dtype)];
@@ -58,12 +61,13 @@ inline constexpr std::array<DType, kDTypeCount> kAllDTypes{
 /// bool.
 [[nodiscard]] constexpr DType compute_dtype(DType dtype) { return info(dtype).compute; }
 [[nodiscard]] inline std::string to_string(DType dtype) { return std::string(info(dtype).name); }
-/// The dtype with the given name ("f16", "bf16", "f32", "f64", "i32", "i64", "u8", "bool").
+/// The dtype with the given name ("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "bool").
 /// Throws ValueError listing the names otherwise.
 [[nodiscard]] DType parse_dtype(std::string_view name);
 
 /// Result dtype of an operation on two tensors of these dtypes, both with dimensions: the higher kind wins,
-/// then the larger; f16 with bf16 gives f32. Symmetric. (PyTorch's promotion lattice over these dtypes.)
+/// then the larger; f16 with bf16 gives f32, and i8 with u8 i16. Symmetric. (PyTorch's promotion lattice over
+/// these dtypes.)
 [[nodiscard]] DType promote(DType a, DType b);
 
 template <class T>
@@ -82,6 +86,10 @@ inline constexpr DType dtype_of = [] {
     return DType::f32;
   else if constexpr (std::is_same_v<T, double>)
     return DType::f64;
+  else if constexpr (std::is_same_v<T, std::int8_t>)
+    return DType::i8;
+  else if constexpr (std::is_same_v<T, std::int16_t>)
+    return DType::i16;
   else if constexpr (std::is_same_v<T, std::int32_t>)
     return DType::i32;
   else if constexpr (std::is_same_v<T, std::int64_t>)
@@ -104,6 +112,10 @@ decltype(auto) dispatch(DType dtype, F&& f) {
       return f(TypeTag<float>{});
     case DType::f64:
       return f(TypeTag<double>{});
+    case DType::i8:
+      return f(TypeTag<std::int8_t>{});
+    case DType::i16:
+      return f(TypeTag<std::int16_t>{});
     case DType::i32:
       return f(TypeTag<std::int32_t>{});
     case DType::i64:

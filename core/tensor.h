@@ -95,7 +95,8 @@ class Tensor {
   [[nodiscard]] bool is_leaf() const noexcept;
   /// The accumulated gradient of a leaf; undefined before the first backward.
   [[nodiscard]] Tensor grad() const;
-  /// Replaces the gradient (an undefined tensor clears it). Shape, device and dtype must be the tensor's own.
+  /// Replaces the gradient (an undefined tensor clears it). Shape, device and dtype must be the tensor's own;
+  /// that of a 16-bit tensor may be f32 as well, which later backwards then add to.
   void set_grad(const Tensor& gradient) const;
   /// d(this)/d(leaves), added to the leaves' gradients. This tensor must have one element unless a gradient
   /// is given (autograd/engine.h has the free functions and their contract).
@@ -131,6 +132,9 @@ class Tensor {
   const Tensor& add_(Scalar other) const;
   const Tensor& mul_(const Tensor& other) const;
   const Tensor& mul_(Scalar other) const;
+  /// beta * this + alpha * (a @ b), see `addmm` in ops/matmul.h. Autocast leaves it alone, so that all three
+  /// are of one dtype.
+  const Tensor& addmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
   const Tensor& copy_(const Tensor& source) const;
   const Tensor& fill_(Scalar value) const;
   const Tensor& zero_() const;

@@ -17,6 +17,10 @@ DType dtype_of(const InputFile& file, std::byte code) {
   switch (std::to_integer<int>(code)) {
     case 0x08:
       return DType::u8;
+    case 0x09:
+      return DType::i8;
+    case 0x0B:
+      return DType::i16;
     case 0x0C:
       return DType::i32;
     case 0x0D:
@@ -24,7 +28,7 @@ DType dtype_of(const InputFile& file, std::byte code) {
     case 0x0E:
       return DType::f64;
     default:
-      throw IoError(file.op(), "elements of type 8 (unsigned bytes), 12 (i32), 13 (f32) or 14 (f64)",
+      throw IoError(file.op(), "elements of type 8 (u8), 9 (i8), 11 (i16), 12 (i32), 13 (f32) or 14 (f64)",
                     "type " + std::to_string(std::to_integer<int>(code)), "convert the file");
   }
 }

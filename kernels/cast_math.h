@@ -70,8 +70,8 @@ MEZZO_HD MEZZO_ALWAYS_INLINE To cast(From x) {
       return To(detail::sticky_double(x));
     else if constexpr (std::is_same_v<From, std::int32_t>)
       return To(static_cast<double>(x));
-    else if constexpr (std::is_same_v<From, std::uint8_t>)
-      return To(static_cast<float>(x));
+    else if constexpr (std::is_integral_v<From>)
+      return To(static_cast<float>(x));  // 8 and 16 bits: exact
     else
       return To(x);
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {

@@ -39,7 +39,9 @@ using AdamWOptions = AdamOptionsOf<true>;
 extern template class TypedOptimizer<AdamOptions>;
 extern template class TypedOptimizer<AdamWOptions>;
 
-/// kernels::AdamRule has the formula. Updates all parameters of a group in one launch.
+/// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, p -= lr / (1 - beta1^t) * m / (sqrt(v) /
+/// sqrt(1 - beta2^t) + eps); with amsgrad the largest v so far in the place of v. Decay: g += weight_decay p,
+/// or p *= 1 - lr weight_decay when decoupled. Sources: torch.optim.Adam, torch.optim.AdamW.
 template <bool decoupled>
 class AdamOf final : public TypedOptimizer<AdamOptionsOf<decoupled>> {
  public:

@@ -9,6 +9,7 @@
 #include "mezzo/autograd/input_layer.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
 
 namespace mezzo::optim {
@@ -59,26 +60,42 @@ void require_parameter(std::string_view op, const Tensor& tensor, Device device)
   require_own_memory(op, tensor, "a parameter");
 }
 
+void require_option(std::string_view optimizer, bool good, std::string_view expected, double got) {
+  if (!good) throw ValueError(optimizer, std::string(expected), std::to_string(got), "check the options");
+}
+
 Optimizer::Optimizer(const std::vector<const NamedTensors*>& groups) : id_(next_id.fetch_add(1)) {
-  std::set<const TensorImpl*> seen;
+  bool any = false;
   for (const NamedTensors* list : groups) {
-    Group group;
-    for (const auto& [path, tensor] : *list) {
-      if (seen.empty() && tensor.defined()) device_ = tensor.device();
-      require_parameter("Optimizer", tensor, device_);
-      if (!seen.insert(tensor.ref().get()).second) {
-        throw ValueError("Optimizer", "each parameter once",
-                         (path.empty() ? "a tensor of shape " + to_string(tensor.shape()) : path) + " twice",
-                         "list it once, in one group");
-      }
-      Parameter parameter;
-      parameter.tensor = tensor;
-      parameter.name = path;
-      group.parameters.push_back(std::move(parameter));
-    }
-    groups_.push_back(std::move(group));
+    if (!any && !list->empty() && list->front().second.defined()) device_ = list->front().second.device();
+    any = any || !list->empty();
+    groups_.push_back(new_group("Optimizer", *list));
   }
-  if (seen.empty()) throw ValueError("Optimizer", "at least one parameter", "none", "pass net.parameters()");
+  if (!any) throw ValueError("Optimizer", "at least one parameter", "none", "pass net.parameters()");
+}
+
+Optimizer::Group Optimizer::new_group(std::string_view op, const NamedTensors& parameters) {
+  std::set<const TensorImpl*> seen;
+  for (const Tensor& parameter : this->parameters()) seen.insert(parameter.ref().get());
+  Group group;
+  for (const auto& [path, tensor] : parameters) {
+    require_parameter(op, tensor, device_);
+    if (!seen.insert(tensor.ref().get()).second) {
+      throw ValueError(op, "each parameter once",
+                       (path.empty() ? "a tensor of shape " + to_string(tensor.shape()) : path) + " twice",
+                       "list it once, in one group");
+    }
+    Parameter parameter;
+    parameter.tensor = tensor;
+    parameter.name = path;
+    group.parameters.push_back(std::move(parameter));
+  }
+  return group;
+}
+
+void Optimizer::add_group(std::string_view op, const NamedTensors& parameters) {
+  if (parameters.empty()) throw ValueError(op, "at least one parameter", "none", "leave the empty group out");
+  groups_.push_back(new_group(op, parameters));
 }
 
 Optimizer::~Optimizer() {
@@ -87,12 +104,31 @@ Optimizer::~Optimizer() {
   }
 }
 
-void Optimizer::write_lr(Group& group, double lr) const {
-  if (!group.lr.defined()) {
-    group.lr = empty({}, {.dtype = DType::f64, .device = device_});
-    if (!device_.is_cpu()) group.ticket = zeros({}, {.dtype = DType::i32, .device = device_});
+void Optimizer::write_rates(std::size_t group) {
+  static_assert(sizeof(kernels::Rates) == 2 * sizeof(double));
+  Group& target = groups_[group];
+  if (!target.rates.defined()) {
+    target.rates = empty({2}, {.dtype = DType::f64, .device = device_});
+    if (!device_.is_cpu()) target.ticket = zeros({}, {.dtype = DType::i32, .device = device_});
   }
-  backend(device_).copy_from_host(group.lr.impl().data(), &lr, sizeof(lr), device_.index);
+  const kernels::Rates rates = group_rates(group);
+  backend(device_).copy_from_host(target.rates.impl().data(), &rates, sizeof(rates), device_.index);
+}
+
+kernels::Rates Optimizer::rates_now(std::size_t group) const {
+  kernels::Rates rates = group_rates(group);
+  const Tensor& shared = groups_[group].rates;
+  if (!rates_shared_ || !shared.defined()) return rates;
+  count_host_read();
+  backend(device_).copy_to_host(&rates, shared.impl().data(), sizeof(rates), device_.index);
+  return rates;
+}
+
+Tensor Optimizer::rates(std::size_t group) {
+  require_group("Optimizer.rates", group);
+  if (!groups_[group].rates.defined()) write_rates(group);
+  rates_shared_ = true;
+  return groups_[group].rates;
 }
 
 void Optimizer::require_group(std::string_view op, std::size_t group) const {
@@ -103,14 +139,34 @@ void Optimizer::require_group(std::string_view op, std::size_t group) const {
 
 double Optimizer::lr(std::size_t group) const {
   require_group("Optimizer.lr", group);
-  return group_lr(group);
+  return rates_now(group).lr;
 }
 
 void Optimizer::set_lr(double lr, std::size_t group) {
   require_group("Optimizer.set_lr", group);
   if (!(lr >= 0)) throw ValueError("Optimizer.set_lr", "lr >= 0", std::to_string(lr), "pass a learning rate");
-  set_group_lr(group, lr);
-  write_lr(groups_[group], lr);
+  kernels::Rates rates = rates_now(group);
+  rates.lr = lr;
+  set_group_rates(group, rates);
+  write_rates(group);
+}
+
+std::optional<double> Optimizer::momentum(std::size_t group) const {
+  require_group("Optimizer.momentum", group);
+  return has_momentum() ? std::optional(rates_now(group).momentum) : std::nullopt;
+}
+
+void Optimizer::set_momentum(double momentum, std::size_t group) {
+  constexpr std::string_view op = "Optimizer.set_momentum";
+  require_group(op, group);
+  if (!has_momentum())
+    throw StateError(op, "an optimizer with momentum or beta1", std::string(name()), "use one that has it");
+  if (!(momentum >= 0 && momentum < 1))
+    throw ValueError(op, "momentum in [0, 1)", std::to_string(momentum), "pass for example 0.9");
+  kernels::Rates rates = rates_now(group);
+  rates.momentum = momentum;
+  set_group_rates(group, rates);
+  write_rates(group);
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -145,16 +201,19 @@ void Optimizer::prepare_master(std::size_t group, Parameter& parameter) const {
   parameter.seen = tensor.version();
 }
 
-/// Makes the state that a parameter's first step needs. Zeroed memory only, so that a step that is skipped
-/// leaves it as it should be.
+/// Makes the state that a parameter's first step needs, as it is before one: a step that is skipped leaves it
+/// as it should be.
 void Optimizer::prepare(std::size_t group, Parameter& parameter) const {
   const Tensor& tensor = parameter.tensor;
   prepare_master(group, parameter);
   if (!parameter.step.defined()) parameter.step = zeros({}, {.dtype = DType::i64, .device = device_});
+  if (!parameter.carried.defined() && !carried_name().empty())
+    parameter.carried = full({}, 1.0, {.dtype = DType::f64, .device = device_});
   const DType dtype = tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
   for (std::size_t i = 0; i < buffer_names(group).size(); ++i) {
     if (!parameter.buffers[i].defined()) {
-      parameter.buffers[i] = zeros(tensor.shape(), {.dtype = dtype, .device = device_});
+      parameter.buffers[i] =
+          full(tensor.shape(), initial_value(group, i), {.dtype = dtype, .device = device_});
     }
   }
 }
@@ -168,11 +227,12 @@ kernels::ParameterUpdate Optimizer::update_of(const Parameter& parameter,
   for (std::size_t i = 0; i < copies.size(); ++i) update.copies[i] = view_of(copies[i]);
   if (parameter.master.defined()) update.copies[2] = view_of(parameter.tensor);
   update.step = static_cast<std::int64_t*>(parameter.step.impl().data());
+  if (parameter.carried.defined()) update.carried = static_cast<double*>(parameter.carried.impl().data());
   return update;
 }
 
 kernels::UpdateControl Optimizer::control_of(const Group& group, const ScalerControl& control) {
-  kernels::UpdateControl result{.lr = static_cast<const double*>(group.lr.impl().data()),
+  kernels::UpdateControl result{.rates = static_cast<const kernels::Rates*>(group.rates.impl().data()),
                                 .record = control.record,
                                 .unscale = control.unscale};
   if (group.ticket.defined()) result.ticket = static_cast<std::uint32_t*>(group.ticket.impl().data());
@@ -187,7 +247,7 @@ void Optimizer::step(const ScalerControl& control) {
   copies_.clear();
   SmallVector<std::size_t, 8> ends;  // per group, the end of its updates
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    if (!groups_[g].lr.defined()) write_lr(groups_[g], group_lr(g));
+    if (!groups_[g].rates.defined()) write_rates(g);
     for (Parameter& parameter : groups_[g].parameters) {
       if (!parameter.tensor.grad().defined()) continue;
       require_parameter("Optimizer", parameter.tensor, device_);
@@ -211,6 +271,19 @@ void Optimizer::step(const ScalerControl& control) {
     }
   }
   copies_.clear();
+  ++step_calls_;
+}
+
+Tensor Optimizer::step(const std::function<Tensor()>& closure) {
+  if (!closure)
+    throw ValueError("Optimizer.step", "a closure", "an empty function", "call step() without one");
+  Tensor loss;
+  {
+    const EnableGrad recording;
+    loss = closure();
+  }
+  step();
+  return loss;
 }
 
 std::vector<Tensor> Optimizer::parameters() const {

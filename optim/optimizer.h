@@ -4,7 +4,9 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,14 +63,27 @@ class Optimizer {
   /// The same under a loss scaler (GradScaler::step calls this): nothing changes, step counts included, when
   /// the record says skip.
   void step(const ScalerControl& control);
+  /// The same with gradients that `closure` computes first, recording on: it clears them, runs the model and
+  /// calls backward. Returns what it returned, the loss. Under a scaler compute gradients first instead:
+  /// GradScaler::step refuses a closure.
+  Tensor step(const std::function<Tensor()>& closure);
   /// Drops all gradients, or, when `set_to_none` is false, fills them with zeros where they are.
   void zero_grad(bool set_to_none = true);
 
   [[nodiscard]] std::size_t num_groups() const noexcept { return groups_.size(); }
-  /// The learning rate of a group. Setting it writes to the device and reads nothing back. Throws ValueError
-  /// when negative, IndexError.
+  /// The learning rate of a group: one host read once rates() was called, which lets it change on the device.
+  /// Setting it writes to the device and reads nothing back. Throws ValueError when negative, IndexError.
   [[nodiscard]] double lr(std::size_t group = 0) const;
   void set_lr(double lr, std::size_t group = 0);
+  /// The momentum of a group, beta1 of those that have it, likewise. Nothing for an algorithm without;
+  /// setting it throws StateError then, ValueError outside [0, 1).
+  [[nodiscard]] std::optional<double> momentum(std::size_t group = 0) const;
+  void set_momentum(double momentum, std::size_t group = 0);
+  /// What the next step takes them from: f64 [2] on the device, lr and momentum (0 without). For schedules
+  /// that run there. Throws IndexError.
+  [[nodiscard]] Tensor rates(std::size_t group);
+  /// Calls of step() so far, skipped ones included; a replayed CapturedStep makes none.
+  [[nodiscard]] std::uint64_t step_calls() const noexcept { return step_calls_; }
   /// All parameters, group by group.
   [[nodiscard]] std::vector<Tensor> parameters() const;
   /// Path of parameter i in that order, or "parameter i [shape]" when it was given without a name.
@@ -91,20 +106,23 @@ class Optimizer {
   struct Parameter {
     Tensor tensor;
     std::string name;
-    Tensor master;                  ///< f32 values of a 16-bit parameter; undefined otherwise
-    std::uint32_t seen = 0;         ///< version of `tensor` that `master` goes with
-    Tensor step;                    ///< i64, 0-dim: updates so far; undefined before the first
-    std::array<Tensor, 3> buffers;  ///< the algorithm's state
+    Tensor master;           ///< f32 values of a 16-bit parameter; undefined otherwise
+    std::uint32_t seen = 0;  ///< version of `tensor` that `master` goes with
+    Tensor step;             ///< i64, 0-dim: updates so far; undefined before the first
+    Tensor carried;          ///< f64, 0-dim, of algorithms with a carried_name
+    std::array<Tensor, kernels::kMaxBuffers> buffers;  ///< the algorithm's state
   };
   struct Group {
     std::vector<Parameter> parameters;
-    Tensor lr;      ///< f64, 0-dim, on the device
+    Tensor rates;   ///< kernels::Rates on the device; undefined before they are needed
     Tensor ticket;  ///< kernels::UpdateControl::ticket; undefined on the CPU
   };
 
   /// Throws for an empty list, a parameter that is no floating leaf, given twice, or on another device than
   /// the first.
   explicit Optimizer(const std::vector<const NamedTensors*>& groups);
+  /// One more group, under the same conditions, in the name of `op`; nothing has changed when it throws.
+  void add_group(std::string_view op, const NamedTensors& parameters);
   /// Throws IndexError in the name of `op` for a group that is not there.
   void require_group(std::string_view op, std::size_t group) const;
 
@@ -112,12 +130,19 @@ class Optimizer {
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// Names of the buffers it keeps per parameter, in the order of ParameterUpdate::state.
   [[nodiscard]] virtual BufferNames buffer_names(std::size_t group) const = 0;
-  [[nodiscard]] virtual Value group_options(std::size_t group) const = 0;
+  /// What buffer i is filled with before the first step.
+  [[nodiscard]] virtual double initial_value(std::size_t /*group*/, std::size_t /*i*/) const { return 0; }
+  /// Name of the number it carries per parameter, which starts as 1; empty: none.
+  [[nodiscard]] virtual std::string_view carried_name() const { return {}; }
+  /// The options with these rates in them.
+  [[nodiscard]] virtual Value group_options(std::size_t group, const kernels::Rates& rates) const = 0;
   /// Throws ValueError, having changed nothing, for options that are not valid.
   virtual void check_group_options(const Value& options) const = 0;
   virtual void set_group_options(std::size_t group, const Value& options) = 0;
-  [[nodiscard]] virtual double group_lr(std::size_t group) const = 0;
-  virtual void set_group_lr(std::size_t group, double lr) = 0;
+  [[nodiscard]] virtual bool has_momentum() const = 0;
+  /// The rates as the host has set them last.
+  [[nodiscard]] virtual kernels::Rates group_rates(std::size_t group) const = 0;
+  virtual void set_group_rates(std::size_t group, const kernels::Rates& rates) = 0;
   [[nodiscard]] virtual bool master_weights(std::size_t group) const = 0;
   virtual void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
                       const kernels::UpdateControl& control) const = 0;
@@ -126,7 +151,10 @@ class Optimizer {
   friend class Remapping;
   using TensorMap = std::map<std::string, Tensor>;
 
-  void write_lr(Group& group, double lr) const;
+  [[nodiscard]] Group new_group(std::string_view op, const NamedTensors& parameters);
+  void write_rates(std::size_t group);
+  /// The rates that the next step takes: a host read when a schedule may have changed them on the device.
+  [[nodiscard]] kernels::Rates rates_now(std::size_t group) const;
   void prepare(std::size_t group, Parameter& parameter) const;
   void prepare_master(std::size_t group, Parameter& parameter) const;
   [[nodiscard]] static kernels::ParameterUpdate update_of(const Parameter& parameter,
@@ -145,6 +173,8 @@ class Optimizer {
   std::vector<Group> groups_;
   Device device_;
   std::uint64_t id_;
+  std::uint64_t step_calls_ = 0;
+  bool rates_shared_ = false;  ///< rates() was called
   // What step() hands to the kernels, kept for its memory: a step asks the system for none.
   std::vector<kernels::ParameterUpdate> updates_;
   std::vector<std::array<Tensor, 2>> copies_;
@@ -157,6 +187,9 @@ void require_own_memory(std::string_view op, const Tensor& tensor, const std::st
 /// Throws in the name of `op` unless `tensor` can be a parameter of an optimizer on `device`: a floating leaf
 /// there with memory of its own (ValueError, DTypeError, AutogradError, DeviceError, ShapeError).
 void require_parameter(std::string_view op, const Tensor& tensor, Device device);
+
+/// Throws ValueError in the name of `optimizer` unless `good`: `expected` says what the option must be.
+void require_option(std::string_view optimizer, bool good, std::string_view expected, double got);
 
 /// A list of parameters without names.
 [[nodiscard]] NamedTensors unnamed(const std::vector<Tensor>& parameters);

@@ -42,6 +42,8 @@ template <class P, class F>
 void Optimizer::each_slot(std::size_t group, std::size_t index, P& parameter, F f) const {
   const std::string prefix = std::to_string(index) + ".";
   f(prefix + "step", parameter.step);
+  if (const std::string_view name = carried_name(); !name.empty())
+    f(prefix + std::string(name), parameter.carried);
   std::size_t i = 0;
   for (const std::string_view name : buffer_names(group))
     f(prefix + std::string(name), parameter.buffers[i++]);
@@ -53,7 +55,7 @@ OptimizerState Optimizer::state_dict() const {
   Value groups;
   std::size_t index = 0;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    Value group = group_options(g);
+    Value group = group_options(g, rates_now(g));
     group.set("num_parameters", static_cast<std::int64_t>(groups_[g].parameters.size()));
     groups.push_back(std::move(group));
     for (const Parameter& parameter : groups_[g].parameters) {
@@ -102,14 +104,14 @@ Optimizer::Parameter Optimizer::loaded(std::size_t group, std::size_t index, con
   std::size_t found = 0;
   each_slot(group, index, result, [&](const std::string& key, Tensor& slot) {
     const auto node = saved.extract(key);
-    const bool is_step = &slot == &result.step;
+    const bool is_number = &slot == &result.step || &slot == &result.carried;
     if (node.empty()) {
       if (&slot != &result.master) missing = key;
       return;
     }
     ++found;
-    slot = copied(key, node.mapped(), is_step ? Shape{} : parameter.tensor.shape(),
-                  is_step ? DType::i64 : wide, device_);
+    const DType dtype = &slot == &result.step ? DType::i64 : &slot == &result.carried ? DType::f64 : wide;
+    slot = copied(key, node.mapped(), is_number ? Shape{} : parameter.tensor.shape(), dtype, device_);
   });
   if (found > 0 && !missing.empty())
     throw StateError(kLoad, "all of a parameter's state", "no " + missing, "check the file");
@@ -137,7 +139,7 @@ void Optimizer::load_state_dict(const OptimizerState& state) {
     for (std::size_t g = 0; g < groups_.size(); ++g) set_group_options(g, options[g]);
   };
   Value::List before;
-  for (std::size_t g = 0; g < groups_.size(); ++g) before.push_back(group_options(g));
+  for (std::size_t g = 0; g < groups_.size(); ++g) before.push_back(group_options(g, group_rates(g)));
   std::vector<std::vector<Parameter>> parameters;
   try {
     set_options(state.options.at("param_groups").as_list());  // what there is to load depends on them
@@ -148,7 +150,7 @@ void Optimizer::load_state_dict(const OptimizerState& state) {
   }
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     groups_[g].parameters = std::move(parameters[g]);
-    write_lr(groups_[g], group_lr(g));
+    write_rates(g);
   }
 }
 

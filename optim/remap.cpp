@@ -118,6 +118,7 @@ Remapping::Parameter Remapping::successor(const Parameter& parameter, const Tens
   result.name = parameter.name;
   if (parameter.tensor.shape() != after.shape()) return result;
   result.step = parameter.step;
+  result.carried = parameter.carried;
   const DType wide = after.dtype() == DType::f64 ? DType::f64 : DType::f32;
   for (std::size_t i = 0; i < parameter.buffers.size(); ++i) {
     if (parameter.buffers[i].defined()) result.buffers[i] = to(parameter.buffers[i], wide);

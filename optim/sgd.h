@@ -32,7 +32,8 @@ struct SGDOptions {
 
 extern template class TypedOptimizer<SGDOptions>;  // in the library, and not in every file that uses it
 
-/// p -= lr * buf (kernels::SgdRule has the formula). Updates all parameters of a group in one launch.
+/// g' = g + weight_decay p; buf = momentum buf + (1 - dampening) g' (g' itself the first time); p -= lr *
+/// (nesterov: g' + momentum buf, else buf, else g'). Source: torch.optim.SGD.
 class SGD final : public TypedOptimizer<SGDOptions> {
  public:
   explicit SGD(const std::vector<Tensor>& parameters, SGDOptions options = {});

@@ -2,7 +2,6 @@
 // into a state dict.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include "mezzo/autograd/attrs.h"
@@ -12,7 +11,7 @@
 namespace mezzo::optim {
 
 /// Optimizer with `Options` per group: a struct with `lr`, `master_weights`, `fields()` and `check()` (throws
-/// ValueError).
+/// ValueError); `momentum` or `beta1`, where it has one, is what momentum() means.
 template <class Options>
 class TypedOptimizer : public Optimizer {
  public:
@@ -20,6 +19,14 @@ class TypedOptimizer : public Optimizer {
   [[nodiscard]] const Options& options(std::size_t group = 0) const {
     this->require_group("Optimizer.options", group);
     return options_[group];
+  }
+  /// One more group (torch's add_param_group): its parameters start without state. Schedulers made before
+  /// leave its rates alone. Throws what the constructor throws; nothing has changed then.
+  void add_param_group(const ParamGroup<Options>& group) {
+    group.options.check();
+    options_.reserve(options_.size() + 1);
+    this->add_group("Optimizer.add_param_group", group.parameters);
+    options_.push_back(group.options);
   }
 
  protected:
@@ -29,15 +36,20 @@ class TypedOptimizer : public Optimizer {
       options_.push_back(group.options);
     }
   }
-  [[nodiscard]] Value group_options(std::size_t group) const override {
-    return attrs_to_value(options_[group]);
+  [[nodiscard]] Value group_options(std::size_t group, const kernels::Rates& rates) const override {
+    return attrs_to_value(with_rates(options_[group], rates));
   }
   void check_group_options(const Value& options) const override { static_cast<void>(parsed(options)); }
   void set_group_options(std::size_t group, const Value& options) override {
     options_[group] = parsed(options);
   }
-  [[nodiscard]] double group_lr(std::size_t group) const override { return options_[group].lr; }
-  void set_group_lr(std::size_t group, double lr) override { options_[group].lr = lr; }
+  [[nodiscard]] bool has_momentum() const override { return momentum_of(Options{}).has_value(); }
+  [[nodiscard]] kernels::Rates group_rates(std::size_t group) const override {
+    return {options_[group].lr, momentum_of(options_[group]).value_or(0)};
+  }
+  void set_group_rates(std::size_t group, const kernels::Rates& rates) override {
+    options_[group] = with_rates(options_[group], rates);
+  }
   [[nodiscard]] bool master_weights(std::size_t group) const override {
     return options_[group].master_weights;
   }
@@ -47,6 +59,22 @@ class TypedOptimizer : public Optimizer {
     std::vector<const NamedTensors*> result;
     for (const auto& group : groups) result.push_back(&group.parameters);
     return result;
+  }
+  [[nodiscard]] static std::optional<double> momentum_of(const Options& options) {
+    if constexpr (requires { options.momentum; })
+      return options.momentum;
+    else if constexpr (requires { options.beta1; })
+      return options.beta1;
+    else
+      return std::nullopt;
+  }
+  [[nodiscard]] static Options with_rates(Options options, const kernels::Rates& rates) {
+    options.lr = rates.lr;
+    if constexpr (requires { options.momentum; })
+      options.momentum = rates.momentum;
+    else if constexpr (requires { options.beta1; })
+      options.beta1 = rates.momentum;
+    return options;
   }
   [[nodiscard]] Options parsed(const Value& saved) const {
     Value::Map fields = saved.as_map();

@@ -30,6 +30,10 @@ __device__ MEZZO_ALWAYS_INLINE decltype(auto) with_stored(DType dtype, F&& f) {
       return f(float{});
     case DType::f64:
       return f(double{});
+    case DType::i8:
+      return f(std::int8_t{});
+    case DType::i16:
+      return f(std::int16_t{});
     case DType::i32:
       return f(std::int32_t{});
     case DType::i64:

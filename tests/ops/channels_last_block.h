@@ -6,6 +6,7 @@
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/node.h"
 #include "mezzo/core/allocator.h"
 #include "mezzo/ops/ops.h"
 
@@ -20,8 +21,8 @@ inline constexpr std::int64_t kSamples = 3;
 class FormatWatch final : public BackwardObserver {
  public:
   FormatWatch() : guard_(LayerState{see_inputs, 0}) { forward = backward = 0; }
-  void after_vjp(const OpInfo& op, std::span<const Tensor> gradients) override {
-    for (const Tensor& gradient : gradients) see(op, gradient, backward, "gradient");
+  void after_vjp(const autograd::Node& node, std::span<const Tensor> gradients) override {
+    for (const Tensor& gradient : gradients) see(node.info, gradient, backward, "gradient");
   }
   static inline thread_local int forward = 0, backward = 0;
 

@@ -1,5 +1,6 @@
-// The CPU side of optimizers: one pass of tiles per parameter.
-#include "mezzo/kernels/cpu/optimizer.h"
+// The CPU side of optimizers: one pass of tiles per parameter. Everything that is "in device memory" is host
+// memory here.
+#pragma once
 
 #include <array>
 #include <utility>
@@ -8,12 +9,12 @@
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/tile.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
-#include "mezzo/kernels/optimizer_math.h"
 #include "mezzo/kernels/scaler_math.h"
+#include "mezzo/kernels/update_rule.h"
 
 namespace mezzo::kernels::cpu {
 
-namespace {
+namespace update_detail {
 
 template <class F, class T>
 struct UpdateTile {
@@ -77,7 +78,8 @@ void update_tile(const Operands& operands, const ParameterUpdate& update, F f, U
 /// One parameter: reads and advances its step count, then all its tiles.
 template <class F, class T, class Rule>
 void update_parameter(const ParameterUpdate& update, const Rule& rule, const UpdateControl& control) {
-  const F f = F::at(rule, ++*update.step, *control.lr);
+  const F f = kernels::detail::functor_at<F>(rule, *update.step, *control.rates, update.carried);
+  kernels::detail::advance<F>(rule, *control.rates, update.step, update.carried);
   const bool unscales = control.unscale && control.record != nullptr && control.record->inv_scale != 1.0F;
   const UnscaleFn unscale{unscales ? control.record->inv_scale : 1.0F};
   const Operands operands(update);
@@ -88,31 +90,18 @@ void update_parameter(const ParameterUpdate& update, const Rule& rule, const Upd
   });
 }
 
-template <template <class, int> class F, int S, class Rule>
-void update_group(std::span<const ParameterUpdate> updates, const Rule& rule, const UpdateControl& control) {
+}  // namespace update_detail
+
+/// See kernels::update.
+template <template <class> class F, class Rule>
+void update(std::span<const ParameterUpdate> updates, const Rule& rule, const UpdateControl& control) {
   if (control.record != nullptr && (control.record->found_inf != 0 || control.record->error != 0)) return;
   for (const ParameterUpdate& update : updates) {
     if (update.value.dtype == DType::f64)
-      update_parameter<F<double, S>, double>(update, rule, control);
+      update_detail::update_parameter<F<double>, double>(update, rule, control);
     else
-      update_parameter<F<float, S>, float>(update, rule, control);
+      update_detail::update_parameter<F<float>, float>(update, rule, control);
   }
-}
-
-}  // namespace
-
-void sgd(std::span<const ParameterUpdate> updates, const SgdRule& rule, const UpdateControl& control) {
-  if (rule.momentum != 0)
-    update_group<SgdFn, 1>(updates, rule, control);
-  else
-    update_group<SgdFn, 0>(updates, rule, control);
-}
-
-void adam(std::span<const ParameterUpdate> updates, const AdamRule& rule, const UpdateControl& control) {
-  if (rule.amsgrad)
-    update_group<AdamFn, 3>(updates, rule, control);
-  else
-    update_group<AdamFn, 2>(updates, rule, control);
 }
 
 }  // namespace mezzo::kernels::cpu

@@ -1,34 +1,40 @@
-// The CUDA kernels of optimizers. Step counts are advanced by the block that finishes last: a second launch
-// for that would cost a small network more than all its updates, and without it a block could read a count
-// that another one has advanced already.
-#include "mezzo/kernels/cuda/optimizer.h"
+// The CUDA side of optimizers: one launch for as many parameters as fit into a kernel's arguments, and one
+// for each parameter whose arrays do not all lie in one run. A fault of the device (core/cuda/fault.h) skips
+// the update as found_inf does. Needs UpdateControl::ticket. Step counts are advanced by the block that
+// finishes last: a second launch for that would cost a small network more than all its updates, and without
+// it a block could read a count that another one has advanced already.
+#pragma once
+
+#include <optional>
 
 #include "mezzo/core/cuda/fault.h"
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cuda/batch.h"
 #include "mezzo/kernels/cuda/shared.h"
-#include "mezzo/kernels/optimizer_math.h"
 #include "mezzo/kernels/scaler_math.h"
+#include "mezzo/kernels/update_rule.h"
 
 namespace mezzo::kernels::cuda {
 
-namespace {
+namespace update_detail {
 
 // Arrays of a parameter by position; three states from kState on, three copies from kCopy on.
 constexpr int kValue = 0, kGradient = 1, kState = 2, kCopy = 5, kArrays = 8;
 
 /// A parameter whose arrays are one run each. Absent ones have no data.
-struct Slot {
+struct UpdateSlot {
   Array arrays[kArrays];
   std::int64_t* step = nullptr;
+  double* carried = nullptr;
   std::int64_t elements = 0;
   bool packed = false;  ///< aligned to packs, and the states are of the compute type
 };
 /// One with any strides.
-struct StridedSlot {
+struct StridedUpdateSlot {
   Array arrays[kArrays];
   std::int64_t* step = nullptr;
+  double* carried = nullptr;
   Space<kArrays> space;
 };
 
@@ -40,7 +46,7 @@ __device__ MEZZO_ALWAYS_INLINE DType floating(DType dtype) {
 
 /// UpdateControl and the device's fault.
 struct Control {
-  const double* lr;
+  const Rates* rates;
   const ScalerRecord* record;
   const mezzo::cuda::Fault* fault;
   std::uint32_t* ticket;
@@ -67,10 +73,11 @@ class BlockTalk {
     return flags_.get(0) != 0;
   }
   /// F::at for the next step of a parameter, worked out once per block: it holds two pow of f64.
-  template <class Rule>
-  [[nodiscard]] __device__ F functor(const Rule& rule, const std::int64_t* step,
-                                     const Control& control) const {
-    if (threadIdx.x == 0) functor_.set(0, F::at(rule, *step + 1, *control.lr));
+  template <class Rule, class AnySlot>
+  [[nodiscard]] __device__ F functor(const Rule& rule, const AnySlot& slot, const Control& control) const {
+    if (threadIdx.x == 0) {
+      functor_.set(0, kernels::detail::functor_at<F>(rule, *slot.step, *control.rates, slot.carried));
+    }
     __syncthreads();
     const F f = functor_.get(0);
     __syncthreads();
@@ -155,12 +162,12 @@ struct Updater {
 
 template <class F, class T, class Rule, std::size_t kMost>
 __global__ void __launch_bounds__(kThreads)
-    update_batch(Batch<Slot, kMost> batch, Rule rule, Control control) {
+    update_batch(Batch<UpdateSlot, kMost> batch, Rule rule, Control control) {
   const BlockTalk<F> talk;
   const bool skips = talk.skips(control);
   if (!skips) {
-    for_each_range(batch, [&](const Slot& slot, std::int64_t first, std::int64_t last) {
-      const Updater<F, T> updater(talk.functor(rule, slot.step, control), control);
+    for_each_range(batch, [&](const UpdateSlot& slot, std::int64_t first, std::int64_t last) {
+      const Updater<F, T> updater(talk.functor(rule, slot, control), control);
       for_each_element(
           slot.packed, first, last, [&](std::int64_t i) { updater.pack(slot.arrays, i); },
           [&](std::int64_t i) { updater.one(slot.arrays, [i](int /*k*/) { return i; }); });
@@ -168,23 +175,25 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (!talk.is_last(control) || skips) return;
   for (unsigned i = threadIdx.x; i < static_cast<unsigned>(batch.count); i += blockDim.x) {
-    ++*batch.items[i].step;
+    kernels::detail::advance<F>(rule, *control.rates, batch.items[i].step, batch.items[i].carried);
   }
 }
 
 template <class F, class T, class Rule>
-__global__ void __launch_bounds__(kThreads) update_strided(StridedSlot slot, Rule rule, Control control) {
+__global__ void __launch_bounds__(kThreads)
+    update_strided(StridedUpdateSlot slot, Rule rule, Control control) {
   const BlockTalk<F> talk;
   const bool skips = talk.skips(control);
   if (!skips) {
-    const Updater<F, T> updater(talk.functor(rule, slot.step, control), control);
+    const Updater<F, T> updater(talk.functor(rule, slot, control), control);
     for (std::int64_t i = first_index(); i < slot.space.total(); i += grid_size()) {
       std::int64_t at[kArrays];
       slot.space.offsets(i, at);
       updater.one(slot.arrays, [&at](int k) { return at[k]; });
     }
   }
-  if (talk.is_last(control) && !skips && threadIdx.x == 0) ++*slot.step;
+  if (talk.is_last(control) && !skips && threadIdx.x == 0)
+    kernels::detail::advance<F>(rule, *control.rates, slot.step, slot.carried);
 }
 
 /// f(position, view) for the arrays that are there.
@@ -203,9 +212,10 @@ void each_array(const ParameterUpdate& update, const F& f) {
 
 /// Nothing when an array is not one run of elements.
 template <class T>
-std::optional<Slot> slot_of(const ParameterUpdate& update) {
-  Slot slot;
+std::optional<UpdateSlot> slot_of(const ParameterUpdate& update) {
+  UpdateSlot slot;
   slot.step = update.step;
+  slot.carried = update.carried;
   slot.elements = layout::numel(update.value.shape);
   slot.packed = true;
   bool linear = true;
@@ -218,9 +228,10 @@ std::optional<Slot> slot_of(const ParameterUpdate& update) {
   return linear ? std::optional(slot) : std::nullopt;
 }
 
-StridedSlot strided_slot_of(const ParameterUpdate& update) {
-  StridedSlot slot;
+inline StridedUpdateSlot strided_slot_of(const ParameterUpdate& update) {
+  StridedUpdateSlot slot;
   slot.step = update.step;
+  slot.carried = update.carried;
   std::array<Dims, kArrays> strides;
   strides.fill(update.value.strides);  // of absent arrays: no matter, as long as dims can become one
   each_array(update, [&](int k, const View& view) {
@@ -237,9 +248,9 @@ void update_all(Device device, std::span<const ParameterUpdate> updates, const R
                 const Control& control) {
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
   constexpr std::size_t kShared = BlockTalk<F>::kBytes;
-  const auto make = [&](const ParameterUpdate& update) -> std::optional<Slot> {
+  const auto make = [&](const ParameterUpdate& update) -> std::optional<UpdateSlot> {
     if ((update.value.dtype == DType::f64) != std::is_same_v<T, double>) return std::nullopt;
-    std::optional<Slot> slot = slot_of<T>(update);
+    std::optional<UpdateSlot> slot = slot_of<T>(update);
     if (!slot) {
       const Grid grid = grid_for(std::max<std::int64_t>(layout::numel(update.value.shape), 1));
       mezzo::cuda::launch(update_strided<F, T, Rule>, dim3(grid.blocks), dim3(grid.threads), kShared, stream,
@@ -247,41 +258,26 @@ void update_all(Device device, std::span<const ParameterUpdate> updates, const R
     }
     return slot;
   };
-  const auto run = [&]<std::size_t kMost>(const Batch<Slot, kMost>& batch) {
+  const auto run = [&]<std::size_t kMost>(const Batch<UpdateSlot, kMost>& batch) {
     static_assert(sizeof(batch) + sizeof(Rule) + sizeof(Control) < 32764, "what a kernel takes as arguments");
     mezzo::cuda::launch(update_batch<F, T, Rule, kMost>, dim3(batch.blocks()), dim3(kThreads), kShared,
                         stream, batch, rule, control);
   };
-  in_batches<Slot>(updates, make, run);
+  in_batches<UpdateSlot>(updates, make, run);
 }
 
-template <template <class, int> class F, int S, class Rule>
-void update_group(Device device, std::span<const ParameterUpdate> updates, const Rule& rule,
-                  const UpdateControl& control) {
+}  // namespace update_detail
+
+/// See kernels::update.
+template <template <class> class F, class Rule>
+void update(Device device, std::span<const ParameterUpdate> updates, const Rule& rule,
+            const UpdateControl& control) {
   if (control.ticket == nullptr)
     throw ValueError("optimizer", "a ticket for a CUDA device", "none", "set UpdateControl::ticket");
-  const Control arguments{control.lr, control.record, mezzo::cuda::fault_record(device), control.ticket,
-                          control.unscale};
-  update_all<F<float, S>, float>(device, updates, rule, arguments);
-  update_all<F<double, S>, double>(device, updates, rule, arguments);
-}
-
-}  // namespace
-
-void sgd(Device device, std::span<const ParameterUpdate> updates, const SgdRule& rule,
-         const UpdateControl& control) {
-  if (rule.momentum != 0)
-    update_group<SgdFn, 1>(device, updates, rule, control);
-  else
-    update_group<SgdFn, 0>(device, updates, rule, control);
-}
-
-void adam(Device device, std::span<const ParameterUpdate> updates, const AdamRule& rule,
-          const UpdateControl& control) {
-  if (rule.amsgrad)
-    update_group<AdamFn, 3>(device, updates, rule, control);
-  else
-    update_group<AdamFn, 2>(device, updates, rule, control);
+  const update_detail::Control arguments{control.rates, control.record, mezzo::cuda::fault_record(device),
+                                         control.ticket, control.unscale};
+  update_detail::update_all<F<float>, float>(device, updates, rule, arguments);
+  update_detail::update_all<F<double>, double>(device, updates, rule, arguments);
 }
 
 }  // namespace mezzo::kernels::cuda

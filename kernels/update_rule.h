@@ -1,0 +1,61 @@
+// What an algorithm is to the kernels of kernels/update.h: a functor on the compute type.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/host_device.h"
+#include "mezzo/kernels/math.h"
+#include "mezzo/kernels/optimizer.h"
+
+namespace mezzo::kernels {
+
+/// What one step of one parameter depends on besides its tensors.
+struct StepNow {
+  std::int64_t step;  ///< 1 in the first
+  Rates rates;
+  double carried;  ///< after this step; 0 when the algorithm carries nothing
+};
+
+/// What a functor starts from. `template <class T> struct Fn : UpdateRule<S>` updates one element in the
+/// compute type T (float or double) and has
+///   MEZZO_HD static Fn at(const Rule& rule, const StepNow& now);   once per parameter, in f64
+///   MEZZO_HD void operator()(T& p, T gradient, T* state) const;    state: S values, read and written
+/// and, when it sets kCarries,
+///   MEZZO_HD static double carry(const Rule& rule, std::int64_t step, const Rates& rates, double before);
+/// Every product is rounded by itself (math::detail::mul_add), so that devices agree bit by bit but for what
+/// `at` takes from pow.
+template <int S>
+struct UpdateRule {
+  static constexpr int kStates = S;
+  static constexpr bool kCarries = false;
+};
+
+namespace detail {
+
+/// The number that F carries, after this step.
+template <class F, class Rule>
+MEZZO_HD double carried_after(const Rule& rule, std::int64_t step, const Rates& rates,
+                              const double* carried) {
+  if constexpr (F::kCarries)
+    return F::carry(rule, step, rates, *carried);
+  else
+    return 0;
+}
+
+/// F for the step after the first `done` ones.
+template <class F, class Rule>
+MEZZO_HD F functor_at(const Rule& rule, std::int64_t done, const Rates& rates, const double* carried) {
+  const std::int64_t step = done + 1;
+  return F::at(rule, StepNow{step, rates, carried_after<F>(rule, step, rates, carried)});
+}
+
+/// Counts a step that was made.
+template <class F, class Rule>
+MEZZO_HD void advance(const Rule& rule, const Rates& rates, std::int64_t* step, double* carried) {
+  ++*step;
+  if constexpr (F::kCarries) *carried = F::carry(rule, *step, rates, *carried);
+}
+
+}  // namespace detail
+
+}  // namespace mezzo::kernels
