@@ -1,0 +1,55 @@
+// Anomaly detection: which op first produced inf or NaN, in which module, in forward or in backward. Declared
+// for autograd, as in torch, and here because only nn knows the tree of modules.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::autograd {
+
+/// A value that was not finite.
+struct Anomaly {
+  std::string op;            ///< the op's name
+  std::string place;         ///< the module whose forward called it ("Linear 'encoder.fc'"); empty: none
+  bool in_backward = false;  ///< its gradient function made it, and not the op itself
+  std::size_t index = 0;  ///< which of its outputs; in backward, to which of its inputs the gradient belongs
+  Shape shape;
+  DType dtype = DType::f32;
+  std::int64_t count = 0;  ///< elements that are inf or NaN
+  /// One line with all of it.
+  [[nodiscard]] std::string text() const;
+};
+
+struct AnomalyOptions {
+  bool check_forward = true;  ///< look at what ops return, not only at gradients
+  bool throws = true;         ///< AutogradError at the first anomaly; else it is remembered and all goes on
+};
+
+/// While it lives, ops and gradients of this thread are looked at; an op that got inf or NaN already is not
+/// blamed for passing it on. Costs a host read per op and more: for a second look, not for every step.
+/// Forward and backward both have to run in its scope for a place to be known. Source:
+/// torch.autograd.detect_anomaly, which looks for NaN in backward only.
+class DetectAnomaly {
+ public:
+  explicit DetectAnomaly(AnomalyOptions options = {});
+  ~DetectAnomaly();
+  DetectAnomaly(const DetectAnomaly&) = delete;
+  DetectAnomaly& operator=(const DetectAnomaly&) = delete;
+  /// The first one since it was made or reset.
+  [[nodiscard]] const std::optional<Anomaly>& found() const noexcept;
+  void reset();
+
+ private:
+  class Watch;
+  std::unique_ptr<Watch> watch_;
+};
+
+/// `const auto anomaly = autograd::detect_anomaly();`
+[[nodiscard]] inline DetectAnomaly detect_anomaly(AnomalyOptions options = {}) {
+  return DetectAnomaly(options);
+}
+
+}  // namespace mezzo::autograd
