@@ -2,6 +2,7 @@
 #include "mezzo/ops/matmul.h"
 
 #include "mezzo/autograd/finite_proof.h"
+#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/product.h"
 #include "mezzo/ops/shape.h"
@@ -243,7 +244,46 @@ constexpr Op<NoAttrs> outer_op{
 };
 const Registered outer_registered{outer_op};
 
+/// Throws unless the product of a and b, as mm takes them, can be written to `out`.
+void require_target(const Tensor& out, const Tensor& a, const Tensor& b) {
+  constexpr std::string_view op = "mm_out";
+  for (const Tensor* tensor : {&out, &a, &b}) {
+    require_defined(op, *tensor);
+    require_dims(op, "matrices", *tensor, 2);
+    if (!(tensor->device() == out.device())) {
+      throw DeviceError(op, "all on " + to_string(out.device()), to_string(tensor->device()),
+                        "move them together with to(device)");
+    }
+    if (grad_enabled() && tensor->requires_grad()) {
+      throw AutogradError(op, "tensors without gradients", "one that requires grad",
+                          "use mm, or write under NoGrad");
+    }
+  }
+  require_inner(op, a, b, a.size(1), b.size(0));
+  if (out.shape() != Shape{a.size(0), b.size(1)}) {
+    throw ShapeError(op, "an out of shape " + to_string(Shape{a.size(0), b.size(1)}), to_string(out.shape()),
+                     "make it with empty(shape)");
+  }
+  if (out.dtype() != product_dtype(op, a, b, {})) {
+    throw DTypeError(op, "an out of " + to_string(a.dtype()), to_string(out.dtype()),
+                     "use mm, which takes an out_dtype");
+  }
+  const auto shares = [&](const Tensor& x) { return x.impl().storage == out.impl().storage; };
+  if (shares(a) || shares(b))
+    throw ValueError(op, "an out with memory of its own", "memory of an operand", "use mm");
+  if (!out.is_contiguous() && !transposed(out).is_contiguous()) {
+    throw ShapeError(op, "a dense out", "strides " + to_string(out.strides()), "make it with empty(shape)");
+  }
+}
+
 }  // namespace
+
+const Tensor& mm_out(const Tensor& out, const Tensor& a, const Tensor& b) {
+  require_target(out, a, b);
+  product_into(out, a, b);
+  out.impl().storage->bump_version();
+  return out;
+}
 
 Tensor matmul(const Tensor& a, const Tensor& b, std::optional<DType> out_dtype) {
   return bind(matmul_op, {a, b}, ProductAttrs{out_dtype});

@@ -21,9 +21,10 @@ namespace mezzo {
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, std::optional<DType> out_dtype = {});
 /// [m, k] x [k, n] -> [m, n].
 [[nodiscard]] Tensor mm(const Tensor& a, const Tensor& b, std::optional<DType> out_dtype = {});
-/// The product written into `out`, which has its shape [m, n] and the operands' dtype: no new memory, no
-/// autocast, and no history. Returns out. Throws AutogradError when one of the three requires grad while
-/// recording is on, and what `mm` throws. (torch: mm with out=.)
+/// The product written into `out`, which is dense, of shape [m, n] and of the operands' dtype: no new memory,
+/// no autocast, no history. Returns out. Throws AutogradError when one of the three requires grad while
+/// recording is on, ValueError when out shares an operand's memory, ShapeError, DTypeError, DeviceError.
+/// (torch: mm with out=.)
 const Tensor& mm_out(const Tensor& out, const Tensor& a, const Tensor& b);
 /// [b, m, k] x [b, k, n] -> [b, m, n].
 [[nodiscard]] Tensor bmm(const Tensor& a, const Tensor& b, std::optional<DType> out_dtype = {});

@@ -147,6 +147,16 @@ const Registered addbmm_registered{kOp<kAddbmm>};
 
 }  // namespace
 
+const Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
+  const LayerGuard no_autocast{LayerState{}};
+  const Tensor sum = addmm(*this, a, b, beta, alpha);
+  if (sum.shape() != shape()) {
+    throw ShapeError("addmm_", "a tensor of the product's shape " + to_string(sum.shape()),
+                     to_string(shape()), "use addmm, which broadcasts");
+  }
+  return copy_(sum);
+}
+
 Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   return bind(kOp<kAddmm>, {x, a, b}, SumAttrs{beta, alpha});
 }

@@ -180,6 +180,17 @@ const std::array kStatements{
     Statement{MEZZO_REGION "a + h", [] { return inside([] { return add(f32_matrix(), bf16_matrix()); }); }},
     Statement{MEZZO_REGION "h + h", [] { return inside([] { return add(bf16_matrix(), bf16_matrix()); }); }},
     Statement{MEZZO_REGION "h * 2.0", [] { return inside([] { return mul(bf16_matrix(), 2.0); }); }},
+    Statement{MEZZO_REGION "a.addmm_(a, b)",
+              [] {
+                return inside([] {
+                  const Tensor a = f32_matrix();
+                  return a.addmm_(a, f32_matrix());
+                });
+              }},
+    Statement{MEZZO_REGION "torch.mm(a, b, out=torch.empty(2, 2))",
+              [] { return inside([] {
+                     return mm_out(empty({2, 2}), f32_matrix(), f32_matrix());
+                   }); }},
     Statement{MEZZO_REGION "torch.sum(h, 0, dtype=torch.float32)",
               [] { return inside([] { return sum(bf16_matrix(), {0}, false, DType::f32); }); }},
     Statement{MEZZO_REGION "torch.cat([a, h])",

@@ -46,9 +46,18 @@ TEST_F(Idx, WideElementsAreBigEndian) {
   const Tensor integers = read(bytes({0, 0, 0x0C, 1, 0, 0, 0, 2}) + bytes({0, 1, 2, 3, 255, 255, 255, 254}));
   EXPECT_EQ(integers.to_vector<std::int32_t>(), (std::vector<std::int32_t>{66051, -2}));
   EXPECT_EQ(read(bytes({0, 0, 0x0D, 1, 0, 0, 0, 1}) + bytes({0xBF, 0xC0, 0, 0})).item(), -1.5);
+  const Tensor shorts = read(bytes({0, 0, 0x0B, 1, 0, 0, 0, 2}) + bytes({1, 2, 255, 254}));
+  EXPECT_EQ(shorts.dtype(), DType::i16);
+  EXPECT_EQ(shorts.to_vector<int>(), (std::vector<int>{258, -2}));
   const Tensor f64 = read(bytes({0, 0, 0x0E, 1, 0, 0, 0, 1}) + bytes({0x40, 0x09, 0x21, 0xFB, 0, 0, 0, 0}));
   EXPECT_EQ(f64.dtype(), DType::f64);
   EXPECT_NEAR(f64.item(), 3.1415926, 1e-6);
+}
+
+TEST_F(Idx, SignedBytes) {
+  const Tensor signed_bytes = read(bytes({0, 0, 9, 1, 0, 0, 0, 2}) + bytes({5, 128}));
+  EXPECT_EQ(signed_bytes.dtype(), DType::i8);
+  EXPECT_EQ(signed_bytes.to_vector<int>(), (std::vector<int>{5, -128}));
 }
 
 TEST_F(Idx, NoElements) {
@@ -59,7 +68,7 @@ TEST_F(Idx, OtherFilesAreRefused) {
   expect_refused("", "an IDX file");
   expect_refused("PNG and more", "an IDX file");
   expect_refused(bytes({0x1F, 0x8B, 8, 0, 0}), "gunzip");
-  expect_refused(bytes({0, 0, 9, 1, 0, 0, 0, 1, 5}), "type 9");
+  expect_refused(bytes({0, 0, 10, 1, 0, 0, 0, 1, 5}), "type 10");
   expect_refused(bytes({0, 0, 8, 9}), "1 to 8 dims");
   expect_refused(bytes({0, 0, 8, 1, 0, 0}), "the end of the file");
   expect_refused(bytes({0, 0, 8, 1, 0, 0, 0, 3, 1, 2}), "3 bytes");

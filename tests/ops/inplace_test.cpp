@@ -5,6 +5,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/tests/ops/pointwise_support.h"
@@ -53,6 +54,9 @@ TEST(Inplace, TheResultKeepsItsDTypeAndIsRoundedOnce) {
   const Tensor bytes = make<std::uint8_t>({250, 1});
   bytes.add_(make<std::int64_t>({10, 300}));
   EXPECT_EQ(list(bytes), (Doubles{4, 45}));  // modulo 256
+  const Tensor shorts = make<std::int8_t>({127, -128});
+  shorts.add_(make<std::int16_t>({1, -1}));
+  EXPECT_EQ(list(shorts), (Doubles{-128, 127}));
   const Tensor truth = bools({3}, {1, 0, 1});
   truth.mul_(bools({3}, {0, 1, 1}));
   EXPECT_EQ(list(truth), (Doubles{0, 0, 1}));
@@ -291,6 +295,71 @@ TEST(InplaceGraph, NoTensorOwnsItself) {
     h.add_(x).mul_(h).mul_(x * 3).mul_(2).fill_(1).copy_(x).add_(1);
   }
   EXPECT_EQ(memory->use_count(), 1U) << "the graph of a tensor that is gone is still alive";
+}
+
+// --- sums of products
+
+TEST(Inplace, AddmmIsTheSumWithAProduct) {
+  const Tensor x = make<float>({2, 2}, {1, 2, 3, 4});
+  const Tensor a = make<float>({2, 1}, {1, 2}), b = make<float>({1, 2}, {3, 5});
+  const void* memory = x.impl().data();
+  x.addmm_(a, b, 0.5, 2);
+  EXPECT_EQ(list(x), (Doubles{6.5, 11, 13.5, 22}));
+  EXPECT_EQ(x.impl().data(), memory);
+  const Tensor square = make<float>({2, 2}, {1, 2, 3, 4});
+  square.addmm_(square, square);  // reads what it is about to write
+  EXPECT_EQ(list(square), (Doubles{8, 12, 18, 26}));
+}
+
+TEST(Inplace, AutocastLeavesAddmmAlone) {
+  const amp::Autocast autocast(Device::cpu(), DType::bf16);
+  // 1 + 2^-10 is 1 in bf16, and in f32 itself.
+  const Tensor x = zeros({1, 1}), a = make<float>({1, 1}, {1 + 0x1p-10F});
+  EXPECT_EQ(x.addmm_(a, ones({1, 1})).item(), 1 + 0x1p-10);
+  const Tensor out = zeros({1, 1});
+  EXPECT_EQ(mm_out(out, a, ones({1, 1})).item(), 1 + 0x1p-10);
+}
+
+TEST(Inplace, AddmmTakesPartInTheGraph) {
+  const Tensor w = make<float>({1, 1}, {3}), a = make<float>({1, 1}, {5});
+  w.requires_grad_();
+  a.requires_grad_();
+  const Tensor x = mul(w, 2.0);
+  x.addmm_(a, w, 10, 0.5);
+  sum(x).backward();
+  EXPECT_EQ(w.grad().item(), 10 * 2 + 0.5 * 5);
+  EXPECT_EQ(a.grad().item(), 0.5 * 3);
+  EXPECT_THROW(w.addmm_(a, a), AutogradError);
+}
+
+TEST(Inplace, AddmmRefusesOtherShapesAndDTypes) {
+  const Tensor x = zeros({2, 2});
+  EXPECT_THROW(x.addmm_(zeros({3, 1}), zeros({1, 2})), ShapeError);
+  EXPECT_THROW(zeros({2}).addmm_(zeros({2, 1}), zeros({1, 2})), ShapeError);
+  EXPECT_THROW(x.addmm_(zeros({2, 1}, {.dtype = DType::f64}), zeros({1, 2}, {.dtype = DType::f64})),
+               DTypeError);
+}
+
+TEST(Inplace, MmOutWritesTheProductIntoGivenMemory) {
+  const Tensor a = make<float>({2, 3}, {1, 2, 3, 4, 5, 6}), b = make<float>({3, 2}, {1, 0, 0, 1, 1, 1});
+  const Tensor out = zeros({2, 2}), across = transpose(zeros({2, 2}), 0, 1);
+  const std::uint32_t version = out.version();
+  EXPECT_TRUE(mm_out(out, a, b).is_same(out));
+  EXPECT_EQ(list(out), (Doubles{4, 5, 10, 11}));
+  EXPECT_EQ(out.version(), version + 1);
+  EXPECT_EQ(list(mm_out(across, a, b)), (Doubles{4, 5, 10, 11}));
+}
+
+TEST(Inplace, MmOutRefusesWhatItCannotWriteTo) {
+  const Tensor a = zeros({2, 2}), out = zeros({2, 2}), weight = zeros({2, 2}, {.requires_grad = true});
+  EXPECT_THROW(mm_out(zeros({2, 3}), a, a), ShapeError);
+  EXPECT_THROW(mm_out(zeros({2, 2}, {.dtype = DType::f64}), a, a), DTypeError);
+  EXPECT_THROW(mm_out(a, a, a), ValueError);
+  EXPECT_THROW(mm_out(slice(zeros({4, 4}), 1, 0, 4, 2), zeros({4, 1}), zeros({1, 2})), ShapeError);
+  EXPECT_THROW(mm_out(out, weight, a), AutogradError);
+  EXPECT_THROW(mm_out(Tensor(), a, a), ValueError);
+  const NoGrad no_grad;
+  EXPECT_EQ(list(mm_out(out, weight, a)), (Doubles{0, 0, 0, 0}));
 }
 
 }  // namespace

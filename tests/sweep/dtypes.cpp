@@ -132,7 +132,7 @@ void check_low_precision(const Case& one, Findings& findings) {
 }
 
 void check_integers(const Case& one, Findings& findings) {
-  for (const DType dtype : {DType::i32, DType::i64, DType::u8, DType::boolean})
+  for (const DType dtype : {DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::boolean})
     compare_integers(one, dtype, findings);
 }
 
