@@ -74,6 +74,10 @@ long double value_at(const Bytes& bytes, DType dtype, std::size_t i) {
       return read(float{});
     case DType::f64:
       return read(double{});
+    case DType::i8:
+      return read(std::int8_t{});
+    case DType::i16:
+      return read(std::int16_t{});
     case DType::i32:
       return read(std::int32_t{});
     case DType::i64:
@@ -105,6 +109,10 @@ long double expected_value(long double x, DType from, DType to) {
       return round_to(x, 23, -126, 0x1p128L);
     case DType::f64:
       return round_to(x, 52, -1022, std::numeric_limits<long double>::infinity());
+    case DType::i8:
+      return to_integer<std::int8_t>(x, !is_floating(from));
+    case DType::i16:
+      return to_integer<std::int16_t>(x, !is_floating(from));
     case DType::i32:
       return to_integer<std::int32_t>(x, !is_floating(from));
     case DType::i64:
