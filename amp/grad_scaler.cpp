@@ -71,15 +71,31 @@ std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
   return views;
 }
 
-/// What has to be looked at to know whether the gradients are finite.
-std::vector<kernels::View> witnesses_of(const std::vector<Tensor>& gradients) {
-  std::vector<kernels::View> views;
-  for (const Tensor& gradient : gradients) {
-    const std::span<const Tensor> proof = finite_proof(gradient);
-    if (proof.empty()) views.push_back(view_of(gradient));
-    for (const Tensor& operand : proof) views.push_back(view_of(operand));
+/// Which parameters have gradients: the owners of those of gradients_of.
+std::vector<std::uint32_t> owners_of(const optim::Optimizer& optimizer) {
+  std::vector<std::uint32_t> owners;
+  const std::vector<Tensor> parameters = optimizer.parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].grad().defined()) owners.push_back(static_cast<std::uint32_t>(i));
   }
-  return views;
+  return owners;
+}
+
+/// What has to be looked at to know whether the gradients are finite.
+void check_witnesses(const std::vector<Tensor>& gradients, const std::vector<std::uint32_t>& owners,
+                     const Tensor& record) {
+  std::vector<kernels::View> views;
+  std::vector<std::uint32_t> parameters;
+  const auto look_at = [&](const Tensor& witness, std::size_t i) {
+    views.push_back(view_of(witness));
+    parameters.push_back(owners[i]);
+  };
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const std::span<const Tensor> proof = finite_proof(gradients[i]);
+    if (proof.empty()) look_at(gradients[i], i);
+    for (const Tensor& operand : proof) look_at(operand, i);
+  }
+  kernels::check_finite(record.device(), views, record_in(record), {parameters});
 }
 
 }  // namespace
@@ -148,7 +164,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
   }
   const std::vector<Tensor> gradients = gradients_of(optimizer, op);
   begin(books, optimizer, op);
-  kernels::unscale(record_.device(), views_of(gradients), record_in(books.record));
+  kernels::unscale(record_.device(), views_of(gradients), record_in(books.record), {owners_of(optimizer)});
   for (const Tensor& gradient : gradients) gradient.impl().storage->bump_version();
   books.stage = Stage::unscaled;
 }
@@ -169,20 +185,31 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
   if (unscale) {
     const std::vector<Tensor> gradients = gradients_of(optimizer, op);
     begin(books, optimizer, op);
-    kernels::check_finite(record_.device(), witnesses_of(gradients), record_in(books.record));
+    check_witnesses(gradients, owners_of(optimizer), books.record);
   }
   optimizer.step({.record = record_in(books.record), .unscale = unscale});
   books.stage = Stage::stepped;
   return StepResult(books.record);
 }
 
-bool StepResult::skipped() const {
-  if (!record_.defined()) return false;
-  count_host_read();
+ScalerRecord StepResult::read() const {
   ScalerRecord record;
+  if (!record_.defined()) return record;
+  count_host_read();
   backend(record_.device())
       .copy_to_host(&record, record_.impl().data(), sizeof(record), record_.device().index);
+  return record;
+}
+
+bool StepResult::skipped() const {
+  const ScalerRecord record = read();
   return record.found_inf != 0 || record.error != 0;
+}
+
+std::optional<std::size_t> StepResult::first_nonfinite() const {
+  const ScalerRecord record = read();
+  if (record.first_nonfinite == ScalerRecord::kAllFinite) return std::nullopt;
+  return record.first_nonfinite;
 }
 
 StepResult GradScaler::step(optim::Optimizer& /*optimizer*/, const std::function<Tensor()>& /*closure*/) {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/grad_scaler.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/autograd/registry.h"
@@ -120,6 +121,31 @@ TEST(DetectAnomaly, LeavesNoGradientWhenBackwardThrows) {
   const Tensor loss = sum(net(x));
   EXPECT_THROW(loss.backward(), AutogradError);
   EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(DetectAnomaly, BlamesTheGradientThatOverflowsInTheCastToItsInputsDtype) {
+  // mul gives 1e6 in f32, which is finite, to an input in f16, where it is not.
+  const Tensor x = ones({2}, {.dtype = DType::f16, .requires_grad = true});
+  const Anomaly found = found_in([&] { sum(exp(x * 1.0) * full({2}, 1e6)).backward(); });
+  EXPECT_EQ(found.op, "mul") << "and not exp, which passes it on";
+  EXPECT_EQ(found.index, 0U);
+  const Tensor a = tensor({1.0}, {.requires_grad = true}), b = tensor({1e-30}, {.requires_grad = true});
+  EXPECT_EQ(found_in([&] { sum(div(a, b)).backward(); }).index, 1U) << "a / b^2";
+}
+
+TEST(DetectAnomaly, BlamesTheSumThatTheDefaultScaleOverflows) {  // V-9
+  const Tensor a = ones({2, 2}, {.requires_grad = true});
+  amp::GradScaler scaler;
+  const Anomaly found = found_in([&] {
+    Tensor loss;
+    {
+      const amp::Autocast region(Device::cpu(), DType::f16);
+      loss = sum(matmul(a, a));
+    }
+    scaler.scale(loss).backward();
+  });
+  EXPECT_EQ(found.op, "sum");
+  EXPECT_TRUE(found.in_backward);
 }
 
 TEST(DetectAnomaly, BlamesNoGradientFunctionForWhatItWasGiven) {
