@@ -42,8 +42,13 @@ kernels::View view_of(const Tensor& tensor) {
   return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
 }
 
-std::vector<Tensor> gradients_of(const optim::Optimizer& optimizer, std::string_view op) {
-  std::vector<Tensor> gradients;
+/// Gradients, and the indices of the parameters they are of.
+struct OwnedGradients : std::vector<Tensor> {
+  std::vector<std::uint32_t> owners;
+};
+
+OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view op) {
+  OwnedGradients gradients;
   const std::vector<Tensor> parameters = optimizer.parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor gradient = parameters[i].grad();
@@ -56,6 +61,7 @@ std::vector<Tensor> gradients_of(const optim::Optimizer& optimizer, std::string_
     if (!gradient.is_contiguous())
       optim::require_own_memory(op, gradient, "a gradient of " + optimizer.parameter_name(i));
     gradients.push_back(gradient);
+    gradients.owners.push_back(static_cast<std::uint32_t>(i));
   }
   if (gradients.empty()) {
     throw StateError(op, "an optimizer with gradients", "one whose parameters have none",
@@ -71,24 +77,13 @@ std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
   return views;
 }
 
-/// Which parameters have gradients: the owners of those of gradients_of.
-std::vector<std::uint32_t> owners_of(const optim::Optimizer& optimizer) {
-  std::vector<std::uint32_t> owners;
-  const std::vector<Tensor> parameters = optimizer.parameters();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i].grad().defined()) owners.push_back(static_cast<std::uint32_t>(i));
-  }
-  return owners;
-}
-
 /// What has to be looked at to know whether the gradients are finite.
-void check_witnesses(const std::vector<Tensor>& gradients, const std::vector<std::uint32_t>& owners,
-                     const Tensor& record) {
+void check_witnesses(const OwnedGradients& gradients, const Tensor& record) {
   std::vector<kernels::View> views;
   std::vector<std::uint32_t> parameters;
   const auto look_at = [&](const Tensor& witness, std::size_t i) {
     views.push_back(view_of(witness));
-    parameters.push_back(owners[i]);
+    parameters.push_back(gradients.owners[i]);
   };
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const std::span<const Tensor> proof = finite_proof(gradients[i]);
@@ -162,9 +157,9 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
     throw StateError(op, "a call before step()", "one after step()",
                      "move unscale_ before step, or call update() first");
   }
-  const std::vector<Tensor> gradients = gradients_of(optimizer, op);
+  const OwnedGradients gradients = gradients_of(optimizer, op);
   begin(books, optimizer, op);
-  kernels::unscale(record_.device(), views_of(gradients), record_in(books.record), {owners_of(optimizer)});
+  kernels::unscale(record_.device(), views_of(gradients), record_in(books.record), {gradients.owners});
   for (const Tensor& gradient : gradients) gradient.impl().storage->bump_version();
   books.stage = Stage::unscaled;
 }
@@ -183,9 +178,9 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
   }
   const bool unscale = books.stage == Stage::ready;
   if (unscale) {
-    const std::vector<Tensor> gradients = gradients_of(optimizer, op);
+    const OwnedGradients gradients = gradients_of(optimizer, op);
     begin(books, optimizer, op);
-    check_witnesses(gradients, owners_of(optimizer), books.record);
+    check_witnesses(gradients, books.record);
   }
   optimizer.step({.record = record_in(books.record), .unscale = unscale});
   books.stage = Stage::stepped;
