@@ -33,9 +33,10 @@ class Lab {
     inject(row);
     const Tensor loss = loss_of(batch);
     scaler_.scale(loss).backward();
-    row.skipped = scaler_.step(optimizer_).skipped();
+    const amp::StepResult result = scaler_.step(optimizer_);
     row.loss = loss.item();
-    if (row.skipped) row.parameter = amp::find_nonfinite(optimizer_).value().parameter;
+    row.skipped = result.skipped();
+    if (const auto first = result.first_nonfinite()) row.parameter = optimizer_.parameter_name(*first);
     if (underflows(number)) row.zeros = {.scaled = zero_share(number)};
     optimizer_.zero_grad();
     if (row.skipped) row.first = first_anomaly(batch, row.scale);

@@ -65,8 +65,9 @@ std::string summary(const std::vector<Row>& rows) {
   const auto skipped = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.skipped; });
   const auto [low, high] = std::minmax_element(rows.begin(), rows.end(),
                                                [](const Row& a, const Row& b) { return a.scale < b.scale; });
-  std::string text = fmt::format("{} of {} steps skipped; scale between {} and {}, at the end {}\n", skipped,
-                                 rows.size(), low->scale, high->scale, rows.back().scale);
+  std::string text =
+      fmt::format("{} of {} steps skipped; scale between {:.12g} and {:.12g}, at the end {:.12g}\n", skipped,
+                  rows.size(), low->scale, high->scale, rows.back().scale);
   if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return !row.injected.empty(); }))
     text += "*: a fault was injected\n";
   if (skipped > 0) {
