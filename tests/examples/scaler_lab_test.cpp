@@ -169,7 +169,7 @@ TEST_F(ScalerLab, AForwardOverflowSkipsItsStep) {
     ASSERT_EQ(all.size(), 12U);
     EXPECT_EQ(skipped(all), Numbers{"5"});
     // The loss is NaN, so the gradient that backward makes first is.
-    expect_found(all[4], "head.fc.bias", "forward", layer);
+    expect_found(all.at(4), "head.fc.bias", "forward", layer);
     for (std::size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(std::isfinite(number(all[i], "loss")), i != 4) << i + 1;
       EXPECT_EQ(number(all[i], "scale"), i <= 4 ? 65536 : 32768) << i + 1;
@@ -181,8 +181,8 @@ TEST_F(ScalerLab, ABackwardOverflowStartsAtItsLayer) {
   for (const std::string& layer : kLayers) {
     const std::vector<Step> all = steps(kSmall + "--overflow 5:" + layer + ":backward");
     EXPECT_EQ(skipped(all), Numbers{"5"});
-    expect_found(all[4], layer + ".fc.bias", "backward", layer);
-    EXPECT_TRUE(std::isfinite(number(all[4], "loss")));
+    expect_found(all.at(4), layer + ".fc.bias", "backward", layer);
+    EXPECT_TRUE(std::isfinite(number(all.at(4), "loss")));
   }
 }
 
@@ -190,12 +190,12 @@ TEST_F(ScalerLab, OfTwoFaultsTheFirstInTimeIsNamed) {
   const std::vector<Step> all =
       steps(kSmall + "--overflow 2-4:hidden1:backward --overflow 3:hidden2:backward 4:head:forward");
   EXPECT_EQ(skipped(all), (Numbers{"2", "3", "4"}));
-  EXPECT_EQ(number(all[4], "scale"), 65536 / 8);
-  EXPECT_EQ(all[1].at("place"), "Stage 'hidden1'");
-  EXPECT_EQ(all[2].at("place"), "Stage 'hidden2'");  // backward comes to it earlier
-  EXPECT_EQ(all[2].at("injected"), "overflow backward at hidden1; overflow backward at hidden2");
-  EXPECT_EQ(all[3].at("place"), "Stage 'head'");
-  EXPECT_EQ(all[3].at("direction"), "forward");
+  EXPECT_EQ(number(all.at(4), "scale"), 65536 / 8);
+  EXPECT_EQ(all.at(1).at("place"), "Stage 'hidden1'");
+  EXPECT_EQ(all.at(2).at("place"), "Stage 'hidden2'");  // backward comes to it earlier
+  EXPECT_EQ(all.at(2).at("injected"), "overflow backward at hidden1; overflow backward at hidden2");
+  EXPECT_EQ(all.at(3).at("place"), "Stage 'head'");
+  EXPECT_EQ(all.at(3).at("direction"), "forward");
 }
 
 TEST_F(ScalerLab, UnderflowDependsOnTheScale) {
@@ -204,11 +204,11 @@ TEST_F(ScalerLab, UnderflowDependsOnTheScale) {
     const std::vector<Step> all = steps(kSmall + "--underflow 3-4:hidden1 --init-scale " + scale);
     EXPECT_EQ(skipped(all), Numbers{});
     for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].at("zero_share").empty(), i != 2 && i != 3);
-    shares.push_back(number(all[2], "zero_share"));
+    shares.push_back(number(all.at(2), "zero_share"));
     // 2^-20 of a gradient of a mean over 16 samples, whose elements are below 2^-4.
-    EXPECT_GT(number(all[2], "zero_share_at_scale_1"), 0.9);
+    EXPECT_GT(number(all.at(2), "zero_share_at_scale_1"), 0.9);
     if (shares.size() == 1) {
-      EXPECT_EQ(shares[0], number(all[2], "zero_share_at_scale_1"));
+      EXPECT_EQ(shares[0], number(all.at(2), "zero_share_at_scale_1"));
     }
   }
   EXPECT_GT(shares[0], shares[1]);
@@ -223,7 +223,7 @@ TEST_F(ScalerLab, WithoutFaultsOnlyAScaleThatIsTooLargeSkips) {
   const std::vector<Step> all = steps(kSmall + "--no-faults --init-scale 8388608");
   EXPECT_EQ(skipped(all), (Numbers{"1", "2", "3"}));
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(all[i].at("first_op"), "cross_entropy");
+    EXPECT_EQ(all.at(i).at("first_op"), "cross_entropy");
     EXPECT_EQ(all[i].at("direction"), "backward");
     EXPECT_EQ(all[i].at("place"), "") << "called outside of all modules";
     EXPECT_EQ(all[i].at("first_parameter"), "head.fc.bias");
@@ -307,9 +307,9 @@ TEST_F(ScalerLab, OnAGpu) {
       "--device cuda --steps 6 --batch-size 4 --overflow 2:hidden1 --overflow 4:hidden2:backward --underflow "
       "6:embed");
   EXPECT_EQ(skipped(all), (Numbers{"2", "4"}));
-  expect_found(all[1], "head.fc.bias", "forward", "hidden1");
-  expect_found(all[3], "hidden2.fc.bias", "backward", "hidden2");
-  EXPECT_LT(number(all[5], "zero_share"), number(all[5], "zero_share_at_scale_1"));
+  expect_found(all.at(1), "head.fc.bias", "forward", "hidden1");
+  expect_found(all.at(3), "hidden2.fc.bias", "backward", "hidden2");
+  EXPECT_LT(number(all.at(5), "zero_share"), number(all.at(5), "zero_share_at_scale_1"));
 }
 
 TEST_F(ScalerLab, WrongFlagsAreRefused) {
