@@ -42,7 +42,8 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--underflow", o.underflows,
                  "STEP[-STEP]:LAYER, again for more: gradients vanish in f16 unless the scale is large")
       ->type_name("FAULT");
-  app.add_flag("--no-faults", o.no_faults, "inject nothing; without any of the three, a tour of all faults");
+  app.add_flag("--no-faults", o.no_faults,
+               "inject nothing; with none of these three flags, one fault of each kind is injected");
   app.add_option("--device", o.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--steps", o.steps, "training steps")->capture_default_str();
   app.add_option("--batch-size", o.batch_size, "samples per step")->capture_default_str();
