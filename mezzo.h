@@ -4,7 +4,6 @@
 
 #include "mezzo/amp/algorithm.h"
 #include "mezzo/amp/autocast.h"
-#include "mezzo/amp/backward_watch.h"
 #include "mezzo/amp/captured_step.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/norm_surgery.h"

@@ -42,8 +42,13 @@ kernels::View view_of(const Tensor& tensor) {
   return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
 }
 
-std::vector<Tensor> gradients_of(const optim::Optimizer& optimizer, std::string_view op) {
-  std::vector<Tensor> gradients;
+/// Gradients, and the indices of the parameters they are of.
+struct OwnedGradients : std::vector<Tensor> {
+  std::vector<std::uint32_t> owners;
+};
+
+OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view op) {
+  OwnedGradients gradients;
   const std::vector<Tensor> parameters = optimizer.parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor gradient = parameters[i].grad();
@@ -56,6 +61,7 @@ std::vector<Tensor> gradients_of(const optim::Optimizer& optimizer, std::string_
     if (!gradient.is_contiguous())
       optim::require_own_memory(op, gradient, "a gradient of " + optimizer.parameter_name(i));
     gradients.push_back(gradient);
+    gradients.owners.push_back(static_cast<std::uint32_t>(i));
   }
   if (gradients.empty()) {
     throw StateError(op, "an optimizer with gradients", "one whose parameters have none",
@@ -72,14 +78,19 @@ std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
 }
 
 /// What has to be looked at to know whether the gradients are finite.
-std::vector<kernels::View> witnesses_of(const std::vector<Tensor>& gradients) {
+void check_witnesses(const OwnedGradients& gradients, const Tensor& record) {
   std::vector<kernels::View> views;
-  for (const Tensor& gradient : gradients) {
-    const std::span<const Tensor> proof = finite_proof(gradient);
-    if (proof.empty()) views.push_back(view_of(gradient));
-    for (const Tensor& operand : proof) views.push_back(view_of(operand));
+  std::vector<std::uint32_t> parameters;
+  const auto look_at = [&](const Tensor& witness, std::size_t i) {
+    views.push_back(view_of(witness));
+    parameters.push_back(gradients.owners[i]);
+  };
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const std::span<const Tensor> proof = finite_proof(gradients[i]);
+    if (proof.empty()) look_at(gradients[i], i);
+    for (const Tensor& operand : proof) look_at(operand, i);
   }
-  return views;
+  kernels::check_finite(record.device(), views, record_in(record), {parameters});
 }
 
 }  // namespace
@@ -146,9 +157,9 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
     throw StateError(op, "a call before step()", "one after step()",
                      "move unscale_ before step, or call update() first");
   }
-  const std::vector<Tensor> gradients = gradients_of(optimizer, op);
+  const OwnedGradients gradients = gradients_of(optimizer, op);
   begin(books, optimizer, op);
-  kernels::unscale(record_.device(), views_of(gradients), record_in(books.record));
+  kernels::unscale(record_.device(), views_of(gradients), record_in(books.record), {gradients.owners});
   for (const Tensor& gradient : gradients) gradient.impl().storage->bump_version();
   books.stage = Stage::unscaled;
 }
@@ -167,22 +178,33 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
   }
   const bool unscale = books.stage == Stage::ready;
   if (unscale) {
-    const std::vector<Tensor> gradients = gradients_of(optimizer, op);
+    const OwnedGradients gradients = gradients_of(optimizer, op);
     begin(books, optimizer, op);
-    kernels::check_finite(record_.device(), witnesses_of(gradients), record_in(books.record));
+    check_witnesses(gradients, books.record);
   }
   optimizer.step({.record = record_in(books.record), .unscale = unscale});
   books.stage = Stage::stepped;
   return StepResult(books.record);
 }
 
-bool StepResult::skipped() const {
-  if (!record_.defined()) return false;
-  count_host_read();
+ScalerRecord StepResult::read() const {
   ScalerRecord record;
+  if (!record_.defined()) return record;
+  count_host_read();
   backend(record_.device())
       .copy_to_host(&record, record_.impl().data(), sizeof(record), record_.device().index);
+  return record;
+}
+
+bool StepResult::skipped() const {
+  const ScalerRecord record = read();
   return record.found_inf != 0 || record.error != 0;
+}
+
+std::optional<std::size_t> StepResult::first_nonfinite() const {
+  const ScalerRecord record = read();
+  if (record.first_nonfinite == ScalerRecord::kAllFinite) return std::nullopt;
+  return record.first_nonfinite;
 }
 
 StepResult GradScaler::step(optim::Optimizer& /*optimizer*/, const std::function<Tensor()>& /*closure*/) {

@@ -36,8 +36,16 @@ class StepResult {
   /// Whether the update was left out because a gradient was not finite. One host read; without a scaler (or
   /// with a disabled one) always false, and no read.
   [[nodiscard]] bool skipped() const;
+  /// The first parameter whose gradient was not finite when the scaler looked, in unscale_ or step, whatever
+  /// became of the gradients since (clipping by a norm of NaN makes all of them NaN):
+  ///   if (const auto i = result.first_nonfinite()) std::cout << optimizer.parameter_name(*i);
+  /// One host read; noting it costs ordinary steps nothing. Nothing when all were finite, or without a
+  /// scaler.
+  [[nodiscard]] std::optional<std::size_t> first_nonfinite() const;
 
  private:
+  [[nodiscard]] ScalerRecord read() const;
+
   Tensor record_;
 };
 
@@ -157,8 +165,9 @@ struct NonFinite {
   std::string parameter;   ///< its name
   std::int64_t count = 0;  ///< elements that are inf or NaN
 };
-/// Looks through the gradients in order of the parameters; nothing when all are finite. Reads to the host:
-/// for a look after a skip, before zero_grad().
+/// Looks through the gradients as they are now in order of the parameters; nothing when all are finite. Reads
+/// to the host once per gradient. For training without a scaler, and to count: of a skipped step
+/// StepResult::first_nonfinite() knows more cheaply, and also when clipping has made all gradients NaN.
 [[nodiscard]] std::optional<NonFinite> find_nonfinite(const optim::Optimizer& optimizer);
 
 }  // namespace mezzo::amp

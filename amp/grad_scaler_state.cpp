@@ -101,7 +101,9 @@ std::string GradScaler::report() const {
        << " towards the next growth";
   if (record.at_floor != 0) {
     text << "; the scale is at its floor " << options_.min_scale
-         << " and gradients still overflow: no scale will help, look for the source with find_nonfinite()";
+         << " and gradients still overflow: no scale will help, look for the source with "
+            "StepResult::first_nonfinite() and "
+            "autograd::detect_anomaly()";
   }
   return text.str();
 }

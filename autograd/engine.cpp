@@ -7,6 +7,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/node.h"
+#include "mezzo/autograd/progress.h"
 #include "mezzo/autograd/vjp_args.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
@@ -237,6 +238,9 @@ void Walk::process(Node& node, Slots grads) {
   if (limited_ && !needed_[&node]) return;
   SmallVector<bool, 8> needs;
   for (const Edge& edge : node.edges) needs.push_back(needed(edge));
+  autograd::Progress& progress = autograd::progress();
+  progress.node = &node;
+  progress.place = node.place;
   Gradients gradients;
   {
     // A node that asked for it sees the autocast state of its forward; all others see none.
@@ -247,7 +251,7 @@ void Walk::process(Node& node, Slots grads) {
     throw AutogradError(node.info.name.value, std::to_string(node.edges.size()) + " gradients, one per input",
                         std::to_string(gradients.size()), "mend the op's vjp");
   }
-  grads.clear();
+  if (observer == nullptr) grads.clear();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (needs[i] && gradients[i].defined())
       gradients[i] = fit(std::move(gradients[i]), node.edges[i], node.info);
@@ -255,7 +259,11 @@ void Walk::process(Node& node, Slots grads) {
       gradients[i] = Tensor();
   }
   // After fitting: a gradient that overflows in the cast to its input's dtype is this op's.
-  if (observer != nullptr) observer->after_vjp(node, {gradients.data(), gradients.size()});
+  if (observer != nullptr) {
+    progress.incoming = {grads.data(), grads.size()};
+    observer->after_vjp(node, {gradients.data(), gradients.size()});
+  }
+  progress = {.in_backward = true};
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined()) send(node.edges[i], std::move(gradients[i]));
   }
@@ -312,6 +320,7 @@ Tensors Walk::captured(std::span<const Tensor> inputs, bool allow_unused) {
 
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
               const BackwardOptions& options) {
+  const autograd::BackwardScope scope;
   Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
   walk.run();
   walk.accumulate_into_leaves();
@@ -319,6 +328,7 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outp
 
 Tensors grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
              std::span<const Tensor> grad_outputs, const GradOptions& options) {
+  const autograd::BackwardScope scope;
   Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
   walk.capture(inputs);
   walk.run();

@@ -4,18 +4,22 @@
 #include <string>
 #include <utility>
 
+#include "mezzo/autograd/progress.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo {
 
 namespace {
 thread_local LayerState current_layer;
-}
+thread_local autograd::Progress current_progress;
+}  // namespace
 
 LayerState layer_state() noexcept { return current_layer; }
 void set_layer_state(LayerState state) noexcept { current_layer = state; }
 
 namespace autograd {
+
+Progress& progress() noexcept { return current_progress; }
 
 namespace {
 
@@ -32,7 +36,9 @@ thread_local Graveyard graveyard;
 }  // namespace
 
 Node::Node(const OpInfo& op_info) noexcept
-    : info(op_info), sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)) {}
+    : info(op_info),
+      sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)),
+      place(current_progress.place) {}
 
 void Node::destroy() noexcept {
   if (graveyard.in_use) {

@@ -17,6 +17,9 @@ struct ScalerRecord {
   std::uint64_t steps_skipped = 0;  ///< ... with a non-finite gradient
   std::uint32_t error = 0;          ///< set by a kernel that met invalid device data (an index out of range)
   std::uint32_t at_floor = 0;       ///< 1 when an overflow found the scale at its lower bound already
+  static constexpr std::uint32_t kAllFinite = ~0U;
+  /// Index, in Optimizer::parameters(), of the first parameter whose gradient was not finite.
+  std::uint32_t first_nonfinite = kAllFinite;
 };
 
 }  // namespace mezzo

@@ -6,20 +6,20 @@
 
 namespace mezzo::kernels {
 
-void check_finite(Device device, std::span<const View> gradients, ScalerRecord* record) {
+void check_finite(Device device, std::span<const View> gradients, ScalerRecord* record, Owners owners) {
 #if MEZZO_HAVE_CUDA
-  if (device.is_cuda()) return cuda::check_finite(device, gradients, record);
+  if (device.is_cuda()) return cuda::check_finite(device, gradients, record, owners);
 #endif
   require_host_kernel(device);
-  cpu::check_finite(gradients, record);
+  cpu::check_finite(gradients, record, owners);
 }
 
-void unscale(Device device, std::span<const View> gradients, ScalerRecord* record) {
+void unscale(Device device, std::span<const View> gradients, ScalerRecord* record, Owners owners) {
 #if MEZZO_HAVE_CUDA
-  if (device.is_cuda()) return cuda::unscale(device, gradients, record);
+  if (device.is_cuda()) return cuda::unscale(device, gradients, record, owners);
 #endif
   require_host_kernel(device);
-  cpu::unscale(gradients, record);
+  cpu::unscale(gradients, record, owners);
 }
 
 void update_scale(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,

@@ -9,13 +9,23 @@
 
 namespace mezzo::kernels {
 
-/// Sets record->found_inf to 1 when an element of a gradient is inf or NaN. Gradients are floating, of any
-/// layout and dtype, all on `device`; none is written. The check is on the stored value, before any scaling.
-void check_finite(Device device, std::span<const View> gradients, ScalerRecord* record);
+/// Which parameters gradients are of: gradient i is of parameter parameters[i], which never fall; or, where
+/// they are left out, of parameter i.
+struct Owners {
+  std::span<const std::uint32_t> parameters = {};
+  [[nodiscard]] std::uint32_t of(std::size_t i) const {
+    return parameters.empty() ? static_cast<std::uint32_t>(i) : parameters[i];
+  }
+};
+
+/// Sets record->found_inf to 1 when an element of a gradient is inf or NaN, and lowers first_nonfinite to the
+/// first such gradient's parameter. Gradients are floating, of any layout and dtype, all on `device`; none is
+/// written. The check is on the stored value, before any scaling.
+void check_finite(Device device, std::span<const View> gradients, ScalerRecord* record, Owners owners = {});
 
 /// The same check, and every element times record->inv_scale, computed in f32 (f64 for f64) and rounded once;
 /// with inv_scale 1 exactly nothing is written. Elements that are inf or NaN stay so.
-void unscale(Device device, std::span<const View> gradients, ScalerRecord* record);
+void unscale(Device device, std::span<const View> gradients, ScalerRecord* record, Owners owners = {});
 
 /// How the scale moves.
 struct ScaleRule {

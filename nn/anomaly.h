@@ -15,6 +15,9 @@ struct Anomaly {
   std::string op;            ///< the op's name
   std::string place;         ///< the module whose forward called it ("Linear 'encoder.fc'"); empty: none
   bool in_backward = false;  ///< its gradient function made it, and not the op itself
+  /// In backward, but by an op outside of all gradient functions: a sum of gradients ("add"), or one in a
+  /// hook.
+  bool between_gradients = false;
   std::size_t index = 0;  ///< which of its outputs; in backward, to which of its inputs the gradient belongs
   Shape shape;
   DType dtype = DType::f32;
@@ -28,10 +31,17 @@ struct AnomalyOptions {
   bool throws = true;         ///< AutogradError at the first anomaly; else it is remembered and all goes on
 };
 
-/// While it lives, ops and gradients of this thread are looked at; an op that got inf or NaN already is not
-/// blamed for passing it on. Costs a host read per op and more: for a second look, not for every step.
-/// Forward and backward both have to run in its scope for a place to be known. Source:
-/// torch.autograd.detect_anomaly, which looks for NaN in backward only.
+/// While it lives, ops and gradients of this thread are looked at. To blame is the op that
+///   * returns NaN and got none, or inf and got finite tensors only. masked_fill, pad and fill may place an
+///     inf that they were given, and attention's logsumexp of a row without keys is -inf: masks are no alarm;
+///   * has a gradient that is not finite, while those of its results are.
+/// Not looked at are in-place writes, what ops call inside themselves, and sums into a `.grad` that is there
+/// already. A place is known when forward ran in the scope of one of these too, in a module that was called
+/// by its call operator.
+///
+/// Costs a pass and a host read per op: for a second look, not for every step. A recording CapturedStep
+/// refuses that read with StateError. Scopes nest: each looks for itself, and what watched ops, modules or
+/// backward before is told too. Source: torch.autograd.detect_anomaly, which looks for NaN in backward only.
 class DetectAnomaly {
  public:
   explicit DetectAnomaly(AnomalyOptions options = {});

@@ -73,6 +73,12 @@ std::uint32_t unscale_tile(const TileOperand& operand, std::int64_t at, std::int
   return found;
 }
 
+/// Notes a gradient that is not finite.
+void note(ScalerRecord& record, std::uint32_t parameter) {
+  record.found_inf = 1;
+  record.first_nonfinite = std::min(record.first_nonfinite, parameter);
+}
+
 bool any_found(std::span<const ScalerRecord* const> optimizers) {
   return std::any_of(optimizers.begin(), optimizers.end(),
                      [](const ScalerRecord* record) { return record->found_inf != 0; });
@@ -80,23 +86,25 @@ bool any_found(std::span<const ScalerRecord* const> optimizers) {
 
 }  // namespace
 
-void check_finite(std::span<const View> gradients, ScalerRecord* record) {
-  for (const View& view : gradients) {
+void check_finite(std::span<const View> gradients, ScalerRecord* record, Owners owners) {
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const View& view = gradients[i];
     const bool found =
         dispatch_compute(view.dtype, [&]<class T>(TypeTag<T>) { return any_tile(view, check_tile<T>); });
-    if (found) record->found_inf = 1;
+    if (found) note(*record, owners.of(i));
   }
 }
 
-void unscale(std::span<const View> gradients, ScalerRecord* record) {
+void unscale(std::span<const View> gradients, ScalerRecord* record, Owners owners) {
   const UnscaleFn f{record->inv_scale};
-  for (const View& view : gradients) {
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const View& view = gradients[i];
     const bool found = dispatch_compute(view.dtype, [&]<class T>(TypeTag<T>) {
       return any_tile(view, [&](const TileOperand& operand, std::int64_t at, std::int64_t n) {
         return unscale_tile<T>(operand, at, n, f);
       });
     });
-    if (found) record->found_inf = 1;
+    if (found) note(*record, owners.of(i));
   }
 }
 

@@ -18,6 +18,7 @@ struct Gradient {
   Array array;
   std::int64_t elements = 0;
   bool packed = false;
+  std::uint32_t parameter = 0;
 };
 
 struct Target {
@@ -60,28 +61,36 @@ struct Looker {
   }
 };
 
-/// A plain store, because all threads that come here write the same.
-__device__ MEZZO_ALWAYS_INLINE void note(const Target& target, bool found) {
-  if (found || target.fault->flag != 0) target.record->found_inf = 1;
+/// Plain stores of found_inf, because all threads that come here write the same. The least parameter wins
+/// whatever the order; only a thread that met a value that is not finite pays for it.
+__device__ MEZZO_ALWAYS_INLINE void note(const Target& target, std::uint32_t parameter) {
+  target.record->found_inf = 1;
+  atomicMin(&target.record->first_nonfinite, parameter);
+}
+__device__ MEZZO_ALWAYS_INLINE void note_fault(const Target& target) {
+  if (target.fault->flag != 0) target.record->found_inf = 1;
 }
 
 template <bool kUnscale, std::size_t kMost>
 __global__ void __launch_bounds__(kThreads) look_at_batch(Batch<Gradient, kMost> batch, Target target) {
-  if (!kUnscale && target.record->found_inf != 0) return;  // no more to learn, and nothing to write
-  std::uint32_t found = 0;
+  // Nothing to write then, and no more to learn: parameters rise.
+  if (!kUnscale && target.record->first_nonfinite <= batch.items[0].parameter) return;
   for_each_range(batch, [&](const Gradient& gradient, std::int64_t first, std::int64_t last) {
+    std::uint32_t found = 0;
     with_compute(gradient.array.dtype, [&](auto number) {
       const Looker<decltype(number), kUnscale> look(target);
       for_each_element(
           gradient.packed, first, last, [&](std::int64_t i) { found |= look.pack(gradient.array, i); },
           [&](std::int64_t i) { found |= look.one(gradient.array, i); });
     });
+    if (found != 0) note(target, gradient.parameter);
   });
-  note(target, found != 0);
+  note_fault(target);
 }
 
 template <bool kUnscale>
-__global__ void __launch_bounds__(kThreads) look_at_strided(Array array, Space<1> space, Target target) {
+__global__ void __launch_bounds__(kThreads)
+    look_at_strided(Array array, Space<1> space, Target target, std::uint32_t parameter) {
   std::uint32_t found = 0;
   with_compute(array.dtype, [&](auto number) {
     const Looker<decltype(number), kUnscale> look(target);
@@ -89,21 +98,23 @@ __global__ void __launch_bounds__(kThreads) look_at_strided(Array array, Space<1
       found |= look.one(array, space.offset(i));
     }
   });
-  note(target, found != 0);
+  if (found != 0) note(target, parameter);
+  note_fault(target);
 }
 
 template <bool kUnscale>
-void look_at(Device device, std::span<const View> gradients, ScalerRecord* record) {
+void look_at(Device device, std::span<const View> gradients, ScalerRecord* record, Owners owners) {
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
   const Target target{record, mezzo::cuda::fault_record(device)};
   const auto make = [&](const View& view) -> std::optional<Gradient> {
+    const std::uint32_t parameter = owners.of(static_cast<std::size_t>(&view - gradients.data()));
     const Array array{view.data, view.dtype};
     const View ordered = in_memory_order(view);
     const Space<1> space(ordered.shape, {ordered.strides});
-    if (space.linear(0)) return Gradient{array, space.total(), takes_packs(array)};
+    if (space.linear(0)) return Gradient{array, space.total(), takes_packs(array), parameter};
     const Grid grid = grid_for(space.total());
     mezzo::cuda::launch(look_at_strided<kUnscale>, dim3(grid.blocks), dim3(grid.threads), 0, stream, array,
-                        space, target);
+                        space, target, parameter);
     return std::nullopt;
   };
   const auto run = [&]<std::size_t kMost>(const Batch<Gradient, kMost>& batch) {
@@ -164,12 +175,12 @@ Records records_of(Device device, ScalerRecord* main, std::span<const ScalerReco
 
 }  // namespace
 
-void check_finite(Device device, std::span<const View> gradients, ScalerRecord* record) {
-  look_at<false>(device, gradients, record);
+void check_finite(Device device, std::span<const View> gradients, ScalerRecord* record, Owners owners) {
+  look_at<false>(device, gradients, record, owners);
 }
 
-void unscale(Device device, std::span<const View> gradients, ScalerRecord* record) {
-  look_at<true>(device, gradients, record);
+void unscale(Device device, std::span<const View> gradients, ScalerRecord* record, Owners owners) {
+  look_at<true>(device, gradients, record, owners);
 }
 
 void update_scale(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,

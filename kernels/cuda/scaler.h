@@ -6,8 +6,8 @@
 
 namespace mezzo::kernels::cuda {
 
-void check_finite(Device device, std::span<const View> gradients, ScalerRecord* record);
-void unscale(Device device, std::span<const View> gradients, ScalerRecord* record);
+void check_finite(Device device, std::span<const View> gradients, ScalerRecord* record, Owners owners);
+void unscale(Device device, std::span<const View> gradients, ScalerRecord* record, Owners owners);
 void update_scale(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
                   const ScaleRule& rule);
 void set_scale(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,

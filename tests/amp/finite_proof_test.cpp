@@ -33,11 +33,12 @@ class FiniteProofTest : public ::testing::Test {
     static_cast<void>(scaler.scale(zeros({}, {.device = device})));
     output.backward(output_gradient.to(output.dtype()), {});
   }
-  /// Whether the scaler's step was skipped.
+  /// Whether the scaler's step was skipped, because of the weight then.
   bool step() {
-    const bool skipped = scaler.step(optimizer).skipped();
+    const StepResult result = scaler.step(optimizer);
     scaler.update();
-    return skipped;
+    EXPECT_EQ(result.first_nonfinite(), result.skipped() ? std::optional<std::size_t>(0) : std::nullopt);
+    return result.skipped();
   }
 
   Device device = Device::best();

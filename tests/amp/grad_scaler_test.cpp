@@ -176,7 +176,7 @@ TEST(GradScaler, StopsAtItsFloorAndSaysSo) {
     EXPECT_EQ(scaler.get_scale(), reached);
     EXPECT_TRUE(scaler.at_floor());
     EXPECT_NE(scaler.report().find("floor"), std::string::npos) << scaler.report();
-    EXPECT_NE(scaler.report().find("find_nonfinite"), std::string::npos) << scaler.report();
+    EXPECT_NE(scaler.report().find("first_nonfinite"), std::string::npos) << scaler.report();
     one.iterate(scaler, false);
     EXPECT_FALSE(scaler.at_floor()) << "a good step clears it";
   }

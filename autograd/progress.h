@@ -1,0 +1,41 @@
+// What autograd is doing on this thread, for those who look on: anomaly detection (nn/anomaly.h), traces
+// (amp/trace.h), warnings.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::autograd {
+
+class Node;
+
+struct Progress {
+  /// What nodes that are recorded now get as Node::place: set by whoever watches modules. In backward that of
+  /// the node at work, so that second derivatives know where they come from.
+  const std::string* place = nullptr;
+  bool in_backward = false;
+  /// The node whose gradients are being computed; nullptr between nodes, where gradients are added up and
+  /// hooks run.
+  const Node* node = nullptr;
+  /// The gradients it was given, after hooks. Only during BackwardObserver::after_vjp.
+  std::span<const Tensor> incoming = {};
+};
+
+/// That of the calling thread.
+[[nodiscard]] Progress& progress() noexcept;
+
+/// A backward for a scope: all is as before afterwards, so a gradient function may run one of its own.
+class BackwardScope {
+ public:
+  BackwardScope() noexcept : before_(progress()) { progress() = {.in_backward = true}; }
+  ~BackwardScope() { progress() = before_; }
+  BackwardScope(const BackwardScope&) = delete;
+  BackwardScope& operator=(const BackwardScope&) = delete;
+
+ private:
+  Progress before_;
+};
+
+}  // namespace mezzo::autograd

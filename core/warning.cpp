@@ -1,0 +1,67 @@
+#include "mezzo/core/warning.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace mezzo {
+
+namespace {
+
+/// What was said, and to whom.
+struct Warnings {
+  std::mutex mutex;
+  std::set<std::string, std::less<>> said;
+  WarningHandler handler;
+};
+
+/// Never destroyed: threads may warn until the process ends.
+Warnings& warnings() {
+  static auto* const all = new Warnings;
+  return *all;
+}
+
+void print(std::string_view text) {
+  static const bool quiet = [] {
+    const char* const value = std::getenv("MEZZO_WARNINGS");
+    return value != nullptr && std::string_view(value) == "0";
+  }();
+  if (quiet) return;
+  const std::string line = "mezzo: warning: " + std::string(text) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+}  // namespace
+
+void warn_once(std::string_view name, std::string_view text) {
+  Warnings& all = warnings();
+  WarningHandler handler;
+  {
+    const std::scoped_lock lock(all.mutex);
+    if (!all.said.emplace(name).second) return;
+    handler = all.handler;
+  }
+  // Without the lock, so that a handler may warn or install another one.
+  if (handler)
+    handler(name, text);
+  else
+    print(text);
+}
+
+WarningHandler set_warning_handler(WarningHandler handler) {
+  Warnings& all = warnings();
+  const std::scoped_lock lock(all.mutex);
+  return std::exchange(all.handler, std::move(handler));
+}
+
+void reset_warnings() {
+  Warnings& all = warnings();
+  const std::scoped_lock lock(all.mutex);
+  all.said.clear();
+}
+
+}  // namespace mezzo
