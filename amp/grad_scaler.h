@@ -12,6 +12,7 @@
 #include "mezzo/core/tensor.h"
 #include "mezzo/core/value.h"
 #include "mezzo/optim/optimizer.h"
+#include "mezzo/optim/step_outcome.h"
 
 namespace mezzo::amp {
 
@@ -36,6 +37,8 @@ class StepResult {
   /// Whether the update was left out because a gradient was not finite. One host read; without a scaler (or
   /// with a disabled one) always false, and no read.
   [[nodiscard]] bool skipped() const;
+  /// For a learning-rate scheduler, which reads it on the device: scheduler.step(scaler.step(optimizer)).
+  operator optim::StepOutcome() const { return {record_}; }
 
  private:
   Tensor record_;
