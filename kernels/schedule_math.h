@@ -86,9 +86,10 @@ struct ScheduleFn {
     }
     return 1.0 - p;
   }
-  /// The part of a fade or ramp that is over; all of one without length.
+  /// The part of a fade or ramp that is over. One without length is at its beginning when it begins.
   MEZZO_HD static double progress(const ScheduleNode& node, double u) {
     const double done = u - node.start;
+    if (done <= 0) return 0.0;
     return done < node.length ? done / node.length : 1.0;
   }
   /// The part of the present cycle that is over. Cycles that grow are fewer than the bits of the step.
