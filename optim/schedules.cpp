@@ -47,8 +47,9 @@ Schedule one_piece(std::string_view name, const ScheduleNode& node) {
 ScheduleNode warmup(std::int64_t steps) {
   ScheduleNode node{.kind = ScheduleKind::fade};
   node.end = steps;
-  node.from = 1.0 / static_cast<double>(steps);
-  node.length = static_cast<double>(steps - 1);
+  node.from = 0;
+  node.start = -1;
+  node.length = static_cast<double>(steps);
   return node;
 }
 
