@@ -12,6 +12,7 @@
 #include "mezzo/core/tensor.h"
 #include "mezzo/core/value.h"
 #include "mezzo/optim/optimizer.h"
+#include "mezzo/optim/step_outcome.h"
 
 namespace mezzo::amp {
 
@@ -42,6 +43,8 @@ class StepResult {
   /// One host read; noting it costs ordinary steps nothing. Nothing when all were finite, or without a
   /// scaler.
   [[nodiscard]] std::optional<std::size_t> first_nonfinite() const;
+  /// For a learning-rate scheduler, which reads it on the device: scheduler.step(scaler.step(optimizer)).
+  operator optim::StepOutcome() const { return {record_}; }
 
  private:
   [[nodiscard]] ScalerRecord read() const;

@@ -23,6 +23,7 @@ constexpr std::array kKinds{
     Kind{"gradscaler_steps", run_scaler_steps},
     Kind{"optimizer", run_optimizer},
     Kind{"model", run_model},
+    Kind{"scheduler", run_scheduler},
 };
 
 struct Json {

@@ -17,6 +17,7 @@ void run_unscale(const CaseFile& file, std::size_t index);
 void run_scaler_steps(const CaseFile& file, std::size_t index);
 void run_optimizer(const CaseFile& file, std::size_t index);
 void run_model(const CaseFile& file, std::size_t index);
+void run_scheduler(const CaseFile& file, std::size_t index);
 
 // Runners of JSON files: each runs its cases through `report`.
 void run_trajectories(const Value& content, Report& report);

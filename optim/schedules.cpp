@@ -1,0 +1,223 @@
+// The nodes that the formulas of schedules.h are made of, and the checks of their options.
+#include "mezzo/optim/schedules.h"
+
+#include <cmath>
+#include <string>
+
+#include "mezzo/core/error.h"
+#include "mezzo/optim/optimizer.h"
+
+namespace mezzo::optim {
+
+namespace {
+
+using kernels::FadeShape;
+using kernels::ScheduleKind;
+using kernels::ScheduleNode;
+using Piece = Schedule::Piece;
+
+constexpr std::int64_t kMostTabulated = std::int64_t{1} << 24;  // 128 MiB
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;      // all integers below are doubles
+
+void require_count(std::string_view name, std::string_view option, std::int64_t value, std::int64_t least,
+                   std::int64_t most = kMostSteps) {
+  if (value >= least && value <= most) return;
+  const std::string range = std::to_string(least) + " to " + std::to_string(most);
+  throw ValueError(name, std::string(option) + " from " + range, std::to_string(value),
+                   "give it in steps of the scheduler");
+}
+
+bool is_rate(double value) { return std::isfinite(value) && value >= 0; }
+
+void require_rate(std::string_view name, std::string_view option, double value) {
+  require_option(name, is_rate(value), std::string(option) + " finite and >= 0", value);
+}
+
+void require_share(std::string_view name, std::string_view option, double value) {
+  require_option(name, value >= 0 && value <= 1, std::string(option) + " in [0, 1]", value);
+}
+
+Piece piece_of(const ScheduleNode& node) { return {.nodes = node}; }
+
+Schedule one_piece(std::string_view name, const ScheduleNode& node) {
+  return {std::string(name), {piece_of(node)}};
+}
+
+/// (t + 1) / steps of the base, then all of it.
+ScheduleNode warmup(std::int64_t steps) {
+  ScheduleNode node{.kind = ScheduleKind::fade};
+  node.end = steps;
+  node.from = 0;
+  node.start = -1;
+  node.length = static_cast<double>(steps);
+  return node;
+}
+
+/// From the base to `ratio` of it in `steps`, beginning at step `begin`.
+ScheduleNode decay(FadeShape shape, double ratio, std::int64_t begin, std::int64_t steps) {
+  ScheduleNode node{.kind = ScheduleKind::fade, .shape = shape};
+  node.begin = node.origin = begin;
+  node.to = ratio;
+  node.length = static_cast<double>(steps);
+  return node;
+}
+
+}  // namespace
+
+Schedule ConstantLROptions::schedule() const {
+  constexpr std::string_view name = "ConstantLR";
+  require_share(name, "factor", factor);
+  require_count(name, "total_iters", total_iters, 1);
+  ScheduleNode node;
+  node.end = total_iters;
+  node.to = factor;
+  return one_piece(name, node);
+}
+
+Schedule StepLROptions::schedule() const {
+  constexpr std::string_view name = "StepLR";
+  require_count(name, "step_size", step_size, 1);
+  require_rate(name, "gamma", gamma);
+  ScheduleNode node{.kind = ScheduleKind::power};
+  node.base = gamma;
+  node.length = static_cast<double>(step_size);
+  return one_piece(name, node);
+}
+
+Schedule MultiStepLROptions::schedule() const {
+  constexpr std::string_view name = "MultiStepLR";
+  require_rate(name, "gamma", gamma);
+  std::vector<Piece> pieces;
+  std::int64_t last = 0;
+  for (const std::int64_t milestone : milestones) {
+    if (milestone < last) {
+      throw ValueError(name, "milestones that do not decrease, from 0 on",
+                       std::to_string(milestone) + " after " + std::to_string(last), "sort them");
+    }
+    ScheduleNode node;
+    node.begin = last = milestone;
+    node.to = gamma;
+    pieces.push_back(piece_of(node));
+  }
+  return {std::string(name), std::move(pieces)};
+}
+
+Schedule ExponentialLROptions::schedule() const {
+  constexpr std::string_view name = "ExponentialLR";
+  require_rate(name, "gamma", gamma);
+  ScheduleNode node{.kind = ScheduleKind::power};
+  node.base = gamma;
+  return one_piece(name, node);
+}
+
+Schedule CosineAnnealingLROptions::schedule() const {
+  constexpr std::string_view name = "CosineAnnealingLR";
+  require_count(name, "T_max", T_max, 1);
+  require_rate(name, "eta_min", eta_min);
+  ScheduleNode node{.kind = ScheduleKind::cosine};
+  node.to = eta_min;
+  node.length = static_cast<double>(T_max);
+  return one_piece(name, node);
+}
+
+Schedule CosineAnnealingWarmRestartsOptions::schedule() const {
+  constexpr std::string_view name = "CosineAnnealingWarmRestarts";
+  require_count(name, "T_0", T_0, 1);
+  require_count(name, "T_mult", T_mult, 1);
+  require_rate(name, "eta_min", eta_min);
+  ScheduleNode node{.kind = ScheduleKind::restarts};
+  node.to = eta_min;
+  node.length = static_cast<double>(T_0);
+  node.base = static_cast<double>(T_mult);
+  return one_piece(name, node);
+}
+
+Schedule LinearLROptions::schedule() const {
+  constexpr std::string_view name = "LinearLR";
+  require_option(name, start_factor > 0 && start_factor <= 1, "start_factor in (0, 1]", start_factor);
+  require_share(name, "end_factor", end_factor);
+  require_count(name, "total_iters", total_iters, 1);
+  ScheduleNode node{.kind = ScheduleKind::fade};
+  node.from = start_factor;
+  node.to = end_factor;
+  node.length = static_cast<double>(total_iters);
+  return one_piece(name, node);
+}
+
+Schedule LinearWarmupOptions::schedule() const {
+  constexpr std::string_view name = "LinearWarmup";
+  require_count(name, "warmup_steps", warmup_steps, 1);
+  return one_piece(name, warmup(warmup_steps));
+}
+
+Schedule WarmupCosineOptions::schedule() const {
+  constexpr std::string_view name = "WarmupCosine";
+  require_count(name, "warmup_steps", warmup_steps, 0);
+  require_count(name, "total_steps", total_steps, warmup_steps + 1);
+  require_share(name, "min_ratio", min_ratio);
+  return {std::string(name),
+          {piece_of(warmup(warmup_steps)),
+           piece_of(decay(FadeShape::cosine, min_ratio, warmup_steps, total_steps - warmup_steps))}};
+}
+
+Schedule WarmupStableDecayOptions::schedule() const {
+  constexpr std::string_view name = "WarmupStableDecay";
+  require_count(name, "warmup_steps", warmup_steps, 0);
+  require_count(name, "stable_steps", stable_steps, 0);
+  require_count(name, "decay_steps", decay_steps, 1);
+  require_share(name, "min_ratio", min_ratio);
+  const FadeShape shape = decay == DecayForm::linear   ? FadeShape::linear
+                          : decay == DecayForm::cosine ? FadeShape::cosine
+                                                       : FadeShape::one_minus_sqrt;
+  const ScheduleNode fall = optim::decay(shape, min_ratio, warmup_steps + stable_steps, decay_steps);
+  return {std::string(name), {piece_of(warmup(warmup_steps)), piece_of(fall)}};
+}
+
+Schedule PolynomialLROptions::schedule() const {
+  constexpr std::string_view name = "PolynomialLR";
+  require_count(name, "total_iters", total_iters, 1);
+  require_rate(name, "power", power);
+  ScheduleNode node = decay(FadeShape::power, 0, 0, total_iters);
+  node.base = power;
+  return one_piece(name, node);
+}
+
+Schedule LambdaLROptions::schedule() const {
+  constexpr std::string_view name = "LambdaLR";
+  require_count(name, "tabulate", tabulate, 0, kMostTabulated);
+  if (lr_lambda.values().empty())
+    throw ValueError(name, "lr_lambda", "none", "give a function of the step that returns a factor");
+  for (const LrLambda& lambda : lr_lambda.values()) {
+    if (!lambda)
+      throw ValueError(name, "functions lr_lambda", "an empty one", "give a factor for each group");
+  }
+  Piece piece{.nodes = ScheduleNode{}, .option = "lr_lambda"};
+  if (tabulate == 0) {
+    piece.lambdas = lr_lambda;
+    return {std::string(name), {piece}};
+  }
+  std::vector<ScheduleNode> nodes;
+  for (const LrLambda& lambda : lr_lambda.values()) {
+    std::vector<double> table;
+    for (std::int64_t t = 0; t < tabulate; ++t) {
+      table.push_back(lambda(t));
+      require_option(name, is_rate(table.back()), "factors of lr_lambda finite and >= 0", table.back());
+    }
+    const auto memory = std::make_shared<const std::vector<double>>(std::move(table));
+    ScheduleNode node{.kind = ScheduleKind::table};
+    node.length = static_cast<double>(tabulate);
+    node.table = memory->data();
+    nodes.push_back(node);
+    piece.tables.push_back(memory);
+  }
+  piece.nodes = std::move(nodes);
+  return {std::string(name), {piece}};
+}
+
+Schedule ChainedSchedulerOptions::schedule() const { return Schedule::chain("ChainedScheduler", schedulers); }
+
+Schedule SequentialLROptions::schedule() const {
+  return Schedule::sequence("SequentialLR", schedulers, milestones);
+}
+
+}  // namespace mezzo::optim
