@@ -53,8 +53,8 @@ std::int64_t peak_of_iteration(std::int64_t batch, std::int64_t width) {
   return memory_stats(kCpu).peak - before;
 }
 
-// One learning rate, six step counts, and the loss.
-constexpr std::int64_t kScalars = 8 + 6 * 8 + 4;
+// Two rates, six step counts, and the loss.
+constexpr std::int64_t kScalars = 2 * 8 + 6 * 8 + 4;
 
 TEST(TrainingMemory, OfAWideModelIsDataTwiceTheParametersAndOneActivation) {  // V-15
   // The most is held at the end of backward: all gradients, and that of the first layer's output.
