@@ -13,12 +13,14 @@ set(copies "")
 foreach(target IN LISTS targets)
   get_target_property(type ${target} TYPE)
   get_target_property(folder ${target} RUNTIME_OUTPUT_DIRECTORY)
-  get_filename_component(folder "${folder}" NAME)
-  if(NOT type STREQUAL "EXECUTABLE" OR NOT folder MATCHES "^(tests|bench|examples)$" OR target MATCHES "^libtorch_")
+  string(REPLACE "${PROJECT_BINARY_DIR}/" "" folder "${folder}")
+  if(NOT type STREQUAL "EXECUTABLE" OR NOT folder MATCHES "^(tests|bench|examples|examples/amp)$"
+      OR target MATCHES "^libtorch_")
     continue()
   endif()
   list(APPEND bundled ${target})
-  list(APPEND copies COMMAND ${CMAKE_STRIP} -s -o "${bundle}/${folder}/${target}" $<TARGET_FILE:${target}>)
+  list(APPEND copies COMMAND ${CMAKE_STRIP} -s -o "${bundle}/${folder}/$<TARGET_FILE_NAME:${target}>"
+    $<TARGET_FILE:${target}>)
 endforeach()
 # The one library beside cuBLAS that is not linked statically and that a GPU machine may lack.
 if(MEZZO_HAVE_OPENMP AND OpenMP_gomp_LIBRARY)
@@ -28,7 +30,7 @@ endif()
 
 add_custom_target(bundle
   COMMAND ${CMAKE_COMMAND} -E rm -rf "${bundle}"
-  COMMAND ${CMAKE_COMMAND} -E make_directory "${bundle}/lib" "${bundle}/tests" "${bundle}/bench/peers" "${bundle}/examples"
+  COMMAND ${CMAKE_COMMAND} -E make_directory "${bundle}/lib" "${bundle}/tests" "${bundle}/bench/peers" "${bundle}/examples/amp"
   COMMAND ${CMAKE_STRIP} -s -o "${bundle}/lib/$<TARGET_SONAME_FILE_NAME:mezzo>" $<TARGET_FILE:mezzo>
   ${copies}
   COMMAND ${CMAKE_COMMAND} -E copy bench/run.py bench/comparisons.py bench/footprint.py "${bundle}/bench"

@@ -1,5 +1,8 @@
 # The examples: every folder examples/<name>/ is the program <name>, put into <build>/examples. Left alone are folders that
-# are projects of their own, by a CMakeLists.txt in them or one below (examples/consumers).
+# are projects of their own, by a CMakeLists.txt in them or one below (examples/consumers). A folder in
+# `folders_of_programs` is a collection instead: each of its sources is a program, put into <build>/examples/<folder>.
+set(folders_of_programs amp)
+
 file(GLOB entries LIST_DIRECTORIES true CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*")
 foreach(entry IN LISTS entries)
   file(GLOB sources CONFIGURE_DEPENDS "${entry}/*.cpp")
@@ -8,6 +11,17 @@ foreach(entry IN LISTS entries)
     continue()
   endif()
   get_filename_component(name "${entry}" NAME)
+  if(name IN_LIST folders_of_programs)
+    # These need nothing but mezzo, as the programs of its users.
+    foreach(source IN LISTS sources)
+      get_filename_component(program "${source}" NAME_WE)
+      add_executable(${name}_${program} "${source}")
+      set_target_properties(${name}_${program} PROPERTIES OUTPUT_NAME ${program} CXX_EXTENSIONS OFF
+        RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples/${name}")
+      target_link_libraries(${name}_${program} PRIVATE mezzo mezzo_flags Threads::Threads)
+    endforeach()
+    continue()
+  endif()
   add_executable(${name} ${sources})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples" CXX_EXTENSIONS OFF)
   target_link_libraries(${name} PRIVATE mezzo mezzo_flags CLI11::CLI11 fmt::fmt-header-only

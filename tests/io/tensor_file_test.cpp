@@ -1,0 +1,138 @@
+// Tensors in files: every dtype, layout and device comes back to the same bits; files that do not fit are
+// refused.
+#include "mezzo/io/tensor_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "mezzo/core/cuda.h"
+#include "mezzo/core/error.h"
+#include "mezzo/ops/ops.h"
+
+namespace mezzo::io {
+namespace {
+
+class TensorFiles : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  [[nodiscard]] std::string path() const { return (folder_ / "a.safetensors").string(); }
+  /// The message with which `f` is refused.
+  template <class E, class F>
+  static std::string refusal(F f) {
+    try {
+      f();
+    } catch (const E& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "nothing was refused";
+    return {};
+  }
+
+ private:
+  std::filesystem::path folder_ =
+      std::filesystem::path(::testing::TempDir()) / ("tensor_file_" + std::to_string(::getpid()));
+};
+
+void expect_equal(const Tensor& got, const Tensor& expected) {
+  EXPECT_EQ(got.dtype(), expected.dtype());
+  EXPECT_EQ(to_string(got.shape()), to_string(expected.shape()));
+  EXPECT_EQ(got.to_vector<double>(), expected.to_vector<double>());
+  EXPECT_FALSE(got.requires_grad());
+}
+
+TEST_F(TensorFiles, EveryDTypeComesBack) {
+  TensorFile file;
+  for (const DType dtype : kAllDTypes)
+    file.tensors.emplace_back(to_string(dtype), tensor({0, 1, 3, 100}, {2, 2}).to(dtype));
+  file.metadata["note"] = "two lines\nand \"quotes\"";
+  file.save(path());
+  const TensorFile loaded = TensorFile::load(path());
+  EXPECT_EQ(loaded.metadata, file.metadata);
+  ASSERT_EQ(loaded.tensors.size(), kDTypeCount);
+  for (const auto& [name, tensor] : loaded.tensors) {
+    EXPECT_EQ(tensor.dtype(), parse_dtype(name));
+    expect_equal(tensor, file.with_prefix(name).front().second);
+  }
+  EXPECT_EQ(SafeTensors::open(path()).at("bf16").dtype, "BF16") << "as the format spells it";
+  EXPECT_EQ(SafeTensors::open(path()).at("bool").dtype, "BOOL");
+}
+
+TEST_F(TensorFiles, EveryLayoutAndDeviceComesBackRowMajor) {
+  std::vector<Device> devices{Device::cpu()};
+  if (cuda::is_available()) devices.push_back(Device::cuda());
+  for (const Device device : devices) {
+    const Tensor x = arange(24).to(DType::f32).to(device);
+    const TensorFile::NamedTensors all{
+        {"transposed", transpose(reshape(x, {4, 6}), 0, 1)}, {"part", narrow(x, 0, 5, 7)},
+        {"expanded", expand(narrow(x, 0, 3, 1), {5})},       {"scalar", sum(x)},
+        {"none", zeros({0, 3}, {.device = device})},         {"leaf", x.clone().requires_grad_()}};
+    TensorFile file;
+    file.add("x.", all);
+    file.save(path());
+    for (const Device to : devices) {
+      const TensorFile loaded = TensorFile::load(path(), to);
+      for (const auto& [name, tensor] : all) {
+        const auto found = loaded.with_prefix("x." + name);
+        ASSERT_EQ(found.size(), 1U) << name;
+        EXPECT_EQ(found.front().first, "") << "the rest of the name";
+        EXPECT_TRUE(found.front().second.device() == to);
+        expect_equal(found.front().second, tensor);
+      }
+    }
+  }
+}
+
+TEST_F(TensorFiles, PrefixesTellPartsApart) {
+  TensorFile file;
+  file.add("model.", {{"w", ones({1})}, {"b", ones({2})}});
+  file.add("ema.", {{"w", ones({3})}});
+  file.save(path());
+  const TensorFile loaded = TensorFile::load(path());
+  EXPECT_EQ(loaded.with_prefix("model.").size(), 2U);
+  ASSERT_EQ(loaded.with_prefix("ema.").size(), 1U);
+  EXPECT_EQ(loaded.with_prefix("ema.").front().first, "w");
+  EXPECT_EQ(loaded.with_prefix("ema.").front().second.numel(), 3);
+  EXPECT_EQ(loaded.with_prefix("").size(), 3U);
+  EXPECT_TRUE(loaded.with_prefix("optimizer.").empty());
+}
+
+TEST_F(TensorFiles, WhatCannotBeWrittenLeavesTheFormerFile) {
+  TensorFile good;
+  good.add("", {{"w", ones({1})}});
+  good.save(path());
+  TensorFile undefined = good, twice = good;
+  undefined.add("", {{"v", Tensor()}});
+  twice.add("", {{"w", ones({1})}});
+  EXPECT_NE(refusal<ValueError>([&] { undefined.save(path()); }).find("\"v\""), std::string::npos);
+  EXPECT_NE(refusal<IoError>([&] { twice.save(path()); }).find("twice"), std::string::npos);
+  EXPECT_EQ(TensorFile::load(path()).tensors.size(), 1U);
+  refusal<IoError>([&] { good.save(path() + "/below"); });
+  refusal<IoError>([&] { static_cast<void>(TensorFile::load(path() + ".not")); });
+}
+
+TEST_F(TensorFiles, TensorsThatMezzoDoesNotHaveAreRefused) {
+  const std::vector<std::byte> bytes(8);
+  const auto load = [&](const SafeTensors::Entry& entry) {
+    write_safetensors(path(), {&entry, 1});
+    return refusal<IoError>([&] { static_cast<void>(TensorFile::load(path())); });
+  };
+  const std::string dtype = load({"w", "C64", {1}, bytes});
+  EXPECT_NE(dtype.find("got \"C64\" in tensor \"w\""), std::string::npos) << dtype;
+  EXPECT_NE(dtype.find("BF16"), std::string::npos) << "lists what there is: " << dtype;
+  const std::string dims = load({"w", "F32", {1, 1, 1, 1, 1, 1, 1, 1, 2}, bytes});
+  EXPECT_NE(dims.find("expected at most 8 dims, got 9 in tensor \"w\""), std::string::npos) << dims;
+}
+
+TEST_F(TensorFiles, ABoolOfAnotherByteIsTrue) {
+  const std::vector<std::byte> bytes{std::byte{0}, std::byte{1}, std::byte{2}, std::byte{255}};
+  const SafeTensors::Entry entry{"b", "BOOL", {4}, bytes};
+  write_safetensors(path(), {&entry, 1});
+  const Tensor loaded = TensorFile::load(path()).tensors.front().second;
+  EXPECT_EQ(sum(loaded).item<std::int64_t>(), 3);
+}
+
+}  // namespace
+}  // namespace mezzo::io
