@@ -10,6 +10,8 @@ warnings.filterwarnings("ignore")
 import torch  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from pytorch_optimizers import optimizer_cases  # noqa: E402
+
 PARSER = argparse.ArgumentParser()
 PARSER.add_argument("--device", type=torch.device, default=torch.device("cpu"))
 DEVICE = PARSER.parse_args().device
@@ -390,42 +392,6 @@ def add_training():
             add("f16_scaler_compiled", torch.float16, True, True, True)
 
 
-def add_optimizers():
-    """As cases/optimizers.cpp, by PyTorch's own choice of a way (a loop on the CPU, foreach on a GPU) and fused."""
-    large, small = [(2048, 2048)] * 12 + [(2048, 1024)], [(100,)] * 1000
-
-    def parameters_with_gradients(shapes):
-        torch.manual_seed(0)
-        parameters = [leaf(normal(shape)) for shape in shapes]
-        for parameter in parameters:
-            parameter.grad = normal(parameter.shape)
-        return parameters
-
-    def adamw(shapes, fused=None):
-        return torch.optim.AdamW(parameters_with_gradients(shapes), lr=1e-3, fused=fused)
-
-    def scaled(shapes):
-        optimizer, loss = adamw(shapes, True), torch.zeros((), device=DEVICE)
-        scaler = torch.amp.GradScaler(DEVICE.type, init_scale=1 + 2**-20)
-
-        def body():
-            scaler.scale(loss)
-            scaler.step(optimizer)
-            scaler.update()
-        return body
-
-    def clip(shapes):
-        parameters = parameters_with_gradients(shapes)
-        return lambda: torch.nn.utils.clip_grad_norm_(parameters, 1)
-    for size, shapes in (("large", large), ("1000x100", small)):
-        for way, fused in (("", None), ("_fused", True)):
-            CASES[f"adamw_{size}{way}/f32"] = lambda shapes=shapes, fused=fused: adamw(shapes, fused).step
-            CASES[f"sgd_momentum_{size}{way}/f32"] = lambda shapes=shapes, fused=fused: torch.optim.SGD(
-                parameters_with_gradients(shapes), lr=1e-3, momentum=0.9, fused=fused).step
-        CASES[f"adamw_{size}_fused_scaler/f32"] = lambda shapes=shapes: scaled(shapes)
-        CASES[f"clip_grad_norm_{size}/f32"] = lambda shapes=shapes: clip(shapes)
-
-
 class Timer:
     """The clockwork of bench::Worker."""
 
@@ -497,7 +463,7 @@ def main():
         add_sampling(name, dtype)
         add_convolutions(name, dtype)
     add_training()
-    add_optimizers()
+    CASES.update(optimizer_cases(DEVICE))
     if not ON_CPU:
         add_copies()
     timer = Timer()

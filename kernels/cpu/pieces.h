@@ -29,13 +29,15 @@ class Pieces {
   }
   [[nodiscard]] std::int64_t chunks() const { return count_ == 0 ? 0 : (ends_[count_ - 1] - 1) / kChunk + 1; }
 
-  /// Calls f(chunk) on all threads; f then asks `each` for its pieces.
+  /// Calls f(chunk), on all threads when there is work for them; f then asks `each` for its pieces.
   template <class F>
   void run(const F& f) const {
-    if (count_ == 0) return;
+    if (chunks() <= kFew) {
+      for (std::int64_t chunk = 0; chunk < chunks(); ++chunk) f(chunk);
+      return;
+    }
     // On demand: chunks are long, and one busy core must not keep the others waiting.
-    parallel_for_on_demand(ends_[count_ - 1], kChunk,
-                           [&](std::int64_t begin, std::int64_t /*end*/) { f(begin / kChunk); });
+    parallel_for_on_demand(chunks(), 1, [&](std::int64_t chunk, std::int64_t /*end*/) { f(chunk); });
   }
   /// f(i, begin, end) for the elements [begin, end) of array i, of size(i), that belong to a chunk.
   template <class Size, class F>
@@ -54,6 +56,9 @@ class Pieces {
 
  private:
   static constexpr std::int64_t kChunk = 16 * kTile;
+  /// Chunks that stay with the caller: 0.1 ms of work, of which another thread saves a half at best, and
+  /// which waits for many times that when the other thread's core is busy elsewhere.
+  static constexpr std::int64_t kFew = 16;
   static constexpr std::int64_t kLine = 64;   ///< elements; a multiple of a cache line in every dtype
   static constexpr std::int64_t kFixed = 64;  ///< what an array costs besides its elements, in elements
   std::int64_t count_;

@@ -2,6 +2,9 @@
 // lies.
 #include "mezzo/kernels/cuda/grad_clip.h"
 
+#include <optional>
+#include <type_traits>
+
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/batch.h"
 #include "mezzo/kernels/cuda/block.h"

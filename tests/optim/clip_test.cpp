@@ -130,7 +130,7 @@ struct Many {
       before.push_back(gradient.to_vector<double>());
     };
     for (int i = 0; i < 800; ++i) add(randn({1 + i % 9}, {}, generator), dtypes[i % 4]);
-    add(randn({70000}, {}, generator), DType::f32);
+    add(randn({200000}, {}, generator), DType::f32);  // enough for several threads
     add(transpose(randn({120, 90}, {}, generator), 0, 1), DType::f16);
     add(randn({0, 2}, {}, generator), DType::f32);
     const Tensor wide = randn({50, 60}, {}, generator).to(device);

@@ -10,13 +10,14 @@
 namespace mezzo::optim {
 namespace {
 
-/// Sizes around those of tiles and chunks, more small ones than one launch takes, strides, every dtype.
+/// Sizes around those of tiles and chunks, enough in all for several threads, more small ones than one launch
+/// takes, strides, every dtype.
 struct Model {
   explicit Model(Device device) {
     const auto add = [&](const Tensor& values) {
       parameters.push_back(values.to(device).detach().requires_grad_());
     };
-    for (const std::int64_t size : {1, 100, 1024, 16384 - 64, 16384, 16385, 40000}) {
+    for (const std::int64_t size : {1, 100, 1024, 16384 - 64, 16384, 16385, 90000}) {
       add(randn({size}));
       add(randn({size}).to(DType::f16));
     }
