@@ -7,6 +7,7 @@
 
 #include "mezzo/autograd/finite_proof.h"
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/input_layer.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/scaler.h"
@@ -68,6 +69,21 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view 
                      "call backward() on a scaled loss that depends on its parameters first");
   }
   return gradients;
+}
+
+/// Gives 16-bit parameters with masters f32 gradients of the same values: unscaled there, nothing underflows.
+/// All are made before the first is set, so that nothing has changed when there is no memory for them.
+void widen_gradients(const optim::Optimizer& optimizer) {
+  const NoGrad no_grad;
+  const LayerGuard no_autocast{LayerState{}};
+  std::vector<std::pair<Tensor, Tensor>> widened;  // parameter, gradient
+  const std::vector<Tensor> parameters = optimizer.parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor gradient = parameters[i].grad();
+    if (gradient.defined() && is_16bit(gradient.dtype()) && optimizer.has_master(i))
+      widened.emplace_back(parameters[i], gradient.detach().to(DType::f32));
+  }
+  for (const auto& [parameter, gradient] : widened) parameter.set_grad(gradient);
 }
 
 std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
@@ -157,8 +173,10 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
     throw StateError(op, "a call before step()", "one after step()",
                      "move unscale_ before step, or call update() first");
   }
-  const OwnedGradients gradients = gradients_of(optimizer, op);
+  static_cast<void>(gradients_of(optimizer, op));
   begin(books, optimizer, op);
+  widen_gradients(optimizer);
+  const OwnedGradients gradients = gradients_of(optimizer, op);
   kernels::unscale(record_.device(), views_of(gradients), record_in(books.record), {gradients.owners});
   for (const Tensor& gradient : gradients) gradient.impl().storage->bump_version();
   books.stage = Stage::unscaled;

@@ -1,7 +1,7 @@
 """What is compared with what, on the CPU and on a GPU, and which ratios are goals: at most this, median of the pairs."""
 
-LAYERS = ["engine", "kernels", "norms", "ops", "conv", "training", "footprint"]
-LAYERS_ON_GPU = ["training", "engine", "kernels", "norms", "ops", "conv"]  # what matters most comes first: there may be a limit of time
+LAYERS = ["engine", "kernels", "norms", "ops", "conv", "optimizers", "training", "footprint"]
+LAYERS_ON_GPU = ["training", "engine", "kernels", "norms", "ops", "conv", "optimizers"]  # what matters most comes first: there may be a limit of time
 COMPARISONS, COMPARISONS_ON_GPU = [], []
 chosen = COMPARISONS  # the list that compare() adds to
 
@@ -125,6 +125,19 @@ def products():
         against("kernels", f"{case}/f32", {"libtorch": None, "pytorch": None})
 
 
+def optimizers():
+    # AdamW reads four arrays of 50 Mi numbers and writes three, SGD with momentum reads three and writes two.
+    compare("optimizers", ("mezzo", "adamw_large/f32"), ("bare", "copy_1400MiB"), 1.25)
+    compare("optimizers", ("mezzo", "adamw_large/f32"), ("pytorch", "adamw_large_fused/f32"), 1.0)
+    compare("optimizers", ("mezzo", "adamw_1000x100/f32"), ("libtorch", "adamw_1000x100/f32"), 1 / 5)
+    compare("optimizers", ("mezzo", "adamw_1000x100/f32"), ("pytorch", "adamw_1000x100_fused/f32"))
+    compare("optimizers", ("mezzo", "sgd_momentum_large/f32"), ("bare", "copy_1000MiB"))
+    for size in ("large", "1000x100"):
+        compare("optimizers", ("mezzo", f"sgd_momentum_{size}/f32"), ("pytorch", f"sgd_momentum_{size}_fused/f32"))
+        compare("optimizers", ("mezzo", f"adamw_{size}_scaler/f32"), ("pytorch", f"adamw_{size}_fused_scaler/f32"))
+        against("optimizers", f"clip_grad_norm_{size}/f32", {"libtorch": None, "pytorch": None})
+
+
 def training():
     for size in ("128x512", "512x1024", "512x4096"):
         goal = size.startswith("512")
@@ -223,6 +236,16 @@ def ops_on_gpu():
         against("ops", f"{op}/f32", {"pytorch": None})
 
 
+def optimizers_on_gpu():
+    compare("optimizers", ("mezzo", "adamw_large/f32"), ("pytorch", "copy_1400MiB"))
+    for size in ("large", "1000x100"):
+        for case in (f"adamw_{size}", f"sgd_momentum_{size}"):
+            for way in ("", "_fused"):  # PyTorch's own choice is foreach
+                compare("optimizers", ("mezzo", f"{case}/f32"), ("pytorch", f"{case}{way}/f32"))
+        compare("optimizers", ("mezzo", f"adamw_{size}_scaler/f32"), ("pytorch", f"adamw_{size}_fused_scaler/f32"))
+        against("optimizers", f"clip_grad_norm_{size}/f32", {"pytorch": None})
+
+
 def convolutions_on_gpu():
     for case in CONVOLUTIONS:
         for dtype in ("f32", "f16", "bf16"):
@@ -237,6 +260,7 @@ products()
 norms()
 ops()
 convolutions()
+optimizers()
 training()
 chosen = COMPARISONS_ON_GPU
 training_on_gpu()
@@ -245,3 +269,4 @@ kernels_on_gpu()
 norms_on_gpu()
 ops_on_gpu()
 convolutions_on_gpu()
+optimizers_on_gpu()

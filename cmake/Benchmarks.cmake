@@ -16,7 +16,7 @@ find_library(MEZZO_LIBTORCH_CPU torch_cpu)
 find_library(MEZZO_LIBTORCH_C10 c10)
 mark_as_advanced(MEZZO_LIBTORCH_INCLUDE_DIR MEZZO_LIBTORCH_CPU MEZZO_LIBTORCH_C10)
 
-foreach(layer IN ITEMS engine kernels norms ops conv training loop)
+foreach(layer IN ITEMS engine kernels norms ops conv optimizers training loop)
   mezzo_benchmark(mezzo_${layer} "${mezzo_bench_dir}/cases/${layer}.cpp")
   target_link_libraries(mezzo_${layer} PRIVATE mezzo mezzo_flags)
   if(MEZZO_LIBTORCH_INCLUDE_DIR AND MEZZO_LIBTORCH_CPU AND MEZZO_LIBTORCH_C10)

@@ -1,64 +1,166 @@
 #include "mezzo/optim/clip.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_layer.h"
 #include "mezzo/core/error.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/kernels/grad_clip.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
+#include "mezzo/optim/optimizer.h"
 
 namespace mezzo::optim {
 
 namespace {
-std::vector<Tensor> gradients_of(std::span<const Tensor> parameters) {
-  std::vector<Tensor> gradients;
-  for (const Tensor& parameter : parameters) {
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+
+kernels::View view_of(const Tensor& tensor) {
+  return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
+}
+std::vector<kernels::View> views_of(std::span<const Tensor> tensors) {
+  std::vector<kernels::View> views;
+  views.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) views.push_back(view_of(tensor));
+  return views;
+}
+
+void require_one_device(std::string_view op, std::span<const Tensor> tensors) {
+  for (const Tensor& tensor : tensors) {
+    if (tensor.device() == tensors.front().device()) continue;
+    throw DeviceError(op, "all gradients on " + to_string(tensors.front().device()),
+                      to_string(tensor.device()), "clip those of each device by themselves");
   }
+}
+
+/// The gradients that are there, each of which can be written in place.
+std::vector<Tensor> gradients_of(std::string_view op, std::span<const Tensor> parameters) {
+  std::vector<Tensor> gradients;
+  gradients.reserve(parameters.size());
+  for (const Tensor& parameter : parameters) {
+    if (!parameter.defined())
+      throw ValueError(op, "defined parameters", "an undefined tensor", "leave absent ones out");
+    Tensor gradient = parameter.grad();
+    if (!gradient.defined()) continue;
+    require_own_memory(op, gradient, "a gradient");
+    gradients.push_back(std::move(gradient));
+  }
+  require_one_device(op, gradients);
   return gradients;
 }
-}  // namespace
 
-Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type,
-                       bool error_if_nonfinite) {
-  const NoGrad no_grad;
-  const LayerGuard no_autocast{LayerState{}};
-  if (!(max_norm >= 0)) {
-    throw ValueError("clip_grad_norm_", "max_norm >= 0", std::to_string(max_norm),
-                     "pass the largest norm that gradients may have");
-  }
-  const std::vector<Tensor> gradients = gradients_of(parameters);
-  if (gradients.empty()) {
-    return zeros({}, {.device = parameters.empty() ? Device::cpu() : parameters.front().device()});
-  }
-  std::vector<Tensor> norms;
-  for (const Tensor& gradient : gradients) {
-    // 16-bit gradients are measured in f32: their squares would not fit.
-    const DType dtype = gradient.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    norms.push_back(norm(gradient, norm_type, {}, false, dtype));
-  }
-  const Tensor total = norm(stack(norms), norm_type);
-  if (error_if_nonfinite) {
-    const double value = total.item();
-    if (!std::isfinite(value)) {
-      throw ValueError("clip_grad_norm_", "a finite total norm", std::to_string(value),
-                       "look for the source with amp::find_nonfinite, or pass error_if_nonfinite = false");
+void require_max_norm(std::string_view op, double max_norm) {
+  if (max_norm >= 0) return;
+  throw ValueError(op, "max_norm >= 0", std::to_string(max_norm),
+                   "pass the largest norm that gradients may have");
+}
+
+/// How many tensors are not all zeros: their "norm" of order 0, made of theirs.
+Tensor count_nonzero(std::span<const Tensor> tensors, DType dtype) {
+  std::vector<Tensor> counts;
+  for (const Tensor& tensor : tensors) counts.push_back(norm(tensor, 0, {}, false, dtype));
+  return norm(stack(counts), 0);
+}
+
+Tensor total_norm(std::string_view op, std::span<const Tensor> tensors, double norm_type) {
+  if (std::isnan(norm_type))
+    throw ValueError(op, "a number norm_type", "NaN", "pass 2 for the Euclidean norm");
+  if (tensors.empty()) return zeros({});
+  const bool needs_elements = norm_type < 0 || norm_type == std::numeric_limits<double>::infinity();
+  DType dtype = DType::f32;
+  for (const Tensor& tensor : tensors) {
+    if (!is_floating(tensor.dtype()))
+      throw DTypeError(op, "floating tensors", to_string(tensor.dtype()), "leave others out");
+    if (needs_elements && tensor.numel() == 0) {
+      throw ShapeError(op, "elements for a norm of order " + std::to_string(norm_type),
+                       to_string(tensor.shape()), "leave empty tensors out");
     }
+    if (tensor.dtype() == DType::f64) dtype = DType::f64;
   }
-  const Tensor factor = clamp(max_norm / (total + 1e-6), std::nullopt, 1.0);
-  for (const Tensor& gradient : gradients) gradient.mul_(factor);
+  if (norm_type == 0) return count_nonzero(tensors, dtype);
+  const Device device = tensors.front().device();
+  const Tensor total = empty({}, {.dtype = dtype, .device = device});
+  kernels::total_norm(device, views_of(tensors), norm_type, view_of(total));
   return total;
 }
 
-void clip_grad_value_(std::span<const Tensor> parameters, double limit) {
+void require_finite(std::string_view op, const Tensor& total) {
+  const double value = total.item();
+  if (std::isfinite(value)) return;
+  throw ValueError(op, "a finite total norm", std::to_string(value),
+                   "look for the source with amp::find_nonfinite, or pass error_if_nonfinite = false");
+}
+
+void scale_to_norm(std::span<const Tensor> gradients, double max_norm, const Tensor& total) {
+  kernels::scale_to_norm(total.device(), views_of(gradients), max_norm, view_of(total));
+  for (const Tensor& gradient : gradients) gradient.impl().storage->bump_version();
+}
+
+}  // namespace
+
+Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type, bool error_if_nonfinite) {
+  constexpr std::string_view op = "get_total_norm";
   const NoGrad no_grad;
   const LayerGuard no_autocast{LayerState{}};
-  if (!(limit >= 0))
-    throw ValueError("clip_grad_value_", "limit >= 0", std::to_string(limit), "pass a positive limit");
-  for (const Tensor& gradient : gradients_of(parameters)) gradient.copy_(clamp(gradient, -limit, limit));
+  for (const Tensor& tensor : tensors) {
+    if (!tensor.defined())
+      throw ValueError(op, "defined tensors", "an undefined one", "leave absent ones out");
+  }
+  require_one_device(op, tensors);
+  Tensor total = total_norm(op, tensors, norm_type);
+  if (error_if_nonfinite) require_finite(op, total);
+  return total;
+}
+
+Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type,
+                       bool error_if_nonfinite) {
+  constexpr std::string_view op = "clip_grad_norm_";
+  const NoGrad no_grad;
+  const LayerGuard no_autocast{LayerState{}};
+  require_max_norm(op, max_norm);
+  const std::vector<Tensor> gradients = gradients_of(op, parameters);
+  Tensor total = total_norm(op, gradients, norm_type);
+  if (gradients.empty()) return parameters.empty() ? total : to(total, parameters.front().device());
+  if (error_if_nonfinite) require_finite(op, total);
+  scale_to_norm(gradients, max_norm, total);
+  return total;
+}
+
+void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm, const Tensor& total_norm) {
+  constexpr std::string_view op = "clip_grads_with_norm_";
+  const NoGrad no_grad;
+  const LayerGuard no_autocast{LayerState{}};
+  require_max_norm(op, max_norm);
+  if (!total_norm.defined())
+    throw ValueError(op, "a total norm", "an undefined tensor", "pass the result of get_total_norm");
+  if (total_norm.numel() != 1)
+    throw ShapeError(op, "a total norm of one element", to_string(total_norm.shape()), "pass a scalar");
+  if (!is_floating(total_norm.dtype())) {
+    throw DTypeError(op, "a floating total norm", to_string(total_norm.dtype()),
+                     "pass the result of get_total_norm");
+  }
+  const std::vector<Tensor> gradients = gradients_of(op, parameters);
+  if (gradients.empty()) return;
+  if (!(total_norm.device() == gradients.front().device())) {
+    throw DeviceError(op, "the total norm on " + to_string(gradients.front().device()),
+                      to_string(total_norm.device()), "use to(device)");
+  }
+  const Tensor norm = total_norm.detach();
+  scale_to_norm(gradients, max_norm, is_16bit(norm.dtype()) ? norm.to(DType::f32) : norm);
+}
+
+void clip_grad_value_(std::span<const Tensor> parameters, double limit) {
+  constexpr std::string_view op = "clip_grad_value_";
+  if (!(limit >= 0)) throw ValueError(op, "limit >= 0", std::to_string(limit), "pass a positive limit");
+  const std::vector<Tensor> gradients = gradients_of(op, parameters);
+  if (gradients.empty()) return;
+  kernels::limit_values(gradients.front().device(), views_of(gradients), limit);
+  for (const Tensor& gradient : gradients) gradient.impl().storage->bump_version();
 }
 
 }  // namespace mezzo::optim

@@ -1,23 +1,50 @@
-// Gradient clipping, on the device: nothing is read back.
+// Gradient clipping, on the device: nothing is read back. Between GradScaler::unscale_ and step it sees
+// unscaled gradients, those in f32 of 16-bit parameters too.
 #pragma once
 
+#include <concepts>
 #include <span>
 
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::optim {
 
-/// Scales all gradients by min(1, max_norm / (total + 1e-6)), where total is the p-norm (norm_type; infinity
-/// allowed) of all gradients taken as one vector; always multiplies, so that no value is read back. Returns
-/// total, a 0-dim tensor, f32 (f64 for f64 gradients). Parameters without gradients are left out; with none
-/// at all it is 0. With error_if_nonfinite a total of inf or NaN throws ValueError (one host read), before
-/// any change; by default it is let through, as overflown gradients are legal under a GradScaler. Source:
+/// Scales all gradients by min(1, max_norm / (total + 1e-6)), where total is get_total_norm of them; in
+/// place, without a look at the value. Returns total. Parameters without gradients are left out; list each
+/// parameter once. A total of inf or NaN makes gradients 0 or NaN; with error_if_nonfinite it throws
+/// ValueError instead (one host read), before any change. By default it is let through, as overflown
+/// gradients are legal under a GradScaler. Throws ValueError for a negative max_norm, NaN, or an undefined
+/// parameter, ShapeError for a gradient whose elements share memory, and what get_total_norm throws. Source:
 /// torch.nn.utils.clip_grad_norm_.
 Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type = 2.0,
                        bool error_if_nonfinite = false);
 
-/// Limits every element of every gradient to [-limit, limit]; NaN stays. Throws ValueError for a negative
-/// limit.
+/// The norm_type-norm of all tensors taken as one vector, 0-dim, f64 when one of them is and f32 otherwise,
+/// accumulated in f64. norm_type may be infinity (the largest magnitude), -infinity (the least), negative,
+/// or 0: the number of tensors that are not all zeros, as in PyTorch. No tensors: 0 on the CPU. Throws
+/// ValueError for a norm_type of NaN and as clip_grad_norm_ for error_if_nonfinite, DTypeError for a tensor
+/// that is not floating, DeviceError for tensors on two devices, ShapeError for an empty tensor when
+/// norm_type is negative or infinite. Source: torch.nn.utils.get_total_norm.
+[[nodiscard]] Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type = 2.0,
+                                    bool error_if_nonfinite = false);
+
+/// The second half of clip_grad_norm_, with a total norm from elsewhere: one floating element on the
+/// gradients' device (ShapeError, DTypeError, DeviceError). Source: torch.nn.utils.clip_grads_with_norm_.
+void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm, const Tensor& total_norm);
+
+/// Limits every element of every gradient to [-limit, limit]; NaN stays. Throws ValueError for a limit that
+/// is negative or NaN, and what clip_grad_norm_ throws for parameters.
 void clip_grad_value_(std::span<const Tensor> parameters, double limit);
+
+// The same for one parameter. (A template, so that {} is an empty list.)
+template <std::same_as<Tensor> T>
+Tensor clip_grad_norm_(const T& parameter, double max_norm, double norm_type = 2.0,
+                       bool error_if_nonfinite = false) {
+  return clip_grad_norm_(std::span<const Tensor>(&parameter, 1), max_norm, norm_type, error_if_nonfinite);
+}
+template <std::same_as<Tensor> T>
+void clip_grad_value_(const T& parameter, double limit) {
+  clip_grad_value_(std::span<const Tensor>(&parameter, 1), limit);
+}
 
 }  // namespace mezzo::optim

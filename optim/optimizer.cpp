@@ -18,9 +18,14 @@ namespace {
 
 std::atomic<std::uint64_t> next_id{1};
 
-kernels::View view_of(const Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
+/// Fills a view that has no data yet. In place, as are all of a ParameterUpdate: it is a kilobyte, and a step
+/// makes one for every parameter.
+void set_view(kernels::View& view, const Tensor& tensor) {
+  if (!tensor.defined()) return;
+  view.data = tensor.impl().data();
+  view.dtype = tensor.dtype();
+  view.shape = tensor.shape();
+  view.strides = tensor.strides();
 }
 
 }  // namespace
@@ -189,11 +194,11 @@ void Optimizer::zero_grad(bool set_to_none) {
 /// Makes a parameter's master, or brings it up to date when somebody else wrote to the parameter. Where the
 /// master still rounds to the parameter it is the better value; elsewhere the parameter is. No host read.
 void Optimizer::prepare_master(std::size_t group, Parameter& parameter) const {
-  const Tensor tensor = parameter.tensor.detach();
-  if (!is_16bit(tensor.dtype()) || !master_weights(group)) {
+  if (!is_16bit(parameter.tensor.dtype()) || !master_weights(group)) {
     parameter.master = Tensor();
     return;
   }
+  const Tensor tensor = parameter.tensor.detach();
   if (!parameter.master.defined())
     parameter.master = tensor.to(DType::f32);
   else if (parameter.seen != tensor.version())
@@ -201,16 +206,16 @@ void Optimizer::prepare_master(std::size_t group, Parameter& parameter) const {
   parameter.seen = tensor.version();
 }
 
-/// Makes the state that a parameter's first step needs, as it is before one: a step that is skipped leaves it
-/// as it should be.
-void Optimizer::prepare(std::size_t group, Parameter& parameter) const {
+/// Makes the state that a parameter's first step needs, so many buffers, as it is before one: a step that is
+/// skipped leaves it as it should be.
+void Optimizer::prepare(std::size_t group, std::size_t buffers, Parameter& parameter) const {
   const Tensor& tensor = parameter.tensor;
   prepare_master(group, parameter);
   if (!parameter.step.defined()) parameter.step = zeros({}, {.dtype = DType::i64, .device = device_});
   if (!parameter.carried.defined() && !carried_name().empty())
     parameter.carried = full({}, 1.0, {.dtype = DType::f64, .device = device_});
   const DType dtype = tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  for (std::size_t i = 0; i < buffer_names(group).size(); ++i) {
+  for (std::size_t i = 0; i < buffers; ++i) {
     if (!parameter.buffers[i].defined()) {
       parameter.buffers[i] =
           full(tensor.shape(), initial_value(group, i), {.dtype = dtype, .device = device_});
@@ -218,17 +223,16 @@ void Optimizer::prepare(std::size_t group, Parameter& parameter) const {
   }
 }
 
-kernels::ParameterUpdate Optimizer::update_of(const Parameter& parameter,
-                                              const std::array<Tensor, 2>& copies) {
-  kernels::ParameterUpdate update;
-  update.value = view_of(parameter.master.defined() ? parameter.master : parameter.tensor);
-  update.gradient = view_of(parameter.tensor.grad());
-  for (std::size_t i = 0; i < parameter.buffers.size(); ++i) update.state[i] = view_of(parameter.buffers[i]);
-  for (std::size_t i = 0; i < copies.size(); ++i) update.copies[i] = view_of(copies[i]);
-  if (parameter.master.defined()) update.copies[2] = view_of(parameter.tensor);
+void Optimizer::add_update(const Parameter& parameter, const Tensor& gradient,
+                           const std::array<Tensor, 2>& copies) {
+  kernels::ParameterUpdate& update = updates_.emplace_back();
+  set_view(update.value, parameter.master.defined() ? parameter.master : parameter.tensor);
+  set_view(update.gradient, gradient);
+  for (std::size_t i = 0; i < parameter.buffers.size(); ++i) set_view(update.state[i], parameter.buffers[i]);
+  for (std::size_t i = 0; i < copies.size(); ++i) set_view(update.copies[i], copies[i]);
+  if (parameter.master.defined()) set_view(update.copies[2], parameter.tensor);
   update.step = static_cast<std::int64_t*>(parameter.step.impl().data());
   if (parameter.carried.defined()) update.carried = static_cast<double*>(parameter.carried.impl().data());
-  return update;
 }
 
 kernels::UpdateControl Optimizer::control_of(const Group& group, const ScalerControl& control) {
@@ -248,12 +252,14 @@ void Optimizer::step(const ScalerControl& control) {
   SmallVector<std::size_t, 8> ends;  // per group, the end of its updates
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (!groups_[g].rates.defined()) write_rates(g);
+    const std::size_t buffers = buffer_names(g).size();
     for (Parameter& parameter : groups_[g].parameters) {
-      if (!parameter.tensor.grad().defined()) continue;
+      const Tensor gradient = parameter.tensor.grad();
+      if (!gradient.defined()) continue;
       require_parameter("Optimizer", parameter.tensor, device_);
-      prepare(g, parameter);
+      prepare(g, buffers, parameter);
       copies_.push_back(writable_half_copies(parameter.tensor));
-      updates_.push_back(update_of(parameter, copies_.back()));
+      add_update(parameter, gradient, copies_.back());
     }
     ends.push_back(updates_.size());
   }

@@ -155,10 +155,10 @@ class Optimizer {
   void write_rates(std::size_t group);
   /// The rates that the next step takes: a host read when a schedule may have changed them on the device.
   [[nodiscard]] kernels::Rates rates_now(std::size_t group) const;
-  void prepare(std::size_t group, Parameter& parameter) const;
+  void prepare(std::size_t group, std::size_t buffers, Parameter& parameter) const;
   void prepare_master(std::size_t group, Parameter& parameter) const;
-  [[nodiscard]] static kernels::ParameterUpdate update_of(const Parameter& parameter,
-                                                          const std::array<Tensor, 2>& copies);
+  /// One more of `updates_`.
+  void add_update(const Parameter& parameter, const Tensor& gradient, const std::array<Tensor, 2>& copies);
   [[nodiscard]] static kernels::UpdateControl control_of(const Group& group, const ScalerControl& control);
   /// Group and position of parameter i. Throws IndexError.
   [[nodiscard]] std::pair<std::size_t, std::size_t> locate(std::size_t i) const;

@@ -97,6 +97,18 @@ inline void push_relu(nn::Sequential& net) { net->push_back(nn::ReLU()); }
 inline void to_target(nn::Sequential& /*net*/) {}
 inline Tensor forward(nn::Sequential& net, const Tensor& x) { return net->forward(x); }
 inline std::vector<Tensor> parameters(nn::Sequential& net) { return net->parameters(); }
+inline void give_gradient(const Tensor& parameter, const Tensor& gradient) {
+  parameter.mutable_grad() = gradient;
+}
+inline auto adamw(const std::vector<Tensor>& parameters) {
+  return std::make_shared<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1e-3));
+}
+inline auto sgd_with_momentum(const std::vector<Tensor>& parameters) {
+  return std::make_shared<SGD>(parameters, torch::optim::SGDOptions(1e-3).momentum(0.9));
+}
+inline void clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
+  nn::utils::clip_grad_norm_(parameters, max_norm);
+}
 
 }  // namespace bench
 
@@ -168,6 +180,16 @@ inline void push_relu(nn::Sequential& net) { net.push_back(nn::make<nn::ReLU>())
 inline void to_target(nn::Sequential& net) { net.to(target_device); }
 inline Tensor forward(nn::Sequential& net, const Tensor& x) { return net.forward(x); }
 inline std::vector<Tensor> parameters(nn::Sequential& net) { return net.parameters(); }
+inline void give_gradient(const Tensor& parameter, const Tensor& gradient) { parameter.set_grad(gradient); }
+inline auto adamw(const std::vector<Tensor>& parameters) {
+  return std::make_shared<optim::AdamW>(parameters, optim::AdamWOptions{.lr = 1e-3});
+}
+inline auto sgd_with_momentum(const std::vector<Tensor>& parameters) {
+  return std::make_shared<SGD>(parameters, optim::SGDOptions{.lr = 1e-3, .momentum = 0.9});
+}
+inline void clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
+  static_cast<void>(optim::clip_grad_norm_(parameters, max_norm));
+}
 
 }  // namespace bench
 

@@ -18,7 +18,7 @@ namespace {
 
 /// `bytes` are what is read and written together: half of them each.
 void add_copies(Worker& worker) {
-  for (const int mib : {16, 24, 32, 48, 64}) {
+  for (const int mib : {16, 24, 32, 48, 64, 1000, 1400}) {
     worker.add("copy_" + std::to_string(mib) + "MiB", [mib] {
       const std::int64_t bytes = std::int64_t{mib} << 19;
       return [from = std::vector<char>(static_cast<std::size_t>(bytes), 1),

@@ -10,6 +10,8 @@ warnings.filterwarnings("ignore")
 import torch  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from pytorch_optimizers import optimizer_cases  # noqa: E402
+
 PARSER = argparse.ArgumentParser()
 PARSER.add_argument("--device", type=torch.device, default=torch.device("cpu"))
 DEVICE = PARSER.parse_args().device
@@ -326,7 +328,7 @@ def add_sampling(name, dtype):
 
 
 def add_copies():
-    for mib in (256, 384, 512, 640, 768, 1024, 1280):
+    for mib in (256, 384, 512, 640, 768, 1024, 1280, 1400):
         CASES[f"copy_{mib}MiB"] = lambda count=mib << 17: plain(normal(count).copy_, normal(count))
 
 
@@ -461,6 +463,7 @@ def main():
         add_sampling(name, dtype)
         add_convolutions(name, dtype)
     add_training()
+    CASES.update(optimizer_cases(DEVICE))
     if not ON_CPU:
         add_copies()
     timer = Timer()

@@ -1,10 +1,12 @@
 // Gradient clipping against the norm computed in a plain loop.
 #include "mezzo/optim/clip.h"
 
+#include <array>
 #include <cmath>
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/backend.h"
+#include "mezzo/core/threads.h"
 #include "optim/optim_support.h"
 
 namespace mezzo::optim {
@@ -111,6 +113,175 @@ TEST(ClipGradNorm, WorksOnGradientsWithHistory) {
   EXPECT_NEAR(clip_grad_norm_(std::vector<Tensor>{x}, 1).item(), 5, 1e-6);
   EXPECT_NEAR(x.grad().to_vector<double>()[0], 0.6, 1e-6);
   x.set_grad({});  // a gradient with history holds its leaf (see autograd/engine.h)
+}
+
+/// 800 parameters, more than one launch takes, of all dtypes and with strides, on the best device; and their
+/// gradients as plain numbers.
+struct Many {
+  Many() {
+    Generator generator(5);
+    const Device device = Device::best();
+    constexpr std::array<DType, 4> dtypes{DType::f32, DType::f16, DType::bf16, DType::f64};
+    const auto add = [&](const Tensor& values, DType dtype) {
+      const Tensor gradient = values.to(dtype).to(device);
+      parameters.push_back(
+          zeros(gradient.shape(), {.dtype = dtype, .device = device, .requires_grad = true}));
+      parameters.back().set_grad(gradient);
+      before.push_back(gradient.to_vector<double>());
+    };
+    for (int i = 0; i < 800; ++i) add(randn({1 + i % 9}, {}, generator), dtypes[i % 4]);
+    add(randn({200000}, {}, generator), DType::f32);  // enough for several threads
+    add(transpose(randn({120, 90}, {}, generator), 0, 1), DType::f16);
+    add(randn({0, 2}, {}, generator), DType::f32);
+    const Tensor wide = randn({50, 60}, {}, generator).to(device);
+    parameters.push_back(zeros({50, 20}, {.device = device, .requires_grad = true}));
+    parameters.back().set_grad(slice(wide, 1, 0, 60, 3));
+    before.push_back(parameters.back().grad().to_vector<double>());
+  }
+  std::vector<Tensor> parameters;
+  std::vector<std::vector<double>> before;
+};
+
+TEST(ClipGradNorm, OfManyTensorsIsTheNormOfOneVector) {
+  for (const double p : {0.5, 1.0, 2.0, 3.0}) {
+    const Many many;
+    long double total = 0;
+    for (const std::vector<double>& gradient : many.before) {
+      for (const double value : gradient) total += std::pow(std::abs(value), p);
+    }
+    const auto norm = static_cast<double>(std::pow(total, 1 / p));
+    const std::uint64_t reads = host_reads();
+    const Tensor got = clip_grad_norm_(many.parameters, 0.25 * norm, p);
+    EXPECT_EQ(host_reads(), reads);
+    EXPECT_EQ(got.dtype(), DType::f64) << "as one gradient is";
+    EXPECT_NEAR(got.item(), norm, 1e-12 * norm);
+    for (std::size_t i = 0; i < many.before.size(); ++i) {
+      const Tensor gradient = many.parameters[i].grad();
+      const std::vector<double> after = gradient.to_vector<double>();
+      // The factor has one rounding, the product another; f16's subnormals are 2^-24 apart.
+      const double close = 2 * info(gradient.dtype()).eps;
+      for (std::size_t k = 0; k < after.size(); ++k)
+        ASSERT_NEAR(after[k], 0.25 * many.before[i][k], close * std::abs(many.before[i][k]) + 0x1p-24);
+    }
+  }
+}
+
+TEST(ClipGradNorm, HasTheSameBitsForAnyNumberOfThreads) {
+  const int before = get_num_threads();
+  std::vector<std::uint64_t> totals, elements;
+  for (const int threads : {1, 2, 5}) {
+    set_num_threads(threads);
+    const Many many;
+    totals.push_back(bits(clip_grad_norm_(many.parameters, 1)).front());
+    elements.push_back(bits(many.parameters[800].grad()).back());
+  }
+  set_num_threads(before);
+  EXPECT_EQ(totals, std::vector<std::uint64_t>(3, totals[0]));
+  EXPECT_EQ(elements, std::vector<std::uint64_t>(3, elements[0]));
+}
+
+/// Parameters on the best device with these gradients.
+std::vector<Tensor> with_gradients(const std::vector<std::vector<double>>& gradients) {
+  std::vector<Tensor> parameters;
+  for (const std::vector<double>& values : gradients) {
+    const Tensor gradient = tensor(values).to(Device::best());
+    parameters.push_back(zeros_like(gradient).requires_grad_());
+    parameters.back().set_grad(gradient);
+  }
+  return parameters;
+}
+
+TEST(ClipGradNorm, OfUnusualOrdersAsInPyTorch) {
+  // torch 2.15, clip_grad_norm_([3, 0, -4], [1, 2]); then with zeros in place of [1, 2].
+  const auto total = [](double p, const std::vector<double>& second) {
+    return clip_grad_norm_(with_gradients({{3, 0, -4}, second}), 1, p).item();
+  };
+  EXPECT_EQ(total(0, {1, 2}), 2);
+  EXPECT_EQ(total(0, {0, 0}), 1);
+  EXPECT_EQ(total(kInf, {1, 2}), 4);
+  EXPECT_EQ(total(-kInf, {1, 2}), 0);
+  EXPECT_EQ(total(-1, {1, 2}), 0);
+  EXPECT_NEAR(total(0.5, {1, 2}), 37.7766, 1e-4);
+  EXPECT_NEAR(clip_grad_norm_(with_gradients({{kInf, 1}, {1, 2}}), 1, -1).item(), 0.4, 1e-7);
+  const std::vector<Tensor> untouched = with_gradients({{3, 0, -4}, {1, 2}});
+  clip_grad_norm_(untouched, 1, -kInf);
+  EXPECT_EQ(untouched[0].grad().to_vector<double>(), (std::vector<double>{3, 0, -4}));
+}
+
+TEST(ClipGradNorm, OfInfiniteAndNanGradientsAsInPyTorch) {
+  for (const double p : {1.0, 2.0, 3.0, kInf}) {
+    const std::vector<Tensor> infinite = with_gradients({{kInf, 1}, {1, 2}});
+    EXPECT_EQ(clip_grad_norm_(infinite, 1, p).item(), kInf);
+    EXPECT_TRUE(std::isnan(infinite[0].grad().to_vector<double>()[0]));
+    EXPECT_EQ(infinite[0].grad().to_vector<double>()[1], 0);
+    EXPECT_EQ(infinite[1].grad().to_vector<double>(), (std::vector<double>{0, 0}));
+    const std::vector<Tensor> bad = with_gradients({{kNan, 1}, {1, 2}});
+    EXPECT_TRUE(std::isnan(clip_grad_norm_(bad, 1, p).item())) << p;
+    for (const Tensor& parameter : bad) {
+      for (const double value : parameter.grad().to_vector<double>()) EXPECT_TRUE(std::isnan(value));
+    }
+  }
+  EXPECT_TRUE(std::isnan(clip_grad_norm_(with_gradients({{kNan, 1}, {1, 2}}), 1, -kInf).item()));
+  const std::vector<Tensor> large = with_gradients({{1e30, 1e30}});
+  EXPECT_EQ(clip_grad_norm_(large, 1).item(), double(float(std::sqrt(2.0) * double(1e30F))))
+      << "no square overflows";
+}
+
+TEST(ClipGradNorm, OfEmptyGradients) {
+  const std::vector<Tensor> some = with_gradients({{3, -4}, {}});
+  EXPECT_EQ(clip_grad_norm_(some, 1).item(), 5);
+  EXPECT_EQ(clip_grad_norm_(with_gradients({{}}), 1).item(), 0);
+  const std::vector<double> before = some[0].grad().to_vector<double>();
+  for (const double p : {kInf, -kInf, -1.0})
+    EXPECT_THROW(static_cast<void>(clip_grad_norm_(some, 1, p)), ShapeError) << p;
+  EXPECT_EQ(some[0].grad().to_vector<double>(), before);
+  EXPECT_NO_THROW(clip_grad_value_(some, 1));
+}
+
+TEST(ClipGradNorm, InTwoHalvesAndForOneParameter) {
+  const std::vector<Tensor> whole = with_gradients({{3, 0, -4}, {1, 2}}),
+                            halves = with_gradients({{3, 0, -4}, {1, 2}});
+  const Tensor total = clip_grad_norm_(whole, 2);
+  std::vector<Tensor> gradients;
+  for (const Tensor& p : halves) gradients.push_back(p.grad());
+  EXPECT_EQ(bits(get_total_norm(gradients)), bits(total));
+  EXPECT_THROW(static_cast<void>(get_total_norm(with_gradients({{1}}), kNan)), ValueError);
+  clip_grads_with_norm_(halves, 2, total);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(bits(whole[i].grad()), bits(halves[i].grad()));
+  clip_grads_with_norm_(halves, 1, full({}, 2, {.dtype = DType::f16, .device = total.device()}));
+  EXPECT_NEAR(halves[1].grad().to_vector<double>()[0] * 2, whole[1].grad().to_vector<double>()[0], 1e-6);
+  const Tensor one = with_gradients({{3, -4}})[0];
+  EXPECT_EQ(clip_grad_norm_(one, 10).item(), 5);
+  clip_grad_value_(one, 3.5);
+  EXPECT_EQ(one.grad().to_vector<double>(), (std::vector<double>{3, -3.5}));
+}
+
+TEST(ClipGrad, BadInputIsRefusedAndNothingHasChanged) {
+  const std::vector<Tensor> parameters = with_gradients({{3, -4}});
+  const Tensor total = get_total_norm(std::vector<Tensor>{parameters[0].grad()});
+  EXPECT_THROW(static_cast<void>(clip_grad_norm_(parameters, -1)), ValueError);
+  EXPECT_THROW(static_cast<void>(clip_grad_norm_(parameters, kNan)), ValueError);
+  EXPECT_THROW(static_cast<void>(clip_grad_norm_(parameters, 1, kNan)), ValueError);
+  EXPECT_THROW(static_cast<void>(clip_grad_norm_(std::vector<Tensor>{Tensor()}, 1)), ValueError);
+  EXPECT_THROW(clip_grad_value_(parameters, kNan), ValueError);
+  EXPECT_THROW(clip_grads_with_norm_(parameters, kNan, total), ValueError);
+  EXPECT_THROW(clip_grads_with_norm_(parameters, 1, {}), ValueError);
+  EXPECT_THROW(clip_grads_with_norm_(parameters, 1, ones({2})), ShapeError);
+  EXPECT_THROW(clip_grads_with_norm_(parameters, 1, ones({}, {.dtype = DType::i64})), DTypeError);
+  EXPECT_THROW(static_cast<void>(get_total_norm(std::vector<Tensor>{ones({2}, {.dtype = DType::i64})})),
+               DTypeError);
+  EXPECT_THROW(static_cast<void>(get_total_norm(std::vector<Tensor>{Tensor()})), ValueError);
+  EXPECT_EQ(parameters[0].grad().to_vector<double>(), (std::vector<double>{3, -4}));
+  const Tensor shared = zeros({3}, {.requires_grad = true});
+  shared.set_grad(expand(ones({1}), {3}));
+  EXPECT_THROW(static_cast<void>(clip_grad_norm_(shared, 1)), ShapeError);
+  EXPECT_THROW(clip_grad_value_(shared, 0.5), ShapeError);
+  if (Device::best().is_cpu()) return;
+  std::vector<Tensor> two = parameters;
+  two.push_back(zeros({1}, {.requires_grad = true}));
+  two.back().set_grad(ones({1}));
+  EXPECT_THROW(static_cast<void>(clip_grad_norm_(two, 1)), DeviceError);
+  EXPECT_THROW(clip_grads_with_norm_(parameters, 1, ones({})), DeviceError);
 }
 
 TEST(ClipGradValue, LimitsEveryElementAndKeepsNan) {

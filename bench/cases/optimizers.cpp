@@ -1,0 +1,64 @@
+// A step of an optimizer on given gradients: 50 Mi parameters in large tensors, which costs what their bytes
+// cost, and a thousand parameters of 100 elements, which costs what the host does for each. And the clipping
+// that often goes before it.
+#include "cases/program.h"
+
+namespace bench {
+namespace {
+
+using Shapes = std::vector<std::vector<std::int64_t>>;
+
+/// Twelve matrices of 4 Mi elements and one of 2 Mi.
+Shapes large() {
+  Shapes shapes(12, {2048, 2048});
+  shapes.push_back({2048, 1024});
+  return shapes;
+}
+Shapes small() { return Shapes(1000, {100}); }
+
+std::vector<Tensor> parameters_with_gradients(const Shapes& shapes) {
+  manual_seed(0);
+  std::vector<Tensor> parameters;
+  for (const std::vector<std::int64_t>& shape : shapes) {
+    parameters.push_back(leaf(normal(shape, kF32)));
+    give_gradient(parameters.back(), normal(shape, kF32));
+  }
+  return parameters;
+}
+
+template <class Optimizer>
+Body step_of(std::shared_ptr<Optimizer> optimizer) {
+  return [optimizer] { optimizer->step(); };
+}
+
+void add_steps(Worker& worker, const std::string& size, Shapes (*shapes)()) {
+  worker.add("adamw_" + size + "/f32",
+             [shapes] { return step_of(adamw(parameters_with_gradients(shapes()))); });
+  worker.add("sgd_momentum_" + size + "/f32",
+             [shapes] { return step_of(sgd_with_momentum(parameters_with_gradients(shapes()))); });
+  worker.add("clip_grad_norm_" + size + "/f32", [shapes]() -> Body {
+    return [parameters = parameters_with_gradients(shapes())] { clip_grad_norm(parameters, 1); };
+  });
+#ifndef BENCH_LIBTORCH
+  // Its scale is so near to 1 that the gradients, which each step unscales again, stay what they are.
+  worker.add("adamw_" + size + "_scaler/f32", [shapes]() -> Body {
+    return [optimizer = adamw(parameters_with_gradients(shapes())),
+            scaler = std::make_shared<amp::GradScaler>(amp::GradScalerOptions{.init_scale = 1 + 0x1p-20}),
+            loss = zeros({}, {.device = target_device})] {
+      static_cast<void>(scaler->scale(loss));
+      scaler->step(*optimizer);
+      scaler->update();
+    };
+  });
+#endif
+}
+
+void add_all(Worker& worker) {
+  add_steps(worker, "large", large);
+  add_steps(worker, "1000x100", small);
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) { return bench::run(argc, argv, bench::add_all); }

@@ -1,0 +1,68 @@
+// Many arrays in one parallel loop: small ones are taken together, large ones are cut up, and all threads are
+// busy to the end. For optimizers and clipping, whose arrays are many and of any size.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/scratch.h"
+#include "mezzo/kernels/cpu/tile.h"
+
+namespace mezzo::kernels::cpu {
+
+/// Arrays side by side, cut into chunks of about equal work. The chunks depend on the sizes only.
+class Pieces {
+ public:
+  /// `size(i)` is the number of elements of array i. The object is for the thread that made it, and good
+  /// until that makes the next one.
+  template <class Size>
+  Pieces(std::size_t count, const Size& size) : count_(static_cast<std::int64_t>(count)) {
+    thread_local Scratch memory;
+    ends_ = memory.get<std::int64_t>(count_);
+    std::int64_t end = 0;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      // An array begins where a cache line does, so that no piece of an aligned one is unaligned.
+      end += kFixed + (size(static_cast<std::size_t>(i)) + kLine - 1) / kLine * kLine;
+      ends_[i] = end;
+    }
+  }
+  [[nodiscard]] std::int64_t chunks() const { return count_ == 0 ? 0 : (ends_[count_ - 1] - 1) / kChunk + 1; }
+
+  /// Calls f(chunk), on all threads when there is work for them; f then asks `each` for its pieces.
+  template <class F>
+  void run(const F& f) const {
+    if (chunks() <= kFew) {
+      for (std::int64_t chunk = 0; chunk < chunks(); ++chunk) f(chunk);
+      return;
+    }
+    // On demand: chunks are long, and one busy core must not keep the others waiting.
+    parallel_for_on_demand(chunks(), 1, [&](std::int64_t chunk, std::int64_t /*end*/) { f(chunk); });
+  }
+  /// f(i, begin, end) for the elements [begin, end) of array i, of size(i), that belong to a chunk.
+  template <class Size, class F>
+  void each(std::int64_t chunk, const Size& size, const F& f) const {
+    const std::int64_t from = chunk * kChunk, to = from + kChunk;
+    std::int64_t i = std::upper_bound(ends_, ends_ + count_, from) - ends_;
+    for (; i < count_; ++i) {
+      const std::int64_t start = (i == 0 ? 0 : ends_[i - 1]) + kFixed;
+      if (start >= to) return;
+      const auto at = static_cast<std::size_t>(i);
+      const std::int64_t begin = std::max<std::int64_t>(from - start, 0);
+      const std::int64_t end = std::min(to - start, size(at));
+      if (begin < end) f(at, begin, end);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kChunk = 16 * kTile;
+  /// Chunks that stay with the caller: 0.1 ms of work, of which another thread saves a half at best, and
+  /// which waits for many times that when the other thread's core is busy elsewhere.
+  static constexpr std::int64_t kFew = 16;
+  static constexpr std::int64_t kLine = 64;   ///< elements; a multiple of a cache line in every dtype
+  static constexpr std::int64_t kFixed = 64;  ///< what an array costs besides its elements, in elements
+  std::int64_t count_;
+  std::int64_t* ends_;
+};
+
+}  // namespace mezzo::kernels::cpu
