@@ -62,7 +62,10 @@ void require_parameter(std::string_view op, const Tensor& tensor, Device device)
 }
 
 void require_option(std::string_view optimizer, bool good, std::string_view expected, double got) {
-  if (!good) throw ValueError(optimizer, std::string(expected), Value(got).to_string(), "check the options");
+  if (good) return;
+  // A Value prints the shortest digits that mean the number, which JSON has no words for if it is not finite.
+  const std::string number = std::isfinite(got) ? Value(got).to_string() : std::to_string(got);
+  throw ValueError(optimizer, std::string(expected), number, "check the options");
 }
 
 void require_not_negative(std::string_view optimizer, NamedNumbers numbers) {

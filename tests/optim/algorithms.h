@@ -90,10 +90,11 @@ inline std::vector<Algorithm> algorithms() {
                                                       .decoupled_weight_decay = true,
                                                       .maximize = true,
                                                       .pytorch_1_13 = true}),
-      // With this beta2 the mean square is divided by from the sixth step on.
+      // With these beta2 the mean square is divided by from the sixth step on.
       algorithm<RAdam>("RadamCoupled", RAdamOptions{.lr = 0.02, .beta2 = 0.9, .weight_decay = 0.1}),
-      algorithm<RAdam>("RadamDecoupled",
-                       RAdamOptions{.lr = 0.02, .weight_decay = 0.1, .decoupled_weight_decay = true}),
+      algorithm<RAdam>(
+          "RadamDecoupled",
+          RAdamOptions{.lr = 0.02, .beta2 = 0.99, .weight_decay = 0.1, .decoupled_weight_decay = true}),
       algorithm<Lion>("Lion", LionOptions{.lr = 0.01, .weight_decay = 0.1}),
   };
 }

@@ -81,10 +81,13 @@ TEST_P(EveryOptimizer, SkippedStepsLeaveNoTrace) {  // G-43
     SCOPED_TRACE(++step);
     const Snapshot before = snapshot(*with);
     set_gradients(with->parameters(), step, 4);
+    const Tensor last = with->parameters().back();
+    const auto gradient = bits(last.grad());
     with->step({.record = skips ? &bad : &good, .unscale = true});
     if (skips) {
       const Snapshot after = snapshot(*with);
       for (const auto& [key, values] : before) EXPECT_EQ(after.at(key), values) << key;
+      EXPECT_EQ(bits(last.grad()), gradient) << "gradients stay scaled";
       continue;
     }
     set_gradients(without->parameters(), step, 4);
@@ -156,6 +159,7 @@ TEST_P(EveryOptimizer, LayoutDoesNotChangeABit) {
     const std::vector<Tensor> parameters{start.clone(), clone(start, MemoryFormat::channels_last),
                                          permute(permute(start, {3, 1, 0, 2}).contiguous(), {2, 1, 3, 0}),
                                          start.clone()};
+    for (const std::size_t strided : {1U, 2U}) ASSERT_FALSE(parameters[strided].is_contiguous());
     std::vector<std::unique_ptr<Optimizer>> optimizers;
     for (const Tensor& p : parameters) optimizers.push_back(algorithm().make({p.requires_grad_()}, kMasters));
     for (std::uint64_t step = 0; step < 3; ++step) {
