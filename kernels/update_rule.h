@@ -30,6 +30,38 @@ struct UpdateRule {
   static constexpr bool kCarries = false;
 };
 
+/// What an update begins with: the gradient, negated to go up (maximize), plus a decay that goes through it.
+template <class T>
+struct DecayedGradient {
+  T sign, weight_decay;
+
+  MEZZO_HD static DecayedGradient of(bool maximize, double weight_decay) {
+    return {maximize ? T(-1) : T(1), T(weight_decay)};
+  }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T p, T gradient) const {
+    return math::detail::mul_add(sign, gradient, math::detail::multiply(weight_decay, p));
+  }
+};
+
+/// What a decoupled weight decay multiplies a parameter by.
+MEZZO_HD inline double shrinkage(double lr, double weight_decay) {
+  return math::detail::mul_add(-lr, weight_decay, 1.0);
+}
+
+/// A moving average, keep * before + (1 - keep) * x, of x or of its square.
+template <class T>
+struct MovingAverage {
+  T keep, take;
+
+  MEZZO_HD static MovingAverage of(double keep) { return {T(keep), T(1.0 - keep)}; }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T with(T before, T x) const {
+    return math::detail::mul_add(keep, before, math::detail::multiply(take, x));
+  }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T with_square(T before, T x) const {
+    return math::detail::mul_add(keep, before, math::detail::multiply(math::detail::multiply(take, x), x));
+  }
+};
+
 namespace detail {
 
 /// The number that F carries, after this step.

@@ -16,8 +16,9 @@ struct AdamRule {
 /// S: moments per parameter, 2, or 3 with amsgrad.
 template <class T, int S>
 struct AdamFn : kernels::UpdateRule<S> {
-  T beta1, beta2, one_minus_beta1, one_minus_beta2, eps, coupled_decay, shrink, step_size, inv_sqrt_bias2,
-      sign;
+  kernels::DecayedGradient<T> decayed;
+  kernels::MovingAverage<T> first, second;
+  T eps, shrink, step_size, inv_sqrt_bias2;
 
   MEZZO_HD static AdamFn at(const AdamRule& rule, const kernels::StepNow& now) {
     const auto t = static_cast<double>(now.step);
@@ -25,32 +26,28 @@ struct AdamFn : kernels::UpdateRule<S> {
     const double bias1 = 1.0 - std::pow(beta1, t);
     const double bias2 = 1.0 - std::pow(rule.beta2, t);
     return {{},
-            T(beta1),
-            T(rule.beta2),
-            T(1.0 - beta1),
-            T(1.0 - rule.beta2),
+            kernels::DecayedGradient<T>::of(rule.maximize, rule.decoupled ? 0 : rule.weight_decay),
+            kernels::MovingAverage<T>::of(beta1),
+            kernels::MovingAverage<T>::of(rule.beta2),
             T(rule.eps),
-            rule.decoupled ? T(0) : T(rule.weight_decay),
-            rule.decoupled ? T(kernels::math::detail::mul_add(-lr, rule.weight_decay, 1.0)) : T(1),
+            T(kernels::shrinkage(lr, rule.decoupled ? rule.weight_decay : 0)),
             T(lr / bias1),
-            T(1.0 / std::sqrt(bias2)),
-            rule.maximize ? T(-1) : T(1)};
+            T(1.0 / std::sqrt(bias2))};
   }
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& p, T gradient, T* state) const {
     using kernels::math::detail::mul_add, kernels::math::detail::multiply;
-    const T g = mul_add(sign, gradient, multiply(coupled_decay, p));
-    const T m = mul_add(beta1, state[0], multiply(one_minus_beta1, g));
-    const T v = mul_add(beta2, state[1], multiply(multiply(one_minus_beta2, g), g));
+    const T g = decayed(p, gradient);
+    const T m = first.with(state[0], g);
+    const T v = second.with_square(state[1], g);
     state[0] = m;
     state[1] = v;
-    T second = v;
+    T size = v;
     if constexpr (S > 2) {
       // A NaN must win, as in torch.maximum; v is NaN exactly when it is not >= 0.
-      second = v > state[2] || !(v == v) ? v : state[2];
-      state[2] = second;
+      size = v > state[2] || !(v == v) ? v : state[2];
+      state[2] = size;
     }
-    p = mul_add(shrink, p,
-                multiply(-step_size, m / mul_add(kernels::math::sqrt(second), inv_sqrt_bias2, eps)));
+    p = mul_add(shrink, p, multiply(-step_size, m / mul_add(kernels::math::sqrt(size), inv_sqrt_bias2, eps)));
   }
 };
 template <class T>
@@ -62,14 +59,8 @@ using AmsgradFn = AdamFn<T, 3>;
 
 template <bool decoupled>
 void AdamOptionsOf<decoupled>::check() const {
-  const auto require = [](bool good, const char* expected, double got) {
-    require_option(decoupled ? "AdamW" : "Adam", good, expected, got);
-  };
-  require(lr >= 0, "lr >= 0", lr);
-  require(eps >= 0, "eps >= 0", eps);
-  require(beta1 >= 0 && beta1 < 1, "beta1 in [0, 1)", beta1);
-  require(beta2 >= 0 && beta2 < 1, "beta2 in [0, 1)", beta2);
-  require(weight_decay >= 0, "weight_decay >= 0", weight_decay);
+  require_not_negative(kOptimizer, {{"lr", lr}, {"eps", eps}, {"weight_decay", weight_decay}});
+  require_below_one(kOptimizer, {{"beta1", beta1}, {"beta2", beta2}});
 }
 
 template <bool decoupled>

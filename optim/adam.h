@@ -9,6 +9,7 @@ namespace mezzo::optim {
 /// parameter and update that.
 template <bool decoupled>
 struct AdamOptionsOf {
+  static constexpr std::string_view kOptimizer = decoupled ? "AdamW" : "Adam";
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -46,13 +47,9 @@ template <bool decoupled>
 class AdamOf final : public TypedOptimizer<AdamOptionsOf<decoupled>> {
  public:
   using Options = AdamOptionsOf<decoupled>;
-  explicit AdamOf(const std::vector<Tensor>& parameters, Options options = {})
-      : AdamOf({{unnamed(parameters), options}}) {}
-  explicit AdamOf(const NamedTensors& parameters, Options options = {}) : AdamOf({{parameters, options}}) {}
-  explicit AdamOf(const std::vector<ParamGroup<Options>>& groups) : TypedOptimizer<Options>(groups) {}
+  using TypedOptimizer<Options>::TypedOptimizer;
 
  private:
-  [[nodiscard]] std::string_view name() const override { return decoupled ? "AdamW" : "Adam"; }
   [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
   void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
               const kernels::UpdateControl& control) const override;

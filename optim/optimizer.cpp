@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <set>
 
 #include "mezzo/autograd/grad_mode.h"
@@ -66,7 +67,21 @@ void require_parameter(std::string_view op, const Tensor& tensor, Device device)
 }
 
 void require_option(std::string_view optimizer, bool good, std::string_view expected, double got) {
-  if (!good) throw ValueError(optimizer, std::string(expected), std::to_string(got), "check the options");
+  if (good) return;
+  // A Value prints the shortest digits that mean the number, which JSON has no words for if it is not finite.
+  const std::string number = std::isfinite(got) ? Value(got).to_string() : std::to_string(got);
+  throw ValueError(optimizer, std::string(expected), number, "check the options");
+}
+
+void require_not_negative(std::string_view optimizer, NamedNumbers numbers) {
+  for (const auto& [name, number] : numbers)
+    require_option(optimizer, number >= 0 && std::isfinite(number), "finite " + std::string(name) + " >= 0",
+                   number);
+}
+
+void require_below_one(std::string_view optimizer, NamedNumbers numbers) {
+  for (const auto& [name, number] : numbers)
+    require_option(optimizer, number >= 0 && number < 1, std::string(name) + " in [0, 1)", number);
 }
 
 Optimizer::Optimizer(const std::vector<const NamedTensors*>& groups) : id_(next_id.fetch_add(1)) {
@@ -149,7 +164,7 @@ double Optimizer::lr(std::size_t group) const {
 
 void Optimizer::set_lr(double lr, std::size_t group) {
   require_group("Optimizer.set_lr", group);
-  if (!(lr >= 0)) throw ValueError("Optimizer.set_lr", "lr >= 0", std::to_string(lr), "pass a learning rate");
+  require_not_negative("Optimizer.set_lr", {{"lr", lr}});
   kernels::Rates rates = rates_now(group);
   rates.lr = lr;
   set_group_rates(group, rates);
@@ -166,8 +181,7 @@ void Optimizer::set_momentum(double momentum, std::size_t group) {
   require_group(op, group);
   if (!has_momentum())
     throw StateError(op, "an optimizer with momentum or beta1", std::string(name()), "use one that has it");
-  if (!(momentum >= 0 && momentum < 1))
-    throw ValueError(op, "momentum in [0, 1)", std::to_string(momentum), "pass for example 0.9");
+  require_below_one(op, {{"momentum", momentum}});
   kernels::Rates rates = rates_now(group);
   rates.momentum = momentum;
   set_group_rates(group, rates);

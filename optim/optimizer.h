@@ -1,10 +1,11 @@
 // What all optimizers share: parameter groups, a step that obeys a loss scaler's record, 16-bit copies kept
-// fresh, and the state dict. An algorithm adds its options and one multi-tensor update (see sgd.h for the
-// shortest example).
+// fresh, and the state dict. An algorithm adds its options and one multi-tensor update (adagrad.h and
+// adagrad.cpp are the shortest example).
 #pragma once
 
 #include <array>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -72,7 +73,8 @@ class Optimizer {
 
   [[nodiscard]] std::size_t num_groups() const noexcept { return groups_.size(); }
   /// The learning rate of a group: one host read once rates() was called, which lets it change on the device.
-  /// Setting it writes to the device and reads nothing back. Throws ValueError when negative, IndexError.
+  /// Setting it writes to the device and reads nothing back. Throws ValueError unless it is finite and >= 0,
+  /// IndexError.
   [[nodiscard]] double lr(std::size_t group = 0) const;
   void set_lr(double lr, std::size_t group = 0);
   /// The momentum of a group, beta1 of those that have it, likewise. Nothing for an algorithm without;
@@ -188,7 +190,15 @@ void require_own_memory(std::string_view op, const Tensor& tensor, const std::st
 /// there with memory of its own (ValueError, DTypeError, AutogradError, DeviceError, ShapeError).
 void require_parameter(std::string_view op, const Tensor& tensor, Device device);
 
-/// Throws ValueError in the name of `optimizer` unless `good`: `expected` says what the option must be.
+// What an algorithm's options are checked with. Each throws ValueError in the name of `optimizer`.
+
+/// Numbers among options, with their names.
+using NamedNumbers = std::initializer_list<std::pair<std::string_view, double>>;
+/// Unless each is finite and not negative: learning rates, decays and the like.
+void require_not_negative(std::string_view optimizer, NamedNumbers numbers);
+/// Unless each lies in [0, 1): betas.
+void require_below_one(std::string_view optimizer, NamedNumbers numbers);
+/// Unless `good`: `expected` says what the option must be.
 void require_option(std::string_view optimizer, bool good, std::string_view expected, double got);
 
 /// A list of parameters without names.

@@ -8,6 +8,7 @@ namespace mezzo::optim {
 /// torch.optim.SGD's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and update
 /// that.
 struct SGDOptions {
+  static constexpr std::string_view kOptimizer = "SGD";
   double lr = 1e-3;
   double momentum = 0;
   double dampening = 0;
@@ -36,12 +37,9 @@ extern template class TypedOptimizer<SGDOptions>;  // in the library, and not in
 /// (nesterov: g' + momentum buf, else buf, else g'). Source: torch.optim.SGD.
 class SGD final : public TypedOptimizer<SGDOptions> {
  public:
-  explicit SGD(const std::vector<Tensor>& parameters, SGDOptions options = {});
-  explicit SGD(const NamedTensors& parameters, SGDOptions options = {});
-  explicit SGD(const std::vector<ParamGroup<SGDOptions>>& groups);
+  using TypedOptimizer::TypedOptimizer;
 
  private:
-  [[nodiscard]] std::string_view name() const override { return "SGD"; }
   [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
   void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
               const kernels::UpdateControl& control) const override;

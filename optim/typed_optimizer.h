@@ -10,11 +10,25 @@
 
 namespace mezzo::optim {
 
-/// Optimizer with `Options` per group: a struct with `lr`, `master_weights`, `fields()` and `check()` (throws
-/// ValueError); `momentum` or `beta1`, where it has one, is what momentum() means.
+/// Optimizer with `Options` per group: a struct with `kOptimizer` (its name), `lr`, `master_weights`,
+/// `fields()` and `check()` (throws ValueError); `momentum` or `beta1`, where it has one, is what momentum()
+/// means. Algorithms inherit the constructors.
 template <class Options>
 class TypedOptimizer : public Optimizer {
  public:
+  /// All parameters in one group, with names (Module::named_parameters) or without. Throws what Optimizer's
+  /// constructor throws, and ValueError for options that are not valid.
+  explicit TypedOptimizer(const std::vector<Tensor>& parameters, Options options = {})
+      : TypedOptimizer({{unnamed(parameters), options}}) {}
+  explicit TypedOptimizer(const NamedTensors& parameters, Options options = {})
+      : TypedOptimizer({{parameters, options}}) {}
+  /// The same with options of its own for each group.
+  explicit TypedOptimizer(const std::vector<ParamGroup<Options>>& groups) : Optimizer(lists(groups)) {
+    for (const auto& group : groups) {
+      group.options.check();
+      options_.push_back(group.options);
+    }
+  }
   /// Options of a group as they are now. Throws IndexError.
   [[nodiscard]] const Options& options(std::size_t group = 0) const {
     this->require_group("Optimizer.options", group);
@@ -30,12 +44,7 @@ class TypedOptimizer : public Optimizer {
   }
 
  protected:
-  explicit TypedOptimizer(const std::vector<ParamGroup<Options>>& groups) : Optimizer(lists(groups)) {
-    for (const auto& group : groups) {
-      group.options.check();
-      options_.push_back(group.options);
-    }
-  }
+  [[nodiscard]] std::string_view name() const final { return Options::kOptimizer; }
   [[nodiscard]] Value group_options(std::size_t group, const kernels::Rates& rates) const override {
     return attrs_to_value(with_rates(options_[group], rates));
   }

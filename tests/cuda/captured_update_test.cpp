@@ -8,8 +8,8 @@
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/core/cuda/memory_pool.h"
 #include "mezzo/core/cuda/stream.h"
-#include "mezzo/optim/adam.h"
 #include "mezzo/optim/clip.h"
+#include "optim/algorithms.h"
 
 namespace mezzo::amp {
 namespace {
@@ -21,11 +21,11 @@ using twin::values;
 
 /// Parameters, an optimizer and a scaler, with gradients that stay where they are in memory.
 struct Training {
-  explicit Training(bool clips) : clip(clips) {
+  Training(const optim::Algorithm& algorithm, bool clips) : clip(clips) {
     const Device device = Device::cuda(0);
     parameters = {leaf(1, {1031}, DType::f32, device), leaf(2, {3, 5}, DType::bf16, device),
                   leaf(3, {77, 29}, DType::f16, device)};
-    optimizer = std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.master_weights = true});
+    optimizer = algorithm.make(parameters, optim::kMasters);
     for (const Tensor& p : parameters) p.set_grad(zeros(p.shape(), {.dtype = p.dtype(), .device = device}));
   }
   void set_gradients(std::uint64_t i) const {
@@ -51,18 +51,21 @@ struct Training {
   }
   bool clip;
   std::vector<Tensor> parameters;
-  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<optim::Optimizer> optimizer;
   GradScaler scaler{{.init_scale = 64, .growth_interval = 2}};
 };
 
-class CudaCapturedUpdate : public twin::CudaTwin {};
+class CudaCapturedUpdate : public twin::CudaTwin, public ::testing::WithParamInterface<optim::Algorithm> {};
 
-TEST_F(CudaCapturedUpdate, ReplaysEqualCalls) {
+INSTANTIATE_TEST_SUITE_P(All, CudaCapturedUpdate, ::testing::ValuesIn(optim::algorithms()),
+                         [](const auto& named) { return named.param.name; });
+
+TEST_P(CudaCapturedUpdate, ReplaysEqualCalls) {
   for (const bool clip : {false, true}) {
     const cuda::Stream stream;
     const cuda::StreamGuard guard(stream);
     cuda::MemoryPool pool;
-    Training called(clip), replayed(clip);
+    Training called(GetParam(), clip), replayed(GetParam(), clip);
     for (Training* run : {&called, &replayed}) {  // makes state and records
       run->set_gradients(1);
       run->update();

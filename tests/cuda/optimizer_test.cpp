@@ -4,12 +4,12 @@
 
 #include "cuda/twin.h"
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/grad_scaler.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/half_copy.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda/launch.h"
-#include "mezzo/optim/adam.h"
-#include "mezzo/optim/sgd.h"
+#include "optim/algorithms.h"
 
 namespace mezzo::optim {
 namespace {
@@ -41,44 +41,118 @@ void report(Trace& trace, const std::string& when, const std::vector<Tensor>& pa
   for (const auto& [key, tensor] : optimizer.state_dict().tensors) trace.add(when + key, tensor);
 }
 
-/// Five steps, with another learning rate for the last two.
-template <class O, class Options>
-void expect_same_steps(const Options& options, DType dtype) {
+/// Leaves whose elements do not lie in one run, or not where packs of four begin.
+std::vector<Tensor> odd_leaves(Device device, DType dtype) {
+  const Tensor memory = values(5, {3000}, dtype, device);
+  std::vector<Tensor> result{
+      transpose(values(1, {17, 90}, dtype, device), 0, 1),
+      slice(memory, 0, 1, 2102),
+      slice(values(2, {50, 40}, dtype, device), 1, 3, 36, 2),
+      permute(values(3, {3, 5, 70}, dtype, device), {2, 0, 1}),
+  };
+  for (Tensor& tensor : result) {
+    tensor = tensor.detach();
+    tensor.requires_grad_();
+  }
+  return result;
+}
+
+class CudaEveryOptimizer : public twin::CudaTwin, public ::testing::WithParamInterface<Algorithm> {};
+
+INSTANTIATE_TEST_SUITE_P(All, CudaEveryOptimizer, ::testing::ValuesIn(algorithms()),
+                         [](const auto& named) { return named.param.name; });
+
+/// Seven steps, with another learning rate for the last three.
+void expect_same_steps(const Algorithm& algorithm, DType dtype, const Value& changes) {
   SCOPED_TRACE(to_string(dtype));
   expect_same([&](Device device, Trace& trace) {
     const std::vector<Tensor> parameters = leaves(kShapes, dtype, device);
-    O optimizer(parameters, options);
-    for (std::uint64_t step = 0; step < 5; ++step) {
-      if (step == 3) optimizer.set_lr(0.02);
+    const auto optimizer = algorithm.make(parameters, changes);
+    for (std::uint64_t step = 0; step < 7; ++step) {
+      if (step == 4) optimizer->set_lr(0.02);
       set_gradients(parameters, 100 * (step + 1));
-      optimizer.step();
-      report(trace, "step " + std::to_string(step) + ": ", parameters, optimizer);
+      optimizer->step();
+      report(trace, "step " + std::to_string(step) + ": ", parameters, *optimizer);
     }
   });
 }
 
-template <class O, class Options>
-void expect_same_in_all_dtypes(Options options) {
-  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
-    expect_same_steps<O>(options, dtype);
+TEST_P(CudaEveryOptimizer, AgreesWithTheCpu) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
+    expect_same_steps(GetParam(), dtype, Value::Map{});
+  for (const DType dtype : {DType::f16, DType::bf16}) expect_same_steps(GetParam(), dtype, kMasters);
+}
+
+TEST_P(CudaEveryOptimizer, AnyStridesAgreeWithTheCpu) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    for (const bool masters : {false, true}) {
+      expect_same([&](Device device, Trace& trace) {
+        std::vector<Tensor> parameters = odd_leaves(device, dtype);
+        parameters.push_back(leaf(9, {40, 30}, dtype, device));
+        const auto optimizer = GetParam().make(parameters, Value::Map{{"master_weights", masters}});
+        for (std::uint64_t step = 0; step < 3; ++step) {
+          set_gradients(parameters, 10 * step);
+          // A gradient with strides for a parameter without.
+          parameters.back().set_grad(transpose(values(step, {30, 40}, dtype, device), 0, 1));
+          optimizer->step();
+        }
+        report(trace, "", parameters, *optimizer);
+      });
+    }
   }
-  options.master_weights = true;
-  for (const DType dtype : {DType::f16, DType::bf16}) expect_same_steps<O>(options, dtype);
 }
 
-TEST_F(CudaOptimizer, SgdAgreesWithTheCpu) {
-  expect_same_in_all_dtypes<SGD>(SGDOptions{.lr = 0.1});
-  expect_same_in_all_dtypes<SGD>(SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.1, .maximize = true});
-  expect_same_in_all_dtypes<SGD>(
-      SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+TEST_P(CudaEveryOptimizer, ASkippedStepChangesNothing) {
+  const Device device = Device::cuda(0);
+  std::vector<Tensor> parameters = leaves({{5}, {1030}}, DType::f32, device);
+  parameters.push_back(odd_leaves(device, DType::bf16)[0]);
+  const auto optimizer = GetParam().make(parameters, kMasters);
+  amp::GradScaler scaler({.init_scale = 4});
+  const auto step = [&](std::uint64_t seed, bool overflow) {
+    static_cast<void>(scaler.scale(zeros({}, {.device = device})));
+    set_gradients(parameters, seed);
+    if (overflow) twin::set_element(parameters[1].grad(), 7, twin::kInf);
+    scaler.step(*optimizer);
+    scaler.update();
+    Trace trace;
+    report(trace, "", parameters, *optimizer);
+    std::vector<std::vector<double>> all;
+    for (const Trace::Entry& entry : trace.entries) all.push_back(entry.values);
+    return all;
+  };
+  for (const std::uint64_t seed : {10, 20}) {
+    const auto skipped_first = step(seed, true);
+    const auto made = step(seed + 1, false);
+    EXPECT_NE(made, skipped_first);
+    EXPECT_EQ(step(seed + 2, true), made);
+  }
+  EXPECT_EQ(optimizer->state_dict().tensors.front().second.item<std::int64_t>(), 2);
 }
 
-TEST_F(CudaOptimizer, AdamAgreesWithTheCpu) {
-  expect_same_in_all_dtypes<Adam>(AdamOptions{.lr = 0.01, .weight_decay = 0.1});
-  expect_same_in_all_dtypes<Adam>(AdamOptions{.lr = 0.01, .amsgrad = true, .maximize = true});
+TEST_P(CudaEveryOptimizer, StateGoesToTheDeviceAndBack) {
+  const auto moved = [](const std::vector<Tensor>& parameters, Device device) {
+    std::vector<Tensor> result;
+    for (const Tensor& p : parameters) result.push_back(p.detach().clone().to(device).requires_grad_());
+    return result;
+  };
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    expect_same([&](Device device, Trace& trace) {
+      std::vector<Tensor> parameters = leaves({{20}, {3, 3}}, dtype, Device::cpu());
+      auto optimizer = GetParam().make(parameters, kMasters);
+      for (const auto& [next, seed] : {std::pair{device, 1U}, std::pair{Device::cpu(), 2U}}) {
+        set_gradients(parameters, seed);
+        optimizer->step();
+        const OptimizerState state = optimizer->state_dict();
+        parameters = moved(parameters, next);
+        optimizer = GetParam().make(parameters, Value::Map{{"lr", 0.5}});
+        optimizer->load_state_dict(state);
+        set_gradients(parameters, 10 + seed);
+        optimizer->step();
+        report(trace, std::string(seed == 1 ? "there" : "back") + ": ", parameters, *optimizer);
+      }
+    });
+  }
 }
-
-TEST_F(CudaOptimizer, AdamWAgreesWithTheCpu) { expect_same_in_all_dtypes<AdamW>(AdamWOptions{.lr = 0.01}); }
 
 TEST_F(CudaOptimizer, OneGroupMayHoldAllDtypes) {
   expect_same([](Device device, Trace& trace) {
@@ -134,41 +208,6 @@ TEST_F(CudaOptimizer, BlocksShareALargeParameter) {
     sgd.step();
     report(trace, "", parameters, sgd);
   });
-}
-
-/// Leaves whose elements do not lie in one run, or not where packs of four begin.
-std::vector<Tensor> odd_leaves(Device device, DType dtype) {
-  const Tensor memory = values(5, {3000}, dtype, device);
-  std::vector<Tensor> result{
-      transpose(values(1, {17, 90}, dtype, device), 0, 1),
-      slice(memory, 0, 1, 2102),
-      slice(values(2, {50, 40}, dtype, device), 1, 3, 36, 2),
-      permute(values(3, {3, 5, 70}, dtype, device), {2, 0, 1}),
-  };
-  for (Tensor& tensor : result) {
-    tensor = tensor.detach();
-    tensor.requires_grad_();
-  }
-  return result;
-}
-
-TEST_F(CudaOptimizer, AnyStridesAgreeWithTheCpu) {
-  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
-    for (const bool masters : {false, true}) {
-      expect_same([&](Device device, Trace& trace) {
-        std::vector<Tensor> parameters = odd_leaves(device, dtype);
-        parameters.push_back(leaf(9, {40, 30}, dtype, device));
-        AdamW adam(parameters, {.amsgrad = true, .master_weights = masters});
-        for (std::uint64_t step = 0; step < 3; ++step) {
-          set_gradients(parameters, 10 * step);
-          // A gradient with strides for a parameter without.
-          parameters.back().set_grad(transpose(values(step, {30, 40}, dtype, device), 0, 1));
-          adam.step();
-        }
-        report(trace, "", parameters, adam);
-      });
-    }
-  }
 }
 
 TEST_F(CudaOptimizer, NeighboursOfAStridedParameterStay) {
@@ -239,25 +278,6 @@ TEST_F(CudaOptimizer, AFaultOfTheDeviceSkipsTheStep) {
   adam.step();  // the fault was reported, and training goes on
   EXPECT_NE(snapshot(), before);
   EXPECT_EQ(adam.state_dict().tensors.front().second.item<std::int64_t>(), 2);
-}
-
-TEST_F(CudaOptimizer, StateGoesFromDeviceToDevice) {
-  expect_same([](Device device, Trace& trace) {
-    const std::vector<Tensor> on_cpu = leaves({{20}, {3, 3}}, DType::f32, Device::cpu());
-    Adam source(on_cpu, {.lr = 0.1});
-    set_gradients(on_cpu, 5);
-    source.step();
-    std::vector<Tensor> parameters;
-    for (const Tensor& p : on_cpu) {
-      parameters.push_back(p.detach().clone().to(device));
-      parameters.back().requires_grad_();
-    }
-    Adam target(parameters);
-    target.load_state_dict(source.state_dict());
-    set_gradients(parameters, 9);
-    target.step();
-    report(trace, "", parameters, target);
-  });
 }
 
 }  // namespace

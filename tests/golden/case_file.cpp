@@ -57,6 +57,15 @@ bool CaseFile::has(std::size_t index, std::string_view name) const {
   return file_.contains(case_key(index, name));
 }
 
+std::vector<std::string> CaseFile::names_after(std::size_t index, std::string_view prefix) const {
+  const std::string beginning = case_key(index, prefix);
+  std::vector<std::string> names;
+  for (const io::SafeTensors::Entry& entry : file_.entries()) {
+    if (entry.name.starts_with(beginning)) names.push_back(entry.name.substr(beginning.size()));
+  }
+  return names;
+}
+
 Tensor CaseFile::tensor(std::size_t index, std::string_view name) const {
   return tensor_of(file_.at(case_key(index, name)));
 }

@@ -39,6 +39,8 @@ class CaseFile {
   [[nodiscard]] const Value& meta(std::size_t index) const { return cases_.at(index); }
   /// Whether "caseN.<name>" is stored.
   [[nodiscard]] bool has(std::size_t index, std::string_view name) const;
+  /// What follows "caseN.<prefix>" in the names that begin so, in the order of the file.
+  [[nodiscard]] std::vector<std::string> names_after(std::size_t index, std::string_view prefix) const;
   /// The stored tensor "caseN.<name>", a new leaf. NotSupported for a dtype that mezzo has not.
   [[nodiscard]] Tensor tensor(std::size_t index, std::string_view name) const;
   /// A tensor of the file by its full name, as raw bytes.

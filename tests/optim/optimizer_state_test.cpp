@@ -3,31 +3,13 @@
 #include <memory>
 
 #include "mezzo/io/json.h"
-#include "mezzo/optim/adam.h"
-#include "mezzo/optim/sgd.h"
+#include "optim/algorithms.h"
 #include "optim/optim_support.h"
 
 namespace mezzo::optim {
 namespace {
 
 constexpr std::size_t kCount = 20;
-
-using Maker = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
-
-std::vector<std::pair<const char*, Maker>> makers() {
-  return {
-      {"SGD", [](const auto& p) { return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1}); }},
-      {"SGD with momentum",
-       [](const auto& p) {
-         return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1, .momentum = 0.9, .master_weights = true});
-       }},
-      {"Adam",
-       [](const auto& p) {
-         return std::make_unique<Adam>(p, AdamOptions{.lr = 0.1, .amsgrad = true, .master_weights = true});
-       }},
-      {"AdamW", [](const auto& p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 0.1}); }},
-  };
-}
 
 std::vector<Tensor> parameters(DType dtype) {
   return {parameter_of(values_of(1, kCount), dtype), parameter_of(values_of(2, kCount), dtype)};
@@ -43,12 +25,13 @@ void run(Optimizer& optimizer, std::uint64_t from, std::uint64_t to) {
 }
 
 TEST(OptimizerState, ContinuesBitForBit) {
-  for (const auto& [name, make] : makers()) {
+  for (const Algorithm& algorithm : algorithms()) {
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
       const std::vector<Tensor> straight = parameters(dtype), resumed = parameters(dtype);
-      const std::unique_ptr<Optimizer> a = make(straight), b = make(resumed);
+      const auto a = algorithm.make(straight, kMasters), b = algorithm.make(resumed, kMasters);
       run(*a, 0, 3);
       a->set_lr(0.05);
+      if (a->momentum().value_or(0) > 0) a->set_momentum(0.7);
       run(*b, 50, 52);  // what it holds must not matter
       {
         const NoGrad no_grad;
@@ -56,11 +39,12 @@ TEST(OptimizerState, ContinuesBitForBit) {
       }
       b->load_state_dict(saved(*a));
       EXPECT_EQ(b->lr(), 0.05);
+      EXPECT_EQ(b->momentum(), a->momentum());
       run(*a, 3, 6);
       run(*b, 3, 6);
       for (std::size_t i = 0; i < straight.size(); ++i)
-        EXPECT_EQ(bits(resumed[i]), bits(straight[i])) << name << " " << to_string(dtype);
-      EXPECT_EQ(state_bits(*b), state_bits(*a)) << name;
+        EXPECT_EQ(bits(resumed[i]), bits(straight[i])) << algorithm << " " << to_string(dtype);
+      EXPECT_EQ(state_bits(*b), state_bits(*a)) << algorithm;
     }
   }
 }
@@ -121,6 +105,44 @@ void refuses(Optimizer& optimizer, const OptimizerState& state, const std::strin
   }
   EXPECT_EQ(state_bits(optimizer), before) << part;
   EXPECT_EQ(optimizer.state_dict().options, options) << part;
+}
+
+TEST(OptimizerState, OfOneOptimizerIsRefusedByAllOthers) {
+  for (const Algorithm& from : algorithms()) {
+    const auto source = from.make(parameters(DType::f32));
+    run(*source, 0, 2);
+    const OptimizerState state = saved(*source);
+    for (const Algorithm& to : algorithms()) {
+      const auto target = to.make(parameters(DType::f32));
+      run(*target, 0, 1);
+      if (to.optimizer != from.optimizer) refuses<StateError>(*target, state, "the state of " + to.optimizer);
+    }
+    // Of the same kind, but of one parameter, and of two that are longer.
+    const auto one = from.make({parameter_of(values_of(1, kCount), DType::f32)});
+    refuses<StateError>(*one, state, "1 parameters in group 0");
+    const Tensor p = parameter_of(values_of(1, kCount), DType::f32);
+    const auto longer = from.make({p, parameter_of(values_of(1, kCount + 1), DType::f32)});
+    const bool has_buffers = state.tensors.size() > 2;  // without them there is no shape to differ
+    if (has_buffers) refuses<ShapeError>(*longer, state, "of shape [21]");
+  }
+}
+
+TEST(OptimizerState, OfOtherVariantsIsRefusedOrTakenWhole) {
+  // Options come with the state, so a plain RMSprop takes a centered one's state; not without its buffers.
+  RMSprop centered(parameters(DType::f32), {.momentum = 0.5, .centered = true}),
+      plain(parameters(DType::f32));
+  run(centered, 0, 3);
+  OptimizerState state = saved(centered);
+  plain.load_state_dict(state);
+  EXPECT_TRUE(plain.options().centered);
+  EXPECT_EQ(state_bits(plain), state_bits(centered));
+  std::erase_if(state.tensors, [](const auto& entry) { return entry.first == "1.grad_avg"; });
+  refuses<StateError>(plain, state, "1.grad_avg");
+  NAdam nadam(parameters(DType::f32));
+  run(nadam, 0, 3);
+  state = saved(nadam);
+  std::erase_if(state.tensors, [](const auto& entry) { return entry.first == "0.mu_product"; });
+  refuses<StateError>(nadam, state, "0.mu_product");
 }
 
 class RefusedState : public ::testing::Test {

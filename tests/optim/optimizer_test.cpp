@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "mezzo/amp/grad_scaler.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/optim/adam.h"
@@ -144,43 +143,12 @@ TEST(Optimizer, EmptyAndZeroDimensionalParametersAreFine) {
 
 // --- layouts
 
-/// A parameter of the given values and shape whose memory is column-major.
-Tensor transposed_parameter(const Tensor& values) {
-  const Tensor memory = transpose(values, 0, 1).contiguous();
-  return alias(memory, values.shape(), {1, values.size(0)}, 0, false).requires_grad_();
-}
-/// The same values as every second column of a larger tensor that is filled with 9.
+/// The values as every second column of a larger tensor that is filled with 9.
 Tensor sliced(const Tensor& values, Tensor& memory) {
   memory = full({values.size(0), 2 * values.size(1)}, 9.0, options_of(values));
   const Tensor view = slice(memory, 1, 0, 2 * values.size(1), 2);
   view.copy_(values);
   return view;
-}
-
-TEST(Optimizer, LayoutDoesNotChangeABit) {
-  constexpr std::int64_t kRows = 70, kColumns = 31;
-  for (const bool adam : {false, true}) {
-    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
-      const Tensor start = tensor(values_of(5, kRows * kColumns), {kRows, kColumns}, {.dtype = dtype});
-      const Tensor plain = start.clone().requires_grad_(), turned = transposed_parameter(start);
-      ASSERT_FALSE(turned.is_contiguous());
-      const Tensor strided_gradient = start.clone().requires_grad_();
-      const std::unique_ptr<Optimizer> one = make(adam, {plain}), two = make(adam, {turned}),
-                                       three = make(adam, {strided_gradient});
-      for (std::uint64_t step = 0; step < 3; ++step) {
-        const Tensor gradient = gradient_for(start, 60 + step);
-        plain.set_grad(gradient);
-        turned.set_grad(gradient.clone());
-        Tensor memory;
-        strided_gradient.set_grad(sliced(gradient, memory));
-        for (Optimizer* optimizer : {one.get(), two.get(), three.get()}) optimizer->step();
-        EXPECT_EQ(slice(memory, 1, 1, 2 * kColumns, 2).to_vector<double>(),
-                  std::vector<double>(kRows * kColumns, 9));
-      }
-      EXPECT_EQ(bits(turned), bits(plain)) << to_string(dtype);
-      EXPECT_EQ(bits(strided_gradient), bits(plain)) << to_string(dtype);
-    }
-  }
 }
 
 TEST(Optimizer, AStridedParameterLeavesTheMemoryAroundItAlone) {
@@ -194,39 +162,6 @@ TEST(Optimizer, AStridedParameterLeavesTheMemoryAroundItAlone) {
 }
 
 // --- skipped steps
-
-TEST(Optimizer, ASkippedStepLeavesEveryBitAsItWas) {  // G-43
-  for (const bool adam : {false, true}) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Tensor p = parameter_of(values_of(6, 40), dtype);
-      const std::unique_ptr<Optimizer> optimizer = make(adam, {p}, is_16bit(dtype));
-      amp::GradScaler scaler({.init_scale = 4});
-      const auto iterate = [&](std::uint64_t seed, bool overflow) {
-        static_cast<void>(scaler.scale(zeros({})));
-        p.set_grad(gradient_for(p, seed));
-        if (overflow) select(p.grad(), 0, 39).fill_(kInf);
-        scaler.step(*optimizer);
-        scaler.update();
-      };
-      const auto start = bits(p);
-      iterate(1, true);
-      EXPECT_EQ(bits(p), start);
-      for (const auto& [key, values] : state_bits(*optimizer))
-        EXPECT_EQ(key, "0.master") << "which is the parameter itself";
-      iterate(2, false);
-      EXPECT_NE(bits(p), start);
-      const auto parameter = bits(p);
-      const auto state = state_bits(*optimizer);
-      const auto gradient_before = gradient_for(p, 3);
-      iterate(3, true);
-      EXPECT_EQ(bits(p), parameter);
-      EXPECT_EQ(state_bits(*optimizer), state);
-      EXPECT_EQ(state_of(*optimizer, "0.step").item<std::int64_t>(), 1);
-      EXPECT_EQ(select(p.grad(), 0, 0).item(), select(gradient_before, 0, 0).item())
-          << "gradients stay scaled";
-    }
-  }
-}
 
 TEST(Optimizer, AnErrorInTheRecordSkipsToo) {
   const Tensor p = parameter_of({1}, DType::f32);

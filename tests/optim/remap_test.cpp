@@ -7,30 +7,13 @@
 
 #include "mezzo/autograd/half_copy.h"
 #include "mezzo/core/cuda.h"
-#include "mezzo/optim/adam.h"
-#include "mezzo/optim/sgd.h"
+#include "optim/algorithms.h"
 #include "optim/optim_support.h"
 
 namespace mezzo::optim {
 namespace {
 
 constexpr std::size_t kCount = 20;
-
-using Maker = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
-
-std::vector<std::pair<const char*, Maker>> makers() {
-  return {
-      {"SGD with momentum",
-       [](const auto& p) {
-         return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1, .momentum = 0.9, .master_weights = true});
-       }},
-      {"Adam",
-       [](const auto& p) {
-         return std::make_unique<Adam>(p, AdamOptions{.lr = 0.1, .amsgrad = true, .master_weights = true});
-       }},
-      {"AdamW", [](const auto& p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 0.1}); }},
-  };
-}
 
 Tensor parameter(std::uint64_t seed, DType dtype = DType::f32, std::size_t count = kCount) {
   return parameter_of(values_of(seed, count), dtype);
@@ -66,20 +49,20 @@ std::string message_of(F action) {
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 TEST(Remap, ACopyGoesOnAsTheOriginalWouldHave) {
-  for (const auto& [name, make] : makers()) {
+  for (const Algorithm& algorithm : algorithms()) {
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
       const std::vector<Tensor> straight{parameter(1, dtype), parameter(2, dtype)};
       const std::vector<Tensor> before{copy_of(straight[0]), copy_of(straight[1])};
-      const std::unique_ptr<Optimizer> a = make(straight), b = make(before);
+      const auto a = algorithm.make(straight, kMasters), b = algorithm.make(before, kMasters);
       run(*a, 0, 3);
       run(*b, 0, 3);
       const Tensor after = copy_of(before[0]);
       EXPECT_EQ(remap(*b, {{before[0], after}}), (RemapReport{.moved = 1}));
       run(*a, 3, 6);
       run(*b, 3, 6);
-      EXPECT_EQ(bits(after), bits(straight[0])) << name << " " << to_string(dtype);
-      EXPECT_EQ(bits(before[1]), bits(straight[1])) << name << " " << to_string(dtype);
-      EXPECT_EQ(state_bits(*b), state_bits(*a)) << name;
+      EXPECT_EQ(bits(after), bits(straight[0])) << algorithm << " " << to_string(dtype);
+      EXPECT_EQ(bits(before[1]), bits(straight[1])) << algorithm << " " << to_string(dtype);
+      EXPECT_EQ(state_bits(*b), state_bits(*a)) << algorithm;
       EXPECT_NE(bits(before[0]), bits(after)) << "the former one is not trained any more";
     }
   }

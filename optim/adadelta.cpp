@@ -1,0 +1,56 @@
+#include "mezzo/optim/adadelta.h"
+
+#include "mezzo/kernels/update.h"
+
+namespace mezzo::optim {
+
+namespace {
+
+struct AdadeltaRule {
+  double rho, eps, weight_decay;
+  bool maximize;
+};
+
+/// States: mean squares of the gradients and of the steps.
+template <class T>
+struct AdadeltaFn : kernels::UpdateRule<2> {
+  kernels::DecayedGradient<T> decayed;
+  kernels::MovingAverage<T> average;
+  T lr, eps;
+
+  MEZZO_HD static AdadeltaFn at(const AdadeltaRule& rule, const kernels::StepNow& now) {
+    return {{},
+            kernels::DecayedGradient<T>::of(rule.maximize, rule.weight_decay),
+            kernels::MovingAverage<T>::of(rule.rho),
+            T(now.rates.lr),
+            T(rule.eps)};
+  }
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& p, T gradient, T* state) const {
+    using kernels::math::sqrt, kernels::math::detail::mul_add, kernels::math::detail::multiply;
+    const T g = decayed(p, gradient);
+    state[0] = average.with_square(state[0], g);
+    const T step = multiply(sqrt(state[1] + eps) / sqrt(state[0] + eps), g);
+    state[1] = average.with_square(state[1], step);
+    p = mul_add(-lr, step, p);
+  }
+};
+
+}  // namespace
+
+void AdadeltaOptions::check() const {
+  require_not_negative(kOptimizer, {{"lr", lr}, {"eps", eps}, {"weight_decay", weight_decay}});
+  require_option(kOptimizer, rho >= 0 && rho <= 1, "rho in [0, 1]", rho);
+}
+
+BufferNames Adadelta::buffer_names(std::size_t /*group*/) const { return {"square_avg", "acc_delta"}; }
+
+void Adadelta::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+                      const kernels::UpdateControl& control) const {
+  const AdadeltaOptions& o = options(group);
+  const AdadeltaRule rule{o.rho, o.eps, o.weight_decay, o.maximize};
+  kernels::update<AdadeltaFn>(device(), updates, rule, control);
+}
+
+template class TypedOptimizer<AdadeltaOptions>;
+
+}  // namespace mezzo::optim

@@ -1,0 +1,46 @@
+// Adadelta: steps of the size that the last ones had.
+#pragma once
+
+#include "mezzo/optim/typed_optimizer.h"
+
+namespace mezzo::optim {
+
+/// torch.optim.Adadelta's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and
+/// update that.
+struct AdadeltaOptions {
+  static constexpr std::string_view kOptimizer = "Adadelta";
+  double lr = 1;
+  double rho = 0.9;
+  double eps = 1e-6;
+  double weight_decay = 0;
+  bool maximize = false;
+  bool master_weights = false;
+
+  static constexpr auto fields() {
+    using O = AdadeltaOptions;
+    return std::tuple{attr("lr", &O::lr),
+                      attr("rho", &O::rho),
+                      attr("eps", &O::eps),
+                      attr("weight_decay", &O::weight_decay),
+                      attr("maximize", &O::maximize),
+                      attr("master_weights", &O::master_weights)};
+  }
+  /// Throws ValueError: lr, eps, weight_decay >= 0 and finite; rho in [0, 1].
+  void check() const;
+};
+
+extern template class TypedOptimizer<AdadeltaOptions>;  // in the library, and not in every file that uses it
+
+/// g' = g + weight_decay p; v = rho v + (1 - rho) g'^2; d = sqrt(u + eps) / sqrt(v + eps) * g'; u = rho u +
+/// (1 - rho) d^2; p -= lr d. Sources: Zeiler 2012; torch.optim.Adadelta.
+class Adadelta final : public TypedOptimizer<AdadeltaOptions> {
+ public:
+  using TypedOptimizer::TypedOptimizer;
+
+ private:
+  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
+  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+              const kernels::UpdateControl& control) const override;
+};
+
+}  // namespace mezzo::optim

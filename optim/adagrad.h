@@ -1,0 +1,49 @@
+// Adagrad: steps divided by the root of the sum of all squared gradients so far.
+#pragma once
+
+#include "mezzo/optim/typed_optimizer.h"
+
+namespace mezzo::optim {
+
+/// torch.optim.Adagrad's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and
+/// update that.
+struct AdagradOptions {
+  static constexpr std::string_view kOptimizer = "Adagrad";
+  double lr = 1e-2;
+  double lr_decay = 0;
+  double weight_decay = 0;
+  double initial_accumulator_value = 0;
+  double eps = 1e-10;
+  bool maximize = false;
+  bool master_weights = false;
+
+  static constexpr auto fields() {
+    using O = AdagradOptions;
+    return std::tuple{attr("lr", &O::lr),
+                      attr("lr_decay", &O::lr_decay),
+                      attr("weight_decay", &O::weight_decay),
+                      attr("initial_accumulator_value", &O::initial_accumulator_value),
+                      attr("eps", &O::eps),
+                      attr("maximize", &O::maximize),
+                      attr("master_weights", &O::master_weights)};
+  }
+  /// Throws ValueError unless all numbers are finite and >= 0.
+  void check() const;
+};
+
+extern template class TypedOptimizer<AdagradOptions>;  // in the library, and not in every file that uses it
+
+/// g' = g + weight_decay p; sum += g'^2, from initial_accumulator_value on; p -= lr / (1 + (t - 1) lr_decay)
+/// * g' / (sqrt(sum) + eps). Sources: Duchi, Hazan & Singer 2011; torch.optim.Adagrad.
+class Adagrad final : public TypedOptimizer<AdagradOptions> {
+ public:
+  using TypedOptimizer::TypedOptimizer;
+
+ private:
+  [[nodiscard]] double initial_value(std::size_t group, std::size_t i) const override;
+  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
+  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+              const kernels::UpdateControl& control) const override;
+};
+
+}  // namespace mezzo::optim

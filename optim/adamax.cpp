@@ -1,0 +1,60 @@
+#include "mezzo/optim/adamax.h"
+
+#include <cmath>
+
+#include "mezzo/kernels/update.h"
+
+namespace mezzo::optim {
+
+namespace {
+
+struct AdamaxRule {
+  double beta2, eps, weight_decay;
+  bool maximize;
+};
+
+/// States: the mean of the gradients, and their largest size.
+template <class T>
+struct AdamaxFn : kernels::UpdateRule<2> {
+  kernels::DecayedGradient<T> decayed;
+  kernels::MovingAverage<T> average;
+  T beta2, eps, step_size;
+
+  MEZZO_HD static AdamaxFn at(const AdamaxRule& rule, const kernels::StepNow& now) {
+    const double beta1 = now.rates.momentum;
+    return {{},
+            kernels::DecayedGradient<T>::of(rule.maximize, rule.weight_decay),
+            kernels::MovingAverage<T>::of(beta1),
+            T(rule.beta2),
+            T(rule.eps),
+            T(now.rates.lr / (1.0 - std::pow(beta1, static_cast<double>(now.step))))};
+  }
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& p, T gradient, T* state) const {
+    using kernels::math::detail::mul_add, kernels::math::detail::multiply, kernels::math::detail::select;
+    const T g = decayed(p, gradient);
+    state[0] = average.with(state[0], g);
+    const T faded = multiply(beta2, state[1]), size = std::fabs(g) + eps;
+    state[1] = select(faded > size || !(faded == faded), faded, size);
+    p = mul_add(-step_size, state[0] / state[1], p);
+  }
+};
+
+}  // namespace
+
+void AdamaxOptions::check() const {
+  require_not_negative(kOptimizer, {{"lr", lr}, {"eps", eps}, {"weight_decay", weight_decay}});
+  require_below_one(kOptimizer, {{"beta1", beta1}, {"beta2", beta2}});
+}
+
+BufferNames Adamax::buffer_names(std::size_t /*group*/) const { return {"exp_avg", "exp_inf"}; }
+
+void Adamax::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+                    const kernels::UpdateControl& control) const {
+  const AdamaxOptions& o = options(group);
+  const AdamaxRule rule{o.beta2, o.eps, o.weight_decay, o.maximize};
+  kernels::update<AdamaxFn>(device(), updates, rule, control);
+}
+
+template class TypedOptimizer<AdamaxOptions>;
+
+}  // namespace mezzo::optim

@@ -1,0 +1,48 @@
+// Adamax: Adam with the largest gradient in the place of the mean square.
+#pragma once
+
+#include "mezzo/optim/typed_optimizer.h"
+
+namespace mezzo::optim {
+
+/// torch.optim.Adamax's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and
+/// update that.
+struct AdamaxOptions {
+  static constexpr std::string_view kOptimizer = "Adamax";
+  double lr = 2e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool maximize = false;
+  bool master_weights = false;
+
+  static constexpr auto fields() {
+    using O = AdamaxOptions;
+    return std::tuple{attr("lr", &O::lr),
+                      attr("beta1", &O::beta1),
+                      attr("beta2", &O::beta2),
+                      attr("eps", &O::eps),
+                      attr("weight_decay", &O::weight_decay),
+                      attr("maximize", &O::maximize),
+                      attr("master_weights", &O::master_weights)};
+  }
+  /// Throws ValueError: lr, eps, weight_decay >= 0 and finite; betas in [0, 1).
+  void check() const;
+};
+
+extern template class TypedOptimizer<AdamaxOptions>;  // in the library, and not in every file that uses it
+
+/// g' = g + weight_decay p; m = beta1 m + (1 - beta1) g'; u = max(beta2 u, |g'| + eps), a NaN winning; p -=
+/// lr / (1 - beta1^t) * m / u. Sources: Kingma & Ba 2015, section 7.1; torch.optim.Adamax.
+class Adamax final : public TypedOptimizer<AdamaxOptions> {
+ public:
+  using TypedOptimizer::TypedOptimizer;
+
+ private:
+  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
+  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+              const kernels::UpdateControl& control) const override;
+};
+
+}  // namespace mezzo::optim

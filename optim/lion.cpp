@@ -1,0 +1,56 @@
+#include "mezzo/optim/lion.h"
+
+#include "mezzo/kernels/update.h"
+
+namespace mezzo::optim {
+
+namespace {
+
+struct LionRule {
+  double beta2, weight_decay;
+  bool maximize;
+};
+
+template <class T>
+struct LionFn : kernels::UpdateRule<1> {
+  kernels::MovingAverage<T> direction, average;
+  T sign, shrink, lr;
+
+  MEZZO_HD static LionFn at(const LionRule& rule, const kernels::StepNow& now) {
+    return {{},
+            kernels::MovingAverage<T>::of(now.rates.momentum),
+            kernels::MovingAverage<T>::of(rule.beta2),
+            rule.maximize ? T(-1) : T(1),
+            T(kernels::shrinkage(now.rates.lr, rule.weight_decay)),
+            T(now.rates.lr)};
+  }
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& p, T gradient, T* state) const {
+    using kernels::math::detail::mul_add, kernels::math::detail::multiply, kernels::math::detail::select;
+    const T g = multiply(sign, gradient);
+    const T way = direction.with(state[0], g);
+    state[0] = average.with(state[0], g);
+    // 0 and NaN are their own signs.
+    const T step = select(way > 0, lr, select(way < 0, -lr, way));
+    p = mul_add(shrink, p, -step);
+  }
+};
+
+}  // namespace
+
+void LionOptions::check() const {
+  require_not_negative(kOptimizer, {{"lr", lr}, {"weight_decay", weight_decay}});
+  require_below_one(kOptimizer, {{"beta1", beta1}, {"beta2", beta2}});
+}
+
+BufferNames Lion::buffer_names(std::size_t /*group*/) const { return {"exp_avg"}; }
+
+void Lion::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+                  const kernels::UpdateControl& control) const {
+  const LionOptions& o = options(group);
+  const LionRule rule{o.beta2, o.weight_decay, o.maximize};
+  kernels::update<LionFn>(device(), updates, rule, control);
+}
+
+template class TypedOptimizer<LionOptions>;
+
+}  // namespace mezzo::optim

@@ -1,0 +1,46 @@
+// Lion: steps of one size, in the direction of the sign of a moving average.
+#pragma once
+
+#include "mezzo/optim/typed_optimizer.h"
+
+namespace mezzo::optim {
+
+/// The options of Chen et al. 2023, whose weight decay is always decoupled. `master_weights`: keep an f32
+/// master of each f16 or bf16 parameter and update that.
+struct LionOptions {
+  static constexpr std::string_view kOptimizer = "Lion";
+  double lr = 1e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double weight_decay = 0;
+  bool maximize = false;
+  bool master_weights = false;
+
+  static constexpr auto fields() {
+    using O = LionOptions;
+    return std::tuple{attr("lr", &O::lr),
+                      attr("beta1", &O::beta1),
+                      attr("beta2", &O::beta2),
+                      attr("weight_decay", &O::weight_decay),
+                      attr("maximize", &O::maximize),
+                      attr("master_weights", &O::master_weights)};
+  }
+  /// Throws ValueError: lr, weight_decay >= 0 and finite; betas in [0, 1).
+  void check() const;
+};
+
+extern template class TypedOptimizer<LionOptions>;  // in the library, and not in every file that uses it
+
+/// p = (1 - lr weight_decay) p - lr sign(beta1 m + (1 - beta1) g), then m = beta2 m + (1 - beta2) g (state
+/// "exp_avg"); sign(0) = 0, and a NaN shows in p. Source: Chen et al. 2023, algorithm 2.
+class Lion final : public TypedOptimizer<LionOptions> {
+ public:
+  using TypedOptimizer::TypedOptimizer;
+
+ private:
+  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
+  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+              const kernels::UpdateControl& control) const override;
+};
+
+}  // namespace mezzo::optim

@@ -1,0 +1,58 @@
+// NAdam: Adam with Nesterov's momentum, which grows towards beta1.
+#pragma once
+
+#include "mezzo/optim/typed_optimizer.h"
+
+namespace mezzo::optim {
+
+/// torch.optim.NAdam's options. `pytorch_1_13`: the correction of that version, which counts mu(t) twice (M
+/// mu(t) mu(t + 1) below), to go on with what it began. `master_weights`: keep an f32 master of each f16 or
+/// bf16 parameter and update that.
+struct NAdamOptions {
+  static constexpr std::string_view kOptimizer = "NAdam";
+  double lr = 2e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum_decay = 4e-3;
+  bool decoupled_weight_decay = false;
+  bool maximize = false;
+  bool pytorch_1_13 = false;
+  bool master_weights = false;
+
+  static constexpr auto fields() {
+    using O = NAdamOptions;
+    return std::tuple{attr("lr", &O::lr),
+                      attr("beta1", &O::beta1),
+                      attr("beta2", &O::beta2),
+                      attr("eps", &O::eps),
+                      attr("weight_decay", &O::weight_decay),
+                      attr("momentum_decay", &O::momentum_decay),
+                      attr("decoupled_weight_decay", &O::decoupled_weight_decay),
+                      attr("maximize", &O::maximize),
+                      attr("pytorch_1_13", &O::pytorch_1_13),
+                      attr("master_weights", &O::master_weights)};
+  }
+  /// Throws ValueError: lr, eps, weight_decay, momentum_decay >= 0 and finite; betas in [0, 1).
+  void check() const;
+};
+
+extern template class TypedOptimizer<NAdamOptions>;  // in the library, and not in every file that uses it
+
+/// mu(t) = beta1 (1 - 0.96^(t momentum_decay) / 2), M the product of all so far (state "mu_product", in f64);
+/// m and v as in Adam; p -= lr * ((1 - mu(t)) / (1 - M) * g + mu(t + 1) / (1 - M mu(t + 1)) * m) / (sqrt(v) /
+/// sqrt(1 - beta2^t) + eps). Decay: g += weight_decay p, or p *= 1 - lr weight_decay when decoupled. Sources:
+/// Dozat 2016; torch.optim.NAdam.
+class NAdam final : public TypedOptimizer<NAdamOptions> {
+ public:
+  using TypedOptimizer::TypedOptimizer;
+
+ private:
+  [[nodiscard]] std::string_view carried_name() const override { return "mu_product"; }
+  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
+  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+              const kernels::UpdateControl& control) const override;
+};
+
+}  // namespace mezzo::optim

@@ -1,0 +1,51 @@
+// RMSprop: steps divided by a moving average of the gradient's size.
+#pragma once
+
+#include "mezzo/optim/typed_optimizer.h"
+
+namespace mezzo::optim {
+
+/// torch.optim.RMSprop's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and
+/// update that.
+struct RMSpropOptions {
+  static constexpr std::string_view kOptimizer = "RMSprop";
+  double lr = 1e-2;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  bool centered = false;
+  bool maximize = false;
+  bool master_weights = false;
+
+  static constexpr auto fields() {
+    using O = RMSpropOptions;
+    return std::tuple{attr("lr", &O::lr),
+                      attr("alpha", &O::alpha),
+                      attr("eps", &O::eps),
+                      attr("weight_decay", &O::weight_decay),
+                      attr("momentum", &O::momentum),
+                      attr("centered", &O::centered),
+                      attr("maximize", &O::maximize),
+                      attr("master_weights", &O::master_weights)};
+  }
+  /// Throws ValueError: lr, eps, weight_decay, momentum >= 0 and finite; alpha in [0, 1].
+  void check() const;
+};
+
+extern template class TypedOptimizer<RMSpropOptions>;  // in the library, and not in every file that uses it
+
+/// g' = g + weight_decay p; v = alpha v + (1 - alpha) g'^2; size = sqrt(v) + eps, or, centered, with
+/// a = alpha a + (1 - alpha) g', size = sqrt(v - a^2) + eps; buf = momentum buf + g' / size; p -= lr buf.
+/// Sources: Hinton's lecture 6e (2012); centered: Graves 2013; torch.optim.RMSprop.
+class RMSprop final : public TypedOptimizer<RMSpropOptions> {
+ public:
+  using TypedOptimizer::TypedOptimizer;
+
+ private:
+  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
+  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
+              const kernels::UpdateControl& control) const override;
+};
+
+}  // namespace mezzo::optim
