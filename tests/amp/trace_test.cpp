@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/norm_surgery.h"
 #include "mezzo/amp/summary.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/op_observer.h"
@@ -172,6 +173,21 @@ TEST(Trace, CountsCastsOfEveryPolicyWhereTheyAreMade) {
   EXPECT_EQ(own.calls, 1);
   EXPECT_EQ(own.casts.casts, 1);
   EXPECT_EQ(own.casts.bytes, 3 * kBytes);
+}
+
+TEST(Trace, CountsCastsOfALowPrecisionNorm) {
+  nn::LayerNorm original(4);
+  LPLayerNorm norm(original);
+  const Trace recorded;
+  {
+    const Autocast region(kCpu, kF16);
+    static_cast<void>(norm(ones({2, 4})));
+  }
+  const TraceRow row = row_of(recorded.report(), "layer_norm");
+  EXPECT_EQ(row.casts.casts, 3);
+  EXPECT_EQ(row.casts.bytes, kBytes * (8 + 4 + 4));
+  EXPECT_EQ(row.casts.weights, 2);
+  EXPECT_FALSE(row.policy.has_value()) << "it runs in a disabled region";
 }
 
 TEST(Trace, PrintsATableAndAValue) {
