@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <unordered_map>
+#include <utility>
 
+#include "mezzo/amp/cast_log.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/autograd/bind.h"
 #include "mezzo/autograd/half_copy.h"
+#include "mezzo/autograd/op_observer.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
@@ -56,6 +59,25 @@ State current() {
 thread_local int nesting = 0;
 thread_local std::unordered_map<const TensorImpl*, Ref<TensorImpl>> cached_leaves;
 
+thread_local CastLog* log_of_thread = nullptr;
+
+/// Tells the thread's log of one cast, unless it is a part of an op.
+class ToldCast {
+ public:
+  ToldCast(const Tensor& tensor, DType dtype, bool kept)
+      : log_(log_of_thread != nullptr && op_observer() != nullptr ? log_of_thread : nullptr) {
+    if (log_ != nullptr) log_->begin_cast(tensor, dtype, kept);
+  }
+  ~ToldCast() {
+    if (log_ != nullptr) log_->end_cast();
+  }
+  ToldCast(const ToldCast&) = delete;
+  ToldCast& operator=(const ToldCast&) = delete;
+
+ private:
+  CastLog* log_;
+};
+
 bool eligible(const Tensor& tensor, const State& state) {
   return tensor.defined() && is_floating(tensor.dtype()) && tensor.dtype() != DType::f64 &&
          state.at(tensor.device().type).enabled;
@@ -75,6 +97,7 @@ Tensor cast(const Tensor& tensor, DType dtype, const State& state) {
   const bool weight = state.cache && nesting > 0 && tensor.dtype() == DType::f32 && is_16bit(dtype) &&
                       tensor.is_leaf() && tensor.requires_grad() && !tensor.impl().is_view;
   const LayerGuard no_layer{LayerState{}};
+  const ToldCast told(tensor, dtype, weight);
   return weight ? cast_leaf(tensor, dtype) : to(tensor, dtype);
 }
 
@@ -146,6 +169,8 @@ void autocast_layer(LayerCall& call) {
 }
 
 }  // namespace
+
+CastLog* set_cast_log(CastLog* log) noexcept { return std::exchange(log_of_thread, log); }
 
 Autocast::Autocast(Device device, std::optional<DType> dtype, AutocastOptions options)
     : previous_(layer_state()) {

@@ -10,6 +10,7 @@
 #include "mezzo/autograd/input_layer.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/warning.h"
 #include "mezzo/kernels/scaler.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
@@ -43,6 +44,16 @@ kernels::View view_of(const Tensor& tensor) {
   return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
 }
 
+/// bf16 parameters, that is, or a scaler that is off: f16 gradients without masters are an error otherwise.
+void warn_without_master(const optim::Optimizer& optimizer, const Tensor& parameter, std::size_t i) {
+  static WarningSite site("parameters_without_masters");
+  if (!is_16bit(parameter.dtype()) || optimizer.has_master(i) || !site.is_fresh()) return;
+  site.warn("GradScaler.step", "f32 parameters, or 16-bit ones with f32 masters",
+            mezzo::to_string(parameter.dtype()) + " of " + optimizer.parameter_name(i) + " without a master",
+            "small updates are lost in rounding: keep the model in f32 and let autocast cast it, or give the "
+            "optimizer master_weights = true");
+}
+
 /// Gradients, and the indices of the parameters they are of.
 struct OwnedGradients : std::vector<Tensor> {
   std::vector<std::uint32_t> owners;
@@ -59,6 +70,7 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view 
           op, "f32 or bf16 gradients", "f16 of " + optimizer.parameter_name(i) + ", which is f16 itself",
           "keep parameters in f32 and let autocast cast them, or give the optimizer master_weights = true");
     }
+    warn_without_master(optimizer, parameters[i], i);
     if (!gradient.is_contiguous())
       optim::require_own_memory(op, gradient, "a gradient of " + optimizer.parameter_name(i));
     gradients.push_back(gradient);
@@ -185,6 +197,8 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
   constexpr std::string_view op = "GradScaler.step";
   if (!options_.enabled) {
+    const std::vector<Tensor> parameters = optimizer.parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) warn_without_master(optimizer, parameters[i], i);
     optimizer.step();
     return {};
   }
@@ -203,26 +217,6 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
   optimizer.step({.record = record_in(books.record), .unscale = unscale});
   books.stage = Stage::stepped;
   return StepResult(books.record);
-}
-
-ScalerRecord StepResult::read() const {
-  ScalerRecord record;
-  if (!record_.defined()) return record;
-  count_host_read();
-  backend(record_.device())
-      .copy_to_host(&record, record_.impl().data(), sizeof(record), record_.device().index);
-  return record;
-}
-
-bool StepResult::skipped() const {
-  const ScalerRecord record = read();
-  return record.found_inf != 0 || record.error != 0;
-}
-
-std::optional<std::size_t> StepResult::first_nonfinite() const {
-  const ScalerRecord record = read();
-  if (record.first_nonfinite == ScalerRecord::kAllFinite) return std::nullopt;
-  return record.first_nonfinite;
 }
 
 StepResult GradScaler::step(optim::Optimizer& /*optimizer*/, const std::function<Tensor()>& /*closure*/) {
@@ -265,6 +259,7 @@ void GradScaler::update(double new_scale) {
     throw ValueError("GradScaler.update", "a positive, finite scale", std::to_string(new_scale),
                      "pass for example 65536.0");
   }
+  detail::warn_below_1(value);
   kernels::set_scale(record_.device(), record_in(record_), found_records(), value);
   start_iteration();
 }

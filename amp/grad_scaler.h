@@ -52,6 +52,11 @@ class StepResult {
   Tensor record_;
 };
 
+namespace detail {
+/// Warns of such a scale; where the host learns of the scale anyway.
+void warn_below_1(double scale);
+}  // namespace detail
+
 /// Scales losses so that small f16 gradients do not vanish, unscales the gradients, skips steps whose
 /// gradients are not finite, and adapts the scale. One object per training run; any number of losses and
 /// optimizers on one device, one update() at the end of each iteration:

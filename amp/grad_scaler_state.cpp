@@ -5,6 +5,7 @@
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/warning.h"
 #include "mezzo/kernels/scaler_math.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
@@ -35,9 +36,40 @@ void check(const GradScalerOptions& options) {
 
 }  // namespace
 
+void detail::warn_below_1(double scale) {
+  static WarningSite site("scale_below_1");
+  if (scale >= 1 || !site.is_fresh()) return;
+  site.warn(
+      "GradScaler", "a scale of at least 1", Value(scale).to_string(),
+      "gradients overflow without any scaling: look for the source with StepResult::first_nonfinite() and "
+      "autograd::detect_anomaly(), or give the loss a smaller weight");
+}
+
+ScalerRecord StepResult::read() const {
+  ScalerRecord record;
+  if (!record_.defined()) return record;
+  count_host_read();
+  backend(record_.device())
+      .copy_to_host(&record, record_.impl().data(), sizeof(record), record_.device().index);
+  detail::warn_below_1(static_cast<double>(record.scale));
+  return record;
+}
+
+bool StepResult::skipped() const {
+  const ScalerRecord record = read();
+  return record.found_inf != 0 || record.error != 0;
+}
+
+std::optional<std::size_t> StepResult::first_nonfinite() const {
+  const ScalerRecord record = read();
+  if (record.first_nonfinite == ScalerRecord::kAllFinite) return std::nullopt;
+  return record.first_nonfinite;
+}
+
 GradScaler::GradScaler(GradScalerOptions options) : options_(options) {
   if (!options_.enabled) return;
   check(options_);
+  detail::warn_below_1(options_.init_scale);
   initial_.scale = static_cast<float>(options_.init_scale);
   initial_.inv_scale = kernels::inverse_scale(initial_.scale);
 }
@@ -74,6 +106,7 @@ ScalerRecord GradScaler::read_record() const {
   count_host_read();
   ScalerRecord host;
   backend(record_.device()).copy_to_host(&host, record_.impl().data(), sizeof(host), record_.device().index);
+  detail::warn_below_1(static_cast<double>(host.scale));
   return host;
 }
 
@@ -153,6 +186,7 @@ void GradScaler::load_state_dict(const Value& state) {
   options.min_scale = number("min_scale", options.min_scale);
   options.max_scale = number("max_scale", options.max_scale);
   check(options);
+  detail::warn_below_1(static_cast<double>(record.scale));
   options_ = options;
   initial_ = record;
   books_.clear();

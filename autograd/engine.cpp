@@ -10,6 +10,7 @@
 #include "mezzo/autograd/progress.h"
 #include "mezzo/autograd/vjp_args.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/warning.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
@@ -316,10 +317,21 @@ Tensors Walk::captured(std::span<const Tensor> inputs, bool allow_unused) {
   return result;
 }
 
+/// Called inside of a region, a backward does what it does outside, as its ops see no region: it is no error,
+/// but what is computed from gradients there is rounded to 16 bits. Not for those that gradient functions
+/// call.
+void warn_inside_region(std::string_view op) {
+  static WarningSite site("backward_in_region");
+  if (layer_state().layer == nullptr || autograd::progress().in_backward || !site.is_fresh()) return;
+  site.warn(op, "a call outside of the autocast region", "one inside",
+            "end the region before it; backward runs each op in the dtype of its forward by itself");
+}
+
 }  // namespace
 
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
               const BackwardOptions& options) {
+  warn_inside_region("backward");
   const autograd::BackwardScope scope;
   Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
   walk.run();
@@ -328,6 +340,7 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outp
 
 Tensors grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
              std::span<const Tensor> grad_outputs, const GradOptions& options) {
+  warn_inside_region("grad");
   const autograd::BackwardScope scope;
   Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
   walk.capture(inputs);

@@ -66,18 +66,21 @@ class Recorder final : public CallObserver, public OpObserver {
   }
 
   void enter(const Module& module) override {
+    if (outer_calls_ != nullptr) outer_calls_->enter(module);
     const std::optional<std::size_t> place = place_of(module);
     open_.push_back(place.value_or(open_.back()));  // ops of modules in no slot belong to the caller
     if (place) ++result_.rows[*place].calls;
   }
 
   void leave(const Module& module, const Tensor* output) override {
+    if (outer_calls_ != nullptr) outer_calls_->leave(module, output);
     if (output != nullptr && places_.contains(&module)) note_output(open_.back(), *output);
     open_.pop_back();
   }
 
   void ran(const OpInfo& info, Inputs inputs, std::optional<DType> run_dtype,
            const Outputs& outputs) override {
+    if (outer_ops_ != nullptr) outer_ops_->ran(info, inputs, run_dtype, outputs);
     const std::size_t row = open_.back();
     if (const std::optional<std::int64_t> count = mult_adds(info, inputs, outputs)) {
       result_.rows[row].mult_adds += *count;
@@ -164,6 +167,8 @@ class Recorder final : public CallObserver, public OpObserver {
     if (std::find(list.begin(), list.end(), op) == list.end()) list.push_back(std::move(op));
   }
 
+  CallObserver* outer_calls_ = detail::call_observer();  // who watched before goes on watching
+  OpObserver* outer_ops_ = op_observer();
   Summary result_;
   SummaryExtension* extension_;
   std::unordered_map<const Module*, std::vector<std::size_t>> places_;  // rows

@@ -1,42 +1,14 @@
 // Summaries as text: the tree, the cells of the columns, and the totals.
-#include <algorithm>
-#include <array>
-#include <cstdio>
 #include <ostream>
 
+#include "mezzo/core/text_table.h"
 #include "mezzo/nn/summary.h"
 
 namespace mezzo::nn {
 
 namespace {
 
-using Line = std::vector<std::string>;
-
 constexpr const char* kNothing = "--";
-
-std::string grouped(std::int64_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
-  return digits;
-}
-
-std::string bytes_text(std::int64_t bytes) {
-  if (bytes < 1000) return std::to_string(bytes) + " B";
-  constexpr std::array kUnits{"kB", "MB", "GB", "TB"};
-  double value = static_cast<double>(bytes) / 1000;
-  std::size_t unit = 0;
-  for (; value >= 1000 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2f %s", value, kUnits[unit]);
-  return text.data();
-}
-
-/// Characters of UTF-8 text: bytes that do not continue one.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
-  }));
-}
 
 bool is_number(SummaryColumn column) {
   return column == SummaryColumn::parameters || column == SummaryColumn::mult_adds ||
@@ -143,21 +115,21 @@ class Tree {
   std::vector<bool> is_last_;  // of its parent's children, for the row before and what is above it
 };
 
-std::vector<Line> table_of(const Summary& summary) {
-  Line titles{"Layer (type (name))"};
-  for (const SummaryColumn column : summary.columns) titles.push_back(title_of(column));
-  titles.insert(titles.end(), summary.extra_titles.begin(), summary.extra_titles.end());
-  std::vector<Line> lines{titles};
+TextTable table_of(const Summary& summary) {
+  std::vector<TextTable::Column> columns{{"Layer (type (name))"}};
+  for (const SummaryColumn column : summary.columns) columns.push_back({title_of(column), is_number(column)});
+  for (const std::string& title : summary.extra_titles) columns.push_back({title});
+  TextTable table(columns);
   const Cells cells(summary);
   Tree tree(summary.rows);
   for (std::size_t i = 0; i < summary.rows.size(); ++i) {
     if (summary.rows[i].depth > summary.depth) continue;
-    Line line{tree.label(i)};
+    std::vector<std::string> line{tree.label(i)};
     for (const SummaryColumn column : summary.columns) line.push_back(cells.cell(i, column));
     if (!summary.extra.empty()) line.insert(line.end(), summary.extra[i].begin(), summary.extra[i].end());
-    lines.push_back(std::move(line));
+    table.add(line);
   }
-  return lines;
+  return table;
 }
 
 std::string totals_of(const Summary& summary, const std::string& divider) {
@@ -178,26 +150,8 @@ std::string totals_of(const Summary& summary, const std::string& divider) {
 }  // namespace
 
 std::string to_string(const Summary& summary) {
-  const std::vector<Line> lines = table_of(summary);
-  std::vector<std::size_t> widths(lines.front().size(), 0);
-  for (const Line& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], width_of(line[i]));
-  }
-  std::size_t total = 0;
-  for (const std::size_t width : widths) total += width + 2;
-  const std::string divider = std::string(total - 2, '=') + "\n";
-  std::string text = divider;
-  for (const Line& line : lines) {
-    std::string row;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      const std::string space(widths[i] - width_of(line[i]), ' ');
-      const bool right = i > 0 && i <= summary.columns.size() && is_number(summary.columns[i - 1]);
-      row += (i == 0 ? "" : "  ") + (right ? space + line[i] : line[i] + space);
-    }
-    text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
-    if (&line == &lines.front()) text += divider;
-  }
-  text += divider + totals_of(summary, divider) + divider;
+  const TextTable table = table_of(summary);
+  std::string text = table.text() + table.divider() + totals_of(summary, table.divider()) + table.divider();
   text.pop_back();
   return text;
 }

@@ -6,6 +6,7 @@
 
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/warning.h"
 #include "mezzo/kernels/cuda/copy.h"
 #include "mezzo/kernels/cuda/pointwise.h"
 #include "mezzo/kernels/cuda/reduce.h"
@@ -142,9 +143,25 @@ bool is_direct(const GemmArgs& args, DType operands) {
          args.c_batch_stride >= 0;
 }
 
+/// For products that tensor cores could compute faster. Vectors do not use them, and products this small take
+/// as long as their launch.
+void warn_of_odd_sizes(const GemmArgs& args, DType dtype) {
+  constexpr double kFewMultiplications = 1 << 24;
+  static WarningSite site("sizes_not_multiples_of_8");
+  const bool odd = ((args.m | args.n | args.k) & 7) != 0 && args.m > 1 && args.n > 1;
+  const double multiplications = static_cast<double>(args.m) * static_cast<double>(args.n) *
+                                 static_cast<double>(args.k) * static_cast<double>(args.batch);
+  if (!odd || multiplications < kFewMultiplications || !site.is_fresh()) return;
+  const auto shape = [](std::int64_t rows, std::int64_t columns) { return to_string(Shape{rows, columns}); };
+  site.warn("matmul", "sizes that are multiples of 8 for products in " + to_string(dtype) + " on a GPU",
+            shape(args.m, args.k) + " times " + shape(args.k, args.n),
+            "pad features, classes or the batch: the tensor cores are used fully then");
+}
+
 void floating_gemm(Device device, const GemmArgs& given, DType compute) {
   // A and B are multiplied in a dtype that they share.
   const DType dtype = compute == DType::f64 || given.a_dtype != given.b_dtype ? compute : given.a_dtype;
+  if (is_16bit(dtype)) warn_of_odd_sizes(given, dtype);
   const bool by_columns = given.c_row_stride == 1 && given.c_col_stride != 1;
   const bool takes_epilogue = !by_columns && is_direct(given, dtype);
   GemmArgs args = takes_epilogue ? given : spelled_out(device, given);

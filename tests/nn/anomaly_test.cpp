@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/captured_step.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/op_observer.h"
@@ -367,6 +368,20 @@ TEST(DetectAnomaly, ReadsOnceAnOp) {
   const std::uint64_t before = host_reads();
   static_cast<void>(exp(neg(x)));
   EXPECT_EQ(host_reads() - before, 2U);
+}
+
+TEST(DetectAnomaly, IsRefusedWhileAStepIsRecorded) {
+  if (!cuda::is_available()) GTEST_SKIP() << "no CUDA device";
+  const Tensor x = ones({4}, {.device = Device::cuda()});
+  amp::CapturedStep step(
+      Device::cuda(),
+      [&] {
+        const DetectAnomaly anomaly;
+        return sum(exp(x));
+      },
+      1);
+  static_cast<void>(step());
+  EXPECT_THROW(static_cast<void>(step()), StateError);
 }
 
 TEST(DetectAnomaly, WorksOnADevice) {

@@ -1,0 +1,84 @@
+// What runs in half and what that costs: each op with the dtypes it got and gave, and the casts that autocast
+// made for it.
+//   const auto trace = amp::trace();
+//   { amp::Autocast region(device, DType::f16);  loss = net(x); }
+//   loss.backward();
+//   std::cout << trace.report();
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mezzo/autograd/op.h"
+#include "mezzo/core/value.h"
+
+namespace mezzo::amp {
+
+/// Casts. The bytes of one are those it reads and those it writes: 6 per element from f32 to f16.
+struct CastCounts {
+  std::int64_t casts = 0;  ///< that were made
+  std::int64_t bytes = 0;
+  std::int64_t weights = 0;  ///< of them those of weights, whose copies are kept (Autocast's cache)
+  std::int64_t spared = 0;   ///< casts that were not made, as such a copy was there
+  std::int64_t spared_bytes = 0;
+};
+
+/// Calls of an op with the same dtypes.
+struct TraceDTypes {
+  std::vector<DType> inputs;  ///< of each input that was given, after autocast
+  std::vector<DType> outputs;
+  std::int64_t calls = 0;
+};
+
+struct TraceRow {
+  std::string op;
+  bool in_backward = false;
+  /// The policy that autocast acted by; nothing outside of an enabled region, as all of backward is.
+  std::optional<Category> policy = {};
+  std::int64_t calls = 0;
+  std::vector<TraceDTypes> dtypes = {};  ///< in order of their first calls
+  /// Those that autocast made for this op. Of to_dtype, whose rows are casts made by the program, by gradient
+  /// functions and by the engine: those calls themselves.
+  CastCounts casts = {};
+};
+
+struct TraceReport {
+  /// Forward first; then by policy, none last; then by name.
+  std::vector<TraceRow> rows;
+  [[nodiscard]] CastCounts casts() const;  ///< of all rows
+  [[nodiscard]] std::int64_t calls() const;
+  /// {"rows": [{"op", "in_backward", "policy", "calls", "dtypes": [{"inputs", "outputs", "calls"}], "casts",
+  /// "cast_bytes", "weights", "spared", "spared_bytes"}, ...]} and the same five sums and "calls" of all
+  /// rows.
+  [[nodiscard]] Value to_value() const;
+};
+/// A table with totals.
+[[nodiscard]] std::string to_string(const TraceReport& report);
+std::ostream& operator<<(std::ostream& stream, const TraceReport& report);
+
+/// While it lives, the ops of this thread are counted, those of backward too. As OpObserver: what an op calls
+/// inside itself is part of it, in-place writes and optimizers are not seen. What watched ops before (another
+/// trace, anomaly detection) is told too, and so is this by what is begun in its scope. A thread without one
+/// pays nothing for it.
+class Trace {
+ public:
+  Trace();
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+  /// What ran since it was made or reset.
+  [[nodiscard]] TraceReport report() const;
+  void reset();
+
+ private:
+  class Recorder;
+  std::unique_ptr<Recorder> recorder_;
+};
+
+[[nodiscard]] inline Trace trace() { return {}; }
+
+}  // namespace mezzo::amp

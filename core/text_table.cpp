@@ -1,0 +1,71 @@
+#include "mezzo/core/text_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <utility>
+
+namespace mezzo {
+
+namespace {
+
+/// Characters of UTF-8 text: bytes that do not continue one.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
+  }));
+}
+
+}  // namespace
+
+std::string grouped(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  if (bytes < 1000) return std::to_string(bytes) + " B";
+  constexpr std::array kUnits{"kB", "MB", "GB", "TB"};
+  double value = static_cast<double>(bytes) / 1000;
+  std::size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f %s", value, kUnits[unit]);
+  return text.data();
+}
+
+TextTable::TextTable(std::vector<Column> columns)
+    : columns_(std::move(columns)), widths_(columns_.size(), 0) {
+  std::vector<std::string> titles;
+  for (const Column& column : columns_) titles.push_back(column.title);
+  add(titles);
+}
+
+void TextTable::add(const std::vector<std::string>& cells) {
+  for (std::size_t i = 0; i < cells.size(); ++i) widths_[i] = std::max(widths_[i], width_of(cells[i]));
+  lines_.push_back(cells);
+}
+
+std::string TextTable::divider() const {
+  std::size_t total = 0;
+  for (const std::size_t width : widths_) total += width + 2;
+  return std::string(total - 2, '=') + "\n";
+}
+
+std::string TextTable::line(const std::vector<std::string>& cells) const {
+  std::string row;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const std::string space(widths_[i] - width_of(cells[i]), ' ');
+    row += (i == 0 ? "" : "  ") + (columns_[i].right ? space + cells[i] : cells[i] + space);
+  }
+  return row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+}
+
+std::string TextTable::text() const {
+  std::string text = divider() + line(lines_.front()) + divider();
+  for (std::size_t i = 1; i < lines_.size(); ++i) text += line(lines_[i]);
+  return text;
+}
+
+}  // namespace mezzo
