@@ -58,7 +58,8 @@ void update_tile(const Operands& operands, const ParameterUpdate& update, F f, U
   std::array<TileBuffer<T>, static_cast<std::size_t>(F::kStates)> state_in, state_out;
   std::array<T*, 3> out{};
   std::array<const T*, 3> in{};
-  for (std::size_t s = 0; s < state_in.size(); ++s) {
+  // != because nvcc warns of < where there are no states.
+  for (std::size_t s = 0; s != state_in.size(); ++s) {
     in[s] = operands.state[s].read<T>(at, n, state_in[s]);
     out[s] = operands.state[s].target<T>(at, state_out[s]);
   }
@@ -67,7 +68,7 @@ void update_tile(const Operands& operands, const ParameterUpdate& update, F f, U
   T* p_out = operands.value.target<T>(at, value_out);
   T* g_out = write_gradient ? operands.gradient.target<T>(at, gradient_out) : nullptr;
   run_isa<UpdateTile<F, T>>(f, p_out, p, g, g_out, out, in, n, unscale);
-  for (std::size_t s = 0; s < state_in.size(); ++s) operands.state[s].finish<T>(at, n, state_out[s]);
+  for (std::size_t s = 0; s != state_in.size(); ++s) operands.state[s].finish<T>(at, n, state_out[s]);
   operands.value.finish<T>(at, n, value_out);
   if (write_gradient) operands.gradient.finish<T>(at, n, gradient_out);
   for (std::size_t c = 0; c < update.copies.size(); ++c) {
