@@ -1,12 +1,12 @@
-// The CPU side of optimizers: one parallel loop over tiles of all parameters. Everything that is "in device
-// memory" is host memory here.
+// The CPU side of optimizers: one pass of tiles per parameter. Everything that is "in device memory" is host
+// memory here.
 #pragma once
 
 #include <array>
-#include <optional>
+#include <utility>
 
 #include "mezzo/kernels/cpu/multiversion.h"
-#include "mezzo/kernels/cpu/pieces.h"
+#include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/tile.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/scaler_math.h"
@@ -58,8 +58,8 @@ void update_tile(const Operands& operands, const ParameterUpdate& update, F f, U
   std::array<TileBuffer<T>, static_cast<std::size_t>(F::kStates)> state_in, state_out;
   std::array<T*, 3> out{};
   std::array<const T*, 3> in{};
-  for (int k = 0; k < F::kStates; ++k) {
-    const auto s = static_cast<std::size_t>(k);
+  // != because nvcc warns of < where there are no states.
+  for (std::size_t s = 0; s != state_in.size(); ++s) {
     in[s] = operands.state[s].read<T>(at, n, state_in[s]);
     out[s] = operands.state[s].target<T>(at, state_out[s]);
   }
@@ -68,10 +68,7 @@ void update_tile(const Operands& operands, const ParameterUpdate& update, F f, U
   T* p_out = operands.value.target<T>(at, value_out);
   T* g_out = write_gradient ? operands.gradient.target<T>(at, gradient_out) : nullptr;
   run_isa<UpdateTile<F, T>>(f, p_out, p, g, g_out, out, in, n, unscale);
-  for (int k = 0; k < F::kStates; ++k) {
-    const auto s = static_cast<std::size_t>(k);
-    operands.state[s].finish<T>(at, n, state_out[s]);
-  }
+  for (std::size_t s = 0; s != state_in.size(); ++s) operands.state[s].finish<T>(at, n, state_out[s]);
   operands.value.finish<T>(at, n, value_out);
   if (write_gradient) operands.gradient.finish<T>(at, n, gradient_out);
   for (std::size_t c = 0; c < update.copies.size(); ++c) {
@@ -79,36 +76,19 @@ void update_tile(const Operands& operands, const ParameterUpdate& update, F f, U
   }
 }
 
-/// The functors of one chunk. Parameters mostly are at the same step, so the powers in F::at are taken once.
-template <class F, class Rule>
-class FunctorOf {
- public:
-  FunctorOf(const Rule& rule, const Rates& rates) : rule_(rule), rates_(rates) {}
-  const F& operator()(const ParameterUpdate& update) {
-    const double carried = F::kCarries ? *update.carried : 0;
-    if (!made_ || *update.step != done_ || carried != carried_) {
-      made_ = kernels::detail::functor_at<F>(rule_, *update.step, rates_, update.carried);
-      done_ = *update.step;
-      carried_ = carried;
-    }
-    return *made_;
-  }
-
- private:
-  const Rule& rule_;
-  const Rates& rates_;
-  std::optional<F> made_;
-  std::int64_t done_ = 0;
-  double carried_ = 0;
-};
-
-/// Elements [begin, end) of one parameter.
-template <class F, class T>
-void update_piece(const ParameterUpdate& update, const F& f, UnscaleFn unscale, bool write_gradient,
-                  std::int64_t begin, std::int64_t end) {
+/// One parameter: reads and advances its step count, then all its tiles.
+template <class F, class T, class Rule>
+void update_parameter(const ParameterUpdate& update, const Rule& rule, const UpdateControl& control) {
+  const F f = kernels::detail::functor_at<F>(rule, *update.step, *control.rates, update.carried);
+  kernels::detail::advance<F>(rule, *control.rates, update.step, update.carried);
+  const bool unscales = control.unscale && control.record != nullptr && control.record->inv_scale != 1.0F;
+  const UnscaleFn unscale{unscales ? control.record->inv_scale : 1.0F};
   const Operands operands(update);
-  for (std::int64_t at = begin; at < end; at += kTile)
-    update_tile<F, T>(operands, update, f, unscale, write_gradient, at, std::min(kTile, end - at));
+  parallel_for(layout::numel(update.value.shape), 16 * kTile, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end; at += kTile) {
+      update_tile<F, T>(operands, update, f, unscale, unscales, at, std::min(kTile, end - at));
+    }
+  });
 }
 
 }  // namespace update_detail
@@ -117,24 +97,12 @@ void update_piece(const ParameterUpdate& update, const F& f, UnscaleFn unscale, 
 template <template <class> class F, class Rule>
 void update(std::span<const ParameterUpdate> updates, const Rule& rule, const UpdateControl& control) {
   if (control.record != nullptr && (control.record->found_inf != 0 || control.record->error != 0)) return;
-  const bool unscales = control.unscale && control.record != nullptr && control.record->inv_scale != 1.0F;
-  const UnscaleFn unscale{unscales ? control.record->inv_scale : 1.0F};
-  const auto size = [&](std::size_t i) { return layout::numel(updates[i].value.shape); };
-  const Pieces pieces(updates.size(), size);
-  pieces.run([&](std::int64_t chunk) {
-    update_detail::FunctorOf<F<float>, Rule> f32(rule, *control.rates);
-    update_detail::FunctorOf<F<double>, Rule> f64(rule, *control.rates);
-    pieces.each(chunk, size, [&](std::size_t i, std::int64_t begin, std::int64_t end) {
-      const ParameterUpdate& update = updates[i];
-      if (update.value.dtype == DType::f64)
-        update_detail::update_piece<F<double>, double>(update, f64(update), unscale, unscales, begin, end);
-      else
-        update_detail::update_piece<F<float>, float>(update, f32(update), unscale, unscales, begin, end);
-    });
-  });
-  // Behind the loop: all pieces of a parameter must see the same count.
-  for (const ParameterUpdate& update : updates)
-    kernels::detail::advance<F<double>>(rule, *control.rates, update.step, update.carried);
+  for (const ParameterUpdate& update : updates) {
+    if (update.value.dtype == DType::f64)
+      update_detail::update_parameter<F<double>, double>(update, rule, control);
+    else
+      update_detail::update_parameter<F<float>, float>(update, rule, control);
+  }
 }
 
 }  // namespace mezzo::kernels::cpu
