@@ -3,6 +3,7 @@
 // steps it holds (optim/schedule.h makes the lists).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 

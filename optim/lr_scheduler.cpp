@@ -32,6 +32,8 @@ T* pointer_to(const Tensor& memory) {
   return static_cast<T*>(memory.impl().data());
 }
 
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;  // schedules count in doubles
+
 bool is_rate(double value) { return std::isfinite(value) && value >= 0; }
 
 void check_record(const std::string& op, const Tensor& record, Device device) {
@@ -207,7 +209,8 @@ void LRScheduler::load_state_dict(const Value& state) {
   const std::string op = schedule_.name() + ".load_state_dict";
   std::vector<kernels::ScheduledGroup> groups = loaded_groups(op, state);
   const std::int64_t steps = state.at("last_epoch").as_int();
-  if (steps < 0) throw ValueError(op, "last_epoch >= 0", std::to_string(steps), "check the file");
+  if (steps < 0 || steps > kMostSteps)
+    throw ValueError(op, "last_epoch from 0 to 2^53", std::to_string(steps), "check the file");
   if (schedule_.needs_host()) {
     std::swap(groups_, groups);
     try {

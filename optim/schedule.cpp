@@ -37,7 +37,7 @@ void Schedule::append(const Schedule& other, std::int64_t begin, std::int64_t en
   for (Piece piece : other.pieces_) {
     std::vector<ScheduleNode> nodes = piece.nodes.values();
     for (ScheduleNode& node : nodes) {
-      node.origin += begin;
+      node.origin = later(node.origin, begin);
       node.begin = later(node.begin, begin);
       node.end = std::min(end, later(node.end, begin));
     }
@@ -80,6 +80,10 @@ Schedule Schedule::sequence(std::string_view name, const std::vector<Schedule>& 
 
 kernels::Rates Schedule::rates(std::int64_t step, kernels::Rates base, std::size_t group) const {
   for (const Piece& piece : pieces_) {
+    if (const std::size_t groups = piece.groups(); groups > 1 && group >= groups) {
+      throw IndexError(name_, "a group below " + std::to_string(groups), std::to_string(group),
+                       "it has been made for as many");
+    }
     ScheduleNode node = piece.nodes.of(group);
     if (!holds(node, step)) continue;
     if (!piece.lambdas.values().empty()) node.to = piece.lambdas.of(group)(step - node.origin);
@@ -107,8 +111,7 @@ bool Schedule::covers(std::int64_t step) const {
 
 void Schedule::require_groups(std::size_t groups) const {
   for (const Piece& piece : pieces_) {
-    piece.nodes.require_groups(name_, piece.option, groups);
-    if (!piece.lambdas.values().empty()) piece.lambdas.require_groups(name_, piece.option, groups);
+    require_group_values(name_, piece.option, piece.groups(), groups);
   }
 }
 

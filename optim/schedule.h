@@ -3,6 +3,7 @@
 // optim/lr_scheduler.h drives an optimizer by one.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <functional>
 #include <initializer_list>
@@ -61,6 +62,10 @@ class Schedule {
     /// The largest step - origin that the schedule has been made for.
     std::int64_t last = kernels::ScheduleNode::kForever;
     std::string_view option = {};  ///< what may be given per group
+    /// Groups that it tells apart; 1: none.
+    [[nodiscard]] std::size_t groups() const {
+      return std::max(nodes.values().size(), lambdas.values().size());
+    }
   };
 
   Schedule(std::string name, std::vector<Piece> pieces)
@@ -84,7 +89,8 @@ class Schedule {
   [[nodiscard]] double lr(std::int64_t step, double base, std::size_t group = 0) const {
     return rates(step, {base, 0}, group).lr;
   }
-  /// The same with the momentum, which stays as given unless drives_momentum().
+  /// The same with the momentum, which stays as given unless drives_momentum(). Throws IndexError for a group
+  /// that options given per group do not have.
   [[nodiscard]] kernels::Rates rates(std::int64_t step, kernels::Rates base, std::size_t group = 0) const;
 
   [[nodiscard]] bool drives_momentum() const;

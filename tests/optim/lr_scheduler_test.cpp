@@ -231,6 +231,8 @@ TEST(LRScheduler, StatesThatDoNotFitChangeNothing) {
   EXPECT_THROW(scheduler.load_state_dict(with("base_lrs", Value::list(0.5, "nan"))), ValueError);
   EXPECT_THROW(scheduler.load_state_dict(with("last_epoch", -1)), ValueError);
   EXPECT_THROW(scheduler.load_state_dict(with("last_epoch", 1.5)), ValueError);
+  EXPECT_THROW(scheduler.load_state_dict(with("last_epoch", std::numeric_limits<std::int64_t>::max())),
+               ValueError);
   EXPECT_THROW(scheduler.load_state_dict(Value::Map{{"last_epoch", 1}}), ValueError);
   EXPECT_EQ(run.lrs(), (std::vector<double>{0.25, 0.125}));
   EXPECT_EQ(scheduler.state_dict(), good);

@@ -163,6 +163,7 @@ TEST(Schedule, OneCycleHasRatesPerGroupAndStaysAtItsEnd) {
   EXPECT_TRUE(cycle.covers(10));  // as many calls of step() as total_steps
   EXPECT_FALSE(cycle.covers(11));
   EXPECT_THROW(cycle.require_groups(3), ValueError);
+  EXPECT_THROW(static_cast<void>(cycle.lr(0, kBase, 2)), IndexError);
   const Schedule alone = OneCycleLROptions{.max_lr = 1, .total_steps = 10, .cycle_momentum = false};
   EXPECT_FALSE(alone.drives_momentum());
   EXPECT_EQ(alone.rates(4, {kBase, 0.7}).momentum, 0.7);
