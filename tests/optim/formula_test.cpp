@@ -201,6 +201,16 @@ TEST(Formula, AZeroGradientMovesNothingInLion) {
   EXPECT_EQ(p.item(), 2);
 }
 
+TEST(Formula, ANanStaysInAdamaxsMaximum) {
+  const Tensor p = parameter_of({1});
+  Adamax adamax(std::vector<Tensor>{p});
+  for (const double gradient : {1.0, std::numeric_limits<double>::quiet_NaN(), 1.0}) {
+    p.set_grad(tensor({gradient}, {.dtype = DType::f64}));
+    adamax.step();
+  }
+  EXPECT_TRUE(std::isnan(state_of(adamax, "0.exp_inf").item()));
+}
+
 TEST(Formula, DefaultsArePyTorchs) {  // Lion: those of its paper
   const auto is = [](const Value& options, const Value::Map& expected) {
     for (const auto& [name, value] : expected) EXPECT_EQ(options.at(name), value) << name;
