@@ -188,13 +188,17 @@ TEST(LRScheduler, AStateResumesToTheSameBits) {
   const Tensor resumed = parameter_of(whole.to_vector<double>());
   const OptimizerState optimizer_state = saved(optimizer);
   const Value state = scheduler.state_dict();
+  const double lr = optimizer.lr();
   train(optimizer, scheduler, whole, 6, 20);
 
   for (const bool scheduler_first : {false, true}) {
     const Tensor copy = parameter_of(resumed.to_vector<double>());
     AdamW other(std::vector<Tensor>{copy}, {.lr = 0.7});
     SequentialLR again(other, kMixed);
-    if (scheduler_first) again.load_state_dict(state);
+    if (scheduler_first) {
+      again.load_state_dict(state);
+      EXPECT_EQ(other.lr(), lr) << "without the optimizer's state too";
+    }
     other.load_state_dict(optimizer_state);
     if (!scheduler_first) again.load_state_dict(state);
     EXPECT_EQ(again.last_epoch(), 6);
