@@ -62,6 +62,8 @@ struct OwnedGradients : std::vector<Tensor> {
 OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view op) {
   OwnedGradients gradients;
   const std::vector<Tensor> parameters = optimizer.parameters();
+  gradients.reserve(parameters.size());
+  gradients.owners.reserve(parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor gradient = parameters[i].grad();
     if (!gradient.defined()) continue;
@@ -109,6 +111,8 @@ std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
 void check_witnesses(const OwnedGradients& gradients, const Tensor& record) {
   std::vector<kernels::View> views;
   std::vector<std::uint32_t> parameters;
+  views.reserve(gradients.size());
+  parameters.reserve(gradients.size());
   const auto look_at = [&](const Tensor& witness, std::size_t i) {
     views.push_back(view_of(witness));
     parameters.push_back(gradients.owners[i]);
