@@ -6,8 +6,6 @@
 #include <random>
 #include <string>
 
-#include <mezzo/io/json.h>
-#include <mezzo/io/tensor_file.h>
 #include <mezzo/mezzo.h>
 
 using namespace mezzo;

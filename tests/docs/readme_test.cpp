@@ -1,6 +1,7 @@
 // What the README says is true: its loop compiles and trains, its summary is what is printed, its package
 // files are those that are built, and its policy table is the registry's.
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <sstream>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "docs/generated.h"
 #include "mezzo/mezzo.h"
+#include "support/child.h"
 
 namespace mezzo {
 namespace {
@@ -64,6 +66,34 @@ std::vector<float> train(const Batches& batches) {
   return net.parameters().front().to_vector<float>();
 }
 
+/// The learning rate at the end.
+double train_by_schedule(const Batches& batches) {
+  const Device device = Device::best();
+  nn::Linear net(64, 64);
+  net.to(device);
+  amp::GradScaler scaler;
+  // clang-format off
+  // schedule begins
+  optim::AdamW optimizer(net.parameters(), {.lr = 3e-4, .weight_decay = 0.1});
+  optim::SequentialLR schedule(optimizer, {.schedulers = {optim::LinearWarmupOptions{.warmup_steps = 100},
+                                                          optim::CosineAnnealingLROptions{.T_max = 900}},
+                                           .milestones = {100}});
+  for (const auto& [input, target] : batches) {
+    Tensor loss;
+    {
+      amp::Autocast autocast(device, DType::f16);
+      loss = mse_loss(net(input), target);
+    }
+    scaler.scale(loss).backward();
+    schedule.step(scaler.step(optimizer));  // a skipped step is not counted
+    scaler.update();
+    optimizer.zero_grad();
+  }
+  // schedule ends
+  // clang-format on
+  return optimizer.lr();
+}
+
 void print_summary() {
   // clang-format off
   // summary begins
@@ -92,11 +122,18 @@ std::string printed_by(void (*program)()) {
   return printed.str();
 }
 
+/// What the README has behind `mark`.
+std::string behind(const std::string& mark) {
+  const std::string text = read(kReadme);
+  const std::size_t at = text.find(mark);
+  return at == std::string::npos ? std::string() : text.substr(at);
+}
+
 /// The README's block behind `mark` is the part of this file called `part`.
 void expect_same_code(const std::string& part, const std::string& mark) {
   const std::string here = between(read(std::string(MEZZO_TEST_DATA) + "/docs/readme_test.cpp"),
                                    "// " + part + " begins\n", "  // " + part + " ends");
-  const std::string there = between(read(kReadme), mark + " -->\n```cpp\n", "```");
+  const std::string there = between(behind(mark), " -->\n```cpp\n", "```");
   ASSERT_FALSE(there.empty()) << "no " << part << " in " << kReadme;
   EXPECT_EQ(stripped(here), stripped(there));
 }
@@ -112,9 +149,29 @@ TEST(Readme, ItsSummaryIsTheOneThatIsPrintedHere) {
                        "print_summary in tests/docs/readme_test.cpp prints the text");
 }
 
+TEST(Readme, ItsScheduleIsTheOneThatIsFollowedHere) {
+  expect_same_code("schedule", "run by tests/docs/readme_test.cpp, behind the loop above.");
+  const Device device = Device::best();
+  manual_seed(2);
+  const Batches batches(4, {randn({8, 64}, {.device = device}), randn({8, 64}, {.device = device})});
+  // Four steps of the warm-up: the rate of the fifth.
+  EXPECT_NEAR(train_by_schedule(batches), 3e-4 * 5 / 100, 1e-15);
+}
+
+TEST(Readme, ItsRecipePrintsWhatItShows) {
+  const auto program = test::this_program().parent_path().parent_path() / "examples/amp/two_optimizers";
+  if (!std::filesystem::exists(program)) GTEST_SKIP() << program << " was not built";
+  const std::string shown =
+      between(read(kReadme), "```console\n$ build/release/examples/amp/two_optimizers\n", "```");
+  const test::Ran ran = test::run_shell("'" + program.string() + "' --device cpu");
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.text, shown);
+}
+
 TEST(Readme, ItsSurgeryIsTheOneThatIsDoneHere) {
-  expect_same_code("surgery", "run by tests/docs/readme_test.cpp as well.");
-  docs::expect_current("README.md's surgery", between(read(kReadme), "```console\n", "```"),
+  constexpr const char* kMark = "run by tests/docs/readme_test.cpp as well.";
+  expect_same_code("surgery", kMark);
+  docs::expect_current("README.md's surgery", between(behind(kMark), "```console\n", "```"),
                        printed_by(operate), "operate in tests/docs/readme_test.cpp prints the text");
 }
 
