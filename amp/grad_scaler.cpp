@@ -13,6 +13,7 @@
 #include "mezzo/core/warning.h"
 #include "mezzo/kernels/scaler.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/forward.h"
 #include "mezzo/ops/pointwise.h"
 
 namespace mezzo::amp {
@@ -40,10 +41,6 @@ Tensor copy_field(const Tensor& record, std::size_t offset, DType dtype) {
   return copy;
 }
 
-kernels::View view_of(const Tensor& tensor) {
-  return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
-}
-
 /// bf16 parameters, that is, or a scaler that is off: f16 gradients without masters are an error otherwise.
 void warn_without_master(const optim::Optimizer& optimizer, const Tensor& parameter, std::size_t i) {
   static WarningSite site("parameters_without_masters");
@@ -55,14 +52,15 @@ void warn_without_master(const optim::Optimizer& optimizer, const Tensor& parame
 }
 
 /// Gradients, and the indices of the parameters they are of.
-struct OwnedGradients : std::vector<Tensor> {
+struct OwnedGradients {
+  std::vector<Tensor> tensors;
   std::vector<std::uint32_t> owners;
 };
 
 OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view op) {
   OwnedGradients gradients;
   const std::vector<Tensor> parameters = optimizer.parameters();
-  gradients.reserve(parameters.size());
+  gradients.tensors.reserve(parameters.size());
   gradients.owners.reserve(parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor gradient = parameters[i].grad();
@@ -75,10 +73,10 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view 
     warn_without_master(optimizer, parameters[i], i);
     if (!gradient.is_contiguous())
       optim::require_own_memory(op, gradient, "a gradient of " + optimizer.parameter_name(i));
-    gradients.push_back(gradient);
+    gradients.tensors.push_back(gradient);
     gradients.owners.push_back(static_cast<std::uint32_t>(i));
   }
-  if (gradients.empty()) {
+  if (gradients.tensors.empty()) {
     throw StateError(op, "an optimizer with gradients", "one whose parameters have none",
                      "call backward() on a scaled loss that depends on its parameters first");
   }
@@ -103,7 +101,7 @@ void widen_gradients(const optim::Optimizer& optimizer) {
 std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
   std::vector<kernels::View> views;
   views.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) views.push_back(view_of(tensor));
+  for (const Tensor& tensor : tensors) views.push_back(ops::view_of(tensor));
   return views;
 }
 
@@ -111,15 +109,15 @@ std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
 void check_witnesses(const OwnedGradients& gradients, const Tensor& record) {
   std::vector<kernels::View> views;
   std::vector<std::uint32_t> parameters;
-  views.reserve(gradients.size());
-  parameters.reserve(gradients.size());
+  views.reserve(gradients.tensors.size());
+  parameters.reserve(gradients.tensors.size());
   const auto look_at = [&](const Tensor& witness, std::size_t i) {
-    views.push_back(view_of(witness));
+    views.push_back(ops::view_of(witness));
     parameters.push_back(gradients.owners[i]);
   };
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const std::span<const Tensor> proof = finite_proof(gradients[i]);
-    if (proof.empty()) look_at(gradients[i], i);
+  for (std::size_t i = 0; i < gradients.tensors.size(); ++i) {
+    const std::span<const Tensor> proof = finite_proof(gradients.tensors[i]);
+    if (proof.empty()) look_at(gradients.tensors[i], i);
     for (const Tensor& operand : proof) look_at(operand, i);
   }
   kernels::check_finite(record.device(), views, record_in(record), {parameters});
@@ -193,8 +191,9 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
   begin(books, optimizer, op);
   widen_gradients(optimizer);
   const OwnedGradients gradients = gradients_of(optimizer, op);
-  kernels::unscale(record_.device(), views_of(gradients), record_in(books.record), {gradients.owners});
-  for (const Tensor& gradient : gradients) gradient.impl().storage->bump_version();
+  kernels::unscale(record_.device(), views_of(gradients.tensors), record_in(books.record),
+                   {gradients.owners});
+  for (const Tensor& gradient : gradients.tensors) gradient.impl().storage->bump_version();
   books.stage = Stage::unscaled;
 }
 

@@ -40,8 +40,7 @@ void Tensor::set_grad(const Tensor& gradient) const {
   }
   if (gradient.dtype() != dtype() && !(is_16bit(dtype()) && gradient.dtype() == DType::f32)) {
     throw DTypeError("set_grad", to_string(dtype()) + (is_16bit(dtype()) ? " or f32" : ""),
-                     to_string(gradient.dtype()),
-                     "convert it with to(dtype)");
+                     to_string(gradient.dtype()), "convert it with to(dtype)");
   }
   if (!(gradient.device() == device())) {
     throw DeviceError("set_grad", to_string(device()), to_string(gradient.device()),

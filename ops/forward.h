@@ -1,5 +1,5 @@
 // The pieces that forwards are made of: views of tensors, common checks, and the two shapes that nearly all
-// elementwise ops have. Included by ops/*.cpp only.
+// elementwise ops have. For .cpp files that hand tensors to kernels, and internal headers of ops/.
 #pragma once
 
 #include <array>

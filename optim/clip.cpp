@@ -12,6 +12,7 @@
 #include "mezzo/kernels/grad_clip.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/forward.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/optim/optimizer.h"
@@ -20,13 +21,10 @@ namespace mezzo::optim {
 
 namespace {
 
-kernels::View view_of(const Tensor& tensor) {
-  return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
-}
 std::vector<kernels::View> views_of(std::span<const Tensor> tensors) {
   std::vector<kernels::View> views;
   views.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) views.push_back(view_of(tensor));
+  for (const Tensor& tensor : tensors) views.push_back(ops::view_of(tensor));
   return views;
 }
 
@@ -85,7 +83,7 @@ Tensor total_norm(std::string_view op, std::span<const Tensor> tensors, double n
   if (norm_type == 0) return count_nonzero(tensors, dtype);
   const Device device = tensors.front().device();
   const Tensor total = empty({}, {.dtype = dtype, .device = device});
-  kernels::total_norm(device, views_of(tensors), norm_type, view_of(total));
+  kernels::total_norm(device, views_of(tensors), norm_type, ops::view_of(total));
   return total;
 }
 
@@ -93,11 +91,11 @@ void require_finite(std::string_view op, const Tensor& total) {
   const double value = total.item();
   if (std::isfinite(value)) return;
   throw ValueError(op, "a finite total norm", std::to_string(value),
-                   "look for the source with amp::find_nonfinite, or pass error_if_nonfinite = false");
+                   "look for the source with autograd::detect_anomaly, or pass error_if_nonfinite = false");
 }
 
 void scale_to_norm(std::span<const Tensor> gradients, double max_norm, const Tensor& total) {
-  kernels::scale_to_norm(total.device(), views_of(gradients), max_norm, view_of(total));
+  kernels::scale_to_norm(total.device(), views_of(gradients), max_norm, ops::view_of(total));
   for (const Tensor& gradient : gradients) gradient.impl().storage->bump_version();
 }
 

@@ -2,34 +2,18 @@
 // lies.
 #include "mezzo/kernels/cuda/grad_clip.h"
 
-#include <optional>
 #include <type_traits>
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/batch.h"
 #include "mezzo/kernels/cuda/block.h"
+#include "mezzo/kernels/cuda/runs.h"
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/grad_clip_math.h"
 
 namespace mezzo::kernels::cuda {
 
 namespace {
-
-/// A tensor that is one run of elements.
-struct Run {
-  Array array;
-  std::int64_t elements = 0;
-  bool packed = false;
-};
-
-/// Calls f with a value of the compute type.
-template <class F>
-__device__ MEZZO_ALWAYS_INLINE void with_compute(DType dtype, const F& f) {
-  if (dtype == DType::f64)
-    f(double{});
-  else
-    f(float{});
-}
 
 /// Changes the elements of an array, of which T is the compute type.
 template <class T, class Change>
@@ -141,12 +125,10 @@ constexpr std::size_t kScratchBytes = sizeof(double) * (kThreads / kWarp);
 template <class OfBatch, class OfStrided>
 void over_all(std::span<const View> tensors, const OfBatch& of_batch, const OfStrided& of_strided) {
   const auto make = [&](const View& view) -> std::optional<Run> {
-    const Array array{view.data, view.dtype};
-    const View ordered = in_memory_order(view);
-    const Space<1> space(ordered.shape, {ordered.strides});
-    if (space.linear(0)) return Run{array, space.total(), takes_packs(array)};
-    of_strided(array, space);
-    return std::nullopt;
+    const Space<1> space = space_in_memory_order(view);
+    const std::optional<Run> run = run_of(view, space);
+    if (!run) of_strided(Array{view.data, view.dtype}, space);
+    return run;
   };
   in_batches<Run>(tensors, make, of_batch);
 }

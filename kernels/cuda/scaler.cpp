@@ -7,17 +7,15 @@
 #include "mezzo/core/cuda/fault.h"
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/batch.h"
+#include "mezzo/kernels/cuda/runs.h"
 #include "mezzo/kernels/scaler_math.h"
 
 namespace mezzo::kernels::cuda {
 
 namespace {
 
-/// A gradient that is one run of elements.
-struct Gradient {
-  Array array;
-  std::int64_t elements = 0;
-  bool packed = false;
+/// A gradient, and the index of the parameter it is of.
+struct Gradient : Run {
   std::uint32_t parameter = 0;
 };
 
@@ -25,15 +23,6 @@ struct Target {
   ScalerRecord* record;
   const mezzo::cuda::Fault* fault;
 };
-
-/// Calls f with a value of the compute type.
-template <class F>
-__device__ MEZZO_ALWAYS_INLINE void with_compute(DType dtype, const F& f) {
-  if (dtype == DType::f64)
-    f(double{});
-  else
-    f(float{});
-}
 
 /// Looks at elements of a gradient and, with kUnscale and a scale other than 1, writes them times inv_scale.
 /// The calls return 1 when one of them was not finite.
@@ -108,13 +97,11 @@ void look_at(Device device, std::span<const View> gradients, ScalerRecord* recor
   const Target target{record, mezzo::cuda::fault_record(device)};
   const auto make = [&](const View& view) -> std::optional<Gradient> {
     const std::uint32_t parameter = owners.of(static_cast<std::size_t>(&view - gradients.data()));
-    const Array array{view.data, view.dtype};
-    const View ordered = in_memory_order(view);
-    const Space<1> space(ordered.shape, {ordered.strides});
-    if (space.linear(0)) return Gradient{array, space.total(), takes_packs(array), parameter};
+    const Space<1> space = space_in_memory_order(view);
+    if (const std::optional<Run> run = run_of(view, space)) return Gradient{*run, parameter};
     const Grid grid = grid_for(space.total());
-    mezzo::cuda::launch(look_at_strided<kUnscale>, dim3(grid.blocks), dim3(grid.threads), 0, stream, array,
-                        space, target, parameter);
+    mezzo::cuda::launch(look_at_strided<kUnscale>, dim3(grid.blocks), dim3(grid.threads), 0, stream,
+                        Array{view.data, view.dtype}, space, target, parameter);
     return std::nullopt;
   };
   const auto run = [&]<std::size_t kMost>(const Batch<Gradient, kMost>& batch) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "mezzo/optim/adagrad.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
 #include "optim/optim_support.h"
@@ -96,29 +97,8 @@ TEST(LRScheduler, CyclesTheMomentumOfSgd) {
 }
 TEST(LRScheduler, CyclesBeta1OfAdamW) { expect_cycle_reaches_the_update<AdamW>(AdamWOptions{}); }
 
-struct PlainOptions {
-  double lr = 0.1;
-  bool master_weights = false;
-  static constexpr auto fields() {
-    using O = PlainOptions;
-    return std::tuple{attr("lr", &O::lr), attr("master_weights", &O::master_weights)};
-  }
-  void check() const {}
-};
-/// An optimizer without momentum that does nothing.
-class Plain final : public TypedOptimizer<PlainOptions> {
- public:
-  explicit Plain(const Tensor& parameter) : TypedOptimizer({{unnamed({parameter}), {}}}) {}
-
- private:
-  [[nodiscard]] std::string_view name() const override { return "Plain"; }
-  [[nodiscard]] BufferNames buffer_names(std::size_t /*group*/) const override { return {}; }
-  void update(std::size_t /*group*/, std::span<const kernels::ParameterUpdate> /*updates*/,
-              const kernels::UpdateControl& /*control*/) const override {}
-};
-
 TEST(LRScheduler, ACycleOfMomentumNeedsSome) {
-  Plain optimizer(parameter_of({1.0}));
+  Adagrad optimizer(std::vector<Tensor>{parameter_of({1.0})}, {.lr = 0.1});
   OneCycleLROptions cycle{.max_lr = 1, .total_steps = 10};
   EXPECT_THROW(OneCycleLR(optimizer, cycle), StateError);
   EXPECT_EQ(optimizer.lr(), 0.1);
