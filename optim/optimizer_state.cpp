@@ -55,7 +55,10 @@ OptimizerState Optimizer::state_dict() const {
   Value groups;
   std::size_t index = 0;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    Value group = group_options(g, rates_now(g));
+    kernels::Rates rates = rates_now(g);
+    // A momentum that a schedule has taken to 0 would say that there are no buffers.
+    if (rates.momentum == 0) rates.momentum = group_rates(g).momentum;
+    Value group = group_options(g, rates);
     group.set("num_parameters", static_cast<std::int64_t>(groups_[g].parameters.size()));
     groups.push_back(std::move(group));
     for (const Parameter& parameter : groups_[g].parameters) {

@@ -97,6 +97,22 @@ TEST(LRScheduler, CyclesTheMomentumOfSgd) {
 }
 TEST(LRScheduler, CyclesBeta1OfAdamW) { expect_cycle_reaches_the_update<AdamW>(AdamWOptions{}); }
 
+TEST(LRScheduler, AStateTakenAtMomentum0HasItsBuffers) {
+  const auto parameter = [] {
+    const Tensor p = parameter_of({1.0, 2.0});
+    p.set_grad(ones_like(p));
+    return std::vector<Tensor>{p};
+  };
+  SGD saved(parameter(), {.momentum = 0.9}), loaded(parameter(), {.momentum = 0.9});
+  OneCycleLR scheduler(
+      saved, {.max_lr = 1, .total_steps = 5, .pct_start = 0.4, .base_momentum = 0, .max_momentum = 0.9});
+  saved.step();
+  scheduler.step();
+  ASSERT_EQ(saved.momentum(), 0);
+  loaded.load_state_dict(saved.state_dict());
+  EXPECT_EQ(state_bits(loaded), state_bits(saved));
+}
+
 TEST(LRScheduler, ACycleOfMomentumNeedsSome) {
   Adagrad optimizer(std::vector<Tensor>{parameter_of({1.0})}, {.lr = 0.1});
   OneCycleLROptions cycle{.max_lr = 1, .total_steps = 10};
