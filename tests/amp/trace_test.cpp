@@ -17,6 +17,7 @@
 #include "mezzo/nn/anomaly.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/ops/ops.h"
+#include "mezzo/optim/sgd.h"
 
 namespace mezzo::amp {
 namespace {
@@ -95,6 +96,21 @@ TEST(Trace, TellsWhatTheCacheOfWeightsSpares) {
     EXPECT_EQ(counts.spared, cache ? 2 * 4 : 0);
     EXPECT_EQ(counts.spared_bytes, cache ? kBytes * 2 * Mlp::kWeights : 0);
   }
+}
+
+TEST(Trace, DoesNotSeeWhatAnOptimizerMakes) {
+  const Tensor low = ones({4}, {.dtype = DType::bf16, .requires_grad = true});
+  const Mlp net;
+  optim::SGD optimizer(
+      {{optim::unnamed({net.w1, net.b1}), {}}, {optim::unnamed({low}), {.master_weights = true}}});
+  low.set_grad(ones_like(low));
+  {
+    const Autocast region(kCpu, kF16);
+    net.loss().backward();
+  }
+  const Trace recorded = trace();
+  optimizer.step();  // makes f16 copies of two parameters, and a master
+  EXPECT_EQ(recorded.report().calls(), 0) << recorded.report();
 }
 
 TEST(Trace, KeepsBackwardApart) {
