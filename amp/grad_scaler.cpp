@@ -85,17 +85,21 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view 
 
 /// Gives 16-bit parameters with masters f32 gradients of the same values: unscaled there, nothing underflows.
 /// All are made before the first is set, so that nothing has changed when there is no memory for them.
-void widen_gradients(const optim::Optimizer& optimizer) {
+void widen(OwnedGradients& gradients, const optim::Optimizer& optimizer) {
   const NoGrad no_grad;
   const LayerGuard no_autocast{LayerState{}};
-  std::vector<std::pair<Tensor, Tensor>> widened;  // parameter, gradient
-  const std::vector<Tensor> parameters = optimizer.parameters();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Tensor gradient = parameters[i].grad();
-    if (gradient.defined() && is_16bit(gradient.dtype()) && optimizer.has_master(i))
-      widened.emplace_back(parameters[i], gradient.detach().to(DType::f32));
+  OwnedGradients widened;
+  for (std::size_t k = 0; k < gradients.tensors.size(); ++k) {
+    Tensor& gradient = gradients.tensors[k];
+    if (!is_16bit(gradient.dtype()) || !optimizer.has_master(gradients.owners[k])) continue;
+    gradient = gradient.detach().to(DType::f32);
+    widened.tensors.push_back(gradient);
+    widened.owners.push_back(gradients.owners[k]);
   }
-  for (const auto& [parameter, gradient] : widened) parameter.set_grad(gradient);
+  if (widened.tensors.empty()) return;
+  const std::vector<Tensor> parameters = optimizer.parameters();
+  for (std::size_t k = 0; k < widened.tensors.size(); ++k)
+    parameters[widened.owners[k]].set_grad(widened.tensors[k]);
 }
 
 std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
@@ -187,10 +191,9 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
     throw StateError(op, "a call before step()", "one after step()",
                      "move unscale_ before step, or call update() first");
   }
-  static_cast<void>(gradients_of(optimizer, op));
+  OwnedGradients gradients = gradients_of(optimizer, op);
   begin(books, optimizer, op);
-  widen_gradients(optimizer);
-  const OwnedGradients gradients = gradients_of(optimizer, op);
+  widen(gradients, optimizer);
   kernels::unscale(record_.device(), views_of(gradients.tensors), record_in(books.record),
                    {gradients.owners});
   for (const Tensor& gradient : gradients.tensors) gradient.impl().storage->bump_version();

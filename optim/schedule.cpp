@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/core/error.h"
+#include "mezzo/kernels/schedule_math.h"
 
 namespace mezzo::optim {
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/kernels/schedule_math.h"
+#include "mezzo/kernels/schedule_node.h"
 
 namespace mezzo::optim {
 
