@@ -1,6 +1,8 @@
 #!/bin/sh
-# The short way into mezzo: installs what is missing, builds, and runs the timing sample or the tests.
-# Everything it does can be done by hand with the apt line it prints and the presets of CMakePresets.json.
+# The short way into mezzo: installs what is missing, builds, and runs the timing sample or the tests. Everything it
+# does can be done by hand with the apt line it prints and the presets of CMakePresets.json. Its own talk goes to
+# stderr. How a long step is run and reported stands in tools/progress.sh, what can be wrong with a machine in
+# tools/machine.sh.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -9,6 +11,14 @@ assume_yes=no
 may_install=yes
 prefix=/usr/local
 here=$(pwd)
+# What each command builds, and how many MB of build/ that takes in the release preset.
+demo_targets=mlp_timing demo_mb=100
+bench_targets=benchmarks bench_mb=150
+library_targets=mezzo library_mb=100
+all_mb=400
+# The oldest compilers that the tree was compiled with.
+least_gcc=11
+least_clang=13
 packages="g++ cmake ninja-build ccache libeigen3-dev libfmt-dev libgtest-dev libgmock-dev nlohmann-json3-dev \
 libcli11-dev libdnnl-dev clang-format-14"
 # For the presets embedded-clang and cuda-emulated.
@@ -33,6 +43,11 @@ usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
   --yes           install without asking          --no-install    never install; stop with status 3 instead
   --preset NAME   release (default), debug, asan, tsan, cuda, cuda-bundle, cuda-emulated, embedded or
                   embedded-clang, see CMakePresets.json
+
+What takes long says how far it is: on a terminal in one line, else by a line every 15 s. Each step leaves its output in
+build/PRESET-STEP.log. Interrupted, the same command goes on where it was. CXX names the compiler, and
+CMAKE_BUILD_PARALLEL_LEVEL how many files are compiled at once.
+Status: 1 a step failed, 2 wrong arguments, 3 the machine lacks something, 128 and the signal's number when interrupted.
 TEXT
 }
 
@@ -43,8 +58,8 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # at_least VERSION MINIMUM
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# check NAME PACKAGE KIND MEANING PROBE...: the probe sets found (a path) and version, or says no. What is missing goes
-# to a list, and a doctor prints what it is good for.
+# check NAME PACKAGE KIND MEANING PROBE...: the probe sets found (a path) and version, or says no. What is missing
+# goes to a list, and a doctor prints what it is good for.
 check() {
   name=$1; package=$2; kind=$3; meaning=$4; shift 4
   found="" version="" problem=missing
@@ -52,7 +67,12 @@ check() {
     if [ "$doctor" = yes ]; then report_found; fi
     return 0
   fi
-  case $kind in required) missing="$missing $package" ;; *) missing_optional="$missing_optional $package" ;; esac
+  case $kind in
+    required)
+      missing="$missing $package"
+      case $problem in missing | "no "*) ;; *) remarks="$remarks${remarks:+; }$name: $problem" ;; esac ;;
+    *) missing_optional="$missing_optional $package" ;;
+  esac
   if [ "$doctor" = yes ]; then report_missing; fi
 }
 
@@ -63,7 +83,25 @@ tool() {
   version=$("$1" --version 2>/dev/null | sed -n 's/^[^0-9]*\([0-9][0-9.]*[0-9]\).*/\1/p' | head -n 1)
   [ $# = 1 ] || at_least "$version" "$2" || { problem="$version is too old, $2 is needed"; return 1; }
 }
-compiler() { if [ -n "${CXX:-}" ]; then tool "${CXX%% *}"; else tool g++ || tool clang++; fi; }
+# Probe of the compiler that CMake will take, which tells by its macros what it is: its name may be anything.
+compiler() {
+  cxx=${CXX:-}
+  for cxx_ in c++ g++ clang++; do [ -n "$cxx" ] || ! have "$cxx_" || cxx=$cxx_; done
+  [ -n "$cxx" ] || return 1
+  found=$(command -v "${cxx%% *}") || { problem="CXX=$CXX is no program"; return 1; }
+  # shellcheck disable=SC2086 # CXX may be a program and its options
+  macros=$($cxx -x c++ -dM -E - </dev/null 2>/dev/null | awk '$1 == "#define" { print $2 "=" $3 }') || macros=
+  [ -n "$macros" ] || { problem="${CXX:+CXX=}$cxx does not work"; return 1; }
+  case $macros in
+    *__clang_major__=*) family=clang least=$least_clang names="__clang_major__ __clang_minor__ __clang_patchlevel__" ;;
+    *) family=g++ least=$least_gcc names="__GNUC__ __GNUC_MINOR__ __GNUC_PATCHLEVEL__" ;;
+  esac
+  for macro in $names; do version=$version.$(printf '%s\n' "$macros" | sed -n "s/^$macro=//p"); done
+  version=${version#.}
+  at_least "$version" "$least" && return 0
+  problem="${CXX:+CXX=$CXX is }$family $version${CXX:+, which} is too old, $least is needed"
+  return 1
+}
 
 # Probe of a header; what follows says where its version stands (see version_of in tools/doctor.sh).
 header() {
@@ -84,12 +122,12 @@ eigen() {
 }
 
 check_all() {
-  doctor=$1; missing="" missing_optional=""
+  doctor=$1; missing="" missing_optional="" remarks=""
   check "C++ compiler" g++ required "nothing can be compiled" compiler
   check CMake cmake required "nothing can be configured" tool cmake 3.22
   check Ninja ninja-build required "the presets build with it" tool ninja
   check Eigen libeigen3-dev required "the CPU's matrix products are made of it" eigen
-  check fmt libfmt-dev required "error texts and printing are made with it" header fmt/format.h \
+  check fmt libfmt-dev required "the examples print with it" header fmt/format.h \
     include/fmt/core.h FMT_VERSION
   check nlohmann-json nlohmann-json3-dev required "the JSON files are read with it" header nlohmann/json.hpp \
     include/nlohmann/detail/abi_macros.hpp NLOHMANN_JSON_VERSION_MAJOR NLOHMANN_JSON_VERSION_MINOR NLOHMANN_JSON_VERSION_PATCH
@@ -115,20 +153,24 @@ set_apt_line() {
 # install_missing PACKAGES: all of them, since apt-get passes over what is there.
 install_missing() {
   set_apt_line "$1"
-  say "missing:$missing$missing_optional; this installs everything: $apt_line"
-  [ "$may_install" = yes ] || exit 3
-  have apt-get || die 3 "no apt-get here: install the same libraries with your own package manager"
+  lacks="missing:$missing$missing_optional${remarks:+ ($remarks)}"
+  case $remarks in *CXX=*) die 3 "$remarks; unset CXX or name a compiler that can be used" ;; esac
+  [ "$may_install" = yes ] || die 3 "$lacks; this installs everything: $apt_line"
+  have apt-get || die 3 "$lacks; no apt-get here: install the same libraries with your own package manager"
   if [ "$(id -u)" != 0 ]; then
-    have sudo || die 3 "neither root nor sudo: ask an administrator to run the line above"
-    sudo -n true 2>/dev/null || [ -t 0 ] || die 3 "sudo needs a password and there is no terminal: run the line above"
+    have sudo || die 3 "$lacks; neither root nor sudo here: ask an administrator to run $apt_line"
+    sudo -n true 2>/dev/null || [ -t 0 ] || die 3 "$lacks; sudo needs a password and there is no terminal: run $apt_line"
   fi
+  say "$lacks; this installs everything: $apt_line"
   if [ "$assume_yes" = no ] && [ -t 0 ] && [ -z "${CI:-}" ]; then
     printf 'run it now? [Y/n] ' >&2
     read -r answer || answer=n
     case $answer in [nN]*) exit 3 ;; esac
   fi
   export DEBIAN_FRONTEND=noninteractive
-  eval "$apt_line" >&2 || die 3 "apt-get failed (offline?). With libraries elsewhere set CMAKE_PREFIX_PATH or Eigen3_DIR"
+  begin packages
+  [ -z "$sudo" ] || sudo -n true 2>/dev/null || sudo -v || die 3 "sudo refuses: ask an administrator to run $apt_line"
+  in_front sh -c "$apt_line" || failed 3
 }
 
 need_packages() {
@@ -136,28 +178,11 @@ need_packages() {
   [ -n "$missing" ] || return 0
   install_missing "$packages"
   check_all no
-  [ -z "$missing" ] || die 3 "still missing:$missing"
+  [ -z "$missing" ] || die 3 "still missing:$missing${remarks:+ ($remarks)}; this system has nothing newer: take Debian 12 or \
+newer, or install it by hand"
 }
 
 jobs() { getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2; }
-
-# quietly LABEL COMMAND...: output goes to a log, shown when the command fails. On a terminal a build shows itself.
-quietly() {
-  label=$1; shift
-  mkdir -p "$root/build"
-  log="$root/build/$preset-$label.log"
-  say "$label ($preset)"
-  if [ "$label" = build ] && [ -t 1 ]; then
-    "$@" || die 1 "$label failed"
-  elif ! "$@" >"$log" 2>&1; then
-    if [ "$label" = build ] && grep -q 'FAILED:' "$log"; then
-      sed -n '/FAILED:/,$p' "$log" | head -n 200 >&2
-    else
-      tail -n 60 "$log" >&2
-    fi
-    die 1 "$label failed; all of it is in $log"
-  fi
-}
 
 # CMake before 3.25 cannot read the presets file; for the release build plain options say the same.
 presets_work() { at_least "$(cmake --version | sed -n '1s/[^0-9]*//p')" 3.25; }
@@ -170,7 +195,18 @@ check_preset() {
   esac
 }
 
+# What an interrupted CMake has written may be half a file, which a second run would read. Objects are Ninja's affair,
+# and it makes anew what it did not see finished. The mark is removed where CMake ended by itself.
+forget_interrupted() {
+  configuring=$root/build/$preset.configuring
+  if [ -e "$configuring" ]; then rm -rf "build/$preset/CMakeCache.txt" "build/$preset/CMakeFiles"/[0-9]*; fi
+  { true >"$configuring"; } 2>/dev/null || die 3 "cannot write $configuring: $cure_of_folder"
+}
+
+# configure MB: what is built afterwards takes about so much.
 configure() {
+  check_folder
+  check_space "$1"
   need_packages
   cd "$root"
   if [ "$preset" = embedded-clang ] && ! have clang++-14; then
@@ -181,17 +217,23 @@ configure() {
     set_apt_line libboost-context-dev
     die 3 "preset '$preset' needs Boost.Context; this installs it: $apt_line"
   fi
+  presets_work || [ "$preset" = release ] || die 2 "preset '$preset' needs CMake 3.25 or newer"
+  check_clock
+  check_cache
+  begin configure
+  say "configure ($preset)"
+  forget_interrupted
   if presets_work; then
-    quietly configure cmake --preset "$preset"
+    logged cmake --preset "$preset"
   else
-    [ "$preset" = release ] || die 2 "preset '$preset' needs CMake 3.25 or newer"
-    quietly configure cmake -S . -B build/release -G Ninja -DCMAKE_BUILD_TYPE=Release
+    logged cmake -S . -B build/release -G Ninja -DCMAKE_BUILD_TYPE=Release
   fi
+  rm -f "$configuring"
 }
 
 run_demo() {
-  configure
-  quietly build cmake --build "build/$preset" --target mlp_timing
+  configure "$demo_mb"
+  build "$demo_targets"
   cd "$here"
   exec "$root/build/$preset/examples/mlp_timing" "$@"
 }
@@ -200,13 +242,14 @@ run_bench() {
   have python3 || die 3 "bench needs python3; apt-get install python3"
   case " $* " in *" --help "* | *" -h "* | *" --list "*) exec python3 "$root/bench/run.py" "$@" ;; esac
   python3 "$root/bench/run.py" --list "$@" >/dev/null || exit 2
-  configure
-  quietly build cmake --build "build/$preset" --target benchmarks
+  configure "$bench_mb"
+  build "$bench_targets"
   cd "$here"
   exec python3 "$root/bench/run.py" --build "$root/build/$preset" "$@"
 }
 
-# What a GPU must have is looked at before anything is built. The bundle's own start script does the rest (tools/gpu.sh).
+# What a GPU must have is looked at before anything is built. The bundle's own start script does the rest
+# (tools/gpu.sh).
 run_gpu() {
   preset=cuda-bundle
   if [ -z "${CUDACXX:-}" ] && ! have nvcc; then
@@ -220,8 +263,8 @@ or build the preset cuda-bundle elsewhere and start build/cuda-bundle/bundle/run
     die 3 "the NVIDIA driver finds no GPU: $(printf '%s\n' "$gpu" | head -n 1)"
   architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n '1s/^\([0-9]*\)\.\([0-9]\)$/\1\2/p')
   [ -z "$architecture" ] || export CUDAARCHS="${CUDAARCHS:-$architecture}"
-  configure
-  quietly build cmake --build "build/$preset" --target bundle
+  configure "$all_mb"
+  build bundle
   status=0
   "$root/build/$preset/bundle/run" "$root/build/gpu" || status=$?
   [ "$status" -le 1 ] || exit "$status"
@@ -233,25 +276,29 @@ or build the preset cuda-bundle elsewhere and start build/cuda-bundle/bundle/run
 }
 
 run_tests() {
-  configure
-  quietly build cmake --build "build/$preset"
+  configure "$all_mb"
+  build all
   if presets_work; then
     exec ctest --preset "$preset" --output-on-failure -j "$(jobs)" "$@"
   fi
   exec ctest --test-dir "build/$preset" --no-tests=error --output-on-failure -j "$(jobs)" "$@"
 }
 
-# The place is tried before anything is built.
+# The place is tried before anything is built. ": >file" would end the shell where it fails.
 run_install() {
   case $prefix in /*) ;; *) prefix=$here/$prefix ;; esac
   probe=$prefix/.mezzo_can_write_here
-  { mkdir -p "$prefix" && : >"$probe" && rm "$probe"; } 2>/dev/null ||
+  { mkdir -p "$prefix" && true >"$probe" && rm "$probe"; } 2>/dev/null ||
     die 1 "cannot write to $prefix; choose a folder of yours with --prefix DIR, or run this with sudo"
-  configure
-  quietly build cmake --build "build/$preset" --target mezzo
-  quietly install cmake --install "build/$preset" --prefix "$prefix"
+  configure "$library_mb"
+  build "$library_targets"
+  begin install
+  logged cmake --install "build/$preset" --prefix "$prefix"
   say "installed to $prefix; find_package(mezzo) finds it with CMAKE_PREFIX_PATH=$prefix"
 }
+
+. "$root/tools/progress.sh"
+. "$root/tools/machine.sh"
 
 command=
 while [ $# -gt 0 ]; do
@@ -286,7 +333,11 @@ case $command in
   bench) run_bench "$@" ;;
   gpu) run_gpu ;;
   install) run_install ;;
-  setup) check_all no; [ -z "$missing$missing_optional" ] || install_missing "$packages $test_packages"; say "nothing is missing" ;;
+  setup)
+    check_folder
+    check_all no
+    [ -z "$missing$missing_optional" ] || install_missing "$packages $test_packages"
+    say "nothing is missing" ;;
   doctor) . "$root/tools/doctor.sh" ;;
   clean) rm -rf "$root/build"; say "removed build/" ;;
   help) usage ;;

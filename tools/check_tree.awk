@@ -27,7 +27,7 @@ function allowed(from, to, file,    list, count, i) {
   count = split(may[from], list, " ")
   for (i = 1; i <= count; ++i) {
     if (list[i] == to) return 1
-    if (list[i] == to "*" && file ~ /\.cpp$/) return 1
+    if (list[i] == to "*" && file ~ /\.(cpp|cu)$/) return 1
   }
   return 0
 }

@@ -56,6 +56,7 @@ printf 'mezzo in %s\n' "$root"
 check_all yes
 report_processor
 report_cuda
+printf '  %-14s %s MB free, a build with all tests takes about %s\n' disk "$(free_mb)" "$all_mb"
 set_apt_line "$packages $test_packages"
 [ -z "$missing$missing_optional" ] || printf 'missing:%s; this installs everything: %s\n' "$missing$missing_optional" "$apt_line"
 [ -z "$missing" ] || { printf 'not ready: required packages are missing\n'; exit 3; }
