@@ -1,5 +1,6 @@
 // A build without CUDA: what it says of itself, and what CMake says when it cannot build CUDA.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -29,18 +30,21 @@ TEST(CudaAbsent, TheBuildSaysSo) {
 /// The folder of the tree's CMake files.
 std::string cmake_folder() { return test::data_folder() + "/../cmake/"; }
 
-/// Configures a project that asks for CUDA on a machine whose nvcc is not where CUDACXX says.
+/// Configures a project that asks for CUDA on a machine whose nvcc is not where CUDACXX says. It is never
+/// built, so the program to build it with need not be there: `true` stands in for make.
 test::Ran configure(const std::string& wanted) {
-  const std::filesystem::path folder = ::testing::TempDir() + "mezzo_without_nvcc_" + wanted;
+  const std::filesystem::path folder =
+      ::testing::TempDir() + "mezzo_without_nvcc_" + std::to_string(::getpid()) + wanted;
   const std::string cmake = cmake_folder();
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "CMakeLists.txt")
       << "cmake_minimum_required(VERSION 3.22)\nproject(p LANGUAGES NONE)\n"
-      << "include(" << cmake << "Cuda.cmake)\ninclude(" << cmake << "Summary.cmake)\n";
+      << "include(\"" << cmake << "Cuda.cmake\")\ninclude(\"" << cmake << "Summary.cmake\")\n";
   const std::string where = "'" + folder.string() + "'";
-  const test::Ran ran = test::run_shell("CUDACXX=/nowhere/nvcc cmake -S " + where + " -B " + where +
-                                        "/build -DMEZZO_CUDA=" + wanted);
+  const test::Ran ran =
+      test::run_shell("CUDACXX=/nowhere/nvcc cmake -G 'Unix Makefiles' -DCMAKE_MAKE_PROGRAM=true -S " +
+                      where + " -B " + where + "/build -DMEZZO_CUDA=" + wanted);
   std::filesystem::remove_all(folder);
   return ran;
 }

@@ -138,6 +138,32 @@ TEST(Value, SetAndPushBackBuildFromNull) {
   EXPECT_THROW(map.push_back(1), ValueError);
 }
 
+TEST(Value, CopiesAreDeepAndMovesLeaveTheirKind) {
+  const Value all = Value::list(Value(), true, 3, 0.5, "text", Value::list(1, 2), Value::Map{{"a", 1}});
+  Value copy = all;
+  EXPECT_EQ(copy, all);
+  copy.push_back("more");
+  EXPECT_EQ(all.size(), 7U);
+  Value moved = std::move(copy);
+  EXPECT_EQ(moved.size(), 8U);
+  EXPECT_TRUE(copy.is_list());  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(copy.size(), 0U);
+}
+
+TEST(Value, TakesTheAssignmentOfAPartOfItselfAndOfItself) {
+  Value value = Value::list(Value::Map{{"a", "a text that is too long to lie inside of a string"}}, 1);
+  const Value first = value.at(0);
+  value = value.at(0);
+  EXPECT_EQ(value, first);
+  Value& same = value;
+  value = same;
+  EXPECT_EQ(value, first);
+  value = std::move(const_cast<Value&>(value.at("a")));
+  EXPECT_EQ(value.as_string(), "a text that is too long to lie inside of a string");
+  value = 1.5;
+  EXPECT_EQ(value.as_double(), 1.5);
+}
+
 TEST(Value, RefusesMapsWithAKeyTwiceSmallAndLarge) {
   EXPECT_THROW(Value(Value::Map{{"a", 1}, {"b", 2}, {"a", 1}}), ValueError);
   Value::Map large;

@@ -3,11 +3,12 @@
 
 #include "docs/generated.h"
 #include "op_table/table.h"
+#include "support/data_folder.h"
 
 namespace mezzo {
 namespace {
 
-const std::string kRoot = std::string(MEZZO_TEST_DATA) + "/..";
+const std::string kRoot = test::data_folder() + "/..";
 
 bool has_line(const std::string& table, const std::string& line) {
   return table.find("\n" + line + "\n") != std::string::npos;

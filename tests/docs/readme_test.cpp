@@ -10,13 +10,14 @@
 #include "docs/generated.h"
 #include "mezzo/mezzo.h"
 #include "support/child.h"
+#include "support/data_folder.h"
 
 namespace mezzo {
 namespace {
 
 using docs::read;
 
-const std::string kReadme = std::string(MEZZO_TEST_DATA) + "/../README.md";
+const std::string kReadme = test::data_folder() + "/../README.md";
 
 /// Lines without leading blanks, so that indentation does not matter.
 std::string stripped(const std::string& text) {
@@ -131,7 +132,7 @@ std::string behind(const std::string& mark) {
 
 /// The README's block behind `mark` is the part of this file called `part`.
 void expect_same_code(const std::string& part, const std::string& mark) {
-  const std::string here = between(read(std::string(MEZZO_TEST_DATA) + "/docs/readme_test.cpp"),
+  const std::string here = between(read(test::data_folder() + "/docs/readme_test.cpp"),
                                    "// " + part + " begins\n", "  // " + part + " ends");
   const std::string there = between(behind(mark), " -->\n```cpp\n", "```");
   ASSERT_FALSE(there.empty()) << "no " << part << " in " << kReadme;
@@ -190,8 +191,7 @@ TEST(Readme, ItsLoopTrains) {
 
 /// A consumer's CMakeLists.txt without the comment on top, with `own` exchanged for `common`.
 std::string consumer_file(const std::string& kind, const std::string& own, const std::string& common) {
-  std::string file =
-      read(std::string(MEZZO_TEST_DATA) + "/../examples/consumers/" + kind + "/CMakeLists.txt");
+  std::string file = read(test::data_folder() + "/../examples/consumers/" + kind + "/CMakeLists.txt");
   file.erase(0, file.find('\n') + 1);
   const std::size_t at = file.find(own);
   return at == std::string::npos ? file : file.replace(at, own.size(), common);
@@ -205,7 +205,7 @@ TEST(Readme, ItsPackageFilesAreTheConsumersThatTheTestsBuild) {
   const std::string whole = package_block("find_package");
   const std::string find = "find_package(mezzo 0.1 REQUIRED)\n";
   ASSERT_NE(whole.find(find), std::string::npos) << whole;
-  EXPECT_EQ(whole, read(std::string(MEZZO_TEST_DATA) + "/../examples/consumers/find_package/CMakeLists.txt"));
+  EXPECT_EQ(whole, read(test::data_folder() + "/../examples/consumers/find_package/CMakeLists.txt"));
   const std::string without_comment = whole.substr(whole.find('\n') + 1);
   for (const std::string kind : {"add_subdirectory", "fetch_content"}) {
     const std::string block = package_block(kind);

@@ -1,6 +1,7 @@
 // The timing sample as a user runs it, with a workload that takes a moment: what it prints, writes and
 // refuses.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -28,9 +29,8 @@ class MlpTiming : public ::testing::Test {
   }
   /// Runs the tiny workload and returns the JSON that it wrote.
   nlohmann::json report(const std::string& arguments) {
-    const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    const std::string file = ::testing::TempDir() + "mlp_timing_" + name + ".json";
-    ran_ = run(kTiny + arguments + " --json " + file);
+    const std::string file = ::testing::TempDir() + "mlp_timing_" + std::to_string(::getpid()) + ".json";
+    ran_ = run(kTiny + arguments + " --json '" + file + "'");
     EXPECT_EQ(ran_.status, 0) << ran_.text;
     std::ifstream stream(file);
     nlohmann::json parsed = nlohmann::json::parse(stream, nullptr, false);

@@ -401,31 +401,45 @@ TEST(GemmEngine, IsTheOneThatWasSet) {
   EXPECT_NE(cpu::gemm_engine(), GemmEngine::automatic) << "reports who computes";
 }
 
+/// A subnormal number is 0 to native products and a number to widened ones: the two ways do differ.
+double product_of_subnormals() {
+  Matrix a(DType::bf16, 1, 64, 64), b(DType::bf16, 1, 64, 64), c(DType::f32, 1, 64, 64);
+  a.fill(0x1p-130), b.fill(1);
+  cpu::gemm(test::make_args(a, b, c));
+  return c.get(0, 0, 0);
+}
+
 TEST(GemmEngine, Bf16ProductsGoTheWayThatWasSet) {
   cpu::set_bf16_gemm(Bf16Gemm::widened);
   EXPECT_EQ(cpu::bf16_gemm(), Bf16Gemm::widened);
   EXPECT_EQ(cpu::bf16_gemm_description().rfind("widened", 0), 0U) << cpu::bf16_gemm_description();
+  EXPECT_EQ(product_of_subnormals(), 0x1p-124);
   if (has_native_bf16()) {
+    cpu::set_gemm_engine(GemmEngine::onednn);
     cpu::set_bf16_gemm(Bf16Gemm::native);
     EXPECT_EQ(cpu::bf16_gemm_description().rfind("native", 0), 0U) << cpu::bf16_gemm_description();
-    // A subnormal number is 0 to native products and a number to widened ones: the two ways do differ.
-    Matrix a(DType::bf16, 1, 64, 64), b(DType::bf16, 1, 64, 64), c(DType::f32, 1, 64, 64);
-    a.fill(0x1p-130), b.fill(1);
-    cpu::set_gemm_engine(GemmEngine::onednn);
-    cpu::gemm(test::make_args(a, b, c));
-    EXPECT_EQ(c.get(0, 0, 0), 0);
-    cpu::set_bf16_gemm(Bf16Gemm::widened);
-    cpu::gemm(test::make_args(a, b, c));
-    EXPECT_EQ(c.get(0, 0, 0), 0x1p-124);
+    EXPECT_EQ(product_of_subnormals(), 0);
     cpu::set_gemm_engine(GemmEngine::eigen);
     EXPECT_EQ(cpu::bf16_gemm(), Bf16Gemm::widened) << "Eigen has no other way";
+    EXPECT_EQ(product_of_subnormals(), 0x1p-124);
     cpu::set_gemm_engine(GemmEngine::automatic);
   } else {
     EXPECT_THROW(cpu::set_bf16_gemm(Bf16Gemm::native), ValueError);
+    EXPECT_EQ(cpu::bf16_gemm(), Bf16Gemm::widened) << "what was refused changes nothing";
+    EXPECT_EQ(product_of_subnormals(), 0x1p-124);
   }
   cpu::set_bf16_gemm(Bf16Gemm::automatic);
   EXPECT_NE(cpu::bf16_gemm(), Bf16Gemm::automatic) << "reports the way that is taken";
+  EXPECT_EQ(product_of_subnormals(), cpu::bf16_gemm() == Bf16Gemm::native ? 0 : 0x1p-124);
 }
+
+#if defined(__x86_64__)
+TEST(GemmEngine, NativeBf16ProductsAreThereWhereTheProcessorHasThem) {
+  const bool possible = cpu::has_gemm_engine(GemmEngine::onednn) && __builtin_cpu_supports("avx512bf16") != 0;
+  const bool forbidden = std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr && !has_native_bf16();
+  EXPECT_EQ(has_native_bf16(), possible && !forbidden);
+}
+#endif
 
 /// The variables are read once per process, so these run in a process of their own, started anew
 /// ("threadsafe").
@@ -469,6 +483,17 @@ TEST_F(GemmEnvironment, UnknownWayOfBf16ProductsIsRefused) {
   if (!cpu::has_gemm_engine(GemmEngine::onednn)) GTEST_SKIP() << "only oneDNN has two ways";
   EXPECT_EXIT(print_engine_and_exit(), testing::ExitedWithCode(1),
               "MEZZO_CPU_BF16: expected widened or native, got 'fast'");
+}
+
+TEST_F(GemmEnvironment, NativeBf16ProductsNeedTheProcessors) {
+  if (!cpu::has_gemm_engine(GemmEngine::onednn)) GTEST_SKIP() << "only oneDNN has two ways";
+  const auto run_without_bf16_instructions = [] {
+    setenv("MEZZO_CPU_BF16", "native", 1);
+    setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE", 1);
+    print_engine_and_exit();
+  };
+  EXPECT_EXIT(run_without_bf16_instructions(), testing::ExitedWithCode(1),
+              "processor with AVX512_BF16 or AMX");
 }
 
 }  // namespace

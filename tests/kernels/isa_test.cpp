@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -82,6 +83,40 @@ TEST(RunIsa, ReturnsTheResultOfTheBodyWithTheSameBits) {
     const IsaGuard guard(variant);
     EXPECT_EQ(run_isa<SumLoop>(x.data(), std::int64_t{517}), expected) << isa_name();
   }
+}
+
+TEST(RunIsa, LoopsOverF64ArraysHaveTheBaselineOnly) {
+  struct Block {
+    const double* data;
+  };
+  struct NarrowBlock {
+    const float* data;
+  };
+  using detail::kBaselineOnly;
+  EXPECT_TRUE((kBaselineOnly<const double*, std::int64_t>));
+  EXPECT_TRUE((kBaselineOnly<int, std::array<const double*, 2>>));
+  EXPECT_TRUE((kBaselineOnly<Block, double>));
+  // A number is no array, and a double beside an f32 array is what f32 is added up in.
+  EXPECT_FALSE((kBaselineOnly<const float*, double>));
+  EXPECT_FALSE((kBaselineOnly<double*, std::array<const float*, 2>>));
+  EXPECT_FALSE((kBaselineOnly<double*, NarrowBlock>));
+}
+
+struct PlainBody {};
+struct RareBody {
+  static constexpr bool kRare = true;
+};
+struct BodyOfF32 {
+  static constexpr bool kOfF32 = true;
+};
+
+TEST(RunIsa, ABodyMayKnowBetterThanItsArrays) {
+  using detail::kHasVariants;
+  constexpr bool kSome = !detail::kOneVariant;
+  EXPECT_EQ((kHasVariants<PlainBody, float*>), kSome);
+  EXPECT_FALSE((kHasVariants<PlainBody, double*>));
+  EXPECT_FALSE((kHasVariants<RareBody, float*>));
+  EXPECT_EQ((kHasVariants<BodyOfF32, double*>), kSome);
 }
 
 TEST(Isa, GuardSwitchesAndRestores) {

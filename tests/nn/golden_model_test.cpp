@@ -16,6 +16,7 @@
 #include "mezzo/nn/sequential.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/tests/nn/models.h"
+#include "mezzo/tests/support/data_folder.h"
 
 namespace mezzo::nn {
 
@@ -27,7 +28,7 @@ using namespace nn::testing;
 class Golden {
  public:
   explicit Golden(const std::string& number)
-      : file_(io::SafeTensors::open(MEZZO_TEST_DATA "/goldens/model_conv_groupnorm.safetensors")),
+      : file_(io::SafeTensors::open(test::data_folder() + "/goldens/model_conv_groupnorm.safetensors")),
         prefix_("case" + number + "."),
         meta_(io::parse_json(file_.metadata().at("case" + number))) {}
   [[nodiscard]] const Value& meta() const { return meta_; }

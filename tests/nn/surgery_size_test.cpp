@@ -1,7 +1,7 @@
 // Surgery on models of 10,000 modules: time in proportion to their number, whatever their shape.
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
+#include <limits>
 
 #include "mezzo/tests/nn/surgery_support.h"
 
@@ -12,11 +12,11 @@ namespace {
 using namespace nn::testing;
 
 #ifdef NDEBUG
-constexpr double kBoundMs = 100;  // more than twice what the slowest takes
+constexpr double kBound = 20;  // twice what the slowest takes
 constexpr int kDepth = 10000;
 #else
-constexpr double kBoundMs = 3000;  // without optimisation, perhaps with sanitizers
-constexpr int kDepth = 1000;       // a chain is destroyed by recursion, whose frames are then large
+constexpr double kBound = 100;  // without optimisation, perhaps with sanitizers
+constexpr int kDepth = 1000;    // a chain is destroyed by recursion, whose frames are then large
 #endif
 
 /// Time of the processor, so that a machine that does other things too does not count.
@@ -25,6 +25,23 @@ double milliseconds(const F& action) {
   const std::clock_t start = std::clock();
   action();
   return 1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+
+/// `surgery` tells how many milliseconds it took. It may take kBound times as long as making 10,000 modules,
+/// so that the bound holds on slow processors too. The best of several counts: what else a machine does makes
+/// caches cold.
+template <class F>
+void expect_quick(const F& surgery) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 10 && best >= kBound; ++i) {
+    const double took = surgery();
+    const double making = milliseconds([] {
+      std::vector<std::shared_ptr<Layer>> modules;
+      for (int j = 0; j < 10000; ++j) modules.push_back(make<Gain>());
+    });
+    best = std::min(best, took / making);
+  }
+  EXPECT_LT(best, kBound);
 }
 
 /// Replaces all Gains, in 5000 places or so, undoes that, and tells how long the slower of both took.
@@ -37,7 +54,6 @@ double surgery_time(Module& root, std::size_t expected) {
   EXPECT_EQ(surgery::count<LowGain>(root), expected);
   const double back = milliseconds([&] { static_cast<void>(report.undo()); });
   EXPECT_EQ(surgery::count<Gain>(root), expected);
-  std::printf("surgery %.1f ms, undo %.1f ms\n", there, back);
   return std::max(there, back);
 }
 
@@ -48,7 +64,7 @@ TEST(SurgerySize, Flat) {
     layers.push_back(make<ReLU>());
   }
   Sequential net(layers);
-  EXPECT_LT(surgery_time(net, 5000), kBoundMs);
+  expect_quick([&] { return surgery_time(net, 5000); });
 }
 
 TEST(SurgerySize, HundredTimesHundred) {
@@ -58,44 +74,46 @@ TEST(SurgerySize, HundredTimesHundred) {
     for (int j = 0; j < 100; ++j) row->push_back(make<Gain>());
     net.push_back(row);
   }
-  EXPECT_LT(surgery_time(net, 10000), kBoundMs);
+  expect_quick([&] { return surgery_time(net, 10000); });
 }
 
 TEST(SurgerySize, DeepWithOneMatch) {
   std::shared_ptr<Layer> chain = make<Gain>();
   for (int i = 0; i < kDepth; ++i) chain = make<Wrapper<>>(chain);
   Sequential net(chain);
-  EXPECT_LT(surgery_time(net, 1), kBoundMs);
+  expect_quick([&] { return surgery_time(net, 1); });
 }
 
 TEST(SurgerySize, DeepWithAMatchAtEveryLevel) {
   std::shared_ptr<Layer> chain = make<Gain>();
   for (int i = 0; i < kDepth / 10; ++i) chain = make<Sequential>(make<Gain>(), chain);
   Sequential net(chain);
-  EXPECT_LT(surgery_time(net, kDepth / 10 + 1), kBoundMs);
+  expect_quick([&] { return surgery_time(net, kDepth / 10 + 1); });
 }
 
 TEST(SurgerySize, OneModuleInManyPlaces) {
   const auto gain = make<Gain>();
   const std::vector<std::shared_ptr<Layer>> layers(10000, gain);
   Sequential net(layers);
-  EXPECT_LT(surgery_time(net, 1), kBoundMs);
+  expect_quick([&] { return surgery_time(net, 1); });
 }
 
 TEST(SurgerySize, WrappingAndReplacingEveryLevelOfAChain) {
   std::shared_ptr<Layer> chain = make<ReLU>();
   for (int i = 0; i < kDepth / 5; ++i) chain = make<Wrapper<>>(chain);
   Sequential net(chain);
-  Report report;
-  const double time = milliseconds([&] {
-    report = surgery::replace<Wrapper<>>(
-        net, [](Wrapper<>& old) { return make<Wrapper<1>>(make<Wrapper<2>>(old.inner.get())); });
+  expect_quick([&] {
+    Report report;
+    const double time = milliseconds([&] {
+      report = surgery::replace<Wrapper<>>(
+          net, [](Wrapper<>& old) { return make<Wrapper<1>>(make<Wrapper<2>>(old.inner.get())); });
+    });
+    EXPECT_EQ(report.replaced().size(), kDepth / 5U);
+    EXPECT_EQ(surgery::count<Wrapper<2>>(net), kDepth / 5U);
+    static_cast<void>(report.undo());
+    EXPECT_EQ(surgery::count<Wrapper<>>(net), kDepth / 5U);
+    return time;
   });
-  EXPECT_EQ(report.replaced().size(), kDepth / 5U);
-  EXPECT_EQ(surgery::count<Wrapper<2>>(net), kDepth / 5U);
-  EXPECT_LT(time, kBoundMs);
-  static_cast<void>(report.undo());
-  EXPECT_EQ(surgery::count<Wrapper<>>(net), kDepth / 5U);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Schedulers at an optimizer: when rates change and reach the update, states, and calls out of order.
 #include "mezzo/optim/lr_scheduler.h"
 
+#include <cmath>
+#include <limits>
 #include <memory>
 
 #include "mezzo/optim/adagrad.h"

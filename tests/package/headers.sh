@@ -1,7 +1,8 @@
 #!/bin/sh
 # Checks installed headers: they include the standard library and each other only, do not depend on macros that are
-# private to the library's build, and each compiles on its own. Those in a folder cuda/ may include CUDA's runtime too, and
-# are compiled by nvcc.
+# private to the library's build, and each compiles on its own. Those in a folder cuda/ may include CUDA's runtime too,
+# and are compiled by nvcc. Without nvcc only those are installed that need no CUDA, and the C++ compiler takes them.
+# And checks that mezzo.h leaves out the standard headers that cost a program most.
 # usage: headers.sh INCLUDE_DIR COMPILER [NVCC]    one line per violation, status 1 when there is one
 set -eu
 LC_ALL=C
@@ -30,15 +31,19 @@ done >"$problems"
 
 # shellcheck disable=SC2016 # $1 to $3 are those of the inner shell
 printf '%s\n' "$headers" | xargs -P "$jobs" -n 1 sh -c '
-  case $3 in
-    */cuda/*)
-      [ -n "$2" ] || exit 0
+  case $2:$3 in
+    ?*:*/cuda/*)
       source=$(mktemp --suffix=.cu)
       printf "#include <%s>\n" "$3" >"$source"
-      $2 -std=c++20 --expt-relaxed-constexpr -Werror=all-warnings -I. --cuda -o /dev/null "$source" ;;
-    *) printf "#include <%s>\n" "$3" | $1 -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. -x c++ - ;;
+      "$2" -std=c++20 --expt-relaxed-constexpr -Werror=all-warnings -I. --cuda -o /dev/null "$source" ;;
+    *) printf "#include <%s>\n" "$3" | "$1" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. -x c++ - ;;
   esac >/dev/null 2>&1 || printf "%s: does not compile on its own\n" "$3"
   rm -f "${source:-}"' sh "$compiler" "$nvcc" | sort >>"$problems"
+
+# What mezzo.h pulls in every program compiles. With libstdc++ only, as others share headers in other ways.
+printf '#include <mezzo/mezzo.h>\n' | $compiler -std=c++20 -I. -M -x c++ - 2>/dev/null | tr -s ' \\' '\n' |
+  grep -E '/c\+\+/[0-9][^/]*/(algorithm|atomic|functional|iostream|mutex|random|regex|sstream|thread|unordered_map|unordered_set|variant)$' |
+  sed 's|.*/|mezzo/mezzo.h: pulls in the costly header |' | sort -u >>"$problems" || true
 
 cat "$problems"
 printf '%s headers, %s problem(s)\n' "$(printf '%s\n' "$headers" | wc -l)" "$(wc -l <"$problems")"
