@@ -6,15 +6,7 @@
 #include <cstdint>
 
 #include "mezzo/core/host_device.h"
-
-namespace mezzo {
-
-/// How a value between places is made: from the places around it, or of the nearest one (ties to even).
-enum class GridSampleMode : std::uint8_t { bilinear, nearest };
-/// What lies outside: zeros, the nearest place at the edge, or the inside mirrored at the edge.
-enum class GridPadding : std::uint8_t { zeros, border, reflection };
-
-}  // namespace mezzo
+#include "mezzo/kernels/grid_modes.h"
 
 namespace mezzo::kernels {
 

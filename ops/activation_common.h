@@ -1,5 +1,5 @@
 // Activations whose gradient is one pass of its own: what makes the two descriptors out of the formulas.
-// Included by ops/activation*.cpp only.
+// Included by ops/activation*.cu only.
 #pragma once
 
 #include "mezzo/autograd/decomposed.h"

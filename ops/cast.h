@@ -12,7 +12,10 @@ inline constexpr std::array<std::string_view, 3> kEnumNames<MemoryFormat>{"conti
 
 struct ToDTypeAttrs {
   DType dtype = DType::f32;
-  static constexpr auto fields() { return std::tuple{attr("dtype", &ToDTypeAttrs::dtype)}; }
+  template <class O = ToDTypeAttrs>
+  static constexpr auto fields() {
+    return std::tuple{attr("dtype", &O::dtype)};
+  }
 };
 
 /// y = x in another dtype, rounded once to nearest even; float to integer truncates (NaN: 0, out of range:

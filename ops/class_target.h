@@ -1,5 +1,5 @@
 // What nll_loss and cross_entropy share: the checks of targets and weights, and the targets in the forms that
-// kernels and plain compositions want. Included by ops/loss_*.cpp only.
+// kernels and plain compositions want. Included by ops/loss_*.cpp and .cu only.
 #pragma once
 
 #include "mezzo/kernels/class_loss.h"

@@ -1,5 +1,5 @@
 // Sums of products of tensors by labelled dims, which einsum and tensordot are made of: permutations,
-// reshapes and matrix products in public ops. Included by ops/*.cpp only.
+// reshapes and matrix products in public ops. Included by sources of ops/ only.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // The three bilinear maps behind all convolutions as ops: each one's gradients are the other two, so every
-// derivative of a convolution is made of convolutions. Included by ops/convolution*.cpp only.
+// derivative of a convolution is made of convolutions. Included by ops/convolution*.cpp and .cu only.
 #pragma once
 
 #include <optional>

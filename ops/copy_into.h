@@ -1,5 +1,5 @@
 // Writing into memory that is there: a tensor into a part of another, which joins and gradients of slices are
-// made of, and what in-place functions that are never recorded must check. Included by ops/*.cpp only.
+// made of, and what in-place functions that are never recorded must check. Included by sources of ops/ only.
 #pragma once
 
 #include "mezzo/autograd/grad_mode.h"

@@ -1,4 +1,5 @@
-// What grid_sample's descriptors and its plain composition share. Included by ops/grid_sample*.cpp only.
+// What grid_sample's descriptors and its plain composition share. Included by ops/grid_sample*.cpp and .cu
+// only.
 #pragma once
 
 #include "mezzo/autograd/op.h"

@@ -1,5 +1,5 @@
 // What the indexing ops share: checks of indices and dtypes, and writing through places. Included by
-// ops/*.cpp only.
+// sources of ops/ only.
 #pragma once
 
 #include "mezzo/kernels/indexing.h"

@@ -34,9 +34,9 @@ inline constexpr std::array<std::string_view, 3> kEnumNames<Reduction>{"none", "
 struct NllLossAttrs {
   std::int64_t ignore_index = -100;  ///< targets of this value add nothing to loss and mean
   Reduction reduction = Reduction::mean;
+  template <class O = NllLossAttrs>
   static constexpr auto fields() {
-    return std::tuple{attr("ignore_index", &NllLossAttrs::ignore_index),
-                      attr("reduction", &NllLossAttrs::reduction)};
+    return std::tuple{attr("ignore_index", &O::ignore_index), attr("reduction", &O::reduction)};
   }
 };
 
@@ -54,10 +54,10 @@ struct CrossEntropyAttrs {
   std::int64_t ignore_index = -100;  ///< class indices only: targets of this value add nothing
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;  ///< in [0, 1]: the share of the target spread evenly over the classes
+  template <class O = CrossEntropyAttrs>
   static constexpr auto fields() {
-    return std::tuple{attr("ignore_index", &CrossEntropyAttrs::ignore_index),
-                      attr("reduction", &CrossEntropyAttrs::reduction),
-                      attr("label_smoothing", &CrossEntropyAttrs::label_smoothing)};
+    return std::tuple{attr("ignore_index", &O::ignore_index), attr("reduction", &O::reduction),
+                      attr("label_smoothing", &O::label_smoothing)};
   }
 };
 
@@ -128,10 +128,10 @@ struct PoissonNllLossAttrs {
   bool full = false;      ///< adds Stirling's approximation of log(t!) where t > 1
   double eps = 1e-8;      ///< added to x in log(x) when not log_input
   Reduction reduction = Reduction::mean;
+  template <class O = PoissonNllLossAttrs>
   static constexpr auto fields() {
-    return std::tuple{attr("log_input", &PoissonNllLossAttrs::log_input),
-                      attr("full", &PoissonNllLossAttrs::full), attr("eps", &PoissonNllLossAttrs::eps),
-                      attr("reduction", &PoissonNllLossAttrs::reduction)};
+    return std::tuple{attr("log_input", &O::log_input), attr("full", &O::full), attr("eps", &O::eps),
+                      attr("reduction", &O::reduction)};
   }
 };
 /// e^x - t x, or x - t log(x + eps) when not log_input. F.poisson_nll_loss.
@@ -153,10 +153,10 @@ struct TripletMarginLossAttrs {
   double eps = 1e-6;  ///< added to each difference
   bool swap = false;  ///< takes the distance of positive and negative where that is smaller
   Reduction reduction = Reduction::mean;
+  template <class O = TripletMarginLossAttrs>
   static constexpr auto fields() {
-    return std::tuple{attr("margin", &TripletMarginLossAttrs::margin), attr("p", &TripletMarginLossAttrs::p),
-                      attr("eps", &TripletMarginLossAttrs::eps), attr("swap", &TripletMarginLossAttrs::swap),
-                      attr("reduction", &TripletMarginLossAttrs::reduction)};
+    return std::tuple{attr("margin", &O::margin), attr("p", &O::p), attr("eps", &O::eps),
+                      attr("swap", &O::swap), attr("reduction", &O::reduction)};
   }
 };
 /// max(0, margin + |a - positive + eps|_p - |a - negative + eps|_p) along the last dim; shapes broadcast
@@ -169,9 +169,9 @@ struct MultiMarginLossAttrs {
   std::int64_t p = 1;  ///< 1 or 2
   double margin = 1;
   Reduction reduction = Reduction::mean;
+  template <class O = MultiMarginLossAttrs>
   static constexpr auto fields() {
-    return std::tuple{attr("p", &MultiMarginLossAttrs::p), attr("margin", &MultiMarginLossAttrs::margin),
-                      attr("reduction", &MultiMarginLossAttrs::reduction)};
+    return std::tuple{attr("p", &O::p), attr("margin", &O::margin), attr("reduction", &O::reduction)};
   }
 };
 /// sum over classes c != t of weight[t] max(0, margin - x[t] + x[c])^p / C, for x of shape [N, C] or [C],

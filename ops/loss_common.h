@@ -1,5 +1,5 @@
 // What the loss families share: checks, the forward and gradient of elementwise losses, and the pieces of
-// their plain compositions. Included by ops/loss_*.cpp only.
+// their plain compositions. Included by ops/loss_*.cpp and .cu only.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // Descriptors of the losses that are a function of one element of x and one of the target: forward in one
-// pass and the gradient of x in another, from what a loss says about itself. Included by ops/loss_*.cpp only.
+// pass and the gradient of x in another, from what a loss says about itself. Included by ops/loss_*.cpp and
+// .cu only.
 //
 // A loss is a struct derived from ElementwiseLoss with Attrs (which have a `reduction`), kName,
 // kBackwardName, samples(), and four functions: loss(attrs) and slope(attrs), functors of (x, target);

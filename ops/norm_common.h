@@ -1,5 +1,5 @@
 // What the normalizations share: checks, the plain compositions behind them, and group_norm's shape of
-// things, which batch_norm and instance_norm have too. Included by ops/*norm*.cpp only.
+// things, which batch_norm and instance_norm have too. Included by ops/*norm*.cpp and .cu only.
 #pragma once
 
 #include "mezzo/kernels/norm.h"

@@ -1,5 +1,5 @@
 // What the pointwise families share: attributes that several of them take, checks, and the descriptors that
-// in-place ops record. Included by ops/*.cpp only.
+// in-place ops record. Included by sources of ops/ only.
 #pragma once
 
 #include "mezzo/autograd/vjp_args.h"

@@ -1,5 +1,5 @@
 // What the recurrent cells share: checks, the products of all gates, how gates reach the kernels, and the
-// gradients of weights and inputs. Included by ops/recurrent*.cpp only.
+// gradients of weights and inputs. Included by ops/recurrent*.cpp and .cu only.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // What the reduction families share: which dims go, the shapes before and after, and how a gradient gets
-// back. Included by ops/*.cpp only.
+// back. Included by sources of ops/ only.
 #pragma once
 
 #include "mezzo/kernels/reduce.h"

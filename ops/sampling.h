@@ -15,7 +15,7 @@
 
 #include "mezzo/autograd/attrs.h"
 #include "mezzo/core/tensor.h"
-#include "mezzo/kernels/grid_math.h"
+#include "mezzo/kernels/grid_modes.h"
 #include "mezzo/ops/spatial.h"
 
 namespace mezzo {
@@ -29,18 +29,24 @@ inline constexpr std::array<std::string_view, 6> kEnumNames<InterpolateMode>{
 /// `2.0` or `{2.0, 0.5}`: one factor for all spatial dims, or one per dim; none by default.
 class ScaleFactors {
  public:
-  ScaleFactors() = default;
+  ScaleFactors();
   template <class Number>
-  requires std::is_arithmetic_v<Number> ScaleFactors(Number factor) : factors_{static_cast<double>(factor)} {}
-  ScaleFactors(std::initializer_list<double> factors) : factors_(factors) {}
+  requires std::is_arithmetic_v<Number> ScaleFactors(Number factor)
+      : ScaleFactors({static_cast<double>(factor)}) {}
+  ScaleFactors(std::initializer_list<double> factors);
+  ScaleFactors(const ScaleFactors& other);
+  ScaleFactors(ScaleFactors&& other) noexcept;
+  ScaleFactors& operator=(const ScaleFactors& other);
+  ScaleFactors& operator=(ScaleFactors&& other) noexcept;
+  ~ScaleFactors();
 
-  [[nodiscard]] std::span<const double> list() const { return {factors_.data(), factors_.size()}; }
+  [[nodiscard]] std::span<const double> list() const;
 
   /// As an attribute (autograd/attrs.h).
   static constexpr std::string_view kTypeName = "floats";
   static ScaleFactors from_value(const Value& value);
   [[nodiscard]] Value to_value() const;
-  friend bool operator==(const ScaleFactors&, const ScaleFactors&) = default;
+  friend bool operator==(const ScaleFactors& a, const ScaleFactors& b);
 
  private:
   SmallVector<double, 3> factors_;

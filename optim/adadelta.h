@@ -16,8 +16,8 @@ struct AdadeltaOptions {
   bool maximize = false;
   bool master_weights = false;
 
+  template <class O = AdadeltaOptions>
   static constexpr auto fields() {
-    using O = AdadeltaOptions;
     return std::tuple{attr("lr", &O::lr),
                       attr("rho", &O::rho),
                       attr("eps", &O::eps),

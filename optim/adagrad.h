@@ -17,8 +17,8 @@ struct AdagradOptions {
   bool maximize = false;
   bool master_weights = false;
 
+  template <class O = AdagradOptions>
   static constexpr auto fields() {
-    using O = AdagradOptions;
     return std::tuple{attr("lr", &O::lr),
                       attr("lr_decay", &O::lr_decay),
                       attr("weight_decay", &O::weight_decay),

@@ -19,8 +19,8 @@ struct AdamOptionsOf {
   bool maximize = false;
   bool master_weights = false;
 
+  template <class O = AdamOptionsOf>
   static constexpr auto fields() {
-    using O = AdamOptionsOf;
     return std::tuple{attr("lr", &O::lr),
                       attr("beta1", &O::beta1),
                       attr("beta2", &O::beta2),

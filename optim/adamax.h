@@ -17,8 +17,8 @@ struct AdamaxOptions {
   bool maximize = false;
   bool master_weights = false;
 
+  template <class O = AdamaxOptions>
   static constexpr auto fields() {
-    using O = AdamaxOptions;
     return std::tuple{attr("lr", &O::lr),
                       attr("beta1", &O::beta1),
                       attr("beta2", &O::beta2),

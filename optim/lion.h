@@ -16,8 +16,8 @@ struct LionOptions {
   bool maximize = false;
   bool master_weights = false;
 
+  template <class O = LionOptions>
   static constexpr auto fields() {
-    using O = LionOptions;
     return std::tuple{attr("lr", &O::lr),
                       attr("beta1", &O::beta1),
                       attr("beta2", &O::beta2),

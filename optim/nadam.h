@@ -21,8 +21,8 @@ struct NAdamOptions {
   bool pytorch_1_13 = false;
   bool master_weights = false;
 
+  template <class O = NAdamOptions>
   static constexpr auto fields() {
-    using O = NAdamOptions;
     return std::tuple{attr("lr", &O::lr),
                       attr("beta1", &O::beta1),
                       attr("beta2", &O::beta2),

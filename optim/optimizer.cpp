@@ -296,7 +296,7 @@ void Optimizer::step(const ScalerControl& control) {
   ++step_calls_;
 }
 
-Tensor Optimizer::step(const std::function<Tensor()>& closure) {
+Tensor Optimizer::step(const mezzo::detail::Function<Tensor()>& closure) {
   if (!closure)
     throw ValueError("Optimizer.step", "a closure", "an empty function", "call step() without one");
   Tensor loss;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/core/function.h"
 #include "mezzo/core/scaler_record.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/core/value.h"
@@ -67,7 +67,7 @@ class Optimizer {
   /// The same with gradients that `closure` computes first, recording on: it clears them, runs the model and
   /// calls backward. Returns what it returned, the loss. Under a scaler compute gradients first instead:
   /// GradScaler::step refuses a closure.
-  Tensor step(const std::function<Tensor()>& closure);
+  Tensor step(const mezzo::detail::Function<Tensor()>& closure);
   /// Drops all gradients, or, when `set_to_none` is false, fills them with zeros where they are.
   void zero_grad(bool set_to_none = true);
 

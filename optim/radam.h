@@ -18,8 +18,8 @@ struct RAdamOptions {
   bool maximize = false;
   bool master_weights = false;
 
+  template <class O = RAdamOptions>
   static constexpr auto fields() {
-    using O = RAdamOptions;
     return std::tuple{attr("lr", &O::lr),
                       attr("beta1", &O::beta1),
                       attr("beta2", &O::beta2),

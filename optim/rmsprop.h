@@ -18,8 +18,8 @@ struct RMSpropOptions {
   bool maximize = false;
   bool master_weights = false;
 
+  template <class O = RMSpropOptions>
   static constexpr auto fields() {
-    using O = RMSpropOptions;
     return std::tuple{attr("lr", &O::lr),
                       attr("alpha", &O::alpha),
                       attr("eps", &O::eps),

@@ -7,6 +7,10 @@
 
 namespace mezzo::optim {
 
+template class PerGroup<double>;
+template class PerGroup<LrLambda>;
+template class PerGroup<kernels::ScheduleNode>;
+
 namespace {
 
 using kernels::ScheduleNode;
@@ -33,6 +37,19 @@ void require_group_values(std::string_view op, std::string_view option, std::siz
       op, std::string(option) + " once, or for each of " + std::to_string(groups) + " parameter groups",
       std::to_string(values) + " values", "give one per group in the optimizer's order");
 }
+
+std::size_t Schedule::Piece::groups() const {
+  return std::max(nodes.values().size(), lambdas.values().size());
+}
+
+Schedule::Schedule(const Schedule& other) = default;
+Schedule::Schedule(Schedule&& other) noexcept = default;
+Schedule& Schedule::operator=(const Schedule& other) = default;
+Schedule& Schedule::operator=(Schedule&& other) noexcept = default;
+Schedule::~Schedule() = default;
+
+Schedule::Schedule(std::string name, std::vector<Piece> pieces)
+    : name_(std::move(name)), pieces_(std::move(pieces)) {}
 
 void Schedule::append(const Schedule& other, std::int64_t begin, std::int64_t end) {
   for (Piece piece : other.pieces_) {

@@ -3,9 +3,7 @@
 // optim/lr_scheduler.h drives an optimizer by one.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -13,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/core/function.h"
 #include "mezzo/kernels/schedule_node.h"
 
 namespace mezzo::optim {
@@ -21,18 +20,26 @@ namespace mezzo::optim {
 template <class T>
 class PerGroup {
  public:
-  PerGroup() = default;
+  PerGroup() noexcept;
   template <std::convertible_to<T> U>
-  PerGroup(U&& one) : values_{T(std::forward<U>(one))} {}
-  PerGroup(std::initializer_list<T> values) : values_(values) {}
-  PerGroup(std::vector<T> values) : values_(std::move(values)) {}
+  PerGroup(U&& one) : PerGroup(One{}, T(std::forward<U>(one))) {}
+  PerGroup(std::initializer_list<T> values);
+  PerGroup(std::vector<T> values);
+  PerGroup(const PerGroup& other);
+  PerGroup(PerGroup&& other) noexcept;
+  PerGroup& operator=(const PerGroup& other);
+  PerGroup& operator=(PerGroup&& other) noexcept;
+  ~PerGroup();
 
   [[nodiscard]] const std::vector<T>& values() const noexcept { return values_; }
-  [[nodiscard]] const T& of(std::size_t group) const { return values_[values_.size() == 1 ? 0 : group]; }
+  [[nodiscard]] const T& of(std::size_t group) const;
   /// Throws ValueError in the name of `op` unless there is one value or one for each of `groups`.
   void require_groups(std::string_view op, std::string_view option, std::size_t groups) const;
 
  private:
+  struct One {};
+  PerGroup(One, T one);
+
   std::vector<T> values_;
 };
 
@@ -40,13 +47,44 @@ class PerGroup {
 void require_group_values(std::string_view op, std::string_view option, std::size_t values,
                           std::size_t groups);
 
+// --- definitions. Not in the class, where they would be inline: every file with options of a schedule would
+// instantiate the bodies that the library has (extern template).
+
+template <class T>
+PerGroup<T>::PerGroup() noexcept = default;
+template <class T>
+PerGroup<T>::PerGroup(One, T one) : values_{std::move(one)} {}
+template <class T>
+PerGroup<T>::PerGroup(std::initializer_list<T> values) : values_(values) {}
+template <class T>
+PerGroup<T>::PerGroup(std::vector<T> values) : values_(std::move(values)) {}
+template <class T>
+PerGroup<T>::PerGroup(const PerGroup& other) = default;
+template <class T>
+PerGroup<T>::PerGroup(PerGroup&& other) noexcept = default;
+template <class T>
+PerGroup<T>& PerGroup<T>::operator=(const PerGroup& other) = default;
+template <class T>
+PerGroup<T>& PerGroup<T>::operator=(PerGroup&& other) noexcept = default;
+template <class T>
+PerGroup<T>::~PerGroup() = default;
+
+template <class T>
+const T& PerGroup<T>::of(std::size_t group) const {
+  return values_[values_.size() == 1 ? 0 : group];
+}
+
 template <class T>
 void PerGroup<T>::require_groups(std::string_view op, std::string_view option, std::size_t groups) const {
   require_group_values(op, option, values_.size(), groups);
 }
 
 /// A factor by the number of the step, computed on the host.
-using LrLambda = std::function<double(std::int64_t)>;
+using LrLambda = mezzo::detail::Function<double(std::int64_t)>;
+
+extern template class PerGroup<double>;
+extern template class PerGroup<LrLambda>;
+extern template class PerGroup<kernels::ScheduleNode>;
 
 /// lr(step, base), and momentum for schedules that drive it. A value: copies share nothing that changes.
 class Schedule {
@@ -63,19 +101,21 @@ class Schedule {
     std::int64_t last = kernels::ScheduleNode::kForever;
     std::string_view option = {};  ///< what may be given per group
     /// Groups that it tells apart; 1: none.
-    [[nodiscard]] std::size_t groups() const {
-      return std::max(nodes.values().size(), lambdas.values().size());
-    }
+    [[nodiscard]] std::size_t groups() const;
   };
 
-  Schedule(std::string name, std::vector<Piece> pieces)
-      : name_(std::move(name)), pieces_(std::move(pieces)) {}
+  Schedule(std::string name, std::vector<Piece> pieces);
   /// From the options of any schedule. Throws what Options::schedule() throws.
   template <class Options>
   requires requires(const Options& options) {
     { options.schedule() } -> std::same_as<Schedule>;
   }
   Schedule(const Options& options) : Schedule(options.schedule()) {}
+  Schedule(const Schedule& other);
+  Schedule(Schedule&& other) noexcept;
+  Schedule& operator=(const Schedule& other);
+  Schedule& operator=(Schedule&& other) noexcept;
+  ~Schedule();
 
   /// All of them at once: the rate that one makes is the base of the next.
   [[nodiscard]] static Schedule chain(std::string_view name, const std::vector<Schedule>& schedules);

@@ -17,8 +17,8 @@ struct SGDOptions {
   bool maximize = false;
   bool master_weights = false;
 
+  template <class O = SGDOptions>
   static constexpr auto fields() {
-    using O = SGDOptions;
     return std::tuple{attr("lr", &O::lr),
                       attr("momentum", &O::momentum),
                       attr("dampening", &O::dampening),

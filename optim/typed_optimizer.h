@@ -18,82 +18,148 @@ class TypedOptimizer : public Optimizer {
  public:
   /// All parameters in one group, with names (Module::named_parameters) or without. Throws what Optimizer's
   /// constructor throws, and ValueError for options that are not valid.
-  explicit TypedOptimizer(const std::vector<Tensor>& parameters, Options options = {})
-      : TypedOptimizer({{unnamed(parameters), options}}) {}
-  explicit TypedOptimizer(const NamedTensors& parameters, Options options = {})
-      : TypedOptimizer({{parameters, options}}) {}
+  explicit TypedOptimizer(const std::vector<Tensor>& parameters, Options options = {});
+  explicit TypedOptimizer(const NamedTensors& parameters, Options options = {});
   /// The same with options of its own for each group.
-  explicit TypedOptimizer(const std::vector<ParamGroup<Options>>& groups) : Optimizer(lists(groups)) {
-    for (const auto& group : groups) {
-      group.options.check();
-      options_.push_back(group.options);
-    }
-  }
+  explicit TypedOptimizer(const std::vector<ParamGroup<Options>>& groups);
+  ~TypedOptimizer() override;
   /// Options of a group as they are now. Throws IndexError.
-  [[nodiscard]] const Options& options(std::size_t group = 0) const {
-    this->require_group("Optimizer.options", group);
-    return options_[group];
-  }
+  [[nodiscard]] const Options& options(std::size_t group = 0) const;
   /// One more group (torch's add_param_group): its parameters start without state. Schedulers made before
   /// leave its rates alone. Throws what the constructor throws; nothing has changed then.
-  void add_param_group(const ParamGroup<Options>& group) {
-    group.options.check();
-    options_.reserve(options_.size() + 1);
-    this->add_group("Optimizer.add_param_group", group.parameters);
-    options_.push_back(group.options);
-  }
+  void add_param_group(const ParamGroup<Options>& group);
 
  protected:
-  [[nodiscard]] std::string_view name() const final { return Options::kOptimizer; }
-  [[nodiscard]] Value group_options(std::size_t group, const kernels::Rates& rates) const override {
-    return attrs_to_value(with_rates(options_[group], rates));
-  }
-  void check_group_options(const Value& options) const override { static_cast<void>(parsed(options)); }
-  void set_group_options(std::size_t group, const Value& options) override {
-    options_[group] = parsed(options);
-  }
-  [[nodiscard]] bool has_momentum() const override { return momentum_of(Options{}).has_value(); }
-  [[nodiscard]] kernels::Rates group_rates(std::size_t group) const override {
-    return {options_[group].lr, momentum_of(options_[group]).value_or(0)};
-  }
-  void set_group_rates(std::size_t group, const kernels::Rates& rates) override {
-    options_[group] = with_rates(options_[group], rates);
-  }
-  [[nodiscard]] bool master_weights(std::size_t group) const override {
-    return options_[group].master_weights;
-  }
+  [[nodiscard]] std::string_view name() const final;
+  [[nodiscard]] Value group_options(std::size_t group, const kernels::Rates& rates) const override;
+  void check_group_options(const Value& options) const override;
+  void set_group_options(std::size_t group, const Value& options) override;
+  [[nodiscard]] bool has_momentum() const override;
+  [[nodiscard]] kernels::Rates group_rates(std::size_t group) const override;
+  void set_group_rates(std::size_t group, const kernels::Rates& rates) override;
+  [[nodiscard]] bool master_weights(std::size_t group) const override;
 
  private:
-  static std::vector<const NamedTensors*> lists(const std::vector<ParamGroup<Options>>& groups) {
-    std::vector<const NamedTensors*> result;
-    for (const auto& group : groups) result.push_back(&group.parameters);
-    return result;
-  }
-  [[nodiscard]] static std::optional<double> momentum_of(const Options& options) {
-    if constexpr (requires { options.momentum; })
-      return options.momentum;
-    else if constexpr (requires { options.beta1; })
-      return options.beta1;
-    else
-      return std::nullopt;
-  }
-  [[nodiscard]] static Options with_rates(Options options, const kernels::Rates& rates) {
-    options.lr = rates.lr;
-    if constexpr (requires { options.momentum; })
-      options.momentum = rates.momentum;
-    else if constexpr (requires { options.beta1; })
-      options.beta1 = rates.momentum;
-    return options;
-  }
-  [[nodiscard]] Options parsed(const Value& saved) const {
-    Value::Map fields = saved.as_map();
-    std::erase_if(fields, [](const auto& field) { return field.first == "num_parameters"; });
-    const Options options = attrs_from_value<Options>(name(), Value(std::move(fields)));
-    options.check();
-    return options;
-  }
+  static std::vector<const NamedTensors*> lists(const std::vector<ParamGroup<Options>>& groups);
+  [[nodiscard]] static std::optional<double> momentum_of(const Options& options);
+  [[nodiscard]] static Options with_rates(Options options, const kernels::Rates& rates);
+  [[nodiscard]] Options parsed(const Value& saved) const;
 
   std::vector<Options> options_;
 };
+
+// --- definitions. Not in the class, where they would be inline: for those every file that makes an optimizer
+// instantiates the bodies, also where the library has them (extern template).
+
+template <class Options>
+TypedOptimizer<Options>::TypedOptimizer(const std::vector<Tensor>& parameters, Options options)
+    : TypedOptimizer({{unnamed(parameters), options}}) {}
+
+template <class Options>
+TypedOptimizer<Options>::TypedOptimizer(const NamedTensors& parameters, Options options)
+    : TypedOptimizer({{parameters, options}}) {}
+
+template <class Options>
+TypedOptimizer<Options>::TypedOptimizer(const std::vector<ParamGroup<Options>>& groups)
+    : Optimizer(lists(groups)) {
+  for (const auto& group : groups) {
+    group.options.check();
+    options_.push_back(group.options);
+  }
+}
+
+template <class Options>
+TypedOptimizer<Options>::~TypedOptimizer() = default;
+
+template <class Options>
+const Options& TypedOptimizer<Options>::options(std::size_t group) const {
+  this->require_group("Optimizer.options", group);
+  return options_[group];
+}
+
+template <class Options>
+void TypedOptimizer<Options>::add_param_group(const ParamGroup<Options>& group) {
+  group.options.check();
+  options_.reserve(options_.size() + 1);
+  this->add_group("Optimizer.add_param_group", group.parameters);
+  options_.push_back(group.options);
+}
+
+template <class Options>
+std::string_view TypedOptimizer<Options>::name() const {
+  return Options::kOptimizer;
+}
+
+template <class Options>
+Value TypedOptimizer<Options>::group_options(std::size_t group, const kernels::Rates& rates) const {
+  return attrs_to_value(with_rates(options_[group], rates));
+}
+
+template <class Options>
+void TypedOptimizer<Options>::check_group_options(const Value& options) const {
+  static_cast<void>(parsed(options));
+}
+
+template <class Options>
+void TypedOptimizer<Options>::set_group_options(std::size_t group, const Value& options) {
+  options_[group] = parsed(options);
+}
+
+template <class Options>
+bool TypedOptimizer<Options>::has_momentum() const {
+  return momentum_of(Options{}).has_value();
+}
+
+template <class Options>
+kernels::Rates TypedOptimizer<Options>::group_rates(std::size_t group) const {
+  return {options_[group].lr, momentum_of(options_[group]).value_or(0)};
+}
+
+template <class Options>
+void TypedOptimizer<Options>::set_group_rates(std::size_t group, const kernels::Rates& rates) {
+  options_[group] = with_rates(options_[group], rates);
+}
+
+template <class Options>
+bool TypedOptimizer<Options>::master_weights(std::size_t group) const {
+  return options_[group].master_weights;
+}
+
+template <class Options>
+std::vector<const NamedTensors*> TypedOptimizer<Options>::lists(
+    const std::vector<ParamGroup<Options>>& groups) {
+  std::vector<const NamedTensors*> result;
+  for (const auto& group : groups) result.push_back(&group.parameters);
+  return result;
+}
+
+template <class Options>
+std::optional<double> TypedOptimizer<Options>::momentum_of(const Options& options) {
+  if constexpr (requires { options.momentum; })
+    return options.momentum;
+  else if constexpr (requires { options.beta1; })
+    return options.beta1;
+  else
+    return std::nullopt;
+}
+
+template <class Options>
+Options TypedOptimizer<Options>::with_rates(Options options, const kernels::Rates& rates) {
+  options.lr = rates.lr;
+  if constexpr (requires { options.momentum; })
+    options.momentum = rates.momentum;
+  else if constexpr (requires { options.beta1; })
+    options.beta1 = rates.momentum;
+  return options;
+}
+
+template <class Options>
+Options TypedOptimizer<Options>::parsed(const Value& saved) const {
+  Value::Map fields = saved.as_map();
+  std::erase_if(fields, [](const auto& field) { return field.first == "num_parameters"; });
+  const Options options = attrs_from_value<Options>(name(), Value(std::move(fields)));
+  options.check();
+  return options;
+}
 
 }  // namespace mezzo::optim

@@ -170,6 +170,11 @@ void multiply(const GemmTile<In, float>& tile) {
 void gemm_onednn_f32(const GemmTile<float>& tile) { multiply(tile); }
 void gemm_onednn_bf16(const GemmTile<BFloat16, float>& tile) { multiply(tile); }
 
+// The value of an instruction set has the bits of all that it contains.
+bool onednn_has_native_bf16() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
 std::string gemm_onednn_version() {
   const dnnl_version_t* const version = dnnl_version();
   return std::to_string(version->major) + "." + std::to_string(version->minor) + "." +

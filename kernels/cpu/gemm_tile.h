@@ -58,6 +58,8 @@ void gemm_onednn_f32(const GemmTile<float>& tile);
 /// The processor's own bf16 products (AVX512_BF16, AMX), added up in f32: products and sums are f32's but for
 /// subnormal numbers, which count as 0.
 void gemm_onednn_bf16(const GemmTile<BFloat16, float>& tile);
+/// Whether oneDNN runs on those. Without them it takes bf16 all the same and computes in f32.
+bool onednn_has_native_bf16();
 /// "2.6.3"
 std::string gemm_onednn_version();
 #endif

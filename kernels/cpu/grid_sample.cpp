@@ -73,8 +73,14 @@ struct Variant {
   using Block = detail::CornerBlock<T, Index, kAxes, kCorners>;
   template <GridPadding kPadding>
   static void find(const GridSampleShape& shape, const T* grid, std::int64_t n, Block* block) {
-    run_isa<detail::FindCorners<Block, T, kAxes, kCorners, kPadding>>(
-        block, grid, n, detail::Axes<kAxes>(shape), shape.rule.align_corners);
+    constexpr auto kMode = kCorners == 1 ? GridSampleMode::nearest : GridSampleMode::bilinear;
+    const detail::Axes<kAxes> axes(shape);
+    detail::LowPlaces<kAxes> low;
+    run_isa<detail::FindCells<T, kAxes, kMode, kPadding>>(static_cast<T(*)[kGridBlock]>(block->upper),
+                                                          static_cast<T(*)[kGridBlock]>(block->slope), &low,
+                                                          grid, n, axes, shape.rule.align_corners);
+    run_isa<detail::FindCorners<Block, T, kAxes, kCorners>>(
+        block, static_cast<const detail::LowPlaces<kAxes>*>(&low), n, axes);
   }
   static void find_corners(const GridSampleShape& shape, const T* grid, std::int64_t n, Block* block) {
     if (shape.rule.padding == GridPadding::zeros) return find<GridPadding::zeros>(shape, grid, n, block);
@@ -182,8 +188,8 @@ void grid_sample_input_gradient(const GridSampleShape& shape, const View& out, c
           return run_isa<Add>(block, g + first * channels + first_channel, result + first_channel, n,
                               channels, count);
         for (std::int64_t c = first_channel; c < first_channel + count; ++c)
-          run_isa<Add>(block, g + c * places + first, result + c * plane, n, std::int64_t{1},
-                       std::int64_t{1});
+          run_isa<detail::AddPlaneToCorners<Block, T, V::kCorners>>(block, g + c * places + first,
+                                                                    result + c * plane, n);
       };
       for_corner_blocks<V>(shape, coordinates.data(), sample_begin, sample_begin + places, add_block);
     };

@@ -19,7 +19,8 @@ inline constexpr std::int64_t kGridBlock = 512;
 /// holds all offsets in one sample of x.
 template <class T, class Offset, int kAxes, int kCorners>
 struct CornerBlock {
-  Offset offset[kCorners][kGridBlock];  ///< in x; -1 outside
+  static constexpr bool kWide = sizeof(Offset) > 4;  ///< for samples of x beyond 8 GiB only
+  Offset offset[kCorners][kGridBlock];               ///< in x; -1 outside
   T weight[kCorners][kGridBlock];
   T upper[kAxes][kGridBlock];  ///< weights of the upper places, and their derivatives by the coordinates
   T slope[kAxes][kGridBlock];
@@ -38,27 +39,40 @@ struct Axes {
   }
 };
 
-/// Corners of `n` places from their coordinates. kPadding is that of the rule, so that the loop over places
-/// has no branches and takes vector instructions.
-template <class Block, class T, int kAxes, int kCorners, GridPadding kPadding>
-struct FindCorners {
-  static void run(Block* block, const T* grid, std::int64_t n, Axes<kAxes> axes, bool align_corners) {
-    constexpr auto kMode = kCorners == 1 ? GridSampleMode::nearest : GridSampleMode::bilinear;
+/// Lower places of the cells that `n` places lie in, for each axis.
+template <int kAxes>
+struct LowPlaces {
+  std::int64_t at[kAxes][kGridBlock];
+};
+
+/// Cells of `n` places from their coordinates. kPadding is that of the rule, so that the loop over places has
+/// no branches and takes vector instructions.
+template <class T, int kAxes, GridSampleMode kMode, GridPadding kPadding>
+struct FindCells {
+  static void run(T (*upper)[kGridBlock], T (*slope)[kGridBlock], LowPlaces<kAxes>* low, const T* grid,
+                  std::int64_t n, Axes<kAxes> axes, bool align_corners) {
     const GridRule rule{kMode, kPadding, align_corners};
-    std::int64_t low[kAxes][kGridBlock];
     for (int a = 0; a < kAxes; ++a) {
       const std::int64_t size = axes.sizes[a];
       for (std::int64_t p = 0; p < n; ++p) {
         const GridCell<T> cell = grid_cell(grid[p * kAxes + a], size, rule);
-        low[a][p] = cell.low;
-        block->upper[a][p] = cell.upper;
-        block->slope[a][p] = cell.slope;
+        low->at[a][p] = cell.low;
+        upper[a][p] = cell.upper;
+        slope[a][p] = cell.slope;
       }
     }
+  }
+};
+
+/// Corners of `n` places from their cells.
+template <class Block, class T, int kAxes, int kCorners>
+struct FindCorners {
+  static constexpr bool kRare = Block::kWide;
+  static void run(Block* block, const LowPlaces<kAxes>* low, std::int64_t n, Axes<kAxes> axes) {
     for (int k = 0; k < kCorners; ++k) {
       for (std::int64_t p = 0; p < n; ++p) {
         GridCorners<T, kAxes> corners;
-        for (int a = 0; a < kAxes; ++a) corners.cells[a] = {low[a][p], block->upper[a][p], T(0)};
+        for (int a = 0; a < kAxes; ++a) corners.cells[a] = {low->at[a][p], block->upper[a][p], T(0)};
         using Offset = std::remove_reference_t<decltype(block->offset[0][0])>;
         block->offset[k][p] = static_cast<Offset>(corners.offset(k, axes.sizes, axes.strides));
         block->weight[k][p] = corners.weight(k);
@@ -78,6 +92,7 @@ MEZZO_ALWAYS_INLINE T value_at(const T* x, Offset at) {
 /// what is gathered from.
 template <class Block, class T, int kCorners>
 struct SamplePlane {
+  static constexpr bool kRare = Block::kWide;
   static void run(const Block* block, const T* x, T* out, std::int64_t n) {
     MEZZO_INDEPENDENT_LOOP
     for (std::int64_t p = 0; p < n; ++p) {
@@ -90,6 +105,7 @@ struct SamplePlane {
 /// All channels of each place, where channels are neighbours. Outside stand `zeros`, one per channel.
 template <class Block, class T, int kCorners>
 struct SampleChannels {
+  static constexpr bool kRare = Block::kWide;
   static void run(const Block* block, const T* x, const T* zeros, T* out, std::int64_t n,
                   std::int64_t channels) {
     for (std::int64_t p = 0; p < n; ++p) {
@@ -109,10 +125,23 @@ struct SampleChannels {
   }
 };
 
-/// Adds the gradients of the places of `channels` channels to those of x. Channels lie as in the arrays, with
-/// `step` from a place to the next in `grad`.
+/// Adds the gradients of a plane's places to those of x: one channel, whose places are neighbours.
+template <class Block, class T, int kCorners>
+struct AddPlaneToCorners {
+  static constexpr bool kRare = Block::kWide;
+  static void run(const Block* block, const T* grad, T* out, std::int64_t n) {
+    for (std::int64_t p = 0; p < n; ++p) {
+      for (int k = 0; k < kCorners; ++k) {
+        if (block->offset[k][p] >= 0) out[block->offset[k][p]] += block->weight[k][p] * grad[p];
+      }
+    }
+  }
+};
+
+/// The same for `channels` channels that are neighbours, `step` from a place to the next in `grad`.
 template <class Block, class T, int kCorners>
 struct AddToCorners {
+  static constexpr bool kRare = Block::kWide;
   static void run(const Block* block, const T* grad, T* out, std::int64_t n, std::int64_t step,
                   std::int64_t channels) {
     for (std::int64_t p = 0; p < n; ++p) {
@@ -131,6 +160,7 @@ struct AddToCorners {
 /// as above, 1 for row-major.
 template <class Block, class T, int kAxes>
 struct AddSlopes {
+  static constexpr bool kRare = Block::kWide;
   static constexpr int kCorners = 1 << kAxes;
   static void run(const Block* block, const T* grad, const T* x, T (*sums)[kGridBlock], std::int64_t n,
                   std::int64_t step) {

@@ -1,7 +1,11 @@
 // One source, three instruction sets: run_isa compiles a loop body for the baseline, x86-64-v3 (AVX2, FMA,
-// F16C) and x86-64-v4 (AVX-512) and calls the one that isa() names. It stands alone so that every tile loop
-// of the library gets its variants in the same way, without separate objects and without compiler flags.
+// F16C) and x86-64-v4 (AVX-512) and calls the one that isa() names; loops over f64 arrays for the baseline
+// only (kBaselineOnly). It stands alone so that every tile loop of the library gets its variants in the same
+// way, without separate objects and without compiler flags.
 #pragma once
+
+#include <array>
+#include <type_traits>
 
 #include "mezzo/kernels/cpu/isa.h"
 
@@ -76,20 +80,72 @@ template <class Body, class... Args>
 #pragma clang diagnostic pop
 #endif
 
+/// The numbers in an array that a body is given, by pointer or as a block with a pointer `data`; void for
+/// other arguments.
+template <class A>
+struct ElementOf {
+  using type = void;
+};
+template <class T>
+struct ElementOf<T*> {
+  using type = std::remove_const_t<T>;
+};
+template <class A, std::size_t N>
+struct ElementOf<std::array<A, N>> : ElementOf<A> {};
+template <class A>
+requires std::is_pointer_v<decltype(A::data)>
+struct ElementOf<A> : ElementOf<decltype(A::data)> {
+};
+
+template <class T, class... Args>
+inline constexpr bool kHasArrayOf = (std::is_same_v<typename ElementOf<Args>::type, T> || ...);
+
+/// One source makes all variants, so one of them shows a sanitizer all there is to see. Functions with
+/// intrinsics, which are three sources, are instrumented each.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kOneVariant = true;
+#else
+inline constexpr bool kOneVariant = false;
+#endif
+
+/// Whether a body is compiled for the baseline only: where all its floating arrays are f64. f64 is there for
+/// gradient checks and not for training; in three variants its loops were a tenth of the library and of the
+/// time it takes to compile.
+template <class... Args>
+inline constexpr bool kBaselineOnly = kHasArrayOf<double, Args...> && !kHasArrayOf<float, Args...>;
+
+/// What a body says of itself where the rule does not fit: by `static constexpr bool kRare = true` that it is
+/// not worth three variants, by kOfF32 that its f64 arrays are a part of f32 arithmetic.
+template <class Body>
+concept RareBody = requires {
+  requires Body::kRare;
+};
+template <class Body>
+concept BodyOfF32 = requires {
+  requires Body::kOfF32;
+};
+
+template <class Body, class... Args>
+inline constexpr bool kHasVariants =
+    !kOneVariant && !RareBody<Body> && (!kBaselineOnly<Args...> || BodyOfF32<Body>);
+
 }  // namespace detail
 
-/// Calls `Body::run(args...)` in the variant compiled for isa(). The arguments are passed by value. Costs two
-/// calls and an atomic load (2 ns), so call it per tile or per row and not per element.
+/// Calls `Body::run(args...)` in the variant compiled for isa(), or in that for the baseline where there is
+/// no other (kBaselineOnly). The arguments are passed by value. Costs two calls and an atomic load (2 ns), so
+/// call it per tile or per row and not per element.
 template <class Body, class... Args>
 auto run_isa(Args... args) {
 #if defined(__x86_64__)
-  switch (isa()) {
-    case Isa::v4:
-      return detail::run_v4<Body, Args...>(args...);
-    case Isa::v3:
-      return detail::run_v3<Body, Args...>(args...);
-    case Isa::base:
-      break;
+  if constexpr (detail::kHasVariants<Body, Args...>) {
+    switch (isa()) {
+      case Isa::v4:
+        return detail::run_v4<Body, Args...>(args...);
+      case Isa::v3:
+        return detail::run_v3<Body, Args...>(args...);
+      case Isa::base:
+        break;
+    }
   }
 #endif
   return detail::run_base<Body, Args...>(args...);

@@ -16,12 +16,18 @@ namespace detail {
 using ChunkFunction = void (*)(void* context, std::int64_t chunk);
 void run_chunks(std::int64_t chunks, bool on_demand, ChunkFunction function, void* context);
 
+/// The body of a loop, out of line: it is compiled once for the single chunk and for the threads.
+template <class F>
+[[gnu::noinline]] void call_body(F& f, std::int64_t begin, std::int64_t end) {
+  f(begin, end);
+}
+
 template <class F>
 void parallel_for(std::int64_t n, std::int64_t grain, bool on_demand, F& f) {
   if (n <= 0) return;
   grain = std::max<std::int64_t>(grain, 1);
   if (n <= grain) {
-    f(std::int64_t{0}, n);
+    call_body(f, 0, n);
     return;
   }
   struct Context {
@@ -32,7 +38,7 @@ void parallel_for(std::int64_t n, std::int64_t grain, bool on_demand, F& f) {
              [](void* raw, std::int64_t chunk) {
                const Context& c = *static_cast<const Context*>(raw);
                const std::int64_t begin = chunk * c.grain;
-               (*c.f)(begin, std::min(c.n - begin, c.grain) + begin);
+               call_body(*c.f, begin, std::min(c.n - begin, c.grain) + begin);
              },
              &context);
 }

@@ -41,63 +41,21 @@ struct PointwiseTile {
   }
 };
 
-/// One tile of a loop whose functor is behind `functor`.
-template <class R, class T, std::size_t N>
-using TileFunction = void (*)(const void* functor, R* out, std::array<const T*, N> in, std::int64_t n);
-
-/// The loop over tiles, in chunks for the threads. It knows the functor by address only: there is one such
-/// loop per types and number of operands, and not one per op, which would be a sixth of the library.
-template <class R, class T, std::size_t N>
-void pointwise_tiles(const void* functor, TileFunction<R, T, N> apply, const TileOperand& target,
-                     const std::array<TileOperand, N>& operands, std::int64_t total) {
-  cpu::parallel_for(total, 32 * kTile, [&](std::int64_t begin, std::int64_t end) {
-    std::array<TileBuffer<T>, N> buffers;
-    TileBuffer<R> result;
-    for (std::int64_t at = begin; at < end; at += kTile) {
-      const std::int64_t n = std::min(kTile, end - at);
-      std::array<const T*, N> tiles;
-      for (std::size_t k = 0; k < N; ++k) tiles[k] = operands[k].template read<T>(at, n, buffers[k]);
-      apply(functor, target.template target<R>(at, result), tiles, n);
-      target.template finish<R>(at, n, result);
-    }
-  });
-}
-
-/// The same over views of any strides.
-template <class R, class T, std::size_t N>
-void pointwise_strided(const void* functor, TileFunction<R, T, N> apply, const View& out,
-                       const std::array<View, N>& in, std::int64_t total) {
-  std::array<Dims, N + 1> strides;
-  strides[N] = out.strides;
-  for (std::size_t k = 0; k < N; ++k) strides[k] = in[k].strides;
-  Shape shape = out.shape;
-  layout::order_along(shape, strides, N);
-  layout::collapse(shape, strides);
-  const auto operands = [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<TileOperand, N>{TileOperand(in[I], shape, strides[I])...};
-  }
-  (std::make_index_sequence<N>{});
-  pointwise_tiles(functor, apply, TileOperand(out, shape, strides[N]), operands, total);
-}
-
-/// The same over views whose elements lie one after the other.
-template <class R, class T, std::size_t N>
-void pointwise_linear(const void* functor, TileFunction<R, T, N> apply, const View& out,
-                      const std::array<View, N>& in, std::int64_t total) {
-  const auto operands = [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<TileOperand, N>{TileOperand(in[I])...};
-  }
-  (std::make_index_sequence<N>{});
-  pointwise_tiles(functor, apply, TileOperand(out), operands, total);
-}
+/// A pointwise loop as its driver sees it, which is one for all ops: a tile's loop by address, and the types
+/// that it takes and makes.
+struct PointwiseLoop {
+  const void* functor;
+  void (*tile)(const void* functor, void* out, const void* const* in, std::int64_t n);
+  DType result, operand;
+};
 
 /// Whether all operands lie in memory as the result does, without gaps: most calls. In which of the two
 /// formats does not matter to elements that are taken one by one.
-inline bool lies_alike(const View& out, std::span<const View> in) {
-  return (layout::is_contiguous(out.shape, out.strides) ||
-          layout::is_dense_in(out.shape, out.strides, MemoryFormat::channels_last)) &&
-         std::all_of(in.begin(), in.end(), [&](const View& view) { return view.strides == out.strides; });
-}
+[[nodiscard]] bool lies_alike(const View& out, std::span<const View> in);
+/// The loop over tiles, in chunks for the threads, over views that lie alike ...
+void pointwise_linear(const PointwiseLoop& loop, const View& out, std::span<const View> in);
+/// ... and over views of any strides.
+void pointwise_strided(const PointwiseLoop& loop, const View& out, std::span<const View> in);
 
 /// Runs the loop without buffers if there is one for operands that all have the type H. They lie one after
 /// the other.
@@ -122,15 +80,18 @@ void pointwise(F f, const View& out, const std::array<View, N>& in) {
   }(f, std::make_index_sequence<N>{}));
   const std::int64_t total = layout::numel(out.shape);
   if (total == 0) return;
-  const auto apply = [](const void* functor, R* to, std::array<const T*, N> from, std::int64_t n) {
-    run_isa<detail::PointwiseTile<F, R, T, N>>(*static_cast<const F*>(functor), to, from, n);
+  const auto tile = [](const void* functor, void* to, const void* const* from, std::int64_t n) {
+    std::array<const T*, N> x;
+    for (std::size_t k = 0; k < N; ++k) x[k] = static_cast<const T*>(from[k]);
+    run_isa<detail::PointwiseTile<F, R, T, N>>(*static_cast<const F*>(functor), static_cast<R*>(to), x, n);
   };
-  if (!detail::lies_alike(out, in)) return detail::pointwise_strided<R, T, N>(&f, apply, out, in, total);
+  const detail::PointwiseLoop loop{&f, tile, dtype_of<R>, dtype_of<T>};
+  if (!detail::lies_alike(out, in)) return detail::pointwise_strided(loop, out, in);
   if constexpr (std::is_same_v<T, float> && Fuses16Bit<F>) {
     if (out.dtype == DType::f16 && detail::pointwise_fused<Half>(f, out, in, total)) return;
     if (out.dtype == DType::bf16 && detail::pointwise_fused<BFloat16>(f, out, in, total)) return;
   }
-  detail::pointwise_linear<R, T, N>(&f, apply, out, in, total);
+  detail::pointwise_linear(loop, out, in);
 }
 
 }  // namespace mezzo::kernels::cpu

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 
 #include "mezzo/core/layout.h"
@@ -99,5 +100,56 @@ ReducePlan::Range ReducePlan::unit_range(std::int64_t u) const {
   const std::int64_t begin = u % per_run * unit;
   return {u / per_run * unit_run + begin, std::min(unit, unit_run - begin)};
 }
+
+namespace detail {
+
+namespace {
+
+/// Results of one piece, of any type.
+struct Results {
+  alignas(64) std::byte bytes[kReduceUnit * kLargestResult];
+};
+
+/// Elements in several chunks: each thread has chunks of its own, then they are combined in order.
+void run_chunked(const ReducePlan& plan, const ReductionSteps& steps, std::int64_t grain) {
+  const std::int64_t size = steps.result_size;
+  const RowScratch<std::byte> partial(plan.chunks * plan.outputs * size);
+  const auto partial_at = [&](std::int64_t chunk, std::int64_t output) {
+    return partial.data() + (chunk * plan.outputs + output) * size;
+  };
+  cpu::parallel_for(plan.chunks * plan.units, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end; ++at) {
+      const std::int64_t c = at / plan.units;
+      const auto range = plan.unit_range(at % plan.units);
+      steps.accumulate(steps.engine, range.begin, range.size, plan.chunk_range(c),
+                       partial_at(c, range.begin));
+    }
+  });
+  cpu::parallel_for(plan.outputs, kReduceUnit, [&](std::int64_t begin, std::int64_t end) {
+    Results results;
+    std::memcpy(results.bytes, partial_at(0, begin), static_cast<std::size_t>((end - begin) * size));
+    for (std::int64_t c = 1; c < plan.chunks; ++c)
+      steps.combine(steps.engine, results.bytes, partial_at(c, begin), end - begin);
+    steps.store(steps.sink, begin, end - begin, results.bytes);
+  });
+}
+
+}  // namespace
+
+void run_reduction(const ReducePlan& plan, const ReductionSteps& steps) {
+  const std::int64_t task = std::max<std::int64_t>(plan.unit * std::min(plan.chunk, plan.count), 1);
+  const std::int64_t grain = std::max<std::int64_t>(kReduceGrain / task, 1);
+  if (plan.chunks > 1) return run_chunked(plan, steps, grain);
+  cpu::parallel_for(plan.units, grain, [&](std::int64_t begin, std::int64_t end) {
+    Results results;
+    for (std::int64_t u = begin; u < end; ++u) {
+      const auto range = plan.unit_range(u);
+      steps.accumulate(steps.engine, range.begin, range.size, plan.chunk_range(0), results.bytes);
+      steps.store(steps.sink, range.begin, range.size, results.bytes);
+    }
+  });
+}
+
+}  // namespace detail
 
 }  // namespace mezzo::kernels::cpu

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
@@ -105,43 +106,50 @@ struct ReducePlan {
   void cut();
 };
 
+namespace detail {
+/// An engine and a sink of run_reduction by address, results without their type: the loop over pieces is one
+/// for all reducers.
+struct ReductionSteps {
+  const void* engine;
+  const void* sink;
+  std::int64_t result_size;  ///< in bytes
+  void (*accumulate)(const void* engine, std::int64_t first, std::int64_t n, ReducePlan::Range elements,
+                     void* results);
+  void (*combine)(const void* engine, void* into, const void* from, std::int64_t n);
+  void (*store)(const void* sink, std::int64_t first, std::int64_t n, const void* results);
+};
+inline constexpr std::int64_t kLargestResult = 16;
+void run_reduction(const ReducePlan& plan, const ReductionSteps& steps);
+}  // namespace detail
+
 /// Runs a plan. `engine` has a type Acc, `accumulate(first output, how many, elements, Acc* results)` and
 /// `combine(Acc, Acc)`; `sink(first output, how many, const Acc*)` gets each complete piece of at most
 /// kReduceUnit outputs once, on any thread.
 template <class Engine, class Sink>
-void run_reduction(const ReducePlan& plan, const Engine& engine, Sink sink) {
+void run_reduction(const ReducePlan& plan, const Engine& engine, const Sink& sink) {
   using Acc = typename Engine::Acc;
-  const std::int64_t task = std::max<std::int64_t>(plan.unit * std::min(plan.chunk, plan.count), 1);
-  const std::int64_t grain = std::max<std::int64_t>(kReduceGrain / task, 1);
-  if (plan.chunks == 1) {
-    parallel_for(plan.units, grain, [&](std::int64_t begin, std::int64_t end) {
-      Acc results[kReduceUnit];
-      for (std::int64_t u = begin; u < end; ++u) {
-        const auto range = plan.unit_range(u);
-        engine.accumulate(range.begin, range.size, plan.chunk_range(0), results);
-        sink(range.begin, range.size, results);
-      }
-    });
-    return;
-  }
-  const RowScratch<Acc> partial(plan.chunks * plan.outputs);
-  parallel_for(plan.chunks * plan.units, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t at = begin; at < end; ++at) {
-      const std::int64_t c = at / plan.units;
-      const auto range = plan.unit_range(at % plan.units);
-      engine.accumulate(range.begin, range.size, plan.chunk_range(c),
-                        partial.data() + c * plan.outputs + range.begin);
-    }
-  });
-  parallel_for(plan.outputs, kReduceUnit, [&](std::int64_t begin, std::int64_t end) {
-    Acc results[kReduceUnit];
-    std::copy_n(partial.data() + begin, end - begin, results);
-    for (std::int64_t c = 1; c < plan.chunks; ++c) {
-      const Acc* from = partial.data() + c * plan.outputs + begin;
-      for (std::int64_t i = 0; i < end - begin; ++i) results[i] = engine.combine(results[i], from[i]);
-    }
-    sink(begin, end - begin, results);
-  });
+  static_assert(sizeof(Acc) <= detail::kLargestResult && std::is_trivially_copyable_v<Acc>);
+  detail::run_reduction(
+      plan, {.engine = &engine,
+             .sink = &sink,
+             .result_size = sizeof(Acc),
+             .accumulate =
+                 [](const void* raw, std::int64_t first, std::int64_t n, ReducePlan::Range elements,
+                    void* results) {
+                   static_cast<const Engine*>(raw)->accumulate(first, n, elements,
+                                                               static_cast<Acc*>(results));
+                 },
+             .combine =
+                 [](const void* raw, void* into, const void* from, std::int64_t n) {
+                   auto* const a = static_cast<Acc*>(into);
+                   const auto* const b = static_cast<const Acc*>(from);
+                   for (std::int64_t i = 0; i < n; ++i)
+                     a[i] = static_cast<const Engine*>(raw)->combine(a[i], b[i]);
+                 },
+             .store =
+                 [](const void* raw, std::int64_t first, std::int64_t n, const void* results) {
+                   (*static_cast<const Sink*>(raw))(first, n, static_cast<const Acc*>(results));
+                 }});
 }
 
 }  // namespace mezzo::kernels::cpu

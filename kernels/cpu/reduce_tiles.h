@@ -122,6 +122,7 @@ struct LaneTile {
 template <class T, class R>
 struct FoldLanes {
   using Acc = typename R::template Acc<T>;
+  static constexpr bool kOfF32 = std::is_same_v<T, float>;
 
   static void run(R reducer, Acc* acc, std::int64_t pitch, Acc* totals, std::int64_t width) {
     for (int half = R::kLanes / 2; half > 0; half /= 2) {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -19,7 +20,8 @@
 
 namespace mezzo::kernels::cpu {
 
-/// Consecutive rows: row r starts at data + r * distance.
+/// Consecutive rows: row r starts at data + r * distance (in elements). T is void where their type is known
+/// as a value only.
 template <class T>
 struct RowBlock {
   T* data = nullptr;
@@ -27,6 +29,10 @@ struct RowBlock {
   const std::byte* ahead = nullptr;  ///< memory that will be used soon, or nullptr; see next()
   std::int64_t ahead_distance = 0;   ///< in bytes
 
+  template <class U>
+  [[nodiscard]] RowBlock<U> as() const {
+    return {static_cast<U*>(data), distance, ahead, ahead_distance};
+  }
   /// What a pass over row r may fetch meanwhile, a cache line for each line of its own: the row after it, or
   /// where a buffer is filled from next; of results, where row r itself goes. Fetching all of that at once
   /// would be dropped by the processor, and waiting for it takes longer than the pass. Not to be read;
@@ -38,6 +44,21 @@ struct RowBlock {
 };
 
 namespace detail {
+/// Calls f with an unsigned integer as wide as an element of `bytes` bytes: what moves elements of any dtype.
+template <class F>
+void with_bits(std::int64_t bytes, const F& f) {
+  switch (bytes) {
+    case 1:
+      return f(std::uint8_t{});
+    case 2:
+      return f(std::uint16_t{});
+    case 4:
+      return f(std::uint32_t{});
+    default:
+      return f(std::uint64_t{});
+  }
+}
+
 /// Memory for `bytes`, 64-byte aligned, up to 64 KiB of which a thread keeps what it gives back; nullptr for
 /// 0 bytes. Throws OutOfMemoryError, or std::bad_alloc for a block that is kept.
 [[nodiscard]] void* take_row_scratch(std::size_t bytes);
@@ -99,37 +120,35 @@ class RowOperand {
   /// would put all of them into the same few cache lines.
   [[nodiscard]] std::int64_t pitch() const { return across() ? length_ + kAcross : length_; }
   /// Whether the rows can be used where they are.
+  [[nodiscard]] bool in_place(DType type) const { return dtype_ == type && step_ == 1 && outer_.size() <= 1; }
   template <class T>
   [[nodiscard]] bool in_place() const {
-    return dtype_ == dtype_of<T> && step_ == 1 && outer_.size() <= 1;
+    return in_place(dtype_of<T>);
   }
-  /// Rows [begin, begin + count) as T: in place, or widened into `buffer`.
+  /// Rows [begin, begin + count) as `to`: in place, or widened into `buffer`.
+  [[nodiscard]] RowBlock<void> read(std::int64_t begin, std::int64_t count, DType to, void* buffer) const;
   template <class T>
   [[nodiscard]] RowBlock<T> read(std::int64_t begin, std::int64_t count, T* buffer) const {
-    if (in_place<T>()) return here<T>(begin);
-    each_piece(begin, count, [&](const Piece& piece) { gather_piece(piece, buffer); });
-    return {buffer, pitch()};
+    // Here too, as this is most rows of most calls, and short ones are felt.
+    return (in_place<T>() ? here(begin) : read(begin, count, dtype_of<T>, buffer)).template as<T>();
   }
   /// The memory of rows [begin, begin + count) if `read` or `finish` would convert them as one run; otherwise
   /// nullptr.
-  [[nodiscard]] const std::byte* packed(std::int64_t begin, std::int64_t count) const {
-    const std::byte* found = nullptr;
-    each_piece(begin, count, [&](const Piece& piece) {
-      if (piece.count == count && is_packed(piece)) found = piece.at;
-    });
-    return found;
-  }
+  [[nodiscard]] const std::byte* packed(std::int64_t begin, std::int64_t count) const;
   [[nodiscard]] std::int64_t row_bytes() const { return length_ * size_of(dtype_); }
-  /// Where results for these rows go before `finish`.
+  /// Where results of type `from` for these rows go before `finish`.
+  [[nodiscard]] RowBlock<void> target(std::int64_t begin, DType from, void* buffer) const {
+    return in_place(from) ? here(begin) : RowBlock<void>{buffer, pitch()};
+  }
   template <class T>
   [[nodiscard]] RowBlock<T> target(std::int64_t begin, T* buffer) const {
-    return in_place<T>() ? here<T>(begin) : RowBlock<T>{buffer, pitch()};
+    return target(begin, dtype_of<T>, buffer).template as<T>();
   }
   /// Narrows and scatters results that are in `buffer`; nothing to do when they are in place.
+  void finish(std::int64_t begin, std::int64_t count, DType from, const void* buffer) const;
   template <class T>
   void finish(std::int64_t begin, std::int64_t count, const T* buffer) const {
-    if (in_place<T>()) return;
-    each_piece(begin, count, [&](const Piece& piece) { scatter_piece(piece, buffer); });
+    if (!in_place<T>()) finish(begin, count, dtype_of<T>, buffer);
   }
 
   static constexpr std::int64_t kAcross = 16;  ///< rows of a tile, at least half a cache line
@@ -153,82 +172,25 @@ class RowOperand {
   };
 
   [[nodiscard]] std::int64_t distance() const { return outer_.empty() ? length_ : strides_.back(); }
-  template <class T>
-  [[nodiscard]] RowBlock<T> here(std::int64_t begin) const {
-    T* const row = reinterpret_cast<T*>(base_) + begin * distance();
-    return {row, distance(), reinterpret_cast<const std::byte*>(row + distance()),
-            distance() * static_cast<std::int64_t>(sizeof(T))};
+  [[nodiscard]] RowBlock<void> here(std::int64_t begin) const {
+    const std::int64_t bytes = distance() * size_of(dtype_);
+    std::byte* const row = base_ + begin * bytes;
+    return {row, distance(), row + bytes, bytes};
   }
 
   /// Splits the rows into pieces that lie along the last outer dim.
   template <class F>
-  void each_piece(std::int64_t begin, std::int64_t count, F f) const {
-    const std::int64_t inner = outer_.empty() ? 1 : outer_.back();
-    for (std::int64_t done = 0; done < count;) {
-      const std::int64_t row = begin + done;
-      const std::int64_t n = std::min(count - done, inner - row % inner);
-      f(Piece{base_ + offset_of(row) * size_of(dtype_), distance(), done, n});
-      done += n;
-    }
-  }
-  [[nodiscard]] std::int64_t offset_of(std::int64_t row) const {
-    std::int64_t offset = 0;
-    for (std::size_t d = outer_.size(); d-- > 0; row /= outer_[d]) offset += row % outer_[d] * strides_[d];
-    return offset;
-  }
-
-  template <class T>
-  void gather_piece(const Piece& piece, T* buffer) const {
-    constexpr DType to = dtype_of<T>;
-    T* const rows = buffer + piece.first * pitch();
-    if (is_packed(piece)) return convert(piece.at, dtype_, rows, to, piece.count * length_);
-    if (!across()) {
-      for (std::int64_t r = 0; r < piece.count; ++r)
-        gather(element(piece, r, 0), dtype_, step_, rows + r * pitch(), to, length_);
-      return;
-    }
-    each_tile(piece, [&](std::int64_t r, std::int64_t i, std::int64_t height, std::int64_t width) {
-      T tile[kAcross][kAcross];  // [place in the row][row]
-      for (std::int64_t k = 0; k < width; ++k)
-        gather(element(piece, r, i + k), dtype_, piece.distance, tile[k], to, height);
-      for (std::int64_t j = 0; j < height; ++j) {
-        for (std::int64_t k = 0; k < width; ++k) rows[(r + j) * pitch() + i + k] = tile[k][j];
-      }
-    });
-  }
-
-  template <class T>
-  void scatter_piece(const Piece& piece, const T* buffer) const {
-    constexpr DType from = dtype_of<T>;
-    const T* const rows = buffer + piece.first * pitch();
-    if (is_packed(piece)) return convert(rows, from, piece.at, dtype_, piece.count * length_);
-    if (!across()) {
-      for (std::int64_t r = 0; r < piece.count; ++r)
-        scatter(rows + r * pitch(), from, element(piece, r, 0), dtype_, step_, length_);
-      return;
-    }
-    each_tile(piece, [&](std::int64_t r, std::int64_t i, std::int64_t height, std::int64_t width) {
-      T tile[kAcross][kAcross];
-      for (std::int64_t j = 0; j < height; ++j) {
-        for (std::int64_t k = 0; k < width; ++k) tile[k][j] = rows[(r + j) * pitch() + i + k];
-      }
-      for (std::int64_t k = 0; k < width; ++k)
-        scatter(tile[k], from, element(piece, r, i + k), dtype_, piece.distance, height);
-    });
-  }
-
+  void each_piece(std::int64_t begin, std::int64_t count, F f) const;
+  [[nodiscard]] std::int64_t offset_of(std::int64_t row) const;
+  void gather_piece(const Piece& piece, DType to, std::byte* buffer) const;
+  void scatter_piece(const Piece& piece, DType from, const std::byte* buffer) const;
   /// The rows of the piece and of a buffer lie the same way: one run without gaps.
   [[nodiscard]] bool is_packed(const Piece& piece) const {
     return step_ == 1 && !across() && (piece.distance == length_ || piece.count == 1);
   }
   /// f(first row, first place, rows, places) for tiles of a piece.
   template <class F>
-  void each_tile(const Piece& piece, F f) const {
-    for (std::int64_t r = 0; r < piece.count; r += kAcross) {
-      for (std::int64_t i = 0; i < length_; i += kAcross)
-        f(r, i, std::min(kAcross, piece.count - r), std::min(kAcross, length_ - i));
-    }
-  }
+  void each_tile(const Piece& piece, F f) const;
   [[nodiscard]] std::byte* element(std::int64_t row, std::int64_t place) const {
     return base_ + (offset_of(row) + place * step_) * size_of(dtype_);
   }
@@ -249,6 +211,18 @@ inline constexpr std::int64_t kRowBlock = 2048;
 /// Whether results may be put where the first input is, element by element, if both are in buffers.
 enum class Buffers : std::uint8_t { apart, shared };
 
+namespace detail {
+/// A body of for_row_blocks by address, its blocks without their type.
+struct RowBody {
+  const void* body;
+  void (*call)(const void* body, const RowBlock<void>& out, const RowBlock<void>* in, std::int64_t begin,
+               std::int64_t count);
+};
+inline constexpr std::size_t kMostRowInputs = 4;
+void for_row_blocks(DType type, const RowOperand* out, std::span<const RowOperand> in, const RowBody& body,
+                    std::int64_t unit, Buffers buffers);
+}  // namespace detail
+
 /// Calls `body(out, in, begin, count)` for blocks of rows, threads over chunks of blocks: `out` and `in` are
 /// RowBlocks of T for rows [begin, begin + count), and what `body` leaves in `out` is stored. `out` may be
 /// nullptr; then the body keeps its results itself. All operands have rows of one length and number. Rows
@@ -256,48 +230,14 @@ enum class Buffers : std::uint8_t { apart, shared };
 template <class T, std::size_t N, class Body>
 void for_row_blocks(const RowOperand* out, const std::array<RowOperand, N>& in, const Body& body,
                     std::int64_t unit = 1, Buffers buffers = Buffers::apart) {
-  const std::int64_t rows = in[0].rows();
-  const std::int64_t length = in[0].length();
-  if (rows == 0 || length == 0) return;
-  const bool across = (out != nullptr && out->across()) ||
-                      std::any_of(in.begin(), in.end(), [](const auto& x) { return x.across(); });
-  const std::int64_t least = across ? RowOperand::kAcross : 1;
-  const std::int64_t block = std::min(std::max(kRowBlock / length, least), rows);
-  const std::int64_t blocks_per_chunk = std::max<std::int64_t>(16 * kRowBlock / (block * length), 1);
-  const std::int64_t units_per_chunk = (block * blocks_per_chunk + unit - 1) / unit;
-  parallel_for(rows, unit * units_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    const auto scratch_for = [&](const RowOperand& operand) {
-      return operand.in_place<T>() ? 0 : std::min(block, end - begin) * operand.pitch();
-    };
-    const auto scratch = [&]<std::size_t... I>(std::index_sequence<I...> /*indices*/) {
-      return std::array<RowScratch<T>, N>{RowScratch<T>(scratch_for(in[I]))...};
-    }
-    (std::make_index_sequence<N>{});
-    // Half of the cache, where a row is long.
-    const bool shared = buffers == Buffers::shared && out != nullptr && !in[0].template in_place<T>() &&
-                        in[0].pitch() == out->pitch();
-    const RowScratch<T> own(out == nullptr || shared ? 0 : scratch_for(*out));
-    T* const result = shared ? scratch[0].data() : own.data();
-    for (std::int64_t at = begin; at < end; at += block) {
-      const std::int64_t count = std::min(block, end - at);
-      std::array<RowBlock<T>, N> blocks;
-      for (std::size_t k = 0; k < N; ++k) {
-        blocks[k] = in[k].template read<T>(at, count, scratch[k].data());
-        if (in[k].template in_place<T>() || at + block >= end) continue;
-        blocks[k].ahead = in[k].packed(at + block, std::min(block, end - at - block));
-        blocks[k].ahead_distance = in[k].row_bytes();
-      }
-      RowBlock<T> results;
-      if (out != nullptr) {
-        results = out->template target<T>(at, result);
-        const bool in_place = out->template in_place<T>();
-        results.ahead = in_place ? reinterpret_cast<std::byte*>(results.data) : out->packed(at, count);
-        if (!in_place) results.ahead_distance = out->row_bytes();
-      }
-      body(results, blocks, at, count);
-      if (out != nullptr) out->template finish<T>(at, count, result);
-    }
-  });
+  static_assert(N <= detail::kMostRowInputs);
+  const auto call = [](const void* raw, const RowBlock<void>& result, const RowBlock<void>* blocks,
+                       std::int64_t begin, std::int64_t count) {
+    std::array<RowBlock<T>, N> typed;
+    for (std::size_t k = 0; k < N; ++k) typed[k] = blocks[k].template as<T>();
+    (*static_cast<const Body*>(raw))(result.template as<T>(), typed, begin, count);
+  };
+  detail::for_row_blocks(dtype_of<T>, out, in, {&body, call}, unit, buffers);
 }
 
 }  // namespace mezzo::kernels::cpu

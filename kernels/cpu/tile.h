@@ -3,7 +3,6 @@
 // are narrowed on the way back.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -36,95 +35,50 @@ class TileOperand {
   explicit TileOperand(const View& contiguous)
       : base_(static_cast<std::byte*>(contiguous.data)), dtype_(contiguous.dtype), linear_(true) {}
 
-  /// Elements [begin, begin + n) as T (n <= kTile): the array itself when it holds them so, else `buffer`.
+  /// Elements [begin, begin + n) as `to` (n <= kTile): the array itself when it holds them so, else `buffer`.
+  const void* read(std::int64_t begin, std::int64_t n, DType to, void* buffer) const {
+    if (in_place(to)) return at(begin);
+    gather_tile(begin, n, to, static_cast<std::byte*>(buffer));
+    return buffer;
+  }
   template <class T>
   const T* read(std::int64_t begin, std::int64_t n, TileBuffer<T>& buffer) const {
-    constexpr DType to = dtype_of<T>;
-    if (linear_ && dtype_ == to) return reinterpret_cast<const T*>(base_) + begin;
-    if (linear_) {
-      convert(base_ + begin * size_of(dtype_), dtype_, buffer.values, to, n);
-      return buffer.values;
-    }
-    const std::int64_t period = std::min(repeats_after(), n);
-    gather_runs(begin, period, buffer.values);
-    for (std::int64_t done = period; done < n; done *= 2) {
-      std::copy_n(buffer.values, std::min(done, n - done), buffer.values + done);
-    }
-    return buffer.values;
+    return static_cast<const T*>(read(begin, n, dtype_of<T>, buffer.values));
   }
 
-  /// Where a tile of results of type T goes before `finish`: the array itself or `buffer`.
+  /// Where a tile of results of type `from` goes before `finish`: the array itself or `buffer`.
+  void* target(std::int64_t begin, DType from, void* buffer) const {
+    return in_place(from) ? at(begin) : buffer;
+  }
   template <class T>
   T* target(std::int64_t begin, TileBuffer<T>& buffer) const {
-    return linear_ && dtype_ == dtype_of<T> ? reinterpret_cast<T*>(base_) + begin : buffer.values;
+    return static_cast<T*>(target(begin, dtype_of<T>, buffer.values));
   }
   /// Narrows and scatters a tile whose results are in `buffer`; nothing to do when they are in place.
+  void finish(std::int64_t begin, std::int64_t n, DType from, const void* buffer) const {
+    if (!in_place(from)) write(begin, n, from, buffer);
+  }
   template <class T>
   void finish(std::int64_t begin, std::int64_t n, const TileBuffer<T>& buffer) const {
-    if (!linear_ || dtype_ != dtype_of<T>) write<T>(begin, n, buffer.values);
+    finish(begin, n, dtype_of<T>, buffer.values);
   }
-  /// Stores n values at `begin`, converted to the array's dtype.
-  template <class T>
-  void write(std::int64_t begin, std::int64_t n, const T* values) const {
-    constexpr DType from = dtype_of<T>;
-    if (linear_) {
-      convert(values, from, base_ + begin * size_of(dtype_), dtype_, n);
-      return;
-    }
-    each_run(begin, n, [&](std::byte* at, std::int64_t stride, std::int64_t done, std::int64_t count) {
-      scatter(values + done, from, at, dtype_, stride, count);
-    });
-  }
+  /// Stores n values of type `from` at `begin`, converted to the array's dtype.
+  void write(std::int64_t begin, std::int64_t n, DType from, const void* values) const;
+
+  /// Whether tiles of that type are used where they lie.
+  [[nodiscard]] bool in_place(DType type) const { return linear_ && dtype_ == type; }
 
  private:
+  [[nodiscard]] std::byte* at(std::int64_t element) const { return base_ + element * size_of(dtype_); }
+  /// Elements [begin, begin + n), converted and one after the other.
+  void gather_tile(std::int64_t begin, std::int64_t n, DType to, std::byte* values) const;
+  void gather_runs(std::int64_t begin, std::int64_t n, DType to, std::byte* values) const;
   /// After how many elements the values repeat, as those of a row that is broadcast to a matrix; else no less
   /// than all of them.
-  [[nodiscard]] std::int64_t repeats_after() const {
-    const bool repeats = shape_.size() == 2 && strides_[0] == 0;
-    return repeats ? shape_[1] : layout::numel(shape_);
-  }
-
-  /// Elements [begin, begin + n), converted and one after the other.
-  template <class T>
-  void gather_runs(std::int64_t begin, std::int64_t n, T* values) const {
-    constexpr DType to = dtype_of<T>;
-    each_run(begin, n, [&](std::byte* at, std::int64_t stride, std::int64_t done, std::int64_t count) {
-      if (stride == 1 && dtype_ == to) {
-        std::copy_n(reinterpret_cast<const T*>(at), count, values + done);
-        return;
-      }
-      const bool repeated = stride == 0 && count > 1;  // a broadcast value: convert it once
-      gather(at, dtype_, stride, values + done, to, repeated ? 1 : count);
-      if (repeated) std::fill_n(values + done + 1, count - 1, values[done]);
-    });
-  }
-
+  [[nodiscard]] std::int64_t repeats_after() const;
   /// Splits [begin, begin + n) into runs along the last dim: f(address, stride, elements before it, length).
   template <class F>
-  void each_run(std::int64_t begin, std::int64_t n, F f) const {
-    const std::size_t rank = shape_.size();
-    Dims index(rank, 0);
-    std::int64_t rest = begin;
-    for (std::size_t d = rank; d-- > 0;) {
-      index[d] = rest % shape_[d];
-      rest /= shape_[d];
-    }
-    std::int64_t done = 0;
-    while (done < n) {
-      std::int64_t offset = 0;
-      for (std::size_t d = 0; d < rank; ++d) offset += index[d] * strides_[d];
-      const std::int64_t inner = rank == 0 ? 1 : shape_[rank - 1] - index[rank - 1];
-      const std::int64_t count = std::min(inner, n - done);
-      f(base_ + offset * size_of(dtype_), rank == 0 ? 1 : strides_[rank - 1], done, count);
-      done += count;
-      if (rank == 0) return;
-      index[rank - 1] += count;
-      for (std::size_t d = rank - 1; d > 0 && index[d] == shape_[d]; --d) {
-        index[d] = 0;
-        ++index[d - 1];
-      }
-    }
-  }
+  void each_run(std::int64_t begin, std::int64_t n, F f) const;
 
   std::byte* base_;
   DType dtype_;

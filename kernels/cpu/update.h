@@ -3,11 +3,10 @@
 #pragma once
 
 #include <array>
-#include <utility>
+#include <cstddef>
+#include <span>
 
 #include "mezzo/kernels/cpu/multiversion.h"
-#include "mezzo/kernels/cpu/parallel.h"
-#include "mezzo/kernels/cpu/tile.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/scaler_math.h"
 #include "mezzo/kernels/update_rule.h"
@@ -35,45 +34,39 @@ struct UpdateTile {
   }
 };
 
-/// The operands of one parameter, laid out for tiles over its shape.
-struct Operands {
-  explicit Operands(const ParameterUpdate& update)
-      : value(of(update.value, update)),
-        gradient(of(update.gradient, update)),
-        state{of(update.state[0], update), of(update.state[1], update), of(update.state[2], update)},
-        copies{of(update.copies[0], update), of(update.copies[1], update), of(update.copies[2], update)} {}
-  TileOperand value, gradient;
-  std::array<TileOperand, 3> state, copies;
-
- private:
-  static TileOperand of(const View& view, const ParameterUpdate& update) {
-    return view.data == nullptr ? TileOperand(view) : TileOperand(view, update.value.shape, view.strides);
-  }
+/// The arrays of a tile. `unscaled` is nullptr unless unscaled gradients are wanted.
+struct TileArrays {
+  void* p_out;
+  const void* p;
+  const void* g;
+  void* unscaled;
+  std::array<void*, 3> out;
+  std::array<const void*, 3> in;
 };
 
+/// The step of one parameter as its driver sees it, which is one for all optimizers: the loop of a tile by
+/// address.
+struct UpdateLoop {
+  const void* functor;
+  void (*tile)(const void* functor, const TileArrays& arrays, std::int64_t n, UnscaleFn unscale);
+  std::size_t states;
+  DType type;
+  UnscaleFn unscale;
+  bool write_gradient;
+};
+void run_update(const ParameterUpdate& update, const UpdateLoop& loop);
+
 template <class F, class T>
-void update_tile(const Operands& operands, const ParameterUpdate& update, F f, UnscaleFn unscale,
-                 bool write_gradient, std::int64_t at, std::int64_t n) {
-  TileBuffer<T> value_in, value_out, gradient_in, gradient_out;
-  std::array<TileBuffer<T>, static_cast<std::size_t>(F::kStates)> state_in, state_out;
-  std::array<T*, 3> out{};
-  std::array<const T*, 3> in{};
-  // != because nvcc warns of < where there are no states.
-  for (std::size_t s = 0; s != state_in.size(); ++s) {
-    in[s] = operands.state[s].read<T>(at, n, state_in[s]);
-    out[s] = operands.state[s].target<T>(at, state_out[s]);
+void update_tile(const void* functor, const TileArrays& arrays, std::int64_t n, UnscaleFn unscale) {
+  std::array<T*, 3> out;
+  std::array<const T*, 3> in;
+  for (std::size_t s = 0; s < out.size(); ++s) {
+    out[s] = static_cast<T*>(arrays.out[s]);
+    in[s] = static_cast<const T*>(arrays.in[s]);
   }
-  const T* p = operands.value.read<T>(at, n, value_in);
-  const T* g = operands.gradient.read<T>(at, n, gradient_in);
-  T* p_out = operands.value.target<T>(at, value_out);
-  T* g_out = write_gradient ? operands.gradient.target<T>(at, gradient_out) : nullptr;
-  run_isa<UpdateTile<F, T>>(f, p_out, p, g, g_out, out, in, n, unscale);
-  for (std::size_t s = 0; s != state_in.size(); ++s) operands.state[s].finish<T>(at, n, state_out[s]);
-  operands.value.finish<T>(at, n, value_out);
-  if (write_gradient) operands.gradient.finish<T>(at, n, gradient_out);
-  for (std::size_t c = 0; c < update.copies.size(); ++c) {
-    if (update.copies[c].data != nullptr) operands.copies[c].write<T>(at, n, p_out);
-  }
+  run_isa<UpdateTile<F, T>>(*static_cast<const F*>(functor), static_cast<T*>(arrays.p_out),
+                            static_cast<const T*>(arrays.p), static_cast<const T*>(arrays.g),
+                            static_cast<T*>(arrays.unscaled), out, in, n, unscale);
 }
 
 /// One parameter: reads and advances its step count, then all its tiles.
@@ -83,12 +76,8 @@ void update_parameter(const ParameterUpdate& update, const Rule& rule, const Upd
   kernels::detail::advance<F>(rule, *control.rates, update.step, update.carried);
   const bool unscales = control.unscale && control.record != nullptr && control.record->inv_scale != 1.0F;
   const UnscaleFn unscale{unscales ? control.record->inv_scale : 1.0F};
-  const Operands operands(update);
-  parallel_for(layout::numel(update.value.shape), 16 * kTile, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t at = begin; at < end; at += kTile) {
-      update_tile<F, T>(operands, update, f, unscale, unscales, at, std::min(kTile, end - at));
-    }
-  });
+  run_update(update,
+             {&f, update_tile<F, T>, static_cast<std::size_t>(F::kStates), dtype_of<T>, unscale, unscales});
 }
 
 }  // namespace update_detail

@@ -170,7 +170,7 @@ class Write {
     if (!made.defined()) return;
     self_.impl().grad_fn = made.impl().grad_fn;
     self_.impl().output_index = made.impl().output_index;
-    self_.impl().hooks.reset();  // they belong to the tensor as it was, and its node keeps them
+    self_.impl().hooks = {};  // they belong to the tensor as it was, and its node keeps them
   }
 
  private:
