@@ -2,6 +2,8 @@
 // compile time counts.
 #pragma once
 
+#include <cmath>  // for programs: what computes with tensors computes with numbers, too
+
 #include "mezzo/amp/algorithm.h"
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/captured_step.h"

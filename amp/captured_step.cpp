@@ -14,7 +14,7 @@ namespace mezzo::amp {
 
 struct CapturedStep::State {
   Device device;
-  std::function<Tensor()> step;
+  mezzo::detail::Function<Tensor()> step;
   int warmup;
   Tensor result;
 #if MEZZO_HAVE_CUDA
@@ -22,20 +22,20 @@ struct CapturedStep::State {
 #endif
 };
 
-CapturedStep::CapturedStep(Device device, std::function<Tensor()> step, int warmup) {
+CapturedStep::CapturedStep(Device device, mezzo::detail::Function<Tensor()> step, int warmup) {
   if (!step) throw ValueError("CapturedStep", "a step", "an empty function", "pass the body of the loop");
   if (warmup < 1) {
     throw ValueError("CapturedStep", "at least 1 call before recording", std::to_string(warmup),
                      "optimizer states are made in the first step");
   }
   static_cast<void>(backend(device));
-  state_ = std::make_unique<State>();
+  state_ = new State;
   state_->device = device;
   state_->step = std::move(step);
   state_->warmup = warmup;
 }
 
-CapturedStep::~CapturedStep() = default;
+CapturedStep::~CapturedStep() { delete state_; }
 
 bool CapturedStep::is_recorded() const noexcept {
 #if MEZZO_HAVE_CUDA

@@ -2,9 +2,7 @@
 // host is paid once.
 #pragma once
 
-#include <functional>
-#include <memory>
-
+#include "mezzo/core/function.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::amp {
@@ -42,7 +40,7 @@ class CapturedStep {
  public:
   /// `warmup` (at least 1): calls that run the step eagerly before it is recorded. Nothing runs yet. Throws
   /// ValueError for a warmup below 1 or an empty step, DeviceError for a device that is not there.
-  CapturedStep(Device device, std::function<Tensor()> step, int warmup = 3);
+  CapturedStep(Device device, mezzo::detail::Function<Tensor()> step, int warmup = 3);
   ~CapturedStep();
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
@@ -56,7 +54,7 @@ class CapturedStep {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  State* state_;  // owned
 };
 
 }  // namespace mezzo::amp

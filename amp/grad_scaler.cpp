@@ -225,7 +225,8 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
   return StepResult(books.record);
 }
 
-StepResult GradScaler::step(optim::Optimizer& /*optimizer*/, const std::function<Tensor()>& /*closure*/) {
+StepResult GradScaler::step(optim::Optimizer& /*optimizer*/,
+                            const mezzo::detail::Function<Tensor()>& /*closure*/) {
   throw StateError("GradScaler.step", "no closure", "one",
                    "compute the loss and its gradients before step(optimizer)");
 }

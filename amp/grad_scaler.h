@@ -2,13 +2,13 @@
 // record on the device; this class is the state machine around it.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "mezzo/core/function.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/core/value.h"
 #include "mezzo/optim/optimizer.h"
@@ -99,7 +99,7 @@ class GradScaler {
   /// throws.
   StepResult step(optim::Optimizer& optimizer);
   /// Always throws StateError: an optimizer that calls back would see gradients of a changing scale.
-  StepResult step(optim::Optimizer& optimizer, const std::function<Tensor()>& closure);
+  StepResult step(optim::Optimizer& optimizer, const mezzo::detail::Function<Tensor()>& closure);
   /// Adapts the scale to what was found since the last update, and starts a new iteration for every
   /// optimizer. Throws StateError when nothing was unscaled or stepped since.
   void update();

@@ -241,8 +241,8 @@ class Trace::Recorder final : OpObserver, CastLog {
   OpObserverGuard ops_{this};
 };
 
-Trace::Trace() : recorder_(std::make_unique<Recorder>()) {}
-Trace::~Trace() = default;
+Trace::Trace() : recorder_(new Recorder) {}
+Trace::~Trace() { delete recorder_; }
 TraceReport Trace::report() const { return recorder_->report(); }
 void Trace::reset() { recorder_->reset(); }
 

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <iosfwd>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,7 +75,7 @@ class Trace {
 
  private:
   class Recorder;
-  std::unique_ptr<Recorder> recorder_;
+  Recorder* recorder_;  // owned
 };
 
 [[nodiscard]] inline Trace trace() { return {}; }

@@ -38,6 +38,10 @@ Value to_value(const Scalar& scalar) {
   return Value(scalar.real());
 }
 
+void add_field(Value::Map& map, std::string_view name, Value value) {
+  map.emplace_back(std::string(name), std::move(value));
+}
+
 void refuse_attr(std::string_view op, std::string_view name, std::string_view known) {
   throw ValueError(op,
                    known.empty() ? std::string("no attributes") : "attributes out of " + std::string(known),

@@ -53,6 +53,7 @@ namespace detail {
 [[nodiscard]] Scalar scalar_from(const Value& value);
 [[nodiscard]] std::size_t name_from(const Value& value, std::span<const std::string_view> names);
 [[nodiscard]] Value to_value(const Scalar& scalar);
+void add_field(Value::Map& map, std::string_view name, Value value);
 [[noreturn]] void refuse_attr(std::string_view op, std::string_view name, std::string_view known);
 /// The same refusal in the name of "op.field".
 [[noreturn]] void refuse_value(std::string_view op, std::string_view field, const Error& error);
@@ -149,38 +150,33 @@ std::string type_name() {
 /// Builds attributes from a map (null means all defaults). A missing field keeps its default; an unknown one
 /// or a wrong kind throws ValueError in the name of `op`.
 template <class A>
-[[nodiscard]] A attrs_from_value(std::string_view op, const Value& values) {
+[[nodiscard, gnu::cold]] A attrs_from_value(std::string_view op, const Value& values) {
   A attrs{};
   if (values.is_null()) return attrs;
   for (const auto& entry : values.as_map()) {
-    const std::string& key = entry.first;
-    const Value& value = entry.second;
-    bool found = false;
-    std::string known;
     std::apply(
         [&](const auto&... field) {
           [[maybe_unused]] const auto try_field = [&](const auto& one) {
-            known.append(known.empty() ? "" : ", ").append(one.name);
-            if (found || one.name != key) return;
-            found = true;
+            if (one.name != entry.first) return false;
             using T = std::remove_reference_t<decltype(attrs.*(one.member))>;
-            attrs.*(one.member) = detail::read_field<T>(op, key, value);
+            attrs.*(one.member) = detail::read_field<T>(op, entry.first, entry.second);
+            return true;
           };
-          (try_field(field), ...);
+          const std::array<std::string_view, sizeof...(field)> names{field.name...};
+          if (!(try_field(field) || ...)) detail::refuse_attr(op, entry.first, detail::joined(names, ", "));
         },
         A::fields());
-    if (!found) detail::refuse_attr(op, key, known);
   }
   return attrs;
 }
 
 /// The attributes as a map from field names.
 template <class A>
-[[nodiscard]] Value attrs_to_value(const A& attrs) {
+[[nodiscard, gnu::cold]] Value attrs_to_value(const A& attrs) {
   Value::Map map;
   std::apply(
       [&](const auto&... field) {
-        (map.emplace_back(std::string(field.name), detail::field_to_value(attrs.*(field.member))), ...);
+        (detail::add_field(map, field.name, detail::field_to_value(attrs.*(field.member))), ...);
       },
       A::fields());
   return Value(std::move(map));
@@ -188,7 +184,7 @@ template <class A>
 
 /// The types of the attributes, in their order, as docs/ops.md writes them.
 template <class A>
-[[nodiscard]] std::vector<std::string> attr_types() {
+[[nodiscard, gnu::cold]] std::vector<std::string> attr_types() {
   const A attrs{};
   std::vector<std::string> types;
   std::apply(

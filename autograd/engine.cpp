@@ -283,7 +283,7 @@ void Walk::accumulate_into_leaves() {
   const detail::GradModeGuard mode(create_);
   for (auto& [edge, gradient] : leaves_) {
     TensorImpl& leaf = *edge.leaf_impl();
-    if (!leaf.leaf) leaf.leaf = std::make_unique<LeafState>();
+    if (!leaf.leaf) leaf.leaf = make_ref<LeafState>();
     Tensor& grad = leaf.leaf->grad;
     const MemoryFormat format = layout::format_of(leaf.shape, leaf.strides);
     if (create_)

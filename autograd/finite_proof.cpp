@@ -1,6 +1,6 @@
 #include "mezzo/autograd/finite_proof.h"
 
-#include <memory>
+#include <utility>
 
 namespace mezzo {
 
@@ -8,8 +8,11 @@ void prove_finite_by(const Tensor& product, const Tensor& a, const Tensor& b) {
   if (product.dtype() != DType::f32 || a.dtype() != DType::f16 || b.dtype() != DType::f16) return;
   const std::int64_t operand_bytes = (a.numel() + b.numel()) * size_of(DType::f16);
   if (a.numel() == 0 || b.numel() == 0 || 4 * operand_bytes > product.numel() * size_of(DType::f32)) return;
-  product.impl().finite_proof =
-      std::make_unique<FiniteProof>(FiniteProof{product.version(), {a, b}, {a.version(), b.version()}});
+  auto proof = make_ref<FiniteProof>();
+  proof->version = product.version();
+  proof->operands = {a, b};
+  proof->operand_versions = {a.version(), b.version()};
+  product.impl().finite_proof = std::move(proof);
 }
 
 std::span<const Tensor> finite_proof(const Tensor& tensor) {

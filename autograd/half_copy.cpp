@@ -18,7 +18,7 @@ constexpr std::array<DType, 2> kHalfTypes{DType::f16, DType::bf16};
 std::mutex copies_mutex;
 
 HalfCopy& slot(TensorImpl& leaf, DType dtype) {
-  if (!leaf.leaf) leaf.leaf = std::make_unique<LeafState>();
+  if (!leaf.leaf) leaf.leaf = make_ref<LeafState>();
   return leaf.leaf->half_copies[dtype == DType::f16 ? 0 : 1];
 }
 

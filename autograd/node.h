@@ -3,7 +3,6 @@
 // so there are no cycles.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -65,7 +64,7 @@ class Node : public RefCounted {
   SmallVector<SavedTensor, 1> saved_outputs;
   std::optional<DType> run_dtype;
   LayerState layer;
-  std::vector<std::pair<std::uint32_t, std::shared_ptr<GradHooks>>> hooks;  ///< per output index
+  std::vector<std::pair<std::uint32_t, Ref<GradHooks>>> hooks;  ///< per output index
   bool released = false;
   /// Where in the tree of modules forward ran, when anomalies are looked for (nn/anomaly.h); lives as long as
   /// the process.

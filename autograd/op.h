@@ -2,7 +2,7 @@
 // Ops of the library and ops of users have the same form and take the same path (autograd/bind.h).
 #pragma once
 
-#include <algorithm>
+#include <concepts>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -54,9 +54,16 @@ class Inputs {
  public:
   constexpr Inputs() noexcept = default;
   Inputs(std::initializer_list<TensorRef> list) noexcept : size_(list.size()) { data_ = list.begin(); }
-  Inputs(std::span<const TensorRef> list) noexcept : data_(list.data()), size_(list.size()) {}
+  /// A std::span or SmallVector of them, say. (A template, as a parameter of type std::span makes the
+  /// compiler ask for each copy of Inputs whether they are one.)
+  template <class R>
+  requires requires(const R& list) {
+    { list.data() } -> std::convertible_to<const TensorRef*>;
+    list.size();
+  }
+  Inputs(const R& list) noexcept : data_(list.data()), size_(list.size()) {}
   template <std::size_t N>
-  Inputs(const SmallVector<TensorRef, N>& list) noexcept : data_(list.data()), size_(list.size()) {}
+  explicit Inputs(const TensorRef (&list)[N]) noexcept : data_(list), size_(N) {}
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] const TensorRef* begin() const noexcept { return data_; }
@@ -96,7 +103,7 @@ constexpr std::uint32_t tensor_set(I... index) {
   return ((1U << index) | ...);
 }
 [[nodiscard]] constexpr bool is_in(std::uint32_t set, std::size_t index) {
-  return ((set >> std::min<std::size_t>(index, 31)) & 1U) != 0;
+  return ((set >> (index < 31 ? index : 31)) & 1U) != 0;
 }
 
 /// The part of a descriptor that does not depend on its attributes.
@@ -186,39 +193,41 @@ struct SampleInput {
   double kink = 0, margin = 0;  ///< a real input stays `margin` away from `kink`
   bool grad = true;             ///< whether its gradient is checked
 };
+// Cold, as what only tests and the op table call: a function that calls them is cold too and compiled for
+// size.
 namespace samples {
 /// Uniform in [low, high].
-[[nodiscard]] inline SampleInput real(Shape shape, double low = -2, double high = 2) {
+[[nodiscard, gnu::cold]] inline SampleInput real(Shape shape, double low = -2, double high = 2) {
   return {.shape = shape, .low = low, .high = high};
 }
 /// Uniform in [-2, 2] but not within 0.1 of a point where the op has no derivative.
-[[nodiscard]] inline SampleInput smooth(Shape shape, double kink = 0) {
+[[nodiscard, gnu::cold]] inline SampleInput smooth(Shape shape, double kink = 0) {
   return {.shape = shape, .kink = kink, .margin = 0.1};
 }
 /// All values differ by at least 0.05: for max, sort and the like.
-[[nodiscard]] inline SampleInput distinct(Shape shape) {
+[[nodiscard, gnu::cold]] inline SampleInput distinct(Shape shape) {
   return {.kind = SampleKind::distinct, .shape = shape};
 }
 /// i64 in [0, limit).
-[[nodiscard]] inline SampleInput index(Shape shape, std::int64_t limit) {
+[[nodiscard, gnu::cold]] inline SampleInput index(Shape shape, std::int64_t limit) {
   return {
       .kind = SampleKind::index, .shape = shape, .low = 0, .high = static_cast<double>(limit), .grad = false};
 }
 /// The same where negative ones are legal and count from the end.
-[[nodiscard]] inline SampleInput index_from_end(Shape shape, std::int64_t limit) {
+[[nodiscard, gnu::cold]] inline SampleInput index_from_end(Shape shape, std::int64_t limit) {
   SampleInput result = index(shape, limit);
   result.low = -result.high;
   return result;
 }
-[[nodiscard]] inline SampleInput mask(Shape shape) {
+[[nodiscard, gnu::cold]] inline SampleInput mask(Shape shape) {
   return {.kind = SampleKind::mask, .shape = shape, .grad = false};
 }
 /// A real input that has no gradient.
-[[nodiscard]] inline SampleInput constant(Shape shape, double low = -2, double high = 2) {
+[[nodiscard, gnu::cold]] inline SampleInput constant(Shape shape, double low = -2, double high = 2) {
   return {.shape = shape, .low = low, .high = high, .grad = false};
 }
 /// An optional input that is not given.
-[[nodiscard]] inline SampleInput absent() { return {.kind = SampleKind::absent, .grad = false}; }
+[[nodiscard, gnu::cold]] inline SampleInput absent() { return {.kind = SampleKind::absent, .grad = false}; }
 }  // namespace samples
 
 /// A representative call.

@@ -67,6 +67,10 @@ void register_entry(std::unique_ptr<RegistryEntry> entry) {
   }
 }
 
+void add_sample(std::vector<SampleCall>& calls, const std::vector<SampleInput>& inputs, Value attrs) {
+  calls.push_back({inputs, std::move(attrs)});
+}
+
 void check_input_count(const RegistryEntry& entry, std::size_t count) {
   const OpInfo& info = entry.info();
   const std::vector<SampleCall> samples = entry.samples();

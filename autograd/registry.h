@@ -48,28 +48,32 @@ void register_entry(std::unique_ptr<RegistryEntry> entry);
 /// Throws ValueError unless the op takes that many inputs.
 void check_input_count(const RegistryEntry& entry, std::size_t count);
 
+void add_sample(std::vector<SampleCall>& calls, const std::vector<SampleInput>& inputs, Value attrs);
+
 template <class A>
 class TypedEntry final : public RegistryEntry {
  public:
   explicit TypedEntry(const Op<A>& op) : op_(op) {}
   [[nodiscard]] const OpInfo& info() const override { return op_.info; }
-  [[nodiscard]] Outputs call(Inputs inputs, const Value& attrs) const override {
+  [[nodiscard, gnu::cold]] Outputs call(Inputs inputs, const Value& attrs) const override {
     check_input_count(*this, inputs.size());
     return bind(op_, inputs, attrs_from_value<A>(op_.info.name.value, attrs));
   }
   [[nodiscard]] bool has_reference() const override { return op_.reference != nullptr; }
-  [[nodiscard]] Outputs call_reference(Inputs inputs, const Value& attrs) const override {
+  [[nodiscard, gnu::cold]] Outputs call_reference(Inputs inputs, const Value& attrs) const override {
     const A typed = attrs_from_value<A>(op_.info.name.value, attrs);
     return op_.reference(ForwardArgs<A>{inputs, typed});
   }
-  [[nodiscard]] std::vector<SampleCall> samples() const override {
+  [[nodiscard, gnu::cold]] std::vector<SampleCall> samples() const override {
     std::vector<SampleCall> calls;
     for (const Sample<A>& sample : op_.samples.value())
-      calls.push_back({sample.inputs, attrs_to_value(sample.attrs)});
+      add_sample(calls, sample.inputs, attrs_to_value(sample.attrs));
     return calls;
   }
-  [[nodiscard]] Value default_attrs() const override { return attrs_to_value(A{}); }
-  [[nodiscard]] std::vector<std::string> attr_types() const override { return mezzo::attr_types<A>(); }
+  [[nodiscard, gnu::cold]] Value default_attrs() const override { return attrs_to_value(A{}); }
+  [[nodiscard, gnu::cold]] std::vector<std::string> attr_types() const override {
+    return mezzo::attr_types<A>();
+  }
   [[nodiscard]] std::string_view no_gradient_because() const override { return op_.vjp.value.none_because; }
 
  private:

@@ -9,7 +9,7 @@ namespace mezzo {
 
 namespace {
 LeafState& leaf_state(TensorImpl& impl) {
-  if (!impl.leaf) impl.leaf = std::make_unique<LeafState>();
+  if (!impl.leaf) impl.leaf = make_ref<LeafState>();
   return *impl.leaf;
 }
 }  // namespace
@@ -61,7 +61,7 @@ std::size_t Tensor::register_hook(GradHook hook) const {
                         "call requires_grad_() first");
   }
   if (!impl_->hooks) {
-    impl_->hooks = std::make_shared<GradHooks>();
+    impl_->hooks = make_ref<GradHooks>();
     if (impl_->grad_fn) {
       auto& node = static_cast<autograd::Node&>(*impl_->grad_fn);
       node.hooks.emplace_back(impl_->output_index, impl_->hooks);

@@ -2,12 +2,12 @@
 // take them by value on any device.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "mezzo/core/error.h"
 
@@ -16,6 +16,11 @@ namespace mezzo {
 /// Most dimensions a tensor can have.
 inline constexpr int kMaxDims = 8;
 
+namespace detail {
+/// Throws ShapeError. (Not in Dims: what throws brings the making and ending of errors into every file.)
+[[noreturn]] void refuse_dim();
+}  // namespace detail
+
 /// A list of at most kMaxDims integers. Growing beyond throws ShapeError.
 class Dims {
  public:
@@ -23,8 +28,13 @@ class Dims {
   constexpr Dims(std::initializer_list<std::int64_t> values) {
     for (const std::int64_t value : values) push_back(value);
   }
-  explicit constexpr Dims(std::span<const std::int64_t> values) {
-    for (const std::int64_t value : values) push_back(value);
+  /// From what is a span of numbers. (A template, as a parameter of that type makes the compiler ask for each
+  /// copy of Dims whether Dims are one.)
+  template <class R>
+  requires(!std::is_base_of_v<Dims, R> && !std::is_same_v<R, std::initializer_list<std::int64_t>> &&
+           std::is_convertible_v<const R&,
+                                 std::span<const std::int64_t>>) explicit constexpr Dims(const R& values) {
+    for (const std::int64_t value : std::span<const std::int64_t>(values)) push_back(value);
   }
   constexpr Dims(std::size_t count, std::int64_t value) {
     for (std::size_t i = 0; i < count; ++i) push_back(value);
@@ -40,21 +50,25 @@ class Dims {
   constexpr std::int64_t& back() { return values_[size_ - 1U]; }
   [[nodiscard]] constexpr const std::int64_t& back() const { return values_[size_ - 1U]; }
   constexpr void push_back(std::int64_t value) {
-    if (size_ == kMaxDims) throw ShapeError("shape", "at most 8 dimensions", "more", "flatten some of them");
+    if (size_ == kMaxDims) detail::refuse_dim();
     values_[size_++] = value;
   }
   constexpr void pop_back() { --size_; }
   constexpr void clear() { size_ = 0; }
   constexpr void insert(std::size_t at, std::int64_t value) {
     push_back(value);
-    std::rotate(begin() + at, end() - 1, end());
+    for (std::size_t i = size_ - 1U; i > at; --i) values_[i] = values_[i - 1];
+    values_[at] = value;
   }
   constexpr void erase(std::size_t at) {
-    std::move(begin() + at + 1, end(), begin() + at);
     pop_back();
+    for (std::size_t i = at; i < size_; ++i) values_[i] = values_[i + 1];
   }
   [[nodiscard]] constexpr bool contains(std::int64_t value) const {
-    return std::find(begin(), end(), value) != end();
+    for (std::size_t i = 0; i < size_; ++i) {
+      if (values_[i] == value) return true;
+    }
+    return false;
   }
   constexpr operator std::span<const std::int64_t>() const { return {values_.data(), size_}; }
   friend constexpr bool operator==(const Dims& a, const Dims& b) {

@@ -4,6 +4,8 @@
 
 namespace mezzo {
 
+std::string to_string(DType dtype) { return std::string(info(dtype).name); }
+
 DType parse_dtype(std::string_view name) {
   std::string known;
   for (const DType dtype : kAllDTypes) {

@@ -60,7 +60,7 @@ inline constexpr std::array<DType, kDTypeCount> kAllDTypes{DType::f16, DType::bf
 /// The dtype arithmetic on `dtype` is done in: f32 for f16, bf16, f32; f64 for f64; i64 for integers and
 /// bool.
 [[nodiscard]] constexpr DType compute_dtype(DType dtype) { return info(dtype).compute; }
-[[nodiscard]] inline std::string to_string(DType dtype) { return std::string(info(dtype).name); }
+[[nodiscard]] std::string to_string(DType dtype);
 /// The dtype with the given name ("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "bool").
 /// Throws ValueError listing the names otherwise.
 [[nodiscard]] DType parse_dtype(std::string_view name);

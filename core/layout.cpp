@@ -1,5 +1,6 @@
 #include "mezzo/core/layout.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <utility>

@@ -2,10 +2,11 @@
 // One word in the object, relaxed increments, and objects come from the pool.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
+#include "mezzo/core/atomic_count.h"
 #include "mezzo/core/pool.h"
 
 namespace mezzo {
@@ -18,11 +19,11 @@ class RefCounted : public pool::Pooled {
   RefCounted& operator=(const RefCounted&) = delete;
   virtual ~RefCounted() = default;
 
-  void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  void retain() const noexcept { count_.add_relaxed(1); }
   void release() const noexcept {
-    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) const_cast<RefCounted*>(this)->destroy();
+    if (count_.add_acq_rel(kMinusOne) == 1) const_cast<RefCounted*>(this)->destroy();
   }
-  [[nodiscard]] std::uint32_t use_count() const noexcept { return count_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint32_t use_count() const noexcept { return count_.load_acquire(); }
 
  protected:
   /// Called when the count reaches zero. Overridden by graph nodes, which must not recurse along a long
@@ -30,7 +31,8 @@ class RefCounted : public pool::Pooled {
   virtual void destroy() noexcept { delete this; }
 
  private:
-  mutable std::atomic<std::uint32_t> count_{0};
+  static constexpr std::uint32_t kMinusOne = ~0U;
+  mutable AtomicCount<std::uint32_t> count_{0};
 };
 
 /// Owning pointer to a RefCounted object.

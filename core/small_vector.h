@@ -2,13 +2,13 @@
 // library that goes to the heap for each of them spends its time there.
 #pragma once
 
-#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
 #include <new>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace mezzo {
@@ -30,7 +30,16 @@ class SmallVector {
     reserve(static_cast<std::size_t>(std::distance(first, last)));
     for (; first != last; ++first) push_back(*first);
   }
-  explicit SmallVector(std::span<const T> values) : SmallVector(values.begin(), values.end()) {}
+  /// From what is a span of T. (A template, as a parameter of that type makes the compiler ask for each copy
+  /// of a SmallVector whether it is one.)
+  template <class R>
+  requires(!std::is_arithmetic_v<R> && !std::is_base_of_v<SmallVector, R> &&
+           !std::is_same_v<R, std::initializer_list<T>> &&
+           std::is_convertible_v<const R&, std::span<const T>>) explicit SmallVector(const R& values) {
+    const std::span<const T> span = values;
+    reserve(span.size());
+    for (const T& value : span) push_back(value);
+  }
   SmallVector(const SmallVector& other) : SmallVector(other.begin(), other.end()) {}
   SmallVector(SmallVector&& other) noexcept { take(other); }
   SmallVector& operator=(const SmallVector& other) {
@@ -103,18 +112,22 @@ class SmallVector {
   T* insert(const T* position, T value) {
     const auto at = static_cast<std::size_t>(position - data_);
     push_back(std::move(value));
-    std::rotate(data_ + at, data_ + size_ - 1, data_ + size_);
+    for (std::size_t i = size_ - 1; i > at; --i) std::swap(data_[i], data_[i - 1]);
     return data_ + at;
   }
   T* erase(const T* position) {
     T* at = data_ + (position - data_);
-    std::move(at + 1, end(), at);
+    for (T* next = at + 1; next != end(); ++next) *(next - 1) = std::move(*next);
     pop_back();
     return at;
   }
   operator std::span<const T>() const noexcept { return {data_, size_}; }
   friend bool operator==(const SmallVector& a, const SmallVector& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+    if (a.size_ != b.size_) return false;
+    for (std::size_t i = 0; i < a.size_; ++i) {
+      if (!(a.data_[i] == b.data_[i])) return false;
+    }
+    return true;
   }
 
  private:

@@ -2,10 +2,10 @@
 // which a graph notices that a value it saved was overwritten.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "mezzo/core/atomic_count.h"
 #include "mezzo/core/device.h"
 #include "mezzo/core/ref_counted.h"
 
@@ -22,24 +22,20 @@ class Storage final : public RefCounted {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] Device device() const noexcept { return device_; }
   /// Counts in-place writes through any tensor that shares this storage.
-  [[nodiscard]] std::uint32_t version() const noexcept { return version_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint32_t version() const noexcept { return version_.load_acquire(); }
   void bump_version() noexcept { advance_version(1); }
   /// Counts `writes` writes at once.
-  void advance_version(std::uint32_t writes) noexcept {
-    version_.fetch_add(writes, std::memory_order_acq_rel);
-  }
+  void advance_version(std::uint32_t writes) noexcept { version_.add_acq_rel(writes); }
   /// Number of live tensors that are views of another tensor on this storage (see Tensor::add_).
-  [[nodiscard]] std::int32_t live_views() const noexcept {
-    return live_views_.load(std::memory_order_acquire);
-  }
-  void count_view(std::int32_t change) noexcept { live_views_.fetch_add(change, std::memory_order_acq_rel); }
+  [[nodiscard]] std::int32_t live_views() const noexcept { return live_views_.load_acquire(); }
+  void count_view(std::int32_t change) noexcept { live_views_.add_acq_rel(change); }
 
  private:
   void* data_;
   std::size_t bytes_;
   Device device_;
-  std::atomic<std::uint32_t> version_{0};
-  std::atomic<std::int32_t> live_views_{0};
+  AtomicCount<std::uint32_t> version_{0};
+  AtomicCount<std::int32_t> live_views_{0};
 };
 
 }  // namespace mezzo

@@ -4,9 +4,7 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <iosfwd>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +13,7 @@
 
 #include "mezzo/core/dims.h"
 #include "mezzo/core/dtype.h"
+#include "mezzo/core/function.h"
 #include "mezzo/core/layout.h"
 #include "mezzo/core/scalar.h"
 #include "mezzo/core/small_vector.h"
@@ -35,7 +34,7 @@ struct TensorOptions {
 
 /// Called with the complete gradient of a tensor; may return another one to use instead, or an undefined
 /// tensor.
-using GradHook = std::function<Tensor(const Tensor&)>;
+using GradHook = detail::Function<Tensor(const Tensor&)>;
 
 struct BackwardOptions;  // autograd/engine.h
 
@@ -161,21 +160,21 @@ struct HalfCopy {
 };
 
 /// What only leaves that require grad have.
-struct LeafState {
+struct LeafState final : RefCounted {
   Tensor grad;
   std::array<HalfCopy, 2> half_copies;  ///< f16, bf16
 };
 
 /// Tensors that are finite exactly when another one is (autograd/finite_proof.h), and the versions of all
 /// three for which that holds.
-struct FiniteProof {
+struct FiniteProof final : RefCounted {
   std::uint32_t version = 0;
   std::array<Tensor, 2> operands;
   std::array<std::uint32_t, 2> operand_versions{};
 };
 
 /// Hooks of one tensor, in order of registration.
-struct GradHooks {
+struct GradHooks final : RefCounted {
   std::vector<std::pair<std::size_t, GradHook>> list;
   std::size_t next_id = 0;
 };
@@ -191,13 +190,13 @@ struct TensorImpl final : RefCounted {
   Shape shape;
   Dims strides;
   DType dtype;
-  bool is_view;                      ///< shows the values of another tensor on the same storage
-  bool requires_grad = false;        ///< a leaf that asked for a gradient
-  std::uint32_t output_index = 0;    ///< which output of grad_fn it is
-  Ref<RefCounted> grad_fn;           ///< autograd::Node that made it; empty for a leaf
-  std::unique_ptr<LeafState> leaf;   ///< made at first need
-  std::shared_ptr<GradHooks> hooks;  ///< shared with the node that made the tensor
-  std::unique_ptr<FiniteProof> finite_proof;
+  bool is_view;                    ///< shows the values of another tensor on the same storage
+  bool requires_grad = false;      ///< a leaf that asked for a gradient
+  std::uint32_t output_index = 0;  ///< which output of grad_fn it is
+  Ref<RefCounted> grad_fn;         ///< autograd::Node that made it; empty for a leaf
+  Ref<LeafState> leaf;             ///< made at first need
+  Ref<GradHooks> hooks;            ///< shared with the node that made the tensor
+  Ref<FiniteProof> finite_proof;
 
   [[nodiscard]] void* data() const noexcept {
     return static_cast<std::byte*>(storage->data()) + offset * size_of(dtype);

@@ -20,7 +20,7 @@ std::size_t width_of(const std::string& text) {
 
 std::string grouped(std::int64_t number) {
   std::string digits = std::to_string(number);
-  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
   return digits;
 }
 

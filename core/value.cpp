@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "mezzo/core/error.h"
 
@@ -39,10 +40,63 @@ std::string key_list(const Value::Map& map) {
 
 }  // namespace
 
-Value::Value(Map value) : data_(std::move(value)) {
-  if (const std::string* key = duplicate_key(std::get<Map>(data_))) {
+Value::Value(const char* value) : Value(std::string(value)) {}
+Value::Value(std::string_view value) : Value(std::string(value)) {}
+Value::Value(std::string value) noexcept : string_(std::move(value)), kind_(Kind::string) {}
+Value::Value(List value) noexcept : list_(std::move(value)), kind_(Kind::list) {}
+
+Value::Value(Map value) : Value() {
+  if (const std::string* key = duplicate_key(value)) {
     throw ValueError("Value", "distinct keys", "the key " + quote(*key) + " twice", "remove one");
   }
+  std::construct_at(&map_, std::move(value));
+  kind_ = Kind::map;
+}
+
+template <class Other>
+void Value::hold(Other&& other) {
+  switch (other.kind_) {
+    case Kind::null:
+      break;
+    case Kind::boolean:
+      boolean_ = other.boolean_;
+      break;
+    case Kind::integer:
+      integer_ = other.integer_;
+      break;
+    case Kind::real:
+      real_ = other.real_;
+      break;
+    case Kind::string:
+      std::construct_at(&string_, std::forward<Other>(other).string_);
+      break;
+    case Kind::list:
+      std::construct_at(&list_, std::forward<Other>(other).list_);
+      break;
+    case Kind::map:
+      std::construct_at(&map_, std::forward<Other>(other).map_);
+      break;
+  }
+  kind_ = other.kind_;  // last: a copy that throws leaves null, which has nothing to destroy
+}
+
+Value::Value(const Value& other) : Value() { hold(other); }
+Value::Value(Value&& other) noexcept : Value() { hold(std::move(other)); }
+Value& Value::operator=(const Value& other) { return *this = Value(other); }
+
+Value& Value::operator=(Value&& other) noexcept {
+  Value held(std::move(other));  // first: `other` may live inside of what this holds
+  destroy();
+  std::construct_at(this, std::move(held));
+  return *this;
+}
+
+Value::~Value() { destroy(); }
+
+void Value::destroy() noexcept {
+  if (kind_ == Kind::string) std::destroy_at(&string_);
+  if (kind_ == Kind::list) std::destroy_at(&list_);
+  if (kind_ == Kind::map) std::destroy_at(&map_);
 }
 
 const std::string* Value::duplicate_key(const Map& map) {
@@ -66,53 +120,52 @@ const std::string* Value::duplicate_key(const Map& map) {
 }
 
 bool Value::as_bool() const {
-  if (const bool* value = std::get_if<bool>(&data_)) return *value;
+  if (is_bool()) return boolean_;
   refuse("Value::as_bool", "a bool");
 }
 
 std::int64_t Value::as_int() const {
-  if (const std::int64_t* value = std::get_if<std::int64_t>(&data_)) return *value;
+  if (is_int()) return integer_;
   refuse("Value::as_int", "an int");
 }
 
 double Value::as_double() const {
-  if (const double* value = std::get_if<double>(&data_)) return *value;
-  if (const std::int64_t* value = std::get_if<std::int64_t>(&data_)) return static_cast<double>(*value);
-  if (const std::string* value = std::get_if<std::string>(&data_)) {
-    if (*value == "inf") return std::numeric_limits<double>::infinity();
-    if (*value == "-inf") return -std::numeric_limits<double>::infinity();
-    if (*value == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (is_double()) return real_;
+  if (is_int()) return static_cast<double>(integer_);
+  if (is_string()) {
+    if (string_ == "inf") return std::numeric_limits<double>::infinity();
+    if (string_ == "-inf") return -std::numeric_limits<double>::infinity();
+    if (string_ == "nan") return std::numeric_limits<double>::quiet_NaN();
   }
   refuse("Value::as_double", "a number or one of the strings \"inf\", \"-inf\", \"nan\"");
 }
 
 const std::string& Value::as_string() const {
-  if (const std::string* value = std::get_if<std::string>(&data_)) return *value;
+  if (is_string()) return string_;
   refuse("Value::as_string", "a string");
 }
 
 const Value::List& Value::as_list() const {
-  if (const List* value = std::get_if<List>(&data_)) return *value;
+  if (is_list()) return list_;
   refuse("Value::as_list", "a list");
 }
 
 const Value::Map& Value::as_map() const {
-  if (const Map* value = std::get_if<Map>(&data_)) return *value;
+  if (is_map()) return map_;
   refuse("Value::as_map", "a map");
 }
 
 std::size_t Value::size() const {
-  if (const List* list = std::get_if<List>(&data_)) return list->size();
-  if (const Map* map = std::get_if<Map>(&data_)) return map->size();
+  if (is_list()) return list_.size();
+  if (is_map()) return map_.size();
   refuse("Value::size", "a list or a map");
 }
 
 const Value* Value::find(std::string_view key) const {
-  const Map* map = std::get_if<Map>(&data_);
-  if (map == nullptr) refuse("Value::find", "a map");
+  if (!is_map()) refuse("Value::find", "a map");
   const auto entry =
-      std::find_if(map->begin(), map->end(), [key](const auto& item) { return item.first == key; });
-  return entry == map->end() ? nullptr : &entry->second;
+      std::find_if(map_.begin(), map_.end(), [key](const auto& item) { return item.first == key; });
+  return entry == map_.end() ? nullptr : &entry->second;
 }
 
 const Value& Value::at(std::string_view key) const {
@@ -128,24 +181,22 @@ const Value& Value::at(std::size_t index) const {
 }
 
 Value& Value::set(std::string key, Value value) {
-  if (is_null()) data_ = Map();
-  Map* map = std::get_if<Map>(&data_);
-  if (map == nullptr) refuse("Value::set", "a map or null");
+  if (is_null()) *this = Map();
+  if (!is_map()) refuse("Value::set", "a map or null");
   const auto entry =
-      std::find_if(map->begin(), map->end(), [&key](const auto& item) { return item.first == key; });
-  if (entry != map->end()) {
+      std::find_if(map_.begin(), map_.end(), [&key](const auto& item) { return item.first == key; });
+  if (entry != map_.end()) {
     entry->second = std::move(value);
   } else {
-    map->emplace_back(std::move(key), std::move(value));
+    map_.emplace_back(std::move(key), std::move(value));
   }
   return *this;
 }
 
 Value& Value::push_back(Value value) {
-  if (is_null()) data_ = List();
-  List* list = std::get_if<List>(&data_);
-  if (list == nullptr) refuse("Value::push_back", "a list or null");
-  list->push_back(std::move(value));
+  if (is_null()) *this = List();
+  if (!is_list()) refuse("Value::push_back", "a list or null");
+  list_.push_back(std::move(value));
   return *this;
 }
 

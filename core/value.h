@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace mezzo {
@@ -23,42 +22,48 @@ class Value {
  public:
   using List = std::vector<Value>;
   using Map = std::vector<std::pair<std::string, Value>>;
-  /// The enumerators stand in the order of the alternatives of `data_`.
   enum class Kind : std::uint8_t { null, boolean, integer, real, string, list, map };
 
   // Implicit on purpose: `Value::Map{{"lr", 1e-3}, {"nesterov", true}}` is what call sites should look like.
   // Bool and numbers are templates so that pointers do not turn into bools and characters do not turn into
   // integers.
-  Value() noexcept = default;
-  Value(std::nullptr_t) noexcept {}
+  Value() noexcept : boolean_(false) {}
+  Value(std::nullptr_t) noexcept : Value() {}
   template <std::same_as<bool> T>
-  Value(T value) noexcept : data_(value) {}
+  Value(T value) noexcept : boolean_(value), kind_(Kind::boolean) {}
   /// Any integer. Throws ValueError where an unsigned one exceeds 2^63 - 1.
   template <std::integral T>
   requires(!std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
            !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>)
       Value(T value)
-      : data_(checked(value)) {}
+      : integer_(checked(value)), kind_(Kind::integer) {}
   template <std::floating_point T>
-  Value(T value) noexcept : data_(static_cast<double>(value)) {}
-  Value(const char* value) : data_(std::string(value)) {}
-  Value(std::string_view value) : data_(std::string(value)) {}
-  Value(std::string value) noexcept : data_(std::move(value)) {}
-  Value(List value) noexcept : data_(std::move(value)) {}
+  Value(T value) noexcept : real_(static_cast<double>(value)), kind_(Kind::real) {}
+  Value(const char* value);
+  Value(std::string_view value);
+  Value(std::string value) noexcept;
+  Value(List value) noexcept;
   /// Throws ValueError when a key occurs twice.
   Value(Map value);
   /// A list of the elements, for shapes and the like.
   template <class T>
   requires(!std::same_as<T, Value> && std::constructible_from<Value, T>) Value(std::span<const T> values)
-      : data_(List(values.begin(), values.end())) {}
+      : Value(List(values.begin(), values.end())) {}
   template <class T>
   requires(!std::same_as<T, Value> && std::constructible_from<Value, T>) Value(const std::vector<T>& values)
-      : data_(List(values.begin(), values.end())) {}
+      : Value(List(values.begin(), values.end())) {}
   /// Null when there is none.
   template <class T>
   requires(!std::same_as<T, Value> && std::constructible_from<Value, const T&>)
       Value(const std::optional<T>& value)
       : Value(value ? Value(*value) : Value()) {}
+
+  Value(const Value& other);
+  /// Leaves `other` of the kind it was, with nothing in it.
+  Value(Value&& other) noexcept;
+  Value& operator=(const Value& other);
+  Value& operator=(Value&& other) noexcept;
+  ~Value();
 
   /// A list of the arguments. The sure way to nest lists: compilers disagree on `List{List{1}}`, which clang
   /// 14 takes for a copy of the inner list and g++ 12 for a list that holds it.
@@ -70,7 +75,7 @@ class Value {
     return result;
   }
 
-  [[nodiscard]] Kind kind() const noexcept { return static_cast<Kind>(data_.index()); }
+  [[nodiscard]] Kind kind() const noexcept { return kind_; }
   [[nodiscard]] bool is_null() const noexcept { return kind() == Kind::null; }
   [[nodiscard]] bool is_bool() const noexcept { return kind() == Kind::boolean; }
   [[nodiscard]] bool is_int() const noexcept { return kind() == Kind::integer; }
@@ -131,7 +136,21 @@ class Value {
   [[noreturn]] static void refuse_integer(std::uint64_t value);
   [[noreturn]] void refuse(std::string_view op, std::string_view expected) const;
 
-  std::variant<std::monostate, bool, std::int64_t, double, std::string, List, Map> data_;
+  /// Becomes a copy of a Value, or takes what is in it; this one holds nothing yet.
+  template <class Other>
+  void hold(Other&& other);
+  void destroy() noexcept;
+
+  // A union and not a std::variant, whose members every file that includes this would instantiate.
+  union {
+    bool boolean_;
+    std::int64_t integer_;
+    double real_;
+    std::string string_;
+    List list_;
+    Map map_;
+  };
+  Kind kind_ = Kind::null;
 };
 
 /// "null", "bool", "int", "double", "string", "list" or "map".

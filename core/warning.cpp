@@ -36,11 +36,11 @@ void print(std::string_view text) {
 
 }  // namespace
 
-std::atomic<std::uint32_t> detail::warning_round{1};
+AtomicCount<std::uint32_t> detail::warning_round{1};
 
 void WarningSite::warn(std::string_view op, std::string_view expected, std::string_view got,
                        std::string_view fix) {
-  round_.store(detail::warning_round.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  round_.store_relaxed(detail::warning_round.load_relaxed());
   std::string text(op);
   text.append(": expected ").append(expected).append(", got ").append(got).append("; ").append(fix);
   warn_once(name_, text);
@@ -71,7 +71,7 @@ void reset_warnings() {
   Warnings& all = warnings();
   const std::scoped_lock lock(all.mutex);
   all.said.clear();
-  ++detail::warning_round;
+  detail::warning_round.add_relaxed(1);
 }
 
 }  // namespace mezzo

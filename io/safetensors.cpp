@@ -161,10 +161,12 @@ std::vector<SafeTensors::Place> SafeTensors::read_header(const std::string& op, 
       metadata_ = read_metadata(op, value);
       continue;
     }
-    index_.emplace(name, entries_.size());
+    by_name_.push_back(entries_.size());
     entries_.push_back(read_entry(op, name, value));
     places.push_back(read_place(op, entries_.back(), value.at("data_offsets"), data_size));
   }
+  std::sort(by_name_.begin(), by_name_.end(),
+            [this](std::size_t a, std::size_t b) { return entries_[a].name < entries_[b].name; });
   check_coverage(op, places, data_size);
   return places;
 }
@@ -215,6 +217,17 @@ SafeTensors SafeTensors::open(const std::string& path) {
   return result;
 }
 
+std::span<const SafeTensors::Entry> SafeTensors::entries() const noexcept { return entries_; }
+
+const SafeTensors::Entry* SafeTensors::find(std::string_view name) const {
+  const auto place =
+      std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                       [this](std::size_t i, std::string_view key) { return entries_[i].name < key; });
+  return place != by_name_.end() && entries_[*place].name == name ? &entries_[*place] : nullptr;
+}
+
+bool SafeTensors::contains(std::string_view name) const { return find(name) != nullptr; }
+
 std::vector<std::string> SafeTensors::names() const {
   std::vector<std::string> names;
   names.reserve(entries_.size());
@@ -223,7 +236,7 @@ std::vector<std::string> SafeTensors::names() const {
 }
 
 const SafeTensors::Entry& SafeTensors::at(std::string_view name) const {
-  if (const auto found = index_.find(name); found != index_.end()) return entries_[found->second];
+  if (const Entry* const found = find(name); found != nullptr) return *found;
   std::string got = entries_.empty() ? "a file without tensors" : "only ";
   for (std::size_t i = 0; i < std::min<std::size_t>(entries_.size(), 8); ++i) {
     got += (i == 0 ? "" : ", ") + quote(entries_[i].name, 40);

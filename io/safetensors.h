@@ -51,10 +51,10 @@ class SafeTensors {
 
   [[nodiscard]] const Metadata& metadata() const noexcept { return metadata_; }
   /// All tensors, in the order of the header.
-  [[nodiscard]] std::span<const Entry> entries() const noexcept { return entries_; }
+  [[nodiscard]] std::span<const Entry> entries() const noexcept;
   /// Their names, in the same order.
   [[nodiscard]] std::vector<std::string> names() const;
-  [[nodiscard]] bool contains(std::string_view name) const { return index_.find(name) != index_.end(); }
+  [[nodiscard]] bool contains(std::string_view name) const;
   /// The tensor of that name; IoError, naming some that there are, when there is none.
   [[nodiscard]] const Entry& at(std::string_view name) const;
 
@@ -71,13 +71,15 @@ class SafeTensors {
               std::shared_ptr<const void> owner);
   static Place read_place(const std::string& op, const Entry& entry, const Value& field,
                           std::size_t data_size);
+  /// The tensor of that name, or nullptr.
+  [[nodiscard]] const Entry* find(std::string_view name) const;
   void check_coverage(const std::string& op, std::span<const Place> places, std::size_t data_size) const;
 
   std::string op_;
   std::shared_ptr<const void> owner_;
   Metadata metadata_;
   std::vector<Entry> entries_;
-  std::map<std::string, std::size_t, std::less<>> index_;
+  std::vector<std::size_t> by_name_;  // indices of entries
 };
 
 /// The file that holds `entries` and `metadata`, as bytes. Tensors are laid out by falling element size, then

@@ -197,8 +197,8 @@ class DetectAnomaly::Watch final : OpObserver, nn::CallObserver, BackwardObserve
 };
 
 DetectAnomaly::DetectAnomaly(AnomalyOptions options)
-    : watch_(std::make_unique<Watch>(options, BackwardObserver::current())) {}
-DetectAnomaly::~DetectAnomaly() = default;
+    : watch_(new Watch(options, BackwardObserver::current())) {}
+DetectAnomaly::~DetectAnomaly() { delete watch_; }
 const std::optional<Anomaly>& DetectAnomaly::found() const noexcept { return watch_->found; }
 void DetectAnomaly::reset() { watch_->found.reset(); }
 

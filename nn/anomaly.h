@@ -2,7 +2,6 @@
 // for autograd, as in torch, and here because only nn knows the tree of modules.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -54,7 +53,7 @@ class DetectAnomaly {
 
  private:
   class Watch;
-  std::unique_ptr<Watch> watch_;
+  Watch* watch_;  // owned
 };
 
 /// `const auto anomaly = autograd::detect_anomaly();`

@@ -2,6 +2,8 @@
 
 namespace mezzo::nn {
 
+Loss::~Loss() = default;
+
 Tensor MSELoss::forward(const Tensor& input, const Tensor& target) {
   return mse_loss(input, target, reduction_);
 }
@@ -10,17 +12,32 @@ Tensor L1Loss::forward(const Tensor& input, const Tensor& target) {
   return l1_loss(input, target, reduction_);
 }
 
+NLLLoss::NLLLoss(const NLLLossOptions& options)
+    : weight(*this, "weight", options.weight), options_{options.ignore_index, options.reduction} {}
+
 Tensor NLLLoss::forward(const Tensor& input, const Tensor& target) {
   return nll_loss(input, target, weight, options_);
 }
+
+CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyLossOptions& options)
+    : weight(*this, "weight", options.weight),
+      options_{options.ignore_index, options.reduction, options.label_smoothing} {}
 
 Tensor CrossEntropyLoss::forward(const Tensor& input, const Tensor& target) {
   return cross_entropy(input, target, weight, options_);
 }
 
+BCELoss::BCELoss(const BCELossOptions& options)
+    : weight(*this, "weight", options.weight), reduction_(options.reduction) {}
+
 Tensor BCELoss::forward(const Tensor& input, const Tensor& target) {
   return binary_cross_entropy(input, target, weight, reduction_);
 }
+
+BCEWithLogitsLoss::BCEWithLogitsLoss(const BCEWithLogitsLossOptions& options)
+    : weight(*this, "weight", options.weight),
+      pos_weight(*this, "pos_weight", options.pos_weight),
+      reduction_(options.reduction) {}
 
 Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) {
   return binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction_);
@@ -53,6 +70,9 @@ Tensor MultiLabelMarginLoss::forward(const Tensor& input, const Tensor& target) 
 Tensor PoissonNLLLoss::forward(const Tensor& input, const Tensor& target) {
   return poisson_nll_loss(input, target, options_);
 }
+
+MultiMarginLoss::MultiMarginLoss(const MultiMarginLossOptions& options)
+    : weight(*this, "weight", options.weight), options_{options.p, options.margin, options.reduction} {}
 
 Tensor MultiMarginLoss::forward(const Tensor& input, const Tensor& target) {
   return multi_margin_loss(input, target, weight, options_);

@@ -10,6 +10,9 @@ namespace mezzo::nn {
 /// A module that compares a prediction with its target.
 class Loss : public Module {
  public:
+  Loss() = default;
+  Loss(const Loss& other) = default;
+  ~Loss() override;
   [[nodiscard]] virtual Tensor forward(const Tensor& input, const Tensor& target) = 0;
   /// forward(input, target), seen by observers (nn/call.h).
   [[nodiscard]] Tensor operator()(const Tensor& input, const Tensor& target) {
@@ -47,8 +50,7 @@ struct NLLLossOptions {
 /// `nll_loss` of log-probabilities.
 class NLLLoss final : public Loss {
  public:
-  explicit NLLLoss(const NLLLossOptions& options = {})
-      : weight(*this, "weight", options.weight), options_{options.ignore_index, options.reduction} {}
+  explicit NLLLoss(const NLLLossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
 
   Buffer weight;
@@ -68,9 +70,7 @@ struct CrossEntropyLossOptions {
 /// `cross_entropy` of logits, with class indices or probabilities as target.
 class CrossEntropyLoss final : public Loss {
  public:
-  explicit CrossEntropyLoss(const CrossEntropyLossOptions& options = {})
-      : weight(*this, "weight", options.weight),
-        options_{options.ignore_index, options.reduction, options.label_smoothing} {}
+  explicit CrossEntropyLoss(const CrossEntropyLossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
 
   Buffer weight;
@@ -88,8 +88,7 @@ struct BCELossOptions {
 /// `binary_cross_entropy` of probabilities.
 class BCELoss final : public Loss {
  public:
-  explicit BCELoss(const BCELossOptions& options = {})
-      : weight(*this, "weight", options.weight), reduction_(options.reduction) {}
+  explicit BCELoss(const BCELossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
 
   Buffer weight;
@@ -108,10 +107,7 @@ struct BCEWithLogitsLossOptions {
 /// `binary_cross_entropy_with_logits`: the one for mixed precision.
 class BCEWithLogitsLoss final : public Loss {
  public:
-  explicit BCEWithLogitsLoss(const BCEWithLogitsLossOptions& options = {})
-      : weight(*this, "weight", options.weight),
-        pos_weight(*this, "pos_weight", options.pos_weight),
-        reduction_(options.reduction) {}
+  explicit BCEWithLogitsLoss(const BCEWithLogitsLossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
 
   Buffer weight;
@@ -210,8 +206,7 @@ struct MultiMarginLossOptions {
 /// `multi_margin_loss` of scores, with class indices as target.
 class MultiMarginLoss final : public Loss {
  public:
-  explicit MultiMarginLoss(const MultiMarginLossOptions& options = {})
-      : weight(*this, "weight", options.weight), options_{options.p, options.margin, options.reduction} {}
+  explicit MultiMarginLoss(const MultiMarginLossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
 
   Buffer weight;

@@ -40,7 +40,14 @@ NamedTensors collect(const Module& root, const SlotsOf& slots_of) {
 
 }  // namespace
 
+Module::Module() = default;
 Module::~Module() = default;
+Layer::~Layer() = default;
+
+std::string Module::extra_repr() const { return {}; }
+std::span<Param* const> Module::param_slots() const noexcept { return params_; }
+std::span<Buffer* const> Module::buffer_slots() const noexcept { return buffers_; }
+std::span<ChildSlot* const> Module::child_slots() const noexcept { return children_; }
 
 NamedTensors Module::named_parameters() const {
   return collect(*this, [](const Module& module) { return module.param_slots(); });

@@ -27,7 +27,7 @@ namespace mezzo::nn {
 /// concurrent change.
 class Module {
  public:
-  Module() = default;
+  Module();
   virtual ~Module();
   Module& operator=(const Module&) = delete;
 
@@ -84,12 +84,12 @@ class Module {
   /// The class as printed; by default its C++ name without namespaces.
   [[nodiscard]] virtual std::string type_name() const;
   /// What stands between the parentheses when printed: "in_features=4, out_features=3".
-  [[nodiscard]] virtual std::string extra_repr() const { return {}; }
+  [[nodiscard]] virtual std::string extra_repr() const;
 
   /// The slots, in order of declaration.
-  [[nodiscard]] std::span<Param* const> param_slots() const noexcept { return params_; }
-  [[nodiscard]] std::span<Buffer* const> buffer_slots() const noexcept { return buffers_; }
-  [[nodiscard]] std::span<ChildSlot* const> child_slots() const noexcept { return children_; }
+  [[nodiscard]] std::span<Param* const> param_slots() const noexcept;
+  [[nodiscard]] std::span<Buffer* const> buffer_slots() const noexcept;
+  [[nodiscard]] std::span<ChildSlot* const> child_slots() const noexcept;
 
  protected:
   /// Only for `clone`, whose copies of derived classes pass through here; StateError otherwise.
@@ -114,6 +114,9 @@ class Module {
 /// A module that maps one tensor to one tensor.
 class Layer : public Module {
  public:
+  Layer() = default;
+  Layer(const Layer& other) = default;
+  ~Layer() override;
   [[nodiscard]] virtual Tensor forward(const Tensor& x) = 0;
   /// forward(x), seen by observers (nn/call.h).
   [[nodiscard]] Tensor operator()(const Tensor& x) { return call(*this, x); }

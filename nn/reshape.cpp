@@ -1,5 +1,7 @@
 #include "mezzo/nn/reshape.h"
 
+#include <algorithm>
+
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
 #include "mezzo/ops/shape.h"

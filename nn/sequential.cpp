@@ -13,6 +13,16 @@ void detail::refuse_index(const Module& list, std::size_t i, std::size_t size) {
                    "ask size() first");
 }
 
+Sequential::Sequential() = default;
+Sequential::Sequential(const Sequential& other) = default;
+Sequential::~Sequential() = default;
+
+Sequential::Sequential(const std::vector<std::shared_ptr<Layer>>& layers) {
+  for (const std::shared_ptr<Layer>& layer : layers) push_back(layer);
+}
+
+std::size_t Sequential::size() const noexcept { return layers_.size(); }
+
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
   for (const Child<Layer>& layer : layers_) y = layer(y);

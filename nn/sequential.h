@@ -14,18 +14,18 @@ namespace mezzo::nn {
 /// they stand.
 class Sequential : public Layer {
  public:
-  Sequential() = default;
+  Sequential();
+  Sequential(const Sequential& other);
+  ~Sequential() override;
   template <std::derived_from<Layer>... L>
   requires(sizeof...(L) > 0) explicit Sequential(std::shared_ptr<L>... layers) {
     (push_back(std::move(layers)), ...);
   }
-  explicit Sequential(const std::vector<std::shared_ptr<Layer>>& layers) {
-    for (const std::shared_ptr<Layer>& layer : layers) push_back(layer);
-  }
+  explicit Sequential(const std::vector<std::shared_ptr<Layer>>& layers);
 
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
-  [[nodiscard]] std::size_t size() const noexcept { return layers_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept;
   /// The slot of a layer: `net[0](x)`, `net[0].replace(...)`. Throws IndexError.
   [[nodiscard]] Child<Layer>& operator[](std::size_t i);
   [[nodiscard]] const Child<Layer>& operator[](std::size_t i) const;

@@ -112,6 +112,8 @@ void add_group(std::string& text, const std::vector<std::string>& names, const c
 
 }  // namespace
 
+bool LoadReport::is_exact() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
+
 std::string to_string(const LoadReport& report) {
   std::string text;
   add_group(text, report.missing, "missing", ", ");

@@ -24,7 +24,7 @@ struct LoadReport {
   std::vector<std::string> missing;     ///< paths of the module that the state does not have
   std::vector<std::string> unexpected;  ///< names of the state that the module does not have
   std::vector<std::string> mismatched;  ///< one line for each tensor that does not fit
-  [[nodiscard]] bool is_exact() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
+  [[nodiscard]] bool is_exact() const;
 };
 
 /// "2 missing (fc.bias, fc.weight), 1 unexpected (w)"; "nothing" when exact.

@@ -179,6 +179,10 @@ class Recorder final : public CallObserver, public OpObserver {
 
 }  // namespace
 
+std::vector<SummaryColumn> default_columns() {
+  return {SummaryColumn::output_shape, SummaryColumn::parameters, SummaryColumn::mult_adds};
+}
+
 std::size_t detail::summary_end(const std::vector<SummaryRow>& rows, std::size_t row) {
   std::size_t end = row + 1;
   while (end < rows.size() && rows[end].depth > rows[row].depth) ++end;

@@ -5,7 +5,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <functional>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "mezzo/autograd/op.h"
+#include "mezzo/core/function.h"
 #include "mezzo/nn/module.h"
 
 namespace mezzo::nn {
@@ -65,10 +65,12 @@ class SummaryExtension {
                                                        std::size_t row) const = 0;
 };
 
+/// output_shape, parameters and mult_adds.
+[[nodiscard]] std::vector<SummaryColumn> default_columns();
+
 struct SummaryOptions {
   std::int64_t depth = 3;  ///< of the rows that are printed; at least 0
-  std::vector<SummaryColumn> columns = {SummaryColumn::output_shape, SummaryColumn::parameters,
-                                        SummaryColumn::mult_adds};
+  std::vector<SummaryColumn> columns = default_columns();
   /// Of an input given by its shape. Default: those of the model's first parameter, else f32 and the CPU.
   std::optional<DType> dtype = {};
   std::optional<Device> device = {};
@@ -109,7 +111,7 @@ std::ostream& operator<<(std::ostream& stream, const Summary& summary);
 namespace detail {
 /// What is to be run, which returns the first tensor of its result, or an undefined one.
 struct SummaryRun {
-  std::function<Tensor()> run;
+  mezzo::detail::Function<Tensor()> run;
   std::optional<std::int64_t> input_bytes = {};
 };
 [[nodiscard]] Summary summarize(Module& net, const SummaryRun& run, const SummaryOptions& options,

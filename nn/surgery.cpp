@@ -176,8 +176,8 @@ Report replace(Module& root, const std::vector<Rule>& rules, const Options& opti
   return Operation(root, rules, options).run();
 }
 
-Report replace_if(Module& root, std::function<bool(const Module&)> predicate,
-                  std::function<Decision(Module&, const Match&)> decide, const Options& options) {
+Report replace_if(Module& root, mezzo::detail::Function<bool(const Module&)> predicate,
+                  mezzo::detail::Function<Decision(Module&, const Match&)> decide, const Options& options) {
   return replace(root, {{"module of that kind", std::move(predicate), std::move(decide)}}, options);
 }
 

@@ -6,13 +6,13 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "mezzo/core/function.h"
 #include "mezzo/nn/module.h"
 
 namespace mezzo::nn::surgery {
@@ -37,7 +37,7 @@ class Decision {
   Decision(std::shared_ptr<T> module) : replacement(std::move(module)) {}
   Decision(std::nullptr_t) {}
   /// The module stays.
-  static Decision keep(std::string why) { return Decision(std::move(why)); }
+  static Decision keep(std::string why);
 
   std::shared_ptr<Module> replacement;  ///< nullptr, or the module itself: it stays
   std::string why;                      ///< it stays
@@ -49,8 +49,8 @@ class Decision {
 /// One entry of an operation: which modules, and what becomes of each.
 struct Rule {
   std::string what;  ///< of the modules it is about, for the report: "LayerNorm"
-  std::function<bool(const Module&)> matches;
-  std::function<Decision(Module&, const Match&)> decide;
+  mezzo::detail::Function<bool(const Module&)> matches;
+  mezzo::detail::Function<Decision(Module&, const Match&)> decide;
 };
 
 /// Whether a rule by type matches that very class only, or classes derived from it too.
@@ -87,9 +87,9 @@ class Report {
   [[nodiscard]] const std::vector<Kept>& kept() const noexcept { return kept_; }
   /// Remarks about the whole: why nothing was done, what a user should know.
   [[nodiscard]] const std::vector<std::string>& notes() const noexcept { return notes_; }
-  void add_note(std::string note) { notes_.push_back(std::move(note)); }
+  void add_note(std::string note);
   /// Whether the model is as it was.
-  [[nodiscard]] bool empty() const noexcept { return replaced_.empty(); }
+  [[nodiscard]] bool empty() const noexcept;
 
   /// Parameters that are not the same tensors any more, (before, after): by name within each exchanged module
   /// and the modules below it; `after` is undefined for one that has no successor, `before` for a new one,
@@ -147,8 +147,9 @@ Report replace(Module& root, F decide, const Options& options = {},
   return replace(root, std::vector<Rule>{of_type<From>(std::move(decide), subclasses)}, options);
 }
 /// The same with one rule by predicate.
-Report replace_if(Module& root, std::function<bool(const Module&)> predicate,
-                  std::function<Decision(Module&, const Match&)> decide, const Options& options = {});
+Report replace_if(Module& root, mezzo::detail::Function<bool(const Module&)> predicate,
+                  mezzo::detail::Function<Decision(Module&, const Match&)> decide,
+                  const Options& options = {});
 
 /// How many modules below `root` (without it) are T or derived from T, a shared one counted once.
 template <std::derived_from<Module> T>

@@ -43,6 +43,12 @@ std::string joined(const std::vector<std::string>& paths) {
 
 }  // namespace
 
+bool Report::empty() const noexcept { return replaced_.empty(); }
+
+Decision Decision::keep(std::string why) { return Decision(std::move(why)); }
+
+void Report::add_note(std::string note) { notes_.push_back(std::move(note)); }
+
 std::string detail::subclass_reason(const std::type_info& base) {
   return "is of a class derived from " + nn::detail::type_text(base) +
          ", and what that changes would be lost (Subclasses::replace does it all the same)";

@@ -2,8 +2,7 @@
 // dicts and defaults are those of torch.nn.
 #pragma once
 
-#include <functional>
-
+#include "mezzo/core/function.h"
 #include "mezzo/nn/attention.h"
 #include "mezzo/nn/dropout.h"
 #include "mezzo/nn/module_list.h"
@@ -16,7 +15,7 @@ namespace mezzo::nn {
 struct TransformerEncoderLayerOptions {
   std::int64_t dim_feedforward = 2048;  ///< features between the two linear maps
   double dropout = 0.1;                 ///< of attention's weights and of both branches, in training
-  std::function<Tensor(const Tensor&)> activation = relu;  ///< between the linear maps
+  mezzo::detail::Function<Tensor(const Tensor&)> activation = relu;  ///< between the linear maps
   double layer_norm_eps = 1e-5;
   bool batch_first = false;  ///< [N, L, ..] and not [L, N, ..]
   bool norm_first = false;   ///< norms before the branches and not after the sums
@@ -62,7 +61,7 @@ class TransformerEncoderLayer final : public Layer {
   [[nodiscard]] Tensor attend(const Tensor& x, const TransformerMasks& masks) const;
   [[nodiscard]] Tensor feed_forward(const Tensor& x) const;
 
-  std::function<Tensor(const Tensor&)> activation_;
+  mezzo::detail::Function<Tensor(const Tensor&)> activation_;
   bool norm_first_;
 };
 
