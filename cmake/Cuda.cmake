@@ -45,13 +45,6 @@ elseif(NOT MEZZO_CUDA STREQUAL "OFF")
   message(FATAL_ERROR "MEZZO_CUDA=${MEZZO_CUDA}: use AUTO, ON, OFF or EMULATED")
 endif()
 
-# mezzo_cuda_sources(FILES): these files hold kernels; nvcc compiles them, whatever their name ends with.
-function(mezzo_cuda_sources)
-  if(MEZZO_HAVE_CUDA AND NOT MEZZO_CUDA_EMULATED)
-    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
-  endif()
-endfunction()
-
 # mezzo_host_options(TARGET SCOPE FLAGS): the same flags for C++ and, through nvcc, for the host half of CUDA sources.
 function(mezzo_host_options target scope)
   string(REPLACE ";" "," joined "${ARGN}")

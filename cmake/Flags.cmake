@@ -11,9 +11,15 @@ if(MEZZO_TOP_LEVEL)
   find_program(MEZZO_CCACHE ccache)
   mark_as_advanced(MEZZO_CCACHE)
   if(MEZZO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    set(CMAKE_CXX_COMPILER_LAUNCHER "${MEZZO_CCACHE}")
+    # Without these two ccache keeps nothing that was compiled with a precompiled header.
+    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros "${MEZZO_CCACHE}")
     set(CMAKE_CUDA_COMPILER_LAUNCHER "${MEZZO_CCACHE}")
   endif()
+endif()
+
+# clang 14 crashes on templates that a precompiled header holds. So its builds show that sources include what they use.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
 endif()
 
 add_library(mezzo_flags INTERFACE)

@@ -4,32 +4,47 @@ set(MEZZO_FOLDERS core autograd kernels kernels/cpu ops nn amp optim io data tra
 if(MEZZO_HAVE_CUDA)
   list(APPEND MEZZO_FOLDERS core/cuda kernels/cuda kernels/cuda/vendor)
 endif()
-# For the folders that hold inner loops. g++ 12 vectorises a loop with a condition only when it need not care about
-# floating-point exceptions and errno; nobody reads them here, and no result changes.
-set(MEZZO_LOOP_FLAGS -fno-trapping-math -fno-math-errno)
-if(NOT MEZZO_SANITIZE)  # whose builds choose a lower level themselves
-  list(APPEND MEZZO_LOOP_FLAGS "$<$<CONFIG:Release,RelWithDebInfo>:-O3>")
-endif()
+# g++ 12 vectorises a loop with a condition only when it need not care about floating-point exceptions and errno; nobody
+# reads them here, and no result changes. The whole library has these flags, as one precompiled header serves all of it.
+set(MEZZO_OBJECT_FLAGS -fno-trapping-math -fno-math-errno)
 # clang fills 512-bit registers only when told (g++ is told by the attribute, see kernels/cpu/multiversion.h); code for
 # the smaller instruction sets is the same with and without.
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-  list(APPEND MEZZO_LOOP_FLAGS -mprefer-vector-width=512)
+  list(APPEND MEZZO_OBJECT_FLAGS -mprefer-vector-width=512)
 endif()
+# For sources that hold inner loops. Sanitizer builds choose a lower level themselves.
+set(MEZZO_LOOP_FLAGS "")
+if(NOT MEZZO_SANITIZE)
+  set(optimized "$<CONFIG:Release,RelWithDebInfo>")
+  set(MEZZO_LOOP_FLAGS "$<$<AND:$<COMPILE_LANGUAGE:CXX>,${optimized}>:-O3>"
+    "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,${optimized}>:-Xcompiler=-O3>")
+endif()
+# Sources that hold kernels for every device end in .cu: nvcc compiles them where CUDA is built, else they are C++.
 set(mezzo_sources "")
+set(mezzo_kernel_sources "")
 set(mezzo_loop_sources "")
 foreach(folder IN LISTS MEZZO_FOLDERS)
-  file(GLOB files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cpp")
-  list(APPEND mezzo_sources ${files})
-  if(folder MATCHES "^(ops|optim|kernels/cuda)$")
-    mezzo_cuda_sources(${files})
-  endif()
-  if(folder MATCHES "^(kernels|ops|optim)")
-    list(APPEND mezzo_loop_sources ${files})
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cpp")
+  file(GLOB kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cu")
+  list(APPEND mezzo_sources ${sources} ${kernels})
+  list(APPEND mezzo_kernel_sources ${kernels})
+  if(folder MATCHES "^kernels")
+    list(APPEND mezzo_loop_sources ${sources})
   endif()
 endforeach()
-string(REPLACE ";" "," flags_for_nvcc "${MEZZO_LOOP_FLAGS}")
-set_source_files_properties(${mezzo_loop_sources} PROPERTIES COMPILE_OPTIONS
-  "$<$<COMPILE_LANGUAGE:CXX>:${MEZZO_LOOP_FLAGS}>;$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${flags_for_nvcc}>")
+set_source_files_properties(${mezzo_loop_sources} ${mezzo_kernel_sources} PROPERTIES COMPILE_OPTIONS "${MEZZO_LOOP_FLAGS}")
+# These losses are as fast when their loops are vectorised and not unrolled, and smaller. smooth_l1 and huber are not, nor
+# are reductions.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT MEZZO_SANITIZE)
+  set(loss_sources ${mezzo_kernel_sources})
+  list(FILTER loss_sources INCLUDE REGEX "/ops/loss_(binary|likelihood|margin|regression)\\.cu$")
+  set_source_files_properties(${loss_sources} PROPERTIES COMPILE_OPTIONS
+    "$<$<AND:$<COMPILE_LANGUAGE:CXX>,${optimized}>:-fvect-cost-model=dynamic>;\
+$<$<AND:$<COMPILE_LANGUAGE:CUDA>,${optimized}>:-Xcompiler=-O2,-fvect-cost-model=dynamic>")
+endif()
+if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
+  set_source_files_properties(${mezzo_kernel_sources} PROPERTIES LANGUAGE CXX)
+endif()
 if(NOT mezzo_sources)
   message(FATAL_ERROR "mezzo: no source files under ${PROJECT_SOURCE_DIR}")
 endif()
@@ -42,7 +57,7 @@ file(CREATE_LINK "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include/mezzo" S
 # never dropped. Header-only dependencies stop here and are no concern of a consumer.
 # Thread-local state (free lists, autocast, recording) is read several times in every op: by a fixed offset instead of a
 # call. And the library calls its own functions directly, as nobody replaces them.
-set(MEZZO_OBJECT_FLAGS -ftls-model=initial-exec -fno-semantic-interposition)
+list(APPEND MEZZO_OBJECT_FLAGS -ftls-model=initial-exec -fno-semantic-interposition)
 function(mezzo_object_library name)
   add_library(${name} OBJECT ${ARGN})
   target_compile_features(${name} PUBLIC cxx_std_20)
@@ -52,8 +67,7 @@ function(mezzo_object_library name)
     CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN ON)
   mezzo_host_options(${name} PRIVATE ${MEZZO_OBJECT_FLAGS})
   target_include_directories(${name} PUBLIC "${PROJECT_BINARY_DIR}/include")
-  target_link_libraries(${name} PRIVATE mezzo_flags Eigen3::Eigen fmt::fmt-header-only nlohmann_json::nlohmann_json
-    Threads::Threads)
+  target_link_libraries(${name} PRIVATE mezzo_flags Eigen3::Eigen nlohmann_json::nlohmann_json Threads::Threads)
   if(MEZZO_HAVE_OPENMP)
     target_link_libraries(${name} PRIVATE OpenMP::OpenMP_CXX)
   endif()
@@ -67,8 +81,16 @@ function(mezzo_object_library name)
   endif()
 endfunction()
 
+# Two parts with the same flags: what the timing sample is linked with, and the rest. Half of the time of most files is
+# reading headers; both parts read them from one precompiled header. nvcc's sources do without.
+include(SampleSources)
+mezzo_split_sample_sources(mezzo_sources mezzo_sample_sources)
+mezzo_object_library(mezzo_sample_objects ${mezzo_sample_sources})
 mezzo_object_library(mezzo_objects ${mezzo_sources})
-set(mezzo_object_libraries mezzo_objects)
+target_precompile_headers(mezzo_sample_objects PRIVATE
+  "$<$<COMPILE_LANGUAGE:CXX>:${PROJECT_SOURCE_DIR}/cmake/precompiled/library.h>")
+target_precompile_headers(mezzo_objects REUSE_FROM mezzo_sample_objects)
+set(mezzo_object_libraries mezzo_sample_objects mezzo_objects)
 
 # What is compiled once per instruction set: the same source, each time with its own name for the namespace Eigen so
 # that no inline function of one set is ever used by another. The baseline comes first in the link order, so a
@@ -91,7 +113,7 @@ if(mezzo_isa_sources)
       list(APPEND MEZZO_ISA_VARIANTS ${isa})
     endforeach()
     target_compile_options(mezzo_isa_v4 PRIVATE -mprefer-vector-width=512)
-    foreach(target IN ITEMS mezzo_objects mezzo_isa_base mezzo_isa_v3 mezzo_isa_v4)
+    foreach(target IN ITEMS mezzo_sample_objects mezzo_objects mezzo_isa_base mezzo_isa_v3 mezzo_isa_v4)
       target_compile_definitions(${target} PRIVATE MEZZO_HAVE_ISA_VARIANTS=1)
     endforeach()
   endif()
@@ -121,6 +143,20 @@ if(MEZZO_CUDA_EMULATED)
   mezzo_emulated_library(dnn cudnn dnn.cpp MEZZO_EMULATED_DNN)
 endif()
 
+set(mezzo_link_libraries Threads::Threads)
+if(MEZZO_HAVE_OPENMP)
+  list(APPEND mezzo_link_libraries OpenMP::OpenMP_CXX)
+endif()
+if(MEZZO_HAVE_ONEDNN)
+  list(APPEND mezzo_link_libraries oneDNN::dnnl)
+endif()
+if(MEZZO_CUDA_EMULATED)
+  list(APPEND mezzo_link_libraries ${MEZZO_BOOST_CONTEXT})
+elseif(MEZZO_HAVE_CUDA)
+  # Static, so that a program starts on a machine without CUDA. libcuda is never linked, cudart opens it by itself.
+  list(APPEND mezzo_link_libraries CUDA::cudart_static)
+endif()
+
 add_library(mezzo)
 add_library(mezzo::mezzo ALIAS mezzo)
 foreach(objects IN LISTS mezzo_object_libraries)
@@ -136,20 +172,25 @@ if(NOT MEZZO_TOP_LEVEL)
 endif()
 target_include_directories(mezzo ${system} PUBLIC "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-target_link_libraries(mezzo PRIVATE Threads::Threads)
+target_link_libraries(mezzo PRIVATE ${mezzo_link_libraries})
 target_link_options(mezzo PRIVATE LINKER:-Bsymbolic-functions)
-if(MEZZO_HAVE_OPENMP)
-  target_link_libraries(mezzo PRIVATE OpenMP::OpenMP_CXX)
-endif()
-if(MEZZO_HAVE_ONEDNN)
-  target_link_libraries(mezzo PRIVATE oneDNN::dnnl)
+# Relative relocations, of which each op's descriptor has dozens, in a tenth of the space. glibc reads this form from 2.36
+# on; the bundle may meet an older one.
+if(BUILD_SHARED_LIBS AND NOT MEZZO_BUNDLE)
+  include(CheckCXXSourceCompiles)
+  include(CheckLinkerFlag)
+  check_cxx_source_compiles("#include <cstdlib>
+    #if !defined(__GLIBC__) || !__GLIBC_PREREQ(2, 36)
+    #error older
+    #endif
+    int main() {}" MEZZO_GLIBC_READS_RELR)
+  check_linker_flag(CXX LINKER:-z,pack-relative-relocs MEZZO_LINKER_WRITES_RELR)
+  if(MEZZO_GLIBC_READS_RELR AND MEZZO_LINKER_WRITES_RELR)
+    target_link_options(mezzo PRIVATE LINKER:-z,pack-relative-relocs)
+  endif()
 endif()
 if(MEZZO_CUDA_EMULATED)
-  target_link_libraries(mezzo PRIVATE ${MEZZO_BOOST_CONTEXT})
   add_dependencies(mezzo mezzo_cublasLt mezzo_cudnn)
-elseif(MEZZO_HAVE_CUDA)
-  # Static, so that a program starts on a machine without CUDA. libcuda is never linked, cudart opens it by itself.
-  target_link_libraries(mezzo PRIVATE CUDA::cudart_static)
 endif()
 if(NOT BUILD_SHARED_LIBS)
   # A linker takes from an archive only what is asked for by name; registrars are not. $<LINK_LIBRARY:WHOLE_ARCHIVE>
@@ -159,3 +200,16 @@ if(NOT BUILD_SHARED_LIBS)
     "$<BUILD_INTERFACE:LINKER:--whole-archive,$<TARGET_FILE:mezzo>,--no-whole-archive>"
     "$<INSTALL_INTERFACE:LINKER:--whole-archive,$<INSTALL_PREFIX>/${archive},--no-whole-archive>")
 endif()
+
+# mezzo_link_sample(PROGRAM): links the program with the part of the library that the timing sample needs, in place of
+# libmezzo, so that building it compiles nothing else.
+function(mezzo_link_sample program)
+  set(parts ${mezzo_object_libraries})
+  list(REMOVE_ITEM parts mezzo_objects)
+  foreach(objects IN LISTS parts)
+    target_sources(${program} PRIVATE $<TARGET_OBJECTS:${objects}>)
+  endforeach()
+  target_compile_features(${program} PRIVATE cxx_std_20)
+  target_include_directories(${program} PRIVATE "${PROJECT_BINARY_DIR}/include")
+  target_link_libraries(${program} PRIVATE ${mezzo_link_libraries})
+endfunction()

@@ -1,0 +1,48 @@
+# What the timing sample (examples/mlp_timing) is linked with, and so all that `./mezzo.sh demo` compiles: the sources of
+# the library that its Linear, ReLU, MSE, SGD, autocast and scaler need. libmezzo has these and all others.
+# What a linker asks for depends on what the compiler inlines, and kernels for a device ask for more. So the sample is
+# linked in this way in the build that CI watches, g++ 12 in Release, and with libmezzo in all others.
+# A linker error in mlp_timing (undefined reference) names a function whose file belongs here. The test sample_sources
+# (tools/check_sample_sources.sh) names files that nothing in the sample needs any more.
+set(MEZZO_SMALL_SAMPLE OFF)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^12\\."
+    AND CMAKE_BUILD_TYPE STREQUAL "Release" AND MEZZO_HAVE_ONEDNN AND NOT MEZZO_HAVE_CUDA AND NOT MEZZO_SANITIZE)
+  set(MEZZO_SMALL_SAMPLE ON)
+endif()
+set(mezzo_sample_files
+  amp: autocast captured_step grad_scaler grad_scaler_state policy
+  autograd: attrs bind decomposed engine finite_proof grad_mode half_copy node op_observer registry tensor_autograd
+  core: allocator backend cuda dtype error function layout pool promotion random storage tensor threads value value_text
+    warning
+  io: file json
+  kernels: gemm scaler softmax
+  kernels/cpu: convert gemm gemm_bf16 gemm_blocked gemm_loops gemm_onednn isa parallel plain_sum pointwise
+    reduce_plan reduce_source rows scaler tile update
+  nn: activation call cloning convert layer_support linear module print sequential slot
+  ops: activation activation_rectifier activation_smooth binary cast clamp compare extremum factory inplace linear
+    loss_common loss_regression matmul methods product random reduction reduction_common rounding scalar_ops softmax unary
+    view
+  optim: optimizer sgd)
+
+# mezzo_split_sample_sources(SOURCES IN_SAMPLE): moves what the list names from one variable to the other.
+function(mezzo_split_sample_sources sources in_sample)
+  set(rest ${${sources}})
+  set(chosen "")
+  foreach(word IN LISTS mezzo_sample_files)
+    if(word MATCHES "^(.*):$")
+      set(folder "${CMAKE_MATCH_1}")
+      continue()
+    endif()
+    set(file "${PROJECT_SOURCE_DIR}/${folder}/${word}.cpp")
+    if(NOT file IN_LIST rest)
+      set(file "${PROJECT_SOURCE_DIR}/${folder}/${word}.cu")
+    endif()
+    if(NOT file IN_LIST rest)
+      message(FATAL_ERROR "mezzo: cmake/SampleSources.cmake names ${folder}/${word}, which is not a source of the library")
+    endif()
+    list(REMOVE_ITEM rest "${file}")
+    list(APPEND chosen "${file}")
+  endforeach()
+  set(${sources} "${rest}" PARENT_SCOPE)
+  set(${in_sample} "${chosen}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,27 @@
+// What most sources of the library include, parsed once for all of them. A source goes on including what it
+// uses: it must compile without this header (-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "mezzo/autograd/decomposed.h"
+#include "mezzo/ops/forward.h"
+#include "mezzo/ops/ops.h"
+#include "mezzo/ops/pointwise_common.h"
+#include "mezzo/ops/reduction_common.h"
