@@ -50,7 +50,9 @@ TEST(CudaStart, Child) {
   EXPECT_TRUE(any);
 }
 
-test::Ran start() { return test::run_tests("CudaStart.Child", std::string(kChild) + "=1 OMP_NUM_THREADS=1"); }
+test::Ran start() {
+  return test::run_tests("CudaStart.Child", std::string(kChild).append("=1 OMP_NUM_THREADS=1"));
+}
 
 TEST(CudaStart, LoadsNothingOfCuda) {
   const test::Ran ran = start();
