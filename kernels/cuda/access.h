@@ -18,8 +18,20 @@ namespace mezzo::kernels::cuda {
 /// How many neighbours a thread loads at once: 16 bytes of f32, 8 of a 16-bit type.
 inline constexpr int kPack = 4;
 
-/// Calls f with a value of the stored type of `dtype`.
-template <class F>
+/// What dtypes an array may have. A kernel holds code for each of them, once per place that reads or writes.
+enum class Among {
+  all,
+  floating,  ///< f16, bf16, f32, f64
+  packed,    ///< f16, bf16, f32, bool: what a training step reads and writes in f32 arithmetic
+};
+
+[[nodiscard]] constexpr bool is_among(Among among, DType dtype) {
+  if (among == Among::packed) return dtype <= DType::f32 || dtype == DType::boolean;
+  return among == Among::all || dtype <= DType::f64;
+}
+
+/// Calls f with a value of the stored type of `dtype`, which must be one of kAmong.
+template <Among kAmong = Among::all, class F>
 __device__ MEZZO_ALWAYS_INLINE decltype(auto) with_stored(DType dtype, F&& f) {
   switch (dtype) {
     case DType::f16:
@@ -28,37 +40,47 @@ __device__ MEZZO_ALWAYS_INLINE decltype(auto) with_stored(DType dtype, F&& f) {
       return f(BFloat16{});
     case DType::f32:
       return f(float{});
-    case DType::f64:
-      return f(double{});
-    case DType::i8:
-      return f(std::int8_t{});
-    case DType::i16:
-      return f(std::int16_t{});
-    case DType::i32:
-      return f(std::int32_t{});
-    case DType::i64:
-      return f(std::int64_t{});
-    case DType::u8:
-      return f(std::uint8_t{});
-    case DType::boolean:
+    default:
       break;
   }
-  return f(BoolByte{});
+  if constexpr (kAmong == Among::floating) {
+    return f(double{});
+  } else {
+    if constexpr (kAmong == Among::all) {
+      switch (dtype) {
+        case DType::f64:
+          return f(double{});
+        case DType::i8:
+          return f(std::int8_t{});
+        case DType::i16:
+          return f(std::int16_t{});
+        case DType::i32:
+          return f(std::int32_t{});
+        case DType::i64:
+          return f(std::int64_t{});
+        case DType::u8:
+          return f(std::uint8_t{});
+        default:
+          break;
+      }
+    }
+    return f(BoolByte{});
+  }
 }
 
 /// Element `i` of an array of `dtype`, as T.
-template <class T>
+template <class T, Among kAmong = Among::all>
 __device__ MEZZO_ALWAYS_INLINE T load(const void* array, DType dtype, std::int64_t i) {
-  return with_stored(dtype, [&](auto stored) -> T {
+  return with_stored<kAmong>(dtype, [&](auto stored) -> T {
     using S = decltype(stored);
     return cast<T>(static_cast<const S*>(array)[i]);
   });
 }
 
 /// Element `i` of an array of `dtype` = value, rounded once. T may be bool.
-template <class T>
+template <class T, Among kAmong = Among::all>
 __device__ MEZZO_ALWAYS_INLINE void store(void* array, DType dtype, std::int64_t i, T value) {
-  with_stored(dtype, [&](auto stored) {
+  with_stored<kAmong>(dtype, [&](auto stored) {
     using S = decltype(stored);
     using From = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
     static_cast<S*>(array)[i] = cast<S>(static_cast<From>(value));
@@ -78,9 +100,9 @@ struct alignas(sizeof(S) * kPack) Pack {
 }
 
 /// Elements 4 i to 4 i + 3 of an array that is aligned to four of them.
-template <class T>
+template <class T, Among kAmong>
 __device__ MEZZO_ALWAYS_INLINE void load_pack(const void* array, DType dtype, std::int64_t i, T* values) {
-  with_stored(dtype, [&](auto stored) {
+  with_stored<kAmong>(dtype, [&](auto stored) {
     using S = decltype(stored);
     const Pack<S> pack = static_cast<const Pack<S>*>(array)[i];
     for (int k = 0; k < kPack; ++k) values[k] = cast<T>(pack.values[k]);
@@ -88,9 +110,9 @@ __device__ MEZZO_ALWAYS_INLINE void load_pack(const void* array, DType dtype, st
 }
 
 /// The reverse of load_pack, each element rounded once.
-template <class T>
+template <class T, Among kAmong>
 __device__ MEZZO_ALWAYS_INLINE void store_pack(void* array, DType dtype, std::int64_t i, const T* values) {
-  with_stored(dtype, [&](auto stored) {
+  with_stored<kAmong>(dtype, [&](auto stored) {
     using S = decltype(stored);
     using From = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
     Pack<S> pack;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/attention.h"
@@ -129,14 +130,19 @@ class AttentionBlock {
     const std::int64_t(&steps)[4] = pass_.mask_steps;
     const std::int64_t at =
         batch * steps[0] + head * steps[1] + query_begin() * steps[2] + key_begin() * steps[3];
-    each([&](int i, int j, int query, int key) {
-      if (query >= queries || key >= keys) return;
-      const T mask = load<T>(pass_.mask.data, pass_.mask.dtype, at + query * steps[2] + key * steps[3]);
-      if (pass_.mask.dtype != DType::boolean)
-        scores[i][j] += mask;
-      else if (mask == T(0))
-        scores[i][j] = kNothing;
-    });
+    const auto apply = [&](auto stored) {
+      using S = decltype(stored);
+      each([&](int i, int j, int query, int key) {
+        if (query >= queries || key >= keys) return;
+        const S mask = static_cast<const S*>(pass_.mask.data)[at + query * steps[2] + key * steps[3]];
+        if constexpr (!std::is_same_v<S, BoolByte>)
+          scores[i][j] += cast<T>(mask);
+        else if (cast<T>(mask) == T(0))
+          scores[i][j] = kNothing;
+      });
+    };
+    pass_.mask.dtype == DType::boolean ? apply(BoolByte{})
+                                       : with_stored<Among::floating>(pass_.mask.dtype, apply);
   }
 
   /// Multiplies by what dropout multiplies the weights by.
@@ -226,7 +232,7 @@ class AttentionBlock {
       MEZZO_UNROLL
       for (int j = 0; j < Tiles::kOutColumns; ++j) sums_[i][j] *= factor;
     }
-    with_stored(out.array.dtype, [&](auto stored) {
+    with_stored<Among::floating>(out.array.dtype, [&](auto stored) {
       using S = decltype(stored);
       MEZZO_UNROLL
       for (int i = 0; i < Tiles::kRows; ++i) {
@@ -269,8 +275,8 @@ void launch_attention_tiles(Device device, AttentionPass<T> pass, std::int64_t b
                       dim3(Tiles::kThreads), Tiles::kBytes, mezzo::cuda::current_stream(device), pass);
 }
 
-/// With the narrowest tiles, of 32, 64 or 128 columns, that have all columns of the result; of more columns
-/// each 128 (64 in f64) are pieces of work of their own.
+/// With the narrowest tiles, of 32, 64 or 128 columns (f64: 64), that have all columns of the result; of more
+/// columns each 128 (f64: 64) are pieces of work of their own.
 template <AttentionResult kResult, class T>
 void launch_attention(Device device, const AttentionPass<T>& pass, std::int64_t batch) {
   const std::int64_t width = pass.out.width;
@@ -283,7 +289,7 @@ void launch_attention(Device device, const AttentionPass<T>& pass, std::int64_t 
     width <= 64 ? launch(TypeTag<MmaTiles<S, 16>>{}) : launch(TypeTag<MmaTiles<S, 32>>{});
   };
   if constexpr (std::is_same_v<T, double>) {
-    width <= 32 ? launch(TypeTag<FmaTiles<T, 2>>{}) : launch(TypeTag<FmaTiles<T, 4>>{});
+    launch(TypeTag<FmaTiles<T, 4>>{});
   } else {
     if (pass.x.array.dtype == DType::f16) return by_matrix_unit(Half{});
     if (pass.x.array.dtype == DType::bf16) return by_matrix_unit(BFloat16{});

@@ -41,7 +41,8 @@ struct TileSource {
   template <class T>
   __device__ MEZZO_ALWAYS_INLINE void load_four(std::int64_t row, std::int64_t column,
                                                 T (&values)[kPack]) const {
-    with_stored(array.dtype, [&](auto stored) { load_four_stored<decltype(stored)>(row, column, values); });
+    with_stored<Among::floating>(
+        array.dtype, [&](auto stored) { load_four_stored<decltype(stored)>(row, column, values); });
   }
   /// The same for an array that is known to be of S.
   template <class S, class T>
@@ -208,7 +209,7 @@ class FmaTiles {
     for (int k = static_cast<int>(threadIdx.x); k < kSide * kFours; k += kThreads) {
       const int line = k % kFours * kPack;
       T values[kPack];
-      from.load_four(row + k / kFours, column + line, values);
+      from.template load_four_stored<T>(row + k / kFours, column + line, values);
       for (int i = 0; i < kPack; ++i) tile.set_one(line + i, k / kFours, values[i]);
     }
   }
@@ -220,7 +221,7 @@ class FmaTiles {
     for (int k = static_cast<int>(threadIdx.x); k < kLines * kFours; k += kThreads) {
       const int line = k / kFours, four = k % kFours;
       T values[kPack];
-      from.load_four(row + line, column + four * kPack, values);
+      from.template load_four_stored<T>(row + line, column + four * kPack, values);
       MEZZO_UNROLL
       for (int g = 0; g < kPack / kOutPack; ++g) {
         typename Summed::Values pack;

@@ -22,12 +22,13 @@ struct Changer {
   Change change;
   __device__ MEZZO_ALWAYS_INLINE void pack(std::int64_t i) const {
     T values[kPack];
-    load_pack<T>(array.data, array.dtype, i, values);
+    load_pack<T, Among::floating>(array.data, array.dtype, i, values);
     for (int k = 0; k < kPack; ++k) values[k] = change(values[k]);
-    store_pack<T>(array.data, array.dtype, i, values);
+    store_pack<T, Among::floating>(array.data, array.dtype, i, values);
   }
   __device__ MEZZO_ALWAYS_INLINE void one(std::int64_t i) const {
-    store<T>(array.data, array.dtype, i, change(load<T>(array.data, array.dtype, i)));
+    store<T, Among::floating>(array.data, array.dtype, i,
+                              change(load<T, Among::floating>(array.data, array.dtype, i)));
   }
 };
 
@@ -84,11 +85,12 @@ __global__ void __launch_bounds__(kThreads)
           run.packed, first, last,
           [&](std::int64_t i) {
             T values[kPack];
-            load_pack<T>(run.array.data, run.array.dtype, i, values);
+            load_pack<T, Among::floating>(run.array.data, run.array.dtype, i, values);
             for (int k = 0; k < kPack; ++k) mine = reducer.combine(mine, reducer.map(values[k]));
           },
           [&](std::int64_t i) {
-            mine = reducer.combine(mine, reducer.map(load<T>(run.array.data, run.array.dtype, i)));
+            mine = reducer.combine(mine,
+                                   reducer.map(load<T, Among::floating>(run.array.data, run.array.dtype, i)));
           });
     });
   });
@@ -102,7 +104,8 @@ __global__ void __launch_bounds__(kThreads)
   with_compute(array.dtype, [&](auto number) {
     using T = decltype(number);
     for (std::int64_t i = first_index(); i < space.total(); i += grid_size())
-      mine = reducer.combine(mine, reducer.map(load<T>(array.data, array.dtype, space.offset(i))));
+      mine = reducer.combine(mine,
+                             reducer.map(load<T, Among::floating>(array.data, array.dtype, space.offset(i))));
   });
   add_block(accumulators, mine, reducer);
 }
@@ -116,7 +119,7 @@ __global__ void __launch_bounds__(kThreads)
   Shared<double> scratch(kThreads / kWarp);
   const double sum = reduce_block(
       mine, [&](double a, double b) { return reducer.combine(a, b); }, scratch);
-  if (threadIdx.x == 0) store<double>(total.data, total.dtype, 0, last(sum, 1));
+  if (threadIdx.x == 0) store<double, Among::floating>(total.data, total.dtype, 0, last(sum, 1));
 }
 
 constexpr std::size_t kScratchBytes = sizeof(double) * (kThreads / kWarp);

@@ -1,5 +1,8 @@
 // The CUDA loop behind kernels::pointwise: one kernel for arrays that lie alike in memory, four elements per
-// thread and step, and one for any strides.
+// thread and step, and one for any strides. The first is compiled for what a training step mostly computes,
+// f32 arithmetic on f16, bf16, f32 and bool arrays: each dtype that it knows is in it once per operand. The
+// second takes all the rest; neighbouring threads read neighbours there as well, and 8-byte elements fill
+// whole memory transactions without packs.
 #pragma once
 
 #include <array>
@@ -37,12 +40,12 @@ __device__ MEZZO_ALWAYS_INLINE void pointwise_packs(const F& f, const PointwiseA
         const T value = load<T>(operands.arrays[k].data, operands.arrays[k].dtype, 0);
         for (int j = 0; j < kPack; ++j) in[k][j] = value;
       } else {
-        load_pack<T>(operands.arrays[k].data, operands.arrays[k].dtype, p, in[k]);
+        load_pack<T, Among::packed>(operands.arrays[k].data, operands.arrays[k].dtype, p, in[k]);
       }
     }
     R out[kPack];
     for (int j = 0; j < kPack; ++j) out[j] = f(in[I][j]...);
-    store_pack<R>(operands.arrays[N].data, operands.arrays[N].dtype, p, out);
+    store_pack<R, Among::packed>(operands.arrays[N].data, operands.arrays[N].dtype, p, out);
   }
 }
 
@@ -56,8 +59,9 @@ __device__ MEZZO_ALWAYS_INLINE void pointwise_one(const F& f, const PointwiseArr
 }
 
 /// All arrays are one run each, or one value, and aligned to packs.
-template <class T, class F, std::size_t N>
+template <class F, std::size_t N>
 __global__ void pointwise_linear(F f, PointwiseArrays<N> operands, std::int64_t total) {
+  using T = float;
   pointwise_packs<T>(f, operands, total, std::make_index_sequence<N>{});
   const std::int64_t i = total / kPack * kPack + first_index();  // the rest: fewer than kPack elements
   if (i < total) {
@@ -96,22 +100,27 @@ void pointwise(Device device, F f, const View& out, const std::array<View, N>& i
   const Space<N + 1> space(shape, strides);
   const std::int64_t total = space.total();
   if (total == 0) return;
-  bool linear = space.linear(N) && takes_packs(operands.arrays[N]);
-  for (std::size_t k = 0; k < N; ++k) {
-    if (space.constant(k))
-      operands.constants |= 1U << k;
-    else
-      linear = linear && space.linear(k) && takes_packs(operands.arrays[k]);
+  if constexpr (std::is_same_v<T, float>) {
+    const auto packed = [&](std::size_t k) {
+      return space.linear(k) && is_among(Among::packed, operands.arrays[k].dtype) &&
+             takes_packs(operands.arrays[k]);
+    };
+    bool linear = packed(N);
+    for (std::size_t k = 0; k < N; ++k) {
+      if (space.constant(k))
+        operands.constants |= 1U << k;
+      else
+        linear = linear && packed(k);
+    }
+    if (linear) {
+      const Grid grid = grid_for((total + kPack - 1) / kPack);
+      return mezzo::cuda::launch(detail::pointwise_linear<F, N>, grid.blocks, grid.threads, 0,
+                                 mezzo::cuda::current_stream(device), f, operands, total);
+    }
   }
-  if (linear) {
-    const Grid grid = grid_for((total + kPack - 1) / kPack);
-    mezzo::cuda::launch(detail::pointwise_linear<T, F, N>, grid.blocks, grid.threads, 0,
-                        mezzo::cuda::current_stream(device), f, operands, total);
-  } else {
-    const Grid grid = grid_for(total);
-    mezzo::cuda::launch(detail::pointwise_strided<T, F, N>, grid.blocks, grid.threads, 0,
-                        mezzo::cuda::current_stream(device), f, operands, space);
-  }
+  const Grid grid = grid_for(total);
+  mezzo::cuda::launch(detail::pointwise_strided<T, F, N>, grid.blocks, grid.threads, 0,
+                      mezzo::cuda::current_stream(device), f, operands, space);
 }
 
 }  // namespace mezzo::kernels::cuda

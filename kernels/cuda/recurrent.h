@@ -24,7 +24,7 @@ struct CellArrays {
 
 template <class T>
 __device__ MEZZO_ALWAYS_INLINE T load_cell(const Array& array, std::int64_t i) {
-  return array.data == nullptr ? T(0) : load<T>(array.data, array.dtype, i);
+  return array.data == nullptr ? T(0) : load<T, Among::floating>(array.data, array.dtype, i);
 }
 
 template <class T, class F, std::size_t N, std::size_t... I, std::size_t... J>
@@ -32,8 +32,8 @@ __device__ MEZZO_ALWAYS_INLINE void cell_element(const F& f, const CellArrays<N>
                                                  const std::int64_t (&at)[N], std::index_sequence<I...>,
                                                  std::index_sequence<J...>) {
   const auto y = f(scalar::Numbers<T, F::kInputs>{{load_cell<T>(operands.arrays[I], at[I])...}});
-  (store<T>(operands.arrays[F::kInputs + J].data, operands.arrays[F::kInputs + J].dtype, at[F::kInputs + J],
-            y.at[J]),
+  (store<T, Among::floating>(operands.arrays[F::kInputs + J].data, operands.arrays[F::kInputs + J].dtype,
+                             at[F::kInputs + J], y.at[J]),
    ...);
 }
 

@@ -34,18 +34,19 @@ struct Looker {
 
   __device__ MEZZO_ALWAYS_INLINE std::uint32_t pack(const Array& array, std::int64_t i) const {
     T values[kPack];
-    load_pack<T>(array.data, array.dtype, i, values);
+    load_pack<T, Among::floating>(array.data, array.dtype, i, values);
     std::uint32_t found = 0;
     for (int k = 0; k < kPack; ++k) found |= NonFiniteFn{}(values[k]);
     if (kUnscale && unscale.inv_scale != 1.0F) {
       for (int k = 0; k < kPack; ++k) values[k] = unscale(values[k]);
-      store_pack<T>(array.data, array.dtype, i, values);
+      store_pack<T, Among::floating>(array.data, array.dtype, i, values);
     }
     return found;
   }
   __device__ MEZZO_ALWAYS_INLINE std::uint32_t one(const Array& array, std::int64_t i) const {
-    const T value = load<T>(array.data, array.dtype, i);
-    if (kUnscale && unscale.inv_scale != 1.0F) store<T>(array.data, array.dtype, i, unscale(value));
+    const T value = load<T, Among::floating>(array.data, array.dtype, i);
+    if (kUnscale && unscale.inv_scale != 1.0F)
+      store<T, Among::floating>(array.data, array.dtype, i, unscale(value));
     return NonFiniteFn{}(value);
   }
 };

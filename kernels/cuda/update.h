@@ -38,12 +38,6 @@ struct StridedUpdateSlot {
   Space<kArrays> space;
 };
 
-/// For the compiler, which then leaves out the code for the other dtypes.
-__device__ MEZZO_ALWAYS_INLINE DType floating(DType dtype) {
-  if (dtype > DType::f64) __builtin_unreachable();
-  return dtype;
-}
-
 /// UpdateControl and the device's fault.
 struct Control {
   const Rates* rates;
@@ -116,14 +110,14 @@ struct Updater {
 
   __device__ MEZZO_ALWAYS_INLINE void pack(const Array (&arrays)[kArrays], std::int64_t i) const {
     const auto store = [&](int k, const T* values) {
-      store_pack<T>(arrays[k].data, floating(arrays[k].dtype), i, values);
+      store_pack<T, Among::floating>(arrays[k].data, arrays[k].dtype, i, values);
     };
     T p[kPack], g[kPack];
     Pack<T> states[F::kStates + 1];
     // States first: whoever widens what it loads waits for it before the next load.
     for (int s = 0; s < F::kStates; ++s) states[s] = static_cast<const Pack<T>*>(arrays[kState + s].data)[i];
-    load_pack<T>(arrays[kValue].data, floating(arrays[kValue].dtype), i, p);
-    load_pack<T>(arrays[kGradient].data, floating(arrays[kGradient].dtype), i, g);
+    load_pack<T, Among::floating>(arrays[kValue].data, arrays[kValue].dtype, i, p);
+    load_pack<T, Among::floating>(arrays[kGradient].data, arrays[kGradient].dtype, i, g);
     for (int k = 0; k < kPack; ++k) {
       T state[3] = {};
       for (int s = 0; s < F::kStates; ++s) state[s] = states[s].values[k];
@@ -142,9 +136,11 @@ struct Updater {
   /// offset(k): where the element is in array k.
   template <class Offset>
   __device__ MEZZO_ALWAYS_INLINE void one(const Array (&arrays)[kArrays], const Offset& offset) const {
-    const auto get = [&](int k) { return load<T>(arrays[k].data, floating(arrays[k].dtype), offset(k)); };
+    const auto get = [&](int k) {
+      return load<T, Among::floating>(arrays[k].data, arrays[k].dtype, offset(k));
+    };
     const auto set = [&](int k, T value) {
-      store<T>(arrays[k].data, floating(arrays[k].dtype), offset(k), value);
+      store<T, Among::floating>(arrays[k].data, arrays[k].dtype, offset(k), value);
     };
     T state[3] = {};
     for (int s = 0; s < F::kStates; ++s) state[s] = get(kState + s);
