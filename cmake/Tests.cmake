@@ -15,6 +15,17 @@ set(mezzo_test_environment "OMP_WAIT_POLICY=passive")
 # kernels of their own, for which the emulated device has small stacks.
 set(mezzo_test_flags "$<$<NOT:$<CONFIG:Debug>>:-O0>")
 set(mezzo_optimized_tests test_kernels test_cuda test_emulated)
+# norm_hard_inputs_test.cpp has plain loops as well and is optimised alone, so without the precompiled header of test_ops.
+set_source_files_properties("${mezzo_tests_dir}/ops/norm_hard_inputs_test.cpp" PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+  COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O2>")
+# What the address sanitizer checks is the library, and these three; the other programs of the tests call it and are not
+# instrumented, as that takes half of the time. They still have to know that it is there.
+if(MEZZO_SANITIZE MATCHES "address")
+  list(APPEND mezzo_test_flags -fno-sanitize=all -D__SANITIZE_ADDRESS__=1)
+endif()
+# Programs that sanitizers instrument take a quarter of a second to start: there a test of ctest is not one test of
+# GoogleTest but one of this many parts of a program.
+set(mezzo_test_parts 6)
 
 # mezzo_test_target(TARGET): what the programs of the tests are compiled with. The same for all without optimisation, so
 # that they share one precompiled header.
@@ -46,6 +57,15 @@ endfunction()
 function(mezzo_gtest name prefix)
   mezzo_test_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE GTest::gtest_main)
+  if(MEZZO_SANITIZE)
+    math(EXPR last "${mezzo_test_parts} - 1")
+    foreach(part RANGE ${last})
+      add_test(NAME ${prefix}.part_${part} COMMAND ${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+      set_tests_properties(${prefix}.part_${part} PROPERTIES ENVIRONMENT
+        "${mezzo_test_environment};GTEST_TOTAL_SHARDS=${mezzo_test_parts};GTEST_SHARD_INDEX=${part}")
+    endforeach()
+    return()
+  endif()
   # PRE_TEST: tests are listed when ctest starts and not after every link.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES TEST_PREFIX "${prefix}."
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" PROPERTIES ENVIRONMENT "${mezzo_test_environment}")

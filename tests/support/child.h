@@ -31,7 +31,9 @@ inline std::filesystem::path this_program() { return std::filesystem::read_symli
 
 /// Runs some of this program's tests with more in the environment ("NAME=value ...").
 inline Ran run_tests(const std::string& filter, const std::string& environment = "") {
-  return run_shell(environment + " '" + this_program().string() + "' --gtest_filter='" + filter + "'");
+  // All of them, also where this process has but a part of the program's tests.
+  const std::string all = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX ";
+  return run_shell(all + environment + " '" + this_program().string() + "' --gtest_filter='" + filter + "'");
 }
 
 }  // namespace mezzo::test
