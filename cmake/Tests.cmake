@@ -15,14 +15,19 @@ set(mezzo_test_environment "OMP_WAIT_POLICY=passive")
 # kernels of their own, for which the emulated device has small stacks.
 set(mezzo_test_flags "$<$<NOT:$<CONFIG:Debug>>:-O0>")
 set(mezzo_optimized_tests test_kernels test_cuda test_emulated)
-# norm_hard_inputs_test.cpp has plain loops as well and is optimised alone, so without the precompiled header of test_ops.
-set_source_files_properties("${mezzo_tests_dir}/ops/norm_hard_inputs_test.cpp" PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-  COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O2>")
 # What the address sanitizer checks is the library, and these three; the other programs of the tests call it and are not
 # instrumented, as that takes half of the time. They still have to know that it is there.
 if(MEZZO_SANITIZE MATCHES "address")
   list(APPEND mezzo_test_flags -fno-sanitize=all -D__SANITIZE_ADDRESS__=1)
 endif()
+# Sources with plain loops to compare with and without kernels: optimised, and so without a precompiled header that was not.
+file(GLOB mezzo_plain_loops "${mezzo_tests_dir}/kernels/conv*_test.cpp" "${mezzo_tests_dir}/kernels/gemm*_test.cpp"
+  "${mezzo_tests_dir}/ops/norm_hard_inputs_test.cpp")
+set(mezzo_plain_loop_flags "$<$<NOT:$<CONFIG:Debug>>:-O2>")
+if(MEZZO_SANITIZE MATCHES "address")
+  list(APPEND mezzo_plain_loop_flags -fno-sanitize=all -D__SANITIZE_ADDRESS__=1)
+endif()
+set_source_files_properties(${mezzo_plain_loops} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${mezzo_plain_loop_flags}")
 # Programs that sanitizers instrument take a quarter of a second to start: there a test of ctest is not one test of
 # GoogleTest but one of this many parts of a program.
 set(mezzo_test_parts 6)
