@@ -1,12 +1,15 @@
 # What the timing sample (examples/mlp_timing) is linked with, and so all that `./mezzo.sh demo` compiles: the sources of
 # the library that its Linear, ReLU, MSE, SGD, autocast and scaler need. libmezzo has these and all others.
 # What a linker asks for depends on what the compiler inlines, and kernels for a device ask for more. So the sample is
-# linked in this way in the build that CI watches, g++ 12 in Release, and with libmezzo in all others.
+# linked in this way in the build that the tests watch, g++ 12 in Release on x86-64 without flags of the user's, and with
+# libmezzo in all others.
 # A linker error in mlp_timing (undefined reference) names a function whose file belongs here. The test sample_sources
 # (tools/check_sample_sources.sh) names files that nothing in the sample needs any more.
 set(MEZZO_SMALL_SAMPLE OFF)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^12\\."
-    AND CMAKE_BUILD_TYPE STREQUAL "Release" AND MEZZO_HAVE_ONEDNN AND NOT MEZZO_HAVE_CUDA AND NOT MEZZO_SANITIZE)
+    AND CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_FLAGS STREQUAL "" AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O2 -DNDEBUG"
+    AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND MEZZO_HAVE_OPENMP AND MEZZO_HAVE_ONEDNN
+    AND NOT MEZZO_HAVE_CUDA AND NOT MEZZO_SANITIZE)
   set(MEZZO_SMALL_SAMPLE ON)
 endif()
 set(mezzo_sample_files
