@@ -32,7 +32,9 @@ foreach(folder IN ITEMS core autograd kernels ops nn amp optim io data train)
   endif()
 endforeach()
 install(FILES "${PROJECT_SOURCE_DIR}/mezzo.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo")
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md"
+  "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 install(TARGETS mezzo EXPORT mezzoTargets)
 install(EXPORT mezzoTargets NAMESPACE mezzo:: DESTINATION "${package_dir}")

@@ -28,7 +28,7 @@ takes them as the header of its family says, which also tells what the op does. 
 input is of the dtypes listed unless its own is given. `T` is the dtype of the inputs, which is a floating one for
 functions of real numbers, and i64 for sums of integers.
 
-* **autocast**: the category ([README](../README.md)). *reads 16 bit*: the kernel widens, no f32 copy is made.
+* **autocast**: the category ([mixed precision](mixed_precision.md#what-autocast-does)). *reads 16 bit*: the kernel widens, no f32 copy is made.
 * **dtypes**: those in which the op's samples run; *floating* are f16, bf16, f32 and f64; - where inputs have
   dtypes of their own.
 * **devices**: that every op runs on both is checked by `tests/sweep/devices.cpp`, on the emulated device in CI.

@@ -1,8 +1,11 @@
-// What the README says is true: its loop compiles and trains, its summary is what is printed, its package
-// files are those that are built, and its policy table is the registry's.
+// What the pages of the documentation show is true: their programs compile and run, what they print is what
+// is printed, their package files are those that are built, and the policy table is the registry's.
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -17,7 +20,10 @@ namespace {
 
 using docs::read;
 
-const std::string kReadme = test::data_folder() + "/../README.md";
+const std::string kRoot = test::data_folder() + "/../";
+const std::string kReadme = kRoot + "README.md";
+const std::string kPrecision = kRoot + "docs/mixed_precision.md", kOptimizers = kRoot + "docs/optimizers.md";
+const std::string kNorms = kRoot + "docs/norms.md", kUsing = kRoot + "docs/using.md";
 
 /// Lines without leading blanks, so that indentation does not matter.
 std::string stripped(const std::string& text) {
@@ -35,6 +41,24 @@ std::string between(const std::string& text, const std::string& begin, const std
   if (from == std::string::npos) return {};
   const std::size_t start = from + begin.size();
   return text.substr(start, text.find(end, start) - start);
+}
+
+/// The headings of a page as the ends of links: "#in-your-own-project".
+std::set<std::string> anchors_of(const std::string& page) {
+  std::set<std::string> anchors;
+  std::istringstream lines(read(page));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind('#', 0) != 0) continue;
+    std::string anchor = "#";
+    for (const char c : line.substr(line.find_first_not_of("# "))) {
+      if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-')
+        anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      else if (c == ' ')
+        anchor += '-';
+    }
+    anchors.insert(anchor);
+  }
+  return anchors;
 }
 
 using Batches = std::vector<std::pair<Tensor, Tensor>>;
@@ -98,7 +122,8 @@ double train_by_schedule(const Batches& batches) {
 void print_summary() {
   // clang-format off
   // summary begins
-  nn::Sequential net(nn::make<nn::Linear>(64, 256), nn::make<nn::LayerNorm>(256), nn::make<nn::ReLU>(), nn::make<nn::Linear>(256, 10));
+  nn::Sequential net(nn::make<nn::Linear>(64, 256), nn::make<nn::LayerNorm>(256), nn::make<nn::ReLU>(),
+                     nn::make<nn::Linear>(256, 10));
   std::cout << amp::summary(net, Shape{32, 64}, {.dtype = DType::f16});
   // summary ends
   // clang-format on
@@ -107,7 +132,8 @@ void print_summary() {
 void operate() {
   // clang-format off
   // surgery begins
-  nn::Sequential net(nn::make<nn::Linear>(64, 256), nn::make<nn::LayerNorm>(256), nn::make<nn::ReLU>(), nn::make<nn::Linear>(256, 10));
+  nn::Sequential net(nn::make<nn::Linear>(64, 256), nn::make<nn::LayerNorm>(256), nn::make<nn::ReLU>(),
+                     nn::make<nn::Linear>(256, 10));
   optim::AdamW optimizer(net.parameters());
   std::cout << amp::apply_low_precision_layernorm(net, "amp_bf16", {&optimizer});
   // surgery ends
@@ -123,35 +149,76 @@ std::string printed_by(void (*program)()) {
   return printed.str();
 }
 
-/// What the README has behind `mark`.
-std::string behind(const std::string& mark) {
-  const std::string text = read(kReadme);
+/// What the page has behind `mark`.
+std::string behind(const std::string& page, const std::string& mark) {
+  const std::string text = read(page);
   const std::size_t at = text.find(mark);
   return at == std::string::npos ? std::string() : text.substr(at);
 }
 
-/// The README's block behind `mark` is the part of this file called `part`.
-void expect_same_code(const std::string& part, const std::string& mark) {
-  const std::string here = between(read(test::data_folder() + "/docs/readme_test.cpp"),
+/// The page's block behind `mark` is the part of this file called `part`.
+void expect_same_code(const std::string& part, const std::string& page, const std::string& mark) {
+  const std::string here = between(read(test::data_folder() + "/docs/pages_test.cpp"),
                                    "// " + part + " begins\n", "  // " + part + " ends");
-  const std::string there = between(behind(mark), " -->\n```cpp\n", "```");
-  ASSERT_FALSE(there.empty()) << "no " << part << " in " << kReadme;
+  const std::string there = between(behind(page, mark), " -->\n```cpp\n", "```");
+  ASSERT_FALSE(there.empty()) << "no " << part << " in " << page;
   EXPECT_EQ(stripped(here), stripped(there));
 }
 
-TEST(Readme, ItsLoopIsTheOneThatIsCompiledHere) {
-  expect_same_code("loop", "run by tests/docs/readme_test.cpp.");
+TEST(Readme, ItsProgramIsAnExampleAndItsLossFalls) {
+  const std::string source = read(kRoot + "examples/quickstart/main.cpp");
+  EXPECT_EQ(between(behind(kReadme, "<!-- examples/quickstart/main.cpp"), " -->\n```cpp\n", "```"), source);
+  const auto program = test::this_program().parent_path().parent_path() / "examples/quickstart";
+  if (!std::filesystem::exists(program)) GTEST_SKIP() << program << " was not built";
+  const test::Ran ran = test::run_shell("'" + program.string() + "'");
+  EXPECT_EQ(ran.status, 0) << ran.text;
+  std::vector<double> losses;
+  for (std::istringstream words(ran.text); words;) {
+    std::string word;
+    double loss = 0;
+    while (words >> word && word != "loss") {
+    }
+    if (words >> loss) losses.push_back(loss);
+  }
+  ASSERT_EQ(losses.size(), 4U) << ran.text;
+  EXPECT_LT(losses.back(), losses.front() / 4) << ran.text;
 }
 
-TEST(Readme, ItsSummaryIsTheOneThatIsPrintedHere) {
-  expect_same_code("summary", "run by tests/docs/readme_test.cpp too.");
-  docs::expect_current("README.md's summary", between(read(kReadme), "```text\n", "```"),
+TEST(Pages, LinksLeadToFilesAndHeadings) {
+  int links = 0;
+  for (const std::string folder : {"", "docs/", "bench/", "examples/amp/"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(kRoot + folder)) {
+      if (entry.path().extension() != ".md") continue;
+      const std::string text = read(entry.path());
+      for (std::size_t at = text.find("]("); at != std::string::npos; at = text.find("](", at + 1)) {
+        const std::string link = text.substr(at + 2, text.find(')', at) - at - 2);
+        if (link.rfind("http", 0) == 0 || link.find(' ') != std::string::npos) continue;
+        const std::size_t hash = std::min(link.find('#'), link.size());
+        const auto file = hash == 0 ? entry.path() : entry.path().parent_path() / link.substr(0, hash);
+        EXPECT_TRUE(std::filesystem::exists(file)) << entry.path() << ": " << link;
+        if (hash < link.size()) {
+          EXPECT_EQ(anchors_of(file).count(link.substr(hash)), 1U) << entry.path() << ": " << link;
+        }
+        ++links;
+      }
+    }
+  }
+  EXPECT_GE(links, 40);
+}
+
+TEST(MixedPrecisionPage, ItsLoopIsTheOneThatIsCompiledHere) {
+  expect_same_code("loop", kPrecision, "run by tests/docs/pages_test.cpp.");
+}
+
+TEST(MixedPrecisionPage, ItsSummaryIsTheOneThatIsPrintedHere) {
+  expect_same_code("summary", kPrecision, "run by tests/docs/pages_test.cpp too.");
+  docs::expect_current("mixed_precision.md's summary", between(read(kPrecision), "```text\n", "```"),
                        printed_by(print_summary) + "\n",
-                       "print_summary in tests/docs/readme_test.cpp prints the text");
+                       "print_summary in tests/docs/pages_test.cpp prints the text");
 }
 
-TEST(Readme, ItsScheduleIsTheOneThatIsFollowedHere) {
-  expect_same_code("schedule", "run by tests/docs/readme_test.cpp, behind the loop above.");
+TEST(OptimizersPage, ItsScheduleIsTheOneThatIsFollowedHere) {
+  expect_same_code("schedule", kOptimizers, "run by tests/docs/pages_test.cpp, behind the loop above.");
   const Device device = Device::best();
   manual_seed(2);
   const Batches batches(4, {randn({8, 64}, {.device = device}), randn({8, 64}, {.device = device})});
@@ -159,24 +226,24 @@ TEST(Readme, ItsScheduleIsTheOneThatIsFollowedHere) {
   EXPECT_NEAR(train_by_schedule(batches), 3e-4 * 5 / 100, 1e-15);
 }
 
-TEST(Readme, ItsRecipePrintsWhatItShows) {
+TEST(MixedPrecisionPage, ItsRecipePrintsWhatItShows) {
   const auto program = test::this_program().parent_path().parent_path() / "examples/amp/two_optimizers";
   if (!std::filesystem::exists(program)) GTEST_SKIP() << program << " was not built";
   const std::string shown =
-      between(read(kReadme), "```console\n$ build/release/examples/amp/two_optimizers\n", "```");
+      between(read(kPrecision), "```console\n$ build/release/examples/amp/two_optimizers\n", "```");
   const test::Ran ran = test::run_shell("'" + program.string() + "' --device cpu");
   EXPECT_EQ(ran.status, 0);
   EXPECT_EQ(ran.text, shown);
 }
 
-TEST(Readme, ItsSurgeryIsTheOneThatIsDoneHere) {
-  constexpr const char* kMark = "run by tests/docs/readme_test.cpp as well.";
-  expect_same_code("surgery", kMark);
-  docs::expect_current("README.md's surgery", between(behind(kMark), "```console\n", "```"),
-                       printed_by(operate), "operate in tests/docs/readme_test.cpp prints the text");
+TEST(NormsPage, ItsSurgeryIsTheOneThatIsDoneHere) {
+  constexpr const char* kMark = "run by tests/docs/pages_test.cpp as well.";
+  expect_same_code("surgery", kNorms, kMark);
+  docs::expect_current("norms.md's surgery", between(behind(kNorms, kMark), "```console\n", "```"),
+                       printed_by(operate), "operate in tests/docs/pages_test.cpp prints the text");
 }
 
-TEST(Readme, ItsLoopTrains) {
+TEST(MixedPrecisionPage, ItsLoopTrains) {
   manual_seed(7);
   Batches batches;
   const Device device = Device::best();
@@ -197,27 +264,27 @@ std::string consumer_file(const std::string& kind, const std::string& own, const
   return at == std::string::npos ? file : file.replace(at, own.size(), common);
 }
 
-std::string package_block(const std::string& kind) {
-  return between(read(kReadme), "<!-- examples/consumers/" + kind + "/CMakeLists.txt -->\n```cmake\n", "```");
+std::string package_block(const std::string& page, const std::string& kind) {
+  return between(read(page), "<!-- examples/consumers/" + kind + "/CMakeLists.txt -->\n```cmake\n", "```");
 }
 
 TEST(Readme, ItsPackageFilesAreTheConsumersThatTheTestsBuild) {
-  const std::string whole = package_block("find_package");
+  const std::string whole = package_block(kReadme, "find_package");
   const std::string find = "find_package(mezzo 0.1 REQUIRED)\n";
   ASSERT_NE(whole.find(find), std::string::npos) << whole;
   EXPECT_EQ(whole, read(test::data_folder() + "/../examples/consumers/find_package/CMakeLists.txt"));
   const std::string without_comment = whole.substr(whole.find('\n') + 1);
   for (const std::string kind : {"add_subdirectory", "fetch_content"}) {
-    const std::string block = package_block(kind);
+    const std::string block = package_block(kUsing, kind);
     ASSERT_FALSE(block.empty()) << kind;
     EXPECT_EQ(consumer_file(kind, block, find), without_comment) << kind;
   }
 }
 
-TEST(Readme, ItsPolicyTableIsTheRegistrys) {
-  const std::string table = between(read(kReadme), "checked by tests/docs/readme_test.cpp -->\n",
+TEST(MixedPrecisionPage, ItsPolicyTableIsTheRegistrys) {
+  const std::string table = between(read(kPrecision), "checked by tests/docs/pages_test.cpp -->\n",
                                     "<!-- end of the policy table -->");
-  docs::expect_current("README.md's policy table", table, amp::to_markdown(amp::policy()),
+  docs::expect_current("mixed_precision.md's policy table", table, amp::to_markdown(amp::policy()),
                        "amp::to_markdown(amp::policy()) is the text");
 }
 
