@@ -17,6 +17,12 @@ if(MEZZO_TOP_LEVEL)
   endif()
 endif()
 
+# clang 14 crashes on templates that a precompiled header holds, and with the standard headers alone in it warns of private
+# fields that are used. So its builds show that sources include what they use.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
+endif()
+
 add_library(mezzo_flags INTERFACE)
 # The bits of a result must not depend on whether the compiler fuses a multiply and an add.
 mezzo_host_options(mezzo_flags INTERFACE -ffp-contract=off)

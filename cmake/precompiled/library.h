@@ -20,10 +20,8 @@
 #include <utility>
 #include <vector>
 
-#ifndef __clang__  // clang 14 crashes on templates of ours that a precompiled header holds
 #include "mezzo/autograd/decomposed.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/ops/pointwise_common.h"
 #include "mezzo/ops/reduction_common.h"
-#endif

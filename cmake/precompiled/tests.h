@@ -15,6 +15,4 @@
 #include <utility>
 #include <vector>
 
-#ifndef __clang__  // clang 14 crashes on templates of ours that a precompiled header holds
 #include "mezzo/mezzo.h"
-#endif
