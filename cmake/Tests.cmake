@@ -11,23 +11,22 @@ set(mezzo_tests_dir "${PROJECT_SOURCE_DIR}/tests")
 set(mezzo_test_environment "OMP_WAIT_POLICY=passive")
 
 # What a test does once need not be fast: without optimisation its compiler takes half the time, and the library that it
-# calls is optimised all the same. Exceptions: test_kernels compares with plain loops of its own, and the other two have
-# kernels of their own, for which the emulated device has small stacks.
+# calls is optimised all the same. What the address sanitizer checks is the library: instrumenting the programs that call it
+# takes half of the time. They still have to know that it is there.
 set(mezzo_test_flags "$<$<NOT:$<CONFIG:Debug>>:-O0>")
-set(mezzo_optimized_tests test_kernels test_cuda test_emulated)
-# What the address sanitizer checks is the library, and these three; the other programs of the tests call it and are not
-# instrumented, as that takes half of the time. They still have to know that it is there.
-if(MEZZO_SANITIZE MATCHES "address")
-  list(APPEND mezzo_test_flags -fno-sanitize=all -D__SANITIZE_ADDRESS__=1)
-endif()
-# Sources with plain loops to compare with and without kernels: optimised, and so without a precompiled header that was not.
-file(GLOB mezzo_plain_loops "${mezzo_tests_dir}/kernels/conv*_test.cpp" "${mezzo_tests_dir}/kernels/gemm*_test.cpp"
-  "${mezzo_tests_dir}/ops/norm_hard_inputs_test.cpp")
 set(mezzo_plain_loop_flags "$<$<NOT:$<CONFIG:Debug>>:-O2>")
 if(MEZZO_SANITIZE MATCHES "address")
-  list(APPEND mezzo_plain_loop_flags -fno-sanitize=all -D__SANITIZE_ADDRESS__=1)
+  set(mezzo_caller ${MEZZO_NOT_INSTRUMENTED} -D__SANITIZE_ADDRESS__=1)
+  list(APPEND mezzo_test_flags ${mezzo_caller})
+  list(APPEND mezzo_plain_loop_flags ${mezzo_caller})
 endif()
-set_source_files_properties(${mezzo_plain_loops} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${mezzo_plain_loop_flags}")
+# These have kernels of their own and are optimised and instrumented as the library; the emulated device has small stacks.
+set(mezzo_optimized_tests test_kernels test_cuda test_emulated)
+# Sources that compare with plain loops and have no kernels: optimised, and so without a precompiled header that was not.
+file(GLOB mezzo_plain_loops "${mezzo_tests_dir}/kernels/conv*_test.cpp" "${mezzo_tests_dir}/kernels/gemm*_test.cpp"
+  "${mezzo_tests_dir}/ops/norm_hard_inputs_test.cpp")
+set_source_files_properties(${mezzo_plain_loops} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+  COMPILE_OPTIONS "${mezzo_plain_loop_flags}")
 # Programs that sanitizers instrument take a quarter of a second to start: there a test of ctest is not one test of
 # GoogleTest but one of this many parts of a program.
 set(mezzo_test_parts 6)
