@@ -16,22 +16,39 @@ install(CODE [[
   file(REMOVE "${probe}")
 ]])
 
-# Every header that a program may include, those of the kernels too: an op of one's own is made of them. Not installed
-# is what reads the library's private macros: the inside of matrix products and convolutions.
-# The kernels of CUDA devices include CUDA's headers, so they go only where CUDA is built.
-set(without_cuda PATTERN "cuda" EXCLUDE)
-if(MEZZO_HAVE_CUDA AND NOT MEZZO_CUDA_EMULATED)
-  set(without_cuda PATTERN "cuda/vendor" EXCLUDE)
+# Installed is what a program includes (mezzo.h and the readers beside it) and what an op of its own is made of (forward.h,
+# decomposed.h, random.h), with all that these include. The rest is internal.
+set(mezzo_public_headers mezzo.h io/idx.h ops/forward.h autograd/decomposed.h kernels/random.h)
+
+# mezzo_included_headers(RESULT HEADERS...): these, and what they include of mezzo.
+function(mezzo_included_headers result)
+  set(found ${ARGN})
+  set(new ${ARGN})
+  while(new)
+    list(POP_FRONT new header)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${header}")
+    file(STRINGS "${PROJECT_SOURCE_DIR}/${header}" lines REGEX "^ *# *include [<\"]mezzo/")
+    foreach(line IN LISTS lines)
+      string(REGEX REPLACE ".*[<\"]mezzo/([^>\"]+)[>\"].*" "\\1" included "${line}")
+      if(NOT included IN_LIST found)
+        list(APPEND found "${included}")
+        list(APPEND new "${included}")
+      endif()
+    endforeach()
+  endwhile()
+  set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
+mezzo_included_headers(mezzo_installed_headers ${mezzo_public_headers})
+# What includes CUDA's own headers goes only where CUDA is built.
+if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
+  list(FILTER mezzo_installed_headers EXCLUDE REGEX "/cuda/")
+  list(APPEND mezzo_installed_headers core/cuda/trace.h)
 endif()
-install(FILES "${PROJECT_SOURCE_DIR}/core/cuda/trace.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo/core/cuda")
-foreach(folder IN ITEMS core autograd kernels ops nn amp optim io data train)
-  if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}")
-    install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo"
-      FILES_MATCHING PATTERN "*.h" PATTERN "cpu/gemm_*" EXCLUDE PATTERN "cpu/conv_*" EXCLUDE PATTERN "cpu/attention_tile.h" EXCLUDE PATTERN "cpu/onednn.h" EXCLUDE PATTERN "cpu/eigen" EXCLUDE
-      ${without_cuda})
-  endif()
+foreach(header IN LISTS mezzo_installed_headers)
+  get_filename_component(folder "${header}" DIRECTORY)
+  install(FILES "${PROJECT_SOURCE_DIR}/${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo/${folder}")
 endforeach()
-install(FILES "${PROJECT_SOURCE_DIR}/mezzo.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mezzo")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md"
   "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

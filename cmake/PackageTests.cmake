@@ -36,15 +36,20 @@ package_consumer(find_package find_package find_package "-DCMAKE_PREFIX_PATH=${p
 set_tests_properties(package.headers package.find_package PROPERTIES FIXTURES_REQUIRED installed)
 set(tests package.install package.unwritable_prefix package.headers package.headers_detects package.find_package)
 
-# These two build the library anew, and so are part of one preset only. They do it without optimisation and CUDA, and in one
-# folder after the other so that the second finds all objects in the compiler cache. The first is static, with whatever of
-# OpenMP and oneDNN is there, and installs what it has built for a last consumer.
+# These two build the library as part of another project, and so are part of one preset only. Some sources are compiled, of
+# the others the objects are there (compile_once.sh). One folder serves both, so that the second finds what was compiled in
+# the compiler cache. The first is static and installs what it has built for a last consumer.
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND BUILD_SHARED_LIBS)
-  package_consumer(add_subdirectory add_subdirectory from_source -DMEZZO_CUDA=OFF -DBUILD_SHARED_LIBS=OFF
-    -DMEZZO_INSTALL=ON)
+  set(once "sh$<SEMICOLON>${package_tests}/compile_once.sh$<SEMICOLON>${PROJECT_BINARY_DIR}")
+  set(from_source "-DMEZZO_CUDA=${MEZZO_HAVE_CUDA}" "-DCMAKE_CUDA_COMPILER_LAUNCHER=${once}")
+  if(launcher)
+    string(APPEND once "$<SEMICOLON>${launcher}")
+  endif()
+  list(APPEND from_source "-DCMAKE_CXX_COMPILER_LAUNCHER=${once}")
+  package_consumer(add_subdirectory add_subdirectory from_source ${from_source} -DBUILD_SHARED_LIBS=OFF -DMEZZO_INSTALL=ON)
   add_test(NAME package.install_static COMMAND "${CMAKE_COMMAND}" --install "${package_build}/from_source/mezzo-build"
     --prefix "${package_build}/installed_static")
-  package_consumer(fetch_content fetch_content from_source -DMEZZO_CUDA=OFF
+  package_consumer(fetch_content fetch_content from_source ${from_source}
     "-DFETCHCONTENT_BASE_DIR=${package_build}/from_source")
   package_consumer(find_package_static find_package find_package_static
     "-DCMAKE_PREFIX_PATH=${package_build}/installed_static")

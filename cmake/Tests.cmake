@@ -43,12 +43,36 @@ function(mezzo_test_target target)
   target_link_libraries(${target} PRIVATE mezzo mezzo_flags nlohmann_json::nlohmann_json GTest::gtest Threads::Threads)
 endfunction()
 
+# mezzo_compiled_tests(RESULT TARGET SOURCES...): what the other build made of these sources of this program.
+function(mezzo_compiled_tests result target)
+  set(objects "")
+  foreach(source IN LISTS ARGN)
+    file(RELATIVE_PATH path "${PROJECT_SOURCE_DIR}" "${source}")
+    set(object "${MEZZO_TEST_OBJECTS}/CMakeFiles/${target}.dir/${path}.o")
+    if(NOT EXISTS "${object}")
+      message(FATAL_ERROR "MEZZO_TEST_OBJECTS: expected ${object}; build all of ${MEZZO_TEST_OBJECTS} first, with this compiler's \
+ABI, or configure with -DMEZZO_TEST_OBJECTS=")
+    endif()
+    list(APPEND objects "${object}")
+  endforeach()
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON)
+  set(${result} ${objects} PARENT_SCOPE)
+endfunction()
+
 file(GLOB support_sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/support/*.cpp")
 add_library(mezzo_test_support OBJECT ${support_sources})
 mezzo_test_target(mezzo_test_support)
 target_precompile_headers(mezzo_test_support PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/tests.h")
 
+# mezzo_test_executable(NAME SOURCES...): with MEZZO_TEST_OBJECTS its objects are those of the other build, but for the
+# programs with kernels of their own.
 function(mezzo_test_executable name)
+  if(MEZZO_TEST_OBJECTS AND NOT name IN_LIST mezzo_optimized_tests)
+    mezzo_compiled_tests(objects ${name} ${ARGN})
+    add_executable(${name} ${objects} $<TARGET_OBJECTS:mezzo_test_support>)
+    mezzo_test_target(${name})
+    return()
+  endif()
   add_executable(${name} ${ARGN} $<TARGET_OBJECTS:mezzo_test_support>)
   mezzo_test_target(${name})
   if(name IN_LIST mezzo_optimized_tests)

@@ -9,6 +9,7 @@
 
 #include "mezzo/core/allocator.h"
 #include "mezzo/mezzo.h"
+#include "mezzo/tests/support/sanitizer.h"
 
 namespace {
 std::atomic<std::uint64_t> news{0};
@@ -38,12 +39,6 @@ void operator delete(void* memory, std::size_t /*bytes*/, std::align_val_t /*ali
 namespace mezzo {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kKeepsMemory = false;  // a sanitizer must see every free
-#else
-constexpr bool kKeepsMemory = true;
-#endif
-
 /// Calls of operator new, and requests for tensor memory that went to the system, in one warm call of `step`.
 template <class F>
 std::uint64_t allocations(F step) {
@@ -58,7 +53,7 @@ std::uint64_t allocations(F step) {
 class Allocation : public testing::Test {
  protected:
   void SetUp() override {
-    if (!kKeepsMemory) GTEST_SKIP() << "under a sanitizer memory goes back at once";
+    if (test::under_sanitizer()) GTEST_SKIP() << "under a sanitizer memory goes back at once";
   }
 };
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "mezzo/tests/nn/surgery_support.h"
+#include "mezzo/tests/support/sanitizer.h"
 
 namespace mezzo::nn {
 
@@ -12,12 +13,14 @@ namespace {
 using namespace nn::testing;
 
 #ifdef NDEBUG
-constexpr double kBound = 20;  // twice what the slowest takes
-constexpr int kDepth = 10000;
+constexpr bool kOptimised = true;
 #else
-constexpr double kBound = 100;  // without optimisation, perhaps with sanitizers
-constexpr int kDepth = 1000;    // a chain is destroyed by recursion, whose frames are then large
+constexpr bool kOptimised = false;
 #endif
+/// Whether the library runs at its own speed: compiled for it, and without a sanitizer.
+const bool full_speed = kOptimised && !test::under_sanitizer();
+const double bound = full_speed ? 20 : 100;          // twice what the slowest takes
+const int chain_length = full_speed ? 10000 : 1000;  // destroyed by recursion, whose frames else are large
 
 /// Time of the processor, so that a machine that does other things too does not count.
 template <class F>
@@ -27,13 +30,13 @@ double milliseconds(const F& action) {
   return 1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
-/// `surgery` tells how many milliseconds it took. It may take kBound times as long as making 10,000 modules,
+/// `surgery` tells how many milliseconds it took. It may take `bound` times as long as making 10,000 modules,
 /// so that the bound holds on slow processors too. The best of several counts: what else a machine does makes
 /// caches cold.
 template <class F>
 void expect_quick(const F& surgery) {
   double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < 10 && best >= kBound; ++i) {
+  for (int i = 0; i < 10 && best >= bound; ++i) {
     const double took = surgery();
     const double making = milliseconds([] {
       std::vector<std::shared_ptr<Layer>> modules;
@@ -41,7 +44,7 @@ void expect_quick(const F& surgery) {
     });
     best = std::min(best, took / making);
   }
-  EXPECT_LT(best, kBound);
+  EXPECT_LT(best, bound);
 }
 
 /// Replaces all Gains, in 5000 places or so, undoes that, and tells how long the slower of both took.
@@ -79,16 +82,16 @@ TEST(SurgerySize, HundredTimesHundred) {
 
 TEST(SurgerySize, DeepWithOneMatch) {
   std::shared_ptr<Layer> chain = make<Gain>();
-  for (int i = 0; i < kDepth; ++i) chain = make<Wrapper<>>(chain);
+  for (int i = 0; i < chain_length; ++i) chain = make<Wrapper<>>(chain);
   Sequential net(chain);
   expect_quick([&] { return surgery_time(net, 1); });
 }
 
 TEST(SurgerySize, DeepWithAMatchAtEveryLevel) {
   std::shared_ptr<Layer> chain = make<Gain>();
-  for (int i = 0; i < kDepth / 10; ++i) chain = make<Sequential>(make<Gain>(), chain);
+  for (int i = 0; i < chain_length / 10; ++i) chain = make<Sequential>(make<Gain>(), chain);
   Sequential net(chain);
-  expect_quick([&] { return surgery_time(net, kDepth / 10 + 1); });
+  expect_quick([&] { return surgery_time(net, chain_length / 10 + 1); });
 }
 
 TEST(SurgerySize, OneModuleInManyPlaces) {
@@ -100,7 +103,7 @@ TEST(SurgerySize, OneModuleInManyPlaces) {
 
 TEST(SurgerySize, WrappingAndReplacingEveryLevelOfAChain) {
   std::shared_ptr<Layer> chain = make<ReLU>();
-  for (int i = 0; i < kDepth / 5; ++i) chain = make<Wrapper<>>(chain);
+  for (int i = 0; i < chain_length / 5; ++i) chain = make<Wrapper<>>(chain);
   Sequential net(chain);
   expect_quick([&] {
     Report report;
@@ -108,10 +111,10 @@ TEST(SurgerySize, WrappingAndReplacingEveryLevelOfAChain) {
       report = surgery::replace<Wrapper<>>(
           net, [](Wrapper<>& old) { return make<Wrapper<1>>(make<Wrapper<2>>(old.inner.get())); });
     });
-    EXPECT_EQ(report.replaced().size(), kDepth / 5U);
-    EXPECT_EQ(surgery::count<Wrapper<2>>(net), kDepth / 5U);
+    EXPECT_EQ(report.replaced().size(), chain_length / 5U);
+    EXPECT_EQ(surgery::count<Wrapper<2>>(net), chain_length / 5U);
     static_cast<void>(report.undo());
-    EXPECT_EQ(surgery::count<Wrapper<>>(net), kDepth / 5U);
+    EXPECT_EQ(surgery::count<Wrapper<>>(net), chain_length / 5U);
     return time;
   });
 }

@@ -1,0 +1,36 @@
+#!/bin/sh
+# A compiler launcher for builds of the library as a part of another project, whose flags are hostile (strict_project.cmake).
+# Every command is checked to be proof against them. The sources listed here are compiled; of the others the object that
+# mezzo's own build made is taken, as compiling the library once more would take minutes.
+# usage: compile_once.sh BUILD COMMAND...
+set -eu
+build=$1
+shift
+compiled="core/tensor.cpp autograd/engine.cpp kernels/cpu/scaler.cpp kernels/cpu/reduce_plan.cpp nn/linear.cpp
+amp/grad_scaler.cpp optim/optimizer.cpp io/safetensors.cpp"
+
+object="" dependencies="" last=""
+for word in "$@"; do
+  case $last in -o) object=$word ;; -MF) dependencies=$word ;; esac
+  last=$word
+done
+# Only the library's objects: the consumer's own program and precompiled headers are compiled.
+case $object in *CMakeFiles/mezzo_*.dir/*.o) ;; *) exec "$@" ;; esac
+
+refuse() { echo "compile_once.sh: the command for $object $1" >&2; exit 1; }
+case $object in *Unity*) refuse "joins sources (CMAKE_UNITY_BUILD)" ;; esac
+case " $* " in
+  *nvcc*) ;;
+  *)
+    case " $* " in *" -ffast-math "*" -fno-fast-math "*) ;; *) refuse "has the project's -ffast-math" ;; esac
+    case " $* " in *" -w "*) ;; *) refuse "has the project's warnings" ;; esac
+    case " $* " in *" -fvisibility=hidden "*) refuse "hides symbols (CMAKE_CXX_VISIBILITY_PRESET)" ;; esac
+    case " $* " in *" -std=c++20 "*) ;; *) refuse "lacks -std=c++20 (CMAKE_CXX_STANDARD)" ;; esac ;;
+esac
+path=${object#*CMakeFiles/mezzo_*.dir/}
+path=${path%.o}
+for source in $compiled; do [ "$source" != "$path" ] || exec "$@"; done
+made=$build/CMakeFiles/${object#*CMakeFiles/}
+[ -e "$made" ] || refuse "makes what $build does not have"
+cp "$made" "$object"
+[ -z "$dependencies" ] || printf '%s: %s\n' "$object" "$made" >"$dependencies"
