@@ -9,7 +9,7 @@
 #include "mezzo/core/cuda/memory_pool.h"
 #include "mezzo/core/cuda/stream.h"
 #include "mezzo/optim/clip.h"
-#include "optim/algorithms.h"
+#include "mezzo/tests/support/algorithms.h"
 
 namespace mezzo::amp {
 namespace {

@@ -9,7 +9,9 @@
 #include "mezzo/autograd/half_copy.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda/launch.h"
-#include "optim/algorithms.h"
+#include "mezzo/optim/adam.h"
+#include "mezzo/optim/sgd.h"
+#include "mezzo/tests/support/algorithms.h"
 
 namespace mezzo::optim {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/autograd/engine.h"
-#include "optim/algorithms.h"
+#include "mezzo/tests/support/algorithms.h"
 #include "optim/optim_support.h"
 #include "support/thread_guard.h"
 

@@ -4,7 +4,14 @@
 #include <array>
 #include <cmath>
 
-#include "optim/algorithms.h"
+#include "mezzo/optim/adadelta.h"
+#include "mezzo/optim/adagrad.h"
+#include "mezzo/optim/adamax.h"
+#include "mezzo/optim/lion.h"
+#include "mezzo/optim/nadam.h"
+#include "mezzo/optim/radam.h"
+#include "mezzo/optim/rmsprop.h"
+#include "mezzo/tests/support/algorithms.h"
 #include "optim/optim_support.h"
 
 namespace mezzo::optim {

@@ -3,7 +3,7 @@
 #include <functional>
 #include <limits>
 
-#include "optim/algorithms.h"
+#include "mezzo/tests/support/algorithms.h"
 #include "optim/optim_support.h"
 
 namespace mezzo::optim {

@@ -3,7 +3,11 @@
 #include <memory>
 
 #include "mezzo/io/json.h"
-#include "optim/algorithms.h"
+#include "mezzo/optim/adam.h"
+#include "mezzo/optim/nadam.h"
+#include "mezzo/optim/rmsprop.h"
+#include "mezzo/optim/sgd.h"
+#include "mezzo/tests/support/algorithms.h"
 #include "optim/optim_support.h"
 
 namespace mezzo::optim {

@@ -7,7 +7,9 @@
 
 #include "mezzo/autograd/half_copy.h"
 #include "mezzo/core/cuda.h"
-#include "optim/algorithms.h"
+#include "mezzo/optim/adam.h"
+#include "mezzo/optim/sgd.h"
+#include "mezzo/tests/support/algorithms.h"
 #include "optim/optim_support.h"
 
 namespace mezzo::optim {

@@ -1,13 +1,9 @@
-// Every optimizer, in each variant that keeps other buffers or takes another path: for tests of what holds
-// for all of them.
-#pragma once
+// The optimizers and their options by name; see algorithms.h.
+#include "mezzo/tests/support/algorithms.h"
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
+#include <string_view>
+#include <utility>
 
-#include "mezzo/core/value.h"
 #include "mezzo/optim/adadelta.h"
 #include "mezzo/optim/adagrad.h"
 #include "mezzo/optim/adam.h"
@@ -20,26 +16,7 @@
 
 namespace mezzo::optim {
 
-/// An optimizer with options; `changes` are a map of other values for some of them.
-struct Algorithm {
-  std::string name;       ///< letters and digits
-  std::string optimizer;  ///< as state dicts call it
-  Value options;
-  std::function<std::unique_ptr<Optimizer>(const std::vector<NamedTensors>& groups, const Value& changes)>
-      make_groups;
-  std::function<void(Optimizer& optimizer, const NamedTensors& group, const Value& changes)> add_group;
-
-  [[nodiscard]] std::unique_ptr<Optimizer> make(const std::vector<Tensor>& parameters,
-                                                const Value& changes = Value::Map{}) const {
-    return make_groups({unnamed(parameters)}, changes);
-  }
-};
-
-inline std::ostream& operator<<(std::ostream& out, const Algorithm& algorithm) {
-  return out << algorithm.name;
-}
-
-inline const Value kMasters = Value::Map{{"master_weights", true}};
+namespace {
 
 template <class O, class Options>
 Algorithm algorithm(std::string name, const Options& options) {
@@ -63,7 +40,9 @@ Algorithm algorithm(std::string name, const Options& options) {
               }};
 }
 
-inline std::vector<Algorithm> algorithms() {
+}  // namespace
+
+std::vector<Algorithm> algorithms() {
   return {
       algorithm<SGD>("SgdPlain", SGDOptions{.lr = 0.1, .weight_decay = 0.1}),
       algorithm<SGD>("SgdMomentum",
