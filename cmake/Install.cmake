@@ -16,7 +16,7 @@ install(CODE [[
   file(REMOVE "${probe}")
 ]])
 
-# Installed is what a program includes (mezzo.h and the readers beside it) and what an op of its own is made of (forward.h,
+# Installed is what a program includes (mezzo.h, and idx.h to read MNIST) and what an op of its own is made of (forward.h,
 # decomposed.h, random.h), with all that these include. The rest is internal.
 set(mezzo_public_headers mezzo.h io/idx.h ops/forward.h autograd/decomposed.h kernels/random.h)
 

@@ -57,7 +57,9 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release" AND BUILD_SHARED_LIBS)
   set_tests_properties(package.install_static PROPERTIES FIXTURES_REQUIRED built_static FIXTURES_SETUP installed_static)
   set_tests_properties(package.find_package_static PROPERTIES FIXTURES_REQUIRED installed_static)
   set_tests_properties(package.fetch_content PROPERTIES DEPENDS package.install_static)
-  list(APPEND tests package.add_subdirectory package.install_static package.fetch_content package.find_package_static)
+  add_test(NAME package.compile_once_refuses COMMAND sh "${package_tests}/compile_once_test.sh")
+  list(APPEND tests package.compile_once_refuses package.add_subdirectory package.install_static package.fetch_content
+    package.find_package_static)
 endif()
 # Compiling may take longer than ctest's 1500 s where the machine is slow or busy.
 set_tests_properties(${tests} PROPERTIES LABELS package TIMEOUT 10800)

@@ -12,14 +12,9 @@ set(mezzo_test_environment "OMP_WAIT_POLICY=passive")
 
 # What a test does once need not be fast: without optimisation its compiler takes half the time, and the library that it
 # calls is optimised all the same. What the address sanitizer checks is the library: instrumenting the programs that call it
-# takes half of the time. They still have to know that it is there.
-set(mezzo_test_flags "$<$<NOT:$<CONFIG:Debug>>:-O0>")
-set(mezzo_plain_loop_flags "$<$<NOT:$<CONFIG:Debug>>:-O2>")
-if(MEZZO_SANITIZE MATCHES "address")
-  set(mezzo_caller ${MEZZO_NOT_INSTRUMENTED} -D__SANITIZE_ADDRESS__=1)
-  list(APPEND mezzo_test_flags ${mezzo_caller})
-  list(APPEND mezzo_plain_loop_flags ${mezzo_caller})
-endif()
+# takes half of the time.
+set(mezzo_test_flags "$<$<NOT:$<CONFIG:Debug>>:-O0>" ${MEZZO_NOT_INSTRUMENTED})
+set(mezzo_plain_loop_flags "$<$<NOT:$<CONFIG:Debug>>:-O2>" ${MEZZO_NOT_INSTRUMENTED})
 # These have kernels of their own and are optimised and instrumented as the library; the emulated device has small stacks.
 set(mezzo_optimized_tests test_kernels test_cuda test_emulated)
 # Sources that compare with plain loops and have no kernels: optimised, and so without a precompiled header that was not.
@@ -60,25 +55,31 @@ ABI, or configure with -DMEZZO_TEST_OBJECTS=")
 endfunction()
 
 file(GLOB support_sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/support/*.cpp")
-add_library(mezzo_test_support OBJECT ${support_sources})
-mezzo_test_target(mezzo_test_support)
-target_precompile_headers(mezzo_test_support PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/tests.h")
+if(MEZZO_TEST_OBJECTS)
+  mezzo_compiled_tests(mezzo_support_objects mezzo_test_support ${support_sources})
+else()
+  add_library(mezzo_test_support OBJECT ${support_sources})
+  mezzo_test_target(mezzo_test_support)
+  target_precompile_headers(mezzo_test_support PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/tests.h")
+  set(mezzo_support_objects $<TARGET_OBJECTS:mezzo_test_support>)
+endif()
 
 # mezzo_test_executable(NAME SOURCES...): with MEZZO_TEST_OBJECTS its objects are those of the other build, but for the
 # programs with kernels of their own.
 function(mezzo_test_executable name)
-  if(MEZZO_TEST_OBJECTS AND NOT name IN_LIST mezzo_optimized_tests)
-    mezzo_compiled_tests(objects ${name} ${ARGN})
-    add_executable(${name} ${objects} $<TARGET_OBJECTS:mezzo_test_support>)
-    mezzo_test_target(${name})
-    return()
-  endif()
-  add_executable(${name} ${ARGN} $<TARGET_OBJECTS:mezzo_test_support>)
-  mezzo_test_target(${name})
+  set(sources ${ARGN})
   if(name IN_LIST mezzo_optimized_tests)
-    target_precompile_headers(${name} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/tests.h")
+    set(header PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/tests.h")
+  elseif(MEZZO_TEST_OBJECTS)
+    mezzo_compiled_tests(sources ${name} ${ARGN})
+    set(header "")
   else()
-    target_precompile_headers(${name} REUSE_FROM mezzo_test_support)
+    set(header REUSE_FROM mezzo_test_support)
+  endif()
+  add_executable(${name} ${sources} ${mezzo_support_objects})
+  mezzo_test_target(${name})
+  if(header)
+    target_precompile_headers(${name} ${header})
   endif()
 endfunction()
 

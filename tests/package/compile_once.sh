@@ -6,8 +6,8 @@
 set -eu
 build=$1
 shift
-compiled="core/tensor.cpp autograd/engine.cpp kernels/cpu/scaler.cpp kernels/cpu/reduce_plan.cpp nn/linear.cpp
-amp/grad_scaler.cpp optim/optimizer.cpp io/safetensors.cpp"
+compiled="core/tensor.cpp autograd/engine.cpp kernels/cpu/scaler.cpp kernels/cpu/reduce_plan.cpp ops/matmul.cpp
+nn/linear.cpp amp/grad_scaler.cpp optim/optimizer.cpp io/safetensors.cpp"
 
 object="" dependencies="" last=""
 for word in "$@"; do
@@ -18,11 +18,17 @@ done
 case $object in *CMakeFiles/mezzo_*.dir/*.o) ;; *) exec "$@" ;; esac
 
 refuse() { echo "compile_once.sh: the command for $object $1" >&2; exit 1; }
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+for source in $compiled; do [ -e "$root/$source" ] || refuse "is not tried: there is no $source to compile"; done
 case $object in *Unity*) refuse "joins sources (CMAKE_UNITY_BUILD)" ;; esac
 case " $* " in
   *nvcc*) ;;
   *)
-    case " $* " in *" -ffast-math "*" -fno-fast-math "*) ;; *) refuse "has the project's -ffast-math" ;; esac
+    case " $* " in
+      *" -fno-fast-math "*"-ffast-math "*) refuse "ends with the project's -ffast-math" ;;
+      *" -fno-fast-math "*) ;;
+      *) refuse "lacks -fno-fast-math" ;;
+    esac
     case " $* " in *" -w "*) ;; *) refuse "has the project's warnings" ;; esac
     case " $* " in *" -fvisibility=hidden "*) refuse "hides symbols (CMAKE_CXX_VISIBILITY_PRESET)" ;; esac
     case " $* " in *" -std=c++20 "*) ;; *) refuse "lacks -std=c++20 (CMAKE_CXX_STANDARD)" ;; esac ;;
