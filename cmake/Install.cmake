@@ -16,8 +16,8 @@ install(CODE [[
   file(REMOVE "${probe}")
 ]])
 
-# Installed is what a program includes (mezzo.h, and idx.h to read MNIST) and what an op of its own is made of (forward.h,
-# decomposed.h, random.h), with all that these include. The rest is internal.
+# Installed is what a program includes (mezzo.h, and idx.h to read MNIST) and what an op of its own is made of
+# (forward.h, decomposed.h, random.h), with all that these include. The rest is internal.
 set(mezzo_public_headers mezzo.h io/idx.h ops/forward.h autograd/decomposed.h kernels/random.h)
 
 # mezzo_included_headers(RESULT HEADERS...): these, and what they include of mezzo.

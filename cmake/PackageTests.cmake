@@ -36,9 +36,9 @@ package_consumer(find_package find_package find_package "-DCMAKE_PREFIX_PATH=${p
 set_tests_properties(package.headers package.find_package PROPERTIES FIXTURES_REQUIRED installed)
 set(tests package.install package.unwritable_prefix package.headers package.headers_detects package.find_package)
 
-# These two build the library as part of another project, and so are part of one preset only. Some sources are compiled, of
-# the others the objects are there (compile_once.sh). One folder serves both, so that the second finds what was compiled in
-# the compiler cache. The first is static and installs what it has built for a last consumer.
+# These two build the library as part of another project, and so are part of one preset only. Some sources are compiled,
+# of the others the objects are taken from this build (compile_once.sh). One folder serves both, so that the second finds
+# what was compiled in the compiler cache. The first is static and installs what it has built for a last consumer.
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND BUILD_SHARED_LIBS)
   set(once "sh$<SEMICOLON>${package_tests}/compile_once.sh$<SEMICOLON>${PROJECT_BINARY_DIR}")
   set(from_source "-DMEZZO_CUDA=${MEZZO_HAVE_CUDA}" "-DCMAKE_CUDA_COMPILER_LAUNCHER=${once}")
@@ -46,7 +46,8 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release" AND BUILD_SHARED_LIBS)
     string(APPEND once "$<SEMICOLON>${launcher}")
   endif()
   list(APPEND from_source "-DCMAKE_CXX_COMPILER_LAUNCHER=${once}")
-  package_consumer(add_subdirectory add_subdirectory from_source ${from_source} -DBUILD_SHARED_LIBS=OFF -DMEZZO_INSTALL=ON)
+  package_consumer(add_subdirectory add_subdirectory from_source ${from_source} -DBUILD_SHARED_LIBS=OFF
+    -DMEZZO_INSTALL=ON)
   add_test(NAME package.install_static COMMAND "${CMAKE_COMMAND}" --install "${package_build}/from_source/mezzo-build"
     --prefix "${package_build}/installed_static")
   package_consumer(fetch_content fetch_content from_source ${from_source}

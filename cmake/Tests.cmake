@@ -45,8 +45,8 @@ function(mezzo_compiled_tests result target)
     file(RELATIVE_PATH path "${PROJECT_SOURCE_DIR}" "${source}")
     set(object "${MEZZO_TEST_OBJECTS}/CMakeFiles/${target}.dir/${path}.o")
     if(NOT EXISTS "${object}")
-      message(FATAL_ERROR "MEZZO_TEST_OBJECTS: expected ${object}; build all of ${MEZZO_TEST_OBJECTS} first, with this compiler's \
-ABI, or configure with -DMEZZO_TEST_OBJECTS=")
+      message(FATAL_ERROR "MEZZO_TEST_OBJECTS: expected ${object}, got no such file; build all of ${MEZZO_TEST_OBJECTS} "
+        "first, or configure with -DMEZZO_TEST_OBJECTS=")
     endif()
     list(APPEND objects "${object}")
   endforeach()

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A compiler launcher for builds of the library as a part of another project, whose flags are hostile (strict_project.cmake).
-# Every command is checked to be proof against them. The sources listed here are compiled; of the others the object that
-# mezzo's own build made is taken, as compiling the library once more would take minutes.
+# A compiler launcher for builds of the library as a part of another project, whose flags are hostile
+# (strict_project.cmake). Every command is checked to be proof against them. The sources listed here are compiled; of the
+# others the object that mezzo's own build made is taken, as compiling the library once more would take minutes.
 # usage: compile_once.sh BUILD COMMAND...
 set -eu
 build=$1

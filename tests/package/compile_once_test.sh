@@ -1,6 +1,6 @@
 #!/bin/sh
-# Proves that compile_once.sh can refuse: a command with one flag of the other project each, and one whose object is not there.
-# A command that is proof against them gets the object, and one for a listed source is run.
+# Proves that compile_once.sh can refuse: commands with one flag of the other project each, and one whose object is not
+# there. A command that is proof against them gets the object, and one for a listed source is run.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 tree=$(mktemp -d)
