@@ -62,9 +62,9 @@ function(mezzo_object_library name)
   add_library(${name} OBJECT ${ARGN})
   target_compile_features(${name} PUBLIC cxx_std_20)
   # Said here and not left to CMAKE_... variables, which another project may have set for its own code: hidden symbols
-  # would empty the shared library, and a unity build would merge the anonymous namespaces of the ops.
+  # would empty the shared library, and a unity build of all sources would merge the anonymous namespaces of the ops.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF UNITY_BUILD OFF
-    CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN ON)
+    UNITY_BUILD_MODE GROUP CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN ON)
   mezzo_host_options(${name} PRIVATE ${MEZZO_OBJECT_FLAGS})
   target_include_directories(${name} PUBLIC "${PROJECT_BINARY_DIR}/include")
   target_link_libraries(${name} PRIVATE mezzo_flags Eigen3::Eigen nlohmann_json::nlohmann_json Threads::Threads)
@@ -91,6 +91,23 @@ target_precompile_headers(mezzo_sample_objects PRIVATE
   "$<$<COMPILE_LANGUAGE:CXX>:${PROJECT_SOURCE_DIR}/cmake/precompiled/library.h>")
 target_precompile_headers(mezzo_objects REUSE_FROM mezzo_sample_objects)
 set(mezzo_object_libraries mezzo_sample_objects mezzo_objects)
+
+# Sources without inner loops are compiled eight at a time: most of their compiler's time is templates of the standard
+# library that each needs. In these folders no two sources may have the same name in an anonymous namespace.
+if(MEZZO_JOIN_SOURCES)
+  set_target_properties(mezzo_objects PROPERTIES UNITY_BUILD ON)
+  foreach(folder IN ITEMS amp nn core/cuda)
+    set(joined ${mezzo_sources})
+    list(FILTER joined INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/${folder}/[^/]*\\.cpp$")
+    string(REPLACE "/" "_" group "${folder}")
+    set(count 0)
+    foreach(source IN LISTS joined)
+      math(EXPR number "${count} / 8")
+      set_source_files_properties("${source}" PROPERTIES UNITY_GROUP ${group}_${number})
+      math(EXPR count "${count} + 1")
+    endforeach()
+  endforeach()
+endif()
 
 # What is compiled once per instruction set: the same source, each time with its own name for the namespace Eigen so
 # that no inline function of one set is ever used by another. The baseline comes first in the link order, so a

@@ -6,6 +6,7 @@
 #   tools/op_table.cpp, tools/op_table/  -> op_table, the program that writes docs/ops.md; test_docs has its code
 # A folder that has a CMakeLists.txt is a project of its own and left alone.
 include(GoogleTest)
+include(ProgramSources)
 set(mezzo_tests_dir "${PROJECT_SOURCE_DIR}/tests")
 # Several tests run at once, so a waiting thread must sleep, not spin.
 set(mezzo_test_environment "OMP_WAIT_POLICY=passive")
@@ -38,25 +39,9 @@ function(mezzo_test_target target)
   target_link_libraries(${target} PRIVATE mezzo mezzo_flags nlohmann_json::nlohmann_json GTest::gtest Threads::Threads)
 endfunction()
 
-# mezzo_compiled_tests(RESULT TARGET SOURCES...): what the other build made of these sources of this program.
-function(mezzo_compiled_tests result target)
-  set(objects "")
-  foreach(source IN LISTS ARGN)
-    file(RELATIVE_PATH path "${PROJECT_SOURCE_DIR}" "${source}")
-    set(object "${MEZZO_TEST_OBJECTS}/CMakeFiles/${target}.dir/${path}.o")
-    if(NOT EXISTS "${object}")
-      message(FATAL_ERROR "MEZZO_TEST_OBJECTS: expected ${object}, got no such file; build all of ${MEZZO_TEST_OBJECTS} "
-        "first, or configure with -DMEZZO_TEST_OBJECTS=")
-    endif()
-    list(APPEND objects "${object}")
-  endforeach()
-  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON)
-  set(${result} ${objects} PARENT_SCOPE)
-endfunction()
-
 file(GLOB support_sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/support/*.cpp")
-if(MEZZO_TEST_OBJECTS)
-  mezzo_compiled_tests(mezzo_support_objects mezzo_test_support ${support_sources})
+if(MEZZO_PROGRAM_OBJECTS)
+  mezzo_compiled_sources(mezzo_support_objects mezzo_test_support ${support_sources})
 else()
   add_library(mezzo_test_support OBJECT ${support_sources})
   mezzo_test_target(mezzo_test_support)
@@ -64,14 +49,14 @@ else()
   set(mezzo_support_objects $<TARGET_OBJECTS:mezzo_test_support>)
 endif()
 
-# mezzo_test_executable(NAME SOURCES...): with MEZZO_TEST_OBJECTS its objects are those of the other build, but for the
+# mezzo_test_executable(NAME SOURCES...): with MEZZO_PROGRAM_OBJECTS its objects are those of the other build, but for the
 # programs with kernels of their own.
 function(mezzo_test_executable name)
-  set(sources ${ARGN})
+  mezzo_joined_sources(sources ${name} ${ARGN})
   if(name IN_LIST mezzo_optimized_tests)
     set(header PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/tests.h")
-  elseif(MEZZO_TEST_OBJECTS)
-    mezzo_compiled_tests(sources ${name} ${ARGN})
+  elseif(MEZZO_PROGRAM_OBJECTS)
+    mezzo_compiled_sources(sources ${name} ${sources})
     set(header "")
   else()
     set(header REUSE_FROM mezzo_test_support)

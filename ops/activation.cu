@@ -2,6 +2,7 @@
 #include "mezzo/ops/pointwise.h"
 
 #include "mezzo/kernels/activation_math.h"
+#include "mezzo/kernels/cpu/pointwise_16bit.h"
 #include "mezzo/ops/activation_common.h"
 
 namespace mezzo {

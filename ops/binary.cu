@@ -1,6 +1,7 @@
 // Arithmetic between two tensors, and the operators of C++.
 #include "mezzo/ops/pointwise.h"
 
+#include "mezzo/kernels/cpu/pointwise_16bit.h"
 #include "mezzo/kernels/scalar_math.h"
 #include "mezzo/ops/pointwise_common.h"
 

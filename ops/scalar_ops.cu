@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "mezzo/kernels/cpu/pointwise_16bit.h"
 #include "mezzo/kernels/scalar_math.h"
 #include "mezzo/ops/pointwise_common.h"
 

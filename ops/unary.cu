@@ -1,6 +1,7 @@
 // Functions of one number.
 #include "mezzo/ops/pointwise.h"
 
+#include "mezzo/kernels/cpu/pointwise_16bit.h"
 #include "mezzo/kernels/scalar_math.h"
 #include "mezzo/ops/pointwise_common.h"
 

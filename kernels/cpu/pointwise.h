@@ -9,7 +9,6 @@
 
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
-#include "mezzo/kernels/cpu/pointwise_16bit.h"
 #include "mezzo/kernels/cpu/tile.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/math.h"
@@ -57,6 +56,16 @@ void pointwise_linear(const PointwiseLoop& loop, const View& out, std::span<cons
 /// ... and over views of any strides.
 void pointwise_strided(const PointwiseLoop& loop, const View& out, std::span<const View> in);
 
+template <class F>
+concept Fuses16Bit = requires {
+  requires F::kFuses16Bit;
+};
+/// The loop for these, on arrays of H (Half or BFloat16). Its definition is in pointwise_16bit.h, which a
+/// source with such a functor includes: it needs the processor's intrinsics, and reading these takes a
+/// compiler long.
+template <class H>
+struct Loop16Bit;
+
 /// Runs the loop without buffers if there is one for operands that all have the type H. They lie one after
 /// the other.
 template <class H, class F, std::size_t N>
@@ -66,7 +75,7 @@ bool pointwise_fused(F f, const View& out, const std::array<View, N>& in, std::i
     if (in[k].dtype != out.dtype) return false;
     from[k] = static_cast<const H*>(in[k].data);
   }
-  return pointwise_16bit(f, static_cast<H*>(out.data), from, total);
+  return Loop16Bit<H>::run(f, static_cast<H*>(out.data), from, total);
 }
 
 }  // namespace detail
@@ -87,7 +96,7 @@ void pointwise(F f, const View& out, const std::array<View, N>& in) {
   };
   const detail::PointwiseLoop loop{&f, tile, dtype_of<R>, dtype_of<T>};
   if (!detail::lies_alike(out, in)) return detail::pointwise_strided(loop, out, in);
-  if constexpr (std::is_same_v<T, float> && Fuses16Bit<F>) {
+  if constexpr (std::is_same_v<T, float> && detail::Fuses16Bit<F>) {
     if (out.dtype == DType::f16 && detail::pointwise_fused<Half>(f, out, in, total)) return;
     if (out.dtype == DType::bf16 && detail::pointwise_fused<BFloat16>(f, out, in, total)) return;
   }

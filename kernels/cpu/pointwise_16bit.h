@@ -1,7 +1,8 @@
 // The pointwise loop of functors of few instructions on arrays of one 16-bit type: widen, compute and round
 // in registers. The general loop (pointwise.h) does the three one after the other through buffers, which
 // costs a fifth of the time of an op like gelu and half of that of relu. A functor asks for this loop by
-// `static constexpr bool kFuses16Bit = true`.
+// `static constexpr bool kFuses16Bit = true`, and the source that passes it to pointwise() includes this
+// header.
 #pragma once
 
 #include <algorithm>
@@ -14,18 +15,12 @@
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/pointwise.h"
 #include "mezzo/kernels/cpu/vectors_16bit.h"
 
-namespace mezzo::kernels::cpu {
-
-template <class F>
-concept Fuses16Bit = requires {
-  requires F::kFuses16Bit;
-};
+namespace mezzo::kernels::cpu::detail {
 
 #if defined(__x86_64__)
-
-namespace detail {
 
 /// The largest block of the loops below, in elements.
 inline constexpr std::int64_t kBlock16Bit = 32;
@@ -108,30 +103,27 @@ void run_16bit(Blocks blocks, F f, H* out, std::array<const H*, N> in, std::int6
   std::copy_n(results, n - done, out + done);
 }
 
-}  // namespace detail
-
-/// out[i] = f(in[0][i], ..., in[N-1][i]) for n elements of H (Half or BFloat16) that lie one after the other:
-/// computed in f32 and rounded once, the bits of the general loop. False, and nothing done, where isa() has
-/// no such loop.
-template <class H, class F, std::size_t N>
-bool pointwise_16bit(F f, H* out, const std::array<const H*, N>& in, std::int64_t n) {
-  const auto blocks = detail::blocks_16bit<H, F, N>();
-  if (blocks == nullptr) return false;
-  parallel_for(n, std::int64_t{1} << 15, [&](std::int64_t begin, std::int64_t end) {
-    std::array<const H*, N> from = in;
-    for (const H*& x : from) x += begin;
-    detail::run_16bit(blocks, f, out + begin, from, end - begin);
-  });
-  return true;
-}
-
-#else
-
-template <class H, class F, std::size_t N>
-bool pointwise_16bit(F, H*, const std::array<const H*, N>&, std::int64_t) {
-  return false;
-}
-
 #endif
 
-}  // namespace mezzo::kernels::cpu
+/// out[i] = f(in[0][i], ..., in[N-1][i]) for n elements of H that lie one after the other: computed in f32
+/// and rounded once, the bits of the general loop. False, and nothing done, where isa() has no such loop.
+template <class H>
+struct Loop16Bit {
+  template <class F, std::size_t N>
+  static bool run([[maybe_unused]] F f, [[maybe_unused]] H* out,
+                  [[maybe_unused]] const std::array<const H*, N>& in, [[maybe_unused]] std::int64_t n) {
+#if defined(__x86_64__)
+    if (const auto blocks = blocks_16bit<H, F, N>()) {
+      cpu::parallel_for(n, std::int64_t{1} << 15, [&](std::int64_t begin, std::int64_t end) {
+        std::array<const H*, N> from = in;
+        for (const H*& x : from) x += begin;
+        run_16bit(blocks, f, out + begin, from, end - begin);
+      });
+      return true;
+    }
+#endif
+    return false;
+  }
+};
+
+}  // namespace mezzo::kernels::cpu::detail

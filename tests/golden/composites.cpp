@@ -48,12 +48,6 @@ Outputs chunk_all(Inputs inputs, const Value& args) {
   return chunk(inputs[0], args.at("n").as_int(), args.at("dim").as_int());
 }
 /// A number or a list of them.
-Dims dims_of(const Value& value) {
-  if (value.is_int()) return {value.as_int()};
-  Dims dims;
-  for (const Value& dim : value.as_list()) dims.push_back(dim.as_int());
-  return dims;
-}
 Outputs move_dim(Inputs inputs, const Value& args) {
   return movedim(inputs[0], dims_of(args.at("src")), dims_of(args.at("dst")));
 }
@@ -135,36 +129,36 @@ Outputs adaptive_max_pool2d_values(Inputs inputs, const Value& args) {
   return values_of("adaptive_max_pool2d", inputs, args);
 }
 
-struct Row {
+struct CompositeRow {
   std::string_view golden;
   Composite composite;
 };
 constexpr std::array kComposites{
-    Row{"slice", slice_all},
-    Row{"gradient_reuse", gradient_reuse},
-    Row{"shared_leaf", shared_leaf},
-    Row{"softmax_mlp", softmax_mlp},
-    Row{"chunk", chunk_all},
-    Row{"movedim", move_dim},
-    Row{"pixel_shuffle", shuffle_pixels},
-    Row{"repeat_interleave", repeat_each},
-    Row{"lerp", lerp_either},
-    Row{"multi_margin_loss", multi_margin},
-    Row{"tensordot", tensordot_over},
-    Row{"dropout", dropout_drawn},
-    Row{"rms_norm", rms_norm_last},
-    Row{"instance_norm", instance_norm_own},
-    Row{"GRUCell", gru_state},
-    Row{"LSTMCell", lstm_state},
-    Row{"attention", scaled_attention},
-    Row{"max_pool1d", max_pool1d_values},
-    Row{"adaptive_max_pool2d", adaptive_max_pool2d_values},
+    CompositeRow{"slice", slice_all},
+    CompositeRow{"gradient_reuse", gradient_reuse},
+    CompositeRow{"shared_leaf", shared_leaf},
+    CompositeRow{"softmax_mlp", softmax_mlp},
+    CompositeRow{"chunk", chunk_all},
+    CompositeRow{"movedim", move_dim},
+    CompositeRow{"pixel_shuffle", shuffle_pixels},
+    CompositeRow{"repeat_interleave", repeat_each},
+    CompositeRow{"lerp", lerp_either},
+    CompositeRow{"multi_margin_loss", multi_margin},
+    CompositeRow{"tensordot", tensordot_over},
+    CompositeRow{"dropout", dropout_drawn},
+    CompositeRow{"rms_norm", rms_norm_last},
+    CompositeRow{"instance_norm", instance_norm_own},
+    CompositeRow{"GRUCell", gru_state},
+    CompositeRow{"LSTMCell", lstm_state},
+    CompositeRow{"attention", scaled_attention},
+    CompositeRow{"max_pool1d", max_pool1d_values},
+    CompositeRow{"adaptive_max_pool2d", adaptive_max_pool2d_values},
 };
 
 }  // namespace
 
 Composite find_composite(std::string_view golden_op) {
-  for (const Row& row : kComposites) {
+  for (const CompositeRow& row : kComposites) {
     if (row.golden == golden_op) return row.composite;
   }
   return nullptr;

@@ -104,4 +104,11 @@ std::vector<std::string> golden_names(std::string_view op) {
   return names;
 }
 
+Dims dims_of(const Value& value) {
+  if (value.is_int()) return {value.as_int()};
+  Dims dims;
+  for (const Value& dim : value.as_list()) dims.push_back(dim.as_int());
+  return dims;
+}
+
 }  // namespace mezzo::golden

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mezzo/autograd/op.h"
+#include "mezzo/core/dims.h"
 #include "mezzo/core/value.h"
 
 namespace mezzo::golden {
@@ -23,6 +24,9 @@ struct Call {
 
 /// Names under which the goldens know a registered op: file names and its own.
 [[nodiscard]] std::vector<std::string> golden_names(std::string_view op);
+
+/// The dims that an argument lists; a single number is one.
+[[nodiscard]] Dims dims_of(const Value& value);
 
 /// Op files that are several ops: written here once each, from their `expr`.
 using Composite = Outputs (*)(Inputs inputs, const Value& args);

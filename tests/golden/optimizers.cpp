@@ -52,28 +52,28 @@ std::unique_ptr<optim::Optimizer> make(const std::string& name, const std::vecto
   return std::make_unique<O>(typed);
 }
 
-struct Row {
+struct OptimizerRow {
   std::string_view name;
   std::unique_ptr<optim::Optimizer> (*make)(const std::string&, const std::vector<GroupSpec>&, const Value&);
 };
 constexpr std::array kOptimizers{
-    Row{"SGD", make<optim::SGD, optim::SGDOptions>},
-    Row{"Adam", make<optim::Adam, optim::AdamOptions>},
-    Row{"AdamW", make<optim::AdamW, optim::AdamWOptions>},
-    Row{"RMSprop", make<optim::RMSprop, optim::RMSpropOptions>},
-    Row{"Adagrad", make<optim::Adagrad, optim::AdagradOptions>},
-    Row{"Adadelta", make<optim::Adadelta, optim::AdadeltaOptions>},
-    Row{"Adamax", make<optim::Adamax, optim::AdamaxOptions>},
-    Row{"NAdam", make<optim::NAdam, optim::NAdamOptions>},
-    Row{"RAdam", make<optim::RAdam, optim::RAdamOptions>},
-    Row{"Lion", make<optim::Lion, optim::LionOptions>},
+    OptimizerRow{"SGD", make<optim::SGD, optim::SGDOptions>},
+    OptimizerRow{"Adam", make<optim::Adam, optim::AdamOptions>},
+    OptimizerRow{"AdamW", make<optim::AdamW, optim::AdamWOptions>},
+    OptimizerRow{"RMSprop", make<optim::RMSprop, optim::RMSpropOptions>},
+    OptimizerRow{"Adagrad", make<optim::Adagrad, optim::AdagradOptions>},
+    OptimizerRow{"Adadelta", make<optim::Adadelta, optim::AdadeltaOptions>},
+    OptimizerRow{"Adamax", make<optim::Adamax, optim::AdamaxOptions>},
+    OptimizerRow{"NAdam", make<optim::NAdam, optim::NAdamOptions>},
+    OptimizerRow{"RAdam", make<optim::RAdam, optim::RAdamOptions>},
+    OptimizerRow{"Lion", make<optim::Lion, optim::LionOptions>},
 };
 
 }  // namespace
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& name,
                                                  const std::vector<GroupSpec>& groups, const Value& args) {
-  for (const Row& row : kOptimizers) {
+  for (const OptimizerRow& row : kOptimizers) {
     if (row.name == name) return row.make(name, groups, args);
   }
   throw NotSupported("optimizer " + name);

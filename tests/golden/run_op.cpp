@@ -37,12 +37,6 @@ bool contains(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-Dims dims_of(const Value& list) {
-  Dims dims;
-  for (const Value& value : list.as_list()) dims.push_back(value.as_int());
-  return dims;
-}
-
 /// The tensor that the views of a case make of a stored input.
 Tensor viewed(Tensor x, const Value& views) {
   for (const Value& view : views.as_list()) {

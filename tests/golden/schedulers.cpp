@@ -142,30 +142,30 @@ Schedule make(const Value& values) {
   return options.schedule();
 }
 
-struct Row {
+struct ScheduleRow {
   std::string_view name;
   Schedule (*make)(const Value&);
 };
 constexpr std::array kSchedules{
-    Row{"ConstantLR", make<optim::ConstantLROptions>},
-    Row{"StepLR", make<optim::StepLROptions>},
-    Row{"MultiStepLR", make<optim::MultiStepLROptions>},
-    Row{"ExponentialLR", make<optim::ExponentialLROptions>},
-    Row{"CosineAnnealingLR", make<optim::CosineAnnealingLROptions>},
-    Row{"CosineAnnealingWarmRestarts", make<optim::CosineAnnealingWarmRestartsOptions>},
-    Row{"LinearLR", make<optim::LinearLROptions>},
-    Row{"LinearWarmup", make<optim::LinearWarmupOptions>},
-    Row{"WarmupCosine", make<optim::WarmupCosineOptions>},
-    Row{"PolynomialLR", make<optim::PolynomialLROptions>},
-    Row{"OneCycleLR", make<optim::OneCycleLROptions>},
-    Row{"ChainedScheduler", make<optim::ChainedSchedulerOptions>},
-    Row{"SequentialLR", make<optim::SequentialLROptions>},
+    ScheduleRow{"ConstantLR", make<optim::ConstantLROptions>},
+    ScheduleRow{"StepLR", make<optim::StepLROptions>},
+    ScheduleRow{"MultiStepLR", make<optim::MultiStepLROptions>},
+    ScheduleRow{"ExponentialLR", make<optim::ExponentialLROptions>},
+    ScheduleRow{"CosineAnnealingLR", make<optim::CosineAnnealingLROptions>},
+    ScheduleRow{"CosineAnnealingWarmRestarts", make<optim::CosineAnnealingWarmRestartsOptions>},
+    ScheduleRow{"LinearLR", make<optim::LinearLROptions>},
+    ScheduleRow{"LinearWarmup", make<optim::LinearWarmupOptions>},
+    ScheduleRow{"WarmupCosine", make<optim::WarmupCosineOptions>},
+    ScheduleRow{"PolynomialLR", make<optim::PolynomialLROptions>},
+    ScheduleRow{"OneCycleLR", make<optim::OneCycleLROptions>},
+    ScheduleRow{"ChainedScheduler", make<optim::ChainedSchedulerOptions>},
+    ScheduleRow{"SequentialLR", make<optim::SequentialLROptions>},
 };
 
 }  // namespace
 
 Schedule make_schedule(const std::string& name, const Value& args) {
-  for (const Row& row : kSchedules) {
+  for (const ScheduleRow& row : kSchedules) {
     if (row.name == name) return row.make(args);
   }
   throw NotSupported("scheduler " + name);

@@ -20,7 +20,8 @@ case $object in *CMakeFiles/mezzo_*.dir/*.o) ;; *) exec "$@" ;; esac
 refuse() { echo "compile_once.sh: the command for $object $1" >&2; exit 1; }
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 for source in $compiled; do [ -e "$root/$source" ] || refuse "is not tried: there is no $source to compile"; done
-case $object in *Unity*) refuse "joins sources (CMAKE_UNITY_BUILD)" ;; esac
+# Library.cmake joins the sources of a folder and names the result after it; a project that joins all numbers them.
+case $object in *Unity/unity_[0-9]*) refuse "joins sources (CMAKE_UNITY_BUILD)" ;; esac
 case " $* " in
   *nvcc*) ;;
   *)

@@ -203,4 +203,10 @@ Tensor strided_copy(const Tensor& x, Stride stride) {
   return view;
 }
 
+Tensors strided_copies(const Tensors& inputs, Stride stride) {
+  Tensors result;
+  for (const Tensor& x : inputs) result.push_back(x.defined() ? strided_copy(x, stride) : Tensor());
+  return result;
+}
+
 }  // namespace mezzo::sweep

@@ -58,5 +58,7 @@ enum class Stride : std::uint8_t { reversed, spread, channels_last };
 
 /// The same values in a tensor that lies so. A leaf without history.
 [[nodiscard]] Tensor strided_copy(const Tensor& x, Stride stride);
+/// The same of each tensor that is defined.
+[[nodiscard]] Tensors strided_copies(const Tensors& inputs, Stride stride);
 
 }  // namespace mezzo::sweep

@@ -29,12 +29,6 @@ void compare(const Case& one, const Tensors& inputs, const Tensors& there, const
   }
 }
 
-Tensors strided(const Tensors& tensors, Stride stride) {
-  Tensors result;
-  for (const Tensor& x : tensors) result.push_back(x.defined() ? strided_copy(x, stride) : x);
-  return result;
-}
-
 /// Each dtype in its plain form, and f32 and f16 with strides.
 void compare_all(const Case& one, Findings& findings) {
   for (const DType dtype : kAllDTypes) {
@@ -43,7 +37,7 @@ void compare_all(const Case& one, Findings& findings) {
     compare(one, inputs, moved(inputs, Device::cuda()), label, findings);
     if (dtype != DType::f32 && dtype != DType::f16) continue;
     for (const Stride stride : {Stride::reversed, Stride::spread, Stride::channels_last}) {
-      compare(one, strided(inputs, stride), strided(moved(inputs, Device::cuda()), stride),
+      compare(one, strided_copies(inputs, stride), strided_copies(moved(inputs, Device::cuda()), stride),
               label + " strided", findings);
     }
   }

@@ -63,7 +63,7 @@ struct Leaves {
   Tensors all;
   std::vector<std::size_t> wanted;
 };
-Leaves leaves_of(const Case& one, const Tensors& values) {
+Leaves grad_leaves_of(const Case& one, const Tensors& values) {
   Leaves leaves;
   for (std::size_t i = 0; i < values.size(); ++i) {
     leaves.all.push_back(values[i].defined() ? values[i].detach() : Tensor());
@@ -102,7 +102,7 @@ Map gradient_map(const Case& one, std::size_t num_inputs, const std::vector<bool
     Tensors inputs, upstream;
     for (std::size_t i = 0; i < arguments.size(); ++i)
       (i < num_inputs ? inputs : upstream).push_back(arguments[i]);
-    const Leaves leaves = leaves_of(one, inputs);
+    const Leaves leaves = grad_leaves_of(one, inputs);
     const Tensors roots = differentiable(call(forward_of(one), leaves.all));
     const Tensors all = grad(roots, wanted_of(leaves), upstream, {.allow_unused = true});
     Tensors kept;
@@ -122,7 +122,7 @@ struct Recorded {
 };
 Recorded record_first(const Case& one) {
   Recorded r;
-  const Leaves leaves = leaves_of(one, make_inputs(one, DType::f64));
+  const Leaves leaves = grad_leaves_of(one, make_inputs(one, DType::f64));
   const Tensors roots = differentiable(call(forward_of(one), leaves.all));
   if (roots.empty() || leaves.wanted.empty()) return r;
   const Tensors upstream = directions_like(roots, 0);
@@ -145,14 +145,14 @@ Recorded record_first(const Case& one) {
 
 void check_gradient(const Case& one, Findings& findings) {
   if (!has_gradient(one)) return;
-  const Leaves leaves = leaves_of(one, make_inputs(one, DType::f64));
+  const Leaves leaves = grad_leaves_of(one, make_inputs(one, DType::f64));
   const Tensors roots = differentiable(call(forward_of(one), leaves.all));
   if (leaves.wanted.empty() || roots.empty()) return;
   findings.ran(Check::gradient);
   const Tensors weights = directions_like(roots, 0);
   const Tensors analytic = grad(roots, wanted_of(leaves), weights, {.allow_unused = true});
   const Map map = [&](const Tensors& inputs) {
-    return differentiable(call(forward_of(one), leaves_of(one, inputs).all));
+    return differentiable(call(forward_of(one), grad_leaves_of(one, inputs).all));
   };
   for (std::size_t k = 0; k < leaves.wanted.size(); ++k) {
     const std::size_t i = leaves.wanted[k];

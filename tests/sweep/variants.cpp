@@ -10,12 +10,6 @@ namespace mezzo::sweep {
 
 namespace {
 
-Tensors strided(const Tensors& inputs, Stride stride) {
-  Tensors result;
-  for (const Tensor& x : inputs) result.push_back(x.defined() ? strided_copy(x, stride) : Tensor());
-  return result;
-}
-
 /// The case with other shapes, drawn anew.
 Case with_shapes(const Case& one, const char* what, const std::vector<Shape>& shapes) {
   Case other = one;
@@ -75,7 +69,7 @@ void check_strided(const Case& one, Findings& findings) {
     const Result plain = run(one, forward_of(one), inputs);
     for (const Stride stride : {Stride::reversed, Stride::spread}) {
       findings.ran(Check::strided);
-      const Result other = run(one, forward_of(one), strided(inputs, stride), Stride::spread);
+      const Result other = run(one, forward_of(one), strided_copies(inputs, stride), Stride::spread);
       const char* how = stride == Stride::reversed ? ", dims reversed: " : ", elements spread: ";
       if (auto found = bits_differ(other, plain))
         findings.fail(Check::strided, one.label + " " + to_string(dtype) + how + *found);
@@ -95,7 +89,7 @@ void check_memory_format(const Case& one, Findings& findings) {
     findings.ran(Check::memory_format);
     const Result plain = run(image, forward_of(image), inputs);
     const Result other =
-        run(image, forward_of(image), strided(inputs, Stride::channels_last), Stride::channels_last);
+        run(image, forward_of(image), strided_copies(inputs, Stride::channels_last), Stride::channels_last);
     const std::string label = one.label + " " + to_string(dtype) + " channels-last: ";
     if (auto found = ways_differ(one.info(), other, plain, inputs))
       findings.fail(Check::memory_format, label + *found);

@@ -1,0 +1,51 @@
+# Two ways to compile less for the programs of the tests and the examples.
+
+# mezzo_joined_sources(RESULT TARGET SOURCES...): the sources of a test eight at a time as one, which takes half of the
+# compiler's time: most of it is templates that each source needs. Sources with flags of their own are left as they are.
+function(mezzo_joined_sources result target)
+  set(alone "")
+  set(rest "")
+  foreach(source IN LISTS ARGN)
+    get_source_file_property(options "${source}" COMPILE_OPTIONS)
+    if(options OR NOT MEZZO_JOIN_SOURCES)
+      list(APPEND alone "${source}")
+    else()
+      list(APPEND rest "${source}")
+    endif()
+  endforeach()
+  set(script "${PROJECT_SOURCE_DIR}/cmake/join_sources.awk")
+  set(number 0)
+  while(rest)
+    list(SUBLIST rest 0 8 group)
+    list(REMOVE_ITEM rest ${group})
+    list(LENGTH group length)
+    if(length EQUAL 1)
+      list(APPEND alone ${group})
+      break()
+    endif()
+    set(joined "${PROJECT_BINARY_DIR}/joined/${target}_${number}.cpp")
+    add_custom_command(OUTPUT "${joined}" COMMAND awk -v "joined=${joined}" -f "${script}" ${group}
+      DEPENDS ${group} "${script}" VERBATIM)
+    list(APPEND alone "${joined}")
+    math(EXPR number "${number} + 1")
+  endwhile()
+  set(${result} ${alone} PARENT_SCOPE)
+endfunction()
+
+# mezzo_compiled_sources(RESULT TARGET SOURCES...): the objects that another build, MEZZO_PROGRAM_OBJECTS, made of these
+# sources of this program. They call the library and hold none of it, so that any build's library serves them.
+function(mezzo_compiled_sources result target)
+  set(objects "")
+  foreach(source IN LISTS ARGN)
+    string(REPLACE "${PROJECT_BINARY_DIR}/" "" path "${source}")
+    string(REPLACE "${PROJECT_SOURCE_DIR}/" "" path "${path}")
+    set(object "${MEZZO_PROGRAM_OBJECTS}/CMakeFiles/${target}.dir/${path}.o")
+    if(NOT EXISTS "${object}")
+      message(FATAL_ERROR "MEZZO_PROGRAM_OBJECTS: expected ${object}, got no such file; build all of "
+        "${MEZZO_PROGRAM_OBJECTS} first, or configure with -DMEZZO_PROGRAM_OBJECTS=")
+    endif()
+    list(APPEND objects "${object}")
+  endforeach()
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON)
+  set(${result} ${objects} PARENT_SCOPE)
+endfunction()
