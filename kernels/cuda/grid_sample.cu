@@ -162,8 +162,6 @@ void start(Device device, std::int64_t items, Kernel kernel, const Args&... args
                       args...);
 }
 
-[[nodiscard]] Array array_of(const View& view) { return {view.data, view.dtype}; }
-
 }  // namespace
 
 void grid_sample(Device device, const GridSampleShape& shape, const View& out, const View& x,

@@ -95,8 +95,8 @@ void interpolate(Device device, const InterpolateShape& shape, const View& out, 
     using T = decltype(number);
     const auto start = [&](auto kernel) {
       mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0,
-                          mezzo::cuda::current_stream(device), Array{out.data, out.dtype},
-                          Array{x.data, x.dtype}, maps_of<T>(shape), total);
+                          mezzo::cuda::current_stream(device), array_of(out), array_of(x), maps_of<T>(shape),
+                          total);
     };
     if (shape.kind == Resampling::cubic) return start(resample<T, 4>);
     shape.kind == Resampling::linear ? start(resample<T, 2>) : start(resample<T, 1>);
@@ -112,8 +112,8 @@ void interpolate_backward(Device device, const InterpolateShape& shape, const Vi
   with_type(compute, [&](auto number) {
     using T = decltype(number);
     mezzo::cuda::launch(gather_gradient<T>, dim3(grid.blocks), dim3(grid.threads), 0,
-                        mezzo::cuda::current_stream(device), Array{out.data, out.dtype},
-                        Array{grad.data, grad.dtype}, maps_of<T>(shape), total);
+                        mezzo::cuda::current_stream(device), array_of(out), array_of(grad), maps_of<T>(shape),
+                        total);
   });
 }
 

@@ -142,8 +142,6 @@ __global__ void gradient_of_mean(AveragePooling pooling, Array dx, Array grad) {
   }
 }
 
-[[nodiscard]] Array array_of(const View& view) { return {view.data, view.dtype}; }
-
 /// Starts a kernel with a thread per element of an array of `places` per image.
 template <class... Params, class... Args>
 void start(Device device, void (*kernel)(Params...), const Pooling& pooling, std::int64_t places,

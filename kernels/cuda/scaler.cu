@@ -102,7 +102,7 @@ void look_at(Device device, std::span<const View> gradients, ScalerRecord* recor
     if (const std::optional<Run> run = run_of(view, space)) return Gradient{*run, parameter};
     const Grid grid = grid_for(space.total());
     mezzo::cuda::launch(look_at_strided<kUnscale>, dim3(grid.blocks), dim3(grid.threads), 0, stream,
-                        Array{view.data, view.dtype}, space, target, parameter);
+                        array_of(view), space, target, parameter);
     return std::nullopt;
   };
   const auto run = [&]<std::size_t kMost>(const Batch<Gradient, kMost>& batch) {

@@ -18,6 +18,7 @@ struct Array {
   void* data = nullptr;
   DType dtype = DType::f32;
 };
+[[nodiscard]] inline Array array_of(const View& view) { return {view.data, view.dtype}; }
 
 /// Sizes of at most kMaxDims dims and the strides of N arrays over them, in elements; the last dim runs
 /// fastest. Dims that lie one after the other in all arrays are one.
