@@ -20,7 +20,7 @@ set(mezzo_plain_loop_flags "$<$<NOT:$<CONFIG:Debug>>:-O2>" ${MEZZO_NOT_INSTRUMEN
 set(mezzo_optimized_tests test_kernels test_cuda test_emulated)
 # Sources that compare with plain loops and have no kernels: optimised, and so without a precompiled header that was not.
 file(GLOB mezzo_plain_loops "${mezzo_tests_dir}/kernels/conv*_test.cpp" "${mezzo_tests_dir}/kernels/gemm*_test.cpp"
-  "${mezzo_tests_dir}/ops/norm_hard_inputs_test.cpp")
+  "${mezzo_tests_dir}/ops/norm_hard_inputs_test.cpp" "${mezzo_tests_dir}/ops/norm_support.cpp")
 set_source_files_properties(${mezzo_plain_loops} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
   COMPILE_OPTIONS "${mezzo_plain_loop_flags}")
 # Programs that sanitizers instrument take a quarter of a second to start: there a test of ctest is not one test of

@@ -11,14 +11,21 @@ namespace mezzo {
 namespace {
 
 /// Widens one stored element to a Scalar of its kind.
-Scalar load_scalar(const std::byte* element, DType dtype) {
-  return dispatch(dtype, [&]<class T>(TypeTag<T>) -> Scalar {
-    T value;
-    std::memcpy(&value, element, sizeof(T));
-    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
-      return Scalar(static_cast<float>(value));
-    else
-      return Scalar(value);
+template <class T>
+Scalar load_scalar(const std::byte* element) {
+  T value;
+  std::memcpy(&value, element, sizeof(T));
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return Scalar(static_cast<float>(value));
+  else
+    return Scalar(value);
+}
+
+/// n stored elements that are `step` bytes apart.
+template <class T>
+void load_row(const std::byte* from, std::int64_t step, DType dtype, T* to, std::int64_t n) {
+  dispatch(dtype, [&]<class S>(TypeTag<S>) {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = load_scalar<S>(from + i * step).template to<T>();
   });
 }
 
@@ -72,7 +79,7 @@ Scalar Tensor::item_scalar() const {
   std::array<std::byte, 8> bytes{};
   backend(device()).copy_to_host(bytes.data(), impl_->data(), static_cast<std::size_t>(size_of(dtype())),
                                  device().index);
-  return load_scalar(bytes.data(), dtype());
+  return dispatch(dtype(), [&]<class T>(TypeTag<T>) { return load_scalar<T>(bytes.data()); });
 }
 
 const void* Tensor::host_data(DType expected) const {
@@ -102,17 +109,19 @@ std::vector<T> Tensor::to_vector() const {
   const detail::OpScope names("to_vector");
   std::vector<std::byte> keep;
   const std::byte* base = host_bytes(*impl_, keep);
-  const std::int64_t count = numel();
-  std::vector<T> values;
-  values.reserve(static_cast<std::size_t>(count));
-  Dims index(shape().size(), 0);
-  for (std::int64_t i = 0; i < count; ++i) {
+  std::vector<T> values(static_cast<std::size_t>(numel()));
+  Shape shape = impl_->shape;
+  Dims strides = impl_->strides;
+  layout::collapse(shape, {&strides, 1});
+  const std::int64_t row = shape.empty() ? 1 : shape.back(), step = shape.empty() ? 0 : strides.back();
+  Dims index(shape.size(), 0);
+  for (T *to = values.data(), *end = to + values.size(); to != end; to += row) {
     std::int64_t at = impl_->offset;
-    for (std::size_t d = 0; d < index.size(); ++d) at += index[d] * impl_->strides[d];
-    values.push_back(load_scalar(base + at * size_of(dtype()), dtype()).to<T>());
-    for (std::size_t d = index.size(); d-- > 0;) {
-      if (++index[d] < shape()[d]) break;
-      index[d] = 0;
+    for (std::size_t d = 0; d + 1 < index.size(); ++d) at += index[d] * strides[d];
+    load_row(base + at * size_of(dtype()), step * size_of(dtype()), dtype(), to, row);
+    for (std::size_t d = index.size(); d-- > 1;) {
+      if (++index[d - 1] < shape[d - 1]) break;
+      index[d - 1] = 0;
     }
   }
   return values;

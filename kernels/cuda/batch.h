@@ -22,7 +22,8 @@ inline constexpr std::size_t kFewItems = 16;
 /// CUDA takes 32,764 bytes of arguments in all; a batch leaves some for the others.
 inline constexpr std::size_t kBatchBytes = 28 * 1024;
 
-/// Up to kMost items. Item has `elements`; an item with none is legal and gets no chunk.
+/// Up to kMost items. Item has `elements`; an item with none is legal and gets no chunk. Kernels take it as a
+/// __grid_constant__: it is read where it lies and never copied for a thread.
 template <class Item, std::size_t kMost>
 struct Batch {
   Item items[kMost];

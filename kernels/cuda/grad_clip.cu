@@ -33,7 +33,8 @@ struct Changer {
 };
 
 template <class Rule, std::size_t kMost>
-__global__ void __launch_bounds__(kThreads) change_batch(Batch<Run, kMost> batch, Rule rule) {
+__global__ void __launch_bounds__(kThreads)
+    change_batch(const Batch<Run, kMost> __grid_constant__ batch, Rule rule) {
   const auto change = rule.change();
   if (!change.changes()) return;
   for_each_range(batch, [&](const Run& run, std::int64_t first, std::int64_t last) {
@@ -76,7 +77,7 @@ __device__ MEZZO_ALWAYS_INLINE void add_block(double* accumulators, double mine,
 
 template <class R, std::size_t kMost>
 __global__ void __launch_bounds__(kThreads)
-    reduce_batch(Batch<Run, kMost> batch, double* accumulators, R reducer) {
+    reduce_batch(const Batch<Run, kMost> __grid_constant__ batch, double* accumulators, R reducer) {
   double mine = reducer.identity();
   for_each_range(batch, [&](const Run& run, std::int64_t first, std::int64_t last) {
     with_compute(run.array.dtype, [&](auto number) {

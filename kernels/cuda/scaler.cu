@@ -62,7 +62,8 @@ __device__ MEZZO_ALWAYS_INLINE void note_fault(const Target& target) {
 }
 
 template <bool kUnscale, std::size_t kMost>
-__global__ void __launch_bounds__(kThreads) look_at_batch(Batch<Gradient, kMost> batch, Target target) {
+__global__ void __launch_bounds__(kThreads)
+    look_at_batch(const Batch<Gradient, kMost> __grid_constant__ batch, Target target) {
   // Nothing to write then, and no more to learn: parameters rise.
   if (!kUnscale && target.record->first_nonfinite <= batch.items[0].parameter) return;
   for_each_range(batch, [&](const Gradient& gradient, std::int64_t first, std::int64_t last) {

@@ -158,7 +158,7 @@ struct Updater {
 
 template <class F, class T, class Rule, std::size_t kMost>
 __global__ void __launch_bounds__(kThreads)
-    update_batch(Batch<UpdateSlot, kMost> batch, Rule rule, Control control) {
+    update_batch(const Batch<UpdateSlot, kMost> __grid_constant__ batch, Rule rule, Control control) {
   const BlockTalk<F> talk;
   const bool skips = talk.skips(control);
   if (!skips) {

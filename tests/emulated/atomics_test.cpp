@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "support.h"
+#include "emulated/support.h"
 
 namespace emulated_test {
 namespace {

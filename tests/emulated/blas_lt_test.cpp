@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
+#include "emulated/support.h"
 #include "emulated_cuda/blas_lt.h"
 #include "mezzo/core/float16.h"
-#include "support.h"
 
 namespace emulated_test {
 namespace {

@@ -1,7 +1,7 @@
 // Stream capture and graphs of the emulated device.
 #include <thread>
 
-#include "support.h"
+#include "emulated/support.h"
 
 namespace emulated_test {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "support.h"
+#include "emulated/support.h"
 
 namespace emulated_test {
 namespace {

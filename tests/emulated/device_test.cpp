@@ -1,7 +1,7 @@
 // Devices of the emulated runtime, and machines without.
 #include <cstring>
 
-#include "support.h"
+#include "emulated/support.h"
 
 namespace emulated_test {
 namespace {

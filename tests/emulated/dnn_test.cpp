@@ -9,8 +9,8 @@
 #include <sstream>
 #include <string>
 
+#include "emulated/support.h"
 #include "emulated_cuda/dnn.h"
-#include "support.h"
 
 namespace emulated_test {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "support.h"
+#include "emulated/support.h"
 
 namespace emulated_test {
 namespace {

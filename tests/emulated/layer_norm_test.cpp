@@ -2,8 +2,8 @@
 #include <cmath>
 #include <random>
 
+#include "emulated/support.h"
 #include "mezzo/kernels/cuda/shared.h"
-#include "support.h"
 
 namespace emulated_test {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <random>
 
+#include "emulated/support.h"
 #include "emulated_cuda/blocks.h"
-#include "support.h"
 
 namespace emulated_test {
 namespace {

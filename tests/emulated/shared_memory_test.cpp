@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "support.h"
+#include "emulated/support.h"
 
 namespace emulated_test {
 namespace {

@@ -2,7 +2,7 @@
 // asked for do not hold.
 #include <thread>
 
-#include "support.h"
+#include "emulated/support.h"
 
 namespace emulated_test {
 namespace {

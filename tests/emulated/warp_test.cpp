@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "support.h"
+#include "emulated/support.h"
 
 namespace emulated_test {
 namespace {

@@ -9,6 +9,8 @@
 #define __device__
 #define __host__
 #define __launch_bounds__(...)
+/// Stands between type and name of a parameter: all threads have the same one.
+#define __grid_constant__ &
 #define __forceinline__ inline __attribute__((always_inline))
 
 struct uint3 {
