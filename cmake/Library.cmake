@@ -171,6 +171,11 @@ endif()
 if(MEZZO_CUDA_EMULATED)
   file(GLOB emulation CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/emulated_cuda/*.cpp")
   mezzo_object_library(mezzo_emulated_cuda ${emulation})
+  set_target_properties(mezzo_emulated_cuda PROPERTIES UNITY_BUILD ${MEZZO_JOIN_SOURCES} UNITY_BUILD_MODE BATCH)
+  if(MEZZO_SANITIZE)
+    # The device itself, which all its threads go through, has to be quick; what kernels do on it is checked in them.
+    target_compile_options(mezzo_emulated_cuda PRIVATE -O2 -fno-sanitize=undefined)
+  endif()
   list(APPEND mezzo_object_libraries mezzo_emulated_cuda)
   # Stand in for cuBLASLt and cuDNN and are opened like them. Not linked to libmezzo, which they find in the process
   # that opens them.
