@@ -17,10 +17,16 @@ if(MEZZO_TOP_LEVEL)
   endif()
 endif()
 
-# clang 14 crashes on templates that a precompiled header holds, and with the standard headers alone in it warns of private
-# fields that are used. So its builds show that sources include what they use.
+# clang 14 crashes on templates that a precompiled header holds: for it there are the standard headers alone in it, so that
+# its builds show that sources include what they use of ours. Then it warns of private fields that are used.
+set(MEZZO_PRECOMPILED "${PROJECT_SOURCE_DIR}/cmake/precompiled")
+set(MEZZO_LIBRARY_HEADER "${MEZZO_PRECOMPILED}/library.h")
+set(MEZZO_TESTS_HEADER "${MEZZO_PRECOMPILED}/tests.h")
+set(MEZZO_CLANG_OPTIONS "")
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
+  set(MEZZO_LIBRARY_HEADER "${MEZZO_PRECOMPILED}/standard.h")
+  set(MEZZO_TESTS_HEADER "${MEZZO_PRECOMPILED}/standard.h")
+  set(MEZZO_CLANG_OPTIONS -Wno-unused-private-field)
 endif()
 
 add_library(mezzo_flags INTERFACE)
@@ -28,7 +34,8 @@ add_library(mezzo_flags INTERFACE)
 mezzo_host_options(mezzo_flags INTERFACE -ffp-contract=off)
 if(MEZZO_TOP_LEVEL)
   # -Wpedantic is not for nvcc, whose own output fails it.
-  mezzo_host_options(mezzo_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+  mezzo_host_options(mezzo_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+    ${MEZZO_CLANG_OPTIONS})
   target_compile_options(mezzo_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wpedantic>")
 else()
   # The warnings and the fast math that another project asks for are meant for its own code: with a -Werror there, one

@@ -111,7 +111,7 @@ endif()
 mezzo_object_library(mezzo_sample_objects ${mezzo_sample_sources})
 mezzo_object_library(mezzo_objects ${mezzo_sources})
 target_precompile_headers(mezzo_sample_objects PRIVATE
-  "$<$<COMPILE_LANGUAGE:CXX>:${PROJECT_SOURCE_DIR}/cmake/precompiled/library.h>")
+  "$<$<COMPILE_LANGUAGE:CXX>:${MEZZO_LIBRARY_HEADER}>")
 target_precompile_headers(mezzo_objects REUSE_FROM mezzo_sample_objects)
 set(mezzo_object_libraries mezzo_sample_objects mezzo_objects)
 

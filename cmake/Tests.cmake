@@ -16,8 +16,11 @@ set(mezzo_test_environment "OMP_WAIT_POLICY=passive")
 # takes half of the time.
 set(mezzo_test_flags "$<$<NOT:$<CONFIG:Debug>>:-O0>" ${MEZZO_NOT_INSTRUMENTED})
 set(mezzo_plain_loop_flags "$<$<NOT:$<CONFIG:Debug>>:-O2>" ${MEZZO_NOT_INSTRUMENTED})
-# These have kernels of their own and are optimised and instrumented as the library; the emulated device has small stacks.
-set(mezzo_optimized_tests test_kernels test_cuda test_emulated)
+# These have kernels of their own. They are instrumented as the library, and optimised a little: the emulated device has
+# small stacks.
+set(mezzo_kernel_tests test_kernels test_emulated)
+# What MEZZO_PROGRAM_OBJECTS does not serve: these, and those that include the headers of CUDA or of the emulated device.
+set(mezzo_own_tests ${mezzo_kernel_tests} test_cuda)
 # Sources that compare with plain loops and have no kernels: optimised, and so without a precompiled header that was not.
 file(GLOB mezzo_plain_loops "${mezzo_tests_dir}/kernels/conv*_test.cpp" "${mezzo_tests_dir}/kernels/gemm*_test.cpp"
   "${mezzo_tests_dir}/ops/norm_hard_inputs_test.cpp" "${mezzo_tests_dir}/ops/norm_support.cpp")
@@ -33,8 +36,10 @@ function(mezzo_test_target target)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests" CXX_EXTENSIONS OFF)
   target_include_directories(${target} PRIVATE "${mezzo_tests_dir}")
   target_compile_definitions(${target} PRIVATE "MEZZO_TEST_DATA=\"${mezzo_tests_dir}\"")
-  if(NOT target IN_LIST mezzo_optimized_tests)
+  if(NOT target IN_LIST mezzo_kernel_tests)
     target_compile_options(${target} PRIVATE ${mezzo_test_flags})
+  elseif(NOT MEZZO_SANITIZE)
+    target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1>")
   endif()
   target_link_libraries(${target} PRIVATE mezzo mezzo_flags nlohmann_json::nlohmann_json GTest::gtest Threads::Threads)
 endfunction()
@@ -45,23 +50,21 @@ if(MEZZO_PROGRAM_OBJECTS)
 else()
   add_library(mezzo_test_support OBJECT ${support_sources})
   mezzo_test_target(mezzo_test_support)
-  target_precompile_headers(mezzo_test_support PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/tests.h")
+  target_precompile_headers(mezzo_test_support PRIVATE "${MEZZO_TESTS_HEADER}")
   set(mezzo_support_objects $<TARGET_OBJECTS:mezzo_test_support>)
 endif()
 
-# mezzo_test_executable(NAME SOURCES...): with MEZZO_PROGRAM_OBJECTS its objects are those of the other build, but for the
-# programs with kernels of their own.
+# mezzo_test_executable(NAME SOURCES...): with MEZZO_PROGRAM_OBJECTS its objects are those of the other build, but for
+# mezzo_own_tests.
 function(mezzo_test_executable name)
   mezzo_joined_sources(sources ${name} ${ARGN})
-  set(compiled_here ON)
-  if(MEZZO_PROGRAM_OBJECTS AND NOT name IN_LIST mezzo_optimized_tests)
+  if(MEZZO_PROGRAM_OBJECTS AND NOT name IN_LIST mezzo_own_tests)
     mezzo_compiled_sources(sources ${name} ${sources})
-    set(compiled_here OFF)
   endif()
   add_executable(${name} ${sources} ${mezzo_support_objects})
   mezzo_test_target(${name})
-  # Of the optimised ones a few joined sources are left, for which a precompiled header of their own would cost more.
-  if(compiled_here AND NOT name IN_LIST mezzo_optimized_tests)
+  # For the few joined sources of those with kernels a precompiled header of their own would cost more.
+  if(NOT MEZZO_PROGRAM_OBJECTS AND NOT name IN_LIST mezzo_kernel_tests)
     target_precompile_headers(${name} REUSE_FROM mezzo_test_support)
   endif()
 endfunction()
@@ -162,12 +165,15 @@ if(MEZZO_BUILD_EXAMPLES AND MEZZO_SMALL_SAMPLE)
     $<TARGET_OBJECTS:mlp_timing> -- $<TARGET_OBJECTS:mezzo_sample_objects> COMMAND_EXPAND_LISTS)
 endif()
 
-# Layers and lengths of the source tree, and the proof that this check can fail.
-add_test(NAME tree COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_tree.sh" "${PROJECT_SOURCE_DIR}")
-add_test(NAME tree_detects COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_tree_test.sh")
-add_test(NAME mezzo_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/mezzo_sh_test.sh")
-add_test(NAME gpu_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/gpu_test.sh")
-add_test(NAME newcomer_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/newcomer_test.sh")
+# Layers and lengths of the source tree, and the proof that this check can fail; the scripts. They are the same for every
+# build, so one that takes its programs from another leaves them to that one.
+if(NOT MEZZO_PROGRAM_OBJECTS)
+  add_test(NAME tree COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_tree.sh" "${PROJECT_SOURCE_DIR}")
+  add_test(NAME tree_detects COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_tree_test.sh")
+  add_test(NAME mezzo_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/mezzo_sh_test.sh")
+  add_test(NAME gpu_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/gpu_test.sh")
+  add_test(NAME newcomer_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/newcomer_test.sh")
+endif()
 
 # A sanitizer's build is not for installation: its programs would need the sanitizer's flags.
 if(MEZZO_INSTALL AND NOT MEZZO_SANITIZE)

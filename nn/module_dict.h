@@ -1,10 +1,10 @@
 // ModuleDict: modules of one kind under names, for models that choose among them.
 #pragma once
 
-#include <deque>
 #include <utility>
 
 #include "mezzo/nn/module.h"
+#include "mezzo/nn/slot_list.h"
 
 namespace mezzo::nn {
 
@@ -50,7 +50,7 @@ class ModuleDict final : public Module {
     }
     return nullptr;
   }
-  std::deque<Child<T>> modules_;
+  SlotList<Child<T>> modules_;
 };
 
 }  // namespace mezzo::nn

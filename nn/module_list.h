@@ -1,9 +1,8 @@
 // ModuleList: modules of one kind in a row, for models that call them as they like.
 #pragma once
 
-#include <deque>
-
 #include "mezzo/nn/module.h"
+#include "mezzo/nn/slot_list.h"
 
 namespace mezzo::nn {
 
@@ -37,7 +36,7 @@ class ModuleList final : public Module {
   [[nodiscard]] std::string type_name() const override { return "ModuleList"; }
 
  private:
-  std::deque<Child<T>> modules_;
+  SlotList<Child<T>> modules_;
 };
 
 }  // namespace mezzo::nn

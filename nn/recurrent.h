@@ -3,11 +3,11 @@
 // defaults are those of torch.nn. Packed sequences and LSTM's proj_size are not there.
 #pragma once
 
-#include <deque>
 #include <span>
 
 #include "mezzo/core/random.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/nn/slot_list.h"
 #include "mezzo/ops/recurrent.h"
 
 namespace mezzo::nn {
@@ -164,7 +164,7 @@ class RecurrentLayer : public Module {
 
   std::int64_t input_size_, hidden_size_;
   RecurrentOptions options_;
-  std::deque<RecurrentParams> params_;
+  SlotList<RecurrentParams> params_;
 };
 
 /// Cells `rnn_tanh_cell` or `rnn_relu_cell`.

@@ -1,9 +1,8 @@
 // Sequential: layers one after the other, named "0", "1", ... unless given names.
 #pragma once
 
-#include <deque>
-
 #include "mezzo/nn/module.h"
+#include "mezzo/nn/slot_list.h"
 
 namespace mezzo::nn {
 
@@ -52,7 +51,7 @@ class Sequential : public Layer {
  private:
   void append(const std::string& name, std::shared_ptr<Layer> layer);
   [[noreturn]] void refuse_type(std::size_t i, const std::string& type) const;
-  std::deque<Child<Layer>> layers_;
+  SlotList<Child<Layer>> layers_;
 };
 
 }  // namespace mezzo::nn

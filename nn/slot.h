@@ -53,7 +53,7 @@ void learn_copier(Module& module, const Copier& copier) noexcept;
 /// What all slots share: a name, and the module they are members of. Names are unique within a module, not
 /// empty, and hold no dot (ValueError otherwise). Slots have identity: they copy only as part of
 /// `Module::clone()`, and `auto w = layer.weight` throws StateError (write `Tensor w = layer.weight`). For a
-/// growing list of slots use std::deque, which never moves its elements.
+/// growing list of slots use SlotList, which never moves its elements.
 class Slot {
  public:
   Slot& operator=(const Slot&) = delete;

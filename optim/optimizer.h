@@ -1,6 +1,6 @@
 // What all optimizers share: parameter groups, a step that obeys a loss scaler's record, 16-bit copies kept
 // fresh, and the state dict. An algorithm adds its options and one multi-tensor update (adagrad.h and
-// adagrad.cpp are the shortest example).
+// adagrad.cu are the shortest example).
 #pragma once
 
 #include <array>

@@ -2,23 +2,7 @@
 // uses: it must compile without this header (-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON).
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <limits>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "standard.h"
 
 #include "mezzo/autograd/decomposed.h"
 #include "mezzo/ops/forward.h"

@@ -1,5 +1,4 @@
 // Deep copies: equal, independent, with sharing inside the model kept and nothing shared with the original.
-#include <deque>
 #include <set>
 
 #include "mezzo/tests/nn/models.h"
@@ -79,7 +78,7 @@ TEST(Clone, FollowsReplacedModules) {
 
 TEST(Clone, CopiesGrowingListsOfSlots) {
   struct List final : Module {
-    std::deque<Child<Gain>> gains;
+    SlotList<Child<Gain>> gains;
   };
   List list;
   for (int i = 0; i < 100; ++i)

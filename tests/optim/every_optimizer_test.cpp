@@ -1,6 +1,7 @@
 // What every optimizer's steps have in common: skipped ones leave no trace, and neither grouping, layout,
 // threads nor the way gradients are unscaled change a bit.
 #include <cmath>
+#include <map>
 
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/autograd/engine.h"

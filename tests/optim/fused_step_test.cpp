@@ -1,5 +1,7 @@
 // A step over all parameters at once against the plain way, one optimizer per parameter: the same bits,
 // however many threads share the work.
+#include <map>
+
 #include "mezzo/core/backend.h"
 #include "mezzo/core/scaler_record.h"
 #include "mezzo/core/threads.h"

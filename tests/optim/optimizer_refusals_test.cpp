@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 
 #include "mezzo/tests/support/algorithms.h"
 #include "optim/optim_support.h"

@@ -42,7 +42,7 @@ printf '%s\n' "$headers" | xargs -P "$jobs" -n 1 sh -c '
 
 # What mezzo.h pulls in every program compiles. With libstdc++ only, as others share headers in other ways.
 printf '#include <mezzo/mezzo.h>\n' | $compiler -std=c++20 -I. -M -x c++ - 2>/dev/null | tr -s ' \\' '\n' |
-  grep -E '/c\+\+/[0-9][^/]*/(algorithm|atomic|functional|iostream|mutex|random|regex|sstream|thread|unordered_map|unordered_set|variant)$' |
+  grep -E '/c\+\+/[0-9][^/]*/(algorithm|atomic|deque|functional|iostream|mutex|random|regex|sstream|thread|unordered_map|unordered_set|variant)$' |
   sed 's|.*/|mezzo/mezzo.h: pulls in the costly header |' | sort -u >>"$problems" || true
 
 cat "$problems"
