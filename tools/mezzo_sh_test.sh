@@ -11,7 +11,7 @@ cp "$source/tools/doctor.sh" "$source/tools/progress.sh" "$source/tools/machine.
 cd "$tree"
 ln -s ../usr root/usr  # by one name from both folders, and without the spaces that a temporary folder may have
 unset CXX CMAKE_PREFIX_PATH Eigen3_DIR CUDACXX CUDAARCHS CMAKE_BUILD_PARALLEL_LEVEL CCACHE_DISABLE TMPDIR \
-  MEZZO_PROGRESS_SECONDS
+  MEZZO_ESTIMATE MEZZO_PROGRESS_SECONDS
 failures=0
 fail() { printf 'FAILED: %s\n' "$*"; failures=$((failures + 1)); }
 
@@ -279,6 +279,11 @@ says "build (release): 11 of 60 files, "
 says " left"
 says "build (release): 60 files in "
 grep -qF "d/f4.cpp.o d/f10.cpp.o d/f16.cpp.o" root/sampled.txt || { fail "the first files are not spread"; cat root/sampled.txt; }
+rm root/sampled.txt
+PATH=$tree/bin MEZZO_HEADER_ROOTS=$tree/usr MEZZO_PROGRESS_SECONDS=2 MEZZO_ESTIMATE=no ./root/mezzo.sh demo >sample.txt 2>out.txt </dev/null ||
+  fail "no demo without an estimate"
+says "build (release): 60 files on 4 processors"
+[ ! -e root/sampled.txt ] || fail "files come first although MEZZO_ESTIMATE=no"
 rm bin/getconf; ln -s "$(command -v getconf)" bin/getconf
 
 # Interrupted: the build ends with the script, by whatever signal, and the status tells which.

@@ -145,7 +145,8 @@ plan() {
 }
 
 # build TARGET...: says first how many files there are to make. A few of them, taken evenly from the whole plan, are
-# made before the rest, and tell how long it takes on this machine, with its load and its compiler cache.
+# made before the rest, and tell how long it takes on this machine, with its load and its compiler cache. Processors are
+# idle meanwhile: MEZZO_ESTIMATE=no leaves it out.
 build() {
   begin build
   planned=$(plan "$@")
@@ -153,7 +154,10 @@ build() {
   total=${total:-0}
   workers=${CMAKE_BUILD_PARALLEL_LEVEL:-$(jobs)}
   first=$(printf '%s\n' "$planned" | awk -v count=$((2 * workers + 2)) '/Building [A-Z]+ object / { name[++n] = $NF }
-    END { if (n >= 4 * count) for (i = 0; i < count; ++i) print name[int((i + 0.5) * n / count) + 1] }')
+    END {
+      if (n < 4 * count || ENVIRON["MEZZO_ESTIMATE"] == "no") exit
+      for (i = 0; i < count; ++i) print name[int((i + 0.5) * n / count) + 1]
+    }')
   if [ -n "$first" ]; then
     say "build ($preset): $total files on $workers processors; the first $((2 * workers + 2)) tell how long it takes"
     # shellcheck disable=SC2086 # one word for each file: no file of the tree has a space in its name
