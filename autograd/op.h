@@ -165,6 +165,7 @@ struct NotDifferentiable {
     return Vjp<A>(because);
   }
 };
+inline constexpr NotDifferentiable kBoolResult{"the result is bool"};
 
 /// Which inputs and outputs a vjp reads the values of (tensor_set). Shapes and dtypes are always there.
 struct Saves {

@@ -8,7 +8,7 @@ if(MEZZO_BUNDLE)
   set(mezzo_fmt fmt::fmt-header-only)
 endif()
 
-include(ProgramSources)
+include(ProgramObjects)
 
 # mezzo_example(PROGRAM SOURCES...): with MEZZO_PROGRAM_OBJECTS its objects are those of the other build.
 function(mezzo_example program)

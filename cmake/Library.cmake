@@ -81,29 +81,11 @@ endfunction()
 # Two parts with the same flags: what the timing sample is linked with, and the rest. Half of the time of most files is
 # reading headers; both parts read them from one precompiled header. nvcc's sources do without.
 include(SampleSources)
+include(JoinedSources)
 mezzo_split_sample_sources(mezzo_sources mezzo_sample_sources)
-# nvcc reads all headers three times for each source, which takes half of its time for a small one: kernels in folders where
-# no two sources have the same name in an anonymous namespace are compiled four at a time. No device compiler, no need.
 if(MEZZO_HAVE_CUDA AND MEZZO_JOIN_SOURCES)
-  foreach(folder IN ITEMS kernels/cuda optim)
-    set(rest ${mezzo_sources})
-    list(FILTER rest INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/${folder}/[^/]*\\.cu$")
-    list(REMOVE_ITEM mezzo_sources ${rest})
-    string(REPLACE "/" "_" name "${folder}")
-    set(number 0)
-    while(rest)
-      list(SUBLIST rest 0 4 group)
-      list(REMOVE_ITEM rest ${group})
-      list(TRANSFORM group REPLACE ".+" "#include \"\\0\"\n")
-      string(JOIN "" content ${group})
-      set(joined "${PROJECT_BINARY_DIR}/joined/${name}_${number}.cu")
-      file(CONFIGURE OUTPUT "${joined}" CONTENT "${content}" @ONLY)
-      set_source_files_properties("${joined}" PROPERTIES COMPILE_OPTIONS "${MEZZO_LOOP_FLAGS}")
-      list(APPEND mezzo_kernel_sources "${joined}")
-      list(APPEND mezzo_sources "${joined}")
-      math(EXPR number "${number} + 1")
-    endwhile()
-  endforeach()
+  mezzo_join_kernels(mezzo_sample_sources sample)
+  mezzo_join_kernels(mezzo_sources library)
 endif()
 if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
   set_source_files_properties(${mezzo_kernel_sources} PROPERTIES LANGUAGE CXX)
@@ -115,21 +97,9 @@ target_precompile_headers(mezzo_sample_objects PRIVATE
 target_precompile_headers(mezzo_objects REUSE_FROM mezzo_sample_objects)
 set(mezzo_object_libraries mezzo_sample_objects mezzo_objects)
 
-# Sources without inner loops are compiled eight at a time: most of their compiler's time is templates of the standard
-# library that each needs. In these folders no two sources may have the same name in an anonymous namespace.
+# Sources without inner loops.
 if(MEZZO_JOIN_SOURCES)
-  set_target_properties(mezzo_objects PROPERTIES UNITY_BUILD ON)
-  foreach(folder IN ITEMS amp nn core/cuda)
-    set(joined ${mezzo_sources})
-    list(FILTER joined INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/${folder}/[^/]*\\.cpp$")
-    string(REPLACE "/" "_" group "${folder}")
-    set(count 0)
-    foreach(source IN LISTS joined)
-      math(EXPR number "${count} / 8")
-      set_source_files_properties("${source}" PROPERTIES UNITY_GROUP ${group}_${number})
-      math(EXPR count "${count} + 1")
-    endforeach()
-  endforeach()
+  mezzo_join_folders(mezzo_objects "${mezzo_sources}" amp nn core/cuda)
 endif()
 
 # What is compiled once per instruction set: the same source, each time with its own name for the namespace Eigen so

@@ -6,7 +6,8 @@
 #   tools/op_table.cpp, tools/op_table/  -> op_table, the program that writes docs/ops.md; test_docs has its code
 # A folder that has a CMakeLists.txt is a project of its own and left alone.
 include(GoogleTest)
-include(ProgramSources)
+include(JoinedSources)
+include(ProgramObjects)
 set(mezzo_tests_dir "${PROJECT_SOURCE_DIR}/tests")
 # Several tests run at once, so a waiting thread must sleep, not spin.
 set(mezzo_test_environment "OMP_WAIT_POLICY=passive")
@@ -21,7 +22,8 @@ set(mezzo_plain_loop_flags "$<$<NOT:$<CONFIG:Debug>>:-O2>" ${MEZZO_NOT_INSTRUMEN
 set(mezzo_kernel_tests test_kernels test_emulated)
 # What MEZZO_PROGRAM_OBJECTS does not serve: these, and those that include the headers of CUDA or of the emulated device.
 set(mezzo_own_tests ${mezzo_kernel_tests} test_cuda)
-# Sources that compare with plain loops and have no kernels: optimised, and so without a precompiled header that was not.
+# Sources that compare with plain loops and have no kernels are optimised. The precompiled header of the tests is not, so
+# they cannot use it.
 file(GLOB mezzo_plain_loops "${mezzo_tests_dir}/kernels/conv*_test.cpp" "${mezzo_tests_dir}/kernels/gemm*_test.cpp"
   "${mezzo_tests_dir}/ops/norm_hard_inputs_test.cpp" "${mezzo_tests_dir}/ops/norm_support.cpp")
 set_source_files_properties(${mezzo_plain_loops} PROPERTIES SKIP_PRECOMPILE_HEADERS ON

@@ -18,7 +18,7 @@ namespace mezzo::ops {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 Shape leading(const Tensor& x) {
   return Shape(std::span<const std::int64_t>(x.shape().begin(), x.shape().size() - 2));
@@ -183,21 +183,21 @@ PlainAttention::PlainAttention(const AttentionCall& call, const AttentionInputs&
       dropout_p(call.dropout_p) {
   Tensor scores = matmul(query, transpose(key, -2, -1)) * call.scale;
   if (in.mask.defined() && in.mask.dtype() == DType::boolean)
-    scores = where(in.mask, scores, -kInfinity);
+    scores = where(in.mask, scores, kMinusInfinity);
   else if (in.mask.defined())
     scores = scores + to(in.mask, compute);
-  if (call.causal) scores = where(causal_mask(call, in.query.device()), scores, -kInfinity);
+  if (call.causal) scores = where(causal_mask(call, in.query.device()), scores, kMinusInfinity);
   if (call.keys == 0) {
     weights = scores;
     Shape rows = call.batch;
     rows.push_back(call.queries);
-    logsumexp = full(rows, -kInfinity, {.dtype = compute, .device = query.device()});
+    logsumexp = full(rows, kMinusInfinity, {.dtype = compute, .device = query.device()});
   } else {
     // Softmax is not defined for a query without keys, and the gradient of what is not taken must not be NaN.
-    const Tensor nothing = eq(amax(scores, {-1}, true), -kInfinity);
+    const Tensor nothing = eq(amax(scores, {-1}, true), kMinusInfinity);
     const Tensor defined = where(nothing, 0, scores);
     weights = where(nothing, 0, softmax(defined, -1));
-    logsumexp = where(squeeze(nothing, -1), -kInfinity, mezzo::logsumexp(defined, {-1}));
+    logsumexp = where(squeeze(nothing, -1), kMinusInfinity, mezzo::logsumexp(defined, {-1}));
   }
   if (dropout_p > 0) kept = kept_weights(call, in.seed);
 }

@@ -13,10 +13,12 @@ namespace {
 using namespace ops;
 using namespace kernels::scalar;
 
-constexpr NotDifferentiable kBoolResult{"the result is bool"};
-
-std::vector<Sample<NoAttrs>> two_samples() { return {{{samples::constant({3, 5}), samples::constant({5})}}}; }
-std::vector<Sample<NumberAttrs>> number_samples() { return {{{samples::constant({3, 5})}, {0.5}}}; }
+std::vector<Sample<NoAttrs>> comparison_samples() {
+  return {{{samples::constant({3, 5}), samples::constant({5})}}};
+}
+std::vector<Sample<NumberAttrs>> number_comparison_samples() {
+  return {{{samples::constant({3, 5})}, {0.5}}};
+}
 
 /// F{}(a, b) on the promoted dtype, as a bool tensor.
 template <class F>
@@ -42,14 +44,14 @@ using NumberForward = Op<NumberAttrs>::Forward;
 
 constexpr Op<NoAttrs> two_op(std::string_view name, Forward forward) {
   return {.info = {.name = name, .category = Category::passthrough, .elementwise = true},
-          .samples = two_samples,
+          .samples = comparison_samples,
           .forward = forward,
           .vjp = kBoolResult,
           .saves = kSaveNothing};
 }
 constexpr Op<NumberAttrs> number_op(std::string_view name, NumberForward forward) {
   return {.info = {.name = name, .category = Category::passthrough, .elementwise = true},
-          .samples = number_samples,
+          .samples = number_comparison_samples,
           .forward = forward,
           .vjp = kBoolResult,
           .saves = kSaveNothing};

@@ -69,7 +69,7 @@ void fill_channels(const Tensor& y, const Tensor& bias) {
   strides[1] = 1;
   copy_into(y, alias(bias, y.shape(), strides, bias.impl().offset, false));
 }
-void* data_of(const Tensor& tensor) { return tensor.defined() ? tensor.impl().data() : nullptr; }
+void* data_or_null(const Tensor& tensor) { return tensor.defined() ? tensor.impl().data() : nullptr; }
 
 }  // namespace
 
@@ -92,7 +92,7 @@ Tensor convolve(const Tensor& x, const Tensor& weight, const Tensor& bias, const
   if (y.numel() > 0 && (input.numel() == 0 || w.numel() == 0))
     fill_channels(y, b);
   else if (y.numel() > 0)
-    kernels::conv_forward(y.device(), shape, five_dims(y), five_dims(input), five_dims(w), data_of(b));
+    kernels::conv_forward(y.device(), shape, five_dims(y), five_dims(input), five_dims(w), data_or_null(b));
   return x.shape().size() == spatial + 2 ? y : without_batch(y);
 }
 
@@ -115,7 +115,8 @@ Tensor convolve_transposed(const Tensor& y, const Tensor& weight, const Tensor& 
   if (x.numel() > 0 && (grad.numel() == 0 || w.numel() == 0))
     fill_channels(x, b);
   else if (x.numel() > 0)
-    kernels::conv_input_gradient(x.device(), shape, five_dims(x), five_dims(grad), five_dims(w), data_of(b));
+    kernels::conv_input_gradient(x.device(), shape, five_dims(x), five_dims(grad), five_dims(w),
+                                 data_or_null(b));
   return y.shape().size() == spatial + 2 ? x : without_batch(x);
 }
 
@@ -185,7 +186,7 @@ void require_windows(std::string_view op, const ConvolutionAttrs& attrs, const S
 
 // --- convolution_forward. Inputs: x, weight, bias
 
-Outputs forward(const ForwardArgs<ConvolutionAttrs>& args) {
+Outputs convolution_map_forward(const ForwardArgs<ConvolutionAttrs>& args) {
   constexpr std::string_view kOp = "convolution_forward";
   const Tensor &x = args.in(0), &weight = args.in(1), &bias = args.in(2);
   const ConvolutionAttrs& attrs = args.attrs;
@@ -210,7 +211,7 @@ ConvolutionAttrs with_size(const ConvolutionAttrs& attrs, const Shape& of, DType
   return result;
 }
 
-Gradients vjp(const VjpArgs<ConvolutionAttrs>& args) {
+Gradients convolution_map_vjp(const VjpArgs<ConvolutionAttrs>& args) {
   const Tensor g = args.grad();
   Gradients result{Tensor(), Tensor(), Tensor()};
   const std::size_t spatial = args.attrs.size.size();
@@ -238,8 +239,8 @@ constexpr Op<ConvolutionAttrs> map_op{
              .category = Category::passthrough,
              .optional_inputs = tensor_set(2)},
     .samples = map_samples,
-    .forward = forward,
-    .vjp = vjp,
+    .forward = convolution_map_forward,
+    .vjp = convolution_map_vjp,
     .saves = save_inputs(0, 1),
 };
 const Registered map_registered{map_op};

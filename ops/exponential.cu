@@ -15,7 +15,7 @@ using namespace kernels::scalar;
 using Vjps = VjpArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;
 
-Samples positive_samples() { return {{{samples::real({3, 5}, 0.2, 3)}}, {{samples::real({}, 0.2, 3)}}}; }
+Samples logarithm_samples() { return {{{samples::real({3, 5}, 0.2, 3)}}, {{samples::real({}, 0.2, 3)}}}; }
 Samples above_minus_one_samples() {
   return {{{samples::real({3, 5}, -0.8, 2)}}, {{samples::real({}, -0.5, 0.5)}}};
 }
@@ -37,12 +37,12 @@ Gradients log_gradient(const Vjps& args, double log_base) {
 }
 Gradients log2_vjp(const Vjps& args) { return log_gradient(args, 0.69314718055994530942); }
 constexpr Op<NoAttrs> log2_op =
-    real_op<Log2Fn>("log2", Category::fp32, positive_samples, log2_vjp, save_inputs(0));
+    real_op<Log2Fn>("log2", Category::fp32, logarithm_samples, log2_vjp, save_inputs(0));
 const Registered log2_registered{log2_op};
 
 Gradients log10_vjp(const Vjps& args) { return log_gradient(args, 2.30258509299404568402); }
 constexpr Op<NoAttrs> log10_op =
-    real_op<Log10Fn>("log10", Category::fp32, positive_samples, log10_vjp, save_inputs(0));
+    real_op<Log10Fn>("log10", Category::fp32, logarithm_samples, log10_vjp, save_inputs(0));
 const Registered log10_registered{log10_op};
 
 struct LogAddExpFn {

@@ -14,7 +14,7 @@ using namespace ops;
 using kernels::GridSampleShape;
 using samples::real;
 
-constexpr std::string_view kName = "grid_sample", kBackward = "grid_sample_backward";
+constexpr std::string_view kGridSample = "grid_sample", kGridSampleBackward = "grid_sample_backward";
 
 struct GridSampleAttrs : GridSampleOptions {
   static constexpr auto fields() {
@@ -82,25 +82,25 @@ GridSampleShape shape_of(const Tensor& x, const Tensor& grid, MemoryFormat forma
 
 DType sampled_dtype(const ForwardArgs<GridSampleAttrs>& args) {
   const Tensor &x = args.in(0), &grid = args.in(1);
-  require_grid(kName, x, grid);
+  require_grid(kGridSample, x, grid);
   if (x.dtype() == grid.dtype()) return x.dtype();
-  throw DTypeError(kName, "x and grid of one dtype", to_string(x.dtype()) + " and " + to_string(grid.dtype()),
-                   "convert one of them with to()");
+  throw DTypeError(kGridSample, "x and grid of one dtype",
+                   to_string(x.dtype()) + " and " + to_string(grid.dtype()), "convert one of them with to()");
 }
 
-Outputs forward(const ForwardArgs<GridSampleAttrs>& args) {
+Outputs grid_sample_forward(const ForwardArgs<GridSampleAttrs>& args) {
   const DType dtype = sampled_dtype(args);
   const MemoryFormat format = args.in(0).suggest_memory_format();
   const Tensor x = dense_in(args.in(0), format), grid = args.in(1).contiguous();
-  const Tensor out =
-      empty(result_shape(kName, x, grid), {.dtype = dtype, .device = x.device(), .memory_format = format});
+  const Tensor out = empty(result_shape(kGridSample, x, grid),
+                           {.dtype = dtype, .device = x.device(), .memory_format = format});
   if (out.numel() > 0) {
     kernels::grid_sample(x.device(), shape_of(x, grid, format, args.attrs), view_of(out), view_of(x),
                          view_of(grid), compute_dtype(dtype));
   }
   return out;
 }
-Outputs reference(const ForwardArgs<GridSampleAttrs>& args) {
+Outputs grid_sample_reference(const ForwardArgs<GridSampleAttrs>& args) {
   const DType dtype = sampled_dtype(args), compute = compute_dtype(dtype);
   return to(plain_grid_sample(input_as(args, 0, compute), input_as(args, 1, compute), args.attrs), dtype);
 }
@@ -108,7 +108,7 @@ Outputs reference(const ForwardArgs<GridSampleAttrs>& args) {
 Outputs grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
                              const GridSampleBackwardAttrs& attrs);
 
-Gradients vjp(const VjpArgs<GridSampleAttrs>& args) {
+Gradients grid_sample_vjp(const VjpArgs<GridSampleAttrs>& args) {
   GridSampleBackwardAttrs attrs{args.attrs};
   attrs.input = args.needs(0);
   attrs.grid = args.needs(1);
@@ -122,7 +122,7 @@ Gradients vjp(const VjpArgs<GridSampleAttrs>& args) {
 }
 
 // Samples stay away from the kinks, which lie where positions are integers.
-std::vector<Sample<GridSampleAttrs>> forward_samples() {
+std::vector<Sample<GridSampleAttrs>> grid_sample_samples() {
   using enum GridSampleMode;
   using enum GridPadding;
   return {{{real({2, 3, 3, 5}), real({2, 2, 3, 2}, 0.42, 0.64)}, {}},
@@ -134,40 +134,40 @@ std::vector<Sample<GridSampleAttrs>> forward_samples() {
           {{real({2, 2, 3, 4}), real({2, 3, 2, 2}, 0.36, 0.48)}, {{nearest, zeros, false}}},
           {{real({1, 2, 2, 2, 3}), real({1, 1, 2, 2, 3}, 0.1, 0.4)}, {{nearest, border, true}}}};
 }
-constexpr Op<GridSampleAttrs> forward_op{
-    .info = {.name = kName, .category = Category::promote},
-    .samples = forward_samples,
-    .forward = forward,
-    .vjp = vjp,
+constexpr Op<GridSampleAttrs> grid_sample_op{
+    .info = {.name = kGridSample, .category = Category::promote},
+    .samples = grid_sample_samples,
+    .forward = grid_sample_forward,
+    .vjp = grid_sample_vjp,
     .saves = save_inputs(0, 1),
-    .reference = reference,
+    .reference = grid_sample_reference,
 };
-const Registered forward_registered{forward_op};
+const Registered grid_sample_registered{grid_sample_op};
 
 // --- grid_sample_backward. Inputs: grad, x, grid
 
 /// The dtype that the gradients are computed in.
-DType checked(const ForwardArgs<GridSampleBackwardAttrs>& args) {
+DType checked_backward(const ForwardArgs<GridSampleBackwardAttrs>& args) {
   const Tensor &grad = args.in(0), &x = args.in(1), &grid = args.in(2);
-  require_floating(kBackward, grad);
-  require_grid(kBackward, x, grid);
-  const Shape shape = result_shape(kBackward, x, grid);
+  require_floating(kGridSampleBackward, grad);
+  require_grid(kGridSampleBackward, x, grid);
+  const Shape shape = result_shape(kGridSampleBackward, x, grid);
   if (grad.shape() != shape) {
-    throw ShapeError(kBackward, "a gradient " + to_string(shape), to_string(grad.shape()),
+    throw ShapeError(kGridSampleBackward, "a gradient " + to_string(shape), to_string(grad.shape()),
                      "pass the gradient of grid_sample's result");
   }
   const auto& attrs = args.attrs;
   if (!attrs.input && !attrs.grid)
-    throw ValueError(kBackward, "a gradient to compute", "none", "ask for input or grid");
+    throw ValueError(kGridSampleBackward, "a gradient to compute", "none", "ask for input or grid");
   for (const std::optional<DType>& dtype : {attrs.input_dtype, attrs.grid_dtype}) {
     if (dtype && !is_floating(*dtype))
-      throw DTypeError(kBackward, "a floating dtype", to_string(*dtype), "use f32 or another");
+      throw DTypeError(kGridSampleBackward, "a floating dtype", to_string(*dtype), "use f32 or another");
   }
   return promote(grad.dtype(), promote(x.dtype(), grid.dtype()));
 }
 
-Outputs backward_forward(const ForwardArgs<GridSampleBackwardAttrs>& args) {
-  const DType common = checked(args), compute = compute_dtype(common);
+Outputs grid_sample_backward_forward(const ForwardArgs<GridSampleBackwardAttrs>& args) {
+  const DType common = checked_backward(args), compute = compute_dtype(common);
   const auto& attrs = args.attrs;
   const MemoryFormat format = args.in(1).suggest_memory_format();
   const Tensor grad = dense_in(args.in(0), format), x = dense_in(args.in(1), format);
@@ -193,8 +193,8 @@ Outputs backward_forward(const ForwardArgs<GridSampleBackwardAttrs>& args) {
   return outputs;
 }
 
-Outputs backward_reference(const ForwardArgs<GridSampleBackwardAttrs>& args) {
-  const DType common = checked(args), compute = compute_dtype(common);
+Outputs grid_sample_backward_reference(const ForwardArgs<GridSampleBackwardAttrs>& args) {
+  const DType common = checked_backward(args), compute = compute_dtype(common);
   const auto& attrs = args.attrs;
   Outputs outputs = plain_grid_sample_backward(input_as(args, 0, compute), input_as(args, 1, compute),
                                                input_as(args, 2, compute), attrs, attrs.input, attrs.grid);
@@ -203,7 +203,7 @@ Outputs backward_reference(const ForwardArgs<GridSampleBackwardAttrs>& args) {
   return outputs;
 }
 
-std::vector<Sample<GridSampleBackwardAttrs>> backward_samples() {
+std::vector<Sample<GridSampleBackwardAttrs>> grid_sample_backward_samples() {
   using enum GridSampleMode;
   using enum GridPadding;
   return {{{real({2, 2, 1, 2}), real({2, 2, 3, 3}), real({2, 1, 2, 2}, 0.42, 0.64)}, {}},
@@ -216,25 +216,25 @@ std::vector<Sample<GridSampleBackwardAttrs>> backward_samples() {
           {{real({1, 2, 2, 1}), real({1, 2, 3, 4}), real({1, 2, 1, 2}, 0.36, 0.48)},
            {{{nearest, zeros, false}}}}};
 }
-constexpr Op<GridSampleBackwardAttrs> backward_op{
-    .info = {.name = kBackward, .category = Category::passthrough},
-    .samples = backward_samples,
-    .forward = backward_forward,
-    .vjp = decomposed<backward_reference, GridSampleBackwardAttrs>,
+constexpr Op<GridSampleBackwardAttrs> grid_sample_backward_op{
+    .info = {.name = kGridSampleBackward, .category = Category::passthrough},
+    .samples = grid_sample_backward_samples,
+    .forward = grid_sample_backward_forward,
+    .vjp = decomposed<grid_sample_backward_reference, GridSampleBackwardAttrs>,
     .saves = {~0U, 0},
-    .reference = backward_reference,
+    .reference = grid_sample_backward_reference,
 };
-const Registered backward_registered{backward_op};
+const Registered grid_sample_backward_registered{grid_sample_backward_op};
 
 Outputs grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
                              const GridSampleBackwardAttrs& attrs) {
-  return bind(backward_op, {grad, x, grid}, attrs);
+  return bind(grid_sample_backward_op, {grad, x, grid}, attrs);
 }
 
 }  // namespace
 
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options) {
-  return bind(forward_op, {x, grid}, GridSampleAttrs{options});
+  return bind(grid_sample_op, {x, grid}, GridSampleAttrs{options});
 }
 
 }  // namespace mezzo

@@ -36,7 +36,7 @@ using kernels::InterpolateShape;
 using kernels::Resampling;
 using samples::real;
 
-constexpr std::string_view kName = "interpolate", kBackward = "interpolate_backward";
+constexpr std::string_view kInterpolate = "interpolate", kInterpolateBackward = "interpolate_backward";
 
 struct InterpolateAttrs {
   Dims size = {};
@@ -175,11 +175,11 @@ struct Call {
 
 // --- interpolate
 
-Outputs forward(const ForwardArgs<InterpolateAttrs>& args) {
+Outputs interpolate_forward(const ForwardArgs<InterpolateAttrs>& args) {
   const Tensor& x = args.in(0);
-  const DType result = floating_result(kName, args);
-  require_image_dims(kName, "x", x);
-  Call call(kName, x.size(0), x.size(1), spatial_sizes(x.shape(), x.shape().size() - 2), args.attrs);
+  const DType result = floating_result(kInterpolate, args);
+  require_image_dims(kInterpolate, "x", x);
+  Call call(kInterpolate, x.size(0), x.size(1), spatial_sizes(x.shape(), x.shape().size() - 2), args.attrs);
   const MemoryFormat format = x.suggest_memory_format();
   const Tensor input = dense_in(x, format);
   const Tensor out = empty(call.out, {.dtype = result, .device = x.device(), .memory_format = format});
@@ -191,14 +191,14 @@ Outputs forward(const ForwardArgs<InterpolateAttrs>& args) {
 
 Tensor interpolate_backward(const Tensor& grad, const InterpolateBackwardAttrs& attrs);
 
-Gradients vjp(const VjpArgs<InterpolateAttrs>& args) {
+Gradients interpolate_vjp(const VjpArgs<InterpolateAttrs>& args) {
   InterpolateBackwardAttrs attrs{args.attrs};
   attrs.input_size = spatial_sizes(args.in_shape(0), args.in_shape(0).size() - 2);
   attrs.dtype = args.wanted(0);
   return {interpolate_backward(args.grad(), attrs)};
 }
 
-std::vector<Sample<InterpolateAttrs>> forward_samples() {
+std::vector<Sample<InterpolateAttrs>> interpolate_samples() {
   using enum InterpolateMode;
   return {{{real({2, 3, 5})}, {.size = {8}, .mode = linear}},
           {{real({2, 2, 3, 4})}, {.scale_factor = 2.0, .mode = bilinear}},
@@ -209,32 +209,33 @@ std::vector<Sample<InterpolateAttrs>> forward_samples() {
           {{real({1, 2, 2, 3, 2})}, {.size = {3}, .mode = nearest_exact}},
           {{real({2, 2, 4, 5})}, {.scale_factor = {1.3, 0.6}, .mode = bicubic}}};
 }
-constexpr Op<InterpolateAttrs> forward_op{
-    .info = {.name = kName, .category = Category::fp32, .reads_16bit = true},
-    .samples = forward_samples,
-    .forward = forward,
-    .vjp = vjp,
+constexpr Op<InterpolateAttrs> interpolate_op{
+    .info = {.name = kInterpolate, .category = Category::fp32, .reads_16bit = true},
+    .samples = interpolate_samples,
+    .forward = interpolate_forward,
+    .vjp = interpolate_vjp,
     .saves = kSaveNothing,
 };
-const Registered forward_registered{forward_op};
+const Registered interpolate_registered{interpolate_op};
 
 // --- interpolate_backward. Input: the gradient of the result
 
-Outputs backward_forward(const ForwardArgs<InterpolateBackwardAttrs>& args) {
+Outputs interpolate_backward_forward(const ForwardArgs<InterpolateBackwardAttrs>& args) {
   const Tensor& grad = args.in(0);
-  require_floating(kBackward, grad);
-  require_image_dims(kBackward, "a gradient", grad);
+  require_floating(kInterpolateBackward, grad);
+  require_image_dims(kInterpolateBackward, "a gradient", grad);
   for (const std::int64_t size : args.attrs.input_size) {
-    if (size < 0) throw ShapeError(kBackward, "sizes of x", to_string(args.attrs.input_size), "pass x's");
+    if (size < 0)
+      throw ShapeError(kInterpolateBackward, "sizes of x", to_string(args.attrs.input_size), "pass x's");
   }
-  Call call(kBackward, grad.size(0), grad.size(1), args.attrs.input_size, args.attrs);
+  Call call(kInterpolateBackward, grad.size(0), grad.size(1), args.attrs.input_size, args.attrs);
   if (grad.shape() != call.out) {
-    throw ShapeError(kBackward, "a gradient " + to_string(call.out), to_string(grad.shape()),
+    throw ShapeError(kInterpolateBackward, "a gradient " + to_string(call.out), to_string(grad.shape()),
                      "pass the gradient of interpolate's result");
   }
   const DType result = args.attrs.dtype.value_or(grad.dtype());
   if (!is_floating(result))
-    throw DTypeError(kBackward, "a floating dtype", to_string(result), "use f32 or another");
+    throw DTypeError(kInterpolateBackward, "a floating dtype", to_string(result), "use f32 or another");
   const MemoryFormat format = grad.suggest_memory_format();
   const Tensor from = dense_in(grad, format);
   const Tensor out = empty(call.x, {.dtype = result, .device = grad.device(), .memory_format = format});
@@ -246,12 +247,12 @@ Outputs backward_forward(const ForwardArgs<InterpolateBackwardAttrs>& args) {
   return out;
 }
 
-Gradients backward_vjp(const VjpArgs<InterpolateBackwardAttrs>& args) {
+Gradients interpolate_backward_vjp(const VjpArgs<InterpolateBackwardAttrs>& args) {
   const InterpolateAttrs& attrs = args.attrs;
-  return {bind(forward_op, {args.grad()}, attrs)};
+  return {bind(interpolate_op, {args.grad()}, attrs)};
 }
 
-std::vector<Sample<InterpolateBackwardAttrs>> backward_samples() {
+std::vector<Sample<InterpolateBackwardAttrs>> interpolate_backward_samples() {
   using enum InterpolateMode;
   return {{{real({2, 3, 8})}, {{.size = {8}, .mode = linear}, {5}}},
           {{real({2, 2, 6, 8})}, {{.scale_factor = 2.0, .mode = bilinear}, {3, 4}}},
@@ -259,23 +260,23 @@ std::vector<Sample<InterpolateBackwardAttrs>> backward_samples() {
           {{real({2, 1, 3, 7, 2})}, {{.size = {3, 7, 2}}, {2, 3, 5}}},
           {{real({1, 2, 5, 3})}, {{.scale_factor = {1.3, 0.6}, .mode = bicubic}, {4, 5}, DType::f64}}};
 }
-constexpr Op<InterpolateBackwardAttrs> backward_op{
-    .info = {.name = kBackward, .category = Category::passthrough},
-    .samples = backward_samples,
-    .forward = backward_forward,
-    .vjp = backward_vjp,
+constexpr Op<InterpolateBackwardAttrs> interpolate_backward_op{
+    .info = {.name = kInterpolateBackward, .category = Category::passthrough},
+    .samples = interpolate_backward_samples,
+    .forward = interpolate_backward_forward,
+    .vjp = interpolate_backward_vjp,
     .saves = kSaveNothing,
 };
-const Registered backward_registered{backward_op};
+const Registered interpolate_backward_registered{interpolate_backward_op};
 
 Tensor interpolate_backward(const Tensor& grad, const InterpolateBackwardAttrs& attrs) {
-  return bind(backward_op, {grad}, attrs);
+  return bind(interpolate_backward_op, {grad}, attrs);
 }
 
 }  // namespace
 
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
-  return bind(forward_op, {x},
+  return bind(interpolate_op, {x},
               InterpolateAttrs{options.size, options.scale_factor, options.mode, options.align_corners,
                                options.recompute_scale_factor});
 }

@@ -12,7 +12,7 @@ using namespace kernels::scalar;
 using Args = ForwardArgs<LossAttrs>;
 using BackwardArgs = ForwardArgs<LossBackwardAttrs>;
 
-constexpr std::string_view kName = "binary_cross_entropy";
+constexpr std::string_view kBce = "binary_cross_entropy";
 constexpr std::string_view kBackwardName = "binary_cross_entropy_backward";
 constexpr std::string_view kLogitsName = "binary_cross_entropy_with_logits";
 constexpr std::string_view kLogitsBackwardName = "binary_cross_entropy_with_logits_backward";
@@ -33,26 +33,26 @@ void require_probabilities(const Tensor& x) {
   kernels::map_reduce(x.device(), OutsideFn{}, count, std::array{view_of(x)}, compute_dtype(x.dtype()));
   if (outside == 0) return;
   throw ValueError(
-      kName, "probabilities in [0, 1]",
+      kBce, "probabilities in [0, 1]",
       std::to_string(static_cast<std::int64_t>(outside)) + " of " + std::to_string(x.numel()) + " outside",
       "pass logits to binary_cross_entropy_with_logits, or sigmoid(x)");
 }
 
 // --- of probabilities. Inputs: x, target, weight
 
-Outputs forward(const Args& args) {
+Outputs bce_forward(const Args& args) {
   const Tensor& x = args.in(0);
   const Tensor& target = args.in(1);
-  const DType result = loss_dtype(kName, args);
-  require_same_shape(kName, x, target);
+  const DType result = loss_dtype(kBce, args);
+  require_same_shape(kBce, x, target);
   require_probabilities(x);
   const Tensor weight = weight_or_one(args.in(2), x);
-  return reduced_loss<3>(kName, BinaryCrossEntropyFn{}, {&x, &target, &weight}, x.shape(),
+  return reduced_loss<3>(kBce, BinaryCrossEntropyFn{}, {&x, &target, &weight}, x.shape(),
                          args.attrs.reduction, result);
 }
 
-Outputs reference(const Args& args) {
-  const DType result = loss_dtype(kName, args);
+Outputs bce_reference(const Args& args) {
+  const DType result = loss_dtype(kBce, args);
   const Tensor x = input_as(args, 0, compute_dtype(result));
   const Tensor target = input_as(args, 1, compute_dtype(result));
   const Tensor of_true = clamp(log(x), -100.0);
@@ -63,7 +63,7 @@ Outputs reference(const Args& args) {
 }
 
 /// Inputs: grad, x, target, weight.
-Outputs backward_forward(const BackwardArgs& args) {
+Outputs bce_backward_forward(const BackwardArgs& args) {
   const Tensor& x = args.in(1);
   const Tensor& target = args.in(2);
   require_same_shape(kBackwardName, x, target);
@@ -80,7 +80,7 @@ Tensor weighted_grad(const BackwardArgs& args, DType compute) {
   return weight.defined() ? grad * weight : grad;
 }
 
-Outputs backward_reference(const BackwardArgs& args) {
+Outputs bce_backward_reference(const BackwardArgs& args) {
   const DType compute = compute_dtype(args.in(0).dtype());
   const Tensor x = input_as(args, 1, compute);
   const Tensor target = input_as(args, 2, compute);
@@ -88,53 +88,53 @@ Outputs backward_reference(const BackwardArgs& args) {
   return to(slope * weighted_grad(args, compute), args.attrs.dtype.value_or(args.in(0).dtype()));
 }
 
-std::vector<Sample<LossBackwardAttrs>> backward_samples() {
+std::vector<Sample<LossBackwardAttrs>> bce_backward_samples() {
   const SampleInput x = samples::real({3, 5}, 0.1, 0.9);
   const SampleInput target = samples::real({3, 5}, 0, 1);
   return {{{samples::real({}), x, target, samples::absent()}, {Reduction::mean}},
           {{samples::real({3, 5}), x, target, samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
-constexpr Op<LossBackwardAttrs> backward_op{
+constexpr Op<LossBackwardAttrs> bce_backward_op{
     .info = {.name = kBackwardName, .category = Category::passthrough, .optional_inputs = tensor_set(3)},
-    .samples = backward_samples,
-    .forward = backward_forward,
-    .vjp = decomposed<backward_reference, LossBackwardAttrs>,
+    .samples = bce_backward_samples,
+    .forward = bce_backward_forward,
+    .vjp = decomposed<bce_backward_reference, LossBackwardAttrs>,
     .saves = {~0U, 0},
-    .reference = backward_reference,
+    .reference = bce_backward_reference,
 };
-const Registered backward_registered{backward_op};
+const Registered bce_backward_registered{bce_backward_op};
 
-Gradients vjp(const VjpArgs<LossAttrs>& args) {
+Gradients bce_vjp(const VjpArgs<LossAttrs>& args) {
   // Targets and weights seldom need a gradient: theirs comes from the composition.
   Gradients gradients(3);
-  if (args.needs(1) || args.needs(2)) gradients = decomposed<reference, LossAttrs>(args);
+  if (args.needs(1) || args.needs(2)) gradients = decomposed<bce_reference, LossAttrs>(args);
   if (!args.needs(0)) return gradients;
   const LossBackwardAttrs attrs{args.attrs.reduction, args.wanted(0)};
   gradients[0] =
-      bind(backward_op, {args.grad(), args.stored_in(0), args.stored_in(1), args.stored_in(2)}, attrs);
+      bind(bce_backward_op, {args.grad(), args.stored_in(0), args.stored_in(1), args.stored_in(2)}, attrs);
   return gradients;
 }
 
-std::vector<Sample<LossAttrs>> forward_samples() {
+std::vector<Sample<LossAttrs>> bce_samples() {
   const SampleInput x = samples::real({3, 5}, 0.1, 0.9);
   const SampleInput target = samples::real({3, 5}, 0, 1);
   return {{{x, target, samples::absent()}, {Reduction::mean}},
           {{x, target, samples::real({3, 5}, 0.5, 2)}, {Reduction::sum}},
           {{x, target, samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
-constexpr Op<LossAttrs> forward_op{
-    .info = {.name = kName,
+constexpr Op<LossAttrs> bce_op{
+    .info = {.name = kBce,
              .category = Category::banned,
              .banned_fix = "drop the sigmoid before it and call "
                            "binary_cross_entropy_with_logits",
              .optional_inputs = tensor_set(2)},
-    .samples = forward_samples,
-    .forward = forward,
-    .vjp = vjp,
+    .samples = bce_samples,
+    .forward = bce_forward,
+    .vjp = bce_vjp,
     .saves = {~0U, 0},
-    .reference = reference,
+    .reference = bce_reference,
 };
-const Registered registered{forward_op};
+const Registered bce_registered{bce_op};
 
 // --- of logits. Inputs: x, target, weight, pos_weight
 
@@ -241,7 +241,7 @@ const Registered logits_registered{logits_op};
 
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
                             Reduction reduction) {
-  return bind(forward_op, {x, target, weight}, LossAttrs{reduction});
+  return bind(bce_op, {x, target, weight}, LossAttrs{reduction});
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight,

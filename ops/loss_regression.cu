@@ -22,7 +22,7 @@ constexpr std::string_view backward_name_of(Distance distance) {
 }
 
 template <Distance kDistance>
-Outputs forward(const Args& args) {
+Outputs regression_forward(const Args& args) {
   constexpr std::string_view kName = name_of(kDistance);
   using Fn = std::conditional_t<kDistance == Distance::squared, SquaredErrorFn, AbsoluteErrorFn>;
   const Tensor& x = args.in(0);
@@ -33,7 +33,7 @@ Outputs forward(const Args& args) {
 }
 
 template <Distance kDistance>
-Outputs reference(const Args& args) {
+Outputs regression_reference(const Args& args) {
   const DType result = loss_dtype(name_of(kDistance), args);
   const Tensor difference =
       input_as(args, 0, compute_dtype(result)) - input_as(args, 1, compute_dtype(result));
@@ -43,7 +43,7 @@ Outputs reference(const Args& args) {
 
 /// Inputs: grad, x, target.
 template <Distance kDistance>
-Outputs backward_forward(const BackwardArgs& args) {
+Outputs regression_backward_forward(const BackwardArgs& args) {
   constexpr std::string_view kName = backward_name_of(kDistance);
   using Fn =
       std::conditional_t<kDistance == Distance::squared, SquaredErrorGradientFn, AbsoluteErrorGradientFn>;
@@ -55,7 +55,7 @@ Outputs backward_forward(const BackwardArgs& args) {
 }
 
 template <Distance kDistance>
-Outputs backward_reference(const BackwardArgs& args) {
+Outputs regression_backward_reference(const BackwardArgs& args) {
   const DType compute = compute_dtype(args.in(0).dtype());
   const Tensor difference = input_as(args, 1, compute) - input_as(args, 2, compute);
   const Tensor slope = kDistance == Distance::squared ? difference * 2 : sign(difference);
@@ -63,7 +63,7 @@ Outputs backward_reference(const BackwardArgs& args) {
   return to(slope * grad, args.attrs.dtype.value_or(args.in(0).dtype()));
 }
 
-std::vector<Sample<LossBackwardAttrs>> backward_samples() {
+std::vector<Sample<LossBackwardAttrs>> regression_backward_samples() {
   return {{{samples::real({}), samples::real({3, 5}), samples::real({3, 5}, 3, 5)}, {Reduction::mean}},
           {{samples::real({}), samples::real({3, 5}, 3, 5), samples::real({5})}, {Reduction::sum}},
           {{samples::real({3, 5}), samples::real({3, 5}), samples::real({3, 1}, 3, 5)}, {Reduction::none}}};
@@ -71,16 +71,16 @@ std::vector<Sample<LossBackwardAttrs>> backward_samples() {
 template <Distance kDistance>
 constexpr Op<LossBackwardAttrs> kBackwardOp{
     .info = {.name = backward_name_of(kDistance), .category = Category::passthrough},
-    .samples = backward_samples,
-    .forward = backward_forward<kDistance>,
-    .vjp = decomposed<backward_reference<kDistance>, LossBackwardAttrs>,
+    .samples = regression_backward_samples,
+    .forward = regression_backward_forward<kDistance>,
+    .vjp = decomposed<regression_backward_reference<kDistance>, LossBackwardAttrs>,
     .saves = {~0U, 0},
-    .reference = backward_reference<kDistance>,
+    .reference = regression_backward_reference<kDistance>,
 };
 
 /// Both distances are symmetric, so the target's gradient is x's with the two exchanged.
 template <Distance kDistance>
-Gradients vjp(const VjpArgs<LossAttrs>& args) {
+Gradients regression_vjp(const VjpArgs<LossAttrs>& args) {
   const Tensor x = args.stored_in(0);
   const Tensor target = args.stored_in(1);
   const Shape shape = layout::broadcast(name_of(kDistance), x.shape(), target.shape());
@@ -92,7 +92,7 @@ Gradients vjp(const VjpArgs<LossAttrs>& args) {
   return {gradient(0, x, target), gradient(1, target, x)};
 }
 
-std::vector<Sample<LossAttrs>> forward_samples() {
+std::vector<Sample<LossAttrs>> regression_samples() {
   // x and target lie apart, so that no sample comes near the kink of l1_loss.
   return {{{samples::real({3, 5}), samples::real({3, 5}, 3, 5)}, {Reduction::mean}},
           {{samples::real({3, 5}, 3, 5), samples::real({5})}, {Reduction::sum}},
@@ -102,11 +102,11 @@ std::vector<Sample<LossAttrs>> forward_samples() {
 template <Distance kDistance>
 constexpr Op<LossAttrs> kForwardOp{
     .info = {.name = name_of(kDistance), .category = Category::fp32, .reads_16bit = true},
-    .samples = forward_samples,
-    .forward = forward<kDistance>,
-    .vjp = vjp<kDistance>,
+    .samples = regression_samples,
+    .forward = regression_forward<kDistance>,
+    .vjp = regression_vjp<kDistance>,
     .saves = save_inputs(0, 1),
-    .reference = reference<kDistance>,
+    .reference = regression_reference<kDistance>,
 };
 
 const Registered mse_loss_registered{kForwardOp<Distance::squared>};

@@ -11,11 +11,11 @@ namespace {
 
 using namespace ops;
 
-struct SumAttrs {
+struct MatmulSumAttrs {
   Scalar beta = 1;
   Scalar alpha = 1;
   static constexpr auto fields() {
-    return std::tuple{attr("beta", &SumAttrs::beta), attr("alpha", &SumAttrs::alpha)};
+    return std::tuple{attr("beta", &MatmulSumAttrs::beta), attr("alpha", &MatmulSumAttrs::alpha)};
   }
 };
 
@@ -69,7 +69,7 @@ Tensor start_from(std::string_view op, const Tensor& x, const Shape& shape, DTyp
 }
 
 template <const Form& form>
-Outputs forward(const ForwardArgs<SumAttrs>& args) {
+Outputs matmul_sum_forward(const ForwardArgs<MatmulSumAttrs>& args) {
   const Tensor &x = args.in(0), &a = args.in(1), &b = args.in(2);
   check(form, x, a, b);
   const double alpha = args.attrs.alpha.real(), beta = args.attrs.beta.real();
@@ -91,7 +91,7 @@ Outputs forward(const ForwardArgs<SumAttrs>& args) {
 }
 
 template <const Form& form>
-Gradients vjp(const VjpArgs<SumAttrs>& args) {
+Gradients matmul_sum_vjp(const VjpArgs<MatmulSumAttrs>& args) {
   const Tensor g = args.grad(), g_matrix = result_matrix(g);
   Gradients result{Tensor(), Tensor(), Tensor()};
   if (args.needs(0)) result[0] = mul(g, args.attrs.beta);
@@ -109,7 +109,7 @@ Gradients vjp(const VjpArgs<SumAttrs>& args) {
 
 /// Calls with x of the result's shape, with one that is broadcast, and with one that is not read.
 template <const Form& form>
-std::vector<Sample<SumAttrs>> samples_of() {
+std::vector<Sample<MatmulSumAttrs>> samples_of() {
   using samples::real;
   const auto shape_of = [](std::int64_t dims, const Shape& matrix, const Shape& vector) {
     Shape shape = dims == 1 ? vector : matrix;
@@ -132,11 +132,11 @@ std::vector<Sample<SumAttrs>> samples_of() {
 }
 
 template <const Form& form>
-constexpr Op<SumAttrs> kOp{
+constexpr Op<MatmulSumAttrs> kOp{
     .info = {.name = form.name, .category = Category::lower_precision},
     .samples = samples_of<form>,
-    .forward = forward<form>,
-    .vjp = vjp<form>,
+    .forward = matmul_sum_forward<form>,
+    .vjp = matmul_sum_vjp<form>,
     .saves = save_inputs(1, 2),
 };
 const Registered addmm_registered{kOp<kAddmm>};
@@ -158,19 +158,19 @@ const Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, Scalar beta, Scal
 }
 
 Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  return bind(kOp<kAddmm>, {x, a, b}, SumAttrs{beta, alpha});
+  return bind(kOp<kAddmm>, {x, a, b}, MatmulSumAttrs{beta, alpha});
 }
 Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& v, Scalar beta, Scalar alpha) {
-  return bind(kOp<kAddmv>, {x, a, v}, SumAttrs{beta, alpha});
+  return bind(kOp<kAddmv>, {x, a, v}, MatmulSumAttrs{beta, alpha});
 }
 Tensor addr(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  return bind(kOp<kAddr>, {x, a, b}, SumAttrs{beta, alpha});
+  return bind(kOp<kAddr>, {x, a, b}, MatmulSumAttrs{beta, alpha});
 }
 Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  return bind(kOp<kBaddbmm>, {x, a, b}, SumAttrs{beta, alpha});
+  return bind(kOp<kBaddbmm>, {x, a, b}, MatmulSumAttrs{beta, alpha});
 }
 Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  return bind(kOp<kAddbmm>, {x, a, b}, SumAttrs{beta, alpha});
+  return bind(kOp<kAddbmm>, {x, a, b}, MatmulSumAttrs{beta, alpha});
 }
 
 }  // namespace mezzo

@@ -26,7 +26,7 @@ struct ReluKind {
 };
 
 template <class Kind>
-Outputs forward(const Args& args) {
+Outputs rnn_forward(const Args& args) {
   const CellInputs cell = CellInputs::of(args, 1);
   require_cell(Kind::kName, cell, 1);
   const Shape& state = cell.h.shape();
@@ -39,7 +39,7 @@ Outputs forward(const Args& args) {
 }
 
 template <class Kind>
-Outputs reference(const Args& args) {
+Outputs rnn_reference(const Args& args) {
   const CellInputs cell = CellInputs::of(args, 1);
   require_cell(Kind::kName, cell, 1);
   const DType compute = cell.compute();
@@ -49,7 +49,7 @@ Outputs reference(const Args& args) {
 }
 
 template <class Kind>
-Gradients vjp(const VjpArgs<NoAttrs>& args) {
+Gradients rnn_vjp(const VjpArgs<NoAttrs>& args) {
   const Tensor grad = Kind::gradient(args.grad(), args.out());
   Gradients result(args.num_inputs());
   spread_product(args, result, grad, {0, 2, 4});
@@ -57,19 +57,19 @@ Gradients vjp(const VjpArgs<NoAttrs>& args) {
   return result;
 }
 
-std::vector<Sample<NoAttrs>> samples_of_cell() { return cell_samples(1, 1); }
+std::vector<Sample<NoAttrs>> rnn_samples() { return cell_samples(1, 1); }
 
 template <class Kind>
 constexpr Op<NoAttrs> kCellOp{
     .info = {.name = Kind::kName, .category = Category::lower_precision, .optional_inputs = tensor_set(4, 5)},
-    .samples = samples_of_cell,
-    .forward = forward<Kind>,
-    .vjp = vjp<Kind>,
+    .samples = rnn_samples,
+    .forward = rnn_forward<Kind>,
+    .vjp = rnn_vjp<Kind>,
     .saves = {tensor_set(0, 1, 2, 3), tensor_set(0)},
-    .reference = reference<Kind>,
+    .reference = rnn_reference<Kind>,
 };
-const Registered tanh_registered{kCellOp<TanhKind>};
-const Registered relu_registered{kCellOp<ReluKind>};
+const Registered rnn_tanh_registered{kCellOp<TanhKind>};
+const Registered rnn_relu_registered{kCellOp<ReluKind>};
 
 }  // namespace
 

@@ -14,7 +14,7 @@ using namespace ops;
 using samples::absent;
 using samples::real;
 
-constexpr std::int64_t kGates = 4;
+constexpr std::int64_t kLstmGates = 4;
 
 // --- one step, without the products
 
@@ -54,14 +54,14 @@ void run_step_gradient(const StepGradient& to, const Step& grad, const Tensor& g
 
 /// The same two in plain ops, in the dtype of their arguments.
 Step plain_step(const Tensor& sums, const Tensor& c) {
-  const Tensors sum = plain_gates(sums, kGates);
+  const Tensors sum = plain_gates(sums, kLstmGates);
   const Tensor i = sigmoid(sum[0]), f = sigmoid(sum[1]), g = tanh(sum[2]), o = sigmoid(sum[3]);
   const Tensor new_c = f * c + i * g;
   return {o * tanh(new_c), new_c, cat({i, f, g, o}, 1)};
 }
 StepGradient plain_step_gradient(const Step& grad, const Tensor& gates, const Tensor& c,
                                  const Tensor& new_c) {
-  const Tensors gate = plain_gates(gates, kGates);
+  const Tensors gate = plain_gates(gates, kLstmGates);
   const Tensor &i = gate[0], &f = gate[1], &g = gate[2], &o = gate[3];
   const Tensor t = tanh(new_c), of_c = grad.c + grad.h * o * (1 - t * t);
   const Tensor of_gates = grad.gates + cat({of_c * g, of_c * c, of_c * i, grad.h * t}, 1);
@@ -71,11 +71,11 @@ StepGradient plain_step_gradient(const Step& grad, const Tensor& gates, const Te
 // --- lstm_cell_backward. Inputs: the gradients of h', c' and the gates; the gates, c and c'. Outputs: the
 // gradients of the sums that went into the gates, and of c.
 
-constexpr std::string_view kBackward = "lstm_cell_backward";
+constexpr std::string_view kLstmBackward = "lstm_cell_backward";
 
 /// Inputs of the backward op, checked.
-struct Backward {
-  explicit Backward(const ForwardArgs<CellBackwardAttrs>& args)
+struct LstmBackward {
+  explicit LstmBackward(const ForwardArgs<CellBackwardAttrs>& args)
       : grad_h(args.in(0)),
         grad_c(args.in(1)),
         grad_gates(args.in(2)),
@@ -83,21 +83,21 @@ struct Backward {
         c(args.in(4)),
         new_c(args.in(5)),
         state_dtype(args.attrs.state_dtype.value_or(gates.dtype())) {
-    require_state(kBackward, "c [N, H]", c);
+    require_state(kLstmBackward, "c [N, H]", c);
     const std::int64_t n = c.size(0), hidden = c.size(1);
-    require_sizes(kBackward, "gates", gates, {n, kGates * hidden});
-    require_sizes(kBackward, "c'", new_c, {n, hidden});
-    if (grad_h.defined()) require_sizes(kBackward, "the gradient of h'", grad_h, {n, hidden});
-    if (grad_c.defined()) require_sizes(kBackward, "the gradient of c'", grad_c, {n, hidden});
+    require_sizes(kLstmBackward, "gates", gates, {n, kLstmGates * hidden});
+    require_sizes(kLstmBackward, "c'", new_c, {n, hidden});
+    if (grad_h.defined()) require_sizes(kLstmBackward, "the gradient of h'", grad_h, {n, hidden});
+    if (grad_c.defined()) require_sizes(kLstmBackward, "the gradient of c'", grad_c, {n, hidden});
     if (grad_gates.defined())
-      require_sizes(kBackward, "the gradient of the gates", grad_gates, {n, kGates * hidden});
+      require_sizes(kLstmBackward, "the gradient of the gates", grad_gates, {n, kLstmGates * hidden});
   }
   const Tensor &grad_h, &grad_c, &grad_gates, &gates, &c, &new_c;
   DType state_dtype;
 };
 
-Outputs backward_forward(const ForwardArgs<CellBackwardAttrs>& args) {
-  const Backward b(args);
+Outputs lstm_backward_forward(const ForwardArgs<CellBackwardAttrs>& args) {
+  const LstmBackward b(args);
   const StepGradient found{
       empty(b.gates.shape(), options_of(b.gates)),
       empty(b.c.shape(), {.dtype = b.state_dtype, .device = b.c.device()}),
@@ -106,8 +106,8 @@ Outputs backward_forward(const ForwardArgs<CellBackwardAttrs>& args) {
   return {found.sums, found.c};
 }
 
-Outputs backward_reference(const ForwardArgs<CellBackwardAttrs>& args) {
-  const Backward b(args);
+Outputs lstm_backward_reference(const ForwardArgs<CellBackwardAttrs>& args) {
+  const LstmBackward b(args);
   const DType compute = common_compute(args);
   const StepGradient found =
       plain_step_gradient({plain_gradient(b.grad_h, b.c, compute), plain_gradient(b.grad_c, b.c, compute),
@@ -116,37 +116,39 @@ Outputs backward_reference(const ForwardArgs<CellBackwardAttrs>& args) {
   return {to(found.sums, b.gates.dtype()), to(found.c, b.state_dtype)};
 }
 
-std::vector<Sample<CellBackwardAttrs>> backward_samples() {
+std::vector<Sample<CellBackwardAttrs>> lstm_backward_samples() {
   const SampleInput state = real({3, 2}), gates = real({3, 8}), open = real({3, 8}, 0.1, 0.9);
   return {{{state, state, gates, open, state, state}, {}},
           {{state, absent(), absent(), open, state, state}, {}},
           {{absent(), real({1, 3}), absent(), real({1, 12}), real({1, 3}), real({1, 3})}, {}}};
 }
-constexpr Op<CellBackwardAttrs> backward_op{
-    .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(0, 1, 2)},
-    .samples = backward_samples,
-    .forward = backward_forward,
-    .vjp = decomposed<backward_reference, CellBackwardAttrs>,
+constexpr Op<CellBackwardAttrs> lstm_backward_op{
+    .info = {.name = kLstmBackward,
+             .category = Category::passthrough,
+             .optional_inputs = tensor_set(0, 1, 2)},
+    .samples = lstm_backward_samples,
+    .forward = lstm_backward_forward,
+    .vjp = decomposed<lstm_backward_reference, CellBackwardAttrs>,
     .saves = {~0U, 0},
-    .reference = backward_reference,
+    .reference = lstm_backward_reference,
 };
-const Registered backward_registered{backward_op};
+const Registered lstm_backward_registered{lstm_backward_op};
 
 // --- lstm_cell. Inputs: x, h, c, w_ih, w_hh, b_ih, b_hh. Outputs: h', c', gates
 
-constexpr std::string_view kName = "lstm_cell";
+constexpr std::string_view kLstm = "lstm_cell";
 
-CellInputs checked(const ForwardArgs<NoAttrs>& args) {
+CellInputs checked_lstm(const ForwardArgs<NoAttrs>& args) {
   const CellInputs cell = CellInputs::of(args, 2);
-  require_cell(kName, cell, kGates);
+  require_cell(kLstm, cell, kLstmGates);
   const Tensor& c = args.in(2);
-  require_sizes(kName, "c", c, {cell.batch(), cell.hidden()});
-  static_cast<void>(product_dtype(kName, cell.x, c, {}));
+  require_sizes(kLstm, "c", c, {cell.batch(), cell.hidden()});
+  static_cast<void>(product_dtype(kLstm, cell.x, c, {}));
   return cell;
 }
 
-Outputs forward(const ForwardArgs<NoAttrs>& args) {
-  const CellInputs cell = checked(args);
+Outputs lstm_forward(const ForwardArgs<NoAttrs>& args) {
+  const CellInputs cell = checked_lstm(args);
   const Shape& state = cell.h.shape();
   const TensorOptions options = options_of(cell.x);
   const Tensor sums = cell_product(cell.h, cell.w_hh, cell_product(cell.x, cell.w_ih));
@@ -156,8 +158,8 @@ Outputs forward(const ForwardArgs<NoAttrs>& args) {
   return {next.h, next.c, next.gates};
 }
 
-Outputs reference(const ForwardArgs<NoAttrs>& args) {
-  const CellInputs cell = checked(args);
+Outputs lstm_reference(const ForwardArgs<NoAttrs>& args) {
+  const CellInputs cell = checked_lstm(args);
   const DType compute = cell.compute(), dtype = cell.dtype();
   const Step next = plain_step(plain_product(cell.x, cell.w_ih, cell.b_ih, compute) +
                                    plain_product(cell.h, cell.w_hh, cell.b_hh, compute),
@@ -165,8 +167,8 @@ Outputs reference(const ForwardArgs<NoAttrs>& args) {
   return {to(next.h, dtype), to(next.c, dtype), to(next.gates, dtype)};
 }
 
-Gradients vjp(const VjpArgs<NoAttrs>& args) {
-  const Tensors found = bind(backward_op,
+Gradients lstm_vjp(const VjpArgs<NoAttrs>& args) {
+  const Tensors found = bind(lstm_backward_op,
                              {grad_or_none(args, 0), grad_or_none(args, 1), grad_or_none(args, 2),
                               args.out(2), args.in(2), args.out(1)},
                              CellBackwardAttrs{args.wanted(2)});
@@ -177,16 +179,16 @@ Gradients vjp(const VjpArgs<NoAttrs>& args) {
   return result;
 }
 
-std::vector<Sample<NoAttrs>> samples_of_cell() { return cell_samples(kGates, 2); }
-constexpr Op<NoAttrs> cell_op{
-    .info = {.name = kName, .category = Category::lower_precision, .optional_inputs = tensor_set(5, 6)},
-    .samples = samples_of_cell,
-    .forward = forward,
-    .vjp = vjp,
+std::vector<Sample<NoAttrs>> lstm_samples() { return cell_samples(kLstmGates, 2); }
+constexpr Op<NoAttrs> lstm_op{
+    .info = {.name = kLstm, .category = Category::lower_precision, .optional_inputs = tensor_set(5, 6)},
+    .samples = lstm_samples,
+    .forward = lstm_forward,
+    .vjp = lstm_vjp,
     .saves = {tensor_set(0, 1, 2, 3, 4), tensor_set(1, 2)},
-    .reference = reference,
+    .reference = lstm_reference,
 };
-const Registered cell_registered{cell_op};
+const Registered lstm_registered{lstm_op};
 
 // --- lstm_sequence_backward. Inputs: the gradients of output, cells and gates; gates, cells, c and w_hh.
 // Outputs: the gradients of the sums that went into the gates of all steps, and of c.
@@ -237,7 +239,7 @@ struct SequenceBackward {
     require_steps(op, "gates [L, N, 4 H]", gates);
     require_state(op, "c [N, H]", c);
     order = {gates.size(0), args.attrs.reverse};
-    const std::int64_t length = order.length, n = c.size(0), hidden = c.size(1), rows = kGates * hidden;
+    const std::int64_t length = order.length, n = c.size(0), hidden = c.size(1), rows = kLstmGates * hidden;
     require_sizes(op, "gates", gates, {length, n, rows});
     require_sizes(op, "cells", cells, {length, n, hidden});
     require_sizes(op, "w_hh", w_hh, {rows, hidden});
@@ -326,7 +328,7 @@ CellInputs checked_sequence(const ForwardArgs<SequenceAttrs>& args) {
   const CellInputs cell = CellInputs::of(args, 2);
   require_steps(kSequence, "x [L, N, I]", cell.x);
   const Tensor first = at(cell.x, 0), &c = args.in(2);
-  require_cell(kSequence, {first, cell.h, cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh}, kGates);
+  require_cell(kSequence, {first, cell.h, cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh}, kLstmGates);
   require_sizes(kSequence, "c", c, cell.h.shape());
   static_cast<void>(product_dtype(kSequence, cell.x, c, {}));
   return cell;
@@ -340,8 +342,8 @@ Outputs sequence_forward(const ForwardArgs<SequenceAttrs>& args) {
   const Order order{cell.x.size(0), args.attrs.reverse};
   const TensorOptions options = options_of(cell.x);
   const Shape states{order.length, cell.batch(), cell.hidden()};
-  const Tensor sums =
-      reshape(cell_product(as_rows(cell.x), cell.w_ih), {order.length, cell.batch(), kGates * cell.hidden()});
+  const Tensor sums = reshape(cell_product(as_rows(cell.x), cell.w_ih),
+                              {order.length, cell.batch(), kLstmGates * cell.hidden()});
   const Step all{empty(states, options), empty(states, options),
                  sums.dtype() == cell.dtype() ? sums : empty(sums.shape(), options)};
   // The weight as products read it: they would make this copy at every step.
@@ -400,11 +402,11 @@ Gradients sequence_vjp(const VjpArgs<SequenceAttrs>& args) {
 std::vector<Sample<SequenceAttrs>> sequence_samples() {
   const auto sample = [](std::int64_t length, std::int64_t n, std::int64_t features, std::int64_t hidden,
                          bool biases, bool reverse) {
-    const SampleInput bias = biases ? real({kGates * hidden}, -1, 1) : absent();
-    return Sample<SequenceAttrs>{
-        {real({length, n, features}), real({n, hidden}), real({n, hidden}),
-         real({kGates * hidden, features}, -1, 1), real({kGates * hidden, hidden}, -1, 1), bias, bias},
-        {reverse}};
+    const SampleInput bias = biases ? real({kLstmGates * hidden}, -1, 1) : absent();
+    return Sample<SequenceAttrs>{{real({length, n, features}), real({n, hidden}), real({n, hidden}),
+                                  real({kLstmGates * hidden, features}, -1, 1),
+                                  real({kLstmGates * hidden, hidden}, -1, 1), bias, bias},
+                                 {reverse}};
   };
   return {sample(3, 2, 3, 2, true, false), sample(2, 3, 1, 3, false, true), sample(1, 1, 2, 1, true, true),
           sample(2, 0, 2, 3, true, false)};
@@ -427,7 +429,7 @@ const Registered sequence_registered{sequence_op};
 
 LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor& w_ih, const Tensor& w_hh,
                     const Tensor& b_ih, const Tensor& b_hh) {
-  const Outputs outputs = call_cell(cell_op, {x, state.h, state.c, w_ih, w_hh, b_ih, b_hh}, 2);
+  const Outputs outputs = call_cell(lstm_op, {x, state.h, state.c, w_ih, w_hh, b_ih, b_hh}, 2);
   return {outputs[0], outputs[1]};
 }
 

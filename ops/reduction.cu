@@ -185,7 +185,7 @@ constexpr Op<DimAttrs> any_op{
     .info = {.name = "any", .category = Category::passthrough},
     .samples = count_samples,
     .forward = any_forward,
-    .vjp = NotDifferentiable{"the result is bool"},
+    .vjp = kBoolResult,
 };
 const Registered any_registered{any_op};
 
@@ -193,7 +193,7 @@ constexpr Op<DimAttrs> all_op{
     .info = {.name = "all", .category = Category::passthrough},
     .samples = count_samples,
     .forward = all_forward,
-    .vjp = NotDifferentiable{"the result is bool"},
+    .vjp = kBoolResult,
 };
 const Registered all_registered{all_op};
 

@@ -127,8 +127,6 @@ const Registered remainder_scalar_registered{remainder_scalar_op};
 
 // --- isnan, isinf, isfinite
 
-constexpr NotDifferentiable kBoolResult{"the result is bool"};
-
 template <class F>
 Outputs test_forward(const Args& args) {
   return map_one(F{}, args.in(0), args.in(0).dtype(), DType::boolean);
