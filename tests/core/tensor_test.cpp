@@ -180,6 +180,11 @@ TEST(ToVector, FollowsStridesAndConverts) {
   EXPECT_EQ(tensor({1.5, -1.5}).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, -1}));
   EXPECT_EQ(tensor(7).to_vector<double>(), std::vector<double>{7});
   EXPECT_TRUE(zeros({3, 0}).to_vector<double>().empty());
+  EXPECT_EQ(expand(t(x), {2, 3, 2}).to_vector<int>(), (std::vector<int>{1, 4, 2, 5, 3, 6, 1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(expand(tensor(7), {3}).to_vector<int>(), (std::vector<int>{7, 7, 7}));
+  EXPECT_EQ(slice(x, 1, 0, 3, 2).to_vector<int>(), (std::vector<int>{1, 3, 4, 6}));
+  EXPECT_EQ(permute(reshape(arange(8), {2, 2, 2}), {1, 2, 0}).to_vector<int>(),
+            (std::vector<int>{0, 4, 1, 5, 2, 6, 3, 7}));
 }
 
 TEST(ToVector, OfNumbersWithoutAnIntegerFollowsTheCastRules) {

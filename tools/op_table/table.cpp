@@ -19,6 +19,21 @@ std::string joined(const std::vector<std::string>& parts, std::string_view separ
   return text;
 }
 
+/// `text` in lines of at most 120 columns.
+std::string wrapped(std::string_view text) {
+  std::string lines;
+  std::size_t column = 0;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    const bool fits = column + 1 + word.size() <= 120;
+    if (column > 0) lines += fits ? ' ' : '\n';
+    column = (column > 0 && fits ? column + 1 : 0) + word.size();
+    lines += word;
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+  }
+  return lines;
+}
+
 constexpr const char* kHead = R"(# All ops
 
 Generated from the registry: renew it with `build/release/tools/op_table`. A test compares.
@@ -28,7 +43,8 @@ takes them as the header of its family says, which also tells what the op does. 
 input is of the dtypes listed unless its own is given. `T` is the dtype of the inputs, which is a floating one for
 functions of real numbers, and i64 for sums of integers.
 
-* **autocast**: the category ([mixed precision](mixed_precision.md#what-autocast-does)). *reads 16 bit*: the kernel widens, no f32 copy is made.
+* **autocast**: the category ([mixed precision](mixed_precision.md#what-autocast-does)). *reads 16 bit*: the kernel
+  widens, no f32 copy is made.
 * **dtypes**: those in which the op's samples run; *floating* are f16, bf16, f32 and f64; - where inputs have
   dtypes of their own.
 * **devices**: that every op runs on both is checked by `tests/sweep/devices.cpp`, on the emulated device in CI.
@@ -177,7 +193,7 @@ std::string to_markdown(const std::string& root) {
   };
   for (const Family& family : families) {
     if (const auto found = lines.find(&family); found != lines.end())
-      section("`" + family.path + "`\n\n" + family.title, found->second);
+      section("`" + family.path + "`\n\n" + wrapped(family.title), found->second);
   }
   if (const auto found = lines.find(nullptr); found != lines.end())
     section("Behind Tensor's members and operators", found->second);
