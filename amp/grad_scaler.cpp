@@ -11,7 +11,7 @@
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
-#include "mezzo/kernels/scaler.h"
+#include "mezzo/kernels/scaler/scaler.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/pointwise.h"

@@ -6,7 +6,7 @@
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
-#include "mezzo/kernels/scaler_math.h"
+#include "mezzo/kernels/scaler/scaler_math.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
 

@@ -17,8 +17,8 @@ install(CODE [[
 ]])
 
 # Installed is what a program includes (mezzo.h, and idx.h to read MNIST) and what an op of its own is made of
-# (forward.h, decomposed.h, random.h), with all that these include. The rest is internal.
-set(mezzo_public_headers mezzo.h io/idx.h ops/forward.h autograd/decomposed.h kernels/random.h)
+# (forward.h, decomposed.h, random/random.h), with all that these include. The rest is internal.
+set(mezzo_public_headers mezzo.h io/idx.h ops/forward.h autograd/decomposed.h kernels/random/random.h)
 
 # mezzo_included_headers(RESULT HEADERS...): these, and what they include of mezzo.
 function(mezzo_included_headers result)
@@ -42,7 +42,7 @@ endfunction()
 mezzo_included_headers(mezzo_installed_headers ${mezzo_public_headers})
 # What includes CUDA's own headers goes only where CUDA is built.
 if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
-  list(FILTER mezzo_installed_headers EXCLUDE REGEX "/cuda/")
+  list(FILTER mezzo_installed_headers EXCLUDE REGEX "/cuda/|^kernels/[a-z]+/cuda[_.]")
   list(APPEND mezzo_installed_headers core/cuda/trace.h)
 endif()
 foreach(header IN LISTS mezzo_installed_headers)

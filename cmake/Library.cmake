@@ -1,9 +1,6 @@
 # The library. Sources are found by pattern on purpose: an op is added by writing in two files and nothing else, so
 # no list of files may need an edit. CONFIGURE_DEPENDS makes a build notice new and deleted files by itself.
-set(MEZZO_FOLDERS core autograd kernels kernels/cpu ops nn amp optim io data train)
-if(MEZZO_HAVE_CUDA)
-  list(APPEND MEZZO_FOLDERS core/cuda kernels/cuda kernels/cuda/vendor)
-endif()
+set(MEZZO_FOLDERS core autograd kernels ops nn amp optim io data train)
 # g++ 12 vectorises a loop with a condition only when it need not care about floating-point exceptions and errno; nobody
 # reads them here, and no result changes. The whole library has these flags, as one precompiled header serves all of it.
 set(MEZZO_OBJECT_FLAGS -fno-trapping-math -fno-math-errno)
@@ -24,8 +21,15 @@ set(mezzo_sources "")
 set(mezzo_kernel_sources "")
 set(mezzo_loop_sources "")
 foreach(folder IN LISTS MEZZO_FOLDERS)
-  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cpp")
-  file(GLOB kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cu")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cpp")
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cu")
+  # Compiled once per instruction set, below.
+  list(FILTER sources EXCLUDE REGEX "/kernels/gemm/eigen/")
+  if(NOT MEZZO_HAVE_CUDA)
+    # kernels/<family>/cuda.cu, cuda_*.cu and cuda_*.cpp, and folders named cuda.
+    list(FILTER sources EXCLUDE REGEX "/(core/cuda/|kernels/cuda/|kernels/[a-z]+/cuda[_.])")
+    list(FILTER kernels EXCLUDE REGEX "/kernels/(cuda/|[a-z]+/cuda[_.])")
+  endif()
   list(APPEND mezzo_sources ${sources} ${kernels})
   list(APPEND mezzo_kernel_sources ${kernels})
   if(folder MATCHES "^kernels")
@@ -105,7 +109,7 @@ endif()
 # What is compiled once per instruction set: the same source, each time with its own name for the namespace Eigen so
 # that no inline function of one set is ever used by another. The baseline comes first in the link order, so a
 # function that several sets share by name (say, of std) is the baseline's.
-file(GLOB mezzo_isa_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/kernels/cpu/eigen/*.cpp")
+file(GLOB mezzo_isa_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/kernels/gemm/eigen/*.cpp")
 set(MEZZO_ISA_VARIANTS "")
 if(mezzo_isa_sources)
   mezzo_object_library(mezzo_isa_base ${mezzo_isa_sources})

@@ -18,9 +18,13 @@ set(mezzo_sample_files
   core: allocator backend cuda dtype error function layout pool promotion random storage tensor threads value value_text
     warning
   io: file json
-  kernels: gemm scaler softmax
-  kernels/cpu: convert gemm gemm_bf16 gemm_blocked gemm_loops gemm_onednn isa parallel plain_sum pointwise
-    reduce_plan reduce_source rows scaler tile update
+  kernels/cpu: convert isa parallel rows tile
+  kernels/gemm: cpu cpu_bf16 cpu_blocked cpu_loops cpu_onednn gemm
+  kernels/optim: cpu_update
+  kernels/pointwise: cpu
+  kernels/reduce: cpu_plain_sum cpu_plan cpu_source
+  kernels/scaler: cpu scaler
+  kernels/softmax: softmax
   nn: activation call cloning convert layer_support linear module print sequential slot
   ops: activation activation_rectifier activation_smooth binary cast clamp compare extremum factory inplace linear
     loss_common loss_regression matmul methods product random reduction reduction_common rounding scalar_ops softmax unary

@@ -1,13 +1,14 @@
 // Whether this translation unit can hold kernels for the device: it is compiled by nvcc, or by a plain
-// compiler against the emulated device of the tests. The front ends (pointwise.h, reduce.h, generate.h) take
-// the answer as a last template argument, so that translation units of both kinds can be linked together.
+// compiler against the emulated device of the tests. The front ends (pointwise/pointwise.h, reduce/reduce.h,
+// random/generate.h) take the answer as a last template argument, so that translation units of both kinds can
+// be linked together.
 #pragma once
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/error.h"
 
 // Not with an installed mezzo that was built without CUDA, which has no such kernels.
-#if (defined(__CUDACC__) || defined(MEZZO_CUDA_EMULATED)) && __has_include("mezzo/kernels/cuda/pointwise.h")
+#if (defined(__CUDACC__) || defined(MEZZO_CUDA_EMULATED)) && __has_include("mezzo/kernels/pointwise/cuda.h")
 #define MEZZO_DEVICE_CODE true
 #else
 #define MEZZO_DEVICE_CODE false

@@ -14,7 +14,7 @@
 #include "mezzo/autograd/progress.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
-#include "mezzo/kernels/scaler.h"
+#include "mezzo/kernels/scaler/scaler.h"
 #include "mezzo/nn/call.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/elementary.h"

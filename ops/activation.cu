@@ -1,8 +1,8 @@
 // Activations, and their gradients as ops of one pass each.
 #include "mezzo/ops/pointwise.h"
 
-#include "mezzo/kernels/activation_math.h"
-#include "mezzo/kernels/cpu/pointwise_16bit.h"
+#include "mezzo/kernels/pointwise/activation_math.h"
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/activation_common.h"
 
 namespace mezzo {

@@ -1,6 +1,6 @@
 // Activations of two or three pieces: leaky_relu, prelu, the hard ones, softshrink, and the elu family.
-#include "mezzo/kernels/cpu/pointwise_16bit.h"
-#include "mezzo/kernels/rectifier_math.h"
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/kernels/pointwise/rectifier_math.h"
 #include "mezzo/ops/activation.h"
 #include "mezzo/ops/activation_common.h"
 #include "mezzo/ops/elementary.h"

@@ -1,6 +1,6 @@
 // Smooth activations beside those of activation.cpp.
-#include "mezzo/kernels/cpu/pointwise_16bit.h"
-#include "mezzo/kernels/smooth_activation_math.h"
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/kernels/pointwise/smooth_activation_math.h"
 #include "mezzo/ops/activation.h"
 #include "mezzo/ops/activation_common.h"
 

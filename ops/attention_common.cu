@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "mezzo/kernels/attention_math.h"
-#include "mezzo/kernels/generate.h"
+#include "mezzo/kernels/attention/attention_math.h"
+#include "mezzo/kernels/random/generate.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"

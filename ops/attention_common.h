@@ -2,7 +2,7 @@
 // composition. Included by ops/attention*.cpp only.
 #pragma once
 
-#include "mezzo/kernels/attention.h"
+#include "mezzo/kernels/attention/attention.h"
 #include "mezzo/ops/attention.h"
 #include "mezzo/ops/composed.h"
 

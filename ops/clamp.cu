@@ -1,7 +1,7 @@
 // The larger and smaller of two operands, and clamp, whose gradients go to whichever operand decided.
 #include "mezzo/ops/pointwise.h"
 
-#include "mezzo/kernels/scalar_math.h"
+#include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/pointwise_common.h"
 
 namespace mezzo {

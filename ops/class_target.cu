@@ -1,6 +1,6 @@
 #include "mezzo/ops/class_target.h"
 
-#include "mezzo/kernels/scalar_math.h"
+#include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/shape.h"
 

@@ -2,7 +2,7 @@
 // kernels and plain compositions want. Included by ops/loss_*.cpp and .cu only.
 #pragma once
 
-#include "mezzo/kernels/class_loss.h"
+#include "mezzo/kernels/softmax/class_loss.h"
 #include "mezzo/ops/loss_common.h"
 
 namespace mezzo::ops {

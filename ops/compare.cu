@@ -1,7 +1,7 @@
 // Comparison, logic and choice: ops with bool results, and where.
 #include "mezzo/ops/pointwise.h"
 
-#include "mezzo/kernels/scalar_math.h"
+#include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise_common.h"

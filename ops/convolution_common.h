@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "mezzo/kernels/conv.h"
+#include "mezzo/kernels/conv/conv.h"
 #include "mezzo/ops/convolution.h"
 #include "mezzo/ops/forward.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/kernels/scalar_math.h"
+#include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/forward.h"
 
 namespace mezzo::ops {

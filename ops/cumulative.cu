@@ -1,7 +1,7 @@
 // cumsum, cumprod, prod, and the linear recurrence that their gradients are made of.
 #include "mezzo/ops/cumulative.h"
 
-#include "mezzo/kernels/scan.h"
+#include "mezzo/kernels/scan/scan.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"

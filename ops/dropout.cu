@@ -1,5 +1,5 @@
 // dropout: the op multiplies by a mask, which is drawn before it, so that a call by name is no gamble.
-#include "mezzo/kernels/scalar_math.h"
+#include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/random.h"
 

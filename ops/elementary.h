@@ -8,7 +8,7 @@
 namespace mezzo {
 
 // --- circular and hyperbolic functions (trigonometry.cpp), angles in radians; errors in
-// kernels/elementary_math.h
+// kernels/math/elementary_math.h
 
 [[nodiscard]] Tensor sin(const Tensor& x);
 [[nodiscard]] Tensor cos(const Tensor& x);

@@ -1,7 +1,7 @@
 #include "mezzo/ops/embedding.h"
 
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/kernels/embedding.h"
+#include "mezzo/kernels/indexing/embedding.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/copy_into.h"
 #include "mezzo/ops/distance.h"

@@ -1,7 +1,7 @@
 // Logarithms and exponentials beside exp and log, and the error function with its inverse.
-#include "mezzo/kernels/cpu/pointwise_16bit.h"
-#include "mezzo/kernels/smooth_activation_math.h"
-#include "mezzo/kernels/unary_math.h"
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/kernels/pointwise/smooth_activation_math.h"
+#include "mezzo/kernels/pointwise/unary_math.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise_common.h"
 

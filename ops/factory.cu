@@ -5,8 +5,8 @@
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/layout.h"
-#include "mezzo/kernels/generate.h"
-#include "mezzo/kernels/math.h"
+#include "mezzo/kernels/math/math.h"
+#include "mezzo/kernels/random/generate.h"
 #include "mezzo/ops/forward.h"
 
 namespace mezzo {

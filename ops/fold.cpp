@@ -1,7 +1,7 @@
 // Descriptors of unfold and fold, each the other's gradient.
 #include "mezzo/ops/fold.h"
 
-#include "mezzo/kernels/columns.h"
+#include "mezzo/kernels/pool/columns.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pooling_common.h"
 

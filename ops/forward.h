@@ -9,7 +9,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
 #include "mezzo/core/promotion.h"
-#include "mezzo/kernels/pointwise.h"
+#include "mezzo/kernels/pointwise/pointwise.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 

@@ -1,5 +1,5 @@
 // Descriptors of grid_sample and its backward op.
-#include "mezzo/kernels/grid_sample.h"
+#include "mezzo/kernels/resample/grid_sample.h"
 
 #include "mezzo/ops/composed.h"
 #include "mezzo/ops/factory.h"

@@ -2,7 +2,7 @@
 // sources of ops/ only.
 #pragma once
 
-#include "mezzo/kernels/indexing.h"
+#include "mezzo/kernels/indexing/indexing.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/forward.h"
 
@@ -10,8 +10,8 @@ namespace mezzo::ops {
 
 /// An index as contiguous i64; i32 is taken too where `narrow` says so. Throws DTypeError for other dtypes.
 [[nodiscard]] Tensor index_as_i64(std::string_view op, const Tensor& index, bool narrow);
-/// Throws IndexError for an index outside of [low, limit); on a CUDA device see kernels/indexing.h. `op` must
-/// live forever; `indices` is contiguous.
+/// Throws IndexError for an index outside of [low, limit); on a CUDA device see kernels/indexing/indexing.h.
+/// `op` must live forever; `indices` is contiguous.
 void check_indices(const char* op, const Tensor& indices, std::int64_t low, std::int64_t limit);
 /// Throws DTypeError unless both tensors of values have one dtype.
 void require_one_dtype(std::string_view op, const Tensor& x, const Tensor& values);

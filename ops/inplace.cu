@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "mezzo/kernels/cpu/pointwise_16bit.h"
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/pointwise_common.h"
 

@@ -1,7 +1,7 @@
 // Descriptors of interpolate and its gradient: two linear maps, each the gradient of the other.
 #include <cmath>
 
-#include "mezzo/kernels/interpolate.h"
+#include "mezzo/kernels/resample/interpolate.h"
 #include "mezzo/ops/composed.h"
 #include "mezzo/ops/sampling.h"
 #include "mezzo/ops/sampling_common.h"

@@ -1,5 +1,5 @@
 // binary_cross_entropy of probabilities and of logits, and their gradients in one pass.
-#include "mezzo/kernels/loss_math.h"
+#include "mezzo/kernels/pointwise/loss_math.h"
 #include "mezzo/ops/loss_common.h"
 
 namespace mezzo {
@@ -9,8 +9,8 @@ namespace {
 using namespace ops;
 using namespace kernels::scalar;
 
-using Args = ForwardArgs<LossAttrs>;
-using BackwardArgs = ForwardArgs<LossBackwardAttrs>;
+using LossArgs = ForwardArgs<LossAttrs>;
+using LossBackwardArgs = ForwardArgs<LossBackwardAttrs>;
 
 constexpr std::string_view kBce = "binary_cross_entropy";
 constexpr std::string_view kBackwardName = "binary_cross_entropy_backward";
@@ -40,7 +40,7 @@ void require_probabilities(const Tensor& x) {
 
 // --- of probabilities. Inputs: x, target, weight
 
-Outputs bce_forward(const Args& args) {
+Outputs bce_forward(const LossArgs& args) {
   const Tensor& x = args.in(0);
   const Tensor& target = args.in(1);
   const DType result = loss_dtype(kBce, args);
@@ -51,7 +51,7 @@ Outputs bce_forward(const Args& args) {
                          args.attrs.reduction, result);
 }
 
-Outputs bce_reference(const Args& args) {
+Outputs bce_reference(const LossArgs& args) {
   const DType result = loss_dtype(kBce, args);
   const Tensor x = input_as(args, 0, compute_dtype(result));
   const Tensor target = input_as(args, 1, compute_dtype(result));
@@ -63,7 +63,7 @@ Outputs bce_reference(const Args& args) {
 }
 
 /// Inputs: grad, x, target, weight.
-Outputs bce_backward_forward(const BackwardArgs& args) {
+Outputs bce_backward_forward(const LossBackwardArgs& args) {
   const Tensor& x = args.in(1);
   const Tensor& target = args.in(2);
   require_same_shape(kBackwardName, x, target);
@@ -73,14 +73,14 @@ Outputs bce_backward_forward(const BackwardArgs& args) {
 }
 
 /// What all gradients here have in common: grad * weight * scale, in the compute type.
-Tensor weighted_grad(const BackwardArgs& args, DType compute) {
+Tensor weighted_grad(const LossBackwardArgs& args, DType compute) {
   const double scale = reduction_scale(args.attrs.reduction, args.in(1).shape());
   const Tensor grad = input_as(args, 0, compute) * scale;
   const Tensor weight = input_as(args, 3, compute);
   return weight.defined() ? grad * weight : grad;
 }
 
-Outputs bce_backward_reference(const BackwardArgs& args) {
+Outputs bce_backward_reference(const LossBackwardArgs& args) {
   const DType compute = compute_dtype(args.in(0).dtype());
   const Tensor x = input_as(args, 1, compute);
   const Tensor target = input_as(args, 2, compute);
@@ -138,7 +138,7 @@ const Registered bce_registered{bce_op};
 
 // --- of logits. Inputs: x, target, weight, pos_weight
 
-Outputs logits_forward(const Args& args) {
+Outputs logits_forward(const LossArgs& args) {
   const Tensor& x = args.in(0);
   const Tensor& target = args.in(1);
   const DType result = loss_dtype(kLogitsName, args);
@@ -149,7 +149,7 @@ Outputs logits_forward(const Args& args) {
                          args.attrs.reduction, result);
 }
 
-Outputs logits_reference(const Args& args) {
+Outputs logits_reference(const LossArgs& args) {
   const DType result = loss_dtype(kLogitsName, args);
   const DType compute = compute_dtype(result);
   const Tensor x = input_as(args, 0, compute);
@@ -164,7 +164,7 @@ Outputs logits_reference(const Args& args) {
 }
 
 /// Inputs: grad, x, target, weight, pos_weight.
-Outputs logits_backward_forward(const BackwardArgs& args) {
+Outputs logits_backward_forward(const LossBackwardArgs& args) {
   const Tensor& x = args.in(1);
   const Tensor& target = args.in(2);
   require_same_shape(kLogitsBackwardName, x, target);
@@ -175,7 +175,7 @@ Outputs logits_backward_forward(const BackwardArgs& args) {
                           x.shape(), args.attrs);
 }
 
-Outputs logits_backward_reference(const BackwardArgs& args) {
+Outputs logits_backward_reference(const LossBackwardArgs& args) {
   const DType compute = compute_dtype(args.in(0).dtype());
   const Tensor x = input_as(args, 1, compute);
   const Tensor target = input_as(args, 2, compute);

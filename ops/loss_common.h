@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "mezzo/kernels/reduce.h"
+#include "mezzo/kernels/reduce/reduce.h"
 #include "mezzo/ops/composed.h"
 #include "mezzo/ops/loss.h"
 #include "mezzo/ops/pointwise.h"

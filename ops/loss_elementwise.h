@@ -8,7 +8,7 @@
 // reduction(attrs) and factor(attrs, shape of x) may be replaced.
 #pragma once
 
-#include "mezzo/kernels/loss_math.h"
+#include "mezzo/kernels/pointwise/loss_math.h"
 #include "mezzo/ops/loss_common.h"
 
 namespace mezzo::ops {

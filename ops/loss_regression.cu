@@ -1,5 +1,5 @@
 // mse_loss and l1_loss, and their gradients in one pass.
-#include "mezzo/kernels/loss_math.h"
+#include "mezzo/kernels/pointwise/loss_math.h"
 #include "mezzo/ops/loss_common.h"
 
 namespace mezzo {
@@ -9,8 +9,8 @@ namespace {
 using namespace ops;
 using namespace kernels::scalar;
 
-using Args = ForwardArgs<LossAttrs>;
-using BackwardArgs = ForwardArgs<LossBackwardAttrs>;
+using LossArgs = ForwardArgs<LossAttrs>;
+using LossBackwardArgs = ForwardArgs<LossBackwardAttrs>;
 
 enum class Distance { squared, absolute };
 
@@ -22,7 +22,7 @@ constexpr std::string_view backward_name_of(Distance distance) {
 }
 
 template <Distance kDistance>
-Outputs regression_forward(const Args& args) {
+Outputs regression_forward(const LossArgs& args) {
   constexpr std::string_view kName = name_of(kDistance);
   using Fn = std::conditional_t<kDistance == Distance::squared, SquaredErrorFn, AbsoluteErrorFn>;
   const Tensor& x = args.in(0);
@@ -33,7 +33,7 @@ Outputs regression_forward(const Args& args) {
 }
 
 template <Distance kDistance>
-Outputs regression_reference(const Args& args) {
+Outputs regression_reference(const LossArgs& args) {
   const DType result = loss_dtype(name_of(kDistance), args);
   const Tensor difference =
       input_as(args, 0, compute_dtype(result)) - input_as(args, 1, compute_dtype(result));
@@ -43,7 +43,7 @@ Outputs regression_reference(const Args& args) {
 
 /// Inputs: grad, x, target.
 template <Distance kDistance>
-Outputs regression_backward_forward(const BackwardArgs& args) {
+Outputs regression_backward_forward(const LossBackwardArgs& args) {
   constexpr std::string_view kName = backward_name_of(kDistance);
   using Fn =
       std::conditional_t<kDistance == Distance::squared, SquaredErrorGradientFn, AbsoluteErrorGradientFn>;
@@ -55,7 +55,7 @@ Outputs regression_backward_forward(const BackwardArgs& args) {
 }
 
 template <Distance kDistance>
-Outputs regression_backward_reference(const BackwardArgs& args) {
+Outputs regression_backward_reference(const LossBackwardArgs& args) {
   const DType compute = compute_dtype(args.in(0).dtype());
   const Tensor difference = input_as(args, 1, compute) - input_as(args, 2, compute);
   const Tensor slope = kDistance == Distance::squared ? difference * 2 : sign(difference);

@@ -2,7 +2,7 @@
 // things, which batch_norm and instance_norm have too. Included by ops/*norm*.cpp and .cu only.
 #pragma once
 
-#include "mezzo/kernels/norm.h"
+#include "mezzo/kernels/norm/norm.h"
 #include "mezzo/ops/composed.h"
 #include "mezzo/ops/norm.h"
 

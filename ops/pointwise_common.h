@@ -3,7 +3,7 @@
 #pragma once
 
 #include "mezzo/autograd/vjp_args.h"
-#include "mezzo/kernels/scalar_math.h"
+#include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/pointwise.h"

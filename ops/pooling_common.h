@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "mezzo/kernels/pool.h"
+#include "mezzo/kernels/pool/pool.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/pooling.h"
 

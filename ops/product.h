@@ -2,13 +2,13 @@
 // over as they are. Included by the matmul family's .cpp only.
 #pragma once
 
-#include "mezzo/kernels/gemm.h"
+#include "mezzo/kernels/gemm/gemm.h"
 #include "mezzo/ops/forward.h"
 
 namespace mezzo::ops {
 
-/// What a product may do on its way (kernels/gemm.h); undefined for none. Both are contiguous and have the
-/// result's dtype.
+/// What a product may do on its way (kernels/gemm/gemm.h); undefined for none. Both are contiguous and have
+/// the result's dtype.
 struct ProductExtras {
   Tensor bias = {};      ///< [n], added to every row; only with beta 0
   Tensor row_sums = {};  ///< [m], receives the sums of a's rows; only for matrices without batch dims

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "mezzo/core/cuda/trace.h"
-#include "mezzo/kernels/generate.h"
-#include "mezzo/kernels/random.h"
+#include "mezzo/kernels/random/generate.h"
+#include "mezzo/kernels/random/random.h"
 #include "mezzo/ops/copy_into.h"
 #include "mezzo/ops/forward.h"
 

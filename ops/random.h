@@ -21,7 +21,7 @@ namespace mezzo {
 /// uniform(0, 1).
 [[nodiscard]] Tensor rand(const Shape& shape, const TensorOptions& options = {},
                           Generator& generator = default_generator());
-/// mean + std * z with z standard normal (Box and Muller's transform, kernels/random_math.h). Throws
+/// mean + std * z with z standard normal (Box and Muller's transform, kernels/random/random_math.h). Throws
 /// DTypeError unless floating, ValueError unless std >= 0, both finite.
 [[nodiscard]] Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {},
                             Generator& generator = default_generator());

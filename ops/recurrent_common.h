@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mezzo/autograd/decomposed.h"
-#include "mezzo/kernels/recurrent.h"
+#include "mezzo/kernels/recurrent/recurrent.h"
 #include "mezzo/ops/composed.h"
 #include "mezzo/ops/product.h"
 #include "mezzo/ops/recurrent.h"

@@ -2,7 +2,7 @@
 // back. Included by sources of ops/ only.
 #pragma once
 
-#include "mezzo/kernels/reduce.h"
+#include "mezzo/kernels/reduce/reduce.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/reduction.h"
 

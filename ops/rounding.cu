@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "mezzo/kernels/unary_math.h"
+#include "mezzo/kernels/pointwise/unary_math.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise_common.h"
 

@@ -15,7 +15,7 @@
 
 #include "mezzo/autograd/attrs.h"
 #include "mezzo/core/tensor.h"
-#include "mezzo/kernels/grid_modes.h"
+#include "mezzo/kernels/resample/grid_modes.h"
 #include "mezzo/ops/spatial.h"
 
 namespace mezzo {

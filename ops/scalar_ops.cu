@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "mezzo/kernels/cpu/pointwise_16bit.h"
-#include "mezzo/kernels/scalar_math.h"
+#include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/pointwise_common.h"
 
 namespace mezzo {

@@ -2,7 +2,7 @@
 #include "mezzo/ops/softmax.h"
 
 #include "mezzo/autograd/decomposed.h"
-#include "mezzo/kernels/softmax.h"
+#include "mezzo/kernels/softmax/softmax.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/pointwise.h"

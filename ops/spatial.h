@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "mezzo/core/dims.h"
-#include "mezzo/kernels/windows.h"
+#include "mezzo/kernels/pool/windows.h"
 
 namespace mezzo {
 

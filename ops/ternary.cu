@@ -1,5 +1,5 @@
 // addcmul, addcdiv, lerp and masked_fill.
-#include "mezzo/kernels/ternary_math.h"
+#include "mezzo/kernels/pointwise/ternary_math.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise_common.h"
 

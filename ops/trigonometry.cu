@@ -1,6 +1,6 @@
 // Circular and hyperbolic functions and their inverses.
-#include "mezzo/kernels/cpu/pointwise_16bit.h"
-#include "mezzo/kernels/unary_math.h"
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/kernels/pointwise/unary_math.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise_common.h"
 

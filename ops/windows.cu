@@ -1,5 +1,5 @@
 // Views of diagonals and of windows, and the ops that take their gradients back.
-#include "mezzo/kernels/cpu/pointwise_16bit.h"
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/copy_into.h"
 #include "mezzo/ops/forward.h"

@@ -9,7 +9,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_layer.h"
 #include "mezzo/core/error.h"
-#include "mezzo/kernels/grad_clip.h"
+#include "mezzo/kernels/optim/grad_clip.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"

@@ -1,6 +1,6 @@
 #include "mezzo/optim/lion.h"
 
-#include "mezzo/kernels/update.h"
+#include "mezzo/kernels/optim/update.h"
 
 namespace mezzo::optim {
 

@@ -7,7 +7,7 @@
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
-#include "mezzo/kernels/schedule.h"
+#include "mezzo/kernels/optim/schedule.h"
 #include "mezzo/ops/factory.h"
 
 namespace mezzo::optim {

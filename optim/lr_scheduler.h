@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "mezzo/core/value.h"
-#include "mezzo/kernels/schedule_node.h"
+#include "mezzo/kernels/optim/schedule_node.h"
 #include "mezzo/optim/optimizer.h"
 #include "mezzo/optim/schedules.h"
 #include "mezzo/optim/step_outcome.h"

@@ -15,7 +15,7 @@
 #include "mezzo/core/scaler_record.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/core/value.h"
-#include "mezzo/kernels/optimizer.h"
+#include "mezzo/kernels/optim/optimizer.h"
 
 namespace mezzo::optim {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/core/error.h"
-#include "mezzo/kernels/schedule_math.h"
+#include "mezzo/kernels/optim/schedule_math.h"
 
 namespace mezzo::optim {
 

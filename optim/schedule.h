@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "mezzo/core/function.h"
-#include "mezzo/kernels/schedule_node.h"
+#include "mezzo/kernels/optim/schedule_node.h"
 
 namespace mezzo::optim {
 

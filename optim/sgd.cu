@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "mezzo/kernels/update.h"
+#include "mezzo/kernels/optim/update.h"
 
 namespace mezzo::optim {
 

@@ -118,7 +118,7 @@ inline void clip_grad_norm(const std::vector<Tensor>& parameters, double max_nor
 
 #include "mezzo/core/backend.h"
 #include "mezzo/kernels/cpu/isa.h"
-#include "mezzo/kernels/gemm.h"
+#include "mezzo/kernels/gemm/gemm.h"
 
 namespace bench {
 

@@ -13,7 +13,7 @@
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/threads.h"
 #include "mezzo/kernels/cpu/isa.h"
-#include "mezzo/kernels/gemm.h"
+#include "mezzo/kernels/gemm/gemm.h"
 
 namespace mlp_timing {
 

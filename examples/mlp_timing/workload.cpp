@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "mezzo/core/cuda.h"
-#include "mezzo/kernels/gemm.h"
+#include "mezzo/kernels/gemm/gemm.h"
 
 namespace mlp_timing {
 

@@ -10,9 +10,9 @@
 #include <type_traits>
 
 #include "mezzo/core/float16.h"
-#include "mezzo/kernels/cast_math.h"
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/vectors_16bit.h"
+#include "mezzo/kernels/math/cast_math.h"
 
 namespace mezzo::kernels::cpu {
 namespace {

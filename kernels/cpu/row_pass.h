@@ -10,7 +10,7 @@
 
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
-#include "mezzo/kernels/math.h"
+#include "mezzo/kernels/math/math.h"
 
 namespace mezzo::kernels::cpu {
 

@@ -10,8 +10,8 @@
 
 #include "mezzo/core/dtype.h"
 #include "mezzo/core/host_device.h"
-#include "mezzo/kernels/cast_math.h"
 #include "mezzo/kernels/cuda/strided.h"
+#include "mezzo/kernels/math/cast_math.h"
 
 namespace mezzo::kernels::cuda {
 

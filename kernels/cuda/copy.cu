@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "mezzo/kernels/cuda/pointwise.h"
-#include "mezzo/kernels/scalar_math.h"
+#include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/kernels/pointwise/cuda.h"
 
 namespace mezzo::kernels::cuda {
 

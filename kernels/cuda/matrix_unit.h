@@ -11,8 +11,8 @@
 
 #include "mezzo/core/float16.h"
 #include "mezzo/core/host_device.h"
-#include "mezzo/kernels/cast_math.h"
 #include "mezzo/kernels/cuda/block.h"
+#include "mezzo/kernels/math/cast_math.h"
 
 namespace mezzo::kernels::cuda {
 

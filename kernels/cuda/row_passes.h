@@ -43,7 +43,7 @@ class StreamedRow {
   /// f(place, elements of `along`...) for every place of the thread, `along` being Alike<T>.
   template <class F, class... Along>
   __device__ MEZZO_ALWAYS_INLINE void each(const F& f, const Along&... along) const {
-    MEZZO_KEEP_LOOP
+    MEZZO_KEEP_DEVICE_LOOP
     for (std::int64_t i = team_.rank(); i < length_; i += team_.size()) {
       f(Place{i}, (along.data != nullptr ? along.data[i] : along.otherwise)...);
     }

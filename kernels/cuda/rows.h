@@ -16,10 +16,10 @@
 /// registers; or one copy of a body that would be large several times.
 #if defined(__CUDACC__)
 #define MEZZO_UNROLL _Pragma("unroll")
-#define MEZZO_KEEP_LOOP _Pragma("unroll 1")
+#define MEZZO_KEEP_DEVICE_LOOP _Pragma("unroll 1")
 #else
 #define MEZZO_UNROLL
-#define MEZZO_KEEP_LOOP
+#define MEZZO_KEEP_DEVICE_LOOP
 #endif
 
 namespace mezzo::kernels::cuda {

@@ -9,7 +9,7 @@
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/cuda/launch.h"
-#include "mezzo/kernels/attention_math.h"
+#include "mezzo/kernels/attention/attention_math.h"
 #include "mezzo/ops/attention.h"
 #include "mezzo/tests/cuda/twin.h"
 

@@ -1,7 +1,7 @@
 // Convolutions on the device as on the CPU: every map in every way of computing it, in both orders of memory,
 // with groups, dilation, odd sizes, padding that differs between the sides, and parts of a batch; which of
 // cuDNN's plans are taken, and what happens without any.
-#include "mezzo/kernels/conv.h"
+#include "mezzo/kernels/conv/conv.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 
 #include "mezzo/core/cuda/graph.h"
 #include "mezzo/core/cuda/launch.h"
-#include "mezzo/kernels/cuda/conv_ways.h"
-#include "mezzo/kernels/cuda/vendor/conv_dnn.h"
-#include "mezzo/kernels/cuda/vendor/dnn_plan.h"
+#include "mezzo/kernels/conv/cuda_dnn.h"
+#include "mezzo/kernels/conv/cuda_dnn_plan.h"
+#include "mezzo/kernels/conv/cuda_ways.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/tests/cuda/twin.h"
 #if defined(MEZZO_CUDA_EMULATED)

@@ -1,7 +1,7 @@
 // Matrix products on a CUDA device, through cuBLASLt or the emulation's: every form against the product in
 // f64, bias and row sums in the product's own pass and beside it, TF32, timed algorithms, and what happens
 // without the library.
-#include "mezzo/kernels/gemm.h"
+#include "mezzo/kernels/gemm/gemm.h"
 
 #include <gtest/gtest.h>
 

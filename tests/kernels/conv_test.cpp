@@ -10,9 +10,9 @@
 
 #include "kernels/plain_conv.h"
 #include "mezzo/core/error.h"
-#include "mezzo/kernels/cpu/conv.h"
+#include "mezzo/kernels/conv/cpu.h"
 #include "mezzo/kernels/cpu/isa.h"
-#include "mezzo/kernels/gemm.h"
+#include "mezzo/kernels/gemm/gemm.h"
 #include "support/thread_guard.h"
 
 namespace mezzo::kernels {

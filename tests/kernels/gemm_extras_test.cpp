@@ -6,7 +6,7 @@
 
 #include "kernels/test_matrix.h"
 #include "mezzo/core/error.h"
-#include "mezzo/kernels/gemm.h"
+#include "mezzo/kernels/gemm/gemm.h"
 
 namespace mezzo::kernels {
 namespace {

@@ -1,7 +1,7 @@
 // Matrix products of every dtype, layout and size against the product in f64, for every engine and
 // instruction set that this machine has; and the promises of gemm.h: what is read, how often is rounded,
 // which bits come out.
-#include "mezzo/kernels/gemm.h"
+#include "mezzo/kernels/gemm/gemm.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-// kernels/math.h and elementary_math.h against the double functions of the standard library: error bounds
-// over the whole range of float, special cases by the rules of C99 annex F, and equal bits for every
+// kernels/math/math.h and elementary_math.h against the double functions of the standard library: error
+// bounds over the whole range of float, special cases by the rules of C99 annex F, and equal bits for every
 // instruction set the machine has.
-#include "mezzo/kernels/math.h"
-#include "mezzo/kernels/activation_math.h"
-#include "mezzo/kernels/elementary_math.h"
+#include "mezzo/kernels/math/math.h"
+#include "mezzo/kernels/math/elementary_math.h"
+#include "mezzo/kernels/pointwise/activation_math.h"
 
 #include <gtest/gtest.h>
 

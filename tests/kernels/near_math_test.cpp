@@ -7,9 +7,9 @@
 #include <limits>
 #include <vector>
 
-#include "mezzo/kernels/cpu/pointwise.h"
-#include "mezzo/kernels/smooth_activation_math.h"
-#include "mezzo/kernels/unary_math.h"
+#include "mezzo/kernels/pointwise/cpu.h"
+#include "mezzo/kernels/pointwise/smooth_activation_math.h"
+#include "mezzo/kernels/pointwise/unary_math.h"
 
 namespace mezzo::kernels {
 namespace {

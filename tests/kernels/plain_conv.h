@@ -1,6 +1,6 @@
 // Arrays for the tests of convolutions, with guard bytes around them, and the oracle: the three maps of
-// kernels/conv.h as plain loops in double over the stored values, with the sums of absolute values that the
-// error bounds need.
+// kernels/conv/conv.h as plain loops in double over the stored values, with the sums of absolute values that
+// the error bounds need.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "mezzo/core/dtype.h"
-#include "mezzo/kernels/conv.h"
+#include "mezzo/kernels/conv/conv.h"
 
 namespace mezzo::kernels::test {
 

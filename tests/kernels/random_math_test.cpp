@@ -1,5 +1,5 @@
 // Normal random numbers: their moments, and each value against the formula in double.
-#include "mezzo/kernels/random_math.h"
+#include "mezzo/kernels/random/random_math.h"
 
 #include <gtest/gtest.h>
 

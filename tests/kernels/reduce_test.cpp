@@ -1,6 +1,6 @@
 // The reduction loops against plain loops in long double: every combination of dims, layouts, dtypes, and the
 // promise that bits depend on the shape alone.
-#include "mezzo/kernels/reduce.h"
+#include "mezzo/kernels/reduce/reduce.h"
 
 #include <gtest/gtest.h>
 

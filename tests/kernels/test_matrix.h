@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "mezzo/core/dtype.h"
-#include "mezzo/kernels/gemm.h"
+#include "mezzo/kernels/gemm/gemm.h"
 
 namespace mezzo::kernels::test {
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "mezzo/autograd/registry.h"
-#include "mezzo/kernels/gemm.h"
+#include "mezzo/kernels/gemm/gemm.h"
 #include "mezzo/ops/convolution.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/ops.h"

@@ -6,7 +6,7 @@
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/random.h"
-#include "mezzo/kernels/embedding.h"
+#include "mezzo/kernels/indexing/embedding.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/tests/ops/pointwise_support.h"
 

@@ -14,8 +14,8 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/philox.h"
-#include "mezzo/kernels/normal_f64.h"
-#include "mezzo/kernels/random_math.h"
+#include "mezzo/kernels/random/normal_f64.h"
+#include "mezzo/kernels/random/random_math.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/tests/ops/pointwise_support.h"

@@ -19,10 +19,10 @@ trap 'rm -f "$problems"' EXIT
 for header in $headers; do
   sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*\([<"][^>"]*\).*/\1/p' "$header" | while read -r name; do
     case $name in
-      \"mezzo/kernels/cuda/*) ;; # asked for only where it is installed (kernels/device_code.h)
+      \"mezzo/kernels/cuda/* | \"mezzo/kernels/*/cuda[._]*) ;; # asked for only where it is installed (kernels/device_code.h)
       [\"\<]mezzo/*) [ -e "${name#?}" ] || echo "$header: includes ${name#?}, which is not installed" ;;
       \<immintrin.h) ;;
-      \<cuda_runtime.h) case $header in */cuda/*) ;; *) echo "$header: includes ${name#?} outside of a folder cuda/" ;; esac ;;
+      \<cuda_runtime.h) case $header in */cuda/* | */kernels/*/cuda[._]*) ;; *) echo "$header: includes ${name#?}, not being for CUDA" ;; esac ;;
       \<*[./]* | \"*) echo "$header: includes ${name#?}, which is not of the standard library" ;;
     esac
   done
@@ -32,7 +32,7 @@ done >"$problems"
 # shellcheck disable=SC2016 # $1 to $3 are those of the inner shell
 printf '%s\n' "$headers" | xargs -P "$jobs" -n 1 sh -c '
   case $2:$3 in
-    ?*:*/cuda/*)
+    ?*:*/cuda/* | ?*:*/kernels/*/cuda[._]*)
       source=$(mktemp --suffix=.cu)
       printf "#include <%s>\n" "$3" >"$source"
       "$2" -std=c++20 --expt-relaxed-constexpr -Werror=all-warnings -I. --cuda -o /dev/null "$source" ;;

@@ -49,7 +49,8 @@ void check_host_reads(const Case& one, Findings& findings);
 void check_bad_input(const Case& one, Findings& findings);
 
 /// Every instruction set of this CPU gives the same bits, results and gradients. Matrix products too: those
-/// of samples are small enough for our own loops (kernels/gemm.h), unless MEZZO_CPU_GEMM names an engine.
+/// of samples are small enough for our own loops (kernels/gemm/gemm.h), unless MEZZO_CPU_GEMM names an
+/// engine.
 void check_instruction_sets(const Case& one, Findings& findings);
 
 /// A CUDA device, if there is one, gives what the CPU gives within the tolerance of two roundings: results

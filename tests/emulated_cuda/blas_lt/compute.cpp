@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mezzo/kernels/cpu/convert.h"
-#include "mezzo/kernels/gemm.h"
+#include "mezzo/kernels/gemm/gemm.h"
 #include "problem.h"
 
 namespace emulated_cuda::lt {

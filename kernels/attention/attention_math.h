@@ -1,0 +1,77 @@
+// The scalar pieces of attention, once for CPU loops and CUDA kernels: the step of the online softmax, and
+// which weights dropout keeps.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "mezzo/core/host_device.h"
+#include "mezzo/core/philox.h"
+#include "mezzo/kernels/math/math.h"
+
+namespace mezzo::kernels {
+
+/// What is taken from scores before the exponential: their largest one, or logsumexp in backward; 0 where
+/// that is -inf, since then all scores are, and exp(-inf - 0) is the 0 that each of their weights shall be.
+template <class T>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T attention_shift(T largest) {
+  return largest == -std::numeric_limits<T>::infinity() ? T(0) : largest;
+}
+
+/// The softmax of one query's scores, piece by piece: the sum of exp(score - shift()) over the pieces so far.
+/// A NaN among the scores makes the sum NaN and with it everything that comes of it. Source: Milakov and
+/// Gimelshein, "Online normalizer calculation for softmax", 2018.
+template <class T>
+struct OnlineSoftmax {
+  T largest = -std::numeric_limits<T>::infinity();
+  T sum = 0;
+
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T shift() const { return attention_shift(largest); }
+  /// Takes in the largest score of the next piece. Returns the factor by which `sum`, which it scales, and
+  /// all else that was added up so far belongs to the new shift; then the piece's exp(score - shift()) can be
+  /// added to both.
+  MEZZO_HD MEZZO_ALWAYS_INLINE T advance(T largest_of_piece) {
+    const T before = largest;
+    largest = largest_of_piece > largest ? largest_of_piece : largest;
+    const T factor = math::exp_nonpositive(before - shift());
+    sum = sum * factor;
+    return factor;
+  }
+  /// 1 / sum; 0 for a query without keys.
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T inverse() const { return sum == T(0) ? T(0) : T(1) / sum; }
+  /// -inf for a query without keys.
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T logsumexp() const {
+    return sum == T(0) ? -std::numeric_limits<T>::infinity() : shift() + math::log(sum);
+  }
+};
+
+/// The words that decide which weights dropout keeps: that of weight i is word i % 4 of block i / 4, and the
+/// weight is kept where it is below keep_threshold(p), as in random_mask (ops/random.h).
+class AttentionWords {
+ public:
+  /// Two numbers, readable where this runs: key and stream of the Philox sequence.
+  MEZZO_HD MEZZO_ALWAYS_INLINE explicit AttentionWords(const std::int64_t* seed)
+      : key_(philox_key(static_cast<std::uint64_t>(seed[0]))), stream_(static_cast<std::uint64_t>(seed[1])) {}
+
+  /// Those of weights 4 block to 4 block + 3.
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE PhiloxBlock operator()(std::int64_t block) const {
+    return Philox{}(philox_counter(static_cast<std::uint64_t>(block), stream_), key_);
+  }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::uint32_t of(std::int64_t weight) const {
+    return (*this)(weight / 4)[static_cast<int>(weight % 4)];
+  }
+
+ private:
+  PhiloxKey key_;
+  std::uint64_t stream_;
+};
+
+/// In [0, 2^32].
+[[nodiscard]] inline std::uint64_t keep_threshold(double dropout_p) {
+  return static_cast<std::uint64_t>(std::llround((1 - dropout_p) * 0x1p32));
+}
+/// What a kept weight is multiplied by.
+[[nodiscard]] inline double keep_factor(double dropout_p) { return dropout_p < 1 ? 1 / (1 - dropout_p) : 0; }
+
+}  // namespace mezzo::kernels

@@ -1,0 +1,395 @@
+// Attention in tiles of queries by keys, which never leave the cache of their thread: two products forward,
+// five backward, and one pass over the tile between them. Everything is computed in the compute type, 16-bit
+// rows are widened tile by tile.
+//
+// Forward: a task is a block of queries of one head and walks over its keys with an online softmax. Backward:
+// a task is a head, or a part of its keys where there are few heads, and walks over tiles of keys and,
+// within, over blocks of queries: so the gradients of keys and values are added up in the cache and those of
+// queries once per tile. Parts are added up in order. Tasks depend on sizes only, so the bits do not depend
+// on the number of threads.
+//
+// Source: Dao et al., "FlashAttention", 2022 (tiles and recomputation).
+#include "mezzo/kernels/attention/cpu.h"
+
+#include <memory>
+#include <optional>
+
+#include "mezzo/kernels/attention/cpu_tile.h"
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/scratch.h"
+
+namespace mezzo::kernels::cpu {
+namespace {
+
+/// Sizes of a tile. Two tiles and the rows beside them fit in a second-level cache of 1 MB.
+constexpr std::int64_t kQueries = 128, kKeys = 256;
+/// Tasks that there should be at least: more threads than that find no work.
+constexpr std::int64_t kWantedTasks = 8;
+
+/// Below this many multiplications tasks are joined: starting threads costs as much.
+constexpr double kMinTask = 5e5;
+
+/// Tasks of a chunk; each is `weights` weights of vectors of `size` elements in all its products. A weight
+/// itself costs about as much as 32 multiplications.
+std::int64_t grain_of(std::int64_t weights, std::int64_t size) {
+  const double task = static_cast<double>(weights) * static_cast<double>(size + 32);
+  return task >= kMinTask ? 1 : static_cast<std::int64_t>(kMinTask / std::max(task, 1.0));
+}
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Hands out pieces of a thread's buffer.
+template <class T>
+class Pieces {
+ public:
+  explicit Pieces(std::int64_t total) : next_(buffer().get<T>(total)) {}
+  /// Sizes are rounded up so that every piece is aligned: see room().
+  T* take(std::int64_t count) {
+    T* const piece = next_;
+    next_ += room(count);
+    return piece;
+  }
+  TileRows<T> rows(std::int64_t count, std::int64_t cols) {
+    return {take(count * cols), std::max<std::int64_t>(cols, 1)};
+  }
+  [[nodiscard]] static constexpr std::int64_t room(std::int64_t count) { return (count + 15) / 16 * 16; }
+
+ private:
+  static Scratch& buffer() {
+    thread_local Scratch scratch;
+    return scratch;
+  }
+  T* next_;
+};
+
+/// One head of a call: what forward and backward tiles have in common.
+template <class T>
+struct HeadTiles {
+  HeadTiles(const Attention& attention, std::int64_t head)
+      : a(attention), index(head), q(a.q, head), k(a.k, head), v(a.v, head), mask(a.mask, head) {}
+
+  const Attention& a;
+  std::int64_t index;
+  Head q, k, v, mask;
+
+  [[nodiscard]] std::int64_t queries() const { return a.q.shape[2]; }
+  [[nodiscard]] std::int64_t keys() const { return a.k.shape[2]; }
+  [[nodiscard]] std::int64_t size() const { return a.q.shape[3]; }
+  [[nodiscard]] std::int64_t value_size() const { return a.v.shape[3]; }
+
+  /// Rows of the largest tile.
+  [[nodiscard]] std::int64_t query_rows() const { return std::min(kQueries, queries()); }
+  [[nodiscard]] std::int64_t key_rows() const { return std::min(kKeys, keys()); }
+
+  /// Keys that take part in some of the queries below `end`.
+  [[nodiscard]] std::int64_t keys_before(std::int64_t end) const {
+    return a.causal ? std::min(keys(), end) : keys();
+  }
+  /// How many of the keys from `key` on, `cols` at most, take part in a query.
+  [[nodiscard]] std::int64_t length(std::int64_t query, std::int64_t key, std::int64_t cols) const {
+    return a.causal ? std::clamp<std::int64_t>(query + 1 - key, 0, cols) : cols;
+  }
+  [[nodiscard]] MaskRow<T> mask_row(std::int64_t query, std::int64_t key, std::int64_t n, T* buffer) const {
+    if (mask.data == nullptr) return {};
+    const std::int64_t stride = a.mask.strides[3];
+    const std::byte* const from = mask.row(query) + key * stride * size_of(mask.dtype);
+    if (mask.dtype == dtype_of<T> && stride == 1) return {reinterpret_cast<const T*>(from), false};
+    gather(from, mask.dtype, stride, buffer, dtype_of<T>, n);
+    return {buffer, mask.dtype == DType::boolean};
+  }
+  /// Factors of dropout for a row of weights.
+  void kept_row(std::int64_t query, std::int64_t key, std::int64_t n, std::uint32_t* words,
+                T* factors) const {
+    const std::int64_t first = (index * queries() + query) * keys() + key;
+    run_isa<KeptOfRow<T>>(factors, words, n, first, AttentionWords(a.seed), keep_threshold(a.dropout_p),
+                          static_cast<T>(keep_factor(a.dropout_p)));
+  }
+};
+
+/// Buffers of a row: mask and dropout.
+template <class T>
+struct RowBuffers {
+  alignas(64) T mask[kKeys], kept[kKeys];
+  alignas(64) std::uint32_t words[kKeys + 8];
+};
+
+// --- forward
+
+template <class T>
+class ForwardBlock {
+ public:
+  ForwardBlock(const Attention& attention, const View& out, T* logsumexp, std::int64_t head,
+               std::int64_t first)
+      : tiles_(attention, head),
+        out_(out, head),
+        logsumexp_(logsumexp + head * tiles_.queries() + first),
+        first_(first),
+        rows_(std::min(kQueries, tiles_.queries() - first)),
+        pieces_(total()) {}
+
+  void run() {
+    const std::int64_t size = tiles_.size(), value_size = tiles_.value_size();
+    const TileRows<const T> q =
+        tiles_.q.template load<T>(first_, rows_, pieces_.take(tiles_.query_rows() * size));
+    T* const buffer = pieces_.take(tiles_.key_rows() * std::max(size, value_size));
+    const TileRows<T> weights = pieces_.rows(tiles_.query_rows(), tiles_.key_rows()),
+                      sums = pieces_.rows(tiles_.query_rows(), value_size);
+    const std::int64_t end = tiles_.keys_before(first_ + rows_);
+    for (std::int64_t key = 0; key < end; key += kKeys) {
+      const std::int64_t cols = std::min(kKeys, end - key);
+      const TileRows<T> tile{weights.data, cols};
+      multiply<T>(rows_, cols, size, q, false, tiles_.k.template load<T>(key, cols, buffer), true, tile,
+                  false);
+      to_weights(tile, key, cols, sums);
+      multiply<T>(rows_, value_size, cols, {tile.data, cols}, false,
+                  tiles_.v.template load<T>(key, cols, buffer), false, sums, key > 0);
+    }
+    if (end == 0) zero_rows(sums, rows_, value_size);
+    finish(sums);
+  }
+
+ private:
+  [[nodiscard]] std::int64_t total() const {
+    const auto room = Pieces<T>::room;
+    const std::int64_t size = tiles_.size(), value_size = tiles_.value_size();
+    const std::int64_t queries = tiles_.query_rows(), keys = tiles_.key_rows();
+    return room(queries * size) + room(keys * std::max(size, value_size)) + room(queries * keys) +
+           room(queries * value_size);
+  }
+
+  void to_weights(TileRows<T> tile, std::int64_t key, std::int64_t cols, TileRows<T> sums) {
+    const Attention& a = tiles_.a;
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      T* const row = tile.data + r * tile.ld;
+      const std::int64_t query = first_ + r, n = tiles_.length(query, key, cols);
+      const T factor = run_isa<WeightsOfRow<T>>(row, n, cols, static_cast<T>(a.scale),
+                                                tiles_.mask_row(query, key, n, buffers_.mask), &states_[r]);
+      if (key > 0) run_isa<ScaleRow<T>>(sums.data + r * sums.ld, tiles_.value_size(), factor);
+      if (a.dropout_p == 0) continue;
+      tiles_.kept_row(query, key, n, buffers_.words, buffers_.kept);
+      run_isa<MultiplyRow<T>>(row, static_cast<const T*>(buffers_.kept), n);
+    }
+  }
+
+  void finish(TileRows<T> sums) {
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      run_isa<ScaleRow<T>>(sums.data + r * sums.ld, tiles_.value_size(), states_[r].inverse());
+      logsumexp_[r] = states_[r].logsumexp();
+    }
+    out_.template store<T>(first_, rows_, {sums.data, sums.ld});
+  }
+
+  HeadTiles<T> tiles_;
+  Head out_;
+  T* logsumexp_;
+  std::int64_t first_, rows_;
+  Pieces<T> pieces_;
+  OnlineSoftmax<T> states_[kQueries];
+  RowBuffers<T> buffers_;
+};
+
+template <class T>
+void forward(const Attention& attention, const View& out, T* logsumexp) {
+  const std::int64_t heads = out.shape[0] * out.shape[1], blocks = ceil_div(out.shape[2], kQueries);
+  const std::int64_t weights = std::min(kQueries, out.shape[2]) * attention.k.shape[2];
+  const std::int64_t grain = grain_of(weights, attention.q.shape[3] + out.shape[3]);
+  parallel_for_on_demand(heads * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task)
+      ForwardBlock<T>(attention, out, logsumexp, task / blocks, task % blocks * kQueries).run();
+  });
+}
+
+// --- backward
+
+/// Gradients to write; views without data are not wanted.
+struct GradientViews {
+  const View &q, &k, &v;
+};
+
+/// The tiles of the keys [begin, end) of a head.
+template <class T>
+class BackwardPart {
+ public:
+  /// `dq`: receives this part's share, or nullptr when it is the only part, which writes the view.
+  BackwardPart(const Attention& attention, const GradientViews& gradients, const View& grad, const View& out,
+               const T* logsumexp, std::int64_t head, std::int64_t begin, std::int64_t end, T* dq)
+      : tiles_(attention, head),
+        grad_(grad, head),
+        out_(out, head),
+        dq_(gradients.q, head),
+        dk_(gradients.k, head),
+        dv_(gradients.v, head),
+        logsumexp_(logsumexp + head * tiles_.queries()),
+        begin_(begin),
+        end_(end),
+        own_dq_(dq),
+        pieces_(total()) {}
+
+  void run() {
+    const std::int64_t queries = tiles_.queries(), size = tiles_.size(), value_size = tiles_.value_size();
+    q_ = pieces_.take(tiles_.query_rows() * size), g_ = pieces_.take(tiles_.query_rows() * value_size);
+    k_ = pieces_.take(tiles_.key_rows() * size), v_ = pieces_.take(tiles_.key_rows() * value_size);
+    weights_ = pieces_.take(tiles_.query_rows() * tiles_.key_rows());
+    through_ = pieces_.take(tiles_.query_rows() * tiles_.key_rows());
+    T* const dk = pieces_.take(tiles_.key_rows() * size);
+    T* const dv = pieces_.take(tiles_.key_rows() * value_size);
+    means_ = pieces_.take(queries);
+    find_means();
+    TileRows<T> dq{own_dq_, std::max<std::int64_t>(size, 1)};
+    if (wants_dq() && own_dq_ == nullptr)
+      dq = target(dq_, 0, direct(dq_) ? nullptr : pieces_.take(queries * size));
+    if (wants_dq()) zero_rows(dq, queries, size);
+    for (std::int64_t key = begin_; key < end_; key += kKeys) {
+      const std::int64_t cols = std::min(kKeys, end_ - key);
+      const TileRows<T> keys = target(dk_, key, dk), values = target(dv_, key, dv);
+      run_keys(key, cols, dq, keys, values);
+      finish(dk_, key, cols, keys);
+      finish(dv_, key, cols, values);
+    }
+    if (own_dq_ == nullptr) finish(dq_, 0, queries, dq);
+  }
+
+ private:
+  [[nodiscard]] bool wants_dq() const { return dq_.data != nullptr; }
+  [[nodiscard]] static bool direct(const Head& head) { return head.template direct<T>(); }
+  /// Where the gradient's rows from `first` on are added up: in place, or in `buffer`.
+  [[nodiscard]] static TileRows<T> target(const Head& head, std::int64_t first, T* buffer) {
+    if (head.data != nullptr && direct(head)) return head.template direct_rows<T>(first);
+    return {buffer, std::max<std::int64_t>(head.cols, 1)};
+  }
+  static void finish(const Head& head, std::int64_t first, std::int64_t rows, TileRows<T> sums) {
+    if (head.data != nullptr && !direct(head)) head.template store<T>(first, rows, {sums.data, sums.ld});
+  }
+
+  [[nodiscard]] std::int64_t total() const {
+    const auto room = Pieces<T>::room;
+    const std::int64_t size = tiles_.size(), value_size = tiles_.value_size();
+    const std::int64_t queries = tiles_.query_rows(), keys = tiles_.key_rows();
+    return room(queries * size) + room(queries * value_size) +
+           2 * (room(keys * size) + room(keys * value_size)) + 2 * room(queries * keys) +
+           room(tiles_.queries()) +
+           (wants_dq() && own_dq_ == nullptr && !direct(dq_) ? room(tiles_.queries() * size) : 0);
+  }
+
+  /// Of each query: grad . out, the mean of its weights' gradients under the weights.
+  void find_means() {
+    const std::int64_t value_size = tiles_.value_size();
+    for (std::int64_t query = 0; query < tiles_.queries(); ++query) {
+      means_[query] = run_isa<DotRow<T>>(grad_.template load<T>(query, 1, g_).data,
+                                         out_.template load<T>(query, 1, v_).data, value_size);
+    }
+  }
+
+  /// Adds up what the tile of keys [key, key + cols) gives.
+  void run_keys(std::int64_t key, std::int64_t cols, TileRows<T> dq, TileRows<T> dk, TileRows<T> dv) {
+    const std::int64_t queries = tiles_.queries(), size = tiles_.size(), value_size = tiles_.value_size();
+    if (dk_.data != nullptr) zero_rows(dk, cols, size);
+    if (dv_.data != nullptr) zero_rows(dv, cols, value_size);
+    const TileRows<const T> k = tiles_.k.template load<T>(key, cols, k_),
+                            v = tiles_.v.template load<T>(key, cols, v_);
+    // Earlier queries take none of these keys.
+    for (std::int64_t first = tiles_.a.causal ? key / kQueries * kQueries : 0; first < queries;
+         first += kQueries) {
+      const std::int64_t rows = std::min(kQueries, queries - first);
+      const std::int64_t n = std::min(cols, tiles_.keys_before(first + rows) - key);
+      const TileRows<const T> q = tiles_.q.template load<T>(first, rows, q_),
+                              g = grad_.template load<T>(first, rows, g_);
+      const TileRows<T> weights{weights_, n}, scores{through_, n};
+      multiply<T>(rows, n, size, q, false, k, true, weights, false);
+      multiply<T>(rows, n, value_size, g, false, v, true, scores, false);
+      to_gradients(first, rows, key, n);
+      const TileRows<const T> w{weights_, n}, ds{through_, n};
+      if (dv_.data != nullptr) multiply<T>(n, value_size, rows, w, true, g, false, dv, true);
+      if (dk_.data != nullptr) multiply<T>(n, size, rows, ds, true, q, false, dk, true);
+      if (wants_dq()) multiply<T>(rows, size, n, ds, false, k, false, {dq.data + first * dq.ld, dq.ld}, true);
+    }
+  }
+
+  void to_gradients(std::int64_t first, std::int64_t rows, std::int64_t key, std::int64_t cols) {
+    const Attention& a = tiles_.a;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t query = first + r, n = tiles_.length(query, key, cols);
+      T* const weights = weights_ + r * cols;
+      T* const through = through_ + r * cols;
+      const GradientRow<T> row{static_cast<T>(a.scale), tiles_.mask_row(query, key, n, buffers_.mask),
+                               attention_shift(logsumexp_[query]), means_[query], buffers_.kept};
+      if (a.dropout_p > 0) {
+        tiles_.kept_row(query, key, n, buffers_.words, buffers_.kept);
+        run_isa<GradientsOfRow<T, true>>(weights, through, n, cols, row);
+      } else {
+        run_isa<GradientsOfRow<T, false>>(weights, through, n, cols, row);
+      }
+    }
+  }
+
+  HeadTiles<T> tiles_;
+  Head grad_, out_, dq_, dk_, dv_;
+  const T* logsumexp_;
+  std::int64_t begin_, end_;
+  T* own_dq_;
+  Pieces<T> pieces_;
+  T *q_, *g_, *k_, *v_, *weights_, *through_, *means_;
+  RowBuffers<T> buffers_;
+};
+
+/// sum[i] += x[i]
+template <class T>
+struct AddRow {
+  static void run(T* sum, const T* x, std::int64_t n) { row_map<T, 2>({sum, x}, sum, n, scalar::AddFn{}); }
+};
+
+/// dq = the sum of the parts of each head, which lie one after the other and are used up.
+template <class T>
+void add_parts(const View& dq, T* shares, std::int64_t parts) {
+  const std::int64_t heads = dq.shape[0] * dq.shape[1], rows = dq.shape[2], cols = dq.shape[3];
+  parallel_for(heads * rows, kQueries, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      T* const first = shares + (i / rows * parts * rows + i % rows) * cols;
+      for (std::int64_t part = 1; part < parts; ++part)
+        run_isa<AddRow<T>>(first, static_cast<const T*>(first + part * rows * cols), cols);
+      Head(dq, i / rows).template store<T>(i % rows, 1, {first, cols});
+    }
+  });
+}
+
+template <class T>
+void backward(const Attention& attention, const GradientViews& gradients, const View& grad, const View& out,
+              const T* logsumexp) {
+  const std::int64_t heads = out.shape[0] * out.shape[1];
+  const std::int64_t queries = attention.q.shape[2], keys = attention.k.shape[2], size = attention.q.shape[3];
+  if (heads * (queries * size + keys * (size + attention.v.shape[3])) == 0) return;
+  const std::int64_t tiles = std::max<std::int64_t>(ceil_div(keys, kKeys), 1);
+  const std::int64_t tiles_of_part = ceil_div(tiles, std::min(tiles, ceil_div(kWantedTasks, heads)));
+  const std::int64_t parts = ceil_div(tiles, tiles_of_part), step = tiles_of_part * kKeys;
+  const bool shared = parts > 1 && gradients.q.data != nullptr;
+  const auto shares = std::make_unique_for_overwrite<T[]>(
+      shared ? static_cast<std::size_t>(heads * parts * queries * size) : 0);
+  const std::int64_t grain = grain_of(queries * std::min(keys, step), 3 * size + 2 * attention.v.shape[3]);
+  parallel_for_on_demand(heads * parts, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t first = task % parts * step;
+      BackwardPart<T>(attention, gradients, grad, out, logsumexp, task / parts, first,
+                      std::min(keys, first + step), shared ? shares.get() + task * queries * size : nullptr)
+          .run();
+    }
+  });
+  if (shared) add_parts(gradients.q, shares.get(), parts);
+}
+
+}  // namespace
+
+void attention(const Attention& attention, const View& out, void* logsumexp) {
+  dispatch_compute(out.dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr (std::is_floating_point_v<T>) forward(attention, out, static_cast<T*>(logsumexp));
+  });
+}
+
+void attention_backward(const Attention& attention, const View& dq, const View& dk, const View& dv,
+                        const View& grad, const View& out, const void* logsumexp) {
+  dispatch_compute(attention.q.dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr (std::is_floating_point_v<T>)
+      backward(attention, GradientViews{dq, dk, dv}, grad, out, static_cast<const T*>(logsumexp));
+  });
+}
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,79 @@
+// The gradients of attention on a CUDA device.
+#include <utility>
+
+#include "mezzo/kernels/attention/cuda.h"
+#include "mezzo/kernels/attention/cuda_pass.h"
+#include "mezzo/kernels/cuda/scratch.h"
+
+namespace mezzo::kernels::cuda {
+
+namespace {
+
+/// delta[r] = the sum over row r of grad * out, a warp per row.
+template <class T>
+__global__ void attention_delta(TileSource grad, TileSource out, std::int64_t heads, std::int64_t rows,
+                                T* delta) {
+  const std::int64_t warps = grid_size() / kWarp;
+  for (std::int64_t r = first_index() / kWarp; r < rows; r += warps) {
+    const std::int64_t of_head = r % grad.rows, head = r / grad.rows;
+    const TileSource g = grad.of(head / heads, head % heads), o = out.of(head / heads, head % heads);
+    T sum = 0;
+    for (std::int64_t column = threadIdx.x % kWarp * kPack; column < g.width; column += kWarp * kPack) {
+      T a[kPack], b[kPack];
+      g.load_four(of_head, column, a);
+      o.load_four(of_head, column, b);
+      for (int i = 0; i < kPack; ++i) sum += a[i] * b[i];
+    }
+    sum = reduce_warp(sum, [](T a, T b) { return a + b; });
+    if (threadIdx.x % kWarp == 0) delta[r] = sum;
+  }
+}
+
+template <class T>
+void backward(Device device, const Attention& attention, const View& dq, const View& dk, const View& dv,
+              const View& grad, const View& out, void* logsumexp) {
+  const std::int64_t batch = attention.q.shape[0], heads = attention.q.shape[1];
+  const std::int64_t rows = batch * heads * attention.q.shape[2];
+  const bool needs_delta = dq.data != nullptr || dk.data != nullptr;
+  const Scratch delta(device, needs_delta ? rows * std::int64_t{sizeof(T)} : 0);
+  if (needs_delta && rows > 0) {
+    const Grid grid = grid_for(rows * kWarp);
+    mezzo::cuda::launch(attention_delta<T>, dim3(grid.blocks), dim3(grid.threads), 0,
+                        mezzo::cuda::current_stream(device), TileSource(grad), TileSource(out), heads, rows,
+                        static_cast<T*>(delta.data()));
+  }
+  AttentionPass<T> pass = pass_of<T>(attention, true, logsumexp);
+  pass.delta = static_cast<const T*>(delta.data());
+  if (dq.data != nullptr) {
+    pass.grad_x = TileSource(grad);
+    pass.grad_y = TileSource(attention.v);
+    pass.z = pass.y;
+    pass.out = TileSource(dq);
+    launch_attention<AttentionResult::queries>(device, pass, batch);
+  }
+  std::swap(pass.x, pass.y);
+  if (dk.data != nullptr) {
+    pass.grad_x = TileSource(attention.v);
+    pass.grad_y = TileSource(grad);
+    pass.z = pass.y;
+    pass.out = TileSource(dk);
+    launch_attention<AttentionResult::keys>(device, pass, batch);
+  }
+  if (dv.data != nullptr) {
+    pass.z = TileSource(grad);
+    pass.out = TileSource(dv);
+    launch_attention<AttentionResult::values>(device, pass, batch);
+  }
+}
+
+}  // namespace
+
+void attention_backward(Device device, const Attention& attention, const View& dq, const View& dk,
+                        const View& dv, const View& grad, const View& out, const void* logsumexp) {
+  const auto run = [&](auto number) {
+    backward<decltype(number)>(device, attention, dq, dk, dv, grad, out, const_cast<void*>(logsumexp));
+  };
+  attention.q.dtype == DType::f64 ? run(double{}) : run(float{});
+}
+
+}  // namespace mezzo::kernels::cuda

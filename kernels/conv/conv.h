@@ -1,0 +1,43 @@
+// The three bilinear maps of which every convolution, transposed convolution and gradient of either consists,
+// on the device at hand. They are closed under differentiation: the gradients of each are the other two. With
+// p(t, k) = t * stride - padding + k * dilation and sums over the input channels c of o's group:
+//
+//   forward          y[n, o, t] = bias[o] + sum over c, k of x[n, c, p(t, k)] w[o, c, k]
+//   input gradient   x[n, c, p] = bias[c] + sum over o and all t, k with p(t, k) = p of y[n, o, t] w[o, c, k]
+//   weight gradient  w[o, c, k] = sum over n, t of y[n, o, t] x[n, c, p(t, k)]
+//                    bias[o]    = sum over n, t of y[n, o, t]
+//
+// Places outside of x count as 0. The input gradient is what a transposed convolution computes.
+//
+// Arrays. All are 5-dim views, missing spatial dims in front with size 1: x [N, C, i0, i1, i2] and y [N, O,
+// o0, o1, o2] are dense and both row-major or both channels-last (N, spatial, C); the weight [O, C / groups,
+// k0, k1, k2] is dense and row-major. A bias is contiguous and of the dtype of the result. Floating dtypes in
+// any mix: computed in f64 when one is f64, else in f32, and rounded once when stored. No array is empty. The
+// result is written without being read. |error| as for a product of as many terms (kernels/gemm/gemm.h). On
+// the CPU the bits do not depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/device.h"
+#include "mezzo/kernels/pool/windows.h"
+#include "mezzo/kernels/view.h"
+
+namespace mezzo::kernels {
+
+/// Sizes of a convolution. `groups` divides both numbers of channels, which are those of all groups together.
+struct ConvShape {
+  std::int64_t batch = 1, in_channels = 1, out_channels = 1, groups = 1;
+  bool channels_last = false;  ///< order of x and y
+  Windows windows = {};
+};
+
+void conv_forward(Device device, const ConvShape& shape, const View& y, const View& x, const View& weight,
+                  const void* bias);
+void conv_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,
+                         const View& weight, const void* bias);
+/// `bias` receives its gradient, unless it is null.
+void conv_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
+                          const View& y, void* bias);
+
+}  // namespace mezzo::kernels

@@ -1,0 +1,261 @@
+// Convolutions on the CPU: cuts each of the three maps into parts that do not depend on the number of
+// threads, gives every part to an engine (cpu_part.h) in f32 or f64, and does around it what all engines
+// need: other dtypes, biases, sums over parts.
+#include "mezzo/kernels/conv/cpu.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <type_traits>
+
+#include "mezzo/kernels/conv/cpu_images.h"
+#include "mezzo/kernels/conv/cpu_part.h"
+#include "mezzo/kernels/conv/cpu_plan.h"
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/gemm/cpu_bf16.h"
+#include "mezzo/kernels/gemm/cpu_tile.h"
+#include "mezzo/kernels/gemm/gemm.h"
+#include "mezzo/kernels/reduce/cpu.h"
+#include "mezzo/kernels/reduce/reducers.h"
+
+namespace mezzo::kernels::cpu {
+namespace {
+
+/// As T, widened where it is not.
+template <class T>
+class Widened {
+ public:
+  Widened(const void* data, DType dtype, std::int64_t n)
+      : scratch_(data == nullptr || dtype == dtype_of<T> ? 0 : n), data_(static_cast<const T*>(data)) {
+    if (scratch_.data() == nullptr) return;
+    constexpr std::int64_t kGrain = 1 << 15;
+    parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      convert(static_cast<const std::byte*>(data) + begin * size_of(dtype), dtype, scratch_.data() + begin,
+              dtype_of<T>, end - begin);
+    });
+    data_ = scratch_.data();
+  }
+  [[nodiscard]] const T* data() const { return data_; }
+
+ private:
+  RowScratch<T> scratch_;
+  const T* data_;
+};
+
+#ifdef MEZZO_HAVE_ONEDNN
+/// Where direct loops or columns are faster than oneDNN (measured): it fills up few input channels to a
+/// vector of them, and has no good way for depthwise ones with several outputs of a channel.
+bool are_columns_faster(ConvMap map, const ConvShape& part) {
+  constexpr std::int64_t kFewChannels = 8;
+  if (is_depthwise(part)) return part.out_channels > part.in_channels && part.groups > 1;
+  return map == ConvMap::input_gradient && part.in_channels < kFewChannels && !part.channels_last &&
+         part.groups == 1;
+}
+
+/// oneDNN for convolutions in f32 that are worth a primitive's call, where it has one. Images that are not of
+/// f32 are widened into arrays of their own. `bf16`: whether what is read is all bf16.
+std::shared_ptr<const ConvEngine<float>> onednn_for(ConvMap map, const ConvShape& shape,
+                                                    const ConvShape& part, DType x, DType y, bool bf16) {
+  constexpr double kFewProducts = 1 << 16;
+  if (gemm_engine() != GemmEngine::onednn) return nullptr;
+  const bool ours = conv_products(shape) <= kFewProducts || are_columns_faster(map, part);
+  if (ours && !gemm_engine_is_named()) return nullptr;
+  const ConvStrides strides{x == DType::f32 ? shape.in_channels : part.in_channels,
+                            y == DType::f32 ? shape.out_channels : part.out_channels,
+                            shape.in_channels / shape.groups * shape.windows.kernels()};
+  if (bf16 && use_native_bf16()) {
+    if (auto engine = conv_onednn(map, part, strides, true)) return engine;
+  }
+  return conv_onednn(map, part, strides, false);
+}
+#else
+std::shared_ptr<const ConvEngine<float>> onednn_for(ConvMap /*map*/, const ConvShape& /*shape*/,
+                                                    const ConvShape& /*part*/, DType /*x*/, DType /*y*/,
+                                                    bool /*bf16*/) {
+  return nullptr;
+}
+#endif
+
+/// A map cut into parts, with an engine for full blocks of images and one for a last smaller block.
+template <class T>
+class Convolution {
+ public:
+  Convolution(ConvMap map, const ConvShape& shape, const View& x, const View& y, DType weight)
+      : map_(map), shape_(shape), x_(x), y_(y), cut_(cut_convolution(map, shape, sizeof(T))) {
+    const bool bf16 = (map == ConvMap::input_gradient || x.dtype == DType::bf16) &&
+                      (map == ConvMap::forward || y.dtype == DType::bf16) &&
+                      (map == ConvMap::weight_gradient || weight == DType::bf16);
+    sizes_ = {cut_.images, shape.batch % cut_.images};
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      if (sizes_[i] == 0) continue;
+      if constexpr (std::is_same_v<T, float>) {
+        engines_[i] = onednn_for(map, shape, part_of(map, shape, sizes_[i], cut_.channel_parts), x.dtype,
+                                 y.dtype, bf16);
+      }
+      if (engines_[i] == nullptr) engines_[i] = {std::shared_ptr<void>(), &conv_columns<T>()};
+    }
+  }
+
+  /// forward and input gradient
+  void run(const T* weight, const T* bias) {
+    std::array<std::optional<RowScratch<T>>, 2> packed;
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      if (sizes_[i] > 0) pack(i, weight, packed[i].emplace(packed_stride(i) * cut_.channel_parts).data());
+    }
+    parallel_for_on_demand(cut_.blocks() * cut_.channel_parts, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t at = begin; at < end; ++at) {
+        const std::int64_t block = at / cut_.channel_parts, channels = at % cut_.channel_parts;
+        const std::size_t i = engine_index(block);
+        const T* own = packed_stride(i) > 0 ? packed[i]->data() + channels * packed_stride(i)
+                                            : weight + weight_offset(channels);
+        run_block(block, channels, const_cast<T*>(own), bias, false);
+      }
+    });
+  }
+
+  /// weight gradient
+  void run_gradient(const View& weight) {
+    const std::int64_t parts = cut_.image_parts(), n = layout::numel(weight.shape);
+    const bool direct = parts == 1 && weight.dtype == dtype_of<T>;
+    const RowScratch<T> sums(direct ? 0 : parts * n);
+    T* const first = direct ? static_cast<T*>(weight.data) : sums.data();
+    parallel_for_on_demand(parts * cut_.channel_parts, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t at = begin; at < end; ++at) {
+        const std::int64_t part = at / cut_.channel_parts, channels = at % cut_.channel_parts,
+                           from = part * cut_.blocks_per_part,
+                           to = std::min(from + cut_.blocks_per_part, cut_.blocks());
+        for (std::int64_t block = from; block < to; ++block)
+          run_block(block, channels, first + part * n + weight_offset(channels), nullptr, block > from);
+      }
+    });
+    if (!direct) add_parts(first, parts, n, weight);
+  }
+
+ private:
+  [[nodiscard]] std::size_t engine_index(std::int64_t block) const {
+    return block == cut_.blocks() - 1 && sizes_[1] > 0 ? 1 : 0;
+  }
+  /// Elements between the packed weights of two parts; 64 bytes at least, as engines want them aligned.
+  [[nodiscard]] std::int64_t packed_stride(std::size_t i) const {
+    constexpr std::int64_t kUnit = 64 / sizeof(T);
+    return (engines_[i]->packed_size() + kUnit - 1) / kUnit * kUnit;
+  }
+  [[nodiscard]] std::int64_t weight_stride() const {
+    return shape_.in_channels / shape_.groups * shape_.windows.kernels();
+  }
+  /// Where the weight of a part of the channels begins.
+  [[nodiscard]] std::int64_t weight_offset(std::int64_t channels) const {
+    if (map_ == ConvMap::input_gradient && shape_.groups == 1)
+      return channels * (shape_.in_channels / cut_.channel_parts) * shape_.windows.kernels();
+    return channels * (shape_.out_channels / cut_.channel_parts) * weight_stride();
+  }
+
+  /// The weights of all parts of the channels, for one of the two engines.
+  void pack(std::size_t i, const T* weight, T* packed) const {
+    if (packed == nullptr) return;
+    parallel_for(cut_.channel_parts, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t part = begin; part < end; ++part)
+        engines_[i]->pack(weight + weight_offset(part), packed + part * packed_stride(i));
+    });
+  }
+
+  void run_block(std::int64_t block, std::int64_t channels, T* weight, const T* bias, bool accumulate) const {
+    const std::size_t i = engine_index(block);
+    const ConvEngine<T>& engine = *engines_[i];
+    ConvShape part = part_of(map_, shape_, sizes_[i], cut_.channel_parts);
+    part.channels_last = shape_.channels_last && engine.takes_channels_last();
+    const auto images = [&](const View& view, std::int64_t all, std::int64_t own, std::int64_t places) {
+      return ImageSlice{view,       shape_.channels_last,           all, block * cut_.images,
+                        part.batch, own < all ? channels * own : 0, own, places};
+    };
+    const Windows& windows = shape_.windows;
+    PartImages<T> x(images(x_, shape_.in_channels, part.in_channels, windows.inputs()), part.channels_last),
+        y(images(y_, shape_.out_channels, part.out_channels, windows.outputs()), part.channels_last);
+    if (map_ != ConvMap::input_gradient) x.load();
+    if (map_ != ConvMap::forward) y.load();
+    const std::int64_t written = map_ == ConvMap::forward ? part.out_channels : part.in_channels;
+    engine.run({map_, part, x.images(), y.images(), weight, weight_stride(),
+                bias != nullptr ? bias + channels * written : nullptr, accumulate});
+    if (map_ == ConvMap::input_gradient) x.store();
+    if (map_ == ConvMap::forward) y.store();
+  }
+
+  ConvMap map_;
+  ConvShape shape_;
+  const View &x_, &y_;
+  ConvCut cut_;
+  std::array<std::int64_t, 2> sizes_{};
+  std::array<std::shared_ptr<const ConvEngine<T>>, 2> engines_;
+};
+
+/// Calls f(TypeTag<T>) with the type that arrays of these dtypes are computed in.
+template <class F>
+void in_compute_type(const View& a, const View& b, const View& c, const F& f) {
+  const bool wide = a.dtype == DType::f64 || b.dtype == DType::f64 || c.dtype == DType::f64;
+  if (wide)
+    f(TypeTag<double>{});
+  else
+    f(TypeTag<float>{});
+}
+
+/// Whether the map is one matrix product, and the GEMM seam's to do because there is no oneDNN for it.
+bool is_product(const ConvShape& s, const View& from, const View& weight) {
+  const bool wide = from.dtype == DType::f64 || weight.dtype == DType::f64;
+  return s.groups == 1 && are_places(s.windows) && (wide || gemm_engine() != GemmEngine::onednn);
+}
+
+/// `to` [.., m channels] = `from` [.., k channels] times the weight [k, m] whose strides are given.
+void multiply(const ConvShape& s, const View& to, const View& from, std::int64_t m, std::int64_t k,
+              const View& weight, std::int64_t k_stride, std::int64_t m_stride, const void* bias) {
+  const std::int64_t places = s.windows.outputs();
+  GemmArgs args{.k = k, .a = from.data, .a_dtype = from.dtype, .b = weight.data, .b_dtype = weight.dtype};
+  args.n = m, args.b_row_stride = k_stride, args.b_col_stride = m_stride;
+  args.c = to.data, args.c_dtype = to.dtype;
+  if (s.channels_last) {
+    args.m = s.batch * places, args.a_row_stride = k, args.c_row_stride = m, args.bias = bias;
+    return gemm(args);
+  }
+  args.batch = s.batch, args.m = places;
+  args.a_batch_stride = k * places, args.a_row_stride = 1, args.a_col_stride = places;
+  args.c_batch_stride = m * places, args.c_row_stride = 1, args.c_col_stride = places;
+  if (bias != nullptr) {
+    fill_with_bias(to, s.batch, m, places, false, bias);
+    args.beta = 1;
+  }
+  gemm(args);
+}
+
+}  // namespace
+
+void conv_forward(const ConvShape& shape, const View& y, const View& x, const View& weight,
+                  const void* bias) {
+  if (is_product(shape, x, weight))
+    return multiply(shape, y, x, shape.out_channels, shape.in_channels, weight, 1, shape.in_channels, bias);
+  in_compute_type(y, x, weight, [&]<class T>(TypeTag<T>) {
+    const Widened<T> w(weight.data, weight.dtype, layout::numel(weight.shape)),
+        b(bias, y.dtype, shape.out_channels);
+    Convolution<T>(ConvMap::forward, shape, x, y, weight.dtype).run(w.data(), b.data());
+  });
+}
+
+void conv_input_gradient(const ConvShape& shape, const View& x, const View& y, const View& weight,
+                         const void* bias) {
+  if (is_product(shape, y, weight))
+    return multiply(shape, x, y, shape.in_channels, shape.out_channels, weight, shape.in_channels, 1, bias);
+  in_compute_type(x, y, weight, [&]<class T>(TypeTag<T>) {
+    const Widened<T> w(weight.data, weight.dtype, layout::numel(weight.shape)),
+        b(bias, x.dtype, shape.in_channels);
+    Convolution<T>(ConvMap::input_gradient, shape, x, y, weight.dtype).run(w.data(), b.data());
+  });
+}
+
+void conv_weight_gradient(const ConvShape& shape, const View& weight, const View& x, const View& y,
+                          void* bias) {
+  in_compute_type(weight, x, y, [&]<class T>(TypeTag<T>) {
+    if (bias != nullptr) reduce<T>(Sum<>{}, {bias, weight.dtype, y.shape, {0, 1, 0, 0, 0}}, y);
+    Convolution<T>(ConvMap::weight_gradient, shape, x, y, weight.dtype).run_gradient(weight);
+  });
+}
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,44 @@
+// Which way a convolution goes on a CUDA device: groups of few channels directly, for which cuDNN has little;
+// then cuDNN, and products of matrices where it is not there or has nothing.
+#include "mezzo/kernels/conv/cuda.h"
+
+#include "mezzo/kernels/conv/cuda_dnn.h"
+#include "mezzo/kernels/conv/cuda_ways.h"
+#include "mezzo/kernels/reduce/cuda.h"
+
+namespace mezzo::kernels::cuda {
+
+namespace {
+
+/// bias[o] = sum over n, t of y[n, o, t].
+void bias_gradient(Device device, void* bias, DType dtype, const View& y) {
+  dispatch_compute(promote(dtype, y.dtype), [&]<class T>(TypeTag<T>) {
+    reduce<T>(device, Sum<>{}, {bias, dtype, y.shape, {0, 1, 0, 0, 0}}, y);
+  });
+}
+
+}  // namespace
+
+void conv_forward(Device device, const ConvShape& shape, const View& y, const View& x, const View& weight,
+                  const void* bias) {
+  if (suits_direct(shape)) return direct_forward(device, shape, y, x, weight, bias);
+  if (dnn_conv(device, ConvMap::forward, shape, x, weight, y, bias)) return;
+  columns_forward(device, shape, y, x, weight, bias);
+}
+
+void conv_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,
+                         const View& weight, const void* bias) {
+  if (suits_direct(shape)) return direct_input_gradient(device, shape, x, y, weight, bias);
+  if (dnn_conv(device, ConvMap::input_gradient, shape, x, weight, y, bias)) return;
+  columns_input_gradient(device, shape, x, y, weight, bias);
+}
+
+void conv_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
+                          const View& y, void* bias) {
+  if (bias != nullptr) bias_gradient(device, bias, weight.dtype, y);
+  if (suits_direct(shape)) return direct_weight_gradient(device, shape, weight, x, y);
+  if (dnn_conv(device, ConvMap::weight_gradient, shape, x, weight, y, nullptr)) return;
+  columns_weight_gradient(device, shape, weight, x, y);
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,45 @@
+// The two ways of our own in which the maps of kernels/conv/conv.h are computed on a CUDA device. Neither
+// writes the gradient of a bias.
+#pragma once
+
+#include "mezzo/kernels/conv/conv.h"
+
+namespace mezzo::kernels::cuda {
+
+/// The dtype that a map over these arrays is computed in.
+[[nodiscard]] inline DType conv_compute_dtype(const View& a, const View& b, const View& c) {
+  return a.dtype == DType::f64 || b.dtype == DType::f64 || c.dtype == DType::f64 ? DType::f64 : DType::f32;
+}
+
+/// As matrix products with the columns of the input: what each window covers. Columns are made for as much of
+/// the batch as fits conv_column_bytes() and, where a window covers one place, not at all. Products run as
+/// kernels/gemm/gemm.h says, sums over parts of the batch are kept in the compute dtype.
+void columns_forward(Device device, const ConvShape& shape, const View& y, const View& x, const View& weight,
+                     const void* bias);
+void columns_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,
+                            const View& weight, const void* bias);
+void columns_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
+                             const View& y);
+
+/// How much memory columns may take, unless those of one place, or of one channel per group of a sample's
+/// gradient, take more. 256 MiB at first; for tests.
+[[nodiscard]] std::int64_t conv_column_bytes();
+void set_conv_column_bytes(std::int64_t bytes);
+
+/// Whether groups are so small, as in depthwise convolutions, that products of matrices are a waste.
+[[nodiscard]] inline bool suits_direct(const ConvShape& shape) {
+  constexpr std::int64_t kMostWeights = 16;
+  return shape.groups > 1 &&
+         (shape.in_channels / shape.groups) * (shape.out_channels / shape.groups) <= kMostWeights;
+}
+
+/// One thread per element of the result, which adds up all its terms in order; elements of the weight
+/// gradient are reductions (kernels/reduce/cuda_kernels.h).
+void direct_forward(Device device, const ConvShape& shape, const View& y, const View& x, const View& weight,
+                    const void* bias);
+void direct_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,
+                           const View& weight, const void* bias);
+void direct_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
+                            const View& y);
+
+}  // namespace mezzo::kernels::cuda

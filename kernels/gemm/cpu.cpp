@@ -1,0 +1,260 @@
+// Decides who computes a product: checks the arguments, brings them into one form, and picks the engine by
+// dtype, size and setting. The work itself is in cpu_blocked.cpp and the engines.
+#include "mezzo/kernels/gemm/gemm.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/kernels/cpu/convert.h"
+#include "mezzo/kernels/cpu/isa.h"
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/gemm/cpu_bf16.h"
+#include "mezzo/kernels/gemm/cpu_blocked.h"
+#include "mezzo/kernels/gemm/cpu_tile.h"
+#include "mezzo/kernels/reduce/cpu.h"
+#include "mezzo/kernels/reduce/reducers.h"
+
+namespace mezzo::kernels::cpu {
+namespace {
+
+/// Up to this m * n * k our own loops are faster than a library's call.
+constexpr double kSmallProduct = 8192;
+
+/// Process-wide setting of set_gemm_engine().
+std::atomic<GemmEngine> g_engine{GemmEngine::automatic};
+
+std::string_view engine_name(GemmEngine engine) { return engine == GemmEngine::onednn ? "oneDNN" : "Eigen"; }
+
+void require_engine(std::string_view op, GemmEngine engine) {
+  if (has_gemm_engine(engine)) return;
+  throw ValueError(op, "an engine of this build (eigen)", std::string(engine_name(engine)),
+                   "install libdnnl-dev and configure again with -DMEZZO_ONEDNN=ON");
+}
+
+/// MEZZO_CPU_GEMM, or automatic when it is not set.
+GemmEngine engine_of_environment() {
+  const char* const value = std::getenv("MEZZO_CPU_GEMM");
+  if (value == nullptr || *value == '\0') return GemmEngine::automatic;
+  const std::string_view name = value;
+  if (name != "eigen" && name != "onednn") {
+    throw ValueError("MEZZO_CPU_GEMM", "eigen or onednn", "'" + std::string(name) + "'",
+                     "unset it to use the default");
+  }
+  const GemmEngine engine = name == "eigen" ? GemmEngine::eigen : GemmEngine::onednn;
+  require_engine("MEZZO_CPU_GEMM", engine);
+  return engine;
+}
+
+/// What set_gemm_engine() or the environment ask for; automatic when neither does.
+GemmEngine wanted_engine() {
+  const GemmEngine set = g_engine.load(std::memory_order_relaxed);
+  if (set != GemmEngine::automatic) return set;
+  static const GemmEngine from_environment = engine_of_environment();
+  return from_environment;
+}
+
+GemmTileFunction<float> eigen_f32() {
+#ifdef MEZZO_HAVE_ISA_VARIANTS
+  switch (isa()) {
+    case Isa::v4:
+      return gemm_eigen_v4_f32;
+    case Isa::v3:
+      return gemm_eigen_v3_f32;
+    case Isa::base:
+      break;
+  }
+#endif
+  return gemm_eigen_base_f32;
+}
+
+GemmTileFunction<double> eigen_f64() {
+#ifdef MEZZO_HAVE_ISA_VARIANTS
+  switch (isa()) {
+    case Isa::v4:
+      return gemm_eigen_v4_f64;
+    case Isa::v3:
+      return gemm_eigen_v3_f64;
+    case Isa::base:
+      break;
+  }
+#endif
+  return gemm_eigen_base_f64;
+}
+
+/// Whether our own loops take the product: not when an engine was named, whose arithmetic is then wanted.
+/// Asks for the setting first, in every build: a bad one is refused whatever the size.
+bool goes_to_loops(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return wanted_engine() == GemmEngine::automatic &&
+         static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) <= kSmallProduct;
+}
+bool goes_to_loops(const GemmArgs& args) { return goes_to_loops(args.m, args.n, args.k); }
+
+/// A small tile by our loops, for which B is brought by rows.
+template <class T>
+void small_tile(GemmTile<T> tile) {
+  T by_rows[static_cast<std::size_t>(kSmallProduct)];
+  if (tile.b_transposed) {
+    for (std::int64_t p = 0; p < tile.k; ++p) {
+      for (std::int64_t j = 0; j < tile.n; ++j) by_rows[p * tile.n + j] = tile.b[j * tile.ldb + p];
+    }
+    tile.b = by_rows, tile.ldb = tile.n, tile.b_transposed = false;
+  }
+  gemm_loops(tile);
+}
+
+/// Every row of C = the bias.
+void store_bias(const GemmArgs& args) {
+  if (args.batch * args.m * args.n == 0) return;
+  const std::int64_t bytes = args.n * size_of(args.c_dtype),
+                     grain = std::max<std::int64_t>(1, (1 << 18) / bytes);
+  auto* const c = static_cast<std::byte*>(args.c);
+  const bool one_run = args.c_col_stride == 1 && args.c_row_stride == args.n &&
+                       (args.batch == 1 || args.c_batch_stride == args.m * args.n);
+  parallel_for(args.batch * args.m, grain, [&](std::int64_t begin, std::int64_t end) {
+    if (one_run) {  // in copies of copies: rows may be short
+      std::byte* const first = c + begin * bytes;
+      std::memcpy(first, args.bias, static_cast<std::size_t>(bytes));
+      const std::int64_t most = std::max<std::int64_t>(1, (1 << 13) / bytes);
+      for (std::int64_t done = 1, rows = end - begin; done < rows;) {
+        const std::int64_t count = std::min({done, rows - done, most});
+        std::memcpy(first + done * bytes, first, static_cast<std::size_t>(count * bytes));
+        done += count;
+      }
+      return;
+    }
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t offset = r / args.m * args.c_batch_stride + r % args.m * args.c_row_stride;
+      scatter(args.bias, args.c_dtype, c + offset * size_of(args.c_dtype), args.c_dtype, args.c_col_stride,
+              args.n);
+    }
+  });
+}
+
+/// Bias and row sums as steps before the product: it is added to a C that holds the bias.
+GemmArgs spelled_out(GemmArgs args) {
+  if (args.row_sums != nullptr) {
+    const RowSums rows = row_sums_of(args);
+    dispatch_compute(args.c_dtype, [&]<class T>(TypeTag<T>) { reduce<T>(Sum<>{}, rows.sums, rows.terms); });
+    args.row_sums = nullptr;
+  }
+  if (args.bias != nullptr) {
+    store_bias(args);
+    args.beta = 1;
+    args.bias = nullptr;
+  }
+  return args;
+}
+
+/// Brings C to rows, and a batch that is one tall matrix times one B (or one A times a wide matrix) into one
+/// product.
+GemmArgs normal_form(GemmArgs args) {
+  const bool by_rows = args.n == 1 || args.c_col_stride == 1;
+  if (!by_rows && (args.m == 1 || args.c_row_stride == 1)) args = transposed(args);
+  if (args.batch > 1 && args.b_batch_stride == 0 && args.a_batch_stride == args.m * args.a_row_stride &&
+      args.c_batch_stride == args.m * args.c_row_stride) {
+    args.m *= args.batch;
+    args.batch = 1;
+  } else if (args.batch > 1 && args.a_batch_stride == 0 &&
+             args.b_batch_stride == args.n * args.b_col_stride &&
+             args.c_batch_stride == args.n * args.c_col_stride) {
+    args.n *= args.batch;
+    args.batch = 1;
+  }
+  return args;
+}
+
+template <class In, class Acc>
+void run(const GemmArgs& args, GemmTileFunction<In, Acc> engine, bool b_by_rows = false) {
+  if (args.k == 0 || args.alpha == 0)
+    gemm_scale<Acc>(args);
+  else
+    gemm_blocked(args, engine, b_by_rows);
+}
+
+void run_f32(const GemmArgs& args) {
+  if (goes_to_loops(args)) return run(args, gemm_loops<float>, true);
+#ifdef MEZZO_HAVE_ONEDNN
+  if (gemm_engine() == GemmEngine::onednn) {
+    const bool bf16 = args.a_dtype == DType::bf16 && args.b_dtype == DType::bf16;
+    if (bf16 && use_native_bf16()) return run(args, gemm_onednn_bf16);
+    return run(args, gemm_onednn_f32);
+  }
+#endif
+  run(args, eigen_f32());
+}
+
+void run_f64(const GemmArgs& args) {
+  if (goes_to_loops(args)) return run(args, gemm_loops<double>, true);
+  run(args, eigen_f64());
+}
+
+}  // namespace
+
+void gemm(const GemmArgs& args) {
+  const DType compute = product_compute_dtype(args);
+  const GemmArgs plain = spelled_out(args);
+  if (plain.batch == 0 || plain.m == 0 || plain.n == 0) return;
+  const GemmArgs normal = normal_form(plain);
+  switch (compute) {
+    case DType::f32:
+      return run_f32(normal);
+    case DType::f64:
+      return run_f64(normal);
+    default:
+      return run(normal, gemm_loops<std::int64_t>, true);
+  }
+}
+
+template <>
+void gemm_tile(const GemmTile<float>& tile) {
+  if (goes_to_loops(tile.m, tile.n, tile.k)) return small_tile(tile);
+#ifdef MEZZO_HAVE_ONEDNN
+  if (gemm_engine() == GemmEngine::onednn) return gemm_onednn_f32(tile);
+#endif
+  eigen_f32()(tile);
+}
+template <>
+void gemm_tile(const GemmTile<double>& tile) {
+  if (goes_to_loops(tile.m, tile.n, tile.k)) return small_tile(tile);
+  eigen_f64()(tile);
+}
+
+bool has_gemm_engine(GemmEngine engine) {
+#ifdef MEZZO_HAVE_ONEDNN
+  static_cast<void>(engine);
+  return true;
+#else
+  return engine != GemmEngine::onednn;
+#endif
+}
+
+GemmEngine gemm_engine() {
+  const GemmEngine wanted = wanted_engine();
+  if (wanted != GemmEngine::automatic) return wanted;
+  return has_gemm_engine(GemmEngine::onednn) && isa() == best_isa() ? GemmEngine::onednn : GemmEngine::eigen;
+}
+
+void set_gemm_engine(GemmEngine engine) {
+  require_engine("set_gemm_engine", engine);
+  g_engine.store(engine, std::memory_order_relaxed);
+}
+
+bool gemm_engine_is_named() { return wanted_engine() != GemmEngine::automatic; }
+
+std::string gemm_description() {
+#ifdef MEZZO_HAVE_ONEDNN
+  if (gemm_engine() == GemmEngine::onednn) return "oneDNN " + gemm_onednn_version();
+#endif
+  return std::string("Eigen ") + gemm_eigen_base_version() + " " + isa_name();
+}
+
+}  // namespace mezzo::kernels::cpu

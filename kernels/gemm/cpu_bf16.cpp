@@ -1,0 +1,129 @@
+// The choice between the two ways of bf16 products. It is measured and not read off the processor's feature
+// bits: the same instruction set makes native products half as fast as f32 on one processor and twice as fast
+// on another.
+#include "mezzo/kernels/gemm/cpu_bf16.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/float16.h"
+#include "mezzo/kernels/cpu/convert.h"
+#include "mezzo/kernels/gemm/cpu_tile.h"
+#include "mezzo/kernels/gemm/gemm.h"
+
+namespace mezzo::kernels::cpu {
+namespace {
+
+/// Native products are taken when they are this much faster, so that two runs of one program decide alike.
+constexpr double kMargin = 1.2;
+
+/// Process-wide setting of set_bf16_gemm().
+std::atomic<Bf16Gemm> g_setting{Bf16Gemm::automatic};
+
+#ifdef MEZZO_HAVE_ONEDNN
+template <class F>
+double seconds_of(F f) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  f();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// How many times as fast as a widened product a native one is; nothing when oneDNN has none for this
+/// processor. One tile on one thread, so that a busy neighbour core does not decide; the two take turns, and
+/// the fastest run of each counts.
+std::optional<double> measure() {
+  if (!onednn_has_native_bf16()) return std::nullopt;
+  constexpr std::int64_t m = 128, n = 256, k = 512;
+  const std::vector<BFloat16> a(m * k, BFloat16(1.25f)), b(k * n, BFloat16(-0.75f));
+  std::vector<float> wide_a(m * k), wide_b(k * n), c(m * n);
+  const GemmTile<BFloat16, float> native{m, n, k, a.data(), k, false, b.data(), n, false, c.data(), n, false};
+  const GemmTile<float> widened{m,     n,        k, wide_a.data(), k, false, wide_b.data(), n,
+                                false, c.data(), n, false};
+  double native_seconds = std::numeric_limits<double>::infinity(), widened_seconds = native_seconds;
+  try {
+    for (int turn = 0; turn < 10; ++turn) {  // the first one makes the primitives
+      native_seconds = std::min(native_seconds, seconds_of([&] { gemm_onednn_bf16(native); }));
+      widened_seconds = std::min(widened_seconds, seconds_of([&] {
+                                   convert(a.data(), DType::bf16, wide_a.data(), DType::f32, m * k);
+                                   convert(b.data(), DType::bf16, wide_b.data(), DType::f32, k * n);
+                                   gemm_onednn_f32(widened);
+                                 }));
+    }
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return widened_seconds / native_seconds;
+}
+#else
+std::optional<double> measure() { return std::nullopt; }
+#endif
+
+const std::optional<double>& measured_speedup() {
+  static const std::optional<double> speedup = measure();
+  return speedup;
+}
+
+void require_native(std::string_view op) {
+  if (measured_speedup()) return;
+  throw ValueError(op, "widened", "native",
+                   "native bf16 products need oneDNN and a processor with AVX512_BF16 or AMX");
+}
+
+Bf16Gemm setting_of_environment() {
+  const char* const value = std::getenv("MEZZO_CPU_BF16");
+  if (value == nullptr || *value == '\0') return Bf16Gemm::automatic;
+  const std::string_view name = value;
+  if (name != "widened" && name != "native") {
+    throw ValueError("MEZZO_CPU_BF16", "widened or native", "'" + std::string(name) + "'",
+                     "unset it to use the one that is measured faster");
+  }
+  if (name == "widened") return Bf16Gemm::widened;
+  require_native("MEZZO_CPU_BF16");
+  return Bf16Gemm::native;
+}
+
+Bf16Gemm wanted() {
+  const Bf16Gemm set = g_setting.load(std::memory_order_relaxed);
+  if (set != Bf16Gemm::automatic) return set;
+  static const Bf16Gemm from_environment = setting_of_environment();
+  return from_environment;
+}
+
+}  // namespace
+
+bool use_native_bf16() {
+  if (gemm_engine() != GemmEngine::onednn) return false;
+  const Bf16Gemm way = wanted();
+  if (way != Bf16Gemm::automatic) return way == Bf16Gemm::native;
+  return measured_speedup().value_or(0) >= kMargin;
+}
+
+void set_bf16_gemm(Bf16Gemm way) {
+  if (way == Bf16Gemm::native) require_native("set_bf16_gemm");
+  g_setting.store(way, std::memory_order_relaxed);
+}
+
+Bf16Gemm bf16_gemm() { return use_native_bf16() ? Bf16Gemm::native : Bf16Gemm::widened; }
+
+std::string bf16_gemm_description() {
+  const bool native = use_native_bf16();
+  if (gemm_engine() != GemmEngine::onednn) return "widened to f32";
+  if (!measured_speedup()) return "widened to f32 (no native ones on this processor)";
+  char text[96];
+  std::snprintf(text, sizeof text, "%s (native ones measured %.1fx as fast)",
+                native ? "native" : "widened to f32", *measured_speedup());
+  return text;
+}
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,12 @@
+// Which of the two ways bf16 products go on this processor: widened to f32, or through the processor's own
+// bf16 instructions. Apart from cpu.cpp because the answer is measured.
+#pragma once
+
+namespace mezzo::kernels::cpu {
+
+/// True when the product of two bf16 matrices is to run on gemm_onednn_bf16. What set_bf16_gemm() or
+/// MEZZO_CPU_BF16 say; else measured once per process, in a few milliseconds, at the first call. Always false
+/// when gemm_engine() is Eigen. Throws ValueError when MEZZO_CPU_BF16 asks for what is not there.
+[[nodiscard]] bool use_native_bf16();
+
+}  // namespace mezzo::kernels::cpu

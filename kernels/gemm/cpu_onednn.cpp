@@ -1,0 +1,186 @@
+// oneDNN's products as tile engines, on its matmul primitive, for oneDNN 2 and 3. Every thread keeps the
+// primitives of the shapes it has met: making one costs more than a small product. Empty in a build without
+// oneDNN.
+#include "mezzo/kernels/gemm/cpu_tile.h"
+
+#ifdef MEZZO_HAVE_ONEDNN
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "mezzo/core/error.h"
+#include "mezzo/kernels/cpu/onednn.h"
+
+namespace mezzo::kernels::cpu {
+namespace {
+
+using DataType = dnnl::memory::data_type;
+
+/// All that a primitive is made for.
+struct Key {
+  std::array<std::int64_t, 6> sizes;  ///< m, n, k, lda, ldb, ldc
+  bool a_transposed, b_transposed, accumulate, bf16;
+
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const noexcept {
+    std::size_t hash = (key.a_transposed ? 1U : 0U) | (key.b_transposed ? 2U : 0U) |
+                       (key.accumulate ? 4U : 0U) | (key.bf16 ? 8U : 0U);
+    for (const std::int64_t size : key.sizes) {
+      hash = (hash ^ static_cast<std::size_t>(size)) * 0x9E3779B97F4A7C15U;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+};
+
+dnnl::memory::desc matrix(std::int64_t rows, std::int64_t cols, std::int64_t ld, bool transposed,
+                          DataType type) {
+  const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, ld} : dnnl::memory::dims{ld, 1};
+  return {{rows, cols}, type, strides};
+}
+
+dnnl::matmul::primitive_desc describe(const Key& key) {
+  const auto [m, n, k, lda, ldb, ldc] = key.sizes;
+  const DataType type = key.bf16 ? DataType::bf16 : DataType::f32;
+  const dnnl::memory::desc a = matrix(m, k, lda, key.a_transposed, type);
+  const dnnl::memory::desc b = matrix(k, n, ldb, key.b_transposed, type);
+  const dnnl::memory::desc c = matrix(m, n, ldc, false, DataType::f32);
+  dnnl::primitive_attr attributes;
+  // A scratchpad of ours: oneDNN's own belongs to the thread that made the primitive.
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (key.accumulate) {
+    dnnl::post_ops add;
+    add.append_sum(1.0f);
+    attributes.set_post_ops(add);
+  }
+#if DNNL_VERSION_MAJOR >= 3
+  return {onednn_engine(), a, b, c, attributes};
+#else
+  return {dnnl::matmul::desc(a, b, c), attributes, onednn_engine()};
+#endif
+}
+
+/// A primitive with the memory objects it is run on, whose addresses are set at each run.
+class Product {
+ public:
+  explicit Product(const dnnl::matmul::primitive_desc& desc)
+      : primitive_(desc),
+        a_(desc.src_desc(), onednn_engine(), nullptr),
+        b_(desc.weights_desc(), onednn_engine(), nullptr),
+        c_(desc.dst_desc(), onednn_engine(), nullptr),
+        scratchpad_(desc.scratchpad_desc(), onednn_engine(), nullptr),
+        scratch_bytes_(desc.scratchpad_desc().get_size()) {}
+
+  /// Bytes that `scratch` has to have.
+  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_bytes_; }
+
+  dnnl_status_t run(const dnnl::stream& stream, const void* a, const void* b, void* c, void* scratch) {
+    a_.set_data_handle(const_cast<void*>(a));
+    b_.set_data_handle(const_cast<void*>(b));
+    c_.set_data_handle(c);
+    scratchpad_.set_data_handle(scratch);
+    // The C call: the C++ one builds a hash map per run.
+    const std::array<dnnl_exec_arg_t, 4> arguments{{{DNNL_ARG_SRC, a_.get()},
+                                                    {DNNL_ARG_WEIGHTS, b_.get()},
+                                                    {DNNL_ARG_DST, c_.get()},
+                                                    {DNNL_ARG_SCRATCHPAD, scratchpad_.get()}}};
+    return dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments.size()),
+                                  arguments.data());
+  }
+
+ private:
+  dnnl::matmul primitive_;
+  dnnl::memory a_, b_, c_, scratchpad_;
+  std::size_t scratch_bytes_;
+};
+
+/// What one thread keeps: its primitives and the memory they work in.
+class ProductCache {
+ public:
+  Product& find(const Key& key) {
+    if (last_ != nullptr && key == last_key_) return *last_;  // the next tile of the same product
+    auto found = products_.find(key);
+    if (found == products_.end()) {
+      // Shapes that change with every call must not fill the memory; a training step has a few dozen.
+      if (products_.size() >= kMaxProducts) products_.clear();
+      last_ = nullptr;
+      found = products_.try_emplace(key, describe(key)).first;
+    }
+    last_key_ = key;
+    last_ = &found->second;
+    return *last_;
+  }
+
+  void* scratch(std::size_t bytes) {
+    if (bytes > scratch_bytes_) {
+      scratch_.reset(static_cast<std::byte*>(::operator new(bytes, kAlignment)));
+      scratch_bytes_ = bytes;
+    }
+    return scratch_.get();
+  }
+
+  [[nodiscard]] const dnnl::stream& stream() const { return stream_; }
+
+ private:
+  static constexpr std::size_t kMaxProducts = 512;
+  static constexpr std::align_val_t kAlignment{64};
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete(memory, kAlignment); }
+  };
+
+  std::unordered_map<Key, Product, KeyHash> products_;
+  Key last_key_{};
+  Product* last_ = nullptr;
+  std::unique_ptr<std::byte, Free> scratch_;
+  std::size_t scratch_bytes_ = 0;
+  dnnl::stream stream_{onednn_engine()};
+};
+
+[[noreturn]] void fail(std::string_view what) {
+  throw Error("oneDNN matmul", "success", what, "set MEZZO_CPU_GEMM=eigen and report this");
+}
+
+template <class In>
+void multiply(const GemmTile<In, float>& tile) {
+  const OneThread one_thread;
+  try {
+    thread_local ProductCache cache;
+    Product& product = cache.find({{tile.m, tile.n, tile.k, tile.lda, tile.ldb, tile.ldc},
+                                   tile.a_transposed,
+                                   tile.b_transposed,
+                                   tile.accumulate,
+                                   std::is_same_v<In, BFloat16>});
+    void* const scratch = cache.scratch(product.scratch_bytes());
+    const dnnl_status_t status = product.run(cache.stream(), tile.a, tile.b, tile.c, scratch);
+    if (status != dnnl_success) fail("status " + std::to_string(static_cast<int>(status)));
+  } catch (const dnnl::error& error) {
+    fail(error.what());
+  }
+}
+
+}  // namespace
+
+void gemm_onednn_f32(const GemmTile<float>& tile) { multiply(tile); }
+void gemm_onednn_bf16(const GemmTile<BFloat16, float>& tile) { multiply(tile); }
+
+// The value of an instruction set has the bits of all that it contains.
+bool onednn_has_native_bf16() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
+std::string gemm_onednn_version() {
+  const dnnl_version_t* const version = dnnl_version();
+  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
+}  // namespace mezzo::kernels::cpu
+
+#endif  // MEZZO_HAVE_ONEDNN

@@ -1,0 +1,75 @@
+// What an engine has to offer: one product of row- or column-contiguous matrices of one type, on the calling
+// thread. Everything else (dtypes, strides, batches, factors, threads) is done around it, once for all
+// engines. Plain pointers only, because engines are compiled with other instruction sets than their callers.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/float16.h"
+
+#ifdef MEZZO_HAVE_ONEDNN
+#include <string>
+#endif
+
+namespace mezzo::kernels::cpu {
+
+/// C = op(A) . op(B), or C += op(A) . op(B) when `accumulate`, with op(A): [m, k], op(B): [k, n] of type In
+/// and C: [m, n] of type Acc, row-contiguous with ldc >= n. A or B is row-contiguous with leading size ld, or
+/// column-contiguous ("transposed") with leading size ld. m, n and k are above 0; C is not read unless
+/// `accumulate`.
+template <class In, class Acc = In>
+struct GemmTile {
+  std::int64_t m, n, k;
+  const In* a;
+  std::int64_t lda;
+  bool a_transposed;
+  const In* b;
+  std::int64_t ldb;
+  bool b_transposed;
+  Acc* c;
+  std::int64_t ldc;
+  bool accumulate;
+};
+
+template <class In, class Acc = In>
+using GemmTileFunction = void (*)(const GemmTile<In, Acc>&);
+
+/// Multiplies one tile by the engine in use, small ones by our own loops, as gemm() chooses
+/// (kernels/gemm/gemm.h); for kernels that make products of their own. T is float or double. In
+/// kernels/gemm/cpu.cpp.
+template <class T>
+void gemm_tile(const GemmTile<T>& tile);
+
+// kernels/gemm/eigen/gemm_eigen.cpp, compiled once per instruction set.
+void gemm_eigen_base_f32(const GemmTile<float>& tile);
+void gemm_eigen_base_f64(const GemmTile<double>& tile);
+const char* gemm_eigen_base_version();  ///< "3.4.0"
+#ifdef MEZZO_HAVE_ISA_VARIANTS
+void gemm_eigen_v3_f32(const GemmTile<float>& tile);
+void gemm_eigen_v3_f64(const GemmTile<double>& tile);
+const char* gemm_eigen_v3_version();
+void gemm_eigen_v4_f32(const GemmTile<float>& tile);
+void gemm_eigen_v4_f64(const GemmTile<double>& tile);
+const char* gemm_eigen_v4_version();
+#endif
+
+#ifdef MEZZO_HAVE_ONEDNN
+// kernels/gemm/cpu_onednn.cpp
+void gemm_onednn_f32(const GemmTile<float>& tile);
+/// The processor's own bf16 products (AVX512_BF16, AMX), added up in f32: products and sums are f32's but for
+/// subnormal numbers, which count as 0.
+void gemm_onednn_bf16(const GemmTile<BFloat16, float>& tile);
+/// Whether oneDNN runs on those. Without them it takes bf16 all the same and computes in f32.
+bool onednn_has_native_bf16();
+/// "2.6.3"
+std::string gemm_onednn_version();
+#endif
+
+// kernels/gemm/cpu_loops.cpp: float, double and std::int64_t (exact modulo 2^64). B must be row-contiguous.
+template <class T>
+void gemm_loops(const GemmTile<T>& tile);
+
+/// Whether somebody named gemm_engine(), whose arithmetic is then wanted whatever the size.
+[[nodiscard]] bool gemm_engine_is_named();
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,179 @@
+// Writing and adding where indices say, on a CUDA device. Indices are sorted first, stable, so that one
+// thread deals with all elements of a place, in row-major order: no atomics, and the bits of the CPU.
+#include "mezzo/kernels/indexing/cuda.h"
+#include "mezzo/kernels/indexing/cuda_elements.h"
+#include "mezzo/kernels/sort/cuda.h"
+
+namespace mezzo::kernels::cuda {
+
+namespace {
+
+/// Steps up to which a thread walks all of them: as many loads as a tile of the sort takes barriers, and one
+/// launch instead of two.
+constexpr std::int64_t kFewSteps = 64;
+
+/// A thread per lane. Arrays of the spaces: base, index, source.
+template <class T, class Update>
+__global__ void put_few(Elements<T> to, const T* source, Space<3> lanes, Space<3> steps, Update update) {
+  const std::int64_t total = lanes.total(), step_count = steps.total();
+  for (std::int64_t l = first_index(); l < total; l += grid_size()) {
+    std::int64_t lane[3];
+    lanes.offsets(l, lane);
+    for (std::int64_t s = 0; s < step_count; ++s) {
+      std::int64_t at[3];
+      steps.offsets(s, at);
+      const std::int64_t i = to.index[lane[1] + at[1]];
+      if (to.has(i)) update(to.base[lane[0] + i * to.step], source[lane[2] + at[2]]);
+    }
+  }
+}
+
+/// Indices as entries: one out of range, or `skip`, gets the last key, which no index has that is in range.
+/// Rows and places in them: the only array is the indices.
+template <class Entry>
+struct LoadIndices {
+  using Key = typename Entry::Key;
+  static constexpr Key kNone = ~Key{0};
+  const std::int64_t* index;
+  std::int64_t limit, skip;
+  Space<1> rows, places;
+  [[nodiscard]] __device__ Entry operator()(std::int64_t row, std::int64_t place) const {
+    const std::int64_t i = index[rows.offset(row) + places.offset(place)];
+    return {i >= 0 && i < limit && i != skip ? static_cast<Key>(i) : kNone, place};
+  }
+};
+/// Calls f(TypeTag<Entry>{}) with the smallest entry for `n` indices below `limit`.
+template <class F>
+void with_index_entries(std::int64_t limit, std::int64_t n, const F& f) {
+  constexpr std::int64_t kMost = ShortEntry::kMostPositions;
+  if (limit <= kMost && n < kMost)
+    f(TypeTag<ShortEntry>{});
+  else
+    f(TypeTag<LongEntry>{});
+}
+
+/// What put_runs reads: rows of `n` sorted entries, each for as many lanes as share its indices.
+template <class T, class Entry>
+struct SortedPut {
+  Elements<T> to;
+  const T* source;
+  const Entry* entries;
+  std::int64_t n;
+  Space<2> rows, lanes;  ///< base, source
+  Space<1> steps;        ///< source
+};
+
+/// A thread per entry and lane: that of the first entry of an index adds all of them, in order; where they
+/// replace one another, that of the last one writes.
+template <class T, class Entry, class Update>
+__global__ void put_runs(SortedPut<T, Entry> put, Update update) {
+  constexpr bool kReplaces = std::is_same_v<Update, AssignTo>;
+  const std::int64_t lane_count = put.lanes.total(), total = put.rows.total() * put.n * lane_count;
+  for (std::int64_t t = first_index(); t < total; t += grid_size()) {
+    const std::int64_t entry = quotient(t, lane_count), r = quotient(entry, put.n), e = entry - r * put.n;
+    const Entry* const entries = put.entries + r * put.n;
+    const auto key = entries[e].key();
+    const std::int64_t neighbour = kReplaces ? e + 1 : e - 1;
+    if (key == LoadIndices<Entry>::kNone) continue;
+    if (neighbour >= 0 && neighbour < put.n && entries[neighbour].key() == key) continue;
+    std::int64_t row[2], lane[2];
+    put.rows.offsets(r, row);
+    put.lanes.offsets(t - entry * lane_count, lane);
+    const T* const source = put.source + row[1] + lane[1];
+    T* const place = put.to.base + row[0] + lane[0] + static_cast<std::int64_t>(key) * put.to.step;
+    T value = *place;
+    for (std::int64_t k = e; k < put.n && entries[k].key() == key; ++k)
+      update(value, source[put.steps.offset(entries[k].at())]);
+    *place = value;
+  }
+}
+
+/// Of three arrays two, or one.
+[[nodiscard]] Space<2> base_and_source(const Walk<3>& walk) {
+  return {walk.shape, {walk.strides[0], walk.strides[2]}};
+}
+[[nodiscard]] Space<1> only(const Walk<3>& walk, std::size_t k) { return {walk.shape, {walk.strides[k]}}; }
+
+template <class T, class Update>
+void launch_put(Device device, const Places& places, const View& source, const Dims& walked, Update update) {
+  if (layout::numel(source.shape) == 0) return;
+  const std::array<const View*, 3> views{&places.base, &places.index, &source};
+  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
+  const Elements<T> to = elements_of<T>(places);
+  const T* const from = static_cast<const T*>(source.data);
+  const Walk<3> steps = part_of(views, walked, true);
+  const std::int64_t n = layout::numel(steps.shape);
+  if (n <= kFewSteps) {
+    const Space<3> lanes = space_of(part_of(views, walked, false));
+    const Grid grid = grid_for(lanes.total());
+    return mezzo::cuda::launch(put_few<T, Update>, dim3(grid.blocks), dim3(grid.threads), 0, stream, to, from,
+                               lanes, space_of(steps), update);
+  }
+  Dims own = walked, shared;  // dims along which lanes have indices of their own, and the others
+  for (std::size_t d = 0; d < source.shape.size(); ++d) {
+    if (walked.contains(static_cast<std::int64_t>(d))) continue;
+    if (places.index.strides[d] == 0) shared.push_back(static_cast<std::int64_t>(d));
+  }
+  for (const std::int64_t d : shared) own.push_back(d);
+  const Walk<3> rows = part_of(views, own, false), lanes = part_of(views, shared, true);
+  const std::int64_t row_count = layout::numel(rows.shape);
+  with_index_entries(to.limit, n, [&]<class Entry>(TypeTag<Entry> /*entry*/) {
+    const Scratch sorted(device, row_count * n * std::int64_t{sizeof(Entry)});
+    auto* const entries = static_cast<Entry*>(sorted.data());
+    const LoadIndices<Entry> load{to.index, to.limit, -1, only(rows, 1), only(steps, 1)};
+    sort_rows<Entry>(device, load, row_count, n, {.entries = entries, .length = n});
+    const SortedPut<T, Entry> put{
+        to, from, entries, n, base_and_source(rows), base_and_source(lanes), only(steps, 2)};
+    const Grid grid = grid_for(row_count * n * put.lanes.total());
+    mezzo::cuda::launch(put_runs<T, Entry, Update>, dim3(grid.blocks), dim3(grid.threads), 0, stream, put,
+                        update);
+  });
+}
+
+/// A thread per sorted entry: its position, and the ends of its run.
+template <class Entry>
+__global__ void store_runs(const Entry* entries, std::int64_t n, std::int64_t* order, std::int64_t* first,
+                           std::int64_t* last) {
+  for (std::int64_t e = first_index(); e < n; e += grid_size()) {
+    const auto key = entries[e].key();
+    order[e] = entries[e].at();
+    if (key == LoadIndices<Entry>::kNone) continue;
+    if (e == 0 || entries[e - 1].key() != key) first[key] = e;
+    if (e + 1 == n || entries[e + 1].key() != key) last[key] = e + 1;
+  }
+}
+
+}  // namespace
+
+void put(Device device, const Places& places, const View& source, const Dims& walked) {
+  with_bits(size_of(source.dtype),
+            [&](auto bits) { launch_put<decltype(bits)>(device, places, source, walked, AssignTo{}); });
+}
+
+void put_add(Device device, const Places& places, const View& source, const Dims& walked) {
+  dispatch_compute(source.dtype,
+                   [&]<class T>(TypeTag<T>) { launch_put<T>(device, places, source, walked, AddTo{}); });
+}
+
+void put_combined(Device device, const Places& places, const View& source, const Dims& walked, Combine how) {
+  with_combine(how, [&](auto update) {
+    dispatch_compute(source.dtype,
+                     [&]<class T>(TypeTag<T>) { launch_put<T>(device, places, source, walked, update); });
+  });
+}
+
+void find_index_runs(Device device, const std::int64_t* index, const IndexRuns& runs, std::int64_t skip) {
+  if (runs.count == 0) return;
+  with_index_entries(runs.values, runs.count, [&]<class Entry>(TypeTag<Entry> /*entry*/) {
+    const Scratch sorted(device, runs.count * std::int64_t{sizeof(Entry)});
+    auto* const entries = static_cast<Entry*>(sorted.data());
+    const LoadIndices<Entry> load{index, runs.values, skip, {}, Space<1>({runs.count}, {Dims{1}})};
+    sort_rows<Entry>(device, load, 1, runs.count, {.entries = entries, .length = runs.count});
+    const Grid grid = grid_for(runs.count);
+    mezzo::cuda::launch(store_runs<Entry>, dim3(grid.blocks), dim3(grid.threads), 0,
+                        mezzo::cuda::current_stream(device), entries, runs.count, runs.order, runs.first,
+                        runs.last);
+  });
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,89 @@
+// Elements of an array that indices choose, as kernels see them. A header of its own because the front
+// end and both devices need it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "mezzo/core/host_device.h"
+#include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/kernels/view.h"
+
+namespace mezzo::kernels {
+
+/// Place e is element index[e] * step of an array that starts at base[e].
+struct Places {
+  View base;               ///< stride 0 in the dims that the index decides about
+  View index;              ///< i64, of the same shape
+  std::int64_t step = 1;   ///< elements of the array from one index to the next
+  std::int64_t limit = 0;  ///< indices are in [0, limit)
+
+  [[nodiscard]] bool has(std::int64_t i) const { return i >= 0 && i < limit; }
+};
+
+/// Shape and the strides of some arrays, reduced to the dims listed in `dims` (or to all others).
+template <std::size_t N>
+struct Walk {
+  Shape shape;
+  std::array<Dims, N> strides;
+};
+template <std::size_t N>
+[[nodiscard]] Walk<N> part_of(const std::array<const View*, N>& views, const Dims& dims, bool listed) {
+  Walk<N> part;
+  for (std::size_t d = 0; d < views[0]->shape.size(); ++d) {
+    if (dims.contains(static_cast<std::int64_t>(d)) != listed) continue;
+    part.shape.push_back(views[0]->shape[d]);
+    for (std::size_t k = 0; k < N; ++k) part.strides[k].push_back(views[k]->strides[d]);
+  }
+  return part;
+}
+
+/// Positions of an array of indices, grouped by value. See find_index_runs.
+struct IndexRuns {
+  std::int64_t count, values;  ///< positions, and values from 0 on
+  std::int64_t* order;         ///< [count]
+  std::int64_t* first;         ///< [values]
+  std::int64_t* last;          ///< [values]
+};
+
+/// What becomes of a place when an element falls on it.
+struct AssignTo {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& place, T value) const {
+    place = value;
+  }
+};
+struct AddTo {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& place, T value) const {
+    place = scalar::AddFn{}(place, value);
+  }
+};
+
+/// What put_combined makes of a place and each element that falls on it; NaN stays.
+enum class Combine : std::uint8_t { product, largest, smallest };
+template <class Fn>
+struct CombineWith {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& place, T value) const {
+    place = Fn{}(place, value);
+  }
+};
+/// Calls f with the functor.
+template <class F>
+void with_combine(Combine how, const F& f) {
+  if (how == Combine::product) return f(CombineWith<scalar::MulFn>{});
+  if (how == Combine::largest) return f(CombineWith<scalar::MaximumFn>{});
+  f(CombineWith<scalar::MinimumFn>{});
+}
+
+/// Calls f with a value of an unsigned type of `bytes` (1, 2, 4 or 8): elements that are moved as they are.
+template <class F>
+void with_bits(std::int64_t bytes, const F& f) {
+  if (bytes == 1) return f(std::uint8_t{});
+  if (bytes == 2) return f(std::uint16_t{});
+  if (bytes == 4) return f(std::uint32_t{});
+  f(std::uint64_t{});
+}
+
+}  // namespace mezzo::kernels

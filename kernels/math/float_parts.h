@@ -1,0 +1,117 @@
+// What the functions of kernels/math/math.h are made of: rounding that is the same everywhere, selection by
+// masks, the bits of a float.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "mezzo/core/float16.h"
+#include "mezzo/core/host_device.h"
+
+namespace mezzo::kernels::math {
+
+namespace detail {
+
+using mezzo::detail::bit_cast;
+
+inline constexpr std::int32_t kSignBit = INT32_MIN;
+inline constexpr std::int32_t kMagnitudeMask = INT32_MAX;
+inline constexpr std::int32_t kInfinityBits = 0x7f800000;
+inline constexpr std::int32_t kNanBits = 0x7fc00000;
+
+/// a * b + c with both roundings, on every device and whatever the contraction flags of nvcc.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float mul_add(float a, float b, float c) noexcept {
+#if defined(__CUDA_ARCH__)
+  return __fadd_rn(__fmul_rn(a, b), c);
+#else
+  return a * b + c;
+#endif
+}
+
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double mul_add(double a, double b, double c) noexcept {
+#if defined(__CUDA_ARCH__)
+  return __dadd_rn(__dmul_rn(a, b), c);
+#else
+  return a * b + c;
+#endif
+}
+
+/// a * b, rounded by itself: for a product that is returned, as nvcc may fuse it with a sum of the caller's.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float multiply(float a, float b) noexcept {
+#if defined(__CUDA_ARCH__)
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double multiply(double a, double b) noexcept {
+#if defined(__CUDA_ARCH__)
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+/// c0 + c1 x + c2 x^2 + ... by Horner's rule.
+template <class T, class... Rest>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T polynomial(T x, T c0, Rest... rest) noexcept {
+  if constexpr (sizeof...(Rest) == 0) {
+    return c0;
+  } else {
+    return mul_add(polynomial(x, rest...), x, c0);
+  }
+}
+
+/// condition ? a : b as masks. With ?: g++ moves the work behind an operand into a branch, and without
+/// -fno-trapping-math the loop then no longer vectorises.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float select(bool condition, float a, float b) noexcept {
+#if defined(__CUDA_ARCH__)
+  return condition ? a : b;
+#else
+  const std::int32_t mask = -static_cast<std::int32_t>(condition);
+  return bit_cast<float>((bit_cast<std::int32_t>(a) & mask) | (bit_cast<std::int32_t>(b) & ~mask));
+#endif
+}
+
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double select(bool condition, double a, double b) noexcept {
+#if defined(__CUDA_ARCH__)
+  return condition ? a : b;
+#else
+  const std::int64_t mask = -static_cast<std::int64_t>(condition);
+  return bit_cast<double>((bit_cast<std::int64_t>(a) & mask) | (bit_cast<std::int64_t>(b) & ~mask));
+#endif
+}
+
+/// x between the two bounds; a NaN stays.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float clamp(float x, float low, float high) noexcept {
+  const float at_most = select(x > high, high, x);
+  return select(at_most < low, low, at_most);
+}
+
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int32_t magnitude_bits(float x) noexcept {
+  return bit_cast<std::int32_t>(x) & kMagnitudeMask;
+}
+
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float magnitude(float x) noexcept {
+  return bit_cast<float>(magnitude_bits(x));
+}
+
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int32_t sign_bits(float x) noexcept {
+  return bit_cast<std::int32_t>(x) & kSignBit;
+}
+
+/// `magnitude_value` (>= 0) with the sign of `sign_source`.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float with_sign(float magnitude_value,
+                                                           float sign_source) noexcept {
+  return bit_cast<float>(bit_cast<std::int32_t>(magnitude_value) | sign_bits(sign_source));
+}
+
+/// 2^n for n in [-126, 127]; other n give some float, as they do when a NaN is on its way through.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float power_of_two(std::int32_t n) noexcept {
+  return bit_cast<float>(static_cast<std::int32_t>(static_cast<std::uint32_t>(n + 127) << 23));
+}
+
+}  // namespace detail
+
+}  // namespace mezzo::kernels::math

@@ -1,0 +1,326 @@
+// The scalar math of the pointwise ops: one functor per function, written once for CPU loops and CUDA kernels
+// on the compute types float, double and int64_t. Transcendental functions come from math.h; what is here are
+// formulas over them and the conventions (NaN, ties, integer wrap-around) the ops promise.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "mezzo/core/host_device.h"
+#include "mezzo/core/scalar.h"
+#include "mezzo/kernels/math/math.h"
+
+namespace mezzo::kernels::scalar {
+
+/// A number given by the caller, in the form that device code can read (Scalar's functions are host code).
+struct Number {
+  double real = 0;
+  std::int64_t integer = 0;
+  Number() = default;
+  Number(const Scalar& value) : real(value.real()), integer(value.integer()) {}
+  template <class T>
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T as() const {
+    if constexpr (std::is_integral_v<T>)
+      return integer;
+    else
+      return static_cast<T>(real);
+  }
+};
+
+/// f(x, number) and f(number, x) as functions of x.
+template <class F>
+struct WithRight {
+  Number number;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE auto operator()(T x) const {
+    return F{}(x, number.as<T>());
+  }
+};
+template <class F>
+struct WithLeft {
+  Number number;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE auto operator()(T x) const {
+    return F{}(number.as<T>(), x);
+  }
+};
+
+// --- arithmetic. Integers go through unsigned, where overflow wraps instead of being undefined.
+
+template <class T>
+using Wrapping = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
+
+struct IdentityFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x;
+  }
+};
+struct AddFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+  }
+};
+struct SubFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) - static_cast<Wrapping<T>>(b));
+  }
+};
+struct MulFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+  }
+};
+/// a + alpha * b.
+struct AddScaledFn {
+  Number alpha;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    return AddFn{}(a, MulFn{}(alpha.as<T>(), b));
+  }
+};
+struct DivFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    return a / b;
+  }
+};
+
+/// Integer quotient towards zero; by 0 it is 0, by -1 it wraps (both trap in the processor otherwise).
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t quotient(std::int64_t a, std::int64_t b) {
+  if (b == 0) return 0;
+  if (b == -1) return SubFn{}(std::int64_t{0}, a);
+  return a / b;
+}
+struct DivTruncFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>)
+      return quotient(a, b);
+    else
+      return std::trunc(a / b);
+  }
+};
+/// floor(a / b) without the rounding of a / b: from the exact remainder, as Python and PyTorch do.
+struct DivFloorFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      const T q = quotient(a, b);
+      const bool rounds_up = b != 0 && b != -1 && a % b != 0 && (a < 0) != (b < 0);
+      return rounds_up ? q - 1 : q;
+    } else {
+      if (b == T(0)) return a / b;
+      const T remainder = std::fmod(a, b);
+      T q = (a - remainder) / b;
+      if (remainder != T(0) && (b < T(0)) != (remainder < T(0))) q -= T(1);
+      if (q == T(0)) return std::copysign(T(0), a / b);
+      const T below = std::floor(q);
+      return q - below > T(0.5) ? below + T(1) : below;
+    }
+  }
+};
+
+/// x^n for integers; a negative n gives the truncated value of 1 / x^-n.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t integer_power(std::int64_t x, std::int64_t n) {
+  if (n < 0) return x == 1 ? 1 : (x == -1 ? ((n & 1) != 0 ? -1 : 1) : 0);
+  std::int64_t result = 1;
+  for (; n != 0; n >>= 1) {
+    if ((n & 1) != 0) result = MulFn{}(result, x);
+    x = MulFn{}(x, x);
+  }
+  return result;
+}
+struct PowFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T y) const {
+    if constexpr (std::is_integral_v<T>)
+      return integer_power(x, y);
+    else
+      return math::pow(x, y);
+  }
+};
+
+// --- the larger and smaller of two, and what follows from them. Each keeps a NaN of either operand.
+
+struct MaximumFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    const bool first = (a > b) | (a != a);
+    return first ? a : b;
+  }
+};
+struct MinimumFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    const bool first = (a < b) | (a != a);
+    return first ? a : b;
+  }
+};
+struct MaximumBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T a, T b) const {
+    const T share = a == b ? grad * T(0.5) : grad;
+    return a < b ? T(0) : share;
+  }
+};
+/// min(max(x, low), high), the bounds given as numbers or left out.
+struct ClampFn {
+  Number low, high;
+  bool has_low = false, has_high = false;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    if (has_low) x = MaximumFn{}(x, low.as<T>());
+    if (has_high) x = MinimumFn{}(x, high.as<T>());
+    return x;
+  }
+};
+struct ClampBackwardFn {
+  Number low, high;
+  bool has_low = false, has_high = false;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const bool above = !has_low | (x >= low.as<T>());
+    const bool below = !has_high | (x <= high.as<T>());
+    const bool inside = above & below;
+    return inside ? grad : T(0);
+  }
+};
+struct ClampTensorFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T low, T high) const {
+    return MinimumFn{}(MaximumFn{}(x, low), high);
+  }
+};
+
+// --- comparison, logic, choice
+
+struct EqFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return a == b;
+  }
+};
+struct NeFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return a != b;
+  }
+};
+struct LtFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return a < b;
+  }
+};
+struct LeFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return a <= b;
+  }
+};
+struct AndFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return (a != T(0)) & (b != T(0));
+  }
+};
+struct OrFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return (a != T(0)) | (b != T(0));
+  }
+};
+struct NotFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T x) const {
+    return x == T(0);
+  }
+};
+struct WhereFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T condition, T a, T b) const {
+    return condition != T(0) ? a : b;
+  }
+};
+
+// --- functions of one number
+
+struct NegFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    if constexpr (std::is_integral_v<T>)
+      return SubFn{}(T(0), x);
+    else
+      return -x;
+  }
+};
+struct AbsFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    if constexpr (std::is_integral_v<T>)
+      return x < 0 ? NegFn{}(x) : x;
+    else
+      return std::fabs(x);
+  }
+};
+/// 0 for NaN, as PyTorch has it: an element that is NaN has no direction in the gradient of |x|.
+struct SignFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const T of_positive = x > T(0) ? T(1) : T(0);
+    return x < T(0) ? T(-1) : of_positive;
+  }
+};
+struct SquareFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return MulFn{}(x, x);
+  }
+};
+struct CubeFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return MulFn{}(MulFn{}(x, x), x);
+  }
+};
+struct ReciprocalFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return T(1) / x;
+  }
+};
+struct ExpFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::exp(x);
+  }
+};
+struct LogFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::log(x);
+  }
+};
+struct SqrtFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::sqrt(x);
+  }
+};
+struct RsqrtFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::rsqrt(x);
+  }
+};
+
+}  // namespace mezzo::kernels::scalar

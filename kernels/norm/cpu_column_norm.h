@@ -1,0 +1,273 @@
+// The CPU's kernels of run norms of channels-last arrays (RunLayout::channels_last), among them batch_norm of
+// [N, C]: a matrix whose columns are the channels is taken in chunks of its rows, each with moments of its
+// own, where gathering each channel would transpose the matrix twice. Apart from cpu_run_norm.h, which
+// chooses between the two.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "mezzo/core/threads.h"
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/rows.h"
+#include "mezzo/kernels/norm/cpu_column_pass.h"
+#include "mezzo/kernels/norm/cpu_moments.h"
+#include "mezzo/kernels/norm/cpu_run_arrays.h"
+#include "mezzo/kernels/norm/norm_layout.h"
+#include "mezzo/kernels/norm/norm_math.h"
+
+namespace mezzo::kernels::cpu::detail {
+
+/// Elements of a chunk: 64 KiB of f32, which stay in the cache from one pass over them to the next.
+inline constexpr std::int64_t kChunk = 16384;
+
+/// The matrices of a layout, and how they are cut.
+struct Chunks {
+  explicit Chunks(const RunLayout& layout)
+      : matrices(layout.rows / layout.row_period),
+        length(layout.length),
+        channels(layout.channels()),
+        group(layout.row_channels),
+        rows(std::max<std::int64_t>(kChunk / channels, kGroup)),
+        count((length - 1) / rows + 1) {}
+  std::int64_t matrices, length, channels;
+  std::int64_t group;        ///< neighbouring channels that are normalized together
+  std::int64_t rows, count;  ///< rows of a chunk but the last one, and chunks of a matrix
+
+  [[nodiscard]] std::int64_t rows_of(std::int64_t chunk) const {
+    return std::min(rows, length - chunk * rows);
+  }
+};
+
+/// Elements [begin, begin + n) of an array as T: where they are, or widened into `buffer`.
+template <class T>
+[[nodiscard]] T* stretch(const View& array, std::int64_t begin, std::int64_t n, T* buffer) {
+  auto* const at = static_cast<std::byte*>(array.data) + begin * size_of(array.dtype);
+  if (array.dtype == dtype_of<T>) return reinterpret_cast<T*>(at);
+  convert(at, array.dtype, buffer, dtype_of<T>, n);
+  return buffer;
+}
+
+/// Calls `body(out, in, chunk)` for the chunks of a matrix as T, threads over them; what it leaves in `out`
+/// is stored. `out` may be nullptr. With one, the last chunks, which the pass before has left in the cache,
+/// come first.
+template <class T, std::size_t N, class Body>
+void for_chunks(const Chunks& chunks, std::int64_t matrix, const View* out, const std::array<View, N>& in,
+                const Body& body) {
+  const std::int64_t most = std::min(chunks.rows, chunks.length) * chunks.channels;
+  cpu::parallel_for(chunks.count, 1, [&](std::int64_t first, std::int64_t end) {
+    const auto size_for = [&](const View& array) { return array.dtype == dtype_of<T> ? 0 : most; };
+    const auto scratch = [&]<std::size_t... I>(std::index_sequence<I...> /*indices*/) {
+      return std::array<RowScratch<T>, N>{RowScratch<T>(size_for(in[I]))...};
+    }
+    (std::make_index_sequence<N>{});
+    const RowScratch<T> result(out == nullptr ? 0 : size_for(*out));
+    for (std::int64_t i = first; i < end; ++i) {
+      const std::int64_t chunk = out == nullptr ? i : first + end - 1 - i;
+      const std::int64_t begin = (matrix * chunks.length + chunk * chunks.rows) * chunks.channels;
+      const std::int64_t n = chunks.rows_of(chunk) * chunks.channels;
+      std::array<const T*, N> blocks;
+      for (std::size_t k = 0; k < N; ++k) blocks[k] = stretch(in[k], begin, n, scratch[k].data());
+      if (out == nullptr) {
+        body(static_cast<T*>(nullptr), blocks, chunk);
+        continue;
+      }
+      auto* const at = static_cast<std::byte*>(out->data) + begin * size_of(out->dtype);
+      const bool in_place = out->dtype == dtype_of<T>;
+      T* const target = in_place ? reinterpret_cast<T*>(at) : result.data();
+      body(target, blocks, chunk);
+      if (!in_place) convert(target, dtype_of<T>, at, out->dtype, n);
+    }
+  });
+}
+
+/// What is known of the chunks of one matrix, and of its channels.
+template <class T>
+class MatrixScratch {
+ public:
+  explicit MatrixScratch(const Chunks& chunks)
+      : channels_(chunks.channels),
+        of_channels_(ChannelFacts<T>::kArrays * chunks.channels),
+        shifts_(chunks.count * chunks.channels),
+        sums_(2 * kSums * chunks.count * chunks.channels) {}
+  [[nodiscard]] ChannelFacts<T> facts() const { return {of_channels_.data(), channels_}; }
+  /// What x is taken relative to in a chunk.
+  [[nodiscard]] T* shift(std::int64_t chunk) const { return shifts_.data() + chunk * channels_; }
+  /// Sums of x - shift and of its squares.
+  [[nodiscard]] ColumnTotals deviations(std::int64_t chunk) const { return totals(kSums * chunk); }
+  /// Sums of grad, and of grad times x - shift.
+  [[nodiscard]] ColumnTotals gradients(std::int64_t chunk) const { return totals(kSums * chunk + 1); }
+
+ private:
+  static constexpr std::int64_t kSums = 2;  ///< pairs of sums
+  [[nodiscard]] ColumnTotals totals(std::int64_t pair) const {
+    double* const first = sums_.data() + 2 * pair * channels_;
+    return {first, first + channels_};
+  }
+  std::int64_t channels_;
+  RowScratch<T> of_channels_, shifts_;
+  RowScratch<double> sums_;
+};
+
+/// The shifts of a chunk: given means, or its own, with the deviations from them.
+template <class T>
+void find_shifts(const Chunks& chunks, const T* x, std::int64_t chunk, const RunArrays<T>& arrays,
+                 const MatrixScratch<T>& scratch) {
+  const std::int64_t rows = chunks.rows_of(chunk), channels = chunks.channels;
+  ChannelFacts<T> facts = scratch.facts();
+  facts.shift = scratch.shift(chunk);
+  if (arrays.given) {
+    // One channel to a row of statistics: only batches are normalized with given ones.
+    std::copy_n(arrays.mean, channels, facts.shift);
+    return;
+  }
+  const ColumnTotals totals = scratch.deviations(chunk);
+  run_isa<ColumnSums<T, 1, ValueTerms>>(std::array{x}, rows, channels, facts, totals);
+  for (std::int64_t j = 0; j < channels; ++j)
+    facts.shift[j] = static_cast<T>(totals.first[j] / static_cast<double>(rows));
+  run_isa<ColumnSums<T, 1, DeviationTerms>>(std::array{x}, rows, channels, facts, totals);
+  for (std::int64_t j = 0; j < channels; ++j) {
+    const RunRow<T> column{x + j, rows, 1, channels};
+    totals.second[j] = finite_squares(column, facts.shift[j], totals.second[j]);
+  }
+}
+
+/// The moments of the group of channels from `first` on, from those of its chunks.
+template <class T>
+[[nodiscard]] scalar::Moments<T> group_moments(const Chunks& chunks, std::int64_t first,
+                                               const MatrixScratch<T>& scratch) {
+  const auto each = [&](const auto& f) {
+    for (std::int64_t chunk = 0; chunk < chunks.count; ++chunk) {
+      const ColumnTotals totals = scratch.deviations(chunk);
+      for (std::int64_t j = first; j < first + chunks.group; ++j)
+        f(static_cast<double>(chunks.rows_of(chunk)), static_cast<double>(scratch.shift(chunk)[j]),
+          totals.first[j], totals.second[j]);
+    }
+  };
+  const std::int64_t count = chunks.length * chunks.group;
+  double sum = 0;
+  each([&](double rows, double mean, double rest, double /*squares*/) { sum += rows * mean + rest; });
+  const T shift = static_cast<T>(sum / static_cast<double>(count));
+  double deviations = 0, squares = 0;
+  each([&](double rows, double mean, double rest, double around) {
+    const double moved = mean - static_cast<double>(shift);
+    deviations += rest + rows * moved;
+    squares += around + moved * (2 * rest + rows * moved);
+  });
+  return {shift, deviations, squares, count};
+}
+
+/// Fills in statistics and parameters of all channels of a matrix, and stores the former.
+template <class T>
+void find_facts(const Chunks& chunks, std::int64_t matrix, const RunArrays<T>& arrays, double eps,
+                const MatrixScratch<T>& scratch) {
+  const ChannelFacts<T> facts = scratch.facts();
+  const std::int64_t groups = chunks.channels / chunks.group;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const std::int64_t first = g * chunks.group, row = matrix * groups + g;
+    const scalar::NormalizedFn<T> normalized =
+        arrays.given ? arrays.known(row, eps) : arrays.found(group_moments(chunks, first, scratch), row, eps);
+    for (std::int64_t j = first; j < first + chunks.group; ++j)
+      facts.set(j, normalized, arrays.weight_of(j), arrays.bias_of(j));
+  }
+}
+
+/// Calls `body(matrix, scratch)` for every matrix: threads over matrices where there are enough of them, and
+/// otherwise over chunks. The bits are the same, as both are cut alike.
+template <class T, class Body>
+void for_matrices(const Chunks& chunks, const Body& body) {
+  const auto some = [&](std::int64_t begin, std::int64_t end) {
+    const MatrixScratch<T> scratch(chunks);
+    for (std::int64_t matrix = begin; matrix < end; ++matrix) body(matrix, scratch);
+  };
+  const std::int64_t grain = std::max<std::int64_t>(2 * kChunk / (chunks.length * chunks.channels), 1);
+  if (chunks.matrices >= get_num_threads())
+    cpu::parallel_for(chunks.matrices, grain, some);
+  else
+    some(0, chunks.matrices);
+}
+
+template <class T>
+void column_norm(const RunLayout& layout, const View& out, const View& x, const RunArrays<T>& arrays,
+                 double eps) {
+  const Chunks chunks(layout);
+  for_matrices<T>(chunks, [&](std::int64_t matrix, const MatrixScratch<T>& scratch) {
+    if (!arrays.given) {
+      for_chunks<T, 1>(chunks, matrix, nullptr, {x},
+                       [&](T* /*out*/, const std::array<const T*, 1>& in, std::int64_t chunk) {
+                         find_shifts(chunks, in[0], chunk, arrays, scratch);
+                       });
+    }
+    find_facts(chunks, matrix, arrays, eps, scratch);
+    for_chunks<T, 1>(chunks, matrix, &out, {x},
+                     [&](T* y, const std::array<const T*, 1>& in, std::int64_t chunk) {
+                       run_isa<ColumnMap<T, 1, ColumnForward>>(y, in, chunks.rows_of(chunk), chunks.channels,
+                                                               scratch.facts());
+                     });
+  });
+}
+
+/// The sums of grad and of grad times the normalized x over channel j.
+template <class T>
+[[nodiscard]] std::array<double, 2> channel_sums(const Chunks& chunks, std::int64_t j,
+                                                 const MatrixScratch<T>& scratch) {
+  const scalar::NormalizedFn<T> normalized = scratch.facts().normalized(j);
+  std::array<double, 2> sums{};
+  double dot = 0;
+  for (std::int64_t chunk = 0; chunk < chunks.count; ++chunk) {
+    const ColumnTotals totals = scratch.gradients(chunk);
+    const double moved = static_cast<double>(scratch.shift(chunk)[j]) - static_cast<double>(normalized.shift);
+    sums[0] += totals.first[j];
+    dot += totals.second[j] + moved * totals.first[j];
+  }
+  // (x - mean) * rstd, in two steps as NormalizedFn does.
+  sums[1] = dot * static_cast<double>(normalized.rstd) + sums[0] * static_cast<double>(normalized.offset);
+  return sums;
+}
+
+/// Stores the sums of each channel, and spreads them as what its group takes from every gradient.
+template <class T>
+void add_up_chunks(const Chunks& chunks, std::int64_t matrix, const RunArrays<T>& arrays,
+                   const RunSums<T>& sums, const MatrixScratch<T>& scratch) {
+  const ChannelFacts<T> facts = scratch.facts();
+  const double scale = arrays.given ? 0.0 : 1.0 / static_cast<double>(chunks.length * chunks.group);
+  for (std::int64_t first = 0; first < chunks.channels; first += chunks.group) {
+    std::array<double, 2> weighted{};
+    for (std::int64_t j = first; j < first + chunks.group; ++j) {
+      const std::array<double, 2> of_channel = channel_sums(chunks, j, scratch);
+      sums.store(matrix * chunks.channels + j, of_channel);
+      for (std::size_t i = 0; i < 2; ++i) weighted[i] += static_cast<double>(facts.weight[j]) * of_channel[i];
+    }
+    for (std::int64_t j = first; j < first + chunks.group; ++j) {
+      facts.mean_grad[j] = static_cast<T>(weighted[0] * scale);
+      facts.mean_dot[j] = static_cast<T>(weighted[1] * scale);
+    }
+  }
+}
+
+template <class T>
+void column_norm_backward(const RunLayout& layout, const View* out, const View& grad, const View& x,
+                          const RunArrays<T>& arrays, const RunSums<T>& sums, double eps) {
+  const Chunks chunks(layout);
+  for_matrices<T>(chunks, [&](std::int64_t matrix, const MatrixScratch<T>& scratch) {
+    for_chunks<T, 2>(chunks, matrix, nullptr, {grad, x},
+                     [&](T* /*out*/, const std::array<const T*, 2>& in, std::int64_t chunk) {
+                       find_shifts(chunks, in[1], chunk, arrays, scratch);
+                       ChannelFacts<T> facts = scratch.facts();
+                       facts.shift = scratch.shift(chunk);
+                       run_isa<ColumnSums<T, 2, GradientTerms>>(in, chunks.rows_of(chunk), chunks.channels,
+                                                                facts, scratch.gradients(chunk));
+                     });
+    find_facts(chunks, matrix, arrays, eps, scratch);
+    add_up_chunks(chunks, matrix, arrays, sums, scratch);
+    if (out == nullptr) return;
+    for_chunks<T, 2>(chunks, matrix, out, {grad, x},
+                     [&](T* result, const std::array<const T*, 2>& in, std::int64_t chunk) {
+                       run_isa<ColumnMap<T, 2, ColumnGradient>>(result, in, chunks.rows_of(chunk),
+                                                                chunks.channels, scratch.facts());
+                     });
+  });
+}
+
+}  // namespace mezzo::kernels::cpu::detail

@@ -1,0 +1,199 @@
+// The CPU's kernels of layer_norm and rms_norm: forward and backward, one row at a time while it is in the
+// cache. Apart from kernels/norm/norm.h, which chooses the device.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/cpu/rows.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
+#include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/kernels/norm/cpu_moments.h"
+#include "mezzo/kernels/norm/norm_layout.h"
+#include "mezzo/kernels/norm/norm_math.h"
+
+namespace mezzo::kernels::cpu {
+
+namespace detail {
+
+/// The function that normalizes a row.
+template <class T>
+[[nodiscard]] MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> row_normalized(RowNorm kind, const T* x,
+                                                                         std::int64_t n, double eps,
+                                                                         const T* next, const T* target) {
+  const RunRow<T> row{x, 1, n, n};
+  if (kind == RowNorm::layer) return row_moments(row, next, target).normalized(eps);
+  const double squares = finite_squares(row, T(0), run_sums(row, next, scalar::SquaredDeviationFn<T>{0})[0]);
+  return {T(0), scalar::reciprocal_deviation<T>(squares / static_cast<double>(n), eps), T(0)};
+}
+
+/// `kAffine`: weight and bias are both there.
+template <class T, bool kAffine>
+struct RowNormRows {
+  static void run(RowBlock<T> out, RowBlock<T> in, const T* weight, const T* bias, RowNorm kind, double eps,
+                  std::int64_t rows, std::int64_t n) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T* const x = in.data + r * in.distance;
+      T* const y = out.data + r * out.distance;
+      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r), out.next(r));
+      if constexpr (kAffine)
+        row_map<T, 3>({x, weight, bias}, y, n, normalized);
+      else
+        row_map<T, 1>({x}, y, n, normalized);
+    }
+  }
+};
+
+/// Column sums of the parts of the rows, in the compute type; nullptr where they are not wanted.
+template <class T>
+struct ParameterSums {
+  T* weight;
+  T* bias;
+};
+
+template <class T, bool kWeight>
+struct RowNormBackwardRows {
+  /// Row `begin + r` of all rows adds to the sums of its part, both or none. `out.data` is nullptr where the
+  /// gradient of x is not wanted.
+  static void run(RowBlock<T> out, RowBlock<T> grads, RowBlock<T> in, const T* weight, ParameterSums<T> sums,
+                  RowNorm kind, double eps, std::int64_t begin, std::int64_t part, std::int64_t rows,
+                  std::int64_t n) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T* const x = in.data + r * in.distance;
+      const T* const grad = grads.data + r * grads.distance;
+      T* const result = out.data != nullptr ? out.data + r * out.distance : nullptr;
+      const std::int64_t row = begin + r;
+      const ParameterSums<T> of_part = sums_of_part(sums, row / part * n, row % part == 0 ? n : 0);
+      const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r), out.next(r));
+      if (result == nullptr)
+        pass<false, 2>({grad, x}, result, of_part, n, {normalized, T(0), T(0)});
+      else if constexpr (kWeight)
+        gradients<3>({grad, x, weight}, result, of_part, n, kind, normalized, grads.next(r));
+      else
+        gradients<2>({grad, x}, result, of_part, n, kind, normalized, grads.next(r));
+    }
+  }
+
+ private:
+  /// Those from `first` on, of which the first `clear` begin at 0.
+  MEZZO_ALWAYS_INLINE static ParameterSums<T> sums_of_part(ParameterSums<T> sums, std::int64_t first,
+                                                           std::int64_t clear) {
+    if (sums.weight == nullptr) return sums;
+    sums.weight += first;
+    sums.bias += first;
+    for (std::int64_t i = 0; i < clear; ++i) sums.weight[i] = sums.bias[i] = T(0);
+    return sums;
+  }
+
+  template <std::size_t N>
+  MEZZO_ALWAYS_INLINE static void gradients(std::array<const T*, N> in, T* result, ParameterSums<T> sums,
+                                            std::int64_t n, RowNorm kind, scalar::NormalizedFn<T> normalized,
+                                            const T* next) {
+    const std::array<double, 2> means =
+        row_sums<T, N>(in, nullptr, n, {next}, scalar::WeightedGradFn{}, scalar::GradDotFn<T>{normalized});
+    const auto count = static_cast<double>(n);
+    const T mean_grad = kind == RowNorm::layer ? static_cast<T>(means[0] / count) : T(0);
+    pass<true, N>(in, result, sums, n, {normalized, mean_grad, static_cast<T>(means[1] / count)});
+  }
+
+  /// The result, if `kResult`, and the sums, in one pass, which is bound by what it reads and writes.
+  template <bool kResult, std::size_t N>
+  MEZZO_ALWAYS_INLINE static void pass(std::array<const T*, N> in, T* result, ParameterSums<T> sums,
+                                       std::int64_t n, scalar::NormGradientFn<T> gradient) {
+    if (kResult && sums.weight == nullptr) return row_map<T, N>(in, result, n, gradient);
+    const scalar::GradDotFn<T> dot{gradient.normalized};
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t i = 0; i < n; ++i) {
+      const T grad = in[0][i], x = in[1][i];
+      if constexpr (kResult && N == 3) result[i] = gradient(grad, x, in[2][i]);
+      if constexpr (kResult && N == 2) result[i] = gradient(grad, x);
+      sums.weight[i] += dot(grad, x);
+      sums.bias[i] += grad;
+    }
+  }
+};
+
+/// Rows whose gradients are added up in T before the parts are added in double. At most 64, as many additions
+/// as row_sums does; fewer when there would be less than 16 parts for the threads.
+[[nodiscard]] inline std::int64_t rows_per_part(std::int64_t rows) {
+  return std::clamp<std::int64_t>(rows / 16, 1, 64);
+}
+
+/// [n] values: what is given, or `otherwise`.
+template <class T>
+class FilledParameter {
+ public:
+  FilledParameter(const void* given, T otherwise, std::int64_t n)
+      : scratch_(given == nullptr ? n : 0), data_(static_cast<const T*>(given)) {
+    if (given != nullptr) return;
+    std::fill_n(scratch_.data(), n, otherwise);
+    data_ = scratch_.data();
+  }
+  [[nodiscard]] const T* data() const { return data_; }
+
+ private:
+  RowScratch<T> scratch_;
+  const T* data_;
+};
+
+}  // namespace detail
+
+/// See kernels::row_norm; T is float or double.
+template <class T>
+void row_norm(RowNorm kind, const View& out, const View& x, const NormParameters& parameters, double eps) {
+  const std::size_t dim = out.shape.size() - 1;
+  const RowOperand target(out, dim);
+  const std::int64_t n = target.length();
+  const auto run = [&](auto body, const T* weight, const T* bias) {
+    using Body = decltype(body);
+    for_row_blocks<T, 1>(
+        &target, {RowOperand(x, dim)},
+        [&](RowBlock<T> y, const std::array<RowBlock<T>, 1>& in, std::int64_t /*begin*/, std::int64_t rows) {
+          run_isa<Body>(y, in[0], weight, bias, kind, eps, rows, n);
+        },
+        1, Buffers::shared);
+  };
+  if (parameters.weight == nullptr && parameters.bias == nullptr)
+    return run(detail::RowNormRows<T, false>{}, nullptr, nullptr);
+  // One of the two is rarely missing: a loop for each case would be twice the code.
+  const detail::FilledParameter<T> weight(parameters.weight, 1, n), bias(parameters.bias, 0, n);
+  run(detail::RowNormRows<T, true>{}, weight.data(), bias.data());
+}
+
+/// See kernels::row_norm_parts.
+[[nodiscard]] inline std::int64_t row_norm_parts(std::int64_t rows) {
+  const std::int64_t part = detail::rows_per_part(rows);
+  return (rows + part - 1) / part;
+}
+
+/// See kernels::row_norm_backward.
+template <class T>
+void row_norm_backward(RowNorm kind, const RowNormGradients& out, const View& grad, const View& x,
+                       const T* weight, double eps) {
+  const std::size_t dim = x.shape.size() - 1;
+  const RowOperand target = out.input != nullptr ? RowOperand(*out.input, dim) : RowOperand();
+  const RowOperand input(x, dim);
+  const std::int64_t n = input.length(), part = detail::rows_per_part(input.rows());
+  detail::ParameterSums<T> sums{static_cast<T*>(out.weight), static_cast<T*>(out.bias)};
+  // One of the two is rarely wanted alone.
+  const bool both = (sums.weight == nullptr) == (sums.bias == nullptr);
+  const RowScratch<T> unwanted(both ? 0 : row_norm_parts(input.rows()) * n);
+  if (!both) (sums.weight == nullptr ? sums.weight : sums.bias) = unwanted.data();
+  const auto run = [&](auto body) {
+    using Body = decltype(body);
+    for_row_blocks<T, 2>(
+        out.input != nullptr ? &target : nullptr, {RowOperand(grad, dim), input},
+        [&](RowBlock<T> result, const std::array<RowBlock<T>, 2>& in, std::int64_t begin, std::int64_t rows) {
+          run_isa<Body>(result, in[0], in[1], weight, sums, kind, eps, begin, part, rows, n);
+        },
+        part, Buffers::shared);
+  };
+  if (weight != nullptr)
+    run(detail::RowNormBackwardRows<T, true>{});
+  else
+    run(detail::RowNormBackwardRows<T, false>{});
+}
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,191 @@
+// CUDA kernels of group_norm, instance_norm and batch_norm. A row that is one stretch of memory is normalized
+// by one kernel: it is read once where registers hold it; where they do not and there are rows for all of the
+// GPU, a block goes over it three times, of which the second level of the cache serves two. Others are cut
+// into pieces of neighbours with one channel (of a column, where channels are innermost), as many as keep a
+// GPU busy however few rows there are: one kernel finds mean and squares of each piece around the piece's own
+// mean, one combines those of a row, and one normalizes: so few long rows keep all of the GPU busy, which a
+// block per row would not, and the cache lines of a channels-last array, which hold several groups, are read
+// by one block each; a block per group would take 4 of the 32 bytes that it fetches for two channels in f16.
+// Backward does the same with the sums that gradients need. No atomics: the bits depend on sizes only.
+#include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/norm/cuda.h"
+#include "mezzo/kernels/norm/cuda_run_norm.h"
+
+namespace mezzo::kernels::cuda {
+
+namespace {
+
+/// Elements of a piece: what a block of 256 threads keeps in registers.
+constexpr std::int64_t kPieceLength = std::int64_t{kThreads} * kRowSlots * kRowPack;
+
+/// The smallest number of equal parts of `count` elements, of at most `most` each; 1 if there is none below
+/// 1024.
+[[nodiscard]] std::int64_t equal_parts(std::int64_t count, std::int64_t most) {
+  for (std::int64_t parts = 1; parts <= 1024; ++parts) {
+    if (count % parts == 0 && count / parts <= most) return parts;
+  }
+  return 1;
+}
+
+/// Whether a row is one stretch of memory.
+[[nodiscard]] bool is_one_stretch(const RunLayout& layout) {
+  return !layout.channels_last && (layout.runs == 1 || layout.run_step == layout.length);
+}
+[[nodiscard]] bool fits_registers(const RunLayout& layout) {
+  return is_one_stretch(layout) && layout.count() <= kLongestRegisterRow;
+}
+/// Whether a block may go over a row that registers do not hold: there are two of its size for each
+/// multiprocessor of the largest GPUs (132), and their rows stay in the cache (at most 33 of 50 MiB) until
+/// they were read for the last time. Rows are shorter than 2^32 then, as RunOfPlace wants.
+[[nodiscard]] bool is_streamed(const RunLayout& layout, DType dtype) {
+  constexpr std::int64_t kManyRows = 264, kMostBytes = 128 << 10;
+  return is_one_stretch(layout) && layout.rows >= kManyRows && layout.count() * size_of(dtype) <= kMostBytes;
+}
+/// Elements of the equal pieces of a column, a thread each: around 64, if the length has such a divisor.
+[[nodiscard]] std::int64_t column_piece(std::int64_t length) {
+  constexpr std::int64_t kUsual = 64, kLeast = 16, kMost = 4096;
+  for (std::int64_t piece = std::min(length, kUsual); piece >= kLeast; --piece) {
+    if (length % piece == 0) return piece;
+  }
+  for (std::int64_t piece = kUsual + 1; piece <= std::min(length, kMost); ++piece) {
+    if (length % piece == 0) return piece;
+  }
+  return length;
+}
+
+[[nodiscard]] Pieces pieces_of(const RunLayout& layout) {
+  if (layout.channels_last) {
+    const std::int64_t piece = column_piece(layout.length), parts = layout.length / piece;
+    return {layout.rows, layout.runs * parts, parts, piece, layout.channels(), layout.runs};
+  }
+  const std::int64_t parts = equal_parts(layout.length, kPieceLength);
+  return {layout.rows, layout.runs * parts, parts, layout.length / parts};
+}
+/// An array as one row per piece, in the order of their numbers.
+[[nodiscard]] View as_pieces(const View& array, const RunLayout& layout, const Pieces& pieces) {
+  if (layout.channels_last) {
+    return {array.data,
+            array.dtype,
+            {layout.rows / layout.row_period, pieces.of_a_run, pieces.columns, pieces.length},
+            {layout.length * pieces.columns, pieces.length * pieces.columns, 1, pieces.columns}};
+  }
+  return {array.data,
+          array.dtype,
+          {layout.rows, pieces.of_a_row / pieces.of_a_run, pieces.of_a_run, pieces.length},
+          {layout.row_step, layout.run_step, pieces.length, 1}};
+}
+template <std::size_t N>
+[[nodiscard]] RowArrays<N> rows_of_pieces(std::array<View, N> views, const RunLayout& layout,
+                                          const Pieces& pieces) {
+  for (View& view : views) view = as_pieces(view, layout, pieces);
+  return {views, views[0].shape.size() - 1};
+}
+
+template <class T>
+[[nodiscard]] RunNorm<T> run_norm_of(const RunLayout& layout, const void* weight, const void* bias,
+                                     const RunStatistics& statistics, double eps) {
+  return {layout,
+          static_cast<const T*>(weight),
+          static_cast<const T*>(bias),
+          static_cast<T*>(statistics.mean),
+          static_cast<T*>(statistics.variance),
+          statistics.given,
+          eps};
+}
+
+/// Blocks and threads for a block per row that looks at `count` pieces.
+[[nodiscard]] Grid grid_of_rows(const Pieces& pieces) {
+  return {static_cast<unsigned>(std::min(pieces.rows, kMostBlocks)), grid_for(pieces.of_a_row).threads};
+}
+
+/// The pieces whose moments are taken: whole rows where registers hold them.
+[[nodiscard]] Pieces pieces_for_moments(const RunLayout& layout, const Pieces& pieces) {
+  if (!fits_registers(layout)) return pieces;
+  return {layout.rows, 1, 1, layout.count()};
+}
+
+/// Fills `normalized`, one per row.
+template <class T>
+void normalize_rows(Device device, const RunNorm<T>& norm, const Pieces& any, const View& x,
+                    scalar::NormalizedFn<T>* normalized) {
+  const Pieces pieces = pieces_for_moments(norm.layout, any);
+  const Scratch moments(device, norm.given ? 0 : pieces.total() * std::int64_t{sizeof(PieceMoments)});
+  PieceMoments* const of_pieces = static_cast<PieceMoments*>(moments.data());
+  if (!norm.given) {
+    run_row_passes(device, rows_of_pieces<1>({x}, norm.layout, pieces), PieceMomentsRow<T>{of_pieces});
+  }
+  const Grid grid = grid_of_rows(pieces);
+  mezzo::cuda::launch(finish_moments<T>, dim3(grid.blocks), dim3(grid.threads), kRowScratchBytes,
+                      mezzo::cuda::current_stream(device), norm, pieces,
+                      static_cast<const PieceMoments*>(of_pieces), normalized);
+}
+
+template <class T>
+void forward(Device device, const RunNorm<T>& norm, const View& out, const View& x) {
+  const RunLayout& layout = norm.layout;
+  if (!norm.given && (fits_registers(layout) || is_streamed(layout, x.dtype))) {
+    const auto stretch = [&](const View& array) {
+      return View{array.data, array.dtype, {layout.rows, layout.count()}, {layout.row_step, 1}};
+    };
+    return run_row_passes(device, RowArrays<2>({stretch(out), stretch(x)}, 1),
+                          RunNormRow<T>{norm, RunOfPlace(layout.length)});
+  }
+  const Pieces pieces = pieces_of(layout);
+  const Scratch normalized(device, layout.rows * std::int64_t{sizeof(scalar::NormalizedFn<T>)});
+  auto* const of_rows = static_cast<scalar::NormalizedFn<T>*>(normalized.data());
+  normalize_rows(device, norm, pieces, x, of_rows);
+  run_row_passes(device, rows_of_pieces<2>({out, x}, layout, pieces),
+                 NormalizePiece<T>{norm, pieces, of_rows});
+}
+
+template <class T>
+void backward(Device device, const RunNorm<T>& norm, const View* out, const View& grad, const View& x,
+              const ChannelSums<T>& channels) {
+  const RunLayout& layout = norm.layout;
+  const Pieces pieces = pieces_of(layout);
+  const Scratch normalized(device, layout.rows * std::int64_t{sizeof(scalar::NormalizedFn<T>)});
+  const Scratch gradients(device, layout.rows * std::int64_t{sizeof(scalar::NormGradientFn<T>)});
+  const Scratch sums(device, pieces.total() * std::int64_t{sizeof(TwoSums)});
+  auto* const of_rows = static_cast<scalar::NormalizedFn<T>*>(normalized.data());
+  auto* const gradients_of_rows = static_cast<scalar::NormGradientFn<T>*>(gradients.data());
+  TwoSums* const of_pieces = static_cast<TwoSums*>(sums.data());
+  normalize_rows(device, norm, pieces, x, of_rows);
+  run_row_passes(device, rows_of_pieces<2>({grad, x}, layout, pieces),
+                 PieceSumsRow<T>{pieces, of_rows, of_pieces});
+  const Grid grid = grid_of_rows(pieces);
+  mezzo::cuda::launch(finish_sums<T>, dim3(grid.blocks), dim3(grid.threads), kRowScratchBytes,
+                      mezzo::cuda::current_stream(device), norm, pieces,
+                      static_cast<const TwoSums*>(of_pieces),
+                      static_cast<const scalar::NormalizedFn<T>*>(of_rows), channels, gradients_of_rows);
+  if (out == nullptr) return;
+  run_row_passes(device, rows_of_pieces<3>({*out, grad, x}, layout, pieces),
+                 GradientPiece<T>{norm, pieces, gradients_of_rows});
+}
+
+}  // namespace
+
+void run_norm(Device device, const RunLayout& layout, const View& out, const View& x,
+              const NormParameters& parameters, const RunStatistics& statistics, double eps, DType compute) {
+  if (layout.rows == 0 || layout.count() == 0) return;
+  const auto run = [&](auto number) {
+    using T = decltype(number);
+    forward(device, run_norm_of<T>(layout, parameters.weight, parameters.bias, statistics, eps), out, x);
+  };
+  compute == DType::f64 ? run(double{}) : run(float{});
+}
+
+void run_norm_backward(Device device, const RunLayout& layout, const RunNormGradients& out, const View& grad,
+                       const View& x, const void* weight, const RunStatistics& statistics, double eps,
+                       DType compute) {
+  if (layout.rows == 0 || layout.count() == 0) return;
+  const auto run = [&](auto number) {
+    using T = decltype(number);
+    // What backward computes of the statistics again is stored nowhere.
+    const RunStatistics known = statistics.given ? statistics : RunStatistics{};
+    backward(device, run_norm_of<T>(layout, weight, nullptr, known, eps), out.input, grad, x,
+             ChannelSums<T>{static_cast<T*>(out.weight), static_cast<T*>(out.bias)});
+  };
+  compute == DType::f64 ? run(double{}) : run(float{});
+}
+
+}  // namespace mezzo::kernels::cuda

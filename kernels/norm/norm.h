@@ -1,0 +1,45 @@
+// The front end of the normalizations, on the device at hand: row norms (layer_norm, rms_norm), whose
+// parameters differ from place to place in a row, and run norms (group_norm, instance_norm, batch_norm),
+// whose parameters are constant in a run of neighbours.
+//
+// Common to all: rows are normalized one by one, y = (x - mean) / sqrt(variance + eps) * weight + bias, in
+// `compute` (f32 or f64), from inputs of any floating dtype, and each result is rounded once. The variance is
+// biased and is taken around the mean in a second pass over the row while it is in the cache. A row is read
+// and written once; channels-last arrays, whose rows lie among each other, are taken in pieces of rows with
+// moments of their own, and read once more where a matrix leaves the cache. The bits do not depend on threads
+// or instruction set, and on strides only as far as a run norm's layout does. Nothing is saved for
+// backward but x: statistics are computed again from the row, which has to be read anyway. Empty arrays are
+// left alone.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/device.h"
+#include "mezzo/kernels/norm/norm_layout.h"
+
+namespace mezzo::kernels {
+
+/// out = row norm of x along the last dim, [n] parameters. Any strides and floating dtypes; one shape [...,
+/// n].
+void row_norm(Device device, RowNorm kind, const View& out, const View& x, const NormParameters& parameters,
+              double eps, DType compute);
+
+/// The gradients of row_norm, given that of its result: any strides and floating dtypes, one shape. `weight`
+/// as in the forward, nullptr for 1.
+void row_norm_backward(Device device, RowNorm kind, const RowNormGradients& out, const View& grad,
+                       const View& x, const void* weight, double eps, DType compute);
+
+/// The number of partial sums in RowNormGradients; depends on device and sizes only, and is 0 without rows.
+[[nodiscard]] std::int64_t row_norm_parts(Device device, std::int64_t rows, std::int64_t n);
+
+/// out = run norm of x, both dense and laid out as `layout`, with one weight and bias per channel.
+void run_norm(Device device, const RunLayout& layout, const View& out, const View& x,
+              const NormParameters& parameters, const RunStatistics& statistics, double eps, DType compute);
+
+/// The gradients of run_norm, given that of its result, which lies as x. `statistics` are given ones, which
+/// count as constants, or absent: then they are functions of x. Nothing is stored there.
+void run_norm_backward(Device device, const RunLayout& layout, const RunNormGradients& out, const View& grad,
+                       const View& x, const void* weight, const RunStatistics& statistics, double eps,
+                       DType compute);
+
+}  // namespace mezzo::kernels

@@ -1,0 +1,279 @@
+// The CUDA side of optimizers: one launch for as many parameters as fit into a kernel's arguments, and one
+// for each parameter whose arrays do not all lie in one run. A fault of the device (core/cuda/fault.h) skips
+// the update as found_inf does. Needs UpdateControl::ticket. Step counts are advanced by the block that
+// finishes last: a second launch for that would cost a small network more than all its updates, and without
+// it a block could read a count that another one has advanced already.
+#pragma once
+
+#include <optional>
+
+#include "mezzo/core/cuda/fault.h"
+#include "mezzo/core/cuda/launch.h"
+#include "mezzo/core/error.h"
+#include "mezzo/kernels/cuda/batch.h"
+#include "mezzo/kernels/cuda/shared.h"
+#include "mezzo/kernels/optim/update_rule.h"
+#include "mezzo/kernels/scaler/scaler_math.h"
+
+namespace mezzo::kernels::cuda {
+
+namespace update_detail {
+
+// Arrays of a parameter by position; three states from kState on, three copies from kCopy on.
+constexpr int kValue = 0, kGradient = 1, kState = 2, kCopy = 5, kArrays = 8;
+
+/// A parameter whose arrays are one run each. Absent ones have no data.
+struct UpdateSlot {
+  Array arrays[kArrays];
+  std::int64_t* step = nullptr;
+  double* carried = nullptr;
+  std::int64_t elements = 0;
+  bool packed = false;  ///< aligned to packs, and the states are of the compute type
+};
+/// One with any strides.
+struct StridedUpdateSlot {
+  Array arrays[kArrays];
+  std::int64_t* step = nullptr;
+  double* carried = nullptr;
+  Space<kArrays> space;
+};
+
+/// UpdateControl and the device's fault.
+struct Control {
+  const Rates* rates;
+  const ScalerRecord* record;
+  const mezzo::cuda::Fault* fault;
+  std::uint32_t* ticket;
+  bool unscale;
+
+  [[nodiscard]] __device__ bool skips() const {
+    if (fault->flag != 0) return true;
+    return record != nullptr && (record->found_inf != 0 || record->error != 0);
+  }
+};
+
+/// What a block's threads tell each other. Every thread makes one.
+template <class F>
+class BlockTalk {
+ public:
+  static constexpr std::size_t kFlagsAt = (sizeof(F) + 15) / 16 * 16;
+  static constexpr std::size_t kBytes = kFlagsAt + 2 * sizeof(std::uint32_t);
+
+  __device__ BlockTalk() : functor_(1), flags_(2, kFlagsAt) {}
+  /// Whether the step is skipped; one thread looks, so that all of a block agree whatever happens meanwhile.
+  [[nodiscard]] __device__ bool skips(const Control& control) const {
+    if (threadIdx.x == 0) flags_.set(0, control.skips() ? 1U : 0U);
+    __syncthreads();
+    return flags_.get(0) != 0;
+  }
+  /// F::at for the next step of a parameter, worked out once per block: it holds two pow of f64.
+  template <class Rule, class AnySlot>
+  [[nodiscard]] __device__ F functor(const Rule& rule, const AnySlot& slot, const Control& control) const {
+    if (threadIdx.x == 0) {
+      functor_.set(0, kernels::detail::functor_at<F>(rule, *slot.step, *control.rates, slot.carried));
+    }
+    __syncthreads();
+    const F f = functor_.get(0);
+    __syncthreads();
+    return f;
+  }
+  /// Whether all other blocks of the launch are done. Each block must ask once, skipping or not, or the
+  /// ticket would not be 0 again at the end.
+  [[nodiscard]] __device__ bool is_last(const Control& control) const {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      __threadfence();
+      const bool last = atomicAdd(control.ticket, 1U) + 1 == gridDim.x;
+      if (last) *control.ticket = 0;
+      flags_.set(1, last ? 1U : 0U);
+    }
+    __syncthreads();
+    return flags_.get(1) != 0;
+  }
+
+ private:
+  Shared<F> functor_;
+  Shared<std::uint32_t> flags_;
+};
+
+/// The update of elements of one parameter.
+template <class F, class T>
+struct Updater {
+  F f;
+  UnscaleFn unscale;
+  bool write_gradient;
+
+  __device__ Updater(const F& functor, const Control& control)
+      : f(functor),
+        unscale{control.unscale && control.record != nullptr ? control.record->inv_scale : 1.0F},
+        write_gradient(unscale.inv_scale != 1.0F) {}
+
+  __device__ MEZZO_ALWAYS_INLINE void pack(const Array (&arrays)[kArrays], std::int64_t i) const {
+    const auto store = [&](int k, const T* values) {
+      store_pack<T, Among::floating>(arrays[k].data, arrays[k].dtype, i, values);
+    };
+    T p[kPack], g[kPack];
+    Pack<T> states[F::kStates + 1];
+    // States first: whoever widens what it loads waits for it before the next load.
+    for (int s = 0; s < F::kStates; ++s) states[s] = static_cast<const Pack<T>*>(arrays[kState + s].data)[i];
+    load_pack<T, Among::floating>(arrays[kValue].data, arrays[kValue].dtype, i, p);
+    load_pack<T, Among::floating>(arrays[kGradient].data, arrays[kGradient].dtype, i, g);
+    for (int k = 0; k < kPack; ++k) {
+      T state[3] = {};
+      for (int s = 0; s < F::kStates; ++s) state[s] = states[s].values[k];
+      g[k] = unscale(g[k]);
+      f(p[k], g[k], state);
+      for (int s = 0; s < F::kStates; ++s) states[s].values[k] = state[s];
+    }
+    store(kValue, p);
+    if (write_gradient) store(kGradient, g);
+    for (int s = 0; s < F::kStates; ++s) static_cast<Pack<T>*>(arrays[kState + s].data)[i] = states[s];
+    for (int c = kCopy; c < kArrays; ++c) {
+      if (arrays[c].data != nullptr) store(c, p);
+    }
+  }
+
+  /// offset(k): where the element is in array k.
+  template <class Offset>
+  __device__ MEZZO_ALWAYS_INLINE void one(const Array (&arrays)[kArrays], const Offset& offset) const {
+    const auto get = [&](int k) {
+      return load<T, Among::floating>(arrays[k].data, arrays[k].dtype, offset(k));
+    };
+    const auto set = [&](int k, T value) {
+      store<T, Among::floating>(arrays[k].data, arrays[k].dtype, offset(k), value);
+    };
+    T state[3] = {};
+    for (int s = 0; s < F::kStates; ++s) state[s] = get(kState + s);
+    const T g = unscale(get(kGradient));
+    T p = get(kValue);
+    f(p, g, state);
+    set(kValue, p);
+    if (write_gradient) set(kGradient, g);
+    for (int s = 0; s < F::kStates; ++s) set(kState + s, state[s]);
+    for (int c = kCopy; c < kArrays; ++c) {
+      if (arrays[c].data != nullptr) set(c, p);
+    }
+  }
+};
+
+template <class F, class T, class Rule, std::size_t kMost>
+__global__ void __launch_bounds__(kThreads)
+    update_batch(const Batch<UpdateSlot, kMost> __grid_constant__ batch, Rule rule, Control control) {
+  const BlockTalk<F> talk;
+  const bool skips = talk.skips(control);
+  if (!skips) {
+    for_each_range(batch, [&](const UpdateSlot& slot, std::int64_t first, std::int64_t last) {
+      const Updater<F, T> updater(talk.functor(rule, slot, control), control);
+      for_each_element(
+          slot.packed, first, last, [&](std::int64_t i) { updater.pack(slot.arrays, i); },
+          [&](std::int64_t i) { updater.one(slot.arrays, [i](int /*k*/) { return i; }); });
+    });
+  }
+  if (!talk.is_last(control) || skips) return;
+  for (unsigned i = threadIdx.x; i < static_cast<unsigned>(batch.count); i += blockDim.x) {
+    kernels::detail::advance<F>(rule, *control.rates, batch.items[i].step, batch.items[i].carried);
+  }
+}
+
+template <class F, class T, class Rule>
+__global__ void __launch_bounds__(kThreads)
+    update_strided(StridedUpdateSlot slot, Rule rule, Control control) {
+  const BlockTalk<F> talk;
+  const bool skips = talk.skips(control);
+  if (!skips) {
+    const Updater<F, T> updater(talk.functor(rule, slot, control), control);
+    for (std::int64_t i = first_index(); i < slot.space.total(); i += grid_size()) {
+      std::int64_t at[kArrays];
+      slot.space.offsets(i, at);
+      updater.one(slot.arrays, [&at](int k) { return at[k]; });
+    }
+  }
+  if (talk.is_last(control) && !skips && threadIdx.x == 0)
+    kernels::detail::advance<F>(rule, *control.rates, slot.step, slot.carried);
+}
+
+/// f(position, view) for the arrays that are there.
+template <class F>
+void each_array(const ParameterUpdate& update, const F& f) {
+  const auto visit = [&](int k, const View& view) {
+    if (view.data != nullptr) f(k, view);
+  };
+  visit(kValue, update.value);
+  visit(kGradient, update.gradient);
+  int k = kState;
+  for (const View& state : update.state) visit(k++, state);
+  k = kCopy;
+  for (const View& copy : update.copies) visit(k++, copy);
+}
+
+/// Nothing when an array is not one run of elements.
+template <class T>
+std::optional<UpdateSlot> slot_of(const ParameterUpdate& update) {
+  UpdateSlot slot;
+  slot.step = update.step;
+  slot.carried = update.carried;
+  slot.elements = layout::numel(update.value.shape);
+  slot.packed = true;
+  bool linear = true;
+  each_array(update, [&](int k, const View& view) {
+    linear = linear && layout::is_contiguous(update.value.shape, view.strides);
+    slot.arrays[k] = {view.data, view.dtype};
+    const bool is_state = k >= kState && k < kCopy;
+    slot.packed = slot.packed && takes_packs(slot.arrays[k]) && (!is_state || view.dtype == dtype_of<T>);
+  });
+  return linear ? std::optional(slot) : std::nullopt;
+}
+
+inline StridedUpdateSlot strided_slot_of(const ParameterUpdate& update) {
+  StridedUpdateSlot slot;
+  slot.step = update.step;
+  slot.carried = update.carried;
+  std::array<Dims, kArrays> strides;
+  strides.fill(update.value.strides);  // of absent arrays: no matter, as long as dims can become one
+  each_array(update, [&](int k, const View& view) {
+    slot.arrays[k] = {view.data, view.dtype};
+    strides[static_cast<std::size_t>(k)] = view.strides;
+  });
+  slot.space = Space<kArrays>(update.value.shape, strides);
+  return slot;
+}
+
+/// All parameters whose compute type is T.
+template <class F, class T, class Rule>
+void update_all(Device device, std::span<const ParameterUpdate> updates, const Rule& rule,
+                const Control& control) {
+  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
+  constexpr std::size_t kShared = BlockTalk<F>::kBytes;
+  const auto make = [&](const ParameterUpdate& update) -> std::optional<UpdateSlot> {
+    if ((update.value.dtype == DType::f64) != std::is_same_v<T, double>) return std::nullopt;
+    std::optional<UpdateSlot> slot = slot_of<T>(update);
+    if (!slot) {
+      const Grid grid = grid_for(std::max<std::int64_t>(layout::numel(update.value.shape), 1));
+      mezzo::cuda::launch(update_strided<F, T, Rule>, dim3(grid.blocks), dim3(grid.threads), kShared, stream,
+                          strided_slot_of(update), rule, control);
+    }
+    return slot;
+  };
+  const auto run = [&]<std::size_t kMost>(const Batch<UpdateSlot, kMost>& batch) {
+    static_assert(sizeof(batch) + sizeof(Rule) + sizeof(Control) < 32764, "what a kernel takes as arguments");
+    mezzo::cuda::launch(update_batch<F, T, Rule, kMost>, dim3(batch.blocks()), dim3(kThreads), kShared,
+                        stream, batch, rule, control);
+  };
+  in_batches<UpdateSlot>(updates, make, run);
+}
+
+}  // namespace update_detail
+
+/// See kernels::update.
+template <template <class> class F, class Rule>
+void update(Device device, std::span<const ParameterUpdate> updates, const Rule& rule,
+            const UpdateControl& control) {
+  if (control.ticket == nullptr)
+    throw ValueError("optimizer", "a ticket for a CUDA device", "none", "set UpdateControl::ticket");
+  const update_detail::Control arguments{control.rates, control.record, mezzo::cuda::fault_record(device),
+                                         control.ticket, control.unscale};
+  update_detail::update_all<F<float>, float>(device, updates, rule, arguments);
+  update_detail::update_all<F<double>, double>(device, updates, rule, arguments);
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,42 @@
+// What an optimizer's step hands to the kernels: the tensors of each parameter, and what holds for all of a
+// group. kernels/optim/update.h runs them.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "mezzo/core/scaler_record.h"
+#include "mezzo/kernels/view.h"
+
+namespace mezzo::kernels {
+
+/// Buffers that an algorithm may keep per parameter.
+inline constexpr std::size_t kMaxBuffers = 3;
+
+/// One parameter in a step. `value` is what the update is made on (the parameter, or its f32 master);
+/// `copies` receive the new value rounded to their dtype; views without data are absent.
+struct ParameterUpdate {
+  View value;
+  View gradient;
+  std::array<View, kMaxBuffers> state;  ///< in the compute dtype of `value`
+  std::array<View, 3> copies;
+  std::int64_t* step = nullptr;  ///< updates so far, in device memory; advanced unless the step is skipped
+  double* carried = nullptr;     ///< likewise, of algorithms that carry a number (UpdateRule::kCarries)
+};
+
+/// What a schedule may change from step to step, one per group in device memory.
+struct Rates {
+  double lr = 0;
+  double momentum = 0;  ///< momentum or beta1, of algorithms that have one
+};
+
+/// What holds for a whole group. With a record: nothing at all is written when found_inf or error is set;
+/// with `unscale`, gradients are multiplied by inv_scale and left so.
+struct UpdateControl {
+  const Rates* rates = nullptr;  ///< in device memory
+  const ScalerRecord* record = nullptr;
+  bool unscale = false;
+  std::uint32_t* ticket = nullptr;  ///< CUDA only: in device memory, 0 before and after; one per group
+};
+
+}  // namespace mezzo::kernels

@@ -1,0 +1,109 @@
+// The CPU's loop behind kernels/recurrent/recurrent.h: pieces of rows that fit into the first-level cache
+// with all their operands, one vector loop per functor.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "mezzo/kernels/cpu/convert.h"
+#include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
+#include "mezzo/kernels/recurrent/recurrent_math.h"
+#include "mezzo/kernels/view.h"
+
+namespace mezzo::kernels::cpu {
+
+namespace detail {
+
+/// Columns of a piece: a cell has up to 20 operands.
+inline constexpr std::int64_t kCellTile = 256;
+
+template <class T>
+struct CellBuffer {
+  alignas(64) T values[kCellTile];
+};
+
+template <class T, class F>
+struct CellTile {
+  using In = std::array<const T*, F::kInputs>;
+  using Out = std::array<T*, F::kResults>;
+  static void run(F f, In in, Out out, std::int64_t n) {
+    loop(f, in, out, n, std::make_index_sequence<F::kInputs>{}, std::make_index_sequence<F::kResults>{});
+  }
+
+ private:
+  template <std::size_t... I, std::size_t... J>
+  [[gnu::always_inline]] static void loop(F f, In in, Out out, std::int64_t n,
+                                          std::index_sequence<I...> /*inputs*/,
+                                          std::index_sequence<J...> /*results*/) {
+    // A result may be an input's own memory but never overlaps it shifted, so iterations are independent.
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto y = f(scalar::Numbers<T, F::kInputs>{{in[I][i]...}});
+      ((out[J][i] = y.at[J]), ...);
+    }
+  }
+};
+
+/// Where element (row, column) lies.
+inline std::byte* cell_element(const View& view, std::int64_t row, std::int64_t column) {
+  return static_cast<std::byte*>(view.data) +
+         (row * view.strides[0] + column * view.strides[1]) * size_of(view.dtype);
+}
+template <class T>
+bool cell_in_place(const View& view) {
+  return view.dtype == dtype_of<T> && view.strides[1] == 1;
+}
+
+/// Elements (row, column) to (row, column + n) as T: where they are, or in the buffer.
+template <class T>
+const T* read_cell(const View& view, std::int64_t row, std::int64_t column, std::int64_t n,
+                   CellBuffer<T>& buffer) {
+  if (view.data == nullptr) {
+    std::fill_n(buffer.values, n, T(0));
+    return buffer.values;
+  }
+  const std::byte* const at = cell_element(view, row, column);
+  if (cell_in_place<T>(view)) return reinterpret_cast<const T*>(at);
+  gather(at, view.dtype, view.strides[1], buffer.values, dtype_of<T>, n);
+  return buffer.values;
+}
+
+}  // namespace detail
+
+/// See kernels::cell_map; arithmetic is in T.
+template <class T, class F>
+void cell_map(F f, const std::array<View, F::kResults>& results, const std::array<View, F::kInputs>& inputs) {
+  using namespace detail;
+  const std::int64_t rows = results[0].shape[0], columns = results[0].shape[1];
+  if (rows == 0 || columns == 0) return;
+  const std::int64_t width = std::min(columns, kCellTile), pieces = (columns - 1) / width + 1;
+  constexpr std::int64_t kChunk = 4096;  // elements that take some 10 us
+  parallel_for(rows * pieces, kChunk / width, [&](std::int64_t begin, std::int64_t end) {
+    std::array<CellBuffer<T>, F::kInputs> in_buffers;
+    std::array<CellBuffer<T>, F::kResults> out_buffers;
+    for (std::int64_t piece = begin; piece < end; ++piece) {
+      const std::int64_t row = piece / pieces, column = piece % pieces * width;
+      const std::int64_t n = std::min(width, columns - column);
+      std::array<const T*, F::kInputs> in;
+      std::array<T*, F::kResults> out;
+      for (std::size_t k = 0; k < in.size(); ++k) in[k] = read_cell(inputs[k], row, column, n, in_buffers[k]);
+      for (std::size_t k = 0; k < out.size(); ++k) {
+        out[k] = cell_in_place<T>(results[k]) ? reinterpret_cast<T*>(cell_element(results[k], row, column))
+                                              : out_buffers[k].values;
+      }
+      run_isa<CellTile<T, F>>(f, in, out, n);
+      for (std::size_t k = 0; k < out.size(); ++k) {
+        if (cell_in_place<T>(results[k])) continue;
+        scatter(out[k], dtype_of<T>, cell_element(results[k], row, column), results[k].dtype,
+                results[k].strides[1], n);
+      }
+    }
+  });
+}
+
+}  // namespace mezzo::kernels::cpu

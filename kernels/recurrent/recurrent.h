@@ -1,0 +1,41 @@
+// The pointwise part of recurrent cells: one pass from the gates' products to gates and states, and one pass
+// back. Apart from pointwise/pointwise.h because such a pass has many operands, several results and rows of
+// gates.
+#pragma once
+
+#include <array>
+
+#include "mezzo/kernels/device_code.h"
+#include "mezzo/kernels/recurrent/cpu.h"
+#include "mezzo/kernels/recurrent/recurrent_math.h"
+#include "mezzo/kernels/view.h"
+#if MEZZO_DEVICE_CODE
+#include "mezzo/kernels/recurrent/cuda.h"
+#endif
+
+namespace mezzo::kernels {
+
+/// results[k](n, j) = f(inputs(n, j)).at[k] for a functor of recurrent_math.h. All views have one shape
+/// [rows, columns], any strides and any floating dtypes; an input without memory is 0 everywhere. Arithmetic
+/// is in `compute` (f32 or f64), results are rounded once. A result may be in the memory of an input that has
+/// the same dtype and strides.
+template <class F, bool kDeviceCode = MEZZO_DEVICE_CODE>
+void cell_map(Device device, F f, const std::array<View, F::kResults>& results,
+              const std::array<View, F::kInputs>& inputs, DType compute) {
+  const auto run = [&]<class T>(TypeTag<T> /*tag*/) {
+    if constexpr (kDeviceCode) {
+#if MEZZO_DEVICE_CODE
+      if (device.is_cuda()) return cuda::cell_map<T>(device, f, results, inputs);
+#endif
+    } else {
+      require_host_kernel(device);
+    }
+    cpu::cell_map<T>(f, results, inputs);
+  };
+  if (compute == DType::f64)
+    run(TypeTag<double>{});
+  else
+    run(TypeTag<float>{});
+}
+
+}  // namespace mezzo::kernels

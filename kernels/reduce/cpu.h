@@ -1,0 +1,220 @@
+// The CPU's reductions: one reducer over a view, several views at once, and variance, on the plan of
+// cpu_plan.h with the loops of cpu_tiles.h.
+#pragma once
+
+#include "mezzo/kernels/reduce/cpu_plain_sum.h"
+#include "mezzo/kernels/reduce/cpu_source.h"
+#include "mezzo/kernels/reduce/cpu_tiles.h"
+
+namespace mezzo::kernels::cpu {
+
+namespace detail {
+
+/// Reducers that add up the elements themselves, read as f32: what plain_sum can do.
+template <class T, class R>
+inline constexpr bool kPlainSum = std::is_same_v<T, float>&& std::is_same_v<R, Sum<>>;
+
+}  // namespace detail
+
+/// A reducer over one view, for run_reduction. `shifts` has one number per output for kShifted reducers.
+template <class T, class R>
+class Reduction {
+ public:
+  using Acc = typename R::template Acc<T>;
+  Reduction(const ReducePlan& plan, const View& in, R reducer, const double* shifts = nullptr)
+      : plan_(plan), source_(in), reducer_(reducer), shifts_(shifts) {}
+
+  [[nodiscard]] Acc combine(Acc a, Acc b) const { return reducer_.combine(a, b); }
+
+  void accumulate(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* results) const {
+    accumulate(first, n, elements, results, R::kShifted ? shifts_ + first : nullptr);
+  }
+  /// The same with the shifts of these n outputs at `shifts`.
+  void accumulate(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* results,
+                  const double* shifts) const {
+    if (plan_.columns) {
+      columns(first, n, elements, results, shifts);
+    } else if (plan_.across && n > 1 && !R::template kAnyOrder<T>) {
+      across(first, n, elements, results, shifts);
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) results[i] = row(first + i, elements, R::kShifted ? shifts[i] : 0);
+    }
+  }
+
+ private:
+  [[nodiscard]] Acc row(std::int64_t output, ReducePlan::Range elements, double shift) const {
+    const std::int64_t origin = plan_.kept_in.offset(output);
+    Acc total = reducer_.template identity<T>();
+    if constexpr (detail::kPlainSum<T, R>) {
+      const std::byte* x = source_.packed(plan_.reduced, origin, elements.begin, elements.size);
+      if (x != nullptr && detail::plain_sum(x, source_.dtype(), elements.size, total)) return total;
+    }
+    if (const T* x = source_.template in_place<T>(plan_.reduced, origin, elements.begin, elements.size)) {
+      return run_isa<detail::RowRun<T, R, 1>>(reducer_, std::array<const T*, 1>{x}, shift, elements.size,
+                                              total);
+    }
+    TileBuffer<T> buffer;
+    for (std::int64_t done = 0; done < elements.size; done += kTile) {
+      const std::int64_t n = std::min(kTile, elements.size - done);
+      const T* x = source_.read(plan_.reduced, origin, elements.begin + done, n, buffer.values);
+      total = run_isa<detail::RowRun<T, R, 1>>(reducer_, std::array<const T*, 1>{x}, shift, n, total);
+    }
+    return total;
+  }
+
+  void columns(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* acc,
+               const double* shifts) const {
+    std::fill_n(acc, n, reducer_.template identity<T>());
+    source_.template each_block<T>(plan_, first, n, elements, [&](const detail::Block<T>& block) {
+      run_isa<detail::ColumnTile<T, R>>(reducer_, block.data, block.pitch, block.rows,
+                                        R::kShifted ? shifts + block.column : nullptr, acc + block.column,
+                                        block.columns);
+    });
+  }
+
+  /// Rows whose elements alternate in memory, n <= kReduceAcross of them side by side: the lanes of `row` for
+  /// all at once, hence the same bits.
+  void across(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* totals,
+              const double* shifts) const {
+    Acc lanes[R::kLanes * kReduceAcross];
+    std::fill_n(totals, n, reducer_.template identity<T>());
+    for (std::int64_t done = 0; done < elements.size; done += kTile) {
+      const std::int64_t begin = elements.begin + done, size = std::min(kTile, elements.size - done);
+      std::fill_n(lanes, R::kLanes * n, reducer_.template identity<T>());
+      source_.template each_block<T>(plan_, first, n, {begin, size}, [&](const detail::Block<T>& block) {
+        run_isa<detail::LaneTile<T, R>>(reducer_, block.data, block.pitch, block.rows, block.row - begin,
+                                        R::kShifted ? shifts + block.column : nullptr, lanes + block.column,
+                                        n, block.columns);
+      });
+      run_isa<detail::FoldLanes<T, R>>(reducer_, static_cast<Acc*>(lanes), n, totals, n);
+    }
+  }
+
+  const ReducePlan& plan_;
+  detail::ReduceSource source_;
+  R reducer_;
+  const double* shifts_;
+};
+
+/// A reducer over all elements of N views of one shape at once, for run_reduction with ReducePlan(total).
+template <class T, class R, std::size_t N>
+class WholeReduction {
+ public:
+  using Acc = typename R::template Acc<T>;
+  WholeReduction(const std::array<View, N>& in, R reducer)
+      : WholeReduction(in, reducer, std::make_index_sequence<N>{}) {}
+
+  [[nodiscard]] Acc combine(Acc a, Acc b) const { return reducer_.combine(a, b); }
+
+  void accumulate(std::int64_t /*first*/, std::int64_t /*n*/, ReducePlan::Range elements, Acc* result) const {
+    Acc total = reducer_.template identity<T>();
+    std::array<const T*, N> run;
+    for (std::size_t k = 0; k < N; ++k)
+      run[k] = sources_[k].template in_place<T>(spaces_[k], 0, elements.begin, elements.size);
+    if (std::find(run.begin(), run.end(), nullptr) == run.end()) {
+      *result = run_isa<detail::RowRun<T, R, N>>(reducer_, run, 0.0, elements.size, total);
+      return;
+    }
+    std::array<TileBuffer<T>, N> buffers;
+    for (std::int64_t done = 0; done < elements.size; done += kTile) {
+      const std::int64_t n = std::min(kTile, elements.size - done);
+      std::array<const T*, N> x;
+      for (std::size_t k = 0; k < N; ++k)
+        x[k] = sources_[k].template read<T>(spaces_[k], 0, elements.begin + done, n, buffers[k].values);
+      total = run_isa<detail::RowRun<T, R, N>>(reducer_, x, 0.0, n, total);
+    }
+    *result = total;
+  }
+
+ private:
+  template <std::size_t... I>
+  WholeReduction(const std::array<View, N>& in, R reducer, std::index_sequence<I...> /*inputs*/)
+      : sources_{detail::ReduceSource(in[I])...},
+        spaces_{StridedSpace(in[I].shape, in[I].strides)...},
+        reducer_(reducer) {}
+
+  std::array<detail::ReduceSource, N> sources_;
+  std::array<StridedSpace, N> spaces_;
+  R reducer_;
+};
+
+/// Stores results [first, first + n) of a plan, each rounded once.
+template <class A>
+void store_results(const ReducePlan& plan, const View& out, std::int64_t first, std::int64_t n,
+                   const A* values) {
+  std::byte* base = static_cast<std::byte*>(out.data);
+  plan.kept_out.each_run(
+      first, n, [&](std::int64_t offset, std::int64_t stride, std::int64_t done, std::int64_t count) {
+        scatter(values + done, dtype_of<A>, base + offset * size_of(out.dtype), out.dtype, stride, count);
+      });
+}
+
+/// out = reducer over `in` read as T; shapes and strides as ReducePlan says.
+template <class T, class R>
+void reduce(R reducer, const View& out, const View& in) {
+  const ReducePlan plan(out, in, R::template kAnyOrder<T> ? ReduceOrder::any : ReduceOrder::fixed);
+  const Reduction<T, R> engine(plan, in, reducer);
+  using Acc = typename R::template Acc<T>;
+  run_reduction(plan, engine, [&](std::int64_t first, std::int64_t n, const Acc* acc) {
+    Acc finished[kReduceUnit];
+    for (std::int64_t i = 0; i < n; ++i) finished[i] = reducer.finish(acc[i], plan.count);
+    store_results(plan, out, first, n, finished);
+  });
+}
+
+/// out = the sum that `reducer` (a Sum) makes of all elements of N views of one shape, read as T.
+template <class T, class R, std::size_t N>
+void map_reduce(R reducer, const View& out, const std::array<View, N>& in) {
+  const ReducePlan plan(layout::numel(in[0].shape));
+  run_reduction(plan, WholeReduction<T, R, N>(in, reducer),
+                [&](std::int64_t, std::int64_t, const double* sum) {
+                  const double result = reducer.finish(*sum, plan.count);
+                  convert(&result, DType::f64, out.data, out.dtype, 1);
+                });
+}
+
+/// Mean and squared deviations from it of a piece that one thread holds whole, one after the other, so that
+/// the second pass finds the input in the cache.
+template <class T, class R>
+class TwoPass {
+ public:
+  using Acc = double;
+  TwoPass(const ReducePlan& plan, const View& in, R reducer)
+      : mean_(plan, in, {}), deviation_(plan, in, reducer), count_(plan.count) {}
+
+  [[nodiscard]] double combine(double a, double b) const { return a + b; }
+  void accumulate(std::int64_t first, std::int64_t n, ReducePlan::Range elements, double* results) const {
+    double means[kReduceUnit];
+    mean_.accumulate(first, n, elements, means);
+    for (std::int64_t i = 0; i < n; ++i) means[i] /= static_cast<double>(count_);
+    deviation_.accumulate(first, n, elements, results, means);
+  }
+
+ private:
+  Reduction<T, Sum<>> mean_;
+  Reduction<T, R> deviation_;
+  std::int64_t count_;
+};
+
+/// out = variance of `in` read as T (float or double), or its root.
+template <class T>
+void variance(Deviation last, const View& out, const View& in) {
+  using R = SumOfSquaredDeviations;
+  const R reducer(last);
+  const ReducePlan plan(out, in, ReduceOrder::fixed);
+  const auto store = [&](std::int64_t first, std::int64_t n, const double* acc) {
+    double finished[kReduceUnit];
+    for (std::int64_t i = 0; i < n; ++i) finished[i] = reducer.finish(acc[i], plan.count);
+    store_results(plan, out, first, n, finished);
+  };
+  if (plan.chunks == 1) return run_reduction(plan, TwoPass<T, R>(plan, in, reducer), store);
+  const RowScratch<double> means(plan.outputs);
+  run_reduction(plan, Reduction<T, Sum<>>(plan, in, {}),
+                [&](std::int64_t first, std::int64_t n, const double* sums) {
+                  for (std::int64_t i = 0; i < n; ++i)
+                    means.data()[first + i] = sums[i] / static_cast<double>(plan.count);
+                });
+  run_reduction(plan, Reduction<T, R>(plan, in, reducer, means.data()), store);
+}
+
+}  // namespace mezzo::kernels::cpu

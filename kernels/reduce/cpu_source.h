@@ -1,0 +1,89 @@
+// How the input of a reduction reaches the loops: in place where it lies as they want it, else widened,
+// gathered or transposed a block at a time. Apart from the loops because sums and positions of extrema share
+// it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mezzo/kernels/reduce/cpu_plan.h"
+
+namespace mezzo::kernels::cpu::detail {
+
+/// Elements [row, row + rows) of outputs `column`, `column` + 1, ... of a unit: row r at data + r * pitch.
+template <class T>
+struct Block {
+  const T* data;
+  std::int64_t pitch;
+  std::int64_t row, rows;
+  std::int64_t column, columns;
+};
+
+/// What each_block calls, by address: one loop over blocks for all types and reducers.
+struct BlockTaker {
+  const void* taker;
+  void (*take)(const void* taker, const Block<void>& block);
+};
+
+/// An input: where it starts and of what dtype it is.
+class ReduceSource {
+ public:
+  explicit ReduceSource(const View& view)
+      : base_(static_cast<const std::byte*>(view.data)), dtype_(view.dtype) {}
+
+  [[nodiscard]] DType dtype() const { return dtype_; }
+  /// Where positions [begin, begin + n) of `space`, which starts `origin` elements from the start, lie one
+  /// after the other; nullptr where they do not.
+  [[nodiscard]] const std::byte* packed(const StridedSpace& space, std::int64_t origin, std::int64_t begin,
+                                        std::int64_t n) const {
+    if (n <= 0) return nullptr;
+    const auto run = space.single_run(begin, n);
+    return run && run->stride == 1 ? at(origin + run->offset) : nullptr;
+  }
+  /// The same for elements stored as T; nullptr for others.
+  template <class T>
+  [[nodiscard]] const T* in_place(const StridedSpace& space, std::int64_t origin, std::int64_t begin,
+                                  std::int64_t n) const {
+    if (dtype_ != dtype_of<T>) return nullptr;
+    return reinterpret_cast<const T*>(packed(space, origin, begin, n));
+  }
+  /// Positions [begin, begin + n) of `space`, which starts `origin` elements from the start, as `to`: the
+  /// array itself when they lie in it so, else `buffer`.
+  const void* read(const StridedSpace& space, std::int64_t origin, std::int64_t begin, std::int64_t n,
+                   DType to, void* buffer) const;
+  template <class T>
+  const T* read(const StridedSpace& space, std::int64_t origin, std::int64_t begin, std::int64_t n,
+                T* buffer) const {
+    return static_cast<const T*>(read(space, origin, begin, n, dtype_of<T>, buffer));
+  }
+
+  /// Cuts the given elements of outputs [first, first + n) into blocks, in order of the elements for every
+  /// output: take(const Block<T>&).
+  template <class T, class Take>
+  void each_block(const ReducePlan& plan, std::int64_t first, std::int64_t n, ReducePlan::Range elements,
+                  const Take& take) const {
+    const auto typed = [](const void* taker, const Block<void>& block) {
+      (*static_cast<const Take*>(taker))(Block<T>{static_cast<const T*>(block.data), block.pitch, block.row,
+                                                  block.rows, block.column, block.columns});
+    };
+    each_block(plan, first, n, elements, dtype_of<T>, {&take, typed});
+  }
+
+ private:
+  void each_block(const ReducePlan& plan, std::int64_t first, std::int64_t n, ReducePlan::Range elements,
+                  DType type, const BlockTaker& take) const;
+  [[nodiscard]] const std::byte* at(std::int64_t offset) const { return base_ + offset * size_of(dtype_); }
+  void scattered(const StridedSpace& kept, std::int64_t first, std::int64_t n, StridedSpace::Run down,
+                 ReducePlan::Range rows, DType type, const BlockTaker& take) const;
+  void widened(std::int64_t offset, std::int64_t n, std::int64_t stride, ReducePlan::Range rows, DType type,
+               const BlockTaker& take) const;
+  void copied(StridedSpace::Run across, std::int64_t n, std::int64_t stride, ReducePlan::Range rows,
+              DType type, const BlockTaker& take) const;
+  void copy(std::int64_t offset, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+            std::int64_t columns, DType type, std::byte* buffer, std::int64_t pitch) const;
+
+  const std::byte* base_;
+  DType dtype_;
+};
+
+}  // namespace mezzo::kernels::cpu::detail

@@ -1,0 +1,246 @@
+// grid_sample on the CPU. The result and the gradient of the grid are dealt with by blocks of places, the
+// gradient of x by groups of channels, so that no two threads add to one element.
+#include "mezzo/kernels/resample/cpu_grid_sample.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/rows.h"
+#include "mezzo/kernels/resample/cpu_grid_sample_rows.h"
+
+namespace mezzo::kernels::cpu {
+
+namespace {
+
+using detail::kGridBlock;
+
+/// Elements of a chunk where arrays are converted.
+constexpr std::int64_t kConverted = std::int64_t{1} << 15;
+
+/// A dense array as T: itself, or a copy.
+template <class T>
+class Widened {
+ public:
+  Widened(const View& view, std::int64_t count)
+      : scratch_(view.dtype == dtype_of<T> ? 0 : count), data_(static_cast<const T*>(view.data)) {
+    if (view.dtype == dtype_of<T>) return;
+    data_ = scratch_.data();
+    const auto* const from = static_cast<const std::byte*>(view.data);
+    parallel_for(count, kConverted, [&](std::int64_t begin, std::int64_t end) {
+      convert(from + begin * size_of(view.dtype), view.dtype, scratch_.data() + begin, dtype_of<T>,
+              end - begin);
+    });
+  }
+  [[nodiscard]] const T* data() const { return data_; }
+
+ private:
+  RowScratch<T> scratch_;
+  const T* data_;
+};
+
+/// A dense array to be written as T: itself, or memory from which finish() rounds.
+template <class T>
+class Narrowed {
+ public:
+  Narrowed(const View& view, std::int64_t count)
+      : view_(view), count_(count), scratch_(view.dtype == dtype_of<T> ? 0 : count) {}
+  [[nodiscard]] T* data() const {
+    return view_.dtype == dtype_of<T> ? static_cast<T*>(view_.data) : scratch_.data();
+  }
+  void finish() const {
+    if (view_.dtype == dtype_of<T>) return;
+    auto* const to = static_cast<std::byte*>(view_.data);
+    parallel_for(count_, kConverted, [&](std::int64_t begin, std::int64_t end) {
+      convert(scratch_.data() + begin, dtype_of<T>, to + begin * size_of(view_.dtype), view_.dtype,
+              end - begin);
+    });
+  }
+
+ private:
+  const View& view_;
+  std::int64_t count_;
+  RowScratch<T> scratch_;
+};
+
+/// What the loops are compiled for.
+template <class Number, class Index, int kAxisCount, int kCornerCount>
+struct Variant {
+  using T = Number;
+  static constexpr int kAxes = kAxisCount, kCorners = kCornerCount;
+  using Block = detail::CornerBlock<T, Index, kAxes, kCorners>;
+  template <GridPadding kPadding>
+  static void find(const GridSampleShape& shape, const T* grid, std::int64_t n, Block* block) {
+    constexpr auto kMode = kCorners == 1 ? GridSampleMode::nearest : GridSampleMode::bilinear;
+    const detail::Axes<kAxes> axes(shape);
+    detail::LowPlaces<kAxes> low;
+    run_isa<detail::FindCells<T, kAxes, kMode, kPadding>>(static_cast<T(*)[kGridBlock]>(block->upper),
+                                                          static_cast<T(*)[kGridBlock]>(block->slope), &low,
+                                                          grid, n, axes, shape.rule.align_corners);
+    run_isa<detail::FindCorners<Block, T, kAxes, kCorners>>(
+        block, static_cast<const detail::LowPlaces<kAxes>*>(&low), n, axes);
+  }
+  static void find_corners(const GridSampleShape& shape, const T* grid, std::int64_t n, Block* block) {
+    if (shape.rule.padding == GridPadding::zeros) return find<GridPadding::zeros>(shape, grid, n, block);
+    if (shape.rule.padding == GridPadding::border) return find<GridPadding::border>(shape, grid, n, block);
+    find<GridPadding::reflection>(shape, grid, n, block);
+  }
+};
+/// Calls f with the variant for a call.
+template <class F>
+void with_variant(const GridSampleShape& shape, DType compute, const F& f) {
+  const auto with_corners = [&]<class T, class Index>(T, Index) {
+    const bool nearest = shape.rule.mode == GridSampleMode::nearest;
+    if (shape.axes == 2)
+      nearest ? f(Variant<T, Index, 2, 1>{}) : f(Variant<T, Index, 2, 4>{});
+    else
+      nearest ? f(Variant<T, Index, 3, 1>{}) : f(Variant<T, Index, 3, 8>{});
+  };
+  // Vector instructions gather twice as many elements at once by 32-bit offsets.
+  const bool narrow = shape.plane() * shape.channels <= std::numeric_limits<std::int32_t>::max();
+  if (compute == DType::f64)
+    with_corners(double{}, std::int64_t{});
+  else if (narrow)
+    with_corners(float{}, std::int32_t{});
+  else
+    with_corners(float{}, std::int64_t{});
+}
+
+/// Calls f(block, sample, first place, places) for the places [begin, end) of all samples counted through;
+/// `grid` holds their coordinates.
+template <class V, class F>
+void for_corner_blocks(const GridSampleShape& shape, const typename V::T* grid, std::int64_t begin,
+                       std::int64_t end, const F& f) {
+  const auto block = std::make_unique_for_overwrite<typename V::Block>();
+  for (std::int64_t at = begin; at < end;) {
+    const std::int64_t sample = at / shape.places, place = at - sample * shape.places;
+    const std::int64_t n = std::min({kGridBlock, shape.places - place, end - at});
+    V::find_corners(shape, grid + at * V::kAxes, n, block.get());
+    f(block.get(), sample, place, n);
+    at += n;
+  }
+}
+
+/// Places of a chunk: so many that each has some ten thousand elements.
+std::int64_t places_per_chunk(const GridSampleShape& shape) {
+  return std::max<std::int64_t>(kGridBlock,
+                                (std::int64_t{1} << 14) / std::max<std::int64_t>(shape.channels, 1));
+}
+
+}  // namespace
+
+void grid_sample(const GridSampleShape& shape, const View& out, const View& x, const View& grid,
+                 DType compute) {
+  with_variant(shape, compute, [&]<class V>(V) {
+    using T = typename V::T;
+    using Block = typename V::Block;
+    const std::int64_t channels = shape.channels, plane = shape.plane(), places = shape.places;
+    const Widened<T> from(x, shape.batch * channels * plane);
+    const Widened<T> coordinates(grid, shape.batch * places * V::kAxes);
+    const Narrowed<T> to(out, shape.batch * channels * places);
+    const RowScratch<T> zeros(shape.channels_last ? channels : 0);
+    if (shape.channels_last) std::fill_n(zeros.data(), channels, T(0));
+    const auto sample_block = [&](const Block* block, std::int64_t sample, std::int64_t first,
+                                  std::int64_t n) {
+      const T* const image = from.data() + sample * channels * plane;
+      T* const result = to.data() + sample * channels * places;
+      if (shape.channels_last) {
+        return run_isa<detail::SampleChannels<Block, T, V::kCorners>>(block, image, zeros.data(),
+                                                                      result + first * channels, n, channels);
+      }
+      for (std::int64_t c = 0; c < channels; ++c)
+        run_isa<detail::SamplePlane<Block, T, V::kCorners>>(block, image + c * plane,
+                                                            result + c * places + first, n);
+    };
+    parallel_for(shape.batch * places, places_per_chunk(shape), [&](std::int64_t begin, std::int64_t end) {
+      for_corner_blocks<V>(shape, coordinates.data(), begin, end, sample_block);
+    });
+    to.finish();
+  });
+}
+
+void grid_sample_input_gradient(const GridSampleShape& shape, const View& out, const View& grad,
+                                const View& grid, DType compute) {
+  // A group of planes fits the cache; channels that are neighbours go together a cache line at least.
+  constexpr std::int64_t kGroup = 16;
+  with_variant(shape, compute, [&]<class V>(V) {
+    using T = typename V::T;
+    using Block = typename V::Block;
+    const std::int64_t channels = shape.channels, plane = shape.plane(), places = shape.places;
+    const std::int64_t groups = (channels + kGroup - 1) / kGroup, total = shape.batch * channels * plane;
+    const Widened<T> from(grad, shape.batch * channels * places);
+    const Widened<T> coordinates(grid, shape.batch * places * V::kAxes);
+    const Narrowed<T> to(out, total);
+    parallel_for(total, kConverted, [&](std::int64_t begin, std::int64_t end) {
+      std::fill(to.data() + begin, to.data() + end, T(0));
+    });
+    const auto one_group = [&](std::int64_t index) {
+      const std::int64_t first_channel = index % groups * kGroup, sample_begin = index / groups * places;
+      const std::int64_t count = std::min(kGroup, channels - first_channel);
+      const auto add_block = [&](const Block* block, std::int64_t sample, std::int64_t first,
+                                 std::int64_t n) {
+        const T* const g = from.data() + sample * channels * places;
+        T* const result = to.data() + sample * channels * plane;
+        using Add = detail::AddToCorners<Block, T, V::kCorners>;
+        if (shape.channels_last)
+          return run_isa<Add>(block, g + first * channels + first_channel, result + first_channel, n,
+                              channels, count);
+        for (std::int64_t c = first_channel; c < first_channel + count; ++c)
+          run_isa<detail::AddPlaneToCorners<Block, T, V::kCorners>>(block, g + c * places + first,
+                                                                    result + c * plane, n);
+      };
+      for_corner_blocks<V>(shape, coordinates.data(), sample_begin, sample_begin + places, add_block);
+    };
+    parallel_for(shape.batch * groups, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t index = begin; index < end; ++index) one_group(index);
+    });
+    to.finish();
+  });
+}
+
+void grid_sample_grid_gradient(const GridSampleShape& shape, const View& out, const View& grad, const View& x,
+                               const View& grid, DType compute) {
+  constexpr std::int64_t kGroup = 16;  // channels that are added up in T before they are in f64
+  with_variant(shape, compute, [&]<class V>(V) {
+    if constexpr (V::kCorners > 1) {
+      using T = typename V::T;
+      using Block = typename V::Block;
+      const std::int64_t channels = shape.channels, plane = shape.plane(), places = shape.places;
+      const Widened<T> from(x, shape.batch * channels * plane),
+          gradients(grad, shape.batch * channels * places);
+      const Widened<T> coordinates(grid, shape.batch * places * V::kAxes);
+      const Narrowed<T> to(out, shape.batch * places * V::kAxes);
+      const std::int64_t step = shape.place_stride();
+      const auto add_block = [&](const Block* block, std::int64_t sample, std::int64_t first,
+                                 std::int64_t n) {
+        const T* const image = from.data() + sample * channels * plane;
+        const T* const g = gradients.data() + sample * channels * places + first * step;
+        T sums[V::kAxes][kGridBlock];
+        double totals[V::kAxes][kGridBlock] = {};
+        for (std::int64_t c = 0; c < channels; ++c) {
+          if (c % kGroup == 0) std::memset(sums, 0, sizeof sums);
+          run_isa<detail::AddSlopes<Block, T, V::kAxes>>(block, g + c * shape.channel_stride(places),
+                                                         image + c * shape.channel_stride(plane), sums, n,
+                                                         step);
+          if ((c + 1) % kGroup != 0 && c + 1 != channels) continue;
+          for (int a = 0; a < V::kAxes; ++a) {
+            for (std::int64_t p = 0; p < n; ++p) totals[a][p] += static_cast<double>(sums[a][p]);
+          }
+        }
+        T* const result = to.data() + (sample * places + first) * V::kAxes;
+        for (std::int64_t p = 0; p < n; ++p) {
+          for (int a = 0; a < V::kAxes; ++a)
+            result[p * V::kAxes + a] = static_cast<T>(totals[a][p] * static_cast<double>(block->slope[a][p]));
+        }
+      };
+      parallel_for(shape.batch * places, places_per_chunk(shape), [&](std::int64_t begin, std::int64_t end) {
+        for_corner_blocks<V>(shape, coordinates.data(), begin, end, add_block);
+      });
+      to.finish();
+    }
+  });
+}
+
+}  // namespace mezzo::kernels::cpu

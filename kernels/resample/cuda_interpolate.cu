@@ -1,0 +1,120 @@
+// interpolate on a CUDA device: a thread per element of the result. The gradient of a place is gathered from
+// the results that it has a part in, which a search finds: no atomics, and no tables in memory.
+#include "mezzo/kernels/resample/cuda_interpolate.h"
+
+#include "mezzo/core/cuda/launch.h"
+#include "mezzo/kernels/cuda/access.h"
+#include "mezzo/kernels/cuda/grid.h"
+#include "mezzo/kernels/resample/cuda_places.h"
+
+namespace mezzo::kernels::cuda {
+
+namespace {
+
+/// The maps of the three dims, as a kernel takes them.
+template <class T>
+struct Maps {
+  Resampler<T> of[InterpolateShape::kDims];
+  std::int64_t inner;
+};
+
+/// `out` has `total` elements; kTerms is the most places that a result has along a dim.
+template <class T, int kTerms>
+__global__ void resample(Array out, Array x, Maps<T> maps, std::int64_t total) {
+  for (std::int64_t e = first_index(); e < total; e += grid_size()) {
+    const ImagePlace o = image_place(e, maps.of[0].out(), maps.of[1].out(), maps.of[2].out(), maps.inner);
+    Taps<T> taps[InterpolateShape::kDims];
+    for (int d = 0; d < 3; ++d) taps[d] = maps.of[d](o.at[d]);
+    T sum = T(0);
+    for (int i = 0; i < kTerms; ++i) {
+      if (i >= maps.of[0].count()) continue;
+      const std::int64_t plane = o.outer * maps.of[0].in() + taps[0].at[i];
+      for (int j = 0; j < kTerms; ++j) {
+        if (j >= maps.of[1].count()) continue;
+        const std::int64_t row = plane * maps.of[1].in() + taps[1].at[j];
+        const T weight = taps[0].weight[i] * taps[1].weight[j];
+        for (int k = 0; k < kTerms; ++k) {
+          if (k >= maps.of[2].count()) continue;
+          const std::int64_t place = row * maps.of[2].in() + taps[2].at[k];
+          const T value = load<T>(x.data, x.dtype, place * maps.inner + o.inner);
+          sum += weight * taps[2].weight[k] * value;
+        }
+      }
+    }
+    store(out.data, out.dtype, e, sum);
+  }
+}
+
+template <class T>
+__global__ void gather_gradient(Array out, Array grad, Maps<T> maps, std::int64_t total) {
+  for (std::int64_t e = first_index(); e < total; e += grid_size()) {
+    const ImagePlace p = image_place(e, maps.of[0].in(), maps.of[1].in(), maps.of[2].in(), maps.inner);
+    Readers readers[InterpolateShape::kDims];
+    for (int d = 0; d < 3; ++d) readers[d] = maps.of[d].readers(p.at[d]);
+    double sum = 0;
+    for (std::int64_t i = readers[0].first; i < readers[0].last; ++i) {
+      const std::int64_t plane = p.outer * maps.of[0].out() + i;
+      const T of_plane = maps.of[0].weight_of(i, p.at[0]);
+      for (std::int64_t j = readers[1].first; j < readers[1].last; ++j) {
+        const std::int64_t row = plane * maps.of[1].out() + j;
+        const T of_row = of_plane * maps.of[1].weight_of(j, p.at[1]);
+        for (std::int64_t k = readers[2].first; k < readers[2].last; ++k) {
+          const T weight = of_row * maps.of[2].weight_of(k, p.at[2]);
+          const std::int64_t place = row * maps.of[2].out() + k;
+          sum += static_cast<double>(weight) *
+                 static_cast<double>(load<T>(grad.data, grad.dtype, place * maps.inner + p.inner));
+        }
+      }
+    }
+    store(out.data, out.dtype, e, static_cast<T>(sum));
+  }
+}
+
+template <class T>
+Maps<T> maps_of(const InterpolateShape& shape) {
+  Maps<T> maps{{}, shape.inner};
+  for (std::size_t d = 0; d < InterpolateShape::kDims; ++d) maps.of[d] = shape.along<T>(d);
+  return maps;
+}
+
+/// Calls f with a value of the compute type.
+template <class F>
+void with_type(DType compute, const F& f) {
+  compute == DType::f64 ? f(double{}) : f(float{});
+}
+
+}  // namespace
+
+void interpolate(Device device, const InterpolateShape& shape, const View& out, const View& x,
+                 DType compute) {
+  std::int64_t total = shape.outer * shape.inner;
+  for (const ResampledDim& dim : shape.dims) total *= dim.out;
+  if (total == 0) return;
+  const Grid grid = grid_for(total);
+  with_type(compute, [&](auto number) {
+    using T = decltype(number);
+    const auto start = [&](auto kernel) {
+      mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0,
+                          mezzo::cuda::current_stream(device), array_of(out), array_of(x), maps_of<T>(shape),
+                          total);
+    };
+    if (shape.kind == Resampling::cubic) return start(resample<T, 4>);
+    shape.kind == Resampling::linear ? start(resample<T, 2>) : start(resample<T, 1>);
+  });
+}
+
+void interpolate_backward(Device device, const InterpolateShape& shape, const View& out, const View& grad,
+                          DType compute) {
+  std::int64_t total = shape.outer * shape.inner;
+  for (const ResampledDim& dim : shape.dims) total *= dim.in;
+  if (total == 0) return;
+  const Grid grid = grid_for(total);
+  with_type(compute, [&](auto number) {
+    using T = decltype(number);
+    mezzo::cuda::launch(gather_gradient<T>, dim3(grid.blocks), dim3(grid.threads), 0,
+                        mezzo::cuda::current_stream(device), array_of(out), array_of(grad), maps_of<T>(shape),
+                        total);
+  });
+}
+
+}  // namespace mezzo::kernels::cuda
