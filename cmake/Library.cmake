@@ -41,7 +41,7 @@ set_source_files_properties(${mezzo_loop_sources} ${mezzo_kernel_sources} PROPER
 # are reductions.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT MEZZO_SANITIZE)
   set(loss_sources ${mezzo_kernel_sources})
-  list(FILTER loss_sources INCLUDE REGEX "/ops/loss_(binary|likelihood|margin|regression)\\.cu$")
+  list(FILTER loss_sources INCLUDE REGEX "/ops/loss/(binary|likelihood|margin|regression)\\.cu$")
   set_source_files_properties(${loss_sources} PROPERTIES COMPILE_OPTIONS
     "$<$<AND:$<COMPILE_LANGUAGE:CXX>,${optimized}>:-fvect-cost-model=dynamic>;\
 $<$<AND:$<COMPILE_LANGUAGE:CUDA>,${optimized}>:-Xcompiler=-O2,-fvect-cost-model=dynamic>")

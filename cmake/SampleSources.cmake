@@ -26,9 +26,12 @@ set(mezzo_sample_files
   kernels/scaler: cpu scaler
   kernels/softmax: softmax
   nn: activation call cloning convert layer_support linear module print sequential slot
-  ops: activation activation_rectifier activation_smooth binary cast clamp compare extremum factory inplace linear
-    loss_common loss_regression matmul methods product random reduction reduction_common rounding scalar_ops softmax unary
-    view
+  ops/factory: factory random
+  ops/linalg: linear matmul product
+  ops/loss: common regression
+  ops/pointwise: activation activation_rectifier activation_smooth binary clamp compare inplace rounding scalar unary
+  ops/reduce: common extremum reduction softmax
+  ops/shape: cast methods view
   optim: optimizer sgd)
 
 # mezzo_split_sample_sources(SOURCES IN_SAMPLE): moves what the list names from one variable to the other.

@@ -1,6 +1,6 @@
 // Tensor: a cheap handle on a strided view of a storage, with its place in the recorded graph. This header
-// knows memory and metadata only; members that are ops (marked below) are defined in ops/methods.cpp, and
-// those that walk the graph in autograd/.
+// knows memory and metadata only; members that are ops (marked below) are defined in ops/shape/methods.cpp,
+// and those that walk the graph in autograd/.
 #pragma once
 
 #include <array>
@@ -111,7 +111,7 @@ class Tensor {
   /// Counts in-place writes to the storage.
   [[nodiscard]] std::uint32_t version() const noexcept;
 
-  // --- ops (ops/methods.cpp)
+  // --- ops (ops/shape/methods.cpp)
   // ------------------------------------------------------------------------------------------
   [[nodiscard]] Tensor to(DType dtype) const;  ///< see `to` in ops/cast.h
   [[nodiscard]] Tensor to(

@@ -1,6 +1,5 @@
-// Activations beside relu, gelu, sigmoid, tanh and silu, which stand in pointwise.h
-// (activation_rectifier.cpp, activation_smooth.cpp). The contract is that of pointwise.h, but x must be
-// floating (DTypeError). Derivatives at kinks are PyTorch's.
+// Activations beside relu, gelu, sigmoid, tanh and silu, which stand in pointwise.h. The contract is that
+// of pointwise.h, but x must be floating (DTypeError). Derivatives at kinks are PyTorch's.
 #pragma once
 
 #include "mezzo/core/tensor.h"

@@ -1,5 +1,5 @@
-// Ops along a dim whose results depend on all elements before: running sums and products, and the product of
-// all. The descriptors are in cumulative.cpp.
+// Ops along a dim whose results depend on all elements before: running sums and products, and the product
+// of all.
 //
 // Common contract. Results are accumulated in f64, each rounded once to its dtype: x's dtype, i64 (modulo
 // 2^64) for integers and bools, or `dtype` where given; f32 under autocast for 16-bit input. A dim counts

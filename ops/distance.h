@@ -1,4 +1,4 @@
-// How far apart tensors are, and scaling by norms; the descriptors are in distance.cpp.
+// How far apart tensors are, and scaling by norms.
 //
 // Common contract. Inputs are floating (DTypeError) and the result has their common dtype, f32 under
 // autocast. 16-bit values are computed in f32 and rounded once. Norms are those of ops/reduction.h, with

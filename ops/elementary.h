@@ -1,13 +1,12 @@
-// Elementary functions of real numbers, rounding, tests for inf and NaN, and functions of three operands
-// (trigonometry.cpp, exponential.cpp, rounding.cpp, ternary.cpp). The contract is that of pointwise.h; a
-// header of its own, since few other families need these.
+// Elementary functions of real numbers, rounding, tests for inf and NaN, and functions of three operands.
+// The contract is that of pointwise.h; a header of its own, since few other families need these.
 #pragma once
 
 #include "mezzo/ops/pointwise.h"
 
 namespace mezzo {
 
-// --- circular and hyperbolic functions (trigonometry.cpp), angles in radians; errors in
+// --- circular and hyperbolic functions (pointwise/trigonometry.cu), angles in radians; errors in
 // kernels/math/elementary_math.h
 
 [[nodiscard]] Tensor sin(const Tensor& x);
@@ -28,7 +27,7 @@ namespace mezzo {
 /// (e^x + e^-x) / 2. Runs in f32 under autocast.
 [[nodiscard]] Tensor cosh(const Tensor& x);
 
-// --- exponentials and logarithms (exponential.cpp)
+// --- exponentials and logarithms (pointwise/exponential.cu)
 
 /// e^x - 1, accurate near 0. Runs in f32 under autocast.
 [[nodiscard]] Tensor expm1(const Tensor& x);
@@ -44,7 +43,7 @@ namespace mezzo {
 /// Inverse of erf: +-inf at +-1, NaN beyond. Runs in f32 under autocast.
 [[nodiscard]] Tensor erfinv(const Tensor& x);
 
-// --- rounding (rounding.cpp): results keep the dtype, integers stay as they are, bools are refused
+// --- rounding (pointwise/rounding.cu): results keep the dtype, integers stay as they are, bools are refused
 // (DTypeError), gradients are 0
 
 /// Up, down, towards zero.
@@ -59,7 +58,7 @@ namespace mezzo {
 [[nodiscard]] Tensor remainder(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor remainder(const Tensor& x, Scalar s);
 
-// --- inf and NaN (rounding.cpp)
+// --- inf and NaN (pointwise/rounding.cu)
 
 /// Bool tensors; integers and bools are finite.
 [[nodiscard]] Tensor isnan(const Tensor& x);
@@ -70,7 +69,7 @@ namespace mezzo {
 [[nodiscard]] Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {},
                                 std::optional<double> neginf = {});
 
-// --- three operands (ternary.cpp)
+// --- three operands (pointwise/ternary.cu)
 
 /// x + value * a * b. An integer result takes an integer value; bools are refused (DTypeError). Runs in the
 /// widest dtype of all under autocast.

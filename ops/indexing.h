@@ -1,5 +1,4 @@
-// Ops that read or write elements where a tensor of indices says. One header for the family; the descriptors
-// are in indexing.cpp and scatter.cpp (along one dim), index.cpp (index, index_put) and sorting.cpp.
+// Ops that read or write elements where a tensor of indices says. One header for the family.
 //
 // Common contract. Names and argument meaning are PyTorch's. Dims count from the end when negative; one that
 // is not there throws IndexError. Any dtype, which the result keeps, and any strides, without elements too;
@@ -28,7 +27,7 @@ inline constexpr std::array<std::string_view, 5> kEnumNames<ScatterReduction>{"s
 /// The same of torch.scatter.
 enum class ScatterMode : std::uint8_t { add, multiply };
 
-// --- along one dim (indexing.cpp, scatter.cpp)
+// --- along one dim (indexing/along_dim.cpp, indexing/scatter.cpp)
 
 /// Position e of the result, which has the shape of `index`, is x at e with e[dim] replaced by index[e].
 /// Throws ShapeError unless index has x's number of dims and no other dim of it is larger than x's.
@@ -58,7 +57,7 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 [[nodiscard]] Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src,
                                Scalar alpha = 1);
 
-// --- several dims at once (index.cpp)
+// --- several dims at once (indexing/index.cu)
 // x[i0, i1, ...]: each entry is a tensor of integers (negative ones count from the end), all of them
 // broadcast together, or a bool mask over as many dims as it has, which stands for the positions where it is
 // true (on a CUDA device the host reads it), or undefined, which stands for a whole dim. Dims that are not
@@ -75,8 +74,8 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 [[nodiscard]] Tensor index_put(const Tensor& x, std::initializer_list<Tensor> indices, const Tensor& values,
                                bool accumulate = false);
 
-// --- order (sorting.cpp). NaN counts as the largest; equal elements keep their order. On a CUDA device the
-// time grows with the square of the dim's size.
+// --- order (indexing/sorting.cpp). NaN counts as the largest; equal elements keep their order. On a CUDA
+// device the time grows with the square of the dim's size.
 
 /// x sorted along a dim, and where each element was (i64). Stable whether asked for or not.
 [[nodiscard]] ValuesIndices sort(const Tensor& x, std::int64_t dim = -1, bool descending = false,

@@ -1,6 +1,6 @@
-// Loss functions: how far a prediction is from its target, reduced to one number. One header for the family;
-// the descriptors stand in loss_*.cpp. Losses of single elements and of classes have a backward op of one
-// fused pass; those of whole rows are compositions.
+// Loss functions: how far a prediction is from its target, reduced to one number. One header for the
+// family. Losses of single elements and of classes have a backward op of one fused pass; those of whole
+// rows are compositions.
 #pragma once
 
 #include <array>
@@ -88,7 +88,7 @@ struct CrossEntropyAttrs {
                                                       const Tensor& pos_weight = {},
                                                       Reduction reduction = Reduction::mean);
 
-// --- of single elements (loss_smooth.cpp, loss_likelihood.cpp, loss_margin.cpp). x and target are floating
+// --- of single elements (loss/smooth.cu, loss/likelihood.cu, loss/margin.cu). x and target are floating
 // and broadcast (ShapeError); gradients reach both.
 
 /// (x - t)^2 / (2 beta) where |x - t| < beta, |x - t| - beta / 2 elsewhere; l1_loss for beta = 0. Throws
@@ -138,7 +138,7 @@ struct PoissonNllLossAttrs {
 [[nodiscard]] Tensor poisson_nll_loss(const Tensor& x, const Tensor& target,
                                       const PoissonNllLossAttrs& options = {});
 
-// --- of rows (loss_rows.cpp, loss_multi_margin.cpp). Differentiable in all floating inputs.
+// --- of rows (loss/rows.cpp, loss/multi_margin.cpp). Differentiable in all floating inputs.
 
 /// Of rows a and b, [N, D], and targets [N]; or of vectors [D] and a 0-dim target (ShapeError otherwise):
 /// 1 - cos(a, b) where t = 1, max(0, cos(a, b) - margin) where t = -1, 0 elsewhere. Squared norms get 1e-12

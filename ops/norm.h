@@ -1,6 +1,5 @@
-// Normalizations: layer_norm and rms_norm over the last dims, group_norm, instance_norm and batch_norm over
-// groups of channels. One header for the family; the descriptors are in layer_norm.cpp, group_norm.cpp and
-// batch_norm.cpp.
+// Normalizations: layer_norm and rms_norm over the last dims, group_norm, instance_norm and batch_norm
+// over groups of channels. One header for the family.
 //
 // Common contract. y = (x - mean) / sqrt(variance + eps) * weight + bias, the variance being biased (divided
 // by the number of values) and taken around the mean. x: floating, any strides. `weight` and `bias` may be

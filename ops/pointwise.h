@@ -1,6 +1,5 @@
-// Ops that work element by element: arithmetic, comparison, logic, functions of one number, activations. One
-// header for all, since every other op family is built on them; the descriptors are in binary.cpp,
-// scalar_ops.cpp, compare.cpp, unary.cpp and activation.cpp.
+// Ops that work element by element: arithmetic, comparison, logic, functions of one number, activations.
+// One header for all, since every other op family is built on them.
 //
 // Common contract. Operands broadcast together (ShapeError where they do not) and may have any strides. The
 // result is a new contiguous tensor in the promoted dtype (core/promotion.h) unless said otherwise. 16-bit
@@ -33,7 +32,7 @@ enum class GeluApproximation : std::uint8_t {
 template <>
 inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"none", "tanh"};
 
-// --- arithmetic (binary.cpp, scalar_ops.cpp)
+// --- arithmetic (pointwise/binary.cu, pointwise/scalar.cu)
 
 /// a + alpha * b. On bools: or. Throws DTypeError when alpha is real and the result is not, or alpha is a
 /// bool and the result is not.
@@ -77,7 +76,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 [[nodiscard]] Tensor operator/(Scalar s, const Tensor& x);
 [[nodiscard]] Tensor operator-(const Tensor& x);
 
-// --- comparison, logic, choice (compare.cpp)
+// --- comparison, logic, choice (pointwise/compare.cu)
 
 /// Bool tensors; operands are compared in their promoted dtype. A NaN is unequal to everything and neither
 /// less nor greater. There is no operator== on tensors: is_same compares identity, eq values.
@@ -108,7 +107,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 /// The same with tensors (either may be undefined), which get the gradient where they decide.
 [[nodiscard]] Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
 
-// --- functions of one number (unary.cpp)
+// --- functions of one number (pointwise/unary.cu)
 
 /// -x. Throws DTypeError for bool.
 [[nodiscard]] Tensor neg(const Tensor& x);
@@ -129,7 +128,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 /// 1 / x. Runs in f32 under autocast.
 [[nodiscard]] Tensor reciprocal(const Tensor& x);
 
-// --- activations (activation.cpp)
+// --- activations (pointwise/activation.cu)
 
 /// max(x, 0); gradient 0 at 0. Throws DTypeError for bool.
 [[nodiscard]] Tensor relu(const Tensor& x);

@@ -22,7 +22,7 @@
 
 namespace mezzo {
 
-// --- the largest element (max_pool.cpp)
+// --- the largest element (vision/max_pool.cpp)
 
 /// `max_pool2d(x, {.kernel_size = 3, .stride = 2, .padding = 1})`.
 struct MaxPoolOptions {
@@ -54,7 +54,7 @@ struct MaxPoolOptions {
 [[nodiscard]] ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x,
                                                              const SpatialSizes& output_size);
 
-// --- the mean (average_pool.cpp). Floating dtypes (DTypeError)
+// --- the mean (vision/average_pool.cpp). Floating dtypes (DTypeError)
 
 /// `avg_pool2d(x, {.kernel_size = 2})`.
 struct AvgPoolOptions {

@@ -50,7 +50,7 @@ const Tensor& uniform_(const Tensor& x, double low = 0, double high = 1,
 const Tensor& normal_(const Tensor& x, double mean = 0, double std = 1,
                       Generator& generator = default_generator());
 
-// --- dropout (dropout.cpp)
+// --- dropout (pointwise/dropout.cu)
 
 /// While training, x with each element zeroed with probability p and the others divided by 1 - p
 /// (torch.nn.functional.dropout); x itself when not training or with p = 0. inf and NaN stay NaN where they

@@ -1,6 +1,5 @@
 // Ops that rearrange the elements of one tensor: pieces, diagonals, windows, mirrors, shifts, triangles,
-// borders. One header for the family; the descriptors are in windows.cpp (diagonal, tensor_unfold),
-// rearrange.cpp and pad.cpp.
+// borders. One header for the family.
 //
 // Common contract. Names and argument meaning are PyTorch's. Dims count from the end when negative; one that
 // is not there throws IndexError. Any dtype, which the result keeps, and any strides, without elements too.
@@ -23,7 +22,7 @@ template <>
 inline constexpr std::array<std::string_view, 4> kEnumNames<PadMode>{"constant", "reflect", "replicate",
                                                                      "circular"};
 
-// --- compositions of views (rearrange.cpp)
+// --- compositions of views (shape/rearrange.cu)
 
 /// At most `chunks` pieces of one size along a dim, the last one shorter where it does not divide; views.
 /// Throws ValueError for fewer than 1.
@@ -48,7 +47,7 @@ template <std::integral I, std::integral J>
 [[nodiscard]] Tensor repeat_interleave(const Tensor& x, const Tensor& repeats,
                                        std::optional<std::int64_t> dim = {});
 
-// --- windows (windows.cpp)
+// --- windows (shape/windows.cu)
 
 /// The diagonal of dims dim1 and dim2, `offset` above the main one (below when negative), as the last dim of
 /// a view; it may be empty. Throws ShapeError for one dim given twice.
@@ -66,7 +65,7 @@ template <std::integral I, std::integral J>
 [[nodiscard]] Tensor tensor_unfold_backward(const Tensor& grad, const Shape& shape, std::int64_t dim,
                                             std::int64_t size, std::int64_t step);
 
-// --- new arrangements (rearrange.cpp); the results are contiguous copies
+// --- new arrangements (shape/rearrange.cu); the results are contiguous copies
 
 /// Reversed along the given dims; an empty list copies. Throws IndexError for a dim given twice.
 [[nodiscard]] Tensor flip(const Tensor& x, const Dims& dims);
@@ -83,7 +82,7 @@ template <std::integral I>
 [[nodiscard]] Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 [[nodiscard]] Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 
-// --- borders (pad.cpp)
+// --- borders (shape/pad.cu)
 
 /// A border around x: pad[0] positions before and pad[1] after the last dim, pad[2] and pad[3] for the one
 /// before it, and so on; negative numbers cut off. `value` is for PadMode::constant. Throws ShapeError for an

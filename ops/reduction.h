@@ -1,5 +1,4 @@
-// Ops that turn many elements into one: sums, extrema, statistics, norms. One header for the family; the
-// descriptors are in reduction.cpp (sums, traces, any, all), extremum.cpp and statistics.cpp.
+// Ops that turn many elements into one: sums, extrema, statistics, norms. One header for the family.
 //
 // Common contract. `dim` lists the dims that are reduced, negative ones counted from the end; an empty list
 // means all of them. `keepdim` keeps them with size 1. Throws IndexError for a dim that is not there or given
@@ -29,7 +28,7 @@ class ReducedDims : public Dims {
   requires(!std::same_as<I, bool>) ReducedDims(I dim) : Dims{static_cast<std::int64_t>(dim)} {}
 };
 
-// --- sums (reduction.cpp)
+// --- sums (reduce/reduction.cu)
 
 /// sum of x_i; 0 over no elements. The result has x's dtype, i64 (modulo 2^64) for integers and bools, or
 /// `dtype`: then x counts as converted to it, except that 16-bit rounding happens at the end only. Under
@@ -49,7 +48,7 @@ class ReducedDims : public Dims {
 [[nodiscard]] Tensor any(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
 [[nodiscard]] Tensor all(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
 
-// --- extrema (extremum.cpp)
+// --- extrema (reduce/extremum.cu)
 // NaN wins over every number. Any dtype, which the result keeps. Throw ShapeError when a reduced dim is
 // empty.
 
@@ -77,7 +76,7 @@ struct ValuesIndices {
 [[nodiscard]] Tensor argmax(const Tensor& x, std::optional<std::int64_t> dim = {}, bool keepdim = false);
 [[nodiscard]] Tensor argmin(const Tensor& x, std::optional<std::int64_t> dim = {}, bool keepdim = false);
 
-// --- statistics (statistics.cpp)
+// --- statistics (reduce/statistics.cu)
 
 /// sum (x_i - mean)^2 / (n - 1), or / n when not `unbiased`; two passes, so a large mean costs no digits. NaN
 /// over fewer than two (one) elements. Throws DTypeError unless x is floating.

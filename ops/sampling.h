@@ -1,5 +1,4 @@
-// Images resampled: interpolate on a regular grid, grid_sample at given coordinates. The descriptors are in
-// interpolate.cpp and grid_sample.cpp.
+// Images resampled: interpolate on a regular grid, grid_sample at given coordinates.
 //
 // Common contract. x is [N, C, spatial...]; the batch may be empty, all other sizes are at least 1
 // (ShapeError). Floating dtypes (DTypeError), any strides; 16-bit values are computed in f32 and rounded

@@ -1,5 +1,5 @@
-// Ops that change how elements are arranged and never their values: views, slices, joins. One header for the
-// family; the descriptors are in view.cpp, slicing.cpp and join.cpp.
+// Ops that change how elements are arranged and never their values: views, slices, joins. One header for
+// the family.
 //
 // Common contract. Names and argument meaning are PyTorch's. Dims count from the end when negative; one that
 // is not there throws IndexError. All are views, which share x's memory and copy nothing, but reshape and
@@ -19,7 +19,7 @@
 
 namespace mezzo {
 
-// --- views (view.cpp)
+// --- views (shape/view.cpp)
 
 /// The same elements in row-major order in another shape; one size may be -1 and is then found. A view where
 /// strides can show it, else a copy. Throws ShapeError when the element counts differ.
@@ -50,7 +50,7 @@ template <std::integral I>
 /// A view of all of x with a place of its own in the graph, where gradients of x stay apart.
 [[nodiscard]] Tensor identity(const Tensor& x);
 
-// --- slices (slicing.cpp); a 0-dim x throws IndexError
+// --- slices (shape/slicing.cu); a 0-dim x throws IndexError
 
 /// Elements start, start + step, ... below end along a dim, as Python's x[start:end:step]: bounds count from
 /// the end when negative and are clamped. Throws ValueError unless step > 0.
@@ -78,7 +78,7 @@ template <std::integral I>
                                     std::optional<std::int64_t> start = {},
                                     std::optional<std::int64_t> end = {}, std::int64_t step = 1);
 
-// --- joins (join.cpp)
+// --- joins (shape/join.cu)
 
 /// Tensors one after the other along a dim, in the promoted dtype. Throws ShapeError unless all other sizes
 /// agree, for an empty list and for 0-dim tensors. As in PyTorch, tensors of shape [0] are skipped whatever

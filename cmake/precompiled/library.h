@@ -7,5 +7,5 @@
 #include "mezzo/autograd/decomposed.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/ops.h"
-#include "mezzo/ops/pointwise_common.h"
-#include "mezzo/ops/reduction_common.h"
+#include "mezzo/ops/pointwise/common.h"
+#include "mezzo/ops/reduce/common.h"

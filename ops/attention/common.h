@@ -1,0 +1,88 @@
+// What attention and its backward op share: attributes, checks, how tensors reach the kernels, and the
+// plain composition.
+#pragma once
+
+#include "mezzo/kernels/attention/attention.h"
+#include "mezzo/ops/attention.h"
+#include "mezzo/ops/composed.h"
+
+namespace mezzo::ops {
+
+struct AttentionAttrs {
+  bool is_causal = false;
+  std::optional<double> scale = {};
+  double dropout_p = 0;
+  static constexpr auto common_fields() {
+    using A = AttentionAttrs;
+    return std::tuple{attr("is_causal", &A::is_causal), attr("scale", &A::scale),
+                      attr("dropout_p", &A::dropout_p)};
+  }
+};
+
+struct AttentionForwardAttrs : AttentionAttrs {
+  bool logsumexp = false;  ///< a second output: that of each query's scores, [.., L], in the compute type
+  static constexpr auto fields() {
+    return std::tuple_cat(common_fields(), std::tuple{attr("logsumexp", &AttentionForwardAttrs::logsumexp)});
+  }
+};
+/// Which gradients the backward op returns, in this order, and in which dtypes (that of q by default).
+struct AttentionBackwardAttrs : AttentionAttrs {
+  bool query = true, key = true, value = true;
+  std::optional<DType> query_dtype = {}, key_dtype = {}, value_dtype = {};
+  static constexpr auto fields() {
+    using A = AttentionBackwardAttrs;
+    return std::tuple_cat(common_fields(),
+                          std::tuple{attr("query", &A::query), attr("key", &A::key), attr("value", &A::value),
+                                     attr("query_dtype", &A::query_dtype), attr("key_dtype", &A::key_dtype),
+                                     attr("value_dtype", &A::value_dtype)});
+  }
+};
+
+/// The tensors of a call; mask and seed may be undefined.
+struct AttentionInputs {
+  const Tensor &query, &key, &value, &mask, &seed;
+};
+
+/// A checked call.
+struct AttentionCall {
+  /// Throws what the contract of scaled_dot_product_attention says.
+  AttentionCall(std::string_view op, const AttentionInputs& inputs, const AttentionAttrs& attrs);
+
+  Shape batch;  ///< leading dims of all together
+  std::int64_t queries, keys, size, value_size;
+  bool causal;
+  double scale, dropout_p;
+
+  /// [batch.., rows, cols]
+  [[nodiscard]] Shape matrix(std::int64_t rows, std::int64_t cols) const;
+};
+
+/// The arguments of the kernels; keeps their memory.
+class AttentionViews {
+ public:
+  AttentionViews(const AttentionCall& call, const AttentionInputs& inputs);
+  [[nodiscard]] const kernels::Attention& get() const { return attention_; }
+  /// A tensor [batch.., rows, cols] or one that broadcasts to it, as [B, H, rows, cols] with neighbours in
+  /// the last dim.
+  [[nodiscard]] kernels::View heads(const Tensor& x, std::int64_t rows, std::int64_t cols);
+
+ private:
+  const AttentionCall& call_;
+  SmallVector<Tensor, 8> kept_;
+  kernels::Attention attention_;
+};
+
+/// The composition of public ops with the same meaning, all in the compute type and expanded to the batch.
+struct PlainAttention {
+  PlainAttention(const AttentionCall& call, const AttentionInputs& inputs, DType compute);
+  /// The weights after dropout, or a gradient of these on its way back through it.
+  [[nodiscard]] Tensor dropped(const Tensor& weights) const;
+
+  Tensor query, key, value;
+  Tensor weights;    ///< [batch.., L, S]; 0 for a query without keys
+  Tensor logsumexp;  ///< [batch.., L]; -inf for such a query
+  Tensor kept;       ///< bool: weights that dropout keeps; undefined without
+  double dropout_p;
+};
+
+}  // namespace mezzo::ops

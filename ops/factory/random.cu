@@ -1,0 +1,177 @@
+#include "mezzo/ops/random.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "mezzo/core/cuda/trace.h"
+#include "mezzo/kernels/random/generate.h"
+#include "mezzo/kernels/random/random.h"
+#include "mezzo/ops/forward.h"
+#include "mezzo/ops/shape/copy_into.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+
+/// The words for n elements on a device, each of which takes one or two of a block's four.
+kernels::RandomWords draw(std::string_view op, Generator& generator, std::int64_t n, int words_each,
+                          Device device) {
+  const detail::OpScope names(op);
+  const std::int64_t per_block = 4 / words_each;
+  return kernels::RandomWords(
+      generator.draw(static_cast<std::uint64_t>((n + per_block - 1) / per_block), device));
+}
+
+struct Interval {
+  double low, high;
+};
+struct Bell {
+  double mean, deviation;
+};
+
+template <class T>
+kernels::UniformBlocks<T> blocks_of(const Interval& interval, kernels::RandomWords words) {
+  return {words, static_cast<T>(interval.low), static_cast<T>(interval.high - interval.low)};
+}
+template <class T>
+kernels::NormalBlocks<T> blocks_of(const Bell& bell, kernels::RandomWords words) {
+  return {words, static_cast<T>(bell.mean), static_cast<T>(bell.deviation)};
+}
+
+void check(std::string_view op, const Interval& interval) {
+  if (interval.low <= interval.high && std::isfinite(static_cast<float>(interval.high - interval.low)))
+    return;
+  throw ValueError(op, "low <= high, both finite in f32",
+                   std::to_string(interval.low) + ", " + std::to_string(interval.high), "check the bounds");
+}
+void check(std::string_view op, const Bell& bell) {
+  if (std::isfinite(bell.mean) && std::isfinite(bell.deviation) && bell.deviation >= 0) return;
+  throw ValueError(op, "a finite mean and a finite deviation of at least 0",
+                   std::to_string(bell.mean) + ", " + std::to_string(bell.deviation), "check the arguments");
+}
+
+/// Overwrites x with samples. Validated before a counter is drawn, so that a refused call changes nothing.
+template <class Distribution>
+void sample_into(std::string_view op, const Tensor& x, const Distribution& distribution,
+                 Generator& generator) {
+  require_floating(op, x);
+  check(op, distribution);
+  const bool is_f64 = x.dtype() == DType::f64;
+  const kernels::RandomWords words = draw(op, generator, x.numel(), is_f64 ? 2 : 1, x.device());
+  if (x.numel() == 0) return;
+  if (is_f64)
+    kernels::generate<double>(x.device(), blocks_of<double>(distribution, words), view_of(x));
+  else
+    kernels::generate<float>(x.device(), blocks_of<float>(distribution, words), view_of(x));
+}
+
+/// 1 with a probability of threshold * 2^-32, else 0.
+struct MaskBlocks {
+  kernels::RandomWords words;
+  std::uint64_t threshold;
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(std::int64_t block, float* values) const {
+    const PhiloxBlock four = words(block);
+    for (int i = 0; i < 4; ++i) values[i] = four[i] < threshold ? 1.0F : 0.0F;
+  }
+};
+
+/// Whether every integer in [low, high] is a value of the dtype.
+bool holds(DType dtype, std::int64_t low, std::int64_t high) {
+  if (dtype == DType::i64) return true;
+  if (is_floating(dtype)) {
+    const auto limit = static_cast<std::int64_t>(2 / info(dtype).eps);  // 2^(digits), where gaps of 2 begin
+    return low >= -limit && high <= limit;
+  }
+  if (dtype == DType::i32) return low >= INT32_MIN && high <= INT32_MAX;
+  return low >= 0 && high <= (dtype == DType::boolean ? 1 : 255);
+}
+
+}  // namespace
+
+const Tensor& uniform_(const Tensor& x, double low, double high, Generator& generator) {
+  check_writable("uniform_", x);
+  sample_into("uniform_", x, Interval{low, high}, generator);
+  x.impl().storage->bump_version();
+  return x;
+}
+
+const Tensor& normal_(const Tensor& x, double mean, double std, Generator& generator) {
+  check_writable("normal_", x);
+  sample_into("normal_", x, Bell{mean, std}, generator);
+  x.impl().storage->bump_version();
+  return x;
+}
+
+Tensor uniform(double low, double high, const Shape& shape, const TensorOptions& options,
+               Generator& generator) {
+  Tensor out = empty(shape, options);
+  sample_into("uniform", out, Interval{low, high}, generator);
+  return out;
+}
+Tensor rand(const Shape& shape, const TensorOptions& options, Generator& generator) {
+  return uniform(0, 1, shape, options, generator);
+}
+
+Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options,
+              Generator& generator) {
+  Tensor out = empty(shape, options);
+  sample_into("normal", out, Bell{mean, std}, generator);
+  return out;
+}
+Tensor randn(const Shape& shape, const TensorOptions& options, Generator& generator) {
+  return normal(0, 1, shape, options, generator);
+}
+
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const ValueOptions& options,
+               Generator& generator) {
+  const DType dtype = options.dtype.value_or(DType::i64);
+  const std::string got = "[" + std::to_string(low) + ", " + std::to_string(high) + ")";
+  if (low >= high) throw ValueError("randint", "low < high", got, "high itself is never drawn");
+  if (!holds(dtype, low, high - 1)) {
+    throw ValueError("randint", "integers that " + to_string(dtype) + " holds exactly", got,
+                     "use a wider dtype");
+  }
+  Tensor out =
+      empty(shape, {.dtype = dtype, .device = options.device, .requires_grad = options.requires_grad});
+  const kernels::RandomWords words = draw("randint", generator, out.numel(), 2, out.device());
+  const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  if (out.numel() > 0)
+    kernels::generate<std::int64_t>(out.device(), kernels::IntegerBlocks{words, low, range}, view_of(out));
+  return out;
+}
+
+Tensor random_mask(double probability, const Shape& shape, Device device, Generator& generator) {
+  if (!(probability >= 0 && probability <= 1)) {
+    throw ValueError("random_mask", "a probability in [0, 1]", std::to_string(probability), "check it");
+  }
+  Tensor out = empty(shape, {.dtype = DType::boolean, .device = device});
+  const kernels::RandomWords words = draw("random_mask", generator, out.numel(), 1, device);
+  const auto threshold = static_cast<std::uint64_t>(std::llround(probability * 0x1p32));
+  if (out.numel() > 0) kernels::generate<float>(device, MaskBlocks{words, threshold}, view_of(out));
+  return out;
+}
+
+Tensor randperm(std::int64_t n, const ValueOptions& options, Generator& generator) {
+  if (n < 0) throw ValueError("randperm", "a count of at least 0", std::to_string(n), "check the count");
+  if (options.dtype && n > 0 && !holds(*options.dtype, 0, n - 1)) {
+    throw ValueError("randperm", "integers that " + to_string(*options.dtype) + " holds exactly",
+                     "0 .. " + std::to_string(n - 1), "use a wider dtype");
+  }
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
+  const kernels::RandomWords words = draw("randperm", generator, n, 2, Device::cpu());
+  // Element i changes places with one of those up to and including itself, from the last on.
+  for (std::int64_t i = n - 1; i > 0; --i) {
+    const PhiloxBlock four = words(i / 2);
+    const int first = static_cast<int>(i % 2) * 2;
+    const auto range = static_cast<std::uint64_t>(i) + 1;
+    const std::int64_t other = kernels::IntegerBlocks{words, 0, range}.value(four[first], four[first + 1]);
+    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(other)]);
+  }
+  return tensor(order, options);
+}
+
+}  // namespace mezzo

@@ -1,0 +1,252 @@
+// binary_cross_entropy of probabilities and of logits, and their gradients in one pass.
+#include "mezzo/kernels/pointwise/loss_math.h"
+#include "mezzo/ops/loss/common.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+
+using LossArgs = ForwardArgs<LossAttrs>;
+using LossBackwardArgs = ForwardArgs<LossBackwardAttrs>;
+
+constexpr std::string_view kBce = "binary_cross_entropy";
+constexpr std::string_view kBackwardName = "binary_cross_entropy_backward";
+constexpr std::string_view kLogitsName = "binary_cross_entropy_with_logits";
+constexpr std::string_view kLogitsBackwardName = "binary_cross_entropy_with_logits_backward";
+
+/// 1 where x is a number outside [0, 1].
+struct OutsideFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return ((x < T(0)) | (x > T(1))) ? T(1) : T(0);
+  }
+};
+
+/// On the CPU only: a GPU would have to wait for the answer.
+void require_probabilities(const Tensor& x) {
+  if (!x.device().is_cpu()) return;
+  double outside = 0;
+  const kernels::View count{&outside, DType::f64, {}, {}};
+  kernels::map_reduce(x.device(), OutsideFn{}, count, std::array{view_of(x)}, compute_dtype(x.dtype()));
+  if (outside == 0) return;
+  throw ValueError(
+      kBce, "probabilities in [0, 1]",
+      std::to_string(static_cast<std::int64_t>(outside)) + " of " + std::to_string(x.numel()) + " outside",
+      "pass logits to binary_cross_entropy_with_logits, or sigmoid(x)");
+}
+
+// --- of probabilities. Inputs: x, target, weight
+
+Outputs bce_forward(const LossArgs& args) {
+  const Tensor& x = args.in(0);
+  const Tensor& target = args.in(1);
+  const DType result = loss_dtype(kBce, args);
+  require_same_shape(kBce, x, target);
+  require_probabilities(x);
+  const Tensor weight = weight_or_one(args.in(2), x);
+  return reduced_loss<3>(kBce, BinaryCrossEntropyFn{}, {&x, &target, &weight}, x.shape(),
+                         args.attrs.reduction, result);
+}
+
+Outputs bce_reference(const LossArgs& args) {
+  const DType result = loss_dtype(kBce, args);
+  const Tensor x = input_as(args, 0, compute_dtype(result));
+  const Tensor target = input_as(args, 1, compute_dtype(result));
+  const Tensor of_true = clamp(log(x), -100.0);
+  const Tensor of_false = clamp(log(1.0 - x), -100.0);
+  const Tensor losses = (target - 1.0) * of_false - target * of_true;
+  const Tensor weight = input_as(args, 2, compute_dtype(result));
+  return to(reduced(weight.defined() ? losses * weight : losses, args.attrs.reduction), result);
+}
+
+/// Inputs: grad, x, target, weight.
+Outputs bce_backward_forward(const LossBackwardArgs& args) {
+  const Tensor& x = args.in(1);
+  const Tensor& target = args.in(2);
+  require_same_shape(kBackwardName, x, target);
+  const Tensor weight = weight_or_one(args.in(3), x);
+  const BinaryCrossEntropyGradientFn gradient{reduction_scale(args.attrs.reduction, x.shape())};
+  return loss_gradient<3>(kBackwardName, gradient, args.in(0), {&x, &target, &weight}, x.shape(), args.attrs);
+}
+
+/// What all gradients here have in common: grad * weight * scale, in the compute type.
+Tensor weighted_grad(const LossBackwardArgs& args, DType compute) {
+  const double scale = reduction_scale(args.attrs.reduction, args.in(1).shape());
+  const Tensor grad = input_as(args, 0, compute) * scale;
+  const Tensor weight = input_as(args, 3, compute);
+  return weight.defined() ? grad * weight : grad;
+}
+
+Outputs bce_backward_reference(const LossBackwardArgs& args) {
+  const DType compute = compute_dtype(args.in(0).dtype());
+  const Tensor x = input_as(args, 1, compute);
+  const Tensor target = input_as(args, 2, compute);
+  const Tensor slope = (x - target) / clamp(x * (1.0 - x), 1e-12);
+  return to(slope * weighted_grad(args, compute), args.attrs.dtype.value_or(args.in(0).dtype()));
+}
+
+std::vector<Sample<LossBackwardAttrs>> bce_backward_samples() {
+  const SampleInput x = samples::real({3, 5}, 0.1, 0.9);
+  const SampleInput target = samples::real({3, 5}, 0, 1);
+  return {{{samples::real({}), x, target, samples::absent()}, {Reduction::mean}},
+          {{samples::real({3, 5}), x, target, samples::real({5}, 0.5, 2)}, {Reduction::none}}};
+}
+constexpr Op<LossBackwardAttrs> bce_backward_op{
+    .info = {.name = kBackwardName, .category = Category::passthrough, .optional_inputs = tensor_set(3)},
+    .samples = bce_backward_samples,
+    .forward = bce_backward_forward,
+    .vjp = decomposed<bce_backward_reference, LossBackwardAttrs>,
+    .saves = {~0U, 0},
+    .reference = bce_backward_reference,
+};
+const Registered bce_backward_registered{bce_backward_op};
+
+Gradients bce_vjp(const VjpArgs<LossAttrs>& args) {
+  // Targets and weights seldom need a gradient: theirs comes from the composition.
+  Gradients gradients(3);
+  if (args.needs(1) || args.needs(2)) gradients = decomposed<bce_reference, LossAttrs>(args);
+  if (!args.needs(0)) return gradients;
+  const LossBackwardAttrs attrs{args.attrs.reduction, args.wanted(0)};
+  gradients[0] =
+      bind(bce_backward_op, {args.grad(), args.stored_in(0), args.stored_in(1), args.stored_in(2)}, attrs);
+  return gradients;
+}
+
+std::vector<Sample<LossAttrs>> bce_samples() {
+  const SampleInput x = samples::real({3, 5}, 0.1, 0.9);
+  const SampleInput target = samples::real({3, 5}, 0, 1);
+  return {{{x, target, samples::absent()}, {Reduction::mean}},
+          {{x, target, samples::real({3, 5}, 0.5, 2)}, {Reduction::sum}},
+          {{x, target, samples::real({5}, 0.5, 2)}, {Reduction::none}}};
+}
+constexpr Op<LossAttrs> bce_op{
+    .info = {.name = kBce,
+             .category = Category::banned,
+             .banned_fix = "drop the sigmoid before it and call "
+                           "binary_cross_entropy_with_logits",
+             .optional_inputs = tensor_set(2)},
+    .samples = bce_samples,
+    .forward = bce_forward,
+    .vjp = bce_vjp,
+    .saves = {~0U, 0},
+    .reference = bce_reference,
+};
+const Registered bce_registered{bce_op};
+
+// --- of logits. Inputs: x, target, weight, pos_weight
+
+Outputs logits_forward(const LossArgs& args) {
+  const Tensor& x = args.in(0);
+  const Tensor& target = args.in(1);
+  const DType result = loss_dtype(kLogitsName, args);
+  require_same_shape(kLogitsName, x, target);
+  const Tensor weight = weight_or_one(args.in(2), x);
+  const Tensor pos_weight = weight_or_one(args.in(3), x);
+  return reduced_loss<4>(kLogitsName, LogitCrossEntropyFn{}, {&x, &target, &weight, &pos_weight}, x.shape(),
+                         args.attrs.reduction, result);
+}
+
+Outputs logits_reference(const LossArgs& args) {
+  const DType result = loss_dtype(kLogitsName, args);
+  const DType compute = compute_dtype(result);
+  const Tensor x = input_as(args, 0, compute);
+  const Tensor target = input_as(args, 1, compute);
+  const Tensor weight = input_as(args, 2, compute);
+  const Tensor pos_weight = input_as(args, 3, compute);
+  const Tensor tail = log(exp(neg(abs(x))) + 1.0);
+  const Tensor of_true = target * (relu(neg(x)) + tail);
+  const Tensor losses =
+      (1.0 - target) * (relu(x) + tail) + (pos_weight.defined() ? of_true * pos_weight : of_true);
+  return to(reduced(weight.defined() ? losses * weight : losses, args.attrs.reduction), result);
+}
+
+/// Inputs: grad, x, target, weight, pos_weight.
+Outputs logits_backward_forward(const LossBackwardArgs& args) {
+  const Tensor& x = args.in(1);
+  const Tensor& target = args.in(2);
+  require_same_shape(kLogitsBackwardName, x, target);
+  const Tensor weight = weight_or_one(args.in(3), x);
+  const Tensor pos_weight = weight_or_one(args.in(4), x);
+  const LogitCrossEntropyGradientFn gradient{reduction_scale(args.attrs.reduction, x.shape())};
+  return loss_gradient<4>(kLogitsBackwardName, gradient, args.in(0), {&x, &target, &weight, &pos_weight},
+                          x.shape(), args.attrs);
+}
+
+Outputs logits_backward_reference(const LossBackwardArgs& args) {
+  const DType compute = compute_dtype(args.in(0).dtype());
+  const Tensor x = input_as(args, 1, compute);
+  const Tensor target = input_as(args, 2, compute);
+  const Tensor pos_weight = input_as(args, 4, compute);
+  const Tensor of_true = target * sigmoid(neg(x));
+  const Tensor slope = (1.0 - target) * sigmoid(x) - (pos_weight.defined() ? of_true * pos_weight : of_true);
+  return to(slope * weighted_grad(args, compute), args.attrs.dtype.value_or(args.in(0).dtype()));
+}
+
+std::vector<Sample<LossBackwardAttrs>> logits_backward_samples() {
+  const SampleInput x = samples::real({3, 5});
+  const SampleInput target = samples::real({3, 5}, 0, 1);
+  const SampleInput weight = samples::real({5}, 0.5, 2);
+  return {{{samples::real({}), x, target, samples::absent(), samples::absent()}, {Reduction::mean}},
+          {{samples::real({3, 5}), x, target, weight, weight}, {Reduction::none}}};
+}
+constexpr Op<LossBackwardAttrs> logits_backward_op{
+    .info = {.name = kLogitsBackwardName,
+             .category = Category::passthrough,
+             .optional_inputs = tensor_set(3, 4)},
+    .samples = logits_backward_samples,
+    .forward = logits_backward_forward,
+    .vjp = decomposed<logits_backward_reference, LossBackwardAttrs>,
+    .saves = {~0U, 0},
+    .reference = logits_backward_reference,
+};
+const Registered logits_backward_registered{logits_backward_op};
+
+Gradients logits_vjp(const VjpArgs<LossAttrs>& args) {
+  Gradients gradients(4);
+  if (args.needs(1) || args.needs(2) || args.needs(3))
+    gradients = decomposed<logits_reference, LossAttrs>(args);
+  if (!args.needs(0)) return gradients;
+  const LossBackwardAttrs attrs{args.attrs.reduction, args.wanted(0)};
+  gradients[0] =
+      bind(logits_backward_op,
+           {args.grad(), args.stored_in(0), args.stored_in(1), args.stored_in(2), args.stored_in(3)}, attrs);
+  return gradients;
+}
+
+std::vector<Sample<LossAttrs>> logits_samples() {
+  const SampleInput x = samples::smooth({3, 5});
+  const SampleInput target = samples::real({3, 5}, 0, 1);
+  const SampleInput weight = samples::real({3, 5}, 0.5, 2);
+  return {{{x, target, samples::absent(), samples::absent()}, {Reduction::mean}},
+          {{x, target, weight, samples::absent()}, {Reduction::sum}},
+          {{x, target, samples::absent(), samples::real({5}, 0.5, 2)}, {Reduction::none}}};
+}
+constexpr Op<LossAttrs> logits_op{
+    .info = {.name = kLogitsName,
+             .category = Category::fp32,
+             .reads_16bit = true,
+             .optional_inputs = tensor_set(2, 3)},
+    .samples = logits_samples,
+    .forward = logits_forward,
+    .vjp = logits_vjp,
+    .saves = {~0U, 0},
+    .reference = logits_reference,
+};
+const Registered logits_registered{logits_op};
+
+}  // namespace
+
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
+                            Reduction reduction) {
+  return bind(bce_op, {x, target, weight}, LossAttrs{reduction});
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight,
+                                        const Tensor& pos_weight, Reduction reduction) {
+  return bind(logits_op, {x, target, weight, pos_weight}, LossAttrs{reduction});
+}
+
+}  // namespace mezzo

@@ -1,0 +1,343 @@
+// nll_loss and cross_entropy, and their gradients in one pass.
+#include <cmath>
+
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/loss/class_target.h"
+#include "mezzo/ops/softmax.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+
+// --- nll_loss. Inputs: x, target, weight
+
+constexpr const char* kNll = "nll_loss";
+constexpr const char* kNllBackward = "nll_loss_backward";
+
+/// Nothing of x but its shape is needed. `dtype` is that of the result; the gradient's when not given.
+struct NllBackwardAttrs {
+  Dims shape = {};
+  std::int64_t ignore_index = -100;
+  Reduction reduction = Reduction::mean;
+  std::optional<DType> dtype = {};
+  static constexpr auto fields() {
+    return std::tuple{
+        attr("shape", &NllBackwardAttrs::shape), attr("ignore_index", &NllBackwardAttrs::ignore_index),
+        attr("reduction", &NllBackwardAttrs::reduction), attr("dtype", &NllBackwardAttrs::dtype)};
+  }
+};
+
+/// dtype of a loss whose target are indices.
+DType index_loss_dtype(std::string_view op, const Tensor& x, std::optional<DType> run_dtype) {
+  require_floating(op, x);
+  return run_dtype ? promote(x.dtype(), *run_dtype) : x.dtype();
+}
+
+Outputs nll_forward(const ForwardArgs<NllLossAttrs>& args) {
+  const Tensor& x = args.in(0);
+  const DType result = index_loss_dtype(kNll, x, args.run_dtype);
+  const ClassDims dims = class_dims(kNll, x.shape());
+  require_class_indices(kNll, dims, args.in(1));
+  require_class_weight(kNll, dims, args.in(2));
+  const DType compute = compute_dtype(result);
+  const PreparedTarget target(kNll, dims, args.in(1), args.in(2), args.attrs.ignore_index, compute);
+  const Tensor losses = empty(dims.rows, {.dtype = compute, .device = x.device()});
+  kernels::nll(x.device(), losses.impl().data(), view_of(x), dims.dim, target.view(), compute);
+  return target.reduced(losses, args.attrs.reduction, result);
+}
+
+Outputs nll_reference(const ForwardArgs<NllLossAttrs>& args) {
+  const DType result = index_loss_dtype(kNll, args.in(0), args.run_dtype);
+  const ClassDims dims = class_dims(kNll, args.in(0).shape());
+  const DType compute = compute_dtype(result);
+  const Tensor x = input_as(args, 0, compute);
+  const Tensor weight = input_as(args, 2, compute);
+  const ClassMasks masks = class_masks(dims, args.in(1), args.attrs.ignore_index);
+  const Tensor weighted = weight.defined() ? x * along_classes(dims, weight) : x;
+  const Tensor losses = neg(sum(where(masks.own, weighted, 0.0), class_dim(dims)));
+  if (args.attrs.reduction == Reduction::none) return to(losses, result);
+  const Tensor total = sum(losses);
+  if (args.attrs.reduction == Reduction::sum) return to(total, result);
+  return to(total / weight_of_targets(masks, dims, weight, compute), result);
+}
+
+/// Inputs: grad, target, weight.
+Outputs nll_backward_forward(const ForwardArgs<NllBackwardAttrs>& args) {
+  const Tensor& grad = args.in(0);
+  require_floating(kNllBackward, grad);
+  const ClassDims dims = class_dims(kNllBackward, args.attrs.shape);
+  require_class_indices(kNllBackward, dims, args.in(1));
+  require_class_weight(kNllBackward, dims, args.in(2));
+  require_loss_grad(kNllBackward, grad, args.attrs.reduction, dims.rows);
+  const DType compute = compute_dtype(grad.dtype());
+  const PreparedTarget target(kNllBackward, dims, args.in(1), args.in(2), args.attrs.ignore_index, compute);
+  const Tensor scales = target.row_scales(grad, args.attrs.reduction);
+  Tensor out =
+      zeros(args.attrs.shape, {.dtype = args.attrs.dtype.value_or(grad.dtype()), .device = grad.device()});
+  const std::int64_t step = args.attrs.reduction == Reduction::none ? 1 : 0;
+  kernels::nll_backward(grad.device(), view_of(out), {scales.impl().data(), step}, dims.dim, target.view(),
+                        compute);
+  return out;
+}
+
+Outputs nll_backward_reference(const ForwardArgs<NllBackwardAttrs>& args) {
+  const DType compute = compute_dtype(args.in(0).dtype());
+  const ClassDims dims = class_dims(kNllBackward, args.attrs.shape);
+  const Tensor weight = input_as(args, 2, compute);
+  const ClassMasks masks = class_masks(dims, args.in(1), args.attrs.ignore_index);
+  const Tensor divisor =
+      args.attrs.reduction == Reduction::mean ? weight_of_targets(masks, dims, weight, compute) : Tensor();
+  const Tensor scale = neg(grad_of_rows(dims, input_as(args, 0, compute), args.attrs.reduction, divisor));
+  const Tensor factor = weight.defined() ? scale * along_classes(dims, weight) : scale;
+  return to(where(masks.own, factor, 0.0), args.attrs.dtype.value_or(args.in(0).dtype()));
+}
+
+std::vector<Sample<NllBackwardAttrs>> nll_backward_samples() {
+  const SampleInput weight = samples::real({4}, 0.5, 2);
+  return {{{samples::real({}), samples::index({5}, 4), weight}, {.shape = {5, 4}}},
+          {{samples::real({2, 3}), samples::index({2, 3}, 4), samples::absent()},
+           {.shape = {2, 4, 3}, .reduction = Reduction::none}}};
+}
+constexpr Op<NllBackwardAttrs> nll_backward_op{
+    .info = {.name = kNllBackward, .category = Category::passthrough, .optional_inputs = tensor_set(2)},
+    .samples = nll_backward_samples,
+    .forward = nll_backward_forward,
+    .vjp = decomposed<nll_backward_reference, NllBackwardAttrs>,
+    .saves = {~0U, 0},
+    .reference = nll_backward_reference,
+};
+const Registered nll_backward_registered{nll_backward_op};
+
+Gradients nll_vjp(const VjpArgs<NllLossAttrs>& args) {
+  Gradients gradients(3);
+  if (args.needs(2)) gradients = decomposed<nll_reference, NllLossAttrs>(args);
+  if (!args.needs(0)) return gradients;
+  const NllBackwardAttrs attrs{args.in_shape(0), args.attrs.ignore_index, args.attrs.reduction,
+                               args.wanted(0)};
+  gradients[0] = bind(nll_backward_op, {args.grad(), args.stored_in(1), args.stored_in(2)}, attrs);
+  return gradients;
+}
+
+std::vector<Sample<NllLossAttrs>> nll_samples() {
+  const SampleInput weight = samples::real({4}, 0.5, 2);
+  return {{{samples::real({5, 4}), samples::index({5}, 4), samples::absent()}, {}},
+          {{samples::real({5, 4}), samples::index({5}, 4), weight}, {.ignore_index = 3}},
+          {{samples::real({2, 4, 3}), samples::index({2, 3}, 4), weight}, {.reduction = Reduction::none}},
+          {{samples::real({4}), samples::index({}, 4), weight}, {.reduction = Reduction::sum}}};
+}
+constexpr Op<NllLossAttrs> nll_op{
+    .info = {.name = kNll, .category = Category::fp32, .reads_16bit = true, .optional_inputs = tensor_set(2)},
+    .samples = nll_samples,
+    .forward = nll_forward,
+    .vjp = nll_vjp,
+    // x is kept for the gradient of the weight; log_softmax, which mostly made it, keeps the same memory.
+    .saves = {~0U, 0},
+    .reference = nll_reference,
+};
+const Registered nll_registered{nll_op};
+
+// --- cross_entropy. Inputs: x, target, weight
+
+constexpr const char* kCross = "cross_entropy";
+constexpr const char* kCrossBackward = "cross_entropy_backward";
+
+/// Options of both directions; `dtype` is only for the gradient.
+struct CrossEntropyBackwardAttrs {
+  std::int64_t ignore_index = -100;
+  Reduction reduction = Reduction::mean;
+  double label_smoothing = 0;
+  std::optional<DType> dtype = {};
+  static constexpr auto fields() {
+    using A = CrossEntropyBackwardAttrs;
+    return std::tuple{attr("ignore_index", &A::ignore_index), attr("reduction", &A::reduction),
+                      attr("label_smoothing", &A::label_smoothing), attr("dtype", &A::dtype)};
+  }
+};
+
+bool is_probabilities(const Tensor& target) { return is_floating(target.dtype()); }
+
+/// Checks x, target, weight and options, and prepares the target for the kernels.
+template <class A>
+PreparedTarget prepared(const char* op, const ClassDims& dims, const Tensor& x, const Tensor& target,
+                        const Tensor& weight, const A& attrs, DType compute) {
+  require_class_weight(op, dims, weight);
+  if (!(attrs.label_smoothing >= 0 && attrs.label_smoothing <= 1)) {
+    throw ValueError(op, "a label_smoothing in [0, 1]", std::to_string(attrs.label_smoothing),
+                     "0 turns it off");
+  }
+  const auto with_smoothing = [&](PreparedTarget result) {
+    result.set_label_smoothing(attrs.label_smoothing);
+    return result;
+  };
+  if (!is_probabilities(target)) {
+    require_class_indices(op, dims, target);
+    return with_smoothing(PreparedTarget(op, dims, target, weight, attrs.ignore_index, compute));
+  }
+  if (target.shape() != x.shape()) {
+    throw ShapeError(
+        op, "class probabilities of the input's shape " + to_string(x.shape()), to_string(target.shape()),
+        "pass i64 class indices of shape " + to_string(dims.rows) + ", or one probability per class");
+  }
+  if (attrs.ignore_index >= 0) {
+    throw ValueError(op, "no ignore_index with class probabilities", std::to_string(attrs.ignore_index),
+                     "leave ignore_index at its default, or pass class indices");
+  }
+  return with_smoothing(PreparedTarget(dims, target, weight, compute));
+}
+
+DType cross_dtype(const ForwardArgs<CrossEntropyAttrs>& args) {
+  return is_probabilities(args.in(1)) ? loss_dtype(kCross, args)
+                                      : index_loss_dtype(kCross, args.in(0), args.run_dtype);
+}
+
+Outputs cross_forward(const ForwardArgs<CrossEntropyAttrs>& args) {
+  const Tensor& x = args.in(0);
+  const DType result = cross_dtype(args);
+  const DType compute = compute_dtype(result);
+  const ClassDims dims = class_dims(kCross, x.shape());
+  const PreparedTarget target = prepared(kCross, dims, x, args.in(1), args.in(2), args.attrs, compute);
+  const Tensor losses = empty(dims.rows, {.dtype = compute, .device = x.device()});
+  kernels::cross_entropy(x.device(), losses.impl().data(), view_of(x), dims.dim, target.view(), compute);
+  return target.reduced(losses, args.attrs.reduction, result);
+}
+
+/// q of the contract: the smoothed target, 0 in rows that are ignored. Shape of x.
+template <class A>
+Tensor smoothed_target(const ClassDims& dims, const Tensor& target, const A& attrs, DType compute) {
+  const double shared = attrs.label_smoothing / static_cast<double>(dims.classes);
+  if (is_probabilities(target)) return to(target, compute) * (1.0 - attrs.label_smoothing) + shared;
+  const ClassMasks masks = class_masks(dims, target, attrs.ignore_index);
+  const Tensor smoothed = to(masks.own, compute) * (1.0 - attrs.label_smoothing) + shared;
+  return where(masks.valid, smoothed, 0.0);
+}
+
+/// What a mean divides by.
+Tensor mean_divisor(const ClassDims& dims, const Tensor& target, const Tensor& weight,
+                    std::int64_t ignore_index, DType compute) {
+  if (!is_probabilities(target))
+    return weight_of_targets(class_masks(dims, target, ignore_index), dims, weight, compute);
+  return full({}, static_cast<double>(layout::numel(dims.rows)),
+              {.dtype = compute, .device = target.device()});
+}
+
+Outputs cross_reference(const ForwardArgs<CrossEntropyAttrs>& args) {
+  const DType result = cross_dtype(args);
+  const DType compute = compute_dtype(result);
+  const ClassDims dims = class_dims(kCross, args.in(0).shape());
+  const Tensor log_p = log_softmax(input_as(args, 0, compute), static_cast<std::int64_t>(dims.dim));
+  const Tensor weight = input_as(args, 2, compute);
+  const Tensor weighted = weight.defined() ? log_p * along_classes(dims, weight) : log_p;
+  const Tensor q = smoothed_target(dims, args.in(1), args.attrs, compute);
+  const Tensor losses = neg(sum(q * weighted, class_dim(dims)));
+  if (args.attrs.reduction == Reduction::none) return to(losses, result);
+  const Tensor total = sum(losses);
+  if (args.attrs.reduction == Reduction::sum) return to(total, result);
+  return to(total / mean_divisor(dims, args.in(1), weight, args.attrs.ignore_index, compute), result);
+}
+
+/// Inputs: grad, x, target, weight.
+Outputs cross_backward_forward(const ForwardArgs<CrossEntropyBackwardAttrs>& args) {
+  const Tensor& grad = args.in(0);
+  const Tensor& x = args.in(1);
+  require_floating(kCrossBackward, grad);
+  require_floating(kCrossBackward, x);
+  const DType compute = compute_dtype(grad.dtype());
+  const ClassDims dims = class_dims(kCrossBackward, x.shape());
+  require_loss_grad(kCrossBackward, grad, args.attrs.reduction, dims.rows);
+  const PreparedTarget target =
+      prepared(kCrossBackward, dims, x, args.in(2), args.in(3), args.attrs, compute);
+  const Tensor scales = target.row_scales(grad, args.attrs.reduction);
+  Tensor out = empty_like(x, args.attrs.dtype.value_or(grad.dtype()));
+  const std::int64_t step = args.attrs.reduction == Reduction::none ? 1 : 0;
+  kernels::cross_entropy_backward(x.device(), view_of(out), {scales.impl().data(), step}, view_of(x),
+                                  dims.dim, target.view(), compute);
+  return out;
+}
+
+Outputs cross_backward_reference(const ForwardArgs<CrossEntropyBackwardAttrs>& args) {
+  const DType compute = compute_dtype(args.in(0).dtype());
+  const ClassDims dims = class_dims(kCrossBackward, args.in(1).shape());
+  const Tensor p = softmax(input_as(args, 1, compute), static_cast<std::int64_t>(dims.dim));
+  const Tensor weight = input_as(args, 3, compute);
+  const Tensor q = smoothed_target(dims, args.in(2), args.attrs, compute);
+  const Tensor masses = weight.defined() ? q * along_classes(dims, weight) : q;
+  const Tensor slope = p * sum(masses, class_dim(dims), true) - masses;
+  const Tensor divisor = args.attrs.reduction == Reduction::mean
+                             ? mean_divisor(dims, args.in(2), weight, args.attrs.ignore_index, compute)
+                             : Tensor();
+  const Tensor scale = grad_of_rows(dims, input_as(args, 0, compute), args.attrs.reduction, divisor);
+  return to(slope * scale, args.attrs.dtype.value_or(args.in(0).dtype()));
+}
+
+std::vector<Sample<CrossEntropyBackwardAttrs>> cross_backward_samples() {
+  const SampleInput weight = samples::real({4}, 0.5, 2);
+  return {
+      {{samples::real({}), samples::real({5, 4}), samples::index({5}, 4), weight}, {.label_smoothing = 0.1}},
+      {{samples::real({5}), samples::real({5, 4}), samples::real({5, 4}, 0, 1), weight},
+       {.reduction = Reduction::none}}};
+}
+constexpr Op<CrossEntropyBackwardAttrs> cross_backward_op{
+    .info = {.name = kCrossBackward, .category = Category::passthrough, .optional_inputs = tensor_set(3)},
+    .samples = cross_backward_samples,
+    .forward = cross_backward_forward,
+    .vjp = decomposed<cross_backward_reference, CrossEntropyBackwardAttrs>,
+    .saves = {~0U, 0},
+    .reference = cross_backward_reference,
+};
+const Registered cross_backward_registered{cross_backward_op};
+
+Gradients cross_vjp(const VjpArgs<CrossEntropyAttrs>& args) {
+  // Probabilities and weights seldom need a gradient: theirs comes from the composition.
+  Gradients gradients(3);
+  if (args.needs(1) || args.needs(2)) gradients = decomposed<cross_reference, CrossEntropyAttrs>(args);
+  if (!args.needs(0)) return gradients;
+  const CrossEntropyBackwardAttrs attrs{args.attrs.ignore_index, args.attrs.reduction,
+                                        args.attrs.label_smoothing, args.wanted(0)};
+  gradients[0] =
+      bind(cross_backward_op, {args.grad(), args.stored_in(0), args.stored_in(1), args.stored_in(2)}, attrs);
+  return gradients;
+}
+
+std::vector<Sample<CrossEntropyAttrs>> cross_samples() {
+  const SampleInput weight = samples::real({4}, 0.5, 2);
+  const SampleInput probabilities = samples::real({5, 4}, 0, 1);
+  return {
+      {{samples::real({5, 4}), samples::index({5}, 4), samples::absent()}, {}},
+      {{samples::real({5, 4}), samples::index({5}, 4), weight}, {.ignore_index = 3, .label_smoothing = 0.2}},
+      {{samples::real({2, 4, 3}), samples::index({2, 3}, 4), weight}, {.reduction = Reduction::none}},
+      {{samples::real({4}), samples::index({}, 4), samples::absent()}, {.reduction = Reduction::sum}},
+      {{samples::real({5, 4}), probabilities, weight}, {.label_smoothing = 0.1}}};
+}
+constexpr Op<CrossEntropyAttrs> cross_op{
+    .info = {.name = kCross,
+             .category = Category::fp32,
+             .reads_16bit = true,
+             .optional_inputs = tensor_set(2)},
+    .samples = cross_samples,
+    .forward = cross_forward,
+    .vjp = cross_vjp,
+    .saves = {~0U, 0},
+    .reference = cross_reference,
+};
+const Registered cross_registered{cross_op};
+
+}  // namespace
+
+Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, const NllLossAttrs& options) {
+  return bind(nll_op, {x, target, weight}, options);
+}
+Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossAttrs& options) {
+  return bind(nll_op, {x, target, Tensor()}, options);
+}
+
+Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
+                     const CrossEntropyAttrs& options) {
+  return bind(cross_op, {x, target, weight}, options);
+}
+Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyAttrs& options) {
+  return bind(cross_op, {x, target, Tensor()}, options);
+}
+
+}  // namespace mezzo

@@ -1,0 +1,113 @@
+// What the loss families share: checks, the forward and gradient of elementwise losses, and the pieces of
+// their plain compositions.
+#pragma once
+
+#include <array>
+
+#include "mezzo/kernels/reduce/reduce.h"
+#include "mezzo/ops/composed.h"
+#include "mezzo/ops/loss.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduction.h"
+
+namespace mezzo::ops {
+
+struct LossAttrs {
+  Reduction reduction = Reduction::mean;
+  static constexpr auto fields() { return std::tuple{attr("reduction", &LossAttrs::reduction)}; }
+};
+/// `dtype` is that of the result; the gradient's when not given.
+struct LossBackwardAttrs {
+  Reduction reduction = Reduction::mean;
+  std::optional<DType> dtype = {};
+  static constexpr auto fields() {
+    return std::tuple{attr("reduction", &LossBackwardAttrs::reduction),
+                      attr("dtype", &LossBackwardAttrs::dtype)};
+  }
+};
+
+/// dtype of a loss of x and a floating target. Autocast's f32 does not narrow f64.
+template <class A>
+[[nodiscard]] DType loss_dtype(std::string_view op, const ForwardArgs<A>& args) {
+  require_floating(op, args.in(0));
+  require_floating(op, args.in(1));
+  const DType common = result_type({&args.in(0), &args.in(1)});
+  return args.run_dtype ? promote(common, *args.run_dtype) : common;
+}
+
+/// Throws ShapeError unless the target has x's shape.
+void require_same_shape(std::string_view op, const Tensor& x, const Tensor& target);
+
+/// Throws ShapeError unless grad is what the reduction leaves of losses of `shape`.
+void require_loss_grad(std::string_view op, const Tensor& grad, Reduction reduction, const Shape& shape);
+
+/// The factor that the reduction puts on each element's gradient.
+[[nodiscard]] inline double reduction_scale(Reduction reduction, const Shape& shape) {
+  return reduction == Reduction::mean ? 1.0 / static_cast<double>(layout::numel(shape)) : 1.0;
+}
+
+/// `weight`, or 1 where it is undefined.
+[[nodiscard]] Tensor weight_or_one(const Tensor& weight, const Tensor& like);
+
+/// f over inputs expanded to `shape`, reduced; no temporary for mean and sum.
+template <std::size_t N, class F>
+[[nodiscard]] Tensor reduced_loss(std::string_view op, F f, const std::array<const Tensor*, N>& inputs,
+                                  const Shape& shape, Reduction reduction, DType result) {
+  const Device device = inputs[0]->device();
+  std::array<kernels::View, N> views;
+  for (std::size_t i = 0; i < N; ++i) {
+    require_floating(op, *inputs[i]);
+    views[i] = expanded_view(op, *inputs[i], shape);
+  }
+  const bool reduces = reduction != Reduction::none;
+  Tensor out = empty(reduces ? Shape{} : shape,
+                     {.dtype = result,
+                      .device = device,
+                      .memory_format = reduces ? MemoryFormat::contiguous : common_format(shape, inputs)});
+  const DType compute = compute_dtype(result);
+  if (!reduces)
+    kernels::pointwise_real(device, f, view_of(out), views, compute);
+  else if (reduction == Reduction::sum)
+    kernels::map_reduce(device, f, view_of(out), views, compute, kernels::kKeepSum);
+  else
+    kernels::map_reduce(device, f, view_of(out), views, compute, kernels::kDivideByCount);
+  return out;
+}
+
+/// f(grad, inputs...) in one pass, grad and inputs expanded to `shape`. Computes in the type of grad, which
+/// is that of the loss: inputs that autocast left in 16 bits are widened here.
+template <std::size_t N, class F>
+[[nodiscard]] Tensor loss_gradient(std::string_view op, F f, const Tensor& grad,
+                                   const std::array<const Tensor*, N>& inputs, const Shape& shape,
+                                   const LossBackwardAttrs& attrs) {
+  require_floating(op, grad);
+  require_loss_grad(op, grad, attrs.reduction, shape);
+  std::array<kernels::View, N + 1> views;
+  views[0] = expanded_view(op, grad, shape);
+  for (std::size_t i = 0; i < N; ++i) {
+    require_floating(op, *inputs[i]);
+    views[i + 1] = expanded_view(op, *inputs[i], shape);
+  }
+  Tensor out = empty(shape, {.dtype = attrs.dtype.value_or(grad.dtype()),
+                             .device = grad.device(),
+                             .memory_format = common_format(shape, inputs)});
+  kernels::pointwise_real(grad.device(), f, view_of(out), views, compute_dtype(grad.dtype()));
+  return out;
+}
+
+/// dtype for the gradient of input i: what is wanted behind a cast, written at once; but that of the loss
+/// where the engine still has to sum over broadcast dims, so that the sum is not of rounded values.
+template <class A>
+[[nodiscard]] DType gradient_dtype(const VjpArgs<A>& args, std::size_t i, const Shape& shape) {
+  return args.in_shape(i) == shape ? args.wanted(i) : args.out_dtype();
+}
+
+// --- pieces of compositions
+
+/// The losses of a composition, reduced.
+[[nodiscard]] inline Tensor reduced(const Tensor& losses, Reduction reduction) {
+  if (reduction == Reduction::none) return losses;
+  return reduction == Reduction::sum ? sum(losses) : mean(losses);
+}
+
+}  // namespace mezzo::ops

@@ -1,0 +1,136 @@
+// Descriptors of the losses that are a function of one element of x and one of the target: forward in one
+// pass and the gradient of x in another, from what a loss says about itself.
+//
+// A loss is a struct derived from ElementwiseLoss with Attrs (which have a `reduction`), kName,
+// kBackwardName, samples(), and four functions: loss(attrs) and slope(attrs), functors of (x, target);
+// losses(attrs, x, target) and slopes(attrs, x, target), the same as plain compositions. check(attrs),
+// reduction(attrs) and factor(attrs, shape of x) may be replaced.
+#pragma once
+
+#include "mezzo/kernels/pointwise/loss_math.h"
+#include "mezzo/ops/loss/common.h"
+
+namespace mezzo::ops {
+
+struct ElementwiseLoss {
+  template <class A>
+  static void check(const A& /*attrs*/, const Shape& /*x*/) {}
+  template <class A>
+  static Reduction reduction(const A& attrs) {
+    return attrs.reduction;
+  }
+  /// What the reduced loss is multiplied by.
+  template <class A>
+  static double factor(const A& /*attrs*/, const Shape& /*x*/) {
+    return 1;
+  }
+};
+
+/// A loss's options and the dtype of the gradient: that of the loss when not given.
+template <class A>
+struct WithDType : A {
+  std::optional<DType> dtype = {};
+  WithDType() = default;
+  WithDType(const A& attrs, std::optional<DType> wanted = {}) : A(attrs), dtype(wanted) {}
+  static constexpr auto fields() {
+    return std::tuple_cat(A::fields(), std::tuple{attr("dtype", &WithDType::dtype)});
+  }
+};
+
+template <class L>
+Outputs elementwise_loss(const ForwardArgs<typename L::Attrs>& args) {
+  const Tensor &x = args.in(0), &target = args.in(1);
+  const DType result = loss_dtype(L::kName, args);
+  L::check(args.attrs, x.shape());
+  const Shape shape = layout::broadcast(L::kName, x.shape(), target.shape());
+  const Reduction reduction = L::reduction(args.attrs);
+  const double factor = L::factor(args.attrs, x.shape());
+  const auto loss = L::loss(args.attrs);
+  if (factor == 1) return reduced_loss<2>(L::kName, loss, {&x, &target}, shape, reduction, result);
+  const Tensor total =
+      reduced_loss<2>(L::kName, loss, {&x, &target}, shape, reduction, compute_dtype(result));
+  return to(total * factor, result);
+}
+
+template <class L>
+Outputs elementwise_loss_reference(const ForwardArgs<typename L::Attrs>& args) {
+  const DType result = loss_dtype(L::kName, args);
+  const Tensor x = input_as(args, 0, compute_dtype(result));
+  const Tensor losses = L::losses(args.attrs, x, input_as(args, 1, compute_dtype(result)));
+  return to(reduced(losses, L::reduction(args.attrs)) * L::factor(args.attrs, x.shape()), result);
+}
+
+/// The factor on each element's slope.
+template <class L>
+double slope_scale(const typename L::Attrs& attrs, const Shape& x, const Shape& shape) {
+  return reduction_scale(L::reduction(attrs), shape) * L::factor(attrs, x);
+}
+
+/// Inputs: grad, x, target.
+template <class L>
+Outputs elementwise_loss_backward(const ForwardArgs<WithDType<typename L::Attrs>>& args) {
+  const Tensor &x = args.in(1), &target = args.in(2);
+  L::check(args.attrs, x.shape());
+  const Shape shape = layout::broadcast(L::kBackwardName, x.shape(), target.shape());
+  const auto slope = L::slope(args.attrs);
+  const kernels::scalar::SlopeGradientFn<decltype(slope)> gradient{
+      slope, slope_scale<L>(args.attrs, x.shape(), shape)};
+  return loss_gradient<2>(L::kBackwardName, gradient, args.in(0), {&x, &target}, shape,
+                          {L::reduction(args.attrs), args.attrs.dtype});
+}
+
+template <class L>
+Outputs elementwise_loss_backward_reference(const ForwardArgs<WithDType<typename L::Attrs>>& args) {
+  const DType compute = compute_dtype(args.in(0).dtype());
+  const Tensor x = input_as(args, 1, compute), target = input_as(args, 2, compute);
+  const Shape shape = layout::broadcast(L::kBackwardName, x.shape(), target.shape());
+  const Tensor grad = input_as(args, 0, compute) * slope_scale<L>(args.attrs, x.shape(), shape);
+  return to(L::slopes(args.attrs, x, target) * grad, args.attrs.dtype.value_or(args.in(0).dtype()));
+}
+
+template <class L>
+std::vector<Sample<WithDType<typename L::Attrs>>> elementwise_loss_backward_samples() {
+  std::vector<Sample<WithDType<typename L::Attrs>>> list;
+  for (const auto& forward : L::samples()) {
+    const SampleInput &x = forward.inputs[0], &target = forward.inputs[1];
+    const bool none = L::reduction(forward.attrs) == Reduction::none;
+    const Shape shape = none ? layout::broadcast(L::kName, x.shape, target.shape) : Shape{};
+    list.push_back({{samples::real(shape), x, target}, {forward.attrs}});
+  }
+  return list;
+}
+
+template <class L>
+constexpr Op<WithDType<typename L::Attrs>> kElementwiseLossBackward{
+    .info = {.name = L::kBackwardName, .category = Category::passthrough},
+    .samples = elementwise_loss_backward_samples<L>,
+    .forward = elementwise_loss_backward<L>,
+    .vjp = decomposed<elementwise_loss_backward_reference<L>, WithDType<typename L::Attrs>>,
+    .saves = {~0U, 0},
+    .reference = elementwise_loss_backward_reference<L>,
+};
+
+/// Targets seldom need a gradient: theirs comes from the composition.
+template <class L>
+Gradients elementwise_loss_vjp(const VjpArgs<typename L::Attrs>& args) {
+  Gradients gradients(2);
+  if (args.needs(1)) gradients = decomposed<elementwise_loss_reference<L>, typename L::Attrs>(args);
+  if (!args.needs(0)) return gradients;
+  const Tensor x = args.stored_in(0), target = args.stored_in(1);
+  const Shape shape = layout::broadcast(L::kName, x.shape(), target.shape());
+  gradients[0] = bind(kElementwiseLossBackward<L>, {args.grad(), x, target},
+                      WithDType<typename L::Attrs>{args.attrs, gradient_dtype(args, 0, shape)});
+  return gradients;
+}
+
+template <class L>
+constexpr Op<typename L::Attrs> kElementwiseLoss{
+    .info = {.name = L::kName, .category = Category::fp32, .reads_16bit = true},
+    .samples = L::samples,
+    .forward = elementwise_loss<L>,
+    .vjp = elementwise_loss_vjp<L>,
+    .saves = save_inputs(0, 1),
+    .reference = elementwise_loss_reference<L>,
+};
+
+}  // namespace mezzo::ops

@@ -1,0 +1,92 @@
+// kl_div and poisson_nll_loss.
+#include "mezzo/ops/loss/elementwise.h"
+#include "mezzo/ops/shape.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+using samples::real;
+
+struct KlDivAttrs {
+  KlDivReduction reduction = KlDivReduction::mean;
+  bool log_target = false;
+  static constexpr auto fields() {
+    return std::tuple{attr("reduction", &KlDivAttrs::reduction), attr("log_target", &KlDivAttrs::log_target)};
+  }
+};
+
+struct KlDiv : ElementwiseLoss {
+  using Attrs = KlDivAttrs;
+  static constexpr std::string_view kName = "kl_div", kBackwardName = "kl_div_backward";
+  static Reduction reduction(const Attrs& attrs) {
+    if (attrs.reduction == KlDivReduction::none) return Reduction::none;
+    return attrs.reduction == KlDivReduction::mean ? Reduction::mean : Reduction::sum;
+  }
+  static void check(const Attrs& attrs, const Shape& x) {
+    if (attrs.reduction != KlDivReduction::batchmean || !x.empty()) return;
+    throw ShapeError(kName, "an input with a batch dim for batchmean", "[]", "use the reduction sum");
+  }
+  static double factor(const Attrs& attrs, const Shape& x) {
+    if (attrs.reduction != KlDivReduction::batchmean) return 1;
+    return 1.0 / static_cast<double>(x[0]);
+  }
+  static auto loss(const Attrs& attrs) { return KlDivFn{attrs.log_target}; }
+  static auto slope(const Attrs& attrs) { return KlDivSlopeFn{attrs.log_target}; }
+  static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
+    if (attrs.log_target) return exp(target) * (target - x);
+    return target * log(where(eq(target, 0), 1.0, target)) - target * x;
+  }
+  static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
+    return expand(neg(attrs.log_target ? exp(target) : target),
+                  layout::broadcast(kName, x.shape(), target.shape()));
+  }
+  static std::vector<Sample<Attrs>> samples() {
+    return {{{real({3, 5}, -3, 0), real({3, 5}, 0.1, 1)}, {}},
+            {{real({3, 5}, -3, 0), real({5}, -3, 0)}, {KlDivReduction::sum, true}},
+            {{real({3, 5}, -3, 0), real({3, 1}, 0.1, 1)}, {KlDivReduction::none, false}},
+            {{real({3, 5}, -3, 0), real({3, 5}, 0.1, 1)}, {KlDivReduction::batchmean, false}}};
+  }
+};
+
+struct PoissonNll : ElementwiseLoss {
+  using Attrs = PoissonNllLossAttrs;
+  static constexpr std::string_view kName = "poisson_nll_loss", kBackwardName = "poisson_nll_loss_backward";
+  static auto loss(const Attrs& attrs) { return PoissonNllFn{attrs.log_input, attrs.full, attrs.eps}; }
+  static auto slope(const Attrs& attrs) { return PoissonNllSlopeFn{attrs.log_input, attrs.eps}; }
+  static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
+    const Tensor losses = attrs.log_input ? exp(x) - target * x : x - target * log(x + attrs.eps);
+    if (!attrs.full) return losses;
+    constexpr double kTwoPi = 6.283185307179586;
+    const Tensor large = gt(target, 1), t = where(large, target, 1.0);
+    return losses + where(large, t * log(t) - t + 0.5 * log(t * kTwoPi), 0.0);
+  }
+  static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
+    return attrs.log_input ? exp(x) - target : 1.0 - target / (x + attrs.eps);
+  }
+  static std::vector<Sample<Attrs>> samples() {
+    return {{{real({3, 5}), real({3, 5}, 0, 3)}, {}},
+            {{real({3, 5}, 0.5, 2), real({5}, 1.1, 3)},
+             {.log_input = false, .full = true, .eps = 1e-3, .reduction = Reduction::sum}},
+            {{real({3, 5}), real({3, 1}, 0, 0.9)}, {.full = true, .reduction = Reduction::none}}};
+  }
+};
+
+const Registered kl_div_registered{kElementwiseLoss<KlDiv>};
+const Registered kl_div_backward_registered{kElementwiseLossBackward<KlDiv>};
+const Registered poisson_registered{kElementwiseLoss<PoissonNll>};
+const Registered poisson_backward_registered{kElementwiseLossBackward<PoissonNll>};
+
+}  // namespace
+
+Tensor kl_div(const Tensor& x, const Tensor& target, KlDivReduction reduction, bool log_target) {
+  return bind(kElementwiseLoss<KlDiv>, {x, target}, KlDivAttrs{reduction, log_target});
+}
+
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllLossAttrs& options) {
+  return bind(kElementwiseLoss<PoissonNll>, {x, target}, options);
+}
+
+}  // namespace mezzo

@@ -1,0 +1,103 @@
+// smooth_l1_loss and huber_loss.
+#include "mezzo/ops/loss/elementwise.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+using samples::real;
+
+/// `linear` where the distance reaches the limit, factor * difference^2 within. The square never sees what is
+/// beyond: where that is infinite, 0 times it would be NaN in the gradient.
+Tensor joined(const Tensor& distance, double limit, const Tensor& linear, const Tensor& difference,
+              double factor) {
+  const Tensor beyond = ge(distance, limit);
+  return where(beyond, linear, square(where(beyond, 0, difference)) * factor);
+}
+
+struct SmoothL1Attrs {
+  Reduction reduction = Reduction::mean;
+  double beta = 1;
+  static constexpr auto fields() {
+    return std::tuple{attr("reduction", &SmoothL1Attrs::reduction), attr("beta", &SmoothL1Attrs::beta)};
+  }
+};
+
+struct SmoothL1 : ElementwiseLoss {
+  using Attrs = SmoothL1Attrs;
+  static constexpr std::string_view kName = "smooth_l1_loss", kBackwardName = "smooth_l1_loss_backward";
+  static void check(const Attrs& attrs, const Shape& /*x*/) {
+    if (attrs.beta >= 0) return;
+    throw ValueError(kName, "beta >= 0", std::to_string(attrs.beta), "pass where the loss becomes linear");
+  }
+  static auto loss(const Attrs& attrs) { return SmoothL1Fn{attrs.beta}; }
+  static auto slope(const Attrs& attrs) { return SmoothL1SlopeFn{attrs.beta}; }
+  static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
+    const Tensor difference = x - target, distance = abs(difference);
+    if (attrs.beta == 0) return distance;
+    return joined(distance, attrs.beta, distance - 0.5 * attrs.beta, difference, 0.5 / attrs.beta);
+  }
+  static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
+    const Tensor difference = x - target;
+    if (attrs.beta == 0) return sign(difference);
+    return where(ge(abs(difference), attrs.beta), sign(difference), difference / attrs.beta);
+  }
+  static std::vector<Sample<Attrs>> samples() {
+    // Within beta, beyond it, and with no beta.
+    return {{{real({3, 5}, 0, 0.4), real({3, 5}, 0.5, 0.9)}, {}},
+            {{real({3, 5}, 3, 5), real({5})}, {Reduction::sum, 0.8}},
+            {{real({3, 5}), real({3, 1}, 3, 5)}, {Reduction::none, 0}},
+            {{real({3, 5}), real({3, 5})}, {Reduction::none, 6}}};
+  }
+};
+
+struct HuberAttrs {
+  Reduction reduction = Reduction::mean;
+  double delta = 1;
+  static constexpr auto fields() {
+    return std::tuple{attr("reduction", &HuberAttrs::reduction), attr("delta", &HuberAttrs::delta)};
+  }
+};
+
+struct Huber : ElementwiseLoss {
+  using Attrs = HuberAttrs;
+  static constexpr std::string_view kName = "huber_loss", kBackwardName = "huber_loss_backward";
+  static void check(const Attrs& attrs, const Shape& /*x*/) {
+    if (attrs.delta > 0) return;
+    throw ValueError(kName, "delta > 0", std::to_string(attrs.delta), "pass where the loss becomes linear");
+  }
+  static auto loss(const Attrs& attrs) { return HuberFn{attrs.delta}; }
+  static auto slope(const Attrs& attrs) { return HuberSlopeFn{attrs.delta}; }
+  static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
+    const Tensor difference = x - target, distance = abs(difference);
+    return joined(distance, attrs.delta, (distance - 0.5 * attrs.delta) * attrs.delta, difference, 0.5);
+  }
+  static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
+    const Tensor difference = x - target;
+    return where(ge(abs(difference), attrs.delta), sign(difference) * attrs.delta, difference);
+  }
+  static std::vector<Sample<Attrs>> samples() {
+    return {{{real({3, 5}, 0, 0.4), real({3, 5}, 0.5, 0.9)}, {}},
+            {{real({3, 5}, 3, 5), real({5})}, {Reduction::sum, 0.8}},
+            {{real({3, 5}), real({3, 1})}, {Reduction::none, 6}}};
+  }
+};
+
+const Registered smooth_l1_registered{kElementwiseLoss<SmoothL1>};
+const Registered smooth_l1_backward_registered{kElementwiseLossBackward<SmoothL1>};
+const Registered huber_registered{kElementwiseLoss<Huber>};
+const Registered huber_backward_registered{kElementwiseLossBackward<Huber>};
+
+}  // namespace
+
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, double beta) {
+  return bind(kElementwiseLoss<SmoothL1>, {x, target}, SmoothL1Attrs{reduction, beta});
+}
+
+Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, double delta) {
+  return bind(kElementwiseLoss<Huber>, {x, target}, HuberAttrs{reduction, delta});
+}
+
+}  // namespace mezzo

@@ -1,0 +1,200 @@
+// The shared half of the normalizations, see common.h.
+#include "mezzo/ops/norm/common.h"
+
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/shape.h"
+
+namespace mezzo::ops {
+
+void require_parameter(std::string_view op, std::string_view what, const Tensor& parameter,
+                       const Shape& shape, DType compute) {
+  if (!parameter.defined()) return;
+  if (parameter.shape() != shape) {
+    throw ShapeError(op, std::string(what) + " of shape " + to_string(shape), to_string(parameter.shape()),
+                     "reshape it, or leave it out");
+  }
+  if (is_floating(parameter.dtype()) && promote(parameter.dtype(), compute) == compute) return;
+  throw DTypeError(op, std::string(what) + " in f16, bf16 or " + to_string(compute),
+                   to_string(parameter.dtype()), "convert it to the dtype of x");
+}
+
+PlainNorm::Parts PlainNorm::parts(const Tensor& x) const {
+  Tensor shifted = x;
+  if (mean.defined())
+    shifted = x - mean;
+  else if (centered)
+    shifted = x - mezzo::mean(x, over, true);
+  const Tensor spread = variance.defined() ? variance : mezzo::mean(shifted * shifted, over, true);
+  const Tensor rstd = rsqrt(spread + eps);
+  return {shifted * rstd, rstd};
+}
+
+Tensor PlainNorm::forward(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+  Tensor y = parts(x).normalized;
+  if (weight.defined()) y = y * weight;
+  return bias.defined() ? y + bias : y;
+}
+
+Outputs PlainNorm::backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
+                            const Shape& parameters, const GradientRequest& request) const {
+  const Parts found = parts(x);
+  Outputs outputs;
+  if (request.input) {
+    Tensor rest = weight.defined() ? grad * weight : grad;
+    const Tensor dot = rest * found.normalized;
+    if (!variance.defined()) {
+      if (centered) rest = rest - mezzo::mean(rest, over, true);
+      rest = rest - found.normalized * mezzo::mean(dot, over, true);
+    }
+    outputs.push_back(rest * found.rstd);
+  }
+  if (request.weight) outputs.push_back(sum_to(grad * found.normalized, parameters));
+  if (request.bias) outputs.push_back(sum_to(grad, parameters));
+  return outputs;
+}
+
+ChannelNorm::ChannelNorm(std::string_view op, const Shape& shape, std::int64_t groups) {
+  if (shape.size() < 2) {
+    throw ShapeError(op, "an input [N, C, ...]", to_string(shape), "unsqueeze the dim that is missing");
+  }
+  const std::int64_t samples = shape[0];
+  channels_ = shape[1];
+  if (groups < 1 || channels_ % groups != 0) {
+    throw ValueError(op, "a number of groups that divides the " + std::to_string(channels_) + " channels",
+                     std::to_string(groups), "num_groups = 1 takes all of them together");
+  }
+  std::int64_t length = 1;
+  for (std::size_t d = 2; d < shape.size(); ++d) length *= shape[d];
+  const std::int64_t of_group = channels_ / groups;
+  blocked_ = {samples, groups, of_group, length};
+  over_ = {2, 3};
+  layout_ = {.rows = samples * groups,
+             .runs = of_group,
+             .length = length,
+             .row_step = of_group * length,
+             .run_step = length,
+             .row_period = groups,
+             .row_channels = of_group,
+             .run_channels = 1};
+}
+
+ChannelNorm ChannelNorm::grouped(std::string_view op, const Shape& shape, std::int64_t groups) {
+  return {op, shape, groups};
+}
+
+ChannelNorm ChannelNorm::batched(std::string_view op, const Shape& shape) {
+  ChannelNorm norm(op, shape, 1);
+  const std::int64_t samples = norm.blocked_[0], length = norm.blocked_[3];
+  norm.over_ = {0, 3};
+  norm.layout_ = {.rows = norm.channels_,
+                  .runs = samples,
+                  .length = length,
+                  .row_step = length,
+                  .run_step = norm.channels_ * length,
+                  .row_period = std::max<std::int64_t>(norm.channels_, 1),
+                  .row_channels = 1,
+                  .run_channels = 0};
+  return norm;
+}
+
+kernels::RunLayout ChannelNorm::layout_in(MemoryFormat format) const {
+  kernels::RunLayout layout = layout_;
+  // One value per channel and sample lies alike in both formats: as a row of a group, or a row of channels.
+  layout.channels_last = blocked_[3] == 1 ? layout.one_channel() : format == MemoryFormat::channels_last;
+  if (layout.channels_last && layout.one_channel()) {
+    layout.length *= layout.runs;
+    layout.runs = 1;
+  }
+  return layout;
+}
+
+Tensor ChannelNorm::forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                            const RowStatistics& statistics, double eps, DType result) const {
+  const DType compute = compute_dtype(result);
+  const MemoryFormat format = x.suggest_memory_format();
+  const Tensor in = x.contiguous(format);
+  const Tensor factors = kernel_parameter(weight, compute), summands = kernel_parameter(bias, compute);
+  Tensor out = empty_like(x, result);
+  kernels::run_norm(x.device(), layout_in(format), view_of(out), view_of(in),
+                    {data_or_null(factors), data_or_null(summands)}, statistics.view(), eps, compute);
+  return out;
+}
+
+Tensor ChannelNorm::sums_of(const Tensor& sums, DType dtype) const {
+  const std::int64_t parts = channels_ == 0 ? 0 : sums.numel() / channels_;
+  return sum(reshape(sums, {parts, channels_}), {0}, false, dtype);
+}
+
+Outputs ChannelNorm::backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
+                              const RowStatistics& statistics, double eps, const GradientRequest& request,
+                              DType compute) const {
+  const Device device = x.device();
+  const MemoryFormat format = x.suggest_memory_format();
+  const Tensor in = x.contiguous(format), upstream = grad.contiguous(format);
+  const Tensor factors = kernel_parameter(weight, compute);
+  // Kernels leave empty arrays alone, and a sum over nothing is 0.
+  const std::int64_t per_row = layout_.one_channel() ? 1 : layout_.runs;
+  const auto sums_for = [&](bool wanted) {
+    if (!wanted) return Tensor();
+    const TensorOptions options{.dtype = compute, .device = device};
+    return x.numel() == 0 ? zeros({layout_.rows * per_row}, options)
+                          : empty({layout_.rows * per_row}, options);
+  };
+  const Tensor weight_sums = sums_for(request.weight), bias_sums = sums_for(request.bias);
+  Outputs outputs;
+  kernels::View input;
+  if (request.input) {
+    outputs.push_back(empty_like(x, request.input_dtype));
+    input = view_of(outputs[0]);
+  }
+  kernels::run_norm_backward(
+      device, layout_in(format),
+      {request.input ? &input : nullptr, data_or_null(weight_sums), data_or_null(bias_sums)},
+      view_of(upstream), view_of(in), data_or_null(factors), statistics.view(), eps, compute);
+  if (request.weight) outputs.push_back(sums_of(weight_sums, request.parameter_dtype));
+  if (request.bias) outputs.push_back(sums_of(bias_sums, request.parameter_dtype));
+  return outputs;
+}
+
+Tensor ChannelNorm::along_channels(const Tensor& parameter) const {
+  return parameter.defined() ? reshape(parameter, {1, blocked_[1], blocked_[2], 1}) : parameter;
+}
+
+PlainNorm ChannelNorm::plain(const RowStatistics& given, double eps) const {
+  return {.over = over_,
+          .eps = eps,
+          .centered = true,
+          .mean = along_channels(given.mean),
+          .variance = along_channels(given.variance)};
+}
+
+Tensor ChannelNorm::plain_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                  const RowStatistics& given, double eps) const {
+  const Tensor y =
+      plain(given, eps).forward(reshape(x, blocked_), along_channels(weight), along_channels(bias));
+  return reshape(y, x.shape());
+}
+
+Outputs ChannelNorm::plain_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
+                                    const RowStatistics& given, double eps,
+                                    const GradientRequest& request) const {
+  Outputs outputs = plain(given, eps)
+                        .backward(reshape(grad, blocked_), reshape(x, blocked_), along_channels(weight),
+                                  {1, blocked_[1], blocked_[2], 1}, request);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const bool input = request.input && i == 0;
+    outputs[i] = to(reshape(outputs[i], input ? x.shape() : Shape{channels_}),
+                    input ? request.input_dtype : request.parameter_dtype);
+  }
+  return outputs;
+}
+
+RowStatistics ChannelNorm::plain_statistics(const Tensor& x) const {
+  const Tensor values = reshape(x, blocked_);
+  const Tensor center = mean(values, over_, true), shifted = values - center;
+  return {reshape(center, {rows()}), reshape(mean(shifted * shifted, over_), {rows()})};
+}
+
+}  // namespace mezzo::ops

@@ -1,0 +1,174 @@
+// What the normalizations share: checks, the plain compositions behind them, and group_norm's shape of
+// things, which batch_norm and instance_norm have too.
+#pragma once
+
+#include "mezzo/kernels/norm/norm.h"
+#include "mezzo/ops/composed.h"
+#include "mezzo/ops/norm.h"
+
+namespace mezzo::ops {
+
+/// dtype of a result for x. Autocast's f32 does not narrow f64.
+[[nodiscard]] inline DType norm_dtype(std::string_view op, const Tensor& x, std::optional<DType> run_dtype) {
+  require_floating(op, x);
+  return run_dtype ? promote(x.dtype(), *run_dtype) : x.dtype();
+}
+
+/// Throws unless `parameter` is undefined, or of `shape` and of a dtype that `compute` holds.
+void require_parameter(std::string_view op, std::string_view what, const Tensor& parameter,
+                       const Shape& shape, DType compute);
+
+/// A parameter as kernels take it; undefined when it is absent. The caller keeps it while they run.
+[[nodiscard]] inline Tensor kernel_parameter(const Tensor& parameter, DType compute) {
+  return parameter.defined() ? to(parameter, compute).contiguous() : Tensor();
+}
+[[nodiscard]] inline void* data_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.impl().data() : nullptr;
+}
+
+/// Which gradients a backward op returns, in this order, and in which dtypes.
+struct GradientRequest {
+  bool input = true, weight = true, bias = true;
+  DType input_dtype = DType::f32, parameter_dtype = DType::f32;
+};
+/// The part of a backward op's attributes that says so; dtypes that are not named are the common one of grad
+/// and x.
+struct GradientAttrs {
+  bool input = true, weight = true, bias = true;
+  std::optional<DType> input_dtype = {}, parameter_dtype = {};
+  static constexpr auto fields() {
+    using A = GradientAttrs;
+    return std::tuple{attr("input", &A::input), attr("weight", &A::weight), attr("bias", &A::bias),
+                      attr("input_dtype", &A::input_dtype), attr("parameter_dtype", &A::parameter_dtype)};
+  }
+};
+/// What a vjp asks for: the gradients of its inputs 0, `weight` and `bias` that are needed.
+template <class A>
+[[nodiscard]] GradientAttrs needed_gradients(const VjpArgs<A>& args, std::size_t weight,
+                                             std::optional<std::size_t> bias) {
+  const bool of_weight = args.needs(weight), of_bias = bias && args.needs(*bias);
+  DType dtype = args.wanted(of_weight || !bias ? weight : *bias);
+  if (of_weight && of_bias) dtype = promote(dtype, args.wanted(*bias));
+  return {args.needs(0), of_weight, of_bias, args.wanted(0), dtype};
+}
+/// The request of a backward op's attributes. Throws when grad does not belong to x, and when nothing is
+/// asked for.
+template <class A>
+[[nodiscard]] GradientRequest request_of(std::string_view op, const ForwardArgs<A>& args) {
+  const Tensor &grad = args.in(0), &x = args.in(1);
+  require_floating(op, grad);
+  require_floating(op, x);
+  if (grad.shape() != x.shape()) {
+    throw ShapeError(op, "grad and x of one shape", to_string(grad.shape()) + " and " + to_string(x.shape()),
+                     "pass the gradient of that x's result");
+  }
+  const A& attrs = args.attrs;
+  if (!attrs.input && !attrs.weight && !attrs.bias)
+    throw ValueError(op, "a gradient to compute", "none", "ask for input, weight or bias");
+  const DType common = promote(grad.dtype(), x.dtype());
+  return {attrs.input, attrs.weight, attrs.bias, attrs.input_dtype.value_or(common),
+          attrs.parameter_dtype.value_or(common)};
+}
+/// Spreads the outputs of a backward op, which are those asked for, over the inputs x, weight (`weight_at`)
+/// and bias of the op.
+template <class A>
+[[nodiscard]] Gradients spread_gradients(const A& asked, Outputs found, std::size_t inputs,
+                                         std::size_t weight_at) {
+  Gradients gradients(inputs);
+  std::size_t next = 0;
+  if (asked.input) gradients[0] = found[next++];
+  if (asked.weight) gradients[weight_at] = found[next++];
+  if (asked.bias) gradients[weight_at + 1] = found[next++];
+  return gradients;
+}
+
+/// A normalization in plain ops: x over the dims `over`, in the dtype it has. Statistics broadcast to x.
+struct PlainNorm {
+  Dims over;
+  double eps = 0;
+  bool centered = true;        ///< otherwise the mean counts as 0
+  Tensor mean, variance = {};  ///< given ones; undefined: those of x
+
+  [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) const;
+  /// The gradients asked for, those of parameters of shape `parameters`.
+  [[nodiscard]] Outputs backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
+                                 const Shape& parameters, const GradientRequest& request) const;
+
+ private:
+  struct Parts {
+    Tensor normalized, rstd;
+  };
+  [[nodiscard]] Parts parts(const Tensor& x) const;
+};
+
+// --- group_norm, instance_norm, batch_norm
+
+/// Outputs are the gradients asked for.
+struct GroupNormBackwardAttrs : GradientAttrs {
+  std::int64_t num_groups = 1;
+  double eps = 1e-5;
+  static constexpr auto fields() {
+    using A = GroupNormBackwardAttrs;
+    return std::tuple_cat(std::tuple{attr("num_groups", &A::num_groups), attr("eps", &A::eps)},
+                          GradientAttrs::fields());
+  }
+};
+/// The gradients of group_norm that `attrs` ask for; instance_norm is group_norm with as many groups as
+/// channels.
+[[nodiscard]] Outputs group_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
+                                          const GroupNormBackwardAttrs& attrs);
+
+/// Mean and variance of rows in the compute type, contiguous.
+struct RowStatistics {
+  Tensor mean, variance;
+  bool given = false;
+  [[nodiscard]] kernels::RunStatistics view() const {
+    return {data_or_null(mean), data_or_null(variance), given};
+  }
+};
+
+/// An input [N, C, ...] as the kernels and as the compositions see it.
+class ChannelNorm {
+ public:
+  /// Over groups of channels, sample by sample. Throws ShapeError for less than 2 dims; `groups` divides C.
+  [[nodiscard]] static ChannelNorm grouped(std::string_view op, const Shape& shape, std::int64_t groups);
+  /// Over the batch, channel by channel.
+  [[nodiscard]] static ChannelNorm batched(std::string_view op, const Shape& shape);
+
+  [[nodiscard]] std::int64_t channels() const { return channels_; }
+  [[nodiscard]] std::int64_t rows() const { return layout_.rows; }
+  /// Values with a mean of their own.
+  [[nodiscard]] std::int64_t values() const { return layout_.count(); }
+
+  [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                               const RowStatistics& statistics, double eps, DType result) const;
+  /// Inputs in their own dtypes; `compute` is that of the arithmetic.
+  [[nodiscard]] Outputs backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
+                                 const RowStatistics& statistics, double eps, const GradientRequest& request,
+                                 DType compute) const;
+  /// Both in plain ops, of tensors in the compute type; the results keep it. `given` statistics are one per
+  /// channel.
+  [[nodiscard]] Tensor plain_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                     const RowStatistics& given, double eps) const;
+  [[nodiscard]] Outputs plain_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
+                                       const RowStatistics& given, double eps,
+                                       const GradientRequest& request) const;
+  /// Mean and biased variance of x's rows in plain ops, [rows].
+  [[nodiscard]] RowStatistics plain_statistics(const Tensor& x) const;
+
+ private:
+  ChannelNorm(std::string_view op, const Shape& shape, std::int64_t groups);
+  [[nodiscard]] PlainNorm plain(const RowStatistics& given, double eps) const;
+  /// A parameter [C], shown along the channels of `blocked_`.
+  [[nodiscard]] Tensor along_channels(const Tensor& parameter) const;
+  /// The layout of x in one of the two memory formats.
+  [[nodiscard]] kernels::RunLayout layout_in(MemoryFormat format) const;
+  [[nodiscard]] Tensor sums_of(const Tensor& sums, DType dtype) const;
+
+  std::int64_t channels_;
+  kernels::RunLayout layout_;  ///< of a row-major x
+  Shape blocked_;              ///< [N, groups, channels of a group, values of a channel]
+  Dims over_;                  ///< dims of it that are normalized together
+};
+
+}  // namespace mezzo::ops

@@ -1,0 +1,248 @@
+// Activations, and their gradients as ops of one pass each.
+#include "mezzo/ops/pointwise.h"
+
+#include "mezzo/kernels/pointwise/activation_math.h"
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/ops/pointwise/activation_common.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+
+using Args = ForwardArgs<NoAttrs>;
+using Vjps = VjpArgs<NoAttrs>;
+
+std::vector<Sample<NoAttrs>> backward_samples() {
+  return {{{samples::real({3, 5}), samples::real({3, 5}, 0.1, 0.9)}}};
+}
+
+// --- relu
+
+std::vector<Sample<NoAttrs>> relu_samples() {
+  return {{{samples::smooth({3, 5})}}, {{samples::smooth({4})}}};
+}
+Outputs relu_forward(const Args& args) {
+  refuse_bool("relu", args.in(0), "convert it with to(DType::f32)");
+  return unary<ReluFn>(args);
+}
+Gradients relu_vjp(const Vjps& args) { return {relu_backward(args.grad(), args.out())}; }
+constexpr Op<NoAttrs> relu_op{
+    .info = {.name = "relu", .category = Category::passthrough, .elementwise = true},
+    .samples = relu_samples,
+    .forward = relu_forward,
+    .vjp = relu_vjp,
+    .saves = save_outputs(0),
+};
+const Registered relu_registered{relu_op};
+
+Outputs relu_backward_forward(const Args& args) {
+  return map_backward("relu_backward", ReluBackwardFn{}, args.in(0), args.in(1));
+}
+Gradients relu_backward_vjp(const Vjps& args) {
+  return {args.needs(0) ? relu_backward(args.grad(), args.in(1)) : Tensor(), zeros_for(args, 1)};
+}
+std::vector<Sample<NoAttrs>> relu_backward_samples() {
+  return {{{samples::real({3, 5}), samples::smooth({3, 5})}}};
+}
+constexpr Op<NoAttrs> relu_backward_op{
+    .info = {.name = "relu_backward", .category = Category::passthrough, .elementwise = true},
+    .samples = relu_backward_samples,
+    .forward = relu_backward_forward,
+    .vjp = relu_backward_vjp,
+    .saves = save_inputs(1),
+};
+const Registered relu_backward_registered{relu_backward_op};
+
+// --- sigmoid
+
+Gradients sigmoid_vjp(const Vjps& args) { return {sigmoid_backward(args.grad(), args.out())}; }
+constexpr Op<NoAttrs> sigmoid_op{
+    .info = {.name = "sigmoid", .category = Category::passthrough, .elementwise = true},
+    .samples = any_samples,
+    .forward = real_unary<SigmoidFn>,
+    .vjp = sigmoid_vjp,
+    .saves = save_outputs(0),
+};
+const Registered sigmoid_registered{sigmoid_op};
+
+Outputs sigmoid_backward_forward(const Args& args) {
+  return map_backward("sigmoid_backward", SigmoidBackwardFn{}, args.in(0), args.in(1));
+}
+Gradients sigmoid_backward_vjp(const Vjps& args) {
+  const Tensor grad = args.grad(), out = args.in(1);
+  Gradients result{args.needs(0) ? sigmoid_backward(grad, out) : Tensor(), Tensor()};
+  if (args.needs(1)) result[1] = mul(mul(widened(grad), args.in(0)), sub(1, mul(widened(out), 2)));
+  return result;
+}
+constexpr Op<NoAttrs> sigmoid_backward_op{
+    .info = {.name = "sigmoid_backward", .category = Category::passthrough, .elementwise = true},
+    .samples = backward_samples,
+    .forward = sigmoid_backward_forward,
+    .vjp = sigmoid_backward_vjp,
+    .saves = save_inputs(0, 1),
+};
+const Registered sigmoid_backward_registered{sigmoid_backward_op};
+
+// --- tanh
+
+Gradients tanh_vjp(const Vjps& args) { return {tanh_backward(args.grad(), args.out())}; }
+constexpr Op<NoAttrs> tanh_op{
+    .info = {.name = "tanh", .category = Category::passthrough, .elementwise = true},
+    .samples = any_samples,
+    .forward = real_unary<TanhFn>,
+    .vjp = tanh_vjp,
+    .saves = save_outputs(0),
+};
+const Registered tanh_registered{tanh_op};
+
+Outputs tanh_backward_forward(const Args& args) {
+  return map_backward("tanh_backward", TanhBackwardFn{}, args.in(0), args.in(1));
+}
+Gradients tanh_backward_vjp(const Vjps& args) {
+  const Tensor grad = args.grad(), out = args.in(1);
+  Gradients result{args.needs(0) ? tanh_backward(grad, out) : Tensor(), Tensor()};
+  if (args.needs(1)) result[1] = mul(mul(widened(grad), args.in(0)), mul(out, -2));
+  return result;
+}
+constexpr Op<NoAttrs> tanh_backward_op{
+    .info = {.name = "tanh_backward", .category = Category::passthrough, .elementwise = true},
+    .samples = backward_samples,
+    .forward = tanh_backward_forward,
+    .vjp = tanh_backward_vjp,
+    .saves = save_inputs(0, 1),
+};
+const Registered tanh_backward_registered{tanh_backward_op};
+
+// --- silu
+
+Outputs silu_forward(const Args& args) {
+  require_floating("silu", args.in(0));
+  return real_unary<SiluFn>(args);
+}
+Gradients silu_vjp(const Vjps& args) { return {silu_backward(args.grad(), args.in(0))}; }
+constexpr Op<NoAttrs> silu_op{
+    .info = {.name = "silu", .category = Category::passthrough, .elementwise = true},
+    .samples = any_samples,
+    .forward = silu_forward,
+    .vjp = silu_vjp,
+    .saves = save_inputs(0),
+};
+const Registered silu_registered{silu_op};
+
+Outputs silu_backward_forward(const Args& args) {
+  return map_backward("silu_backward", SiluBackwardFn{}, args.in(0), args.in(1));
+}
+Gradients silu_backward_vjp(const Vjps& args) {
+  const Tensor grad = args.grad();
+  Gradients result{args.needs(0) ? silu_backward(grad, args.in(1)) : Tensor(), Tensor()};
+  if (args.needs(1)) {
+    // silu'' = s (1 - s) (2 + x (1 - 2 s))
+    const Tensor x = widened(args.in(1)), s = sigmoid(x);
+    const Tensor second = mul(mul(s, sub(1, s)), add(mul(x, sub(1, mul(s, 2))), 2));
+    result[1] = mul(mul(second, grad), args.in(0));
+  }
+  return result;
+}
+constexpr Op<NoAttrs> silu_backward_op{
+    .info = {.name = "silu_backward", .category = Category::passthrough, .elementwise = true},
+    .samples = backward_samples,
+    .forward = silu_backward_forward,
+    .vjp = silu_backward_vjp,
+    .saves = save_inputs(0, 1),
+};
+const Registered silu_backward_registered{silu_backward_op};
+
+// --- gelu
+
+struct GeluAttrs {
+  GeluApproximation approximate = GeluApproximation::none;
+  static constexpr auto fields() { return std::tuple{attr("approximate", &GeluAttrs::approximate)}; }
+};
+
+Outputs gelu_forward(const ForwardArgs<GeluAttrs>& args) {
+  const Tensor& x = args.in(0);
+  require_floating("gelu", x);
+  if (args.attrs.approximate == GeluApproximation::tanh) return map_one_real(GeluTanhFn{}, x, x.dtype());
+  return map_one_real(GeluFn{}, x, x.dtype());
+}
+Gradients gelu_vjp(const VjpArgs<GeluAttrs>& args) {
+  return {gelu_backward(args.grad(), args.in(0), args.attrs.approximate)};
+}
+std::vector<Sample<GeluAttrs>> gelu_samples() {
+  return {{{samples::real({3, 5})}}, {{samples::real({3, 5})}, {GeluApproximation::tanh}}};
+}
+constexpr Op<GeluAttrs> gelu_op{
+    .info = {.name = "gelu", .category = Category::passthrough, .elementwise = true},
+    .samples = gelu_samples,
+    .forward = gelu_forward,
+    .vjp = gelu_vjp,
+    .saves = save_inputs(0),
+};
+const Registered gelu_registered{gelu_op};
+
+/// Second derivative of gelu: (2 - x^2) exp(-x^2 / 2) / sqrt(2 pi).
+Tensor gelu_second(const Tensor& x) {
+  constexpr double kInverseSqrt2Pi = 0.39894228040143267794;
+  const Tensor square_x = square(x);
+  return mul(mul(sub(2, square_x), exp(mul(square_x, -0.5))), kInverseSqrt2Pi);
+}
+/// Of its tanh form, with u as in activation_math.h and t = tanh(u): (1 - t^2) (u' + x/2 (u'' - 2 t u'^2)).
+Tensor gelu_tanh_second(const Tensor& x) {
+  const Tensor square_x = square(x);
+  const Tensor t = tanh(mul(mul(x, add(mul(square_x, kGeluCubic), 1)), kGeluScale));
+  const Tensor du = mul(add(mul(square_x, 3 * kGeluCubic), 1), kGeluScale);
+  const Tensor d2u = mul(x, 6 * kGeluCubic * kGeluScale);
+  const Tensor bend = sub(d2u, mul(mul(t, square(du)), 2));
+  return mul(sub(1, square(t)), add(du, mul(mul(x, bend), 0.5)));
+}
+
+Outputs gelu_backward_forward(const ForwardArgs<GeluAttrs>& args) {
+  if (args.attrs.approximate == GeluApproximation::tanh)
+    return map_backward("gelu_backward", GeluTanhBackwardFn{}, args.in(0), args.in(1));
+  return map_backward("gelu_backward", GeluBackwardFn{}, args.in(0), args.in(1));
+}
+Gradients gelu_backward_vjp(const VjpArgs<GeluAttrs>& args) {
+  const Tensor grad = args.grad();
+  const bool with_tanh = args.attrs.approximate == GeluApproximation::tanh;
+  Gradients result{args.needs(0) ? gelu_backward(grad, args.in(1), args.attrs.approximate) : Tensor(),
+                   Tensor()};
+  if (args.needs(1)) {
+    const Tensor x = widened(args.in(1));
+    result[1] = mul(mul(with_tanh ? gelu_tanh_second(x) : gelu_second(x), grad), args.in(0));
+  }
+  return result;
+}
+std::vector<Sample<GeluAttrs>> gelu_backward_samples() {
+  return {{{samples::real({3, 5}), samples::real({3, 5})}},
+          {{samples::real({3, 5}), samples::real({3, 5})}, {GeluApproximation::tanh}}};
+}
+constexpr Op<GeluAttrs> gelu_backward_op{
+    .info = {.name = "gelu_backward", .category = Category::passthrough, .elementwise = true},
+    .samples = gelu_backward_samples,
+    .forward = gelu_backward_forward,
+    .vjp = gelu_backward_vjp,
+    .saves = save_inputs(0, 1),
+};
+const Registered gelu_backward_registered{gelu_backward_op};
+
+}  // namespace
+
+Tensor relu(const Tensor& x) { return bind(relu_op, {x}); }
+Tensor sigmoid(const Tensor& x) { return bind(sigmoid_op, {x}); }
+Tensor tanh(const Tensor& x) { return bind(tanh_op, {x}); }
+Tensor silu(const Tensor& x) { return bind(silu_op, {x}); }
+Tensor gelu(const Tensor& x, GeluApproximation approximate) { return bind(gelu_op, {x}, {approximate}); }
+Tensor relu_backward(const Tensor& grad, const Tensor& out) { return bind(relu_backward_op, {grad, out}); }
+Tensor sigmoid_backward(const Tensor& grad, const Tensor& out) {
+  return bind(sigmoid_backward_op, {grad, out});
+}
+Tensor tanh_backward(const Tensor& grad, const Tensor& out) { return bind(tanh_backward_op, {grad, out}); }
+Tensor silu_backward(const Tensor& grad, const Tensor& x) { return bind(silu_backward_op, {grad, x}); }
+Tensor gelu_backward(const Tensor& grad, const Tensor& x, GeluApproximation approximate) {
+  return bind(gelu_backward_op, {grad, x}, {approximate});
+}
+
+}  // namespace mezzo

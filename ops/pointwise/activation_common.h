@@ -1,0 +1,102 @@
+// Activations whose gradient is one pass of its own: what makes the two descriptors out of the formulas.
+#pragma once
+
+#include "mezzo/autograd/decomposed.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/pointwise/common.h"
+
+namespace mezzo::ops {
+
+/// f(grad, value) in the wider of both dtypes; the result has grad's.
+template <class F>
+[[nodiscard]] Tensor map_backward(std::string_view op, F f, const Tensor& grad, const Tensor& value) {
+  require_floating(op, grad);
+  require_floating(op, value);
+  const Shape shape = layout::broadcast(op, grad.shape(), value.shape());
+  Tensor out = empty(shape, {.dtype = grad.dtype(),
+                             .device = grad.device(),
+                             .memory_format = common_format<2>(shape, {&grad, &value})});
+  kernels::pointwise_real(out.device(), f, view_of(out),
+                          std::array{expanded_view(op, grad, shape), expanded_view(op, value, shape)},
+                          compute_dtype(promote(grad.dtype(), value.dtype())));
+  return out;
+}
+
+/// The descriptor of A's gradient, for ops to refer to before it is defined.
+template <class A>
+[[nodiscard]] const Op<typename A::Attrs>& backward_descriptor();
+
+/// An activation A is a struct of: Attrs, name, backward_name, category; samples(); function(attrs) and
+/// backward(attrs), its functors of x and of (grad, x), made after checking attrs; gradient(grad, x, attrs),
+/// the latter in public ops; is_piecewise_linear, whether its second derivative is 0.
+template <class A>
+Outputs activation_forward(const ForwardArgs<typename A::Attrs>& args) {
+  const Tensor& x = args.in(0);
+  require_floating(A::name, x);
+  return map_one_real(A::function(args.attrs), x, args.run_dtype.value_or(x.dtype()));
+}
+template <class A>
+Gradients activation_vjp(const VjpArgs<typename A::Attrs>& args) {
+  return {bind(backward_descriptor<A>(), {args.grad(), args.stored_in(0)}, args.attrs)};
+}
+
+template <class A>
+Outputs activation_backward_forward(const ForwardArgs<typename A::Attrs>& args) {
+  return map_backward(A::backward_name, A::backward(args.attrs), args.in(0), args.in(1));
+}
+template <class A>
+Outputs activation_backward_reference(const ForwardArgs<typename A::Attrs>& args) {
+  const Tensor &grad = args.in(0), &x = args.in(1);
+  return to(A::gradient(widened(grad), widened(x), args.attrs), grad.dtype());
+}
+template <class A>
+Gradients activation_backward_vjp(const VjpArgs<typename A::Attrs>& args) {
+  if constexpr (A::is_piecewise_linear) {
+    const Tensor of_grad = args.needs(0)
+                               ? Tensor(bind(backward_descriptor<A>(), {args.grad(), args.in(1)}, args.attrs))
+                               : Tensor();
+    return {of_grad, zeros_for(args, 1)};
+  } else {
+    return decomposed<activation_backward_reference<A>, typename A::Attrs>(args);
+  }
+}
+template <class A>
+std::vector<Sample<typename A::Attrs>> activation_backward_samples() {
+  std::vector<Sample<typename A::Attrs>> list = A::samples();
+  for (auto& sample : list)
+    sample.inputs.insert(sample.inputs.begin(), samples::real(sample.inputs[0].shape));
+  return list;
+}
+
+template <class A>
+constexpr Op<typename A::Attrs> kActivationOp{
+    .info = {.name = A::name,
+             .category = A::category,
+             .reads_16bit = A::category == Category::fp32,
+             .elementwise = true},
+    .samples = A::samples,
+    .forward = activation_forward<A>,
+    .vjp = activation_vjp<A>,
+    .saves = save_inputs(0),
+};
+template <class A>
+constexpr Op<typename A::Attrs> kActivationBackwardOp{
+    .info = {.name = A::backward_name, .category = Category::passthrough, .elementwise = true},
+    .samples = activation_backward_samples<A>,
+    .forward = activation_backward_forward<A>,
+    .vjp = activation_backward_vjp<A>,
+    .saves = save_inputs(0, 1),
+    .reference = activation_backward_reference<A>,
+};
+template <class A>
+const Op<typename A::Attrs>& backward_descriptor() {
+  return kActivationBackwardOp<A>;
+}
+
+/// Both descriptors of A in the registry.
+template <class A>
+struct RegisteredActivation {
+  Registered forward{kActivationOp<A>}, backward{kActivationBackwardOp<A>};
+};
+
+}  // namespace mezzo::ops

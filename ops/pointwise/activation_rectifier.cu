@@ -1,0 +1,268 @@
+// Activations of two or three pieces: leaky_relu, prelu, the hard ones, softshrink, and the elu family.
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/kernels/pointwise/rectifier_math.h"
+#include "mezzo/ops/activation.h"
+#include "mezzo/ops/elementary.h"
+#include "mezzo/ops/pointwise/activation_common.h"
+#include "mezzo/ops/shape.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+
+/// What the activations of straight pieces have in common.
+struct Pieces {
+  static constexpr Category category = Category::passthrough;
+  static constexpr bool is_piecewise_linear = true;
+};
+
+// --- leaky_relu
+
+struct LeakyReluAttrs {
+  double negative_slope = 0.01;
+  static constexpr auto fields() {
+    return std::tuple{attr("negative_slope", &LeakyReluAttrs::negative_slope)};
+  }
+};
+struct LeakyRelu : Pieces {
+  using Attrs = LeakyReluAttrs;
+  static constexpr std::string_view name = "leaky_relu", backward_name = "leaky_relu_backward";
+  static std::vector<Sample<Attrs>> samples() {
+    return {{{samples::smooth({3, 5})}}, {{samples::smooth({4})}, {-0.3}}};
+  }
+  static LeakyReluFn function(const Attrs& attrs) { return {attrs.negative_slope}; }
+  static LeakyReluBackwardFn backward(const Attrs& attrs) { return {attrs.negative_slope}; }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
+    return where(gt(x, 0), grad, mul(grad, attrs.negative_slope));
+  }
+};
+const RegisteredActivation<LeakyRelu> leaky_relu_registered;
+
+// --- hardtanh, relu6
+
+Tensor between(const Tensor& grad, const Tensor& x, double min, double max) {
+  return where(logical_or(le(x, min), ge(x, max)), 0, grad);
+}
+
+struct HardtanhAttrs {
+  double min_val = -1, max_val = 1;
+  static constexpr auto fields() {
+    return std::tuple{attr("min_val", &HardtanhAttrs::min_val), attr("max_val", &HardtanhAttrs::max_val)};
+  }
+};
+struct Hardtanh : Pieces {
+  using Attrs = HardtanhAttrs;
+  static constexpr std::string_view name = "hardtanh", backward_name = "hardtanh_backward";
+  static std::vector<Sample<Attrs>> samples() {
+    return {{{samples::real({3, 5}, -0.9, 0.9)}},
+            {{samples::real({4}, 1.1, 2)}},
+            {{samples::smooth({3, 5}, -0.5)}, {-0.5, 2.1}}};
+  }
+  static HardtanhFn function(const Attrs& attrs) {
+    if (attrs.min_val > attrs.max_val) {
+      throw ValueError(name, "min_val <= max_val",
+                       std::to_string(attrs.min_val) + " and " + std::to_string(attrs.max_val),
+                       "exchange the bounds");
+    }
+    return {attrs.min_val, attrs.max_val};
+  }
+  static HardtanhBackwardFn backward(const Attrs& attrs) { return {attrs.min_val, attrs.max_val}; }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
+    return between(grad, x, attrs.min_val, attrs.max_val);
+  }
+};
+const RegisteredActivation<Hardtanh> hardtanh_registered;
+
+struct Relu6 : Pieces {
+  using Attrs = NoAttrs;
+  static constexpr std::string_view name = "relu6", backward_name = "relu6_backward";
+  static std::vector<Sample<Attrs>> samples() {
+    return {{{samples::smooth({3, 5})}}, {{samples::real({4}, 5.2, 5.9)}}, {{samples::real({4}, 6.1, 8)}}};
+  }
+  static HardtanhFn function(const Attrs& /*attrs*/) { return {0, 6}; }
+  static HardtanhBackwardFn backward(const Attrs& /*attrs*/) { return {0, 6}; }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
+    return between(grad, x, 0, 6);
+  }
+};
+const RegisteredActivation<Relu6> relu6_registered;
+
+// --- hardsigmoid, hardswish
+
+std::vector<Sample<NoAttrs>> around_three_samples() {
+  return {
+      {{samples::real({3, 5}, -2.9, 2.9)}}, {{samples::real({4}, 3.1, 5)}}, {{samples::real({4}, -5, -3.1)}}};
+}
+
+struct Hardsigmoid : Pieces {
+  using Attrs = NoAttrs;
+  static constexpr std::string_view name = "hardsigmoid", backward_name = "hardsigmoid_backward";
+  static std::vector<Sample<Attrs>> samples() { return around_three_samples(); }
+  static HardsigmoidFn function(const Attrs& /*attrs*/) { return {}; }
+  static HardsigmoidBackwardFn backward(const Attrs& /*attrs*/) { return {}; }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
+    return where(logical_and(gt(x, -3), lt(x, 3)), div(grad, 6), 0);
+  }
+};
+const RegisteredActivation<Hardsigmoid> hardsigmoid_registered;
+
+struct Hardswish {
+  using Attrs = NoAttrs;
+  static constexpr std::string_view name = "hardswish", backward_name = "hardswish_backward";
+  static constexpr Category category = Category::passthrough;
+  static constexpr bool is_piecewise_linear = false;
+  static std::vector<Sample<Attrs>> samples() { return around_three_samples(); }
+  static HardswishFn function(const Attrs& /*attrs*/) { return {}; }
+  static HardswishBackwardFn backward(const Attrs& /*attrs*/) { return {}; }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
+    const Tensor inside = where(le(x, 3), mul(grad, add(div(x, 3), 0.5)), grad);
+    return where(lt(x, -3), 0, inside);
+  }
+};
+const RegisteredActivation<Hardswish> hardswish_registered;
+
+// --- softshrink
+
+struct SoftshrinkAttrs {
+  double lambd = 0.5;
+  static constexpr auto fields() { return std::tuple{attr("lambd", &SoftshrinkAttrs::lambd)}; }
+};
+struct Softshrink : Pieces {
+  using Attrs = SoftshrinkAttrs;
+  static constexpr std::string_view name = "softshrink", backward_name = "softshrink_backward";
+  static std::vector<Sample<Attrs>> samples() {
+    return {{{samples::real({3, 5}, 0.6, 2)}},
+            {{samples::real({4}, -2, -0.6)}},
+            {{samples::smooth({3, 5}, 0.9)}, {.lambd = 0.9}},
+            {{samples::smooth({4})}, {.lambd = 0}}};
+  }
+  static SoftshrinkFn function(const Attrs& attrs) {
+    if (!(attrs.lambd >= 0))
+      throw ValueError(name, "lambd >= 0", std::to_string(attrs.lambd), "pass its magnitude");
+    return {attrs.lambd};
+  }
+  static SoftshrinkBackwardFn backward(const Attrs& attrs) { return {attrs.lambd}; }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
+    return where(logical_and(ge(x, -attrs.lambd), le(x, attrs.lambd)), 0, grad);
+  }
+};
+const RegisteredActivation<Softshrink> softshrink_registered;
+
+// --- elu, celu, selu: one formula with other coefficients
+
+struct AlphaAttrs {
+  double alpha = 1;
+  static constexpr auto fields() { return std::tuple{attr("alpha", &AlphaAttrs::alpha)}; }
+};
+struct EluCurve {
+  using Attrs = AlphaAttrs;
+  static constexpr std::string_view name = "elu", backward_name = "elu_backward";
+  static EluCoefficients coefficients(const Attrs& attrs) { return {attrs.alpha, 1, 1}; }
+};
+struct CeluCurve {
+  using Attrs = AlphaAttrs;
+  static constexpr std::string_view name = "celu", backward_name = "celu_backward";
+  static EluCoefficients coefficients(const Attrs& attrs) {
+    if (attrs.alpha == 0) throw ValueError(name, "an alpha other than 0", "0", "use relu");
+    return {attrs.alpha, 1, 1 / attrs.alpha};
+  }
+};
+struct SeluCurve {
+  using Attrs = NoAttrs;
+  static constexpr std::string_view name = "selu", backward_name = "selu_backward";
+  static EluCoefficients coefficients(const Attrs& /*attrs*/) {
+    constexpr double kAlpha = 1.6732632423543772848, kScale = 1.0507009873554804934;
+    return {kAlpha * kScale, kScale, 1};
+  }
+};
+
+template <class Curve>
+struct EluFamily : Curve {
+  using Attrs = typename Curve::Attrs;
+  static constexpr Category category = Category::passthrough;
+  static constexpr bool is_piecewise_linear = false;
+  static std::vector<Sample<Attrs>> samples() {
+    std::vector<Sample<Attrs>> list{{{samples::smooth({3, 5})}}, {{samples::smooth({4})}}};
+    if constexpr (std::is_same_v<Attrs, AlphaAttrs>) list[1].attrs.alpha = 0.3;
+    return list;
+  }
+  static EluFn function(const Attrs& attrs) { return {Curve::coefficients(attrs)}; }
+  static EluBackwardFn backward(const Attrs& attrs) { return {Curve::coefficients(attrs)}; }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
+    const EluCoefficients c = Curve::coefficients(attrs);
+    // No exponential of a positive x: where it is infinite, 0 times it would be NaN in the next derivative.
+    const Tensor below = mul(exp(mul(clamp(x, {}, 0), c.inner)), c.negative * c.inner);
+    return where(le(x, 0), mul(grad, below), mul(grad, c.positive));
+  }
+};
+const RegisteredActivation<EluFamily<EluCurve>> elu_registered;
+const RegisteredActivation<EluFamily<CeluCurve>> celu_registered;
+const RegisteredActivation<EluFamily<SeluCurve>> selu_registered;
+
+// --- prelu
+
+/// The weight's shape beside x: [1, C, 1, ...] for a weight per channel.
+Shape weight_shape(const Tensor& x, const Tensor& weight) {
+  Shape shape(x.shape().size(), 1);
+  if (weight.dim() > 1)
+    throw ShapeError("prelu", "a weight of at most one dim", to_string(weight.shape()), "flatten it");
+  if (weight.numel() == 1) return shape;
+  const std::int64_t channels = x.dim() < 2 ? 1 : x.shape()[1];
+  if (weight.numel() != channels) {
+    throw ShapeError("prelu", "a weight of 1 or " + std::to_string(channels) + " elements",
+                     std::to_string(weight.numel()), "give one for each channel (dim 1 of the input)");
+  }
+  shape[1] = channels;
+  return shape;
+}
+Outputs prelu_forward(const ForwardArgs<NoAttrs>& args) {
+  const Tensor &x = args.in(0), &weight = args.in(1);
+  require_floating("prelu", x);
+  require_floating("prelu", weight);
+  const Tensor beside = reshape(weight, weight_shape(x, weight));
+  return map_two_real("prelu", PreluFn{}, x, beside, result_type({&x, &weight}));
+}
+Outputs prelu_reference(const ForwardArgs<NoAttrs>& args) {
+  const DType result = result_type({&args.in(0), &args.in(1)});
+  const Tensor x = widened(args.in(0)), weight = widened(args.in(1));
+  const Tensor beside = reshape(weight, weight_shape(x, weight));
+  // The weight multiplies no positive x: where that is infinite, 0 times it would be NaN in its gradient.
+  const Tensor positive = gt(x, 0);
+  return to(where(positive, x, mul(where(positive, 0, x), beside)), result);
+}
+std::vector<Sample<NoAttrs>> prelu_samples() {
+  return {{{samples::smooth({3, 5}), samples::real({1})}},
+          {{samples::smooth({2, 3, 4}), samples::real({3})}},
+          {{samples::smooth({4}), samples::real({})}}};
+}
+constexpr Op<NoAttrs> prelu_op{
+    .info = {.name = "prelu", .category = Category::lower_precision},
+    .samples = prelu_samples,
+    .forward = prelu_forward,
+    .vjp = decomposed<prelu_reference, NoAttrs>,
+    .saves = save_inputs(0, 1),
+    .reference = prelu_reference,
+};
+const Registered prelu_registered{prelu_op};
+
+}  // namespace
+
+Tensor leaky_relu(const Tensor& x, double negative_slope) {
+  return bind(kActivationOp<LeakyRelu>, {x}, {negative_slope});
+}
+Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
+  return bind(kActivationOp<Hardtanh>, {x}, {min_val, max_val});
+}
+Tensor relu6(const Tensor& x) { return bind(kActivationOp<Relu6>, {x}); }
+Tensor hardsigmoid(const Tensor& x) { return bind(kActivationOp<Hardsigmoid>, {x}); }
+Tensor hardswish(const Tensor& x) { return bind(kActivationOp<Hardswish>, {x}); }
+Tensor softshrink(const Tensor& x, double lambd) { return bind(kActivationOp<Softshrink>, {x}, {lambd}); }
+Tensor elu(const Tensor& x, double alpha) { return bind(kActivationOp<EluFamily<EluCurve>>, {x}, {alpha}); }
+Tensor celu(const Tensor& x, double alpha) { return bind(kActivationOp<EluFamily<CeluCurve>>, {x}, {alpha}); }
+Tensor selu(const Tensor& x) { return bind(kActivationOp<EluFamily<SeluCurve>>, {x}); }
+Tensor prelu(const Tensor& x, const Tensor& weight) { return bind(prelu_op, {x, weight}); }
+
+}  // namespace mezzo

@@ -1,0 +1,108 @@
+// What the pointwise families share: attributes that several of them take, checks, and the descriptors
+// that in-place ops record.
+#pragma once
+
+#include "mezzo/autograd/vjp_args.h"
+#include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/forward.h"
+#include "mezzo/ops/pointwise.h"
+
+namespace mezzo {
+
+struct AddAttrs {
+  Scalar alpha = 1;
+  static constexpr auto fields() { return std::tuple{attr("alpha", &AddAttrs::alpha)}; }
+};
+
+/// For ops between a tensor and a number.
+struct NumberAttrs {
+  Scalar s = 1;
+  static constexpr auto fields() { return std::tuple{attr("s", &NumberAttrs::s)}; }
+};
+
+[[nodiscard]] const Op<AddAttrs>& add_descriptor();
+[[nodiscard]] const Op<NoAttrs>& mul_descriptor();
+[[nodiscard]] const Op<NumberAttrs>& add_scalar_descriptor();
+[[nodiscard]] const Op<NumberAttrs>& mul_scalar_descriptor();
+
+namespace ops {
+
+/// For ops of one tensor that are smooth everywhere.
+[[nodiscard]] inline std::vector<Sample<NoAttrs>> any_samples() {
+  return {{{samples::real({3, 5})}}, {{samples::real({})}}};
+}
+
+/// -s; a bool becomes an integer.
+[[nodiscard]] inline Scalar negated(const Scalar& s) {
+  if (s.kind() == DTypeKind::floating) return -s.real();
+  return kernels::scalar::NegFn{}(s.integer());
+}
+
+/// dtype of an op between a tensor and a number.
+[[nodiscard]] inline DType result_with(const Tensor& x, const Scalar& s) {
+  return ResultType().add(x).add(s).get();
+}
+
+/// Throws DTypeError when alpha is of a higher kind than the result, or a bool for a result that is none.
+void check_alpha(std::string_view op, const Scalar& alpha, DType result);
+
+/// Throws DTypeError for bool tensors, on which `op` makes no sense.
+void refuse_bool(std::string_view op, const Tensor& x, std::string_view fix);
+
+/// The number as it would be in a tensor of `dtype`, so that comparing it with such a tensor means the same
+/// as comparing two tensors. Integers are left alone.
+[[nodiscard]] Scalar rounded_to(const Scalar& s, DType dtype);
+
+/// Elementwise f(x) into a new tensor of dtype `result`, in the compute type of `compute`.
+template <class F>
+[[nodiscard]] Tensor map_one(F f, const Tensor& x, DType compute, DType result) {
+  Tensor out = empty_like(x, result);
+  kernels::pointwise(out.device(), f, view_of(out), std::array{view_of(x)}, compute);
+  return out;
+}
+template <class F>
+[[nodiscard]] Tensor map_one_real(F f, const Tensor& x, DType result) {
+  Tensor out = empty_like(x, result);
+  kernels::pointwise_real(out.device(), f, view_of(out), std::array{view_of(x)}, compute_dtype(result));
+  return out;
+}
+/// The same for two operands broadcast together and functions of real numbers.
+template <class F>
+[[nodiscard]] Tensor map_two_real(std::string_view op, F f, const Tensor& a, const Tensor& b, DType result) {
+  const Shape shape = layout::broadcast(op, a.shape(), b.shape());
+  const Device device = a.device().is_cpu() ? b.device() : a.device();
+  Tensor out =
+      empty(shape, {.dtype = result, .device = device, .memory_format = common_format<2>(shape, {&a, &b})});
+  kernels::pointwise_real(device, f, view_of(out),
+                          std::array{expanded_view(op, a, shape), expanded_view(op, b, shape)},
+                          compute_dtype(result));
+  return out;
+}
+
+/// Zeros like a gradient that cannot depend on input i: the op is piecewise constant in it, or linear.
+[[nodiscard]] inline Tensor zeros_for(const VjpContext& args, std::size_t i) {
+  if (!args.needs(i)) return {};
+  const Tensor grad = args.grad();
+  return zeros(args.in_shape(i), {.dtype = args.in_dtype(i),
+                                  .device = args.in_device(i),
+                                  .memory_format = common_format<1>(args.in_shape(i), {&grad})});
+}
+
+/// The descriptor of F{}(x), a function of real numbers without attributes.
+template <class F>
+[[nodiscard]] constexpr Op<NoAttrs> real_op(std::string_view name, Category category,
+                                            Op<NoAttrs>::SampleList samples, Vjp<NoAttrs>::Function vjp,
+                                            Saves saves) {
+  return {.info = {.name = name,
+                   .category = category,
+                   .reads_16bit = category == Category::fp32,
+                   .elementwise = true},
+          .samples = samples,
+          .forward = real_unary<F>,
+          .vjp = vjp,
+          .saves = saves};
+}
+
+}  // namespace ops
+}  // namespace mezzo

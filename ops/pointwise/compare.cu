@@ -1,0 +1,203 @@
+// Comparison, logic and choice: ops with bool results, and where.
+#include "mezzo/ops/pointwise.h"
+
+#include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/pointwise/common.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+
+std::vector<Sample<NoAttrs>> comparison_samples() {
+  return {{{samples::constant({3, 5}), samples::constant({5})}}};
+}
+std::vector<Sample<NumberAttrs>> number_comparison_samples() {
+  return {{{samples::constant({3, 5})}, {0.5}}};
+}
+
+/// F{}(a, b) on the promoted dtype, as a bool tensor.
+template <class F>
+Tensor compare(std::string_view op, const Tensor& a, const Tensor& b) {
+  const DType common = result_type({&a, &b});
+  // A 0-dim operand of a wider floating dtype is compared as the value it has in the common dtype.
+  const auto in_common = [common](const Tensor& x) {
+    return x.dim() == 0 && is_floating(x.dtype()) && is_floating(common) ? to(x, common) : x;
+  };
+  const Tensor left = in_common(a), right = in_common(b);
+  return map<2>(op, F{}, {&left, &right}, compute_dtype(common), DType::boolean);
+}
+
+/// The same with a number; `Bound` puts it on its side.
+template <class Bound>
+Tensor compare_number(const Tensor& x, const Scalar& s) {
+  const DType common = result_with(x, s);
+  return map_one(Bound{rounded_to(s, common)}, x, compute_dtype(common), DType::boolean);
+}
+
+using Forward = Op<NoAttrs>::Forward;
+using NumberForward = Op<NumberAttrs>::Forward;
+
+constexpr Op<NoAttrs> two_op(std::string_view name, Forward forward) {
+  return {.info = {.name = name, .category = Category::passthrough, .elementwise = true},
+          .samples = comparison_samples,
+          .forward = forward,
+          .vjp = kBoolResult,
+          .saves = kSaveNothing};
+}
+constexpr Op<NumberAttrs> number_op(std::string_view name, NumberForward forward) {
+  return {.info = {.name = name, .category = Category::passthrough, .elementwise = true},
+          .samples = number_comparison_samples,
+          .forward = forward,
+          .vjp = kBoolResult,
+          .saves = kSaveNothing};
+}
+
+using Args = ForwardArgs<NoAttrs>;
+using NumberArgs = ForwardArgs<NumberAttrs>;
+
+Outputs eq_forward(const Args& args) { return compare<EqFn>("eq", args.in(0), args.in(1)); }
+Outputs ne_forward(const Args& args) { return compare<NeFn>("ne", args.in(0), args.in(1)); }
+Outputs lt_forward(const Args& args) { return compare<LtFn>("lt", args.in(0), args.in(1)); }
+Outputs le_forward(const Args& args) { return compare<LeFn>("le", args.in(0), args.in(1)); }
+Outputs gt_forward(const Args& args) { return compare<LtFn>("gt", args.in(1), args.in(0)); }
+Outputs ge_forward(const Args& args) { return compare<LeFn>("ge", args.in(1), args.in(0)); }
+
+constexpr Op<NoAttrs> eq_op = two_op("eq", eq_forward), ne_op = two_op("ne", ne_forward);
+constexpr Op<NoAttrs> lt_op = two_op("lt", lt_forward), le_op = two_op("le", le_forward);
+constexpr Op<NoAttrs> gt_op = two_op("gt", gt_forward), ge_op = two_op("ge", ge_forward);
+const Registered compare_registered[]{Registered{eq_op}, Registered{ne_op}, Registered{lt_op},
+                                      Registered{le_op}, Registered{gt_op}, Registered{ge_op}};
+
+Outputs eq_scalar_forward(const NumberArgs& args) {
+  return compare_number<WithRight<EqFn>>(args.in(0), args.attrs.s);
+}
+Outputs ne_scalar_forward(const NumberArgs& args) {
+  return compare_number<WithRight<NeFn>>(args.in(0), args.attrs.s);
+}
+Outputs lt_scalar_forward(const NumberArgs& args) {
+  return compare_number<WithRight<LtFn>>(args.in(0), args.attrs.s);
+}
+Outputs le_scalar_forward(const NumberArgs& args) {
+  return compare_number<WithRight<LeFn>>(args.in(0), args.attrs.s);
+}
+Outputs gt_scalar_forward(const NumberArgs& args) {
+  return compare_number<WithLeft<LtFn>>(args.in(0), args.attrs.s);
+}
+Outputs ge_scalar_forward(const NumberArgs& args) {
+  return compare_number<WithLeft<LeFn>>(args.in(0), args.attrs.s);
+}
+
+constexpr Op<NumberAttrs> eq_scalar_op = number_op("eq_scalar", eq_scalar_forward);
+constexpr Op<NumberAttrs> ne_scalar_op = number_op("ne_scalar", ne_scalar_forward);
+constexpr Op<NumberAttrs> lt_scalar_op = number_op("lt_scalar", lt_scalar_forward);
+constexpr Op<NumberAttrs> le_scalar_op = number_op("le_scalar", le_scalar_forward);
+constexpr Op<NumberAttrs> gt_scalar_op = number_op("gt_scalar", gt_scalar_forward);
+constexpr Op<NumberAttrs> ge_scalar_op = number_op("ge_scalar", ge_scalar_forward);
+const Registered compare_scalar_registered[]{Registered{eq_scalar_op}, Registered{ne_scalar_op},
+                                             Registered{lt_scalar_op}, Registered{le_scalar_op},
+                                             Registered{gt_scalar_op}, Registered{ge_scalar_op}};
+
+// --- logic
+
+template <class F>
+Tensor combine(std::string_view op, const Args& args) {
+  const DType common = result_type({&args.in(0), &args.in(1)});
+  return map<2>(op, F{}, {&args.in(0), &args.in(1)}, compute_dtype(common), DType::boolean);
+}
+Outputs logical_and_forward(const Args& args) { return combine<AndFn>("logical_and", args); }
+Outputs logical_or_forward(const Args& args) { return combine<OrFn>("logical_or", args); }
+Outputs logical_not_forward(const Args& args) {
+  const Tensor& x = args.in(0);
+  return map_one(NotFn{}, x, compute_dtype(x.dtype()), DType::boolean);
+}
+std::vector<Sample<NoAttrs>> mask_samples() {
+  return {{{samples::mask({3, 5}), samples::mask({5})}}, {{samples::real({3, 5}), samples::real({5})}}};
+}
+std::vector<Sample<NoAttrs>> one_mask_sample() { return {{{samples::mask({3, 5})}}, {{samples::real({4})}}}; }
+
+constexpr Op<NoAttrs> logical_and_op{
+    .info = {.name = "logical_and", .category = Category::passthrough, .elementwise = true},
+    .samples = mask_samples,
+    .forward = logical_and_forward,
+    .vjp = kBoolResult,
+    .saves = kSaveNothing,
+};
+constexpr Op<NoAttrs> logical_or_op{
+    .info = {.name = "logical_or", .category = Category::passthrough, .elementwise = true},
+    .samples = mask_samples,
+    .forward = logical_or_forward,
+    .vjp = kBoolResult,
+    .saves = kSaveNothing,
+};
+constexpr Op<NoAttrs> logical_not_op{
+    .info = {.name = "logical_not", .category = Category::passthrough, .elementwise = true},
+    .samples = one_mask_sample,
+    .forward = logical_not_forward,
+    .vjp = kBoolResult,
+    .saves = kSaveNothing,
+};
+const Registered logic_registered[]{Registered{logical_and_op}, Registered{logical_or_op},
+                                    Registered{logical_not_op}};
+
+// --- where
+
+Outputs where_forward(const Args& args) {
+  const Tensor &condition = args.in(0), &a = args.in(1), &b = args.in(2);
+  if (condition.dtype() != DType::boolean) {
+    throw DTypeError("where", "a bool condition", to_string(condition.dtype()), "pass ne(condition, 0)");
+  }
+  const DType result = result_type({&a, &b});
+  return map<3>("where", WhereFn{}, {&condition, &a, &b}, compute_dtype(result), result);
+}
+Gradients where_vjp(const VjpArgs<NoAttrs>& args) {
+  const Tensor condition = args.in(0), grad = args.grad();
+  return {Tensor(), args.needs(1) ? where(condition, grad, 0) : Tensor(),
+          args.needs(2) ? where(condition, 0, grad) : Tensor()};
+}
+std::vector<Sample<NoAttrs>> where_samples() {
+  return {{{samples::mask({3, 5}), samples::real({3, 5}), samples::real({3, 5})}},
+          {{samples::mask({3, 1}), samples::real({5}), samples::real({})}}};
+}
+constexpr Op<NoAttrs> where_op{
+    .info = {.name = "where", .category = Category::passthrough, .elementwise = true},
+    .samples = where_samples,
+    .forward = where_forward,
+    .vjp = where_vjp,
+    .saves = save_inputs(0),
+};
+const Registered where_registered{where_op};
+
+/// A 0-dim tensor of the dtype that the number and `other` have in common.
+Tensor beside(const Tensor& other, const Scalar& s) {
+  return full({}, s, {.dtype = result_with(other, s), .device = other.device()});
+}
+
+}  // namespace
+
+Tensor eq(const Tensor& a, const Tensor& b) { return bind(eq_op, {a, b}); }
+Tensor ne(const Tensor& a, const Tensor& b) { return bind(ne_op, {a, b}); }
+Tensor lt(const Tensor& a, const Tensor& b) { return bind(lt_op, {a, b}); }
+Tensor le(const Tensor& a, const Tensor& b) { return bind(le_op, {a, b}); }
+Tensor gt(const Tensor& a, const Tensor& b) { return bind(gt_op, {a, b}); }
+Tensor ge(const Tensor& a, const Tensor& b) { return bind(ge_op, {a, b}); }
+Tensor eq(const Tensor& x, Scalar s) { return bind(eq_scalar_op, {x}, {s}); }
+Tensor ne(const Tensor& x, Scalar s) { return bind(ne_scalar_op, {x}, {s}); }
+Tensor lt(const Tensor& x, Scalar s) { return bind(lt_scalar_op, {x}, {s}); }
+Tensor le(const Tensor& x, Scalar s) { return bind(le_scalar_op, {x}, {s}); }
+Tensor gt(const Tensor& x, Scalar s) { return bind(gt_scalar_op, {x}, {s}); }
+Tensor ge(const Tensor& x, Scalar s) { return bind(ge_scalar_op, {x}, {s}); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return bind(logical_and_op, {a, b}); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return bind(logical_or_op, {a, b}); }
+Tensor logical_not(const Tensor& x) { return bind(logical_not_op, {x}); }
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  return bind(where_op, {condition, a, b});
+}
+Tensor where(const Tensor& condition, const Tensor& a, Scalar b) { return where(condition, a, beside(a, b)); }
+Tensor where(const Tensor& condition, Scalar a, const Tensor& b) { return where(condition, beside(b, a), b); }
+
+}  // namespace mezzo

@@ -1,0 +1,107 @@
+// Logarithms and exponentials beside exp and log, and the error function with its inverse.
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/kernels/pointwise/smooth_activation_math.h"
+#include "mezzo/kernels/pointwise/unary_math.h"
+#include "mezzo/ops/elementary.h"
+#include "mezzo/ops/pointwise/common.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+
+using Vjps = VjpArgs<NoAttrs>;
+using Samples = std::vector<Sample<NoAttrs>>;
+
+Samples logarithm_samples() { return {{{samples::real({3, 5}, 0.2, 3)}}, {{samples::real({}, 0.2, 3)}}}; }
+Samples above_minus_one_samples() {
+  return {{{samples::real({3, 5}, -0.8, 2)}}, {{samples::real({}, -0.5, 0.5)}}};
+}
+Samples erfinv_samples() { return {{{samples::real({3, 5}, -0.8, 0.8)}}, {{samples::real({}, 0.9, 0.95)}}}; }
+
+Gradients expm1_vjp(const Vjps& args) { return {mul(args.grad(), add(widened(args.out()), 1))}; }
+constexpr Op<NoAttrs> expm1_op =
+    real_op<Expm1Fn>("expm1", Category::fp32, any_samples, expm1_vjp, save_outputs(0));
+const Registered expm1_registered{expm1_op};
+
+Gradients log1p_vjp(const Vjps& args) { return {div(args.grad(), add(widened(args.in(0)), 1))}; }
+constexpr Op<NoAttrs> log1p_op =
+    real_op<Log1pFn>("log1p", Category::fp32, above_minus_one_samples, log1p_vjp, save_inputs(0));
+const Registered log1p_registered{log1p_op};
+
+/// Gradient of log(x) / log(base).
+Gradients log_gradient(const Vjps& args, double log_base) {
+  return {div(args.grad(), mul(widened(args.in(0)), log_base))};
+}
+Gradients log2_vjp(const Vjps& args) { return log_gradient(args, 0.69314718055994530942); }
+constexpr Op<NoAttrs> log2_op =
+    real_op<Log2Fn>("log2", Category::fp32, logarithm_samples, log2_vjp, save_inputs(0));
+const Registered log2_registered{log2_op};
+
+Gradients log10_vjp(const Vjps& args) { return log_gradient(args, 2.30258509299404568402); }
+constexpr Op<NoAttrs> log10_op =
+    real_op<Log10Fn>("log10", Category::fp32, logarithm_samples, log10_vjp, save_inputs(0));
+const Registered log10_registered{log10_op};
+
+struct LogAddExpFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    const T distance =
+        kernels::math::detail::select(a == b, T(0), AbsFn{}(a - b));  // infinities may be equal
+    return MaximumFn{}(a, b) + log1p_to_one(kernels::math::exp_nonpositive(-distance));
+  }
+};
+Outputs logaddexp_forward(const ForwardArgs<NoAttrs>& args) {
+  for (const TensorRef& x : args.inputs) require_floating("logaddexp", x);
+  return map_two_real("logaddexp", LogAddExpFn{}, args.in(0), args.in(1),
+                      result_type({&args.in(0), &args.in(1)}));
+}
+Gradients logaddexp_vjp(const Vjps& args) {
+  const Tensor a = widened(args.in(0)), b = widened(args.in(1));
+  return {args.needs(0) ? mul(args.grad(), sigmoid(sub(a, b))) : Tensor(),
+          args.needs(1) ? mul(args.grad(), sigmoid(sub(b, a))) : Tensor()};
+}
+Samples logaddexp_samples() {
+  return {{{samples::real({3, 5}), samples::real({3, 5})}},
+          {{samples::real({4, 1, 3}, 80, 100), samples::real({2, 1}, 85, 95)}}};
+}
+constexpr Op<NoAttrs> logaddexp_op{
+    .info = {.name = "logaddexp", .category = Category::passthrough, .elementwise = true},
+    .samples = logaddexp_samples,
+    .forward = logaddexp_forward,
+    .vjp = logaddexp_vjp,
+    .saves = save_inputs(0, 1),
+};
+const Registered logaddexp_registered{logaddexp_op};
+
+constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
+
+Gradients erf_vjp(const Vjps& args) {
+  const Tensor slope = exp(neg(square(widened(args.in(0)))));
+  return {mul(args.grad(), mul(slope, kTwoOverSqrtPi))};
+}
+constexpr Op<NoAttrs> erf_op =
+    real_op<ErfFn>("erf", Category::passthrough, any_samples, erf_vjp, save_inputs(0));
+const Registered erf_registered{erf_op};
+
+Gradients erfinv_vjp(const Vjps& args) {
+  const Tensor slope = exp(square(widened(args.out())));
+  return {mul(args.grad(), mul(slope, 1 / kTwoOverSqrtPi))};
+}
+constexpr Op<NoAttrs> erfinv_op =
+    real_op<ErfinvFn>("erfinv", Category::fp32, erfinv_samples, erfinv_vjp, save_outputs(0));
+const Registered erfinv_registered{erfinv_op};
+
+}  // namespace
+
+Tensor expm1(const Tensor& x) { return bind(expm1_op, {x}); }
+Tensor log1p(const Tensor& x) { return bind(log1p_op, {x}); }
+Tensor log2(const Tensor& x) { return bind(log2_op, {x}); }
+Tensor log10(const Tensor& x) { return bind(log10_op, {x}); }
+Tensor logaddexp(const Tensor& a, const Tensor& b) { return bind(logaddexp_op, {a, b}); }
+Tensor erf(const Tensor& x) { return bind(erf_op, {x}); }
+Tensor erfinv(const Tensor& x) { return bind(erfinv_op, {x}); }
+
+}  // namespace mezzo

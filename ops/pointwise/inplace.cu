@@ -1,0 +1,269 @@
+// The in-place members of Tensor. Not ops themselves: each runs a kernel straight into the tensor's memory
+// and, where gradients are to follow, records the op it stands for and moves that history onto the tensor.
+#include <algorithm>
+#include <numeric>
+
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/pointwise/common.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+
+// --- what copy_ and fill_ record. As functions they return a new tensor and leave x alone.
+
+Outputs copy_forward(const ForwardArgs<NoAttrs>& args) {
+  const Tensor &x = args.in(0), &source = args.in(1);
+  Tensor out = empty_like(x);
+  const kernels::View from = expanded_view("copy", source, x.shape());
+  // In the source's compute type, which holds its values exactly: one rounding, to x's dtype.
+  kernels::pointwise(out.device(), IdentityFn{}, view_of(out), std::array{from},
+                     compute_dtype(source.dtype()));
+  return out;
+}
+Gradients copy_vjp(const VjpArgs<NoAttrs>& args) {
+  const Tensor grad = args.grad();
+  return {args.needs(0) ? zeros_like(grad) : Tensor(), args.needs(1) ? grad : Tensor()};
+}
+std::vector<Sample<NoAttrs>> copy_samples() { return {{{samples::real({3, 4}), samples::real({4})}}}; }
+constexpr Op<NoAttrs> copy_op{
+    .info = {.name = "copy", .category = Category::passthrough},
+    .samples = copy_samples,
+    .forward = copy_forward,
+    .vjp = copy_vjp,
+    .saves = kSaveNothing,
+};
+const Registered copy_registered{copy_op};
+
+struct FillAttrs {
+  Scalar value = 0;
+  static constexpr auto fields() { return std::tuple{attr("value", &FillAttrs::value)}; }
+};
+/// Ignores the element it replaces.
+struct FillFn {
+  Number value;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T /*old*/) const {
+    return value.as<T>();
+  }
+};
+FillFn fill_functor(const Scalar& value, DType dtype) {
+  return {dtype == DType::boolean ? Scalar(value.real() != 0) : value};  // 0.5 is true, not 0
+}
+Outputs fill_forward(const ForwardArgs<FillAttrs>& args) {
+  const Tensor& x = args.in(0);
+  return map_one(fill_functor(args.attrs.value, x.dtype()), x, compute_dtype(x.dtype()), x.dtype());
+}
+Gradients fill_vjp(const VjpArgs<FillAttrs>& args) {
+  const Tensor grad = args.grad();
+  return {zeros_like(grad)};
+}
+std::vector<Sample<FillAttrs>> fill_samples() { return {{{samples::real({3, 4})}, {1}}}; }
+constexpr Op<FillAttrs> fill_op{
+    .info = {.name = "fill", .category = Category::passthrough, .elementwise = true},
+    .samples = fill_samples,
+    .forward = fill_forward,
+    .vjp = fill_vjp,
+    .saves = kSaveNothing,
+};
+const Registered fill_registered{fill_op};
+
+// --- checks
+
+/// Whether two indices can name one element. Sufficient for views made by the library's ops.
+bool overlaps_itself(const Tensor& x) {
+  if (x.is_contiguous()) return false;
+  const Shape& shape = x.shape();
+  SmallVector<std::size_t, kMaxDims> order(shape.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return x.strides()[a] < x.strides()[b]; });
+  std::int64_t reach = 0;  // largest offset within the dims seen so far
+  for (const std::size_t d : order) {
+    if (shape[d] <= 1) continue;
+    if (x.strides()[d] <= reach) return true;
+    reach += (shape[d] - 1) * x.strides()[d];
+  }
+  return false;
+}
+
+/// A write into `self`: checks that it may happen before anything does.
+class Write {
+ public:
+  Write(std::string_view op, const Tensor& self) : op_(op), self_(self) {
+    require_defined(op, self);
+    if (overlaps_itself(self)) {
+      throw ShapeError(op, "a tensor with memory of its own for each element",
+                       "strides " + to_string(self.strides()), "write to a clone()");
+    }
+  }
+  /// `other` must broadcast to self and be on its device, or a number on the CPU. Returns it, or a copy if it
+  /// is elsewhere or shows self's memory in another order.
+  [[nodiscard]] Tensor operand(const Tensor& other) {
+    require_defined(op_, other);
+    if (layout::broadcast(op_, self_.shape(), other.shape()) != self_.shape()) {
+      throw ShapeError(op_, "an operand that broadcasts to " + to_string(self_.shape()),
+                       to_string(other.shape()), "use the op that returns a new tensor");
+    }
+    other_requires_grad_ = other.requires_grad();
+    if (!(other.device() == self_.device())) {
+      if (other.device().is_cpu() && other.dim() == 0) return mezzo::to(other, self_.device());
+      throw DeviceError(op_, to_string(self_.device()), to_string(other.device()), "move it with to(device)");
+    }
+    const TensorImpl &mine = self_.impl(), &its = other.impl();
+    const bool same_order =
+        mine.offset == its.offset && mine.strides == its.strides && mine.shape == its.shape;
+    return mine.storage == its.storage && !same_order ? clone(other) : other;
+  }
+  /// A result of this dtype must be of self's kind to be stored in it.
+  void result(DType dtype) const {
+    if (info(dtype).kind <= info(self_.dtype()).kind) return;
+    throw DTypeError(op_, "a result that " + to_string(self_.dtype()) + " can hold", to_string(dtype),
+                     "use the op that returns a new tensor");
+  }
+  /// Whether the write is part of the graph. Refuses what could not be.
+  [[nodiscard]] bool records() const {
+    const bool wanted = self_.requires_grad() || other_requires_grad_;
+    if (!wanted || !grad_enabled() || !is_floating(self_.dtype())) return false;
+    const char* problem = self_.is_leaf() && self_.requires_grad() ? "a leaf that requires grad"
+                          : self_.impl().is_view                   ? "a view"
+                          : self_.impl().storage->live_views() > 0 ? "a tensor with living views"
+                                                                   : nullptr;
+    if (problem == nullptr) return true;
+    throw AutogradError(op_, "a result of an op with no views when recording is on", problem,
+                        "write under NoGrad, or use the op that returns a new tensor");
+  }
+  /// self as it is now: its values (not a copy) and its history. A node that holds it does not own self, so
+  /// self can own the node.
+  [[nodiscard]] Tensor before() const {
+    Tensor old = self_.detach();
+    old.impl().grad_fn = self_.impl().grad_fn;
+    old.impl().output_index = self_.impl().output_index;
+    return old;
+  }
+  /// The same with values of its own: for a gradient that needs what the write destroys.
+  [[nodiscard]] Tensor copy_before() const {
+    const NoGrad no_grad;
+    Tensor old = clone(self_);
+    old.impl().grad_fn = self_.impl().grad_fn;
+    old.impl().output_index = self_.impl().output_index;
+    return old;
+  }
+  /// Records `op` as what makes self, before the write: saved inputs then carry the version they had, and one
+  /// that is overwritten is noticed in backward. The history is on the result until `adopt`.
+  template <class A>
+  [[nodiscard]] Tensor recorded(const Op<A>& op, Inputs inputs, const A& attrs) const {
+    Outputs made(self_.detach());
+    record(op, inputs, attrs, made);
+    return made[0];
+  }
+  /// self = f(in...).
+  template <class F, std::size_t N>
+  void store(F f, const std::array<kernels::View, N>& in, DType compute) const {
+    kernels::pointwise(self_.device(), f, view_of(self_), in, compute);
+    self_.impl().storage->bump_version();
+  }
+  /// Gives self the history of `made`; none was recorded when that is undefined.
+  void adopt(const Tensor& made) const {
+    if (!made.defined()) return;
+    self_.impl().grad_fn = made.impl().grad_fn;
+    self_.impl().output_index = made.impl().output_index;
+    self_.impl().hooks = {};  // they belong to the tensor as it was, and its node keeps them
+  }
+
+ private:
+  std::string_view op_;
+  const Tensor& self_;
+  bool other_requires_grad_ = false;
+};
+
+}  // namespace
+
+const Tensor& Tensor::add_(const Tensor& other, Scalar alpha) const {
+  Write write("add_", *this);
+  const Tensor operand = write.operand(other);
+  const DType result = result_type({this, &operand});
+  check_alpha("add_", alpha, result);
+  write.result(result);
+  if (result == DType::boolean) alpha = Scalar(alpha.integer() != 0 ? 1 : 0);
+  Tensor made;
+  if (write.records()) {
+    const Tensor old = write.before();
+    made = write.recorded(add_descriptor(), {old, operand.is_same(*this) ? old : operand}, {alpha});
+  }
+  const std::array in{view_of(*this), expanded_view("add_", operand, shape())};
+  if (alpha.real() == 1.0)
+    write.store(AddFn{}, in, compute_dtype(result));
+  else
+    write.store(AddScaledFn{alpha}, in, compute_dtype(result));
+  write.adopt(made);
+  return *this;
+}
+
+const Tensor& Tensor::add_(Scalar other) const {
+  const Write write("add_", *this);
+  const DType result = result_with(*this, other);
+  write.result(result);
+  Tensor made;
+  if (write.records()) made = write.recorded(add_scalar_descriptor(), {write.before()}, {other});
+  write.store(WithRight<AddFn>{other}, std::array{view_of(*this)}, compute_dtype(result));
+  write.adopt(made);
+  return *this;
+}
+
+const Tensor& Tensor::mul_(const Tensor& other) const {
+  Write write("mul_", *this);
+  const Tensor operand = write.operand(other);
+  const DType result = result_type({this, &operand});
+  write.result(result);
+  Tensor made;
+  if (write.records()) {
+    // The gradient of `other` is grad times the values that are about to go.
+    const Tensor old = operand.requires_grad() ? write.copy_before() : write.before();
+    made = write.recorded(mul_descriptor(), {old, operand.is_same(*this) ? old : operand}, {});
+  }
+  write.store(MulFn{}, std::array{view_of(*this), expanded_view("mul_", operand, shape())},
+              compute_dtype(result));
+  write.adopt(made);
+  return *this;
+}
+
+const Tensor& Tensor::mul_(Scalar other) const {
+  const Write write("mul_", *this);
+  const DType result = result_with(*this, other);
+  write.result(result);
+  Tensor made;
+  if (write.records()) made = write.recorded(mul_scalar_descriptor(), {write.before()}, {other});
+  write.store(WithRight<MulFn>{other}, std::array{view_of(*this)}, compute_dtype(result));
+  write.adopt(made);
+  return *this;
+}
+
+const Tensor& Tensor::copy_(const Tensor& source) const {
+  require_defined("copy_", source);
+  if (source.is_same(*this)) return *this;
+  Write write("copy_", *this);
+  const Tensor operand = write.operand(mezzo::to(source, device()));
+  Tensor made;
+  if (write.records()) made = write.recorded(copy_op, {write.before(), operand}, {});
+  write.store(IdentityFn{}, std::array{expanded_view("copy_", operand, shape())},
+              compute_dtype(operand.dtype()));
+  write.adopt(made);
+  return *this;
+}
+
+const Tensor& Tensor::fill_(Scalar value) const {
+  const Write write("fill_", *this);
+  Tensor made;
+  if (write.records()) made = write.recorded(fill_op, {write.before()}, {value});
+  write.store(fill_functor(value, dtype()), std::array{view_of(*this)}, compute_dtype(dtype()));
+  write.adopt(made);
+  return *this;
+}
+
+const Tensor& Tensor::zero_() const { return fill_(0); }
+
+}  // namespace mezzo

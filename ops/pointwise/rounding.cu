@@ -1,0 +1,209 @@
+// Rounding, the remainder of a division, and what concerns inf and NaN.
+#include <cmath>
+#include <limits>
+
+#include "mezzo/kernels/pointwise/unary_math.h"
+#include "mezzo/ops/elementary.h"
+#include "mezzo/ops/pointwise/common.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+
+using Args = ForwardArgs<NoAttrs>;
+using Samples = std::vector<Sample<NoAttrs>>;
+
+constexpr std::string_view kNumbers = "convert it with to(DType::f32)";
+
+// --- ceil, floor, trunc, round
+
+// Between two integers, where none of these jumps.
+Samples smooth_samples() { return {{{samples::real({3, 5}, 0.1, 0.9)}}, {{samples::real({}, -1.9, -1.1)}}}; }
+
+template <class A>
+Gradients zero_vjp(const VjpArgs<A>& args) {
+  return {zeros_for(args, 0)};
+}
+
+Outputs ceil_forward(const Args& args) {
+  refuse_bool("ceil", args.in(0), kNumbers);
+  return unary<CeilFn>(args);
+}
+Outputs floor_forward(const Args& args) {
+  refuse_bool("floor", args.in(0), kNumbers);
+  return unary<FloorFn>(args);
+}
+Outputs trunc_forward(const Args& args) {
+  refuse_bool("trunc", args.in(0), kNumbers);
+  return unary<TruncFn>(args);
+}
+
+constexpr Op<NoAttrs> step_op(std::string_view name, Op<NoAttrs>::Forward forward) {
+  return {.info = {.name = name, .category = Category::passthrough, .elementwise = true},
+          .samples = smooth_samples,
+          .forward = forward,
+          .vjp = zero_vjp<NoAttrs>,
+          .saves = kSaveNothing};
+}
+constexpr Op<NoAttrs> ceil_op = step_op("ceil", ceil_forward), floor_op = step_op("floor", floor_forward);
+constexpr Op<NoAttrs> trunc_op = step_op("trunc", trunc_forward);
+const Registered step_registered[]{Registered{ceil_op}, Registered{floor_op}, Registered{trunc_op}};
+
+struct RoundAttrs {
+  std::int64_t decimals = 0;
+  static constexpr auto fields() { return std::tuple{attr("decimals", &RoundAttrs::decimals)}; }
+};
+Outputs round_forward(const ForwardArgs<RoundAttrs>& args) {
+  const Tensor& x = args.in(0);
+  const std::int64_t decimals = args.attrs.decimals;
+  refuse_bool("round", x, kNumbers);
+  if (decimals == 0) return map_one(RoundFn{}, x, compute_dtype(x.dtype()), x.dtype());
+  require_floating("round", x);
+  const RoundDecimalsFn f{std::pow(10.0, std::abs(static_cast<double>(decimals))), decimals < 0};
+  return map_one_real(f, x, x.dtype());
+}
+std::vector<Sample<RoundAttrs>> round_samples() {
+  return {{{samples::real({3, 5}, 0.6, 1.4)}},
+          {{samples::real({4}, 0.26, 0.34)}, {1}},
+          {{samples::real({4}, 16, 24)}, {-1}}};
+}
+constexpr Op<RoundAttrs> round_op{
+    .info = {.name = "round", .category = Category::passthrough, .elementwise = true},
+    .samples = round_samples,
+    .forward = round_forward,
+    .vjp = zero_vjp<RoundAttrs>,
+    .saves = kSaveNothing,
+};
+const Registered round_registered{round_op};
+
+// --- remainder
+
+Outputs remainder_forward(const Args& args) {
+  const DType result = result_type({&args.in(0), &args.in(1)});
+  if (result == DType::boolean) refuse_bool("remainder", args.in(0), kNumbers);
+  return map<2>("remainder", RemainderFn{}, {&args.in(0), &args.in(1)}, compute_dtype(result), result);
+}
+Gradients remainder_vjp(const VjpArgs<NoAttrs>& args) {
+  const Tensor grad = args.grad();
+  Gradients result{args.needs(0) ? grad : Tensor(), Tensor()};
+  if (args.needs(1))
+    result[1] = neg(mul(grad, div(widened(args.in(0)), widened(args.in(1)), RoundingMode::floor)));
+  return result;
+}
+Samples remainder_samples() {
+  // Quotients between two integers.
+  return {{{samples::real({3, 5}, 2.2, 2.8), samples::real({3, 5}, 0.95, 1.05)}},
+          {{samples::real({4, 1, 3}, 0.2, 0.8), samples::real({2, 1}, -1.2, -0.9)}}};
+}
+constexpr Op<NoAttrs> remainder_op{
+    .info = {.name = "remainder", .category = Category::passthrough, .elementwise = true},
+    .samples = remainder_samples,
+    .forward = remainder_forward,
+    .vjp = remainder_vjp,
+    .saves = save_inputs(0, 1),
+};
+const Registered remainder_registered{remainder_op};
+
+Outputs remainder_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
+  const DType result = result_with(args.in(0), args.attrs.s);
+  if (result == DType::boolean) refuse_bool("remainder", args.in(0), kNumbers);
+  return map_one(WithRight<RemainderFn>{args.attrs.s}, args.in(0), compute_dtype(result), result);
+}
+Gradients remainder_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {args.grad()}; }
+std::vector<Sample<NumberAttrs>> remainder_scalar_samples() {
+  return {{{samples::real({3, 5}, 2.2, 2.8)}, {1}}, {{samples::real({4}, 0.2, 0.8)}, {-1.5}}};
+}
+constexpr Op<NumberAttrs> remainder_scalar_op{
+    .info = {.name = "remainder_scalar", .category = Category::passthrough, .elementwise = true},
+    .samples = remainder_scalar_samples,
+    .forward = remainder_scalar_forward,
+    .vjp = remainder_scalar_vjp,
+    .saves = kSaveNothing,
+};
+const Registered remainder_scalar_registered{remainder_scalar_op};
+
+// --- isnan, isinf, isfinite
+
+template <class F>
+Outputs test_forward(const Args& args) {
+  return map_one(F{}, args.in(0), args.in(0).dtype(), DType::boolean);
+}
+Samples constant_samples() { return {{{samples::constant({3, 5})}}}; }
+template <class F>
+constexpr Op<NoAttrs> test_op(std::string_view name) {
+  return {.info = {.name = name, .category = Category::passthrough, .elementwise = true},
+          .samples = constant_samples,
+          .forward = test_forward<F>,
+          .vjp = kBoolResult,
+          .saves = kSaveNothing};
+}
+constexpr Op<NoAttrs> isnan_op = test_op<IsNanFn>("isnan"), isinf_op = test_op<IsInfFn>("isinf");
+constexpr Op<NoAttrs> isfinite_op = test_op<IsFiniteFn>("isfinite");
+const Registered test_registered[]{Registered{isnan_op}, Registered{isinf_op}, Registered{isfinite_op}};
+
+// --- nan_to_num
+
+struct NanToNumAttrs {
+  double nan = 0;
+  std::optional<double> posinf, neginf;
+  static constexpr auto fields() {
+    return std::tuple{attr("nan", &NanToNumAttrs::nan), attr("posinf", &NanToNumAttrs::posinf),
+                      attr("neginf", &NanToNumAttrs::neginf)};
+  }
+};
+
+/// The largest finite number of a floating dtype.
+double largest_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return 65504;
+    case DType::bf16:
+      return 0x1.fep+127;
+    case DType::f32:
+      return static_cast<double>(std::numeric_limits<float>::max());
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+Outputs nan_to_num_forward(const ForwardArgs<NanToNumAttrs>& args) {
+  const Tensor& x = args.in(0);
+  const NanToNumAttrs& attrs = args.attrs;
+  if (!is_floating(x.dtype())) return map_one(IdentityFn{}, x, x.dtype(), x.dtype());
+  const double largest = largest_of(x.dtype());
+  const NanToNumFn f{attrs.nan, attrs.posinf.value_or(largest), attrs.neginf.value_or(-largest)};
+  return map_one_real(f, x, x.dtype());
+}
+Gradients nan_to_num_vjp(const VjpArgs<NanToNumAttrs>& args) {
+  return {where(isfinite(args.in(0)), args.grad(), 0)};
+}
+std::vector<Sample<NanToNumAttrs>> nan_to_num_samples() {
+  return {{{samples::real({3, 5})}}, {{samples::real({4})}, {1, 2, -2}}};
+}
+constexpr Op<NanToNumAttrs> nan_to_num_op{
+    .info = {.name = "nan_to_num", .category = Category::passthrough, .elementwise = true},
+    .samples = nan_to_num_samples,
+    .forward = nan_to_num_forward,
+    .vjp = nan_to_num_vjp,
+    .saves = save_inputs(0),
+};
+const Registered nan_to_num_registered{nan_to_num_op};
+
+}  // namespace
+
+Tensor ceil(const Tensor& x) { return bind(ceil_op, {x}); }
+Tensor floor(const Tensor& x) { return bind(floor_op, {x}); }
+Tensor trunc(const Tensor& x) { return bind(trunc_op, {x}); }
+Tensor round(const Tensor& x, std::int64_t decimals) { return bind(round_op, {x}, {decimals}); }
+Tensor remainder(const Tensor& a, const Tensor& b) { return bind(remainder_op, {a, b}); }
+Tensor remainder(const Tensor& x, Scalar s) { return bind(remainder_scalar_op, {x}, {s}); }
+Tensor isnan(const Tensor& x) { return bind(isnan_op, {x}); }
+Tensor isinf(const Tensor& x) { return bind(isinf_op, {x}); }
+Tensor isfinite(const Tensor& x) { return bind(isfinite_op, {x}); }
+Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
+  return bind(nan_to_num_op, {x}, {nan, posinf, neginf});
+}
+
+}  // namespace mezzo

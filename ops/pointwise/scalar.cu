@@ -1,0 +1,227 @@
+// Arithmetic between a tensor and a number. The number takes part in promotion by its kind only and is used
+// in the compute type, so an f16 tensor times 0.1 is rounded once.
+#include "mezzo/ops/pointwise.h"
+
+#include <cmath>
+
+#include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/ops/pointwise/common.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+
+std::vector<Sample<NumberAttrs>> number_samples() {
+  return {{{samples::real({3, 4})}, {2.5}}, {{samples::real({5})}, {-3}}};
+}
+
+/// f(x, s) or f(s, x), as `Bound` says, in the promoted dtype.
+template <class Bound>
+Tensor map_number(const Tensor& x, const Scalar& s) {
+  const DType result = result_with(x, s);
+  return map_one(Bound{s}, x, compute_dtype(result), result);
+}
+
+// --- x + s, s - x
+
+Outputs add_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
+  return map_number<WithRight<AddFn>>(args.in(0), args.attrs.s);
+}
+Gradients add_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {args.grad()}; }
+constexpr Op<NumberAttrs> add_scalar_op{
+    .info = {.name = "add_scalar", .category = Category::passthrough, .elementwise = true},
+    .samples = number_samples,
+    .forward = add_scalar_forward,
+    .vjp = add_scalar_vjp,
+    .saves = kSaveNothing,
+};
+const Registered add_scalar_registered{add_scalar_op};
+
+Outputs rsub_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
+  refuse_bool("rsub_scalar", args.in(0), "use logical_not or to(DType::f32)");
+  return map_number<WithLeft<SubFn>>(args.in(0), args.attrs.s);
+}
+Gradients rsub_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {neg(args.grad())}; }
+constexpr Op<NumberAttrs> rsub_scalar_op{
+    .info = {.name = "rsub_scalar", .category = Category::passthrough, .elementwise = true},
+    .samples = number_samples,
+    .forward = rsub_scalar_forward,
+    .vjp = rsub_scalar_vjp,
+    .saves = kSaveNothing,
+};
+const Registered rsub_scalar_registered{rsub_scalar_op};
+
+// --- x * s
+
+Outputs mul_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
+  return map_number<WithRight<MulFn>>(args.in(0), args.attrs.s);
+}
+Gradients mul_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {mul(args.grad(), args.attrs.s)}; }
+constexpr Op<NumberAttrs> mul_scalar_op{
+    .info = {.name = "mul_scalar", .category = Category::passthrough, .elementwise = true},
+    .samples = number_samples,
+    .forward = mul_scalar_forward,
+    .vjp = mul_scalar_vjp,
+    .saves = kSaveNothing,
+};
+const Registered mul_scalar_registered{mul_scalar_op};
+
+// --- x / s, s / x
+
+struct DivScalarAttrs {
+  Scalar s = 1;
+  RoundingMode rounding_mode = RoundingMode::none;
+  static constexpr auto fields() {
+    return std::tuple{attr("s", &DivScalarAttrs::s), attr("rounding_mode", &DivScalarAttrs::rounding_mode)};
+  }
+};
+
+Outputs div_scalar_forward(const ForwardArgs<DivScalarAttrs>& args) {
+  const Scalar& s = args.attrs.s;
+  if (args.attrs.rounding_mode == RoundingMode::trunc)
+    return map_number<WithRight<DivTruncFn>>(args.in(0), s);
+  if (args.attrs.rounding_mode == RoundingMode::floor)
+    return map_number<WithRight<DivFloorFn>>(args.in(0), s);
+  return map_one_real(WithRight<DivFn>{s}, args.in(0), real_result(result_with(args.in(0), s)));
+}
+Gradients div_scalar_vjp(const VjpArgs<DivScalarAttrs>& args) {
+  const Tensor grad = args.grad();
+  if (args.attrs.rounding_mode != RoundingMode::none) return {zeros_like(grad)};
+  return {div(grad, args.attrs.s)};
+}
+std::vector<Sample<DivScalarAttrs>> div_scalar_samples() {
+  return {{{samples::real({3, 4})}, {2.5}},
+          {{samples::real({5})}, {-3}},
+          {{samples::constant({5})}, {0.75, RoundingMode::trunc}},
+          {{samples::constant({5})}, {-0.75, RoundingMode::floor}}};
+}
+constexpr Op<DivScalarAttrs> div_scalar_op{
+    .info = {.name = "div_scalar", .category = Category::passthrough, .elementwise = true},
+    .samples = div_scalar_samples,
+    .forward = div_scalar_forward,
+    .vjp = div_scalar_vjp,
+    .saves = kSaveNothing,
+};
+const Registered div_scalar_registered{div_scalar_op};
+
+Outputs rdiv_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
+  const DType result = args.run_dtype.value_or(real_result(result_with(args.in(0), args.attrs.s)));
+  return map_one_real(WithLeft<DivFn>{args.attrs.s}, args.in(0), result);
+}
+Gradients rdiv_scalar_vjp(const VjpArgs<NumberAttrs>& args) {
+  // -grad s / x^2, without x^2, which overflows where the quotients do not.
+  const Tensor x = args.in(0);
+  return {mul(div(div(args.grad(), x), x), negated(args.attrs.s))};
+}
+std::vector<Sample<NumberAttrs>> rdiv_scalar_samples() {
+  return {{{samples::real({3, 4}, 0.5, 2)}, {2.0}}, {{samples::real({5}, -2, -0.5)}, {-1.5}}};
+}
+constexpr Op<NumberAttrs> rdiv_scalar_op{
+    .info = {.name = "rdiv_scalar", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
+    .samples = rdiv_scalar_samples,
+    .forward = rdiv_scalar_forward,
+    .vjp = rdiv_scalar_vjp,
+    .saves = save_inputs(0),
+};
+const Registered rdiv_scalar_registered{rdiv_scalar_op};
+
+// --- x ^ p
+
+struct ExponentAttrs {
+  Scalar p = 1;
+  static constexpr auto fields() { return std::tuple{attr("p", &ExponentAttrs::p)}; }
+};
+
+Outputs pow_scalar_exp_forward(const ForwardArgs<ExponentAttrs>& args) {
+  const Tensor& x = args.in(0);
+  const Scalar& p = args.attrs.p;
+  const DType result = args.run_dtype.value_or(result_with(x, p));
+  if (!is_floating(result) && p.integer() < 0) {
+    throw ValueError("pow", "an exponent of at least 0 for an integer base", std::to_string(p.integer()),
+                     "convert the base with to(DType::f32)");
+  }
+  const DType compute = compute_dtype(result);
+  if (p.real() == 1.0) return map_one(IdentityFn{}, x, compute, result);
+  if (p.real() == 2.0) return map_one(SquareFn{}, x, compute, result);
+  if (p.real() == 3.0) return map_one(CubeFn{}, x, compute, result);
+  if (p.real() == -1.0) return map_one_real(ReciprocalFn{}, x, result);
+  // PyTorch takes roots, which differ from powers at -infinity, where they are NaN, and at -0.
+  if (p.real() == 0.5) return map_one_real(SqrtFn{}, x, result);
+  if (p.real() == -0.5) return map_one_real(RsqrtFn{}, x, result);
+  return map_one(WithRight<PowFn>{p}, x, compute, result);
+}
+Gradients pow_scalar_exp_vjp(const VjpArgs<ExponentAttrs>& args) {
+  const Tensor grad = args.grad();
+  const Scalar& p = args.attrs.p;
+  if (p.real() == 0.0) return {zeros_like(grad)};
+  const Tensor x = args.in(0);
+  if (p.real() == 2.0) return {mul(grad, mul(x, 2))};
+  return {mul(grad, mul(pow(x, p.real() - 1.0), p))};
+}
+std::vector<Sample<ExponentAttrs>> pow_scalar_exp_samples() {
+  return {{{samples::real({3, 4})}, {2}},
+          {{samples::real({5})}, {3}},
+          {{samples::real({2, 3}, 0.3, 2)}, {-1.5}},
+          {{samples::real({4}, 0.3, 2)}, {-1}},
+          {{samples::real({4}, 0.3, 2)}, {0.5}},
+          {{samples::real({4})}, {1}},
+          {{samples::real({4})}, {0}}};
+}
+constexpr Op<ExponentAttrs> pow_scalar_exp_op{
+    .info = {.name = "pow_scalar_exp", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
+    .samples = pow_scalar_exp_samples,
+    .forward = pow_scalar_exp_forward,
+    .vjp = pow_scalar_exp_vjp,
+    .saves = save_inputs(0),
+};
+const Registered pow_scalar_exp_registered{pow_scalar_exp_op};
+
+// --- s ^ x
+
+Outputs pow_scalar_base_forward(const ForwardArgs<NumberAttrs>& args) {
+  const DType result = args.run_dtype.value_or(result_with(args.in(0), args.attrs.s));
+  return map_one(WithLeft<PowFn>{args.attrs.s}, args.in(0), compute_dtype(result), result);
+}
+Gradients pow_scalar_base_vjp(const VjpArgs<NumberAttrs>& args) {
+  const Tensor grad = args.grad(), out = args.out();
+  const double base = args.attrs.s.real();
+  if (base != 0.0) return {mul(grad, mul(out, std::log(base)))};
+  // 0^x is 0 or 1 where x >= 0: flat there. Below it is infinite and falls without bound.
+  return {mul(grad, where(le(out, 1), 0, neg(out)))};
+}
+std::vector<Sample<NumberAttrs>> pow_scalar_base_samples() {
+  return {{{samples::real({3, 4})}, {2.0}}, {{samples::real({5})}, {0.5}}, {{samples::real({2})}, {1}}};
+}
+constexpr Op<NumberAttrs> pow_scalar_base_op{
+    .info = {.name = "pow_scalar_base", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
+    .samples = pow_scalar_base_samples,
+    .forward = pow_scalar_base_forward,
+    .vjp = pow_scalar_base_vjp,
+    .saves = save_outputs(0),
+};
+const Registered pow_scalar_base_registered{pow_scalar_base_op};
+
+}  // namespace
+
+const Op<NumberAttrs>& add_scalar_descriptor() { return add_scalar_op; }
+const Op<NumberAttrs>& mul_scalar_descriptor() { return mul_scalar_op; }
+
+Tensor add(const Tensor& x, Scalar s) { return bind(add_scalar_op, {x}, {s}); }
+Tensor sub(const Tensor& x, Scalar s) {
+  if (s.kind() == DTypeKind::boolean) ops::refuse_bool("sub", x, "use logical_not, ne or to(DType::f32)");
+  return bind(add_scalar_op, {x}, {ops::negated(s)});
+}
+Tensor sub(Scalar s, const Tensor& x) { return bind(rsub_scalar_op, {x}, {s}); }
+Tensor mul(const Tensor& x, Scalar s) { return bind(mul_scalar_op, {x}, {s}); }
+Tensor div(const Tensor& x, Scalar s, RoundingMode rounding_mode) {
+  return bind(div_scalar_op, {x}, {s, rounding_mode});
+}
+Tensor div(Scalar s, const Tensor& x) { return bind(rdiv_scalar_op, {x}, {s}); }
+Tensor pow(const Tensor& x, Scalar p) { return bind(pow_scalar_exp_op, {x}, {p}); }
+Tensor pow(Scalar s, const Tensor& x) { return bind(pow_scalar_base_op, {x}, {s}); }
+
+}  // namespace mezzo

@@ -1,0 +1,99 @@
+// Circular and hyperbolic functions and their inverses.
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/kernels/pointwise/unary_math.h"
+#include "mezzo/ops/elementary.h"
+#include "mezzo/ops/pointwise/common.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+
+using Vjps = VjpArgs<NoAttrs>;
+using Samples = std::vector<Sample<NoAttrs>>;
+
+Samples quarter_samples() { return {{{samples::real({3, 5}, -1.2, 1.2)}}, {{samples::real({}, 2, 4)}}}; }
+Samples cosine_samples() { return {{{samples::real({3, 5}, -0.8, 0.8)}}, {{samples::real({}, -0.8, 0.8)}}}; }
+
+Gradients sin_vjp(const Vjps& args) { return {mul(args.grad(), cos(widened(args.in(0))))}; }
+constexpr Op<NoAttrs> sin_op =
+    real_op<SinFn>("sin", Category::passthrough, any_samples, sin_vjp, save_inputs(0));
+const Registered sin_registered{sin_op};
+
+Gradients cos_vjp(const Vjps& args) { return {neg(mul(args.grad(), sin(widened(args.in(0)))))}; }
+constexpr Op<NoAttrs> cos_op =
+    real_op<CosFn>("cos", Category::passthrough, any_samples, cos_vjp, save_inputs(0));
+const Registered cos_registered{cos_op};
+
+Gradients tan_vjp(const Vjps& args) { return {mul(args.grad(), add(square(widened(args.out())), 1))}; }
+constexpr Op<NoAttrs> tan_op =
+    real_op<TanFn>("tan", Category::fp32, quarter_samples, tan_vjp, save_outputs(0));
+const Registered tan_registered{tan_op};
+
+/// 1 / sqrt(1 - x^2), with the difference as a product of two: nothing cancels near 1.
+Tensor asin_slope(const Tensor& input) {
+  const Tensor x = widened(input);
+  return rsqrt(mul(sub(1, x), add(x, 1)));
+}
+Gradients asin_vjp(const Vjps& args) { return {mul(args.grad(), asin_slope(args.in(0)))}; }
+constexpr Op<NoAttrs> asin_op =
+    real_op<AsinFn>("asin", Category::fp32, cosine_samples, asin_vjp, save_inputs(0));
+const Registered asin_registered{asin_op};
+
+Gradients acos_vjp(const Vjps& args) { return {neg(mul(args.grad(), asin_slope(args.in(0))))}; }
+constexpr Op<NoAttrs> acos_op =
+    real_op<AcosFn>("acos", Category::fp32, cosine_samples, acos_vjp, save_inputs(0));
+const Registered acos_registered{acos_op};
+
+Gradients atan_vjp(const Vjps& args) { return {div(args.grad(), add(square(widened(args.in(0))), 1))}; }
+constexpr Op<NoAttrs> atan_op =
+    real_op<AtanFn>("atan", Category::passthrough, any_samples, atan_vjp, save_inputs(0));
+const Registered atan_registered{atan_op};
+
+Gradients sinh_vjp(const Vjps& args) { return {mul(args.grad(), cosh(widened(args.in(0))))}; }
+constexpr Op<NoAttrs> sinh_op =
+    real_op<SinhFn>("sinh", Category::fp32, any_samples, sinh_vjp, save_inputs(0));
+const Registered sinh_registered{sinh_op};
+
+Gradients cosh_vjp(const Vjps& args) { return {mul(args.grad(), sinh(widened(args.in(0))))}; }
+constexpr Op<NoAttrs> cosh_op =
+    real_op<CoshFn>("cosh", Category::fp32, any_samples, cosh_vjp, save_inputs(0));
+const Registered cosh_registered{cosh_op};
+
+Outputs atan2_forward(const ForwardArgs<NoAttrs>& args) {
+  const DType result = real_result(result_type({&args.in(0), &args.in(1)}));
+  return map_two_real("atan2", Atan2Fn{}, args.in(0), args.in(1), result);
+}
+Gradients atan2_vjp(const Vjps& args) {
+  const Tensor y = widened(args.in(0)), x = widened(args.in(1));
+  const Tensor share = div(args.grad(), add(square(y), square(x)));
+  return {args.needs(0) ? mul(share, x) : Tensor(), args.needs(1) ? neg(mul(share, y)) : Tensor()};
+}
+Samples atan2_samples() {
+  return {{{samples::real({3, 5}, 0.3, 2), samples::real({3, 5})}},
+          {{samples::real({4, 1, 3}, -2, -0.3), samples::real({2, 1})}}};
+}
+constexpr Op<NoAttrs> atan2_op{
+    .info = {.name = "atan2", .category = Category::promote, .elementwise = true},
+    .samples = atan2_samples,
+    .forward = atan2_forward,
+    .vjp = atan2_vjp,
+    .saves = save_inputs(0, 1),
+};
+const Registered atan2_registered{atan2_op};
+
+}  // namespace
+
+Tensor sin(const Tensor& x) { return bind(sin_op, {x}); }
+Tensor cos(const Tensor& x) { return bind(cos_op, {x}); }
+Tensor tan(const Tensor& x) { return bind(tan_op, {x}); }
+Tensor asin(const Tensor& x) { return bind(asin_op, {x}); }
+Tensor acos(const Tensor& x) { return bind(acos_op, {x}); }
+Tensor atan(const Tensor& x) { return bind(atan_op, {x}); }
+Tensor sinh(const Tensor& x) { return bind(sinh_op, {x}); }
+Tensor cosh(const Tensor& x) { return bind(cosh_op, {x}); }
+Tensor atan2(const Tensor& a, const Tensor& b) { return bind(atan2_op, {a, b}); }
+
+}  // namespace mezzo

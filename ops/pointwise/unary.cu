@@ -1,0 +1,145 @@
+// Functions of one number.
+#include "mezzo/ops/pointwise.h"
+
+#include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/ops/pointwise/common.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+
+using Args = ForwardArgs<NoAttrs>;
+using Vjps = VjpArgs<NoAttrs>;
+
+std::vector<Sample<NoAttrs>> kink_samples() {
+  return {{{samples::smooth({3, 5})}}, {{samples::smooth({4})}}};
+}
+std::vector<Sample<NoAttrs>> positive_samples() {
+  return {{{samples::real({3, 5}, 0.2, 3)}}, {{samples::real({}, 0.2, 3)}}};
+}
+std::vector<Sample<NoAttrs>> nonzero_samples() {
+  return {{{samples::real({3, 5}, 0.4, 2)}}, {{samples::real({4}, -2, -0.4)}}};
+}
+
+Outputs neg_forward(const Args& args) {
+  refuse_bool("neg", args.in(0), "use logical_not or to(DType::f32)");
+  return unary<NegFn>(args);
+}
+Gradients neg_vjp(const Vjps& args) { return {neg(args.grad())}; }
+constexpr Op<NoAttrs> neg_op{
+    .info = {.name = "neg", .category = Category::passthrough, .elementwise = true},
+    .samples = any_samples,
+    .forward = neg_forward,
+    .vjp = neg_vjp,
+    .saves = kSaveNothing,
+};
+const Registered neg_registered{neg_op};
+
+Gradients abs_vjp(const Vjps& args) { return {mul(args.grad(), sign(args.in(0)))}; }
+constexpr Op<NoAttrs> abs_op{
+    .info = {.name = "abs", .category = Category::passthrough, .elementwise = true},
+    .samples = kink_samples,
+    .forward = unary<AbsFn>,
+    .vjp = abs_vjp,
+    .saves = save_inputs(0),
+};
+const Registered abs_registered{abs_op};
+
+Gradients sign_vjp(const Vjps& args) { return {zeros_like(args.grad())}; }
+constexpr Op<NoAttrs> sign_op{
+    .info = {.name = "sign", .category = Category::passthrough, .elementwise = true},
+    .samples = kink_samples,
+    .forward = unary<SignFn>,
+    .vjp = sign_vjp,
+    .saves = kSaveNothing,
+};
+const Registered sign_registered{sign_op};
+
+Outputs square_forward(const Args& args) {
+  const DType result = result_with(args.in(0), 2);
+  return map_one(SquareFn{}, args.in(0), compute_dtype(result), result);
+}
+Gradients square_vjp(const Vjps& args) { return {mul(args.grad(), mul(args.in(0), 2))}; }
+constexpr Op<NoAttrs> square_op{
+    .info = {.name = "square", .category = Category::passthrough, .elementwise = true},
+    .samples = any_samples,
+    .forward = square_forward,
+    .vjp = square_vjp,
+    .saves = save_inputs(0),
+};
+const Registered square_registered{square_op};
+
+Gradients exp_vjp(const Vjps& args) { return {mul(args.grad(), args.out())}; }
+constexpr Op<NoAttrs> exp_op{
+    .info = {.name = "exp", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
+    .samples = any_samples,
+    .forward = real_unary<ExpFn>,
+    .vjp = exp_vjp,
+    .saves = save_outputs(0),
+};
+const Registered exp_registered{exp_op};
+
+Gradients log_vjp(const Vjps& args) { return {div(args.grad(), args.in(0))}; }
+constexpr Op<NoAttrs> log_op{
+    .info = {.name = "log", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
+    .samples = positive_samples,
+    .forward = real_unary<LogFn>,
+    .vjp = log_vjp,
+    .saves = save_inputs(0),
+};
+const Registered log_registered{log_op};
+
+Gradients sqrt_vjp(const Vjps& args) { return {div(mul(args.grad(), 0.5), args.out())}; }
+constexpr Op<NoAttrs> sqrt_op{
+    .info = {.name = "sqrt", .category = Category::passthrough, .elementwise = true},
+    .samples = positive_samples,
+    .forward = real_unary<SqrtFn>,
+    .vjp = sqrt_vjp,
+    .saves = save_outputs(0),
+};
+const Registered sqrt_registered{sqrt_op};
+
+Gradients rsqrt_vjp(const Vjps& args) {
+  // -grad out^3 / 2, one factor at a time: out^3 overflows in 16 bits where the product does not.
+  const Tensor out = args.out();
+  return {mul(mul(mul(mul(args.grad(), -0.5), out), out), out)};
+}
+constexpr Op<NoAttrs> rsqrt_op{
+    .info = {.name = "rsqrt", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
+    .samples = positive_samples,
+    .forward = real_unary<RsqrtFn>,
+    .vjp = rsqrt_vjp,
+    .saves = save_outputs(0),
+};
+const Registered rsqrt_registered{rsqrt_op};
+
+Gradients reciprocal_vjp(const Vjps& args) {
+  const Tensor out = args.out();
+  return {neg(mul(mul(args.grad(), out), out))};
+}
+constexpr Op<NoAttrs> reciprocal_op{
+    .info = {.name = "reciprocal", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
+    .samples = nonzero_samples,
+    .forward = real_unary<ReciprocalFn>,
+    .vjp = reciprocal_vjp,
+    .saves = save_outputs(0),
+};
+const Registered reciprocal_registered{reciprocal_op};
+
+}  // namespace
+
+Tensor neg(const Tensor& x) { return bind(neg_op, {x}); }
+Tensor abs(const Tensor& x) { return bind(abs_op, {x}); }
+Tensor sign(const Tensor& x) { return bind(sign_op, {x}); }
+Tensor square(const Tensor& x) { return bind(square_op, {x}); }
+Tensor exp(const Tensor& x) { return bind(exp_op, {x}); }
+Tensor log(const Tensor& x) { return bind(log_op, {x}); }
+Tensor sqrt(const Tensor& x) { return bind(sqrt_op, {x}); }
+Tensor rsqrt(const Tensor& x) { return bind(rsqrt_op, {x}); }
+Tensor reciprocal(const Tensor& x) { return bind(reciprocal_op, {x}); }
+
+}  // namespace mezzo

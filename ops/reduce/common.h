@@ -1,0 +1,48 @@
+// What the reduction families share: which dims go, the shapes before and after, and how a gradient gets
+// back.
+#pragma once
+
+#include "mezzo/kernels/reduce/reduce.h"
+#include "mezzo/ops/forward.h"
+#include "mezzo/ops/reduction.h"
+
+namespace mezzo {
+
+struct DimAttrs {
+  Dims dim;
+  bool keepdim = false;
+  static constexpr auto fields() {
+    return std::tuple{attr("dim", &DimAttrs::dim), attr("keepdim", &DimAttrs::keepdim)};
+  }
+};
+
+namespace ops {
+
+/// What a reduction does to a shape.
+struct Reduced {
+  Reduced(std::string_view op, const Shape& shape, const Dims& dim);
+
+  Dims dims;               ///< those that go: sorted, not negative
+  Shape before;            ///< the input's shape
+  Shape kept;              ///< with 1 in place of each of them
+  std::int64_t count = 1;  ///< elements per output
+
+  [[nodiscard]] Shape after(bool keepdim) const;
+  /// `out`, of shape after(...), shown in the input's shape with stride 0 in the dims that go.
+  [[nodiscard]] kernels::View view(const Tensor& out) const;
+  /// A new contiguous result.
+  [[nodiscard]] Tensor make(const Tensor& x, bool keepdim, DType dtype) const;
+  /// Throws ShapeError when a dim that goes is empty.
+  void require_elements(std::string_view op) const;
+
+  /// A tensor of shape after(...) with the reduced dims back as 1.
+  [[nodiscard]] Tensor with_dims(const Tensor& result) const;
+  /// The same, repeated to the input's shape without a copy.
+  [[nodiscard]] Tensor spread(const Tensor& result) const;
+};
+
+/// `mask` marks the elements that an extremum equals: they get equal shares of its gradient.
+[[nodiscard]] Tensor share_evenly(const Tensor& gradient, const Tensor& mask, const Reduced& reduced);
+
+}  // namespace ops
+}  // namespace mezzo

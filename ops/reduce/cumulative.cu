@@ -1,0 +1,238 @@
+// cumsum, cumprod, prod, and the linear recurrence that their gradients are made of.
+#include "mezzo/ops/cumulative.h"
+
+#include "mezzo/kernels/scan/scan.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduce/common.h"
+#include "mezzo/ops/shape.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using samples::real;
+
+/// `x` one place further along a dim (or one place back), with `fill` in the place that gets free.
+Tensor shifted(const Tensor& x, std::int64_t dim, bool back, double fill) {
+  const std::int64_t size = x.dim() == 0 ? 1 : x.size(dim);
+  if (size <= 1) return full_like(x, fill);
+  Shape shape = x.shape();
+  shape[static_cast<std::size_t>(layout::wrap_dim("shifted", dim, shape.size()))] = 1;
+  const Tensor edge = full(shape, fill, options_of(x));
+  if (back) return cat({narrow(x, dim, 1, size - 1), edge}, dim);
+  return cat({edge, narrow(x, dim, 0, size - 1)}, dim);
+}
+
+// --- linear_recurrence. Inputs: scale, add
+
+struct RecurrenceAttrs {
+  std::int64_t dim = 0;
+  double initial = 0;
+  bool reverse = false;
+  static constexpr auto fields() {
+    return std::tuple{attr("dim", &RecurrenceAttrs::dim), attr("initial", &RecurrenceAttrs::initial),
+                      attr("reverse", &RecurrenceAttrs::reverse)};
+  }
+};
+
+Outputs recurrence_forward(const ForwardArgs<RecurrenceAttrs>& args) {
+  constexpr std::string_view kName = "linear_recurrence";
+  const Tensor &scale = args.in(0), &add = args.in(1);
+  if (!scale.defined() && !add.defined())
+    throw ValueError(kName, "scale, add or both", "neither", "leave out one of them at most");
+  for (const Tensor& x : args.inputs) {
+    if (x.defined()) require_floating(kName, x);
+  }
+  const Tensor& like = scale.defined() ? scale : add;
+  if (add.defined() && add.shape() != like.shape()) {
+    throw ShapeError(kName, "scale and add of one shape",
+                     to_string(scale.shape()) + " and " + to_string(add.shape()), "expand one of them");
+  }
+  const std::int64_t dim = layout::wrap_dim(kName, args.attrs.dim, like.shape().size());
+  const DType result = result_type({&scale, &add});
+  Tensor out = empty_like(like, result);
+  const kernels::View scales = scale.defined() ? view_of(scale) : kernels::View{};
+  const kernels::View adds = add.defined() ? view_of(add) : kernels::View{};
+  kernels::scan(like.device(), view_of(out),
+                {.scale = scale.defined() ? &scales : nullptr,
+                 .add = add.defined() ? &adds : nullptr,
+                 .initial = args.attrs.initial,
+                 .reverse = args.attrs.reverse},
+                static_cast<std::size_t>(dim), compute_dtype(result));
+  return out;
+}
+
+/// What flows into h_i comes from its own gradient and, times scale_(i+1), from h_(i+1): again a recurrence,
+/// the other way round.
+Gradients recurrence_vjp(const VjpArgs<RecurrenceAttrs>& args) {
+  const auto& [dim, initial, reverse] = args.attrs;
+  const Tensor scale = args.in(0);
+  const Tensor next = scale.defined() ? shifted(scale, dim, !reverse, 0) : Tensor();
+  const Tensor flow = linear_recurrence(next, widened(args.grad()), dim, 0, !reverse);
+  if (!args.needs(0)) return {Tensor(), flow};
+  // A 16-bit result is computed again, not to take the gradient of rounded values.
+  const Tensor add = args.in(1);
+  const Tensor h =
+      is_16bit(args.out_dtype())
+          ? linear_recurrence(widened(scale), add.defined() ? widened(add) : add, dim, initial, reverse)
+          : args.out();
+  return {flow * shifted(h, dim, reverse, initial), flow};
+}
+
+std::vector<Sample<RecurrenceAttrs>> recurrence_samples() {
+  return {{{real({3, 5}), real({3, 5})}, {.dim = 1, .initial = 0.5}},
+          {{real({4, 2}), samples::absent()}, {.dim = 0, .initial = -2, .reverse = true}},
+          {{samples::absent(), real({2, 3, 2})}, {.dim = -2, .initial = 1}},
+          {{real({2, 37}, -1, 1), real({2, 37})}, {.dim = 1, .reverse = true}}};
+}
+constexpr Op<RecurrenceAttrs> recurrence_op{
+    .info = {.name = "linear_recurrence",
+             .category = Category::passthrough,
+             .optional_inputs = tensor_set(0, 1)},
+    .samples = recurrence_samples,
+    .forward = recurrence_forward,
+    .vjp = recurrence_vjp,
+};
+const Registered recurrence_registered{recurrence_op};
+
+// --- cumsum, cumprod
+
+struct CumulativeAttrs {
+  std::int64_t dim = 0;
+  std::optional<DType> dtype = {};
+  static constexpr auto fields() {
+    return std::tuple{attr("dim", &CumulativeAttrs::dim), attr("dtype", &CumulativeAttrs::dtype)};
+  }
+};
+
+/// dtype of a result of x: integers become i64.
+template <class A>
+DType accumulated_dtype(const ForwardArgs<A>& args) {
+  const DType x = args.in(0).dtype();
+  return args.attrs.dtype.value_or(is_floating(x) ? args.run_dtype.value_or(x) : DType::i64);
+}
+
+Tensor scanned(std::string_view op, const ForwardArgs<CumulativeAttrs>& args, bool product) {
+  const Tensor& x = args.in(0);
+  const DType result = accumulated_dtype(args);
+  const std::int64_t dim = layout::wrap_dim(op, args.attrs.dim, x.shape().size());
+  Tensor out = empty_like(x, result);
+  const kernels::View in = view_of(x);
+  const kernels::Recurrence sums{.add = &in}, products{.scale = &in, .initial = 1};
+  kernels::scan(x.device(), view_of(out), product ? products : sums, static_cast<std::size_t>(dim),
+                compute_dtype(result));
+  return out;
+}
+Outputs cumsum_forward(const ForwardArgs<CumulativeAttrs>& args) { return scanned("cumsum", args, false); }
+Outputs cumprod_forward(const ForwardArgs<CumulativeAttrs>& args) { return scanned("cumprod", args, true); }
+
+Gradients cumsum_vjp(const VjpArgs<CumulativeAttrs>& args) {
+  return {linear_recurrence({}, args.grad(), args.attrs.dim, 0, true)};
+}
+Gradients cumprod_vjp(const VjpArgs<CumulativeAttrs>& args) {
+  const std::int64_t dim = args.attrs.dim;
+  const DType compute = compute_dtype(args.out_dtype());
+  const Tensor x = to(args.in(0), compute);
+  const Tensor products = is_16bit(args.out_dtype()) ? cumprod(x, dim) : args.out();
+  const Tensor flow = linear_recurrence(shifted(x, dim, true, 0), to(args.grad(), compute), dim, 0, true);
+  return {flow * shifted(products, dim, false, 1)};
+}
+
+std::vector<Sample<CumulativeAttrs>> cumulative_samples() {
+  return {{{real({3, 5})}, {.dim = 1}},
+          {{real({5, 3})}, {.dim = 0}},
+          {{real({2, 40, 2}, -1.2, 1.2)}, {.dim = -2}},
+          {{real({})}, {.dim = 0}},
+          {{real({2, 3})}, {.dim = -1, .dtype = DType::f64}}};
+}
+constexpr Op<CumulativeAttrs> cumsum_op{
+    .info = {.name = "cumsum", .category = Category::fp32, .reads_16bit = true},
+    .samples = cumulative_samples,
+    .forward = cumsum_forward,
+    .vjp = cumsum_vjp,
+    .saves = kSaveNothing,
+};
+const Registered cumsum_registered{cumsum_op};
+constexpr Op<CumulativeAttrs> cumprod_op{
+    .info = {.name = "cumprod", .category = Category::fp32, .reads_16bit = true},
+    .samples = cumulative_samples,
+    .forward = cumprod_forward,
+    .vjp = cumprod_vjp,
+};
+const Registered cumprod_registered{cumprod_op};
+
+// --- prod
+
+struct ProdAttrs {
+  std::optional<std::int64_t> dim = {};
+  bool keepdim = false;
+  std::optional<DType> dtype = {};
+  static constexpr auto fields() {
+    return std::tuple{attr("dim", &ProdAttrs::dim), attr("keepdim", &ProdAttrs::keepdim),
+                      attr("dtype", &ProdAttrs::dtype)};
+  }
+};
+
+Outputs prod_forward(const ForwardArgs<ProdAttrs>& args) {
+  const Tensor& x = args.in(0);
+  const DType result = accumulated_dtype(args);
+  const Reduced reduced("prod", x.shape(), args.attrs.dim ? Dims{*args.attrs.dim} : Dims{});
+  Tensor out = reduced.make(x, args.attrs.keepdim, result);
+  kernels::reduce(x.device(), kernels::Product{}, reduced.view(out), view_of(x), result);
+  return out;
+}
+
+/// Each element's factor is the product of all before it times that of all behind it. In f64, as partial
+/// products leave the range of f32 sooner than the whole does.
+Gradients prod_vjp(const VjpArgs<ProdAttrs>& args) {
+  const Shape& shape = args.in_shape(0);
+  const bool along = args.attrs.dim && !shape.empty();
+  const std::int64_t dim = along ? *args.attrs.dim : 0;
+  const Tensor x = to(args.in(0), DType::f64);
+  const Tensor line = along ? x : reshape(x, {x.numel()});
+  const Tensor before = shifted(cumprod(line, dim), dim, false, 1);
+  const Tensor behind = shifted(linear_recurrence(line, {}, dim, 1, true), dim, true, 1);
+  const Tensor grad = to(args.grad(), DType::f64);
+  const Tensor spread = !along ? reshape(grad, {1}) : args.attrs.keepdim ? grad : unsqueeze(grad, dim);
+  return {to(reshape(before * behind * spread, shape), args.wanted(0))};
+}
+
+std::vector<Sample<ProdAttrs>> prod_samples() {
+  return {{{real({2, 3})}, {}},
+          {{real({3, 5})}, {.dim = 0}},
+          {{real({3, 5})}, {.dim = -1, .keepdim = true}},
+          {{real({2, 33}, -1.2, 1.2)}, {.dim = 1, .dtype = DType::f64}},
+          {{real({})}, {.dim = 0}}};
+}
+constexpr Op<ProdAttrs> prod_op{
+    .info = {.name = "prod", .category = Category::fp32, .reads_16bit = true},
+    .samples = prod_samples,
+    .forward = prod_forward,
+    .vjp = prod_vjp,
+    .saves = save_inputs(0),
+};
+const Registered prod_registered{prod_op};
+
+}  // namespace
+
+Tensor linear_recurrence(const Tensor& scale, const Tensor& add, std::int64_t dim, double initial,
+                         bool reverse) {
+  return bind(recurrence_op, {scale, add}, RecurrenceAttrs{dim, initial, reverse});
+}
+
+Tensor cumsum(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
+  return bind(cumsum_op, {x}, CumulativeAttrs{dim, dtype});
+}
+
+Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
+  return bind(cumprod_op, {x}, CumulativeAttrs{dim, dtype});
+}
+
+Tensor prod(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim, std::optional<DType> dtype) {
+  return bind(prod_op, {x}, ProdAttrs{dim, keepdim, dtype});
+}
+
+}  // namespace mezzo

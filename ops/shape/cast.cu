@@ -1,0 +1,115 @@
+// Casts, device copies and clones.
+#include "mezzo/ops/cast.h"
+
+#include "mezzo/core/backend.h"
+#include "mezzo/ops/shape/copy_into.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+
+/// A dense copy of x in `dtype` and `format`.
+Tensor copied(const Tensor& x, DType dtype, MemoryFormat format = MemoryFormat::preserve) {
+  if (format == MemoryFormat::preserve) format = x.suggest_memory_format();
+  const Tensor out = empty(x.shape(), {.dtype = dtype, .device = x.device(), .memory_format = format});
+  copy_into(out, x);
+  return out;
+}
+
+Outputs to_dtype_forward(const ForwardArgs<ToDTypeAttrs>& args) {
+  return copied(args.in(0), args.attrs.dtype);
+}
+Gradients to_dtype_vjp(const VjpArgs<ToDTypeAttrs>& args) {
+  // The gradient may have arrived in the wanted dtype already; then this is the same handle.
+  return {to(args.grad(), args.wanted(0))};
+}
+std::vector<Sample<ToDTypeAttrs>> to_dtype_samples() {
+  return {{{samples::real({3, 4})}, {DType::f64}}, {{samples::real({2, 5})}, {DType::f64}}};
+}
+constexpr Op<ToDTypeAttrs> to_dtype_op{
+    .info = {.name = "to_dtype", .category = Category::passthrough},
+    .samples = to_dtype_samples,
+    .forward = to_dtype_forward,
+    .vjp = to_dtype_vjp,
+    .saves = kSaveNothing,
+};
+const Registered to_dtype_registered{to_dtype_op};
+
+struct CloneAttrs {
+  MemoryFormat memory_format = MemoryFormat::preserve;
+  static constexpr auto fields() { return std::tuple{attr("memory_format", &CloneAttrs::memory_format)}; }
+};
+Outputs clone_forward(const ForwardArgs<CloneAttrs>& args) {
+  return copied(args.in(0), args.in(0).dtype(), args.attrs.memory_format);
+}
+Gradients clone_vjp(const VjpArgs<CloneAttrs>& args) { return {args.grad()}; }
+std::vector<Sample<CloneAttrs>> clone_samples() {
+  return {{{samples::real({3, 4})}},
+          {{samples::real({2, 3, 2, 2})}, {MemoryFormat::channels_last}},
+          {{samples::real({2, 3, 4})}, {MemoryFormat::contiguous}}};
+}
+constexpr Op<CloneAttrs> clone_op{
+    .info = {.name = "clone", .category = Category::passthrough},
+    .samples = clone_samples,
+    .forward = clone_forward,
+    .vjp = clone_vjp,
+    .saves = kSaveNothing,
+};
+const Registered clone_registered{clone_op};
+
+struct ToDeviceAttrs {
+  std::string device = "cpu";
+  static constexpr auto fields() { return std::tuple{attr("device", &ToDeviceAttrs::device)}; }
+};
+
+Outputs to_device_forward(const ForwardArgs<ToDeviceAttrs>& args) {
+  const Device target = Device::parse(args.attrs.device);
+  const MemoryFormat format = args.in(0).suggest_memory_format();
+  const Tensor source =
+      args.in(0).is_contiguous(format) ? args.in(0) : copied(args.in(0), args.in(0).dtype(), format);
+  Tensor out = empty(source.shape(), {.dtype = source.dtype(), .device = target, .memory_format = format});
+  const auto bytes = static_cast<std::size_t>(source.numel() * size_of(source.dtype()));
+  Storage& to_storage = *out.impl().storage;
+  if (source.device().is_cpu()) {
+    backend(target).copy_from_host(to_storage.data(), source.impl().data(), bytes, target.index);
+  } else if (target.is_cpu()) {
+    count_host_read();
+    backend(source.device())
+        .copy_to_host(to_storage.data(), source.impl().data(), bytes, source.device().index);
+  } else {
+    backend(target).copy_within(to_storage.data(), source.impl().data(), bytes, target.index);
+  }
+  return out;
+}
+Gradients to_device_vjp(const VjpArgs<ToDeviceAttrs>& args) { return {to(args.grad(), args.in_device(0))}; }
+std::vector<Sample<ToDeviceAttrs>> to_device_samples() { return {{{samples::real({3, 4})}}}; }
+constexpr Op<ToDeviceAttrs> to_device_op{
+    .info = {.name = "to_device", .category = Category::passthrough},
+    .samples = to_device_samples,
+    .forward = to_device_forward,
+    .vjp = to_device_vjp,
+    .saves = kSaveNothing,
+};
+const Registered to_device_registered{to_device_op};
+
+}  // namespace
+
+Tensor to(const Tensor& x, DType dtype) {
+  require_defined("to", x);
+  if (x.dtype() == dtype) return x;
+  return bind(to_dtype_op, {x}, ToDTypeAttrs{dtype});
+}
+
+const Op<ToDTypeAttrs>& to_dtype_descriptor() { return to_dtype_op; }
+
+Tensor to(const Tensor& x, Device device) {
+  require_defined("to", x);
+  if (x.device() == device) return x;
+  return bind(to_device_op, {x}, ToDeviceAttrs{to_string(device)});
+}
+
+Tensor clone(const Tensor& x, MemoryFormat format) { return bind(clone_op, {x}, CloneAttrs{format}); }
+
+}  // namespace mezzo
