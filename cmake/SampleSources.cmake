@@ -18,13 +18,14 @@ set(mezzo_sample_files
   core: allocator backend cuda dtype error function layout pool promotion random storage tensor threads value value_text
     warning
   io: file json
+  kernels: device_kernel
   kernels/cpu: convert isa parallel rows tile
   kernels/gemm: cpu cpu_bf16 cpu_blocked cpu_loops cpu_onednn gemm
   kernels/optim: cpu_update
   kernels/pointwise: cpu
   kernels/reduce: cpu_plain_sum cpu_plan cpu_source
-  kernels/scaler: cpu scaler
-  kernels/softmax: softmax
+  kernels/scaler: cpu
+  kernels/softmax: cpu_softmax
   nn: activation call cloning convert layer_support linear module print sequential slot
   ops/factory: factory random
   ops/linalg: linear matmul product

@@ -72,7 +72,7 @@ bool are_finite(std::span<const Tensor> tensors) {
   const Tensor record = empty({sizeof(found)}, {.dtype = DType::u8, .device = device});
   auto* const address = static_cast<ScalerRecord*>(record.impl().data());
   backend(device).copy_from_host(address, &found, sizeof(found), device.index);
-  kernels::check_finite(device, views, address);
+  kernels::check_finite(device, views, address, {});
   count_host_read();
   backend(device).copy_to_host(&found, address, sizeof(found), device.index);
   return found.found_inf == 0;

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "mezzo/core/device.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {
@@ -31,12 +31,13 @@ struct Attention {
 /// of 16-bit elements CUDA rounds the weights and, in backward, the gradients of scores to 16 bits as well.
 /// Sizes may be 0: no keys (S = 0) give zeros. B * H * L * S may exceed 2^31. On the CPU the bits do not
 /// depend on the number of threads.
-void attention(Device device, const Attention& attention, const View& out, void* logsumexp);
+MEZZO_KERNEL(attention, void(const Attention& attention, const View& out, void* logsumexp));
 
 /// dq, dk, dv like q, k, v (may be of another floating dtype; data == nullptr: not wanted), given grad
 /// (gradient of out, like it) and the results of the forward, of which out may be of the compute type
 /// instead.
-void attention_backward(Device device, const Attention& attention, const View& dq, const View& dk,
-                        const View& dv, const View& grad, const View& out, const void* logsumexp);
+MEZZO_KERNEL(attention_backward,
+             void(const Attention& attention, const View& dq, const View& dk, const View& dv,
+                  const View& grad, const View& out, const void* logsumexp));
 
 }  // namespace mezzo::kernels

@@ -9,7 +9,7 @@
 // on the number of threads.
 //
 // Source: Dao et al., "FlashAttention", 2022 (tiles and recomputation).
-#include "mezzo/kernels/attention/cpu.h"
+#include "mezzo/kernels/attention/attention.h"
 
 #include <memory>
 #include <optional>

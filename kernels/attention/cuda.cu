@@ -1,5 +1,5 @@
 // Attention on a CUDA device. Its gradients are in a file of their own, for the time to compile.
-#include "mezzo/kernels/attention/cuda.h"
+#include "mezzo/kernels/attention/attention.h"
 
 #include "mezzo/kernels/attention/cuda_pass.h"
 

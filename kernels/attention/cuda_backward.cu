@@ -1,7 +1,7 @@
 // The gradients of attention on a CUDA device.
 #include <utility>
 
-#include "mezzo/kernels/attention/cuda.h"
+#include "mezzo/kernels/attention/attention.h"
 #include "mezzo/kernels/attention/cuda_pass.h"
 #include "mezzo/kernels/cuda/scratch.h"
 

@@ -19,7 +19,7 @@
 
 #include <cstdint>
 
-#include "mezzo/core/device.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/pool/windows.h"
 #include "mezzo/kernels/view.h"
 
@@ -32,12 +32,12 @@ struct ConvShape {
   Windows windows = {};
 };
 
-void conv_forward(Device device, const ConvShape& shape, const View& y, const View& x, const View& weight,
-                  const void* bias);
-void conv_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,
-                         const View& weight, const void* bias);
+MEZZO_KERNEL(conv_forward, void(const ConvShape& shape, const View& y, const View& x, const View& weight,
+                                const void* bias));
+MEZZO_KERNEL(conv_input_gradient, void(const ConvShape& shape, const View& x, const View& y,
+                                       const View& weight, const void* bias));
 /// `bias` receives its gradient, unless it is null.
-void conv_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
-                          const View& y, void* bias);
+MEZZO_KERNEL(conv_weight_gradient,
+             void(const ConvShape& shape, const View& weight, const View& x, const View& y, void* bias));
 
 }  // namespace mezzo::kernels

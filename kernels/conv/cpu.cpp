@@ -1,7 +1,7 @@
 // Convolutions on the CPU: cuts each of the three maps into parts that do not depend on the number of
 // threads, gives every part to an engine (cpu_part.h) in f32 or f64, and does around it what all engines
 // need: other dtypes, biases, sums over parts.
-#include "mezzo/kernels/conv/cpu.h"
+#include "mezzo/kernels/conv/conv.h"
 
 #include <algorithm>
 #include <array>

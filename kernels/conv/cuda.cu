@@ -1,6 +1,6 @@
 // Which way a convolution goes on a CUDA device: groups of few channels directly, for which cuDNN has little;
 // then cuDNN, and products of matrices where it is not there or has nothing.
-#include "mezzo/kernels/conv/cuda.h"
+#include "mezzo/kernels/conv/conv.h"
 
 #include "mezzo/kernels/conv/cuda_dnn.h"
 #include "mezzo/kernels/conv/cuda_ways.h"

@@ -14,7 +14,7 @@
 #include "mezzo/kernels/cuda/copy.h"
 #include "mezzo/kernels/cuda/grid.h"
 #include "mezzo/kernels/cuda/scratch.h"
-#include "mezzo/kernels/gemm/cuda.h"
+#include "mezzo/kernels/gemm/gemm.h"
 #include "mezzo/kernels/indexing/places.h"
 
 namespace mezzo::kernels::cuda {

@@ -1,4 +1,6 @@
-#include "mezzo/kernels/gemm/cuda.h"
+// Matrix products on a CUDA device: any strides and dtypes are brought into a form that the vendor library
+// takes; what it does not have (integers, empty products) are kernels of our own.
+#include "mezzo/kernels/gemm/gemm.h"
 
 #include <array>
 #include <optional>
@@ -9,6 +11,7 @@
 #include "mezzo/core/warning.h"
 #include "mezzo/kernels/cuda/copy.h"
 #include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/gemm/cuda_lt.h"
 #include "mezzo/kernels/pointwise/cuda.h"
 #include "mezzo/kernels/reduce/cuda.h"
 

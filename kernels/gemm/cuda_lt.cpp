@@ -18,7 +18,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/cuda/vendor/blas_lt.h"
-#include "mezzo/kernels/gemm/cuda.h"
+#include "mezzo/kernels/gemm/cuda_lt.h"
 
 namespace mezzo::kernels::cuda {
 

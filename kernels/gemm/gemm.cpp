@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
-#include "mezzo/kernels/device_code.h"
-#include "mezzo/kernels/gemm/cuda.h"
 
 namespace mezzo::kernels {
 
@@ -74,14 +72,6 @@ RowSums row_sums_of(const GemmArgs& args) {
   return {
       {args.row_sums, args.c_dtype, {args.k, args.m}, {0, 1}},
       {const_cast<void*>(args.a), args.a_dtype, {args.k, args.m}, {args.a_col_stride, args.a_row_stride}}};
-}
-
-void gemm(Device device, const GemmArgs& args) {
-#if MEZZO_HAVE_CUDA
-  if (device.is_cuda()) return cuda::gemm(device, args);
-#endif
-  require_host_kernel(device);
-  cpu::gemm(args);
 }
 
 namespace cuda {

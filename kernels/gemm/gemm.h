@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {
@@ -42,7 +42,7 @@ struct GemmArgs {
 };
 
 /// The dtype a product is computed in: f64 when one of the three is, else f32; i64 for integers. Throws
-/// DTypeError and ValueError for arguments that make no product (see cpu::gemm).
+/// DTypeError and ValueError for arguments that make no product (see gemm).
 [[nodiscard]] DType product_compute_dtype(const GemmArgs& args);
 
 /// The product of C^T = B^T . A^T, which writes the same memory: for a C that lies by columns. Without bias
@@ -56,9 +56,23 @@ struct RowSums {
 };
 [[nodiscard]] RowSums row_sums_of(const GemmArgs& args);
 
-/// Computes `args` on the device, where its memory is. Dtypes, error bound and exceptions as cpu::gemm; row
-/// sums on a CUDA device may be accumulated in f32: |sum - exact| <= (k + 2) * eps * sum |a|.
-void gemm(Device device, const GemmArgs& args);
+/// Computes `args` on the device, where its memory is.
+///  * Floating dtypes in any mix: computed in f64 when one of the three is f64, else in f32 (16-bit operands
+///    are widened exactly, unless both are bf16 and bf16_gemm() is native), and rounded once when stored.
+///  * Integer and boolean dtypes in any mix: exact modulo 2^64, then stored modulo 2^bits (boolean: != 0).
+///    alpha and beta must be whole numbers.
+///  * beta == 0 does not read C, so a NaN there does not leak. k == 0 or alpha == 0 gives beta * C (or the
+///    bias) and does not multiply. An empty batch, m or n leaves C alone.
+///  * Row sums are accumulated as every sum is (kernels/reduce/reduce.h): in f64, or modulo 2^64; on a CUDA
+///    device perhaps in f32: |sum - exact| <= (k + 2) * eps * sum |a|.
+///  * Error for floating dtypes: |c - exact| <= (k + 2) * eps * (|alpha| * (|A|.|B|) + |beta * C|), with the
+///    eps of the dtype it is computed in, plus one rounding to the dtype of C.
+///  * The bits depend on sizes, strides, dtypes, engine, bf16_gemm() and isa(), not on the number of threads.
+///  One
+///    exception: a build without OpenMP that uses oneDNN, over whose own threads mezzo has no say.
+/// Throws DTypeError when floating and integer dtypes meet, ValueError for negative sizes, for a fractional
+/// alpha or beta with integers, for a bias with beta != 0, and for row sums of a batch.
+MEZZO_KERNEL(gemm, void(const GemmArgs& args));
 
 namespace cuda {
 
@@ -71,23 +85,6 @@ void set_gemm_epilogues(bool on);
 }  // namespace cuda
 
 namespace cpu {
-
-/// Computes `args` on the CPU, on the threads of parallel_for.
-///  * Floating dtypes in any mix: computed in f64 when one of the three is f64, else in f32 (16-bit operands
-///    are widened exactly, unless both are bf16 and bf16_gemm() is native), and rounded once when stored.
-///  * Integer and boolean dtypes in any mix: exact modulo 2^64, then stored modulo 2^bits (boolean: != 0).
-///    alpha and beta must be whole numbers.
-///  * beta == 0 does not read C, so a NaN there does not leak. k == 0 or alpha == 0 gives beta * C (or the
-///    bias) and does not multiply. An empty batch, m or n leaves C alone.
-///  * Row sums are accumulated as every sum is (kernels/reduce/reduce.h): in f64, or modulo 2^64.
-///  * Error for floating dtypes: |c - exact| <= (k + 2) * eps * (|alpha| * (|A|.|B|) + |beta * C|), with the
-///    eps of the dtype it is computed in, plus one rounding to the dtype of C.
-///  * The bits depend on sizes, strides, dtypes, engine, bf16_gemm() and isa(), not on the number of threads.
-///  One
-///    exception: a build without OpenMP that uses oneDNN, over whose own threads mezzo has no say.
-/// Throws DTypeError when floating and integer dtypes meet, ValueError for negative sizes, for a fractional
-/// alpha or beta with integers, for a bias with beta != 0, and for row sums of a batch.
-void gemm(const GemmArgs& args);
 
 /// Who multiplies f32 (and 16-bit) matrices. f64 is always Eigen's, integers are our own loops'.
 enum class GemmEngine { automatic, eigen, onednn };

@@ -1,6 +1,6 @@
 // The CPU's loops over indexed elements. They wait for memory and not for arithmetic, so there is one variant
 // for all instruction sets.
-#include "mezzo/kernels/indexing/cpu.h"
+#include "mezzo/kernels/indexing/indexing.h"
 
 #include <algorithm>
 #include <array>
@@ -168,8 +168,8 @@ struct TakeRun {
 
 }  // namespace
 
-std::int64_t first_wrong_index(const std::int64_t* indices, std::int64_t n, std::int64_t low,
-                               std::int64_t limit) {
+std::int64_t first_wrong_index(const char* /*op*/, const std::int64_t* indices, std::int64_t n,
+                               std::int64_t low, std::int64_t limit) {
   std::atomic<bool> any_wrong = false;
   const auto span = static_cast<std::uint64_t>(limit) - static_cast<std::uint64_t>(low);
   parallel_for(n, std::int64_t{1} << 16, [&](std::int64_t begin, std::int64_t end) {

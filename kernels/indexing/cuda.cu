@@ -1,6 +1,6 @@
 // CUDA kernels over indexed elements. An index out of range is reported as a fault of the device and never
 // used. What writes is in put.cpp, what sorts in sort.cpp.
-#include "mezzo/kernels/indexing/cuda.h"
+#include "mezzo/kernels/indexing/indexing.h"
 
 #include "mezzo/core/cuda/fault.h"
 #include "mezzo/core/cuda/launch.h"
@@ -47,11 +47,13 @@ __global__ void take_elements(T* out, Elements<T> from, Space<3> space) {
 
 }  // namespace
 
-void check_indices(Device device, const char* op, const std::int64_t* indices, std::int64_t n,
-                   std::int64_t low, std::int64_t limit) {
-  if (n == 0) return;
-  run_reduction(device, FirstWrong{indices, n, low, limit, mezzo::cuda::fault_record(device), op}, 1, n,
-                false);
+std::int64_t first_wrong_index(Device device, const char* op, const std::int64_t* indices, std::int64_t n,
+                               std::int64_t low, std::int64_t limit) {
+  if (n != 0) {
+    run_reduction(device, FirstWrong{indices, n, low, limit, mezzo::cuda::fault_record(device), op}, 1, n,
+                  false);
+  }
+  return -1;
 }
 
 void take(Device device, const View& out, const Places& places) {

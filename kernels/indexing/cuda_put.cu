@@ -1,7 +1,7 @@
 // Writing and adding where indices say, on a CUDA device. Indices are sorted first, stable, so that one
 // thread deals with all elements of a place, in row-major order: no atomics, and the bits of the CPU.
-#include "mezzo/kernels/indexing/cuda.h"
 #include "mezzo/kernels/indexing/cuda_elements.h"
+#include "mezzo/kernels/indexing/indexing.h"
 #include "mezzo/kernels/sort/cuda.h"
 
 namespace mezzo::kernels::cuda {

@@ -2,7 +2,7 @@
 // elements is read once, forward and backward. The gradients of the parameters are sums over rows: blocks
 // that stay for many rows keep them in registers, each block (or warp) writes one part, and the parts are
 // added by whoever asked. No atomics: the bits depend on sizes only.
-#include "mezzo/kernels/norm/cuda.h"
+#include "mezzo/kernels/norm/norm.h"
 
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/math/scalar_math.h"
@@ -149,7 +149,7 @@ void backward(Device device, RowNormBackwardRow<T> body, const std::array<View, 
   const std::int64_t rows = all.rows.total();
   if (rows == 0 || all.length == 0) return;
   if (!sums.wanted()) return run_row_passes(device, all, body);
-  sums.parts = row_norm_parts(rows, all.length);
+  sums.parts = row_norm_parts(device, rows, all.length);
   if constexpr (std::is_same_v<T, float>) {
     if (backward_in_registers(device, body, all, sums)) return;
   }
@@ -190,7 +190,7 @@ void row_norm_backward(Device device, RowNorm kind, const RowNormGradients& out,
 }
 
 /// As many threads as a large GPU has at work with 128 registers each, and at least two rows per part.
-std::int64_t row_norm_parts(std::int64_t rows, std::int64_t n) {
+std::int64_t row_norm_parts(Device /*device*/, std::int64_t rows, std::int64_t n) {
   constexpr std::int64_t kBusyThreads = 132 * 512, kMostParts = 1056;
   const RowPlan plan = plan_rows({1, n < kLongestPartRow ? n : kLongestPartRow, 2, false, true});
   const std::int64_t most =

@@ -8,8 +8,8 @@
 // by one block each; a block per group would take 4 of the 32 bytes that it fetches for two channels in f16.
 // Backward does the same with the sums that gradients need. No atomics: the bits depend on sizes only.
 #include "mezzo/kernels/cuda/scratch.h"
-#include "mezzo/kernels/norm/cuda.h"
 #include "mezzo/kernels/norm/cuda_run_norm.h"
+#include "mezzo/kernels/norm/norm.h"
 
 namespace mezzo::kernels::cuda {
 

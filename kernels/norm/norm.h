@@ -14,32 +14,33 @@
 
 #include <cstdint>
 
-#include "mezzo/core/device.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/norm/norm_layout.h"
 
 namespace mezzo::kernels {
 
 /// out = row norm of x along the last dim, [n] parameters. Any strides and floating dtypes; one shape [...,
 /// n].
-void row_norm(Device device, RowNorm kind, const View& out, const View& x, const NormParameters& parameters,
-              double eps, DType compute);
+MEZZO_KERNEL(row_norm, void(RowNorm kind, const View& out, const View& x, const NormParameters& parameters,
+                            double eps, DType compute));
 
 /// The gradients of row_norm, given that of its result: any strides and floating dtypes, one shape. `weight`
 /// as in the forward, nullptr for 1.
-void row_norm_backward(Device device, RowNorm kind, const RowNormGradients& out, const View& grad,
-                       const View& x, const void* weight, double eps, DType compute);
+MEZZO_KERNEL(row_norm_backward, void(RowNorm kind, const RowNormGradients& out, const View& grad,
+                                     const View& x, const void* weight, double eps, DType compute));
 
 /// The number of partial sums in RowNormGradients; depends on device and sizes only, and is 0 without rows.
-[[nodiscard]] std::int64_t row_norm_parts(Device device, std::int64_t rows, std::int64_t n);
+MEZZO_KERNEL(row_norm_parts, std::int64_t(std::int64_t rows, std::int64_t n));
 
 /// out = run norm of x, both dense and laid out as `layout`, with one weight and bias per channel.
-void run_norm(Device device, const RunLayout& layout, const View& out, const View& x,
-              const NormParameters& parameters, const RunStatistics& statistics, double eps, DType compute);
+MEZZO_KERNEL(run_norm,
+             void(const RunLayout& layout, const View& out, const View& x, const NormParameters& parameters,
+                  const RunStatistics& statistics, double eps, DType compute));
 
 /// The gradients of run_norm, given that of its result, which lies as x. `statistics` are given ones, which
 /// count as constants, or absent: then they are functions of x. Nothing is stored there.
-void run_norm_backward(Device device, const RunLayout& layout, const RunNormGradients& out, const View& grad,
-                       const View& x, const void* weight, const RunStatistics& statistics, double eps,
-                       DType compute);
+MEZZO_KERNEL(run_norm_backward,
+             void(const RunLayout& layout, const RunNormGradients& out, const View& grad, const View& x,
+                  const void* weight, const RunStatistics& statistics, double eps, DType compute));
 
 }  // namespace mezzo::kernels

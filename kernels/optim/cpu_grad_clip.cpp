@@ -1,5 +1,5 @@
 // The CPU side of gradient clipping: pieces of all tensors in one parallel loop, tile by tile.
-#include "mezzo/kernels/optim/cpu_grad_clip.h"
+#include "mezzo/kernels/optim/grad_clip.h"
 
 #include <array>
 

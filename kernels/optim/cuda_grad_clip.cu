@@ -1,6 +1,6 @@
 // The CUDA kernels of gradient clipping. Nothing is read back: the factor is computed from the norm where it
 // lies.
-#include "mezzo/kernels/optim/cuda_grad_clip.h"
+#include "mezzo/kernels/optim/grad_clip.h"
 
 #include <type_traits>
 

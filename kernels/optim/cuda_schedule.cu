@@ -1,4 +1,4 @@
-#include "mezzo/kernels/optim/cuda_schedule.h"
+#include "mezzo/kernels/optim/schedule.h"
 
 #include "mezzo/core/cuda/launch.h"
 

@@ -2,7 +2,7 @@
 // training loop or a recorded step follows its schedule without the host.
 #pragma once
 
-#include "mezzo/core/device.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/optim/schedule_math.h"
 
 namespace mezzo::kernels {
@@ -10,6 +10,6 @@ namespace mezzo::kernels {
 /// Unless `record` (may be null) says skip: *step += by, and every group's rates become what its schedule
 /// says of that step. All pointers, those in the groups too, are memory of `device`; each group has
 /// `num_nodes` nodes. One thread; nothing is read back.
-void advance_schedule(Device device, const AdvanceScheduleFn& advance);
+MEZZO_KERNEL(advance_schedule, void(const AdvanceScheduleFn& advance));
 
 }  // namespace mezzo::kernels

@@ -6,16 +6,16 @@
 
 #include <cstdint>
 
-#include "mezzo/core/device.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/pool/windows.h"
 #include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {
 
 /// columns[p, k, o] = x[p, o * stride - padding + k * dilation], or 0 outside. One dtype, any.
-void unfold(Device device, std::int64_t planes, const Windows& windows, const View& columns, const View& x);
+MEZZO_KERNEL(unfold, void(std::int64_t planes, const Windows& windows, const View& columns, const View& x));
 /// x[p, i] = the sum of columns[p, k, o] over all k, in their order, that have a window o with i = o * stride
 /// - padding + k * dilation. Floating dtypes, computed in f32 (f64 where one is f64) and rounded once.
-void fold(Device device, std::int64_t planes, const Windows& windows, const View& x, const View& columns);
+MEZZO_KERNEL(fold, void(std::int64_t planes, const Windows& windows, const View& x, const View& columns));
 
 }  // namespace mezzo::kernels

@@ -1,8 +1,8 @@
 // Poolings by means on the CPU. A window's sum is that of its columns: rows of the input are added up first,
 // in vectors as long as they are, and then the columns of each window. The gradient goes the other way round.
 #include "mezzo/kernels/cpu/multiversion.h"
-#include "mezzo/kernels/pool/cpu_pool.h"
 #include "mezzo/kernels/pool/cpu_rows.h"
+#include "mezzo/kernels/pool/pool.h"
 
 namespace mezzo::kernels::cpu {
 

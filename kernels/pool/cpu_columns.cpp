@@ -1,6 +1,6 @@
 // unfold and fold on the CPU: both go through the rows of windows that position k of the kernel makes of a
 // row of the image.
-#include "mezzo/kernels/pool/cpu_columns.h"
+#include "mezzo/kernels/pool/columns.h"
 
 #include <algorithm>
 

@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "mezzo/kernels/cpu/multiversion.h"
-#include "mezzo/kernels/pool/cpu_pool.h"
 #include "mezzo/kernels/pool/cpu_rows.h"
+#include "mezzo/kernels/pool/pool.h"
 
 namespace mezzo::kernels::cpu {
 

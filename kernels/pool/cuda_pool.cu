@@ -4,7 +4,7 @@
 //
 // Bounds: an element's number is below the array's size, places and windows come as ranges that lie within
 // the input and the output (kernels/pool/pool.h), and indices are compared only, never used to read.
-#include "mezzo/kernels/pool/cuda_pool.h"
+#include "mezzo/kernels/pool/pool.h"
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
@@ -167,12 +167,13 @@ void max_pool(Device device, const Pooling& pooling, const View& y, std::int64_t
   });
 }
 
-void max_pool_backward(Device device, const Pooling& pooling, const View& dx, const View& grad,
-                       const std::int64_t* indices) {
+std::int64_t max_pool_backward(Device device, const Pooling& pooling, const View& dx, const View& grad,
+                               const std::int64_t* indices) {
   with_type(dx, grad, [&](auto number) {
     start(device, gradient_of_largest<decltype(number)>, pooling, pooling.windows.inputs(), pooling,
           array_of(dx), array_of(grad), indices);
   });
+  return -1;
 }
 
 void average_pool(Device device, const AveragePooling& pooling, const View& y, const View& x) {

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "mezzo/core/device.h"
 #include "mezzo/core/host_device.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/pool/window_ranges.h"
 #include "mezzo/kernels/view.h"
 
@@ -64,17 +64,17 @@ struct AveragePooling : Pooling {
 
 /// y = the largest element of each window, the first of equal ones, or its last NaN; `indices` = its place in
 /// the image, in row-major order. One dtype; any but bool.
-void max_pool(Device device, const Pooling& pooling, const View& y, std::int64_t* indices, const View& x);
+MEZZO_KERNEL(max_pool, void(const Pooling& pooling, const View& y, std::int64_t* indices, const View& x));
 /// dx = for each place the sum of `grad` over the windows whose index it is, in row-major order of windows.
 /// Indices are those that max_pool gives for the same windows. Returns where an index stands (in memory) that
 /// is not in the image, or -1; on a CUDA device such an index is no place's and the result always -1.
-[[nodiscard]] std::int64_t max_pool_backward(Device device, const Pooling& pooling, const View& dx,
-                                             const View& grad, const std::int64_t* indices);
+MEZZO_KERNEL(max_pool_backward, std::int64_t(const Pooling& pooling, const View& dx, const View& grad,
+                                             const std::int64_t* indices));
 
 /// y = the sum over each window, by its columns (along the last dim) and then over these, divided by the
 /// product of its counts and the factor. Floating dtypes.
-void average_pool(Device device, const AveragePooling& pooling, const View& y, const View& x);
+MEZZO_KERNEL(average_pool, void(const AveragePooling& pooling, const View& y, const View& x));
 /// dx = for each place the sum of `grad` divided by that, over the windows that cover it, in the same order.
-void average_pool_backward(Device device, const AveragePooling& pooling, const View& dx, const View& grad);
+MEZZO_KERNEL(average_pool_backward, void(const AveragePooling& pooling, const View& dx, const View& grad));
 
 }  // namespace mezzo::kernels

@@ -224,8 +224,8 @@ struct Extremum {
   template <class T>
   MEZZO_HD T combine(T a, T b) const {
     const bool further = Least ? b < a : b > a;
-    const bool take = further | (b != b);  // not ||: both sides are masks in a vector loop
-    return take ? b : a;
+    const bool better = further | (b != b);  // not ||: both sides are masks in a vector loop
+    return better ? b : a;
   }
   template <class T>
   MEZZO_HD T finish(T a, std::int64_t /*n*/) const {

@@ -1,6 +1,6 @@
 // grid_sample on the CPU. The result and the gradient of the grid are dealt with by blocks of places, the
 // gradient of x by groups of channels, so that no two threads add to one element.
-#include "mezzo/kernels/resample/cpu_grid_sample.h"
+#include "mezzo/kernels/resample/grid_sample.h"
 
 #include <algorithm>
 #include <cstring>

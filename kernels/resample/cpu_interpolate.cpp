@@ -2,7 +2,7 @@
 // channels at each place, where these are innermost) are added up over the other dims, with weights, while
 // they are in the cache; the sum is then resampled along the last dim. The gradient is the same with the
 // transposed weights.
-#include "mezzo/kernels/resample/cpu_interpolate.h"
+#include "mezzo/kernels/resample/interpolate.h"
 
 #include <algorithm>
 #include <type_traits>

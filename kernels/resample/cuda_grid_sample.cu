@@ -1,12 +1,12 @@
 // grid_sample on a CUDA device. Several places may read one element of x, so for its gradient the corners of
 // all places are sorted by the element they lie on, and a thread adds up what falls on its own: no atomics.
-#include "mezzo/kernels/resample/cuda_grid_sample.h"
+#include "mezzo/kernels/resample/grid_sample.h"
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/grid.h"
 #include "mezzo/kernels/cuda/scratch.h"
-#include "mezzo/kernels/indexing/cuda.h"
+#include "mezzo/kernels/indexing/indexing.h"
 #include "mezzo/kernels/resample/cuda_places.h"
 
 namespace mezzo::kernels::cuda {

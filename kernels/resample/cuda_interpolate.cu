@@ -1,6 +1,6 @@
 // interpolate on a CUDA device: a thread per element of the result. The gradient of a place is gathered from
 // the results that it has a part in, which a search finds: no atomics, and no tables in memory.
-#include "mezzo/kernels/resample/cuda_interpolate.h"
+#include "mezzo/kernels/resample/interpolate.h"
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "mezzo/core/device.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/resample/grid_math.h"
 #include "mezzo/kernels/view.h"
 
@@ -35,16 +35,16 @@ struct GridSampleShape {
 };
 
 /// out = x sampled at the grid, in `compute` (f32 or f64), rounded once.
-void grid_sample(Device device, const GridSampleShape& shape, const View& out, const View& x,
-                 const View& grid, DType compute);
+MEZZO_KERNEL(grid_sample, void(const GridSampleShape& shape, const View& out, const View& x, const View& grid,
+                               DType compute));
 
 /// out [like x] = its gradient, given that of the result. What several places read is added up in row-major
 /// order of places and corners, in `compute` on the CPU and in f64 on CUDA: bits do not depend on threads.
-void grid_sample_input_gradient(Device device, const GridSampleShape& shape, const View& out,
-                                const View& grad, const View& grid, DType compute);
+MEZZO_KERNEL(grid_sample_input_gradient, void(const GridSampleShape& shape, const View& out, const View& grad,
+                                              const View& grid, DType compute));
 
 /// out [like the grid] = its gradient: summed over channels in f64 (on the CPU in groups). Not for nearest.
-void grid_sample_grid_gradient(Device device, const GridSampleShape& shape, const View& out, const View& grad,
-                               const View& x, const View& grid, DType compute);
+MEZZO_KERNEL(grid_sample_grid_gradient, void(const GridSampleShape& shape, const View& out, const View& grad,
+                                             const View& x, const View& grid, DType compute));
 
 }  // namespace mezzo::kernels

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "mezzo/core/device.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/resample/interpolate_math.h"
 #include "mezzo/kernels/view.h"
 
@@ -30,11 +30,11 @@ struct InterpolateShape {
 
 /// out = x resampled, in `compute` (f32 or f64); any floating dtypes. Of the views only data and dtype are
 /// read. Each result is rounded once.
-void interpolate(Device device, const InterpolateShape& shape, const View& out, const View& x, DType compute);
+MEZZO_KERNEL(interpolate, void(const InterpolateShape& shape, const View& out, const View& x, DType compute));
 
 /// out = the gradient of x, given that of the result: each place adds up the results that it has a part in,
 /// in f64 and in a fixed order. `shape` is that of the forward.
-void interpolate_backward(Device device, const InterpolateShape& shape, const View& out, const View& grad,
-                          DType compute);
+MEZZO_KERNEL(interpolate_backward,
+             void(const InterpolateShape& shape, const View& out, const View& grad, DType compute));
 
 }  // namespace mezzo::kernels

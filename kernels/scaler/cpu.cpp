@@ -1,5 +1,5 @@
 // The CPU side of loss scaling: tiles of each gradient, and the scale rule on a record in host memory.
-#include "mezzo/kernels/scaler/cpu.h"
+#include "mezzo/kernels/scaler/scaler.h"
 
 #include <algorithm>
 #include <array>

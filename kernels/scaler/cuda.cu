@@ -1,5 +1,5 @@
 // The CUDA kernels of loss scaling. Nothing is read back: what they find and decide stays in the records.
-#include "mezzo/kernels/scaler/cuda.h"
+#include "mezzo/kernels/scaler/scaler.h"
 
 #include <array>
 #include <type_traits>

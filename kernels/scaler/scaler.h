@@ -5,6 +5,7 @@
 #include <span>
 
 #include "mezzo/core/scaler_record.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {
@@ -21,11 +22,11 @@ struct Owners {
 /// Sets record->found_inf to 1 when an element of a gradient is inf or NaN, and lowers first_nonfinite to the
 /// first such gradient's parameter. Gradients are floating, of any layout and dtype, all on `device`; none is
 /// written. The check is on the stored value, before any scaling.
-void check_finite(Device device, std::span<const View> gradients, ScalerRecord* record, Owners owners = {});
+MEZZO_KERNEL(check_finite, void(std::span<const View> gradients, ScalerRecord* record, Owners owners));
 
 /// The same check, and every element times record->inv_scale, computed in f32 (f64 for f64) and rounded once;
 /// with inv_scale 1 exactly nothing is written. Elements that are inf or NaN stay so.
-void unscale(Device device, std::span<const View> gradients, ScalerRecord* record, Owners owners = {});
+MEZZO_KERNEL(unscale, void(std::span<const View> gradients, ScalerRecord* record, Owners owners));
 
 /// How the scale moves.
 struct ScaleRule {
@@ -40,15 +41,15 @@ struct ScaleRule {
 /// f32(scale * backoff), not below f32(min_scale) (a scale that is there already stays and sets at_floor),
 /// tracker 0, steps_skipped + 1. Else tracker + 1, and when that reaches the interval: scale = f32(scale *
 /// growth) if finite and not above max_scale, tracker 0; steps_ok + 1. inv_scale follows.
-void update_scale(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
-                  const ScaleRule& rule);
+MEZZO_KERNEL(update_scale, void(ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
+                                const ScaleRule& rule));
 
 /// scale = value, inv_scale = f32(1 / f64(scale)); found_inf and at_floor are cleared, the tracker stays. If
 /// any optimizer took part since the last update, the iteration counts as good or skipped.
-void set_scale(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
-               float value);
+MEZZO_KERNEL(set_scale,
+             void(ScalerRecord* main, std::span<const ScalerRecord* const> optimizers, float value));
 /// The same from one f32 in device memory, taken as it is.
-void set_scale_from(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
-                    const float* value);
+MEZZO_KERNEL(set_scale_from,
+             void(ScalerRecord* main, std::span<const ScalerRecord* const> optimizers, const float* value));
 
 }  // namespace mezzo::kernels

@@ -1,6 +1,6 @@
 // The CUDA rows of the linear recurrences. A block takes as many elements of a row at once as it has threads:
 // maps h -> scale h + add are joined pairwise, in each warp by shuffles, between warps in order.
-#include "mezzo/kernels/scan/cuda.h"
+#include "mezzo/kernels/scan/scan.h"
 
 #include "mezzo/kernels/cuda/rows.h"
 #include "mezzo/kernels/reduce/reducers.h"

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "mezzo/core/device.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {
@@ -19,6 +19,6 @@ struct Recurrence {
 
 /// out = the recurrence along `dim`. Elements are read in `compute` (any compute type); h is kept in f64, or
 /// i64 modulo 2^64, and each result is rounded once. Any strides.
-void scan(Device device, const View& out, const Recurrence& recurrence, std::size_t dim, DType compute);
+MEZZO_KERNEL(scan, void(const View& out, const Recurrence& recurrence, std::size_t dim, DType compute));
 
 }  // namespace mezzo::kernels

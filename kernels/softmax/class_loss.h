@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mezzo/core/device.h"
+#include "mezzo/kernels/device_kernel.h"
 #include "mezzo/kernels/softmax/class_target.h"
 
 namespace mezzo::kernels {
@@ -29,26 +29,25 @@ void with_real(DType compute, const F& f) {
 /// ignore_index, or -1, and then the sum of the weights of those that count, in *weight_sum (device memory).
 /// On a CUDA device the host does not wait: the result is -1, and a wrong index becomes a fault of the device
 /// that names `op` (a string that lives forever; see core/cuda/fault.h).
-[[nodiscard]] std::int64_t count_classes(Device device, const char* op, const ClassTarget& target,
-                                         std::int64_t rows, std::int64_t classes, double* weight_sum,
-                                         DType compute);
+MEZZO_KERNEL(count_classes, std::int64_t(const char* op, const ClassTarget& target, std::int64_t rows,
+                                         std::int64_t classes, double* weight_sum, DType compute));
 
 /// losses[r] = the cross-entropy of row r of x along `dim`, in `compute` (f32 or f64), into a contiguous
 /// array of that type. Indices must have passed count_classes. x: any strides and floating dtype, read once.
-void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
-                   DType compute);
+MEZZO_KERNEL(cross_entropy,
+             void(void* losses, const View& x, std::size_t dim, const ClassTarget& target, DType compute));
 
 /// out = the gradient of the rows' losses for x, each times its scale. The statistics of a row are computed
 /// again, since the row has to be read anyway: nothing but x is saved for backward.
-void cross_entropy_backward(Device device, const View& out, const RowScales& scales, const View& x,
-                            std::size_t dim, const ClassTarget& target, DType compute);
+MEZZO_KERNEL(cross_entropy_backward, void(const View& out, const RowScales& scales, const View& x,
+                                          std::size_t dim, const ClassTarget& target, DType compute));
 
 /// losses[r] = -weight[t] x[r, t], for indices only; otherwise as cross_entropy.
-void nll(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
-         DType compute);
+MEZZO_KERNEL(nll,
+             void(void* losses, const View& x, std::size_t dim, const ClassTarget& target, DType compute));
 
 /// Writes the one element per row of `out` (zeros before) that nll's gradient has.
-void nll_backward(Device device, const View& out, const RowScales& scales, std::size_t dim,
-                  const ClassTarget& target, DType compute);
+MEZZO_KERNEL(nll_backward, void(const View& out, const RowScales& scales, std::size_t dim,
+                                const ClassTarget& target, DType compute));
 
 }  // namespace mezzo::kernels

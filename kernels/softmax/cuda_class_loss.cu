@@ -1,6 +1,6 @@
 // The CUDA rows of cross-entropy and negative log-likelihood. A class index out of range is reported as a
 // fault of the device and never dereferenced: its row has neither loss nor gradient.
-#include "mezzo/kernels/softmax/cuda_class_loss.h"
+#include "mezzo/kernels/softmax/class_loss.h"
 
 #include "mezzo/core/cuda/fault.h"
 #include "mezzo/kernels/cuda/row_passes.h"
@@ -215,18 +215,21 @@ struct ClassCount {
 
 }  // namespace
 
-void count_classes(Device device, const char* op, const ClassTarget& target, std::int64_t rows,
-                   std::int64_t classes, double* weight_sum, DType compute) {
+std::int64_t count_classes(Device device, const char* op, const ClassTarget& target, std::int64_t rows,
+                           std::int64_t classes, double* weight_sum, DType compute) {
   kernels::detail::with_real(compute, [&](auto number) {
     using T = decltype(number);
     const ClassCount<T> engine{
         indices_of<T>(target), rows, classes, weight_sum, mezzo::cuda::fault_record(device), op};
     run_reduction(device, engine, 1, rows, false);
   });
+  return -1;
 }
 
 void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
                    DType compute) {
+  // The array of indices of no rows may be nullptr, which elsewhere means probabilities.
+  if (layout::numel(x.shape) == 0) return;
   kernels::detail::with_real(compute, [&](auto number) {
     using T = decltype(number);
     const RowArrays<1> plain({x}, dim);
@@ -243,6 +246,7 @@ void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, 
 
 void cross_entropy_backward(Device device, const View& out, const RowScales& scales, const View& x,
                             std::size_t dim, const ClassTarget& target, DType compute) {
+  if (layout::numel(x.shape) == 0) return;
   kernels::detail::with_real(compute, [&](auto number) {
     using T = decltype(number);
     const RowArrays<2> plain({out, x}, dim);

@@ -1,5 +1,5 @@
 // The CUDA rows of softmax, log-softmax and their gradients.
-#include "mezzo/kernels/softmax/cuda_softmax.h"
+#include "mezzo/kernels/softmax/softmax.h"
 
 #include "mezzo/kernels/cuda/row_passes.h"
 #include "mezzo/kernels/softmax/softmax_math.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mezzo/kernels/cpu/rows.h"
-#include "mezzo/kernels/indexing/cpu.h"
+#include "mezzo/kernels/indexing/indexing.h"
 #include "mezzo/kernels/sort/sort_keys.h"
 
 namespace mezzo::kernels::cpu {

@@ -1,7 +1,7 @@
 // The order that sorts rows of values on a CUDA device.
 #include "mezzo/kernels/sort/cuda.h"
 
-#include "mezzo/kernels/indexing/cuda.h"
+#include "mezzo/kernels/indexing/indexing.h"
 
 namespace mezzo::kernels::cuda {
 

@@ -10,7 +10,7 @@
 
 #include "kernels/plain_conv.h"
 #include "mezzo/core/error.h"
-#include "mezzo/kernels/conv/cpu.h"
+#include "mezzo/kernels/conv/conv.h"
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/gemm/gemm.h"
 #include "support/thread_guard.h"

@@ -1,8 +1,6 @@
-// Matrix products on a CUDA device: any strides and dtypes are brought into a form that the vendor library
-// takes; what it does not have (integers, empty products) are kernels of our own.
+// Matrix products by cuBLASLt, in the form that it takes.
 #pragma once
 
-#include "mezzo/core/device.h"
 #include "mezzo/kernels/gemm/gemm.h"
 
 namespace mezzo::cuda {
@@ -10,9 +8,6 @@ class Stream;
 }
 
 namespace mezzo::kernels::cuda {
-
-/// See kernels::gemm.
-void gemm(Device device, const GemmArgs& args);
 
 /// A product as the vendor library takes it, in the order of `stream`: A and B have one dtype (f16, bf16, f32
 /// or f64), C the same or f32; in A and B one of row and column stride is 1 and the other at least the length

@@ -1,0 +1,52 @@
+// The CPU's definitions of the normalizations: the compute type becomes a template argument.
+#include "mezzo/kernels/norm/cpu_row_norm.h"
+#include "mezzo/kernels/norm/cpu_run_norm.h"
+#include "mezzo/kernels/norm/norm.h"
+
+namespace mezzo::kernels::cpu {
+
+namespace {
+
+/// Calls f with a value of the compute type.
+template <class F>
+void with_type(DType compute, const F& f) {
+  compute == DType::f64 ? f(double{}) : f(float{});
+}
+
+}  // namespace
+
+void row_norm(RowNorm kind, const View& out, const View& x, const NormParameters& parameters, double eps,
+              DType compute) {
+  with_type(compute, [&](auto number) {
+    using T = decltype(number);
+    row_norm<T>(kind, out, x, parameters, eps);
+  });
+}
+
+void row_norm_backward(RowNorm kind, const RowNormGradients& out, const View& grad, const View& x,
+                       const void* weight, double eps, DType compute) {
+  with_type(compute, [&](auto number) {
+    using T = decltype(number);
+    row_norm_backward<T>(kind, out, grad, x, static_cast<const T*>(weight), eps);
+  });
+}
+
+std::int64_t row_norm_parts(std::int64_t rows, std::int64_t /*n*/) { return row_norm_parts(rows); }
+
+void run_norm(const RunLayout& layout, const View& out, const View& x, const NormParameters& parameters,
+              const RunStatistics& statistics, double eps, DType compute) {
+  with_type(compute, [&](auto number) {
+    using T = decltype(number);
+    run_norm<T>(layout, out, x, parameters, statistics, eps);
+  });
+}
+
+void run_norm_backward(const RunLayout& layout, const RunNormGradients& out, const View& grad, const View& x,
+                       const void* weight, const RunStatistics& statistics, double eps, DType compute) {
+  with_type(compute, [&](auto number) {
+    using T = decltype(number);
+    run_norm_backward<T>(layout, out, grad, x, static_cast<const T*>(weight), statistics, eps);
+  });
+}
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,7 @@
+#include "mezzo/kernels/optim/schedule.h"
+
+namespace mezzo::kernels::cpu {
+
+void advance_schedule(const AdvanceScheduleFn& advance) { advance(); }
+
+}  // namespace mezzo::kernels::cpu
