@@ -37,6 +37,7 @@ struct WithRight {
     return F{}(x, number.as<T>());
   }
 };
+
 template <class F>
 struct WithLeft {
   Number number;
@@ -57,6 +58,7 @@ struct IdentityFn {
     return x;
   }
 };
+
 struct AddFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
@@ -64,12 +66,14 @@ struct AddFn {
     return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
   }
 };
+
 struct SubFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
     return static_cast<T>(static_cast<Wrapping<T>>(a) - static_cast<Wrapping<T>>(b));
   }
 };
+
 struct MulFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
@@ -77,6 +81,7 @@ struct MulFn {
     return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
   }
 };
+
 /// a + alpha * b.
 struct AddScaledFn {
   Number alpha;
@@ -85,6 +90,7 @@ struct AddScaledFn {
     return AddFn{}(a, MulFn{}(alpha.as<T>(), b));
   }
 };
+
 struct DivFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
@@ -98,6 +104,7 @@ struct DivFn {
   if (b == -1) return SubFn{}(std::int64_t{0}, a);
   return a / b;
 }
+
 struct DivTruncFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
@@ -107,6 +114,7 @@ struct DivTruncFn {
       return std::trunc(a / b);
   }
 };
+
 /// floor(a / b) without the rounding of a / b: from the exact remainder, as Python and PyTorch do.
 struct DivFloorFn {
   template <class T>
@@ -137,6 +145,7 @@ struct DivFloorFn {
   }
   return result;
 }
+
 struct PowFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T y) const {
@@ -156,97 +165,12 @@ struct MaximumFn {
     return first ? a : b;
   }
 };
+
 struct MinimumFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
     const bool first = (a < b) | (a != a);
     return first ? a : b;
-  }
-};
-struct MaximumBackwardFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T a, T b) const {
-    const T share = a == b ? grad * T(0.5) : grad;
-    return a < b ? T(0) : share;
-  }
-};
-/// min(max(x, low), high), the bounds given as numbers or left out.
-struct ClampFn {
-  Number low, high;
-  bool has_low = false, has_high = false;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    if (has_low) x = MaximumFn{}(x, low.as<T>());
-    if (has_high) x = MinimumFn{}(x, high.as<T>());
-    return x;
-  }
-};
-struct ClampBackwardFn {
-  Number low, high;
-  bool has_low = false, has_high = false;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
-    const bool above = !has_low | (x >= low.as<T>());
-    const bool below = !has_high | (x <= high.as<T>());
-    const bool inside = above & below;
-    return inside ? grad : T(0);
-  }
-};
-struct ClampTensorFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T low, T high) const {
-    return MinimumFn{}(MaximumFn{}(x, low), high);
-  }
-};
-
-// --- comparison, logic, choice
-
-struct EqFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return a == b;
-  }
-};
-struct NeFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return a != b;
-  }
-};
-struct LtFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return a < b;
-  }
-};
-struct LeFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return a <= b;
-  }
-};
-struct AndFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return (a != T(0)) & (b != T(0));
-  }
-};
-struct OrFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return (a != T(0)) | (b != T(0));
-  }
-};
-struct NotFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T x) const {
-    return x == T(0);
-  }
-};
-struct WhereFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T condition, T a, T b) const {
-    return condition != T(0) ? a : b;
   }
 };
 
@@ -261,6 +185,7 @@ struct NegFn {
       return -x;
   }
 };
+
 struct AbsFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
@@ -270,6 +195,7 @@ struct AbsFn {
       return std::fabs(x);
   }
 };
+
 /// 0 for NaN, as PyTorch has it: an element that is NaN has no direction in the gradient of |x|.
 struct SignFn {
   template <class T>
@@ -278,43 +204,35 @@ struct SignFn {
     return x < T(0) ? T(-1) : of_positive;
   }
 };
+
 struct SquareFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return MulFn{}(x, x);
   }
 };
+
 struct CubeFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return MulFn{}(MulFn{}(x, x), x);
   }
 };
+
 struct ReciprocalFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return T(1) / x;
   }
 };
-struct ExpFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::exp(x);
-  }
-};
-struct LogFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::log(x);
-  }
-};
+
 struct SqrtFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::sqrt(x);
   }
 };
+
 struct RsqrtFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>

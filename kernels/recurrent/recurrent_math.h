@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "mezzo/kernels/pointwise/activation_math.h"
+#include "mezzo/kernels/math/activation_math.h"
 
 namespace mezzo::kernels::scalar {
 

@@ -1,5 +1,6 @@
 // binary_cross_entropy of probabilities and of logits, and their gradients in one pass.
-#include "mezzo/kernels/pointwise/loss_math.h"
+#include "mezzo/kernels/math/math.h"
+#include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/loss/common.h"
 
 namespace mezzo {
@@ -8,6 +9,50 @@ namespace {
 
 using namespace ops;
 using namespace kernels::scalar;
+
+// --- scalar math
+
+namespace math = kernels::math;
+
+/// Logarithms of probabilities stop at -100, so that one wrong certainty does not make the loss infinite.
+template <class T>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T bounded_log(T log) {
+  return MaximumFn{}(log, T(-100));
+}
+struct BinaryCrossEntropyFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target, T weight) const {
+    const T of_false = bounded_log(math::log1p(-x));
+    const T of_true = bounded_log(math::log(x));
+    return weight * ((target - T(1)) * of_false - target * of_true);
+  }
+};
+struct BinaryCrossEntropyGradientFn {
+  double scale;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x, T target, T weight) const {
+    const T variance = MaximumFn{}(x * (T(1) - x), T(1e-12));
+    return (x - target) / variance * (T(scale) * grad * weight);
+  }
+};
+/// (1 - t) softplus(x) + pos_weight t softplus(-x): no term can overflow or cancel another.
+struct LogitCrossEntropyFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target, T weight, T pos_weight) const {
+    const T tail = math::log1p(math::exp(-AbsFn{}(x)));
+    const T of_false = MaximumFn{}(x, T(0)) + tail;
+    const T of_true = MaximumFn{}(-x, T(0)) + tail;
+    return weight * ((T(1) - target) * of_false + pos_weight * target * of_true);
+  }
+};
+struct LogitCrossEntropyGradientFn {
+  double scale;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x, T target, T weight, T pos_weight) const {
+    const T slope = (T(1) - target) * math::sigmoid(x) - pos_weight * target * math::sigmoid(-x);
+    return slope * (T(scale) * grad * weight);
+  }
+};
 
 using LossArgs = ForwardArgs<LossAttrs>;
 using LossBackwardArgs = ForwardArgs<LossBackwardAttrs>;

@@ -7,10 +7,22 @@
 // reduction(attrs) and factor(attrs, shape of x) may be replaced.
 #pragma once
 
-#include "mezzo/kernels/pointwise/loss_math.h"
+#include "mezzo/kernels/math/math.h"
+#include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/loss/common.h"
 
 namespace mezzo::ops {
+
+/// slope(x, target) times the gradient of the loss.
+template <class Slope>
+struct SlopeGradientFn {
+  Slope slope;
+  double scale;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x, T target) const {
+    return slope(x, target) * (T(scale) * grad);
+  }
+};
 
 struct ElementwiseLoss {
   template <class A>
@@ -73,7 +85,7 @@ Outputs elementwise_loss_backward(const ForwardArgs<WithDType<typename L::Attrs>
   L::check(args.attrs, x.shape());
   const Shape shape = layout::broadcast(L::kBackwardName, x.shape(), target.shape());
   const auto slope = L::slope(args.attrs);
-  const kernels::scalar::SlopeGradientFn<decltype(slope)> gradient{
+  const SlopeGradientFn<decltype(slope)> gradient{
       slope, slope_scale<L>(args.attrs, x.shape(), shape)};
   return loss_gradient<2>(L::kBackwardName, gradient, args.in(0), {&x, &target}, shape,
                           {L::reduction(args.attrs), args.attrs.dtype});

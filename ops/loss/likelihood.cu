@@ -8,6 +8,50 @@ namespace {
 
 using namespace ops;
 using namespace kernels::scalar;
+
+// --- scalar math
+
+namespace math = kernels::math;
+
+/// Of a log-probability and a probability, or its logarithm.
+struct KlDivFn {
+  bool log_target;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    if (log_target) return math::exp(target) * (target - x);
+    return math::detail::select(target == T(0), T(0), target * math::log(target)) - target * x;
+  }
+};
+struct KlDivSlopeFn {
+  bool log_target;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T /*x*/, T target) const {
+    return log_target ? -math::exp(target) : -target;
+  }
+};
+/// `full` adds Stirling's approximation of log(target!) for targets above 1.
+struct PoissonNllFn {
+  bool log_input, full;
+  double eps;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    T loss = log_input ? math::exp(x) - target * x : x - target * math::log(x + T(eps));
+    if (full) {
+      constexpr double kTwoPi = 6.283185307179586;
+      const T term = target * math::log(target) - target + T(0.5) * math::log(T(kTwoPi) * target);
+      loss += math::detail::select(target > T(1), term, T(0));
+    }
+    return loss;
+  }
+};
+struct PoissonNllSlopeFn {
+  bool log_input;
+  double eps;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    return log_input ? math::exp(x) - target : T(1) - target / (x + T(eps));
+  }
+};
 using samples::real;
 
 struct KlDivAttrs {

@@ -7,6 +7,52 @@ namespace {
 
 using namespace ops;
 using namespace kernels::scalar;
+
+// --- scalar math
+
+namespace math = kernels::math;
+
+/// log(1 + exp(-x target)), from terms that cannot overflow.
+struct SoftMarginFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T z = -x * target;
+    return MaximumFn{}(z, T(0)) + math::log1p(math::exp(-AbsFn{}(z)));
+  }
+};
+struct SoftMarginSlopeFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    return -target * math::sigmoid(-x * target);
+  }
+};
+/// x for targets of 1, the rest of the margin for -1, both for others.
+struct HingeEmbeddingFn {
+  double margin;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T near = math::detail::select(target != T(-1), x, T(0));
+    const T far = math::detail::select(target != T(1), MaximumFn{}(T(margin) - x, T(0)), T(0));
+    return near + far;
+  }
+};
+struct HingeEmbeddingSlopeFn {
+  double margin;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T near = math::detail::select(target != T(-1), T(1), T(0));
+    const T far = math::detail::select((target != T(1)) & (T(margin) - x >= T(0)), T(-1), T(0));
+    return near + far;
+  }
+};
+/// max(0, margin - order (a - b)).
+struct MarginRankingFn {
+  double margin;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b, T order) const {
+    return MaximumFn{}(T(margin) - order * (a - b), T(0));
+  }
+};
 using samples::constant;
 using samples::real;
 using samples::smooth;

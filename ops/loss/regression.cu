@@ -1,5 +1,5 @@
 // mse_loss and l1_loss, and their gradients in one pass.
-#include "mezzo/kernels/pointwise/loss_math.h"
+#include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/loss/common.h"
 
 namespace mezzo {
@@ -8,6 +8,36 @@ namespace {
 
 using namespace ops;
 using namespace kernels::scalar;
+
+// --- scalar math
+
+struct SquaredErrorFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T difference = x - target;
+    return difference * difference;
+  }
+};
+struct SquaredErrorGradientFn {
+  double scale;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x, T target) const {
+    return (x - target) * (T(2 * scale) * grad);
+  }
+};
+struct AbsoluteErrorFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    return AbsFn{}(x - target);
+  }
+};
+struct AbsoluteErrorGradientFn {
+  double scale;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x, T target) const {
+    return SignFn{}(x - target) * (T(scale) * grad);
+  }
+};
 
 using LossArgs = ForwardArgs<LossAttrs>;
 using LossBackwardArgs = ForwardArgs<LossBackwardAttrs>;

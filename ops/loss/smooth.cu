@@ -7,6 +7,48 @@ namespace {
 
 using namespace ops;
 using namespace kernels::scalar;
+
+// --- scalar math
+
+namespace math = kernels::math;
+
+/// Quadratic within beta of the target, linear beyond.
+struct SmoothL1Fn {
+  double beta;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T distance = AbsFn{}(x - target), limit = T(beta);
+    return math::detail::select(distance < limit, distance * distance * T(0.5) / limit,
+                                distance - T(0.5) * limit);
+  }
+};
+struct SmoothL1SlopeFn {
+  double beta;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T difference = x - target, limit = T(beta);
+    // What is not beyond may be NaN, and stays. Without a limit the loss is l1's.
+    const bool beyond = (AbsFn{}(difference) >= limit) | (limit == T(0));
+    return math::detail::select(beyond, SignFn{}(difference), difference / limit);
+  }
+};
+struct HuberFn {
+  double delta;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T distance = AbsFn{}(x - target), limit = T(delta);
+    return math::detail::select(distance < limit, distance * distance * T(0.5),
+                                (distance - T(0.5) * limit) * limit);
+  }
+};
+struct HuberSlopeFn {
+  double delta;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    const T difference = x - target, limit = T(delta);
+    return math::detail::select(AbsFn{}(difference) >= limit, SignFn{}(difference)*limit, difference);
+  }
+};
 using samples::real;
 
 /// `linear` where the distance reaches the limit, factor * difference^2 within. The square never sees what is

@@ -1,7 +1,7 @@
 // Activations, and their gradients as ops of one pass each.
 #include "mezzo/ops/pointwise.h"
 
-#include "mezzo/kernels/pointwise/activation_math.h"
+#include "mezzo/kernels/math/activation_math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/pointwise/activation_common.h"
 
@@ -11,6 +11,78 @@ namespace {
 
 using namespace ops;
 using namespace kernels::scalar;
+
+// --- scalar math
+
+namespace math = kernels::math;
+
+/// A NaN result lets the gradient pass, as in PyTorch.
+struct ReluBackwardFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T out) const {
+    return out <= T(0) ? T(0) : grad;
+  }
+};
+struct SigmoidFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::sigmoid(x);
+  }
+};
+struct SiluFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x * math::sigmoid(x);
+  }
+};
+struct SiluBackwardFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T s = math::sigmoid(x);
+    return grad * (s * (T(1) + x * (T(1) - s)));
+  }
+};
+struct GeluFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x * normal_cdf(x);
+  }
+};
+struct GeluBackwardFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    constexpr T kInverseSqrt2Pi = T(0.39894228040143267794);
+    const T density = kInverseSqrt2Pi * math::exp(T(-0.5) * x * x);
+    return grad * (normal_cdf(x) + x * density);
+  }
+};
+/// Constants of the tanh form of gelu: u(x) = kGeluScale (x + kGeluCubic x^3).
+inline constexpr double kGeluScale = 0.79788456080286535588;  // sqrt(2 / pi)
+inline constexpr double kGeluCubic = 0.044715;
+struct GeluTanhFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const T u = T(kGeluScale) * (x + T(kGeluCubic) * x * x * x);
+    return T(0.5) * x * (T(1) + math::tanh(u));
+  }
+};
+struct GeluTanhBackwardFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T square = x * x;
+    const T t = math::tanh(T(kGeluScale) * (x + T(kGeluCubic) * square * x));
+    const T du = T(kGeluScale) * (T(1) + T(3 * kGeluCubic) * square);
+    return grad * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * du);
+  }
+};
 
 using Args = ForwardArgs<NoAttrs>;
 using Vjps = VjpArgs<NoAttrs>;
@@ -189,7 +261,7 @@ Tensor gelu_second(const Tensor& x) {
   const Tensor square_x = square(x);
   return mul(mul(sub(2, square_x), exp(mul(square_x, -0.5))), kInverseSqrt2Pi);
 }
-/// Of its tanh form, with u as in activation_math.h and t = tanh(u): (1 - t^2) (u' + x/2 (u'' - 2 t u'^2)).
+/// Of its tanh form, with u as in GeluTanhFn and t = tanh(u): (1 - t^2) (u' + x/2 (u'' - 2 t u'^2)).
 Tensor gelu_tanh_second(const Tensor& x) {
   const Tensor square_x = square(x);
   const Tensor t = tanh(mul(mul(x, add(mul(square_x, kGeluCubic), 1)), kGeluScale));

@@ -1,6 +1,6 @@
 // Smooth activations beside those of activation.cpp.
+#include "mezzo/kernels/math/log_one_plus_exp.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
-#include "mezzo/kernels/pointwise/smooth_activation_math.h"
 #include "mezzo/ops/activation.h"
 #include "mezzo/ops/pointwise/activation_common.h"
 
@@ -10,6 +10,80 @@ namespace {
 
 using namespace ops;
 using namespace kernels::scalar;
+
+// --- scalar math
+
+namespace math = kernels::math;
+
+/// log(1 + e^(beta x)) / beta; x where beta x is above the threshold.
+struct SoftplusFn {
+  double beta, threshold;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const T scaled = x * T(beta);
+    return math::detail::select(scaled > T(threshold), x, log_one_plus_exp(scaled) * T(1 / beta));
+  }
+};
+struct SoftplusBackwardFn {
+  double beta, threshold;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T scaled = x * T(beta);
+    return grad * math::detail::select(scaled > T(threshold), T(1), math::sigmoid(scaled));
+  }
+};
+struct LogsigmoidFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return -log_one_plus_exp(-x);
+  }
+};
+struct LogsigmoidBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    return grad * math::sigmoid(-x);
+  }
+};
+struct SoftsignFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x / (T(1) + AbsFn{}(x));
+  }
+};
+struct SoftsignBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T below = T(1) + AbsFn{}(x);
+    return grad / (below * below);
+  }
+};
+/// tanh(log(1 + e)) is n / (n + 2) with n = e (e + 2), and nothing in it cancels. At x = 20 it is 1 to the
+/// last place of double, so that x goes no further.
+template <class T>
+struct MishParts {
+  T bounded, e, n;
+  MEZZO_HD MEZZO_ALWAYS_INLINE explicit MishParts(T x)
+      : bounded(MinimumFn{}(x, T(40))), e(math::exp(bounded)), n(e * (e + T(2))) {}
+};
+/// x tanh(log(1 + e^x)).
+struct MishFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const MishParts<T> parts(x);
+    return x * (parts.n / (parts.n + T(2)));
+  }
+};
+struct MishBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const MishParts<T> parts(x);
+    const T below = parts.n + T(2);
+    // e vanishes before x is far enough out for 4 x to be infinite: x meets it first.
+    const T slope = parts.e * (T(1) + parts.e) / below * parts.bounded * (T(4) / below);
+    return grad * (parts.n / below + slope);
+  }
+};
 
 /// What most have in common.
 struct Smooth {

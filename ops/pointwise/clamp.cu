@@ -11,6 +11,44 @@ namespace {
 using namespace ops;
 using namespace kernels::scalar;
 
+// --- scalar math
+
+struct MaximumBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T a, T b) const {
+    const T share = a == b ? grad * T(0.5) : grad;
+    return a < b ? T(0) : share;
+  }
+};
+/// min(max(x, low), high), the bounds given as numbers or left out.
+struct ClampFn {
+  Number low, high;
+  bool has_low = false, has_high = false;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    if (has_low) x = MaximumFn{}(x, low.as<T>());
+    if (has_high) x = MinimumFn{}(x, high.as<T>());
+    return x;
+  }
+};
+struct ClampBackwardFn {
+  Number low, high;
+  bool has_low = false, has_high = false;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const bool above = !has_low | (x >= low.as<T>());
+    const bool below = !has_high | (x <= high.as<T>());
+    const bool inside = above & below;
+    return inside ? grad : T(0);
+  }
+};
+struct ClampTensorFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T low, T high) const {
+    return MinimumFn{}(MaximumFn{}(x, low), high);
+  }
+};
+
 // --- maximum, minimum
 
 template <class F>

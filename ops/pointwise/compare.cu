@@ -13,6 +13,57 @@ namespace {
 using namespace ops;
 using namespace kernels::scalar;
 
+// --- scalar math
+
+struct EqFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return a == b;
+  }
+};
+struct NeFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return a != b;
+  }
+};
+struct LtFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return a < b;
+  }
+};
+struct LeFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return a <= b;
+  }
+};
+struct AndFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return (a != T(0)) & (b != T(0));
+  }
+};
+struct OrFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
+    return (a != T(0)) | (b != T(0));
+  }
+};
+struct NotFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T x) const {
+    return x == T(0);
+  }
+};
+struct WhereFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T condition, T a, T b) const {
+    return condition != T(0) ? a : b;
+  }
+};
+
 std::vector<Sample<NoAttrs>> comparison_samples() {
   return {{{samples::constant({3, 5}), samples::constant({5})}}};
 }

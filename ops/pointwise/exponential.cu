@@ -1,7 +1,7 @@
 // Logarithms and exponentials beside exp and log, and the error function with its inverse.
+#include "mezzo/kernels/math/elementary_math.h"
+#include "mezzo/kernels/math/log_one_plus_exp.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
-#include "mezzo/kernels/pointwise/smooth_activation_math.h"
-#include "mezzo/kernels/pointwise/unary_math.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise/common.h"
 
@@ -11,6 +11,51 @@ namespace {
 
 using namespace ops;
 using namespace kernels::scalar;
+
+// --- scalar math
+
+namespace math = kernels::math;
+
+struct Expm1Fn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::expm1(x);
+  }
+};
+struct Log1pFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::log1p(x);
+  }
+};
+struct Log2Fn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::log2(x);
+  }
+};
+struct Log10Fn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::log10(x);
+  }
+};
+struct ErfFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::erf(x);
+  }
+};
+struct ErfinvFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::erfinv(x);
+  }
+};
 
 using Vjps = VjpArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;

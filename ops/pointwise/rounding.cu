@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "mezzo/kernels/pointwise/unary_math.h"
+#include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise/common.h"
 
@@ -12,6 +12,99 @@ namespace {
 
 using namespace ops;
 using namespace kernels::scalar;
+
+// --- scalar math
+
+struct CeilFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    if constexpr (std::is_integral_v<T>)
+      return x;
+    else
+      return std::ceil(x);
+  }
+};
+struct FloorFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    if constexpr (std::is_integral_v<T>)
+      return x;
+    else
+      return std::floor(x);
+  }
+};
+struct TruncFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    if constexpr (std::is_integral_v<T>)
+      return x;
+    else
+      return std::trunc(x);
+  }
+};
+/// To the nearest integer, ties to even.
+struct RoundFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    if constexpr (std::is_integral_v<T>)
+      return x;
+    else
+      return std::rint(x);
+  }
+};
+/// To the nearest multiple of 1 / power, or of power.
+struct RoundDecimalsFn {
+  double power;
+  bool divides;  ///< multiples of power
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const T scale = T(power);
+    return divides ? std::rint(x / scale) * scale : std::rint(x * scale) / scale;
+  }
+};
+/// a - b floor(a / b), with the sign of b, from the exact remainder. Of an integer divided by 0 it is a, as
+/// the quotient counts as 0.
+struct RemainderFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      return SubFn{}(a, MulFn{}(b, DivFloorFn{}(a, b)));
+    } else {
+      const T rest = std::fmod(a, b);
+      return rest != T(0) && (b < T(0)) != (rest < T(0)) ? rest + b : rest;
+    }
+  }
+};
+struct IsNanFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T x) const {
+    return x != x;
+  }
+};
+struct IsFiniteFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T x) const {
+    if constexpr (std::is_integral_v<T>)
+      return true;
+    else
+      return x - x == T(0);
+  }
+};
+struct IsInfFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T x) const {
+    return (x == x) & !IsFiniteFn{}(x);
+  }
+};
+struct NanToNumFn {
+  double nan, posinf, neginf;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const T infinite = x > T(0) ? T(posinf) : T(neginf);
+    const T other = x == x ? infinite : T(nan);
+    return x - x == T(0) ? x : other;
+  }
+};
 
 using Args = ForwardArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;

@@ -1,6 +1,6 @@
 // Circular and hyperbolic functions and their inverses.
+#include "mezzo/kernels/math/elementary_math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
-#include "mezzo/kernels/pointwise/unary_math.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise/common.h"
 
@@ -10,6 +10,83 @@ namespace {
 
 using namespace ops;
 using namespace kernels::scalar;
+
+// --- scalar math
+
+namespace math = kernels::math;
+
+struct SinNearFn {
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::sin<math::Argument::near>(x); }
+};
+struct SinFn {
+  using Near = SinNearFn;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::sin(x);
+  }
+};
+struct CosNearFn {
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::cos<math::Argument::near>(x); }
+};
+struct CosFn {
+  using Near = CosNearFn;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::cos(x);
+  }
+};
+struct TanNearFn {
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::tan<math::Argument::near>(x); }
+};
+struct TanFn {
+  using Near = TanNearFn;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::tan(x);
+  }
+};
+struct AsinFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::asin(x);
+  }
+};
+struct AcosFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::acos(x);
+  }
+};
+struct AtanFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::atan(x);
+  }
+};
+struct SinhFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::sinh(x);
+  }
+};
+struct CoshFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::cosh(x);
+  }
+};
+struct Atan2Fn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T y, T x) const {
+    return math::atan2(y, x);
+  }
+};
 
 using Vjps = VjpArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;

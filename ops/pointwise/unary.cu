@@ -12,6 +12,24 @@ namespace {
 using namespace ops;
 using namespace kernels::scalar;
 
+// --- scalar math
+
+namespace math = kernels::math;
+
+struct ExpFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::exp(x);
+  }
+};
+struct LogFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::log(x);
+  }
+};
+
 using Args = ForwardArgs<NoAttrs>;
 using Vjps = VjpArgs<NoAttrs>;
 

@@ -2,8 +2,8 @@
 // bounds over the whole range of float, special cases by the rules of C99 annex F, and equal bits for every
 // instruction set the machine has.
 #include "mezzo/kernels/math/math.h"
+#include "mezzo/kernels/math/activation_math.h"
 #include "mezzo/kernels/math/elementary_math.h"
-#include "mezzo/kernels/pointwise/activation_math.h"
 
 #include <gtest/gtest.h>
 
