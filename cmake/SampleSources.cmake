@@ -15,8 +15,8 @@ endif()
 set(mezzo_sample_files
   amp: autocast captured_step grad_scaler grad_scaler_state policy
   autograd: attrs bind decomposed engine finite_proof grad_mode half_copy node op_observer registry tensor_autograd
-  core: allocator backend cuda dtype error function layout pool promotion random storage tensor threads value value_text
-    warning
+  core: allocator backend cuda dims draw_recorder dtype error function layout pool promotion random storage tensor
+    threads value value_text warning
   io: file json
   kernels: device_kernel
   kernels/cpu: convert isa parallel rows tile
@@ -26,7 +26,7 @@ set(mezzo_sample_files
   kernels/reduce: cpu_plain_sum cpu_plan cpu_source
   kernels/scaler: cpu
   kernels/softmax: cpu_softmax
-  nn: activation call cloning convert layer_support linear module print sequential slot
+  nn: activation call cloning convert layer_support linear module module_slots print sequential
   ops/factory: factory random
   ops/linalg: linear matmul product
   ops/loss: common regression

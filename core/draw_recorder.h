@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <mutex>
 
-#include "mezzo/core/random.h"
+#include "mezzo/core/device.h"
+#include "mezzo/core/random_range.h"
+#include "mezzo/core/ref_counted.h"
 
 namespace mezzo::detail {
 

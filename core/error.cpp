@@ -1,12 +1,7 @@
+// The text of errors: what an op expected, what it got, and what to do.
 #include "mezzo/core/error.h"
 
-#include "mezzo/core/dims.h"
-
 namespace mezzo {
-
-void detail::refuse_dim() {
-  throw ShapeError("shape", "at most 8 dimensions", "more", "flatten some of them");
-}
 
 namespace {
 std::string compose(std::string_view op, std::string_view expected, std::string_view got,

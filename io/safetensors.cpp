@@ -245,4 +245,16 @@ const SafeTensors::Entry& SafeTensors::at(std::string_view name) const {
   throw IoError(op_, "a tensor " + quote(name), got, "check the name");
 }
 
+std::optional<int> safetensors_dtype_bits(std::string_view dtype) noexcept {
+  return detail::dtype_bits(dtype);
+}
+
+void detail::check_element_size(const SafeTensors::Entry& entry, std::size_t size) {
+  const std::optional<int> bits = dtype_bits(entry.dtype);
+  const bool fits = bits ? static_cast<std::size_t>(*bits) == 8 * size : entry.bytes.size() % size == 0;
+  if (fits) return;
+  throw IoError("copy_as " + quote(entry.name), "elements as large as those of " + quote(entry.dtype, 20),
+                std::to_string(size) + " bytes each", "copy into a type of the element's size");
+}
+
 }  // namespace mezzo::io

@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <optional>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/safetensors.h"
 
 namespace mezzo::io {
 
@@ -31,13 +29,13 @@ constexpr std::array<DTypeBits, 22> kDTypeBits{{
 
 }  // namespace
 
-std::optional<int> safetensors_dtype_bits(std::string_view dtype) noexcept {
+namespace detail {
+
+std::optional<int> dtype_bits(std::string_view dtype) noexcept {
   const auto row =
       std::find_if(kDTypeBits.begin(), kDTypeBits.end(), [&](const DTypeBits& r) { return r.name == dtype; });
   return row == kDTypeBits.end() ? std::nullopt : std::optional<int>(row->bits);
 }
-
-namespace detail {
 
 std::string size_problem(std::string_view dtype, std::span<const std::int64_t> shape, std::uint64_t bytes) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
@@ -52,7 +50,7 @@ std::string size_problem(std::string_view dtype, std::span<const std::int64_t> s
     if (size > 0) count *= size;
   }
   if (is_empty) count = 0;
-  const std::optional<int> bits = safetensors_dtype_bits(dtype);
+  const std::optional<int> bits = dtype_bits(dtype);
   if (!bits) return {};
   if (count > kMax / *bits) return what + " of " + std::string(dtype) + ", whose bits overflow 63 bits";
   const std::int64_t total = count * *bits;
@@ -60,14 +58,6 @@ std::string size_problem(std::string_view dtype, std::span<const std::int64_t> s
   if (static_cast<std::uint64_t>(total / 8) == bytes) return {};
   return std::to_string(bytes) + " bytes for " + what + " of " + std::string(dtype) + ", which has " +
          std::to_string(total / 8);
-}
-
-void check_element_size(const SafeTensors::Entry& entry, std::size_t size) {
-  const std::optional<int> bits = safetensors_dtype_bits(entry.dtype);
-  const bool fits = bits ? static_cast<std::size_t>(*bits) == 8 * size : entry.bytes.size() % size == 0;
-  if (fits) return;
-  throw IoError("copy_as " + quote(entry.name), "elements as large as those of " + quote(entry.dtype, 20),
-                std::to_string(size) + " bytes each", "copy into a type of the element's size");
 }
 
 }  // namespace detail

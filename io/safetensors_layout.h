@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,9 @@ inline constexpr std::size_t kMaxHeaderBytes = 100'000'000;
 /// times its size in memory; what would exceed it is not written either.
 inline constexpr std::size_t kMaxHeaderValues = std::size_t{1} << 22U;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
+
+/// See safetensors_dtype_bits.
+[[nodiscard]] std::optional<int> dtype_bits(std::string_view dtype) noexcept;
 
 /// Why `bytes` bytes cannot be a tensor of `dtype` and `shape`, or "" when they can: product(shape) * element
 /// bits / 8 bytes, where the product of the sizes other than 0 is below layout::kMaxElements, as it is for

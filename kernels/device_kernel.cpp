@@ -1,3 +1,4 @@
+// The error of a kernel that this library was built without.
 #include "mezzo/kernels/device_kernel.h"
 
 #include "mezzo/core/error.h"

@@ -1,3 +1,4 @@
+// One deep copy: each module and tensor is copied once, however often it is shared.
 #include "mezzo/nn/cloning.h"
 
 #include "mezzo/autograd/grad_mode.h"

@@ -1,105 +1,9 @@
+// The report of a load in words.
 #include "mezzo/nn/state_dict.h"
-
-#include <unordered_map>
-#include <unordered_set>
-
-#include "mezzo/autograd/grad_mode.h"
-#include "mezzo/core/error.h"
-#include "mezzo/nn/module.h"
-#include "mezzo/ops/cast.h"
 
 namespace mezzo::nn {
 
 namespace {
-
-/// Lists what a state dict holds: every path of every parameter and persistent buffer, sharing not resolved.
-void list_state(const Module& module, const std::string& prefix, NamedTensors& out) {
-  for (const Param* slot : module.param_slots()) {
-    if (slot->defined()) out.emplace_back(prefix + slot->name(), slot->get());
-  }
-  for (const Buffer* slot : module.buffer_slots()) {
-    if (slot->defined() && slot->is_persistent()) out.emplace_back(prefix + slot->name(), slot->get());
-  }
-  for (const ChildSlot* slot : module.child_slots()) {
-    if (slot->module()) list_state(*slot->module(), prefix + slot->name() + ".", out);
-  }
-}
-
-std::string kind_text(const Tensor& tensor) {
-  return to_string(tensor.shape()) + " " + to_string(tensor.dtype());
-}
-
-/// One load: first everything is compared, then everything converted, and only then anything written.
-class Loading {
- public:
-  Loading(const Module& module, const NamedTensors& state, const LoadOptions& options);
-  [[nodiscard]] const LoadReport& report() const { return report_; }
-  /// Writes the values, converted and out of the way of each other before the first write.
-  void write() const;
-
- private:
-  void compare(const std::string& name, const Tensor& target, const Tensor& value);
-  [[nodiscard]] bool is_in_the_way(const Tensor& value, const Tensor& target) const;
-
-  const LoadOptions& options_;
-  std::unordered_set<const Storage*> written_;    // memory of all targets
-  std::vector<std::pair<Tensor, Tensor>> pairs_;  // target, value
-  LoadReport report_;
-};
-
-Loading::Loading(const Module& module, const NamedTensors& state, const LoadOptions& options)
-    : options_(options) {
-  NamedTensors targets;
-  list_state(module, "", targets);
-  std::unordered_map<std::string, Tensor> by_name(targets.begin(), targets.end());
-  std::unordered_set<std::string> names;
-  std::unordered_set<const TensorImpl*> given;
-  for (const auto& [name, value] : state) {
-    const auto target = by_name.find(name);
-    if (!names.insert(name).second) {
-      report_.mismatched.push_back(name + ": given more than once");
-    } else if (target == by_name.end()) {
-      report_.unexpected.push_back(name);
-    } else {
-      given.insert(&target->second.impl());
-      compare(name, target->second, value);
-    }
-  }
-  for (const auto& [path, target] : targets) {
-    written_.insert(target.impl().storage.get());
-    if (given.count(&target.impl()) == 0) report_.missing.push_back(path);
-  }
-}
-
-void Loading::compare(const std::string& name, const Tensor& target, const Tensor& value) {
-  if (!value.defined())
-    report_.mismatched.push_back(name + ": given as an undefined tensor");
-  else if (value.shape() != target.shape() || (!options_.cast && value.dtype() != target.dtype()))
-    report_.mismatched.push_back(name + ": " + kind_text(target) + " in the module, " + kind_text(value) +
-                                 " given");
-  else
-    pairs_.emplace_back(target, value);
-}
-
-/// Whether writing some target may change `value` before `target` has got it.
-bool Loading::is_in_the_way(const Tensor& value, const Tensor& target) const {
-  const TensorImpl& from = value.impl();
-  const TensorImpl& onto = target.impl();
-  const bool is_itself =
-      from.storage == onto.storage && from.offset == onto.offset && from.strides == onto.strides;
-  return !is_itself && written_.count(from.storage.get()) > 0;
-}
-
-void Loading::write() const {
-  const NoGrad no_grad;
-  std::vector<Tensor> values;
-  for (const auto& [target, given] : pairs_) {
-    Tensor value = to(to(given.detach(), target.dtype()), target.device());
-    if (is_in_the_way(value, target)) value = clone(value);
-    values.push_back(std::move(value));
-  }
-  for (std::size_t i = 0; i < pairs_.size(); ++i) pairs_[i].first.copy_(values[i]);
-}
 
 void add_group(std::string& text, const std::vector<std::string>& names, const char* what,
                const char* separator) {
@@ -120,25 +24,6 @@ std::string to_string(const LoadReport& report) {
   add_group(text, report.unexpected, "unexpected", ", ");
   add_group(text, report.mismatched, "mismatched", "; ");
   return text.empty() ? "nothing" : text;
-}
-
-NamedTensors Module::state_dict() const {
-  NamedTensors result;
-  list_state(*this, "", result);
-  for (auto& [path, tensor] : result) tensor = tensor.detach();
-  return result;
-}
-
-LoadReport Module::load_state_dict(const NamedTensors& state, const LoadOptions& options) {
-  const Loading loading(*this, state, options);
-  const LoadReport& report = loading.report();
-  if (!report.mismatched.empty() || (options.strict && !report.is_exact())) {
-    throw ValueError("load_state_dict", "the state of " + type_name(), to_string(report),
-                     report.mismatched.empty() ? "load with strict = false to accept other names"
-                                               : "load into a module of the same shapes and dtypes");
-  }
-  loading.write();
-  return report;
 }
 
 }  // namespace mezzo::nn

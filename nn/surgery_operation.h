@@ -4,6 +4,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "mezzo/nn/pointer_set.h"
@@ -98,5 +99,11 @@ class Operation {
   std::unordered_map<const Module*, bool> visited_;
   std::string path_;
 };
+
+/// Report::parameter_pairs for these exchanges, before they are made. `originals`: the model; `remaining`:
+/// the modules of the model as it will be, in any order.
+[[nodiscard]] std::vector<std::pair<Tensor, Tensor>> changed_parameters(
+    const std::vector<Replaced>& replaced, const Inventory& originals,
+    const std::vector<const Module*>& remaining);
 
 }  // namespace mezzo::nn::surgery

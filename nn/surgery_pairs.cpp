@@ -1,6 +1,7 @@
-#include "mezzo/nn/surgery_pairs.h"
-
+// Which parameters a surgery changes: those of the exchanged modules, matched by name, sharing resolved.
 #include <algorithm>
+
+#include "mezzo/nn/surgery_operation.h"
 
 namespace mezzo::nn::surgery {
 

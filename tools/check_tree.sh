@@ -1,6 +1,7 @@
 #!/bin/sh
-# Checks the shape of the source tree: who includes whom (the layer table), how long files and functions are. Prints the
-# median, 90th percentile and maximum file length. The checks themselves stand in check_tree.awk.
+# Checks the shape of the source tree: who includes whom (the layer table; no cycles), how long files and functions are,
+# how full folders are, and that files begin by saying what they hold. Prints the median, 90th percentile and maximum file
+# length. The checks themselves stand in check_tree.awk (file by file) and check_units.awk (the tree).
 # usage: check_tree.sh [ROOT]                status 1 when something is wrong
 #        check_tree.sh --functions [ROOT]    every function it sees with its length, longest last
 set -eu
@@ -29,5 +30,7 @@ printf '%s\n' "$found" | sed -n 's/^LINES //p' | sort -n | awk '
       NR, count[int((NR + 1) / 2)], count[int((NR * 9 + 9) / 10)], count[NR], name
   }'
 printf '%s\n' "$functions" | sed -n '$s/^\([0-9]*\) \([^ ]*\) \(.*\)/longest function \1 lines: \3 (\2)/p'
-problems=$(printf '%s\n' "$found" | sed -e '/^LINES /d' -e '/^FUNCTION /d')
+# shellcheck disable=SC2086
+units=$(awk -f "$here/check_units.awk" $files) || { echo "check_tree: awk failed" >&2; exit 1; }
+problems=$(printf '%s\n%s\n' "$found" "$units" | sed -e '/^LINES /d' -e '/^FUNCTION /d' -e '/^$/d')
 [ -z "$problems" ] || { printf '%s\n' "$problems"; echo "check_tree: $(printf '%s\n' "$problems" | wc -l) problem(s)"; exit 1; }

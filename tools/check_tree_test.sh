@@ -27,6 +27,8 @@ printf '#include "mezzo/train/trainer.h"\n' >build/generated.h
   printf 'constexpr Op kAdd = {\n    .name = "}",\n'; lines 80 "    .digit = '{', .big = 1'000'000,  // {"; printf '};\n\n'
   printf 'void fits() {\n'; lines 58; printf '}\n'
 } >ops/clean.cpp
+begin() { find . -name '*.h' -o -name '*.cpp' | while read -r f; do grep -q '^// A file' "$f" || sed -i '1i// A file.' "$f"; done; }
+begin
 sh "$here/check_tree.sh" . >clean.txt || { echo "a clean tree is refused:"; cat clean.txt; exit 1; }
 
 printf '#include "mezzo/kernels/k.h"\n#include "b.h"\n#include "mezzo/mezzo.h"\n' >core/bad.h
@@ -35,7 +37,7 @@ printf '#include <mezzo/optim/sgd.h>\n' >nn/bad.cpp
 printf '#include "mezzo/data/csv.h"\n' >io/bad.cpp
 printf '#include "mezzo/train/trainer.h"\n' >amp/bad.h
 printf '#include "mezzo/autograd/node.h"\n' >kernels/bad.cpp
-lines 501 'int f();' >core/long.cpp
+lines 500 'int f();' >core/long.cpp
 {
   long 'void plain(int a) {'
   long 'template <class T, int N = f(3)>
@@ -54,18 +56,25 @@ lines 501 'int f();' >core/long.cpp
   printf '};\n'
   long 'TEST(Suite, Name) {'
 } >tests/more.cpp
+printf '#include "mezzo/kernels/b.h"\n' >kernels/a.h
+printf '#include "mezzo/kernels/c.h"\n' >kernels/b.cpp
+printf '#include "mezzo/core/a.h"\n' >kernels/b.h
+printf '#include "mezzo/kernels/a.h"\n' >kernels/c.h
+for i in $(seq 40); do printf '#include <vector>\n' >"ops/op_$i.cpp"; done
+begin
+printf 'int f();\n' >io/silent.cpp
 if sh "$here/check_tree.sh" . >bad.txt; then echo "a bad tree is accepted:"; cat bad.txt; exit 1; fi
 
 cat >expected.txt <<'TEXT'
-amp/bad.h:1: amp may not include train ("mezzo/train/trainer.h")
-autograd/node.h:1: autograd may not include ops ("mezzo/ops/add.h")
-core/bad.h:1: core may not include kernels ("mezzo/kernels/k.h")
-core/bad.h:2: include "b.h" is not written as "mezzo/<folder>/..."
-core/bad.h:3: core includes the umbrella header "mezzo/mezzo.h"
+amp/bad.h:2: amp may not include train ("mezzo/train/trainer.h")
+autograd/node.h:2: autograd may not include ops ("mezzo/ops/add.h")
+core/bad.h:2: core may not include kernels ("mezzo/kernels/k.h")
+core/bad.h:3: include "b.h" is not written as "mezzo/<folder>/..."
+core/bad.h:4: core includes the umbrella header "mezzo/mezzo.h"
 core/long.cpp: 501 lines, more than 500
-io/bad.cpp:1: io may not include data ("mezzo/data/csv.h")
-kernels/bad.cpp:1: kernels may not include autograd ("mezzo/autograd/node.h")
-nn/bad.cpp:1: nn may not include optim (<mezzo/optim/sgd.h>)
+io/bad.cpp:2: io may not include data ("mezzo/data/csv.h")
+kernels/bad.cpp:2: kernels may not include autograd ("mezzo/autograd/node.h")
+nn/bad.cpp:2: nn may not include optim (<mezzo/optim/sgd.h>)
 tests/long_functions.cpp: function plain has 62 lines, more than 60
 tests/long_functions.cpp: function Class<T>::member has 62 lines, more than 60
 tests/long_functions.cpp: function C has 62 lines, more than 60
@@ -76,6 +85,10 @@ tests/more.cpp: function lambda forward has 62 lines, more than 60
 tests/more.cpp: function TEST(Suite, Name) has 62 lines, more than 60
 TEXT
 sed -n -e 's/^\(tests[^:]*\):[0-9]*:/\1:/' -e '/^[a-z_/]*\.[a-z]*:/p' bad.txt >found.txt
+grep -q '^io/silent.cpp: does not begin with a comment' bad.txt || { echo "no opening comment is missed"; exit 1; }
+grep -q '^ops: 41 files, more than 40' bad.txt || { echo "a full folder is missed"; exit 1; }
+grep -q '^a cycle of includes: .*kernels/b' bad.txt || { echo "a cycle is missed"; exit 1; }
+sed -i '/^io\/silent/d' found.txt
 diff expected.txt found.txt || { echo "the list differs (<: expected, >: found)"; exit 1; }
-grep -q '^check_tree: 17 problem' bad.txt || { echo "wrong count"; tail -n 1 bad.txt; exit 1; }
+grep -q '^check_tree: 20 problem' bad.txt || { echo "wrong count"; tail -n 1 bad.txt; exit 1; }
 echo "check_tree finds all it should"

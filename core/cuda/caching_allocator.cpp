@@ -1,3 +1,5 @@
+// Best fit in heaps by stream and pool; what may be used again, when events say so, and what goes back
+// to the device.
 #include "mezzo/core/cuda/caching_allocator.h"
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "mezzo/core/cuda/allocator_events.h"
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/cuda/memory_pool.h"
@@ -195,6 +198,11 @@ std::array<std::atomic<CachingAllocator*>, kMaxDevices>& allocators() {
   return made;
 }
 
+/// nullptr when nothing was allocated yet.
+CachingAllocator* existing_allocator(int index) noexcept {
+  return allocators()[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+}
+
 }  // namespace
 
 CachingAllocator& caching_allocator(int index) {
@@ -206,8 +214,16 @@ CachingAllocator& caching_allocator(int index) {
   return *expected;
 }
 
-CachingAllocator* existing_allocator(int index) noexcept {
-  return allocators()[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+void record_memory_use(int index, const void* memory, const Stream& stream) {
+  caching_allocator(index).record_stream(memory, stream);
 }
+void stream_gone(int index, const Stream& stream) noexcept {
+  if (CachingAllocator* const made = existing_allocator(index)) made->stream_gone(stream);
+}
+void pool_gone(int index, MemoryPool& pool) noexcept {
+  if (CachingAllocator* const made = existing_allocator(index)) made->pool_gone(pool);
+}
+void capture_begins(int index) { caching_allocator(index).capture_begins(); }
+void capture_ends(int index) noexcept { caching_allocator(index).capture_ends(); }
 
 }  // namespace mezzo::cuda

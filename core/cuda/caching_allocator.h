@@ -110,7 +110,5 @@ class CachingAllocator final : public DeviceAllocator {
 
 /// The allocator of a device, made at the first call and never destroyed.
 [[nodiscard]] CachingAllocator& caching_allocator(int index);
-/// The same without making it: nullptr when nothing was allocated yet.
-[[nodiscard]] CachingAllocator* existing_allocator(int index) noexcept;
 
 }  // namespace mezzo::cuda

@@ -1,3 +1,4 @@
+// Private pools: which one a thread allocates from, and whether its capture has recorded anything yet.
 #include "mezzo/core/cuda/memory_pool.h"
 
 #include <cuda_runtime.h>
@@ -6,7 +7,7 @@
 #include <utility>
 
 #include "mezzo/core/backend.h"
-#include "mezzo/core/cuda/caching_allocator.h"
+#include "mezzo/core/cuda/allocator_events.h"
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/cuda/stream.h"
@@ -40,7 +41,7 @@ MemoryPool::MemoryPool(Device device) : device_(device) {
 }
 
 MemoryPool::~MemoryPool() {
-  if (CachingAllocator* const memory = existing_allocator(device_.index)) memory->pool_gone(*this);
+  pool_gone(device_.index, *this);
   const RelaxedCapture relaxed;
   for (void* const memory : kept_) static_cast<void>(cudaFreeHost(memory));
 }
@@ -58,13 +59,13 @@ const void* MemoryPool::keep(const void* host, std::size_t bytes) {
 
 MemoryPoolScope::MemoryPoolScope(MemoryPool& pool)
     : pool_(pool), stream_(current_stream(pool.device())), previous_(innermost) {
-  caching_allocator(pool.device().index).capture_begins();
+  capture_begins(pool.device().index);
   innermost = this;
 }
 
 MemoryPoolScope::~MemoryPoolScope() {
   innermost = previous_;
-  caching_allocator(pool_.device().index).capture_ends();
+  capture_ends(pool_.device().index);
 }
 
 MemoryPool* active_pool(int index) noexcept {

@@ -1,3 +1,5 @@
+// Streams over their CUDA handles, the current one of each thread and device, and what a capture
+// forbids.
 #include "mezzo/core/cuda/stream.h"
 
 #include <array>
@@ -7,7 +9,7 @@
 #include <utility>
 
 #include "mezzo/core/backend.h"
-#include "mezzo/core/cuda/caching_allocator.h"
+#include "mezzo/core/cuda/allocator_events.h"
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/cuda/trace.h"
@@ -52,7 +54,7 @@ Stream::~Stream() {
   // Errors of work that ran in the stream have no one to go to from here; the next check reports them.
   const RelaxedCapture relaxed;
   static_cast<void>(cudaStreamSynchronize(native(*this)));
-  if (CachingAllocator* const memory = existing_allocator(device_.index)) memory->stream_gone(*this);
+  stream_gone(device_.index, *this);
   static_cast<void>(cudaStreamDestroy(native(*this)));
 }
 
@@ -113,7 +115,7 @@ StreamGuard::~StreamGuard() { current_streams[static_cast<std::size_t>(index_)] 
 void record_stream(const Tensor& tensor, const Stream& stream) {
   const Storage& storage = *tensor.impl().storage;
   if (!storage.device().is_cuda()) return;
-  caching_allocator(storage.device().index).record_stream(storage.data(), stream);
+  record_memory_use(storage.device().index, storage.data(), stream);
 }
 
 void refuse_in_capture(const Stream& stream, std::string_view what) {

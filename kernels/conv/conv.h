@@ -32,6 +32,9 @@ struct ConvShape {
   Windows windows = {};
 };
 
+/// Which of the three maps.
+enum class ConvMap { forward, input_gradient, weight_gradient };
+
 MEZZO_KERNEL(conv_forward, void(const ConvShape& shape, const View& y, const View& x, const View& weight,
                                 const void* bias));
 MEZZO_KERNEL(conv_input_gradient, void(const ConvShape& shape, const View& x, const View& y,

@@ -10,9 +10,6 @@
 
 namespace mezzo::kernels::cpu {
 
-/// Which of the three maps of kernels/conv/conv.h.
-enum class ConvMap { forward, input_gradient, weight_gradient };
-
 /// Images of one type: element (n, c, place) stands at `data + n * batch_stride + c * channel_stride + place
 /// * place_stride`, and one of the last two strides is 1. Channels of a part are neighbours.
 template <class T>

@@ -5,8 +5,6 @@
 
 namespace mezzo::kernels::cuda {
 
-enum class ConvMap { forward, input_gradient, weight_gradient };
-
 /// Computes a map of kernels/conv/conv.h by cuDNN, with the bias of forward and input gradient (or null).
 /// False when it did not: no library, no plan that keeps the contract of kernels/conv/conv.h and gives the
 /// same bits every time, a result narrower than an operand, or a first meeting in a stream capture. Which

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "mezzo/kernels/conv/cuda_dnn.h"
+#include "mezzo/kernels/conv/conv.h"
 #include "mezzo/kernels/cuda/vendor/dnn.h"
 
 #if MEZZO_HAVE_CUDNN

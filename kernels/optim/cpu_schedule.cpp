@@ -1,3 +1,4 @@
+// The CPU advances a schedule by calling it: the arithmetic is the same for all devices.
 #include "mezzo/kernels/optim/schedule.h"
 
 namespace mezzo::kernels::cpu {

@@ -1,11 +1,9 @@
-// Surgery, the plan: which module goes, what takes its place, and where. See surgery_operation.h.
-#include "mezzo/nn/surgery.h"
+// Surgery, the plan: which module goes, what takes its place, and where.
+#include "mezzo/nn/surgery_operation.h"
 
 #include <algorithm>
 
 #include "mezzo/core/error.h"
-#include "mezzo/nn/surgery_operation.h"
-#include "mezzo/nn/surgery_pairs.h"
 
 namespace mezzo::nn::surgery {
 

@@ -1,0 +1,50 @@
+// Random sequences, numbered in the order in which they are made, so that a recording knows which are older
+// than itself; and the recorder of each thread.
+#include "mezzo/core/draw_recorder.h"
+
+#include <atomic>
+#include <utility>
+
+namespace mezzo {
+
+namespace detail {
+
+namespace {
+
+std::atomic<std::uint64_t> sequences_made{0};
+constinit thread_local DrawRecorderScope* innermost = nullptr;
+
+}  // namespace
+
+Sequence::Sequence(const GeneratorState& start) : state_(start), number_(++sequences_made) {}
+
+GeneratorState Sequence::state() const {
+  const std::scoped_lock lock(mutex_);
+  return state_;
+}
+
+void Sequence::set_state(const GeneratorState& state) {
+  const std::scoped_lock lock(mutex_);
+  state_ = state;
+}
+
+GeneratorState Sequence::advance(std::uint64_t blocks) {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(state_, {state_.seed, state_.offset + blocks});
+}
+
+DrawRecorderScope::DrawRecorderScope(DrawRecorder& recorder)
+    : recorder_(recorder),
+      previous_(std::exchange(innermost, this)),
+      last_number_(sequences_made.load(std::memory_order_relaxed)) {}
+
+DrawRecorderScope::~DrawRecorderScope() { innermost = previous_; }
+
+DrawRecorder* DrawRecorderScope::recorder_of(const Sequence& sequence) noexcept {
+  return innermost != nullptr && sequence.number() <= innermost->last_number_ ? &innermost->recorder_
+                                                                              : nullptr;
+}
+
+}  // namespace detail
+
+}  // namespace mezzo
