@@ -1,3 +1,5 @@
+// The three norm algorithms. Each checks its options and hands the training state to the call of
+// amp/norm_surgery.h that does the work.
 #include "mezzo/amp/algorithm.h"
 
 #include "mezzo/core/error.h"

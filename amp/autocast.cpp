@@ -1,3 +1,6 @@
+// Autocast as the input layer of a thread (autograd/input_layer.h): casts an op's inputs by the op's
+// category. The state of all open regions is packed into one 64-bit context. The end of the outermost
+// region drops the 16-bit copies of weights that no optimizer keeps.
 #include "mezzo/amp/autocast.h"
 
 #include <algorithm>

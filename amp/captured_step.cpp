@@ -1,3 +1,5 @@
+// The order of CapturedStep's calls: the first ones run eagerly, the next is recorded into a CUDA graph,
+// later ones replay it. On the CPU, and in a build without CUDA, every call runs eagerly.
 #include "mezzo/amp/captured_step.h"
 
 #include <optional>

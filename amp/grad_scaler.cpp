@@ -1,3 +1,5 @@
+// GradScaler in the training loop: which order of scale, unscale_, step and update is legal, and the
+// kernels that each starts. Nothing here reads a value back; calls that do are in grad_scaler_state.cpp.
 #include "mezzo/amp/grad_scaler.h"
 
 #include <algorithm>

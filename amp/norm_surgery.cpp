@@ -1,3 +1,5 @@
+// The apply_ calls as one replacement over all norms of a model: which norms stay and why, then the call
+// that tells the optimizers. If an optimizer refuses, the model is restored.
 #include "mezzo/amp/norm_surgery.h"
 
 #include <algorithm>

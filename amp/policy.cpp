@@ -1,3 +1,5 @@
+// The dispatch table, read from the op registry and written as text or Markdown. Overrides form a stack
+// per thread; the innermost one of an op counts.
 #include "mezzo/amp/policy.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The names of the precision modes, read in upper or lower case and with their old spellings, and the
+// explanation of why a mode leaves norms alone.
 #include "mezzo/amp/precision.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The two extra columns, gathered while ops run: the dtype of each computation, and for norms the dtypes
+// of input, output, statistics and parameters. Ops that only move, cast or view data do not count.
 #include "mezzo/amp/summary.h"
 
 #include <algorithm>

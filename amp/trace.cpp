@@ -1,3 +1,5 @@
+// The recorder behind a trace. It observes ops and autocast's casts, and books each cast in the row of the
+// op that it was made for. The report is written as a table and as a Value.
 #include "mezzo/amp/trace.h"
 
 #include <algorithm>

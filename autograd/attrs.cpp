@@ -1,3 +1,5 @@
+// Conversions between JSON values and the types of attribute fields, and the errors for unknown names and
+// wrong values. The templates of attrs.h call them.
 #include "mezzo/autograd/attrs.h"
 
 namespace mezzo::detail {

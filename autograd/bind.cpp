@@ -1,3 +1,5 @@
+// What happens before an op's forward: inputs are checked to be on one device, 0-dim CPU tensors are moved
+// there, then the thread's input layer (autocast) may replace inputs.
 #include "mezzo/autograd/bind.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Runs the composition again on the saved inputs with recording on, and calls grad on the result. Each
+// input becomes a tensor of its own, so a tensor that is used twice gets one gradient per use.
 #include "mezzo/autograd/decomposed.h"
 
 #include "mezzo/autograd/engine.h"

@@ -1,3 +1,6 @@
+// The walk of a backward: nodes leave a heap latest first, gradients that meet are added, and each is
+// fitted to the shape and dtype of its input. backward() adds results to .grad; grad() visits only what
+// leads to the inputs asked for.
 #include "mezzo/autograd/engine.h"
 
 #include <algorithm>

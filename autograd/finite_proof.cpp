@@ -1,3 +1,5 @@
+// A proof is stored with the gradient, together with the versions of the gradient and of the two operands
+// that are checked in its place. Once one of the three was written, the proof is ignored.
 #include "mezzo/autograd/finite_proof.h"
 
 #include <utility>

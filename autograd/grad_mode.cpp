@@ -1,3 +1,4 @@
+// The thread-local flag behind grad_enabled() and its guards. It starts as true in every thread.
 #include "mezzo/autograd/grad_mode.h"
 
 namespace mezzo {

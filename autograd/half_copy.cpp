@@ -1,3 +1,5 @@
+// A leaf's copies, one per 16-bit dtype, each with the version of the leaf it was made from. Decides when
+// a copy is made anew, dropped, or kept because an optimizer writes it. One mutex guards all of them.
 #include "mezzo/autograd/half_copy.h"
 
 #include <mutex>

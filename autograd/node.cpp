@@ -1,3 +1,6 @@
+// How a node is recorded: edges to the makers of its inputs, and saved tensors, whose versions are checked
+// when they are used. Long chains of nodes are destroyed in a loop, without recursion. Also the state of
+// the thread's input layer.
 #include "mezzo/autograd/node.h"
 
 #include <atomic>

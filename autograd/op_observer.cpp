@@ -1,3 +1,4 @@
+// The thread-local pointer to the observer of ops, and the guard that exchanges it.
 #include "mezzo/autograd/op_observer.h"
 
 #include <utility>

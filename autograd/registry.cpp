@@ -1,3 +1,5 @@
+// The registry is a map from op name to entry behind a mutex. A call by an unknown name throws an error
+// that suggests similar names.
 #include "mezzo/autograd/registry.h"
 
 #include <map>

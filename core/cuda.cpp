@@ -1,3 +1,5 @@
+// The part of mezzo::cuda that every build has: whether CUDA can be used, why not, and the TF32 and
+// benchmark switches. Without CUDA also stand-ins for streams and events; making a stream throws.
 #include "mezzo/core/cuda.h"
 
 #include <atomic>

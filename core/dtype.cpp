@@ -1,3 +1,5 @@
+// Names of dtypes, and promotion of two: the higher kind wins, then the higher rank. Two dtypes of one
+// rank give a wider one: f16 with bf16 gives f32, i8 with u8 gives i16.
 #include "mezzo/core/dtype.h"
 
 #include "mezzo/core/error.h"

@@ -1,3 +1,5 @@
+// Strides of contiguous and channels-last tensors, broadcasting, reshaping without a copy, wrapping of
+// negative dims, and `collapse`, which merges dims that are one run in memory.
 #include "mezzo/core/layout.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Gets a storage's buffer from the allocator of its device (core/allocator.h) and returns it there.
 #include "mezzo/core/storage.h"
 
 #include "mezzo/core/allocator.h"

@@ -1,3 +1,5 @@
+// Columns are as wide as their longest cell in UTF-8 characters, not bytes. Also the formatting of large
+// numbers and byte counts.
 #include "mezzo/core/text_table.h"
 
 #include <algorithm>

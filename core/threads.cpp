@@ -1,3 +1,5 @@
+// The thread count is what set_num_threads() stored, else OpenMP's default. The default is read once,
+// because OpenMP keeps it per thread and all threads of mezzo must agree.
 #include "mezzo/core/threads.h"
 
 #include <algorithm>

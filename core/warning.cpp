@@ -1,3 +1,5 @@
+// The names of all warnings given so far, behind a mutex, and the handler. Without a handler a warning is
+// one line on stderr, unless MEZZO_WARNINGS is 0.
 #include "mezzo/core/warning.h"
 
 #include <cstdio>

@@ -1,3 +1,5 @@
+// The reader of IDX files: the header's sizes are checked against the file's length before memory is
+// allocated, then big-endian elements are reversed in place.
 #include "mezzo/io/idx.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Conversion between tensors and the entries of a safetensors file: dtype names, the limit on dims, bools
+// as 0 or 1. Saving copies tensors to the CPU first.
 #include "mezzo/io/tensor_file.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Each forward calls the function of its name with the layer's options. PReLU alone has a parameter.
 #include "mezzo/nn/activation.h"
 
 #include "mezzo/core/error.h"

@@ -1,3 +1,6 @@
+// The watcher behind detect_anomaly. It observes module calls, ops and backward, and looks for inf and NaN
+// in results and gradients, at a host read each. An op is blamed only if its inputs were finite, or inf
+// where it gave NaN.
 #include "mezzo/nn/anomaly.h"
 
 #include <algorithm>

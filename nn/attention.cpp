@@ -1,3 +1,6 @@
+// MultiheadAttention's forward: projections (one product if query, key and value are one tensor), all
+// masks joined into one, then scaled_dot_product_attention. If the caller wants the weights, softmax and
+// two products take its place.
 #include "mezzo/nn/attention.h"
 
 #include <cmath>

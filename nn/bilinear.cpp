@@ -1,3 +1,4 @@
+// Bilinear's checks of sizes and the uniform values it begins with; forward calls the op bilinear.
 #include "mezzo/nn/bilinear.h"
 
 #include <cmath>

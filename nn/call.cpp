@@ -1,3 +1,4 @@
+// The thread-local pointer to the observer of module calls, and the guard that exchanges it.
 #include "mezzo/nn/call.h"
 
 namespace mezzo::nn {

@@ -1,3 +1,5 @@
+// The checks, weights and printing that all convolution layers share. Forward picks the op by the number
+// of spatial dims. A padding mode other than zeros calls `pad` before it.
 #include "mezzo/nn/conv.h"
 
 #include <cmath>

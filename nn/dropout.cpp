@@ -1,3 +1,5 @@
+// Dropout calls the op dropout. Channel dropout draws one mask value per channel of each sample, which
+// broadcasts over the spatial dims.
 #include "mezzo/nn/dropout.h"
 
 #include "mezzo/core/error.h"

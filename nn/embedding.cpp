@@ -1,3 +1,4 @@
+// Embedding's checks of sizes and padding_idx, and its normal first values with zeros in the padding row.
 #include "mezzo/nn/embedding.h"
 
 #include "mezzo/autograd/grad_mode.h"

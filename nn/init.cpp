@@ -1,3 +1,5 @@
+// Fans, gains and the fillings made of them. trunc_normal_ draws on the CPU in f64, by the inverse of the
+// normal distribution (Wichura's algorithm AS 241), and copies the result to the tensor's device.
 #include "mezzo/nn/init.h"
 
 #include <algorithm>

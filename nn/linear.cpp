@@ -1,3 +1,4 @@
+// Linear's checks of sizes and the uniform values it begins with; forward calls the op linear.
 #include "mezzo/nn/linear.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Each forward calls the loss function of its name with the module's options. Weights are kept as buffers.
 #include "mezzo/nn/loss.h"
 
 namespace mezzo::nn {

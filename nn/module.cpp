@@ -1,3 +1,5 @@
+// Walks over the tree of slots that list parameters, buffers and modules, each once under its first path,
+// and what is made of such lists: training mode, requires_grad_, zero_grad. Module::to is in convert.cpp.
 #include "mezzo/nn/module.h"
 
 #include <unordered_set>

@@ -1,3 +1,4 @@
+// The error for a key that a ModuleDict does not hold; it lists the keys that there are.
 #include "mezzo/nn/module_dict.h"
 
 #include "mezzo/core/error.h"

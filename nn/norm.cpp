@@ -1,3 +1,5 @@
+// Checks and forward of all normalization layers. BatchNorm and InstanceNorm share RunningNorm, which
+// counts batches and gives each its momentum. For a cumulative mean (no momentum) that count is read back.
 #include "mezzo/nn/norm.h"
 
 #include "mezzo/autograd/grad_mode.h"

@@ -1,3 +1,4 @@
+// Pooling layers check their sizes when they are made. Forward picks the op by the number of spatial dims.
 #include "mezzo/nn/pooling.h"
 
 namespace mezzo::nn {

@@ -1,3 +1,5 @@
+// Single cells, and the loop over layers and directions that RNN, GRU and LSTM share. RNN and GRU call
+// their cell's op at every step; LSTM calls lstm_sequence once for all steps of a layer and direction.
 #include "mezzo/nn/recurrent.h"
 
 #include <array>

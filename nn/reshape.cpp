@@ -1,3 +1,4 @@
+// Flatten and Unflatten. A size of -1 in Unflatten is worked out from the input of each call.
 #include "mezzo/nn/reshape.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Residual does not broadcast: the results of both ways must have one shape.
 #include "mezzo/nn/residual.h"
 
 #include "mezzo/core/error.h"

@@ -1,3 +1,4 @@
+// Sequential's loop over its layers and its look-ups, and the index error that it shares with ModuleList.
 #include "mezzo/nn/sequential.h"
 
 #include <string>

@@ -1,3 +1,5 @@
+// The encoder layer connects self-attention, two Linears, norms and dropout, with norms first or last. The
+// encoder runs clones of one layer in a row.
 #include "mezzo/nn/transformer.h"
 
 #include "mezzo/core/error.h"

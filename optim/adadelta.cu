@@ -1,3 +1,5 @@
+// Adadelta's step on one element, with moving averages of the squared gradients and of the squared steps.
+// Nothing in it depends on the step count.
 #include "mezzo/optim/adadelta.h"
 
 #include "mezzo/kernels/optim/update.h"

@@ -1,3 +1,5 @@
+// Adagrad's step on one element, with the sum of its squared gradients. The decayed learning rate is
+// computed once per parameter and step.
 #include "mezzo/optim/adagrad.h"
 
 #include "mezzo/kernels/optim/update.h"

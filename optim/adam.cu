@@ -1,3 +1,5 @@
+// The step of Adam and AdamW on one element, and the numbers that depend on the step alone, computed in
+// f64: bias corrections and the decoupled decay. amsgrad is a variant with a third state.
 #include "mezzo/optim/adam.h"
 
 #include <cmath>

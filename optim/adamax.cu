@@ -1,3 +1,5 @@
+// Adamax's step on one element. The running maximum decays by beta2, and a NaN wins it. The bias
+// correction depends on the step alone and is computed in f64.
 #include "mezzo/optim/adamax.h"
 
 #include <cmath>

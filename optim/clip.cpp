@@ -1,3 +1,5 @@
+// Checks around the kernels of gradient clipping (kernels/optim/grad_clip.h). The norm of order 0, the
+// number of tensors that are not all zeros, is made of ops. Only error_if_nonfinite reads a value back.
 #include "mezzo/optim/clip.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Lion's step on one element: the sign of one average of state and gradient moves the parameter, another
+// average becomes the state. NaN counts as its own sign, so that it reaches the parameter.
 #include "mezzo/optim/lion.h"
 
 #include "mezzo/kernels/optim/update.h"

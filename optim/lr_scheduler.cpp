@@ -1,3 +1,5 @@
+// The schedule and its step count in device memory: step() starts one small kernel that counts and writes
+// the rates. A schedule with a host function runs on the host, and cannot be recorded into a graph.
 #include "mezzo/optim/lr_scheduler.h"
 
 #include <cmath>

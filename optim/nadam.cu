@@ -1,3 +1,5 @@
+// NAdam's step on one element, and the numbers that depend on the step alone: the momentum schedule, and
+// the product of all momenta so far, which is carried in f64.
 #include "mezzo/optim/nadam.h"
 
 #include <cmath>

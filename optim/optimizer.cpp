@@ -1,3 +1,5 @@
+// The step that all optimizers share: checks, f32 masters and state first, then one multi-tensor update
+// per group, then versions and 16-bit copies. State dicts are in optimizer_state.cpp.
 #include "mezzo/optim/optimizer.h"
 
 #include <algorithm>

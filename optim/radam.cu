@@ -1,3 +1,5 @@
+// RAdam's step on one element. Whether it divides by the root mean square, and the factor of
+// rectification, depend on the step alone.
 #include "mezzo/optim/radam.h"
 
 #include <cmath>

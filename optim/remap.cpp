@@ -1,3 +1,5 @@
+// Each optimizer's changes are planned on copies of its groups, and all are applied once none was refused.
+// A successor of the same shape takes over the optimizer's state of the parameter before it.
 #include "mezzo/optim/remap.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// RMSprop's step on one element in four variants, centered or not, with momentum or not, each with only
+// the state that it needs.
 #include "mezzo/optim/rmsprop.h"
 
 #include "mezzo/kernels/optim/update.h"

@@ -1,3 +1,5 @@
+// Chains and sequences as flat lists of nodes, whose begin and end are shifted. The rates of a step are
+// computed on the host by the same function as on a device.
 #include "mezzo/optim/schedule.h"
 
 #include <algorithm>

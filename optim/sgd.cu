@@ -1,3 +1,4 @@
+// SGD's step on one element, with or without a momentum buffer, which begins as the first gradient.
 #include "mezzo/optim/sgd.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// Best fit among the free blocks of a heap, splitting and merging of blocks, and the hash table from
+// address to block. Host memory is allocated only for new block records and when the table grows.
 #include "mezzo/core/cuda/blocks.h"
 
 #include <cstdint>

@@ -1,3 +1,5 @@
+// CUDA statuses as mezzo's errors: which of them are faults of an earlier kernel, which come from a stream
+// capture, and what to do about each. Each thread's last eight launches are remembered for the message.
 #include "mezzo/core/cuda/check.h"
 
 #include <array>

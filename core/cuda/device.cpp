@@ -1,3 +1,5 @@
+// The one call that looks for devices, with the likely cause and cure when it finds none, and the guards
+// that select a device or relax the thread's capture mode.
 #include "mezzo/core/cuda/device.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// One fault record per device, and a copy of it in pinned memory. The copy is queued before the host waits
+// for a stream and read afterwards; a fault becomes an IndexError.
 #include "mezzo/core/cuda/fault.h"
 
 #include <cuda_runtime.h>

@@ -1,3 +1,5 @@
+// Stream capture of a function into a CUDA graph, on a stream and with a memory pool of its own. If the
+// function throws, the capture is ended and its graph discarded.
 #include "mezzo/core/cuda/graph.h"
 
 #include <cuda_runtime.h>

@@ -1,3 +1,5 @@
+// What follows every kernel launch: the counter, the note for error messages, and the wait for the kernel
+// if MEZZO_CUDA_SYNC or a program asks for it.
 #include "mezzo/core/cuda/launch.h"
 
 #include <atomic>

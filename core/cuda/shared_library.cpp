@@ -1,3 +1,5 @@
+// Opens vendor libraries with dlopen: the file that an environment variable names, or else each known name
+// in the loader's path, in CUDA_HOME and in /usr/local/cuda.
 #include "mezzo/core/cuda/shared_library.h"
 
 #include <dlfcn.h>

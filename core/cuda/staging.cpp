@@ -1,3 +1,5 @@
+// Uploads go through a ring of pinned memory in pieces of up to 1 MiB, each guarded by an event. Downloads
+// alternate between two halves: the device fills one while the host empties the other.
 #include "mezzo/core/cuda/staging.h"
 
 #include <algorithm>

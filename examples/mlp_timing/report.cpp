@@ -1,3 +1,5 @@
+// Text and JSON from finished measurements: medians, speed-ups over the first run, and a verdict that
+// calls nothing faster below 1.05x. Also the progress bar. Nothing is measured here.
 #include "report.h"
 
 #include <fmt/format.h>

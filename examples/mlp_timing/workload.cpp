@@ -1,3 +1,5 @@
+// One timed run per mode: presets, data, the training step, and clocks per step (CUDA events on a GPU). A
+// run's first step also checks the dtypes of output, loss, parameters and gradients.
 #include "workload.h"
 
 #include <unistd.h>

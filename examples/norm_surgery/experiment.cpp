@@ -1,3 +1,5 @@
+// The training loop, timed after up to three warm-up steps: model, surgery on its norms, then steps under
+// autocast, with a GradScaler for f16. Activation memory is what forward adds to the allocator's count.
 #include "experiment.h"
 
 #include <algorithm>

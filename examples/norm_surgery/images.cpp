@@ -1,3 +1,5 @@
+// Generated batches are sine waves plus noise, where the direction of the wave is the class. Batches from
+// a folder are read from two IDX files, found by their endings and checked to belong together.
 #include "images.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// ConvNet is three stages of Conv2d, GroupNorm and ReLU. RowTransformer embeds each row of pixels, adds
+// learned positions and runs a TransformerEncoder.
 #include "models.h"
 
 namespace norm_surgery {

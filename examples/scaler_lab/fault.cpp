@@ -1,3 +1,4 @@
+// The parser of the flags --overflow and --underflow, with checks of steps and layer names.
 #include "fault.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The training loop of the lab. A skipped step runs again under detect_anomaly, which finds the first op
+// at fault. A step with an underflow runs again with scale 1, to count zero gradients there too.
 #include "lab.h"
 
 #include <algorithm>

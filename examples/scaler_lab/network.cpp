@@ -1,3 +1,6 @@
+// Faults as factors: one on a layer's result, or one on its gradient. The gradient is multiplied by an op
+// inside the layer, so that anomaly detection names that layer. The data are noisy points around one
+// centre per class.
 #include "network.h"
 
 namespace scaler_lab {

@@ -1,3 +1,5 @@
+// The plot as SVG text: two panels with axes and curves, bands where an underflow was injected, and a mark
+// at each skipped step. Below the plot the first eight skips are explained.
 #include "plot.h"
 
 #include <fmt/format.h>

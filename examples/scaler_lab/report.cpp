@@ -1,3 +1,5 @@
+// Which steps the table shows, the summary below it, and the same rows as CSV and as a Value. A NaN loss
+// is printed without a sign.
 #include "report.h"
 
 #include <fmt/format.h>

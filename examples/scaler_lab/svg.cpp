@@ -1,3 +1,4 @@
+// SVG elements as formatted strings, XML escaping of text, and round distances between axis ticks.
 #include "svg.h"
 
 #include <fmt/format.h>

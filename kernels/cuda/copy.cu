@@ -1,3 +1,4 @@
+// The copy is a pointwise identity, computed in the compute type of the two dtypes promoted.
 #include "mezzo/kernels/cuda/copy.h"
 
 #include <array>

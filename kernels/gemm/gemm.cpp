@@ -1,3 +1,5 @@
+// What all devices share of a product: the checks of its arguments, the dtype it is computed in, its
+// transposed form, and the switch for cuBLASLt's epilogues. The arithmetic is elsewhere.
 #include "mezzo/kernels/gemm/gemm.h"
 
 #include <atomic>

@@ -20,7 +20,7 @@ struct PoolPlace {
   std::int64_t image, d, h, w, channel;
 };
 [[nodiscard]] __device__ PoolPlace pool_place(std::int64_t e, const Windows::Sizes& sizes,
-                                                std::int64_t inner) {
+                                              std::int64_t inner) {
   const std::int64_t place = quotient(e, inner), row = quotient(place, sizes[2]);
   const std::int64_t plane = quotient(row, sizes[1]), image = quotient(plane, sizes[0]);
   return {image, plane - image * sizes[0], row - plane * sizes[1], place - row * sizes[2], e - place * inner};

@@ -1,3 +1,5 @@
+// The sizes by which a reduction is cut into chunks and units of work, the choice between the orders by
+// rows and by columns, and the loop that runs pieces in parallel and combines chunks in order.
 #include "mezzo/kernels/reduce/cpu_plan.h"
 
 #include <array>

@@ -1,3 +1,5 @@
+// full, ones, arange and eye, filled by kernels that compute each value from its index, and the `_like`
+// forms. Values from the host are converted on the CPU and copied to the device.
 #include "mezzo/ops/factory.h"
 
 #include <cmath>

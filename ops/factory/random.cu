@@ -1,3 +1,5 @@
+// Random tensors from the words of a Philox sequence. Arguments are checked before words are drawn, so
+// that a refused call changes nothing. randperm shuffles on the CPU.
 #include "mezzo/ops/random.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// Operands are multiplied in pairs, from left to right. Labels that nothing later needs are summed over
+// first. A pair that shares a label to sum over becomes a matmul, any other a broadcast product.
 #include "mezzo/ops/linalg/contraction.h"
 
 #include <map>

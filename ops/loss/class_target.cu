@@ -1,3 +1,6 @@
+// Class targets made ready: checks, class weights in the compute type, and the divisor of the mean in
+// device memory. A wrong label throws at once on the CPU; on a CUDA device it becomes a fault
+// (core/cuda/fault.h).
 #include "mezzo/ops/loss/class_target.h"
 
 #include "mezzo/kernels/math/scalar_math.h"

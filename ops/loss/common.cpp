@@ -1,3 +1,4 @@
+// The shape checks of losses and of their gradients, and the 1 that stands for a weight left out.
 #include "mezzo/ops/loss/common.h"
 
 #include "mezzo/ops/factory.h"

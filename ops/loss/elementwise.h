@@ -85,8 +85,7 @@ Outputs elementwise_loss_backward(const ForwardArgs<WithDType<typename L::Attrs>
   L::check(args.attrs, x.shape());
   const Shape shape = layout::broadcast(L::kBackwardName, x.shape(), target.shape());
   const auto slope = L::slope(args.attrs);
-  const SlopeGradientFn<decltype(slope)> gradient{
-      slope, slope_scale<L>(args.attrs, x.shape(), shape)};
+  const SlopeGradientFn<decltype(slope)> gradient{slope, slope_scale<L>(args.attrs, x.shape(), shape)};
   return loss_gradient<2>(L::kBackwardName, gradient, args.in(0), {&x, &target}, shape,
                           {L::reduction(args.attrs), args.attrs.dtype});
 }

@@ -1,3 +1,5 @@
+// Checks of a cell's tensors, the products of all its gates (with f32 results for 16-bit inputs), and the
+// gradients of these products. A sample without a batch dim runs as a batch of one.
 #include "mezzo/ops/recurrent/common.h"
 
 #include <algorithm>

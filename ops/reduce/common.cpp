@@ -1,3 +1,5 @@
+// The shapes around a reduction: a result is viewed with stride 0 in the reduced dims, and a gradient is
+// expanded over them. Equal extrema share their gradient evenly.
 #include "mezzo/ops/reduce/common.h"
 
 #include "mezzo/ops/cast.h"

@@ -1,3 +1,5 @@
+// Checks sizes that are given once or per spatial dim, and brings them to one per dim. Windows always get
+// three sizes, as kernels take them.
 #include "mezzo/ops/spatial.h"
 
 #include <limits>

@@ -1,3 +1,5 @@
+// Finds a case's metadata and tensors by the names that the goldens give them, "case0.name". Tensors are
+// moved to the device that the cases run on.
 #include "golden/case_file.h"
 
 #include <array>

@@ -1,3 +1,5 @@
+// Values are compared on the host, floating ones in f64, integers and bools exactly. The message names the
+// first element that differs, and what was allowed.
 #include "golden/compare.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// The tables from a golden's kind, or a JSON file's name, to its runner. A file that cannot be opened
+// counts as a failed case, an unknown kind as not supported.
 #include "golden/kinds.h"
 
 #include <array>

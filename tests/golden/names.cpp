@@ -1,3 +1,5 @@
+// The table of spellings, and the translation of a golden's call by it: arguments are renamed, values are
+// replaced, and nulls are left out.
 #include "golden/names.h"
 
 #include <algorithm>

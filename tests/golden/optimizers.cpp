@@ -1,3 +1,5 @@
+// The table from the goldens' optimizers to mezzo's. `betas` becomes two options, NAdam gets the
+// correction of PyTorch 1.13, and arguments about execution (foreach, fused) are ignored.
 #include "golden/optimizers.h"
 
 #include <array>

@@ -1,3 +1,5 @@
+// Selection of cases by substring or glob, counts per file, and the exit status: 1 if a case failed, if
+// none passed or, with `strict`, if a whole file is not supported.
 #include "golden/report.h"
 
 #include <fnmatch.h>

@@ -1,3 +1,5 @@
+// The table from the goldens' schedulers to mezzo's options. A case with an argument that its schedule
+// does not read is not supported, apart from `verbose` and the default of last_epoch.
 #include "golden/schedulers.h"
 
 #include <array>

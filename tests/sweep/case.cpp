@@ -1,3 +1,5 @@
+// A sample's values, drawn by Philox from a hash of its label and so the same on every machine; forward
+// and backward of a case; copies of tensors with other strides.
 #include "sweep/case.h"
 
 #include <algorithm>

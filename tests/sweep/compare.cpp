@@ -1,3 +1,5 @@
+// Comparisons on the host: bits as stored bytes in row-major order, values in f64 against an allowed
+// error. The first element that differs is reported.
 #include "sweep/compare.h"
 
 #include <cmath>

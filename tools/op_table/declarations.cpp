@@ -1,3 +1,5 @@
+// A text scan of the headers that ops/ops.h includes, for functions that return tensors and for the names
+// of their tensor parameters. It understands no other C++.
 #include "op_table/declarations.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Where cuBLASLt is looked for, and one handle per device, made at first use and never destroyed. A build
+// with the emulated device opens the emulated library only.
 #include "mezzo/kernels/cuda/vendor/blas_lt.h"
 
 #include <initializer_list>

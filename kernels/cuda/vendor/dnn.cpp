@@ -1,3 +1,5 @@
+// Where cuDNN is looked for, one handle per device, and its descriptors. A missing library is no error:
+// dnn() is null then. A failed call throws DnnRefusal, so that a convolution can go another way.
 #include "mezzo/kernels/cuda/vendor/dnn.h"
 
 #if MEZZO_HAVE_CUDNN
