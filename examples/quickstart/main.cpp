@@ -1,3 +1,4 @@
+// Trains a small network in mixed precision: autocast for the forward, a GradScaler around the backward and the step.
 #include <mezzo/mezzo.h>
 #include <iostream>
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "mezzo/core/cuda/trace.h"
@@ -82,13 +83,17 @@ struct MaskBlocks {
 
 /// Whether every integer in [low, high] is a value of the dtype.
 bool holds(DType dtype, std::int64_t low, std::int64_t high) {
-  if (dtype == DType::i64) return true;
   if (is_floating(dtype)) {
     const auto limit = static_cast<std::int64_t>(2 / info(dtype).eps);  // 2^(digits), where gaps of 2 begin
     return low >= -limit && high <= limit;
   }
-  if (dtype == DType::i32) return low >= INT32_MIN && high <= INT32_MAX;
-  return low >= 0 && high <= (dtype == DType::boolean ? 1 : 255);
+  if (dtype == DType::boolean) return low >= 0 && high <= 1;
+  return dispatch(dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      return std::in_range<T>(low) && std::in_range<T>(high);
+    else
+      return false;
+  });
 }
 
 }  // namespace

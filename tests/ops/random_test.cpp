@@ -17,6 +17,7 @@
 #include "mezzo/kernels/random/normal_f64.h"
 #include "mezzo/kernels/random/random_math.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/tests/ops/pointwise_support.h"
 #include "support/thread_guard.h"
@@ -265,6 +266,12 @@ TEST(Random, RefusesArgumentsWithoutADistribution) {
   EXPECT_THROW((void)normal(NAN, 1, {1}), ValueError);
   EXPECT_THROW((void)randint(0, 257, {1}, {.dtype = DType::u8}), ValueError);
   EXPECT_EQ(randint(0, 256, {1}, {.dtype = DType::u8}).numel(), 1);
+  EXPECT_THROW((void)randint(0, 129, {1}, {.dtype = DType::i8}), ValueError);
+  EXPECT_THROW((void)randint(-129, 0, {1}, {.dtype = DType::i8}), ValueError);
+  EXPECT_EQ(randint(-128, 128, {1}, {.dtype = DType::i8}).numel(), 1);
+  EXPECT_THROW((void)randint(-32769, 0, {1}, {.dtype = DType::i16}), ValueError);
+  EXPECT_EQ(amin(randint(-32768, -32767, {3}, {.dtype = DType::i16})).item<int>(), -32768);
+  EXPECT_EQ(amax(randperm(300, {.dtype = DType::i16})).item<int>(), 299);
   EXPECT_THROW((void)randint(0, 2050, {1}, {.dtype = DType::f16}), ValueError);
   EXPECT_EQ(randint(0, 2049, {1}, {.dtype = DType::f16}).numel(), 1);
   EXPECT_THROW((void)randperm(-1), ValueError);

@@ -65,7 +65,7 @@ std::vector<double> real_values(const SampleInput& input, std::size_t count, std
 /// Small integers within the range; beyond [-3, 3] products would leave the exact range of the 8-bit type.
 std::vector<double> integer_values(const SampleInput& input, std::size_t count, std::uint64_t key,
                                    std::uint64_t stream, DType dtype) {
-  const bool is_signed = dtype == DType::i32 || dtype == DType::i64;
+  const bool is_signed = dtype != DType::u8 && dtype != DType::boolean;
   double low = std::max(std::ceil(input.low), is_signed ? -3.0 : 0.0);
   double high = std::min(std::floor(input.high), dtype == DType::boolean ? 1.0 : 3.0);
   if (low > high) low = high = std::max(0.0, std::min(high, low));
