@@ -1,4 +1,4 @@
-// Autocast as the input layer of a thread (autograd/input_layer.h): casts an op's inputs by the op's
+// Autocast as the input hook of a thread (autograd/input_hook.h): casts an op's inputs by the op's
 // category. The state of all open regions is packed into one 64-bit context. The end of the outermost
 // region drops the 16-bit copies of weights that no optimizer keeps.
 #include "mezzo/amp/autocast.h"
@@ -21,7 +21,7 @@ namespace mezzo::amp {
 
 namespace {
 
-/// The autocast state of a thread, packed into LayerState::context so that a node can keep it.
+/// The autocast state of a thread, packed into InputHookState::context so that a node can keep it.
 struct State {
   struct Region {
     bool enabled = false;
@@ -48,7 +48,7 @@ std::uint64_t pack(const State& state) {
 
 State current() {
   State state;
-  const std::uint64_t bits = layer_state().context;
+  const std::uint64_t bits = input_hook_state().context;
   if ((bits & kSet) == 0) return state;
   state.cache = (bits & 1U) != 0;
   for (std::size_t i = 0; i < state.regions.size(); ++i) {
@@ -65,17 +65,17 @@ thread_local std::unordered_map<const TensorImpl*, Ref<TensorImpl>> cached_leave
 thread_local CastLog* log_of_thread = nullptr;
 
 /// Tells the thread's log of one cast, unless it is a part of an op.
-class ToldCast {
+class LoggedCast {
  public:
-  ToldCast(const Tensor& tensor, DType dtype, bool kept)
+  LoggedCast(const Tensor& tensor, DType dtype, bool kept)
       : log_(log_of_thread != nullptr && op_observer() != nullptr ? log_of_thread : nullptr) {
     if (log_ != nullptr) log_->begin_cast(tensor, dtype, kept);
   }
-  ~ToldCast() {
+  ~LoggedCast() {
     if (log_ != nullptr) log_->end_cast();
   }
-  ToldCast(const ToldCast&) = delete;
-  ToldCast& operator=(const ToldCast&) = delete;
+  LoggedCast(const LoggedCast&) = delete;
+  LoggedCast& operator=(const LoggedCast&) = delete;
 
  private:
   CastLog* log_;
@@ -99,14 +99,14 @@ Tensor cast(const Tensor& tensor, DType dtype, const State& state) {
   if (tensor.dtype() == dtype) return tensor;
   const bool weight = state.cache && nesting > 0 && tensor.dtype() == DType::f32 && is_16bit(dtype) &&
                       tensor.is_leaf() && tensor.requires_grad() && !tensor.impl().is_view;
-  const LayerGuard no_layer{LayerState{}};
-  const ToldCast told(tensor, dtype, weight);
+  const InputHookGuard no_layer{InputHookState{}};
+  const LoggedCast told(tensor, dtype, weight);
   return weight ? cast_leaf(tensor, dtype) : to(tensor, dtype);
 }
 
 /// Rewrites the eligible inputs with `choose(tensor)`.
 template <class F>
-void rewrite(LayerCall& call, const State& state, F choose) {
+void rewrite(HookedCall& call, const State& state, F choose) {
   const bool changes = std::any_of(call.inputs.begin(), call.inputs.end(), [&](const TensorRef& input) {
     return eligible(input, state) && choose(input.get()) != input->dtype();
   });
@@ -116,7 +116,7 @@ void rewrite(LayerCall& call, const State& state, F choose) {
   }
 }
 
-void run_in_f32(LayerCall& call, const State& state) {
+void run_in_f32(HookedCall& call, const State& state) {
   if (call.explicit_dtype) return;
   const bool has_f64 = std::any_of(call.inputs.begin(), call.inputs.end(), [](const TensorRef& input) {
     return input->defined() && input->dtype() == DType::f64;
@@ -131,7 +131,7 @@ void run_in_f32(LayerCall& call, const State& state) {
   }
 }
 
-void promote_inputs(LayerCall& call, const State& state) {
+void promote_inputs(HookedCall& call, const State& state) {
   std::optional<DType> widest;
   for (const TensorRef& input : call.inputs) {
     if (eligible(input, state)) widest = widest ? promote(*widest, input->dtype()) : input->dtype();
@@ -139,7 +139,7 @@ void promote_inputs(LayerCall& call, const State& state) {
   if (widest) rewrite(call, state, [&](const Tensor& /*input*/) { return *widest; });
 }
 
-void refuse_if_enabled(const LayerCall& call, const State& state) {
+void refuse_if_enabled(const HookedCall& call, const State& state) {
   for (const TensorRef& input : call.inputs) {
     if (!input->defined() || !state.at(input->device().type).enabled) continue;
     throw StateError(call.info.name.value, "a call outside of an autocast region",
@@ -147,7 +147,7 @@ void refuse_if_enabled(const LayerCall& call, const State& state) {
   }
 }
 
-void autocast_layer(LayerCall& call) {
+void autocast_layer(HookedCall& call) {
   const State state = current();
   if (call.info.cast_inputs) {
     rewrite(call, state, [&](const Tensor& /*input*/) { return *call.info.cast_inputs; });
@@ -176,7 +176,7 @@ void autocast_layer(LayerCall& call) {
 CastLog* set_cast_log(CastLog* log) noexcept { return std::exchange(log_of_thread, log); }
 
 Autocast::Autocast(Device device, std::optional<DType> dtype, AutocastOptions options)
-    : previous_(layer_state()) {
+    : previous_(input_hook_state()) {
   static_cast<void>(backend(device));  // throws when the device is not there
   State state = current();
   State::Region& region = state.at(device.type);
@@ -189,7 +189,7 @@ Autocast::Autocast(Device device, std::optional<DType> dtype, AutocastOptions op
   const bool any =
       std::any_of(state.regions.begin(), state.regions.end(), [](const auto& r) { return r.enabled; });
   ++nesting;
-  set_layer_state({any ? autocast_layer : nullptr, pack(state)});
+  set_input_hook_state({any ? autocast_layer : nullptr, pack(state)});
 }
 
 Autocast::~Autocast() {
@@ -197,7 +197,7 @@ Autocast::~Autocast() {
     for (const auto& [key, leaf] : cached_leaves) drop_half_copies(*leaf);
     cached_leaves.clear();
   }
-  set_layer_state(previous_);
+  set_input_hook_state(previous_);
 }
 
 bool is_autocast_enabled(DeviceType type) { return current().at(type).enabled; }

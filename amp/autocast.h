@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"
 #include "mezzo/core/tensor.h"
@@ -34,7 +34,7 @@ class Autocast {
   Autocast& operator=(const Autocast&) = delete;
 
  private:
-  LayerState previous_;
+  InputHookState previous_;
 };
 
 /// Whether the calling thread is in an enabled region for this type of device, and that region's dtype.

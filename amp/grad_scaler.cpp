@@ -9,7 +9,7 @@
 
 #include "mezzo/autograd/finite_proof.h"
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
@@ -89,7 +89,7 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view 
 /// All are made before the first is set, so that nothing has changed when there is no memory for them.
 void widen(OwnedGradients& gradients, const optim::Optimizer& optimizer) {
   const NoGrad no_grad;
-  const LayerGuard no_autocast{LayerState{}};
+  const InputHookGuard no_autocast{InputHookState{}};
   OwnedGradients widened;
   for (std::size_t k = 0; k < gradients.tensors.size(); ++k) {
     Tensor& gradient = gradients.tensors[k];
@@ -112,7 +112,7 @@ std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
 }
 
 /// What has to be looked at to know whether the gradients are finite.
-void check_witnesses(const OwnedGradients& gradients, const Tensor& record) {
+void check_finite_operands(const OwnedGradients& gradients, const Tensor& record) {
   std::vector<kernels::View> views;
   std::vector<std::uint32_t> parameters;
   views.reserve(gradients.tensors.size());
@@ -162,44 +162,43 @@ std::vector<Tensor> GradScaler::scale(std::span<const Tensor> losses) {
   return scaled;
 }
 
-GradScaler::Books& GradScaler::books_of(const optim::Optimizer& optimizer) {
-  for (Books& books : books_) {
-    if (books.optimizer == optimizer.id()) return books;
+GradScaler::PerOptimizer& GradScaler::state_of(const optim::Optimizer& optimizer) {
+  for (PerOptimizer& its : per_optimizer_) {
+    if (its.optimizer == optimizer.id()) return its;
   }
-  books_.push_back({optimizer.id(), Stage::ready, {}});
-  return books_.back();
+  per_optimizer_.push_back({optimizer.id(), Stage::ready, {}});
+  return per_optimizer_.back();
 }
 
-void GradScaler::begin(Books& books, const optim::Optimizer& optimizer, std::string_view op) {
+void GradScaler::begin(PerOptimizer& its, const optim::Optimizer& optimizer, std::string_view op) {
   if (!(optimizer.device() == record_.device())) {
     throw DeviceError(op, "parameters on " + mezzo::to_string(record_.device()) + " as the loss",
                       mezzo::to_string(optimizer.device()), "use one scaler per device");
   }
-  books.record = new_record(record_.device());  // the last one may be a StepResult's by now
+  its.record = new_record(record_.device());  // the last one may be a StepResult's by now
   backend(record_.device())
-      .copy_within(record_in(books.record), record_in(record_), sizeof(ScalerRecord), record_.device().index);
+      .copy_within(record_in(its.record), record_in(record_), sizeof(ScalerRecord), record_.device().index);
 }
 
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
   constexpr std::string_view op = "GradScaler.unscale_";
   if (!options_.enabled) return;
   require_settled(op);
-  Books& books = books_of(optimizer);
-  if (books.stage == Stage::unscaled) {
+  PerOptimizer& its = state_of(optimizer);
+  if (its.stage == Stage::unscaled) {
     throw StateError(op, "one call per optimizer between updates", "a second one since the last update()",
                      "call update() once at the end of the iteration");
   }
-  if (books.stage == Stage::stepped) {
+  if (its.stage == Stage::stepped) {
     throw StateError(op, "a call before step()", "one after step()",
                      "move unscale_ before step, or call update() first");
   }
   OwnedGradients gradients = gradients_of(optimizer, op);
-  begin(books, optimizer, op);
+  begin(its, optimizer, op);
   widen(gradients, optimizer);
-  kernels::unscale(record_.device(), views_of(gradients.tensors), record_in(books.record),
-                   {gradients.owners});
+  kernels::unscale(record_.device(), views_of(gradients.tensors), record_in(its.record), {gradients.owners});
   for (const Tensor& gradient : gradients.tensors) gradient.impl().storage->bump_version();
-  books.stage = Stage::unscaled;
+  its.stage = Stage::unscaled;
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
@@ -211,20 +210,20 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
     return {};
   }
   require_settled(op);
-  Books& books = books_of(optimizer);
-  if (books.stage == Stage::stepped) {
+  PerOptimizer& its = state_of(optimizer);
+  if (its.stage == Stage::stepped) {
     throw StateError(op, "one step per optimizer between updates", "a second one since the last update()",
                      "call update() once at the end of the iteration");
   }
-  const bool unscale = books.stage == Stage::ready;
+  const bool unscale = its.stage == Stage::ready;
   if (unscale) {
     const OwnedGradients gradients = gradients_of(optimizer, op);
-    begin(books, optimizer, op);
-    check_witnesses(gradients, books.record);
+    begin(its, optimizer, op);
+    check_finite_operands(gradients, its.record);
   }
-  optimizer.step({.record = record_in(books.record), .unscale = unscale});
-  books.stage = Stage::stepped;
-  return StepResult(books.record);
+  optimizer.step({.record = record_in(its.record), .unscale = unscale});
+  its.stage = Stage::stepped;
+  return StepResult(its.record);
 }
 
 StepResult GradScaler::step(optim::Optimizer& /*optimizer*/,
@@ -235,16 +234,16 @@ StepResult GradScaler::step(optim::Optimizer& /*optimizer*/,
 
 std::vector<const ScalerRecord*> GradScaler::found_records() const {
   std::vector<const ScalerRecord*> found;
-  for (const Books& books : books_) {
-    if (books.stage != Stage::ready) found.push_back(record_in(books.record));
+  for (const PerOptimizer& its : per_optimizer_) {
+    if (its.stage != Stage::ready) found.push_back(record_in(its.record));
   }
   return found;
 }
 
 void GradScaler::start_iteration() {
   // Optimizers that went out of use, or away, must not pile up.
-  std::erase_if(books_, [](const Books& books) { return books.stage == Stage::ready; });
-  for (Books& books : books_) books.stage = Stage::ready;
+  std::erase_if(per_optimizer_, [](const PerOptimizer& its) { return its.stage == Stage::ready; });
+  for (PerOptimizer& its : per_optimizer_) its.stage = Stage::ready;
 }
 
 void GradScaler::update() {

@@ -72,7 +72,7 @@ class GradScaler {
   /// Throws ValueError for growth_factor <= 1, backoff_factor outside (0, 1), growth_interval < 1, or a scale
   /// that is not positive and finite.
   explicit GradScaler(GradScalerOptions options = {});
-  // A copy would share the scale but not the books.
+  // A copy would share the scale but not the its.
   GradScaler(const GradScaler&) = delete;
   GradScaler& operator=(const GradScaler&) = delete;
   GradScaler(GradScaler&&) = default;
@@ -146,7 +146,7 @@ class GradScaler {
 
  private:
   enum class Stage : std::uint8_t { ready, unscaled, stepped };
-  struct Books {  ///< of one optimizer in this iteration
+  struct PerOptimizer {  ///< of one optimizer in this iteration
     std::uint64_t optimizer = 0;
     Stage stage = Stage::ready;
     Tensor record;
@@ -157,8 +157,8 @@ class GradScaler {
   [[nodiscard]] ScalerRecord read_record() const;
   void write_record(const ScalerRecord& host) const;
   void require_settled(std::string_view op) const;
-  Books& books_of(const optim::Optimizer& optimizer);
-  void begin(Books& books, const optim::Optimizer& optimizer, std::string_view op);
+  PerOptimizer& state_of(const optim::Optimizer& optimizer);
+  void begin(PerOptimizer& its, const optim::Optimizer& optimizer, std::string_view op);
   /// Records of the optimizers that took part since the last update.
   [[nodiscard]] std::vector<const ScalerRecord*> found_records() const;
   void start_iteration();
@@ -166,7 +166,7 @@ class GradScaler {
   GradScalerOptions options_;
   ScalerRecord initial_;  ///< what the device's record starts as
   Tensor record_;         ///< ScalerRecord as bytes on the device; undefined before the first scale()
-  std::vector<Books> books_;
+  std::vector<PerOptimizer> per_optimizer_;
 };
 
 /// The first gradient of an optimizer that is not finite.

@@ -189,7 +189,7 @@ void GradScaler::load_state_dict(const Value& state) {
   detail::warn_below_1(static_cast<double>(record.scale));
   options_ = options;
   initial_ = record;
-  books_.clear();
+  per_optimizer_.clear();
   if (record_.defined()) write_record(record);
 }
 

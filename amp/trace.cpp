@@ -10,7 +10,7 @@
 
 #include "mezzo/amp/cast_log.h"
 #include "mezzo/amp/policy.h"
-#include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/autograd/progress.h"
 #include "mezzo/core/text_table.h"
@@ -224,7 +224,7 @@ class Trace::Recorder final : OpObserver, CastLog {
   TraceRow& row_of(const OpInfo& info) {
     const bool in_backward = autograd::progress().in_backward;
     std::optional<Category> policy;
-    if (layer_state().layer != nullptr) policy = effective_category(info);
+    if (input_hook_state().hook != nullptr) policy = effective_category(info);
     const int rank = policy ? static_cast<int>(*policy) : static_cast<int>(Category::passthrough) + 1;
     const auto [found, fresh] = rows_.try_emplace(Key(in_backward, rank, info.name.value));
     if (fresh) {

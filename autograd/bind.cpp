@@ -1,5 +1,5 @@
 // What happens before an op's forward: inputs are checked to be on one device, 0-dim CPU tensors are moved
-// there, then the thread's input layer (autocast) may replace inputs.
+// there, then the thread's input hook (autocast) may replace inputs.
 #include "mezzo/autograd/bind.h"
 
 #include <algorithm>
@@ -55,10 +55,10 @@ BoundCall::BoundCall(const OpInfo& info, Inputs inputs, bool explicit_dtype) : g
   };
   if (!device.is_cpu() && std::any_of(inputs.begin(), inputs.end(), elsewhere))
     take(on_device(inputs, device));
-  const LayerState state = layer_state();
-  if (state.layer == nullptr) return;
-  LayerCall call{.info = info, .inputs = this->inputs(), .explicit_dtype = explicit_dtype};
-  state.layer(call);
+  const InputHookState state = input_hook_state();
+  if (state.hook == nullptr) return;
+  HookedCall call{.info = info, .inputs = this->inputs(), .explicit_dtype = explicit_dtype};
+  state.hook(call);
   run_dtype_ = call.run_dtype;
   if (!call.rewritten.empty()) take(std::move(call.rewritten));
 }

@@ -1,4 +1,4 @@
-// bind: the one path every op takes. Input layer (autocast), then forward with recording off, then record. A
+// bind: the one path every op takes. Input hook (autocast), then forward with recording off, then record. A
 // breakpoint here shows the whole library at work.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace mezzo {
 
 namespace detail {
 
-/// A call after the input layer: which inputs to run on and how.
+/// A call after the input hook: which inputs to run on and how.
 class BoundCall {
  public:
   BoundCall(const OpInfo& info, Inputs inputs, bool explicit_dtype);
@@ -27,16 +27,16 @@ class BoundCall {
   std::optional<DType> run_dtype_;
 };
 
-/// Recording off, no observer, and no input layer unless the op asked to run under it. Errors of the device
+/// Recording off, no observer, and no input hook unless the op asked to run under it. Errors of the device
 /// name the op.
 class ForwardScope {
  public:
   explicit ForwardScope(const OpInfo& info) noexcept
-      : layer_(info.runs_under_autocast ? layer_state() : LayerState{}), name_(info.name.value) {}
+      : layer_(info.runs_under_autocast ? input_hook_state() : InputHookState{}), name_(info.name.value) {}
 
  private:
   NoGrad no_grad_;
-  LayerGuard layer_;
+  InputHookGuard layer_;
   OpObserverGuard observer_{nullptr};
   OpScope name_;
 };
@@ -64,7 +64,7 @@ void record(const Op<A>& op, Inputs inputs, const A& attrs, Outputs& outputs,
   if (op.vjp.value.function == nullptr) return;
   Ref<autograd::Node> node(new detail::OpNode<A>(op, attrs));
   node->run_dtype = run_dtype;
-  if (op.info.runs_under_autocast) node->layer = layer_state();
+  if (op.info.runs_under_autocast) node->input_hook = input_hook_state();
   autograd::attach(node, inputs, outputs, op.saves);
 }
 

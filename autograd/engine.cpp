@@ -208,7 +208,7 @@ void Walk::seed(const Tensor& output, Tensor gradient) {
 }
 
 void Walk::run() {
-  const LayerGuard no_layer{LayerState{}};
+  const InputHookGuard no_layer{InputHookState{}};
   const detail::GradModeGuard mode(create_);
   for (auto& [output, gradient] : seeds_) seed(output, std::move(gradient));
   while (!heap_.empty()) {
@@ -248,7 +248,7 @@ void Walk::process(Node& node, Slots grads) {
   Gradients gradients;
   {
     // A node that asked for it sees the autocast state of its forward; all others see none.
-    const LayerGuard layer(node.info.runs_under_autocast ? node.layer : LayerState{});
+    const InputHookGuard hook(node.info.runs_under_autocast ? node.input_hook : InputHookState{});
     gradients = node.apply(std::span<const Tensor>(grads.data(), grads.size()), {needs.data(), needs.size()});
   }
   if (gradients.size() != node.edges.size()) {
@@ -282,7 +282,7 @@ bool is_unshared(const Tensor& tensor, MemoryFormat format) {
 }
 
 void Walk::accumulate_into_leaves() {
-  const LayerGuard no_layer{LayerState{}};
+  const InputHookGuard no_layer{InputHookState{}};
   const detail::GradModeGuard mode(create_);
   for (auto& [edge, gradient] : leaves_) {
     TensorImpl& leaf = *edge.leaf_impl();
@@ -325,7 +325,7 @@ Tensors Walk::captured(std::span<const Tensor> inputs, bool allow_unused) {
 /// call.
 void warn_inside_region(std::string_view op) {
   static WarningSite site("backward_in_region");
-  if (layer_state().layer == nullptr || autograd::progress().in_backward || !site.is_fresh()) return;
+  if (input_hook_state().hook == nullptr || autograd::progress().in_backward || !site.is_fresh()) return;
   site.warn(op, "a call outside of the autocast region", "one inside",
             "end the region before it; backward runs each op in the dtype of its forward by itself");
 }

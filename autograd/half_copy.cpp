@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
 #include "mezzo/ops/cast.h"
@@ -33,7 +33,7 @@ Tensor as_tensor(const HalfCopy& copy, const Tensor& leaf, DType dtype) {
 /// Fills the slot from the leaf's present values.
 void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
   const NoGrad no_grad;
-  const LayerGuard no_layer{LayerState{}};
+  const InputHookGuard no_layer{InputHookState{}};
   copy.storage = to(leaf.detach(), dtype).impl().storage;
   copy.version = leaf.version();
 }

@@ -1,6 +1,6 @@
 // How a node is recorded: edges to the makers of its inputs, and saved tensors, whose versions are checked
 // when they are used. Long chains of nodes are destroyed in a loop, without recursion. Also the state of
-// the thread's input layer.
+// the thread's input hook.
 #include "mezzo/autograd/node.h"
 
 #include <atomic>
@@ -13,12 +13,12 @@
 namespace mezzo {
 
 namespace {
-thread_local LayerState current_layer;
+thread_local InputHookState current_layer;
 thread_local autograd::Progress current_progress;
 }  // namespace
 
-LayerState layer_state() noexcept { return current_layer; }
-void set_layer_state(LayerState state) noexcept { current_layer = state; }
+InputHookState input_hook_state() noexcept { return current_layer; }
+void set_input_hook_state(InputHookState state) noexcept { current_layer = state; }
 
 namespace autograd {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op.h"
 
 namespace mezzo::autograd {
@@ -63,7 +63,7 @@ class Node : public RefCounted {
   SmallVector<SavedTensor, 3> saved_inputs;
   SmallVector<SavedTensor, 1> saved_outputs;
   std::optional<DType> run_dtype;
-  LayerState layer;
+  InputHookState input_hook;
   std::vector<std::pair<std::uint32_t, Ref<GradHooks>>> hooks;  ///< per output index
   bool released = false;
   /// Where in the tree of modules forward ran, when anomalies are looked for (nn/anomaly.h); lives as long as

@@ -23,7 +23,7 @@ set(mezzo_sample_files
   kernels/gemm: cpu cpu_bf16 cpu_blocked cpu_loops cpu_onednn gemm
   kernels/optim: cpu_update
   kernels/pointwise: cpu
-  kernels/reduce: cpu_plain_sum cpu_plan cpu_source
+  kernels/reduce: cpu_direct_sum cpu_plan cpu_source
   kernels/scaler: cpu
   kernels/softmax: cpu_softmax
   nn: activation call cloning convert layer_support linear module module_slots print sequential

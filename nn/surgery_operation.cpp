@@ -81,34 +81,34 @@ void Operation::look_into(ChildSlot& slot) {
   const std::size_t above = path_.size();
   if (above > 0) path_ += ".";
   path_ += slot.name();
-  auto found = fates_.find(before.get());
-  if (found == fates_.end()) found = fates_.emplace(before.get(), decide(before)).first;
-  Fate& fate = found->second;
+  auto found = outcomes_.find(before.get());
+  if (found == outcomes_.end()) found = outcomes_.emplace(before.get(), decide(before)).first;
+  Outcome& outcome = found->second;
   Module* held = before.get();
   // Inside of its own replacement a module stays; there is no other way to wrap it.
-  const bool wraps = fate.after && is_open(*fate.after) && !originals_.holds(*fate.after);
-  if (fate.after && !wraps) {
-    take_place(slot, before, fate);
-    held = fate.after.get();
+  const bool wraps = outcome.after && is_open(*outcome.after) && !originals_.holds(*outcome.after);
+  if (outcome.after && !wraps) {
+    take_place(slot, before, outcome);
+    held = outcome.after.get();
   }
   if (is_open(*held)) {
     throw ValueError("surgery", "a replacement for '" + path_ + "' that does not contain its place",
                      held->type_name() + ", which does", "a model must not contain itself");
   }
   if (visited_.count(held) == 0)
-    enter(*held, above, originals_.holds(*held) ? Used() : fate.used);
+    enter(*held, above, originals_.holds(*held) ? Used() : outcome.used);
   else
     path_.resize(above);
 }
 
-void Operation::take_place(ChildSlot& slot, const std::shared_ptr<Module>& before, Fate& fate) {
-  slot.require_type(fate.after);
-  if (fate.entry == kNone) {
-    fate.entry = report_.replaced_.size();
-    report_.replaced_.push_back({{}, before, fate.after});
+void Operation::take_place(ChildSlot& slot, const std::shared_ptr<Module>& before, Outcome& outcome) {
+  slot.require_type(outcome.after);
+  if (outcome.entry == kNone) {
+    outcome.entry = report_.replaced_.size();
+    report_.replaced_.push_back({{}, before, outcome.after});
   }
-  std::vector<std::string>& paths = report_.replaced_[fate.entry].paths;
-  report_.places_.push_back({&slot, fate.entry, paths.size()});
+  std::vector<std::string>& paths = report_.replaced_[outcome.entry].paths;
+  report_.places_.push_back({&slot, outcome.entry, paths.size()});
   paths.push_back(path_);
 }
 
@@ -123,14 +123,14 @@ const Rule* Operation::next_rule(const Module& module, Used& used) {
   return nullptr;
 }
 
-Operation::Fate Operation::decide(const std::shared_ptr<Module>& module) {
-  Fate fate;
+Operation::Outcome Operation::decide(const std::shared_ptr<Module>& module) {
+  Outcome outcome;
   const bool original = originals_.holds(*module);
-  if (!original) fate.used = frames_.back().used;
-  if (!original && !options_.recurse) return fate;
+  if (!original) outcome.used = frames_.back().used;
+  if (!original && !options_.recurse) return outcome;
   std::shared_ptr<Module> present = module;
   do {
-    const Rule* const rule = next_rule(*present, fate.used);
+    const Rule* const rule = next_rule(*present, outcome.used);
     if (rule == nullptr) break;
     std::size_t& matched = matched_[static_cast<std::size_t>(rule - rules_.data())];
     Decision decision = rule->decide(*present, {path_, matched++});
@@ -144,8 +144,8 @@ Operation::Fate Operation::decide(const std::shared_ptr<Module>& module) {
     }
     present = std::move(decision.replacement);
   } while (options_.recurse && !originals_.holds(*present));
-  if (present != module) fate.after = std::move(present);
-  return fate;
+  if (present != module) outcome.after = std::move(present);
+  return outcome;
 }
 
 void Operation::keep(const Module& module, std::string why) {

@@ -59,7 +59,7 @@ class Operation {
     Used used;             ///< by the rules that brought it
   };
   /// What was decided about a module.
-  struct Fate {
+  struct Outcome {
     std::shared_ptr<Module> after;  ///< nullptr: it stays
     std::size_t entry = kNone;      ///< in the report, once there is a place
     Used used;
@@ -74,8 +74,8 @@ class Operation {
   void look_at_root();
   void enter(Module& module, std::size_t above, Used used);
   void look_into(ChildSlot& slot);
-  void take_place(ChildSlot& slot, const std::shared_ptr<Module>& before, Fate& fate);
-  [[nodiscard]] Fate decide(const std::shared_ptr<Module>& module);
+  void take_place(ChildSlot& slot, const std::shared_ptr<Module>& before, Outcome& outcome);
+  [[nodiscard]] Outcome decide(const std::shared_ptr<Module>& module);
   [[nodiscard]] const Rule* next_rule(const Module& module, Used& used);
   void keep(const Module& module, std::string why);
   [[nodiscard]] bool sits_in_one_already(const Module& module, const Module& made) const;
@@ -93,7 +93,7 @@ class Operation {
   Inventory originals_;
   Report report_;
   std::vector<std::size_t> matched_;  ///< per rule
-  std::unordered_map<const Module*, Fate> fates_;
+  std::unordered_map<const Module*, Outcome> outcomes_;
   std::vector<Frame> frames_;
   /// The modules of the model as it will be, and whether they are among frames_.
   std::unordered_map<const Module*, bool> visited_;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/optim/grad_clip.h"
 #include "mezzo/ops/cast.h"
@@ -106,7 +106,7 @@ void scale_to_norm(std::span<const Tensor> gradients, double max_norm, const Ten
 Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type, bool error_if_nonfinite) {
   constexpr std::string_view op = "get_total_norm";
   const NoGrad no_grad;
-  const LayerGuard no_autocast{LayerState{}};
+  const InputHookGuard no_autocast{InputHookState{}};
   for (const Tensor& tensor : tensors) {
     if (!tensor.defined())
       throw ValueError(op, "defined tensors", "an undefined one", "leave absent ones out");
@@ -121,7 +121,7 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, doub
                        bool error_if_nonfinite) {
   constexpr std::string_view op = "clip_grad_norm_";
   const NoGrad no_grad;
-  const LayerGuard no_autocast{LayerState{}};
+  const InputHookGuard no_autocast{InputHookState{}};
   require_max_norm(op, max_norm);
   const std::vector<Tensor> gradients = gradients_of(op, parameters);
   Tensor total = total_norm(op, gradients, norm_type);
@@ -134,7 +134,7 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, doub
 void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm, const Tensor& total_norm) {
   constexpr std::string_view op = "clip_grads_with_norm_";
   const NoGrad no_grad;
-  const LayerGuard no_autocast{LayerState{}};
+  const InputHookGuard no_autocast{InputHookState{}};
   require_max_norm(op, max_norm);
   if (!total_norm.defined())
     throw ValueError(op, "a total norm", "an undefined tensor", "pass the result of get_total_norm");

@@ -9,7 +9,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/half_copy.h"
-#include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
@@ -262,7 +262,7 @@ kernels::UpdateControl Optimizer::control_of(const Group& group, const ScalerCon
 
 void Optimizer::step(const ScalerControl& control) {
   const NoGrad no_grad;
-  const LayerGuard no_autocast{LayerState{}};
+  const InputHookGuard no_autocast{InputHookState{}};
   const OpObserverGuard no_observer{nullptr};  // masters and copies made here are none of the program's ops
   // First all that can fail, then the kernels.
   updates_.clear();

@@ -1,6 +1,6 @@
 // Saving and restoring an optimizer. Everything that can fail comes before the first change.
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/optim/optimizer.h"
 
@@ -136,7 +136,7 @@ std::vector<std::vector<Optimizer::Parameter>> Optimizer::all_loaded(const Optim
 
 void Optimizer::load_state_dict(const OptimizerState& state) {
   const NoGrad no_grad;
-  const LayerGuard no_autocast{LayerState{}};
+  const InputHookGuard no_autocast{InputHookState{}};
   check_groups(state);
   const auto set_options = [&](const Value::List& options) {
     for (std::size_t g = 0; g < groups_.size(); ++g) set_group_options(g, options[g]);

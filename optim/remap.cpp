@@ -9,7 +9,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/half_copy.h"
-#include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
 
@@ -156,7 +156,7 @@ RemapReport remap(Optimizer& optimizer, const ParameterPairs& pairs) {
 
 RemapReport remap(const std::vector<Optimizer*>& optimizers, const ParameterPairs& pairs) {
   const NoGrad no_grad;
-  const LayerGuard no_autocast{LayerState{}};
+  const InputHookGuard no_autocast{InputHookState{}};
   check_pairs(pairs);
   std::unordered_set<const Optimizer*> seen;
   std::vector<Remapping> remappings;

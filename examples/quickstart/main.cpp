@@ -1,4 +1,4 @@
-// Trains a small network in mixed precision: autocast for the forward, a GradScaler around the backward and the step.
+// Mixed-precision training: autocast for the forward, GradScaler for backward and step.
 #include <mezzo/mezzo.h>
 #include <iostream>
 

@@ -2,8 +2,8 @@
 // then cuDNN, and products of matrices where it is not there or has nothing.
 #include "mezzo/kernels/conv/conv.h"
 
+#include "mezzo/kernels/conv/cuda_algorithms.h"
 #include "mezzo/kernels/conv/cuda_dnn.h"
-#include "mezzo/kernels/conv/cuda_ways.h"
 #include "mezzo/kernels/reduce/cuda.h"
 
 namespace mezzo::kernels::cuda {

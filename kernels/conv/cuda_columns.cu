@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "mezzo/core/cuda/launch.h"
+#include "mezzo/kernels/conv/cuda_algorithms.h"
 #include "mezzo/kernels/conv/cuda_places.h"
-#include "mezzo/kernels/conv/cuda_ways.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/copy.h"
 #include "mezzo/kernels/cuda/grid.h"

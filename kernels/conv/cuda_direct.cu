@@ -1,6 +1,6 @@
 // Convolutions with few channels per group, term by term. No atomics: the bits depend on sizes only.
+#include "mezzo/kernels/conv/cuda_algorithms.h"
 #include "mezzo/kernels/conv/cuda_places.h"
-#include "mezzo/kernels/conv/cuda_ways.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/reduce/cuda_kernels.h"
 

@@ -197,7 +197,7 @@ template <class In, class Acc>
 void gemm_blocked(const GemmArgs& args, GemmTileFunction<In, Acc> multiply, bool b_by_rows) {
   const bool c_by_rows =
       (args.n == 1 || args.c_col_stride == 1) && (args.m == 1 || args.c_row_stride >= args.n);
-  const bool plain_sum = args.alpha == 1 && (args.beta == 0 || args.beta == 1);
+  const bool direct_sum = args.alpha == 1 && (args.beta == 0 || args.beta == 1);
   const Product<In, Acc> product{
       args,
       make_operand<In>(args.a, args.a_dtype, args.a_batch_stride, args.a_row_stride, args.a_col_stride,
@@ -206,7 +206,7 @@ void gemm_blocked(const GemmArgs& args, GemmTileFunction<In, Acc> multiply, bool
                        args.k, args.n, b_by_rows),
       multiply,
       plan_tiles(args.batch, args.m, args.n, args.k),
-      args.c_dtype == dtype_of<Acc> && c_by_rows && plain_sum};
+      args.c_dtype == dtype_of<Acc> && c_by_rows && direct_sum};
   const TilePlan& plan = product.plan;
   const std::int64_t tiles_down = ceil_div(args.m, plan.rows), tiles_across = ceil_div(args.n, plan.cols);
   const double tile_flops =

@@ -1,6 +1,6 @@
 // The CPU's definitions of the normalizations: the compute type becomes a template argument.
+#include "mezzo/kernels/norm/cpu_channel_norm.h"
 #include "mezzo/kernels/norm/cpu_row_norm.h"
-#include "mezzo/kernels/norm/cpu_run_norm.h"
 #include "mezzo/kernels/norm/norm.h"
 
 namespace mezzo::kernels::cpu {
@@ -33,19 +33,21 @@ void row_norm_backward(RowNorm kind, const RowNormGradients& out, const View& gr
 
 std::int64_t row_norm_parts(std::int64_t rows, std::int64_t /*n*/) { return row_norm_parts(rows); }
 
-void run_norm(const RunLayout& layout, const View& out, const View& x, const NormParameters& parameters,
-              const RunStatistics& statistics, double eps, DType compute) {
+void channel_norm(const ChannelLayout& layout, const View& out, const View& x,
+                  const NormParameters& parameters, const ChannelStatistics& statistics, double eps,
+                  DType compute) {
   with_type(compute, [&](auto number) {
     using T = decltype(number);
-    run_norm<T>(layout, out, x, parameters, statistics, eps);
+    channel_norm<T>(layout, out, x, parameters, statistics, eps);
   });
 }
 
-void run_norm_backward(const RunLayout& layout, const RunNormGradients& out, const View& grad, const View& x,
-                       const void* weight, const RunStatistics& statistics, double eps, DType compute) {
+void channel_norm_backward(const ChannelLayout& layout, const ChannelNormGradients& out, const View& grad,
+                           const View& x, const void* weight, const ChannelStatistics& statistics, double eps,
+                           DType compute) {
   with_type(compute, [&](auto number) {
     using T = decltype(number);
-    run_norm_backward<T>(layout, out, grad, x, static_cast<const T*>(weight), statistics, eps);
+    channel_norm_backward<T>(layout, out, grad, x, static_cast<const T*>(weight), statistics, eps);
   });
 }
 

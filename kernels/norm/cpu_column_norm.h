@@ -1,7 +1,7 @@
-// The CPU's kernels of run norms of channels-last arrays (RunLayout::channels_last), among them batch_norm of
-// [N, C]: a matrix whose columns are the channels is taken in chunks of its rows, each with moments of its
-// own, where gathering each channel would transpose the matrix twice. Apart from cpu_run_norm.h, which
-// chooses between the two.
+// The CPU's kernels of channel norms of channels-last arrays (ChannelLayout::channels_last), among them
+// batch_norm of [N, C]: a matrix whose columns are the channels is taken in chunks of its rows, each with
+// moments of its own, where gathering each channel would transpose the matrix twice. Apart from
+// cpu_channel_norm.h, which chooses between the two.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 #include "mezzo/core/threads.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
+#include "mezzo/kernels/norm/cpu_channel_arrays.h"
 #include "mezzo/kernels/norm/cpu_column_pass.h"
 #include "mezzo/kernels/norm/cpu_moments.h"
-#include "mezzo/kernels/norm/cpu_run_arrays.h"
 #include "mezzo/kernels/norm/norm_layout.h"
 #include "mezzo/kernels/norm/norm_math.h"
 
@@ -24,7 +24,7 @@ inline constexpr std::int64_t kChunk = 16384;
 
 /// The matrices of a layout, and how they are cut.
 struct Chunks {
-  explicit Chunks(const RunLayout& layout)
+  explicit Chunks(const ChannelLayout& layout)
       : matrices(layout.rows / layout.row_period),
         length(layout.length),
         channels(layout.channels()),
@@ -112,7 +112,7 @@ class MatrixScratch {
 
 /// The shifts of a chunk: given means, or its own, with the deviations from them.
 template <class T>
-void find_shifts(const Chunks& chunks, const T* x, std::int64_t chunk, const RunArrays<T>& arrays,
+void find_shifts(const Chunks& chunks, const T* x, std::int64_t chunk, const ChannelArrays<T>& arrays,
                  const MatrixScratch<T>& scratch) {
   const std::int64_t rows = chunks.rows_of(chunk), channels = chunks.channels;
   ChannelFacts<T> facts = scratch.facts();
@@ -160,7 +160,7 @@ template <class T>
 
 /// Fills in statistics and parameters of all channels of a matrix, and stores the former.
 template <class T>
-void find_facts(const Chunks& chunks, std::int64_t matrix, const RunArrays<T>& arrays, double eps,
+void find_facts(const Chunks& chunks, std::int64_t matrix, const ChannelArrays<T>& arrays, double eps,
                 const MatrixScratch<T>& scratch) {
   const ChannelFacts<T> facts = scratch.facts();
   const std::int64_t groups = chunks.channels / chunks.group;
@@ -189,7 +189,7 @@ void for_matrices(const Chunks& chunks, const Body& body) {
 }
 
 template <class T>
-void column_norm(const RunLayout& layout, const View& out, const View& x, const RunArrays<T>& arrays,
+void column_norm(const ChannelLayout& layout, const View& out, const View& x, const ChannelArrays<T>& arrays,
                  double eps) {
   const Chunks chunks(layout);
   for_matrices<T>(chunks, [&](std::int64_t matrix, const MatrixScratch<T>& scratch) {
@@ -228,7 +228,7 @@ template <class T>
 
 /// Stores the sums of each channel, and spreads them as what its group takes from every gradient.
 template <class T>
-void add_up_chunks(const Chunks& chunks, std::int64_t matrix, const RunArrays<T>& arrays,
+void add_up_chunks(const Chunks& chunks, std::int64_t matrix, const ChannelArrays<T>& arrays,
                    const RunSums<T>& sums, const MatrixScratch<T>& scratch) {
   const ChannelFacts<T> facts = scratch.facts();
   const double scale = arrays.given ? 0.0 : 1.0 / static_cast<double>(chunks.length * chunks.group);
@@ -247,8 +247,8 @@ void add_up_chunks(const Chunks& chunks, std::int64_t matrix, const RunArrays<T>
 }
 
 template <class T>
-void column_norm_backward(const RunLayout& layout, const View* out, const View& grad, const View& x,
-                          const RunArrays<T>& arrays, const RunSums<T>& sums, double eps) {
+void column_norm_backward(const ChannelLayout& layout, const View* out, const View& grad, const View& x,
+                          const ChannelArrays<T>& arrays, const RunSums<T>& sums, double eps) {
   const Chunks chunks(layout);
   for_matrices<T>(chunks, [&](std::int64_t matrix, const MatrixScratch<T>& scratch) {
     for_chunks<T, 2>(chunks, matrix, nullptr, {grad, x},

@@ -1,5 +1,5 @@
 // The front end of the normalizations, on the device at hand: row norms (layer_norm, rms_norm), whose
-// parameters differ from place to place in a row, and run norms (group_norm, instance_norm, batch_norm),
+// parameters differ from place to place in a row, and channel norms (group_norm, instance_norm, batch_norm),
 // whose parameters are constant in a run of neighbours.
 //
 // Common to all: rows are normalized one by one, y = (x - mean) / sqrt(variance + eps) * weight + bias, in
@@ -7,7 +7,7 @@
 // biased and is taken around the mean in a second pass over the row while it is in the cache. A row is read
 // and written once; channels-last arrays, whose rows lie among each other, are taken in pieces of rows with
 // moments of their own, and read once more where a matrix leaves the cache. The bits do not depend on threads
-// or instruction set, and on strides only as far as a run norm's layout does. Nothing is saved for
+// or instruction set, and on strides only as far as a channel norm's layout does. Nothing is saved for
 // backward but x: statistics are computed again from the row, which has to be read anyway. Empty arrays are
 // left alone.
 #pragma once
@@ -32,15 +32,15 @@ MEZZO_KERNEL(row_norm_backward, void(RowNorm kind, const RowNormGradients& out, 
 /// The number of partial sums in RowNormGradients; depends on device and sizes only, and is 0 without rows.
 MEZZO_KERNEL(row_norm_parts, std::int64_t(std::int64_t rows, std::int64_t n));
 
-/// out = run norm of x, both dense and laid out as `layout`, with one weight and bias per channel.
-MEZZO_KERNEL(run_norm,
-             void(const RunLayout& layout, const View& out, const View& x, const NormParameters& parameters,
-                  const RunStatistics& statistics, double eps, DType compute));
+/// out = channel norm of x, both dense and laid out as `layout`, with one weight and bias per channel.
+MEZZO_KERNEL(channel_norm, void(const ChannelLayout& layout, const View& out, const View& x,
+                                const NormParameters& parameters, const ChannelStatistics& statistics,
+                                double eps, DType compute));
 
-/// The gradients of run_norm, given that of its result, which lies as x. `statistics` are given ones, which
-/// count as constants, or absent: then they are functions of x. Nothing is stored there.
-MEZZO_KERNEL(run_norm_backward,
-             void(const RunLayout& layout, const RunNormGradients& out, const View& grad, const View& x,
-                  const void* weight, const RunStatistics& statistics, double eps, DType compute));
+/// The gradients of channel_norm, given that of its result, which lies as x. `statistics` are given ones,
+/// which count as constants, or absent: then they are functions of x. Nothing is stored there.
+MEZZO_KERNEL(channel_norm_backward, void(const ChannelLayout& layout, const ChannelNormGradients& out,
+                                         const View& grad, const View& x, const void* weight,
+                                         const ChannelStatistics& statistics, double eps, DType compute));
 
 }  // namespace mezzo::kernels

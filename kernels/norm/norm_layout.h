@@ -33,7 +33,7 @@ struct RowNormGradients {
 /// channels_last: the channels are innermost, in matrices [length, channels()]. Element i of run k of row r
 /// is at (r / row_period * length + i) * channels() + channel(r, k); the steps mean nothing. group_norm of
 /// [N, L, C]: rows, runs and channels as before, length L. batch_norm: rows C, 1 run, length N * L.
-struct RunLayout {
+struct ChannelLayout {
   std::int64_t rows = 0, runs = 0, length = 0;
   std::int64_t row_step = 0, run_step = 0;
   std::int64_t row_period = 1;    ///< rows after which the channels repeat
@@ -54,14 +54,14 @@ struct RunLayout {
 
 /// Mean and biased variance of each row, [rows] in the compute type. `given`: they are constants to normalize
 /// with. Otherwise they are computed, and stored where there is an array for them.
-struct RunStatistics {
+struct ChannelStatistics {
   void* mean = nullptr;
   void* variance = nullptr;
   bool given = false;
 };
 
-/// Where backward of a run norm puts the gradients; those that are absent are not computed.
-struct RunNormGradients {
+/// Where backward of a channel norm puts the gradients; those that are absent are not computed.
+struct ChannelNormGradients {
   const View* input = nullptr;  ///< lies as x does; rounded once
   void* weight = nullptr;       ///< in the compute type: [rows] sums if one_channel(), else [rows, runs]
   void* bias = nullptr;         ///< the same

@@ -2,7 +2,7 @@
 // cpu_plan.h with the loops of cpu_tiles.h.
 #pragma once
 
-#include "mezzo/kernels/reduce/cpu_plain_sum.h"
+#include "mezzo/kernels/reduce/cpu_direct_sum.h"
 #include "mezzo/kernels/reduce/cpu_source.h"
 #include "mezzo/kernels/reduce/cpu_tiles.h"
 
@@ -10,7 +10,7 @@ namespace mezzo::kernels::cpu {
 
 namespace detail {
 
-/// Reducers that add up the elements themselves, read as f32: what plain_sum can do.
+/// Reducers that add up the elements themselves, read as f32: what direct_sum can do.
 template <class T, class R>
 inline constexpr bool kPlainSum = std::is_same_v<T, float>&& std::is_same_v<R, Sum<>>;
 
@@ -47,7 +47,7 @@ class Reduction {
     Acc total = reducer_.template identity<T>();
     if constexpr (detail::kPlainSum<T, R>) {
       const std::byte* x = source_.packed(plan_.reduced, origin, elements.begin, elements.size);
-      if (x != nullptr && detail::plain_sum(x, source_.dtype(), elements.size, total)) return total;
+      if (x != nullptr && detail::direct_sum(x, source_.dtype(), elements.size, total)) return total;
     }
     if (const T* x = source_.template in_place<T>(plan_.reduced, origin, elements.begin, elements.size)) {
       return run_isa<detail::RowRun<T, R, 1>>(reducer_, std::array<const T*, 1>{x}, shift, elements.size,

@@ -33,7 +33,7 @@ struct Found {
   Tensor out, logsumexp;
 };
 Found run_plain(const AttentionCall& call, const AttentionInputs& in, DType dtype) {
-  const PlainAttention plain(call, in, compute_dtype(in.query.dtype()));
+  const ComposedAttention plain(call, in, compute_dtype(in.query.dtype()));
   return {to(matmul(plain.dropped(plain.weights), plain.value), dtype), plain.logsumexp};
 }
 /// With the result in `dtype`.
@@ -100,7 +100,7 @@ struct Backward {
 Outputs backward_reference(const BackwardArgs& args) {
   const Backward b(args);
   const DType compute = compute_dtype(b.in.query.dtype());
-  const PlainAttention plain(b.call, b.in, compute);
+  const ComposedAttention plain(b.call, b.in, compute);
   const Tensor grad = to(args.in(0), compute), weights = plain.dropped(plain.weights);
   const Tensor through = plain.dropped(matmul(grad, transpose(plain.value, -2, -1)));
   const Tensor mean = sum(grad * matmul(weights, plain.value), {-1}, true);

@@ -176,7 +176,7 @@ kernels::View AttentionViews::heads(const Tensor& x, std::int64_t rows, std::int
   return view;
 }
 
-PlainAttention::PlainAttention(const AttentionCall& call, const AttentionInputs& in, DType compute)
+ComposedAttention::ComposedAttention(const AttentionCall& call, const AttentionInputs& in, DType compute)
     : query(expand(to(in.query, compute), call.matrix(call.queries, call.size))),
       key(expand(to(in.key, compute), call.matrix(call.keys, call.size))),
       value(expand(to(in.value, compute), call.matrix(call.keys, call.value_size))),
@@ -202,7 +202,7 @@ PlainAttention::PlainAttention(const AttentionCall& call, const AttentionInputs&
   if (dropout_p > 0) kept = kept_weights(call, in.seed);
 }
 
-Tensor PlainAttention::dropped(const Tensor& x) const {
+Tensor ComposedAttention::dropped(const Tensor& x) const {
   return kept.defined() ? dropout(x, kept, dropout_p) : x;
 }
 

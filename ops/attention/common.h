@@ -73,8 +73,8 @@ class AttentionViews {
 };
 
 /// The composition of public ops with the same meaning, all in the compute type and expanded to the batch.
-struct PlainAttention {
-  PlainAttention(const AttentionCall& call, const AttentionInputs& inputs, DType compute);
+struct ComposedAttention {
+  ComposedAttention(const AttentionCall& call, const AttentionInputs& inputs, DType compute);
   /// The weights after dropout, or a gradient of these on its way back through it.
   [[nodiscard]] Tensor dropped(const Tensor& weights) const;
 

@@ -148,7 +148,7 @@ const Registered addbmm_registered{kOp<kAddbmm>};
 }  // namespace
 
 const Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
-  const LayerGuard no_autocast{LayerState{}};
+  const InputHookGuard no_autocast{InputHookState{}};
   const Tensor sum = addmm(*this, a, b, beta, alpha);
   if (sum.shape() != shape()) {
     throw ShapeError("addmm_", "a tensor of the product's shape " + to_string(sum.shape()),

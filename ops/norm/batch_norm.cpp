@@ -138,8 +138,9 @@ Outputs reference(const ForwardArgs<A>& args) {
   RowStatistics given;
   if (!args.attrs.own()) given = {input_as(args, 1, compute), input_as(args, 2, compute), true};
   const Tensor y =
-      norm.plain_forward(x, input_as(args, 3, compute), input_as(args, 4, compute), given, args.attrs.eps);
-  return with_running(args, norm, to(y, result), learns(args) ? norm.plain_statistics(x) : RowStatistics{});
+      norm.composed_forward(x, input_as(args, 3, compute), input_as(args, 4, compute), given, args.attrs.eps);
+  return with_running(args, norm, to(y, result),
+                      learns(args) ? norm.composed_statistics(x) : RowStatistics{});
 }
 
 // --- batch_norm_backward. Inputs: grad, x, running_mean, running_var, weight
@@ -187,8 +188,8 @@ Outputs backward_reference(const ForwardArgs<BatchNormBackwardAttrs>& args) {
   const Backward b(args);
   RowStatistics given;
   if (!args.attrs.training) given = {input_as(args, 2, b.compute), input_as(args, 3, b.compute), true};
-  return b.norm.plain_backward(input_as(args, 0, b.compute), input_as(args, 1, b.compute),
-                               input_as(args, 4, b.compute), given, args.attrs.eps, b.request);
+  return b.norm.composed_backward(input_as(args, 0, b.compute), input_as(args, 1, b.compute),
+                                  input_as(args, 4, b.compute), given, args.attrs.eps, b.request);
 }
 
 std::vector<Sample<BatchNormBackwardAttrs>> backward_samples() {

@@ -20,7 +20,7 @@ void require_parameter(std::string_view op, std::string_view what, const Tensor&
                    to_string(parameter.dtype()), "convert it to the dtype of x");
 }
 
-PlainNorm::Parts PlainNorm::parts(const Tensor& x) const {
+ComposedNorm::Parts ComposedNorm::parts(const Tensor& x) const {
   Tensor shifted = x;
   if (mean.defined())
     shifted = x - mean;
@@ -31,14 +31,14 @@ PlainNorm::Parts PlainNorm::parts(const Tensor& x) const {
   return {shifted * rstd, rstd};
 }
 
-Tensor PlainNorm::forward(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+Tensor ComposedNorm::forward(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
   Tensor y = parts(x).normalized;
   if (weight.defined()) y = y * weight;
   return bias.defined() ? y + bias : y;
 }
 
-Outputs PlainNorm::backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
-                            const Shape& parameters, const GradientRequest& request) const {
+Outputs ComposedNorm::backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
+                               const Shape& parameters, const GradientRequest& request) const {
   const Parts found = parts(x);
   Outputs outputs;
   if (request.input) {
@@ -99,8 +99,8 @@ ChannelNorm ChannelNorm::batched(std::string_view op, const Shape& shape) {
   return norm;
 }
 
-kernels::RunLayout ChannelNorm::layout_in(MemoryFormat format) const {
-  kernels::RunLayout layout = layout_;
+kernels::ChannelLayout ChannelNorm::layout_in(MemoryFormat format) const {
+  kernels::ChannelLayout layout = layout_;
   // One value per channel and sample lies alike in both formats: as a row of a group, or a row of channels.
   layout.channels_last = blocked_[3] == 1 ? layout.one_channel() : format == MemoryFormat::channels_last;
   if (layout.channels_last && layout.one_channel()) {
@@ -117,8 +117,8 @@ Tensor ChannelNorm::forward(const Tensor& x, const Tensor& weight, const Tensor&
   const Tensor in = x.contiguous(format);
   const Tensor factors = kernel_parameter(weight, compute), summands = kernel_parameter(bias, compute);
   Tensor out = empty_like(x, result);
-  kernels::run_norm(x.device(), layout_in(format), view_of(out), view_of(in),
-                    {data_or_null(factors), data_or_null(summands)}, statistics.view(), eps, compute);
+  kernels::channel_norm(x.device(), layout_in(format), view_of(out), view_of(in),
+                        {data_or_null(factors), data_or_null(summands)}, statistics.view(), eps, compute);
   return out;
 }
 
@@ -149,7 +149,7 @@ Outputs ChannelNorm::backward(const Tensor& grad, const Tensor& x, const Tensor&
     outputs.push_back(empty_like(x, request.input_dtype));
     input = view_of(outputs[0]);
   }
-  kernels::run_norm_backward(
+  kernels::channel_norm_backward(
       device, layout_in(format),
       {request.input ? &input : nullptr, data_or_null(weight_sums), data_or_null(bias_sums)},
       view_of(upstream), view_of(in), data_or_null(factors), statistics.view(), eps, compute);
@@ -162,7 +162,7 @@ Tensor ChannelNorm::along_channels(const Tensor& parameter) const {
   return parameter.defined() ? reshape(parameter, {1, blocked_[1], blocked_[2], 1}) : parameter;
 }
 
-PlainNorm ChannelNorm::plain(const RowStatistics& given, double eps) const {
+ComposedNorm ChannelNorm::plain(const RowStatistics& given, double eps) const {
   return {.over = over_,
           .eps = eps,
           .centered = true,
@@ -170,16 +170,16 @@ PlainNorm ChannelNorm::plain(const RowStatistics& given, double eps) const {
           .variance = along_channels(given.variance)};
 }
 
-Tensor ChannelNorm::plain_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                                  const RowStatistics& given, double eps) const {
+Tensor ChannelNorm::composed_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                     const RowStatistics& given, double eps) const {
   const Tensor y =
       plain(given, eps).forward(reshape(x, blocked_), along_channels(weight), along_channels(bias));
   return reshape(y, x.shape());
 }
 
-Outputs ChannelNorm::plain_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
-                                    const RowStatistics& given, double eps,
-                                    const GradientRequest& request) const {
+Outputs ChannelNorm::composed_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
+                                       const RowStatistics& given, double eps,
+                                       const GradientRequest& request) const {
   Outputs outputs = plain(given, eps)
                         .backward(reshape(grad, blocked_), reshape(x, blocked_), along_channels(weight),
                                   {1, blocked_[1], blocked_[2], 1}, request);
@@ -191,7 +191,7 @@ Outputs ChannelNorm::plain_backward(const Tensor& grad, const Tensor& x, const T
   return outputs;
 }
 
-RowStatistics ChannelNorm::plain_statistics(const Tensor& x) const {
+RowStatistics ChannelNorm::composed_statistics(const Tensor& x) const {
   const Tensor values = reshape(x, blocked_);
   const Tensor center = mean(values, over_, true), shifted = values - center;
   return {reshape(center, {rows()}), reshape(mean(shifted * shifted, over_), {rows()})};

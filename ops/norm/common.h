@@ -83,7 +83,7 @@ template <class A>
 }
 
 /// A normalization in plain ops: x over the dims `over`, in the dtype it has. Statistics broadcast to x.
-struct PlainNorm {
+struct ComposedNorm {
   Dims over;
   double eps = 0;
   bool centered = true;        ///< otherwise the mean counts as 0
@@ -122,7 +122,7 @@ struct GroupNormBackwardAttrs : GradientAttrs {
 struct RowStatistics {
   Tensor mean, variance;
   bool given = false;
-  [[nodiscard]] kernels::RunStatistics view() const {
+  [[nodiscard]] kernels::ChannelStatistics view() const {
     return {data_or_null(mean), data_or_null(variance), given};
   }
 };
@@ -148,27 +148,27 @@ class ChannelNorm {
                                  DType compute) const;
   /// Both in plain ops, of tensors in the compute type; the results keep it. `given` statistics are one per
   /// channel.
-  [[nodiscard]] Tensor plain_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                                     const RowStatistics& given, double eps) const;
-  [[nodiscard]] Outputs plain_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
-                                       const RowStatistics& given, double eps,
-                                       const GradientRequest& request) const;
+  [[nodiscard]] Tensor composed_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                        const RowStatistics& given, double eps) const;
+  [[nodiscard]] Outputs composed_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
+                                          const RowStatistics& given, double eps,
+                                          const GradientRequest& request) const;
   /// Mean and biased variance of x's rows in plain ops, [rows].
-  [[nodiscard]] RowStatistics plain_statistics(const Tensor& x) const;
+  [[nodiscard]] RowStatistics composed_statistics(const Tensor& x) const;
 
  private:
   ChannelNorm(std::string_view op, const Shape& shape, std::int64_t groups);
-  [[nodiscard]] PlainNorm plain(const RowStatistics& given, double eps) const;
+  [[nodiscard]] ComposedNorm plain(const RowStatistics& given, double eps) const;
   /// A parameter [C], shown along the channels of `blocked_`.
   [[nodiscard]] Tensor along_channels(const Tensor& parameter) const;
   /// The layout of x in one of the two memory formats.
-  [[nodiscard]] kernels::RunLayout layout_in(MemoryFormat format) const;
+  [[nodiscard]] kernels::ChannelLayout layout_in(MemoryFormat format) const;
   [[nodiscard]] Tensor sums_of(const Tensor& sums, DType dtype) const;
 
   std::int64_t channels_;
-  kernels::RunLayout layout_;  ///< of a row-major x
-  Shape blocked_;              ///< [N, groups, channels of a group, values of a channel]
-  Dims over_;                  ///< dims of it that are normalized together
+  kernels::ChannelLayout layout_;  ///< of a row-major x
+  Shape blocked_;                  ///< [N, groups, channels of a group, values of a channel]
+  Dims over_;                      ///< dims of it that are normalized together
 };
 
 }  // namespace mezzo::ops

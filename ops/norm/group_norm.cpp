@@ -43,8 +43,8 @@ Outputs forward(const ForwardArgs<GroupNormAttrs>& args) {
 Outputs reference(const ForwardArgs<GroupNormAttrs>& args) {
   const DType result = norm_dtype(kName, args.in(0), args.run_dtype), compute = compute_dtype(result);
   const Tensor y = checked(args, compute)
-                       .plain_forward(input_as(args, 0, compute), input_as(args, 1, compute),
-                                      input_as(args, 2, compute), {}, args.attrs.eps);
+                       .composed_forward(input_as(args, 0, compute), input_as(args, 1, compute),
+                                         input_as(args, 2, compute), {}, args.attrs.eps);
   return to(y, result);
 }
 
@@ -67,8 +67,8 @@ Outputs backward_forward(const ForwardArgs<GroupNormBackwardAttrs>& args) {
 }
 Outputs backward_reference(const ForwardArgs<GroupNormBackwardAttrs>& args) {
   const Backward b(args);
-  return b.norm.plain_backward(input_as(args, 0, b.compute), input_as(args, 1, b.compute),
-                               input_as(args, 2, b.compute), {}, args.attrs.eps, b.request);
+  return b.norm.composed_backward(input_as(args, 0, b.compute), input_as(args, 1, b.compute),
+                                  input_as(args, 2, b.compute), {}, args.attrs.eps, b.request);
 }
 
 std::vector<Sample<GroupNormBackwardAttrs>> backward_samples() {

@@ -115,10 +115,10 @@ Outputs forward(const ForwardArgs<AttrsOf<kKind>>& args) {
 template <RowNorm kKind>
 Outputs reference(const ForwardArgs<AttrsOf<kKind>>& args) {
   const auto [input, result, compute] = dtypes_of<kKind>(args);
-  const PlainNorm plain{.over = last_dims(args.attrs.normalized_shape),
-                        .eps = eps_of(args.attrs, input),
-                        .centered = kKind == RowNorm::layer,
-                        .mean = {}};
+  const ComposedNorm plain{.over = last_dims(args.attrs.normalized_shape),
+                           .eps = eps_of(args.attrs, input),
+                           .centered = kKind == RowNorm::layer,
+                           .mean = {}};
   const Tensor bias = kKind == RowNorm::layer ? input_as(args, 2, compute) : Tensor();
   return to(plain.forward(input_as(args, 0, compute), input_as(args, 1, compute), bias), result);
 }
@@ -169,10 +169,10 @@ template <RowNorm kKind>
 Outputs backward_reference(const ForwardArgs<BackwardAttrs>& args) {
   const GradientRequest request = request_of(backward_name_of(kKind), args);
   const DType compute = backward_compute(args);
-  const PlainNorm plain{.over = last_dims(args.attrs.normalized_shape),
-                        .eps = args.attrs.eps,
-                        .centered = kKind == RowNorm::layer,
-                        .mean = {}};
+  const ComposedNorm plain{.over = last_dims(args.attrs.normalized_shape),
+                           .eps = args.attrs.eps,
+                           .centered = kKind == RowNorm::layer,
+                           .mean = {}};
   Outputs outputs = plain.backward(input_as(args, 0, compute), input_as(args, 1, compute),
                                    input_as(args, 2, compute), args.attrs.normalized_shape, request);
   for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -62,15 +62,15 @@ kernels::View gate_view(const Tensor& gates, std::int64_t k, const Shape& state)
   return view;
 }
 
-Tensor plain_product(const Tensor& x, const Tensor& weight, const Tensor& bias, DType compute) {
+Tensor composed_product(const Tensor& x, const Tensor& weight, const Tensor& bias, DType compute) {
   return linear(to(x, compute), to(weight, compute), bias.defined() ? to(bias, compute) : bias);
 }
 
-Tensors plain_gates(const Tensor& gates, std::int64_t count) {
+Tensors composed_gates(const Tensor& gates, std::int64_t count) {
   return split(gates, IntList(static_cast<std::size_t>(count), gates.size(1) / count), 1);
 }
 
-Tensor plain_gradient(const Tensor& grad, const Tensor& like, DType compute) {
+Tensor composed_gradient(const Tensor& grad, const Tensor& like, DType compute) {
   return grad.defined() ? to(grad, compute)
                         : zeros(like.shape(), {.dtype = compute, .device = like.device()});
 }

@@ -49,12 +49,13 @@ void require_state(std::string_view op, const std::string& what, const Tensor& t
 }
 
 /// x weight^T + bias in plain ops, inputs in `compute`.
-[[nodiscard]] Tensor plain_product(const Tensor& x, const Tensor& weight, const Tensor& bias, DType compute);
+[[nodiscard]] Tensor composed_product(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                      DType compute);
 
 /// The `count` gates of [N, count H] in plain ops.
-[[nodiscard]] Tensors plain_gates(const Tensor& gates, std::int64_t count);
+[[nodiscard]] Tensors composed_gates(const Tensor& gates, std::int64_t count);
 /// A gradient in `compute`; zeros in the shape of `like` where there is none.
-[[nodiscard]] Tensor plain_gradient(const Tensor& grad, const Tensor& like, DType compute);
+[[nodiscard]] Tensor composed_gradient(const Tensor& grad, const Tensor& like, DType compute);
 
 /// Attributes of the backward ops.
 struct CellBackwardAttrs {

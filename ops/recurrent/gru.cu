@@ -60,10 +60,10 @@ Outputs gru_backward_forward(const ForwardArgs<CellBackwardAttrs>& args) {
 Outputs gru_backward_reference(const ForwardArgs<CellBackwardAttrs>& args) {
   const GruBackward b(args);
   const DType compute = common_compute(args);
-  const Tensors gates = plain_gates(to(b.gates, compute), kKept),
-                own = plain_gates(plain_gradient(b.grad_gates, b.gates, compute), kKept);
+  const Tensors gates = composed_gates(to(b.gates, compute), kKept),
+                own = composed_gates(composed_gradient(b.grad_gates, b.gates, compute), kKept);
   const Tensor &r = gates[0], &z = gates[1], &n = gates[2], &m = gates[3];
-  const Tensor grad = plain_gradient(b.grad_h, b.h, compute);
+  const Tensor grad = composed_gradient(b.grad_h, b.h, compute);
   const Tensor of_n = (own[2] + grad * (1 - z)) * (1 - n * n);
   const Tensor of_r = (own[0] + of_n * m) * r * (1 - r);
   const Tensor of_z = (own[1] + grad * (to(b.h, compute) - n)) * z * (1 - z);
@@ -115,8 +115,8 @@ Outputs gru_forward(const ForwardArgs<NoAttrs>& args) {
 Outputs gru_reference(const ForwardArgs<NoAttrs>& args) {
   const CellInputs cell = checked_gru(args);
   const DType compute = cell.compute();
-  const Tensors of_x = plain_gates(plain_product(cell.x, cell.w_ih, cell.b_ih, compute), kGruGates),
-                of_h = plain_gates(plain_product(cell.h, cell.w_hh, cell.b_hh, compute), kGruGates);
+  const Tensors of_x = composed_gates(composed_product(cell.x, cell.w_ih, cell.b_ih, compute), kGruGates),
+                of_h = composed_gates(composed_product(cell.h, cell.w_hh, cell.b_hh, compute), kGruGates);
   const Tensor r = sigmoid(of_x[0] + of_h[0]), z = sigmoid(of_x[1] + of_h[1]);
   const Tensor n = tanh(of_x[2] + r * of_h[2]);
   return {to((1 - z) * n + z * to(cell.h, compute), cell.dtype()),

@@ -53,15 +53,15 @@ void run_step_gradient(const StepGradient& to, const Step& grad, const Tensor& g
 }
 
 /// The same two in plain ops, in the dtype of their arguments.
-Step plain_step(const Tensor& sums, const Tensor& c) {
-  const Tensors sum = plain_gates(sums, kLstmGates);
+Step composed_step(const Tensor& sums, const Tensor& c) {
+  const Tensors sum = composed_gates(sums, kLstmGates);
   const Tensor i = sigmoid(sum[0]), f = sigmoid(sum[1]), g = tanh(sum[2]), o = sigmoid(sum[3]);
   const Tensor new_c = f * c + i * g;
   return {o * tanh(new_c), new_c, cat({i, f, g, o}, 1)};
 }
-StepGradient plain_step_gradient(const Step& grad, const Tensor& gates, const Tensor& c,
-                                 const Tensor& new_c) {
-  const Tensors gate = plain_gates(gates, kLstmGates);
+StepGradient composed_step_gradient(const Step& grad, const Tensor& gates, const Tensor& c,
+                                    const Tensor& new_c) {
+  const Tensors gate = composed_gates(gates, kLstmGates);
   const Tensor &i = gate[0], &f = gate[1], &g = gate[2], &o = gate[3];
   const Tensor t = tanh(new_c), of_c = grad.c + grad.h * o * (1 - t * t);
   const Tensor of_gates = grad.gates + cat({of_c * g, of_c * c, of_c * i, grad.h * t}, 1);
@@ -109,10 +109,10 @@ Outputs lstm_backward_forward(const ForwardArgs<CellBackwardAttrs>& args) {
 Outputs lstm_backward_reference(const ForwardArgs<CellBackwardAttrs>& args) {
   const LstmBackward b(args);
   const DType compute = common_compute(args);
-  const StepGradient found =
-      plain_step_gradient({plain_gradient(b.grad_h, b.c, compute), plain_gradient(b.grad_c, b.c, compute),
-                           plain_gradient(b.grad_gates, b.gates, compute)},
-                          to(b.gates, compute), to(b.c, compute), to(b.new_c, compute));
+  const StepGradient found = composed_step_gradient(
+      {composed_gradient(b.grad_h, b.c, compute), composed_gradient(b.grad_c, b.c, compute),
+       composed_gradient(b.grad_gates, b.gates, compute)},
+      to(b.gates, compute), to(b.c, compute), to(b.new_c, compute));
   return {to(found.sums, b.gates.dtype()), to(found.c, b.state_dtype)};
 }
 
@@ -161,9 +161,9 @@ Outputs lstm_forward(const ForwardArgs<NoAttrs>& args) {
 Outputs lstm_reference(const ForwardArgs<NoAttrs>& args) {
   const CellInputs cell = checked_lstm(args);
   const DType compute = cell.compute(), dtype = cell.dtype();
-  const Step next = plain_step(plain_product(cell.x, cell.w_ih, cell.b_ih, compute) +
-                                   plain_product(cell.h, cell.w_hh, cell.b_hh, compute),
-                               to(args.in(2), compute));
+  const Step next = composed_step(composed_product(cell.x, cell.w_ih, cell.b_ih, compute) +
+                                      composed_product(cell.h, cell.w_hh, cell.b_hh, compute),
+                                  to(args.in(2), compute));
   return {to(next.h, dtype), to(next.c, dtype), to(next.gates, dtype)};
 }
 
@@ -281,8 +281,9 @@ Outputs sequence_backward_forward(const ForwardArgs<SequenceBackwardAttrs>& args
 Outputs sequence_backward_reference(const ForwardArgs<SequenceBackwardAttrs>& args) {
   const SequenceBackward b(args);
   const DType compute = common_compute(args), dtype = b.gates.dtype();
-  const Step grad{plain_gradient(b.grad.h, b.cells, compute), plain_gradient(b.grad.c, b.cells, compute),
-                  plain_gradient(b.grad.gates, b.gates, compute)};
+  const Step grad{composed_gradient(b.grad.h, b.cells, compute),
+                  composed_gradient(b.grad.c, b.cells, compute),
+                  composed_gradient(b.grad.gates, b.gates, compute)};
   const Tensor weight = to(transpose(b.w_hh, 0, 1), compute);
   std::vector<Tensor> sums(static_cast<std::size_t>(b.order.length));
   Tensor of_c, of_h;  // from the steps after
@@ -291,8 +292,8 @@ Outputs sequence_backward_reference(const ForwardArgs<SequenceBackwardAttrs>& ar
     const Tensor own_h = at(grad.h, t), own_c = at(grad.c, t);
     const Step step{of_h.defined() ? own_h + of_h : own_h, of_c.defined() ? own_c + of_c : own_c,
                     at(grad.gates, t)};
-    const StepGradient found = plain_step_gradient(step, to(at(b.gates, t), compute),
-                                                   to(b.before(k), compute), to(at(b.cells, t), compute));
+    const StepGradient found = composed_step_gradient(step, to(at(b.gates, t), compute),
+                                                      to(b.before(k), compute), to(at(b.cells, t), compute));
     Tensor& of_sums = sums[static_cast<std::size_t>(t)];
     of_sums = to(found.sums, dtype);
     of_h = linear(to(of_sums, compute), weight);
@@ -369,9 +370,9 @@ Outputs sequence_reference(const ForwardArgs<SequenceAttrs>& args) {
   Tensor h = cell.h, c = args.in(2);
   for (std::int64_t k = 0; k < order.length; ++k) {
     const std::int64_t t = order[k];
-    const Step next = plain_step(plain_product(at(cell.x, t), cell.w_ih, cell.b_ih, compute) +
-                                     plain_product(h, cell.w_hh, cell.b_hh, compute),
-                                 to(c, compute));
+    const Step next = composed_step(composed_product(at(cell.x, t), cell.w_ih, cell.b_ih, compute) +
+                                        composed_product(h, cell.w_hh, cell.b_hh, compute),
+                                    to(c, compute));
     h = to(next.h, dtype), c = to(next.c, dtype);
     const auto place = static_cast<std::size_t>(t);
     found[0][place] = h, found[1][place] = c, found[2][place] = to(next.gates, dtype);

@@ -43,8 +43,8 @@ Outputs rnn_reference(const Args& args) {
   const CellInputs cell = CellInputs::of(args, 1);
   require_cell(Kind::kName, cell, 1);
   const DType compute = cell.compute();
-  const Tensor sums = plain_product(cell.x, cell.w_ih, cell.b_ih, compute) +
-                      plain_product(cell.h, cell.w_hh, cell.b_hh, compute);
+  const Tensor sums = composed_product(cell.x, cell.w_ih, cell.b_ih, compute) +
+                      composed_product(cell.h, cell.w_hh, cell.b_hh, compute);
   return to(Kind::apply(sums), cell.dtype());
 }
 

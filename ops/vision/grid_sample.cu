@@ -102,7 +102,7 @@ Outputs grid_sample_forward(const ForwardArgs<GridSampleAttrs>& args) {
 }
 Outputs grid_sample_reference(const ForwardArgs<GridSampleAttrs>& args) {
   const DType dtype = sampled_dtype(args), compute = compute_dtype(dtype);
-  return to(plain_grid_sample(input_as(args, 0, compute), input_as(args, 1, compute), args.attrs), dtype);
+  return to(composed_grid_sample(input_as(args, 0, compute), input_as(args, 1, compute), args.attrs), dtype);
 }
 
 Outputs grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
@@ -196,8 +196,8 @@ Outputs grid_sample_backward_forward(const ForwardArgs<GridSampleBackwardAttrs>&
 Outputs grid_sample_backward_reference(const ForwardArgs<GridSampleBackwardAttrs>& args) {
   const DType common = checked_backward(args), compute = compute_dtype(common);
   const auto& attrs = args.attrs;
-  Outputs outputs = plain_grid_sample_backward(input_as(args, 0, compute), input_as(args, 1, compute),
-                                               input_as(args, 2, compute), attrs, attrs.input, attrs.grid);
+  Outputs outputs = composed_grid_sample_backward(input_as(args, 0, compute), input_as(args, 1, compute),
+                                                  input_as(args, 2, compute), attrs, attrs.input, attrs.grid);
   if (attrs.input) outputs[0] = to(outputs[0], attrs.input_dtype.value_or(common));
   if (attrs.grid) outputs.back() = to(outputs.back(), attrs.grid_dtype.value_or(common));
   return outputs;

@@ -7,11 +7,12 @@
 namespace mezzo::ops {
 
 /// grid_sample in public ops, for x and grid of one dtype in which all of it is computed.
-[[nodiscard]] Tensor plain_grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options);
+[[nodiscard]] Tensor composed_grid_sample(const Tensor& x, const Tensor& grid,
+                                          const GridSampleOptions& options);
 
 /// The gradients of x and of grid that are asked for, in this order, given that of the result.
-[[nodiscard]] Outputs plain_grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
-                                                 const GridSampleOptions& options, bool of_input,
-                                                 bool of_grid);
+[[nodiscard]] Outputs composed_grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
+                                                    const GridSampleOptions& options, bool of_input,
+                                                    bool of_grid);
 
 }  // namespace mezzo::ops

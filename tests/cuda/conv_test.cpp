@@ -11,9 +11,9 @@
 
 #include "mezzo/core/cuda/graph.h"
 #include "mezzo/core/cuda/launch.h"
+#include "mezzo/kernels/conv/cuda_algorithms.h"
 #include "mezzo/kernels/conv/cuda_dnn.h"
 #include "mezzo/kernels/conv/cuda_dnn_plan.h"
-#include "mezzo/kernels/conv/cuda_ways.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/tests/cuda/twin.h"
 #if defined(MEZZO_CUDA_EMULATED)

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/plain_conv.h"
+#include "kernels/naive_conv.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/conv/conv.h"
 #include "mezzo/kernels/cpu/isa.h"
@@ -22,7 +22,7 @@ using cpu::GemmEngine;
 using test::ConvArray;
 using test::PlainSums;
 
-/// Which array a map computes: the numbers of plain_conv().
+/// Which array a map computes: the numbers of naive_conv().
 enum Map { kX, kY, kWeight };
 constexpr std::array kMaps{kX, kY, kWeight};
 
@@ -128,7 +128,7 @@ double eps_of(DType dtype) {
 void expect_plain(Problem problem, Map map, bool with_bias, double eps) {
   SCOPED_TRACE(describe(problem.shape, map) + (with_bias ? " with bias" : ""));
   ConvArray& result = problem.result(map);
-  const PlainSums want = test::plain_conv(problem.shape, problem.x, problem.y, problem.weight, map);
+  const PlainSums want = test::naive_conv(problem.shape, problem.x, problem.y, problem.weight, map);
   const std::vector<double> bias = problem.bias.values();
   const double stored = eps_of(result.view().dtype);
   result.fill(std::nan(""));
@@ -342,7 +342,7 @@ TEST(Conv, NonFiniteValuesStayInTheirWindows) {
             Problem problem(shape, DType::f32);
             problem.weight.fill(0.5);
             (map == kY ? problem.x : problem.y).set(1, value);
-            const PlainSums want = test::plain_conv(shape, problem.x, problem.y, problem.weight, map);
+            const PlainSums want = test::naive_conv(shape, problem.x, problem.y, problem.weight, map);
             problem.run(map, false);
             const std::vector<double> found = problem.result(map).values();
             for (std::size_t i = 0; i < found.size(); ++i) {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/autograd/engine.h"
-#include "mezzo/autograd/input_layer.h"
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/node.h"
 #include "mezzo/core/allocator.h"
 #include "mezzo/ops/ops.h"
@@ -20,14 +20,14 @@ inline constexpr std::int64_t kSamples = 3;
 /// channels-last, and counted.
 class FormatWatch final : public BackwardObserver {
  public:
-  FormatWatch() : guard_(LayerState{see_inputs, 0}) { forward = backward = 0; }
+  FormatWatch() : guard_(InputHookState{see_inputs, 0}) { forward = backward = 0; }
   void after_vjp(const autograd::Node& node, std::span<const Tensor> gradients) override {
     for (const Tensor& gradient : gradients) see(node.info, gradient, backward, "gradient");
   }
   static inline thread_local int forward = 0, backward = 0;
 
  private:
-  static void see_inputs(LayerCall& call) {
+  static void see_inputs(HookedCall& call) {
     for (const TensorRef& input : call.inputs) see(call.info, input.get(), forward, "input");
   }
   static void see(const OpInfo& op, const Tensor& x, int& count, const char* what) {
@@ -39,7 +39,7 @@ class FormatWatch final : public BackwardObserver {
         << what << " of " << op.name.value << " " << to_string(x.shape()) << " has strides "
         << to_string(x.strides());
   }
-  LayerGuard guard_;
+  InputHookGuard guard_;
 };
 
 /// Weights of the block, small enough that activations keep their size.

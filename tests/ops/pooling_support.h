@@ -77,7 +77,7 @@ struct PlainPooled {
 
 /// The largest of each window over all images of x [N, C, spatial...], their places, and the gradient that
 /// `grad` gives.
-inline PlainPooled plain_max(const Tensor& x, const Tensor& grad, const Positions& positions) {
+inline PlainPooled naive_max(const Tensor& x, const Tensor& grad, const Positions& positions) {
   const Sizes3 input = spatial3(x.shape()), output = spatial3(grad.shape());
   const std::vector<double> in = x.to_vector<double>(), g = grad.to_vector<double>();
   PlainPooled result{std::vector<double>(g.size(), -std::numeric_limits<double>::infinity()),
@@ -100,7 +100,7 @@ inline PlainPooled plain_max(const Tensor& x, const Tensor& grad, const Position
 }
 
 /// The mean of each window, its sum divided by divisors[window], and the gradient that `grad` gives.
-inline PlainPooled plain_mean(const Tensor& x, const Tensor& grad, const Positions& positions,
+inline PlainPooled naive_mean(const Tensor& x, const Tensor& grad, const Positions& positions,
                               const std::vector<double>& divisors) {
   const Sizes3 input = spatial3(x.shape()), output = spatial3(grad.shape());
   const std::vector<double> in = x.to_vector<double>(), g = grad.to_vector<double>();

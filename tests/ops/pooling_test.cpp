@@ -130,7 +130,7 @@ TEST(MaxPool, AgreesWithThePlainOneOnEveryWay) {
         const Tensor x = few_values(images(c, channels), dtype);
         const Shape shape = max_pooled(x, c).values.shape();
         const Tensor grad = few_values(shape, dtype);
-        const PlainPooled want = plain_max(x, grad, windows_of(c));
+        const PlainPooled want = naive_max(x, grad, windows_of(c));
         for (const MemoryFormat format : kFormats) {
           SCOPED_TRACE(to_string(x.shape()) + " " + to_string(dtype));
           const Tensor leaf = formatted(x, format).requires_grad_();
@@ -197,9 +197,9 @@ TEST(AvgPool, AgreesWithThePlainOneOnEveryWay) {
         const Tensor x = few_values(images(c, channels), dtype);
         const Tensor grad = few_values(averaged(x, c, false).shape(), dtype);
         const Doubles counts = places_inside(spatial3(x.shape()), spatial3(grad.shape()), windows_of(c));
-        const PlainPooled want = plain_mean(x, grad, windows_of(c), counts);
-        const PlainPooled padded = plain_mean(x, grad, windows_of(c), counts_with_padding(x, grad, c));
-        const PlainPooled thirds = plain_mean(x, grad, windows_of(c), Doubles(counts.size(), 3));
+        const PlainPooled want = naive_mean(x, grad, windows_of(c), counts);
+        const PlainPooled padded = naive_mean(x, grad, windows_of(c), counts_with_padding(x, grad, c));
+        const PlainPooled thirds = naive_mean(x, grad, windows_of(c), Doubles(counts.size(), 3));
         for (const MemoryFormat format : kFormats) {
           SCOPED_TRACE(to_string(x.shape()) + " " + to_string(dtype));
           const double relative = 8 * info(dtype).eps;  // sums are exact; one division each
@@ -243,8 +243,8 @@ TEST(AdaptivePools, AgreeWithThePlainOnes) {
     for (const std::int64_t one : size) result.push_back(one);
     const Tensor grad = few_values(result, DType::f32);
     const PlainShares shares{spatial3(shape), spatial3(result)};
-    const PlainPooled most = plain_max(x, grad, shares);
-    const PlainPooled mean = plain_mean(x, grad, shares, places_inside(shares.input, shares.output, shares));
+    const PlainPooled most = naive_max(x, grad, shares);
+    const PlainPooled mean = naive_mean(x, grad, shares, places_inside(shares.input, shares.output, shares));
     for (const MemoryFormat format : kFormats) {
       SCOPED_TRACE(to_string(shape) + " to " + to_string(size));
       const Tensor a = formatted(x, format).requires_grad_(), b = formatted(x, format).requires_grad_();

@@ -61,13 +61,13 @@ struct Cell {
 };
 
 // PyTorch's documented formulas.
-Tensor plain_rnn(const Cell& cell) { return tanh(cell.of_x(0) + cell.of_h(0)); }
-Tensor plain_gru(const Cell& cell) {
+Tensor naive_rnn(const Cell& cell) { return tanh(cell.of_x(0) + cell.of_h(0)); }
+Tensor naive_gru(const Cell& cell) {
   const Tensor r = sigmoid(cell.of_x(0) + cell.of_h(0)), z = sigmoid(cell.of_x(1) + cell.of_h(1));
   const Tensor n = tanh(cell.of_x(2) + r * cell.of_h(2));
   return (1 - z) * n + z * cell.h;
 }
-LstmState plain_lstm(const Cell& cell) {
+LstmState naive_lstm(const Cell& cell) {
   const auto sum = [&](std::int64_t k) { return cell.of_x(k) + cell.of_h(k); };
   const Tensor c = sigmoid(sum(1)) * cell.c + sigmoid(sum(0)) * tanh(sum(2));
   return {sigmoid(sum(3)) * tanh(c), c};
@@ -130,18 +130,18 @@ TEST(RecurrentCells, AreTheirFormulasInPlainOps) {
   // Rows of several pieces, the last one not full, and more of them than a thread takes at once.
   expect_same(
       Cell(1, 37, 5, 300), [](const Cell& a) { return std::vector{rnn(a)}; },
-      [](const Cell& a) { return std::vector{plain_rnn(a)}; });
+      [](const Cell& a) { return std::vector{naive_rnn(a)}; });
   expect_same(
       Cell(3, 37, 5, 300), [](const Cell& a) { return std::vector{gru(a)}; },
-      [](const Cell& a) { return std::vector{plain_gru(a)}; });
+      [](const Cell& a) { return std::vector{naive_gru(a)}; });
   const auto both = [](const LstmState& state) { return std::vector{state.h, state.c}; };
   expect_same(
       Cell(4, 37, 5, 300), [&](const Cell& a) { return both(lstm(a)); },
-      [&](const Cell& a) { return both(plain_lstm(a)); });
+      [&](const Cell& a) { return both(naive_lstm(a)); });
   // The gradient of c' alone: that of h' is none.
   expect_same(
       Cell(4, 2, 3, 4), [](const Cell& a) { return std::vector{lstm(a).c}; },
-      [](const Cell& a) { return std::vector{plain_lstm(a).c}; });
+      [](const Cell& a) { return std::vector{naive_lstm(a).c}; });
 }
 
 TEST(RecurrentCells, HaveTheSameBitsOnEveryNumberOfThreads) {
@@ -182,7 +182,7 @@ TEST(RecurrentCells, TakeSizesOfZero) {
   EXPECT_EQ(rnn(Cell(1, 0, 3, 4)).shape(), Shape({0, 4}));
   EXPECT_EQ(lstm(Cell(4, 2, 3, 0)).c.shape(), Shape({2, 0}));
   Cell cell(3, 2, 0, 4);  // no features: the biases and the state's product are left
-  expect_near(gru(cell), plain_gru(cell), 1e-15);
+  expect_near(gru(cell), naive_gru(cell), 1e-15);
   const Tensor none = gradients_of(Cell(3, 0, 2, 4), [](const Cell& a) { return std::vector{gru(a)}; })[3];
   EXPECT_EQ(list(none), std::vector<double>(24, 0.0));
 }

@@ -114,7 +114,7 @@ void for_products(const ConvShape& s, const ConvArray& x, const ConvArray& y, co
 }
 
 /// The map that computes `to` (0: x, 1: y, 2: the weight) from the other two.
-inline PlainSums plain_conv(const ConvShape& shape, const ConvArray& x, const ConvArray& y,
+inline PlainSums naive_conv(const ConvShape& shape, const ConvArray& x, const ConvArray& y,
                             const ConvArray& weight, int to) {
   const std::vector<double> values[3] = {x.values(), y.values(), weight.values()};
   const std::size_t size = values[to].size();

@@ -1,4 +1,5 @@
-// Parameters, statistics and sums of run norms in the compute type, for the loops over rows and over columns.
+// Parameters, statistics and sums of channel norms in the compute type, for the loops over rows and over
+// columns.
 #pragma once
 
 #include <array>
@@ -9,9 +10,9 @@
 
 namespace mezzo::kernels::cpu::detail {
 
-/// RunStatistics and parameters.
+/// ChannelStatistics and parameters.
 template <class T>
-struct RunArrays {
+struct ChannelArrays {
   const T* weight;
   const T* bias;
   T* mean;
@@ -39,7 +40,8 @@ struct RunArrays {
 };
 
 template <class T>
-[[nodiscard]] RunArrays<T> run_arrays(const void* weight, const void* bias, const RunStatistics& statistics) {
+[[nodiscard]] ChannelArrays<T> channel_arrays(const void* weight, const void* bias,
+                                              const ChannelStatistics& statistics) {
   return {static_cast<const T*>(weight), static_cast<const T*>(bias), static_cast<T*>(statistics.mean),
           static_cast<T*>(statistics.variance), statistics.given};
 }

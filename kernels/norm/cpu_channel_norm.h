@@ -9,9 +9,9 @@
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
+#include "mezzo/kernels/norm/cpu_channel_arrays.h"
 #include "mezzo/kernels/norm/cpu_column_norm.h"
 #include "mezzo/kernels/norm/cpu_moments.h"
-#include "mezzo/kernels/norm/cpu_run_arrays.h"
 #include "mezzo/kernels/norm/norm_layout.h"
 #include "mezzo/kernels/norm/norm_math.h"
 
@@ -28,7 +28,7 @@ struct RunBlock {
   [[nodiscard]] MEZZO_ALWAYS_INLINE const T* next(std::int64_t r) const { return rows.next(r); }
   [[nodiscard]] MEZZO_ALWAYS_INLINE T* row(std::int64_t r) const { return data + r * row_distance; }
   /// The row as its statistics see it: whether runs are one depends on the layout only, and so do the bits.
-  [[nodiscard]] MEZZO_ALWAYS_INLINE RunRow<T> whole_row(std::int64_t r, const RunLayout& layout) const {
+  [[nodiscard]] MEZZO_ALWAYS_INLINE RunRow<T> whole_row(std::int64_t r, const ChannelLayout& layout) const {
     if (layout.run_step == layout.length) return {row(r), 1, layout.count(), layout.count()};
     return {row(r), layout.runs, layout.length, run_distance};
   }
@@ -36,11 +36,11 @@ struct RunBlock {
 
 /// The function that normalizes row `row` of `x`, the row `index` of all.
 template <class T>
-[[nodiscard]] MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> run_normalized(RunBlock<T> x, std::int64_t row,
-                                                                         const RunLayout& layout,
-                                                                         const RunArrays<T>& arrays,
-                                                                         std::int64_t index, double eps,
-                                                                         const T* target) {
+[[nodiscard]] MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> channel_normalized(RunBlock<T> x, std::int64_t row,
+                                                                             const ChannelLayout& layout,
+                                                                             const ChannelArrays<T>& arrays,
+                                                                             std::int64_t index, double eps,
+                                                                             const T* target) {
   if (arrays.given) return arrays.known(index, eps);
   return arrays.found(row_moments(x.whole_row(row, layout), x.next(row), target), index, eps);
 }
@@ -60,14 +60,14 @@ struct ScaledGradientFn {
 };
 
 template <class T>
-struct RunNormRows {
+struct ChannelNormRows {
   /// Rows `first`, `first + 1`, ... of all. `layout` is that of the parameters in a row.
-  static void run(RunBlock<T> out, RunBlock<T> in, RunLayout layout, RunArrays<T> arrays, double eps,
+  static void run(RunBlock<T> out, RunBlock<T> in, ChannelLayout layout, ChannelArrays<T> arrays, double eps,
                   std::int64_t first, std::int64_t rows) {
     for (std::int64_t r = 0; r < rows; ++r) {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
       const scalar::NormalizedFn<T> normalized =
-          run_normalized(in, r, layout, arrays, first + r, eps, out.next(r));
+          channel_normalized(in, r, layout, arrays, first + r, eps, out.next(r));
       for (std::int64_t k = 0; k < layout.runs; ++k) {
         const std::int64_t channel = layout.channel(first + r, k);
         const ScaledFn<T> scaled{normalized, arrays.weight_of(channel), arrays.bias_of(channel)};
@@ -78,15 +78,16 @@ struct RunNormRows {
 };
 
 template <class T>
-struct RunNormBackwardRows {
+struct ChannelNormBackwardRows {
   /// `out.data` is nullptr where the gradient of x is not wanted.
-  static void run(RunBlock<T> out, RunBlock<T> grads, RunBlock<T> in, RunLayout layout, RunArrays<T> arrays,
-                  RunSums<T> sums, double eps, std::int64_t first, std::int64_t rows) {
+  static void run(RunBlock<T> out, RunBlock<T> grads, RunBlock<T> in, ChannelLayout layout,
+                  ChannelArrays<T> arrays, RunSums<T> sums, double eps, std::int64_t first,
+                  std::int64_t rows) {
     for (std::int64_t r = 0; r < rows; ++r) {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
       const RunRow<T> grad{grads.row(r), layout.runs, layout.length, grads.run_distance};
       const scalar::NormalizedFn<T> normalized =
-          run_normalized(in, r, layout, arrays, first + r, eps, out.next(r));
+          channel_normalized(in, r, layout, arrays, first + r, eps, out.next(r));
       const std::array<double, 2> weighted =
           add_up(grad, x, grads.next(r), layout, arrays, normalized, sums, first + r);
       if (out.data == nullptr) continue;
@@ -105,7 +106,8 @@ struct RunNormBackwardRows {
   /// Stores the sums of grad and of grad times the normalized x, and returns those of the row with weights.
   /// `next` is what may be fetched meanwhile; nullptr: the runs themselves, one after the other.
   MEZZO_ALWAYS_INLINE static std::array<double, 2> add_up(RunRow<T> grad, RunRow<T> x, const T* next,
-                                                          const RunLayout& layout, const RunArrays<T>& arrays,
+                                                          const ChannelLayout& layout,
+                                                          const ChannelArrays<T>& arrays,
                                                           scalar::NormalizedFn<T> normalized, RunSums<T> sums,
                                                           std::int64_t row) {
     std::array<double, 2> total{}, weighted{};
@@ -141,17 +143,17 @@ struct RunNormBackwardRows {
 };
 
 /// Whether the elements of a row are at even distances.
-[[nodiscard]] inline bool is_even(const RunLayout& layout) {
+[[nodiscard]] inline bool is_even(const ChannelLayout& layout) {
   return layout.runs == 1 || layout.run_step == layout.length;
 }
 
 /// An array as rows for for_row_blocks; see is_even.
-[[nodiscard]] inline RowOperand even_rows(const View& array, const RunLayout& layout) {
+[[nodiscard]] inline RowOperand even_rows(const View& array, const ChannelLayout& layout) {
   return {View{array.data, array.dtype, {layout.rows, layout.count()}, {layout.row_step, 1}}, 1};
 }
 
 /// A layout of rows of one channel, each in one piece.
-[[nodiscard]] inline RunLayout as_one_run(RunLayout layout) {
+[[nodiscard]] inline ChannelLayout as_one_run(ChannelLayout layout) {
   layout.length = layout.run_step = layout.count();
   layout.runs = 1;
   return layout;
@@ -160,9 +162,9 @@ struct RunNormBackwardRows {
 /// Calls `body(out, in, layout, first row, rows)` for blocks of rows as T, threads over them; `layout` is
 /// that of parameters in the blocks. `out` may be nullptr.
 template <class T, std::size_t N, class Body>
-void for_even_rows(const RunLayout& layout, const View* out, const std::array<View, N>& in,
+void for_even_rows(const ChannelLayout& layout, const View* out, const std::array<View, N>& in,
                    const Body& body) {
-  RunLayout packed = layout.one_channel() ? as_one_run(layout) : layout;
+  ChannelLayout packed = layout.one_channel() ? as_one_run(layout) : layout;
   packed.run_step = packed.length;
   const auto runs_of = [&](RowBlock<T> rows) {
     return RunBlock<T>{rows.data, rows.distance, packed.length, rows};
@@ -187,7 +189,7 @@ template <class T>
 class SplitRows {
  public:
   SplitRows() = default;
-  SplitRows(const View& array, const RunLayout& layout, bool gathered)
+  SplitRows(const View& array, const ChannelLayout& layout, bool gathered)
       // As [rows, runs, length]: the runs of a row are neighbours in the count of rows.
       : runs_(View{array.data,
                    array.dtype,
@@ -216,7 +218,7 @@ class SplitRows {
 
  private:
   RowOperand runs_;
-  RunLayout layout_;
+  ChannelLayout layout_;
   T* data_ = nullptr;
 };
 
@@ -226,10 +228,10 @@ inline constexpr std::int64_t kShortRun = 256;
 
 /// The same row by row, for rows of separate runs.
 template <class T, std::size_t N, class Body>
-void for_split_rows(const RunLayout& layout, const View* out, const std::array<View, N>& in,
+void for_split_rows(const ChannelLayout& layout, const View* out, const std::array<View, N>& in,
                     const Body& body) {
   const bool gathered = layout.length < kShortRun && layout.one_channel();
-  const RunLayout seen = gathered ? as_one_run(layout) : layout;
+  const ChannelLayout seen = gathered ? as_one_run(layout) : layout;
   std::array<SplitRows<T>, N> operands;
   for (std::size_t i = 0; i < N; ++i) operands[i] = SplitRows<T>(in[i], layout, gathered);
   const SplitRows<T> target = out != nullptr ? SplitRows<T>(*out, layout, gathered) : SplitRows<T>();
@@ -253,7 +255,8 @@ void for_split_rows(const RunLayout& layout, const View* out, const std::array<V
 }
 
 template <class T, std::size_t N, class Body>
-void for_run_rows(const RunLayout& layout, const View* out, const std::array<View, N>& in, const Body& body) {
+void for_run_rows(const ChannelLayout& layout, const View* out, const std::array<View, N>& in,
+                  const Body& body) {
   if (is_even(layout))
     for_even_rows<T, N>(layout, out, in, body);
   else
@@ -262,34 +265,35 @@ void for_run_rows(const RunLayout& layout, const View* out, const std::array<Vie
 
 }  // namespace detail
 
-/// See kernels::run_norm; T is float or double.
+/// See kernels::channel_norm; T is float or double.
 template <class T>
-void run_norm(const RunLayout& layout, const View& out, const View& x, const NormParameters& parameters,
-              const RunStatistics& statistics, double eps) {
-  const detail::RunArrays<T> arrays = detail::run_arrays<T>(parameters.weight, parameters.bias, statistics);
+void channel_norm(const ChannelLayout& layout, const View& out, const View& x,
+                  const NormParameters& parameters, const ChannelStatistics& statistics, double eps) {
+  const detail::ChannelArrays<T> arrays =
+      detail::channel_arrays<T>(parameters.weight, parameters.bias, statistics);
   if (layout.rows == 0 || layout.count() == 0) return;
   if (layout.channels_last) return detail::column_norm(layout, out, x, arrays, eps);
   detail::for_run_rows<T, 1>(layout, &out, {x},
                              [&](detail::RunBlock<T> y, const std::array<detail::RunBlock<T>, 1>& in,
-                                 const RunLayout& runs, std::int64_t first, std::int64_t rows) {
-                               run_isa<detail::RunNormRows<T>>(y, in[0], runs, arrays, eps, first, rows);
+                                 const ChannelLayout& runs, std::int64_t first, std::int64_t rows) {
+                               run_isa<detail::ChannelNormRows<T>>(y, in[0], runs, arrays, eps, first, rows);
                              });
 }
 
-/// See kernels::run_norm_backward.
+/// See kernels::channel_norm_backward.
 template <class T>
-void run_norm_backward(const RunLayout& layout, const RunNormGradients& out, const View& grad, const View& x,
-                       const T* weight, const RunStatistics& statistics, double eps) {
-  const detail::RunArrays<T> arrays = detail::run_arrays<T>(weight, nullptr, statistics);
+void channel_norm_backward(const ChannelLayout& layout, const ChannelNormGradients& out, const View& grad,
+                           const View& x, const T* weight, const ChannelStatistics& statistics, double eps) {
+  const detail::ChannelArrays<T> arrays = detail::channel_arrays<T>(weight, nullptr, statistics);
   const detail::RunSums<T> sums{static_cast<T*>(out.weight), static_cast<T*>(out.bias)};
   if (layout.rows == 0 || layout.count() == 0) return;
   if (layout.channels_last)
     return detail::column_norm_backward(layout, out.input, grad, x, arrays, sums, eps);
   detail::for_run_rows<T, 2>(layout, out.input, {grad, x},
                              [&](detail::RunBlock<T> result, const std::array<detail::RunBlock<T>, 2>& in,
-                                 const RunLayout& runs, std::int64_t first, std::int64_t rows) {
-                               run_isa<detail::RunNormBackwardRows<T>>(result, in[0], in[1], runs, arrays,
-                                                                       sums, eps, first, rows);
+                                 const ChannelLayout& runs, std::int64_t first, std::int64_t rows) {
+                               run_isa<detail::ChannelNormBackwardRows<T>>(result, in[0], in[1], runs, arrays,
+                                                                           sums, eps, first, rows);
                              });
 }
 

@@ -1,6 +1,6 @@
 // Sums in AVX-512 intrinsics with 32 accumulators in f64. Shifts and masks turn a 16-bit float into a
 // scaled double. They would hide inf and NaN, so input that holds one is detected and refused.
-#include "mezzo/kernels/reduce/cpu_plain_sum.h"
+#include "mezzo/kernels/reduce/cpu_direct_sum.h"
 
 #include <algorithm>
 #include <cstring>
@@ -106,7 +106,7 @@ template <class Format>
 
 }  // namespace
 
-bool plain_sum(const std::byte* x, DType dtype, std::int64_t n, double& total) {
+bool direct_sum(const std::byte* x, DType dtype, std::int64_t n, double& total) {
   if (isa() != Isa::v4) return false;
   if (dtype == DType::f32) return sum_run_v4<FloatFormat>(x, n, total);
   if (dtype == DType::f16)
@@ -121,7 +121,7 @@ bool plain_sum(const std::byte* x, DType dtype, std::int64_t n, double& total) {
 
 #else
 
-bool plain_sum(const std::byte* /*x*/, DType /*dtype*/, std::int64_t /*n*/, double& /*total*/) {
+bool direct_sum(const std::byte* /*x*/, DType /*dtype*/, std::int64_t /*n*/, double& /*total*/) {
   return false;
 }
 

@@ -47,9 +47,9 @@ Position position_of(const Tensor& coordinate, std::int64_t size, const GridSamp
 }
 
 /// A call, and the cells that its places lie in.
-class PlainSampling {
+class ComposedSampling {
  public:
-  PlainSampling(const Tensor& x, const Tensor& grid, const GridSampleOptions& options)
+  ComposedSampling(const Tensor& x, const Tensor& grid, const GridSampleOptions& options)
       : x_(x), nearest_(options.mode == GridSampleMode::nearest) {
     const std::int64_t axes = grid.size(-1), batch = grid.size(0);
     places_ = 1;
@@ -120,8 +120,8 @@ class PlainSampling {
 
 }  // namespace
 
-Tensor plain_grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options) {
-  const PlainSampling sampling(x, grid, options);
+Tensor composed_grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options) {
+  const ComposedSampling sampling(x, grid, options);
   Tensor sum = sampling.values(0) * sampling.weight(0);
   for (std::size_t k = 1; k < sampling.corners(); ++k) sum = sum + sampling.values(k) * sampling.weight(k);
   Shape shape{x.size(0), x.size(1)};
@@ -129,9 +129,9 @@ Tensor plain_grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOp
   return reshape(sum, shape);
 }
 
-Outputs plain_grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
-                                   const GridSampleOptions& options, bool of_input, bool of_grid) {
-  const PlainSampling sampling(x, grid, options);
+Outputs composed_grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
+                                      const GridSampleOptions& options, bool of_input, bool of_grid) {
+  const ComposedSampling sampling(x, grid, options);
   const Tensor g = flatten(grad, 2);
   Outputs outputs;
   if (of_input) {
@@ -147,7 +147,7 @@ Outputs plain_grid_sample_backward(const Tensor& grad, const Tensor& x, const Te
     for (std::size_t k = 0; sampling.corners() > 1 && k < sampling.corners(); ++k) {
       const Tensor part = sampling.values(k) * sampling.weight(k, static_cast<std::int64_t>(a));
       const Tensor of_corner = sum(g * part, {1});
-      slope = PlainSampling::is_upper(k, a) ? slope + of_corner : slope - of_corner;
+      slope = ComposedSampling::is_upper(k, a) ? slope + of_corner : slope - of_corner;
     }
     axes.push_back(slope * sampling.slope(a));
   }

@@ -8,7 +8,7 @@
 // by one block each; a block per group would take 4 of the 32 bytes that it fetches for two channels in f16.
 // Backward does the same with the sums that gradients need. No atomics: the bits depend on sizes only.
 #include "mezzo/kernels/cuda/scratch.h"
-#include "mezzo/kernels/norm/cuda_run_norm.h"
+#include "mezzo/kernels/norm/cuda_channel_norm.h"
 #include "mezzo/kernels/norm/norm.h"
 
 namespace mezzo::kernels::cuda {
@@ -28,16 +28,16 @@ constexpr std::int64_t kPieceLength = std::int64_t{kThreads} * kRowSlots * kRowP
 }
 
 /// Whether a row is one stretch of memory.
-[[nodiscard]] bool is_one_stretch(const RunLayout& layout) {
+[[nodiscard]] bool is_one_stretch(const ChannelLayout& layout) {
   return !layout.channels_last && (layout.runs == 1 || layout.run_step == layout.length);
 }
-[[nodiscard]] bool fits_registers(const RunLayout& layout) {
+[[nodiscard]] bool fits_registers(const ChannelLayout& layout) {
   return is_one_stretch(layout) && layout.count() <= kLongestRegisterRow;
 }
 /// Whether a block may go over a row that registers do not hold: there are two of its size for each
 /// multiprocessor of the largest GPUs (132), and their rows stay in the cache (at most 33 of 50 MiB) until
-/// they were read for the last time. Rows are shorter than 2^32 then, as RunOfPlace wants.
-[[nodiscard]] bool is_streamed(const RunLayout& layout, DType dtype) {
+/// they were read for the last time. Rows are shorter than 2^32 then, as ChannelOfPlace wants.
+[[nodiscard]] bool is_streamed(const ChannelLayout& layout, DType dtype) {
   constexpr std::int64_t kManyRows = 264, kMostBytes = 128 << 10;
   return is_one_stretch(layout) && layout.rows >= kManyRows && layout.count() * size_of(dtype) <= kMostBytes;
 }
@@ -53,7 +53,7 @@ constexpr std::int64_t kPieceLength = std::int64_t{kThreads} * kRowSlots * kRowP
   return length;
 }
 
-[[nodiscard]] Pieces pieces_of(const RunLayout& layout) {
+[[nodiscard]] Pieces pieces_of(const ChannelLayout& layout) {
   if (layout.channels_last) {
     const std::int64_t piece = column_piece(layout.length), parts = layout.length / piece;
     return {layout.rows, layout.runs * parts, parts, piece, layout.channels(), layout.runs};
@@ -62,7 +62,7 @@ constexpr std::int64_t kPieceLength = std::int64_t{kThreads} * kRowSlots * kRowP
   return {layout.rows, layout.runs * parts, parts, layout.length / parts};
 }
 /// An array as one row per piece, in the order of their numbers.
-[[nodiscard]] View as_pieces(const View& array, const RunLayout& layout, const Pieces& pieces) {
+[[nodiscard]] View as_pieces(const View& array, const ChannelLayout& layout, const Pieces& pieces) {
   if (layout.channels_last) {
     return {array.data,
             array.dtype,
@@ -75,15 +75,16 @@ constexpr std::int64_t kPieceLength = std::int64_t{kThreads} * kRowSlots * kRowP
           {layout.row_step, layout.run_step, pieces.length, 1}};
 }
 template <std::size_t N>
-[[nodiscard]] RowArrays<N> rows_of_pieces(std::array<View, N> views, const RunLayout& layout,
+[[nodiscard]] RowArrays<N> rows_of_pieces(std::array<View, N> views, const ChannelLayout& layout,
                                           const Pieces& pieces) {
   for (View& view : views) view = as_pieces(view, layout, pieces);
   return {views, views[0].shape.size() - 1};
 }
 
 template <class T>
-[[nodiscard]] RunNorm<T> run_norm_of(const RunLayout& layout, const void* weight, const void* bias,
-                                     const RunStatistics& statistics, double eps) {
+[[nodiscard]] ChannelNorm<T> channel_norm_of(const ChannelLayout& layout, const void* weight,
+                                             const void* bias, const ChannelStatistics& statistics,
+                                             double eps) {
   return {layout,
           static_cast<const T*>(weight),
           static_cast<const T*>(bias),
@@ -99,14 +100,14 @@ template <class T>
 }
 
 /// The pieces whose moments are taken: whole rows where registers hold them.
-[[nodiscard]] Pieces pieces_for_moments(const RunLayout& layout, const Pieces& pieces) {
+[[nodiscard]] Pieces pieces_for_moments(const ChannelLayout& layout, const Pieces& pieces) {
   if (!fits_registers(layout)) return pieces;
   return {layout.rows, 1, 1, layout.count()};
 }
 
 /// Fills `normalized`, one per row.
 template <class T>
-void normalize_rows(Device device, const RunNorm<T>& norm, const Pieces& any, const View& x,
+void normalize_rows(Device device, const ChannelNorm<T>& norm, const Pieces& any, const View& x,
                     scalar::NormalizedFn<T>* normalized) {
   const Pieces pieces = pieces_for_moments(norm.layout, any);
   const Scratch moments(device, norm.given ? 0 : pieces.total() * std::int64_t{sizeof(PieceMoments)});
@@ -121,14 +122,14 @@ void normalize_rows(Device device, const RunNorm<T>& norm, const Pieces& any, co
 }
 
 template <class T>
-void forward(Device device, const RunNorm<T>& norm, const View& out, const View& x) {
-  const RunLayout& layout = norm.layout;
+void forward(Device device, const ChannelNorm<T>& norm, const View& out, const View& x) {
+  const ChannelLayout& layout = norm.layout;
   if (!norm.given && (fits_registers(layout) || is_streamed(layout, x.dtype))) {
     const auto stretch = [&](const View& array) {
       return View{array.data, array.dtype, {layout.rows, layout.count()}, {layout.row_step, 1}};
     };
     return run_row_passes(device, RowArrays<2>({stretch(out), stretch(x)}, 1),
-                          RunNormRow<T>{norm, RunOfPlace(layout.length)});
+                          ChannelNormRow<T>{norm, ChannelOfPlace(layout.length)});
   }
   const Pieces pieces = pieces_of(layout);
   const Scratch normalized(device, layout.rows * std::int64_t{sizeof(scalar::NormalizedFn<T>)});
@@ -139,9 +140,9 @@ void forward(Device device, const RunNorm<T>& norm, const View& out, const View&
 }
 
 template <class T>
-void backward(Device device, const RunNorm<T>& norm, const View* out, const View& grad, const View& x,
+void backward(Device device, const ChannelNorm<T>& norm, const View* out, const View& grad, const View& x,
               const ChannelSums<T>& channels) {
-  const RunLayout& layout = norm.layout;
+  const ChannelLayout& layout = norm.layout;
   const Pieces pieces = pieces_of(layout);
   const Scratch normalized(device, layout.rows * std::int64_t{sizeof(scalar::NormalizedFn<T>)});
   const Scratch gradients(device, layout.rows * std::int64_t{sizeof(scalar::NormGradientFn<T>)});
@@ -164,25 +165,26 @@ void backward(Device device, const RunNorm<T>& norm, const View* out, const View
 
 }  // namespace
 
-void run_norm(Device device, const RunLayout& layout, const View& out, const View& x,
-              const NormParameters& parameters, const RunStatistics& statistics, double eps, DType compute) {
+void channel_norm(Device device, const ChannelLayout& layout, const View& out, const View& x,
+                  const NormParameters& parameters, const ChannelStatistics& statistics, double eps,
+                  DType compute) {
   if (layout.rows == 0 || layout.count() == 0) return;
   const auto run = [&](auto number) {
     using T = decltype(number);
-    forward(device, run_norm_of<T>(layout, parameters.weight, parameters.bias, statistics, eps), out, x);
+    forward(device, channel_norm_of<T>(layout, parameters.weight, parameters.bias, statistics, eps), out, x);
   };
   compute == DType::f64 ? run(double{}) : run(float{});
 }
 
-void run_norm_backward(Device device, const RunLayout& layout, const RunNormGradients& out, const View& grad,
-                       const View& x, const void* weight, const RunStatistics& statistics, double eps,
-                       DType compute) {
+void channel_norm_backward(Device device, const ChannelLayout& layout, const ChannelNormGradients& out,
+                           const View& grad, const View& x, const void* weight,
+                           const ChannelStatistics& statistics, double eps, DType compute) {
   if (layout.rows == 0 || layout.count() == 0) return;
   const auto run = [&](auto number) {
     using T = decltype(number);
     // What backward computes of the statistics again is stored nowhere.
-    const RunStatistics known = statistics.given ? statistics : RunStatistics{};
-    backward(device, run_norm_of<T>(layout, weight, nullptr, known, eps), out.input, grad, x,
+    const ChannelStatistics known = statistics.given ? statistics : ChannelStatistics{};
+    backward(device, channel_norm_of<T>(layout, weight, nullptr, known, eps), out.input, grad, x,
              ChannelSums<T>{static_cast<T*>(out.weight), static_cast<T*>(out.bias)});
   };
   compute == DType::f64 ? run(double{}) : run(float{});

@@ -1,4 +1,5 @@
-// The device code of run norms (run_norm.cpp): rows at once, pieces of rows, and what combines pieces.
+// The device code of channel norms (channel_norm.cpp): rows at once, pieces of rows, and what combines
+// pieces.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,10 @@ namespace mezzo::kernels::cuda {
 
 /// place / length for the places of a row. By a product in registers, where places and lengths are below
 /// 2^14: at ceil(2^31 / length) / 2^31 exceeds at / length by less than at / 2^31 < 1 / length.
-struct RunOfPlace {
+struct ChannelOfPlace {
   std::int64_t length;
   std::uint32_t factor;
-  explicit RunOfPlace(std::int64_t run_length)
+  explicit ChannelOfPlace(std::int64_t run_length)
       : length(run_length),
         factor(static_cast<std::uint32_t>(((std::int64_t{1} << 31) + length - 1) / length)) {}
   [[nodiscard]] __device__ std::int64_t operator()(int at) const {
@@ -27,8 +28,8 @@ static_assert(kLongestRegisterRow <= 1 << 14);
 
 /// Parameters and statistics in the compute type, as kernels see them.
 template <class T>
-struct RunNorm {
-  RunLayout layout;
+struct ChannelNorm {
+  ChannelLayout layout;
   const T* weight;
   const T* bias;
   T* mean;
@@ -50,11 +51,11 @@ struct RunNorm {
 
 /// A whole row at once. Arrays: result, x, both with the row in one stretch.
 template <class T>
-struct RunNormRow {
+struct ChannelNormRow {
   using Number = T;
   static constexpr std::size_t kResults = 1;
-  RunNorm<T> norm;
-  RunOfPlace run_of;
+  ChannelNorm<T> norm;
+  ChannelOfPlace run_of;
   template <class Row>
   __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t index) const {
     const auto x = [&](const auto& place) { return row.template get<1>(place); };
@@ -112,7 +113,7 @@ struct PieceMomentsRow {
 
 /// What normalizes each row, from its pieces, all of one length, or from given statistics; a block per row.
 template <class T>
-__global__ void finish_moments(RunNorm<T> norm, Pieces pieces, const PieceMoments* moments,
+__global__ void finish_moments(ChannelNorm<T> norm, Pieces pieces, const PieceMoments* moments,
                                scalar::NormalizedFn<T>* normalized) {
   const BlockTeam team;
   for (std::int64_t row = blockIdx.x; row < pieces.rows; row += gridDim.x) {
@@ -147,7 +148,7 @@ template <class T>
 struct NormalizePiece {
   using Number = T;
   static constexpr std::size_t kResults = 1;
-  RunNorm<T> norm;
+  ChannelNorm<T> norm;
   Pieces pieces;
   const scalar::NormalizedFn<T>* normalized_rows;
   template <class Row>
@@ -190,7 +191,7 @@ struct ChannelSums {
 /// The gradients of the parameters, and what makes that of x in each row, from the sums of pieces; a block
 /// per row. A thread has whole runs, unless the row is of one channel.
 template <class T>
-__global__ void finish_sums(RunNorm<T> norm, Pieces pieces, const TwoSums* of_pieces,
+__global__ void finish_sums(ChannelNorm<T> norm, Pieces pieces, const TwoSums* of_pieces,
                             const scalar::NormalizedFn<T>* normalized, ChannelSums<T> channels,
                             scalar::NormGradientFn<T>* gradients) {
   const BlockTeam team;
@@ -225,7 +226,7 @@ template <class T>
 struct GradientPiece {
   using Number = T;
   static constexpr std::size_t kResults = 1;
-  RunNorm<T> norm;
+  ChannelNorm<T> norm;
   Pieces pieces;
   const scalar::NormGradientFn<T>* gradients;
   template <class Row>
