@@ -5,7 +5,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/autograd/vjp_args.h"
-#include "mezzo/core/cuda/trace.h"
+#include "mezzo/core/current_op.h"
 
 namespace mezzo {
 

@@ -43,7 +43,6 @@ mezzo_included_headers(mezzo_installed_headers ${mezzo_public_headers})
 # What includes CUDA's own headers goes only where CUDA is built.
 if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
   list(FILTER mezzo_installed_headers EXCLUDE REGEX "/cuda/|^kernels/[a-z]+/cuda[_.]")
-  list(APPEND mezzo_installed_headers core/cuda/trace.h)
 endif()
 foreach(header IN LISTS mezzo_installed_headers)
   get_filename_component(folder "${header}" DIRECTORY)

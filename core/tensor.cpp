@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "mezzo/core/backend.h"
-#include "mezzo/core/cuda/trace.h"
+#include "mezzo/core/current_op.h"
 #include "mezzo/core/layout.h"
 
 namespace mezzo {

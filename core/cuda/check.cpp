@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "mezzo/core/cuda/trace.h"
+#include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo::cuda {

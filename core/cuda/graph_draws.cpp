@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "mezzo/core/cuda/staging.h"
-#include "mezzo/core/cuda/trace.h"
+#include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo::cuda {

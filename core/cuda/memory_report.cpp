@@ -8,7 +8,7 @@
 
 #include "mezzo/core/cuda/caching_allocator.h"
 #include "mezzo/core/cuda/device.h"
-#include "mezzo/core/cuda/trace.h"
+#include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo::cuda {

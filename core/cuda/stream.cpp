@@ -12,7 +12,7 @@
 #include "mezzo/core/cuda/allocator_events.h"
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
-#include "mezzo/core/cuda/trace.h"
+#include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/tensor.h"
 

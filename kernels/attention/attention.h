@@ -1,6 +1,5 @@
-// The attention front end: softmax(scale q k^T + mask) v and its gradients in one pass over tiles, on the
-// device at hand. Apart from the products and the softmax of which it is made because no matrix of queries by
-// keys is ever in memory.
+// The attention kernels: softmax(scale q k^T + mask) v and its gradients in one pass over tiles. Kernels of
+// their own, not products and a softmax, because no matrix of queries by keys is ever in memory.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The front end of everything that reads or writes elements where an array of indices says: gather, scatter,
-// index and their like, and the order that sorts. Chooses the device.
+// The kernels that read or write elements where an array of indices says (gather, scatter, index and their
+// like), and the order that sorts.
 //
 // Results are the same on every device and for any number of threads: two elements that fall on one place are
 // dealt with in row-major order.

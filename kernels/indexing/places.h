@@ -1,5 +1,4 @@
-// Elements of an array that indices choose, as kernels see them. A header of its own because the front
-// end and both devices need it.
+// Elements of an array that indices choose, as kernels see them.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// The front end of the normalizations, on the device at hand: row norms (layer_norm, rms_norm), whose
-// parameters differ from place to place in a row, and channel norms (group_norm, instance_norm, batch_norm),
-// whose parameters are constant in a run of neighbours.
+// The kernels of the normalizations: row norms (layer_norm, rms_norm), whose parameters differ from element
+// to element of a row, and channel norms (group_norm, instance_norm, batch_norm), whose parameters are one
+// number per channel.
 //
 // Common to all: rows are normalized one by one, y = (x - mean) / sqrt(variance + eps) * weight + bias, in
 // `compute` (f32 or f64), from inputs of any floating dtype, and each result is rounded once. The variance is

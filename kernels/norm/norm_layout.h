@@ -1,5 +1,5 @@
 // What normalization kernels are told besides their arrays: parameters, and how the elements that are
-// normalized together lie. A header of its own because the front end and the device files both need it.
+// normalized together lie.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The front end of the cumulative ops: one linear recurrence along a dim, of which running sums, running
+// The kernel of the cumulative ops: one linear recurrence along a dim, of which running sums, running
 // products and the gradients of both are cases.
 #pragma once
 

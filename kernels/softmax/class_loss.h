@@ -1,5 +1,5 @@
-// The front end of the classification losses: the kernels behind cross_entropy and nll_loss, on the device at
-// hand. Losses come out one per row; the ops reduce them.
+// The kernels of the classification losses, cross_entropy and nll_loss. Losses come out one per row; the ops
+// reduce them.
 #pragma once
 
 #include <cstddef>

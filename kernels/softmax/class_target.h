@@ -1,5 +1,4 @@
-// What the rows of a classification loss are compared with, as kernels see it. A header of its own because
-// the front end and the device files both need it.
+// What the rows of a classification loss are compared with, as kernels see it.
 #pragma once
 
 #include <cstdint>

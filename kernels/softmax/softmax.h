@@ -1,5 +1,4 @@
-// The softmax front end: the row kernels behind softmax, log_softmax and their backward ops, on the device at
-// hand.
+// The kernels of softmax, log_softmax and their gradients, one row at a time.
 #pragma once
 
 #include <cstddef>

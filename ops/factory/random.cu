@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "mezzo/core/cuda/trace.h"
+#include "mezzo/core/current_op.h"
 #include "mezzo/kernels/random/generate.h"
 #include "mezzo/kernels/random/random.h"
 #include "mezzo/ops/forward.h"

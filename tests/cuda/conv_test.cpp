@@ -24,10 +24,10 @@ namespace mezzo {
 namespace {
 
 using namespace twin;
+using kernels::ConvMap;
 using kernels::ConvShape;
 using kernels::View;
 using kernels::Windows;
-using kernels::cuda::ConvMap;
 
 /// How the maps are computed on the CUDA device.
 enum class Way { chosen, columns, direct, dnn };

@@ -16,7 +16,7 @@
 
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/cuda/launch.h"
-#include "mezzo/core/cuda/trace.h"
+#include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo::cuda {

@@ -7,7 +7,7 @@
 #include "cuda/device_fixture.h"
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/cuda/memory_pool.h"
-#include "mezzo/core/cuda/trace.h"
+#include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo {

@@ -1,5 +1,5 @@
-// The name of the op that runs on this thread, so that an error of the device can name it. No CUDA header: op
-// calls set it in every build, at the price of two stores.
+// The name of the op that runs on this thread, so that an error of the device can name it. Every op call sets
+// it, at the price of two stores.
 #pragma once
 
 #include <string_view>
