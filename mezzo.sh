@@ -16,6 +16,7 @@ demo_targets=mlp_timing demo_mb=100
 bench_targets=benchmarks bench_mb=150
 library_targets=mezzo library_mb=100
 all_mb=400
+docs_mb=60
 # The oldest compilers that the tree was compiled with.
 least_gcc=11
 least_clang=13
@@ -35,6 +36,7 @@ usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
   bench [args]    build the benchmarks and compare with PyTorch, LibTorch and oneDNN (try: bench --help)
   gpu             on a machine with a GPU: all tests, memory checker, sample and bench; result in bench/results/
   install         build and install the library for find_package(mezzo), to --prefix DIR (/usr/local)
+  docs            make the API reference of the public headers by Doxygen: build/docs/html/index.html
   setup           only install what is missing, the optional packages too
   doctor          say what is installed, what is missing, what that means, and which command installs it
   clean           remove the folder build/
@@ -314,7 +316,7 @@ while [ $# -gt 0 ]; do
       if [ "$command" = demo ] || [ "$command" = bench ]; then break; fi
       [ -z "$command" ] || die 2 "unknown argument '$1' after $command; ./mezzo.sh help shows what there is"
       case $1 in
-        demo | test | bench | gpu | install | setup | doctor | clean | help) command=$1 ;;
+        demo | test | bench | gpu | install | docs | setup | doctor | clean | help) command=$1 ;;
         -h | --help) command=help ;;
         *) die 2 "unknown command or option '$1'; ./mezzo.sh help shows what there is" ;;
       esac ;;
@@ -333,6 +335,7 @@ case $command in
   bench) run_bench "$@" ;;
   gpu) run_gpu ;;
   install) run_install ;;
+  docs) . "$root/tools/docs.sh" ;;
   setup)
     check_folder
     check_all no

@@ -17,7 +17,8 @@ install(CODE [[
 ]])
 
 # Installed is what a program includes (mezzo.h, and idx.h to read MNIST) and what an op of its own is made of
-# (forward.h, decomposed.h, random/random.h), with all that these include. The rest is internal.
+# (forward.h, decomposed.h, random/random.h), with all that these include. The rest is internal. The API reference is of
+# these headers too: tools/public_headers.sh reads the next line and follows includes as this file does.
 set(mezzo_public_headers mezzo.h io/idx.h ops/forward.h autograd/decomposed.h kernels/random/random.h)
 
 # mezzo_included_headers(RESULT HEADERS...): these, and what they include of mezzo.
@@ -50,7 +51,7 @@ foreach(header IN LISTS mezzo_installed_headers)
 endforeach()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md"
   "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md")
 
 install(TARGETS mezzo EXPORT mezzoTargets)
 install(EXPORT mezzoTargets NAMESPACE mezzo:: DESTINATION "${package_dir}")

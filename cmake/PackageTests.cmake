@@ -38,8 +38,11 @@ if(NOT MEZZO_PROGRAM_OBJECTS)
   add_test(NAME package.headers COMMAND sh "${package_tests}/headers.sh"
     "${package_build}/installed/${CMAKE_INSTALL_INCLUDEDIR}" "${CMAKE_CXX_COMPILER}" ${package_nvcc})
   set_tests_properties(package.headers PROPERTIES FIXTURES_REQUIRED installed PROCESSORS 2)
+  add_test(NAME package.public_headers COMMAND sh "${package_tests}/public_headers.sh"
+    "${package_build}/installed/${CMAKE_INSTALL_INCLUDEDIR}" "${PROJECT_SOURCE_DIR}")
+  set_tests_properties(package.public_headers PROPERTIES FIXTURES_REQUIRED installed)
   add_test(NAME package.headers_detects COMMAND sh "${package_tests}/headers_test.sh" "${CMAKE_CXX_COMPILER}")
-  list(APPEND tests package.headers package.headers_detects)
+  list(APPEND tests package.headers package.public_headers package.headers_detects)
 endif()
 
 # These two build the library as part of another project, and so are part of one preset only. Some sources are compiled,

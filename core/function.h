@@ -1,6 +1,6 @@
 // A callable of any type behind one signature: what std::function is, for headers that programs include.
-// <functional> brings hash maps, searchers and all algorithms along, and so costs each file that includes it
-// a tenth of a second.
+// `<functional>` brings hash maps, searchers and all algorithms along, and so costs each file that includes
+// it a tenth of a second.
 #pragma once
 
 #include <cstddef>

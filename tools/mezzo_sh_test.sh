@@ -7,7 +7,8 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree/root/tools" "$tree/bin" "$tree/usr"
 cp "$source/mezzo.sh" "$source/CMakePresets.json" "$tree/root"
-cp "$source/tools/doctor.sh" "$source/tools/progress.sh" "$source/tools/machine.sh" "$tree/root/tools"
+cp "$source/tools/doctor.sh" "$source/tools/progress.sh" "$source/tools/machine.sh" "$source/tools/docs.sh" \
+  "$source/tools/public_headers.sh" "$tree/root/tools"
 cd "$tree"
 ln -s ../usr root/usr  # by one name from both folders, and without the spaces that a temporary folder may have
 unset CXX CMAKE_PREFIX_PATH Eigen3_DIR CUDACXX CUDAARCHS CMAKE_BUILD_PARALLEL_LEVEL CCACHE_DISABLE TMPDIR \
@@ -17,7 +18,7 @@ fail() { printf 'FAILED: %s\n' "$*"; failures=$((failures + 1)); }
 
 # The stub machine: POSIX tools, programs that only tell their version, headers that only state theirs.
 for name in sh env dirname sed grep awk head tail sort tr uname getconf id mkdir rm cat ls printf cp chmod cut du find \
-  sleep stty touch wc; do
+  sleep stty touch wc ln; do
   ln -s "$(command -v "$name")" "bin/$name" 2>/dev/null || true
 done
 # What is there is removed first: it may be a link to the real program.
@@ -303,6 +304,49 @@ for signal in TERM KILL; do
   appears root/ended.txt || fail "the build goes on after SIG$signal"
   [ $signal = KILL ] || says "interrupted; the same command goes on from here"
 done
+
+# The API reference: without Doxygen one line, and never a build; with it, every installed header and page.
+rm -rf root/build
+run 0 help; says "docs            make the API reference"
+run 2 docs now; one_line "unknown argument 'now' after docs" "./mezzo.sh help"
+run 3 docs --no-install; one_line "missing: doxygen; this installs everything:" "--no-install-recommends doxygen"
+run 3 docs --yes; one_line "missing: doxygen; no apt-get here" "your own package manager"
+[ ! -e root/build ] || fail "a reference was begun without Doxygen"
+acting apt-get none 'case $1 in install) echo "E: Failed to fetch http://deb.debian.org/x.deb"; exit 100 ;; esac'
+acting id none 'echo 0'
+run 3 docs --yes; says "packages failed: no network"; says "run this again"
+if grep -q cmake out.txt; then fail "installs more than Doxygen"; cat out.txt; fi
+acting apt-get none ''
+run 3 docs --yes; says "still missing: doxygen"
+rm bin/apt-get bin/id; ln -s "$(command -v id)" bin/id
+mv bin/cmake cmake_kept
+mkdir -p root/cmake root/docs root/ops/cuda
+echo 'project(mezzo VERSION 7.8.9 LANGUAGES CXX)' >root/CMakeLists.txt
+echo 'set(mezzo_public_headers a.h ops/b.h)' >root/cmake/Install.cmake
+echo '#include "mezzo/ops/c.h"' >root/a.h
+echo '#include <mezzo/a.h>' >root/ops/b.h
+echo '#include "mezzo/ops/cuda/d.h"' >root/ops/c.h
+: >root/ops/cuda/d.h; : >root/ops/internal.h; : >root/docs/page.md; echo 'QUIET = YES' >root/docs/Doxyfile
+acting doxygen 1.9.4 'cp "$1" options.txt; cat warnings.txt'
+: >root/warnings.txt
+run 0 docs; one_line "API reference: $tree/root/build/docs/html/index.html" mezzo
+sed 's/ *\\$//; s|^ *build/docs/mezzo/||' root/options.txt | tr '\n' ' ' >listed.txt
+grep -qF 'QUIET = YES PROJECT_NUMBER = "7.8.9" INPUT = README.md docs/page.md ' listed.txt ||
+  { fail "not the options"; cat listed.txt; }
+grep -qF 'CHANGELOG.md a.h ops/b.h ops/c.h ' listed.txt || { fail "not the installed headers"; cat listed.txt; }
+if grep -q 'internal.h\|d.h' listed.txt; then fail "shows what is not installed"; fi
+[ -e root/build/docs/mezzo/ops/b.h ] || fail "headers are not below mezzo/"
+echo "$tree/root/build/docs/mezzo/docs/page.md:7: warning: odd" >root/warnings.txt
+run 0 docs; says "docs/page.md:7: warning: odd"; says "API reference: "
+echo "$tree/root/build/docs/mezzo/ops/b.h:7: warning: odd" >>root/warnings.txt
+cat root/warnings.txt root/warnings.txt >twice.txt; mv twice.txt root/warnings.txt
+run 1 docs; grep -qx "ops/b.h:7: warning: odd" out.txt || { fail "does not show the warning"; cat out.txt; }
+says "docs failed: 1 warning(s) of public headers"
+acting doxygen 1.9.4 'echo "error: no such option"; exit 1'
+run 1 docs; says "error: no such option"; says "docs failed; all of it is in $tree/root/build/release-docs.log"
+rm root/ops/c.h
+run 1 docs; says "cannot read ops/c.h"; says "docs failed: the installed headers are not known"
+mv cmake_kept bin/cmake
 
 # Installing: what apt-get says, and who may call it.
 rm usr/include/fmt/format.h
