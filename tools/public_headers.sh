@@ -25,6 +25,6 @@ awk '
     }
     # What includes the headers of CUDA itself is left out, as in cmake/Install.cmake.
     for (i = 1; i <= last; ++i) {
-      if (header[i] == "core/cuda/trace.h" || header[i] !~ /\/cuda\/|^kernels\/[a-z]+\/cuda[_.]/) print header[i]
+      if (header[i] !~ /\/cuda\/|^kernels\/[a-z]+\/cuda[_.]/) print header[i]
     }
   }' cmake/Install.cmake
