@@ -45,7 +45,8 @@ struct ScheduleFn {
     }
     return 1.0 - p;
   }
-  /// The part of a fade or ramp that is over. One without length is at its beginning when it begins.
+  /// How much of a fade or ramp has passed, from 0 to 1. With length 0 it is 0 at its first step and 1 after
+  /// it.
   MEZZO_HD static double progress(const ScheduleNode& node, double u) {
     const double done = u - node.start;
     if (done <= 0) return 0.0;

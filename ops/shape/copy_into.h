@@ -1,5 +1,5 @@
-// Writing into memory that is there: a tensor into a part of another, which joins and gradients of slices
-// are made of, and what in-place functions that are never recorded must check.
+// Copies of a tensor into a part of an existing one, which cat and the gradients of slices use; and the
+// checks of in-place functions that are never recorded.
 #pragma once
 
 #include "mezzo/autograd/grad_mode.h"
