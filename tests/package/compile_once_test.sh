@@ -7,8 +7,8 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree"
 objects=CMakeFiles/mezzo_objects.dir
-mkdir -p "made/$objects/ops" "$objects/ops"
-echo made >"made/$objects/ops/view.cpp.o"
+mkdir -p "made/$objects/ops/shape" "$objects/ops/shape"
+echo made >"made/$objects/ops/shape/view.cpp.o"
 good="-ffast-math -w -fno-fast-math -fvisibility=default -std=c++20"
 
 # launch OBJECT FLAGS: the compiler here only says that it was called.
@@ -19,7 +19,7 @@ refused() {
   if said=$(launch "$2" "$3"); then echo "accepted: $2 $3"; exit 1; fi
   case $said in *"$1"*) ;; *) echo "expected '$1', got '$said'"; exit 1 ;; esac
 }
-object=$objects/ops/view.cpp.o
+object=$objects/ops/shape/view.cpp.o
 refused "lacks -fno-fast-math" "$object" "-w -ffast-math -std=c++20"
 refused "ends with the project's -ffast-math" "$object" "$good -ffast-math"
 refused "has the project's warnings" "$object" "-ffast-math -fno-fast-math -std=c++20"
@@ -32,7 +32,7 @@ refused "does not have" "$objects/ops/absent.cpp.o" "$good"
 launch "$object" "$good" >said.txt || { cat said.txt; exit 1; }
 [ "$(cat "$object")" = made ] && [ ! -s said.txt ] || { echo "the object was not taken"; cat said.txt; exit 1; }
 grep -qxF "$object: $tree/made/$object" view.d || { echo "wrong dependencies:"; cat view.d; exit 1; }
-for own in "$objects/ops/matmul.cpp.o" CMakeFiles/consumer.dir/main.cpp.o; do
+for own in "$objects/ops/linalg/matmul.cpp.o" CMakeFiles/consumer.dir/main.cpp.o; do
   case $(launch "$own" "$good") in called*) ;; *) echo "not compiled: $own"; exit 1 ;; esac
 done
 echo "compile_once.sh refuses what it should"

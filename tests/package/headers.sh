@@ -22,7 +22,7 @@ for header in $headers; do
       \"mezzo/kernels/cuda/* | \"mezzo/kernels/*/cuda[._]*) ;; # asked for only where it is installed (kernels/device_code.h)
       [\"\<]mezzo/*) [ -e "${name#?}" ] || echo "$header: includes ${name#?}, which is not installed" ;;
       \<immintrin.h) ;;
-      \<cuda_runtime.h) case $header in */cuda/* | */kernels/*/cuda[._]*) ;; *) echo "$header: includes ${name#?}, not being for CUDA" ;; esac ;;
+      \<cuda_runtime.h) case $header in */cuda/* | */kernels/*/cuda[._]*) ;; *) echo "$header: includes ${name#?}, and is installed without CUDA as well" ;; esac ;;
       \<*[./]* | \"*) echo "$header: includes ${name#?}, which is not of the standard library" ;;
     esac
   done
