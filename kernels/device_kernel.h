@@ -19,7 +19,7 @@ template <class Kernel, class Result, class... Args>
 class DeviceKernel<Kernel, Result(Args...)> {
  public:
   /// Throws: DeviceError when this library was built without the kernels of `device`.
-  Result operator()(Device device, Args... args) const {
+  [[nodiscard]] Result operator()(Device device, Args... args) const {
     if (device.is_cpu()) return Kernel::on_cpu()(std::forward<Args>(args)...);
     if (Kernel::on_cuda() == nullptr) refuse_device(device);
     return Kernel::on_cuda()(device, std::forward<Args>(args)...);

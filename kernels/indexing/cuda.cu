@@ -1,5 +1,5 @@
 // CUDA kernels over indexed elements. An index out of range is reported as a fault of the device and never
-// used. What writes is in put.cpp, what sorts in sort.cpp.
+// used. What writes is in cuda_put.cu, what sorts in sort/cuda.cu.
 #include "mezzo/kernels/indexing/indexing.h"
 
 #include "mezzo/core/cuda/fault.h"

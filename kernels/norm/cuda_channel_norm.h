@@ -1,4 +1,4 @@
-// The device code of channel norms (channel_norm.cpp): rows at once, pieces of rows, and what combines
+// The device code of channel norms (cuda_channel_norm.cu): rows at once, pieces of rows, and what combines
 // pieces.
 #pragma once
 

@@ -1,5 +1,5 @@
 // The members of Tensor that are plain ops. Apart from core, which knows no ops; the in-place ones are in
-// inplace.cpp.
+// ops/pointwise/inplace.cu.
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/cast.h"
 

@@ -1,5 +1,5 @@
 // Descriptors of conv1d to conv3d and conv_transpose1d to conv_transpose3d: their checks and sizes; what they
-// compute is in convolution_maps.cpp.
+// compute is in convolution_maps.cu.
 #include "mezzo/ops/convolution.h"
 
 #include "mezzo/ops/linalg/product.h"
