@@ -99,8 +99,8 @@ Tensor cast(const Tensor& tensor, DType dtype, const State& state) {
   if (tensor.dtype() == dtype) return tensor;
   const bool weight = state.cache && nesting > 0 && tensor.dtype() == DType::f32 && is_16bit(dtype) &&
                       tensor.is_leaf() && tensor.requires_grad() && !tensor.impl().is_view;
-  const InputHookGuard no_layer{InputHookState{}};
-  const LoggedCast told(tensor, dtype, weight);
+  const InputHookGuard no_autocast{InputHookState{}};
+  const LoggedCast logged(tensor, dtype, weight);
   return weight ? cast_leaf(tensor, dtype) : to(tensor, dtype);
 }
 
@@ -147,7 +147,7 @@ void refuse_if_enabled(const HookedCall& call, const State& state) {
   }
 }
 
-void autocast_layer(HookedCall& call) {
+void autocast_hook(HookedCall& call) {
   const State state = current();
   if (call.info.cast_inputs) {
     rewrite(call, state, [&](const Tensor& /*input*/) { return *call.info.cast_inputs; });
@@ -189,7 +189,7 @@ Autocast::Autocast(Device device, std::optional<DType> dtype, AutocastOptions op
   const bool any =
       std::any_of(state.regions.begin(), state.regions.end(), [](const auto& r) { return r.enabled; });
   ++nesting;
-  set_input_hook_state({any ? autocast_layer : nullptr, pack(state)});
+  set_input_hook_state({any ? autocast_hook : nullptr, pack(state)});
 }
 
 Autocast::~Autocast() {

@@ -163,42 +163,43 @@ std::vector<Tensor> GradScaler::scale(std::span<const Tensor> losses) {
 }
 
 GradScaler::PerOptimizer& GradScaler::state_of(const optim::Optimizer& optimizer) {
-  for (PerOptimizer& its : per_optimizer_) {
-    if (its.optimizer == optimizer.id()) return its;
+  for (PerOptimizer& state : per_optimizer_) {
+    if (state.optimizer == optimizer.id()) return state;
   }
   per_optimizer_.push_back({optimizer.id(), Stage::ready, {}});
   return per_optimizer_.back();
 }
 
-void GradScaler::begin(PerOptimizer& its, const optim::Optimizer& optimizer, std::string_view op) {
+void GradScaler::begin(PerOptimizer& state, const optim::Optimizer& optimizer, std::string_view op) {
   if (!(optimizer.device() == record_.device())) {
     throw DeviceError(op, "parameters on " + mezzo::to_string(record_.device()) + " as the loss",
                       mezzo::to_string(optimizer.device()), "use one scaler per device");
   }
-  its.record = new_record(record_.device());  // the last one may be a StepResult's by now
+  state.record = new_record(record_.device());  // the last one may be a StepResult's by now
   backend(record_.device())
-      .copy_within(record_in(its.record), record_in(record_), sizeof(ScalerRecord), record_.device().index);
+      .copy_within(record_in(state.record), record_in(record_), sizeof(ScalerRecord), record_.device().index);
 }
 
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
   constexpr std::string_view op = "GradScaler.unscale_";
   if (!options_.enabled) return;
   require_settled(op);
-  PerOptimizer& its = state_of(optimizer);
-  if (its.stage == Stage::unscaled) {
+  PerOptimizer& state = state_of(optimizer);
+  if (state.stage == Stage::unscaled) {
     throw StateError(op, "one call per optimizer between updates", "a second one since the last update()",
                      "call update() once at the end of the iteration");
   }
-  if (its.stage == Stage::stepped) {
+  if (state.stage == Stage::stepped) {
     throw StateError(op, "a call before step()", "one after step()",
                      "move unscale_ before step, or call update() first");
   }
   OwnedGradients gradients = gradients_of(optimizer, op);
-  begin(its, optimizer, op);
+  begin(state, optimizer, op);
   widen(gradients, optimizer);
-  kernels::unscale(record_.device(), views_of(gradients.tensors), record_in(its.record), {gradients.owners});
+  kernels::unscale(record_.device(), views_of(gradients.tensors), record_in(state.record),
+                   {gradients.owners});
   for (const Tensor& gradient : gradients.tensors) gradient.impl().storage->bump_version();
-  its.stage = Stage::unscaled;
+  state.stage = Stage::unscaled;
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
@@ -210,20 +211,20 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
     return {};
   }
   require_settled(op);
-  PerOptimizer& its = state_of(optimizer);
-  if (its.stage == Stage::stepped) {
+  PerOptimizer& state = state_of(optimizer);
+  if (state.stage == Stage::stepped) {
     throw StateError(op, "one step per optimizer between updates", "a second one since the last update()",
                      "call update() once at the end of the iteration");
   }
-  const bool unscale = its.stage == Stage::ready;
+  const bool unscale = state.stage == Stage::ready;
   if (unscale) {
     const OwnedGradients gradients = gradients_of(optimizer, op);
-    begin(its, optimizer, op);
-    check_finite_operands(gradients, its.record);
+    begin(state, optimizer, op);
+    check_finite_operands(gradients, state.record);
   }
-  optimizer.step({.record = record_in(its.record), .unscale = unscale});
-  its.stage = Stage::stepped;
-  return StepResult(its.record);
+  optimizer.step({.record = record_in(state.record), .unscale = unscale});
+  state.stage = Stage::stepped;
+  return StepResult(state.record);
 }
 
 StepResult GradScaler::step(optim::Optimizer& /*optimizer*/,
@@ -234,16 +235,16 @@ StepResult GradScaler::step(optim::Optimizer& /*optimizer*/,
 
 std::vector<const ScalerRecord*> GradScaler::found_records() const {
   std::vector<const ScalerRecord*> found;
-  for (const PerOptimizer& its : per_optimizer_) {
-    if (its.stage != Stage::ready) found.push_back(record_in(its.record));
+  for (const PerOptimizer& state : per_optimizer_) {
+    if (state.stage != Stage::ready) found.push_back(record_in(state.record));
   }
   return found;
 }
 
 void GradScaler::start_iteration() {
   // Optimizers that went out of use, or away, must not pile up.
-  std::erase_if(per_optimizer_, [](const PerOptimizer& its) { return its.stage == Stage::ready; });
-  for (PerOptimizer& its : per_optimizer_) its.stage = Stage::ready;
+  std::erase_if(per_optimizer_, [](const PerOptimizer& state) { return state.stage == Stage::ready; });
+  for (PerOptimizer& state : per_optimizer_) state.stage = Stage::ready;
 }
 
 void GradScaler::update() {

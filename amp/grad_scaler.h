@@ -72,7 +72,7 @@ class GradScaler {
   /// Throws ValueError for growth_factor <= 1, backoff_factor outside (0, 1), growth_interval < 1, or a scale
   /// that is not positive and finite.
   explicit GradScaler(GradScalerOptions options = {});
-  // A copy would share the scale but not the its.
+  // A copy would share the scale but not how far each optimizer is.
   GradScaler(const GradScaler&) = delete;
   GradScaler& operator=(const GradScaler&) = delete;
   GradScaler(GradScaler&&) = default;
@@ -158,7 +158,7 @@ class GradScaler {
   void write_record(const ScalerRecord& host) const;
   void require_settled(std::string_view op) const;
   PerOptimizer& state_of(const optim::Optimizer& optimizer);
-  void begin(PerOptimizer& its, const optim::Optimizer& optimizer, std::string_view op);
+  void begin(PerOptimizer& state, const optim::Optimizer& optimizer, std::string_view op);
   /// Records of the optimizers that took part since the last update.
   [[nodiscard]] std::vector<const ScalerRecord*> found_records() const;
   void start_iteration();

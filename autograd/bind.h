@@ -32,11 +32,11 @@ class BoundCall {
 class ForwardScope {
  public:
   explicit ForwardScope(const OpInfo& info) noexcept
-      : layer_(info.runs_under_autocast ? input_hook_state() : InputHookState{}), name_(info.name.value) {}
+      : hook_(info.runs_under_autocast ? input_hook_state() : InputHookState{}), name_(info.name.value) {}
 
  private:
   NoGrad no_grad_;
-  InputHookGuard layer_;
+  InputHookGuard hook_;
   OpObserverGuard observer_{nullptr};
   OpScope name_;
 };

@@ -208,7 +208,7 @@ void Walk::seed(const Tensor& output, Tensor gradient) {
 }
 
 void Walk::run() {
-  const InputHookGuard no_layer{InputHookState{}};
+  const InputHookGuard no_autocast{InputHookState{}};
   const detail::GradModeGuard mode(create_);
   for (auto& [output, gradient] : seeds_) seed(output, std::move(gradient));
   while (!heap_.empty()) {
@@ -282,7 +282,7 @@ bool is_unshared(const Tensor& tensor, MemoryFormat format) {
 }
 
 void Walk::accumulate_into_leaves() {
-  const InputHookGuard no_layer{InputHookState{}};
+  const InputHookGuard no_autocast{InputHookState{}};
   const detail::GradModeGuard mode(create_);
   for (auto& [edge, gradient] : leaves_) {
     TensorImpl& leaf = *edge.leaf_impl();

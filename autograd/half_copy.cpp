@@ -33,7 +33,7 @@ Tensor as_tensor(const HalfCopy& copy, const Tensor& leaf, DType dtype) {
 /// Fills the slot from the leaf's present values.
 void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
   const NoGrad no_grad;
-  const InputHookGuard no_layer{InputHookState{}};
+  const InputHookGuard no_autocast{InputHookState{}};
   copy.storage = to(leaf.detach(), dtype).impl().storage;
   copy.version = leaf.version();
 }

@@ -13,12 +13,12 @@
 namespace mezzo {
 
 namespace {
-thread_local InputHookState current_layer;
+thread_local InputHookState current_hook;
 thread_local autograd::Progress current_progress;
 }  // namespace
 
-InputHookState input_hook_state() noexcept { return current_layer; }
-void set_input_hook_state(InputHookState state) noexcept { current_layer = state; }
+InputHookState input_hook_state() noexcept { return current_hook; }
+void set_input_hook_state(InputHookState state) noexcept { current_hook = state; }
 
 namespace autograd {
 

@@ -57,7 +57,7 @@ const std::string* interned(std::string text) {
 /// For ops of our own: not recorded, not rewritten, not looked at.
 struct Quiet {
   NoGrad no_grad;
-  InputHookGuard no_layer{InputHookState{}};
+  InputHookGuard no_autocast{InputHookState{}};
   OpObserverGuard no_observer{nullptr};
 };
 
