@@ -22,8 +22,8 @@ least_gcc=11
 least_clang=13
 packages="g++ cmake ninja-build ccache libeigen3-dev libfmt-dev libgtest-dev libgmock-dev nlohmann-json3-dev \
 libcli11-dev libdnnl-dev clang-format-14"
-# For the presets embedded-clang and cuda-emulated.
-test_packages="clang-14 libboost-context-dev"
+# For the presets embedded-clang and cuda-emulated, and for CI's checks of the sources.
+test_packages="clang-14 libboost-context-dev clang-tidy-14 universal-ctags"
 # Where headers are looked for, besides CMAKE_PREFIX_PATH.
 roots=${MEZZO_HEADER_ROOTS:-/usr /usr/local}
 
@@ -144,6 +144,8 @@ check_all() {
   check "clang 14" clang-14 optional "the preset embedded-clang cannot be built" tool clang++-14
   check Boost.Context libboost-context-dev optional "the preset cuda-emulated cannot be built" \
     header boost/context/fiber.hpp
+  check clang-tidy clang-tidy-14 optional "the lint of CI cannot run" tool run-clang-tidy-14
+  check ctags universal-ctags optional "function lengths are not checked" tool ctags
 }
 
 set_apt_line() {

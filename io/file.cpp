@@ -52,7 +52,7 @@ void sync_folder_of(const std::string& path) {
 
 }  // namespace
 
-InputFile::InputFile(std::string path, std::string op) : op_(std::move(op) + " '" + path + "'") {
+InputFile::InputFile(const std::string& path, std::string op) : op_(std::move(op) + " '" + path + "'") {
   // O_NONBLOCK: opening a pipe that nobody writes to must report, not wait. It has no effect on regular
   // files.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

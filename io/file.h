@@ -17,7 +17,7 @@ class InputFile {
  public:
   /// Throws IoError when `path` cannot be opened or is no regular file (directories, pipes and devices are
   /// refused).
-  InputFile(std::string path, std::string op);
+  InputFile(const std::string& path, std::string op);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile();

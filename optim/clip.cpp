@@ -84,7 +84,7 @@ Tensor total_norm(std::string_view op, std::span<const Tensor> tensors, double n
   }
   if (norm_type == 0) return count_nonzero(tensors, dtype);
   const Device device = tensors.front().device();
-  const Tensor total = empty({}, {.dtype = dtype, .device = device});
+  Tensor total = empty({}, {.dtype = dtype, .device = device});
   kernels::total_norm(device, views_of(tensors), norm_type, ops::view_of(total));
   return total;
 }

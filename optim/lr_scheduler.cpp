@@ -25,7 +25,7 @@ void write(const Tensor& memory, const void* from, std::size_t bytes) {
 template <class T>
 Tensor array_on(Device device, const std::vector<T>& array) {
   const std::size_t bytes = array.size() * sizeof(T);
-  const Tensor memory = empty({static_cast<std::int64_t>(bytes)}, {.dtype = DType::u8, .device = device});
+  Tensor memory = empty({static_cast<std::int64_t>(bytes)}, {.dtype = DType::u8, .device = device});
   write(memory, array.data(), bytes);
   return memory;
 }

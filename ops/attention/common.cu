@@ -100,7 +100,7 @@ struct KeptBlocks {
 };
 
 Tensor kept_weights(const AttentionCall& call, const Tensor& seed) {
-  const Tensor kept =
+  Tensor kept =
       empty(call.matrix(call.queries, call.keys), {.dtype = DType::boolean, .device = seed.device()});
   const Tensor numbers = seed.contiguous();
   const KeptBlocks blocks{static_cast<const std::int64_t*>(numbers.impl().data()),

@@ -129,7 +129,7 @@ IntList result_labels(const Equation& equation, const std::vector<IntList>& oper
     }
     return term.labels(dims);
   }
-  const IntList labels = equation.result->labels(dims);
+  IntList labels = equation.result->labels(dims);
   for (const std::int64_t label : labels) {
     const bool known = label >= kLetters || counts[static_cast<std::size_t>(label)] > 0;
     if (known && std::count(labels.begin(), labels.end(), label) == 1) continue;

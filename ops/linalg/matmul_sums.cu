@@ -61,7 +61,7 @@ void check(const Form& form, const Tensor& x, const Tensor& a, const Tensor& b) 
 /// A new tensor of this shape and dtype that holds `x` broadcast; the product is then added to it in the
 /// sum's precision. What is not read stays empty.
 Tensor start_from(std::string_view op, const Tensor& x, const Shape& shape, DType dtype, bool read) {
-  const Tensor out = empty(shape, {.dtype = dtype, .device = x.device()});
+  Tensor out = empty(shape, {.dtype = dtype, .device = x.device()});
   const Dims strides = layout::expand_strides(op, x.shape(), x.strides(), shape);
   const Tensor source = alias(x, shape, strides, x.impl().offset, true);
   if (read) copy_into(out, source);

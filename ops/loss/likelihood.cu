@@ -101,7 +101,7 @@ struct PoissonNll : ElementwiseLoss {
   static auto loss(const Attrs& attrs) { return PoissonNllFn{attrs.log_input, attrs.full, attrs.eps}; }
   static auto slope(const Attrs& attrs) { return PoissonNllSlopeFn{attrs.log_input, attrs.eps}; }
   static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
-    const Tensor losses = attrs.log_input ? exp(x) - target * x : x - target * log(x + attrs.eps);
+    Tensor losses = attrs.log_input ? exp(x) - target * x : x - target * log(x + attrs.eps);
     if (!attrs.full) return losses;
     constexpr double kTwoPi = 6.283185307179586;
     const Tensor large = gt(target, 1), t = where(large, target, 1.0);

@@ -77,7 +77,8 @@ struct SmoothL1 : ElementwiseLoss {
   static auto loss(const Attrs& attrs) { return SmoothL1Fn{attrs.beta}; }
   static auto slope(const Attrs& attrs) { return SmoothL1SlopeFn{attrs.beta}; }
   static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
-    const Tensor difference = x - target, distance = abs(difference);
+    const Tensor difference = x - target;
+    Tensor distance = abs(difference);
     if (attrs.beta == 0) return distance;
     return joined(distance, attrs.beta, distance - 0.5 * attrs.beta, difference, 0.5 / attrs.beta);
   }

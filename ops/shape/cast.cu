@@ -13,7 +13,7 @@ using namespace ops;
 /// A dense copy of x in `dtype` and `format`.
 Tensor copied(const Tensor& x, DType dtype, MemoryFormat format = MemoryFormat::preserve) {
   if (format == MemoryFormat::preserve) format = x.suggest_memory_format();
-  const Tensor out = empty(x.shape(), {.dtype = dtype, .device = x.device(), .memory_format = format});
+  Tensor out = empty(x.shape(), {.dtype = dtype, .device = x.device(), .memory_format = format});
   copy_into(out, x);
   return out;
 }

@@ -19,7 +19,7 @@ inline void copy_into(const Tensor& slot, const Tensor& x) {
 /// x itself where it lies densely in `format`, else a copy that does, without history.
 [[nodiscard]] inline Tensor dense_in(const Tensor& x, MemoryFormat format) {
   if (layout::is_dense_in(x.shape(), x.strides(), format)) return x;
-  const Tensor copy = empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .memory_format = format});
+  Tensor copy = empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .memory_format = format});
   copy_into(copy, x);
   return copy;
 }

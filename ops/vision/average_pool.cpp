@@ -55,7 +55,7 @@ Tensor averaged(std::string_view op, const Tensor& x, std::size_t spatial, kerne
   layout::checked_numel(op, shape);
   const MemoryFormat format = image_format(x, spatial);
   const Tensor in = x.contiguous(format);
-  const Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device(), .memory_format = format});
+  Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device(), .memory_format = format});
   set_layout(pooling, shape, spatial, format);
   if (y.numel() > 0) kernels::average_pool(x.device(), pooling, view_of(y), view_of(in));
   return y;
