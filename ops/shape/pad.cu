@@ -60,8 +60,8 @@ SmallVector<Border, 4> borders_of(const Shape& shape, const IntList& pad) {
 Tensor padded_with(const Tensor& x, const SmallVector<Border, 4>& borders, const Scalar& value) {
   Shape shape = x.shape();
   for (const Border& border : borders) shape[border.dim] += border.before + border.after;
-  Tensor out = full(
-      shape, value, {.dtype = x.dtype(), .device = x.device(), .memory_format = x.suggest_memory_format()});
+  Tensor out = full(shape, value,
+                    {.dtype = x.dtype(), .device = x.device(), .memory_format = x.suggest_memory_format()});
   Tensor from = x, to = out;
   for (const Border& border : borders) {
     const auto dim = static_cast<std::int64_t>(border.dim);
