@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/node.h"
 #include "mezzo/autograd/progress.h"
@@ -23,7 +24,9 @@ namespace mezzo {
 
 namespace {
 
+using autograd::AutogradMeta;
 using autograd::Edge;
+using autograd::GradHooks;
 using autograd::Node;
 
 template <class K, class V>
@@ -59,6 +62,13 @@ Tensor run_hooks(const GradHooks& hooks, Tensor gradient) {
     gradient = std::move(replaced);
   }
   return gradient;
+}
+
+/// The hooks of a node's results, on the gradients that arrived.
+void run_node_hooks(const autograd::NodeHooks& hooks, std::span<Tensor> grads) {
+  for (const auto& [index, list] : hooks.list) {
+    if (grads[index].defined()) grads[index] = run_hooks(*list, std::move(grads[index]));
+  }
 }
 
 /// One walk over the graph.
@@ -228,14 +238,14 @@ void Walk::run() {
       throw AutogradError("backward", "leaves in the dtype that forward saw, " + to_string(edge.dtype),
                           to_string(leaf.dtype), "the leaf was converted since; run forward again");
     }
-    if (leaf.hooks) gradient = run_hooks(*leaf.hooks, std::move(gradient));
+    const AutogradMeta* const meta = autograd::meta_of(leaf);
+    if (meta != nullptr && meta->hooks) gradient = run_hooks(*meta->hooks, std::move(gradient));
   }
 }
 
 void Walk::process(Node& node, Slots grads) {
-  for (const auto& [index, hooks] : node.hooks) {
-    if (grads[index].defined()) grads[index] = run_hooks(*hooks, std::move(grads[index]));
-  }
+  if (node.hooks)
+    run_node_hooks(static_cast<const autograd::NodeHooks&>(*node.hooks), {grads.data(), grads.size()});
   for (Target& target : targets_) {
     if (target.node == &node) target.gradient = grads[target.index];
   }
@@ -286,8 +296,7 @@ void Walk::accumulate_into_leaves() {
   const detail::GradModeGuard mode(create_);
   for (auto& [edge, gradient] : leaves_) {
     TensorImpl& leaf = *edge.leaf_impl();
-    if (!leaf.leaf) leaf.leaf = make_ref<LeafState>();
-    Tensor& grad = leaf.leaf->grad;
+    Tensor& grad = autograd::ensure_meta(leaf).grad;
     const MemoryFormat format = layout::format_of(leaf.shape, leaf.strides);
     if (create_)
       grad = grad.defined() ? add(grad, gradient) : gradient;

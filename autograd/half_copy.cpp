@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
@@ -14,14 +15,16 @@ namespace mezzo {
 
 namespace {
 
+using autograd::AutogradMeta;
+using autograd::HalfCopy;
+
 constexpr std::array<DType, 2> kHalfTypes{DType::f16, DType::bf16};
 
 // One lock for all leaves: it is held for a few pointers only, but for the one cast that fills a copy.
 std::mutex copies_mutex;
 
 HalfCopy& slot(TensorImpl& leaf, DType dtype) {
-  if (!leaf.leaf) leaf.leaf = make_ref<LeafState>();
-  return leaf.leaf->half_copies[dtype == DType::f16 ? 0 : 1];
+  return autograd::ensure_meta(leaf).half_copies[dtype == DType::f16 ? 0 : 1];
 }
 
 /// The copy lies as a cast of the leaf does: in the leaf's memory format.
@@ -54,23 +57,25 @@ Tensor half_copy(const Tensor& leaf, DType dtype) {
 
 void drop_half_copies(TensorImpl& leaf) {
   const std::scoped_lock lock(copies_mutex);
-  if (!leaf.leaf) return;
-  for (HalfCopy& copy : leaf.leaf->half_copies) {
+  AutogradMeta* const meta = autograd::meta_of(leaf);
+  if (meta == nullptr) return;
+  for (HalfCopy& copy : meta->half_copies) {
     if (!copy.kept) copy.storage = {};
   }
 }
 
 void release_half_copies(const Tensor& leaf) noexcept {
   const std::scoped_lock lock(copies_mutex);
-  if (leaf.impl().leaf) leaf.impl().leaf->half_copies = {};
+  if (AutogradMeta* const meta = autograd::meta_of(leaf)) meta->half_copies = {};
 }
 
 std::array<Tensor, 2> writable_half_copies(const Tensor& leaf) {
   std::array<Tensor, 2> result;
   const std::scoped_lock lock(copies_mutex);
-  if (!leaf.impl().leaf) return result;
+  AutogradMeta* const meta = autograd::meta_of(leaf);
+  if (meta == nullptr) return result;
   for (std::size_t i = 0; i < kHalfTypes.size(); ++i) {
-    HalfCopy& copy = leaf.impl().leaf->half_copies[i];
+    HalfCopy& copy = meta->half_copies[i];
     if (!copy.wanted) {
       copy = {};
       continue;
@@ -84,8 +89,9 @@ std::array<Tensor, 2> writable_half_copies(const Tensor& leaf) {
 
 void half_copies_written(const Tensor& leaf) {
   const std::scoped_lock lock(copies_mutex);
-  if (!leaf.impl().leaf) return;
-  for (HalfCopy& copy : leaf.impl().leaf->half_copies) {
+  AutogradMeta* const meta = autograd::meta_of(leaf);
+  if (meta == nullptr) return;
+  for (HalfCopy& copy : meta->half_copies) {
     if (!copy.wanted) continue;
     copy.version = leaf.version();
     copy.wanted = false;

@@ -1,18 +1,16 @@
 // The members of Tensor that deal with gradients and history.
 #include <algorithm>
 
+#include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/node.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo {
 
-namespace {
-LeafState& leaf_state(TensorImpl& impl) {
-  if (!impl.leaf) impl.leaf = make_ref<LeafState>();
-  return *impl.leaf;
-}
-}  // namespace
+using autograd::AutogradMeta;
+using autograd::GradHooks;
+using autograd::NodeHooks;
 
 const Tensor& Tensor::requires_grad_(bool value) const {
   if (value && !is_floating(dtype())) {
@@ -27,11 +25,14 @@ const Tensor& Tensor::requires_grad_(bool value) const {
   return *this;
 }
 
-Tensor Tensor::grad() const { return impl_->leaf ? impl_->leaf->grad : Tensor(); }
+Tensor Tensor::grad() const {
+  const AutogradMeta* const meta = autograd::meta_of(*this);
+  return meta != nullptr ? meta->grad : Tensor();
+}
 
 void Tensor::set_grad(const Tensor& gradient) const {
   if (!gradient.defined()) {
-    if (impl_->leaf) impl_->leaf->grad = Tensor();
+    if (AutogradMeta* const meta = autograd::meta_of(*this)) meta->grad = Tensor();
     return;
   }
   if (gradient.shape() != shape()) {
@@ -46,7 +47,7 @@ void Tensor::set_grad(const Tensor& gradient) const {
     throw DeviceError("set_grad", to_string(device()), to_string(gradient.device()),
                       "move it with to(device)");
   }
-  leaf_state(*impl_).grad = gradient;
+  autograd::ensure_meta(*this).grad = gradient;
 }
 
 void Tensor::backward() const { mezzo::backward({this, 1}); }
@@ -60,20 +61,23 @@ std::size_t Tensor::register_hook(GradHook hook) const {
     throw AutogradError("register_hook", "a tensor that requires grad", "one that does not",
                         "call requires_grad_() first");
   }
-  if (!impl_->hooks) {
-    impl_->hooks = make_ref<GradHooks>();
+  AutogradMeta& meta = autograd::ensure_meta(*this);
+  if (!meta.hooks) {
+    meta.hooks = make_ref<GradHooks>();
     if (impl_->grad_fn) {
       auto& node = static_cast<autograd::Node&>(*impl_->grad_fn);
-      node.hooks.emplace_back(impl_->output_index, impl_->hooks);
+      if (!node.hooks) node.hooks = make_ref<NodeHooks>();
+      static_cast<NodeHooks&>(*node.hooks).list.emplace_back(impl_->output_index, meta.hooks);
     }
   }
-  impl_->hooks->list.emplace_back(impl_->hooks->next_id, std::move(hook));
-  return impl_->hooks->next_id++;
+  meta.hooks->list.emplace_back(meta.hooks->next_id, std::move(hook));
+  return meta.hooks->next_id++;
 }
 
 void Tensor::remove_hook(std::size_t id) const {
-  if (!impl_->hooks) return;
-  auto& list = impl_->hooks->list;
+  const AutogradMeta* const meta = autograd::meta_of(*this);
+  if (meta == nullptr || !meta->hooks) return;
+  auto& list = meta->hooks->list;
   list.erase(std::remove_if(list.begin(), list.end(), [id](const auto& entry) { return entry.first == id; }),
              list.end());
 }

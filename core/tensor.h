@@ -3,7 +3,6 @@
 // and those that walk the graph in autograd/.
 #pragma once
 
-#include <array>
 #include <iosfwd>
 #include <optional>
 #include <span>
@@ -150,35 +149,6 @@ class Tensor {
 
 using Tensors = SmallVector<Tensor, 2>;
 
-/// A 16-bit copy of an f32 leaf's values, kept with the leaf by autocast and by optimizers (see
-/// autograd/half_copy.h).
-struct HalfCopy {
-  Ref<Storage> storage;       ///< dense in the leaf's memory format, empty when dropped
-  std::uint32_t version = 0;  ///< version of the leaf that it equals
-  bool wanted = false;        ///< autocast has asked for this dtype: optimizers may keep it fresh
-  bool kept = false;          ///< an optimizer rewrites it with every step: do not drop
-};
-
-/// What only leaves that require grad have.
-struct LeafState final : RefCounted {
-  Tensor grad;
-  std::array<HalfCopy, 2> half_copies;  ///< f16, bf16
-};
-
-/// Tensors that are finite exactly when another one is (autograd/finite_proof.h), and the versions of all
-/// three for which that holds.
-struct FiniteProof final : RefCounted {
-  std::uint32_t version = 0;
-  std::array<Tensor, 2> operands;
-  std::array<std::uint32_t, 2> operand_versions{};
-};
-
-/// Hooks of one tensor, in order of registration.
-struct GradHooks final : RefCounted {
-  std::vector<std::pair<std::size_t, GradHook>> list;
-  std::size_t next_id = 0;
-};
-
 /// The shared state behind Tensor handles.
 struct TensorImpl final : RefCounted {
   TensorImpl(Ref<Storage> storage_in, std::int64_t offset_in, const Shape& shape_in, const Dims& strides_in,
@@ -194,9 +164,7 @@ struct TensorImpl final : RefCounted {
   bool requires_grad = false;      ///< a leaf that asked for a gradient
   std::uint32_t output_index = 0;  ///< which output of grad_fn it is
   Ref<RefCounted> grad_fn;         ///< autograd::Node that made it; empty for a leaf
-  Ref<LeafState> leaf;             ///< made at first need
-  Ref<GradHooks> hooks;            ///< shared with the node that made the tensor
-  Ref<FiniteProof> finite_proof;
+  Ref<RefCounted> autograd_meta;   ///< autograd::AutogradMeta: gradient, hooks, copies; made at first need
 
   [[nodiscard]] void* data() const noexcept {
     return static_cast<std::byte*>(storage->data()) + offset * size_of(dtype);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/pointwise/common.h"
@@ -171,7 +172,8 @@ class Write {
     if (!made.defined()) return;
     self_.impl().grad_fn = made.impl().grad_fn;
     self_.impl().output_index = made.impl().output_index;
-    self_.impl().hooks = {};  // they belong to the tensor as it was, and its node keeps them
+    // Hooks belong to the tensor as it was, and its node keeps them.
+    if (autograd::AutogradMeta* const meta = autograd::meta_of(self_)) meta->hooks = {};
   }
 
  private:

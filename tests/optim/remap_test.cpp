@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/half_copy.h"
 #include "mezzo/core/cuda.h"
 #include "mezzo/optim/adam.h"
@@ -188,10 +189,10 @@ TEST(Remap, GivesUpThe16BitCopiesOfWhatGoes) {
   SGD sgd(std::vector<Tensor>{before, other}, {.lr = 0.1});
   for (const Tensor& p : {before, other}) static_cast<void>(half_copy(p, DType::f16));
   run(sgd, 0, 1);
-  EXPECT_TRUE(before.impl().leaf->half_copies[0].storage);
+  EXPECT_TRUE(autograd::meta_of(before)->half_copies[0].storage);
   static_cast<void>(remap(sgd, {{before, copy_of(before)}}));
-  EXPECT_FALSE(before.impl().leaf->half_copies[0].storage);
-  EXPECT_TRUE(other.impl().leaf->half_copies[0].storage);
+  EXPECT_FALSE(autograd::meta_of(before)->half_copies[0].storage);
+  EXPECT_TRUE(autograd::meta_of(other)->half_copies[0].storage);
 }
 
 // --- refusals

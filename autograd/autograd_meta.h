@@ -1,0 +1,64 @@
+// What autograd keeps with a tensor: its gradient, hooks, 16-bit copies, and what proves it finite. A tensor
+// itself (core/tensor.h) has an opaque handle on it only, which is empty until somebody needs one of these;
+// so results of ops have none. Internal: no installed header includes this one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::autograd {
+
+/// A 16-bit copy of an f32 leaf's values, kept with the leaf by autocast and by optimizers
+/// (autograd/half_copy.h).
+struct HalfCopy {
+  Ref<Storage> storage;       ///< dense in the leaf's memory format, empty when dropped
+  std::uint32_t version = 0;  ///< version of the leaf that it equals
+  bool wanted = false;        ///< autocast has asked for this dtype: optimizers may keep it fresh
+  bool kept = false;          ///< an optimizer rewrites it with every step: do not drop
+};
+
+/// Tensors that are finite exactly when another one is (autograd/finite_proof.h), and the versions of all
+/// three for which that holds.
+struct FiniteProof {
+  std::uint32_t version = 0;
+  std::array<Tensor, 2> operands;  ///< undefined: nothing is known
+  std::array<std::uint32_t, 2> operand_versions{};
+};
+
+/// Hooks of one tensor, in order of registration.
+struct GradHooks final : RefCounted {
+  std::vector<std::pair<std::size_t, GradHook>> list;
+  std::size_t next_id = 0;
+};
+
+/// Hooks of the results of one node, by output index: the node runs them also when the tensors are gone.
+struct NodeHooks final : RefCounted {
+  std::vector<std::pair<std::uint32_t, Ref<GradHooks>>> list;
+};
+
+/// What TensorImpl::autograd_meta points to.
+struct AutogradMeta final : RefCounted {
+  Tensor grad;                          ///< of a leaf
+  std::array<HalfCopy, 2> half_copies;  ///< of a leaf: f16, bf16
+  Ref<GradHooks> hooks;                 ///< shared with the node that made the tensor
+  FiniteProof finite_proof;
+};
+
+/// The state of a tensor, or nullptr when nobody has needed it yet.
+[[nodiscard]] inline AutogradMeta* meta_of(const TensorImpl& impl) noexcept {
+  return static_cast<AutogradMeta*>(impl.autograd_meta.get());
+}
+[[nodiscard]] inline AutogradMeta* meta_of(const Tensor& tensor) noexcept { return meta_of(tensor.impl()); }
+
+/// The state of a tensor, made if need be. It stays until the tensor goes.
+[[nodiscard]] inline AutogradMeta& ensure_meta(TensorImpl& impl) {
+  if (!impl.autograd_meta) impl.autograd_meta = make_ref<AutogradMeta>();
+  return *meta_of(impl);
+}
+[[nodiscard]] inline AutogradMeta& ensure_meta(const Tensor& tensor) { return ensure_meta(tensor.impl()); }
+
+}  // namespace mezzo::autograd
