@@ -1,5 +1,5 @@
 // For ops that are a composition of public ops under one name: the dtype of their result, and their inputs
-// in the dtype they compute in. Their vjp is decomposed<forward>.
+// in the dtype they compute in. Their vjp is kDecomposed.
 #pragma once
 
 #include "mezzo/autograd/decomposed.h"

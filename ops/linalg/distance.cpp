@@ -47,7 +47,7 @@ constexpr Op<CosineAttrs> cosine_op{
     .info = {.name = "cosine_similarity", .category = Category::fp32, .reads_16bit = true},
     .samples = cosine_samples,
     .forward = cosine_forward,
-    .vjp = decomposed<cosine_forward, CosineAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
 };
 const Registered cosine_registered{cosine_op};
@@ -81,7 +81,7 @@ constexpr Op<NormalizeAttrs> normalize_op{
     .info = {.name = "normalize", .category = Category::fp32, .reads_16bit = true},
     .samples = normalize_samples,
     .forward = normalize_forward,
-    .vjp = decomposed<normalize_forward, NormalizeAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
 };
 const Registered normalize_registered{normalize_op};
@@ -126,7 +126,7 @@ constexpr Op<RenormAttrs> renorm_op{
     .info = {.name = "renorm", .category = Category::fp32, .reads_16bit = true},
     .samples = renorm_samples,
     .forward = renorm_forward,
-    .vjp = decomposed<renorm_forward, RenormAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
 };
 const Registered renorm_registered{renorm_op};
@@ -166,7 +166,7 @@ constexpr Op<DistanceAttrs> dist_op{
     .info = {.name = "dist", .category = Category::fp32, .reads_16bit = true},
     .samples = dist_samples,
     .forward = dist_forward,
-    .vjp = decomposed<dist_forward, DistanceAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
 };
 const Registered dist_registered{dist_op};
@@ -194,7 +194,7 @@ constexpr Op<DistanceAttrs> cdist_op{
     .info = {.name = "cdist", .category = Category::fp32, .reads_16bit = true},
     .samples = cdist_samples,
     .forward = cdist_forward,
-    .vjp = decomposed<cdist_forward, DistanceAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
 };
 const Registered cdist_registered{cdist_op};
@@ -224,7 +224,7 @@ constexpr Op<DistanceAttrs> pdist_op{
     .info = {.name = "pdist", .category = Category::fp32, .reads_16bit = true},
     .samples = pdist_samples,
     .forward = pdist_forward,
-    .vjp = decomposed<pdist_forward, DistanceAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
 };
 const Registered pdist_registered{pdist_op};

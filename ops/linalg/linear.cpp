@@ -81,8 +81,9 @@ constexpr Op<LinearBackwardAttrs> linear_backward_op{
     .info = {.name = "linear_backward", .category = Category::passthrough},
     .samples = linear_backward_samples,
     .forward = linear_backward_forward,
-    .vjp = decomposed<linear_backward_reference, LinearBackwardAttrs>,
+    .vjp = kDecomposed,
     .saves = save_inputs(0, 1),
+    .reference = linear_backward_reference,
 };
 const Registered linear_backward_registered{linear_backward_op};
 

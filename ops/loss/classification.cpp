@@ -104,7 +104,7 @@ constexpr Op<NllBackwardAttrs> nll_backward_op{
     .info = {.name = kNllBackward, .category = Category::passthrough, .optional_inputs = tensor_set(2)},
     .samples = nll_backward_samples,
     .forward = nll_backward_forward,
-    .vjp = decomposed<nll_backward_reference, NllBackwardAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
     .reference = nll_backward_reference,
 };
@@ -112,7 +112,7 @@ const Registered nll_backward_registered{nll_backward_op};
 
 Gradients nll_vjp(const VjpArgs<NllLossAttrs>& args) {
   Gradients gradients(3);
-  if (args.needs(2)) gradients = decomposed<nll_reference, NllLossAttrs>(args);
+  if (args.needs(2)) gradients = decomposed(args);
   if (!args.needs(0)) return gradients;
   const NllBackwardAttrs attrs{args.in_shape(0), args.attrs.ignore_index, args.attrs.reduction,
                                args.wanted(0)};
@@ -282,7 +282,7 @@ constexpr Op<CrossEntropyBackwardAttrs> cross_backward_op{
     .info = {.name = kCrossBackward, .category = Category::passthrough, .optional_inputs = tensor_set(3)},
     .samples = cross_backward_samples,
     .forward = cross_backward_forward,
-    .vjp = decomposed<cross_backward_reference, CrossEntropyBackwardAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
     .reference = cross_backward_reference,
 };
@@ -291,7 +291,7 @@ const Registered cross_backward_registered{cross_backward_op};
 Gradients cross_vjp(const VjpArgs<CrossEntropyAttrs>& args) {
   // Probabilities and weights seldom need a gradient: theirs comes from the composition.
   Gradients gradients(3);
-  if (args.needs(1) || args.needs(2)) gradients = decomposed<cross_reference, CrossEntropyAttrs>(args);
+  if (args.needs(1) || args.needs(2)) gradients = decomposed(args);
   if (!args.needs(0)) return gradients;
   const CrossEntropyBackwardAttrs attrs{args.attrs.ignore_index, args.attrs.reduction,
                                         args.attrs.label_smoothing, args.wanted(0)};

@@ -103,7 +103,7 @@ constexpr Op<LossBackwardAttrs> kBackwardOp{
     .info = {.name = backward_name_of(kDistance), .category = Category::passthrough},
     .samples = regression_backward_samples,
     .forward = regression_backward_forward<kDistance>,
-    .vjp = decomposed<regression_backward_reference<kDistance>, LossBackwardAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
     .reference = regression_backward_reference<kDistance>,
 };

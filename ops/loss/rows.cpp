@@ -55,7 +55,7 @@ constexpr Op<CosineEmbeddingAttrs> cosine_op{
     .info = {.name = "cosine_embedding_loss", .category = Category::fp32, .reads_16bit = true},
     .samples = cosine_samples,
     .forward = cosine_forward,
-    .vjp = decomposed<cosine_forward, CosineEmbeddingAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
 };
 const Registered cosine_registered{cosine_op};
@@ -89,7 +89,7 @@ constexpr Op<TripletMarginLossAttrs> triplet_op{
     .info = {.name = "triplet_margin_loss", .category = Category::fp32, .reads_16bit = true},
     .samples = triplet_samples,
     .forward = triplet_forward,
-    .vjp = decomposed<triplet_forward, TripletMarginLossAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
 };
 const Registered triplet_registered{triplet_op};

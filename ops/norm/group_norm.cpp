@@ -82,7 +82,7 @@ constexpr Op<GroupNormBackwardAttrs> backward_op{
     .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(2)},
     .samples = backward_samples,
     .forward = backward_forward,
-    .vjp = decomposed<backward_reference, GroupNormBackwardAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
     .reference = backward_reference,
 };

@@ -195,7 +195,7 @@ constexpr Op<BackwardAttrs> kBackwardOp{
              .optional_inputs = tensor_set(2)},
     .samples = backward_samples,
     .forward = backward_forward<kKind>,
-    .vjp = decomposed<backward_reference<kKind>, BackwardAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
     .reference = backward_reference<kKind>,
 };

@@ -57,7 +57,7 @@ Gradients activation_backward_vjp(const VjpArgs<typename A::Attrs>& args) {
                                : Tensor();
     return {of_grad, zeros_for(args, 1)};
   } else {
-    return decomposed<activation_backward_reference<A>, typename A::Attrs>(args);
+    return decomposed(args);
   }
 }
 template <class A>

@@ -80,7 +80,7 @@ constexpr Op<CellBackwardAttrs> gru_backward_op{
     .info = {.name = kGruBackward, .category = Category::passthrough, .optional_inputs = tensor_set(0, 1)},
     .samples = gru_backward_samples,
     .forward = gru_backward_forward,
-    .vjp = decomposed<gru_backward_reference, CellBackwardAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
     .reference = gru_backward_reference,
 };

@@ -128,7 +128,7 @@ constexpr Op<CellBackwardAttrs> lstm_backward_op{
              .optional_inputs = tensor_set(0, 1, 2)},
     .samples = lstm_backward_samples,
     .forward = lstm_backward_forward,
-    .vjp = decomposed<lstm_backward_reference, CellBackwardAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
     .reference = lstm_backward_reference,
 };
@@ -317,7 +317,7 @@ constexpr Op<SequenceBackwardAttrs> sequence_backward_op{
              .optional_inputs = tensor_set(0, 1, 2)},
     .samples = sequence_backward_samples,
     .forward = sequence_backward_forward,
-    .vjp = decomposed<sequence_backward_reference, SequenceBackwardAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
     .reference = sequence_backward_reference,
 };

@@ -150,7 +150,7 @@ constexpr Op<SoftmaxAttrs> kBackwardOp{
     .info = {.name = backward_name_of(kKind), .category = Category::passthrough},
     .samples = samples_of_backward,
     .forward = backward_forward<kKind>,
-    .vjp = decomposed<backward_reference<kKind>, SoftmaxAttrs>,
+    .vjp = kDecomposed,
     .saves = Saves{~0U, 0},
     .reference = backward_reference<kKind>,
 };

@@ -220,7 +220,7 @@ constexpr Op<GridSampleBackwardAttrs> grid_sample_backward_op{
     .info = {.name = kGridSampleBackward, .category = Category::passthrough},
     .samples = grid_sample_backward_samples,
     .forward = grid_sample_backward_forward,
-    .vjp = decomposed<grid_sample_backward_reference, GridSampleBackwardAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
     .reference = grid_sample_backward_reference,
 };
