@@ -69,16 +69,8 @@ std::vector<Sample<typename A::Attrs>> activation_backward_samples() {
 }
 
 template <class A>
-constexpr Op<typename A::Attrs> kActivationOp{
-    .info = {.name = A::name,
-             .category = A::category,
-             .reads_16bit = A::category == Category::fp32,
-             .elementwise = true},
-    .samples = A::samples,
-    .forward = activation_forward<A>,
-    .vjp = activation_vjp<A>,
-    .saves = save_inputs(0),
-};
+constexpr Op<typename A::Attrs> kActivationOp = elementwise_op<typename A::Attrs>(
+    A::name, A::category, A::samples, activation_forward<A>, activation_vjp<A>, save_inputs(0));
 template <class A>
 constexpr Op<typename A::Attrs> kActivationBackwardOp{
     .info = {.name = A::backward_name, .category = Category::passthrough, .elementwise = true},
