@@ -112,14 +112,10 @@ std::vector<Sample<WithDType<typename L::Attrs>>> elementwise_loss_backward_samp
 }
 
 template <class L>
-constexpr Op<WithDType<typename L::Attrs>> kElementwiseLossBackward{
-    .info = {.name = L::kBackwardName, .category = Category::passthrough},
-    .samples = elementwise_loss_backward_samples<L>,
-    .forward = elementwise_loss_backward<L>,
-    .vjp = kDecomposed,
-    .saves = {~0U, 0},
-    .reference = elementwise_loss_backward_reference<L>,
-};
+constexpr Op<WithDType<typename L::Attrs>> kElementwiseLossBackward =
+    gradient_op<WithDType<typename L::Attrs>>(L::kBackwardName, elementwise_loss_backward_samples<L>,
+                                              elementwise_loss_backward<L>,
+                                              elementwise_loss_backward_reference<L>);
 
 /// Targets seldom need a gradient: theirs comes from the composition.
 template <class L>

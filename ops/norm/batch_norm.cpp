@@ -199,14 +199,8 @@ std::vector<Sample<BatchNormBackwardAttrs>> backward_samples() {
           {{image, image, absent(), absent(), absent()}, {{.weight = false}, true}},
           {{x, x, mean, var, absent()}, {{.input = false}}}};
 }
-constexpr Op<BatchNormBackwardAttrs> backward_op{
-    .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(2, 3, 4)},
-    .samples = backward_samples,
-    .forward = backward_forward,
-    .vjp = kDecomposed,
-    .saves = {~0U, 0},
-    .reference = backward_reference,
-};
+constexpr Op<BatchNormBackwardAttrs> backward_op = gradient_op<BatchNormBackwardAttrs>(
+    kBackward, backward_samples, backward_forward, backward_reference, tensor_set(2, 3, 4));
 const Registered backward_registered{backward_op};
 
 // --- gradients
