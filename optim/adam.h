@@ -41,11 +41,14 @@ extern template class TypedOptimizer<AdamOptions>;
 extern template class TypedOptimizer<AdamWOptions>;
 
 /// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, p -= lr / (1 - beta1^t) * m / (sqrt(v) /
-/// sqrt(1 - beta2^t) + eps); with amsgrad the largest v so far in the place of v. Decay: g += weight_decay p.
-/// Sources: Kingma & Ba 2015; torch.optim.Adam.
-using Adam = TypedOptimizer<AdamOptions>;
-/// The same with decoupled decay: p *= 1 - lr weight_decay. Sources: Loshchilov & Hutter 2019;
-/// torch.optim.AdamW.
-using AdamW = TypedOptimizer<AdamWOptions>;
+/// sqrt(1 - beta2^t) + eps); with amsgrad the largest v so far in the place of v. Decay: g += weight_decay p,
+/// or p *= 1 - lr weight_decay when decoupled. Sources: torch.optim.Adam, torch.optim.AdamW.
+template <bool decoupled>
+using AdamOf = TypedOptimizer<AdamOptionsOf<decoupled>>;
+
+/// Kingma & Ba 2015; weight decay is added to the gradient.
+using Adam = AdamOf<false>;
+/// Loshchilov & Hutter 2019; weight decay shrinks the parameter itself.
+using AdamW = AdamOf<true>;
 
 }  // namespace mezzo::optim

@@ -49,7 +49,7 @@ void check_formula(const AdamOptionsOf<decoupled>& options) {
     PlainAdam<decoupled> oracle{options, values_of(3, kCount)};
     const Tensor p = parameter_of(oracle.p, dtype);
     oracle.p = p.to_vector<double>();
-    TypedOptimizer<AdamOptionsOf<decoupled>> adam(std::vector<Tensor>{p}, options);
+    AdamOf<decoupled> adam(std::vector<Tensor>{p}, options);
     for (std::uint64_t step = 0; step < 6; ++step) {
       const Tensor gradient = tensor(gradient_of(step), {.dtype = dtype});
       p.set_grad(gradient);
