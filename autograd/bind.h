@@ -46,7 +46,7 @@ class OpNode final : public autograd::Node {
  public:
   OpNode(const Op<A>& op, const A& attrs) : Node(op.info), op_(op), attrs_(attrs) {}
   [[nodiscard]] Gradients apply(std::span<const Tensor> grads, std::span<const bool> needs) override {
-    return op_.vjp.value.function(VjpArgs<A>(VjpContext(*this, grads, needs), attrs_));
+    return op_.vjp.value.function(VjpArgs<A>(VjpContext(*this, grads, needs), op_, attrs_));
   }
 
  private:

@@ -14,14 +14,33 @@ namespace detail {
                                       const std::function<Outputs(Inputs)>& compose);
 }  // namespace detail
 
-/// vjp of any op that equals `Reference`, a plain composition of public ops: runs it again, recorded, and
+/// vjp of any op that equals `reference`, a plain composition of public ops: runs it again, recorded, and
 /// differentiates it. With create_graph the result is recorded too, so every order follows. Asks for `saves`
 /// of all inputs.
-template <auto Reference, class A>
-Gradients decomposed(const VjpArgs<A>& args) {
+template <class A>
+Gradients decomposed(const VjpArgs<A>& args, typename Op<A>::Forward reference) {
   return detail::differentiate(args, [&](Inputs inputs) -> Outputs {
-    return Reference(ForwardArgs<A>{inputs, args.attrs});
+    return reference(ForwardArgs<A>{inputs, args.attrs});
   });
 }
+/// The same by the op's own reference, or by its forward when it has none and is such a composition itself.
+template <class A>
+Gradients decomposed(const VjpArgs<A>& args) {
+  return decomposed(args, args.op.reference != nullptr ? args.op.reference : args.op.forward.value);
+}
+/// The same by a function that the descriptor need not name.
+template <auto Reference, class A>
+Gradients decomposed(const VjpArgs<A>& args) {
+  return decomposed(args, typename Op<A>::Forward(Reference));
+}
+
+/// For a descriptor: `.vjp = kDecomposed` is decomposed(args).
+struct Decomposed {
+  template <class A>
+  constexpr operator Vjp<A>() const {
+    return Vjp<A>([](const VjpArgs<A>& args) { return decomposed(args); });
+  }
+};
+inline constexpr Decomposed kDecomposed;
 
 }  // namespace mezzo

@@ -251,7 +251,8 @@ struct Op {
   Required<Forward> forward;
   Required<Vjp<A>> vjp;
   Saves saves = kSaveAll;
-  /// For fused ops: the plain composition of public ops with the same meaning; the oracle in tests.
+  /// For fused ops: the plain composition of public ops with the same meaning; the oracle in tests, and what
+  /// kDecomposed (autograd/decomposed.h) differentiates.
   Forward reference = nullptr;
 };
 

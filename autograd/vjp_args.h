@@ -54,7 +54,9 @@ class VjpContext {
 template <class A>
 class VjpArgs : public VjpContext {
  public:
-  VjpArgs(const VjpContext& context, const A& attributes) : VjpContext(context), attrs(attributes) {}
+  VjpArgs(const VjpContext& context, const Op<A>& descriptor, const A& attributes)
+      : VjpContext(context), op(descriptor), attrs(attributes) {}
+  const Op<A>& op;  ///< whose gradient is asked for
   const A& attrs;
 };
 

@@ -3,15 +3,53 @@
 #pragma once
 
 #include "mezzo/nn/module.h"
+#include "mezzo/ops/activation.h"
 #include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/softmax.h"
 
 namespace mezzo::nn {
 
-/// `relu`: max(x, 0).
-class ReLU final : public Layer {
+namespace detail {
+/// "alpha=1.0"
+[[nodiscard]] std::string option_text(const char* name, double value);
+}  // namespace detail
+
+/// A layer that calls `F`.
+template <Tensor (*F)(const Tensor&)>
+class LayerOf : public Layer {
  public:
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] Tensor forward(const Tensor& x) override { return F(x); }
 };
+
+/// A layer that calls `F` with a number, which is printed under its name.
+template <Tensor (*F)(const Tensor&, double)>
+class LayerOfNumber : public Layer {
+ public:
+  [[nodiscard]] Tensor forward(const Tensor& x) override { return F(x, number_); }
+  [[nodiscard]] std::string extra_repr() const override { return detail::option_text(name_, number_); }
+
+ protected:
+  LayerOfNumber(const char* name, double number) : name_(name), number_(number) {}
+
+ private:
+  const char* name_;
+  double number_;
+};
+
+/// A layer that calls `F` with a dim.
+template <Tensor (*F)(const Tensor&, std::int64_t, std::optional<DType>)>
+class LayerAlongDim : public Layer {
+ public:
+  explicit LayerAlongDim(std::int64_t dim) : dim_(dim) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) override { return F(x, dim_, {}); }
+  [[nodiscard]] std::string extra_repr() const override { return "dim=" + std::to_string(dim_); }
+
+ private:
+  std::int64_t dim_;
+};
+
+/// `relu`: max(x, 0).
+class ReLU final : public LayerOf<relu> {};
 
 /// `gelu`, exact or by its tanh approximation.
 class GELU final : public Layer {
@@ -25,96 +63,51 @@ class GELU final : public Layer {
 };
 
 /// `sigmoid`: 1 / (1 + e^-x).
-class Sigmoid final : public Layer {
- public:
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-};
+class Sigmoid final : public LayerOf<sigmoid> {};
 
 /// `tanh`.
-class Tanh final : public Layer {
- public:
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-};
+class Tanh final : public LayerOf<mezzo::tanh> {};
 
 /// `silu`: x sigmoid(x).
-class SiLU final : public Layer {
- public:
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-};
+class SiLU final : public LayerOf<silu> {};
 
 /// `softmax` along `dim`.
-class Softmax final : public Layer {
+class Softmax final : public LayerAlongDim<softmax> {
  public:
-  explicit Softmax(std::int64_t dim) : dim_(dim) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  std::int64_t dim_;
+  using LayerAlongDim::LayerAlongDim;
 };
 
 /// `log_softmax` along `dim`.
-class LogSoftmax final : public Layer {
+class LogSoftmax final : public LayerAlongDim<log_softmax> {
  public:
-  explicit LogSoftmax(std::int64_t dim) : dim_(dim) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  std::int64_t dim_;
+  using LayerAlongDim::LayerAlongDim;
 };
 
 /// `relu6`: min(max(x, 0), 6).
-class ReLU6 final : public Layer {
- public:
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-};
+class ReLU6 final : public LayerOf<relu6> {};
 
 /// `hardsigmoid`: relu6(x + 3) / 6.
-class Hardsigmoid final : public Layer {
- public:
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-};
+class Hardsigmoid final : public LayerOf<hardsigmoid> {};
 
 /// `hardswish`: x relu6(x + 3) / 6.
-class Hardswish final : public Layer {
- public:
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-};
+class Hardswish final : public LayerOf<hardswish> {};
 
 /// `selu`: 1.0507 elu(x, 1.6733).
-class SELU final : public Layer {
- public:
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-};
+class SELU final : public LayerOf<selu> {};
 
 /// `logsigmoid`: log(sigmoid(x)).
-class LogSigmoid final : public Layer {
- public:
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-};
+class LogSigmoid final : public LayerOf<logsigmoid> {};
 
 /// `softsign`: x / (1 + |x|).
-class Softsign final : public Layer {
- public:
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-};
+class Softsign final : public LayerOf<softsign> {};
 
 /// `mish`: x tanh(softplus(x)).
-class Mish final : public Layer {
- public:
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-};
+class Mish final : public LayerOf<mish> {};
 
 /// `leaky_relu`: x above 0, negative_slope * x below.
-class LeakyReLU final : public Layer {
+class LeakyReLU final : public LayerOfNumber<leaky_relu> {
  public:
-  explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  double negative_slope_;
+  explicit LeakyReLU(double negative_slope = 0.01) : LayerOfNumber("negative_slope", negative_slope) {}
 };
 
 /// `hardtanh`: x between the bounds.
@@ -129,36 +122,21 @@ class Hardtanh final : public Layer {
 };
 
 /// `softshrink`: x moved towards 0 by lambd.
-class Softshrink final : public Layer {
+class Softshrink final : public LayerOfNumber<softshrink> {
  public:
-  explicit Softshrink(double lambd = 0.5) : lambd_(lambd) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  double lambd_;
+  explicit Softshrink(double lambd = 0.5) : LayerOfNumber("lambd", lambd) {}
 };
 
 /// `elu`: x above 0, alpha (e^x - 1) below.
-class ELU final : public Layer {
+class ELU final : public LayerOfNumber<elu> {
  public:
-  explicit ELU(double alpha = 1) : alpha_(alpha) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  double alpha_;
+  explicit ELU(double alpha = 1) : LayerOfNumber("alpha", alpha) {}
 };
 
 /// `celu`: x above 0, alpha (e^(x / alpha) - 1) below.
-class CELU final : public Layer {
+class CELU final : public LayerOfNumber<celu> {
  public:
-  explicit CELU(double alpha = 1) : alpha_(alpha) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  double alpha_;
+  explicit CELU(double alpha = 1) : LayerOfNumber("alpha", alpha) {}
 };
 
 /// `softplus`: log(1 + e^(beta x)) / beta.
@@ -184,14 +162,9 @@ class PReLU final : public Layer {
 };
 
 /// `softmin` along `dim`.
-class Softmin final : public Layer {
+class Softmin final : public LayerAlongDim<softmin> {
  public:
-  explicit Softmin(std::int64_t dim) : dim_(dim) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  std::int64_t dim_;
+  using LayerAlongDim::LayerAlongDim;
 };
 
 }  // namespace mezzo::nn

@@ -5,14 +5,6 @@ namespace mezzo::nn {
 
 Loss::~Loss() = default;
 
-Tensor MSELoss::forward(const Tensor& input, const Tensor& target) {
-  return mse_loss(input, target, reduction_);
-}
-
-Tensor L1Loss::forward(const Tensor& input, const Tensor& target) {
-  return l1_loss(input, target, reduction_);
-}
-
 NLLLoss::NLLLoss(const NLLLossOptions& options)
     : weight(*this, "weight", options.weight), options_{options.ignore_index, options.reduction} {}
 
@@ -52,20 +44,12 @@ Tensor HuberLoss::forward(const Tensor& input, const Tensor& target) {
   return huber_loss(input, target, reduction_, delta_);
 }
 
-Tensor SoftMarginLoss::forward(const Tensor& input, const Tensor& target) {
-  return soft_margin_loss(input, target, reduction_);
-}
-
 Tensor KLDivLoss::forward(const Tensor& input, const Tensor& target) {
   return kl_div(input, target, reduction_, log_target_);
 }
 
 Tensor HingeEmbeddingLoss::forward(const Tensor& input, const Tensor& target) {
   return hinge_embedding_loss(input, target, margin_, reduction_);
-}
-
-Tensor MultiLabelMarginLoss::forward(const Tensor& input, const Tensor& target) {
-  return multilabel_margin_loss(input, target, reduction_);
 }
 
 Tensor PoissonNLLLoss::forward(const Tensor& input, const Tensor& target) {

@@ -20,24 +20,29 @@ class Loss : public Module {
   }
 };
 
-/// `mse_loss`: (input - target)^2.
-class MSELoss final : public Loss {
+/// A loss whose one option is how `F` reduces it.
+template <Tensor (*F)(const Tensor&, const Tensor&, Reduction)>
+class LossOf : public Loss {
  public:
-  explicit MSELoss(Reduction reduction = Reduction::mean) : reduction_(reduction) {}
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+  explicit LossOf(Reduction reduction = Reduction::mean) : reduction_(reduction) {}
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override {
+    return F(input, target, reduction_);
+  }
 
  private:
   Reduction reduction_;
 };
 
-/// `l1_loss`: |input - target|.
-class L1Loss final : public Loss {
+/// `mse_loss`: (input - target)^2.
+class MSELoss final : public LossOf<mse_loss> {
  public:
-  explicit L1Loss(Reduction reduction = Reduction::mean) : reduction_(reduction) {}
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+  using LossOf::LossOf;
+};
 
- private:
-  Reduction reduction_;
+/// `l1_loss`: |input - target|.
+class L1Loss final : public LossOf<l1_loss> {
+ public:
+  using LossOf::LossOf;
 };
 
 /// Options of NLLLoss; see ops/loss.h.
@@ -142,13 +147,9 @@ class HuberLoss final : public Loss {
 };
 
 /// `soft_margin_loss`: log(1 + exp(-target input)).
-class SoftMarginLoss final : public Loss {
+class SoftMarginLoss final : public LossOf<soft_margin_loss> {
  public:
-  explicit SoftMarginLoss(Reduction reduction = Reduction::mean) : reduction_(reduction) {}
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
-
- private:
-  Reduction reduction_;
+  using LossOf::LossOf;
 };
 
 /// `kl_div`: divergence of log-probabilities from target probabilities.
@@ -176,13 +177,9 @@ class HingeEmbeddingLoss final : public Loss {
 };
 
 /// `multilabel_margin_loss`: targets list the classes of each row.
-class MultiLabelMarginLoss final : public Loss {
+class MultiLabelMarginLoss final : public LossOf<multilabel_margin_loss> {
  public:
-  explicit MultiLabelMarginLoss(Reduction reduction = Reduction::mean) : reduction_(reduction) {}
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
-
- private:
-  Reduction reduction_;
+  using LossOf::LossOf;
 };
 
 /// `poisson_nll_loss` of rates, or their logarithms.

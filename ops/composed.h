@@ -1,5 +1,5 @@
-// For ops that are a composition of public ops under one name: the dtype of their result, and their inputs
-// in the dtype they compute in. Their vjp is decomposed<forward>.
+// For ops that are, or equal, a composition of public ops: the dtype of their result, their inputs in the
+// dtype they compute in, and the descriptors of the two kinds whose gradient is the composition's.
 #pragma once
 
 #include "mezzo/autograd/decomposed.h"
@@ -23,6 +23,30 @@ template <class A>
 template <class A>
 [[nodiscard]] Tensor input_as(const ForwardArgs<A>& args, std::size_t i, DType dtype) {
   return args.in(i).defined() ? to(args.in(i), dtype) : Tensor();
+}
+
+/// The descriptor of a composition under one name, which autocast has computed in f32.
+template <class A>
+[[nodiscard]] constexpr Op<A> composed_op(std::string_view name, typename Op<A>::SampleList samples,
+                                          typename Op<A>::Forward forward) {
+  return {.info = {.name = name, .category = Category::fp32, .reads_16bit = true},
+          .samples = samples,
+          .forward = forward,
+          .vjp = kDecomposed,
+          .saves = {~0U, 0}};
+}
+
+/// The descriptor of a gradient with kernels of its own, and of what it equals: what it is differentiated by.
+template <class A>
+[[nodiscard]] constexpr Op<A> gradient_op(std::string_view name, typename Op<A>::SampleList samples,
+                                          typename Op<A>::Forward forward, typename Op<A>::Forward reference,
+                                          std::uint32_t optional_inputs = 0) {
+  return {.info = {.name = name, .category = Category::passthrough, .optional_inputs = optional_inputs},
+          .samples = samples,
+          .forward = forward,
+          .vjp = kDecomposed,
+          .saves = {~0U, 0},
+          .reference = reference};
 }
 
 }  // namespace mezzo::ops

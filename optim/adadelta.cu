@@ -8,11 +8,6 @@ namespace mezzo::optim {
 
 namespace {
 
-struct AdadeltaRule {
-  double rho, eps, weight_decay;
-  bool maximize;
-};
-
 /// States: mean squares of the gradients and of the steps.
 template <class T>
 struct AdadeltaFn : kernels::UpdateRule<2> {
@@ -20,12 +15,12 @@ struct AdadeltaFn : kernels::UpdateRule<2> {
   kernels::MovingAverage<T> average;
   T lr, eps;
 
-  MEZZO_HD static AdadeltaFn at(const AdadeltaRule& rule, const kernels::StepNow& now) {
+  MEZZO_HD static AdadeltaFn at(const AdadeltaOptions& o, const kernels::StepNow& now) {
     return {{},
-            kernels::DecayedGradient<T>::of(rule.maximize, rule.weight_decay),
-            kernels::MovingAverage<T>::of(rule.rho),
+            kernels::DecayedGradient<T>::of(o.maximize, o.weight_decay),
+            kernels::MovingAverage<T>::of(o.rho),
             T(now.rates.lr),
-            T(rule.eps)};
+            T(o.eps)};
   }
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& p, T gradient, T* state) const {
     using kernels::math::sqrt, kernels::math::detail::mul_add, kernels::math::detail::multiply;
@@ -44,13 +39,11 @@ void AdadeltaOptions::check() const {
   require_option(kOptimizer, rho >= 0 && rho <= 1, "rho in [0, 1]", rho);
 }
 
-BufferNames Adadelta::buffer_names(std::size_t /*group*/) const { return {"square_avg", "acc_delta"}; }
+static BufferNames buffers_of(const AdadeltaOptions& /*o*/) { return {"square_avg", "acc_delta"}; }
 
-void Adadelta::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-                      const kernels::UpdateControl& control) const {
-  const AdadeltaOptions& o = options(group);
-  const AdadeltaRule rule{o.rho, o.eps, o.weight_decay, o.maximize};
-  kernels::update<AdadeltaFn>(device(), updates, rule, control);
+static void update_with(const AdadeltaOptions& o, Device device, Updates updates,
+                        const kernels::UpdateControl& control) {
+  kernels::update<AdadeltaFn>(device, updates, o, control);
 }
 
 template class TypedOptimizer<AdadeltaOptions>;

@@ -33,14 +33,6 @@ extern template class TypedOptimizer<AdadeltaOptions>;  // in the library, and n
 
 /// g' = g + weight_decay p; v = rho v + (1 - rho) g'^2; d = sqrt(u + eps) / sqrt(v + eps) * g'; u = rho u +
 /// (1 - rho) d^2; p -= lr d. Sources: Zeiler 2012; torch.optim.Adadelta.
-class Adadelta final : public TypedOptimizer<AdadeltaOptions> {
- public:
-  using TypedOptimizer::TypedOptimizer;
-
- private:
-  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
-  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-              const kernels::UpdateControl& control) const override;
-};
+using Adadelta = TypedOptimizer<AdadeltaOptions>;
 
 }  // namespace mezzo::optim

@@ -8,22 +8,17 @@ namespace mezzo::optim {
 
 namespace {
 
-struct AdagradRule {
-  double lr_decay, eps, weight_decay;
-  bool maximize;
-};
-
 template <class T>
 struct AdagradFn : kernels::UpdateRule<1> {
   kernels::DecayedGradient<T> decayed;
   T step_size, eps;
 
-  MEZZO_HD static AdagradFn at(const AdagradRule& rule, const kernels::StepNow& now) {
+  MEZZO_HD static AdagradFn at(const AdagradOptions& o, const kernels::StepNow& now) {
     const auto before = static_cast<double>(now.step - 1);
     return {{},
-            kernels::DecayedGradient<T>::of(rule.maximize, rule.weight_decay),
-            T(now.rates.lr / kernels::math::detail::mul_add(before, rule.lr_decay, 1.0)),
-            T(rule.eps)};
+            kernels::DecayedGradient<T>::of(o.maximize, o.weight_decay),
+            T(now.rates.lr / kernels::math::detail::mul_add(before, o.lr_decay, 1.0)),
+            T(o.eps)};
   }
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& p, T gradient, T* state) const {
     using kernels::math::detail::mul_add;
@@ -43,17 +38,15 @@ void AdagradOptions::check() const {
                                     {"eps", eps}});
 }
 
-BufferNames Adagrad::buffer_names(std::size_t /*group*/) const { return {"sum"}; }
+static BufferNames buffers_of(const AdagradOptions& /*o*/) { return {"sum"}; }
 
-double Adagrad::initial_value(std::size_t group, std::size_t /*i*/) const {
-  return options(group).initial_accumulator_value;
+static double initial_value_of(const AdagradOptions& o, std::size_t /*i*/) {
+  return o.initial_accumulator_value;
 }
 
-void Adagrad::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-                     const kernels::UpdateControl& control) const {
-  const AdagradOptions& o = options(group);
-  const AdagradRule rule{o.lr_decay, o.eps, o.weight_decay, o.maximize};
-  kernels::update<AdagradFn>(device(), updates, rule, control);
+static void update_with(const AdagradOptions& o, Device device, Updates updates,
+                        const kernels::UpdateControl& control) {
+  kernels::update<AdagradFn>(device, updates, o, control);
 }
 
 template class TypedOptimizer<AdagradOptions>;

@@ -35,15 +35,6 @@ extern template class TypedOptimizer<AdagradOptions>;  // in the library, and no
 
 /// g' = g + weight_decay p; sum += g'^2, from initial_accumulator_value on; p -= lr / (1 + (t - 1) lr_decay)
 /// * g' / (sqrt(sum) + eps). Sources: Duchi, Hazan & Singer 2011; torch.optim.Adagrad.
-class Adagrad final : public TypedOptimizer<AdagradOptions> {
- public:
-  using TypedOptimizer::TypedOptimizer;
-
- private:
-  [[nodiscard]] double initial_value(std::size_t group, std::size_t i) const override;
-  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
-  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-              const kernels::UpdateControl& control) const override;
-};
+using Adagrad = TypedOptimizer<AdagradOptions>;
 
 }  // namespace mezzo::optim

@@ -66,27 +66,24 @@ void AdamOptionsOf<decoupled>::check() const {
 }
 
 template <bool decoupled>
-BufferNames AdamOf<decoupled>::buffer_names(std::size_t group) const {
-  if (this->options(group).amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+static BufferNames buffers_of(const AdamOptionsOf<decoupled>& o) {
+  if (o.amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
   return {"exp_avg", "exp_avg_sq"};
 }
 
 template <bool decoupled>
-void AdamOf<decoupled>::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-                               const kernels::UpdateControl& control) const {
-  const Options& o = this->options(group);
+static void update_with(const AdamOptionsOf<decoupled>& o, Device device, Updates updates,
+                        const kernels::UpdateControl& control) {
   const AdamRule rule{o.beta2, o.eps, o.weight_decay, decoupled, o.maximize};
   if (o.amsgrad)
-    kernels::update<AmsgradFn>(this->device(), updates, rule, control);
+    kernels::update<AmsgradFn>(device, updates, rule, control);
   else
-    kernels::update<PlainAdamFn>(this->device(), updates, rule, control);
+    kernels::update<PlainAdamFn>(device, updates, rule, control);
 }
 
 template struct AdamOptionsOf<false>;
 template struct AdamOptionsOf<true>;
 template class TypedOptimizer<AdamOptions>;
 template class TypedOptimizer<AdamWOptions>;
-template class AdamOf<false>;
-template class AdamOf<true>;
 
 }  // namespace mezzo::optim

@@ -44,19 +44,7 @@ extern template class TypedOptimizer<AdamWOptions>;
 /// sqrt(1 - beta2^t) + eps); with amsgrad the largest v so far in the place of v. Decay: g += weight_decay p,
 /// or p *= 1 - lr weight_decay when decoupled. Sources: torch.optim.Adam, torch.optim.AdamW.
 template <bool decoupled>
-class AdamOf final : public TypedOptimizer<AdamOptionsOf<decoupled>> {
- public:
-  using Options = AdamOptionsOf<decoupled>;
-  using TypedOptimizer<Options>::TypedOptimizer;
-
- private:
-  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
-  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-              const kernels::UpdateControl& control) const override;
-};
-
-extern template class AdamOf<false>;
-extern template class AdamOf<true>;
+using AdamOf = TypedOptimizer<AdamOptionsOf<decoupled>>;
 
 /// Kingma & Ba 2015; weight decay is added to the gradient.
 using Adam = AdamOf<false>;

@@ -10,11 +10,6 @@ namespace mezzo::optim {
 
 namespace {
 
-struct AdamaxRule {
-  double beta2, eps, weight_decay;
-  bool maximize;
-};
-
 /// States: the mean of the gradients, and their largest size.
 template <class T>
 struct AdamaxFn : kernels::UpdateRule<2> {
@@ -22,13 +17,13 @@ struct AdamaxFn : kernels::UpdateRule<2> {
   kernels::MovingAverage<T> average;
   T beta2, eps, step_size;
 
-  MEZZO_HD static AdamaxFn at(const AdamaxRule& rule, const kernels::StepNow& now) {
+  MEZZO_HD static AdamaxFn at(const AdamaxOptions& o, const kernels::StepNow& now) {
     const double beta1 = now.rates.momentum;
     return {{},
-            kernels::DecayedGradient<T>::of(rule.maximize, rule.weight_decay),
+            kernels::DecayedGradient<T>::of(o.maximize, o.weight_decay),
             kernels::MovingAverage<T>::of(beta1),
-            T(rule.beta2),
-            T(rule.eps),
+            T(o.beta2),
+            T(o.eps),
             T(now.rates.lr / (1.0 - std::pow(beta1, static_cast<double>(now.step))))};
   }
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& p, T gradient, T* state) const {
@@ -48,13 +43,11 @@ void AdamaxOptions::check() const {
   require_below_one(kOptimizer, {{"beta1", beta1}, {"beta2", beta2}});
 }
 
-BufferNames Adamax::buffer_names(std::size_t /*group*/) const { return {"exp_avg", "exp_inf"}; }
+static BufferNames buffers_of(const AdamaxOptions& /*o*/) { return {"exp_avg", "exp_inf"}; }
 
-void Adamax::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-                    const kernels::UpdateControl& control) const {
-  const AdamaxOptions& o = options(group);
-  const AdamaxRule rule{o.beta2, o.eps, o.weight_decay, o.maximize};
-  kernels::update<AdamaxFn>(device(), updates, rule, control);
+static void update_with(const AdamaxOptions& o, Device device, Updates updates,
+                        const kernels::UpdateControl& control) {
+  kernels::update<AdamaxFn>(device, updates, o, control);
 }
 
 template class TypedOptimizer<AdamaxOptions>;

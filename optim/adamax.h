@@ -35,14 +35,6 @@ extern template class TypedOptimizer<AdamaxOptions>;  // in the library, and not
 
 /// g' = g + weight_decay p; m = beta1 m + (1 - beta1) g'; u = max(beta2 u, |g'| + eps), a NaN winning; p -=
 /// lr / (1 - beta1^t) * m / u. Sources: Kingma & Ba 2015, section 7.1; torch.optim.Adamax.
-class Adamax final : public TypedOptimizer<AdamaxOptions> {
- public:
-  using TypedOptimizer::TypedOptimizer;
-
- private:
-  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
-  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-              const kernels::UpdateControl& control) const override;
-};
+using Adamax = TypedOptimizer<AdamaxOptions>;
 
 }  // namespace mezzo::optim

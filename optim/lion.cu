@@ -8,22 +8,17 @@ namespace mezzo::optim {
 
 namespace {
 
-struct LionRule {
-  double beta2, weight_decay;
-  bool maximize;
-};
-
 template <class T>
 struct LionFn : kernels::UpdateRule<1> {
   kernels::MovingAverage<T> direction, average;
   T sign, shrink, lr;
 
-  MEZZO_HD static LionFn at(const LionRule& rule, const kernels::StepNow& now) {
+  MEZZO_HD static LionFn at(const LionOptions& o, const kernels::StepNow& now) {
     return {{},
             kernels::MovingAverage<T>::of(now.rates.momentum),
-            kernels::MovingAverage<T>::of(rule.beta2),
-            rule.maximize ? T(-1) : T(1),
-            T(kernels::shrinkage(now.rates.lr, rule.weight_decay)),
+            kernels::MovingAverage<T>::of(o.beta2),
+            o.maximize ? T(-1) : T(1),
+            T(kernels::shrinkage(now.rates.lr, o.weight_decay)),
             T(now.rates.lr)};
   }
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& p, T gradient, T* state) const {
@@ -44,13 +39,11 @@ void LionOptions::check() const {
   require_below_one(kOptimizer, {{"beta1", beta1}, {"beta2", beta2}});
 }
 
-BufferNames Lion::buffer_names(std::size_t /*group*/) const { return {"exp_avg"}; }
+static BufferNames buffers_of(const LionOptions& /*o*/) { return {"exp_avg"}; }
 
-void Lion::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-                  const kernels::UpdateControl& control) const {
-  const LionOptions& o = options(group);
-  const LionRule rule{o.beta2, o.weight_decay, o.maximize};
-  kernels::update<LionFn>(device(), updates, rule, control);
+static void update_with(const LionOptions& o, Device device, Updates updates,
+                        const kernels::UpdateControl& control) {
+  kernels::update<LionFn>(device, updates, o, control);
 }
 
 template class TypedOptimizer<LionOptions>;

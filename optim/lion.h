@@ -33,14 +33,6 @@ extern template class TypedOptimizer<LionOptions>;  // in the library, and not i
 
 /// p = (1 - lr weight_decay) p - lr sign(beta1 m + (1 - beta1) g), then m = beta2 m + (1 - beta2) g (state
 /// "exp_avg"); sign(0) = 0, and a NaN shows in p. Source: Chen et al. 2023, algorithm 2.
-class Lion final : public TypedOptimizer<LionOptions> {
- public:
-  using TypedOptimizer::TypedOptimizer;
-
- private:
-  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
-  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-              const kernels::UpdateControl& control) const override;
-};
+using Lion = TypedOptimizer<LionOptions>;
 
 }  // namespace mezzo::optim

@@ -10,15 +10,10 @@ namespace mezzo::optim {
 
 namespace {
 
-struct NadamRule {
-  double beta2, eps, weight_decay, momentum_decay;
-  bool decoupled, maximize, counts_mu_twice;
-
-  /// The momentum of step `step`.
-  [[nodiscard]] MEZZO_HD double mu(std::int64_t step, double beta1) const {
-    return beta1 * (1.0 - 0.5 * std::pow(0.96, static_cast<double>(step) * momentum_decay));
-  }
-};
+/// The momentum of step `step`.
+MEZZO_HD double mu_at(const NAdamOptions& o, std::int64_t step, double beta1) {
+  return beta1 * (1.0 - 0.5 * std::pow(0.96, static_cast<double>(step) * o.momentum_decay));
+}
 
 /// States: the mean of the gradients and of their squares.
 template <class T>
@@ -30,22 +25,22 @@ struct NadamFn : kernels::UpdateRule<2> {
   T eps, shrink, step_of_gradient, step_of_mean, inv_sqrt_bias2;
 
   /// The product of all momenta so far.
-  MEZZO_HD static double carry(const NadamRule& rule, std::int64_t step, const kernels::Rates& rates,
+  MEZZO_HD static double carry(const NAdamOptions& o, std::int64_t step, const kernels::Rates& rates,
                                double before) {
-    return kernels::math::detail::multiply(before, rule.mu(step, rates.momentum));
+    return kernels::math::detail::multiply(before, mu_at(o, step, rates.momentum));
   }
-  MEZZO_HD static NadamFn at(const NadamRule& rule, const kernels::StepNow& now) {
+  MEZZO_HD static NadamFn at(const NAdamOptions& o, const kernels::StepNow& now) {
     using kernels::math::detail::mul_add, kernels::math::detail::multiply;
     const double lr = now.rates.lr, beta1 = now.rates.momentum, product = now.carried;
-    const double mu = rule.mu(now.step, beta1), next = rule.mu(now.step + 1, beta1);
-    const double product_before_next = rule.counts_mu_twice ? multiply(product, mu) : product;
-    const double bias2 = 1.0 - std::pow(rule.beta2, static_cast<double>(now.step));
+    const double mu = mu_at(o, now.step, beta1), next = mu_at(o, now.step + 1, beta1);
+    const double product_before_next = o.pytorch_1_13 ? multiply(product, mu) : product;
+    const double bias2 = 1.0 - std::pow(o.beta2, static_cast<double>(now.step));
     return {{},
-            kernels::DecayedGradient<T>::of(rule.maximize, rule.decoupled ? 0 : rule.weight_decay),
+            kernels::DecayedGradient<T>::of(o.maximize, o.decoupled_weight_decay ? 0 : o.weight_decay),
             kernels::MovingAverage<T>::of(beta1),
-            kernels::MovingAverage<T>::of(rule.beta2),
-            T(rule.eps),
-            T(kernels::shrinkage(lr, rule.decoupled ? rule.weight_decay : 0)),
+            kernels::MovingAverage<T>::of(o.beta2),
+            T(o.eps),
+            T(kernels::shrinkage(lr, o.decoupled_weight_decay ? o.weight_decay : 0)),
             T(lr * (1.0 - mu) / (1.0 - product)),
             T(lr * next / mul_add(-product_before_next, next, 1.0)),
             T(1.0 / std::sqrt(bias2))};
@@ -69,14 +64,13 @@ void NAdamOptions::check() const {
   require_below_one(kOptimizer, {{"beta1", beta1}, {"beta2", beta2}});
 }
 
-BufferNames NAdam::buffer_names(std::size_t /*group*/) const { return {"exp_avg", "exp_avg_sq"}; }
+static BufferNames buffers_of(const NAdamOptions& /*o*/) { return {"exp_avg", "exp_avg_sq"}; }
 
-void NAdam::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-                   const kernels::UpdateControl& control) const {
-  const NAdamOptions& o = options(group);
-  const NadamRule rule{o.beta2,    o.eps,         o.weight_decay, o.momentum_decay, o.decoupled_weight_decay,
-                       o.maximize, o.pytorch_1_13};
-  kernels::update<NadamFn>(device(), updates, rule, control);
+static std::string_view carried_by(const NAdamOptions& /*o*/) { return "mu_product"; }
+
+static void update_with(const NAdamOptions& o, Device device, Updates updates,
+                        const kernels::UpdateControl& control) {
+  kernels::update<NadamFn>(device, updates, o, control);
 }
 
 template class TypedOptimizer<NAdamOptions>;

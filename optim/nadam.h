@@ -44,15 +44,6 @@ extern template class TypedOptimizer<NAdamOptions>;  // in the library, and not 
 /// m and v as in Adam; p -= lr * ((1 - mu(t)) / (1 - M) * g + mu(t + 1) / (1 - M mu(t + 1)) * m) / (sqrt(v) /
 /// sqrt(1 - beta2^t) + eps). Decay: g += weight_decay p, or p *= 1 - lr weight_decay when decoupled. Sources:
 /// Dozat 2016; torch.optim.NAdam.
-class NAdam final : public TypedOptimizer<NAdamOptions> {
- public:
-  using TypedOptimizer::TypedOptimizer;
-
- private:
-  [[nodiscard]] std::string_view carried_name() const override { return "mu_product"; }
-  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
-  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-              const kernels::UpdateControl& control) const override;
-};
+using NAdam = TypedOptimizer<NAdamOptions>;
 
 }  // namespace mezzo::optim

@@ -48,6 +48,9 @@ class Remapping;
 /// Names of the buffers that an algorithm keeps per parameter.
 using BufferNames = SmallVector<std::string_view, 4>;
 
+/// What a step updates: some parameters of one group.
+using Updates = std::span<const kernels::ParameterUpdate>;
+
 /// Base of all optimizers. Parameters are leaves on one device; groups may differ in every option. A master
 /// follows its parameter: elements that somebody else has written since the last step are taken over, the
 /// others keep their f32 value.
@@ -133,9 +136,9 @@ class Optimizer {
   /// Names of the buffers it keeps per parameter, in the order of ParameterUpdate::state.
   [[nodiscard]] virtual BufferNames buffer_names(std::size_t group) const = 0;
   /// What buffer i is filled with before the first step.
-  [[nodiscard]] virtual double initial_value(std::size_t /*group*/, std::size_t /*i*/) const { return 0; }
+  [[nodiscard]] virtual double initial_value(std::size_t group, std::size_t i) const = 0;
   /// Name of the number it carries per parameter, which starts as 1; empty: none.
-  [[nodiscard]] virtual std::string_view carried_name() const { return {}; }
+  [[nodiscard]] virtual std::string_view carried_name() const = 0;
   /// The options with these rates in them.
   [[nodiscard]] virtual Value group_options(std::size_t group, const kernels::Rates& rates) const = 0;
   /// Throws ValueError, having changed nothing, for options that are not valid.
@@ -146,8 +149,7 @@ class Optimizer {
   [[nodiscard]] virtual kernels::Rates group_rates(std::size_t group) const = 0;
   virtual void set_group_rates(std::size_t group, const kernels::Rates& rates) = 0;
   [[nodiscard]] virtual bool master_weights(std::size_t group) const = 0;
-  virtual void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-                      const kernels::UpdateControl& control) const = 0;
+  virtual void update(std::size_t group, Updates updates, const kernels::UpdateControl& control) const = 0;
 
  private:
   friend class Remapping;

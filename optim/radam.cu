@@ -10,11 +10,6 @@ namespace mezzo::optim {
 
 namespace {
 
-struct RadamRule {
-  double beta2, eps, weight_decay;
-  bool decoupled, maximize;
-};
-
 /// What the step alone decides: whether there is enough of the mean square to divide by, and what the
 /// quotient is multiplied by.
 struct Rectification {
@@ -40,16 +35,16 @@ struct RadamFn : kernels::UpdateRule<2> {
   T eps, shrink, step_size;
   bool divides;
 
-  MEZZO_HD static RadamFn at(const RadamRule& rule, const kernels::StepNow& now) {
+  MEZZO_HD static RadamFn at(const RAdamOptions& o, const kernels::StepNow& now) {
     const auto t = static_cast<double>(now.step);
     const double lr = now.rates.lr, beta1 = now.rates.momentum;
-    const Rectification rectification = Rectification::at(rule.beta2, t);
+    const Rectification rectification = Rectification::at(o.beta2, t);
     return {{},
-            kernels::DecayedGradient<T>::of(rule.maximize, rule.decoupled ? 0 : rule.weight_decay),
+            kernels::DecayedGradient<T>::of(o.maximize, o.decoupled_weight_decay ? 0 : o.weight_decay),
             kernels::MovingAverage<T>::of(beta1),
-            kernels::MovingAverage<T>::of(rule.beta2),
-            T(rule.eps),
-            T(kernels::shrinkage(lr, rule.decoupled ? rule.weight_decay : 0)),
+            kernels::MovingAverage<T>::of(o.beta2),
+            T(o.eps),
+            T(kernels::shrinkage(lr, o.decoupled_weight_decay ? o.weight_decay : 0)),
             T(lr / (1.0 - std::pow(beta1, t)) * rectification.factor),
             rectification.divides};
   }
@@ -70,13 +65,11 @@ void RAdamOptions::check() const {
   require_below_one(kOptimizer, {{"beta1", beta1}, {"beta2", beta2}});
 }
 
-BufferNames RAdam::buffer_names(std::size_t /*group*/) const { return {"exp_avg", "exp_avg_sq"}; }
+static BufferNames buffers_of(const RAdamOptions& /*o*/) { return {"exp_avg", "exp_avg_sq"}; }
 
-void RAdam::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-                   const kernels::UpdateControl& control) const {
-  const RAdamOptions& o = options(group);
-  const RadamRule rule{o.beta2, o.eps, o.weight_decay, o.decoupled_weight_decay, o.maximize};
-  kernels::update<RadamFn>(device(), updates, rule, control);
+static void update_with(const RAdamOptions& o, Device device, Updates updates,
+                        const kernels::UpdateControl& control) {
+  kernels::update<RadamFn>(device, updates, o, control);
 }
 
 template class TypedOptimizer<RAdamOptions>;

@@ -39,14 +39,6 @@ extern template class TypedOptimizer<RAdamOptions>;  // in the library, and not 
 /// beta2^t): while r <= 5, p -= lr m'; then p -= lr m' sqrt((r - 4) (r - 2) R / ((R - 4) (R - 2) r)) * sqrt(1
 /// - beta2^t) / (sqrt(v) + eps). Decay: g += weight_decay p, or p *= 1 - lr weight_decay when decoupled.
 /// Sources: Liu et al. 2020; torch.optim.RAdam.
-class RAdam final : public TypedOptimizer<RAdamOptions> {
- public:
-  using TypedOptimizer::TypedOptimizer;
-
- private:
-  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
-  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-              const kernels::UpdateControl& control) const override;
-};
+using RAdam = TypedOptimizer<RAdamOptions>;
 
 }  // namespace mezzo::optim

@@ -8,11 +8,6 @@ namespace mezzo::optim {
 
 namespace {
 
-struct RmspropRule {
-  double alpha, eps, weight_decay;
-  bool maximize;
-};
-
 /// States: the mean square, the mean when centered, the momentum buffer where there is one. That is last, so
 /// that the others keep their places when a schedule takes the momentum to 0.
 template <class T, bool kCentered, bool kMomentum>
@@ -21,13 +16,13 @@ struct RmspropFn : kernels::UpdateRule<1 + kCentered + kMomentum> {
   kernels::MovingAverage<T> average;
   T lr, momentum, eps;
 
-  MEZZO_HD static RmspropFn at(const RmspropRule& rule, const kernels::StepNow& now) {
+  MEZZO_HD static RmspropFn at(const RMSpropOptions& o, const kernels::StepNow& now) {
     return {{},
-            kernels::DecayedGradient<T>::of(rule.maximize, rule.weight_decay),
-            kernels::MovingAverage<T>::of(rule.alpha),
+            kernels::DecayedGradient<T>::of(o.maximize, o.weight_decay),
+            kernels::MovingAverage<T>::of(o.alpha),
             T(now.rates.lr),
             T(now.rates.momentum),
-            T(rule.eps)};
+            T(o.eps)};
   }
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& p, T gradient, T* state) const {
     using kernels::math::detail::mul_add;
@@ -64,25 +59,23 @@ void RMSpropOptions::check() const {
   require_option(kOptimizer, alpha >= 0 && alpha <= 1, "alpha in [0, 1]", alpha);
 }
 
-BufferNames RMSprop::buffer_names(std::size_t group) const {
+static BufferNames buffers_of(const RMSpropOptions& o) {
   BufferNames names{"square_avg"};
-  if (options(group).centered) names.push_back("grad_avg");
-  if (options(group).momentum > 0) names.push_back("momentum_buffer");
+  if (o.centered) names.push_back("grad_avg");
+  if (o.momentum > 0) names.push_back("momentum_buffer");
   return names;
 }
 
-void RMSprop::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-                     const kernels::UpdateControl& control) const {
-  const RMSpropOptions& o = options(group);
-  const RmspropRule rule{o.alpha, o.eps, o.weight_decay, o.maximize};
+static void update_with(const RMSpropOptions& o, Device device, Updates updates,
+                        const kernels::UpdateControl& control) {
   if (o.centered && o.momentum > 0)
-    kernels::update<CenteredMomentumFn>(device(), updates, rule, control);
+    kernels::update<CenteredMomentumFn>(device, updates, o, control);
   else if (o.centered)
-    kernels::update<CenteredFn>(device(), updates, rule, control);
+    kernels::update<CenteredFn>(device, updates, o, control);
   else if (o.momentum > 0)
-    kernels::update<MomentumFn>(device(), updates, rule, control);
+    kernels::update<MomentumFn>(device, updates, o, control);
   else
-    kernels::update<PlainFn>(device(), updates, rule, control);
+    kernels::update<PlainFn>(device, updates, o, control);
 }
 
 template class TypedOptimizer<RMSpropOptions>;

@@ -38,14 +38,6 @@ extern template class TypedOptimizer<RMSpropOptions>;  // in the library, and no
 /// g' = g + weight_decay p; v = alpha v + (1 - alpha) g'^2; size = sqrt(v) + eps, or, centered, with
 /// a = alpha a + (1 - alpha) g', size = sqrt(v - a^2) + eps; buf = momentum buf + g' / size; p -= lr buf.
 /// Sources: Hinton's lecture 6e (2012); centered: Graves 2013; torch.optim.RMSprop.
-class RMSprop final : public TypedOptimizer<RMSpropOptions> {
- public:
-  using TypedOptimizer::TypedOptimizer;
-
- private:
-  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
-  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-              const kernels::UpdateControl& control) const override;
-};
+using RMSprop = TypedOptimizer<RMSpropOptions>;
 
 }  // namespace mezzo::optim

@@ -9,11 +9,6 @@ namespace mezzo::optim {
 
 namespace {
 
-struct SgdRule {
-  double dampening, weight_decay;
-  bool nesterov, maximize;
-};
-
 /// S: momentum buffers per parameter, 0 or 1.
 template <class T, int S>
 struct SgdFn : kernels::UpdateRule<S> {
@@ -21,13 +16,13 @@ struct SgdFn : kernels::UpdateRule<S> {
   T lr, momentum, fresh;
   bool nesterov, first;
 
-  MEZZO_HD static SgdFn at(const SgdRule& rule, const kernels::StepNow& now) {
+  MEZZO_HD static SgdFn at(const SGDOptions& o, const kernels::StepNow& now) {
     return {{},
-            kernels::DecayedGradient<T>::of(rule.maximize, rule.weight_decay),
+            kernels::DecayedGradient<T>::of(o.maximize, o.weight_decay),
             T(now.rates.lr),
             T(now.rates.momentum),
-            T(1.0 - rule.dampening),
-            rule.nesterov,
+            T(1.0 - o.dampening),
+            o.nesterov,
             now.step == 1};
   }
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& p, T gradient, T* state) const {
@@ -55,19 +50,17 @@ void SGDOptions::check() const {
   require_option(kOptimizer, !nesterov || dampening == 0, "dampening 0 with nesterov", dampening);
 }
 
-BufferNames SGD::buffer_names(std::size_t group) const {
-  if (options(group).momentum == 0) return {};
+static BufferNames buffers_of(const SGDOptions& o) {
+  if (o.momentum == 0) return {};
   return {"momentum_buffer"};
 }
 
-void SGD::update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-                 const kernels::UpdateControl& control) const {
-  const SGDOptions& o = options(group);
-  const SgdRule rule{o.dampening, o.weight_decay, o.nesterov, o.maximize};
+static void update_with(const SGDOptions& o, Device device, Updates updates,
+                        const kernels::UpdateControl& control) {
   if (o.momentum != 0)
-    kernels::update<MomentumSgdFn>(device(), updates, rule, control);
+    kernels::update<MomentumSgdFn>(device, updates, o, control);
   else
-    kernels::update<PlainSgdFn>(device(), updates, rule, control);
+    kernels::update<PlainSgdFn>(device, updates, o, control);
 }
 
 template class TypedOptimizer<SGDOptions>;

@@ -35,14 +35,6 @@ extern template class TypedOptimizer<SGDOptions>;  // in the library, and not in
 
 /// g' = g + weight_decay p; buf = momentum buf + (1 - dampening) g' (g' itself the first time); p -= lr *
 /// (nesterov: g' + momentum buf, else buf, else g'). Source: torch.optim.SGD.
-class SGD final : public TypedOptimizer<SGDOptions> {
- public:
-  using TypedOptimizer::TypedOptimizer;
-
- private:
-  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
-  void update(std::size_t group, std::span<const kernels::ParameterUpdate> updates,
-              const kernels::UpdateControl& control) const override;
-};
+using SGD = TypedOptimizer<SGDOptions>;
 
 }  // namespace mezzo::optim

@@ -1,5 +1,5 @@
-// The part of an optimizer that depends on its options' type: constructors, access by group, and their way
-// into a state dict.
+// An optimizer is its options' type: constructors, access by group, the way into a state dict, and, through
+// functions that stand beside the options, what the algorithm keeps and does.
 #pragma once
 
 #include <vector>
@@ -12,9 +12,17 @@ namespace mezzo::optim {
 
 /// Optimizer with `Options` per group: a struct with `kOptimizer` (its name), `lr`, `master_weights`,
 /// `fields()` and `check()` (throws ValueError); `momentum` or `beta1`, where it has one, is what momentum()
-/// means. Algorithms inherit the constructors.
+/// means.
+///
+/// The algorithm is four functions in the namespace of `Options`, found by its type where this class is
+/// instantiated; two of them may be left out (below). Optimizer says what each is.
+///
+///    BufferNames buffers_of(const Options&);
+///    double initial_value_of(const Options&, std::size_t i);
+///    std::string_view carried_by(const Options&);
+///    void update_with(const Options&, Device, Updates, const kernels::UpdateControl&);
 template <class Options>
-class TypedOptimizer : public Optimizer {
+class TypedOptimizer final : public Optimizer {
  public:
   /// All parameters in one group, with names (Module::named_parameters) or without. Throws what Optimizer's
   /// constructor throws, and ValueError for options that are not valid.
@@ -29,8 +37,11 @@ class TypedOptimizer : public Optimizer {
   /// leave its rates alone. Throws what the constructor throws; nothing has changed then.
   void add_param_group(const ParamGroup<Options>& group);
 
- protected:
-  [[nodiscard]] std::string_view name() const final;
+ private:
+  [[nodiscard]] std::string_view name() const override;
+  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
+  [[nodiscard]] double initial_value(std::size_t group, std::size_t i) const override;
+  [[nodiscard]] std::string_view carried_name() const override;
   [[nodiscard]] Value group_options(std::size_t group, const kernels::Rates& rates) const override;
   void check_group_options(const Value& options) const override;
   void set_group_options(std::size_t group, const Value& options) override;
@@ -38,8 +49,8 @@ class TypedOptimizer : public Optimizer {
   [[nodiscard]] kernels::Rates group_rates(std::size_t group) const override;
   void set_group_rates(std::size_t group, const kernels::Rates& rates) override;
   [[nodiscard]] bool master_weights(std::size_t group) const override;
+  void update(std::size_t group, Updates updates, const kernels::UpdateControl& control) const override;
 
- private:
   static std::vector<const NamedTensors*> lists(const std::vector<ParamGroup<Options>>& groups);
   [[nodiscard]] static std::optional<double> momentum_of(const Options& options);
   [[nodiscard]] static Options with_rates(Options options, const kernels::Rates& rates);
@@ -47,6 +58,17 @@ class TypedOptimizer : public Optimizer {
 
   std::vector<Options> options_;
 };
+
+/// What an algorithm starts its buffers with when it has no `initial_value_of` of its own.
+template <class Options>
+double initial_value_of(const Options& /*o*/, std::size_t /*i*/) {
+  return 0;
+}
+/// An algorithm without a `carried_by` carries no number.
+template <class Options>
+std::string_view carried_by(const Options& /*o*/) {
+  return {};
+}
 
 // --- definitions. Not in the class, where they would be inline: for those every file that makes an optimizer
 // instantiates the bodies, also where the library has them (extern template).
@@ -88,6 +110,27 @@ void TypedOptimizer<Options>::add_param_group(const ParamGroup<Options>& group) 
 template <class Options>
 std::string_view TypedOptimizer<Options>::name() const {
   return Options::kOptimizer;
+}
+
+template <class Options>
+BufferNames TypedOptimizer<Options>::buffer_names(std::size_t group) const {
+  return buffers_of(options_[group]);
+}
+
+template <class Options>
+double TypedOptimizer<Options>::initial_value(std::size_t group, std::size_t i) const {
+  return initial_value_of(options_[group], i);
+}
+
+template <class Options>
+std::string_view TypedOptimizer<Options>::carried_name() const {
+  return carried_by(Options{});
+}
+
+template <class Options>
+void TypedOptimizer<Options>::update(std::size_t group, Updates updates,
+                                     const kernels::UpdateControl& control) const {
+  update_with(options_[group], this->device(), updates, control);
 }
 
 template <class Options>

@@ -44,6 +44,16 @@ MEZZO_ALWAYS_INLINE void fill_plane(T* plane, std::int64_t n, const T* bias, std
   for (std::int64_t i = 0; i < n; ++i) plane[i] = value;
 }
 
+/// out[i * out_step] += factor * in[i * in_step] for i in [0, n); one of the steps is 1.
+template <class T>
+MEZZO_ALWAYS_INLINE void add_run(T* out, std::int64_t out_step, const T* in, std::int64_t in_step,
+                                 std::int64_t n, T factor) {
+  if (out_step * in_step == 1)
+    for (std::int64_t i = 0; i < n; ++i) out[i] += factor * in[i];
+  else
+    for (std::int64_t i = 0; i < n; ++i) out[i * out_step] += factor * in[i * in_step];
+}
+
 template <class T>
 struct DepthwiseForward {
   static void run(const ConvPart<T>* part) {
@@ -58,11 +68,7 @@ struct DepthwiseForward {
         fill_plane(y, windows.outputs(), p.bias, o);
         for_plane_runs(windows, x, y,
                        [&](const T* in, T* out, std::int64_t w, std::int64_t count, std::int64_t step) {
-                         const T factor = weight[w];
-                         if (step == 1)
-                           for (std::int64_t i = 0; i < count; ++i) out[i] += factor * in[i];
-                         else
-                           for (std::int64_t i = 0; i < count; ++i) out[i] += factor * in[i * step];
+                         add_run(out, 1, in, step, count, weight[w]);
                        });
       }
     }
@@ -84,11 +90,7 @@ struct DepthwiseInputGradient {
           const T* const weight = p.weight + o * p.weight_stride;
           for_plane_runs(windows, x, y,
                          [&](T* out, const T* in, std::int64_t w, std::int64_t count, std::int64_t step) {
-                           const T factor = weight[w];
-                           if (step == 1)
-                             for (std::int64_t i = 0; i < count; ++i) out[i] += factor * in[i];
-                           else
-                             for (std::int64_t i = 0; i < count; ++i) out[i * step] += factor * in[i];
+                           add_run(out, step, in, 1, count, weight[w]);
                          });
         }
       }

@@ -129,34 +129,25 @@ void launch_over(Device device, void (*kernel)(DirectConv, std::int64_t), const 
                       conv, total);
 }
 
-/// Calls f with a value of the type that the map is computed in.
-template <class F>
-void with_compute_type(const View& a, const View& b, const View& c, const F& f) {
-  conv_compute_dtype(a, b, c) == DType::f64 ? f(double{}) : f(float{});
-}
-
 }  // namespace
 
 void direct_forward(Device device, const ConvShape& shape, const View& y, const View& x, const View& weight,
                     const void* bias) {
-  with_compute_type(y, x, weight, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(conv_compute_dtype(y, x, weight), [&]<class T>(TypeTag<T>) {
     launch_over(device, direct_forward_kernel<T>, {shape, x, y, weight, bias}, y);
   });
 }
 
 void direct_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,
                            const View& weight, const void* bias) {
-  with_compute_type(x, y, weight, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(conv_compute_dtype(x, y, weight), [&]<class T>(TypeTag<T>) {
     launch_over(device, direct_input_kernel<T>, {shape, x, y, weight, bias}, x);
   });
 }
 
 void direct_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
                             const View& y) {
-  with_compute_type(weight, x, y, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(conv_compute_dtype(weight, x, y), [&]<class T>(TypeTag<T>) {
     run_reduction(device, DirectWeightSums<T>{{shape, x, y, weight, nullptr}}, layout::numel(weight.shape),
                   shape.batch * shape.windows.outputs(), shape.channels_last);
   });

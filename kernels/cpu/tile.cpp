@@ -3,6 +3,7 @@
 #include "mezzo/kernels/cpu/tile.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace mezzo::kernels::cpu {
@@ -75,6 +76,14 @@ void TileOperand::write(std::int64_t begin, std::int64_t n, DType from, const vo
   each_run(begin, n, [&](std::byte* at, std::int64_t stride, std::int64_t done, std::int64_t count) {
     scatter(source + done * size_of(from), from, at, dtype_, stride, count);
   });
+}
+
+TileOperand tiles_in_memory_order(const View& view) {
+  const View ordered = in_memory_order(view);
+  Shape shape = ordered.shape;
+  std::array<Dims, 1> strides{ordered.strides};
+  layout::collapse(shape, strides);
+  return {view, shape, strides[0]};
 }
 
 }  // namespace mezzo::kernels::cpu

@@ -87,4 +87,7 @@ class TileOperand {
   bool linear_;
 };
 
+/// A tensor in the order of its memory: a dense one with its dims in any order is one run.
+[[nodiscard]] TileOperand tiles_in_memory_order(const View& view);
+
 }  // namespace mezzo::kernels::cpu

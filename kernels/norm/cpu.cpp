@@ -5,28 +5,14 @@
 
 namespace mezzo::kernels::cpu {
 
-namespace {
-
-/// Calls f with a value of the compute type.
-template <class F>
-void with_type(DType compute, const F& f) {
-  compute == DType::f64 ? f(double{}) : f(float{});
-}
-
-}  // namespace
-
 void row_norm(RowNorm kind, const View& out, const View& x, const NormParameters& parameters, double eps,
               DType compute) {
-  with_type(compute, [&](auto number) {
-    using T = decltype(number);
-    row_norm<T>(kind, out, x, parameters, eps);
-  });
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) { row_norm<T>(kind, out, x, parameters, eps); });
 }
 
 void row_norm_backward(RowNorm kind, const RowNormGradients& out, const View& grad, const View& x,
                        const void* weight, double eps, DType compute) {
-  with_type(compute, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     row_norm_backward<T>(kind, out, grad, x, static_cast<const T*>(weight), eps);
   });
 }
@@ -36,17 +22,14 @@ std::int64_t row_norm_parts(std::int64_t rows, std::int64_t /*n*/) { return row_
 void channel_norm(const ChannelLayout& layout, const View& out, const View& x,
                   const NormParameters& parameters, const ChannelStatistics& statistics, double eps,
                   DType compute) {
-  with_type(compute, [&](auto number) {
-    using T = decltype(number);
-    channel_norm<T>(layout, out, x, parameters, statistics, eps);
-  });
+  dispatch_real(compute,
+                [&]<class T>(TypeTag<T>) { channel_norm<T>(layout, out, x, parameters, statistics, eps); });
 }
 
 void channel_norm_backward(const ChannelLayout& layout, const ChannelNormGradients& out, const View& grad,
                            const View& x, const void* weight, const ChannelStatistics& statistics, double eps,
                            DType compute) {
-  with_type(compute, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     channel_norm_backward<T>(layout, out, grad, x, static_cast<const T*>(weight), statistics, eps);
   });
 }

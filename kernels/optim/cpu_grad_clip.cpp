@@ -13,15 +13,6 @@ namespace mezzo::kernels::cpu {
 
 namespace {
 
-/// A tensor in the order of its memory: a dense one with its dims in any order is one run.
-TileOperand operand_of(const View& view) {
-  const View ordered = in_memory_order(view);
-  Shape shape = ordered.shape;
-  std::array<Dims, 1> strides{ordered.strides};
-  layout::collapse(shape, strides);
-  return {view, shape, strides[0]};
-}
-
 auto sizes_of(std::span<const View> tensors) {
   return [tensors](std::size_t i) { return layout::numel(tensors[i].shape); };
 }
@@ -31,7 +22,7 @@ template <class Size, class F>
 void each_tile(std::span<const View> tensors, const Pieces& pieces, const Size& size, std::int64_t chunk,
                const F& f) {
   pieces.each(chunk, size, [&](std::size_t i, std::int64_t begin, std::int64_t end) {
-    const TileOperand operand = operand_of(tensors[i]);
+    const TileOperand operand = tiles_in_memory_order(tensors[i]);
     dispatch_compute(tensors[i].dtype, [&]<class T>(TypeTag<T> type) {
       for (std::int64_t at = begin; at < end; at += kTile) f(type, operand, at, std::min(kTile, end - at));
     });

@@ -22,8 +22,9 @@ struct StepNow {
 ///   MEZZO_HD void operator()(T& p, T gradient, T* state) const;    state: S values, read and written
 /// and, when it sets kCarries,
 ///   MEZZO_HD static double carry(const Rule& rule, std::int64_t step, const Rates& rates, double before);
-/// Every product is rounded by itself (math::detail::mul_add), so that devices agree bit by bit but for what
-/// `at` takes from pow.
+/// Rule is the optimizer's options or a part of them. The rates, lr and momentum or beta1, come from `now`
+/// all the same: a schedule may have changed them on the device. Every product is rounded by itself
+/// (math::detail::mul_add), so that devices agree bit by bit but for what `at` takes from pow.
 template <int S>
 struct UpdateRule {
   static constexpr int kStates = S;

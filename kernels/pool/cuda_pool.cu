@@ -95,6 +95,21 @@ template <class T>
          static_cast<T>(pooling.count(0, d) * pooling.count(1, h) * pooling.factor());
 }
 
+/// The sum of term(d, h, w), column by column as on the CPU.
+template <class T, class Term>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T sum_of_columns(PlaceRange depths, PlaceRange heights,
+                                                              PlaceRange widths, const Term& term) {
+  T sum = 0;
+  for (std::int64_t w = widths.first; w < widths.last; ++w) {
+    T column = 0;
+    for (std::int64_t d = depths.first; d < depths.last; ++d) {
+      for (std::int64_t h = heights.first; h < heights.last; ++h) column += term(d, h, w);
+    }
+    sum += column;
+  }
+  return sum;
+}
+
 template <class T>
 __global__ void mean_of_windows(AveragePooling pooling, Array y, Array x) {
   const Windows& windows = pooling.windows;
@@ -103,17 +118,10 @@ __global__ void mean_of_windows(AveragePooling pooling, Array y, Array x) {
     const PoolPlace at = pool_place(e, windows.output, inner);
     const PlaceRange depths = pooling.places(0, at.d), heights = pooling.places(1, at.h),
                      widths = pooling.places(2, at.w);
-    T sum = 0;
-    for (std::int64_t w = widths.first; w < widths.last; ++w) {
-      T column = 0;
-      for (std::int64_t d = depths.first; d < depths.last; ++d) {
-        for (std::int64_t h = heights.first; h < heights.last; ++h) {
-          const std::int64_t place = row_start(at.image, d, h, windows.input) + w;
-          column += load<T>(x.data, x.dtype, place * inner + at.channel);
-        }
-      }
-      sum += column;
-    }
+    const T sum = sum_of_columns<T>(depths, heights, widths, [&](auto d, auto h, auto w) {
+      const std::int64_t place = row_start(at.image, d, h, windows.input) + w;
+      return load<T>(x.data, x.dtype, place * inner + at.channel);
+    });
     store<T>(y.data, y.dtype, e, sum / divisor_of<T>(pooling, at.d, at.h, at.w));
   }
 }
@@ -126,18 +134,10 @@ __global__ void gradient_of_mean(AveragePooling pooling, Array dx, Array grad) {
     const PoolPlace at = pool_place(e, windows.input, inner);
     const PlaceRange depths = pooling.covering(0, at.d), heights = pooling.covering(1, at.h),
                      widths = pooling.covering(2, at.w);
-    T sum = 0;
-    for (std::int64_t w = widths.first; w < widths.last; ++w) {
-      T column = 0;
-      for (std::int64_t d = depths.first; d < depths.last; ++d) {
-        for (std::int64_t h = heights.first; h < heights.last; ++h) {
-          const std::int64_t window = row_start(at.image, d, h, windows.output) + w;
-          column +=
-              load<T>(grad.data, grad.dtype, window * inner + at.channel) / divisor_of<T>(pooling, d, h, w);
-        }
-      }
-      sum += column;
-    }
+    const T sum = sum_of_columns<T>(depths, heights, widths, [&](auto d, auto h, auto w) {
+      const std::int64_t window = row_start(at.image, d, h, windows.output) + w;
+      return load<T>(grad.data, grad.dtype, window * inner + at.channel) / divisor_of<T>(pooling, d, h, w);
+    });
     store<T>(dx.data, dx.dtype, e, sum);
   }
 }
@@ -151,11 +151,9 @@ void start(Device device, void (*kernel)(Params...), const Pooling& pooling, std
                       args...);
 }
 
-/// Calls f with a value of the type in which gradients and means of these arrays are computed.
-template <class F>
-void with_type(const View& a, const View& b, const F& f) {
-  const bool wide = compute_dtype(a.dtype) == DType::f64 || compute_dtype(b.dtype) == DType::f64;
-  wide ? f(double{}) : f(float{});
+/// In which gradients and means of these arrays are computed.
+DType compute_of(const View& a, const View& b) {
+  return compute_dtype(a.dtype) == DType::f64 ? DType::f64 : compute_dtype(b.dtype);
 }
 
 }  // namespace
@@ -169,24 +167,23 @@ void max_pool(Device device, const Pooling& pooling, const View& y, std::int64_t
 
 std::int64_t max_pool_backward(Device device, const Pooling& pooling, const View& dx, const View& grad,
                                const std::int64_t* indices) {
-  with_type(dx, grad, [&](auto number) {
-    start(device, gradient_of_largest<decltype(number)>, pooling, pooling.windows.inputs(), pooling,
-          array_of(dx), array_of(grad), indices);
+  dispatch_real(compute_of(dx, grad), [&]<class T>(TypeTag<T>) {
+    start(device, gradient_of_largest<T>, pooling, pooling.windows.inputs(), pooling, array_of(dx),
+          array_of(grad), indices);
   });
   return -1;
 }
 
 void average_pool(Device device, const AveragePooling& pooling, const View& y, const View& x) {
-  with_type(y, x, [&](auto number) {
-    start(device, mean_of_windows<decltype(number)>, pooling, pooling.windows.outputs(), pooling, array_of(y),
-          array_of(x));
+  dispatch_real(compute_of(y, x), [&]<class T>(TypeTag<T>) {
+    start(device, mean_of_windows<T>, pooling, pooling.windows.outputs(), pooling, array_of(y), array_of(x));
   });
 }
 
 void average_pool_backward(Device device, const AveragePooling& pooling, const View& dx, const View& grad) {
-  with_type(dx, grad, [&](auto number) {
-    start(device, gradient_of_mean<decltype(number)>, pooling, pooling.windows.inputs(), pooling,
-          array_of(dx), array_of(grad));
+  dispatch_real(compute_of(dx, grad), [&]<class T>(TypeTag<T>) {
+    start(device, gradient_of_mean<T>, pooling, pooling.windows.inputs(), pooling, array_of(dx),
+          array_of(grad));
   });
 }
 

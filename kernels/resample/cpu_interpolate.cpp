@@ -232,17 +232,10 @@ void resample(const Resampled<T>& job) {
   });
 }
 
-/// Calls f with a value of the compute type.
-template <class F>
-void with_type(DType compute, const F& f) {
-  compute == DType::f64 ? f(double{}) : f(float{});
-}
-
 }  // namespace
 
 void interpolate(const InterpolateShape& shape, const View& out, const View& x, DType compute) {
-  with_type(compute, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     Resampled<T> job{{}, {}, shape.outer, shape.inner, out, x};
     for (std::size_t d = 0; d < InterpolateShape::kDims; ++d) {
       job.terms[d] = TermTable<T>::forward(shape.along<T>(d));
@@ -253,8 +246,7 @@ void interpolate(const InterpolateShape& shape, const View& out, const View& x, 
 }
 
 void interpolate_backward(const InterpolateShape& shape, const View& out, const View& grad, DType compute) {
-  with_type(compute, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     Resampled<T> job{{}, {}, shape.outer, shape.inner, out, grad};
     for (std::size_t d = 0; d < InterpolateShape::kDims; ++d) {
       job.terms[d] = TermTable<T>::transposed(shape.along<T>(d));

@@ -77,12 +77,6 @@ Maps<T> maps_of(const InterpolateShape& shape) {
   return maps;
 }
 
-/// Calls f with a value of the compute type.
-template <class F>
-void with_type(DType compute, const F& f) {
-  compute == DType::f64 ? f(double{}) : f(float{});
-}
-
 }  // namespace
 
 void interpolate(Device device, const InterpolateShape& shape, const View& out, const View& x,
@@ -91,8 +85,7 @@ void interpolate(Device device, const InterpolateShape& shape, const View& out, 
   for (const ResampledDim& dim : shape.dims) total *= dim.out;
   if (total == 0) return;
   const Grid grid = grid_for(total);
-  with_type(compute, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     const auto start = [&](auto kernel) {
       mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0,
                           mezzo::cuda::current_stream(device), array_of(out), array_of(x), maps_of<T>(shape),
@@ -109,8 +102,7 @@ void interpolate_backward(Device device, const InterpolateShape& shape, const Vi
   for (const ResampledDim& dim : shape.dims) total *= dim.in;
   if (total == 0) return;
   const Grid grid = grid_for(total);
-  with_type(compute, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     mezzo::cuda::launch(gather_gradient<T>, dim3(grid.blocks), dim3(grid.threads), 0,
                         mezzo::cuda::current_stream(device), array_of(out), array_of(grad), maps_of<T>(shape),
                         total);

@@ -2,7 +2,6 @@
 #include "mezzo/kernels/scaler/scaler.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <numeric>
 
@@ -33,19 +32,10 @@ struct UnscaleTile {
   }
 };
 
-/// A gradient as tiles, in the order of its memory: a dense tensor with its dims in any order is one run.
-TileOperand operand_of(const View& view) {
-  const View ordered = in_memory_order(view);
-  Shape shape = ordered.shape;
-  std::array<Dims, 1> strides{ordered.strides};
-  layout::collapse(shape, strides);
-  return {view, shape, strides[0]};
-}
-
 /// Runs f(operand, begin, n) for every tile of a gradient; whether any call returned nonzero.
 template <class F>
 bool any_tile(const View& view, F f) {
-  const TileOperand operand = operand_of(view);
+  const TileOperand operand = tiles_in_memory_order(view);
   std::atomic<std::uint32_t> found{0};
   parallel_for(layout::numel(view.shape), 32 * kTile, [&](std::int64_t begin, std::int64_t end) {
     std::uint32_t mine = 0;

@@ -17,14 +17,6 @@ struct RowScales {
   std::int64_t step = 0;
 };
 
-namespace detail {
-/// Calls f with a value of the compute type.
-template <class F>
-void with_real(DType compute, const F& f) {
-  compute == DType::f64 ? f(double{}) : f(float{});
-}
-}  // namespace detail
-
 /// Looks through the class indices of all rows: the position of the first that is neither in [0, classes) nor
 /// ignore_index, or -1, and then the sum of the weights of those that count, in *weight_sum (device memory).
 /// On a CUDA device the host does not wait: the result is -1, and a wrong index becomes a fault of the device

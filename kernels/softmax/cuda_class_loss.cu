@@ -217,8 +217,7 @@ struct ClassCount {
 
 std::int64_t count_classes(Device device, const char* op, const ClassTarget& target, std::int64_t rows,
                            std::int64_t classes, double* weight_sum, DType compute) {
-  kernels::detail::with_real(compute, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     const ClassCount<T> engine{
         indices_of<T>(target), rows, classes, weight_sum, mezzo::cuda::fault_record(device), op};
     run_reduction(device, engine, 1, rows, false);
@@ -230,8 +229,7 @@ void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, 
                    DType compute) {
   // The array of indices of no rows may be nullptr, which elsewhere means probabilities.
   if (layout::numel(x.shape) == 0) return;
-  kernels::detail::with_real(compute, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     const RowArrays<1> plain({x}, dim);
     const auto mass = mass_of<T>(target, plain.length);
     T* const out = static_cast<T*>(losses);
@@ -247,8 +245,7 @@ void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, 
 void cross_entropy_backward(Device device, const View& out, const RowScales& scales, const View& x,
                             std::size_t dim, const ClassTarget& target, DType compute) {
   if (layout::numel(x.shape) == 0) return;
-  kernels::detail::with_real(compute, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     const RowArrays<2> plain({out, x}, dim);
     const auto mass = mass_of<T>(target, plain.length);
     const T* const factors = static_cast<const T*>(scales.values);
@@ -265,16 +262,14 @@ void cross_entropy_backward(Device device, const View& out, const RowScales& sca
 
 void nll(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
          DType compute) {
-  kernels::detail::with_real(compute, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     run_rows(device, RowArrays<1>({x}, dim), NllRow<T>{static_cast<T*>(losses), indices_of<T>(target)});
   });
 }
 
 void nll_backward(Device device, const View& out, const RowScales& scales, std::size_t dim,
                   const ClassTarget& target, DType compute) {
-  kernels::detail::with_real(compute, [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     run_rows(device, RowArrays<1>({out}, dim),
              NllBackwardRow<T>{static_cast<const T*>(scales.values), scales.step, indices_of<T>(target)});
   });

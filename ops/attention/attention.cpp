@@ -166,7 +166,7 @@ constexpr Op<AttentionBackwardAttrs> backward_op{
     .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(4, 5, 6, 7)},
     .samples = backward_samples,
     .forward = backward_forward,
-    .vjp = decomposed<backward_reference, AttentionBackwardAttrs>,
+    .vjp = kDecomposed,
     .saves = {tensor_set(0, 1, 2, 3, 4, 5), 0},
     .reference = backward_reference,
 };
@@ -201,7 +201,7 @@ Gradients vjp(const VjpArgs<AttentionForwardAttrs>& args) {
   // Gradients of a mask and of logsumexp are rarely asked for: the composition gives them, with matrices [..,
   // L, S].
   const bool kept = args.attrs.logsumexp;
-  if (args.needs(3) || (kept && args.has_grad(1))) return decomposed<reference>(args);
+  if (args.needs(3) || (kept && args.has_grad(1))) return decomposed(args);
   AttentionBackwardAttrs attrs{args.attrs,     args.needs(0),  args.needs(1), args.needs(2),
                                args.wanted(0), args.wanted(1), args.wanted(2)};
   // Without history: differentiated once more, the backward op starts from query, key and value.

@@ -43,13 +43,8 @@ std::vector<Sample<CosineAttrs>> cosine_samples() {
           {{real({3, 4}), real({4})}, {.dim = -2, .eps = 1e-6}},
           {{real({5}), real({5})}, {.dim = 0, .eps = 100}}};
 }
-constexpr Op<CosineAttrs> cosine_op{
-    .info = {.name = "cosine_similarity", .category = Category::fp32, .reads_16bit = true},
-    .samples = cosine_samples,
-    .forward = cosine_forward,
-    .vjp = decomposed<cosine_forward, CosineAttrs>,
-    .saves = {~0U, 0},
-};
+constexpr Op<CosineAttrs> cosine_op =
+    composed_op<CosineAttrs>("cosine_similarity", cosine_samples, cosine_forward);
 const Registered cosine_registered{cosine_op};
 
 // --- normalize
@@ -77,13 +72,8 @@ std::vector<Sample<NormalizeAttrs>> normalize_samples() {
           {{real({2, 3, 4})}, {.p = 2, .dim = {1, -1}}},
           {{samples::distinct({4})}, {.p = std::numeric_limits<double>::infinity(), .dim = {0}}}};
 }
-constexpr Op<NormalizeAttrs> normalize_op{
-    .info = {.name = "normalize", .category = Category::fp32, .reads_16bit = true},
-    .samples = normalize_samples,
-    .forward = normalize_forward,
-    .vjp = decomposed<normalize_forward, NormalizeAttrs>,
-    .saves = {~0U, 0},
-};
+constexpr Op<NormalizeAttrs> normalize_op =
+    composed_op<NormalizeAttrs>("normalize", normalize_samples, normalize_forward);
 const Registered normalize_registered{normalize_op};
 
 // --- renorm
@@ -122,13 +112,7 @@ std::vector<Sample<RenormAttrs>> renorm_samples() {
           {{smooth({2, 3, 2})}, {.p = 1, .dim = -2, .maxnorm = 0.5}},
           {{smooth({4, 3})}, {.p = 3, .dim = 1, .maxnorm = 50}}};
 }
-constexpr Op<RenormAttrs> renorm_op{
-    .info = {.name = "renorm", .category = Category::fp32, .reads_16bit = true},
-    .samples = renorm_samples,
-    .forward = renorm_forward,
-    .vjp = decomposed<renorm_forward, RenormAttrs>,
-    .saves = {~0U, 0},
-};
+constexpr Op<RenormAttrs> renorm_op = composed_op<RenormAttrs>("renorm", renorm_samples, renorm_forward);
 const Registered renorm_registered{renorm_op};
 
 // --- dist, cdist, pdist
@@ -162,13 +146,7 @@ std::vector<Sample<DistanceAttrs>> dist_samples() {
           {{real({}), far}, {3}},
           {{samples::distinct({5}), real({}, 3, 5)}, {std::numeric_limits<double>::infinity()}}};
 }
-constexpr Op<DistanceAttrs> dist_op{
-    .info = {.name = "dist", .category = Category::fp32, .reads_16bit = true},
-    .samples = dist_samples,
-    .forward = dist_forward,
-    .vjp = decomposed<dist_forward, DistanceAttrs>,
-    .saves = {~0U, 0},
-};
+constexpr Op<DistanceAttrs> dist_op = composed_op<DistanceAttrs>("dist", dist_samples, dist_forward);
 const Registered dist_registered{dist_op};
 
 Outputs cdist_forward(const DistanceArgs& args) {
@@ -190,13 +168,7 @@ std::vector<Sample<DistanceAttrs>> cdist_samples() {
           {{real({3, 2}), real({2, 2}, 3, 5)}, {0}},
           {{real({3, 0}), real({2, 0})}, {std::numeric_limits<double>::infinity()}}};
 }
-constexpr Op<DistanceAttrs> cdist_op{
-    .info = {.name = "cdist", .category = Category::fp32, .reads_16bit = true},
-    .samples = cdist_samples,
-    .forward = cdist_forward,
-    .vjp = decomposed<cdist_forward, DistanceAttrs>,
-    .saves = {~0U, 0},
-};
+constexpr Op<DistanceAttrs> cdist_op = composed_op<DistanceAttrs>("cdist", cdist_samples, cdist_forward);
 const Registered cdist_registered{cdist_op};
 
 Outputs pdist_forward(const DistanceArgs& args) {
@@ -220,13 +192,7 @@ Outputs pdist_forward(const DistanceArgs& args) {
 std::vector<Sample<DistanceAttrs>> pdist_samples() {
   return {{{real({4, 3})}, {2}}, {{samples::distinct({3, 2})}, {3}}, {{samples::distinct({3, 2})}, {1}}};
 }
-constexpr Op<DistanceAttrs> pdist_op{
-    .info = {.name = "pdist", .category = Category::fp32, .reads_16bit = true},
-    .samples = pdist_samples,
-    .forward = pdist_forward,
-    .vjp = decomposed<pdist_forward, DistanceAttrs>,
-    .saves = {~0U, 0},
-};
+constexpr Op<DistanceAttrs> pdist_op = composed_op<DistanceAttrs>("pdist", pdist_samples, pdist_forward);
 const Registered pdist_registered{pdist_op};
 
 }  // namespace

@@ -175,7 +175,7 @@ Gradients einsum_vjp(const VjpArgs<EinsumAttrs>& args) {
     if (!has_repeated(pair[0]) && !has_repeated(pair[1]))
       return contract_gradients("einsum", args, pair, labels.result);
   }
-  return decomposed<einsum_reference, EinsumAttrs>(args);
+  return decomposed(args);
 }
 
 std::vector<Sample<EinsumAttrs>> einsum_samples() {
@@ -200,6 +200,7 @@ constexpr Op<EinsumAttrs> einsum_op{
     .forward = einsum_forward,
     .vjp = einsum_vjp,
     .saves = Saves{~0U, 0},
+    .reference = einsum_reference,
 };
 const Registered einsum_registered{einsum_op};
 

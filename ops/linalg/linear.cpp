@@ -1,6 +1,6 @@
 // linear: a product with a bias, rounded once.
-#include "mezzo/autograd/decomposed.h"
 #include "mezzo/autograd/finite_proof.h"
+#include "mezzo/ops/composed.h"
 #include "mezzo/ops/linalg/product.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
@@ -77,13 +77,8 @@ std::vector<Sample<LinearBackwardAttrs>> linear_backward_samples() {
           {{real({7, 1}), real({7, 2})}, {DType::f64}},
           {{real({0, 3}), real({0, 2})}, {}}};
 }
-constexpr Op<LinearBackwardAttrs> linear_backward_op{
-    .info = {.name = "linear_backward", .category = Category::passthrough},
-    .samples = linear_backward_samples,
-    .forward = linear_backward_forward,
-    .vjp = decomposed<linear_backward_reference, LinearBackwardAttrs>,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<LinearBackwardAttrs> linear_backward_op = gradient_op<LinearBackwardAttrs>(
+    "linear_backward", linear_backward_samples, linear_backward_forward, linear_backward_reference);
 const Registered linear_backward_registered{linear_backward_op};
 
 Gradients linear_vjp(const VjpArgs<NoAttrs>& args) {

@@ -107,8 +107,9 @@ constexpr Op<NoAttrs> kChainOp{
     .info = {.name = kChainName<vectors>, .category = Category::lower_precision, .takes_list = true},
     .samples = chain_samples<vectors>,
     .forward = chain_forward<vectors>,
-    .vjp = decomposed<chain_reference<vectors>, NoAttrs>,
+    .vjp = kDecomposed,
     .saves = Saves{~0U, 0},
+    .reference = chain_reference<vectors>,
 };
 const Registered chain_matmul_registered{kChainOp<false>};
 const Registered multi_dot_registered{kChainOp<true>};

@@ -150,8 +150,9 @@ constexpr Op<NoAttrs> bilinear_op{
     .info = {.name = "bilinear", .category = Category::promote, .optional_inputs = tensor_set(3)},
     .samples = bilinear_samples,
     .forward = bilinear_result,
-    .vjp = decomposed<bilinear_forward, NoAttrs>,
+    .vjp = kDecomposed,
     .saves = Saves{~0U, 0},
+    .reference = bilinear_forward,
 };
 const Registered bilinear_registered{bilinear_op};
 

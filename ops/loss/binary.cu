@@ -139,20 +139,14 @@ std::vector<Sample<LossBackwardAttrs>> bce_backward_samples() {
   return {{{samples::real({}), x, target, samples::absent()}, {Reduction::mean}},
           {{samples::real({3, 5}), x, target, samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
-constexpr Op<LossBackwardAttrs> bce_backward_op{
-    .info = {.name = kBackwardName, .category = Category::passthrough, .optional_inputs = tensor_set(3)},
-    .samples = bce_backward_samples,
-    .forward = bce_backward_forward,
-    .vjp = decomposed<bce_backward_reference, LossBackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = bce_backward_reference,
-};
+constexpr Op<LossBackwardAttrs> bce_backward_op = gradient_op<LossBackwardAttrs>(
+    kBackwardName, bce_backward_samples, bce_backward_forward, bce_backward_reference, tensor_set(3));
 const Registered bce_backward_registered{bce_backward_op};
 
 Gradients bce_vjp(const VjpArgs<LossAttrs>& args) {
   // Targets and weights seldom need a gradient: theirs comes from the composition.
   Gradients gradients(3);
-  if (args.needs(1) || args.needs(2)) gradients = decomposed<bce_reference, LossAttrs>(args);
+  if (args.needs(1) || args.needs(2)) gradients = decomposed(args);
   if (!args.needs(0)) return gradients;
   const LossBackwardAttrs attrs{args.attrs.reduction, args.wanted(0)};
   gradients[0] =
@@ -237,22 +231,14 @@ std::vector<Sample<LossBackwardAttrs>> logits_backward_samples() {
   return {{{samples::real({}), x, target, samples::absent(), samples::absent()}, {Reduction::mean}},
           {{samples::real({3, 5}), x, target, weight, weight}, {Reduction::none}}};
 }
-constexpr Op<LossBackwardAttrs> logits_backward_op{
-    .info = {.name = kLogitsBackwardName,
-             .category = Category::passthrough,
-             .optional_inputs = tensor_set(3, 4)},
-    .samples = logits_backward_samples,
-    .forward = logits_backward_forward,
-    .vjp = decomposed<logits_backward_reference, LossBackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = logits_backward_reference,
-};
+constexpr Op<LossBackwardAttrs> logits_backward_op =
+    gradient_op<LossBackwardAttrs>(kLogitsBackwardName, logits_backward_samples, logits_backward_forward,
+                                   logits_backward_reference, tensor_set(3, 4));
 const Registered logits_backward_registered{logits_backward_op};
 
 Gradients logits_vjp(const VjpArgs<LossAttrs>& args) {
   Gradients gradients(4);
-  if (args.needs(1) || args.needs(2) || args.needs(3))
-    gradients = decomposed<logits_reference, LossAttrs>(args);
+  if (args.needs(1) || args.needs(2) || args.needs(3)) gradients = decomposed(args);
   if (!args.needs(0)) return gradients;
   const LossBackwardAttrs attrs{args.attrs.reduction, args.wanted(0)};
   gradients[0] =

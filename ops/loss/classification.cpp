@@ -100,19 +100,13 @@ std::vector<Sample<NllBackwardAttrs>> nll_backward_samples() {
           {{samples::real({2, 3}), samples::index({2, 3}, 4), samples::absent()},
            {.shape = {2, 4, 3}, .reduction = Reduction::none}}};
 }
-constexpr Op<NllBackwardAttrs> nll_backward_op{
-    .info = {.name = kNllBackward, .category = Category::passthrough, .optional_inputs = tensor_set(2)},
-    .samples = nll_backward_samples,
-    .forward = nll_backward_forward,
-    .vjp = decomposed<nll_backward_reference, NllBackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = nll_backward_reference,
-};
+constexpr Op<NllBackwardAttrs> nll_backward_op = gradient_op<NllBackwardAttrs>(
+    kNllBackward, nll_backward_samples, nll_backward_forward, nll_backward_reference, tensor_set(2));
 const Registered nll_backward_registered{nll_backward_op};
 
 Gradients nll_vjp(const VjpArgs<NllLossAttrs>& args) {
   Gradients gradients(3);
-  if (args.needs(2)) gradients = decomposed<nll_reference, NllLossAttrs>(args);
+  if (args.needs(2)) gradients = decomposed(args);
   if (!args.needs(0)) return gradients;
   const NllBackwardAttrs attrs{args.in_shape(0), args.attrs.ignore_index, args.attrs.reduction,
                                args.wanted(0)};
@@ -278,20 +272,14 @@ std::vector<Sample<CrossEntropyBackwardAttrs>> cross_backward_samples() {
       {{samples::real({5}), samples::real({5, 4}), samples::real({5, 4}, 0, 1), weight},
        {.reduction = Reduction::none}}};
 }
-constexpr Op<CrossEntropyBackwardAttrs> cross_backward_op{
-    .info = {.name = kCrossBackward, .category = Category::passthrough, .optional_inputs = tensor_set(3)},
-    .samples = cross_backward_samples,
-    .forward = cross_backward_forward,
-    .vjp = decomposed<cross_backward_reference, CrossEntropyBackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = cross_backward_reference,
-};
+constexpr Op<CrossEntropyBackwardAttrs> cross_backward_op = gradient_op<CrossEntropyBackwardAttrs>(
+    kCrossBackward, cross_backward_samples, cross_backward_forward, cross_backward_reference, tensor_set(3));
 const Registered cross_backward_registered{cross_backward_op};
 
 Gradients cross_vjp(const VjpArgs<CrossEntropyAttrs>& args) {
   // Probabilities and weights seldom need a gradient: theirs comes from the composition.
   Gradients gradients(3);
-  if (args.needs(1) || args.needs(2)) gradients = decomposed<cross_reference, CrossEntropyAttrs>(args);
+  if (args.needs(1) || args.needs(2)) gradients = decomposed(args);
   if (!args.needs(0)) return gradients;
   const CrossEntropyBackwardAttrs attrs{args.attrs.ignore_index, args.attrs.reduction,
                                         args.attrs.label_smoothing, args.wanted(0)};

@@ -112,20 +112,16 @@ std::vector<Sample<WithDType<typename L::Attrs>>> elementwise_loss_backward_samp
 }
 
 template <class L>
-constexpr Op<WithDType<typename L::Attrs>> kElementwiseLossBackward{
-    .info = {.name = L::kBackwardName, .category = Category::passthrough},
-    .samples = elementwise_loss_backward_samples<L>,
-    .forward = elementwise_loss_backward<L>,
-    .vjp = decomposed<elementwise_loss_backward_reference<L>, WithDType<typename L::Attrs>>,
-    .saves = {~0U, 0},
-    .reference = elementwise_loss_backward_reference<L>,
-};
+constexpr Op<WithDType<typename L::Attrs>> kElementwiseLossBackward =
+    gradient_op<WithDType<typename L::Attrs>>(L::kBackwardName, elementwise_loss_backward_samples<L>,
+                                              elementwise_loss_backward<L>,
+                                              elementwise_loss_backward_reference<L>);
 
 /// Targets seldom need a gradient: theirs comes from the composition.
 template <class L>
 Gradients elementwise_loss_vjp(const VjpArgs<typename L::Attrs>& args) {
   Gradients gradients(2);
-  if (args.needs(1)) gradients = decomposed<elementwise_loss_reference<L>, typename L::Attrs>(args);
+  if (args.needs(1)) gradients = decomposed(args);
   if (!args.needs(0)) return gradients;
   const Tensor x = args.stored_in(0), target = args.stored_in(1);
   const Shape shape = layout::broadcast(L::kName, x.shape(), target.shape());

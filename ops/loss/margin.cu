@@ -134,7 +134,7 @@ constexpr Op<MarginAttrs> ranking_op{
     .info = {.name = kRanking, .category = Category::fp32, .reads_16bit = true},
     .samples = ranking_samples,
     .forward = ranking_forward,
-    .vjp = decomposed<ranking_reference, MarginAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
     .reference = ranking_reference,
 };

@@ -75,8 +75,9 @@ constexpr Op<MultiMarginLossAttrs> multi_margin_op{
              .optional_inputs = tensor_set(2)},
     .samples = multi_margin_samples,
     .forward = multi_margin_forward,
-    .vjp = decomposed<multi_margin_composition, MultiMarginLossAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
+    .reference = multi_margin_composition,
 };
 const Registered multi_margin_registered{multi_margin_op};
 
@@ -126,8 +127,9 @@ constexpr Op<LossAttrs> multilabel_op{
     .info = {.name = kMultilabel, .category = Category::fp32, .reads_16bit = true},
     .samples = multilabel_samples,
     .forward = multilabel_forward,
-    .vjp = decomposed<multilabel_composition, LossAttrs>,
+    .vjp = kDecomposed,
     .saves = {~0U, 0},
+    .reference = multilabel_composition,
 };
 const Registered multilabel_registered{multilabel_op};
 

@@ -99,14 +99,9 @@ std::vector<Sample<LossBackwardAttrs>> regression_backward_samples() {
           {{samples::real({3, 5}), samples::real({3, 5}), samples::real({3, 1}, 3, 5)}, {Reduction::none}}};
 }
 template <Distance kDistance>
-constexpr Op<LossBackwardAttrs> kBackwardOp{
-    .info = {.name = backward_name_of(kDistance), .category = Category::passthrough},
-    .samples = regression_backward_samples,
-    .forward = regression_backward_forward<kDistance>,
-    .vjp = decomposed<regression_backward_reference<kDistance>, LossBackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = regression_backward_reference<kDistance>,
-};
+constexpr Op<LossBackwardAttrs> kBackwardOp = gradient_op<LossBackwardAttrs>(
+    backward_name_of(kDistance), regression_backward_samples, regression_backward_forward<kDistance>,
+    regression_backward_reference<kDistance>);
 
 /// Both distances are symmetric, so the target's gradient is x's with the two exchanged.
 template <Distance kDistance>

@@ -51,13 +51,8 @@ std::vector<Sample<CosineEmbeddingAttrs>> cosine_samples() {
           {{real({4, 3}), real({1, 3}), constant({4}, 1, 1)}, {.reduction = Reduction::none}},
           {{real({3}, 0.5, 2), real({3}, 0.5, 2), constant({}, -1, -1)}, {}}};
 }
-constexpr Op<CosineEmbeddingAttrs> cosine_op{
-    .info = {.name = "cosine_embedding_loss", .category = Category::fp32, .reads_16bit = true},
-    .samples = cosine_samples,
-    .forward = cosine_forward,
-    .vjp = decomposed<cosine_forward, CosineEmbeddingAttrs>,
-    .saves = {~0U, 0},
-};
+constexpr Op<CosineEmbeddingAttrs> cosine_op =
+    composed_op<CosineEmbeddingAttrs>("cosine_embedding_loss", cosine_samples, cosine_forward);
 const Registered cosine_registered{cosine_op};
 
 // --- triplet_margin_loss. Inputs: anchor, positive, negative
@@ -85,13 +80,8 @@ std::vector<Sample<TripletMarginLossAttrs>> triplet_samples() {
           {{rows, away, real({3}, 6, 7)}, {.margin = 9, .p = 1, .swap = true, .reduction = Reduction::none}},
           {{rows, away, real({4, 3}, 9, 11)}, {.reduction = Reduction::sum}}};
 }
-constexpr Op<TripletMarginLossAttrs> triplet_op{
-    .info = {.name = "triplet_margin_loss", .category = Category::fp32, .reads_16bit = true},
-    .samples = triplet_samples,
-    .forward = triplet_forward,
-    .vjp = decomposed<triplet_forward, TripletMarginLossAttrs>,
-    .saves = {~0U, 0},
-};
+constexpr Op<TripletMarginLossAttrs> triplet_op =
+    composed_op<TripletMarginLossAttrs>("triplet_margin_loss", triplet_samples, triplet_forward);
 const Registered triplet_registered{triplet_op};
 
 }  // namespace

@@ -199,14 +199,8 @@ std::vector<Sample<BatchNormBackwardAttrs>> backward_samples() {
           {{image, image, absent(), absent(), absent()}, {{.weight = false}, true}},
           {{x, x, mean, var, absent()}, {{.input = false}}}};
 }
-constexpr Op<BatchNormBackwardAttrs> backward_op{
-    .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(2, 3, 4)},
-    .samples = backward_samples,
-    .forward = backward_forward,
-    .vjp = decomposed<backward_reference, BatchNormBackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = backward_reference,
-};
+constexpr Op<BatchNormBackwardAttrs> backward_op = gradient_op<BatchNormBackwardAttrs>(
+    kBackward, backward_samples, backward_forward, backward_reference, tensor_set(2, 3, 4));
 const Registered backward_registered{backward_op};
 
 // --- gradients
@@ -217,7 +211,7 @@ Gradients vjp(const VjpArgs<A>& args) {
   // are not looked at, since training has written to them.
   const bool running = !args.in_shape(1).empty();
   if (args.needs(1) || args.needs(2) || (running && (args.has_grad(1) || args.has_grad(2))))
-    return decomposed<reference<A>, A>(args);
+    return decomposed(args);
   const GradientAttrs asked = needed_gradients(args, 3, 4);
   if (std::is_same_v<A, InstanceNormAttrs> && args.attrs.own()) {
     const std::int64_t channels = std::max<std::int64_t>(args.in_shape(0)[1], 1);

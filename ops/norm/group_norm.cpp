@@ -78,14 +78,8 @@ std::vector<Sample<GroupNormBackwardAttrs>> backward_samples() {
           {{real({3, 6}), real({3, 6}), absent()}, {{.bias = false}, 2}},
           {{real({2, 2, 17}), real({2, 2, 17}), real({2})}, {{.weight = false, .bias = false}, 1}}};
 }
-constexpr Op<GroupNormBackwardAttrs> backward_op{
-    .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(2)},
-    .samples = backward_samples,
-    .forward = backward_forward,
-    .vjp = decomposed<backward_reference, GroupNormBackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = backward_reference,
-};
+constexpr Op<GroupNormBackwardAttrs> backward_op = gradient_op<GroupNormBackwardAttrs>(
+    kBackward, backward_samples, backward_forward, backward_reference, tensor_set(2));
 const Registered backward_registered{backward_op};
 
 Gradients vjp(const VjpArgs<GroupNormAttrs>& args) {

@@ -189,16 +189,11 @@ std::vector<Sample<BackwardAttrs>> backward_samples() {
           {{real({2, 19}), real({2, 19}), absent()}, {{.weight = false, .bias = false}, {19}}}};
 }
 template <RowNorm kKind>
-constexpr Op<BackwardAttrs> kBackwardOp{
-    .info = {.name = backward_name_of(kKind),
-             .category = Category::passthrough,
-             .optional_inputs = tensor_set(2)},
-    .samples = backward_samples,
-    .forward = backward_forward<kKind>,
-    .vjp = decomposed<backward_reference<kKind>, BackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = backward_reference<kKind>,
-};
+constexpr Op<BackwardAttrs> kBackwardOp = gradient_op<BackwardAttrs>(backward_name_of(kKind),
+                                                                     backward_samples,
+                                                                     backward_forward<kKind>,
+                                                                     backward_reference<kKind>,
+                                                                     tensor_set(2));
 
 template <RowNorm kKind>
 Gradients vjp(const VjpArgs<AttrsOf<kKind>>& args) {

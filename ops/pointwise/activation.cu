@@ -101,13 +101,8 @@ Outputs relu_forward(const Args& args) {
   return unary<ReluFn>(args);
 }
 Gradients relu_vjp(const Vjps& args) { return {relu_backward(args.grad(), args.out())}; }
-constexpr Op<NoAttrs> relu_op{
-    .info = {.name = "relu", .category = Category::passthrough, .elementwise = true},
-    .samples = relu_samples,
-    .forward = relu_forward,
-    .vjp = relu_vjp,
-    .saves = save_outputs(0),
-};
+constexpr Op<NoAttrs> relu_op =
+    elementwise_op("relu", Category::passthrough, relu_samples, relu_forward, relu_vjp, save_outputs(0));
 const Registered relu_registered{relu_op};
 
 Outputs relu_backward_forward(const Args& args) {
@@ -119,25 +114,16 @@ Gradients relu_backward_vjp(const Vjps& args) {
 std::vector<Sample<NoAttrs>> relu_backward_samples() {
   return {{{samples::real({3, 5}), samples::smooth({3, 5})}}};
 }
-constexpr Op<NoAttrs> relu_backward_op{
-    .info = {.name = "relu_backward", .category = Category::passthrough, .elementwise = true},
-    .samples = relu_backward_samples,
-    .forward = relu_backward_forward,
-    .vjp = relu_backward_vjp,
-    .saves = save_inputs(1),
-};
+constexpr Op<NoAttrs> relu_backward_op =
+    elementwise_op("relu_backward", Category::passthrough, relu_backward_samples, relu_backward_forward,
+                   relu_backward_vjp, save_inputs(1));
 const Registered relu_backward_registered{relu_backward_op};
 
 // --- sigmoid
 
 Gradients sigmoid_vjp(const Vjps& args) { return {sigmoid_backward(args.grad(), args.out())}; }
-constexpr Op<NoAttrs> sigmoid_op{
-    .info = {.name = "sigmoid", .category = Category::passthrough, .elementwise = true},
-    .samples = any_samples,
-    .forward = real_unary<SigmoidFn>,
-    .vjp = sigmoid_vjp,
-    .saves = save_outputs(0),
-};
+constexpr Op<NoAttrs> sigmoid_op = elementwise_op("sigmoid", Category::passthrough, any_samples,
+                                                  real_unary<SigmoidFn>, sigmoid_vjp, save_outputs(0));
 const Registered sigmoid_registered{sigmoid_op};
 
 Outputs sigmoid_backward_forward(const Args& args) {
@@ -149,25 +135,16 @@ Gradients sigmoid_backward_vjp(const Vjps& args) {
   if (args.needs(1)) result[1] = mul(mul(widened(grad), args.in(0)), sub(1, mul(widened(out), 2)));
   return result;
 }
-constexpr Op<NoAttrs> sigmoid_backward_op{
-    .info = {.name = "sigmoid_backward", .category = Category::passthrough, .elementwise = true},
-    .samples = backward_samples,
-    .forward = sigmoid_backward_forward,
-    .vjp = sigmoid_backward_vjp,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<NoAttrs> sigmoid_backward_op =
+    elementwise_op("sigmoid_backward", Category::passthrough, backward_samples, sigmoid_backward_forward,
+                   sigmoid_backward_vjp, save_inputs(0, 1));
 const Registered sigmoid_backward_registered{sigmoid_backward_op};
 
 // --- tanh
 
 Gradients tanh_vjp(const Vjps& args) { return {tanh_backward(args.grad(), args.out())}; }
-constexpr Op<NoAttrs> tanh_op{
-    .info = {.name = "tanh", .category = Category::passthrough, .elementwise = true},
-    .samples = any_samples,
-    .forward = real_unary<TanhFn>,
-    .vjp = tanh_vjp,
-    .saves = save_outputs(0),
-};
+constexpr Op<NoAttrs> tanh_op =
+    elementwise_op("tanh", Category::passthrough, any_samples, real_unary<TanhFn>, tanh_vjp, save_outputs(0));
 const Registered tanh_registered{tanh_op};
 
 Outputs tanh_backward_forward(const Args& args) {
@@ -179,13 +156,9 @@ Gradients tanh_backward_vjp(const Vjps& args) {
   if (args.needs(1)) result[1] = mul(mul(widened(grad), args.in(0)), mul(out, -2));
   return result;
 }
-constexpr Op<NoAttrs> tanh_backward_op{
-    .info = {.name = "tanh_backward", .category = Category::passthrough, .elementwise = true},
-    .samples = backward_samples,
-    .forward = tanh_backward_forward,
-    .vjp = tanh_backward_vjp,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<NoAttrs> tanh_backward_op =
+    elementwise_op("tanh_backward", Category::passthrough, backward_samples, tanh_backward_forward,
+                   tanh_backward_vjp, save_inputs(0, 1));
 const Registered tanh_backward_registered{tanh_backward_op};
 
 // --- silu
@@ -195,13 +168,8 @@ Outputs silu_forward(const Args& args) {
   return real_unary<SiluFn>(args);
 }
 Gradients silu_vjp(const Vjps& args) { return {silu_backward(args.grad(), args.in(0))}; }
-constexpr Op<NoAttrs> silu_op{
-    .info = {.name = "silu", .category = Category::passthrough, .elementwise = true},
-    .samples = any_samples,
-    .forward = silu_forward,
-    .vjp = silu_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<NoAttrs> silu_op =
+    elementwise_op("silu", Category::passthrough, any_samples, silu_forward, silu_vjp, save_inputs(0));
 const Registered silu_registered{silu_op};
 
 Outputs silu_backward_forward(const Args& args) {
@@ -218,13 +186,9 @@ Gradients silu_backward_vjp(const Vjps& args) {
   }
   return result;
 }
-constexpr Op<NoAttrs> silu_backward_op{
-    .info = {.name = "silu_backward", .category = Category::passthrough, .elementwise = true},
-    .samples = backward_samples,
-    .forward = silu_backward_forward,
-    .vjp = silu_backward_vjp,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<NoAttrs> silu_backward_op =
+    elementwise_op("silu_backward", Category::passthrough, backward_samples, silu_backward_forward,
+                   silu_backward_vjp, save_inputs(0, 1));
 const Registered silu_backward_registered{silu_backward_op};
 
 // --- gelu
@@ -246,13 +210,8 @@ Gradients gelu_vjp(const VjpArgs<GeluAttrs>& args) {
 std::vector<Sample<GeluAttrs>> gelu_samples() {
   return {{{samples::real({3, 5})}}, {{samples::real({3, 5})}, {GeluApproximation::tanh}}};
 }
-constexpr Op<GeluAttrs> gelu_op{
-    .info = {.name = "gelu", .category = Category::passthrough, .elementwise = true},
-    .samples = gelu_samples,
-    .forward = gelu_forward,
-    .vjp = gelu_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<GeluAttrs> gelu_op = elementwise_op<GeluAttrs>("gelu", Category::passthrough, gelu_samples,
+                                                            gelu_forward, gelu_vjp, save_inputs(0));
 const Registered gelu_registered{gelu_op};
 
 /// Second derivative of gelu: (2 - x^2) exp(-x^2 / 2) / sqrt(2 pi).
@@ -291,13 +250,9 @@ std::vector<Sample<GeluAttrs>> gelu_backward_samples() {
   return {{{samples::real({3, 5}), samples::real({3, 5})}},
           {{samples::real({3, 5}), samples::real({3, 5})}, {GeluApproximation::tanh}}};
 }
-constexpr Op<GeluAttrs> gelu_backward_op{
-    .info = {.name = "gelu_backward", .category = Category::passthrough, .elementwise = true},
-    .samples = gelu_backward_samples,
-    .forward = gelu_backward_forward,
-    .vjp = gelu_backward_vjp,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<GeluAttrs> gelu_backward_op =
+    elementwise_op<GeluAttrs>("gelu_backward", Category::passthrough, gelu_backward_samples,
+                              gelu_backward_forward, gelu_backward_vjp, save_inputs(0, 1));
 const Registered gelu_backward_registered{gelu_backward_op};
 
 }  // namespace

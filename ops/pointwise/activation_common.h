@@ -57,7 +57,7 @@ Gradients activation_backward_vjp(const VjpArgs<typename A::Attrs>& args) {
                                : Tensor();
     return {of_grad, zeros_for(args, 1)};
   } else {
-    return decomposed<activation_backward_reference<A>, typename A::Attrs>(args);
+    return decomposed(args);
   }
 }
 template <class A>
@@ -69,16 +69,8 @@ std::vector<Sample<typename A::Attrs>> activation_backward_samples() {
 }
 
 template <class A>
-constexpr Op<typename A::Attrs> kActivationOp{
-    .info = {.name = A::name,
-             .category = A::category,
-             .reads_16bit = A::category == Category::fp32,
-             .elementwise = true},
-    .samples = A::samples,
-    .forward = activation_forward<A>,
-    .vjp = activation_vjp<A>,
-    .saves = save_inputs(0),
-};
+constexpr Op<typename A::Attrs> kActivationOp = elementwise_op<typename A::Attrs>(
+    A::name, A::category, A::samples, activation_forward<A>, activation_vjp<A>, save_inputs(0));
 template <class A>
 constexpr Op<typename A::Attrs> kActivationBackwardOp{
     .info = {.name = A::backward_name, .category = Category::passthrough, .elementwise = true},

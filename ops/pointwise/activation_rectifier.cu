@@ -350,7 +350,7 @@ constexpr Op<NoAttrs> prelu_op{
     .info = {.name = "prelu", .category = Category::lower_precision},
     .samples = prelu_samples,
     .forward = prelu_forward,
-    .vjp = decomposed<prelu_reference, NoAttrs>,
+    .vjp = kDecomposed,
     .saves = save_inputs(0, 1),
     .reference = prelu_reference,
 };

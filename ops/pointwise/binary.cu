@@ -72,13 +72,8 @@ Gradients add_vjp(const VjpArgs<AddAttrs>& args) {
                                            : one          ? grad
                                                           : mul(grad, args.attrs.alpha)};
 }
-constexpr Op<AddAttrs> add_op{
-    .info = {.name = "add", .category = Category::passthrough, .elementwise = true},
-    .samples = add_samples,
-    .forward = add_forward,
-    .vjp = add_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<AddAttrs> add_op =
+    elementwise_op<AddAttrs>("add", Category::passthrough, add_samples, add_forward, add_vjp, kSaveNothing);
 const Registered add_registered{add_op};
 
 Outputs sub_forward(const ForwardArgs<AddAttrs>& args) {
@@ -91,13 +86,8 @@ Gradients sub_vjp(const VjpArgs<AddAttrs>& args) {
   const Tensor grad = args.grad();
   return {args.needs(0) ? grad : Tensor(), args.needs(1) ? mul(grad, negated(args.attrs.alpha)) : Tensor()};
 }
-constexpr Op<AddAttrs> sub_op{
-    .info = {.name = "sub", .category = Category::passthrough, .elementwise = true},
-    .samples = add_samples,
-    .forward = sub_forward,
-    .vjp = sub_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<AddAttrs> sub_op =
+    elementwise_op<AddAttrs>("sub", Category::passthrough, add_samples, sub_forward, sub_vjp, kSaveNothing);
 const Registered sub_registered{sub_op};
 
 // --- mul
@@ -115,13 +105,8 @@ Gradients mul_vjp(const VjpArgs<NoAttrs>& args) {
   const Tensor grad = args.grad();
   return {args.needs(0) ? mul(grad, args.in(1)) : Tensor(), args.needs(1) ? mul(grad, args.in(0)) : Tensor()};
 }
-constexpr Op<NoAttrs> mul_op{
-    .info = {.name = "mul", .category = Category::passthrough, .elementwise = true},
-    .samples = two_samples,
-    .forward = mul_forward,
-    .vjp = mul_vjp,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<NoAttrs> mul_op =
+    elementwise_op("mul", Category::passthrough, two_samples, mul_forward, mul_vjp, save_inputs(0, 1));
 const Registered mul_registered{mul_op};
 
 // --- div
@@ -161,13 +146,8 @@ std::vector<Sample<DivAttrs>> div_samples() {
           {{samples::constant({3, 5}), samples::constant({3, 5}, 0.5, 2)}, {RoundingMode::trunc}},
           {{samples::constant({3, 5}), samples::constant({5}, -2, -0.5)}, {RoundingMode::floor}}};
 }
-constexpr Op<DivAttrs> div_op{
-    .info = {.name = "div", .category = Category::passthrough, .elementwise = true},
-    .samples = div_samples,
-    .forward = div_forward,
-    .vjp = div_vjp,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<DivAttrs> div_op = elementwise_op<DivAttrs>("div", Category::passthrough, div_samples,
+                                                         div_forward, div_vjp, save_inputs(0, 1));
 const Registered div_registered{div_op};
 
 // --- pow
@@ -198,13 +178,8 @@ std::vector<Sample<NoAttrs>> pow_samples() {
   return {{{samples::real({3, 5}, 0.3, 2), samples::real({3, 5})}},
           {{samples::real({4, 1, 3}, 0.3, 2), samples::real({2, 1})}}};
 }
-constexpr Op<NoAttrs> pow_op{
-    .info = {.name = "pow", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
-    .samples = pow_samples,
-    .forward = pow_forward,
-    .vjp = pow_vjp,
-    .saves = {.inputs = 0b11, .outputs = 0b1},
-};
+constexpr Op<NoAttrs> pow_op = elementwise_op("pow", Category::fp32, pow_samples, pow_forward, pow_vjp,
+                                              {.inputs = 0b11, .outputs = 0b1});
 const Registered pow_registered{pow_op};
 
 }  // namespace

@@ -73,21 +73,11 @@ std::vector<Sample<NoAttrs>> choose_samples() {
   return {{{samples::real({3, 5}, -2, -0.1), samples::real({3, 5}, 0, 2)}},
           {{samples::real({4, 1, 3}, 0.1, 2), samples::real({2, 1}, -2, 0)}}};
 }
-constexpr Op<NoAttrs> maximum_op{
-    .info = {.name = "maximum", .category = Category::passthrough, .elementwise = true},
-    .samples = choose_samples,
-    .forward = maximum_forward,
-    .vjp = maximum_vjp,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<NoAttrs> maximum_op = elementwise_op("maximum", Category::passthrough, choose_samples,
+                                                  maximum_forward, maximum_vjp, save_inputs(0, 1));
 const Registered maximum_registered{maximum_op};
-constexpr Op<NoAttrs> minimum_op{
-    .info = {.name = "minimum", .category = Category::passthrough, .elementwise = true},
-    .samples = choose_samples,
-    .forward = minimum_forward,
-    .vjp = minimum_vjp,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<NoAttrs> minimum_op = elementwise_op("minimum", Category::passthrough, choose_samples,
+                                                  minimum_forward, minimum_vjp, save_inputs(0, 1));
 const Registered minimum_registered{minimum_op};
 
 Outputs maximum_backward_forward(const ForwardArgs<NoAttrs>& args) {
@@ -105,13 +95,9 @@ Gradients maximum_backward_vjp(const VjpArgs<NoAttrs>& args) {
 std::vector<Sample<NoAttrs>> maximum_backward_samples() {
   return {{{samples::real({3, 5}), samples::real({3, 5}, -2, -0.1), samples::real({5}, 0, 2)}}};
 }
-constexpr Op<NoAttrs> maximum_backward_op{
-    .info = {.name = "maximum_backward", .category = Category::passthrough, .elementwise = true},
-    .samples = maximum_backward_samples,
-    .forward = maximum_backward_forward,
-    .vjp = maximum_backward_vjp,
-    .saves = save_inputs(1, 2),
-};
+constexpr Op<NoAttrs> maximum_backward_op =
+    elementwise_op("maximum_backward", Category::passthrough, maximum_backward_samples,
+                   maximum_backward_forward, maximum_backward_vjp, save_inputs(1, 2));
 const Registered maximum_backward_registered{maximum_backward_op};
 
 // --- clamp between numbers
@@ -156,13 +142,8 @@ std::vector<Sample<ClampAttrs>> clamp_samples() {
           {{samples::smooth({4}, -0.5)}, {-0.5, {}}},
           {{samples::smooth({3, 5}, -1)}, {-1, 3}}};
 }
-constexpr Op<ClampAttrs> clamp_op{
-    .info = {.name = "clamp", .category = Category::passthrough, .elementwise = true},
-    .samples = clamp_samples,
-    .forward = clamp_forward,
-    .vjp = clamp_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<ClampAttrs> clamp_op = elementwise_op<ClampAttrs>("clamp", Category::passthrough, clamp_samples,
+                                                               clamp_forward, clamp_vjp, save_inputs(0));
 const Registered clamp_registered{clamp_op};
 
 Outputs clamp_backward_forward(const ForwardArgs<ClampAttrs>& args) {
@@ -180,13 +161,9 @@ Gradients clamp_backward_vjp(const VjpArgs<ClampAttrs>& args) {
 std::vector<Sample<ClampAttrs>> clamp_backward_samples() {
   return {{{samples::real({3, 5}), samples::smooth({3, 5}, 0.25)}, {{}, 0.25}}};
 }
-constexpr Op<ClampAttrs> clamp_backward_op{
-    .info = {.name = "clamp_backward", .category = Category::passthrough, .elementwise = true},
-    .samples = clamp_backward_samples,
-    .forward = clamp_backward_forward,
-    .vjp = clamp_backward_vjp,
-    .saves = save_inputs(1),
-};
+constexpr Op<ClampAttrs> clamp_backward_op =
+    elementwise_op<ClampAttrs>("clamp_backward", Category::passthrough, clamp_backward_samples,
+                               clamp_backward_forward, clamp_backward_vjp, save_inputs(1));
 const Registered clamp_backward_registered{clamp_backward_op};
 
 // --- clamp between tensors

@@ -89,17 +89,18 @@ template <class F>
                                   .memory_format = common_format<1>(args.in_shape(i), {&grad})});
 }
 
-/// The descriptor of F{}(x), a function of real numbers without attributes.
-template <class F>
-[[nodiscard]] constexpr Op<NoAttrs> real_op(std::string_view name, Category category,
-                                            Op<NoAttrs>::SampleList samples, Vjp<NoAttrs>::Function vjp,
-                                            Saves saves) {
+/// The descriptor of an elementwise op (OpInfo). One of category fp32 widens 16-bit inputs itself.
+template <class A = NoAttrs>
+[[nodiscard]] constexpr Op<A> elementwise_op(std::string_view name, Category category,
+                                             typename Op<A>::SampleList samples,
+                                             typename Op<A>::Forward forward,
+                                             std::type_identity_t<Vjp<A>> vjp, Saves saves) {
   return {.info = {.name = name,
                    .category = category,
                    .reads_16bit = category == Category::fp32,
                    .elementwise = true},
           .samples = samples,
-          .forward = real_unary<F>,
+          .forward = forward,
           .vjp = vjp,
           .saves = saves};
 }

@@ -94,18 +94,11 @@ using Forward = Op<NoAttrs>::Forward;
 using NumberForward = Op<NumberAttrs>::Forward;
 
 constexpr Op<NoAttrs> two_op(std::string_view name, Forward forward) {
-  return {.info = {.name = name, .category = Category::passthrough, .elementwise = true},
-          .samples = comparison_samples,
-          .forward = forward,
-          .vjp = kBoolResult,
-          .saves = kSaveNothing};
+  return elementwise_op(name, Category::passthrough, comparison_samples, forward, kBoolResult, kSaveNothing);
 }
 constexpr Op<NumberAttrs> number_op(std::string_view name, NumberForward forward) {
-  return {.info = {.name = name, .category = Category::passthrough, .elementwise = true},
-          .samples = number_comparison_samples,
-          .forward = forward,
-          .vjp = kBoolResult,
-          .saves = kSaveNothing};
+  return elementwise_op<NumberAttrs>(name, Category::passthrough, number_comparison_samples, forward,
+                                     kBoolResult, kSaveNothing);
 }
 
 using Args = ForwardArgs<NoAttrs>;
@@ -171,27 +164,12 @@ std::vector<Sample<NoAttrs>> mask_samples() {
 }
 std::vector<Sample<NoAttrs>> one_mask_sample() { return {{{samples::mask({3, 5})}}, {{samples::real({4})}}}; }
 
-constexpr Op<NoAttrs> logical_and_op{
-    .info = {.name = "logical_and", .category = Category::passthrough, .elementwise = true},
-    .samples = mask_samples,
-    .forward = logical_and_forward,
-    .vjp = kBoolResult,
-    .saves = kSaveNothing,
-};
-constexpr Op<NoAttrs> logical_or_op{
-    .info = {.name = "logical_or", .category = Category::passthrough, .elementwise = true},
-    .samples = mask_samples,
-    .forward = logical_or_forward,
-    .vjp = kBoolResult,
-    .saves = kSaveNothing,
-};
-constexpr Op<NoAttrs> logical_not_op{
-    .info = {.name = "logical_not", .category = Category::passthrough, .elementwise = true},
-    .samples = one_mask_sample,
-    .forward = logical_not_forward,
-    .vjp = kBoolResult,
-    .saves = kSaveNothing,
-};
+constexpr Op<NoAttrs> logical_and_op = elementwise_op("logical_and", Category::passthrough, mask_samples,
+                                                      logical_and_forward, kBoolResult, kSaveNothing);
+constexpr Op<NoAttrs> logical_or_op = elementwise_op("logical_or", Category::passthrough, mask_samples,
+                                                     logical_or_forward, kBoolResult, kSaveNothing);
+constexpr Op<NoAttrs> logical_not_op = elementwise_op("logical_not", Category::passthrough, one_mask_sample,
+                                                      logical_not_forward, kBoolResult, kSaveNothing);
 const Registered logic_registered[]{Registered{logical_and_op}, Registered{logical_or_op},
                                     Registered{logical_not_op}};
 
@@ -214,13 +192,8 @@ std::vector<Sample<NoAttrs>> where_samples() {
   return {{{samples::mask({3, 5}), samples::real({3, 5}), samples::real({3, 5})}},
           {{samples::mask({3, 1}), samples::real({5}), samples::real({})}}};
 }
-constexpr Op<NoAttrs> where_op{
-    .info = {.name = "where", .category = Category::passthrough, .elementwise = true},
-    .samples = where_samples,
-    .forward = where_forward,
-    .vjp = where_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<NoAttrs> where_op =
+    elementwise_op("where", Category::passthrough, where_samples, where_forward, where_vjp, save_inputs(0));
 const Registered where_registered{where_op};
 
 /// A 0-dim tensor of the dtype that the number and `other` have in common.

@@ -68,12 +68,12 @@ Samples erfinv_samples() { return {{{samples::real({3, 5}, -0.8, 0.8)}}, {{sampl
 
 Gradients expm1_vjp(const Vjps& args) { return {mul(args.grad(), add(widened(args.out()), 1))}; }
 constexpr Op<NoAttrs> expm1_op =
-    real_op<Expm1Fn>("expm1", Category::fp32, any_samples, expm1_vjp, save_outputs(0));
+    elementwise_op("expm1", Category::fp32, any_samples, real_unary<Expm1Fn>, expm1_vjp, save_outputs(0));
 const Registered expm1_registered{expm1_op};
 
 Gradients log1p_vjp(const Vjps& args) { return {div(args.grad(), add(widened(args.in(0)), 1))}; }
-constexpr Op<NoAttrs> log1p_op =
-    real_op<Log1pFn>("log1p", Category::fp32, above_minus_one_samples, log1p_vjp, save_inputs(0));
+constexpr Op<NoAttrs> log1p_op = elementwise_op("log1p", Category::fp32, above_minus_one_samples,
+                                                real_unary<Log1pFn>, log1p_vjp, save_inputs(0));
 const Registered log1p_registered{log1p_op};
 
 /// Gradient of log(x) / log(base).
@@ -82,12 +82,12 @@ Gradients log_gradient(const Vjps& args, double log_base) {
 }
 Gradients log2_vjp(const Vjps& args) { return log_gradient(args, 0.69314718055994530942); }
 constexpr Op<NoAttrs> log2_op =
-    real_op<Log2Fn>("log2", Category::fp32, logarithm_samples, log2_vjp, save_inputs(0));
+    elementwise_op("log2", Category::fp32, logarithm_samples, real_unary<Log2Fn>, log2_vjp, save_inputs(0));
 const Registered log2_registered{log2_op};
 
 Gradients log10_vjp(const Vjps& args) { return log_gradient(args, 2.30258509299404568402); }
-constexpr Op<NoAttrs> log10_op =
-    real_op<Log10Fn>("log10", Category::fp32, logarithm_samples, log10_vjp, save_inputs(0));
+constexpr Op<NoAttrs> log10_op = elementwise_op("log10", Category::fp32, logarithm_samples,
+                                                real_unary<Log10Fn>, log10_vjp, save_inputs(0));
 const Registered log10_registered{log10_op};
 
 struct LogAddExpFn {
@@ -112,13 +112,8 @@ Samples logaddexp_samples() {
   return {{{samples::real({3, 5}), samples::real({3, 5})}},
           {{samples::real({4, 1, 3}, 80, 100), samples::real({2, 1}, 85, 95)}}};
 }
-constexpr Op<NoAttrs> logaddexp_op{
-    .info = {.name = "logaddexp", .category = Category::passthrough, .elementwise = true},
-    .samples = logaddexp_samples,
-    .forward = logaddexp_forward,
-    .vjp = logaddexp_vjp,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<NoAttrs> logaddexp_op = elementwise_op("logaddexp", Category::passthrough, logaddexp_samples,
+                                                    logaddexp_forward, logaddexp_vjp, save_inputs(0, 1));
 const Registered logaddexp_registered{logaddexp_op};
 
 constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
@@ -128,15 +123,15 @@ Gradients erf_vjp(const Vjps& args) {
   return {mul(args.grad(), mul(slope, kTwoOverSqrtPi))};
 }
 constexpr Op<NoAttrs> erf_op =
-    real_op<ErfFn>("erf", Category::passthrough, any_samples, erf_vjp, save_inputs(0));
+    elementwise_op("erf", Category::passthrough, any_samples, real_unary<ErfFn>, erf_vjp, save_inputs(0));
 const Registered erf_registered{erf_op};
 
 Gradients erfinv_vjp(const Vjps& args) {
   const Tensor slope = exp(square(widened(args.out())));
   return {mul(args.grad(), mul(slope, 1 / kTwoOverSqrtPi))};
 }
-constexpr Op<NoAttrs> erfinv_op =
-    real_op<ErfinvFn>("erfinv", Category::fp32, erfinv_samples, erfinv_vjp, save_outputs(0));
+constexpr Op<NoAttrs> erfinv_op = elementwise_op("erfinv", Category::fp32, erfinv_samples,
+                                                 real_unary<ErfinvFn>, erfinv_vjp, save_outputs(0));
 const Registered erfinv_registered{erfinv_op};
 
 }  // namespace

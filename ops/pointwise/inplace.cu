@@ -64,13 +64,8 @@ Gradients fill_vjp(const VjpArgs<FillAttrs>& args) {
   return {zeros_like(grad)};
 }
 std::vector<Sample<FillAttrs>> fill_samples() { return {{{samples::real({3, 4})}, {1}}}; }
-constexpr Op<FillAttrs> fill_op{
-    .info = {.name = "fill", .category = Category::passthrough, .elementwise = true},
-    .samples = fill_samples,
-    .forward = fill_forward,
-    .vjp = fill_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<FillAttrs> fill_op = elementwise_op<FillAttrs>("fill", Category::passthrough, fill_samples,
+                                                            fill_forward, fill_vjp, kSaveNothing);
 const Registered fill_registered{fill_op};
 
 // --- checks

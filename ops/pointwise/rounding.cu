@@ -135,11 +135,8 @@ Outputs trunc_forward(const Args& args) {
 }
 
 constexpr Op<NoAttrs> step_op(std::string_view name, Op<NoAttrs>::Forward forward) {
-  return {.info = {.name = name, .category = Category::passthrough, .elementwise = true},
-          .samples = smooth_samples,
-          .forward = forward,
-          .vjp = zero_vjp<NoAttrs>,
-          .saves = kSaveNothing};
+  return elementwise_op(name, Category::passthrough, smooth_samples, forward, zero_vjp<NoAttrs>,
+                        kSaveNothing);
 }
 constexpr Op<NoAttrs> ceil_op = step_op("ceil", ceil_forward), floor_op = step_op("floor", floor_forward);
 constexpr Op<NoAttrs> trunc_op = step_op("trunc", trunc_forward);
@@ -163,13 +160,8 @@ std::vector<Sample<RoundAttrs>> round_samples() {
           {{samples::real({4}, 0.26, 0.34)}, {1}},
           {{samples::real({4}, 16, 24)}, {-1}}};
 }
-constexpr Op<RoundAttrs> round_op{
-    .info = {.name = "round", .category = Category::passthrough, .elementwise = true},
-    .samples = round_samples,
-    .forward = round_forward,
-    .vjp = zero_vjp<RoundAttrs>,
-    .saves = kSaveNothing,
-};
+constexpr Op<RoundAttrs> round_op = elementwise_op<RoundAttrs>(
+    "round", Category::passthrough, round_samples, round_forward, zero_vjp<RoundAttrs>, kSaveNothing);
 const Registered round_registered{round_op};
 
 // --- remainder
@@ -191,13 +183,8 @@ Samples remainder_samples() {
   return {{{samples::real({3, 5}, 2.2, 2.8), samples::real({3, 5}, 0.95, 1.05)}},
           {{samples::real({4, 1, 3}, 0.2, 0.8), samples::real({2, 1}, -1.2, -0.9)}}};
 }
-constexpr Op<NoAttrs> remainder_op{
-    .info = {.name = "remainder", .category = Category::passthrough, .elementwise = true},
-    .samples = remainder_samples,
-    .forward = remainder_forward,
-    .vjp = remainder_vjp,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<NoAttrs> remainder_op = elementwise_op("remainder", Category::passthrough, remainder_samples,
+                                                    remainder_forward, remainder_vjp, save_inputs(0, 1));
 const Registered remainder_registered{remainder_op};
 
 Outputs remainder_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
@@ -209,13 +196,9 @@ Gradients remainder_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {args.
 std::vector<Sample<NumberAttrs>> remainder_scalar_samples() {
   return {{{samples::real({3, 5}, 2.2, 2.8)}, {1}}, {{samples::real({4}, 0.2, 0.8)}, {-1.5}}};
 }
-constexpr Op<NumberAttrs> remainder_scalar_op{
-    .info = {.name = "remainder_scalar", .category = Category::passthrough, .elementwise = true},
-    .samples = remainder_scalar_samples,
-    .forward = remainder_scalar_forward,
-    .vjp = remainder_scalar_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<NumberAttrs> remainder_scalar_op =
+    elementwise_op<NumberAttrs>("remainder_scalar", Category::passthrough, remainder_scalar_samples,
+                                remainder_scalar_forward, remainder_scalar_vjp, kSaveNothing);
 const Registered remainder_scalar_registered{remainder_scalar_op};
 
 // --- isnan, isinf, isfinite
@@ -227,11 +210,8 @@ Outputs test_forward(const Args& args) {
 Samples constant_samples() { return {{{samples::constant({3, 5})}}}; }
 template <class F>
 constexpr Op<NoAttrs> test_op(std::string_view name) {
-  return {.info = {.name = name, .category = Category::passthrough, .elementwise = true},
-          .samples = constant_samples,
-          .forward = test_forward<F>,
-          .vjp = kBoolResult,
-          .saves = kSaveNothing};
+  return elementwise_op(name, Category::passthrough, constant_samples, test_forward<F>, kBoolResult,
+                        kSaveNothing);
 }
 constexpr Op<NoAttrs> isnan_op = test_op<IsNanFn>("isnan"), isinf_op = test_op<IsInfFn>("isinf");
 constexpr Op<NoAttrs> isfinite_op = test_op<IsFiniteFn>("isfinite");
@@ -275,13 +255,9 @@ Gradients nan_to_num_vjp(const VjpArgs<NanToNumAttrs>& args) {
 std::vector<Sample<NanToNumAttrs>> nan_to_num_samples() {
   return {{{samples::real({3, 5})}}, {{samples::real({4})}, {1, 2, -2}}};
 }
-constexpr Op<NanToNumAttrs> nan_to_num_op{
-    .info = {.name = "nan_to_num", .category = Category::passthrough, .elementwise = true},
-    .samples = nan_to_num_samples,
-    .forward = nan_to_num_forward,
-    .vjp = nan_to_num_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<NanToNumAttrs> nan_to_num_op =
+    elementwise_op<NanToNumAttrs>("nan_to_num", Category::passthrough, nan_to_num_samples, nan_to_num_forward,
+                                  nan_to_num_vjp, save_inputs(0));
 const Registered nan_to_num_registered{nan_to_num_op};
 
 }  // namespace

@@ -32,13 +32,8 @@ Outputs add_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
   return map_number<WithRight<AddFn>>(args.in(0), args.attrs.s);
 }
 Gradients add_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {args.grad()}; }
-constexpr Op<NumberAttrs> add_scalar_op{
-    .info = {.name = "add_scalar", .category = Category::passthrough, .elementwise = true},
-    .samples = number_samples,
-    .forward = add_scalar_forward,
-    .vjp = add_scalar_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<NumberAttrs> add_scalar_op = elementwise_op<NumberAttrs>(
+    "add_scalar", Category::passthrough, number_samples, add_scalar_forward, add_scalar_vjp, kSaveNothing);
 const Registered add_scalar_registered{add_scalar_op};
 
 Outputs rsub_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
@@ -46,13 +41,8 @@ Outputs rsub_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
   return map_number<WithLeft<SubFn>>(args.in(0), args.attrs.s);
 }
 Gradients rsub_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {neg(args.grad())}; }
-constexpr Op<NumberAttrs> rsub_scalar_op{
-    .info = {.name = "rsub_scalar", .category = Category::passthrough, .elementwise = true},
-    .samples = number_samples,
-    .forward = rsub_scalar_forward,
-    .vjp = rsub_scalar_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<NumberAttrs> rsub_scalar_op = elementwise_op<NumberAttrs>(
+    "rsub_scalar", Category::passthrough, number_samples, rsub_scalar_forward, rsub_scalar_vjp, kSaveNothing);
 const Registered rsub_scalar_registered{rsub_scalar_op};
 
 // --- x * s
@@ -61,13 +51,8 @@ Outputs mul_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
   return map_number<WithRight<MulFn>>(args.in(0), args.attrs.s);
 }
 Gradients mul_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {mul(args.grad(), args.attrs.s)}; }
-constexpr Op<NumberAttrs> mul_scalar_op{
-    .info = {.name = "mul_scalar", .category = Category::passthrough, .elementwise = true},
-    .samples = number_samples,
-    .forward = mul_scalar_forward,
-    .vjp = mul_scalar_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<NumberAttrs> mul_scalar_op = elementwise_op<NumberAttrs>(
+    "mul_scalar", Category::passthrough, number_samples, mul_scalar_forward, mul_scalar_vjp, kSaveNothing);
 const Registered mul_scalar_registered{mul_scalar_op};
 
 // --- x / s, s / x
@@ -99,13 +84,9 @@ std::vector<Sample<DivScalarAttrs>> div_scalar_samples() {
           {{samples::constant({5})}, {0.75, RoundingMode::trunc}},
           {{samples::constant({5})}, {-0.75, RoundingMode::floor}}};
 }
-constexpr Op<DivScalarAttrs> div_scalar_op{
-    .info = {.name = "div_scalar", .category = Category::passthrough, .elementwise = true},
-    .samples = div_scalar_samples,
-    .forward = div_scalar_forward,
-    .vjp = div_scalar_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<DivScalarAttrs> div_scalar_op =
+    elementwise_op<DivScalarAttrs>("div_scalar", Category::passthrough, div_scalar_samples,
+                                   div_scalar_forward, div_scalar_vjp, kSaveNothing);
 const Registered div_scalar_registered{div_scalar_op};
 
 Outputs rdiv_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
@@ -120,13 +101,8 @@ Gradients rdiv_scalar_vjp(const VjpArgs<NumberAttrs>& args) {
 std::vector<Sample<NumberAttrs>> rdiv_scalar_samples() {
   return {{{samples::real({3, 4}, 0.5, 2)}, {2.0}}, {{samples::real({5}, -2, -0.5)}, {-1.5}}};
 }
-constexpr Op<NumberAttrs> rdiv_scalar_op{
-    .info = {.name = "rdiv_scalar", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
-    .samples = rdiv_scalar_samples,
-    .forward = rdiv_scalar_forward,
-    .vjp = rdiv_scalar_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<NumberAttrs> rdiv_scalar_op = elementwise_op<NumberAttrs>(
+    "rdiv_scalar", Category::fp32, rdiv_scalar_samples, rdiv_scalar_forward, rdiv_scalar_vjp, save_inputs(0));
 const Registered rdiv_scalar_registered{rdiv_scalar_op};
 
 // --- x ^ p
@@ -171,13 +147,9 @@ std::vector<Sample<ExponentAttrs>> pow_scalar_exp_samples() {
           {{samples::real({4})}, {1}},
           {{samples::real({4})}, {0}}};
 }
-constexpr Op<ExponentAttrs> pow_scalar_exp_op{
-    .info = {.name = "pow_scalar_exp", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
-    .samples = pow_scalar_exp_samples,
-    .forward = pow_scalar_exp_forward,
-    .vjp = pow_scalar_exp_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<ExponentAttrs> pow_scalar_exp_op =
+    elementwise_op<ExponentAttrs>("pow_scalar_exp", Category::fp32, pow_scalar_exp_samples,
+                                  pow_scalar_exp_forward, pow_scalar_exp_vjp, save_inputs(0));
 const Registered pow_scalar_exp_registered{pow_scalar_exp_op};
 
 // --- s ^ x
@@ -196,13 +168,9 @@ Gradients pow_scalar_base_vjp(const VjpArgs<NumberAttrs>& args) {
 std::vector<Sample<NumberAttrs>> pow_scalar_base_samples() {
   return {{{samples::real({3, 4})}, {2.0}}, {{samples::real({5})}, {0.5}}, {{samples::real({2})}, {1}}};
 }
-constexpr Op<NumberAttrs> pow_scalar_base_op{
-    .info = {.name = "pow_scalar_base", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
-    .samples = pow_scalar_base_samples,
-    .forward = pow_scalar_base_forward,
-    .vjp = pow_scalar_base_vjp,
-    .saves = save_outputs(0),
-};
+constexpr Op<NumberAttrs> pow_scalar_base_op =
+    elementwise_op<NumberAttrs>("pow_scalar_base", Category::fp32, pow_scalar_base_samples,
+                                pow_scalar_base_forward, pow_scalar_base_vjp, save_outputs(0));
 const Registered pow_scalar_base_registered{pow_scalar_base_op};
 
 }  // namespace

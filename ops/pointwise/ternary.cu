@@ -82,13 +82,8 @@ std::vector<Sample<ValueAttrs>> addcmul_samples() {
   return {{{samples::real({3, 5}), samples::real({3, 5}), samples::real({3, 5})}},
           {{samples::real({5}), samples::real({3, 1}), samples::real({2, 1, 5})}, {-0.5}}};
 }
-constexpr Op<ValueAttrs> addcmul_op{
-    .info = {.name = "addcmul", .category = Category::promote, .elementwise = true},
-    .samples = addcmul_samples,
-    .forward = addcmul_forward,
-    .vjp = addcmul_vjp,
-    .saves = save_inputs(1, 2),
-};
+constexpr Op<ValueAttrs> addcmul_op = elementwise_op<ValueAttrs>(
+    "addcmul", Category::promote, addcmul_samples, addcmul_forward, addcmul_vjp, save_inputs(1, 2));
 const Registered addcmul_registered{addcmul_op};
 
 Outputs addcdiv_forward(const ValueArgs& args) {
@@ -115,13 +110,8 @@ std::vector<Sample<ValueAttrs>> addcdiv_samples() {
   return {{{samples::real({3, 5}), samples::real({3, 5}), samples::real({3, 5}, 0.5, 2)}},
           {{samples::real({5}), samples::real({3, 1}), samples::real({2, 1, 5}, -2, -0.5)}, {-0.5}}};
 }
-constexpr Op<ValueAttrs> addcdiv_op{
-    .info = {.name = "addcdiv", .category = Category::promote, .elementwise = true},
-    .samples = addcdiv_samples,
-    .forward = addcdiv_forward,
-    .vjp = addcdiv_vjp,
-    .saves = save_inputs(1, 2),
-};
+constexpr Op<ValueAttrs> addcdiv_op = elementwise_op<ValueAttrs>(
+    "addcdiv", Category::promote, addcdiv_samples, addcdiv_forward, addcdiv_vjp, save_inputs(1, 2));
 const Registered addcdiv_registered{addcdiv_op};
 
 // --- lerp
@@ -144,13 +134,8 @@ std::vector<Sample<NoAttrs>> lerp_samples() {
   return {{{samples::real({3, 5}), samples::real({3, 5}), samples::real({3, 5}, 0, 1)}},
           {{samples::real({4, 1, 3}), samples::real({2, 1}), samples::real({}, -1, 2)}}};
 }
-constexpr Op<NoAttrs> lerp_op{
-    .info = {.name = "lerp", .category = Category::passthrough, .elementwise = true},
-    .samples = lerp_samples,
-    .forward = lerp_forward,
-    .vjp = lerp_vjp,
-    .saves = save_inputs(0, 1, 2),
-};
+constexpr Op<NoAttrs> lerp_op =
+    elementwise_op("lerp", Category::passthrough, lerp_samples, lerp_forward, lerp_vjp, save_inputs(0, 1, 2));
 const Registered lerp_registered{lerp_op};
 
 struct WeightAttrs {
@@ -172,13 +157,9 @@ std::vector<Sample<WeightAttrs>> lerp_scalar_samples() {
   return {{{samples::real({3, 5}), samples::real({3, 5})}, {0.3}},
           {{samples::real({4, 1, 3}), samples::real({2, 1})}, {0.8}}};
 }
-constexpr Op<WeightAttrs> lerp_scalar_op{
-    .info = {.name = "lerp_scalar", .category = Category::passthrough, .elementwise = true},
-    .samples = lerp_scalar_samples,
-    .forward = lerp_scalar_forward,
-    .vjp = lerp_scalar_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<WeightAttrs> lerp_scalar_op =
+    elementwise_op<WeightAttrs>("lerp_scalar", Category::passthrough, lerp_scalar_samples,
+                                lerp_scalar_forward, lerp_scalar_vjp, kSaveNothing);
 const Registered lerp_scalar_registered{lerp_scalar_op};
 
 // --- masked_fill
@@ -201,13 +182,9 @@ std::vector<Sample<ValueAttrs>> masked_fill_samples() {
   return {{{samples::real({3, 5}), samples::mask({3, 5})}, {0}},
           {{samples::real({4, 1, 3}), samples::mask({2, 1})}, {3}}};
 }
-constexpr Op<ValueAttrs> masked_fill_op{
-    .info = {.name = "masked_fill", .category = Category::passthrough, .elementwise = true},
-    .samples = masked_fill_samples,
-    .forward = masked_fill_forward,
-    .vjp = masked_fill_vjp,
-    .saves = save_inputs(1),
-};
+constexpr Op<ValueAttrs> masked_fill_op =
+    elementwise_op<ValueAttrs>("masked_fill", Category::passthrough, masked_fill_samples, masked_fill_forward,
+                               masked_fill_vjp, save_inputs(1));
 const Registered masked_fill_registered{masked_fill_op};
 
 }  // namespace

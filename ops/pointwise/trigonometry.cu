@@ -96,17 +96,17 @@ Samples cosine_samples() { return {{{samples::real({3, 5}, -0.8, 0.8)}}, {{sampl
 
 Gradients sin_vjp(const Vjps& args) { return {mul(args.grad(), cos(widened(args.in(0))))}; }
 constexpr Op<NoAttrs> sin_op =
-    real_op<SinFn>("sin", Category::passthrough, any_samples, sin_vjp, save_inputs(0));
+    elementwise_op("sin", Category::passthrough, any_samples, real_unary<SinFn>, sin_vjp, save_inputs(0));
 const Registered sin_registered{sin_op};
 
 Gradients cos_vjp(const Vjps& args) { return {neg(mul(args.grad(), sin(widened(args.in(0)))))}; }
 constexpr Op<NoAttrs> cos_op =
-    real_op<CosFn>("cos", Category::passthrough, any_samples, cos_vjp, save_inputs(0));
+    elementwise_op("cos", Category::passthrough, any_samples, real_unary<CosFn>, cos_vjp, save_inputs(0));
 const Registered cos_registered{cos_op};
 
 Gradients tan_vjp(const Vjps& args) { return {mul(args.grad(), add(square(widened(args.out())), 1))}; }
 constexpr Op<NoAttrs> tan_op =
-    real_op<TanFn>("tan", Category::fp32, quarter_samples, tan_vjp, save_outputs(0));
+    elementwise_op("tan", Category::fp32, quarter_samples, real_unary<TanFn>, tan_vjp, save_outputs(0));
 const Registered tan_registered{tan_op};
 
 /// 1 / sqrt(1 - x^2), with the difference as a product of two: nothing cancels near 1.
@@ -116,27 +116,27 @@ Tensor asin_slope(const Tensor& input) {
 }
 Gradients asin_vjp(const Vjps& args) { return {mul(args.grad(), asin_slope(args.in(0)))}; }
 constexpr Op<NoAttrs> asin_op =
-    real_op<AsinFn>("asin", Category::fp32, cosine_samples, asin_vjp, save_inputs(0));
+    elementwise_op("asin", Category::fp32, cosine_samples, real_unary<AsinFn>, asin_vjp, save_inputs(0));
 const Registered asin_registered{asin_op};
 
 Gradients acos_vjp(const Vjps& args) { return {neg(mul(args.grad(), asin_slope(args.in(0))))}; }
 constexpr Op<NoAttrs> acos_op =
-    real_op<AcosFn>("acos", Category::fp32, cosine_samples, acos_vjp, save_inputs(0));
+    elementwise_op("acos", Category::fp32, cosine_samples, real_unary<AcosFn>, acos_vjp, save_inputs(0));
 const Registered acos_registered{acos_op};
 
 Gradients atan_vjp(const Vjps& args) { return {div(args.grad(), add(square(widened(args.in(0))), 1))}; }
 constexpr Op<NoAttrs> atan_op =
-    real_op<AtanFn>("atan", Category::passthrough, any_samples, atan_vjp, save_inputs(0));
+    elementwise_op("atan", Category::passthrough, any_samples, real_unary<AtanFn>, atan_vjp, save_inputs(0));
 const Registered atan_registered{atan_op};
 
 Gradients sinh_vjp(const Vjps& args) { return {mul(args.grad(), cosh(widened(args.in(0))))}; }
 constexpr Op<NoAttrs> sinh_op =
-    real_op<SinhFn>("sinh", Category::fp32, any_samples, sinh_vjp, save_inputs(0));
+    elementwise_op("sinh", Category::fp32, any_samples, real_unary<SinhFn>, sinh_vjp, save_inputs(0));
 const Registered sinh_registered{sinh_op};
 
 Gradients cosh_vjp(const Vjps& args) { return {mul(args.grad(), sinh(widened(args.in(0))))}; }
 constexpr Op<NoAttrs> cosh_op =
-    real_op<CoshFn>("cosh", Category::fp32, any_samples, cosh_vjp, save_inputs(0));
+    elementwise_op("cosh", Category::fp32, any_samples, real_unary<CoshFn>, cosh_vjp, save_inputs(0));
 const Registered cosh_registered{cosh_op};
 
 Outputs atan2_forward(const ForwardArgs<NoAttrs>& args) {
@@ -152,13 +152,8 @@ Samples atan2_samples() {
   return {{{samples::real({3, 5}, 0.3, 2), samples::real({3, 5})}},
           {{samples::real({4, 1, 3}, -2, -0.3), samples::real({2, 1})}}};
 }
-constexpr Op<NoAttrs> atan2_op{
-    .info = {.name = "atan2", .category = Category::promote, .elementwise = true},
-    .samples = atan2_samples,
-    .forward = atan2_forward,
-    .vjp = atan2_vjp,
-    .saves = save_inputs(0, 1),
-};
+constexpr Op<NoAttrs> atan2_op =
+    elementwise_op("atan2", Category::promote, atan2_samples, atan2_forward, atan2_vjp, save_inputs(0, 1));
 const Registered atan2_registered{atan2_op};
 
 }  // namespace

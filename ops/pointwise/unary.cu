@@ -48,33 +48,18 @@ Outputs neg_forward(const Args& args) {
   return unary<NegFn>(args);
 }
 Gradients neg_vjp(const Vjps& args) { return {neg(args.grad())}; }
-constexpr Op<NoAttrs> neg_op{
-    .info = {.name = "neg", .category = Category::passthrough, .elementwise = true},
-    .samples = any_samples,
-    .forward = neg_forward,
-    .vjp = neg_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<NoAttrs> neg_op =
+    elementwise_op("neg", Category::passthrough, any_samples, neg_forward, neg_vjp, kSaveNothing);
 const Registered neg_registered{neg_op};
 
 Gradients abs_vjp(const Vjps& args) { return {mul(args.grad(), sign(args.in(0)))}; }
-constexpr Op<NoAttrs> abs_op{
-    .info = {.name = "abs", .category = Category::passthrough, .elementwise = true},
-    .samples = kink_samples,
-    .forward = unary<AbsFn>,
-    .vjp = abs_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<NoAttrs> abs_op =
+    elementwise_op("abs", Category::passthrough, kink_samples, unary<AbsFn>, abs_vjp, save_inputs(0));
 const Registered abs_registered{abs_op};
 
 Gradients sign_vjp(const Vjps& args) { return {zeros_like(args.grad())}; }
-constexpr Op<NoAttrs> sign_op{
-    .info = {.name = "sign", .category = Category::passthrough, .elementwise = true},
-    .samples = kink_samples,
-    .forward = unary<SignFn>,
-    .vjp = sign_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<NoAttrs> sign_op =
+    elementwise_op("sign", Category::passthrough, kink_samples, unary<SignFn>, sign_vjp, kSaveNothing);
 const Registered sign_registered{sign_op};
 
 Outputs square_forward(const Args& args) {
@@ -82,43 +67,23 @@ Outputs square_forward(const Args& args) {
   return map_one(SquareFn{}, args.in(0), compute_dtype(result), result);
 }
 Gradients square_vjp(const Vjps& args) { return {mul(args.grad(), mul(args.in(0), 2))}; }
-constexpr Op<NoAttrs> square_op{
-    .info = {.name = "square", .category = Category::passthrough, .elementwise = true},
-    .samples = any_samples,
-    .forward = square_forward,
-    .vjp = square_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<NoAttrs> square_op =
+    elementwise_op("square", Category::passthrough, any_samples, square_forward, square_vjp, save_inputs(0));
 const Registered square_registered{square_op};
 
 Gradients exp_vjp(const Vjps& args) { return {mul(args.grad(), args.out())}; }
-constexpr Op<NoAttrs> exp_op{
-    .info = {.name = "exp", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
-    .samples = any_samples,
-    .forward = real_unary<ExpFn>,
-    .vjp = exp_vjp,
-    .saves = save_outputs(0),
-};
+constexpr Op<NoAttrs> exp_op =
+    elementwise_op("exp", Category::fp32, any_samples, real_unary<ExpFn>, exp_vjp, save_outputs(0));
 const Registered exp_registered{exp_op};
 
 Gradients log_vjp(const Vjps& args) { return {div(args.grad(), args.in(0))}; }
-constexpr Op<NoAttrs> log_op{
-    .info = {.name = "log", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
-    .samples = positive_samples,
-    .forward = real_unary<LogFn>,
-    .vjp = log_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<NoAttrs> log_op =
+    elementwise_op("log", Category::fp32, positive_samples, real_unary<LogFn>, log_vjp, save_inputs(0));
 const Registered log_registered{log_op};
 
 Gradients sqrt_vjp(const Vjps& args) { return {div(mul(args.grad(), 0.5), args.out())}; }
-constexpr Op<NoAttrs> sqrt_op{
-    .info = {.name = "sqrt", .category = Category::passthrough, .elementwise = true},
-    .samples = positive_samples,
-    .forward = real_unary<SqrtFn>,
-    .vjp = sqrt_vjp,
-    .saves = save_outputs(0),
-};
+constexpr Op<NoAttrs> sqrt_op = elementwise_op("sqrt", Category::passthrough, positive_samples,
+                                               real_unary<SqrtFn>, sqrt_vjp, save_outputs(0));
 const Registered sqrt_registered{sqrt_op};
 
 Gradients rsqrt_vjp(const Vjps& args) {
@@ -126,26 +91,16 @@ Gradients rsqrt_vjp(const Vjps& args) {
   const Tensor out = args.out();
   return {mul(mul(mul(mul(args.grad(), -0.5), out), out), out)};
 }
-constexpr Op<NoAttrs> rsqrt_op{
-    .info = {.name = "rsqrt", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
-    .samples = positive_samples,
-    .forward = real_unary<RsqrtFn>,
-    .vjp = rsqrt_vjp,
-    .saves = save_outputs(0),
-};
+constexpr Op<NoAttrs> rsqrt_op = elementwise_op("rsqrt", Category::fp32, positive_samples,
+                                                real_unary<RsqrtFn>, rsqrt_vjp, save_outputs(0));
 const Registered rsqrt_registered{rsqrt_op};
 
 Gradients reciprocal_vjp(const Vjps& args) {
   const Tensor out = args.out();
   return {neg(mul(mul(args.grad(), out), out))};
 }
-constexpr Op<NoAttrs> reciprocal_op{
-    .info = {.name = "reciprocal", .category = Category::fp32, .reads_16bit = true, .elementwise = true},
-    .samples = nonzero_samples,
-    .forward = real_unary<ReciprocalFn>,
-    .vjp = reciprocal_vjp,
-    .saves = save_outputs(0),
-};
+constexpr Op<NoAttrs> reciprocal_op = elementwise_op(
+    "reciprocal", Category::fp32, nonzero_samples, real_unary<ReciprocalFn>, reciprocal_vjp, save_outputs(0));
 const Registered reciprocal_registered{reciprocal_op};
 
 }  // namespace

@@ -76,14 +76,8 @@ std::vector<Sample<CellBackwardAttrs>> gru_backward_samples() {
   const SampleInput state = real({3, 2}), gates = real({3, 8}), open = real({3, 8}, 0.1, 0.9);
   return {{{state, gates, open, state}, {}}, {{real({1, 3}), absent(), real({1, 12}), real({1, 3})}, {}}};
 }
-constexpr Op<CellBackwardAttrs> gru_backward_op{
-    .info = {.name = kGruBackward, .category = Category::passthrough, .optional_inputs = tensor_set(0, 1)},
-    .samples = gru_backward_samples,
-    .forward = gru_backward_forward,
-    .vjp = decomposed<gru_backward_reference, CellBackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = gru_backward_reference,
-};
+constexpr Op<CellBackwardAttrs> gru_backward_op = gradient_op<CellBackwardAttrs>(
+    kGruBackward, gru_backward_samples, gru_backward_forward, gru_backward_reference, tensor_set(0, 1));
 const Registered gru_backward_registered{gru_backward_op};
 
 // --- gru_cell. Inputs: x, h, w_ih, w_hh, b_ih, b_hh. Outputs: h', and r, z, n, m

@@ -122,16 +122,9 @@ std::vector<Sample<CellBackwardAttrs>> lstm_backward_samples() {
           {{state, absent(), absent(), open, state, state}, {}},
           {{absent(), real({1, 3}), absent(), real({1, 12}), real({1, 3}), real({1, 3})}, {}}};
 }
-constexpr Op<CellBackwardAttrs> lstm_backward_op{
-    .info = {.name = kLstmBackward,
-             .category = Category::passthrough,
-             .optional_inputs = tensor_set(0, 1, 2)},
-    .samples = lstm_backward_samples,
-    .forward = lstm_backward_forward,
-    .vjp = decomposed<lstm_backward_reference, CellBackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = lstm_backward_reference,
-};
+constexpr Op<CellBackwardAttrs> lstm_backward_op =
+    gradient_op<CellBackwardAttrs>(kLstmBackward, lstm_backward_samples, lstm_backward_forward,
+                                   lstm_backward_reference, tensor_set(0, 1, 2));
 const Registered lstm_backward_registered{lstm_backward_op};
 
 // --- lstm_cell. Inputs: x, h, c, w_ih, w_hh, b_ih, b_hh. Outputs: h', c', gates
@@ -311,16 +304,9 @@ std::vector<Sample<SequenceBackwardAttrs>> sequence_backward_samples() {
             real({12, 3}, -1, 1)},
            {}}};
 }
-constexpr Op<SequenceBackwardAttrs> sequence_backward_op{
-    .info = {.name = kSequenceBackward,
-             .category = Category::passthrough,
-             .optional_inputs = tensor_set(0, 1, 2)},
-    .samples = sequence_backward_samples,
-    .forward = sequence_backward_forward,
-    .vjp = decomposed<sequence_backward_reference, SequenceBackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = sequence_backward_reference,
-};
+constexpr Op<SequenceBackwardAttrs> sequence_backward_op = gradient_op<SequenceBackwardAttrs>(
+    kSequenceBackward, sequence_backward_samples, sequence_backward_forward, sequence_backward_reference,
+    tensor_set(0, 1, 2));
 const Registered sequence_backward_registered{sequence_backward_op};
 
 // --- lstm_sequence. Inputs: x, h, c, w_ih, w_hh, b_ih, b_hh. Outputs: h', c' and gates of all steps

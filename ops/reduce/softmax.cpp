@@ -1,9 +1,9 @@
 // Descriptors of softmax, log_softmax, their backward ops, and softmin.
 #include "mezzo/ops/softmax.h"
 
-#include "mezzo/autograd/decomposed.h"
 #include "mezzo/kernels/softmax/softmax.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/composed.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
@@ -146,14 +146,10 @@ constexpr Op<SoftmaxAttrs> kForwardOp{
     .reference = reference<kKind>,
 };
 template <SoftmaxKind kKind>
-constexpr Op<SoftmaxAttrs> kBackwardOp{
-    .info = {.name = backward_name_of(kKind), .category = Category::passthrough},
-    .samples = samples_of_backward,
-    .forward = backward_forward<kKind>,
-    .vjp = decomposed<backward_reference<kKind>, SoftmaxAttrs>,
-    .saves = Saves{~0U, 0},
-    .reference = backward_reference<kKind>,
-};
+constexpr Op<SoftmaxAttrs> kBackwardOp = gradient_op<SoftmaxAttrs>(backward_name_of(kKind),
+                                                                   samples_of_backward,
+                                                                   backward_forward<kKind>,
+                                                                   backward_reference<kKind>);
 
 constexpr Op<SoftmaxAttrs> softmin_op{
     .info = {.name = "softmin", .category = Category::fp32, .reads_16bit = true},

@@ -180,21 +180,13 @@ Outputs transpose_forward(const ForwardArgs<ConvTransposeAttrs>& args) {
                              sized(kOp, x.shape(), weight.shape(), kSpatial, args.attrs), x.dtype());
 }
 
-/// Attributes of the map that gives the gradient of a tensor of `shape` in `dtype`.
-ConvolutionAttrs of(ConvolutionAttrs attrs, const Shape& shape, DType dtype) {
-  const std::size_t spatial = attrs.size.size();
-  attrs.size = spatial_sizes(shape, spatial);
-  attrs.dtype = dtype;
-  return attrs;
-}
-
 /// The gradients of weight and bias where these are needed; `y` and `x` in the places they have in a plain
 /// convolution.
 template <class A>
 void weight_gradients(const VjpArgs<A>& args, const ConvolutionAttrs& attrs, const Tensor& y, const Tensor& x,
                       bool bias, Gradients& result) {
   const Tensors found =
-      convolution_backward_weight(y, x, {of(attrs, args.in_shape(1), args.wanted(1)), bias});
+      convolution_backward_weight(y, x, {with_size(attrs, args.in_shape(1), args.wanted(1)), bias});
   result[1] = found[0];
   if (bias) result[2] = found[1];
 }
@@ -206,7 +198,7 @@ Gradients vjp(const VjpArgs<ConvAttrs>& args) {
   const Tensor g = args.grad();
   Gradients result{Tensor(), Tensor(), Tensor()};
   if (args.needs(0))
-    result[0] = convolution_backward_input(g, args.in(1), of(attrs, args.in_shape(0), args.wanted(0)));
+    result[0] = convolution_backward_input(g, args.in(1), with_size(attrs, args.in_shape(0), args.wanted(0)));
   const bool together = args.needs(1) && args.needs(2) && args.wanted(1) == args.wanted(2);
   if (args.needs(1)) weight_gradients(args, attrs, g, args.in(0), together, result);
   if (args.needs(2) && !together) result[2] = channel_sums(g, kSpatial, args.wanted(2));
@@ -220,7 +212,7 @@ Gradients transpose_vjp(const VjpArgs<ConvTransposeAttrs>& args) {
   const Tensor g = args.grad();
   Gradients result{Tensor(), Tensor(), Tensor()};
   if (args.needs(0))
-    result[0] = convolution_forward(g, args.in(1), {}, of(attrs, args.in_shape(0), args.wanted(0)));
+    result[0] = convolution_forward(g, args.in(1), {}, with_size(attrs, args.in_shape(0), args.wanted(0)));
   if (args.needs(1)) weight_gradients(args, attrs, args.in(0), g, false, result);
   if (args.needs(2)) result[2] = channel_sums(g, kSpatial, args.wanted(2));
   return result;

@@ -52,6 +52,8 @@ struct ConvolutionWeightAttrs : ConvolutionAttrs {
 [[nodiscard]] Tensor convolve_transposed(const Tensor& y, const Tensor& weight, const Tensor& bias,
                                          const ConvolutionAttrs& attrs, DType result);
 
+/// The attributes of the map whose result has the spatial sizes of `shape`, in `dtype`.
+[[nodiscard]] ConvolutionAttrs with_size(const ConvolutionAttrs& attrs, const Shape& shape, DType dtype);
 /// The sum over the batch and all places of each channel, [C] (x with or without a batch dim).
 [[nodiscard]] Tensor channel_sums(const Tensor& x, std::size_t spatial, DType dtype);
 

@@ -204,13 +204,6 @@ Outputs convolution_map_forward(const ForwardArgs<ConvolutionAttrs>& args) {
   return convolve(x, weight, bias, attrs, product_dtype(kOp, x, weight, attrs.dtype));
 }
 
-ConvolutionAttrs with_size(const ConvolutionAttrs& attrs, const Shape& of, DType dtype) {
-  ConvolutionAttrs result = attrs;
-  result.size = spatial_sizes(of, attrs.size.size());
-  result.dtype = dtype;
-  return result;
-}
-
 Gradients convolution_map_vjp(const VjpArgs<ConvolutionAttrs>& args) {
   const Tensor g = args.grad();
   Gradients result{Tensor(), Tensor(), Tensor()};
@@ -353,6 +346,13 @@ Tensor convolution_backward_input(const Tensor& grad, const Tensor& weight, cons
 Tensors convolution_backward_weight(const Tensor& grad, const Tensor& x,
                                     const ConvolutionWeightAttrs& attrs) {
   return bind(weight_op, {grad, x}, attrs);
+}
+
+ConvolutionAttrs with_size(const ConvolutionAttrs& attrs, const Shape& shape, DType dtype) {
+  ConvolutionAttrs result = attrs;
+  result.size = spatial_sizes(shape, attrs.size.size());
+  result.dtype = dtype;
+  return result;
 }
 
 Tensor channel_sums(const Tensor& x, std::size_t spatial, DType dtype) {

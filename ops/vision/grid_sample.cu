@@ -216,14 +216,9 @@ std::vector<Sample<GridSampleBackwardAttrs>> grid_sample_backward_samples() {
           {{real({1, 2, 2, 1}), real({1, 2, 3, 4}), real({1, 2, 1, 2}, 0.36, 0.48)},
            {{{nearest, zeros, false}}}}};
 }
-constexpr Op<GridSampleBackwardAttrs> grid_sample_backward_op{
-    .info = {.name = kGridSampleBackward, .category = Category::passthrough},
-    .samples = grid_sample_backward_samples,
-    .forward = grid_sample_backward_forward,
-    .vjp = decomposed<grid_sample_backward_reference, GridSampleBackwardAttrs>,
-    .saves = {~0U, 0},
-    .reference = grid_sample_backward_reference,
-};
+constexpr Op<GridSampleBackwardAttrs> grid_sample_backward_op =
+    gradient_op<GridSampleBackwardAttrs>(kGridSampleBackward, grid_sample_backward_samples,
+                                         grid_sample_backward_forward, grid_sample_backward_reference);
 const Registered grid_sample_backward_registered{grid_sample_backward_op};
 
 Outputs grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
