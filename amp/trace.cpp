@@ -13,7 +13,7 @@
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/autograd/progress.h"
-#include "mezzo/core/text_table.h"
+#include "mezzo/core/text/text_table.h"
 
 namespace mezzo::amp {
 

@@ -105,7 +105,7 @@ set(mezzo_object_libraries mezzo_sample_objects mezzo_objects)
 
 # Sources without inner loops.
 if(MEZZO_JOIN_SOURCES)
-  mezzo_join_folders(mezzo_objects "${mezzo_sources}" amp nn core/cuda)
+  mezzo_join_folders(mezzo_objects "${mezzo_sources}" amp nn/layers nn/module nn/surgery nn/summary core/cuda)
 endif()
 
 # What is compiled once per instruction set: the same source, each time with its own name for the namespace Eigen so

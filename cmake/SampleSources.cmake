@@ -15,8 +15,10 @@ endif()
 set(mezzo_sample_files
   amp: autocast captured_step grad_scaler grad_scaler_state policy
   autograd: attrs bind decomposed engine finite_proof grad_mode half_copy node op_observer registry tensor_autograd
-  core: allocator backend cuda dims draw_recorder dtype error function layout pool promotion random storage tensor
-    threads value value_text warning
+  core: backend cuda dims dtype error function layout promotion random storage tensor threads value warning
+  core/memory: allocator pool
+  core/random: draw_recorder
+  core/text: value_text
   io: file json
   kernels: device_kernel
   kernels/cpu: convert isa parallel rows tile
@@ -26,7 +28,8 @@ set(mezzo_sample_files
   kernels/reduce: cpu_direct_sum cpu_plan cpu_source
   kernels/scaler: cpu
   kernels/softmax: cpu_softmax
-  nn: activation call cloning convert layer_support linear module module_slots print sequential
+  nn/layers: activation layer_support linear
+  nn/module: call cloning convert module module_slots print sequential
   ops/factory: factory random
   ops/linalg: linear matmul product
   ops/loss: common regression

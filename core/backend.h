@@ -23,8 +23,8 @@ class Backend {
   /// Uncached memory, aligned to at least 64. Returns nullptr when there is none left.
   [[nodiscard]] virtual void* allocate(std::size_t bytes, int index) = 0;
   virtual void deallocate(void* memory, std::size_t bytes, int index) noexcept = 0;
-  /// The allocator that tensors on the device get their memory from, or nullptr: core/allocator.cpp then
-  /// caches blocks of `allocate` by size.
+  /// The allocator that tensors on the device get their memory from, or nullptr: core/memory/allocator.cpp
+  /// then caches blocks of `allocate` by size.
   [[nodiscard]] virtual DeviceAllocator* allocator(int /*index*/) { return nullptr; }
   /// May return before the copy has run; `host` may be changed at once all the same.
   virtual void copy_from_host(void* device, const void* host, std::size_t bytes, int index) = 0;

@@ -5,9 +5,9 @@
 #include <atomic>
 #include <utility>
 
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::cuda {
 

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "mezzo/core/pool.h"
+#include "mezzo/core/memory/pool.h"
 
 namespace mezzo::detail {
 

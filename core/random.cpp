@@ -1,8 +1,8 @@
 // Generators draw from their sequence, or hand the draw to the thread's recorder.
 #include "mezzo/core/random.h"
 
-#include "mezzo/core/draw_recorder.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/random/draw_recorder.h"
 
 namespace mezzo {
 

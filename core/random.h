@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "mezzo/core/device.h"
-#include "mezzo/core/random_range.h"
+#include "mezzo/core/random/random_range.h"
 #include "mezzo/core/ref_counted.h"
 
 namespace mezzo {
@@ -14,10 +14,10 @@ namespace detail {
 class Sequence;
 }
 
-/// Hands out ranges of counters of one random sequence (core/philox.h: key = seed, counter = block index).
-/// What is made of a range depends on the range alone, so results are the same on any device and for any
-/// number of threads. Members may be called from several threads; who then gets which range depends on who
-/// comes first.
+/// Hands out ranges of counters of one random sequence (core/random/philox.h: key = seed, counter = block
+/// index). What is made of a range depends on the range alone, so results are the same on any device and for
+/// any number of threads. Members may be called from several threads; who then gets which range depends on
+/// who comes first.
 ///
 /// While a thread records a captured step (amp::CapturedStep) nothing is taken from the generators it draws
 /// from: each replay takes what the step takes, when it is started. Draws for the host or for another device,

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "mezzo/core/atomic_count.h"
-#include "mezzo/core/pool.h"
+#include "mezzo/core/memory/pool.h"
 
 namespace mezzo {
 

@@ -1,7 +1,7 @@
-// Gets a storage's buffer from the allocator of its device (core/allocator.h) and returns it there.
+// Gets a storage's buffer from the allocator of its device (core/memory/allocator.h) and returns it there.
 #include "mezzo/core/storage.h"
 
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo {
 

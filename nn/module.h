@@ -1,5 +1,6 @@
-// Module: the base of everything that has parameters, buffers or submodules. It walks its slots (nn/slot.h)
-// and so needs no list of its own; the state dict, cloning and printing are in files beside it.
+// Module: the base of everything that has parameters, buffers or submodules. It walks its slots
+// (nn/module/slot.h) and so needs no list of its own; the state dict, cloning and printing are in files
+// beside it.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "mezzo/core/device.h"
-#include "mezzo/nn/slot.h"
+#include "mezzo/nn/module/slot.h"
 #include "mezzo/nn/state_dict.h"
 
 namespace mezzo::nn {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "mezzo/nn/module.h"
-#include "mezzo/nn/slot_list.h"
+#include "mezzo/nn/module/slot_list.h"
 
 namespace mezzo::nn {
 

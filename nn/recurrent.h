@@ -7,7 +7,7 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/nn/module.h"
-#include "mezzo/nn/slot_list.h"
+#include "mezzo/nn/module/slot_list.h"
 #include "mezzo/ops/recurrent.h"
 
 namespace mezzo::nn {

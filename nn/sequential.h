@@ -2,7 +2,7 @@
 #pragma once
 
 #include "mezzo/nn/module.h"
-#include "mezzo/nn/slot_list.h"
+#include "mezzo/nn/module/slot_list.h"
 
 namespace mezzo::nn {
 

@@ -36,8 +36,8 @@ struct SummaryRow {
   /// Elements of the module's own parameters, without children's, and of those that require grad. A tensor
   /// counts in the first row that holds it.
   std::int64_t parameters = 0, trainable = 0;
-  /// Multiplications (nn/mult_adds.h) that ran in the module itself. Those in modules that were not called by
-  /// their slots belong to the caller.
+  /// Multiplications (nn/summary/mult_adds.h) that ran in the module itself. Those in modules that were not
+  /// called by their slots belong to the caller.
   std::int64_t mult_adds = 0;
 };
 

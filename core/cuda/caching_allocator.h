@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/cuda/blocks.h"
 #include "mezzo/core/cuda/stream.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::cuda {
 

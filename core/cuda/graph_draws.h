@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "mezzo/core/cuda/stream.h"
-#include "mezzo/core/draw_recorder.h"
+#include "mezzo/core/random/draw_recorder.h"
 #include "mezzo/core/storage.h"
 
 namespace mezzo::cuda {

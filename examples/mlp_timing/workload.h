@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/mezzo.h"
 
 namespace mlp_timing {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "mezzo/core/host_device.h"
-#include "mezzo/core/philox.h"
+#include "mezzo/core/random/philox.h"
 #include "mezzo/kernels/math/math.h"
 
 namespace mezzo::kernels {

@@ -6,7 +6,7 @@
 #include <new>
 #include <optional>
 
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::kernels::cpu {
 

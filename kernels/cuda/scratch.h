@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/device.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::kernels::cuda {
 

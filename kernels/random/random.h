@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "mezzo/core/host_device.h"
-#include "mezzo/core/philox.h"
 #include "mezzo/core/random.h"
+#include "mezzo/core/random/philox.h"
 #include "mezzo/kernels/random/normal_f64.h"
 #include "mezzo/kernels/random/random_math.h"
 

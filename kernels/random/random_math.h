@@ -1,5 +1,5 @@
-// Normal random numbers from the words of Philox, for CPU loops and CUDA kernels. Separate from core/philox.h
-// because they need the logarithm, sine and cosine of kernels/math/math.h.
+// Normal random numbers from the words of Philox, for CPU loops and CUDA kernels. Separate from
+// core/random/philox.h because they need the logarithm, sine and cosine of kernels/math/math.h.
 #pragma once
 
 #include <cstdint>

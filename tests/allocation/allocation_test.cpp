@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/mezzo.h"
 #include "mezzo/tests/support/sanitizer.h"
 

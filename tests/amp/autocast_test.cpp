@@ -9,8 +9,8 @@
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/registry.h"
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/ops/ops.h"
 
 namespace mezzo::amp {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "amp/scaler_support.h"
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/backend.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::amp {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "amp/scaler_support.h"
 #include "mezzo/amp/autocast.h"
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/optim/adam.h"
 
 namespace mezzo::amp {

@@ -5,7 +5,7 @@
 
 #include "amp/norm_support.h"
 #include "mezzo/autograd/half_copy.h"
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::amp {
 namespace {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/autograd/engine.h"
-#include "mezzo/core/allocator.h"
-#include "mezzo/core/pool.h"
+#include "mezzo/core/memory/allocator.h"
+#include "mezzo/core/memory/pool.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/tests/support/sanitizer.h"
 

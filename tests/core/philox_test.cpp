@@ -1,6 +1,6 @@
 // Philox4x32-10 against the published known answers, and the uniforms made from it against what their
 // contracts say.
-#include "mezzo/core/philox.h"
+#include "mezzo/core/random/philox.h"
 
 #include <gtest/gtest.h>
 

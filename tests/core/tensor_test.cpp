@@ -9,9 +9,9 @@
 #include <limits>
 #include <string>
 
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/shape.h"

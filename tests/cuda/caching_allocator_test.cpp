@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cuda/device_fixture.h"
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::cuda {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cuda/device_fixture.h"
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo {
 namespace {

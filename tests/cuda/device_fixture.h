@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::test {
 

@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::cuda {
 namespace {

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "cuda/device_fixture.h"
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/cuda/caching_allocator.h"
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::cuda {
 namespace {

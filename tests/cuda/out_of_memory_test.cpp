@@ -5,10 +5,10 @@
 #include <string>
 
 #include "cuda/device_fixture.h"
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/cuda/memory_pool.h"
 #include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo {
 namespace {

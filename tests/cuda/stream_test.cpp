@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "cuda/device_fixture.h"
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::cuda {
 namespace {

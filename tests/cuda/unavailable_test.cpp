@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/core/allocator.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/allocator.h"
 #include "support/child.h"
 
 namespace mezzo {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "mezzo/core/philox.h"
+#include "mezzo/core/random/philox.h"
 
 namespace mezzo::kernels {
 namespace {

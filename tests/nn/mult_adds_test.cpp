@@ -1,5 +1,5 @@
 // Multiplications per op, against counts by hand. A number with "torchinfo" is that of torchinfo 1.8 too.
-#include "mezzo/nn/mult_adds.h"
+#include "mezzo/nn/summary/mult_adds.h"
 
 #include <gtest/gtest.h>
 

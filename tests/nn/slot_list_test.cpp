@@ -1,5 +1,5 @@
 // SlotList: elements stay where they were made, and a failed one leaves nothing behind.
-#include "mezzo/nn/slot_list.h"
+#include "mezzo/nn/module/slot_list.h"
 
 #include <stdexcept>
 #include <utility>

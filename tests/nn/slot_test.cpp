@@ -1,6 +1,6 @@
 // Slots: what registers, in which order and under which path, what they refuse, and that a change through one
 // is seen everywhere at once.
-#include "mezzo/nn/slot.h"
+#include "mezzo/nn/module/slot.h"
 
 #include "mezzo/tests/nn/models.h"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/autograd/registry.h"
-#include "mezzo/core/allocator.h"
-#include "mezzo/core/philox.h"
+#include "mezzo/core/memory/allocator.h"
+#include "mezzo/core/random/philox.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/tests/ops/loss_support.h"
 #include "support/thread_guard.h"

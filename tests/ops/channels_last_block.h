@@ -7,7 +7,7 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/node.h"
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/ops/ops.h"
 
 namespace mezzo::test {

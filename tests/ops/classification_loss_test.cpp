@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/autograd/registry.h"
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/ops/loss.h"
 #include "mezzo/ops/softmax.h"
 #include "mezzo/tests/ops/loss_support.h"

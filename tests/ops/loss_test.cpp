@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/autograd/registry.h"
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/tests/ops/loss_support.h"
 
 namespace mezzo {

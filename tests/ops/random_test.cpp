@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/core/philox.h"
+#include "mezzo/core/random/philox.h"
 #include "mezzo/kernels/random/normal_f64.h"
 #include "mezzo/kernels/random/random_math.h"
 #include "mezzo/ops/cast.h"

@@ -1,7 +1,7 @@
 // f32 masters of 16-bit parameters: what they are for, and that they follow their parameters.
 #include <cmath>
 
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
 #include "optim/optim_support.h"

@@ -7,7 +7,7 @@ set -eu
 build=$1
 shift
 compiled="core/tensor.cpp autograd/engine.cpp kernels/scaler/cpu.cpp kernels/reduce/cpu_plan.cpp ops/linalg/matmul.cpp
-nn/linear.cpp amp/grad_scaler.cpp optim/optimizer.cpp io/safetensors.cpp"
+nn/layers/linear.cpp amp/grad_scaler.cpp optim/optimizer.cpp io/safetensors.cpp"
 
 object="" dependencies="" last=""
 for word in "$@"; do

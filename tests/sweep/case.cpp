@@ -9,7 +9,7 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/layout.h"
-#include "mezzo/core/philox.h"
+#include "mezzo/core/random/philox.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 

@@ -6,7 +6,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/nn/init.h"
-#include "mezzo/nn/layer_support.h"
+#include "mezzo/nn/layers/layer_support.h"
 
 namespace mezzo::nn {
 

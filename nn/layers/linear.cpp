@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "mezzo/nn/init.h"
-#include "mezzo/nn/layer_support.h"
+#include "mezzo/nn/layers/layer_support.h"
 #include "mezzo/ops/matmul.h"
 
 namespace mezzo::nn {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/nn/pointer_set.h"
+#include "mezzo/nn/module/pointer_set.h"
 #include "mezzo/nn/surgery.h"
 
 namespace mezzo::nn::surgery {

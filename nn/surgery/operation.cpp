@@ -1,5 +1,5 @@
 // Surgery, the plan: which module goes, what takes its place, and where.
-#include "mezzo/nn/surgery_operation.h"
+#include "mezzo/nn/surgery/operation.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // The errors that layers share: a size below 1, and an input whose last dim does not fit.
-#include "mezzo/nn/layer_support.h"
+#include "mezzo/nn/layers/layer_support.h"
 
 #include "mezzo/core/error.h"
 

@@ -11,7 +11,7 @@
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/random.h"
-#include "mezzo/nn/mult_adds.h"
+#include "mezzo/nn/summary/mult_adds.h"
 
 namespace mezzo::nn {
 

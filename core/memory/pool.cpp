@@ -1,6 +1,6 @@
 // Free lists in classes of 32 bytes up to 4 KiB, with a limit on the cells kept per class. A thread that
 // ends returns its cells to the system. Under AddressSanitizer nothing is kept.
-#include "mezzo/core/pool.h"
+#include "mezzo/core/memory/pool.h"
 
 #include <array>
 #include <atomic>

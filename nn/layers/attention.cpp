@@ -11,7 +11,7 @@
 #include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
 #include "mezzo/nn/init.h"
-#include "mezzo/nn/layer_support.h"
+#include "mezzo/nn/layers/layer_support.h"
 #include "mezzo/ops/attention.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/matmul.h"

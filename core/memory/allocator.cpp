@@ -1,7 +1,7 @@
 // The allocator of devices whose backend has none of its own, which is the CPU: freed blocks are cached by
 // exact rounded size and never split. Blocks of up to 4 KiB go through lists per thread without a lock.
 // CUDA brings its own allocator.
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/memory/allocator.h"
 
 #include <array>
 #include <atomic>

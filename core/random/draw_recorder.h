@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "mezzo/core/device.h"
-#include "mezzo/core/random_range.h"
+#include "mezzo/core/random/random_range.h"
 #include "mezzo/core/ref_counted.h"
 
 namespace mezzo::detail {

@@ -1,6 +1,6 @@
 // Random sequences, numbered in the order in which they are made, so that a recording knows which are older
 // than itself; and the recorder of each thread.
-#include "mezzo/core/draw_recorder.h"
+#include "mezzo/core/random/draw_recorder.h"
 
 #include <atomic>
 #include <utility>

@@ -1,6 +1,6 @@
 // A table from op name to a formula over shapes. An op without a row counts as 0, and so does a program's
 // own op that shares a name with one in the table.
-#include "mezzo/nn/mult_adds.h"
+#include "mezzo/nn/summary/mult_adds.h"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <ostream>
 
-#include "mezzo/nn/surgery_operation.h"
+#include "mezzo/nn/surgery/operation.h"
 
 namespace mezzo::nn::surgery {
 

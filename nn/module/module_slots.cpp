@@ -1,5 +1,5 @@
 // What slots do to the module that owns them: they enter its lists and leave them, and are copied with it.
-#include "mezzo/nn/slot.h"
+#include "mezzo/nn/module/slot.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/nn/layer_support.h"
+#include "mezzo/nn/layers/layer_support.h"
 #include "mezzo/ops/random.h"
 
 namespace mezzo::nn {

@@ -9,7 +9,7 @@
 #include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
 #include "mezzo/nn/init.h"
-#include "mezzo/nn/layer_support.h"
+#include "mezzo/nn/layers/layer_support.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/random.h"
 #include "mezzo/ops/shape.h"

@@ -1,7 +1,7 @@
 // Which parameters a surgery changes: those of the exchanged modules, matched by name, sharing resolved.
 #include <algorithm>
 
-#include "mezzo/nn/surgery_operation.h"
+#include "mezzo/nn/surgery/operation.h"
 
 namespace mezzo::nn::surgery {
 

@@ -1,7 +1,7 @@
 // Summaries as text: the tree, the cells of the columns, and the totals.
 #include <ostream>
 
-#include "mezzo/core/text_table.h"
+#include "mezzo/core/text/text_table.h"
 #include "mezzo/nn/summary.h"
 
 namespace mezzo::nn {

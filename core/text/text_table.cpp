@@ -1,6 +1,6 @@
 // Columns are as wide as their longest cell in UTF-8 characters, not bytes. Also the formatting of large
 // numbers and byte counts.
-#include "mezzo/core/text_table.h"
+#include "mezzo/core/text/text_table.h"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/nn/convert.h"
-#include "mezzo/nn/surgery_operation.h"
+#include "mezzo/nn/surgery/operation.h"
 
 namespace mezzo::nn::surgery {
 
