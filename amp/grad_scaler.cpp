@@ -9,6 +9,7 @@
 
 #include "mezzo/autograd/finite_proof.h"
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/gradient_locks.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
@@ -59,13 +60,14 @@ struct OwnedGradients {
   std::vector<std::uint32_t> owners;
 };
 
-OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view op) {
+/// `parameters`: the optimizer's, with their locks held.
+OwnedGradients gradients_of(const optim::Optimizer& optimizer, const std::vector<Tensor>& parameters,
+                            std::string_view op) {
   OwnedGradients gradients;
-  const std::vector<Tensor> parameters = optimizer.parameters();
   gradients.tensors.reserve(parameters.size());
   gradients.owners.reserve(parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Tensor gradient = parameters[i].grad();
+    const Tensor& gradient = autograd::locked_grad(parameters[i]);
     if (!gradient.defined()) continue;
     if (gradient.dtype() == DType::f16 && !optimizer.has_master(i)) {
       throw DTypeError(
@@ -87,7 +89,8 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view 
 
 /// Gives 16-bit parameters with masters f32 gradients of the same values: unscaled there, nothing underflows.
 /// All are made before the first is set, so that nothing has changed when there is no memory for them.
-void widen(OwnedGradients& gradients, const optim::Optimizer& optimizer) {
+void widen(OwnedGradients& gradients, const optim::Optimizer& optimizer,
+           const std::vector<Tensor>& parameters) {
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
   OwnedGradients widened;
@@ -98,8 +101,6 @@ void widen(OwnedGradients& gradients, const optim::Optimizer& optimizer) {
     widened.tensors.push_back(gradient);
     widened.owners.push_back(gradients.owners[k]);
   }
-  if (widened.tensors.empty()) return;
-  const std::vector<Tensor> parameters = optimizer.parameters();
   for (std::size_t k = 0; k < widened.tensors.size(); ++k)
     parameters[widened.owners[k]].set_grad(widened.tensors[k]);
 }
@@ -193,9 +194,11 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
     throw StateError(op, "a call before step()", "one after step()",
                      "move unscale_ before step, or call update() first");
   }
-  OwnedGradients gradients = gradients_of(optimizer, op);
+  const std::vector<Tensor> parameters = optimizer.parameters();
+  const autograd::GradientLocks locks(parameters);
+  OwnedGradients gradients = gradients_of(optimizer, parameters, op);
   begin(state, optimizer, op);
-  widen(gradients, optimizer);
+  widen(gradients, optimizer, parameters);
   kernels::unscale(record_.device(), views_of(gradients.tensors), record_in(state.record),
                    {gradients.owners});
   for (const Tensor& gradient : gradients.tensors) gradient.impl().storage->bump_version();
@@ -217,8 +220,12 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
                      "call update() once at the end of the iteration");
   }
   const bool unscale = state.stage == Stage::ready;
+  // Held to the end of the step: what another thread added after the check would be in the step unchecked.
+  autograd::GradientLocks locks;
   if (unscale) {
-    const OwnedGradients gradients = gradients_of(optimizer, op);
+    const std::vector<Tensor> parameters = optimizer.parameters();
+    locks.lock(parameters);
+    const OwnedGradients gradients = gradients_of(optimizer, parameters, op);
     begin(state, optimizer, op);
     check_finite_operands(gradients, state.record);
   }

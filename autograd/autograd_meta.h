@@ -1,10 +1,15 @@
 // What autograd keeps with a tensor: its gradient, hooks, 16-bit copies, and what proves it finite. A tensor
 // itself (core/tensor.h) has an opaque handle on it only, which is empty until somebody needs one of these;
 // so results of ops have none. Internal: no installed header includes this one.
+//
+// Several threads may run backwards into one leaf while others read or clear its gradient or step an
+// optimizer. So each state has a mutex, which whoever reads or changes the gradient holds. Who works on the
+// gradients of many leaves at once holds all of theirs (autograd/gradient_locks.h).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -31,21 +36,26 @@ struct FiniteProof {
 
 /// Hooks of one tensor, in order of registration.
 struct GradHooks final : RefCounted {
+  std::mutex mutex;  ///< guards the members; no hook is called with it held
   std::vector<std::pair<std::size_t, GradHook>> list;
   std::size_t next_id = 0;
 };
 
 /// Hooks of the results of one node, by output index: the node runs them also when the tensors are gone.
 struct NodeHooks final : RefCounted {
+  std::mutex mutex;
   std::vector<std::pair<std::uint32_t, Ref<GradHooks>>> list;
 };
 
 /// What TensorImpl::autograd_meta points to.
 struct AutogradMeta final : RefCounted {
+  /// Guards `grad`, its values while the library works on them, and `half_copies`. Recursive, because what
+  /// runs with it held may be observed (OpObserver), and an observer may ask for a gradient.
+  std::recursive_mutex mutex;
   Tensor grad;                          ///< of a leaf
   std::array<HalfCopy, 2> half_copies;  ///< of a leaf: f16, bf16
-  Ref<GradHooks> hooks;                 ///< shared with the node that made the tensor
-  FiniteProof finite_proof;
+  OnceRef<GradHooks> hooks;             ///< shared with the node that made the tensor
+  FiniteProof finite_proof;             ///< of a gradient, written before other threads know that one
 };
 
 /// The state of a tensor, or nullptr when nobody has needed it yet.
@@ -54,10 +64,11 @@ struct AutogradMeta final : RefCounted {
 }
 [[nodiscard]] inline AutogradMeta* meta_of(const Tensor& tensor) noexcept { return meta_of(tensor.impl()); }
 
-/// The state of a tensor, made if need be. It stays until the tensor goes.
+/// The state of a tensor, made if need be: threads that need it at the same time get the same one. It stays
+/// until the tensor goes.
 [[nodiscard]] inline AutogradMeta& ensure_meta(TensorImpl& impl) {
-  if (!impl.autograd_meta) impl.autograd_meta = make_ref<AutogradMeta>();
-  return *meta_of(impl);
+  if (AutogradMeta* const meta = meta_of(impl)) return *meta;
+  return static_cast<AutogradMeta&>(impl.autograd_meta.set(make_ref<AutogradMeta>()));
 }
 [[nodiscard]] inline AutogradMeta& ensure_meta(const Tensor& tensor) { return ensure_meta(tensor.impl()); }
 

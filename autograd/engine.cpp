@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -49,8 +50,15 @@ Tensor fit(Tensor gradient, const Edge& edge, const OpInfo& op) {
   return gradient;
 }
 
-Tensor run_hooks(const GradHooks& hooks, Tensor gradient) {
-  const auto list = hooks.list;  // a hook may remove itself
+/// What is on a list of hooks now: it may change while they run, by themselves or by another thread.
+template <class H>
+auto copied_list(H& hooks) {
+  const std::scoped_lock lock(hooks.mutex);
+  return hooks.list;
+}
+
+Tensor run_hooks(GradHooks& hooks, Tensor gradient) {
+  const auto list = copied_list(hooks);
   for (const auto& [id, hook] : list) {
     Tensor replaced = hook(gradient);
     if (!replaced.defined()) continue;
@@ -65,8 +73,8 @@ Tensor run_hooks(const GradHooks& hooks, Tensor gradient) {
 }
 
 /// The hooks of a node's results, on the gradients that arrived.
-void run_node_hooks(const autograd::NodeHooks& hooks, std::span<Tensor> grads) {
-  for (const auto& [index, list] : hooks.list) {
+void run_node_hooks(autograd::NodeHooks& hooks, std::span<Tensor> grads) {
+  for (const auto& [index, list] : copied_list(hooks)) {
     if (grads[index].defined()) grads[index] = run_hooks(*list, std::move(grads[index]));
   }
 }
@@ -239,13 +247,14 @@ void Walk::run() {
                           to_string(leaf.dtype), "the leaf was converted since; run forward again");
     }
     const AutogradMeta* const meta = autograd::meta_of(leaf);
-    if (meta != nullptr && meta->hooks) gradient = run_hooks(*meta->hooks, std::move(gradient));
+    GradHooks* const hooks = meta != nullptr ? meta->hooks.get() : nullptr;
+    if (hooks != nullptr) gradient = run_hooks(*hooks, std::move(gradient));
   }
 }
 
 void Walk::process(Node& node, Slots grads) {
-  if (node.hooks)
-    run_node_hooks(static_cast<const autograd::NodeHooks&>(*node.hooks), {grads.data(), grads.size()});
+  if (RefCounted* const hooks = node.hooks.get())
+    run_node_hooks(static_cast<autograd::NodeHooks&>(*hooks), {grads.data(), grads.size()});
   for (Target& target : targets_) {
     if (target.node == &node) target.gradient = grads[target.index];
   }
@@ -291,20 +300,27 @@ bool is_unshared(const Tensor& tensor, MemoryFormat format) {
          tensor.is_contiguous(format);
 }
 
+/// Adds a gradient to `.grad`, or makes it that; with a history if `create`. The leaf's lock is held from the
+/// look at `.grad` to the end of the write, so that no thread undoes what another one adds.
+void accumulate(TensorImpl& leaf, Tensor& gradient, bool create) {
+  AutogradMeta& meta = autograd::ensure_meta(leaf);
+  Tensor former;  // goes after the lock, as a graph may hang on it
+  const std::scoped_lock lock(meta.mutex);
+  if (create) {
+    former = meta.grad;
+    meta.grad = former.defined() ? add(former, gradient) : gradient;
+  } else if (meta.grad.defined()) {
+    meta.grad.add_(gradient);
+  } else {
+    const MemoryFormat format = layout::format_of(leaf.shape, leaf.strides);
+    meta.grad = is_unshared(gradient, format) ? std::move(gradient) : clone(gradient.detach(), format);
+  }
+}
+
 void Walk::accumulate_into_leaves() {
   const InputHookGuard no_autocast{InputHookState{}};
   const detail::GradModeGuard mode(create_);
-  for (auto& [edge, gradient] : leaves_) {
-    TensorImpl& leaf = *edge.leaf_impl();
-    Tensor& grad = autograd::ensure_meta(leaf).grad;
-    const MemoryFormat format = layout::format_of(leaf.shape, leaf.strides);
-    if (create_)
-      grad = grad.defined() ? add(grad, gradient) : gradient;
-    else if (grad.defined())
-      grad.add_(gradient);
-    else
-      grad = is_unshared(gradient, format) ? std::move(gradient) : clone(gradient.detach(), format);
-  }
+  for (auto& [edge, gradient] : leaves_) accumulate(*edge.leaf_impl(), gradient, create_);
 }
 
 Tensors Walk::captured(std::span<const Tensor> inputs, bool allow_unused) {

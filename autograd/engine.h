@@ -32,7 +32,9 @@ struct GradOptions {
 /// dtypes are cast to the outputs'. If it throws, no leaf has been touched. Each saved tensor is freed once
 /// used, unless retain_graph. With create_graph the leaves' gradients get a history, which in turn holds the
 /// leaves (PyTorch warns of the same): all of it lives until zero_grad() or set_grad({}). `grad` makes no
-/// such tie. Throws AutogradError: an output without history, a freed graph, a saved tensor written to since.
+/// such tie. Several threads may run it at once, also into the same leaves: nothing is lost (what is promised
+/// stands in docs/architecture.md under "Threads"). Throws AutogradError: an output without history, a freed
+/// graph, a saved tensor written to since.
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs = {},
               const BackwardOptions& options = {});
 

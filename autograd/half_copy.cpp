@@ -1,5 +1,6 @@
 // A leaf's copies, one per 16-bit dtype, each with the version of the leaf it was made from. Decides when
-// a copy is made anew, dropped, or kept because an optimizer writes it. One mutex guards all of them.
+// a copy is made anew, dropped, or kept because an optimizer writes it. The leaf's lock guards them, which an
+// optimizer holds while it writes leaf and copies.
 #include "mezzo/autograd/half_copy.h"
 
 #include <mutex>
@@ -20,13 +21,6 @@ using autograd::HalfCopy;
 
 constexpr std::array<DType, 2> kHalfTypes{DType::f16, DType::bf16};
 
-// One lock for all leaves: it is held for a few pointers only, but for the one cast that fills a copy.
-std::mutex copies_mutex;
-
-HalfCopy& slot(TensorImpl& leaf, DType dtype) {
-  return autograd::ensure_meta(leaf).half_copies[dtype == DType::f16 ? 0 : 1];
-}
-
 /// The copy lies as a cast of the leaf does: in the leaf's memory format.
 Tensor as_tensor(const HalfCopy& copy, const Tensor& leaf, DType dtype) {
   const Dims strides = layout::dense_strides("half_copy", leaf.shape(), leaf.suggest_memory_format());
@@ -37,8 +31,9 @@ Tensor as_tensor(const HalfCopy& copy, const Tensor& leaf, DType dtype) {
 void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
+  const std::uint32_t version = leaf.version();  // as a write during the cast makes the copy an old one
   copy.storage = to(leaf.detach(), dtype).impl().storage;
-  copy.version = leaf.version();
+  copy.version = version;
 }
 
 }  // namespace
@@ -48,32 +43,35 @@ Tensor half_copy(const Tensor& leaf, DType dtype) {
     throw DTypeError("half_copy", "an f32 leaf and a 16-bit dtype",
                      to_string(leaf.dtype()) + " and " + to_string(dtype), "use to(dtype)");
   }
-  const std::scoped_lock lock(copies_mutex);
-  HalfCopy& copy = slot(leaf.impl(), dtype);
+  AutogradMeta& meta = autograd::ensure_meta(leaf);
+  const std::scoped_lock lock(meta.mutex);
+  HalfCopy& copy = meta.half_copies[dtype == DType::f16 ? 0 : 1];
   if (!copy.storage || copy.version != leaf.version()) refresh(copy, leaf, dtype);
   copy.wanted = true;
   return as_tensor(copy, leaf, dtype);
 }
 
 void drop_half_copies(TensorImpl& leaf) {
-  const std::scoped_lock lock(copies_mutex);
   AutogradMeta* const meta = autograd::meta_of(leaf);
   if (meta == nullptr) return;
+  const std::scoped_lock lock(meta->mutex);
   for (HalfCopy& copy : meta->half_copies) {
     if (!copy.kept) copy.storage = {};
   }
 }
 
 void release_half_copies(const Tensor& leaf) noexcept {
-  const std::scoped_lock lock(copies_mutex);
-  if (AutogradMeta* const meta = autograd::meta_of(leaf)) meta->half_copies = {};
+  AutogradMeta* const meta = autograd::meta_of(leaf);
+  if (meta == nullptr) return;
+  const std::scoped_lock lock(meta->mutex);
+  meta->half_copies = {};
 }
 
 std::array<Tensor, 2> writable_half_copies(const Tensor& leaf) {
   std::array<Tensor, 2> result;
-  const std::scoped_lock lock(copies_mutex);
   AutogradMeta* const meta = autograd::meta_of(leaf);
   if (meta == nullptr) return result;
+  const std::scoped_lock lock(meta->mutex);
   for (std::size_t i = 0; i < kHalfTypes.size(); ++i) {
     HalfCopy& copy = meta->half_copies[i];
     if (!copy.wanted) {
@@ -88,9 +86,9 @@ std::array<Tensor, 2> writable_half_copies(const Tensor& leaf) {
 }
 
 void half_copies_written(const Tensor& leaf) {
-  const std::scoped_lock lock(copies_mutex);
   AutogradMeta* const meta = autograd::meta_of(leaf);
   if (meta == nullptr) return;
+  const std::scoped_lock lock(meta->mutex);
   for (HalfCopy& copy : meta->half_copies) {
     if (!copy.wanted) continue;
     copy.version = leaf.version();

@@ -64,7 +64,7 @@ class Node : public RefCounted {
   SmallVector<SavedTensor, 1> saved_outputs;
   std::optional<DType> run_dtype;
   InputHookState input_hook;
-  Ref<RefCounted> hooks;  ///< NodeHooks (autograd_meta.h), made at first need
+  OnceRef<RefCounted> hooks;  ///< NodeHooks (autograd_meta.h), made at first need
   bool released = false;
   /// Where in the tree of modules forward ran, when anomalies are looked for (nn/anomaly.h); lives as long as
   /// the process.

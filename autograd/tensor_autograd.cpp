@@ -1,5 +1,7 @@
 // The members of Tensor that deal with gradients and history.
 #include <algorithm>
+#include <mutex>
+#include <utility>
 
 #include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/engine.h"
@@ -11,6 +13,33 @@ namespace mezzo {
 using autograd::AutogradMeta;
 using autograd::GradHooks;
 using autograd::NodeHooks;
+
+namespace {
+
+/// The former gradient goes after the lock, as a graph may hang on it.
+void exchange_grad(AutogradMeta& meta, Tensor gradient) {
+  const std::scoped_lock lock(meta.mutex);
+  std::swap(meta.grad, gradient);
+}
+
+/// The hooks of a tensor, made if need be and known to the node that made the tensor.
+GradHooks& ensure_hooks(TensorImpl& impl) {
+  AutogradMeta& meta = autograd::ensure_meta(impl);
+  if (GradHooks* const hooks = meta.hooks.get()) return *hooks;
+  const std::scoped_lock lock(meta.mutex);
+  if (GradHooks* const hooks = meta.hooks.get()) return *hooks;  // another thread was faster
+  const auto made = make_ref<GradHooks>();
+  if (impl.grad_fn) {
+    OnceRef<RefCounted>& of_node = static_cast<autograd::Node&>(*impl.grad_fn).hooks;
+    if (of_node.get() == nullptr) of_node.set(make_ref<NodeHooks>());
+    auto& node_hooks = static_cast<NodeHooks&>(*of_node.get());
+    const std::scoped_lock node_lock(node_hooks.mutex);
+    node_hooks.list.emplace_back(impl.output_index, made);
+  }
+  return meta.hooks.set(made);
+}
+
+}  // namespace
 
 const Tensor& Tensor::requires_grad_(bool value) const {
   if (value && !is_floating(dtype())) {
@@ -26,13 +55,15 @@ const Tensor& Tensor::requires_grad_(bool value) const {
 }
 
 Tensor Tensor::grad() const {
-  const AutogradMeta* const meta = autograd::meta_of(*this);
-  return meta != nullptr ? meta->grad : Tensor();
+  AutogradMeta* const meta = autograd::meta_of(*this);
+  if (meta == nullptr) return {};
+  const std::scoped_lock lock(meta->mutex);
+  return meta->grad;
 }
 
 void Tensor::set_grad(const Tensor& gradient) const {
   if (!gradient.defined()) {
-    if (AutogradMeta* const meta = autograd::meta_of(*this)) meta->grad = Tensor();
+    if (AutogradMeta* const meta = autograd::meta_of(*this)) exchange_grad(*meta, {});
     return;
   }
   if (gradient.shape() != shape()) {
@@ -47,7 +78,7 @@ void Tensor::set_grad(const Tensor& gradient) const {
     throw DeviceError("set_grad", to_string(device()), to_string(gradient.device()),
                       "move it with to(device)");
   }
-  autograd::ensure_meta(*this).grad = gradient;
+  exchange_grad(autograd::ensure_meta(*this), gradient);
 }
 
 void Tensor::backward() const { mezzo::backward({this, 1}); }
@@ -61,25 +92,23 @@ std::size_t Tensor::register_hook(GradHook hook) const {
     throw AutogradError("register_hook", "a tensor that requires grad", "one that does not",
                         "call requires_grad_() first");
   }
-  AutogradMeta& meta = autograd::ensure_meta(*this);
-  if (!meta.hooks) {
-    meta.hooks = make_ref<GradHooks>();
-    if (impl_->grad_fn) {
-      auto& node = static_cast<autograd::Node&>(*impl_->grad_fn);
-      if (!node.hooks) node.hooks = make_ref<NodeHooks>();
-      static_cast<NodeHooks&>(*node.hooks).list.emplace_back(impl_->output_index, meta.hooks);
-    }
-  }
-  meta.hooks->list.emplace_back(meta.hooks->next_id, std::move(hook));
-  return meta.hooks->next_id++;
+  GradHooks& hooks = ensure_hooks(*impl_);
+  const std::scoped_lock lock(hooks.mutex);
+  hooks.list.emplace_back(hooks.next_id, std::move(hook));
+  return hooks.next_id++;
 }
 
 void Tensor::remove_hook(std::size_t id) const {
   const AutogradMeta* const meta = autograd::meta_of(*this);
-  if (meta == nullptr || !meta->hooks) return;
-  auto& list = meta->hooks->list;
-  list.erase(std::remove_if(list.begin(), list.end(), [id](const auto& entry) { return entry.first == id; }),
-             list.end());
+  GradHooks* const hooks = meta != nullptr ? meta->hooks.get() : nullptr;
+  if (hooks == nullptr) return;
+  GradHook removed;  // goes after the lock, as it may own anything
+  const std::scoped_lock lock(hooks->mutex);
+  const auto found = std::find_if(hooks->list.begin(), hooks->list.end(),
+                                  [id](const auto& entry) { return entry.first == id; });
+  if (found == hooks->list.end()) return;
+  removed = std::move(found->second);
+  hooks->list.erase(found);
 }
 
 }  // namespace mezzo

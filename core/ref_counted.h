@@ -67,6 +67,34 @@ class Ref {
   T* object_ = nullptr;
 };
 
+/// A reference that is empty until a thread sets it, and stays what it is from then on: several threads may
+/// ask for it and set it at the same time. Asking is one load.
+template <class T>
+class OnceRef {
+ public:
+  OnceRef() noexcept = default;
+  OnceRef(const OnceRef&) = delete;
+  OnceRef& operator=(const OnceRef&) = delete;
+  ~OnceRef() { reset(); }
+  /// The object, or nullptr before it was set.
+  [[nodiscard]] T* get() const noexcept { return __atomic_load_n(&object_, __ATOMIC_ACQUIRE); }
+  /// Takes `object` unless another thread was faster. Returns the object that is there then.
+  T& set(Ref<T> object) noexcept {
+    T* there = nullptr;
+    if (!__atomic_compare_exchange_n(&object_, &there, object.get(), false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+      return *there;
+    return *object.detach();
+  }
+  /// Empty again. Not while another thread uses it.
+  void reset() noexcept {
+    if (T* const object = std::exchange(object_, nullptr)) object->release();
+  }
+
+ private:
+  T* object_ = nullptr;
+};
+
 template <class T, class... Args>
 [[nodiscard]] Ref<T> make_ref(Args&&... args) {
   return Ref<T>(new T(std::forward<Args>(args)...));

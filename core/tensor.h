@@ -104,7 +104,8 @@ class Tensor {
   /// The same values without history, sharing storage and version.
   [[nodiscard]] Tensor detach() const;
   /// Calls `hook` with the complete gradient of this tensor in every backward. Returns an id for
-  /// `remove_hook`.
+  /// `remove_hook`. A backward under way in another thread calls the hooks that it finds when it gets there,
+  /// so it may still call one just removed.
   std::size_t register_hook(GradHook hook) const;
   void remove_hook(std::size_t id) const;
   /// Counts in-place writes to the storage.
@@ -160,11 +161,11 @@ struct TensorImpl final : RefCounted {
   Shape shape;
   Dims strides;
   DType dtype;
-  bool is_view;                    ///< shows the values of another tensor on the same storage
-  bool requires_grad = false;      ///< a leaf that asked for a gradient
-  std::uint32_t output_index = 0;  ///< which output of grad_fn it is
-  Ref<RefCounted> grad_fn;         ///< autograd::Node that made it; empty for a leaf
-  Ref<RefCounted> autograd_meta;   ///< autograd::AutogradMeta: gradient, hooks, copies; made at first need
+  bool is_view;                       ///< shows the values of another tensor on the same storage
+  bool requires_grad = false;         ///< a leaf that asked for a gradient
+  std::uint32_t output_index = 0;     ///< which output of grad_fn it is
+  Ref<RefCounted> grad_fn;            ///< autograd::Node that made it; empty for a leaf
+  OnceRef<RefCounted> autograd_meta;  ///< autograd::AutogradMeta: gradient, hooks, copies; made at first need
 
   [[nodiscard]] void* data() const noexcept {
     return static_cast<std::byte*>(storage->data()) + offset * size_of(dtype);

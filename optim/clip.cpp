@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/gradient_locks.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/optim/grad_clip.h"
@@ -38,17 +39,17 @@ void require_one_device(std::string_view op, std::span<const Tensor> tensors) {
   }
 }
 
-/// The gradients that are there, each of which can be written in place.
+/// The gradients that are there, each of which can be written in place. With their locks held.
 std::vector<Tensor> gradients_of(std::string_view op, std::span<const Tensor> parameters) {
   std::vector<Tensor> gradients;
   gradients.reserve(parameters.size());
   for (const Tensor& parameter : parameters) {
     if (!parameter.defined())
       throw ValueError(op, "defined parameters", "an undefined tensor", "leave absent ones out");
-    Tensor gradient = parameter.grad();
+    const Tensor& gradient = autograd::locked_grad(parameter);
     if (!gradient.defined()) continue;
     require_own_memory(op, gradient, "a gradient");
-    gradients.push_back(std::move(gradient));
+    gradients.push_back(gradient);
   }
   require_one_device(op, gradients);
   return gradients;
@@ -123,6 +124,7 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, doub
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
   require_max_norm(op, max_norm);
+  const autograd::GradientLocks locks(parameters);
   const std::vector<Tensor> gradients = gradients_of(op, parameters);
   Tensor total = total_norm(op, gradients, norm_type);
   if (gradients.empty()) return parameters.empty() ? total : to(total, parameters.front().device());
@@ -144,6 +146,7 @@ void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm, 
     throw DTypeError(op, "a floating total norm", to_string(total_norm.dtype()),
                      "pass the result of get_total_norm");
   }
+  const autograd::GradientLocks locks(parameters);
   const std::vector<Tensor> gradients = gradients_of(op, parameters);
   if (gradients.empty()) return;
   if (!(total_norm.device() == gradients.front().device())) {
@@ -157,6 +160,7 @@ void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm, 
 void clip_grad_value_(std::span<const Tensor> parameters, double limit) {
   constexpr std::string_view op = "clip_grad_value_";
   if (!(limit >= 0)) throw ValueError(op, "limit >= 0", std::to_string(limit), "pass a positive limit");
+  const autograd::GradientLocks locks(parameters);
   const std::vector<Tensor> gradients = gradients_of(op, parameters);
   if (gradients.empty()) return;
   kernels::limit_values(gradients.front().device(), views_of(gradients), limit);

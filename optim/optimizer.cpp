@@ -8,6 +8,7 @@
 #include <set>
 
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/gradient_locks.h"
 #include "mezzo/autograd/half_copy.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op_observer.h"
@@ -195,12 +196,15 @@ void Optimizer::zero_grad(bool set_to_none) {
   const NoGrad no_grad;
   for (const Group& group : groups_) {
     for (const Parameter& parameter : group.parameters) {
-      const Tensor gradient = parameter.tensor.grad();
-      if (!gradient.defined()) continue;
       if (set_to_none) {
         parameter.tensor.set_grad({});
         continue;
       }
+      autograd::AutogradMeta* const meta = autograd::meta_of(parameter.tensor);
+      if (meta == nullptr) continue;
+      const std::scoped_lock lock(meta->mutex);  // no backward of another thread adds to it meanwhile
+      const Tensor gradient = parameter.tensor.grad();
+      if (!gradient.defined()) continue;
       // A gradient of create_graph has a history, which zeros do not.
       if (gradient.requires_grad()) parameter.tensor.set_grad(gradient.detach());
       gradient.zero_();
@@ -264,6 +268,11 @@ void Optimizer::step(const ScalerControl& control) {
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
   const OpObserverGuard no_observer{nullptr};  // masters and copies made here are none of the program's ops
+  autograd::GradientLocks gradients;           // also of parameters without one: another thread may bring it
+  for (const Group& group : groups_) {
+    for (const Parameter& parameter : group.parameters) gradients.add(parameter.tensor);
+  }
+  gradients.lock();
   // First all that can fail, then the kernels.
   updates_.clear();
   copies_.clear();
@@ -272,7 +281,7 @@ void Optimizer::step(const ScalerControl& control) {
     if (!groups_[g].rates.defined()) write_rates(g);
     const std::size_t buffers = buffer_names(g).size();
     for (Parameter& parameter : groups_[g].parameters) {
-      const Tensor gradient = parameter.tensor.grad();
+      const Tensor& gradient = autograd::locked_grad(parameter.tensor);
       if (!gradient.defined()) continue;
       require_parameter("Optimizer", parameter.tensor, device_);
       prepare(g, buffers, parameter);
@@ -286,7 +295,7 @@ void Optimizer::step(const ScalerControl& control) {
     if (begin == ends[g]) continue;
     update(g, std::span(updates_).subspan(begin, ends[g] - begin), control_of(groups_[g], control));
     for (Parameter& parameter : groups_[g].parameters) {
-      const Tensor gradient = parameter.tensor.grad();
+      const Tensor& gradient = autograd::locked_grad(parameter.tensor);
       if (!gradient.defined()) continue;
       parameter.tensor.impl().storage->bump_version();
       parameter.seen = parameter.tensor.version();

@@ -62,7 +62,9 @@ class Optimizer {
   virtual ~Optimizer();
 
   /// One update of every parameter that has a gradient. Checks everything first: when it throws, no parameter
-  /// has changed.
+  /// has changed. Other threads may run backward() into its parameters meanwhile: the step takes each
+  /// gradient with what they add or without. (Who reads the parameters' values meanwhile may see old and new
+  /// ones.)
   void step() { step(ScalerControl{}); }
   /// The same under a loss scaler (GradScaler::step calls this): nothing changes, step counts included, when
   /// the record says skip.

@@ -168,7 +168,7 @@ class Write {
     self_.impl().grad_fn = made.impl().grad_fn;
     self_.impl().output_index = made.impl().output_index;
     // Hooks belong to the tensor as it was, and its node keeps them.
-    if (autograd::AutogradMeta* const meta = autograd::meta_of(self_)) meta->hooks = {};
+    if (autograd::AutogradMeta* const meta = autograd::meta_of(self_)) meta->hooks.reset();
   }
 
  private:

@@ -1,0 +1,36 @@
+// Two threads that locked the same leaves in different orders would wait for each other for ever. So one
+// thread at a time takes many locks; who holds one of a single leaf never waits for a second.
+#include "mezzo/autograd/gradient_locks.h"
+
+namespace mezzo::autograd {
+
+namespace {
+std::mutex turn;                 // whose turn it is to take many
+thread_local int held_here = 0;  // scopes of this thread that are locked
+}  // namespace
+
+void GradientLocks::lock(std::span<const Tensor> leaves) {
+  metas_.reserve(leaves.size());
+  for (const Tensor& leaf : leaves) {
+    if (leaf.defined()) add(leaf);
+  }
+  lock();
+}
+
+void GradientLocks::lock() {
+  // A scope within another one, as that of Optimizer::step within GradScaler::step, asks for what this thread
+  // holds, so it does not wait; and waiting for its turn with locks held would be the very mistake.
+  std::unique_lock<std::mutex> my_turn(turn, std::defer_lock);
+  if (held_here == 0) my_turn.lock();
+  for (AutogradMeta* const meta : metas_) meta->mutex.lock();
+  locked_ = true;
+  ++held_here;
+}
+
+GradientLocks::~GradientLocks() {
+  if (!locked_) return;
+  --held_here;
+  for (AutogradMeta* const meta : metas_) meta->mutex.unlock();
+}
+
+}  // namespace mezzo::autograd
