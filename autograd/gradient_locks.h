@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mezzo/autograd/autograd_meta.h"
-#include "mezzo/core/pool.h"
+#include "mezzo/core/memory/pool.h"
 
 namespace mezzo::autograd {
 
