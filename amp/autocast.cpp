@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "mezzo/core/per_thread.h"
 #include "mezzo/amp/cast_log.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/autograd/bind.h"
@@ -60,7 +61,7 @@ State current() {
 
 // Regions open on this thread, disabled ones too, and the leaves whose 16-bit copies were asked for in them.
 thread_local int nesting = 0;
-thread_local std::unordered_map<const TensorImpl*, Ref<TensorImpl>> cached_leaves;
+constinit detail::PerThread<std::unordered_map<const TensorImpl*, Ref<TensorImpl>>> cached_leaves;
 
 thread_local CastLog* log_of_thread = nullptr;
 
@@ -89,7 +90,7 @@ bool eligible(const Tensor& tensor, const State& state) {
 /// The cast of a weight: the kept copy with a cast edge of its own, so that nothing runs but history is
 /// complete.
 Tensor cast_leaf(const Tensor& leaf, DType dtype) {
-  cached_leaves.emplace(leaf.ref().get(), leaf.ref());
+  cached_leaves.get().emplace(leaf.ref().get(), leaf.ref());
   Outputs cast(half_copy(leaf, dtype));
   if (grad_enabled()) record(to_dtype_descriptor(), {leaf}, ToDTypeAttrs{dtype}, cast);
   return cast[0];
@@ -194,8 +195,8 @@ Autocast::Autocast(Device device, std::optional<DType> dtype, AutocastOptions op
 
 Autocast::~Autocast() {
   if (--nesting == 0) {
-    for (const auto& [key, leaf] : cached_leaves) drop_half_copies(*leaf);
-    cached_leaves.clear();
+    for (const auto& [key, leaf] : cached_leaves.get()) drop_half_copies(*leaf);
+    cached_leaves.get().clear();
   }
   set_input_hook_state(previous_);
 }

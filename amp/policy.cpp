@@ -1,18 +1,21 @@
-// The dispatch table, read from the op registry and written as text or Markdown. Overrides form a stack
-// per thread; the innermost one of an op counts.
+// The dispatch table, read from the op registry and written as text or Markdown. Overrides are kept by
+// thread; the newest one of an op counts.
 #include "mezzo/amp/policy.h"
 
 #include <algorithm>
-#include <utility>
+#include <atomic>
 
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/per_thread.h"
 
 namespace mezzo::amp {
 
 namespace {
 
-thread_local std::vector<std::pair<const OpInfo*, Category>> overrides;
+using Overrides = std::vector<std::shared_ptr<PolicyOverride::Entry>>;
+constinit detail::PerThread<Overrides> overrides;
+constinit std::atomic<int> open_overrides{0};  // of all threads: mostly none
 
 constexpr std::array kListed{Category::lower_precision, Category::fp32, Category::promote, Category::banned};
 
@@ -33,6 +36,13 @@ std::string rest_of(const std::vector<PolicyRow>& rows) {
 }
 
 }  // namespace
+
+struct PolicyOverride::Entry {
+  Entry(const OpInfo& op, Category now) : info(&op), category(now) {}
+  const OpInfo* info;
+  Category category;
+  std::atomic<bool> ended{false};
+};
 
 std::vector<PolicyRow> policy() {
   std::vector<PolicyRow> rows;
@@ -88,14 +98,23 @@ PolicyOverride::PolicyOverride(std::string_view op, Category category) {
     throw ValueError("PolicyOverride", "the name of a registered op", "\"" + std::string(op) + "\"",
                      "amp::policy() lists them");
   }
-  overrides.emplace_back(&entry->info(), category);
+  entry_ = std::make_shared<Entry>(entry->info(), category);
+  Overrides& mine = overrides.get();
+  std::erase_if(mine, [](const auto& other) { return other->ended.load(); });
+  mine.push_back(entry_);
+  ++open_overrides;
 }
 
-PolicyOverride::~PolicyOverride() { overrides.pop_back(); }
+PolicyOverride::~PolicyOverride() {
+  entry_->ended = true;
+  --open_overrides;
+}
 
 Category effective_category(const OpInfo& info) {
-  for (auto it = overrides.rbegin(); it != overrides.rend(); ++it) {
-    if (it->first == &info) return it->second;
+  if (open_overrides.load(std::memory_order_relaxed) == 0) return info.category.value;
+  const Overrides& mine = overrides.get();
+  for (auto it = mine.rbegin(); it != mine.rend(); ++it) {
+    if ((*it)->info == &info && !(*it)->ended.load()) return (*it)->category;
   }
   return info.category.value;
 }

@@ -2,6 +2,7 @@
 // a scope.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct PolicyRow {
 /// What autocast does to a category's inputs, in one sentence.
 [[nodiscard]] std::string_view describe(Category category);
 
-/// Gives an op another category on this thread while it lives; the innermost override wins.
+/// Gives an op another category on this thread while it lives; the newest override wins. They may end in any
+/// order, and on any thread.
 ///   amp::PolicyOverride keep("softmax", Category::lower_precision);
 /// Throws ValueError for a name that is not registered.
 class PolicyOverride {
@@ -36,6 +38,11 @@ class PolicyOverride {
   ~PolicyOverride();
   PolicyOverride(const PolicyOverride&) = delete;
   PolicyOverride& operator=(const PolicyOverride&) = delete;
+
+  struct Entry;
+
+ private:
+  std::shared_ptr<Entry> entry_;
 };
 
 /// The category that holds for an op on this thread.

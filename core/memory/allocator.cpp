@@ -16,6 +16,7 @@
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/per_thread.h"
 
 namespace mezzo {
 
@@ -159,8 +160,12 @@ class SmallBlocks {
  public:
   static constexpr std::size_t kLargest = 4096;
 
+  SmallBlocks() noexcept { of_thread = this; }
+  SmallBlocks(const SmallBlocks&) = delete;
+  SmallBlocks& operator=(const SmallBlocks&) = delete;
   ~SmallBlocks() {
     flush();
+    of_thread = nullptr;
     closed = true;
   }
   void* take(std::size_t size) {
@@ -181,8 +186,10 @@ class SmallBlocks {
     }
   }
 
+  /// The thread's own: nullptr before its first block, and again when it ends.
+  static constinit thread_local SmallBlocks* of_thread;
   /// Tensors in other thread-local and static objects may be destroyed later than these lists.
-  static thread_local bool closed;
+  static constinit thread_local bool closed;
 
  private:
   static constexpr std::size_t kStep = 64;
@@ -196,14 +203,15 @@ class SmallBlocks {
 
 // AddressSanitizer must see every free, so under it nothing is kept.
 #if defined(__SANITIZE_ADDRESS__)
-thread_local bool SmallBlocks::closed = true;
+constinit thread_local bool SmallBlocks::closed = true;
 #else
-thread_local bool SmallBlocks::closed = false;
+constinit thread_local bool SmallBlocks::closed = false;
 #endif
-thread_local SmallBlocks small_blocks;
+constinit thread_local SmallBlocks* SmallBlocks::of_thread = nullptr;
+constinit detail::PerThread<SmallBlocks> small_blocks;
 
 bool is_small(std::size_t bytes, Device device) {
-  return bytes <= SmallBlocks::kLargest && device.is_cpu() && !SmallBlocks::closed;
+  return bytes <= SmallBlocks::kLargest && device.is_cpu();
 }
 
 }  // namespace
@@ -218,7 +226,7 @@ void reset_peak_memory_stats(Device device) {
 }
 void empty_cache(Device device) {
   if (DeviceAllocator* const own = detail::device_allocator(device)) return own->empty_cache();
-  if (is_small(0, device)) small_blocks.flush();
+  if (device.is_cpu() && SmallBlocks::of_thread != nullptr) SmallBlocks::of_thread->flush();
   allocator(device).empty_cache();
 }
 
@@ -244,10 +252,13 @@ void* allocate_bytes(std::size_t bytes, Device device) {
   }
   CachingAllocator& common = allocator(device);
   if (bytes > 0 && is_small(bytes, device)) {
-    if (void* const memory = small_blocks.take(CachingAllocator::rounded(bytes))) {
+    SmallBlocks* const own = SmallBlocks::of_thread;
+    void* const memory = own != nullptr ? own->take(CachingAllocator::rounded(bytes)) : nullptr;
+    if (memory != nullptr) {
       common.count_in(bytes);
       return memory;
     }
+    if (own == nullptr && !SmallBlocks::closed) static_cast<void>(small_blocks.get());
   }
   return common.allocate(bytes);
 }
@@ -257,8 +268,8 @@ void deallocate_bytes(void* memory, std::size_t bytes, Device device) noexcept {
     if (DeviceAllocator* const own = device_allocator(device)) return own->deallocate(memory, bytes);
   }
   CachingAllocator& common = allocator(device);
-  if (memory != nullptr && is_small(bytes, device) &&
-      small_blocks.put(memory, CachingAllocator::rounded(bytes))) {
+  if (memory != nullptr && is_small(bytes, device) && SmallBlocks::of_thread != nullptr &&
+      SmallBlocks::of_thread->put(memory, CachingAllocator::rounded(bytes))) {
     common.count_out(bytes);
     return;
   }

@@ -5,6 +5,9 @@
 #include <array>
 #include <atomic>
 #include <new>
+#include <utility>
+
+#include "mezzo/core/per_thread.h"
 
 namespace mezzo::pool {
 
@@ -22,31 +25,39 @@ struct FreeCell {
   FreeCell* next;
 };
 
+struct FreeLists;
+// The thread's own: nullptr before its first cell, and again when it ends.
+constinit thread_local FreeLists* lists = nullptr;
+// Whether the thread has no lists any more. AddressSanitizer must see every free, so under it nothing is kept.
+#if defined(__SANITIZE_ADDRESS__)
+constinit thread_local bool closed = true;
+#else
+constinit thread_local bool closed = false;
+#endif
+
 // A thread that ends gives its cells back to the system. Objects destroyed after that (other thread-locals,
-// statics) see `closed` and go to the system directly.
+// statics) go to the system directly.
 struct FreeLists {
   std::array<FreeCell*, kClasses> head{};
   std::array<std::uint32_t, kClasses> count{};
-  ~FreeLists();
-};
 
-// AddressSanitizer must see every free, so under it nothing is kept.
-#if defined(__SANITIZE_ADDRESS__)
-thread_local bool closed = true;
-#else
-thread_local bool closed = false;
-#endif
-thread_local FreeLists lists;
-
-FreeLists::~FreeLists() {
-  closed = true;
-  for (std::size_t i = 0; i < kClasses; ++i) {
-    while (head[i] != nullptr) {
-      FreeCell* cell = head[i];
-      head[i] = cell->next;
-      ::operator delete(cell);
+  FreeLists() noexcept { lists = this; }
+  FreeLists(const FreeLists&) = delete;
+  FreeLists& operator=(const FreeLists&) = delete;
+  ~FreeLists() {
+    lists = nullptr;
+    closed = true;
+    for (FreeCell* cell : head) {
+      while (cell != nullptr) ::operator delete(std::exchange(cell, cell->next));
     }
   }
+};
+
+constinit mezzo::detail::PerThread<FreeLists> of_threads;
+
+// For cells to be kept in from now on.
+void make_lists() {
+  if (!closed) static_cast<void>(of_threads.get());
 }
 
 constexpr std::size_t class_of(std::size_t bytes) { return bytes == 0 ? 0 : (bytes - 1) / kStep; }
@@ -55,12 +66,12 @@ constexpr std::size_t class_of(std::size_t bytes) { return bytes == 0 ? 0 : (byt
 
 void* allocate(std::size_t bytes) {
   const std::size_t index = class_of(bytes);
-  if (index < kClasses && !closed && lists.head[index] != nullptr) {
-    FreeCell* cell = lists.head[index];
-    lists.head[index] = cell->next;
-    --lists.count[index];
-    return cell;
+  FreeLists* const own = lists;
+  if (index < kClasses && own != nullptr && own->head[index] != nullptr) {
+    --own->count[index];
+    return std::exchange(own->head[index], own->head[index]->next);
   }
+  if (own == nullptr) make_lists();
   system_calls.fetch_add(1, std::memory_order_relaxed);
   return ::operator new(index < kClasses ? (index + 1) * kStep : bytes);
 }
@@ -68,12 +79,13 @@ void* allocate(std::size_t bytes) {
 void deallocate(void* memory, std::size_t bytes) noexcept {
   const std::size_t index = class_of(bytes);
   if (memory == nullptr) return;
-  if (index >= kClasses || closed || lists.count[index] >= kMaxCached) {
+  FreeLists* const own = lists;
+  if (index >= kClasses || own == nullptr || own->count[index] >= kMaxCached) {
     ::operator delete(memory);
     return;
   }
-  lists.head[index] = ::new (memory) FreeCell{lists.head[index]};
-  ++lists.count[index];
+  own->head[index] = ::new (memory) FreeCell{own->head[index]};
+  ++own->count[index];
 }
 
 std::uint64_t system_allocations() noexcept { return system_calls.load(std::memory_order_relaxed); }

@@ -56,8 +56,8 @@ class Pieces {
 
  private:
   static Scratch& buffer() {
-    thread_local Scratch scratch;
-    return scratch;
+    static constinit mezzo::detail::PerThread<Scratch> scratch;
+    return scratch.get();
   }
   T* next_;
 };

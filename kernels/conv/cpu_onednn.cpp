@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "mezzo/core/per_thread.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/conv/cpu_images.h"
 #include "mezzo/kernels/cpu/onednn.h"
@@ -165,8 +166,11 @@ dnnl::convolution_backward_weights::primitive_desc describe_weight_gradient(cons
 #endif
 
 dnnl::stream& stream() {
-  thread_local dnnl::stream stream(onednn_engine());
-  return stream;
+  struct Stream {
+    dnnl::stream stream{onednn_engine()};
+  };
+  static constinit mezzo::detail::PerThread<Stream> streams;
+  return streams.get().stream;
 }
 
 dnnl::memory at(const Desc& desc, const void* data) {
@@ -431,7 +435,9 @@ bool fits(const Key& key, const ConvShape& s, const ConvStrides& strides) {
 
 std::shared_ptr<const ConvEngine<float>> conv_onednn(ConvMap map, const ConvShape& part,
                                                      const ConvStrides& strides, bool bf16) {
-  thread_local std::unordered_map<Key, std::shared_ptr<const Primitive>, KeyHash> cache;
+  using Cache = std::unordered_map<Key, std::shared_ptr<const Primitive>, KeyHash>;
+  static constinit mezzo::detail::PerThread<Cache> caches;
+  Cache& cache = caches.get();
   const Key key = key_of(map, part, strides, bf16);
   const auto found = cache.find(key);
   if (found != cache.end()) return found->second;

@@ -6,6 +6,7 @@
 #include <new>
 #include <optional>
 
+#include "mezzo/core/per_thread.h"
 #include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::kernels::cpu {
@@ -52,19 +53,19 @@ class KeptBlocks {
   }
   std::array<Blocks, std::bit_width(kLargest)> sizes_{};
 };
-thread_local KeptBlocks kept;
+constinit mezzo::detail::PerThread<KeptBlocks> kept;
 
 [[nodiscard]] bool is_kept(std::size_t bytes) { return bytes > 0 && bytes <= KeptBlocks::kLargest; }
 
 }  // namespace
 
 void* take_row_scratch(std::size_t bytes) {
-  return is_kept(bytes) ? kept.take(bytes) : mezzo::detail::allocate_bytes(bytes, Device::cpu());
+  return is_kept(bytes) ? kept.get().take(bytes) : mezzo::detail::allocate_bytes(bytes, Device::cpu());
 }
 
 void give_row_scratch(void* memory, std::size_t bytes) noexcept {
   if (is_kept(bytes))
-    kept.give(memory, bytes);
+    kept.get().give(memory, bytes);
   else
     mezzo::detail::deallocate_bytes(memory, bytes, Device::cpu());
 }

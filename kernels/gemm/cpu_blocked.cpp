@@ -34,13 +34,13 @@ constexpr std::int64_t even(std::int64_t size, std::int64_t tile, std::int64_t u
   return std::min(size, round_up(ceil_div(size, ceil_div(size, tile)), unit));
 }
 
-/// Thread-local: the packed blocks of A and B and the tile of C that this thread works on.
+/// Of one thread: the packed blocks of A and B and the tile of C that this thread works on.
 struct ThreadScratch {
   Scratch a, b, c;
 };
 ThreadScratch& scratch() {
-  thread_local ThreadScratch buffers;
-  return buffers;
+  static constinit mezzo::detail::PerThread<ThreadScratch> buffers;
+  return buffers.get();
 }
 
 /// A or B as given, and how an engine of type T can read it.

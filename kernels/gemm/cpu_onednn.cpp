@@ -12,6 +12,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "mezzo/core/per_thread.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cpu/onednn.h"
 
@@ -151,7 +152,8 @@ template <class In>
 void multiply(const GemmTile<In, float>& tile) {
   const OneThread one_thread;
   try {
-    thread_local ProductCache cache;
+    static constinit mezzo::detail::PerThread<ProductCache> caches;
+    ProductCache& cache = caches.get();
     Product& product = cache.find({{tile.m, tile.n, tile.k, tile.lda, tile.ldb, tile.ldc},
                                    tile.a_transposed,
                                    tile.b_transposed,

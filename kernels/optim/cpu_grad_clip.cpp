@@ -58,8 +58,8 @@ template <class R>
 double reduce_all(std::span<const View> tensors, const R& reducer) {
   const auto size = sizes_of(tensors);
   const Pieces pieces(tensors.size(), size);
-  thread_local Scratch memory;
-  double* const found = memory.get<double>(pieces.chunks());
+  static constinit mezzo::detail::PerThread<Scratch> memory;
+  double* const found = memory.get().get<double>(pieces.chunks());
   pieces.run([&](std::int64_t chunk) {
     double mine = reducer.identity();
     each_tile(tensors, pieces, size, chunk,

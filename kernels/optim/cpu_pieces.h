@@ -18,8 +18,8 @@ class Pieces {
   /// until that makes the next one.
   template <class Size>
   Pieces(std::size_t count, const Size& size) : count_(static_cast<std::int64_t>(count)) {
-    thread_local Scratch memory;
-    ends_ = memory.get<std::int64_t>(count_);
+    static constinit mezzo::detail::PerThread<Scratch> memory;
+    ends_ = memory.get().get<std::int64_t>(count_);
     std::int64_t end = 0;
     for (std::int64_t i = 0; i < count_; ++i) {
       // An array begins where a cache line does, so that no piece of an aligned one is unaligned.

@@ -58,6 +58,20 @@ TEST(Policy, AnyOpCanBeForcedToF32) {
   EXPECT_EQ(linear(randn({2, 3}).to(DType::f16), randn({4, 3})).dtype(), DType::f32);
 }
 
+TEST(Policy, OverridesEndInAnyOrderAndOnAnyThread) {
+  const OpInfo& softmax = find_op("softmax")->info();
+  const Category before = effective_category(softmax);
+  auto first = std::make_unique<PolicyOverride>("softmax", Category::lower_precision);
+  auto second = std::make_unique<PolicyOverride>("softmax", Category::promote);
+  first.reset();
+  EXPECT_EQ(effective_category(softmax), Category::promote);
+  auto third = std::make_unique<PolicyOverride>("softmax", Category::passthrough);
+  std::thread([&] { third.reset(); }).join();
+  EXPECT_EQ(effective_category(softmax), Category::promote);
+  second.reset();
+  EXPECT_EQ(effective_category(softmax), before);
+}
+
 TEST(Policy, UnknownOpsAreRefused) { EXPECT_THROW(PolicyOverride("sofmax", Category::fp32), ValueError); }
 
 TEST(Policy, TextListsTheFourCategoriesAndCountsTheRest) {

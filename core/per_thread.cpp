@@ -1,0 +1,68 @@
+// The objects of a thread lie on the heap, behind one thread-local pointer.
+#include "mezzo/core/per_thread.h"
+
+#include <utility>
+#include <vector>
+
+namespace mezzo::detail {
+
+namespace {
+
+struct Object {
+  std::size_t slot;
+  void* object;
+  void (*destroy)(void*) noexcept;
+};
+
+struct ThreadObjects {
+  std::vector<void*> by_slot;
+  std::vector<Object> in_order;  // as they were made
+};
+
+constinit thread_local ThreadObjects* of_thread = nullptr;
+std::atomic<std::size_t> slots{1};
+
+/// Destroys them when the thread ends. What one of them needs of another meanwhile is there or made again, and then
+/// destroyed as well.
+struct Owner {
+  ~Owner() {
+    while (of_thread != nullptr) {
+      ThreadObjects& objects = *of_thread;
+      if (objects.in_order.empty()) {
+        delete std::exchange(of_thread, nullptr);
+        return;
+      }
+      const Object last = objects.in_order.back();
+      objects.in_order.pop_back();
+      objects.by_slot[last.slot] = nullptr;
+      last.destroy(last.object);
+    }
+  }
+};
+
+ThreadObjects& objects_of_thread() {
+  if (of_thread == nullptr) {
+    thread_local Owner owner;
+    static_cast<void>(owner);
+    of_thread = new ThreadObjects();
+  }
+  return *of_thread;
+}
+
+}  // namespace
+
+void* thread_object(std::size_t slot) noexcept {
+  const ThreadObjects* const objects = of_thread;
+  return objects != nullptr && slot < objects->by_slot.size() ? objects->by_slot[slot] : nullptr;
+}
+
+std::size_t new_thread_slot() noexcept { return slots.fetch_add(1, std::memory_order_relaxed); }
+
+void keep_thread_object(std::size_t slot, void* object, void (*destroy)(void*) noexcept) {
+  ThreadObjects& objects = objects_of_thread();
+  if (objects.by_slot.size() <= slot) objects.by_slot.resize(slot + 1);
+  objects.in_order.push_back({slot, object, destroy});
+  objects.by_slot[slot] = object;
+}
+
+}  // namespace mezzo::detail
