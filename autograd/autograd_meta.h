@@ -3,7 +3,7 @@
 // so results of ops have none. Internal: no installed header includes this one.
 //
 // Several threads may run backwards into one leaf while others read or clear its gradient or step an
-// optimizer. So each state has a mutex, which whoever reads or changes the gradient holds. Who works on the
+// optimizer. So each state has a lock, which whoever reads or changes the gradient holds. Who works on the
 // gradients of many leaves at once holds all of theirs (autograd/gradient_locks.h).
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/autograd/leaf_lock.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::autograd {
@@ -49,10 +50,8 @@ struct NodeHooks final : RefCounted {
 
 /// What TensorImpl::autograd_meta points to.
 struct AutogradMeta final : RefCounted {
-  /// Guards `grad`, its values while the library works on them, and `half_copies`. Recursive, because what
-  /// runs with it held may be observed (OpObserver), and an observer may ask for a gradient.
-  std::recursive_mutex mutex;
-  Tensor grad;                          ///< of a leaf
+  LeafLock lock;  ///< guards `grad`, its values while the library works on them, and `half_copies`
+  Tensor grad;    ///< of a leaf
   std::array<HalfCopy, 2> half_copies;  ///< of a leaf: f16, bf16
   OnceRef<GradHooks> hooks;             ///< shared with the node that made the tensor
   FiniteProof finite_proof;             ///< of a gradient, written before other threads know that one

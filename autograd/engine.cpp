@@ -305,7 +305,7 @@ bool is_unshared(const Tensor& tensor, MemoryFormat format) {
 void accumulate(TensorImpl& leaf, Tensor& gradient, bool create) {
   AutogradMeta& meta = autograd::ensure_meta(leaf);
   Tensor former;  // goes after the lock, as a graph may hang on it
-  const std::scoped_lock lock(meta.mutex);
+  const std::scoped_lock lock(meta.lock);
   if (create) {
     former = meta.grad;
     meta.grad = former.defined() ? add(former, gradient) : gradient;

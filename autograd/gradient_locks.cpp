@@ -22,7 +22,7 @@ void GradientLocks::lock() {
   // holds, so it does not wait; and waiting for its turn with locks held would be the very mistake.
   std::unique_lock<std::mutex> my_turn(turn, std::defer_lock);
   if (held_here == 0) my_turn.lock();
-  for (AutogradMeta* const meta : metas_) meta->mutex.lock();
+  for (AutogradMeta* const meta : metas_) meta->lock.lock();
   locked_ = true;
   ++held_here;
 }
@@ -30,7 +30,7 @@ void GradientLocks::lock() {
 GradientLocks::~GradientLocks() {
   if (!locked_) return;
   --held_here;
-  for (AutogradMeta* const meta : metas_) meta->mutex.unlock();
+  for (AutogradMeta* const meta : metas_) meta->lock.unlock();
 }
 
 }  // namespace mezzo::autograd

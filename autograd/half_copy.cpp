@@ -44,7 +44,7 @@ Tensor half_copy(const Tensor& leaf, DType dtype) {
                      to_string(leaf.dtype()) + " and " + to_string(dtype), "use to(dtype)");
   }
   AutogradMeta& meta = autograd::ensure_meta(leaf);
-  const std::scoped_lock lock(meta.mutex);
+  const std::scoped_lock lock(meta.lock);
   HalfCopy& copy = meta.half_copies[dtype == DType::f16 ? 0 : 1];
   if (!copy.storage || copy.version != leaf.version()) refresh(copy, leaf, dtype);
   copy.wanted = true;
@@ -54,7 +54,7 @@ Tensor half_copy(const Tensor& leaf, DType dtype) {
 void drop_half_copies(TensorImpl& leaf) {
   AutogradMeta* const meta = autograd::meta_of(leaf);
   if (meta == nullptr) return;
-  const std::scoped_lock lock(meta->mutex);
+  const std::scoped_lock lock(meta->lock);
   for (HalfCopy& copy : meta->half_copies) {
     if (!copy.kept) copy.storage = {};
   }
@@ -63,7 +63,7 @@ void drop_half_copies(TensorImpl& leaf) {
 void release_half_copies(const Tensor& leaf) noexcept {
   AutogradMeta* const meta = autograd::meta_of(leaf);
   if (meta == nullptr) return;
-  const std::scoped_lock lock(meta->mutex);
+  const std::scoped_lock lock(meta->lock);
   meta->half_copies = {};
 }
 
@@ -71,7 +71,7 @@ std::array<Tensor, 2> writable_half_copies(const Tensor& leaf) {
   std::array<Tensor, 2> result;
   AutogradMeta* const meta = autograd::meta_of(leaf);
   if (meta == nullptr) return result;
-  const std::scoped_lock lock(meta->mutex);
+  const std::scoped_lock lock(meta->lock);
   for (std::size_t i = 0; i < kHalfTypes.size(); ++i) {
     HalfCopy& copy = meta->half_copies[i];
     if (!copy.wanted) {
@@ -88,7 +88,7 @@ std::array<Tensor, 2> writable_half_copies(const Tensor& leaf) {
 void half_copies_written(const Tensor& leaf) {
   AutogradMeta* const meta = autograd::meta_of(leaf);
   if (meta == nullptr) return;
-  const std::scoped_lock lock(meta->mutex);
+  const std::scoped_lock lock(meta->lock);
   for (HalfCopy& copy : meta->half_copies) {
     if (!copy.wanted) continue;
     copy.version = leaf.version();

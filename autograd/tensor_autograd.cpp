@@ -18,7 +18,7 @@ namespace {
 
 /// The former gradient goes after the lock, as a graph may hang on it.
 void exchange_grad(AutogradMeta& meta, Tensor gradient) {
-  const std::scoped_lock lock(meta.mutex);
+  const std::scoped_lock lock(meta.lock);
   std::swap(meta.grad, gradient);
 }
 
@@ -26,7 +26,7 @@ void exchange_grad(AutogradMeta& meta, Tensor gradient) {
 GradHooks& ensure_hooks(TensorImpl& impl) {
   AutogradMeta& meta = autograd::ensure_meta(impl);
   if (GradHooks* const hooks = meta.hooks.get()) return *hooks;
-  const std::scoped_lock lock(meta.mutex);
+  const std::scoped_lock lock(meta.lock);
   if (GradHooks* const hooks = meta.hooks.get()) return *hooks;  // another thread was faster
   const auto made = make_ref<GradHooks>();
   if (impl.grad_fn) {
@@ -57,7 +57,7 @@ const Tensor& Tensor::requires_grad_(bool value) const {
 Tensor Tensor::grad() const {
   AutogradMeta* const meta = autograd::meta_of(*this);
   if (meta == nullptr) return {};
-  const std::scoped_lock lock(meta->mutex);
+  const std::scoped_lock lock(meta->lock);
   return meta->grad;
 }
 

@@ -14,8 +14,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "
 endif()
 set(mezzo_sample_files
   amp: autocast captured_step grad_scaler grad_scaler_state policy
-  autograd: attrs bind decomposed engine finite_proof grad_mode gradient_locks half_copy node op_observer registry
-    tensor_autograd
+  autograd: attrs bind decomposed engine finite_proof grad_mode gradient_locks half_copy leaf_lock node op_observer
+    registry tensor_autograd
   core: backend cuda dims dtype error function layout per_thread promotion random storage tensor threads value warning
   core/memory: allocator pool
   core/random: draw_recorder

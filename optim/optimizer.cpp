@@ -202,7 +202,7 @@ void Optimizer::zero_grad(bool set_to_none) {
       }
       autograd::AutogradMeta* const meta = autograd::meta_of(parameter.tensor);
       if (meta == nullptr) continue;
-      const std::scoped_lock lock(meta->mutex);  // no backward of another thread adds to it meanwhile
+      const std::scoped_lock lock(meta->lock);  // no backward of another thread adds to it meanwhile
       const Tensor gradient = parameter.tensor.grad();
       if (!gradient.defined()) continue;
       // A gradient of create_graph has a history, which zeros do not.
