@@ -8,7 +8,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "mezzo/core/per_thread.h"
 #include "mezzo/amp/cast_log.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/autograd/bind.h"
@@ -16,6 +15,7 @@
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/per_thread.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::amp {

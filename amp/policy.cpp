@@ -7,7 +7,7 @@
 
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/error.h"
-#include "mezzo/core/per_thread.h"
+#include "mezzo/core/memory/per_thread.h"
 
 namespace mezzo::amp {
 

@@ -58,9 +58,14 @@ file(CREATE_LINK "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include/mezzo" S
 
 # Everything is compiled in object libraries and goes into libmezzo whole, so that the static registrars of ops are
 # never dropped. Header-only dependencies stop here and are no concern of a consumer.
-# Thread-local state (free lists, autocast, recording) is read several times in every op: by a fixed offset instead of a
-# call. And the library calls its own functions directly, as nobody replaces them.
-list(APPEND MEZZO_OBJECT_FLAGS -ftls-model=initial-exec -fno-semantic-interposition)
+# The library calls its own functions directly, as nobody replaces them. And thread-local state (free lists, autocast,
+# recording) is read several times in every op: by a fixed offset instead of a call. A library that is opened by dlopen
+# gets such memory from a small reserve of the system's: what is not a few bytes is a PerThread (core/memory/per_thread.h), and
+# with the CUDA runtime, which brings 4 KiB, there are no fixed offsets.
+list(APPEND MEZZO_OBJECT_FLAGS -fno-semantic-interposition)
+if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
+  list(APPEND MEZZO_OBJECT_FLAGS -ftls-model=initial-exec)
+endif()
 function(mezzo_object_library name)
   add_library(${name} OBJECT ${ARGN})
   target_compile_features(${name} PUBLIC cxx_std_20)
@@ -200,6 +205,8 @@ target_include_directories(mezzo ${system} PUBLIC "$<BUILD_INTERFACE:${PROJECT_B
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_link_libraries(mezzo PRIVATE ${mezzo_link_libraries})
 target_link_options(mezzo PRIVATE LINKER:-Bsymbolic-functions)
+# dlclose() leaves the library where it is, as threads of OpenMP and of the program keep objects of it until they end.
+target_link_options(mezzo PRIVATE LINKER:-z,nodelete)
 # Relative relocations, of which each op's descriptor has dozens, in a tenth of the space. glibc reads this form from 2.36
 # on; the bundle may meet an older one.
 if(BUILD_SHARED_LIBS AND NOT MEZZO_BUNDLE)

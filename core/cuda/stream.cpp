@@ -2,6 +2,8 @@
 // forbids.
 #include "mezzo/core/cuda/stream.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -14,6 +16,7 @@
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/fork.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::cuda {
@@ -80,6 +83,20 @@ bool Stream::is_capturing() const {
   return status != cudaStreamCaptureStatusNone;
 }
 
+namespace {
+
+std::atomic<pid_t> process_of_streams{0};  // which made the first one
+
+// CUDA's driver does not survive a fork().
+void refuse_driver_of_parent() {
+  const pid_t process = process_of_streams.load(std::memory_order_relaxed);
+  if (process == 0 || process == getpid()) return;
+  throw StateError("CUDA", "the process that used the GPU first", "a child of its fork()",
+                   "start processes by exec, as posix_spawn does, or fork before the GPU is used");
+}
+
+}  // namespace
+
 const Stream& default_stream(int index) {
   // Never destroyed: tensors in static objects are freed on these streams after everything else.
   static auto* const streams = new std::array<std::atomic<const Stream*>, kMaxDevices>{};
@@ -89,12 +106,14 @@ const Stream& default_stream(int index) {
   if (const Stream* const made = slot.load(std::memory_order_acquire)) return *made;
   const std::scoped_lock lock(*mutex);
   if (slot.load(std::memory_order_relaxed) == nullptr) {
+    process_of_streams = getpid();
     slot.store(new Stream(Device::cuda(index), Stream::Default{}), std::memory_order_release);
   }
   return *slot.load(std::memory_order_relaxed);
 }
 
 const Stream& current_stream(int index) {
+  if (mezzo::detail::in_forked_child()) refuse_driver_of_parent();
   if (index >= 0 && index < kMaxDevices) {
     if (const Stream* const stream = current_streams[static_cast<std::size_t>(index)]) return *stream;
   }

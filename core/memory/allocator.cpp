@@ -3,6 +3,8 @@
 // CUDA brings its own allocator.
 #include "mezzo/core/memory/allocator.h"
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -16,7 +18,7 @@
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
-#include "mezzo/core/per_thread.h"
+#include "mezzo/core/memory/per_thread.h"
 
 namespace mezzo {
 
@@ -71,6 +73,10 @@ class CachingAllocator {
   void count_out(std::size_t bytes) noexcept {
     current_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
   }
+
+  /// Around a fork(): a child has no thread that could give the lock back.
+  void hold() { mutex_.lock(); }
+  void release() { mutex_.unlock(); }
 
   void empty_cache() {
     const std::scoped_lock lock(mutex_);
@@ -144,6 +150,8 @@ class CachingAllocator {
 CachingAllocator& allocator(Device device) {
   if (device == Device::cpu()) {
     static auto* const cpu = new CachingAllocator(Device::cpu());
+    [[maybe_unused]] static const int registered =
+        pthread_atfork([] { cpu->hold(); }, [] { cpu->release(); }, [] { cpu->release(); });
     return *cpu;
   }
   static auto* const mutex = new std::mutex;
@@ -210,9 +218,7 @@ constinit thread_local bool SmallBlocks::closed = false;
 constinit thread_local SmallBlocks* SmallBlocks::of_thread = nullptr;
 constinit detail::PerThread<SmallBlocks> small_blocks;
 
-bool is_small(std::size_t bytes, Device device) {
-  return bytes <= SmallBlocks::kLargest && device.is_cpu();
-}
+bool is_small(std::size_t bytes, Device device) { return bytes <= SmallBlocks::kLargest && device.is_cpu(); }
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include "mezzo/core/per_thread.h"
+#include "mezzo/core/memory/per_thread.h"
 
 namespace mezzo::pool {
 
@@ -28,7 +28,8 @@ struct FreeCell {
 struct FreeLists;
 // The thread's own: nullptr before its first cell, and again when it ends.
 constinit thread_local FreeLists* lists = nullptr;
-// Whether the thread has no lists any more. AddressSanitizer must see every free, so under it nothing is kept.
+// Whether the thread has no lists any more. AddressSanitizer must see every free, so under it nothing is
+// kept.
 #if defined(__SANITIZE_ADDRESS__)
 constinit thread_local bool closed = true;
 #else

@@ -14,8 +14,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "mezzo/core/per_thread.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/per_thread.h"
 #include "mezzo/kernels/conv/cpu_images.h"
 #include "mezzo/kernels/cpu/onednn.h"
 #include "mezzo/kernels/cpu/rows.h"

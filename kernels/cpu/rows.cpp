@@ -6,8 +6,8 @@
 #include <new>
 #include <optional>
 
-#include "mezzo/core/per_thread.h"
 #include "mezzo/core/memory/allocator.h"
+#include "mezzo/core/memory/per_thread.h"
 
 namespace mezzo::kernels::cpu {
 

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "mezzo/core/per_thread.h"
+#include "mezzo/core/memory/per_thread.h"
 
 namespace mezzo::kernels::cpu {
 
-/// A buffer that grows to the largest size it was asked for; one per thread (core/per_thread.h).
+/// A buffer that grows to the largest size it was asked for; one per thread (core/memory/per_thread.h).
 class Scratch {
  public:
   /// Room for `count` numbers, 64-byte aligned, their values undefined. Good until the next call.

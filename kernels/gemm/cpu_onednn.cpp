@@ -12,8 +12,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "mezzo/core/per_thread.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/per_thread.h"
 #include "mezzo/kernels/cpu/onednn.h"
 
 namespace mezzo::kernels::cpu {

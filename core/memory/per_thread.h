@@ -1,5 +1,6 @@
-// One object of a type per thread, made when the thread first asks for it. Used in place of thread_local for whatever
-// is not a few bytes: a library that is opened by dlopen gets its thread-local memory from a small common reserve.
+// One object of a type per thread, made when the thread first asks for it. Used in place of thread_local for
+// whatever is not a few bytes: a library that is opened by dlopen gets its thread-local memory from a small
+// common reserve.
 #pragma once
 
 #include <atomic>
@@ -12,11 +13,12 @@ namespace mezzo::detail {
 [[nodiscard]] void* thread_object(std::size_t slot) noexcept;
 /// A slot that no other PerThread has.
 [[nodiscard]] std::size_t new_thread_slot() noexcept;
-/// Keeps `object` in the calling thread's slot; `destroy` is called with it when the thread ends, last made first.
+/// Keeps `object` in the calling thread's slot; `destroy` is called with it when the thread ends, last made
+/// first.
 void keep_thread_object(std::size_t slot, void* object, void (*destroy)(void*) noexcept);
 
-/// For variables of static storage duration: `static constinit PerThread<Scratch> scratch;`. What asks for its object
-/// while the thread's objects are destroyed gets a new one, which stays.
+/// For variables of static storage duration: `static constinit PerThread<Scratch> scratch;`. What asks for
+/// its object while the thread's objects are destroyed gets a new one, which stays.
 template <class T>
 class PerThread {
  public:

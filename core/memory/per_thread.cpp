@@ -1,5 +1,5 @@
 // The objects of a thread lie on the heap, behind one thread-local pointer.
-#include "mezzo/core/per_thread.h"
+#include "mezzo/core/memory/per_thread.h"
 
 #include <utility>
 #include <vector>
@@ -22,8 +22,8 @@ struct ThreadObjects {
 constinit thread_local ThreadObjects* of_thread = nullptr;
 std::atomic<std::size_t> slots{1};
 
-/// Destroys them when the thread ends. What one of them needs of another meanwhile is there or made again, and then
-/// destroyed as well.
+/// Destroys them when the thread ends. What one of them needs of another meanwhile is there or made again,
+/// and then destroyed as well.
 struct Owner {
   ~Owner() {
     while (of_thread != nullptr) {

@@ -1,0 +1,68 @@
+// A child of fork() works on with one thread, whatever its parent did before.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "mezzo/mezzo.h"
+#include "support/thread_guard.h"
+
+namespace mezzo {
+namespace {
+
+/// The exit status of a child that does `work`; -1 when it did not end by itself within 60 s.
+template <class Work>
+int status_of_child(const Work& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(work());
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/// Enough work for several threads, of our loops, products and oneDNN.
+double work_of_all_kinds() {
+  const Tensor x = full({256, 1024}, 0.5).requires_grad_();
+  const Tensor images = full({8, 8, 32, 32}, 0.25), filters = full({16, 8, 3, 3}, 0.5);
+  const Tensor y = sum(matmul(x, full({1024, 256}, 0.25))) + sum(exp(x)) + sum(conv2d(images, filters));
+  y.backward();
+  return y.item() + sum(x.grad()).item();
+}
+
+TEST(Fork, AChildComputesWhatItsParentDoes) {
+  const test::ThreadGuard threads(4);
+  const double expected = work_of_all_kinds();
+  EXPECT_EQ(status_of_child([&] { return work_of_all_kinds() == expected ? 0 : 1; }), 0);
+  EXPECT_EQ(status_of_child([] { return get_num_threads(); }), 1);
+  EXPECT_EQ(work_of_all_kinds(), expected) << "the parent goes on";
+}
+
+TEST(Fork, AChildRefusesMoreThreads) {
+  const int status = status_of_child([] {
+    try {
+      set_num_threads(1);
+      set_num_threads(2);
+      return 1;
+    } catch (const StateError& error) {
+      return std::string(error.what()).find("child of fork()") == std::string::npos ? 2 : 0;
+    }
+  });
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Fork, ChildrenOfChildren) {
+  const double expected = work_of_all_kinds();
+  const int status = status_of_child([&] {
+    return work_of_all_kinds() == expected
+               ? status_of_child([&] { return work_of_all_kinds() == expected ? 0 : 1; })
+               : 2;
+  });
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace mezzo
