@@ -57,7 +57,7 @@ ScalerRecord StepResult::read() const {
 
 bool StepResult::skipped() const {
   const ScalerRecord record = read();
-  return record.found_inf != 0 || record.error != 0;
+  return record.found_inf != 0;
 }
 
 std::optional<std::size_t> StepResult::first_nonfinite() const {

@@ -42,11 +42,11 @@ GradHooks& ensure_hooks(TensorImpl& impl) {
 }  // namespace
 
 const Tensor& Tensor::requires_grad_(bool value) const {
-  if (value && !is_floating(dtype())) {
+  if (value && !is_floating(required("requires_grad_").dtype)) {
     throw DTypeError("requires_grad_", "a floating dtype", to_string(dtype()),
                      "convert with to(DType::f32) first");
   }
-  if (!is_leaf()) {
+  if (required("requires_grad_").grad_fn) {
     throw AutogradError("requires_grad_", "a leaf", "a result of recorded ops",
                         value ? "it requires grad already" : "use detach() for a tensor without history");
   }
@@ -55,13 +55,14 @@ const Tensor& Tensor::requires_grad_(bool value) const {
 }
 
 Tensor Tensor::grad() const {
-  AutogradMeta* const meta = autograd::meta_of(*this);
+  AutogradMeta* const meta = autograd::meta_of(required("grad"));
   if (meta == nullptr) return {};
   const std::scoped_lock lock(meta->lock);
   return meta->grad;
 }
 
 void Tensor::set_grad(const Tensor& gradient) const {
+  static_cast<void>(required("set_grad"));
   if (!gradient.defined()) {
     if (AutogradMeta* const meta = autograd::meta_of(*this)) exchange_grad(*meta, {});
     return;
@@ -88,6 +89,7 @@ void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) co
 }
 
 std::size_t Tensor::register_hook(GradHook hook) const {
+  static_cast<void>(required("register_hook"));
   if (!requires_grad()) {
     throw AutogradError("register_hook", "a tensor that requires grad", "one that does not",
                         "call requires_grad_() first");
@@ -99,7 +101,7 @@ std::size_t Tensor::register_hook(GradHook hook) const {
 }
 
 void Tensor::remove_hook(std::size_t id) const {
-  const AutogradMeta* const meta = autograd::meta_of(*this);
+  const AutogradMeta* const meta = autograd::meta_of(required("remove_hook"));
   GradHooks* const hooks = meta != nullptr ? meta->hooks.get() : nullptr;
   if (hooks == nullptr) return;
   GradHook removed;  // goes after the lock, as it may own anything

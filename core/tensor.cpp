@@ -58,21 +58,31 @@ TensorImpl::~TensorImpl() {
   if (is_view) storage->count_view(-1);
 }
 
-std::int64_t Tensor::size(std::int64_t dim) const {
-  if (impl_->shape.empty())
-    throw IndexError("size", "a tensor with dims", "a 0-dim tensor", "use numel() or item()");
-  return impl_->shape[static_cast<std::size_t>(layout::wrap_dim("size", dim, impl_->shape.size()))];
+[[gnu::cold]] void Tensor::throw_undefined(const char* member) {
+  throw ValueError(member, "a tensor", "an undefined one",
+                   "ask defined() first: an absent tensor has no values");
 }
 
-std::int64_t Tensor::numel() const noexcept { return layout::numel(impl_->shape); }
+std::int64_t Tensor::size(std::int64_t dim) const {
+  const Shape& sizes = required("size").shape;
+  if (sizes.empty())
+    throw IndexError("size", "a tensor with dims", "a 0-dim tensor", "use numel() or item()");
+  return sizes[static_cast<std::size_t>(layout::wrap_dim("size", dim, sizes.size()))];
+}
+
+std::int64_t Tensor::numel() const { return layout::numel(required("numel").shape); }
 
 bool Tensor::is_contiguous(MemoryFormat format) const {
-  return layout::is_dense_in(impl_->shape, impl_->strides, format);
+  const TensorImpl& impl = required("is_contiguous");
+  return layout::is_dense_in(impl.shape, impl.strides, format);
 }
-MemoryFormat Tensor::suggest_memory_format() const { return layout::format_of(impl_->shape, impl_->strides); }
+MemoryFormat Tensor::suggest_memory_format() const {
+  const TensorImpl& impl = required("suggest_memory_format");
+  return layout::format_of(impl.shape, impl.strides);
+}
 
 Scalar Tensor::item_scalar() const {
-  if (numel() != 1) {
+  if (layout::numel(required("item").shape) != 1) {
     throw ShapeError("item", "a tensor of one element", to_string(shape()),
                      "reduce it first or use to_vector()");
   }
@@ -85,6 +95,7 @@ Scalar Tensor::item_scalar() const {
 }
 
 const void* Tensor::host_data(DType expected) const {
+  static_cast<void>(required("data"));
   if (expected != dtype()) {
     throw DTypeError("data", to_string(dtype()) + " (the tensor's dtype)", to_string(expected),
                      "ask for the tensor's own type, or convert with to(dtype)");
@@ -107,6 +118,7 @@ void* Tensor::writable_host_data(DType expected) const {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
+  static_cast<void>(required("to_vector"));
   count_host_read();
   const detail::OpScope names("to_vector");
   std::vector<std::byte> keep;
@@ -134,7 +146,10 @@ template std::vector<double> Tensor::to_vector<double>() const;
 template std::vector<std::int32_t> Tensor::to_vector<std::int32_t>() const;
 template std::vector<std::int64_t> Tensor::to_vector<std::int64_t>() const;
 
-Tensor Tensor::detach() const { return alias(*this, shape(), strides(), impl_->offset, impl_->is_view); }
+Tensor Tensor::detach() const {
+  const TensorImpl& impl = required("detach");
+  return alias(*this, impl.shape, impl.strides, impl.offset, impl.is_view);
+}
 
 Tensor empty(const Shape& shape, const TensorOptions& options) {
   const std::int64_t count = layout::checked_numel("empty", shape);

@@ -39,21 +39,22 @@ struct BackwardOptions;  // autograd/engine.h
 
 /// A multi-dimensional array: shape and strides (in elements) over a shared storage. Copying a Tensor copies
 /// the handle; both then name the same values, gradient and history. A default-constructed Tensor is
-/// undefined and stands for "absent"; only `defined()` may be asked of it.
+/// undefined and stands for "absent": `defined()`, `requires_grad()` and `is_same()` say so, all other
+/// members throw ValueError.
 class Tensor {
  public:
   Tensor() noexcept = default;
   explicit Tensor(Ref<TensorImpl> impl) noexcept : impl_(std::move(impl)) {}
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(impl_); }
-  [[nodiscard]] const Shape& shape() const noexcept;
-  [[nodiscard]] const Dims& strides() const noexcept;  ///< in elements
-  [[nodiscard]] std::int64_t dim() const noexcept;     ///< number of dimensions
+  [[nodiscard]] const Shape& shape() const;
+  [[nodiscard]] const Dims& strides() const;  ///< in elements
+  [[nodiscard]] std::int64_t dim() const;     ///< number of dimensions
   /// Size of one dim; negative dims count from the end. Throws IndexError.
   [[nodiscard]] std::int64_t size(std::int64_t dim) const;
-  [[nodiscard]] std::int64_t numel() const noexcept;
-  [[nodiscard]] DType dtype() const noexcept;
-  [[nodiscard]] Device device() const noexcept;
+  [[nodiscard]] std::int64_t numel() const;
+  [[nodiscard]] DType dtype() const;
+  [[nodiscard]] Device device() const;
   [[nodiscard]] bool is_contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
   /// The format that results made of this tensor take (layout::format_of).
   [[nodiscard]] MemoryFormat suggest_memory_format() const;
@@ -90,7 +91,7 @@ class Tensor {
   /// non-floating.
   const Tensor& requires_grad_(bool value = true) const;
   /// Whether it was not made by a recorded op.
-  [[nodiscard]] bool is_leaf() const noexcept;
+  [[nodiscard]] bool is_leaf() const;
   /// The accumulated gradient of a leaf; undefined before the first backward.
   [[nodiscard]] Tensor grad() const;
   /// Replaces the gradient (an undefined tensor clears it). Shape, device and dtype must be the tensor's own;
@@ -109,7 +110,7 @@ class Tensor {
   std::size_t register_hook(GradHook hook) const;
   void remove_hook(std::size_t id) const;
   /// Counts in-place writes to the storage.
-  [[nodiscard]] std::uint32_t version() const noexcept;
+  [[nodiscard]] std::uint32_t version() const;
 
   // --- ops (ops/shape/methods.cpp)
   // ------------------------------------------------------------------------------------------
@@ -138,10 +139,18 @@ class Tensor {
   const Tensor& fill_(Scalar value) const;
   const Tensor& zero_() const;
 
+  /// The state, unchecked: the tensor must be defined.
   [[nodiscard]] TensorImpl& impl() const noexcept { return *impl_; }
   [[nodiscard]] const Ref<TensorImpl>& ref() const noexcept { return impl_; }
 
  private:
+  /// The state, for a member of that name. Throws ValueError for an undefined tensor.
+  [[nodiscard]] TensorImpl& required(const char* member) const {
+    if (!impl_) [[unlikely]]
+      throw_undefined(member);
+    return *impl_;
+  }
+  [[noreturn]] static void throw_undefined(const char* member);
   [[nodiscard]] const void* host_data(DType expected) const;
   [[nodiscard]] void* writable_host_data(DType expected) const;
 
@@ -188,15 +197,15 @@ struct TensorImpl final : RefCounted {
 [[nodiscard]] std::string to_string(const Tensor& tensor);
 std::ostream& operator<<(std::ostream& stream, const Tensor& tensor);
 
-inline const Shape& Tensor::shape() const noexcept { return impl_->shape; }
-inline const Dims& Tensor::strides() const noexcept { return impl_->strides; }
-inline std::int64_t Tensor::dim() const noexcept { return static_cast<std::int64_t>(impl_->shape.size()); }
-inline DType Tensor::dtype() const noexcept { return impl_->dtype; }
-inline Device Tensor::device() const noexcept { return impl_->storage->device(); }
+inline const Shape& Tensor::shape() const { return required("shape").shape; }
+inline const Dims& Tensor::strides() const { return required("strides").strides; }
+inline std::int64_t Tensor::dim() const { return static_cast<std::int64_t>(required("dim").shape.size()); }
+inline DType Tensor::dtype() const { return required("dtype").dtype; }
+inline Device Tensor::device() const { return required("device").storage->device(); }
 inline bool Tensor::requires_grad() const noexcept {
   return impl_ && (impl_->requires_grad || static_cast<bool>(impl_->grad_fn));
 }
-inline bool Tensor::is_leaf() const noexcept { return !impl_->grad_fn; }
-inline std::uint32_t Tensor::version() const noexcept { return impl_->storage->version(); }
+inline bool Tensor::is_leaf() const { return !required("is_leaf").grad_fn; }
+inline std::uint32_t Tensor::version() const { return required("version").storage->version(); }
 
 }  // namespace mezzo

@@ -155,7 +155,7 @@ void LRScheduler::step_on_host(const StepOutcome& outcome) {
   }
   if (outcome.record.defined()) {
     const ScalerRecord record = read_record(outcome.record);
-    if (record.found_inf != 0 || record.error != 0) return;
+    if (record.found_inf != 0) return;
   }
   set_rates(steps_ + 1);
   ++steps_;

@@ -32,7 +32,7 @@ struct ParamGroup {
 /// How a loss scaler takes part in a step. The record is in the memory of the parameters' device; only
 /// kernels read it.
 struct ScalerControl {
-  const ScalerRecord* record = nullptr;  ///< skip the step on the device when found_inf or error is set
+  const ScalerRecord* record = nullptr;  ///< skip the step on the device when found_inf is set
   bool unscale = false;  ///< multiply gradients by inv_scale inside the update, and leave them unscaled
 };
 

@@ -85,7 +85,7 @@ void update_parameter(const ParameterUpdate& update, const Rule& rule, const Upd
 /// See kernels::update.
 template <template <class> class F, class Rule>
 void update(std::span<const ParameterUpdate> updates, const Rule& rule, const UpdateControl& control) {
-  if (control.record != nullptr && (control.record->found_inf != 0 || control.record->error != 0)) return;
+  if (control.record != nullptr && control.record->found_inf != 0) return;
   for (const ParameterUpdate& update : updates) {
     if (update.value.dtype == DType::f64)
       update_detail::update_parameter<F<double>, double>(update, rule, control);

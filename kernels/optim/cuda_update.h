@@ -48,7 +48,7 @@ struct Control {
 
   [[nodiscard]] __device__ bool skips() const {
     if (fault->flag != 0) return true;
-    return record != nullptr && (record->found_inf != 0 || record->error != 0);
+    return record != nullptr && record->found_inf != 0;
   }
 };
 

@@ -103,7 +103,7 @@ struct AdvanceScheduleFn {
   const ScalerRecord* record;
 
   MEZZO_HD void operator()() const {
-    if (record != nullptr && (record->found_inf != 0 || record->error != 0)) return;
+    if (record != nullptr && record->found_inf != 0) return;
     *step += by;
     for (std::int64_t g = 0; g < num_groups; ++g) {
       const ScheduledGroup& group = groups[g];

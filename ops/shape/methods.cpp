@@ -8,10 +8,12 @@ namespace mezzo {
 Tensor Tensor::to(DType dtype) const { return mezzo::to(*this, dtype); }
 Tensor Tensor::to(Device device) const { return mezzo::to(*this, device); }
 Tensor Tensor::contiguous(MemoryFormat format) const {
+  static_cast<void>(required("contiguous"));
   if (format == MemoryFormat::preserve) format = MemoryFormat::contiguous;
   return is_contiguous(format) ? *this : mezzo::clone(*this, format);
 }
 Tensor Tensor::to(MemoryFormat format) const {
+  static_cast<void>(required("to"));
   if (format == MemoryFormat::preserve || (suggest_memory_format() == format && is_contiguous(format)))
     return *this;
   return mezzo::clone(*this, format);

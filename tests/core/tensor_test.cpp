@@ -8,6 +8,8 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
@@ -37,6 +39,62 @@ TEST(Tensor, IsUndefinedUntilMade) {
   EXPECT_FALSE(none.defined());
   EXPECT_FALSE(none.requires_grad());
   EXPECT_EQ(to_string(none), "(undefined tensor)");
+}
+
+TEST(Tensor, EveryMemberOfAnUndefinedOneThrows) {
+  const Tensor none, one = ones({1});
+  const std::vector<std::pair<const char*, std::function<void()>>> members{
+      {"shape", [&] { static_cast<void>(none.shape()); }},
+      {"strides", [&] { static_cast<void>(none.strides()); }},
+      {"dim", [&] { static_cast<void>(none.dim()); }},
+      {"size", [&] { static_cast<void>(none.size(0)); }},
+      {"numel", [&] { static_cast<void>(none.numel()); }},
+      {"dtype", [&] { static_cast<void>(none.dtype()); }},
+      {"device", [&] { static_cast<void>(none.device()); }},
+      {"is_contiguous", [&] { static_cast<void>(none.is_contiguous()); }},
+      {"suggest_memory_format", [&] { static_cast<void>(none.suggest_memory_format()); }},
+      {"item", [&] { static_cast<void>(none.item()); }},
+      {"item", [&] { static_cast<void>(none.item_scalar()); }},
+      {"data", [&] { static_cast<void>(none.data<float>()); }},
+      {"data", [&] { static_cast<void>(none.mutable_data<float>()); }},
+      {"to_vector", [&] { static_cast<void>(none.to_vector<float>()); }},
+      {"requires_grad_", [&] { none.requires_grad_(); }},
+      {"requires_grad_", [&] { none.requires_grad_(false); }},
+      {"is_leaf", [&] { static_cast<void>(none.is_leaf()); }},
+      {"grad", [&] { static_cast<void>(none.grad()); }},
+      {"set_grad", [&] { none.set_grad({}); }},
+      {"set_grad", [&] { none.set_grad(one); }},
+      {"backward", [&] { none.backward(); }},
+      {"backward", [&] { none.backward(one, {}); }},
+      {"detach", [&] { static_cast<void>(none.detach()); }},
+      {"register_hook", [&] { none.register_hook([](const Tensor& gradient) { return gradient; }); }},
+      {"remove_hook", [&] { none.remove_hook(0); }},
+      {"version", [&] { static_cast<void>(none.version()); }},
+      {"to", [&] { static_cast<void>(none.to(DType::f64)); }},
+      {"to", [&] { static_cast<void>(none.to(Device::cpu())); }},
+      {"to", [&] { static_cast<void>(none.to(MemoryFormat::channels_last)); }},
+      {"contiguous", [&] { static_cast<void>(none.contiguous()); }},
+      {"clone", [&] { static_cast<void>(none.clone()); }},
+      {"add_", [&] { none.add_(one); }},
+      {"add_", [&] { none.add_(1); }},
+      {"add_", [&] { one.add_(none); }},
+      {"mul_", [&] { none.mul_(one); }},
+      {"mul_", [&] { none.mul_(1); }},
+      {"mul_", [&] { one.mul_(none); }},
+      {"addmm_",
+       [&] {
+         none.addmm_(ones({1, 1}), ones({1, 1}));
+       }},
+      {"copy_", [&] { none.copy_(one); }},
+      {"copy_", [&] { one.copy_(none); }},
+      {"fill_", [&] { none.fill_(1); }},
+      {"fill_", [&] { none.zero_(); }},
+  };
+  for (const auto& [name, call] : members) {
+    const std::string text = message_of<ValueError>(call);
+    EXPECT_EQ(text.rfind(std::string(name) + ": expected ", 0), 0U) << name << ": " << text;
+    EXPECT_NE(text.find("undefined"), std::string::npos) << text;
+  }
 }
 
 TEST(Tensor, KnowsItsShape) {

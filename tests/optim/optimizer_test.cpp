@@ -163,15 +163,15 @@ TEST(Optimizer, AStridedParameterLeavesTheMemoryAroundItAlone) {
 
 // --- skipped steps
 
-TEST(Optimizer, AnErrorInTheRecordSkipsToo) {
+TEST(Optimizer, ARecordOfAnOverflowSkips) {
   const Tensor p = parameter_of({1}, DType::f32);
   SGD sgd(std::vector<Tensor>{p}, {.lr = 1});
   p.set_grad(ones({1}));
   ScalerRecord record;
-  record.error = 1;
+  record.found_inf = 1;
   sgd.step({.record = &record, .unscale = true});
   EXPECT_EQ(p.item(), 1);
-  record.error = 0;
+  record.found_inf = 0;
   sgd.step({.record = &record, .unscale = true});
   EXPECT_EQ(p.item(), 0);
 }
