@@ -28,14 +28,13 @@ set(mezzo_sample_files
   kernels/pointwise: cpu
   kernels/reduce: cpu_direct_sum cpu_plan cpu_source
   kernels/scaler: cpu
-  kernels/softmax: cpu_softmax
-  nn/layers: activation layer_support linear
+  nn/layers: layer_support linear
   nn/module: call cloning convert module module_slots print sequential
   ops/factory: factory random
   ops/linalg: linear matmul product
   ops/loss: common regression
-  ops/pointwise: activation activation_rectifier activation_smooth binary clamp compare inplace rounding scalar unary
-  ops/reduce: common extremum reduction softmax
+  ops/pointwise: activation binary compare inplace scalar unary
+  ops/reduce: common reduction
   ops/shape: cast methods view
   optim: optimizer sgd)
 
