@@ -150,11 +150,12 @@ void refuse_if_enabled(const HookedCall& call, const State& state) {
 
 void autocast_hook(HookedCall& call) {
   const State state = current();
-  if (call.info.cast_inputs) {
+  const std::optional<Category> overridden = category_override(call.info);
+  if (call.info.cast_inputs && !overridden) {
     rewrite(call, state, [&](const Tensor& /*input*/) { return *call.info.cast_inputs; });
     return;
   }
-  switch (effective_category(call.info)) {
+  switch (overridden.value_or(call.info.category.value)) {
     case Category::lower_precision:
       rewrite(call, state, [&](const Tensor& input) { return state.at(input.device().type).dtype; });
       return;

@@ -110,13 +110,17 @@ PolicyOverride::~PolicyOverride() {
   --open_overrides;
 }
 
-Category effective_category(const OpInfo& info) {
-  if (open_overrides.load(std::memory_order_relaxed) == 0) return info.category.value;
+std::optional<Category> category_override(const OpInfo& info) {
+  if (open_overrides.load(std::memory_order_relaxed) == 0) return std::nullopt;
   const Overrides& mine = overrides.get();
   for (auto it = mine.rbegin(); it != mine.rend(); ++it) {
     if ((*it)->info == &info && !(*it)->ended.load()) return (*it)->category;
   }
-  return info.category.value;
+  return std::nullopt;
+}
+
+Category effective_category(const OpInfo& info) {
+  return category_override(info).value_or(info.category.value);
 }
 
 }  // namespace mezzo::amp

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ struct PolicyRow {
 [[nodiscard]] std::string_view describe(Category category);
 
 /// Gives an op another category on this thread while it lives; the newest override wins. They may end in any
-/// order, and on any thread.
+/// order, and on any thread. It also takes the place of an op's `cast_inputs`.
 ///   amp::PolicyOverride keep("softmax", Category::lower_precision);
 /// Throws ValueError for a name that is not registered.
 class PolicyOverride {
@@ -45,7 +46,9 @@ class PolicyOverride {
   std::shared_ptr<Entry> entry_;
 };
 
-/// The category that holds for an op on this thread.
+/// What the newest PolicyOverride of this thread says of an op, if there is one.
+[[nodiscard]] std::optional<Category> category_override(const OpInfo& info);
+/// The category that holds for an op on this thread: that, or the op's own.
 [[nodiscard]] Category effective_category(const OpInfo& info);
 
 }  // namespace mezzo::amp

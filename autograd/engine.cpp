@@ -67,6 +67,14 @@ Tensor run_hooks(GradHooks& hooks, Tensor gradient) {
                        to_string(replaced.shape()),
                        "return the same shape, or an undefined tensor to change nothing");
     }
+    if (replaced.dtype() != gradient.dtype()) {
+      throw DTypeError("hook", "a gradient of dtype " + to_string(gradient.dtype()),
+                       to_string(replaced.dtype()), "convert it with to(dtype)");
+    }
+    if (!(replaced.device() == gradient.device())) {
+      throw DeviceError("hook", "a gradient on " + to_string(gradient.device()), to_string(replaced.device()),
+                        "copy it with to(device)");
+    }
     gradient = std::move(replaced);
   }
   return gradient;

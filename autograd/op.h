@@ -126,7 +126,7 @@ struct OpInfo {
   /// custom_bwd).
   bool runs_under_autocast = false;
   /// Inside an enabled region, cast floating inputs (not f64) to this and run with autocast off
-  /// (custom_fwd(cast_inputs)).
+  /// (custom_fwd(cast_inputs)). An amp::PolicyOverride of the op takes its place.
   std::optional<DType> cast_inputs = {};
   SweepOptOut opt_out = {};
 };

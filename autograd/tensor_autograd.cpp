@@ -82,9 +82,13 @@ void Tensor::set_grad(const Tensor& gradient) const {
   exchange_grad(autograd::ensure_meta(*this), gradient);
 }
 
-void Tensor::backward() const { mezzo::backward({this, 1}); }
-void Tensor::backward(const BackwardOptions& options) const { mezzo::backward({this, 1}, {}, options); }
+void Tensor::backward() const { backward(BackwardOptions{}); }
+void Tensor::backward(const BackwardOptions& options) const {
+  static_cast<void>(required("backward"));
+  mezzo::backward({this, 1}, {}, options);
+}
 void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) const {
+  static_cast<void>(required("backward"));
   mezzo::backward({this, 1}, {&gradient, 1}, options);
 }
 

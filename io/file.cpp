@@ -1,12 +1,16 @@
 // The POSIX calls behind io/file.h, separate so that no header includes them.
 #include "mezzo/io/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <new>
@@ -40,6 +44,54 @@ std::string follow_links(const std::string& path) {
   return error ? path : target.string();
 }
 
+/// A path with a zero byte would name another file to the system, which reads up to there.
+void refuse_zero_byte(const std::string& op, const std::string& path) {
+  if (path.find('\0') == std::string::npos) return;
+  throw IoError(op.substr(0, op.find('\0')) + "...'", "a path without a zero byte",
+                "one at position " + std::to_string(path.find('\0')), "check where the path comes from");
+}
+
+/// The process of a temporary file `name` + ".tmp-<process>-<attempt>"; 0 for any other name.
+pid_t process_of(std::string_view temporary, std::string_view name) {
+  constexpr std::string_view kMark = ".tmp-";
+  if (temporary.substr(0, name.size()) != name || temporary.substr(name.size(), kMark.size()) != kMark)
+    return 0;
+  const std::string_view rest = temporary.substr(name.size() + kMark.size());
+  pid_t process = 0;
+  int attempt = 0;
+  const auto [dash, error] = std::from_chars(rest.data(), rest.data() + rest.size(), process);
+  if (error != std::errc() || process <= 0 || dash == rest.data() + rest.size() || *dash != '-') return 0;
+  const auto [end, last_error] = std::from_chars(dash + 1, rest.data() + rest.size(), attempt);
+  return last_error == std::errc() && attempt >= 0 && end == rest.data() + rest.size() ? process : 0;
+}
+
+/// Whether the process that wrote a temporary file is gone. A writer holds a lock on its file, which also
+/// those see that do not see the process (containers).
+bool is_orphan(const std::string& temporary, pid_t process) {
+  if (::kill(process, 0) == 0 || errno != ESRCH) return false;
+  const int descriptor = ::open(temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  struct stat status {};
+  const bool orphan = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
+                      ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+  ::close(descriptor);
+  return orphan;
+}
+
+/// Removes what processes that were killed in the middle left of this file.
+void remove_orphans(const std::string& path) {
+  const std::filesystem::path file(path);
+  const std::string folder = file.parent_path().string(), name = file.filename().string();
+  DIR* const entries = ::opendir(folder.empty() ? "." : folder.c_str());
+  if (entries == nullptr) return;
+  while (const dirent* const entry = ::readdir(entries)) {
+    const pid_t process = process_of(entry->d_name, name);
+    const std::string temporary = (file.parent_path() / entry->d_name).string();
+    if (process != 0 && is_orphan(temporary, process)) ::unlink(temporary.c_str());
+  }
+  ::closedir(entries);
+}
+
 /// Makes the rename itself survive a power cut. Some file systems refuse this for folders; nothing is lost
 /// then but that guarantee, so errors are passed over.
 void sync_folder_of(const std::string& path) {
@@ -53,6 +105,7 @@ void sync_folder_of(const std::string& path) {
 }  // namespace
 
 InputFile::InputFile(const std::string& path, std::string op) : op_(std::move(op) + " '" + path + "'") {
+  refuse_zero_byte(op_, path);
   // O_NONBLOCK: opening a pipe that nobody writes to must report, not wait. It has no effect on regular
   // files.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -98,11 +151,18 @@ std::vector<std::byte> read_file(const std::string& path) {
 }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(follow_links(path)) {
+  const std::string op = "write '" + path + "'";
+  refuse_zero_byte(op, path);
   struct stat status {};
-  if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    throw IoError("write '" + path + "'", "a regular file or a new name", kind_name(status.st_mode),
-                  "choose another path");
+  const bool replaces = ::stat(path_.c_str(), &status) == 0;
+  if (replaces && !S_ISREG(status.st_mode))
+    throw IoError(op, "a regular file or a new name", kind_name(status.st_mode), "choose another path");
+  // Also for root, whom the system would let write it.
+  if (replaces && ((status.st_mode & 0222U) == 0 || ::access(path_.c_str(), W_OK) != 0)) {
+    throw IoError(op, "a file that may be written, or a new name", "one that is read-only",
+                  "chmod u+w it, or choose another path");
   }
+  remove_orphans(path_);
   // A name that a crashed process left behind is stepped over; O_EXCL keeps threads and processes apart.
   int error = EEXIST;
   for (int attempt = 0; attempt < 1000 && descriptor_ < 0 && error == EEXIST; ++attempt) {
@@ -110,10 +170,11 @@ AtomicFile::AtomicFile(const std::string& path) : path_(follow_links(path)) {
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     error = errno;
   }
-  if (descriptor_ < 0) {
-    throw IoError("write '" + path + "'", "a folder that can be written", reason(error),
-                  "create it or check permissions");
-  }
+  if (descriptor_ < 0)
+    throw IoError(op, "a folder that can be written", reason(error), "create it or check permissions");
+  static_cast<void>(::flock(descriptor_, LOCK_EX | LOCK_NB));
+  // Some file systems have no modes.
+  if (replaces) static_cast<void>(::fchmod(descriptor_, status.st_mode & 07777U));
 }
 
 AtomicFile::~AtomicFile() {

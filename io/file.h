@@ -41,11 +41,12 @@ class InputFile {
 
 /// A file that appears under its name complete or not at all: bytes go to a temporary file beside it, which
 /// `commit` flushes to disk and renames. Readers see the old content or the new one, also when the process or
-/// the machine dies. A symbolic link is followed, and the file it leads to replaced. Throws IoError with the
-/// system's reason.
+/// the machine dies. A symbolic link is followed, and the file it leads to replaced; its mode stays. What a
+/// process that was killed left beside it is removed. Throws IoError with the system's reason.
 class AtomicFile {
  public:
-  /// Throws IoError when the folder cannot be written, or when `path` exists and is no regular file.
+  /// Throws IoError when the folder cannot be written, and when `path` exists and is read-only or no regular
+  /// file.
   explicit AtomicFile(const std::string& path);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

@@ -60,7 +60,8 @@ Workload workload_of(const Options& o) {
   if (o.model != "mlp" && o.model != "small") {
     throw mezzo::ValueError("mlp_timing", "--model mlp or small", "\"" + o.model + "\"", "choose one");
   }
-  Workload w = preset(o.model == "small" ? "small" : o.size, device);
+  Workload w = preset(o.size, device);
+  if (o.model == "small") w = preset("small", device);
   if (o.layers && *o.layers < 1) {
     throw mezzo::ValueError("mlp_timing", "--layers of at least 1", std::to_string(*o.layers), "pass 3");
   }

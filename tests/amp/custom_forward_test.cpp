@@ -50,6 +50,7 @@ constexpr Op<NoAttrs> casting_op{
     .forward = looking_forward,
     .vjp = looking_vjp,
     .saves = kSaveNothing};
+const Registered casting_registered{casting_op};  // so that an override finds it by name
 
 Tensor half_leaf() { return ones({2}, {.dtype = DType::f16, .requires_grad = true}); }
 
@@ -95,6 +96,17 @@ TEST(CustomForward, CastInputsCastsInsideARegionOnlyAndRunsWithAutocastOff) {  /
   EXPECT_FALSE(in_forward.enabled);
   sum(y).backward();
   EXPECT_EQ(x.grad().dtype(), DType::f16);
+}
+
+TEST(CustomForward, AnOverrideTakesThePlaceOfCastInputs) {
+  const Autocast region(kCpu, DType::bf16);
+  {
+    const PolicyOverride low("test_looks_casting", Category::lower_precision);
+    static_cast<void>(bind(casting_op, {ones({2})}));
+    EXPECT_EQ(input_dtype, DType::bf16);
+  }
+  static_cast<void>(bind(casting_op, {half_leaf()}));
+  EXPECT_EQ(input_dtype, DType::f32);
 }
 
 TEST(CustomForward, CastInputsLeavesF64AndIntegersAlone) {

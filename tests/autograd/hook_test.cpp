@@ -47,6 +47,18 @@ TEST(Hook, OfAnotherShapeIsRefusedAndNoLeafIsTouched) {
   EXPECT_FALSE(x.grad().defined());
 }
 
+TEST(Hook, OfAnotherDTypeIsRefusedAndNoLeafIsTouched) {
+  const Tensor x = leaf(3);
+  x.register_hook([](const Tensor& gradient) { return gradient.to(DType::f32); });
+  EXPECT_THROW(sum(x * x).backward(), DTypeError);
+  EXPECT_FALSE(x.grad().defined());
+  const Tensor y = leaf(3);
+  const Tensor between = y * 2.0;
+  between.register_hook([](const Tensor& gradient) { return gradient.to(DType::bf16); });
+  EXPECT_THROW(sum(between).backward(), DTypeError);
+  EXPECT_FALSE(y.grad().defined());
+}
+
 TEST(Hook, NeedsATensorThatRequiresGrad) {
   EXPECT_THROW(tensor({1.0}).register_hook([](const Tensor& g) { return g; }), AutogradError);
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -99,6 +100,76 @@ TEST_F(FileTest, FollowsALinkToItsFile) {
   write_all(path("link"), "new");
   EXPECT_TRUE(fs::is_symlink(path("link")));
   EXPECT_EQ(content(path("target")), "new");
+}
+
+mode_t mode_of(const std::string& path) {
+  struct stat status {};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0);
+  return status.st_mode & 07777U;
+}
+
+TEST_F(FileTest, KeepsTheModeOfTheFileItReplaces) {
+  for (const mode_t mode : {0600U, 0640U, 0755U}) {
+    write_all(path("a"), "old");
+    ASSERT_EQ(::chmod(path("a").c_str(), mode), 0);
+    write_all(path("a"), "new");
+    EXPECT_EQ(mode_of(path("a")), mode);
+    EXPECT_EQ(content(path("a")), "new");
+  }
+}
+
+TEST_F(FileTest, RefusesToReplaceAReadOnlyFile) {
+  write_all(path("a"), "old");
+  fs::create_symlink("a", path("link"));
+  ASSERT_EQ(::chmod(path("a").c_str(), 0444), 0);
+  EXPECT_NE(io_error([&] { write_all(path("a"), "new"); }).find("got one that is read-only"),
+            std::string::npos);
+  EXPECT_NE(io_error([&] { write_all(path("link"), "new"); }).find("got one that is read-only"),
+            std::string::npos);
+  EXPECT_EQ(content(path("a")), "old");
+  EXPECT_EQ(file_count(), 2);
+}
+
+TEST_F(FileTest, RemovesWhatDeadProcessesLeftAndNothingElse) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(path("a"));
+    file.write("half");
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  const std::string left = path("a.tmp-" + std::to_string(child) + "-0");
+  ASSERT_TRUE(fs::exists(left));
+  // Names that are alike, of living processes, of other files, and no files.
+  const std::string dead = std::to_string(child), alive = std::to_string(::getpid());
+  const std::vector<std::string> others{"a.tmp-" + alive + "-7",
+                                        "a.tmp-" + dead,
+                                        "a.tmp-" + dead + "-0x",
+                                        "a.tmp-0-0",
+                                        "a.tmp--1-0",
+                                        "a.tmp-99999999999999999999-0",
+                                        "b.tmp-" + dead + "-0",
+                                        "a.tmp-" + dead + "-"};
+  for (const std::string& name : others) std::ofstream(path(name)) << "mine";
+  fs::create_directory(path("a.tmp-" + dead + "-5"));
+  fs::create_symlink("b", path("a.tmp-" + dead + "-6"));
+  write_all(path("a"), "whole");
+  EXPECT_EQ(content(path("a")), "whole");
+  EXPECT_FALSE(fs::exists(left));
+  for (const std::string& name : others) EXPECT_EQ(content(path(name)), "mine") << name;
+  EXPECT_TRUE(fs::is_directory(path("a.tmp-" + dead + "-5")));
+  EXPECT_TRUE(fs::is_symlink(path("a.tmp-" + dead + "-6")));
+}
+
+TEST_F(FileTest, RefusesAPathWithAZeroByte) {
+  using namespace std::string_literals;
+  write_all(path("a"), "old");
+  EXPECT_NE(io_error([&] { write_all(path("a\0b"s), "new"); }).find("without a zero byte"),
+            std::string::npos);
+  EXPECT_NE(io_error([&] { static_cast<void>(read_file(path("a\0b"s))); }).find("without a zero byte"),
+            std::string::npos);
+  EXPECT_EQ(content(path("a")), "old");
 }
 
 TEST_F(FileTest, RefusesWhatIsNoRegularFile) {

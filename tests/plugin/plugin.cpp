@@ -11,7 +11,7 @@ extern "C" int mezzo_plugin_train() {
     nn::Linear line(1, 1);
     optim::SGD sgd(line.parameters(), {.lr = 0.1});
     amp::GradScaler scaler({.init_scale = 8});
-    const Tensor x = linspace(-1, 1, 64).to(DType::f32);
+    const Tensor x = arange(64) * (1.0 / 32) - 1.0;
     const Tensor input = reshape(x, {64, 1}), target = input * 3.0 + 1.0;
     for (int step = 0; step < 200; ++step) {
       sgd.zero_grad();
