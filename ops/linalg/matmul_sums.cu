@@ -148,6 +148,7 @@ const Registered addbmm_registered{kOp<kAddbmm>};
 }  // namespace
 
 const Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
+  require_defined("addmm_", *this);
   const InputHookGuard no_autocast{InputHookState{}};
   const Tensor sum = addmm(*this, a, b, beta, alpha);
   if (sum.shape() != shape()) {
