@@ -31,7 +31,11 @@ class Cloning {
   [[nodiscard]] Module& place_of(const Module& original) const;
 
  private:
+  /// C++ copies a member inside of the copy of its owner, so a copy nests as deep as the model.
+  static constexpr int kMostNested = 5000;
+
   Cloning* previous_;
+  int nested_ = 0;
   std::unordered_map<const Module*, Module*> places_;
   std::unordered_map<const Module*, std::shared_ptr<Module>> modules_;
   std::unordered_map<const TensorImpl*, Tensor> tensors_;

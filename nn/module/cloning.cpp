@@ -46,7 +46,13 @@ std::shared_ptr<Module> Cloning::copy(const Module& original, const detail::Copi
     throw StateError("clone", "a copyable class", original.type_name(),
                      "give it a copy constructor; a member of it has none");
   }
+  if (nested_ == kMostNested) {
+    throw StateError("clone", "a model nested at most " + std::to_string(kMostNested) + " deep",
+                     "a deeper one", "build it a second time and load the state_dict of the first");
+  }
+  ++nested_;
   std::shared_ptr<Module> made = known.copy(original);
+  --nested_;
   detail::learn_copier(*made, known);
   modules_.emplace(&original, made);
   return made;

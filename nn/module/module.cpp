@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "mezzo/core/layout.h"
+#include "mezzo/nn/module/walk.h"
 
 namespace mezzo::nn {
 
@@ -18,20 +19,21 @@ std::string joined(const std::string& path, const std::string& name) {
 
 /// Calls visit(path, module) for a module and everything below it, parents first, each module once.
 template <class M, class Visit>
-void walk(M& module, const std::string& path, Seen& seen, const Visit& visit) {
-  if (!seen.insert(&module).second) return;
-  visit(path, module);
-  for (const ChildSlot* slot : module.child_slots()) {
-    if (slot->module()) walk<M>(*slot->module(), joined(path, slot->name()), seen, visit);
-  }
+void visit_modules(M& root, const Visit& visit) {
+  Seen seen;
+  detail::walk(root, [&](const std::string& path, M& module) {
+    if (!seen.insert(&module).second) return false;
+    visit(path, module);
+    return true;
+  });
 }
 
 /// The tensors of `slots_of(module)` all over the tree, each tensor once.
 template <class SlotsOf>
 NamedTensors collect(const Module& root, const SlotsOf& slots_of) {
   NamedTensors result;
-  Seen modules, tensors;
-  walk(root, "", modules, [&](const std::string& path, const Module& module) {
+  Seen tensors;
+  visit_modules(root, [&](const std::string& path, const Module& module) {
     for (const TensorSlot* slot : slots_of(module)) {
       if (slot->defined() && tensors.insert(&slot->get().impl()).second)
         result.emplace_back(joined(path, slot->name()), slot->get());
@@ -67,16 +69,14 @@ std::vector<Tensor> Module::parameters() const {
 
 std::vector<std::pair<std::string, Module*>> Module::named_modules() {
   std::vector<std::pair<std::string, Module*>> result;
-  Seen seen;
-  walk(*this, "", seen, [&](const std::string& path, Module& module) { result.emplace_back(path, &module); });
+  visit_modules(*this, [&](const std::string& path, Module& module) { result.emplace_back(path, &module); });
   return result;
 }
 
 std::vector<std::pair<std::string, const Module*>> Module::named_modules() const {
   std::vector<std::pair<std::string, const Module*>> result;
-  Seen seen;
-  walk(*this, "", seen,
-       [&](const std::string& path, const Module& module) { result.emplace_back(path, &module); });
+  visit_modules(*this,
+                [&](const std::string& path, const Module& module) { result.emplace_back(path, &module); });
   return result;
 }
 
@@ -96,7 +96,7 @@ std::int64_t Module::num_parameters() const {
 }
 
 Module& Module::train(bool on) {
-  for (const auto& [path, module] : named_modules()) module->training_ = on;
+  visit_modules(*this, [&](const std::string& /*path*/, Module& module) { module.training_ = on; });
   return *this;
 }
 
@@ -109,7 +109,17 @@ void Module::zero_grad() {
   for (const Tensor& parameter : parameters()) parameter.set_grad({});
 }
 
-std::string Module::path() const { return holders_.empty() ? std::string() : holders_.front()->path(); }
+std::string Module::path() const {
+  std::vector<const std::string*> names;  // from here up
+  for (const Module* module = this; !module->holders_.empty();) {
+    names.push_back(&module->holders_.front()->name());
+    module = &module->holders_.front()->owner();
+  }
+  std::string path;
+  for (auto name = names.rbegin(); name != names.rend(); ++name)
+    path.append(path.empty() ? "" : ".").append(**name);
+  return path;
+}
 
 std::string Module::described() const {
   const std::string where = path();

@@ -2,8 +2,11 @@
 #include "mezzo/nn/module/slot.h"
 
 #include <algorithm>
+#include <new>
+#include <unordered_set>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/per_thread.h"
 #include "mezzo/nn/cloning.h"
 
 namespace mezzo::nn {
@@ -20,6 +23,51 @@ void remove_entry(std::vector<T>& list, T entry) noexcept {
 template <class Slots>
 bool has_name(const Slots& slots, const std::string& name) {
   return std::any_of(slots.begin(), slots.end(), [&](const auto* slot) { return slot->name() == name; });
+}
+
+/// Whether `module` is `inner` or above it: looked for from there upward, past every slot that holds one.
+bool contains(const Module& module, const Module& inner,
+              std::span<const ChildSlot* const> (*holders)(const Module&)) {
+  if (module.child_slots().empty()) return &module == &inner;
+  std::vector<const Module*> open{&inner};
+  std::unordered_set<const Module*> seen{&inner};
+  while (!open.empty()) {
+    const Module* const now = open.back();
+    open.pop_back();
+    if (now == &module) return true;
+    for (const ChildSlot* slot : holders(*now)) {
+      if (seen.insert(&slot->owner()).second) open.push_back(&slot->owner());
+    }
+  }
+  return false;
+}
+
+/// Lets go of a module. Modules that are nested deeper than a stack is go one after the other, not one inside
+/// the other.
+void drop_in_turn(std::shared_ptr<Module> module) noexcept {
+  constexpr int kMostNested = 200;
+  static constinit thread_local int nested = 0;
+  static constinit mezzo::detail::PerThread<std::vector<std::shared_ptr<Module>>> waiting;
+  if (module == nullptr || module.use_count() > 1) return;
+  if (nested >= kMostNested) {
+    try {
+      waiting.get().push_back(module);
+      return;
+    } catch (const std::bad_alloc&) {  // no room to remember it: now, then
+    }
+  }
+  ++nested;
+  module.reset();
+  --nested;
+  if (nested > 0) return;
+  std::vector<std::shared_ptr<Module>>& queue = waiting.get();
+  while (!queue.empty()) {
+    ++nested;
+    std::shared_ptr<Module> next = std::move(queue.back());
+    queue.pop_back();
+    next.reset();
+    --nested;
+  }
 }
 
 /// How a slot is named in messages.
@@ -107,6 +155,7 @@ ChildSlot::ChildSlot(Module& owner, std::string name, std::shared_ptr<Module> mo
     : Slot(owner, std::move(name)) {
   detail::learn_copier(owner, of_owner);
   if (module) detail::learn_copier(*module, of_module);
+  require_outside(module.get());
   owner.children_.push_back(this);
   hold(std::move(module));
 }
@@ -121,6 +170,7 @@ ChildSlot::ChildSlot(const ChildSlot& other) : Slot(other) {
 ChildSlot::~ChildSlot() {
   if (module_) remove_entry(module_->holders_, static_cast<const ChildSlot*>(this));
   remove_entry(owner().children_, this);
+  drop_in_turn(std::move(module_));
 }
 
 void ChildSlot::hold(std::shared_ptr<Module> module) {
@@ -129,13 +179,16 @@ void ChildSlot::hold(std::shared_ptr<Module> module) {
   module_ = std::move(module);
 }
 
+void ChildSlot::require_outside(const Module* module) const {
+  const auto holders = [](const Module& of) { return std::span<const ChildSlot* const>(of.holders_); };
+  if (module == nullptr || !contains(*module, owner(), holders)) return;
+  throw ValueError("slot", "a module outside of the tree above " + described(*this),
+                   module->type_name() + ", which contains it", "a model must not contain itself");
+}
+
 void ChildSlot::require_fitting(const std::shared_ptr<Module>& module) const {
   if (module == nullptr) return;
-  for (const auto& [path, inner] : module->named_modules()) {
-    if (inner != &owner()) continue;
-    throw ValueError("replace", "a module outside of the tree above " + described(*this),
-                     module->type_name() + ", which contains it", "a model must not contain itself");
-  }
+  require_outside(module.get());
   require_type(module);
 }
 

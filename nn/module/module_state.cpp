@@ -4,7 +4,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
-#include "mezzo/nn/module.h"
+#include "mezzo/nn/module/walk.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::nn {
@@ -12,16 +12,20 @@ namespace mezzo::nn {
 namespace {
 
 /// Lists what a state dict holds: every path of every parameter and persistent buffer, sharing not resolved.
-void list_state(const Module& module, const std::string& prefix, NamedTensors& out) {
-  for (const Param* slot : module.param_slots()) {
-    if (slot->defined()) out.emplace_back(prefix + slot->name(), slot->get());
-  }
-  for (const Buffer* slot : module.buffer_slots()) {
-    if (slot->defined() && slot->is_persistent()) out.emplace_back(prefix + slot->name(), slot->get());
-  }
-  for (const ChildSlot* slot : module.child_slots()) {
-    if (slot->module()) list_state(*slot->module(), prefix + slot->name() + ".", out);
-  }
+NamedTensors listed_state(const Module& root) {
+  NamedTensors state;
+  detail::walk(root, [&](const std::string& path, const Module& module) {
+    const auto add = [&](const TensorSlot& slot) {
+      if (slot.defined())
+        state.emplace_back(path.empty() ? slot.name() : path + "." + slot.name(), slot.get());
+    };
+    for (const Param* slot : module.param_slots()) add(*slot);
+    for (const Buffer* slot : module.buffer_slots()) {
+      if (slot->is_persistent()) add(*slot);
+    }
+    return true;
+  });
+  return state;
 }
 
 std::string kind_text(const Tensor& tensor) {
@@ -48,8 +52,7 @@ class Loading {
 
 Loading::Loading(const Module& module, const NamedTensors& state, const LoadOptions& options)
     : options_(options) {
-  NamedTensors targets;
-  list_state(module, "", targets);
+  const NamedTensors targets = listed_state(module);
   std::unordered_map<std::string, Tensor> by_name(targets.begin(), targets.end());
   std::unordered_set<std::string> names;
   std::unordered_set<const TensorImpl*> given;
@@ -103,8 +106,7 @@ void Loading::write() const {
 }  // namespace
 
 NamedTensors Module::state_dict() const {
-  NamedTensors result;
-  list_state(*this, "", result);
+  NamedTensors result = listed_state(*this);
   for (auto& [path, tensor] : result) tensor = tensor.detach();
   return result;
 }

@@ -172,6 +172,8 @@ class ChildSlot : public Slot {
   friend class surgery::Operation;  // looks once for a whole surgery that no module contains itself
   /// Throws ValueError when the module is not of the slot's type.
   void require_type(const std::shared_ptr<Module>& module) const;
+  /// Throws ValueError for a module that is the owner or above it.
+  void require_outside(const Module* module) const;
   /// `replace` without checks.
   void exchange(std::shared_ptr<Module> module);
   void hold(std::shared_ptr<Module> module);
