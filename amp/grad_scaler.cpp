@@ -272,7 +272,7 @@ void GradScaler::update(double new_scale) {
   require_settled("GradScaler.update");
   const auto value = static_cast<float>(new_scale);
   if (!(value > 0) || !std::isfinite(value)) {
-    throw ValueError("GradScaler.update", "a positive, finite scale", std::to_string(new_scale),
+    throw ValueError("GradScaler.update", "a positive, finite scale", number_text(new_scale),
                      "pass for example 65536.0");
   }
   detail::warn_below_1(value);

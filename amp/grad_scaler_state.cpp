@@ -15,7 +15,7 @@ namespace mezzo::amp {
 namespace {
 
 void require(bool good, const char* what, double got, const char* fix) {
-  if (!good) throw ValueError("GradScaler", what, std::to_string(got), fix);
+  if (!good) throw ValueError("GradScaler", what, number_text(got), fix);
 }
 
 void check_scale(double scale, const char* what) {

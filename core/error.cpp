@@ -1,6 +1,9 @@
 // The text of errors: what an op expected, what it got, and what to do.
 #include "mezzo/core/error.h"
 
+#include <array>
+#include <charconv>
+
 namespace mezzo {
 
 namespace {
@@ -27,6 +30,11 @@ std::string to_string(std::span<const std::int64_t> values) {
     text += std::to_string(values[i]);
   }
   return text + "]";
+}
+
+std::string number_text(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
 }  // namespace mezzo

@@ -68,5 +68,7 @@ class IoError : public Error {
 
 /// "[2, 3]": how shapes and lists of dims appear in messages.
 [[nodiscard]] std::string to_string(std::span<const std::int64_t> values);
+/// "0.5", "1e+300": the shortest text that reads back as the number.
+[[nodiscard]] std::string number_text(double value);
 
 }  // namespace mezzo

@@ -57,7 +57,7 @@ std::vector<Tensor> gradients_of(std::string_view op, std::span<const Tensor> pa
 
 void require_max_norm(std::string_view op, double max_norm) {
   if (max_norm >= 0) return;
-  throw ValueError(op, "max_norm >= 0", std::to_string(max_norm),
+  throw ValueError(op, "max_norm >= 0", number_text(max_norm),
                    "pass the largest norm that gradients may have");
 }
 
@@ -78,7 +78,7 @@ Tensor total_norm(std::string_view op, std::span<const Tensor> tensors, double n
     if (!is_floating(tensor.dtype()))
       throw DTypeError(op, "floating tensors", to_string(tensor.dtype()), "leave others out");
     if (needs_elements && tensor.numel() == 0) {
-      throw ShapeError(op, "elements for a norm of order " + std::to_string(norm_type),
+      throw ShapeError(op, "elements for a norm of order " + number_text(norm_type),
                        to_string(tensor.shape()), "leave empty tensors out");
     }
     if (tensor.dtype() == DType::f64) dtype = DType::f64;
@@ -93,7 +93,7 @@ Tensor total_norm(std::string_view op, std::span<const Tensor> tensors, double n
 void require_finite(std::string_view op, const Tensor& total) {
   const double value = total.item();
   if (std::isfinite(value)) return;
-  throw ValueError(op, "a finite total norm", std::to_string(value),
+  throw ValueError(op, "a finite total norm", number_text(value),
                    "look for the source with autograd::detect_anomaly, or pass error_if_nonfinite = false");
 }
 
@@ -159,7 +159,7 @@ void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm, 
 
 void clip_grad_value_(std::span<const Tensor> parameters, double limit) {
   constexpr std::string_view op = "clip_grad_value_";
-  if (!(limit >= 0)) throw ValueError(op, "limit >= 0", std::to_string(limit), "pass a positive limit");
+  if (!(limit >= 0)) throw ValueError(op, "limit >= 0", number_text(limit), "pass a positive limit");
   const autograd::GradientLocks locks(parameters);
   const std::vector<Tensor> gradients = gradients_of(op, parameters);
   if (gradients.empty()) return;

@@ -77,7 +77,7 @@ std::vector<kernels::Rates> LRScheduler::rates_at(std::int64_t step) const {
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     rates.push_back(schedule_.rates(step, {groups_[group].base, 0}, group));
     if (is_rate(rates.back().lr)) continue;
-    throw ValueError(schedule_.name(), "a finite learning rate >= 0", std::to_string(rates.back().lr),
+    throw ValueError(schedule_.name(), "a finite learning rate >= 0", number_text(rates.back().lr),
                      "check the function at step " + std::to_string(step));
   }
   return rates;
@@ -203,7 +203,7 @@ std::vector<kernels::ScheduledGroup> LRScheduler::loaded_groups(std::string_view
   std::vector<kernels::ScheduledGroup> groups = groups_;
   for (std::size_t group = 0; group < groups.size(); ++group) {
     const double base = groups[group].base = bases[group].as_double();
-    if (!is_rate(base)) throw ValueError(op, "finite base_lrs >= 0", std::to_string(base), "check the file");
+    if (!is_rate(base)) throw ValueError(op, "finite base_lrs >= 0", number_text(base), "check the file");
   }
   return groups;
 }

@@ -22,8 +22,8 @@ constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;      // all integers 
 void require_count(std::string_view name, std::string_view option, std::int64_t value, std::int64_t least,
                    std::int64_t most = kMostSteps) {
   if (value >= least && value <= most) return;
-  const std::string range = std::to_string(least) + " to " + std::to_string(most);
-  throw ValueError(name, std::string(option) + " from " + range, std::to_string(value),
+  const std::string range = number_text(least) + " to " + number_text(most);
+  throw ValueError(name, std::string(option) + " from " + range, number_text(value),
                    "give it in steps of the scheduler");
 }
 

@@ -39,11 +39,10 @@ void check(const GemmArgs& args, DType compute) {
   }
   if (compute == DType::i64 && (args.alpha != std::trunc(args.alpha) || args.beta != std::trunc(args.beta))) {
     throw ValueError("gemm", "whole alpha and beta for integers",
-                     std::to_string(args.alpha) + " and " + std::to_string(args.beta),
-                     "use a floating dtype");
+                     number_text(args.alpha) + " and " + number_text(args.beta), "use a floating dtype");
   }
   if (args.bias != nullptr && args.beta != 0) {
-    throw ValueError("gemm", "beta 0 beside a bias", std::to_string(args.beta), "add one of them to C first");
+    throw ValueError("gemm", "beta 0 beside a bias", number_text(args.beta), "add one of them to C first");
   }
   if (args.row_sums != nullptr && args.batch != 1) {
     throw ValueError("gemm", "one matrix for row sums", "a batch of " + std::to_string(args.batch),

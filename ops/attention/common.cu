@@ -76,7 +76,7 @@ void require_mask(std::string_view op, const AttentionInputs& in, const Shape& s
 
 void require_dropout(std::string_view op, const Tensor& seed, double p) {
   if (!(p >= 0 && p <= 1)) {
-    throw ValueError(op, "a probability dropout_p in [0, 1]", std::to_string(p),
+    throw ValueError(op, "a probability dropout_p in [0, 1]", number_text(p),
                      "dropout_p is the part that is zeroed");
   }
   if (!seed.defined()) {
@@ -133,7 +133,7 @@ AttentionCall::AttentionCall(std::string_view op, const AttentionInputs& in, con
   scale = attrs.scale.value_or(1 / std::sqrt(static_cast<double>(size)));
   if (size == 0) scale = 0;  // a sum over nothing is 0 whatever its factor
   if (!std::isfinite(scale))
-    throw ValueError(op, "a finite scale", std::to_string(scale), "1 / sqrt(E) is the default");
+    throw ValueError(op, "a finite scale", number_text(scale), "1 / sqrt(E) is the default");
 }
 
 Shape AttentionCall::matrix(std::int64_t rows, std::int64_t cols) const {

@@ -73,7 +73,7 @@ std::int64_t range_size(std::int64_t start, std::int64_t end, std::int64_t step)
 std::int64_t range_size(double start, double end, double step) {
   const double count = std::ceil((end - start) / step);
   if (!std::isfinite(start) || !std::isfinite(end) || !std::isfinite(count) || !(count >= 0))
-    refuse_range(std::to_string(start), std::to_string(end), std::to_string(step));
+    refuse_range(number_text(start), number_text(end), number_text(step));
   return static_cast<std::int64_t>(std::min(count, 0x1p62));
 }
 

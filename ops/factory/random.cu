@@ -48,12 +48,12 @@ void check(std::string_view op, const Interval& interval) {
   if (interval.low <= interval.high && std::isfinite(static_cast<float>(interval.high - interval.low)))
     return;
   throw ValueError(op, "low <= high, both finite in f32",
-                   std::to_string(interval.low) + ", " + std::to_string(interval.high), "check the bounds");
+                   number_text(interval.low) + ", " + number_text(interval.high), "check the bounds");
 }
 void check(std::string_view op, const Bell& bell) {
   if (std::isfinite(bell.mean) && std::isfinite(bell.deviation) && bell.deviation >= 0) return;
   throw ValueError(op, "a finite mean and a finite deviation of at least 0",
-                   std::to_string(bell.mean) + ", " + std::to_string(bell.deviation), "check the arguments");
+                   number_text(bell.mean) + ", " + number_text(bell.deviation), "check the arguments");
 }
 
 /// Overwrites x with samples. Validated before a counter is drawn, so that a refused call changes nothing.
@@ -152,7 +152,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Va
 
 Tensor random_mask(double probability, const Shape& shape, Device device, Generator& generator) {
   if (!(probability >= 0 && probability <= 1)) {
-    throw ValueError("random_mask", "a probability in [0, 1]", std::to_string(probability), "check it");
+    throw ValueError("random_mask", "a probability in [0, 1]", number_text(probability), "check it");
   }
   Tensor out = empty(shape, {.dtype = DType::boolean, .device = device});
   const kernels::RandomWords words = draw("random_mask", generator, out.numel(), 1, device);

@@ -169,6 +169,9 @@ struct OneHotAttrs {
   static constexpr auto fields() { return std::tuple{attr("num_classes", &OneHotAttrs::num_classes)}; }
 };
 
+/// As many elements a tensor has at most.
+constexpr std::int64_t kMostClasses = std::int64_t{1} << 60;
+
 Outputs one_hot_forward(const ForwardArgs<OneHotAttrs>& args) {
   const Tensor index = index_as_i64("one_hot", args.in(0), false);
   std::int64_t classes = args.attrs.num_classes;
@@ -176,7 +179,14 @@ Outputs one_hot_forward(const ForwardArgs<OneHotAttrs>& args) {
     throw ValueError("one_hot", "at least one class", std::to_string(classes),
                      "-1 takes the largest index + 1");
   }
-  if (classes == -1) classes = std::max<std::int64_t>(amax(index).item<std::int64_t>(), 0) + 1;
+  if (classes == -1) {
+    const auto largest = amax(index).item<std::int64_t>();
+    if (largest >= kMostClasses) {
+      throw ValueError("one_hot", "indices below 2^60", std::to_string(largest),
+                       "the result has a dim of the largest + 1");
+    }
+    classes = std::max<std::int64_t>(largest, 0) + 1;
+  }
   check_indices("one_hot", index, 0, classes);
   const Tensor all = arange(0, classes, 1, {.dtype = DType::i64, .device = index.device()});
   return to(eq(unsqueeze(index, -1), all), DType::i64);

@@ -94,10 +94,9 @@ Outputs renorm_forward(const ForwardArgs<RenormAttrs>& args) {
   const Tensor x = input_as(args, 0, compute_dtype(result));
   const std::size_t rank = x.shape().size();
   if (rank < 2) throw ShapeError("renorm", "at least 2 dims", to_string(x.shape()), "unsqueeze a dim");
-  if (!(attrs.p > 0))
-    throw ValueError("renorm", "p > 0", std::to_string(attrs.p), "pass 2 for Euclidean norms");
+  if (!(attrs.p > 0)) throw ValueError("renorm", "p > 0", number_text(attrs.p), "pass 2 for Euclidean norms");
   if (!(attrs.maxnorm >= 0))
-    throw ValueError("renorm", "maxnorm >= 0", std::to_string(attrs.maxnorm), "pass the largest norm");
+    throw ValueError("renorm", "maxnorm >= 0", number_text(attrs.maxnorm), "pass the largest norm");
   const std::int64_t dim = layout::wrap_dim("renorm", attrs.dim, rank);
   Dims others;
   for (std::int64_t d = 0; d < static_cast<std::int64_t>(rank); ++d) {
@@ -125,7 +124,7 @@ using DistanceArgs = ForwardArgs<DistanceAttrs>;
 
 void require_not_negative(std::string_view op, double p) {
   if (p >= 0) return;
-  throw ValueError(op, "p >= 0", std::to_string(p), "pass 2 for Euclidean distances");
+  throw ValueError(op, "p >= 0", number_text(p), "pass 2 for Euclidean distances");
 }
 
 /// Of points without coordinates every distance is 0; a norm for p = inf would ask for an element.

@@ -158,8 +158,7 @@ PreparedTarget prepared(const char* op, const ClassDims& dims, const Tensor& x, 
                         const Tensor& weight, const A& attrs, DType compute) {
   require_class_weight(op, dims, weight);
   if (!(attrs.label_smoothing >= 0 && attrs.label_smoothing <= 1)) {
-    throw ValueError(op, "a label_smoothing in [0, 1]", std::to_string(attrs.label_smoothing),
-                     "0 turns it off");
+    throw ValueError(op, "a label_smoothing in [0, 1]", number_text(attrs.label_smoothing), "0 turns it off");
   }
   const auto with_smoothing = [&](PreparedTarget result) {
     result.set_label_smoothing(attrs.label_smoothing);

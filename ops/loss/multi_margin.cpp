@@ -55,7 +55,7 @@ Outputs multi_margin_forward(const MultiMarginArgs& args) {
   require_class_indices(kMultiMargin, dims, args.in(1));
   require_class_weight(kMultiMargin, dims, args.in(2));
   if (args.attrs.p != 1 && args.attrs.p != 2)
-    throw ValueError(kMultiMargin, "p = 1 or 2", std::to_string(args.attrs.p), "choose one of them");
+    throw ValueError(kMultiMargin, "p = 1 or 2", number_text(args.attrs.p), "choose one of them");
   // For its check of the indices; 0 is a class, so none outside of them is let through.
   const PreparedTarget checked(kMultiMargin, dims, args.in(1), {}, 0, compute_dtype(result));
   return multi_margin_composition(args);

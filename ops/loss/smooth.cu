@@ -72,7 +72,7 @@ struct SmoothL1 : ElementwiseLoss {
   static constexpr std::string_view kName = "smooth_l1_loss", kBackwardName = "smooth_l1_loss_backward";
   static void check(const Attrs& attrs, const Shape& /*x*/) {
     if (attrs.beta >= 0) return;
-    throw ValueError(kName, "beta >= 0", std::to_string(attrs.beta), "pass where the loss becomes linear");
+    throw ValueError(kName, "beta >= 0", number_text(attrs.beta), "pass where the loss becomes linear");
   }
   static auto loss(const Attrs& attrs) { return SmoothL1Fn{attrs.beta}; }
   static auto slope(const Attrs& attrs) { return SmoothL1SlopeFn{attrs.beta}; }
@@ -109,7 +109,7 @@ struct Huber : ElementwiseLoss {
   static constexpr std::string_view kName = "huber_loss", kBackwardName = "huber_loss_backward";
   static void check(const Attrs& attrs, const Shape& /*x*/) {
     if (attrs.delta > 0) return;
-    throw ValueError(kName, "delta > 0", std::to_string(attrs.delta), "pass where the loss becomes linear");
+    throw ValueError(kName, "delta > 0", number_text(attrs.delta), "pass where the loss becomes linear");
   }
   static auto loss(const Attrs& attrs) { return HuberFn{attrs.delta}; }
   static auto slope(const Attrs& attrs) { return HuberSlopeFn{attrs.delta}; }

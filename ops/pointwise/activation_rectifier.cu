@@ -172,7 +172,7 @@ struct Hardtanh : Pieces {
   static HardtanhFn function(const Attrs& attrs) {
     if (attrs.min_val > attrs.max_val) {
       throw ValueError(name, "min_val <= max_val",
-                       std::to_string(attrs.min_val) + " and " + std::to_string(attrs.max_val),
+                       number_text(attrs.min_val) + " and " + number_text(attrs.max_val),
                        "exchange the bounds");
     }
     return {attrs.min_val, attrs.max_val};
@@ -249,7 +249,7 @@ struct Softshrink : Pieces {
   }
   static SoftshrinkFn function(const Attrs& attrs) {
     if (!(attrs.lambd >= 0))
-      throw ValueError(name, "lambd >= 0", std::to_string(attrs.lambd), "pass its magnitude");
+      throw ValueError(name, "lambd >= 0", number_text(attrs.lambd), "pass its magnitude");
     return {attrs.lambd};
   }
   static SoftshrinkBackwardFn backward(const Attrs& attrs) { return {attrs.lambd}; }

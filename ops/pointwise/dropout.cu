@@ -16,7 +16,7 @@ struct DropoutAttrs {
 
 void check_probability(double p) {
   if (p >= 0 && p <= 1) return;
-  throw ValueError("dropout", "a probability p in [0, 1]", std::to_string(p), "p is the part that is zeroed");
+  throw ValueError("dropout", "a probability p in [0, 1]", number_text(p), "p is the part that is zeroed");
 }
 
 /// x * mask * scale.

@@ -37,7 +37,7 @@ Tensor deviation(std::string_view op, const Tensor& x, const VarAttrs& attrs, bo
   constexpr std::int64_t kMost = std::int64_t{1} << 53;  // what f64 counts; no difference overflows
   require_floating(op, x);
   if (attrs.taken_off() < -kMost || attrs.taken_off() > kMost) {
-    throw ValueError(op, "a correction in [-2^53, 2^53]", std::to_string(attrs.taken_off()),
+    throw ValueError(op, "a correction in [-2^53, 2^53]", number_text(attrs.taken_off()),
                      "pass 1 for the unbiased estimate, 0 for the biased one");
   }
   const Reduced reduced(op, x.shape(), attrs.dim);

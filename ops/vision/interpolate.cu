@@ -106,7 +106,7 @@ std::int64_t scaled_size(std::string_view op, std::int64_t in, double factor) {
   const double size = std::floor(static_cast<double>(in) * factor);
   if (size >= 1 && size < static_cast<double>(layout::kMaxElements)) return static_cast<std::int64_t>(size);
   throw ValueError(op, "a scale factor that gives " + std::to_string(in) + " a size from 1 to 2^60",
-                   std::to_string(factor), "check scale_factor");
+                   number_text(factor), "check scale_factor");
 }
 
 /// The dims of spatial sizes `in`.

@@ -14,6 +14,15 @@
 namespace mezzo::amp {
 namespace {
 
+TEST(GradScaler, MessagesNameNumbersInShort) {
+  try {
+    GradScaler scaler({.init_scale = 1e300});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const ValueError& error) {
+    EXPECT_STREQ(error.what(), "GradScaler: expected a positive, finite init_scale, got 1e+300; use 65536");
+  }
+}
+
 TEST(GradScaler, HasPyTorchsDefaults) {  // G-1
   const GradScaler scaler;
   EXPECT_EQ(scaler.get_scale(), 65536);

@@ -385,7 +385,7 @@ TEST(CrossEntropy, RefusesWhatItCannotTake) {
   EXPECT_EQ(message_of<ValueError>([&] {
               (void)cross_entropy(x, indices({0, 0}), {.label_smoothing = 1.5});
             }),
-            "cross_entropy: expected a label_smoothing in [0, 1], got 1.500000; 0 turns it off");
+            "cross_entropy: expected a label_smoothing in [0, 1], got 1.5; 0 turns it off");
   EXPECT_EQ(message_of<DTypeError>([&] {
               (void)cross_entropy(x, indices({0, 0}), zeros({3}, {.dtype = DType::i64}));
             }),
