@@ -126,10 +126,10 @@ endforeach()
 if(EXISTS "${mezzo_tests_dir}/golden_test.cpp")
   file(GLOB sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/golden/*.cpp")
   mezzo_test_executable(golden_test "${mezzo_tests_dir}/golden_test.cpp" ${sources})
-  add_test(NAME golden COMMAND golden_test "${mezzo_tests_dir}/goldens" WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  add_test(NAME golden COMMAND golden_test "${mezzo_tests_dir}/goldens" --strict WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   set_tests_properties(golden PROPERTIES ENVIRONMENT "${mezzo_test_environment}")
   if(MEZZO_HAVE_CUDA)
-    add_test(NAME golden_cuda COMMAND golden_test "${mezzo_tests_dir}/goldens" --device cuda
+    add_test(NAME golden_cuda COMMAND golden_test "${mezzo_tests_dir}/goldens" --device cuda --strict
       WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(golden_cuda PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT "${mezzo_test_environment}")
   endif()

@@ -25,7 +25,7 @@ constexpr const char* kUsage =
     "  --device D      cpu, cuda or cuda:N (default: cpu)\n"
     "  --only PATTERN  only files or \"file:case\" that contain or match it\n"
     "  --verbose       name passed and unsupported cases too\n"
-    "  --strict        a file of which mezzo supports nothing counts as failed\n";
+    "  --strict        a case that mezzo does not support counts as failed\n";
 
 /// Throws std::runtime_error for what it does not know.
 Options parse(int argc, char** argv) {

@@ -246,6 +246,24 @@ struct Training {
   std::unique_ptr<optim::Optimizer> sgd, adam;
 };
 
+TEST(NormSurgery, ItMakesNoDifferenceWhenItComesAlsoInARegion) {
+  for (const Device device : devices()) {
+    for (const Call& call : calls()) {
+      const Training early(device), late(device), without(device);
+      EXPECT_FALSE(call.apply(*early.net, "amp_fp16", early.optimizers(), {}).empty());
+      for (std::uint64_t i = 0; i < 3; ++i) {
+        for (const Training* training : {&early, &late, &without}) training->step(i);
+      }
+      EXPECT_FALSE(call.apply(*late.net, "amp_fp16", late.optimizers(), {}).empty());
+      for (std::uint64_t i = 3; i < 6; ++i) {
+        for (const Training* training : {&early, &late, &without}) training->step(i, DType::f16);
+      }
+      EXPECT_EQ(bits(late.net->parameters()), bits(early.net->parameters())) << call.name;
+      EXPECT_NE(bits(late.net->parameters()), bits(without.net->parameters())) << call.name << " did nothing";
+    }
+  }
+}
+
 TEST(NormSurgery, OptimizersAndTheirMomentumGoOnBitForBit) {
   for (const Device device : devices()) {
     for (const Call& call : calls()) {

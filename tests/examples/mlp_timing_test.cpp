@@ -28,9 +28,9 @@ class MlpTiming : public ::testing::Test {
     return mezzo::test::run_shell("'" + program_.string() + "' " + arguments);
   }
   /// Runs the tiny workload and returns the JSON that it wrote.
-  nlohmann::json report(const std::string& arguments) {
+  nlohmann::json report(const std::string& arguments, int epochs = 3) {
     const std::string file = ::testing::TempDir() + "mlp_timing_" + std::to_string(::getpid()) + ".json";
-    ran_ = run(kTiny + arguments + " --json '" + file + "'");
+    ran_ = run(kTiny + "--epochs " + std::to_string(epochs) + " " + arguments + " --json '" + file + "'");
     EXPECT_EQ(ran_.status, 0) << ran_.text;
     std::ifstream stream(file);
     nlohmann::json parsed = nlohmann::json::parse(stream, nullptr, false);
@@ -52,7 +52,7 @@ class MlpTiming : public ::testing::Test {
     expect_said(part);
   }
 
-  const std::string kTiny = "--batch-size 4 --in-size 8 --out-size 8 --layers 2 --num-batches 2 --epochs 3 ";
+  const std::string kTiny = "--batch-size 4 --in-size 8 --out-size 8 --layers 2 --num-batches 2 ";
   std::filesystem::path program_;
   Ran ran_;
 };
@@ -64,12 +64,25 @@ TEST_F(MlpTiming, OnTheCpu) {
     EXPECT_FALSE(run["tf32"]);
     EXPECT_FALSE(run["captured"]);
     EXPECT_EQ(run["host_reads"], 0);
-    EXPECT_TRUE(std::isfinite(run["final_loss"].get<double>()));
     EXPECT_GT(run["step_seconds"]["median"], 0);
     EXPECT_GE(run["total_seconds"], 6 * run["step_seconds"]["min"].get<double>());
   }
   EXPECT_EQ(ran_.text.find("TF32"), std::string::npos) << ran_.text;
+  // The losses are those of one training: a scale that is a power of two changes no digit, and the dtype of
+  // the products as many as it has.
+  const auto loss_of = [](const nlohmann::json& of, std::size_t i) {
+    return of["runs"][i]["final_loss"].get<double>();
+  };
+  const double f32 = loss_of(report, 0);
+  EXPECT_NEAR(loss_of(report, 1), f32, f32 * 0x1p-10);
+  EXPECT_NEAR(loss_of(report, 3), f32, f32 * 0x1p-7);
+  EXPECT_NE(loss_of(report, 1), f32);
+  EXPECT_NE(loss_of(report, 3), loss_of(report, 1));
+  EXPECT_EQ(loss_of(report, 2), loss_of(report, 1));
+  EXPECT_EQ(loss_of(report, 4), loss_of(report, 3));
   expect_said("6 steps");
+  const nlohmann::json longer = this->report("--device cpu", 30);
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_LT(loss_of(longer, i), loss_of(report, i)) << i;
 }
 
 TEST_F(MlpTiming, ModesAreChosen) {
@@ -79,6 +92,7 @@ TEST_F(MlpTiming, ModesAreChosen) {
 TEST_F(MlpTiming, WhatCannotRunIsRefusedWithTheReason) {
   expect_refused("--device cpu --modes tf32", 2, "TF32 is a format of NVIDIA GPUs");
   expect_refused("--device cpu --modes f16-scaler-captured", 2, "captured by CUDA graphs");
+  expect_refused("--device cpu --model small --size nonsense", 2, "--size auto or seed");
   expect_refused("--device cpu --modes f64", 2, "f32, tf32, f16, f16-scaler, f16-scaler-captured, bf16");
   expect_refused("--device gpu", 2, "cpu, cuda or cuda:N");
   expect_refused("--device cuda:99", 1, "cuda:99");
@@ -116,7 +130,7 @@ TEST_F(MlpTiming, OnAGpu) {
 TEST_F(MlpTiming, OnASecondGpu) {
   if (!mezzo::cuda::is_available()) GTEST_SKIP() << mezzo::cuda::why_unavailable();
   setenv("MEZZO_EMULATED_DEVICES", "2", 1);
-  ran_ = run(kTiny + "--device cuda:1 --modes f16-scaler,f16-scaler-captured");
+  ran_ = run(kTiny + "--epochs 3 --device cuda:1 --modes f16-scaler,f16-scaler-captured");
   unsetenv("MEZZO_EMULATED_DEVICES");
   if (ran_.text.find("an index from 0 to 0") != std::string::npos) GTEST_SKIP() << "there is one GPU";
   EXPECT_EQ(ran_.status, 0) << ran_.text;

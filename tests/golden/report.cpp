@@ -1,5 +1,5 @@
 // Selection of cases by substring or glob, counts per file, and the exit status: 1 if a case failed, if
-// none passed or, with `strict`, if a whole file is not supported.
+// none passed or, with `strict`, if one is not supported.
 #include "golden/report.h"
 
 #include <fnmatch.h>
@@ -62,7 +62,6 @@ void Report::end_file() {
   for (const std::string& note : notes_) std::cout << "    note: " << note << "\n";
   std::cout << std::flush;
   if (counts_.unsupported == 0) return;
-  if (counts_.unsupported == counts_.all()) whole_file_unsupported_ = true;
   std::string line =
       file_ + " (" + std::to_string(counts_.unsupported) + " of " + std::to_string(counts_.all()) + "): ";
   constexpr std::size_t kShown = 6;
@@ -81,7 +80,7 @@ int Report::finish() const {
     std::cout << "golden: no case has run; name a directory with golden files" << std::endl;
     return 1;
   }
-  return totals_.failed != 0 || (options_.strict && whole_file_unsupported_) ? 1 : 0;
+  return totals_.failed != 0 || (options_.strict && totals_.unsupported != 0) ? 1 : 0;
 }
 
 }  // namespace mezzo::golden

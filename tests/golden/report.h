@@ -18,7 +18,7 @@ struct Options {
   std::string only;      ///< substring or glob of "file" or "file:case"; empty: everything
   Device device;         ///< where the cases run
   bool verbose = false;  ///< name passed and unsupported cases too
-  bool strict = false;   ///< a file of which nothing is supported counts as failed
+  bool strict = false;   ///< a case that is not supported counts as failed
 };
 
 class Report {
@@ -51,7 +51,6 @@ class Report {
   std::vector<std::string> lines_, notes_;
   std::vector<std::string> reasons_;  ///< why cases of this file are not supported, each once
   std::vector<std::string> unsupported_files_;
-  bool whole_file_unsupported_ = false;
 };
 
 }  // namespace mezzo::golden
