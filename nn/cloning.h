@@ -32,7 +32,7 @@ class Cloning {
 
  private:
   /// C++ copies a member inside of the copy of its owner, so a copy nests as deep as the model.
-  static constexpr int kMostNested = 5000;
+  static constexpr int kMostNested = 2000;
 
   Cloning* previous_;
   int nested_ = 0;
