@@ -20,7 +20,7 @@ set(mezzo_sample_files
   core/memory: allocator per_thread pool
   core/random: draw_recorder
   core/text: value_text
-  io: file json
+  io: file json json_scanner value_builder
   kernels: device_kernel
   kernels/cpu: convert isa parallel rows tile
   kernels/gemm: cpu cpu_bf16 cpu_blocked cpu_loops cpu_onednn gemm

@@ -137,6 +137,11 @@ void InputFile::read(std::span<std::byte> out) {
   }
 }
 
+void InputFile::seek(std::uint64_t offset) {
+  if (::lseek(descriptor_, static_cast<off_t>(offset), SEEK_SET) < 0)
+    throw IoError(op_, "a readable file", reason(errno), "check the disk");
+}
+
 std::vector<std::byte> read_file(const std::string& path) {
   InputFile file(path, "read_file");
   std::vector<std::byte> bytes;

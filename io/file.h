@@ -28,6 +28,8 @@ class InputFile {
   [[nodiscard]] const std::string& op() const noexcept { return op_; }
   /// Fills `out` with the next bytes; throws IoError when the file ends before.
   void read(std::span<std::byte> out);
+  /// The next byte to read is the one at `offset`.
+  void seek(std::uint64_t offset);
 
  private:
   std::string op_;

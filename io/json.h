@@ -1,23 +1,15 @@
-// JSON text to `Value` and back. The parser is nlohmann_json's, seen by json.cpp alone; limits, duplicate
-// keys and exact positions are added there, since JSON also arrives from files nobody vouches for.
+// JSON text to `Value` and back. The parser is our own (json_scanner.h), since JSON also arrives from files
+// nobody vouches for: it has limits, refuses duplicate keys, says where a fault is, and reads a text that is
+// not in memory. tests/fuzz compares it with nlohmann_json's.
 #pragma once
 
-#include <cstddef>
-#include <limits>
 #include <string>
 #include <string_view>
 
 #include "mezzo/core/value.h"
+#include "mezzo/io/json_limits.h"
 
 namespace mezzo::io {
-
-/// What `parse_json` accepts at the most.
-struct JsonLimits {
-  /// Lists and maps within each other. Bounds the stack that work on the result needs.
-  std::size_t max_depth = 128;
-  /// Values in total, lists and maps included. Bounds the memory: two bytes of text can become a value of 40.
-  std::size_t max_values = std::numeric_limits<std::size_t>::max();
-};
 
 /// The value that `text` (UTF-8, RFC 8259) denotes. Numbers without '.' and exponent become int, or double
 /// when they do not fit 64 bits signed; all others double, rounded to nearest. Throws IoError with line,

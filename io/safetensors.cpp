@@ -1,18 +1,17 @@
-// Reading safetensors: every statement of the header is checked before a byte of data is handed out. Writing
-// is in safetensors_write.cpp.
+// Reading safetensors: every statement of the header is checked before a byte of data is handed out. The
+// header itself is read in safetensors_header.cpp; writing is in safetensors_write.cpp.
 #include "mezzo/io/safetensors.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <new>
-#include <numeric>
 #include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
 #include "mezzo/io/file.h"
-#include "mezzo/io/json.h"
+#include "mezzo/io/safetensors_header.h"
 #include "mezzo/io/safetensors_layout.h"
 
 namespace mezzo::io {
@@ -22,11 +21,7 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-constexpr std::string_view kDamaged = "the file is damaged or was not written as safetensors";
-
-[[noreturn]] void refuse(const std::string& op, std::string_view expected, std::string_view got) {
-  throw IoError(op, expected, got, kDamaged);
-}
+using detail::refuse;
 
 /// The header's length, checked against the bytes there are.
 std::size_t header_length(const std::string& op, std::span<const std::byte, 8> prefix,
@@ -48,135 +43,21 @@ void check_has_prefix(const std::string& op, std::uint64_t file_size) {
   if (file_size < 8) refuse(op, "at least 8 bytes", "a file of " + std::to_string(file_size));
 }
 
-Value parse_header(const std::string& op, std::string_view text) {
-  if (text.empty() || text.front() != '{') {
-    refuse(op, "a header that begins with '{'", text.empty() ? "an empty header" : quote(text.substr(0, 1)));
-  }
-  try {
-    return parse_json(text, {.max_depth = 3, .max_values = detail::kMaxHeaderValues});
-  } catch (const IoError& error) {
-    refuse(op, error.expected() + " in the header", error.got());
-  }
-}
-
-Metadata read_metadata(const std::string& op, const Value& value) {
-  if (!value.is_map()) refuse(op, "__metadata__ to be a map", to_string(value.kind()));
-  Metadata metadata;
-  for (const auto& [key, text] : value.as_map()) {
-    if (!text.is_string()) {
-      refuse(op, "strings in __metadata__", std::string(to_string(text.kind())) + " under " + quote(key));
-    }
-    metadata.emplace(key, text.as_string());
-  }
-  return metadata;
-}
-
-/// A list of integers >= 0, or nothing.
-std::optional<std::vector<std::int64_t>> read_sizes(const Value* value) {
-  if (value == nullptr || !value->is_list()) return std::nullopt;
-  std::vector<std::int64_t> sizes;
-  sizes.reserve(value->size());
-  for (const Value& size : value->as_list()) {
-    if (!size.is_int() || size.as_int() < 0) return std::nullopt;
-    sizes.push_back(size.as_int());
-  }
-  return sizes;
-}
-
-/// What a message shows of a field that is wrong.
-std::string shown(const Value* value) {
-  if (value == nullptr) return "nothing";
-  std::string text = value->to_string();
-  return text.size() <= 80 ? text : std::string(to_string(value->kind())) + " that is too long to show";
-}
-
-/// Name, dtype and shape of one tensor; its bytes come later.
-SafeTensors::Entry read_entry(const std::string& op, const std::string& name, const Value& value) {
-  const std::string where = " in tensor " + quote(name);
-  if (!value.is_map()) refuse(op, "a map for tensor " + quote(name), shown(&value));
-  const Value* dtype = value.find("dtype");
-  if (dtype == nullptr || !dtype->is_string()) refuse(op, "dtype as a string" + where, shown(dtype));
-  auto shape = read_sizes(value.find("shape"));
-  if (!shape) refuse(op, "shape as a list of integers >= 0" + where, shown(value.find("shape")));
-  if (!value.contains("data_offsets")) refuse(op, "data_offsets" + where, "none");
-  if (value.size() != 3) {
-    refuse(op, "only dtype, shape and data_offsets" + where, std::to_string(value.size()) + " fields");
-  }
-  return {name, dtype->as_string(), std::move(*shape), {}};
-}
-
 }  // namespace
 
-SafeTensors::Place SafeTensors::read_place(const std::string& op, const Entry& entry, const Value& field,
-                                           std::size_t data_size) {
-  const std::string where = " in tensor " + quote(entry.name);
-  const auto offsets = read_sizes(&field);
-  if (!offsets || offsets->size() != 2)
-    refuse(op, "data_offsets as two integers >= 0" + where, shown(&field));
-  const auto begin = static_cast<std::uint64_t>((*offsets)[0]);
-  const auto end = static_cast<std::uint64_t>((*offsets)[1]);
-  if (begin > end) refuse(op, "data_offsets that begin before they end" + where, shown(&field));
-  if (end > data_size) {
-    refuse(op, "data_offsets within the " + std::to_string(data_size) + " bytes of data" + where,
-           shown(&field));
+SafeTensors SafeTensors::with_data(std::string op, detail::ParsedHeader&& header,
+                                   std::span<const std::byte> data, std::shared_ptr<const void> owner) {
+  SafeTensors result;
+  result.op_ = std::move(op);
+  result.owner_ = std::move(owner);
+  result.metadata_ = std::move(header.metadata);
+  result.entries_ = std::move(header.entries);
+  result.by_name_ = std::move(header.by_name);
+  for (std::size_t i = 0; i < header.places.size(); ++i) {
+    const detail::Place place = header.places[i];
+    result.entries_[i].bytes = data.subspan(place.begin, place.end - place.begin);
   }
-  if (const std::string problem = detail::size_problem(entry.dtype, entry.shape, end - begin);
-      !problem.empty()) {
-    refuse(op, "data that fits dtype and shape" + where, problem);
-  }
-  return {static_cast<std::size_t>(begin), static_cast<std::size_t>(end)};
-}
-
-void SafeTensors::check_coverage(const std::string& op, std::span<const Place> places,
-                                 std::size_t data_size) const {
-  std::vector<std::size_t> order(places.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  // Empty tensors go before a tensor that begins where they do, so that each must begin where the one before
-  // it ended.
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair(places[a].begin, places[a].end) < std::pair(places[b].begin, places[b].end);
-  });
-  std::size_t covered = 0;
-  for (const std::size_t i : order) {
-    const std::size_t begin = places[i].begin;
-    if (begin != covered) {
-      refuse(op, "tensor " + quote(entries_[i].name) + " to begin at byte " + std::to_string(covered),
-             (begin > covered ? "a hole up to byte " : "an overlap from byte ") + std::to_string(begin));
-    }
-    covered = places[i].end;
-  }
-  if (covered != data_size) {
-    refuse(op, "tensors up to the end of the file",
-           std::to_string(data_size - covered) + " bytes behind the last one");
-  }
-}
-
-std::vector<SafeTensors::Place> SafeTensors::read_header(const std::string& op, std::string_view header,
-                                                         std::size_t data_size) {
-  op_ = op;
-  const Value root = parse_header(op, header);
-  std::vector<Place> places;
-  for (const auto& [name, value] : root.as_map()) {
-    if (name == detail::kMetadataKey) {
-      metadata_ = read_metadata(op, value);
-      continue;
-    }
-    by_name_.push_back(entries_.size());
-    entries_.push_back(read_entry(op, name, value));
-    places.push_back(read_place(op, entries_.back(), value.at("data_offsets"), data_size));
-  }
-  std::sort(by_name_.begin(), by_name_.end(),
-            [this](std::size_t a, std::size_t b) { return entries_[a].name < entries_[b].name; });
-  check_coverage(op, places, data_size);
-  return places;
-}
-
-void SafeTensors::attach(std::span<const Place> places, std::span<const std::byte> data,
-                         std::shared_ptr<const void> owner) {
-  owner_ = std::move(owner);
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    entries_[i].bytes = data.subspan(places[i].begin, places[i].end - places[i].begin);
-  }
+  return result;
 }
 
 SafeTensors SafeTensors::from_bytes(std::vector<std::byte> bytes) {
@@ -185,12 +66,9 @@ SafeTensors SafeTensors::from_bytes(std::vector<std::byte> bytes) {
   const std::span<const std::byte> all(*owner);
   check_has_prefix(op, all.size());
   const std::size_t length = header_length(op, all.first<8>(), all.size());
-  const std::string_view header(reinterpret_cast<const char*>(all.data()) + 8, length);
+  detail::HeaderInMemory text({reinterpret_cast<const char*>(all.data()) + 8, length});
   const std::span<const std::byte> data = all.subspan(8 + length);
-  SafeTensors result;
-  const std::vector<Place> places = result.read_header(op, header, data.size());
-  result.attach(places, data, owner);
-  return result;
+  return with_data(op, detail::parse_header(op, text, data.size()), data, owner);
 }
 
 SafeTensors SafeTensors::open(const std::string& path) {
@@ -199,11 +77,10 @@ SafeTensors SafeTensors::open(const std::string& path) {
   // The header goes first, so that a large file of another kind is refused before memory is taken for it.
   std::array<std::byte, 8> prefix{};
   file.read(prefix);
-  std::string header(header_length(file.op(), prefix, file.size()), '\0');
-  file.read(std::as_writable_bytes(std::span(header)));
-  const auto size = static_cast<std::size_t>(file.size() - 8 - header.size());
-  SafeTensors result;
-  const std::vector<Place> places = result.read_header(file.op(), header, size);
+  const std::size_t length = header_length(file.op(), prefix, file.size());
+  const auto size = static_cast<std::size_t>(file.size() - 8 - length);
+  detail::HeaderInFile text(file, 8, length);
+  detail::ParsedHeader header = detail::parse_header(file.op(), text, size);
   std::shared_ptr<std::byte[]> data;
   try {
     data = std::make_shared_for_overwrite<std::byte[]>(size);  // not zeroed: that would be a pass for nothing
@@ -212,9 +89,9 @@ SafeTensors SafeTensors::open(const std::string& path) {
                            "");
   }
   const std::span<std::byte> bytes(data.get(), size);
+  file.seek(8 + length);
   file.read(bytes);
-  result.attach(places, bytes, std::move(data));
-  return result;
+  return with_data(file.op(), std::move(header), bytes, std::move(data));
 }
 
 std::span<const SafeTensors::Entry> SafeTensors::entries() const noexcept { return entries_; }
@@ -222,7 +99,7 @@ std::span<const SafeTensors::Entry> SafeTensors::entries() const noexcept { retu
 const SafeTensors::Entry* SafeTensors::find(std::string_view name) const {
   const auto place =
       std::lower_bound(by_name_.begin(), by_name_.end(), name,
-                       [this](std::size_t i, std::string_view key) { return entries_[i].name < key; });
+                       [this](std::uint32_t i, std::string_view key) { return entries_[i].name < key; });
   return place != by_name_.end() && entries_[*place].name == name ? &entries_[*place] : nullptr;
 }
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,14 +13,13 @@
 #include <type_traits>
 #include <vector>
 
-namespace mezzo {
-class Value;
-}
+#include "mezzo/io/tensor_entry.h"
 
 namespace mezzo::io {
 
-/// Strings about the file as a whole (`__metadata__`), in order of their keys.
-using Metadata = std::map<std::string, std::string, std::less<>>;
+namespace detail {
+struct ParsedHeader;
+}
 
 /// Bits per element of a dtype by its name in the format (F64 F32 F16 BF16 F8_E4M3 ... I64 ... U8 BOOL C64),
 /// or none when the name is not known here.
@@ -31,20 +29,16 @@ using Metadata = std::map<std::string, std::string, std::less<>>;
 /// them.
 class SafeTensors {
  public:
-  /// One tensor: row-major, little-endian bytes at an address that need not be aligned to the element size.
-  struct Entry {
-    std::string name;
-    std::string dtype;                 ///< as the format spells it, "F32"
-    std::vector<std::int64_t> shape;   ///< empty for a scalar; sizes may be 0
-    std::span<const std::byte> bytes;  ///< of the owning SafeTensors, or of the caller when writing
-  };
+  using Entry = TensorEntry;
 
   /// Reads `path`. Throws IoError when the file is no well-formed safetensors file, which means: header
-  /// length within the file and at most 100 MB; a JSON map without duplicate keys; `__metadata__` strings to
-  /// strings; every tensor exactly {dtype, shape, data_offsets}, sizes >= 0 whose product (zeros left out)
-  /// is below 2^60, offsets within the data, begin <= end and as long as shape and dtype ask (dtypes not
-  /// known here: any length); data covered without overlap, hole or rest. OutOfMemoryError when it is
-  /// well-formed but does not fit into memory.
+  /// length within the file and at most 100 MB; a JSON map without duplicate keys, of at most 2^22 values and
+  /// 3 levels; `__metadata__` at most 2^14 strings to strings; every tensor exactly {dtype, shape,
+  /// data_offsets}, at most 64 sizes >= 0 whose product (zeros left out) is below 2^60, offsets within the
+  /// data, begin <= end and as long as shape and dtype ask (dtypes not known here: any length); data covered
+  /// without overlap, hole or rest. OutOfMemoryError when it is well-formed but does not fit into memory.
+  /// Besides the data this takes at most 4 times the header's length, whatever is in it, and 4 MB for
+  /// `__metadata__`.
   [[nodiscard]] static SafeTensors open(const std::string& path);
   /// The same from bytes in memory, which are kept, not copied.
   [[nodiscard]] static SafeTensors from_bytes(std::vector<std::byte> bytes);
@@ -60,26 +54,17 @@ class SafeTensors {
 
  private:
   SafeTensors() = default;
-  /// Where a tensor's bytes are in the data.
-  struct Place {
-    std::size_t begin, end;
-  };
-  /// Fills metadata and entries, but for their bytes, from the header's text; `op` begins the messages.
-  /// Returns the places of the entries, all checked against `data_size`.
-  std::vector<Place> read_header(const std::string& op, std::string_view header, std::size_t data_size);
-  void attach(std::span<const Place> places, std::span<const std::byte> data,
-              std::shared_ptr<const void> owner);
-  static Place read_place(const std::string& op, const Entry& entry, const Value& field,
-                          std::size_t data_size);
+  /// What the header says, with the bytes behind it, which `owner` keeps.
+  static SafeTensors with_data(std::string op, detail::ParsedHeader&& header, std::span<const std::byte> data,
+                               std::shared_ptr<const void> owner);
   /// The tensor of that name, or nullptr.
   [[nodiscard]] const Entry* find(std::string_view name) const;
-  void check_coverage(const std::string& op, std::span<const Place> places, std::size_t data_size) const;
 
   std::string op_;
   std::shared_ptr<const void> owner_;
   Metadata metadata_;
   std::vector<Entry> entries_;
-  std::vector<std::size_t> by_name_;  // indices of entries
+  std::vector<std::uint32_t> by_name_;  // indices of entries
 };
 
 /// The file that holds `entries` and `metadata`, as bytes. Tensors are laid out by falling element size, then

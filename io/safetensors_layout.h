@@ -13,9 +13,16 @@ namespace mezzo::io::detail {
 
 /// The reference implementation's limit on the header.
 inline constexpr std::size_t kMaxHeaderBytes = 100'000'000;
-/// Values in a header, lists and maps included: some 500,000 tensors. Keeps a hostile header from taking many
-/// times its size in memory; what would exceed it is not written either.
+// What else keeps a hostile header from taking many times its size in memory; what would exceed it is not
+// written either.
+/// Values in a header, lists and maps included: some 500,000 tensors.
 inline constexpr std::size_t kMaxHeaderValues = std::size_t{1} << 22U;
+/// Lists and maps within each other.
+inline constexpr std::size_t kMaxHeaderDepth = 3;
+/// Strings in `__metadata__`.
+inline constexpr std::size_t kMaxMetadata = std::size_t{1} << 14U;
+/// Dims of a tensor.
+inline constexpr std::size_t kMaxFileDims = 64;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
 /// See safetensors_dtype_bits.

@@ -33,6 +33,10 @@ void check_entry(const Entry& entry) {
     throw IoError("write safetensors", "a tensor's name", quote(entry.name) + ", which is reserved",
                   "rename the tensor");
   }
+  if (entry.shape.size() > detail::kMaxFileDims) {
+    throw IoError("write safetensors", "at most " + std::to_string(detail::kMaxFileDims) + " dims",
+                  std::to_string(entry.shape.size()) + " in tensor " + quote(entry.name), "reshape it");
+  }
   if (const std::string problem = detail::size_problem(entry.dtype, entry.shape, entry.bytes.size());
       !problem.empty()) {
     throw IoError("write safetensors", "data that fits dtype and shape in tensor " + quote(entry.name),
@@ -53,9 +57,27 @@ std::vector<const Entry*> ordered(std::span<const Entry> entries) {
   return order;
 }
 
-Value header_of(const std::vector<const Entry*>& order, const Metadata& metadata) {
-  Value::Map header;
-  header.reserve(order.size() + 1);
+/// Refuses a name that occurs twice.
+void check_names(const std::vector<const Entry*>& order) {
+  std::vector<std::string_view> names;
+  names.reserve(order.size());
+  for (const Entry* entry : order) names.push_back(entry->name);
+  std::sort(names.begin(), names.end());
+  const auto twin = std::adjacent_find(names.begin(), names.end());
+  if (twin != names.end())
+    throw IoError("write safetensors", "distinct names", quote(*twin) + " twice", "rename one of them");
+}
+
+/// Entry by entry: a tree of all of them would take many times the text.
+std::string header_of(const std::vector<const Entry*>& order, const Metadata& metadata) {
+  check_names(order);
+  std::string header = "{";
+  const auto append = [&header](const std::string& key, const Value& value) {
+    if (header.size() > 1) header += ',';
+    header += Value(key).to_string();
+    header += ':';
+    header += value.to_string();
+  };
   if (!metadata.empty()) {
     Value::Map strings;
     for (const auto& [key, text] : metadata) {
@@ -63,24 +85,26 @@ Value header_of(const std::vector<const Entry*>& order, const Metadata& metadata
       check_text(text, "metadata");
       strings.emplace_back(key, text);
     }
-    header.emplace_back(detail::kMetadataKey, std::move(strings));
+    append(std::string(detail::kMetadataKey), std::move(strings));
   }
   std::uint64_t begin = 0;
   for (const Entry* entry : order) {
     const std::uint64_t end = begin + entry->bytes.size();
-    header.emplace_back(entry->name, Value::Map{{"dtype", entry->dtype},
-                                                {"shape", entry->shape},
-                                                {"data_offsets", Value::List{begin, end}}});
+    append(entry->name,
+           Value::Map{
+               {"dtype", entry->dtype}, {"shape", entry->shape}, {"data_offsets", Value::List{begin, end}}});
     begin = end;
   }
-  if (const std::string* twice = Value::duplicate_key(header)) {
-    throw IoError("write safetensors", "distinct names", quote(*twice) + " twice", "rename one of them");
-  }
-  return header;
+  return header + '}';
 }
 
 /// Refuses what the reader would refuse as too much.
 void check_value_count(std::span<const Entry> entries, const Metadata& metadata) {
+  if (metadata.size() > detail::kMaxMetadata) {
+    throw IoError("write safetensors",
+                  "at most " + std::to_string(detail::kMaxMetadata) + " strings of metadata",
+                  std::to_string(metadata.size()), "keep them in a file of their own");
+  }
   std::size_t values = 2 + metadata.size();
   for (const Entry& entry : entries) values += 6 + entry.shape.size();
   if (values <= detail::kMaxHeaderValues) return;
@@ -94,7 +118,7 @@ Plan plan(std::span<const Entry> entries, const Metadata& metadata) {
   for (const Entry& entry : entries) check_entry(entry);
   Plan result;
   result.order = ordered(entries);
-  std::string header = header_of(result.order, metadata).to_string();
+  std::string header = header_of(result.order, metadata);
   header.resize((header.size() + 7) / 8 * 8, ' ');
   if (header.size() > detail::kMaxHeaderBytes) {
     throw IoError("write safetensors",

@@ -1,40 +1,12 @@
-// No system allocation per op: this program counts every call of operator new, its own and the library's.
-// Apart from the other tests because the counting operators are the whole program's.
+// No system allocation per op: this program counts every call of operator new (counted_new.h).
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/mezzo.h"
+#include "mezzo/tests/allocation/counted_new.h"
 #include "mezzo/tests/support/sanitizer.h"
-
-namespace {
-std::atomic<std::uint64_t> news{0};
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  news.fetch_add(1, std::memory_order_relaxed);
-  void* const memory = alignment == 0
-                           ? std::malloc(bytes)
-                           : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-}  // namespace
-
-// The array forms call these.
-void* operator new(std::size_t bytes) { return counted(bytes, 0); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*bytes*/, std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
-}
 
 namespace mezzo {
 namespace {
@@ -43,10 +15,10 @@ namespace {
 template <class F>
 std::uint64_t allocations(F step) {
   for (int i = 0; i < 5; ++i) step();
-  const std::uint64_t before = news.load();
+  const std::uint64_t before = test::news();
   const std::int64_t tensors_before = memory_stats(Device::cpu()).system_allocations;
   step();
-  return news.load() - before +
+  return test::news() - before +
          static_cast<std::uint64_t>(memory_stats(Device::cpu()).system_allocations - tensors_before);
 }
 

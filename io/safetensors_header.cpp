@@ -1,0 +1,305 @@
+// The checks of a header's statements, one tensor at a time.
+#include "mezzo/io/safetensors_header.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/value.h"
+#include "mezzo/io/safetensors_layout.h"
+#include "mezzo/io/value_builder.h"
+
+namespace mezzo::io::detail {
+
+namespace {
+
+using Entry = TensorEntry;
+
+/// Fields of a tensor's map at which reading ends, since only three are good.
+constexpr std::size_t kMaxFields = 16;
+constexpr std::size_t kBlockBytes = 65536;
+/// The shortest entry of a tensor: `"":{"dtype":"","shape":[],"data_offsets":[0,0]}` and a comma. What is
+/// shorter is refused and needs no room.
+constexpr std::size_t kLeastEntry = 48;
+
+/// A list of integers >= 0, or nothing.
+std::optional<std::vector<std::int64_t>> read_sizes(const Value* value) {
+  if (value == nullptr || !value->is_list()) return std::nullopt;
+  std::vector<std::int64_t> sizes;
+  sizes.reserve(value->size());
+  for (const Value& size : value->as_list()) {
+    if (!size.is_int() || size.as_int() < 0) return std::nullopt;
+    sizes.push_back(size.as_int());
+  }
+  return sizes;
+}
+
+/// What a message shows of a field that is wrong.
+std::string shown(const Value* value) {
+  if (value == nullptr) return "nothing";
+  if (value->is_string()) return quote(value->as_string());
+  std::string text = value->to_string();
+  return text.size() <= 80 ? text : std::string(to_string(value->kind())) + " that is too long to show";
+}
+
+/// Name, dtype and shape of one tensor; its bytes come later.
+Entry read_entry(const std::string& op, const std::string& name, const Value& value) {
+  const std::string where = " in tensor " + quote(name);
+  if (!value.is_map()) refuse(op, "a map for tensor " + quote(name), shown(&value));
+  const Value* dtype = value.find("dtype");
+  if (dtype == nullptr || !dtype->is_string()) refuse(op, "dtype as a string" + where, shown(dtype));
+  auto shape = read_sizes(value.find("shape"));
+  if (!shape) refuse(op, "shape as a list of integers >= 0" + where, shown(value.find("shape")));
+  if (!value.contains("data_offsets")) refuse(op, "data_offsets" + where, "none");
+  if (value.size() != 3) {
+    refuse(op, "only dtype, shape and data_offsets" + where, std::to_string(value.size()) + " fields");
+  }
+  return {name, dtype->as_string(), std::move(*shape), {}};
+}
+
+Place read_place(const std::string& op, const Entry& entry, const Value& field, std::size_t data_size) {
+  const std::string where = " in tensor " + quote(entry.name);
+  const auto offsets = read_sizes(&field);
+  if (!offsets || offsets->size() != 2)
+    refuse(op, "data_offsets as two integers >= 0" + where, shown(&field));
+  const auto begin = static_cast<std::uint64_t>((*offsets)[0]);
+  const auto end = static_cast<std::uint64_t>((*offsets)[1]);
+  if (begin > end) refuse(op, "data_offsets that begin before they end" + where, shown(&field));
+  if (end > data_size) {
+    refuse(op, "data_offsets within the " + std::to_string(data_size) + " bytes of data" + where,
+           shown(&field));
+  }
+  if (const std::string problem = size_problem(entry.dtype, entry.shape, end - begin); !problem.empty()) {
+    refuse(op, "data that fits dtype and shape" + where, problem);
+  }
+  return {static_cast<std::size_t>(begin), static_cast<std::size_t>(end)};
+}
+
+/// Counts the entries of the outer map, and checks the grammar on the way.
+class EntryCounter final : public JsonEvents {
+ public:
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+
+  void scalar(Value&& /*value*/) override {}
+  void string(std::string&& /*text*/) override {}
+  void begin_map() override { ++depth_; }
+  void key(std::string&& /*text*/) override { count_ += depth_ == 1 ? 1 : 0; }
+  void end_map() override { --depth_; }
+  void begin_list() override { ++depth_; }
+  void end_list() override { --depth_; }
+
+ private:
+  std::size_t depth_ = 0, count_ = 0;
+};
+
+/// Puts one entry of the outer map together at a time, checks it, and keeps what a tensor needs of it.
+class EntryReader final : public JsonEvents {
+ public:
+  EntryReader(const std::string& op, const JsonScanner& scanner, std::size_t data_size, ParsedHeader& result)
+      : op_(op), scanner_(scanner), data_size_(data_size), result_(result), builder_(scanner) {}
+
+  void scalar(Value&& value) override {
+    if (in_metadata_) refuse_metadata(value);
+    check_room();
+    builder_.scalar(std::move(value));
+    finish_entry();
+  }
+
+  void string(std::string&& text) override {
+    if (in_metadata_) return add_metadata(text);
+    check_room();
+    // Of just its length: the scanner's string may have room for twice as much.
+    builder_.string(std::string(text));
+    finish_entry();
+  }
+
+  void begin_map() override {
+    ++depth_;
+    if (depth_ == 1) return;
+    if (in_metadata_ && depth_ == 2) return;
+    if (in_metadata_) refuse_metadata(Value(Value::Map{}));
+    builder_.begin_map();
+  }
+
+  void key(std::string&& text) override {
+    if (depth_ == 1) {
+      name_ = std::string(text);
+      begin_entry();
+    } else if (in_metadata_) {
+      key_ = std::string(text);
+    } else {
+      if (builder_.depth() == 1 && builder_.size() >= kMaxFields) {
+        refuse(op_, "only dtype, shape and data_offsets in tensor " + quote(name_),
+               "more than " + std::to_string(kMaxFields) + " fields");
+      }
+      builder_.key(std::string(text));
+    }
+  }
+
+  void end_map() override {
+    --depth_;
+    if (depth_ == 0) return;
+    if (in_metadata_) {
+      in_metadata_ = false;
+      return;
+    }
+    builder_.end_map();
+    finish_entry();
+  }
+
+  void begin_list() override {
+    ++depth_;
+    if (in_metadata_) refuse_metadata(Value(Value::List{}));
+    builder_.begin_list();
+  }
+
+  void end_list() override {
+    --depth_;
+    builder_.end_list();
+    finish_entry();
+  }
+
+ private:
+  void begin_entry() {
+    in_metadata_ = name_ == kMetadataKey;
+    if (in_metadata_ && std::exchange(saw_metadata_, true)) {
+      scanner_.fail("distinct keys in the header", "the key " + quote(name_) + " twice",
+                    "the file is damaged or was not written as safetensors");
+    }
+  }
+
+  void finish_entry() {
+    if (!builder_.is_complete()) return;
+    const Value value = builder_.take();
+    result_.entries.push_back(read_entry(op_, name_, value));
+    result_.places.push_back(read_place(op_, result_.entries.back(), value.at("data_offsets"), data_size_));
+  }
+
+  /// Refuses one more element of a list that is long enough.
+  void check_room() const {
+    if (builder_.depth() != 2 || builder_.size() < kMaxFileDims) return;
+    refuse(op_, "at most " + std::to_string(kMaxFileDims) + " dims in tensor " + quote(name_), "more");
+  }
+
+  void add_metadata(const std::string& text) {
+    if (depth_ == 1) refuse_metadata(Value(text));
+    if (result_.metadata.size() >= kMaxMetadata)
+      refuse(op_, "at most " + std::to_string(kMaxMetadata) + " strings in __metadata__", "more");
+    if (!result_.metadata.emplace(key_, std::string(text)).second) {
+      scanner_.fail("distinct keys in the header", "the key " + quote(key_) + " twice in __metadata__",
+                    "the file is damaged or was not written as safetensors");
+    }
+  }
+
+  [[noreturn]] void refuse_metadata(const Value& value) const {
+    // Depth is that of the list or map itself, where the value is one.
+    const bool is_whole = depth_ == (value.is_list() || value.is_map() ? 2 : 1);
+    if (is_whole) refuse(op_, "__metadata__ to be a map", to_string(value.kind()));
+    refuse(op_, "strings in __metadata__", std::string(to_string(value.kind())) + " under " + quote(key_));
+  }
+
+  const std::string& op_;
+  const JsonScanner& scanner_;
+  std::size_t data_size_;
+  ParsedHeader& result_;
+  ValueBuilder builder_;  ///< of the entry that is being read
+  std::size_t depth_ = 0;
+  bool in_metadata_ = false, saw_metadata_ = false;
+  std::string name_, key_;
+};
+
+void check_coverage(const std::string& op, const ParsedHeader& header, std::vector<std::uint32_t>& order,
+                    std::size_t data_size) {
+  const std::vector<Place>& places = header.places;
+  // Empty tensors go before a tensor that begins where they do, so that each must begin where the one before
+  // it ended.
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::pair(places[a].begin, places[a].end) < std::pair(places[b].begin, places[b].end);
+  });
+  std::size_t covered = 0;
+  for (const std::uint32_t i : order) {
+    const std::size_t begin = places[i].begin;
+    if (begin != covered) {
+      refuse(op, "tensor " + quote(header.entries[i].name) + " to begin at byte " + std::to_string(covered),
+             (begin > covered ? "a hole up to byte " : "an overlap from byte ") + std::to_string(begin));
+    }
+    covered = places[i].end;
+  }
+  if (covered != data_size) {
+    refuse(op, "tensors up to the end of the file",
+           std::to_string(data_size - covered) + " bytes behind the last one");
+  }
+}
+
+/// Sorts indices of entries by name.
+void sort_by_name(const std::string& op, const ParsedHeader& header, std::vector<std::uint32_t>& order) {
+  const std::vector<Entry>& entries = header.entries;
+  std::sort(order.begin(), order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return entries[a].name < entries[b].name; });
+  const auto twin = std::adjacent_find(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return entries[a].name == entries[b].name;
+  });
+  if (twin != order.end())
+    refuse(op, "distinct keys in the header", "the key " + quote(entries[*twin].name) + " twice");
+}
+
+}  // namespace
+
+void refuse(const std::string& op, std::string_view expected, std::string_view got) {
+  throw IoError(op, expected, got, "the file is damaged or was not written as safetensors");
+}
+
+std::string_view HeaderInMemory::next_block() { return std::exchange(rest_, {}); }
+
+HeaderInFile::HeaderInFile(InputFile& file, std::size_t begin, std::size_t length)
+    : file_(file), begin_(begin), length_(length), rest_(length) {}
+
+void HeaderInFile::rewind() {
+  rest_ = length_;
+  file_.seek(begin_);
+}
+
+std::string_view HeaderInFile::next_block() {
+  block_.resize(std::min(rest_, kBlockBytes));
+  file_.read(std::as_writable_bytes(std::span(block_)));
+  rest_ -= block_.size();
+  return block_;
+}
+
+ParsedHeader parse_header(const std::string& op, HeaderText& text, std::size_t data_size) {
+  const JsonLimits limits{.max_depth = kMaxHeaderDepth, .max_values = kMaxHeaderValues};
+  ParsedHeader result;
+  text.rewind();
+  const std::string_view begin = text.next_block().substr(0, 1);
+  if (begin != "{") {
+    refuse(op, "a header that begins with '{'", begin.empty() ? "an empty header" : quote(begin));
+  }
+  try {
+    std::size_t count = 0;
+    {
+      text.rewind();
+      EntryCounter counter;
+      JsonScanner("parse_json", text, limits).run(counter);
+      count = std::min(counter.count(), text.size() / kLeastEntry + 1);
+    }
+    result.entries.reserve(count);
+    result.places.reserve(count);
+    text.rewind();
+    JsonScanner scanner("parse_json", text, limits);
+    EntryReader reader(op, scanner, data_size, result);
+    scanner.run(reader);
+  } catch (const IoError& error) {
+    if (error.op() != "parse_json") throw;
+    refuse(op, error.expected() + " in the header", error.got());
+  }
+  result.by_name.resize(result.entries.size());
+  std::iota(result.by_name.begin(), result.by_name.end(), 0U);
+  sort_by_name(op, result, result.by_name);
+  check_coverage(op, result, result.by_name, data_size);
+  sort_by_name(op, result, result.by_name);
+  return result;
+}
+
+}  // namespace mezzo::io::detail

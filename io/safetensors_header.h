@@ -1,0 +1,70 @@
+// The header of a safetensors file: read twice, first to check the text and count what is in it, then into
+// memory of just that size. So a hostile header takes no more than a few times its length. Not for use
+// outside of io.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mezzo/io/file.h"
+#include "mezzo/io/json_scanner.h"
+#include "mezzo/io/tensor_entry.h"
+
+namespace mezzo::io::detail {
+
+/// Throws IoError with the fix for files that are damaged.
+[[noreturn]] void refuse(const std::string& op, std::string_view expected, std::string_view got);
+
+/// Text that can be read again.
+class HeaderText : public JsonText {
+ public:
+  virtual void rewind() = 0;
+  /// Bytes in all.
+  [[nodiscard]] virtual std::size_t size() const = 0;
+};
+
+class HeaderInMemory final : public HeaderText {
+ public:
+  explicit HeaderInMemory(std::string_view text) : text_(text), rest_(text) {}
+  [[nodiscard]] std::string_view next_block() override;
+  void rewind() override { rest_ = text_; }
+  [[nodiscard]] std::size_t size() const override { return text_.size(); }
+
+ private:
+  std::string_view text_, rest_;
+};
+
+class HeaderInFile final : public HeaderText {
+ public:
+  /// The `length` bytes of `file`, which outlives this, from byte `begin` on.
+  HeaderInFile(InputFile& file, std::size_t begin, std::size_t length);
+  [[nodiscard]] std::string_view next_block() override;
+  void rewind() override;
+  [[nodiscard]] std::size_t size() const override { return length_; }
+
+ private:
+  InputFile& file_;
+  std::size_t begin_, length_, rest_;
+  std::string block_;
+};
+
+/// Where a tensor's bytes are in the data.
+struct Place {
+  std::size_t begin, end;
+};
+
+/// All that a header says; the bytes of the entries are not set.
+struct ParsedHeader {
+  Metadata metadata;
+  std::vector<TensorEntry> entries;
+  std::vector<Place> places;           ///< of the entries, checked against the size of the data
+  std::vector<std::uint32_t> by_name;  ///< indices of entries, in the order of their names
+};
+
+/// Throws IoError, beginning with `op`, for what is no header of `data_size` bytes of data.
+[[nodiscard]] ParsedHeader parse_header(const std::string& op, HeaderText& text, std::size_t data_size);
+
+}  // namespace mezzo::io::detail
