@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <system_error>
@@ -44,6 +45,23 @@ std::string follow_links(const std::string& path) {
   return error ? path : target.string();
 }
 
+/// ::open, again where a signal interrupted it.
+int open_file(const std::string& path, int flags, mode_t mode = 0) {
+  int descriptor = -1;
+  do {
+    descriptor = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  } while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
+/// ::fsync, again where a signal interrupted it. Whether it succeeded.
+bool sync_file(int descriptor) {
+  while (::fsync(descriptor) != 0) {
+    if (errno != EINTR) return false;
+  }
+  return true;
+}
+
 /// A path with a zero byte would name another file to the system, which reads up to there.
 void refuse_zero_byte(const std::string& op, const std::string& path) {
   if (path.find('\0') == std::string::npos) return;
@@ -69,7 +87,7 @@ pid_t process_of(std::string_view temporary, std::string_view name) {
 /// those see that do not see the process (containers).
 bool is_orphan(const std::string& temporary, pid_t process) {
   if (::kill(process, 0) == 0 || errno != ESRCH) return false;
-  const int descriptor = ::open(temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  const int descriptor = open_file(temporary, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (descriptor < 0) return false;
   struct stat status {};
   const bool orphan = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
@@ -78,27 +96,34 @@ bool is_orphan(const std::string& temporary, pid_t process) {
   return orphan;
 }
 
+struct FolderCloser {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
 /// Removes what processes that were killed in the middle left of this file.
 void remove_orphans(const std::string& path) {
   const std::filesystem::path file(path);
-  const std::string folder = file.parent_path().string(), name = file.filename().string();
-  DIR* const entries = ::opendir(folder.empty() ? "." : folder.c_str());
+  const std::string name = file.filename().string();
+  const std::unique_ptr<DIR, FolderCloser> entries(::opendir(folder_of(path).c_str()));
   if (entries == nullptr) return;
-  while (const dirent* const entry = ::readdir(entries)) {
+  while (const dirent* const entry = ::readdir(entries.get())) {
     const pid_t process = process_of(entry->d_name, name);
     const std::string temporary = (file.parent_path() / entry->d_name).string();
     if (process != 0 && is_orphan(temporary, process)) ::unlink(temporary.c_str());
   }
-  ::closedir(entries);
 }
 
 /// Makes the rename itself survive a power cut. Some file systems refuse this for folders; nothing is lost
 /// then but that guarantee, so errors are passed over.
-void sync_folder_of(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void sync_folder(const std::string& folder) {
+  const int descriptor = open_file(folder, O_RDONLY | O_DIRECTORY);
   if (descriptor < 0) return;
-  static_cast<void>(::fsync(descriptor));
+  static_cast<void>(sync_file(descriptor));
   ::close(descriptor);
 }
 
@@ -108,7 +133,7 @@ InputFile::InputFile(const std::string& path, std::string op) : op_(std::move(op
   refuse_zero_byte(op_, path);
   // O_NONBLOCK: opening a pipe that nobody writes to must report, not wait. It has no effect on regular
   // files.
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  descriptor_ = open_file(path, O_RDONLY | O_NONBLOCK);
   if (descriptor_ < 0)
     throw IoError(op_, "a readable file", reason(errno), "check the path and its permissions");
   struct stat status {};
@@ -117,8 +142,9 @@ InputFile::InputFile(const std::string& path, std::string op) : op_(std::move(op
     size_ = static_cast<std::uint64_t>(status.st_size);
     return;
   }
-  const std::string got = known ? kind_name(status.st_mode) : reason(errno);
+  const int error = errno;
   ::close(descriptor_);
+  const std::string got = known ? kind_name(status.st_mode) : reason(error);
   throw IoError(op_, "a regular file", got, "give the path of a file");
 }
 
@@ -172,7 +198,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(follow_links(path)) {
   int error = EEXIST;
   for (int attempt = 0; attempt < 1000 && descriptor_ < 0 && error == EEXIST; ++attempt) {
     temporary_ = path_ + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(attempt);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    descriptor_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666);
     error = errno;
   }
   if (descriptor_ < 0)
@@ -190,27 +216,32 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kMaxTransfer));
-    if (count < 0 && errno == EINTR) continue;
+    const int error = errno;
+    if (count < 0 && error == EINTR) continue;
     if (count < 0)
-      throw IoError("write '" + path_ + "'", "a disk that takes it", reason(errno), "free some space");
+      throw IoError("write '" + path_ + "'", "a disk that takes it", reason(error), "free some space");
     bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
 }
 
 void AtomicFile::commit() {
   // The content must be on disk before the name points to it, or a power cut leaves an empty file.
-  const bool synced = ::fsync(descriptor_) == 0;
+  const bool synced = sync_file(descriptor_);
   const int error = errno;
   if (!synced)
     throw IoError("write '" + path_ + "'", "a disk that takes it", reason(error), "free some space");
-  const int closed = ::close(descriptor_);
+  // Made here: once the name points to the new content nothing may fail any more.
+  const std::string folder = folder_of(path_);
+  // Interrupted, it is closed all the same.
+  const bool closed = ::close(descriptor_) == 0 || errno == EINTR;
   descriptor_ = -1;
-  if (closed != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    throw IoError("write '" + path_ + "'", "a name that can be replaced", reason(errno),
+  if (!closed || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int reason_of_rename = errno;
+    throw IoError("write '" + path_ + "'", "a name that can be replaced", reason(reason_of_rename),
                   "check the folder's permissions");
   }
   temporary_.clear();
-  sync_folder_of(path_);
+  sync_folder(folder);
 }
 
 }  // namespace mezzo::io

@@ -47,11 +47,15 @@ bool contains(const Module& module, const Module& inner,
 void drop_in_turn(std::shared_ptr<Module> module) noexcept {
   constexpr int kMostNested = 200;
   static constinit thread_local int nested = 0;
+  // Only used once something waits: it takes memory, which there may not be where a constructor has failed
+  // for want of it.
+  static constinit thread_local bool is_used = false;
   static constinit mezzo::detail::PerThread<std::vector<std::shared_ptr<Module>>> waiting;
   if (module == nullptr || module.use_count() > 1) return;
   if (nested >= kMostNested) {
     try {
       waiting.get().push_back(module);
+      is_used = true;
       return;
     } catch (const std::bad_alloc&) {  // no room to remember it: now, then
     }
@@ -59,7 +63,7 @@ void drop_in_turn(std::shared_ptr<Module> module) noexcept {
   ++nested;
   module.reset();
   --nested;
-  if (nested > 0) return;
+  if (nested > 0 || !is_used) return;
   std::vector<std::shared_ptr<Module>>& queue = waiting.get();
   while (!queue.empty()) {
     ++nested;

@@ -1,0 +1,134 @@
+// A small training with its checkpoint, as examples/amp/resume.cpp has it, and what a fault must leave as it
+// was.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <new>
+#include <string>
+
+#include "mezzo/core/error.h"
+#include "mezzo/io/json.h"
+#include "mezzo/io/tensor_file.h"
+#include "mezzo/mezzo.h"
+#include "mezzo/tests/faults/faults.h"
+#include "mezzo/tests/support/sanitizer.h"
+
+namespace mezzo::test {
+
+struct Training {
+  /// One step of mixed precision; the loss before it.
+  double step() {
+    Tensor loss;
+    {
+      const amp::Autocast autocast(Device::cpu(), DType::bf16);
+      loss = mse_loss(net(ones({4, 8})), ones({4, 8}));
+    }
+    optimizer.zero_grad();
+    scaler.scale(loss).backward();
+    scaler.step(optimizer);
+    scaler.update();
+    return loss.item();
+  }
+  /// Ends an iteration that a fault ended between the optimizer's step and update().
+  void settle() {
+    try {
+      scaler.update();
+    } catch (const StateError&) {  // no step yet
+    }
+  }
+  void save(const std::string& path) const {
+    const optim::OptimizerState state = optimizer.state_dict();
+    io::TensorFile file;
+    file.add("model.", net.state_dict());
+    file.add("optimizer.", state.tensors);
+    file.metadata["optimizer"] = io::dump_json(state.options);
+    file.metadata["scaler"] = io::dump_json(scaler.state_dict());
+    file.save(path);
+  }
+  void load(const std::string& path) {
+    const io::TensorFile file = io::TensorFile::load(path);
+    net.load_state_dict(file.with_prefix("model."));
+    optimizer.load_state_dict({.options = io::parse_json(file.metadata.at("optimizer")),
+                               .tensors = file.with_prefix("optimizer.")});
+    scaler.load_state_dict(io::parse_json(file.metadata.at("scaler")));
+  }
+
+  nn::Sequential net{nn::make<nn::Linear>(8, 16), nn::make<nn::ReLU>(), nn::make<nn::LayerNorm>(Shape{16}),
+                     nn::make<nn::Linear>(16, 8)};
+  optim::AdamW optimizer{net.parameters()};
+  amp::GradScaler scaler;
+};
+
+enum class End { success, refused, no_memory };
+
+/// Runs it with faults and says how it ended: in success, one clear line, or bad_alloc. Anything else escapes
+/// and is a failure of the test.
+template <class F>
+End run_with(const FaultPlan& plan, std::uint64_t& calls, std::string& message, F action) {
+  message.clear();
+  message.reserve(4000);
+  Faults faults(plan);
+  End end = End::success;
+  try {
+    action();
+  } catch (const Error& error) {
+    message.assign(error.what(), std::min<std::size_t>(std::string_view(error.what()).size(), 3900));
+    end = End::refused;
+  } catch (const std::bad_alloc&) {
+    end = End::no_memory;
+  }
+  calls = faults.calls();
+  return end;
+}
+
+inline std::string content_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+inline std::ptrdiff_t entries_of(const std::filesystem::path& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
+inline std::ptrdiff_t open_files() { return entries_of("/proc/self/fd"); }
+
+/// One clear line: "op: expected ..., got ...; fix".
+inline void expect_clear(const std::string& message) {
+  EXPECT_NE(message.find(": expected "), std::string::npos) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  EXPECT_LT(message.size(), 500U) << message;
+}
+
+/// Skips where the faults cannot be; a folder of its own.
+class FaultTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (under_sanitizer()) GTEST_SKIP() << "a sanitizer has a malloc of its own";
+    ASSERT_NE(arm_faults(), nullptr) << "libmezzo_faults.so does not lie beside the program";
+    std::filesystem::create_directories(folder_);
+    // Of one thread: the run-time library of OpenMP ends the program where it gets no memory.
+    threads_before_ = get_num_threads();
+    set_num_threads(1);
+    manual_seed(0);
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(folder_);
+    if (threads_before_ > 0) set_num_threads(threads_before_);
+  }
+
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] std::string path() const { return (folder_ / "run.safetensors").string(); }
+
+ private:
+  std::filesystem::path folder_ =
+      std::filesystem::path(testing::TempDir()) / ("mezzo_faults_" + std::to_string(::getpid()));
+  int threads_before_ = 0;
+};
+
+}  // namespace mezzo::test
