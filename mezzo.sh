@@ -22,7 +22,7 @@ least_gcc=11
 least_clang=13
 packages="g++ cmake ninja-build ccache libeigen3-dev libfmt-dev libgtest-dev libgmock-dev nlohmann-json3-dev \
 libcli11-dev libdnnl-dev clang-format-14"
-# For the presets embedded-clang and cuda-emulated, and for CI's checks of the sources.
+# For the presets embedded-clang, fuzz and cuda-emulated, and for CI's checks of the sources.
 test_packages="clang-14 libboost-context-dev clang-tidy-14 universal-ctags"
 # Where headers are looked for, besides CMAKE_PREFIX_PATH.
 roots=${MEZZO_HEADER_ROOTS:-/usr /usr/local}
@@ -35,6 +35,8 @@ usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
   test [-- args]  build and run every test; args go to ctest (for example: test -- -R core)
   bench [args]    build the benchmarks and compare with PyTorch, LibTorch and oneDNN (try: bench --help)
   gpu             on a machine with a GPU: all tests, memory checker, sample and bench; result in bench/results/
+  fuzz [args]     search inputs that break a reader of files or an op, by libFuzzer: [TARGET...] [--seconds N]; targets:
+                  json, safetensors, idx, checkpoint, state, op (all), readers (the first two)
   install         build and install the library for find_package(mezzo), to --prefix DIR (/usr/local)
   docs            make the API reference of the public headers by Doxygen: build/docs/html/index.html
   setup           only install what is missing, the optional packages too
@@ -43,8 +45,8 @@ usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
   help            this text
 
   --yes           install without asking          --no-install    never install; stop with status 3 instead
-  --preset NAME   release (default), debug, asan, tsan, cuda, cuda-bundle, cuda-emulated, embedded or
-                  embedded-clang, see CMakePresets.json
+  --preset NAME   release (default), debug, asan, tsan, cuda, cuda-bundle, cuda-emulated, embedded,
+                  embedded-clang or fuzz, see CMakePresets.json
 
 What takes long says how far it is: on a terminal in one line, else by a line every 15 s. Each step leaves its output in
 build/PRESET-STEP.log. Interrupted, the same command goes on where it was. CXX names the compiler, and
@@ -141,7 +143,7 @@ check_all() {
     include/oneapi/dnnl/dnnl_version.h DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH
   check ccache ccache optional "every rebuild compiles everything" tool ccache
   check clang-format clang-format-14 optional "the formatting check of CI cannot run" tool clang-format-14
-  check "clang 14" clang-14 optional "the preset embedded-clang cannot be built" tool clang++-14
+  check "clang 14" clang-14 optional "the presets embedded-clang and fuzz cannot be built" tool clang++-14
   check Boost.Context libboost-context-dev optional "the preset cuda-emulated cannot be built" \
     header boost/context/fiber.hpp
   check clang-tidy clang-tidy-14 optional "the lint of CI cannot run" tool run-clang-tidy-14
@@ -213,10 +215,11 @@ configure() {
   check_space "$1"
   need_packages
   cd "$root"
-  if [ "$preset" = embedded-clang ] && ! have clang++-14; then
-    set_apt_line clang-14
-    die 3 "preset '$preset' needs clang++-14; this installs it: $apt_line"
-  fi
+  case $preset in
+    embedded-clang | fuzz)
+      set_apt_line clang-14
+      have clang++-14 || die 3 "preset '$preset' needs clang++-14; this installs it: $apt_line" ;;
+  esac
   if [ "$preset" = cuda-emulated ] && ! header boost/context/fiber.hpp; then
     set_apt_line libboost-context-dev
     die 3 "preset '$preset' needs Boost.Context; this installs it: $apt_line"
@@ -315,10 +318,10 @@ while [ $# -gt 0 ]; do
     --prefix=*) prefix=${1#--prefix=} ;;
     --) shift; break ;;
     *)
-      if [ "$command" = demo ] || [ "$command" = bench ]; then break; fi
+      case $command in demo | bench | fuzz) break ;; esac
       [ -z "$command" ] || die 2 "unknown argument '$1' after $command; ./mezzo.sh help shows what there is"
       case $1 in
-        demo | test | bench | gpu | install | docs | setup | doctor | clean | help) command=$1 ;;
+        demo | test | bench | fuzz | gpu | install | docs | setup | doctor | clean | help) command=$1 ;;
         -h | --help) command=help ;;
         *) die 2 "unknown command or option '$1'; ./mezzo.sh help shows what there is" ;;
       esac ;;
@@ -327,7 +330,7 @@ while [ $# -gt 0 ]; do
 done
 
 case ${command:=help} in
-  demo | test | bench) ;;
+  demo | test | bench | fuzz) ;;
   *) [ $# = 0 ] || die 2 "$command takes no arguments" ;;
 esac
 check_preset
@@ -336,6 +339,7 @@ case $command in
   test) run_tests "$@" ;;
   bench) run_bench "$@" ;;
   gpu) run_gpu ;;
+  fuzz) . "$root/tools/fuzz.sh" ;;
   install) run_install ;;
   docs) . "$root/tools/docs.sh" ;;
   setup)

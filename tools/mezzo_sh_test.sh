@@ -8,7 +8,7 @@ trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree/root/tools" "$tree/bin" "$tree/usr"
 cp "$source/mezzo.sh" "$source/CMakePresets.json" "$tree/root"
 cp "$source/tools/doctor.sh" "$source/tools/progress.sh" "$source/tools/machine.sh" "$source/tools/docs.sh" \
-  "$source/tools/public_headers.sh" "$tree/root/tools"
+  "$source/tools/fuzz.sh" "$source/tools/public_headers.sh" "$tree/root/tools"
 cd "$tree"
 ln -s ../usr root/usr  # by one name from both folders, and without the spaces that a temporary folder may have
 unset CXX CMAKE_PREFIX_PATH Eigen3_DIR CUDACXX CUDAARCHS CMAKE_BUILD_PARALLEL_LEVEL CCACHE_DISABLE TMPDIR \
@@ -62,7 +62,7 @@ one_line() { [ "$(wc -l <out.txt)" = 1 ] || { fail "more than one line"; cat out
 
 run 2 frobnicate; one_line "unknown command or option 'frobnicate'" "./mezzo.sh help"
 run 2 bench --preset nonsense; one_line "unknown preset 'nonsense'" "release"
-run 2 test --preset nonsense; one_line "unknown preset 'nonsense'" "there are: asan cuda cuda-bundle cuda-emulated debug embedded embedded-clang release tsan"
+run 2 test --preset nonsense; one_line "unknown preset 'nonsense'" "there are: asan cuda cuda-bundle cuda-emulated debug embedded embedded-clang fuzz release tsan"
 run 2 test --preset base; one_line "unknown preset 'base'" "release"
 run 2 test --preset; one_line "--preset needs a name" mezzo
 run 2 clean up; one_line "unknown argument 'up' after clean" "./mezzo.sh help"
@@ -93,12 +93,16 @@ says "fmt            9.1.2     usr/include/fmt/format.h"
 says "nlohmann-json  -         usr/include/nlohmann/json.hpp"
 says "CLI11          2.3.9     usr/include/CLI/CLI.hpp"
 says "oneDNN         no dnnl.h below usr (optional): matrix products run on Eigen; cure:"
-says "clang 14       missing (optional): the preset embedded-clang cannot be built; cure:"
+says "clang 14       missing (optional): the presets embedded-clang and fuzz cannot be built; cure:"
 says "no usable GPU (nvidia-smi shows none): the CPU runs"
 says "Boost.Context  -         usr/include/boost/context/fiber.hpp"
 says "threads        $(getconf _NPROCESSORS_ONLN)"
 says "disk           87890 MB free"
 run 3 test --no-install --preset embedded-clang; one_line "needs clang++-14" "apt-get install"
+run 3 --no-install fuzz json; one_line "needs clang++-14" "apt-get install"
+run 2 fuzz pictures; one_line "unknown fuzz target 'pictures'" "json safetensors"
+run 2 fuzz --seconds soon; one_line "--seconds needs a number" "'soon'"
+run 2 fuzz --seconds; one_line "--seconds needs a number" "number"
 
 # An unwritable place for the installation (below a file: not even root can write there), before anything is built.
 : >file

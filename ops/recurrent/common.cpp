@@ -56,7 +56,9 @@ kernels::View gate_view(const Tensor& gates, std::int64_t k, const Shape& state)
   if (!gates.defined()) return {nullptr, DType::f32, state, {0, 0}};
   kernels::View view = view_of(gates);
   const std::int64_t step = view.strides.back();
-  view.data = static_cast<std::byte*>(view.data) + k * state[1] * step * size_of(view.dtype);
+  // An empty tensor has no memory to count from.
+  if (view.data != nullptr)
+    view.data = static_cast<std::byte*>(view.data) + k * state[1] * step * size_of(view.dtype);
   view.strides = {gates.dim() == 1 ? 0 : view.strides[0], step};
   view.shape = state;
   return view;

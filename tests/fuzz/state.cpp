@@ -1,0 +1,157 @@
+// State dicts as they come from JSON: whoever refuses one is as before, and whoever takes one gives the same
+// when it is loaded again, and goes on working. The first byte says who it is for.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "mezzo/core/error.h"
+#include "mezzo/io/json.h"
+#include "mezzo/mezzo.h"
+#include "mezzo/tests/fuzz/require.h"
+#include "mezzo/tests/fuzz/targets.h"
+#include "mezzo/tests/support/algorithms.h"
+
+namespace mezzo::fuzz {
+
+namespace {
+
+using optim::Optimizer;
+
+/// Somebody with a state.
+struct Holder {
+  virtual ~Holder() = default;
+  [[nodiscard]] virtual Value state() const = 0;
+  virtual void load(const Value& state) = 0;
+  /// One step of what it is for.
+  virtual void work() = 0;
+};
+
+/// Two groups, a step behind them, so that there are buffers.
+struct Trained {
+  explicit Trained(const optim::Algorithm& algorithm) {
+    first.requires_grad_();
+    second.requires_grad_();
+    optimizer = algorithm.make_groups({optim::unnamed({first}), optim::unnamed({second})}, Value::Map{});
+    step();
+  }
+  void step() const {
+    optimizer->zero_grad();
+    (sum(first * first) + sum(second)).backward();
+    optimizer->step();
+  }
+
+  Tensor first = ones({3}), second = ones({2, 2});
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+const std::vector<optim::Algorithm>& all_algorithms() {
+  static const std::vector<optim::Algorithm> all = optim::algorithms();
+  return all;
+}
+
+struct ScalerHolder final : Holder {
+  [[nodiscard]] Value state() const override { return scaler.state_dict(); }
+  void load(const Value& state) override { scaler.load_state_dict(state); }
+  void work() override {
+    const Trained trained(all_algorithms().front());
+    trained.optimizer->zero_grad();
+    scaler.scale(sum(trained.first * trained.first)).backward();
+    scaler.step(*trained.optimizer);
+    scaler.update();
+    static_cast<void>(scaler.report());
+  }
+  amp::GradScaler scaler;
+};
+
+struct OptimizerHolder final : Holder {
+  explicit OptimizerHolder(std::size_t which) : trained(all_algorithms()[which]) {}
+  [[nodiscard]] Value state() const override { return trained.optimizer->state_dict().options; }
+  void load(const Value& state) override {
+    trained.optimizer->load_state_dict(
+        {.options = state, .tensors = trained.optimizer->state_dict().tensors});
+  }
+  void work() override { trained.step(); }
+  Trained trained;
+};
+
+template <class Scheduler>
+struct SchedulerHolder final : Holder {
+  explicit SchedulerHolder(const typename Scheduler::Options& options)
+      : scheduler(*trained.optimizer, options) {}
+  [[nodiscard]] Value state() const override { return scheduler.state_dict(); }
+  void load(const Value& state) override { scheduler.load_state_dict(state); }
+  void work() override {
+    trained.step();
+    if constexpr (std::is_same_v<Scheduler, optim::ReduceLROnPlateau>) {
+      scheduler.step(1.0);
+    } else {
+      scheduler.step();
+    }
+  }
+  Trained trained{all_algorithms().front()};
+  Scheduler scheduler;
+};
+
+using Maker = std::function<std::unique_ptr<Holder>()>;
+
+template <class Scheduler>
+Maker scheduler_maker(typename Scheduler::Options options) {
+  return [options] { return std::make_unique<SchedulerHolder<Scheduler>>(options); };
+}
+
+std::vector<Maker> makers() {
+  using namespace optim;
+  std::vector<Maker> all{
+      [] { return std::make_unique<ScalerHolder>(); },
+      scheduler_maker<StepLR>({.step_size = 2}),
+      scheduler_maker<MultiStepLR>({.milestones = {2, 4}}),
+      scheduler_maker<ExponentialLR>({.gamma = 0.5}),
+      scheduler_maker<CosineAnnealingLR>({.T_max = 5}),
+      scheduler_maker<CosineAnnealingWarmRestarts>({.T_0 = 3, .T_mult = 2}),
+      scheduler_maker<LinearLR>({}),
+      scheduler_maker<PolynomialLR>({}),
+      scheduler_maker<LambdaLR>(
+          {.lr_lambda = [](std::int64_t step) { return 1.0 / static_cast<double>(step + 1); }}),
+      scheduler_maker<ReduceLROnPlateau>({})};
+  for (std::size_t i = 0; i < all_algorithms().size(); ++i)
+    all.push_back([i] { return std::make_unique<OptimizerHolder>(i); });
+  return all;
+}
+
+}  // namespace
+
+int fuzz_state(const std::uint8_t* data, std::size_t size) {
+  static const std::vector<Maker> all = makers();
+  if (size == 0) return 0;
+  const Maker& make = all[static_cast<std::size_t>(data[0]) % all.size()];
+  Value given;
+  try {
+    given = io::parse_json({reinterpret_cast<const char*>(data) + 1, size - 1}, {.max_values = 10'000});
+  } catch (const IoError&) {
+    return 0;
+  }
+  const std::unique_ptr<Holder> holder = make();
+  const Value before = holder->state();
+  try {
+    holder->load(given);
+  } catch (const Error&) {
+    require(holder->state() == before, "who refuses a state is as before");
+    holder->work();
+    return 0;
+  }
+  const Value after = holder->state();
+  const std::unique_ptr<Holder> other = make();
+  try {
+    other->load(after);
+  } catch (const Error& error) {
+    require(false, std::string("a state that was taken is taken again: ") + error.what());
+  }
+  require(other->state() == after, "a state that was taken is given again");
+  try {
+    holder->work();
+  } catch (const Error&) {  // a schedule at its end
+  }
+  return 0;
+}
+
+}  // namespace mezzo::fuzz
