@@ -37,7 +37,16 @@ struct Training {
 
   void load_model(const io::TensorFile& file) {
     const auto state = file.with_prefix("model.");
-    net.load_state_dict(state, {.strict = false, .cast = true});
+    std::vector<Tensor> before;
+    for (const auto& [name, tensor] : net.state_dict()) before.push_back(tensor.detach().clone());
+    try {
+      net.load_state_dict(state, {.strict = false, .cast = true});
+    } catch (const Error&) {
+      std::size_t i = 0;
+      for (const auto& [name, tensor] : net.state_dict())
+        require(same_bits(tensor, before[i++]), "a model that refuses a state is as before");
+      return;
+    }
     for (const auto& [name, tensor] : net.state_dict()) {
       for (const auto& [key, value] : state) {
         if (key == name && value.dtype() == tensor.dtype())
