@@ -22,8 +22,8 @@ foreach(target IN LISTS targets)
   list(APPEND copies COMMAND ${CMAKE_STRIP} -s -o "${bundle}/${folder}/$<TARGET_FILE_NAME:${target}>"
     $<TARGET_FILE:${target}>)
 endforeach()
-# The one library beside cuBLAS that is not linked statically and that a GPU machine may lack.
-if(MEZZO_HAVE_OPENMP AND OpenMP_gomp_LIBRARY)
+# What the bench's bare peer needs and a GPU machine may lack.
+if(OpenMP_gomp_LIBRARY)
   file(REAL_PATH "${OpenMP_gomp_LIBRARY}" gomp)
   list(APPEND copies COMMAND ${CMAKE_COMMAND} -E copy "${gomp}" "${bundle}/lib/libgomp.so.1")
 endif()

@@ -48,11 +48,3 @@ if(mezzo_missing)
     "  sudo apt-get install -y --no-install-recommends ${mezzo_missing}\n"
     "Elsewhere install the same libraries and point CMAKE_PREFIX_PATH at them.")
 endif()
-
-set(MEZZO_HAVE_OPENMP OFF)
-if(MEZZO_OPENMP)
-  find_package(OpenMP QUIET COMPONENTS CXX)
-  if(TARGET OpenMP::OpenMP_CXX)
-    set(MEZZO_HAVE_OPENMP ON)
-  endif()
-endif()

@@ -54,9 +54,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_G
 endif()
 # nvcc puts parentheses around names when it writes the host half down.
 target_compile_options(mezzo_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wno-parentheses>")
-if(NOT MEZZO_HAVE_OPENMP)
-  mezzo_host_options(mezzo_flags INTERFACE -Wno-unknown-pragmas -fopenmp-simd)
-endif()
 
 # For programs that only call the library, which is what the address sanitizer is to check.
 set(MEZZO_NOT_INSTRUMENTED "")

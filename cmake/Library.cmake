@@ -76,9 +76,6 @@ function(mezzo_object_library name)
   mezzo_host_options(${name} PRIVATE ${MEZZO_OBJECT_FLAGS})
   target_include_directories(${name} PUBLIC "${PROJECT_BINARY_DIR}/include")
   target_link_libraries(${name} PRIVATE mezzo_flags Eigen3::Eigen nlohmann_json::nlohmann_json Threads::Threads)
-  if(MEZZO_HAVE_OPENMP)
-    target_link_libraries(${name} PRIVATE OpenMP::OpenMP_CXX)
-  endif()
   if(MEZZO_HAVE_ONEDNN)
     target_link_libraries(${name} PRIVATE oneDNN::dnnl)
     target_compile_definitions(${name} PRIVATE MEZZO_HAVE_ONEDNN=1)
@@ -175,11 +172,8 @@ if(MEZZO_CUDA_EMULATED)
 endif()
 
 set(mezzo_link_libraries Threads::Threads)
-if(MEZZO_HAVE_OPENMP)
-  list(APPEND mezzo_link_libraries OpenMP::OpenMP_CXX)
-endif()
 if(MEZZO_HAVE_ONEDNN)
-  list(APPEND mezzo_link_libraries oneDNN::dnnl)
+  list(APPEND mezzo_link_libraries oneDNN::dnnl ${CMAKE_DL_LIBS})
 endif()
 if(MEZZO_CUDA_EMULATED)
   list(APPEND mezzo_link_libraries ${MEZZO_BOOST_CONTEXT})
@@ -205,7 +199,7 @@ target_include_directories(mezzo ${system} PUBLIC "$<BUILD_INTERFACE:${PROJECT_B
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_link_libraries(mezzo PRIVATE ${mezzo_link_libraries})
 target_link_options(mezzo PRIVATE LINKER:-Bsymbolic-functions)
-# dlclose() leaves the library where it is, as threads of OpenMP and of the program keep objects of it until they end.
+# dlclose() leaves the library where it is, as its threads and those of the program keep objects of it until they end.
 target_link_options(mezzo PRIVATE LINKER:-z,nodelete)
 # Relative relocations, of which each op's descriptor has dozens, in a tenth of the space. glibc reads this form from 2.36
 # on; the bundle may meet an older one.

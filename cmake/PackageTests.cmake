@@ -17,7 +17,7 @@ target_link_libraries(consumer_reference PRIVATE mezzo mezzo_flags)
 function(package_consumer name kind folder)
   add_test(NAME package.${name} COMMAND sh "${package_tests}/consumer.sh" ${kind} "${package_build}/${folder}"
     "$<TARGET_FILE:consumer_reference>" ${package_options} ${ARGN})
-  set_tests_properties(package.${name} PROPERTIES PROCESSORS 2 ENVIRONMENT "${mezzo_test_environment}")
+  set_tests_properties(package.${name} PROPERTIES PROCESSORS 2)
 endfunction()
 
 add_test(NAME package.install COMMAND "${CMAKE_COMMAND}" --install "${PROJECT_BINARY_DIR}" --prefix

@@ -8,7 +8,7 @@
 set(MEZZO_SMALL_SAMPLE OFF)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^12\\."
     AND CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_FLAGS STREQUAL "" AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O2 -DNDEBUG"
-    AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND MEZZO_HAVE_OPENMP AND MEZZO_HAVE_ONEDNN
+    AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND MEZZO_HAVE_ONEDNN
     AND NOT MEZZO_HAVE_CUDA AND NOT MEZZO_SANITIZE)
   set(MEZZO_SMALL_SAMPLE ON)
 endif()
@@ -16,13 +16,14 @@ set(mezzo_sample_files
   amp: autocast captured_step grad_scaler grad_scaler_state policy
   autograd: attrs bind decomposed engine finite_proof grad_mode gradient_locks half_copy leaf_lock node op_observer
     registry tensor_autograd
-  core: backend cuda dims dtype error fork function layout promotion random storage tensor threads value warning
+  core: backend cuda dims dtype error function layout promotion random storage tensor threads value warning
   core/memory: allocator per_thread pool
+  core/parallel: processors thread_pool
   core/random: draw_recorder
   core/text: value_text
   io: file json json_scanner value_builder
   kernels: device_kernel
-  kernels/cpu: convert isa parallel rows tile
+  kernels/cpu: convert isa rows tile
   kernels/gemm: cpu cpu_bf16 cpu_blocked cpu_loops cpu_onednn gemm
   kernels/optim: cpu_update
   kernels/pointwise: cpu

@@ -9,8 +9,6 @@ include(GoogleTest)
 include(JoinedSources)
 include(ProgramObjects)
 set(mezzo_tests_dir "${PROJECT_SOURCE_DIR}/tests")
-# Several tests run at once, so a waiting thread must sleep, not spin.
-set(mezzo_test_environment "OMP_WAIT_POLICY=passive")
 
 # What a test does once need not be fast: without optimisation its compiler takes half the time, and the library that it
 # calls is optimised all the same. What the address sanitizer checks is the library: instrumenting the programs that call it
@@ -79,13 +77,13 @@ function(mezzo_gtest name prefix)
     foreach(part RANGE ${last})
       add_test(NAME ${prefix}.part_${part} COMMAND ${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
       set_tests_properties(${prefix}.part_${part} PROPERTIES ENVIRONMENT
-        "${mezzo_test_environment};GTEST_TOTAL_SHARDS=${mezzo_test_parts};GTEST_SHARD_INDEX=${part}")
+        "GTEST_TOTAL_SHARDS=${mezzo_test_parts};GTEST_SHARD_INDEX=${part}")
     endforeach()
     return()
   endif()
   # PRE_TEST: tests are listed when ctest starts and not after every link.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES TEST_PREFIX "${prefix}."
-    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" PROPERTIES ENVIRONMENT "${mezzo_test_environment}")
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
 endfunction()
 
 # The table of all ops; it makes its inputs as the sweep does.
@@ -141,11 +139,10 @@ if(EXISTS "${mezzo_tests_dir}/golden_test.cpp")
   file(GLOB sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/golden/*.cpp")
   mezzo_test_executable(golden_test "${mezzo_tests_dir}/golden_test.cpp" ${sources})
   add_test(NAME golden COMMAND golden_test "${mezzo_tests_dir}/goldens" --strict WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-  set_tests_properties(golden PROPERTIES ENVIRONMENT "${mezzo_test_environment}")
   if(MEZZO_HAVE_CUDA)
     add_test(NAME golden_cuda COMMAND golden_test "${mezzo_tests_dir}/goldens" --device cuda --strict
       WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-    set_tests_properties(golden_cuda PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT "${mezzo_test_environment}")
+    set_tests_properties(golden_cuda PROPERTIES SKIP_RETURN_CODE 77)
   endif()
 endif()
 
@@ -155,7 +152,7 @@ if(EXISTS "${mezzo_tests_dir}/registry_sweep.cpp")
 endif()
 
 if(TARGET test_core)
-  # libgomp refuses 0, says so, and takes its default; kernels must then run all the same.
+  # 0 counts as no number.
   add_test(NAME core.omp_num_threads_0 COMMAND test_core "--gtest_filter=NumThreads.*")
   set_tests_properties(core.omp_num_threads_0 PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=0")
 endif()
@@ -185,8 +182,7 @@ if(BUILD_SHARED_LIBS AND NOT MEZZO_SANITIZE)
   add_test(NAME plugin.plugin COMMAND open_library $<TARGET_FILE:mezzo_plugin> mezzo_plugin_train)
   add_test(NAME plugin.python COMMAND sh -c "command -v python3 >/dev/null || exit 77; cd \"$1\" && \
     exec python3 -c 'import mezzo_probe, sys; sys.exit(mezzo_probe.trained != 1)'" sh "${PROJECT_BINARY_DIR}/tests")
-  set_tests_properties(plugin.library plugin.plugin plugin.python PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120
-    ENVIRONMENT "${mezzo_test_environment}")
+  set_tests_properties(plugin.library plugin.plugin plugin.python PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
 endif()
 
 # No code for a newer instruction set where the baseline runs. Without optimisation nothing is inlined, and the order of

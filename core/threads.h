@@ -4,14 +4,14 @@
 
 namespace mezzo {
 
-/// Threads that CPU kernels may use: what set_num_threads() said, else OpenMP's default, which is read once
-/// (OMP_NUM_THREADS, else the cores this process may run on). A value of OMP_NUM_THREADS that OpenMP refuses,
-/// such as 0, counts as none; libgomp says so itself. Always 1 in a build without OpenMP, and in a child of
-/// fork(), which has none of its parent's threads.
+/// Threads that CPU kernels may use: what set_num_threads() said, else the first number of OMP_NUM_THREADS,
+/// else the processors that this process may use, by its affinity and the limits of its cgroups, when it is
+/// first asked for. A value of OMP_NUM_THREADS that is no number from 1 on counts as none.
 [[nodiscard]] int get_num_threads() noexcept;
 
-/// Sets it for the whole process, from the next kernel on. Speed depends on it, results do not. Throws
-/// ValueError below 1, and StateError above 1 in a child of fork().
+/// Sets it for the whole process, from the next kernel on, whichever thread calls. Speed depends on it,
+/// results do not. It is 1 in a child of fork() until the child sets it. No more than 1024 threads are
+/// started, and no more than the system gives. Throws ValueError below 1.
 void set_num_threads(int threads);
 
 }  // namespace mezzo

@@ -142,7 +142,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-export OMP_WAIT_POLICY=passive GTEST_BRIEF=1
+export GTEST_BRIEF=1
 if [ -n "$folder" ]; then
   failed=no
   cd "$folder" && run_tree

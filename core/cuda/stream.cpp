@@ -16,7 +16,7 @@
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
-#include "mezzo/core/fork.h"
+#include "mezzo/core/cuda/fork.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::cuda {

@@ -193,7 +193,7 @@ void forward(const Attention& attention, const View& out, T* logsumexp) {
   const std::int64_t heads = out.shape[0] * out.shape[1], blocks = ceil_div(out.shape[2], kQueries);
   const std::int64_t weights = std::min(kQueries, out.shape[2]) * attention.k.shape[2];
   const std::int64_t grain = grain_of(weights, attention.q.shape[3] + out.shape[3]);
-  parallel_for_on_demand(heads * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(heads * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task)
       ForwardBlock<T>(attention, out, logsumexp, task / blocks, task % blocks * kQueries).run();
   });
@@ -365,7 +365,7 @@ void backward(const Attention& attention, const GradientViews& gradients, const 
   const auto shares = std::make_unique_for_overwrite<T[]>(
       shared ? static_cast<std::size_t>(heads * parts * queries * size) : 0);
   const std::int64_t grain = grain_of(queries * std::min(keys, step), 3 * size + 2 * attention.v.shape[3]);
-  parallel_for_on_demand(heads * parts, grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(heads * parts, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t first = task % parts * step;
       BackwardPart<T>(attention, gradients, grad, out, logsumexp, task / parts, first,

@@ -103,7 +103,7 @@ class Convolution {
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       if (sizes_[i] > 0) pack(i, weight, packed[i].emplace(packed_stride(i) * cut_.channel_parts).data());
     }
-    parallel_for_on_demand(cut_.blocks() * cut_.channel_parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(cut_.blocks() * cut_.channel_parts, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t block = at / cut_.channel_parts, channels = at % cut_.channel_parts;
         const std::size_t i = engine_index(block);
@@ -120,7 +120,7 @@ class Convolution {
     const bool direct = parts == 1 && weight.dtype == dtype_of<T>;
     const RowScratch<T> sums(direct ? 0 : parts * n);
     T* const first = direct ? static_cast<T*>(weight.data) : sums.data();
-    parallel_for_on_demand(parts * cut_.channel_parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(parts * cut_.channel_parts, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t part = at / cut_.channel_parts, channels = at % cut_.channel_parts,
                            from = part * cut_.blocks_per_part,

@@ -2,35 +2,38 @@
 // it.
 #pragma once
 
-#include <dnnl.hpp>
+#include <dlfcn.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include <dnnl.hpp>
 
 namespace mezzo::kernels::cpu {
 
-/// Keeps oneDNN on the calling thread: it would start OpenMP threads of its own outside a parallel region,
-/// and split the work differently for every number of them.
+/// Keeps oneDNN on the calling thread: it would start threads of OpenMP, and split the work differently for
+/// every number of them. Which OpenMP that is oneDNN's builder chose, so it is looked up among what the
+/// process has loaded.
 class OneThread {
  public:
-#ifdef _OPENMP
-  OneThread() : before_(omp_in_parallel() != 0 ? 1 : omp_get_max_threads()) {
-    if (before_ > 1) omp_set_num_threads(1);
+  OneThread() : before_(openmp().get != nullptr && openmp().set != nullptr ? openmp().get() : 1) {
+    if (before_ > 1) openmp().set(1);
   }
   ~OneThread() {
-    if (before_ > 1) omp_set_num_threads(before_);
+    if (before_ > 1) openmp().set(before_);
   }
-
- private:
-  int before_;
-
- public:
-#else
-  OneThread() {}
-#endif
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  /// The calling thread's setting.
+  struct OpenMp {
+    int (*get)() = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
+    void (*set)(int) = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  };
+  static const OpenMp& openmp() {
+    static const OpenMp there;
+    return there;
+  }
+
+  int before_;
 };
 
 inline const dnnl::engine& onednn_engine() {

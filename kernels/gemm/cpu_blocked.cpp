@@ -212,13 +212,12 @@ void gemm_blocked(const GemmArgs& args, GemmTileFunction<In, Acc> multiply, bool
   const double tile_flops =
       2.0 * static_cast<double>(plan.rows) * static_cast<double>(plan.cols) * static_cast<double>(args.k);
   const std::int64_t grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(kMinTaskFlops / tile_flops));
-  parallel_for_on_demand(args.batch * tiles_down * tiles_across, grain,
-                         [&](std::int64_t begin, std::int64_t end) {
-                           for (std::int64_t t = begin; t < end; ++t) {
-                             const std::int64_t j = t % tiles_across, i = t / tiles_across % tiles_down;
-                             product.run_tile(t / (tiles_across * tiles_down), i * plan.rows, j * plan.cols);
-                           }
-                         });
+  parallel_for(args.batch * tiles_down * tiles_across, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::int64_t j = t % tiles_across, i = t / tiles_across % tiles_down;
+      product.run_tile(t / (tiles_across * tiles_down), i * plan.rows, j * plan.cols);
+    }
+  });
 }
 
 template <class T>

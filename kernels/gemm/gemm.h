@@ -68,8 +68,6 @@ struct RowSums {
 ///  * Error for floating dtypes: |c - exact| <= (k + 2) * eps * (|alpha| * (|A|.|B|) + |beta * C|), with the
 ///    eps of the dtype it is computed in, plus one rounding to the dtype of C.
 ///  * The bits depend on sizes, strides, dtypes, engine, bf16_gemm() and isa(), not on the number of threads.
-///  One
-///    exception: a build without OpenMP that uses oneDNN, over whose own threads mezzo has no say.
 /// Throws DTypeError when floating and integer dtypes meet, ValueError for negative sizes, for a fractional
 /// alpha or beta with integers, for a bias with beta != 0, and for row sums of a batch.
 MEZZO_KERNEL(gemm, void(const GemmArgs& args));

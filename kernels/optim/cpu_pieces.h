@@ -36,8 +36,7 @@ class Pieces {
       for (std::int64_t chunk = 0; chunk < chunks(); ++chunk) f(chunk);
       return;
     }
-    // On demand: chunks are long, and one busy core must not keep the others waiting.
-    parallel_for_on_demand(chunks(), 1, [&](std::int64_t chunk, std::int64_t /*end*/) { f(chunk); });
+    parallel_for(chunks(), 1, [&](std::int64_t chunk, std::int64_t /*end*/) { f(chunk); });
   }
   /// f(i, begin, end) for the elements [begin, end) of array i, of size(i), that belong to a chunk.
   template <class Size, class F>

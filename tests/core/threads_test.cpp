@@ -1,6 +1,8 @@
 // The number of threads: the setting, and that kernels obey it.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -14,13 +16,19 @@
 namespace mezzo {
 namespace {
 
-/// Threads that a loop of 64 chunks ran on.
-std::size_t threads_of_a_loop() {
+/// Threads that a loop of 64 chunks runs on when each waits, for 60 s at most, until `expected` have come.
+std::size_t threads_of_a_loop(std::size_t expected) {
   std::set<std::thread::id> threads;
   std::mutex mutex;
-  kernels::cpu::parallel_for(64, 1, [&](std::int64_t, std::int64_t) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto came = [&] {
     const std::lock_guard lock(mutex);
     threads.insert(std::this_thread::get_id());
+    return threads.size();
+  };
+  kernels::cpu::parallel_for(64, 1, [&](std::int64_t, std::int64_t) {
+    while (came() < expected && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));  // time for one too many to come
   });
   return threads.size();
 }
@@ -28,13 +36,21 @@ std::size_t threads_of_a_loop() {
 TEST(NumThreads, IsWhatWasSet) {
   const int before = get_num_threads();
   EXPECT_GE(before, 1);
-  {
-    const test::ThreadGuard guard(5);
-    const bool single = threads_of_a_loop() == 1;  // built without OpenMP
-    EXPECT_EQ(get_num_threads(), single ? 1 : 5);
-    EXPECT_TRUE(single || threads_of_a_loop() == 5);
+  for (const int threads : {5, 1, 3}) {
+    const test::ThreadGuard guard(threads);
+    EXPECT_EQ(get_num_threads(), threads);
+    EXPECT_EQ(threads_of_a_loop(static_cast<std::size_t>(threads)), static_cast<std::size_t>(threads));
   }
   EXPECT_EQ(get_num_threads(), before);
+}
+
+TEST(NumThreads, IsOneForAllThreadsOfTheProgram) {
+  const test::ThreadGuard guard(3);
+  std::thread([] {
+    EXPECT_EQ(get_num_threads(), 3);
+    set_num_threads(2);
+  }).join();
+  EXPECT_EQ(get_num_threads(), 2);
 }
 
 TEST(NumThreads, BelowOneIsRefusedAndChangesNothing) {

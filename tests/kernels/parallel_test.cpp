@@ -22,26 +22,33 @@ namespace {
 
 using Threads = test::ThreadGuard;
 
-bool has_threads() {
-  const Threads two(2);
-  return get_num_threads() == 2;
-}
+/// Lets threads wait for each other, but not for ever.
+class Meeting {
+ public:
+  explicit Meeting(int expected) : expected_(expected) {}
+  /// False when not all came within 60 s.
+  bool come() {
+    ++came_;
+    while (came_ < expected_ && std::chrono::steady_clock::now() < limit_) std::this_thread::yield();
+    return came_ >= expected_;
+  }
+
+ private:
+  int expected_;
+  std::atomic<int> came_{0};
+  std::chrono::steady_clock::time_point limit_ = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+};
 
 using Chunks = std::set<std::pair<std::int64_t, std::int64_t>>;
 
-/// The chunks that run, of both forms of the loop, which must be the same.
+/// The chunks that run.
 Chunks chunks_of(std::int64_t n, std::int64_t grain) {
-  Chunks chunks, on_demand;
+  Chunks chunks;
   std::mutex mutex;
-  const auto collect_in = [&mutex](Chunks& into) {
-    return [&mutex, &into](std::int64_t begin, std::int64_t end) {
-      const std::lock_guard lock(mutex);
-      EXPECT_TRUE(into.emplace(begin, end).second) << "chunk ran twice: " << begin;
-    };
-  };
-  parallel_for(n, grain, collect_in(chunks));
-  parallel_for_on_demand(n, grain, collect_in(on_demand));
-  EXPECT_EQ(chunks, on_demand);
+  parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::lock_guard lock(mutex);
+    EXPECT_TRUE(chunks.emplace(begin, end).second) << "chunk ran twice: " << begin;
+  });
   return chunks;
 }
 
@@ -95,12 +102,13 @@ TEST(ParallelFor, OneChunkRunsOnTheCallerOutsideOfAnyRegion) {
 }
 
 TEST(ParallelFor, UsesSeveralThreads) {
-  if (!has_threads()) GTEST_SKIP() << "built without OpenMP";
   const Threads guard(3);
   std::set<std::thread::id> ids;
   std::mutex mutex;
+  Meeting meeting(3);
   parallel_for(3, 1, [&](std::int64_t, std::int64_t) {
     EXPECT_TRUE(in_parallel());
+    EXPECT_TRUE(meeting.come());
     const std::lock_guard lock(mutex);
     ids.insert(std::this_thread::get_id());
   });
@@ -135,38 +143,34 @@ TEST(ParallelFor, ExceptionReachesTheCaller) {
   }
 }
 
-TEST(ParallelForOnDemand, IdleThreadTakesOverTheWorkOfABusyOne) {
-  if (!has_threads()) GTEST_SKIP() << "built without OpenMP";
-  const Threads guard(2);
-  std::atomic<int> others{0};
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  parallel_for_on_demand(8, 1, [&](std::int64_t begin, std::int64_t) {
-    if (begin != 0) {
+TEST(ParallelFor, IdleThreadTakesOverTheWorkOfABusyOne) {
+  // Once the caller is the busy one, with the first share, once the helper.
+  for (const bool callers : {true, false}) {
+    const Threads guard(2);
+    const std::thread::id caller = std::this_thread::get_id();
+    std::atomic<bool> busy{false};
+    std::atomic<int> others{0};
+    Meeting both(2);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    parallel_for(8, 1, [&](std::int64_t, std::int64_t) {
+      if ((std::this_thread::get_id() == caller) == callers && !busy.exchange(true)) {
+        both.come();
+        while (others < 7 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+        EXPECT_EQ(others, 7) << "chunks of its share waited for it";
+        return;
+      }
+      if (others == 0) both.come();
       ++others;
-      return;
-    }
-    // The first chunk waits for all others: with fixed shares, some of them would wait for it.
-    while (others < 7 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
-  });
-  EXPECT_LT(std::chrono::steady_clock::now(), limit);
-}
-
-TEST(ParallelForOnDemand, ExceptionReachesTheCaller) {
-  const Threads guard(4);
-  EXPECT_THROW(parallel_for_on_demand(9, 1, [](std::int64_t, std::int64_t) { throw std::logic_error("x"); }),
-               std::logic_error);
+    });
+  }
 }
 
 TEST(ParallelFor, ExceptionOfTheLowestChunkWins) {
-  const int together = has_threads() ? 4 : 1;
   const Threads guard(4);
-  std::atomic<int> ready{0};
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  Meeting all(4);
   try {
     parallel_for(4, 1, [&](std::int64_t begin, std::int64_t) {
-      ++ready;
-      // So that all four throw; with a limit, in case OpenMP was told to give fewer threads.
-      while (ready < together && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+      EXPECT_TRUE(all.come()) << "all four must throw";
       throw std::runtime_error(std::to_string(begin));
     });
     FAIL() << "no exception";

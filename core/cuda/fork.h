@@ -1,4 +1,4 @@
-// What a child of fork() must know: of the parent's threads it has only the one that forked.
+// What a child of fork() must know: the driver's state in it is its parent's, and of no use.
 #pragma once
 
 namespace mezzo::detail {

@@ -1,0 +1,224 @@
+// Idle threads look for work for 50 us, which is longer than most steps take between two loops, and then
+// sleep. There is no end of a pool: its threads live as long as the process, and static objects may use it
+// while they are destroyed.
+#include "mezzo/core/parallel/thread_pool.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include "mezzo/core/parallel/loop.h"
+#include "mezzo/core/threads.h"
+
+namespace mezzo::detail {
+
+namespace {
+
+/// Loops that have helpers at the same time, each of another caller.
+constexpr int kRegions = 8;
+/// More are not started whatever set_num_threads says.
+constexpr int kMostHelpers = 1023;
+constexpr std::chrono::microseconds kSpin{50};
+
+thread_local bool inside = false;
+
+void relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
+
+void run_alone(std::int64_t chunks, ChunkFunction function, void* context) {
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) function(context, chunk);
+}
+
+/// Whether `done` became true within kSpin.
+template <class F>
+bool spin_until(F done) noexcept {
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done()) return true;
+      relax();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return done();
+}
+
+class ThreadPool {
+ public:
+  void run(std::int64_t chunks, ChunkFunction function, void* context);
+
+ private:
+  /// Counts a thread that works, while it lives.
+  class Working {
+   public:
+    explicit Working(std::atomic<int>& count) noexcept
+        : count_(count), others_(count.fetch_add(1, std::memory_order_relaxed)) {}
+    ~Working() { count_.fetch_sub(1, std::memory_order_relaxed); }
+    Working(const Working&) = delete;
+    Working& operator=(const Working&) = delete;
+    [[nodiscard]] int others() const noexcept { return others_; }
+
+   private:
+    std::atomic<int>& count_;
+    int others_;
+  };
+  struct Helper {
+    ThreadPool* pool;
+    int index;
+  };
+
+  [[nodiscard]] Region* free_region() noexcept;
+  void call_helpers(int seats) noexcept;
+  void start(int helpers) noexcept;
+  [[nodiscard]] bool start_one(int index) noexcept;
+  void help(int index) noexcept;
+  [[nodiscard]] bool help_once(int index) noexcept;
+  void wait_for_work(std::uint32_t seen, int index) noexcept;
+
+  Region regions_[kRegions];
+  alignas(kCacheLine) std::atomic<std::uint32_t> loops_{0};  // how many have begun: helpers wait for a change
+  alignas(kCacheLine) std::atomic<int> working_{0};
+  std::atomic<int> sleeping_{0};
+  std::atomic<int> helpers_{0};
+  std::mutex starting_;
+};
+
+Region* ThreadPool::free_region() noexcept {
+  for (Region& region : regions_) {
+    if (region.take()) return &region;
+  }
+  return nullptr;
+}
+
+void ThreadPool::run(std::int64_t chunks, ChunkFunction function, void* context) {
+  const Working caller(working_);
+  const int free = std::min(get_num_threads() - 1 - caller.others(), kMostHelpers);
+  const int seats = static_cast<int>(std::min<std::int64_t>(free, chunks - 1));
+  Region* const region = seats > 0 ? free_region() : nullptr;
+  Share* const shares = region != nullptr ? region->shares(seats + 1) : nullptr;
+  if (shares == nullptr) {
+    if (region != nullptr) region->give_back();
+    return run_alone(chunks, function, context);
+  }
+  start(seats);
+  Loop loop(chunks, function, context, shares, seats + 1);
+  region->open(loop, seats);
+  call_helpers(seats);
+  inside = true;
+  loop.work(0);
+  inside = false;
+  region->close();
+  region->give_back();
+  loop.rethrow();
+}
+
+void ThreadPool::call_helpers(int seats) noexcept {
+  loops_.fetch_add(1);  // before sleeping_ is read, as wait_for_work writes that before it reads loops_
+  const int sleeping = sleeping_.load();
+  if (sleeping == 0) return;
+  if (sleeping <= seats) return loops_.notify_all();
+  for (int i = 0; i < seats; ++i) loops_.notify_one();
+}
+
+void ThreadPool::start(int helpers) noexcept {
+  if (helpers_.load(std::memory_order_relaxed) >= helpers) return;
+  const std::lock_guard lock(starting_);
+  // The host's signals are for the host's threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPROF}) sigdelset(&all, fault);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (helpers_.load(std::memory_order_relaxed) < helpers) {
+    // Where the system gives no more threads, the loop runs on those there are.
+    if (!start_one(helpers_.load(std::memory_order_relaxed))) break;
+    helpers_.fetch_add(1, std::memory_order_relaxed);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+bool ThreadPool::start_one(int index) noexcept {
+  std::unique_ptr<Helper> helper(new (std::nothrow) Helper{this, index});
+  pthread_t thread = {};
+  const auto begin = [](void* raw) -> void* {
+    const Helper self = *std::unique_ptr<Helper>(static_cast<Helper*>(raw));
+    inside = true;
+    self.pool->help(self.index);
+    return nullptr;
+  };
+  if (helper == nullptr || pthread_create(&thread, nullptr, begin, helper.get()) != 0) return false;
+  static_cast<void>(helper.release());
+  pthread_setname_np(thread, "mezzo");
+  pthread_detach(thread);
+  return true;
+}
+
+void ThreadPool::help(int index) noexcept {
+  while (true) {
+    const std::uint32_t seen = loops_.load();
+    if (!help_once(index)) wait_for_work(seen, index);
+  }
+}
+
+bool ThreadPool::help_once(int index) noexcept {
+  for (Region& region : regions_) {
+    Loop* const loop = region.join();
+    if (loop == nullptr) continue;
+    {
+      const Working helper(working_);
+      loop->work(1 + index % (loop->shares() - 1));
+    }
+    region.leave();
+    return true;
+  }
+  return false;
+}
+
+void ThreadPool::wait_for_work(std::uint32_t seen, int index) noexcept {
+  const auto begun = [&] { return loops_.load(std::memory_order_relaxed) != seen; };
+  if (index < get_num_threads() - 1 && spin_until(begun)) return;
+  sleeping_.fetch_add(1);
+  loops_.wait(seen);
+  sleeping_.fetch_sub(1);
+}
+
+std::atomic<ThreadPool*> pool{nullptr};
+
+ThreadPool& the_pool() {
+  ThreadPool* there = pool.load(std::memory_order_acquire);
+  if (there != nullptr) return *there;
+  auto fresh = std::make_unique<ThreadPool>();
+  if (pool.compare_exchange_strong(there, fresh.get(), std::memory_order_acq_rel)) return *fresh.release();
+  return *there;
+}
+
+}  // namespace
+
+void Region::close() noexcept {
+  state_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  const auto empty = [this] { return (state_.load(std::memory_order_acquire) & kHelpers) == 0; };
+  if (empty() || spin_until(empty)) return;
+  // Asleep, the caller leaves its processor to a helper that waits for one.
+  for (std::uint32_t state = state_.load(); (state & kHelpers) != 0; state = state_.load())
+    state_.wait(state);
+}
+
+bool in_parallel() noexcept { return inside; }
+
+void run_chunks(std::int64_t chunks, ChunkFunction function, void* context) {
+  if (chunks <= 1 || inside || get_num_threads() == 1) return run_alone(chunks, function, context);
+  the_pool().run(chunks, function, context);
+}
+
+void forget_threads_of_parent() noexcept { pool = nullptr; }
+
+}  // namespace mezzo::detail

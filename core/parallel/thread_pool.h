@@ -1,0 +1,26 @@
+// The threads of CPU work: a loop over chunks is shared by its caller and the threads of the pool that are
+// free.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/parallel/chunk.h"
+
+namespace mezzo::detail {
+
+/// True on a thread that is running a chunk of run_chunks: what the chunk calls runs on that thread alone.
+[[nodiscard]] bool in_parallel() noexcept;
+
+/// Calls function(context, c) once for every c of [0, chunks), on the caller and on threads of the pool. Each
+/// begins with a share of its own, the same one in every loop of as many chunks, and then takes chunks of the
+/// others' that nobody has begun, so that no chunk waits for a thread that is not running. All compute in the
+/// caller's floating-point environment. Of all callers together no more than get_num_threads() threads work,
+/// but for callers that work alone. A nested call, and one that can have no thread, runs on its caller. An
+/// exception is thrown again in the caller when all chunks that were begun have ended; of several, that of
+/// the lowest chunk.
+void run_chunks(std::int64_t chunks, ChunkFunction function, void* context);
+
+/// For a child of fork(), where the threads of the parent are not: new ones start when they are needed.
+void forget_threads_of_parent() noexcept;
+
+}  // namespace mezzo::detail
