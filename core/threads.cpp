@@ -9,7 +9,6 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/parallel/processors.h"
-#include "mezzo/core/parallel/thread_pool.h"
 
 namespace mezzo {
 
@@ -20,10 +19,7 @@ std::atomic<int> g_num_threads{0};
 
 /// A child of fork() has none of its parent's threads. Programs that fork do so to have many processes, so
 /// each begins with one thread.
-[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] {
-  detail::forget_threads_of_parent();
-  g_num_threads = 1;
-});
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { g_num_threads = 1; });
 
 }  // namespace
 

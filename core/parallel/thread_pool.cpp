@@ -14,7 +14,6 @@
 #include <new>
 
 #include "mezzo/core/parallel/loop.h"
-#include "mezzo/core/threads.h"
 
 namespace mezzo::detail {
 
@@ -55,7 +54,7 @@ bool spin_until(F done) noexcept {
 
 class ThreadPool {
  public:
-  void run(std::int64_t chunks, ChunkFunction function, void* context);
+  void run(std::int64_t chunks, int threads, ChunkFunction function, void* context);
 
  private:
   /// Counts a thread that works, while it lives.
@@ -90,6 +89,7 @@ class ThreadPool {
   alignas(kCacheLine) std::atomic<int> working_{0};
   std::atomic<int> sleeping_{0};
   std::atomic<int> helpers_{0};
+  std::atomic<int> threads_{0};  // of the last loop; helpers beyond do not spin
   std::mutex starting_;
 };
 
@@ -100,9 +100,9 @@ Region* ThreadPool::free_region() noexcept {
   return nullptr;
 }
 
-void ThreadPool::run(std::int64_t chunks, ChunkFunction function, void* context) {
+void ThreadPool::run(std::int64_t chunks, int threads, ChunkFunction function, void* context) {
   const Working caller(working_);
-  const int free = std::min(get_num_threads() - 1 - caller.others(), kMostHelpers);
+  const int free = std::min(threads - 1 - caller.others(), kMostHelpers);
   const int seats = static_cast<int>(std::min<std::int64_t>(free, chunks - 1));
   Region* const region = seats > 0 ? free_region() : nullptr;
   Share* const shares = region != nullptr ? region->shares(seats + 1) : nullptr;
@@ -111,6 +111,7 @@ void ThreadPool::run(std::int64_t chunks, ChunkFunction function, void* context)
     return run_alone(chunks, function, context);
   }
   start(seats);
+  threads_.store(threads, std::memory_order_relaxed);
   Loop loop(chunks, function, context, shares, seats + 1);
   region->open(loop, seats);
   call_helpers(seats);
@@ -185,13 +186,16 @@ bool ThreadPool::help_once(int index) noexcept {
 
 void ThreadPool::wait_for_work(std::uint32_t seen, int index) noexcept {
   const auto begun = [&] { return loops_.load(std::memory_order_relaxed) != seen; };
-  if (index < get_num_threads() - 1 && spin_until(begun)) return;
+  if (index < threads_.load(std::memory_order_relaxed) - 1 && spin_until(begun)) return;
   sleeping_.fetch_add(1);
   loops_.wait(seen);
   sleeping_.fetch_sub(1);
 }
 
 std::atomic<ThreadPool*> pool{nullptr};
+
+/// A child of fork() makes a pool of its own.
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { pool = nullptr; });
 
 ThreadPool& the_pool() {
   ThreadPool* there = pool.load(std::memory_order_acquire);
@@ -214,11 +218,9 @@ void Region::close() noexcept {
 
 bool in_parallel() noexcept { return inside; }
 
-void run_chunks(std::int64_t chunks, ChunkFunction function, void* context) {
-  if (chunks <= 1 || inside || get_num_threads() == 1) return run_alone(chunks, function, context);
-  the_pool().run(chunks, function, context);
+void run_chunks(std::int64_t chunks, int threads, ChunkFunction function, void* context) {
+  if (chunks <= 1 || inside || threads <= 1) return run_alone(chunks, function, context);
+  the_pool().run(chunks, threads, function, context);
 }
-
-void forget_threads_of_parent() noexcept { pool = nullptr; }
 
 }  // namespace mezzo::detail

@@ -14,13 +14,10 @@ namespace mezzo::detail {
 /// Calls function(context, c) once for every c of [0, chunks), on the caller and on threads of the pool. Each
 /// begins with a share of its own, the same one in every loop of as many chunks, and then takes chunks of the
 /// others' that nobody has begun, so that no chunk waits for a thread that is not running. All compute in the
-/// caller's floating-point environment. Of all callers together no more than get_num_threads() threads work,
-/// but for callers that work alone. A nested call, and one that can have no thread, runs on its caller. An
-/// exception is thrown again in the caller when all chunks that were begun have ended; of several, that of
-/// the lowest chunk.
-void run_chunks(std::int64_t chunks, ChunkFunction function, void* context);
-
-/// For a child of fork(), where the threads of the parent are not: new ones start when they are needed.
-void forget_threads_of_parent() noexcept;
+/// caller's floating-point environment. Of all callers together no more than `threads` threads work,
+/// but for callers that work alone. A nested call, and one that can have no thread, runs on its caller. In a
+/// child of fork(), where the threads of the parent are not, new ones start. An exception is thrown again in
+/// the caller when all chunks that were begun have ended; of several, that of the lowest chunk.
+void run_chunks(std::int64_t chunks, int threads, ChunkFunction function, void* context);
 
 }  // namespace mezzo::detail

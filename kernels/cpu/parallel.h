@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "mezzo/core/parallel/thread_pool.h"
+#include "mezzo/core/threads.h"
 
 namespace mezzo::kernels::cpu {
 
@@ -41,7 +42,7 @@ void parallel_for(std::int64_t n, std::int64_t grain, F&& f) {
     std::int64_t n, grain;
     std::remove_reference_t<F>* f;
   } context{n, grain, &f};
-  mezzo::detail::run_chunks((n - 1) / grain + 1,
+  mezzo::detail::run_chunks((n - 1) / grain + 1, get_num_threads(),
                             [](void* raw, std::int64_t chunk) {
                               const Context& c = *static_cast<const Context*>(raw);
                               const std::int64_t begin = chunk * c.grain;
