@@ -2,6 +2,7 @@
 #include "mezzo/core/parallel/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -152,8 +153,13 @@ int status_of_child(const Work& work) {
 TEST(ThreadPool, WhereTheSystemGivesNoThreadsTheCallerWorksAlone) {
   if (test::under_sanitizer()) GTEST_SKIP() << "sanitizers need address space";
   const int status = status_of_child([] {
+    // No address space for a stack. A small one would be found among those of the parent's threads.
     const rlimit none{std::size_t{1} << 20U, std::size_t{1} << 20U};
-    setrlimit(RLIMIT_AS, &none);  // less than there is: no more of it, and so no stack for a thread
+    setrlimit(RLIMIT_AS, &none);
+    pthread_attr_t large;
+    pthread_attr_init(&large);
+    pthread_attr_setstacksize(&large, std::size_t{1} << 30U);
+    pthread_setattr_default_np(&large);
     set_num_threads(4);
     int sum = 0;  // no atomic: one thread
     parallel_for(100, 1, [&](std::int64_t begin, std::int64_t) { sum += static_cast<int>(begin); });
