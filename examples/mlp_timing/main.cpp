@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "measure.h"
 #include "mezzo/io/json.h"
+#include "processors.h"
 #include "report.h"
 #include "workload.h"
 
@@ -84,7 +86,6 @@ Workload workload_of(const Options& o) {
   w.growth_interval = o.growth_interval.value_or(w.growth_interval);
   if (o.in_size || o.out_size || o.layers || o.batch_size || o.num_batches || o.epochs)
     w.name += ", changed by flags";
-  check(w);
   return w;
 }
 
@@ -124,18 +125,24 @@ void check_json_path(const std::string& path) {
 void run_all(const Options& options) {
   const Workload workload = workload_of(options);
   const std::vector<Mode> modes = modes_of(options, workload.device);
+  check(workload, modes.size());
   check_json_path(options.json);
   std::fputs((banner(workload) + "\n").c_str(), stdout);
   std::fflush(stdout);
   const Data data = make_data(workload);
   start_libraries(workload, modes, data);
+  const ProcessorUse use;
   std::vector<Measurement> runs;
-  for (const Mode& mode : modes) {
-    ProgressBar bar(mode.name, workload.steps());
-    runs.push_back(run(workload, mode, data, [&](std::int64_t done) { bar.show(done); }));
+  {
+    ProgressBar bar("training", workload.steps() * static_cast<std::int64_t>(modes.size()));
+    runs = measure(workload, modes, data, [&](std::int64_t done) { bar.show(done); });
   }
-  std::fputs((table(workload, runs) + "\n" + scale_report(runs) + verdict(workload, runs)).c_str(), stdout);
-  if (!options.json.empty()) mezzo::io::write_json_file(options.json, to_value(workload, runs));
+  const std::optional<double> others = use.others();
+  std::fputs(
+      (table(workload, runs) + other_processes(others) + "\n" + scale_report(runs) + verdict(workload, runs))
+          .c_str(),
+      stdout);
+  if (!options.json.empty()) mezzo::io::write_json_file(options.json, to_value(workload, runs, others));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Text and JSON from finished measurements: medians, speed-ups over the first run, and a verdict that
-// calls nothing faster below 1.05x. Also the progress bar. Nothing is measured here.
+// Text and JSON from finished measurements: medians, speed-ups over the first mode with their spread, and a
+// verdict that calls nothing faster below 1.05x, nor where the spread does not allow one. Also the progress
+// bar. Nothing is measured here.
 #include "report.h"
 
 #include <fmt/format.h>
@@ -25,6 +26,7 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kClaim = 1.05;  // below it nothing is called faster
+constexpr double kBusy = 0.05;   // a share of other processes that is worth a line
 
 struct Steps {
   double median = 0, low = 0, high = 0;
@@ -72,12 +74,18 @@ std::string sizes_text(const Workload& workload) {
   return text;
 }
 
-/// How the fastest median step under autocast compares with f32 in TF32, to follow the comparison with f32.
-std::string tf32_verdict(const Workload& workload, const std::vector<Measurement>& runs, double fastest) {
+/// A ratio with the values it lies between.
+std::string text_of(const Spread& ratio) {
+  return fmt::format("{:.2f}x ({:.2f} to {:.2f})", ratio.median, ratio.low, ratio.high);
+}
+
+/// How the fastest mode under autocast compares with f32 in TF32, to follow the comparison with f32.
+std::string tf32_verdict(const Workload& workload, const std::vector<Measurement>& runs,
+                         const Measurement& fastest) {
   if (workload.device.is_cpu()) return "";
   const Measurement* const tf32 = find_run(runs, "tf32");
   if (tf32 == nullptr) return " (without TF32; --modes tf32 measures f32 with it)";
-  return fmt::format(", and {:.2f}x as fast as f32 with TF32", steps_of(*tf32).median / fastest);
+  return ", and " + text_of(speedup(*tf32, fastest)) + " as fast as f32 with TF32";
 }
 
 /// What capturing did to the same steps.
@@ -85,9 +93,8 @@ std::string capture_verdict(const std::vector<Measurement>& runs) {
   const Measurement* const eager = find_run(runs, "f16-scaler");
   const Measurement* const captured = find_run(runs, "f16-scaler-captured");
   if (eager == nullptr || captured == nullptr) return "";
-  return fmt::format(
-      "Captured, steps of autocast f16 + scaler were {:.2f}x as fast as launched one by one.\n",
-      steps_of(*eager).median / steps_of(*captured).median);
+  return "Captured, steps of autocast f16 + scaler were " + text_of(speedup(*eager, *captured)) +
+         " as fast as launched one by one.\n";
 }
 
 double samples_per_second(const Workload& workload, const Measurement& run) {
@@ -117,38 +124,53 @@ std::string banner(const Workload& workload) {
 }
 
 std::string table(const Workload& workload, const std::vector<Measurement>& runs) {
-  constexpr const char* kRow = "{:<24} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>9} {:>11} {:>8}";
+  constexpr const char* kRow =
+      "{:<24} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>9} {:>11} {:>8} {:>12}";
   const bool gpu = workload.device.is_cuda();
   const auto row = [&](const std::string& cells, const char* tf32) {
     return gpu ? fmt::format("{} {:>5}\n", cells, tf32) : cells + "\n";
   };
   std::string text = row(fmt::format(kRow, "", "", "", "total", "step ms", "step ms", "step ms", "", "peak",
-                                     "w/o data", "final", "speed-"),
+                                     "w/o data", "final", "speed-", ""),
                          "");
   text += row(fmt::format(kRow, "mode", "compute", "storage", "s", "median", "min", "max", "samples/s", "MiB",
-                          "MiB", "loss", "up"),
+                          "MiB", "loss", "up", "between"),
               "TF32");
-  const double baseline = steps_of(runs.front()).median;
   for (const Measurement& run : runs) {
     const Steps steps = steps_of(run);
-    text += row(
-        fmt::format(kRow, run.mode.name, compute_of(workload, run.mode), to_string(run.mode.dtype),
-                    fmt::format("{:.3f}", run.total_seconds), fmt::format("{:.3f}", 1e3 * steps.median),
-                    fmt::format("{:.3f}", 1e3 * steps.low), fmt::format("{:.3f}", 1e3 * steps.high),
-                    fmt::format("{:.0f}", samples_per_second(workload, run)),
-                    fmt::format("{:.1f}", static_cast<double>(run.peak_bytes) / kMiB),
-                    fmt::format("{:.1f}", static_cast<double>(run.peak_without_data) / kMiB),
-                    fmt::format("{:.6f}", run.final_loss), fmt::format("{:.2f}x", baseline / steps.median)),
-        run.mode.tf32 ? "on" : "off");
+    const Spread faster = speedup(runs.front(), run);
+    text +=
+        row(fmt::format(kRow, run.mode.name, compute_of(workload, run.mode), to_string(run.mode.dtype),
+                        fmt::format("{:.3f}", run.total_seconds), fmt::format("{:.3f}", 1e3 * steps.median),
+                        fmt::format("{:.3f}", 1e3 * steps.low), fmt::format("{:.3f}", 1e3 * steps.high),
+                        fmt::format("{:.0f}", samples_per_second(workload, run)),
+                        fmt::format("{:.1f}", static_cast<double>(run.peak_bytes) / kMiB),
+                        fmt::format("{:.1f}", static_cast<double>(run.peak_without_data) / kMiB),
+                        fmt::format("{:.6f}", run.final_loss), fmt::format("{:.2f}x", faster.median),
+                        &run == &runs.front() ? "" : fmt::format("{:.2f}-{:.2f}", faster.low, faster.high)),
+            run.mode.tf32 ? "on" : "off");
   }
+  const bool certain = speedup(runs.front(), runs.back()).certain;
+  text += fmt::format("The modes took turns, {} each; a speed-up is the median of the turns' ratios, {}.\n",
+                      runs.front().turn_seconds.size(),
+                      certain ? "and lies between the two\nlast numbers with 95 % certainty"
+                              : "the two last numbers are\nthe extremes");
   if (gpu) {
     text +=
-        "Steps are timed on the GPU, from before to behind each; the host waits once, at the end of a run.\n"
+        "Steps are timed on the GPU, from before to behind each; the host waits at the end of a turn.\n"
         "One step per mode ran before, untimed, to start libraries and choose algorithms. Of the timed\n"
-        "steps each run's first takes its memory from the device; the captured run's first three are\n"
+        "steps each mode's first takes its memory from the device; the captured mode's first three are\n"
         "eager, and its fourth is recorded.\n";
   }
   return text;
+}
+
+std::string other_processes(std::optional<double> share) {
+  if (!share || *share < kBusy) return "";
+  return fmt::format(
+      "Other processes took {:.0f} % of the processors' time meanwhile: on an idle machine the times are "
+      "shorter.\n",
+      100 * *share);
 }
 
 std::string scale_report(const std::vector<Measurement>& runs) {
@@ -166,39 +188,45 @@ std::string scale_report(const std::vector<Measurement>& runs) {
 }
 
 std::string verdict(const Workload& workload, const std::vector<Measurement>& runs) {
-  const double baseline = steps_of(runs.front()).median;
   const std::int64_t baseline_peak = runs.front().peak_without_data;
-  double fastest = std::numeric_limits<double>::infinity();  // median step
+  const Measurement* fastest = nullptr;
   std::int64_t least_peak = std::numeric_limits<std::int64_t>::max();
   for (const Measurement& run : runs) {
     if (!run.mode.autocast || run.mode.captured) continue;  // captured, other costs are saved too
-    fastest = std::min(fastest, steps_of(run).median);
+    if (fastest == nullptr || speedup(*fastest, run).median > 1) fastest = &run;
     least_peak = std::min(least_peak, run.peak_without_data);
   }
   const std::string capture = capture_verdict(runs);
-  if (std::isinf(fastest)) return capture;
+  if (fastest == nullptr) return capture;
   const std::string memory =
       least_peak < baseline_peak
           ? "It took less memory: activations are half as large.\n"
           : "It took more memory: the 16-bit copies of the weights outweigh what smaller activations save.\n";
-  const double best = baseline / fastest;
-  const std::string tf32 = tf32_verdict(workload, runs, fastest);
-  if (best >= kClaim)
-    return fmt::format("mixed precision was up to {:.2f}x as fast as f32 here{}. {}{}", best, tf32, memory,
-                       capture);
+  const Spread best = speedup(runs.front(), *fastest);
+  const std::string tf32 = tf32_verdict(workload, runs, *fastest);
+  if (!best.certain || (best.low < kClaim && best.high >= kClaim)) {
+    return fmt::format(
+        "whether mixed precision was faster than f32 here cannot be told: {} in {} turns, and from {}x on it "
+        "counts.\n"
+        "More --epochs, or a machine without other work, would tell. {}{}",
+        text_of(best), runs.front().turn_seconds.size(), kClaim, memory, capture);
+  }
+  if (best.low >= kClaim)
+    return fmt::format("mixed precision was up to {} as fast as f32 here{}. {}{}", text_of(best), tf32,
+                       memory, capture);
   if (workload.device.is_cpu()) {
     return fmt::format(
-        "mixed precision was not faster here ({:.2f}x at best): f16 is storage on a CPU, with f32 "
+        "mixed precision was not faster here ({} at best): f16 is storage on a CPU, with f32 "
         "arithmetic,\nand bf16 products were {};\nspeed comes with units for 16-bit products. {}",
-        best, kernels::cpu::bf16_gemm_description(), memory);
+        text_of(best), kernels::cpu::bf16_gemm_description(), memory);
   }
   return fmt::format(
-      "mixed precision was not faster than f32 here ({:.2f}x at best){}:\n"
+      "mixed precision was not faster than f32 here ({} at best){}:\n"
       "the network is too small to fill the device, or its sizes are not multiples of 8. {}{}",
-      best, tf32, memory, capture);
+      text_of(best), tf32, memory, capture);
 }
 
-Value to_value(const Workload& workload, const std::vector<Measurement>& runs) {
+Value to_value(const Workload& workload, const std::vector<Measurement>& runs, std::optional<double> others) {
   Value report;
   report.set("device", to_string(workload.device));
   report.set("device_name", device_name(workload.device));
@@ -216,10 +244,12 @@ Value to_value(const Workload& workload, const std::vector<Measurement>& runs) {
                                     {"lr", workload.lr},
                                     {"seed", workload.seed},
                                     {"data_bytes", static_cast<std::int64_t>(workload.data_bytes())}});
-  const double baseline = steps_of(runs.front()).median;
+  report.set("turns", static_cast<std::int64_t>(runs.front().turn_seconds.size()));
+  if (others) report.set("other_processes", *others);
   Value list;
   for (const Measurement& run : runs) {
     const Steps steps = steps_of(run);
+    const Spread faster = speedup(runs.front(), run);
     Value scales;
     for (const ScalePoint& point : run.scales)
       scales.push_back(Value::Map{{"step", point.step}, {"scale", point.scale}});
@@ -237,7 +267,7 @@ Value to_value(const Workload& workload, const std::vector<Measurement>& runs) {
         {"peak_bytes", run.peak_bytes},
         {"peak_bytes_without_data", run.peak_without_data},
         {"final_loss", run.final_loss},
-        {"speedup", baseline / steps.median},
+        {"speedup", Value::Map{{"median", faster.median}, {"low", faster.low}, {"high", faster.high}}},
         {"steps_skipped", run.steps_skipped},
         {"host_reads", run.host_reads},
         {"scale", std::move(scales)}});

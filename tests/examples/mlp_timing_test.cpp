@@ -81,8 +81,40 @@ TEST_F(MlpTiming, OnTheCpu) {
   EXPECT_EQ(loss_of(report, 2), loss_of(report, 1));
   EXPECT_EQ(loss_of(report, 4), loss_of(report, 3));
   expect_said("6 steps");
+  EXPECT_EQ(report["turns"], 6);
+  for (const auto& run : report["runs"]) {
+    const auto& faster = run["speedup"];
+    EXPECT_LE(faster["low"], faster["median"]);
+    EXPECT_LE(faster["median"], faster["high"]);
+    EXPECT_GT(faster["low"], 0);
+  }
+  EXPECT_EQ(report["runs"][0]["speedup"]["high"], 1) << "of the baseline over itself";
   const nlohmann::json longer = this->report("--device cpu", 30);
   for (std::size_t i = 0; i < 5; ++i) EXPECT_LT(loss_of(longer, i), loss_of(report, i)) << i;
+}
+
+// With fewer than six turns no ratio is certain, whatever it is.
+TEST_F(MlpTiming, AVerdictNeedsTurnsEnough) {
+  const nlohmann::json report = this->report("--device cpu --modes f16", 2);
+  EXPECT_EQ(report["turns"], 4);
+  expect_said("whether mixed precision was faster than f32 here cannot be told");
+  const nlohmann::json longer = this->report("--device cpu --modes f16", 200);
+  EXPECT_EQ(longer["turns"], 15);
+}
+
+// What a mode holds is its own, though all models are there at the same time.
+TEST_F(MlpTiming, MemoryIsThatOfEachMode) {
+  const auto peaks = [&](const std::string& modes) {
+    std::vector<std::int64_t> all;
+    const nlohmann::json report = this->report("--device cpu --modes " + modes);
+    for (const auto& run : report["runs"]) all.push_back(run["peak_bytes_without_data"]);
+    return all;
+  };
+  const std::vector<std::int64_t> alone = peaks("f16"), together = peaks("f16,f16-scaler,bf16,bf16-scaler");
+  ASSERT_EQ(together.size(), 5U);
+  EXPECT_EQ(together[0], alone[0]);
+  EXPECT_EQ(together[1], alone[1]);
+  EXPECT_GT(alone[0], 2 * 4 * (2 * 8 * 8)) << "at least weights and gradients";
 }
 
 TEST_F(MlpTiming, ModesAreChosen) {
