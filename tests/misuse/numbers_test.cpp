@@ -30,7 +30,8 @@ TEST(Numbers, AnIntegerDividedByZeroIsZero) {
           << to_string(dtype);
     }
     EXPECT_TRUE(isinf(div(x, zero)).to_vector<std::int64_t>()[0]) << "a true quotient is f32";
-    EXPECT_EQ(remainder(x, zero).to_vector<std::int64_t>(), (std::vector<std::int64_t>{7, 0, 1})) << to_string(dtype);
+    EXPECT_EQ(remainder(x, zero).to_vector<std::int64_t>(), (std::vector<std::int64_t>{7, 0, 1}))
+        << to_string(dtype);
   }
 }
 
