@@ -91,6 +91,7 @@ ChannelNorm::ChannelNorm(std::string_view op, const Shape& shape, std::int64_t g
   for (std::size_t d = 2; d < shape.size(); ++d) length *= shape[d];
   const std::int64_t of_group = channels_ / groups;
   blocked_ = {samples, groups, of_group, length};
+  static_cast<void>(layout::checked_numel(op, blocked_));  // any number of groups divides no channels
   over_ = {2, 3};
   layout_ = {.rows = samples * groups,
              .runs = of_group,

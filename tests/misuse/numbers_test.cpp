@@ -58,6 +58,26 @@ TEST(Numbers, AreRefusedOnOneLine) {
             "for fewer");
 }
 
+/// Any number divides no channels; as a count of groups it must still be one that can be multiplied.
+TEST(Numbers, GroupsOfNoChannelsAreCounted) {
+  const Tensor x = ones({2, 0, 3}), weight = ones({0, 2, 1});
+  EXPECT_EQ(error_of([&] {
+              static_cast<void>(conv_transpose1d(x, weight, {}, {.groups = kMax}));
+            }).find("conv_transpose1d: expected groups whose channels can be counted, got"),
+            0U);
+  EXPECT_EQ(
+      error_of([&] { static_cast<void>(group_norm(x, kMax)); }).find("group_norm: expected fewer than 2^60"),
+      0U);
+  EXPECT_EQ(error_of([] {
+              static_cast<void>(nn::init::fans({2, 3, 147, kMax}));
+            }).find("init: expected fewer than 2^60"),
+            0U);
+  EXPECT_EQ(error_of([] {
+              static_cast<void>(nn::init::fans({2, 3, -1}));
+            }).find("init: expected sizes of at least 0"),
+            0U);
+}
+
 TEST(Numbers, AMessageIsOneLineWhateverItNames) {
   const ValueError error("op\n1", "a\tb", "\x1b[0m", "fix\r");
   EXPECT_STREQ(error.what(), "op\\n1: expected a\\x09b, got \\x1b[0m; fix\\x0d");
