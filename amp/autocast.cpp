@@ -94,12 +94,13 @@ void region_gone() noexcept {
   if (mezzo::detail::derived_input_hooks() == 0) cached_leaves.get().drop();
 }
 
-constinit thread_local mezzo::detail::ScopeList<CastLog*> logs;
+// Asked where observers are only, so it need not be at a fixed offset.
+constinit mezzo::detail::PerThread<mezzo::detail::ScopeList<CastLog*>> logs;
 constinit std::atomic<std::uint64_t> logs_made{0};
 
 template <class F>
 void each_log(F tell) noexcept {
-  for (mezzo::detail::Scope<CastLog*>* scope = logs.newest(); scope != nullptr; scope = scope->older)
+  for (mezzo::detail::Scope<CastLog*>* scope = logs.get().newest(); scope != nullptr; scope = scope->older)
     tell(static_cast<mezzo::detail::OpenScope<CastLog*>&>(*scope));
 }
 
@@ -107,7 +108,7 @@ void each_log(F tell) noexcept {
 class LoggedCast {
  public:
   LoggedCast(const Tensor& tensor, DType dtype, bool kept)
-      : last_(logs.newest() != nullptr && op_observer() != nullptr ? logs_made.load() : 0) {
+      : last_(op_observer() != nullptr && logs.get().newest() != nullptr ? logs_made.load() : 0) {
     if (last_ == 0) return;
     each_log([&](auto& scope) { scope.value->begin_cast(tensor, dtype, kept); });
   }
@@ -219,8 +220,8 @@ void autocast_hook(HookedCall& call) {
 
 }  // namespace
 
-CastLogGuard::CastLogGuard(CastLog& log) : scope_(logs.begin(&log)) { scope_->number = ++logs_made; }
-CastLogGuard::~CastLogGuard() { logs.end(scope_); }
+CastLogGuard::CastLogGuard(CastLog& log) : scope_(logs.get().begin(&log)) { scope_->number = ++logs_made; }
+CastLogGuard::~CastLogGuard() { logs.get().end(scope_); }
 
 Autocast::Autocast(Device device, std::optional<DType> dtype, AutocastOptions options) : scope_(nullptr) {
   static_cast<void>(backend(device));  // throws when the device is not there

@@ -29,7 +29,8 @@ struct OpenScope final : Scope<T>, pool::Pooled {
   void (*gone)() noexcept = nullptr;  ///< called on its thread when it has left the list
 };
 
-/// The scopes of one kind of one thread, newest first. To be thread_local, and one for each type T.
+/// The scopes of one kind of one thread, newest first. To be thread_local or a PerThread, and one for each
+/// type T.
 template <class T>
 class ScopeList {
  public:
