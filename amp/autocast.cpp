@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <unordered_map>
-#include <utility>
 
 #include "mezzo/amp/cast_log.h"
 #include "mezzo/amp/policy.h"
@@ -16,6 +16,7 @@
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/per_thread.h"
+#include "mezzo/core/memory/scope_list.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::amp {
@@ -47,9 +48,8 @@ std::uint64_t pack(const State& state) {
   return bits;
 }
 
-State current() {
+State unpack(std::uint64_t bits) {
   State state;
-  const std::uint64_t bits = input_hook_state().context;
   if ((bits & kSet) == 0) return state;
   state.cache = (bits & 1U) != 0;
   for (std::size_t i = 0; i < state.regions.size(); ++i) {
@@ -59,27 +59,70 @@ State current() {
   return state;
 }
 
-// Regions open on this thread, disabled ones too, and the leaves whose 16-bit copies were asked for in them.
-thread_local int nesting = 0;
-constinit detail::PerThread<std::unordered_map<const TensorImpl*, Ref<TensorImpl>>> cached_leaves;
+State current() { return unpack(input_hook_state().context); }
 
-thread_local CastLog* log_of_thread = nullptr;
+void autocast_hook(HookedCall& call);
 
-/// Tells the thread's log of one cast, unless it is a part of an op.
+// What a region sets is packed as a state, with these bits beside it.
+constexpr std::uint64_t kOfCuda = 1U << 1, kSetsCache = 1U << 2;
+
+/// The state in a region, from that around it: the region is of one type of device, and sets the cache or
+/// not.
+InputHookState derived_state(const InputHookState& before, const InputHookState& region) noexcept {
+  State state = unpack(before.context);
+  const State own = unpack(region.context);
+  const DeviceType type = (region.context & kOfCuda) != 0 ? DeviceType::cuda : DeviceType::cpu;
+  state.at(type) = own.at(type);
+  if ((region.context & kSetsCache) != 0) state.cache = own.cache;
+  const bool any =
+      std::any_of(state.regions.begin(), state.regions.end(), [](const auto& r) { return r.enabled; });
+  return {any ? autocast_hook : nullptr, pack(state)};
+}
+
+/// The leaves whose 16-bit copies were asked for in the regions that are open on a thread, disabled ones too.
+struct CachedLeaves {
+  ~CachedLeaves() { drop(); }
+  void drop() noexcept {
+    for (const auto& [key, leaf] : leaves) drop_half_copies(*leaf);
+    leaves.clear();
+  }
+  std::unordered_map<const TensorImpl*, Ref<TensorImpl>> leaves;
+};
+constinit mezzo::detail::PerThread<CachedLeaves> cached_leaves;
+
+void region_gone() noexcept {
+  if (mezzo::detail::derived_input_hooks() == 0) cached_leaves.get().drop();
+}
+
+// Asked where observers are only, so it need not be at a fixed offset.
+constinit mezzo::detail::PerThread<mezzo::detail::ScopeList<CastLog*>> logs;
+constinit std::atomic<std::uint64_t> logs_made{0};
+
+template <class F>
+void each_log(F tell) noexcept {
+  for (mezzo::detail::Scope<CastLog*>* scope = logs.get().newest(); scope != nullptr; scope = scope->older)
+    tell(static_cast<mezzo::detail::OpenScope<CastLog*>&>(*scope));
+}
+
+/// Tells the thread's logs of one cast, unless it is a part of an op. Some may end while the cast runs.
 class LoggedCast {
  public:
   LoggedCast(const Tensor& tensor, DType dtype, bool kept)
-      : log_(log_of_thread != nullptr && op_observer() != nullptr ? log_of_thread : nullptr) {
-    if (log_ != nullptr) log_->begin_cast(tensor, dtype, kept);
+      : last_(op_observer() != nullptr && logs.get().newest() != nullptr ? logs_made.load() : 0) {
+    if (last_ == 0) return;
+    each_log([&](auto& scope) { scope.value->begin_cast(tensor, dtype, kept); });
   }
   ~LoggedCast() {
-    if (log_ != nullptr) log_->end_cast();
+    if (last_ == 0) return;
+    each_log([&](auto& scope) {
+      if (scope.number <= last_) scope.value->end_cast();
+    });
   }
   LoggedCast(const LoggedCast&) = delete;
   LoggedCast& operator=(const LoggedCast&) = delete;
 
  private:
-  CastLog* log_;
+  std::uint64_t last_;  // number of the newest log that was told; 0: none was
 };
 
 bool eligible(const Tensor& tensor, const State& state) {
@@ -90,7 +133,7 @@ bool eligible(const Tensor& tensor, const State& state) {
 /// The cast of a weight: the kept copy with a cast edge of its own, so that nothing runs but history is
 /// complete.
 Tensor cast_leaf(const Tensor& leaf, DType dtype) {
-  cached_leaves.get().emplace(leaf.ref().get(), leaf.ref());
+  cached_leaves.get().leaves.emplace(leaf.ref().get(), leaf.ref());
   Outputs cast(half_copy(leaf, dtype));
   if (grad_enabled()) record(to_dtype_descriptor(), {leaf}, ToDTypeAttrs{dtype}, cast);
   return cast[0];
@@ -98,8 +141,9 @@ Tensor cast_leaf(const Tensor& leaf, DType dtype) {
 
 Tensor cast(const Tensor& tensor, DType dtype, const State& state) {
   if (tensor.dtype() == dtype) return tensor;
-  const bool weight = state.cache && nesting > 0 && tensor.dtype() == DType::f32 && is_16bit(dtype) &&
-                      tensor.is_leaf() && tensor.requires_grad() && !tensor.impl().is_view;
+  const bool weight = state.cache && tensor.dtype() == DType::f32 && is_16bit(dtype) && tensor.is_leaf() &&
+                      tensor.requires_grad() && !tensor.impl().is_view &&
+                      mezzo::detail::derived_input_hooks() > 0;
   const InputHookGuard no_autocast{InputHookState{}};
   const LoggedCast logged(tensor, dtype, weight);
   return weight ? cast_leaf(tensor, dtype) : to(tensor, dtype);
@@ -150,6 +194,7 @@ void refuse_if_enabled(const HookedCall& call, const State& state) {
 
 void autocast_hook(HookedCall& call) {
   const State state = current();
+  if (op_observer() != nullptr) each_log([](auto& scope) { scope.value->begin_op(); });
   const std::optional<Category> overridden = category_override(call.info);
   if (call.info.cast_inputs && !overridden) {
     rewrite(call, state, [&](const Tensor& /*input*/) { return *call.info.cast_inputs; });
@@ -175,32 +220,24 @@ void autocast_hook(HookedCall& call) {
 
 }  // namespace
 
-CastLog* set_cast_log(CastLog* log) noexcept { return std::exchange(log_of_thread, log); }
+CastLogGuard::CastLogGuard(CastLog& log) : scope_(logs.get().begin(&log)) { scope_->number = ++logs_made; }
+CastLogGuard::~CastLogGuard() { logs.get().end(scope_); }
 
-Autocast::Autocast(Device device, std::optional<DType> dtype, AutocastOptions options)
-    : previous_(input_hook_state()) {
+Autocast::Autocast(Device device, std::optional<DType> dtype, AutocastOptions options) : scope_(nullptr) {
   static_cast<void>(backend(device));  // throws when the device is not there
-  State state = current();
-  State::Region& region = state.at(device.type);
-  const DType chosen = dtype.value_or(region.dtype);
+  const DType chosen = dtype.value_or(current().at(device.type).dtype);
   if (options.enabled && !is_16bit(chosen) && chosen != DType::f32) {
     throw ValueError("Autocast", "f16, bf16 or f32", mezzo::to_string(chosen), "choose one of them");
   }
-  region = {options.enabled, chosen};
-  state.cache = options.cache_enabled.value_or(state.cache);
-  const bool any =
-      std::any_of(state.regions.begin(), state.regions.end(), [](const auto& r) { return r.enabled; });
-  ++nesting;
-  set_input_hook_state({any ? autocast_hook : nullptr, pack(state)});
+  State state;
+  state.at(device.type) = {options.enabled, chosen};
+  state.cache = options.cache_enabled.value_or(false);
+  const std::uint64_t own =
+      pack(state) | (device.is_cpu() ? 0 : kOfCuda) | (options.cache_enabled ? kSetsCache : 0);
+  scope_ = mezzo::detail::begin_input_hook({nullptr, own}, derived_state, region_gone);
 }
 
-Autocast::~Autocast() {
-  if (--nesting == 0) {
-    for (const auto& [key, leaf] : cached_leaves.get()) drop_half_copies(*leaf);
-    cached_leaves.get().clear();
-  }
-  set_input_hook_state(previous_);
-}
+Autocast::~Autocast() { mezzo::detail::end_input_hook(scope_); }
 
 bool is_autocast_enabled(DeviceType type) { return current().at(type).enabled; }
 DType autocast_dtype(DeviceType type) { return current().at(type).dtype; }

@@ -26,6 +26,8 @@ struct AutocastOptions {
 /// cast. The dtype is f16, bf16 or f32 (ValueError otherwise); without one, that of the surrounding region,
 /// else f16 on CUDA and bf16 on the CPU. Throws DeviceError when the device is not there. Semantics:
 /// torch.amp.autocast with the CUDA op lists on all devices.
+/// Regions may end in any order (what the others set holds on), on another thread (the maker's next op knows;
+/// the ending thread is not changed) and after the thread that made them.
 class Autocast {
  public:
   explicit Autocast(Device device, std::optional<DType> dtype = {}, AutocastOptions options = {});
@@ -34,7 +36,7 @@ class Autocast {
   Autocast& operator=(const Autocast&) = delete;
 
  private:
-  InputHookState previous_;
+  mezzo::detail::OpenScope<InputHookState>* scope_;
 };
 
 /// Whether the calling thread is in an enabled region for this type of device, and that region's dtype.

@@ -167,19 +167,26 @@ std::ostream& operator<<(std::ostream& stream, const TraceReport& report) {
 }
 
 /// Casts that autocast makes are told one by one before the op they are for, and to_dtype runs in them.
-class Trace::Recorder final : OpObserver, CastLog {
+/// Whoever is passed an op may end this, so nothing is done after.
+class Trace::Recorder final : public RefCounted, OpObserver, CastLog {
  public:
-  Recorder() : outer_log_(set_cast_log(this)) {}
-  ~Recorder() override { set_cast_log(outer_log_); }
+  Recorder() {
+    log_.emplace(static_cast<CastLog&>(*this));
+    ops_.emplace(static_cast<OpObserver*>(this));
+  }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
+  /// Sees nothing from now on; the object may be at work still.
+  void end() noexcept {
+    ops_.reset();
+    log_.reset();
+  }
 
+  void begin_op() noexcept override { pending_ = {}; }  // the op before them may have thrown
   void begin_cast(const Tensor& tensor, DType dtype, bool kept) noexcept override {
-    if (outer_log_ != nullptr) outer_log_->begin_cast(tensor, dtype, kept);
     cast_ = {.kept = kept, .bytes = bytes_of_cast(tensor, dtype), .runs = true};
   }
   void end_cast() noexcept override {
-    if (outer_log_ != nullptr) outer_log_->end_cast();
     if (cast_.made)
       pending_ += {.casts = 1, .bytes = cast_.bytes, .weights = cast_.kept ? 1 : 0};
     else
@@ -189,15 +196,11 @@ class Trace::Recorder final : OpObserver, CastLog {
 
   void ran(const OpInfo& info, Inputs inputs, std::optional<DType> run_dtype,
            const Outputs& outputs) override {
-    if (outer_ops_ != nullptr) outer_ops_->ran(info, inputs, run_dtype, outputs);
-    if (cast_.runs) {
+    if (cast_.runs)
       cast_.made = true;
-      return;
-    }
-    TraceRow& row = row_of(info);
-    count_call(row, inputs, outputs);
-    row.casts += std::exchange(pending_, {});
-    if (is_cast(info)) row.casts += {.casts = 1, .bytes = bytes_of_cast(inputs[0].get(), outputs[0].dtype())};
+    else
+      book(info, inputs, outputs);
+    if (OpObserver* const outer = ops_->outer()) outer->ran(info, inputs, run_dtype, outputs);
   }
 
   [[nodiscard]] TraceReport report() const {
@@ -221,6 +224,13 @@ class Trace::Recorder final : OpObserver, CastLog {
     bool made = false;
   };
 
+  void book(const OpInfo& info, Inputs inputs, const Outputs& outputs) {
+    TraceRow& row = row_of(info);
+    count_call(row, inputs, outputs);
+    row.casts += std::exchange(pending_, {});
+    if (is_cast(info)) row.casts += {.casts = 1, .bytes = bytes_of_cast(inputs[0].get(), outputs[0].dtype())};
+  }
+
   TraceRow& row_of(const OpInfo& info) {
     const bool in_backward = autograd::progress().in_backward;
     std::optional<Category> policy;
@@ -238,13 +248,15 @@ class Trace::Recorder final : OpObserver, CastLog {
   std::map<Key, TraceRow> rows_;
   CastCounts pending_;  // for the op that comes next
   Cast cast_;
-  CastLog* outer_log_;
-  OpObserver* outer_ops_ = op_observer();
-  OpObserverGuard ops_{this};
+  std::optional<CastLogGuard> log_;
+  std::optional<OpObserverGuard> ops_;
 };
 
-Trace::Trace() : recorder_(new Recorder) {}
-Trace::~Trace() { delete recorder_; }
+Trace::Trace() : recorder_(new Recorder) { recorder_->retain(); }
+Trace::~Trace() {
+  recorder_->end();
+  recorder_->release();
+}
 TraceReport Trace::report() const { return recorder_->report(); }
 void Trace::reset() { recorder_->reset(); }
 

@@ -62,7 +62,8 @@ std::ostream& operator<<(std::ostream& stream, const TraceReport& report);
 /// While it lives, the ops of this thread are counted, those of backward too. As OpObserver: what an op calls
 /// inside itself is part of it, in-place writes and optimizers are not seen. What watched ops before (another
 /// trace, anomaly detection) is told too, and so is this by what is begun in its scope. A thread without one
-/// pays nothing for it.
+/// pays nothing for it. Traces may end in any order, in a hook or an observer, on another thread while no op
+/// runs on theirs, and after the thread that they watch, which is the one that made them.
 class Trace {
  public:
   Trace();
@@ -75,7 +76,7 @@ class Trace {
 
  private:
   class Recorder;
-  Recorder* recorder_;  // owned
+  Recorder* recorder_;  // counted: it may be at work when this ends
 };
 
 [[nodiscard]] inline Trace trace() { return {}; }

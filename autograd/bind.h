@@ -35,9 +35,9 @@ class ForwardScope {
       : hook_(info.runs_under_autocast ? input_hook_state() : InputHookState{}), name_(info.name.value) {}
 
  private:
-  NoGrad no_grad_;
+  GradModeFrame no_grad_{false};
   InputHookGuard hook_;
-  OpObserverGuard observer_{nullptr};
+  OpObserverFrame observer_{nullptr};
   OpScope name_;
 };
 

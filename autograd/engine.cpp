@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/grad_mode.h"
@@ -15,6 +16,7 @@
 #include "mezzo/autograd/progress.h"
 #include "mezzo/autograd/vjp_args.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/scope_list.h"
 #include "mezzo/core/warning.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
@@ -36,7 +38,7 @@ using PooledMap =
 template <class T>
 using PooledVector = std::vector<T, pool::Allocator<T>>;
 
-thread_local BackwardObserver* observer = nullptr;
+constinit thread_local detail::ScopeList<BackwardObserver*> observers;
 
 /// Brings a gradient into the shape and dtype of the input it belongs to: sums over broadcast dims, casts,
 /// and lets the dtype wanted behind a cast pass. The one place where either happens.
@@ -235,7 +237,7 @@ void Walk::seed(const Tensor& output, Tensor gradient) {
 
 void Walk::run() {
   const InputHookGuard no_autocast{InputHookState{}};
-  const detail::GradModeGuard mode(create_);
+  const detail::GradModeFrame mode(create_);
   for (auto& [output, gradient] : seeds_) seed(output, std::move(gradient));
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(),
@@ -282,7 +284,7 @@ void Walk::process(Node& node, Slots grads) {
     throw AutogradError(node.info.name.value, std::to_string(node.edges.size()) + " gradients, one per input",
                         std::to_string(gradients.size()), "mend the op's vjp");
   }
-  if (observer == nullptr) grads.clear();
+  if (BackwardObserver::current() == nullptr) grads.clear();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (needs[i] && gradients[i].defined())
       gradients[i] = fit(std::move(gradients[i]), node.edges[i], node.info);
@@ -290,7 +292,7 @@ void Walk::process(Node& node, Slots grads) {
       gradients[i] = Tensor();
   }
   // After fitting: a gradient that overflows in the cast to its input's dtype is this op's.
-  if (observer != nullptr) {
+  if (BackwardObserver* const observer = BackwardObserver::current(); observer != nullptr) {
     progress.incoming = {grads.data(), grads.size()};
     observer->after_vjp(node, {gradients.data(), gradients.size()});
   }
@@ -327,7 +329,7 @@ void accumulate(TensorImpl& leaf, Tensor& gradient, bool create) {
 
 void Walk::accumulate_into_leaves() {
   const InputHookGuard no_autocast{InputHookState{}};
-  const detail::GradModeGuard mode(create_);
+  const detail::GradModeFrame mode(create_);
   for (auto& [edge, gradient] : leaves_) accumulate(*edge.leaf_impl(), gradient, create_);
 }
 
@@ -340,7 +342,7 @@ Tensors Walk::captured(std::span<const Tensor> inputs, bool allow_unused) {
       if (found != leaf_slot_.end()) gradient = leaves_[found->second].second;
     }
     if (gradient.defined() && gradient.dtype() != inputs[i].dtype()) {
-      const detail::GradModeGuard mode(create_);
+      const detail::GradModeFrame mode(create_);
       gradient = gradient.to(inputs[i].dtype());
     }
     if (!gradient.defined() && !allow_unused) {
@@ -388,9 +390,16 @@ Tensors grad(const Tensor& output, std::initializer_list<Tensor> inputs, const G
   return grad({&output, 1}, {inputs.begin(), inputs.size()}, {}, options);
 }
 
-BackwardObserver::BackwardObserver() noexcept : previous_(observer) { observer = this; }
-BackwardObserver::~BackwardObserver() { observer = previous_; }
-BackwardObserver* BackwardObserver::current() noexcept { return observer; }
+BackwardObserver::BackwardObserver() : scope_(observers.begin(this)) {}
+BackwardObserver::~BackwardObserver() { stop(); }
+void BackwardObserver::stop() noexcept {
+  if (scope_ != nullptr) observers.end(std::exchange(scope_, nullptr));
+}
+BackwardObserver* BackwardObserver::current() noexcept { return observers.value_or(nullptr); }
+BackwardObserver* BackwardObserver::outer() const noexcept {
+  static_cast<void>(observers.newest());  // those that ended on other threads leave the list
+  return scope_ != nullptr && scope_->older != nullptr ? scope_->older->value : nullptr;
+}
 
 namespace detail {
 Tensor cast_saved(const Tensor& saved, DType dtype) { return saved.to(dtype); }

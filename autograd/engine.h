@@ -6,6 +6,7 @@
 #include <span>
 
 #include "mezzo/autograd/op.h"
+#include "mezzo/core/scope.h"
 
 namespace mezzo {
 
@@ -48,19 +49,28 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outp
 
 /// Watches backward passes on this thread from a scope: called after each op's gradient, with what it
 /// produced for each input in the shape and dtype it is passed on in (undefined: none). Used to find the op
-/// that first produced a value that is not finite.
+/// that first produced a value that is not finite. Of several the newest that lives is told. They may end in
+/// any order, on another thread while no backward runs on theirs, and after their thread.
 class BackwardObserver {
  public:
-  BackwardObserver() noexcept;
+  BackwardObserver();
   virtual ~BackwardObserver();
   BackwardObserver(const BackwardObserver&) = delete;
   BackwardObserver& operator=(const BackwardObserver&) = delete;
+  /// What it throws, the backward throws. It may destroy its object: nothing is asked of it after the call.
   virtual void after_vjp(const autograd::Node& node, std::span<const Tensor> gradients) = 0;
   /// The innermost observer of this thread, or nullptr.
   [[nodiscard]] static BackwardObserver* current() noexcept;
 
+ protected:
+  /// Who watched before and still does, for observers that pass on what they are told; nullptr: nobody. To be
+  /// asked in each call: an older observer may end before this one.
+  [[nodiscard]] BackwardObserver* outer() const noexcept;
+  /// Ends it before its destructor does.
+  void stop() noexcept;
+
  private:
-  BackwardObserver* previous_;
+  detail::OpenScope<BackwardObserver*>* scope_;
 };
 
 }  // namespace mezzo

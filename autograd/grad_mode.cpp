@@ -1,17 +1,21 @@
-// The thread-local flag behind grad_enabled() and its guards. It starts as true in every thread.
+// The scopes behind grad_enabled() and its guards. Without one, every thread records.
 #include "mezzo/autograd/grad_mode.h"
+
+#include "mezzo/core/memory/scope_list.h"
 
 namespace mezzo {
 
 namespace {
-thread_local bool recording = true;
+constinit thread_local detail::ScopeList<bool> modes;
 }
 
-bool grad_enabled() noexcept { return recording; }
+bool grad_enabled() noexcept { return modes.value_or(true); }
 
 namespace detail {
-GradModeGuard::GradModeGuard(bool enabled) noexcept : previous_(recording) { recording = enabled; }
-GradModeGuard::~GradModeGuard() { recording = previous_; }
+GradModeGuard::GradModeGuard(bool enabled) : scope_(modes.begin(enabled)) {}
+GradModeGuard::~GradModeGuard() { modes.end(scope_); }
+GradModeFrame::GradModeFrame(bool enabled) noexcept : scope_{.own = enabled} { modes.push(scope_); }
+GradModeFrame::~GradModeFrame() { modes.pop(scope_); }
 }  // namespace detail
 
 }  // namespace mezzo

@@ -1,32 +1,52 @@
 // Whether ops are recorded on this thread, and the scope guards that change it.
 #pragma once
 
+#include "mezzo/core/scope.h"
+
 namespace mezzo {
 
 /// True when ops on this thread are recorded for backward (the default).
 [[nodiscard]] bool grad_enabled() noexcept;
 
 namespace detail {
-/// Sets recording for a scope and restores what was before.
+/// Sets recording on its thread while it lives.
 class GradModeGuard {
  public:
-  explicit GradModeGuard(bool enabled) noexcept;
+  explicit GradModeGuard(bool enabled);
   ~GradModeGuard();
   GradModeGuard(const GradModeGuard&) = delete;
   GradModeGuard& operator=(const GradModeGuard&) = delete;
 
  private:
-  bool previous_;
+  OpenScope<bool>* scope_;
+};
+
+/// The same for a local variable of the library, at the price of a few stores.
+class GradModeFrame {
+ public:
+  explicit GradModeFrame(bool enabled) noexcept;
+  ~GradModeFrame();
+  GradModeFrame(const GradModeFrame&) = delete;
+  GradModeFrame& operator=(const GradModeFrame&) = delete;
+
+ private:
+  Scope<bool> scope_;
 };
 }  // namespace detail
 
+// --- recording
+//
+// Both count on the thread that made them, and of several the newest that lives. They may end in any order,
+// on another thread (the maker's next op knows; the ending thread is not changed) and after the thread that
+// made them.
+
 /// No recording while it lives (torch.no_grad). Per thread, nestable.
 struct NoGrad : detail::GradModeGuard {
-  NoGrad() noexcept : GradModeGuard(false) {}
+  NoGrad() : GradModeGuard(false) {}
 };
 /// Recording while it lives, inside a NoGrad too (torch.enable_grad).
 struct EnableGrad : detail::GradModeGuard {
-  EnableGrad() noexcept : GradModeGuard(true) {}
+  EnableGrad() : GradModeGuard(true) {}
 };
 
 }  // namespace mezzo

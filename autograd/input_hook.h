@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "mezzo/autograd/op.h"
+#include "mezzo/core/scope.h"
 
 namespace mezzo {
 
@@ -29,20 +30,29 @@ struct InputHookState {
 
 /// The state of the calling thread.
 [[nodiscard]] InputHookState input_hook_state() noexcept;
-void set_input_hook_state(InputHookState state) noexcept;
 
-/// Installs a state for a scope.
+/// Installs a state on its thread while it lives; of several the newest that lives counts. For locals: it
+/// ends on its thread, and what is begun while it lives may end after it.
 class InputHookGuard {
  public:
-  explicit InputHookGuard(InputHookState state) noexcept : previous_(input_hook_state()) {
-    set_input_hook_state(state);
-  }
-  ~InputHookGuard() { set_input_hook_state(previous_); }
+  explicit InputHookGuard(InputHookState state) noexcept;
+  ~InputHookGuard();
   InputHookGuard(const InputHookGuard&) = delete;
   InputHookGuard& operator=(const InputHookGuard&) = delete;
 
  private:
-  InputHookState previous_;
+  detail::Scope<InputHookState> scope_;
 };
+
+namespace detail {
+/// A scope that changes a part of the state, for guards that may end in any order and on any thread. `gone`
+/// is called on the thread of the scope when it has ended.
+[[nodiscard]] OpenScope<InputHookState>* begin_input_hook(InputHookState own,
+                                                          Scope<InputHookState>::Derive derive,
+                                                          void (*gone)() noexcept);
+void end_input_hook(OpenScope<InputHookState>* scope) noexcept;
+/// How many of these are open on this thread.
+[[nodiscard]] int derived_input_hooks() noexcept;
+}  // namespace detail
 
 }  // namespace mezzo

@@ -9,16 +9,39 @@
 
 #include "mezzo/autograd/progress.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/scope_list.h"
 
 namespace mezzo {
 
 namespace {
-thread_local InputHookState current_hook;
+constinit thread_local detail::ScopeList<InputHookState> hooks;
 thread_local autograd::Progress current_progress;
 }  // namespace
 
-InputHookState input_hook_state() noexcept { return current_hook; }
-void set_input_hook_state(InputHookState state) noexcept { current_hook = state; }
+InputHookState input_hook_state() noexcept { return hooks.value_or({}); }
+
+InputHookGuard::InputHookGuard(InputHookState state) noexcept : scope_{.own = state} { hooks.push(scope_); }
+InputHookGuard::~InputHookGuard() { hooks.pop(scope_); }
+
+namespace detail {
+
+OpenScope<InputHookState>* begin_input_hook(InputHookState own, Scope<InputHookState>::Derive derive,
+                                            void (*gone)() noexcept) {
+  OpenScope<InputHookState>* const scope = hooks.begin(own, derive);
+  scope->gone = gone;
+  return scope;
+}
+
+void end_input_hook(OpenScope<InputHookState>* scope) noexcept { hooks.end(scope); }
+
+int derived_input_hooks() noexcept {
+  int count = 0;
+  for (const Scope<InputHookState>* scope = hooks.newest(); scope != nullptr; scope = scope->older)
+    count += scope->derive != nullptr ? 1 : 0;
+  return count;
+}
+
+}  // namespace detail
 
 namespace autograd {
 

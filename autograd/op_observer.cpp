@@ -1,18 +1,28 @@
-// The thread-local pointer to the observer of ops, and the guard that exchanges it.
+// The scopes of the observers of ops, and their guards.
 #include "mezzo/autograd/op_observer.h"
 
-#include <utility>
+#include "mezzo/core/memory/scope_list.h"
 
 namespace mezzo {
 
 namespace {
-thread_local OpObserver* current = nullptr;
+constinit thread_local detail::ScopeList<OpObserver*> observers;
 }
 
-OpObserver* op_observer() noexcept { return current; }
+OpObserver* op_observer() noexcept { return observers.value_or(nullptr); }
 
-OpObserverGuard::OpObserverGuard(OpObserver* observer) noexcept
-    : previous_(std::exchange(current, observer)) {}
-OpObserverGuard::~OpObserverGuard() { current = previous_; }
+OpObserverGuard::OpObserverGuard(OpObserver* observer) : scope_(observers.begin(observer)) {}
+OpObserverGuard::~OpObserverGuard() { observers.end(scope_); }
+OpObserver* OpObserverGuard::outer() const noexcept {
+  static_cast<void>(observers.newest());  // those that ended on other threads leave the list
+  return scope_->older != nullptr ? scope_->older->value : nullptr;
+}
+
+namespace detail {
+OpObserverFrame::OpObserverFrame(OpObserver* observer) noexcept : scope_{.own = observer} {
+  observers.push(scope_);
+}
+OpObserverFrame::~OpObserverFrame() { observers.pop(scope_); }
+}  // namespace detail
 
 }  // namespace mezzo

@@ -64,7 +64,7 @@ bool Stream::query() const { return true; }
 bool Stream::is_capturing() const { return false; }
 const Stream& current_stream(Device device) { refuse(device); }
 const Stream& current_stream(int index) { refuse(Device::cuda(index)); }
-StreamGuard::StreamGuard(const Stream& stream) : index_(0), previous_(&stream) {}
+StreamGuard::StreamGuard(const Stream& /*stream*/) : scope_(nullptr) {}
 StreamGuard::~StreamGuard() = default;
 
 Event::~Event() = default;

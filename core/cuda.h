@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mezzo/core/device.h"
+#include "mezzo/core/scope.h"
 
 namespace mezzo {
 class Tensor;
@@ -82,8 +83,9 @@ class Stream {
 [[nodiscard]] const Stream& current_stream(Device device);
 [[nodiscard]] const Stream& current_stream(int index = 0);
 
-/// Makes `stream` the current one of its device for this thread while the guard lives. The stream must live
-/// longer.
+/// Makes `stream` the current one of its device for this thread while the guard lives; of several the newest
+/// that lives counts. The stream must live longer. Guards may end in any order, on another thread (the
+/// maker's next op knows; the ending thread is not changed) and after the thread that made them.
 class StreamGuard {
  public:
   explicit StreamGuard(const Stream& stream);
@@ -92,8 +94,7 @@ class StreamGuard {
   StreamGuard& operator=(const StreamGuard&) = delete;
 
  private:
-  int index_;
-  const Stream* previous_;
+  mezzo::detail::OpenScope<const Stream*>* scope_;
 };
 
 /// Whether an Event remembers when it happened, which costs a little.

@@ -7,21 +7,39 @@
 namespace mezzo {
 
 namespace {
+/// Without line breaks and other control characters, which names and paths of a program may hold: a message
+/// is one line.
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7F) {
+      line += c;
+    } else if (c == '\n') {
+      line += "\\n";
+    } else {
+      constexpr std::string_view kDigits = "0123456789abcdef";
+      line.append("\\x").append(1, kDigits[byte >> 4]).append(1, kDigits[byte & 15]);
+    }
+  }
+  return line;
+}
+
 std::string compose(std::string_view op, std::string_view expected, std::string_view got,
                     std::string_view fix) {
   std::string text;
   text.append(op).append(": expected ").append(expected).append(", got ").append(got);
   if (!fix.empty()) text.append("; ").append(fix);
-  return text;
+  return one_line(text);
 }
 }  // namespace
 
 Error::Error(std::string_view op, std::string_view expected, std::string_view got, std::string_view fix)
     : std::runtime_error(compose(op, expected, got, fix)),
-      op_(op),
-      expected_(expected),
-      got_(got),
-      fix_(fix) {}
+      op_(one_line(op)),
+      expected_(one_line(expected)),
+      got_(one_line(got)),
+      fix_(one_line(fix)) {}
 
 std::string to_string(std::span<const std::int64_t> values) {
   std::string text = "[";

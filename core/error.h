@@ -12,7 +12,8 @@
 namespace mezzo {
 
 /// Base of everything mezzo throws for a user's mistake or a failing resource. `what()` is
-/// "op: expected E, got G; fix" (without the last part when `fix` is empty).
+/// "op: expected E, got G; fix" (without the last part when `fix` is empty), on one line: control characters
+/// of names and paths read "\n" or "\x1b".
 class Error : public std::runtime_error {
  public:
   Error(std::string_view op, std::string_view expected, std::string_view got, std::string_view fix);

@@ -128,27 +128,36 @@ std::string Anomaly::text() const {
 }
 
 /// Sits in all three seams: modules tell the place, ops what they return, backward the gradients.
-class DetectAnomaly::Watch final : OpObserver, nn::CallObserver, BackwardObserver {
+/// Whoever is passed a call may end this, so nothing is done after.
+class DetectAnomaly::Watch final : public RefCounted, OpObserver, nn::CallObserver, BackwardObserver {
  public:
-  /// `outer`: the BackwardObserver before this one.
-  Watch(AnomalyOptions options, BackwardObserver* outer) : options_(options), outer_backward_(outer) {}
-  ~Watch() override { progress().place = outside_; }
+  explicit Watch(AnomalyOptions options) : options_(options) {
+    ops_.emplace(static_cast<OpObserver*>(this));
+    calls_.emplace(static_cast<nn::CallObserver&>(*this));
+  }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
+  /// Sees nothing from now on; the object may be at work still.
+  void end() noexcept {
+    calls_.reset();
+    ops_.reset();
+    stop();
+  }
 
+  /// The call sets the place back (nn/call.h).
   void enter(const nn::Module& module) override {
-    callers_.push_back(std::exchange(progress().place, interned(module.described())));
-    if (outer_calls_ != nullptr) outer_calls_->enter(module);
+    progress().place = interned(module.described());
+    if (nn::CallObserver* const outer = calls_->outer()) outer->enter(module);
   }
   void leave(const nn::Module& module, const Tensor* output) override {
-    if (outer_calls_ != nullptr) outer_calls_->leave(module, output);
-    progress().place = callers_.back();
-    callers_.pop_back();
+    if (nn::CallObserver* const outer = calls_->outer()) outer->leave(module, output);
   }
 
   void ran(const OpInfo& info, Inputs inputs, std::optional<DType> run_dtype,
            const Outputs& outputs) override {
-    if (outer_ops_ != nullptr) outer_ops_->ran(info, inputs, run_dtype, outputs);
+    const Ref<Watch> self(this);
+    if (OpObserver* const outer = ops_->outer()) outer->ran(info, inputs, run_dtype, outputs);
+    if (!ops_) return;
     const Progress& now = progress();
     // Within a node's gradient function the gradients count that come out of it.
     if (found || now.node != nullptr || !(options_.check_forward || now.in_backward)) return;
@@ -161,8 +170,9 @@ class DetectAnomaly::Watch final : OpObserver, nn::CallObserver, BackwardObserve
   }
 
   void after_vjp(const Node& node, std::span<const Tensor> gradients) override {
-    if (outer_backward_ != nullptr) outer_backward_->after_vjp(node, gradients);
-    if (found) return;
+    const Ref<Watch> self(this);
+    if (BackwardObserver* const before = outer()) before->after_vjp(node, gradients);
+    if (!ops_ || found) return;
     const Quiet quiet;
     if (are_finite(gradients) || !are_finite(progress().incoming)) return;
     for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -190,18 +200,15 @@ class DetectAnomaly::Watch final : OpObserver, nn::CallObserver, BackwardObserve
   }
 
   AnomalyOptions options_;
-  const std::string* outside_ = progress().place;
-  std::vector<const std::string*> callers_;  // the places of the modules that are being called
-  OpObserver* outer_ops_ = op_observer();
-  nn::CallObserver* outer_calls_ = nn::detail::call_observer();
-  BackwardObserver* outer_backward_;
-  OpObserverGuard ops_{this};
-  nn::CallObserverGuard calls_{*this};
+  std::optional<OpObserverGuard> ops_;
+  std::optional<nn::CallObserverGuard> calls_;
 };
 
-DetectAnomaly::DetectAnomaly(AnomalyOptions options)
-    : watch_(new Watch(options, BackwardObserver::current())) {}
-DetectAnomaly::~DetectAnomaly() { delete watch_; }
+DetectAnomaly::DetectAnomaly(AnomalyOptions options) : watch_(new Watch(options)) { watch_->retain(); }
+DetectAnomaly::~DetectAnomaly() {
+  watch_->end();
+  watch_->release();
+}
 const std::optional<Anomaly>& DetectAnomaly::found() const noexcept { return watch_->found; }
 void DetectAnomaly::reset() { watch_->found.reset(); }
 

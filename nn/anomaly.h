@@ -41,6 +41,9 @@ struct AnomalyOptions {
 /// Costs a pass and a host read per op: for a second look, not for every step. A recording CapturedStep
 /// refuses that read with StateError. Scopes nest: each looks for itself, and what watched ops, modules or
 /// backward before is told too. Source: torch.autograd.detect_anomaly, which looks for NaN in backward only.
+///
+/// They may end in any order, in a module that runs, in a hook or an observer, on another thread while no op
+/// runs on theirs, and after the thread that they watch, which is the one that made them.
 class DetectAnomaly {
  public:
   explicit DetectAnomaly(AnomalyOptions options = {});
@@ -53,7 +56,7 @@ class DetectAnomaly {
 
  private:
   class Watch;
-  Watch* watch_;  // owned
+  Watch* watch_;  // counted: it may be at work when this ends
 };
 
 /// `const auto anomaly = autograd::detect_anomaly();`

@@ -3,17 +3,22 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "mezzo/core/scope.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::nn {
 
 class Module;
 
-/// Is told of the modules that are called on this thread. Calls nest; `enter` and `leave` come in pairs.
+/// Is told of the modules that are called on this thread. Calls nest; `enter` and `leave` come in pairs, but
+/// for a call in which the observer ends or throws from `enter`. Where one ends that passes on what it is
+/// told, those that it told get `leave` all the same.
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
@@ -24,16 +29,21 @@ class CallObserver {
   virtual void leave(const Module& module, const Tensor* output) = 0;
 };
 
-/// Installs an observer for a scope.
+/// Installs an observer on its thread while it lives; of several the newest that lives is told. They may end
+/// in any order, in a call that they watch, on another thread while no module runs on theirs, and after their
+/// thread. The observer must live as long as its guard.
 class CallObserverGuard {
  public:
-  explicit CallObserverGuard(CallObserver& observer) noexcept;
+  explicit CallObserverGuard(CallObserver& observer);
   ~CallObserverGuard();
   CallObserverGuard(const CallObserverGuard&) = delete;
   CallObserverGuard& operator=(const CallObserverGuard&) = delete;
+  /// Who watched before and still does, for observers that pass on what they are told; nullptr: nobody. To be
+  /// asked in each call, on the guard's thread: an older observer may end before this one.
+  [[nodiscard]] CallObserver* outer() const noexcept;
 
  private:
-  CallObserver* previous_;
+  mezzo::detail::OpenScope<CallObserver*>* scope_;
 };
 
 namespace detail {
@@ -61,26 +71,28 @@ template <class R>
     return nullptr;
 }
 
-/// One watched call. It ends with `returned` or, when forward throws, with its scope.
+/// One watched call. It ends with `returned` or, when forward throws, with its scope. The place in the tree
+/// of modules (autograd/progress.h) is then what it was before.
 class WatchedCall {
  public:
-  WatchedCall(CallObserver& observer, const Module& module) : observer_(observer), module_(module) {
-    observer.enter(module);
-  }
+  explicit WatchedCall(const Module& module);
   ~WatchedCall() {
-    if (runs_) observer_.leave(module_, nullptr);
+    if (runs_) leave(nullptr);
   }
   WatchedCall(const WatchedCall&) = delete;
   WatchedCall& operator=(const WatchedCall&) = delete;
 
   void returned(const Tensor* output) noexcept {
     runs_ = false;
-    observer_.leave(module_, output);
+    leave(output);
   }
 
  private:
-  CallObserver& observer_;
+  void leave(const Tensor* output) noexcept;
+
   const Module& module_;
+  std::uint64_t number_;  ///< of the scope of the observer that was told
+  const std::string* place_;
   bool runs_ = true;
 };
 
@@ -91,9 +103,8 @@ class WatchedCall {
 template <class M, class... A>
 requires requires(M& module, A&&... arguments) { module.forward(std::forward<A>(arguments)...); }
 auto call(M& module, A&&... arguments) {
-  CallObserver* const observer = detail::call_observer();
-  if (observer == nullptr) return module.forward(std::forward<A>(arguments)...);
-  detail::WatchedCall watched(*observer, module);
+  if (detail::call_observer() == nullptr) return module.forward(std::forward<A>(arguments)...);
+  detail::WatchedCall watched(module);
   if constexpr (std::is_void_v<decltype(module.forward(std::forward<A>(arguments)...))>) {
     module.forward(std::forward<A>(arguments)...);
   } else {

@@ -25,7 +25,7 @@ struct Fans {
   std::int64_t in = 0;
   std::int64_t out = 0;
 };
-/// The fans of a weight. Throws ShapeError for fewer than two dims.
+/// The fans of a weight. Throws ShapeError for fewer than two dims, and for a shape that no tensor can have.
 [[nodiscard]] Fans fans(const Shape& shape);
 
 /// The function that follows the weight.

@@ -30,7 +30,9 @@ const Tensor& embedding_renorm_(const Tensor& weight, const Tensor& index, doubl
                                         std::optional<DType> dtype = {});
 
 /// 1 at each index and 0 elsewhere, i64: [..] -> [.., num_classes]. -1 takes the largest index + 1, which
-/// reads a value back to the host. Throws ValueError for another number below 1, and for -1 without indices.
+/// reads a value back to the host. Throws ValueError for another number below 1, for -1 without indices, and
+/// for -1 with an index of 2^60 or above, which no dim can hold; IndexError for an index that is not below
+/// num_classes.
 [[nodiscard]] Tensor one_hot(const Tensor& index, std::int64_t num_classes = -1);
 
 }  // namespace mezzo

@@ -8,9 +8,12 @@
 // values are computed in f32 and rounded once. The result has x's dtype, unless another one can be given;
 // that of layer_norm and rms_norm is row-major, the others keep x's memory format. In f32 the statistics are
 // exact to a few f32 roundings of the deviations, for means much larger than these too and where their
-// squares leave f32; a row that holds NaN or an infinity is NaN (in rms_norm infinity leaves zeros beside
-// NaN), and no other row is. For backward x and the small tensors are kept, no result and no statistic; twice
-// differentiable.
+// sums or squares leave f32; where a deviation itself leaves f32 they are exact to a few roundings of the
+// largest one. A row that holds NaN or an infinity is NaN (in rms_norm infinity leaves zeros beside
+// NaN), and no other row is. There is nothing wider than f64: there the same holds while the squares stay
+// below its largest number, for values below 1e150, and rows beyond are zeros or NaN, as in PyTorch. Given
+// (running) statistics are taken as they are: their deviations must stay in the compute type. For backward x
+// and the small tensors are kept, no result and no statistic; twice differentiable.
 #pragma once
 
 #include <cstdint>

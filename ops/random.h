@@ -33,7 +33,8 @@ namespace mezzo {
 [[nodiscard]] Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
                              const ValueOptions& options = {}, Generator& generator = default_generator());
 /// A random order of 0 .. n-1 (Fisher and Yates), i64 unless another dtype is given. Made on the host, so not
-/// in a captured step (StateError).
+/// in a captured step (StateError). Throws ValueError for n below 0, OutOfMemoryError where no memory holds n
+/// numbers.
 [[nodiscard]] Tensor randperm(std::int64_t n, const ValueOptions& options = {},
                               Generator& generator = default_generator());
 

@@ -25,7 +25,8 @@ inline constexpr std::array<std::string_view, 4> kEnumNames<PadMode>{"constant",
 // --- compositions of views (shape/rearrange.cu)
 
 /// At most `chunks` pieces of one size along a dim, the last one shorter where it does not divide; views.
-/// Throws ValueError for fewer than 1.
+/// Throws ValueError for fewer than 1, and for more than 2^20 of a dim without elements, which gives as many
+/// as asked for.
 [[nodiscard]] Tensors chunk(const Tensor& x, std::int64_t chunks, std::int64_t dim = 0);
 /// Dim source[i] moved to destination[i], all others in their order; a view. Throws ShapeError for lists of
 /// several lengths, IndexError for a dim given twice.

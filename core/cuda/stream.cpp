@@ -14,9 +14,10 @@
 #include "mezzo/core/cuda/allocator_events.h"
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
+#include "mezzo/core/cuda/fork.h"
 #include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
-#include "mezzo/core/cuda/fork.h"
+#include "mezzo/core/memory/scope_list.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::cuda {
@@ -27,7 +28,7 @@ namespace {
 constexpr int kMostUrgent = -100;
 
 std::atomic<std::uint64_t> streams_made{0};
-constinit thread_local std::array<const Stream*, kMaxDevices> current_streams{};
+constinit thread_local mezzo::detail::ScopeList<const Stream*> current_streams;
 
 void* make_stream(Device device, Priority priority) {
   const DeviceGuard guard(device.index);
@@ -114,9 +115,9 @@ const Stream& default_stream(int index) {
 
 const Stream& current_stream(int index) {
   if (mezzo::detail::in_forked_child()) refuse_driver_of_parent();
-  if (index >= 0 && index < kMaxDevices) {
-    if (const Stream* const stream = current_streams[static_cast<std::size_t>(index)]) return *stream;
-  }
+  const auto* scope = current_streams.newest();
+  while (scope != nullptr && scope->value->device().index != index) scope = scope->older;
+  if (scope != nullptr) return *scope->value;
   return default_stream(index);
 }
 
@@ -125,11 +126,8 @@ const Stream& current_stream(Device device) {
   return current_stream(device.index);
 }
 
-StreamGuard::StreamGuard(const Stream& stream)
-    : index_(stream.device().index),
-      previous_(std::exchange(current_streams[static_cast<std::size_t>(index_)], &stream)) {}
-
-StreamGuard::~StreamGuard() { current_streams[static_cast<std::size_t>(index_)] = previous_; }
+StreamGuard::StreamGuard(const Stream& stream) : scope_(current_streams.begin(&stream)) {}
+StreamGuard::~StreamGuard() { current_streams.end(scope_); }
 
 void record_stream(const Tensor& tensor, const Stream& stream) {
   const Storage& storage = *tensor.impl().storage;

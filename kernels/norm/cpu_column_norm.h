@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "mezzo/core/threads.h"
@@ -129,7 +130,34 @@ void find_shifts(const Chunks& chunks, const T* x, std::int64_t chunk, const Cha
   run_isa<ColumnSums<T, 1, DeviationTerms>>(std::array{x}, rows, channels, facts, totals);
   for (std::int64_t j = 0; j < channels; ++j) {
     const RunRow<T> column{x + j, rows, 1, channels};
+    if (scalar::leaves_number<T>(totals.first[j])) {
+      const scalar::Moments<T> again = row_moments_again(column);
+      const auto count = static_cast<double>(rows);
+      facts.shift[j] = again.shift;
+      totals.first[j] = again.rest * count;
+      totals.second[j] = (again.variance + again.rest * again.rest) * count;
+      continue;
+    }
     totals.second[j] = finite_squares(column, facts.shift[j], totals.second[j]);
+  }
+}
+
+/// The sums of grad and of grad * (x - shift), which `totals` has, in f64 where those in T are not finite.
+template <class T>
+void finish_gradients(const std::array<const T*, 2>& in, std::int64_t rows, const ChannelFacts<T>& facts,
+                      std::int64_t channels, const ColumnTotals& totals) {
+  for (std::int64_t j = 0; j < channels; ++j) {
+    if (!scalar::leaves_number<T>(totals.second[j])) continue;
+    const scalar::MinusFn<double> minus{static_cast<double>(facts.shift[j])};
+    double grads = 0, dots = 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const auto grad = static_cast<double>(in[0][r * channels + j]),
+                 x = static_cast<double>(in[1][r * channels + j]);
+      grads += grad;
+      dots += grad * minus(x);
+    }
+    totals.first[j] = grads;
+    totals.second[j] = dots;
   }
 }
 
@@ -149,13 +177,14 @@ template <class T>
   double sum = 0;
   each([&](double rows, double mean, double rest, double /*squares*/) { sum += rows * mean + rest; });
   const T shift = static_cast<T>(sum / static_cast<double>(count));
-  double deviations = 0, squares = 0;
+  double deviations = 0, squares = 0, farthest = 0;
   each([&](double rows, double mean, double rest, double around) {
     const double moved = mean - static_cast<double>(shift);
     deviations += rest + rows * moved;
     squares += around + moved * (2 * rest + rows * moved);
+    farthest = std::max(farthest, std::abs(moved) + std::sqrt(around));
   });
-  return {shift, deviations, squares, count};
+  return scalar::moments_of_parts(shift, deviations, squares, count, farthest);
 }
 
 /// Fills in statistics and parameters of all channels of a matrix, and stores the former.
@@ -256,8 +285,10 @@ void column_norm_backward(const ChannelLayout& layout, const View* out, const Vi
                        find_shifts(chunks, in[1], chunk, arrays, scratch);
                        ChannelFacts<T> facts = scratch.facts();
                        facts.shift = scratch.shift(chunk);
-                       run_isa<ColumnSums<T, 2, GradientTerms>>(in, chunks.rows_of(chunk), chunks.channels,
-                                                                facts, scratch.gradients(chunk));
+                       const std::int64_t rows = chunks.rows_of(chunk);
+                       const ColumnTotals totals = scratch.gradients(chunk);
+                       run_isa<ColumnSums<T, 2, GradientTerms>>(in, rows, chunks.channels, facts, totals);
+                       finish_gradients(in, rows, facts, chunks.channels, totals);
                      });
     find_facts(chunks, matrix, arrays, eps, scratch);
     add_up_chunks(chunks, matrix, arrays, sums, scratch);

@@ -2,7 +2,9 @@
 // norms begin with.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -47,6 +49,25 @@ template <class T>
   return sum;
 }
 
+/// Moments in f64, for a row whose sums leave T; NaN for one that is not finite.
+template <class T>
+[[nodiscard, gnu::noinline]] scalar::Moments<T> row_moments_again(RunRow<T> row) {
+  const auto count = static_cast<double>(row.runs * row.length);
+  const auto each = [&](const auto& f) {
+    for (std::int64_t k = 0; k < row.runs; ++k) {
+      for (std::int64_t i = 0; i < row.length; ++i) f(static_cast<double>(row.data[k * row.distance + i]));
+    }
+  };
+  double sum = 0, squares = 0, farthest = 0;
+  each([&](double x) { sum += x; });
+  const scalar::MinusFn<double> minus{sum / count};
+  each([&](double x) {
+    squares += scalar::SquaredDeviationFn<double>{minus.shift}(x);
+    farthest = std::max(farthest, std::abs(minus(x)));
+  });
+  return scalar::wide_moments<T>(minus.shift, squares / count, farthest);
+}
+
 /// In two passes, the second around the mean that the first found. The first fetches the row that comes next,
 /// and the second, if it is one run, that which will be written: `target`, or nullptr.
 template <class T>
@@ -57,6 +78,7 @@ template <class T>
   const T mean = static_cast<T>(sum / static_cast<double>(count));
   const std::array<double, 2> sums =
       run_sums(row, target, scalar::MinusFn<T>{mean}, scalar::SquaredDeviationFn<T>{mean});
+  if (scalar::leaves_number<T>(sums[0])) return row_moments_again(row);
   return {mean, sums[0], finite_squares(row, mean, sums[1]), count};
 }
 

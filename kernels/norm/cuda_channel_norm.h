@@ -129,14 +129,18 @@ __global__ void finish_moments(ChannelNorm<T> norm, Pieces pieces, const PieceMo
       sum += moments[pieces.index(row, k)].mean;
     const T shift = static_cast<T>(team.reduce(sum, AddTerms{}) / static_cast<double>(pieces.of_a_row));
     TwoSums around{0, 0};
+    double farthest = 0;
     for (std::int64_t k = team.rank(); k < pieces.of_a_row; k += team.size()) {
       const PieceMoments piece = moments[pieces.index(row, k)];
       const double rest = piece.mean - static_cast<double>(shift);
       around.first += rest * length;
       around.second += piece.squares + rest * rest * length;
+      farthest = LargerTerm{}(farthest, (rest < 0 ? -rest : rest) + std::sqrt(piece.squares));
     }
     around = team.reduce(around, AddTwoSums{});
-    const scalar::Moments<T> whole(shift, around.first, around.second, norm.layout.count());
+    farthest = team.reduce(farthest, LargerTerm{});
+    const scalar::Moments<T> whole =
+        scalar::moments_of_parts(shift, around.first, around.second, norm.layout.count(), farthest);
     if (team.rank() != 0) continue;
     norm.keep(row, whole);
     normalized[row] = whole.normalized(norm.eps);

@@ -47,6 +47,25 @@ template <class Row, class X>
   return row.reduce(sum, AddTerms{});
 }
 
+/// Moments in f64, for a row whose sums leave Number; NaN for one that is not finite. All threads of the row
+/// call it.
+template <class Row, class X>
+[[nodiscard]] __device__ auto row_moments_again(const Row& row, const X& x) {
+  const auto count = static_cast<double>(row.length());
+  double sum = 0, squares = 0, farthest = 0;
+  row.each([&](const auto& place) { sum += static_cast<double>(x(place)); });
+  const scalar::MinusFn<double> minus{row.reduce(sum, AddTerms{}) / count};
+  row.each([&](const auto& place) {
+    const auto value = static_cast<double>(x(place));
+    const double deviation = minus(value);
+    squares += scalar::SquaredDeviationFn<double>{minus.shift}(value);
+    farthest = LargerTerm{}(farthest, deviation < 0 ? -deviation : deviation);
+  });
+  squares = row.reduce(squares, AddTerms{});
+  return scalar::wide_moments<typename Row::Number>(minus.shift, squares / count,
+                                                    row.reduce(farthest, LargerTerm{}));
+}
+
 /// Mean and variance of x(place) over a row, in every thread.
 template <class Row, class X>
 [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE auto row_moments(const Row& row, const X& x) {
@@ -57,6 +76,7 @@ template <class Row, class X>
   const TwoSums sums = two_sums(
       row, [&](const auto& place) { return minus(x(place)); },
       [&](const auto& place) { return square(x(place)); });
+  if (scalar::leaves_number<T>(sums.first)) return row_moments_again(row, x);
   const double squares = finite_squares(row, x, shift, sums.second);
   return scalar::Moments<T>(shift, sums.first, squares, row.length());
 }

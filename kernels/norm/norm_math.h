@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "mezzo/core/host_device.h"
 
@@ -51,12 +52,49 @@ struct Moments {
     const double rounded = squares / static_cast<double>(count) - rest * rest;
     variance = rounded < 0 ? 0 : rounded;  // a NaN stays
   }
+  MEZZO_HD MEZZO_ALWAYS_INLINE Moments(T around, double mean_less_shift, double spread)
+      : shift(around), rest(mean_less_shift), variance(spread) {}
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double mean() const { return static_cast<double>(shift) + rest; }
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE NormalizedFn<T> normalized(double eps) const {
     const T rstd = reciprocal_deviation<T>(variance, eps);
     return {shift, rstd, static_cast<T>(-rest) * rstd};
   }
 };
+
+// --- rows that leave f32
+//
+// Sums of finite f32 numbers, and their deviations from the mean, may be beyond f32. Such a row shows by a
+// sum of deviations that is not finite, and its moments are taken again in f64, where they are finite. f64
+// has nothing wider.
+
+/// Whether a row is to be looked at again: the sum over it of x - shift was not finite. So is a row with NaN
+/// or inf.
+template <class T>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE bool leaves_number(double deviations) {
+  return sizeof(T) < sizeof(double) && !(deviations - deviations == 0.0);
+}
+
+/// Mean and variance found in f64. `farthest`: no |x - mean| is larger. Where a deviation may be beyond T the
+/// shift is 0: NormalizedFn is then exact to a rounding of the largest deviation, as |mean| is smaller than
+/// that.
+template <class T>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE Moments<T> wide_moments(double mean, double variance,
+                                                                   double farthest) {
+  constexpr double kMost = 0.999 * static_cast<double>(std::numeric_limits<T>::max());
+  const T shift = farthest < kMost ? static_cast<T>(mean) : T(0);
+  return {shift, mean - static_cast<double>(shift), variance};
+}
+
+/// The moments of a row in parts, from the sums of x - shift and of its squares over all of it. `farthest`:
+/// no |x - shift| is larger.
+template <class T>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE Moments<T> moments_of_parts(T shift, double sum, double squares,
+                                                                       std::int64_t count, double farthest) {
+  const Moments<T> moments(shift, sum, squares, count);
+  if (sizeof(T) == sizeof(double) || !(farthest > static_cast<double>(std::numeric_limits<T>::max())))
+    return moments;
+  return wide_moments<T>(moments.mean(), moments.variance, farthest);
+}
 
 /// Terms of the sums over a row that its gradient needs: grad * weight, without a weight grad alone; and that
 /// times the normalized x.

@@ -8,6 +8,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/layout.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::nn::init {
@@ -110,6 +111,7 @@ Fans fans(const Shape& shape) {
     throw ShapeError("init", "a weight of at least 2 dims", to_string(shape),
                      "initialise biases with zeros_ or uniform_");
   }
+  static_cast<void>(layout::checked_numel("init", shape));
   std::int64_t window = 1;
   for (std::size_t d = 2; d < shape.size(); ++d) window *= shape[d];
   return {shape[1] * window, shape[0] * window};

@@ -3,6 +3,7 @@
 #include "mezzo/nn/summary.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -64,26 +65,30 @@ class Recorder final : public CallObserver, public OpObserver {
  public:
   Recorder(const Module& net, SummaryExtension* extension) : extension_(extension) {
     add_rows(net, {.type = net.type_name()});
-    open_.push_back(0);
+    open_.push_back({nullptr, 0});
+    calls_.emplace(*this);
+    ops_.emplace(this);
   }
 
   void enter(const Module& module) override {
-    if (outer_calls_ != nullptr) outer_calls_->enter(module);
+    if (CallObserver* const outer = calls_->outer()) outer->enter(module);
     const std::optional<std::size_t> place = place_of(module);
-    open_.push_back(place.value_or(open_.back()));  // ops of modules in no slot belong to the caller
+    open_.push_back(
+        {&module, place.value_or(open_.back().row)});  // ops of modules in no slot belong to the caller
     if (place) ++result_.rows[*place].calls;
   }
 
   void leave(const Module& module, const Tensor* output) override {
-    if (outer_calls_ != nullptr) outer_calls_->leave(module, output);
-    if (output != nullptr && places_.contains(&module)) note_output(open_.back(), *output);
+    if (CallObserver* const outer = calls_->outer()) outer->leave(module, output);
+    if (open_.back().module != &module) return;  // another observer was told of its beginning, and has ended
+    if (output != nullptr && places_.contains(&module)) note_output(open_.back().row, *output);
     open_.pop_back();
   }
 
   void ran(const OpInfo& info, Inputs inputs, std::optional<DType> run_dtype,
            const Outputs& outputs) override {
-    if (outer_ops_ != nullptr) outer_ops_->ran(info, inputs, run_dtype, outputs);
-    const std::size_t row = open_.back();
+    if (OpObserver* const outer = ops_->outer()) outer->ran(info, inputs, run_dtype, outputs);
+    const std::size_t row = open_.back().row;
     if (const std::optional<std::int64_t> count = mult_adds(info, inputs, outputs)) {
       result_.rows[row].mult_adds += *count;
       result_.mult_adds += *count;
@@ -95,6 +100,8 @@ class Recorder final : public CallObserver, public OpObserver {
 
   /// `output`: what the run returned.
   [[nodiscard]] Summary finish(const Tensor& output) {
+    ops_.reset();
+    calls_.reset();
     SummaryRow& root = result_.rows.front();
     if (root.calls == 0) {
       root.calls = 1;
@@ -109,6 +116,11 @@ class Recorder final : public CallObserver, public OpObserver {
   }
 
  private:
+  struct Open {
+    const Module* module;  // nullptr: whatever calls the model
+    std::size_t row;
+  };
+
   void add_rows(const Module& module, SummaryRow row) {
     const std::size_t index = result_.rows.size();
     std::vector<std::size_t>& places = places_[&module];
@@ -147,7 +159,7 @@ class Recorder final : public CallObserver, public OpObserver {
     if (found == places_.end()) return std::nullopt;
     const std::vector<std::size_t>& places = found->second;
     if (places.size() == 1) return places.front();
-    const std::size_t begin = open_.back(), end = detail::summary_end(result_.rows, begin);
+    const std::size_t begin = open_.back().row, end = detail::summary_end(result_.rows, begin);
     const auto rank = [&](std::size_t row) {
       return std::pair(row < begin || row >= end, result_.rows[row].calls);
     };
@@ -169,14 +181,14 @@ class Recorder final : public CallObserver, public OpObserver {
     if (std::find(list.begin(), list.end(), op) == list.end()) list.push_back(std::move(op));
   }
 
-  CallObserver* outer_calls_ = detail::call_observer();  // who watched before goes on watching
-  OpObserver* outer_ops_ = op_observer();
   Summary result_;
   SummaryExtension* extension_;
   std::unordered_map<const Module*, std::vector<std::size_t>> places_;  // rows
   std::unordered_set<const TensorImpl*> counted_;
-  std::vector<bool> keeps_output_;  // of each row: see Summary::forward_bytes
-  std::vector<std::size_t> open_;   // the rows of the calls that run
+  std::vector<bool> keeps_output_;          // of each row: see Summary::forward_bytes
+  std::vector<Open> open_;                  // the calls that run
+  std::optional<CallObserverGuard> calls_;  // who watched before goes on watching
+  std::optional<OpObserverGuard> ops_;
 };
 
 }  // namespace
@@ -203,8 +215,6 @@ Summary detail::summarize(Module& net, const SummaryRun& run, const SummaryOptio
     const NoGrad no_grad;
     const Evaluation evaluation(net);
     const SameRandomNumbers same_random_numbers;
-    const CallObserverGuard calls(recorder);
-    const OpObserverGuard ops(&recorder);
     output = run.run();
   }
   Summary result = recorder.finish(output);

@@ -3,6 +3,7 @@
 #include "mezzo/ops/random.h"
 
 #include <cmath>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -167,7 +168,10 @@ Tensor randperm(std::int64_t n, const ValueOptions& options, Generator& generato
     throw ValueError("randperm", "integers that " + to_string(*options.dtype) + " holds exactly",
                      "0 .. " + std::to_string(n - 1), "use a wider dtype");
   }
-  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  static_cast<void>(layout::checked_numel("randperm", {n}));
+  // A tensor's memory: where there is none, the error is ours.
+  const Tensor numbers = empty({n}, {.dtype = DType::i64});
+  const std::span<std::int64_t> order = numbers.mutable_data<std::int64_t>();
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
   const kernels::RandomWords words = draw("randperm", generator, n, 2, Device::cpu());
   // Element i changes places with one of those up to and including itself, from the last on.
@@ -178,7 +182,7 @@ Tensor randperm(std::int64_t n, const ValueOptions& options, Generator& generato
     const std::int64_t other = kernels::IntegerBlocks{words, 0, range}.value(four[first], four[first + 1]);
     std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(other)]);
   }
-  return tensor(order, options);
+  return detail::from_host(order.data(), DType::i64, n, {n}, DType::i64, options);
 }
 
 }  // namespace mezzo

@@ -1,6 +1,7 @@
 // The shared half of the normalizations, see common.h.
 #include "mezzo/ops/norm/common.h"
 
+#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
@@ -20,15 +21,35 @@ void require_parameter(std::string_view op, std::string_view what, const Tensor&
                    to_string(parameter.dtype()), "convert it to the dtype of x");
 }
 
+namespace {
+
+/// What each row of x is multiplied by so that squares of its deviations stay in f32: 1, or a power of two
+/// that leaves all digits. A constant of the graph.
+Tensor row_scale(const Tensor& x, const Dims& over, bool centered) {
+  const NoGrad no_grad;
+  constexpr double kWide = 0x1p60, kScale = 0x1p-66;
+  const Tensor quarter = x * 0.25;  // whose range is within f32 too
+  const Tensor range =
+      centered ? amax(quarter, over, true) - amin(quarter, over, true) : amax(abs(quarter), over, true);
+  const Tensor wide = gt(range, kWide / 4);
+  return where(wide, full_like(range, kScale), ones_like(range));
+}
+
+}  // namespace
+
 ComposedNorm::Parts ComposedNorm::parts(const Tensor& x) const {
-  Tensor shifted = x;
-  if (mean.defined())
-    shifted = x - mean;
-  else if (centered)
-    shifted = x - mezzo::mean(x, over, true);
-  const Tensor spread = variance.defined() ? variance : mezzo::mean(shifted * shifted, over, true);
-  const Tensor rstd = rsqrt(spread + eps);
-  return {shifted * rstd, rstd};
+  if (variance.defined()) {
+    const Tensor rstd = rsqrt(variance + eps);
+    return {(mean.defined() ? x - mean : x) * rstd, rstd, {}};
+  }
+  // Rows with a scale are so wide that eps is nothing to their variance; it may vanish.
+  const bool scaled = x.dtype() == DType::f32 && x.numel() > 0;
+  const Tensor scale = scaled ? row_scale(x.detach(), over, centered) : Tensor();
+  const Tensor values = scaled ? x * scale : x;
+  const Tensor shifted = centered ? values - mezzo::mean(values, over, true) : values;
+  const Tensor spread = mezzo::mean(shifted * shifted, over, true);
+  const Tensor rstd = rsqrt(scaled ? spread + scale * scale * eps : spread + eps);
+  return {shifted * rstd, rstd, scale};
 }
 
 Tensor ComposedNorm::forward(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
@@ -48,7 +69,8 @@ Outputs ComposedNorm::backward(const Tensor& grad, const Tensor& x, const Tensor
       if (centered) rest = rest - mezzo::mean(rest, over, true);
       rest = rest - found.normalized * mezzo::mean(dot, over, true);
     }
-    outputs.push_back(rest * found.rstd);
+    const Tensor gradient = rest * found.rstd;
+    outputs.push_back(found.scale.defined() ? gradient * found.scale : gradient);
   }
   if (request.weight) outputs.push_back(sum_to(grad * found.normalized, parameters));
   if (request.bias) outputs.push_back(sum_to(grad, parameters));
@@ -69,6 +91,7 @@ ChannelNorm::ChannelNorm(std::string_view op, const Shape& shape, std::int64_t g
   for (std::size_t d = 2; d < shape.size(); ++d) length *= shape[d];
   const std::int64_t of_group = channels_ / groups;
   blocked_ = {samples, groups, of_group, length};
+  static_cast<void>(layout::checked_numel(op, blocked_));  // any number of groups divides no channels
   over_ = {2, 3};
   layout_ = {.rows = samples * groups,
              .runs = of_group,

@@ -97,6 +97,7 @@ struct ComposedNorm {
  private:
   struct Parts {
     Tensor normalized, rstd;
+    Tensor scale;  ///< what x was multiplied by for them; undefined: 1
   };
   [[nodiscard]] Parts parts(const Tensor& x) const;
 };

@@ -186,6 +186,9 @@ Tensor roll(const Tensor& x, const IntList& shifts, const Dims& dims) {
 Tensor tril(const Tensor& x, std::int64_t diagonal) { return bind(tril_op, {x}, {diagonal}); }
 Tensor triu(const Tensor& x, std::int64_t diagonal) { return bind(triu_op, {x}, {diagonal}); }
 
+/// Each is a tensor, though none has an element.
+constexpr std::int64_t kMostEmptyChunks = 1 << 20;
+
 Tensors chunk(const Tensor& x, std::int64_t chunks, std::int64_t dim) {
   require_defined("chunk", x);
   if (chunks < 1) throw ValueError("chunk", "at least 1 chunk", std::to_string(chunks), "ask for a piece");
@@ -194,6 +197,11 @@ Tensors chunk(const Tensor& x, std::int64_t chunks, std::int64_t dim) {
   const std::int64_t size =
       x.shape()[static_cast<std::size_t>(layout::wrap_dim("chunk", dim, x.shape().size()))];
   // An empty dim still gives as many pieces as asked for.
+  if (size == 0 && chunks > kMostEmptyChunks) {
+    throw ValueError("chunk",
+                     "at most " + std::to_string(kMostEmptyChunks) + " chunks of a dim without elements",
+                     std::to_string(chunks), "ask for fewer");
+  }
   if (size == 0) return split(x, IntList(static_cast<std::size_t>(chunks), 0), dim);
   return split_evenly(x, (size - 1) / chunks + 1, dim);
 }

@@ -75,6 +75,13 @@ void require_tensors(std::string_view op, const Tensor& x, const Tensor& weight,
   require_floating(op, x);
   require_dims(op, "a weight", weight, static_cast<std::int64_t>(spatial) + 2);
   require_groups(op, "a weight with channels in dim 0", weight.size(0), groups);
+  // No channels in dim 0 are divided by any number of groups; those of dim 1 are multiplied by it.
+  std::int64_t channels = 0;
+  if (__builtin_mul_overflow(weight.size(1), groups, &channels)) {
+    throw ValueError(op, "groups whose channels can be counted",
+                     std::to_string(groups) + " groups of " + std::to_string(weight.size(1)),
+                     "check the groups");
+  }
   for (std::size_t d = 0; d < spatial; ++d) {
     if (last(weight.shape(), spatial, d) >= 1) continue;
     throw ShapeError(op, "kernel sizes of at least 1", to_string(weight.shape()), "check the weight");

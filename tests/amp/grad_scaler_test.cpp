@@ -312,7 +312,9 @@ TEST(GradScaler, ValuesThatMakeNoSenseAreRefusedWhenEnabled) {  // G-2
       EXPECT_THROW(good.set_options(options), ValueError);
     }
     options.enabled = false;
-    EXPECT_NO_THROW(GradScaler{options});
+    GradScaler off{options};
+    EXPECT_EQ(off.scale(tensor(3.0F)).item(), 3) << "options of a disabled one do not count";
+    EXPECT_EQ(off.get_scale(), 1);
   }
   EXPECT_THROW(good.set_options({.init_scale = 2}), ValueError);
   EXPECT_THROW(good.set_options({.enabled = false}), ValueError);

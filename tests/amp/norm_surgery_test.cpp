@@ -118,6 +118,29 @@ TEST(NormSurgery, ModesThatActAndModesThatDoNot) {
   }
 }
 
+/// The mode says whether norms act in low precision; in which dtype says the region that they run in.
+TEST(NormSurgery, TheRegionDecidesTheDTypeAndNotTheMode) {
+  for (const Device device : devices()) {
+    for (const Call& call : calls()) {
+      for (const DType dtype : {DType::f16, DType::bf16}) {
+        const auto norm_in_region = [&](const char* mode) {
+          const auto net = net_on(device);
+          EXPECT_FALSE(call.apply(*net, mode, {}, {}).empty());
+          Generator generator(7);
+          const Tensor x = normal(0, 3, {2, kWidth}, {}, generator).to(device);
+          const Autocast region(device, dtype);
+          return call.paths.size() == 1 ? net->groups(x) : net->last->norm(x);
+        };
+        const Tensor same = norm_in_region(dtype == DType::f16 ? "amp_fp16" : "amp_bf16");
+        const Tensor other = norm_in_region(dtype == DType::f16 ? "amp_bf16" : "amp_fp16");
+        EXPECT_EQ(same.dtype(), dtype) << call.name;
+        EXPECT_EQ(other.dtype(), dtype) << call.name;
+        EXPECT_EQ(bits({other}), bits({same})) << call.name;
+      }
+    }
+  }
+}
+
 TEST(NormSurgery, ASecondRunChangesNothingAndSaysSo) {
   for (const Call& call : calls()) {
     const auto net = net_on(Device::cpu());

@@ -19,9 +19,13 @@
 // off by half of the smallest one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <functional>
+#include <utility>
 
 #include "mezzo/core/cuda.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/tests/ops/norm_support.h"
 
 namespace mezzo {
@@ -140,9 +144,15 @@ void expect_within(const Evaluated& found, const NormFormula& formula, const Ten
 
 // --- Inputs
 
-enum class Hard { ordinary, large_mean, constant, outlier, subnormal };
-constexpr std::array kAllHard{Hard::ordinary, Hard::large_mean, Hard::constant, Hard::outlier,
-                              Hard::subnormal};
+/// The last three are near the dtype's largest number: rows whose sum is beyond it, rows of both signs, and
+/// rows with one element whose deviation is beyond it.
+enum class Hard { ordinary, large_mean, constant, outlier, subnormal, largest, opposite, far };
+constexpr std::array kAllHard{Hard::ordinary,  Hard::large_mean, Hard::constant, Hard::outlier,
+                              Hard::subnormal, Hard::largest,    Hard::opposite, Hard::far};
+
+double largest_of(DType dtype) {
+  return dtype == DType::f16 ? 65504 : dtype == DType::bf16 ? 0x1.FEp127 : 0x1.FFFFFEp127;
+}
 
 /// Rows of n elements, `rows` of them.
 Tensor hard(Hard kind, std::int64_t rows, std::int64_t n, DType dtype) {
@@ -158,6 +168,11 @@ Tensor hard(Hard kind, std::int64_t rows, std::int64_t n, DType dtype) {
     if (kind == Hard::constant) values[i] = kConstants[row % kConstants.size()];
     if (kind == Hard::outlier && place == static_cast<std::size_t>(n) / 2)
       values[i] = dtype == DType::f16 ? 6e4 : 1e30;
+    const double near_largest = 0.99 * largest_of(dtype) * (1 - std::abs(values[i]) / 40);
+    if (kind == Hard::largest) values[i] = near_largest;
+    if (kind == Hard::opposite) values[i] = place % 2 == 0 ? near_largest : -near_largest;
+    if (kind == Hard::far)
+      values[i] = place == static_cast<std::size_t>(n) / 2 ? -near_largest : near_largest;
   }
   return to(make<double>({rows, n}, values), dtype);
 }
@@ -267,9 +282,84 @@ TEST_P(HardGroupNorm, KeepsItsDigitsForEveryLengthAndDType) {
   }
 }
 TEST_P(HardGroupNorm, KeepsItsDigitsInLongRows) {
-  for (const Hard kind : {Hard::large_mean, Hard::constant, Hard::outlier}) {
+  for (const Hard kind : {Hard::large_mean, Hard::constant, Hard::outlier, Hard::largest, Hard::far}) {
     expect_groups(kind, 1, 2, 65537, kPairs[0]);
     expect_groups(kind, 2, 2, 200001, kPairs[5]);
+  }
+}
+
+// --- batch_norm, instance_norm, and second gradients
+
+/// Of f32 rows near the largest number, against the same op in f64.
+class WideNorm : public HardNorm {
+ protected:
+  /// f of x and g, `tolerance` beside the largest element of each result.
+  void expect_as_in_double(const std::function<Tensor(const Tensor&, const Tensor&)>& f, const Shape& shape,
+                           double tolerance) const {
+    for (const Hard kind : {Hard::ordinary, Hard::largest, Hard::opposite, Hard::far}) {
+      SCOPED_TRACE("input " + std::to_string(static_cast<int>(kind)) + ", shape " + to_string(shape));
+      const Tensor x = reshape(hard(kind, 2, layout::numel(shape) / 2, DType::f32), shape);
+      const Tensor g = random(shape, DType::f32, -1, 1, 0.7);
+      const auto [wanted, scale] = [&] {
+        const Doubles values = list(f(here(to(x, DType::f64)), here(to(g, DType::f64))));
+        double most = 0;
+        for (const double value : values) most = std::max(most, std::abs(value));
+        return std::pair(values, most);
+      }();
+      const Doubles got = list(f(here(x), here(g)));
+      ASSERT_EQ(got.size(), wanted.size());
+      ASSERT_GT(scale, 0);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_LE(std::abs(got[i] - wanted[i]), tolerance * scale + 0x1p-140)
+            << "element " << i << ": " << got[i];
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, WideNorm, ::testing::Values(Device::cpu(), Device::cuda(0)),
+                         [](const auto& device) { return device.param.is_cuda() ? "cuda" : "cpu"; });
+
+TEST_P(WideNorm, BatchAndInstanceNormStayFinite) {
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+    const auto batch = [&](const Tensor& x, const Tensor& /*g*/) {
+      return batch_norm(x.to(format), {}, {}, {}, {}, true);
+    };
+    const auto instance = [&](const Tensor& x, const Tensor& /*g*/) { return instance_norm(x.to(format)); };
+    for (const Shape& shape : {Shape{2, 3, 5}, Shape{40, 3, 7}, Shape{2, 3, 9000}, Shape{6000, 4, 3}}) {
+      expect_as_in_double(batch, shape, 1e-4);
+      expect_as_in_double(instance, shape, 1e-4);
+    }
+  }
+}
+
+TEST_P(WideNorm, RunningMeansAreThoseOfTheRows) {
+  const Tensor x = here(full({4, 2, 300}, 3e38)), mean = here(zeros({2})), variance = here(ones({2}));
+  const Tensor y = batch_norm(x, mean, variance, {}, {}, true, 1.0);
+  EXPECT_EQ(list(mean), (Doubles{3e38F, 3e38F}));
+  EXPECT_EQ(list(variance), (Doubles{0, 0}));
+  EXPECT_EQ(list(y), Doubles(static_cast<std::size_t>(y.numel()), 0));
+}
+
+TEST_P(WideNorm, SecondGradientsStayFinite) {
+  /// d of (the gradient of norm(x) . g) . g, with respect to g: normalized rows once more, of rows of 1e38
+  /// too.
+  const auto second = [](const auto& norm) {
+    return [=](const Tensor& x, const Tensor& g) {
+      const Tensor leaf = x.detach().requires_grad_(), upstream = g.detach().requires_grad_();
+      const Tensor first = grad(sum(norm(leaf) * upstream), {leaf}, {.create_graph = true})[0];
+      // The gradient is of the size of 1 / x: brought back to that of g.
+      const Tensor weighted = sum(first * (x.detach() * 0.25) * g.detach());
+      return cat({flatten(grad(weighted, {upstream}, {.retain_graph = true})[0]),
+                  flatten(grad(weighted, {leaf})[0] * (x.detach() * 0.25))});
+    };
+  };
+  for (const Shape& shape : {Shape{2, 2, 6}, Shape{2, 4, 40}}) {
+    const std::int64_t length = shape.back();
+    expect_as_in_double(second([=](const Tensor& x) { return layer_norm(x, {length}); }), shape, 1e-4);
+    expect_as_in_double(second([](const Tensor& x) { return rms_norm(x, {x.size(-1)}, {}, 1e-5); }), shape,
+                        1e-4);
+    expect_as_in_double(second([](const Tensor& x) { return group_norm(x, 2); }), shape, 1e-4);
+    expect_as_in_double(second([](const Tensor& x) { return batch_norm(x, {}, {}, {}, {}, true); }), shape,
+                        1e-4);
   }
 }
 
