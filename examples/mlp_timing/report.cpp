@@ -206,10 +206,10 @@ std::string verdict(const Workload& workload, const std::vector<Measurement>& ru
   const std::string tf32 = tf32_verdict(workload, runs, *fastest);
   if (!best.certain || (best.low < kClaim && best.high >= kClaim)) {
     return fmt::format(
-        "whether mixed precision was faster than f32 here cannot be told: {} in {} turns, and from {}x on it "
+        "whether mixed precision was faster than f32 here cannot be told: {} in {} turns{}; from {}x on it "
         "counts.\n"
         "More --epochs, or a machine without other work, would tell. {}{}",
-        text_of(best), runs.front().turn_seconds.size(), kClaim, memory, capture);
+        text_of(best), runs.front().turn_seconds.size(), tf32, kClaim, memory, capture);
   }
   if (best.low >= kClaim)
     return fmt::format("mixed precision was up to {} as fast as f32 here{}. {}{}", text_of(best), tf32,
