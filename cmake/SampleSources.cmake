@@ -16,8 +16,8 @@ set(mezzo_sample_files
   amp: autocast captured_step grad_scaler grad_scaler_state policy
   autograd: attrs bind decomposed engine finite_proof grad_mode gradient_locks half_copy leaf_lock node op_observer
     registry tensor_autograd
-  core: backend cuda dims dtype error function layout promotion random storage tensor threads value warning
-  core/memory: allocator per_thread pool
+  core: backend cgroup cuda dims dtype error function layout promotion random storage tensor threads value warning
+  core/memory: allocator memory_limit per_thread pool
   core/parallel: processors thread_pool
   core/random: draw_recorder
   core/text: value_text

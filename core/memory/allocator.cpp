@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -18,6 +19,7 @@
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/memory_limit.h"
 #include "mezzo/core/memory/per_thread.h"
 
 namespace mezzo {
@@ -115,23 +117,36 @@ class CachingAllocator {
   }
   void* from_system(std::size_t size, std::size_t asked) {
     ++stats_.system_allocations;
-    void* memory = backend_.allocate(size, device_.index);
+    void* memory = exceeds_limit(size) ? nullptr : backend_.allocate(size, device_.index);
     if (memory == nullptr) {
       for (auto& [cached_size, blocks] : cache_) {
         for (void* block : blocks) return_to_system(block, cached_size);
         blocks.clear();
       }
-      memory = backend_.allocate(size, device_.index);
+      if (!exceeds_limit(size)) memory = backend_.allocate(size, device_.index);
     }
-    if (memory == nullptr) {
-      throw OutOfMemoryError("allocate", std::to_string(asked) + " free bytes on " + to_string(device_),
-                             std::to_string(current_.load()) + " bytes held by tensors (peak " +
-                                 std::to_string(peak_.load()) + ", reserved " +
-                                 std::to_string(stats_.reserved) + ")",
-                             "use a smaller batch or model, or free tensors first");
-    }
+    if (memory == nullptr) throw_out_of_memory(asked);
     stats_.reserved += static_cast<std::int64_t>(size);
     return memory;
+  }
+  /// Whether the system would kill the process for using so much more: it promises more memory than a cgroup
+  /// grants. Asked once per 64 MiB, as the limit stands in a file.
+  [[nodiscard]] bool exceeds_limit(std::size_t size) const {
+    constexpr std::int64_t kStep = std::int64_t{64} << 20U;
+    if (!device_.is_cpu()) return false;
+    const auto more = static_cast<std::int64_t>(std::min(size, std::size_t{1} << 60U));
+    if ((stats_.reserved + more) / kStep == stats_.reserved / kStep) return false;
+    const std::int64_t limit = detail::memory_of_cgroups();
+    return limit > 0 && stats_.reserved + more > limit;
+  }
+  [[noreturn]] void throw_out_of_memory(std::size_t asked) const {
+    const std::int64_t limit = device_.is_cpu() ? detail::memory_of_cgroups() : 0;
+    throw OutOfMemoryError("allocate", std::to_string(asked) + " free bytes on " + to_string(device_),
+                           std::to_string(current_.load()) + " bytes held by tensors (peak " +
+                               std::to_string(peak_.load()) + ", reserved " +
+                               std::to_string(stats_.reserved) + ")" +
+                               (limit > 0 ? " of " + std::to_string(limit) + " granted by the cgroup" : ""),
+                           "use a smaller batch or model, or free tensors first");
   }
   void return_to_system(void* memory, std::size_t size) noexcept {
     backend_.deallocate(memory, size, device_.index);

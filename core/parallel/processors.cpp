@@ -9,8 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <thread>
+
+#include "mezzo/core/cgroup.h"
 
 namespace mezzo::detail {
 
@@ -37,28 +38,6 @@ int processors_of_quota(const std::string& quota, const std::string& period) {
   return static_cast<int>(std::clamp(std::ceil(allowed / each), 1.0, 1e6));
 }
 
-/// The word at `index` of a file, none of a file that is not there.
-std::string word_of(const std::string& path, int index = 0) {
-  std::ifstream file(path);
-  std::string word;
-  for (int i = 0; i <= index; ++i) {
-    if (!(file >> word)) return {};
-  }
-  return word;
-}
-
-/// The least limit of `group` below `mount` and of those above it.
-template <class Limit>
-int least_limit(const std::string& mount, std::string group, const Limit& limit_of) {
-  int least = 0;
-  while (true) {
-    const int limit = limit_of(mount + group);
-    if (limit > 0) least = least == 0 ? limit : std::min(least, limit);
-    if (group.empty() || group == "/") return least;
-    group.resize(group.find_last_of('/'));
-  }
-}
-
 }  // namespace
 
 int threads_of_environment(const char* value) noexcept {
@@ -71,25 +50,12 @@ int threads_of_environment(const char* value) noexcept {
 }
 
 int processors_of_cgroups(const std::string& root) {
-  std::ifstream groups(root + "/proc/self/cgroup");
   int least = 0;
-  // Lines read number:controllers:path, in v2 without controllers.
-  for (std::string line; std::getline(groups, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos || line.find('/', second) != second + 1) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1),
-                      group = line.substr(second + 1);
-    int limit = 0;
-    if (controllers.empty()) {
-      limit = least_limit(root + "/sys/fs/cgroup", group, [](const std::string& folder) {
-        return processors_of_quota(word_of(folder + "/cpu.max"), word_of(folder + "/cpu.max", 1));
-      });
-    } else if ((',' + controllers + ',').find(",cpu,") != std::string::npos) {
-      limit = least_limit(root + "/sys/fs/cgroup/" + controllers, group, [](const std::string& folder) {
-        return processors_of_quota(word_of(folder + "/cpu.cfs_quota_us"),
-                                   word_of(folder + "/cpu.cfs_period_us"));
-      });
-    }
+  for (const auto& [folder, version2] : cgroups_of("cpu", root)) {
+    const int limit = version2 ? processors_of_quota(word_of_file(folder + "/cpu.max"),
+                                                     word_of_file(folder + "/cpu.max", 1))
+                               : processors_of_quota(word_of_file(folder + "/cpu.cfs_quota_us"),
+                                                     word_of_file(folder + "/cpu.cfs_period_us"));
     if (limit > 0) least = least == 0 ? limit : std::min(least, limit);
   }
   return least;

@@ -3,70 +3,47 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <string>
 #include <thread>
+
+#include "support/system_root.h"
 
 namespace mezzo::detail {
 namespace {
 
-/// A folder in place of / with the files that a test writes.
-class Root {
- public:
-  Root() {
-    std::string name = (std::filesystem::temp_directory_path() / "mezzo-root-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Root() { std::filesystem::remove_all(path_); }
-  Root(const Root&) = delete;
-  Root& operator=(const Root&) = delete;
-
-  Root& write(const std::string& file, const std::string& text) {
-    const std::filesystem::path path(path_ + file);
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-    return *this;
-  }
-  [[nodiscard]] int processors() const { return processors_of_cgroups(path_); }
-
- private:
-  std::string path_;
-};
+int processors(const test::SystemRoot& root) { return processors_of_cgroups(root.path()); }
 
 TEST(Processors, OfACgroupOfVersion2) {
-  Root root;
+  test::SystemRoot root;
   root.write("/proc/self/cgroup", "0::/a/b\n");
-  EXPECT_EQ(root.processors(), 0) << "no files";
+  EXPECT_EQ(processors(root), 0) << "no files";
   root.write("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
-  EXPECT_EQ(root.processors(), 0);
+  EXPECT_EQ(processors(root), 0);
   root.write("/sys/fs/cgroup/a/b/cpu.max", "250000 100000\n");
-  EXPECT_EQ(root.processors(), 3) << "two and a half, rounded up";
+  EXPECT_EQ(processors(root), 3) << "two and a half, rounded up";
   root.write("/sys/fs/cgroup/a/cpu.max", "200000 100000\n");
-  EXPECT_EQ(root.processors(), 2) << "the limit of the group above";
+  EXPECT_EQ(processors(root), 2) << "the limit of the group above";
   root.write("/sys/fs/cgroup/cpu.max", "1000 100000\n");
-  EXPECT_EQ(root.processors(), 1) << "in a container the group's own path is not to be seen";
+  EXPECT_EQ(processors(root), 1) << "in a container the group's own path is not to be seen";
 }
 
 TEST(Processors, OfACgroupOfVersion1) {
-  Root root;
+  test::SystemRoot root;
   root.write("/proc/self/cgroup", "5:memory:/m\n3:cpu,cpuacct:/x\n0::/\n");
   root.write("/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us", "-1\n")
       .write("/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(root.processors(), 0);
+  EXPECT_EQ(processors(root), 0);
   root.write("/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us", "400000\n");
-  EXPECT_EQ(root.processors(), 4);
+  EXPECT_EQ(processors(root), 4);
 }
 
 TEST(Processors, NonsenseInFilesIsNoLimit) {
   for (const char* text : {"", "x", "0", "100000", "-5 100000", "nan nan", "100000 0"}) {
-    Root root;
+    test::SystemRoot root;
     root.write("/proc/self/cgroup", "0::/\n\n::\n7\n0::relative\n1:cpu\n")
         .write("/sys/fs/cgroup/cpu.max", text);
-    EXPECT_EQ(root.processors(), 0) << text;
+    EXPECT_EQ(processors(root), 0) << text;
   }
 }
 
