@@ -32,11 +32,13 @@ usage() {
 usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
 
   demo [args]     build and run the mixed-precision timing sample; args go to the sample (try: demo --help)
-  test [-- args]  build and run every test; args go to ctest (for example: test -- -R core)
+  test [FOLDER...] [-- args]
+                  build and run every test, or those of folders of tests/; args go to ctest (try: test core -- -V)
   bench [args]    build the benchmarks and compare with PyTorch, LibTorch and oneDNN (try: bench --help)
   gpu             on a machine with a GPU: all tests, memory checker, sample and bench; result in bench/results/
   fuzz [args]     search inputs that break a reader of files or an op, by libFuzzer: [TARGET...] [--seconds N]; targets:
                   json, safetensors, idx, checkpoint, state, op (all), readers (the first two)
+  soak [args]     train for hours beside noise and faults; bits, memory and time must hold: [--minutes N] [--seed N]
   install         build and install the library for find_package(mezzo), to --prefix DIR (/usr/local)
   docs            make the API reference of the public headers by Doxygen: build/docs/html/index.html
   setup           only install what is missing, the optional packages too
@@ -133,7 +135,7 @@ check_all() {
   check Eigen libeigen3-dev required "the CPU's matrix products are made of it" eigen
   check fmt libfmt-dev required "the examples print with it" header fmt/format.h \
     include/fmt/core.h FMT_VERSION
-  check nlohmann-json nlohmann-json3-dev required "the JSON files are read with it" header nlohmann/json.hpp \
+  check nlohmann-json nlohmann-json3-dev required "the tests are written with it" header nlohmann/json.hpp \
     include/nlohmann/detail/abi_macros.hpp NLOHMANN_JSON_VERSION_MAJOR NLOHMANN_JSON_VERSION_MINOR NLOHMANN_JSON_VERSION_PATCH
   check GoogleTest libgtest-dev required "the tests are written with it" header gtest/gtest.h gtest.pc
   check GoogleMock libgmock-dev required "the tests are written with it" header gmock/gmock.h gmock.pc
@@ -283,12 +285,27 @@ or build the preset cuda-bundle elsewhere and start build/cuda-bundle/bundle/run
 }
 
 run_tests() {
+  targets="" names=""
+  for folder in $test_folders; do
+    ls "$root/tests/$folder"/*_test.cpp >/dev/null 2>&1 ||
+      die 2 "no tests in tests/$folder; what to give ctest stands behind --: test -- -R $folder"
+    targets="$targets test_$folder" names="$names${names:+|}$folder"
+  done
   configure "$all_mb"
-  build all
+  # shellcheck disable=SC2086 # several names
+  build ${targets:-all}
+  [ -z "$names" ] || set -- -R "^($names)\\." "$@"
   if presets_work; then
     exec ctest --preset "$preset" --output-on-failure -j "$(jobs)" "$@"
   fi
   exec ctest --test-dir "build/$preset" --no-tests=error --output-on-failure -j "$(jobs)" "$@"
+}
+
+run_soak() {
+  configure "$all_mb"
+  build soak
+  cd "$here"
+  exec "$root/build/$preset/tests/soak" "$@"
 }
 
 # The place is tried before anything is built. ": >file" would end the shell where it fails.
@@ -307,7 +324,7 @@ run_install() {
 . "$root/tools/progress.sh"
 . "$root/tools/machine.sh"
 
-command=
+command="" test_folders=""
 while [ $# -gt 0 ]; do
   case $1 in
     --yes | -y) assume_yes=yes ;;
@@ -318,10 +335,13 @@ while [ $# -gt 0 ]; do
     --prefix=*) prefix=${1#--prefix=} ;;
     --) shift; break ;;
     *)
-      case $command in demo | bench | fuzz) break ;; esac
+      case $command in
+        demo | bench | fuzz | soak) break ;;
+        test) test_folders="$test_folders $1"; shift; continue ;;
+      esac
       [ -z "$command" ] || die 2 "unknown argument '$1' after $command; ./mezzo.sh help shows what there is"
       case $1 in
-        demo | test | bench | fuzz | gpu | install | docs | setup | doctor | clean | help) command=$1 ;;
+        demo | test | bench | fuzz | soak | gpu | install | docs | setup | doctor | clean | help) command=$1 ;;
         -h | --help) command=help ;;
         *) die 2 "unknown command or option '$1'; ./mezzo.sh help shows what there is" ;;
       esac ;;
@@ -330,7 +350,7 @@ while [ $# -gt 0 ]; do
 done
 
 case ${command:=help} in
-  demo | test | bench | fuzz) ;;
+  demo | test | bench | fuzz | soak) ;;
   *) [ $# = 0 ] || die 2 "$command takes no arguments" ;;
 esac
 check_preset
@@ -340,6 +360,7 @@ case $command in
   bench) run_bench "$@" ;;
   gpu) run_gpu ;;
   fuzz) . "$root/tools/fuzz.sh" ;;
+  soak) run_soak "$@" ;;
   install) run_install ;;
   docs) . "$root/tools/docs.sh" ;;
   setup)
