@@ -187,7 +187,9 @@ class Step {
   Step() = default;
   template <class PrimitiveDesc>
   Step(dnnl::primitive primitive, const PrimitiveDesc& desc)
-      : primitive_(std::move(primitive)), scratchpad_(desc.scratchpad_desc()) {}
+      : primitive_(std::move(primitive)),
+        scratchpad_(desc.scratchpad_desc()),
+        holds_signals_(SignalsHeld::needed_by(desc.impl_info_str())) {}
 
   struct Argument {
     int index;
@@ -205,6 +207,7 @@ class Step {
     }
     memory[N] = at(scratchpad_, scratch.data());
     given[N] = {DNNL_ARG_SCRATCHPAD, memory[N].get()};
+    const SignalsHeld held(holds_signals_);
     // The C call: the C++ one builds a hash map per run.
     const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), stream().get(),
                                                         static_cast<int>(given.size()), given.data());
@@ -214,6 +217,7 @@ class Step {
  private:
   dnnl::primitive primitive_;
   Desc scratchpad_;
+  bool holds_signals_ = false;
 };
 
 /// An array of a primitive: the way from the caller's layout to the primitive's, or back, where they differ.

@@ -3,9 +3,10 @@
 // on another.
 #include "mezzo/kernels/gemm/cpu_bf16.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -31,17 +32,23 @@ constexpr double kMargin = 1.2;
 std::atomic<Bf16Gemm> g_setting{Bf16Gemm::automatic};
 
 #ifdef MEZZO_HAVE_ONEDNN
+/// Processor time that this thread has used: neither other processes nor a clock that is set change it.
+double seconds_used() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 template <class F>
 double seconds_of(F f) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
+  const double start = seconds_used();
   f();
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return seconds_used() - start;
 }
 
 /// How many times as fast as a widened product a native one is; nothing when oneDNN has none for this
-/// processor. One tile on one thread, so that a busy neighbour core does not decide; the two take turns, and
-/// the fastest run of each counts.
+/// processor. One tile on one thread, in its processor time, so that a busy machine does not decide; the two
+/// take turns, and the fastest run of each counts.
 std::optional<double> measure() {
   if (!onednn_has_native_bf16()) return std::nullopt;
   constexpr std::int64_t m = 128, n = 256, k = 512;

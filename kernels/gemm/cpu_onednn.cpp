@@ -71,13 +71,14 @@ dnnl::matmul::primitive_desc describe(const Key& key) {
 /// A primitive with the memory objects it is run on, whose addresses are set at each run.
 class Product {
  public:
-  explicit Product(const dnnl::matmul::primitive_desc& desc)
+  Product(const dnnl::matmul::primitive_desc& desc, std::int64_t k)
       : primitive_(desc),
         a_(desc.src_desc(), onednn_engine(), nullptr),
         b_(desc.weights_desc(), onednn_engine(), nullptr),
         c_(desc.dst_desc(), onednn_engine(), nullptr),
         scratchpad_(desc.scratchpad_desc(), onednn_engine(), nullptr),
-        scratch_bytes_(desc.scratchpad_desc().get_size()) {}
+        scratch_bytes_(desc.scratchpad_desc().get_size()),
+        holds_signals_(k > 128 && SignalsHeld::needed_by(desc.impl_info_str())) {}
 
   /// Bytes that `scratch` has to have.
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_bytes_; }
@@ -92,6 +93,7 @@ class Product {
                                                     {DNNL_ARG_WEIGHTS, b_.get()},
                                                     {DNNL_ARG_DST, c_.get()},
                                                     {DNNL_ARG_SCRATCHPAD, scratchpad_.get()}}};
+    const SignalsHeld held(holds_signals_);
     return dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments.size()),
                                   arguments.data());
   }
@@ -100,6 +102,7 @@ class Product {
   dnnl::matmul primitive_;
   dnnl::memory a_, b_, c_, scratchpad_;
   std::size_t scratch_bytes_;
+  bool holds_signals_;
 };
 
 /// What one thread keeps: its primitives and the memory they work in.
@@ -112,7 +115,7 @@ class ProductCache {
       // Shapes that change with every call must not fill the memory; a training step has a few dozen.
       if (products_.size() >= kMaxProducts) products_.clear();
       last_ = nullptr;
-      found = products_.try_emplace(key, describe(key)).first;
+      found = products_.try_emplace(key, describe(key), key.sizes[2]).first;
     }
     last_key_ = key;
     last_ = &found->second;

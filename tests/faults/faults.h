@@ -1,5 +1,6 @@
 // Calls to the system that fail when a test says so. The library of preload.cpp, which stands before libc in
-// the process, counts the calls of one thread and lets the n-th fail.
+// the process, counts the calls of one thread and lets the n-th fail. It also makes the process's clocks
+// jump, and reads other files in place of the system's own.
 #pragma once
 
 #include <dlfcn.h>
@@ -47,6 +48,18 @@ inline auto arm_faults() {
   static const auto function =
       reinterpret_cast<void (*)(FaultPlan * plan)>(::dlsym(RTLD_DEFAULT, "mezzo_arm_faults"));
   return function;
+}
+
+/// Adds so many seconds to the clocks of the process from now on; the monotonic ones take only what is above
+/// 0.
+inline void jump_clocks(std::int64_t seconds) {
+  reinterpret_cast<void (*)(std::int64_t)>(::dlsym(RTLD_DEFAULT, "mezzo_jump_clocks"))(seconds);
+}
+
+/// Opens root + path in place of what lies below /proc/self/cgroup, /proc/meminfo and /sys/fs/cgroup; null
+/// ends it. The text must live on.
+inline void redirect_system_files(const char* root) {
+  reinterpret_cast<void (*)(const char*)>(::dlsym(RTLD_DEFAULT, "mezzo_redirect_system_files"))(root);
 }
 
 /// While it lives, calls of this thread fail by the plan.

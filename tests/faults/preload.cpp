@@ -1,5 +1,6 @@
 // The library that is loaded before libc and stands in for some of its functions; see faults.h. Nothing here
 // may allocate.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -7,9 +8,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <time.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
+#include <cstring>
 
 #include "mezzo/tests/faults/faults.h"
 
@@ -19,6 +25,15 @@ using mezzo::test::FaultPlan;
 namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local FaultPlan* armed = nullptr;
+std::atomic<std::int64_t> clocks_ahead{0}, monotonic_clocks_ahead{0};
+std::atomic<const char*> root_of_system{nullptr};
+
+using Fopen = std::FILE* (*)(const char*, const char*);
+const auto next_fopen = reinterpret_cast<Fopen>(::dlsym(RTLD_NEXT, "fopen64"));
+
+bool starts_with(const char* text, const char* start) {
+  return std::strncmp(text, start, std::strlen(start)) == 0;
+}
 
 /// The plan, where this call is one that something happens to.
 FaultPlan* hit(std::uint32_t kind) {
@@ -65,6 +80,33 @@ void* __libc_realloc(void* memory, std::size_t bytes);
 void* __libc_memalign(std::size_t alignment, std::size_t bytes);
 
 void mezzo_arm_faults(FaultPlan* plan) { armed = plan; }
+void mezzo_jump_clocks(std::int64_t seconds) {
+  clocks_ahead += seconds;
+  monotonic_clocks_ahead += std::max<std::int64_t>(seconds, 0);
+}
+void mezzo_redirect_system_files(const char* root) { root_of_system = root; }
+
+int clock_gettime(clockid_t clock, timespec* time) {
+  const auto result = static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
+  if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+    time->tv_sec += clocks_ahead;
+  if (result == 0 && (clock == CLOCK_MONOTONIC || clock == CLOCK_BOOTTIME))
+    time->tv_sec += monotonic_clocks_ahead;
+  return result;
+}
+
+// What std::ifstream opens its files by.
+std::FILE* fopen64(const char* path, const char* mode) {
+  char other[4096];
+  const char* const root = root_of_system;
+  const bool of_system = starts_with(path, "/proc/self/cgroup") || starts_with(path, "/proc/meminfo") ||
+                         starts_with(path, "/sys/fs/cgroup");
+  if (root != nullptr && of_system) {
+    std::snprintf(other, sizeof(other), "%s%s", root, path);
+    path = other;
+  }
+  return next_fopen(path, mode);
+}
 
 void* malloc(std::size_t bytes) { return no_memory() ? nullptr : __libc_malloc(bytes); }
 void* calloc(std::size_t count, std::size_t bytes) {
