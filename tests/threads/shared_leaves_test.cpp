@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
-#include <exception>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,7 +17,7 @@
 #include "mezzo/ops/ops.h"
 #include "mezzo/optim/clip.h"
 #include "mezzo/optim/sgd.h"
-#include "mezzo/tests/support/sanitizer.h"
+#include "mezzo/tests/threads/together.h"
 
 namespace mezzo {
 namespace {
@@ -27,30 +25,12 @@ namespace {
 constexpr int kThreads = 4;
 constexpr std::int64_t kLarge = 20000;  // elements; takes long enough for others to come in between
 
-/// So many repetitions, or a tenth under a sanitizer.
-int times(int count) { return test::under_sanitizer() ? count / 10 : count; }
+using test::run_together;
+using test::times;
 
-/// Runs each function on a thread of its own, starting together; the first exception is thrown on.
-void run_together(const std::vector<std::function<void()>>& functions) {
-  std::barrier<> start(static_cast<std::ptrdiff_t>(functions.size()));
-  std::exception_ptr problem;
-  std::mutex mutex;
-  std::vector<std::thread> threads;
-  for (const auto& function : functions) {
-    threads.emplace_back([&] {
-      start.arrive_and_wait();
-      try {
-        function();
-      } catch (...) {
-        const std::scoped_lock lock(mutex);
-        if (!problem) problem = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  if (problem) std::rethrow_exception(problem);
+void run_on_all(const std::function<void()>& function) {
+  run_together(std::vector<std::function<void()>>(kThreads, function));
 }
-void run_on_all(const std::function<void()>& function) { run_together({kThreads, function}); }
 /// Calls f(0), f(1), ... on all threads, which wait for each other every few calls.
 void run_in_step(int count, const std::function<void(int)>& f) {
   std::barrier<> together(kThreads);
