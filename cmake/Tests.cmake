@@ -3,6 +3,8 @@
 #   tests/support/*.cpp                  -> linked into every test
 #   tests/golden_test.cpp, tests/golden/ -> golden_test, its own main, run on tests/goldens
 #   tests/registry_sweep.cpp, tests/sweep/ -> registry_sweep, GoogleTest
+#   tests/soak/                          -> soak, its own main: hours of training; ctest runs a few seconds of it
+#   tests/plugin/                        -> programs and plugins that open the library at run time
 #   tools/op_table.cpp, tools/op_table/  -> op_table, the program that writes docs/ops.md; test_docs has its code
 # A folder that has a CMakeLists.txt is a project of its own and left alone.
 include(GoogleTest)
@@ -96,7 +98,7 @@ set_target_properties(op_table PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BI
 file(GLOB entries LIST_DIRECTORIES true CONFIGURE_DEPENDS "${mezzo_tests_dir}/*")
 foreach(entry IN LISTS entries)
   get_filename_component(name "${entry}" NAME)
-  if(NOT IS_DIRECTORY "${entry}" OR name MATCHES "^(support|golden|goldens|sweep|emulated_cuda|plugin)$" OR EXISTS "${entry}/CMakeLists.txt")
+  if(NOT IS_DIRECTORY "${entry}" OR name MATCHES "^(support|golden|goldens|sweep|emulated_cuda|plugin|soak)$" OR EXISTS "${entry}/CMakeLists.txt")
     continue()
   endif()
   # tests/cuda asks the CUDA runtime itself, tests/emulated the emulated device.
@@ -123,7 +125,14 @@ foreach(entry IN LISTS entries)
   endif()
 endforeach()
 
-# What makes calls of the system fail in test_faults. Under a sanitizer those tests skip, as it has a malloc of its own.
+file(GLOB sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/soak/*.cpp")
+mezzo_test_executable(soak ${sources})
+target_link_libraries(soak PRIVATE ${CMAKE_DL_LIBS})
+add_test(NAME soak COMMAND soak --blocks 8)
+set_tests_properties(soak PROPERTIES TIMEOUT 1500)
+
+# What makes calls of the system fail in test_faults and soak. Under a sanitizer nothing fails, as it has a malloc of its
+# own.
 if(TARGET test_faults AND NOT MEZZO_SANITIZE)
   add_library(mezzo_faults MODULE "${mezzo_tests_dir}/faults/preload.cpp")
   set_target_properties(mezzo_faults PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
@@ -132,6 +141,7 @@ if(TARGET test_faults AND NOT MEZZO_SANITIZE)
   target_link_libraries(mezzo_faults PRIVATE mezzo_flags)
   target_include_directories(mezzo_faults PRIVATE "${PROJECT_BINARY_DIR}/include")
   add_dependencies(test_faults mezzo_faults)
+  add_dependencies(soak mezzo_faults)
   target_link_libraries(test_faults PRIVATE ${CMAKE_DL_LIBS})
 endif()
 

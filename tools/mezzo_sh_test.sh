@@ -65,6 +65,7 @@ run 2 bench --preset nonsense; one_line "unknown preset 'nonsense'" "release"
 run 2 test --preset nonsense; one_line "unknown preset 'nonsense'" "there are: asan cuda cuda-bundle cuda-emulated debug embedded embedded-clang fuzz release tsan"
 run 2 test --preset base; one_line "unknown preset 'base'" "release"
 run 2 test --preset; one_line "--preset needs a name" mezzo
+run 2 test nonsense; one_line "no tests in tests/nonsense" "test -- -R nonsense"
 run 2 clean up; one_line "unknown argument 'up' after clean" "./mezzo.sh help"
 
 # A required package is missing: build commands stop before they touch anything.
