@@ -285,16 +285,16 @@ or build the preset cuda-bundle elsewhere and start build/cuda-bundle/bundle/run
 }
 
 run_tests() {
-  targets="" names=""
+  test_targets="" test_names=""
   for folder in $test_folders; do
     ls "$root/tests/$folder"/*_test.cpp >/dev/null 2>&1 ||
       die 2 "no tests in tests/$folder; what to give ctest stands behind --: test -- -R $folder"
-    targets="$targets test_$folder" names="$names${names:+|}$folder"
+    test_targets="$test_targets test_$folder" test_names="$test_names${test_names:+|}$folder"
   done
   configure "$all_mb"
   # shellcheck disable=SC2086 # several names
-  build ${targets:-all}
-  [ -z "$names" ] || set -- -R "^($names)\\." "$@"
+  build ${test_targets:-all}
+  [ -z "$test_names" ] || set -- -R "^($test_names)\\." "$@"
   if presets_work; then
     exec ctest --preset "$preset" --output-on-failure -j "$(jobs)" "$@"
   fi

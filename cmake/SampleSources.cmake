@@ -23,7 +23,7 @@ set(mezzo_sample_files
   core/text: value_text
   io: file json json_scanner value_builder
   kernels: device_kernel
-  kernels/cpu: convert isa rows tile
+  kernels/cpu: convert isa onednn rows tile
   kernels/gemm: cpu cpu_bf16 cpu_blocked cpu_loops cpu_onednn gemm
   kernels/optim: cpu_update
   kernels/pointwise: cpu

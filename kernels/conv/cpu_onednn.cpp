@@ -7,6 +7,7 @@
 #ifdef MEZZO_HAVE_ONEDNN
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -211,6 +212,7 @@ class Step {
     // The C call: the C++ one builds a hash map per run.
     const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), stream().get(),
                                                         static_cast<int>(given.size()), given.data());
+    if (!std::atomic_ref(ran_).exchange(true, std::memory_order_relaxed)) onednn_has_new_objects();
     if (status != dnnl_success) fail("status " + std::to_string(static_cast<int>(status)));
   }
 
@@ -218,6 +220,7 @@ class Step {
   dnnl::primitive primitive_;
   Desc scratchpad_;
   bool holds_signals_ = false;
+  mutable bool ran_ = false;
 };
 
 /// An array of a primitive: the way from the caller's layout to the primitive's, or back, where they differ.
@@ -283,12 +286,12 @@ class Primitive final : public ConvEngine<float> {
     return weight_.differs() ? weight_.inner_size() : 0;
   }
   void pack(const float* weight, float* packed) const override {
-    const OneThread one_thread;
+    const OnednnCall call;
     weight_.read(weight, packed);
   }
 
   void run(const ConvPart<float>& part) const override {
-    const OneThread one_thread;
+    const OnednnCall call;
     try {
       switch (part.map) {
         case ConvMap::forward:
@@ -359,7 +362,7 @@ class Primitive final : public ConvEngine<float> {
 
 std::shared_ptr<const Primitive> make(ConvMap map, const ConvShape& shape, const ConvStrides& strides,
                                       bool bf16) {
-  const OneThread one_thread;
+  const OnednnCall call;
   const Geometry geometry(map, shape, strides, bf16);
   const auto made = [&](dnnl::primitive primitive, const auto& desc, const Desc& x, const Desc& y,
                         const Desc& weight) -> std::shared_ptr<const Primitive> {

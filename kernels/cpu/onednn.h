@@ -2,7 +2,6 @@
 // it.
 #pragma once
 
-#include <dlfcn.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,33 +12,27 @@
 
 namespace mezzo::kernels::cpu {
 
-/// Keeps oneDNN on the calling thread: it would start threads of OpenMP, and split the work differently for
-/// every number of them. Which OpenMP that is oneDNN's builder chose, so it is looked up among what the
-/// process has loaded.
-class OneThread {
+/// Stands around every call of oneDNN.
+///  * It keeps oneDNN on the calling thread: it would start threads of OpenMP, and split the work differently
+///    for every number of them.
+///  * It lets the process end while threads compute: exit() destroys objects that oneDNN's calls use, so it
+///    waits for the calls that run; what begins then is computed without oneDNN (onednn_is_ending), and who
+///    chose it before waits here for the end of the process.
+class OnednnCall {
  public:
-  OneThread() : before_(openmp().get != nullptr && openmp().set != nullptr ? openmp().get() : 1) {
-    if (before_ > 1) openmp().set(1);
-  }
-  ~OneThread() {
-    if (before_ > 1) openmp().set(before_);
-  }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
+  OnednnCall();
+  ~OnednnCall();
+  OnednnCall(const OnednnCall&) = delete;
+  OnednnCall& operator=(const OnednnCall&) = delete;
 
  private:
-  /// The calling thread's setting.
-  struct OpenMp {
-    int (*get)() = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
-    void (*set)(int) = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  };
-  static const OpenMp& openmp() {
-    static const OpenMp there;
-    return there;
-  }
-
-  int before_;
+  int threads_before_;
 };
+
+/// To be called after the first run of each primitive. Objects that end with the process end in the reverse
+/// order of their beginning, and a first run may begin some of oneDNN's: the wait for calls has to be begun
+/// after them.
+void onednn_has_new_objects();
 
 /// Keeps signals from the calling thread. Before 3.12 the f32 kernels of oneDNN's implementation "gemm" point
 /// the stack pointer at memory of the heap where k is above 128, and what a handler writes to its stack then

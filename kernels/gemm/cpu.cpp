@@ -238,6 +238,10 @@ bool has_gemm_engine(GemmEngine engine) {
 }
 
 GemmEngine gemm_engine() {
+#ifdef MEZZO_HAVE_ONEDNN
+  if (onednn_is_ending()) [[unlikely]]
+    return GemmEngine::eigen;
+#endif
   const GemmEngine wanted = wanted_engine();
   if (wanted != GemmEngine::automatic) return wanted;
   return has_gemm_engine(GemmEngine::onednn) && isa() == best_isa() ? GemmEngine::onednn : GemmEngine::eigen;

@@ -94,15 +94,18 @@ class Product {
                                                     {DNNL_ARG_DST, c_.get()},
                                                     {DNNL_ARG_SCRATCHPAD, scratchpad_.get()}}};
     const SignalsHeld held(holds_signals_);
-    return dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments.size()),
-                                  arguments.data());
+    const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), stream.get(),
+                                                        static_cast<int>(arguments.size()), arguments.data());
+    if (!ran_) onednn_has_new_objects();
+    ran_ = true;
+    return status;
   }
 
  private:
   dnnl::matmul primitive_;
   dnnl::memory a_, b_, c_, scratchpad_;
   std::size_t scratch_bytes_;
-  bool holds_signals_;
+  bool holds_signals_, ran_ = false;
 };
 
 /// What one thread keeps: its primitives and the memory they work in.
@@ -153,7 +156,7 @@ class ProductCache {
 
 template <class In>
 void multiply(const GemmTile<In, float>& tile) {
-  const OneThread one_thread;
+  const OnednnCall call;
   try {
     static constinit mezzo::detail::PerThread<ProductCache> caches;
     ProductCache& cache = caches.get();

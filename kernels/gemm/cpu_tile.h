@@ -63,6 +63,8 @@ void gemm_onednn_bf16(const GemmTile<BFloat16, float>& tile);
 bool onednn_has_native_bf16();
 /// "2.6.3"
 std::string gemm_onednn_version();
+/// True from when exit() begins to destroy oneDNN's objects: what begins then is computed without it.
+[[nodiscard]] bool onednn_is_ending() noexcept;  // kernels/cpu/onednn.cpp
 #endif
 
 // kernels/gemm/cpu_loops.cpp: float, double and std::int64_t (exact modulo 2^64). B must be row-contiguous.

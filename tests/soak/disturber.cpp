@@ -1,3 +1,4 @@
+// The noise: busy threads with pauses, and a timer whose signals interrupt calls of the system.
 #include "mezzo/tests/soak/disturber.h"
 
 #include <signal.h>

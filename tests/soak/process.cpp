@@ -1,3 +1,4 @@
+// Read from /proc and from the allocator.
 #include "mezzo/tests/soak/process.h"
 
 #include <time.h>
