@@ -63,6 +63,9 @@ file(CREATE_LINK "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include/mezzo" S
 # gets such memory from a small reserve of the system's: what is not a few bytes is a PerThread (core/memory/per_thread.h), and
 # with the CUDA runtime, which brings 4 KiB, there are no fixed offsets.
 list(APPEND MEZZO_OBJECT_FLAGS -fno-semantic-interposition)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND MEZZO_OBJECT_FLAGS -fno-gnu-unique)
+endif()
 if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
   list(APPEND MEZZO_OBJECT_FLAGS -ftls-model=initial-exec)
 endif()
@@ -201,11 +204,22 @@ target_link_libraries(mezzo PRIVATE ${mezzo_link_libraries})
 target_link_options(mezzo PRIVATE LINKER:-Bsymbolic-functions)
 # dlclose() leaves the library where it is, as its threads and those of the program keep objects of it until they end.
 target_link_options(mezzo PRIVATE LINKER:-z,nodelete)
+# Several copies of the library may be in one process: in plugins that were linked with another version, or with the static
+# library. Names carry the version, so that each calls its own; no name is unique in the process as g++ makes those of
+# inline variables; and what a shared library takes from the static one stays inside it.
+if(BUILD_SHARED_LIBS)
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX LINKER:--default-symver MEZZO_LINKER_VERSIONS_NAMES)
+  if(MEZZO_LINKER_VERSIONS_NAMES)
+    target_link_options(mezzo PRIVATE LINKER:--default-symver)
+  endif()
+else()
+  target_link_options(mezzo INTERFACE "LINKER:--exclude-libs,${CMAKE_STATIC_LIBRARY_PREFIX}mezzo${CMAKE_STATIC_LIBRARY_SUFFIX}")
+endif()
 # Relative relocations, of which each op's descriptor has dozens, in a tenth of the space. glibc reads this form from 2.36
 # on; the bundle may meet an older one.
 if(BUILD_SHARED_LIBS AND NOT MEZZO_BUNDLE)
   include(CheckCXXSourceCompiles)
-  include(CheckLinkerFlag)
   check_cxx_source_compiles("#include <cstdlib>
     #if !defined(__GLIBC__) || !__GLIBC_PREREQ(2, 36)
     #error older

@@ -167,33 +167,7 @@ if(TARGET test_core)
   set_tests_properties(core.omp_num_threads_0 PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=0")
 endif()
 
-# The library inside programs that were not linked with it. A sanitizer would have to be in the program first.
-if(BUILD_SHARED_LIBS AND NOT MEZZO_SANITIZE)
-  function(mezzo_plugin_target target)
-    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
-      RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
-    target_compile_features(${target} PRIVATE cxx_std_20)
-    target_compile_options(${target} PRIVATE ${mezzo_test_flags})
-  endfunction()
-  add_executable(open_library "${mezzo_tests_dir}/plugin/open_library.cpp")
-  target_link_libraries(open_library PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
-  if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
-    target_compile_definitions(open_library PRIVATE MEZZO_FIXED_THREAD_LOCALS)
-  endif()
-  add_library(mezzo_plugin MODULE "${mezzo_tests_dir}/plugin/plugin.cpp")
-  add_library(mezzo_probe MODULE "${mezzo_tests_dir}/plugin/plugin.cpp" "${mezzo_tests_dir}/plugin/python_module.cpp")
-  set_target_properties(mezzo_probe PROPERTIES PREFIX "")
-  foreach(target IN ITEMS open_library mezzo_plugin mezzo_probe)
-    mezzo_plugin_target(${target})
-  endforeach()
-  target_link_libraries(mezzo_plugin PRIVATE mezzo mezzo_flags)
-  target_link_libraries(mezzo_probe PRIVATE mezzo mezzo_flags)
-  add_test(NAME plugin.library COMMAND open_library $<TARGET_FILE:mezzo>)
-  add_test(NAME plugin.plugin COMMAND open_library $<TARGET_FILE:mezzo_plugin> mezzo_plugin_train)
-  add_test(NAME plugin.python COMMAND sh -c "command -v python3 >/dev/null || exit 77; cd \"$1\" && \
-    exec python3 -c 'import mezzo_probe, sys; sys.exit(mezzo_probe.trained != 1)'" sh "${PROJECT_BINARY_DIR}/tests")
-  set_tests_properties(plugin.library plugin.plugin plugin.python PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
-endif()
+include(PluginTests)
 
 # No code for a newer instruction set where the baseline runs. Without optimisation nothing is inlined, and the order of
 # the objects (Library.cmake) decides.

@@ -1,11 +1,16 @@
-// A program that knows nothing of mezzo opens a shared library at run time, a hundred times, and then calls
-// what is in it: `open_library LIBRARY [FUNCTION]`. FUNCTION takes nothing and returns 0 when all is well.
+// A program that knows nothing of mezzo opens shared libraries at run time and calls what is in them:
+// `open_library LIBRARY [FUNCTION]` opens and closes one a hundred times before; `open_library LIBRARY...
+// --together FUNCTION` opens several, each of which has a copy of mezzo of its own, and calls the function of
+// all at once. FUNCTION takes nothing and returns 0 when all is well.
 #include <dlfcn.h>
 #include <link.h>
 
 #include <cstdio>
 #include <cstring>
+#include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -24,16 +29,26 @@ int fail(const char* what) {
   return 1;
 }
 
-}  // namespace
+using Function = int (*)();
 
-int main(int argc, char** argv) {
-  if (argc < 2) return 2;
+/// The function of a library, called on a thread that ends with the library's objects in it, and here.
+int call_twice(void* library, const char* name) {
+  const auto function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function == nullptr) return fail("dlsym");
+  int of_thread = 1;
+  std::thread([&] { of_thread = function(); }).join();
+  if (function() == 0 && of_thread == 0) return 0;
+  std::fprintf(stderr, "open_library: %s failed\n", name);
+  return 1;
+}
+
+int open_and_close(const char* path, const char* function) {
   for (int i = 0; i < 100; ++i) {
-    void* const library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+    void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return fail("dlopen");
     if (dlclose(library) != 0) return fail("dlclose");
   }
-  void* const library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return fail("dlopen");
   std::size_t bytes = 0;
   dl_iterate_phdr(thread_local_bytes, &bytes);
@@ -44,14 +59,41 @@ int main(int argc, char** argv) {
     return 1;
   }
 #endif
-  if (argc < 3) return 0;
-  const auto function = reinterpret_cast<int (*)()>(dlsym(library, argv[2]));
-  if (function == nullptr) return fail("dlsym");
-  int of_thread = 1;
-  std::thread([&] { of_thread = function(); }).join();  // which ends with the library's objects in it
-  if (function() != 0 || of_thread != 0) {
-    std::fprintf(stderr, "open_library: %s failed\n", argv[2]);
+  if (function != nullptr && call_twice(library, function) != 0) return 1;
+  return dlclose(library) == 0 ? 0 : fail("dlclose");
+}
+
+/// All names are global, so that those of one copy could take the place of another's.
+int open_together(const std::vector<const char*>& paths, const char* function) {
+  std::vector<void*> libraries;
+  std::set<std::string> copies;
+  for (const char* path : paths) {
+    libraries.push_back(dlopen(path, RTLD_NOW | RTLD_GLOBAL));
+    if (libraries.back() == nullptr) return fail("dlopen");
+    const auto copy = reinterpret_cast<const char* (*)()>(dlsym(libraries.back(), "mezzo_plugin_library"));
+    if (copy == nullptr) return fail("dlsym");
+    std::printf("%s calls %s\n", path, copy());
+    copies.insert(copy());
+  }
+  if (copies.size() != paths.size()) {
+    std::fprintf(stderr, "open_library: expected each library to call a mezzo of its own\n");
     return 1;
   }
-  return dlclose(library) == 0 ? 0 : fail("dlclose");
+  std::vector<int> results(libraries.size(), 1);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < libraries.size(); ++i)
+    threads.emplace_back([&, i] { results[i] = call_twice(libraries[i], function); });
+  for (std::thread& thread : threads) thread.join();
+  for (const int result : results)
+    if (result != 0) return 1;
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  if (argc > 3 && std::strcmp(argv[argc - 2], "--together") == 0)
+    return open_together({argv + 1, argv + argc - 2}, argv[argc - 1]);
+  return open_and_close(argv[1], argc > 2 ? argv[2] : nullptr);
 }

@@ -1,0 +1,78 @@
+# tests/plugin: the library inside programs that were not linked with it, several times in one process, and in objects with
+# static storage. A sanitizer would have to be in the program first.
+if(MEZZO_SANITIZE)
+  return()
+endif()
+set(plugin_dir "${mezzo_tests_dir}/plugin")
+
+function(mezzo_plugin_target target)
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  target_compile_options(${target} PRIVATE ${mezzo_test_flags})
+endfunction()
+
+add_executable(static_objects "${plugin_dir}/static_objects.cpp")
+mezzo_plugin_target(static_objects)
+target_link_libraries(static_objects PRIVATE mezzo mezzo_flags Threads::Threads)
+foreach(way IN ITEMS return detached exit exit_while_computing quick_exit)
+  # Ten times, as threads end in another order each time.
+  add_test(NAME plugin.static_objects.${way} COMMAND sh -c
+    "for i in 1 2 3 4 5 6 7 8 9 10; do \"$1\" ${way} || exit 1; done" sh $<TARGET_FILE:static_objects>)
+  set_tests_properties(plugin.static_objects.${way} PROPERTIES TIMEOUT 60)
+endforeach()
+
+if(NOT BUILD_SHARED_LIBS)
+  return()
+endif()
+add_executable(open_library "${plugin_dir}/open_library.cpp")
+target_link_libraries(open_library PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
+if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
+  target_compile_definitions(open_library PRIVATE MEZZO_FIXED_THREAD_LOCALS)
+endif()
+set(plugin_sources "${plugin_dir}/plugin.cpp" "${plugin_dir}/which_library.cpp")
+add_library(mezzo_plugin MODULE ${plugin_sources})
+add_library(mezzo_probe MODULE "${plugin_dir}/plugin.cpp" "${plugin_dir}/python_module.cpp")
+set_target_properties(mezzo_probe PROPERTIES PREFIX "")
+foreach(target IN ITEMS open_library mezzo_plugin mezzo_probe)
+  mezzo_plugin_target(${target})
+endforeach()
+target_link_libraries(mezzo_plugin PRIVATE mezzo mezzo_flags ${CMAKE_DL_LIBS})
+target_link_libraries(mezzo_probe PRIVATE mezzo mezzo_flags)
+
+# Two more copies: a plugin that has the static library in it, and one with a libmezzo of another version.
+add_library(mezzo_archive STATIC EXCLUDE_FROM_ALL)
+add_library(mezzo_other_version SHARED)
+foreach(objects IN LISTS mezzo_object_libraries)
+  target_sources(mezzo_archive PRIVATE $<TARGET_OBJECTS:${objects}>)
+  target_sources(mezzo_other_version PRIVATE $<TARGET_OBJECTS:${objects}>)
+endforeach()
+set_target_properties(mezzo_archive mezzo_other_version PROPERTIES LINKER_LANGUAGE CXX
+  ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests" LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+set_target_properties(mezzo_other_version PROPERTIES OUTPUT_NAME mezzo_other SOVERSION 0.0)
+get_target_property(shared_options mezzo LINK_OPTIONS)
+target_link_options(mezzo_other_version PRIVATE ${shared_options})
+target_link_libraries(mezzo_other_version PRIVATE ${mezzo_link_libraries})
+add_library(mezzo_plugin_static MODULE ${plugin_sources})
+add_library(mezzo_plugin_other MODULE ${plugin_sources})
+foreach(target IN ITEMS mezzo_plugin_static mezzo_plugin_other)
+  mezzo_plugin_target(${target})
+  target_include_directories(${target} PRIVATE "${PROJECT_BINARY_DIR}/include")
+  target_link_libraries(${target} PRIVATE mezzo_flags ${mezzo_link_libraries} ${CMAKE_DL_LIBS})
+endforeach()
+add_dependencies(mezzo_plugin_static mezzo_archive)
+target_link_options(mezzo_plugin_static PRIVATE
+  "LINKER:--whole-archive,$<TARGET_FILE:mezzo_archive>,--no-whole-archive" 
+  LINKER:--exclude-libs,libmezzo_archive.a)
+target_link_libraries(mezzo_plugin_other PRIVATE mezzo_other_version)
+
+add_test(NAME plugin.library COMMAND open_library $<TARGET_FILE:mezzo>)
+add_test(NAME plugin.plugin COMMAND open_library $<TARGET_FILE:mezzo_plugin> mezzo_plugin_train)
+add_test(NAME plugin.copies COMMAND open_library $<TARGET_FILE:mezzo_plugin> $<TARGET_FILE:mezzo_plugin_static>
+  $<TARGET_FILE:mezzo_plugin_other> --together mezzo_plugin_train)
+add_test(NAME plugin.copies_in_another_order COMMAND open_library $<TARGET_FILE:mezzo_plugin_other>
+  $<TARGET_FILE:mezzo_plugin> $<TARGET_FILE:mezzo_plugin_static> --together mezzo_plugin_train)
+add_test(NAME plugin.python COMMAND sh -c "command -v python3 >/dev/null || exit 77; cd \"$1\" && \
+  exec python3 -c 'import mezzo_probe, sys; sys.exit(mezzo_probe.trained != 1)'" sh "${PROJECT_BINARY_DIR}/tests")
+set_tests_properties(plugin.library plugin.plugin plugin.copies plugin.copies_in_another_order plugin.python PROPERTIES
+  SKIP_RETURN_CODE 77 TIMEOUT 120)
