@@ -106,8 +106,8 @@ foreach(entry IN LISTS entries)
     continue()
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${entry}/*.cpp")
-  # A library that stands before libc, see tests/faults/faults.h.
-  list(FILTER sources EXCLUDE REGEX "/faults/preload\\.cpp$")
+  # A library that stands before libc, see tests/faults/faults.h; and what only libFuzzer is linked with.
+  list(FILTER sources EXCLUDE REGEX "/faults/preload\\.cpp$|/fuzz/coverage_main\\.cpp$")
   if(name STREQUAL "docs")
     list(APPEND sources ${op_table_sources})
   endif()
@@ -128,7 +128,8 @@ endforeach()
 file(GLOB sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/soak/*.cpp")
 mezzo_test_executable(soak ${sources})
 target_link_libraries(soak PRIVATE ${CMAKE_DL_LIBS})
-add_test(NAME soak COMMAND soak --blocks 8)
+# Instrumented steps take ten times as long.
+add_test(NAME soak COMMAND soak --blocks $<IF:$<BOOL:${MEZZO_SANITIZE}>,2,8>)
 set_tests_properties(soak PROPERTIES TIMEOUT 1500)
 
 # What makes calls of the system fail in test_faults and soak. Under a sanitizer nothing fails, as it has a malloc of its
@@ -168,6 +169,9 @@ if(TARGET test_core)
 endif()
 
 include(PluginTests)
+if(MEZZO_CUDA_EMULATED AND MEZZO_SANITIZE)
+  include(FuzzTests)
+endif()
 
 # No code for a newer instruction set where the baseline runs. Without optimisation nothing is inlined, and the order of
 # the objects (Library.cmake) decides.

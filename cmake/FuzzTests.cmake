@@ -1,0 +1,36 @@
+# The fuzz targets under libFuzzer in a build that has g++'s sanitizers anyway, 10 s each on the stored corpus. libFuzzer is
+# clang's, what it is led by g++'s: readers, states, and the checks of ops that are no kernels count their branches. For
+# hours there is the preset fuzz, where everything does (./mezzo.sh fuzz).
+find_program(MEZZO_CLANG NAMES clang++-14 clang++)
+set(mezzo_libfuzzer "")
+if(MEZZO_CLANG AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  execute_process(COMMAND "${MEZZO_CLANG}" --print-file-name=libclang_rt.fuzzer-${CMAKE_SYSTEM_PROCESSOR}.a
+    OUTPUT_VARIABLE mezzo_libfuzzer OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+if(NOT EXISTS "${mezzo_libfuzzer}")
+  message(STATUS "libFuzzer is not there: no fuzz tests (./mezzo.sh setup installs clang, which has it)")
+  return()
+endif()
+
+set(led_by ${mezzo_sources} ${mezzo_sample_sources})
+list(FILTER led_by INCLUDE REGEX "/(io|optim)/[a-z_]+\\.cpp$|/core/(value|layout|dims|text/value_text)\\.cpp$|/autograd/attrs\\.cpp$|/ops/[a-z]+/[a-z_]+\\.cpp$")
+set_property(SOURCE ${led_by} APPEND PROPERTY COMPILE_OPTIONS -fsanitize-coverage=trace-pc)
+
+add_executable(fuzz_targets "${mezzo_tests_dir}/fuzz/coverage_main.cpp")
+mezzo_test_target(fuzz_targets)
+if(MEZZO_PROGRAM_OBJECTS)
+  get_target_property(objects test_fuzz SOURCES)
+  target_sources(fuzz_targets PRIVATE ${objects})
+else()
+  target_sources(fuzz_targets PRIVATE $<TARGET_OBJECTS:test_fuzz> ${mezzo_support_objects})
+endif()
+target_link_libraries(fuzz_targets PRIVATE "${mezzo_libfuzzer}")
+foreach(target IN ITEMS json safetensors idx checkpoint state op)
+  set(found "${PROJECT_BINARY_DIR}/fuzz/${target}")
+  file(MAKE_DIRECTORY "${found}")
+  add_test(NAME fuzz.${target} COMMAND fuzz_targets -seed=1 -max_total_time=10 -max_len=4096 -timeout=1200
+    -rss_limit_mb=4096 -malloc_limit_mb=0 "-artifact_prefix=${PROJECT_BINARY_DIR}/fuzz/${target}-" "${found}"
+    "${mezzo_tests_dir}/fuzz/corpus/${target}")
+  set_tests_properties(fuzz.${target} PROPERTIES TIMEOUT 600
+    ENVIRONMENT "MEZZO_FUZZ_TARGET=${target};ASAN_OPTIONS=max_allocation_size_mb=256:allocator_may_return_null=1")
+endforeach()
