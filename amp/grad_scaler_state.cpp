@@ -1,5 +1,6 @@
 // GradScaler on the host: its options, accessors, reports and state dict.
 #include <cmath>
+#include <locale>
 #include <sstream>
 
 #include "mezzo/amp/grad_scaler.h"
@@ -129,6 +130,7 @@ std::string GradScaler::report() const {
   if (!options_.enabled) return "GradScaler: disabled";
   const ScalerRecord record = read_record();
   std::ostringstream text;
+  text.imbue(std::locale::classic());
   text << "GradScaler: scale " << record.scale << ", " << record.steps_ok << " steps, "
        << record.steps_skipped << " skipped, " << record.growth_tracker << " of " << options_.growth_interval
        << " towards the next growth";

@@ -372,4 +372,5 @@ def main():
     return 1 if any(row["library"] == "mezzo" for row in failed) or not results else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

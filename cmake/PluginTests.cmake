@@ -75,4 +75,4 @@ add_test(NAME plugin.copies_in_another_order COMMAND open_library $<TARGET_FILE:
 add_test(NAME plugin.python COMMAND sh -c "command -v python3 >/dev/null || exit 77; cd \"$1\" && \
   exec python3 -c 'import mezzo_probe, sys; sys.exit(mezzo_probe.trained != 1)'" sh "${PROJECT_BINARY_DIR}/tests")
 set_tests_properties(plugin.library plugin.plugin plugin.copies plugin.copies_in_another_order plugin.python PROPERTIES
-  SKIP_RETURN_CODE 77 TIMEOUT 120)
+  SKIP_RETURN_CODE 77 TIMEOUT 120 ENVIRONMENT OMP_NUM_THREADS=4)

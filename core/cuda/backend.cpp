@@ -4,7 +4,6 @@
 
 #include <cuda_runtime.h>
 
-#include <cstdio>
 #include <string>
 
 #include "mezzo/core/cuda/caching_allocator.h"
@@ -14,6 +13,7 @@
 #include "mezzo/core/cuda/memory_pool.h"
 #include "mezzo/core/cuda/staging.h"
 #include "mezzo/core/cuda/stream.h"
+#include "mezzo/core/text/text_table.h"
 
 namespace mezzo::cuda {
 
@@ -22,11 +22,9 @@ namespace {
 std::string describe_device(int index) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
-  char text[64];
-  std::snprintf(text, sizeof(text), ", compute capability %d.%d, %.1f GiB", properties.major,
-                properties.minor,
-                static_cast<double>(properties.totalGlobalMem) / (1024.0 * 1024.0 * 1024.0));
-  return properties.name + std::string(text);
+  return std::string(properties.name) + ", compute capability " + std::to_string(properties.major) + "." +
+         std::to_string(properties.minor) + ", " +
+         fixed_text(static_cast<double>(properties.totalGlobalMem) / (1024.0 * 1024.0 * 1024.0), 1) + " GiB";
 }
 
 // The device that memory lies on.

@@ -10,6 +10,7 @@
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/text/text_table.h"
 
 namespace mezzo::cuda {
 
@@ -17,11 +18,8 @@ namespace {
 
 std::string human(std::size_t bytes) {
   constexpr std::size_t kKiB = 1024;
-  char text[32];
   const auto as = [&](std::size_t unit, const char* name) {
-    std::snprintf(text, sizeof(text), "%.2f %s", static_cast<double>(bytes) / static_cast<double>(unit),
-                  name);
-    return std::string(text);
+    return fixed_text(static_cast<double>(bytes) / static_cast<double>(unit), 2) + " " + name;
   };
   if (bytes < kKiB) return std::to_string(bytes) + " B";
   if (bytes < kKiB * kKiB) return as(kKiB, "KiB");

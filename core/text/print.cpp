@@ -1,5 +1,6 @@
 // Printing of tensors: values in nested brackets, long dims elided in the middle, then dtype, shape and
 // device.
+#include <locale>
 #include <ostream>
 #include <sstream>
 
@@ -46,7 +47,8 @@ void print_dim(std::ostream& out, const Tensor& tensor, const std::vector<T>& va
 
 std::ostream& operator<<(std::ostream& stream, const Tensor& tensor) {
   if (!tensor.defined()) return stream << "(undefined tensor)";
-  std::ostringstream text;  // the caller's format flags stay out of it
+  std::ostringstream text;  // the caller's format flags and locale stay out of it
+  text.imbue(std::locale::classic());
   const bool elide = tensor.numel() > kElideAbove;
   if (is_floating(tensor.dtype()))
     print_dim(text, tensor, tensor.to_vector<double>(), 0, 0, elide);

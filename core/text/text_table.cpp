@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <charconv>
 #include <utility>
 
 namespace mezzo {
@@ -32,9 +32,14 @@ std::string bytes_text(std::int64_t bytes) {
   double value = static_cast<double>(bytes) / 1000;
   std::size_t unit = 0;
   for (; value >= 1000 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2f %s", value, kUnits[unit]);
-  return text.data();
+  return fixed_text(value, 2) + " " + kUnits[unit];
+}
+
+std::string fixed_text(double value, int digits) {
+  std::array<char, 512> text{};  // the largest number has 309 digits before the point
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits);
+  return {text.data(), end.ptr};
 }
 
 TextTable::TextTable(std::vector<Column> columns)

@@ -9,6 +9,8 @@ namespace mezzo {
 
 /// 1234567 as "1,234,567".
 [[nodiscard]] std::string grouped(std::int64_t number);
+/// 1.005 with 2 digits as "1.00": the same in every locale.
+[[nodiscard]] std::string fixed_text(double value, int digits);
 /// 999 as "999 B", 12345 as "12.35 kB": powers of 1000.
 [[nodiscard]] std::string bytes_text(std::int64_t bytes);
 

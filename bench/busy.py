@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Times a training step beside a busy process: idle, on one thread, and with a process that takes one processor."""
+# The processes are started with nice 0 and 19, in this session (a terminal's) and in one of their own: the kernel shares
+# processors between sessions first and looks at nice only within one. Programs and readings are those of run.py.
+import argparse
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+from run import PAUSE, ROOT, Failed, Workers
+
+CASES = ["mlp_128x512/f32", "mlp_128x512/bf16"]
+SPIN = [sys.executable, "-c", "while True: pass"]
+# Name, threads (0: all), nice of the busy process (None: none), whether it has a session of its own.
+CONDITIONS = [("idle, one thread", 1, None, False), ("idle", 0, None, False),
+              ("nice 0, same terminal", 0, 0, False), ("nice 19, same terminal", 0, 19, False),
+              ("nice 0, another", 0, 0, True), ("nice 19, another", 0, 19, True)]
+
+
+class Busy:
+    """A process that computes while it lives, or none."""
+
+    def __init__(self, nice, session):
+        command = None if nice is None else (["nice", "-n", str(nice)] if nice else []) + SPIN
+        self.process = None if command is None else subprocess.Popen(command, start_new_session=session)
+        time.sleep(0.2)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+def measure(options):
+    threads = os.cpu_count()
+    builds = {"mezzo": Workers(options.build, "cpu")}
+    if options.before:
+        builds["before"] = Workers(options.before, "cpu")
+    times = {}
+    for _ in range(options.rounds):
+        for condition in random.sample(CONDITIONS, len(CONDITIONS)):
+            with Busy(condition[2], condition[3]):
+                turns = [(name, library) for name, library in
+                         [("mezzo", "mezzo"), ("before", "mezzo"), ("pytorch", "pytorch"), ("libtorch", "libtorch")]
+                         if name in builds or name not in ("mezzo", "before")]
+                for name, library in random.sample(turns, len(turns)):
+                    worker = builds.get(name, builds["mezzo"]).get(library, "training", condition[1] or threads)
+                    for case in CASES if worker is not None else []:
+                        if case in worker.cases:
+                            time.sleep(PAUSE)
+                            reading = worker.time(case, options.seconds)
+                            times.setdefault((case, name), {}).setdefault(condition[0], []).append(reading * 1e-6)
+    for workers in builds.values():
+        workers.close_all()
+    return times
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
+    parser.add_argument("--before", type=pathlib.Path, help="a build of another commit, to be measured too")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of one reading")
+    options = parser.parse_args()
+    try:
+        times = measure(options)
+    except Failed as failed:
+        sys.exit(f"busy: {failed}")
+    if not times:
+        sys.exit("busy: no programs; ./mezzo.sh bench builds them")
+    print("| step | library | condition | ms, median | largest | of one thread's | of idle |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for (case, name), of_conditions in sorted(times.items()):
+        alone, idle = (statistics.median(of_conditions[CONDITIONS[i][0]]) for i in (0, 1))
+        for condition, *_ in CONDITIONS:
+            readings = of_conditions[condition]
+            median = statistics.median(readings)
+            print(f"| {case} | {name} | {condition} | {median:.2f} | {max(readings):.2f} | {median / alone:.2f} "
+                  f"| {median / idle:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
