@@ -129,7 +129,11 @@ file(GLOB sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/soak/*.cpp")
 mezzo_test_executable(soak ${sources})
 target_link_libraries(soak PRIVATE ${CMAKE_DL_LIBS})
 # Instrumented steps take ten times as long.
-add_test(NAME soak COMMAND soak --blocks $<IF:$<BOOL:${MEZZO_SANITIZE}>,2,8>)
+set(soak_blocks 8)
+if(MEZZO_SANITIZE)
+  set(soak_blocks 2)
+endif()
+add_test(NAME soak COMMAND soak --blocks ${soak_blocks})
 set_tests_properties(soak PROPERTIES TIMEOUT 1500)
 
 # What makes calls of the system fail in test_faults and soak. Under a sanitizer nothing fails, as it has a malloc of its
