@@ -2,7 +2,7 @@
 # Prints the table of public free functions that tests/misuse calls, made from the installed headers: a line per
 # function, MISUSE(namespace, name, (result), (arguments)). tests/misuse/exempt.txt names the others and says why.
 # With --check it compares that with tests/misuse/functions.inc, and looks for each class of layers, optimizers, schedules,
-# amp and files in the sources of tests/misuse or in exempt.txt.
+# amp and files, and for each public member, in the sources of tests/misuse or in exempt.txt.
 # usage: misuse_table.sh [--check]; it needs Universal Ctags, without which --check ends with 77
 set -eu
 cd -- "$(dirname -- "$0")/.."
@@ -22,6 +22,29 @@ if [ "${1:-}" = --check ]; then
     grep -qw -- "$class" tests/misuse/*.cpp tests/misuse/*.h && continue
     grep -qE -- "^class ([A-Za-z0-9 ]+ )?$class( [A-Za-z0-9 ]+)?: ." tests/misuse/exempt.txt && continue
     echo "misuse_table: no misuse of the class $class; call it in tests/misuse, or write 'class $class: reason' into tests/misuse/exempt.txt" >&2
+    failed=1
+  done
+  # Public members of all classes but those that are exempt: their names behind ., -> or ::, or in MISUSE_GETTER.
+  # shellcheck disable=SC2046
+  for member in $(ctags --languages=C++ --language-force=C++ --kinds-C++=pf --fields=+SsatKzZ -x --_xformat='%Z|%a|%N' \
+    $(sh tools/public_headers.sh) | awk -F'|' '
+      FILENAME ~ /exempt/ { if (/^class /) { sub(/^class /, ""); sub(/: .*/, ""); n = split($0, c, " "); while (n) none[c[n--]] = 1 }
+        else if (/^member /) { sub(/^member /, ""); sub(/: .*/, ""); n = split($0, c, " "); while (n) none[c[n--]] = 1 }
+        next }
+      FILENAME ~ /misuse/ {
+        line = $0
+        while (match(line, /(\.|->|::|MISUSE_GETTER\()[A-Za-z_0-9]+/)) {
+          name = substr(line, RSTART, RLENGTH); sub(/^(\.|->|::|MISUSE_GETTER\()/, "", name)
+          called[name] = 1
+          line = substr(line, RSTART + RLENGTH)
+        }
+        next
+      }
+      $2 == "public" && $1 ~ /^mezzo::((nn|optim|amp|io|cuda|autograd)::|(Tensor|Value|Generator|Device)$)/ && $3 !~ /^(~|operator)/ {
+        n = split($1, scope, "::"); class = scope[n]
+        if ($3 != class && !(class in none) && !((class "::" $3) in none) && !($3 in called)) print class "::" $3
+      }' tests/misuse/exempt.txt tests/misuse/*.cpp tests/misuse/*.h - | LC_ALL=C sort -u); do
+    echo "misuse_table: no misuse of the member $member; call it in tests/misuse, or write 'member $member: reason' into tests/misuse/exempt.txt" >&2
     failed=1
   done
   exit "$failed"

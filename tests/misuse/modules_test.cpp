@@ -2,6 +2,7 @@
 // away.
 #include <gtest/gtest.h>
 
+#include "misuse/members.h"
 #include "misuse/misuse.h"
 
 namespace mezzo::misuse {
@@ -33,6 +34,8 @@ Function module_of(const char* name) {
             const auto module =
                 std::apply([](auto&... argument) { return nn::make<M>(argument...); }, arguments);
             static_cast<void>(nn::to_string(*module));
+            // Half of the time: a member that refuses would hide what forward does.
+            if (draw.once_in(2)) use_members(*module, draw);
             run_forward(*module, draw);
           }};
 }
@@ -193,6 +196,7 @@ TEST(Misuse, OfNormsInLowPrecision) {
     return Function{name, [make](Draw& draw) {
                       const auto layer = make();
                       const amp::Autocast region(Device::cpu(), draw.once_in(2) ? DType::f16 : DType::bf16);
+                      if (draw.once_in(2)) use_members(*layer, draw);
                       run_forward(*layer, draw);
                     }};
   };
