@@ -28,8 +28,9 @@ file(GLOB mezzo_plain_loops "${mezzo_tests_dir}/kernels/conv*_test.cpp" "${mezzo
   "${mezzo_tests_dir}/ops/norm_hard_inputs_test.cpp" "${mezzo_tests_dir}/ops/norm_support.cpp")
 set_source_files_properties(${mezzo_plain_loops} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
   COMPILE_OPTIONS "${mezzo_plain_loop_flags}")
-# Programs that sanitizers instrument take a quarter of a second to start: there a test of ctest is not one test of
-# GoogleTest but one of this many parts of a program.
+# Programs that sanitizers instrument take a quarter of a second to start, and each process takes its time: there, and where
+# another build runs the same tests one by one, a test of ctest is not one test of GoogleTest but one of this many parts of
+# a program.
 set(mezzo_test_parts 6)
 
 # mezzo_test_target(TARGET): what the programs of the tests are compiled with. The same for all without optimisation, so
@@ -74,7 +75,7 @@ endfunction()
 function(mezzo_gtest name prefix)
   mezzo_test_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE GTest::gtest_main)
-  if(MEZZO_SANITIZE)
+  if(MEZZO_SANITIZE OR MEZZO_PROGRAM_OBJECTS)
     math(EXPR last "${mezzo_test_parts} - 1")
     foreach(part RANGE ${last})
       add_test(NAME ${prefix}.part_${part} COMMAND ${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
@@ -131,7 +132,7 @@ target_link_libraries(soak PRIVATE ${CMAKE_DL_LIBS})
 # Instrumented steps take ten times as long.
 set(soak_blocks 8)
 if(MEZZO_SANITIZE)
-  set(soak_blocks 2)
+  set(soak_blocks 1)
 endif()
 add_test(NAME soak COMMAND soak --blocks ${soak_blocks})
 set_tests_properties(soak PROPERTIES TIMEOUT 1500)

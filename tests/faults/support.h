@@ -112,15 +112,9 @@ class FaultTest : public testing::Test {
     if (under_sanitizer()) GTEST_SKIP() << "a sanitizer has a malloc of its own";
     ASSERT_NE(arm_faults(), nullptr) << "libmezzo_faults.so does not lie beside the program";
     std::filesystem::create_directories(folder_);
-    // Of one thread: the run-time library of OpenMP ends the program where it gets no memory.
-    threads_before_ = get_num_threads();
-    set_num_threads(1);
     manual_seed(0);
   }
-  void TearDown() override {
-    std::filesystem::remove_all(folder_);
-    if (threads_before_ > 0) set_num_threads(threads_before_);
-  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   [[nodiscard]] std::string path() const { return (folder_ / "run.safetensors").string(); }
@@ -128,7 +122,6 @@ class FaultTest : public testing::Test {
  private:
   std::filesystem::path folder_ =
       std::filesystem::path(testing::TempDir()) / ("mezzo_faults_" + std::to_string(::getpid()));
-  int threads_before_ = 0;
 };
 
 }  // namespace mezzo::test

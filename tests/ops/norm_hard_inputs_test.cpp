@@ -27,6 +27,7 @@
 #include "mezzo/core/cuda.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/tests/ops/norm_support.h"
+#include "mezzo/tests/support/sanitizer.h"
 
 namespace mezzo {
 namespace {
@@ -284,6 +285,7 @@ TEST_P(HardGroupNorm, KeepsItsDigitsForEveryLengthAndDType) {
 TEST_P(HardGroupNorm, KeepsItsDigitsInLongRows) {
   for (const Hard kind : {Hard::large_mean, Hard::constant, Hard::outlier, Hard::largest, Hard::far}) {
     expect_groups(kind, 1, 2, 65537, kPairs[0]);
+    if (test::under_sanitizer() && kind != Hard::outlier) continue;  // it takes half a minute there
     expect_groups(kind, 2, 2, 200001, kPairs[5]);
   }
 }
@@ -324,7 +326,7 @@ TEST_P(WideNorm, BatchAndInstanceNormStayFinite) {
       return batch_norm(x.to(format), {}, {}, {}, {}, true);
     };
     const auto instance = [&](const Tensor& x, const Tensor& /*g*/) { return instance_norm(x.to(format)); };
-    expect_as_in_double(batch, {6000, 4, 3}, 1e-4);  // channels of many samples
+    expect_as_in_double(batch, {1000, 4, 3}, 1e-4);  // channels of many samples
     for (const Shape& shape : {Shape{2, 3, 5}, Shape{40, 3, 7}, Shape{2, 3, 9000}}) {
       expect_as_in_double(batch, shape, 1e-4);
       expect_as_in_double(instance, shape, 1e-4);
