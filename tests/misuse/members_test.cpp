@@ -109,7 +109,8 @@ TEST(Misuse, OfSchedulesAsValues) {
   const Schedule step = optim::StepLROptions{.step_size = 3};
   const std::vector<Schedule> none, one{step}, two{step, step};
   expect_sound("Schedule::chain", [&] { static_cast<void>(Schedule::chain("chain", none)); });
-  expect_sound("Schedule::sequence of none", [&] { static_cast<void>(Schedule::sequence("none", none, {})); });
+  expect_sound("Schedule::sequence of none",
+               [&] { static_cast<void>(Schedule::sequence("none", none, {})); });
   for (const std::vector<std::int64_t>& milestones :
        {std::vector<std::int64_t>{}, {0}, {-1}, {5, 3}, {std::numeric_limits<std::int64_t>::max()}}) {
     expect_sound("Schedule::sequence",
