@@ -68,11 +68,12 @@ target_link_libraries(mezzo_plugin_other PRIVATE mezzo_other_version)
 
 add_test(NAME plugin.library COMMAND open_library $<TARGET_FILE:mezzo>)
 add_test(NAME plugin.plugin COMMAND open_library $<TARGET_FILE:mezzo_plugin> mezzo_plugin_train)
+add_test(NAME plugin.one_thread COMMAND open_library $<TARGET_FILE:mezzo_plugin> mezzo_plugin_one_thread)
 add_test(NAME plugin.copies COMMAND open_library $<TARGET_FILE:mezzo_plugin> $<TARGET_FILE:mezzo_plugin_static>
   $<TARGET_FILE:mezzo_plugin_other> --together mezzo_plugin_train)
 add_test(NAME plugin.copies_in_another_order COMMAND open_library $<TARGET_FILE:mezzo_plugin_other>
   $<TARGET_FILE:mezzo_plugin> $<TARGET_FILE:mezzo_plugin_static> --together mezzo_plugin_train)
 add_test(NAME plugin.python COMMAND sh -c "command -v python3 >/dev/null || exit 77; cd \"$1\" && \
   exec python3 -c 'import mezzo_probe, sys; sys.exit(mezzo_probe.trained != 1)'" sh "${PROJECT_BINARY_DIR}/tests")
-set_tests_properties(plugin.library plugin.plugin plugin.copies plugin.copies_in_another_order plugin.python PROPERTIES
+set_tests_properties(plugin.library plugin.plugin plugin.one_thread plugin.copies plugin.copies_in_another_order plugin.python PROPERTIES
   SKIP_RETURN_CODE 77 TIMEOUT 120 ENVIRONMENT OMP_NUM_THREADS=4)
