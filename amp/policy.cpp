@@ -14,7 +14,7 @@ namespace mezzo::amp {
 namespace {
 
 using Overrides = std::vector<std::shared_ptr<PolicyOverride::Entry>>;
-constinit detail::PerThread<Overrides> overrides;
+constinit mezzo::detail::PerThread<Overrides> overrides;
 constinit std::atomic<int> open_overrides{0};  // of all threads: mostly none
 
 constexpr std::array kListed{Category::lower_precision, Category::fp32, Category::promote, Category::banned};

@@ -38,7 +38,7 @@ using PooledMap =
 template <class T>
 using PooledVector = std::vector<T, pool::Allocator<T>>;
 
-constinit thread_local detail::ScopeList<BackwardObserver*> observers;
+constinit thread_local detail::ScopeList<BackwardObserver*> backward_observers;
 
 /// Brings a gradient into the shape and dtype of the input it belongs to: sums over broadcast dims, casts,
 /// and lets the dtype wanted behind a cast pass. The one place where either happens.
@@ -390,14 +390,14 @@ Tensors grad(const Tensor& output, std::initializer_list<Tensor> inputs, const G
   return grad({&output, 1}, {inputs.begin(), inputs.size()}, {}, options);
 }
 
-BackwardObserver::BackwardObserver() : scope_(observers.begin(this)) {}
+BackwardObserver::BackwardObserver() : scope_(backward_observers.begin(this)) {}
 BackwardObserver::~BackwardObserver() { stop(); }
 void BackwardObserver::stop() noexcept {
-  if (scope_ != nullptr) observers.end(std::exchange(scope_, nullptr));
+  if (scope_ != nullptr) backward_observers.end(std::exchange(scope_, nullptr));
 }
-BackwardObserver* BackwardObserver::current() noexcept { return observers.value_or(nullptr); }
+BackwardObserver* BackwardObserver::current() noexcept { return backward_observers.value_or(nullptr); }
 BackwardObserver* BackwardObserver::outer() const noexcept {
-  static_cast<void>(observers.newest());  // those that ended on other threads leave the list
+  static_cast<void>(backward_observers.newest());  // those that ended on other threads leave the list
   return scope_ != nullptr && scope_->older != nullptr ? scope_->older->value : nullptr;
 }
 

@@ -14,29 +14,29 @@
 namespace mezzo {
 
 namespace {
-constinit thread_local detail::ScopeList<InputHookState> hooks;
+constinit thread_local detail::ScopeList<InputHookState> open_input_hooks;
 thread_local autograd::Progress current_progress;
 }  // namespace
 
-InputHookState input_hook_state() noexcept { return hooks.value_or({}); }
+InputHookState input_hook_state() noexcept { return open_input_hooks.value_or({}); }
 
-InputHookGuard::InputHookGuard(InputHookState state) noexcept : scope_{.own = state} { hooks.push(scope_); }
-InputHookGuard::~InputHookGuard() { hooks.pop(scope_); }
+InputHookGuard::InputHookGuard(InputHookState state) noexcept : scope_{.own = state} { open_input_hooks.push(scope_); }
+InputHookGuard::~InputHookGuard() { open_input_hooks.pop(scope_); }
 
 namespace detail {
 
 OpenScope<InputHookState>* begin_input_hook(InputHookState own, Scope<InputHookState>::Derive derive,
                                             void (*gone)() noexcept) {
-  OpenScope<InputHookState>* const scope = hooks.begin(own, derive);
+  OpenScope<InputHookState>* const scope = open_input_hooks.begin(own, derive);
   scope->gone = gone;
   return scope;
 }
 
-void end_input_hook(OpenScope<InputHookState>* scope) noexcept { hooks.end(scope); }
+void end_input_hook(OpenScope<InputHookState>* scope) noexcept { open_input_hooks.end(scope); }
 
 int derived_input_hooks() noexcept {
   int count = 0;
-  for (const Scope<InputHookState>* scope = hooks.newest(); scope != nullptr; scope = scope->older)
+  for (const Scope<InputHookState>* scope = open_input_hooks.newest(); scope != nullptr; scope = scope->older)
     count += scope->derive != nullptr ? 1 : 0;
   return count;
 }

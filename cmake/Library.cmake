@@ -2,7 +2,8 @@
 # no list of files may need an edit. CONFIGURE_DEPENDS makes a build notice new and deleted files by itself.
 set(MEZZO_FOLDERS core autograd kernels ops nn amp optim io data train)
 # g++ 12 vectorises a loop with a condition only when it need not care about floating-point exceptions and errno; nobody
-# reads them here, and no result changes. The whole library has these flags, as one precompiled header serves all of it.
+# reads them here, and no result changes. The whole library has these flags: sources of all folders share its precompiled
+# headers.
 set(MEZZO_OBJECT_FLAGS -fno-trapping-math -fno-math-errno)
 # clang fills 512-bit registers only when told (g++ is told by the attribute, see kernels/cpu/multiversion.h); code for
 # the smaller instruction sets is the same with and without.
@@ -38,12 +39,13 @@ foreach(folder IN LISTS MEZZO_FOLDERS)
     list(APPEND mezzo_loop_sources ${sources})
   endif()
 endforeach()
-set_source_files_properties(${mezzo_loop_sources} ${mezzo_kernel_sources} PROPERTIES COMPILE_OPTIONS "${MEZZO_LOOP_FLAGS}")
+list(APPEND mezzo_loop_sources ${mezzo_kernel_sources})
 # These losses are as fast when their loops are vectorised and not unrolled, and smaller. smooth_l1 and huber are not, nor
 # are reductions.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT MEZZO_SANITIZE)
   set(loss_sources ${mezzo_kernel_sources})
   list(FILTER loss_sources INCLUDE REGEX "/ops/loss/(binary|likelihood|margin|regression)\\.cu$")
+  list(REMOVE_ITEM mezzo_loop_sources ${loss_sources})
   set_source_files_properties(${loss_sources} PROPERTIES COMPILE_OPTIONS
     "$<$<AND:$<COMPILE_LANGUAGE:CXX>,${optimized}>:-fvect-cost-model=dynamic>;\
 $<$<AND:$<COMPILE_LANGUAGE:CUDA>,${optimized}>:-Xcompiler=-O2,-fvect-cost-model=dynamic>")
@@ -89,28 +91,47 @@ function(mezzo_object_library name)
   endif()
 endfunction()
 
-# Two parts with the same flags: what the timing sample is linked with, and the rest. Half of the time of most files is
-# reading headers; both parts read them from one precompiled header. nvcc's sources do without.
+# Two parts: what the timing sample is linked with, and the rest. In each, sources without inner loops and those with, which
+# have another level of optimisation. Half of the time of most files is reading headers; each level reads them from one
+# precompiled header. (One for both would not do: immintrin.h ends with a pragma that takes g++ 12 back to the level
+# of the precompiled header.) nvcc's sources do without.
 include(SampleSources)
 include(JoinedSources)
 mezzo_split_sample_sources(mezzo_sources mezzo_sample_sources)
-if(MEZZO_HAVE_CUDA AND MEZZO_JOIN_SOURCES)
-  mezzo_join_kernels(mezzo_sample_sources sample)
-  mezzo_join_kernels(mezzo_sources library)
-endif()
-if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
-  set_source_files_properties(${mezzo_kernel_sources} PROPERTIES LANGUAGE CXX)
-endif()
-mezzo_object_library(mezzo_sample_objects ${mezzo_sample_sources})
-mezzo_object_library(mezzo_objects ${mezzo_sources})
-target_precompile_headers(mezzo_sample_objects PRIVATE
-  "$<$<COMPILE_LANGUAGE:CXX>:${MEZZO_LIBRARY_HEADER}>")
+set(mezzo_object_libraries "")
+foreach(part IN ITEMS mezzo_sample mezzo)
+  set(plain ${${part}_sources})
+  set(loops ${${part}_sources})
+  list(REMOVE_ITEM plain ${mezzo_loop_sources})
+  list(REMOVE_ITEM loops ${plain})
+  if(MEZZO_JOIN_SOURCES)
+    mezzo_join_kernels(plain ${part}_plain)
+    mezzo_join_kernels(loops ${part}_loops)
+  endif()
+  if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
+    set_source_files_properties(${mezzo_kernel_sources} PROPERTIES LANGUAGE CXX)
+  endif()
+  mezzo_object_library(${part}_objects ${plain})
+  mezzo_object_library(${part}_loops ${loops})
+  target_compile_options(${part}_loops PRIVATE ${MEZZO_LOOP_FLAGS})
+  list(APPEND mezzo_object_libraries ${part}_objects ${part}_loops)
+  if(MEZZO_JOIN_SOURCES)
+    mezzo_join_folders(${part}_objects "${plain}" amp autograd core core/cuda core/memory core/text io nn/layers nn/module
+      nn/summary nn/surgery ops/indexing ops/linalg ops/loss ops/reduce ops/shape ops/vision optim)
+  endif()
+endforeach()
+# They name their parts as average_pool does.
+set_source_files_properties("${PROJECT_SOURCE_DIR}/ops/vision/convolution.cpp"
+  "${PROJECT_SOURCE_DIR}/ops/vision/max_pool.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set(header "$<$<COMPILE_LANGUAGE:CXX>:${MEZZO_LIBRARY_HEADER}>")
+target_precompile_headers(mezzo_sample_objects PRIVATE ${header})
 target_precompile_headers(mezzo_objects REUSE_FROM mezzo_sample_objects)
-set(mezzo_object_libraries mezzo_sample_objects mezzo_objects)
-
-# Sources without inner loops.
-if(MEZZO_JOIN_SOURCES)
-  mezzo_join_folders(mezzo_objects "${mezzo_sources}" amp nn/layers nn/module nn/surgery nn/summary core/cuda)
+if(MEZZO_LOOP_FLAGS)
+  target_precompile_headers(mezzo_sample_loops PRIVATE ${header})
+  target_precompile_headers(mezzo_loops REUSE_FROM mezzo_sample_loops)
+else()
+  target_precompile_headers(mezzo_sample_loops REUSE_FROM mezzo_sample_objects)
+  target_precompile_headers(mezzo_loops REUSE_FROM mezzo_sample_objects)
 endif()
 
 # What is compiled once per instruction set: the same source, each time with its own name for the namespace Eigen so
@@ -134,7 +155,7 @@ if(mezzo_isa_sources)
       list(APPEND MEZZO_ISA_VARIANTS ${isa})
     endforeach()
     target_compile_options(mezzo_isa_v4 PRIVATE -mprefer-vector-width=512)
-    foreach(target IN ITEMS mezzo_sample_objects mezzo_objects mezzo_isa_base mezzo_isa_v3 mezzo_isa_v4)
+    foreach(target IN LISTS mezzo_object_libraries ITEMS mezzo_isa_base mezzo_isa_v3 mezzo_isa_v4)
       target_compile_definitions(${target} PRIVATE MEZZO_HAVE_ISA_VARIANTS=1)
     endforeach()
   endif()
@@ -246,7 +267,7 @@ endif()
 # libmezzo, so that building it compiles nothing else.
 function(mezzo_link_sample program)
   set(parts ${mezzo_object_libraries})
-  list(REMOVE_ITEM parts mezzo_objects)
+  list(REMOVE_ITEM parts mezzo_objects mezzo_loops)
   foreach(objects IN LISTS parts)
     target_sources(${program} PRIVATE $<TARGET_OBJECTS:${objects}>)
   endforeach()

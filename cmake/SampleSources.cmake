@@ -5,11 +5,14 @@
 # libmezzo in all others.
 # A linker error in mlp_timing (undefined reference) names a function whose file belongs here. The test sample_sources
 # (tools/check_sample_sources.sh) names files that nothing in the sample needs any more.
-set(MEZZO_SMALL_SAMPLE OFF)
+set(MEZZO_USUAL_COMPILER OFF)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^12\\."
     AND CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_FLAGS STREQUAL "" AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O2 -DNDEBUG"
-    AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND MEZZO_HAVE_ONEDNN
-    AND NOT MEZZO_HAVE_CUDA AND NOT MEZZO_SANITIZE)
+    AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND NOT MEZZO_SANITIZE)
+  set(MEZZO_USUAL_COMPILER ON)
+endif()
+set(MEZZO_SMALL_SAMPLE OFF)
+if(MEZZO_USUAL_COMPILER AND MEZZO_HAVE_ONEDNN AND NOT MEZZO_HAVE_CUDA)
   set(MEZZO_SMALL_SAMPLE ON)
 endif()
 set(mezzo_sample_files

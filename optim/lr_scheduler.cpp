@@ -2,7 +2,6 @@
 // the rates. A schedule with a host function runs on the host, and cannot be recorded into a graph.
 #include "mezzo/optim/lr_scheduler.h"
 
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -34,10 +33,6 @@ template <class T>
 T* pointer_to(const Tensor& memory) {
   return static_cast<T*>(memory.impl().data());
 }
-
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;  // schedules count in doubles
-
-bool is_rate(double value) { return std::isfinite(value) && value >= 0; }
 
 void check_record(const std::string& op, const Tensor& record, Device device) {
   constexpr std::string_view fix = "hand in what the scaler's step of this optimizer returned";
@@ -76,7 +71,7 @@ std::vector<kernels::Rates> LRScheduler::rates_at(std::int64_t step) const {
   std::vector<kernels::Rates> rates;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     rates.push_back(schedule_.rates(step, {groups_[group].base, 0}, group));
-    if (is_rate(rates.back().lr)) continue;
+    if (detail::is_rate(rates.back().lr)) continue;
     throw ValueError(schedule_.name(), "a finite learning rate >= 0", number_text(rates.back().lr),
                      "check the function at step " + std::to_string(step));
   }
@@ -203,7 +198,7 @@ std::vector<kernels::ScheduledGroup> LRScheduler::loaded_groups(std::string_view
   std::vector<kernels::ScheduledGroup> groups = groups_;
   for (std::size_t group = 0; group < groups.size(); ++group) {
     const double base = groups[group].base = bases[group].as_double();
-    if (!is_rate(base)) throw ValueError(op, "finite base_lrs >= 0", number_text(base), "check the file");
+    if (!detail::is_rate(base)) throw ValueError(op, "finite base_lrs >= 0", number_text(base), "check the file");
   }
   return groups;
 }
@@ -212,7 +207,7 @@ void LRScheduler::load_state_dict(const Value& state) {
   const std::string op = schedule_.name() + ".load_state_dict";
   std::vector<kernels::ScheduledGroup> groups = loaded_groups(op, state);
   const std::int64_t steps = state.at("last_epoch").as_int();
-  if (steps < 0 || steps > kMostSteps)
+  if (steps < 0 || steps > kernels::ScheduleNode::kMostSteps)
     throw ValueError(op, "last_epoch from 0 to 2^53", std::to_string(steps), "check the file");
   if (schedule_.needs_host()) {
     std::swap(groups_, groups);

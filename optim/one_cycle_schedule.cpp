@@ -14,7 +14,7 @@ namespace {
 using kernels::ScheduleNode;
 using Piece = Schedule::Piece;
 
-constexpr std::string_view kName = "OneCycleLR";
+constexpr std::string_view kOneCycle = "OneCycleLR";
 
 std::int64_t steps_of(const OneCycleLROptions& options) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;  // of each factor, so that their product is a step
@@ -22,7 +22,7 @@ std::int64_t steps_of(const OneCycleLROptions& options) {
   if (options.total_steps == 0 && options.epochs > 0 && options.steps_per_epoch > 0 &&
       options.epochs < kMost && options.steps_per_epoch < kMost)
     return options.epochs * options.steps_per_epoch;
-  throw ValueError(kName, "total_steps, or epochs and steps_per_epoch, of at least 1",
+  throw ValueError(kOneCycle, "total_steps, or epochs and steps_per_epoch, of at least 1",
                    std::to_string(options.total_steps) + ", " + std::to_string(options.epochs) + " and " +
                        std::to_string(options.steps_per_epoch),
                    "give the number of calls of step()");
@@ -31,23 +31,23 @@ std::int64_t steps_of(const OneCycleLROptions& options) {
 /// Checks all options; returns the number of values of those given per group.
 std::size_t checked_groups(const OneCycleLROptions& o) {
   const auto require = [](bool good, const char* expected, double got) {
-    require_option(kName, good, expected, got);
+    require_option(kOneCycle, good, expected, got);
   };
   require(o.pct_start >= 0 && o.pct_start <= 1, "pct_start in [0, 1]", o.pct_start);
   require(std::isfinite(o.div_factor) && o.div_factor > 0, "div_factor finite and > 0", o.div_factor);
   require(std::isfinite(o.final_div_factor) && o.final_div_factor > 0, "final_div_factor finite and > 0",
           o.final_div_factor);
   if (o.max_lr.values().empty())
-    throw ValueError(kName, "max_lr", "none", "give the largest learning rate of the cycle");
+    throw ValueError(kOneCycle, "max_lr", "none", "give the largest learning rate of the cycle");
   std::size_t groups = 1;
   const auto look_at = [&](std::string_view option, const PerGroup<double>& values, double below) {
     for (const double value : values.values()) {
       if (value >= 0 && value < below) continue;
       const char* const range = below == 1 ? " in [0, 1)" : " finite and >= 0";
-      require_option(kName, false, std::string(option) + range, value);
+      require_option(kOneCycle, false, std::string(option) + range, value);
     }
     if (values.values().size() == 1) return;
-    if (groups > 1 || values.values().empty()) values.require_groups(kName, option, groups);
+    if (groups > 1 || values.values().empty()) values.require_groups(kOneCycle, option, groups);
     groups = values.values().size();
   };
   look_at("max_lr", o.max_lr, std::numeric_limits<double>::infinity());
@@ -104,7 +104,7 @@ Schedule OneCycleLROptions::schedule() const {
     pieces.push_back(phase(anneal_strategy, up, end, top, bottom));
   }
   pieces.front().last = total;
-  return {std::string(kName), std::move(pieces)};
+  return {std::string(kOneCycle), std::move(pieces)};
 }
 
 }  // namespace mezzo::optim

@@ -15,13 +15,13 @@ namespace mezzo::optim {
 
 namespace {
 
-constexpr std::string_view kName = "ReduceLROnPlateau";
-constexpr std::string_view kStep = "ReduceLROnPlateau.step";
-constexpr std::string_view kLoad = "ReduceLROnPlateau.load_state_dict";
+constexpr std::string_view kPlateau = "ReduceLROnPlateau";
+constexpr std::string_view kStepPlateau = "ReduceLROnPlateau.step";
+constexpr std::string_view kLoadPlateau = "ReduceLROnPlateau.load_state_dict";
 
 std::int64_t count_in(const Value& state, const char* key) {
   const std::int64_t count = state.at(key).as_int();
-  if (count < 0) throw ValueError(kLoad, std::string(key) + " >= 0", std::to_string(count), "check the file");
+  if (count < 0) throw ValueError(kLoadPlateau, std::string(key) + " >= 0", std::to_string(count), "check the file");
   return count;
 }
 
@@ -30,7 +30,7 @@ std::int64_t count_in(const Value& state, const char* key) {
 ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, Options options)
     : optimizer_(optimizer), options_(std::move(options)), num_groups_(optimizer.num_groups()) {
   const auto require = [](bool good, const char* expected, double got) {
-    require_option(kName, good, expected, got);
+    require_option(kPlateau, good, expected, got);
   };
   require(options_.factor >= 0 && options_.factor < 1, "factor in [0, 1)", options_.factor);
   require(options_.patience >= 0, "patience >= 0", static_cast<double>(options_.patience));
@@ -38,7 +38,7 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, Options options)
   require(std::isfinite(options_.threshold) && options_.threshold >= 0, "threshold finite and >= 0",
           options_.threshold);
   require(options_.eps >= 0, "eps >= 0", options_.eps);
-  options_.min_lr.require_groups(kName, "min_lr", num_groups_);
+  options_.min_lr.require_groups(kPlateau, "min_lr", num_groups_);
   for (const double least : options_.min_lr.values())
     require(std::isfinite(least) && least >= 0, "min_lr finite and >= 0", least);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -62,10 +62,10 @@ void ReduceLROnPlateau::reduce() {
 
 void ReduceLROnPlateau::step(double metric) {
   if (std::isnan(metric))
-    throw ValueError(kStep, "a metric that is a number", "nan", "find out why the model diverged");
+    throw ValueError(kStepPlateau, "a metric that is a number", "nan", "find out why the model diverged");
   const Device device = optimizer_.device();
   if (device.is_cuda() && cuda::current_stream(device).is_capturing())
-    throw StateError(kStep, "a call outside of recorded work", "one inside", "call it between replays");
+    throw StateError(kStepPlateau, "a call outside of recorded work", "one inside", "call it between replays");
   ++last_epoch_;
   if (is_better(metric)) {
     best_ = metric;
@@ -85,9 +85,9 @@ void ReduceLROnPlateau::step(double metric) {
 
 void ReduceLROnPlateau::step(const Tensor& metric) {
   if (!metric.defined())
-    throw ValueError(kStep, "a metric", "an undefined tensor", "pass the loss of the validation");
+    throw ValueError(kStepPlateau, "a metric", "an undefined tensor", "pass the loss of the validation");
   if (metric.numel() != 1)
-    throw ShapeError(kStep, "one element", to_string(metric.shape()), "pass mean(metric)");
+    throw ShapeError(kStepPlateau, "one element", to_string(metric.shape()), "pass mean(metric)");
   step(metric.item<double>());
 }
 
@@ -99,7 +99,7 @@ std::vector<double> ReduceLROnPlateau::get_last_lr() const {
 
 Value ReduceLROnPlateau::state_dict() const {
   Value state;
-  state.set("scheduler", kName);
+  state.set("scheduler", kPlateau);
   state.set("num_groups", num_groups_);
   state.set("best", best_);
   state.set("num_bad_epochs", num_bad_epochs_);
@@ -110,17 +110,17 @@ Value ReduceLROnPlateau::state_dict() const {
 
 void ReduceLROnPlateau::load_state_dict(const Value& state) {
   const std::string& name = state.at("scheduler").as_string();
-  if (name != kName) {
-    throw StateError(kLoad, "the state of " + std::string(kName), name,
+  if (name != kPlateau) {
+    throw StateError(kLoadPlateau, "the state of " + std::string(kPlateau), name,
                      "load it into a scheduler of that kind");
   }
   const std::int64_t groups = count_in(state, "num_groups");
   if (std::cmp_not_equal(groups, num_groups_)) {
-    throw StateError(kLoad, std::to_string(num_groups_) + " parameter groups", std::to_string(groups),
+    throw StateError(kLoadPlateau, std::to_string(num_groups_) + " parameter groups", std::to_string(groups),
                      "make the optimizer with the same groups");
   }
   const double best = state.at("best").as_double();
-  if (std::isnan(best)) throw ValueError(kLoad, "best as a number", "nan", "check the file");
+  if (std::isnan(best)) throw ValueError(kLoadPlateau, "best as a number", "nan", "check the file");
   const std::int64_t bad = count_in(state, "num_bad_epochs"), cool = count_in(state, "cooldown_counter");
   last_epoch_ = count_in(state, "last_epoch");
   best_ = best;

@@ -3,6 +3,7 @@
 #include "mezzo/optim/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/optim/schedule_math.h"
@@ -31,6 +32,8 @@ std::int64_t later(std::int64_t step, std::int64_t by) {
 bool holds(const ScheduleNode& node, std::int64_t step) { return node.begin <= step && step < node.end; }
 
 }  // namespace
+
+bool detail::is_rate(double value) { return std::isfinite(value) && value >= 0; }
 
 void require_group_values(std::string_view op, std::string_view option, std::size_t values,
                           std::size_t groups) {

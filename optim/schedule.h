@@ -16,6 +16,11 @@
 
 namespace mezzo::optim {
 
+namespace detail {
+/// Whether it can be a learning rate or a factor of one: finite and >= 0.
+[[nodiscard]] bool is_rate(double value);
+}  // namespace detail
+
 /// An option that is the same for all parameter groups, or a list with one value per group.
 template <class T>
 class PerGroup {

@@ -1,7 +1,6 @@
 // The nodes that the formulas of schedules.h are made of, and the checks of their options.
 #include "mezzo/optim/schedules.h"
 
-#include <cmath>
 #include <string>
 
 #include "mezzo/core/error.h"
@@ -17,20 +16,17 @@ using kernels::ScheduleNode;
 using Piece = Schedule::Piece;
 
 constexpr std::int64_t kMostTabulated = std::int64_t{1} << 24;  // 128 MiB
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;      // all integers below are doubles
 
 void require_count(std::string_view name, std::string_view option, std::int64_t value, std::int64_t least,
-                   std::int64_t most = kMostSteps) {
+                   std::int64_t most = ScheduleNode::kMostSteps) {
   if (value >= least && value <= most) return;
   const std::string range = number_text(least) + " to " + number_text(most);
   throw ValueError(name, std::string(option) + " from " + range, number_text(value),
                    "give it in steps of the scheduler");
 }
 
-bool is_rate(double value) { return std::isfinite(value) && value >= 0; }
-
 void require_rate(std::string_view name, std::string_view option, double value) {
-  require_option(name, is_rate(value), std::string(option) + " finite and >= 0", value);
+  require_option(name, detail::is_rate(value), std::string(option) + " finite and >= 0", value);
 }
 
 void require_share(std::string_view name, std::string_view option, double value) {
@@ -201,7 +197,7 @@ Schedule LambdaLROptions::schedule() const {
     std::vector<double> table;
     for (std::int64_t t = 0; t < tabulate; ++t) {
       table.push_back(lambda(t));
-      require_option(name, is_rate(table.back()), "factors of lr_lambda finite and >= 0", table.back());
+      require_option(name, detail::is_rate(table.back()), "factors of lr_lambda finite and >= 0", table.back());
     }
     const auto memory = std::make_shared<const std::vector<double>>(std::move(table));
     ScheduleNode node{.kind = ScheduleKind::table};

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Names what cmake/SampleSources.cmake lists and the timing sample does not need: the sample is linked once more with
-# those objects as an archive, from which a linker takes only what is asked for.
+# those objects as an archive, from which a linker takes only what is asked for. Sources that are compiled as one
+# (MEZZO_JOIN_SOURCES) are needed when one of them is.
 # usage: check_sample_sources.sh COMPILER PROGRAM_OBJECTS... -- LIBRARY_OBJECTS...    status 1 when one is not needed
 set -eu
 LC_ALL=C

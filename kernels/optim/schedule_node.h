@@ -32,6 +32,7 @@ enum class FadeShape : std::int32_t {
 /// One step of the evaluation; takes part for begin <= step < end.
 struct ScheduleNode {
   static constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;  ///< of a schedule: it counts in doubles
 
   ScheduleKind kind = ScheduleKind::constant;
   FadeShape shape = FadeShape::linear;

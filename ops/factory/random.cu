@@ -136,7 +136,7 @@ Tensor randn(const Shape& shape, const TensorOptions& options, Generator& genera
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const ValueOptions& options,
                Generator& generator) {
   const DType dtype = options.dtype.value_or(DType::i64);
-  const std::string got = "[" + std::to_string(low) + ", " + std::to_string(high) + ")";
+  const std::string got = std::string("[") + std::to_string(low) + ", " + std::to_string(high) + ")";
   if (low >= high) throw ValueError("randint", "low < high", got, "high itself is never drawn");
   if (!holds(dtype, low, high - 1)) {
     throw ValueError("randint", "integers that " + to_string(dtype) + " holds exactly", got,
