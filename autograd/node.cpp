@@ -20,7 +20,9 @@ thread_local autograd::Progress current_progress;
 
 InputHookState input_hook_state() noexcept { return open_input_hooks.value_or({}); }
 
-InputHookGuard::InputHookGuard(InputHookState state) noexcept : scope_{.own = state} { open_input_hooks.push(scope_); }
+InputHookGuard::InputHookGuard(InputHookState state) noexcept : scope_{.own = state} {
+  open_input_hooks.push(scope_);
+}
 InputHookGuard::~InputHookGuard() { open_input_hooks.pop(scope_); }
 
 namespace detail {

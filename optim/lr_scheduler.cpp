@@ -198,7 +198,8 @@ std::vector<kernels::ScheduledGroup> LRScheduler::loaded_groups(std::string_view
   std::vector<kernels::ScheduledGroup> groups = groups_;
   for (std::size_t group = 0; group < groups.size(); ++group) {
     const double base = groups[group].base = bases[group].as_double();
-    if (!detail::is_rate(base)) throw ValueError(op, "finite base_lrs >= 0", number_text(base), "check the file");
+    if (!detail::is_rate(base))
+      throw ValueError(op, "finite base_lrs >= 0", number_text(base), "check the file");
   }
   return groups;
 }

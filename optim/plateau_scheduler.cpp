@@ -21,7 +21,8 @@ constexpr std::string_view kLoadPlateau = "ReduceLROnPlateau.load_state_dict";
 
 std::int64_t count_in(const Value& state, const char* key) {
   const std::int64_t count = state.at(key).as_int();
-  if (count < 0) throw ValueError(kLoadPlateau, std::string(key) + " >= 0", std::to_string(count), "check the file");
+  if (count < 0)
+    throw ValueError(kLoadPlateau, std::string(key) + " >= 0", std::to_string(count), "check the file");
   return count;
 }
 
@@ -65,7 +66,8 @@ void ReduceLROnPlateau::step(double metric) {
     throw ValueError(kStepPlateau, "a metric that is a number", "nan", "find out why the model diverged");
   const Device device = optimizer_.device();
   if (device.is_cuda() && cuda::current_stream(device).is_capturing())
-    throw StateError(kStepPlateau, "a call outside of recorded work", "one inside", "call it between replays");
+    throw StateError(kStepPlateau, "a call outside of recorded work", "one inside",
+                     "call it between replays");
   ++last_epoch_;
   if (is_better(metric)) {
     best_ = metric;

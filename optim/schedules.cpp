@@ -197,7 +197,8 @@ Schedule LambdaLROptions::schedule() const {
     std::vector<double> table;
     for (std::int64_t t = 0; t < tabulate; ++t) {
       table.push_back(lambda(t));
-      require_option(name, detail::is_rate(table.back()), "factors of lr_lambda finite and >= 0", table.back());
+      require_option(name, detail::is_rate(table.back()), "factors of lr_lambda finite and >= 0",
+                     table.back());
     }
     const auto memory = std::make_shared<const std::vector<double>>(std::move(table));
     ScheduleNode node{.kind = ScheduleKind::table};
