@@ -7,10 +7,8 @@
 #include <utility>
 
 #include "mezzo/core/backend.h"
-#include "mezzo/core/error.h"
-#if MEZZO_HAVE_CUDA
 #include "mezzo/core/cuda/graph.h"
-#endif
+#include "mezzo/core/error.h"
 
 namespace mezzo::amp {
 
@@ -19,9 +17,7 @@ struct CapturedStep::State {
   mezzo::detail::Function<Tensor()> step;
   int warmup;
   Tensor result;
-#if MEZZO_HAVE_CUDA
   std::optional<cuda::Graph> graph;
-#endif
 };
 
 CapturedStep::CapturedStep(Device device, mezzo::detail::Function<Tensor()> step, int warmup) {
@@ -39,16 +35,9 @@ CapturedStep::CapturedStep(Device device, mezzo::detail::Function<Tensor()> step
 
 CapturedStep::~CapturedStep() { delete state_; }
 
-bool CapturedStep::is_recorded() const noexcept {
-#if MEZZO_HAVE_CUDA
-  return state_->graph.has_value();
-#else
-  return false;
-#endif
-}
+bool CapturedStep::is_recorded() const noexcept { return state_->graph.has_value(); }
 
 const Tensor& CapturedStep::operator()() {
-#if MEZZO_HAVE_CUDA
   if (state_->device.is_cuda() && state_->warmup == 0) {
     if (!state_->graph) {
       Tensor result;
@@ -58,7 +47,6 @@ const Tensor& CapturedStep::operator()() {
     state_->graph->replay();
     return state_->result;
   }
-#endif
   state_->result = state_->step();
   if (state_->warmup > 0) --state_->warmup;
   return state_->result;

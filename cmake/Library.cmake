@@ -26,7 +26,9 @@ foreach(folder IN LISTS MEZZO_FOLDERS)
   file(GLOB_RECURSE kernels RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cu")
   # Compiled once per instruction set, below.
   list(FILTER sources EXCLUDE REGEX "^kernels/gemm/eigen/")
-  if(NOT MEZZO_HAVE_CUDA)
+  if(MEZZO_HAVE_CUDA)
+    list(FILTER sources EXCLUDE REGEX "^core/no_cuda/")
+  else()
     # Folders named cuda, and kernels/<family>/cuda.cu, cuda_*.cu and cuda_*.cpp.
     list(FILTER sources EXCLUDE REGEX "^(core|kernels)/cuda/|^kernels/[a-z]+/cuda[_.]")
     list(FILTER kernels EXCLUDE REGEX "^kernels/cuda/|^kernels/[a-z]+/cuda[_.]")
@@ -87,7 +89,6 @@ function(mezzo_object_library name)
   endif()
   if(MEZZO_HAVE_CUDA)
     mezzo_use_cuda_headers(${name})
-    target_compile_definitions(${name} PRIVATE MEZZO_HAVE_CUDA=1)
   endif()
 endfunction()
 

@@ -41,6 +41,9 @@ set(mezzo_sample_files
   ops/reduce: common reduction
   ops/shape: cast methods view
   optim: optimizer sgd)
+if(NOT MEZZO_HAVE_CUDA)
+  list(APPEND mezzo_sample_files core/no_cuda: streams)
+endif()
 
 # mezzo_split_sample_sources(SOURCES IN_SAMPLE): moves what the list names from one variable to the other.
 function(mezzo_split_sample_sources sources in_sample)

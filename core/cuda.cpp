@@ -1,9 +1,8 @@
 // The part of mezzo::cuda that every build has: whether CUDA can be used, why not, and the TF32 and
-// benchmark switches. Without CUDA also stand-ins for streams and events; making a stream throws.
+// benchmark switches. All else is in core/cuda/, or in core/no_cuda/ for a build without CUDA.
 #include "mezzo/core/cuda.h"
 
 #include <atomic>
-#include <utility>
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
@@ -43,43 +42,5 @@ std::string memory_summary(Device device) {
   return to_string(device) + ": " + std::to_string(stats.current) + " bytes in use (peak " +
          std::to_string(stats.peak) + "), " + std::to_string(stats.reserved) + " reserved\n";
 }
-
-// In a build with CUDA all of the following is in core/cuda/.
-#if !defined(MEZZO_HAVE_CUDA)
-
-namespace {
-
-[[noreturn]] void refuse(Device device) {
-  static_cast<void>(backend(device.is_cuda() ? device : Device::cuda(0)));  // throws: there is none
-  throw DeviceError("cuda", "a build with CUDA", "one without", "configure with -DMEZZO_CUDA=ON");
-}
-
-}  // namespace
-
-// Without CUDA no Stream can exist, so the members that need one are never reached.
-Stream::Stream(Device device, Priority /*priority*/) : device_(device), id_(0) { refuse(device); }
-Stream::~Stream() = default;
-void Stream::synchronize() const {}
-bool Stream::query() const { return true; }
-bool Stream::is_capturing() const { return false; }
-const Stream& current_stream(Device device) { refuse(device); }
-const Stream& current_stream(int index) { refuse(Device::cuda(index)); }
-StreamGuard::StreamGuard(const Stream& /*stream*/) : scope_(nullptr) {}
-StreamGuard::~StreamGuard() = default;
-
-Event::~Event() = default;
-Event::Event(Event&& other) noexcept : timing_(other.timing_) {}
-Event& Event::operator=(Event&& other) noexcept {
-  timing_ = other.timing_;
-  return *this;
-}
-void Event::record(const Stream& stream) { refuse(stream.device()); }
-void Event::wait(const Stream& /*stream*/) const {}
-void Event::synchronize() const {}
-bool Event::query() const { return true; }
-float Event::elapsed_ms(const Event& /*start*/) const { refuse(Device::cuda(0)); }
-void record_stream(const Tensor& /*tensor*/, const Stream& /*stream*/) {}
-
-#endif
 
 }  // namespace mezzo::cuda

@@ -2,15 +2,14 @@
 // with GradScaler, and prints what each cost. This file is the command line.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "../command_line.h"
 #include "measure.h"
 #include "mezzo/io/json.h"
 #include "processors.h"
@@ -148,25 +147,9 @@ void run_all(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
+  return run_program(
+      argc, argv, "mlp_timing",
       "Times the training of an MLP in default precision, under autocast, and under autocast with "
-      "GradScaler.");
-  Options options;
-  add_options(app, options);
-  try {
-    app.parse(argc, argv);
-    run_all(options);
-    return 0;
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "mlp_timing: %s; --help lists the flags\n", error.what());
-    return 2;
-  } catch (const mezzo::ValueError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+      "GradScaler.",
+      add_options, run_all);
 }

@@ -3,13 +3,12 @@
 // command line and what is printed.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <vector>
 
+#include "../command_line.h"
 #include "experiment.h"
 #include "mezzo/io/json.h"
 #include "models.h"
@@ -141,23 +140,7 @@ void run_all(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains two small networks with their norm layers in f32, in low precision and fused.");
-  Options options;
-  add_options(app, options);
-  try {
-    app.parse(argc, argv);
-    run_all(options);
-    return 0;
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "norm_surgery: %s; --help lists the flags\n", error.what());
-    return 2;
-  } catch (const ValueError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return run_program(argc, argv, "norm_surgery",
+                     "Trains two small networks with their norm layers in f32, in low precision and fused.",
+                     add_options, run_all);
 }

@@ -2,14 +2,12 @@
 // chosen steps, and shows what the scaler does about it. This file is the command line.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "../command_line.h"
 #include "lab.h"
 #include "mezzo/io/file.h"
 #include "mezzo/io/json.h"
@@ -133,25 +131,9 @@ void run_all(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
+  return run_program(
+      argc, argv, "scaler_lab",
       "Trains a small network in f16 with a GradScaler, makes chosen layers overflow or underflow at chosen "
-      "steps, and shows the scale, the skipped steps, and where each went wrong first.");
-  Options options;
-  add_options(app, options);
-  try {
-    app.parse(argc, argv);
-    run_all(options);
-    return 0;
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "scaler_lab: %s; --help lists the flags\n", error.what());
-    return 2;
-  } catch (const ValueError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+      "steps, and shows the scale, the skipped steps, and where each went wrong first.",
+      add_options, run_all);
 }

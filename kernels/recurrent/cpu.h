@@ -12,7 +12,7 @@
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
-#include "mezzo/kernels/recurrent/recurrent_math.h"
+#include "mezzo/kernels/recurrent/numbers.h"
 #include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels::cpu {
@@ -43,7 +43,7 @@ struct CellTile {
     // A result may be an input's own memory but never overlaps it shifted, so iterations are independent.
     MEZZO_INDEPENDENT_LOOP
     for (std::int64_t i = 0; i < n; ++i) {
-      const auto y = f(scalar::Numbers<T, F::kInputs>{{in[I][i]...}});
+      const auto y = f(Numbers<T, F::kInputs>{{in[I][i]...}});
       ((out[J][i] = y.at[J]), ...);
     }
   }

@@ -11,7 +11,7 @@
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/grid.h"
 #include "mezzo/kernels/cuda/strided.h"
-#include "mezzo/kernels/recurrent/recurrent_math.h"
+#include "mezzo/kernels/recurrent/numbers.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -32,7 +32,7 @@ template <class T, class F, std::size_t N, std::size_t... I, std::size_t... J>
 __device__ MEZZO_ALWAYS_INLINE void cell_element(const F& f, const CellArrays<N>& operands,
                                                  const std::int64_t (&at)[N], std::index_sequence<I...>,
                                                  std::index_sequence<J...>) {
-  const auto y = f(scalar::Numbers<T, F::kInputs>{{load_cell<T>(operands.arrays[I], at[I])...}});
+  const auto y = f(Numbers<T, F::kInputs>{{load_cell<T>(operands.arrays[I], at[I])...}});
   (store<T, Among::floating>(operands.arrays[F::kInputs + J].data, operands.arrays[F::kInputs + J].dtype,
                              at[F::kInputs + J], y.at[J]),
    ...);

@@ -7,7 +7,7 @@
 
 #include "mezzo/kernels/device_code.h"
 #include "mezzo/kernels/recurrent/cpu.h"
-#include "mezzo/kernels/recurrent/recurrent_math.h"
+#include "mezzo/kernels/recurrent/numbers.h"
 #include "mezzo/kernels/view.h"
 #if MEZZO_DEVICE_CODE
 #include "mezzo/kernels/recurrent/cuda.h"
@@ -15,7 +15,7 @@
 
 namespace mezzo::kernels {
 
-/// results[k](n, j) = f(inputs(n, j)).at[k] for a functor of recurrent_math.h. All views have one shape
+/// results[k](n, j) = f(inputs(n, j)).at[k] for a functor f. All views have one shape
 /// [rows, columns], any strides and any floating dtypes; an input without memory is 0 everywhere. Arithmetic
 /// is in `compute` (f32 or f64), results are rounded once. A result may be in the memory of an input that has
 /// the same dtype and strides.

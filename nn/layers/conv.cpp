@@ -43,6 +43,32 @@ IntList borders(const Config& config) {
   return result;
 }
 
+/// What a constructor is given, as a Config. `Options`: those of Conv or of ConvTranspose.
+template <class Config, class Options>
+Config config_of(const std::string& kind, std::size_t spatial, std::int64_t in_channels,
+                 std::int64_t out_channels, const SpatialSizes& kernel_size, const Options& options) {
+  Config config{.name = kind + std::to_string(spatial) + "d",
+                .spatial = spatial,
+                .in_channels = in_channels,
+                .out_channels = out_channels,
+                .kernel_size = kernel_size,
+                .stride = options.stride,
+                .padding = options.padding,
+                .dilation = options.dilation,
+                .groups = options.groups,
+                .bias = options.bias,
+                .dtype = options.dtype,
+                .device = options.device,
+                .generator = options.generator};
+  if constexpr (requires { options.output_padding; }) {
+    config.is_transposed = true;
+    config.output_padding = options.output_padding;
+  } else {
+    config.padding_mode = options.padding_mode;
+  }
+  return config;
+}
+
 constexpr std::array kConvolutions{conv1d, conv2d, conv3d};
 constexpr std::array kTransposed{conv_transpose1d, conv_transpose2d, conv_transpose3d};
 
@@ -115,20 +141,8 @@ std::string ConvLayer::extra_repr() const {
 template <int kSpatial>
 Conv<kSpatial>::Conv(std::int64_t in_channels, std::int64_t out_channels, const SpatialSizes& kernel_size,
                      const ConvLayerOptions& options)
-    : ConvLayer(checked({.name = "Conv" + std::to_string(kSpatial) + "d",
-                         .spatial = kSpatial,
-                         .in_channels = in_channels,
-                         .out_channels = out_channels,
-                         .kernel_size = kernel_size,
-                         .stride = options.stride,
-                         .padding = options.padding,
-                         .dilation = options.dilation,
-                         .groups = options.groups,
-                         .bias = options.bias,
-                         .padding_mode = options.padding_mode,
-                         .dtype = options.dtype,
-                         .device = options.device,
-                         .generator = options.generator})) {}
+    : ConvLayer(
+          checked(config_of<Config>("Conv", kSpatial, in_channels, out_channels, kernel_size, options))) {}
 
 template <int kSpatial>
 Tensor Conv<kSpatial>::forward(const Tensor& x) {
@@ -146,21 +160,8 @@ template <int kSpatial>
 ConvTranspose<kSpatial>::ConvTranspose(std::int64_t in_channels, std::int64_t out_channels,
                                        const SpatialSizes& kernel_size,
                                        const ConvTransposeLayerOptions& options)
-    : ConvLayer(checked({.name = "ConvTranspose" + std::to_string(kSpatial) + "d",
-                         .spatial = kSpatial,
-                         .is_transposed = true,
-                         .in_channels = in_channels,
-                         .out_channels = out_channels,
-                         .kernel_size = kernel_size,
-                         .stride = options.stride,
-                         .padding = options.padding,
-                         .dilation = options.dilation,
-                         .output_padding = options.output_padding,
-                         .groups = options.groups,
-                         .bias = options.bias,
-                         .dtype = options.dtype,
-                         .device = options.device,
-                         .generator = options.generator})) {}
+    : ConvLayer(checked(
+          config_of<Config>("ConvTranspose", kSpatial, in_channels, out_channels, kernel_size, options))) {}
 
 template <int kSpatial>
 Tensor ConvTranspose<kSpatial>::forward(const Tensor& x) {

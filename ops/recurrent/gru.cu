@@ -1,4 +1,5 @@
 // gru_cell, and the pointwise part of its gradient as an op of its own.
+#include "mezzo/kernels/math/activation_math.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/rearrange.h"
 #include "mezzo/ops/recurrent/common.h"
@@ -14,6 +15,41 @@ using samples::real;
 
 constexpr std::int64_t kGruGates = 3;
 constexpr std::int64_t kKept = 4;  ///< r, z, n and m, the product of h in n
+
+// --- scalar math
+
+namespace math = kernels::math;
+using kernels::Numbers;
+using kernels::scalar::SigmoidBackwardFn;
+using kernels::scalar::TanhBackwardFn;
+
+/// Inputs: the product of x for the gates r, z, n, that of h, b_ih and b_hh for each gate, and h. Results: r,
+/// z, n and the part m of n that r scales, and h' = (1 - z) n + z h, where n = tanh(.. + r m).
+struct GruCellFn {
+  static constexpr std::size_t kInputs = 13, kResults = 5;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE Numbers<T, kResults> operator()(const Numbers<T, kInputs>& x) const {
+    const T r = math::sigmoid((x.at[0] + x.at[6]) + (x.at[3] + x.at[9]));
+    const T z = math::sigmoid((x.at[1] + x.at[7]) + (x.at[4] + x.at[10]));
+    const T m = x.at[5] + x.at[11];
+    const T n = math::tanh((x.at[2] + x.at[8]) + r * m);
+    return {{r, z, n, m, n + z * (x.at[12] - n)}};
+  }
+};
+
+/// Inputs: the gradients of h' and of r, z, n, m; then r, z, n, m and h. Results: the gradients of x's three
+/// products, of h's, and of the h that is mixed in.
+struct GruCellBackwardFn {
+  static constexpr std::size_t kInputs = 10, kResults = 7;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE Numbers<T, kResults> operator()(const Numbers<T, kInputs>& x) const {
+    const T grad = x.at[0], r = x.at[5], z = x.at[6], n = x.at[7], m = x.at[8];
+    const T of_n = TanhBackwardFn{}(x.at[3] + grad * (T(1) - z), n);
+    const T of_r = SigmoidBackwardFn{}(x.at[1] + of_n * m, r);
+    const T of_z = SigmoidBackwardFn{}(x.at[2] + grad * (x.at[9] - n), z);
+    return {{of_r, of_z, of_n, of_r, of_z, x.at[4] + of_n * r, grad * z}};
+  }
+};
 
 // --- gru_cell_backward. Inputs: the gradients of h' and of r, z, n, m; r, z, n, m; and h. Outputs: the
 // gradients of x's product, of h's, and of the h that is mixed in.
@@ -47,7 +83,7 @@ Outputs gru_backward_forward(const ForwardArgs<CellBackwardAttrs>& args) {
   const Tensor of_x = empty({state[0], kGruGates * state[1]}, options), of_h = empty(of_x.shape(), options);
   const Tensor mixed = empty(state, {.dtype = b.state_dtype, .device = device});
   const auto gate = [&](const Tensor& gates, std::int64_t k) { return gate_view(gates, k, state); };
-  kernels::cell_map(device, kernels::scalar::GruCellBackwardFn{},
+  kernels::cell_map(device, GruCellBackwardFn{},
                     {gate(of_x, 0), gate(of_x, 1), gate(of_x, 2), gate(of_h, 0), gate(of_h, 1), gate(of_h, 2),
                      view_of(mixed)},
                     {state_view(b.grad_h), gate(b.grad_gates, 0), gate(b.grad_gates, 1),
@@ -97,7 +133,7 @@ Outputs gru_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor of_x = cell_product(cell.x, cell.w_ih), of_h = cell_product(cell.h, cell.w_hh);
   const Tensor out = empty(state, options), gates = empty({state[0], kKept * state[1]}, options);
   const auto gate = [&](const Tensor& of, std::int64_t k) { return gate_view(of, k, state); };
-  kernels::cell_map(out.device(), kernels::scalar::GruCellFn{},
+  kernels::cell_map(out.device(), GruCellFn{},
                     {gate(gates, 0), gate(gates, 1), gate(gates, 2), gate(gates, 3), view_of(out)},
                     {gate(of_x, 0), gate(of_x, 1), gate(of_x, 2), gate(of_h, 0), gate(of_h, 1), gate(of_h, 2),
                      gate(cell.b_ih, 0), gate(cell.b_ih, 1), gate(cell.b_ih, 2), gate(cell.b_hh, 0),

@@ -1,5 +1,6 @@
 // lstm_cell and lstm_sequence, and the part of their gradients that is no product over all steps as ops of
 // their own.
+#include "mezzo/kernels/math/activation_math.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/rearrange.h"
@@ -16,6 +17,43 @@ using samples::real;
 
 constexpr std::int64_t kLstmGates = 4;
 
+// --- scalar math
+
+namespace math = kernels::math;
+using kernels::Numbers;
+using kernels::scalar::SigmoidBackwardFn;
+using kernels::scalar::TanhBackwardFn;
+
+/// Inputs: the sums of both products for the gates i, f, g, o, then b_ih and b_hh for each of them, and c.
+/// Results: i, f, g, o, and h' = o tanh(c'), c' = f c + i g.
+struct LstmCellFn {
+  static constexpr std::size_t kInputs = 13, kResults = 6;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE Numbers<T, kResults> operator()(const Numbers<T, kInputs>& x) const {
+    const T i = math::sigmoid(x.at[0] + (x.at[4] + x.at[8]));
+    const T f = math::sigmoid(x.at[1] + (x.at[5] + x.at[9]));
+    const T g = math::tanh(x.at[2] + (x.at[6] + x.at[10]));
+    const T o = math::sigmoid(x.at[3] + (x.at[7] + x.at[11]));
+    const T c = f * x.at[12] + i * g;
+    return {{i, f, g, o, o * math::tanh(c), c}};
+  }
+};
+
+/// Inputs: the gradients of h', of c' and of the gates i, f, g, o; the gates; c and c'. Results: the
+/// gradients of the four sums that went into the gates, and that of c.
+struct LstmCellBackwardFn {
+  static constexpr std::size_t kInputs = 12, kResults = 5;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE Numbers<T, kResults> operator()(const Numbers<T, kInputs>& x) const {
+    const T i = x.at[6], f = x.at[7], g = x.at[8], o = x.at[9];
+    const T t = math::tanh(x.at[11]);
+    const T of_c = x.at[1] + TanhBackwardFn{}(x.at[0] * o, t);
+    return {{SigmoidBackwardFn{}(x.at[2] + of_c * g, i), SigmoidBackwardFn{}(x.at[3] + of_c * x.at[10], f),
+             TanhBackwardFn{}(x.at[4] + of_c * i, g), SigmoidBackwardFn{}(x.at[5] + x.at[0] * t, o),
+             of_c * f}};
+  }
+};
+
 // --- one step, without the products
 
 /// Results of a step and of its gradient.
@@ -30,7 +68,7 @@ struct StepGradient {
 void run_step(const Step& to, const Tensor& sums, const Tensor& c, const CellInputs& cell) {
   const Shape& state = c.shape();
   const auto gate = [&](const Tensor& of, std::int64_t k) { return gate_view(of, k, state); };
-  kernels::cell_map(to.h.device(), kernels::scalar::LstmCellFn{},
+  kernels::cell_map(to.h.device(), LstmCellFn{},
                     {gate(to.gates, 0), gate(to.gates, 1), gate(to.gates, 2), gate(to.gates, 3),
                      view_of(to.h), view_of(to.c)},
                     {gate(sums, 0), gate(sums, 1), gate(sums, 2), gate(sums, 3), gate(cell.b_ih, 0),
@@ -44,7 +82,7 @@ void run_step(const Step& to, const Tensor& sums, const Tensor& c, const CellInp
 void run_step_gradient(const StepGradient& to, const Step& grad, const Tensor& gates, const Tensor& c,
                        const Tensor& new_c, DType compute) {
   const auto gate = [&](const Tensor& of, std::int64_t k) { return gate_view(of, k, c.shape()); };
-  kernels::cell_map(c.device(), kernels::scalar::LstmCellBackwardFn{},
+  kernels::cell_map(c.device(), LstmCellBackwardFn{},
                     {gate(to.sums, 0), gate(to.sums, 1), gate(to.sums, 2), gate(to.sums, 3), view_of(to.c)},
                     {state_view(grad.h), state_view(grad.c), gate(grad.gates, 0), gate(grad.gates, 1),
                      gate(grad.gates, 2), gate(grad.gates, 3), gate(gates, 0), gate(gates, 1), gate(gates, 2),

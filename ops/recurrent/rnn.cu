@@ -1,6 +1,7 @@
 // rnn_tanh_cell and rnn_relu_cell: a product and one nonlinearity.
 #include "mezzo/ops/recurrent.h"
 
+#include "mezzo/kernels/math/activation_math.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/recurrent/common.h"
 
@@ -9,7 +10,18 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
+using kernels::Numbers;
 using Args = ForwardArgs<NoAttrs>;
+
+/// h' = act(pre + b_ih + b_hh). Inputs: pre, b_ih, b_hh. Results: h'.
+template <class Activation>
+struct RnnCellFn {
+  static constexpr std::size_t kInputs = 3, kResults = 1;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE Numbers<T, kResults> operator()(const Numbers<T, kInputs>& x) const {
+    return {{Activation{}(x.at[0] + (x.at[1] + x.at[2]))}};
+  }
+};
 
 /// The two kinds of a plain cell.
 struct TanhKind {
@@ -32,7 +44,7 @@ Outputs rnn_forward(const Args& args) {
   const Shape& state = cell.h.shape();
   const Tensor sums = cell_product(cell.h, cell.w_hh, cell_product(cell.x, cell.w_ih));
   Tensor out = sums.dtype() == cell.dtype() ? sums : empty(state, options_of(cell.x));
-  kernels::cell_map(out.device(), kernels::scalar::RnnCellFn<typename Kind::Function>{}, {view_of(out)},
+  kernels::cell_map(out.device(), RnnCellFn<typename Kind::Function>{}, {view_of(out)},
                     {view_of(sums), gate_view(cell.b_ih, 0, state), gate_view(cell.b_hh, 0, state)},
                     cell.compute());
   return out;

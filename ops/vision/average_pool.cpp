@@ -24,16 +24,7 @@ struct AvgPoolAttrs : PoolAttrs {
                                                           attr("divisor_override", &A::divisor_override)});
   }
 };
-/// Of the gradient for an input whose spatial sizes are `size`; without kernel_size, of an adaptive pooling.
-struct AvgPoolBackwardAttrs : AvgPoolAttrs {
-  Shape size = {};
-  std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    using A = AvgPoolBackwardAttrs;
-    return std::tuple_cat(AvgPoolAttrs::fields(),
-                          std::tuple{attr("size", &A::size), attr("dtype", &A::dtype)});
-  }
-};
+using AvgPoolBackwardAttrs = PoolBackwardAttrs<AvgPoolAttrs>;
 
 [[nodiscard]] Tensor avg_pool_backward(const Tensor& grad, const AvgPoolBackwardAttrs& attrs);
 

@@ -22,16 +22,7 @@ struct MaxPoolAttrs : PoolAttrs {
     return std::tuple_cat(PoolAttrs::fields(), std::tuple{attr("dilation", &MaxPoolAttrs::dilation)});
   }
 };
-/// Of the gradient for an input whose spatial sizes are `size`; without kernel_size, of an adaptive pooling.
-struct MaxPoolBackwardAttrs : MaxPoolAttrs {
-  Shape size = {};
-  std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    using A = MaxPoolBackwardAttrs;
-    return std::tuple_cat(MaxPoolAttrs::fields(),
-                          std::tuple{attr("size", &A::size), attr("dtype", &A::dtype)});
-  }
-};
+using MaxPoolBackwardAttrs = PoolBackwardAttrs<MaxPoolAttrs>;
 
 [[nodiscard]] Tensor max_pool_backward(const Tensor& grad, const Tensor& indices,
                                        const MaxPoolBackwardAttrs& attrs);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "mezzo/kernels/pool/pool.h"
 #include "mezzo/ops/forward.h"
@@ -24,6 +26,17 @@ struct PoolAttrs {
 struct AdaptivePoolAttrs {
   Dims output_size;
   static constexpr auto fields() { return std::tuple{attr("output_size", &AdaptivePoolAttrs::output_size)}; }
+};
+
+/// Of the gradient for an input whose spatial sizes are `size`; without kernel_size, of an adaptive pooling.
+template <class Attrs>
+struct PoolBackwardAttrs : Attrs {
+  Shape size = {};
+  std::optional<DType> dtype = {};
+  static constexpr auto fields() {
+    using A = PoolBackwardAttrs;
+    return std::tuple_cat(Attrs::fields(), std::tuple{attr("size", &A::size), attr("dtype", &A::dtype)});
+  }
 };
 
 /// Whether a tensor may be without channels.

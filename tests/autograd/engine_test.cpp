@@ -4,27 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/ops.h"
+#include "mezzo/tests/support/message_of.h"
 
 namespace mezzo {
 namespace {
 
+using test::message_of;
+
 Tensor leaf(std::vector<double> values) {
   return tensor(values, {.dtype = DType::f64, .requires_grad = true});
 }
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(Engine, GradientOfAProductIsTheOtherFactor) {
   const Tensor a = leaf({2, 3}), b = leaf({5, 7});
   sum(a * b).backward();
@@ -102,21 +95,21 @@ TEST(Engine, SecondBackwardIsRefusedUnlessTheGraphIsRetained) {
   y.backward({.retain_graph = true});
   y.backward();
   EXPECT_EQ(x.grad().item(), 12);
-  const std::string text = message_of([&] { y.backward(); });
+  const std::string text = message_of<Error>([&] { y.backward(); });
   EXPECT_NE(text.find("retain_graph = true"), std::string::npos) << text;
   EXPECT_EQ(x.grad().item(), 12) << "a refused backward must not touch a leaf";
 }
 
 TEST(Engine, UnusedInputsAreRefusedUnlessAllowed) {
   const Tensor x = leaf({3}), other = leaf({4});
-  EXPECT_NE(message_of([&] { static_cast<void>(grad(sum(x * x), {other})); }).find("allow_unused"),
+  EXPECT_NE(message_of<Error>([&] { static_cast<void>(grad(sum(x * x), {other})); }).find("allow_unused"),
             std::string::npos);
   EXPECT_FALSE(grad(sum(x * x), {other}, {.allow_unused = true})[0].defined());
 }
 
 TEST(Engine, OutputsThatCannotBeDifferentiatedAreNamed) {
   const Tensor x = leaf({1, 2});
-  EXPECT_NE(message_of([&] { (x * x).backward(); }).find("[2]"), std::string::npos);
+  EXPECT_NE(message_of<Error>([&] { (x * x).backward(); }).find("[2]"), std::string::npos);
   EXPECT_THROW(x.detach().backward(), AutogradError);
   EXPECT_THROW((x * x).backward(ones({3}), {}), ShapeError);
 }
@@ -147,7 +140,7 @@ TEST(Engine, OverwrittenSavedTensorsAreNoticed) {
     h.fill_(1.0);
   }
   y.backward();  // exp needs its own result only
-  const std::string text = message_of([&] { z.backward(); });
+  const std::string text = message_of<Error>([&] { z.backward(); });
   EXPECT_NE(text.find("in place"), std::string::npos) << text;
   EXPECT_NE(text.find("mul"), std::string::npos) << text;
 }
@@ -182,7 +175,7 @@ TEST(Engine, ALeafConvertedSinceForwardIsRefused) {
   const Tensor half = w.detach().to(DType::f16);
   w.impl().storage = half.impl().storage;  // what Module::to does behind the handle
   w.impl().dtype = DType::f16;
-  EXPECT_NE(message_of([&] { y.backward(); }).find("run forward again"), std::string::npos);
+  EXPECT_NE(message_of<Error>([&] { y.backward(); }).find("run forward again"), std::string::npos);
   EXPECT_FALSE(w.grad().defined());
 }
 

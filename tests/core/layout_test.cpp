@@ -6,16 +6,18 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "mezzo/core/error.h"
+#include "mezzo/tests/support/message_of.h"
 
 namespace mezzo::layout {
 namespace {
+
+using test::message_of;
 
 /// Offsets of all elements in row-major order.
 std::vector<std::int64_t> offsets(const Shape& shape, const Dims& strides) {
@@ -28,16 +30,6 @@ std::vector<std::int64_t> offsets(const Shape& shape, const Dims& strides) {
     result = longer;
   }
   return result;
-}
-
-template <class E, class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 /// A layout as views make them: dims of a contiguous tensor in any order, some with steps, some repeated.

@@ -11,26 +11,20 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/autograd/engine.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/shape.h"
+#include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/support/sanitizer.h"
 
 namespace mezzo {
 namespace {
 
-template <class E>
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using test::message_of;
 
 // --- layout and sharing
 

@@ -15,6 +15,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/tests/core/value_printer.h"
+#include "mezzo/tests/support/message_of.h"
 
 namespace mezzo {
 
@@ -25,17 +26,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMinInt = std::numeric_limits<std::int64_t>::min();
 
-/// The message of the E that `action` throws.
-template <class E, class F>
-std::string message_of(F action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing of that type was thrown";
-  return {};
-}
+using test::message_of;
 
 TEST(Value, TakesEachTypeAsItsKind) {
   EXPECT_TRUE(Value().is_null());

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "mezzo/tests/support/message_of.h"
 #include "misuse/misuse.h"
 
 namespace mezzo::misuse {
@@ -11,14 +12,7 @@ namespace {
 
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
-std::string error_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using test::message_of;
 
 TEST(Numbers, AnIntegerDividedByZeroIsZero) {
   for (const DType dtype : {DType::i8, DType::i16, DType::i32, DType::i64, DType::u8}) {
@@ -44,16 +38,17 @@ TEST(Numbers, TheSmallestIntegerDividedByMinusOneWraps) {
 }
 
 TEST(Numbers, AreRefusedOnOneLine) {
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(message_of<Error>([] {
               static_cast<void>(one_hot(tensor({kMax})));
             }).find("one_hot: expected indices below 2^60"),
             0U);
-  EXPECT_EQ(error_of([] { amp::GradScaler({.init_scale = 1e300}); }),
+  EXPECT_EQ(message_of<Error>([] { amp::GradScaler({.init_scale = 1e300}); }),
             "GradScaler: expected a positive, finite init_scale, got 1e+300; use 65536");
-  const std::string deep = error_of([] { static_cast<void>(io::parse_json(std::string(129, '['))); });
+  const std::string deep =
+      message_of<Error>([] { static_cast<void>(io::parse_json(std::string(129, '['))); });
   EXPECT_NE(deep.find("at most 128 levels"), std::string::npos) << deep;
-  EXPECT_EQ(error_of([] { static_cast<void>(randperm(kMax)); }).find("randperm: expected"), 0U);
-  EXPECT_EQ(error_of([] { static_cast<void>(chunk(ones({0}), kMax)); }),
+  EXPECT_EQ(message_of<Error>([] { static_cast<void>(randperm(kMax)); }).find("randperm: expected"), 0U);
+  EXPECT_EQ(message_of<Error>([] { static_cast<void>(chunk(ones({0}), kMax)); }),
             "chunk: expected at most 1048576 chunks of a dim without elements, got 9223372036854775807; ask "
             "for fewer");
 }
@@ -61,18 +56,19 @@ TEST(Numbers, AreRefusedOnOneLine) {
 /// Any number divides no channels; as a count of groups it must still be one that can be multiplied.
 TEST(Numbers, GroupsOfNoChannelsAreCounted) {
   const Tensor x = ones({2, 0, 3}), weight = ones({0, 2, 1});
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(message_of<Error>([&] {
               static_cast<void>(conv_transpose1d(x, weight, {}, {.groups = kMax}));
             }).find("conv_transpose1d: expected groups whose channels can be counted, got"),
             0U);
-  EXPECT_EQ(
-      error_of([&] { static_cast<void>(group_norm(x, kMax)); }).find("group_norm: expected fewer than 2^60"),
-      0U);
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(message_of<Error>([&] {
+              static_cast<void>(group_norm(x, kMax));
+            }).find("group_norm: expected fewer than 2^60"),
+            0U);
+  EXPECT_EQ(message_of<Error>([] {
               static_cast<void>(nn::init::fans({2, 3, 147, kMax}));
             }).find("init: expected fewer than 2^60"),
             0U);
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(message_of<Error>([] {
               static_cast<void>(nn::init::fans({2, 3, -1}));
             }).find("init: expected sizes of at least 0"),
             0U);

@@ -11,30 +11,24 @@
 #include "mezzo/nn/module_dict.h"
 #include "mezzo/nn/module_list.h"
 #include "mezzo/nn/sequential.h"
+#include "mezzo/tests/support/message_of.h"
 
 namespace mezzo::nn {
 namespace {
 
-template <class F>
-std::string refusal(const F& action) {
-  try {
-    action();
-  } catch (const ValueError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using test::message_of;
 
 TEST(DeepModule, AModuleIsNotPutIntoItself) {
   const auto net = make<Sequential>();
-  EXPECT_NE(refusal([&] { net->push_back(net); }).find("a model must not contain itself"), std::string::npos);
+  EXPECT_NE(message_of<ValueError>([&] { net->push_back(net); }).find("a model must not contain itself"),
+            std::string::npos);
   EXPECT_EQ(net->size(), 0U);
   const auto list = make<ModuleList<Module>>();
-  EXPECT_NE(refusal([&] { list->push_back(list); }).find("a model must not contain itself"),
+  EXPECT_NE(message_of<ValueError>([&] { list->push_back(list); }).find("a model must not contain itself"),
             std::string::npos);
   EXPECT_EQ(list->size(), 0U);
   const auto dict = make<ModuleDict<Module>>();
-  EXPECT_NE(refusal([&] { dict->insert("a", dict); }).find("a model must not contain itself"),
+  EXPECT_NE(message_of<ValueError>([&] { dict->insert("a", dict); }).find("a model must not contain itself"),
             std::string::npos);
   EXPECT_FALSE(dict->contains("a"));
 }
@@ -44,11 +38,13 @@ TEST(DeepModule, AModuleIsNotPutBelowItself) {
   top->push_back(middle);
   middle->push_back(bottom);
   for (const auto& above : {top, middle, bottom})
-    EXPECT_NE(refusal([&] { bottom->push_back(above); }).find("a model must not contain itself"),
-              std::string::npos);
+    EXPECT_NE(
+        message_of<ValueError>([&] { bottom->push_back(above); }).find("a model must not contain itself"),
+        std::string::npos);
   bottom->push_back(make<Linear>(1, 1));
-  EXPECT_NE(refusal([&] { (*bottom)[0].replace(top); }).find("a model must not contain itself"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of<ValueError>([&] { (*bottom)[0].replace(top); }).find("a model must not contain itself"),
+      std::string::npos);
   // One module at two places is no cycle.
   const auto shared = make<Sequential>();
   bottom->push_back(shared);

@@ -10,6 +10,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/tests/support/message_of.h"
 
 namespace mezzo::nn::testing {
 
@@ -36,17 +37,7 @@ std::vector<std::string> names(const std::vector<std::pair<std::string, T>>& lis
   return result;
 }
 
-/// The message of the E that `action` throws.
-template <class E, class F>
-std::string message_of(F action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing of that type was thrown";
-  return {};
-}
+using test::message_of;
 
 /// Whether `text` holds `part`, shown when it does not.
 inline ::testing::AssertionResult contains(const std::string& text, const std::string& part) {

@@ -10,6 +10,7 @@
 #include "mezzo/core/threads.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/tests/ops/pointwise_support.h"
+#include "mezzo/tests/support/thread_guard.h"
 
 namespace mezzo {
 namespace {
@@ -136,12 +137,10 @@ TEST(GridSample, GivesTheSameBitsOnAnyNumberOfThreads) {
     const Tensors found = grad({&y, 1}, Tensors{x, grid}, {&y, 1});
     return std::vector<Doubles>{list(y), list(found[0]), list(found[1])};
   };
-  const int before = get_num_threads();
-  set_num_threads(1);
+  const ThreadGuard threads(1);
   const auto one = run();
   set_num_threads(4);
   EXPECT_EQ(run(), one);
-  set_num_threads(before);
 }
 
 TEST(GridSample, TakesEmptyBatchesChannelsAndGrids) {

@@ -9,6 +9,7 @@
 #include "mezzo/core/threads.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/tests/ops/pointwise_support.h"
+#include "mezzo/tests/support/thread_guard.h"
 
 namespace mezzo {
 namespace {
@@ -166,12 +167,10 @@ TEST(Interpolate, GivesTheSameBitsOnAnyNumberOfThreads) {
     const Tensor y = interpolate(x, {.scale_factor = 2.3, .mode = bilinear});
     return std::pair{list(y), list(grad({&y, 1}, {&x, 1}, {&y, 1})[0])};
   };
-  const int before = get_num_threads();
-  set_num_threads(1);
+  const ThreadGuard threads(1);
   const auto one = run();
   set_num_threads(4);
   EXPECT_EQ(run(), one);
-  set_num_threads(before);
 }
 
 TEST(Interpolate, TakesAnEmptyBatch) {
@@ -195,7 +194,7 @@ TEST(Interpolate, RefusesWhatMakesNoSense) {
             "interpolate: expected x [N, C, spatial...] with 1 spatial dims, got 2 of them; choose the mode "
             "for these dims");
   const auto refuses = [&]<class E>(TypeTag<E>, const Tensor& input, const InterpolateOptions& options) {
-    EXPECT_NE(message_of<E>([&] { (void)interpolate(input, options); }), "nothing was thrown");
+    EXPECT_THROW((void)interpolate(input, options), E);
   };
   const TypeTag<ValueError> value;
   const TypeTag<ShapeError> shape;

@@ -15,6 +15,7 @@
 #include "mezzo/core/layout.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/pointwise.h"
+#include "mezzo/tests/support/message_of.h"
 
 namespace mezzo::test {
 
@@ -71,16 +72,6 @@ inline Tensor strided_copy(const Tensor& x) {
 }
 
 inline std::vector<double> list(const Tensor& x) { return x.to_vector<double>(); }
-
-template <class E>
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 /// Numbers in [low, high] that look random but are the same everywhere.
 inline std::vector<double> spread(std::size_t count, double low, double high, double phase = 0) {

@@ -5,10 +5,10 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/random.h"
-#include "mezzo/core/threads.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/tests/ops/pointwise_support.h"
 #include "mezzo/tests/ops/pooling_support.h"
+#include "mezzo/tests/support/thread_guard.h"
 
 namespace mezzo {
 namespace {
@@ -284,13 +284,12 @@ TEST(Pools, KeepTheMemoryFormat) {
 }
 
 TEST(Pools, GiveTheSameBitsOnAnyNumberOfThreads) {
-  const int before = get_num_threads();
   Generator generator(3);
   const Tensor x = uniform(-1, 1, {3, 70, 40, 50}, {}, generator);
   for (const MemoryFormat format : kFormats) {
     std::vector<Doubles> seen[2];
     for (const int run : {0, 1}) {
-      set_num_threads(run == 0 ? 1 : 3);
+      const ThreadGuard threads(run == 0 ? 1 : 3);
       const Tensor leaf = formatted(x, format).requires_grad_();
       const Tensor y = max_pool2d(leaf, {.kernel_size = 3, .stride = 1, .padding = 1});
       const Tensor z = avg_pool2d(leaf, {.kernel_size = 3, .stride = 2, .padding = 1});
@@ -300,7 +299,6 @@ TEST(Pools, GiveTheSameBitsOnAnyNumberOfThreads) {
     }
     EXPECT_EQ(seen[0], seen[1]);
   }
-  set_num_threads(before);
 }
 
 TEST(Pools, RefuseWhatMakesNoSense) {

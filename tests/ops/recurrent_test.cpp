@@ -14,6 +14,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/core/threads.h"
 #include "mezzo/ops/ops.h"
+#include "mezzo/tests/support/thread_guard.h"
 
 namespace mezzo {
 namespace {
@@ -144,16 +145,19 @@ TEST(RecurrentCells, AreTheirFormulasInPlainOps) {
       [](const Cell& a) { return std::vector{naive_lstm(a).c}; });
 }
 
-TEST(RecurrentCells, HaveTheSameBitsOnEveryNumberOfThreads) {
-  const int before = get_num_threads();
-  const Cell cell(4, 64, 20, 270, DType::f32);
-  const Function function = [](const Cell& a) { return std::vector{lstm(a).h, gru(Cell(3, 64, 20, 270))}; };
-  set_num_threads(1);
+void expect_same_bits_on_threads(const Cell& cell, const Function& function) {
+  const test::ThreadGuard threads(1);
   const std::vector<Tensor> one = gradients_of(cell, function);
   set_num_threads(3);
   const std::vector<Tensor> three = gradients_of(cell, function);
-  set_num_threads(before);
+  ASSERT_EQ(one.size(), three.size());
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_EQ(list(one[i]), list(three[i]));
+}
+
+TEST(RecurrentCells, HaveTheSameBitsOnEveryNumberOfThreads) {
+  expect_same_bits_on_threads(Cell(4, 64, 20, 270, DType::f32), [](const Cell& a) {
+    return std::vector{lstm(a).h, gru(Cell(3, 64, 20, 270))};
+  });
 }
 
 TEST(RecurrentCells, TakeOneBiasWithoutTheOther) {
@@ -285,15 +289,8 @@ TEST(LstmSequence, RoundsLikeCellsIn16Bits) {
 }
 
 TEST(LstmSequence, HasTheSameBitsOnEveryNumberOfThreads) {
-  const int before = get_num_threads();
-  const Cell cell = sequence_inputs(3, 64, 20, 270, DType::f32);
-  const Function function = [](const Cell& a) { return sequence(a, false); };
-  set_num_threads(1);
-  const std::vector<Tensor> one = gradients_of(cell, function);
-  set_num_threads(3);
-  const std::vector<Tensor> three = gradients_of(cell, function);
-  set_num_threads(before);
-  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_EQ(list(one[i]), list(three[i]));
+  expect_same_bits_on_threads(sequence_inputs(3, 64, 20, 270, DType::f32),
+                              [](const Cell& a) { return sequence(a, false); });
 }
 
 TEST(LstmSequence, GivesWeightsUnderAutocastTheirGradientsUnrounded) {

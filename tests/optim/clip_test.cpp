@@ -6,7 +6,7 @@
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/backend.h"
-#include "mezzo/core/threads.h"
+#include "mezzo/tests/support/thread_guard.h"
 #include "optim/optim_support.h"
 
 namespace mezzo::optim {
@@ -167,15 +167,13 @@ TEST(ClipGradNorm, OfManyTensorsIsTheNormOfOneVector) {
 }
 
 TEST(ClipGradNorm, HasTheSameBitsForAnyNumberOfThreads) {
-  const int before = get_num_threads();
   std::vector<std::uint64_t> totals, elements;
   for (const int threads : {1, 2, 5}) {
-    set_num_threads(threads);
+    const test::ThreadGuard guard(threads);
     const Many many;
     totals.push_back(bits(clip_grad_norm_(many.parameters, 1)).front());
     elements.push_back(bits(many.parameters[800].grad()).back());
   }
-  set_num_threads(before);
   EXPECT_EQ(totals, std::vector<std::uint64_t>(3, totals[0]));
   EXPECT_EQ(elements, std::vector<std::uint64_t>(3, elements[0]));
 }

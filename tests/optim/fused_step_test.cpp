@@ -7,6 +7,7 @@
 #include "mezzo/core/threads.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
+#include "mezzo/tests/support/thread_guard.h"
 #include "optim/optim_support.h"
 
 namespace mezzo::optim {
@@ -75,7 +76,7 @@ void expect_fused_is_plain(Options options, int threads) {
   for (const Tensor& p : plain.parameters)
     each.push_back(std::make_unique<Optimizer>(std::vector<Tensor>{p}, options));
   const Tensor record = record_on(device);
-  const int before = get_num_threads();
+  const test::ThreadGuard guard(threads);
   for (std::uint64_t step = 0; step < 3; ++step) {
     const ScalerControl control{
         .record = step == 1 ? static_cast<const ScalerRecord*>(record.impl().data()) : nullptr,
@@ -93,7 +94,6 @@ void expect_fused_is_plain(Options options, int threads) {
       ASSERT_EQ(bits(a.grad()), bits(b.grad())) << "gradient " << i;
     }
   }
-  set_num_threads(before);
   for (std::size_t i = 0; i < each.size(); ++i) {
     for (const auto& [key, tensor] : each[i]->state_dict().tensors)
       ASSERT_EQ(bits(state_of(all, std::to_string(i) + key.substr(1))), bits(tensor)) << i << " " << key;

@@ -2,7 +2,6 @@
 // nothing.
 #include "mezzo/optim/remap.h"
 
-#include <functional>
 #include <memory>
 
 #include "mezzo/autograd/autograd_meta.h"
@@ -11,10 +10,13 @@
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/tests/support/algorithms.h"
+#include "mezzo/tests/support/message_of.h"
 #include "optim/optim_support.h"
 
 namespace mezzo::optim {
 namespace {
+
+using test::message_of;
 
 constexpr std::size_t kCount = 20;
 
@@ -36,17 +38,6 @@ void run(Optimizer& optimizer, std::uint64_t from, std::uint64_t to) {
     optimizer.step();
     optimizer.zero_grad();
   }
-}
-
-template <class E, class F>
-std::string message_of(F action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing of that type was thrown";
-  return {};
 }
 
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
