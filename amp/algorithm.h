@@ -28,13 +28,14 @@ struct TrainingState {
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
-  /// As the class is called: "LowPrecisionLayerNorm".
+  /// The name of the class: "LowPrecisionLayerNorm".
   [[nodiscard]] virtual std::string name() const = 0;
   /// Whether it is to be applied at this point.
   [[nodiscard]] virtual bool match(Event event) const = 0;
-  /// Does its work, and says what that was.
+  /// Does its work and reports it.
   virtual nn::surgery::Report apply(Event event, TrainingState& state) = 0;
-  /// Whether a model that it was applied to before it was saved needs it again to be what it was.
+  /// Whether it has to be applied again when a checkpoint is loaded, for the model to behave as it did when
+  /// it was saved.
   [[nodiscard]] virtual bool required_on_load() const { return false; }
 };
 
@@ -46,10 +47,9 @@ struct NormAlgorithmOptions {
   NormSurgeryOptions surgery = {};
 };
 
-/// What the three have in common: they match one event, which the constructor is told (ValueError for one
-/// that does not exist), are required on load, and hand the state on to a function of amp/norm_surgery.h.
-/// State dicts have the same names before and after, so that it makes no difference when a checkpoint was
-/// saved.
+/// What the three have in common: each matches one event, an argument of the constructor (ValueError for one
+/// that does not exist), is required on load, and calls a function of amp/norm_surgery.h. State dicts have
+/// the same names before and after, so that it makes no difference when a checkpoint was saved.
 class NormAlgorithm : public Algorithm {
  public:
   [[nodiscard]] bool match(Event event) const override { return event == options_.apply_at; }

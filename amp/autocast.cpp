@@ -63,11 +63,11 @@ State current() { return unpack(input_hook_state().context); }
 
 void autocast_hook(HookedCall& call);
 
-// What a region sets is packed as a state, with these bits beside it.
+// The options of a region are packed as a state, with these bits in addition.
 constexpr std::uint64_t kOfCuda = 1U << 1, kSetsCache = 1U << 2;
 
-/// The state in a region, from that around it: the region is of one type of device, and sets the cache or
-/// not.
+/// The state inside of a region, from the state around it: a region is for one type of device, and may set
+/// `cache_enabled`.
 InputHookState derived_state(const InputHookState& before, const InputHookState& region) noexcept {
   State state = unpack(before.context);
   const State own = unpack(region.context);
@@ -94,7 +94,7 @@ void region_gone() noexcept {
   if (mezzo::detail::derived_input_hooks() == 0) cached_leaves.get().drop();
 }
 
-// Asked where observers are only, so it need not be at a fixed offset.
+// Read only where there are observers, so it need not be at a fixed offset.
 constinit mezzo::detail::PerThread<mezzo::detail::ScopeList<CastLog*>> logs;
 constinit std::atomic<std::uint64_t> logs_made{0};
 
@@ -104,7 +104,7 @@ void each_log(F tell) noexcept {
     tell(static_cast<mezzo::detail::OpenScope<CastLog*>&>(*scope));
 }
 
-/// Tells the thread's logs of one cast, unless it is a part of an op. Some may end while the cast runs.
+/// Reports one cast to the thread's logs, unless it is a part of an op. Logs may end while the cast runs.
 class LoggedCast {
  public:
   LoggedCast(const Tensor& tensor, DType dtype, bool kept)
@@ -130,8 +130,8 @@ bool eligible(const Tensor& tensor, const State& state) {
          state.at(tensor.device().type).enabled;
 }
 
-/// The cast of a weight: the kept copy with a cast edge of its own, so that nothing runs but history is
-/// complete.
+/// The cast of a weight: the cached copy with a cast edge of its own, so that no kernel runs and the history
+/// is complete.
 Tensor cast_leaf(const Tensor& leaf, DType dtype) {
   cached_leaves.get().leaves.emplace(leaf.ref().get(), leaf.ref());
   Outputs cast(half_copy(leaf, dtype));

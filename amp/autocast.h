@@ -25,9 +25,10 @@ struct AutocastOptions {
 /// new thread starts outside. Backward needs no region. `enabled = false` makes a region in which nothing is
 /// cast. The dtype is f16, bf16 or f32 (ValueError otherwise); without one, that of the surrounding region,
 /// else f16 on CUDA and bf16 on the CPU. Throws DeviceError when the device is not there. Semantics:
-/// torch.amp.autocast with the CUDA op lists on all devices.
-/// Regions may end in any order (what the others set holds on), on another thread (the maker's next op knows;
-/// the ending thread is not changed) and after the thread that made them.
+/// torch.amp.autocast with the CUDA op lists on all devices. Regions may end in any order, on another thread
+/// and after the thread that made them. The end of one changes nothing about the others. When another thread
+/// ends a region, the thread that made it leaves it at its next op; the state of the thread that ends it does
+/// not change.
 class Autocast {
  public:
   explicit Autocast(Device device, std::optional<DType> dtype = {}, AutocastOptions options = {});
@@ -44,9 +45,10 @@ class Autocast {
 [[nodiscard]] DType autocast_dtype(DeviceType type);
 /// Whether autocast casts this tensor on this thread: in an enabled region for its device, f32, f16 or bf16.
 [[nodiscard]] bool is_autocast_eligible(const Tensor& tensor);
-/// The tensor as an op of category lower_precision takes it: cast to the dtype of its device's region, a
-/// weight by way of the copy that the region keeps, recorded; the tensor itself when it is not eligible. For
-/// modules that choose their dtypes themselves and then run ops in a disabled region.
+/// The tensor as an op of category lower_precision would get it: cast to the dtype of its device's region.
+/// The cast is recorded, and that of a weight uses the copy that the region caches. A tensor that is not
+/// eligible is returned as it is. For modules that choose their dtypes themselves and then run ops in a
+/// disabled region.
 [[nodiscard]] Tensor cast_to_region(const Tensor& tensor);
 /// Whether weights' 16-bit copies are kept for the region.
 [[nodiscard]] bool is_autocast_cache_enabled();

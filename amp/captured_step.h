@@ -25,17 +25,17 @@ namespace mezzo::amp {
 /// skips of the scaler included. On the CPU every call runs it eagerly.
 ///
 /// What the step reads must stay where it is: new data is copied into the same tensors, and a learning rate
-/// changes by Optimizer::set_lr. Host code of the step (printing, counters) runs until it is recorded and not
-/// in replays. The step must not read a value back to the host or change shapes.
+/// changes by Optimizer::set_lr. Host code of the step (printing, counters) runs in the calls up to the one
+/// that records, and not in replays. The step must not read a value back to the host or change shapes.
 ///
 /// Memory: keep model, optimizer, scaler and input tensors as long as the step, and do not give parameters
-/// other memory (Module::to). What the step itself makes or drops is kept by it. A zero_grad() that comes
-/// first drops the gradients of the call before; behind other work it drops some that the recording has to
+/// other memory (Module::to). Memory that the step itself allocates or frees stays with it. Call zero_grad()
+/// at the beginning of the step: later in the step it frees gradients whose memory the recording then has to
 /// keep.
 ///
 /// Random numbers: a replay draws what an eager call would have drawn from the same generators at that time,
-/// so draws in between and seeding between calls have their effect. Drawn on the host (randperm, CPU tensors)
-/// or seeded inside the step, they are refused with StateError when it is recorded (core/random.h).
+/// so draws and seeding between calls have their effect. A step that draws on the host (randperm, CPU
+/// tensors) or seeds a generator throws StateError when it is recorded (core/random.h).
 class CapturedStep {
  public:
   /// `warmup` (at least 1): calls that run the step eagerly before it is recorded. Nothing runs yet. Throws

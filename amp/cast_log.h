@@ -1,4 +1,4 @@
-// The seam between autocast and traces (amp/trace.h): what autocast tells of its casts. A thread without a
+// The interface between autocast and traces (amp/trace.h): autocast reports its casts. A thread without a
 // trace pays one comparison per cast.
 #pragma once
 
@@ -7,20 +7,22 @@
 
 namespace mezzo::amp {
 
-/// Is told of the casts that autocast makes for ops of this thread, which come before the op they are for.
+/// Is called for the casts that autocast makes on this thread. They come before the op that they are made
+/// for.
 class CastLog {
  public:
   virtual ~CastLog() = default;
-  /// The casts that follow are for another op than those before.
+  /// The casts that follow are made for a new op.
   virtual void begin_op() noexcept = 0;
-  /// A cast of `tensor` to `dtype` begins. With `kept` it is a weight's, whose 16-bit copy stays with it:
-  /// when that is there already, no op runs until the end.
+  /// A cast of `tensor` to `dtype` begins. `kept`: the tensor is a weight whose 16-bit copy is cached; if the
+  /// cache has it already, no op runs before the end.
   virtual void begin_cast(const Tensor& tensor, DType dtype, bool kept) noexcept = 0;
-  /// The same cast ends; not told to a log that ended meanwhile.
+  /// The same cast ends. Not called on a log that ended meanwhile.
   virtual void end_cast() noexcept = 0;
 };
 
-/// Installs a log on its thread while it lives, with the contract of OpObserverGuard; all that live are told.
+/// Installs a log on its thread while it lives, with the contract of OpObserverGuard; but all logs that live
+/// are called.
 class CastLogGuard {
  public:
   explicit CastLogGuard(CastLog& log);

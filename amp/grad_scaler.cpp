@@ -112,7 +112,7 @@ std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
   return views;
 }
 
-/// What has to be looked at to know whether the gradients are finite.
+/// The tensors that have to be checked to know whether the gradients are finite.
 void check_finite_operands(const OwnedGradients& gradients, const Tensor& record) {
   std::vector<kernels::View> views;
   std::vector<std::uint32_t> parameters;
@@ -249,7 +249,7 @@ std::vector<const ScalerRecord*> GradScaler::found_records() const {
 }
 
 void GradScaler::start_iteration() {
-  // Optimizers that went out of use, or away, must not pile up.
+  // Entries of optimizers that are no longer used must not pile up.
   std::erase_if(per_optimizer_, [](const PerOptimizer& state) { return state.stage == Stage::ready; });
   for (PerOptimizer& state : per_optimizer_) state.stage = Stage::ready;
 }

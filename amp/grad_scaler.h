@@ -27,8 +27,8 @@ struct GradScalerOptions {
   double max_scale = 0x1.fffffep127;
 };
 
-/// What became of one step. Asking reads from the device; not asking costs nothing. Stays valid when the
-/// scaler goes on.
+/// Whether one step was made or skipped. Each question reads from the device; without one nothing is read. It
+/// stays valid after later steps of the scaler.
 class StepResult {
  public:
   StepResult() = default;
@@ -53,7 +53,7 @@ class StepResult {
 };
 
 namespace detail {
-/// Warns of such a scale; where the host learns of the scale anyway.
+/// Warns of a scale below 1. Called only where the host has read the scale for another reason.
 void warn_below_1(double scale);
 }  // namespace detail
 

@@ -15,7 +15,7 @@ using nn::surgery::Decision;
 using nn::surgery::Report;
 using nn::surgery::Subclasses;
 
-/// What a caller of one of the three functions says.
+/// The arguments of the three functions.
 struct Request {
   std::string_view name;  ///< of the function, for messages
   nn::Module& model;
@@ -40,7 +40,7 @@ bool may_go(const Norm& norm) {
          type == typeid(FusedLayerNorm);
 }
 
-/// Tells the optimizers. When one refuses, the model is as it was.
+/// Puts the new parameters into the optimizers. When one refuses, the model is as it was.
 void remap(Report& report, const Optimizers& optimizers) {
   if (report.parameter_pairs().empty()) return;
   if (optimizers.empty()) {
@@ -55,7 +55,7 @@ void remap(Report& report, const Optimizers& optimizers) {
   }
 }
 
-/// Puts make(norm) into the place of every Norm but those that are what it makes, as `is_done` tells.
+/// Replaces every Norm by make(norm), except those that have that form already (`is_done`).
 template <class Norm, class IsDone, class Make>
 Report apply(const Request& request, const std::string& done, const IsDone& is_done, const Make& make) {
   for (const optim::Optimizer* optimizer : request.optimizers) {

@@ -20,7 +20,8 @@ enum class NormParameters : std::uint8_t {
 // Common to the layers. Inside an autocast region for the input's device: input and parameters in the
 // region's dtype, statistics in f32, one rounding, result in the region's dtype; gradients of f32 parameters
 // are computed and arrive in f32. Outside of a region, and for f64: the layer that was replaced. Each shares
-// the parameters of the layer it is made from, and is one itself, so it fits into that one's slot.
+// the parameters of the layer it is made from and is derived from that layer's class, so it fits into the
+// same slot.
 
 /// nn::LayerNorm in low precision.
 class LPLayerNorm final : public nn::LayerNorm {
@@ -46,16 +47,17 @@ class LPGroupNorm final : public nn::GroupNorm {
   NormParameters parameters_;
 };
 
-/// nn::LayerNorm in one kernel: reads the input in whatever dtype it comes, parameters as they are, and
-/// writes the region's dtype, so that neither is cast before. (An f32 input is normalized as f32, where
-/// LPLayerNorm rounds it first.)
+/// nn::LayerNorm in one kernel, which reads input and parameters in the dtypes they have and writes the
+/// region's dtype, so no cast comes before it. (An f32 input is normalized as f32, where LPLayerNorm rounds
+/// it first.)
 class FusedLayerNorm final : public nn::LayerNorm {
  public:
   explicit FusedLayerNorm(const nn::LayerNorm& original);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
-/// Optimizers of the model's parameters; those that hold replaced ones are told (`optim::remap`).
+/// Optimizers of the model's parameters. In each of them new parameters take the place of those that were
+/// replaced (`optim::remap`).
 using Optimizers = std::vector<optim::Optimizer*>;
 
 struct NormSurgeryOptions {
@@ -64,12 +66,13 @@ struct NormSurgeryOptions {
   nn::surgery::Subclasses subclasses = nn::surgery::Subclasses::keep;
 };
 
-/// Replace every nn::LayerNorm (or nn::GroupNorm) below `model` by its low-precision or fused form, one of
-/// these forms by another too. Parameters stay the same tensors, so optimizers and checkpoints go on; those
-/// that a derived class adds go, and optimizers are told. Norms with f64 parameters stay. amp_fp16 and
-/// amp_bf16 are alike: the dtype is that of the region that a norm runs in. The precisions fp32 and fp16
-/// change nothing; the report says why, and so it does when there is nothing to replace. Throws as
-/// surgery::replace and optim::remap, and ValueError for a null pointer; the model is as it was then.
+/// Replace every nn::LayerNorm (or nn::GroupNorm) below `model` by its low-precision or fused form; a norm
+/// that has one of these forms already can get another. Parameters stay the same tensors, so optimizers and
+/// checkpoints stay valid; parameters that a derived class adds are taken out of the `optimizers`. Norms with
+/// f64 parameters stay. amp_fp16 and amp_bf16 are alike: the dtype is that of the region that a norm runs in.
+/// The precisions fp32 and fp16 change nothing; the report says why, and so it does when there is nothing to
+/// replace. Throws as surgery::replace and optim::remap, and ValueError for a null pointer; the model is as
+/// it was then.
 nn::surgery::Report apply_low_precision_layernorm(nn::Module& model, const NormPrecision& precision = {},
                                                   const Optimizers& optimizers = {},
                                                   const NormSurgeryOptions& options = {});

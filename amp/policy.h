@@ -23,7 +23,7 @@ struct PolicyRow {
 
 /// The table as text, one line per category with its ops; passthrough (all others) is counted, not listed.
 [[nodiscard]] std::string to_string(const std::vector<PolicyRow>& rows);
-/// The same as a Markdown table; the README's table is this text.
+/// The same as a Markdown table, which docs/mixed_precision.md shows.
 [[nodiscard]] std::string to_markdown(const std::vector<PolicyRow>& rows);
 
 /// What autocast does to a category's inputs, in one sentence.

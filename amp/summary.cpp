@@ -27,7 +27,7 @@ const NormOp* norm_op(const OpInfo& info) {
   return found == kNormOps.end() ? nullptr : &*found;
 }
 
-/// Whether an op brings its input somewhere or shows it differently, and computes nothing.
+/// Whether an op only copies, casts or views its input and computes nothing.
 bool only_moves(const OpInfo& info, Inputs inputs, const Outputs& outputs) {
   constexpr std::array<std::string_view, 3> kMoves{"to_dtype", "to_device", "clone"};
   if (std::find(kMoves.begin(), kMoves.end(), info.name.value) != kMoves.end()) return true;

@@ -26,13 +26,12 @@ namespace detail {
 [[nodiscard]] Device device_of(const nn::Module& net);
 }  // namespace detail
 
-// nn::summary inside of an autocast region. The two columns are made of the ops that ran, so they tell the
-// truth of modules that are not known here:
+// nn::summary inside of an autocast region. The two columns are made from the ops that ran, so they are right
+// for modules of a user's own too:
 //
 // "Runs in": the dtypes of the ops in the module and below it, f16 first. An op runs in the widest floating
 // dtype of its inputs, after autocast's casts, or in the one that autocast asks for; a norm in its input's.
-// Casts, copies to a device and ops that look at their input in another way (reshape) do not count; "--" when
-// nothing else ran.
+// Casts, copies to a device and view ops (reshape) do not count; "--" when nothing else ran.
 //
 // "Norm": of modules with a norm op of their own, its input's and result's dtype and, unless all are the
 // same, those of statistics and parameters: "f32 in and out", "f16 in, f32 out, f32 statistics and

@@ -1,4 +1,4 @@
-// The recorder behind a trace. It observes ops and autocast's casts, and books each cast in the row of the
+// The recorder behind a trace. It observes ops and autocast's casts, and counts each cast in the row of the
 // op that it was made for. The report is written as a table and as a Value.
 #include "mezzo/amp/trace.h"
 
@@ -166,8 +166,8 @@ std::ostream& operator<<(std::ostream& stream, const TraceReport& report) {
   return stream << to_string(report);
 }
 
-/// Casts that autocast makes are told one by one before the op they are for, and to_dtype runs in them.
-/// Whoever is passed an op may end this, so nothing is done after.
+/// Casts that autocast makes are told one by one before the op they are for, and to_dtype runs in them. The
+/// outer observer may end this one, so nothing follows its call.
 class Trace::Recorder final : public RefCounted, OpObserver, CastLog {
  public:
   Recorder() {
@@ -176,7 +176,7 @@ class Trace::Recorder final : public RefCounted, OpObserver, CastLog {
   }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
-  /// Sees nothing from now on; the object may be at work still.
+  /// Stops observing; a call of the object may still be running.
   void end() noexcept {
     ops_.reset();
     log_.reset();

@@ -36,12 +36,13 @@ struct TraceDTypes {
 struct TraceRow {
   std::string op;
   bool in_backward = false;
-  /// The policy that autocast acted by; nothing outside of an enabled region, as all of backward is.
+  /// The category by which autocast chose the dtype. Empty outside of an enabled region, and in backward,
+  /// which runs outside.
   std::optional<Category> policy = {};
   std::int64_t calls = 0;
   std::vector<TraceDTypes> dtypes = {};  ///< in order of their first calls
-  /// Those that autocast made for this op. Of to_dtype, whose rows are casts made by the program, by gradient
-  /// functions and by the engine: those calls themselves.
+  /// The casts that autocast made for this op. In rows of to_dtype, which are casts made by the program, by
+  /// gradient functions and by the engine: these calls themselves.
   CastCounts casts = {};
 };
 
@@ -59,11 +60,11 @@ struct TraceReport {
 [[nodiscard]] std::string to_string(const TraceReport& report);
 std::ostream& operator<<(std::ostream& stream, const TraceReport& report);
 
-/// While it lives, the ops of this thread are counted, those of backward too. As OpObserver: what an op calls
-/// inside itself is part of it, in-place writes and optimizers are not seen. What watched ops before (another
-/// trace, anomaly detection) is told too, and so is this by what is begun in its scope. A thread without one
-/// pays nothing for it. Traces may end in any order, in a hook or an observer, on another thread while no op
-/// runs on theirs, and after the thread that they watch, which is the one that made them.
+/// Counts the ops of this thread while it lives, those of backward too. Ops that an op calls in its own
+/// forward are not counted apart from it; in-place writes and optimizers are not seen. Traces and anomaly
+/// detection nest: the outer ones go on watching. A thread without a trace pays nothing. Traces may end in
+/// any order, inside of a hook or observer, on another thread while no op runs on the thread that they watch
+/// (the one that made them), and after that thread.
 class Trace {
  public:
   Trace();

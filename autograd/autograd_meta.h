@@ -3,8 +3,8 @@
 // so results of ops have none. Internal: no installed header includes this one.
 //
 // Several threads may run backwards into one leaf while others read or clear its gradient or step an
-// optimizer. So each state has a lock, which whoever reads or changes the gradient holds. Who works on the
-// gradients of many leaves at once holds all of theirs (autograd/gradient_locks.h).
+// optimizer. So each state has a lock, which a thread holds while it reads or changes the gradient. A thread
+// that works on the gradients of many leaves at once holds the locks of all (autograd/gradient_locks.h).
 #pragma once
 
 #include <array>

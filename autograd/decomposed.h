@@ -23,12 +23,13 @@ Gradients decomposed(const VjpArgs<A>& args, typename Op<A>::Forward reference) 
     return reference(ForwardArgs<A>{inputs, args.attrs});
   });
 }
-/// The same by the op's own reference, or by its forward when it has none and is such a composition itself.
+/// The same with the op's own `reference`; an op without one, whose forward is itself a composition of public
+/// ops, takes that forward.
 template <class A>
 Gradients decomposed(const VjpArgs<A>& args) {
   return decomposed(args, args.op.reference != nullptr ? args.op.reference : args.op.forward.value);
 }
-/// The same by a function that the descriptor need not name.
+/// The same with a composition that the descriptor does not name as its reference.
 template <auto Reference, class A>
 Gradients decomposed(const VjpArgs<A>& args) {
   return decomposed(args, typename Op<A>::Forward(Reference));

@@ -52,7 +52,7 @@ Tensor fit(Tensor gradient, const Edge& edge, const OpInfo& op) {
   return gradient;
 }
 
-/// What is on a list of hooks now: it may change while they run, by themselves or by another thread.
+/// A copy of a list of hooks, which hooks or other threads may change while they run.
 template <class H>
 auto copied_list(H& hooks) {
   const std::scoped_lock lock(hooks.mutex);
@@ -355,9 +355,9 @@ Tensors Walk::captured(std::span<const Tensor> inputs, bool allow_unused) {
   return result;
 }
 
-/// Called inside of a region, a backward does what it does outside, as its ops see no region: it is no error,
-/// but what is computed from gradients there is rounded to 16 bits. Not for those that gradient functions
-/// call.
+/// Warns of a backward inside of an autocast region. Its ops see no region, so the result is the same; but
+/// what the program computes from gradients there is rounded to 16 bits. Not for backwards that gradient
+/// functions call.
 void warn_inside_region(std::string_view op) {
   static WarningSite site("backward_in_region");
   if (input_hook_state().hook == nullptr || autograd::progress().in_backward || !site.is_fresh()) return;

@@ -47,24 +47,26 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outp
 [[nodiscard]] Tensors grad(const Tensor& output, std::initializer_list<Tensor> inputs,
                            const GradOptions& options = {});
 
-/// Watches backward passes on this thread from a scope: called after each op's gradient, with what it
-/// produced for each input in the shape and dtype it is passed on in (undefined: none). Used to find the op
-/// that first produced a value that is not finite. Of several the newest that lives is told. They may end in
-/// any order, on another thread while no backward runs on theirs, and after their thread.
+/// Watches the backward passes of its thread while it lives. It is called after each op's gradient function,
+/// with the gradient of each input in the shape and dtype in which it is passed on (undefined: none). Anomaly
+/// detection finds with it the op that first produced a value that is not finite. Of several observers the
+/// newest that lives is called. They may end in any order, on another thread while no backward runs on the
+/// thread that they watch, and after that thread.
 class BackwardObserver {
  public:
   BackwardObserver();
   virtual ~BackwardObserver();
   BackwardObserver(const BackwardObserver&) = delete;
   BackwardObserver& operator=(const BackwardObserver&) = delete;
-  /// What it throws, the backward throws. It may destroy its object: nothing is asked of it after the call.
+  /// Its exceptions pass on to the caller of backward(). It may destroy its own object, which is not used
+  /// after the call.
   virtual void after_vjp(const autograd::Node& node, std::span<const Tensor> gradients) = 0;
   /// The innermost observer of this thread, or nullptr.
   [[nodiscard]] static BackwardObserver* current() noexcept;
 
  protected:
-  /// Who watched before and still does, for observers that pass on what they are told; nullptr: nobody. To be
-  /// asked in each call: an older observer may end before this one.
+  /// The observer that was there before this one and still lives, or nullptr: observers that nest pass their
+  /// calls on to it. Ask anew in each call, as an older observer may end first.
   [[nodiscard]] BackwardObserver* outer() const noexcept;
   /// Ends it before its destructor does.
   void stop() noexcept;

@@ -36,9 +36,9 @@ class GradModeFrame {
 
 // --- recording
 //
-// Both count on the thread that made them, and of several the newest that lives. They may end in any order,
-// on another thread (the maker's next op knows; the ending thread is not changed) and after the thread that
-// made them.
+// Both act on the thread that made them; of several guards the newest that lives decides. They may end in any
+// order, on another thread and after the thread that made them. When another thread ends one, the thread that
+// made it notices at its next op; the thread that ends it does not change.
 
 /// No recording while it lives (torch.no_grad). Per thread, nestable.
 struct NoGrad : detail::GradModeGuard {

@@ -18,8 +18,8 @@ void GradientLocks::lock(std::span<const Tensor> leaves) {
 }
 
 void GradientLocks::lock() {
-  // A scope within another one, as that of Optimizer::step within GradScaler::step, asks for what this thread
-  // holds, so it does not wait; and waiting for its turn with locks held would be the very mistake.
+  // A scope within another one (Optimizer::step within GradScaler::step) asks for locks that this thread
+  // holds already, so it need not wait for its turn; waiting with locks held could be a deadlock.
   std::unique_lock<std::mutex> my_turn(turn, std::defer_lock);
   if (held_here == 0) my_turn.lock();
   for (AutogradMeta* const meta : metas_) meta->lock.lock();

@@ -21,7 +21,7 @@ using autograd::HalfCopy;
 
 constexpr std::array<DType, 2> kHalfTypes{DType::f16, DType::bf16};
 
-/// The copy lies as a cast of the leaf does: in the leaf's memory format.
+/// The copy has the leaf's memory format, as a cast of the leaf has.
 Tensor as_tensor(const HalfCopy& copy, const Tensor& leaf, DType dtype) {
   const Dims strides = layout::dense_strides("half_copy", leaf.shape(), leaf.suggest_memory_format());
   return Tensor(make_ref<TensorImpl>(copy.storage, 0, leaf.shape(), strides, dtype, false));

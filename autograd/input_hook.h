@@ -20,9 +20,8 @@ struct HookedCall {
 
 using InputHook = void (*)(HookedCall&);
 
-/// What the hook of this thread is and what it knows; a small value that a node keeps so that its backward
-/// can run under the same state. `context` belongs to the hook, which must keep it alive as long as the
-/// process runs.
+/// The hook of a thread and its state: a small value that a node can keep, so that its backward runs under
+/// the same state. `context` belongs to the hook, which must keep it alive as long as the process runs.
 struct InputHookState {
   InputHook hook = nullptr;
   std::uint64_t context = 0;
@@ -31,8 +30,8 @@ struct InputHookState {
 /// The state of the calling thread.
 [[nodiscard]] InputHookState input_hook_state() noexcept;
 
-/// Installs a state on its thread while it lives; of several the newest that lives counts. For locals: it
-/// ends on its thread, and what is begun while it lives may end after it.
+/// Installs a state on its thread while it lives; of several the newest that lives counts. For local
+/// variables: it ends on its own thread. Scopes that begin while it lives may end after it.
 class InputHookGuard {
  public:
   explicit InputHookGuard(InputHookState state) noexcept;

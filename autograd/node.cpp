@@ -152,9 +152,9 @@ Edge edge_to(const Tensor& tensor) {
 }
 
 namespace {
-/// What a node keeps of an input. A leaf that requires grad is kept as it is, for its identity. Any other
-/// tensor may later be written in place and then belong to a node downstream: kept as it is, it would hold
-/// that node and close a cycle. So an alias with today's history stands for it.
+/// The handle that a node keeps of an input. A leaf that requires grad is kept as it is, for its identity.
+/// Any other tensor may later be written in place and then has a node downstream as its history: kept as it
+/// is, it would hold that node and close a cycle. So the node keeps an alias with the present history.
 Tensor kept_input(const Tensor& input) {
   if (input.impl().requires_grad) return input;
   Tensor kept = input.detach();

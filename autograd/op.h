@@ -47,15 +47,15 @@ class TensorRef {
   const Tensor* tensor_;
 };
 
-/// Inputs of a call: a borrowed list that lives as long as the call. An undefined tensor is an absent
-/// optional one. (A type of our own and not a std::span, for whose sake a call of `bind` would find std::bind
-/// too.)
+/// Inputs of a call: a borrowed list that lives as long as the call. An undefined tensor stands for an
+/// optional input that is not given. (Not a std::span: with an argument of namespace std, a call of `bind`
+/// would find std::bind too.)
 class Inputs {
  public:
   constexpr Inputs() noexcept = default;
   Inputs(std::initializer_list<TensorRef> list) noexcept : size_(list.size()) { data_ = list.begin(); }
-  /// A std::span or SmallVector of them, say. (A template, as a parameter of type std::span makes the
-  /// compiler ask for each copy of Inputs whether they are one.)
+  /// From a std::span or SmallVector of them, say. (A template: with a parameter of type std::span the
+  /// compiler would check at each copy of Inputs whether they convert to one.)
   template <class R>
   requires requires(const R& list) {
     { list.data() } -> std::convertible_to<const TensorRef*>;
@@ -194,8 +194,8 @@ struct SampleInput {
   double kink = 0, margin = 0;  ///< a real input stays `margin` away from `kink`
   bool grad = true;             ///< whether its gradient is checked
 };
-// Cold, as what only tests and the op table call: a function that calls them is cold too and compiled for
-// size.
+// These are cold functions, as only tests and the op table call them: functions that call them are cold too
+// and compiled for size.
 namespace samples {
 /// Uniform in [low, high].
 [[nodiscard, gnu::cold]] inline SampleInput real(Shape shape, double low = -2, double high = 2) {

@@ -7,14 +7,15 @@
 
 namespace mezzo {
 
-/// Is told of the ops that run on this thread. Ops that an op calls inside of its own forward are part of it
-/// and not told of; the ops of a backward are, and autocast's casts, which come before the op they are for.
+/// Is called for the ops that run on this thread, those of a backward and autocast's casts included; a cast
+/// comes before the op it is made for. Ops that an op calls in its own forward are part of it and not
+/// reported.
 class OpObserver {
  public:
   virtual ~OpObserver() = default;
-  /// After forward. `inputs` are those that it ran on, after autocast; `run_dtype` as in ForwardArgs. What it
-  /// throws, the op throws. It may end its own guard and destroy its object: nothing is asked of it after the
-  /// call.
+  /// Called after forward. `inputs` are those that it ran on, after autocast; `run_dtype` as in ForwardArgs.
+  /// Its exceptions pass on to the caller of the op. It may end its own guard and destroy its own object,
+  /// which is not used after the call.
   virtual void ran(const OpInfo& info, Inputs inputs, std::optional<DType> run_dtype,
                    const Outputs& outputs) = 0;
 };
@@ -23,16 +24,16 @@ class OpObserver {
 [[nodiscard]] OpObserver* op_observer() noexcept;
 
 /// Installs an observer (nullptr: none) on its thread while it lives; of several the newest that lives is
-/// told. They may end in any order, on another thread while no op runs on theirs, and after their thread. The
-/// observer must live as long as its guard.
+/// called. They may end in any order, on another thread while no op runs on the thread that they watch, and
+/// after that thread. The observer must live as long as its guard.
 class OpObserverGuard {
  public:
   explicit OpObserverGuard(OpObserver* observer);
   ~OpObserverGuard();
   OpObserverGuard(const OpObserverGuard&) = delete;
   OpObserverGuard& operator=(const OpObserverGuard&) = delete;
-  /// Who watched before and still does, for observers that pass on what they are told; nullptr: nobody. To be
-  /// asked in each call, on the guard's thread: an older observer may end before this one.
+  /// The observer that was there before this one and still lives, or nullptr: observers that nest pass their
+  /// calls on to it. Ask anew in each call, on the guard's thread, as an older observer may end first.
   [[nodiscard]] OpObserver* outer() const noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// What autograd is doing on this thread, for those who look on: anomaly detection (nn/anomaly.h), traces
+// What autograd is doing on this thread, for observers: anomaly detection (nn/anomaly.h), traces
 // (amp/trace.h), warnings.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace mezzo::autograd {
 class Node;
 
 struct Progress {
-  /// What nodes that are recorded now get as Node::place: set by whoever watches modules. In backward that of
-  /// the node at work, so that second derivatives know where they come from.
+  /// The Node::place of nodes that are recorded now: set by observers of modules. In backward that of the
+  /// node at work, so that second derivatives know where they come from.
   const std::string* place = nullptr;
   bool in_backward = false;
   /// The node whose gradients are being computed; nullptr between nodes, where gradients are added up and
@@ -26,7 +26,8 @@ struct Progress {
 /// That of the calling thread.
 [[nodiscard]] Progress& progress() noexcept;
 
-/// A backward for a scope: all is as before afterwards, so a gradient function may run one of its own.
+/// Marks a backward while it lives and restores the state before it, so a gradient function may run a
+/// backward of its own.
 class BackwardScope {
  public:
   BackwardScope() noexcept : before_(progress()) { progress() = {.in_backward = true}; }

@@ -16,13 +16,13 @@ using autograd::NodeHooks;
 
 namespace {
 
-/// The former gradient goes after the lock, as a graph may hang on it.
+/// The former gradient is freed after the lock is released, as it may hold a whole graph.
 void exchange_grad(AutogradMeta& meta, Tensor gradient) {
   const std::scoped_lock lock(meta.lock);
   std::swap(meta.grad, gradient);
 }
 
-/// The hooks of a tensor, made if need be and known to the node that made the tensor.
+/// The hooks of a tensor, made at first need and attached to the node that made the tensor.
 GradHooks& ensure_hooks(TensorImpl& impl) {
   AutogradMeta& meta = autograd::ensure_meta(impl);
   if (GradHooks* const hooks = meta.hooks.get()) return *hooks;

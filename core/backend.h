@@ -1,4 +1,4 @@
-// The device seam: everything the library asks of a device apart from running kernels. The CPU registers
+// The interface of a device: everything the library asks of it apart from running kernels. The CPU registers
 // itself; a CUDA build adds one object of this interface in files of its own.
 #pragma once
 
@@ -26,7 +26,7 @@ class Backend {
   /// The allocator that tensors on the device get their memory from, or nullptr: core/memory/allocator.cpp
   /// then caches blocks of `allocate` by size.
   [[nodiscard]] virtual DeviceAllocator* allocator(int /*index*/) { return nullptr; }
-  /// May return before the copy has run; `host` may be changed at once all the same.
+  /// May return before the copy has run, but not before `host` may be changed.
   virtual void copy_from_host(void* device, const void* host, std::size_t bytes, int index) = 0;
   /// Waits for the work that comes before in the same stream, and for the copy.
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes, int index) = 0;
@@ -40,7 +40,7 @@ class Backend {
 /// The backend of a device. Throws DeviceError that names the cause when there is none.
 [[nodiscard]] Backend& backend(Device device);
 
-/// The backend of a device type, or nullptr when this build has none; says nothing about devices.
+/// The backend of a device type, or nullptr when this build has none. A backend may have no usable device.
 [[nodiscard]] Backend* find_backend(DeviceType type) noexcept;
 
 /// Makes a backend known; called once per type by a static object in the backend's own files.

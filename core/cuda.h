@@ -1,5 +1,6 @@
-// What a program needs of CUDA beyond Device::cuda(): whether it is there and why not, streams and events. No
-// CUDA header is included, and all of it compiles and links in a build without CUDA, where it says so.
+// What a program needs of CUDA beyond Device::cuda(): whether it is available and why not, streams and
+// events. No CUDA header is included. All of it compiles and links in a build without CUDA, where no device
+// is available and making a Stream throws DeviceError.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,7 @@ class Stream {
  public:
   /// Throws DeviceError when the device is not there or is no CUDA device.
   explicit Stream(Device device = Device::cuda(0), Priority priority = Priority::normal);
-  /// Waits for the work in it; memory that was allocated on it becomes the default stream's.
+  /// Waits for the work in it. Memory that was allocated on it goes to the default stream.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -84,8 +85,9 @@ class Stream {
 [[nodiscard]] const Stream& current_stream(int index = 0);
 
 /// Makes `stream` the current one of its device for this thread while the guard lives; of several the newest
-/// that lives counts. The stream must live longer. Guards may end in any order, on another thread (the
-/// maker's next op knows; the ending thread is not changed) and after the thread that made them.
+/// that lives counts. The stream must live longer. Guards may end in any order, on another thread and after
+/// the thread that made them. When another thread ends one, the thread that made it notices at its next op;
+/// the thread that ends it does not change.
 class StreamGuard {
  public:
   explicit StreamGuard(const Stream& stream);

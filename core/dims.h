@@ -28,8 +28,8 @@ class Dims {
   constexpr Dims(std::initializer_list<std::int64_t> values) {
     for (const std::int64_t value : values) push_back(value);
   }
-  /// From what is a span of numbers. (A template, as a parameter of that type makes the compiler ask for each
-  /// copy of Dims whether Dims are one.)
+  /// From anything that converts to a span of numbers. (A template: with a parameter of type std::span the
+  /// compiler would check at each copy of Dims whether they convert to one.)
   template <class R>
   requires(!std::is_base_of_v<Dims, R> && !std::is_same_v<R, std::initializer_list<std::int64_t>> &&
            std::is_convertible_v<const R&,

@@ -16,13 +16,13 @@ class Sequence;
 
 /// Hands out ranges of counters of one random sequence (core/random/philox.h: key = seed, counter = block
 /// index). What is made of a range depends on the range alone, so results are the same on any device and for
-/// any number of threads. Members may be called from several threads; who then gets which range depends on
-/// who comes first.
+/// any number of threads. Members may be called from several threads; which thread then gets which range
+/// depends on their timing.
 ///
-/// While a thread records a captured step (amp::CapturedStep) nothing is taken from the generators it draws
-/// from: each replay takes what the step takes, when it is started. Draws for the host or for another device,
-/// and seeding, are then refused with StateError, as they would happen once and not in replays. A generator
-/// that the step itself makes gives the same numbers every time, recorded or not.
+/// While a thread records a captured step (amp::CapturedStep), its draws do not advance the generators: each
+/// replay advances them, when it is started. Draws for the host or for another device, and seeding, are then
+/// refused with StateError, as they would happen once and not in replays. A generator that the step itself
+/// makes gives the same numbers every time, recorded or not.
 class Generator {
  public:
   explicit Generator(std::uint64_t seed = 0);
@@ -34,8 +34,8 @@ class Generator {
   void manual_seed(std::uint64_t seed);
   [[nodiscard]] GeneratorState state() const;
   void set_state(const GeneratorState& state);
-  /// Reserves `blocks` blocks of four 32-bit words for the host. They are the ones from the returned state's
-  /// offset on.
+  /// Reserves `blocks` blocks of four 32-bit words for the host, and returns the state whose offset is the
+  /// first of them.
   [[nodiscard]] GeneratorState draw(std::uint64_t blocks);
   /// The same for work on a device.
   [[nodiscard]] RandomRange draw(std::uint64_t blocks, Device device);
@@ -44,8 +44,8 @@ class Generator {
   Ref<detail::Sequence> sequence_;
 };
 
-/// The generator that everything uses which is not given one. Its seed is 0 at start: a program that never
-/// seeds is reproducible.
+/// The generator of all calls that are given none. Its seed is 0 at first: a program that never seeds is
+/// reproducible.
 [[nodiscard]] Generator& default_generator();
 /// Seeds the default generator.
 void manual_seed(std::uint64_t seed);

@@ -1,5 +1,5 @@
-// What a guard leaves on its thread: a node in the list of the open scopes of its kind. Headers of guards
-// need no more than this; the lists are in core/memory/scope_list.h.
+// The open scopes of a thread (recording, autocast, observers, ...), one list per kind. A guard holds a node
+// of its list; headers of guards need only this file, the lists are in core/memory/scope_list.h.
 #pragma once
 
 namespace mezzo::detail {
@@ -7,7 +7,7 @@ namespace mezzo::detail {
 /// One open scope of a kind: recording, autocast, an observer, ... The newest of a thread counts.
 template <class T>
 struct Scope {
-  /// What holds in a scope that changes a part of what held before it, and does not replace it.
+  /// For a scope that changes only a part of the state: makes its state from the one before it.
   using Derive = T (*)(const T& before, const T& own) noexcept;
 
   T own{};    ///< what it was begun with

@@ -30,8 +30,8 @@ class SmallVector {
     reserve(static_cast<std::size_t>(std::distance(first, last)));
     for (; first != last; ++first) push_back(*first);
   }
-  /// From what is a span of T. (A template, as a parameter of that type makes the compiler ask for each copy
-  /// of a SmallVector whether it is one.)
+  /// From anything that converts to a span of T. (A template: with a parameter of type std::span the compiler
+  /// would check at each copy of a SmallVector whether it converts to one.)
   template <class R>
   requires(!std::is_arithmetic_v<R> && !std::is_base_of_v<SmallVector, R> &&
            !std::is_same_v<R, std::initializer_list<T>> &&

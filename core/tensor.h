@@ -62,7 +62,6 @@ class Tensor {
   [[nodiscard]] bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
   // --- values on the host; each call counts as one host read
-  // -------------------------------------------------------
   /// The value of a one-element tensor. Throws ShapeError otherwise.
   template <class T = double>
   [[nodiscard]] T item() const {
@@ -84,7 +83,6 @@ class Tensor {
   [[nodiscard]] std::vector<T> to_vector() const;
 
   // --- autograd
-  // ------------------------------------------------------------------------------------------------------
   /// Whether gradients flow to it: a leaf that asked for them, or a result of such.
   [[nodiscard]] bool requires_grad() const noexcept;
   /// Asks for gradients of a leaf. Throws AutogradError for a result of recorded ops, DTypeError for
@@ -113,15 +111,14 @@ class Tensor {
   [[nodiscard]] std::uint32_t version() const;
 
   // --- ops (ops/shape/methods.cpp)
-  // ------------------------------------------------------------------------------------------
   [[nodiscard]] Tensor to(DType dtype) const;  ///< see `to` in ops/cast.h
-  [[nodiscard]] Tensor to(
-      Device device) const;  ///< copies between devices; the same handle when already there
-  /// The same elements densely in a format, preserve being row-major; the same handle when they lie so
-  /// already.
+  /// Copies between devices; the same handle when it is there already.
+  [[nodiscard]] Tensor to(Device device) const;
+  /// The same elements, dense in a memory format (`preserve` counts as row-major); the same handle when they
+  /// lie so already.
   [[nodiscard]] Tensor contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
-  /// The same, preserve being any format it has; and results made of it take that format, also where sizes
-  /// of 1 make it dense in both (a batch of one-channel images is copied once).
+  /// The same, but `preserve` keeps either format. Ops on the result keep the format, also where sizes of 1
+  /// make the tensor dense in both formats (a batch of one-channel images is therefore copied once).
   [[nodiscard]] Tensor to(MemoryFormat format) const;
   [[nodiscard]] Tensor clone() const;  ///< see `clone` in ops/cast.h
   /// In-place writes. They bump the version. With recording on: the result takes the place of this tensor in

@@ -6,7 +6,7 @@ namespace mezzo {
 
 /// Threads that CPU kernels may use: what set_num_threads() said, else the first number of OMP_NUM_THREADS,
 /// else the processors that this process may use, by its affinity and the limits of its cgroups, when it is
-/// first asked for. A value of OMP_NUM_THREADS that is no number from 1 on counts as none.
+/// first asked for. A value of OMP_NUM_THREADS that is no number of at least 1 is ignored.
 [[nodiscard]] int get_num_threads() noexcept;
 
 /// Sets it for the whole process, from the next kernel on, whichever thread calls. Speed depends on it,

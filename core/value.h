@@ -92,7 +92,7 @@ class Value {
   /// Integers only: 3.0 is refused, so that nothing is rounded unseen.
   [[nodiscard]] std::int64_t as_int() const;
   /// A double; an integer (rounded to nearest where it exceeds 2^53); or one of the strings "inf", "-inf",
-  /// "nan", by which JSON text carries what it has no literal for.
+  /// "nan", as JSON has no literals for these.
   [[nodiscard]] double as_double() const;
   [[nodiscard]] const std::string& as_string() const;
   [[nodiscard]] const List& as_list() const;
@@ -136,7 +136,7 @@ class Value {
   [[noreturn]] static void refuse_integer(std::uint64_t value);
   [[noreturn]] void refuse(std::string_view op, std::string_view expected) const;
 
-  /// Becomes a copy of a Value, or takes what is in it; this one holds nothing yet.
+  /// Copies or moves the content of `other` into this one, which is uninitialised.
   template <class Other>
   void hold(Other&& other);
   void destroy() noexcept;

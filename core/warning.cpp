@@ -13,7 +13,7 @@ namespace mezzo {
 
 namespace {
 
-/// What was said, and to whom.
+/// The names of the warnings so far, and the handler.
 struct Warnings {
   std::mutex mutex;
   std::set<std::string, std::less<>> said;

@@ -83,8 +83,8 @@ pid_t process_of(std::string_view temporary, std::string_view name) {
   return last_error == std::errc() && attempt >= 0 && end == rest.data() + rest.size() ? process : 0;
 }
 
-/// Whether the process that wrote a temporary file is gone. A writer holds a lock on its file, which also
-/// those see that do not see the process (containers).
+/// Whether the process that wrote a temporary file is gone. A writer also holds a lock on its file, which
+/// shows that it lives to processes of other containers.
 bool is_orphan(const std::string& temporary, pid_t process) {
   if (::kill(process, 0) == 0 || errno != ESRCH) return false;
   const int descriptor = open_file(temporary, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);

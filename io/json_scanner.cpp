@@ -150,8 +150,8 @@ void JsonScanner::read_key(JsonEvents& events) {
   static_cast<void>(take());
 }
 
-/// Reads a value, or of a list or map that is not empty all before its first element. Returns whether the
-/// value is complete.
+/// Reads a value; of a list or map that is not empty only the part before its first element. Returns whether
+/// the value is complete.
 bool JsonScanner::begin_value(JsonEvents& events) {
   const int byte = peek_past_space();
   if (byte != '-' && !is_digit(byte) &&
@@ -184,8 +184,7 @@ bool JsonScanner::begin_value(JsonEvents& events) {
   return true;
 }
 
-/// Reads what stands behind a value: closed brackets, or the way to the next value. Returns whether all is
-/// read.
+/// Reads on behind a value: closing brackets, or up to the next value. Returns whether the text is complete.
 bool JsonScanner::finish_value(JsonEvents& events) {
   while (!open_.empty()) {
     const bool is_map = open_.back() == '{';

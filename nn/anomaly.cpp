@@ -137,14 +137,14 @@ class DetectAnomaly::Watch final : public RefCounted, OpObserver, nn::CallObserv
   }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
-  /// Sees nothing from now on; the object may be at work still.
+  /// Stops observing; a call of the object may still be running.
   void end() noexcept {
     calls_.reset();
     ops_.reset();
     stop();
   }
 
-  /// The call sets the place back (nn/call.h).
+  /// WatchedCall restores the place (nn/call.h).
   void enter(const nn::Module& module) override {
     progress().place = interned(module.described());
     if (nn::CallObserver* const outer = calls_->outer()) outer->enter(module);
@@ -159,7 +159,7 @@ class DetectAnomaly::Watch final : public RefCounted, OpObserver, nn::CallObserv
     if (OpObserver* const outer = ops_->outer()) outer->ran(info, inputs, run_dtype, outputs);
     if (!ops_) return;
     const Progress& now = progress();
-    // Within a node's gradient function the gradients count that come out of it.
+    // Within a node's gradient function only the gradients that it returns are checked.
     if (found || now.node != nullptr || !(options_.check_forward || now.in_backward)) return;
     const Quiet quiet;
     if (are_finite(outputs)) return;

@@ -30,20 +30,20 @@ struct AnomalyOptions {
   bool throws = true;         ///< AutogradError at the first anomaly; else it is remembered and all goes on
 };
 
-/// While it lives, ops and gradients of this thread are looked at. To blame is the op that
+/// Checks the ops and gradients of this thread while it lives. It reports the op that
 ///   * returns NaN and got none, or inf and got finite tensors only. masked_fill, pad and fill may place an
 ///     inf that they were given, and attention's logsumexp of a row without keys is -inf: masks are no alarm;
 ///   * has a gradient that is not finite, while those of its results are.
 /// Not looked at are in-place writes, what ops call inside themselves, and sums into a `.grad` that is there
-/// already. A place is known when forward ran in the scope of one of these too, in a module that was called
-/// by its call operator.
+/// already. The module is known if its forward ran while one of these lived, called by its call operator.
 ///
 /// Costs a pass and a host read per op: for a second look, not for every step. A recording CapturedStep
-/// refuses that read with StateError. Scopes nest: each looks for itself, and what watched ops, modules or
-/// backward before is told too. Source: torch.autograd.detect_anomaly, which looks for NaN in backward only.
+/// refuses that read with StateError. Scopes nest: each checks for itself, and other observers of ops,
+/// modules and backward go on watching. Source: torch.autograd.detect_anomaly, which looks for NaN in
+/// backward only.
 ///
-/// They may end in any order, in a module that runs, in a hook or an observer, on another thread while no op
-/// runs on theirs, and after the thread that they watch, which is the one that made them.
+/// They may end in any order, inside of a running module, hook or observer, on another thread while no op
+/// runs on the thread that they watch (the one that made them), and after that thread.
 class DetectAnomaly {
  public:
   explicit DetectAnomaly(AnomalyOptions options = {});

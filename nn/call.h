@@ -16,9 +16,9 @@ namespace mezzo::nn {
 
 class Module;
 
-/// Is told of the modules that are called on this thread. Calls nest; `enter` and `leave` come in pairs, but
-/// for a call in which the observer ends or throws from `enter`. Where one ends that passes on what it is
-/// told, those that it told get `leave` all the same.
+/// Is called for the modules that run on this thread. Calls nest; `enter` and `leave` come in pairs, but for
+/// a call in which the observer ends or throws from `enter`. When an observer that passes calls on ends
+/// inside a call, the observers that got `enter` from it still get `leave`.
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
@@ -29,17 +29,17 @@ class CallObserver {
   virtual void leave(const Module& module, const Tensor* output) = 0;
 };
 
-/// Installs an observer on its thread while it lives; of several the newest that lives is told. They may end
-/// in any order, in a call that they watch, on another thread while no module runs on theirs, and after their
-/// thread. The observer must live as long as its guard.
+/// Installs an observer on its thread while it lives; of several the newest that lives is called. They may
+/// end in any order, in a call that they watch, on another thread while no module runs on the thread that
+/// they watch, and after that thread. The observer must live as long as its guard.
 class CallObserverGuard {
  public:
   explicit CallObserverGuard(CallObserver& observer);
   ~CallObserverGuard();
   CallObserverGuard(const CallObserverGuard&) = delete;
   CallObserverGuard& operator=(const CallObserverGuard&) = delete;
-  /// Who watched before and still does, for observers that pass on what they are told; nullptr: nobody. To be
-  /// asked in each call, on the guard's thread: an older observer may end before this one.
+  /// The observer that was there before this one and still lives, or nullptr: observers that nest pass their
+  /// calls on to it. Ask anew in each call, on the guard's thread, as an older observer may end first.
   [[nodiscard]] CallObserver* outer() const noexcept;
 
  private:

@@ -26,7 +26,7 @@ class Cloning {
   [[nodiscard]] std::shared_ptr<Module> copy(const Module& original, const detail::Copier& copier = {});
   /// The copy of a tensor: same values, dtype, device and requires_grad, no history.
   [[nodiscard]] Tensor copy(const Tensor& original);
-  /// Notes where the copy of a module is being built, and tells.
+  /// Records where the copy of a module is being built, and gives it.
   void begin(const Module& original, Module& copy) { places_[&original] = &copy; }
   [[nodiscard]] Module& place_of(const Module& original) const;
 

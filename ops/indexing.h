@@ -74,8 +74,7 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 [[nodiscard]] Tensor index_put(const Tensor& x, std::initializer_list<Tensor> indices, const Tensor& values,
                                bool accumulate = false);
 
-// --- order (indexing/sorting.cpp). NaN counts as the largest; equal elements keep their order. On a CUDA
-// device the time grows with the square of the dim's size.
+// --- order (indexing/sorting.cpp). NaN counts as the largest; equal elements keep their order.
 
 /// x sorted along a dim, and where each element was (i64). Stable whether asked for or not.
 [[nodiscard]] ValuesIndices sort(const Tensor& x, std::int64_t dim = -1, bool descending = false,

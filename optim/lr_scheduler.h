@@ -34,8 +34,9 @@ class LRScheduler {
   /// is recorded); beyond the end of a OneCycleLR, where the host knows the number of steps (else the last
   /// rates stay); and while a graph is recorded with a schedule that needs the host (LambdaLR without table).
   void step() { step(StepOutcome{}); }
-  /// The same unless the optimizer's step was skipped: scheduler.step(scaler.step(optimizer)). No host read,
-  /// but one for a schedule that needs the host. Throws DeviceError for the result of a step elsewhere.
+  /// The same unless the optimizer's step was skipped: scheduler.step(scaler.step(optimizer)). Without a host
+  /// read, except for a schedule that needs the host. Throws DeviceError for the result of a step on another
+  /// device.
   void step(const StepOutcome& outcome);
 
   /// Steps made; 0 for a new scheduler. One host read once a scaler's result was handed in or a step was
@@ -49,9 +50,8 @@ class LRScheduler {
 
   /// The name of the schedule, last_epoch and base_lrs. The schedule's own options are not in it.
   [[nodiscard]] Value state_dict() const;
-  /// Goes on where the other was, and sets the rates of that step. Throws StateError for a schedule of
-  /// another name or another number of groups, ValueError for bad or missing values; nothing has changed
-  /// then.
+  /// Continues at the saved step and sets its rates. Throws StateError for a schedule of another name or
+  /// another number of groups, ValueError for bad or missing values; nothing has changed then.
   void load_state_dict(const Value& state);
 
  private:

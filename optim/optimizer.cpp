@@ -23,8 +23,8 @@ namespace {
 
 std::atomic<std::uint64_t> next_id{1};
 
-/// Fills a view that has no data yet. In place, as are all of a ParameterUpdate: it is a kilobyte, and a step
-/// makes one for every parameter.
+/// Fills a view that has no data yet. In place, because a ParameterUpdate takes a kilobyte and a step makes
+/// one for every parameter.
 void set_view(kernels::View& view, const Tensor& tensor) {
   if (!tensor.defined()) return;
   view.data = tensor.impl().data();

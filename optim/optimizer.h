@@ -82,12 +82,12 @@ class Optimizer {
   /// IndexError.
   [[nodiscard]] double lr(std::size_t group = 0) const;
   void set_lr(double lr, std::size_t group = 0);
-  /// The momentum of a group, beta1 of those that have it, likewise. Nothing for an algorithm without;
-  /// setting it throws StateError then, ValueError outside [0, 1).
+  /// The momentum of a group, or beta1 of algorithms that have one, likewise. Empty for an algorithm with
+  /// neither; setting it then throws StateError, and ValueError outside [0, 1).
   [[nodiscard]] std::optional<double> momentum(std::size_t group = 0) const;
   void set_momentum(double momentum, std::size_t group = 0);
-  /// What the next step takes them from: f64 [2] on the device, lr and momentum (0 without). For schedules
-  /// that run there. Throws IndexError.
+  /// Where the next step reads learning rate and momentum (0 without one) of a group: f64 [2] on the device.
+  /// For schedules that run there. Throws IndexError.
   [[nodiscard]] Tensor rates(std::size_t group);
   /// Calls of step() so far, skipped ones included; a replayed CapturedStep makes none.
   [[nodiscard]] std::uint64_t step_calls() const noexcept { return step_calls_; }
@@ -99,7 +99,7 @@ class Optimizer {
   [[nodiscard]] Device device() const noexcept { return device_; }
   /// Whether parameter i is 16-bit and the update is made on an f32 master of it (option `master_weights`).
   [[nodiscard]] bool has_master(std::size_t i) const;
-  /// Unique in this process: what a scaler keys its books by.
+  /// Unique in this process: a scaler finds its state of the optimizer by it.
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
   /// Options and, for each parameter that has had a step, its buffers.

@@ -1,5 +1,5 @@
-// What the caching allocator of a device is told by streams, graphs and tensors. Apart from its class, which
-// needs streams and pools itself. Defined in caching_allocator.cpp.
+// Calls of the caching allocator by streams, graphs and tensors. Apart from its class, which needs streams
+// and pools itself. Defined in caching_allocator.cpp.
 #pragma once
 
 #include "mezzo/core/cuda.h"

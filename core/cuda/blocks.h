@@ -1,4 +1,4 @@
-// What the caching allocator keeps its books in: segments that came from the device, the blocks they are cut
+// The data structures of the caching allocator: segments that came from the device, the blocks they are cut
 // into, and heaps of free blocks. Nothing here asks for host memory once a program repeats its steps: free
 // blocks move between sets with their tree nodes, and block records are used again.
 #pragma once
@@ -43,7 +43,7 @@ struct Block {
   FreeBlocks::node_type node;        ///< the tree node, while not free
 };
 
-/// Where free blocks that fit together wait: one per stream, private pool and size class.
+/// The free blocks of one stream, private pool and size class.
 struct Heap {
   const Stream* stream = nullptr;
   const MemoryPool* pool = nullptr;  ///< nullptr: everybody's

@@ -1,5 +1,5 @@
-// Best fit in heaps by stream and pool; what may be used again, when events say so, and what goes back
-// to the device.
+// Best fit in heaps by stream and pool. Decides when a freed block may be used again (by events) and when
+// memory goes back to the device.
 #include "mezzo/core/cuda/caching_allocator.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t step) {
   return (bytes + step - 1) / step * step;
 }
 
-// What is left of a block is worth a block of its own when a request of its heap could use it.
+// The rest of a block becomes a block of its own when it is large enough for a request of its heap.
 bool worth_keeping(std::size_t rest, const Heap& heap) {
   return heap.small ? rest >= kRounding : rest > kSmallRequest;
 }

@@ -50,10 +50,11 @@ class CachingAllocator final : public DeviceAllocator {
   /// Keeps the block that starts at `memory` from being used again before the work that is in `stream` when
   /// the block is freed has run. Unknown addresses are ignored.
   void record_stream(const void* memory, const Stream& stream);
-  /// The stream ends and its work has run: what is its own becomes the default stream's.
+  /// For a stream that ends, after its work has run: its memory goes to the default stream.
   void stream_gone(const Stream& stream) noexcept;
-  /// The pool ends and no graph uses its memory any more: it goes to the device, and what tensors still hold
-  /// becomes everybody's. Blocks that it held go back where they came from.
+  /// For a pool that ends, when no graph uses its memory any more: unused memory goes back to the device, and
+  /// blocks that tensors still hold become blocks of the default pool. Blocks from elsewhere that it kept go
+  /// back to their heaps.
   void pool_gone(MemoryPool& pool) noexcept;
   /// Between these two calls a graph is being captured: no event is asked and nothing is given back. The pool
   /// of that graph must live longer than the capture.
@@ -84,7 +85,7 @@ class CachingAllocator final : public DeviceAllocator {
   void collect(bool wait) noexcept;
   void count_in(std::size_t bytes) noexcept;
   void dissolve(const MemoryPool* pool) noexcept;
-  /// What heaps have for a pool that ended during a capture: no pool has this address.
+  /// Stands for a pool that ended during a capture; no pool has this address.
   [[nodiscard]] const MemoryPool* ended_pools() const noexcept {
     return reinterpret_cast<const MemoryPool*>(this);
   }

@@ -1,4 +1,4 @@
-// The system tells a child that it is one.
+// A handler of fork() marks the child.
 #include "mezzo/core/cuda/fork.h"
 
 #include <pthread.h>

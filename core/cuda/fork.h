@@ -1,4 +1,4 @@
-// What a child of fork() must know: the driver's state in it is its parent's, and of no use.
+// CUDA cannot be used in a child of fork() whose parent has used it: the driver's state is the parent's.
 #pragma once
 
 namespace mezzo::detail {

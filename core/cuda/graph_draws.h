@@ -21,7 +21,7 @@ class GraphDraws final : public mezzo::detail::DrawRecorder {
   /// Reserves what one replay takes of each sequence and writes where it begins, in the order of `stream` and
   /// after the replay before. Throws StateError while `stream` captures.
   void before_replay(const Stream& stream);
-  /// To be called when the replay is in `stream`.
+  /// To be called after the replay has been put into `stream`.
   void after_replay(const Stream& stream);
 
  private:

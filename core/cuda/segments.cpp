@@ -34,7 +34,7 @@ Heap& CachingAllocator::heap_for(const Stream& stream, const MemoryPool* pool, b
 
 // A block of at least `size` bytes from the device. When it has none, unused segments go back first.
 Block& CachingAllocator::grow(Heap& heap, std::size_t size, std::size_t asked) {
-  // Books first: nothing may fail once the device has given memory.
+  // Memory for the records first: nothing may fail once the device has given memory.
   if (segments_.size() == segments_.capacity()) {
     segments_.reserve(std::max<std::size_t>(64, 2 * segments_.size()));
   }
@@ -61,7 +61,7 @@ Block& CachingAllocator::grow(Heap& heap, std::size_t size, std::size_t asked) {
   return *block.release();
 }
 
-// nullptr when the device has not that much.
+// nullptr when the device does not have that much memory.
 void* CachingAllocator::from_device(std::size_t size, const Heap& heap) {
   if (size > SIZE_MAX / 2) return nullptr;  // no device has it, and CUDA may call it a wrong argument
   const DeviceGuard guard(index_);
@@ -139,7 +139,7 @@ void CachingAllocator::empty_cache() {
   give_back_whole_segments();
 }
 
-// All that is `from`'s becomes `into`'s.
+// Moves all blocks of `from` to `into`.
 void CachingAllocator::merge_heap(Heap& from, Heap& into) noexcept {
   for (const std::unique_ptr<Segment>& segment : segments_) {
     if (segment->heap == &from) segment->heap = &into;
@@ -191,7 +191,8 @@ void CachingAllocator::pool_gone(MemoryPool& pool) noexcept {
   }
 }
 
-// Gives the pool's memory to the device, and what tensors hold of it to everybody.
+// Gives the pool's unused memory back to the device; blocks that tensors hold move to the heaps outside of
+// pools.
 void CachingAllocator::dissolve(const MemoryPool* pool) noexcept {
   const auto is_its = [&](const std::unique_ptr<Heap>& heap) { return heap->pool == pool; };
   if (std::none_of(heaps_.begin(), heaps_.end(), is_its)) return;

@@ -55,7 +55,7 @@ Stream::Stream(Device device, Default /*tag*/)
     : device_(required(device)), id_(0), handle_(make_stream(device, Priority::normal)) {}
 
 Stream::~Stream() {
-  // Errors of work that ran in the stream have no one to go to from here; the next check reports them.
+  // A destructor cannot throw errors of work that ran in the stream; the next check reports them.
   const RelaxedCapture relaxed;
   static_cast<void>(cudaStreamSynchronize(native(*this)));
   stream_gone(device_.index, *this);

@@ -76,7 +76,7 @@ class CachingAllocator {
     current_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
   }
 
-  /// Around a fork(): a child has no thread that could give the lock back.
+  /// Around a fork(), because a child has no other thread that could release the lock.
   void hold() { mutex_.lock(); }
   void release() { mutex_.unlock(); }
 
@@ -129,8 +129,8 @@ class CachingAllocator {
     stats_.reserved += static_cast<std::int64_t>(size);
     return memory;
   }
-  /// Whether the system would kill the process for using so much more: it promises more memory than a cgroup
-  /// grants. Asked once per 64 MiB, as the limit stands in a file.
+  /// Whether the system would kill the process for using so much more: malloc returns memory that the cgroup
+  /// does not grant. Read from a file, so only once per 64 MiB.
   [[nodiscard]] bool exceeds_limit(std::size_t size) const {
     constexpr std::int64_t kStep = std::int64_t{64} << 20U;
     if (!device_.is_cpu()) return false;
@@ -177,8 +177,9 @@ CachingAllocator& allocator(Device device) {
   return *slot;
 }
 
-// Small blocks of CPU memory, per thread: an op on a few numbers must not wait for a lock and a search. A
-// list per multiple of 64 bytes; what is too many, and what a thread leaves behind, goes to the common cache.
+// Small blocks of CPU memory, per thread: an op on a few numbers must not wait for a lock and a search. One
+// list per multiple of 64 bytes. Blocks beyond a list's limit, and those of a thread that ends, go to the
+// common cache.
 class SmallBlocks {
  public:
   static constexpr std::size_t kLargest = 4096;
@@ -209,7 +210,7 @@ class SmallBlocks {
     }
   }
 
-  /// The thread's own: nullptr before its first block, and again when it ends.
+  /// The lists of this thread: nullptr before its first block, and again when it ends.
   static constinit thread_local SmallBlocks* of_thread;
   /// Tensors in other thread-local and static objects may be destroyed later than these lists.
   static constinit thread_local bool closed;

@@ -1,4 +1,5 @@
-// Version 2 limits memory and swap apart, version 1 memory alone and, where it counts swap, their sum.
+// The limits of cgroups. Version 2 has one for memory and one for swap; version 1 has one for memory and,
+// where swap is counted, one for their sum.
 #include "mezzo/core/memory/memory_limit.h"
 
 #include <algorithm>

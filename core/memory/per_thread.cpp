@@ -22,8 +22,8 @@ struct ThreadObjects {
 constinit thread_local ThreadObjects* of_thread = nullptr;
 std::atomic<std::size_t> slots{1};
 
-/// Destroys them when the thread ends. What one of them needs of another meanwhile is there or made again,
-/// and then destroyed as well.
+/// Destroys them when the thread ends. A destructor may ask for another of these objects: if that is gone
+/// already, it is made anew and destroyed in its turn.
 struct Owner {
   ~Owner() {
     while (of_thread != nullptr) {

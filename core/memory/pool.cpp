@@ -26,7 +26,7 @@ struct FreeCell {
 };
 
 struct FreeLists;
-// The thread's own: nullptr before its first cell, and again when it ends.
+// The lists of this thread: nullptr before its first cell, and again when it ends.
 constinit thread_local FreeLists* lists = nullptr;
 // Whether the thread has no lists any more. AddressSanitizer must see every free, so under it nothing is
 // kept.
@@ -56,7 +56,7 @@ struct FreeLists {
 
 constinit mezzo::detail::PerThread<FreeLists> of_threads;
 
-// For cells to be kept in from now on.
+// Where cells are kept from now on.
 void make_lists() {
   if (!closed) static_cast<void>(of_threads.get());
 }

@@ -1,6 +1,6 @@
-// The open scopes of a thread: how guards of programs end in any order, on any thread and after their own,
-// and are right. A guard that ends on another thread marks its scope; its own thread takes marked scopes off
-// its list before it looks at it again, so no thread writes to another one's list. Internal.
+// The open scopes of a thread. Guards that programs hold may end in any order, on any thread, and after the
+// thread that made them. A guard that ends on another thread marks its scope; its own thread takes marked
+// scopes off its list before it looks at it again, so no thread writes to another one's list. Internal.
 #pragma once
 
 #include <atomic>
@@ -113,7 +113,7 @@ OpenScope<T>* ScopeList<T>::begin(const T& own, typename Scope<T>::Derive derive
 
 template <class T>
 void ScopeList<T>::end(OpenScope<T>* scope) noexcept {
-  // An orphan's owner may be at the same address as the calling thread's list.
+  // The list of a thread that is gone may have had the address of the calling thread's list.
   if (scope->owner == this && scope->state.load(std::memory_order_acquire) == ScopeState::open) {
     pop(*scope);
     const auto gone = scope->gone;

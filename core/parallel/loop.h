@@ -40,7 +40,7 @@ class FirstError {
   std::atomic<bool> any_{false};
 };
 
-/// A contiguous part of a loop's chunks. Whoever comes takes the next one.
+/// A contiguous part of a loop's chunks. Each thread that comes takes the next chunk.
 struct alignas(kCacheLine) Share {
   std::atomic<std::int64_t> next{0};
   std::int64_t end = 0;
@@ -67,7 +67,7 @@ class Loop {
     }
   }
 
-  /// Runs chunks until none is left that no thread has begun: those of the share `first`, then of the others.
+  /// Runs chunks until every chunk has been begun: those of the share `first`, then those of the others.
   void work(int first) noexcept {
     const WithFloatEnvironment callers(environment_);
     for (int i = 0; i < count_; ++i) {
@@ -96,11 +96,11 @@ class Loop {
   FirstError error_;
 };
 
-/// The place of a loop that helpers may join. It outlives the loop, so a helper that comes late finds it
+/// Where helper threads find a loop to join. It outlives the loop, so a helper that comes late finds it
 /// closed.
 class alignas(kCacheLine) Region {
  public:
-  /// Makes it the caller's. False when it is another's.
+  /// Takes it for the calling thread. False when another thread has it.
   [[nodiscard]] bool take() noexcept {
     std::uint32_t free = 0;
     return state_.load(std::memory_order_relaxed) == 0 &&
@@ -108,7 +108,7 @@ class alignas(kCacheLine) Region {
   }
   void give_back() noexcept { state_.store(0, std::memory_order_release); }
 
-  /// Memory for the shares of a loop, of which there is none to be had at worst: nullptr.
+  /// Memory for the shares of a loop; nullptr when the system has none left.
   [[nodiscard]] Share* shares(int count) noexcept {
     if (count > capacity_) {
       shares_.reset(new (std::nothrow) Share[static_cast<std::size_t>(count)]);
@@ -122,10 +122,10 @@ class alignas(kCacheLine) Region {
     loop_ = &loop;
     state_.store(kTaken | kOpen | static_cast<std::uint32_t>(seats) * kSeat, std::memory_order_release);
   }
-  /// Nobody joins any more. Returns when the last helper has left.
+  /// Lets no more helpers join, and waits until the last one has left.
   void close() noexcept;
 
-  /// The loop that was joined, or nullptr where nobody is wanted.
+  /// Joins the loop and returns it, or nullptr when it wants no more helpers.
   [[nodiscard]] Loop* join() noexcept {
     std::uint32_t state = state_.load(std::memory_order_acquire);
     while ((state & kOpen) != 0 && (state & kSeats) != 0) {

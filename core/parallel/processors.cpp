@@ -1,4 +1,4 @@
-// Affinity is asked for by a system call, limits of cgroups are read from the files of the system.
+// How many processors this process may use: its affinity by a system call, limits of its cgroups from files.
 #include "mezzo/core/parallel/processors.h"
 
 #include <sched.h>

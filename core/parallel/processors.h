@@ -9,7 +9,8 @@ namespace mezzo::detail {
 /// At least 1.
 [[nodiscard]] int default_threads() noexcept;
 
-/// The first number of a value of OMP_NUM_THREADS, such as 4 of "4,2"; 0 where it is none from 1 on.
+/// The first number of a value of OMP_NUM_THREADS, such as 4 of "4,2"; 0 where that is no number of at least
+/// 1.
 [[nodiscard]] int threads_of_environment(const char* value) noexcept;
 
 /// Processors' worth of time that the process's cgroups (v1 or v2) and those above them grant, rounded up; 0

@@ -12,12 +12,13 @@ namespace mezzo::detail {
 [[nodiscard]] bool in_parallel() noexcept;
 
 /// Calls function(context, c) once for every c of [0, chunks), on the caller and on threads of the pool. Each
-/// begins with a share of its own, the same one in every loop of as many chunks, and then takes chunks of the
-/// others' that nobody has begun, so that no chunk waits for a thread that is not running. All compute in the
-/// caller's floating-point environment. Of all callers together no more than `threads` threads work,
-/// but for callers that work alone. A nested call, and one that can have no thread, runs on its caller. In a
-/// child of fork(), where the threads of the parent are not, new ones start. An exception is thrown again in
-/// the caller when all chunks that were begun have ended; of several, that of the lowest chunk.
+/// thread begins with a share of its own, the same one in every loop of as many chunks. Then it takes chunks
+/// from the shares of others that no thread has begun, so that no chunk waits for a thread that the system
+/// does not run. All compute in the caller's floating-point environment. All callers together use at most
+/// `threads` threads; callers that get no helper are not counted. A nested call, and one that gets no helper,
+/// runs on its caller alone. In a child of fork(), where the threads of the parent are not, new ones start.
+/// An exception is thrown again in the caller when all chunks that were begun have ended; of several, that of
+/// the lowest chunk.
 void run_chunks(std::int64_t chunks, int threads, ChunkFunction function, void* context);
 
 }  // namespace mezzo::detail

@@ -1,4 +1,5 @@
-// How draws are taken over on a thread whose work is recorded to be run again (core/cuda/graph_draws.h).
+// Random draws on a thread whose work is recorded into a CUDA graph: the recorder receives them in place of
+// the generator (core/cuda/graph_draws.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@
 
 namespace mezzo::detail {
 
-/// What a Generator hands out of. Counted, because a graph may draw from it after the generator has ended.
+/// The sequence of a Generator. Reference-counted, because a graph may draw from it after the generator has
+/// ended.
 class Sequence final : public RefCounted {
  public:
   explicit Sequence(const GeneratorState& start);
@@ -45,7 +47,7 @@ class DrawRecorderScope {
   DrawRecorderScope(const DrawRecorderScope&) = delete;
   DrawRecorderScope& operator=(const DrawRecorderScope&) = delete;
 
-  /// Who receives this thread's draws from `sequence`; nullptr: nobody.
+  /// The recorder that receives this thread's draws from `sequence`, or nullptr.
   [[nodiscard]] static DrawRecorder* recorder_of(const Sequence& sequence) noexcept;
 
  private:

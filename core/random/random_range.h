@@ -1,5 +1,4 @@
-// The state of a random sequence and ranges of it, as generators, recorders of draws and kernels hand them
-// on.
+// The state of a random sequence, and ranges of it, as generators pass them to kernels.
 #pragma once
 
 #include <cstdint>

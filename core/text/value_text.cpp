@@ -178,7 +178,7 @@ bool is_valid_utf8(std::string_view text) noexcept {
 
 std::string quote(std::string_view text, std::size_t max_bytes) {
   std::size_t cut = std::min(text.size(), max_bytes);
-  // Not in the middle of a character, where there is one.
+  // Not in the middle of a UTF-8 character.
   for (int back = 0; back < 3 && cut > 0 && cut < text.size() && is_continuation(text[cut]); ++back) --cut;
   std::string out;
   append_string(out, text.substr(0, cut));

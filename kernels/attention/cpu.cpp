@@ -23,7 +23,7 @@ namespace {
 
 /// Sizes of a tile. Two tiles and the rows beside them fit in a second-level cache of 1 MB.
 constexpr std::int64_t kQueries = 128, kKeys = 256;
-/// Tasks that there should be at least: more threads than that find no work.
+/// The least number of tasks, as long as there are enough rows: threads beyond it find no work.
 constexpr std::int64_t kWantedTasks = 8;
 
 /// Below this many multiplications tasks are joined: starting threads costs as much.

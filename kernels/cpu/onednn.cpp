@@ -20,8 +20,8 @@ namespace mezzo::kernels::cpu {
 
 namespace {
 
-/// The calling thread's setting. Which OpenMP that is oneDNN's builder chose, so it is looked up among what
-/// the process has loaded.
+/// Get and set the number of OpenMP threads of the calling thread. Which OpenMP library oneDNN uses is known
+/// at run time only, so its functions are looked up among the libraries that the process has loaded.
 struct OpenMp {
   int (*get)() = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
   void (*set)(int) = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
@@ -42,7 +42,7 @@ std::atomic<int>& count_of_thread() noexcept {
   return counts[(self * 0x9E3779B97F4A7C15U) >> 60U].calls;
 }
 
-/// Runs once or more when the process ends.
+/// A handler of exit(), which may run more than once.
 void wait_for_calls() noexcept {
   ending = true;
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);

@@ -22,7 +22,8 @@ inline constexpr int kMaxGroups = 4;
 /// Sums that a row takes side by side: those of all its functions, and of each as many as there is room for,
 /// since an addition takes longer than a load.
 inline constexpr int kSideBySide = 4;
-/// Where a row is fetched to while another one is gone over: the first level has no room for both.
+/// The locality argument of __builtin_prefetch for the next row: the second-level cache, as the first has no
+/// room for two rows.
 inline constexpr int kToSecondLevel = 2;
 /// Additions in each partial sum after which all are added up in double: bounds the rounding error of long
 /// rows.

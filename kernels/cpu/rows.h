@@ -33,10 +33,10 @@ struct RowBlock {
   [[nodiscard]] RowBlock<U> as() const {
     return {static_cast<U*>(data), distance, ahead, ahead_distance};
   }
-  /// What a pass over row r may fetch meanwhile, a cache line for each line of its own: the row after it, or
-  /// where a buffer is filled from next; of results, where row r itself goes. Fetching all of that at once
-  /// would be dropped by the processor, and waiting for it takes longer than the pass. Not to be read;
-  /// nullptr where nothing is known.
+  /// The address that a pass over row r should prefetch, one cache line for each line that it reads: that of
+  /// the next row, or of what fills a buffer next; for results, where row r goes. (The processor drops
+  /// prefetches of whole rows at once, and waiting for the memory takes longer than the pass.) For
+  /// prefetching only; nullptr where nothing is known.
   [[nodiscard]] MEZZO_ALWAYS_INLINE const std::remove_const_t<T>* next(std::int64_t r) const {
     if (ahead == nullptr) return nullptr;
     return reinterpret_cast<const std::remove_const_t<T>*>(ahead + r * ahead_distance);

@@ -12,8 +12,8 @@
 #include "mezzo/kernels/cuda/row_plan.h"
 #include "mezzo/kernels/cuda/strided.h"
 
-/// Before a loop: all of its rounds one after the other, without which arrays that it indexes are no
-/// registers; or one copy of a body that would be large several times.
+/// Before a loop. MEZZO_UNROLL unrolls it fully, so that arrays that it indexes can be in registers;
+/// MEZZO_KEEP_DEVICE_LOOP keeps a loop with a large body from being unrolled.
 #if defined(__CUDACC__)
 #define MEZZO_UNROLL _Pragma("unroll")
 #define MEZZO_KEEP_DEVICE_LOOP _Pragma("unroll 1")

@@ -19,7 +19,7 @@ namespace mezzo::kernels::cpu {
 
 namespace detail {
 
-/// Rows at even distances, each of runs at even distances.
+/// Rows that are `row_distance` apart, each of runs that are `run_distance` apart.
 template <class T>
 struct RunBlock {
   T* data = nullptr;
@@ -27,7 +27,8 @@ struct RunBlock {
   RowBlock<T> rows = {};  ///< where they come from, for next()
   [[nodiscard]] MEZZO_ALWAYS_INLINE const T* next(std::int64_t r) const { return rows.next(r); }
   [[nodiscard]] MEZZO_ALWAYS_INLINE T* row(std::int64_t r) const { return data + r * row_distance; }
-  /// The row as its statistics see it: whether runs are one depends on the layout only, and so do the bits.
+  /// The row for its statistics. Whether its runs are taken as one depends on the layout only, and so do the
+  /// bits.
   [[nodiscard]] MEZZO_ALWAYS_INLINE RunRow<T> whole_row(std::int64_t r, const ChannelLayout& layout) const {
     if (layout.run_step == layout.length) return {row(r), 1, layout.count(), layout.count()};
     return {row(r), layout.runs, layout.length, run_distance};

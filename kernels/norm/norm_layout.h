@@ -1,5 +1,5 @@
-// What normalization kernels are told besides their arrays: parameters, and how the elements that are
-// normalized together lie.
+// The arguments of normalization kernels besides x and the result: weight and bias, statistics, and how the
+// elements that are normalized together lie in memory.
 #pragma once
 
 #include <cstdint>

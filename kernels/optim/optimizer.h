@@ -30,7 +30,7 @@ struct Rates {
   double momentum = 0;  ///< momentum or beta1, of algorithms that have one
 };
 
-/// What holds for a whole group. With a record: nothing at all is written when found_inf or error is set;
+/// What holds for a whole group. With a record: nothing at all is written when found_inf is set;
 /// with `unscale`, gradients are multiplied by inv_scale and left so.
 struct UpdateControl {
   const Rates* rates = nullptr;  ///< in device memory

@@ -125,8 +125,8 @@ struct MaxOfRows {
   }
 };
 
-/// Nothing compared yet, for windows by position: less than all, at the first place of each window, whose row
-/// has places from `row` on.
+/// The start of the comparison, for windows by position: the least value, at the first place of each window.
+/// `row` is the number of the first place of the row.
 template <class T, class I>
 void start_row(T* best, I* at, std::int64_t row, const Pooling& pooling) {
   const std::int64_t outputs = pooling.windows.output[2];

@@ -21,8 +21,8 @@ MEZZO_ALWAYS_INLINE void each_element(std::int64_t n, Step step) {
   for (std::int64_t i = 0; i < n; ++i) step(i);
 }
 
-/// Asks for what stands behind the `count` elements of a row that are next: rows of several streams are too
-/// short for the processor's own prefetching. Measured: from 2 KiB ahead on it does no good.
+/// Prefetches the memory 1 KiB ahead of the next `count` elements of a row: several streams of short rows are
+/// too much for the processor's own prefetching. Measured: from 2 KiB ahead on it has no effect.
 template <class T>
 MEZZO_ALWAYS_INLINE void fetch_ahead(const T* row, std::int64_t count) {
   constexpr std::int64_t kAhead = 1024, kLine = 64;

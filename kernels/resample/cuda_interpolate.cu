@@ -18,7 +18,7 @@ struct Maps {
   std::int64_t inner;
 };
 
-/// `out` has `total` elements; kTerms is the most places that a result has along a dim.
+/// `out` has `total` elements; kTerms: the largest number of places that a result reads along a dim.
 template <class T, int kTerms>
 __global__ void resample(Array out, Array x, Maps<T> maps, std::int64_t total) {
   for (std::int64_t e = first_index(); e < total; e += grid_size()) {

@@ -5,7 +5,7 @@ namespace mezzo::nn {
 
 namespace {
 
-/// Sizes as they were given, once they are seen to be good for so many dims.
+/// `sizes` unchanged, after a check that they fit so many spatial dims.
 const SpatialSizes& checked(const Layer& layer, const char* what, const SpatialSizes& sizes, int spatial,
                             std::int64_t least) {
   static_cast<void>(ops::per_dim(layer.type_name(), what, sizes, static_cast<std::size_t>(spatial), least));

@@ -44,8 +44,8 @@ WatchedCall::WatchedCall(const Module& module)
 }
 
 void WatchedCall::leave(const Tensor* output) noexcept {
-  // Who was told has ended if it is not on the list; then the next older one, which it told, is the one to
-  // tell.
+  // An observer that is no longer on the list has ended. Then the next older one, to which it passed `enter`
+  // on, gets `leave`.
   const CallScope* scope = newest();
   while (scope != nullptr && scope->number > number_) scope = static_cast<const CallScope*>(scope->older);
   if (scope != nullptr) scope->value->leave(module_, output);

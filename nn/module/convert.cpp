@@ -13,8 +13,8 @@ namespace mezzo::nn {
 
 namespace {
 
-/// Makes `target` what `values` is, a new tensor of the same shape that nobody else has, and keeps its
-/// identity: the flag, hooks and everybody's handles.
+/// Gives `target` memory, dtype and device of `values`, a new tensor of the same shape that has no other
+/// handle. The identity of `target` stays: requires_grad, hooks and all handles.
 void take_over(const Tensor& target, const Tensor& values) {
   TensorImpl& impl = target.impl();
   Storage& storage = *values.impl().storage;

@@ -42,13 +42,13 @@ bool contains(const Module& module, const Module& inner,
   return false;
 }
 
-/// Lets go of a module. Modules that are nested deeper than a stack is go one after the other, not one inside
-/// the other.
+/// Drops a module. Modules nested so deep that the stack could overflow are destroyed one after the other,
+/// not recursively.
 void drop_in_turn(std::shared_ptr<Module> module) noexcept {
   constexpr int kMostNested = 200;
   static constinit thread_local int nested = 0;
-  // Only used once something waits: it takes memory, which there may not be where a constructor has failed
-  // for want of it.
+  // `waiting` is used only when a module waits, since it allocates: there may be no memory, if that is why a
+  // constructor failed.
   static constinit thread_local bool is_used = false;
   static constinit mezzo::detail::PerThread<std::vector<std::shared_ptr<Module>>> waiting;
   if (module == nullptr || module.use_count() > 1) return;

@@ -1,5 +1,5 @@
-// The run behind a summary: in evaluation mode, without recording, with the random state restored
-// afterwards. A recorder observes module calls and ops, and books each op to the module that runs it.
+// The run behind a summary: in evaluation mode, without recording, with the random state restored afterwards.
+// A recorder observes module calls and ops, and counts each op for the module that runs it.
 #include "mezzo/nn/summary.h"
 
 #include <algorithm>

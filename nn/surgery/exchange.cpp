@@ -95,7 +95,7 @@ Report Operation::undo(Report& done) {
     report.add_note("there was nothing to undo");
     return report;
   }
-  // A place may be in a module that comes back with this very call.
+  // A slot may be in a module that this very call puts back.
   PointerSet slots;
   const auto add_slots = [&](const Inventory::Added& added) {
     for (const Module* module : added.modules) {

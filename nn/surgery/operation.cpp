@@ -112,7 +112,7 @@ void Operation::take_place(ChildSlot& slot, const std::shared_ptr<Module>& befor
   paths.push_back(path_);
 }
 
-/// The first rule that matches a module and has not had its turn, which it has then.
+/// The first rule that matches a module and is not in `used` yet; it is added to `used`.
 const Rule* Operation::next_rule(const Module& module, Used& used) {
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     if ((!used.empty() && used[i]) || !rules_[i].matches(module)) continue;
@@ -152,7 +152,7 @@ void Operation::keep(const Module& module, std::string why) {
   report_.kept_.push_back({path_, module.type_name(), std::move(why)});
 }
 
-/// Whether `made` is a wrapper of a module whose surroundings are of the same types already.
+/// Whether `made` wraps a module that is wrapped by modules of the same types already.
 bool Operation::sits_in_one_already(const Module& module, const Module& made) const {
   if (originals_.holds(made)) return false;
   const std::size_t depth = depth_of(module, made);
@@ -160,7 +160,7 @@ bool Operation::sits_in_one_already(const Module& module, const Module& made) co
   return are_alike(*frames_[frames_.size() - depth].module, made, module);
 }
 
-/// How far below `in`, which a rule brought, a module is held; 0 when it is not.
+/// How many levels below `in`, a module that a rule made, the module `sought` is; 0 when it is not below it.
 std::size_t Operation::depth_of(const Module& sought, const Module& in) const {
   for (const ChildSlot* slot : in.child_slots()) {
     if (slot->module().get() == &sought) return 1;

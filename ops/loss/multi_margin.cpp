@@ -56,7 +56,8 @@ Outputs multi_margin_forward(const MultiMarginArgs& args) {
   require_class_weight(kMultiMargin, dims, args.in(2));
   if (args.attrs.p != 1 && args.attrs.p != 2)
     throw ValueError(kMultiMargin, "p = 1 or 2", number_text(args.attrs.p), "choose one of them");
-  // For its check of the indices; 0 is a class, so none outside of them is let through.
+  // Made for its check of the indices. Its ignore_index is 0, a legal class, so no index outside of the
+  // classes passes.
   const PreparedTarget checked(kMultiMargin, dims, args.in(1), {}, 0, compute_dtype(result));
   return multi_margin_composition(args);
 }

@@ -1,4 +1,4 @@
-// The shared half of the normalizations, see common.h.
+// What the normalizations share; the contracts are in common.h.
 #include "mezzo/ops/norm/common.h"
 
 #include "mezzo/autograd/grad_mode.h"

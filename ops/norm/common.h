@@ -1,5 +1,5 @@
-// What the normalizations share: checks, the plain compositions behind them, and group_norm's shape of
-// things, which batch_norm and instance_norm have too.
+// What the normalizations share: checks, their plain compositions, and the layout of group_norm, which
+// batch_norm and instance_norm use too.
 #pragma once
 
 #include "mezzo/kernels/norm/norm.h"

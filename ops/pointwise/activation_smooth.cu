@@ -1,4 +1,4 @@
-// Smooth activations beside those of activation.cpp.
+// Smooth activations beside those of activation.cu.
 #include "mezzo/kernels/math/log_one_plus_exp.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/activation.h"
@@ -85,7 +85,7 @@ struct MishBackwardFn {
   }
 };
 
-/// What most have in common.
+/// The descriptor that most of these ops share.
 struct Smooth {
   using Attrs = NoAttrs;
   static constexpr Category category = Category::passthrough;

@@ -1,4 +1,5 @@
-// dropout: the op multiplies by a mask, which is drawn before it, so that a call by name is no gamble.
+// dropout: the op multiplies by a mask, which is drawn before it, so that a call of the op by name is
+// deterministic.
 #include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/random.h"

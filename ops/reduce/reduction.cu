@@ -39,7 +39,7 @@ Outputs sum_forward(const ForwardArgs<SumAttrs>& args) {
 
 Gradients sum_vjp(const VjpArgs<SumAttrs>& args) {
   const Reduced reduced("sum", args.in_shape(0), args.attrs.dim);
-  // Cast while it is small.
+  // Cast before it is expanded.
   return {reduced.spread(to(args.grad(), args.wanted(0)))};
 }
 

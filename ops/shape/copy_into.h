@@ -24,7 +24,8 @@ inline void copy_into(const Tensor& slot, const Tensor& x) {
   return copy;
 }
 
-/// Checks that a write into x is no lie about its history, and that its elements have memory of their own.
+/// Throws unless x may be written in place: it is a leaf or nothing is recorded (AutogradError), and no two
+/// of its elements share memory (ShapeError).
 inline void check_writable(std::string_view op, const Tensor& x) {
   if (!x.is_leaf() && grad_enabled()) {
     throw AutogradError(op, "a leaf when recording is on", "a result of recorded ops", "write under NoGrad");

@@ -186,7 +186,7 @@ Tensor roll(const Tensor& x, const IntList& shifts, const Dims& dims) {
 Tensor tril(const Tensor& x, std::int64_t diagonal) { return bind(tril_op, {x}, {diagonal}); }
 Tensor triu(const Tensor& x, std::int64_t diagonal) { return bind(triu_op, {x}, {diagonal}); }
 
-/// Each is a tensor, though none has an element.
+/// A limit, as every chunk of an empty dim is a tensor and takes memory.
 constexpr std::int64_t kMostEmptyChunks = 1 << 20;
 
 Tensors chunk(const Tensor& x, std::int64_t chunks, std::int64_t dim) {
