@@ -38,7 +38,7 @@ namespace mezzo::amp {
 /// tensors) or seeds a generator throws StateError when it is recorded (core/random.h).
 class CapturedStep {
  public:
-  /// `warmup` (at least 1): calls that run the step eagerly before it is recorded. Nothing runs yet. Throws
+  /// `warmup` (at least 1): calls that run the step eagerly before it is recorded. Nothing runs yet. Throws:
   /// ValueError for a warmup below 1 or an empty step, DeviceError for a device that is not there.
   CapturedStep(Device device, mezzo::detail::Function<Tensor()> step, int warmup = 3);
   ~CapturedStep();
@@ -46,8 +46,8 @@ class CapturedStep {
   CapturedStep& operator=(const CapturedStep&) = delete;
 
   /// One step. Returns what the step returned (the loss, say): once recorded, the same tensor with new values
-  /// each time. Throws what the step throws; when recording fails (StateError names what cannot be recorded),
-  /// nothing of the step has run.
+  /// each time. Throws: what the step throws; when recording fails (StateError names what cannot be
+  /// recorded), nothing of the step has run.
   const Tensor& operator()();
   /// Whether calls replay a recorded step.
   [[nodiscard]] bool is_recorded() const noexcept;

@@ -69,8 +69,8 @@ void warn_below_1(double scale);
 /// Not thread-safe.
 class GradScaler {
  public:
-  /// Throws ValueError for growth_factor <= 1, backoff_factor outside (0, 1), growth_interval < 1, or a scale
-  /// that is not positive and finite.
+  /// Throws: ValueError for growth_factor <= 1, backoff_factor outside (0, 1), growth_interval < 1, or a
+  /// scale that is not positive and finite.
   explicit GradScaler(GradScalerOptions options = {});
   // A copy would share the scale but not how far each optimizer is.
   GradScaler(const GradScaler&) = delete;
@@ -80,7 +80,7 @@ class GradScaler {
   ~GradScaler() = default;
 
   /// loss * scale, with history. The first call settles the device; DeviceError for a later one on another. A
-  /// 0-dim f16 loss gives f32; an f16 tensor with dims stays f16, and overflows at the default scale. Throws
+  /// 0-dim f16 loss gives f32; an f16 tensor with dims stays f16, and overflows at the default scale. Throws:
   /// ValueError for an undefined tensor.
   [[nodiscard]] Tensor scale(const Tensor& loss);
   [[nodiscard]] std::vector<Tensor> scale(std::span<const Tensor> losses);
@@ -88,30 +88,30 @@ class GradScaler {
   /// Divides the optimizer's gradients by the scale, in place, and notes whether they are finite: for
   /// clipping or reading gradients before step. A 16-bit gradient whose parameter has an f32 master becomes
   /// an f32 one, a new tensor, in which nothing underflows; step() uses it, later backwards add to it, and
-  /// zero_grad() drops it. Throws StateError when called twice or after step in one
-  /// iteration, before scale(), or when no parameter has a gradient; DTypeError for an f16 gradient whose
-  /// parameter has no f32 master; ShapeError for an expanded gradient, whose elements share memory;
-  /// DeviceError for an optimizer elsewhere.
+  /// zero_grad() drops it. Throws: StateError when called twice or after step in one iteration, before
+  /// scale(), or when no parameter has a gradient; DTypeError for an f16 gradient whose parameter has no f32
+  /// master; ShapeError for an expanded gradient, whose elements share memory; DeviceError for an optimizer
+  /// elsewhere.
   void unscale_(optim::Optimizer& optimizer);
   /// optimizer.step(), skipped on the device when a gradient is not finite. Unless unscale_ did, it unscales
   /// in the same pass: the update then sees 16-bit gradients before they are rounded, and a skipped step
-  /// leaves gradients as they are. Throws StateError when called twice in one iteration, and what unscale_
+  /// leaves gradients as they are. Throws: StateError when called twice in one iteration, and what unscale_
   /// throws.
   StepResult step(optim::Optimizer& optimizer);
   /// Always throws StateError: an optimizer that calls back would see gradients of a changing scale.
   StepResult step(optim::Optimizer& optimizer, const mezzo::detail::Function<Tensor()>& closure);
   /// Adapts the scale to what was found since the last update, and starts a new iteration for every
-  /// optimizer. Throws StateError when nothing was unscaled or stepped since.
+  /// optimizer. Throws: StateError when nothing was unscaled or stepped since.
   void update();
   /// Sets the scale instead; the growth tracker stays. The tensor has one element on the scaler's device and
-  /// no history, and is copied without a host read, hence taken as it is. Throws StateError before scale(),
+  /// no history, and is copied without a host read, hence taken as it is. Throws: StateError before scale(),
   /// ValueError for a number that is not positive and finite in f32, ShapeError, DeviceError, AutogradError.
   void update(double new_scale);
   void update(const Tensor& new_scale);
 
   [[nodiscard]] bool is_enabled() const noexcept { return options_.enabled; }
   /// A copy of the scale and of f32(1 / scale) on the device, 0-dim f32: for gradient penalties, without a
-  /// host read. 1 on the CPU when disabled. Throws StateError before scale().
+  /// host read. 1 on the CPU when disabled. Throws: StateError before scale().
   [[nodiscard]] Tensor scale_tensor() const;
   [[nodiscard]] Tensor inv_scale_tensor() const;
 
@@ -140,7 +140,7 @@ class GradScaler {
   /// scale, growth_factor, backoff_factor, growth_interval, _growth_tracker as PyTorch names them, and
   /// min_scale, max_scale, steps_ok, steps_skipped. Empty when disabled. Take it after update().
   [[nodiscard]] Value state_dict() const;
-  /// Restores a state_dict (one of PyTorch's will do) and starts a new iteration. Throws StateError for an
+  /// Restores a state_dict (one of PyTorch's will do) and starts a new iteration. Throws: StateError for an
   /// empty one, ValueError for bad or missing values; nothing has changed then. Does nothing when disabled.
   void load_state_dict(const Value& state);
 

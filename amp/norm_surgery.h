@@ -71,7 +71,7 @@ struct NormSurgeryOptions {
 /// checkpoints stay valid; parameters that a derived class adds are taken out of the `optimizers`. Norms with
 /// f64 parameters stay. amp_fp16 and amp_bf16 are alike: the dtype is that of the region that a norm runs in.
 /// The precisions fp32 and fp16 change nothing; the report says why, and so it does when there is nothing to
-/// replace. Throws as surgery::replace and optim::remap, and ValueError for a null pointer; the model is as
+/// replace. Throws: as surgery::replace and optim::remap, and ValueError for a null pointer; the model is as
 /// it was then.
 nn::surgery::Report apply_low_precision_layernorm(nn::Module& model, const NormPrecision& precision = {},
                                                   const Optimizers& optimizers = {},

@@ -32,7 +32,7 @@ struct PolicyRow {
 /// Gives an op another category on this thread while it lives; the newest override wins. They may end in any
 /// order, and on any thread. It also takes the place of an op's `cast_inputs`.
 ///   amp::PolicyOverride keep("softmax", Category::lower_precision);
-/// Throws ValueError for a name that is not registered.
+/// Throws: ValueError for a name that is not registered.
 class PolicyOverride {
  public:
   PolicyOverride(std::string_view op, Category category);

@@ -13,7 +13,7 @@ namespace mezzo::amp {
 enum class Precision : std::uint8_t { fp32, fp16, amp_fp16, amp_bf16 };
 
 [[nodiscard]] std::string to_string(Precision precision);
-/// By name, in upper or lower case; "amp" and "bf16" are old names of amp_fp16 and amp_bf16. Throws
+/// By name, in upper or lower case; "amp" and "bf16" are old names of amp_fp16 and amp_bf16. Throws:
 /// ValueError, which lists the names.
 [[nodiscard]] Precision precision_from_string(std::string_view name);
 

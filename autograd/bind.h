@@ -69,7 +69,7 @@ void record(const Op<A>& op, Inputs inputs, const A& attrs, Outputs& outputs,
 }
 
 /// Calls an op: autocast rewrites the inputs as its category says, forward runs unrecorded, and the call is
-/// recorded when recording is on and an input requires grad. Throws what the op's checks throw.
+/// recorded when recording is on and an input requires grad. Throws: what the op's checks throw.
 template <class A>
 Outputs bind(const Op<A>& op, Inputs inputs, const A& attrs = {}) {
   const detail::BoundCall call(op.info, inputs, has_explicit_dtype(attrs));

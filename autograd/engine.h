@@ -34,13 +34,13 @@ struct GradOptions {
 /// used, unless retain_graph. With create_graph the leaves' gradients get a history, which in turn holds the
 /// leaves (PyTorch warns of the same): all of it lives until zero_grad() or set_grad({}). `grad` makes no
 /// such tie. Several threads may run it at once, also into the same leaves: nothing is lost (what is promised
-/// stands in docs/architecture.md under "Threads"). Throws AutogradError: an output without history, a freed
+/// stands in docs/architecture.md under "Threads"). Throws: AutogradError: an output without history, a freed
 /// graph, a saved tensor written to since.
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs = {},
               const BackwardOptions& options = {});
 
 /// The same derivatives, returned for the given inputs (leaves or intermediate results) and not accumulated
-/// anywhere. Only what lies between is computed. Throws AutogradError for an input that the outputs do not
+/// anywhere. Only what lies between is computed. Throws: AutogradError for an input that the outputs do not
 /// depend on, unless allow_unused.
 [[nodiscard]] Tensors grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                            std::span<const Tensor> grad_outputs = {}, const GradOptions& options = {});

@@ -51,7 +51,7 @@ class Node : public RefCounted {
   [[nodiscard]] virtual Gradients apply(std::span<const Tensor> grads, std::span<const bool> needs) = 0;
   /// Drops what was saved; a later apply throws.
   void free_saved();
-  /// A saved input with its history, or output with this node as its history. Throws AutogradError if it was
+  /// A saved input with its history, or output with this node as its history. Throws: AutogradError if it was
   /// released, not saved, or written to since.
   [[nodiscard]] Tensor unpack_input(std::size_t i) const;
   [[nodiscard]] Tensor unpack_output(std::size_t i) const;

@@ -41,12 +41,12 @@ class RegistryEntry {
 [[nodiscard]] std::vector<const RegistryEntry*> all_ops();
 /// The op with that name, or nullptr.
 [[nodiscard]] const RegistryEntry* find_op(std::string_view name);
-/// Calls an op by name. Throws ValueError, with the nearest names, when there is none.
+/// Calls an op by name. Throws: ValueError, with the nearest names, when there is none.
 [[nodiscard]] Outputs call_op(std::string_view name, Inputs inputs, const Value& attrs = {});
 
 namespace detail {
 void register_entry(std::unique_ptr<RegistryEntry> entry);
-/// Throws ValueError unless the op takes that many inputs.
+/// Throws: ValueError unless the op takes that many inputs.
 void check_input_count(const RegistryEntry& entry, std::size_t count);
 
 void add_sample(std::vector<SampleCall>& calls, const std::vector<SampleInput>& inputs, Value attrs);

@@ -37,7 +37,7 @@ class Backend {
   virtual void synchronize(int index) = 0;
 };
 
-/// The backend of a device. Throws DeviceError that names the cause when there is none.
+/// The backend of a device. Throws: DeviceError that names the cause when there is none.
 [[nodiscard]] Backend& backend(Device device);
 
 /// The backend of a device type, or nullptr when this build has none. A backend may have no usable device.

@@ -23,7 +23,7 @@ namespace mezzo::cuda {
 /// Empty when CUDA is usable, else one line with cause and cure ("CUDA is not used: ...").
 [[nodiscard]] std::string why_unavailable();
 /// What the allocator of a device holds, as a text table: per stream and size class the bytes in use, cached
-/// and the largest free block. Works for the CPU too (one line). Throws DeviceError when it is not there.
+/// and the largest free block. Works for the CPU too (one line). Throws: DeviceError when it is not there.
 [[nodiscard]] std::string memory_summary(Device device);
 
 /// Whether products of f32 matrices may run in TF32 on a CUDA device: f32 range, 11 bits of precision,
@@ -48,7 +48,7 @@ enum class Priority { normal, high };
 /// stream). Neither copied nor moved, because StreamGuard and memory blocks refer to it.
 class Stream {
  public:
-  /// Throws DeviceError when the device is not there or is no CUDA device.
+  /// Throws: DeviceError when the device is not there or is no CUDA device.
   explicit Stream(Device device = Device::cuda(0), Priority priority = Priority::normal);
   /// Waits for the work in it. Memory that was allocated on it goes to the default stream.
   ~Stream();
@@ -61,10 +61,10 @@ class Stream {
   /// The cudaStream_t (core/cuda/stream.h has `native`).
   [[nodiscard]] void* handle() const noexcept { return handle_; }
 
-  /// Waits until all work in the stream has run. Throws DeviceError that names the ops launched last when
+  /// Waits until all work in the stream has run. Throws: DeviceError that names the ops launched last when
   /// one of them failed, StateError while the stream captures.
   void synchronize() const;
-  /// Whether all work in the stream has run. Throws as `synchronize`.
+  /// Whether all work in the stream has run. Throws: as `synchronize`.
   [[nodiscard]] bool query() const;
   /// Whether work goes into a CUDA graph instead of running.
   [[nodiscard]] bool is_capturing() const;
@@ -112,16 +112,16 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  /// Puts the mark behind all work in the stream so far; an earlier mark is forgotten. Throws ValueError when
-  /// it was recorded on another device before.
+  /// Puts the mark behind all work in the stream so far; an earlier mark is forgotten. Throws: ValueError
+  /// when it was recorded on another device before.
   void record(const Stream& stream);
   /// Lets the stream's later work wait for the mark; the host goes on.
   void wait(const Stream& stream) const;
-  /// Lets the host wait for the mark. Throws DeviceError as Stream::synchronize.
+  /// Lets the host wait for the mark. Throws: DeviceError as Stream::synchronize.
   void synchronize() const;
   /// Whether the mark was reached.
   [[nodiscard]] bool query() const;
-  /// Milliseconds from `start` to this event; both recorded with Timing::on and reached. Throws StateError
+  /// Milliseconds from `start` to this event; both recorded with Timing::on and reached. Throws: StateError
   /// otherwise.
   [[nodiscard]] float elapsed_ms(const Event& start) const;
   /// The cudaEvent_t; nullptr before the first record.

@@ -19,7 +19,7 @@ struct Device {
   [[nodiscard]] static constexpr Device cuda(int index = 0) { return {DeviceType::cuda, index}; }
   /// cuda:0 when a CUDA device is usable in this build on this machine, else the CPU.
   [[nodiscard]] static Device best();
-  /// Parses "cpu", "cuda" or "cuda:N". Throws ValueError otherwise.
+  /// Parses "cpu", "cuda" or "cuda:N". Throws: ValueError otherwise.
   [[nodiscard]] static Device parse(const std::string& text);
   [[nodiscard]] constexpr bool is_cpu() const { return type == DeviceType::cpu; }
   [[nodiscard]] constexpr bool is_cuda() const { return type == DeviceType::cuda; }

@@ -17,7 +17,7 @@ namespace mezzo {
 inline constexpr int kMaxDims = 8;
 
 namespace detail {
-/// Throws ShapeError. (Not in Dims: what throws brings the making and ending of errors into every file.)
+/// Throws: ShapeError. (Not in Dims: what throws brings the making and ending of errors into every file.)
 [[noreturn]] void refuse_dim();
 }  // namespace detail
 

@@ -62,7 +62,7 @@ inline constexpr std::array<DType, kDTypeCount> kAllDTypes{DType::f16, DType::bf
 [[nodiscard]] constexpr DType compute_dtype(DType dtype) { return info(dtype).compute; }
 [[nodiscard]] std::string to_string(DType dtype);
 /// The dtype with the given name ("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "bool").
-/// Throws ValueError listing the names otherwise.
+/// Throws: ValueError listing the names otherwise.
 [[nodiscard]] DType parse_dtype(std::string_view name);
 
 /// Result dtype of an operation on two tensors of these dtypes, both with dimensions: the higher kind wins,

@@ -11,7 +11,7 @@
 
 namespace mezzo::detail {
 
-/// Throws std::bad_function_call.
+/// Throws: std::bad_function_call.
 [[noreturn]] void refuse_empty_call();
 
 /// f(arguments...), or a member of the first argument, which is no pointer.

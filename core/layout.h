@@ -29,14 +29,14 @@ inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 60;
 /// Number of elements: the product of the sizes, 1 for a zero-dimensional shape. For shapes that are known to
 /// be sound, as those of tensors are.
 [[nodiscard]] std::int64_t numel(const Shape& shape);
-/// The same for a shape that comes from a caller. Throws ShapeError in the name of `op` for a negative size
+/// The same for a shape that comes from a caller. Throws: ShapeError in the name of `op` for a negative size
 /// and for a product that reaches kMaxElements.
 std::int64_t checked_numel(std::string_view op, const Shape& shape);
 /// Row-major strides of a shape. [2, 3, 4] -> [12, 4, 1].
 [[nodiscard]] Dims contiguous_strides(const Shape& shape);
 /// Whether the elements lie row-major without gaps (dims of size 1 may have any stride; empty is contiguous).
 [[nodiscard]] bool is_contiguous(const Shape& shape, const Dims& strides);
-/// Strides of a dense tensor in `format`; preserve counts as contiguous. Throws ShapeError in the name of
+/// Strides of a dense tensor in `format`; preserve counts as contiguous. Throws: ShapeError in the name of
 /// `op` for channels_last of other than 3 to 5 dims.
 [[nodiscard]] Dims dense_strides(std::string_view op, const Shape& shape, MemoryFormat format);
 /// Whether the elements lie densely in `format`, preserve counting as contiguous; dims of size 1 may have any
@@ -47,7 +47,7 @@ std::int64_t checked_numel(std::string_view op, const Shape& shape);
 /// Gaps are allowed, so a slice of a channels-last tensor counts. Else contiguous. Strides of dims of size 1
 /// count too: a [N, C, 1, 1] or a one-channel tensor keeps the format it was made in (torch's rule).
 [[nodiscard]] MemoryFormat format_of(const Shape& shape, const Dims& strides);
-/// Shape that two shapes broadcast to (NumPy's rule, aligned at the end). Throws ShapeError in the name of
+/// Shape that two shapes broadcast to (NumPy's rule, aligned at the end). Throws: ShapeError in the name of
 /// `op`, also for a result of too many elements.
 [[nodiscard]] Shape broadcast(std::string_view op, const Shape& a, const Shape& b);
 /// Strides that show a tensor of `shape` as `target` (0 where it is repeated). `shape` must broadcast to
@@ -57,9 +57,9 @@ std::int64_t checked_numel(std::string_view op, const Shape& shape);
 /// Strides that show the same memory as `target`, or nothing when that needs a copy.
 [[nodiscard]] std::optional<Dims> reshape_strides(const Shape& shape, const Dims& strides,
                                                   const Shape& target);
-/// Resolves one -1 in `target` and checks it and the element count. Throws ShapeError in the name of `op`.
+/// Resolves one -1 in `target` and checks it and the element count. Throws: ShapeError in the name of `op`.
 [[nodiscard]] Shape resolve_reshape(std::string_view op, std::int64_t numel, Shape target);
-/// Maps dim in [-rank, rank) to [0, rank); a rank of 0 is treated as 1, as PyTorch does. Throws IndexError.
+/// Maps dim in [-rank, rank) to [0, rank); a rank of 0 is treated as 1, as PyTorch does. Throws: IndexError.
 [[nodiscard]] std::int64_t wrap_dim(std::string_view op, std::int64_t dim, std::size_t rank);
 /// Wraps every dim and refuses duplicates; an empty list means all dims. The result is sorted.
 [[nodiscard]] Dims wrap_dims(std::string_view op, std::span<const std::int64_t> dims, std::size_t rank);

@@ -16,7 +16,7 @@ class ResultType {
   ResultType& add(const Tensor& operand);
   ResultType& add(const Scalar& operand);
   ResultType& add(DType dtype, bool has_dims);
-  /// Throws ValueError when nothing was added.
+  /// Throws: ValueError when nothing was added.
   [[nodiscard]] DType get() const;
 
  private:

@@ -14,7 +14,7 @@ namespace mezzo {
 /// A buffer of bytes on a device. Freed when the last tensor or saved value that uses it goes.
 class Storage final : public RefCounted {
  public:
-  /// Uninitialised memory. Throws OutOfMemoryError, or DeviceError for a device that is not there.
+  /// Uninitialised memory. Throws: OutOfMemoryError, or DeviceError for a device that is not there.
   Storage(std::size_t bytes, Device device);
   ~Storage() override;
 

@@ -50,7 +50,7 @@ class Tensor {
   [[nodiscard]] const Shape& shape() const;
   [[nodiscard]] const Dims& strides() const;  ///< in elements
   [[nodiscard]] std::int64_t dim() const;     ///< number of dimensions
-  /// Size of one dim; negative dims count from the end. Throws IndexError.
+  /// Size of one dim; negative dims count from the end. Throws: IndexError.
   [[nodiscard]] std::int64_t size(std::int64_t dim) const;
   [[nodiscard]] std::int64_t numel() const;
   [[nodiscard]] DType dtype() const;
@@ -62,7 +62,7 @@ class Tensor {
   [[nodiscard]] bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
   // --- values on the host; each call counts as one host read
-  /// The value of a one-element tensor. Throws ShapeError otherwise.
+  /// The value of a one-element tensor. Throws: ShapeError otherwise.
   template <class T = double>
   [[nodiscard]] T item() const {
     return item_scalar().template to<T>();
@@ -85,7 +85,7 @@ class Tensor {
   // --- autograd
   /// Whether gradients flow to it: a leaf that asked for them, or a result of such.
   [[nodiscard]] bool requires_grad() const noexcept;
-  /// Asks for gradients of a leaf. Throws AutogradError for a result of recorded ops, DTypeError for
+  /// Asks for gradients of a leaf. Throws: AutogradError for a result of recorded ops, DTypeError for
   /// non-floating.
   const Tensor& requires_grad_(bool value = true) const;
   /// Whether it was not made by a recorded op.
@@ -141,7 +141,7 @@ class Tensor {
   [[nodiscard]] const Ref<TensorImpl>& ref() const noexcept { return impl_; }
 
  private:
-  /// The state, for a member of that name. Throws ValueError for an undefined tensor.
+  /// The state, for a member of that name. Throws: ValueError for an undefined tensor.
   [[nodiscard]] TensorImpl& required(const char* member) const {
     if (!impl_) [[unlikely]]
       throw_undefined(member);
@@ -178,7 +178,7 @@ struct TensorImpl final : RefCounted {
   }
 };
 
-/// Uninitialised, dense in the given format. Throws ShapeError for negative sizes, for 2^60 elements or more
+/// Uninitialised, dense in the given format. Throws: ShapeError for negative sizes, for 2^60 elements or more
 /// and for channels_last of other than 3 to 5 dims; OutOfMemoryError.
 [[nodiscard]] Tensor empty(const Shape& shape, const TensorOptions& options = {});
 /// All bytes zero.

@@ -11,7 +11,7 @@ namespace mezzo {
 
 /// Sets it for the whole process, from the next kernel on, whichever thread calls. Speed depends on it,
 /// results do not. It is 1 in a child of fork() until the child sets it. No more than 1024 threads are
-/// started, and no more than the system gives. Throws ValueError below 1.
+/// started, and no more than the system gives. Throws: ValueError below 1.
 void set_num_threads(int threads);
 
 }  // namespace mezzo

@@ -31,7 +31,7 @@ class Value {
   Value(std::nullptr_t) noexcept : Value() {}
   template <std::same_as<bool> T>
   Value(T value) noexcept : boolean_(value), kind_(Kind::boolean) {}
-  /// Any integer. Throws ValueError where an unsigned one exceeds 2^63 - 1.
+  /// Any integer. Throws: ValueError where an unsigned one exceeds 2^63 - 1.
   template <std::integral T>
   requires(!std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
            !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>)
@@ -43,7 +43,7 @@ class Value {
   Value(std::string_view value);
   Value(std::string value) noexcept;
   Value(List value) noexcept;
-  /// Throws ValueError when a key occurs twice.
+  /// Throws: ValueError when a key occurs twice.
   Value(Map value);
   /// A list of the elements, for shapes and the like.
   template <class T>

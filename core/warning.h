@@ -14,7 +14,7 @@ namespace mezzo {
 using WarningHandler = detail::Function<void(std::string_view name, std::string_view text)>;
 
 /// Says `text` the first time it is called with this name; costs a lock and a look-up afterwards. Texts read
-/// like errors: `op: expected ..., got ...; fix`. Throws what the handler throws.
+/// like errors: `op: expected ..., got ...; fix`. Throws: what the handler throws.
 void warn_once(std::string_view name, std::string_view text);
 
 namespace detail {

@@ -12,7 +12,7 @@
 namespace mezzo::io {
 
 /// The value that `text` (UTF-8, RFC 8259) denotes. Numbers without '.' and exponent become int, or double
-/// when they do not fit 64 bits signed; all others double, rounded to nearest. Throws IoError with line,
+/// when they do not fit 64 bits signed; all others double, rounded to nearest. Throws: IoError with line,
 /// column and byte (counted from 1) for malformed text, text after the value, duplicate keys, numbers beyond
 /// the range of double, and for what exceeds `limits`.
 [[nodiscard]] Value parse_json(std::string_view text, const JsonLimits& limits = {});

@@ -31,7 +31,7 @@ class SafeTensors {
  public:
   using Entry = TensorEntry;
 
-  /// Reads `path`. Throws IoError when the file is no well-formed safetensors file, which means: header
+  /// Reads `path`. Throws: IoError when the file is no well-formed safetensors file, which means: header
   /// length within the file and at most 100 MB; a JSON map without duplicate keys, of at most 2^22 values and
   /// 3 levels; `__metadata__` at most 2^14 strings to strings; every tensor exactly {dtype, shape,
   /// data_offsets}, at most 64 sizes >= 0 whose product (zeros left out) is below 2^60, offsets within the
@@ -68,7 +68,7 @@ class SafeTensors {
 };
 
 /// The file that holds `entries` and `metadata`, as bytes. Tensors are laid out by falling element size, then
-/// by name, so that each is naturally aligned and the same content always gives the same bytes. Throws
+/// by name, so that each is naturally aligned and the same content always gives the same bytes. Throws:
 /// IoError for duplicate or reserved names ("__metadata__"), text that is not UTF-8, negative sizes, and
 /// bytes that do not fit dtype and shape.
 [[nodiscard]] std::vector<std::byte> serialize_safetensors(std::span<const SafeTensors::Entry> entries,
@@ -79,7 +79,7 @@ void write_safetensors(const std::string& path, std::span<const SafeTensors::Ent
                        const Metadata& metadata = {});
 
 namespace detail {
-/// Throws IoError unless elements of `size` bytes are what `entry` holds.
+/// Throws: IoError unless elements of `size` bytes are what `entry` holds.
 void check_element_size(const SafeTensors::Entry& entry, std::size_t size);
 }  // namespace detail
 

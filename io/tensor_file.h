@@ -29,11 +29,11 @@ struct TensorFile {
   /// Those whose names begin with `prefix`, without it, in their order.
   [[nodiscard]] NamedTensors with_prefix(std::string_view prefix) const;
 
-  /// Writes `path`, all or nothing (see AtomicFile): values row-major, from any device and layout. Throws
+  /// Writes `path`, all or nothing (see AtomicFile): values row-major, from any device and layout. Throws:
   /// ValueError for an undefined tensor, and what write_safetensors throws: IoError for a name that occurs
   /// twice, a path that cannot be written, ...
   void save(const std::string& path) const;
-  /// Reads `path` into new tensors on `device`, without history. Throws what SafeTensors::open throws, and
+  /// Reads `path` into new tensors on `device`, without history. Throws: what SafeTensors::open throws, and
   /// IoError for a tensor of a dtype that mezzo does not have or of too many dims.
   [[nodiscard]] static TensorFile load(const std::string& path, Device device = Device::cpu());
 };

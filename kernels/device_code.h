@@ -16,7 +16,7 @@
 
 namespace mezzo::kernels {
 
-/// For front ends without device code. Throws DeviceError unless the device is the CPU.
+/// For front ends without device code. Throws: DeviceError unless the device is the CPU.
 inline void require_host_kernel(Device device) {
   if (device.is_cpu()) return;
   throw DeviceError("kernels", "a kernel compiled for " + to_string(device), "one for the CPU only",

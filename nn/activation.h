@@ -151,7 +151,7 @@ class Softplus final : public Layer {
 };
 
 /// `prelu`: leaky_relu with learned slopes, one for all or one per channel, [num_parameters], `init` to begin
-/// with. Throws ValueError for fewer than one.
+/// with. Throws: ValueError for fewer than one.
 class PReLU final : public Layer {
  public:
   explicit PReLU(std::int64_t num_parameters = 1, double init = 0.25, const TensorOptions& options = {});

@@ -50,7 +50,7 @@ struct AttentionOutput {
 ///
 /// Parameters are in_proj_weight [3 embed_dim, embed_dim] (of query, key, value), or where kdim or vdim
 /// differ q_proj_weight, k_proj_weight and v_proj_weight; in_proj_bias; out_proj.weight, out_proj.bias.
-/// Weights begin as xavier_uniform_ (out_proj's as Linear's), biases as zeros. Throws ValueError for sizes
+/// Weights begin as xavier_uniform_ (out_proj's as Linear's), biases as zeros. Throws: ValueError for sizes
 /// below 1, heads that do not divide embed_dim and a dropout outside of [0, 1]; forward throws ShapeError,
 /// naming the layer's path, for inputs and masks that do not fit, DTypeError for integer masks, and what the
 /// op throws.

@@ -16,7 +16,7 @@ struct BilinearOptions {
 
 /// `bilinear`: a [.., in1], b [.., in2] -> sum_ij a_i weight_oij b_j + bias_o [.., out], with weight [out,
 /// in1, in2] and bias [out]. Both begin uniform within 1/sqrt(in1) of 0, weight drawn first (as
-/// torch.nn.Bilinear). Throws ValueError for sizes below 1; forward throws ShapeError, naming the layer's
+/// torch.nn.Bilinear). Throws: ValueError for sizes below 1; forward throws ShapeError, naming the layer's
 /// path, for other last dims, and what `bilinear` (ops/tensor_product.h) throws.
 class Bilinear final : public Module {
  public:

@@ -65,14 +65,14 @@ class ConvLayer : public Layer {
     Device device = Device::cpu();
     Generator* generator = nullptr;
   };
-  /// The same with one number per spatial dim in each list. Throws ValueError for sizes below 1, negative
+  /// The same with one number per spatial dim in each list. Throws: ValueError for sizes below 1, negative
   /// padding, lists of the wrong length, groups that do not divide both numbers of channels, and padding
   /// "same" with strides.
   [[nodiscard]] static Config checked(Config config);
   /// From what `checked` returned.
   explicit ConvLayer(const Config& config);
   [[nodiscard]] const Config& config() const noexcept { return config_; }
-  /// Throws ShapeError, naming the layer's path, unless x is an image of in_channels channels.
+  /// Throws: ShapeError, naming the layer's path, unless x is an image of in_channels channels.
   void require_channels(const Tensor& x) const;
 
  private:
@@ -81,7 +81,7 @@ class ConvLayer : public Layer {
 
 /// `conv1d`, `conv2d` or `conv3d` of x [N, in_channels, kSpatial dims] or, for one sample, [in_channels,
 /// kSpatial dims], with weight [out_channels, in_channels / groups, kernel_size] and bias [out_channels].
-/// Throws ValueError for sizes that make no sense and groups that do not divide the channels; forward throws
+/// Throws: ValueError for sizes that make no sense and groups that do not divide the channels; forward throws
 /// ShapeError, naming the layer's path, for other dims and channels, and what `pad` and the function throw.
 template <int kSpatial>
 class Conv final : public ConvLayer {
@@ -102,7 +102,7 @@ class ConvTranspose final : public ConvLayer {
                 const ConvTransposeLayerOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// The same with a result of these spatial sizes in place of output_padding, as what undoes a convolution
-  /// that rounded its size down needs. Throws ValueError for a list of the wrong length, ShapeError, naming
+  /// that rounded its size down needs. Throws: ValueError for a list of the wrong length, ShapeError, naming
   /// the layer's path, for a size that is not among those from the least one on that a stride rounds away.
   [[nodiscard]] Tensor forward(const Tensor& x, const SpatialSizes& output_size);
   [[nodiscard]] std::string type_name() const override {

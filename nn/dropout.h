@@ -7,7 +7,7 @@
 namespace mezzo::nn {
 
 /// `dropout` (ops/random.h) with probability p while the module is training, x itself otherwise. Masks come
-/// from `generator`, or the default one. Throws ValueError unless p is in [0, 1].
+/// from `generator`, or the default one. Throws: ValueError unless p is in [0, 1].
 class Dropout final : public Layer {
  public:
   explicit Dropout(double p = 0.5, Generator* generator = nullptr);
@@ -22,7 +22,7 @@ class Dropout final : public Layer {
 /// The same for whole channels: one number is drawn for each channel of each sample of x [N, C, kSpatial
 /// dims], or [C, kSpatial dims], and all of it is kept or zeroed. Forward throws ShapeError, naming the
 /// layer's path, for other dims. (torch.nn.Dropout2d takes [C, H, W] for [N, C, L]; Dropout1d does that
-/// here.) Tompson et al., "Efficient object localization using convolutional networks", CVPR 2015.
+/// here.) Source: Tompson et al., "Efficient object localization using convolutional networks", CVPR 2015.
 template <int kSpatial>
 class ChannelDropout final : public Layer {
  public:

@@ -20,7 +20,7 @@ struct EmbeddingOptions {
 };
 
 /// Indices [..] -> rows [.., embedding_dim] of weight, [num_embeddings, embedding_dim], which begins standard
-/// normal (as torch.nn.Embedding). Throws ValueError for sizes below 1 and a padding_idx that is no row;
+/// normal (as torch.nn.Embedding). Throws: ValueError for sizes below 1 and a padding_idx that is no row;
 /// forward throws what `embedding` throws.
 class Embedding final : public Layer {
  public:

@@ -25,7 +25,7 @@ struct Fans {
   std::int64_t in = 0;
   std::int64_t out = 0;
 };
-/// The fans of a weight. Throws ShapeError for fewer than two dims, and for a shape that no tensor can have.
+/// The fans of a weight. Throws: ShapeError for fewer than two dims, and for a shape that no tensor can have.
 [[nodiscard]] Fans fans(const Shape& shape);
 
 /// The function that follows the weight.
@@ -34,9 +34,9 @@ enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu
 /// 5/3 (tanh), sqrt 2 (relu), sqrt(2 / (1 + a^2)) (leaky_relu of negative slope a), 3/4 (selu).
 [[nodiscard]] double calculate_gain(Nonlinearity nonlinearity, double a = 0.01);
 
-/// Uniform in [-b, b) with b = gain sqrt(6 / (fan in + fan out)), or normal with standard deviation
-/// gain sqrt(2 / (fan in + fan out)). Throws as `fans`. Glorot and Bengio, "Understanding the difficulty of
-/// training deep feedforward neural networks", AISTATS 2010.
+/// Uniform in [-b, b) with b = gain sqrt(6 / (fan in + fan out)), or normal with standard deviation gain
+/// sqrt(2 / (fan in + fan out)). Throws: as `fans`. Source: Glorot and Bengio, "Understanding the difficulty
+/// of training deep feedforward neural networks", AISTATS 2010.
 const Tensor& xavier_uniform_(const Tensor& x, double gain = 1, Generator& generator = default_generator());
 const Tensor& xavier_normal_(const Tensor& x, double gain = 1, Generator& generator = default_generator());
 
@@ -50,7 +50,7 @@ struct KaimingOptions {
   Nonlinearity nonlinearity = Nonlinearity::leaky_relu;
 };
 /// Uniform in [-b, b) with b = sqrt(3) s, or normal with standard deviation s, where s = gain / sqrt(fan) and
-/// gain = calculate_gain(nonlinearity, a). Throws as `fans`. He, Zhang, Ren, Sun, "Delving deep into
+/// gain = calculate_gain(nonlinearity, a). Throws: as `fans`. Source: He, Zhang, Ren, Sun, "Delving deep into
 /// rectifiers", ICCV 2015.
 const Tensor& kaiming_uniform_(const Tensor& x, const KaimingOptions& options = {},
                                Generator& generator = default_generator());
@@ -66,7 +66,7 @@ struct TruncNormalOptions {
 };
 /// Normal numbers given that they lie in [low, high], however far that is from the mean. Drawn on the CPU by
 /// inversion in f64 (one uniform number per element; quantile within 1e-15 relative), rounded once to x's
-/// dtype, clamped to [low, high] before. Throws ValueError unless std > 0 and low < high. Quantile: Wichura,
+/// dtype, clamped to [low, high] before. Throws: ValueError unless std > 0 and low < high. Quantile: Wichura,
 /// "Algorithm AS 241: the percentage points of the normal distribution", Applied Statistics 37 (1988),
 /// PPND16.
 const Tensor& trunc_normal_(const Tensor& x, const TruncNormalOptions& options = {},

@@ -14,10 +14,9 @@ struct LinearOptions {
   Generator* generator = nullptr;  ///< of the first values; nullptr: the default one
 };
 
-/// x [.., in] -> x weight^T + bias [.., out], with weight [out, in] and bias [out]. Both begin uniform
-/// within 1/sqrt(in) of 0, weight drawn first (as torch.nn.Linear). Throws ValueError for sizes below 1;
-/// forward throws ShapeError, naming the layer's path, for another last dim, and what `linear` (ops/matmul.h)
-/// throws.
+/// x [.., in] -> x weight^T + bias [.., out], with weight [out, in] and bias [out]. Both begin uniform within
+/// 1/sqrt(in) of 0, weight drawn first (as torch.nn.Linear). Throws: ValueError for sizes below 1; forward
+/// throws ShapeError, naming the layer's path, for another last dim, and what `linear` (ops/matmul.h) throws.
 class Linear final : public Layer {
  public:
   Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});

@@ -65,7 +65,7 @@ class Module {
   /// Parameters and persistent buffers by path, without history, sharing memory with the module. A tensor
   /// that has several paths is listed under each, as PyTorch does.
   [[nodiscard]] NamedTensors state_dict() const;
-  /// Copies values into the module's tensors, which keep identity, dtype and device. Throws ValueError with
+  /// Copies values into the module's tensors, which keep identity, dtype and device. Throws: ValueError with
   /// the whole report, and changes nothing, when a shape or dtype differs (`cast` allows dtypes), a name
   /// occurs twice, a tensor is undefined, or, if `strict`, names are missing or unexpected. Of a tensor with
   /// several paths one is enough; the last one given counts.
@@ -74,7 +74,7 @@ class Module {
   /// A deep copy: the class is copied member by member (its C++ copy constructor), slots get copies of their
   /// tensors and submodules, sharing within the model is kept, and so are mode and requires_grad. Gradients
   /// and hooks are not copied; tensors outside of slots stay shared, and pointers into the module keep
-  /// pointing into the original. Throws StateError when a type is not copyable or not known exactly (made by
+  /// pointing into the original. Throws: StateError when a type is not copyable or not known exactly (made by
   /// other means than `make`).
   [[nodiscard]] std::shared_ptr<Module> clone() const;
 

@@ -25,7 +25,7 @@ class ModuleDict final : public Module {
   explicit ModuleDict(const std::vector<std::pair<std::string, std::shared_ptr<T>>>& modules) {
     for (const auto& [key, module] : modules) insert(key, module);
   }
-  /// Appends a module. Throws ValueError for a name that is there already (exchange its module by
+  /// Appends a module. Throws: ValueError for a name that is there already (exchange its module by
   /// `at(key).replace(...)`) or cannot be one.
   template <std::derived_from<T> U>
   void insert(const std::string& key, std::shared_ptr<U> module) {
@@ -33,7 +33,7 @@ class ModuleDict final : public Module {
   }
   [[nodiscard]] bool contains(const std::string& key) const { return find(key) != nullptr; }
   [[nodiscard]] std::size_t size() const noexcept { return modules_.size(); }
-  /// The slot of a module. Throws IndexError, which lists the names there are.
+  /// The slot of a module. Throws: IndexError, which lists the names there are.
   [[nodiscard]] Child<T>& at(const std::string& key) {
     const Child<T>* const slot = find(key);
     if (slot == nullptr) detail::refuse_key(*this, key);

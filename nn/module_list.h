@@ -26,7 +26,7 @@ class ModuleList final : public Module {
     modules_.emplace_back(*this, std::to_string(size()), std::move(module));
   }
   [[nodiscard]] std::size_t size() const noexcept { return modules_.size(); }
-  /// The slot of a module. Throws IndexError.
+  /// The slot of a module. Throws: IndexError.
   [[nodiscard]] Child<T>& operator[](std::size_t i) {
     if (i >= size()) detail::refuse_index(*this, i, size());
     return modules_[i];

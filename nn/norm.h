@@ -22,8 +22,8 @@ struct LayerNormOptions {
 };
 
 /// `layer_norm` over the last dims, of sizes `normalized_shape`, which is the shape of weight and bias.
-/// Throws ValueError for no dims or sizes below 1; forward throws ShapeError, naming the layer's path, when x
-/// does not end so.
+/// Throws: ValueError for no dims or sizes below 1; forward throws ShapeError, naming the layer's path, when
+/// x does not end so.
 class LayerNorm : public Layer {
  public:
   explicit LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options = {});
@@ -40,7 +40,7 @@ class LayerNorm : public Layer {
   Param bias;
 
  protected:
-  /// Throws ShapeError unless x's shape ends with normalized_shape.
+  /// Throws: ShapeError unless x's shape ends with normalized_shape.
   void require_shape(const Tensor& x) const;
 
  private:
@@ -85,8 +85,8 @@ struct GroupNormOptions {
 };
 
 /// `group_norm` of x [N, C, ...] in num_groups groups of its num_channels channels; weight and bias [C].
-/// Throws ValueError for sizes below 1 and groups that do not divide the channels; forward throws ShapeError,
-/// naming the layer's path, for another number of channels.
+/// Throws: ValueError for sizes below 1 and groups that do not divide the channels; forward throws
+/// ShapeError, naming the layer's path, for another number of channels.
 class GroupNorm : public Layer {
  public:
   GroupNorm(std::int64_t num_groups, std::int64_t num_channels, const GroupNormOptions& options = {});
@@ -102,7 +102,7 @@ class GroupNorm : public Layer {
   Param bias;
 
  protected:
-  /// Throws ShapeError unless x has num_channels channels.
+  /// Throws: ShapeError unless x has num_channels channels.
   void require_channels(const Tensor& x) const;
 
  private:
@@ -149,14 +149,14 @@ class RunningNorm : public Layer {
   Buffer num_batches_tracked;  ///< i64, 0-dim
 
  protected:
-  /// Throws ValueError for num_features below 1.
+  /// Throws: ValueError for num_features below 1.
   RunningNorm(std::string_view name, std::int64_t num_features, const RunningNormOptions& options);
   /// Counts a batch in training, and gives the momentum with which it moves the running statistics.
   [[nodiscard]] double next_momentum();
   /// Whether this batch's own statistics count.
   [[nodiscard]] bool uses_batch() const { return is_training() || !running_mean.defined(); }
   [[nodiscard]] double eps() const noexcept { return options_.eps; }
-  /// Throws ShapeError unless x has one of two numbers of dims, and num_features channels in dim `channel`.
+  /// Throws: ShapeError unless x has one of two numbers of dims, and num_features channels in dim `channel`.
   void require_channels(const Tensor& x, std::int64_t dims, std::int64_t or_dims, std::int64_t channel) const;
 
  private:

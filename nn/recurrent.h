@@ -42,7 +42,7 @@ struct RecurrentCellOptions {
 };
 
 /// What the cells share. A cell takes x [N, input_size] and a state [N, hidden_size], or one sample without
-/// N; a state that is left out is zeros. Parameters begin uniform within 1/sqrt(hidden_size) of 0. Throws
+/// N; a state that is left out is zeros. Parameters begin uniform within 1/sqrt(hidden_size) of 0. Throws:
 /// ValueError for sizes below 1; forward throws ShapeError, naming the cell's path, for an x that is not of
 /// input_size, and what the op throws.
 class RecurrentCell : public Module, public RecurrentParams {
@@ -84,7 +84,7 @@ class GRUCell final : public RecurrentCell {
   [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& h = {}) { return call(*this, x, h); }
 };
 
-/// `lstm_cell`. Throws ValueError for one of h and c without the other.
+/// `lstm_cell`. Throws: ValueError for one of h and c without the other.
 class LSTMCell final : public RecurrentCell {
  public:
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RecurrentCellOptions& options = {});
@@ -120,19 +120,19 @@ struct LSTMOutput {
   LstmState state;
 };
 
-/// What RNN, GRU and LSTM share. With D = 2 directions if bidirectional, else 1, and H = hidden_size: x
-/// [L, N, input_size] (or [N, L, ..] if batch_first, or one sample [L, input_size]) gives the output [L, N, D
-/// H], both directions of a step side by side, and states [num_layers D, N, H], the two directions of a layer
-/// one after the other; of one sample [L, D H] and [num_layers D, H]. Initial states have the shape of final
+/// What RNN, GRU and LSTM share. With D = 2 directions if bidirectional, else 1, and H = hidden_size: x [L,
+/// N, input_size] (or [N, L, ..] if batch_first, or one sample [L, input_size]) gives the output [L, N, D H],
+/// both directions of a step side by side, and states [num_layers D, N, H], the two directions of a layer one
+/// after the other; of one sample [L, D H] and [num_layers D, H]. Initial states have the shape of final
 /// ones; left out, they are zeros. Parameters are named weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0,
-/// weight_ih_l0_reverse, ..., and begin uniform within 1/sqrt(H) of 0, drawn in this order. Throws ValueError
-/// for sizes below 1 and a dropout outside of [0, 1]; forward throws ShapeError, naming the layer's path, for
-/// an x or states that do not fit and for no steps, and what the op throws.
+/// weight_ih_l0_reverse, ..., and begin uniform within 1/sqrt(H) of 0, drawn in this order. Throws:
+/// ValueError for sizes below 1 and a dropout outside of [0, 1]; forward throws ShapeError, naming the
+/// layer's path, for an x or states that do not fit and for no steps, and what the op throws.
 class RecurrentLayer : public Module {
  public:
   /// Draws all parameters anew.
   void reset_parameters(Generator& generator = default_generator());
-  /// Those of one layer and direction. Throws IndexError.
+  /// Those of one layer and direction. Throws: IndexError.
   [[nodiscard]] RecurrentParams& params(std::int64_t layer, bool reverse = false);
   [[nodiscard]] std::int64_t input_size() const noexcept { return input_size_; }
   [[nodiscard]] std::int64_t hidden_size() const noexcept { return hidden_size_; }
@@ -197,7 +197,7 @@ class GRU final : public RecurrentLayer {
                                   const RecurrentParams& params, bool reverse) const override;
 };
 
-/// `lstm_sequence`. Throws ValueError for one of h and c without the other.
+/// `lstm_sequence`. Throws: ValueError for one of h and c without the other.
 class LSTM final : public RecurrentLayer {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});

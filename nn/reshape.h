@@ -11,7 +11,7 @@ class Identity final : public Layer {
   [[nodiscard]] Tensor forward(const Tensor& x) override { return x; }
 };
 
-/// `flatten` (ops/shape.h): dims start_dim to end_dim as one, by default all but the batch. Throws what
+/// `flatten` (ops/shape.h): dims start_dim to end_dim as one, by default all but the batch. Throws: what
 /// `flatten` throws.
 class Flatten final : public Layer {
  public:
@@ -24,9 +24,9 @@ class Flatten final : public Layer {
   std::int64_t start_dim_, end_dim_;
 };
 
-/// Dim `dim` as several, of sizes `unflattened_size`, one of which may be -1: what is left. Throws ValueError
-/// for no sizes, those below -1, and -1 twice; forward throws ShapeError, naming the layer's path, when the
-/// sizes do not make up the dim, and IndexError for a dim that is not there.
+/// Dim `dim` as several, of sizes `unflattened_size`, one of which may be -1: what is left. Throws:
+/// ValueError for no sizes, those below -1, and -1 twice; forward throws ShapeError, naming the layer's path,
+/// when the sizes do not make up the dim, and IndexError for a dim that is not there.
 class Unflatten final : public Layer {
  public:
   Unflatten(std::int64_t dim, const Shape& unflattened_size);

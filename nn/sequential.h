@@ -25,10 +25,10 @@ class Sequential : public Layer {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
   [[nodiscard]] std::size_t size() const noexcept;
-  /// The slot of a layer: `net[0](x)`, `net[0].replace(...)`. Throws IndexError.
+  /// The slot of a layer: `net[0](x)`, `net[0].replace(...)`. Throws: IndexError.
   [[nodiscard]] Child<Layer>& operator[](std::size_t i);
   [[nodiscard]] const Child<Layer>& operator[](std::size_t i) const;
-  /// The layer as what it is: `net.at<nn::Linear>(0).weight`. Throws IndexError, ValueError when it is of
+  /// The layer as what it is: `net.at<nn::Linear>(0).weight`. Throws: IndexError, ValueError when it is of
   /// another type.
   template <std::derived_from<Layer> L>
   [[nodiscard]] L& at(std::size_t i) const {
@@ -36,12 +36,12 @@ class Sequential : public Layer {
     if (layer == nullptr) refuse_type(i, detail::type_text(typeid(L)));
     return *layer;
   }
-  /// Appends a layer. Throws ValueError for a null pointer.
+  /// Appends a layer. Throws: ValueError for a null pointer.
   template <std::derived_from<Layer> L>
   void push_back(std::shared_ptr<L> layer) {
     append(std::to_string(size()), std::move(layer));
   }
-  /// The same under a name of its own, as in torch's Sequential(OrderedDict(...)). Throws ValueError for a
+  /// The same under a name of its own, as in torch's Sequential(OrderedDict(...)). Throws: ValueError for a
   /// name that is there already or has dots.
   template <std::derived_from<Layer> L>
   void push_back(const std::string& name, std::shared_ptr<L> layer) {

@@ -106,7 +106,7 @@ std::ostream& operator<<(std::ostream& stream, const Summary& summary);
 //
 // Runs the model once, in evaluation mode and without recording, and tells what ran. The model is as before
 // then, also when forward throws: modes of modules, running statistics and the state of the default generator
-// are restored or not touched. Throws what forward throws, and ValueError for a negative depth.
+// are restored or not touched. Throws: what forward throws, and ValueError for a negative depth.
 
 namespace detail {
 /// What is to be run, which returns the first tensor of its result, or an undefined one.
@@ -135,7 +135,7 @@ template <std::invocable F>
     }
   }};
 }
-/// The same for a run whose one input is x. Throws ValueError when it is undefined.
+/// The same for a run whose one input is x. Throws: ValueError when it is undefined.
 template <std::invocable F>
 [[nodiscard]] SummaryRun summary_run(F& run, const Tensor& x) {
   SummaryRun result = summary_run(run);
@@ -157,7 +157,7 @@ template <std::invocable F>
 [[nodiscard]] Summary summary(Module& net, F&& run, const SummaryOptions& options = {}) {
   return detail::summarize(net, detail::summary_run(run), options);
 }
-/// net(x). Throws ValueError for an undefined x.
+/// net(x). Throws: ValueError for an undefined x.
 template <UnaryModule M>
 [[nodiscard]] Summary summary(M& net, const Tensor& x, const SummaryOptions& options = {}) {
   const auto forward = [&] { return call(net, x); };

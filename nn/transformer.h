@@ -36,7 +36,7 @@ struct TransformerMasks {
 /// Self-attention and a feed-forward block, each added to its input: with a(x) = dropout1(self_attn(x, x, x))
 /// and f(x) = dropout2(linear2(dropout(activation(linear1(x))))), y = norm1(x + a(x)) and z = norm2(y +
 /// f(y)); if norm_first, y = x + a(norm1(x)) and z = y + f(norm2(y)). src [L, N, d_model], or N first if
-/// batch_first, or one sample [L, d_model]; so is the result. Throws what its parts throw (Linear,
+/// batch_first, or one sample [L, d_model]; so is the result. Throws: what its parts throw (Linear,
 /// MultiheadAttention, LayerNorm, Dropout), and ValueError for an activation that is empty.
 class TransformerEncoderLayer final : public Layer {
  public:
@@ -66,7 +66,7 @@ class TransformerEncoderLayer final : public Layer {
 };
 
 /// num_layers copies of a layer one after the other, "layers.0", ..., and a norm after the last one unless it
-/// is nullptr. As in torch the copies begin with the same values. Throws ValueError for num_layers below 1
+/// is nullptr. As in torch the copies begin with the same values. Throws: ValueError for num_layers below 1
 /// and for no layer.
 class TransformerEncoder final : public Layer {
  public:

@@ -28,10 +28,10 @@ struct AttentionOptions {
 /// gradients of scores. q, k and v are read where they lie if the elements of their last dim are neighbours,
 /// as in heads of a [B, L, H, E] tensor. Memory beyond the result: one number per query, and a few tiles per
 /// thread; a gradient of the mask, and gradients of gradients, hold matrices [.., L, S]. Differentiable to
-/// any order. Throws DTypeError (q, k and v of one floating dtype; the mask bool, f32 or of theirs),
+/// any order. Throws: DTypeError (q, k and v of one floating dtype; the mask bool, f32 or of theirs),
 /// ShapeError (fewer than 2 dims, sizes that do not belong together), ValueError (dropout_p outside of [0,
-/// 1], a scale that is not finite, a mask together with is_causal). Dao et al., "FlashAttention", 2022; Rabe
-/// and Staats, "Self-attention does not need O(n^2) memory", 2021.
+/// 1], a scale that is not finite, a mask together with is_causal). Source: Dao et al., "FlashAttention",
+/// 2022; Rabe and Staats, "Self-attention does not need O(n^2) memory", 2021.
 [[nodiscard]] Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                   const AttentionOptions& options = {},
                                                   Generator& generator = default_generator());

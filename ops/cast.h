@@ -30,7 +30,7 @@ struct ToDTypeAttrs {
 [[nodiscard]] Tensor to(const Tensor& x, Device device);
 
 /// A dense copy with history in a memory format, which is x's own (preserve) where x is channels-last, else
-/// row-major; never the same memory. Throws ShapeError for channels_last of other than 3 to 5 dims.
+/// row-major; never the same memory. Throws: ShapeError for channels_last of other than 3 to 5 dims.
 [[nodiscard]] Tensor clone(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 
 }  // namespace mezzo

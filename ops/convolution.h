@@ -3,7 +3,7 @@
 // Common contract. x is [N, C, spatial...] or, for one sample, [C, spatial...]. All tensors share one
 // floating dtype (DTypeError); sums are taken in f32 (f64 for f64) and rounded once. All run in the low
 // precision of an autocast region; gradients come out in the dtype of the tensor they belong to. The result
-// is channels-last when x is; weights are read in any layout. Differentiable to any order. Throw ShapeError
+// is channels-last when x is; weights are read in any layout. Differentiable to any order. Throws: ShapeError
 // for dims and channels that do not fit together and for a kernel larger than the padded input, ValueError
 // for strides, dilations and groups below 1, negative padding and lists of the wrong length.
 #pragma once
@@ -27,7 +27,7 @@ class ConvPadding {
   ConvPadding(I size) : sizes_(size) {}
   ConvPadding(std::initializer_list<std::int64_t> sizes) : sizes_(sizes) {}
   ConvPadding(const Dims& sizes) : sizes_(sizes) {}
-  /// Throws ValueError for other words.
+  /// Throws: ValueError for other words.
   ConvPadding(const char* word);
 
   [[nodiscard]] bool is_same() const { return same_; }

@@ -13,23 +13,23 @@
 namespace mezzo {
 
 /// sum of a b / (max(|a|, eps) max(|b|, eps)) along `dim` of the broadcast shape, with Euclidean norms.
-/// F.cosine_similarity.
+/// Source: torch.nn.functional.cosine_similarity.
 [[nodiscard]] Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim = 1,
                                        double eps = 1e-8);
-/// x / max(|x|_p, eps) with the norm over `dim`, one or several. F.normalize.
+/// x / max(|x|_p, eps) with the norm over `dim`, one or several. Source: torch.nn.functional.normalize.
 [[nodiscard]] Tensor normalize(const Tensor& x, double p = 2, const ReducedDims& dim = 1, double eps = 1e-12);
-/// x with every slice along `dim` whose p-norm exceeds maxnorm scaled by maxnorm / (norm + 1e-7). Throws
+/// x with every slice along `dim` whose p-norm exceeds maxnorm scaled by maxnorm / (norm + 1e-7). Throws:
 /// ShapeError for fewer than 2 dims, ValueError unless p > 0 and maxnorm >= 0.
 [[nodiscard]] Tensor renorm(const Tensor& x, double p, std::int64_t dim, double maxnorm);
 /// |a - b|_p over all elements of the broadcast difference, 0-dim.
 [[nodiscard]] Tensor dist(const Tensor& a, const Tensor& b, double p = 2);
 /// [..., P, R]: the p-norms between the rows of a, [..., P, M], and those of b, [..., R, M]; dims before
-/// broadcast. All differences are formed, so it takes memory for P R M elements. Throws ShapeError for fewer
+/// broadcast. All differences are formed, so it takes memory for P R M elements. Throws: ShapeError for fewer
 /// than 2 dims and for rows of different length, ValueError for a negative p.
 [[nodiscard]] Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
 /// The p-norms between all pairs of rows of x, [N, M], in the order (0, 1), (0, 2), ..., (N - 2, N - 1): one
-/// pass per row, for at most 32768 rows (ValueError). Throws ShapeError unless x has 2 dims, ValueError for a
-/// negative p. F.pdist.
+/// pass per row, for at most 32768 rows (ValueError). Throws: ShapeError unless x has 2 dims, ValueError for
+/// a negative p. Source: torch.nn.functional.pdist.
 [[nodiscard]] Tensor pdist(const Tensor& x, double p = 2);
 
 }  // namespace mezzo

@@ -36,7 +36,7 @@ namespace mezzo {
 /// Logarithms to base 2 and 10: -inf at 0, NaN below. Run in f32 under autocast.
 [[nodiscard]] Tensor log2(const Tensor& x);
 [[nodiscard]] Tensor log10(const Tensor& x);
-/// log(e^a + e^b), broadcast, without overflow. Throws DTypeError for integers.
+/// log(e^a + e^b), broadcast, without overflow. Throws: DTypeError for integers.
 [[nodiscard]] Tensor logaddexp(const Tensor& a, const Tensor& b);
 /// The error function.
 [[nodiscard]] Tensor erf(const Tensor& x);
@@ -54,7 +54,7 @@ namespace mezzo {
 /// (DTypeError).
 [[nodiscard]] Tensor round(const Tensor& x, std::int64_t decimals = 0);
 /// a - b floor(a / b): Python's a % b, with the sign of b. NaN for a real b = 0; an integer a divided by 0
-/// leaves a (PyTorch throws on the CPU). Throws DTypeError for bools. The gradient of b is -floor(a / b).
+/// leaves a (PyTorch throws on the CPU). Throws: DTypeError for bools. The gradient of b is -floor(a / b).
 [[nodiscard]] Tensor remainder(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor remainder(const Tensor& x, Scalar s);
 

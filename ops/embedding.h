@@ -14,13 +14,13 @@ namespace mezzo {
 /// from the end when negative) are read but get no gradient; with `scale_grad_by_freq`, the gradient of a row
 /// is divided by how often it was read. With `max_norm`, embedding_renorm_ changes the weight before.
 /// Differentiable to any order in the weight; its gradient is summed in f64 in the order of the indices.
-/// Throws ShapeError, DTypeError, ValueError.
+/// Throws: ShapeError, DTypeError, ValueError.
 [[nodiscard]] Tensor embedding(const Tensor& index, const Tensor& weight,
                                std::optional<std::int64_t> padding_idx = {}, bool scale_grad_by_freq = false,
                                std::optional<double> max_norm = {}, double norm_type = 2);
 /// Scales each row of `weight` that `index` names and whose norm_type-norm exceeds max_norm, in place, as
 /// renorm (ops/distance.h) does; returns weight. Never recorded, and allowed on leaves that require grad.
-/// Throws what renorm throws, and ShapeError for a weight whose elements share memory.
+/// Throws: what renorm throws, and ShapeError for a weight whose elements share memory.
 const Tensor& embedding_renorm_(const Tensor& weight, const Tensor& index, double max_norm,
                                 double norm_type = 2);
 /// The gradient of embedding's weight: for each of `num_embeddings` rows the sum of the rows of `grad`,
@@ -30,7 +30,7 @@ const Tensor& embedding_renorm_(const Tensor& weight, const Tensor& index, doubl
                                         std::optional<DType> dtype = {});
 
 /// 1 at each index and 0 elsewhere, i64: [..] -> [.., num_classes]. -1 takes the largest index + 1, which
-/// reads a value back to the host. Throws ValueError for another number below 1, for -1 without indices, and
+/// reads a value back to the host. Throws: ValueError for another number below 1, for -1 without indices, and
 /// for -1 with an index of 2^60 or above, which no dim can hold; IndexError for an index that is not below
 /// num_classes.
 [[nodiscard]] Tensor one_hot(const Tensor& index, std::int64_t num_classes = -1);

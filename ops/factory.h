@@ -31,7 +31,7 @@ struct ValueOptions {
 [[nodiscard]] Tensor empty_like(const Tensor& x, std::optional<DType> dtype = {});
 
 /// start + i * step for i in [0, ceil((end - start) / step)), computed in i64 or f64 and rounded once. i64
-/// when start, end and step are integers, else f32, unless a dtype is given. Throws ValueError for a step of
+/// when start, end and step are integers, else f32, unless a dtype is given. Throws: ValueError for a step of
 /// 0 or one that leads away from end.
 [[nodiscard]] Tensor arange(Scalar start, Scalar end, Scalar step = 1, const ValueOptions& options = {});
 [[nodiscard]] Tensor arange(Scalar end, const ValueOptions& options = {});
@@ -68,8 +68,8 @@ concept HostNumber = std::is_arithmetic_v<T> || kIsHostReal<T>;
 }  // namespace detail
 
 /// The given values, row-major, as a tensor of `shape`: tensor({1.0, 2.0}) is f32, tensor({1, 2}) i64,
-/// tensor({true}) bool; a dtype in the options converts, rounding once. Throws ShapeError when the shape asks
-/// for another number of values.
+/// tensor({true}) bool; a dtype in the options converts, rounding once. Throws: ShapeError when the shape
+/// asks for another number of values.
 template <detail::HostNumber T>
 [[nodiscard]] Tensor tensor(std::initializer_list<T> values, const Shape& shape,
                             const ValueOptions& options = {}) {
@@ -96,7 +96,7 @@ template <detail::HostNumber T>
 }
 
 /// A copy of host memory as it is, row-major: T is the storage type of the dtype (float gives f32, Half f16,
-/// ...). Throws ShapeError when the shape asks for another number of values.
+/// ...). Throws: ShapeError when the shape asks for another number of values.
 template <class T>
 [[nodiscard]] Tensor from_data(std::span<const T> values, const Shape& shape, Device device = Device::cpu()) {
   return detail::from_host(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()), shape,

@@ -32,13 +32,13 @@ namespace mezzo::ops {
 /// PyTorch).
 [[nodiscard]] inline DType real_result(DType dtype) { return is_floating(dtype) ? dtype : DType::f32; }
 
-/// Throws ValueError for an undefined tensor: for functions that look at it before bind does.
+/// Throws: ValueError for an undefined tensor: for functions that look at it before bind does.
 inline void require_defined(std::string_view op, const Tensor& tensor) {
   if (tensor.defined()) return;
   throw ValueError(op, "a tensor", "an undefined one", "an absent tensor has no values");
 }
 
-/// Throws DTypeError unless the tensor is floating.
+/// Throws: DTypeError unless the tensor is floating.
 inline void require_floating(std::string_view op, const Tensor& tensor) {
   if (is_floating(tensor.dtype())) return;
   throw DTypeError(op, "a floating tensor", to_string(tensor.dtype()), "convert it with to(DType::f32)");

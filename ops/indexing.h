@@ -30,7 +30,7 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 // --- along one dim (indexing/along_dim.cpp, indexing/scatter.cpp)
 
 /// Position e of the result, which has the shape of `index`, is x at e with e[dim] replaced by index[e].
-/// Throws ShapeError unless index has x's number of dims and no other dim of it is larger than x's.
+/// Throws: ShapeError unless index has x's number of dims and no other dim of it is larger than x's.
 [[nodiscard]] Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index);
 /// The reverse: x with src[e] written at that place, for all e of index (i64). src has no dim smaller than
 /// index; of several values for one place the last one wins.
@@ -52,17 +52,17 @@ enum class ScatterMode : std::uint8_t { add, multiply };
                              ScatterMode reduce);
 /// The positions of a dim that `index` lists (at most 1 dim), in its order.
 [[nodiscard]] Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
-/// x with alpha * position k of src added to position index[k], for all k. Throws ShapeError unless src has
+/// x with alpha * position k of src added to position index[k], for all k. Throws: ShapeError unless src has
 /// x's shape but for dim, where it has an entry for each index.
 [[nodiscard]] Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src,
                                Scalar alpha = 1);
 
-// --- several dims at once (indexing/index.cu)
-// x[i0, i1, ...]: each entry is a tensor of integers (negative ones count from the end), all of them
-// broadcast together, or a bool mask over as many dims as it has, which stands for the positions where it is
-// true (on a CUDA device the host reads it), or undefined, which stands for a whole dim. Dims that are not
-// listed follow whole. The dims of the indices take the place of those they index, or come first when these
-// are not side by side. Throws ShapeError for too many indices and for what does not fit.
+// --- several dims at once (indexing/index.cu) x[i0, i1, ...]: each entry is a tensor of integers (negative
+// ones count from the end), all of them broadcast together, or a bool mask over as many dims as it has, which
+// stands for the positions where it is true (on a CUDA device the host reads it), or undefined, which stands
+// for a whole dim. Dims that are not listed follow whole. The dims of the indices take the place of those
+// they index, or come first when these are not side by side. Throws: ShapeError for too many indices and for
+// what does not fit.
 
 /// The elements there.
 [[nodiscard]] Tensor index(const Tensor& x, std::span<const Tensor> indices);
@@ -82,7 +82,7 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 /// sort's indices.
 [[nodiscard]] Tensor argsort(const Tensor& x, std::int64_t dim = -1, bool descending = false);
 /// The k largest (or smallest) elements along a dim, in falling (or rising) order, and where they stand; of
-/// equal ones the first. The order is the same without `sorted`, which then asks for none. Throws ValueError
+/// equal ones the first. The order is the same without `sorted`, which then asks for none. Throws: ValueError
 /// unless k is in [0, size].
 [[nodiscard]] ValuesIndices topk(const Tensor& x, std::int64_t k, std::int64_t dim = -1, bool largest = true,
                                  bool sorted = true);

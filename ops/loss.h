@@ -24,10 +24,11 @@ inline constexpr std::array<std::string_view, 3> kEnumNames<Reduction>{"none", "
 // made. A `mean` or `sum` is a 0-dim tensor; `none` keeps one loss per target. Errors name the op, the shapes
 // and the fix.
 
-/// (x - target)^2. Shapes broadcast (ShapeError otherwise). F.mse_loss.
+/// (x - target)^2. Shapes broadcast (ShapeError otherwise). Source: torch.nn.functional.mse_loss.
 [[nodiscard]] Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 
-/// |x - target|; the gradient where both are equal is 0. Shapes broadcast (ShapeError). F.l1_loss.
+/// |x - target|; the gradient where both are equal is 0. Shapes broadcast (ShapeError). Source:
+/// torch.nn.functional.l1_loss.
 [[nodiscard]] Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 
 /// Options of nll_loss.
@@ -42,9 +43,9 @@ struct NllLossAttrs {
 
 /// -weight[t] x[t] for log-probabilities x of shape [C], [N, C] or [N, C, d1, ...] and class indices t (i64)
 /// of shape [], [N] or [N, d1, ...]. `weight` is [C] or undefined (1). The mean divides by the sum of the
-/// weights of the targets that count: NaN when there are none. Gradients reach x and weight. Throws
+/// weights of the targets that count: NaN when there are none. Gradients reach x and weight. Throws:
 /// ShapeError, DTypeError, and IndexError for a target outside [0, C) that is not ignore_index, before
-/// anything is computed. F.nll_loss.
+/// anything is computed. Source: torch.nn.functional.nll_loss.
 [[nodiscard]] Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight,
                               const NllLossAttrs& options = {});
 [[nodiscard]] Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossAttrs& options = {});
@@ -66,23 +67,24 @@ struct CrossEntropyAttrs {
 /// nll_loss): q = (1 - s) onehot(t) + s / C with s = label_smoothing; or class probabilities p (floating, x's
 /// shape): q = (1 - s) p + s / C. The mean divides by the sum of weights as in nll_loss for indices, by the
 /// number of rows for probabilities. Computes in f32 (f64 for f64) throughout; under autocast the result is
-/// f32. Gradients reach x, probability targets and weight. Throws as nll_loss, and ValueError for a
-/// label_smoothing outside [0, 1] or an ignore_index >= 0 with probabilities. F.cross_entropy.
+/// f32. Gradients reach x, probability targets and weight. Throws: as nll_loss, and ValueError for a
+/// label_smoothing outside [0, 1] or an ignore_index >= 0 with probabilities. Source:
+/// torch.nn.functional.cross_entropy.
 [[nodiscard]] Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
                                    const CrossEntropyAttrs& options = {});
 [[nodiscard]] Tensor cross_entropy(const Tensor& x, const Tensor& target,
                                    const CrossEntropyAttrs& options = {});
 
 /// -weight (t max(log x, -100) + (1 - t) max(log(1 - x), -100)) for probabilities x in [0, 1] and targets of
-/// the same shape (ShapeError); `weight` broadcasts to it or is undefined. The gradient is
-/// weight (x - t) / max(x (1 - x), 1e-12). Throws ValueError for an x outside [0, 1]; NaN passes through.
-/// Refused under autocast: a 16-bit gradient cannot hold it. F.binary_cross_entropy.
+/// the same shape (ShapeError); `weight` broadcasts to it or is undefined. The gradient is weight (x - t) /
+/// max(x (1 - x), 1e-12). Throws: ValueError for an x outside [0, 1]; NaN passes through. Refused under
+/// autocast: a 16-bit gradient cannot hold it. Source: torch.nn.functional.binary_cross_entropy.
 [[nodiscard]] Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                                           Reduction reduction = Reduction::mean);
 
 /// weight ((1 - t) x + (1 + (pos_weight - 1) t) log(1 + exp(-x))) for logits x and targets of the same shape
 /// (ShapeError), computed without overflow at any x. `weight` and `pos_weight` broadcast to it or are
-/// undefined (1). F.binary_cross_entropy_with_logits.
+/// undefined (1). Source: torch.nn.functional.binary_cross_entropy_with_logits.
 [[nodiscard]] Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
                                                       const Tensor& weight = {},
                                                       const Tensor& pos_weight = {},
@@ -91,22 +93,24 @@ struct CrossEntropyAttrs {
 // --- of single elements (loss/smooth.cu, loss/likelihood.cu, loss/margin.cu). x and target are floating
 // and broadcast (ShapeError); gradients reach both.
 
-/// (x - t)^2 / (2 beta) where |x - t| < beta, |x - t| - beta / 2 elsewhere; l1_loss for beta = 0. Throws
-/// ValueError unless beta >= 0. F.smooth_l1_loss.
+/// (x - t)^2 / (2 beta) where |x - t| < beta, |x - t| - beta / 2 elsewhere; l1_loss for beta = 0. Throws:
+/// ValueError unless beta >= 0. Source: torch.nn.functional.smooth_l1_loss.
 [[nodiscard]] Tensor smooth_l1_loss(const Tensor& x, const Tensor& target,
                                     Reduction reduction = Reduction::mean, double beta = 1);
-/// (x - t)^2 / 2 where |x - t| < delta, delta (|x - t| - delta / 2) elsewhere. Throws ValueError unless
-/// delta > 0. F.huber_loss.
+/// (x - t)^2 / 2 where |x - t| < delta, delta (|x - t| - delta / 2) elsewhere. Throws: ValueError unless
+/// delta > 0. Source: torch.nn.functional.huber_loss.
 [[nodiscard]] Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean,
                                 double delta = 1);
-/// log(1 + exp(-t x)) for targets of 1 and -1, computed without overflow at any x. F.soft_margin_loss.
+/// log(1 + exp(-t x)) for targets of 1 and -1, computed without overflow at any x. Source:
+/// torch.nn.functional.soft_margin_loss.
 [[nodiscard]] Tensor soft_margin_loss(const Tensor& x, const Tensor& target,
                                       Reduction reduction = Reduction::mean);
-/// x where t = 1, max(0, margin - x) where t = -1 (both, added up, for other targets).
-/// F.hinge_embedding_loss.
+/// x where t = 1, max(0, margin - x) where t = -1 (both, added up, for other targets). Source:
+/// torch.nn.functional.hinge_embedding_loss.
 [[nodiscard]] Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin = 1,
                                           Reduction reduction = Reduction::mean);
-/// max(0, margin - t (a - b)) for targets of 1 (a shall rank higher) and -1. F.margin_ranking_loss.
+/// max(0, margin - t (a - b)) for targets of 1 (a shall rank higher) and -1. Source:
+/// torch.nn.functional.margin_ranking_loss.
 [[nodiscard]] Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                                          double margin = 0, Reduction reduction = Reduction::mean);
 
@@ -117,8 +121,8 @@ template <>
 inline constexpr std::array<std::string_view, 4> kEnumNames<KlDivReduction>{"none", "mean", "sum",
                                                                             "batchmean"};
 /// t (log t - x) for log-probabilities x and probabilities t, 0 t log 0 being 0; e^t (t - x) where the
-/// targets are logarithms too. The gradient of a target of 0 leaves out log 0. Throws ShapeError for the
-/// batchmean of a 0-dim x. F.kl_div.
+/// targets are logarithms too. The gradient of a target of 0 leaves out log 0. Throws: ShapeError for the
+/// batchmean of a 0-dim x. Source: torch.nn.functional.kl_div.
 [[nodiscard]] Tensor kl_div(const Tensor& x, const Tensor& target,
                             KlDivReduction reduction = KlDivReduction::mean, bool log_target = false);
 
@@ -134,15 +138,15 @@ struct PoissonNllLossAttrs {
                       attr("reduction", &O::reduction)};
   }
 };
-/// e^x - t x, or x - t log(x + eps) when not log_input. F.poisson_nll_loss.
+/// e^x - t x, or x - t log(x + eps) when not log_input. Source: torch.nn.functional.poisson_nll_loss.
 [[nodiscard]] Tensor poisson_nll_loss(const Tensor& x, const Tensor& target,
                                       const PoissonNllLossAttrs& options = {});
 
 // --- of rows (loss/rows.cpp, loss/multi_margin.cpp). Differentiable in all floating inputs.
 
-/// Of rows a and b, [N, D], and targets [N]; or of vectors [D] and a 0-dim target (ShapeError otherwise):
-/// 1 - cos(a, b) where t = 1, max(0, cos(a, b) - margin) where t = -1, 0 elsewhere. Squared norms get 1e-12
-/// added. F.cosine_embedding_loss.
+/// Of rows a and b, [N, D], and targets [N]; or of vectors [D] and a 0-dim target (ShapeError otherwise): 1 -
+/// cos(a, b) where t = 1, max(0, cos(a, b) - margin) where t = -1, 0 elsewhere. Squared norms get 1e-12
+/// added. Source: torch.nn.functional.cosine_embedding_loss.
 [[nodiscard]] Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                                            double margin = 0, Reduction reduction = Reduction::mean);
 
@@ -160,7 +164,7 @@ struct TripletMarginLossAttrs {
   }
 };
 /// max(0, margin + |a - positive + eps|_p - |a - negative + eps|_p) along the last dim; shapes broadcast
-/// (ShapeError). F.triplet_margin_loss.
+/// (ShapeError). Source: torch.nn.functional.triplet_margin_loss.
 [[nodiscard]] Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                                          const TripletMarginLossAttrs& options = {});
 
@@ -175,14 +179,15 @@ struct MultiMarginLossAttrs {
   }
 };
 /// sum over classes c != t of weight[t] max(0, margin - x[t] + x[c])^p / C, for x of shape [N, C] or [C],
-/// class indices t (i64) of shape [N] or [], and a weight of shape [C] or undefined (1). Throws ShapeError,
-/// DTypeError, IndexError for a target outside [0, C), ValueError for another p. F.multi_margin_loss.
+/// class indices t (i64) of shape [N] or [], and a weight of shape [C] or undefined (1). Throws: ShapeError,
+/// DTypeError, IndexError for a target outside [0, C), ValueError for another p. Source:
+/// torch.nn.functional.multi_margin_loss.
 [[nodiscard]] Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                                        const MultiMarginLossAttrs& options = {});
 /// sum over target classes t and other classes c of max(0, 1 - x[t] + x[c]) / C, for x of shape [N, C] or [C]
 /// and integer targets of the same shape: the classes of each row, up to the first -1. All pairs are formed,
-/// so it takes memory for N C^2 elements. Throws ShapeError, DTypeError, and IndexError for a target outside
-/// [-1, C). F.multilabel_margin_loss.
+/// so it takes memory for N C^2 elements. Throws: ShapeError, DTypeError, and IndexError for a target outside
+/// [-1, C). Source: torch.nn.functional.multilabel_margin_loss.
 [[nodiscard]] Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target,
                                             Reduction reduction = Reduction::mean);
 

@@ -17,12 +17,12 @@ namespace mezzo {
 /// Product over the last dim of a and the last but one of b, batch dims broadcast; a 1-dim operand is a row
 /// (a) or column (b) vector whose dim is dropped from the result (torch.matmul). [.., m, k] x [.., k, n] ->
 /// [.., m, n]. `out_dtype`: dtype of the result instead of the operands', which may then differ from each
-/// other; the sum is rounded to it once. Throws ShapeError (sizes, 0-dim operands), DTypeError.
+/// other; the sum is rounded to it once. Throws: ShapeError (sizes, 0-dim operands), DTypeError.
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, std::optional<DType> out_dtype = {});
 /// [m, k] x [k, n] -> [m, n].
 [[nodiscard]] Tensor mm(const Tensor& a, const Tensor& b, std::optional<DType> out_dtype = {});
 /// The product written into `out`, which is dense, of shape [m, n] and of the operands' dtype: no new memory,
-/// no autocast, no history. Returns out. Throws AutogradError when one of the three requires grad while
+/// no autocast, no history. Returns out. Throws: AutogradError when one of the three requires grad while
 /// recording is on, ValueError when out shares an operand's memory, ShapeError, DTypeError, DeviceError.
 /// (torch: mm with out=.)
 const Tensor& mm_out(const Tensor& out, const Tensor& a, const Tensor& b);
@@ -31,7 +31,7 @@ const Tensor& mm_out(const Tensor& out, const Tensor& a, const Tensor& b);
 /// [m, k] x [k] -> [m].
 [[nodiscard]] Tensor mv(const Tensor& a, const Tensor& v);
 // beta * x + alpha * product, in the sum's precision and rounded once; x broadcasts to the product's shape
-// (ShapeError). With beta 0, x is not read. Throws ValueError for integer tensors and a fractional beta or
+// (ShapeError). With beta 0, x is not read. Throws: ValueError for integer tensors and a fractional beta or
 // alpha.
 
 /// Product [m, k] x [k, n] -> [m, n].
@@ -53,7 +53,7 @@ const Tensor& mm_out(const Tensor& out, const Tensor& a, const Tensor& b);
 /// The product of matrices that follow one another, in the order of multiplications that costs least;
 /// intermediate products of 16-bit matrices are f32. chain_matmul takes one matrix or more, multi_dot
 /// (torch.linalg.multi_dot) two or more, of which the first may be a row vector and the last a column vector.
-/// Throws ShapeError, DTypeError.
+/// Throws: ShapeError, DTypeError.
 [[nodiscard]] Tensor chain_matmul(std::span<const Tensor> factors);
 [[nodiscard]] Tensor chain_matmul(std::initializer_list<Tensor> factors);
 [[nodiscard]] Tensor multi_dot(std::span<const Tensor> factors);

@@ -26,20 +26,20 @@ namespace mezzo {
 /// Over the last dims of x, whose sizes are `normalized_shape`, the shape of weight and bias. `dtype`: that
 /// of the result, which is computed from x as it is, in the wider of both dtypes (at least f32), and rounded
 /// once; autocast then changes nothing. Otherwise under autocast 16-bit x gives f32. Gradients have the
-/// dtypes of x, weight and bias. Throws ShapeError when x's shape does not end so, DTypeError for a dtype
-/// that is not floating. torch.nn.functional.layer_norm.
+/// dtypes of x, weight and bias. Throws: ShapeError when x's shape does not end so, DTypeError for a dtype
+/// that is not floating. Source: torch.nn.functional.layer_norm.
 [[nodiscard]] Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                                 const Tensor& bias = {}, double eps = 1e-5, std::optional<DType> dtype = {});
 
 /// The same without mean and bias: y = x / sqrt(mean x^2 + eps) * weight. eps: when not given the epsilon of
-/// x's dtype, that of f32 where autocast widens x. torch.nn.functional.rms_norm.
+/// x's dtype, that of f32 where autocast widens x. Source: torch.nn.functional.rms_norm.
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                               std::optional<double> eps = {}, std::optional<DType> dtype = {});
 
 /// x [N, C, ...] in `num_groups` groups of neighbouring channels, each normalized over its channels and all
-/// dims behind them; weight and bias [C]. Under autocast 16-bit x gives f32. Throws ShapeError for less than
+/// dims behind them; weight and bias [C]. Under autocast 16-bit x gives f32. Throws: ShapeError for less than
 /// 2 dims, ValueError when num_groups does not divide C, and for an input of one value per group (as PyTorch,
-/// which counts over the batch). torch.nn.functional.group_norm.
+/// which counts over the batch). Source: torch.nn.functional.group_norm.
 [[nodiscard]] Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight = {},
                                 const Tensor& bias = {}, double eps = 1e-5);
 
@@ -47,8 +47,8 @@ namespace mezzo {
 /// `training`: with its own mean and variance, and then running_mean and running_var, if given, are moved in
 /// place to (1 - momentum) old + momentum new, unrecorded, the new variance divided by the number of values
 /// less one. Otherwise with the running ones, which count as constants of the graph unless they require grad.
-/// Not changed by autocast. Throws ShapeError for less than 2 dims, ValueError for one of the running
-/// statistics without the other, none in evaluation, or one value per channel in training.
+/// Not changed by autocast. Throws: ShapeError for less than 2 dims, ValueError for one of the running
+/// statistics without the other, none in evaluation, or one value per channel in training. Source:
 /// torch.nn.functional.batch_norm.
 [[nodiscard]] Tensor batch_norm(const Tensor& x, const Tensor& running_mean = {},
                                 const Tensor& running_var = {}, const Tensor& weight = {},
@@ -57,8 +57,8 @@ namespace mezzo {
 
 /// x [N, C, ...], each channel of each sample normalized over the dims behind; the other tensors [C].
 /// `use_input_stats`: with its own statistics, whose means over the batch move the running ones as in
-/// batch_norm; otherwise with the running ones. Not changed by autocast. Throws as batch_norm; ValueError for
-/// one value per channel and sample. torch.nn.functional.instance_norm.
+/// batch_norm; otherwise with the running ones. Not changed by autocast. Throws: as batch_norm; ValueError
+/// for one value per channel and sample. Source: torch.nn.functional.instance_norm.
 [[nodiscard]] Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {},
                                    const Tensor& running_var = {}, const Tensor& weight = {},
                                    const Tensor& bias = {}, bool use_input_stats = true,

@@ -34,11 +34,11 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 
 // --- arithmetic (pointwise/binary.cu, pointwise/scalar.cu)
 
-/// a + alpha * b. On bools: or. Throws DTypeError when alpha is real and the result is not, or alpha is a
+/// a + alpha * b. On bools: or. Throws: DTypeError when alpha is real and the result is not, or alpha is a
 /// bool and the result is not.
 [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b, Scalar alpha = 1);
 [[nodiscard]] Tensor add(const Tensor& x, Scalar s);
-/// a - alpha * b. Throws as add does, and DTypeError for bool tensors.
+/// a - alpha * b. Throws: as add does, and DTypeError for bool tensors.
 [[nodiscard]] Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha = 1);
 [[nodiscard]] Tensor sub(const Tensor& x, Scalar s);
 [[nodiscard]] Tensor sub(Scalar s, const Tensor& x);
@@ -109,7 +109,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 
 // --- functions of one number (pointwise/unary.cu)
 
-/// -x. Throws DTypeError for bool.
+/// -x. Throws: DTypeError for bool.
 [[nodiscard]] Tensor neg(const Tensor& x);
 /// |x|; gradient 0 at 0 and at NaN.
 [[nodiscard]] Tensor abs(const Tensor& x);
@@ -130,10 +130,10 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 
 // --- activations (pointwise/activation.cu)
 
-/// max(x, 0); gradient 0 at 0. Throws DTypeError for bool.
+/// max(x, 0); gradient 0 at 0. Throws: DTypeError for bool.
 [[nodiscard]] Tensor relu(const Tensor& x);
-/// x times the normal distribution function of x. x must be floating (DTypeError). Hendrycks and Gimpel,
-/// "Gaussian Error Linear Units", arXiv:1606.08415.
+/// x times the normal distribution function of x. x must be floating (DTypeError). Source: Hendrycks and
+/// Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415.
 [[nodiscard]] Tensor gelu(const Tensor& x, GeluApproximation approximate = GeluApproximation::none);
 /// 1 / (1 + e^-x).
 [[nodiscard]] Tensor sigmoid(const Tensor& x);

@@ -8,7 +8,7 @@
 // A window has `kernel_size` places, `dilation` apart, and starts at o * stride - padding; without `stride`,
 // windows follow each other without overlap. There are (input + 2 padding - dilation (kernel_size - 1) - 1) /
 // stride + 1 of them along a dim, rounded down, or up with `ceil_mode`, which leaves out windows that would
-// begin behind the input. Throws ShapeError where there is none, and for a window without a place in the
+// begin behind the input. Throws: ShapeError where there is none, and for a window without a place in the
 // input; ValueError for a padding of more than half the kernel, for other sizes that make no sense and for
 // lists of the wrong length.
 #pragma once

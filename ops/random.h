@@ -14,14 +14,14 @@
 namespace mezzo {
 
 /// low + (high - low) * u with u uniform in [0, 1), a multiple of 2^-24 (2^-53 in f64). Rounding can give
-/// `high` itself, in 16-bit dtypes above all. Throws DTypeError unless floating, ValueError unless low <=
+/// `high` itself, in 16-bit dtypes above all. Throws: DTypeError unless floating, ValueError unless low <=
 /// high and their distance is finite in f32.
 [[nodiscard]] Tensor uniform(double low, double high, const Shape& shape, const TensorOptions& options = {},
                              Generator& generator = default_generator());
 /// uniform(0, 1).
 [[nodiscard]] Tensor rand(const Shape& shape, const TensorOptions& options = {},
                           Generator& generator = default_generator());
-/// mean + std * z with z standard normal (Box and Muller's transform, kernels/random/random_math.h). Throws
+/// mean + std * z with z standard normal (Box and Muller's transform, kernels/random/random_math.h). Throws:
 /// DTypeError unless floating, ValueError unless std >= 0, both finite.
 [[nodiscard]] Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {},
                             Generator& generator = default_generator());
@@ -29,22 +29,22 @@ namespace mezzo {
 [[nodiscard]] Tensor randn(const Shape& shape, const TensorOptions& options = {},
                            Generator& generator = default_generator());
 /// Uniform integers in [low, high), i64 unless another dtype is given; no value is favoured by more than
-/// (high - low) / 2^64. Throws ValueError for an empty range or one that the dtype does not hold exactly.
+/// (high - low) / 2^64. Throws: ValueError for an empty range or one that the dtype does not hold exactly.
 [[nodiscard]] Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
                              const ValueOptions& options = {}, Generator& generator = default_generator());
 /// A random order of 0 .. n-1 (Fisher and Yates), i64 unless another dtype is given. Made on the host, so not
-/// in a captured step (StateError). Throws ValueError for n below 0, OutOfMemoryError where no memory holds n
-/// numbers.
+/// in a captured step (StateError). Throws: ValueError for n below 0, OutOfMemoryError where no memory holds
+/// n numbers.
 [[nodiscard]] Tensor randperm(std::int64_t n, const ValueOptions& options = {},
                               Generator& generator = default_generator());
 
-/// Bools that are true with the given probability, a multiple of 2^-32, each from one word. Throws ValueError
-/// outside of [0, 1].
+/// Bools that are true with the given probability, a multiple of 2^-32, each from one word. Throws:
+/// ValueError outside of [0, 1].
 [[nodiscard]] Tensor random_mask(double probability, const Shape& shape, Device device = Device::cpu(),
                                  Generator& generator = default_generator());
 
 /// Overwrites x, of any layout, with the values that `uniform` or `normal` would give for its shape and
-/// dtype; returns x. Never recorded, and allowed on leaves that require grad: for initialisers. Throws
+/// dtype; returns x. Never recorded, and allowed on leaves that require grad: for initialisers. Throws:
 /// AutogradError for a result of recorded ops while recording is on.
 const Tensor& uniform_(const Tensor& x, double low = 0, double high = 1,
                        Generator& generator = default_generator());
@@ -55,8 +55,8 @@ const Tensor& normal_(const Tensor& x, double mean = 0, double std = 1,
 
 /// While training, x with each element zeroed with probability p and the others divided by 1 - p
 /// (torch.nn.functional.dropout); x itself when not training or with p = 0. inf and NaN stay NaN where they
-/// are zeroed. One random_mask of x's shape is drawn and kept for the gradient. Throws ValueError unless p is
-/// in [0, 1], DTypeError unless x is floating. Srivastava et al., "Dropout", JMLR 15 (2014).
+/// are zeroed. One random_mask of x's shape is drawn and kept for the gradient. Throws: ValueError unless p
+/// is in [0, 1], DTypeError unless x is floating. Source: Srivastava et al., "Dropout", JMLR 15 (2014).
 [[nodiscard]] Tensor dropout(const Tensor& x, double p = 0.5, bool training = true,
                              Generator& generator = default_generator());
 /// The same with a mask of one's own: x * mask / (1 - p), zeros for p = 1. `mask` must be bool (DTypeError)

@@ -25,10 +25,10 @@ inline constexpr std::array<std::string_view, 4> kEnumNames<PadMode>{"constant",
 // --- compositions of views (shape/rearrange.cu)
 
 /// At most `chunks` pieces of one size along a dim, the last one shorter where it does not divide; views.
-/// Throws ValueError for fewer than 1, and for more than 2^20 of a dim without elements, which gives as many
+/// Throws: ValueError for fewer than 1, and for more than 2^20 of a dim without elements, which gives as many
 /// as asked for.
 [[nodiscard]] Tensors chunk(const Tensor& x, std::int64_t chunks, std::int64_t dim = 0);
-/// Dim source[i] moved to destination[i], all others in their order; a view. Throws ShapeError for lists of
+/// Dim source[i] moved to destination[i], all others in their order; a view. Throws: ShapeError for lists of
 /// several lengths, IndexError for a dim given twice.
 [[nodiscard]] Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination);
 /// The same for one dim. A template so that braces always mean a list.
@@ -36,22 +36,22 @@ template <std::integral I, std::integral J>
 [[nodiscard]] Tensor movedim(const Tensor& x, I source, J destination) {
   return movedim(x, Dims{static_cast<std::int64_t>(source)}, Dims{static_cast<std::int64_t>(destination)});
 }
-/// [..., C r^2, H, W] as [..., C, H r, W r]. Throws ShapeError for fewer than 3 dims or channels that r^2
+/// [..., C r^2, H, W] as [..., C, H r, W r]. Throws: ShapeError for fewer than 3 dims or channels that r^2
 /// does not divide, ValueError for r < 1.
 [[nodiscard]] Tensor pixel_shuffle(const Tensor& x, std::int64_t upscale_factor);
-/// Every position of a dim `repeats` times in a row; without a dim, of the flattened tensor. Throws
+/// Every position of a dim `repeats` times in a row; without a dim, of the flattened tensor. Throws:
 /// ValueError for a negative number.
 [[nodiscard]] Tensor repeat_interleave(const Tensor& x, std::int64_t repeats,
                                        std::optional<std::int64_t> dim = {});
-/// Position k repeats[k] times (i64 or i32, one number for each, or one for all); the host reads them. Throws
-/// ShapeError for another count.
+/// Position k repeats[k] times (i64 or i32, one number for each, or one for all); the host reads them.
+/// Throws: ShapeError for another count.
 [[nodiscard]] Tensor repeat_interleave(const Tensor& x, const Tensor& repeats,
                                        std::optional<std::int64_t> dim = {});
 
 // --- windows (shape/windows.cu)
 
 /// The diagonal of dims dim1 and dim2, `offset` above the main one (below when negative), as the last dim of
-/// a view; it may be empty. Throws ShapeError for one dim given twice.
+/// a view; it may be empty. Throws: ShapeError for one dim given twice.
 [[nodiscard]] Tensor diagonal(const Tensor& x, std::int64_t offset = 0, std::int64_t dim1 = 0,
                               std::int64_t dim2 = 1);
 /// Zeros of `shape` with `grad` on that diagonal: its gradient.
@@ -59,7 +59,7 @@ template <std::integral I, std::integral J>
                                        std::int64_t dim1, std::int64_t dim2);
 /// x.unfold(dim, size, step): windows of `size` positions of a dim, `step` apart, as a new last dim of a
 /// view, which shows elements several times when step < size (in-place writes are refused). A 0-dim x counts
-/// as one of shape [1], and its one window is the result, [size]. Throws ValueError for a size that is
+/// as one of shape [1], and its one window is the result, [size]. Throws: ValueError for a size that is
 /// negative or larger than the dim, and for a step below 1.
 [[nodiscard]] Tensor tensor_unfold(const Tensor& x, std::int64_t dim, std::int64_t size, std::int64_t step);
 /// The sum of all windows, each added at its place in zeros of `shape`: the gradient of tensor_unfold.
@@ -68,10 +68,10 @@ template <std::integral I, std::integral J>
 
 // --- new arrangements (shape/rearrange.cu); the results are contiguous copies
 
-/// Reversed along the given dims; an empty list copies. Throws IndexError for a dim given twice.
+/// Reversed along the given dims; an empty list copies. Throws: IndexError for a dim given twice.
 [[nodiscard]] Tensor flip(const Tensor& x, const Dims& dims);
 /// Rotated by shifts[i] positions along dims[i], one after the other; without dims, by one shift in the
-/// flattened tensor. Throws ShapeError for lists of several lengths.
+/// flattened tensor. Throws: ShapeError for lists of several lengths.
 [[nodiscard]] Tensor roll(const Tensor& x, const IntList& shifts, const Dims& dims = {});
 /// The same for one shift. A template so that braces always mean a list.
 template <std::integral I>
@@ -79,16 +79,16 @@ template <std::integral I>
   return roll(x, IntList{static_cast<std::int64_t>(shift)}, dims);
 }
 /// The matrices of the last two dims with zeros above (tril) or below (triu) a diagonal, counted upwards from
-/// the main one. Throws ShapeError for fewer than 2 dims.
+/// the main one. Throws: ShapeError for fewer than 2 dims.
 [[nodiscard]] Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 [[nodiscard]] Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 
 // --- borders (shape/pad.cu)
 
 /// A border around x: pad[0] positions before and pad[1] after the last dim, pad[2] and pad[3] for the one
-/// before it, and so on; negative numbers cut off. `value` is for PadMode::constant. Throws ShapeError for an
-/// odd number of sizes or too many, where more than all positions are cut off, and for a border that the dim
-/// cannot fill: reflect takes less than its size, circular at most the size of what is not cut off, which
+/// before it, and so on; negative numbers cut off. `value` is for PadMode::constant. Throws: ShapeError for
+/// an odd number of sizes or too many, where more than all positions are cut off, and for a border that the
+/// dim cannot fill: reflect takes less than its size, circular at most the size of what is not cut off, which
 /// is all that it repeats. Other than in PyTorch any mode takes any dims.
 [[nodiscard]] Tensor pad(const Tensor& x, const IntList& pad, PadMode mode = PadMode::constant,
                          Scalar value = 0);

@@ -6,8 +6,8 @@
 // undefined, for a cell of G gates, whose rows lie one after the other. All share one floating dtype
 // (DTypeError), as do the results. Both products of all gates are added up unrounded (in f32 for 16-bit
 // types), and rounded after the nonlinearities only. All run in the low precision of an autocast region;
-// gradients come out in the dtype of the tensor they belong to. Differentiable to any order. Throw ShapeError
-// for sizes that do not fit.
+// gradients come out in the dtype of the tensor they belong to. Differentiable to any order. Throws:
+// ShapeError for sizes that do not fit.
 //
 // The registered ops take matrices only. That of lstm_cell and gru_cell has one result more at the end: the
 // gates, which backward needs, differentiable like the others. That of lstm_sequence gives h', c' and the

@@ -1,11 +1,12 @@
 // Ops that turn many elements into one: sums, extrema, statistics, norms. One header for the family.
 //
 // Common contract. `dim` lists the dims that are reduced, negative ones counted from the end; an empty list
-// means all of them. `keepdim` keeps them with size 1. Throws IndexError for a dim that is not there or given
-// twice. Inputs may have any strides and stay as they are. Floating sums are accumulated in f64 whatever the
-// input, and rounded once to the result's dtype: |error| <= u |result| + n 2^-53 sum|x_i| with the dtype's
-// rounding unit u. The order is fixed by the shape alone, so a result depends neither on strides nor on
-// threads nor on the instruction set. All are differentiable to any order but argmax, argmin, any, all.
+// means all of them. `keepdim` keeps them with size 1. Throws: IndexError for a dim that is not there or
+// given twice. Inputs may have any strides and stay as they are. Floating sums are accumulated in f64
+// whatever the input, and rounded once to the result's dtype: |error| <= u |result| + n 2^-53 sum|x_i| with
+// the dtype's rounding unit u. The order is fixed by the shape alone, so a result depends neither on strides
+// nor on threads nor on the instruction set. All are differentiable to any order but argmax, argmin, any,
+// all.
 #pragma once
 
 #include <concepts>
@@ -38,19 +39,18 @@ class ReducedDims : public Dims {
 /// sum / n; NaN over no elements. x, or `dtype` when given, must be floating (DTypeError).
 [[nodiscard]] Tensor mean(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {});
-/// Undoes broadcasting: sums x over the dims that `shape` lacks at the front or holds as 1, in x's dtype.
-/// The same handle when x has that shape. Throws ShapeError when `shape` does not broadcast to x's.
+/// Undoes broadcasting: sums x over the dims that `shape` lacks at the front or holds as 1, in x's dtype. The
+/// same handle when x has that shape. Throws: ShapeError when `shape` does not broadcast to x's.
 [[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape);
-/// The sum of a matrix's diagonal, 0-dim; dtype as for sum, but left alone by autocast. Throws ShapeError
+/// The sum of a matrix's diagonal, 0-dim; dtype as for sum, but left alone by autocast. Throws: ShapeError
 /// unless x has 2 dims.
 [[nodiscard]] Tensor trace(const Tensor& x);
 /// Whether some (every) element is not 0, as bool; NaN counts as true. false (true) over no elements.
 [[nodiscard]] Tensor any(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
 [[nodiscard]] Tensor all(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
 
-// --- extrema (reduce/extremum.cu)
-// NaN wins over every number. Any dtype, which the result keeps. Throw ShapeError when a reduced dim is
-// empty.
+// --- extrema (reduce/extremum.cu) NaN wins over every number. Any dtype, which the result keeps. Throws:
+// ShapeError when a reduced dim is empty.
 
 /// The largest (smallest) element. Equal ones share the gradient evenly.
 [[nodiscard]] Tensor amax(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
@@ -79,7 +79,7 @@ struct ValuesIndices {
 // --- statistics (reduce/statistics.cu)
 
 /// sum (x_i - mean)^2 / (n - 1), or / n when not `unbiased`; two passes, so a large mean costs no digits. NaN
-/// over fewer than two (one) elements. Throws DTypeError unless x is floating.
+/// over fewer than two (one) elements. Throws: DTypeError unless x is floating.
 [[nodiscard]] Tensor var(const Tensor& x, const ReducedDims& dim = {}, bool unbiased = true,
                          bool keepdim = false);
 /// sqrt(var). Its gradient is 0 where the deviation is 0.

@@ -65,10 +65,10 @@ struct InterpolateOptions {
 };
 /// y[n, c, o] = the value of x[n, c] at the place of o, per spatial dim, with s = 1 / scale_factor where that
 /// decides, else in / out: nearest reads floor(s o), nearest_exact floor(s (o + 1/2)), the others are
-/// interpolated at s (o + 1/2) - 1/2, or at o (in - 1) / (out - 1) where align_corners. Sizes are
-/// floor(in scale_factor), at least 1 (ValueError). As in PyTorch, nearest with 2 spatial dims takes s from
-/// the sizes where a size stays or doubles, and the linear ones copy where it stays. x has 1 to 3 spatial
-/// dims. Runs in f32 under autocast. torch.nn.functional.interpolate.
+/// interpolated at s (o + 1/2) - 1/2, or at o (in - 1) / (out - 1) where align_corners. Sizes are floor(in
+/// scale_factor), at least 1 (ValueError). As in PyTorch, nearest with 2 spatial dims takes s from the sizes
+/// where a size stays or doubles, and the linear ones copy where it stays. x has 1 to 3 spatial dims. Runs in
+/// f32 under autocast. Source: torch.nn.functional.interpolate.
 [[nodiscard]] Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
 template <>
@@ -86,7 +86,7 @@ struct GridSampleOptions {
 /// 2], or [N, C, D, H, W] and [N, Do, Ho, Wo, 3]; the last dim of grid holds the coordinate along W, that
 /// along H (and that along D), each from -1 to 1 inside. x and grid have one dtype (DTypeError), under
 /// autocast the widest of both. A coordinate that is NaN reads zeros, or with border and reflection the first
-/// place. In nearest mode the gradient of grid is zero. torch.nn.functional.grid_sample.
+/// place. In nearest mode the gradient of grid is zero. Source: torch.nn.functional.grid_sample.
 [[nodiscard]] Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options = {});
 
 }  // namespace mezzo

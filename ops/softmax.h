@@ -15,24 +15,24 @@ namespace mezzo {
 /// `dtype` when given (x counts as converted to it, except that 16-bit rounding happens at the end only); f32
 /// under autocast. 16-bit values are computed in f32 and rounded once. A row that holds NaN or +inf, or
 /// nothing but -inf, gives NaN. In f32 |error| <= (|x_i - max x| + 80) 2^-24 y_i for rows of any length.
-/// Throws DTypeError (x or `dtype` not floating), IndexError (dim). torch.softmax.
+/// Throws: DTypeError (x or `dtype` not floating), IndexError (dim). Source: torch.softmax.
 [[nodiscard]] Tensor softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
 
 /// y_i = (x_i - max x) - log sum_j exp(x_j - max x) along `dim`. In f32 |error| <= (4 |y_i| + 80) 2^-24; all
-/// else as for softmax. torch.log_softmax.
+/// else as for softmax. Source: torch.log_softmax.
 [[nodiscard]] Tensor log_softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
 
-/// softmax(-x, dim, dtype). torch.nn.functional.softmin.
+/// softmax(-x, dim, dtype). Source: torch.nn.functional.softmin.
 [[nodiscard]] Tensor softmin(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
 
 /// The gradient of softmax from that of its result: dx_i = y_i (g_i - sum_j g_j y_j) along `dim`, y =
 /// `output`. Same shapes (ShapeError), floating (DTypeError). The result is in `dtype`, or in the common
-/// dtype of both; one rounding. torch._softmax_backward_data.
+/// dtype of both; one rounding. Source: torch._softmax_backward_data.
 [[nodiscard]] Tensor softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,
                                       std::optional<DType> dtype = {});
 
 /// The gradient of log_softmax from that of its result: dx_i = g_i - exp(y_i) sum_j g_j along `dim`, y =
-/// `output`; all else as for softmax_backward. torch._log_softmax_backward_data.
+/// `output`; all else as for softmax_backward. Source: torch._log_softmax_backward_data.
 [[nodiscard]] Tensor log_softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,
                                           std::optional<DType> dtype = {});
 

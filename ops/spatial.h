@@ -23,7 +23,7 @@ class SpatialSizes : public Dims {
 
 namespace ops {
 
-/// `sizes` for each of `spatial` dims. Throws ValueError in the name of `op` for another number of them, and
+/// `sizes` for each of `spatial` dims. Throws: ValueError in the name of `op` for another number of them, and
 /// for one below `least`.
 [[nodiscard]] Dims per_dim(std::string_view op, std::string_view what, const Dims& sizes, std::size_t spatial,
                            std::int64_t least);

@@ -18,25 +18,25 @@ namespace mezzo {
 /// letters that the result lacks are summed over. Sizes of a letter agree or are 1; a letter twice in one
 /// operand is its diagonal; "..." stands for further dims, which broadcast. Without "->" the result has the
 /// dims of "..." and then the letters that occur once, capitals first. Operands are multiplied from left to
-/// right. Runs in the low precision of an autocast region. Throws ValueError for a wrong equation, ShapeError
-/// for operands that do not fit it, DTypeError for mixed dtypes.
+/// right. Runs in the low precision of an autocast region. Throws: ValueError for a wrong equation,
+/// ShapeError for operands that do not fit it, DTypeError for mixed dtypes.
 [[nodiscard]] Tensor einsum(const std::string& eq, std::span<const Tensor> operands);
 [[nodiscard]] Tensor einsum(const std::string& eq, std::initializer_list<Tensor> operands);
 
 /// The sum over dims_a[i] of a paired with dims_b[i] of b: a's other dims, then b's. Paired sizes agree or
-/// one of them is 1 (ShapeError). Throws IndexError for a dim that is not there or given twice. Promotes
+/// one of them is 1 (ShapeError). Throws: IndexError for a dim that is not there or given twice. Promotes
 /// under autocast.
 [[nodiscard]] Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dims& dims_b);
 /// The last `dims` dims of a with the first of b, in order.
 [[nodiscard]] Tensor tensordot(const Tensor& a, const Tensor& b, std::int64_t dims = 2);
 
 /// sum_ij a_i w_oij b_j + bias_o: [.., i], [.., j], [o, i, j], [o] -> [.., o]; bias may be undefined.
-/// Computed in f32 for 16-bit dtypes and rounded once. Promotes under autocast. Throws ShapeError,
+/// Computed in f32 for 16-bit dtypes and rounded once. Promotes under autocast. Throws: ShapeError,
 /// DTypeError.
 [[nodiscard]] Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor& bias = {});
 
 /// The vector product along a dim of size 3 (the first such dim of a unless given); other dims broadcast. a
-/// and b have equally many dims (ShapeError). Throws DTypeError for bools. Promotes under autocast.
+/// and b have equally many dims (ShapeError). Throws: DTypeError for bools. Promotes under autocast.
 [[nodiscard]] Tensor cross(const Tensor& a, const Tensor& b, std::optional<std::int64_t> dim = {});
 
 }  // namespace mezzo

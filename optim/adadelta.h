@@ -25,7 +25,7 @@ struct AdadeltaOptions {
                       attr("maximize", &O::maximize),
                       attr("master_weights", &O::master_weights)};
   }
-  /// Throws ValueError: lr, eps, weight_decay >= 0 and finite; rho in [0, 1].
+  /// Throws: ValueError: lr, eps, weight_decay >= 0 and finite; rho in [0, 1].
   void check() const;
 };
 

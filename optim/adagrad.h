@@ -27,7 +27,7 @@ struct AdagradOptions {
                       attr("maximize", &O::maximize),
                       attr("master_weights", &O::master_weights)};
   }
-  /// Throws ValueError unless all numbers are finite and >= 0.
+  /// Throws: ValueError unless all numbers are finite and >= 0.
   void check() const;
 };
 

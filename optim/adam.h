@@ -30,7 +30,7 @@ struct AdamOptionsOf {
                       attr("maximize", &O::maximize),
                       attr("master_weights", &O::master_weights)};
   }
-  /// Throws ValueError: lr, eps, weight_decay >= 0; betas in [0, 1).
+  /// Throws: ValueError: lr, eps, weight_decay >= 0; betas in [0, 1).
   void check() const;
 };
 using AdamOptions = AdamOptionsOf<false>;

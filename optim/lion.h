@@ -25,7 +25,7 @@ struct LionOptions {
                       attr("maximize", &O::maximize),
                       attr("master_weights", &O::master_weights)};
   }
-  /// Throws ValueError: lr, weight_decay >= 0 and finite; betas in [0, 1).
+  /// Throws: ValueError: lr, weight_decay >= 0 and finite; betas in [0, 1).
   void check() const;
 };
 

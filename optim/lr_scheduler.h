@@ -22,20 +22,20 @@ namespace mezzo::optim {
 /// Groups that are added to the optimizer later are left alone. The optimizer has to outlive it.
 class LRScheduler {
  public:
-  /// Takes the learning rates as they are for the bases, and sets the rates of step 0. Throws ValueError for
+  /// Takes the learning rates as they are for the bases, and sets the rates of step 0. Throws: ValueError for
   /// options that do not fit the number of groups or rates that are not finite and >= 0, StateError for a
   /// schedule with momentum and an optimizer without; nothing has changed then.
   LRScheduler(Optimizer& optimizer, Schedule schedule);
   LRScheduler(const LRScheduler&) = delete;
   LRScheduler& operator=(const LRScheduler&) = delete;
 
-  /// On to the next step. Throws StateError, nothing having changed, before the first call of
+  /// On to the next step. Throws: StateError, nothing having changed, before the first call of
   /// Optimizer::step since this was made (a replayed CapturedStep calls nothing: make the scheduler before it
   /// is recorded); beyond the end of a OneCycleLR, where the host knows the number of steps (else the last
   /// rates stay); and while a graph is recorded with a schedule that needs the host (LambdaLR without table).
   void step() { step(StepOutcome{}); }
   /// The same unless the optimizer's step was skipped: scheduler.step(scaler.step(optimizer)). Without a host
-  /// read, except for a schedule that needs the host. Throws DeviceError for the result of a step on another
+  /// read, except for a schedule that needs the host. Throws: DeviceError for the result of a step on another
   /// device.
   void step(const StepOutcome& outcome);
 
@@ -50,7 +50,7 @@ class LRScheduler {
 
   /// The name of the schedule, last_epoch and base_lrs. The schedule's own options are not in it.
   [[nodiscard]] Value state_dict() const;
-  /// Continues at the saved step and sets its rates. Throws StateError for a schedule of another name or
+  /// Continues at the saved step and sets its rates. Throws: StateError for a schedule of another name or
   /// another number of groups, ValueError for bad or missing values; nothing has changed then.
   void load_state_dict(const Value& state);
 
@@ -61,7 +61,7 @@ class LRScheduler {
   void upload();
   /// Counts and sets rates on the device unless the step was skipped.
   void advance(std::int64_t by, const StepOutcome& outcome) const;
-  /// The rates of a step, checked. Throws ValueError for what a user's function has made of them.
+  /// The rates of a step, checked. Throws: ValueError for what a user's function has made of them.
   [[nodiscard]] std::vector<kernels::Rates> rates_at(std::int64_t step) const;
   /// The same set by the host.
   void set_rates(std::int64_t step);
@@ -87,7 +87,7 @@ template <class O>
 class LRSchedulerOf final : public LRScheduler {
  public:
   using Options = O;
-  /// Throws ValueError for bad options, and what LRScheduler throws.
+  /// Throws: ValueError for bad options, and what LRScheduler throws.
   LRSchedulerOf(Optimizer& optimizer, const Options& options) : LRScheduler(optimizer, options) {}
 };
 

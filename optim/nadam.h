@@ -34,7 +34,7 @@ struct NAdamOptions {
                       attr("pytorch_1_13", &O::pytorch_1_13),
                       attr("master_weights", &O::master_weights)};
   }
-  /// Throws ValueError: lr, eps, weight_decay, momentum_decay >= 0 and finite; betas in [0, 1).
+  /// Throws: ValueError: lr, eps, weight_decay, momentum_decay >= 0 and finite; betas in [0, 1).
   void check() const;
 };
 

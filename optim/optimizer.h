@@ -78,7 +78,7 @@ class Optimizer {
 
   [[nodiscard]] std::size_t num_groups() const noexcept { return groups_.size(); }
   /// The learning rate of a group: one host read once rates() was called, which lets it change on the device.
-  /// Setting it writes to the device and reads nothing back. Throws ValueError unless it is finite and >= 0,
+  /// Setting it writes to the device and reads nothing back. Throws: ValueError unless it is finite and >= 0,
   /// IndexError.
   [[nodiscard]] double lr(std::size_t group = 0) const;
   void set_lr(double lr, std::size_t group = 0);
@@ -87,7 +87,7 @@ class Optimizer {
   [[nodiscard]] std::optional<double> momentum(std::size_t group = 0) const;
   void set_momentum(double momentum, std::size_t group = 0);
   /// Where the next step reads learning rate and momentum (0 without one) of a group: f64 [2] on the device.
-  /// For schedules that run there. Throws IndexError.
+  /// For schedules that run there. Throws: IndexError.
   [[nodiscard]] Tensor rates(std::size_t group);
   /// Calls of step() so far, skipped ones included; a replayed CapturedStep makes none.
   [[nodiscard]] std::uint64_t step_calls() const noexcept { return step_calls_; }
@@ -104,7 +104,7 @@ class Optimizer {
 
   /// Options and, for each parameter that has had a step, its buffers.
   [[nodiscard]] OptimizerState state_dict() const;
-  /// Restores options and state (copied in). Throws StateError, ShapeError or DTypeError when it is not of
+  /// Restores options and state (copied in). Throws: StateError, ShapeError or DTypeError when it is not of
   /// this kind of optimizer with these parameters, ValueError for options that are not valid; nothing has
   /// changed then.
   void load_state_dict(const OptimizerState& state);
@@ -130,7 +130,7 @@ class Optimizer {
   explicit Optimizer(const std::vector<const NamedTensors*>& groups);
   /// One more group, under the same conditions, in the name of `op`; nothing has changed when it throws.
   void add_group(std::string_view op, const NamedTensors& parameters);
-  /// Throws IndexError in the name of `op` for a group that is not there.
+  /// Throws: IndexError in the name of `op` for a group that is not there.
   void require_group(std::string_view op, std::size_t group) const;
 
   // What an algorithm says about a group, by number.
@@ -143,7 +143,7 @@ class Optimizer {
   [[nodiscard]] virtual std::string_view carried_name() const = 0;
   /// The options with these rates in them.
   [[nodiscard]] virtual Value group_options(std::size_t group, const kernels::Rates& rates) const = 0;
-  /// Throws ValueError, having changed nothing, for options that are not valid.
+  /// Throws: ValueError, having changed nothing, for options that are not valid.
   virtual void check_group_options(const Value& options) const = 0;
   virtual void set_group_options(std::size_t group, const Value& options) = 0;
   [[nodiscard]] virtual bool has_momentum() const = 0;
@@ -166,7 +166,7 @@ class Optimizer {
   /// One more of `updates_`.
   void add_update(const Parameter& parameter, const Tensor& gradient, const std::array<Tensor, 2>& copies);
   [[nodiscard]] static kernels::UpdateControl control_of(const Group& group, const ScalerControl& control);
-  /// Group and position of parameter i. Throws IndexError.
+  /// Group and position of parameter i. Throws: IndexError.
   [[nodiscard]] std::pair<std::size_t, std::size_t> locate(std::size_t i) const;
   /// f(key in a state dict, tensor) for all that is kept for a parameter under its group's present options.
   template <class P, class F>
@@ -186,7 +186,7 @@ class Optimizer {
   std::vector<std::array<Tensor, 2>> copies_;
 };
 
-/// Throws ShapeError in the name of `op` when two elements of `tensor` share memory (an expanded tensor), so
+/// Throws: ShapeError in the name of `op` when two elements of `tensor` share memory (an expanded tensor), so
 /// that it cannot be written in place. `what` says what it is.
 void require_own_memory(std::string_view op, const Tensor& tensor, const std::string& what);
 

@@ -36,15 +36,15 @@ struct ReduceLROnPlateauOptions {
 class ReduceLROnPlateau {
  public:
   using Options = ReduceLROnPlateauOptions;
-  /// Throws ValueError for bad options.
+  /// Throws: ValueError for bad options.
   ReduceLROnPlateau(Optimizer& optimizer, Options options = {});
   ReduceLROnPlateau(const ReduceLROnPlateau&) = delete;
   ReduceLROnPlateau& operator=(const ReduceLROnPlateau&) = delete;
 
-  /// With the metric of one epoch, say. Throws ValueError for NaN, StateError while a graph is recorded;
+  /// With the metric of one epoch, say. Throws: ValueError for NaN, StateError while a graph is recorded;
   /// nothing has changed then.
   void step(double metric);
-  /// The same with a tensor of one element: one host read. Throws ValueError when it is undefined,
+  /// The same with a tensor of one element: one host read. Throws: ValueError when it is undefined,
   /// ShapeError.
   void step(const Tensor& metric);
 
@@ -57,7 +57,7 @@ class ReduceLROnPlateau {
   /// scheduler, num_groups, best, num_bad_epochs, cooldown_counter, last_epoch. The learning rates are in the
   /// optimizer's state, and options are not saved.
   [[nodiscard]] Value state_dict() const;
-  /// Throws StateError for another scheduler's or another number of groups, ValueError for bad or missing
+  /// Throws: StateError for another scheduler's or another number of groups, ValueError for bad or missing
   /// values; nothing has changed then.
   void load_state_dict(const Value& state);
 

@@ -29,7 +29,7 @@ struct RAdamOptions {
                       attr("maximize", &O::maximize),
                       attr("master_weights", &O::master_weights)};
   }
-  /// Throws ValueError: lr, eps, weight_decay >= 0 and finite; betas in [0, 1).
+  /// Throws: ValueError: lr, eps, weight_decay >= 0 and finite; betas in [0, 1).
   void check() const;
 };
 

@@ -29,7 +29,7 @@ struct RMSpropOptions {
                       attr("maximize", &O::maximize),
                       attr("master_weights", &O::master_weights)};
   }
-  /// Throws ValueError: lr, eps, weight_decay, momentum >= 0 and finite; alpha in [0, 1].
+  /// Throws: ValueError: lr, eps, weight_decay, momentum >= 0 and finite; alpha in [0, 1].
   void check() const;
 };
 

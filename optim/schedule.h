@@ -38,7 +38,7 @@ class PerGroup {
 
   [[nodiscard]] const std::vector<T>& values() const noexcept { return values_; }
   [[nodiscard]] const T& of(std::size_t group) const;
-  /// Throws ValueError in the name of `op` unless there is one value or one for each of `groups`.
+  /// Throws: ValueError in the name of `op` unless there is one value or one for each of `groups`.
   void require_groups(std::string_view op, std::string_view option, std::size_t groups) const;
 
  private:
@@ -48,7 +48,7 @@ class PerGroup {
   std::vector<T> values_;
 };
 
-/// Throws ValueError in the name of `op` for a list `option` of `values` values for `groups` groups.
+/// Throws: ValueError in the name of `op` for a list `option` of `values` values for `groups` groups.
 void require_group_values(std::string_view op, std::string_view option, std::size_t values,
                           std::size_t groups);
 
@@ -110,7 +110,7 @@ class Schedule {
   };
 
   Schedule(std::string name, std::vector<Piece> pieces);
-  /// From the options of any schedule. Throws what Options::schedule() throws.
+  /// From the options of any schedule. Throws: what Options::schedule() throws.
   template <class Options>
   requires requires(const Options& options) {
     { options.schedule() } -> std::same_as<Schedule>;
@@ -134,8 +134,8 @@ class Schedule {
   [[nodiscard]] double lr(std::int64_t step, double base, std::size_t group = 0) const {
     return rates(step, {base, 0}, group).lr;
   }
-  /// The same with the momentum, which stays as given unless drives_momentum(). Throws IndexError for a group
-  /// that options given per group do not have.
+  /// The same with the momentum, which stays as given unless drives_momentum(). Throws: IndexError for a
+  /// group that options given per group do not have.
   [[nodiscard]] kernels::Rates rates(std::int64_t step, kernels::Rates base, std::size_t group = 0) const;
 
   [[nodiscard]] bool drives_momentum() const;
@@ -143,7 +143,7 @@ class Schedule {
   [[nodiscard]] bool needs_host() const;
   /// Whether the schedule has been made for this step; false beyond a cycle's total_steps.
   [[nodiscard]] bool covers(std::int64_t step) const;
-  /// Throws ValueError when an option was given per group and not for as many as `groups`.
+  /// Throws: ValueError when an option was given per group and not for as many as `groups`.
   void require_groups(std::size_t groups) const;
   [[nodiscard]] const std::vector<Piece>& pieces() const noexcept { return pieces_; }
 

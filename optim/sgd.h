@@ -27,7 +27,7 @@ struct SGDOptions {
                       attr("maximize", &O::maximize),
                       attr("master_weights", &O::master_weights)};
   }
-  /// Throws ValueError: lr, momentum, weight_decay >= 0; nesterov needs momentum > 0 and dampening 0.
+  /// Throws: ValueError: lr, momentum, weight_decay >= 0; nesterov needs momentum > 0 and dampening 0.
   void check() const;
 };
 

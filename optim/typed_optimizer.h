@@ -24,17 +24,17 @@ namespace mezzo::optim {
 template <class Options>
 class TypedOptimizer final : public Optimizer {
  public:
-  /// All parameters in one group, with names (Module::named_parameters) or without. Throws what Optimizer's
+  /// All parameters in one group, with names (Module::named_parameters) or without. Throws: what Optimizer's
   /// constructor throws, and ValueError for options that are not valid.
   explicit TypedOptimizer(const std::vector<Tensor>& parameters, Options options = {});
   explicit TypedOptimizer(const NamedTensors& parameters, Options options = {});
   /// The same with options of its own for each group.
   explicit TypedOptimizer(const std::vector<ParamGroup<Options>>& groups);
   ~TypedOptimizer() override;
-  /// Options of a group as they are now. Throws IndexError.
+  /// Options of a group as they are now. Throws: IndexError.
   [[nodiscard]] const Options& options(std::size_t group = 0) const;
   /// One more group (torch's add_param_group): its parameters start without state. Schedulers made before
-  /// leave its rates alone. Throws what the constructor throws; nothing has changed then.
+  /// leave its rates alone. Throws: what the constructor throws; nothing has changed then.
   void add_param_group(const ParamGroup<Options>& group);
 
  private:

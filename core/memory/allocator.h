@@ -30,7 +30,7 @@ void empty_cache(Device device);
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
-  /// At least `bytes` (above 0), aligned to 64 or more. Throws OutOfMemoryError.
+  /// At least `bytes` (above 0), aligned to 64 or more. Throws: OutOfMemoryError.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
   /// Takes back what `allocate` gave; `bytes` is the same number.
   virtual void deallocate(void* memory, std::size_t bytes) noexcept = 0;
@@ -43,10 +43,10 @@ class DeviceAllocator {
 };
 
 namespace detail {
-/// The backend's own allocator of a device, or nullptr. Throws DeviceError for a device that is not there.
+/// The backend's own allocator of a device, or nullptr. Throws: DeviceError for a device that is not there.
 [[nodiscard]] DeviceAllocator* device_allocator(Device device);
 
-/// Memory for `bytes` on the device, aligned to 64; nullptr for 0 bytes. Throws OutOfMemoryError with the
+/// Memory for `bytes` on the device, aligned to 64; nullptr for 0 bytes. Throws: OutOfMemoryError with the
 /// statistics.
 [[nodiscard]] void* allocate_bytes(std::size_t bytes, Device device);
 void deallocate_bytes(void* memory, std::size_t bytes, Device device) noexcept;

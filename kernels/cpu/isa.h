@@ -12,7 +12,7 @@ namespace mezzo::kernels::cpu {
 enum class Isa { base, v3, v4 };
 
 /// The variant in use. Chosen at the first call: the value of MEZZO_CPU_ISA (`base`, `v3`, `v4`), else
-/// best_isa(). Throws what detail::choose_isa throws.
+/// best_isa(). Throws: what detail::choose_isa throws.
 [[nodiscard]] Isa isa();
 
 /// The largest variant that the CPU and the operating system support.
@@ -26,14 +26,14 @@ enum class Isa { base, v3, v4 };
 [[nodiscard]] std::string isa_name();
 
 namespace detail {
-/// What a value of MEZZO_CPU_ISA (or nullptr) chooses on a CPU whose largest variant is `best`. Throws
+/// What a value of MEZZO_CPU_ISA (or nullptr) chooses on a CPU whose largest variant is `best`. Throws:
 /// ValueError when the value is unknown, DeviceError when it is beyond `best`. A function of its arguments
 /// only, so that every CPU can test what happens on a lesser one.
 [[nodiscard]] Isa choose_isa(const char* value, Isa best);
 }  // namespace detail
 
 /// For tests only: while it lives, isa() is `isa` for every thread of the process; then what it was before.
-/// Not to be used while other threads run kernels. Throws DeviceError when the CPU lacks it.
+/// Not to be used while other threads run kernels. Throws: DeviceError when the CPU lacks it.
 class IsaGuard {
  public:
   explicit IsaGuard(Isa isa);

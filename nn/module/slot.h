@@ -149,10 +149,10 @@ class ChildSlot : public Slot {
  public:
   [[nodiscard]] const std::shared_ptr<Module>& module() const noexcept { return module_; }
   /// Puts another module (or nullptr) in the place of this one, seen at once by everything, and returns what
-  /// was here. Throws ValueError, and changes nothing, when the module is not of the slot's type or contains
+  /// was here. Throws: ValueError, and changes nothing, when the module is not of the slot's type or contains
   /// the slot itself.
   std::shared_ptr<Module> replace(std::shared_ptr<Module> module);
-  /// Throws what `replace` would throw.
+  /// Throws: what `replace` would throw.
   void require_fitting(const std::shared_ptr<Module>& module) const;
   /// The type the slot asks for, as printed.
   [[nodiscard]] virtual std::string expected_type() const = 0;
@@ -170,9 +170,9 @@ class ChildSlot : public Slot {
 
  private:
   friend class surgery::Operation;  // looks once for a whole surgery that no module contains itself
-  /// Throws ValueError when the module is not of the slot's type.
+  /// Throws: ValueError when the module is not of the slot's type.
   void require_type(const std::shared_ptr<Module>& module) const;
-  /// Throws ValueError for a module that is the owner or above it.
+  /// Throws: ValueError for a module that is the owner or above it.
   void require_outside(const Module* module) const;
   /// `replace` without checks.
   void exchange(std::shared_ptr<Module> module);
