@@ -37,12 +37,18 @@ std::string kind_name(mode_t mode) {
   return "a device";
 }
 
-/// The file that `path` leads to: itself, unless it is a symbolic link to something that exists.
+/// The file that `path` leads to, which need not be there yet: itself, unless it is a symbolic link. Links
+/// that lead to themselves stay what they are.
 std::string follow_links(const std::string& path) {
+  constexpr int kMost = 40;  // as many as the system follows
+  std::filesystem::path file(path);
   std::error_code error;
-  if (!std::filesystem::is_symlink(path, error)) return path;
-  const std::filesystem::path target = std::filesystem::canonical(path, error);
-  return error ? path : target.string();
+  for (int i = 0; i < kMost && std::filesystem::is_symlink(file, error); ++i) {
+    const std::filesystem::path target = std::filesystem::read_symlink(file, error);
+    if (error) return path;
+    file = file.parent_path() / target;
+  }
+  return file.string();
 }
 
 /// ::open, again where a signal interrupted it.
@@ -68,6 +74,10 @@ void refuse_zero_byte(const std::string& op, const std::string& path) {
   throw IoError(op.substr(0, op.find('\0')) + "...'", "a path without a zero byte",
                 "one at position " + std::to_string(path.find('\0')), "check where the path comes from");
 }
+
+/// A name of a file as the names of its temporary files begin: with what follows there they must fit into the
+/// 255 bytes that a name may have.
+std::string_view kept_of(std::string_view name) { return name.substr(0, 230); }
 
 /// The process of a temporary file `name` + ".tmp-<process>-<attempt>"; 0 for any other name.
 pid_t process_of(std::string_view temporary, std::string_view name) {
@@ -112,7 +122,7 @@ void remove_orphans(const std::string& path) {
   const std::unique_ptr<DIR, FolderCloser> entries(::opendir(folder_of(path).c_str()));
   if (entries == nullptr) return;
   while (const dirent* const entry = ::readdir(entries.get())) {
-    const pid_t process = process_of(entry->d_name, name);
+    const pid_t process = process_of(entry->d_name, kept_of(name));
     const std::string temporary = (file.parent_path() / entry->d_name).string();
     if (process != 0 && is_orphan(temporary, process)) ::unlink(temporary.c_str());
   }
@@ -186,6 +196,8 @@ AtomicFile::AtomicFile(const std::string& path) : path_(follow_links(path)) {
   refuse_zero_byte(op, path);
   struct stat status {};
   const bool replaces = ::stat(path_.c_str(), &status) == 0;
+  if (!replaces && (errno == ELOOP || errno == ENAMETOOLONG))
+    throw IoError(op, "a path that can lead to a file", reason(errno), "choose another path");
   if (replaces && !S_ISREG(status.st_mode))
     throw IoError(op, "a regular file or a new name", kind_name(status.st_mode), "choose another path");
   // Also for root, whom the system would let write it.
@@ -194,10 +206,12 @@ AtomicFile::AtomicFile(const std::string& path) : path_(follow_links(path)) {
                   "chmod u+w it, or choose another path");
   }
   remove_orphans(path_);
+  const std::size_t name = path_.rfind('/') + 1;  // npos + 1 is 0
+  const std::string start = path_.substr(0, name).append(kept_of(std::string_view(path_).substr(name)));
   // A name that a crashed process left behind is stepped over; O_EXCL keeps threads and processes apart.
   int error = EEXIST;
   for (int attempt = 0; attempt < 1000 && descriptor_ < 0 && error == EEXIST; ++attempt) {
-    temporary_ = path_ + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(attempt);
+    temporary_ = start + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(attempt);
     descriptor_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666);
     error = errno;
   }

@@ -43,8 +43,8 @@ class InputFile {
 
 /// A file that appears under its name complete or not at all: bytes go to a temporary file beside it, which
 /// `commit` flushes to disk and renames. Readers see the old content or the new one, also when the process or
-/// the machine dies. A symbolic link is followed, and the file it leads to replaced; its mode stays. What a
-/// process that was killed left beside it is removed. Throws IoError with the system's reason.
+/// the machine dies. A symbolic link is followed, and the file it leads to made or replaced; its mode stays.
+/// What a process that was killed left beside it is removed. Throws IoError with the system's reason.
 class AtomicFile {
  public:
   /// Throws IoError when the folder cannot be written, and when `path` exists and is read-only or no regular

@@ -102,6 +102,47 @@ TEST_F(FileTest, FollowsALinkToItsFile) {
   EXPECT_EQ(content(path("target")), "new");
 }
 
+TEST_F(FileTest, FollowsALinkToAFileThatIsNotThereYet) {
+  fs::create_directory(path("folder"));
+  fs::create_symlink("folder/target", path("second"));
+  fs::create_symlink(path("second"), path("first"));
+  for (const char* text : {"made", "replaced"}) {
+    write_all(path("first"), text);
+    EXPECT_TRUE(fs::is_symlink(path("first")) && fs::is_symlink(path("second")));
+    EXPECT_EQ(content(path("folder/target")), text);
+  }
+  fs::create_symlink("nowhere/target", path("astray"));
+  EXPECT_NE(io_error([&] { write_all(path("astray"), "new"); }).find("No such file or directory"),
+            std::string::npos);
+  EXPECT_TRUE(fs::is_symlink(path("astray")));
+}
+
+TEST_F(FileTest, RefusesLinksThatLeadToThemselves) {
+  fs::create_symlink("b", path("a"));
+  fs::create_symlink("a", path("b"));
+  EXPECT_NE(io_error([&] {
+              write_all(path("a"), "new");
+            }).find("expected a path that can lead to a file, got Too many levels"),
+            std::string::npos);
+  EXPECT_TRUE(fs::is_symlink(path("a")) && fs::is_symlink(path("b")));
+  EXPECT_EQ(file_count(), 2);
+}
+
+TEST_F(FileTest, NamesMayBeAsLongAsTheSystemAllows) {
+  if (::pathconf(path("").c_str(), _PC_NAME_MAX) != 255) GTEST_SKIP() << "names here have another limit";
+  const std::string name(255, 'n'), alike = std::string(254, 'n') + "m";
+  write_all(path(alike), "mine");
+  for (const char* text : {"made", "replaced"}) {
+    write_all(path(name), text);
+    EXPECT_EQ(content(path(name)), text);
+  }
+  EXPECT_EQ(content(path(alike)), "mine");
+  EXPECT_EQ(file_count(), 2);
+  EXPECT_NE(
+      io_error([&] { write_all(path(name + "n"), "new"); }).find("expected a path that can lead to a file"),
+      std::string::npos);
+}
+
 mode_t mode_of(const std::string& path) {
   struct stat status {};
   EXPECT_EQ(::stat(path.c_str(), &status), 0);
