@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/parallel/float_environment.h"
 
 namespace mezzo::io::detail {
 
@@ -309,6 +310,8 @@ Value JsonScanner::number_value(bool is_integer) const {
     std::int64_t value = 0;
     if (std::from_chars(token_.data(), end, value).ec == std::errc()) return value;
   }
+  // A file holds the same numbers however the program rounds and whatever it does with subnormals.
+  const mezzo::detail::WithFloatEnvironment standard(mezzo::detail::FloatEnvironment::standard());
   double value = 0;
   const bool in_range = std::from_chars(token_.data(), end, value).ec != std::errc::result_out_of_range;
   if (in_range ? std::isfinite(value) : !is_too_large(token_))

@@ -21,6 +21,13 @@ class FloatEnvironment {
     asm volatile("fnstcw %0" : "=m"(result.x87_));
     return result;
   }
+  /// What every program begins with: rounding to nearest, subnormal numbers as they are, no traps.
+  [[nodiscard]] static FloatEnvironment standard() noexcept {
+    FloatEnvironment result;
+    result.vector_ = 0x1f80;
+    result.x87_ = 0x037f;
+    return result;
+  }
   void set() const noexcept {
     _mm_setcsr(vector_);
     asm volatile("fldcw %0" : : "m"(x87_));
@@ -39,6 +46,13 @@ class FloatEnvironment {
   [[nodiscard]] static FloatEnvironment current() noexcept {
     FloatEnvironment result;
     std::fegetenv(&result.environment_);
+    return result;
+  }
+  [[nodiscard]] static FloatEnvironment standard() noexcept {
+    const FloatEnvironment before = current();
+    std::fesetenv(FE_DFL_ENV);
+    const FloatEnvironment result = current();
+    before.set();
     return result;
   }
   void set() const noexcept { std::fesetenv(&environment_); }

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "mezzo/core/parallel/float_environment.h"
 #include "mezzo/core/value.h"
 
 namespace mezzo {
@@ -78,6 +79,8 @@ void append_double(std::string& out, double value) {
   } else if (std::isinf(value)) {
     out += value > 0 ? "\"inf\"" : "\"-inf\"";
   } else {
+    // Where a program flushes them to zero, subnormal numbers would be written as 0.
+    const detail::WithFloatEnvironment standard(detail::FloatEnvironment::standard());
     std::array<char, 32> buffer;  // the longest shortest form of a double has 24 characters
     const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
     const std::string_view digits(buffer.data(), static_cast<std::size_t>(end - buffer.data()));

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <bit>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -13,6 +15,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/io/file.h"
 #include "mezzo/tests/core/value_printer.h"
+#include "mezzo/tests/support/host_floats.h"
 
 namespace mezzo::io {
 namespace {
@@ -72,6 +75,27 @@ TEST(Json, RefusesNumbersBeyondTheRangeOfDouble) {
   EXPECT_NE(parse_error("[1e999]").find("number overflow"), std::string::npos);
   EXPECT_NE(parse_error("[1" + std::string(400, '0') + "]").find("number overflow"), std::string::npos);
   EXPECT_EQ(parse_json("1e-999"), Value(0.0));
+}
+
+TEST(Json, NumbersAreTheSameInEveryFloatingPointEnvironment) {
+  const std::pair<const char*, std::uint64_t> numbers[] = {
+      {"0.1", 0x3fb999999999999a},       {"0.3", 0x3fd3333333333333},
+      {"-0.7", 0xbfe6666666666666},      {"1e+23", 0x44b52d02c7e14af6},
+      {"12345.678", 0x40c81cd6c8b43958}, {"2.2250738585072014e-308", 0x0010000000000000},
+      {"1e-310", 0x000012688b70e62b},    {"5e-324", 0x0000000000000001}};
+  for (const test::FloatSetting& setting : test::float_settings()) {
+    for (const auto& [text, bits] : numbers) {
+      std::uint64_t read = 0;
+      std::string written;
+      {
+        const test::HostFloats host(setting);
+        read = std::bit_cast<std::uint64_t>(parse_json(text).as_double());
+        written = dump_json(Value(std::bit_cast<double>(bits)));
+      }
+      EXPECT_EQ(read, bits) << text << ", rounding " << setting.rounding << ", flush " << setting.flush;
+      EXPECT_EQ(written, text) << "rounding " << setting.rounding << ", flush " << setting.flush;
+    }
+  }
 }
 
 TEST(Json, RefusesMalformedText) {

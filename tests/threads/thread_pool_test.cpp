@@ -21,6 +21,7 @@
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/mezzo.h"
 #include "support/child.h"
+#include "support/host_floats.h"
 #include "support/sanitizer.h"
 #include "support/thread_guard.h"
 
@@ -63,12 +64,15 @@ TEST(ThreadPool, BitsDoNotDependOnThreadsInAnyFloatingPointEnvironment) {
     return cat({reshape(x * y, {-1}), sum(exp(x), {1}), reshape(matmul(x, transpose(x, 0, 1)), {-1})}, 0)
         .to_vector<float>();
   };
-  for (const int rounding : {FE_UPWARD, FE_DOWNWARD, FE_TONEAREST}) {
-    const int before = std::fegetround();
-    std::fesetround(rounding);
-    const std::vector<float> one = bits(1), four = bits(4);
-    std::fesetround(before);
-    EXPECT_TRUE(one == four) << "rounding " << rounding;
+  for (const test::FloatSetting& setting : test::float_settings()) {
+    std::vector<float> one, four;
+    {
+      const test::HostFloats host(setting);
+      one = bits(1);
+      four = bits(4);
+    }
+    EXPECT_TRUE(one == four) << "rounding " << setting.rounding << ", flush " << setting.flush;
+    EXPECT_EQ(one[0] == 0, setting.flush) << "products are flushed where the host says so";
   }
 }
 
