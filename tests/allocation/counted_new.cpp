@@ -9,10 +9,11 @@
 
 namespace {
 
-std::atomic<std::uint64_t> calls{0}, held{0}, most{0};
+std::atomic<std::uint64_t> calls{0}, asked{0}, held{0}, most{0};
 
 void* counted(std::size_t bytes, std::size_t alignment) {
   calls.fetch_add(1, std::memory_order_relaxed);
+  asked.fetch_add(bytes, std::memory_order_relaxed);
   void* const memory = alignment == 0
                            ? std::malloc(bytes)
                            : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
@@ -46,6 +47,7 @@ void operator delete(void* memory, std::size_t /*bytes*/, std::align_val_t /*ali
 namespace mezzo::test {
 
 std::uint64_t news() { return calls.load(); }
+std::uint64_t bytes_asked() { return asked.load(); }
 std::uint64_t bytes_held() { return held.load(); }
 std::uint64_t peak_bytes() { return most.load(); }
 void start_peak() { most.store(held.load()); }

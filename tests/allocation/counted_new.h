@@ -8,6 +8,8 @@ namespace mezzo::test {
 
 /// Calls since the start.
 [[nodiscard]] std::uint64_t news();
+/// Bytes that were asked for since the start, whether or not they are held still.
+[[nodiscard]] std::uint64_t bytes_asked();
 /// Bytes that are held now, as malloc rounds them.
 [[nodiscard]] std::uint64_t bytes_held();
 /// The most that were held since the last `start_peak`.
