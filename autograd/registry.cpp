@@ -18,8 +18,9 @@ struct Registry {
 };
 
 Registry& registry() {
-  static Registry instance;
-  return instance;
+  // Never destroyed: static objects of programs, and threads, may call ops until the process ends.
+  static auto* const all = new Registry;
+  return *all;
 }
 
 /// Registered names that share a part with the one asked for.

@@ -58,8 +58,9 @@ class CpuBackend final : public Backend {
 };
 
 std::array<Backend*, kDeviceTypeCount>& table() {
-  static CpuBackend cpu;
-  static std::array<Backend*, kDeviceTypeCount> backends{&cpu, nullptr};
+  // Never destroyed: tensors in static objects may be freed after it would be.
+  static auto* const cpu = new CpuBackend;
+  static std::array<Backend*, kDeviceTypeCount> backends{cpu, nullptr};
   return backends;
 }
 

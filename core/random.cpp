@@ -30,8 +30,9 @@ RandomRange Generator::draw(std::uint64_t blocks, Device device) {
 }
 
 Generator& default_generator() {
-  static Generator generator;
-  return generator;
+  // Never destroyed: static objects of programs, and threads, may draw until the process ends.
+  static auto* const generator = new Generator;
+  return *generator;
 }
 
 void manual_seed(std::uint64_t seed) { default_generator().manual_seed(seed); }

@@ -48,10 +48,10 @@ enum class Kind : std::uint8_t { finite, infinite, nan };
 
 /// The same text at the same address as long as the process runs, as nodes may outlive every module.
 const std::string* interned(std::string text) {
-  static std::mutex mutex;
-  static std::unordered_set<std::string> texts;
+  static constinit std::mutex mutex;
+  static auto* const texts = new std::unordered_set<std::string>;
   const std::scoped_lock lock(mutex);
-  return &*texts.insert(std::move(text)).first;
+  return &*texts->insert(std::move(text)).first;
 }
 
 /// For ops of our own: not recorded, not rewritten, not looked at.

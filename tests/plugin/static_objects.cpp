@@ -40,6 +40,9 @@ class Holder {
 
   void step() {
     try {
+      const autograd::DetectAnomaly watch;
+      const amp::PolicyOverride in_f32("softmax", Category::fp32);
+      static_cast<void>(call_op("softmax", {randn({4})}, Value(Value::Map{{"dim", 0}})));
       Tensor loss;
       {
         const amp::Autocast autocast(Device::cpu(), DType::bf16);
@@ -58,7 +61,8 @@ class Holder {
  private:
   const char* name_;
   Tensor x_ = full({256, 512}, 0.25);
-  nn::Sequential net_{nn::make<nn::Linear>(512, 512), nn::make<nn::LayerNorm>(Shape{512})};
+  nn::Sequential net_{nn::make<nn::Linear>(512, 512), nn::make<nn::LayerNorm>(Shape{512}),
+                      nn::make<nn::Dropout>(0.1)};
   std::unique_ptr<optim::AdamW> optimizer_;
   amp::GradScaler scaler_;
 };
@@ -71,6 +75,8 @@ struct Last {
   int expected = 0;
 } last;
 
+/// Made in main and ended after everything that a call of the library may have made meanwhile.
+std::unique_ptr<Holder> made_in_main;
 Holder before_main("before main");
 const Tensor constant = full({3}, 2.0);
 thread_local Holder of_thread("of a thread");
@@ -94,7 +100,8 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 3; ++i) threads.emplace_back(use_everything);
   for (std::thread& thread : threads) thread.join();
   use_everything();
-  last.expected = 3 + 3;  // of three threads; of this one, in the function, before main
+  made_in_main = std::make_unique<Holder>("made in main");
+  last.expected = 3 + 4;  // of three threads; of this one, in the function, before main, in main
   if (std::strcmp(way, "detached") == 0) {
     // They compute on while the objects of the program end, with objects of their own that do not.
     for (int i = 0; i < 3; ++i) {
