@@ -2,11 +2,20 @@
 // thread at a time takes many locks; who holds one of a single leaf never waits for a second.
 #include "mezzo/autograd/gradient_locks.h"
 
+#include <pthread.h>
+
+#include <memory>
+
 namespace mezzo::autograd {
 
 namespace {
 std::mutex turn;                 // whose turn it is to take many
 thread_local int held_here = 0;  // scopes of this thread that are locked
+
+/// A child of fork() has none of its parent's other threads, so nobody's turn it is. Not held over the fork:
+/// whoever has it may wait for leaves, and their holders for memory.
+[[maybe_unused]] const int turn_is_free_in_child =
+    pthread_atfork(nullptr, nullptr, [] { std::construct_at(&turn); });
 }  // namespace
 
 void GradientLocks::lock(std::span<const Tensor> leaves) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/parallel/hold_over_fork.h"
 
 namespace mezzo {
 
@@ -20,6 +21,8 @@ struct Registry {
 Registry& registry() {
   // Never destroyed: static objects of programs, and threads, may call ops until the process ends.
   static auto* const all = new Registry;
+  [[maybe_unused]] static const int held_over_fork =
+      detail::hold_over_fork([]() -> std::mutex& { return registry().mutex; });
   return *all;
 }
 

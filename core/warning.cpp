@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "mezzo/core/parallel/hold_over_fork.h"
+
 namespace mezzo {
 
 namespace {
@@ -23,6 +25,8 @@ struct Warnings {
 /// Never destroyed: threads may warn until the process ends.
 Warnings& warnings() {
   static auto* const all = new Warnings;
+  [[maybe_unused]] static const int held_over_fork =
+      detail::hold_over_fork([]() -> std::mutex& { return warnings().mutex; });
   return *all;
 }
 

@@ -17,6 +17,7 @@
 #include "mezzo/autograd/progress.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/parallel/hold_over_fork.h"
 #include "mezzo/kernels/scaler/scaler.h"
 #include "mezzo/nn/call.h"
 #include "mezzo/nn/module.h"
@@ -49,6 +50,8 @@ enum class Kind : std::uint8_t { finite, infinite, nan };
 /// The same text at the same address as long as the process runs, as nodes may outlive every module.
 const std::string* interned(std::string text) {
   static constinit std::mutex mutex;
+  [[maybe_unused]] static const int held_over_fork =
+      mezzo::detail::hold_over_fork([]() -> std::mutex& { return mutex; });
   static auto* const texts = new std::unordered_set<std::string>;
   const std::scoped_lock lock(mutex);
   return &*texts->insert(std::move(text)).first;

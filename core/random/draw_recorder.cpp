@@ -3,7 +3,10 @@
 #include "mezzo/core/random/draw_recorder.h"
 
 #include <atomic>
+#include <mutex>
 #include <utility>
+
+#include "mezzo/core/parallel/hold_over_fork.h"
 
 namespace mezzo {
 
@@ -12,6 +15,9 @@ namespace detail {
 namespace {
 
 std::atomic<std::uint64_t> sequences_made{0};
+constinit std::mutex mutex_of_states;
+[[maybe_unused]] const int states_held_over_fork =
+    hold_over_fork([]() -> std::mutex& { return mutex_of_states; });
 constinit thread_local DrawRecorderScope* innermost = nullptr;
 
 }  // namespace
@@ -19,17 +25,17 @@ constinit thread_local DrawRecorderScope* innermost = nullptr;
 Sequence::Sequence(const GeneratorState& start) : state_(start), number_(++sequences_made) {}
 
 GeneratorState Sequence::state() const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(mutex_of_states);
   return state_;
 }
 
 void Sequence::set_state(const GeneratorState& state) {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(mutex_of_states);
   state_ = state;
 }
 
 GeneratorState Sequence::advance(std::uint64_t blocks) {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(mutex_of_states);
   return std::exchange(state_, {state_.seed, state_.offset + blocks});
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/random/random_range.h"
@@ -25,8 +24,7 @@ class Sequence final : public RefCounted {
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
  private:
-  mutable std::mutex mutex_;
-  GeneratorState state_;
+  GeneratorState state_;  // behind one lock for all sequences: a draw takes it for a few additions
   const std::uint64_t number_;
 };
 

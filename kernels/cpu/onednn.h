@@ -18,6 +18,9 @@ namespace mezzo::kernels::cpu {
 ///  * It lets the process end while threads compute: exit() destroys objects that oneDNN's calls use, so it
 ///    waits for the calls that run; what begins then is computed without oneDNN (onednn_is_ending), and who
 ///    chose it before waits here for the end of the process.
+///  * It lets the process fork() while threads compute: fork() waits for the calls that run, and what begins
+///  then
+///    waits for it, so that a child finds oneDNN's locks free.
 class OnednnCall {
  public:
   OnednnCall();

@@ -3,9 +3,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "mezzo/mezzo.h"
+#include "support/sanitizer.h"
 #include "support/thread_guard.h"
 
 namespace mezzo {
@@ -56,6 +61,41 @@ TEST(Fork, AChildMayHaveThreadsOfItsOwn) {
     return get_num_threads() == 3 && work_of_all_kinds() == expected && threads_of_process() == 3 ? 0 : 1;
   });
   EXPECT_EQ(status, 0);
+}
+
+/// What the threads of a process share: oneDNN's objects for new sizes, random numbers, names of ops and of
+/// warnings. Whether the product is right.
+bool work_with_what_is_shared(std::int64_t i) {
+  const std::int64_t m = 40 + i % 97, k = 130 + i % 89, n = 64 + i % 83;
+  const Tensor product = matmul(full({m, k}, 0.5), full({k, n}, 0.25));
+  for (int name = 0; name < 50; ++name) warn_once("fork_test" + std::to_string(name), "nothing");
+  static_cast<void>(randn({20}));
+  return find_op("relu") != nullptr && sum(product).item() == static_cast<double>(m * n * k) * 0.125;
+}
+
+TEST(Fork, AChildWorksOnWhateverOtherThreadsOfItsParentAreAt) {
+  if (test::under_sanitizer()) GTEST_SKIP() << "a sanitizer's own locks are not held over a fork";
+  const WarningHandler before = set_warning_handler([](std::string_view, std::string_view) {});
+  std::atomic<bool> working{true};
+  std::vector<std::thread> threads;
+  for (int t = 1; t <= 3; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::int64_t i = 100'000 * t; working; ++i) EXPECT_TRUE(work_with_what_is_shared(i));
+    });
+  }
+  int failed = 0;
+  for (std::int64_t child = 0; child < 40 && failed == 0; ++child) {
+    const int status = status_of_child([&] {
+      bool right = true;
+      for (std::int64_t i = 0; i < 5; ++i) right = work_with_what_is_shared(5 * child + i) && right;
+      return right ? 0 : 1;
+    });
+    failed += status == 0 ? 0 : 1;
+  }
+  working = false;
+  for (std::thread& thread : threads) thread.join();
+  set_warning_handler(before);
+  EXPECT_EQ(failed, 0) << "a child waits for a lock that its parent's threads held, or computes otherwise";
 }
 
 TEST(Fork, ChildrenOfChildren) {
