@@ -11,7 +11,7 @@
 #include <random>
 
 #include "mezzo/core/error.h"
-#include "mezzo/io/file.h"
+#include "mezzo/io/detail/file.h"
 #include "mezzo/tests/core/value_printer.h"
 
 namespace mezzo::io {
