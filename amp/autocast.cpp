@@ -8,7 +8,7 @@
 #include <atomic>
 #include <unordered_map>
 
-#include "mezzo/amp/cast_log.h"
+#include "mezzo/amp/detail/cast_log.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/autograd/bind.h"
 #include "mezzo/autograd/half_copy.h"

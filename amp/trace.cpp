@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "mezzo/amp/cast_log.h"
+#include "mezzo/amp/detail/cast_log.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op_observer.h"

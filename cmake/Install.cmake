@@ -16,10 +16,12 @@ install(CODE [[
   file(REMOVE "${probe}")
 ]])
 
-# Installed is what a program includes (mezzo.h, and idx.h to read MNIST) and what an op of its own is made of
-# (forward.h, decomposed.h, random/random.h), with all that these include. The rest is internal. The API reference is of
-# these headers too: tools/public_headers.sh reads the next line and follows includes as this file does.
-set(mezzo_public_headers mezzo.h io/idx.h ops/forward.h autograd/decomposed.h kernels/random/random.h)
+# Installed are two lists of headers, with all that these include: what a program includes (mezzo.h, and idx.h to read
+# MNIST), and what an op or kernel of a user's own includes in addition. The rest is internal. The API reference is of
+# these headers too: tools/public_headers.sh reads the next two lines and follows includes as this file does. What the
+# first list may include of kernels/, core/cuda/ and core/parallel/ is named in tests/package/public_headers.sh.
+set(mezzo_program_headers mezzo.h io/idx.h)
+set(mezzo_kernel_headers ops/forward.h autograd/decomposed.h kernels/random/random.h)
 
 # mezzo_included_headers(RESULT HEADERS...): these, and what they include of mezzo.
 function(mezzo_included_headers result)
@@ -40,7 +42,7 @@ function(mezzo_included_headers result)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-mezzo_included_headers(mezzo_installed_headers ${mezzo_public_headers})
+mezzo_included_headers(mezzo_installed_headers ${mezzo_program_headers} ${mezzo_kernel_headers})
 # What includes CUDA's own headers goes only where CUDA is built.
 if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
   list(FILTER mezzo_installed_headers EXCLUDE REGEX "/cuda/|^kernels/[a-z]+/cuda[_.]")

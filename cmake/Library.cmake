@@ -117,8 +117,8 @@ foreach(part IN ITEMS mezzo_sample mezzo)
   target_compile_options(${part}_loops PRIVATE ${MEZZO_LOOP_FLAGS})
   list(APPEND mezzo_object_libraries ${part}_objects ${part}_loops)
   if(MEZZO_JOIN_SOURCES)
-    mezzo_join_folders(${part}_objects "${plain}" amp autograd core core/cuda core/memory core/text io nn/layers nn/module
-      nn/summary nn/surgery ops/indexing ops/linalg ops/loss ops/reduce ops/shape ops/vision optim)
+    mezzo_join_folders(${part}_objects "${plain}" amp autograd core core/cuda core/memory core/text io io/detail nn/layers
+      nn/module nn/summary nn/surgery ops/indexing ops/linalg ops/loss ops/reduce ops/shape ops/vision optim)
   endif()
 endforeach()
 # They name their parts as average_pool does.

@@ -24,7 +24,8 @@ set(mezzo_sample_files
   core/parallel: processors thread_pool
   core/random: draw_recorder
   core/text: value_text
-  io: file json json_scanner value_builder
+  io: json
+  io/detail: file json_scanner value_builder
   kernels: device_kernel
   kernels/cpu: convert isa onednn rows tile
   kernels/gemm: cpu cpu_bf16 cpu_blocked cpu_loops cpu_onednn gemm

@@ -8,7 +8,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
-#include "mezzo/io/file.h"
+#include "mezzo/io/detail/file.h"
 
 namespace mezzo::io {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "mezzo/core/error.h"
-#include "mezzo/io/file.h"
-#include "mezzo/io/json_scanner.h"
-#include "mezzo/io/value_builder.h"
+#include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/json_scanner.h"
+#include "mezzo/io/detail/value_builder.h"
 
 namespace mezzo::io {
 

@@ -4,9 +4,9 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/file.h"
+#include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/safetensors_layout.h"
 #include "mezzo/io/safetensors.h"
-#include "mezzo/io/safetensors_layout.h"
 
 namespace mezzo::io {
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Checks the shape of the source tree: who includes whom (the layer table; no cycles), how long files and functions are,
-# how full folders are, and that files begin by saying what they hold. Prints the median, 90th percentile and maximum file
-# length. The checks themselves stand in check_tree.awk (file by file) and check_units.awk (the tree); functions are
-# measured by Universal Ctags, where it is installed.
+# how full folders are, whether headers and sources belong together by name, and that files begin by saying what they
+# hold. Prints the median, 90th percentile and maximum file length. The checks themselves stand in check_tree.awk (file
+# by file) and check_units.awk (the tree); functions are measured by Universal Ctags, where it is installed.
 # usage: check_tree.sh [ROOT]                status 1 when something is wrong
 set -eu
 LC_ALL=C

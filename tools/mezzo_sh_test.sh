@@ -327,7 +327,7 @@ rm bin/apt-get bin/id; ln -s "$(command -v id)" bin/id
 mv bin/cmake cmake_kept
 mkdir -p root/cmake root/docs root/ops/cuda
 echo 'project(mezzo VERSION 7.8.9 LANGUAGES CXX)' >root/CMakeLists.txt
-echo 'set(mezzo_public_headers a.h ops/b.h)' >root/cmake/Install.cmake
+printf 'set(mezzo_program_headers a.h)\nset(mezzo_kernel_headers ops/b.h)\n' >root/cmake/Install.cmake
 echo '#include "mezzo/ops/c.h"' >root/a.h
 echo '#include <mezzo/a.h>' >root/ops/b.h
 echo '#include "mezzo/ops/cuda/d.h"' >root/ops/c.h

@@ -9,7 +9,7 @@
 
 #include "../command_line.h"
 #include "lab.h"
-#include "mezzo/io/file.h"
+#include "mezzo/io/detail/file.h"
 #include "mezzo/io/json.h"
 #include "network.h"
 #include "plot.h"

@@ -1,5 +1,5 @@
 // One deep copy: each module and tensor is copied once, however often it is shared.
-#include "mezzo/nn/cloning.h"
+#include "mezzo/nn/module/cloning.h"
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"

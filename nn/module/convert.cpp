@@ -1,6 +1,6 @@
 // Module::to: moves and converts the tensors of a module behind their handles. Separate because it is the one
 // place that changes what a TensorImpl is.
-#include "mezzo/nn/convert.h"
+#include "mezzo/nn/module/convert.h"
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/half_copy.h"

@@ -7,7 +7,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/per_thread.h"
-#include "mezzo/nn/cloning.h"
+#include "mezzo/nn/module/cloning.h"
 
 namespace mezzo::nn {
 

@@ -4,7 +4,7 @@
 
 #include "mezzo/kernels/attention/attention.h"
 #include "mezzo/ops/attention.h"
-#include "mezzo/ops/composed.h"
+#include "mezzo/ops/detail/composed.h"
 
 namespace mezzo::ops {
 

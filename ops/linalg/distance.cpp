@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "mezzo/ops/composed.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"

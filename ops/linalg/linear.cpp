@@ -1,6 +1,6 @@
 // linear: a product with a bias, rounded once.
 #include "mezzo/autograd/finite_proof.h"
-#include "mezzo/ops/composed.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/linalg/product.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"

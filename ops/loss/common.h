@@ -5,7 +5,7 @@
 #include <array>
 
 #include "mezzo/kernels/reduce/reduce.h"
-#include "mezzo/ops/composed.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/loss.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "mezzo/kernels/norm/norm.h"
-#include "mezzo/ops/composed.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/norm.h"
 
 namespace mezzo::ops {

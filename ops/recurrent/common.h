@@ -8,7 +8,7 @@
 
 #include "mezzo/autograd/decomposed.h"
 #include "mezzo/kernels/recurrent/recurrent.h"
-#include "mezzo/ops/composed.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/linalg/product.h"
 #include "mezzo/ops/recurrent.h"
 

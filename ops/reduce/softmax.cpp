@@ -3,7 +3,7 @@
 
 #include "mezzo/kernels/softmax/softmax.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/composed.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"

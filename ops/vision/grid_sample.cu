@@ -1,7 +1,7 @@
 // Descriptors of grid_sample and its backward op.
 #include "mezzo/kernels/resample/grid_sample.h"
 
-#include "mezzo/ops/composed.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/vision/grid_sample_common.h"
 #include "mezzo/ops/vision/sampling_common.h"

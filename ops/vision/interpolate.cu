@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "mezzo/kernels/resample/interpolate.h"
-#include "mezzo/ops/composed.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/sampling.h"
 #include "mezzo/ops/vision/sampling_common.h"
 

@@ -1,5 +1,5 @@
 // Files: reading says why it fails, writing leaves the old content or the new one and nothing else.
-#include "mezzo/io/file.h"
+#include "mezzo/io/detail/file.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -13,7 +13,7 @@
 #include <random>
 
 #include "mezzo/core/error.h"
-#include "mezzo/io/file.h"
+#include "mezzo/io/detail/file.h"
 #include "mezzo/tests/core/value_printer.h"
 #include "mezzo/tests/support/host_floats.h"
 

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "mezzo/core/error.h"
-#include "mezzo/io/file.h"
+#include "mezzo/io/detail/file.h"
 #include "mezzo/io/safetensors.h"
 #include "mezzo/tests/io/safetensors_files.h"
 

@@ -1,5 +1,5 @@
 // The checks of a header's statements, one tensor at a time.
-#include "mezzo/io/safetensors_header.h"
+#include "mezzo/io/detail/safetensors_header.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,8 +8,8 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/safetensors_layout.h"
-#include "mezzo/io/value_builder.h"
+#include "mezzo/io/detail/safetensors_layout.h"
+#include "mezzo/io/detail/value_builder.h"
 
 namespace mezzo::io::detail {
 

@@ -1,5 +1,5 @@
 // Where each value goes: into the innermost list or map that is open.
-#include "mezzo/io/value_builder.h"
+#include "mezzo/io/detail/value_builder.h"
 
 #include <utility>
 

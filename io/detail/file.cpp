@@ -1,5 +1,5 @@
-// The POSIX calls behind io/file.h, separate so that no header includes them.
-#include "mezzo/io/file.h"
+// The POSIX calls behind io/detail/file.h, separate so that no header includes them.
+#include "mezzo/io/detail/file.h"
 
 #include <dirent.h>
 #include <fcntl.h>

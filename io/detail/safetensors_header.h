@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "mezzo/io/file.h"
-#include "mezzo/io/json_scanner.h"
+#include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/json_scanner.h"
 #include "mezzo/io/tensor_entry.h"
 
 namespace mezzo::io::detail {

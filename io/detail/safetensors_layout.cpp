@@ -1,6 +1,6 @@
 // The dtype table of safetensors and the size arithmetic, apart from reading and writing because both rest on
 // it.
-#include "mezzo/io/safetensors_layout.h"
+#include "mezzo/io/detail/safetensors_layout.h"
 
 #include <algorithm>
 #include <array>

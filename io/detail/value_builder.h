@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/io/json_scanner.h"
+#include "mezzo/io/detail/json_scanner.h"
 
 namespace mezzo::io::detail {
 

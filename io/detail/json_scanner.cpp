@@ -1,5 +1,5 @@
 // The grammar of JSON, without recursion: brackets are on a stack of bytes.
-#include "mezzo/io/json_scanner.h"
+#include "mezzo/io/detail/json_scanner.h"
 
 #include <charconv>
 #include <cmath>
