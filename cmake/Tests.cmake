@@ -218,6 +218,9 @@ if(NOT MEZZO_PROGRAM_OBJECTS)
   set_tests_properties(misuse_table PROPERTIES SKIP_RETURN_CODE 77)
   add_test(NAME mezzo_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/mezzo_sh_test.sh")
   add_test(NAME gpu_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/gpu_test.sh")
+  add_test(NAME bundle_headers COMMAND sh "${PROJECT_SOURCE_DIR}/tools/bundle_headers_test.sh" ${CMAKE_CXX_COMPILER}
+    ${mezzo_packages})
+  set_tests_properties(bundle_headers PROPERTIES SKIP_RETURN_CODE 77)
   add_test(NAME newcomer_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/newcomer_test.sh")
 endif()
 
