@@ -280,7 +280,7 @@ or build the preset cuda-bundle elsewhere and start build/cuda-bundle/bundle/run
   gpu=$(printf '%s\n' "$gpu" | head -n 1 | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9-')
   result=bench/results/$(date -u +%Y-%m-%d)-$gpu.md
   cp "$root/build/gpu/result.md" "$root/$result"
-  say "result: $result; the log of each part: build/gpu"
+  say "result: $result; logs: build/gpu"
   exit "$status"
 }
 

@@ -1,5 +1,6 @@
 # The target bundle (preset cuda-bundle): tests, benchmarks and examples with all they need in one folder, for machines
-# that have a GPU and no build tools. The start script `run` is tools/gpu.sh.
+# that have a GPU and no build tools. The start script `run` is tools/gpu.sh. headers.tar.gz is for machines that have nvcc but
+# not the libraries that mezzo is compiled with.
 option(MEZZO_BUNDLE "Make the target bundle" OFF)
 if(NOT MEZZO_BUNDLE)
   return()
@@ -38,6 +39,9 @@ add_custom_target(bundle
   COMMAND ${CMAKE_COMMAND} -E copy_directory tests/goldens "${bundle}/data/goldens"
   COMMAND ${CMAKE_COMMAND} -E copy tools/gpu.sh "${bundle}/run"
   COMMAND sh -c "{ git describe --always --dirty 2>/dev/null || echo unknown; } >'${bundle}/COMMIT'"
-  COMMAND sh -c "du -sh '${bundle}'"
+  COMMAND sh tools/bundle_headers.sh "${bundle}/headers.tar.gz" ${mezzo_packages}
+  # 40 MiB is what may travel to a GPU machine beside the sources. Of one architecture it is less.
+  COMMAND sh -c "du -sm '${bundle}' | { read -r mib folder && echo \"$mib MiB in $folder\" && \
+    { [ $mib -le 40 ] || echo 'more than 40 MiB: name one architecture in CUDAARCHS'; }; }"
   WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" VERBATIM)
 add_dependencies(bundle mezzo ${bundled})

@@ -42,6 +42,14 @@ if(oneDNN_FOUND AND NOT MEZZO_ONEDNN STREQUAL "OFF")
   set(MEZZO_HAVE_ONEDNN ON)
 endif()
 
+# Where these packages are: what a machine without them needs to build the same (tools/bundle_headers.sh).
+set(mezzo_packages "")
+foreach(package IN ITEMS Eigen3 GTest nlohmann_json fmt CLI11)
+  if(${package}_DIR)
+    list(APPEND mezzo_packages "${${package}_DIR}")
+  endif()
+endforeach()
+
 include(Cuda)
 
 if(mezzo_missing)

@@ -1,0 +1,13 @@
+// Kernels that tools/kernel_report looks at and whose own sources hold too many others to be compiled for
+// that.
+#include "mezzo/kernels/attention/cuda_pass.h"
+#include "mezzo/kernels/math/activation_math.h"
+#include "mezzo/kernels/pointwise/cuda.h"
+
+namespace mezzo::kernels::cuda {
+
+template void pointwise<float, scalar::ReluFn, 1>(Device, scalar::ReluFn, const View&,
+                                                  const std::array<View, 1>&);
+template __global__ void attention_kernel<MmaTiles<Half, 16>, AttentionResult::output>(AttentionPass<float>);
+
+}  // namespace mezzo::kernels::cuda
