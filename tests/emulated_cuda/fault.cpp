@@ -1,23 +1,35 @@
 // Says what a page fault is when it lies in device memory or below a kernel thread's stack.
+#include <ucontext.h>
 #include <unistd.h>
 #include <csignal>
 #include <cstring>
 
 #include "block.h"
 #include "fibers.h"
+#include "ledger.h"
 #include "runtime.h"
 
 namespace emulated_cuda {
 namespace {
 
-struct sigaction previous;
+struct sigaction previous_action;
 
 void say(const char* text) {
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text, std::strlen(text));
 }
 
-void on_fault(int /*signal*/, siginfo_t* info, void* /*context*/) {
+/// Whether the access that faulted is known to be a write.
+bool is_write([[maybe_unused]] const void* context) {
+#if defined(__x86_64__)
+  return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
+#else
+  return false;
+#endif
+}
+
+void on_fault(int /*signal*/, siginfo_t* info, void* context) {
   const void* const address = info->si_addr;
+  if (open_page(address, is_write(context))) return;
   if (in_fiber_guard(address)) {
     say("emulated CUDA: a kernel thread's stack overflowed\n");
   } else if (device_of(address) >= 0 && block().active()) {
@@ -26,7 +38,7 @@ void on_fault(int /*signal*/, siginfo_t* info, void* /*context*/) {
     say("emulated CUDA: host access to emulated device memory; copy it with cudaMemcpyAsync\n");
   }
   // The access is done again on return, and then ends as without this handler.
-  sigaction(SIGSEGV, &previous, nullptr);
+  sigaction(SIGSEGV, &previous_action, nullptr);
 }
 
 /// A stack for the handler, as the one that faults may be full. Sanitizers bring their own.
@@ -51,7 +63,7 @@ void install_fault_handler() {
   struct sigaction action {};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigaction(SIGSEGV, &action, &previous);
+  sigaction(SIGSEGV, &action, &previous_action);
 }
 
 }  // namespace emulated_cuda

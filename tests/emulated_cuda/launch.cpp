@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "block.h"
+#include "ledger.h"
 #include "runtime.h"
 #include "shared_memory.h"
 
@@ -49,7 +50,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThread
     if (!valid(config)) return cudaErrorInvalidConfiguration;
     auto work = [kernel_call = copy_call(config, kernel, run, arguments, count)] {
       ++runtime().counts.launches;
-      block().run(kernel_call);
+      run_in_ledger([&] { return short_name(kernel_call.kernel); }, kernel_call.grid, kernel_call.block,
+                    [&] { block().run(kernel_call); });
     };
     return submit(stream, std::make_shared<Task>(Task{std::move(work)}));
   });
