@@ -17,21 +17,23 @@ struct AttentionOptions {
   std::optional<double> scale = {};  ///< 1 / sqrt(E)
 };
 
-/// softmax(scale q k^T + mask) v: q [.., L, E], k [.., S, E], v [.., S, V] -> [.., L, V], leading dims
-/// broadcast (torch.nn.functional.scaled_dot_product_attention). A bool mask says which keys take part in a
-/// query, a floating one is added to the scores; both broadcast to [.., L, S]. A query in which no key takes
-/// part (all scores -inf) has the result 0. Dropout zeroes weights with probability dropout_p and divides the
-/// others by 1 - dropout_p.
+/// softmax(scale q k^T + mask) v. A bool mask says which keys take part in a query, a floating one is added
+/// to the scores. A query in which no key takes part (all scores -inf) has the result 0. Dropout zeroes
+/// weights with probability dropout_p and divides the others by 1 - dropout_p.
+/// Shapes: q [.., L, E], k [.., S, E], v [.., S, V] -> [.., L, V], leading dims broadcast. The mask
+/// broadcasts to [.., L, S].
+/// Dtypes: q, k and v of one floating dtype, which the result has; the mask bool, f32 or of theirs.
 ///
 /// Runs in the low precision of an autocast region, floating masks too. 16-bit values are computed in f32 and
 /// rounded once; on a CUDA device the weights are rounded too, for its matrix units, and in backward the
 /// gradients of scores. q, k and v are read where they lie if the elements of their last dim are neighbours,
 /// as in heads of a [B, L, H, E] tensor. Memory beyond the result: one number per query, and a few tiles per
 /// thread; a gradient of the mask, and gradients of gradients, hold matrices [.., L, S]. Differentiable to
-/// any order. Throws: DTypeError (q, k and v of one floating dtype; the mask bool, f32 or of theirs),
-/// ShapeError (fewer than 2 dims, sizes that do not belong together), ValueError (dropout_p outside of [0,
-/// 1], a scale that is not finite, a mask together with is_causal). Source: Dao et al., "FlashAttention",
-/// 2022; Rabe and Staats, "Self-attention does not need O(n^2) memory", 2021.
+/// any order.
+/// Throws: DTypeError, ShapeError (fewer than 2 dims, sizes that do not belong together), ValueError
+/// (dropout_p outside of [0, 1], a scale that is not finite, a mask together with is_causal). Source:
+/// torch.nn.functional.scaled_dot_product_attention; Dao et al., "FlashAttention", 2022; Rabe and Staats,
+/// "Self-attention does not need O(n^2) memory", 2021.
 [[nodiscard]] Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                   const AttentionOptions& options = {},
                                                   Generator& generator = default_generator());

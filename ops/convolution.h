@@ -1,11 +1,11 @@
 // Convolutions, plain and transposed, over 1 to 3 spatial dims (torch.nn.functional.conv1d ...).
 //
-// Common contract. x is [N, C, spatial...] or, for one sample, [C, spatial...]. All tensors share one
-// floating dtype (DTypeError); sums are taken in f32 (f64 for f64) and rounded once. All run in the low
-// precision of an autocast region; gradients come out in the dtype of the tensor they belong to. The result
-// is channels-last when x is; weights are read in any layout. Differentiable to any order. Throws: ShapeError
-// for dims and channels that do not fit together and for a kernel larger than the padded input, ValueError
-// for strides, dilations and groups below 1, negative padding and lists of the wrong length.
+// Common contract. Shapes: x is [N, C, spatial..] or, for one sample, [C, spatial..]. Dtypes: all tensors
+// share one floating dtype (DTypeError); sums are taken in f32 (f64 for f64) and rounded once. All run in the
+// low precision of an autocast region; gradients come out in the dtype of the tensor they belong to. The
+// result is channels-last when x is; weights are read in any layout. Differentiable to any order. Throws:
+// ShapeError for dims and channels that do not fit together and for a kernel larger than the padded input,
+// ValueError for strides, dilations and groups below 1, negative padding and lists of the wrong length.
 #pragma once
 
 #include <optional>
@@ -52,8 +52,9 @@ struct ConvOptions {
   std::int64_t groups = 1;
 };
 /// y[n, o, t] = bias[o] + sum over c, k of x[n, c, t * stride - padding + k * dilation] * weight[o, c, k],
-/// with c over the channels of o's group; weight [O, C / groups, kernel...], bias [O] or undefined. Output
-/// sizes are (input + 2 padding - dilation (kernel - 1) - 1) / stride + 1, rounded down.
+/// with c over the channels of o's group.
+/// Shapes: x [N, C, spatial..], weight [O, C / groups, kernel..], bias [O] or undefined -> [N, O, out..]; out
+/// is (input + 2 padding - dilation (kernel - 1) - 1) / stride + 1, rounded down.
 [[nodiscard]] Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                             const ConvOptions& options = {});
 [[nodiscard]] Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
@@ -67,9 +68,10 @@ struct ConvTransposeOptions {
   std::int64_t groups = 1;
   SpatialSizes dilation = 1;
 };
-/// The gradient of a convolution with respect to its input: x [N, C, spatial...] is spread over the output by
-/// weight [C, O / groups, kernel...]; bias [O] or undefined. Output sizes are (input - 1) stride - 2 padding
-/// + dilation (kernel - 1) + output_padding + 1, which must not be negative (ShapeError).
+/// The gradient of a convolution with respect to its input: x is spread over the output by weight.
+/// Shapes: x [N, C, spatial..], weight [C, O / groups, kernel..], bias [O] or undefined -> [N, O, out..]; out
+/// is (input - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1, which must not be negative
+/// (ShapeError).
 [[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                                       const ConvTransposeOptions& options = {});
 [[nodiscard]] Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},

@@ -10,10 +10,12 @@
 
 namespace mezzo {
 
-/// Rows of `weight`, [n, width], in the order of `index`: [..] -> [.., width]. Rows at `padding_idx` (counted
-/// from the end when negative) are read but get no gradient; with `scale_grad_by_freq`, the gradient of a row
-/// is divided by how often it was read. With `max_norm`, embedding_renorm_ changes the weight before.
-/// Differentiable to any order in the weight; its gradient is summed in f64 in the order of the indices.
+/// Rows of `weight` in the order of `index`. Rows at `padding_idx` (counted from the end when negative) are
+/// read but get no gradient; with `scale_grad_by_freq`, the gradient of a row is divided by how often it was
+/// read. With `max_norm`, embedding_renorm_ changes the weight before. Differentiable to any order in the
+/// weight; its gradient is summed in f64 in the order of the indices.
+/// Shapes: index [..], weight [n, width] -> [.., width].
+/// Dtypes: index i64 or i32, weight any -> weight's.
 /// Throws: ShapeError, DTypeError, ValueError.
 [[nodiscard]] Tensor embedding(const Tensor& index, const Tensor& weight,
                                std::optional<std::int64_t> padding_idx = {}, bool scale_grad_by_freq = false,
@@ -23,16 +25,19 @@ namespace mezzo {
 /// Throws: what renorm throws, and ShapeError for a weight whose elements share memory.
 const Tensor& embedding_renorm_(const Tensor& weight, const Tensor& index, double max_norm,
                                 double norm_type = 2);
-/// The gradient of embedding's weight: for each of `num_embeddings` rows the sum of the rows of `grad`,
-/// [.., width], at its indices, but for `padding_idx`, in `dtype` or else grad's.
+/// The gradient of embedding's weight: for each of `num_embeddings` rows the sum of the rows of `grad` at its
+/// indices, but for `padding_idx`.
+/// Shapes: grad [.., width], index [..] -> [num_embeddings, width].
+/// Dtypes: grad floating, index i64 or i32 -> `dtype`, which is floating, or else grad's.
 [[nodiscard]] Tensor embedding_backward(const Tensor& grad, const Tensor& index, std::int64_t num_embeddings,
                                         std::optional<std::int64_t> padding_idx = {},
                                         std::optional<DType> dtype = {});
 
-/// 1 at each index and 0 elsewhere, i64: [..] -> [.., num_classes]. -1 takes the largest index + 1, which
-/// reads a value back to the host. Throws: ValueError for another number below 1, for -1 without indices, and
-/// for -1 with an index of 2^60 or above, which no dim can hold; IndexError for an index that is not below
-/// num_classes.
+/// 1 at each index and 0 elsewhere. -1 takes the largest index + 1, which reads a value back to the host.
+/// Shapes: [..] -> [.., num_classes].
+/// Dtypes: i64 -> i64.
+/// Throws: ValueError for another number below 1, for -1 without indices, and for -1 with an index of 2^60 or
+/// above, which no dim can hold; IndexError for an index that is not below num_classes.
 [[nodiscard]] Tensor one_hot(const Tensor& index, std::int64_t num_classes = -1);
 
 }  // namespace mezzo

@@ -1,13 +1,14 @@
 // Ops that read or write elements where a tensor of indices says. One header for the family.
 //
 // Common contract. Names and argument meaning are PyTorch's. Dims count from the end when negative; one that
-// is not there throws IndexError. Any dtype, which the result keeps, and any strides, without elements too;
-// a 0-dim tensor counts as one of shape [1]. Two tensors of values must have one dtype (DTypeError); under
-// autocast scatter_add and index_put promote them. Indices are i64, where PyTorch takes them also i32; on the
-// CPU one out of range throws IndexError, on a CUDA device it becomes a fault (core/cuda/fault.h) and is not
-// used. Results are the same on every device and for any number of threads: values that fall on one place are
-// dealt with in row-major order, sums of 16-bit values in f32 and rounded once. Differentiable to any order
-// in the values; each value that is written gets the gradient of its place, also where a later one won.
+// is not there throws IndexError. Shapes: tensors may have any strides and be without elements; a 0-dim one
+// counts as one of shape [1]. Dtypes: any, which the result keeps. Two tensors of values must have one dtype
+// (DTypeError); under autocast scatter_add and index_put promote them. Indices are i64, where PyTorch takes
+// them also i32. On the CPU one out of range throws IndexError, on a CUDA device it becomes a fault
+// (core/cuda/fault.h) and is not used. Results are the same on every device and for any number of threads:
+// values that fall on one place are dealt with in row-major order, sums of 16-bit values in f32 and rounded
+// once. Differentiable to any order in the values; each value that is written gets the gradient of its place,
+// also where a later one won.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 
 // --- along one dim (indexing/along_dim.cpp, indexing/scatter.cpp)
 
-/// Position e of the result, which has the shape of `index`, is x at e with e[dim] replaced by index[e].
+/// Position e of the result is x at e with e[dim] replaced by index[e].
+/// Shapes: the result has index's.
 /// Throws: ShapeError unless index has x's number of dims and no other dim of it is larger than x's.
 [[nodiscard]] Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index);
 /// The reverse: x with src[e] written at that place, for all e of index (i64). src has no dim smaller than
@@ -50,7 +52,8 @@ enum class ScatterMode : std::uint8_t { add, multiply };
                              ScatterMode reduce);
 [[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, Scalar value,
                              ScatterMode reduce);
-/// The positions of a dim that `index` lists (at most 1 dim), in its order.
+/// The positions of a dim that `index` lists, in its order.
+/// Shapes: index [k] -> x's with k for the size of the dim.
 [[nodiscard]] Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
 /// x with alpha * position k of src added to position index[k], for all k. Throws: ShapeError unless src has
 /// x's shape but for dim, where it has an entry for each index.
@@ -76,14 +79,18 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 
 // --- order (indexing/sorting.cpp). NaN counts as the largest; equal elements keep their order.
 
-/// x sorted along a dim, and where each element was (i64). Stable whether asked for or not.
+/// x sorted along a dim, and where each element was. Stable whether asked for or not.
+/// Shapes: both x's.
+/// Dtypes: values x's, indices i64.
 [[nodiscard]] ValuesIndices sort(const Tensor& x, std::int64_t dim = -1, bool descending = false,
                                  bool stable = false);
 /// sort's indices.
 [[nodiscard]] Tensor argsort(const Tensor& x, std::int64_t dim = -1, bool descending = false);
 /// The k largest (or smallest) elements along a dim, in falling (or rising) order, and where they stand; of
-/// equal ones the first. The order is the same without `sorted`, which then asks for none. Throws: ValueError
-/// unless k is in [0, size].
+/// equal ones the first. The order is the same without `sorted`, which then asks for none.
+/// Shapes: both x's with k for the size of the dim.
+/// Dtypes: values x's, indices i64.
+/// Throws: ValueError unless k is in [0, size].
 [[nodiscard]] ValuesIndices topk(const Tensor& x, std::int64_t k, std::int64_t dim = -1, bool largest = true,
                                  bool sorted = true);
 

@@ -19,16 +19,19 @@ enum class Reduction : std::uint8_t { none, mean, sum };
 template <>
 inline constexpr std::array<std::string_view, 3> kEnumNames<Reduction>{"none", "mean", "sum"};
 
-// Common to all: inputs are floating (DTypeError) and on one device. The result has the common dtype of x and
-// a floating target, f32 under autocast, where 16-bit inputs are widened by the kernel and no copy of them is
-// made. A `mean` or `sum` is a 0-dim tensor; `none` keeps one loss per target. Errors name the op, the shapes
-// and the fix.
+// Common to all. Dtypes: inputs are floating (DTypeError), class indices apart. The result has the common
+// dtype of x and a floating target, f32 under autocast, where 16-bit inputs are widened by the kernel and no
+// copy of them is made. Shapes: a `mean` or `sum` is 0-dim; `none` keeps one loss per target. All tensors are
+// on one device. Errors name the op, the shapes and the fix.
 
-/// (x - target)^2. Shapes broadcast (ShapeError otherwise). Source: torch.nn.functional.mse_loss.
+/// (x - target)^2.
+/// Shapes: x and target broadcast (ShapeError).
+/// Source: torch.nn.functional.mse_loss.
 [[nodiscard]] Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 
-/// |x - target|; the gradient where both are equal is 0. Shapes broadcast (ShapeError). Source:
-/// torch.nn.functional.l1_loss.
+/// |x - target|; the gradient where both are equal is 0.
+/// Shapes: x and target broadcast (ShapeError).
+/// Source: torch.nn.functional.l1_loss.
 [[nodiscard]] Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 
 /// Options of nll_loss.
@@ -41,11 +44,12 @@ struct NllLossAttrs {
   }
 };
 
-/// -weight[t] x[t] for log-probabilities x of shape [C], [N, C] or [N, C, d1, ...] and class indices t (i64)
-/// of shape [], [N] or [N, d1, ...]. `weight` is [C] or undefined (1). The mean divides by the sum of the
-/// weights of the targets that count: NaN when there are none. Gradients reach x and weight. Throws:
-/// ShapeError, DTypeError, and IndexError for a target outside [0, C) that is not ignore_index, before
-/// anything is computed. Source: torch.nn.functional.nll_loss.
+/// -weight[t] x[t] for log-probabilities x and class indices t. The mean divides by the sum of the weights of
+/// the targets that count: NaN when there are none. Gradients reach x and weight.
+/// Shapes: x [C], [N, C] or [N, C, d1, ..]; target [], [N] or [N, d1, ..]; weight [C] or undefined (1).
+/// Dtypes: target i64, the others floating.
+/// Throws: ShapeError, DTypeError, and IndexError for a target outside [0, C) that is not ignore_index,
+/// before anything is computed. Source: torch.nn.functional.nll_loss.
 [[nodiscard]] Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight,
                               const NllLossAttrs& options = {});
 [[nodiscard]] Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossAttrs& options = {});
@@ -63,28 +67,31 @@ struct CrossEntropyAttrs {
 };
 
 /// -sum_c q_c weight_c log_softmax(x)_c over the class dim, in one pass over the logits x; no probabilities
-/// are stored. Shapes of x and weight as for nll_loss. The target is either class indices (i64, shape as for
-/// nll_loss): q = (1 - s) onehot(t) + s / C with s = label_smoothing; or class probabilities p (floating, x's
-/// shape): q = (1 - s) p + s / C. The mean divides by the sum of weights as in nll_loss for indices, by the
-/// number of rows for probabilities. Computes in f32 (f64 for f64) throughout; under autocast the result is
-/// f32. Gradients reach x, probability targets and weight. Throws: as nll_loss, and ValueError for a
-/// label_smoothing outside [0, 1] or an ignore_index >= 0 with probabilities. Source:
-/// torch.nn.functional.cross_entropy.
+/// are stored. The target is either class indices: q = (1 - s) onehot(t) + s / C with s = label_smoothing; or
+/// class probabilities p: q = (1 - s) p + s / C. The mean divides by the sum of weights as in nll_loss for
+/// indices, by the number of rows for probabilities. Gradients reach x, probability targets and weight.
+/// Shapes: x, weight and class indices as for nll_loss; class probabilities as x.
+/// Dtypes: class indices i64, the others floating. Computes in f32 (f64 for f64) throughout; under autocast
+/// the result is f32.
+/// Throws: as nll_loss, and ValueError for a label_smoothing outside [0, 1] or an ignore_index >= 0 with
+/// probabilities. Source: torch.nn.functional.cross_entropy.
 [[nodiscard]] Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
                                    const CrossEntropyAttrs& options = {});
 [[nodiscard]] Tensor cross_entropy(const Tensor& x, const Tensor& target,
                                    const CrossEntropyAttrs& options = {});
 
-/// -weight (t max(log x, -100) + (1 - t) max(log(1 - x), -100)) for probabilities x in [0, 1] and targets of
-/// the same shape (ShapeError); `weight` broadcasts to it or is undefined. The gradient is weight (x - t) /
-/// max(x (1 - x), 1e-12). Throws: ValueError for an x outside [0, 1]; NaN passes through. Refused under
-/// autocast: a 16-bit gradient cannot hold it. Source: torch.nn.functional.binary_cross_entropy.
+/// -weight (t max(log x, -100) + (1 - t) max(log(1 - x), -100)) for probabilities x in [0, 1]. The gradient
+/// is weight (x - t) / max(x (1 - x), 1e-12).
+/// Shapes: target x's (ShapeError); `weight` broadcasts to it or is undefined.
+/// Throws: ValueError for an x outside [0, 1]; NaN passes through. Refused under autocast: a 16-bit gradient
+/// cannot hold it. Source: torch.nn.functional.binary_cross_entropy.
 [[nodiscard]] Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                                           Reduction reduction = Reduction::mean);
 
-/// weight ((1 - t) x + (1 + (pos_weight - 1) t) log(1 + exp(-x))) for logits x and targets of the same shape
-/// (ShapeError), computed without overflow at any x. `weight` and `pos_weight` broadcast to it or are
-/// undefined (1). Source: torch.nn.functional.binary_cross_entropy_with_logits.
+/// weight ((1 - t) x + (1 + (pos_weight - 1) t) log(1 + exp(-x))) for logits x, computed without overflow at
+/// any x.
+/// Shapes: target x's (ShapeError); `weight` and `pos_weight` broadcast to it or are undefined (1).
+/// Source: torch.nn.functional.binary_cross_entropy_with_logits.
 [[nodiscard]] Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
                                                       const Tensor& weight = {},
                                                       const Tensor& pos_weight = {},
@@ -144,9 +151,10 @@ struct PoissonNllLossAttrs {
 
 // --- of rows (loss/rows.cpp, loss/multi_margin.cpp). Differentiable in all floating inputs.
 
-/// Of rows a and b, [N, D], and targets [N]; or of vectors [D] and a 0-dim target (ShapeError otherwise): 1 -
-/// cos(a, b) where t = 1, max(0, cos(a, b) - margin) where t = -1, 0 elsewhere. Squared norms get 1e-12
-/// added. Source: torch.nn.functional.cosine_embedding_loss.
+/// Of rows a and b: 1 - cos(a, b) where t = 1, max(0, cos(a, b) - margin) where t = -1, 0 elsewhere. Squared
+/// norms get 1e-12 added.
+/// Shapes: a and b [N, D], target [N]; or a and b [D], target [] (ShapeError otherwise).
+/// Source: torch.nn.functional.cosine_embedding_loss.
 [[nodiscard]] Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                                            double margin = 0, Reduction reduction = Reduction::mean);
 
@@ -163,8 +171,9 @@ struct TripletMarginLossAttrs {
                       attr("swap", &O::swap), attr("reduction", &O::reduction)};
   }
 };
-/// max(0, margin + |a - positive + eps|_p - |a - negative + eps|_p) along the last dim; shapes broadcast
-/// (ShapeError). Source: torch.nn.functional.triplet_margin_loss.
+/// max(0, margin + |a - positive + eps|_p - |a - negative + eps|_p) along the last dim.
+/// Shapes: the three broadcast (ShapeError).
+/// Source: torch.nn.functional.triplet_margin_loss.
 [[nodiscard]] Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                                          const TripletMarginLossAttrs& options = {});
 
@@ -178,16 +187,19 @@ struct MultiMarginLossAttrs {
     return std::tuple{attr("p", &O::p), attr("margin", &O::margin), attr("reduction", &O::reduction)};
   }
 };
-/// sum over classes c != t of weight[t] max(0, margin - x[t] + x[c])^p / C, for x of shape [N, C] or [C],
-/// class indices t (i64) of shape [N] or [], and a weight of shape [C] or undefined (1). Throws: ShapeError,
-/// DTypeError, IndexError for a target outside [0, C), ValueError for another p. Source:
+/// sum over classes c != t of weight[t] max(0, margin - x[t] + x[c])^p / C, for class indices t.
+/// Shapes: x [N, C], target [N]; or x [C], target []; weight [C] or undefined (1).
+/// Dtypes: target i64, the others floating.
+/// Throws: ShapeError, DTypeError, IndexError for a target outside [0, C), ValueError for another p. Source:
 /// torch.nn.functional.multi_margin_loss.
 [[nodiscard]] Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                                        const MultiMarginLossAttrs& options = {});
-/// sum over target classes t and other classes c of max(0, 1 - x[t] + x[c]) / C, for x of shape [N, C] or [C]
-/// and integer targets of the same shape: the classes of each row, up to the first -1. All pairs are formed,
-/// so it takes memory for N C^2 elements. Throws: ShapeError, DTypeError, and IndexError for a target outside
-/// [-1, C). Source: torch.nn.functional.multilabel_margin_loss.
+/// sum over target classes t and other classes c of max(0, 1 - x[t] + x[c]) / C. A row of the target lists
+/// its classes, up to the first -1. All pairs are formed, so it takes memory for N C^2 elements.
+/// Shapes: x [N, C] or [C]; target x's.
+/// Dtypes: x floating, target integers.
+/// Throws: ShapeError, DTypeError, and IndexError for a target outside [-1, C). Source:
+/// torch.nn.functional.multilabel_margin_loss.
 [[nodiscard]] Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target,
                                             Reduction reduction = Reduction::mean);
 

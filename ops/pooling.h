@@ -1,9 +1,10 @@
 // Poolings over 1 to 3 spatial dims (torch.nn.functional.max_pool1d ...): the largest element or the mean of
 // each window.
 //
-// Common contract. x is [N, C, spatial...] or, for one sample, [C, spatial...], in any strides; the result is
-// channels-last when x is. The batch may be empty, other dims may not (ShapeError). The dtype stays, under
-// autocast too; 16-bit values are computed in f32 and rounded once. Differentiable to any order.
+// Common contract. Shapes: x is [N, C, spatial..] or, for one sample, [C, spatial..], in any strides; the
+// result is channels-last when x is. The batch may be empty, other dims may not (ShapeError). Dtypes: the
+// result has x's, under autocast too; 16-bit values are computed in f32 and rounded once. Differentiable to
+// any order.
 //
 // A window has `kernel_size` places, `dilation` apart, and starts at o * stride - padding; without `stride`,
 // windows follow each other without overlap. There are (input + 2 padding - dilation (kernel_size - 1) - 1) /
@@ -31,8 +32,10 @@ struct MaxPoolOptions {
   SpatialSizes padding = 0, dilation = 1;
   bool ceil_mode = false;
 };
-/// y = the largest element of each window, NaN counting as the largest; padding takes no part. Any dtype but
-/// bool (DTypeError). The gradient goes to the first of equal ones.
+/// y = the largest element of each window, NaN counting as the largest; padding takes no part. The gradient
+/// goes to the first of equal ones.
+/// Shapes: [N, C, spatial..] -> [N, C, windows..].
+/// Dtypes: any but bool (DTypeError).
 [[nodiscard]] Tensor max_pool1d(const Tensor& x, const MaxPoolOptions& options);
 [[nodiscard]] Tensor max_pool2d(const Tensor& x, const MaxPoolOptions& options);
 [[nodiscard]] Tensor max_pool3d(const Tensor& x, const MaxPoolOptions& options);
@@ -44,6 +47,7 @@ struct MaxPoolOptions {
 
 /// The same over windows that share the input out: window o of `output_size` covers the places from o input /
 /// output_size, rounded down, to (o + 1) input / output_size, rounded up. Sizes of 0 give an empty result.
+/// Shapes: [N, C, spatial..] -> [N, C, output_size..].
 [[nodiscard]] Tensor adaptive_max_pool1d(const Tensor& x, const SpatialSizes& output_size);
 [[nodiscard]] Tensor adaptive_max_pool2d(const Tensor& x, const SpatialSizes& output_size);
 [[nodiscard]] Tensor adaptive_max_pool3d(const Tensor& x, const SpatialSizes& output_size);
@@ -69,6 +73,8 @@ struct AvgPoolOptions {
 /// y = the sum over each window divided by the number of its places that count: those in the input and, with
 /// `count_include_pad`, in the padding. |error| <= (number of places) u mean|x_i| with the rounding unit of
 /// f32 (f64 for f64), and one rounding.
+/// Shapes: [N, C, spatial..] -> [N, C, windows..].
+/// Dtypes: floating (DTypeError).
 [[nodiscard]] Tensor avg_pool1d(const Tensor& x, const AvgPoolOptions& options);
 [[nodiscard]] Tensor avg_pool2d(const Tensor& x, const AvgPoolOptions& options);
 [[nodiscard]] Tensor avg_pool3d(const Tensor& x, const AvgPoolOptions& options);

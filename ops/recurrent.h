@@ -1,9 +1,9 @@
 // Recurrent cells: one step from a state and an input to the next state (torch.rnn_tanh_cell, ...), and all
 // steps of an LSTM in one op.
 //
-// Common contract, with I input features and H hidden ones. x is [N, I], a state [N, H]; or, for one sample,
-// [I] and [H], and so are the results then. w_ih is [G H, I], w_hh [G H, H] and the biases [G H] or
-// undefined, for a cell of G gates, whose rows lie one after the other. All share one floating dtype
+// Common contract, with I input features and H hidden ones. Shapes: x is [N, I], a state [N, H]; or, for one
+// sample, [I] and [H], and so are the results then. w_ih is [G H, I], w_hh [G H, H] and the biases [G H] or
+// undefined, for a cell of G gates, whose rows lie one after the other. Dtypes: all share one floating dtype
 // (DTypeError), as do the results. Both products of all gates are added up unrounded (in f32 for 16-bit
 // types), and rounded after the nonlinearities only. All run in the low precision of an autocast region;
 // gradients come out in the dtype of the tensor they belong to. Differentiable to any order. Throws:
@@ -45,9 +45,10 @@ struct LstmSequence {
   Tensor output;
   LstmState state;
 };
-/// lstm_cell over the steps of x [L, N, I], L at least 1, each beginning with the state after the one before;
-/// `reverse`: from the last step to the first. x's products of all steps are one product, and so are the
-/// gradients of both weights.
+/// lstm_cell over the steps of x, each beginning with the state after the one before; `reverse`: from the
+/// last step to the first. x's products of all steps are one product, and so are the gradients of both
+/// weights.
+/// Shapes: x [L, N, I], L at least 1; h and c [N, H] -> output [L, N, H], h and c [N, H].
 [[nodiscard]] LstmSequence lstm_sequence(const Tensor& x, const LstmState& state, const Tensor& w_ih,
                                          const Tensor& w_hh, const Tensor& b_ih = {}, const Tensor& b_hh = {},
                                          bool reverse = false);

@@ -1,7 +1,7 @@
 // Images resampled: interpolate on a regular grid, grid_sample at given coordinates.
 //
-// Common contract. x is [N, C, spatial...]; the batch may be empty, all other sizes are at least 1
-// (ShapeError). Floating dtypes (DTypeError), any strides; 16-bit values are computed in f32 and rounded
+// Common contract. Shapes: x is [N, C, spatial..], in any strides; the batch may be empty, all other sizes
+// are at least 1 (ShapeError). Dtypes: floating (DTypeError); 16-bit values are computed in f32 and rounded
 // once. The result is channels-last when x is. Conventions are PyTorch's, those at edges and kinks too.
 // Differentiable to any order; gradients are added up in a fixed order, so they are the same bits every time.
 #pragma once
@@ -65,10 +65,13 @@ struct InterpolateOptions {
 };
 /// y[n, c, o] = the value of x[n, c] at the place of o, per spatial dim, with s = 1 / scale_factor where that
 /// decides, else in / out: nearest reads floor(s o), nearest_exact floor(s (o + 1/2)), the others are
-/// interpolated at s (o + 1/2) - 1/2, or at o (in - 1) / (out - 1) where align_corners. Sizes are floor(in
-/// scale_factor), at least 1 (ValueError). As in PyTorch, nearest with 2 spatial dims takes s from the sizes
-/// where a size stays or doubles, and the linear ones copy where it stays. x has 1 to 3 spatial dims. Runs in
-/// f32 under autocast. Source: torch.nn.functional.interpolate.
+/// interpolated at s (o + 1/2) - 1/2, or at o (in - 1) / (out - 1) where align_corners. As in PyTorch,
+/// nearest with 2 spatial dims takes s from the sizes where a size stays or doubles, and the linear ones copy
+/// where it stays.
+/// Shapes: x [N, C, spatial..] with 1 to 3 spatial dims -> [N, C, out..]; out is `size`, or floor(in
+/// scale_factor), at least 1 (ValueError).
+/// Dtypes: floating -> x's; f32 under autocast.
+/// Source: torch.nn.functional.interpolate.
 [[nodiscard]] Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
 template <>
@@ -82,11 +85,13 @@ struct GridSampleOptions {
   /// Whether -1 and 1 are the centres of the first and last places, or their outer edges.
   bool align_corners = false;
 };
-/// y[n, c, o] = the value of x[n, c] at the coordinates grid[n, o]: x is [N, C, H, W] and grid [N, Ho, Wo,
-/// 2], or [N, C, D, H, W] and [N, Do, Ho, Wo, 3]; the last dim of grid holds the coordinate along W, that
-/// along H (and that along D), each from -1 to 1 inside. x and grid have one dtype (DTypeError), under
-/// autocast the widest of both. A coordinate that is NaN reads zeros, or with border and reflection the first
-/// place. In nearest mode the gradient of grid is zero. Source: torch.nn.functional.grid_sample.
+/// y[n, c, o] = the value of x[n, c] at the coordinates grid[n, o]. The last dim of grid holds the coordinate
+/// along W, that along H (and that along D), each from -1 to 1 inside. A coordinate that is NaN reads zeros,
+/// or with border and reflection the first place. In nearest mode the gradient of grid is zero.
+/// Shapes: x [N, C, H, W], grid [N, Ho, Wo, 2] -> [N, C, Ho, Wo]; x [N, C, D, H, W], grid [N, Do, Ho, Wo, 3]
+/// -> [N, C, Do, Ho, Wo].
+/// Dtypes: x and grid have one (DTypeError), under autocast the widest of both.
+/// Source: torch.nn.functional.grid_sample.
 [[nodiscard]] Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options = {});
 
 }  // namespace mezzo

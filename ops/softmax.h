@@ -10,11 +10,12 @@
 
 namespace mezzo {
 
-/// y_i = exp(x_i - max x) / sum_j exp(x_j - max x) along `dim` (negative counts from the end). x: floating,
-/// any shape and strides; a 0-dim one counts as one element. The result is contiguous, in x's dtype, or in
-/// `dtype` when given (x counts as converted to it, except that 16-bit rounding happens at the end only); f32
-/// under autocast. 16-bit values are computed in f32 and rounded once. A row that holds NaN or +inf, or
-/// nothing but -inf, gives NaN. In f32 |error| <= (|x_i - max x| + 80) 2^-24 y_i for rows of any length.
+/// y_i = exp(x_i - max x) / sum_j exp(x_j - max x) along `dim` (negative counts from the end). A row that
+/// holds NaN or +inf, or nothing but -inf, gives NaN. In f32 |error| <= (|x_i - max x| + 80) 2^-24 y_i for
+/// rows of any length.
+/// Shapes: any, in any strides -> x's, contiguous; a 0-dim x counts as one element.
+/// Dtypes: floating -> x's, or `dtype` when given (x counts as converted to it, except that 16-bit rounding
+/// happens at the end only); f32 under autocast. 16-bit values are computed in f32 and rounded once.
 /// Throws: DTypeError (x or `dtype` not floating), IndexError (dim). Source: torch.softmax.
 [[nodiscard]] Tensor softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
 
@@ -26,8 +27,10 @@ namespace mezzo {
 [[nodiscard]] Tensor softmin(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
 
 /// The gradient of softmax from that of its result: dx_i = y_i (g_i - sum_j g_j y_j) along `dim`, y =
-/// `output`. Same shapes (ShapeError), floating (DTypeError). The result is in `dtype`, or in the common
-/// dtype of both; one rounding. Source: torch._softmax_backward_data.
+/// `output`.
+/// Shapes: grad and output the same (ShapeError) -> that.
+/// Dtypes: floating (DTypeError) -> `dtype`, or the common dtype of both; one rounding.
+/// Source: torch._softmax_backward_data.
 [[nodiscard]] Tensor softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,
                                       std::optional<DType> dtype = {});
 
