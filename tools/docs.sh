@@ -16,7 +16,7 @@ need_doxygen() {
 docs_options() {
   cat docs/Doxyfile
   printf 'PROJECT_NUMBER = "%s"\nINPUT =' "$(sed -n 's/^project(mezzo VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)"
-  for file in README.md docs/*.md bench/README.md CONTRIBUTING.md CHANGELOG.md $headers; do
+  for file in README.md docs/*.md bench/README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md $headers; do
     printf ' \\\n  build/docs/mezzo/%s' "$file"
   done
   printf '\n'

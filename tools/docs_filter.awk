@@ -1,7 +1,8 @@
 # Turns a file of the tree into what Doxygen understands better; its INPUT_FILTER (docs/Doxyfile). The files themselves
 # are written for readers of the source. Every line stays on its line, as Doxygen links to them.
 # In headers: the comment at the top is the file's, "// --- title" begins a group of declarations, lines that are
-# indented by three in a comment are code, and an overload without a comment has that of the one before.
+# indented by three in a comment are code, the labels of a contract are bold on lines of their own, and an overload
+# without a comment has that of the one before.
 # In Markdown: headings get the anchors that GitHub gives them, and links lead to pages, or from build/docs/html to
 # files of the tree.
 
@@ -24,6 +25,7 @@ END {
     formula()
     groups()
     code()
+    labels()
     overloads()
   }
   for (at = 1; at <= last; ++at) print line[at]
@@ -88,6 +90,12 @@ function code(    i) {
   coded = i - 1
   sub(/\/\/\//, "/// @code{.cpp}", line[at])
   line[coded] = line[coded] " @endcode"
+}
+
+function labels() {
+  if (!is_doc(line[at]) || at in is_code) return
+  gsub(/(Shapes|Dtypes|Throws|Source):( |$)/, "<br><b>&</b>", line[at])
+  if (!is_doc(line[at - 1])) sub(/\/\/\/ <br>/, "/// ", line[at])
 }
 
 # The name that a line declares as a function, if it is seen on this line.
