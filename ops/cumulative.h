@@ -1,10 +1,10 @@
 // Ops along a dim whose results depend on all elements before: running sums and products, and the product
 // of all.
 //
-// Common contract. Results are accumulated in f64, each rounded once to its dtype: x's dtype, i64 (modulo
-// 2^64) for integers and bools, or `dtype` where given; f32 under autocast for 16-bit input. A dim counts
-// from the end when negative (IndexError); a 0-dim x counts as one of length 1. Differentiable to any order,
-// with exact gradients also where elements are 0: no gradient divides by an element.
+// Common contract. Dtypes: floating -> x's, integers and bools -> i64 (modulo 2^64), or `dtype` where given;
+// f32 under autocast for 16-bit input. Results are accumulated in f64, each rounded once to its dtype. A dim
+// counts from the end when negative (IndexError); a 0-dim x counts as one of length 1. Differentiable to any
+// order, with exact gradients also where elements are 0: no gradient divides by an element.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,10 @@
 namespace mezzo {
 
 /// y_i = x_0 + ... + x_i along a dim.
+/// Shapes: x's.
 [[nodiscard]] Tensor cumsum(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
 /// y_i = x_0 ... x_i along a dim.
+/// Shapes: x's.
 [[nodiscard]] Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
 /// The product along a dim, or of all elements without one; 1 over no elements.
 [[nodiscard]] Tensor prod(const Tensor& x, std::optional<std::int64_t> dim = {}, bool keepdim = false,
@@ -24,7 +26,8 @@ namespace mezzo {
 
 /// h_i = scale_i h_(i-1) + add_i along a dim, with `initial` before the first element; from the last to the
 /// first when `reverse`. Either may be undefined: then 1 is the scale, or nothing is added; not both
-/// (ValueError). Shapes are the same (ShapeError). What the gradients of the above are made of.
+/// (ValueError). What the gradients of the above are made of.
+/// Shapes: scale's and add's are the same (ShapeError) -> that.
 [[nodiscard]] Tensor linear_recurrence(const Tensor& scale, const Tensor& add, std::int64_t dim,
                                        double initial = 0, bool reverse = false);
 

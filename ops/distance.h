@@ -1,8 +1,8 @@
 // How far apart tensors are, and scaling by norms.
 //
-// Common contract. Inputs are floating (DTypeError) and the result has their common dtype, f32 under
-// autocast. 16-bit values are computed in f32 and rounded once. Norms are those of ops/reduction.h, with
-// their conventions for gradients: 0 where a norm or an element is 0. Differentiable to any order.
+// Common contract. Dtypes: floating (DTypeError) -> the inputs' common one, f32 under autocast. 16-bit values
+// are computed in f32 and rounded once. Norms are those of ops/reduction.h, with their conventions for
+// gradients: 0 where a norm or an element is 0. Differentiable to any order.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,18 @@ namespace mezzo {
 /// x with every slice along `dim` whose p-norm exceeds maxnorm scaled by maxnorm / (norm + 1e-7). Throws:
 /// ShapeError for fewer than 2 dims, ValueError unless p > 0 and maxnorm >= 0.
 [[nodiscard]] Tensor renorm(const Tensor& x, double p, std::int64_t dim, double maxnorm);
-/// |a - b|_p over all elements of the broadcast difference, 0-dim.
+/// |a - b|_p over all elements of the broadcast difference.
+/// Shapes: a and b broadcast -> [].
 [[nodiscard]] Tensor dist(const Tensor& a, const Tensor& b, double p = 2);
-/// [..., P, R]: the p-norms between the rows of a, [..., P, M], and those of b, [..., R, M]; dims before
-/// broadcast. All differences are formed, so it takes memory for P R M elements. Throws: ShapeError for fewer
-/// than 2 dims and for rows of different length, ValueError for a negative p.
+/// The p-norms between the rows of a and those of b. All differences are formed, so it takes memory for P R M
+/// elements.
+/// Shapes: a [.., P, M], b [.., R, M] -> [.., P, R]; dims before broadcast.
+/// Throws: ShapeError for fewer than 2 dims and for rows of different length, ValueError for a negative p.
 [[nodiscard]] Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
-/// The p-norms between all pairs of rows of x, [N, M], in the order (0, 1), (0, 2), ..., (N - 2, N - 1): one
-/// pass per row, for at most 32768 rows (ValueError). Throws: ShapeError unless x has 2 dims, ValueError for
-/// a negative p. Source: torch.nn.functional.pdist.
+/// The p-norms between all pairs of rows of x in the order (0, 1), (0, 2), ..., (N - 2, N - 1): one pass per
+/// row, for at most 32768 rows (ValueError).
+/// Shapes: [N, M] -> [N (N - 1) / 2].
+/// Throws: ShapeError unless x has 2 dims, ValueError for a negative p. Source: torch.nn.functional.pdist.
 [[nodiscard]] Tensor pdist(const Tensor& x, double p = 2);
 
 }  // namespace mezzo

@@ -1,13 +1,13 @@
 // unfold and fold: the blocks of an image as columns, and the sum of such columns as an image
 // (torch.nn.functional.unfold, fold). What Tensor.unfold does is tensor_unfold (ops/shape.h).
 //
-// Common contract. Images are [N, C, H, W] or [C, H, W], columns [N, C * kernel places, L] or without N,
-// where L = product of (size + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down, over
-// both dims: column l holds the block at window l, channel by channel in row-major order, 0 where it lies in
-// the padding. Floating dtypes (DTypeError), which stay, under autocast too; any strides, contiguous results.
-// Only N may be 0. Each is the other's gradient, to any order. Throws: ShapeError for dims and sizes that do
-// not fit together and where there is no window; ValueError for sizes that make no sense and for lists of
-// other than 1 or 2 numbers.
+// Common contract. Shapes: images are [N, C, H, W] or [C, H, W], columns [N, C * kernel places, L] or without
+// N, where L = product of (size + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down,
+// over both dims: column l holds the block at window l, channel by channel in row-major order, 0 where it
+// lies in the padding. Only N may be 0. Any strides, contiguous results. Dtypes: floating (DTypeError), which
+// stay, under autocast too. Each is the other's gradient, to any order. Throws: ShapeError for dims and sizes
+// that do not fit together and where there is no window; ValueError for sizes that make no sense and for
+// lists of other than 1 or 2 numbers.
 #pragma once
 
 #include "mezzo/core/tensor.h"

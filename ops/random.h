@@ -14,15 +14,17 @@
 namespace mezzo {
 
 /// low + (high - low) * u with u uniform in [0, 1), a multiple of 2^-24 (2^-53 in f64). Rounding can give
-/// `high` itself, in 16-bit dtypes above all. Throws: DTypeError unless floating, ValueError unless low <=
-/// high and their distance is finite in f32.
+/// `high` itself, in 16-bit dtypes above all.
+/// Dtypes: floating (DTypeError).
+/// Throws: ValueError unless low <= high and their distance is finite in f32.
 [[nodiscard]] Tensor uniform(double low, double high, const Shape& shape, const TensorOptions& options = {},
                              Generator& generator = default_generator());
 /// uniform(0, 1).
 [[nodiscard]] Tensor rand(const Shape& shape, const TensorOptions& options = {},
                           Generator& generator = default_generator());
-/// mean + std * z with z standard normal (Box and Muller's transform, kernels/random/random_math.h). Throws:
-/// DTypeError unless floating, ValueError unless std >= 0, both finite.
+/// mean + std * z with z standard normal (Box and Muller's transform, kernels/random/random_math.h).
+/// Dtypes: floating (DTypeError).
+/// Throws: ValueError unless std >= 0, both finite.
 [[nodiscard]] Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {},
                             Generator& generator = default_generator());
 /// normal(0, 1).
@@ -55,12 +57,15 @@ const Tensor& normal_(const Tensor& x, double mean = 0, double std = 1,
 
 /// While training, x with each element zeroed with probability p and the others divided by 1 - p
 /// (torch.nn.functional.dropout); x itself when not training or with p = 0. inf and NaN stay NaN where they
-/// are zeroed. One random_mask of x's shape is drawn and kept for the gradient. Throws: ValueError unless p
-/// is in [0, 1], DTypeError unless x is floating. Source: Srivastava et al., "Dropout", JMLR 15 (2014).
+/// are zeroed. One random_mask of x's shape is drawn and kept for the gradient.
+/// Shapes: x's.
+/// Dtypes: floating (DTypeError) -> x's.
+/// Throws: ValueError unless p is in [0, 1]. Source: Srivastava et al., "Dropout", JMLR 15 (2014).
 [[nodiscard]] Tensor dropout(const Tensor& x, double p = 0.5, bool training = true,
                              Generator& generator = default_generator());
-/// The same with a mask of one's own: x * mask / (1 - p), zeros for p = 1. `mask` must be bool (DTypeError)
-/// and broadcasts with x. Differentiable to any order.
+/// The same with a mask of one's own: x * mask / (1 - p), zeros for p = 1. Differentiable to any order.
+/// Shapes: x and mask broadcast.
+/// Dtypes: x floating, mask bool (DTypeError) -> x's.
 [[nodiscard]] Tensor dropout(const Tensor& x, const Tensor& mask, double p);
 
 }  // namespace mezzo

@@ -2,7 +2,7 @@
 // borders. One header for the family.
 //
 // Common contract. Names and argument meaning are PyTorch's. Dims count from the end when negative; one that
-// is not there throws IndexError. Any dtype, which the result keeps, and any strides, without elements too.
+// is not there throws IndexError. Dtypes: any, which the result keeps. Any strides, without elements too.
 // Differentiable to any order. Values are copied as they are, NaN included.
 #pragma once
 
@@ -36,8 +36,9 @@ template <std::integral I, std::integral J>
 [[nodiscard]] Tensor movedim(const Tensor& x, I source, J destination) {
   return movedim(x, Dims{static_cast<std::int64_t>(source)}, Dims{static_cast<std::int64_t>(destination)});
 }
-/// [..., C r^2, H, W] as [..., C, H r, W r]. Throws: ShapeError for fewer than 3 dims or channels that r^2
-/// does not divide, ValueError for r < 1.
+/// Channels as finer images, r = upscale_factor.
+/// Shapes: [.., C r^2, H, W] -> [.., C, H r, W r].
+/// Throws: ShapeError for fewer than 3 dims or channels that r^2 does not divide, ValueError for r < 1.
 [[nodiscard]] Tensor pixel_shuffle(const Tensor& x, std::int64_t upscale_factor);
 /// Every position of a dim `repeats` times in a row; without a dim, of the flattened tensor. Throws:
 /// ValueError for a negative number.

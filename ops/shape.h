@@ -3,9 +3,9 @@
 //
 // Common contract. Names and argument meaning are PyTorch's. Dims count from the end when negative; one that
 // is not there throws IndexError. All are views, which share x's memory and copy nothing, but reshape and
-// flatten where strides cannot show the result, slice_backward, cat, stack and repeat. Any dtype, any
-// strides, without dims or elements too; a result of more than 8 dims throws ShapeError. Differentiable to
-// any order.
+// flatten where strides cannot show the result, slice_backward, cat, stack and repeat. Dtypes: any, which the
+// result keeps; cat and stack promote. Any strides, without dims or elements too; a result of more than 8
+// dims throws ShapeError. Differentiable to any order.
 #pragma once
 
 #include <concepts>

@@ -1,5 +1,5 @@
-// Products of tensors by index: einsum, tensordot, bilinear, cross. Operands of one call share a dtype (but
-// for cross, which promotes), and may have any strides; the result is a new tensor. Accumulated as
+// Products of tensors by index: einsum, tensordot, bilinear, cross. Dtypes: operands of one call share one
+// (but for cross, which promotes). They may have any strides; the result is a new tensor. Accumulated as
 // matmul does it (ops/matmul.h) and rounded once: intermediate results of 16-bit operands are f32.
 // Differentiable to any order.
 #pragma once
@@ -23,20 +23,23 @@ namespace mezzo {
 [[nodiscard]] Tensor einsum(const std::string& eq, std::span<const Tensor> operands);
 [[nodiscard]] Tensor einsum(const std::string& eq, std::initializer_list<Tensor> operands);
 
-/// The sum over dims_a[i] of a paired with dims_b[i] of b: a's other dims, then b's. Paired sizes agree or
-/// one of them is 1 (ShapeError). Throws: IndexError for a dim that is not there or given twice. Promotes
-/// under autocast.
+/// The sum over dims_a[i] of a paired with dims_b[i] of b. Promotes under autocast.
+/// Shapes: paired sizes agree or one of them is 1 (ShapeError) -> a's other dims, then b's.
+/// Throws: IndexError for a dim that is not there or given twice.
 [[nodiscard]] Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dims& dims_b);
 /// The last `dims` dims of a with the first of b, in order.
 [[nodiscard]] Tensor tensordot(const Tensor& a, const Tensor& b, std::int64_t dims = 2);
 
-/// sum_ij a_i w_oij b_j + bias_o: [.., i], [.., j], [o, i, j], [o] -> [.., o]; bias may be undefined.
-/// Computed in f32 for 16-bit dtypes and rounded once. Promotes under autocast. Throws: ShapeError,
-/// DTypeError.
+/// sum_ij a_i w_oij b_j + bias_o. Computed in f32 for 16-bit dtypes and rounded once. Promotes under
+/// autocast.
+/// Shapes: a [.., i], b [.., j], w [o, i, j], bias [o] or undefined -> [.., o].
+/// Throws: ShapeError, DTypeError.
 [[nodiscard]] Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor& bias = {});
 
-/// The vector product along a dim of size 3 (the first such dim of a unless given); other dims broadcast. a
-/// and b have equally many dims (ShapeError). Throws: DTypeError for bools. Promotes under autocast.
+/// The vector product along a dim of size 3 (the first such dim of a unless given); other dims broadcast.
+/// Promotes under autocast.
+/// Shapes: a and b have equally many dims (ShapeError).
+/// Dtypes: any -> their common one, which must not be bool (DTypeError).
 [[nodiscard]] Tensor cross(const Tensor& a, const Tensor& b, std::optional<std::int64_t> dim = {});
 
 }  // namespace mezzo
