@@ -18,6 +18,7 @@ namespace {
 
 using autograd::AutogradMeta;
 using autograd::HalfCopy;
+using mezzo::detail::StreamMark;
 
 constexpr std::array<DType, 2> kHalfTypes{DType::f16, DType::bf16};
 
@@ -34,6 +35,7 @@ void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
   const std::uint32_t version = leaf.version();  // as a write during the cast makes the copy an old one
   copy.storage = to(leaf.detach(), dtype).impl().storage;
   copy.version = version;
+  copy.written = StreamMark::here(leaf.device());
 }
 
 }  // namespace
@@ -48,7 +50,9 @@ Tensor half_copy(const Tensor& leaf, DType dtype) {
   HalfCopy& copy = meta.half_copies[dtype == DType::f16 ? 0 : 1];
   if (!copy.storage || copy.version != leaf.version()) refresh(copy, leaf, dtype);
   copy.wanted = true;
-  return as_tensor(copy, leaf, dtype);
+  Tensor values = as_tensor(copy, leaf, dtype);
+  StreamMark::wait(copy.written, values);
+  return values;
 }
 
 void drop_half_copies(TensorImpl& leaf) {

@@ -20,7 +20,7 @@ set(mezzo_sample_files
   autograd: attrs bind decomposed engine finite_proof grad_mode gradient_locks half_copy leaf_lock node op_observer
     registry tensor_autograd
   core: backend cgroup cuda dims dtype error function layout promotion random storage tensor threads value warning
-  core/memory: allocator memory_limit per_thread pool
+  core/memory: allocator memory_limit per_thread pool stream_mark
   core/parallel: processors thread_pool
   core/random: draw_recorder
   core/text: value_text
