@@ -28,6 +28,10 @@ namespace mezzo::amp {
 /// changes by Optimizer::set_lr. Host code of the step (printing, counters) runs in the calls up to the one
 /// that records, and not in replays. The step must not read a value back to the host or change shapes.
 ///
+/// Between calls weights may be written and evaluated, states of module, optimizer, scaler and schedule
+/// loaded, rates set, and eager steps made: the next call is the eager step still. A call that cannot be
+/// throws StateError, and nothing of it has run (docs/cuda.md, "Captured steps").
+///
 /// Memory: keep model, optimizer, scaler and input tensors as long as the step, and do not give parameters
 /// other memory (Module::to). Memory that the step itself allocates or frees stays with it. Call zero_grad()
 /// at the beginning of the step: later in the step it frees gradients whose memory the recording then has to
@@ -46,8 +50,8 @@ class CapturedStep {
   CapturedStep& operator=(const CapturedStep&) = delete;
 
   /// One step. Returns what the step returned (the loss, say): once recorded, the same tensor with new values
-  /// each time. Throws: what the step throws; when recording fails (StateError names what cannot be
-  /// recorded), nothing of the step has run.
+  /// each time. Throws: what the step throws; StateError when recording fails (it names what cannot be
+  /// recorded) or when a replay would not be the step any more; nothing of the step has run then.
   const Tensor& operator()();
   /// Whether calls replay a recorded step.
   [[nodiscard]] bool is_recorded() const noexcept;

@@ -13,6 +13,7 @@
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/replay/recording.h"
 #include "mezzo/core/warning.h"
 #include "mezzo/kernels/scaler/scaler.h"
 #include "mezzo/ops/factory.h"
@@ -53,6 +54,25 @@ void warn_without_master(const optim::Optimizer& optimizer, const Tensor& parame
             "small updates are lost in rounding: keep the model in f32 and let autocast cast it, or give the "
             "optimizer master_weights = true");
 }
+
+/// A recorded update() of a scaler, whose rule is in the arguments of its kernel.
+class RecordedRule final : public mezzo::detail::ReplayedState {
+ public:
+  explicit RecordedRule(Ref<detail::RuleChanges> changes)
+      : changes_(std::move(changes)), count_(changes_->count) {}
+  void recorded() override {}
+  void before_replay() override {
+    if (changes_->count == count_) return;
+    mezzo::detail::refuse_replay(
+        "a GradScaler with the factors, interval and bounds that it was recorded with",
+        "others (set_options, load_state_dict)");
+  }
+  void after_replay() noexcept override {}
+
+ private:
+  Ref<detail::RuleChanges> changes_;
+  std::uint32_t count_;
+};
 
 /// Gradients, and the indices of the parameters they are of.
 struct OwnedGradients {
@@ -138,8 +158,21 @@ void GradScaler::settle(Device device) {
     throw DeviceError("GradScaler.scale", "a loss on " + mezzo::to_string(record_.device()) + " as before",
                       mezzo::to_string(device), "use one scaler per device");
   }
+  if (mezzo::detail::Recording::of(device) != nullptr) {
+    throw StateError("GradScaler.scale", "a scaler that has scaled a loss before a step is recorded",
+                     "one whose first call is recorded",
+                     "run the step once as it is: every replay would begin with init_scale");
+  }
   record_ = new_record(device);
   write_record(initial_);
+}
+
+void GradScaler::note_recording() {
+  mezzo::detail::Recording* const recording = mezzo::detail::Recording::of(record_.device());
+  if (recording == nullptr) return;
+  recording->hold(record_.impl().storage);
+  if (!changes_) changes_ = make_ref<detail::RuleChanges>();
+  static_cast<void>(recording->state<RecordedRule>(changes_.get(), changes_));
 }
 
 void GradScaler::require_settled(std::string_view op) const {
@@ -153,6 +186,7 @@ Tensor GradScaler::scale(const Tensor& loss) {
   if (!loss.defined())
     throw ValueError("GradScaler.scale", "a loss", "an undefined tensor", "pass the result of forward");
   settle(loss.device());
+  note_recording();
   return mul(loss, scale_tensor());
 }
 
@@ -263,6 +297,7 @@ void GradScaler::update() {
     throw StateError(op, "an optimizer that was stepped or unscaled since the last update()", "none",
                      "call step(optimizer) before update()");
   }
+  note_recording();
   kernels::update_scale(record_.device(), record_in(record_), found, rule_of(options_));
   start_iteration();
 }

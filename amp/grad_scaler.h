@@ -55,6 +55,10 @@ class StepResult {
 namespace detail {
 /// Warns of a scale below 1. Called only where the host has read the scale for another reason.
 void warn_below_1(double scale);
+/// How often the factors, interval or bounds of a scaler were changed: recorded updates cannot follow.
+struct RuleChanges final : RefCounted {
+  std::uint32_t count = 0;
+};
 }  // namespace detail
 
 /// Scales losses so that small f16 gradients do not vanish, unscales the gradients, skips steps whose
@@ -127,7 +131,7 @@ class GradScaler {
 
   [[nodiscard]] const GradScalerOptions& options() const noexcept { return options_; }
   /// Changes factors, interval or bounds from the next update on; checked as in the constructor. init_scale
-  /// and enabled must be as they were.
+  /// and enabled must be as they were. A CapturedStep that was recorded before throws when it is called next.
   void set_options(const GradScalerOptions& options);
   // The same one by one, as PyTorch has them.
   [[nodiscard]] double get_growth_factor() const noexcept { return options_.growth_factor; }
@@ -153,6 +157,9 @@ class GradScaler {
   };
 
   void settle(Device device);
+  /// For a graph that is recorded: it has the record's address and the rule's numbers.
+  void note_recording();
+  void change_options(const GradScalerOptions& options);
   /// The record on the host (one host read), or what it will start as.
   [[nodiscard]] ScalerRecord read_record() const;
   void write_record(const ScalerRecord& host) const;
@@ -167,6 +174,7 @@ class GradScaler {
   ScalerRecord initial_;  ///< what the device's record starts as
   Tensor record_;         ///< ScalerRecord as bytes on the device; undefined before the first scale()
   std::vector<PerOptimizer> per_optimizer_;
+  Ref<detail::RuleChanges> changes_;  ///< made with the first recording
 };
 
 /// The first gradient of an optimizer that is not finite.

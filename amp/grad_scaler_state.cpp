@@ -2,6 +2,7 @@
 #include <cmath>
 #include <locale>
 #include <sstream>
+#include <tuple>
 
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/core/backend.h"
@@ -81,6 +82,14 @@ void GradScaler::set_options(const GradScalerOptions& options) {
                      "make a new scaler, or set the scale with update(new_scale)");
   }
   if (options.enabled) check(options);
+  change_options(options);
+}
+
+void GradScaler::change_options(const GradScalerOptions& options) {
+  const auto rule = [](const GradScalerOptions& o) {
+    return std::tuple(o.growth_factor, o.backoff_factor, o.growth_interval, o.min_scale, o.max_scale);
+  };
+  if (changes_ && rule(options) != rule(options_)) ++changes_->count;
   options_ = options;
 }
 
@@ -189,7 +198,7 @@ void GradScaler::load_state_dict(const Value& state) {
   options.max_scale = number("max_scale", options.max_scale);
   check(options);
   detail::warn_below_1(static_cast<double>(record.scale));
-  options_ = options;
+  change_options(options);
   initial_ = record;
   per_optimizer_.clear();
   if (record_.defined()) write_record(record);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "mezzo/autograd/leaf_lock.h"
+#include "mezzo/core/memory/stream_mark.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::autograd {
@@ -25,6 +26,9 @@ struct HalfCopy {
   std::uint32_t version = 0;  ///< version of the leaf that it equals
   bool wanted = false;        ///< autocast has asked for this dtype: optimizers may keep it fresh
   bool kept = false;          ///< an optimizer rewrites it with every step: do not drop
+  /// Where in a stream it was cast; empty: in the default stream, or by an optimizer, after whose steps a
+  /// program lets other streams wait anyway.
+  Ref<mezzo::detail::StreamMark> written;
 };
 
 /// Tensors that are finite exactly when another one is (autograd/finite_proof.h), and the versions of all

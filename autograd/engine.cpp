@@ -14,6 +14,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/node.h"
 #include "mezzo/autograd/progress.h"
+#include "mezzo/autograd/recorded_gradients.h"
 #include "mezzo/autograd/vjp_args.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/scope_list.h"
@@ -316,6 +317,7 @@ void accumulate(TensorImpl& leaf, Tensor& gradient, bool create) {
   AutogradMeta& meta = autograd::ensure_meta(leaf);
   Tensor former;  // goes after the lock, as a graph may hang on it
   const std::scoped_lock lock(meta.lock);
+  autograd::RecordedGradients::used(meta, leaf.storage->device());
   if (create) {
     former = meta.grad;
     meta.grad = former.defined() ? add(former, gradient) : gradient;

@@ -1,6 +1,7 @@
 // A leaf's copies, one per 16-bit dtype, each with the version of the leaf it was made from. Decides when
 // a copy is made anew, dropped, or kept because an optimizer writes it. The leaf's lock guards them, which an
-// optimizer holds while it writes leaf and copies.
+// optimizer holds while it writes leaf and copies. Work that is recorded into a graph has copies of its own
+// (autograd/recorded_copies.h), to which the same rules apply while it is recorded.
 #include "mezzo/autograd/half_copy.h"
 
 #include <mutex>
@@ -8,8 +9,8 @@
 #include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
+#include "mezzo/autograd/recorded_copies.h"
 #include "mezzo/core/error.h"
-#include "mezzo/core/layout.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo {
@@ -17,15 +18,13 @@ namespace mezzo {
 namespace {
 
 using autograd::AutogradMeta;
+using autograd::half_tensor;
 using autograd::HalfCopy;
+using autograd::RecordedCopies;
+using mezzo::detail::Recording;
+using mezzo::detail::StreamMark;
 
 constexpr std::array<DType, 2> kHalfTypes{DType::f16, DType::bf16};
-
-/// The copy has the leaf's memory format, as a cast of the leaf has.
-Tensor as_tensor(const HalfCopy& copy, const Tensor& leaf, DType dtype) {
-  const Dims strides = layout::dense_strides("half_copy", leaf.shape(), leaf.suggest_memory_format());
-  return Tensor(make_ref<TensorImpl>(copy.storage, 0, leaf.shape(), strides, dtype, false));
-}
 
 /// Fills the slot from the leaf's present values.
 void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
@@ -34,6 +33,24 @@ void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
   const std::uint32_t version = leaf.version();  // as a write during the cast makes the copy an old one
   copy.storage = to(leaf.detach(), dtype).impl().storage;
   copy.version = version;
+  // Readers in other streams wait for the cast. Recorded work has its copies for itself.
+  copy.written =
+      Recording::of(leaf.device()) != nullptr ? Ref<StreamMark>() : StreamMark::here(leaf.device());
+}
+
+/// Calls f(copy, dtype, owners) for those of a leaf's copies that this thread's work uses. Owners: who has
+/// the memory when no tensor does.
+template <class F>
+void each_copy(AutogradMeta& meta, const TensorImpl& leaf, F f) {
+  Recording* const recording = Recording::of(leaf.storage->device());
+  for (std::size_t i = 0; i < kHalfTypes.size(); ++i) {
+    if (recording == nullptr) {
+      f(meta.half_copies[i], kHalfTypes[i], 1);
+      continue;
+    }
+    RecordedCopies::Copy* const copy = RecordedCopies::of(*recording).find(leaf, kHalfTypes[i]);
+    if (copy != nullptr) f(copy->now, kHalfTypes[i], copy->entry && copy->now.storage == copy->entry ? 2 : 1);
+  }
 }
 
 }  // namespace
@@ -45,19 +62,24 @@ Tensor half_copy(const Tensor& leaf, DType dtype) {
   }
   AutogradMeta& meta = autograd::ensure_meta(leaf);
   const std::scoped_lock lock(meta.lock);
-  HalfCopy& copy = meta.half_copies[dtype == DType::f16 ? 0 : 1];
+  HalfCopy& eager = meta.half_copies[dtype == DType::f16 ? 0 : 1];
+  Recording* const recording = Recording::of(leaf.device());
+  HalfCopy& copy =
+      recording == nullptr ? eager : RecordedCopies::of(*recording).use(*recording, leaf, dtype, eager).now;
   if (!copy.storage || copy.version != leaf.version()) refresh(copy, leaf, dtype);
   copy.wanted = true;
-  return as_tensor(copy, leaf, dtype);
+  Tensor values = half_tensor(copy.storage, leaf.impl(), dtype);
+  if (recording == nullptr) StreamMark::wait(copy.written, values);
+  return values;
 }
 
 void drop_half_copies(TensorImpl& leaf) {
   AutogradMeta* const meta = autograd::meta_of(leaf);
   if (meta == nullptr) return;
   const std::scoped_lock lock(meta->lock);
-  for (HalfCopy& copy : meta->half_copies) {
+  each_copy(*meta, leaf, [](HalfCopy& copy, DType /*dtype*/, std::uint32_t /*owners*/) {
     if (!copy.kept) copy.storage = {};
-  }
+  });
 }
 
 void release_half_copies(const Tensor& leaf) noexcept {
@@ -72,16 +94,15 @@ std::array<Tensor, 2> writable_half_copies(const Tensor& leaf) {
   AutogradMeta* const meta = autograd::meta_of(leaf);
   if (meta == nullptr) return result;
   const std::scoped_lock lock(meta->lock);
-  for (std::size_t i = 0; i < kHalfTypes.size(); ++i) {
-    HalfCopy& copy = meta->half_copies[i];
+  each_copy(*meta, leaf.impl(), [&](HalfCopy& copy, DType dtype, std::uint32_t owners) {
     if (!copy.wanted) {
       copy = {};
-      continue;
+      return;
     }
-    const bool usable = copy.storage && copy.version == leaf.version() && copy.storage->use_count() == 1;
-    if (!usable) refresh(copy, leaf, kHalfTypes[i]);
-    result[i] = as_tensor(copy, leaf, kHalfTypes[i]);
-  }
+    const bool usable = copy.storage && copy.version == leaf.version() && copy.storage->use_count() == owners;
+    if (!usable) refresh(copy, leaf, dtype);
+    result[dtype == DType::f16 ? 0 : 1] = half_tensor(copy.storage, leaf.impl(), dtype);
+  });
   return result;
 }
 
@@ -89,12 +110,12 @@ void half_copies_written(const Tensor& leaf) {
   AutogradMeta* const meta = autograd::meta_of(leaf);
   if (meta == nullptr) return;
   const std::scoped_lock lock(meta->lock);
-  for (HalfCopy& copy : meta->half_copies) {
-    if (!copy.wanted) continue;
+  each_copy(*meta, leaf.impl(), [&](HalfCopy& copy, DType /*dtype*/, std::uint32_t /*owners*/) {
+    if (!copy.wanted) return;
     copy.version = leaf.version();
     copy.wanted = false;
     copy.kept = true;
-  }
+  });
 }
 
 }  // namespace mezzo

@@ -6,6 +6,7 @@
 #include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/node.h"
+#include "mezzo/autograd/recorded_gradients.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo {
@@ -17,8 +18,9 @@ using autograd::NodeHooks;
 namespace {
 
 /// The former gradient is freed after the lock is released, as it may hold a whole graph.
-void exchange_grad(AutogradMeta& meta, Tensor gradient) {
+void exchange_grad(AutogradMeta& meta, Tensor gradient, Device device) {
   const std::scoped_lock lock(meta.lock);
+  autograd::RecordedGradients::replaced(meta, device);
   std::swap(meta.grad, gradient);
 }
 
@@ -64,7 +66,8 @@ Tensor Tensor::grad() const {
 void Tensor::set_grad(const Tensor& gradient) const {
   static_cast<void>(required("set_grad"));
   if (!gradient.defined()) {
-    if (AutogradMeta* const meta = autograd::meta_of(*this)) exchange_grad(*meta, {});
+    const bool none = autograd::meta_of(*this) == nullptr && detail::Recording::of(device()) == nullptr;
+    if (!none) exchange_grad(autograd::ensure_meta(*this), {}, device());
     return;
   }
   if (gradient.shape() != shape()) {
@@ -79,7 +82,7 @@ void Tensor::set_grad(const Tensor& gradient) const {
     throw DeviceError("set_grad", to_string(device()), to_string(gradient.device()),
                       "move it with to(device)");
   }
-  exchange_grad(autograd::ensure_meta(*this), gradient);
+  exchange_grad(autograd::ensure_meta(*this), gradient, device());
 }
 
 void Tensor::backward() const { backward(BackwardOptions{}); }

@@ -18,11 +18,12 @@ endif()
 set(mezzo_sample_files
   amp: autocast captured_step grad_scaler grad_scaler_state policy
   autograd: attrs bind decomposed engine finite_proof grad_mode gradient_locks half_copy leaf_lock node op_observer
-    registry tensor_autograd
+    recorded_copies recorded_gradients registry tensor_autograd
   core: backend cgroup cuda dims dtype error function layout promotion random storage tensor threads value warning
-  core/memory: allocator memory_limit per_thread pool
+  core/memory: allocator memory_limit per_thread pool stream_mark
   core/parallel: processors thread_pool
   core/random: draw_recorder
+  core/replay: recording
   core/text: value_text
   io: json
   io/detail: file json_scanner value_builder
@@ -41,7 +42,7 @@ set(mezzo_sample_files
   ops/pointwise: activation binary compare inplace scalar unary
   ops/reduce: common reduction
   ops/shape: cast methods view
-  optim: optimizer sgd)
+  optim: optimizer recorded_updates sgd)
 if(NOT MEZZO_HAVE_CUDA)
   list(APPEND mezzo_sample_files core/no_cuda: streams)
 endif()

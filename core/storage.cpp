@@ -1,4 +1,5 @@
-// Gets a storage's buffer from the allocator of its device (core/memory/allocator.h) and returns it there.
+// Gets a storage's buffer from the allocator of its device (core/memory/allocator.h) and returns it there;
+// tells the recording of the thread, if there is one, what is made and written.
 #include "mezzo/core/storage.h"
 
 #include "mezzo/core/memory/allocator.h"
@@ -6,8 +7,13 @@
 namespace mezzo {
 
 Storage::Storage(std::size_t bytes, Device device)
-    : data_(detail::allocate_bytes(bytes, device)), bytes_(bytes), device_(device) {}
+    : data_(detail::allocate_bytes(bytes, device)), bytes_(bytes), device_(device) {
+  if (!device.is_cpu()) note_made();
+}
 
-Storage::~Storage() { detail::deallocate_bytes(data_, bytes_, device_); }
+Storage::~Storage() {
+  if (recorded_) note_freed();
+  detail::deallocate_bytes(data_, bytes_, device_);
+}
 
 }  // namespace mezzo

@@ -11,6 +11,10 @@
 
 namespace mezzo {
 
+namespace detail {
+class Recording;
+}
+
 /// A buffer of bytes on a device. Freed when the last tensor or saved value that uses it goes.
 class Storage final : public RefCounted {
  public:
@@ -23,14 +27,24 @@ class Storage final : public RefCounted {
   [[nodiscard]] Device device() const noexcept { return device_; }
   /// Counts in-place writes through any tensor that shares this storage.
   [[nodiscard]] std::uint32_t version() const noexcept { return version_.load_acquire(); }
-  void bump_version() noexcept { advance_version(1); }
-  /// Counts `writes` writes at once.
-  void advance_version(std::uint32_t writes) noexcept { version_.add_acq_rel(writes); }
+  void bump_version() { advance_version(1); }
+  /// Counts `writes` writes at once. While work is recorded, each replay will count as one more.
+  void advance_version(std::uint32_t writes) {
+    version_.add_acq_rel(writes);
+    if (!device_.is_cpu()) note_write();
+  }
   /// Number of live tensors that are views of another tensor on this storage (see Tensor::add_).
   [[nodiscard]] std::int32_t live_views() const noexcept { return live_views_.load_acquire(); }
   void count_view(std::int32_t change) noexcept { live_views_.add_acq_rel(change); }
 
  private:
+  friend class detail::Recording;
+  // For the recording of the thread, if there is one; in core/replay/recording.cpp.
+  void note_made();
+  void note_write();
+  void note_freed() noexcept;
+
+  bool recorded_ = false;  ///< a recording counts its replays as writes to it
   void* data_;
   std::size_t bytes_;
   Device device_;

@@ -120,9 +120,11 @@ Optimizer::Group Optimizer::new_group(std::string_view op, const NamedTensors& p
 void Optimizer::add_group(std::string_view op, const NamedTensors& parameters) {
   if (parameters.empty()) throw ValueError(op, "at least one parameter", "none", "leave the empty group out");
   groups_.push_back(new_group(op, parameters));
+  break_recordings();
 }
 
 Optimizer::~Optimizer() {
+  leave_recordings();
   for (const Group& group : groups_) {
     for (const Parameter& parameter : group.parameters) release_half_copies(parameter.tensor);
   }
@@ -188,7 +190,9 @@ void Optimizer::set_momentum(double momentum, std::size_t group) {
   require_below_one(op, {{"momentum", momentum}});
   kernels::Rates rates = rates_now(group);
   rates.momentum = momentum;
+  const std::size_t buffers = buffer_names(group).size();
   set_group_rates(group, rates);
+  if (buffer_names(group).size() != buffers) break_recordings();
   write_rates(group);
 }
 
@@ -213,7 +217,8 @@ void Optimizer::zero_grad(bool set_to_none) {
 }
 
 /// Makes a parameter's master, or brings it up to date when somebody else wrote to the parameter. Where the
-/// master still rounds to the parameter it is the better value; elsewhere the parameter is. No host read.
+/// master still rounds to the parameter it is the better value; elsewhere the parameter is. No host read. In
+/// place, as a recorded step has its address.
 void Optimizer::prepare_master(std::size_t group, Parameter& parameter) const {
   if (!is_16bit(parameter.tensor.dtype()) || !master_weights(group)) {
     parameter.master = Tensor();
@@ -223,7 +228,7 @@ void Optimizer::prepare_master(std::size_t group, Parameter& parameter) const {
   if (!parameter.master.defined())
     parameter.master = tensor.to(DType::f32);
   else if (parameter.seen != tensor.version())
-    parameter.master = where(eq(parameter.master.to(tensor.dtype()), tensor), parameter.master, tensor);
+    parameter.master.copy_(where(eq(parameter.master.to(tensor.dtype()), tensor), parameter.master, tensor));
   parameter.seen = tensor.version();
 }
 
@@ -273,17 +278,20 @@ void Optimizer::step(const ScalerControl& control) {
     for (const Parameter& parameter : group.parameters) gradients.add(parameter.tensor);
   }
   gradients.lock();
+  const bool recording = is_recording();
   // First all that can fail, then the kernels.
   updates_.clear();
   copies_.clear();
   SmallVector<std::size_t, 8> ends;  // per group, the end of its updates
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    if (!groups_[g].rates.defined()) write_rates(g);
+    if (!groups_[g].rates.defined() && !recording) write_rates(g);
     const std::size_t buffers = buffer_names(g).size();
-    for (Parameter& parameter : groups_[g].parameters) {
+    for (std::size_t i = 0; i < groups_[g].parameters.size(); ++i) {
+      Parameter& parameter = groups_[g].parameters[i];
       const Tensor& gradient = autograd::locked_grad(parameter.tensor);
       if (!gradient.defined()) continue;
       require_parameter("Optimizer", parameter.tensor, device_);
+      if (recording) record_update(g, i, buffers);
       prepare(g, buffers, parameter);
       copies_.push_back(writable_half_copies(parameter.tensor));
       add_update(parameter, gradient, copies_.back());
@@ -342,6 +350,12 @@ std::string Optimizer::parameter_name(std::size_t i) const {
   const Parameter& parameter = groups_[group].parameters[position];
   if (!parameter.name.empty()) return parameter.name;
   return "parameter " + std::to_string(i) + " " + to_string(parameter.tensor.shape());
+}
+
+std::string Optimizer::parameter_name(std::size_t group, std::size_t position) const {
+  std::size_t i = position;
+  for (std::size_t g = 0; g < group; ++g) i += groups_[g].parameters.size();
+  return parameter_name(i);
 }
 
 bool Optimizer::has_master(std::size_t i) const {

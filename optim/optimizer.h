@@ -44,6 +44,7 @@ struct OptimizerState {
 };
 
 class Remapping;
+class RecordedUpdates;
 
 /// Names of the buffers that an algorithm keeps per parameter.
 using BufferNames = SmallVector<std::string_view, 4>;
@@ -104,9 +105,9 @@ class Optimizer {
 
   /// Options and, for each parameter that has had a step, its buffers.
   [[nodiscard]] OptimizerState state_dict() const;
-  /// Restores options and state (copied in). Throws: StateError, ShapeError or DTypeError when it is not of
-  /// this kind of optimizer with these parameters, ValueError for options that are not valid; nothing has
-  /// changed then.
+  /// Restores options and state (copied in; into the memory that it has, once a step was recorded). Throws:
+  /// StateError, ShapeError or DTypeError when it is not of this kind of optimizer with these parameters,
+  /// ValueError for options that are not valid; nothing has changed then.
   void load_state_dict(const OptimizerState& state);
 
  protected:
@@ -155,6 +156,7 @@ class Optimizer {
 
  private:
   friend class Remapping;
+  friend class RecordedUpdates;
   using TensorMap = std::map<std::string, Tensor>;
 
   [[nodiscard]] Group new_group(std::string_view op, const NamedTensors& parameters);
@@ -168,6 +170,8 @@ class Optimizer {
   [[nodiscard]] static kernels::UpdateControl control_of(const Group& group, const ScalerControl& control);
   /// Group and position of parameter i. Throws: IndexError.
   [[nodiscard]] std::pair<std::size_t, std::size_t> locate(std::size_t i) const;
+  /// As parameter_name(i), by group and position.
+  [[nodiscard]] std::string parameter_name(std::size_t group, std::size_t position) const;
   /// f(key in a state dict, tensor) for all that is kept for a parameter under its group's present options.
   template <class P, class F>
   void each_slot(std::size_t group, std::size_t index, P& parameter, F f) const;
@@ -175,12 +179,25 @@ class Optimizer {
   [[nodiscard]] Parameter loaded(std::size_t group, std::size_t index, const Parameter& parameter,
                                  TensorMap& saved) const;
   [[nodiscard]] std::vector<std::vector<Parameter>> all_loaded(const OptimizerState& state) const;
+  /// Options other than the rates, and how many buffers they ask for: what a recorded step has fixed.
+  [[nodiscard]] Value fixed_options() const;
+  void keep_memory(const Parameter& former, Parameter& loaded) const;
+  // In recorded_updates.cpp.
+  [[nodiscard]] bool is_recording() const;
+  /// A recorded step is about to update a parameter, which so many buffers belong to. Throws StateError when
+  /// it would make their state.
+  void record_update(std::size_t group, std::size_t index, std::size_t buffers);
+  /// Recorded steps cannot follow what happens now.
+  void break_recordings() noexcept;
+  /// The optimizer goes.
+  void leave_recordings() noexcept;
 
   std::vector<Group> groups_;
   Device device_;
   std::uint64_t id_;
   std::uint64_t step_calls_ = 0;
   bool rates_shared_ = false;  ///< rates() was called
+  Ref<RefCounted> link_;       ///< to recordings of steps (recorded_updates.cpp); made with the first one
   // What step() hands to the kernels, kept for its memory: a step asks the system for none.
   std::vector<kernels::ParameterUpdate> updates_;
   std::vector<std::array<Tensor, 2>> copies_;

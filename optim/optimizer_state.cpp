@@ -134,6 +134,30 @@ std::vector<std::vector<Optimizer::Parameter>> Optimizer::all_loaded(const Optim
   return result;
 }
 
+Value Optimizer::fixed_options() const {
+  Value all;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    all.push_back(group_options(g, {}));
+    all.push_back(static_cast<std::int64_t>(buffer_names(g).size()));
+  }
+  return all;
+}
+
+/// Puts loaded state where the former one is, whose addresses recorded steps have.
+void Optimizer::keep_memory(const Parameter& former, Parameter& loaded) const {
+  const auto keep = [](const Tensor& memory, Tensor& values) {
+    if (!memory.defined() || !values.defined()) return;
+    memory.copy_(values);
+    values = memory;
+  };
+  if (former.master.defined() && !loaded.master.defined() && loaded.step.defined())
+    loaded.master = loaded.tensor.detach();  // as the next step would make it
+  keep(former.step, loaded.step);
+  keep(former.carried, loaded.carried);
+  keep(former.master, loaded.master);
+  for (std::size_t i = 0; i < former.buffers.size(); ++i) keep(former.buffers[i], loaded.buffers[i]);
+}
+
 void Optimizer::load_state_dict(const OptimizerState& state) {
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
@@ -143,6 +167,7 @@ void Optimizer::load_state_dict(const OptimizerState& state) {
   };
   Value::List before;
   for (std::size_t g = 0; g < groups_.size(); ++g) before.push_back(group_options(g, group_rates(g)));
+  const Value fixed = fixed_options();
   std::vector<std::vector<Parameter>> parameters;
   try {
     set_options(state.options.at("param_groups").as_list());  // what there is to load depends on them
@@ -150,6 +175,17 @@ void Optimizer::load_state_dict(const OptimizerState& state) {
   } catch (...) {
     set_options(before);
     throw;
+  }
+  if (link_) {
+    bool followed = fixed_options() == fixed;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      for (std::size_t i = 0; i < parameters[g].size(); ++i) {
+        const Parameter& former = groups_[g].parameters[i];
+        keep_memory(former, parameters[g][i]);
+        followed = followed && former.step.defined() == parameters[g][i].step.defined();
+      }
+    }
+    if (!followed) break_recordings();
   }
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     groups_[g].parameters = std::move(parameters[g]);

@@ -147,6 +147,7 @@ void Remapping::check() const {
 
 void Remapping::apply() {
   for (std::size_t g = 0; g < groups_.size(); ++g) optimizer_.groups_[g].parameters = std::move(groups_[g]);
+  optimizer_.break_recordings();
   for (const Tensor& tensor : given_up_) release_half_copies(tensor);
 }
 

@@ -9,11 +9,28 @@
 #include "mezzo/core/cuda/graph_draws.h"
 #include "mezzo/core/cuda/memory_pool.h"
 #include "mezzo/core/cuda/stream.h"
+#include "mezzo/core/replay/recording.h"
 
 namespace mezzo::cuda {
 
+namespace {
+
+class GraphRecording final : public mezzo::detail::Recording {
+ public:
+  explicit GraphRecording(Device device) : Recording(device), device_(device) {}
+  [[nodiscard]] Ref<Storage> new_input(std::size_t bytes) override {
+    const OrdinaryMemoryScope outside;
+    return make_ref<Storage>(bytes, device_);
+  }
+
+ private:
+  Device device_;
+};
+
+}  // namespace
+
 struct Graph::State {
-  explicit State(Device device) : pool(device), stream(device), draws(device) {}
+  explicit State(Device device) : pool(device), stream(device), draws(device), recording(device) {}
   ~State() {
     const DeviceGuard guard(stream.device().index);
     static_cast<void>(cudaDeviceSynchronize());  // before the pool's memory goes
@@ -26,6 +43,7 @@ struct Graph::State {
   MemoryPool pool;
   Stream stream;  ///< that the work was recorded in
   GraphDraws draws;
+  GraphRecording recording;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
 };
@@ -68,8 +86,10 @@ Graph::Graph(Device device, const std::function<void()>& work) : state_(std::mak
   const StreamGuard use(state_->stream);
   const MemoryPoolScope memory(state_->pool);
   const mezzo::detail::DrawRecorderScope random(state_->draws);
+  const mezzo::detail::RecordingScope host(state_->recording);
   Capture capture(state_->stream);
   work();
+  state_->recording.finish();
   state_->graph = capture.end();
   check(cudaGraphInstantiate(&state_->executable, state_->graph, 0), "cudaGraphInstantiate");
 }
@@ -79,8 +99,13 @@ Graph::~Graph() = default;
 void Graph::replay() {
   const Stream& stream = current_stream(state_->stream.device());
   const DeviceGuard guard(stream.device().index);
+  if (state_->recording.has_states()) {
+    refuse_in_capture(stream, "replaying a step that uses an optimizer or 16-bit copies of weights");
+    state_->recording.before_replay();
+  }
   state_->draws.before_replay(stream);
   check(cudaGraphLaunch(state_->executable, native(stream)), "cudaGraphLaunch");
+  state_->recording.after_replay();
   state_->draws.after_replay(stream);
 }
 

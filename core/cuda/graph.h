@@ -22,9 +22,11 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Puts the recorded work into the current stream of the device. Random numbers are those that the work
-  /// would draw if it ran now (core/random.h); work that draws cannot be replayed into a stream that captures
-  /// (StateError).
+  /// Puts the recorded work into the current stream of the device. What it takes for granted of the host is
+  /// made true first, and versions count a write to all that it writes or makes (core/replay/recording.h).
+  /// Random numbers are those that the work would draw if it ran now (core/random.h). Throws: StateError when
+  /// the work could not be what it was (parameters in other memory, an optimizer that is gone, ...), and for
+  /// a stream that captures, if the work draws or uses optimizers, gradients or 16-bit copies.
   void replay();
 
  private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mezzo/core/cuda/memory_pool.h"
 #include "mezzo/core/cuda/staging.h"
 #include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
@@ -22,6 +23,7 @@ RandomRange GraphDraws::record(const Ref<mezzo::detail::Sequence>& sequence, std
   auto source = std::find_if(sources_.begin(), sources_.end(),
                              [&](const Source& drawn) { return drawn.sequence == sequence; });
   if (source == sources_.end()) {
+    const OrdinaryMemoryScope outside;  // other work of the graph must not use the place
     source = sources_.insert(source, {sequence, make_ref<Storage>(sizeof(GeneratorState), device_), 0});
   }
   const RandomRange range{{0, source->blocks}, static_cast<const GeneratorState*>(source->base->data())};

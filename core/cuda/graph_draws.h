@@ -15,7 +15,7 @@ class GraphDraws final : public mezzo::detail::DrawRecorder {
  public:
   explicit GraphDraws(Device device) : device_(device) {}
 
-  /// Counts the blocks; base is a record in memory of the active pool.
+  /// Counts the blocks; base is a record in memory that nothing else in the graph uses.
   [[nodiscard]] RandomRange record(const Ref<mezzo::detail::Sequence>& sequence, std::uint64_t blocks,
                                    Device device) override;
   /// Reserves what one replay takes of each sequence and writes where it begins, in the order of `stream` and

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "mezzo/core/cuda/memory_pool.h"
+
 namespace mezzo::cuda {
 
 namespace {
@@ -27,6 +29,8 @@ std::atomic<bool>& synchronous() noexcept {
 std::uint64_t launches() noexcept { return launch_count.load(std::memory_order_relaxed); }
 bool synchronous_launches() noexcept { return synchronous().load(std::memory_order_relaxed); }
 void set_synchronous_launches(bool on) noexcept { synchronous().store(on, std::memory_order_relaxed); }
+
+bool is_recording(int index) noexcept { return active_pool(index) != nullptr; }
 
 void after_launch(const Stream& stream) {
   launch_count.fetch_add(1, std::memory_order_relaxed);

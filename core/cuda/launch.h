@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "mezzo/core/cuda/check.h"
@@ -20,6 +21,9 @@ namespace mezzo::cuda {
 /// environment's MEZZO_CUDA_SYNC=1 says. Launches into a capturing stream never wait.
 [[nodiscard]] bool synchronous_launches() noexcept;
 void set_synchronous_launches(bool on) noexcept;
+
+/// Whether this thread records a graph on the device: kernels may be met for the first time then.
+[[nodiscard]] bool is_recording(int index) noexcept;
 
 /// What follows each launch: counts and remembers it, and waits for it when asked to. Throws DeviceError.
 void after_launch(const Stream& stream);
@@ -37,6 +41,10 @@ void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = native(stream);
+  // The first use of a kernel loads its module, which drivers before CUDA 12.3 count among the calls that a
+  // capture forbids.
+  std::optional<RelaxedCapture> relaxed;
+  if (is_recording(stream.device().index)) relaxed.emplace();
   check(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "the kernel launch");
   after_launch(stream);
 }

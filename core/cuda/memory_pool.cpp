@@ -68,6 +68,9 @@ MemoryPoolScope::~MemoryPoolScope() {
   capture_ends(pool_.device().index);
 }
 
+OrdinaryMemoryScope::OrdinaryMemoryScope() noexcept : previous_(std::exchange(innermost, nullptr)) {}
+OrdinaryMemoryScope::~OrdinaryMemoryScope() { innermost = previous_; }
+
 MemoryPool* active_pool(int index) noexcept {
   return innermost != nullptr && innermost->pool_.device().index == index ? &innermost->pool_ : nullptr;
 }

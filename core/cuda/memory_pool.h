@@ -56,6 +56,20 @@ class MemoryPoolScope {
   MemoryPoolScope* previous_;
 };
 
+/// While it lives, this thread allocates as if there were no MemoryPoolScope: memory that something outside
+/// of the graph writes before each replay. Memory of the pool will not do, as other work of the graph may
+/// have used the same block earlier in the step.
+class OrdinaryMemoryScope {
+ public:
+  OrdinaryMemoryScope() noexcept;
+  ~OrdinaryMemoryScope();
+  OrdinaryMemoryScope(const OrdinaryMemoryScope&) = delete;
+  OrdinaryMemoryScope& operator=(const OrdinaryMemoryScope&) = delete;
+
+ private:
+  MemoryPoolScope* previous_;
+};
+
 /// The pool of the thread's innermost scope when it is of this device, else nullptr.
 [[nodiscard]] MemoryPool* active_pool(int index) noexcept;
 /// The same when the capture has recorded something, else nullptr.

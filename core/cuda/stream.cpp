@@ -18,6 +18,7 @@
 #include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/scope_list.h"
+#include "mezzo/core/memory/stream_mark.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::cuda {
@@ -145,3 +146,11 @@ void refuse_in_capture(const Stream& stream, std::string_view what) {
 }
 
 }  // namespace mezzo::cuda
+
+namespace mezzo::detail {
+
+Ref<StreamMark> StreamMark::of_default_stream(Device device) {
+  return make_ref<StreamMark>(cuda::default_stream(device.index));
+}
+
+}  // namespace mezzo::detail

@@ -73,6 +73,22 @@ TEST_F(CapturedRandom, GivesTheBitsOfEagerCalls) {
   expect_same_bits(device, default_generator(), [](int) {});
 }
 
+// Where a recorded draw begins is written before the replay, so other work of the step must not use the
+// place.
+TEST_F(CapturedRandom, WorkBeforeTheFirstDrawLeavesItAlone) {
+  const auto step = [&] {
+    {
+      const Tensor a = full({4}, 1, {.device = device}), b = full({4}, 2, {.device = device});
+      const Tensor c = a + b;
+    }  // their memory is free again
+    return randn({5}, {.device = device});
+  };
+  const std::vector<Numbers> eager = calls(step, [](int) {});
+  manual_seed(42);
+  CapturedStep captured(device, step, 2);
+  EXPECT_EQ(calls([&] { return captured(); }, [](int) {}), eager);
+}
+
 TEST_F(CapturedRandom, EagerDrawsBetweenReplaysTakeTheirTurn) {
   Numbers seen;
   expect_same_bits(device, default_generator(), [&](int i) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/core/cuda/graph.h"
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
@@ -60,6 +61,21 @@ TEST_F(CudaLaunch, AnImpossibleLaunchNamesTheOp) {
     EXPECT_NE(error.got().find("cudaErrorInvalidConfiguration"), std::string::npos);
   }
   EXPECT_NO_THROW(current_stream().synchronize());  // the next call is not blamed
+}
+
+TEST_F(CudaLaunch, AKernelThatARecordingMeetsFirstIsLoaded) {
+  void* const memory = mezzo::detail::allocate_bytes(sizeof(int), Device::cuda(0));
+  emulated_cuda::load_kernels_at_first_launch(true);
+  Graph graph(Device::cuda(0), [&] {
+    launch(count_up, dim3(1), dim3(1), 0, current_stream(), static_cast<int*>(memory), 42, 1);
+  });
+  emulated_cuda::load_kernels_at_first_launch(false);
+  graph.replay();
+  const test::Bytes bytes = read(memory, sizeof(int));
+  int value = 0;
+  std::memcpy(&value, bytes.data(), sizeof(int));
+  EXPECT_EQ(value, 42);
+  mezzo::detail::deallocate_bytes(memory, sizeof(int), Device::cuda(0));
 }
 
 TEST_F(CudaLaunch, GoesToTheDeviceOfItsStream) {

@@ -6,11 +6,13 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "cuda/device_fixture.h"
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/allocator.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::cuda {
 namespace {
@@ -124,6 +126,16 @@ TEST_F(CudaStream, SynchronizeLeavesNothingToDo) {
   EXPECT_TRUE(stream.query());
   EXPECT_FALSE(stream.is_capturing());
   mezzo::detail::deallocate_bytes(memory, 4096, Device::cuda(0));
+}
+
+// The runtime keeps it for cudaGetLastError, of its own copy or of a common one.
+TEST_F(CudaStream, AnErrorOfTheProgramIsNotTakenForOneOfALaterOp) {
+  EXPECT_EQ(cudaSetDevice(device_count()), cudaErrorInvalidDevice);
+  const Tensor x = full({3}, 2, {.device = Device::cuda(0)});
+  EXPECT_EQ((x + x).to_vector<float>(), std::vector<float>(3, 4));
+  EXPECT_NO_THROW(synchronize(Device::cuda(0)));
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice) << "the program's to ask for";
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
 TEST_F(CudaStream, EventsMeasureTimeWhenAskedTo) {

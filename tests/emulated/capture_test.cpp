@@ -70,6 +70,23 @@ TEST_F(Captures, CopiesAndFillsReadTheirSourcesAtEachLaunch) {
   }
 }
 
+TEST_F(Captures, LoadingAKernelIsForbiddenUnlessTheThreadIsRelaxed) {
+  int* const value = to_device<int>({0});
+  emulated_cuda::load_kernels_at_first_launch(true);
+  begin(cudaStreamCaptureModeThreadLocal);
+  EXPECT_EQ(launch({1, 1, 0, stream_}, add_value, value, 1), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(end_result(), cudaErrorStreamCaptureInvalidated);
+  begin(cudaStreamCaptureModeThreadLocal);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  MEZZO_OK(cudaThreadExchangeStreamCaptureMode(&mode));
+  MEZZO_OK(launch({1, 1, 0, stream_}, add_value, value, 1));
+  MEZZO_OK(cudaThreadExchangeStreamCaptureMode(&mode));
+  MEZZO_OK(launch({1, 1, 0, stream_}, add_value, value, 1));
+  MEZZO_OK(cudaGraphLaunch(end(), stream_));
+  MEZZO_OK(cudaStreamSynchronize(stream_));
+  EXPECT_EQ(to_host(value, 1)[0], 2);
+}
+
 /// A second stream that is forked from the capture by one event and joined to it by another.
 TEST_F(Captures, ForkAndJoin) {
   int* const values = to_device<int>({1, 0});

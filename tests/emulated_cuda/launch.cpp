@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "block.h"
+#include "capture.h"
 #include "ledger.h"
 #include "runtime.h"
 #include "shared_memory.h"
@@ -38,6 +39,15 @@ KernelCall copy_call(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThre
   return result;
 }
 
+/// Loads a kernel that is launched for the first time, where that is emulated.
+cudaError_t load(AnyKernel kernel) {
+  auto& loaded = runtime().loaded;
+  if (!loaded || loaded->contains(kernel)) return cudaSuccess;
+  if (const cudaError_t error = forbid_unsafe(); error != cudaSuccess) return error;
+  loaded->insert(kernel);
+  return cudaSuccess;
+}
+
 }  // namespace
 
 cudaError_t launch(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThread run,
@@ -48,6 +58,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThread
     if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
     if (config.numAttrs != 0) return cudaErrorNotSupported;
     if (!valid(config)) return cudaErrorInvalidConfiguration;
+    if (const cudaError_t error = load(kernel); error != cudaSuccess) return error;
     auto work = [kernel_call = copy_call(config, kernel, run, arguments, count)] {
       ++runtime().counts.launches;
       run_in_ledger([&] { return short_name(kernel_call.kernel); }, kernel_call.grid, kernel_call.block,
@@ -58,3 +69,9 @@ cudaError_t launch(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThread
 }
 
 }  // namespace emulated_cuda::detail
+
+void emulated_cuda::load_kernels_at_first_launch(bool on) {
+  const std::lock_guard lock(runtime_mutex());
+  runtime().loaded.reset();
+  if (on) runtime().loaded.emplace();
+}

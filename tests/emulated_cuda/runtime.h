@@ -6,11 +6,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
 #include "emulated_cuda/api.h"
 #include "emulated_cuda/control.h"
+#include "emulated_cuda/launch.h"
 #include "graph.h"
 #include "memory.h"
 #include "streams.h"
@@ -39,6 +42,7 @@ struct Runtime {
   std::unordered_map<cudaGraphExec_t, std::shared_ptr<CUgraphExec_st>> executables;
   std::map<const std::byte*, Pinned, std::greater<>> pinned;  ///< by address, highest first
   Counts counts{};
+  std::optional<std::set<detail::AnyKernel>> loaded;  ///< kernels; nothing: all are
 
   /// Reads the environment.
   Runtime();

@@ -32,6 +32,11 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 /// stopped. Only reset() ends that.
 cudaError_t enqueue_failure(cudaStream_t stream, cudaError_t error);
 
+/// While on: no kernel is loaded at first, and the first launch of each loads it, which is forbidden in a
+/// capture unless the thread's mode is relaxed. So it is with drivers before CUDA 12.3; later ones load in
+/// captures, too.
+void load_kernels_at_first_launch(bool on);
+
 /// Starts anew: drops queued work, streams, events, graphs, memory and errors, and reads the environment
 /// again. No handle or pointer from before may be used after.
 void reset();
