@@ -39,9 +39,11 @@ class ReducedDims : public Dims {
 /// sum / n; NaN over no elements. x, or `dtype` when given, must be floating (DTypeError).
 [[nodiscard]] Tensor mean(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {});
-/// Undoes broadcasting: sums x over the dims that `shape` lacks at the front or holds as 1, in x's dtype. The
-/// same handle when x has that shape. Throws: ShapeError when `shape` does not broadcast to x's.
-[[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape);
+/// Undoes broadcasting: sums x over the dims that `shape` lacks at the front or holds as 1. The result has
+/// x's dtype, or `dtype`: then x counts as converted to it, except that 16-bit rounding happens at the end
+/// only. The same handle when x has that shape and dtype. Throws: ShapeError when `shape` does not broadcast
+/// to x's.
+[[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape, std::optional<DType> dtype = {});
 /// The sum of a matrix's diagonal, 0-dim; dtype as for sum, but left alone by autocast. Throws: ShapeError
 /// unless x has 2 dims.
 [[nodiscard]] Tensor trace(const Tensor& x);
