@@ -230,11 +230,13 @@ TEST_F(CudaGemm, BiasThatBeginsAnywhere) {
   }
 }
 
-/// 1 + 2^-12, which TF32 cannot hold, times 1, in this dtype.
+/// 1 + 2^-12, which TF32 cannot hold, times 1, in this dtype. TF32 is a permission: of small products
+/// cuBLASLt computes some in f32 all the same, so these are of a size that keeps tensor cores busy.
 double just_above_one(DType dtype) {
+  constexpr std::int64_t kSize = 512;
   const TensorOptions options{.dtype = dtype, .device = Device::cuda(0)};
-  return matmul(full({16, 16}, 1 + 0x1p-12, options),
-                eye(16, {}, {.dtype = dtype, .device = Device::cuda(0)}))
+  return matmul(full({kSize, kSize}, 1 + 0x1p-12, options),
+                eye(kSize, {}, {.dtype = dtype, .device = Device::cuda(0)}))
       .to(Device::cpu())
       .to_vector<double>()[0];
 }
@@ -328,7 +330,7 @@ TEST_F(CudaGemm, FastestAlgorithmIsFoundOnceAndKept) {
     EXPECT_EQ(matmul(x, y).to(Device::cpu()).to_vector<float>(),
               std::vector<float>(std::size_t{48 * 16}, 32.0F));
   };
-  lt.slowness[0] = lt.slowness[2] = 2;
+  lt.slowness[0] = lt.slowness[2] = 20;
   EXPECT_EQ(products(product), 1U) << "off: the recommended algorithm, untimed";
   EXPECT_EQ(lt.last_algorithm, 0);
   mezzo::cuda::set_benchmark(true);
