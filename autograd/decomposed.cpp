@@ -1,9 +1,12 @@
 // Runs the composition again on the saved inputs with recording on, and calls grad on the result. Each
-// input becomes a tensor of its own, so a tensor that is used twice gets one gradient per use.
+// input becomes a tensor of its own, so a tensor that is used twice gets one gradient per use. Where a wider
+// dtype is wanted, that tensor has it and the composition reads a cast of it: then the gradient is not
+// rounded to the input's dtype, in which a sum over many elements may not be finite.
 #include "mezzo/autograd/decomposed.h"
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/shape.h"
 
 namespace mezzo::detail {
@@ -19,8 +22,10 @@ Gradients differentiate(const VjpContext& context, const std::function<Outputs(I
       Tensor input = context.in(i);
       // Each input gets an identity of its own, so that a tensor used twice has one gradient per use.
       if (input.defined() && context.needs(i)) {
-        input = create ? identity(input) : input.detach().requires_grad_();
-        wanted.push_back(input);
+        const DType dtype = input.dtype();
+        const Tensor wide = to(input, promote(dtype, context.wanted(i)));
+        wanted.push_back(create ? identity(wide) : wide.detach().requires_grad_());
+        input = to(wanted.back(), dtype);
       }
       inputs.push_back(std::move(input));
     }

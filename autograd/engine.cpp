@@ -42,13 +42,15 @@ using PooledVector = std::vector<T, pool::Allocator<T>>;
 constinit thread_local detail::ScopeList<BackwardObserver*> backward_observers;
 
 /// Brings a gradient into the shape and dtype of the input it belongs to: sums over broadcast dims, casts,
-/// and lets the dtype wanted behind a cast pass. The one place where either happens.
+/// and lets the dtype wanted behind a cast pass. The one place where either happens. A sum may exceed what
+/// its terms' dtype holds, so where a wider dtype is wanted it is rounded to that one only.
 Tensor fit(Tensor gradient, const Edge& edge, const OpInfo& op) {
-  if (gradient.shape() != edge.shape) gradient = sum_to(gradient, edge.shape);
   if (!is_floating(gradient.dtype())) {
     throw AutogradError(op.name.value, "a floating gradient", to_string(gradient.dtype()),
                         "mend the op's vjp");
   }
+  if (gradient.shape() != edge.shape)
+    gradient = sum_to(gradient, edge.shape, promote(gradient.dtype(), edge.wanted));
   if (gradient.dtype() != edge.dtype && gradient.dtype() != edge.wanted) gradient = gradient.to(edge.dtype);
   return gradient;
 }

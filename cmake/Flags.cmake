@@ -30,8 +30,12 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 
 add_library(mezzo_flags INTERFACE)
-# The bits of a result must not depend on whether the compiler fuses a multiply and an add.
+# The bits of a result must not depend on whether the compiler fuses a multiply and an add, on any device. Where fusing is
+# meant, the code says so (add_product in kernels/math/float_parts.h).
 mezzo_host_options(mezzo_flags INTERFACE -ffp-contract=off)
+if(MEZZO_HAVE_CUDA AND NOT MEZZO_CUDA_EMULATED)
+  target_compile_options(mezzo_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false>")
+endif()
 if(MEZZO_TOP_LEVEL)
   # -Wpedantic is not for nvcc, whose own output fails it.
   mezzo_host_options(mezzo_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual

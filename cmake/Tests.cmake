@@ -219,6 +219,14 @@ if(NOT MEZZO_HAVE_CUDA)
     COMMAND_EXPAND_LISTS)
 endif()
 
+# Device code that has to agree with the CPU's to the bit.
+if(MEZZO_HAVE_CUDA AND NOT MEZZO_CUDA_EMULATED)
+  add_test(NAME device_fma COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_fma.sh" "${CMAKE_CUDA_COMPILER}"
+    "${PROJECT_BINARY_DIR}/compile_commands.json")
+  add_test(NAME device_fma_detects COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_fma_test.sh" "${CMAKE_CUDA_COMPILER}")
+  set_tests_properties(device_fma device_fma_detects PROPERTIES SKIP_RETURN_CODE 77)
+endif()
+
 if(MEZZO_BUILD_EXAMPLES AND MEZZO_SMALL_SAMPLE)
   add_test(NAME sample_sources COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_sample_sources.sh" ${CMAKE_CXX_COMPILER}
     $<TARGET_OBJECTS:mlp_timing> -- ${sample_objects} COMMAND_EXPAND_LISTS)

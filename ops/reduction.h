@@ -41,11 +41,12 @@ class ReducedDims : public Dims {
 [[nodiscard]] Tensor mean(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {});
 /// Undoes broadcasting: sums x over the dims that `shape` lacks at the front or holds as 1. The same handle
-/// when x has that shape.
+/// when x has that shape and dtype.
 /// Shapes: x's -> `shape`.
-/// Dtypes: any -> x's.
+/// Dtypes: any -> x's, or `dtype`: then x counts as converted to it, except that 16-bit rounding happens at
+/// the end only.
 /// Throws: ShapeError when `shape` does not broadcast to x's.
-[[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape);
+[[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape, std::optional<DType> dtype = {});
 /// The sum of a matrix's diagonal.
 /// Shapes: [m, n] -> [].
 /// Dtypes: as for sum, but left alone by autocast.

@@ -22,7 +22,7 @@ __global__ void attention_delta(TileSource grad, TileSource out, std::int64_t he
       T a[kPack], b[kPack];
       g.load_four(of_head, column, a);
       o.load_four(of_head, column, b);
-      for (int i = 0; i < kPack; ++i) sum += a[i] * b[i];
+      for (int i = 0; i < kPack; ++i) sum = add_product(sum, a[i], b[i]);
     }
     sum = reduce_warp(sum, [](T a, T b) { return a + b; });
     if (threadIdx.x % kWarp == 0) delta[r] = sum;

@@ -9,8 +9,11 @@
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/rows.h"
 #include "mezzo/kernels/cuda/shared.h"
+#include "mezzo/kernels/math/float_parts.h"
 
 namespace mezzo::kernels::cuda {
+
+using math::detail::add_product;
 
 /// The matrix [rows, width] that a [B, H, rows, width] view holds of one batch entry and head. Between its
 /// columns the step is 1.
@@ -143,7 +146,7 @@ class FmaTiles {
         MEZZO_UNROLL
         for (int i = 0; i < kRows; ++i) {
           MEZZO_UNROLL
-          for (int j = 0; j < kColumns; ++j) dots[i][j] += a.values[i] * b.values[j];
+          for (int j = 0; j < kColumns; ++j) dots[i][j] = add_product(dots[i][j], a.values[i], b.values[j]);
         }
       });
     }
@@ -174,7 +177,10 @@ class FmaTiles {
           MEZZO_UNROLL
           for (int i = 0; i < kRows; ++i) {
             MEZZO_UNROLL
-            for (int j = 0; j < kOutPack; ++j) sums[i][g * kOutPack + j] += w.values[i] * b.values[j];
+            for (int j = 0; j < kOutPack; ++j) {
+              T& sum = sums[i][g * kOutPack + j];
+              sum = add_product(sum, w.values[i], b.values[j]);
+            }
           }
         }
       });

@@ -2,11 +2,14 @@
 #include "mezzo/kernels/conv/cuda_algorithms.h"
 #include "mezzo/kernels/conv/cuda_places.h"
 #include "mezzo/kernels/cuda/access.h"
+#include "mezzo/kernels/math/float_parts.h"
 #include "mezzo/kernels/reduce/cuda_kernels.h"
 
 namespace mezzo::kernels::cuda {
 
 namespace {
+
+using math::detail::add_product;
 
 /// Sizes and arrays as the kernels take them.
 struct DirectConv {
@@ -54,7 +57,7 @@ __global__ void direct_forward_kernel(DirectConv conv, std::int64_t total) {
       for_each_covered(windows, t, [&](std::int64_t k, std::int64_t place) {
         if (place < 0) return;
         const T x = load<T>(conv.x.data, conv.x.dtype, conv.in.at(e.sample, first + c, place));
-        sum += x * conv.weight_at<T>(e.channel, c, k);
+        sum = add_product(sum, x, conv.weight_at<T>(e.channel, c, k));
       });
     }
     store(conv.y.data, conv.y.dtype, i, sum + conv.bias_at<T>(conv.y.dtype, e.channel));
@@ -73,7 +76,7 @@ __global__ void direct_input_kernel(DirectConv conv, std::int64_t total) {
     for (std::int64_t o = group * conv.group_out; o < (group + 1) * conv.group_out; ++o) {
       for_each_cover(windows, p, [&](std::int64_t k, std::int64_t t) {
         const T y = load<T>(conv.y.data, conv.y.dtype, conv.out.at(e.sample, o, t));
-        sum += y * conv.weight_at<T>(o, c, k);
+        sum = add_product(sum, y, conv.weight_at<T>(o, c, k));
       });
     }
     store(conv.x.data, conv.x.dtype, i, sum + conv.bias_at<T>(conv.x.dtype, e.channel));
@@ -109,8 +112,8 @@ struct DirectWeightSums {
       if (!windows.inside(d, position)) return;
       place = place * windows.input[d] + position;
     }
-    acc += load<T>(conv.y.data, conv.y.dtype, conv.out.at(sample, at.out_channel, t)) *
-           load<T>(conv.x.data, conv.x.dtype, conv.in.at(sample, at.in_channel, place));
+    acc = add_product(acc, load<T>(conv.y.data, conv.y.dtype, conv.out.at(sample, at.out_channel, t)),
+                      load<T>(conv.x.data, conv.x.dtype, conv.in.at(sample, at.in_channel, place)));
   }
   [[nodiscard]] __device__ Acc combine(const Acc& a, const Acc& b) const { return a + b; }
   __device__ void store(std::int64_t output, const Acc& acc) const {

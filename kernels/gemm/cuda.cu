@@ -37,16 +37,22 @@ struct Matrices {
   }
 };
 
-/// The same matrices, row-major, in memory of their own.
+/// The same matrices, row-major, in memory of their own. With rows that begin at multiples of `alignment`
+/// elements.
 class Packed {
  public:
-  Packed(Device device, std::int64_t batch, const Matrices& like, DType dtype)
-      : memory_(device, batch * like.rows * like.columns * size_of(dtype)),
-        matrices_{memory_.data(), dtype, like.rows, like.columns, like.rows * like.columns, like.columns, 1} {
-  }
+  Packed(Device device, std::int64_t batch, const Matrices& like, DType dtype, std::int64_t alignment = 1)
+      : Packed(device, batch, like, dtype, Row{(like.columns + alignment - 1) / alignment * alignment}) {}
   [[nodiscard]] const Matrices& matrices() const { return matrices_; }
 
  private:
+  struct Row {
+    std::int64_t length;
+  };
+  Packed(Device device, std::int64_t batch, const Matrices& like, DType dtype, Row row)
+      : memory_(device, batch * like.rows * row.length * size_of(dtype)),
+        matrices_{memory_.data(), dtype, like.rows, like.columns, like.rows * row.length, row.length, 1} {}
+
   Scratch memory_;
   Matrices matrices_;
 };
@@ -62,6 +68,19 @@ Matrices readable(Device device, std::int64_t batch, const Matrices& x, DType dt
   Matrices result = keep->matrices();
   if (distinct == 1) result.batch_stride = 0;
   return result;
+}
+
+/// A, B and C, as a product's description has them.
+Matrices a_of(const GemmArgs& args) {
+  return {const_cast<void*>(args.a), args.a_dtype,      args.m,           args.k,
+          args.a_batch_stride,       args.a_row_stride, args.a_col_stride};
+}
+Matrices b_of(const GemmArgs& args) {
+  return {const_cast<void*>(args.b), args.b_dtype,      args.k,           args.n,
+          args.b_batch_stride,       args.b_row_stride, args.b_col_stride};
+}
+Matrices result_of(const GemmArgs& args) {
+  return {args.c, args.c_dtype, args.m, args.n, args.c_batch_stride, args.c_row_stride, args.c_col_stride};
 }
 
 /// c = beta c, or beta c + alpha product.
@@ -102,11 +121,6 @@ __global__ void integer_gemm(GemmArgs g) {
   }
 }
 
-/// C, as the product's description has it.
-Matrices result_of(const GemmArgs& args) {
-  return {args.c, args.c_dtype, args.m, args.n, args.c_batch_stride, args.c_row_stride, args.c_col_stride};
-}
-
 /// Bias and row sums as kernels before the product, which is added to a C that holds the bias.
 GemmArgs spelled_out(Device device, GemmArgs args) {
   if (args.row_sums != nullptr) {
@@ -132,11 +146,42 @@ bool suits_epilogue(const GemmArgs& args) {
   return args.bias == nullptr && !(args.a_dtype == DType::f32 && mezzo::cuda::allow_tf32());
 }
 
+/// The product of copies whose rows begin at multiples of 16 bytes, which more of the vendor library's
+/// kernels take than other memory. False, and nothing was done, when it has none for them either.
+bool packed_gemm(Device device, const GemmArgs& given, const mezzo::cuda::Stream& stream) {
+  std::optional<Packed> keep_a, keep_b;
+  const auto packed = [&](const Matrices& x, std::optional<Packed>& keep) {
+    const std::int64_t distinct = x.batch_stride == 0 ? 1 : given.batch;
+    keep.emplace(device, distinct, x, x.dtype, 16 / size_of(x.dtype));
+    copy(device, keep->matrices().view(distinct), x.view(distinct));
+    Matrices result = keep->matrices();
+    if (distinct == 1) result.batch_stride = 0;
+    return result;
+  };
+  const Matrices a = packed(a_of(given), keep_a), b = packed(b_of(given), keep_b), c = result_of(given);
+  const Packed keep_c(device, given.batch, c, c.dtype, 16 / size_of(c.dtype));
+  const Matrices& result = keep_c.matrices();
+  GemmArgs args = given;
+  args.a = a.data, args.a_batch_stride = a.batch_stride, args.a_row_stride = a.row_stride;
+  args.b = b.data, args.b_batch_stride = b.batch_stride, args.b_row_stride = b.row_stride;
+  args.c = result.data, args.c_batch_stride = result.batch_stride, args.c_row_stride = result.row_stride;
+  args.a_col_stride = args.b_col_stride = args.c_col_stride = 1;
+  if (args.beta != 0) copy(device, result.view(args.batch), c.view(args.batch));
+  if (!vendor_gemm(args, stream)) return false;
+  copy(device, c.view(args.batch), result.view(args.batch));
+  return true;
+}
+
 /// A product in the vendor library's form, whatever becomes of bias and row sums.
 void direct_gemm(Device device, const GemmArgs& args, const mezzo::cuda::Stream& stream) {
   const bool has_epilogue = args.bias != nullptr || args.row_sums != nullptr;
   if (has_epilogue && suits_epilogue(args) && vendor_gemm(args, stream)) return;
-  static_cast<void>(vendor_gemm(spelled_out(device, args), stream));  // without them it takes any
+  const GemmArgs plain = spelled_out(device, args);
+  if (vendor_gemm(plain, stream) || packed_gemm(device, plain, stream)) return;
+  throw DeviceError("matmul", "an algorithm of cuBLASLt",
+                    "none for " + to_string(Shape{plain.batch, plain.m, plain.k}) + " times " +
+                        to_string(Shape{plain.batch, plain.k, plain.n}) + " in " + to_string(plain.a_dtype),
+                    "report it to mezzo, and compute this product in f32 or on the CPU");
 }
 
 /// C as the product of A and B in the vendor library's form.
@@ -170,14 +215,8 @@ void floating_gemm(Device device, const GemmArgs& given, DType compute) {
   GemmArgs args = takes_epilogue ? given : spelled_out(device, given);
   if (by_columns) args = transposed(args);
   std::optional<Packed> keep_a, keep_b, keep_c;
-  const Matrices a = readable(device, args.batch,
-                              {const_cast<void*>(args.a), args.a_dtype, args.m, args.k, args.a_batch_stride,
-                               args.a_row_stride, args.a_col_stride},
-                              dtype, keep_a);
-  const Matrices b = readable(device, args.batch,
-                              {const_cast<void*>(args.b), args.b_dtype, args.k, args.n, args.b_batch_stride,
-                               args.b_row_stride, args.b_col_stride},
-                              dtype, keep_b);
+  const Matrices a = readable(device, args.batch, a_of(args), dtype, keep_a);
+  const Matrices b = readable(device, args.batch, b_of(args), dtype, keep_b);
   GemmArgs plain = args;
   plain.a = a.data, plain.a_dtype = dtype, plain.a_batch_stride = a.batch_stride;
   plain.a_row_stride = a.row_stride, plain.a_col_stride = a.column_stride;

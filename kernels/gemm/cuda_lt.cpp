@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "mezzo/core/cuda.h"
@@ -324,18 +325,13 @@ bool vendor_gemm(const GemmArgs& args, const mezzo::cuda::Stream& stream) {
   const mezzo::cuda::DeviceGuard guard(device_index);
   // A handle takes memory of the device, and the first use of a kernel loads it: allowed in a capture too.
   const mezzo::cuda::RelaxedCapture relaxed;
+  std::vector<std::pair<GemmArgs, Plan*>> parts;
   for (std::int64_t first = 0; first < args.batch; first += kMaxBatch) {
     const GemmArgs part = part_of(args, first);
-    Plan& plan = plan_for(part, device_index);
-    if (plan.found()) {
-      plan.run(part, stream);
-    } else if (epilogue_of(part) != CUBLASLT_EPILOGUE_DEFAULT) {
-      return false;
-    } else {
-      throw DeviceError("matmul", "an algorithm of cuBLASLt for this product", "none",
-                        "report shapes, strides and dtypes to mezzo");
-    }
+    parts.emplace_back(part, &plan_for(part, device_index));
+    if (!parts.back().second->found()) return false;
   }
+  for (const auto& [part, plan] : parts) plan->run(part, stream);
   return true;
 }
 

@@ -217,7 +217,7 @@ Gradients index_put_vjp(const VjpArgs<IndexPutAttrs>& args) {
   Gradients result(args.num_inputs());
   if (args.needs(0))
     result[0] = args.attrs.accumulate ? grad : index_put(grad, indices, zeros({}, options_of(grad)));
-  if (args.needs(last)) result[last] = sum_to(index(grad, indices), args.in_shape(last));
+  if (args.needs(last)) result[last] = sum_to(index(grad, indices), args.in_shape(last), args.wanted(last));
   return result;
 }
 /// Without `accumulate` no two indices for one place: differences would not show the gradient.

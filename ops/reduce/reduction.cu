@@ -95,14 +95,17 @@ const Registered mean_registered{mean_op};
 
 struct SumToAttrs {
   Shape shape;
-  static constexpr auto fields() { return std::tuple{attr("shape", &SumToAttrs::shape)}; }
+  std::optional<DType> dtype = {};
+  static constexpr auto fields() {
+    return std::tuple{attr("shape", &SumToAttrs::shape), attr("dtype", &SumToAttrs::dtype)};
+  }
 };
 
 Outputs sum_to_forward(const ForwardArgs<SumToAttrs>& args) {
   const Tensor& x = args.in(0);
-  Tensor out = empty(args.attrs.shape, options_of(x));
-  kernels::reduce(x.device(), kernels::Sum<>{}, expanded_view("sum_to", out, x.shape()), view_of(x),
-                  x.dtype());
+  const DType result = args.attrs.dtype.value_or(x.dtype());
+  Tensor out = empty(args.attrs.shape, {.dtype = result, .device = x.device()});
+  kernels::reduce(x.device(), kernels::Sum<>{}, expanded_view("sum_to", out, x.shape()), view_of(x), result);
   return out;
 }
 
@@ -111,7 +114,9 @@ Gradients sum_to_vjp(const VjpArgs<SumToAttrs>& args) {
 }
 
 std::vector<Sample<SumToAttrs>> sum_to_samples() {
-  return {{{samples::real({3, 5, 2})}, {{5, 1}}}, {{samples::real({4, 3})}, {{}}}};
+  return {{{samples::real({3, 5, 2})}, {{5, 1}}},
+          {{samples::real({4, 3})}, {{}}},
+          {{samples::real({3, 4})}, {{4}, DType::f64}}};
 }
 
 constexpr Op<SumToAttrs> sum_to_op{
@@ -207,10 +212,10 @@ Tensor mean(const Tensor& x, const ReducedDims& dim, bool keepdim, std::optional
   return bind(mean_op, {x}, SumAttrs{dim, keepdim, dtype});
 }
 
-Tensor sum_to(const Tensor& x, const Shape& shape) {
+Tensor sum_to(const Tensor& x, const Shape& shape, std::optional<DType> dtype) {
   require_defined("sum_to", x);
-  if (x.shape() == shape) return x;
-  return bind(sum_to_op, {x}, SumToAttrs{shape});
+  if (x.shape() == shape) return dtype ? to(x, *dtype) : x;
+  return bind(sum_to_op, {x}, SumToAttrs{shape, dtype});
 }
 
 Tensor trace(const Tensor& x) { return bind(trace_op, {x}); }

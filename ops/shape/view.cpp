@@ -155,7 +155,9 @@ Outputs expand_forward(const ForwardArgs<ExpandAttrs>& args) {
   layout::checked_numel("expand", target);
   return shown(x, target, layout::expand_strides("expand", x.shape(), x.strides(), target));
 }
-Gradients expand_vjp(const VjpArgs<ExpandAttrs>& args) { return {sum_to(args.grad(), args.in_shape(0))}; }
+Gradients expand_vjp(const VjpArgs<ExpandAttrs>& args) {
+  return {sum_to(args.grad(), args.in_shape(0), args.wanted(0))};
+}
 std::vector<Sample<ExpandAttrs>> expand_samples() {
   return {{{samples::real({3, 1})}, {{3, 4}}},
           {{samples::real({1})}, {{2, 5}}},

@@ -43,6 +43,7 @@ class CudaGemm : public mezzo::test::CudaTest {
     mezzo::cuda::set_benchmark(false);
 #if defined(MEZZO_CUDA_EMULATED)
     emulated_cuda::blas_lt().offered = emulated_cuda::Epilogues::all;
+    emulated_cuda::blas_lt().multiple = 1;
     for (int& milliseconds : emulated_cuda::blas_lt().slowness) milliseconds = 0;
 #endif
   }
@@ -230,11 +231,13 @@ TEST_F(CudaGemm, BiasThatBeginsAnywhere) {
   }
 }
 
-/// 1 + 2^-12, which TF32 cannot hold, times 1, in this dtype.
+/// 1 + 2^-12, which TF32 cannot hold, times 1, in this dtype. TF32 is a permission: of small products
+/// cuBLASLt computes some in f32 all the same, so these are of a size that keeps tensor cores busy.
 double just_above_one(DType dtype) {
+  constexpr std::int64_t kSize = 512;
   const TensorOptions options{.dtype = dtype, .device = Device::cuda(0)};
-  return matmul(full({16, 16}, 1 + 0x1p-12, options),
-                eye(16, {}, {.dtype = dtype, .device = Device::cuda(0)}))
+  return matmul(full({kSize, kSize}, 1 + 0x1p-12, options),
+                eye(kSize, {}, {.dtype = dtype, .device = Device::cuda(0)}))
       .to(Device::cpu())
       .to_vector<double>()[0];
 }
@@ -328,7 +331,7 @@ TEST_F(CudaGemm, FastestAlgorithmIsFoundOnceAndKept) {
     EXPECT_EQ(matmul(x, y).to(Device::cpu()).to_vector<float>(),
               std::vector<float>(std::size_t{48 * 16}, 32.0F));
   };
-  lt.slowness[0] = lt.slowness[2] = 2;
+  lt.slowness[0] = lt.slowness[2] = 20;
   EXPECT_EQ(products(product), 1U) << "off: the recommended algorithm, untimed";
   EXPECT_EQ(lt.last_algorithm, 0);
   mezzo::cuda::set_benchmark(true);
@@ -374,6 +377,38 @@ TEST_F(CudaGemm, LayersUseTheEpiloguesOfBothPasses) {
   cuda::set_gemm_epilogues(true);
   mezzo::cuda::set_allow_tf32(true);
   EXPECT_EQ(epilogues_of_a_layer(DType::f32, DType::f32), 1U) << "sums beside TF32";
+}
+
+// Sizes that no other test has plans of.
+TEST_F(CudaGemm, WithoutAnAlgorithmForItsMemoryItIsComputedFromCopies) {
+  emulated_cuda::blas_lt().multiple = 16;
+  for (const DType dtype : kFloating) {
+    for (const Layout layout : {Layout::by_rows, Layout::by_cols}) {
+      SCOPED_TRACE(to_string(dtype));
+      expect_right(filled(dtype, 1, 13, 11, 1, layout), filled(dtype, 1, 11, 15, 2, layout),
+                   filled(dtype, 1, 13, 15, 3), 0.5, 0);
+      expect_right(filled(dtype, 3, 13, 11, 1, layout), filled(dtype, 3, 11, 15, 2, layout),
+                   filled(dtype, 3, 13, 15, 3), -1.5, 0.5);
+    }
+  }
+  Matrix bias = filled(DType::f16, 1, 1, 15, 4), sums = filled(DType::f32, 1, 1, 13, 5);
+  expect_right(filled(DType::f16, 1, 13, 11, 1), filled(DType::f16, 1, 11, 15, 2),
+               filled(DType::f16, 1, 13, 15, 3), 1, 0, &bias);
+  expect_right(filled(DType::f16, 1, 13, 11, 1), filled(DType::f16, 1, 11, 15, 2),
+               filled(DType::f32, 1, 13, 15, 3), 1, 0, nullptr, &sums);
+}
+
+TEST_F(CudaGemm, WithoutAnyAlgorithmTheErrorNamesTheProduct) {
+  emulated_cuda::blas_lt().multiple = 0;
+  const TensorOptions options{.dtype = DType::f16, .device = gpu()};
+  try {
+    static_cast<void>(matmul(full({19, 21}, 1, options), full({21, 23}, 1, options)));
+    FAIL() << "no error";
+  } catch (const DeviceError& error) {
+    EXPECT_NE(std::string(error.what()).find("none for [1, 19, 21] times [1, 21, 23] in f16"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST_F(CudaGemm, WithoutAnAlgorithmForAnEpilogueItIsDoneBeside) {

@@ -2,6 +2,8 @@
 #include <gtest/gtest-spi.h>
 
 #include "docs/generated.h"
+#include "mezzo/core/error.h"
+#include "mezzo/ops/ops.h"
 #include "op_table/table.h"
 #include "support/data_folder.h"
 
@@ -33,6 +35,34 @@ TEST(OpTable, TellsWhatDescriptorsHeadersAndSamplesSay) {
                        "| `mse_loss(x, target, reduction: none/mean/sum = mean) -> T` | fp32, reads 16 bit | "
                        "floating | cpu, cuda | any |"));
   EXPECT_NE(table.find("| banned: drop the sigmoid"), std::string::npos);
+}
+
+// Ops that nobody registers.
+Outputs copy_of(const ForwardArgs<NoAttrs>& args) { return clone(args.in(0)); }
+Outputs copy_on_cpu(const ForwardArgs<NoAttrs>& args) {
+  if (!args.in(0).device().is_cpu()) throw DeviceError("copy", "a tensor on the CPU", "another", "move it");
+  return copy_of(args);
+}
+detail::TypedEntry<NoAttrs> entry_of(const Op<NoAttrs>& op) { return detail::TypedEntry<NoAttrs>(op); }
+constexpr Op<NoAttrs> op_of(Op<NoAttrs>::Forward forward) {
+  return {.info = {.name = "copy", .category = Category::passthrough},
+          .samples = [] { return std::vector<Sample<NoAttrs>>{{{samples::real({2})}}}; },
+          .forward = forward,
+          .vjp = NotDifferentiable{"it is only called"}};
+}
+
+TEST(OpTable, DevicesAreThoseThatRunTheOp) {
+  static constexpr Op<NoAttrs> both = op_of(copy_of), one = op_of(copy_on_cpu);
+  const std::string has_both = "\n| `copy(x) -> T` | passthrough | all | cpu, cuda | any |\n",
+                    has_one = "\n| `copy(x) -> T` | passthrough | all | cpu | any |\n";
+  if (Device::best().is_cuda()) {
+    EXPECT_EQ(op_table::devices_of(entry_of(both), has_one), "cpu, cuda");
+    EXPECT_EQ(op_table::devices_of(entry_of(one), has_both), "cpu");
+    return;
+  }
+  EXPECT_EQ(op_table::devices_of(entry_of(both), has_one), "cpu") << "nobody can try it here";
+  EXPECT_EQ(op_table::devices_of(entry_of(one), has_both), "cpu, cuda");
+  EXPECT_EQ(op_table::devices_of(entry_of(both), ""), "cpu, cuda");
 }
 
 TEST(OpTable, ComparisonNamesTheLineAndTheCommand) {

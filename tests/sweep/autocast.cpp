@@ -1,5 +1,5 @@
 // Autocast against manual casts: dtype, bits of results and bits of gradients, for each category and for
-// inputs of every mix of dtypes.
+// inputs of every mix of dtypes, on every device there is.
 #include <optional>
 
 #include "mezzo/amp/autocast.h"
@@ -59,9 +59,9 @@ Function with_manual_casts(const Case& one, DType region) {
   };
 }
 
-Function inside_region(const Case& one, DType region, bool cache = true) {
-  return [&one, region, cache](Inputs inputs) {
-    const amp::Autocast autocast(Device::cpu(), region, {.cache_enabled = cache});
+Function inside_region(const Case& one, Device device, DType region, bool cache = true) {
+  return [&one, device, region, cache](Inputs inputs) {
+    const amp::Autocast autocast(device, region, {.cache_enabled = cache});
     return one.op->call(inputs, one.attrs);
   };
 }
@@ -103,8 +103,8 @@ std::vector<std::vector<DType>> mixes(std::size_t inputs, DType region) {
   return list;
 }
 
-std::string label_of(const Case& one, DType region, const std::vector<DType>& dtypes) {
-  std::string text = one.label + " in a region of " + to_string(region) + " on";
+std::string label_of(const Case& one, Device device, DType region, const std::vector<DType>& dtypes) {
+  std::string text = one.label + " in a region of " + to_string(region) + " of " + to_string(device) + " on";
   for (const DType dtype : dtypes) text += " " + to_string(dtype);
   return text + ": ";
 }
@@ -127,10 +127,10 @@ Difference wrong_dtype(const Case& one, DType region, const std::vector<DType>& 
   return std::nullopt;
 }
 
-void check_banned(const Case& one, DType region, Findings& findings) {
-  const Tensors inputs = converted(one, make_inputs(one, DType::f32), DType::f32);
+void check_banned(const Case& one, Device device, DType region, Findings& findings) {
+  const Tensors inputs = moved(make_inputs(one, DType::f32), device);
   try {
-    static_cast<void>(call(inside_region(one, region), inputs));
+    static_cast<void>(call(inside_region(one, device, region), inputs));
     findings.fail(Check::autocast, one.label + ": banned, but runs in a region of " + to_string(region));
   } catch (const StateError& error) {
     if (error.fix().empty())
@@ -138,41 +138,60 @@ void check_banned(const Case& one, DType region, Findings& findings) {
   }
 }
 
+/// Regions of `region` on `device` against manual casts there, on every mix of dtypes.
+void check_region(const Case& one, Device device, DType region, Findings& findings) {
+  findings.ran(Check::autocast);
+  if (one.info().category.value == Category::banned) return check_banned(one, device, region, findings);
+  const Tensors values = moved(make_inputs(one, DType::f32), device);
+  for (const std::vector<DType>& dtypes : mixes(values.size(), region)) {
+    const Tensors inputs = converted(one, values, dtypes);
+    const Outcome want = outcome_of(one, with_manual_casts(one, region), inputs);
+    const Outcome got = outcome_of(one, inside_region(one, device, region), inputs);
+    const std::string label = label_of(one, device, region, dtypes);
+    if (auto found = outcomes_differ(got, want)) findings.fail(Check::autocast, label + *found);
+    const Outcome uncached = outcome_of(one, inside_region(one, device, region, false), inputs);
+    if (auto found = outcomes_differ(uncached, want))
+      findings.fail(Check::autocast, label + "without cache: " + *found);
+    if (!got.result) continue;
+    if (auto found = wrong_dtype(one, region, dtypes, *got.result))
+      findings.fail(Check::autocast, label + *found);
+  }
+}
+
+/// A call that asks for the dtype `chosen` by an attribute, on inputs of `dtype`.
+void check_chosen_dtype(const Case& asked, Device device, DType chosen, DType dtype, Findings& findings) {
+  findings.ran(Check::explicit_dtype);
+  const Tensors inputs = moved(make_inputs(asked, dtype), device);
+  const Outcome outside = outcome_of(asked, forward_of(asked), inputs);
+  const Outcome inside = outcome_of(asked, inside_region(asked, device, DType::bf16), inputs);
+  const std::string label = asked.label + " with dtype " + to_string(chosen) + " on " + to_string(dtype) +
+                            " of " + to_string(device) + ": ";
+  if (auto found = outcomes_differ(inside, outside)) findings.fail(Check::explicit_dtype, label + *found);
+  if (inside.result && inside.result->outputs[0].dtype() != chosen)
+    findings.fail(Check::explicit_dtype,
+                  label + "result dtype " + to_string(inside.result->outputs[0].dtype()));
+}
+
 }  // namespace
 
 void check_autocast(const Case& one, Findings& findings) {
-  for (const DType region : {DType::f16, DType::bf16}) {
-    findings.ran(Check::autocast);
-    if (one.info().category.value == Category::banned) {
-      check_banned(one, region, findings);
-      continue;
-    }
-    const Tensors values = make_inputs(one, DType::f32);
-    for (const std::vector<DType>& dtypes : mixes(values.size(), region)) {
-      const Tensors inputs = converted(one, values, dtypes);
-      const Outcome want = outcome_of(one, with_manual_casts(one, region), inputs);
-      const Outcome got = outcome_of(one, inside_region(one, region), inputs);
-      const std::string label = label_of(one, region, dtypes);
-      if (auto found = outcomes_differ(got, want)) findings.fail(Check::autocast, label + *found);
-      const Outcome uncached = outcome_of(one, inside_region(one, region, false), inputs);
-      if (auto found = outcomes_differ(uncached, want))
-        findings.fail(Check::autocast, label + "without cache: " + *found);
-      if (!got.result) continue;
-      if (auto found = wrong_dtype(one, region, dtypes, *got.result))
-        findings.fail(Check::autocast, label + *found);
-    }
+  for (const Device device : devices()) {
+    for (const DType region : {DType::f16, DType::bf16}) check_region(one, device, region, findings);
   }
 }
 
 void check_ignored_types(const Case& one, Findings& findings) {
   if (one.info().category.value == Category::banned) return;
-  for (const DType dtype : {DType::f64, DType::i32}) {
-    findings.ran(Check::ignored_types);
-    const Tensors inputs = make_inputs(one, dtype);
-    const Outcome outside = outcome_of(one, forward_of(one), inputs);
-    const Outcome inside = outcome_of(one, inside_region(one, DType::f16), inputs);
-    if (auto found = outcomes_differ(inside, outside))
-      findings.fail(Check::ignored_types, one.label + " " + to_string(dtype) + " in a region: " + *found);
+  for (const Device device : devices()) {
+    for (const DType dtype : {DType::f64, DType::i32}) {
+      findings.ran(Check::ignored_types);
+      const Tensors inputs = moved(make_inputs(one, dtype), device);
+      const Outcome outside = outcome_of(one, forward_of(one), inputs);
+      const Outcome inside = outcome_of(one, inside_region(one, device, DType::f16), inputs);
+      if (auto found = outcomes_differ(inside, outside))
+        findings.fail(Check::ignored_types, one.label + " " + to_string(dtype) + " in a region of " +
+                                                to_string(device) + ": " + *found);
+    }
   }
 }
 
@@ -181,17 +200,9 @@ void check_explicit_dtype(const Case& one, Findings& findings) {
   for (const DType chosen : {DType::f16, DType::bf16, DType::f64}) {
     Case asked = one;
     asked.attrs.set("dtype", to_string(chosen));
-    for (const DType dtype : {DType::f16, DType::f32}) {
-      findings.ran(Check::explicit_dtype);
-      const Tensors inputs = make_inputs(asked, dtype);
-      const Outcome outside = outcome_of(asked, forward_of(asked), inputs);
-      const Outcome inside = outcome_of(asked, inside_region(asked, DType::bf16), inputs);
-      const std::string label =
-          one.label + " with dtype " + to_string(chosen) + " on " + to_string(dtype) + ": ";
-      if (auto found = outcomes_differ(inside, outside)) findings.fail(Check::explicit_dtype, label + *found);
-      if (inside.result && inside.result->outputs[0].dtype() != chosen)
-        findings.fail(Check::explicit_dtype,
-                      label + "result dtype " + to_string(inside.result->outputs[0].dtype()));
+    for (const Device device : devices()) {
+      for (const DType dtype : {DType::f16, DType::f32})
+        check_chosen_dtype(asked, device, chosen, dtype, findings);
     }
   }
 }

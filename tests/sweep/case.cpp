@@ -138,6 +138,18 @@ Tensors converted(const Case& one, const Tensors& inputs, DType dtype) {
   return converted(one, inputs, std::vector<DType>(inputs.size(), dtype));
 }
 
+Tensors moved(const Tensors& tensors, Device device) {
+  Tensors result;
+  for (const Tensor& x : tensors) result.push_back(x.defined() ? x.to(device) : x);
+  return result;
+}
+
+std::vector<Device> devices() {
+  std::vector<Device> list{Device::cpu()};
+  if (const Device best = Device::best(); best.is_cuda()) list.push_back(best);
+  return list;
+}
+
 Tensor direction(const Shape& shape, DType dtype, std::uint64_t stream) {
   std::vector<double> values(static_cast<std::size_t>(layout::numel(shape)));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * unit(0xd12ec710, stream, i) - 1;

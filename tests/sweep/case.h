@@ -31,6 +31,10 @@ struct Case {
 /// The same values in other dtypes: entry i says which (only real inputs are converted).
 [[nodiscard]] Tensors converted(const Case& one, const Tensors& inputs, const std::vector<DType>& dtypes);
 [[nodiscard]] Tensors converted(const Case& one, const Tensors& inputs, DType dtype);
+/// The same tensors on `device`; undefined ones stay.
+[[nodiscard]] Tensors moved(const Tensors& tensors, Device device);
+/// The CPU, and a CUDA device if there is one.
+[[nodiscard]] std::vector<Device> devices();
 /// Whether input i is a real number (kinds real and distinct).
 [[nodiscard]] bool is_real(const SampleInput& input);
 

@@ -27,7 +27,8 @@ void check_low_precision(const Case& one, Findings& findings);
 /// Integers and bools, where the op takes them: exactly what f64 gives, modulo the dtype's range.
 void check_integers(const Case& one, Findings& findings);
 
-/// Inside an enabled region: the result dtype of the category, and the bits of manual casts.
+/// Inside an enabled region: the result dtype of the category, and the bits of manual casts. This and the
+/// next two on the CPU, and on a CUDA device if there is one.
 void check_autocast(const Case& one, Findings& findings);
 /// f64 and integer inputs are left alone by autocast.
 void check_ignored_types(const Case& one, Findings& findings);

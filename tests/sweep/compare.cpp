@@ -32,7 +32,7 @@ double largest(const Tensor& x) {
 /// The stored bytes in row-major order.
 std::vector<std::byte> bytes_of(const Tensor& x) {
   const NoGrad no_grad;
-  const Tensor row_major = x.detach().contiguous();
+  const Tensor row_major = x.detach().contiguous().to(Device::cpu());
   const auto size = static_cast<std::size_t>(x.numel() * size_of(x.dtype()));
   std::vector<std::byte> bytes(size);
   if (size != 0) std::memcpy(bytes.data(), row_major.impl().data(), size);
@@ -75,7 +75,8 @@ Difference bits_differ(const Result& got, const Result& want) {
   return std::nullopt;
 }
 
-Difference differs(const std::string& what, const Tensor& got, const Tensor& want, const Accuracy& accuracy) {
+Difference differs(const std::string& what, const Tensor& got, const Tensor& want, const Accuracy& accuracy,
+                   int ways) {
   if (!got.defined() && !want.defined()) return std::nullopt;
   const Tensor& known = got.defined() ? got : want;
   if (got.defined() && want.defined() && got.shape() != want.shape())
@@ -88,11 +89,21 @@ Difference differs(const std::string& what, const Tensor& got, const Tensor& wan
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(a[i]) && std::isnan(b[i])) continue;
     if (a[i] == b[i]) continue;
-    const double allowed = is_floating(known.dtype()) ? allowed_error(accuracy, b[i]) : 0;
+    const double allowed = is_floating(known.dtype()) ? ways * allowed_error(accuracy, b[i]) : 0;
     if (std::abs(a[i] - b[i]) <= allowed) continue;
     return at(what, i) + ": " + text_of(a[i]) + ", want " + text_of(b[i]) + " within " + text_of(allowed);
   }
   return std::nullopt;
+}
+
+bool is_view(const Tensors& inputs, const Tensors& outputs) {
+  for (const Tensor& x : inputs) {
+    if (!x.defined()) continue;
+    for (const Tensor& y : outputs) {
+      if (y.defined() && x.impl().storage == y.impl().storage) return true;
+    }
+  }
+  return false;
 }
 
 double magnitude_of(const Tensors& tensors) {
@@ -107,19 +118,27 @@ double magnitude_of_products(const Tensors& tensors) {
   return result;
 }
 
-Difference ways_differ(const OpInfo& info, const Result& got, const Result& want, const Tensors& inputs) {
+Difference ways_differ(const OpInfo& info, const Result& got, const Result& want, const Tensors& inputs,
+                       bool two_devices) {
   double terms = 1;
   for (const Tensor& x : inputs) terms = std::max(terms, x.defined() ? static_cast<double>(x.numel()) : 1.0);
+  const Exactness exactness = exactness_of(info, is_view(inputs, want.outputs));
   for (const Tensors Result::*list : {&Result::outputs, &Result::gradients}) {
+    const bool gradient = list == &Result::gradients;
     const double size = std::max(magnitude_of_products(inputs), magnitude_of(want.*list));
     if ((got.*list).size() != (want.*list).size()) return "another number of results";
     for (std::size_t i = 0; i < (want.*list).size(); ++i) {
       const Tensor& w = (want.*list)[i];
       if (!w.defined() && !(got.*list)[i].defined()) continue;
-      const bool is_view = w.defined() && w.impl().is_view;
-      const Accuracy accuracy{exactness_of(info, is_view), w.defined() ? w.dtype() : DType::f32, size, terms,
-                              true};
-      if (auto found = differs("number " + std::to_string(i), (got.*list)[i], w, accuracy)) return found;
+      const Accuracy accuracy{exactness,
+                              w.defined() ? w.dtype() : DType::f32,
+                              size,
+                              terms,
+                              gradient || (two_devices && info.name.value == kRoundsFactors),
+                              two_devices && info.name.value == kRoundsWeights};
+      const std::string what = (gradient ? "gradient " : "output ") + std::to_string(i);
+      // The allowance of gradients is wide enough for both.
+      if (auto found = differs(what, (got.*list)[i], w, accuracy, gradient ? 1 : 2)) return found;
     }
   }
   return std::nullopt;

@@ -6,12 +6,6 @@ namespace mezzo::sweep {
 
 namespace {
 
-Tensors moved(const Tensors& tensors, Device device) {
-  Tensors result;
-  for (const Tensor& x : tensors) result.push_back(x.defined() ? x.to(device) : x);
-  return result;
-}
-
 /// `inputs` and `there` hold the same values on the CPU and on the device.
 void compare(const Case& one, const Tensors& inputs, const Tensors& there, const std::string& label,
              Findings& findings) {
@@ -24,7 +18,7 @@ void compare(const Case& one, const Tensors& inputs, const Tensors& there, const
   findings.ran(Check::devices);
   const Result result = run(one, forward_of(one), there);
   const Result got{moved(result.outputs, Device::cpu()), moved(result.gradients, Device::cpu())};
-  if (auto found = ways_differ(one.info(), got, want, inputs)) {
+  if (auto found = ways_differ(one.info(), got, want, inputs, true)) {
     findings.fail(Check::devices, label + ": " + *found);
   }
 }

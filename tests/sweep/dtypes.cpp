@@ -9,17 +9,6 @@ namespace mezzo::sweep {
 
 namespace {
 
-/// Whether a result shows the memory of an input.
-bool is_view(const Tensors& inputs, const Tensors& outputs) {
-  for (const Tensor& x : inputs) {
-    if (!x.defined()) continue;
-    for (const Tensor& y : outputs) {
-      if (x.impl().storage == y.impl().storage) return true;
-    }
-  }
-  return false;
-}
-
 bool asks_for_dtype(const Case& one) {
   for (const char* name : {"dtype", "out_dtype"}) {
     const Value* value = one.attrs.is_map() ? one.attrs.find(name) : nullptr;
@@ -80,6 +69,8 @@ double wrapped(double value, DType dtype) {
   if (dtype == DType::boolean) return cut != 0 ? 1 : 0;
   const auto bits = static_cast<std::int64_t>(cut);
   if (dtype == DType::u8) return static_cast<double>(static_cast<std::uint8_t>(bits));
+  if (dtype == DType::i8) return static_cast<double>(static_cast<std::int8_t>(bits));
+  if (dtype == DType::i16) return static_cast<double>(static_cast<std::int16_t>(bits));
   if (dtype == DType::i32) return static_cast<double>(static_cast<std::int32_t>(bits));
   return cut;
 }

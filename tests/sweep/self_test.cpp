@@ -138,6 +138,30 @@ Outputs cube_by_isa(const Args& args) {
   return mul(cube_in_f32(args), factor);
 }
 
+std::vector<Sample<NoAttrs>> image_input() { return {{{samples::real({2, 3, 2, 2}, 0.2, 2)}}}; }
+std::vector<Sample<NoAttrs>> below_zero() { return {{{samples::real({3, 4}, -3, -0.2)}}}; }
+
+/// The cube, two units in the last place too large in bf16 when `is_off`.
+Outputs cube_off(const Args& args, bool is_off) {
+  const Tensor result = cube_in_f32(args)[0];
+  if (!is_off || result.dtype() != DType::bf16) return result;
+  return to(mul(to(result, DType::f32), 1 + 2 * 0x1p-7), DType::bf16);
+}
+Outputs cube_by_format(const Args& args) {
+  return cube_off(args, args.in(0).suggest_memory_format() == MemoryFormat::channels_last);
+}
+Outputs cube_by_device(const Args& args) { return cube_off(args, args.in(0).device().is_cuda()); }
+/// Answers in another dtype inside a region of a CUDA device.
+Outputs device_minded(const Args& args) {
+  const Tensor result = cube_in_f32(args)[0];
+  return amp::is_autocast_enabled(DeviceType::cuda) ? to(result, DType::f32) : result;
+}
+/// Forgets the sign of i8 and i16.
+Outputs magnitude_of_small_integers(const Args& args) {
+  const Tensor& x = args.in(0);
+  return x.dtype() == DType::i8 || x.dtype() == DType::i16 ? abs(x) : clone(x);
+}
+
 struct DTypeAttrs {
   std::optional<DType> dtype = {};
   static constexpr auto fields() { return std::tuple{attr("dtype", &DTypeAttrs::dtype)}; }
@@ -180,6 +204,38 @@ TEST(SweepItself, ReportsAnElementwiseOpThatForgetsTheFormat) {
       .forward = row_major_cube,
       .vjp = cube_vjp};
   expect_only(sweep_of(op), {Check::memory_format});
+}
+
+TEST(SweepItself, ReportsA16BitResultThatIsOffByTwoUnitsWhenChannelsLast) {
+  static constexpr Op<NoAttrs> op{.info = {.name = "cube", .category = Category::passthrough},
+                                  .samples = image_input,
+                                  .forward = cube_by_format,
+                                  .vjp = cube_vjp};
+  expect_only(sweep_of(op), {Check::memory_format});
+}
+
+TEST(SweepItself, ReportsA16BitResultThatIsOffByTwoUnitsOnADevice) {
+  if (devices().size() < 2) GTEST_SKIP() << "there is no CUDA device";
+  static constexpr Op<NoAttrs> op = op_of("cube", Category::passthrough, cube_by_device, cube_vjp);
+  expect_only(sweep_of(op), {Check::devices});
+}
+
+TEST(SweepItself, ReportsAnOpThatHeedsTheRegionOfADevice) {
+  if (devices().size() < 2) GTEST_SKIP() << "there is no CUDA device";
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "minded", .category = Category::passthrough, .runs_under_autocast = true},
+      .samples = one_input,
+      .forward = device_minded,
+      .vjp = cube_vjp};
+  expect_only(sweep_of(op), {Check::autocast, Check::ignored_types});
+}
+
+TEST(SweepItself, ReportsWrongSmallIntegers) {
+  static constexpr Op<NoAttrs> op{.info = {.name = "magnitude", .category = Category::passthrough},
+                                  .samples = below_zero,
+                                  .forward = magnitude_of_small_integers,
+                                  .vjp = pass_on};
+  expect_only(sweep_of(op), {Check::integers});
 }
 
 TEST(SweepItself, ReportsAnElementwiseOpThatDoesNotBroadcast) {

@@ -30,6 +30,12 @@ inline constexpr std::array<std::string_view, 16> kCopies{
   return info.elementwise ? Exactness::pointwise : Exactness::accumulated;
 }
 
+/// A CUDA device rounds the weights of attention to 16 bits, as its matrix units take no others
+/// (kernels/attention/cuda_mma_tiles.h). They sum to 1. Its gradients are sums of products of more such
+/// numbers, and are allowed what gradients are.
+inline constexpr std::string_view kRoundsWeights = "scaled_dot_product_attention",
+                                  kRoundsFactors = "scaled_dot_product_attention_backward";
+
 /// Finite differences in f64: five points with a step of 1e-4. Their error is (1e-4)^4 times a fifth
 /// derivative, and the rounding of f64 divided by the step.
 inline constexpr double kStep = 1e-4;
@@ -48,10 +54,12 @@ struct Accuracy {
   double magnitude;  ///< of the numbers that went in
   double terms = 1;  ///< how many of them are added up
   bool gradient = false;
+  bool rounded_weights = false;  ///< see kRoundsWeights
 };
 
-/// |got - want| may be this much. In 16 bits: half a unit in the last place for the one rounding, on top of
-/// what the computation in f32 may be off; a gradient may be a product of a rounded one, or a sum of such.
+/// How far a result may be from `want`, that of f64. In 16 bits: half a unit in the last place for the one
+/// rounding, on top of what the computation in f32 may be off; a gradient may be a product of a rounded one,
+/// or a sum of such.
 [[nodiscard]] inline double allowed_error(const Accuracy& a, double want) {
   if (a.exactness == Exactness::exact && !a.gradient) return 0;
   const DType compute = is_16bit(a.dtype) ? DType::f32 : a.dtype;
@@ -61,7 +69,8 @@ struct Accuracy {
   if (!is_16bit(a.dtype)) return computed;
   const double smallest = a.dtype == DType::f16 ? 0x1p-25 : 0x1p-134;  // half a subnormal step
   const double half_ulp = info(a.dtype).eps / 2;
-  if (!a.gradient) return computed + half_ulp * (std::abs(want) + computed) + smallest;
+  const double weights = a.rounded_weights ? half_ulp * a.magnitude : 0;
+  if (!a.gradient) return computed + weights + half_ulp * (std::abs(want) + computed + weights) + smallest;
   return computed + (kGradientUlps + sums) * (half_ulp * size + smallest);
 }
 

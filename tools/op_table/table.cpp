@@ -1,12 +1,15 @@
 // The lines of docs/ops.md in Markdown: a signature from the registry and the headers, and the dtypes of
-// inputs and results, found by running the op's samples.
+// inputs and results and the devices, found by running the op's samples.
 #include "op_table/table.h"
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <vector>
 
+#include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "op_table/declarations.h"
 #include "sweep/case.h"
@@ -49,7 +52,8 @@ functions of real numbers, and i64 for sums of integers.
   widens, no f32 copy is made.
 * **dtypes**: those in which the op's samples run; *floating* are f16, bf16, f32 and f64; - where inputs have
   dtypes of their own.
-* **devices**: that every op runs on both is checked by `tests/sweep/devices.cpp`, on the emulated device in CI.
+* **devices**: those on which the op's samples run. The test tries it on each device there is, in CI on the emulated
+  one; that results agree is checked by `tests/sweep/devices.cpp`.
 * **derivatives**: *any* order, checked to the second by finite differences; or *none* and why.
 )";
 constexpr const char* kColumns =
@@ -93,11 +97,13 @@ std::vector<std::string> inputs_of(const RegistryEntry& op, const std::vector<Fa
 // --- what running the samples tells
 
 /// The dtypes of the results of a sample; nothing when the op refuses the inputs.
-std::optional<std::vector<DType>> result_dtypes(const sweep::Case& one, DType dtype) {
+std::optional<std::vector<DType>> result_dtypes(const sweep::Case& one, DType dtype,
+                                                Device device = Device::cpu()) {
   try {
     std::vector<DType> dtypes;
-    for (const Tensor& output : sweep::call(sweep::forward_of(one), sweep::make_inputs(one, dtype)))
-      dtypes.push_back(output.dtype());
+    const Tensors inputs = sweep::moved(sweep::make_inputs(one, dtype), device);
+    for (const Tensor& output : sweep::call(sweep::forward_of(one), inputs)) dtypes.push_back(output.dtype());
+    synchronize(device);  // what its kernels find wrong
     return dtypes;
   } catch (const Error&) {
     return std::nullopt;
@@ -145,6 +151,25 @@ std::string dtypes_of(const RegistryEntry& op) {
   return joined(taken, ", ");
 }
 
+bool runs_on(const RegistryEntry& op, Device device) {
+  const std::vector<sweep::Case> cases = sweep::cases_of(op);
+  return std::any_of(cases.begin(), cases.end(), [device](const sweep::Case& one) {
+    return std::any_of(kAllDTypes.begin(), kAllDTypes.end(),
+                       [&](DType dtype) { return result_dtypes(one, dtype, device).has_value(); });
+  });
+}
+
+/// Column `column` of the op's line in `written`, counted from 0; empty when it has no line.
+std::string column_of(const std::string& written, std::string_view op, int column) {
+  std::size_t at = written.find("\n| `" + std::string(op) + "(");
+  if (at == std::string::npos) return "";
+  constexpr std::string_view kBetween = " | ";
+  for (int i = 0; i < column && at != std::string::npos; ++i) at = written.find(kBetween, at + 1);
+  if (at == std::string::npos) return "";
+  at += kBetween.size();
+  return written.substr(at, written.find(kBetween, at) - at);
+}
+
 // --- the rest of a line
 
 std::string autocast_of(const OpInfo& info) {
@@ -165,7 +190,8 @@ std::string derivatives_of(const RegistryEntry& op) {
   return text;
 }
 
-std::string line_of(const RegistryEntry& op, const std::vector<Family>& families) {
+std::string line_of(const RegistryEntry& op, const std::vector<Family>& families,
+                    const std::string& written) {
   std::vector<std::string> arguments = inputs_of(op, families);
   const Value attributes = op.default_attrs();
   const std::vector<std::string> types = op.attr_types();
@@ -174,18 +200,39 @@ std::string line_of(const RegistryEntry& op, const std::vector<Family>& families
     arguments.push_back(attribute(name, types[i], value));
   }
   return "| `" + std::string(op.info().name.value) + "(" + joined(arguments, ", ") + ") -> " +
-         results_of(op) + "` | " + autocast_of(op.info()) + " | " + dtypes_of(op) + " | cpu, cuda | " +
-         derivatives_of(op) + " |\n";
+         results_of(op) + "` | " + autocast_of(op.info()) + " | " + dtypes_of(op) + " | " +
+         devices_of(op, written) + " | " + derivatives_of(op) + " |\n";
+}
+
+std::string read(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 }  // namespace
 
+std::string devices_of(const RegistryEntry& op, const std::string& written) {
+  constexpr std::string_view kCuda = "cuda";
+  std::vector<std::string> names;
+  for (const Device device : sweep::devices()) {
+    if (runs_on(op, device)) names.push_back(device.is_cpu() ? "cpu" : std::string(kCuda));
+  }
+  if (sweep::devices().size() == 1) {
+    const std::string before = column_of(written, op.info().name.value, 3);
+    if (before.empty() || before.find(kCuda) != std::string::npos) names.emplace_back(kCuda);
+  }
+  return joined(names, ", ");
+}
+
 std::string to_markdown(const std::string& root) {
   const std::vector<Family> families = read_families(root);
+  const std::string written = read(root + "/docs/ops.md");
   std::map<const Family*, std::string> lines;
   std::size_t count = 0;
   for (const RegistryEntry* op : all_ops()) {
-    lines[family_of(families, op->info().name.value)] += line_of(*op, families);
+    lines[family_of(families, op->info().name.value)] += line_of(*op, families, written);
     ++count;
   }
   std::string text = kHead;

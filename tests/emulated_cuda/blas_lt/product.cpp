@@ -118,6 +118,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (has_epilogue(problem) && state.offered == emulated_cuda::Epilogues::none) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  for (const auto* x : {&problem.a, &problem.b, &problem.c, &problem.d}) {
+    if (state.multiple == 0 || x->leading * bytes_of(x->type) % state.multiple != 0)
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   for (int id = 0; id < kAlgorithms && *found < wanted; ++id) {
     Algorithm algo = algorithm(id, problem);
     algo.rounds_parts = id == 0 && (preference->reductions & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0;

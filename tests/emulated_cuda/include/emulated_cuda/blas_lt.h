@@ -26,6 +26,9 @@ struct BlasLt {
   std::atomic<std::uint64_t> products = 0;    ///< calls of cublasLtMatmul that succeeded
   std::atomic<std::uint64_t> epilogues = 0;   ///< those among them with an epilogue
   Epilogues offered = Epilogues::all;
+  /// There are algorithms for matrices whose columns begin at multiples of this many bytes; 0: there are
+  /// none.
+  int multiple = 1;
   /// Milliseconds that a product takes with each of the three algorithms, on top of its arithmetic.
   int slowness[3] = {0, 0, 0};
   std::atomic<int> last_algorithm = -1;  ///< of the last product
