@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "mezzo/core/memory/rare_scopes.h"
 #include "mezzo/core/parallel/hold_over_fork.h"
 
 namespace mezzo {
@@ -18,7 +19,7 @@ std::atomic<std::uint64_t> sequences_made{0};
 constinit std::mutex mutex_of_states;
 [[maybe_unused]] const int states_held_over_fork =
     hold_over_fork([]() -> std::mutex& { return mutex_of_states; });
-constinit thread_local DrawRecorderScope* innermost = nullptr;
+constinit RareScopes<DrawRecorderScope> recorder_scopes;
 
 }  // namespace
 
@@ -40,15 +41,16 @@ GeneratorState Sequence::advance(std::uint64_t blocks) {
 }
 
 DrawRecorderScope::DrawRecorderScope(DrawRecorder& recorder)
-    : recorder_(recorder),
-      previous_(std::exchange(innermost, this)),
-      last_number_(sequences_made.load(std::memory_order_relaxed)) {}
+    : recorder_(recorder), last_number_(sequences_made.load(std::memory_order_relaxed)) {
+  recorder_scopes.begin(*this);
+}
 
-DrawRecorderScope::~DrawRecorderScope() { innermost = previous_; }
+DrawRecorderScope::~DrawRecorderScope() { recorder_scopes.end(*this); }
 
 DrawRecorder* DrawRecorderScope::recorder_of(const Sequence& sequence) noexcept {
-  return innermost != nullptr && sequence.number() <= innermost->last_number_ ? &innermost->recorder_
-                                                                              : nullptr;
+  const DrawRecorderScope* const newest =
+      recorder_scopes.find([](const DrawRecorderScope&) noexcept { return true; });
+  return newest != nullptr && sequence.number() <= newest->last_number_ ? &newest->recorder_ : nullptr;
 }
 
 }  // namespace detail

@@ -2,6 +2,8 @@
 // the generator (core/cuda/graph_draws.h).
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 
 #include "mezzo/core/device.h"
@@ -9,6 +11,9 @@
 #include "mezzo/core/ref_counted.h"
 
 namespace mezzo::detail {
+
+template <class Scope>
+class RareScopes;  // core/memory/rare_scopes.h
 
 /// The sequence of a Generator. Reference-counted, because a graph may draw from it after the generator has
 /// ended.
@@ -49,9 +54,11 @@ class DrawRecorderScope {
   [[nodiscard]] static DrawRecorder* recorder_of(const Sequence& sequence) noexcept;
 
  private:
+  friend class RareScopes<DrawRecorderScope>;
   DrawRecorder& recorder_;
-  DrawRecorderScope* previous_;
   std::uint64_t last_number_;  // of the sequences made before
+  DrawRecorderScope* older_ = nullptr;
+  pthread_t thread_ = {};
 };
 
 }  // namespace mezzo::detail

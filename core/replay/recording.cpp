@@ -4,12 +4,13 @@
 #include <mutex>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/rare_scopes.h"
 
 namespace mezzo::detail {
 
 namespace {
 
-constinit thread_local RecordingScope* innermost = nullptr;
+constinit RareScopes<RecordingScope> recording_scopes;
 
 /// All recordings there are. The mutex guards their lists of storages: any thread may free one.
 struct Recordings {
@@ -33,13 +34,14 @@ Recording::~Recording() {
   std::erase(recordings().all, this);
 }
 
-RecordingScope::RecordingScope(Recording& recording) noexcept
-    : recording_(recording), previous_(std::exchange(innermost, this)) {}
-RecordingScope::~RecordingScope() { innermost = previous_; }
+RecordingScope::RecordingScope(Recording& recording) noexcept : recording_(recording) {
+  recording_scopes.begin(*this);
+}
+RecordingScope::~RecordingScope() { recording_scopes.end(*this); }
 
 Recording* Recording::of(Device device) noexcept {
-  const RecordingScope* scope = innermost;
-  while (scope != nullptr && !(scope->recording_.device_ == device)) scope = scope->previous_;
+  RecordingScope* const scope = recording_scopes.find(
+      [&](const RecordingScope& one) noexcept { return one.recording_.device_ == device; });
   return scope != nullptr ? &scope->recording_ : nullptr;
 }
 

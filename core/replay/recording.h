@@ -3,6 +3,8 @@
 // memory was written, and what optimizers and 16-bit copies of weights take for granted.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <unordered_map>
 #include <utility>
@@ -13,6 +15,9 @@
 #include "mezzo/core/storage.h"
 
 namespace mezzo::detail {
+
+template <class Scope>
+class RareScopes;  // core/memory/rare_scopes.h
 
 /// Something on the host that recorded work depends on or changes. One object for each recording.
 class ReplayedState : public RefCounted {
@@ -90,8 +95,10 @@ class RecordingScope {
 
  private:
   friend class Recording;
+  friend class RareScopes<RecordingScope>;
   Recording& recording_;
-  RecordingScope* previous_;
+  RecordingScope* older_ = nullptr;
+  pthread_t thread_ = {};
 };
 
 /// Throws StateError: a recorded step cannot be replayed, as `got` is no longer what it was.
