@@ -13,8 +13,7 @@
 
 namespace mezzo::cuda {
 
-namespace {
-
+/// Not in an anonymous namespace, as it is a member of Graph::State.
 class GraphRecording final : public mezzo::detail::Recording {
  public:
   explicit GraphRecording(Device device) : Recording(device), device_(device) {}
@@ -26,8 +25,6 @@ class GraphRecording final : public mezzo::detail::Recording {
  private:
   Device device_;
 };
-
-}  // namespace
 
 struct Graph::State {
   explicit State(Device device) : pool(device), stream(device), draws(device), recording(device) {}
