@@ -41,11 +41,11 @@ def release_of(nvcc):
 
 
 def compile_source(nvcc, source, architecture, folder):
-    """The cubin of a source, compiled as cmake/Cuda.cmake has it compiled, whatever CUDAFLAGS says."""
+    """The cubin of a source, compiled as cmake/Cuda.cmake and cmake/Flags.cmake have it compiled, whatever CUDAFLAGS says."""
     out = folder / (source.replace("/", "_") + ".cubin")
     variables = {name: value for name, value in os.environ.items() if not name.startswith("NVCC_")}
-    command = [nvcc, "-cubin", "-O3", "-std=c++20", "--expt-relaxed-constexpr", f"-arch=sm_{architecture}", "-I", str(folder),
-               "-DMEZZO_HAVE_CUDA=1", "-o", str(out), str(ROOT / source)]
+    command = [nvcc, "-cubin", "-O3", "-fmad=false", "-std=c++20", "--expt-relaxed-constexpr", f"-arch=sm_{architecture}",
+               "-I", str(folder), "-o", str(out), str(ROOT / source)]
     done = subprocess.run(command, capture_output=True, text=True, env=variables)
     if done.returncode != 0:
         sys.exit(f"kernel_report: {source} does not compile\n{done.stderr}")
