@@ -12,7 +12,7 @@
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
-#include "mezzo/kernels/cuda/grid.h"
+#include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/cuda/strided.h"
 
 namespace mezzo::kernels::cuda {
@@ -113,12 +113,12 @@ void pointwise(Device device, F f, const View& out, const std::array<View, N>& i
         linear = linear && packed(k);
     }
     if (linear) {
-      const Grid grid = grid_for((total + kPack - 1) / kPack);
+      const Grid grid = resident_grid(detail::pointwise_linear<F, N>, (total + kPack - 1) / kPack, device);
       return mezzo::cuda::launch(detail::pointwise_linear<F, N>, grid.blocks, grid.threads, 0,
                                  mezzo::cuda::current_stream(device), f, operands, total);
     }
   }
-  const Grid grid = grid_for(total);
+  const Grid grid = resident_grid(detail::pointwise_strided<T, F, N>, total, device);
   mezzo::cuda::launch(detail::pointwise_strided<T, F, N>, grid.blocks, grid.threads, 0,
                       mezzo::cuda::current_stream(device), f, operands, space);
 }
