@@ -1,6 +1,7 @@
 // step_table [FILE|--check]
 // Writes the predicted training steps to FILE, or to docs/cuda_steps.md of the tree it was built from; "-"
 // prints them. --check compares with that page: status 1 where it is stale.
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -38,6 +39,8 @@ int main(int argc, char** argv) {
   std::cerr << "step_table: writes are told from reads on x86-64 only\n";
   return 77;
 #endif
+  const std::string multiprocessors = std::to_string(mezzo::step_table::Rates{}.multiprocessors);
+  setenv("MEZZO_EMULATED_MULTIPROCESSORS", multiprocessors.c_str(), 1);
   try {
     const std::string page = MEZZO_TEST_DATA "/../docs/cuda_steps.md";
     const std::string path = argument.empty() || argument == "--check" ? page : argument;

@@ -15,6 +15,7 @@
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/cuda/fork.h"
+#include "mezzo/core/cuda/tickets.h"
 #include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/scope_list.h"
@@ -60,6 +61,7 @@ Stream::~Stream() {
   const RelaxedCapture relaxed;
   static_cast<void>(cudaStreamSynchronize(native(*this)));
   stream_gone(device_.index, *this);
+  free_tickets(*this);
   static_cast<void>(cudaStreamDestroy(native(*this)));
 }
 

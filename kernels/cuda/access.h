@@ -10,6 +10,7 @@
 
 #include "mezzo/core/dtype.h"
 #include "mezzo/core/host_device.h"
+#include "mezzo/kernels/cuda/convert.h"
 #include "mezzo/kernels/cuda/strided.h"
 #include "mezzo/kernels/math/cast_math.h"
 
@@ -73,7 +74,7 @@ template <class T, Among kAmong = Among::all>
 __device__ MEZZO_ALWAYS_INLINE T load(const void* array, DType dtype, std::int64_t i) {
   return with_stored<kAmong>(dtype, [&](auto stored) -> T {
     using S = decltype(stored);
-    return cast<T>(static_cast<const S*>(array)[i]);
+    return convert<T>(static_cast<const S*>(array)[i]);
   });
 }
 
@@ -83,7 +84,7 @@ __device__ MEZZO_ALWAYS_INLINE void store(void* array, DType dtype, std::int64_t
   with_stored<kAmong>(dtype, [&](auto stored) {
     using S = decltype(stored);
     using From = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
-    static_cast<S*>(array)[i] = cast<S>(static_cast<From>(value));
+    static_cast<S*>(array)[i] = convert<S>(static_cast<From>(value));
   });
 }
 
@@ -92,11 +93,47 @@ template <class S>
 struct alignas(sizeof(S) * kPack) Pack {
   S values[kPack];
 };
+/// Two or four words of an array of any type, moved by one instruction.
+template <int kWords>
+struct alignas(4 * kWords) RawWords {
+  std::uint32_t words[kWords];
+} __attribute__((may_alias));
 
-/// Whether load_pack and store_pack may be used on the array.
-[[nodiscard]] inline bool takes_packs(const Array& array) {
-  const auto bytes = static_cast<std::uintptr_t>(kPack * size_of(array.dtype));
+/// Whether an array begins at a multiple of `elements` of them.
+[[nodiscard]] inline bool is_aligned_to(const Array& array, std::int64_t elements) {
+  const auto bytes = static_cast<std::uintptr_t>(elements * size_of(array.dtype));
   return reinterpret_cast<std::uintptr_t>(array.data) % bytes == 0;
+}
+/// Whether load_pack and store_pack may be used on the array.
+[[nodiscard]] inline bool takes_packs(const Array& array) { return is_aligned_to(array, kPack); }
+[[nodiscard]] constexpr bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+/// What a NaN keeps on its way between f32 and 16 bits: see kernels/cuda/convert.h.
+enum class NanSign { any, kept };
+
+/// Elements of a 16-bit type S, two to a word, as T.
+template <class S, NanSign kSign, int kWords, class T>
+__device__ MEZZO_ALWAYS_INLINE void widen_words(const std::uint32_t (&words)[kWords], T* values) {
+  for (int w = 0; w < kWords; ++w) {
+    if constexpr (std::is_same_v<T, float> && kSign == NanSign::any) {
+      widen_pair<S>(words[w], values[2 * w], values[2 * w + 1]);
+    } else {
+      for (int k = 0; k < 2; ++k) values[2 * w + k] = convert<T>(element_of<S>(words[w], k));
+    }
+  }
+}
+/// The reverse, each element rounded once. T may be bool.
+template <class S, NanSign kSign, int kWords, class T>
+__device__ MEZZO_ALWAYS_INLINE void narrow_words(const T* values, std::uint32_t (&words)[kWords]) {
+  using From = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+  for (int w = 0; w < kWords; ++w) {
+    if constexpr (std::is_same_v<T, float> && kSign == NanSign::any) {
+      words[w] = pair_of<S>(values[2 * w], values[2 * w + 1]);
+    } else {
+      words[w] = pair_of(convert<S>(static_cast<From>(values[2 * w])),
+                         convert<S>(static_cast<From>(values[2 * w + 1])));
+    }
+  }
 }
 
 /// Elements 4 i to 4 i + 3 of an array that is aligned to four of them.
@@ -104,8 +141,13 @@ template <class T, Among kAmong>
 __device__ MEZZO_ALWAYS_INLINE void load_pack(const void* array, DType dtype, std::int64_t i, T* values) {
   with_stored<kAmong>(dtype, [&](auto stored) {
     using S = decltype(stored);
-    const Pack<S> pack = static_cast<const Pack<S>*>(array)[i];
-    for (int k = 0; k < kPack; ++k) values[k] = cast<T>(pack.values[k]);
+    if constexpr (kernels::detail::kIs16Bit<S>) {
+      const RawWords<kPack / 2> raw = static_cast<const RawWords<kPack / 2>*>(array)[i];
+      widen_words<S, NanSign::any>(raw.words, values);
+    } else {
+      const Pack<S> pack = static_cast<const Pack<S>*>(array)[i];
+      for (int k = 0; k < kPack; ++k) values[k] = cast<T>(pack.values[k]);
+    }
   });
 }
 
@@ -114,10 +156,77 @@ template <class T, Among kAmong>
 __device__ MEZZO_ALWAYS_INLINE void store_pack(void* array, DType dtype, std::int64_t i, const T* values) {
   with_stored<kAmong>(dtype, [&](auto stored) {
     using S = decltype(stored);
-    using From = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
-    Pack<S> pack;
-    for (int k = 0; k < kPack; ++k) pack.values[k] = cast<S>(static_cast<From>(values[k]));
-    static_cast<Pack<S>*>(array)[i] = pack;
+    if constexpr (kernels::detail::kIs16Bit<S>) {
+      RawWords<kPack / 2> raw;
+      narrow_words<S, NanSign::any>(values, raw.words);
+      static_cast<RawWords<kPack / 2>*>(array)[i] = raw;
+    } else {
+      using From = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+      Pack<S> pack;
+      for (int k = 0; k < kPack; ++k) pack.values[k] = cast<S>(static_cast<From>(values[k]));
+      static_cast<Pack<S>*>(array)[i] = pack;
+    }
+  });
+}
+
+/// Two packs of four that a thread moves in one step: two loads in flight, or, of 16-bit elements that are
+/// joined, one of 16 bytes. They may be the same pack, with the same values.
+struct TwoPacks {
+  std::int64_t first, second;
+  bool joined;  ///< second is first + 1, first is even, and 16-bit arrays are aligned to eight elements
+};
+
+/// The elements of two packs, eight of them.
+template <class T, Among kAmong, NanSign kSign>
+__device__ MEZZO_ALWAYS_INLINE void load_two_packs(const Array& array, const TwoPacks& at, T* values) {
+  with_stored<kAmong>(array.dtype, [&](auto stored) {
+    using S = decltype(stored);
+    if constexpr (kernels::detail::kIs16Bit<S>) {
+      RawWords<kPack> raw;
+      if (at.joined) {
+        raw = static_cast<const RawWords<kPack>*>(array.data)[at.first / 2];
+      } else {
+        const auto* const packs = static_cast<const RawWords<kPack / 2>*>(array.data);
+        const RawWords<kPack / 2> first = packs[at.first], second = packs[at.second];
+        for (int w = 0; w < kPack / 2; ++w) {
+          raw.words[w] = first.words[w];
+          raw.words[kPack / 2 + w] = second.words[w];
+        }
+      }
+      widen_words<S, kSign>(raw.words, values);
+    } else {
+      const auto* const packs = static_cast<const Pack<S>*>(array.data);
+      const Pack<S> first = packs[at.first], second = packs[at.second];
+      for (int k = 0; k < kPack; ++k) values[k] = cast<T>(first.values[k]);
+      for (int k = 0; k < kPack; ++k) values[kPack + k] = cast<T>(second.values[k]);
+    }
+  });
+}
+
+/// The reverse of load_two_packs, each element rounded once.
+template <class T, Among kAmong, NanSign kSign>
+__device__ MEZZO_ALWAYS_INLINE void store_two_packs(const Array& array, const TwoPacks& at, const T* values) {
+  with_stored<kAmong>(array.dtype, [&](auto stored) {
+    using S = decltype(stored);
+    if constexpr (kernels::detail::kIs16Bit<S>) {
+      RawWords<kPack> raw;
+      narrow_words<S, kSign>(values, raw.words);
+      if (at.joined) {
+        static_cast<RawWords<kPack>*>(array.data)[at.first / 2] = raw;
+        return;
+      }
+      auto* const packs = static_cast<RawWords<kPack / 2>*>(array.data);
+      packs[at.first] = {{raw.words[0], raw.words[1]}};
+      packs[at.second] = {{raw.words[2], raw.words[3]}};
+    } else {
+      using From = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+      Pack<S> first, second;
+      for (int k = 0; k < kPack; ++k) first.values[k] = cast<S>(static_cast<From>(values[k]));
+      for (int k = 0; k < kPack; ++k) second.values[k] = cast<S>(static_cast<From>(values[kPack + k]));
+      auto* const packs = static_cast<Pack<S>*>(array.data);
+      packs[at.first] = first;
+      packs[at.second] = second;
+    }
   });
 }
 

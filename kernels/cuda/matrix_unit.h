@@ -12,6 +12,7 @@
 #include "mezzo/core/float16.h"
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/cuda/block.h"
+#include "mezzo/kernels/cuda/convert.h"
 #include "mezzo/kernels/math/cast_math.h"
 
 namespace mezzo::kernels::cuda {
@@ -21,25 +22,6 @@ namespace mezzo::kernels::cuda {
 #else
 #define MEZZO_MATRIX_UNIT false
 #endif
-
-/// Two neighbouring elements of S in one word, the first in the lower half; each rounded once.
-template <class S>
-[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE std::uint32_t pair_of(float first, float second) {
-#if MEZZO_MATRIX_UNIT
-  std::uint32_t word;
-  if constexpr (std::is_same_v<S, Half>)
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-  else
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-  return word;
-#else
-  return cast<S>(first).bits | std::uint32_t{cast<S>(second).bits} << 16;
-#endif
-}
-template <class S>
-[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE std::uint32_t pair_of(S first, S second) {
-  return first.bits | std::uint32_t{second.bits} << 16;
-}
 
 /// C += A B in a warp, A [16, 16] and B [16, 8] of S, C [16, 8] of f32 (PTX: mma.m16n8k16). With g = lane / 4
 /// and t = lane % 4 a lane has of

@@ -37,11 +37,7 @@ __device__ MEZZO_ALWAYS_INLINE void with_narrow(DType dtype, const F& f) {
 
 namespace detail {
 
-/// Two or four words of an array of any type, moved by one instruction; and one element of it.
-template <int kWords>
-struct alignas(4 * kWords) RawWords {
-  std::uint32_t words[kWords];
-} __attribute__((may_alias));
+/// One element of an array of any type.
 template <class Bits>
 struct RawBits {
   Bits bits;
@@ -52,12 +48,22 @@ template <class S>
 __device__ MEZZO_ALWAYS_INLINE void widen(const std::uint32_t (&words)[kPack], float* values) {
   MEZZO_UNROLL
   for (int j = 0; j < kPack; ++j) {
-    if constexpr (sizeof(S) == 4) {
+    if constexpr (sizeof(S) == 4)
       values[j] = mezzo::detail::bit_cast<float>(words[j]);
-    } else {
-      const auto bits = static_cast<std::uint16_t>(words[j / 2] >> (j % 2 * 16));
-      values[j] = cast<float>(mezzo::detail::bit_cast<S>(bits));
-    }
+    else if (j % 2 == 0)
+      widen_pair<S>(words[j / 2], values[j], values[j + 1]);
+  }
+}
+
+/// Four floats as words, the reverse.
+template <class S>
+__device__ MEZZO_ALWAYS_INLINE void narrow(const float* values, std::uint32_t* words) {
+  MEZZO_UNROLL
+  for (int j = 0; j < kPack; ++j) {
+    if constexpr (sizeof(S) == 4)
+      words[j] = mezzo::detail::bit_cast<std::uint32_t>(values[j]);
+    else if (j % 2 == 0)
+      words[j / 2] = pair_of<S>(values[j], values[j + 1]);
   }
 }
 
@@ -66,6 +72,10 @@ __device__ MEZZO_ALWAYS_INLINE void widen(const std::uint32_t (&words)[kPack], f
 /// Which elements of a row are this thread's: slot s holds four, at at(s, 0) to at(s, 3). Packed rows have
 /// neighbours there, and a length that is a multiple of four, so that a slot is full or empty. Others have
 /// the elements that make neighbouring threads read neighbours. All are below 2^14: int suffices.
+///
+/// kJoined: rows of which RowArrays::joined is true. They are packed, slots 2 s and 2 s + 1 are neighbours
+/// too, both full or both empty, and 16-bit elements of both are one vector.
+template <bool kJoined>
 class RowSlots {
  public:
   __device__ RowSlots(std::int64_t length, bool packed)
@@ -74,64 +84,46 @@ class RowSlots {
         step_(packed ? 1 : static_cast<int>(blockDim.x)) {}
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE int at(int slot, int j) const {
     const int size = static_cast<int>(blockDim.x), rank = static_cast<int>(threadIdx.x);
+    if (kJoined) return (slot / 2 * size + rank) * 2 * kPack + slot % 2 * kPack + j;
     return (packed() ? (slot * size + rank) * kPack : slot * size * kPack + rank) + j * step_;
   }
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool has(int slot, int j) const {
+    if (kJoined) return at(slot / 2 * 2, 0) < length_;
     return at(slot, j) < length_;
   }
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool packed() const { return packed_; }
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool packed() const { return kJoined || packed_; }
 
   /// The raw bits of all elements, four words per slot: one each, or two of them where 16-bit elements are
   /// packed. Absent elements are zeros. `row` points at element 0.
   template <class Bits, int kSlots>
   __device__ MEZZO_ALWAYS_INLINE void load(const void* row, std::int64_t step,
                                            std::uint32_t (&words)[kSlots][kPack]) const {
-    // Offsets by addition: the compiler would keep the products of all of them in registers.
-    std::int64_t offset = at(0, 0) * (packed() ? 1 : step);
-    const std::int64_t next = packed() ? blockDim.x * kPack : blockDim.x * step;
     MEZZO_UNROLL
     for (int s = 0; s < kSlots; ++s) {
       MEZZO_UNROLL
       for (int j = 0; j < kPack; ++j) words[s][j] = 0;
     }
-    if (packed()) {
-      constexpr int kWords = kPack * static_cast<int>(sizeof(Bits)) / 4;
-      MEZZO_UNROLL
-      for (int s = 0; s < kSlots; ++s) {
-        if (has(s, 0)) {
-          const auto raw = static_cast<const detail::RawWords<kWords>*>(row)[offset / kPack];
-          MEZZO_UNROLL
-          for (int w = 0; w < kWords; ++w) words[s][w] = raw.words[w];
-        }
-        offset += next;
-      }
-    } else {
-      MEZZO_UNROLL
-      for (int s = 0; s < kSlots; ++s) {
-        MEZZO_UNROLL
-        for (int j = 0; j < kPack; ++j) {
-          if (has(s, j)) words[s][j] = static_cast<const detail::RawBits<Bits>*>(row)[offset].bits;
-          offset += next;
-        }
-      }
-    }
+    if constexpr (kJoined)
+      load_joined<Bits>(row, words);
+    else
+      load_single<Bits>(row, step, words);
   }
-  /// Elements of a slot = values, each rounded once.
-  template <class S>
+  /// Elements of kCount slots from `slot` on (two if joined) = values, each rounded once.
+  template <class S, int kCount>
   __device__ MEZZO_ALWAYS_INLINE void store(void* row, std::int64_t step, int slot,
                                             const float* values) const {
-    Pack<S> pack;
+    constexpr int kWords = kPack * static_cast<int>(sizeof(S)) / 4;
+    std::uint32_t words[kCount * kWords];
     MEZZO_UNROLL
-    for (int j = 0; j < kPack; ++j) pack.values[j] = cast<S>(values[j]);
-    if (packed()) {
-      if (has(slot, 0)) static_cast<Pack<S>*>(row)[at(slot, 0) / kPack] = pack;
+    for (int s = 0; s < kCount; ++s) detail::narrow<S>(values + s * kPack, words + s * kWords);
+    if constexpr (kJoined && sizeof(S) == 2) {
+      static_assert(kCount == 2);
+      if (has(slot, 0))
+        static_cast<RawWords<kPack>*>(row)[at(slot, 0) / (2 * kPack)] = {
+            {words[0], words[1], words[2], words[3]}};
     } else {
-      std::int64_t offset = at(slot, 0) * step;
       MEZZO_UNROLL
-      for (int j = 0; j < kPack; ++j) {
-        if (has(slot, j)) static_cast<S*>(row)[offset] = pack.values[j];
-        offset += blockDim.x * step;
-      }
+      for (int s = 0; s < kCount; ++s) store_words<S>(row, step, slot + s, words + s * kWords);
     }
   }
   /// A slot's elements of an array that goes along the row.
@@ -151,6 +143,73 @@ class RowSlots {
   }
 
  private:
+  template <class Bits, int kSlots>
+  __device__ MEZZO_ALWAYS_INLINE void load_joined(const void* row,
+                                                  std::uint32_t (&words)[kSlots][kPack]) const {
+    constexpr int kWords = kPack * static_cast<int>(sizeof(Bits)) / 4;  // of a slot
+    MEZZO_UNROLL
+    for (int s = 0; s < kSlots; s += 2) {
+      if (!has(s, 0)) continue;
+      MEZZO_UNROLL
+      for (int v = 0; v < kWords / 2; ++v) {  // vectors of 16 bytes: one, or one for each slot
+        const auto raw = static_cast<const RawWords<kPack>*>(row)[at(s, 0) * kWords / (kPack * kPack) + v];
+        MEZZO_UNROLL
+        for (int w = 0; w < kPack; ++w)
+          words[s + v + w / kWords][kWords == kPack ? w : w % kWords] = raw.words[w];
+      }
+    }
+  }
+  template <class Bits, int kSlots>
+  __device__ MEZZO_ALWAYS_INLINE void load_single(const void* row, std::int64_t step,
+                                                  std::uint32_t (&words)[kSlots][kPack]) const {
+    // Offsets by addition: the compiler would keep the products of all of them in registers.
+    std::int64_t offset = at(0, 0) * (packed() ? 1 : step);
+    const std::int64_t next = packed() ? blockDim.x * kPack : blockDim.x * step;
+    if (packed()) {
+      constexpr int kWords = kPack * static_cast<int>(sizeof(Bits)) / 4;
+      MEZZO_UNROLL
+      for (int s = 0; s < kSlots; ++s) {
+        if (has(s, 0)) {
+          const auto raw = static_cast<const RawWords<kWords>*>(row)[offset / kPack];
+          MEZZO_UNROLL
+          for (int w = 0; w < kWords; ++w) words[s][w] = raw.words[w];
+        }
+        offset += next;
+      }
+    } else {
+      MEZZO_UNROLL
+      for (int s = 0; s < kSlots; ++s) {
+        MEZZO_UNROLL
+        for (int j = 0; j < kPack; ++j) {
+          if (has(s, j)) words[s][j] = static_cast<const detail::RawBits<Bits>*>(row)[offset].bits;
+          offset += next;
+        }
+      }
+    }
+  }
+  /// A slot's elements = those in the words.
+  template <class S>
+  __device__ MEZZO_ALWAYS_INLINE void store_words(void* row, std::int64_t step, int slot,
+                                                  const std::uint32_t* words) const {
+    constexpr int kWords = kPack * static_cast<int>(sizeof(S)) / 4;
+    if (packed()) {
+      RawWords<kWords> raw;
+      MEZZO_UNROLL
+      for (int w = 0; w < kWords; ++w) raw.words[w] = words[w];
+      if (has(slot, 0)) static_cast<RawWords<kWords>*>(row)[at(slot, 0) / kPack] = raw;
+      return;
+    }
+    using Bits = std::conditional_t<sizeof(S) == 2, std::uint16_t, std::uint32_t>;
+    std::int64_t offset = at(slot, 0) * step;
+    MEZZO_UNROLL
+    for (int j = 0; j < kPack; ++j) {
+      const std::uint32_t word = words[j * kWords / kPack];
+      const auto bits = static_cast<Bits>(sizeof(S) == 2 && j % 2 == 1 ? word >> 16 : word);
+      if (has(slot, j)) static_cast<detail::RawBits<Bits>*>(row)[offset].bits = bits;
+      offset += blockDim.x * step;
+    }
+  }
+
   int length_;
   bool packed_;
   int step_;
@@ -158,13 +217,14 @@ class RowSlots {
 
 /// A row of N arrays; the inputs, those from kFirst on, are in the registers of the threads of a warp
 /// (blockDim.x is 32; the block has several rows) or of a block. See StreamedRow for what its members do.
-template <std::size_t N, std::size_t kFirst, int kSlots>
+template <std::size_t N, std::size_t kFirst, int kSlots, bool kJoined = false>
 class RegisterRow {
  public:
   struct Place {
     int slot, j, at;
     [[nodiscard]] __device__ bool is(std::int64_t i) const { return at == static_cast<int>(i); }
   };
+  static_assert(!kJoined || kSlots % 2 == 0);
   using Number = float;
   using ThreadSum = float;  ///< of at most kSlots * kPack terms
 
@@ -201,14 +261,21 @@ class RegisterRow {
   }
   template <class F, class... Along>
   __device__ MEZZO_ALWAYS_INLINE void write(const F& f, const Along&... along) const {
+    constexpr int kCount = kJoined ? 2 : 1;
     MEZZO_UNROLL
-    for (int s = 0; s < kSlots; ++s) {
-      float results[kPack] = {};
-      visit(
-          s, [&](const Place& place, auto... values) { results[place.j] = f(place, values...); }, along...);
+    for (int s = 0; s < kSlots; s += kCount) {
+      float results[kCount * kPack] = {};
+      MEZZO_UNROLL
+      for (int t = 0; t < kCount; ++t) {
+        const auto keep = [&](const Place& place, auto... values) {
+          results[t * kPack + place.j] = f(place, values...);
+        };
+        visit(s + t, keep, along...);
+      }
       with_narrow(all_.arrays[0].dtype, [&](auto stored) {
         using S = decltype(stored);
-        slots_.template store<S>(static_cast<S*>(all_.arrays[0].data) + start_[0], all_.steps[0], s, results);
+        slots_.template store<S, kCount>(static_cast<S*>(all_.arrays[0].data) + start_[0], all_.steps[0], s,
+                                         results);
       });
     }
   }
@@ -263,7 +330,7 @@ class RegisterRow {
 
   const RowArrays<N>& all_;
   std::int64_t start_[N];
-  RowSlots slots_;
+  RowSlots<kJoined> slots_;
   float values_[N - kFirst][kSlots][kPack];
 };
 

@@ -120,19 +120,19 @@ struct Streamed {
 /// blockDim.y rows per block, more than one only where a warp has a row: then no barrier is met, and the last
 /// block may have fewer. No loop over rows: what the compiler would keep from one row to the next does not
 /// fit beside the row itself.
-template <std::size_t N, int kSlots, class Body>
+template <std::size_t N, int kSlots, bool kJoined, class Body>
 __global__ void __launch_bounds__(kSlots == 1 ? kWarp * kRowsOfABlock : kMostRowThreads)
     rows_in_registers(Body body, RowArrays<N> all) {
   const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (r >= all.rows.total()) return;
-  RegisterRow<N, Body::kResults, kSlots> row(all, r);
+  RegisterRow<N, Body::kResults, kSlots, kJoined> row(all, r);
   body(row, r);
 }
 
-template <int kSlots, std::size_t N, class Body>
+template <int kSlots, bool kJoined, std::size_t N, class Body>
 void launch_in_registers(Device device, const RowArrays<N>& all, const Body& body, const RowPlan& plan) {
   const std::int64_t blocks = (all.rows.total() + plan.rows - 1) / plan.rows;
-  mezzo::cuda::launch(rows_in_registers<N, kSlots, Body>, dim3(static_cast<unsigned>(blocks)),
+  mezzo::cuda::launch(rows_in_registers<N, kSlots, kJoined, Body>, dim3(static_cast<unsigned>(blocks)),
                       dim3(plan.threads, plan.rows), kRowScratchBytes, mezzo::cuda::current_stream(device),
                       body, all);
 }
@@ -164,8 +164,12 @@ void run_row_passes(Device device, const RowArrays<N>& all, const Body& body) {
     return run_rows(device, all, detail::Streamed<Body, N>{body}, threads);
   }
   if constexpr (std::is_same_v<typename Body::Number, float>) {
-    if (plan.slots == 1) return detail::launch_in_registers<1>(device, all, body, plan);
-    detail::launch_in_registers<kRowSlots>(device, all, body, plan);
+    if (plan.slots == 1) return detail::launch_in_registers<1, false>(device, all, body, plan);
+    // Of one input: beside two, what makes a vector of results would not fit into the registers.
+    if constexpr (kInputs == 1) {
+      if (all.joined) return detail::launch_in_registers<kRowSlots, true>(device, all, body, plan);
+    }
+    detail::launch_in_registers<kRowSlots, false>(device, all, body, plan);
   }
 }
 

@@ -60,6 +60,9 @@ struct RowArrays {
   std::int64_t length = 1;
   bool across = false;  ///< neighbouring rows are closer in memory than neighbours of a row
   bool packed = true;   ///< rows are whole packs of neighbours, aligned to them, in all arrays
+  /// Packed, some arrays have 16 bits, and rows are whole pairs of packs in all arrays, aligned to them in
+  /// those.
+  bool joined = false;
 
   RowArrays(const std::array<View, N>& views, std::size_t dim) {
     Shape outer = views[0].shape;
@@ -76,12 +79,22 @@ struct RowArrays {
       length = outer[dim];
       outer.erase(dim);
     }
+    bool halves = false, aligned = length % (2 * kPack) == 0;
     packed = packed && length % kPack == 0;
     for (std::size_t d = 0; d < outer.size(); ++d) {
       if (outer[d] <= 1) continue;
       across = across || std::abs(strides[0][d]) < std::abs(steps[0]);
-      for (std::size_t k = 0; k < N; ++k) packed = packed && strides[k][d] % kPack == 0;
+      for (std::size_t k = 0; k < N; ++k) {
+        packed = packed && strides[k][d] % kPack == 0;
+        aligned = aligned && strides[k][d] % (2 * kPack) == 0;
+      }
     }
+    for (const Array& array : arrays) {
+      if (!is_16_bit(array.dtype)) continue;
+      halves = true;
+      aligned = aligned && is_aligned_to(array, 2 * kPack);
+    }
+    joined = packed && halves && aligned;
     rows = Space<N>(outer, strides);
   }
 };
@@ -107,8 +120,9 @@ class Row {
 
 namespace detail {
 
+/// Two blocks per multiprocessor: left to itself the compiler spills rather than take more than 32 registers.
 template <std::size_t N, class Body>
-__global__ void __launch_bounds__(kMostBlockTeam) rows_by_block(Body body, RowArrays<N> all) {
+__global__ void __launch_bounds__(kMostBlockTeam, 2) rows_by_block(Body body, RowArrays<N> all) {
   for (std::int64_t r = blockIdx.x; r < all.rows.total(); r += gridDim.x) {
     body(BlockTeam{}, Row<N>(all, r), r, all.length);
   }

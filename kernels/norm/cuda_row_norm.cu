@@ -97,11 +97,11 @@ __global__ void __launch_bounds__(kMostPartThreads)
       dots[place.slot][place.j] += dot(grad, row.template get<2>(place));
     });
   }
-  const RowSlots slots(all.length, all.packed);
+  const RowSlots<false> slots(all.length, all.packed);
   MEZZO_UNROLL
   for (int s = 0; s < kSlots; ++s) {
-    if (sums.weight != nullptr) slots.store<float>(sums.weight + part * all.length, 1, s, dots[s]);
-    if (sums.bias != nullptr) slots.store<float>(sums.bias + part * all.length, 1, s, grads[s]);
+    if (sums.weight != nullptr) slots.store<float, 1>(sums.weight + part * all.length, 1, s, dots[s]);
+    if (sums.bias != nullptr) slots.store<float, 1>(sums.bias + part * all.length, 1, s, grads[s]);
   }
 }
 

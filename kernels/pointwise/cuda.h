@@ -1,8 +1,8 @@
-// The CUDA loop behind kernels::pointwise: one kernel for arrays that lie alike in memory, four elements per
-// thread and step, and one for any strides. The first is compiled for what a training step mostly computes,
-// f32 arithmetic on f16, bf16, f32 and bool arrays: each dtype that it knows is in it once per operand. The
-// second takes all the rest; neighbouring threads read neighbours there as well, and 8-byte elements fill
-// whole memory transactions without packs.
+// The CUDA loop behind kernels::pointwise: one kernel for arrays that lie alike in memory, eight elements per
+// thread and step in vectors of 16 bytes, and one for any strides. The first is compiled for what a training
+// step mostly computes, f32 arithmetic on f16, bf16, f32 and bool arrays: each dtype that it knows is in it
+// once per operand. The second takes all the rest; neighbouring threads read neighbours there as well, and
+// 8-byte elements fill whole memory transactions without packs.
 #pragma once
 
 #include <array>
@@ -12,8 +12,9 @@
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
-#include "mezzo/kernels/cuda/grid.h"
+#include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/cuda/strided.h"
+#include "mezzo/kernels/math/scalar_math.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -24,28 +25,41 @@ template <std::size_t N>
 struct PointwiseArrays {
   Array arrays[N + 1];
   std::uint32_t constants;
+  bool joined;  ///< packs are taken in pairs of neighbours, for 16-bit arrays (see TwoPacks)
+
+  /// Elements that are taken in packs; those behind them are fewer than a warp has lanes.
+  [[nodiscard]] MEZZO_HD std::int64_t in_packs(std::int64_t total) const {
+    return joined ? total / (2 * kPack) * (2 * kPack) : total / kPack * kPack;
+  }
 };
 
-/// out[i] = f(in[i]...): packs of four, the last one not full. Indices stay below `total` (tail) or below
-/// 4 * (total / 4) (packs).
+/// A NaN that is copied keeps its sign; one that is computed has none to keep.
+template <class F>
+inline constexpr NanSign kNanSign = std::is_same_v<F, scalar::IdentityFn> ? NanSign::kept : NanSign::any;
+
+/// out[i] = f(in[i]...) for the elements in packs, two packs in a step: neighbours, or the second a grid's
+/// step behind the first. Where the array ends between them, the second is the first once more.
 template <class T, class F, std::size_t N, std::size_t... I>
 __device__ MEZZO_ALWAYS_INLINE void pointwise_packs(const F& f, const PointwiseArrays<N>& operands,
                                                     std::int64_t total, std::index_sequence<I...>) {
   using R = decltype(f((static_cast<void>(I), T{})...));
-  const std::int64_t packs = total / kPack;
-  for (std::int64_t p = first_index(); p < packs; p += grid_size()) {
-    T in[N][kPack];
+  const std::int64_t packs = operands.in_packs(total) / kPack;
+  const std::int64_t distance = operands.joined ? 1 : grid_size();
+  for (std::int64_t p = operands.joined ? 2 * first_index() : first_index(); p < packs;
+       p += 2 * grid_size()) {
+    const TwoPacks at{p, p + distance < packs ? p + distance : p, operands.joined};
+    T in[N][2 * kPack];
     for (std::size_t k = 0; k < N; ++k) {
       if ((operands.constants >> k & 1U) != 0) {
         const T value = load<T>(operands.arrays[k].data, operands.arrays[k].dtype, 0);
-        for (int j = 0; j < kPack; ++j) in[k][j] = value;
+        for (int j = 0; j < 2 * kPack; ++j) in[k][j] = value;
       } else {
-        load_pack<T, Among::packed>(operands.arrays[k].data, operands.arrays[k].dtype, p, in[k]);
+        load_two_packs<T, Among::packed, kNanSign<F>>(operands.arrays[k], at, in[k]);
       }
     }
-    R out[kPack];
-    for (int j = 0; j < kPack; ++j) out[j] = f(in[I][j]...);
-    store_pack<R, Among::packed>(operands.arrays[N].data, operands.arrays[N].dtype, p, out);
+    R out[2 * kPack];
+    for (int j = 0; j < 2 * kPack; ++j) out[j] = f(in[I][j]...);
+    store_two_packs<R, Among::packed, kNanSign<F>>(operands.arrays[N], at, out);
   }
 }
 
@@ -58,12 +72,12 @@ __device__ MEZZO_ALWAYS_INLINE void pointwise_one(const F& f, const PointwiseArr
   store<R>(operands.arrays[N].data, operands.arrays[N].dtype, at[N], result);
 }
 
-/// All arrays are one run each, or one value, and aligned to packs.
+/// All arrays are one run each, or one value, and aligned to packs (joined ones to two).
 template <class F, std::size_t N>
 __global__ void pointwise_linear(F f, PointwiseArrays<N> operands, std::int64_t total) {
   using T = float;
   pointwise_packs<T>(f, operands, total, std::make_index_sequence<N>{});
-  const std::int64_t i = total / kPack * kPack + first_index();  // the rest: fewer than kPack elements
+  const std::int64_t i = operands.in_packs(total) + first_index();  // the rest: fewer than two packs
   if (i < total) {
     std::int64_t at[N + 1];
     for (std::size_t k = 0; k <= N; ++k) at[k] = (operands.constants >> k & 1U) != 0 ? 0 : i;
@@ -105,20 +119,26 @@ void pointwise(Device device, F f, const View& out, const std::array<View, N>& i
       return space.linear(k) && is_among(Among::packed, operands.arrays[k].dtype) &&
              takes_packs(operands.arrays[k]);
     };
-    bool linear = packed(N);
-    for (std::size_t k = 0; k < N; ++k) {
-      if (space.constant(k))
+    bool linear = true, joins = false, can_join = true;
+    for (std::size_t k = 0; k <= N; ++k) {
+      if (k < N && space.constant(k)) {
         operands.constants |= 1U << k;
-      else
-        linear = linear && packed(k);
+        continue;
+      }
+      linear = linear && packed(k);
+      if (!is_16_bit(operands.arrays[k].dtype)) continue;
+      joins = true;
+      can_join = can_join && is_aligned_to(operands.arrays[k], 2 * kPack);
     }
+    operands.joined = joins && can_join;
     if (linear) {
-      const Grid grid = grid_for((total + kPack - 1) / kPack);
+      const std::int64_t step = operands.joined ? 2 * kPack : kPack;
+      const Grid grid = resident_grid(detail::pointwise_linear<F, N>, (total + step - 1) / step, device);
       return mezzo::cuda::launch(detail::pointwise_linear<F, N>, grid.blocks, grid.threads, 0,
                                  mezzo::cuda::current_stream(device), f, operands, total);
     }
   }
-  const Grid grid = grid_for(total);
+  const Grid grid = resident_grid(detail::pointwise_strided<T, F, N>, total, device);
   mezzo::cuda::launch(detail::pointwise_strided<T, F, N>, grid.blocks, grid.threads, 0,
                       mezzo::cuda::current_stream(device), f, operands, space);
 }

@@ -9,6 +9,7 @@
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/strided.h"
 #include "mezzo/kernels/reduce/cuda_kernels.h"
+#include "mezzo/kernels/reduce/cuda_octets.h"
 #include "mezzo/kernels/reduce/reducers.h"
 
 namespace mezzo::kernels::cuda {
@@ -26,17 +27,33 @@ struct ReduceSpaces {
       } else {
         kept_shape.push_back(in.shape[d]);
         kept_in.push_back(in.strides[d]);
+        if (in.shape[d] > 1) distances |= in.strides[d];
         kept_out.push_back(out.strides[d]);
       }
     }
     side_by_side = nearest(kept_shape, kept_in) < nearest(reduced_shape, reduced_in);
     kept = Space<2>(kept_shape, {kept_in, kept_out});
     reduced = Space<1>(reduced_shape, {reduced_in});
+    std::array<Dims, 1> joined{reduced_in};
+    layout::collapse(reduced_shape, joined);
+    stepped = reduced_shape.size() <= 1;
+    if (reduced_shape.size() == 1) step = joined[0][0];
   }
 
   Space<2> kept;     ///< strides of the input and of the output
   Space<1> reduced;  ///< strides of the input
   bool side_by_side = false;
+  std::int64_t distances = 0;  ///< the input's strides in the dims that are kept, joined by |
+
+  std::int64_t step = 0;  ///< between the input's elements that are reduced, if `stepped`
+  bool stepped = false;   ///< whether they are one distance apart
+
+  /// How any output's elements can be read as T, from any whole octet on.
+  template <class T>
+  [[nodiscard]] ReduceReads reads(const Array& in) const {
+    if (reduced.linear(0) && takes_octets<T>(in, distances)) return ReduceReads::octets;
+    return stepped && has_octets<T>(in.dtype) ? ReduceReads::steps : ReduceReads::single;
+  }
 
  private:
   /// The smallest distance between neighbours along any of the dims.
@@ -58,9 +75,11 @@ struct ViewReduction {
     std::int64_t offset;
     double shift;
   };
+  using Value = T;
   R reducer;
   Array in, out;
   ReduceSpaces spaces;
+  ReduceReads reads;
   const double* shifts = nullptr;
 
   [[nodiscard]] __device__ Acc identity() const { return reducer.template identity<T>(); }
@@ -69,8 +88,19 @@ struct ViewReduction {
     spaces.kept.offsets(output, at);
     return {at[0], R::kShifted ? shifts[output] : 0};
   }
-  __device__ void accumulate(Acc& acc, const Place& place, std::int64_t i) const {
-    const T x = load<T>(in.data, in.dtype, place.offset + spaces.reduced.offset(i));
+  template <int kOctets>
+  __device__ MEZZO_ALWAYS_INLINE void octets(const Place& place, std::int64_t first, std::int64_t distance,
+                                             T* values) const {
+    load_octets<T, kOctets>(in, place.offset + first, distance, values);
+  }
+  __device__ MEZZO_ALWAYS_INLINE void steps(const Place& place, std::int64_t first, T* values) const {
+    load_steps<T>(in, place.offset + first * spaces.step, spaces.step, values);
+  }
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T value(const Place& place, std::int64_t i) const {
+    return load<T>(in.data, in.dtype, place.offset + spaces.reduced.offset(i));
+  }
+  __device__ MEZZO_ALWAYS_INLINE void accumulate(Acc& acc, const Place& place, std::int64_t /*i*/,
+                                                 T x) const {
     if constexpr (R::kShifted)
       acc = reducer.combine(acc, reducer.map(x, place.shift));
     else
@@ -88,7 +118,8 @@ struct ViewReduction {
 template <class T, class R>
 void reduce(Device device, R reducer, const View& out, const View& in, const double* shifts = nullptr) {
   const ReduceSpaces spaces(out, in);
-  const ViewReduction<T, R> engine{reducer, {in.data, in.dtype}, {out.data, out.dtype}, spaces, shifts};
+  const Array from = array_of(in);
+  const ViewReduction<T, R> engine{reducer, from, array_of(out), spaces, spaces.reads<T>(from), shifts};
   run_reduction(device, engine, spaces.kept.total(), spaces.reduced.total(), spaces.side_by_side);
 }
 
@@ -97,17 +128,37 @@ template <class T, class R, std::size_t N>
 struct MapReduction {
   using Acc = typename R::template Acc<T>;
   using Place = int;
+  struct Value {
+    T inputs[N];
+  };
   R reducer;
   Array in[N];
   Array out;
   Space<N> space;
+  ReduceReads reads;
 
   [[nodiscard]] __device__ Acc identity() const { return reducer.template identity<T>(); }
   [[nodiscard]] __device__ Place place(std::int64_t /*output*/) const { return 0; }
-  __device__ void accumulate(Acc& acc, Place /*place*/, std::int64_t i) const {
+  template <int kOctets>
+  __device__ MEZZO_ALWAYS_INLINE void octets(Place /*place*/, std::int64_t first, std::int64_t distance,
+                                             Value* values) const {
+    constexpr int kCount = kOctets * kOctet;
+    T elements[N][kCount];
+    for (std::size_t k = 0; k < N; ++k) load_octets<T, kOctets>(in[k], first, distance, elements[k]);
+    for (int i = 0; i < kCount; ++i) {
+      for (std::size_t k = 0; k < N; ++k) values[i].inputs[k] = elements[k][i];
+    }
+  }
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE Value value(Place /*place*/, std::int64_t i) const {
     std::int64_t at[N];
     space.offsets(i, at);
-    acc = reducer.combine(acc, mapped(at, std::make_index_sequence<N>{}));
+    Value result;
+    for (std::size_t k = 0; k < N; ++k) result.inputs[k] = load<T>(in[k].data, in[k].dtype, at[k]);
+    return result;
+  }
+  __device__ MEZZO_ALWAYS_INLINE void accumulate(Acc& acc, Place /*place*/, std::int64_t /*i*/,
+                                                 const Value& value) const {
+    acc = reducer.combine(acc, mapped(value, std::make_index_sequence<N>{}));
   }
   [[nodiscard]] __device__ Acc combine(const Acc& a, const Acc& b) const { return reducer.combine(a, b); }
   __device__ void store(std::int64_t /*output*/, const Acc& acc) const {
@@ -116,8 +167,8 @@ struct MapReduction {
 
  private:
   template <std::size_t... I>
-  __device__ Acc mapped(const std::int64_t (&at)[N], std::index_sequence<I...> /*inputs*/) const {
-    return reducer.map(load<T>(in[I].data, in[I].dtype, at[I])...);
+  __device__ MEZZO_ALWAYS_INLINE Acc mapped(const Value& value, std::index_sequence<I...> /*all*/) const {
+    return reducer.map(value.inputs[I]...);
   }
 };
 
@@ -126,8 +177,12 @@ template <class T, class R, std::size_t N>
 void map_reduce(Device device, R reducer, const View& out, const std::array<View, N>& in) {
   std::array<Dims, N> strides;
   for (std::size_t k = 0; k < N; ++k) strides[k] = in[k].strides;
-  MapReduction<T, R, N> engine{reducer, {}, {out.data, out.dtype}, Space<N>(in[0].shape, strides)};
-  for (std::size_t k = 0; k < N; ++k) engine.in[k] = {in[k].data, in[k].dtype};
+  MapReduction<T, R, N> engine{
+      reducer, {}, array_of(out), Space<N>(in[0].shape, strides), ReduceReads::octets};
+  for (std::size_t k = 0; k < N; ++k) {
+    engine.in[k] = array_of(in[k]);
+    if (!engine.space.linear(k) || !takes_octets<T>(engine.in[k], 0)) engine.reads = ReduceReads::single;
+  }
   run_reduction(device, engine, 1, engine.space.total(), false);
 }
 
@@ -161,8 +216,10 @@ template <class T, bool Least>
 struct ArgReduction {
   using Acc = Candidate<T>;
   using Place = std::int64_t;
+  using Value = T;
   Array in, values, indices;
   ReduceSpaces spaces;
+  ReduceReads reads;
 
   [[nodiscard]] __device__ Acc identity() const { return {T(0), -1}; }
   [[nodiscard]] __device__ Place place(std::int64_t output) const {
@@ -170,8 +227,19 @@ struct ArgReduction {
     spaces.kept.offsets(output, at);
     return at[0];
   }
-  __device__ void accumulate(Acc& acc, Place place, std::int64_t i) const {
-    acc = combine(acc, {load<T>(in.data, in.dtype, place + spaces.reduced.offset(i)), i});
+  template <int kOctets>
+  __device__ MEZZO_ALWAYS_INLINE void octets(Place place, std::int64_t first, std::int64_t distance,
+                                             T* elements) const {
+    load_octets<T, kOctets>(in, place + first, distance, elements);
+  }
+  __device__ MEZZO_ALWAYS_INLINE void steps(Place place, std::int64_t first, T* elements) const {
+    load_steps<T>(in, place + first * spaces.step, spaces.step, elements);
+  }
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T value(Place place, std::int64_t i) const {
+    return load<T>(in.data, in.dtype, place + spaces.reduced.offset(i));
+  }
+  __device__ MEZZO_ALWAYS_INLINE void accumulate(Acc& acc, Place /*place*/, std::int64_t i, T value) const {
+    acc = combine(acc, {value, i});
   }
   [[nodiscard]] __device__ Acc combine(const Acc& a, const Acc& b) const {
     if (a.position < 0) return b;
@@ -191,8 +259,9 @@ struct ArgReduction {
 template <class T, bool Least>
 void arg_reduce(Device device, const View& values, const View& indices, const View& in) {
   const ReduceSpaces spaces(indices, in);
-  const ArgReduction<T, Least> engine{
-      {in.data, in.dtype}, {values.data, values.dtype}, {indices.data, indices.dtype}, spaces};
+  const Array from = array_of(in);
+  const ArgReduction<T, Least> engine{from, array_of(values), array_of(indices), spaces,
+                                      spaces.reads<T>(from)};
   run_reduction(device, engine, spaces.kept.total(), spaces.reduced.total(), spaces.side_by_side);
 }
 

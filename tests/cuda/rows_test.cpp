@@ -54,10 +54,11 @@ TEST(RowPlan, ShortRowsShareABlock) {
 }
 
 /// How the rows of a test lie in memory.
-enum class Layout { contiguous, shifted, spaced, across };
+enum class Layout { contiguous, shifted, spaced, across, padded, shifted_pack };
 
 /// rows x length values: one after the other, the same from an address that takes no packs, with other
-/// elements between neighbours of a row, or with rows side by side.
+/// elements between neighbours of a row, or with rows side by side; with four elements between rows, and from
+/// an address that takes packs of four 16-bit elements but not of eight.
 Tensor laid_out(const Tensor& x, Layout layout) {
   const std::int64_t rows = x.size(0), length = x.size(1);
   const auto empty = [&](const Shape& shape) {
@@ -69,6 +70,10 @@ Tensor laid_out(const Tensor& x, Layout layout) {
     place = view(slice(empty({rows * length + 1}), 0, 1), {rows, length});
   } else if (layout == Layout::spaced) {
     place = select(empty({rows, length, 3}), 2, 1);
+  } else if (layout == Layout::padded) {
+    place = slice(empty({rows, length + 4}), 1, 0, length);
+  } else if (layout == Layout::shifted_pack) {
+    place = view(slice(empty({rows * length + 4}), 0, 4), {rows, length});
   } else {
     place = transpose(empty({length, rows}), 0, 1);
   }
@@ -167,14 +172,25 @@ TEST_F(CudaRows, EveryLayout) {
   }
 }
 
+// Packs of 16-bit elements are joined in rows of whole pairs of packs, if a thread has several.
+TEST_F(CudaRows, PacksOfHalfRowsAreJoined) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const std::int64_t length : {132, 136, 144, 512, 516, 520, 1032, 8200, 16384}) {
+      for (const Layout layout : {Layout::contiguous, Layout::padded, Layout::shifted_pack})
+        expect_same_rows({2, length, dtype, layout});
+    }
+  }
+}
+
 TEST_F(CudaRows, MixedDtypes) {
   expect_same([](Device device, Trace& trace) {
-    for (const std::int64_t length : {64, 516}) {
+    for (const std::int64_t length : {64, 516, 520}) {
       const Tensor grad = values(1, {3, length}, DType::f32, device) + 2.0;
       const Tensor output = softmax(values(2, {3, length}, DType::f32, device), 1).to(DType::bf16);
       trace.add("to f32", softmax_backward(grad, output, 1), 0x1p-4);
       trace.add("to f16", softmax_backward(grad, output, 1, DType::f16), 0x1p-4);
       trace.add("f16 to f32", softmax(output.to(DType::f16), 1, DType::f32));
+      trace.add("f32 to bf16", softmax(grad, 1, DType::bf16));
       trace.add("bf16 to f64", softmax(output, 1, DType::f64));
     }
   });

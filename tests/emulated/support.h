@@ -23,6 +23,7 @@ class Emulated : public ::testing::Test {
   void TearDown() override {
     unsetenv("MEZZO_EMULATED_DEVICES");
     unsetenv("MEZZO_EMULATED_MEMORY");
+    unsetenv("MEZZO_EMULATED_MULTIPROCESSORS");
     emulated_cuda::reset();
   }
   static void start_with(const char* variable, const char* value) {

@@ -1,4 +1,5 @@
 // Devices: how many, which is current, what they are.
+#include <algorithm>
 #include <cstdio>
 
 #include "block.h"
@@ -9,6 +10,8 @@
 using namespace emulated_cuda;  // the functions below have CUDA's names, in no namespace
 
 namespace {
+
+constexpr int kThreadsOfMultiprocessor = 2048, kSharedOfMultiprocessor = 228 * 1024;
 
 bool valid(int device) { return device >= 0 && static_cast<std::size_t>(device) < runtime().devices.size(); }
 
@@ -54,6 +57,28 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     p.maxGridSize[1] = p.maxGridSize[2] = 65535;
     p.major = 9;
     p.minor = 0;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  return call([&] {
+    if (value == nullptr || attribute != cudaDevAttrMultiProcessorCount) return cudaErrorInvalidValue;
+    if (!valid(device)) return cudaErrorInvalidDevice;
+    *value = runtime().multiprocessors;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int threads,
+                                                          std::size_t shared_bytes) {
+  return call([&] {
+    if (blocks == nullptr || kernel == nullptr || threads < 1) return cudaErrorInvalidValue;
+    const bool fits = threads <= static_cast<int>(kMaxThreads) && shared_bytes <= kMaxShared;
+    const int by_threads = fits ? kThreadsOfMultiprocessor / threads : 0;
+    *blocks = shared_bytes == 0
+                  ? by_threads
+                  : std::min(by_threads, kSharedOfMultiprocessor / static_cast<int>(shared_bytes));
     return cudaSuccess;
   });
 }

@@ -32,6 +32,7 @@ Runtime::Runtime() {
   const long long count = number_from("MEZZO_EMULATED_DEVICES", 1);
   if (count < 0) absent = count == -1 ? cudaErrorInsufficientDriver : static_cast<cudaError_t>(-count);
   if (count == 0) absent = cudaErrorNoDevice;
+  multiprocessors = static_cast<int>(number_from("MEZZO_EMULATED_MULTIPROCESSORS", multiprocessors));
   const long long capacity = number_from("MEZZO_EMULATED_MEMORY", 2LL << 30);
   for (int device = 0; device < count; ++device) {
     devices.push_back(std::make_unique<DeviceMemory>(static_cast<std::size_t>(capacity)));

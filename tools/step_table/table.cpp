@@ -94,8 +94,9 @@ std::string to_markdown(const std::vector<Step>& steps, const Rates& rates) {
   text += text_of("| products from 16 bits | %.0f TFLOP/s |\n", rates.operations_16_bit / 1e12);
   text += text_of("| products in TF32 | %.0f TFLOP/s |\n", rates.operations_tf32 / 1e12);
   text += text_of("| products in f32 | %.0f TFLOP/s |\n", rates.operations_f32 / 1e12);
-  text += text_of("| from one launch to the next, eager and captured | %.1f us, %.1f us |\n\n",
+  text += text_of("| from one launch to the next, eager and captured | %.1f us, %.1f us |\n",
                   1e6 * rates.launch, 1e6 * rates.launch_captured);
+  text += text_of("| multiprocessors, each with 2048 threads at work | %d |\n\n", rates.multiprocessors);
   text +=
       "So a kernel that computes more than it moves takes longer than stated here; `tools/kernel_report` "
       "counts that. Bytes\n";

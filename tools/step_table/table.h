@@ -21,6 +21,7 @@ struct Rates {
   double operations_f32 = 52e12;    ///< of products in f32 without TF32
   double launch = 1.3e-6;           ///< seconds from the end of a launch to the begin of the next
   double launch_captured = 0.8e-6;  ///< the same in a graph
+  int multiprocessors = 132;        ///< for grids that depend on them
 };
 
 /// Seconds that an entry takes without the way to the next one.

@@ -11,7 +11,12 @@ cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+/// Of the attributes only those that mezzo asks for.
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceSynchronize();
+/// As a kernel of few registers has it: 2048 threads of an emulated multiprocessor, and its shared memory.
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int threads,
+                                                          std::size_t shared_bytes);
 
 // Errors.
 cudaError_t cudaGetLastError();

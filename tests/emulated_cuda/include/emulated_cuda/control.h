@@ -10,8 +10,8 @@
 // * Wrong kernels (see device.h, warp.h) abort the process and say where.
 //
 // The environment, read at the first call and by reset(): MEZZO_EMULATED_DEVICES (1; 0 is a machine without
-// a device, -1 one without a driver, -N one where every call returns error N) and MEZZO_EMULATED_MEMORY
-// (bytes of each device, 2 GiB).
+// a device, -1 one without a driver, -N one where every call returns error N), MEZZO_EMULATED_MEMORY (bytes
+// of each device, 2 GiB) and MEZZO_EMULATED_MULTIPROCESSORS (of each device, 2).
 #pragma once
 
 #include <cstdint>

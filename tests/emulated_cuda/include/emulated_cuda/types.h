@@ -113,6 +113,10 @@ enum cudaStreamCaptureMode {
   cudaStreamCaptureModeRelaxed = 2,
 };
 
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+};
+
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;
