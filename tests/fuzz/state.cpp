@@ -99,6 +99,7 @@ Maker scheduler_maker(typename Scheduler::Options options) {
   return [options] { return std::make_unique<SchedulerHolder<Scheduler>>(options); };
 }
 
+/// Numbers of makers stand in the stored corpus: new ones come last.
 std::vector<Maker> makers() {
   using namespace optim;
   std::vector<Maker> all{
@@ -115,6 +116,15 @@ std::vector<Maker> makers() {
       scheduler_maker<ReduceLROnPlateau>({})};
   for (std::size_t i = 0; i < all_algorithms().size(); ++i)
     all.push_back([i] { return std::make_unique<OptimizerHolder>(i); });
+  const Schedule warmup = LinearWarmupOptions{.warmup_steps = 2}, steps = StepLROptions{.step_size = 2};
+  for (const Maker& maker :
+       {scheduler_maker<ConstantLR>({}), scheduler_maker<LinearWarmup>({.warmup_steps = 3}),
+        scheduler_maker<WarmupCosine>({.warmup_steps = 2, .total_steps = 6}),
+        scheduler_maker<WarmupStableDecay>({.warmup_steps = 2, .stable_steps = 2, .decay_steps = 3}),
+        scheduler_maker<OneCycleLR>({.max_lr = 0.5, .total_steps = 5, .cycle_momentum = false}),
+        scheduler_maker<ChainedScheduler>({.schedulers = {warmup, steps}}),
+        scheduler_maker<SequentialLR>({.schedulers = {warmup, steps}, .milestones = {3}})})
+    all.push_back(maker);
   return all;
 }
 
