@@ -64,7 +64,7 @@ class RecordedRule final : public mezzo::detail::ReplayedState {
   void before_replay() override {
     if (changes_->count == count_) return;
     mezzo::detail::refuse_replay(
-        "a GradScaler with the factors, interval and bounds that it was recorded with",
+        "a GradScaler with the factors, interval, bounds and write_unscaled that it was recorded with",
         "others (set_options, load_state_dict)");
   }
   void after_replay() noexcept override {}
@@ -263,7 +263,8 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
     begin(state, optimizer, op);
     check_finite_operands(gradients, state.record);
   }
-  optimizer.step({.record = record_in(state.record), .unscale = unscale});
+  optimizer.step(
+      {.record = record_in(state.record), .unscale = unscale, .write_unscaled = options_.write_unscaled});
   state.stage = Stage::stepped;
   return StepResult(state.record);
 }

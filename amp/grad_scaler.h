@@ -16,7 +16,7 @@
 
 namespace mezzo::amp {
 
-/// torch.amp.GradScaler's options, and bounds for the scale.
+/// torch.amp.GradScaler's options, bounds for the scale, and what step() leaves in the gradients.
 struct GradScalerOptions {
   double init_scale = 65536.0;
   double growth_factor = 2.0;
@@ -25,6 +25,10 @@ struct GradScalerOptions {
   bool enabled = true;
   double min_scale = 0x1p-24;  ///< an overflow does not lower the scale below this; at_floor() tells
   double max_scale = 0x1.fffffep127;
+  /// Whether step() leaves gradients divided by the scale, as torch's does. With false they stay as
+  /// backward() made them, times the scale: for loops whose zero_grad() follows, which so save a write of
+  /// every gradient. unscale_() divides in place whatever this says.
+  bool write_unscaled = true;
 };
 
 /// Whether one step was made or skipped. Each question reads from the device; without one nothing is read. It
@@ -99,8 +103,8 @@ class GradScaler {
   void unscale_(optim::Optimizer& optimizer);
   /// optimizer.step(), skipped on the device when a gradient is not finite. Unless unscale_ did, it unscales
   /// in the same pass: the update then sees 16-bit gradients before they are rounded, and a skipped step
-  /// leaves gradients as they are. Throws: StateError when called twice in one iteration, and what unscale_
-  /// throws.
+  /// (any step, with write_unscaled = false) leaves gradients as they are. Throws: StateError when called
+  /// twice in one iteration, and what unscale_ throws.
   StepResult step(optim::Optimizer& optimizer);
   /// Always throws StateError: an optimizer that calls back would see gradients of a changing scale.
   StepResult step(optim::Optimizer& optimizer, const mezzo::detail::Function<Tensor()>& closure);
@@ -130,8 +134,9 @@ class GradScaler {
   [[nodiscard]] std::string report() const;
 
   [[nodiscard]] const GradScalerOptions& options() const noexcept { return options_; }
-  /// Changes factors, interval or bounds from the next update on; checked as in the constructor. init_scale
-  /// and enabled must be as they were. A CapturedStep that was recorded before throws when it is called next.
+  /// Changes factors, interval, bounds or write_unscaled from the next update on; checked as in the
+  /// constructor. init_scale and enabled must be as they were. A CapturedStep that was recorded before throws
+  /// when it is called next.
   void set_options(const GradScalerOptions& options);
   // The same one by one, as PyTorch has them.
   [[nodiscard]] double get_growth_factor() const noexcept { return options_.growth_factor; }

@@ -87,7 +87,8 @@ void GradScaler::set_options(const GradScalerOptions& options) {
 
 void GradScaler::change_options(const GradScalerOptions& options) {
   const auto rule = [](const GradScalerOptions& o) {
-    return std::tuple(o.growth_factor, o.backoff_factor, o.growth_interval, o.min_scale, o.max_scale);
+    return std::tuple(o.growth_factor, o.backoff_factor, o.growth_interval, o.min_scale, o.max_scale,
+                      o.write_unscaled);
   };
   if (changes_ && rule(options) != rule(options_)) ++changes_->count;
   options_ = options;

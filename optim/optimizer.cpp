@@ -264,7 +264,8 @@ void Optimizer::add_update(const Parameter& parameter, const Tensor& gradient,
 kernels::UpdateControl Optimizer::control_of(const Group& group, const ScalerControl& control) {
   kernels::UpdateControl result{.rates = static_cast<const kernels::Rates*>(group.rates.impl().data()),
                                 .record = control.record,
-                                .unscale = control.unscale};
+                                .unscale = control.unscale,
+                                .write_unscaled = control.write_unscaled};
   if (group.ticket.defined()) result.ticket = static_cast<std::uint32_t*>(group.ticket.impl().data());
   return result;
 }
@@ -307,7 +308,7 @@ void Optimizer::step(const ScalerControl& control) {
       if (!gradient.defined()) continue;
       parameter.tensor.impl().storage->bump_version();
       parameter.seen = parameter.tensor.version();
-      if (control.unscale) gradient.impl().storage->bump_version();
+      if (control.unscale && control.write_unscaled) gradient.impl().storage->bump_version();
       half_copies_written(parameter.tensor);
     }
   }

@@ -33,7 +33,8 @@ struct ParamGroup {
 /// kernels read it.
 struct ScalerControl {
   const ScalerRecord* record = nullptr;  ///< skip the step on the device when found_inf is set
-  bool unscale = false;  ///< multiply gradients by inv_scale inside the update, and leave them unscaled
+  bool unscale = false;  ///< multiply gradients by inv_scale inside the update, and leave them unscaled ...
+  bool write_unscaled = true;  ///< ... unless this is false: then they are only read
 };
 
 /// What a checkpoint needs: options as a Value, tensors by name ("0.exp_avg"). Tensors share storage with the

@@ -31,6 +31,19 @@ Body step_of(std::shared_ptr<Optimizer> optimizer) {
   return [optimizer] { optimizer->step(); };
 }
 
+#ifndef BENCH_LIBTORCH
+/// Its scale is so near to 1 that the gradients, which each step may unscale again, stay what they are.
+Body scaled_step_of(const std::vector<Tensor>& parameters, bool write_unscaled) {
+  const amp::GradScalerOptions options{.init_scale = 1 + 0x1p-20, .write_unscaled = write_unscaled};
+  return [optimizer = adamw(parameters), scaler = std::make_shared<amp::GradScaler>(options),
+          loss = zeros({}, {.device = target_device})] {
+    static_cast<void>(scaler->scale(loss));
+    scaler->step(*optimizer);
+    scaler->update();
+  };
+}
+#endif
+
 void add_steps(Worker& worker, const std::string& size, Shapes (*shapes)()) {
   worker.add("adamw_" + size + "/f32",
              [shapes] { return step_of(adamw(parameters_with_gradients(shapes()))); });
@@ -40,16 +53,11 @@ void add_steps(Worker& worker, const std::string& size, Shapes (*shapes)()) {
     return [parameters = parameters_with_gradients(shapes())] { clip_grad_norm(parameters, 1); };
   });
 #ifndef BENCH_LIBTORCH
-  // Its scale is so near to 1 that the gradients, which each step unscales again, stay what they are.
-  worker.add("adamw_" + size + "_scaler/f32", [shapes]() -> Body {
-    return [optimizer = adamw(parameters_with_gradients(shapes())),
-            scaler = std::make_shared<amp::GradScaler>(amp::GradScalerOptions{.init_scale = 1 + 0x1p-20}),
-            loss = zeros({}, {.device = target_device})] {
-      static_cast<void>(scaler->scale(loss));
-      scaler->step(*optimizer);
-      scaler->update();
-    };
-  });
+  for (const bool write_unscaled : {true, false}) {
+    const std::string name = "adamw_" + size + (write_unscaled ? "_scaler" : "_scaler_reads_gradients");
+    worker.add(name + "/f32",
+               [=] { return scaled_step_of(parameters_with_gradients(shapes()), write_unscaled); });
+  }
 #endif
 }
 

@@ -76,8 +76,8 @@ void update_parameter(const ParameterUpdate& update, const Rule& rule, const Upd
   kernels::detail::advance<F>(rule, *control.rates, update.step, update.carried);
   const bool unscales = control.unscale && control.record != nullptr && control.record->inv_scale != 1.0F;
   const UnscaleFn unscale{unscales ? control.record->inv_scale : 1.0F};
-  run_update(update,
-             {&f, update_tile<F, T>, static_cast<std::size_t>(F::kStates), dtype_of<T>, unscale, unscales});
+  run_update(update, {&f, update_tile<F, T>, static_cast<std::size_t>(F::kStates), dtype_of<T>, unscale,
+                      unscales && control.write_unscaled});
 }
 
 }  // namespace update_detail

@@ -44,7 +44,7 @@ struct Control {
   const ScalerRecord* record;
   const mezzo::cuda::Fault* fault;
   std::uint32_t* ticket;
-  bool unscale;
+  bool unscale, write_unscaled;
 
   [[nodiscard]] __device__ bool skips() const {
     if (fault->flag != 0) return true;
@@ -106,7 +106,7 @@ struct Updater {
   __device__ Updater(const F& functor, const Control& control)
       : f(functor),
         unscale{control.unscale && control.record != nullptr ? control.record->inv_scale : 1.0F},
-        write_gradient(unscale.inv_scale != 1.0F) {}
+        write_gradient(control.write_unscaled && unscale.inv_scale != 1.0F) {}
 
   __device__ MEZZO_ALWAYS_INLINE void pack(const Array (&arrays)[kArrays], std::int64_t i) const {
     const auto store = [&](int k, const T* values) {
@@ -270,8 +270,8 @@ void update(Device device, std::span<const ParameterUpdate> updates, const Rule&
             const UpdateControl& control) {
   if (control.ticket == nullptr)
     throw ValueError("optimizer", "a ticket for a CUDA device", "none", "set UpdateControl::ticket");
-  const update_detail::Control arguments{control.rates, control.record, mezzo::cuda::fault_record(device),
-                                         control.ticket, control.unscale};
+  const update_detail::Control arguments{control.rates,  control.record,  mezzo::cuda::fault_record(device),
+                                         control.ticket, control.unscale, control.write_unscaled};
   update_detail::update_all<F<float>, float>(device, updates, rule, arguments);
   update_detail::update_all<F<double>, double>(device, updates, rule, arguments);
 }

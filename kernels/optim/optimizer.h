@@ -31,11 +31,12 @@ struct Rates {
 };
 
 /// What holds for a whole group. With a record: nothing at all is written when found_inf is set;
-/// with `unscale`, gradients are multiplied by inv_scale and left so.
+/// with `unscale`, gradients are multiplied by inv_scale, and left so with `write_unscaled`.
 struct UpdateControl {
   const Rates* rates = nullptr;  ///< in device memory
   const ScalerRecord* record = nullptr;
   bool unscale = false;
+  bool write_unscaled = true;
   std::uint32_t* ticket = nullptr;  ///< CUDA only: in device memory, 0 before and after; one per group
 };
 

@@ -72,6 +72,22 @@ TEST_P(Unscale, StepUnscalesByItselfAndLeavesTheSameGradient) {  // G-33, G-42
   EXPECT_EQ(parameter.to_vector<double>(), std::vector<double>(kRows * kColumns, -1.0));
 }
 
+TEST_P(Unscale, StepMakesTheSameUpdateAndLeavesTheGradientScaledWhereThatIsWanted) {
+  GradScaler reads_only({.init_scale = 4, .write_unscaled = false});
+  static_cast<void>(reads_only.scale(zeros({})));
+  parameter.set_grad(gradient.view);
+  const std::uint64_t version = gradient.view.version();
+  EXPECT_FALSE(reads_only.step(optimizer).skipped());
+  EXPECT_TRUE(parameter.grad().is_same(gradient.view));
+  EXPECT_EQ(parameter.grad().to_vector<double>(), std::vector<double>(kRows * kColumns, 4.0));
+  EXPECT_EQ(gradient.view.version(), version) << "what is not written counts as unwritten";
+  EXPECT_EQ(parameter.to_vector<double>(), std::vector<double>(kRows * kColumns, -1.0));
+  reads_only.update();
+  reads_only.unscale_(optimizer);
+  EXPECT_EQ(parameter.grad().to_vector<double>(), std::vector<double>(kRows * kColumns, 1.0))
+      << "unscale_ divides all the same";
+}
+
 TEST_P(Unscale, OneBadElementAnywhereIsFound) {  // V-8
   const NoGrad no_grad;
   for (const double bad : {kInf, -kInf, kNan}) {

@@ -120,8 +120,14 @@ TEST_F(CudaCapturedState, WhatAReplayCannotFollowIsRefused) {
          dynamic_cast<optim::AdamW&>(*t.optimizer).add_param_group({optim::unnamed({more}), {}});
        }},
       {"no optimizer", "an optimizer that lives", [](Training& t) { t.optimizer.reset(); }},
-      {"another rule of the scaler", "with the factors, interval and bounds",
+      {"another rule of the scaler", "with the factors, interval, bounds and write_unscaled",
        [](Training& t) { t.scaler.set_growth_interval(7); }},
+      {"gradients left scaled", "with the factors, interval, bounds and write_unscaled",
+       [](Training& t) {
+         amp::GradScalerOptions options = t.scaler.options();
+         options.write_unscaled = false;
+         t.scaler.set_options(options);
+       }},
   };
   for (const Refusal& refusal : refusals) {
     SCOPED_TRACE(refusal.name);

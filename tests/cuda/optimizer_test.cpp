@@ -104,6 +104,33 @@ TEST_P(CudaEveryOptimizer, AnyStridesAgreeWithTheCpu) {
   }
 }
 
+TEST_P(CudaEveryOptimizer, TheUpdateDoesNotDependOnWhetherGradientsAreLeftUnscaled) {
+  const Device device = Device::cuda(0);
+  const auto train = [&](bool write_unscaled, double left) {
+    std::vector<Tensor> parameters = leaves({{5}, {1030}}, DType::f32, device);
+    parameters.push_back(odd_leaves(device, DType::bf16)[0]);
+    const auto optimizer = GetParam().make(parameters, kMasters);
+    amp::GradScaler scaler({.init_scale = 4, .write_unscaled = write_unscaled});
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      static_cast<void>(scaler.scale(zeros({}, {.device = device})));
+      set_gradients(parameters, 10 * step);
+      scaler.step(*optimizer);
+      scaler.update();
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const Tensor& p = parameters[i];
+        const Tensor expected = values(10 * step + i, p.shape(), p.dtype(), Device::cpu()) * left;
+        EXPECT_TRUE(p.grad().to(Device::cpu()).to_vector<double>() == expected.to_vector<double>());
+      }
+    }
+    std::vector<std::vector<double>> all;
+    Trace trace;
+    report(trace, "", parameters, *optimizer);
+    for (const Trace::Entry& entry : trace.entries) all.push_back(entry.values);
+    return all;
+  };
+  EXPECT_EQ(train(true, 0.25), train(false, 1.0));
+}
+
 TEST_P(CudaEveryOptimizer, ASkippedStepChangesNothing) {
   const Device device = Device::cuda(0);
   std::vector<Tensor> parameters = leaves({{5}, {1030}}, DType::f32, device);
