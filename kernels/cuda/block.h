@@ -47,6 +47,12 @@ __device__ MEZZO_ALWAYS_INLINE A of_first_lane(const A& value) {
   return shuffle_words(value, [](unsigned word) { return __shfl_sync(kWholeWarp, word, 0); });
 }
 
+/// `value` of lane 31.
+template <class A>
+__device__ MEZZO_ALWAYS_INLINE A of_last_lane(const A& value) {
+  return shuffle_words(value, [](unsigned word) { return __shfl_sync(kWholeWarp, word, kWarp - 1); });
+}
+
 /// In lane 0: combine over the warp. All 32 lanes take part.
 template <class A, class Combine>
 __device__ MEZZO_ALWAYS_INLINE A reduce_warp(A value, const Combine& combine) {

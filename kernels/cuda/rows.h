@@ -137,9 +137,10 @@ __global__ void rows_by_thread(Body body, RowArrays<N> all) {
 }  // namespace detail
 
 /// Runs `body(team, row, index, length)` for every row. The body is a trivially copyable functor whose call
-/// is a template over the team.
+/// is a template over the team. A block's threads take `items` elements at once.
 template <std::size_t N, class Body>
-void run_rows(Device device, const RowArrays<N>& all, const Body& body, unsigned most_threads = kThreads) {
+void run_rows(Device device, const RowArrays<N>& all, const Body& body, unsigned most_threads = kThreads,
+              std::int64_t items = 1) {
   const std::int64_t rows = all.rows.total();
   if (rows == 0) return;
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
@@ -148,8 +149,8 @@ void run_rows(Device device, const RowArrays<N>& all, const Body& body, unsigned
     mezzo::cuda::launch(detail::rows_by_thread<N, Body>, dim3(grid.blocks), dim3(grid.threads), 0, stream,
                         body, all);
   } else {
-    const unsigned threads =
-        all.length < most_threads ? grid_for(all.length < 1 ? 1 : all.length).threads : most_threads;
+    const std::int64_t wanted = (all.length + items - 1) / items;
+    const unsigned threads = wanted < most_threads ? grid_for(wanted < 1 ? 1 : wanted).threads : most_threads;
     const auto blocks = static_cast<unsigned>(rows < kMostBlocks ? rows : kMostBlocks);
     mezzo::cuda::launch(detail::rows_by_block<N, Body>, dim3(blocks), dim3(threads), kRowScratchBytes, stream,
                         body, all);

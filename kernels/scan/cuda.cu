@@ -1,14 +1,25 @@
-// The CUDA rows of the linear recurrences. A block takes as many elements of a row at once as it has threads:
-// maps h -> scale h + add are joined pairwise, in each warp by shuffles, between warps in order.
+// The CUDA rows of the linear recurrences. A block takes a run of each of its warps' elements at once: maps h
+// -> scale h + add are joined pairwise, in each warp by shuffles, between warps in order. Sums along a few
+// long rows are cut into chunks with a block each: one launch adds up the chunks, another one goes through
+// them from the sums of those before. Recurrences with a scale are not cut: the scales of a whole chunk
+// multiply to an infinity sooner than any result does.
 #include "mezzo/kernels/scan/scan.h"
 
+#include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/rows.h"
+#include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/reduce/reducers.h"
+#include "mezzo/kernels/scan/cuda_chunks.h"
 #include "mezzo/kernels/scan/scan_math.h"
 
 namespace mezzo::kernels::cuda {
 
 namespace {
+
+/// Elements of a row, counted in the order in which it is walked.
+struct ScanRange {
+  std::int64_t first, last;
+};
 
 /// Arrays: result, scale if kScale, what is added if kAdd.
 template <class T, bool kScale, bool kAdd>
@@ -37,22 +48,25 @@ struct ScanRow {
       row.set(0, i, static_cast<T>(h));
     }
   }
-
-  __device__ void operator()(const BlockTeam& team, const Row<kArrays>& row, std::int64_t /*index*/,
+  __device__ void operator()(const BlockTeam& /*team*/, const Row<kArrays>& row, std::int64_t /*index*/,
                              std::int64_t n) const {
+    run(row, n, {0, n}, static_cast<Wide<T>>(initial));
+  }
+
+  /// The elements of a range by a block; `carry` is the value before them.
+  __device__ void run(const Row<kArrays>& row, std::int64_t n, const ScanRange& range, Wide<T> carry) const {
     const unsigned warps = blockDim.x / kWarp, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-    static_assert(sizeof(Map) * (kThreads / kWarp) <= reduce_scratch_bytes<double>());
+    static_assert(sizeof(Map) * (kScanThreads / kWarp) <= reduce_scratch_bytes<double>());
     Shared<Map> of_warps(warps);
-    auto carry = static_cast<Wide<T>>(initial);
-    for (std::int64_t begin = 0; begin < n; begin += team.size()) {
-      const std::int64_t k = begin + team.rank();
-      Map map;
-      if (k < n) map = map_at(row, place(k, n));
-      for (unsigned distance = 1; distance < kWarp; distance *= 2) {
-        const Map before = shuffle_up(map, distance);
-        if (lane >= distance) map = map.after(before);
+    for (std::int64_t begin = range.first; begin < range.last; begin += blockDim.x * kScanItems) {
+      const std::int64_t first = begin + warp * kWarp * kScanItems + lane;
+      Map maps[kScanItems];
+      for (int j = 0; j < kScanItems; ++j) {
+        const std::int64_t k = first + j * kWarp;
+        if (k < range.last) maps[j] = map_at(row, place(k, n));
       }
-      if (lane == kWarp - 1) of_warps.set(warp, map);
+      join_in_warp(maps, lane);
+      if (lane == kWarp - 1) of_warps.set(warp, maps[kScanItems - 1]);
       __syncthreads();
       auto h = carry;
       for (unsigned w = 0; w < warps; ++w) {
@@ -60,10 +74,81 @@ struct ScanRow {
         carry = of_warps.get(w)(carry);
       }
       __syncthreads();
-      if (k < n) row.set(0, place(k, n), static_cast<T>(map(h)));
+      for (int j = 0; j < kScanItems; ++j) {
+        const std::int64_t k = first + j * kWarp;
+        if (k < range.last) row.set(0, place(k, n), static_cast<T>(maps[j](h)));
+      }
+    }
+  }
+
+  /// In every thread: the sum of a range by a block.
+  [[nodiscard]] __device__ Wide<T> sum(const Row<kArrays>& row, std::int64_t n,
+                                       const ScanRange& range) const {
+    static_assert(!kScale);
+    Wide<T> total = 0;
+    for (std::int64_t begin = range.first + threadIdx.x; begin < range.last;
+         begin += blockDim.x * kScanItems) {
+      Map maps[kScanItems];
+      for (int j = 0; j < kScanItems; ++j) {
+        const std::int64_t k = begin + j * blockDim.x;
+        if (k < range.last) maps[j] = map_at(row, place(k, n));
+      }
+      for (int j = 0; j < kScanItems; ++j) total = maps[j](total);
+    }
+    return sum_of_block(total);
+  }
+  [[nodiscard]] __device__ static Wide<T> sum_of_block(Wide<T> value) {
+    return BlockTeam{}.reduce(value, scalar::AddFn{});
+  }
+
+ private:
+  /// Each lane's maps after all of the warp that come before: those of lower lanes, and of all lanes before
+  /// the j-th.
+  __device__ static void join_in_warp(Map (&maps)[kScanItems], unsigned lane) {
+    for (int j = 0; j < kScanItems; ++j) {
+      for (unsigned distance = 1; distance < kWarp; distance *= 2) {
+        const Map before = shuffle_up(maps[j], distance);
+        if (lane >= distance) maps[j] = maps[j].after(before);
+      }
+      if (j > 0) maps[j] = maps[j].after(of_last_lane(maps[j - 1]));
     }
   }
 };
+
+/// One block per chunk, those of a row along x.
+template <class T>
+__global__ void __launch_bounds__(kScanThreads)
+    add_up_chunks(ScanRow<T, false, true> body, RowArrays<2> all, ScanChunks chunks, Wide<T>* sums) {
+  const Row<2> row(all, blockIdx.y);
+  const std::int64_t first = blockIdx.x * chunks.size;
+  const Wide<T> total = body.sum(row, all.length, {first, first + chunks.size});  // none of the last chunk
+  if (threadIdx.x == 0) sums[blockIdx.y * gridDim.x + blockIdx.x] = total;
+}
+template <class T>
+__global__ void __launch_bounds__(kScanThreads)
+    scan_chunks(ScanRow<T, false, true> body, RowArrays<2> all, ScanChunks chunks, const Wide<T>* sums) {
+  const Row<2> row(all, blockIdx.y);
+  const unsigned chunk = blockIdx.x;
+  static_assert(kMostScanChunks <= kScanThreads, "a thread for each sum before");
+  const Wide<T> before =
+      body.sum_of_block(threadIdx.x < chunk ? sums[blockIdx.y * (chunks.count - 1) + threadIdx.x] : 0);
+  const std::int64_t first = chunk * chunks.size, last = first + chunks.size;
+  body.run(row, all.length, {first, last < all.length ? last : all.length},
+           scalar::AddFn{}(static_cast<Wide<T>>(body.initial), before));
+}
+
+template <class T>
+void run_in_chunks(Device device, const ScanRow<T, false, true>& body, const RowArrays<2>& all,
+                   const ScanChunks& chunks) {
+  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
+  const auto rows = static_cast<unsigned>(all.rows.total()), count = static_cast<unsigned>(chunks.count);
+  const Scratch memory(device, rows * (chunks.count - 1) * std::int64_t{sizeof(Wide<T>)});
+  auto* const sums = static_cast<Wide<T>*>(memory.data());
+  mezzo::cuda::launch(add_up_chunks<T>, dim3(count - 1, rows), dim3(kScanThreads), kRowScratchBytes, stream,
+                      body, all, chunks, sums);
+  mezzo::cuda::launch(scan_chunks<T>, dim3(count, rows), dim3(kScanThreads), kRowScratchBytes, stream, body,
+                      all, chunks, sums);
+}
 
 }  // namespace
 
@@ -72,13 +157,17 @@ void scan(Device device, const View& out, const Recurrence& recurrence, std::siz
   const bool reverse = recurrence.reverse;
   dispatch_compute(compute, [&]<class T>(TypeTag<T>) {
     if (recurrence.add == nullptr) {
-      run_rows(device, RowArrays<2>({out, *recurrence.scale}, dim),
-               ScanRow<T, true, false>{initial, reverse});
+      run_rows(device, RowArrays<2>({out, *recurrence.scale}, dim), ScanRow<T, true, false>{initial, reverse},
+               kScanThreads, kScanItems);
     } else if (recurrence.scale == nullptr) {
-      run_rows(device, RowArrays<2>({out, *recurrence.add}, dim), ScanRow<T, false, true>{initial, reverse});
+      const RowArrays<2> all({out, *recurrence.add}, dim);
+      const ScanRow<T, false, true> body{initial, reverse};
+      const ScanChunks chunks = chunks_of_scan(all.rows.total(), all.length);
+      if (chunks.count > 1) return run_in_chunks<T>(device, body, all, chunks);
+      run_rows(device, all, body, kScanThreads, kScanItems);
     } else {
       run_rows(device, RowArrays<3>({out, *recurrence.scale, *recurrence.add}, dim),
-               ScanRow<T, true, true>{initial, reverse});
+               ScanRow<T, true, true>{initial, reverse}, kScanThreads, kScanItems);
     }
   });
 }
