@@ -51,18 +51,24 @@ __device__ MEZZO_ALWAYS_INLINE void multiply_add_16x8(float* c0, float* c1, cons
   const auto number = [](std::uint32_t pair, int k) {
     return cast<float>(S::from_bits(static_cast<std::uint16_t>(pair >> 16 * k)));
   };
+  // Two words at a time.
+  const auto fetch = [](std::uint32_t first, std::uint32_t second, int lane, std::uint32_t* words) {
+    const auto both = __shfl_sync(kWholeWarp, first | static_cast<unsigned long long>(second) << 32, lane);
+    words[0] = static_cast<std::uint32_t>(both);
+    words[1] = static_cast<std::uint32_t>(both >> 32);
+  };
   const int lane = static_cast<int>(threadIdx.x % kWarp), row = lane / 4 * 4, column = lane % 4 * 2;
+  std::uint32_t of_a[4][4], of_b[4][2][2];
+  for (int t = 0; t < 4; ++t) {
+    for (int h = 0; h < 2; ++h) fetch(a[2 * h], a[1 + 2 * h], row + t, of_a[t] + 2 * h);
+    for (int j = 0; j < 2; ++j) fetch(b[0], b[1], (column + j) * 4 + t, of_b[t][j]);
+  }
   for (int h = 0; h < 2; ++h) {
     for (int t = 0; t < 4; ++t) {
-      std::uint32_t of_a[2], of_b[2];
-      for (int i = 0; i < 2; ++i) {
-        of_a[i] = __shfl_sync(kWholeWarp, a[i + 2 * h], row + t);
-        of_b[i] = __shfl_sync(kWholeWarp, b[h], (column + i) * 4 + t);
-      }
       for (int k = 0; k < 2; ++k) {
         for (int j = 0; j < 2; ++j) {
-          c0[j] += number(of_a[0], k) * number(of_b[j], k);
-          c1[j] += number(of_a[1], k) * number(of_b[j], k);
+          c0[j] += number(of_a[t][2 * h], k) * number(of_b[t][j][h], k);
+          c1[j] += number(of_a[t][1 + 2 * h], k) * number(of_b[t][j][h], k);
         }
       }
     }

@@ -18,7 +18,7 @@ constexpr std::size_t kPage = 4096;
 enum PageState : unsigned char { kClosed, kRead, kWritten, kReadAndWritten };
 
 struct Ledger {
-  bool kept = false;
+  bool kept = false, computes_products = true;
   std::vector<LedgerEntry> entries;
   /// Of the work that runs: the device's memory, and the state of each of its pages.
   std::byte* watched = nullptr;
@@ -94,6 +94,12 @@ void keep_ledger(bool on) {
   const std::lock_guard lock(runtime_mutex());
   ledger() = Ledger{};
   ledger().kept = on;
+  ledger().computes_products = !on;
+}
+
+void leave_out_products() {
+  const std::lock_guard lock(runtime_mutex());
+  ledger().computes_products = false;
 }
 
 std::vector<LedgerEntry> take_ledger() {
@@ -103,8 +109,9 @@ std::vector<LedgerEntry> take_ledger() {
 
 void run_product(const Product& product) {
   Ledger& state = ledger();
-  if (!state.kept) return product.compute();
+  if (state.computes_products) return product.compute();
   product.clear();
+  if (!state.kept) return;
   state.entries.push_back({product.name, {}, {}, product.read, product.written, product.operations});
 }
 

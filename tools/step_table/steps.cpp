@@ -13,11 +13,10 @@ namespace {
 
 /// The launches of one step, after one that allocates, chooses algorithms and makes 16-bit copies.
 std::vector<emulated_cuda::LedgerEntry> record(const std::function<void()>& step) {
-  // The products of the step before are not computed either.
-  emulated_cuda::keep_ledger(true);
+  emulated_cuda::leave_out_products();
   step();
   synchronize(Device::cuda());
-  static_cast<void>(emulated_cuda::take_ledger());
+  emulated_cuda::keep_ledger(true);
   step();
   synchronize(Device::cuda());
   auto entries = emulated_cuda::take_ledger();
@@ -25,11 +24,12 @@ std::vector<emulated_cuda::LedgerEntry> record(const std::function<void()>& step
   return entries;
 }
 
-/// Training of `net` with f16, GradScaler and SGD on data of this shape.
+/// Training of `net` with f16, GradScaler and SGD on data of this shape. As zero_grad() follows, unscaled
+/// gradients are not written back.
 std::vector<emulated_cuda::LedgerEntry> train_in_f16(nn::Sequential& net, const Shape& shape) {
   net.to(Device::cuda());
   optim::SGD optimizer(net.parameters(), {.lr = 1e-3});
-  amp::GradScaler scaler;
+  amp::GradScaler scaler({.write_unscaled = false});
   const Tensor x = zeros(shape, {.device = Device::cuda()}),
                target = zeros(shape, {.device = Device::cuda()});
   return record([&] {
@@ -51,8 +51,9 @@ Step seed() {
                      nn::make<nn::Linear>(kWidth, kWidth));
   return {
       "The seed's step",
-      "Three Linear layers of 4096, batch 512, autocast in f16 with GradScaler, mse_loss, SGD. The goal is\n"
-      "430 us eager and 400 us captured.",
+      "Three Linear layers of 4096, batch 512, autocast in f16 with GradScaler, mse_loss, SGD. The scaler leaves\n"
+      "gradients scaled, as zero_grad() follows (`write_unscaled = false`; else the update writes 201 MB more, in\n"
+      "47 us). The goal is 430 us eager and 400 us captured.",
       train_in_f16(net, {kBatch, kWidth})};
 }
 
