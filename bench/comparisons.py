@@ -135,6 +135,7 @@ def optimizers():
     for size in ("large", "1000x100"):
         compare("optimizers", ("mezzo", f"sgd_momentum_{size}/f32"), ("pytorch", f"sgd_momentum_{size}_fused/f32"))
         compare("optimizers", ("mezzo", f"adamw_{size}_scaler/f32"), ("pytorch", f"adamw_{size}_fused_scaler/f32"))
+        compare("optimizers", ("mezzo", f"adamw_{size}_scaler_reads_gradients/f32"), ("mezzo", f"adamw_{size}_scaler/f32"))
         against("optimizers", f"clip_grad_norm_{size}/f32", {"libtorch": None, "pytorch": None})
 
 
@@ -243,6 +244,7 @@ def optimizers_on_gpu():
             for way in ("", "_fused"):  # PyTorch's own choice is foreach
                 compare("optimizers", ("mezzo", f"{case}/f32"), ("pytorch", f"{case}{way}/f32"))
         compare("optimizers", ("mezzo", f"adamw_{size}_scaler/f32"), ("pytorch", f"adamw_{size}_fused_scaler/f32"))
+        compare("optimizers", ("mezzo", f"adamw_{size}_scaler_reads_gradients/f32"), ("mezzo", f"adamw_{size}_scaler/f32"))
         against("optimizers", f"clip_grad_norm_{size}/f32", {"pytorch": None})
 
 
