@@ -9,8 +9,8 @@ namespace mezzo::misuse {
 #define MISUSE_GETTER(member) \
   if constexpr (requires { module.member(); }) static_cast<void>(module.member())
 
-template <class M>
-void use_members(M& module, Draw& draw) {
+/// Those that every module has.
+inline void use_members_of_all(nn::Module& module) {
   MISUSE_GETTER(type_name);
   MISUSE_GETTER(extra_repr);
   MISUSE_GETTER(path);
@@ -30,6 +30,11 @@ void use_members(M& module, Draw& draw) {
   MISUSE_GETTER(zero_grad);
   MISUSE_GETTER(state_dict);
   MISUSE_GETTER(clone);
+}
+
+template <class M>
+void use_members(M& module, Draw& draw) {
+  use_members_of_all(module);
   MISUSE_GETTER(in_features);
   MISUSE_GETTER(out_features);
   MISUSE_GETTER(in1_features);

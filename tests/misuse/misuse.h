@@ -292,6 +292,15 @@ template <class T>
     return Drawn<std::remove_cvref_t<T>>::from(draw);
 }
 
+/// Calls a function when it is made. In braces arguments are drawn from left to right by every compiler.
+template <class... A>
+struct WithArguments {
+  template <class F>
+  WithArguments(const F& function, typename Kept<A>::type... arguments) {
+    static_cast<void>(function(arguments...));
+  }
+};
+
 /// A function with its name, which calls it once with arguments drawn.
 struct Function {
   std::string name;
@@ -303,10 +312,7 @@ struct Caller;
 template <class R, class... A>
 struct Caller<R(A...)> {
   static Function of(const char* name, R (*function)(A...)) {
-    return {name, [function](Draw& draw) {
-              std::tuple<typename Kept<A>::type...> arguments{kept<A>(draw)...};
-              std::apply([&](auto&... argument) { static_cast<void>(function(argument...)); }, arguments);
-            }};
+    return {name, [function](Draw& draw) { WithArguments<A...>{function, kept<A>(draw)...}; }};
   }
 };
 

@@ -2,6 +2,8 @@
 // away.
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "misuse/members.h"
 #include "misuse/misuse.h"
 
@@ -30,9 +32,9 @@ void run_forward(M& module, Draw& draw) {
 template <class M, class... A>
 Function module_of(const char* name) {
   return {name, [](Draw& draw) {
-            std::tuple<typename Kept<A>::type...> arguments{kept<A>(draw)...};
-            const auto module =
-                std::apply([](auto&... argument) { return nn::make<M>(argument...); }, arguments);
+            std::shared_ptr<M> module;
+            const auto make = [&](auto&... arguments) { module = nn::make<M>(arguments...); };
+            WithArguments<A...>{make, kept<A>(draw)...};
             static_cast<void>(nn::to_string(*module));
             // Half of the time: a member that refuses would hide what forward does.
             if (draw.once_in(2)) use_members(*module, draw);

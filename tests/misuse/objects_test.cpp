@@ -18,9 +18,8 @@ template <class R, class... A>
 Function member(const char* name, R (Tensor::*function)(A...) const) {
   return {name, [function](Draw& draw) {
             const Tensor self = draw_tensor(draw);
-            std::tuple<typename Kept<A>::type...> arguments{kept<A>(draw)...};
-            std::apply([&](auto&... argument) { static_cast<void>((self.*function)(argument...)); },
-                       arguments);
+            const auto call = [&](auto&... arguments) { static_cast<void>((self.*function)(arguments...)); };
+            WithArguments<A...>{call, kept<A>(draw)...};
           }};
 }
 template <class R>
