@@ -1,8 +1,8 @@
-// The CUDA rows of the linear recurrences. A block takes a run of each of its warps' elements at once: maps h
+// The CUDA rows of the linear recurrences. Each warp of a block takes a run of neighbouring elements: maps h
 // -> scale h + add are joined pairwise, in each warp by shuffles, between warps in order. Sums along a few
-// long rows are cut into chunks with a block each: one launch adds up the chunks, another one goes through
-// them from the sums of those before. Recurrences with a scale are not cut: the scales of a whole chunk
-// multiply to an infinity sooner than any result does.
+// long rows are cut into chunks with a block each: one launch adds up the chunks, and a second one goes
+// through them, each from the sum of those before it. Recurrences with a scale are not cut: the scales of a
+// whole chunk multiply to an infinity sooner than any result does.
 #include "mezzo/kernels/scan/scan.h"
 
 #include "mezzo/core/cuda/launch.h"
