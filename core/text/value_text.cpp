@@ -55,9 +55,20 @@ void append_control(std::string& out, unsigned char c) {
   }
 }
 
+/// How many characters `text` begins with that JSON takes as they are, ASCII ones.
+std::size_t plain_length(std::string_view text) {
+  const auto is_plain = [](char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; };
+  return static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_plain) - text.begin());
+}
+
 void append_string(std::string& out, std::string_view text) {
   out += '"';
   while (!text.empty()) {
+    if (const std::size_t plain = plain_length(text); plain > 0) {
+      out += text.substr(0, plain);
+      text.remove_prefix(plain);
+      continue;
+    }
     const std::size_t length = sequence_length(text);
     const auto c = static_cast<unsigned char>(text[0]);
     if (length == 0) {
@@ -172,6 +183,10 @@ std::string_view to_string(Value::Kind kind) noexcept {
 
 bool is_valid_utf8(std::string_view text) noexcept {
   while (!text.empty()) {
+    if (const std::size_t plain = plain_length(text); plain > 0) {
+      text.remove_prefix(plain);
+      continue;
+    }
     const std::size_t length = sequence_length(text);
     if (length == 0) return false;
     text.remove_prefix(length);
