@@ -32,13 +32,14 @@ void run_forward(M& module, Draw& draw) {
 template <class M, class... A>
 Function module_of(const char* name) {
   return {name, [](Draw& draw) {
-            std::shared_ptr<M> module;
-            const auto make = [&](auto&... arguments) { module = nn::make<M>(arguments...); };
-            WithArguments<A...>{make, kept<A>(draw)...};
-            static_cast<void>(nn::to_string(*module));
-            // Half of the time: a member that refuses would hide what forward does.
-            if (draw.once_in(2)) use_members(*module, draw);
-            run_forward(*module, draw);
+            const auto use = [&draw](auto&... arguments) {
+              M module(arguments...);
+              static_cast<void>(nn::to_string(module));
+              // Half of the time: a member that refuses would hide what forward does.
+              if (draw.once_in(2)) use_members(module, draw);
+              run_forward(module, draw);
+            };
+            WithArguments<A...>{use, kept<A>(draw)...};
           }};
 }
 
