@@ -60,9 +60,9 @@ Step convolution() {
   nn::Sequential net(nn::make<nn::Conv2d>(64, 64, 3, nn::ConvLayerOptions{.padding = 1, .bias = false}),
                      nn::make<nn::GroupNorm>(32, 64), nn::make<nn::ReLU>());
   return {"Convolution and GroupNorm",
-          "One block as a ResNet has them: 64 channels of 56 x 56, batch 16, Conv2d 3 x 3, GroupNorm of 32\n"
+          "One block as a ResNet has them: 64 channels of 56 x 56, batch 4, Conv2d 3 x 3, GroupNorm of 32\n"
           "groups, ReLU; autocast in f16 with GradScaler, mse_loss, SGD.",
-          train_in_f16(net, {16, 64, 56, 56})};
+          train_in_f16(net, {4, 64, 56, 56})};
 }
 
 Step gpt_block() {
