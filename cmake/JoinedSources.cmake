@@ -2,8 +2,8 @@
 # templates that neighbours need as well. No two sources that are joined may use one name in their anonymous namespaces;
 # tests may.
 
-# mezzo_joined_sources(RESULT TARGET SOURCES...): the sources of a test sixteen at a time as one, which takes half of
-# the compiler's time: most of it is templates that each source needs. Sources with flags of their own are left as they are.
+# mezzo_joined_sources(RESULT TARGET SOURCES...): the sources of a test sixteen at a time as one, which takes half of the
+# compiler's time: most of it is templates that each source needs. Sources with flags of their own are left as they are.
 function(mezzo_joined_sources result target)
   set(alone "")
   set(rest "")
