@@ -11,6 +11,7 @@
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cuda/batch.h"
+#include "mezzo/kernels/cuda/last_block.h"
 #include "mezzo/kernels/cuda/shared.h"
 #include "mezzo/kernels/optim/update_rule.h"
 #include "mezzo/kernels/scaler/scaler_math.h"
@@ -56,15 +57,16 @@ struct Control {
 template <class F>
 class BlockTalk {
  public:
-  static constexpr std::size_t kFlagsAt = (sizeof(F) + 15) / 16 * 16;
-  static constexpr std::size_t kBytes = kFlagsAt + 2 * sizeof(std::uint32_t);
+  static constexpr std::size_t kSkipsAt = (sizeof(F) + 15) / 16 * 16;
+  static constexpr std::size_t kLastAt = kSkipsAt + sizeof(std::uint32_t);
+  static constexpr std::size_t kBytes = kLastAt + sizeof(std::uint32_t);
 
-  __device__ BlockTalk() : functor_(1), flags_(2, kFlagsAt) {}
+  __device__ BlockTalk() : functor_(1), skips_(1, kSkipsAt) {}
   /// Whether the step is skipped; one thread looks, so that all of a block agree whatever happens meanwhile.
   [[nodiscard]] __device__ bool skips(const Control& control) const {
-    if (threadIdx.x == 0) flags_.set(0, control.skips() ? 1U : 0U);
+    if (threadIdx.x == 0) skips_.set(0, control.skips() ? 1U : 0U);
     __syncthreads();
-    return flags_.get(0) != 0;
+    return skips_.get(0) != 0;
   }
   /// F::at for the next step of a parameter, worked out once per block: it holds two pow of f64.
   template <class Rule, class AnySlot>
@@ -80,20 +82,12 @@ class BlockTalk {
   /// Whether all other blocks of the launch are done. Each block must ask once, skipping or not, or the
   /// ticket would not be 0 again at the end.
   [[nodiscard]] __device__ bool is_last(const Control& control) const {
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      __threadfence();
-      const bool last = atomicAdd(control.ticket, 1U) + 1 == gridDim.x;
-      if (last) *control.ticket = 0;
-      flags_.set(1, last ? 1U : 0U);
-    }
-    __syncthreads();
-    return flags_.get(1) != 0;
+    return is_last_block(control.ticket, gridDim.x, kLastAt);
   }
 
  private:
   Shared<F> functor_;
-  Shared<std::uint32_t> flags_;
+  Shared<std::uint32_t> skips_;
 };
 
 /// The update of elements of one parameter.
