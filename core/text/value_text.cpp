@@ -55,7 +55,7 @@ void append_control(std::string& out, unsigned char c) {
   }
 }
 
-/// How many characters `text` begins with that JSON takes as they are, ASCII ones.
+/// The length of the run of ASCII characters at the beginning of `text` that need no escape in JSON.
 std::size_t plain_length(std::string_view text) {
   const auto is_plain = [](char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; };
   return static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_plain) - text.begin());
