@@ -64,15 +64,17 @@ State current() { return unpack(input_hook_state().context); }
 void autocast_hook(HookedCall& call);
 
 // The options of a region are packed as a state, with these bits in addition.
-constexpr std::uint64_t kOfCuda = 1U << 1, kSetsCache = 1U << 2;
+constexpr std::uint64_t kSetsCache = 1U << 2;
+constexpr std::uint64_t of_type(std::size_t type) { return std::uint64_t{1} << (3 + type); }
 
-/// The state inside of a region, from the state around it: a region is for one type of device, and may set
+/// The state inside of a region, from the state around it: a region is for some types of devices, and may set
 /// `cache_enabled`.
 InputHookState derived_state(const InputHookState& before, const InputHookState& region) noexcept {
   State state = unpack(before.context);
   const State own = unpack(region.context);
-  const DeviceType type = (region.context & kOfCuda) != 0 ? DeviceType::cuda : DeviceType::cpu;
-  state.at(type) = own.at(type);
+  for (std::size_t type = 0; type < state.regions.size(); ++type) {
+    if ((region.context & of_type(type)) != 0) state.regions[type] = own.regions[type];
+  }
   if ((region.context & kSetsCache) != 0) state.cache = own.cache;
   const bool any =
       std::any_of(state.regions.begin(), state.regions.end(), [](const auto& r) { return r.enabled; });
@@ -218,24 +220,36 @@ void autocast_hook(HookedCall& call) {
   }
 }
 
+/// Begins a region for the types of devices that `types` has the bits of.
+mezzo::detail::OpenScope<InputHookState>* begin_region(std::uint64_t types, DType dtype,
+                                                       const AutocastOptions& options) {
+  if (options.enabled && !is_16bit(dtype) && dtype != DType::f32) {
+    throw ValueError("Autocast", "f16, bf16 or f32", mezzo::to_string(dtype), "choose one of them");
+  }
+  State state;
+  state.regions.fill({options.enabled, dtype});
+  state.cache = options.cache_enabled.value_or(false);
+  const std::uint64_t own = pack(state) | types | (options.cache_enabled ? kSetsCache : 0);
+  return mezzo::detail::begin_input_hook({nullptr, own}, derived_state, region_gone);
+}
+
+/// The bit of a device's type. Throws when casts are to be made on a device that is not there.
+std::uint64_t type_of(Device device, const AutocastOptions& options) {
+  if (options.enabled) static_cast<void>(backend(device));
+  return of_type(static_cast<std::size_t>(device.type));
+}
+
 }  // namespace
 
 CastLogGuard::CastLogGuard(CastLog& log) : scope_(logs.get().begin(&log)) { scope_->number = ++logs_made; }
 CastLogGuard::~CastLogGuard() { logs.get().end(scope_); }
 
-Autocast::Autocast(Device device, std::optional<DType> dtype, AutocastOptions options) : scope_(nullptr) {
-  static_cast<void>(backend(device));  // throws when the device is not there
-  const DType chosen = dtype.value_or(current().at(device.type).dtype);
-  if (options.enabled && !is_16bit(chosen) && chosen != DType::f32) {
-    throw ValueError("Autocast", "f16, bf16 or f32", mezzo::to_string(chosen), "choose one of them");
-  }
-  State state;
-  state.at(device.type) = {options.enabled, chosen};
-  state.cache = options.cache_enabled.value_or(false);
-  const std::uint64_t own =
-      pack(state) | (device.is_cpu() ? 0 : kOfCuda) | (options.cache_enabled ? kSetsCache : 0);
-  scope_ = mezzo::detail::begin_input_hook({nullptr, own}, derived_state, region_gone);
-}
+Autocast::Autocast(Device device, std::optional<DType> dtype, AutocastOptions options)
+    : scope_(
+          begin_region(type_of(device, options), dtype.value_or(current().at(device.type).dtype), options)) {}
+
+Autocast::Autocast(DType dtype, AutocastOptions options)
+    : scope_(begin_region(of_type(0) | of_type(1), dtype, options)) {}
 
 Autocast::~Autocast() { mezzo::detail::end_input_hook(scope_); }
 

@@ -24,7 +24,8 @@ struct AutocastOptions {
 /// Regions nest, the inner one counts, and one for the CPU leaves one for CUDA alone. State is per thread: a
 /// new thread starts outside. Backward needs no region. `enabled = false` makes a region in which nothing is
 /// cast. The dtype is f16, bf16 or f32 (ValueError otherwise); without one, that of the surrounding region,
-/// else f16 on CUDA and bf16 on the CPU. Throws: DeviceError when the device is not there. Semantics:
+/// else f16 on CUDA and bf16 on the CPU. Throws: DeviceError when an enabled region's device is not there.
+/// Semantics:
 /// torch.amp.autocast with the CUDA op lists on all devices. Regions may end in any order, on another thread
 /// and after the thread that made them. The end of one changes nothing about the others. When another thread
 /// ends a region, the thread that made it leaves it at its next op; the state of the thread that ends it does
@@ -32,6 +33,10 @@ struct AutocastOptions {
 class Autocast {
  public:
   explicit Autocast(Device device, std::optional<DType> dtype = {}, AutocastOptions options = {});
+  explicit Autocast(DeviceType type, std::optional<DType> dtype = {}, AutocastOptions options = {})
+      : Autocast(Device{type, 0}, dtype, options) {}
+  /// For all types of devices, whichever are there.
+  explicit Autocast(DType dtype, AutocastOptions options = {});
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;

@@ -190,7 +190,7 @@ Tensor GradScaler::scale(const Tensor& loss) {
   return mul(loss, scale_tensor());
 }
 
-std::vector<Tensor> GradScaler::scale(std::span<const Tensor> losses) {
+std::vector<Tensor> GradScaler::scale(TensorList losses) {
   std::vector<Tensor> scaled;
   scaled.reserve(losses.size());
   for (const Tensor& loss : losses) scaled.push_back(scale(loss));
@@ -269,8 +269,11 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
   return StepResult(state.record);
 }
 
-StepResult GradScaler::step(optim::Optimizer& /*optimizer*/,
-                            const mezzo::detail::Function<Tensor()>& /*closure*/) {
+StepResult GradScaler::step(optim::Optimizer& optimizer, const mezzo::detail::Function<Tensor()>& closure) {
+  if (!options_.enabled) {
+    optimizer.step(closure);
+    return {};
+  }
   throw StateError("GradScaler.step", "no closure", "one",
                    "compute the loss and its gradients before step(optimizer)");
 }

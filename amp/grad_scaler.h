@@ -91,7 +91,7 @@ class GradScaler {
   /// 0-dim f16 loss gives f32; an f16 tensor with dims stays f16, and overflows at the default scale. Throws:
   /// ValueError for an undefined tensor.
   [[nodiscard]] Tensor scale(const Tensor& loss);
-  [[nodiscard]] std::vector<Tensor> scale(std::span<const Tensor> losses);
+  [[nodiscard]] std::vector<Tensor> scale(TensorList losses);
 
   /// Divides the optimizer's gradients by the scale, in place, and notes whether they are finite: for
   /// clipping or reading gradients before step. A 16-bit gradient whose parameter has an f32 master becomes
@@ -106,7 +106,8 @@ class GradScaler {
   /// (any step, with write_unscaled = false) leaves gradients as they are. Throws: StateError when called
   /// twice in one iteration, and what unscale_ throws.
   StepResult step(optim::Optimizer& optimizer);
-  /// Always throws StateError: an optimizer that calls back would see gradients of a changing scale.
+  /// optimizer.step(closure) with enabled = false. Else throws StateError: an optimizer that calls back would
+  /// see gradients of a changing scale.
   StepResult step(optim::Optimizer& optimizer, const mezzo::detail::Function<Tensor()>& closure);
   /// Adapts the scale to what was found since the last update, and starts a new iteration for every
   /// optimizer. Throws: StateError when nothing was unscaled or stepped since.

@@ -371,8 +371,7 @@ void warn_inside_region(std::string_view op) {
 
 }  // namespace
 
-void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
-              const BackwardOptions& options) {
+void backward(TensorList outputs, TensorList grad_outputs, const BackwardOptions& options) {
   warn_inside_region("backward");
   const autograd::BackwardScope scope;
   Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
@@ -380,18 +379,13 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outp
   walk.accumulate_into_leaves();
 }
 
-Tensors grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
-             std::span<const Tensor> grad_outputs, const GradOptions& options) {
+Tensors grad(TensorList outputs, TensorList inputs, TensorList grad_outputs, const GradOptions& options) {
   warn_inside_region("grad");
   const autograd::BackwardScope scope;
   Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
   walk.capture(inputs);
   walk.run();
   return walk.captured(inputs, options.allow_unused);
-}
-
-Tensors grad(const Tensor& output, std::initializer_list<Tensor> inputs, const GradOptions& options) {
-  return grad({&output, 1}, {inputs.begin(), inputs.size()}, {}, options);
 }
 
 BackwardObserver::BackwardObserver() : scope_(backward_observers.begin(this)) {}

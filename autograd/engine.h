@@ -2,11 +2,13 @@
 // with create_graph they can be differentiated again, to any order.
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <span>
 
 #include "mezzo/autograd/op.h"
 #include "mezzo/core/scope.h"
+#include "mezzo/core/tensor.h"
 
 namespace mezzo {
 
@@ -36,16 +38,18 @@ struct GradOptions {
 /// such tie. Several threads may run it at once, also into the same leaves: nothing is lost (what is promised
 /// stands in docs/architecture.md under "Threads"). Throws: AutogradError: an output without history, a freed
 /// graph, a saved tensor written to since.
-void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs = {},
-              const BackwardOptions& options = {});
+void backward(TensorList outputs, TensorList grad_outputs = {}, const BackwardOptions& options = {});
 
 /// The same derivatives, returned for the given inputs (leaves or intermediate results) and not accumulated
 /// anywhere. Only what lies between is computed. Throws: AutogradError for an input that the outputs do not
 /// depend on, unless allow_unused.
-[[nodiscard]] Tensors grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
-                           std::span<const Tensor> grad_outputs = {}, const GradOptions& options = {});
-[[nodiscard]] Tensors grad(const Tensor& output, std::initializer_list<Tensor> inputs,
+[[nodiscard]] Tensors grad(TensorList outputs, TensorList inputs, TensorList grad_outputs = {},
                            const GradOptions& options = {});
+/// The same with options alone. (A template, so that {} means grad_outputs.)
+template <std::same_as<GradOptions> O = GradOptions>
+[[nodiscard]] Tensors grad(TensorList outputs, TensorList inputs, const O& options) {
+  return grad(outputs, inputs, {}, options);
+}
 
 /// Watches the backward passes of its thread while it lives. It is called after each op's gradient function,
 /// with the gradient of each input in the shape and dtype in which it is passed on (undefined: none). Anomaly

@@ -90,6 +90,7 @@ void Tensor::backward(const BackwardOptions& options) const {
   static_cast<void>(required("backward"));
   mezzo::backward({this, 1}, {}, options);
 }
+void Tensor::backward(const Tensor& gradient) const { backward(gradient, BackwardOptions{}); }
 void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) const {
   static_cast<void>(required("backward"));
   mezzo::backward({this, 1}, {&gradient, 1}, options);

@@ -4,6 +4,7 @@
 #   tests/golden_test.cpp, tests/golden/ -> golden_test, its own main, run on tests/goldens
 #   tests/registry_sweep.cpp, tests/sweep/ -> registry_sweep, GoogleTest
 #   tests/soak/                          -> soak, its own main: hours of training; ctest runs a few seconds of it
+#   tests/messages/                      -> programs with one mistake each, for tools/check_messages.sh
 #   tests/plugin/                        -> programs and plugins that open the library at run time
 #   tools/op_table.cpp, tools/op_table/  -> op_table, the program that writes docs/ops.md; test_docs has its code
 #   tools/step_table.cpp, tools/step_table/ -> step_table, which writes docs/cuda_steps.md; test_emulated has its code
@@ -117,7 +118,7 @@ endif()
 file(GLOB entries LIST_DIRECTORIES true CONFIGURE_DEPENDS "${mezzo_tests_dir}/*")
 foreach(entry IN LISTS entries)
   get_filename_component(name "${entry}" NAME)
-  if(NOT IS_DIRECTORY "${entry}" OR name MATCHES "^(support|golden|goldens|sweep|emulated_cuda|plugin|soak)$" OR EXISTS "${entry}/CMakeLists.txt")
+  if(NOT IS_DIRECTORY "${entry}" OR name MATCHES "^(support|golden|goldens|messages|sweep|emulated_cuda|plugin|soak)$" OR EXISTS "${entry}/CMakeLists.txt")
     continue()
   endif()
   # tests/cuda asks the CUDA runtime itself, tests/emulated the emulated device.
@@ -254,6 +255,8 @@ if(NOT MEZZO_PROGRAM_OBJECTS)
   add_test(NAME bundle_headers COMMAND sh "${PROJECT_SOURCE_DIR}/tools/bundle_headers_test.sh" ${CMAKE_CXX_COMPILER}
     ${mezzo_packages})
   set_tests_properties(bundle_headers PROPERTIES SKIP_RETURN_CODE 77)
+  add_test(NAME messages COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_messages.sh" ${CMAKE_CXX_COMPILER}
+    "${PROJECT_BINARY_DIR}/include")
   add_test(NAME newcomer_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/newcomer_test.sh")
 endif()
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -32,8 +33,7 @@ class Dims {
   /// compiler would check at each copy of Dims whether they convert to one.)
   template <class R>
   requires(!std::is_base_of_v<Dims, R> && !std::is_same_v<R, std::initializer_list<std::int64_t>> &&
-           std::is_convertible_v<const R&,
-                                 std::span<const std::int64_t>>) explicit constexpr Dims(const R& values) {
+           std::is_convertible_v<const R&, std::span<const std::int64_t>>) constexpr Dims(const R& values) {
     for (const std::int64_t value : std::span<const std::int64_t>(values)) push_back(value);
   }
   constexpr Dims(std::size_t count, std::int64_t value) {
@@ -85,5 +85,15 @@ class Dims {
 };
 
 using Shape = Dims;
+
+/// The dims of a reduction: one number or a list, `sum(x, -1)` or `sum(x, {0, 2})`.
+class ReducedDims : public Dims {
+ public:
+  ReducedDims() = default;
+  ReducedDims(std::initializer_list<std::int64_t> dims) : Dims(dims) {}
+  ReducedDims(const Dims& dims) : Dims(dims) {}
+  template <std::integral I>
+  requires(!std::same_as<I, bool>) ReducedDims(I dim) : Dims{static_cast<std::int64_t>(dim)} {}
+};
 
 }  // namespace mezzo

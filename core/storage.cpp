@@ -13,7 +13,7 @@ Storage::Storage(std::size_t bytes, Device device)
 
 Storage::~Storage() {
   if (recorded_) note_freed();
-  detail::deallocate_bytes(data_, bytes_, device_);
+  if (!borrowed_) detail::deallocate_bytes(data_, bytes_, device_);
 }
 
 }  // namespace mezzo

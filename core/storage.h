@@ -20,6 +20,8 @@ class Storage final : public RefCounted {
  public:
   /// Uninitialised memory. Throws: OutOfMemoryError, or DeviceError for a device that is not there.
   Storage(std::size_t bytes, Device device);
+  /// Memory of the CPU's that somebody else owns and keeps as long as the storage.
+  Storage(void* data, std::size_t bytes) noexcept : borrowed_(true), data_(data), bytes_(bytes) {}
   ~Storage() override;
 
   [[nodiscard]] void* data() const noexcept { return data_; }
@@ -44,10 +46,11 @@ class Storage final : public RefCounted {
   void note_write();
   void note_freed() noexcept;
 
+  bool borrowed_ = false;  ///< not to be freed
   bool recorded_ = false;  ///< a recording counts its replays as writes to it
   void* data_;
   std::size_t bytes_;
-  Device device_;
+  Device device_ = {};
   AtomicCount<std::uint32_t> version_{0};
   AtomicCount<std::int32_t> live_views_{0};
 };

@@ -3,10 +3,13 @@
 // and those that walk the graph in autograd/.
 #pragma once
 
+#include <concepts>
+#include <initializer_list>
 #include <iosfwd>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,8 +23,14 @@
 
 namespace mezzo {
 
+class Index;
 class Tensor;
+class TensorItem;
+class TensorIterator;
+class TensorList;
 struct TensorImpl;
+struct ValuesIndices;
+using Tensors = SmallVector<Tensor, 2>;
 
 /// How a new tensor is made: `zeros({2, 3}, {.dtype = DType::f64})`.
 struct TensorOptions {
@@ -98,6 +107,7 @@ class Tensor {
   /// d(this)/d(leaves), added to the leaves' gradients. This tensor must have one element unless a gradient
   /// is given (autograd/engine.h has the free functions and their contract).
   void backward() const;
+  void backward(const Tensor& gradient) const;
   void backward(const Tensor& gradient, const BackwardOptions& options) const;
   void backward(const BackwardOptions& options) const;
   /// The same values without history, sharing storage and version.
@@ -106,6 +116,15 @@ class Tensor {
   /// `remove_hook`. A backward under way in another thread calls the hooks that it finds when it gets there,
   /// so it may still call one just removed.
   std::size_t register_hook(GradHook hook) const;
+  /// The same with a hook that only looks on and returns nothing.
+  template <std::invocable<const Tensor&> F>
+  requires std::is_void_v<std::invoke_result_t<F&, const Tensor&>> std::size_t register_hook(F hook)
+  const {
+    return register_hook(GradHook([hook = std::move(hook)](const Tensor& gradient) mutable {
+      hook(gradient);
+      return Tensor();
+    }));
+  }
   void remove_hook(std::size_t id) const;
   /// Counts in-place writes to the storage.
   [[nodiscard]] std::uint32_t version() const;
@@ -114,6 +133,9 @@ class Tensor {
   [[nodiscard]] Tensor to(DType dtype) const;  ///< see `to` in ops/cast.h
   /// Copies between devices; the same handle when it is there already.
   [[nodiscard]] Tensor to(Device device) const;
+  [[nodiscard]] Tensor to(Device device, DType dtype) const;
+  [[nodiscard]] Tensor cpu() const;
+  [[nodiscard]] Tensor cuda() const;
   /// The same elements, dense in a memory format (`preserve` counts as row-major); the same handle when they
   /// lie so already.
   [[nodiscard]] Tensor contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
@@ -127,14 +149,183 @@ class Tensor {
   /// dtype.
   const Tensor& add_(const Tensor& other, Scalar alpha = 1) const;
   const Tensor& add_(Scalar other) const;
+  const Tensor& sub_(const Tensor& other, Scalar alpha = 1) const;
+  const Tensor& sub_(Scalar other) const;
   const Tensor& mul_(const Tensor& other) const;
   const Tensor& mul_(Scalar other) const;
+  const Tensor& div_(const Tensor& other) const;
+  const Tensor& div_(Scalar other) const;
+  const Tensor& operator+=(const Tensor& other) const { return add_(other); }
+  const Tensor& operator+=(Scalar other) const { return add_(other); }
+  const Tensor& operator-=(const Tensor& other) const { return sub_(other); }
+  const Tensor& operator-=(Scalar other) const { return sub_(other); }
+  const Tensor& operator*=(const Tensor& other) const { return mul_(other); }
+  const Tensor& operator*=(Scalar other) const { return mul_(other); }
+  const Tensor& operator/=(const Tensor& other) const { return div_(other); }
+  const Tensor& operator/=(Scalar other) const { return div_(other); }
+  const Tensor& pow_(Scalar exponent) const;
+  const Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  const Tensor& clamp_min_(Scalar min) const;
+  const Tensor& clamp_max_(Scalar max) const;
+  const Tensor& neg_() const;
+  const Tensor& abs_() const;
+  const Tensor& exp_() const;
+  const Tensor& log_() const;
+  const Tensor& sqrt_() const;
+  const Tensor& floor_() const;
+  const Tensor& round_() const;
+  const Tensor& relu_() const;
+  const Tensor& sigmoid_() const;
+  const Tensor& tanh_() const;
+  const Tensor& addcmul_(const Tensor& a, const Tensor& b, Scalar value = 1) const;
+  const Tensor& addcdiv_(const Tensor& a, const Tensor& b, Scalar value = 1) const;
+  const Tensor& lerp_(const Tensor& end, double weight) const;
+  const Tensor& masked_fill_(const Tensor& mask, Scalar value) const;
+  const Tensor& scatter_(std::int64_t dim, const Tensor& index, const Tensor& src) const;
+  const Tensor& scatter_(std::int64_t dim, const Tensor& index, Scalar value) const;
+  const Tensor& scatter_add_(std::int64_t dim, const Tensor& index, const Tensor& src) const;
+  const Tensor& index_add_(std::int64_t dim, const Tensor& index, const Tensor& src, Scalar alpha = 1) const;
   /// beta * this + alpha * (a @ b), see `addmm` in ops/matmul.h. Autocast leaves it alone, so that all three
   /// are of one dtype.
   const Tensor& addmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
   const Tensor& copy_(const Tensor& source) const;
   const Tensor& fill_(Scalar value) const;
   const Tensor& zero_() const;
+  /// Random values, see `uniform_` and `normal_` in ops/random.h.
+  const Tensor& uniform_(double low = 0, double high = 1) const;
+  const Tensor& normal_(double mean = 0, double std = 1) const;
+
+  // --- indexing (ops/tensor_index.h)
+  /// x[i]: position i of the first dim; x[{0, Slice(1, 5), None, mask}]: what Python's x[0, 1:5, None, mask]
+  /// is. A view where there are no tensors among the indices, else a copy. Assigned to, it writes into x:
+  /// `x[{0, Slice(1, 5)}] = y`, `x[mask] = 0`, `x[i] += 1`.
+  [[nodiscard]] TensorItem operator[](std::int64_t position) const;
+  [[nodiscard]] TensorItem operator[](const Index& index) const;
+  [[nodiscard]] TensorItem operator[](std::initializer_list<Index> indices) const;
+  /// The same under LibTorch's names.
+  [[nodiscard]] Tensor index(std::initializer_list<Index> indices) const;
+  const Tensor& index_put_(std::initializer_list<Index> indices, const Tensor& values) const;
+  const Tensor& index_put_(std::initializer_list<Index> indices, Scalar value) const;
+  /// The positions of the first dim, one by one: `for (const Tensor& row : x)`. Throws: IndexError for a
+  /// 0-dim tensor.
+  [[nodiscard]] TensorIterator begin() const;
+  [[nodiscard]] TensorIterator end() const;
+
+  // --- ops as members, to be chained: `x.sum(1).sqrt()`. Each is the function of its name in ops/, with this
+  // tensor as its first argument (ops/tensor/methods.cpp).
+  [[nodiscard]] Tensor view(const Shape& shape) const;
+  [[nodiscard]] Tensor reshape(const Shape& shape) const;
+  [[nodiscard]] Tensor permute(const Dims& dims) const;
+  [[nodiscard]] Tensor transpose(std::int64_t d0, std::int64_t d1) const;
+  [[nodiscard]] Tensor t() const;
+  [[nodiscard]] Tensor expand(const Shape& sizes) const;
+  [[nodiscard]] Tensor expand_as(const Tensor& other) const;
+  [[nodiscard]] Tensor view_as(const Tensor& other) const;
+  [[nodiscard]] Tensor type_as(const Tensor& other) const;
+  [[nodiscard]] Tensor squeeze(const ReducedDims& dim = {}) const;
+  [[nodiscard]] Tensor unsqueeze(std::int64_t dim) const;
+  [[nodiscard]] Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1) const;
+  [[nodiscard]] Tensor narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const;
+  [[nodiscard]] Tensor select(std::int64_t dim, std::int64_t index) const;
+  [[nodiscard]] Tensor slice(std::int64_t dim, std::optional<std::int64_t> start = {},
+                             std::optional<std::int64_t> end = {}, std::int64_t step = 1) const;
+  [[nodiscard]] Tensors split(std::int64_t size, std::int64_t dim = 0) const;
+  [[nodiscard]] Tensors chunk(std::int64_t chunks, std::int64_t dim = 0) const;
+  [[nodiscard]] Tensors unbind(std::int64_t dim = 0) const;
+  [[nodiscard]] Tensor repeat(const Dims& reps) const;
+  [[nodiscard]] Tensor flip(const ReducedDims& dims) const;
+  [[nodiscard]] Tensor roll(std::int64_t shift, std::int64_t dim) const;
+  [[nodiscard]] Tensor tril(std::int64_t diagonal = 0) const;
+  [[nodiscard]] Tensor triu(std::int64_t diagonal = 0) const;
+
+  [[nodiscard]] Tensor add(const Tensor& other, Scalar alpha = 1) const;
+  [[nodiscard]] Tensor add(Scalar other) const;
+  [[nodiscard]] Tensor sub(const Tensor& other, Scalar alpha = 1) const;
+  [[nodiscard]] Tensor sub(Scalar other) const;
+  [[nodiscard]] Tensor mul(const Tensor& other) const;
+  [[nodiscard]] Tensor mul(Scalar other) const;
+  [[nodiscard]] Tensor div(const Tensor& other) const;
+  [[nodiscard]] Tensor div(Scalar other) const;
+  [[nodiscard]] Tensor pow(const Tensor& exponent) const;
+  [[nodiscard]] Tensor pow(Scalar exponent) const;
+  [[nodiscard]] Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  [[nodiscard]] Tensor clamp_min(Scalar min) const;
+  [[nodiscard]] Tensor clamp_max(Scalar max) const;
+  [[nodiscard]] Tensor neg() const;
+  [[nodiscard]] Tensor abs() const;
+  [[nodiscard]] Tensor sign() const;
+  [[nodiscard]] Tensor square() const;
+  [[nodiscard]] Tensor exp() const;
+  [[nodiscard]] Tensor log() const;
+  [[nodiscard]] Tensor sqrt() const;
+  [[nodiscard]] Tensor rsqrt() const;
+  [[nodiscard]] Tensor reciprocal() const;
+  [[nodiscard]] Tensor sin() const;
+  [[nodiscard]] Tensor cos() const;
+  [[nodiscard]] Tensor floor() const;
+  [[nodiscard]] Tensor ceil() const;
+  [[nodiscard]] Tensor round() const;
+  [[nodiscard]] Tensor relu() const;
+  [[nodiscard]] Tensor sigmoid() const;
+  [[nodiscard]] Tensor tanh() const;
+  [[nodiscard]] Tensor softmax(std::int64_t dim, std::optional<DType> dtype = {}) const;
+  [[nodiscard]] Tensor log_softmax(std::int64_t dim, std::optional<DType> dtype = {}) const;
+  [[nodiscard]] Tensor matmul(const Tensor& other) const;
+  [[nodiscard]] Tensor mm(const Tensor& other) const;
+  [[nodiscard]] Tensor bmm(const Tensor& other) const;
+  [[nodiscard]] Tensor dot(const Tensor& other) const;
+
+  [[nodiscard]] Tensor eq(const Tensor& other) const;
+  [[nodiscard]] Tensor eq(Scalar other) const;
+  [[nodiscard]] Tensor ne(const Tensor& other) const;
+  [[nodiscard]] Tensor ne(Scalar other) const;
+  [[nodiscard]] Tensor lt(const Tensor& other) const;
+  [[nodiscard]] Tensor lt(Scalar other) const;
+  [[nodiscard]] Tensor le(const Tensor& other) const;
+  [[nodiscard]] Tensor le(Scalar other) const;
+  [[nodiscard]] Tensor gt(const Tensor& other) const;
+  [[nodiscard]] Tensor gt(Scalar other) const;
+  [[nodiscard]] Tensor ge(const Tensor& other) const;
+  [[nodiscard]] Tensor ge(Scalar other) const;
+  [[nodiscard]] Tensor logical_and(const Tensor& other) const;
+  [[nodiscard]] Tensor logical_or(const Tensor& other) const;
+  [[nodiscard]] Tensor logical_not() const;
+  [[nodiscard]] Tensor isnan() const;
+  [[nodiscard]] Tensor isinf() const;
+  [[nodiscard]] Tensor isfinite() const;
+  [[nodiscard]] bool equal(const Tensor& other) const;
+  [[nodiscard]] bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
+                              bool equal_nan = false) const;
+
+  [[nodiscard]] Tensor sum(const ReducedDims& dim = {}, bool keepdim = false,
+                           std::optional<DType> dtype = {}) const;
+  [[nodiscard]] Tensor mean(const ReducedDims& dim = {}, bool keepdim = false,
+                            std::optional<DType> dtype = {}) const;
+  [[nodiscard]] Tensor prod(std::optional<std::int64_t> dim = {}, bool keepdim = false) const;
+  [[nodiscard]] Tensor var(const ReducedDims& dim = {}, bool unbiased = true, bool keepdim = false) const;
+  [[nodiscard]] Tensor std(const ReducedDims& dim = {}, bool unbiased = true, bool keepdim = false) const;
+  [[nodiscard]] Tensor norm(double p = 2, const ReducedDims& dim = {}, bool keepdim = false) const;
+  [[nodiscard]] Tensor logsumexp(const ReducedDims& dim, bool keepdim = false) const;
+  [[nodiscard]] Tensor any(const ReducedDims& dim = {}, bool keepdim = false) const;
+  [[nodiscard]] Tensor all(const ReducedDims& dim = {}, bool keepdim = false) const;
+  [[nodiscard]] Tensor amax(const ReducedDims& dim = {}, bool keepdim = false) const;
+  [[nodiscard]] Tensor amin(const ReducedDims& dim = {}, bool keepdim = false) const;
+  [[nodiscard]] Tensor max() const;
+  [[nodiscard]] Tensor min() const;
+  [[nodiscard]] ValuesIndices max(std::int64_t dim, bool keepdim = false) const;
+  [[nodiscard]] ValuesIndices min(std::int64_t dim, bool keepdim = false) const;
+  [[nodiscard]] Tensor argmax(std::optional<std::int64_t> dim = {}, bool keepdim = false) const;
+  [[nodiscard]] Tensor argmin(std::optional<std::int64_t> dim = {}, bool keepdim = false) const;
+  [[nodiscard]] Tensor cumsum(std::int64_t dim) const;
+  [[nodiscard]] ValuesIndices sort(std::int64_t dim = -1, bool descending = false) const;
+  [[nodiscard]] Tensor argsort(std::int64_t dim = -1, bool descending = false) const;
+  [[nodiscard]] ValuesIndices topk(std::int64_t k, std::int64_t dim = -1, bool largest = true) const;
+
+  [[nodiscard]] Tensor gather(std::int64_t dim, const Tensor& index) const;
+  [[nodiscard]] Tensor scatter(std::int64_t dim, const Tensor& index, const Tensor& src) const;
+  [[nodiscard]] Tensor scatter_add(std::int64_t dim, const Tensor& index, const Tensor& src) const;
+  [[nodiscard]] Tensor index_select(std::int64_t dim, const Tensor& index) const;
+  [[nodiscard]] Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
   /// The state, unchecked: the tensor must be defined.
   [[nodiscard]] TensorImpl& impl() const noexcept { return *impl_; }
@@ -154,7 +345,35 @@ class Tensor {
   Ref<TensorImpl> impl_;
 };
 
-using Tensors = SmallVector<Tensor, 2>;
+/// Several tensors as an argument: `{a, b}`, a vector, what `parameters()` returns, a span, or one tensor. It
+/// owns none of them, so it is for parameters of functions only. Source: at::TensorList.
+class TensorList {
+ public:
+  constexpr TensorList() noexcept = default;
+  TensorList(const Tensor& tensor) noexcept : data_(&tensor), size_(1) {}
+  constexpr TensorList(const Tensor* first, std::size_t size) noexcept : data_(first), size_(size) {}
+  TensorList(std::initializer_list<Tensor> tensors) noexcept : size_(tensors.size()) {
+    data_ = tensors.begin();  // lives until the call is over
+  }
+  template <class R>
+  requires(!std::is_base_of_v<Tensor, R> && !std::is_same_v<R, std::initializer_list<Tensor>> &&
+           std::is_convertible_v<const R&, std::span<const Tensor>>) TensorList(const R& tensors)
+  noexcept {
+    const std::span<const Tensor> span = tensors;
+    data_ = span.data();
+    size_ = span.size();
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] const Tensor* begin() const noexcept { return data_; }
+  [[nodiscard]] const Tensor* end() const noexcept { return data_ + size_; }
+  const Tensor& operator[](std::size_t i) const noexcept { return data_[i]; }
+  operator std::span<const Tensor>() const noexcept { return {data_, size_}; }
+
+ private:
+  const Tensor* data_ = nullptr;
+  std::size_t size_ = 0;
+};
 
 /// The shared state behind Tensor handles.
 struct TensorImpl final : RefCounted {

@@ -108,6 +108,13 @@ class Value {
   /// Element `index` of a list. ValueError when this is not a list, IndexError when it is too short.
   [[nodiscard]] const Value& at(std::size_t index) const;
 
+  /// The same: `value["optimizer"]["lr"]`, `value[0]`.
+  const Value& operator[](std::string_view key) const { return at(key); }
+  template <std::integral I>
+  const Value& operator[](I index) const {
+    return at(static_cast<std::size_t>(index));
+  }
+
   /// Sets `key`, in its place when it exists and at the end otherwise. Null becomes a map first; ValueError
   /// on any other kind. Returns *this, for chains.
   Value& set(std::string key, Value value);

@@ -154,6 +154,7 @@ class Softplus final : public Layer {
 /// with. Throws: ValueError for fewer than one.
 class PReLU final : public Layer {
  public:
+  using Options = TensorOptions;
   explicit PReLU(std::int64_t num_parameters = 1, double init = 0.25, const TensorOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string extra_repr() const override;

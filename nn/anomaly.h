@@ -65,3 +65,7 @@ class DetectAnomaly {
 }
 
 }  // namespace mezzo::autograd
+
+namespace mezzo {
+using autograd::DetectAnomaly;  // beside NoGrad and EnableGrad
+}

@@ -20,6 +20,7 @@ struct BilinearOptions {
 /// path, for other last dims, and what `bilinear` (ops/tensor_product.h) throws.
 class Bilinear final : public Module {
  public:
+  using Options = BilinearOptions;
   Bilinear(std::int64_t in1_features, std::int64_t in2_features, std::int64_t out_features,
            const BilinearOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& a, const Tensor& b);

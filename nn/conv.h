@@ -86,6 +86,7 @@ class ConvLayer : public Layer {
 template <int kSpatial>
 class Conv final : public ConvLayer {
  public:
+  using Options = ConvLayerOptions;
   Conv(std::int64_t in_channels, std::int64_t out_channels, const SpatialSizes& kernel_size,
        const ConvLayerOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
@@ -98,6 +99,7 @@ class Conv final : public ConvLayer {
 template <int kSpatial>
 class ConvTranspose final : public ConvLayer {
  public:
+  using Options = ConvTransposeLayerOptions;
   ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const SpatialSizes& kernel_size,
                 const ConvTransposeLayerOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;

@@ -24,6 +24,7 @@ struct EmbeddingOptions {
 /// forward throws what `embedding` throws.
 class Embedding final : public Layer {
  public:
+  using Options = EmbeddingOptions;
   Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, const EmbeddingOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& index) override;
   /// Draws the weight anew and zeroes the padding row.

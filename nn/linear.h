@@ -19,6 +19,7 @@ struct LinearOptions {
 /// throws ShapeError, naming the layer's path, for another last dim, and what `linear` (ops/matmul.h) throws.
 class Linear final : public Layer {
  public:
+  using Options = LinearOptions;
   Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// Draws weight and bias anew.

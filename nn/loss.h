@@ -55,6 +55,7 @@ struct NLLLossOptions {
 /// `nll_loss` of log-probabilities.
 class NLLLoss final : public Loss {
  public:
+  using Options = NLLLossOptions;
   explicit NLLLoss(const NLLLossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
 
@@ -75,6 +76,7 @@ struct CrossEntropyLossOptions {
 /// `cross_entropy` of logits, with class indices or probabilities as target.
 class CrossEntropyLoss final : public Loss {
  public:
+  using Options = CrossEntropyLossOptions;
   explicit CrossEntropyLoss(const CrossEntropyLossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
 
@@ -93,6 +95,7 @@ struct BCELossOptions {
 /// `binary_cross_entropy` of probabilities.
 class BCELoss final : public Loss {
  public:
+  using Options = BCELossOptions;
   explicit BCELoss(const BCELossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
 
@@ -112,6 +115,7 @@ struct BCEWithLogitsLossOptions {
 /// `binary_cross_entropy_with_logits`: the one for mixed precision.
 class BCEWithLogitsLoss final : public Loss {
  public:
+  using Options = BCEWithLogitsLossOptions;
   explicit BCEWithLogitsLoss(const BCEWithLogitsLossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
 
@@ -203,6 +207,7 @@ struct MultiMarginLossOptions {
 /// `multi_margin_loss` of scores, with class indices as target.
 class MultiMarginLoss final : public Loss {
  public:
+  using Options = MultiMarginLossOptions;
   explicit MultiMarginLoss(const MultiMarginLossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
 

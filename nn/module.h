@@ -17,14 +17,15 @@ namespace mezzo::nn {
 
 /// A node of a model:
 ///   struct Block final : nn::Layer {
-///     nn::Child<nn::Linear> fc{*this, "fc", nn::make<nn::Linear>(8, 8)};
+///     nn::Child<nn::Linear> fc{*this, "fc", nn::Linear(8, 8)};
 ///     nn::Param gain{*this, "gain", ones({8})};
 ///     Tensor forward(const Tensor& x) override { return mul(fc(x), gain); }
 ///   };
 /// Order everywhere is the order of declaration: a module's own slots first, then its children, depth first.
 /// Paths are slot names joined by dots. A module or tensor that is reached twice is listed once, under its
-/// first path (the state dict alone lists every path). Modules have identity: `make` gives a shared pointer,
-/// `clone` copies, and a plain C++ copy throws StateError. Const is shallow, as with Tensor. Not safe for
+/// first path (the state dict alone lists every path). Modules have identity: `nn::Linear(8, 8)` where a part
+/// of a model is asked for becomes that part, `make` gives a shared pointer, `clone` copies, and a plain C++
+/// copy throws StateError. Const is shallow, as with Tensor. Not safe for
 /// concurrent change.
 class Module {
  public:
@@ -130,6 +131,26 @@ template <std::derived_from<Module> T, class... Args>
   auto module = std::make_shared<T>(std::forward<Args>(args)...);
   detail::learn_copier(*module, detail::copier_of<T>());
   return module;
+}
+
+// The same for types with a member Options, which may stand between braces as the last argument:
+// `make<nn::Conv2d>(1, 32, 3, {.padding = 1})`.
+template <std::derived_from<Module> T>
+[[nodiscard]] std::shared_ptr<T> make(const typename T::Options& options) {
+  return make<T, const typename T::Options&>(options);
+}
+template <std::derived_from<Module> T, class A>
+[[nodiscard]] std::shared_ptr<T> make(A&& a, const typename T::Options& options) {
+  return make<T, A, const typename T::Options&>(std::forward<A>(a), options);
+}
+template <std::derived_from<Module> T, class A, class B>
+[[nodiscard]] std::shared_ptr<T> make(A&& a, B&& b, const typename T::Options& options) {
+  return make<T, A, B, const typename T::Options&>(std::forward<A>(a), std::forward<B>(b), options);
+}
+template <std::derived_from<Module> T, class A, class B, class C>
+[[nodiscard]] std::shared_ptr<T> make(A&& a, B&& b, C&& c, const typename T::Options& options) {
+  return make<T, A, B, C, const typename T::Options&>(std::forward<A>(a), std::forward<B>(b),
+                                                      std::forward<C>(c), options);
 }
 
 namespace detail {

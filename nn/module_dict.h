@@ -14,7 +14,7 @@ namespace detail {
 
 /// A growing map from names to modules, in order of insertion:
 ///   nn::Child<nn::ModuleDict<nn::Layer>> heads{*this, "heads", nn::make<nn::ModuleDict<nn::Layer>>()};
-///   heads->insert("digits", nn::make<nn::Linear>(64, 10));
+///   heads->insert("digits", nn::Linear(64, 10));
 ///   y = heads->at("digits")(x);
 ///   for (auto& head : *heads) std::cout << head.name();
 /// A name is part of the paths of what is below it: not empty and without dots.
@@ -30,6 +30,10 @@ class ModuleDict final : public Module {
   template <std::derived_from<T> U>
   void insert(const std::string& key, std::shared_ptr<U> module) {
     modules_.emplace_back(*this, key, std::move(module));
+  }
+  template <detail::ModuleValue<T> U>
+  void insert(const std::string& key, U&& module) {
+    insert(key, detail::shared<U>(std::forward<U>(module)));
   }
   [[nodiscard]] bool contains(const std::string& key) const { return find(key) != nullptr; }
   [[nodiscard]] std::size_t size() const noexcept { return modules_.size(); }

@@ -25,6 +25,10 @@ class ModuleList final : public Module {
   void push_back(std::shared_ptr<U> module) {
     modules_.emplace_back(*this, std::to_string(size()), std::move(module));
   }
+  template <detail::ModuleValue<T> U>
+  void push_back(U&& module) {
+    push_back(detail::shared<U>(std::forward<U>(module)));
+  }
   [[nodiscard]] std::size_t size() const noexcept { return modules_.size(); }
   /// The slot of a module. Throws: IndexError.
   [[nodiscard]] Child<T>& operator[](std::size_t i) {

@@ -26,6 +26,7 @@ struct LayerNormOptions {
 /// x does not end so.
 class LayerNorm : public Layer {
  public:
+  using Options = LayerNormOptions;
   explicit LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options = {});
   /// Over the last dim.
   explicit LayerNorm(std::int64_t size, const LayerNormOptions& options = {});
@@ -59,6 +60,7 @@ struct RMSNormOptions {
 /// `rms_norm` over the last dims; otherwise as LayerNorm.
 class RMSNorm : public Layer {
  public:
+  using Options = RMSNormOptions;
   explicit RMSNorm(const Shape& normalized_shape, const RMSNormOptions& options = {});
   /// Over the last dim.
   explicit RMSNorm(std::int64_t size, const RMSNormOptions& options = {});
@@ -89,6 +91,7 @@ struct GroupNormOptions {
 /// ShapeError, naming the layer's path, for another number of channels.
 class GroupNorm : public Layer {
  public:
+  using Options = GroupNormOptions;
   GroupNorm(std::int64_t num_groups, std::int64_t num_channels, const GroupNormOptions& options = {});
   GroupNorm(const GroupNorm& original, ShareTensors);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
@@ -135,6 +138,7 @@ struct InstanceNormOptions {
 /// What BatchNorm and InstanceNorm share: parameters, running statistics, and their way to the op.
 class RunningNorm : public Layer {
  public:
+  using Options = RunningNormOptions;
   [[nodiscard]] std::int64_t num_features() const noexcept { return num_features_; }
   /// Statistics as at the start: mean 0, variance 1, no batches.
   void reset_running_stats();
@@ -169,6 +173,7 @@ class RunningNorm : public Layer {
 template <int kSpatial>
 class BatchNorm final : public RunningNorm {
  public:
+  using Options = RunningNormOptions;
   explicit BatchNorm(std::int64_t num_features, const RunningNormOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string type_name() const override {
@@ -182,6 +187,7 @@ class BatchNorm final : public RunningNorm {
 template <int kSpatial>
 class InstanceNorm final : public RunningNorm {
  public:
+  using Options = InstanceNormOptions;
   explicit InstanceNorm(std::int64_t num_features, const InstanceNormOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string type_name() const override {

@@ -23,6 +23,7 @@ struct MaxPoolLayerOptions {
 template <int kSpatial>
 class MaxPool final : public Layer {
  public:
+  using Options = MaxPoolLayerOptions;
   explicit MaxPool(const SpatialSizes& kernel_size, const MaxPoolLayerOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// The same with the place of each (torch's return_indices).
@@ -47,6 +48,7 @@ struct AvgPoolLayerOptions {
 template <int kSpatial>
 class AvgPool final : public Layer {
  public:
+  using Options = AvgPoolLayerOptions;
   explicit AvgPool(const SpatialSizes& kernel_size, const AvgPoolLayerOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string type_name() const override { return "AvgPool" + std::to_string(kSpatial) + "d"; }

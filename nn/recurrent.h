@@ -47,6 +47,7 @@ struct RecurrentCellOptions {
 /// input_size, and what the op throws.
 class RecurrentCell : public Module, public RecurrentParams {
  public:
+  using Options = RecurrentCellOptions;
   /// Draws all parameters anew.
   void reset_parameters(Generator& generator = default_generator());
   [[nodiscard]] std::int64_t input_size() const noexcept { return input_size_; }
@@ -66,6 +67,7 @@ class RecurrentCell : public Module, public RecurrentParams {
 /// `rnn_tanh_cell` or `rnn_relu_cell`.
 class RNNCell final : public RecurrentCell {
  public:
+  using Options = RecurrentCellOptions;
   RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RecurrentCellOptions& options = {},
           RNNNonlinearity nonlinearity = RNNNonlinearity::tanh);
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& h = {});
@@ -79,6 +81,7 @@ class RNNCell final : public RecurrentCell {
 /// `gru_cell`.
 class GRUCell final : public RecurrentCell {
  public:
+  using Options = RecurrentCellOptions;
   GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RecurrentCellOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& h = {});
   [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& h = {}) { return call(*this, x, h); }
@@ -87,6 +90,7 @@ class GRUCell final : public RecurrentCell {
 /// `lstm_cell`. Throws: ValueError for one of h and c without the other.
 class LSTMCell final : public RecurrentCell {
  public:
+  using Options = RecurrentCellOptions;
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RecurrentCellOptions& options = {});
   [[nodiscard]] LstmState forward(const Tensor& x, const LstmState& state = {});
   [[nodiscard]] LstmState operator()(const Tensor& x, const LstmState& state = {}) {
@@ -130,6 +134,7 @@ struct LSTMOutput {
 /// layer's path, for an x or states that do not fit and for no steps, and what the op throws.
 class RecurrentLayer : public Module {
  public:
+  using Options = RecurrentOptions;
   /// Draws all parameters anew.
   void reset_parameters(Generator& generator = default_generator());
   /// Those of one layer and direction. Throws: IndexError.
@@ -170,6 +175,7 @@ class RecurrentLayer : public Module {
 /// Cells `rnn_tanh_cell` or `rnn_relu_cell`.
 class RNN final : public RecurrentLayer {
  public:
+  using Options = RecurrentOptions;
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {},
       RNNNonlinearity nonlinearity = RNNNonlinearity::tanh);
   [[nodiscard]] RecurrentOutput forward(const Tensor& x, const Tensor& h_0 = {});
@@ -186,6 +192,7 @@ class RNN final : public RecurrentLayer {
 /// Cells `gru_cell`.
 class GRU final : public RecurrentLayer {
  public:
+  using Options = RecurrentOptions;
   GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
   [[nodiscard]] RecurrentOutput forward(const Tensor& x, const Tensor& h_0 = {});
   [[nodiscard]] RecurrentOutput operator()(const Tensor& x, const Tensor& h_0 = {}) {
@@ -200,6 +207,7 @@ class GRU final : public RecurrentLayer {
 /// `lstm_sequence`. Throws: ValueError for one of h and c without the other.
 class LSTM final : public RecurrentLayer {
  public:
+  using Options = RecurrentOptions;
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
   [[nodiscard]] LSTMOutput forward(const Tensor& x, const LstmState& state = {});
   [[nodiscard]] LSTMOutput operator()(const Tensor& x, const LstmState& state = {}) {

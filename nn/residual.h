@@ -13,6 +13,11 @@ namespace mezzo::nn {
 class Residual final : public Layer {
  public:
   explicit Residual(std::shared_ptr<Layer> inner, std::shared_ptr<Layer> shortcut = nullptr);
+  template <detail::ModuleValue<Layer> L>
+  explicit Residual(L&& layer) : Residual(detail::shared<L>(std::forward<L>(layer))) {}
+  template <detail::ModuleValue<Layer> L, detail::ModuleValue<Layer> S>
+  Residual(L&& layer, S&& around)
+      : Residual(detail::shared<L>(std::forward<L>(layer)), detail::shared<S>(std::forward<S>(around))) {}
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 
   Child<Layer> inner;

@@ -6,19 +6,27 @@
 
 namespace mezzo::nn {
 
+namespace detail {
+/// What a Sequential is made of: layers, or pointers to them.
+template <class L>
+concept LayerArgument = std::convertible_to<L, std::shared_ptr<Layer>> || ModuleValue<L, Layer>;
+}  // namespace detail
+
 /// x -> layer n-1(... layer 1(layer 0(x))); without layers x itself. The usual way to a model:
-///   nn::Sequential net(nn::make<nn::Linear>(784, 128), nn::make<nn::ReLU>(), nn::make<nn::Linear>(128, 10));
-/// C++ does not say in which order the arguments between parentheses are made, so which layer gets which
-/// random numbers depends on the compiler. Between braces, nn::Sequential net{...}, it is the order in which
-/// they stand.
+///   nn::Sequential net(nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10));
+/// A layer is an expression, as here, or a pointer from `make`. C++ does not say in which order the arguments
+/// between parentheses are made, so which layer gets which random numbers depends on the compiler. Between
+/// braces, nn::Sequential net{...}, it is the order in which they stand.
 class Sequential : public Layer {
  public:
   Sequential();
   Sequential(const Sequential& other);
   ~Sequential() override;
-  template <std::derived_from<Layer>... L>
-  requires(sizeof...(L) > 0) explicit Sequential(std::shared_ptr<L>... layers) {
-    (push_back(std::move(layers)), ...);
+  // Of one Sequential alone it would be the copy.
+  template <class... L>
+  requires((sizeof...(L) > 1 || !(std::derived_from<std::remove_cvref_t<L>, Sequential> && ...)) &&
+           sizeof...(L) > 0 && (detail::LayerArgument<L> && ...)) explicit Sequential(L&&... layers) {
+    (push_back(std::forward<L>(layers)), ...);
   }
   explicit Sequential(const std::vector<std::shared_ptr<Layer>>& layers);
 
@@ -41,11 +49,19 @@ class Sequential : public Layer {
   void push_back(std::shared_ptr<L> layer) {
     append(std::to_string(size()), std::move(layer));
   }
+  template <detail::ModuleValue<Layer> L>
+  void push_back(L&& layer) {
+    push_back(detail::shared<L>(std::forward<L>(layer)));
+  }
   /// The same under a name of its own, as in torch's Sequential(OrderedDict(...)). Throws: ValueError for a
   /// name that is there already or has dots.
   template <std::derived_from<Layer> L>
   void push_back(const std::string& name, std::shared_ptr<L> layer) {
     append(name, std::move(layer));
+  }
+  template <detail::ModuleValue<Layer> L>
+  void push_back(const std::string& name, L&& layer) {
+    append(name, detail::shared<L>(std::forward<L>(layer)));
   }
 
  private:

@@ -40,6 +40,7 @@ struct TransformerMasks {
 /// MultiheadAttention, LayerNorm, Dropout), and ValueError for an activation that is empty.
 class TransformerEncoderLayer final : public Layer {
  public:
+  using Options = TransformerEncoderLayerOptions;
   TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
                           const TransformerEncoderLayerOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& src) override { return forward(src, {}); }

@@ -2,6 +2,7 @@
 // `empty` and `zeros` they complete, because filling takes kernels.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -40,6 +41,11 @@ struct ValueOptions {
                          const TensorOptions& options = {});
 
 namespace detail {
+class NestedValues;
+}
+[[nodiscard]] Tensor tensor(const detail::NestedValues& values, const ValueOptions& options);
+
+namespace detail {
 /// Converts host values to the dtype of the options, or else to `natural`, and copies them to the device.
 [[nodiscard]] Tensor from_host(const void* values, DType stored, std::int64_t count, const Shape& shape,
                                DType natural, const ValueOptions& options);
@@ -65,6 +71,46 @@ template <class T, class List>
 }
 template <class T>
 concept HostNumber = std::is_arithmetic_v<T> || kIsHostReal<T>;
+
+/// A number, or a list of such.
+class NestedValues {
+ public:
+  template <HostNumber T>
+  NestedValues(T value) : natural_(kNaturalDType<T>) {
+    if constexpr (kIsHostReal<T>)
+      number_ = static_cast<double>(value);
+    else
+      number_ = value;
+  }
+  NestedValues(std::initializer_list<NestedValues> list) : list_(list), is_list_(true) {}
+
+ private:
+  friend Tensor mezzo::tensor(const NestedValues& values, const ValueOptions& options);
+  /// Appends the sizes below; throws ShapeError for lists of several lengths.
+  void check_shape(const Shape& shape, std::size_t depth) const;
+  void collect(std::vector<double>& reals, std::vector<std::int64_t>& integers, DType& natural) const;
+
+  std::vector<NestedValues> list_;
+  Scalar number_;
+  DType natural_ = DType::f32;
+  bool is_list_ = false;
+};
+
+/// A tensor on memory that somebody else owns.
+[[nodiscard]] Tensor on_memory(void* values, DType dtype, std::int64_t count, const Shape& shape);
+
+template <class O>
+concept OneOption = std::same_as<O, DType> || std::same_as<O, Device>;
+/// Options with one of them given.
+template <class Options, OneOption O>
+[[nodiscard]] Options only(O option) {
+  Options options;
+  if constexpr (std::same_as<O, DType>)
+    options.dtype = option;
+  else
+    options.device = option;
+  return options;
+}
 }  // namespace detail
 
 /// The given values, row-major, as a tensor of `shape`: tensor({1.0, 2.0}) is f32, tensor({1, 2}) i64,
@@ -93,6 +139,63 @@ template <detail::HostNumber T>
 template <detail::HostNumber T>
 [[nodiscard]] Tensor tensor(T value, const ValueOptions& options = {}) {
   return tensor({value}, {}, options);
+}
+
+/// Nested lists of numbers of any depth: tensor({{1.0, 2.0}, {3.0, 4.0}}). Lists at one depth have one length
+/// (ShapeError). i64 when all numbers are integers, bool when all are bools, else f32.
+[[nodiscard]] Tensor tensor(const detail::NestedValues& values, const ValueOptions& options);
+[[nodiscard]] inline Tensor tensor(const detail::NestedValues& values) {
+  return tensor(values, ValueOptions{});
+}
+
+// --- with a dtype or a device in the place of options: `zeros({2, 3}, DType::f16)`
+
+template <detail::OneOption O>
+[[nodiscard]] Tensor empty(const Shape& shape, O option) {
+  return empty(shape, detail::only<TensorOptions>(option));
+}
+template <detail::OneOption O>
+[[nodiscard]] Tensor zeros(const Shape& shape, O option) {
+  return zeros(shape, detail::only<TensorOptions>(option));
+}
+template <detail::OneOption O>
+[[nodiscard]] Tensor ones(const Shape& shape, O option) {
+  return ones(shape, detail::only<TensorOptions>(option));
+}
+template <detail::OneOption O>
+[[nodiscard]] Tensor full(const Shape& shape, Scalar value, O option) {
+  return full(shape, value, detail::only<TensorOptions>(option));
+}
+template <detail::OneOption O>
+[[nodiscard]] Tensor eye(std::int64_t n, O option) {
+  return eye(n, {}, detail::only<TensorOptions>(option));
+}
+template <detail::OneOption O>
+[[nodiscard]] Tensor arange(Scalar end, O option) {
+  return arange(end, detail::only<ValueOptions>(option));
+}
+template <detail::OneOption O>
+[[nodiscard]] Tensor arange(Scalar start, Scalar end, O option) {
+  return arange(start, end, 1, detail::only<ValueOptions>(option));
+}
+template <detail::HostNumber T, detail::OneOption O>
+[[nodiscard]] Tensor tensor(std::initializer_list<T> values, O option) {
+  return tensor(values, detail::only<ValueOptions>(option));
+}
+template <detail::HostNumber T, detail::OneOption O>
+[[nodiscard]] Tensor tensor(const std::vector<T>& values, O option) {
+  return tensor(values, detail::only<ValueOptions>(option));
+}
+template <detail::OneOption O>
+[[nodiscard]] Tensor tensor(const detail::NestedValues& values, O option) {
+  return tensor(values, detail::only<ValueOptions>(option));
+}
+
+/// A tensor on memory of the caller's, row-major, which is neither copied nor freed: it must live as long as
+/// the tensor and all views of it. Throws: ShapeError when the shape asks for another number of values.
+template <class T>
+requires(!std::is_const_v<T>) [[nodiscard]] Tensor from_span(std::span<T> values, const Shape& shape) {
+  return detail::on_memory(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()), shape);
 }
 
 /// A copy of host memory as it is, row-major: T is the storage type of the dtype (float gives f32, Half f16,

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "mezzo/autograd/op.h"
 #include "mezzo/core/tensor.h"
@@ -68,13 +67,10 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 // what does not fit.
 
 /// The elements there.
-[[nodiscard]] Tensor index(const Tensor& x, std::span<const Tensor> indices);
-[[nodiscard]] Tensor index(const Tensor& x, std::initializer_list<Tensor> indices);
+[[nodiscard]] Tensor index(const Tensor& x, TensorList indices);
 /// x with `values`, broadcast to the shape that index gives, written there; the last one wins. Or, to
 /// `accumulate`, added to what is there.
-[[nodiscard]] Tensor index_put(const Tensor& x, std::span<const Tensor> indices, const Tensor& values,
-                               bool accumulate = false);
-[[nodiscard]] Tensor index_put(const Tensor& x, std::initializer_list<Tensor> indices, const Tensor& values,
+[[nodiscard]] Tensor index_put(const Tensor& x, TensorList indices, const Tensor& values,
                                bool accumulate = false);
 
 // --- order (indexing/sorting.cpp). NaN counts as the largest; equal elements keep their order.

@@ -203,4 +203,41 @@ struct MultiMarginLossAttrs {
 [[nodiscard]] Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target,
                                             Reduction reduction = Reduction::mean);
 
+// --- with the reduction right behind the target, as mse_loss has it
+
+[[nodiscard]] inline Tensor nll_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  return nll_loss(x, target, NllLossAttrs{.reduction = reduction});
+}
+[[nodiscard]] inline Tensor cross_entropy(const Tensor& x, const Tensor& target, Reduction reduction) {
+  return cross_entropy(x, target, CrossEntropyAttrs{.reduction = reduction});
+}
+[[nodiscard]] inline Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, Reduction reduction) {
+  return binary_cross_entropy(x, target, {}, reduction);
+}
+[[nodiscard]] inline Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
+                                                             Reduction reduction) {
+  return binary_cross_entropy_with_logits(x, target, {}, {}, reduction);
+}
+[[nodiscard]] inline Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  return hinge_embedding_loss(x, target, 1, reduction);
+}
+[[nodiscard]] inline Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
+                                                Reduction reduction) {
+  return margin_ranking_loss(a, b, target, 0, reduction);
+}
+[[nodiscard]] inline Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  return poisson_nll_loss(x, target, PoissonNllLossAttrs{.reduction = reduction});
+}
+[[nodiscard]] inline Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
+                                                  Reduction reduction) {
+  return cosine_embedding_loss(a, b, target, 0, reduction);
+}
+[[nodiscard]] inline Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive,
+                                                const Tensor& negative, Reduction reduction) {
+  return triplet_margin_loss(anchor, positive, negative, TripletMarginLossAttrs{.reduction = reduction});
+}
+[[nodiscard]] inline Tensor multi_margin_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  return multi_margin_loss(x, target, {}, MultiMarginLossAttrs{.reduction = reduction});
+}
+
 }  // namespace mezzo

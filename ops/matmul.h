@@ -5,9 +5,7 @@
 // 16-bit rounding.
 #pragma once
 
-#include <initializer_list>
 #include <optional>
-#include <span>
 
 #include "mezzo/core/scalar.h"
 #include "mezzo/core/tensor.h"
@@ -67,10 +65,8 @@ const Tensor& mm_out(const Tensor& out, const Tensor& a, const Tensor& b);
 /// Shapes: [m, a] x [a, b] x .. x [z, n] -> [m, n]; without m for a row vector, without n for a column
 /// vector.
 /// Throws: ShapeError, DTypeError.
-[[nodiscard]] Tensor chain_matmul(std::span<const Tensor> factors);
-[[nodiscard]] Tensor chain_matmul(std::initializer_list<Tensor> factors);
-[[nodiscard]] Tensor multi_dot(std::span<const Tensor> factors);
-[[nodiscard]] Tensor multi_dot(std::initializer_list<Tensor> factors);
+[[nodiscard]] Tensor chain_matmul(TensorList factors);
+[[nodiscard]] Tensor multi_dot(TensorList factors);
 
 /// x w^T + bias.
 /// Shapes: x [.., in], weight [out, in], bias [out] or undefined -> [.., out].

@@ -79,7 +79,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 // --- comparison, logic, choice (pointwise/compare.cu)
 
 /// Bool tensors; operands are compared in their promoted dtype. A NaN is unequal to everything and neither
-/// less nor greater. There is no operator== on tensors: is_same compares identity, eq values.
+/// less nor greater.
 [[nodiscard]] Tensor eq(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor eq(const Tensor& x, Scalar s);
 [[nodiscard]] Tensor ne(const Tensor& a, const Tensor& b);
@@ -92,6 +92,25 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 [[nodiscard]] Tensor gt(const Tensor& x, Scalar s);
 [[nodiscard]] Tensor ge(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor ge(const Tensor& x, Scalar s);
+// The same as operators. Whether two handles name one tensor is `is_same`.
+[[nodiscard]] inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
+[[nodiscard]] inline Tensor operator==(const Tensor& x, Scalar s) { return eq(x, s); }
+[[nodiscard]] inline Tensor operator==(Scalar s, const Tensor& x) { return eq(x, s); }
+[[nodiscard]] inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
+[[nodiscard]] inline Tensor operator!=(const Tensor& x, Scalar s) { return ne(x, s); }
+[[nodiscard]] inline Tensor operator!=(Scalar s, const Tensor& x) { return ne(x, s); }
+[[nodiscard]] inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
+[[nodiscard]] inline Tensor operator<(const Tensor& x, Scalar s) { return lt(x, s); }
+[[nodiscard]] inline Tensor operator<(Scalar s, const Tensor& x) { return gt(x, s); }
+[[nodiscard]] inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
+[[nodiscard]] inline Tensor operator<=(const Tensor& x, Scalar s) { return le(x, s); }
+[[nodiscard]] inline Tensor operator<=(Scalar s, const Tensor& x) { return ge(x, s); }
+[[nodiscard]] inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
+[[nodiscard]] inline Tensor operator>(const Tensor& x, Scalar s) { return gt(x, s); }
+[[nodiscard]] inline Tensor operator>(Scalar s, const Tensor& x) { return lt(x, s); }
+[[nodiscard]] inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
+[[nodiscard]] inline Tensor operator>=(const Tensor& x, Scalar s) { return ge(x, s); }
+[[nodiscard]] inline Tensor operator>=(Scalar s, const Tensor& x) { return le(x, s); }
 /// Bool tensors; any value but 0 (NaN too) counts as true.
 [[nodiscard]] Tensor logical_and(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor logical_or(const Tensor& a, const Tensor& b);

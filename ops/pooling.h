@@ -14,6 +14,7 @@
 // lists of the wrong length.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 
@@ -39,6 +40,22 @@ struct MaxPoolOptions {
 [[nodiscard]] Tensor max_pool1d(const Tensor& x, const MaxPoolOptions& options);
 [[nodiscard]] Tensor max_pool2d(const Tensor& x, const MaxPoolOptions& options);
 [[nodiscard]] Tensor max_pool3d(const Tensor& x, const MaxPoolOptions& options);
+/// `max_pool2d(x, 2)`. (Templates, so that braces always mean options.)
+template <std::integral I>
+[[nodiscard]] Tensor max_pool1d(const Tensor& x, I kernel_size, const SpatialSizes& stride = {},
+                                const SpatialSizes& padding = 0) {
+  return max_pool1d(x, MaxPoolOptions{.kernel_size = kernel_size, .stride = stride, .padding = padding});
+}
+template <std::integral I>
+[[nodiscard]] Tensor max_pool2d(const Tensor& x, I kernel_size, const SpatialSizes& stride = {},
+                                const SpatialSizes& padding = 0) {
+  return max_pool2d(x, MaxPoolOptions{.kernel_size = kernel_size, .stride = stride, .padding = padding});
+}
+template <std::integral I>
+[[nodiscard]] Tensor max_pool3d(const Tensor& x, I kernel_size, const SpatialSizes& stride = {},
+                                const SpatialSizes& padding = 0) {
+  return max_pool3d(x, MaxPoolOptions{.kernel_size = kernel_size, .stride = stride, .padding = padding});
+}
 /// The same as values, and indices: the place of each in its image, counted in row-major order of the spatial
 /// dims (i64); of several NaNs the last.
 [[nodiscard]] ValuesIndices max_pool1d_with_indices(const Tensor& x, const MaxPoolOptions& options);
@@ -78,6 +95,23 @@ struct AvgPoolOptions {
 [[nodiscard]] Tensor avg_pool1d(const Tensor& x, const AvgPoolOptions& options);
 [[nodiscard]] Tensor avg_pool2d(const Tensor& x, const AvgPoolOptions& options);
 [[nodiscard]] Tensor avg_pool3d(const Tensor& x, const AvgPoolOptions& options);
+
+/// `avg_pool2d(x, 2)`.
+template <std::integral I>
+[[nodiscard]] Tensor avg_pool1d(const Tensor& x, I kernel_size, const SpatialSizes& stride = {},
+                                const SpatialSizes& padding = 0) {
+  return avg_pool1d(x, AvgPoolOptions{.kernel_size = kernel_size, .stride = stride, .padding = padding});
+}
+template <std::integral I>
+[[nodiscard]] Tensor avg_pool2d(const Tensor& x, I kernel_size, const SpatialSizes& stride = {},
+                                const SpatialSizes& padding = 0) {
+  return avg_pool2d(x, AvgPoolOptions{.kernel_size = kernel_size, .stride = stride, .padding = padding});
+}
+template <std::integral I>
+[[nodiscard]] Tensor avg_pool3d(const Tensor& x, I kernel_size, const SpatialSizes& stride = {},
+                                const SpatialSizes& padding = 0) {
+  return avg_pool3d(x, AvgPoolOptions{.kernel_size = kernel_size, .stride = stride, .padding = padding});
+}
 
 /// The same over the windows of adaptive_max_pool1d ...; without channels too.
 [[nodiscard]] Tensor adaptive_avg_pool1d(const Tensor& x, const SpatialSizes& output_size);

@@ -30,6 +30,15 @@ namespace mezzo {
 /// normal(0, 1).
 [[nodiscard]] Tensor randn(const Shape& shape, const TensorOptions& options = {},
                            Generator& generator = default_generator());
+// With a dtype or a device in the place of options: `randn({2, 3}, DType::f16)`.
+template <detail::OneOption O>
+[[nodiscard]] Tensor rand(const Shape& shape, O option, Generator& generator = default_generator()) {
+  return rand(shape, detail::only<TensorOptions>(option), generator);
+}
+template <detail::OneOption O>
+[[nodiscard]] Tensor randn(const Shape& shape, O option, Generator& generator = default_generator()) {
+  return randn(shape, detail::only<TensorOptions>(option), generator);
+}
 /// Uniform integers in [low, high), i64 unless another dtype is given; no value is favoured by more than
 /// (high - low) / 2^64. Throws: ValueError for an empty range or one that the dtype does not hold exactly.
 [[nodiscard]] Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,

@@ -9,25 +9,13 @@
 // argmax, argmin, any, all.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 
 #include "mezzo/autograd/op.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo {
-
-/// The dims of a reduction: one number or a list, `sum(x, -1)` or `sum(x, {0, 2})`.
-class ReducedDims : public Dims {
- public:
-  ReducedDims() = default;
-  ReducedDims(std::initializer_list<std::int64_t> dims) : Dims(dims) {}
-  ReducedDims(const Dims& dims) : Dims(dims) {}
-  template <std::integral I>
-  requires(!std::same_as<I, bool>) ReducedDims(I dim) : Dims{static_cast<std::int64_t>(dim)} {}
-};
 
 // --- sums (reduce/reduction.cu)
 

@@ -10,9 +10,7 @@
 
 #include <concepts>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
-#include <span>
 
 #include "mezzo/autograd/op.h"
 #include "mezzo/core/tensor.h"
@@ -72,6 +70,8 @@ template <std::integral I>
 [[nodiscard]] Tensors split(const Tensor& x, I size, std::int64_t dim = 0) {
   return split_evenly(x, static_cast<std::int64_t>(size), dim);
 }
+/// All positions of a dim, each as `select` gives it.
+[[nodiscard]] Tensors unbind(const Tensor& x, std::int64_t dim = 0);
 /// Zeros of `shape` with `grad` in the place of slice(dim, start, end, step): the gradient of slice, select
 /// and narrow. Throws: ShapeError unless grad has the slice's shape.
 [[nodiscard]] Tensor slice_backward(const Tensor& grad, const Shape& shape, std::int64_t dim,
@@ -83,11 +83,9 @@ template <std::integral I>
 /// Tensors one after the other along a dim, in the promoted dtype. Throws: ShapeError unless all other sizes
 /// agree, for an empty list and for 0-dim tensors. As in PyTorch, tensors of shape [0] are skipped whatever
 /// the shape of the others.
-[[nodiscard]] Tensor cat(std::span<const Tensor> tensors, std::int64_t dim = 0);
-[[nodiscard]] Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0);
+[[nodiscard]] Tensor cat(TensorList tensors, std::int64_t dim = 0);
 /// Tensors of one shape (ShapeError) along a new dim; dtype as for cat.
-[[nodiscard]] Tensor stack(std::span<const Tensor> tensors, std::int64_t dim = 0);
-[[nodiscard]] Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim = 0);
+[[nodiscard]] Tensor stack(TensorList tensors, std::int64_t dim = 0);
 /// x repeated reps[i] times along dim i; more reps than dims put new dims in front. Throws: ShapeError for
 /// fewer reps than dims, ValueError for negative ones.
 [[nodiscard]] Tensor repeat(const Tensor& x, const Dims& reps);

@@ -5,9 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "mezzo/core/tensor.h"
@@ -20,8 +18,7 @@ namespace mezzo {
 /// dims of "..." and then the letters that occur once, capitals first. Operands are multiplied from left to
 /// right. Runs in the low precision of an autocast region. Throws: ValueError for a wrong equation,
 /// ShapeError for operands that do not fit it, DTypeError for mixed dtypes.
-[[nodiscard]] Tensor einsum(const std::string& eq, std::span<const Tensor> operands);
-[[nodiscard]] Tensor einsum(const std::string& eq, std::initializer_list<Tensor> operands);
+[[nodiscard]] Tensor einsum(const std::string& eq, TensorList operands);
 
 /// The sum over dims_a[i] of a paired with dims_b[i] of b. Promotes under autocast.
 /// Shapes: paired sizes agree or one of them is 1 (ShapeError) -> a's other dims, then b's.

@@ -104,7 +104,7 @@ void scale_to_norm(std::span<const Tensor> gradients, double max_norm, const Ten
 
 }  // namespace
 
-Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type, bool error_if_nonfinite) {
+Tensor get_total_norm(TensorList tensors, double norm_type, bool error_if_nonfinite) {
   constexpr std::string_view op = "get_total_norm";
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
@@ -118,8 +118,7 @@ Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type, bool er
   return total;
 }
 
-Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type,
-                       bool error_if_nonfinite) {
+Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type, bool error_if_nonfinite) {
   constexpr std::string_view op = "clip_grad_norm_";
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
@@ -127,13 +126,13 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, doub
   const autograd::GradientLocks locks(parameters);
   const std::vector<Tensor> gradients = gradients_of(op, parameters);
   Tensor total = total_norm(op, gradients, norm_type);
-  if (gradients.empty()) return parameters.empty() ? total : to(total, parameters.front().device());
+  if (gradients.empty()) return parameters.empty() ? total : to(total, parameters[0].device());
   if (error_if_nonfinite) require_finite(op, total);
   scale_to_norm(gradients, max_norm, total);
   return total;
 }
 
-void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm, const Tensor& total_norm) {
+void clip_grads_with_norm_(TensorList parameters, double max_norm, const Tensor& total_norm) {
   constexpr std::string_view op = "clip_grads_with_norm_";
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
@@ -157,7 +156,7 @@ void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm, 
   scale_to_norm(gradients, max_norm, is_16bit(norm.dtype()) ? norm.to(DType::f32) : norm);
 }
 
-void clip_grad_value_(std::span<const Tensor> parameters, double limit) {
+void clip_grad_value_(TensorList parameters, double limit) {
   constexpr std::string_view op = "clip_grad_value_";
   if (!(limit >= 0)) throw ValueError(op, "limit >= 0", number_text(limit), "pass a positive limit");
   const autograd::GradientLocks locks(parameters);

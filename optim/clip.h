@@ -2,9 +2,6 @@
 // unscaled gradients, those in f32 of 16-bit parameters too.
 #pragma once
 
-#include <concepts>
-#include <span>
-
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::optim {
@@ -16,7 +13,7 @@ namespace mezzo::optim {
 /// gradients are legal under a GradScaler. Throws: ValueError for a negative max_norm, NaN, or an undefined
 /// parameter, ShapeError for a gradient whose elements share memory, and what get_total_norm throws. Source:
 /// torch.nn.utils.clip_grad_norm_.
-Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type = 2.0,
+Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type = 2.0,
                        bool error_if_nonfinite = false);
 
 /// The norm_type-norm of all tensors taken as one vector, 0-dim, f64 when one of them is and f32 otherwise,
@@ -25,26 +22,15 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, doub
 /// ValueError for a norm_type of NaN and as clip_grad_norm_ for error_if_nonfinite, DTypeError for a tensor
 /// that is not floating, DeviceError for tensors on two devices, ShapeError for an empty tensor when
 /// norm_type is negative or infinite. Source: torch.nn.utils.get_total_norm.
-[[nodiscard]] Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type = 2.0,
+[[nodiscard]] Tensor get_total_norm(TensorList tensors, double norm_type = 2.0,
                                     bool error_if_nonfinite = false);
 
 /// The second half of clip_grad_norm_, with a total norm from elsewhere: one floating element on the
 /// gradients' device (ShapeError, DTypeError, DeviceError). Source: torch.nn.utils.clip_grads_with_norm_.
-void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm, const Tensor& total_norm);
+void clip_grads_with_norm_(TensorList parameters, double max_norm, const Tensor& total_norm);
 
 /// Limits every element of every gradient to [-limit, limit]; NaN stays. Throws: ValueError for a limit that
 /// is negative or NaN, and what clip_grad_norm_ throws for parameters.
-void clip_grad_value_(std::span<const Tensor> parameters, double limit);
-
-// The same for one parameter. (A template, so that {} is an empty list.)
-template <std::same_as<Tensor> T>
-Tensor clip_grad_norm_(const T& parameter, double max_norm, double norm_type = 2.0,
-                       bool error_if_nonfinite = false) {
-  return clip_grad_norm_(std::span<const Tensor>(&parameter, 1), max_norm, norm_type, error_if_nonfinite);
-}
-template <std::same_as<Tensor> T>
-void clip_grad_value_(const T& parameter, double limit) {
-  clip_grad_value_(std::span<const Tensor>(&parameter, 1), limit);
-}
+void clip_grad_value_(TensorList parameters, double limit);
 
 }  // namespace mezzo::optim

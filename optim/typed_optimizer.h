@@ -2,6 +2,7 @@
 // functions that stand beside the options, what the algorithm keeps and does.
 #pragma once
 
+#include <concepts>
 #include <vector>
 
 #include "mezzo/autograd/attrs.h"
@@ -28,6 +29,13 @@ class TypedOptimizer final : public Optimizer {
   /// constructor throws, and ValueError for options that are not valid.
   explicit TypedOptimizer(const std::vector<Tensor>& parameters, Options options = {});
   explicit TypedOptimizer(const NamedTensors& parameters, Options options = {});
+  /// The parameters of a module under their names: `optim::AdamW optimizer(net, {.lr = 1e-3})`.
+  template <class M>
+  requires requires(const M& module) {
+    { module.named_parameters() } -> std::convertible_to<NamedTensors>;
+  }
+  explicit TypedOptimizer(const M& module, Options options = {})
+      : TypedOptimizer(NamedTensors(module.named_parameters()), options) {}
   /// The same with options of its own for each group.
   explicit TypedOptimizer(const std::vector<ParamGroup<Options>>& groups);
   ~TypedOptimizer() override;

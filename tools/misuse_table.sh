@@ -87,7 +87,7 @@ ctags --languages=C++ --language-force=C++ --kinds-C++=pf --fields=+SsatKzZ -x -
     if (header != "nn/init.h") {
       for (start in exempt) if (index(header, start) == 1 || index(key, start) == 1) next
     }
-    if (signature ~ /initializer_list|VjpArgs|<(const )?(A|T)>|&&|[^A-Za-z_](A|T|F|I|M|Args)[ .&*]|\.\.\./ || result ~ /<T>|:(auto|A|T)$/) next  # templates and lists
+    if (signature ~ /initializer_list|NestedValues|VjpArgs|<(const )?(A|T)>|&&|[^A-Za-z_](A|T|F|I|M|O|Args)[ .&*]|\.\.\./ || result ~ /<T>|:(auto|A|T)$/) next  # templates and lists
     sub(/^typename:/, "", result); gsub(/ +&/, "\\&", result)
     printf "MISUSE(%s, %s, (%s), (%s))\n", scope, name, result, types(signature)
   }' tests/misuse/exempt.txt - | LC_ALL=C sort -u

@@ -20,7 +20,7 @@ struct Result {
 /// Four steps, each on 64 rows that come in `parts` parts.
 Result train(Device device, std::int64_t parts) {
   manual_seed(0);
-  nn::Sequential net{nn::make<nn::Linear>(16, 64), nn::make<nn::ReLU>(), nn::make<nn::Linear>(64, 8)};
+  nn::Sequential net{nn::Linear(16, 64), nn::ReLU(), nn::Linear(64, 8)};
   net.to(device);
   optim::SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
   amp::GradScaler scaler({.init_scale = 256, .growth_interval = 1});  // grows with every update, for show

@@ -16,7 +16,7 @@ namespace {
 double train(Device device, DType dtype) {
   const bool use_autocast = dtype != DType::f32;
   manual_seed(0);
-  nn::Sequential net{nn::make<nn::Linear>(16, 64), nn::make<nn::ReLU>(), nn::make<nn::Linear>(64, 8)};
+  nn::Sequential net{nn::Linear(16, 64), nn::ReLU(), nn::Linear(64, 8)};
   net.to(device);  // the parameters are f32 and stay so
   optim::SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
   const Tensor input =

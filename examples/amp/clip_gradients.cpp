@@ -24,7 +24,7 @@ double distance(const std::vector<Tensor>& before, const std::vector<Tensor>& pa
 
 int run(Device device) {
   manual_seed(0);
-  nn::Sequential net{nn::make<nn::Linear>(16, 64), nn::make<nn::ReLU>(), nn::make<nn::Linear>(64, 8)};
+  nn::Sequential net{nn::Linear(16, 64), nn::ReLU(), nn::Linear(64, 8)};
   net.to(device);
   optim::SGD optimizer(net.parameters(), {.lr = kLr});
   amp::GradScaler scaler({.init_scale = 1024});

@@ -13,7 +13,7 @@ namespace {
 
 int run(Device device) {
   manual_seed(0);  // weights and data come from the default generator
-  nn::Sequential net{nn::make<nn::Linear>(16, 64), nn::make<nn::ReLU>(), nn::make<nn::Linear>(64, 8)};
+  nn::Sequential net{nn::Linear(16, 64), nn::ReLU(), nn::Linear(64, 8)};
   net.to(device);
   optim::SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
 

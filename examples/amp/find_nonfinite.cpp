@@ -24,7 +24,7 @@ struct Case {
 /// Whether loss and gradients of the iteration are finite.
 bool is_finite(const Case& one, Device device, bool use_autocast, bool use_scaler) {
   manual_seed(0);  // each look at it sees the same weights and data
-  nn::Sequential net{nn::make<nn::Linear>(16, 32), nn::make<nn::ReLU>(), nn::make<nn::Linear>(32, 8)};
+  nn::Sequential net{nn::Linear(16, 32), nn::ReLU(), nn::Linear(32, 8)};
   net.to(device);
   const Tensor input = randn({64, 16}, {.device = device}) * one.input_size;
   amp::GradScaler scaler({.init_scale = one.init_scale, .enabled = use_scaler});

@@ -18,7 +18,7 @@ struct Result {
 
 Result train(Device device, bool use_autocast, bool use_scaler) {
   manual_seed(0);
-  nn::Sequential net{nn::make<nn::Linear>(16, 64), nn::make<nn::ReLU>(), nn::make<nn::Linear>(64, 8)};
+  nn::Sequential net{nn::Linear(16, 64), nn::ReLU(), nn::Linear(64, 8)};
   net.to(device);
   optim::Adam optimizer(net.parameters(), {.lr = 1e-2, .eps = 1e-15});
   const Tensor input = randn({64, 16}, {.device = device});

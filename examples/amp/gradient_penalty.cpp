@@ -19,7 +19,7 @@ struct Result {
 
 Result train(Device device, double weight, bool use_amp) {
   manual_seed(0);
-  nn::Sequential net{nn::make<nn::Linear>(16, 64), nn::make<nn::Tanh>(), nn::make<nn::Linear>(64, 8)};
+  nn::Sequential net{nn::Linear(16, 64), nn::Tanh(), nn::Linear(64, 8)};
   net.to(device);
   optim::SGD optimizer(net.parameters(), {.lr = 0.05});
   amp::GradScaler scaler({.init_scale = 1024, .enabled = use_amp});

@@ -14,7 +14,7 @@ namespace {
 /// The loss in the end of a training whose parameters are of `dtype`.
 double train(Device device, DType dtype, bool master_weights) {
   manual_seed(0);
-  nn::Sequential net{nn::make<nn::Linear>(16, 64), nn::make<nn::ReLU>(), nn::make<nn::Linear>(64, 8)};
+  nn::Sequential net{nn::Linear(16, 64), nn::ReLU(), nn::Linear(64, 8)};
   net.to(device).to(dtype);  // before the optimizer is made: it takes its masters from these
   optim::SGD optimizer(net.parameters(), {.lr = 1e-3, .momentum = 0.9, .master_weights = master_weights});
   // f16 gradients need the scaler; the others have the range of f32 and do well without.

@@ -47,7 +47,7 @@ struct Training {
   }
 
   Device device;
-  nn::Sequential net{nn::make<nn::Linear>(16, 32), nn::make<nn::ReLU>(), nn::make<nn::Linear>(32, 8)};
+  nn::Sequential net{nn::Linear(16, 32), nn::ReLU(), nn::Linear(32, 8)};
   optim::AdamW optimizer;
   amp::GradScaler scaler{{.growth_interval = 4}};
 };

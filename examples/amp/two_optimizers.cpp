@@ -16,7 +16,7 @@ int run(Device device) {
   manual_seed(0);
   nn::Linear base(16, 8);
   // This one learns what the other leaves over.
-  nn::Sequential rest{nn::make<nn::Linear>(16, 64), nn::make<nn::ReLU>(), nn::make<nn::Linear>(64, 8)};
+  nn::Sequential rest{nn::Linear(16, 64), nn::ReLU(), nn::Linear(64, 8)};
   base.to(device);
   rest.to(device);
   optim::SGD of_base(base.parameters(), {.lr = 0.1});

@@ -23,8 +23,8 @@ constexpr std::int64_t kTurns = 15;
 
 nn::Sequential& fill(nn::Sequential& net, const std::vector<std::int64_t>& sizes) {
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
-    if (i > 0) net.push_back(nn::make<nn::ReLU>());
-    net.push_back(nn::make<nn::Linear>(sizes[i], sizes[i + 1]));
+    if (i > 0) net.push_back(nn::ReLU());
+    net.push_back(nn::Linear(sizes[i], sizes[i + 1]));
   }
   return net;
 }

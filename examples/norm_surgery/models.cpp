@@ -10,9 +10,9 @@ namespace {
 
 /// Convolution, norm, ReLU. Padding keeps the size, which the stride divides.
 void add_stage(nn::Sequential& net, std::int64_t in, std::int64_t out, std::int64_t stride) {
-  net.push_back(nn::make<nn::Conv2d>(in, out, 3, nn::ConvLayerOptions{.stride = stride, .padding = 1}));
-  net.push_back(nn::make<nn::GroupNorm>(8, out));
-  net.push_back(nn::make<nn::ReLU>());
+  net.push_back(nn::Conv2d(in, out, 3, {.stride = stride, .padding = 1}));
+  net.push_back(nn::GroupNorm(8, out));
+  net.push_back(nn::ReLU());
 }
 
 std::shared_ptr<nn::Sequential> stages(std::int64_t width) {
@@ -26,13 +26,12 @@ std::shared_ptr<nn::Sequential> stages(std::int64_t width) {
 }  // namespace
 
 ConvNet::ConvNet(std::int64_t width)
-    : features(*this, "features", stages(width)),
-      head(*this, "head", nn::make<nn::Linear>(2 * width, kClasses)) {}
+    : features(*this, "features", stages(width)), head(*this, "head", nn::Linear(2 * width, kClasses)) {}
 
 Tensor ConvNet::forward(const Tensor& images) { return head(mean(features(images), {2, 3})); }
 
 RowTransformer::RowTransformer(std::int64_t side, std::int64_t width)
-    : embed(*this, "embed", nn::make<nn::Linear>(side, width)),
+    : embed(*this, "embed", nn::Linear(side, width)),
       positions(*this, "positions", randn({side, width}) * 0.02),
       encoder(*this, "encoder",
               nn::make<nn::TransformerEncoder>(
@@ -41,7 +40,7 @@ RowTransformer::RowTransformer(std::int64_t side, std::int64_t width)
                       nn::TransformerEncoderLayerOptions{
                           .dim_feedforward = 2 * width, .dropout = 0, .batch_first = true}),
                   2)),
-      head(*this, "head", nn::make<nn::Linear>(width, kClasses)) {}
+      head(*this, "head", nn::Linear(width, kClasses)) {}
 
 Tensor RowTransformer::forward(const Tensor& images) {
   const Tensor tokens = embed(squeeze(images, 1)) + positions.get();

@@ -6,9 +6,9 @@ using namespace mezzo;
 
 int main() {
   const Device device = Device::best();  // cuda:0 where one is usable, else cpu
-  nn::Sequential net(nn::make<nn::Linear>(64, 256), nn::make<nn::ReLU>(), nn::make<nn::Linear>(256, 8));
+  nn::Sequential net(nn::Linear(64, 256), nn::ReLU(), nn::Linear(256, 8));
   net.to(device);
-  optim::AdamW optimizer(net.parameters(), {.lr = 1e-3});
+  optim::AdamW optimizer(net, {.lr = 1e-3});
   amp::GradScaler scaler;
   for (int step = 0; step <= 300; ++step) {
     const Tensor input = randn({128, 64}, {.device = device}), target = sin(narrow(input, 1, 0, 8));

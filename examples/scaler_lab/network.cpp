@@ -27,7 +27,7 @@ Tensor with_gradient_times(double factor, const Tensor& x) {
 }  // namespace
 
 Stage::Stage(std::int64_t in, std::int64_t out, bool last)
-    : fc(*this, "fc", nn::make<nn::Linear>(in, out)), last_(last) {}
+    : fc(*this, "fc", nn::Linear(in, out)), last_(last) {}
 
 Tensor Stage::forward(const Tensor& x) {
   Tensor result = fc(x);

@@ -33,10 +33,12 @@ std::string windows_text(const Options& options) {
          named("padding", options.padding);
 }
 
-constexpr std::array kMax{max_pool1d, max_pool2d, max_pool3d};
+template <class Options>
+using PoolFunction = Tensor (*)(const Tensor&, const Options&);
+constexpr std::array<PoolFunction<MaxPoolOptions>, 3> kMax{max_pool1d, max_pool2d, max_pool3d};
 constexpr std::array kMaxWithIndices{max_pool1d_with_indices, max_pool2d_with_indices,
                                      max_pool3d_with_indices};
-constexpr std::array kMean{avg_pool1d, avg_pool2d, avg_pool3d};
+constexpr std::array<PoolFunction<AvgPoolOptions>, 3> kMean{avg_pool1d, avg_pool2d, avg_pool3d};
 constexpr std::array kAdaptiveMax{adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d};
 constexpr std::array kAdaptiveMaxWithIndices{
     adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max_pool3d_with_indices};

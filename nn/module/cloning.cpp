@@ -11,8 +11,10 @@ namespace {
 thread_local Cloning* innermost = nullptr;
 }
 
-Cloning::Cloning() noexcept : previous_(innermost) { innermost = this; }
+Cloning::Cloning(Parts parts) noexcept : previous_(innermost), parts_(parts) { innermost = this; }
 Cloning::~Cloning() { innermost = previous_; }
+
+bool Cloning::is_under_way() noexcept { return innermost != nullptr; }
 
 Cloning& Cloning::current(const std::string& what) {
   if (innermost == nullptr) {
@@ -59,7 +61,7 @@ std::shared_ptr<Module> Cloning::copy(const Module& original, const detail::Copi
 }
 
 Tensor Cloning::copy(const Tensor& original) {
-  if (!original.defined()) return {};
+  if (!original.defined() || parts_ == Parts::moved) return original;
   Tensor& made = tensors_[&original.impl()];
   if (!made.defined()) {
     const NoGrad no_grad;
@@ -74,6 +76,10 @@ Module::Module(const Module& other) : copier_(other.copier_), training_(other.tr
 }
 
 std::shared_ptr<Module> Module::clone() const { return detail::clone(*this, {}); }
+
+std::shared_ptr<Module> detail::moved(const Module& original, const Copier& copier) {
+  return Cloning(Cloning::Parts::moved).copy(original, copier);
+}
 
 std::shared_ptr<Module> detail::clone(const Module& original, const Copier& copier) {
   return Cloning().copy(original, copier);

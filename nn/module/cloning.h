@@ -1,6 +1,6 @@
-// The state of one deep copy in progress. C++ copies a module member by member; slots meet this object on the
-// way to find their new owner and to get copies of what they hold, made once for everything that is shared.
-// Internal to nn.
+// The state of one deep copy in progress, or of one module that moves to memory of its own. C++ copies a
+// module member by member; slots meet this object on the way to find their new owner and to get copies of
+// what they hold, made once for everything that is shared. Internal to nn.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,14 @@
 
 namespace mezzo::nn {
 
-/// One call of `clone`. The innermost one of a thread is found through a thread-local pointer, because the
-/// C++ copy constructors in between cannot pass it on.
+/// One call of `clone`, or of `detail::moved`, where slots take over what the original's hold. The innermost
+/// one of a thread is found through a thread-local pointer, because the C++ copy constructors in between
+/// cannot pass it on.
 class Cloning {
  public:
-  Cloning() noexcept;
+  /// What becomes of what slots hold.
+  enum class Parts { copied, moved };
+  explicit Cloning(Parts parts = Parts::copied) noexcept;
   ~Cloning();
   Cloning(const Cloning&) = delete;
   Cloning& operator=(const Cloning&) = delete;
@@ -22,6 +25,12 @@ class Cloning {
   /// The one in progress on this thread; StateError, naming `what`, when there is none.
   [[nodiscard]] static Cloning& current(const std::string& what);
 
+  [[nodiscard]] static bool is_under_way() noexcept;
+
+  /// What the copy of a slot holds in place of a module or tensor.
+  [[nodiscard]] std::shared_ptr<Module> copy(const std::shared_ptr<Module>& original) {
+    return parts_ == Parts::moved ? original : copy(*original);
+  }
   /// The copy of a module, made at the first call. `copier` is used when the module knows none of its own.
   [[nodiscard]] std::shared_ptr<Module> copy(const Module& original, const detail::Copier& copier = {});
   /// The copy of a tensor: same values, dtype, device and requires_grad, no history.
@@ -35,6 +44,7 @@ class Cloning {
   static constexpr int kMostNested = 2000;
 
   Cloning* previous_;
+  Parts parts_;
   int nested_ = 0;
   std::unordered_map<const Module*, Module*> places_;
   std::unordered_map<const Module*, std::shared_ptr<Module>> modules_;

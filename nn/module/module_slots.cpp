@@ -96,19 +96,30 @@ Slot::Slot(const Slot& other)
     : owner_(&Cloning::current("slot '" + other.name_ + "'").place_of(*other.owner_)), name_(other.name_) {}
 
 std::string Slot::path() const {
-  const std::string above = owner_->path();
+  const std::string above = owner().path();
   return above.empty() ? name_ : above + "." + name_;
 }
 
+Slot::Slot(const Slot& other, MayBeUnowned /*tag*/) : owner_(nullptr), name_(other.name_) {
+  if (other.has_owner() && Cloning::is_under_way())
+    owner_ = &Cloning::current("a slot").place_of(*other.owner_);
+}
+
+void Slot::refuse_no_owner() const {
+  throw StateError("slot", "a member of a module", "a copy of '" + name_ + "'",
+                   "use the module's own member");
+}
+
 TensorSlot::TensorSlot(const TensorSlot& other)
-    : Slot(other), value_(Cloning::current("a slot").copy(other.value_)) {}
+    : Slot(other, MayBeUnowned{}),
+      Tensor(has_owner() ? Cloning::current("a slot").copy(other.get()) : other.get()) {}
 
 void TensorSlot::store(Tensor value) {
   if (value.defined() && !value.is_leaf()) {
     throw AutogradError("slot", "a leaf for " + described(*this), "a result of recorded ops",
                         "detach() it, or compute it under NoGrad");
   }
-  value_ = std::move(value);
+  static_cast<Tensor&>(*this) = std::move(value);
 }
 
 // --- parameters
@@ -120,9 +131,13 @@ Param::Param(Module& owner, std::string name, Tensor value, const detail::Copier
   owner.params_.push_back(this);
 }
 
-Param::Param(const Param& other) : TensorSlot(other) { owner().params_.push_back(this); }
+Param::Param(const Param& other) : TensorSlot(other) {
+  if (has_owner()) owner().params_.push_back(this);
+}
 
-Param::~Param() { remove_entry(owner().params_, this); }
+Param::~Param() {
+  if (has_owner()) remove_entry(owner().params_, this);
+}
 
 void Param::set(Tensor value) {
   const bool trained = !defined() || get().requires_grad();
@@ -147,10 +162,12 @@ Buffer::Buffer(Module& owner, std::string name, Tensor value, BufferOptions opti
 }
 
 Buffer::Buffer(const Buffer& other) : TensorSlot(other), options_(other.options_) {
-  owner().buffers_.push_back(this);
+  if (has_owner()) owner().buffers_.push_back(this);
 }
 
-Buffer::~Buffer() { remove_entry(owner().buffers_, this); }
+Buffer::~Buffer() {
+  if (has_owner()) remove_entry(owner().buffers_, this);
+}
 
 // --- children
 
@@ -166,7 +183,7 @@ ChildSlot::ChildSlot(Module& owner, std::string name, std::shared_ptr<Module> mo
 
 ChildSlot::ChildSlot(const ChildSlot& other) : Slot(other) {
   std::shared_ptr<Module> copied;
-  if (other.module_) copied = Cloning::current("a slot").copy(*other.module_);
+  if (other.module_) copied = Cloning::current("a slot").copy(other.module_);
   owner().children_.push_back(this);
   hold(std::move(copied));
 }

@@ -32,6 +32,10 @@ template <class T>
   return std::make_shared<T>(dynamic_cast<const T&>(original));
 }
 
+/// A module that nobody has named yet, in memory of its own: the same tensors and children. Throws:
+/// StateError for a type that is not copyable.
+[[nodiscard]] std::shared_ptr<Module> moved(const Module& original, const Copier& copier);
+
 template <class T>
 [[nodiscard]] Copier copier_of() {
   if constexpr (std::is_abstract_v<T>)
@@ -45,41 +49,64 @@ template <class T>
 /// Notes how `module` is copied, if `copier` is for its exact type.
 void learn_copier(Module& module, const Copier& copier) noexcept;
 
+/// A module as an expression, `nn::Linear(4, 3)`, as what `make` returns.
+template <class T>
+[[nodiscard]] auto shared(T&& module) {
+  using M = std::remove_cvref_t<T>;
+  static_assert(!std::is_lvalue_reference_v<T>,
+                "mezzo: a module with a name of its own cannot become a part of another one; make it by "
+                "nn::make and pass the pointer, or write nn::Linear(4, 3) where it is used");
+  static_assert(std::is_copy_constructible_v<M>,
+                "mezzo: this module cannot become a part of another one, as it has no copy constructor");
+  return std::static_pointer_cast<M>(moved(module, copier_of<M>()));
+}
+/// A module as an expression, and not a pointer to one.
+template <class U, class T>
+concept ModuleValue = std::derived_from<std::remove_cvref_t<U>, T>;
+
 /// Name of a type as printed: without namespaces and enclosing scopes.
 [[nodiscard]] std::string type_text(const std::type_info& type);
 
 }  // namespace detail
 
 /// What all slots share: a name, and the module they are members of. Names are unique within a module, not
-/// empty, and hold no dot (ValueError otherwise). Slots have identity: they copy only as part of
-/// `Module::clone()`, and `auto w = layer.weight` throws StateError (write `Tensor w = layer.weight`). For a
-/// growing list of slots use SlotList, which never moves its elements.
+/// empty, and hold no dot (ValueError otherwise). Slots have identity: only `Module::clone()` copies them.
+/// For a growing list of slots use SlotList, which never moves its elements.
 class Slot {
  public:
   Slot& operator=(const Slot&) = delete;
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] Module& owner() const noexcept { return *owner_; }
+  /// Throws: StateError for the copy of a slot (TensorSlot).
+  [[nodiscard]] Module& owner() const {
+    if (owner_ == nullptr) refuse_no_owner();
+    return *owner_;
+  }
   /// Names from the root down to this slot, joined by dots: "encoder.fc.weight".
   [[nodiscard]] std::string path() const;
 
  protected:
   Slot(Module& owner, std::string name);
   Slot(const Slot& other);
+  /// The same, but outside of a clone no module's.
+  struct MayBeUnowned {};
+  Slot(const Slot& other, MayBeUnowned /*tag*/);
   ~Slot() = default;
+  [[nodiscard]] bool has_owner() const noexcept { return owner_ != nullptr; }
 
  private:
+  [[noreturn]] void refuse_no_owner() const;
   Module* owner_;
   std::string name_;
 };
 
-/// A slot that holds a tensor; usable wherever a `const Tensor&` is. An undefined tensor means "absent" (no
-/// bias): walks skip it.
-class TensorSlot : public Slot {
+/// A slot that is its tensor: `layer.weight.shape()`, `sum(layer.weight)`. An undefined tensor means "absent"
+/// (no bias): walks skip it. `auto w = layer.weight` names the tensor that is there now, and is no member of
+/// the module.
+class TensorSlot : public Slot, public Tensor {
  public:
-  operator const Tensor&() const noexcept { return value_; }
-  const Tensor* operator->() const noexcept { return &value_; }
-  [[nodiscard]] const Tensor& get() const noexcept { return value_; }
-  [[nodiscard]] bool defined() const noexcept { return value_.defined(); }
+  TensorSlot& operator=(const TensorSlot&) = delete;
+  const Tensor* operator->() const noexcept { return this; }
+  [[nodiscard]] const Tensor& get() const noexcept { return *this; }
 
  protected:
   TensorSlot(Module& owner, std::string name) : Slot(owner, std::move(name)) {}
@@ -87,9 +114,6 @@ class TensorSlot : public Slot {
   ~TensorSlot() = default;
   /// Stores a leaf; AutogradError for a result of recorded ops.
   void store(Tensor value);
-
- private:
-  Tensor value_;
 };
 
 /// A trainable tensor: `nn::Param gain{*this, "gain", ones({dim})};`. The tensor must be a floating leaf
@@ -152,6 +176,10 @@ class ChildSlot : public Slot {
   /// was here. Throws: ValueError, and changes nothing, when the module is not of the slot's type or contains
   /// the slot itself.
   std::shared_ptr<Module> replace(std::shared_ptr<Module> module);
+  template <detail::ModuleValue<Module> U>
+  std::shared_ptr<Module> replace(U&& module) {
+    return replace(std::shared_ptr<Module>(detail::shared<U>(std::forward<U>(module))));
+  }
   /// Throws: what `replace` would throw.
   void require_fitting(const std::shared_ptr<Module>& module) const;
   /// The type the slot asks for, as printed.
@@ -180,8 +208,7 @@ class ChildSlot : public Slot {
   std::shared_ptr<Module> module_;
 };
 
-/// A submodule of type T or derived from it: `nn::Child<nn::Linear> fc{*this, "fc", nn::make<nn::Linear>(4,
-/// 3)};`.
+/// A submodule of type T or derived from it: `nn::Child<nn::Linear> fc{*this, "fc", nn::Linear(4, 3)};`.
 template <class T>
 class Child final : public ChildSlot {
  public:
@@ -189,6 +216,10 @@ class Child final : public ChildSlot {
   Child(M& owner, std::string name, std::shared_ptr<U> module)
       : ChildSlot(owner, std::move(name), module, detail::copier_of<M>(), detail::copier_of<U>()),
         typed_(module.get()) {}
+  /// The same with a module as an expression: `nn::Child<nn::Linear> fc{*this, "fc", nn::Linear(4, 3)};`.
+  template <class M, detail::ModuleValue<T> U>
+  Child(M& owner, std::string name, U&& module)
+      : Child(owner, std::move(name), detail::shared<U>(std::forward<U>(module))) {}
   /// An empty slot.
   template <class M>
   Child(M& owner, std::string name, std::nullptr_t = nullptr)

@@ -157,7 +157,7 @@ std::string to_string(const Summary& summary) {
 }
 
 std::ostream& operator<<(std::ostream& stream, const Summary& summary) {
-  return stream << to_string(summary);
+  return stream << to_string(summary) << '\n';
 }
 
 }  // namespace mezzo::nn

@@ -7,6 +7,7 @@
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/layout.h"
+#include "mezzo/core/promotion.h"
 #include "mezzo/kernels/math/math.h"
 #include "mezzo/kernels/random/generate.h"
 #include "mezzo/ops/forward.h"
@@ -151,5 +152,53 @@ Tensor from_host(const void* values, DType stored, std::int64_t count, const Sha
   return out;
 }
 }  // namespace detail
+
+// --- nested lists and memory of others
+
+void detail::NestedValues::check_shape(const Shape& shape, std::size_t depth) const {
+  if (!is_list_ && depth == shape.size()) return;
+  if (!is_list_ || depth == shape.size() || static_cast<std::int64_t>(list_.size()) != shape[depth]) {
+    throw ShapeError("tensor", "lists of one length at each depth, as in " + to_string(shape),
+                     is_list_ ? "one of " + std::to_string(list_.size()) : "a number",
+                     "give each list as many elements as the first");
+  }
+  for (const NestedValues& one : list_) one.check_shape(shape, depth + 1);
+}
+
+void detail::NestedValues::collect(std::vector<double>& reals, std::vector<std::int64_t>& integers,
+                                   DType& natural) const {
+  for (const NestedValues& one : list_) one.collect(reals, integers, natural);
+  if (is_list_) return;
+  reals.push_back(number_.real());
+  integers.push_back(number_.integer());
+  natural = reals.size() == 1 ? natural_ : promote(natural, natural_);
+}
+
+Tensor tensor(const detail::NestedValues& values, const ValueOptions& options) {
+  Shape shape;
+  for (const detail::NestedValues* at = &values; at->is_list_; at = &at->list_.front()) {
+    shape.push_back(static_cast<std::int64_t>(at->list_.size()));
+    if (at->list_.empty()) break;
+  }
+  values.check_shape(shape, 0);
+  std::vector<double> reals;
+  std::vector<std::int64_t> integers;
+  DType natural = DType::f32;
+  values.collect(reals, integers, natural);
+  const auto count = static_cast<std::int64_t>(reals.size());
+  return is_floating(natural)
+             ? detail::from_host(reals.data(), DType::f64, count, shape, natural, options)
+             : detail::from_host(integers.data(), DType::i64, count, shape, natural, options);
+}
+
+Tensor detail::on_memory(void* values, DType dtype, std::int64_t count, const Shape& shape) {
+  if (layout::checked_numel("from_span", shape) != count) {
+    throw ShapeError("from_span", "a shape of " + std::to_string(count) + " elements", to_string(shape),
+                     "pass as many values as the shape has elements");
+  }
+  const auto bytes = static_cast<std::size_t>(count * size_of(dtype));
+  return Tensor(make_ref<TensorImpl>(make_ref<Storage>(values, bytes), 0, shape,
+                                     layout::contiguous_strides(shape), dtype, false));
+}
 
 }  // namespace mezzo

@@ -63,20 +63,24 @@ struct PlaceMap {
   return out;
 }
 
+/// Writes values, which have the places' shape, to places of `out`, or adds them. One dtype for both.
+inline void write_places(const Tensor& out, const Tensor& indices, const Tensor& source, const PlaceMap& map,
+                         bool add) {
+  const kernels::View from{source.impl().data(), source.dtype(), map.shape, source.strides()};
+  if (add)
+    kernels::put_add(out.device(), map.of(out, indices), from, map.walked);
+  else
+    kernels::put(out.device(), map.of(out, indices), from, map.walked);
+}
+
 /// x with `values` written to (or added at) places. `map_of` gives the places for a tensor of x's shape with
-/// given strides; values are shown with `value_strides`.
+/// given strides.
 template <class MapOf>
 [[nodiscard]] Tensor written(const Tensor& x, const Tensor& indices, const Tensor& values,
                              const MapOf& map_of, bool add) {
   const DType dtype = add ? compute_dtype(x.dtype()) : x.dtype();
   Tensor out = x.dtype() == dtype ? clone(x) : to(x, dtype);
-  const Tensor source = to(values, dtype);
-  const PlaceMap map = map_of(out.strides());
-  const kernels::View from{source.impl().data(), dtype, map.shape, source.strides()};
-  if (add)
-    kernels::put_add(x.device(), map.of(out, indices), from, map.walked);
-  else
-    kernels::put(x.device(), map.of(out, indices), from, map.walked);
+  write_places(out, indices, to(values, dtype), map_of(out.strides()), add);
   return to(out, x.dtype());
 }
 

@@ -1,6 +1,7 @@
 // index and index_put: x[i0, i1, ...] with tensors of positions and masks.
 #include <vector>
 
+#include "mezzo/ops/detail/inplace.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/indexing/common.h"
@@ -191,6 +192,15 @@ struct IndexPutAttrs {
   bool accumulate = false;
   static constexpr auto fields() { return std::tuple{attr("accumulate", &IndexPutAttrs::accumulate)}; }
 };
+void require_device(std::string_view op, const Tensor& x, const Tensor& other) {
+  if (other.device() == x.device()) return;
+  throw DeviceError(op, to_string(x.device()), to_string(other.device()), "move it with to(device)");
+}
+/// Values as a tensor of the shape that the indices give.
+Tensor shown_at(const Tensor& values, const Chosen& chosen) {
+  const Dims strides = layout::expand_strides("index_put", values.shape(), values.strides(), chosen.shape());
+  return alias(values, chosen.shape(), strides, values.impl().offset, true);
+}
 /// Inputs: x, the indices, the values.
 Outputs index_put_forward(const ForwardArgs<IndexPutAttrs>& args) {
   if (args.inputs.size() < 3)
@@ -202,12 +212,8 @@ Outputs index_put_forward(const ForwardArgs<IndexPutAttrs>& args) {
   const Chosen chosen("index_put", x, part_of(args.inputs, 1, last));
   const Dims strides =  // of the result
       layout::dense_strides("index_put", x.shape(), x.suggest_memory_format());
-  const Tensor shown =
-      alias(values, chosen.shape(),
-            layout::expand_strides("index_put", values.shape(), values.strides(), chosen.shape()),
-            values.impl().offset, true);
   return written(
-      x, chosen.offsets(strides, x.device()), shown,
+      x, chosen.offsets(strides, x.device()), shown_at(values, chosen),
       [&](const Dims& result) { return chosen.map_of(result); }, args.attrs.accumulate);
 }
 Gradients index_put_vjp(const VjpArgs<IndexPutAttrs>& args) {
@@ -241,25 +247,35 @@ const Registered index_put_registered{index_put_op};
 
 }  // namespace
 
-Tensor index(const Tensor& x, std::span<const Tensor> indices) {
+void ops::index_put_into(const Tensor& x, std::span<const Tensor> indices, const Tensor& values) {
+  require_own_memory("index_put_", x);
+  require_one_dtype("index_put_", x, values);
+  require_device("index_put_", x, values);
+  SmallVector<TensorRef, 8> list;
+  for (const Tensor& one : indices) {
+    if (one.defined()) require_device("index_put_", x, one);
+    list.push_back(one);
+  }
+  const Chosen chosen("index_put_", x, Inputs(list));
+  // Values that show x's own memory are read while it is written.
+  const Tensor source = values.impl().storage == x.impl().storage ? clone(values) : values;
+  write_places(x, chosen.offsets(x.strides(), x.device()), shown_at(source, chosen),
+               chosen.map_of(x.strides()), false);
+  x.impl().storage->bump_version();
+}
+
+Tensor index(const Tensor& x, TensorList indices) {
   SmallVector<TensorRef, 8> inputs;
   inputs.push_back(x);
   for (const Tensor& one : indices) inputs.push_back(one);
   return bind(index_op, Inputs(inputs));
 }
-Tensor index(const Tensor& x, std::initializer_list<Tensor> indices) {
-  return index(x, std::span<const Tensor>(indices.begin(), indices.size()));
-}
-Tensor index_put(const Tensor& x, std::span<const Tensor> indices, const Tensor& values, bool accumulate) {
+Tensor index_put(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
   SmallVector<TensorRef, 8> inputs;
   inputs.push_back(x);
   for (const Tensor& one : indices) inputs.push_back(one);
   inputs.push_back(values);
   return bind(index_put_op, Inputs(inputs), {accumulate});
-}
-Tensor index_put(const Tensor& x, std::initializer_list<Tensor> indices, const Tensor& values,
-                 bool accumulate) {
-  return index_put(x, std::span<const Tensor>(indices.begin(), indices.size()), values, accumulate);
 }
 
 }  // namespace mezzo

@@ -206,11 +206,6 @@ const Registered einsum_registered{einsum_op};
 
 }  // namespace
 
-Tensor einsum(const std::string& eq, std::span<const Tensor> operands) {
-  return bind_list(einsum_op, operands, {eq});
-}
-Tensor einsum(const std::string& eq, std::initializer_list<Tensor> operands) {
-  return einsum(eq, std::span<const Tensor>(operands.begin(), operands.size()));
-}
+Tensor einsum(const std::string& eq, TensorList operands) { return bind_list(einsum_op, operands, {eq}); }
 
 }  // namespace mezzo

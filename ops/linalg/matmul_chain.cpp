@@ -116,13 +116,7 @@ const Registered multi_dot_registered{kChainOp<true>};
 
 }  // namespace
 
-Tensor chain_matmul(std::span<const Tensor> factors) { return bind_list(kChainOp<false>, factors); }
-Tensor chain_matmul(std::initializer_list<Tensor> factors) {
-  return chain_matmul(std::span<const Tensor>(factors.begin(), factors.size()));
-}
-Tensor multi_dot(std::span<const Tensor> factors) { return bind_list(kChainOp<true>, factors); }
-Tensor multi_dot(std::initializer_list<Tensor> factors) {
-  return multi_dot(std::span<const Tensor>(factors.begin(), factors.size()));
-}
+Tensor chain_matmul(TensorList factors) { return bind_list(kChainOp<false>, factors); }
+Tensor multi_dot(TensorList factors) { return bind_list(kChainOp<true>, factors); }
 
 }  // namespace mezzo

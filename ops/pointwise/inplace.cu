@@ -6,6 +6,7 @@
 #include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/detail/inplace.h"
 #include "mezzo/ops/pointwise/common.h"
 
 namespace mezzo {
@@ -91,10 +92,7 @@ class Write {
  public:
   Write(std::string_view op, const Tensor& self) : op_(op), self_(self) {
     require_defined(op, self);
-    if (overlaps_itself(self)) {
-      throw ShapeError(op, "a tensor with memory of its own for each element",
-                       "strides " + to_string(self.strides()), "write to a clone()");
-    }
+    require_own_memory(op, self);
   }
   /// `other` must broadcast to self and be on its device, or a number on the CPU. Returns it, or a copy if it
   /// is elsewhere or shows self's memory in another order.
@@ -124,13 +122,8 @@ class Write {
   [[nodiscard]] bool records() const {
     const bool wanted = self_.requires_grad() || other_requires_grad_;
     if (!wanted || !grad_enabled() || !is_floating(self_.dtype())) return false;
-    const char* problem = self_.is_leaf() && self_.requires_grad() ? "a leaf that requires grad"
-                          : self_.impl().is_view                   ? "a view"
-                          : self_.impl().storage->live_views() > 0 ? "a tensor with living views"
-                                                                   : nullptr;
-    if (problem == nullptr) return true;
-    throw AutogradError(op_, "a result of an op with no views when recording is on", problem,
-                        "write under NoGrad, or use the op that returns a new tensor");
+    require_recordable_write(op_, self_);
+    return true;
   }
   /// self as it is now: its values (not a copy) and its history. A node that holds it does not own self, so
   /// self can own the node.
@@ -177,37 +170,85 @@ class Write {
   bool other_requires_grad_ = false;
 };
 
-}  // namespace
-
-const Tensor& Tensor::add_(const Tensor& other, Scalar alpha) const {
-  Write write("add_", *this);
+/// self += alpha * other.
+void add_in_place(std::string_view op, const Tensor& self, const Tensor& other, Scalar alpha) {
+  Write write(op, self);
   const Tensor operand = write.operand(other);
-  const DType result = result_type({this, &operand});
-  check_alpha("add_", alpha, result);
+  const DType result = result_type({&self, &operand});
+  check_alpha(op, alpha, result);
   write.result(result);
   if (result == DType::boolean) alpha = Scalar(alpha.integer() != 0 ? 1 : 0);
   Tensor made;
   if (write.records()) {
     const Tensor old = write.before();
-    made = write.recorded(add_descriptor(), {old, operand.is_same(*this) ? old : operand}, {alpha});
+    made = write.recorded(add_descriptor(), {old, operand.is_same(self) ? old : operand}, {alpha});
   }
-  const std::array in{view_of(*this), expanded_view("add_", operand, shape())};
+  const std::array in{view_of(self), expanded_view(op, operand, self.shape())};
   if (alpha.real() == 1.0)
     write.store(AddFn{}, in, compute_dtype(result));
   else
     write.store(AddScaledFn{alpha}, in, compute_dtype(result));
   write.adopt(made);
-  return *this;
 }
 
-const Tensor& Tensor::add_(Scalar other) const {
-  const Write write("add_", *this);
-  const DType result = result_with(*this, other);
+void add_in_place(std::string_view op, const Tensor& self, Scalar other) {
+  const Write write(op, self);
+  const DType result = result_with(self, other);
   write.result(result);
   Tensor made;
   if (write.records()) made = write.recorded(add_scalar_descriptor(), {write.before()}, {other});
-  write.store(WithRight<AddFn>{other}, std::array{view_of(*this)}, compute_dtype(result));
+  write.store(WithRight<AddFn>{other}, std::array{view_of(self)}, compute_dtype(result));
   write.adopt(made);
+}
+
+/// -s of the same kind. Throws DTypeError for a bool, as sub does.
+Scalar negative(const Scalar& s) {
+  if (s.kind() == DTypeKind::floating) return -s.real();
+  if (s.kind() == DTypeKind::integer)
+    return static_cast<std::int64_t>(-static_cast<std::uint64_t>(s.integer()));
+  throw DTypeError("sub_", "a number", "a bool", "use logical_and and logical_not");
+}
+/// Bools have no difference.
+void require_number(const Tensor& x) {
+  if (x.defined() && x.dtype() == DType::boolean)
+    throw DTypeError("sub_", "a tensor of numbers", "bool", "use logical_and and logical_not");
+}
+
+}  // namespace
+
+void ops::require_own_memory(std::string_view op, const Tensor& x) {
+  if (!overlaps_itself(x)) return;
+  throw ShapeError(op, "a tensor with memory of its own for each element",
+                   "strides " + to_string(x.strides()), "write to a clone()");
+}
+
+void ops::require_recordable_write(std::string_view op, const Tensor& x) {
+  const char* problem = x.is_leaf() && x.requires_grad()     ? "a leaf that requires grad"
+                        : x.impl().is_view                   ? "a view"
+                        : x.impl().storage->live_views() > 0 ? "a tensor with living views"
+                                                             : nullptr;
+  if (problem == nullptr) return;
+  throw AutogradError(op, "a result of an op with no views when recording is on", problem,
+                      "write under NoGrad, or use the op that returns a new tensor");
+}
+
+const Tensor& Tensor::add_(const Tensor& other, Scalar alpha) const {
+  add_in_place("add_", *this, other, alpha);
+  return *this;
+}
+const Tensor& Tensor::add_(Scalar other) const {
+  add_in_place("add_", *this, other);
+  return *this;
+}
+const Tensor& Tensor::sub_(const Tensor& other, Scalar alpha) const {
+  require_number(*this);
+  require_number(other);
+  add_in_place("sub_", *this, other, negative(alpha));
+  return *this;
+}
+const Tensor& Tensor::sub_(Scalar other) const {
+  require_number(*this);
+  add_in_place("sub_", *this, negative(other));
   return *this;
 }
 

@@ -252,16 +252,8 @@ const Registered repeat_registered{repeat_op};
 
 }  // namespace
 
-Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) { return bind_list(cat_op, tensors, {dim}); }
-Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim) {
-  return cat(std::span<const Tensor>(tensors.begin(), tensors.size()), dim);
-}
-Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
-  return bind_list(stack_op, tensors, {dim});
-}
-Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim) {
-  return stack(std::span<const Tensor>(tensors.begin(), tensors.size()), dim);
-}
+Tensor cat(TensorList tensors, std::int64_t dim) { return bind_list(cat_op, tensors, {dim}); }
+Tensor stack(TensorList tensors, std::int64_t dim) { return bind_list(stack_op, tensors, {dim}); }
 Tensor repeat(const Tensor& x, const Dims& reps) { return bind(repeat_op, {x}, {reps}); }
 
 }  // namespace mezzo

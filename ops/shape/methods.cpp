@@ -7,6 +7,9 @@ namespace mezzo {
 
 Tensor Tensor::to(DType dtype) const { return mezzo::to(*this, dtype); }
 Tensor Tensor::to(Device device) const { return mezzo::to(*this, device); }
+Tensor Tensor::to(Device device, DType dtype) const { return mezzo::to(mezzo::to(*this, device), dtype); }
+Tensor Tensor::cpu() const { return mezzo::to(*this, Device::cpu()); }
+Tensor Tensor::cuda() const { return mezzo::to(*this, Device::cuda()); }
 Tensor Tensor::contiguous(MemoryFormat format) const {
   static_cast<void>(required("contiguous"));
   if (format == MemoryFormat::preserve) format = MemoryFormat::contiguous;

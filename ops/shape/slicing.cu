@@ -316,4 +316,10 @@ Tensors split_evenly(const Tensor& x, std::int64_t size, std::int64_t dim) {
   return bind(split_op, {x}, {{size}, dim});
 }
 
+Tensors unbind(const Tensor& x, std::int64_t dim) {
+  Tensors parts = x.defined() && x.dim() > 0 && x.size(dim) == 0 ? Tensors() : split_evenly(x, 1, dim);
+  for (Tensor& part : parts) part = select(part, dim, 0);
+  return parts;
+}
+
 }  // namespace mezzo

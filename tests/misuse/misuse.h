@@ -284,9 +284,13 @@ template <class T>
 struct Kept<std::span<const T>> {
   using type = std::vector<T>;
 };
+template <>
+struct Kept<TensorList> {
+  using type = std::vector<Tensor>;
+};
 template <class T>
 [[nodiscard]] typename Kept<T>::type kept(Draw& draw) {
-  if constexpr (std::is_same_v<T, std::span<const Tensor>>)
+  if constexpr (std::is_same_v<T, TensorList> || std::is_same_v<T, std::span<const Tensor>>)
     return Drawn<std::vector<Tensor>>::from(draw);
   else
     return Drawn<std::remove_cvref_t<T>>::from(draw);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "misuse/misuse.h"
+#include "misuse/tensor_members.h"
 #include "support/algorithms.h"
 
 namespace mezzo::misuse {
@@ -12,22 +13,6 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN(),
                  kInf = std::numeric_limits<double>::infinity();
-
-/// A member of Tensor, called on a tensor drawn with arguments drawn.
-template <class R, class... A>
-Function member(const char* name, R (Tensor::*function)(A...) const) {
-  return {name, [function](Draw& draw) {
-            const Tensor self = draw_tensor(draw);
-            const auto call = [&](auto&... arguments) { static_cast<void>((self.*function)(arguments...)); };
-            WithArguments<A...>{call, kept<A>(draw)...};
-          }};
-}
-template <class R>
-Function member(const char* name, R (Tensor::*function)() const) {
-  return {name, [function](Draw& draw) { static_cast<void>((draw_tensor(draw).*function)()); }};
-}
-
-using T = const Tensor&;
 
 TEST(Misuse, OfEveryMemberOfATensor) {
   sweep({member<DType>("dtype", &Tensor::dtype),

@@ -61,7 +61,7 @@ std::vector<std::string> parameters_at(const std::string& text, std::size_t star
 std::string tensor_name(const std::string& parameter) {
   const std::string head = parameter.substr(0, parameter.find('='));
   const bool is_list =
-      head.find("<const Tensor>") != std::string::npos || head.find("<Tensor>") != std::string::npos;
+      head.find("TensorList ") != std::string::npos || head.find("<Tensor>") != std::string::npos;
   if (!is_list && head.find("const Tensor&") == std::string::npos) return {};
   const auto last = std::find_if(head.rbegin(), head.rend(), is_word);
   const auto first = std::find_if_not(last, head.rend(), is_word);

@@ -1,0 +1,93 @@
+// Ops that choose elements: by a mask, by rank, by chance; and what counts or pairs positions.
+//
+// Common contract. Names and argument meaning are PyTorch's. Dims count from the end when negative; one that
+// is not there throws IndexError. Shapes: tensors may have any strides. Results are the same on every device
+// and for any number of threads. Where the size of a result depends on values, the host reads them. All are
+// compositions of other ops; gradients of any order reach the elements that were chosen.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/random.h"
+#include "mezzo/core/tensor.h"
+#include "mezzo/ops/reduction.h"
+
+namespace mezzo {
+
+// --- by a mask (indexing/selection.cpp)
+
+/// The positions of the elements that are not 0, in row-major order; NaN counts.
+/// Shapes: x [d0, ..] -> [n, number of dims].
+/// Dtypes: any -> i64.
+[[nodiscard]] Tensor nonzero(const Tensor& x);
+/// The elements where the mask is set, in row-major order.
+/// Shapes: x and mask broadcast (ShapeError) -> [n].
+/// Dtypes: x any, which the result keeps; mask bool (DTypeError).
+[[nodiscard]] Tensor masked_select(const Tensor& x, const Tensor& mask);
+/// x with position k of src along a dim in place of position index[k], for all k; the last one wins.
+/// Shapes: index [k]; src x's with k for the size of the dim (ShapeError) -> x's.
+/// Dtypes: x and src share one (DTypeError).
+[[nodiscard]] Tensor index_copy(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src);
+
+// --- by rank (indexing/rank.cpp). NaN counts as the largest.
+
+/// The k-th smallest element along a dim, k from 1 on, and where it stands, of equal ones the k-th from the
+/// first on. Throws: ValueError unless k is in [1, size].
+[[nodiscard]] ValuesIndices kthvalue(const Tensor& x, std::int64_t k, std::int64_t dim = -1,
+                                     bool keepdim = false);
+/// The element in the middle of the sorted ones along a dim, the lower one of two; NaN where there is a NaN.
+/// Throws: ShapeError for no elements.
+[[nodiscard]] ValuesIndices median(const Tensor& x, std::int64_t dim, bool keepdim = false);
+/// Of all elements.
+[[nodiscard]] Tensor median(const Tensor& x);
+
+// --- by chance (indexing/draw.cpp)
+
+/// 1 with probability p, else 0, element by element, from an f64 each; a p of NaN gives 0.
+/// Shapes: p's.
+/// Dtypes: floating (DTypeError) -> p's.
+[[nodiscard]] Tensor bernoulli(const Tensor& p, Generator& generator = default_generator());
+/// Positions drawn with probabilities proportional to weights, one after the other, in the order in which
+/// they are drawn; without `replacement` each at most once. By exponential clocks: the position whose number
+/// divided by its weight is least. The host reads whether the weights are fit.
+/// Shapes: weights [n] or [rows, n] -> [num_samples] or [rows, num_samples].
+/// Dtypes: floating (DTypeError) -> i64.
+/// Throws: ValueError for a num_samples below 1, for weights that are negative, not finite or all 0, and,
+/// without replacement, for fewer positive ones than samples; ShapeError.
+[[nodiscard]] Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replacement = false,
+                                 Generator& generator = default_generator());
+
+// --- counts, differences, pairs (indexing/selection.cpp)
+
+/// How often each number occurs, or the sum of its weights.
+/// Shapes: x [n], weights x's or undefined -> [max(largest + 1, minlength)].
+/// Dtypes: x integers (DTypeError); i64, or the weights' dtype.
+/// Throws: ValueError for a negative number or minlength, ShapeError.
+[[nodiscard]] Tensor bincount(const Tensor& x, const Tensor& weights = {}, std::int64_t minlength = 0);
+/// Each element minus the one before it along a dim, n times over; of bools whether they differ.
+/// Shapes: x's with n less in the dim, at least 0.
+/// Throws: ValueError for a negative n, IndexError for a 0-dim x.
+[[nodiscard]] Tensor diff(const Tensor& x, std::int64_t n = 1, std::int64_t dim = -1);
+/// The first half of a dim times the sigmoid of the second. Computed in f32 (f64) and rounded once. Source:
+/// Dauphin et al., arXiv:1612.08083.
+/// Shapes: x's with half the size of the dim, which must be even (ShapeError).
+/// Dtypes: floating (DTypeError) -> x's.
+[[nodiscard]] Tensor glu(const Tensor& x, std::int64_t dim = -1);
+/// The sum of a_i b_i along a dim, in f32 (f64) and rounded once.
+/// Shapes: a and b broadcast (ShapeError).
+[[nodiscard]] Tensor vecdot(const Tensor& a, const Tensor& b, std::int64_t dim = -1);
+
+/// Which dim of a grid the first list runs along: the first (`ij`, a matrix) or the second (`xy`, a plot).
+enum class MeshIndexing : std::uint8_t { ij, xy };
+/// Of lists of positions, each as a grid over all of them: views.
+/// Shapes: [n0], [n1], .. -> each [n0, n1, ..], or [n1, n0, ..] for `xy`.
+/// Throws: ValueError for no lists, ShapeError for one of more than one dim.
+[[nodiscard]] Tensors meshgrid(TensorList lists, MeshIndexing indexing = MeshIndexing::ij);
+/// The positions of a row x col matrix on and below (tril) or above (triu) a diagonal, in row-major order.
+/// Shapes: -> [2, n], rows above columns.
+/// Dtypes: i64.
+/// Throws: ValueError for negative sizes.
+[[nodiscard]] Tensor tril_indices(std::int64_t row, std::int64_t col, std::int64_t offset = 0);
+[[nodiscard]] Tensor triu_indices(std::int64_t row, std::int64_t col, std::int64_t offset = 0);
+
+}  // namespace mezzo

@@ -1,0 +1,56 @@
+// equal, isclose and allclose, as compositions.
+#include "mezzo/ops/compare.h"
+
+#include <string>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/error.h"
+#include "mezzo/core/promotion.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/elementary.h"
+#include "mezzo/ops/reduction.h"
+
+namespace mezzo {
+
+namespace {
+
+void require_both(const char* op, const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined())
+    throw ValueError(op, "two tensors", "an undefined one", "give it a value first");
+}
+
+/// The dtype in which distances are computed.
+DType distance_dtype(const Tensor& a, const Tensor& b) {
+  const DType common = promote(a.dtype(), b.dtype());
+  if (!is_floating(common)) return DType::f64;
+  return is_16bit(common) ? DType::f32 : common;
+}
+
+}  // namespace
+
+bool equal(const Tensor& a, const Tensor& b) {
+  require_both("equal", a, b);
+  const NoGrad no_grad;
+  return a.shape() == b.shape() && all(eq(a, b)).item<bool>();
+}
+
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  require_both("isclose", a, b);
+  if (!(rtol >= 0) || !(atol >= 0)) {
+    throw ValueError("isclose", "tolerances of at least 0",
+                     "rtol " + std::to_string(rtol) + ", atol " + std::to_string(atol), "leave them out");
+  }
+  const NoGrad no_grad;
+  const DType dtype = distance_dtype(a, b);
+  const Tensor x = to(a, dtype), y = to(b, dtype);
+  // An infinite bound would let any number pass.
+  const Tensor near = logical_and(le(abs(sub(x, y)), add(mul(abs(y), rtol), atol)), isfinite(y));
+  const Tensor close = logical_or(eq(x, y), near);
+  return equal_nan ? logical_or(close, logical_and(isnan(x), isnan(y))) : close;
+}
+
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
+}
+
+}  // namespace mezzo
