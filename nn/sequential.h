@@ -6,10 +6,18 @@
 
 namespace mezzo::nn {
 
+class Sequential;
+
 namespace detail {
 /// What a Sequential is made of: layers, or pointers to them.
 template <class L>
 concept LayerArgument = std::convertible_to<L, std::shared_ptr<Layer>> || ModuleValue<L, Layer>;
+/// Whether Sequential(argument) is a copy: of one Sequential with a name.
+template <class... L>
+inline constexpr bool is_copy = false;
+template <class L>
+inline constexpr bool is_copy<L> =
+    std::is_lvalue_reference_v<L>&& std::derived_from<std::remove_cvref_t<L>, Sequential>;
 }  // namespace detail
 
 /// x -> layer n-1(... layer 1(layer 0(x))); without layers x itself. The usual way to a model:
@@ -22,10 +30,9 @@ class Sequential : public Layer {
   Sequential();
   Sequential(const Sequential& other);
   ~Sequential() override;
-  // Of one Sequential alone it would be the copy.
   template <class... L>
-  requires((sizeof...(L) > 1 || !(std::derived_from<std::remove_cvref_t<L>, Sequential> && ...)) &&
-           sizeof...(L) > 0 && (detail::LayerArgument<L> && ...)) explicit Sequential(L&&... layers) {
+  requires(sizeof...(L) > 0 && (detail::LayerArgument<L> && ...) &&
+           !detail::is_copy<L...>) explicit Sequential(L&&... layers) {
     (push_back(std::forward<L>(layers)), ...);
   }
   explicit Sequential(const std::vector<std::shared_ptr<Layer>>& layers);

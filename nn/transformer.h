@@ -73,6 +73,13 @@ class TransformerEncoder final : public Layer {
  public:
   TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, std::int64_t num_layers,
                      std::shared_ptr<Layer> norm = nullptr);
+  template <detail::ModuleValue<TransformerEncoderLayer> L>
+  TransformerEncoder(L&& encoder_layer, std::int64_t num_layers)
+      : TransformerEncoder(detail::shared<L>(std::forward<L>(encoder_layer)), num_layers) {}
+  template <detail::ModuleValue<TransformerEncoderLayer> L, detail::ModuleValue<Layer> N>
+  TransformerEncoder(L&& encoder_layer, std::int64_t num_layers, N&& last)
+      : TransformerEncoder(detail::shared<L>(std::forward<L>(encoder_layer)), num_layers,
+                           detail::shared<N>(std::forward<N>(last))) {}
   [[nodiscard]] Tensor forward(const Tensor& src) override { return forward(src, {}); }
   [[nodiscard]] Tensor forward(const Tensor& src, const TransformerMasks& masks);
   [[nodiscard]] Tensor operator()(const Tensor& src, const TransformerMasks& masks = {}) {

@@ -86,8 +86,15 @@ TEST(ModuleValue, EveryContainerTakesThem) {
   EXPECT_EQ(dict.at("a")->type_name(), "ReLU");
   EXPECT_EQ(residual(ones({1, 4})).shape(), (Shape{1, 4}));
   EXPECT_EQ(strided(ones({1, 4})).shape(), (Shape{1, 2}));
-  const auto eval = Sequential(Dropout(0.5), ReLU());
-  EXPECT_TRUE(eval.is_training());
+  struct Named final : Sequential {
+    Named() : Sequential(Linear(4, 2), ReLU()) {}
+  };
+  const Sequential around{Named()};
+  EXPECT_EQ(around.size(), 1U);
+  EXPECT_EQ(around.named_parameters()[0].first, "0.0.weight");
+  TransformerEncoder plain(TransformerEncoderLayer(8, 2, {.dim_feedforward = 16}), 2);
+  TransformerEncoder normed(TransformerEncoderLayer(8, 2, {.dim_feedforward = 16}), 2, LayerNorm(8));
+  EXPECT_EQ(normed.named_parameters().size(), plain.named_parameters().size() + 2);
 }
 
 TEST(ModuleValue, KeepsTheMode) {

@@ -197,8 +197,8 @@ TEST(AutocastForms, ByDTypeOrTypeOfDevice) {
     const amp::Autocast off(Device::cuda(63), {}, {.enabled = false});
     EXPECT_FALSE(amp::is_autocast_enabled(DeviceType::cuda));
   }
-  EXPECT_THROW(amp::Autocast(Device::cuda(63)), DeviceError);
-  EXPECT_THROW(amp::Autocast(DType::i64), ValueError);
+  EXPECT_THROW(static_cast<void>(amp::Autocast(Device::cuda(63))), DeviceError);
+  EXPECT_THROW(static_cast<void>(amp::Autocast(DType::i64)), ValueError);
   EXPECT_FALSE(amp::is_autocast_enabled(DeviceType::cuda));
 }
 
