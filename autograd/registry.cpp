@@ -21,10 +21,10 @@ struct Registry {
 Registry& registry() {
   // Never destroyed: static objects of programs, and threads, may call ops until the process ends.
   static auto* const all = new Registry;
-  [[maybe_unused]] static const int held_over_fork =
-      detail::hold_over_fork([]() -> std::mutex& { return registry().mutex; });
   return *all;
 }
+[[maybe_unused]] const int held_over_fork =
+    detail::hold_over_fork([]() -> std::mutex& { return registry().mutex; });
 
 /// Registered names that share a part with the one asked for.
 std::string similar_names(std::string_view name) {

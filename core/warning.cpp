@@ -25,10 +25,10 @@ struct Warnings {
 /// Never destroyed: threads may warn until the process ends.
 Warnings& warnings() {
   static auto* const all = new Warnings;
-  [[maybe_unused]] static const int held_over_fork =
-      detail::hold_over_fork([]() -> std::mutex& { return warnings().mutex; });
   return *all;
 }
+[[maybe_unused]] const int held_over_fork =
+    detail::hold_over_fork([]() -> std::mutex& { return warnings().mutex; });
 
 void print(std::string_view text) {
   static const bool quiet = [] {

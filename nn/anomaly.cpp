@@ -47,13 +47,13 @@ bool may_be_infinite(std::string_view op, std::size_t output) {
 /// The worst element of a tensor or of several.
 enum class Kind : std::uint8_t { finite, infinite, nan };
 
+constinit std::mutex mutex_of_texts;
+[[maybe_unused]] const int texts_held_over_fork =
+    mezzo::detail::hold_over_fork([]() -> std::mutex& { return mutex_of_texts; });
 /// The same text at the same address as long as the process runs, as nodes may outlive every module.
 const std::string* interned(std::string text) {
-  static constinit std::mutex mutex;
-  [[maybe_unused]] static const int held_over_fork =
-      mezzo::detail::hold_over_fork([]() -> std::mutex& { return mutex; });
   static auto* const texts = new std::unordered_set<std::string>;
-  const std::scoped_lock lock(mutex);
+  const std::scoped_lock lock(mutex_of_texts);
   return &*texts->insert(std::move(text)).first;
 }
 

@@ -19,10 +19,15 @@
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/fork_order.h"
 #include "mezzo/core/memory/memory_limit.h"
 #include "mezzo/core/memory/per_thread.h"
 
 namespace mezzo {
+
+namespace detail {
+constinit ForkHandlers handlers_around_allocator;
+}
 
 namespace {
 
@@ -165,8 +170,6 @@ class CachingAllocator {
 CachingAllocator& allocator(Device device) {
   if (device == Device::cpu()) {
     static auto* const cpu = new CachingAllocator(Device::cpu());
-    [[maybe_unused]] static const int registered =
-        pthread_atfork([] { cpu->hold(); }, [] { cpu->release(); }, [] { cpu->release(); });
     return *cpu;
   }
   static auto* const mutex = new std::mutex;
@@ -176,6 +179,24 @@ CachingAllocator& allocator(Device device) {
   if (!slot) slot = std::make_unique<CachingAllocator>(device);
   return *slot;
 }
+
+/// Calls a handler that is there.
+void call(void (*handler)()) {
+  if (handler != nullptr) handler();
+}
+[[maybe_unused]] const int held_over_fork = pthread_atfork(
+    [] {
+      call(detail::handlers_around_allocator.prepare);
+      allocator(Device::cpu()).hold();
+    },
+    [] {
+      allocator(Device::cpu()).release();
+      call(detail::handlers_around_allocator.parent);
+    },
+    [] {
+      allocator(Device::cpu()).release();
+      call(detail::handlers_around_allocator.child);
+    });
 
 // Small blocks of CPU memory, per thread: an op on a few numbers must not wait for a lock and a search. One
 // list per multiple of 64 bytes. Blocks beyond a list's limit, and those of a thread that ends, go to the

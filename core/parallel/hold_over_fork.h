@@ -6,9 +6,10 @@
 
 namespace mezzo::detail {
 
-/// To be called once for a lock. fork() waits for it, and parent and child go on without it. `Lock` is the
-/// type of a lambda without captures that returns the mutex. Whoever holds that one must not wait for another
-/// such lock.
+/// To be called once for a lock, while the library is loaded: pthread_atfork waits for a fork() under way,
+/// and a static object that a thread is making meanwhile stays half made in the child, which then waits for
+/// it. fork() waits for the lock, and parent and child go on without it. `Lock` is the type of a lambda
+/// without captures that returns the mutex. Whoever holds that one must not wait for another such lock.
 template <class Lock>
 int hold_over_fork(Lock /*lock*/) noexcept {
   return pthread_atfork([] { Lock{}().lock(); }, [] { Lock{}().unlock(); }, [] { Lock{}().unlock(); });

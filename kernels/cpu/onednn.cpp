@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "mezzo/core/memory/fork_order.h"
 #include "mezzo/kernels/gemm/cpu_tile.h"
 
 namespace mezzo::kernels::cpu {
@@ -66,6 +67,7 @@ void wait_for_calls() noexcept {
 /// Around a fork(): the child has no thread that could give back a lock of oneDNN's, and the other threads'
 /// calls are not there.
 void hold_calls() noexcept {
+  static_cast<void>(openmp());  // the child must not find it half made
   closed.fetch_add(kForking);
   wait_for_others();
 }
@@ -76,14 +78,16 @@ void forget_calls() noexcept {
   closed.fetch_and(kEnding);
 }
 
+[[maybe_unused]] const bool held_over_fork = [] {
+  mezzo::detail::handlers_around_allocator = {hold_calls, release_calls, forget_calls};
+  return true;
+}();
+
 }  // namespace
 
 bool onednn_is_ending() noexcept { return (closed.load(std::memory_order_relaxed) & kEnding) != 0; }
 
 OnednnCall::OnednnCall() {
-  // At the first call, so after the memory allocator's: what is registered last is held first, and who waits
-  // for a call here holds no memory back from it.
-  [[maybe_unused]] static const int held_over_fork = pthread_atfork(hold_calls, release_calls, forget_calls);
   std::atomic<int>& count = count_of_thread();
   count.fetch_add(1);
   while (const int why = closed) {

@@ -1,9 +1,11 @@
 // A child of fork() works on, with one thread until it asks for more, whatever its parent did before.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -63,14 +65,18 @@ TEST(Fork, AChildMayHaveThreadsOfItsOwn) {
   EXPECT_EQ(status, 0);
 }
 
-/// What the threads of a process share: oneDNN's objects for new sizes, random numbers, names of ops and of
-/// warnings. Whether the product is right.
-bool work_with_what_is_shared(std::int64_t i) {
+/// A product for which oneDNN makes new objects. Whether it is right.
+bool product_of_new_sizes(std::int64_t i) {
   const std::int64_t m = 40 + i % 97, k = 130 + i % 89, n = 64 + i % 83;
   const Tensor product = matmul(full({m, k}, 0.5), full({k, n}, 0.25));
+  return sum(product).item() == static_cast<double>(m * n * k) * 0.125;
+}
+
+/// What the threads of a process share: oneDNN's objects, random numbers, names of ops and of warnings.
+bool work_with_what_is_shared(std::int64_t i) {
   for (int name = 0; name < 50; ++name) warn_once("fork_test" + std::to_string(name), "nothing");
   static_cast<void>(randn({20}));
-  return find_op("relu") != nullptr && sum(product).item() == static_cast<double>(m * n * k) * 0.125;
+  return find_op("relu") != nullptr && product_of_new_sizes(i);
 }
 
 TEST(Fork, AChildWorksOnWhateverOtherThreadsOfItsParentAreAt) {
@@ -96,6 +102,32 @@ TEST(Fork, AChildWorksOnWhateverOtherThreadsOfItsParentAreAt) {
   for (std::thread& thread : threads) thread.join();
   set_warning_handler(before);
   EXPECT_EQ(failed, 0) << "a child waits for a lock that its parent's threads held, or computes otherwise";
+}
+
+std::atomic<bool> fork_is_under_way{false};
+
+// The process's first calls of oneDNN, where ctest runs this test alone.
+TEST(Fork, WaitsForFirstCallsThatBeginWhileItIsUnderWay) {
+  if (test::under_sanitizer()) GTEST_SKIP() << "a sanitizer's own locks are not held over a fork";
+  std::atomic<bool> working{true};
+  std::vector<std::thread> threads;
+  for (int t = 1; t <= 3; ++t) {
+    threads.emplace_back([&, t] {
+      while (!fork_is_under_way) std::this_thread::yield();
+      for (std::int64_t i = 100'000 * t; working; ++i) EXPECT_TRUE(product_of_new_sizes(i));
+    });
+  }
+  // Registered last, so called first.
+  ASSERT_EQ(pthread_atfork(
+                [] {
+                  fork_is_under_way = true;
+                  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                },
+                nullptr, nullptr),
+            0);
+  EXPECT_EQ(status_of_child([] { return product_of_new_sizes(0) ? 0 : 1; }), 0);
+  working = false;
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Fork, ChildrenOfChildren) {

@@ -109,7 +109,8 @@ TEST(TensorInplace, Operators) {
   x *= tensor({2.0, 3.0});
   x /= 2;
   EXPECT_TRUE(equal(x, tensor({1.0, 3.0})));
-  x -= x;
+  const Tensor same = x;
+  x -= same;
   x += 4;
   x *= 0.5;
   x /= tensor({1.0, 4.0});
