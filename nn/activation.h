@@ -5,6 +5,7 @@
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/activation.h"
 #include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/selection.h"
 #include "mezzo/ops/softmax.h"
 
 namespace mezzo::nn {
@@ -160,6 +161,17 @@ class PReLU final : public Layer {
   [[nodiscard]] std::string extra_repr() const override;
 
   Param weight;
+};
+
+/// `glu`: the first half of a dim times the sigmoid of the second.
+class GLU final : public Layer {
+ public:
+  explicit GLU(std::int64_t dim = -1) : dim_(dim) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) override { return glu(x, dim_); }
+  [[nodiscard]] std::string extra_repr() const override { return "dim=" + std::to_string(dim_); }
+
+ private:
+  std::int64_t dim_;
 };
 
 /// `softmin` along `dim`.

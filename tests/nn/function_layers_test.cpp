@@ -32,6 +32,8 @@ TEST(Activation, WithoutOptionsCallsItsFunction) {
   expect_calls(Softsign(), softsign(kX));
   expect_calls(Mish(), mish(kX));
   expect_calls(Softmin(0), softmin(kX, 0));
+  EXPECT_EQ(values(GLU(0)(kX)), values(glu(kX, 0)));
+  EXPECT_EQ(to_string(GLU()), "GLU(dim=-1)");
 }
 
 TEST(Activation, PassesItsOptionsOn) {
