@@ -75,6 +75,16 @@ struct RemainderFn {
     }
   }
 };
+/// a - b trunc(a / b), with the sign of a; otherwise the same.
+struct FmodFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>)
+      return SubFn{}(a, MulFn{}(b, DivTruncFn{}(a, b)));
+    else
+      return std::fmod(a, b);
+  }
+};
 struct IsNanFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T x) const {
@@ -164,42 +174,59 @@ constexpr Op<RoundAttrs> round_op = elementwise_op<RoundAttrs>(
     "round", Category::passthrough, round_samples, round_forward, zero_vjp<RoundAttrs>, kSaveNothing);
 const Registered round_registered{round_op};
 
-// --- remainder
+// --- remainder and fmod
 
-Outputs remainder_forward(const Args& args) {
+template <RoundingMode kRounds>
+constexpr std::string_view kRestName = kRounds == RoundingMode::floor ? "remainder" : "fmod";
+template <RoundingMode kRounds>
+constexpr std::string_view kRestOfNumberName =
+    kRounds == RoundingMode::floor ? "remainder_scalar" : "fmod_scalar";
+template <RoundingMode kRounds>
+using RestFn = std::conditional_t<kRounds == RoundingMode::floor, RemainderFn, FmodFn>;
+
+template <RoundingMode kRounds>
+Outputs rest_forward(const Args& args) {
   const DType result = result_type({&args.in(0), &args.in(1)});
-  if (result == DType::boolean) refuse_bool("remainder", args.in(0), kNumbers);
-  return map<2>("remainder", RemainderFn{}, {&args.in(0), &args.in(1)}, compute_dtype(result), result);
+  if (result == DType::boolean) refuse_bool(kRestName<kRounds>, args.in(0), kNumbers);
+  return map<2>(kRestName<kRounds>, RestFn<kRounds>{}, {&args.in(0), &args.in(1)}, compute_dtype(result),
+                result);
 }
-Gradients remainder_vjp(const VjpArgs<NoAttrs>& args) {
+template <RoundingMode kRounds>
+Gradients rest_vjp(const VjpArgs<NoAttrs>& args) {
   const Tensor grad = args.grad();
   Gradients result{args.needs(0) ? grad : Tensor(), Tensor()};
-  if (args.needs(1))
-    result[1] = neg(mul(grad, div(widened(args.in(0)), widened(args.in(1)), RoundingMode::floor)));
+  if (args.needs(1)) result[1] = neg(mul(grad, div(widened(args.in(0)), widened(args.in(1)), kRounds)));
   return result;
 }
-Samples remainder_samples() {
+Samples rest_samples() {
   // Quotients between two integers.
   return {{{samples::real({3, 5}, 2.2, 2.8), samples::real({3, 5}, 0.95, 1.05)}},
           {{samples::real({4, 1, 3}, 0.2, 0.8), samples::real({2, 1}, -1.2, -0.9)}}};
 }
-constexpr Op<NoAttrs> remainder_op = elementwise_op("remainder", Category::passthrough, remainder_samples,
-                                                    remainder_forward, remainder_vjp, save_inputs(0, 1));
-const Registered remainder_registered{remainder_op};
+template <RoundingMode kRounds>
+constexpr Op<NoAttrs> kRestOp = elementwise_op(kRestName<kRounds>, Category::passthrough, rest_samples,
+                                               rest_forward<kRounds>, rest_vjp<kRounds>, save_inputs(0, 1));
+const Registered remainder_registered{kRestOp<RoundingMode::floor>};
+const Registered fmod_registered{kRestOp<RoundingMode::trunc>};
 
-Outputs remainder_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
+template <RoundingMode kRounds>
+Outputs rest_of_number_forward(const ForwardArgs<NumberAttrs>& args) {
   const DType result = result_with(args.in(0), args.attrs.s);
-  if (result == DType::boolean) refuse_bool("remainder", args.in(0), kNumbers);
-  return map_one(WithRight<RemainderFn>{args.attrs.s}, args.in(0), compute_dtype(result), result);
+  if (result == DType::boolean) refuse_bool(kRestName<kRounds>, args.in(0), kNumbers);
+  return map_one(WithRight<RestFn<kRounds>>{args.attrs.s}, args.in(0), compute_dtype(result), result);
 }
-Gradients remainder_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {args.grad()}; }
-std::vector<Sample<NumberAttrs>> remainder_scalar_samples() {
+Gradients rest_of_number_vjp(const VjpArgs<NumberAttrs>& args) { return {args.grad()}; }
+std::vector<Sample<NumberAttrs>> rest_of_number_samples() {
   return {{{samples::real({3, 5}, 2.2, 2.8)}, {1}}, {{samples::real({4}, 0.2, 0.8)}, {-1.5}}};
 }
-constexpr Op<NumberAttrs> remainder_scalar_op =
-    elementwise_op<NumberAttrs>("remainder_scalar", Category::passthrough, remainder_scalar_samples,
-                                remainder_scalar_forward, remainder_scalar_vjp, kSaveNothing);
-const Registered remainder_scalar_registered{remainder_scalar_op};
+template <RoundingMode kRounds>
+constexpr Op<NumberAttrs> kRestOfNumberOp = elementwise_op<NumberAttrs>(kRestOfNumberName<kRounds>,
+                                                                        Category::passthrough,
+                                                                        rest_of_number_samples,
+                                                                        rest_of_number_forward<kRounds>,
+                                                                        rest_of_number_vjp, kSaveNothing);
+const Registered remainder_scalar_registered{kRestOfNumberOp<RoundingMode::floor>};
+const Registered fmod_scalar_registered{kRestOfNumberOp<RoundingMode::trunc>};
 
 // --- isnan, isinf, isfinite
 
@@ -266,8 +293,10 @@ Tensor ceil(const Tensor& x) { return bind(ceil_op, {x}); }
 Tensor floor(const Tensor& x) { return bind(floor_op, {x}); }
 Tensor trunc(const Tensor& x) { return bind(trunc_op, {x}); }
 Tensor round(const Tensor& x, std::int64_t decimals) { return bind(round_op, {x}, {decimals}); }
-Tensor remainder(const Tensor& a, const Tensor& b) { return bind(remainder_op, {a, b}); }
-Tensor remainder(const Tensor& x, Scalar s) { return bind(remainder_scalar_op, {x}, {s}); }
+Tensor remainder(const Tensor& a, const Tensor& b) { return bind(kRestOp<RoundingMode::floor>, {a, b}); }
+Tensor remainder(const Tensor& x, Scalar s) { return bind(kRestOfNumberOp<RoundingMode::floor>, {x}, {s}); }
+Tensor fmod(const Tensor& a, const Tensor& b) { return bind(kRestOp<RoundingMode::trunc>, {a, b}); }
+Tensor fmod(const Tensor& x, Scalar s) { return bind(kRestOfNumberOp<RoundingMode::trunc>, {x}, {s}); }
 Tensor isnan(const Tensor& x) { return bind(isnan_op, {x}); }
 Tensor isinf(const Tensor& x) { return bind(isinf_op, {x}); }
 Tensor isfinite(const Tensor& x) { return bind(isfinite_op, {x}); }

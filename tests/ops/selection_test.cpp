@@ -158,6 +158,20 @@ TEST(Diff, OfAnyOrder) {
   EXPECT_THROW(static_cast<void>(diff(tensor(1))), IndexError);
 }
 
+TEST(Fmod, HasTheSignOfTheDividend) {
+  EXPECT_TRUE(
+      equal(fmod(tensor({5.5, -5.5, 5.5, -5.5}), tensor({2.0, 2, -2, -2})), tensor({1.5, -1.5, 1.5, -1.5})));
+  EXPECT_TRUE(equal(fmod(tensor({7, -7, 7}), tensor({3, 3, 0})), tensor({1, -1, 7})));
+  EXPECT_TRUE(equal(fmod(tensor({-7, 8}), 3), tensor({-1, 2})));
+  EXPECT_TRUE(std::isnan(fmod(tensor({1.0}), 0).item()));
+  EXPECT_TRUE(std::isnan(fmod(tensor({kInf}), 2).item()));
+  const Tensor a = tensor({5.5}).requires_grad_(), b = tensor({-2.0}).requires_grad_();
+  fmod(a, b).sum().backward();
+  EXPECT_EQ(a.grad().item(), 1);
+  EXPECT_EQ(b.grad().item(), 2);  // -trunc(-2.75)
+  EXPECT_THROW(static_cast<void>(fmod(tensor({true}), tensor({true}))), DTypeError);
+}
+
 TEST(Glu, IsOneRounding) {
   const Tensor x = tensor({1.0, -2.0, 0.5, 3.0});
   const Tensor expected = tensor({1 / (1 + std::exp(-0.5)), -2 / (1 + std::exp(-3.0))});
