@@ -6,7 +6,7 @@ set -eu
 LC_ALL=C
 export LC_ALL
 # These g++ 12 does not vectorise: divisions that round, and losses that ask an option for each element.
-scalar="DivFloorFn RemainderFn ClampTensorFn KlDivFn KlDivSlopeFn PoissonNllFn PoissonNllSlopeFn"
+scalar="DivFloorFn RemainderFn FmodFn ClampTensorFn KlDivFn KlDivSlopeFn PoissonNllFn PoissonNllSlopeFn"
 for tool in objdump c++filt; do
   command -v "$tool" >/dev/null 2>&1 || { echo "check_vectors: skipped, no $tool here"; exit 77; }
 done
