@@ -64,6 +64,7 @@ class MultiheadAttention final : public Module {
   Sizes sizes_;
 
  public:
+  using Options = MultiheadAttentionOptions;
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
                      const MultiheadAttentionOptions& options = {});
   [[nodiscard]] AttentionOutput forward(const Tensor& query, const Tensor& key, const Tensor& value,
