@@ -1,6 +1,6 @@
 // Tensor: a cheap handle on a strided view of a storage, with its place in the recorded graph. This header
-// knows memory and metadata only; members that are ops (marked below) are defined in ops/shape/methods.cpp,
-// and those that walk the graph in autograd/.
+// knows memory and metadata only; members that are ops (marked below) are defined in ops/, most of them in
+// ops/tensor/, and those that walk the graph in autograd/.
 #pragma once
 
 #include <concepts>

@@ -8,16 +8,12 @@
 #include "mezzo/core/promotion.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/elementary.h"
+#include "mezzo/ops/forward.h"
 #include "mezzo/ops/reduction.h"
 
 namespace mezzo {
 
 namespace {
-
-void require_both(const char* op, const Tensor& a, const Tensor& b) {
-  if (!a.defined() || !b.defined())
-    throw ValueError(op, "two tensors", "an undefined one", "give it a value first");
-}
 
 /// The dtype in which distances are computed.
 DType distance_dtype(const Tensor& a, const Tensor& b) {
@@ -29,13 +25,15 @@ DType distance_dtype(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 bool equal(const Tensor& a, const Tensor& b) {
-  require_both("equal", a, b);
+  ops::require_defined("equal", a);
+  ops::require_defined("equal", b);
   const NoGrad no_grad;
   return a.shape() == b.shape() && all(eq(a, b)).item<bool>();
 }
 
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  require_both("isclose", a, b);
+  ops::require_defined("isclose", a);
+  ops::require_defined("isclose", b);
   if (!(rtol >= 0) || !(atol >= 0)) {
     throw ValueError("isclose", "tolerances of at least 0",
                      "rtol " + std::to_string(rtol) + ", atol " + std::to_string(atol), "leave them out");

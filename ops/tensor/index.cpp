@@ -9,6 +9,7 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/detail/inplace.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/forward.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/shape.h"
 
@@ -155,8 +156,7 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
 }
 const Tensor& Tensor::index_put_(std::initializer_list<Index> indices, const Tensor& values) const {
   static_cast<void>(required("index_put_"));
-  if (!values.defined())
-    throw ValueError("index_put_", "values", "an undefined tensor", "pass a tensor or a number");
+  ops::require_defined("index_put_", values);
   write_at(*this, span_of(indices), values);
   return *this;
 }

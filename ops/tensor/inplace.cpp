@@ -6,6 +6,7 @@
 #include "mezzo/ops/activation.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/elementary.h"
+#include "mezzo/ops/forward.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/random.h"
@@ -18,7 +19,7 @@ namespace {
 /// of x is not overwritten.
 template <class F>
 const Tensor& write(std::string_view op, const Tensor& x, const F& f) {
-  if (!x.defined()) throw ValueError(op, "a tensor", "an undefined one", "give it a value first");
+  ops::require_defined(op, x);
   const bool recorded = grad_enabled() && is_floating(x.dtype()) && x.requires_grad();
   if (recorded) ops::require_recordable_write(op, x);
   const Tensor result = f(recorded ? clone(x) : x);
