@@ -41,6 +41,7 @@
 #include "mezzo/nn/module_dict.h"
 #include "mezzo/nn/module_list.h"
 #include "mezzo/nn/norm.h"
+#include "mezzo/nn/packed_sequence.h"
 #include "mezzo/nn/padding.h"
 #include "mezzo/nn/pooling.h"
 #include "mezzo/nn/recurrent.h"
