@@ -44,6 +44,7 @@
 #include "mezzo/nn/packed_sequence.h"
 #include "mezzo/nn/padding.h"
 #include "mezzo/nn/pooling.h"
+#include "mezzo/nn/positions.h"
 #include "mezzo/nn/recurrent.h"
 #include "mezzo/nn/reshape.h"
 #include "mezzo/nn/residual.h"
