@@ -34,6 +34,7 @@
 #include "mezzo/nn/conv.h"
 #include "mezzo/nn/dropout.h"
 #include "mezzo/nn/embedding.h"
+#include "mezzo/nn/generation.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/nn/loss.h"
