@@ -165,6 +165,38 @@ TEST_F(CudaAttention, HeadsThatLieApart) {
   expect_formula({65, 66, 12, 8, DType::f32, false, 0, {}, {}, true});
   expect_formula({5, 66, 3, 70, DType::bf16, true, 0.1, {}, {}, true});
 }
+/// Result and gradients where 6 heads of q read 3 of k and 2 of v, views of [B, L, H, E]; or, where these are
+/// not grouped, copies for each head of q.
+Found run_groups(DType stored, DType dtype, Device device, bool grouped, bool causal) {
+  const auto input = [&](std::uint64_t seed, std::int64_t count, std::int64_t rows, std::int64_t columns) {
+    const Tensor all = values(seed, {kBatch, rows, count, columns}, stored, device).to(dtype).detach();
+    return transpose(all, 1, 2).detach().requires_grad_();
+  };
+  const auto all_heads = [&](const Tensor& x) {
+    std::vector<Tensor> each;
+    for (std::int64_t h = 0; h < 6; ++h) each.push_back(select(x, 1, h / (6 / x.size(1))));
+    return grouped ? x : stack(each, 1);
+  };
+  const Tensor q = input(1, 6, 70, 12), k = input(2, 3, 66, 12), v = input(3, 2, 66, 5);
+  const Tensor out = scaled_dot_product_attention(q, all_heads(k), all_heads(v),
+                                                  {.is_causal = causal, .enable_gqa = grouped});
+  sum(out * input(4, 6, 70, 5).detach()).backward();
+  return {out, q.grad(), k.grad(), v.grad()};
+}
+
+TEST_F(CudaAttention, GroupsOfHeads) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    for (const bool causal : {false, true}) {
+      const Found expected = run_groups(dtype, DType::f64, Device::cpu(), false, causal);
+      const Found got = run_groups(dtype, dtype, Device::cuda(0), true, causal);
+      expect_near("result", got.out, expected.out, 1);
+      expect_near("gradient of q", got.dq, expected.dq, 2);
+      expect_near("gradient of k", got.dk, expected.dk, 16);
+      expect_near("gradient of v", got.dv, expected.dv, 24);
+    }
+  }
+}
+
 TEST_F(CudaAttention, NothingToAttendTo) {
   expect_formula({3, 0, 4, 4});
   expect_formula({0, 3, 4, 4});
