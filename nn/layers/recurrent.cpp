@@ -288,12 +288,14 @@ namespace {
 /// is the output.
 template <class Step>
 std::pair<Tensor, Tensors> run_steps(const Tensor& x, Tensors states, bool reverse, const Step& step) {
-  const std::int64_t length = x.size(0);
-  std::vector<Tensor> outputs(static_cast<std::size_t>(length));
-  for (std::int64_t k = 0; k < length; ++k) {
-    const std::int64_t t = reverse ? length - 1 - k : k;
-    states = step(select(x, 0, t), states);
-    outputs[static_cast<std::size_t>(t)] = states[0];
+  // One op for all steps: the gradients of single selections would each be as large as x.
+  const Tensors steps = unbind(x, 0);
+  const std::size_t length = steps.size();
+  std::vector<Tensor> outputs(length);
+  for (std::size_t k = 0; k < length; ++k) {
+    const std::size_t t = reverse ? length - 1 - k : k;
+    states = step(steps[t], states);
+    outputs[t] = states[0];
   }
   return {stack(outputs), states};
 }
