@@ -35,7 +35,7 @@ class KeyValueCache {
                 const KeyValueCacheOptions& options = {});
   /// Copies keys [N, H, L, key_size] and values [N, H, L, value_size] behind those that are there. Gives all.
   /// Throws, and changes nothing: ShapeError, DTypeError and DeviceError for what does not fit, ValueError
-  /// where max_length is passed, AutogradError while both are recorded (NoGrad).
+  /// where max_length is passed, AutogradError for a history while recording is on (NoGrad).
   KeyValues append(const Tensor& keys, const Tensor& values);
   [[nodiscard]] KeyValues get() const;
   /// [queries, length], true where a key takes part: the queries belong to the last keys, and none reads a

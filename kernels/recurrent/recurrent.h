@@ -16,9 +16,9 @@
 namespace mezzo::kernels {
 
 /// results[k](n, j) = f(inputs(n, j)).at[k] for a functor f. All views have one shape
-/// [rows.., columns] of at least 2 dims, any strides and any floating dtypes; an input without memory is 0 everywhere. Arithmetic
-/// is in `compute` (f32 or f64), results are rounded once. A result may be in the memory of an input that has
-/// the same dtype and strides.
+/// [rows.., columns] of at least 2 dims, any strides and any floating dtypes; an input without memory is 0
+/// everywhere. Arithmetic is in `compute` (f32 or f64), results are rounded once. A result may be in the
+/// memory of an input that has the same dtype and strides.
 template <class F, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void cell_map(Device device, F f, const std::array<View, F::kResults>& results,
               const std::array<View, F::kInputs>& inputs, DType compute) {
