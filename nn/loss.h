@@ -253,4 +253,18 @@ class TripletMarginLoss final : public Module {
   TripletMarginLossAttrs options_;
 };
 
+/// `ctc_loss` of log-probabilities of frames.
+class CTCLoss final : public Module {
+ public:
+  using Options = CtcLossAttrs;
+  explicit CTCLoss(const CtcLossAttrs& options = {}) : options_(options) {}
+  [[nodiscard]] Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                               const Tensor& target_lengths) const;
+  [[nodiscard]] Tensor forward(const Tensor& log_probs, const Tensor& targets, const IntList& input_lengths,
+                               const IntList& target_lengths) const;
+
+ private:
+  CtcLossAttrs options_;
+};
+
 }  // namespace mezzo::nn

@@ -35,6 +35,29 @@ class MaxPool final : public Layer {
   MaxPoolOptions options_;
 };
 
+/// Options of MaxUnpool1d, MaxUnpool2d and MaxUnpool3d.
+struct MaxUnpoolLayerOptions {
+  SpatialSizes stride = {};  ///< kernel_size
+  SpatialSizes padding = 0;
+};
+
+/// `max_unpool1d`, `max_unpool2d` or `max_unpool3d`: elements back where MaxPool found them.
+template <int kSpatial>
+class MaxUnpool final : public Module {
+ public:
+  using Options = MaxUnpoolLayerOptions;
+  explicit MaxUnpool(const SpatialSizes& kernel_size, const MaxUnpoolLayerOptions& options = {});
+  [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& indices,
+                               const SpatialSizes& output_size = {}) const;
+  [[nodiscard]] std::string type_name() const override {
+    return "MaxUnpool" + std::to_string(kSpatial) + "d";
+  }
+  [[nodiscard]] std::string extra_repr() const override;
+
+ private:
+  MaxUnpoolOptions options_;
+};
+
 /// Options of AvgPool1d, AvgPool2d and AvgPool3d; see ops/pooling.h.
 struct AvgPoolLayerOptions {
   SpatialSizes stride = {};  ///< kernel_size
@@ -94,6 +117,9 @@ class AdaptiveAvgPool final : public Layer {
 extern template class MaxPool<1>;
 extern template class MaxPool<2>;
 extern template class MaxPool<3>;
+extern template class MaxUnpool<1>;
+extern template class MaxUnpool<2>;
+extern template class MaxUnpool<3>;
 extern template class AvgPool<1>;
 extern template class AvgPool<2>;
 extern template class AvgPool<3>;
@@ -107,6 +133,9 @@ extern template class AdaptiveAvgPool<3>;
 using MaxPool1d = MaxPool<1>;
 using MaxPool2d = MaxPool<2>;
 using MaxPool3d = MaxPool<3>;
+using MaxUnpool1d = MaxUnpool<1>;
+using MaxUnpool2d = MaxUnpool<2>;
+using MaxUnpool3d = MaxUnpool<3>;
 using AvgPool1d = AvgPool<1>;
 using AvgPool2d = AvgPool<2>;
 using AvgPool3d = AvgPool<3>;

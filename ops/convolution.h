@@ -79,4 +79,11 @@ struct ConvTransposeOptions {
 [[nodiscard]] Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                                       const ConvTransposeOptions& options = {});
 
+/// conv1d with time first and channels last: y[t, n, o] = bias[o] + sum over c, k of
+/// x[t - pad + k, n, c] * weight[k, c, o].
+/// Shapes: x [T, N, C], weight [K, C, O], bias [O] -> [T + 2 pad - K + 1, N, O].
+/// Source: torch.conv_tbc.
+[[nodiscard]] Tensor conv_tbc(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                              std::int64_t pad = 0);
+
 }  // namespace mezzo

@@ -2,7 +2,7 @@
 // of all.
 //
 // Common contract. Dtypes: floating -> x's, integers and bools -> i64 (modulo 2^64), or `dtype` where given;
-// f32 under autocast for 16-bit input. Results are accumulated in f64, each rounded once to its dtype. A dim
+// f32 under autocast for 16-bit input (but for logcumsumexp and linear_recurrence, which keep theirs). Results are accumulated in f64, each rounded once to its dtype. A dim
 // counts from the end when negative (IndexError); a 0-dim x counts as one of length 1. Differentiable to any
 // order, with exact gradients also where elements are 0: no gradient divides by an element.
 #pragma once
@@ -20,6 +20,11 @@ namespace mezzo {
 /// y_i = x_0 ... x_i along a dim.
 /// Shapes: x's.
 [[nodiscard]] Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
+/// y_i = log(e^x_0 + ... + e^x_i) along a dim, without overflow at any x. An element of -infinity has no
+/// gradient.
+/// Shapes: x's.
+/// Dtypes: floating (DTypeError) -> x's.
+[[nodiscard]] Tensor logcumsumexp(const Tensor& x, std::int64_t dim);
 /// The product along a dim, or of all elements without one; 1 over no elements.
 [[nodiscard]] Tensor prod(const Tensor& x, std::optional<std::int64_t> dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {});

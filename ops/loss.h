@@ -203,6 +203,34 @@ struct MultiMarginLossAttrs {
 [[nodiscard]] Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target,
                                             Reduction reduction = Reduction::mean);
 
+// --- of sequences (loss/ctc.cpp)
+
+/// Options of ctc_loss.
+struct CtcLossAttrs {
+  std::int64_t blank = 0;                 ///< the class that stands for no label
+  Reduction reduction = Reduction::mean;  ///< the mean is of losses divided by their target lengths
+  bool zero_infinity = false;             ///< samples without an alignment add 0, and get no gradient
+  template <class O = CtcLossAttrs>
+  static constexpr auto fields() {
+    return std::tuple{attr("blank", &O::blank), attr("reduction", &O::reduction),
+                      attr("zero_infinity", &O::zero_infinity)};
+  }
+};
+/// -log of how likely frames spell a target: the sum over all alignments of the product of probabilities,
+/// kept in f64. Infinite where a sample has too few frames. Takes the output of log_softmax: the gradient is
+/// e^log_probs - (how likely a frame is a class in an alignment), as PyTorch's, right behind a log_softmax
+/// only. The host reads the lengths.
+/// Shapes: log_probs [T, N, C], targets [N, S], or all of them one after the other, lengths [N]; or log_probs
+/// [T, C], targets [S], lengths [] or [1].
+/// Dtypes: log_probs floating; the others i64 or i32 (DTypeError).
+/// Throws: ShapeError; ValueError for lengths below 0 or longer than what there is, and for a blank that is
+/// no class; IndexError for a target outside [0, C). Not twice differentiable. Source:
+/// torch.nn.functional.ctc_loss.
+[[nodiscard]] Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                              const Tensor& target_lengths, const CtcLossAttrs& options = {});
+[[nodiscard]] Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const IntList& input_lengths,
+                              const IntList& target_lengths, const CtcLossAttrs& options = {});
+
 // --- with the reduction right behind the target, as mse_loss has it
 
 [[nodiscard]] inline Tensor nll_loss(const Tensor& x, const Tensor& target, Reduction reduction) {

@@ -75,6 +75,25 @@ template <std::integral I>
 [[nodiscard]] ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x,
                                                              const SpatialSizes& output_size);
 
+// --- back to where the largest elements were (vision/max_unpool.cpp)
+
+/// `max_unpool2d(y, indices, {.kernel_size = 2})`.
+struct MaxUnpoolOptions {
+  SpatialSizes kernel_size;
+  SpatialSizes stride = {};  ///< kernel_size
+  SpatialSizes padding = 0;
+  SpatialSizes output_size = {};  ///< (size - 1) stride - 2 padding + kernel_size
+};
+/// Zeros, with each element of x at the place in its image that `indices` says: undoes
+/// max_pool1d_with_indices and so on, but for what was not largest. Where places repeat, the last element in
+/// row-major order stays, and the gradient of each is that of the place. Shapes: x and indices [N, C,
+/// spatial..] (ShapeError) -> [N, C, output_size..]. Dtypes: x any but bool (DTypeError), indices i64.
+/// Throws: IndexError for an index that is in no image; ValueError for an output_size that differs from the
+/// default by a stride or more. Source: torch.nn.functional.max_unpool1d ...
+[[nodiscard]] Tensor max_unpool1d(const Tensor& x, const Tensor& indices, const MaxUnpoolOptions& options);
+[[nodiscard]] Tensor max_unpool2d(const Tensor& x, const Tensor& indices, const MaxUnpoolOptions& options);
+[[nodiscard]] Tensor max_unpool3d(const Tensor& x, const Tensor& indices, const MaxUnpoolOptions& options);
+
 // --- the mean (vision/average_pool.cpp). Floating dtypes (DTypeError)
 
 /// `avg_pool2d(x, {.kernel_size = 2})`.

@@ -6,8 +6,12 @@
 // compositions of other ops; gradients of any order reach the elements that were chosen.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
+#include "mezzo/autograd/attrs.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/reduction.h"
@@ -40,6 +44,65 @@ namespace mezzo {
 [[nodiscard]] ValuesIndices median(const Tensor& x, std::int64_t dim, bool keepdim = false);
 /// Of all elements.
 [[nodiscard]] Tensor median(const Tensor& x);
+
+/// What stands between two neighbours of the sorted elements: the point on their line, one of them, their
+/// middle, or the nearer one (of two as near, the one of even rank).
+enum class QuantileInterpolation : std::uint8_t { linear, lower, higher, midpoint, nearest };
+template <>
+inline constexpr std::array<std::string_view, 5> kEnumNames<QuantileInterpolation>{
+    "linear", "lower", "higher", "midpoint", "nearest"};
+/// Options of quantile and nanquantile.
+struct QuantileOptions {
+  std::optional<std::int64_t> dim = {};  ///< all elements without one
+  bool keepdim = false;
+  QuantileInterpolation interpolation = QuantileInterpolation::linear;
+};
+/// The element of rank q (n - 1) of the n sorted ones along a dim; NaN where there is a NaN. Gradients reach
+/// the elements it lies between, and q. The host reads q.
+/// Shapes: q [] or [k] -> x's without the dim, behind a dim of k for the latter.
+/// Dtypes: x floating (DTypeError) -> x's, computed in f32 (f64) and rounded once; q floating.
+/// Throws: ValueError for a q outside [0, 1]; ShapeError for no elements or a q of more dims. Source:
+/// torch.quantile.
+[[nodiscard]] Tensor quantile(const Tensor& x, const Tensor& q, const QuantileOptions& options = {});
+[[nodiscard]] Tensor quantile(const Tensor& x, double q, const QuantileOptions& options = {});
+/// The same of the elements that are not NaN; NaN where there are none. Source: torch.nanquantile.
+[[nodiscard]] Tensor nanquantile(const Tensor& x, const Tensor& q, const QuantileOptions& options = {});
+[[nodiscard]] Tensor nanquantile(const Tensor& x, double q, const QuantileOptions& options = {});
+
+// --- by value (indexing/unique.cpp). The host reads how many there are; no gradients.
+
+/// Options of unique.
+struct UniqueOptions {
+  bool sorted = true;  ///< the result always is
+  bool return_inverse = false, return_counts = false;
+  std::optional<std::int64_t> dim = {};  ///< compares slices along it; without one, elements of the flat x
+};
+/// Options of unique_consecutive.
+struct UniqueConsecutiveOptions {
+  bool return_inverse = false, return_counts = false;
+  std::optional<std::int64_t> dim = {};
+};
+/// What was asked for; the others are undefined.
+struct UniqueValues {
+  Tensor values;
+  Tensor inverse;  ///< i64: for each element (slice) of x, its position in values
+  Tensor counts;   ///< i64: how often each of values occurs
+};
+/// Each element once, in order; slices are ordered by their first element that differs. NaNs are all
+/// different, and last.
+/// Shapes: values [n], or x's with n along the dim; inverse x's, or [size of the dim]; counts [n].
+/// Source: torch.unique.
+[[nodiscard]] UniqueValues unique(const Tensor& x, const UniqueOptions& options = {});
+/// The first of each run of equal elements (slices), in their order. Source: torch.unique_consecutive.
+[[nodiscard]] UniqueValues unique_consecutive(const Tensor& x, const UniqueConsecutiveOptions& options = {});
+/// How many elements lie in each of `bins` equal parts of [min, max], the last of which has its end too;
+/// elements outside and NaNs count nowhere. Equal limits stand for the least and the largest element, or for
+/// 1 around them where these are equal too.
+/// Shapes: any -> [bins].
+/// Dtypes: floating (DTypeError) -> x's; parts are found in f64.
+/// Throws: ValueError for fewer than 1 bin, for a max below min, and for limits that are not finite. Source:
+/// torch.histc.
+[[nodiscard]] Tensor histc(const Tensor& x, std::int64_t bins = 100, double min = 0, double max = 0);
 
 // --- by chance (indexing/draw.cpp)
 

@@ -27,4 +27,13 @@ template <class T>
   return MaximumFn{}(x, T(0)) + log1p_to_one(math::exp_nonpositive(-AbsFn{}(x)));
 }
 
+/// log(e^a + e^b). Infinities may be equal.
+struct LogAddExpFn {
+  template <class T>
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    const T distance = math::detail::select(a == b, T(0), AbsFn{}(a - b));
+    return MaximumFn{}(a, b) + log1p_to_one(math::exp_nonpositive(-distance));
+  }
+};
+
 }  // namespace mezzo::kernels::scalar

@@ -1,8 +1,7 @@
-// The CUDA rows of the linear recurrences. Each warp of a block takes a run of neighbouring elements: maps h
-// -> scale h + add are joined pairwise, in each warp by shuffles, between warps in order. Sums along a few
-// long rows are cut into chunks with a block each: one launch adds up the chunks, and a second one goes
-// through them, each from the sum of those before it. Recurrences with a scale are not cut: the scales of a
-// whole chunk multiply to an infinity sooner than any result does.
+// The CUDA rows of the scans. Each warp of a block takes a run of neighbouring elements: their maps
+// (scan_math.h) are joined pairwise, in each warp by shuffles, between warps in order. Sums along a few long
+// rows, and logarithms of sums, are cut into chunks with a block each: one launch adds up the chunks, and a
+// second one goes through them, each from the sum of those before it.
 #include "mezzo/kernels/scan/scan.h"
 
 #include "mezzo/core/cuda/launch.h"
@@ -21,19 +20,15 @@ struct ScanRange {
   std::int64_t first, last;
 };
 
-/// Arrays: result, scale if kScale, what is added if kAdd.
-template <class T, bool kScale, bool kAdd>
+/// Arrays: the result, and the operands of the map.
+template <class T, class Map>
 struct ScanRow {
   double initial;
   bool reverse;
-  static constexpr std::size_t kArrays = 1 + kScale + kAdd;
-  using Map = scalar::AffineMap<Wide<T>, kScale, kAdd>;
+  static constexpr std::size_t kArrays = 1 + Map::kOperands;
 
   [[nodiscard]] __device__ static Map map_at(const Row<kArrays>& row, std::int64_t i) {
-    Map map;
-    if constexpr (kScale) map.scale = static_cast<Wide<T>>(row.template get<T>(1, i));
-    if constexpr (kAdd) map.add = static_cast<Wide<T>>(row.template get<T>(1 + kScale, i));
-    return map;
+    return Map::of([&](std::size_t k) { return static_cast<Wide<T>>(row.template get<T>(1 + k, i)); });
   }
   [[nodiscard]] __device__ std::int64_t place(std::int64_t k, std::int64_t n) const {
     return reverse ? n - 1 - k : k;
@@ -84,8 +79,8 @@ struct ScanRow {
   /// In every thread: the sum of a range by a block.
   [[nodiscard]] __device__ Wide<T> sum(const Row<kArrays>& row, std::int64_t n,
                                        const ScanRange& range) const {
-    static_assert(!kScale);
-    Wide<T> total = 0;
+    static_assert(Map::kCut);
+    Wide<T> total = Map::kNothing;
     for (std::int64_t begin = range.first + threadIdx.x; begin < range.last;
          begin += blockDim.x * kScanItems) {
       Map maps[kScanItems];
@@ -98,7 +93,7 @@ struct ScanRow {
     return sum_of_block(total);
   }
   [[nodiscard]] __device__ static Wide<T> sum_of_block(Wide<T> value) {
-    return BlockTeam{}.reduce(value, scalar::AddFn{});
+    return BlockTeam{}.reduce(value, typename Map::Join{});
   }
 
  private:
@@ -116,38 +111,46 @@ struct ScanRow {
 };
 
 /// One block per chunk, those of a row along x.
-template <class T>
+template <class T, class Map>
 __global__ void __launch_bounds__(kScanThreads)
-    add_up_chunks(ScanRow<T, false, true> body, RowArrays<2> all, ScanChunks chunks, Wide<T>* sums) {
+    add_up_chunks(ScanRow<T, Map> body, RowArrays<2> all, ScanChunks chunks, Wide<T>* sums) {
   const Row<2> row(all, blockIdx.y);
   const std::int64_t first = blockIdx.x * chunks.size;
   const Wide<T> total = body.sum(row, all.length, {first, first + chunks.size});  // none of the last chunk
   if (threadIdx.x == 0) sums[blockIdx.y * gridDim.x + blockIdx.x] = total;
 }
-template <class T>
+template <class T, class Map>
 __global__ void __launch_bounds__(kScanThreads)
-    scan_chunks(ScanRow<T, false, true> body, RowArrays<2> all, ScanChunks chunks, const Wide<T>* sums) {
+    scan_chunks(ScanRow<T, Map> body, RowArrays<2> all, ScanChunks chunks, const Wide<T>* sums) {
   const Row<2> row(all, blockIdx.y);
   const unsigned chunk = blockIdx.x;
   static_assert(kMostScanChunks <= kScanThreads, "a thread for each sum before");
-  const Wide<T> before =
-      body.sum_of_block(threadIdx.x < chunk ? sums[blockIdx.y * (chunks.count - 1) + threadIdx.x] : 0);
+  const Wide<T> before = body.sum_of_block(
+      threadIdx.x < chunk ? sums[blockIdx.y * (chunks.count - 1) + threadIdx.x] : Map::kNothing);
   const std::int64_t first = chunk * chunks.size, last = first + chunks.size;
   body.run(row, all.length, {first, last < all.length ? last : all.length},
-           scalar::AddFn{}(static_cast<Wide<T>>(body.initial), before));
+           typename Map::Join{}(static_cast<Wide<T>>(body.initial), before));
 }
 
-template <class T>
-void run_in_chunks(Device device, const ScanRow<T, false, true>& body, const RowArrays<2>& all,
+template <class T, class Map>
+void run_in_chunks(Device device, const ScanRow<T, Map>& body, const RowArrays<2>& all,
                    const ScanChunks& chunks) {
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
   const auto rows = static_cast<unsigned>(all.rows.total()), count = static_cast<unsigned>(chunks.count);
   const Scratch memory(device, rows * (chunks.count - 1) * std::int64_t{sizeof(Wide<T>)});
   auto* const sums = static_cast<Wide<T>*>(memory.data());
-  mezzo::cuda::launch(add_up_chunks<T>, dim3(count - 1, rows), dim3(kScanThreads), kRowScratchBytes, stream,
+  mezzo::cuda::launch(add_up_chunks<T, Map>, dim3(count - 1, rows), dim3(kScanThreads), kRowScratchBytes,
+                      stream, body, all, chunks, sums);
+  mezzo::cuda::launch(scan_chunks<T, Map>, dim3(count, rows), dim3(kScanThreads), kRowScratchBytes, stream,
                       body, all, chunks, sums);
-  mezzo::cuda::launch(scan_chunks<T>, dim3(count, rows), dim3(kScanThreads), kRowScratchBytes, stream, body,
-                      all, chunks, sums);
+}
+
+/// Rows of one operand, in chunks where that takes fewer steps.
+template <class T, class Map>
+void run_one_operand(Device device, const RowArrays<2>& all, const ScanRow<T, Map>& body) {
+  const ScanChunks chunks = chunks_of_scan(all.rows.total(), all.length);
+  if (chunks.count > 1) return run_in_chunks(device, body, all, chunks);
+  run_rows(device, all, body, kScanThreads, kScanItems);
 }
 
 }  // namespace
@@ -156,19 +159,24 @@ void scan(Device device, const View& out, const Recurrence& recurrence, std::siz
   const double initial = recurrence.initial;
   const bool reverse = recurrence.reverse;
   dispatch_compute(compute, [&]<class T>(TypeTag<T>) {
+    using scalar::AffineMap;
     if (recurrence.add == nullptr) {
-      run_rows(device, RowArrays<2>({out, *recurrence.scale}, dim), ScanRow<T, true, false>{initial, reverse},
-               kScanThreads, kScanItems);
+      run_rows(device, RowArrays<2>({out, *recurrence.scale}, dim),
+               ScanRow<T, AffineMap<Wide<T>, true, false>>{initial, reverse}, kScanThreads, kScanItems);
     } else if (recurrence.scale == nullptr) {
-      const RowArrays<2> all({out, *recurrence.add}, dim);
-      const ScanRow<T, false, true> body{initial, reverse};
-      const ScanChunks chunks = chunks_of_scan(all.rows.total(), all.length);
-      if (chunks.count > 1) return run_in_chunks<T>(device, body, all, chunks);
-      run_rows(device, all, body, kScanThreads, kScanItems);
+      run_one_operand(device, RowArrays<2>({out, *recurrence.add}, dim),
+                      ScanRow<T, AffineMap<Wide<T>, false, true>>{initial, reverse});
     } else {
       run_rows(device, RowArrays<3>({out, *recurrence.scale, *recurrence.add}, dim),
-               ScanRow<T, true, true>{initial, reverse}, kScanThreads, kScanItems);
+               ScanRow<T, AffineMap<Wide<T>, true, true>>{initial, reverse}, kScanThreads, kScanItems);
     }
+  });
+}
+
+void log_scan(Device device, const View& out, const View& x, std::size_t dim, DType compute) {
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
+    using Map = scalar::LogAddMap<Wide<T>>;
+    run_one_operand(device, RowArrays<2>({out, x}, dim), ScanRow<T, Map>{Map::kNothing, false});
   });
 }
 

@@ -1,5 +1,5 @@
-// The kernel of the cumulative ops: one linear recurrence along a dim, of which running sums, running
-// products and the gradients of both are cases.
+// The kernels of the cumulative ops: one linear recurrence along a dim, of which running sums, running
+// products and the gradients of both are cases, and the logarithm of a running sum of exponentials.
 #pragma once
 
 #include <cstddef>
@@ -20,5 +20,9 @@ struct Recurrence {
 /// out = the recurrence along `dim`. Elements are read in `compute` (any compute type); h is kept in f64, or
 /// i64 modulo 2^64, and each result is rounded once. Any strides.
 MEZZO_KERNEL(scan, void(const View& out, const Recurrence& recurrence, std::size_t dim, DType compute));
+
+/// out_i = log(e^x_0 + ... + e^x_i) along `dim`. Elements are read in `compute` (f32 or f64); the sum's
+/// logarithm is kept in f64, and each result is rounded once. Any strides.
+MEZZO_KERNEL(log_scan, void(const View& out, const View& x, std::size_t dim, DType compute));
 
 }  // namespace mezzo::kernels

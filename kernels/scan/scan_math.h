@@ -1,6 +1,11 @@
-// One step of a linear recurrence, for the scans of all devices.
+// One step of a scan, for all devices: of a linear recurrence, or of the logarithm of a running sum. A map
+// takes the value before an element to the one after it, and is made of that element of each operand.
 #pragma once
 
+#include <cstddef>
+#include <limits>
+
+#include "mezzo/kernels/math/log_one_plus_exp.h"
 #include "mezzo/kernels/math/scalar_math.h"
 
 namespace mezzo::kernels::scalar {
@@ -9,7 +14,21 @@ namespace mezzo::kernels::scalar {
 /// meet an infinity.
 template <class W, bool kScale, bool kAdd>
 struct AffineMap {
+  static constexpr std::size_t kOperands = kScale + kAdd;
+  /// Rows may be cut: the values of parts, each from kNothing, are joined by Join. With a scale they may not:
+  /// the scales of a whole part multiply to an infinity sooner than any result does.
+  static constexpr bool kCut = !kScale;
+  static constexpr W kNothing = 0;
+  using Join = AddFn;
   W scale = 1, add = 0;
+  /// `operand(i)`: the element of operand i.
+  template <class Operand>
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static AffineMap of(const Operand& operand) {
+    AffineMap map;
+    if constexpr (kScale) map.scale = operand(std::size_t{0});
+    if constexpr (kAdd) map.add = operand(std::size_t{kScale});
+    return map;
+  }
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE W operator()(W h) const {
     if constexpr (kScale) h = MulFn{}(scale, h);
     if constexpr (kAdd) h = AddFn{}(h, add);
@@ -21,6 +40,24 @@ struct AffineMap {
     if constexpr (kScale) result.scale = MulFn{}(scale, first.scale);
     if constexpr (kAdd) result.add = (*this)(first.add);
     return result;
+  }
+};
+
+/// h -> log(e^h + e^add).
+template <class W>
+struct LogAddMap {
+  static constexpr std::size_t kOperands = 1;
+  static constexpr bool kCut = true;
+  static constexpr W kNothing = -std::numeric_limits<W>::infinity();
+  using Join = LogAddExpFn;
+  W add = kNothing;
+  template <class Operand>
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static LogAddMap of(const Operand& operand) {
+    return {operand(std::size_t{0})};
+  }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE W operator()(W h) const { return LogAddExpFn{}(h, add); }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE LogAddMap after(const LogAddMap& first) const {
+    return {LogAddExpFn{}(first.add, add)};
   }
 };
 

@@ -76,4 +76,13 @@ Tensor TripletMarginLoss::forward(const Tensor& anchor, const Tensor& positive,
   return triplet_margin_loss(anchor, positive, negative, options_);
 }
 
+Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                        const Tensor& target_lengths) const {
+  return ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
+}
+Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const IntList& input_lengths,
+                        const IntList& target_lengths) const {
+  return ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
+}
+
 }  // namespace mezzo::nn

@@ -6,7 +6,7 @@ namespace mezzo::nn {
 namespace {
 
 /// `sizes` unchanged, after a check that they fit so many spatial dims.
-const SpatialSizes& checked(const Layer& layer, const char* what, const SpatialSizes& sizes, int spatial,
+const SpatialSizes& checked(const Module& layer, const char* what, const SpatialSizes& sizes, int spatial,
                             std::int64_t least) {
   static_cast<void>(ops::per_dim(layer.type_name(), what, sizes, static_cast<std::size_t>(spatial), least));
   return sizes;
@@ -38,6 +38,7 @@ using PoolFunction = Tensor (*)(const Tensor&, const Options&);
 constexpr std::array<PoolFunction<MaxPoolOptions>, 3> kMax{max_pool1d, max_pool2d, max_pool3d};
 constexpr std::array kMaxWithIndices{max_pool1d_with_indices, max_pool2d_with_indices,
                                      max_pool3d_with_indices};
+constexpr std::array kMaxUnpool{max_unpool1d, max_unpool2d, max_unpool3d};
 constexpr std::array<PoolFunction<AvgPoolOptions>, 3> kMean{avg_pool1d, avg_pool2d, avg_pool3d};
 constexpr std::array kAdaptiveMax{adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d};
 constexpr std::array kAdaptiveMaxWithIndices{
@@ -63,6 +64,27 @@ template <int kSpatial>
 std::string MaxPool<kSpatial>::extra_repr() const {
   return windows_text(options_) + ", " + named("dilation", options_.dilation) +
          ", ceil_mode=" + (options_.ceil_mode ? "true" : "false");
+}
+
+template <int kSpatial>
+MaxUnpool<kSpatial>::MaxUnpool(const SpatialSizes& kernel_size, const MaxUnpoolLayerOptions& options) {
+  const auto check = [this](const char* what, const SpatialSizes& sizes, std::int64_t least) {
+    return checked(*this, what, sizes, kSpatial, least);
+  };
+  options_.kernel_size = check("kernel_size", kernel_size, 1);
+  options_.stride = options.stride.empty() ? kernel_size : check("stride", options.stride, 1);
+  options_.padding = check("padding", options.padding, 0);
+}
+template <int kSpatial>
+Tensor MaxUnpool<kSpatial>::forward(const Tensor& x, const Tensor& indices,
+                                    const SpatialSizes& output_size) const {
+  MaxUnpoolOptions options = options_;
+  options.output_size = output_size;
+  return kMaxUnpool[kSpatial - 1](x, indices, options);
+}
+template <int kSpatial>
+std::string MaxUnpool<kSpatial>::extra_repr() const {
+  return windows_text(options_);
 }
 
 template <int kSpatial>
@@ -111,6 +133,9 @@ std::string AdaptiveAvgPool<kSpatial>::extra_repr() const {
 template class MaxPool<1>;
 template class MaxPool<2>;
 template class MaxPool<3>;
+template class MaxUnpool<1>;
+template class MaxUnpool<2>;
+template class MaxUnpool<3>;
 template class AvgPool<1>;
 template class AvgPool<2>;
 template class AvgPool<3>;

@@ -36,6 +36,17 @@ template <class A>
           .saves = {~0U, 0}};
 }
 
+/// The descriptor of a composition that autocast leaves alone.
+template <class A>
+[[nodiscard]] constexpr Op<A> plain_composition(std::string_view name, typename Op<A>::SampleList samples,
+                                                typename Op<A>::Forward forward) {
+  return {.info = {.name = name, .category = Category::passthrough},
+          .samples = samples,
+          .forward = forward,
+          .vjp = kDecomposed,
+          .saves = {~0U, 0}};
+}
+
 /// The descriptor of a gradient with kernels of its own, and of what it equals: what it is differentiated by.
 template <class A>
 [[nodiscard]] constexpr Op<A> gradient_op(std::string_view name, typename Op<A>::SampleList samples,

@@ -19,17 +19,6 @@ namespace {
 
 using namespace ops;
 
-/// A composition that autocast leaves alone.
-template <class A>
-constexpr Op<A> plain_composition(std::string_view name, typename Op<A>::SampleList samples,
-                                  typename Op<A>::Forward forward) {
-  return {.info = {.name = name, .category = Category::passthrough},
-          .samples = samples,
-          .forward = forward,
-          .vjp = kDecomposed,
-          .saves = {~0U, 0}};
-}
-
 // --- masked_select
 
 Outputs masked_select_forward(const ForwardArgs<NoAttrs>& args) {

@@ -90,14 +90,6 @@ constexpr Op<NoAttrs> log10_op = elementwise_op("log10", Category::fp32, logarit
                                                 real_unary<Log10Fn>, log10_vjp, save_inputs(0));
 const Registered log10_registered{log10_op};
 
-struct LogAddExpFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    const T distance =
-        kernels::math::detail::select(a == b, T(0), AbsFn{}(a - b));  // infinities may be equal
-    return MaximumFn{}(a, b) + log1p_to_one(kernels::math::exp_nonpositive(-distance));
-  }
-};
 Outputs logaddexp_forward(const ForwardArgs<NoAttrs>& args) {
   for (const TensorRef& x : args.inputs) require_floating("logaddexp", x);
   return map_two_real("logaddexp", LogAddExpFn{}, args.in(0), args.in(1),

@@ -2,6 +2,8 @@
 // back.
 #pragma once
 
+#include <limits>
+
 #include "mezzo/kernels/reduce/reduce.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/reduction.h"
@@ -17,6 +19,8 @@ struct DimAttrs {
 };
 
 namespace ops {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// What a reduction does to a shape.
 struct Reduced {

@@ -1,4 +1,4 @@
-// cumsum, cumprod, prod, and the linear recurrence that their gradients are made of.
+// cumsum, cumprod, logcumsumexp, prod, and the linear recurrence that their gradients are made of.
 #include "mezzo/ops/cumulative.h"
 
 #include "mezzo/kernels/scan/scan.h"
@@ -164,6 +164,52 @@ constexpr Op<CumulativeAttrs> cumprod_op{
 };
 const Registered cumprod_registered{cumprod_op};
 
+// --- logcumsumexp
+
+struct LogSumAttrs {
+  std::int64_t dim = 0;
+  static constexpr auto fields() { return std::tuple{attr("dim", &LogSumAttrs::dim)}; }
+};
+
+Outputs logcumsumexp_forward(const ForwardArgs<LogSumAttrs>& args) {
+  constexpr std::string_view kName = "logcumsumexp";
+  const Tensor& x = args.in(0);
+  require_floating(kName, x);
+  const std::int64_t dim = layout::wrap_dim(kName, args.attrs.dim, x.shape().size());
+  Tensor out = empty_like(x, x.dtype());
+  kernels::log_scan(x.device(), view_of(out), view_of(x), static_cast<std::size_t>(dim),
+                    compute_dtype(x.dtype()));
+  return out;
+}
+
+/// dx_j = e^(x_j - y_j) f_j, where f_j = sum over i >= j of g_i e^(y_j - y_i) is again a recurrence: y does
+/// not fall, so its scales e^(y_j - y_(j+1)) are at most 1.
+Gradients logcumsumexp_vjp(const VjpArgs<LogSumAttrs>& args) {
+  const std::int64_t dim = args.attrs.dim;
+  const Tensor x = widened(args.in(0));
+  const Tensor y = is_16bit(args.out_dtype()) ? logcumsumexp(x, dim) : args.out();
+  const Tensor none_yet = eq(y, -kInfinity);
+  const Tensor step = where(eq(y, kInfinity), 0.0, y - shifted(y, dim, true, kInfinity));
+  const Tensor flow =
+      linear_recurrence(exp(where(none_yet, -kInfinity, step)), widened(args.grad()), dim, 0, true);
+  return {exp(where(none_yet, -kInfinity, x - y)) * flow};
+}
+
+std::vector<Sample<LogSumAttrs>> logcumsumexp_samples() {
+  return {{{real({3, 5})}, {1}},
+          {{real({5, 3}, 80, 100)}, {0}},
+          {{real({2, 40, 2}, -100, 10)}, {-2}},
+          {{real({})}, {0}}};
+}
+constexpr Op<LogSumAttrs> logcumsumexp_op{
+    .info = {.name = "logcumsumexp", .category = Category::passthrough},
+    .samples = logcumsumexp_samples,
+    .forward = logcumsumexp_forward,
+    .vjp = logcumsumexp_vjp,
+    .saves = {1U, 1U},
+};
+const Registered logcumsumexp_registered{logcumsumexp_op};
+
 // --- prod
 
 struct ProdAttrs {
@@ -229,6 +275,10 @@ Tensor cumsum(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
 
 Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
   return bind(cumprod_op, {x}, CumulativeAttrs{dim, dtype});
+}
+
+Tensor logcumsumexp(const Tensor& x, std::int64_t dim) {
+  return bind(logcumsumexp_op, {x}, LogSumAttrs{dim});
 }
 
 Tensor prod(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim, std::optional<DType> dtype) {

@@ -17,8 +17,6 @@ using namespace ops;
 using samples::real;
 using samples::smooth;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // --- var, std
 
 struct VarAttrs {

@@ -58,6 +58,7 @@ TEST_F(CudaScan, LongRowsInChunks) {
         const double terms = dtype == DType::f64 ? static_cast<double>(n) / 2 : 0;
         trace.add("sums", cumsum(x, 0), terms);
         trace.add("of rows", cumsum(rows, 1), terms);
+        trace.add("logarithms of sums", logcumsumexp(rows, 1));
         trace.add("backwards", linear_recurrence({}, rows, 1, 0.25, true), terms);
       }
       trace.add("of integers", cumsum(arange(0, n, 1).to(device), 0));

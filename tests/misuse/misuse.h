@@ -176,6 +176,16 @@ MISUSE_OPTIONS(ConvTransposeOptions, &ConvTransposeOptions::stride, &ConvTranspo
                &ConvTransposeOptions::dilation);
 MISUSE_OPTIONS(FoldOptions, &FoldOptions::kernel_size, &FoldOptions::dilation, &FoldOptions::padding,
                &FoldOptions::stride);
+MISUSE_OPTIONS(QuantileOptions, &QuantileOptions::dim, &QuantileOptions::keepdim,
+               &QuantileOptions::interpolation);
+MISUSE_OPTIONS(UniqueOptions, &UniqueOptions::sorted, &UniqueOptions::return_inverse,
+               &UniqueOptions::return_counts, &UniqueOptions::dim);
+MISUSE_OPTIONS(UniqueConsecutiveOptions, &UniqueConsecutiveOptions::return_inverse,
+               &UniqueConsecutiveOptions::return_counts, &UniqueConsecutiveOptions::dim);
+MISUSE_OPTIONS(MaxUnpoolOptions, &MaxUnpoolOptions::kernel_size, &MaxUnpoolOptions::stride,
+               &MaxUnpoolOptions::padding, &MaxUnpoolOptions::output_size);
+MISUSE_OPTIONS(nn::MaxUnpoolLayerOptions, &nn::MaxUnpoolLayerOptions::stride,
+               &nn::MaxUnpoolLayerOptions::padding);
 MISUSE_OPTIONS(MaxPoolOptions, &MaxPoolOptions::kernel_size, &MaxPoolOptions::stride,
                &MaxPoolOptions::padding, &MaxPoolOptions::dilation, &MaxPoolOptions::ceil_mode);
 MISUSE_OPTIONS(AvgPoolOptions, &AvgPoolOptions::kernel_size, &AvgPoolOptions::stride,

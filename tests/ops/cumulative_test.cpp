@@ -103,6 +103,64 @@ TEST(Cumulative, LogsumexpOfInfinitiesAndIntegers) {
   EXPECT_EQ(logsumexp(make<std::int64_t>({1, 2}), 0).dtype(), DType::f32);
 }
 
+// x = torch.tensor([[1.5, -2, .25, 3], [1000, 1001, -1000, 1000.5]], dtype=torch.float64, requires_grad=True)
+// y = torch.logcumsumexp(x, 1); (y * torch.tensor([1., -2, 0, 3])).sum().backward(); print(y, x.grad)
+TEST(Logcumsumexp, IsPyTorchs) {
+  const Tensor x = leaf({2, 4}, {1.5, -2, 0.25, 3, 1000, 1001, -1000, 1000.5});
+  const Tensor y = logcumsumexp(x, 1);
+  expect_near(y,
+              {1.5, 1.5297504182726205, 1.7751302622476353, 3.257580508495379, 1000.0, 1001.3132616875182,
+               1001.3132616875182, 1001.6802696706417},
+              1e-15);
+  (y * make<double>({1, -2, 0, 3})).sum().backward();
+  // Exponents near 1000 are rounded to 1e-13.
+  expect_near(x.grad(),
+              {-0.42399065183947093, -0.043000791703393756, 0.14823325185043026, 2.3187581916924356,
+               1.021088326937611, 0.057324015907177284, 0.0, 0.9215876571555973},
+              1e-12, 1e-12);
+  EXPECT_TRUE(same_bits(logcumsumexp(transpose(x, 0, 1), 0), transpose(y, 0, 1)));
+  EXPECT_TRUE(same_bits(logcumsumexp(x, -1), y));
+}
+
+TEST(Logcumsumexp, InfinitiesAreNumbers) {
+  const Tensor x = leaf({-kInf, 1, -kInf, 2, kInf, 3});
+  const Tensor y = logcumsumexp(x, 0);
+  expect_near(y, {-kInf, 1, 1, 1 + std::log1p(std::exp(1)), kInf, kInf}, 1e-15);
+  y.sum().backward();
+  const double share = 1 / (1 + std::exp(1));  // of 1 beside 2; torch has NaN for the first -infinity
+  expect_near(x.grad(), {0, 2 + share, 0, 1 - share, kNan, 0}, 1e-15);
+  expect_near(logcumsumexp(make<double>({0, kNan, 1}), 0), {0, kNan, kNan}, 0);
+  const Tensor far = leaf({-kInf, -5000, 5000, -5000});
+  logcumsumexp(far, 0).sum().backward();
+  expect_near(far.grad(), {0, 1, 2, 0}, 1e-15);
+}
+
+TEST(Logcumsumexp, DerivativesOfBothOrders) {
+  expect_derivatives("logcumsumexp", [](const Tensors& x) { return logcumsumexp(x[0], 1); },
+                     {leaf({2, 5}, spread(10, -3, 3))});
+}
+
+TEST(Logcumsumexp, RoundsOnceAndKeepsTheDtype) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    const Tensor x = random({3, 3000}, dtype), wide = logcumsumexp(to(x, DType::f64), 1);
+    const Tensor y = logcumsumexp(x, 1);
+    EXPECT_EQ(y.dtype(), dtype);
+    EXPECT_TRUE(same_bits(y, to(to(wide, DType::f32), dtype)));  // 16 bits are stored from f32
+  }
+  const Tensor y = [] {
+    const amp::Autocast autocast(Device::cpu(), DType::bf16);
+    return logcumsumexp(zeros({3}, {.dtype = DType::bf16}), 0);
+  }();
+  EXPECT_EQ(y.dtype(), DType::bf16) << "autocast leaves it alone";
+}
+
+TEST(Logcumsumexp, EdgesAndRefusals) {
+  EXPECT_EQ(logcumsumexp(zeros({0, 3}), 0).shape(), (Shape{0, 3}));
+  EXPECT_EQ(logcumsumexp(full({}, 2.5), 0).item(), 2.5);
+  EXPECT_THROW(static_cast<void>(logcumsumexp(zeros({3}), 1)), IndexError);
+  EXPECT_THROW(static_cast<void>(logcumsumexp(indices({1, 2}), 0)), DTypeError);
+}
+
 TEST(Cumulative, DistancesOfEqualRowsHaveNoGradient) {
   const Tensor x = leaf({2, 2}, {1, 2, 1, 2});
   (sum(cdist(x, x)) + sum(pdist(x))).backward();
