@@ -1,5 +1,5 @@
 // MultiheadAttention: attention of several heads between linear layers, as torch.nn.MultiheadAttention
-// computes it. Its add_bias_kv and add_zero_attn are not there.
+// computes it.
 #pragma once
 
 #include <optional>
@@ -14,6 +14,8 @@ namespace mezzo::nn {
 struct MultiheadAttentionOptions {
   double dropout = 0;                                ///< of each weight, in training
   bool bias = true;                                  ///< of all four linear maps
+  bool add_bias_kv = false;                          ///< one more key and value, which are learned
+  bool add_zero_attn = false;                        ///< one more key and value, of zeros
   std::optional<std::int64_t> kdim = {}, vdim = {};  ///< features of key and value; embed_dim
   bool batch_first = false;                          ///< [N, L, ..] and not [L, N, ..]
   DType dtype = DType::f32;
@@ -35,8 +37,10 @@ struct AttentionMasks {
 
 /// Results of MultiheadAttention.
 struct AttentionOutput {
-  Tensor output;   ///< as the query
-  Tensor weights;  ///< [N, L, S], each head's [N, num_heads, L, S]; undefined unless need_weights
+  Tensor output;  ///< as the query
+  /// [N, L, S], each head's [N, num_heads, L, S]; undefined unless need_weights. S counts the keys of
+  /// add_bias_kv and add_zero_attn too, which come last.
+  Tensor weights;
 };
 
 /// out_proj(attention of each head), where the heads are equal parts of query, key and value after linear
@@ -49,11 +53,13 @@ struct AttentionOutput {
 /// has weights of 0 (torch: NaN).
 ///
 /// Parameters are in_proj_weight [3 embed_dim, embed_dim] (of query, key, value), or where kdim or vdim
-/// differ q_proj_weight, k_proj_weight and v_proj_weight; in_proj_bias; out_proj.weight, out_proj.bias.
-/// Weights begin as xavier_uniform_ (out_proj's as Linear's), biases as zeros. Throws: ValueError for sizes
-/// below 1, heads that do not divide embed_dim and a dropout outside of [0, 1]; forward throws ShapeError,
-/// naming the layer's path, for inputs and masks that do not fit, DTypeError for integer masks, and what the
-/// op throws.
+/// differ q_proj_weight, k_proj_weight and v_proj_weight; in_proj_bias; bias_k and bias_v [1, 1, embed_dim],
+/// the key and value of add_bias_kv after the maps; out_proj.weight, out_proj.bias. Weights begin as
+/// xavier_uniform_ (out_proj's as Linear's; bias_k and bias_v as xavier_normal_), biases as zeros. Masks, and
+/// is_causal, are about the keys that are passed: those that add_bias_kv and add_zero_attn add take part in
+/// every query. Throws: ValueError for sizes below 1, heads that do not divide embed_dim and a dropout
+/// outside of [0, 1]; forward throws ShapeError, naming the layer's path, for inputs and masks that do not
+/// fit, DTypeError for integer masks, and what the op throws.
 class MultiheadAttention final : public Module {
   /// What the constructor was given, checked.
   struct Sizes {
@@ -84,6 +90,8 @@ class MultiheadAttention final : public Module {
   Param k_proj_weight;
   Param v_proj_weight;
   Param in_proj_bias;
+  Param bias_k;
+  Param bias_v;
   Child<Linear> out_proj;
 
  private:
@@ -95,6 +103,12 @@ class MultiheadAttention final : public Module {
   /// Throws unless the three inputs belong together.
   void require_inputs(const Tensor& query, const Tensor& key, const Tensor& value) const;
   [[nodiscard]] Heads project(const Tensor& query, const Tensor& key, const Tensor& value) const;
+  /// How many keys add_bias_kv and add_zero_attn add.
+  [[nodiscard]] std::int64_t added_keys() const {
+    return (bias_k.defined() ? 1 : 0) + (add_zero_attn_ ? 1 : 0);
+  }
+  /// Keys or values of all heads and those that are added, of which `bias` is one.
+  [[nodiscard]] Tensor with_added(const Tensor& heads, const Tensor& bias) const;
   /// [.., embed_dim] in the layout of the inputs as heads.
   [[nodiscard]] Tensor as_heads(const Tensor& x) const;
   /// All masks of a call in one that broadcasts to [N, num_heads, L, S], bool and true where a key takes
@@ -102,7 +116,7 @@ class MultiheadAttention final : public Module {
   [[nodiscard]] Tensor joined_mask(const Heads& heads, const AttentionMasks& masks, bool is_sample) const;
 
   double dropout_;
-  bool batch_first_;
+  bool batch_first_, add_zero_attn_;
   Generator* dropout_generator_;
 };
 

@@ -1,6 +1,6 @@
 // Recurrent layers: single cells, and RNN, GRU and LSTM over whole sequences, of several layers and in both
 // directions. The steps, their formulas, dtypes and errors are in ops/recurrent.h. Names, state dicts and
-// defaults are those of torch.nn. Packed sequences and LSTM's proj_size are not there.
+// defaults are those of torch.nn.
 #pragma once
 
 #include <span>
@@ -8,6 +8,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/nn/module/slot_list.h"
+#include "mezzo/nn/packed_sequence.h"
 #include "mezzo/ops/recurrent.h"
 
 namespace mezzo::nn {
@@ -15,12 +16,13 @@ namespace mezzo::nn {
 /// The function of RNN and RNNCell.
 enum class RNNNonlinearity : std::uint8_t { tanh, relu };
 
-/// Weights [G H, I] and [G H, H] and biases [G H] of a cell with G gates, I features and H hidden ones. A
-/// base or a member of modules; its slots belong to `owner`.
+/// Weights [G H, I] and [G H, H] and biases [G H] of a cell with G gates, I features and H hidden ones. With
+/// P projected features the second weight is [G H, P], and weight_hr [P, H] makes them. A base or a member of
+/// modules; its slots belong to `owner`.
 struct RecurrentParams {
-  /// `suffix` is what follows the names "weight_ih", ...; unfilled.
+  /// `suffix` is what follows the names "weight_ih", ...; unfilled. `projected` is P, or 0.
   RecurrentParams(Module& owner, const std::string& suffix, std::int64_t rows, std::int64_t features,
-                  std::int64_t hidden, bool biases, const TensorOptions& options);
+                  std::int64_t hidden, std::int64_t projected, bool biases, const TensorOptions& options);
 
   /// All uniform within 1/sqrt(H) of 0, in this order.
   void fill(Generator& generator);
@@ -29,6 +31,7 @@ struct RecurrentParams {
   Param weight_hh;
   Param bias_ih;
   Param bias_hh;
+  Param weight_hr;
 };
 
 // --- cells
@@ -107,6 +110,8 @@ struct RecurrentOptions {
   bool batch_first = false;    ///< x and output are [N, L, ..] and not [L, N, ..]
   double dropout = 0;          ///< of each layer's output but the last one's, in training
   bool bidirectional = false;  ///< each layer also runs from the last step to the first
+  /// LSTM only: h is mapped to so many features, fewer than hidden_size; 0: it is not.
+  std::int64_t proj_size = 0;
   DType dtype = DType::f32;
   Device device = Device::cpu();
   Generator* generator = nullptr;          ///< of the first values; nullptr: the default one
@@ -123,15 +128,34 @@ struct LSTMOutput {
   Tensor output;
   LstmState state;
 };
+/// The same of packed sequences. States are in the order of the batch, each after its sequence's last step.
+struct PackedRecurrentOutput {
+  PackedSequence output;
+  Tensor h_n;
+};
+struct PackedLSTMOutput {
+  PackedSequence output;
+  LstmState state;
+};
 
 /// What RNN, GRU and LSTM share. With D = 2 directions if bidirectional, else 1, and H = hidden_size: x [L,
 /// N, input_size] (or [N, L, ..] if batch_first, or one sample [L, input_size]) gives the output [L, N, D H],
 /// both directions of a step side by side, and states [num_layers D, N, H], the two directions of a layer one
 /// after the other; of one sample [L, D H] and [num_layers D, H]. Initial states have the shape of final
 /// ones; left out, they are zeros. Parameters are named weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0,
-/// weight_ih_l0_reverse, ..., and begin uniform within 1/sqrt(H) of 0, drawn in this order. Throws:
-/// ValueError for sizes below 1 and a dropout outside of [0, 1]; forward throws ShapeError, naming the
-/// layer's path, for an x or states that do not fit and for no steps, and what the op throws.
+/// weight_ih_l0_reverse, ..., and begin uniform within 1/sqrt(H) of 0, drawn in this order.
+///
+/// An LSTM with a proj_size P gives h' = (o tanh(c')) weight_hr^T, weight_hr_l0 [P, H] after the biases: then
+/// outputs and h have P for H, and c has H. A step is then several ops, in 16 bits each rounded. Source: Sak
+/// et al., arXiv:1402.1128.
+///
+/// A PackedSequence for x (nn/packed_sequence.h) gives one for the output: each sequence ends with its own
+/// last step, with which the reverse direction begins, and padding takes no part.
+///
+/// Throws: ValueError for sizes below 1, more than 65536 layers, a dropout outside of [0, 1], a proj_size
+/// outside of [0, H) or of RNN and GRU; forward throws ShapeError, naming the layer's path, for an x or
+/// states that do not fit and for no steps, ValueError for lists of a PackedSequence that do not belong
+/// together, and what the op throws.
 class RecurrentLayer : public Module {
  public:
   using Options = RecurrentOptions;
@@ -143,6 +167,10 @@ class RecurrentLayer : public Module {
   [[nodiscard]] std::int64_t hidden_size() const noexcept { return hidden_size_; }
   [[nodiscard]] std::int64_t num_layers() const noexcept { return options_.num_layers; }
   [[nodiscard]] bool is_bidirectional() const noexcept { return options_.bidirectional; }
+  /// Features of h: those that it is mapped to, or hidden_size.
+  [[nodiscard]] std::int64_t output_size() const noexcept {
+    return options_.proj_size > 0 ? options_.proj_size : hidden_size_;
+  }
   [[nodiscard]] std::string extra_repr() const override;
 
  protected:
@@ -153,18 +181,33 @@ class RecurrentLayer : public Module {
     Tensor output;
     Tensors states;
   };
-  /// All layers; undefined initial states are zeros.
+  /// What a layer runs over: x [L, N, ..], or the data of a packed sequence.
+  struct Steps {
+    Tensor x;
+    const PackedSequence* packed = nullptr;
+  };
+  /// All layers; undefined initial states are zeros. An LSTM has a c after h.
   [[nodiscard]] Run run(const Tensor& x, std::span<const Tensor> initial);
-  /// One direction of one layer over x [L, N, ..], from states [N, H].
-  [[nodiscard]] virtual Run run_direction(const Tensor& x, std::span<const Tensor> states,
+  [[nodiscard]] Run run(const PackedSequence& x, std::span<const Tensor> initial);
+  /// One direction of one layer, from states [N, H] of the sequences in their packed order.
+  [[nodiscard]] virtual Run run_direction(const Steps& steps, std::span<const Tensor> states,
                                           const RecurrentParams& params, bool reverse) const = 0;
+  /// The output and the final states of states = step(x_t, states), a Tensors of which the first is the
+  /// output.
+  template <class Step>
+  [[nodiscard]] static Run run_steps_of(const Steps& steps, std::span<const Tensor> states, bool reverse,
+                                        const Step& step);
+  /// A packed sequence like x.
+  [[nodiscard]] static PackedSequence packed_like(const PackedSequence& x, const Tensor& data);
 
  private:
-  [[nodiscard]] Run run_layer(const Tensor& x, std::span<const Tensor> states, std::int64_t layer);
+  [[nodiscard]] Run run_layers(const Steps& steps, std::span<const Tensor> states);
+  [[nodiscard]] Run run_layer(const Steps& steps, std::span<const Tensor> states, std::int64_t layer);
   /// x as [L, N, input_size].
   [[nodiscard]] Tensor as_steps(const Tensor& x) const;
-  /// The initial state of all layers as [num_layers D, N, H].
-  [[nodiscard]] Tensor start(const Tensor& state, const Tensor& steps, bool is_sample) const;
+  /// Initial state number `which` (h, c) of all layers as [num_layers D, N, H].
+  [[nodiscard]] Tensor start(std::size_t which, const Tensor& state, const Tensor& x, std::int64_t batch,
+                             bool is_sample) const;
   [[nodiscard]] std::int64_t directions() const { return options_.bidirectional ? 2 : 1; }
 
   std::int64_t input_size_, hidden_size_;
@@ -179,12 +222,16 @@ class RNN final : public RecurrentLayer {
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {},
       RNNNonlinearity nonlinearity = RNNNonlinearity::tanh);
   [[nodiscard]] RecurrentOutput forward(const Tensor& x, const Tensor& h_0 = {});
+  [[nodiscard]] PackedRecurrentOutput forward(const PackedSequence& x, const Tensor& h_0 = {});
   [[nodiscard]] RecurrentOutput operator()(const Tensor& x, const Tensor& h_0 = {}) {
+    return call(*this, x, h_0);
+  }
+  [[nodiscard]] PackedRecurrentOutput operator()(const PackedSequence& x, const Tensor& h_0 = {}) {
     return call(*this, x, h_0);
   }
 
  private:
-  [[nodiscard]] Run run_direction(const Tensor& x, std::span<const Tensor> states,
+  [[nodiscard]] Run run_direction(const Steps& steps, std::span<const Tensor> states,
                                   const RecurrentParams& params, bool reverse) const override;
   RNNNonlinearity nonlinearity_;
 };
@@ -195,27 +242,36 @@ class GRU final : public RecurrentLayer {
   using Options = RecurrentOptions;
   GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
   [[nodiscard]] RecurrentOutput forward(const Tensor& x, const Tensor& h_0 = {});
+  [[nodiscard]] PackedRecurrentOutput forward(const PackedSequence& x, const Tensor& h_0 = {});
   [[nodiscard]] RecurrentOutput operator()(const Tensor& x, const Tensor& h_0 = {}) {
+    return call(*this, x, h_0);
+  }
+  [[nodiscard]] PackedRecurrentOutput operator()(const PackedSequence& x, const Tensor& h_0 = {}) {
     return call(*this, x, h_0);
   }
 
  private:
-  [[nodiscard]] Run run_direction(const Tensor& x, std::span<const Tensor> states,
+  [[nodiscard]] Run run_direction(const Steps& steps, std::span<const Tensor> states,
                                   const RecurrentParams& params, bool reverse) const override;
 };
 
-/// `lstm_sequence`. Throws: ValueError for one of h and c without the other.
+/// `lstm_sequence`; with a proj_size its steps as ops. Throws: ValueError for one of h and c without the
+/// other.
 class LSTM final : public RecurrentLayer {
  public:
   using Options = RecurrentOptions;
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
   [[nodiscard]] LSTMOutput forward(const Tensor& x, const LstmState& state = {});
+  [[nodiscard]] PackedLSTMOutput forward(const PackedSequence& x, const LstmState& state = {});
   [[nodiscard]] LSTMOutput operator()(const Tensor& x, const LstmState& state = {}) {
+    return call(*this, x, state);
+  }
+  [[nodiscard]] PackedLSTMOutput operator()(const PackedSequence& x, const LstmState& state = {}) {
     return call(*this, x, state);
   }
 
  private:
-  [[nodiscard]] Run run_direction(const Tensor& x, std::span<const Tensor> states,
+  [[nodiscard]] Run run_direction(const Steps& steps, std::span<const Tensor> states,
                                   const RecurrentParams& params, bool reverse) const override;
 };
 

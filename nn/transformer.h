@@ -1,5 +1,5 @@
-// The encoder of a transformer: its layer of attention and two linear maps, and several of them. Names, state
-// dicts and defaults are those of torch.nn.
+// The transformer: encoder and decoder layers of attention and two linear maps, several of them in a row, and
+// an encoder with a decoder. Names, state dicts and defaults are those of torch.nn.
 #pragma once
 
 #include "mezzo/core/function.h"
@@ -11,7 +11,7 @@
 
 namespace mezzo::nn {
 
-/// Options of TransformerEncoderLayer.
+/// Options of TransformerEncoderLayer and TransformerDecoderLayer.
 struct TransformerEncoderLayerOptions {
   std::int64_t dim_feedforward = 2048;  ///< features between the two linear maps
   double dropout = 0.1;                 ///< of attention's weights and of both branches, in training
@@ -68,7 +68,7 @@ class TransformerEncoderLayer final : public Layer {
 
 /// num_layers copies of a layer one after the other, "layers.0", ..., and a norm after the last one unless it
 /// is nullptr. As in torch the copies begin with the same values. Throws: ValueError for num_layers below 1
-/// and for no layer.
+/// or above 65536 and for no layer.
 class TransformerEncoder final : public Layer {
  public:
   TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, std::int64_t num_layers,
@@ -88,6 +88,136 @@ class TransformerEncoder final : public Layer {
 
   Child<ModuleList<TransformerEncoderLayer>> layers;
   Child<Layer> norm;
+};
+
+using TransformerDecoderLayerOptions = TransformerEncoderLayerOptions;
+
+/// Masks of TransformerDecoderLayer and TransformerDecoder, as those of AttentionMasks (nn/attention.h). L
+/// counts the steps of tgt, S those of memory.
+struct TransformerDecoderMasks {
+  Tensor tgt_mask = {};                 ///< [L, L], or [N nhead, L, L]
+  Tensor memory_mask = {};              ///< [L, S], or [N nhead, L, S]
+  Tensor tgt_key_padding_mask = {};     ///< [N, L], of one sample [L]
+  Tensor memory_key_padding_mask = {};  ///< [N, S], of one sample [S]
+  bool tgt_is_causal = false;           ///< no step of tgt reads a later one; needs no tgt_mask
+  bool memory_is_causal = false;        ///< step l of tgt reads steps s <= l of memory; needs no memory_mask
+};
+
+/// Self-attention, attention to an encoder's result and a feed-forward block, each added to its input: with
+/// a(x) = dropout1(self_attn(x, x, x)), m(x) = dropout2(multihead_attn(x, memory, memory)) and f(x) =
+/// dropout3(linear2(dropout(activation(linear1(x))))), y = norm1(x + a(x)), z = norm2(y + m(y)) and norm3(z +
+/// f(z)); if norm_first, y = x + a(norm1(x)), z = y + m(norm2(y)) and z + f(norm3(z)). tgt [L, N, d_model],
+/// memory [S, N, d_model], or N first if batch_first, or one sample without N; the result is as tgt. Throws:
+/// what TransformerEncoderLayer throws.
+class TransformerDecoderLayer final : public Module {
+ public:
+  using Options = TransformerDecoderLayerOptions;
+  TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
+                          const TransformerDecoderLayerOptions& options = {});
+  [[nodiscard]] Tensor forward(const Tensor& tgt, const Tensor& memory,
+                               const TransformerDecoderMasks& masks = {});
+  [[nodiscard]] Tensor operator()(const Tensor& tgt, const Tensor& memory,
+                                  const TransformerDecoderMasks& masks = {}) {
+    return call(*this, tgt, memory, masks);
+  }
+
+  Child<MultiheadAttention> self_attn;
+  Child<MultiheadAttention> multihead_attn;
+  Child<Linear> linear1;
+  Child<Dropout> dropout;
+  Child<Linear> linear2;
+  Child<LayerNorm> norm1;
+  Child<LayerNorm> norm2;
+  Child<LayerNorm> norm3;
+  Child<Dropout> dropout1;
+  Child<Dropout> dropout2;
+  Child<Dropout> dropout3;
+
+ private:
+  [[nodiscard]] Tensor attend(const Tensor& x, const TransformerDecoderMasks& masks) const;
+  [[nodiscard]] Tensor attend_memory(const Tensor& x, const Tensor& memory,
+                                     const TransformerDecoderMasks& masks) const;
+  [[nodiscard]] Tensor feed_forward(const Tensor& x) const;
+
+  mezzo::detail::Function<Tensor(const Tensor&)> activation_;
+  bool norm_first_;
+};
+
+/// num_layers copies of a layer one after the other, all with the same memory; otherwise as
+/// TransformerEncoder.
+class TransformerDecoder final : public Module {
+ public:
+  TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, std::int64_t num_layers,
+                     std::shared_ptr<Layer> norm = nullptr);
+  template <detail::ModuleValue<TransformerDecoderLayer> L>
+  TransformerDecoder(L&& decoder_layer, std::int64_t num_layers)
+      : TransformerDecoder(detail::shared<L>(std::forward<L>(decoder_layer)), num_layers) {}
+  template <detail::ModuleValue<TransformerDecoderLayer> L, detail::ModuleValue<Layer> N>
+  TransformerDecoder(L&& decoder_layer, std::int64_t num_layers, N&& last)
+      : TransformerDecoder(detail::shared<L>(std::forward<L>(decoder_layer)), num_layers,
+                           detail::shared<N>(std::forward<N>(last))) {}
+  [[nodiscard]] Tensor forward(const Tensor& tgt, const Tensor& memory,
+                               const TransformerDecoderMasks& masks = {});
+  [[nodiscard]] Tensor operator()(const Tensor& tgt, const Tensor& memory,
+                                  const TransformerDecoderMasks& masks = {}) {
+    return call(*this, tgt, memory, masks);
+  }
+
+  Child<ModuleList<TransformerDecoderLayer>> layers;
+  Child<Layer> norm;
+};
+
+/// Options of Transformer: the numbers of layers, and TransformerEncoderLayerOptions for all of them.
+struct TransformerOptions {
+  std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;
+  std::int64_t dim_feedforward = 2048;
+  double dropout = 0.1;
+  mezzo::detail::Function<Tensor(const Tensor&)> activation = relu;
+  double layer_norm_eps = 1e-5;
+  bool batch_first = false;
+  bool norm_first = false;
+  bool bias = true;
+  DType dtype = DType::f32;
+  Device device = Device::cpu();
+  Generator* generator = nullptr;          ///< of the first values; nullptr: the default one
+  Generator* dropout_generator = nullptr;  ///< of dropout; nullptr: the default one
+};
+
+/// Masks of Transformer: those of its encoder, and those of its decoder.
+struct EncoderDecoderMasks {
+  Tensor src_mask = {};                 ///< [S, S], or [N nhead, S, S]
+  Tensor tgt_mask = {};                 ///< [L, L], or [N nhead, L, L]
+  Tensor memory_mask = {};              ///< [L, S], or [N nhead, L, S]
+  Tensor src_key_padding_mask = {};     ///< [N, S], of one sample [S]
+  Tensor tgt_key_padding_mask = {};     ///< [N, L], of one sample [L]
+  Tensor memory_key_padding_mask = {};  ///< [N, S], of one sample [S]
+  bool src_is_causal = false, tgt_is_causal = false, memory_is_causal = false;
+};
+
+/// decoder(tgt, encoder(src)): src [S, N, d_model] and tgt [L, N, d_model], or N first if batch_first, or one
+/// sample each without N, give [L, N, d_model] as tgt. Both parts end in a LayerNorm. All matrices begin as
+/// xavier_uniform_. An encoder or decoder of one's own goes into its slot: net.encoder.replace(...). Throws:
+/// what TransformerEncoder and TransformerDecoder throw. Source: Vaswani et al., "Attention is all you need",
+/// 2017; torch.nn.Transformer.
+class Transformer final : public Module {
+ public:
+  using Options = TransformerOptions;
+  explicit Transformer(std::int64_t d_model = 512, std::int64_t nhead = 8,
+                       const TransformerOptions& options = {});
+  [[nodiscard]] Tensor forward(const Tensor& src, const Tensor& tgt, const EncoderDecoderMasks& masks = {});
+  [[nodiscard]] Tensor operator()(const Tensor& src, const Tensor& tgt,
+                                  const EncoderDecoderMasks& masks = {}) {
+    return call(*this, src, tgt, masks);
+  }
+  /// Draws all matrices anew, in the order of parameters(); vectors stay as they are, as in torch.
+  void reset_parameters(Generator& generator = default_generator());
+  /// [sz, sz]: 0 on the diagonal and below, -inf above. What is_causal says without a mask. Throws:
+  /// ValueError for a negative size.
+  [[nodiscard]] static Tensor generate_square_subsequent_mask(std::int64_t sz,
+                                                              const TensorOptions& options = {});
+
+  Child<TransformerEncoder> encoder;
+  Child<TransformerDecoder> decoder;
 };
 
 }  // namespace mezzo::nn

@@ -22,6 +22,7 @@
 #include "mezzo/ops/rearrange.h"
 #include "mezzo/ops/recurrent.h"
 #include "mezzo/ops/reduction.h"
+#include "mezzo/ops/rotary.h"
 #include "mezzo/ops/sampling.h"
 #include "mezzo/ops/selection.h"
 #include "mezzo/ops/shape.h"

@@ -40,15 +40,16 @@ struct LstmState {
 [[nodiscard]] LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor& w_ih,
                                   const Tensor& w_hh, const Tensor& b_ih = {}, const Tensor& b_hh = {});
 
-/// Results of lstm_sequence: h' of all steps [L, N, H], and the state after the last one.
+/// Results of lstm_sequence: h' of all steps [L, N, H], the state after the last one, and c' of all steps.
 struct LstmSequence {
   Tensor output;
   LstmState state;
+  Tensor cells;
 };
 /// lstm_cell over the steps of x, each beginning with the state after the one before; `reverse`: from the
 /// last step to the first. x's products of all steps are one product, and so are the gradients of both
 /// weights.
-/// Shapes: x [L, N, I], L at least 1; h and c [N, H] -> output [L, N, H], h and c [N, H].
+/// Shapes: x [L, N, I], L at least 1; h and c [N, H] -> output and cells [L, N, H], h and c [N, H].
 [[nodiscard]] LstmSequence lstm_sequence(const Tensor& x, const LstmState& state, const Tensor& w_ih,
                                          const Tensor& w_hh, const Tensor& b_ih = {}, const Tensor& b_hh = {},
                                          bool reverse = false);

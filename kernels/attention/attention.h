@@ -9,8 +9,9 @@
 
 namespace mezzo::kernels {
 
-/// softmax(scale q k^T + mask) v, without a matrix [L, S] in memory. Views: q [B, H, L, E], k [B, H, S, E], v
-/// [B, H, S, V], out [B, H, L, V]; one floating dtype, any strides but the last, which is 1.
+/// softmax(scale q k^T + mask) v, without a matrix [L, S] in memory. Views: q [B, H, L, E], k [B, Hk, S, E],
+/// v [B, Hv, S, V], out [B, H, L, V]; one floating dtype, any strides but the last, which is 1. Hk and Hv
+/// divide H: head h of q reads head h / (H / Hk) of k.
 struct Attention {
   View q, k, v;
   /// data == nullptr: none; else shown as [B, H, L, S] (strides of 0 where it repeats); boolean (false: key
@@ -23,6 +24,11 @@ struct Attention {
   /// Device memory, 2 numbers; for dropout_p > 0: weight (b, h, l, s) is kept by the word that Philox with
   /// this key gives its row-major index (kernels/attention/attention_math.h).
   const std::int64_t* seed = nullptr;
+
+  /// How many heads of q read one head of k or v.
+  [[nodiscard]] std::int64_t readers(const View& of) const {
+    return q.shape[1] == 0 ? 1 : q.shape[1] / of.shape[1];
+  }
 };
 
 /// logsumexp: [B, H, L] contiguous, of the compute type (f32, f64 for f64): log of the sum of exp(scores);
@@ -32,9 +38,9 @@ struct Attention {
 /// depend on the number of threads.
 MEZZO_KERNEL(attention, void(const Attention& attention, const View& out, void* logsumexp));
 
-/// dq, dk, dv like q, k, v (may be of another floating dtype; data == nullptr: not wanted), given grad
-/// (gradient of out, like it) and the results of the forward, of which out may be of the compute type
-/// instead.
+/// dq, dk, dv like q, k, v, but with all H heads, each with its own share (may be of another floating dtype;
+/// data == nullptr: not wanted), given grad (gradient of out, like it) and the results of the forward, of
+/// which out may be of the compute type instead.
 MEZZO_KERNEL(attention_backward,
              void(const Attention& attention, const View& dq, const View& dk, const View& dv,
                   const View& grad, const View& out, const void* logsumexp));

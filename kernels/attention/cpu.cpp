@@ -66,7 +66,12 @@ class Pieces {
 template <class T>
 struct HeadTiles {
   HeadTiles(const Attention& attention, std::int64_t head)
-      : a(attention), index(head), q(a.q, head), k(a.k, head), v(a.v, head), mask(a.mask, head) {}
+      : a(attention),
+        index(head),
+        q(a.q, head),
+        k(a.k, head / a.readers(a.k)),
+        v(a.v, head / a.readers(a.v)),
+        mask(a.mask, head) {}
 
   const Attention& a;
   std::int64_t index;

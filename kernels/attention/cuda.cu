@@ -9,7 +9,7 @@ void attention(Device device, const Attention& attention, const View& out, void*
   const auto run = [&](auto number) {
     using T = decltype(number);
     AttentionPass<T> pass = pass_of<T>(attention, true, logsumexp);
-    pass.z = TileSource(attention.v);
+    pass.z = values_of(attention);
     pass.out = TileSource(out);
     launch_attention<AttentionResult::output>(device, pass, attention.q.shape[0]);
   };

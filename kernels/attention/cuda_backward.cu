@@ -46,14 +46,14 @@ void backward(Device device, const Attention& attention, const View& dq, const V
   pass.delta = static_cast<const T*>(delta.data());
   if (dq.data != nullptr) {
     pass.grad_x = TileSource(grad);
-    pass.grad_y = TileSource(attention.v);
+    pass.grad_y = values_of(attention);
     pass.z = pass.y;
     pass.out = TileSource(dq);
     launch_attention<AttentionResult::queries>(device, pass, batch);
   }
   std::swap(pass.x, pass.y);
   if (dk.data != nullptr) {
-    pass.grad_x = TileSource(attention.v);
+    pass.grad_x = values_of(attention);
     pass.grad_y = TileSource(grad);
     pass.z = pass.y;
     pass.out = TileSource(dk);

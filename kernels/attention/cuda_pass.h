@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/attention/attention.h"
@@ -298,12 +299,20 @@ void launch_attention(Device device, const AttentionPass<T>& pass, std::int64_t 
   }
 }
 
+[[nodiscard]] inline TileSource keys_of(const Attention& attention) {
+  return TileSource(attention.k, attention.readers(attention.k));
+}
+[[nodiscard]] inline TileSource values_of(const Attention& attention) {
+  return TileSource(attention.v, attention.readers(attention.v));
+}
+
 /// What all passes over the same scores have in common, with rows and columns as the result has them.
 template <class T>
 [[nodiscard]] AttentionPass<T> pass_of(const Attention& attention, bool queries_are_rows, void* logsumexp) {
   AttentionPass<T> pass;
-  pass.x = TileSource(queries_are_rows ? attention.q : attention.k);
-  pass.y = TileSource(queries_are_rows ? attention.k : attention.q);
+  pass.x = TileSource(attention.q);
+  pass.y = keys_of(attention);
+  if (!queries_are_rows) std::swap(pass.x, pass.y);
   pass.heads = attention.q.shape[1];
   pass.queries = attention.q.shape[2];
   pass.keys = attention.k.shape[2];

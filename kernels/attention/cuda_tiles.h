@@ -15,21 +15,22 @@ namespace mezzo::kernels::cuda {
 
 using math::detail::add_product;
 
-/// The matrix [rows, width] that a [B, H, rows, width] view holds of one batch entry and head. Between its
-/// columns the step is 1.
+/// The matrix [rows, width] that a [B, H, rows, width] view holds of one batch entry and head, or of as many
+/// heads that follow each other as read one of its heads. Between its columns the step is 1.
 struct TileSource {
   Array array;
-  std::int64_t batch_step = 0, head_step = 0, row_step = 0;
+  std::int64_t batch_step = 0, head_step = 0, row_step = 0, readers = 1;
   std::int64_t rows = 0, width = 0;
   bool packed = false;  ///< every row begins at a multiple of kPack elements and is as long
   std::int64_t begin = 0;
 
   TileSource() = default;
-  explicit TileSource(const View& view)
+  explicit TileSource(const View& view, std::int64_t readers_of_head = 1)
       : array{view.data, view.dtype},
         batch_step(view.strides[0]),
         head_step(view.strides[1]),
         row_step(view.strides[2]),
+        readers(readers_of_head),
         rows(view.shape[2]),
         width(view.shape[3]),
         packed(takes_packs(array) && (batch_step | head_step | row_step | width) % kPack == 0) {}
@@ -37,7 +38,7 @@ struct TileSource {
   /// The matrix of one head.
   [[nodiscard]] __device__ TileSource of(std::int64_t batch, std::int64_t head) const {
     TileSource result = *this;
-    result.begin = batch * batch_step + head * head_step;
+    result.begin = batch * batch_step + head / readers * head_step;
     return result;
   }
   /// Elements `column` (a multiple of kPack) and its next three of a row, as T; 0 outside of the matrix.

@@ -49,14 +49,18 @@ struct CellTile {
   }
 };
 
-/// Where element (row, column) lies.
+/// Where element (row, column) lies; rows are counted over all dims but the last.
 inline std::byte* cell_element(const View& view, std::int64_t row, std::int64_t column) {
-  return static_cast<std::byte*>(view.data) +
-         (row * view.strides[0] + column * view.strides[1]) * size_of(view.dtype);
+  std::int64_t offset = column * view.strides.back();
+  for (std::size_t d = view.strides.size() - 2; d > 0; --d) {
+    offset += row % view.shape[d] * view.strides[d];
+    row /= view.shape[d];
+  }
+  return static_cast<std::byte*>(view.data) + (offset + row * view.strides[0]) * size_of(view.dtype);
 }
 template <class T>
 bool cell_in_place(const View& view) {
-  return view.dtype == dtype_of<T> && view.strides[1] == 1;
+  return view.dtype == dtype_of<T> && view.strides.back() == 1;
 }
 
 /// Elements (row, column) to (row, column + n) as T: where they are, or in the buffer.
@@ -69,7 +73,7 @@ const T* read_cell(const View& view, std::int64_t row, std::int64_t column, std:
   }
   const std::byte* const at = cell_element(view, row, column);
   if (cell_in_place<T>(view)) return reinterpret_cast<const T*>(at);
-  gather(at, view.dtype, view.strides[1], buffer.values, dtype_of<T>, n);
+  gather(at, view.dtype, view.strides.back(), buffer.values, dtype_of<T>, n);
   return buffer.values;
 }
 
@@ -79,7 +83,9 @@ const T* read_cell(const View& view, std::int64_t row, std::int64_t column, std:
 template <class T, class F>
 void cell_map(F f, const std::array<View, F::kResults>& results, const std::array<View, F::kInputs>& inputs) {
   using namespace detail;
-  const std::int64_t rows = results[0].shape[0], columns = results[0].shape[1];
+  const std::int64_t columns = results[0].shape.back();
+  std::int64_t rows = 1;
+  for (std::size_t d = 0; d + 1 < results[0].shape.size(); ++d) rows *= results[0].shape[d];
   if (rows == 0 || columns == 0) return;
   const std::int64_t width = std::min(columns, kCellTile), pieces = (columns - 1) / width + 1;
   constexpr std::int64_t kChunk = 4096;  // elements that take some 10 us
@@ -100,7 +106,7 @@ void cell_map(F f, const std::array<View, F::kResults>& results, const std::arra
       for (std::size_t k = 0; k < out.size(); ++k) {
         if (cell_in_place<T>(results[k])) continue;
         scatter(out[k], dtype_of<T>, cell_element(results[k], row, column), results[k].dtype,
-                results[k].strides[1], n);
+                results[k].strides.back(), n);
       }
     }
   });

@@ -16,7 +16,7 @@
 namespace mezzo::kernels {
 
 /// results[k](n, j) = f(inputs(n, j)).at[k] for a functor f. All views have one shape
-/// [rows, columns], any strides and any floating dtypes; an input without memory is 0 everywhere. Arithmetic
+/// [rows.., columns] of at least 2 dims, any strides and any floating dtypes; an input without memory is 0 everywhere. Arithmetic
 /// is in `compute` (f32 or f64), results are rounded once. A result may be in the memory of an input that has
 /// the same dtype and strides.
 template <class F, bool kDeviceCode = MEZZO_DEVICE_CODE>

@@ -76,6 +76,8 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
       v_proj_weight(*this, "v_proj_weight",
                     detail::unfilled(!sizes_.one_size(), {embed_dim, sizes_.vdim}, options)),
       in_proj_bias(*this, "in_proj_bias", detail::unfilled(options.bias, {3 * embed_dim}, options)),
+      bias_k(*this, "bias_k", detail::unfilled(options.add_bias_kv, {1, 1, embed_dim}, options)),
+      bias_v(*this, "bias_v", detail::unfilled(options.add_bias_kv, {1, 1, embed_dim}, options)),
       out_proj(*this, "out_proj",
                make<Linear>(embed_dim, embed_dim,
                             LinearOptions{.bias = options.bias,
@@ -84,6 +86,7 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
                                           .generator = options.generator})),
       dropout_(options.dropout),
       batch_first_(options.batch_first),
+      add_zero_attn_(options.add_zero_attn),
       dropout_generator_(options.dropout_generator) {
   fill(detail::or_default(options.generator));
 }
@@ -91,6 +94,9 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
 void MultiheadAttention::fill(Generator& generator) {
   for (const Param* weight : {&in_proj_weight, &q_proj_weight, &k_proj_weight, &v_proj_weight}) {
     if (weight->defined()) init::xavier_uniform_(*weight, 1, generator);
+  }
+  for (const Param* added : {&bias_k, &bias_v}) {
+    if (added->defined()) init::xavier_normal_(*added, 1, generator);
   }
   if (!in_proj_bias.defined()) return;
   init::zeros_(in_proj_bias);
@@ -151,7 +157,8 @@ MultiheadAttention::Heads MultiheadAttention::project(const Tensor& query, const
 
 Tensor MultiheadAttention::joined_mask(const Heads& heads, const AttentionMasks& masks,
                                        bool is_sample) const {
-  const std::int64_t batch = heads.q.size(0), queries = heads.q.size(2), keys = heads.k.size(2);
+  const std::int64_t batch = heads.q.size(0), queries = heads.q.size(2), keys = heads.k.size(2),
+                     added = added_keys();
   const auto checked_mask = [&](const char* name, const Tensor& mask, const Shape& shape,
                                 const Shape& other) {
     if (mask.dtype() != DType::boolean && !is_floating(mask.dtype())) {
@@ -177,19 +184,37 @@ Tensor MultiheadAttention::joined_mask(const Heads& heads, const AttentionMasks&
     const Tensor padding = checked_mask("a key_padding_mask", masks.key_padding_mask, shape, shape);
     result = joined(result, reshape(padding, {batch, 1, 1, keys}));
   }
-  if (masks.is_causal && (result.defined() || masks.need_weights)) {
+  if (masks.is_causal && (result.defined() || masks.need_weights || added > 0)) {
     const ValueOptions options{.device = heads.q.device()};
     result = joined(result, ge(unsqueeze(arange(queries, options), 1), arange(keys, options)));
   }
-  return result;
+  if (!result.defined() || added == 0) return result;
+  Shape shape = result.shape();
+  shape.back() = added;
+  const double takes_part = result.dtype() == DType::boolean ? 1 : 0;
+  return cat({result, full(shape, takes_part, {.dtype = result.dtype(), .device = result.device()})}, -1);
+}
+
+Tensor MultiheadAttention::with_added(const Tensor& heads, const Tensor& bias) const {
+  if (added_keys() == 0) return heads;
+  const Shape one{heads.size(0), sizes_.num_heads, 1, heads.size(3)};
+  Tensors parts{heads};
+  if (bias.defined()) {
+    const Tensor of_heads = reshape(bias, {1, sizes_.num_heads, 1, heads.size(3)});
+    parts.push_back(expand(of_heads.to(heads.dtype()), one));
+  }
+  if (add_zero_attn_) parts.push_back(zeros(one, {.dtype = heads.dtype(), .device = heads.device()}));
+  return cat(parts, 2);
 }
 
 AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                             const AttentionMasks& masks) {
   require_inputs(query, key, value);
   const bool is_sample = query.dim() == 2;
-  const Heads heads = project(query, key, value);
+  Heads heads = project(query, key, value);
   const Tensor mask = joined_mask(heads, masks, is_sample);
+  heads.k = with_added(heads.k, bias_k);
+  heads.v = with_added(heads.v, bias_v);
   const double dropout_p = is_training() ? dropout_ : 0;
   Generator& generator = detail::or_default(dropout_generator_);
   AttentionOutput result;

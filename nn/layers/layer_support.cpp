@@ -1,4 +1,5 @@
-// The errors that layers share: a size below 1, and an input whose last dim does not fit.
+// The errors that layers share: a size below 1, a number of layers that cannot be meant, and an input whose
+// last dim does not fit.
 #include "mezzo/nn/layers/layer_support.h"
 
 #include "mezzo/core/error.h"
@@ -9,6 +10,13 @@ std::int64_t detail::at_least_one(std::string_view layer, std::string_view what,
   if (size > 0) return size;
   throw ValueError(layer, std::string(what) + " of at least 1", std::to_string(size),
                    "check the layer's sizes");
+}
+
+std::int64_t detail::number_of_layers(std::string_view module, std::int64_t count) {
+  constexpr std::int64_t kMost = 65536;
+  if (count >= 1 && count <= kMost) return count;
+  throw ValueError(module, "num_layers of at least 1 and at most " + std::to_string(kMost),
+                   std::to_string(count), "check the model's sizes");
 }
 
 void detail::require_last(const Module& layer, const Tensor& x, std::int64_t size, std::string_view what) {

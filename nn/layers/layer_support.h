@@ -13,6 +13,10 @@ namespace mezzo::nn::detail {
 /// `size`, which a layer calls `what`. Throws ValueError in the layer's name when it is below 1.
 std::int64_t at_least_one(std::string_view layer, std::string_view what, std::int64_t size);
 
+/// `count`, which says how many layers a module makes. Throws ValueError in the module's name when it is
+/// below 1 or above 65536: more is a mistake, and would fill the memory before it is noticed.
+std::int64_t number_of_layers(std::string_view module, std::int64_t count);
+
 /// Throws ShapeError, naming the layer's path, unless the last dim of x is of `size`, which the layer calls
 /// `what`. An undefined x is left to the op.
 void require_last(const Module& layer, const Tensor& x, std::int64_t size, std::string_view what);

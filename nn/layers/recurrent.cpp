@@ -1,5 +1,6 @@
 // Single cells, and the loop over layers and directions that RNN, GRU and LSTM share. RNN and GRU call
-// their cell's op at every step; LSTM calls lstm_sequence once for all steps of a layer and direction.
+// their cell's op at every step, of packed sequences for those that still run. LSTM calls lstm_sequence once
+// for all steps of a layer and direction; packed sequences it lays out so that all begin together.
 #include "mezzo/nn/recurrent.h"
 
 #include <array>
@@ -11,7 +12,11 @@
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/layers/layer_support.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/indexing.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/random.h"
+#include "mezzo/ops/selection.h"
 #include "mezzo/ops/shape.h"
 
 namespace mezzo::nn {
@@ -34,6 +39,19 @@ void require_defined(const Module& module, const Tensor& x) {
   throw ValueError(module.described(), "a tensor", "an undefined one", "pass the layer's input");
 }
 
+constexpr std::int64_t kLstmGates = 4;
+
+void require_proj_size(std::string_view name, bool is_lstm, std::int64_t hidden_size,
+                       std::int64_t proj_size) {
+  if (proj_size == 0) return;
+  if (!is_lstm)
+    throw ValueError(name, "no proj_size", std::to_string(proj_size),
+                     "only LSTM maps its h to other features");
+  if (proj_size > 0 && proj_size < hidden_size) return;
+  throw ValueError(name, "a proj_size in [0, hidden_size)",
+                   std::to_string(proj_size) + " of " + std::to_string(hidden_size), "0 is for none");
+}
+
 /// Throws unless x ends in `size` and has one of two numbers of dims.
 void require_input(const Module& module, const Tensor& x, std::int64_t size, const char* dims,
                    std::int64_t most) {
@@ -46,16 +64,19 @@ void require_input(const Module& module, const Tensor& x, std::int64_t size, con
 }  // namespace
 
 RecurrentParams::RecurrentParams(Module& owner, const std::string& suffix, std::int64_t rows,
-                                 std::int64_t features, std::int64_t hidden, bool biases,
-                                 const TensorOptions& options)
+                                 std::int64_t features, std::int64_t hidden, std::int64_t projected,
+                                 bool biases, const TensorOptions& options)
     : weight_ih(owner, "weight_ih" + suffix, empty({rows, features}, options)),
-      weight_hh(owner, "weight_hh" + suffix, empty({rows, hidden}, options)),
+      weight_hh(owner, "weight_hh" + suffix, empty({rows, projected > 0 ? projected : hidden}, options)),
       bias_ih(owner, "bias_ih" + suffix, biases ? empty({rows}, options) : Tensor()),
-      bias_hh(owner, "bias_hh" + suffix, biases ? empty({rows}, options) : Tensor()) {}
+      bias_hh(owner, "bias_hh" + suffix, biases ? empty({rows}, options) : Tensor()),
+      weight_hr(owner, "weight_hr" + suffix, projected > 0 ? empty({projected, hidden}, options) : Tensor()) {
+}
 
 void RecurrentParams::fill(Generator& generator) {
-  const double bound = 1 / std::sqrt(static_cast<double>(weight_hh->size(1)));
-  for (const Param* param : {&weight_ih, &weight_hh, &bias_ih, &bias_hh}) {
+  const std::int64_t hidden = weight_hr.defined() ? weight_hr->size(1) : weight_hh->size(1);
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+  for (const Param* param : {&weight_ih, &weight_hh, &bias_ih, &bias_hh, &weight_hr}) {
     if (param->defined()) init::uniform_(*param, -bound, bound, generator);
   }
 }
@@ -65,7 +86,7 @@ void RecurrentParams::fill(Generator& generator) {
 RecurrentCell::RecurrentCell(std::string_view name, std::int64_t gates, std::int64_t input_size,
                              std::int64_t hidden_size, const RecurrentCellOptions& options)
     : RecurrentParams(*this, "", rows_of(name, gates, hidden_size),
-                      detail::at_least_one(name, "input_size", input_size), hidden_size, options.bias,
+                      detail::at_least_one(name, "input_size", input_size), hidden_size, 0, options.bias,
                       {.dtype = options.dtype, .device = options.device}),
       input_size_(input_size),
       hidden_size_(hidden_size) {
@@ -122,18 +143,20 @@ RecurrentLayer::RecurrentLayer(std::string_view name, std::int64_t gates, std::i
     : input_size_(detail::at_least_one(name, "input_size", input_size)),
       hidden_size_(hidden_size),
       options_(options) {
-  detail::at_least_one(name, "num_layers", options.num_layers);
+  detail::number_of_layers(name, options.num_layers);
   if (!(options.dropout >= 0 && options.dropout <= 1)) {
     throw ValueError(name, "a probability dropout in [0, 1]", Value(options.dropout).to_string(),
                      "dropout is the part that is zeroed");
   }
   const std::int64_t rows = rows_of(name, gates, hidden_size);
+  require_proj_size(name, gates == kLstmGates, hidden_size, options.proj_size);
   const TensorOptions tensor_options{.dtype = options.dtype, .device = options.device};
   for (std::int64_t layer = 0; layer < options.num_layers; ++layer) {
-    const std::int64_t features = layer == 0 ? input_size : directions() * hidden_size;
+    const std::int64_t features = layer == 0 ? input_size : directions() * output_size();
     for (std::int64_t direction = 0; direction < directions(); ++direction) {
       const std::string suffix = "_l" + std::to_string(layer) + (direction == 0 ? "" : "_reverse");
-      params_.emplace_back(*this, suffix, rows, features, hidden_size, options.bias, tensor_options);
+      params_.emplace_back(*this, suffix, rows, features, hidden_size, options.proj_size, options.bias,
+                           tensor_options);
     }
   }
   reset_parameters(detail::or_default(options.generator));
@@ -161,23 +184,24 @@ Tensor RecurrentLayer::as_steps(const Tensor& x) const {
   throw ShapeError(described(), "at least one step", to_string(x.shape()), "pass a sequence that has some");
 }
 
-Tensor RecurrentLayer::start(const Tensor& state, const Tensor& steps, bool is_sample) const {
-  const Shape shape{num_layers() * directions(), steps.size(1), hidden_size_};
-  if (!state.defined()) return zeros(shape, {.dtype = steps.dtype(), .device = steps.device()});
+Tensor RecurrentLayer::start(std::size_t which, const Tensor& state, const Tensor& x, std::int64_t batch,
+                             bool is_sample) const {
+  const Shape shape{num_layers() * directions(), batch, which == 0 ? output_size() : hidden_size_};
+  if (!state.defined()) return zeros(shape, {.dtype = x.dtype(), .device = x.device()});
   const Shape wanted = is_sample ? Shape{shape[0], shape[2]} : shape;
   if (state.shape() == wanted) return is_sample ? unsqueeze(state, 1) : state;
   throw ShapeError(described(), "a state " + to_string(wanted), to_string(state.shape()),
                    "its first dim counts layers and directions");
 }
 
-RecurrentLayer::Run RecurrentLayer::run_layer(const Tensor& x, std::span<const Tensor> states,
+RecurrentLayer::Run RecurrentLayer::run_layer(const Steps& steps, std::span<const Tensor> states,
                                               std::int64_t layer) {
   std::vector<Tensor> outputs;
   std::array<std::vector<Tensor>, 2> finals;
   for (std::int64_t direction = 0; direction < directions(); ++direction) {
     Tensors own;
     for (const Tensor& state : states) own.push_back(select(state, 0, layer * directions() + direction));
-    const Run run = run_direction(x, own, params(layer, direction == 1), direction == 1);
+    const Run run = run_direction(steps, own, params(layer, direction == 1), direction == 1);
     outputs.push_back(run.output);
     for (std::size_t s = 0; s < states.size(); ++s) finals[s].push_back(run.states[s]);
   }
@@ -186,30 +210,65 @@ RecurrentLayer::Run RecurrentLayer::run_layer(const Tensor& x, std::span<const T
   return result;
 }
 
-RecurrentLayer::Run RecurrentLayer::run(const Tensor& x, std::span<const Tensor> initial) {
-  const Tensor steps = as_steps(x);
-  const bool is_sample = x.dim() == 2;
-  Tensors states;
-  for (const Tensor& state : initial) states.push_back(start(state, steps, is_sample));
-  Run result{steps, {}};
+RecurrentLayer::Run RecurrentLayer::run_layers(const Steps& steps, std::span<const Tensor> states) {
+  Run result{steps.x, {}};
   std::array<std::vector<Tensor>, 2> finals;
   for (std::int64_t layer = 0; layer < num_layers(); ++layer) {
     if (layer > 0) {
       result.output = mezzo::dropout(result.output, options_.dropout, is_training(),
                                      detail::or_default(options_.dropout_generator));
     }
-    result = run_layer(result.output, states, layer);
+    result = run_layer({result.output, steps.packed}, states, layer);
     for (std::size_t s = 0; s < states.size(); ++s) finals[s].push_back(result.states[s]);
   }
-  for (std::size_t s = 0; s < states.size(); ++s) {
-    result.states[s] = cat(finals[s], 0);
-    if (is_sample) result.states[s] = squeeze(result.states[s], 1);
-  }
-  if (is_sample)
-    result.output = squeeze(result.output, 1);
-  else if (options_.batch_first)
-    result.output = transpose(result.output, 0, 1);
+  for (std::size_t s = 0; s < states.size(); ++s) result.states[s] = cat(finals[s], 0);
   return result;
+}
+
+RecurrentLayer::Run RecurrentLayer::run(const Tensor& x, std::span<const Tensor> initial) {
+  const Tensor steps = as_steps(x);
+  const bool is_sample = x.dim() == 2;
+  Tensors states;
+  for (std::size_t s = 0; s < initial.size(); ++s)
+    states.push_back(start(s, initial[s], steps, steps.size(1), is_sample));
+  Run result = run_layers({steps}, states);
+  if (is_sample) {
+    for (Tensor& state : result.states) state = squeeze(state, 1);
+    result.output = squeeze(result.output, 1);
+  } else if (options_.batch_first) {
+    result.output = transpose(result.output, 0, 1);
+  }
+  return result;
+}
+
+RecurrentLayer::Run RecurrentLayer::run(const PackedSequence& x, std::span<const Tensor> initial) {
+  detail::require_packed(described(), x);
+  if (x.data.dim() != 2 || x.data.size(1) != input_size_) {
+    throw ShapeError(described(), "packed data [steps, I] with I = " + std::to_string(input_size_),
+                     to_string(x.data.shape()), "check the layer before, or this one's input_size");
+  }
+  const auto in_order = [&](const Tensor& state, const std::vector<std::int64_t>& order) {
+    return order.empty() ? state : index_select(state, 1, detail::row_list(order, state.device()));
+  };
+  Tensors states;
+  for (std::size_t s = 0; s < initial.size(); ++s) {
+    const Tensor state = start(s, initial[s], x.data, x.num_sequences(), false);
+    states.push_back(initial[s].defined() ? in_order(state, x.sorted_indices) : state);
+  }
+  Run result;
+  if (x.batch_sizes.back() == x.num_sequences()) {  // of one length, which needs no lists
+    const auto length = static_cast<std::int64_t>(x.batch_sizes.size());
+    result = run_layers({reshape(x.data, {length, x.num_sequences(), input_size_})}, states);
+    result.output = flatten(result.output, 0, 1);
+  } else {
+    result = run_layers({x.data, &x}, states);
+  }
+  for (Tensor& state : result.states) state = in_order(state, x.unsorted_indices);
+  return result;
+}
+
+PackedSequence RecurrentLayer::packed_like(const PackedSequence& x, const Tensor& data) {
+  return {data, x.batch_sizes, x.sorted_indices, x.unsorted_indices};
 }
 
 std::string RecurrentLayer::extra_repr() const {
@@ -219,25 +278,71 @@ std::string RecurrentLayer::extra_repr() const {
   if (options_.batch_first) text += ", batch_first=true";
   if (options_.dropout != 0) text += ", dropout=" + Value(options_.dropout).to_string();
   if (options_.bidirectional) text += ", bidirectional=true";
+  if (options_.proj_size != 0) text += ", proj_size=" + std::to_string(options_.proj_size);
   return text;
 }
 
 namespace {
 
-/// h = step(x, h) over the steps of x, or from the last to the first.
+/// states = step(x_t, states) over the steps of x [L, N, ..], or from the last to the first. The first state
+/// is the output.
 template <class Step>
-auto run_steps(const Tensor& x, Tensor h, bool reverse, const Step& step) {
+std::pair<Tensor, Tensors> run_steps(const Tensor& x, Tensors states, bool reverse, const Step& step) {
   const std::int64_t length = x.size(0);
   std::vector<Tensor> outputs(static_cast<std::size_t>(length));
   for (std::int64_t k = 0; k < length; ++k) {
     const std::int64_t t = reverse ? length - 1 - k : k;
-    h = step(select(x, 0, t), h);
-    outputs[static_cast<std::size_t>(t)] = h;
+    states = step(select(x, 0, t), states);
+    outputs[static_cast<std::size_t>(t)] = states[0];
   }
-  return std::pair{stack(outputs), h};
+  return {stack(outputs), states};
+}
+
+/// The same over packed data: a step is run for the sequences that have it. Forward, the others keep the
+/// state they had; in reverse, they begin when their last step comes.
+template <class Step>
+std::pair<Tensor, Tensors> run_packed_steps(const Tensor& data, const std::vector<std::int64_t>& batch_sizes,
+                                            const Tensors& initial, bool reverse, const Step& step) {
+  const std::size_t length = batch_sizes.size();
+  const Tensors pieces = split(data, IntList(batch_sizes.begin(), batch_sizes.end()), 0);
+  std::vector<Tensor> outputs(length);
+  std::vector<std::vector<Tensor>> ended(initial.size());
+  std::int64_t running = reverse ? 0 : batch_sizes[0];
+  Tensors states = initial;
+  for (std::size_t k = 0; k < length; ++k) {
+    const std::size_t t = reverse ? length - 1 - k : k;
+    const std::int64_t size = batch_sizes[t];
+    for (std::size_t s = 0; s < states.size() && size != running; ++s) {
+      if (size < running) {
+        ended[s].insert(ended[s].begin(), narrow(states[s], 0, size, running - size));
+        states[s] = narrow(states[s], 0, 0, size);
+      } else {
+        const Tensor begin = narrow(initial[s], 0, running, size - running);
+        states[s] = running == 0 ? begin : cat({states[s], begin}, 0);
+      }
+    }
+    running = size;
+    states = step(pieces[t], states);
+    outputs[t] = states[0];
+  }
+  for (std::size_t s = 0; s < states.size() && !ended[s].empty(); ++s) {
+    ended[s].insert(ended[s].begin(), states[s]);
+    states[s] = cat(ended[s], 0);
+  }
+  return {cat(outputs, 0), states};
 }
 
 }  // namespace
+
+template <class Step>
+RecurrentLayer::Run RecurrentLayer::run_steps_of(const Steps& steps, std::span<const Tensor> states,
+                                                 bool reverse, const Step& step) {
+  const Tensors initial(states.begin(), states.end());
+  auto [output, finals] = steps.packed == nullptr
+                              ? run_steps(steps.x, initial, reverse, step)
+                              : run_packed_steps(steps.x, steps.packed->batch_sizes, initial, reverse, step);
+  return {std::move(output), std::move(finals)};
+}
 
 RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options,
          RNNNonlinearity nonlinearity)
@@ -248,13 +353,17 @@ RecurrentOutput RNN::forward(const Tensor& x, const Tensor& h_0) {
   return {result.output, result.states[0]};
 }
 
-RecurrentLayer::Run RNN::run_direction(const Tensor& x, std::span<const Tensor> states,
+PackedRecurrentOutput RNN::forward(const PackedSequence& x, const Tensor& h_0) {
+  const Run result = run(x, {&h_0, 1});
+  return {packed_like(x, result.output), result.states[0]};
+}
+
+RecurrentLayer::Run RNN::run_direction(const Steps& steps, std::span<const Tensor> states,
                                        const RecurrentParams& params, bool reverse) const {
   const auto cell = nonlinearity_ == RNNNonlinearity::tanh ? rnn_tanh_cell : rnn_relu_cell;
-  const auto [output, h] = run_steps(x, states[0], reverse, [&](const Tensor& step, const Tensor& before) {
-    return cell(step, before, params.weight_ih, params.weight_hh, params.bias_ih, params.bias_hh);
+  return run_steps_of(steps, states, reverse, [&](const Tensor& x, const Tensors& before) -> Tensors {
+    return {cell(x, before[0], params.weight_ih, params.weight_hh, params.bias_ih, params.bias_hh)};
   });
-  return {output, {h}};
 }
 
 GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options)
@@ -265,16 +374,20 @@ RecurrentOutput GRU::forward(const Tensor& x, const Tensor& h_0) {
   return {result.output, result.states[0]};
 }
 
-RecurrentLayer::Run GRU::run_direction(const Tensor& x, std::span<const Tensor> states,
+PackedRecurrentOutput GRU::forward(const PackedSequence& x, const Tensor& h_0) {
+  const Run result = run(x, {&h_0, 1});
+  return {packed_like(x, result.output), result.states[0]};
+}
+
+RecurrentLayer::Run GRU::run_direction(const Steps& steps, std::span<const Tensor> states,
                                        const RecurrentParams& params, bool reverse) const {
-  const auto [output, h] = run_steps(x, states[0], reverse, [&](const Tensor& step, const Tensor& before) {
-    return gru_cell(step, before, params.weight_ih, params.weight_hh, params.bias_ih, params.bias_hh);
+  return run_steps_of(steps, states, reverse, [&](const Tensor& x, const Tensors& before) -> Tensors {
+    return {gru_cell(x, before[0], params.weight_ih, params.weight_hh, params.bias_ih, params.bias_hh)};
   });
-  return {output, {h}};
 }
 
 LSTM::LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options)
-    : RecurrentLayer("LSTM", 4, input_size, hidden_size, options) {}
+    : RecurrentLayer("LSTM", kLstmGates, input_size, hidden_size, options) {}
 
 LSTMOutput LSTM::forward(const Tensor& x, const LstmState& state) {
   require_both(*this, state);
@@ -283,11 +396,80 @@ LSTMOutput LSTM::forward(const Tensor& x, const LstmState& state) {
   return {result.output, {result.states[0], result.states[1]}};
 }
 
-RecurrentLayer::Run LSTM::run_direction(const Tensor& x, std::span<const Tensor> states,
+PackedLSTMOutput LSTM::forward(const PackedSequence& x, const LstmState& state) {
+  require_both(*this, state);
+  const std::array initial{state.h, state.c};
+  const Run result = run(x, initial);
+  return {packed_like(x, result.output), {result.states[0], result.states[1]}};
+}
+
+namespace {
+
+/// Places of packed rows in a [L, N, ..] of sequences that all begin with row 0: from their first step on, or
+/// in reverse from their last one; and where each ends.
+struct AlignedRows {
+  AlignedRows(const std::vector<std::int64_t>& batch_sizes, bool reverse) {
+    const std::int64_t batch = batch_sizes[0];
+    std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch));
+    for (const std::int64_t size : batch_sizes) {
+      for (std::int64_t n = 0; n < size; ++n) ++lengths[static_cast<std::size_t>(n)];
+    }
+    for (std::size_t t = 0; t < batch_sizes.size(); ++t) {
+      for (std::int64_t n = 0; n < batch_sizes[t]; ++n) {
+        const auto step = static_cast<std::int64_t>(t);
+        const std::int64_t place = reverse ? lengths[static_cast<std::size_t>(n)] - 1 - step : step;
+        rows.push_back(place * batch + n);
+      }
+    }
+    for (std::int64_t n = 0; n < batch; ++n)
+      last.push_back((lengths[static_cast<std::size_t>(n)] - 1) * batch + n);
+  }
+  std::vector<std::int64_t> rows, last;
+};
+
+/// The steps of an LSTM with a projection, as ops. x's products of all steps are one.
+struct ProjectedLstm {
+  ProjectedLstm(const Tensor& x, const RecurrentParams& params)
+      : sums(linear(x, params.weight_ih, params.bias_ih)), of(params) {}
+  [[nodiscard]] Tensors operator()(const Tensor& own_sums, const Tensors& before) const {
+    const Tensor all = own_sums + linear(before[0], of.weight_hh, of.bias_hh);
+    const Tensors gates = split(all, all.size(-1) / kLstmGates, -1);
+    const Tensor c =
+        sigmoid(gates[1]) * before[1].to(all.dtype()) + sigmoid(gates[0]) * mezzo::tanh(gates[2]);
+    return {linear(sigmoid(gates[3]) * mezzo::tanh(c), of.weight_hr), c};
+  }
+  Tensor sums;
+  const RecurrentParams& of;
+};
+
+}  // namespace
+
+RecurrentLayer::Run LSTM::run_direction(const Steps& steps, std::span<const Tensor> states,
                                         const RecurrentParams& params, bool reverse) const {
-  const LstmSequence found = lstm_sequence(x, {states[0], states[1]}, params.weight_ih, params.weight_hh,
-                                           params.bias_ih, params.bias_hh, reverse);
-  return {found.output, {found.state.h, found.state.c}};
+  if (params.weight_hr.defined()) {
+    const ProjectedLstm step(steps.x, params);
+    return run_steps_of({step.sums, steps.packed}, states, reverse, step);
+  }
+  const auto run_sequence = [&](const Tensor& x, bool from_last) {
+    return lstm_sequence(x, {states[0], states[1]}, params.weight_ih, params.weight_hh, params.bias_ih,
+                         params.bias_hh, from_last);
+  };
+  if (steps.packed == nullptr) {
+    const LstmSequence found = run_sequence(steps.x, reverse);
+    return {found.output, {found.state.h, found.state.c}};
+  }
+  const std::vector<std::int64_t>& batch_sizes = steps.packed->batch_sizes;
+  const AlignedRows aligned(batch_sizes, reverse);
+  const auto length = static_cast<std::int64_t>(batch_sizes.size());
+  const std::int64_t batch = batch_sizes[0], features = steps.x.size(1);
+  const Device device = steps.x.device();
+  const Tensor rows = detail::row_list(aligned.rows, device), last = detail::row_list(aligned.last, device);
+  const Tensor padding = zeros({length * batch, features}, {.dtype = steps.x.dtype(), .device = device});
+  // Behind a sequence's end it runs on over zeros: nothing of that is read, and no state can overflow there.
+  const LstmSequence found =
+      run_sequence(reshape(index_copy(padding, 0, rows, steps.x), {length, batch, features}), false);
+  const Tensor output = flatten(found.output, 0, 1), cells = flatten(found.cells, 0, 1);
+  return {index_select(output, 0, rows), {index_select(output, 0, last), index_select(cells, 0, last)}};
 }
 
 }  // namespace mezzo::nn

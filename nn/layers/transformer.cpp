@@ -1,8 +1,14 @@
-// The encoder layer connects self-attention, two Linears, norms and dropout, with norms first or last. The
-// encoder runs clones of one layer in a row.
+// Encoder and decoder layers connect attention, two Linears, norms and dropout, with norms first or last.
+// Encoder and decoder run clones of one layer in a row; Transformer runs one after the other.
 #include "mezzo/nn/transformer.h"
 
+#include <limits>
+
 #include "mezzo/core/error.h"
+#include "mezzo/nn/init.h"
+#include "mezzo/nn/layers/layer_support.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/rearrange.h"
 
 namespace mezzo::nn {
 
@@ -41,6 +47,21 @@ std::shared_ptr<Dropout> noise(const LayerOptions& options) {
   return make<Dropout>(options.dropout, options.dropout_generator);
 }
 
+void require_activation(std::string_view name, const LayerOptions& options) {
+  if (options.activation) return;
+  throw ValueError(name, "an activation", "an empty function", "leave it out for relu");
+}
+
+/// Puts clones of a layer into a list.
+template <class L>
+void add_copies(std::string_view name, ModuleList<L>& layers, const std::shared_ptr<L>& layer,
+                std::int64_t num_layers) {
+  if (layer == nullptr)
+    throw ValueError(name, "a layer", "nullptr", "pass make<" + std::string(name) + "Layer>(...)");
+  for (std::int64_t i = detail::number_of_layers(name, num_layers); i > 0; --i)
+    layers.push_back(nn::clone(*layer));
+}
+
 }  // namespace
 
 TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
@@ -55,8 +76,7 @@ TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int6
       dropout2(*this, "dropout2", noise(options)),
       activation_(options.activation),
       norm_first_(options.norm_first) {
-  if (activation_) return;
-  throw ValueError("TransformerEncoderLayer", "an activation", "an empty function", "leave it out for relu");
+  require_activation("TransformerEncoderLayer", options);
 }
 
 Tensor TransformerEncoderLayer::attend(const Tensor& x, const TransformerMasks& masks) const {
@@ -83,19 +103,141 @@ TransformerEncoder::TransformerEncoder(const std::shared_ptr<TransformerEncoderL
                                        std::int64_t num_layers, std::shared_ptr<Layer> norm_in)
     : layers(*this, "layers", make<ModuleList<TransformerEncoderLayer>>()),
       norm(*this, "norm", std::move(norm_in)) {
-  if (encoder_layer == nullptr)
-    throw ValueError("TransformerEncoder", "a layer", "nullptr", "pass make<TransformerEncoderLayer>(...)");
-  if (num_layers < 1) {
-    throw ValueError("TransformerEncoder", "num_layers of at least 1", std::to_string(num_layers),
-                     "check the model's sizes");
-  }
-  for (std::int64_t i = 0; i < num_layers; ++i) layers->push_back(nn::clone(*encoder_layer));
+  add_copies("TransformerEncoder", *layers, encoder_layer, num_layers);
 }
 
 Tensor TransformerEncoder::forward(const Tensor& src, const TransformerMasks& masks) {
   Tensor x = src;
   for (Child<TransformerEncoderLayer>& layer : *layers) x = layer(x, masks);
   return norm ? norm(x) : x;
+}
+
+// --- the decoder
+
+TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
+                                                 const LayerOptions& options)
+    : self_attn(*this, "self_attn", attention(d_model, nhead, options)),
+      multihead_attn(*this, "multihead_attn", attention(d_model, nhead, options)),
+      linear1(*this, "linear1", map(d_model, options.dim_feedforward, options)),
+      dropout(*this, "dropout", noise(options)),
+      linear2(*this, "linear2", map(options.dim_feedforward, d_model, options)),
+      norm1(*this, "norm1", norm_of(d_model, options)),
+      norm2(*this, "norm2", norm_of(d_model, options)),
+      norm3(*this, "norm3", norm_of(d_model, options)),
+      dropout1(*this, "dropout1", noise(options)),
+      dropout2(*this, "dropout2", noise(options)),
+      dropout3(*this, "dropout3", noise(options)),
+      activation_(options.activation),
+      norm_first_(options.norm_first) {
+  require_activation("TransformerDecoderLayer", options);
+}
+
+Tensor TransformerDecoderLayer::attend(const Tensor& x, const TransformerDecoderMasks& masks) const {
+  const AttentionMasks for_attention{.key_padding_mask = masks.tgt_key_padding_mask,
+                                     .attn_mask = masks.tgt_mask,
+                                     .is_causal = masks.tgt_is_causal};
+  return dropout1(self_attn(x, x, x, for_attention).output);
+}
+
+Tensor TransformerDecoderLayer::attend_memory(const Tensor& x, const Tensor& memory,
+                                              const TransformerDecoderMasks& masks) const {
+  const AttentionMasks for_attention{.key_padding_mask = masks.memory_key_padding_mask,
+                                     .attn_mask = masks.memory_mask,
+                                     .is_causal = masks.memory_is_causal};
+  return dropout2(multihead_attn(x, memory, memory, for_attention).output);
+}
+
+Tensor TransformerDecoderLayer::feed_forward(const Tensor& x) const {
+  return dropout3(linear2(dropout(activation_(linear1(x)))));
+}
+
+Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
+                                        const TransformerDecoderMasks& masks) {
+  if (norm_first_) {
+    const Tensor x = tgt + attend(norm1(tgt), masks);
+    const Tensor y = x + attend_memory(norm2(x), memory, masks);
+    return y + feed_forward(norm3(y));
+  }
+  const Tensor x = norm1(tgt + attend(tgt, masks));
+  const Tensor y = norm2(x + attend_memory(x, memory, masks));
+  return norm3(y + feed_forward(y));
+}
+
+TransformerDecoder::TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer,
+                                       std::int64_t num_layers, std::shared_ptr<Layer> norm_in)
+    : layers(*this, "layers", make<ModuleList<TransformerDecoderLayer>>()),
+      norm(*this, "norm", std::move(norm_in)) {
+  add_copies("TransformerDecoder", *layers, decoder_layer, num_layers);
+}
+
+Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory,
+                                   const TransformerDecoderMasks& masks) {
+  Tensor x = tgt;
+  for (Child<TransformerDecoderLayer>& layer : *layers) x = layer(x, memory, masks);
+  return norm ? norm(x) : x;
+}
+
+// --- both
+
+namespace {
+
+LayerOptions layer_options(const TransformerOptions& options) {
+  return {.dim_feedforward = options.dim_feedforward,
+          .dropout = options.dropout,
+          .activation = options.activation,
+          .layer_norm_eps = options.layer_norm_eps,
+          .batch_first = options.batch_first,
+          .norm_first = options.norm_first,
+          .bias = options.bias,
+          .dtype = options.dtype,
+          .device = options.device,
+          .generator = options.generator,
+          .dropout_generator = options.dropout_generator};
+}
+
+/// `num_layers` layers and a norm after them.
+template <class Stack, class L>
+std::shared_ptr<Stack> stack_of(std::int64_t d_model, std::int64_t nhead, std::int64_t num_layers,
+                                const LayerOptions& options) {
+  return make<Stack>(make<L>(d_model, nhead, options), num_layers, norm_of(d_model, options));
+}
+
+}  // namespace
+
+Transformer::Transformer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& options)
+    : encoder(*this, "encoder",
+              stack_of<TransformerEncoder, TransformerEncoderLayer>(
+                  d_model, nhead, options.num_encoder_layers, layer_options(options))),
+      decoder(*this, "decoder",
+              stack_of<TransformerDecoder, TransformerDecoderLayer>(
+                  d_model, nhead, options.num_decoder_layers, layer_options(options))) {
+  reset_parameters(detail::or_default(options.generator));
+}
+
+void Transformer::reset_parameters(Generator& generator) {
+  for (const Tensor& parameter : parameters()) {
+    if (parameter.dim() > 1) init::xavier_uniform_(parameter, 1, generator);
+  }
+}
+
+Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const EncoderDecoderMasks& masks) {
+  const Tensor memory = encoder(src, TransformerMasks{.src_mask = masks.src_mask,
+                                                      .src_key_padding_mask = masks.src_key_padding_mask,
+                                                      .is_causal = masks.src_is_causal});
+  return decoder(tgt, memory,
+                 TransformerDecoderMasks{.tgt_mask = masks.tgt_mask,
+                                         .memory_mask = masks.memory_mask,
+                                         .tgt_key_padding_mask = masks.tgt_key_padding_mask,
+                                         .memory_key_padding_mask = masks.memory_key_padding_mask,
+                                         .tgt_is_causal = masks.tgt_is_causal,
+                                         .memory_is_causal = masks.memory_is_causal});
+}
+
+Tensor Transformer::generate_square_subsequent_mask(std::int64_t sz, const TensorOptions& options) {
+  constexpr std::string_view kName = "Transformer::generate_square_subsequent_mask";
+  if (sz < 0)
+    throw ValueError(kName, "a size of at least 0", std::to_string(sz), "it is the number of steps");
+  return triu(full({sz, sz}, -std::numeric_limits<double>::infinity(), options), 1);
 }
 
 }  // namespace mezzo::nn

@@ -107,7 +107,7 @@ Outputs backward_reference(const BackwardArgs& args) {
   const Tensor scores = plain.weights * (through - mean) * b.call.scale;
   Outputs outputs;
   const auto give = [&](const Backward::Wanted& wanted, const Tensor& a, const Tensor& x) {
-    if (wanted.is) outputs.push_back(to(sum_to(matmul(a, x), wanted.of->shape()), wanted.dtype));
+    if (wanted.is) outputs.push_back(to(b.call.summed(matmul(a, x), wanted.of->shape()), wanted.dtype));
   };
   give(b.wanted[0], scores, plain.key);
   give(b.wanted[1], transpose(scores, -2, -1), plain.query);
@@ -143,7 +143,7 @@ Outputs backward_forward(const BackwardArgs& args) {
   Outputs outputs;
   for (std::size_t i = 0; i < 3; ++i) {
     if (b.wanted[i].is)
-      outputs.push_back(to(sum_to(gradients[i], b.wanted[i].of->shape()), b.wanted[i].dtype));
+      outputs.push_back(to(b.call.summed(gradients[i], b.wanted[i].of->shape()), b.wanted[i].dtype));
   }
   return outputs;
 }
@@ -160,7 +160,10 @@ std::vector<Sample<AttentionBackwardAttrs>> backward_samples() {
            {dropping}},
           {{real({1, 2, 4, 1}), real({1, 2, 4, 3}), real({1, 2, 6, 3}), real({1, 2, 6, 1}), absent(),
             absent(), absent(), absent()},
-           {{.is_causal = true}, true, false, true}}};
+           {{.is_causal = true}, true, false, true}},
+          {{real({4, 3, 2}), real({4, 3, 3}), real({2, 5, 3}), real({2, 5, 2}), absent(), absent(), absent(),
+            absent()},
+           {{.enable_gqa = true}}}};
 }
 constexpr Op<AttentionBackwardAttrs> backward_op{
     .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(4, 5, 6, 7)},
@@ -224,6 +227,8 @@ std::vector<Sample<AttentionForwardAttrs>> attention_samples() {
           {{real({2, 2, 3, 3}), real({2, 2, 6, 3}), real({2, 2, 6, 1}), mask({2, 1, 3, 6}), absent()}, {}},
           {{real({4, 3}), real({3, 3}), real({3, 2}), absent(), seed()},
            {{.is_causal = true, .scale = 0.7, .dropout_p = 0.4}}},
+          {{real({2, 4, 3, 2}), real({2, 5, 2}), real({2, 1, 5, 3}), mask({2, 1, 3, 5}), absent()},
+           {{.enable_gqa = true}}},
           {{real({0, 2, 3}), real({0, 4, 3}), real({0, 4, 2}), absent(), absent()}, {}},
           {{real({2, 2, 3}), real({2, 0, 3}), real({2, 0, 2}), absent(), absent()}, {}}};
 }
@@ -246,7 +251,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (options.dropout_p > 0) {
     seed = randint(0, std::numeric_limits<std::int64_t>::max(), {2}, {.device = query.device()}, generator);
   }
-  const AttentionForwardAttrs attrs{{options.is_causal, options.scale, options.dropout_p}, true};
+  const AttentionForwardAttrs attrs{{options.is_causal, options.scale, options.dropout_p, options.enable_gqa},
+                                    true};
   return bind(attention_op, {query, key, value, options.attn_mask, seed}, attrs)[0];
 }
 

@@ -50,6 +50,23 @@ void require_matrices(std::string_view op, const AttentionInputs& in) {
   }
 }
 
+/// The leading dims of key or value, with as many heads as the query has.
+Shape leading_of_heads(std::string_view op, const Tensor& query, const Tensor& x) {
+  if (query.dim() < 3 || x.dim() < 3) {
+    throw ShapeError(op, "query, key and value of at least 3 dims for enable_gqa",
+                     to_string(query.shape()) + " and " + to_string(x.shape()),
+                     "heads are the last dim but two");
+  }
+  const std::int64_t heads = query.size(-3), own = x.size(-3);
+  if (heads != own && (own == 0 || heads % own != 0)) {
+    throw ShapeError(op, "heads of key and value that divide the query's " + std::to_string(heads),
+                     std::to_string(own), "each of them is read by an equal number of the query's heads");
+  }
+  Shape shape = leading(x);
+  shape.back() = heads;
+  return shape;
+}
+
 bool broadcasts_to(const Shape& shape, const Shape& target) {
   if (shape.size() > target.size()) return false;
   const std::size_t added = target.size() - shape.size();
@@ -118,9 +135,11 @@ Tensor causal_mask(const AttentionCall& call, Device device) {
 }  // namespace
 
 AttentionCall::AttentionCall(std::string_view op, const AttentionInputs& in, const AttentionAttrs& attrs)
-    : causal(attrs.is_causal), dropout_p(attrs.dropout_p) {
+    : causal(attrs.is_causal), dropout_p(attrs.dropout_p), grouped(attrs.enable_gqa) {
   require_matrices(op, in);
-  batch = layout::broadcast(op, layout::broadcast(op, leading(in.query), leading(in.key)), leading(in.value));
+  batch = leading(in.query);
+  for (const Tensor* x : {&in.key, &in.value})
+    batch = layout::broadcast(op, batch, grouped ? leading_of_heads(op, in.query, *x) : leading(*x));
   queries = in.query.size(-2), size = in.query.size(-1);
   keys = in.value.size(-2), value_size = in.value.size(-1);
   const Shape scores = matrix(queries, keys);
@@ -143,10 +162,28 @@ Shape AttentionCall::matrix(std::int64_t rows, std::int64_t cols) const {
   return shape;
 }
 
+Tensor AttentionCall::per_query_head(const Tensor& x) const {
+  if (!grouped || x.size(-3) == batch.back()) return x;
+  Shape shape = x.shape();
+  const std::size_t heads = shape.size() - 3;
+  shape.insert(heads + 1, batch.back() / x.size(-3));
+  const Tensor repeated = expand(unsqueeze(x, -3), shape);
+  return flatten(repeated, static_cast<std::int64_t>(heads), static_cast<std::int64_t>(heads) + 1);
+}
+
+Tensor AttentionCall::summed(const Tensor& gradient, const Shape& shape) const {
+  const std::size_t heads = shape.size() - 3;
+  if (!grouped || shape[heads] == batch.back()) return sum_to(gradient, shape);
+  Shape by_group = gradient.shape();
+  by_group[by_group.size() - 3] = shape[heads];
+  by_group.insert(by_group.size() - 2, batch.back() / shape[heads]);
+  return sum_to(sum(reshape(gradient, by_group), {-3}), shape);
+}
+
 AttentionViews::AttentionViews(const AttentionCall& call, const AttentionInputs& in) : call_(call) {
   attention_.q = heads(in.query, call.queries, call.size);
-  attention_.k = heads(in.key, call.keys, call.size);
-  attention_.v = heads(in.value, call.keys, call.value_size);
+  attention_.k = own_heads(in.key, call.keys, call.size);
+  attention_.v = own_heads(in.value, call.keys, call.value_size);
   if (in.mask.defined()) attention_.mask = heads(in.mask, call.queries, call.keys);
   attention_.causal = call.causal;
   attention_.scale = call.scale;
@@ -156,19 +193,24 @@ AttentionViews::AttentionViews(const AttentionCall& call, const AttentionInputs&
   attention_.seed = static_cast<const std::int64_t*>(kept_.back().impl().data());
 }
 
-kernels::View AttentionViews::heads(const Tensor& x, std::int64_t rows, std::int64_t cols) {
-  const Shape shape = call_.matrix(rows, cols);
+kernels::View AttentionViews::own_heads(const Tensor& x, std::int64_t rows, std::int64_t cols) {
+  Shape shape = call_.matrix(rows, cols);
+  if (call_.grouped) shape[shape.size() - 3] = x.size(-3);
+  return shown(x, shape);
+}
+
+kernels::View AttentionViews::shown(const Tensor& x, const Shape& shape) {
   const bool neighbours = x.dim() == 0 || x.size(-1) == 1 || x.strides().back() == 1;
-  Tensor shown = expand(neighbours ? x : x.contiguous(), shape);
+  Tensor result = expand(neighbours ? x : x.contiguous(), shape);
   const std::size_t rank = call_.batch.size();
   // More leading dims than two are merged, with a copy where strides cannot show it.
   if (rank > 2) {
     std::int64_t outer = 1;
-    for (std::size_t d = 0; d + 1 < rank; ++d) outer *= call_.batch[d];
-    shown = reshape(shown, {outer, call_.batch[rank - 1], rows, cols});
+    for (std::size_t d = 0; d + 1 < rank; ++d) outer *= shape[d];
+    result = reshape(result, {outer, shape[rank - 1], shape[rank], shape[rank + 1]});
   }
-  kept_.push_back(shown);
-  kernels::View view = view_of(shown);
+  kept_.push_back(result);
+  kernels::View view = view_of(result);
   while (view.shape.size() < 4) {
     view.shape.insert(0, 1);
     view.strides.insert(0, 0);
@@ -178,8 +220,8 @@ kernels::View AttentionViews::heads(const Tensor& x, std::int64_t rows, std::int
 
 ComposedAttention::ComposedAttention(const AttentionCall& call, const AttentionInputs& in, DType compute)
     : query(expand(to(in.query, compute), call.matrix(call.queries, call.size))),
-      key(expand(to(in.key, compute), call.matrix(call.keys, call.size))),
-      value(expand(to(in.value, compute), call.matrix(call.keys, call.value_size))),
+      key(expand(call.per_query_head(to(in.key, compute)), call.matrix(call.keys, call.size))),
+      value(expand(call.per_query_head(to(in.value, compute)), call.matrix(call.keys, call.value_size))),
       dropout_p(call.dropout_p) {
   Tensor scores = matmul(query, transpose(key, -2, -1)) * call.scale;
   if (in.mask.defined() && in.mask.dtype() == DType::boolean)

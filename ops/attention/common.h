@@ -12,10 +12,11 @@ struct AttentionAttrs {
   bool is_causal = false;
   std::optional<double> scale = {};
   double dropout_p = 0;
+  bool enable_gqa = false;
   static constexpr auto common_fields() {
     using A = AttentionAttrs;
     return std::tuple{attr("is_causal", &A::is_causal), attr("scale", &A::scale),
-                      attr("dropout_p", &A::dropout_p)};
+                      attr("dropout_p", &A::dropout_p), attr("enable_gqa", &A::enable_gqa)};
   }
 };
 
@@ -53,8 +54,14 @@ struct AttentionCall {
   bool causal;
   double scale, dropout_p;
 
+  bool grouped;  ///< the last of the leading dims are heads, of which keys and values may have fewer
+
   /// [batch.., rows, cols]
   [[nodiscard]] Shape matrix(std::int64_t rows, std::int64_t cols) const;
+  /// Key or value with each head repeated for every head of the query that reads it.
+  [[nodiscard]] Tensor per_query_head(const Tensor& x) const;
+  /// The gradient of query, key or value, of that shape, given the one of all batches and heads.
+  [[nodiscard]] Tensor summed(const Tensor& gradient, const Shape& shape) const;
 };
 
 /// The arguments of the kernels; keeps their memory.
@@ -64,9 +71,15 @@ class AttentionViews {
   [[nodiscard]] const kernels::Attention& get() const { return attention_; }
   /// A tensor [batch.., rows, cols] or one that broadcasts to it, as [B, H, rows, cols] with neighbours in
   /// the last dim.
-  [[nodiscard]] kernels::View heads(const Tensor& x, std::int64_t rows, std::int64_t cols);
+  [[nodiscard]] kernels::View heads(const Tensor& x, std::int64_t rows, std::int64_t cols) {
+    return shown(x, call_.matrix(rows, cols));
+  }
 
  private:
+  /// The same of a key or value, with its own number of heads.
+  [[nodiscard]] kernels::View own_heads(const Tensor& x, std::int64_t rows, std::int64_t cols);
+  [[nodiscard]] kernels::View shown(const Tensor& x, const Shape& shape);
+
   const AttentionCall& call_;
   SmallVector<Tensor, 8> kept_;
   kernels::Attention attention_;

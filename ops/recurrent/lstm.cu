@@ -463,7 +463,7 @@ LstmSequence lstm_sequence(const Tensor& x, const LstmState& state, const Tensor
   const Outputs outputs =
       bind(sequence_op, {x, state.h, state.c, w_ih, w_hh, b_ih, b_hh}, SequenceAttrs{reverse});
   const std::int64_t last = Order{x.size(0), reverse}.last();
-  return {outputs[0], {at(outputs[0], last), at(outputs[1], last)}};
+  return {outputs[0], {at(outputs[0], last), at(outputs[1], last)}, outputs[1]};
 }
 
 }  // namespace mezzo

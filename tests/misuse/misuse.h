@@ -187,7 +187,7 @@ MISUSE_OPTIONS(InterpolateOptions, &InterpolateOptions::size, &InterpolateOption
 MISUSE_OPTIONS(GridSampleOptions, &GridSampleOptions::mode, &GridSampleOptions::padding_mode,
                &GridSampleOptions::align_corners);
 MISUSE_OPTIONS(AttentionOptions, &AttentionOptions::attn_mask, &AttentionOptions::dropout_p,
-               &AttentionOptions::is_causal, &AttentionOptions::scale);
+               &AttentionOptions::is_causal, &AttentionOptions::scale, &AttentionOptions::enable_gqa);
 MISUSE_OPTIONS(ValueOptions, &ValueOptions::dtype, &ValueOptions::device, &ValueOptions::requires_grad);
 MISUSE_OPTIONS(TensorOptions, &TensorOptions::dtype, &TensorOptions::device, &TensorOptions::requires_grad);
 MISUSE_OPTIONS(Correction, &Correction::value);
