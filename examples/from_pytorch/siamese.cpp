@@ -42,7 +42,6 @@ int main(int argc, char** argv) {
     const Tensor loss = criterion(output, target);
     loss.backward();
     optimizer.step();
-    const Tensor correct = ((output > 0.5) == (target > 0.5)).sum();
-    if (step % 3 == 0) std::printf("step %d loss %.6g correct %g\n", step, loss.item(), correct.item());
+    if (step % 3 == 0) std::printf("step %d loss %.6g\n", step, loss.item());
   }
 }

@@ -39,9 +39,8 @@ def main():
         loss = criterion(output, target)
         loss.backward()
         optimizer.step()
-        correct = ((output > 0.5) == (target > 0.5)).sum()
         if step % 3 == 0:
-            print(f"step {step} loss {loss.item():.6g} correct {correct.item():g}")
+            print(f"step {step} loss {loss.item():.6g}")
 
 
 if __name__ == "__main__":

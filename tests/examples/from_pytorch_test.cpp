@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mezzo/core/cuda.h"
@@ -28,10 +31,11 @@ std::filesystem::path programs() {
   return mezzo::test::this_program().parent_path().parent_path() / "examples/from_pytorch";
 }
 
-/// A line that is printed: its words, and the numbers among them.
+/// A line that is printed: its words, and its numbers with the word before each.
 struct Line {
   std::vector<std::string> words;
   std::vector<double> numbers;
+  std::vector<std::string> names;
 };
 
 std::vector<Line> lines_of(const std::string& text) {
@@ -43,10 +47,12 @@ std::vector<Line> lines_of(const std::string& text) {
     for (std::string word; words >> word;) {
       char* end = nullptr;
       const double number = std::strtod(word.c_str(), &end);
-      if (*end == '\0')
-        line.numbers.push_back(number);
-      else
+      if (*end != '\0') {
         line.words.push_back(word);
+        continue;
+      }
+      line.numbers.push_back(number);
+      line.names.push_back(line.words.empty() ? "" : line.words.back());
     }
   }
   return lines;
@@ -61,7 +67,8 @@ struct Expected {
 /// Twins that differ by rounding alone end as far apart as stands behind `#` (expected/make.py has five
 /// more). Where a rounding first turns a comparison over, in relu or a maximum, is chance: so what counts for
 /// a line is the largest spread of all lines up to a quarter of the run later. Programs may be four times as
-/// far from the twin as those are; and by a unit of the sixth digit, which is the last one printed.
+/// far from the twin as those are; and by 1e-5 of the number, which is the last of the six digits printed. Of
+/// right answers two in a hundred may be others, which were near a tie.
 Expected expected_of(const std::string& name) {
   std::ifstream file(sources() / "expected" / (name + ".txt"));
   Expected expected;
@@ -83,7 +90,9 @@ Expected expected_of(const std::string& name) {
         if (expected.lines[j].words == expected.lines[i].words && n < spreads[j].numbers.size())
           spread = std::max(spread, spreads[j].numbers[n]);
       }
-      tolerances.push_back(4 * spread + 1e-5 * std::abs(numbers[n]));
+      const std::string& of = expected.lines[i].names[n];
+      const bool is_share = of == "correct" || of == "correctly" || of == "accuracy";
+      tolerances.push_back(4 * spread + (is_share ? 0.02 : 1e-5) * std::abs(numbers[n]));
     }
     expected.tolerances.push_back(tolerances);
   }
@@ -107,9 +116,18 @@ Ran run(const std::string& name, const std::string& flags) {
   return mezzo::test::run_shell("'" + (programs() / name).string() + "' " + flags);
 }
 
-const std::vector<std::string> kNames{
-    "actor_critic", "dcgan", "graph_convolution",  "mnist", "physics_informed", "siamese", "super_resolution",
-    "time_series",  "vae",   "word_language_model"};
+const std::vector<std::string> kNames{"actor_critic",
+                                      "dcgan",
+                                      "graph_convolution",
+                                      "lbfgs_regression",
+                                      "mnist",
+                                      "physics_informed",
+                                      "siamese",
+                                      "super_resolution",
+                                      "time_series",
+                                      "translation",
+                                      "vae",
+                                      "word_language_model"};
 
 class FromPyTorch : public ::testing::TestWithParam<std::string> {
  protected:
@@ -136,8 +154,14 @@ TEST_P(FromPyTorch, TrainsAsItsTwin) {
   expect_as_twin(GetParam(), text);
 }
 
+/// These take minutes on the emulated device.
+constexpr std::array kHeavy{
+    "dcgan", "mnist", "siamese", "super_resolution", "translation", "word_language_model"};
+
 TEST_P(FromPyTorch, BeginsAsItsTwinOnCuda) {
   if (!mezzo::cuda::is_available()) GTEST_SKIP() << mezzo::cuda::why_unavailable();
+  if (mezzo::test::under_sanitizer() && std::count(kHeavy.begin(), kHeavy.end(), GetParam()) > 0)
+    GTEST_SKIP() << "takes minutes on the emulated device";
   const Ran ran = run(GetParam(), "--cuda --steps 1");
   ASSERT_EQ(ran.status, 0) << ran.text;
   expect_as_twin(GetParam(), ran.text.substr(0, ran.text.find('\n')));
@@ -146,7 +170,8 @@ TEST_P(FromPyTorch, BeginsAsItsTwinOnCuda) {
 /// The first loss of a line.
 double loss_of(const Line& line) { return line.numbers.at(line.words.at(0) == "step" ? 1 : 0); }
 
-const std::vector<std::string> kMixed{"dcgan", "mnist", "super_resolution", "word_language_model"};
+const std::vector<std::string> kMixed{"dcgan", "mnist", "super_resolution", "translation",
+                                      "word_language_model"};
 
 class FromPyTorchMixed : public FromPyTorch {};
 INSTANTIATE_TEST_SUITE_P(Programs, FromPyTorchMixed, ::testing::ValuesIn(kMixed),
@@ -184,13 +209,15 @@ std::string text_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// Lines that are neither blank nor comment.
-int lines_of_code(const std::filesystem::path& path, const std::string& comment) {
+/// Lines that are neither blank nor comment. Docstrings are comments; those of the twins are of one line.
+int lines_of_code(const std::filesystem::path& path) {
   std::istringstream lines(text_of(path));
   int count = 0;
   for (std::string line; std::getline(lines, line);) {
-    const std::size_t first = line.find_first_not_of(' ');
-    if (first != std::string::npos && line.compare(first, comment.size(), comment) != 0) ++count;
+    std::string first;
+    std::istringstream(line) >> first;
+    const bool is_comment = first == "#" || first.starts_with("//") || first.starts_with("\"\"\"");
+    if (!first.empty() && !is_comment) ++count;
   }
   return count;
 }
@@ -198,9 +225,8 @@ int lines_of_code(const std::filesystem::path& path, const std::string& comment)
 TEST(FromPyTorchSources, AreHardlyLongerThanTheTwins) {
   if (!std::filesystem::exists(sources())) GTEST_SKIP() << sources() << " is not here";
   for (const std::string& name : kNames) {
-    const int cpp = lines_of_code(sources() / (name + ".cpp"), "//");
-    const int python = lines_of_code(sources() / (name + ".py"), "#") - 1;  // the docstring is a comment
-    EXPECT_GT(python, 20) << name;
+    const int cpp = lines_of_code(sources() / (name + ".cpp"));
+    const int python = lines_of_code(sources() / (name + ".py")) EXPECT_GT(python, 20) << name;
     EXPECT_LE(cpp, 1.3 * python) << name;
   }
 }
