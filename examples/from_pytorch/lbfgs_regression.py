@@ -1,4 +1,4 @@
-"""lbfgs_regression: a small net learns a curve from noisy points by L-BFGS, whole data at a time."""
+"""lbfgs_regression: a small net learns a curve from noisy points by L-BFGS, from all of them at a time."""
 import torch
 from torch import nn
 

@@ -226,7 +226,8 @@ TEST(FromPyTorchSources, AreHardlyLongerThanTheTwins) {
   if (!std::filesystem::exists(sources())) GTEST_SKIP() << sources() << " is not here";
   for (const std::string& name : kNames) {
     const int cpp = lines_of_code(sources() / (name + ".cpp"));
-    const int python = lines_of_code(sources() / (name + ".py")) EXPECT_GT(python, 20) << name;
+    const int python = lines_of_code(sources() / (name + ".py"));
+    EXPECT_GT(python, 20) << name;
     EXPECT_LE(cpp, 1.3 * python) << name;
   }
 }

@@ -71,8 +71,9 @@ def main():
     torch.set_num_threads(1)
     for name in names:
         lines = list(expected(name))
-        text = f"# examples/from_pytorch/expected/make.py {name}, with PyTorch {torch.__version__.split('+')[0]} on a CPU\n"
-        (HERE / f"{name}.txt").write_text(text + "".join(line + "\n" for line in lines))
+        version = torch.__version__.split("+")[0]
+        first = f"# examples/from_pytorch/expected/make.py {name}, with PyTorch {version} on a CPU"
+        (HERE / f"{name}.txt").write_text("\n".join([first, *lines]) + "\n")
         print(f"{name}: {lines[-1]}")
 
 
