@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes docs/programs.md from examples/from_pytorch: a table of the programs and the listings of each and of its twin. The
-# last losses of the programs are those that the programs in BUILD print; those of the twins stand in expected/ there.
+# Writes docs/programs.md from examples/from_pytorch: a table of the programs, and the listings of each and of its twin.
+# The last losses of the programs are those that the programs in BUILD print; those of the twins stand in expected/.
 # usage: program_page.sh BUILD      writes the page; BUILD is build/release, for example
 #        program_page.sh --check    compares it, but for the losses of the programs; status 1 when it is stale
 set -eu
@@ -9,14 +9,14 @@ export LC_ALL
 cd -- "$(dirname -- "$0")/.."
 page=docs/programs.md
 folder=examples/from_pytorch
-names="mnist dcgan word_language_model time_series super_resolution vae actor_critic siamese translation lbfgs_regression
-  physics_informed graph_convolution"
+names="mnist dcgan word_language_model time_series super_resolution vae actor_critic siamese translation
+  lbfgs_regression physics_informed graph_convolution"
 
-# lines_of FILE: how many are neither blank nor comment. Docstrings are comments, too; those of the twins are of one line.
+# lines_of FILE: how many are neither blank nor comment. Docstrings are comments; those of the twins are of one line.
 lines_of() { awk '$1 != "" && $1 !~ /^(\/\/|#$|""")/ { ++n } END { print n }' "$1"; }
 
-# last_loss <TEXT: the number behind the last "loss".
-last_loss() { awk '{ for (i = 1; i < NF; ++i) if ($i ~ /^loss/) { print_this = $(i + 1); if ($i == "loss") break } } END { print print_this }'; }
+# last_loss <TEXT: the number behind the last word that begins with "loss".
+last_loss() { awk '{ for (i = 1; i < NF; ++i) if ($i ~ /^loss/) last = $(i + 1) } END { print last }'; }
 
 # loss_in_page NAME: what stands there now.
 loss_in_page() { awk -F' *[|] *' -v link="[$1](#$1)" '$2 == link { print $6 }' "$page"; }
@@ -26,8 +26,9 @@ make_page() {
 <!-- Made by tools/program_page.sh; the test program_page compares. -->
 # Well-known PyTorch programs on mezzo
 
-The programs that one learns PyTorch by, each in C++ on mezzo and in Python on PyTorch, in the same structure. They stand in
-[examples/from_pytorch](../examples/from_pytorch) and are built as `build/<preset>/examples/from_pytorch/<name>`.
+The programs that one learns PyTorch by, each in C++ on mezzo and in Python on PyTorch, in the same structure. They
+stand in [examples/from_pytorch](../examples/from_pytorch) and are built as
+`build/<preset>/examples/from_pytorch/<name>`.
 
 * They download nothing: data, first weights and noise come from one small generator of random numbers, which
   [twin.h](../examples/from_pytorch/twin.h) and [twin.py](../examples/from_pytorch/twin.py) both have. So each program
@@ -44,14 +45,19 @@ Lines are counted without blank ones and comments; the losses are the last ones 
 TEXT
   for name in $names; do
     shows=$(sed -n '1s/^"""[a-z_]*: \(.*\)\."""$/\1/p' "$folder/$name.py")
-    [ -n "$shows" ] || { echo "program_page: $folder/$name.py does not begin with a line \"\"\"$name: what it shows.\"\"\"" >&2; exit 1; }
+    if [ -z "$shows" ]; then
+      echo "program_page: expected '$name: what it shows.' as the first line of $folder/$name.py" >&2
+      exit 1
+    fi
     if [ -n "$build" ]; then loss=$("$build/$folder/$name" | last_loss); else loss=$(loss_in_page "$name"); fi
     twin=$(sed -e 1d -e 's/ # .*//' "$folder/expected/$name.txt" | last_loss)
-    echo "| [$name](#$name) | $shows | $(lines_of "$folder/$name.cpp") | $(lines_of "$folder/$name.py") | $loss | $twin |"
+    lines="$(lines_of "$folder/$name.cpp") | $(lines_of "$folder/$name.py")"
+    echo "| [$name](#$name) | $shows | $lines | $loss | $twin |"
   done
   for name in $names; do
     printf '\n## %s\n\n```cpp\n' "$name"
     cat "$folder/$name.cpp"
+    # shellcheck disable=SC2016
     printf '```\n\nThe twin:\n\n```python\n'
     cat "$folder/$name.py"
     printf '```\n'
