@@ -61,6 +61,7 @@
 #include "mezzo/optim/adamax.h"
 #include "mezzo/optim/clip.h"
 #include "mezzo/optim/decay_groups.h"
+#include "mezzo/optim/lbfgs.h"
 #include "mezzo/optim/lion.h"
 #include "mezzo/optim/lr_scheduler.h"
 #include "mezzo/optim/nadam.h"

@@ -15,7 +15,7 @@ foreach(target IN LISTS targets)
   get_target_property(type ${target} TYPE)
   get_target_property(folder ${target} RUNTIME_OUTPUT_DIRECTORY)
   string(REPLACE "${PROJECT_BINARY_DIR}/" "" folder "${folder}")
-  if(NOT type STREQUAL "EXECUTABLE" OR NOT folder MATCHES "^(tests|bench|examples|examples/amp)$"
+  if(NOT type STREQUAL "EXECUTABLE" OR NOT folder MATCHES "^(tests|bench|examples|examples/amp|examples/from_pytorch)$"
       OR target MATCHES "^libtorch_")
     continue()
   endif()
@@ -32,6 +32,7 @@ endif()
 add_custom_target(bundle
   COMMAND ${CMAKE_COMMAND} -E rm -rf "${bundle}"
   COMMAND ${CMAKE_COMMAND} -E make_directory "${bundle}/lib" "${bundle}/tests" "${bundle}/bench/peers" "${bundle}/examples/amp"
+    "${bundle}/examples/from_pytorch"
   COMMAND ${CMAKE_STRIP} -s -o "${bundle}/lib/$<TARGET_SONAME_FILE_NAME:mezzo>" $<TARGET_FILE:mezzo>
   ${copies}
   COMMAND ${CMAKE_COMMAND} -E copy bench/run.py bench/comparisons.py bench/footprint.py "${bundle}/bench"

@@ -1,7 +1,7 @@
 # The examples: every folder examples/<name>/ is the program <name>, put into <build>/examples. Left alone are folders that
 # are projects of their own, by a CMakeLists.txt in them or one below (examples/consumers). A folder in
 # `folders_of_programs` is a collection instead: each of its sources is a program, put into <build>/examples/<folder>.
-set(folders_of_programs amp)
+set(folders_of_programs amp from_pytorch)
 # The bundle runs where libfmt.so may be missing.
 set(mezzo_fmt fmt::fmt)
 if(MEZZO_BUNDLE)

@@ -1,0 +1,228 @@
+// The iterations of a step: the two-loop recursion on one vector of all parameters, and the move along it.
+#include "mezzo/optim/lbfgs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/error.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/shape.h"
+#include "mezzo/optim/strong_wolfe.h"
+
+namespace mezzo::optim {
+
+namespace {
+
+constexpr double kLeastCurvature = 1e-10;  // of y s, for a pair that is remembered
+
+double largest(const Tensor& x) { return amax(abs(x)).item(); }
+double product(const Tensor& a, const Tensor& b) { return dot(a, b).item(); }
+
+NamedTensors checked(const NamedTensors& parameters) {
+  if (parameters.empty()) throw ValueError("LBFGS", "at least one parameter", "none", "give it a model's");
+  std::set<const TensorImpl*> seen;
+  for (const auto& [name, tensor] : parameters) {
+    require_parameter(
+        "LBFGS", tensor,
+        parameters.front().second.defined() ? parameters.front().second.device() : Device::cpu());
+    if (is_16bit(tensor.dtype())) {
+      throw DTypeError("LBFGS", "parameters of f32 or f64", to_string(tensor.dtype()),
+                       "keep them in f32, and compute in 16 bits by autocast");
+    }
+    if (!seen.insert(tensor.ref().get()).second) {
+      throw ValueError("LBFGS", "each parameter once",
+                       name.empty() ? to_string(tensor.shape()) : name + " twice", "list it once");
+    }
+  }
+  return parameters;
+}
+
+}  // namespace
+
+LBFGS::LBFGS(const std::vector<Tensor>& parameters, const LBFGSOptions& options)
+    : LBFGS(unnamed(parameters), options) {}
+
+LBFGS::LBFGS(const NamedTensors& parameters, const LBFGSOptions& options)
+    : parameters_(checked(parameters)), options_(options) {
+  check(options);
+  for (const auto& [name, tensor] : parameters_) {
+    if (tensor.dtype() == DType::f64) dtype_ = DType::f64;
+  }
+}
+
+void LBFGS::check(const LBFGSOptions& options) const {
+  require_not_negative("LBFGS", {{"lr", options.lr},
+                                 {"tolerance_grad", options.tolerance_grad},
+                                 {"tolerance_change", options.tolerance_change}});
+  const auto at_least_one = [](const char* what, std::int64_t number) {
+    require_option("LBFGS", number >= 1, std::string(what) + " of at least 1", static_cast<double>(number));
+  };
+  at_least_one("max_iter", options.max_iter);
+  at_least_one("max_eval", options.max_eval.value_or(1));
+  at_least_one("history_size", options.history_size);
+}
+
+void LBFGS::set_lr(double lr) {
+  require_not_negative("LBFGS", {{"lr", lr}});
+  options_.lr = lr;
+}
+
+std::vector<Tensor> LBFGS::parameters() const {
+  std::vector<Tensor> result;
+  for (const auto& [name, tensor] : parameters_) result.push_back(tensor);
+  return result;
+}
+
+void LBFGS::zero_grad(bool set_to_none) {
+  for (const auto& [name, tensor] : parameters_) {
+    const Tensor gradient = tensor.grad();
+    if (!gradient.defined()) continue;
+    if (set_to_none)
+      tensor.set_grad({});
+    else
+      gradient.zero_();
+  }
+}
+
+// --- one step
+
+Tensor LBFGS::gathered() const {
+  std::vector<Tensor> parts;
+  for (const auto& [name, tensor] : parameters_) {
+    const Tensor gradient = tensor.grad();
+    const Tensor part = gradient.defined() ? gradient.detach() : zeros_like(tensor.detach());
+    parts.push_back(to(reshape(part, {-1}), dtype_));
+  }
+  return cat(parts);
+}
+
+void LBFGS::move(double step, const Tensor& direction) {
+  const NoGrad no_grad;
+  std::int64_t from = 0;
+  for (const auto& [name, tensor] : parameters_) {
+    tensor.add_(to(view(narrow(direction, 0, from, tensor.numel()), tensor.shape()), tensor.dtype()), step);
+    from += tensor.numel();
+  }
+}
+
+double LBFGS::evaluate(const mezzo::detail::Function<Tensor()>& closure, Tensor& loss) {
+  {
+    const EnableGrad recording;
+    loss = closure();
+  }
+  ++history_.evaluations;
+  if (!loss.defined() || loss.numel() != 1) {
+    throw ValueError("LBFGS.step", "a closure that returns the loss, one number",
+                     loss.defined() ? to_string(loss.shape()) : "an undefined tensor", "return the loss");
+  }
+  return loss.item();
+}
+
+/// Keeps the differences that the last move has made.
+void LBFGS::remember(const Tensor& gradient) {
+  const Tensor y = sub(gradient, history_.gradient), s = mul(history_.direction, history_.step);
+  const double ys = product(y, s);
+  if (!(ys > kLeastCurvature)) return;
+  if (std::ssize(history_.memories) == options_.history_size)
+    history_.memories.erase(history_.memories.begin());
+  history_.memories.push_back({y, s, 1 / ys});
+  history_.scale = ys / product(y, y);
+}
+
+/// -H g.
+Tensor LBFGS::descent(const Tensor& gradient) const {
+  const std::vector<Memory>& memories = history_.memories;
+  std::vector<double> alphas(memories.size());
+  const Tensor q = neg(gradient);
+  for (std::size_t i = memories.size(); i-- > 0;) {
+    alphas[i] = product(memories[i].parameters, q) * memories[i].inverse;
+    q.add_(memories[i].gradients, -alphas[i]);
+  }
+  const Tensor r = mul(q, history_.scale);
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    const double beta = product(memories[i].gradients, r) * memories[i].inverse;
+    r.add_(memories[i].parameters, alphas[i] - beta);
+  }
+  return r;
+}
+
+/// The end of a line search along the present direction. Parameters are where they were afterwards.
+detail::LinePoint LBFGS::search(const mezzo::detail::Function<Tensor()>& closure,
+                                const detail::LinePoint& start, double first, std::int64_t most_evaluations) {
+  std::vector<Tensor> origin;
+  for (const auto& [name, tensor] : parameters_) origin.push_back(clone(tensor.detach()));
+  const auto go_back = [&] {
+    for (std::size_t i = 0; i < origin.size(); ++i) parameters_[i].second.copy_(origin[i]);
+  };
+  const auto at = [&](double step) {
+    move(step, history_.direction);
+    Tensor loss;
+    detail::LinePoint point{
+        .step = step, .loss = evaluate(closure, loss), .slope = 0, .gradient = gathered()};
+    point.slope = product(point.gradient, history_.direction);
+    go_back();
+    return point;
+  };
+  return detail::strong_wolfe({.at = at,
+                               .start = start,
+                               .largest = largest(history_.direction),
+                               .most_evaluations = most_evaluations},
+                              first);
+}
+
+/// Makes the direction of the next iteration from a gradient.
+void LBFGS::turn(const Tensor& gradient) {
+  if (history_.iterations++ == 0) {
+    history_.direction = neg(gradient);
+  } else {
+    remember(gradient);
+    history_.direction = descent(gradient);
+  }
+  history_.gradient = gradient;
+  history_.step = options_.lr;
+  if (history_.iterations == 1) history_.step *= std::min(1.0, 1 / sum(abs(gradient)).item());
+}
+
+Tensor LBFGS::step(const mezzo::detail::Function<Tensor()>& closure) {
+  if (!closure)
+    throw ValueError("LBFGS.step", "a closure", "an empty function", "pass one that returns the loss");
+  const NoGrad no_grad;
+  const std::int64_t before = history_.evaluations;
+  const std::int64_t most = options_.max_eval.value_or(options_.max_iter * 5 / 4);
+  const auto left = [&] { return most - (history_.evaluations - before); };
+  Tensor first_loss, later_loss;
+  double loss = evaluate(closure, first_loss);
+  Tensor gradient = gathered();
+  if (largest(gradient) <= options_.tolerance_grad) return first_loss;
+  for (std::int64_t i = 1;; ++i) {
+    turn(gradient);
+    const double former_loss = loss, slope = product(gradient, history_.direction);
+    if (slope > -options_.tolerance_change) break;
+    const bool searches = options_.line_search_fn == LineSearch::strong_wolfe;
+    if (searches) {
+      const detail::LinePoint found = search(closure, {0, loss, slope, gradient}, history_.step, left());
+      history_.step = found.step;
+      loss = found.loss;
+      gradient = found.gradient;
+    }
+    move(history_.step, history_.direction);
+    if (i == options_.max_iter) break;
+    if (!searches) {
+      loss = evaluate(closure, later_loss);
+      gradient = gathered();
+    }
+    if (left() <= 0 || largest(gradient) <= options_.tolerance_grad) break;
+    if (largest(mul(history_.direction, history_.step)) <= options_.tolerance_change) break;
+    if (std::abs(loss - former_loss) < options_.tolerance_change) break;
+  }
+  return first_loss;
+}
+
+}  // namespace mezzo::optim

@@ -1,0 +1,130 @@
+// Saving and restoring an LBFGS.
+#include <string>
+
+#include "mezzo/core/error.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/optim/lbfgs.h"
+
+namespace mezzo::optim {
+
+namespace {
+
+constexpr std::string_view kLoad = "LBFGS.load_state_dict";
+
+/// Saved tensors, taken by name as vectors of one length.
+class SavedVectors {
+ public:
+  SavedVectors(const OptimizerState& state, std::int64_t length, DType dtype, Device device)
+      : state_(state), length_(length), dtype_(dtype), device_(device) {}
+  /// A copy of the one with that name. Throws: StateError, ShapeError, DTypeError.
+  Tensor take(const std::string& name) {
+    for (const auto& [key, tensor] : state_.tensors) {
+      if (key != name || !tensor.defined()) continue;
+      if (tensor.shape() != Shape{length_}) {
+        throw ShapeError(kLoad, name + " of shape [" + std::to_string(length_) + "]",
+                         to_string(tensor.shape()), "it was saved with other parameters");
+      }
+      if (!is_floating(tensor.dtype()))
+        throw DTypeError(kLoad, "a floating " + name, to_string(tensor.dtype()), "check the file");
+      ++taken_;
+      return clone(to(to(tensor.detach(), device_), dtype_));
+    }
+    throw StateError(kLoad, "a tensor " + name, "none", "check the file");
+  }
+  /// Throws: StateError when there are others.
+  void require_all_taken() const {
+    if (taken_ == state_.tensors.size()) return;
+    throw StateError(kLoad, std::to_string(taken_) + " tensors", std::to_string(state_.tensors.size()),
+                     "check the file");
+  }
+
+ private:
+  const OptimizerState& state_;
+  std::int64_t length_;
+  DType dtype_;
+  Device device_;
+  std::size_t taken_ = 0;
+};
+
+std::string numbered(const char* name, std::size_t i) { return name + std::to_string(i); }
+
+}  // namespace
+
+OptimizerState LBFGS::state_dict() const {
+  OptimizerState state;
+  Value& options = state.options;
+  options.set("optimizer", "LBFGS")
+      .set("num_parameters", static_cast<std::int64_t>(parameters_.size()))
+      .set("lr", options_.lr)
+      .set("max_iter", options_.max_iter)
+      .set("max_eval", options_.max_eval ? Value(*options_.max_eval) : Value())
+      .set("tolerance_grad", options_.tolerance_grad)
+      .set("tolerance_change", options_.tolerance_change)
+      .set("history_size", options_.history_size)
+      .set("line_search_fn", options_.line_search_fn == LineSearch::none ? "none" : "strong_wolfe")
+      .set("n_iter", history_.iterations)
+      .set("func_evals", history_.evaluations)
+      .set("t", history_.step)
+      .set("H_diag", history_.scale);
+  Value inverses{Value::List{}};
+  for (std::size_t i = 0; i < history_.memories.size(); ++i) {
+    inverses.push_back(history_.memories[i].inverse);
+    state.tensors.emplace_back(numbered("old_dirs.", i), history_.memories[i].gradients);
+    state.tensors.emplace_back(numbered("old_stps.", i), history_.memories[i].parameters);
+  }
+  options.set("ro", std::move(inverses));
+  if (history_.direction.defined()) {
+    state.tensors.emplace_back("d", history_.direction);
+    state.tensors.emplace_back("prev_flat_grad", history_.gradient);
+  }
+  return state;
+}
+
+void LBFGS::load_state_dict(const OptimizerState& state) {
+  const Value& saved = state.options;
+  if (const std::string& kind = saved.at("optimizer").as_string(); kind != "LBFGS")
+    throw StateError(kLoad, "the state of LBFGS", kind, "load it into an optimizer of that kind");
+  if (const std::int64_t count = saved.at("num_parameters").as_int(); count != std::ssize(parameters_)) {
+    throw StateError(kLoad, std::to_string(parameters_.size()) + " parameters", std::to_string(count),
+                     "make the optimizer with the same parameters");
+  }
+  const std::string& search = saved.at("line_search_fn").as_string();
+  if (search != "none" && search != "strong_wolfe")
+    throw ValueError(kLoad, "line_search_fn none or strong_wolfe", search, "check the file");
+  LBFGSOptions options{.lr = saved.at("lr").as_double(),
+                       .max_iter = saved.at("max_iter").as_int(),
+                       .max_eval = {},
+                       .tolerance_grad = saved.at("tolerance_grad").as_double(),
+                       .tolerance_change = saved.at("tolerance_change").as_double(),
+                       .history_size = saved.at("history_size").as_int(),
+                       .line_search_fn = search == "none" ? LineSearch::none : LineSearch::strong_wolfe};
+  if (const Value& most = saved.at("max_eval"); !most.is_null()) options.max_eval = most.as_int();
+  check(options);
+  History history{.iterations = saved.at("n_iter").as_int(),
+                  .evaluations = saved.at("func_evals").as_int(),
+                  .direction = {},
+                  .gradient = {},
+                  .step = saved.at("t").as_double(),
+                  .scale = saved.at("H_diag").as_double(),
+                  .memories = {}};
+  std::int64_t length = 0;
+  for (const auto& [name, tensor] : parameters_) length += tensor.numel();
+  SavedVectors vectors(state, length, dtype_, parameters_.front().second.device());
+  const Value::List& inverses = saved.at("ro").as_list();
+  if (std::ssize(inverses) > options.history_size || (history.iterations == 0 && !inverses.empty()))
+    throw StateError(kLoad, "at most history_size memories", std::to_string(inverses.size()),
+                     "check the file");
+  for (std::size_t i = 0; i < inverses.size(); ++i) {
+    history.memories.push_back({vectors.take(numbered("old_dirs.", i)),
+                                vectors.take(numbered("old_stps.", i)), inverses[i].as_double()});
+  }
+  if (history.iterations > 0) {
+    history.direction = vectors.take("d");
+    history.gradient = vectors.take("prev_flat_grad");
+  }
+  vectors.require_all_taken();
+  options_ = options;
+  history_ = std::move(history);
+}
+
+}  // namespace mezzo::optim
