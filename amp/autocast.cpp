@@ -144,7 +144,7 @@ Tensor cast_leaf(const Tensor& leaf, DType dtype) {
 Tensor cast(const Tensor& tensor, DType dtype, const State& state) {
   if (tensor.dtype() == dtype) return tensor;
   const bool weight = state.cache && tensor.dtype() == DType::f32 && is_16bit(dtype) && tensor.is_leaf() &&
-                      tensor.requires_grad() && !tensor.impl().is_view &&
+                      tensor.requires_grad() && !tensor.impl().is_view && !tensor.is_inference() &&
                       mezzo::detail::derived_input_hooks() > 0;
   const InputHookGuard no_autocast{InputHookState{}};
   const LoggedCast logged(tensor, dtype, weight);

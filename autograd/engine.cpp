@@ -374,6 +374,7 @@ void warn_inside_region(std::string_view op) {
 void backward(TensorList outputs, TensorList grad_outputs, const BackwardOptions& options) {
   warn_inside_region("backward");
   const autograd::BackwardScope scope;
+  const detail::InferenceFrame no_inference(detail::Inference::off);
   Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
   walk.run();
   walk.accumulate_into_leaves();
@@ -382,6 +383,7 @@ void backward(TensorList outputs, TensorList grad_outputs, const BackwardOptions
 Tensors grad(TensorList outputs, TensorList inputs, TensorList grad_outputs, const GradOptions& options) {
   warn_inside_region("grad");
   const autograd::BackwardScope scope;
+  const detail::InferenceFrame no_inference(detail::Inference::off);
   Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
   walk.capture(inputs);
   walk.run();

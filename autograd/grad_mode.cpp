@@ -9,7 +9,7 @@ namespace {
 constinit thread_local detail::ScopeList<bool> modes;
 }
 
-bool grad_enabled() noexcept { return modes.value_or(true); }
+bool grad_enabled() noexcept { return modes.value_or(true) && !inference_mode_enabled(); }
 
 namespace detail {
 GradModeGuard::GradModeGuard(bool enabled) : scope_(modes.begin(enabled)) {}

@@ -1,6 +1,7 @@
 // Whether ops are recorded on this thread, and the scope guards that change it.
 #pragma once
 
+#include "mezzo/core/inference_mode.h"
 #include "mezzo/core/scope.h"
 
 namespace mezzo {

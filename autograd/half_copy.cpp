@@ -29,6 +29,7 @@ constexpr std::array<DType, 2> kHalfTypes{DType::f16, DType::bf16};
 /// Fills the slot from the leaf's present values.
 void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
   const NoGrad no_grad;
+  const mezzo::detail::InferenceFrame no_inference(mezzo::detail::Inference::off);  // it may outlive the mode
   const InputHookGuard no_autocast{InputHookState{}};
   const std::uint32_t version = leaf.version();  // as a write during the cast makes the copy an old one
   copy.storage = to(leaf.detach(), dtype).impl().storage;

@@ -88,11 +88,21 @@ void Node::free_saved() {
   saved_outputs.clear();
 }
 
+namespace {
+/// "f32 [2, 3], a result of mul".
+std::string described(const Tensor& tensor) {
+  std::string text = std::string(to_string(tensor.dtype())) + " " + to_string(tensor.shape());
+  if (const auto& made_by = tensor.impl().grad_fn)
+    return text + ", a result of " + std::string(static_cast<const Node&>(*made_by).info.name.value);
+  return text + (tensor.requires_grad() ? ", a leaf" : "");
+}
+}  // namespace
+
 Tensor Node::checked(const SavedTensor& saved, const char* what, std::size_t i) const {
   if (saved.tensor.defined() && saved.tensor.version() != saved.version) {
     throw AutogradError(info.name.value,
-                        std::string(what) + " " + std::to_string(i) + " as it was in forward (version " +
-                            std::to_string(saved.version) + ")",
+                        std::string(what) + " " + std::to_string(i) + " (" + described(saved.tensor) +
+                            ") as it was in forward (version " + std::to_string(saved.version) + ")",
                         "version " + std::to_string(saved.tensor.version()),
                         "it was written in place since; write to a clone() or after backward");
   }
@@ -162,6 +172,12 @@ Tensor kept_input(const Tensor& input) {
   kept.impl().output_index = input.impl().output_index;
   return kept;
 }
+
+[[noreturn, gnu::cold]] void refuse_inference(std::string_view op, std::size_t i, const Tensor& input) {
+  throw AutogradError(op, "a normal tensor as input " + std::to_string(i) + ", which backward needs",
+                      "an inference tensor of shape " + to_string(input.shape()),
+                      "make it outside of InferenceMode, or clone() it there");
+}
 }  // namespace
 
 void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves) {
@@ -169,6 +185,8 @@ void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves)
     const Tensor& input = inputs[i].get();
     node->edges.push_back(edge_to(input));
     const bool keep = input.defined() && is_in(saves.inputs, i);
+    if (keep && input.is_inference()) [[unlikely]]
+      refuse_inference(node->info.name.value, i, input);
     node->saved_inputs.push_back(keep ? SavedTensor{kept_input(input), input.version()} : SavedTensor{});
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {

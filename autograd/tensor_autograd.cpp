@@ -52,6 +52,10 @@ const Tensor& Tensor::requires_grad_(bool value) const {
     throw AutogradError("requires_grad_", "a leaf", "a result of recorded ops",
                         value ? "it requires grad already" : "use detach() for a tensor without history");
   }
+  if (value && is_inference() && !inference_mode_enabled()) {
+    throw AutogradError("requires_grad_", "a normal tensor", "an inference tensor",
+                        "make it outside of InferenceMode, or clone() it there");
+  }
   impl_->requires_grad = value;
   return *this;
 }
@@ -99,8 +103,10 @@ void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) co
 std::size_t Tensor::register_hook(GradHook hook) const {
   static_cast<void>(required("register_hook"));
   if (!requires_grad()) {
-    throw AutogradError("register_hook", "a tensor that requires grad", "one that does not",
-                        "call requires_grad_() first");
+    throw AutogradError("register_hook", "a leaf that requires grad, or a result computed from one",
+                        is_floating(dtype()) ? "a leaf that does not require grad"
+                                             : "a tensor of " + std::string(to_string(dtype())),
+                        "call requires_grad_() on the leaf, and compute outside of NoGrad");
   }
   GradHooks& hooks = ensure_hooks(*impl_);
   const std::scoped_lock lock(hooks.mutex);

@@ -19,9 +19,9 @@ set(mezzo_sample_files
   amp: autocast captured_step grad_scaler grad_scaler_state policy
   autograd: attrs bind decomposed engine finite_proof grad_mode gradient_locks half_copy leaf_lock node op_observer
     recorded_copies recorded_gradients registry tensor_autograd
-  core: backend cgroup cuda dims dtype error function layout promotion random storage tensor threads value warning
+  core: backend cuda dims dtype error function inference_mode layout promotion random storage tensor threads value warning
   core/memory: allocator memory_limit per_thread pool stream_mark
-  core/parallel: processors thread_pool
+  core/parallel: cgroup processors thread_pool
   core/random: draw_recorder
   core/replay: recording
   core/text: value_text
@@ -35,7 +35,7 @@ set(mezzo_sample_files
   kernels/reduce: cpu_direct_sum cpu_plan cpu_source
   kernels/scaler: cpu
   nn/layers: layer_support linear
-  nn/module: call cloning convert module module_slots print sequential
+  nn/module: call cloning convert hooks module module_slots print sequential
   ops/factory: factory random
   ops/linalg: linear matmul product
   ops/loss: common regression

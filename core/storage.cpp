@@ -2,12 +2,16 @@
 // tells the recording of the thread, if there is one, what is made and written.
 #include "mezzo/core/storage.h"
 
+#include "mezzo/core/inference_mode.h"
 #include "mezzo/core/memory/allocator.h"
 
 namespace mezzo {
 
 Storage::Storage(std::size_t bytes, Device device)
-    : data_(detail::allocate_bytes(bytes, device)), bytes_(bytes), device_(device) {
+    : inference_(inference_mode_enabled()),
+      data_(detail::allocate_bytes(bytes, device)),
+      bytes_(bytes),
+      device_(device) {
   if (!device.is_cpu()) note_made();
 }
 

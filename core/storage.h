@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "mezzo/core/atomic_count.h"
 #include "mezzo/core/device.h"
@@ -22,6 +23,9 @@ class Storage final : public RefCounted {
   Storage(std::size_t bytes, Device device);
   /// Memory of the CPU's that somebody else owns and keeps as long as the storage.
   Storage(void* data, std::size_t bytes) noexcept : borrowed_(true), data_(data), bytes_(bytes) {}
+  /// Memory that `owner` keeps, which goes with the storage.
+  Storage(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner) noexcept
+      : borrowed_(true), data_(data), bytes_(bytes), device_(device), owner_(std::move(owner)) {}
   ~Storage() override;
 
   [[nodiscard]] void* data() const noexcept { return data_; }
@@ -30,8 +34,11 @@ class Storage final : public RefCounted {
   /// Counts in-place writes through any tensor that shares this storage.
   [[nodiscard]] std::uint32_t version() const noexcept { return version_.load_acquire(); }
   void bump_version() { advance_version(1); }
+  /// Whether it was made in an InferenceMode: its writes are not counted.
+  [[nodiscard]] bool is_inference() const noexcept { return inference_; }
   /// Counts `writes` writes at once. While work is recorded, each replay will count as one more.
   void advance_version(std::uint32_t writes) {
+    if (inference_) return;
     version_.add_acq_rel(writes);
     if (!device_.is_cpu()) note_write();
   }
@@ -48,11 +55,13 @@ class Storage final : public RefCounted {
 
   bool borrowed_ = false;  ///< not to be freed
   bool recorded_ = false;  ///< a recording counts its replays as writes to it
+  bool inference_ = false;
   void* data_;
   std::size_t bytes_;
   Device device_ = {};
   AtomicCount<std::uint32_t> version_{0};
   AtomicCount<std::int32_t> live_views_{0};
+  Ref<RefCounted> owner_;  ///< of borrowed memory; may be empty
 };
 
 }  // namespace mezzo

@@ -99,6 +99,8 @@ class Tensor {
   const Tensor& requires_grad_(bool value = true) const;
   /// Whether it was not made by a recorded op.
   [[nodiscard]] bool is_leaf() const;
+  /// Whether its memory was made in an InferenceMode.
+  [[nodiscard]] bool is_inference() const;
   /// The accumulated gradient of a leaf; undefined before the first backward.
   [[nodiscard]] Tensor grad() const;
   /// Replaces the gradient (an undefined tensor clears it). Shape, device and dtype must be the tensor's own;
@@ -217,6 +219,7 @@ class Tensor {
   [[nodiscard]] Tensor reshape(const Shape& shape) const;
   [[nodiscard]] Tensor permute(const Dims& dims) const;
   [[nodiscard]] Tensor transpose(std::int64_t d0, std::int64_t d1) const;
+  [[nodiscard]] Tensor movedim(std::int64_t source, std::int64_t destination) const;
   [[nodiscard]] Tensor t() const;
   [[nodiscard]] Tensor expand(const Shape& sizes) const;
   [[nodiscard]] Tensor expand_as(const Tensor& other) const;
@@ -257,6 +260,9 @@ class Tensor {
   [[nodiscard]] Tensor square() const;
   [[nodiscard]] Tensor exp() const;
   [[nodiscard]] Tensor log() const;
+  [[nodiscard]] Tensor log1p() const;
+  [[nodiscard]] Tensor expm1() const;
+  [[nodiscard]] Tensor erf() const;
   [[nodiscard]] Tensor sqrt() const;
   [[nodiscard]] Tensor rsqrt() const;
   [[nodiscard]] Tensor reciprocal() const;
@@ -317,6 +323,7 @@ class Tensor {
   [[nodiscard]] Tensor argmax(std::optional<std::int64_t> dim = {}, bool keepdim = false) const;
   [[nodiscard]] Tensor argmin(std::optional<std::int64_t> dim = {}, bool keepdim = false) const;
   [[nodiscard]] Tensor cumsum(std::int64_t dim) const;
+  [[nodiscard]] Tensor cumprod(std::int64_t dim) const;
   [[nodiscard]] ValuesIndices sort(std::int64_t dim = -1, bool descending = false) const;
   [[nodiscard]] Tensor argsort(std::int64_t dim = -1, bool descending = false) const;
   [[nodiscard]] ValuesIndices topk(std::int64_t k, std::int64_t dim = -1, bool largest = true) const;
@@ -326,6 +333,8 @@ class Tensor {
   [[nodiscard]] Tensor scatter_add(std::int64_t dim, const Tensor& index, const Tensor& src) const;
   [[nodiscard]] Tensor index_select(std::int64_t dim, const Tensor& index) const;
   [[nodiscard]] Tensor masked_fill(const Tensor& mask, Scalar value) const;
+  [[nodiscard]] Tensor masked_select(const Tensor& mask) const;
+  [[nodiscard]] Tensor nonzero() const;
 
   /// The state, unchecked: the tensor must be defined.
   [[nodiscard]] TensorImpl& impl() const noexcept { return *impl_; }
@@ -409,7 +418,8 @@ struct TensorImpl final : RefCounted {
 /// Options of a tensor: its dtype and device.
 [[nodiscard]] TensorOptions options_of(const Tensor& tensor);
 
-/// Values as PyTorch prints them: `[[1, 2], [3, 4]] f32 [2, 2]`, long dims elided. One host read.
+/// Values as PyTorch prints them, of large tensors the edges, with shape, dtype, device where it is not the
+/// CPU: `tensor([1.5000, 2.0000], shape=[2], dtype=f32)`. One host read.
 [[nodiscard]] std::string to_string(const Tensor& tensor);
 std::ostream& operator<<(std::ostream& stream, const Tensor& tensor);
 
@@ -417,6 +427,7 @@ inline const Shape& Tensor::shape() const { return required("shape").shape; }
 inline const Dims& Tensor::strides() const { return required("strides").strides; }
 inline std::int64_t Tensor::dim() const { return static_cast<std::int64_t>(required("dim").shape.size()); }
 inline DType Tensor::dtype() const { return required("dtype").dtype; }
+inline bool Tensor::is_inference() const { return required("is_inference").storage->is_inference(); }
 inline Device Tensor::device() const { return required("device").storage->device(); }
 inline bool Tensor::requires_grad() const noexcept {
   return impl_ && (impl_->requires_grad || static_cast<bool>(impl_->grad_fn));

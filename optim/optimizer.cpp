@@ -63,6 +63,10 @@ void require_parameter(std::string_view op, const Tensor& tensor, Device device)
     throw AutogradError(op, "leaf parameters", "a result of recorded ops",
                         "pass the tensor it was computed from");
   }
+  if (tensor.is_inference()) {
+    throw AutogradError(op, "normal parameters", "an inference tensor",
+                        "make the model outside of InferenceMode");
+  }
   if (!(tensor.device() == device)) {
     throw DeviceError(op, "all parameters on " + to_string(device), to_string(tensor.device()),
                       "use one optimizer per device");

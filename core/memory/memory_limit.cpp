@@ -7,7 +7,7 @@
 #include <fstream>
 #include <limits>
 
-#include "mezzo/core/cgroup.h"
+#include "mezzo/core/parallel/cgroup.h"
 
 namespace mezzo::detail {
 

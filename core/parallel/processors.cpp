@@ -11,7 +11,7 @@
 #include <exception>
 #include <thread>
 
-#include "mezzo/core/cgroup.h"
+#include "mezzo/core/parallel/cgroup.h"
 
 namespace mezzo::detail {
 

@@ -223,13 +223,21 @@ void ops::require_own_memory(std::string_view op, const Tensor& x) {
 }
 
 void ops::require_recordable_write(std::string_view op, const Tensor& x) {
-  const char* problem = x.is_leaf() && x.requires_grad()     ? "a leaf that requires grad"
-                        : x.impl().is_view                   ? "a view"
-                        : x.impl().storage->live_views() > 0 ? "a tensor with living views"
-                                                             : nullptr;
+  const std::string of_shape = " of shape " + to_string(x.shape());
+  if (x.is_leaf() && x.requires_grad()) {
+    throw AutogradError(op, "no recorded write into a leaf that requires grad", "a leaf" + of_shape,
+                        "write under NoGrad, or use the op that returns a new tensor");
+  }
+  if (x.is_inference()) {
+    throw AutogradError(op, "no recorded write into an inference tensor", "one" + of_shape,
+                        "clone() it outside of InferenceMode");
+  }
+  const char* const problem = x.impl().is_view                     ? "a view"
+                              : x.impl().storage->live_views() > 0 ? "a tensor with living views"
+                                                                   : nullptr;
   if (problem == nullptr) return;
-  throw AutogradError(op, "a result of an op with no views when recording is on", problem,
-                      "write under NoGrad, or use the op that returns a new tensor");
+  throw AutogradError(op, "a tensor that is no view and has none when the write is recorded",
+                      problem + of_shape, "write under NoGrad, or use the op that returns a new tensor");
 }
 
 const Tensor& Tensor::add_(const Tensor& other, Scalar alpha) const {

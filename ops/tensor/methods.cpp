@@ -7,6 +7,9 @@ Tensor Tensor::view(const Shape& shape) const { return mezzo::view(*this, shape)
 Tensor Tensor::reshape(const Shape& shape) const { return mezzo::reshape(*this, shape); }
 Tensor Tensor::permute(const Dims& dims) const { return mezzo::permute(*this, dims); }
 Tensor Tensor::transpose(std::int64_t d0, std::int64_t d1) const { return mezzo::transpose(*this, d0, d1); }
+Tensor Tensor::movedim(std::int64_t source, std::int64_t destination) const {
+  return mezzo::movedim(*this, source, destination);
+}
 Tensor Tensor::t() const { return mezzo::t(*this); }
 Tensor Tensor::expand(const Shape& sizes) const { return mezzo::expand(*this, sizes); }
 Tensor Tensor::expand_as(const Tensor& other) const { return mezzo::expand(*this, other.shape()); }
@@ -56,6 +59,9 @@ Tensor Tensor::sign() const { return mezzo::sign(*this); }
 Tensor Tensor::square() const { return mezzo::square(*this); }
 Tensor Tensor::exp() const { return mezzo::exp(*this); }
 Tensor Tensor::log() const { return mezzo::log(*this); }
+Tensor Tensor::log1p() const { return mezzo::log1p(*this); }
+Tensor Tensor::expm1() const { return mezzo::expm1(*this); }
+Tensor Tensor::erf() const { return mezzo::erf(*this); }
 Tensor Tensor::sqrt() const { return mezzo::sqrt(*this); }
 Tensor Tensor::rsqrt() const { return mezzo::rsqrt(*this); }
 Tensor Tensor::reciprocal() const { return mezzo::reciprocal(*this); }
@@ -135,6 +141,7 @@ Tensor Tensor::argmin(std::optional<std::int64_t> dim, bool keepdim) const {
   return mezzo::argmin(*this, dim, keepdim);
 }
 Tensor Tensor::cumsum(std::int64_t dim) const { return mezzo::cumsum(*this, dim); }
+Tensor Tensor::cumprod(std::int64_t dim) const { return mezzo::cumprod(*this, dim); }
 ValuesIndices Tensor::sort(std::int64_t dim, bool descending) const {
   return mezzo::sort(*this, dim, descending);
 }
@@ -159,5 +166,7 @@ Tensor Tensor::index_select(std::int64_t dim, const Tensor& index) const {
 Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
   return mezzo::masked_fill(*this, mask, value);
 }
+Tensor Tensor::masked_select(const Tensor& mask) const { return mezzo::masked_select(*this, mask); }
+Tensor Tensor::nonzero() const { return mezzo::nonzero(*this); }
 
 }  // namespace mezzo

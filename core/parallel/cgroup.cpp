@@ -1,5 +1,5 @@
 // /proc/self/cgroup names the groups; lines read number:controllers:path, in version 2 without controllers.
-#include "mezzo/core/cgroup.h"
+#include "mezzo/core/parallel/cgroup.h"
 
 #include <fstream>
 

@@ -1,0 +1,45 @@
+// InferenceMode: the scope of a thread whose results never take part in recording.
+#pragma once
+
+#include "mezzo/core/scope.h"
+
+namespace mezzo {
+
+/// True inside an InferenceMode of this thread (outside by default).
+[[nodiscard]] bool inference_mode_enabled() noexcept;
+
+namespace detail {
+enum class Inference : bool { off, on };
+
+/// Sets the mode for a local variable of the library, at the price of a few stores.
+class InferenceFrame {
+ public:
+  explicit InferenceFrame(Inference mode) noexcept;
+  ~InferenceFrame();
+  InferenceFrame(const InferenceFrame&) = delete;
+  InferenceFrame& operator=(const InferenceFrame&) = delete;
+
+ private:
+  Scope<Inference> scope_;
+};
+}  // namespace detail
+
+/// No recording while it lives, inside an EnableGrad too, and what is made meanwhile are inference tensors
+/// (`Tensor::is_inference`): writes into them are not counted, so no graph may save them. Ops that record
+/// refuse such a tensor where they would save it or write into it (AutogradError), and so does
+/// `requires_grad_` outside of the mode; a clone() made outside is a normal tensor. Views of normal tensors
+/// are normal. Per thread, nestable; `InferenceMode(false)` ends the mode inside. A backward runs outside of
+/// it. Guards may end in any order, on another thread and after the thread that made them. Source:
+/// torch.inference_mode.
+class InferenceMode {
+ public:
+  explicit InferenceMode(bool mode = true);
+  ~InferenceMode();
+  InferenceMode(const InferenceMode&) = delete;
+  InferenceMode& operator=(const InferenceMode&) = delete;
+
+ private:
+  detail::OpenScope<detail::Inference>* scope_;
+};
+
+}  // namespace mezzo
