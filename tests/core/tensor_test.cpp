@@ -269,38 +269,65 @@ TEST(HostReads, AreCountedOncePerCallAndOnlyForValues) {
 
 // --- printing
 
-/// Line breaks and the indentation after them as one space.
-std::string on_one_line(const Tensor& x) {
-  std::string line;
-  for (const char c : to_string(x)) {
-    if (c == ' ' && !line.empty() && line.back() == ' ') continue;
-    line += c == '\n' ? ' ' : c;
-  }
-  return line;
+/// The text that PyTorch 2.15 prints for the tensor, with its shape and dtype in mezzo's words.
+std::string as_torch(const std::string& values, const std::string& rest) {
+  return "tensor(" + values + ", " + rest + ")";
 }
 
-TEST(Printing, ShowsValuesThenDTypeAndShape) {
-  EXPECT_EQ(on_one_line(tensor({1.0, 2.5, -3.0, 0.0}, {2, 2})), "[[1, 2.5], [-3, 0]] f32 [2, 2]");
-  EXPECT_EQ(on_one_line(tensor({true, false})), "[true, false] bool [2]");
-  EXPECT_EQ(on_one_line(tensor(3)), "3 i64 []");
-  EXPECT_EQ(on_one_line(zeros({2, 0})), "[[], []] f32 [2, 0]");
-  EXPECT_EQ(on_one_line(zeros({1}, {.requires_grad = true})), "[0] f32 [1] requires_grad");
-  EXPECT_EQ(on_one_line(t(tensor({1, 2, 3, 4}, {2, 2}))), "[[1, 3], [2, 4]] i64 [2, 2]");
+TEST(Printing, IsPyTorchsWithShapeAndDtype) {
+  EXPECT_EQ(to_string(tensor({1.0, 2.5, -3.0, 0.0}, {2, 2})),
+            as_torch("[[ 1.0000,  2.5000],\n        [-3.0000,  0.0000]]", "shape=[2, 2], dtype=f32"));
+  EXPECT_EQ(to_string(tensor({1, 20, -300})), as_torch("[   1,   20, -300]", "shape=[3], dtype=i64"));
+  EXPECT_EQ(to_string(tensor({true, false})), as_torch("[ true, false]", "shape=[2], dtype=bool"));
+  EXPECT_EQ(to_string(tensor(3)), "tensor(3, shape=[], dtype=i64)");
+  EXPECT_EQ(to_string(tensor(3.0)), "tensor(3., shape=[], dtype=f32)");
+  EXPECT_EQ(to_string(tensor({1e-9, 1.0})), as_torch("[1.0000e-09, 1.0000e+00]", "shape=[2], dtype=f32"));
+  EXPECT_EQ(to_string(tensor({1e6, 1.0})), as_torch("[1.0000e+06, 1.0000e+00]", "shape=[2], dtype=f32"));
+  EXPECT_EQ(to_string(tensor({1.0, INFINITY, std::nan("")})),
+            as_torch("[1., inf, nan]", "shape=[3], dtype=f32"));
+  EXPECT_EQ(to_string(tensor({0.0, -0.0, 5.0})), as_torch("[0., -0., 5.]", "shape=[3], dtype=f32"));
+  EXPECT_EQ(to_string(tensor({-1.5, 100.25}, DType::f16)),
+            as_torch("[ -1.5000, 100.2500]", "shape=[2], dtype=f16"));
+  EXPECT_EQ(to_string(zeros({2, 0})), "tensor([], shape=[2, 0], dtype=f32)");
+  EXPECT_EQ(to_string(zeros({1}, {.requires_grad = true})),
+            "tensor([0.], shape=[1], dtype=f32, requires_grad=true)");
+}
+
+TEST(Printing, FollowsStrides) {
+  EXPECT_EQ(to_string(t(tensor({1, 2, 3, 4}, {2, 2}))),
+            as_torch("[[1, 3],\n        [2, 4]]", "shape=[2, 2], dtype=i64"));
   const Tensor image = tensor({1, 2, 3, 4}, {1, 2, 2}).to(MemoryFormat::channels_last);
   EXPECT_EQ(image.strides(), (Dims{4, 1, 2}));
-  EXPECT_EQ(on_one_line(image), "[[[1, 2], [3, 4]]] i64 [1, 2, 2]");
+  EXPECT_EQ(to_string(image), as_torch("[[[1, 2],\n         [3, 4]]]", "shape=[1, 2, 2], dtype=i64"));
 }
 
 TEST(Printing, KeepsEveryDigitOfIntegers) {
-  EXPECT_EQ(to_string(tensor({9007199254740993, INT64_MAX, INT64_MIN})),
-            "[9007199254740993, 9223372036854775807, -9223372036854775808] i64 [3]");
+  EXPECT_EQ(to_string(tensor({9007199254740993, INT64_MIN})),
+            as_torch("[    9007199254740993, -9223372036854775808]", "shape=[2], dtype=i64"));
 }
 
-TEST(Printing, ElidesTheMiddleOfLongDimsOfLargeTensorsOnly) {
-  EXPECT_EQ(to_string(arange(1001)), "[0, 1, 2, ..., 998, 999, 1000] i64 [1001]");
+TEST(Printing, BreaksLongRows) {
+  EXPECT_EQ(to_string(arange(30) * 1.5),
+            as_torch("[ 0.0000,  1.5000,  3.0000,  4.5000,  6.0000,  7.5000,  9.0000, 10.5000,\n"
+                     "        12.0000, 13.5000, 15.0000, 16.5000, 18.0000, 19.5000, 21.0000, 22.5000,\n"
+                     "        24.0000, 25.5000, 27.0000, 28.5000, 30.0000, 31.5000, 33.0000, 34.5000,\n"
+                     "        36.0000, 37.5000, 39.0000, 40.5000, 42.0000, 43.5000]",
+                     "shape=[30], dtype=f32"));
+}
+
+TEST(Printing, ShowsTheEdgesOfLargeTensors) {
+  EXPECT_EQ(to_string(arange(1001)),
+            as_torch("[   0,    1,    2,  ...,  998,  999, 1000]", "shape=[1001], dtype=i64"));
   EXPECT_EQ(to_string(arange(1000)).find("..."), std::string::npos);
-  EXPECT_EQ(on_one_line(reshape(arange(2002), {2, 1001})),
-            "[[0, 1, 2, ..., 998, 999, 1000], [1001, 1002, 1003, ..., 1999, 2000, 2001]] i64 [2, 1001]");
+  EXPECT_EQ(to_string(arange(2000).view({20, 100})),
+            as_torch("[[   0,    1,    2,  ...,   97,   98,   99],\n"
+                     "        [ 100,  101,  102,  ...,  197,  198,  199],\n"
+                     "        [ 200,  201,  202,  ...,  297,  298,  299],\n"
+                     "        ...,\n"
+                     "        [1700, 1701, 1702,  ..., 1797, 1798, 1799],\n"
+                     "        [1800, 1801, 1802,  ..., 1897, 1898, 1899],\n"
+                     "        [1900, 1901, 1902,  ..., 1997, 1998, 1999]]",
+                     "shape=[20, 100], dtype=i64"));
 }
 
 // --- memory
