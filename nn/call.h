@@ -71,8 +71,8 @@ template <class R>
     return nullptr;
 }
 
-/// One watched call. It ends with `returned` or, when forward throws, with its scope. The place in the tree
-/// of modules (autograd/progress.h) is then what it was before.
+/// One watched call, if there is an observer. It ends with `returned` or, when forward throws, with its
+/// scope. The place in the tree of modules (autograd/progress.h) is then what it was before.
 class WatchedCall {
  public:
   explicit WatchedCall(const Module& module);
@@ -83,32 +83,79 @@ class WatchedCall {
   WatchedCall& operator=(const WatchedCall&) = delete;
 
   void returned(const Tensor* output) noexcept {
-    runs_ = false;
-    leave(output);
+    if (std::exchange(runs_, false)) leave(output);
   }
 
  private:
   void leave(const Tensor* output) noexcept;
 
   const Module& module_;
-  std::uint64_t number_;  ///< of the scope of the observer that was told
-  const std::string* place_;
-  bool runs_ = true;
+  std::uint64_t number_ = 0;  ///< of the scope of the observer that was told
+  const std::string* place_ = nullptr;
+  bool runs_ = false;
 };
 
 }  // namespace detail
 
-/// module.forward(arguments...), told to the observer of this thread. What `net(x)` and `child(x)` do; for
-/// modules that have no call operator of their own.
+namespace detail {
+
+/// The hooks of a module around one call.
+class HookedCall {
+ public:
+  [[nodiscard]] static bool is_needed(const Module& module) noexcept;
+  /// Runs the hooks before forward; `input` may be nullptr.
+  HookedCall(const Module& module, const Tensor* input);
+  /// What forward gets.
+  [[nodiscard]] const Tensor& input() const noexcept { return input_; }
+  /// Runs the hooks after forward, which may put another tensor there. Nothing happens for nullptr.
+  void returned(Tensor* output);
+
+ private:
+  Module& module_;
+  Ref<RefCounted> hooks_;  ///< the module's, which a hook may remove
+  Tensor input_;
+  bool watches_backward_ = false;
+};
+
+/// module.forward(first, rest...) between the hooks.
+template <class M>
+auto forward_hooked(M& module) {
+  HookedCall hooks(module, nullptr);
+  auto result = module.forward();
+  hooks.returned(const_cast<Tensor*>(first_tensor(result)));
+  return result;
+}
+template <class M, class First, class... Rest>
+auto forward_hooked(M& module, First&& first, Rest&&... rest) {
+  constexpr bool takes_tensor = std::convertible_to<std::remove_reference_t<First>*, const Tensor*>;
+  const Tensor* input = nullptr;
+  if constexpr (takes_tensor) input = &first;
+  HookedCall hooks(module, input);
+  auto result = [&] {
+    if constexpr (takes_tensor)
+      return module.forward(hooks.input(), std::forward<Rest>(rest)...);
+    else
+      return module.forward(std::forward<First>(first), std::forward<Rest>(rest)...);
+  }();
+  hooks.returned(const_cast<Tensor*>(first_tensor(result)));
+  return result;
+}
+
+}  // namespace detail
+
+/// module.forward(arguments...) between the module's hooks, told to the observer of this thread. What
+/// `net(x)` and `child(x)` do; for modules that have no call operator of their own.
 template <class M, class... A>
 requires requires(M& module, A&&... arguments) { module.forward(std::forward<A>(arguments)...); }
 auto call(M& module, A&&... arguments) {
-  if (detail::call_observer() == nullptr) return module.forward(std::forward<A>(arguments)...);
+  const bool is_hooked = detail::HookedCall::is_needed(module);
+  if (!is_hooked && detail::call_observer() == nullptr) return module.forward(std::forward<A>(arguments)...);
   detail::WatchedCall watched(module);
   if constexpr (std::is_void_v<decltype(module.forward(std::forward<A>(arguments)...))>) {
     module.forward(std::forward<A>(arguments)...);
   } else {
-    auto result = module.forward(std::forward<A>(arguments)...);
+    auto result = is_hooked ? detail::forward_hooked(module, std::forward<A>(arguments)...)
+                            : module.forward(std::forward<A>(arguments)...);
     // Here and not in a destructor, for which the result might be gone: locals end in reverse order.
     watched.returned(detail::first_tensor(result));
     return result;

@@ -6,14 +6,37 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "mezzo/core/device.h"
+#include "mezzo/core/function.h"
 #include "mezzo/nn/module/slot.h"
 #include "mezzo/nn/state_dict.h"
 
 namespace mezzo::nn {
+
+/// What is called around the calls of a module, see Module::register_forward_hook. Made of any callable with
+/// these arguments that returns a tensor or nothing.
+template <class... A>
+class ModuleHook : public mezzo::detail::Function<Tensor(Module&, A...)> {
+ public:
+  template <std::invocable<Module&, A...> F>
+  ModuleHook(F hook) : mezzo::detail::Function<Tensor(Module&, A...)>(returning(std::move(hook))) {}
+
+ private:
+  template <class F>
+  static auto returning(F hook) {
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, Module&, A...>>)
+      return [hook = std::move(hook)](Module& module, A... arguments) mutable {
+        hook(module, arguments...);
+        return Tensor();
+      };
+    else
+      return hook;
+  }
+};
 
 /// A node of a model:
 ///   struct Block final : nn::Layer {
@@ -79,6 +102,24 @@ class Module {
   /// other means than `make`).
   [[nodiscard]] std::shared_ptr<Module> clone() const;
 
+  // --- hooks (nn/module/hooks.cpp)
+  // Called in every call of this module (`net(x)`, `child(x)`; not `net.forward(x)`), in the order in which
+  // they were registered. `input` is the first argument where that is a tensor; otherwise it is undefined,
+  // and nothing takes its place. `output` is the first tensor of the result. What a hook returns takes the
+  // place of its last argument; an undefined tensor or nothing leaves it. Each returns an id for
+  // `remove_hook`. Source: torch.nn.Module.
+  /// Before forward: hook(module, input).
+  std::size_t register_forward_pre_hook(const ModuleHook<const Tensor&>& hook);
+  /// After forward: hook(module, input, output).
+  std::size_t register_forward_hook(const ModuleHook<const Tensor&, const Tensor&>& hook);
+  /// In every backward through a recorded call: hook(module, grad_input, grad_output), as soon as both are
+  /// complete. It may return another gradient of the input, of its shape, dtype and device. grad_input is
+  /// undefined where the input needs none. forward is given a view of the input, so it must not write into
+  /// it.
+  std::size_t register_full_backward_hook(const ModuleHook<const Tensor&, const Tensor&>& hook);
+  /// Nothing happens for an id that is not there.
+  void remove_hook(std::size_t id);
+
   /// Names from the root down to this module, "" for a root. Of several places the oldest.
   [[nodiscard]] std::string path() const;
   /// Type and path, for messages: "Linear 'encoder.fc'"; of a root the type.
@@ -102,6 +143,7 @@ class Module {
   friend class Buffer;
   friend class ChildSlot;
   friend class Cloning;
+  friend class detail::HookedCall;
   friend class surgery::Operation;  // sets the mode of replacements
   friend void detail::learn_copier(Module& module, const detail::Copier& copier) noexcept;
 
@@ -110,6 +152,7 @@ class Module {
   std::vector<ChildSlot*> children_;
   std::vector<const ChildSlot*> holders_;  // slots that hold this module, oldest first
   detail::Copier copier_;
+  Ref<RefCounted> hooks_;  // made with the first hook
   bool training_ = true;
 };
 

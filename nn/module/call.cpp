@@ -33,10 +33,14 @@ CallObserver* CallObserverGuard::outer() const noexcept {
 
 namespace detail {
 
-WatchedCall::WatchedCall(const Module& module)
-    : module_(module), number_(newest()->number), place_(autograd::progress().place) {
+WatchedCall::WatchedCall(const Module& module) : module_(module) {
+  const CallScope* const scope = newest();
+  if (scope == nullptr) return;
+  number_ = scope->number;
+  place_ = autograd::progress().place;
   try {
-    newest()->value->enter(module);
+    scope->value->enter(module);
+    runs_ = true;
   } catch (...) {
     autograd::progress().place = place_;
     throw;

@@ -39,7 +39,7 @@ std::shared_ptr<Module> Cloning::copy(const Module& original, const detail::Copi
   const auto found = modules_.find(&original);
   if (found != modules_.end()) return found->second;
   const auto fits = [&](const detail::Copier& c) { return c.type != nullptr && *c.type == typeid(original); };
-  const detail::Copier& known = fits(original.copier_) ? original.copier_ : copier;
+  const detail::Copier& known = fits(copier) ? copier : original.copier_;
   if (!fits(known)) {
     throw StateError("clone", "a module whose exact type is known", original.type_name(),
                      "create it with nn::make, or copy it with nn::clone");
@@ -72,7 +72,9 @@ Tensor Cloning::copy(const Tensor& original) {
 }
 
 Module::Module(const Module& other) : copier_(other.copier_), training_(other.training_) {
-  Cloning::current("a module").begin(other, *this);
+  Cloning& cloning = Cloning::current("a module");
+  cloning.begin(other, *this);
+  if (cloning.moves()) detail::hand_hooks_over(other.hooks_, *this, hooks_);
 }
 
 std::shared_ptr<Module> Module::clone() const { return detail::clone(*this, {}); }

@@ -13,6 +13,13 @@ namespace mezzo::nn {
 /// One call of `clone`, or of `detail::moved`, where slots take over what the original's hold. The innermost
 /// one of a thread is found through a thread-local pointer, because the C++ copy constructors in between
 /// cannot pass it on.
+namespace detail {
+/// A module's hooks become those of another one (nn/module/hooks.cpp).
+void hand_hooks_over(const Ref<RefCounted>& from, Module& to, Ref<RefCounted>& hooks) noexcept;
+/// The module of these hooks ends.
+void leave_hooks(const Ref<RefCounted>& hooks, const Module& module) noexcept;
+}  // namespace detail
+
 class Cloning {
  public:
   /// What becomes of what slots hold.
@@ -36,6 +43,8 @@ class Cloning {
   /// The copy of a tensor: same values, dtype, device and requires_grad, no history.
   [[nodiscard]] Tensor copy(const Tensor& original);
   /// Records where the copy of a module is being built, and gives it.
+  /// Whether the original ends afterwards: what is its own goes to the copy.
+  [[nodiscard]] bool moves() const noexcept { return parts_ == Parts::moved; }
   void begin(const Module& original, Module& copy) { places_[&original] = &copy; }
   [[nodiscard]] Module& place_of(const Module& original) const;
 

@@ -45,7 +45,9 @@ NamedTensors collect(const Module& root, const SlotsOf& slots_of) {
 }  // namespace
 
 Module::Module() = default;
-Module::~Module() = default;
+Module::~Module() {
+  if (hooks_) detail::leave_hooks(hooks_, *this);
+}
 Layer::~Layer() = default;
 
 std::string Module::extra_repr() const { return {}; }

@@ -1,0 +1,141 @@
+// The hooks of modules: their lists, and how those of backward hang on the tensors of a call.
+#include <algorithm>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/error.h"
+#include "mezzo/nn/module.h"
+#include "mezzo/nn/module/cloning.h"
+#include "mezzo/ops/shape.h"
+
+namespace mezzo::nn {
+
+namespace {
+
+using PreHook = ModuleHook<const Tensor&>;
+using PairHook = ModuleHook<const Tensor&, const Tensor&>;
+
+template <class Hook>
+using HookList = std::vector<std::pair<std::size_t, Hook>>;
+
+/// The hooks of one module, by kind.
+struct Hooks final : RefCounted {
+  HookList<PreHook> before;
+  HookList<PairHook> after, backward;
+  std::size_t next_id = 0;
+  Module* module = nullptr;  ///< nullptr: it has ended
+};
+
+template <class Hook>
+std::size_t add(Module& module, Ref<RefCounted>& of, HookList<Hook> Hooks::*list, const Hook& hook) {
+  if (!of) {
+    of = make_ref<Hooks>();
+    static_cast<Hooks&>(*of).module = &module;
+  }
+  auto& hooks = static_cast<Hooks&>(*of);
+  (hooks.*list).emplace_back(hooks.next_id, hook);
+  return hooks.next_id++;
+}
+
+/// Calls the hooks of a list on a tensor, which each may replace. A copy of the list, as a hook may change
+/// it.
+template <class Hook, class... Before>
+void run_each(HookList<Hook> list, Module& module, Tensor& tensor, const Before&... before) {
+  for (const auto& [id, hook] : list) {
+    Tensor replaced = hook(module, before..., tensor);
+    if (replaced.defined()) tensor = std::move(replaced);
+  }
+}
+
+/// What the two ends of a call share in a backward.
+struct BackwardCall final : RefCounted {
+  Ref<Hooks> hooks;
+  Tensor grad_output;
+
+  /// The gradient of the input that the hooks make of this one, which may be undefined.
+  Tensor run(Tensor grad_input) {
+    const Tensor output = std::exchange(grad_output, Tensor());
+    if (hooks->module == nullptr) return grad_input;
+    for (const auto& [id, hook] : HookList<PairHook>(hooks->backward)) {
+      Tensor replaced = hook(*hooks->module, grad_input, output);
+      if (!replaced.defined()) continue;
+      if (!grad_input.defined()) {
+        throw AutogradError("full_backward_hook", "no result where the input needs no gradient",
+                            "a tensor of shape " + to_string(replaced.shape()), "return an undefined tensor");
+      }
+      grad_input = std::move(replaced);
+    }
+    return grad_input;
+  }
+};
+
+}  // namespace
+
+std::size_t Module::register_forward_pre_hook(const ModuleHook<const Tensor&>& hook) {
+  return add(*this, hooks_, &Hooks::before, hook);
+}
+
+std::size_t Module::register_forward_hook(const ModuleHook<const Tensor&, const Tensor&>& hook) {
+  return add(*this, hooks_, &Hooks::after, hook);
+}
+
+std::size_t Module::register_full_backward_hook(const ModuleHook<const Tensor&, const Tensor&>& hook) {
+  return add(*this, hooks_, &Hooks::backward, hook);
+}
+
+void Module::remove_hook(std::size_t id) {
+  if (!hooks_) return;
+  auto& hooks = static_cast<Hooks&>(*hooks_);
+  const auto has_id = [id](const auto& entry) { return entry.first == id; };
+  std::erase_if(hooks.before, has_id);
+  std::erase_if(hooks.after, has_id);
+  std::erase_if(hooks.backward, has_id);
+  if (hooks.before.empty() && hooks.after.empty() && hooks.backward.empty()) hooks_ = {};
+}
+
+namespace detail {
+
+void hand_hooks_over(const Ref<RefCounted>& from, Module& to, Ref<RefCounted>& hooks) noexcept {
+  hooks = from;
+  if (hooks) static_cast<Hooks&>(*hooks).module = &to;
+}
+
+void leave_hooks(const Ref<RefCounted>& hooks, const Module& module) noexcept {
+  auto& left = static_cast<Hooks&>(*hooks);
+  if (left.module == &module) left.module = nullptr;
+}
+
+bool HookedCall::is_needed(const Module& module) noexcept { return static_cast<bool>(module.hooks_); }
+
+HookedCall::HookedCall(const Module& module, const Tensor* input)
+    : module_(const_cast<Module&>(module)), hooks_(module.hooks_) {
+  // Surgery may have made another module the owner of these hooks, and undone it.
+  Module*& owner = static_cast<Hooks&>(*hooks_).module;
+  if (owner != &module_) owner = &module_;
+  if (input != nullptr) input_ = *input;
+  const auto& hooks = static_cast<const Hooks&>(*hooks_);
+  run_each(hooks.before, module_, input_);
+  watches_backward_ = !hooks.backward.empty() && grad_enabled();
+  // A view: its gradient is what comes through this call alone.
+  if (watches_backward_ && input_.requires_grad()) input_ = view(input_, input_.shape());
+}
+
+void HookedCall::returned(Tensor* output) {
+  if (output == nullptr) return;
+  const auto& hooks = static_cast<const Hooks&>(*hooks_);
+  run_each(hooks.after, module_, *output, input_);
+  if (!watches_backward_ || !output->defined() || !output->requires_grad()) return;
+  const auto shared = make_ref<BackwardCall>();
+  shared->hooks = Ref<Hooks>(&static_cast<Hooks&>(*hooks_));
+  const bool has_input = input_.defined() && input_.requires_grad();
+  // A result of its own, so that hooks of both ends are never on one tensor.
+  *output = view(*output, output->shape());
+  output->register_hook([shared, has_input](const Tensor& gradient) {
+    shared->grad_output = gradient;
+    if (!has_input) static_cast<void>(shared->run({}));
+  });
+  if (has_input) input_.register_hook([shared](const Tensor& gradient) { return shared->run(gradient); });
+}
+
+}  // namespace detail
+
+}  // namespace mezzo::nn
