@@ -49,6 +49,8 @@ class ConvLayer : public Layer {
   Param bias;
 
  protected:
+  /// What forward convolves with. A parametrization (nn/parametrizations.h) computes it.
+  [[nodiscard]] virtual Tensor computed_weight() const { return weight; }
   /// All that a constructor is told.
   struct Config {
     std::string name;  ///< for messages
@@ -84,7 +86,7 @@ class ConvLayer : public Layer {
 /// Throws: ValueError for sizes that make no sense and groups that do not divide the channels; forward throws
 /// ShapeError, naming the layer's path, for other dims and channels, and what `pad` and the function throw.
 template <int kSpatial>
-class Conv final : public ConvLayer {
+class Conv : public ConvLayer {
  public:
   using Options = ConvLayerOptions;
   Conv(std::int64_t in_channels, std::int64_t out_channels, const SpatialSizes& kernel_size,
@@ -97,7 +99,7 @@ class Conv final : public ConvLayer {
 /// groups, kernel_size]; otherwise as Conv. The padding of a transposed convolution cuts off, so it has no
 /// mode.
 template <int kSpatial>
-class ConvTranspose final : public ConvLayer {
+class ConvTranspose : public ConvLayer {
  public:
   using Options = ConvTransposeLayerOptions;
   ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const SpatialSizes& kernel_size,

@@ -17,7 +17,7 @@ struct LinearOptions {
 /// x [.., in] -> x weight^T + bias [.., out], with weight [out, in] and bias [out]. Both begin uniform within
 /// 1/sqrt(in) of 0, weight drawn first (as torch.nn.Linear). Throws: ValueError for sizes below 1; forward
 /// throws ShapeError, naming the layer's path, for another last dim, and what `linear` (ops/matmul.h) throws.
-class Linear final : public Layer {
+class Linear : public Layer {
  public:
   using Options = LinearOptions;
   Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
@@ -30,6 +30,10 @@ class Linear final : public Layer {
 
   Param weight;
   Param bias;
+
+ protected:
+  /// What forward multiplies by. A parametrization (nn/parametrizations.h) computes it.
+  [[nodiscard]] virtual Tensor computed_weight() const { return weight; }
 
  private:
   std::int64_t in_features_, out_features_;

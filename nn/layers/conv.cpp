@@ -149,7 +149,7 @@ Tensor Conv<kSpatial>::forward(const Tensor& x) {
   require_channels(x);
   const Config& c = config();
   const bool zeros = c.padding_mode == PadMode::constant;
-  return kConvolutions[kSpatial - 1](zeros ? x : pad(x, borders(c), c.padding_mode), weight, bias,
+  return kConvolutions[kSpatial - 1](zeros ? x : pad(x, borders(c), c.padding_mode), computed_weight(), bias,
                                      {.stride = c.stride,
                                       .padding = zeros ? c.padding : ConvPadding(0),
                                       .dilation = c.dilation,
@@ -194,7 +194,7 @@ Tensor ConvTranspose<kSpatial>::forward(const Tensor& x, const SpatialSizes& out
 template <int kSpatial>
 Tensor ConvTranspose<kSpatial>::transposed(const Tensor& x, const Dims& output_padding) const {
   const Config& c = config();
-  return kTransposed[kSpatial - 1](x, weight, bias,
+  return kTransposed[kSpatial - 1](x, computed_weight(), bias,
                                    {.stride = c.stride,
                                     .padding = c.padding.sizes(),
                                     .output_padding = output_padding,

@@ -29,7 +29,7 @@ void Linear::reset_parameters(Generator& generator) {
 
 Tensor Linear::forward(const Tensor& x) {
   detail::require_last(*this, x, in_features_, "in_features");
-  return linear(x, weight, bias);
+  return linear(x, computed_weight(), bias);
 }
 
 std::string Linear::extra_repr() const {
