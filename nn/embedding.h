@@ -5,6 +5,7 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/ops/embedding.h"
 
 namespace mezzo::nn {
 
@@ -22,7 +23,7 @@ struct EmbeddingOptions {
 /// Indices [..] -> rows [.., embedding_dim] of weight, [num_embeddings, embedding_dim], which begins standard
 /// normal (as torch.nn.Embedding). Throws: ValueError for sizes below 1 and a padding_idx that is no row;
 /// forward throws what `embedding` throws.
-class Embedding final : public Layer {
+class Embedding : public Layer {
  public:
   using Options = EmbeddingOptions;
   Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, const EmbeddingOptions& options = {});
@@ -33,11 +34,53 @@ class Embedding final : public Layer {
 
   Param weight;
 
+ protected:
+  /// What forward reads rows of. A parametrization (nn/parametrizations.h) computes it.
+  [[nodiscard]] virtual Tensor computed_weight() const { return weight; }
+
  private:
+  std::int64_t num_embeddings_, embedding_dim_;
   std::optional<std::int64_t> padding_idx_;
   std::optional<double> max_norm_;
   double norm_type_;
   bool scale_grad_by_freq_;
+};
+
+/// Options of EmbeddingBag; those of the function are in ops/embedding.h.
+struct EmbeddingBagLayerOptions {
+  std::optional<double> max_norm = {};  ///< rows that are read are scaled down to it, in place
+  double norm_type = 2;
+  bool scale_grad_by_freq = false;
+  BagMode mode = BagMode::mean;
+  bool include_last_offset = false;              ///< the last offset is where the last bag ends
+  std::optional<std::int64_t> padding_idx = {};  ///< a row of zeros that takes no part in its bag
+  DType dtype = DType::f32;
+  Device device = Device::cpu();
+  Generator* generator = nullptr;  ///< of the first values; nullptr: the default one
+};
+
+/// `embedding_bag`: sums, means or largest elements of rows of weight, [num_embeddings, embedding_dim], which
+/// begins as Embedding's. forward takes the indices of bags in rows [bags, n], or [n] with offsets [bags].
+/// Throws: as Embedding; forward what `embedding_bag` throws.
+class EmbeddingBag final : public Module {
+ public:
+  using Options = EmbeddingBagLayerOptions;
+  EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim,
+               const EmbeddingBagLayerOptions& options = {});
+  [[nodiscard]] Tensor forward(const Tensor& index, const Tensor& offsets = {},
+                               const Tensor& per_sample_weights = {});
+  [[nodiscard]] Tensor operator()(const Tensor& index, const Tensor& offsets = {},
+                                  const Tensor& per_sample_weights = {}) {
+    return call(*this, index, offsets, per_sample_weights);
+  }
+  /// Draws the weight anew and zeroes the padding row.
+  void reset_parameters(Generator& generator = default_generator());
+  [[nodiscard]] std::string extra_repr() const override;
+
+  Param weight;
+
+ private:
+  EmbeddingBagOptions options_;
 };
 
 }  // namespace mezzo::nn

@@ -33,6 +33,33 @@ const Tensor& embedding_renorm_(const Tensor& weight, const Tensor& index, doubl
                                         std::optional<std::int64_t> padding_idx = {},
                                         std::optional<DType> dtype = {});
 
+/// What embedding_bag makes of the rows of one bag.
+enum class BagMode : std::uint8_t { sum, mean, max };
+
+/// torch's arguments after input, weight and offsets.
+struct EmbeddingBagOptions {
+  BagMode mode = BagMode::mean;
+  std::optional<double> max_norm = {};  ///< as in embedding
+  double norm_type = 2;
+  bool scale_grad_by_freq = false;
+  Tensor per_sample_weights = {};                ///< a factor per index, for `sum` only
+  bool include_last_offset = false;              ///< the last offset is where the last bag ends
+  std::optional<std::int64_t> padding_idx = {};  ///< indices that take no part in their bag
+};
+
+/// Sum, mean or largest elements of the rows of `weight` in each bag; zeros for an empty one. Each row of a
+/// 2-dim index is a bag; of a 1-dim index bag b is what stands from offsets[b] on, up to the next one. Where
+/// elements are equally large, `max` gives each an equal part of the gradient. Sums in f64, in the order of
+/// the indices. Differentiable to any order in weight and per_sample_weights. Offsets are read by the host.
+/// Shapes: index [n] with offsets [bags], or [bags, n] without; weight [rows, width]; per_sample_weights the
+/// index's -> [bags, width].
+/// Dtypes: index and offsets i64 or i32; weight floating, which per_sample_weights share -> weight's.
+/// Throws: ShapeError, DTypeError, and ValueError for offsets that do not begin with 0, fall, or exceed n,
+/// for factors with another mode than `sum`, and for what embedding refuses. Source:
+/// torch.nn.functional.embedding_bag.
+[[nodiscard]] Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Tensor& offsets = {},
+                                   const EmbeddingBagOptions& options = {});
+
 /// 1 at each index and 0 elsewhere. -1 takes the largest index + 1, which reads a value back to the host.
 /// Shapes: [..] -> [.., num_classes].
 /// Dtypes: i64 -> i64.
