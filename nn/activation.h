@@ -128,6 +128,38 @@ class Softshrink final : public LayerOfNumber<softshrink> {
   explicit Softshrink(double lambd = 0.5) : LayerOfNumber("lambd", lambd) {}
 };
 
+/// `hardshrink`: x, and 0 from -lambd to lambd.
+class Hardshrink final : public LayerOfNumber<hardshrink> {
+ public:
+  explicit Hardshrink(double lambd = 0.5) : LayerOfNumber("lambd", lambd) {}
+};
+
+/// `tanhshrink`: x - tanh(x).
+class Tanhshrink final : public LayerOf<tanhshrink> {};
+
+/// `threshold`: x above the threshold, `value` elsewhere.
+class Threshold final : public Layer {
+ public:
+  Threshold(double threshold, double value) : threshold_(threshold), value_(value) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) override { return threshold(x, threshold_, value_); }
+  [[nodiscard]] std::string extra_repr() const override;
+
+ private:
+  double threshold_, value_;
+};
+
+/// `rrelu`: leaky_relu, in training with random slopes. Throws: ValueError unless lower <= upper.
+class RReLU final : public Layer {
+ public:
+  explicit RReLU(double lower = 1.0 / 8, double upper = 1.0 / 3, Generator* generator = nullptr);
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::string extra_repr() const override;
+
+ private:
+  double lower_, upper_;
+  Generator* generator_;
+};
+
 /// `elu`: x above 0, alpha (e^x - 1) below.
 class ELU final : public LayerOfNumber<elu> {
  public:
@@ -161,6 +193,12 @@ class PReLU final : public Layer {
   [[nodiscard]] std::string extra_repr() const override;
 
   Param weight;
+};
+
+/// `softmax` over the channels of x [N, C, H, W] or [C, H, W]; forward throws ShapeError for other dims.
+class Softmax2d final : public Layer {
+ public:
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
 /// `glu`: the first half of a dim times the sigmoid of the second.

@@ -36,6 +36,30 @@ class ChannelDropout final : public Layer {
   Generator* generator_;
 };
 
+/// `alpha_dropout` (ops/random.h) while training, for networks of SELU; otherwise as Dropout.
+class AlphaDropout final : public Layer {
+ public:
+  explicit AlphaDropout(double p = 0.5, Generator* generator = nullptr);
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::string extra_repr() const override;
+
+ private:
+  double p_;
+  Generator* generator_;
+};
+
+/// `feature_alpha_dropout`: the same for whole channels of x [N, C, ..].
+class FeatureAlphaDropout final : public Layer {
+ public:
+  explicit FeatureAlphaDropout(double p = 0.5, Generator* generator = nullptr);
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::string extra_repr() const override;
+
+ private:
+  double p_;
+  Generator* generator_;
+};
+
 extern template class ChannelDropout<1>;
 extern template class ChannelDropout<2>;
 extern template class ChannelDropout<3>;

@@ -2,6 +2,7 @@
 // of pointwise.h, but x must be floating (DTypeError). Derivatives at kinks are PyTorch's.
 #pragma once
 
+#include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo {
@@ -23,6 +24,14 @@ namespace mezzo {
 [[nodiscard]] Tensor hardswish(const Tensor& x);
 /// x moved towards 0 by lambd, 0 within it; gradient 0 at +-lambd. Throws: ValueError for lambd < 0.
 [[nodiscard]] Tensor softshrink(const Tensor& x, double lambd = 0.5);
+/// x, and 0 from -lambd to lambd.
+[[nodiscard]] Tensor hardshrink(const Tensor& x, double lambd = 0.5);
+/// x above the threshold, `value` elsewhere; gradient 0 there.
+[[nodiscard]] Tensor threshold(const Tensor& x, double threshold, double value);
+/// leaky_relu, while training with slopes uniform in [lower, upper), one drawn for each element, otherwise
+/// with their mean. Throws: ValueError unless lower <= upper. Source: Xu et al., arXiv:1505.00853.
+[[nodiscard]] Tensor rrelu(const Tensor& x, double lower = 1.0 / 8, double upper = 1.0 / 3,
+                           bool training = false, Generator& generator = default_generator());
 /// x above 0, alpha (e^x - 1) below. Source: Clevert et al., arXiv:1511.07289.
 [[nodiscard]] Tensor elu(const Tensor& x, double alpha = 1);
 /// x above 0, alpha (e^(x / alpha) - 1) below. Throws: ValueError for alpha = 0. Source: Barron,
@@ -38,6 +47,8 @@ namespace mezzo {
 [[nodiscard]] Tensor logsigmoid(const Tensor& x);
 /// x / (1 + |x|).
 [[nodiscard]] Tensor softsign(const Tensor& x);
+/// x - tanh(x).
+[[nodiscard]] Tensor tanhshrink(const Tensor& x);
 /// x tanh(log(1 + e^x)). Source: Misra, arXiv:1908.08681.
 [[nodiscard]] Tensor mish(const Tensor& x);
 

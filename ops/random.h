@@ -39,6 +39,9 @@ template <detail::OneOption O>
 [[nodiscard]] Tensor randn(const Shape& shape, O option, Generator& generator = default_generator()) {
   return randn(shape, detail::only<TensorOptions>(option), generator);
 }
+/// rand and randn of x's shape, dtype and device.
+[[nodiscard]] Tensor rand_like(const Tensor& x, Generator& generator = default_generator());
+[[nodiscard]] Tensor randn_like(const Tensor& x, Generator& generator = default_generator());
 /// Uniform integers in [low, high), i64 unless another dtype is given; no value is favoured by more than
 /// (high - low) / 2^64. Throws: ValueError for an empty range or one that the dtype does not hold exactly.
 [[nodiscard]] Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
@@ -72,6 +75,14 @@ const Tensor& normal_(const Tensor& x, double mean = 0, double std = 1,
 /// Throws: ValueError unless p is in [0, 1]. Source: Srivastava et al., "Dropout", JMLR 15 (2014).
 [[nodiscard]] Tensor dropout(const Tensor& x, double p = 0.5, bool training = true,
                              Generator& generator = default_generator());
+/// Dropout that keeps mean 0 and variance 1, for networks of selu: with probability p an element becomes
+/// selu's limit -1.7581, and all are scaled and shifted so that both moments stay. feature_alpha_dropout
+/// draws once for each channel of each sample. Contract: that of dropout. Source:
+/// torch.nn.functional.alpha_dropout; Klambauer et al., arXiv:1706.02515.
+[[nodiscard]] Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true,
+                                   Generator& generator = default_generator());
+[[nodiscard]] Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = true,
+                                           Generator& generator = default_generator());
 /// The same with a mask of one's own: x * mask / (1 - p), zeros for p = 1. Differentiable to any order.
 /// Shapes: x and mask broadcast.
 /// Dtypes: x floating, mask bool (DTypeError) -> x's.

@@ -4,6 +4,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
+#include "mezzo/nn/layers/layer_support.h"
 #include "mezzo/ops/factory.h"
 
 namespace mezzo::nn {
@@ -23,6 +24,29 @@ std::string detail::option_text(const char* name, double value) {
 
 PReLU::PReLU(std::int64_t num_parameters, double init, const TensorOptions& options)
     : weight(*this, "weight", slopes(num_parameters, init, options)) {}
+
+RReLU::RReLU(double lower, double upper, Generator* generator)
+    : lower_(lower), upper_(upper), generator_(generator) {
+  if (lower <= upper) return;
+  throw ValueError("RReLU", "lower <= upper", Value(lower).to_string() + " and " + Value(upper).to_string(),
+                   "exchange them");
+}
+Tensor RReLU::forward(const Tensor& x) {
+  return rrelu(x, lower_, upper_, is_training(), detail::or_default(generator_));
+}
+std::string RReLU::extra_repr() const {
+  return detail::option_text("lower", lower_) + ", " + detail::option_text("upper", upper_);
+}
+std::string Threshold::extra_repr() const {
+  return detail::option_text("threshold", threshold_) + ", " + detail::option_text("value", value_);
+}
+Tensor Softmax2d::forward(const Tensor& x) {
+  if (x.defined() && x.dim() != 3 && x.dim() != 4) {
+    throw ShapeError(described(), "an input [N, C, H, W] or [C, H, W]", to_string(x.shape()),
+                     "use Softmax for other dims");
+  }
+  return softmax(x, -3);
+}
 
 Tensor GELU::forward(const Tensor& x) { return gelu(x, approximate_); }
 Tensor Hardtanh::forward(const Tensor& x) { return hardtanh(x, min_val_, max_val_); }

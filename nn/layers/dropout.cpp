@@ -27,6 +27,23 @@ Tensor Dropout::forward(const Tensor& x) {
 
 std::string Dropout::extra_repr() const { return "p=" + Value(p_).to_string(); }
 
+AlphaDropout::AlphaDropout(double p, Generator* generator) : p_(checked(*this, p)), generator_(generator) {}
+
+Tensor AlphaDropout::forward(const Tensor& x) {
+  return alpha_dropout(x, p_, is_training(), detail::or_default(generator_));
+}
+
+std::string AlphaDropout::extra_repr() const { return "p=" + Value(p_).to_string(); }
+
+FeatureAlphaDropout::FeatureAlphaDropout(double p, Generator* generator)
+    : p_(checked(*this, p)), generator_(generator) {}
+
+Tensor FeatureAlphaDropout::forward(const Tensor& x) {
+  return feature_alpha_dropout(x, p_, is_training(), detail::or_default(generator_));
+}
+
+std::string FeatureAlphaDropout::extra_repr() const { return "p=" + Value(p_).to_string(); }
+
 template <int kSpatial>
 ChannelDropout<kSpatial>::ChannelDropout(double p, Generator* generator)
     : p_(checked(*this, p)), generator_(generator) {}

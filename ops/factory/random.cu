@@ -133,6 +133,15 @@ Tensor randn(const Shape& shape, const TensorOptions& options, Generator& genera
   return normal(0, 1, shape, options, generator);
 }
 
+Tensor rand_like(const Tensor& x, Generator& generator) {
+  require_defined("rand_like", x);
+  return rand(x.shape(), {.dtype = x.dtype(), .device = x.device()}, generator);
+}
+Tensor randn_like(const Tensor& x, Generator& generator) {
+  require_defined("randn_like", x);
+  return randn(x.shape(), {.dtype = x.dtype(), .device = x.device()}, generator);
+}
+
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const ValueOptions& options,
                Generator& generator) {
   const DType dtype = options.dtype.value_or(DType::i64);

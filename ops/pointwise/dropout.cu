@@ -1,7 +1,11 @@
 // dropout: the op multiplies by a mask, which is drawn before it, so that a call of the op by name is
-// deterministic.
+// deterministic. alpha_dropout is a composition.
+#include <algorithm>
+#include <cmath>
+
 #include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/forward.h"
+#include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/random.h"
 
 namespace mezzo {
@@ -15,9 +19,9 @@ struct DropoutAttrs {
   static constexpr auto fields() { return std::tuple{attr("p", &DropoutAttrs::p)}; }
 };
 
-void check_probability(double p) {
+void check_probability(double p, std::string_view op = "dropout") {
   if (p >= 0 && p <= 1) return;
-  throw ValueError("dropout", "a probability p in [0, 1]", number_text(p), "p is the part that is zeroed");
+  throw ValueError(op, "a probability p in [0, 1]", number_text(p), "p is the part that is zeroed");
 }
 
 /// x * mask * scale.
@@ -56,6 +60,17 @@ constexpr Op<DropoutAttrs> dropout_op{
 };
 const Registered dropout_registered{dropout_op};
 
+/// One mask element for each of `noise`'s shape.
+Tensor alpha_dropped(std::string_view op, const Tensor& x, double p, const Shape& noise,
+                     Generator& generator) {
+  require_floating(op, x);
+  if (p == 1) return mul(x, 0);
+  constexpr double kLimit = 1.7580993408473766;  // selu(x) for x to -infinity is its negative
+  const double a = 1 / std::sqrt((kLimit * kLimit * p + 1) * (1 - p));
+  const Tensor mask = random_mask(1 - p, noise, x.device(), generator);
+  return where(mask, add(mul(x, a), kLimit * a * p), kLimit * a * (p - 1));
+}
+
 }  // namespace
 
 Tensor dropout(const Tensor& x, const Tensor& mask, double p) {
@@ -68,6 +83,26 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator& generator) {
   if (!training || p == 0) return x;
   require_floating("dropout", x);
   return dropout(x, random_mask(1 - p, x.shape(), x.device(), generator), p);
+}
+
+Tensor alpha_dropout(const Tensor& x, double p, bool training, Generator& generator) {
+  require_defined("alpha_dropout", x);
+  check_probability(p, "alpha_dropout");
+  if (!training || p == 0) return x;
+  return alpha_dropped("alpha_dropout", x, p, x.shape(), generator);
+}
+
+Tensor feature_alpha_dropout(const Tensor& x, double p, bool training, Generator& generator) {
+  require_defined("feature_alpha_dropout", x);
+  check_probability(p, "feature_alpha_dropout");
+  if (x.dim() < 2) {
+    throw ShapeError("feature_alpha_dropout", "at least 2 dims, [N, C, ..]", to_string(x.shape()),
+                     "use alpha_dropout");
+  }
+  if (!training || p == 0) return x;
+  Shape channels = x.shape();
+  std::fill(channels.begin() + 2, channels.end(), 1);
+  return alpha_dropped("feature_alpha_dropout", x, p, channels, generator);
 }
 
 }  // namespace mezzo

@@ -1,5 +1,8 @@
 // Activations, losses, dropout and embedding as modules. As in layers_test.cpp the oracle is the function,
 // with options that are not the defaults, so that one which is not passed on shows.
+#include <cmath>
+#include <set>
+
 #include "mezzo/autograd/engine.h"
 #include "mezzo/nn/activation.h"
 #include "mezzo/nn/dropout.h"
@@ -23,6 +26,11 @@ void expect_calls(Layer&& layer, const Tensor& wanted) {
   EXPECT_NE(values(wanted), values(kX)) << to_string(layer);
 }
 
+std::size_t unique_values(const Tensor& x) {
+  const std::vector<double> all = x.to_vector<double>();
+  return std::set<double>(all.begin(), all.end()).size();
+}
+
 TEST(Activation, WithoutOptionsCallsItsFunction) {
   expect_calls(ReLU6(), relu6(kX));
   expect_calls(Hardsigmoid(), hardsigmoid(kX));
@@ -31,15 +39,69 @@ TEST(Activation, WithoutOptionsCallsItsFunction) {
   expect_calls(LogSigmoid(), logsigmoid(kX));
   expect_calls(Softsign(), softsign(kX));
   expect_calls(Mish(), mish(kX));
+  expect_calls(Tanhshrink(), tanhshrink(kX));
   expect_calls(Softmin(0), softmin(kX, 0));
   EXPECT_EQ(values(GLU(0)(kX)), values(glu(kX, 0)));
   EXPECT_EQ(to_string(GLU()), "GLU(dim=-1)");
+}
+
+TEST(Activation, RReLUHasRandomSlopesInTrainingOnly) {
+  Generator generator(1), same(1);
+  RReLU layer(0.25, 0.5, &generator);
+  EXPECT_EQ(values(layer(kX)), values(rrelu(kX, 0.25, 0.5, true, same)));
+  const Tensor drawn = rrelu(full({1000}, -1.0), 0.25, 0.5, true, generator);
+  EXPECT_GE(min(neg(drawn)).item(), 0.25);
+  EXPECT_LE(max(neg(drawn)).item(), 0.5);
+  EXPECT_NEAR(mean(neg(drawn)).item(), 0.375, 0.012);  // 5 standard errors of the mean
+  layer.eval();
+  EXPECT_EQ(values(layer(kX)), values(leaky_relu(kX, 0.375)));
+  EXPECT_THROW(RReLU(0.5, 0.25), ValueError);
+  EXPECT_THROW(static_cast<void>(rrelu(kX, 0.5, 0.25)), ValueError);
+}
+
+TEST(Activation, Softmax2dIsOverChannels) {
+  const Tensor x = reshape(arange(24, DType::f32), {2, 3, 2, 2});
+  EXPECT_EQ(values(Softmax2d()(x)), values(softmax(x, 1)));
+  EXPECT_EQ(values(Softmax2d()(select(x, 0, 1))), values(softmax(select(x, 0, 1), 0)));
+  EXPECT_THROW(static_cast<void>(Softmax2d()(kX)), ShapeError);
+}
+
+TEST(AlphaDropout, KeepsMomentsAndDropsToSelusLimit) {
+  Generator generator(3), other(4);
+  AlphaDropout layer(0.25, &generator);
+  const Tensor x = randn({20000}, TensorOptions{}, other);
+  const Tensor y = layer(x);
+  // 5 standard errors of 20,000 values: 5 / sqrt(20000), and sqrt(2) times that for a variance of normal
+  // ones.
+  EXPECT_NEAR(mean(y).item(), mean(x).item(), 0.036);
+  EXPECT_NEAR(var(y).item(), 1, 0.05);
+  const double a = 1 / std::sqrt((1.7580993408473766 * 1.7580993408473766 * 0.25 + 1) * 0.75);
+  const double dropped = 1.7580993408473766 * a * (0.25 - 1);
+  EXPECT_NEAR(sum(isclose(y, full({20000}, dropped))).item() / 20000, 0.25, 0.016);
+  layer.eval();
+  EXPECT_TRUE(layer(x).is_same(x));
+  EXPECT_EQ(to_string(layer), "AlphaDropout(p=0.25)");
+  EXPECT_EQ(sum(alpha_dropout(x, 1)).item(), 0);
+  EXPECT_THROW(AlphaDropout(1.5), ValueError);
+}
+
+TEST(AlphaDropout, OfFeaturesDropsWholeChannels) {
+  Generator generator(3);
+  FeatureAlphaDropout layer(0.5, &generator);
+  const Tensor y = layer(ones({4, 8, 10}));
+  const Tensor first = narrow(y, 2, 0, 1);
+  EXPECT_TRUE(equal(y, expand(first, {4, 8, 10}).contiguous()));
+  EXPECT_EQ(unique_values(first), 2U);
+  EXPECT_EQ(to_string(layer), "FeatureAlphaDropout(p=0.5)");
+  EXPECT_THROW(static_cast<void>(layer(ones({3}))), ShapeError);
 }
 
 TEST(Activation, PassesItsOptionsOn) {
   expect_calls(LeakyReLU(0.5), leaky_relu(kX, 0.5));
   expect_calls(Hardtanh(-2, 3), hardtanh(kX, -2, 3));
   expect_calls(Softshrink(0.25), softshrink(kX, 0.25));
+  expect_calls(Hardshrink(0.6), hardshrink(kX, 0.6));
+  expect_calls(Threshold(0.3, -5), threshold(kX, 0.3, -5));
   expect_calls(ELU(2), elu(kX, 2));
   expect_calls(CELU(2), celu(kX, 2));
   expect_calls(Softplus(2, 1.25), softplus(kX, 2, 1.25));
@@ -47,6 +109,9 @@ TEST(Activation, PassesItsOptionsOn) {
   EXPECT_EQ(to_string(LeakyReLU()), "LeakyReLU(negative_slope=0.01)");
   EXPECT_EQ(to_string(Softplus()), "Softplus(beta=1.0, threshold=20.0)");
   EXPECT_EQ(to_string(Softmin(1)), "Softmin(dim=1)");
+  EXPECT_EQ(to_string(Hardshrink()), "Hardshrink(lambd=0.5)");
+  EXPECT_EQ(to_string(Threshold(0.5, 2)), "Threshold(threshold=0.5, value=2.0)");
+  EXPECT_EQ(to_string(RReLU(0.25, 0.5)), "RReLU(lower=0.25, upper=0.5)");
 }
 
 TEST(PReLU, LearnsItsSlopes) {

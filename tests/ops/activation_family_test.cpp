@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "mezzo/ops/ops.h"
 #include "mezzo/tests/ops/pointwise_support.h"
 
 namespace mezzo {
@@ -59,6 +60,30 @@ TEST(ActivationFamily, SlopesAtTheKinksArePyTorchs) {
   EXPECT_EQ(slopes(hardswish, {-3, 3}).first, (Doubles{-0.5, 1.5}));
   EXPECT_EQ(slopes([](const Tensor& x) { return softshrink(x); }, {-0.5, 0.5}).first, (Doubles{0, 0}));
   EXPECT_EQ(slopes([](const Tensor& x) { return elu(x, 2); }, {0}).first, (Doubles{2}));
+}
+
+/// Values and slopes of torch 2.15 in f64 at [-2, -0.5, -0.3, 0, 0.2, 0.5, 0.7, 3].
+TEST(ActivationFamily, ThresholdHardshrinkAndTanhshrinkEqualTorch) {
+  const auto f64 = [](std::initializer_list<double> values) { return tensor(values, {.dtype = DType::f64}); };
+  const auto expect_torch = [&](const auto& f, const Tensor& value, const Tensor& slope) {
+    const Tensor x = f64({-2, -0.5, -0.3, 0, 0.2, 0.5, 0.7, 3}).requires_grad_();
+    const Tensor y = f(x);
+    EXPECT_TRUE(allclose(y, value, 1e-8, 1e-10)) << y;
+    y.sum().backward();
+    EXPECT_TRUE(allclose(x.grad(), slope, 1e-8, 1e-10)) << x.grad();
+  };
+  expect_torch([](const Tensor& x) { return threshold(x, 0.2, 20); }, f64({20, 20, 20, 20, 20, 0.5, 0.7, 3}),
+               f64({0, 0, 0, 0, 0, 1, 1, 1}));
+  expect_torch([](const Tensor& x) { return hardshrink(x); }, f64({-2, 0, 0, 0, 0, 0, 0.7, 3}),
+               f64({1, 0, 0, 0, 0, 0, 1, 1}));
+  expect_torch(
+      [](const Tensor& x) { return tanhshrink(x); },
+      f64({-1.03597242, -0.0378828427, -0.00868738755, 0, 0.00262467978, 0.0378828427, 0.0956322229,
+           2.00494525}),
+      f64({0.929349175, 0.213552267, 0.0848630382, 0, 0.038957017, 0.213552267, 0.36526041, 0.990133963}));
+  expect_torch([](const Tensor& x) { return rrelu(x); },
+               f64({-0.458333333, -0.114583333, -0.06875, 0, 0.2, 0.5, 0.7, 3}),
+               f64({11.0 / 48, 11.0 / 48, 11.0 / 48, 11.0 / 48, 1, 1, 1, 1}));
 }
 
 TEST(ActivationFamily, AttributesThatMakeNoSenseAreRefused) {

@@ -1,0 +1,142 @@
+// Activations that cut values off: threshold, hardshrink, tanhshrink, and rrelu with its random slopes.
+#include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/ops/activation.h"
+#include "mezzo/ops/pointwise/activation_common.h"
+#include "mezzo/ops/random.h"
+#include "mezzo/ops/shape.h"
+
+namespace mezzo {
+
+namespace {
+
+using namespace ops;
+using namespace kernels::scalar;
+
+namespace math = kernels::math;
+
+// --- scalar math. A NaN is neither cut off nor is its gradient.
+
+struct ThresholdFn {
+  double threshold, value;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x <= T(threshold) ? T(value) : x;
+  }
+};
+struct ThresholdBackwardFn {
+  double threshold;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    return x <= T(threshold) ? T(0) : grad;
+  }
+};
+struct HardshrinkFn {
+  double lambd;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const bool inside = (x >= T(-lambd)) & (x <= T(lambd));
+    return inside ? T(0) : x;
+  }
+};
+struct HardshrinkBackwardFn {
+  double lambd;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const bool inside = (x >= T(-lambd)) & (x <= T(lambd));
+    return inside ? T(0) : grad;
+  }
+};
+struct TanhshrinkFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x - math::tanh(x);
+  }
+};
+struct TanhshrinkBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T t = math::tanh(x);
+    return grad * (t * t);
+  }
+};
+
+// --- descriptors
+
+struct CutOff {
+  static constexpr Category category = Category::passthrough;
+  static constexpr bool is_piecewise_linear = true;
+};
+
+struct ThresholdAttrs {
+  double threshold = 0, value = 0;
+  static constexpr auto fields() {
+    return std::tuple{attr("threshold", &ThresholdAttrs::threshold), attr("value", &ThresholdAttrs::value)};
+  }
+};
+struct Threshold : CutOff {
+  using Attrs = ThresholdAttrs;
+  static constexpr std::string_view name = "threshold", backward_name = "threshold_backward";
+  static std::vector<Sample<Attrs>> samples() {
+    return {{{samples::real({3, 5}, 0.2, 2)}, {0.1, 20}}, {{samples::real({4}, -2, -0.1)}, {0.1, -1}}};
+  }
+  static ThresholdFn function(const Attrs& attrs) { return {attrs.threshold, attrs.value}; }
+  static ThresholdBackwardFn backward(const Attrs& attrs) { return {attrs.threshold}; }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
+    return where(le(x, attrs.threshold), 0, grad);
+  }
+};
+const RegisteredActivation<Threshold> threshold_registered;
+
+struct HardshrinkAttrs {
+  double lambd = 0.5;
+  static constexpr auto fields() { return std::tuple{attr("lambd", &HardshrinkAttrs::lambd)}; }
+};
+struct Hardshrink : CutOff {
+  using Attrs = HardshrinkAttrs;
+  static constexpr std::string_view name = "hardshrink", backward_name = "hardshrink_backward";
+  static std::vector<Sample<Attrs>> samples() {
+    return {{{samples::real({3, 5}, 0.6, 2)}}, {{samples::real({4}, -0.4, 0.4)}}};
+  }
+  static HardshrinkFn function(const Attrs& attrs) { return {attrs.lambd}; }
+  static HardshrinkBackwardFn backward(const Attrs& attrs) { return {attrs.lambd}; }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
+    return where(logical_and(ge(x, -attrs.lambd), le(x, attrs.lambd)), 0, grad);
+  }
+};
+const RegisteredActivation<Hardshrink> hardshrink_registered;
+
+struct Tanhshrink {
+  using Attrs = NoAttrs;
+  static constexpr Category category = Category::passthrough;
+  static constexpr bool is_piecewise_linear = false;
+  static constexpr std::string_view name = "tanhshrink", backward_name = "tanhshrink_backward";
+  static std::vector<Sample<Attrs>> samples() { return {{{samples::real({3, 5}, 0.5, 2)}}}; }
+  static TanhshrinkFn function(const Attrs& /*attrs*/) { return {}; }
+  static TanhshrinkBackwardFn backward(const Attrs& /*attrs*/) { return {}; }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
+    return mul(grad, square(tanh(x)));
+  }
+};
+const RegisteredActivation<Tanhshrink> tanhshrink_registered;
+
+}  // namespace
+
+Tensor threshold(const Tensor& x, double threshold, double value) {
+  return bind(kActivationOp<Threshold>, {x}, {threshold, value});
+}
+Tensor hardshrink(const Tensor& x, double lambd) { return bind(kActivationOp<Hardshrink>, {x}, {lambd}); }
+Tensor tanhshrink(const Tensor& x) { return bind(kActivationOp<Tanhshrink>, {x}); }
+
+Tensor rrelu(const Tensor& x, double lower, double upper, bool training, Generator& generator) {
+  require_floating("rrelu", x);
+  if (!(lower <= upper)) {
+    throw ValueError("rrelu", "lower <= upper", number_text(lower) + " and " + number_text(upper),
+                     "exchange them");
+  }
+  if (!training) return leaky_relu(x, (lower + upper) / 2);
+  const Tensor slopes =
+      uniform(lower, upper, x.shape(), {.dtype = x.dtype(), .device = x.device()}, generator);
+  return mul(x, where(le(x, 0), slopes, 1));
+}
+
+}  // namespace mezzo
