@@ -41,7 +41,8 @@ if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
 endif()
 set(plugin_sources "${plugin_dir}/plugin.cpp" "${plugin_dir}/which_library.cpp")
 add_library(mezzo_plugin MODULE ${plugin_sources})
-add_library(mezzo_probe MODULE "${plugin_dir}/plugin.cpp" "${plugin_dir}/python_module.cpp")
+add_library(mezzo_probe MODULE "${plugin_dir}/plugin.cpp" "${plugin_dir}/python_module.cpp"
+  "${plugin_dir}/dlpack_exchange.cpp")
 set_target_properties(mezzo_probe PROPERTIES PREFIX "")
 foreach(target IN ITEMS open_library mezzo_plugin mezzo_probe)
   mezzo_plugin_target(${target})
@@ -84,5 +85,8 @@ add_test(NAME plugin.copies_in_another_order COMMAND open_library $<TARGET_FILE:
   $<TARGET_FILE:mezzo_plugin> $<TARGET_FILE:mezzo_plugin_static> --together mezzo_plugin_train)
 add_test(NAME plugin.python COMMAND sh -c "command -v python3 >/dev/null || exit 77; cd \"$1\" && \
   exec python3 -c 'import mezzo_probe, sys; sys.exit(mezzo_probe.trained != 1)'" sh "${PROJECT_BINARY_DIR}/tests")
-set_tests_properties(plugin.library plugin.plugin plugin.one_thread plugin.copies plugin.copies_in_another_order plugin.python PROPERTIES
+add_test(NAME plugin.dlpack COMMAND sh -c "command -v python3 >/dev/null || exit 77; exec python3 -B \"$1\" \"$2\"" sh
+  "${plugin_dir}/dlpack.py" "${PROJECT_BINARY_DIR}/tests")
+set_tests_properties(plugin.library plugin.plugin plugin.one_thread plugin.copies plugin.copies_in_another_order plugin.python plugin.dlpack
+  PROPERTIES
   SKIP_RETURN_CODE 77 TIMEOUT 120 ENVIRONMENT OMP_NUM_THREADS=4)
