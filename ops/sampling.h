@@ -62,6 +62,9 @@ struct InterpolateOptions {
   std::optional<bool> align_corners = {};
   /// Whether places are computed from the sizes also where factors were given; false unless given.
   std::optional<bool> recompute_scale_factor = {};
+  /// Whether a shrunk image is smoothed first: the filter is as wide as s where that is above 1. For bilinear
+  /// and bicubic (ValueError), whose cubic then has -1/2 for -3/4, as PIL's.
+  bool antialias = false;
 };
 /// y[n, c, o] = the value of x[n, c] at the place of o, per spatial dim, with s = 1 / scale_factor where that
 /// decides, else in / out: nearest reads floor(s o), nearest_exact floor(s (o + 1/2)), the others are
@@ -70,7 +73,7 @@ struct InterpolateOptions {
 /// where it stays.
 /// Shapes: x [N, C, spatial..] with 1 to 3 spatial dims -> [N, C, out..]; out is `size`, or floor(in
 /// scale_factor), at least 1 (ValueError).
-/// Dtypes: floating -> x's; f32 under autocast.
+/// Dtypes: floating -> x's; f32 under autocast, but with antialias x's, as in PyTorch.
 /// Source: torch.nn.functional.interpolate.
 [[nodiscard]] Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 

@@ -273,12 +273,33 @@ Tensor interpolate_backward(const Tensor& grad, const InterpolateBackwardAttrs& 
   return bind(interpolate_backward_op, {grad}, attrs);
 }
 
+/// The step in x from one place of the result to the next.
+double step_of(const kernels::ResampledDim& dim, bool align_corners) {
+  const auto in = static_cast<double>(dim.in), out = static_cast<double>(dim.out);
+  if (align_corners) return dim.out > 1 ? (in - 1) / (out - 1) : 0;
+  return dim.factor > 0 ? 1 / dim.factor : in / out;
+}
+
+Tensor antialiased(const Tensor& x, const InterpolateAttrs& attrs) {
+  if (attrs.mode != InterpolateMode::bilinear && attrs.mode != InterpolateMode::bicubic) {
+    throw ValueError(kInterpolate, "antialias with bilinear or bicubic",
+                     quote(kEnumNames<InterpolateMode>[static_cast<std::size_t>(attrs.mode)]),
+                     "leave it out");
+  }
+  require_defined(kInterpolate, x);
+  require_image_dims(kInterpolate, "x", x);
+  const Call call(kInterpolate, x.size(0), x.size(1), spatial_sizes(x.shape(), x.shape().size() - 2), attrs);
+  const auto& [h, w] = std::tie(call.shape.dims[1], call.shape.dims[2]);
+  const bool corners = attrs.align_corners.value_or(false);
+  return interpolate_antialiased(x, {h.out, w.out}, {step_of(h, corners), step_of(w, corners)}, attrs.mode);
+}
+
 }  // namespace
 
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
-  return bind(interpolate_op, {x},
-              InterpolateAttrs{options.size, options.scale_factor, options.mode, options.align_corners,
-                               options.recompute_scale_factor});
+  const InterpolateAttrs attrs{options.size, options.scale_factor, options.mode, options.align_corners,
+                               options.recompute_scale_factor};
+  return options.antialias ? antialiased(x, attrs) : Tensor(bind(interpolate_op, {x}, attrs));
 }
 
 }  // namespace mezzo

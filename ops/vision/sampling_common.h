@@ -1,6 +1,7 @@
 // What interpolate and grid_sample share: checks of images, and images as the kernels take them.
 #pragma once
 
+#include "mezzo/ops/sampling.h"
 #include "mezzo/ops/shape/copy_into.h"
 
 namespace mezzo::ops {
@@ -19,5 +20,10 @@ inline void require_places(std::string_view op, const Shape& shape) {
                      "there is nothing to sample");
   }
 }
+
+/// interpolate with antialias, of x [N, C, H, W]; `scales` are the steps in x from place to place of the
+/// result (interpolate_antialias.cpp).
+[[nodiscard]] Tensor interpolate_antialiased(const Tensor& x, const Dims& size, const ScaleFactors& scales,
+                                             InterpolateMode mode);
 
 }  // namespace mezzo::ops
