@@ -278,6 +278,13 @@ StepResult GradScaler::step(optim::Optimizer& optimizer, const mezzo::detail::Fu
                    "compute the loss and its gradients before step(optimizer)");
 }
 
+void GradScaler::refuse_evaluations() {
+  throw StateError(
+      "GradScaler.step", "an optimizer that evaluates once per step",
+      "one that evaluates its closure several times",
+      "train in f32, or in a bf16 region without a scaler; SAM has ascend() and restore() for scalers");
+}
+
 std::vector<const ScalerRecord*> GradScaler::found_records() const {
   std::vector<const ScalerRecord*> found;
   for (const PerOptimizer& state : per_optimizer_) {

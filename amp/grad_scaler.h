@@ -2,6 +2,7 @@
 // record on the device; this class is the state machine around it.
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <span>
@@ -109,6 +110,14 @@ class GradScaler {
   /// optimizer.step(closure) with enabled = false. Else throws StateError: an optimizer that calls back would
   /// see gradients of a changing scale.
   StepResult step(optim::Optimizer& optimizer, const mezzo::detail::Function<Tensor()>& closure);
+  /// The same of one that evaluates several times per step: LBFGS, SAM.
+  template <class O>
+  requires(!std::derived_from<O, optim::Optimizer>) StepResult
+      step(O& optimizer, const mezzo::detail::Function<Tensor()>& closure) {
+    if (options_.enabled) refuse_evaluations();
+    optimizer.step(closure);
+    return {};
+  }
   /// Adapts the scale to what was found since the last update, and starts a new iteration for every
   /// optimizer. Throws: StateError when nothing was unscaled or stepped since.
   void update();
@@ -155,6 +164,7 @@ class GradScaler {
   void load_state_dict(const Value& state);
 
  private:
+  [[noreturn]] static void refuse_evaluations();
   enum class Stage : std::uint8_t { ready, unscaled, stepped };
   struct PerOptimizer {  ///< of one optimizer in this iteration
     std::uint64_t optimizer = 0;

@@ -13,7 +13,8 @@
 namespace mezzo::optim {
 
 /// What EMA and SWA share. Averages of 16-bit tensors are f32, others have the tensor's dtype. Tensors that
-/// are not floating (counters) are copied. All is done on the tensors' device, and nothing is read back.
+/// are not floating (counters) are copied (torch averages those too). All is done on the tensors' device, and
+/// nothing is read back.
 class AveragedWeights {
  public:
   AveragedWeights(const AveragedWeights&) = delete;
@@ -89,7 +90,7 @@ struct EMAOptions {
 
 /// Exponential moving average: decay * average + (1 - decay) * weights.
 ///   optim::EMA ema(net, {.decay = 0.999});
-///   ...  scaler.step(optimizer) ...  ema.update();
+///   ema.update(scaler.step(optimizer));   // in every step
 /// Throws: ValueError for a decay outside of [0, 1], and what AveragedWeights throws.
 /// Source: torch.optim.swa_utils.get_ema_multi_avg_fn; Polyak and Juditsky, 1992.
 class EMA final : public AveragedWeights {

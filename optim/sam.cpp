@@ -5,6 +5,7 @@
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/optim/clip.h"
 
@@ -31,14 +32,19 @@ void SAM::ascend() {
   if (parameters.empty())
     throw StateError("SAM.ascend", "parameters with gradients", "none", "call backward() on a loss first");
   constexpr double kLeastNorm = 1e-12;
-  const Tensor scale = div(Scalar(options_.rho), add(get_total_norm(directions), kLeastNorm));
+  const Tensor norm = get_total_norm(directions);
+  // Weights stay where a gradient is inf or NaN: forward at NaN would reach what restore() does not bring
+  // back, running statistics for example.
+  const Tensor is_sound = isfinite(norm), scale = div(Scalar(options_.rho), add(norm, kLeastNorm));
+  std::vector<Tensor> moved;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Tensor weight = parameters[i].detach();
+    const Tensor weight = to(parameters[i].detach(), directions[i].dtype());
     Tensor move = mul(directions[i], to(scale, directions[i].dtype()));
-    if (options_.adaptive) move = mul(move, abs(to(weight, move.dtype())));
-    origin_.emplace_back(parameters[i], clone(weight));
-    parameters[i].copy_(add(to(weight, move.dtype()), move));
+    if (options_.adaptive) move = mul(move, abs(weight));
+    moved.push_back(add(weight, where(is_sound, move, 0)));
+    origin_.emplace_back(parameters[i], clone(parameters[i].detach()));
   }
+  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].copy_(moved[i]);
 }
 
 void SAM::restore() {
@@ -54,11 +60,11 @@ Tensor SAM::step(const mezzo::detail::Function<Tensor()>& closure) {
     throw ValueError("SAM.step", "a closure", "an empty function", "pass one that returns the loss");
   const EnableGrad recording;
   Tensor loss = closure();
-  ascend();
   try {
+    ascend();
     static_cast<void>(closure());
   } catch (...) {
-    restore();
+    if (!origin_.empty()) restore();
     throw;
   }
   restore();

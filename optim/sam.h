@@ -22,8 +22,8 @@ struct SAMOptions {
 /// Under a GradScaler the two halves are called by themselves, as its scale does not change the direction:
 ///   scaler.scale(loss()).backward();  sam.ascend();  sgd.zero_grad();
 ///   scaler.scale(loss()).backward();  sam.restore();  scaler.step(sgd);  scaler.update();
-/// where a gradient of inf makes the point, and so the second gradients, NaN, and the step is skipped.
-/// Source: Foret et al., arXiv:2010.01412; Kwon et al., arXiv:2102.11600.
+/// Where a first gradient is inf or NaN the weights stay, so the second ones overflow as well, and the step
+/// is skipped. Source: Foret et al., arXiv:2010.01412; Kwon et al., arXiv:2102.11600.
 class SAM {
  public:
   /// `optimizer` must live as long. Throws: ValueError for options out of range.

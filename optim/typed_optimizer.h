@@ -15,12 +15,13 @@ namespace mezzo::optim {
 /// `fields()` and `check()` (throws ValueError); `momentum` or `beta1`, where it has one, is what momentum()
 /// means.
 ///
-/// The algorithm is four functions in the namespace of `Options`, found by its type where this class is
-/// instantiated; two of them may be left out (below). Optimizer says what each is.
+/// The algorithm is five functions in the namespace of `Options`, found by its type where this class is
+/// instantiated; three of them may be left out (below). Optimizer says what each is.
 ///
 ///    BufferNames buffers_of(const Options&);
 ///    double initial_value_of(const Options&, std::size_t i);
 ///    std::string_view carried_by(const Options&);
+///    void require_fitting(const Options&, const std::string& name, const Tensor& parameter);   // throws
 ///    void update_with(const Options&, Device, Updates, const kernels::UpdateControl&);
 template <class Options>
 class TypedOptimizer final : public Optimizer {
@@ -78,6 +79,10 @@ std::string_view carried_by(const Options& /*o*/) {
   return {};
 }
 
+/// One without a `require_fitting` takes parameters of any shape.
+template <class Options>
+void require_fitting(const Options& /*o*/, const std::string& /*name*/, const Tensor& /*parameter*/) {}
+
 // --- definitions. Not in the class, where they would be inline: for those every file that makes an optimizer
 // instantiates the bodies, also where the library has them (extern template).
 
@@ -94,6 +99,7 @@ TypedOptimizer<Options>::TypedOptimizer(const std::vector<ParamGroup<Options>>& 
     : Optimizer(lists(groups)) {
   for (const auto& group : groups) {
     group.options.check();
+    for (const auto& [path, parameter] : group.parameters) require_fitting(group.options, path, parameter);
     options_.push_back(group.options);
   }
 }
@@ -110,6 +116,9 @@ const Options& TypedOptimizer<Options>::options(std::size_t group) const {
 template <class Options>
 void TypedOptimizer<Options>::add_param_group(const ParamGroup<Options>& group) {
   group.options.check();
+  for (const auto& [path, parameter] : group.parameters) {
+    if (parameter.defined()) require_fitting(group.options, path, parameter);
+  }
   options_.reserve(options_.size() + 1);
   this->add_group("Optimizer.add_param_group", group.parameters);
   options_.push_back(group.options);

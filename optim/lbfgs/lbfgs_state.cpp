@@ -1,4 +1,5 @@
 // Saving and restoring an LBFGS.
+#include <algorithm>
 #include <string>
 
 #include "mezzo/core/error.h"
@@ -9,7 +10,7 @@ namespace mezzo::optim {
 
 namespace {
 
-constexpr std::string_view kLoad = "LBFGS.load_state_dict";
+constexpr std::string_view kLoadLbfgs = "LBFGS.load_state_dict";
 
 /// Saved tensors, taken by name as vectors of one length.
 class SavedVectors {
@@ -21,20 +22,20 @@ class SavedVectors {
     for (const auto& [key, tensor] : state_.tensors) {
       if (key != name || !tensor.defined()) continue;
       if (tensor.shape() != Shape{length_}) {
-        throw ShapeError(kLoad, name + " of shape [" + std::to_string(length_) + "]",
+        throw ShapeError(kLoadLbfgs, name + " of shape [" + std::to_string(length_) + "]",
                          to_string(tensor.shape()), "it was saved with other parameters");
       }
       if (!is_floating(tensor.dtype()))
-        throw DTypeError(kLoad, "a floating " + name, to_string(tensor.dtype()), "check the file");
+        throw DTypeError(kLoadLbfgs, "a floating " + name, to_string(tensor.dtype()), "check the file");
       ++taken_;
       return clone(to(to(tensor.detach(), device_), dtype_));
     }
-    throw StateError(kLoad, "a tensor " + name, "none", "check the file");
+    throw StateError(kLoadLbfgs, "a tensor " + name, "none", "check the file");
   }
   /// Throws: StateError when there are others.
   void require_all_taken() const {
     if (taken_ == state_.tensors.size()) return;
-    throw StateError(kLoad, std::to_string(taken_) + " tensors", std::to_string(state_.tensors.size()),
+    throw StateError(kLoadLbfgs, std::to_string(taken_) + " tensors", std::to_string(state_.tensors.size()),
                      "check the file");
   }
 
@@ -83,14 +84,14 @@ OptimizerState LBFGS::state_dict() const {
 void LBFGS::load_state_dict(const OptimizerState& state) {
   const Value& saved = state.options;
   if (const std::string& kind = saved.at("optimizer").as_string(); kind != "LBFGS")
-    throw StateError(kLoad, "the state of LBFGS", kind, "load it into an optimizer of that kind");
+    throw StateError(kLoadLbfgs, "the state of LBFGS", kind, "load it into an optimizer of that kind");
   if (const std::int64_t count = saved.at("num_parameters").as_int(); count != std::ssize(parameters_)) {
-    throw StateError(kLoad, std::to_string(parameters_.size()) + " parameters", std::to_string(count),
+    throw StateError(kLoadLbfgs, std::to_string(parameters_.size()) + " parameters", std::to_string(count),
                      "make the optimizer with the same parameters");
   }
   const std::string& search = saved.at("line_search_fn").as_string();
   if (search != "none" && search != "strong_wolfe")
-    throw ValueError(kLoad, "line_search_fn none or strong_wolfe", search, "check the file");
+    throw ValueError(kLoadLbfgs, "line_search_fn none or strong_wolfe", search, "check the file");
   LBFGSOptions options{.lr = saved.at("lr").as_double(),
                        .max_iter = saved.at("max_iter").as_int(),
                        .max_eval = {},
@@ -107,12 +108,16 @@ void LBFGS::load_state_dict(const OptimizerState& state) {
                   .step = saved.at("t").as_double(),
                   .scale = saved.at("H_diag").as_double(),
                   .memories = {}};
+  if (history.iterations < 0 || history.evaluations < 0) {
+    throw ValueError(kLoadLbfgs, "counts of at least 0",
+                     std::to_string(std::min(history.iterations, history.evaluations)), "check the file");
+  }
   std::int64_t length = 0;
   for (const auto& [name, tensor] : parameters_) length += tensor.numel();
   SavedVectors vectors(state, length, dtype_, parameters_.front().second.device());
   const Value::List& inverses = saved.at("ro").as_list();
   if (std::ssize(inverses) > options.history_size || (history.iterations == 0 && !inverses.empty()))
-    throw StateError(kLoad, "at most history_size memories", std::to_string(inverses.size()),
+    throw StateError(kLoadLbfgs, "at most history_size memories", std::to_string(inverses.size()),
                      "check the file");
   for (std::size_t i = 0; i < inverses.size(); ++i) {
     history.memories.push_back({vectors.take(numbered("old_dirs.", i)),

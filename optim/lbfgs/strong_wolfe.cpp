@@ -1,5 +1,5 @@
 // A bracket around a point that satisfies the conditions, then its refinement by cubic interpolation.
-#include "mezzo/optim/strong_wolfe.h"
+#include "mezzo/optim/lbfgs/strong_wolfe.h"
 
 #include <algorithm>
 #include <array>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -14,7 +15,7 @@
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
-#include "mezzo/optim/strong_wolfe.h"
+#include "mezzo/optim/lbfgs/strong_wolfe.h"
 
 namespace mezzo::optim {
 
@@ -38,7 +39,7 @@ NamedTensors checked(const NamedTensors& parameters) {
     }
     if (!seen.insert(tensor.ref().get()).second) {
       throw ValueError("LBFGS", "each parameter once",
-                       name.empty() ? to_string(tensor.shape()) : name + " twice", "list it once");
+                       (name.empty() ? to_string(tensor.shape()) : name) + " twice", "list it once");
     }
   }
   return parameters;
@@ -195,7 +196,11 @@ Tensor LBFGS::step(const mezzo::detail::Function<Tensor()>& closure) {
     throw ValueError("LBFGS.step", "a closure", "an empty function", "pass one that returns the loss");
   const NoGrad no_grad;
   const std::int64_t before = history_.evaluations;
-  const std::int64_t most = options_.max_eval.value_or(options_.max_iter * 5 / 4);
+  // 5/4 max_iter, which may be as large as a number can be.
+  const std::int64_t quarter = options_.max_iter / 4, rest = options_.max_iter % 4;
+  const std::int64_t room = std::numeric_limits<std::int64_t>::max() - options_.max_iter;
+  const std::int64_t most =
+      options_.max_eval.value_or(options_.max_iter + std::min(quarter + (rest * 5 / 4 - rest), room));
   const auto left = [&] { return most - (history_.evaluations - before); };
   Tensor first_loss, later_loss;
   double loss = evaluate(closure, first_loss);

@@ -1,0 +1,66 @@
+// Muon: momentum whose updates are made orthogonal, for matrices in hidden layers.
+#pragma once
+
+#include "mezzo/optim/typed_optimizer.h"
+
+namespace mezzo::optim {
+
+/// What Muon multiplies lr by for a parameter of shape [A, B].
+enum class MuonLrAdjustment : std::uint8_t {
+  original,            ///< sqrt(max(1, A / B))
+  match_rms_adamw,     ///< 0.2 sqrt(max(A, B)), for rates tuned for AdamW
+  spectral_unclamped,  ///< sqrt(A / B)
+};
+}  // namespace mezzo::optim
+
+namespace mezzo {
+template <>
+inline constexpr std::array<std::string_view, 3> kEnumNames<optim::MuonLrAdjustment>{
+    "original", "match_rms_adamw", "spectral_unclamped"};
+}  // namespace mezzo
+
+namespace mezzo::optim {
+
+/// torch.optim.Muon's options; ns_a, ns_b and ns_c are its ns_coefficients. `master_weights`: keep an f32
+/// master of each f16 or bf16 parameter and update that.
+struct MuonOptions {
+  static constexpr std::string_view kOptimizer = "Muon";
+  double lr = 1e-3;
+  double weight_decay = 0.1;
+  double momentum = 0.95;  ///< below 1
+  bool nesterov = true;
+  double ns_a = 3.4445, ns_b = -4.775, ns_c = 2.0315;
+  double eps = 1e-7;          ///< least norm that an update is divided by
+  std::int64_t ns_steps = 5;  ///< in [0, 99]
+  MuonLrAdjustment adjust_lr_fn = MuonLrAdjustment::original;
+  bool master_weights = false;
+
+  template <class O = MuonOptions>
+  static constexpr auto fields() {
+    return std::tuple{attr("lr", &O::lr),
+                      attr("weight_decay", &O::weight_decay),
+                      attr("momentum", &O::momentum),
+                      attr("nesterov", &O::nesterov),
+                      attr("ns_a", &O::ns_a),
+                      attr("ns_b", &O::ns_b),
+                      attr("ns_c", &O::ns_c),
+                      attr("eps", &O::eps),
+                      attr("ns_steps", &O::ns_steps),
+                      attr("adjust_lr_fn", &O::adjust_lr_fn),
+                      attr("master_weights", &O::master_weights)};
+  }
+  /// Throws: ValueError unless numbers are finite, and lr, weight_decay and eps not negative.
+  void check() const;
+};
+
+extern template class TypedOptimizer<MuonOptions>;  // in the library, and not in every file that uses it
+
+/// m += (1 - momentum) (g - m); u = g + momentum (m - g), or m without nesterov; o = u / |u|, then ns_steps
+/// times o = a o + (b G + c G G) o with G = o o^T, in bf16; p -= lr weight_decay p + lr' o, where lr' is
+/// adjusted.
+///
+/// Parameters have 2 dims (ShapeError): leave biases, norms, embeddings and the last layer to AdamW.
+/// Source: Jordan et al., https://kellerjordan.github.io/posts/muon/, 2024; torch.optim.Muon.
+using Muon = TypedOptimizer<MuonOptions>;
+
+}  // namespace mezzo::optim
