@@ -2,9 +2,10 @@
 // of all.
 //
 // Common contract. Dtypes: floating -> x's, integers and bools -> i64 (modulo 2^64), or `dtype` where given;
-// f32 under autocast for 16-bit input (but for logcumsumexp and linear_recurrence, which keep theirs). Results are accumulated in f64, each rounded once to its dtype. A dim
-// counts from the end when negative (IndexError); a 0-dim x counts as one of length 1. Differentiable to any
-// order, with exact gradients also where elements are 0: no gradient divides by an element.
+// f32 under autocast for 16-bit input (but for logcumsumexp and linear_recurrence, which keep theirs).
+// Results are accumulated in f64, each rounded once to its dtype. A dim counts from the end when negative
+// (IndexError); a 0-dim x counts as one of length 1. Differentiable to any order, with exact gradients also
+// where elements are 0: no gradient divides by an element.
 #pragma once
 
 #include <cstdint>

@@ -130,18 +130,18 @@ void KeyValueCache::truncate(std::int64_t length) {
 }
 
 Tensor top_k_logits(const Tensor& logits, std::int64_t k) {
-  constexpr std::string_view kName = "top_k_logits";
-  require_logits(kName, logits);
-  if (k < 1) throw ValueError(kName, "a k of at least 1", std::to_string(k), "leave the filter out for all");
+  constexpr std::string_view kTopK = "top_k_logits";
+  require_logits(kTopK, logits);
+  if (k < 1) throw ValueError(kTopK, "a k of at least 1", std::to_string(k), "leave the filter out for all");
   if (k >= logits.shape().back()) return logits;
   const auto [values, places] = topk(logits, k, -1);
   return only(logits, places, values);
 }
 
 Tensor top_p_logits(const Tensor& logits, double p) {
-  constexpr std::string_view kName = "top_p_logits";
-  require_logits(kName, logits);
-  require_probability(kName, p);
+  constexpr std::string_view kTopP = "top_p_logits";
+  require_logits(kTopP, logits);
+  require_probability(kTopP, p);
   if (p == 1) return logits;
   const auto [values, places] = sort(logits, -1, true);
   const Tensor shares = softmax(values, -1, logits.dtype() == DType::f64 ? DType::f64 : DType::f32);

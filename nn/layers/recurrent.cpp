@@ -179,7 +179,7 @@ RecurrentParams& RecurrentLayer::params(std::int64_t layer, bool reverse) {
 Tensor RecurrentLayer::as_steps(const Tensor& x) const {
   const bool first = options_.batch_first;
   require_input(*this, x, input_size_, first ? "[N, L, I] or [L, I]" : "[L, N, I] or [L, I]", 3);
-  const Tensor steps = x.dim() == 2 ? unsqueeze(x, 1) : first ? transpose(x, 0, 1) : x;
+  Tensor steps = x.dim() == 2 ? unsqueeze(x, 1) : first ? transpose(x, 0, 1) : x;
   if (steps.size(0) > 0) return steps;
   throw ShapeError(described(), "at least one step", to_string(x.shape()), "pass a sequence that has some");
 }

@@ -27,14 +27,14 @@ struct QuantileAttrs {
 };
 using QuantileArgs = ForwardArgs<QuantileAttrs>;
 
-void require_quantiles(std::string_view op, const Tensor& q) {
-  require_floating(op, q);
-  if (q.dim() > 1) throw ShapeError(op, "q of shape [] or [k]", to_string(q.shape()), "flatten it");
-  for (const double value : q.detach().to_vector<double>()) {
-    if (value >= 0 && value <= 1) continue;
-    throw ValueError(op, "q in [0, 1]", number_text(value),
-                     "pass a share of the elements, 0.5 for the middle");
-  }
+void require_share(std::string_view op, double q) {
+  if (q >= 0 && q <= 1) return;
+  throw ValueError(op, "q in [0, 1]", number_text(q), "pass a share of the elements, 0.5 for the middle");
+}
+/// The host reads q, before the op: called by name, gather refuses ranks that are not there.
+void require_shares(std::string_view op, const Tensor& q) {
+  require_defined(op, q);
+  for (const double share : q.detach().to_vector<double>()) require_share(op, share);
 }
 
 /// Ranks of the elements asked for among `sorted` rows of n, in f64: [.., k].
@@ -71,7 +71,8 @@ Outputs quantile_forward(const QuantileArgs& args) {
   const auto& [asked, keepdim, interpolation] = args.attrs;
   const Tensor &x = args.in(0), &q = args.in(1);
   require_floating(kName, x);
-  require_quantiles(kName, q);
+  require_floating(kName, q);
+  if (q.dim() > 1) throw ShapeError(kName, "q of shape [] or [k]", to_string(q.shape()), "flatten it");
   const bool along = asked && x.dim() > 0;
   const std::int64_t dim = asked ? layout::wrap_dim(kName, *asked, x.shape().size()) : 0;
   const Tensor rows = to(along ? movedim(x, dim, -1) : reshape(x, {x.numel()}), compute_dtype(x.dtype()));
@@ -109,8 +110,8 @@ constexpr Op<QuantileAttrs> nanquantile_op =
     plain_composition<QuantileAttrs>("nanquantile", quantile_samples, quantile_forward<true>);
 const Registered quantile_registered{quantile_op}, nanquantile_registered{nanquantile_op};
 
-Tensor quantile_number(const Tensor& x, double q) {
-  require_defined("quantile", x);
+Tensor quantile_number(std::string_view op, const Tensor& x, double q) {
+  require_defined(op, x);
   return full({}, q, {.dtype = DType::f64, .device = x.device()});
 }
 QuantileAttrs quantile_attrs(const QuantileOptions& options) {
@@ -120,16 +121,20 @@ QuantileAttrs quantile_attrs(const QuantileOptions& options) {
 }  // namespace
 
 Tensor quantile(const Tensor& x, const Tensor& q, const QuantileOptions& options) {
+  require_shares("quantile", q);
   return bind(quantile_op, {x, q}, quantile_attrs(options));
 }
 Tensor quantile(const Tensor& x, double q, const QuantileOptions& options) {
-  return quantile(x, quantile_number(x, q), options);
+  require_share("quantile", q);
+  return bind(quantile_op, {x, quantile_number("quantile", x, q)}, quantile_attrs(options));
 }
 Tensor nanquantile(const Tensor& x, const Tensor& q, const QuantileOptions& options) {
+  require_shares("nanquantile", q);
   return bind(nanquantile_op, {x, q}, quantile_attrs(options));
 }
 Tensor nanquantile(const Tensor& x, double q, const QuantileOptions& options) {
-  return nanquantile(x, quantile_number(x, q), options);
+  require_share("nanquantile", q);
+  return bind(nanquantile_op, {x, quantile_number("nanquantile", x, q)}, quantile_attrs(options));
 }
 
 }  // namespace mezzo

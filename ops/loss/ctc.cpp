@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "mezzo/kernels/ctc/ctc.h"
+#include "mezzo/ops/cumulative.h"
+#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/indexing/common.h"
 #include "mezzo/ops/loss/common.h"
 #include "mezzo/ops/shape.h"
@@ -14,136 +16,128 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using CtcLengths = std::vector<std::int64_t>;
 
 constexpr const char* kCtc = "ctc_loss";
 
-/// Options of both directions; `dtype` is only for the gradient.
-struct CtcBackwardAttrs {
+/// `longest` is at least each target length: as many as there may be where it is not given.
+struct CtcAttrs {
   std::int64_t blank = 0;
   Reduction reduction = Reduction::mean;
   bool zero_infinity = false;
+  std::optional<std::int64_t> longest = {};
+  static constexpr auto fields() {
+    using A = CtcAttrs;
+    return std::tuple{attr("blank", &A::blank), attr("reduction", &A::reduction),
+                      attr("zero_infinity", &A::zero_infinity), attr("longest", &A::longest)};
+  }
+};
+/// With the dtype of the gradient: that of grad unless given.
+struct CtcBackwardAttrs : CtcAttrs {
   std::optional<DType> dtype = {};
   static constexpr auto fields() {
-    using A = CtcBackwardAttrs;
-    return std::tuple{attr("blank", &A::blank), attr("reduction", &A::reduction),
-                      attr("zero_infinity", &A::zero_infinity), attr("dtype", &A::dtype)};
+    return std::tuple_cat(CtcAttrs::fields(), std::tuple{attr("dtype", &CtcBackwardAttrs::dtype)});
   }
 };
 
 // --- what is passed, checked
 
-void require_integers(const char* op, const char* what, const Tensor& x) {
+void require_integers(const char* what, const Tensor& x) {
   if (x.dtype() == DType::i64 || x.dtype() == DType::i32) return;
-  throw DTypeError(op, std::string(what) + " of dtype i64 or i32", to_string(x.dtype()),
+  throw DTypeError(kCtc, std::string(what) + " of dtype i64 or i32", to_string(x.dtype()),
                    "convert them with to(DType::i64)");
 }
 
-/// One length per sample, each in [0, most]. The host reads them.
-CtcLengths checked_lengths(const char* op, const char* what, const Tensor& lengths, std::int64_t samples,
-                           std::int64_t most) {
-  require_integers(op, what, lengths);
-  if (lengths.numel() != samples || lengths.dim() > 1) {
-    throw ShapeError(op, std::string(what) + " of shape " + to_string(Shape{samples}),
-                     to_string(lengths.shape()), "pass one length per sample");
-  }
-  CtcLengths list = to(lengths, DType::i64).to_vector<std::int64_t>();
-  for (const std::int64_t length : list) {
-    if (length >= 0 && length <= most) continue;
-    throw IndexError(op, std::string(what) + " in [0, " + std::to_string(most) + "]", std::to_string(length),
-                     "count what each sample has");
-  }
-  return list;
+void require_lengths(const char* what, const Tensor& lengths, std::int64_t samples) {
+  require_integers(what, lengths);
+  if (lengths.numel() == samples && lengths.dim() <= 1) return;
+  throw ShapeError(kCtc, std::string(what) + " of shape " + to_string(Shape{samples}),
+                   to_string(lengths.shape()), "pass one length per sample");
+}
+
+/// Numbers that are in [0, limit), as contiguous i64. A CUDA device reports a wrong one later; until then it
+/// is replaced by one that is in range.
+Tensor ctc_indices(const Tensor& numbers, std::int64_t limit) {
+  const Tensor all = to(numbers, DType::i64).contiguous();
+  check_indices(kCtc, all, 0, limit);
+  return all.device().is_cpu() ? all : clamp(all, 0, limit - 1).contiguous();
 }
 
 /// A batch as the kernels take it, and the tensors in whose memory it lies.
 class CtcInputs {
  public:
-  /// Inputs: log_probs, targets, input_lengths, target_lengths.
-  CtcInputs(const char* op, const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-            const Tensor& target_lengths, std::int64_t blank, DType compute)
-      : op_(op), log_probs_(to(log_probs, compute).contiguous()) {
-    check(log_probs, targets, blank);
-    input_lengths_ = checked_lengths(op_, "input_lengths", input_lengths, batch_.samples, batch_.steps);
-    const bool padded = targets.dim() == 2;
-    target_lengths_ = checked_lengths(op_, "target_lengths", target_lengths, batch_.samples,
-                                      padded ? targets.size(1) : targets.numel());
-    place_targets(targets, padded);
-    batch_.log_probs = log_probs_.impl().data();
-    batch_.blank = blank;
-  }
+  CtcInputs(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+            const Tensor& target_lengths, const CtcAttrs& attrs, DType compute);
   [[nodiscard]] const kernels::CtcBatch& batch() const { return batch_; }
   [[nodiscard]] Device device() const { return log_probs_.device(); }
   /// Per sample: what the mean divides its loss by, in f64.
   [[nodiscard]] Tensor divisors() const {
-    std::vector<double> values;
-    for (const std::int64_t length : target_lengths_)
-      values.push_back(static_cast<double>(std::max<std::int64_t>(length, 1)) *
-                       static_cast<double>(batch_.samples));
-    return to(tensor(values, DType::f64), device());
+    return to(clamp(target_lengths_, 1), DType::f64) * static_cast<double>(batch_.samples);
   }
 
  private:
-  void check(const Tensor& log_probs, const Tensor& targets, std::int64_t blank);
-  void place_targets(const Tensor& targets, bool padded);
+  void check_shapes(const Tensor& log_probs, const Tensor& targets, std::int64_t blank);
+  void place_targets(const Tensor& targets);
 
-  const char* op_;
-  Tensor log_probs_, targets_, numbers_;
-  CtcLengths input_lengths_, target_lengths_;
+  Tensor log_probs_, targets_, starts_, input_lengths_, target_lengths_;
   kernels::CtcBatch batch_;
 };
 
-void CtcInputs::check(const Tensor& log_probs, const Tensor& targets, std::int64_t blank) {
+/// The array of a contiguous tensor of i64.
+const std::int64_t* numbers_of(const Tensor& x) { return static_cast<const std::int64_t*>(x.impl().data()); }
+
+CtcInputs::CtcInputs(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                     const Tensor& target_lengths, const CtcAttrs& attrs, DType compute)
+    : log_probs_(to(log_probs, compute).contiguous()) {
+  check_shapes(log_probs, targets, attrs.blank);
+  require_lengths("input_lengths", input_lengths, batch_.samples);
+  require_lengths("target_lengths", target_lengths, batch_.samples);
+  const std::int64_t most = targets.size(-1);
+  batch_.longest = std::clamp<std::int64_t>(attrs.longest.value_or(most), 0, most);
+  input_lengths_ = ctc_indices(reshape(input_lengths, {batch_.samples}), batch_.steps + 1);
+  target_lengths_ = ctc_indices(reshape(target_lengths, {batch_.samples}), batch_.longest + 1);
+  place_targets(targets);
+  batch_.log_probs = log_probs_.impl().data();
+  batch_.targets = numbers_of(targets_);
+  batch_.starts = numbers_of(starts_);
+  batch_.input_lengths = numbers_of(input_lengths_);
+  batch_.target_lengths = numbers_of(target_lengths_);
+  batch_.blank = attrs.blank;
+}
+
+void CtcInputs::check_shapes(const Tensor& log_probs, const Tensor& targets, std::int64_t blank) {
   const Shape& shape = log_probs.shape();
   if (shape.size() != 2 && shape.size() != 3)
-    throw ShapeError(op_, "log_probs of shape [T, N, C] or [T, C]", to_string(shape), "put frames first");
+    throw ShapeError(kCtc, "log_probs of shape [T, N, C] or [T, C]", to_string(shape), "put frames first");
   batch_.steps = shape[0];
   batch_.samples = shape.size() == 3 ? shape[1] : 1;
   batch_.classes = shape.back();
   if (blank < 0 || blank >= batch_.classes) {
-    throw ValueError(op_, "a blank in [0, " + std::to_string(batch_.classes) + ")", std::to_string(blank),
+    throw ValueError(kCtc, "a blank in [0, " + std::to_string(batch_.classes) + ")", std::to_string(blank),
                      "it is one of the classes of log_probs");
   }
-  require_integers(op_, "targets", targets);
+  require_integers("targets", targets);
   if (targets.dim() == 1 || (targets.dim() == 2 && targets.size(0) == batch_.samples)) return;
-  throw ShapeError(op_,
+  throw ShapeError(kCtc,
                    "targets of shape [" + std::to_string(batch_.samples) + ", S], or [S] one after the other",
                    to_string(targets.shape()), "pass a row for each sample");
 }
 
-/// Sets the targets, and where those of each sample begin and how many they are.
-void CtcInputs::place_targets(const Tensor& targets, bool padded) {
-  CtcLengths numbers;
-  std::int64_t total = 0;
-  for (std::size_t n = 0; n < target_lengths_.size(); ++n) {
-    numbers.push_back(padded ? static_cast<std::int64_t>(n) * targets.size(1) : total);
-    total += target_lengths_[n];
-    batch_.longest = std::max(batch_.longest, target_lengths_[n]);
-  }
-  if (!padded && total != targets.numel()) {
-    throw ShapeError(op_, "as many targets as target_lengths add up to, " + std::to_string(total),
-                     std::to_string(targets.numel()), "leave out the padding");
-  }
-  numbers.insert(numbers.end(), input_lengths_.begin(), input_lengths_.end());
-  numbers.insert(numbers.end(), target_lengths_.begin(), target_lengths_.end());
-  numbers_ = to(tensor(numbers), device());
+/// Sets the targets, and where those of each sample begin.
+void CtcInputs::place_targets(const Tensor& targets) {
+  const std::int64_t length = targets.size(-1);
   Tensor used = to(targets, DType::i64);
-  if (padded) {  // whatever stands behind the last target
-    const Tensor lengths = narrow(numbers_, 0, 2 * batch_.samples, batch_.samples);
-    const Tensor places = arange(targets.size(1), {.device = device()});
-    used = where(lt(places, unsqueeze(lengths, 1)), used, 0);
+  if (targets.dim() == 2) {
+    starts_ = arange(batch_.samples, {.device = device()}) * length;
+    // Whatever stands behind the last target is not looked at.
+    used = where(lt(arange(length, {.device = device()}), unsqueeze(target_lengths_, 1)), used, 0);
+  } else {
+    const Tensor ends = cumsum(target_lengths_, 0);
+    static_cast<void>(ctc_indices(ends, length + 1));
+    const Tensor starts = ends - target_lengths_;
+    starts_ = device().is_cpu() ? starts : minimum(starts, clamp(length - target_lengths_, 0));
   }
-  used = used.contiguous();
-  check_indices(op_, used, 0, batch_.classes);
-  // A CUDA device reports a wrong one later; until then nothing is read outside of log_probs.
-  targets_ = device().is_cpu() ? used : clamp(used, 0, batch_.classes - 1).contiguous();
-  batch_.targets = static_cast<const std::int64_t*>(targets_.impl().data());
-  batch_.starts = static_cast<const std::int64_t*>(numbers_.impl().data());
-  batch_.input_lengths = batch_.starts + batch_.samples;
-  batch_.target_lengths = batch_.input_lengths + batch_.samples;
+  targets_ = ctc_indices(used, batch_.classes);
 }
-
-Tensor list_tensor(const IntList& list) { return tensor(CtcLengths(list.begin(), list.end())); }
 
 // --- the gradient. Inputs: grad, log_probs, targets, input_lengths, target_lengths
 
@@ -154,8 +148,7 @@ Outputs ctc_backward_forward(const ForwardArgs<CtcBackwardAttrs>& args) {
   require_floating(kCtcBackward, grad);
   require_floating(kCtcBackward, log_probs);
   const DType compute = compute_dtype(promote(grad.dtype(), log_probs.dtype()));
-  const CtcInputs inputs(kCtcBackward, log_probs, args.in(2), args.in(3), args.in(4), args.attrs.blank,
-                         compute);
+  const CtcInputs inputs(log_probs, args.in(2), args.in(3), args.in(4), args.attrs, compute);
   const Shape losses = log_probs.dim() == 3 ? Shape{inputs.batch().samples} : Shape{};
   require_loss_grad(kCtcBackward, grad, args.attrs.reduction, losses);
   const Tensor of_losses = expand(to(grad, DType::f64), {inputs.batch().samples});
@@ -172,32 +165,23 @@ Gradients ctc_backward_vjp(const VjpArgs<CtcBackwardAttrs>& /*args*/) {
   throw AutogradError(kCtc, "a first derivative only", "a second one", "it has none, as in PyTorch");
 }
 
-/// Lengths may be 0, and no alignment may be left.
-std::vector<Sample<CtcBackwardAttrs>> ctc_backward_samples() {
-  using samples::index, samples::real;
-  return {{{real({}), real({6, 2, 4}, -3, 0), index({2, 2}, 4), index({2}, 7), index({2}, 3)},
-           {.zero_infinity = true}}};
-}
 constexpr Op<CtcBackwardAttrs> ctc_backward_op{
-    .info = {.name = kCtcBackward,
-             .category = Category::passthrough,
-             .opt_out = {.gradient = "it is refused, as in PyTorch",
-                         .second_gradient = "it is refused, as in PyTorch"}},
-    .samples = ctc_backward_samples,
+    .info = {.name = kCtcBackward, .category = Category::passthrough},
+    .samples =
+        [] { return std::vector<Sample<CtcBackwardAttrs>>(); },  // not registered: the sweep differentiates
     .forward = ctc_backward_forward,
     .vjp = ctc_backward_vjp,
     .saves = kSaveNothing,
 };
-const Registered ctc_backward_registered{ctc_backward_op};
 
 // --- the loss. Inputs: log_probs, targets, input_lengths, target_lengths
 
-Outputs ctc_forward(const ForwardArgs<CtcLossAttrs>& args) {
+Outputs ctc_forward(const ForwardArgs<CtcAttrs>& args) {
   const Tensor& log_probs = args.in(0);
   require_floating(kCtc, log_probs);
   const DType result = args.run_dtype ? promote(log_probs.dtype(), *args.run_dtype) : log_probs.dtype();
   const DType compute = compute_dtype(result);
-  const CtcInputs inputs(kCtc, log_probs, args.in(1), args.in(2), args.in(3), args.attrs.blank, compute);
+  const CtcInputs inputs(log_probs, args.in(1), args.in(2), args.in(3), args.attrs, compute);
   Tensor losses = empty({inputs.batch().samples}, {.dtype = DType::f64, .device = log_probs.device()});
   kernels::ctc_loss(inputs.device(), static_cast<double*>(losses.impl().data()), inputs.batch(), compute);
   if (args.attrs.zero_infinity)
@@ -213,9 +197,8 @@ Outputs ctc_forward(const ForwardArgs<CtcLossAttrs>& args) {
   return to(inputs.batch().samples == 0 ? mean(losses) : sum(losses / inputs.divisors()), result);
 }
 
-Gradients ctc_vjp(const VjpArgs<CtcLossAttrs>& args) {
-  const auto& [blank, reduction, zero_infinity] = args.attrs;
-  const CtcBackwardAttrs attrs{blank, reduction, zero_infinity, args.wanted(0)};
+Gradients ctc_vjp(const VjpArgs<CtcAttrs>& args) {
+  const CtcBackwardAttrs attrs{args.attrs, args.wanted(0)};
   Gradients gradients(4);
   gradients[0] =
       bind(ctc_backward_op,
@@ -223,7 +206,7 @@ Gradients ctc_vjp(const VjpArgs<CtcLossAttrs>& args) {
   return gradients;
 }
 
-std::vector<Sample<CtcLossAttrs>> ctc_samples() {
+std::vector<Sample<CtcAttrs>> ctc_samples() {
   using samples::index, samples::real;
   return {{{real({6, 2, 4}, -3, 0), index({2, 2}, 4), index({2}, 7), index({2}, 3)}, {.zero_infinity = true}},
           {{real({9, 3, 5}, -3, 0), index({3, 3}, 5), index({3}, 10), index({3}, 4)},
@@ -231,10 +214,9 @@ std::vector<Sample<CtcLossAttrs>> ctc_samples() {
           {{real({5, 3}, -3, 0), index({1, 2}, 3), index({}, 6), index({}, 3)},
            {.reduction = Reduction::sum, .zero_infinity = true}}};
 }
-constexpr Op<CtcLossAttrs> ctc_op{
+constexpr Op<CtcAttrs> ctc_op{
     .info = {.name = kCtc,
-             .category = Category::fp32,
-             .reads_16bit = true,
+             .category = Category::passthrough,
              .opt_out = {.gradient = "it is the one behind log_softmax, as in PyTorch",
                          .second_gradient = "it is refused, as in PyTorch"}},
     .samples = ctc_samples,
@@ -244,14 +226,50 @@ constexpr Op<CtcLossAttrs> ctc_op{
 };
 const Registered ctc_registered{ctc_op};
 
+/// The largest of the lengths, each in [0, most] (ValueError). The host reads them.
+std::int64_t checked_longest(const char* what, const Tensor& lengths, std::int64_t most) {
+  require_integers(what, lengths);
+  std::int64_t longest = 0;
+  for (const std::int64_t length : to(lengths, DType::i64).to_vector<std::int64_t>()) {
+    if (length < 0 || length > most) {
+      throw ValueError(kCtc, std::string(what) + " in [0, " + std::to_string(most) + "]",
+                       std::to_string(length), "count what each sample has");
+    }
+    longest = std::max(longest, length);
+  }
+  return longest;
+}
+
+/// Targets one after the other are as many as their lengths add up to.
+void require_total(const Tensor& targets, const Tensor& target_lengths) {
+  if (targets.dim() != 1) return;
+  const auto total = sum(to(target_lengths, DType::i64)).item<std::int64_t>();
+  if (total == targets.numel()) return;
+  throw ShapeError(kCtc, "as many targets as target_lengths add up to, " + std::to_string(total),
+                   std::to_string(targets.numel()), "leave out the padding");
+}
+
+Tensor list_tensor(const IntList& list) {
+  return tensor(std::vector<std::int64_t>(list.begin(), list.end()));
+}
+
 }  // namespace
 
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, const CtcLossAttrs& options) {
   for (const Tensor* input : {&log_probs, &targets, &input_lengths, &target_lengths})
     require_defined(kCtc, *input);
+  CtcAttrs attrs{options.blank, options.reduction, options.zero_infinity};
+  const bool is_batch = log_probs.dim() == 3, is_sample = log_probs.dim() == 2;
+  const std::int64_t samples = is_batch ? log_probs.size(1) : 1;
+  const bool fit = targets.dim() == 1 || (targets.dim() == 2 && targets.size(0) == samples);
+  if ((is_batch || is_sample) && fit) {  // else refused below
+    static_cast<void>(checked_longest("input_lengths", input_lengths, log_probs.size(0)));
+    attrs.longest = checked_longest("target_lengths", target_lengths, targets.size(-1));
+    require_total(targets, target_lengths);
+  }
   const Device device = log_probs.device();  // lengths may be on the CPU
-  return bind(ctc_op, {log_probs, targets, to(input_lengths, device), to(target_lengths, device)}, options);
+  return bind(ctc_op, {log_probs, targets, to(input_lengths, device), to(target_lengths, device)}, attrs);
 }
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const IntList& input_lengths,
                 const IntList& target_lengths, const CtcLossAttrs& options) {
