@@ -86,4 +86,12 @@ TensorFile TensorFile::load(const std::string& path, Device device) {
   return result;
 }
 
+void save(const TensorFile::NamedTensors& tensors, const std::string& path) {
+  TensorFile{.tensors = tensors, .metadata = {}}.save(path);
+}
+
+TensorFile::NamedTensors load(const std::string& path, Device device) {
+  return TensorFile::load(path, device).tensors;
+}
+
 }  // namespace mezzo::io

@@ -38,4 +38,9 @@ struct TensorFile {
   [[nodiscard]] static TensorFile load(const std::string& path, Device device = Device::cpu());
 };
 
+/// A file of tensors alone: `io::save(net.state_dict(), "net.safetensors")`,
+/// `net.load_state_dict(io::load("net.safetensors"))`. Throws: what TensorFile throws.
+void save(const TensorFile::NamedTensors& tensors, const std::string& path);
+[[nodiscard]] TensorFile::NamedTensors load(const std::string& path, Device device = Device::cpu());
+
 }  // namespace mezzo::io

@@ -57,6 +57,8 @@ namespace mezzo {
 /// leaves a (PyTorch throws on the CPU). Throws: DTypeError for bools. The gradient of b is -floor(a / b).
 [[nodiscard]] Tensor remainder(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor remainder(const Tensor& x, Scalar s);
+[[nodiscard]] inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }
+[[nodiscard]] inline Tensor operator%(const Tensor& x, Scalar s) { return remainder(x, s); }
 /// a - b trunc(a / b): C's fmod, with the sign of a; otherwise as remainder. The gradient of b is
 /// -trunc(a / b).
 [[nodiscard]] Tensor fmod(const Tensor& a, const Tensor& b);

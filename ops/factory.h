@@ -35,6 +35,7 @@ struct ValueOptions {
 /// when start, end and step are integers, else f32, unless a dtype is given. Throws: ValueError for a step of
 /// 0 or one that leads away from end.
 [[nodiscard]] Tensor arange(Scalar start, Scalar end, Scalar step = 1, const ValueOptions& options = {});
+[[nodiscard]] Tensor arange(Scalar start, Scalar end, const ValueOptions& options);
 [[nodiscard]] Tensor arange(Scalar end, const ValueOptions& options = {});
 /// 1 on the diagonal of an n x m matrix (m = n unless given), 0 elsewhere.
 [[nodiscard]] Tensor eye(std::int64_t n, std::optional<std::int64_t> m = {},

@@ -120,11 +120,15 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 [[nodiscard]] Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
 [[nodiscard]] Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
+/// f32 unless both are integers or bools, which give i64 or bool.
+[[nodiscard]] Tensor where(const Tensor& condition, Scalar a, Scalar b);
 /// min(max(x, lower), upper): `upper` where lower > upper. NaN stays. The gradient passes where
 /// lower <= x <= upper. At least one bound must be given (ValueError).
 [[nodiscard]] Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
 /// The same with tensors (either may be undefined), which get the gradient where they decide.
 [[nodiscard]] Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
+[[nodiscard]] Tensor clamp_min(const Tensor& x, Scalar min);
+[[nodiscard]] Tensor clamp_max(const Tensor& x, Scalar max);
 
 // --- functions of one number (pointwise/unary.cu)
 

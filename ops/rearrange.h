@@ -76,7 +76,7 @@ template <std::integral I, std::integral J>
 [[nodiscard]] Tensor roll(const Tensor& x, const IntList& shifts, const Dims& dims = {});
 /// The same for one shift. A template so that braces always mean a list.
 template <std::integral I>
-[[nodiscard]] Tensor roll(const Tensor& x, I shift, const Dims& dims = {}) {
+[[nodiscard]] Tensor roll(const Tensor& x, I shift, const ReducedDims& dims = {}) {
   return roll(x, IntList{static_cast<std::int64_t>(shift)}, dims);
 }
 /// The matrices of the last two dims with zeros above (tril) or below (triu) a diagonal, counted upwards from

@@ -122,6 +122,9 @@ Tensor arange(Scalar start, Scalar end, Scalar step, const ValueOptions& options
     return range(start.real(), end.real(), step.real(), DType::f32, options);
   return range(start.integer(), end.integer(), step.integer(), DType::i64, options);
 }
+Tensor arange(Scalar start, Scalar end, const ValueOptions& options) {
+  return arange(start, end, 1, options);
+}
 Tensor arange(Scalar end, const ValueOptions& options) { return arange(0, end, 1, options); }
 
 Tensor eye(std::int64_t n, std::optional<std::int64_t> m, const TensorOptions& options) {

@@ -223,6 +223,8 @@ Tensor maximum_backward(const Tensor& grad, const Tensor& a, const Tensor& b) {
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
   return bind(clamp_op, {x}, {min, max});
 }
+Tensor clamp_min(const Tensor& x, Scalar min) { return clamp(x, min); }
+Tensor clamp_max(const Tensor& x, Scalar max) { return clamp(x, {}, max); }
 Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) {
   return bind(clamp_tensor_op, {x, min, max});
 }

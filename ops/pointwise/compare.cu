@@ -223,5 +223,14 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 }
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b) { return where(condition, a, beside(a, b)); }
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b) { return where(condition, beside(b, a), b); }
+Tensor where(const Tensor& condition, Scalar a, Scalar b) {
+  require_defined("where", condition);
+  const DTypeKind kind = std::max(a.kind(), b.kind());
+  const DType dtype = kind == DTypeKind::floating  ? DType::f32
+                      : kind == DTypeKind::integer ? DType::i64
+                                                   : DType::boolean;
+  const TensorOptions like{.dtype = dtype, .device = condition.device()};
+  return where(condition, full({}, a, like), full({}, b, like));
+}
 
 }  // namespace mezzo

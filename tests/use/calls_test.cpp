@@ -109,6 +109,17 @@ TEST(Factories, FromSpanSharesMemory) {
   EXPECT_THROW(static_cast<void>(from_span(std::span(memory), {3})), ShapeError);
 }
 
+TEST(Functions, TakeNumbersAlone) {
+  const Tensor mask = tensor({true, false});
+  EXPECT_TRUE(equal(where(mask, 0.5, 2), tensor({0.5, 2.0})));
+  EXPECT_EQ(where(mask, 1, 2).dtype(), DType::i64);
+  EXPECT_EQ(where(mask, true, false).dtype(), DType::boolean);
+  EXPECT_TRUE(equal(tensor({5, -5}) % 3, tensor({2, 1})));
+  EXPECT_TRUE(equal(tensor({5.5}) % tensor({2.0}), tensor({1.5})));
+  EXPECT_TRUE(equal(clamp_min(tensor({-1.0, 2.0}), 0), tensor({0.0, 2.0})));
+  EXPECT_TRUE(equal(clamp_max(tensor({-1.0, 2.0}), 0), tensor({-1.0, 0.0})));
+}
+
 TEST(Compare, EqualAndClose) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
   EXPECT_TRUE(equal(tensor({1, 2}), tensor({1.0, 2.0})));
