@@ -176,6 +176,10 @@ MISUSE_OPTIONS(ConvTransposeOptions, &ConvTransposeOptions::stride, &ConvTranspo
                &ConvTransposeOptions::dilation);
 MISUSE_OPTIONS(FoldOptions, &FoldOptions::kernel_size, &FoldOptions::dilation, &FoldOptions::padding,
                &FoldOptions::stride);
+MISUSE_OPTIONS(EmbeddingBagOptions, &EmbeddingBagOptions::mode, &EmbeddingBagOptions::max_norm,
+               &EmbeddingBagOptions::norm_type, &EmbeddingBagOptions::scale_grad_by_freq,
+               &EmbeddingBagOptions::per_sample_weights, &EmbeddingBagOptions::include_last_offset,
+               &EmbeddingBagOptions::padding_idx);
 MISUSE_OPTIONS(QuantileOptions, &QuantileOptions::dim, &QuantileOptions::keepdim,
                &QuantileOptions::interpolation);
 MISUSE_OPTIONS(UniqueOptions, &UniqueOptions::sorted, &UniqueOptions::return_inverse,
@@ -193,7 +197,7 @@ MISUSE_OPTIONS(AvgPoolOptions, &AvgPoolOptions::kernel_size, &AvgPoolOptions::st
                &AvgPoolOptions::divisor_override);
 MISUSE_OPTIONS(InterpolateOptions, &InterpolateOptions::size, &InterpolateOptions::scale_factor,
                &InterpolateOptions::mode, &InterpolateOptions::align_corners,
-               &InterpolateOptions::recompute_scale_factor);
+               &InterpolateOptions::recompute_scale_factor, &InterpolateOptions::antialias);
 MISUSE_OPTIONS(GridSampleOptions, &GridSampleOptions::mode, &GridSampleOptions::padding_mode,
                &GridSampleOptions::align_corners);
 MISUSE_OPTIONS(AttentionOptions, &AttentionOptions::attn_mask, &AttentionOptions::dropout_p,

@@ -28,6 +28,7 @@ TEST(Misuse, OfEveryMemberOfATensor) {
          member<Tensor, MemoryFormat>("to format", &Tensor::to),
          member<bool, MemoryFormat>("is_contiguous", &Tensor::is_contiguous),
          member<bool>("is_leaf", &Tensor::is_leaf),
+         member<bool>("is_inference", &Tensor::is_inference),
          member<bool>("requires_grad", &Tensor::requires_grad),
          member<const Dims&>("strides", &Tensor::strides),
          member<const Shape&>("shape", &Tensor::shape),

@@ -47,6 +47,7 @@ TEST(Misuse, OfMembersThatArrange) {
          member<Tensor, const Shape&>("reshape", &Tensor::reshape),
          member<Tensor, const Dims&>("permute", &Tensor::permute),
          member<Tensor, std::int64_t, std::int64_t>("transpose", &Tensor::transpose),
+         member<Tensor, std::int64_t, std::int64_t>("movedim", &Tensor::movedim),
          member<Tensor>("t", &Tensor::t),
          member<Tensor, const Shape&>("expand", &Tensor::expand),
          member<Tensor, T>("expand_as", &Tensor::expand_as),
@@ -90,6 +91,9 @@ TEST(Misuse, OfMembersThatCompute) {
          member<Tensor>("square", &Tensor::square),
          member<Tensor>("exp", &Tensor::exp),
          member<Tensor>("log", &Tensor::log),
+         member<Tensor>("log1p", &Tensor::log1p),
+         member<Tensor>("expm1", &Tensor::expm1),
+         member<Tensor>("erf", &Tensor::erf),
          member<Tensor>("sqrt", &Tensor::sqrt),
          member<Tensor>("rsqrt", &Tensor::rsqrt),
          member<Tensor>("reciprocal", &Tensor::reciprocal),
@@ -149,6 +153,7 @@ TEST(Misuse, OfMembersThatReduce) {
          member<Tensor, std::optional<std::int64_t>, bool>("argmax", &Tensor::argmax),
          member<Tensor, std::optional<std::int64_t>, bool>("argmin", &Tensor::argmin),
          member<Tensor, std::int64_t>("cumsum", &Tensor::cumsum),
+         member<Tensor, std::int64_t>("cumprod", &Tensor::cumprod),
          member<ValuesIndices, std::int64_t, bool>("sort", &Tensor::sort),
          member<Tensor, std::int64_t, bool>("argsort", &Tensor::argsort),
          member<ValuesIndices, std::int64_t, std::int64_t, bool>("topk", &Tensor::topk),
@@ -156,7 +161,9 @@ TEST(Misuse, OfMembersThatReduce) {
          member<Tensor, std::int64_t, T, T>("scatter", &Tensor::scatter),
          member<Tensor, std::int64_t, T, T>("scatter_add", &Tensor::scatter_add),
          member<Tensor, std::int64_t, T>("index_select", &Tensor::index_select),
-         member<Tensor, T, Scalar>("masked_fill", &Tensor::masked_fill)},
+         member<Tensor, T, Scalar>("masked_fill", &Tensor::masked_fill),
+         member<Tensor, T>("masked_select", &Tensor::masked_select),
+         member<Tensor>("nonzero", &Tensor::nonzero)},
         40);
 }
 

@@ -262,8 +262,8 @@ TEST(InplaceGraph, LeavesViewsAndTensorsWithViewsAreRefused) {
   const Tensor x = leaf({1, 2});
   EXPECT_EQ(
       message_of<AutogradError>([&] { x.add_(1); }),
-      "add_: expected a result of an op with no views when recording is on, got a leaf that requires grad; "
-      "write under NoGrad, or use the op that returns a new tensor");
+      "add_: expected no recorded write into a leaf that requires grad, got a leaf of shape [2]; write under "
+      "NoGrad, or use the op that returns a new tensor");
   const Tensor h = x * 2;
   {
     const Tensor view = select(h, 0, 1);
