@@ -39,7 +39,7 @@ using PooledMap =
 template <class T>
 using PooledVector = std::vector<T, pool::Allocator<T>>;
 
-constinit thread_local detail::ScopeList<BackwardObserver*> backward_observers;
+constinit detail::PerThread<detail::ScopeList<BackwardObserver*>> backward_observers;
 
 /// Brings a gradient into the shape and dtype of the input it belongs to: sums over broadcast dims, casts,
 /// and lets the dtype wanted behind a cast pass. The one place where either happens. A sum may exceed what
@@ -390,14 +390,14 @@ Tensors grad(TensorList outputs, TensorList inputs, TensorList grad_outputs, con
   return walk.captured(inputs, options.allow_unused);
 }
 
-BackwardObserver::BackwardObserver() : scope_(backward_observers.begin(this)) {}
+BackwardObserver::BackwardObserver() : scope_(backward_observers.get().begin(this)) {}
 BackwardObserver::~BackwardObserver() { stop(); }
 void BackwardObserver::stop() noexcept {
-  if (scope_ != nullptr) backward_observers.end(std::exchange(scope_, nullptr));
+  if (scope_ != nullptr) backward_observers.get().end(std::exchange(scope_, nullptr));
 }
-BackwardObserver* BackwardObserver::current() noexcept { return backward_observers.value_or(nullptr); }
+BackwardObserver* BackwardObserver::current() noexcept { return backward_observers.get().value_or(nullptr); }
 BackwardObserver* BackwardObserver::outer() const noexcept {
-  static_cast<void>(backward_observers.newest());  // those that ended on other threads leave the list
+  static_cast<void>(backward_observers.get().newest());  // those that ended on other threads leave the list
   return scope_ != nullptr && scope_->older != nullptr ? scope_->older->value : nullptr;
 }
 
