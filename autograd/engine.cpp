@@ -395,7 +395,10 @@ BackwardObserver::~BackwardObserver() { stop(); }
 void BackwardObserver::stop() noexcept {
   if (scope_ != nullptr) backward_observers.get().end(std::exchange(scope_, nullptr));
 }
-BackwardObserver* BackwardObserver::current() noexcept { return backward_observers.get().value_or(nullptr); }
+BackwardObserver* BackwardObserver::current() noexcept {
+  auto* const observers = backward_observers.find();
+  return observers != nullptr ? observers->value_or(nullptr) : nullptr;
+}
 BackwardObserver* BackwardObserver::outer() const noexcept {
   static_cast<void>(backward_observers.get().newest());  // those that ended on other threads leave the list
   return scope_ != nullptr && scope_->older != nullptr ? scope_->older->value : nullptr;

@@ -26,11 +26,13 @@ class PerThread {
   PerThread(const PerThread&) = delete;
   PerThread& operator=(const PerThread&) = delete;
 
-  [[nodiscard]] T& get() {
+  /// The thread's object if it has one: makes none, so it cannot fail.
+  [[nodiscard]] T* find() const noexcept {
     const std::size_t slot = slot_.load(std::memory_order_acquire);
-    if (slot != 0) {
-      if (void* const object = thread_object(slot)) return *static_cast<T*>(object);
-    }
+    return slot != 0 ? static_cast<T*>(thread_object(slot)) : nullptr;
+  }
+  [[nodiscard]] T& get() {
+    if (T* const object = find()) return *object;
     return make();
   }
 

@@ -1,5 +1,5 @@
 // The hooks of modules: their lists, and how those of backward hang on the tensors of a call.
-#include <algorithm>
+#include <atomic>
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
@@ -17,11 +17,12 @@ using PairHook = ModuleHook<const Tensor&, const Tensor&>;
 template <class Hook>
 using HookList = std::vector<std::pair<std::size_t, Hook>>;
 
+std::atomic<std::size_t> next_hook{0};  // no id comes twice, so an old one removes nothing
+
 /// The hooks of one module, by kind.
 struct Hooks final : RefCounted {
   HookList<PreHook> before;
   HookList<PairHook> after, backward;
-  std::size_t next_id = 0;
   Module* module = nullptr;  ///< nullptr: it has ended
 };
 
@@ -32,8 +33,9 @@ std::size_t add(Module& module, Ref<RefCounted>& of, HookList<Hook> Hooks::*list
     static_cast<Hooks&>(*of).module = &module;
   }
   auto& hooks = static_cast<Hooks&>(*of);
-  (hooks.*list).emplace_back(hooks.next_id, hook);
-  return hooks.next_id++;
+  const std::size_t id = next_hook.fetch_add(1, std::memory_order_relaxed);
+  (hooks.*list).emplace_back(id, hook);
+  return id;
 }
 
 /// Calls the hooks of a list on a tensor, which each may replace. A copy of the list, as a hook may change

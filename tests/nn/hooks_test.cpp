@@ -52,6 +52,9 @@ TEST(ModuleHooks, AreRemoved) {
   static_cast<void>(layer(tensor(1.0)));
   layer.remove_hook(b);
   layer.remove_hook(b);
+  const std::size_t c = layer.register_forward_pre_hook([](Module&, const Tensor&) {});
+  EXPECT_NE(c, a);
+  EXPECT_NE(c, b);
   layer.remove_hook(100);
   static_cast<void>(layer(tensor(1.0)));
   EXPECT_EQ(calls, 3);
