@@ -270,19 +270,19 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer, const mezzo::detail::Function<Tensor()>& closure) {
-  if (!options_.enabled) {
-    optimizer.step(closure);
-    return {};
+  if (!closure)
+    throw ValueError("GradScaler.step", "a closure", "an empty function", "call step(optimizer) without one");
+  {
+    const EnableGrad recording;
+    static_cast<void>(closure());
   }
-  throw StateError("GradScaler.step", "no closure", "one",
-                   "compute the loss and its gradients before step(optimizer)");
+  return step(optimizer);
 }
 
 void GradScaler::refuse_evaluations() {
-  throw StateError(
-      "GradScaler.step", "an optimizer that evaluates once per step",
-      "one that evaluates its closure several times",
-      "train in f32, or in a bf16 region without a scaler; SAM has ascend() and restore() for scalers");
+  throw StateError("GradScaler.step", "an optimizer whose steps do not compare losses",
+                   "one that evaluates its closure several times and does",
+                   "train in f32, or in a bf16 region without a scaler");
 }
 
 std::vector<const ScalerRecord*> GradScaler::found_records() const {

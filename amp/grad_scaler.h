@@ -107,16 +107,22 @@ class GradScaler {
   /// (any step, with write_unscaled = false) leaves gradients as they are. Throws: StateError when called
   /// twice in one iteration, and what unscale_ throws.
   StepResult step(optim::Optimizer& optimizer);
-  /// optimizer.step(closure) with enabled = false. Else throws StateError: an optimizer that calls back would
-  /// see gradients of a changing scale.
+  /// The same with gradients that `closure` computes first, recording on: it clears them, and calls backward
+  /// on the scaled loss. (PyTorch refuses closures.) Throws: ValueError for an empty closure.
   StepResult step(optim::Optimizer& optimizer, const mezzo::detail::Function<Tensor()>& closure);
-  /// The same of one that evaluates several times per step: LBFGS, SAM.
+  /// The same of what evaluates several times per step. SAM does so under one scale; what compares losses, as
+  /// LBFGS, throws StateError, as a step that overflows has none to compare.
   template <class O>
   requires(!std::derived_from<O, optim::Optimizer>) StepResult
       step(O& optimizer, const mezzo::detail::Function<Tensor()>& closure) {
-    if (options_.enabled) refuse_evaluations();
-    optimizer.step(closure);
-    return {};
+    if constexpr (requires { optimizer.evaluate(closure), optimizer.optimizer(); }) {
+      static_cast<void>(optimizer.evaluate(closure));
+      return step(optimizer.optimizer());
+    } else {
+      if (options_.enabled) refuse_evaluations();
+      optimizer.step(closure);
+      return {};
+    }
   }
   /// Adapts the scale to what was found since the last update, and starts a new iteration for every
   /// optimizer. Throws: StateError when nothing was unscaled or stepped since.

@@ -35,8 +35,8 @@ struct LBFGSOptions {
 /// 2 history_size + 3 times the memory of the parameters, and each iteration reads numbers back to the host.
 /// Dtypes: parameters f32 or f64.
 ///
-/// A GradScaler refuses it, as the closure is evaluated several times. Train in f32, or in a bf16 region
-/// inside the closure.
+/// A GradScaler refuses it, as it compares the losses of several evaluations. Train in f32, or in a bf16
+/// region inside the closure.
 ///   optim::LBFGS optimizer(net, {.line_search_fn = optim::LineSearch::strong_wolfe});
 ///   optimizer.step([&] {
 ///     optimizer.zero_grad();

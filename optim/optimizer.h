@@ -73,7 +73,7 @@ class Optimizer {
   void step(const ScalerControl& control);
   /// The same with gradients that `closure` computes first, recording on: it clears them, runs the model and
   /// calls backward. Returns what it returned, the loss. Under a scaler compute gradients first instead:
-  /// GradScaler::step refuses a closure.
+  /// GradScaler::step takes the closure.
   Tensor step(const mezzo::detail::Function<Tensor()>& closure);
   /// Drops all gradients, or, when `set_to_none` is false, fills them with zeros where they are.
   void zero_grad(bool set_to_none = true);

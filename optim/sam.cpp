@@ -56,6 +56,12 @@ void SAM::restore() {
 }
 
 Tensor SAM::step(const mezzo::detail::Function<Tensor()>& closure) {
+  Tensor loss = evaluate(closure);
+  optimizer_.step();
+  return loss;
+}
+
+Tensor SAM::evaluate(const mezzo::detail::Function<Tensor()>& closure) {
   if (!closure)
     throw ValueError("SAM.step", "a closure", "an empty function", "pass one that returns the loss");
   const EnableGrad recording;
@@ -68,7 +74,6 @@ Tensor SAM::step(const mezzo::detail::Function<Tensor()>& closure) {
     throw;
   }
   restore();
-  optimizer_.step();
   return loss;
 }
 

@@ -19,9 +19,9 @@ struct SAMOptions {
 ///   optim::SGD sgd(net, {.lr = 0.1, .momentum = 0.9});
 ///   optim::SAM sam(sgd);
 ///   sam.step([&] { sgd.zero_grad(); const Tensor loss = ...; loss.backward(); return loss; });
-/// Under a GradScaler the two halves are called by themselves, as its scale does not change the direction:
-///   scaler.scale(loss()).backward();  sam.ascend();  sgd.zero_grad();
-///   scaler.scale(loss()).backward();  sam.restore();  scaler.step(sgd);  scaler.update();
+/// Under a GradScaler, whose scale does not change the direction, the closure scales the loss:
+///   scaler.step(sam, [&] { sgd.zero_grad(); const Tensor loss = scaler.scale(...); loss.backward(); return
+///   loss; });
 /// Where a first gradient is inf or NaN the weights stay, so the second ones overflow as well, and the step
 /// is skipped. Source: Foret et al., arXiv:2010.01412; Kwon et al., arXiv:2102.11600.
 class SAM {
@@ -33,6 +33,8 @@ class SAM {
   /// called twice, and its first loss is returned. When it throws, the weights are what they were. Throws:
   /// ValueError for an empty closure, and what the optimizer throws.
   Tensor step(const mezzo::detail::Function<Tensor()>& closure);
+  /// The same without the optimizer's step: the gradients are those of the worst point then.
+  Tensor evaluate(const mezzo::detail::Function<Tensor()>& closure);
   /// Moves the weights to the worst point by their gradients. Throws: StateError when they are there already,
   /// and when no parameter has a gradient.
   void ascend();

@@ -223,6 +223,25 @@ struct Training {
   }
 };
 
+TEST(GradScalerTraining, AClosureGivesTheBitsOfTheLoopByHand) {
+  Training by_hand, by_closure;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    by_hand.iterate(i);
+    const StepResult step = by_closure.scaler.step(by_closure.optimizer, [&] {
+      by_closure.optimizer.zero_grad();
+      const Autocast region(kCpu, DType::f16);
+      const Tensor loss = by_closure.scaler.scale(loss_of(by_closure.net, Batch(i)));
+      loss.backward();
+      if (i % 4 == 2) spoil(by_closure.net);
+      return loss;
+    });
+    by_closure.scaler.update();
+    EXPECT_EQ(step.skipped(), i % 4 == 2) << i;
+  }
+  EXPECT_EQ(bits(by_closure.net.parameters), bits(by_hand.net.parameters));
+  EXPECT_EQ(by_closure.scaler.state_dict(), by_hand.scaler.state_dict());
+}
+
 TEST(GradScalerTraining, ResumingFromStateDictsContinuesBitForBit) {  // G-61, G-62
   Training straight;
   for (std::uint64_t i = 0; i < 12; ++i) straight.iterate(i);

@@ -57,6 +57,22 @@ TEST(SAM, GivesTheWeightsBackWhenTheSecondEvaluationThrows) {
 }
 
 TEST(SAM, UnderAScalerIsTheSameAndSkipsOverflows) {
+  const auto train_by_closure = [](bool scaled) {
+    const Tensor w = tensor({1.0, -2.0, 0.5}).requires_grad_();
+    SGD sgd({w}, {.lr = 0.0625});
+    SAM sam(sgd, {.rho = 0.125});
+    amp::GradScaler scaler({.init_scale = 1024, .enabled = scaled});
+    for (int i = 0; i < 3; ++i) {
+      scaler.step(sam, [&] {
+        sgd.zero_grad();
+        const Tensor loss = scaler.scale((w * w).sum());
+        loss.backward();
+        return loss;
+      });
+      scaler.update();
+    }
+    return w;
+  };
   const auto train = [](bool scaled) {
     const Tensor w = tensor({1.0, -2.0, 0.5}).requires_grad_();
     SGD sgd({w}, {.lr = 0.0625});
@@ -75,6 +91,8 @@ TEST(SAM, UnderAScalerIsTheSameAndSkipsOverflows) {
     return w;
   };
   EXPECT_TRUE(allclose(train(true), train(false), 1e-6));
+  EXPECT_TRUE(equal(train_by_closure(true), train(true)));
+  EXPECT_TRUE(equal(train_by_closure(false), train(false)));
 
   const Tensor w = tensor({1.0, -2.0}).requires_grad_();
   SGD sgd({w}, {.lr = 0.5});
