@@ -21,7 +21,7 @@ docs_mb=60
 least_gcc=11
 least_clang=13
 packages="g++ cmake ninja-build ccache libeigen3-dev libfmt-dev libgtest-dev libgmock-dev nlohmann-json3-dev \
-libcli11-dev libdnnl-dev clang-format-14"
+libcli11-dev libdnnl-dev zlib1g-dev libpng-dev libturbojpeg0-dev clang-format-14"
 # For the presets embedded-clang, fuzz and cuda-emulated, and for CI's checks of the sources.
 test_packages="clang-14 libboost-context-dev clang-tidy-14 universal-ctags"
 # Where headers are looked for, besides CMAKE_PREFIX_PATH.
@@ -143,6 +143,10 @@ check_all() {
     include/CLI/Version.hpp CLI11_VERSION
   check oneDNN libdnnl-dev optional "matrix products run on Eigen" header dnnl.h \
     include/oneapi/dnnl/dnnl_version.h DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH
+  check zlib zlib1g-dev optional "gzipped files and compressed npz cannot be read" header zlib.h include/zlib.h ZLIB_VERSION
+  check libpng libpng-dev optional "PNG images cannot be read" header png.h include/png.h PNG_LIBPNG_VER_STRING
+  check TurboJPEG libturbojpeg0-dev optional "JPEG images cannot be read" header turbojpeg.h \
+    libturbojpeg.pc
   check ccache ccache optional "every rebuild compiles everything" tool ccache
   check clang-format clang-format-14 optional "the formatting check of CI cannot run" tool clang-format-14
   check "clang 14" clang-14 optional "the presets embedded-clang and fuzz cannot be built" tool clang++-14

@@ -42,6 +42,24 @@ if(oneDNN_FOUND AND NOT MEZZO_ONEDNN STREQUAL "OFF")
   set(MEZZO_HAVE_ONEDNN ON)
 endif()
 
+# mezzo_find_codec(NAME PACKAGE DEBIAN): looks for a library that readers of files use, unless MEZZO_<NAME> is OFF. Sets
+# MEZZO_HAVE_<NAME>.
+function(mezzo_find_codec name package debian)
+  set(MEZZO_HAVE_${name} OFF PARENT_SCOPE)
+  if(MEZZO_${name} STREQUAL "OFF")
+    return()
+  endif()
+  find_package(${package} QUIET MODULE)
+  if(${package}_FOUND)
+    set(MEZZO_HAVE_${name} ON PARENT_SCOPE)
+  elseif(MEZZO_${name} STREQUAL "ON")
+    set(mezzo_missing ${mezzo_missing} ${debian} PARENT_SCOPE)
+  endif()
+endfunction()
+mezzo_find_codec(ZLIB ZLIB zlib1g-dev)
+mezzo_find_codec(PNG PNG libpng-dev)
+mezzo_find_codec(JPEG TurboJPEG libturbojpeg0-dev)
+
 # Where these packages are: what a machine without them needs to build the same (tools/bundle_headers.sh).
 set(mezzo_packages "")
 foreach(package IN ITEMS Eigen3 GTest nlohmann_json fmt CLI11)

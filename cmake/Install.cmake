@@ -61,4 +61,4 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/mezzoConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/mezzoConfig.cmake" INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/mezzoConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/mezzoConfig.cmake" "${PROJECT_BINARY_DIR}/mezzoConfigVersion.cmake"
-  "${PROJECT_SOURCE_DIR}/cmake/FindoneDNN.cmake" DESTINATION "${package_dir}")
+  "${PROJECT_SOURCE_DIR}/cmake/FindoneDNN.cmake" "${PROJECT_SOURCE_DIR}/cmake/FindTurboJPEG.cmake" DESTINATION "${package_dir}")

@@ -117,9 +117,9 @@ foreach(part IN ITEMS mezzo_sample mezzo)
   target_compile_options(${part}_loops PRIVATE ${MEZZO_LOOP_FLAGS})
   list(APPEND mezzo_object_libraries ${part}_objects ${part}_loops)
   if(MEZZO_JOIN_SOURCES)
-    mezzo_join_folders(${part}_objects "${plain}" amp autograd core core/cuda core/memory core/text io io/detail nn/layers
-      nn/module nn/summary nn/surgery ops/indexing ops/linalg ops/loss ops/reduce ops/shape ops/vision optim
-      optim/lbfgs optim/schedules)
+    mezzo_join_folders(${part}_objects "${plain}" amp autograd core core/cuda core/memory core/text data data/image data/text
+      io io/detail nn/layers nn/module nn/summary nn/surgery ops/indexing ops/linalg ops/loss ops/reduce ops/shape
+      ops/vision optim optim/lbfgs optim/schedules train train/logging train/metrics)
   endif()
 endforeach()
 # They name their parts as average_pool does.
@@ -197,7 +197,23 @@ if(MEZZO_CUDA_EMULATED)
   mezzo_emulated_library(dnn cudnn dnn.cpp MEZZO_EMULATED_DNN)
 endif()
 
-set(mezzo_link_libraries Threads::Threads)
+# mezzo_use_codec(NAME TARGET SOURCES...): these sources, and no other, include the library's header.
+set(mezzo_codecs "")
+function(mezzo_use_codec name target)
+  if(MEZZO_HAVE_${name})
+    foreach(source IN LISTS ARGN)
+      set_property(SOURCE "${PROJECT_SOURCE_DIR}/${source}" APPEND PROPERTY COMPILE_DEFINITIONS MEZZO_HAVE_${name}=1)
+      set_property(SOURCE "${PROJECT_SOURCE_DIR}/${source}" APPEND PROPERTY INCLUDE_DIRECTORIES
+        "$<TARGET_PROPERTY:${target},INTERFACE_INCLUDE_DIRECTORIES>")
+    endforeach()
+    set(mezzo_codecs ${mezzo_codecs} ${target} PARENT_SCOPE)
+  endif()
+endfunction()
+mezzo_use_codec(ZLIB ZLIB::ZLIB io/detail/deflate.cpp)
+mezzo_use_codec(PNG PNG::PNG data/image/png.cpp)
+mezzo_use_codec(JPEG TurboJPEG::TurboJPEG data/image/jpeg.cpp)
+
+set(mezzo_link_libraries Threads::Threads ${mezzo_codecs})
 if(MEZZO_HAVE_ONEDNN)
   list(APPEND mezzo_link_libraries oneDNN::dnnl ${CMAKE_DL_LIBS})
 endif()

@@ -30,6 +30,8 @@ class InputFile {
   void read(std::span<std::byte> out);
   /// The next byte to read is the one at `offset`.
   void seek(std::uint64_t offset);
+  /// The system's number of the open file.
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:
   std::string op_;
