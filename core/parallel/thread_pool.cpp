@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 
+#include "mezzo/core/parallel/alone.h"
 #include "mezzo/core/parallel/loop.h"
+#include "mezzo/core/parallel/signals_blocked.h"
 
 namespace mezzo::detail {
 
@@ -134,17 +136,12 @@ void ThreadPool::call_helpers(int seats) noexcept {
 void ThreadPool::start(int helpers) noexcept {
   if (helpers_.load(std::memory_order_relaxed) >= helpers) return;
   const std::lock_guard lock(starting_);
-  // The host's signals are for the host's threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPROF}) sigdelset(&all, fault);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   while (helpers_.load(std::memory_order_relaxed) < helpers) {
     // Where the system gives no more threads, the loop runs on those there are.
     if (!start_one(helpers_.load(std::memory_order_relaxed))) break;
     helpers_.fetch_add(1, std::memory_order_relaxed);
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 bool ThreadPool::start_one(int index) noexcept {
@@ -217,6 +214,9 @@ void Region::close() noexcept {
 }
 
 bool in_parallel() noexcept { return inside; }
+
+AloneScope::AloneScope() noexcept : before_(std::exchange(inside, true)) {}
+AloneScope::~AloneScope() { inside = before_; }
 
 void run_chunks(std::int64_t chunks, int threads, ChunkFunction function, void* context) {
   if (chunks <= 1 || inside || threads <= 1) return run_alone(chunks, function, context);
