@@ -1,0 +1,9 @@
+#pragma once
+
+#include "mezzo/data/collate.h"
+#include "mezzo/data/dataset.h"
+#include "mezzo/data/example.h"
+#include "mezzo/data/iterable.h"
+#include "mezzo/data/loader.h"
+#include "mezzo/data/random.h"
+#include "mezzo/data/sampler.h"

@@ -1,0 +1,85 @@
+// The threads behind a DataLoader: they make batches ahead of the loop, which gets them in their order. Knows
+// no types of samples or batches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mezzo/core/device.h"
+#include "mezzo/core/error.h"
+#include "mezzo/data/collate.h"
+
+namespace mezzo::data {
+
+/// A sample or a batch could not be made. Its text holds the cause's; the cause itself can be rethrown.
+class LoaderError : public Error {
+ public:
+  /// `index`: of the sample in the data set; -1 where no single one is at fault.
+  LoaderError(std::int64_t index, std::int64_t batch, std::string_view got,
+              std::shared_ptr<const void> cause);
+  [[nodiscard]] std::int64_t index() const noexcept { return index_; }
+  [[nodiscard]] std::int64_t batch() const noexcept { return batch_; }
+  /// Throws what the data set, a transform or the collate has thrown.
+  [[noreturn]] void rethrow_cause() const;
+
+ private:
+  std::int64_t index_, batch_;
+  std::shared_ptr<const void> cause_;  ///< a std::exception_ptr
+};
+
+namespace detail {
+
+/// The exception that is being handled as a LoaderError.
+[[noreturn]] void throw_loader_error(std::int64_t index, std::int64_t batch);
+
+/// A batch of any type.
+class AnyBatch {
+ public:
+  virtual ~AnyBatch() = default;
+  virtual void visit(const TensorVisitor& visitor) = 0;
+};
+
+/// Batches of one epoch.
+class BatchSource {
+ public:
+  /// What a batch is made of.
+  class Plan {
+   public:
+    virtual ~Plan() = default;
+  };
+  virtual ~BatchSource() = default;
+  /// The next batch's; none at the end. Called on one thread at a time.
+  [[nodiscard]] virtual std::unique_ptr<Plan> plan() = 0;
+  /// Called by all workers at once.
+  [[nodiscard]] virtual std::unique_ptr<AnyBatch> make(Plan& plan) = 0;
+};
+
+struct QueueOptions {
+  int workers = 0;   ///< 0: batches are made by the thread that asks for them
+  int prefetch = 2;  ///< batches that may be ready or in the making, for each worker
+  Device device;     ///< where batches are brought
+};
+
+/// Makes the source's batches and hands them out in order. Its end waits for the samples that are in the
+/// making.
+class BatchQueue {
+ public:
+  BatchQueue(std::unique_ptr<BatchSource> source, const QueueOptions& options);
+  ~BatchQueue();
+  BatchQueue(const BatchQueue&) = delete;
+  BatchQueue& operator=(const BatchQueue&) = delete;
+
+  /// The next batch, on the device: what the thread's current stream does with it comes after its copy. None
+  /// at the end. Throws: what plan() or make() threw, once; then the end. StateError in a child of fork().
+  [[nodiscard]] std::unique_ptr<AnyBatch> next();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace detail
+
+}  // namespace mezzo::data

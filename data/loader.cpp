@@ -1,0 +1,96 @@
+// Options, place and state of a loader.
+#include "mezzo/data/loader.h"
+
+#include <charconv>
+#include <string>
+#include <system_error>
+
+namespace mezzo::data::detail {
+
+namespace {
+
+constexpr const char* kOp = "DataLoader";
+
+void require(bool good, const std::string& expected, const std::string& got, const char* fix) {
+  if (!good) throw ValueError(kOp, expected, got, fix);
+}
+
+}  // namespace
+
+Sampler sampler_of(const DataLoaderOptions& options, std::int64_t size) {
+  if (options.sampler) return options.sampler;
+  return options.shuffle ? RandomSampler(size, {.seed = options.seed}) : SequentialSampler(size);
+}
+
+LoaderBase::LoaderBase(const DataLoaderOptions& options, std::int64_t samples, bool knows_tensors)
+    : options_(options), samples_(samples) {
+  require(options.batch_size >= 1, "a batch_size of at least 1", std::to_string(options.batch_size), "");
+  require(options.num_workers >= 0 && options.num_workers <= 1024, "num_workers from 0 to 1024",
+          std::to_string(options.num_workers), "as many as processors are free is a good number");
+  require(options.prefetch_factor >= 1, "a prefetch_factor of at least 1",
+          std::to_string(options.prefetch_factor), "");
+  require(!options.shuffle || !options.sampler, "shuffle or a sampler", "both",
+          "a sampler decides on the order: leave shuffle out");
+  require(samples >= 0 || (!options.shuffle && !options.sampler), "no shuffle and no sampler",
+          "one for an iterable data set", "its samples come as they come: shuffle them in the data set");
+  require(samples != 0, "samples", "an empty data set", "look at where it reads them");
+  require(!options.drop_last || samples < 0 || samples >= options.batch_size,
+          "at least " + std::to_string(options.batch_size) + " samples, a batch, with drop_last",
+          std::to_string(samples), "make batch_size smaller");
+  require(knows_tensors || options.device.is_cpu(),
+          "batches of a type that the loader knows for another device", "a type of the program's own",
+          "leave .device out, and move the tensors in the loop");
+}
+
+std::int64_t LoaderBase::size() const {
+  require(samples_ >= 0, "a data set with a size", "an iterable one", "count the batches of an epoch");
+  return options_.drop_last ? samples_ / options_.batch_size
+                            : (samples_ + options_.batch_size - 1) / options_.batch_size;
+}
+
+void LoaderBase::set_epoch(std::uint64_t epoch) {
+  end_loop();
+  position_ = {epoch, 0};
+  resumed_ = true;
+}
+
+LoaderPosition LoaderBase::begin_epoch() {
+  // A loop that was left early has begun this one.
+  if (!resumed_ && position_.batch > 0) end_epoch();
+  resumed_ = false;
+  return position_;
+}
+
+void LoaderBase::end_epoch() noexcept { position_ = {position_.epoch + 1, 0}; }
+
+Value LoaderBase::state_dict() const {
+  return Value::Map{{"epoch", std::to_string(position_.epoch)},
+                    {"batch", position_.batch},
+                    {"samples", samples_},
+                    {"batch_size", options_.batch_size},
+                    {"seed", std::to_string(options_.seed)}};
+}
+
+void LoaderBase::load_state_dict(const Value& state) {
+  const Value own = state_dict();
+  for (const char* key : {"samples", "batch_size", "seed"}) {
+    if (state.at(key) == own.at(key)) continue;
+    throw ValueError("DataLoader.load_state_dict",
+                     std::string("the state of a loader with ") + key + " " + own.at(key).to_string(),
+                     state.at(key).to_string(), "make the loader as it was, or leave its state out");
+  }
+  LoaderPosition position;
+  const std::string& epoch = state.at("epoch").as_string();
+  position.batch = state.at("batch").as_int();
+  const auto [end, error] = std::from_chars(epoch.data(), epoch.data() + epoch.size(), position.epoch);
+  if (error != std::errc() || end != epoch.data() + epoch.size() || position.batch < 0 ||
+      (samples_ >= 0 && position.batch > size())) {
+    throw ValueError("DataLoader.load_state_dict", "an epoch, and a batch that it has",
+                     "epoch " + quote(epoch) + ", batch " + std::to_string(position.batch), "check the file");
+  }
+  end_loop();
+  position_ = position;
+  resumed_ = true;
+}
+
+}  // namespace mezzo::data::detail

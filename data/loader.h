@@ -1,0 +1,393 @@
+// DataLoader: the batches of a data set, epoch after epoch, made ahead of the loop by worker threads.
+//   data::DataLoader loader(dataset, {.batch_size = 64, .shuffle = true, .num_workers = 2});
+//   for (int epoch = 0; epoch < 10; ++epoch)
+//     for (const auto& [x, y] : loader) { ... }
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "mezzo/core/device.h"
+#include "mezzo/core/function.h"
+#include "mezzo/core/value.h"
+#include "mezzo/data/batch_queue.h"
+#include "mezzo/data/collate.h"
+#include "mezzo/data/dataset.h"
+#include "mezzo/data/iterable.h"
+#include "mezzo/data/random.h"
+#include "mezzo/data/sampler.h"
+
+namespace mezzo::data {
+
+struct DataLoaderOptions {
+  std::int64_t batch_size = 1;
+  bool shuffle = false;     ///< a new random order in every epoch
+  bool drop_last = false;   ///< leave out a last batch that is not full
+  Sampler sampler = {};     ///< in place of shuffle
+  std::uint64_t seed = 0;   ///< of the order, and of what data set and transforms draw
+  int num_workers = 0;      ///< threads; with 0 the loop's thread makes the batches
+  int prefetch_factor = 2;  ///< batches that each worker may have ready
+  /// Where batches are brought. A CUDA device gets them in a stream of the loader's, through pinned memory,
+  /// before the loop asks for them (with workers).
+  Device device = Device::cpu();
+};
+
+namespace detail {
+
+/// The one of the options, or that of all samples.
+[[nodiscard]] Sampler sampler_of(const DataLoaderOptions& options, std::int64_t size);
+
+/// Where a loader is.
+struct LoaderPosition {
+  std::uint64_t epoch = 0;
+  std::int64_t batch = 0;  ///< batches of the epoch that the loop has had
+};
+
+/// What a loader does whatever its batches are.
+class LoaderBase {
+ public:
+  LoaderBase(const LoaderBase&) = delete;
+  LoaderBase& operator=(const LoaderBase&) = delete;
+
+  /// Number of the epoch that the loop is in, or that it begins next.
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return position_.epoch; }
+  /// The next epoch is this one, from its beginning. A loop that is under way ends with its batch.
+  void set_epoch(std::uint64_t epoch);
+  /// Batches in an epoch. Throws: ValueError for an iterable data set, whose end nobody knows.
+  [[nodiscard]] std::int64_t size() const;
+  [[nodiscard]] const DataLoaderOptions& options() const noexcept { return options_; }
+
+  /// Place in the epoch: batches that the loop has got. For a checkpoint in the middle of an epoch, too.
+  [[nodiscard]] Value state_dict() const;
+  /// The next loop begins behind the batches that had been got when the state was taken: the rest of that
+  /// epoch, in the same order and with the same random numbers. Of an iterable data set they are read and
+  /// dropped. A loop that is under way ends with its batch. Throws: ValueError for a state of other samples,
+  /// another batch size or seed; nothing has changed then.
+  void load_state_dict(const Value& state);
+
+ protected:
+  /// `samples`: in an epoch; -1 where nobody knows. Throws: ValueError for options that make no sense, for an
+  /// empty data set, and for fewer samples than a batch with drop_last.
+  LoaderBase(const DataLoaderOptions& options, std::int64_t samples, bool knows_tensors);
+  ~LoaderBase() = default;
+  /// A loop that is under way ends with the batch that it has.
+  virtual void end_loop() noexcept = 0;
+
+  /// The place at which a loop begins.
+  LoaderPosition begin_epoch();
+  void count_batch() noexcept { ++position_.batch; }
+  void end_epoch() noexcept;
+
+  DataLoaderOptions options_;
+
+ private:
+  std::int64_t samples_;
+  LoaderPosition position_;
+  bool resumed_ = false;  ///< the next loop goes on at position_
+};
+
+template <class Batch>
+struct HeldBatch final : AnyBatch {
+  explicit HeldBatch(Batch made) : batch(std::move(made)) {}
+  void visit(const TensorVisitor& visitor) override { BatchTensors<Batch>::visit(batch, visitor); }
+  Batch batch;
+};
+
+/// f(samples, random), f(samples), or where f takes batches the same of collated samples.
+template <class F, class S>
+[[nodiscard]] auto call_collate(const F& f, std::vector<S>&& samples, Random& random) {
+  if constexpr (Transforms<F, std::vector<S>&&>)
+    return transformed(f, std::move(samples), random);
+  else
+    return transformed(f, collate(samples), random);
+}
+template <class F, class S>
+concept Collates = Transforms<F, std::vector<S> &&> || (Collatable<S> && Transforms<F, BatchOf<S>&&>);
+
+/// The collate of a loader that is given none.
+struct DefaultCollate {
+  template <Collatable S>
+  [[nodiscard]] BatchOf<S> operator()(std::vector<S>&& samples) const {
+    return collate(samples);
+  }
+};
+
+template <class F, class S>
+using CollatedBy =
+    decltype(call_collate(std::declval<const F&>(), std::declval<std::vector<S>>(), std::declval<Random&>()));
+
+/// Batches are seeded as samples are, in a sequence of their own.
+inline Random batch_random(std::uint64_t seed, std::uint64_t epoch, std::int64_t batch) {
+  return {seed ^ 0x6261746368U, epoch, static_cast<std::uint64_t>(batch)};
+}
+
+/// Batches of a MapStyle data set.
+template <class S, class F>
+class MapSource final : public BatchSource {
+ public:
+  MapSource(Dataset<S> dataset, F f, const DataLoaderOptions& options, Sampler sampler, LoaderPosition begin)
+      : dataset_(std::move(dataset)),
+        collate_(std::move(f)),
+        options_(options),
+        sampler_(std::move(sampler)),
+        order_(sampler_.order(begin.epoch)),
+        next_(begin) {}
+
+  [[nodiscard]] std::unique_ptr<Plan> plan() override {
+    const std::int64_t begin = next_.batch * options_.batch_size, left = order_.size() - begin;
+    if (left <= 0 || (options_.drop_last && left < options_.batch_size)) return nullptr;
+    return std::make_unique<Range>(next_.batch++, begin,
+                                   left < options_.batch_size ? left : options_.batch_size);
+  }
+  [[nodiscard]] std::unique_ptr<AnyBatch> make(Plan& plan) override {
+    const auto& range = static_cast<const Range&>(plan);
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = 0; i < range.count; ++i) indices.push_back(order_[range.begin + i]);
+    if constexpr (std::same_as<F, DefaultCollate>) {
+      try {
+        if (auto batch = dataset_.get_batch(indices)) return held(std::move(*batch));
+      } catch (...) {
+        throw_loader_error(-1, range.batch);
+      }
+    }
+    std::vector<S> samples;
+    samples.reserve(indices.size());
+    for (std::size_t i = 0; i < indices.size(); ++i) samples.push_back(sample(range, i, indices[i]));
+    try {
+      Random random = batch_random(options_.seed, next_.epoch, range.batch);
+      return held(call_collate(collate_, std::move(samples), random));
+    } catch (...) {
+      throw_loader_error(-1, range.batch);
+    }
+  }
+
+ private:
+  struct Range final : Plan {
+    Range(std::int64_t number, std::int64_t first, std::int64_t length)
+        : batch(number), begin(first), count(length) {}
+    std::int64_t batch, begin, count;
+  };
+
+  template <class Batch>
+  [[nodiscard]] static std::unique_ptr<AnyBatch> held(Batch batch) {
+    return std::make_unique<HeldBatch<Batch>>(std::move(batch));
+  }
+  [[nodiscard]] S sample(const Range& range, std::size_t i, std::int64_t index) const {
+    try {
+      const std::int64_t position = sampler_.global_position(range.begin + static_cast<std::int64_t>(i));
+      Random random(options_.seed, next_.epoch, static_cast<std::uint64_t>(position));
+      return dataset_.get(index, random);
+    } catch (...) {
+      throw_loader_error(index, range.batch);
+    }
+  }
+
+  const Dataset<S> dataset_;
+  const F collate_;
+  const DataLoaderOptions options_;
+  const Sampler sampler_;
+  const Order order_;
+  LoaderPosition next_;
+};
+
+/// Batches of an IterableDataset.
+template <class S, class F>
+class IterableSource final : public BatchSource {
+ public:
+  IterableSource(const IterableDataset<S>& dataset, F f, const DataLoaderOptions& options,
+                 LoaderPosition begin)
+      : read_(dataset.start(begin.epoch)), collate_(std::move(f)), options_(options), next_{begin.epoch, 0} {
+    while (next_.batch < begin.batch && plan() != nullptr) {
+    }
+  }
+  [[nodiscard]] std::unique_ptr<Plan> plan() override {
+    auto read = std::make_unique<Read>(next_.batch++);
+    try {
+      while (static_cast<std::int64_t>(read->samples.size()) < options_.batch_size) {
+        auto sample = read_();
+        if (!sample) break;
+        read->samples.push_back(std::move(*sample));
+      }
+    } catch (...) {
+      throw_loader_error(read->batch * options_.batch_size + static_cast<std::int64_t>(read->samples.size()),
+                         read->batch);
+    }
+    const auto count = static_cast<std::int64_t>(read->samples.size());
+    if (count == 0 || (options_.drop_last && count < options_.batch_size)) return nullptr;
+    return read;
+  }
+  [[nodiscard]] std::unique_ptr<AnyBatch> make(Plan& plan) override {
+    auto& read = static_cast<Read&>(plan);
+    std::vector<S> samples;
+    for (auto& deferred : read.samples) {
+      const std::int64_t position =
+          read.batch * options_.batch_size + static_cast<std::int64_t>(samples.size());
+      try {
+        Random random(options_.seed, next_.epoch, static_cast<std::uint64_t>(position));
+        samples.push_back(deferred(random));
+      } catch (...) {
+        throw_loader_error(position, read.batch);
+      }
+    }
+    try {
+      Random random = batch_random(options_.seed, next_.epoch, read.batch);
+      using Batch = CollatedBy<F, S>;
+      return std::make_unique<HeldBatch<Batch>>(call_collate(collate_, std::move(samples), random));
+    } catch (...) {
+      throw_loader_error(-1, read.batch);
+    }
+  }
+
+ private:
+  struct Read final : Plan {
+    explicit Read(std::int64_t number) : batch(number) {}
+    std::int64_t batch;
+    std::vector<typename IterableDataset<S>::Deferred> samples;
+  };
+
+  typename IterableDataset<S>::Generator read_;
+  const F collate_;
+  const DataLoaderOptions options_;
+  LoaderPosition next_;  ///< `batch` changes under the lock of planning, `epoch` never
+};
+
+}  // namespace detail
+
+/// The batches of a data set (MapStyle or IterableDataset) as a range. Order and bits are the same for any
+/// number of workers. Each loop over it is an epoch with an order of its own; a loop that was left early ends
+/// its epoch. One loop at a time.
+///
+/// `collate`, if given, makes a batch: f(std::vector<Sample>&&) or f(std::vector<Sample>&&, Random&); or
+/// changes a collated one: f(Batch&&), f(Batch&&, Random&). It runs on the workers.
+///
+/// Samples are made without recording and outside of autocast. What they draw should come from the Random
+/// that they are given: the default generator would be shared by all threads.
+///
+/// Throws, in the loop: LoaderError with the index of the sample and the cause; the epoch ends with it.
+/// Source: torch.utils.data.DataLoader.
+template <class B = Example>
+class DataLoader final : public detail::LoaderBase {
+ public:
+  using Batch = B;
+
+  template <MapStyle D>
+  explicit DataLoader(D dataset, const DataLoaderOptions& options = {})
+      : DataLoader(std::move(dataset), options, detail::DefaultCollate()) {}
+  template <MapStyle D>
+  explicit DataLoader(std::shared_ptr<D> dataset, const DataLoaderOptions& options = {})
+      : DataLoader(Dataset(std::move(dataset)), options) {}
+  template <class S>
+  explicit DataLoader(IterableDataset<S> dataset, const DataLoaderOptions& options = {})
+      : DataLoader(std::move(dataset), options, detail::DefaultCollate()) {}
+
+  template <MapStyle D, detail::Collates<SampleOf<D>> F>
+  DataLoader(D dataset, const DataLoaderOptions& options, F collate)
+      : DataLoader(options, Dataset<SampleOf<D>>(std::move(dataset)), std::move(collate)) {}
+  template <class S, detail::Collates<S> F>
+  DataLoader(IterableDataset<S> dataset, const DataLoaderOptions& options, F collate)
+      : LoaderBase(options, -1, detail::BatchTensors<B>::kKnown),
+        open_(
+            [dataset = std::move(dataset), collate = std::move(collate), options](detail::LoaderPosition at) {
+              return std::make_unique<detail::IterableSource<S, F>>(dataset, collate, options, at);
+            }) {}
+
+  class iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = B;
+    using difference_type = std::ptrdiff_t;
+    using pointer = B*;
+    using reference = B&;
+
+    iterator() = default;
+    [[nodiscard]] B& operator*() const { return *loader_->batch_; }
+    [[nodiscard]] B* operator->() const { return loader_->batch_; }
+    iterator& operator++() {
+      if (!loader_->advance()) loader_ = nullptr;
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const iterator& a, const iterator& b) noexcept { return a.loader_ == b.loader_; }
+
+   private:
+    friend class DataLoader;
+    explicit iterator(DataLoader* loader) : loader_(loader) {}
+    DataLoader* loader_ = nullptr;  ///< none: the end
+  };
+
+  /// Begins an epoch: the next one, or the rest of the one that load_state_dict has named.
+  [[nodiscard]] iterator begin() {
+    close();
+    queue_ = std::make_unique<detail::BatchQueue>(open_(begin_epoch()),
+                                                  detail::QueueOptions{.workers = options_.num_workers,
+                                                                       .prefetch = options_.prefetch_factor,
+                                                                       .device = options_.device});
+    return advance() ? iterator(this) : iterator();
+  }
+  [[nodiscard]] iterator end() { return {}; }
+
+ private:
+  using Open = mezzo::detail::Function<std::unique_ptr<detail::BatchSource>(detail::LoaderPosition)>;
+
+  template <class S, class F>
+  DataLoader(const DataLoaderOptions& options, Dataset<S> dataset, F collate)
+      : LoaderBase(options, detail::sampler_of(options, dataset.size()).size(),
+                   detail::BatchTensors<B>::kKnown),
+        open_([dataset, collate = std::move(collate), options](detail::LoaderPosition at) {
+          return std::make_unique<detail::MapSource<S, F>>(dataset, collate, options,
+                                                           detail::sampler_of(options, dataset.size()), at);
+        }) {}
+
+  /// On to the next batch. False at the end of the epoch.
+  bool advance() {
+    if (queue_ == nullptr) {  // another place was set
+      close();
+      return false;
+    }
+    std::unique_ptr<detail::AnyBatch> next;
+    try {
+      next = queue_->next();
+    } catch (...) {
+      close();
+      throw;
+    }
+    held_ = std::move(next);
+    if (held_ == nullptr) {
+      close();
+      end_epoch();
+      return false;
+    }
+    batch_ = &static_cast<detail::HeldBatch<B>&>(*held_).batch;
+    count_batch();
+    return true;
+  }
+  void end_loop() noexcept override { queue_.reset(); }
+  void close() noexcept {
+    queue_.reset();
+    held_.reset();
+    batch_ = nullptr;
+  }
+
+  Open open_;
+  std::unique_ptr<detail::BatchQueue> queue_;
+  std::unique_ptr<detail::AnyBatch> held_;
+  B* batch_ = nullptr;
+};
+
+template <MapStyle D>
+DataLoader(D, const DataLoaderOptions& = {}) -> DataLoader<BatchOf<SampleOf<D>>>;
+template <MapStyle D>
+DataLoader(std::shared_ptr<D>, const DataLoaderOptions& = {}) -> DataLoader<BatchOf<SampleOf<D>>>;
+template <class S>
+DataLoader(IterableDataset<S>, const DataLoaderOptions& = {}) -> DataLoader<BatchOf<S>>;
+template <MapStyle D, class F>
+DataLoader(D, const DataLoaderOptions&, F) -> DataLoader<detail::CollatedBy<F, SampleOf<D>>>;
+template <class S, class F>
+DataLoader(IterableDataset<S>, const DataLoaderOptions&, F) -> DataLoader<detail::CollatedBy<F, S>>;
+
+}  // namespace mezzo::data
