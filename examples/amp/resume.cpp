@@ -7,6 +7,7 @@
 #include <string>
 
 #include <mezzo/mezzo.h>
+#include <mezzo/train.h>
 
 using namespace mezzo;
 
@@ -27,23 +28,9 @@ struct Training {
     scaler.update();
     optimizer.zero_grad();
   }
-  /// Between two steps: after update(), and when there are no gradients. (Who draws from the default
-  /// generator, for dropout say, saves default_generator().state() too.)
-  void save(const std::string& path) const {
-    const optim::OptimizerState state = optimizer.state_dict();
-    io::TensorFile file;
-    file.add("model.", net.state_dict());
-    file.add("optimizer.", state.tensors);
-    file.metadata["optimizer"] = io::dump_json(state.options);
-    file.metadata["scaler"] = io::dump_json(scaler.state_dict());
-    file.save(path);  // all or nothing: a crash in between leaves the file that was there
-  }
-  void load(const std::string& path) {
-    const io::TensorFile file = io::TensorFile::load(path);
-    net.load_state_dict(file.with_prefix("model."));
-    optimizer.load_state_dict({.options = io::parse_json(file.metadata.at("optimizer")),
-                               .tensors = file.with_prefix("optimizer.")});
-    scaler.load_state_dict(io::parse_json(file.metadata.at("scaler")));
+  /// All that goes on: whoever draws from the default generator, for dropout say, has it among the parts.
+  [[nodiscard]] train::Parts parts() {
+    return {{"model", net}, {"optimizer", optimizer}, {"scaler", scaler}, {"random", default_generator()}};
   }
 
   Device device;
@@ -64,10 +51,11 @@ int run(Device device) {
   std::printf("saved: %s\n", first.scaler.report().c_str());
   const std::string name = "mezzo_resume_" + std::to_string(std::random_device{}()) + ".safetensors";
   const std::string path = std::filesystem::temp_directory_path() / name;
-  first.save(path);
+  train::save_checkpoint(path,
+                         first.parts());  // all or nothing: a crash in between leaves the file that was there
 
   Training second(device);  // as in another program: other weights and no state
-  second.load(path);
+  train::load_checkpoint(path, second.parts());
   std::filesystem::remove(path);
   for (int i = 10; i < 20; ++i) second.step(i);
   std::printf("resumed: %s\n", second.scaler.report().c_str());

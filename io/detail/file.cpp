@@ -110,12 +110,13 @@ struct FolderCloser {
   void operator()(DIR* folder) const { ::closedir(folder); }
 };
 
+}  // namespace
+
 std::string folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
 }
 
-/// Removes what processes that were killed in the middle left of this file.
 void remove_orphans(const std::string& path) {
   const std::filesystem::path file(path);
   const std::string name = file.filename().string();
@@ -128,16 +129,12 @@ void remove_orphans(const std::string& path) {
   }
 }
 
-/// Makes the rename itself survive a power cut. Some file systems refuse this for folders; nothing is lost
-/// then but that guarantee, so errors are passed over.
 void sync_folder(const std::string& folder) {
   const int descriptor = open_file(folder, O_RDONLY | O_DIRECTORY);
   if (descriptor < 0) return;
   static_cast<void>(sync_file(descriptor));
   ::close(descriptor);
 }
-
-}  // namespace
 
 InputFile::InputFile(const std::string& path, std::string op) : op_(std::move(op) + " '" + path + "'") {
   refuse_zero_byte(op_, path);

@@ -44,7 +44,7 @@ struct TwoStates {
 };
 
 TEST_F(CheckpointFaults, ASaveThatFailsLeavesTheOldFile) {
-  const TwoStates states(path());
+  TwoStates states(path());
   ASSERT_TRUE(states.old_file != states.new_file);
   for (const Fault& fault : kSaveFaults) {
     int refused = 0;
@@ -68,7 +68,7 @@ TEST_F(CheckpointFaults, ASaveThatFailsLeavesTheOldFile) {
 }
 
 TEST_F(CheckpointFaults, ALoadThatFailsSaysSoAndCanBeRepeated) {
-  const TwoStates states(path());
+  TwoStates states(path());
   Training other;
   for (const Fault& fault :
        {Fault{"open", {.kinds = kOpen, .error = EMFILE}}, Fault{"read", {.kinds = kRead}},
@@ -96,7 +96,7 @@ TEST_F(CheckpointFaults, ALoadThatFailsSaysSoAndCanBeRepeated) {
 }
 
 TEST_F(CheckpointFaults, InterruptedAndShortCallsAreRepeated) {
-  const TwoStates states(path());
+  TwoStates states(path());
   for (const FaultAction action : {FaultAction::shorten, FaultAction::interrupt}) {
     std::filesystem::remove(path());
     const FaultPlan plan{.kinds = kRead | kWrite | kSync | kOpen, .action = action, .all_after = true};
@@ -114,7 +114,7 @@ TEST_F(CheckpointFaults, InterruptedAndShortCallsAreRepeated) {
 }
 
 TEST_F(CheckpointFaults, AFullDiskLeavesTheOldFile) {
-  const TwoStates states(path());
+  TwoStates states(path());
   std::ofstream(path(), std::ios::binary) << states.old_file;
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);

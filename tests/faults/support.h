@@ -1,5 +1,4 @@
-// A small training with its checkpoint, as examples/amp/resume.cpp has it, and what a fault must leave as it
-// was.
+// A small training with its checkpoint, and what a fault must leave as it was.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,11 +12,10 @@
 #include <string>
 
 #include "mezzo/core/error.h"
-#include "mezzo/io/json.h"
-#include "mezzo/io/tensor_file.h"
 #include "mezzo/mezzo.h"
 #include "mezzo/tests/faults/faults.h"
 #include "mezzo/tests/support/sanitizer.h"
+#include "mezzo/train.h"
 
 namespace mezzo::test {
 
@@ -42,22 +40,12 @@ struct Training {
     } catch (const StateError&) {  // no step yet
     }
   }
-  void save(const std::string& path) const {
-    const optim::OptimizerState state = optimizer.state_dict();
-    io::TensorFile file;
-    file.add("model.", net.state_dict());
-    file.add("optimizer.", state.tensors);
-    file.metadata["optimizer"] = io::dump_json(state.options);
-    file.metadata["scaler"] = io::dump_json(scaler.state_dict());
-    file.save(path);
+  [[nodiscard]] train::Parts parts() {
+    return {{"model", net}, {"optimizer", optimizer}, {"scaler", scaler}, {"random", default_generator()}};
   }
-  void load(const std::string& path) {
-    const io::TensorFile file = io::TensorFile::load(path);
-    net.load_state_dict(file.with_prefix("model."));
-    optimizer.load_state_dict({.options = io::parse_json(file.metadata.at("optimizer")),
-                               .tensors = file.with_prefix("optimizer.")});
-    scaler.load_state_dict(io::parse_json(file.metadata.at("scaler")));
-  }
+  // Without gradients, as those are of the step before.
+  void save(const std::string& path) { train::save_checkpoint(path, parts(), {.gradients = false}); }
+  void load(const std::string& path) { train::load_checkpoint(path, parts()); }
 
   nn::Sequential net{nn::make<nn::Linear>(8, 16), nn::make<nn::ReLU>(), nn::make<nn::LayerNorm>(Shape{16}),
                      nn::make<nn::Linear>(16, 8)};

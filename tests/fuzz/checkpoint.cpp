@@ -1,4 +1,4 @@
-// A checkpoint: loaded into model, optimizer and scaler as examples/amp/resume.cpp does, and trained on. What
+// A checkpoint: loaded into model, optimizer and scaler part by part, and trained on. What
 // a part took it gives again.
 #include <cmath>
 

@@ -16,7 +16,7 @@ int fuzz_safetensors(const std::uint8_t* data,
                      std::size_t size);                    ///< from memory and from a file; written again
 int fuzz_idx(const std::uint8_t* data, std::size_t size);  ///< read_idx; written again
 int fuzz_checkpoint(const std::uint8_t* data,
-                    std::size_t size);  ///< a file resumed as examples/amp/resume.cpp does
+                    std::size_t size);  ///< a file loaded part by part
 int fuzz_state(const std::uint8_t* data, std::size_t size);  ///< scaler, optimizers, schedulers from JSON
 int fuzz_op(const std::uint8_t* data, std::size_t size);     ///< calls by name, forward and backward
 

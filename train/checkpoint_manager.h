@@ -1,0 +1,70 @@
+// A folder of checkpoints: the last and the best ones of a training, written beside it.
+//   train::CheckpointManager checkpoints("run", parts, {.keep_last = 3});
+//   checkpoints.load_latest();                      // goes on, if there is one
+//   for (...) { ...; if (step % 1000 == 0) checkpoints.save(step); }
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mezzo/train/checkpoint.h"
+
+namespace mezzo::train {
+
+/// Which metric is the best.
+enum class Best { lowest, highest };
+
+struct CheckpointManagerOptions {
+  std::int64_t keep_last = 3;  ///< the newest ones; 0: all
+  std::int64_t keep_best = 1;  ///< besides, those with the best metrics; of equal ones the newer
+  Best best = Best::lowest;
+  bool background = true;  ///< write on a thread, from a copy in memory: a step waits for the copy only
+  bool gradients = true;   ///< as SaveCheckpointOptions
+};
+
+/// Files "step-000000001200.safetensors" in one folder, with links "latest.safetensors" and
+/// "best.safetensors". A file appears complete or not at all, links are changed after it, and old files go
+/// last: so at any moment a run that is killed leaves a whole checkpoint, the newest but one at the worst.
+/// One process writes into a folder.
+class CheckpointManager {
+ public:
+  /// Makes the folder if need be. The parts must outlive the manager. Throws: IoError for a folder that
+  /// cannot be made, ValueError for options below 0.
+  CheckpointManager(std::string folder, Parts parts, const CheckpointManagerOptions& options = {});
+  /// Waits for the file that is being written. What failed there is a warning.
+  ~CheckpointManager();
+  CheckpointManager(const CheckpointManager&) = delete;
+  CheckpointManager& operator=(const CheckpointManager&) = delete;
+
+  /// Writes a checkpoint of this step; of several of one step the last stays. Waits for the one before it.
+  /// Returns the file's path. Throws: ValueError for a step below 0 and a metric that is NaN; IoError, also
+  /// of the save before this one, which failed in the background.
+  std::string save(std::int64_t step, std::optional<double> metric = std::nullopt);
+  /// Waits until what was saved is on the disk. Throws: IoError when that failed.
+  void wait();
+
+  /// Restores the newest checkpoint, and returns its step; nothing happens where there is none. A damaged
+  /// file is passed over with a warning, and the one before it taken. Throws: IoError when all are damaged,
+  /// and what load_checkpoint throws for one that is whole.
+  std::optional<std::int64_t> load_latest(const LoadCheckpointOptions& options = {});
+  /// The same of the one with the best metric.
+  std::optional<std::int64_t> load_best(const LoadCheckpointOptions& options = {});
+
+  /// Steps of the checkpoints that there are, in order.
+  [[nodiscard]] std::vector<std::int64_t> steps();
+  [[nodiscard]] std::string path_of(std::int64_t step) const;
+  [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
+
+ private:
+  class Writer;
+
+  std::string folder_;
+  Parts parts_;
+  CheckpointManagerOptions options_;
+  std::unique_ptr<Writer> writer_;
+};
+
+}  // namespace mezzo::train
