@@ -1,27 +1,13 @@
 // Unpacking gzip and bare DEFLATE, packing, and the checksum: files of Python's gzip, damaged ones, limits.
 #include "mezzo/io/detail/deflate.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-
 #include "mezzo/core/error.h"
 #include "mezzo/io/detail/crc32.h"
-#include "mezzo/tests/support/data_folder.h"
+#include "mezzo/tests/io/temporary_folder.h"
 #include "mezzo/tests/support/message_of.h"
 
 namespace mezzo::io::detail {
 namespace {
-
-std::string file_of(const std::string& name) { return test::data_folder() + "/io/files/" + name; }
-
-std::string content_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// All that `source` gives, in pieces of `step` bytes.
 std::string drained(ByteSource& source, std::size_t step = 7) {
@@ -37,21 +23,15 @@ std::string unpacked(const std::string& path, std::uint64_t limit = 1 << 20, std
   return drained(file, step);
 }
 
-class Deflate : public ::testing::Test {
+class Deflate : public WithFolder {
  protected:
   void SetUp() override {
     if (!has_deflate()) GTEST_SKIP() << "a build without zlib";
   }
-  ~Deflate() override { std::filesystem::remove(path_); }
-  const std::string& written(const std::string& bytes) {
-    std::ofstream(path_, std::ios::binary) << bytes;
-    return path_;
+  [[nodiscard]] std::string refusal(const std::string& bytes, std::uint64_t limit = 1 << 20) const {
+    const std::string file = written("a", bytes);
+    return test::message_of<IoError>([&] { return unpacked(file, limit); });
   }
-  std::string refusal(const std::string& bytes, std::uint64_t limit = 1 << 20) {
-    written(bytes);
-    return test::message_of<IoError>([&] { return unpacked(path_, limit); });
-  }
-  const std::string path_ = ::testing::TempDir() + "mezzo_deflate_" + std::to_string(::getpid());
 };
 
 TEST(Crc32, OfKnownTexts) {
@@ -66,34 +46,34 @@ TEST(Crc32, OfKnownTexts) {
 }
 
 TEST_F(Deflate, FilesOfPython) {
-  EXPECT_EQ(unpacked(file_of("members.gz")), "hello world");
-  EXPECT_EQ(unpacked(file_of("named.gz")), "named");
+  EXPECT_EQ(unpacked(made_by_python("members.gz")), "hello world");
+  EXPECT_EQ(unpacked(made_by_python("named.gz")), "named");
   for (const std::size_t step : {1UL, 13UL, 200'000UL})
-    EXPECT_EQ(unpacked(file_of("zeros.gz"), 100'000, step), std::string(100'000, '\0'));
-  EXPECT_EQ(unpacked(written("plain text")), "plain text");
-  EXPECT_EQ(unpacked(written("")), "");
-  EXPECT_EQ(unpacked(written("\x1F")), "\x1F");
+    EXPECT_EQ(unpacked(made_by_python("zeros.gz"), 100'000, step), std::string(100'000, '\0'));
+  EXPECT_EQ(unpacked(written("a", "plain text")), "plain text");
+  EXPECT_EQ(unpacked(written("a", "")), "");
+  EXPECT_EQ(unpacked(written("a", "\x1F")), "\x1F");
 }
 
 TEST_F(Deflate, NoByteComesBeyondTheLimit) {
-  EXPECT_EQ(unpacked(file_of("members.gz"), 11), "hello world");
+  EXPECT_EQ(unpacked(made_by_python("members.gz"), 11), "hello world");
   for (const std::uint64_t limit : {0U, 1U, 6U, 10U}) {
-    EXPECT_EQ(test::message_of<IoError>([&] { return unpacked(file_of("members.gz"), limit); }),
-              "unpack '" + file_of("members.gz") + "': expected at most " + std::to_string(limit) +
+    EXPECT_EQ(test::message_of<IoError>([&] { return unpacked(made_by_python("members.gz"), limit); }),
+              "unpack '" + made_by_python("members.gz") + "': expected at most " + std::to_string(limit) +
                   " bytes of unpacked data, got more; fetch or write the file again");
   }
-  UnpackedFile zeros(file_of("zeros.gz"), "unpack", 50'000);
+  UnpackedFile zeros(made_by_python("zeros.gz"), "unpack", 50'000);
   std::vector<std::byte> most(50'000);
   zeros.read(most);
   EXPECT_THROW(zeros.expect_end(50'000), IoError);
   EXPECT_GE(zeros.max_size(), 100'000U) << "what the format allows is at least what there is";
-  EXPECT_EQ(zeros.max_size(), std::filesystem::file_size(file_of("zeros.gz")) * 1032);
+  EXPECT_EQ(zeros.max_size(), std::filesystem::file_size(made_by_python("zeros.gz")) * 1032);
 }
 
 TEST_F(Deflate, DamagedFilesAreRefused) {
-  const std::string good = content_of(file_of("members.gz"));
+  const std::string good = content_of(made_by_python("members.gz"));
   const std::string first = good.substr(0, good.size() - 28);  // the second member takes 28 bytes
-  ASSERT_EQ(unpacked(written(first)), "hello ");
+  ASSERT_EQ(unpacked(written("a", first)), "hello ");
   for (std::size_t length = 2; length < first.size(); ++length)
     EXPECT_NE(
         refusal(first.substr(0, length)).find("got its end too early at byte " + std::to_string(length)),
@@ -102,7 +82,7 @@ TEST_F(Deflate, DamagedFilesAreRefused) {
   bad_sum[first.size() - 8] ^= 1;
   bad_size[first.size() - 1] ^= 1;
   EXPECT_EQ(refusal(bad_sum),
-            "unpack '" + path_ +
+            "unpack '" + path("a") +
                 "': expected compressed data that can be unpacked, got incorrect data check at "
                 "byte " +
                 std::to_string(first.size() - 4) + " of the compressed data; fetch or write the file again");
@@ -127,7 +107,7 @@ TEST_F(Deflate, WhatIsPackedComesBack) {
       deflater.finish(packed);
       EXPECT_LT(packed.size(), text.size() / 2);
       const auto* const begin = reinterpret_cast<const char*>(packed.data());
-      InputFile file(written({begin, packed.size()}), "unpack");
+      InputFile file(written("a", {begin, packed.size()}), "unpack");
       InflateSource source(std::make_unique<FileRange>(file, 0, file.size()), frame, text.size());
       EXPECT_EQ(drained(source, 4096), text);
     }
@@ -144,7 +124,7 @@ TEST_F(Deflate, BareDataMustEndWhereTheFileDoes) {
   deflater.write(std::as_bytes(std::span("text", 4)), packed);
   deflater.finish(packed);
   packed.push_back(std::byte{0});
-  InputFile file(written({reinterpret_cast<const char*>(packed.data()), packed.size()}), "unpack");
+  InputFile file(written("a", {reinterpret_cast<const char*>(packed.data()), packed.size()}), "unpack");
   InflateSource source(std::make_unique<FileRange>(file, 0, file.size()), DeflateFrame::raw, 100);
   EXPECT_NE(
       test::message_of<IoError>([&] { return drained(source); }).find("got more bytes behind their end"),
@@ -154,8 +134,8 @@ TEST_F(Deflate, BareDataMustEndWhereTheFileDoes) {
 TEST(WithoutZlib, PackedFilesAreRefusedWithTheCure) {
   if (has_deflate()) GTEST_SKIP() << "a build with zlib";
   EXPECT_EQ(
-      test::message_of<IoError>([] { return unpacked(file_of("members.gz")); }),
-      "unpack '" + file_of("members.gz") +
+      test::message_of<IoError>([] { return unpacked(made_by_python("members.gz")); }),
+      "unpack '" + made_by_python("members.gz") +
           "': expected a build with zlib, got compressed data and a build without it; install zlib1g-dev "
           "and build mezzo again, or uncompress the file (gunzip, unzip)");
   EXPECT_THROW(static_cast<void>(Deflater("pack", DeflateFrame::raw)), IoError);
