@@ -1,12 +1,17 @@
 // Conversion between tensors and the entries of a safetensors file: dtype names, the limit on dims, bools
-// as 0 or 1. Saving copies tensors to the CPU first.
+// as 0 or 1. Saving copies tensors to the CPU first; loading reads a file right into them, or maps it.
 #include "mezzo/io/tensor_file.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
+#include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/file_pieces.h"
+#include "mezzo/io/detail/mapped_file.h"
+#include "mezzo/io/detail/safetensors_header.h"
+#include "mezzo/io/detail/tensor_bytes.h"
 
 namespace mezzo::io {
 
@@ -30,21 +35,75 @@ DType dtype_of_entry(const std::string& op, const SafeTensors::Entry& entry) {
                 "convert it, or read the file with io::SafeTensors");
 }
 
-Tensor tensor_of(const std::string& op, const SafeTensors::Entry& entry) {
-  const DType dtype = dtype_of_entry(op, entry);
-  if (entry.shape.size() > static_cast<std::size_t>(kMaxDims)) {
-    throw IoError(op, "at most " + std::to_string(kMaxDims) + " dims",
-                  std::to_string(entry.shape.size()) + " in tensor " + quote(entry.name), "reshape it");
-  }
-  Tensor tensor = empty(Shape(std::span<const std::int64_t>(entry.shape)), {.dtype = dtype});
-  auto* const data = static_cast<std::byte*>(tensor.impl().data());
-  if (!entry.bytes.empty()) std::memcpy(data, entry.bytes.data(), entry.bytes.size());
-  if (dtype == DType::boolean) {  // a bool of another byte than 0 and 1 is none
-    std::transform(data, data + entry.bytes.size(), data,
-                   [](std::byte byte) { return std::byte{byte != std::byte{0}}; });
-  }
-  return tensor;
+Shape shape_of_entry(const std::string& op, const SafeTensors::Entry& entry) {
+  if (entry.shape.size() <= static_cast<std::size_t>(kMaxDims))
+    return {std::span<const std::int64_t>(entry.shape)};
+  throw IoError(op, "at most " + std::to_string(kMaxDims) + " dims",
+                std::to_string(entry.shape.size()) + " in tensor " + quote(entry.name), "reshape it");
 }
+
+/// The tensors of a file, in the order of its header.
+class TensorReader {
+ public:
+  TensorReader(const std::string& op, const InputFile& file, const detail::FileHeader& header,
+               const LoadOptions& options)
+      : file_(file), header_(header) {
+    // All are looked at before memory is taken for one.
+    for (const SafeTensors::Entry& entry : header.header.entries) {
+      dtypes_.push_back(dtype_of_entry(op, entry));
+      shapes_.push_back(shape_of_entry(op, entry));
+    }
+    if (options.mapped) map_ = make_ref<MappedFile>(file, MappedFile::Access::copy_on_write);
+  }
+
+  [[nodiscard]] std::vector<Tensor> read(Device device) const {
+    std::vector<Tensor> tensors;
+    tensors.reserve(dtypes_.size());
+    std::vector<detail::FilePiece> pieces;
+    for (std::size_t i = 0; i < dtypes_.size(); ++i) {
+      Tensor tensor = mapped(i);
+      if (!tensor.defined()) {
+        tensor = empty(shapes_[i], {.dtype = dtypes_[i]});
+        pieces.push_back({detail::bytes_of(tensor), begin_of(i)});
+      }
+      tensors.push_back(std::move(tensor));
+      // On its way to another device each tensor is on the CPU for itself.
+      if (device.is_cpu()) continue;
+      detail::read_pieces(file_, pieces);
+      pieces.clear();
+      make_sound(i, tensors.back());
+      tensors.back() = tensors.back().to(device);
+    }
+    detail::read_pieces(file_, pieces);
+    for (std::size_t i = 0; i < tensors.size() && device.is_cpu(); ++i) make_sound(i, tensors[i]);
+    return tensors;
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t begin_of(std::size_t i) const {
+    return header_.data_begin + header_.header.places[i].begin;
+  }
+
+  /// A tensor in the mapped file, or none where it cannot be there.
+  [[nodiscard]] Tensor mapped(std::size_t i) const {
+    const auto bytes = header_.header.places[i].end - header_.header.places[i].begin;
+    if (!map_ || bytes == 0 || begin_of(i) % static_cast<std::uint64_t>(size_of(dtypes_[i])) != 0) return {};
+    std::byte* const data = map_->writable_bytes().data() + begin_of(i);
+    return Tensor(make_ref<TensorImpl>(make_ref<Storage>(data, bytes, Device::cpu(), map_), 0, shapes_[i],
+                                       layout::contiguous_strides(shapes_[i]), dtypes_[i], false));
+  }
+
+  /// A bool of another byte than 0 and 1 is none.
+  void make_sound(std::size_t i, const Tensor& tensor) const {
+    if (dtypes_[i] == DType::boolean) detail::make_bools(detail::bytes_of(tensor));
+  }
+
+  const InputFile& file_;
+  const detail::FileHeader& header_;
+  std::vector<DType> dtypes_;
+  std::vector<Shape> shapes_;
+  Ref<MappedFile> map_;
+};
 
 }  // namespace
 
@@ -64,25 +123,24 @@ void TensorFile::save(const std::string& path) const {
   std::vector<Tensor> on_host;  // keeps the bytes of the entries
   std::vector<SafeTensors::Entry> entries;
   for (const auto& [name, tensor] : tensors) {
-    if (!tensor.defined()) {
-      throw ValueError("TensorFile.save", "tensors", "an undefined one under " + quote(name), "leave it out");
-    }
-    const Tensor& host = on_host.emplace_back(tensor.detach().to(Device::cpu()).contiguous());
+    const Tensor& host = on_host.emplace_back(detail::row_major_on_host("TensorFile.save", name, tensor));
     entries.push_back({.name = name,
                        .dtype = format_name(host.dtype()),
                        .shape = {host.shape().begin(), host.shape().end()},
-                       .bytes = {static_cast<const std::byte*>(host.impl().data()),
-                                 static_cast<std::size_t>(host.numel() * size_of(host.dtype()))}});
+                       .bytes = detail::bytes_of(host)});
   }
   write_safetensors(path, entries, metadata);
 }
 
-TensorFile TensorFile::load(const std::string& path, Device device) {
-  const SafeTensors file = SafeTensors::open(path);
-  const std::string op = "load tensors '" + path + "'";
-  TensorFile result{.tensors = {}, .metadata = file.metadata()};
-  for (const SafeTensors::Entry& entry : file.entries())
-    result.tensors.emplace_back(entry.name, tensor_of(op, entry).to(device));
+TensorFile TensorFile::load(const std::string& path, Device device, const LoadOptions& options) {
+  InputFile file(path, "safetensors");
+  detail::FileHeader header = detail::read_file_header(file);
+  const TensorReader reader("load tensors '" + path + "'", file, header, options);
+  std::vector<Tensor> loaded = reader.read(device);
+  TensorFile result{.tensors = {}, .metadata = std::move(header.header.metadata)};
+  result.tensors.reserve(loaded.size());
+  for (std::size_t i = 0; i < loaded.size(); ++i)
+    result.tensors.emplace_back(std::move(header.header.entries[i].name), std::move(loaded[i]));
   return result;
 }
 
@@ -90,8 +148,8 @@ void save(const TensorFile::NamedTensors& tensors, const std::string& path) {
   TensorFile{.tensors = tensors, .metadata = {}}.save(path);
 }
 
-TensorFile::NamedTensors load(const std::string& path, Device device) {
-  return TensorFile::load(path, device).tensors;
+TensorFile::NamedTensors load(const std::string& path, Device device, const LoadOptions& options) {
+  return TensorFile::load(path, device, options).tensors;
 }
 
 }  // namespace mezzo::io

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/io/load_options.h"
 #include "mezzo/io/safetensors.h"
 
 namespace mezzo::io {
@@ -33,14 +34,18 @@ struct TensorFile {
   /// ValueError for an undefined tensor, and what write_safetensors throws: IoError for a name that occurs
   /// twice, a path that cannot be written, ...
   void save(const std::string& path) const;
-  /// Reads `path` into new tensors on `device`, without history. Throws: what SafeTensors::open throws, and
-  /// IoError for a tensor of a dtype that mezzo does not have or of too many dims.
-  [[nodiscard]] static TensorFile load(const std::string& path, Device device = Device::cpu());
+  /// Reads `path` into new tensors on `device`, without history. Data go right into the tensors, large ones
+  /// on several threads. With `mapped`, tensors on the CPU share the file's pages, but for those whose data
+  /// are not aligned to their elements. Throws: what SafeTensors::open throws, and IoError for a tensor of a
+  /// dtype that mezzo does not have or of too many dims, and for a file that cannot be mapped.
+  [[nodiscard]] static TensorFile load(const std::string& path, Device device = Device::cpu(),
+                                       const LoadOptions& options = {});
 };
 
 /// A file of tensors alone: `io::save(net.state_dict(), "net.safetensors")`,
 /// `net.load_state_dict(io::load("net.safetensors"))`. Throws: what TensorFile throws.
 void save(const TensorFile::NamedTensors& tensors, const std::string& path);
-[[nodiscard]] TensorFile::NamedTensors load(const std::string& path, Device device = Device::cpu());
+[[nodiscard]] TensorFile::NamedTensors load(const std::string& path, Device device = Device::cpu(),
+                                            const LoadOptions& options = {});
 
 }  // namespace mezzo::io

@@ -9,9 +9,10 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/byte_order.h"
+#include "mezzo/io/detail/file_pieces.h"
 #include "mezzo/io/detail/mapped_file.h"
 #include "mezzo/io/detail/tensor_bytes.h"
-#include "mezzo/io/detail/unpickler.h"
+#include "mezzo/io/detail/torch/unpickler.h"
 #include "mezzo/io/detail/zip.h"
 
 namespace mezzo::io {
@@ -114,17 +115,22 @@ class StorageReader {
     Ref<Storage> storage = mapped(*entry, dtype);
     if (!storage) {
       storage = make_ref<Storage>(size, Device::cpu());
-      const std::unique_ptr<detail::ByteSource> source =
-          archive_.open(*entry, entry->method == detail::ZipMethod::deflated);
-      source->read({static_cast<std::byte*>(storage->data()), size});
-      source->expect_end(size);
+      const std::span<std::byte> bytes(static_cast<std::byte*>(storage->data()), size);
+      if (entry->method == detail::ZipMethod::stored) {
+        const detail::FilePiece piece{bytes, entry->begin};
+        detail::read_pieces(archive_.file(), {&piece, 1});
+      } else {
+        const std::unique_ptr<detail::ByteSource> source = archive_.open(*entry);
+        source->read(bytes);
+        source->expect_end(size);
+      }
     }
-    const std::span<std::byte> bytes(static_cast<std::byte*>(storage->data()), size);
+    const std::span<std::byte> values(static_cast<std::byte*>(storage->data()), size);
     if (is_big_endian_) {
       const auto element = static_cast<std::size_t>(size_of(dtype));
-      detail::reverse_elements(bytes.first(size / element * element), element);
+      detail::reverse_elements(values.first(size / element * element), element);
     }
-    if (dtype == DType::boolean) detail::make_bools(bytes);
+    if (dtype == DType::boolean) detail::make_bools(values);
     if (!device.is_cpu() && size > 0) {
       const Tensor all(make_ref<TensorImpl>(storage, 0, Shape{static_cast<std::int64_t>(size)}, Dims{1},
                                             DType::u8, false));

@@ -6,7 +6,7 @@
 
 namespace mezzo::io {
 
-std::string_view to_string(TorchKind kind) noexcept {
+std::string_view kind_name(TorchKind kind) noexcept {
   constexpr std::array<std::string_view, 9> names{"None", "bool",  "int",  "float", "str",
                                                   "list", "tuple", "dict", "tensor"};
   return names[static_cast<std::size_t>(kind)];

@@ -10,6 +10,6 @@ namespace mezzo::io {
 enum class TorchKind : std::uint8_t { none, boolean, integer, real, string, list, tuple, map, tensor };
 
 /// "None", "bool", "int", "float", "str", "list", "tuple", "dict" or "tensor", as Python calls it.
-[[nodiscard]] std::string_view to_string(TorchKind kind) noexcept;
+[[nodiscard]] std::string_view kind_name(TorchKind kind) noexcept;
 
 }  // namespace mezzo::io

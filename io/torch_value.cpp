@@ -5,7 +5,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/torch_tree.h"
+#include "mezzo/io/detail/torch/torch_tree.h"
 
 namespace mezzo::io {
 
@@ -80,7 +80,7 @@ class TensorCollector {
 Kind TorchValue::kind() const noexcept { return tree_ == nullptr ? Kind::none : tree_->nodes[number_].kind; }
 
 void TorchValue::refuse(std::string_view member, std::string_view expected) const {
-  throw ValueError("TorchValue." + std::string(member), expected, to_string(kind()),
+  throw ValueError("TorchValue." + std::string(member), expected, kind_name(kind()),
                    "check the file's layout");
 }
 

@@ -10,8 +10,8 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/pickle_codes.h"
 #include "mezzo/io/detail/tensor_bytes.h"
+#include "mezzo/io/detail/torch/pickle_codes.h"
 #include "mezzo/io/detail/zip.h"
 #include "mezzo/io/torch_file.h"
 

@@ -160,16 +160,28 @@ InputFile::InputFile(const std::string& path, std::string op) : op_(std::move(op
 
 InputFile::~InputFile() { ::close(descriptor_); }
 
+bool InputFile::take(std::ptrdiff_t count, std::span<std::byte>& out) const {
+  if (count < 0 && errno == EINTR) return false;
+  if (count < 0) throw IoError(op_, "a readable file", reason(errno), "check the disk");
+  if (count == 0) {
+    throw IoError(op_, std::to_string(out.size()) + " more bytes", "the end of the file",
+                  "write the file completely before it is read");
+  }
+  out = out.subspan(static_cast<std::size_t>(count));
+  return true;
+}
+
 void InputFile::read(std::span<std::byte> out) {
+  while (!out.empty())
+    static_cast<void>(take(::read(descriptor_, out.data(), std::min(out.size(), kMaxTransfer)), out));
+}
+
+void InputFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const ssize_t count = ::read(descriptor_, out.data(), std::min(out.size(), kMaxTransfer));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw IoError(op_, "a readable file", reason(errno), "check the disk");
-    if (count == 0) {
-      throw IoError(op_, std::to_string(out.size()) + " more bytes", "the end of the file",
-                    "write the file completely before it is read");
-    }
-    out = out.subspan(static_cast<std::size_t>(count));
+    const std::size_t before = out.size();
+    const auto place = static_cast<off_t>(offset);
+    if (take(::pread(descriptor_, out.data(), std::min(out.size(), kMaxTransfer), place), out))
+      offset += before - out.size();
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/unpickler.h"
+#include "mezzo/io/detail/torch/unpickler.h"
 #include "mezzo/io/torch_file.h"
 #include "mezzo/tests/fuzz/memory_file.h"
 #include "mezzo/tests/fuzz/require.h"

@@ -1,6 +1,6 @@
 // Hostile and broken pickles: each is refused by a line that says what and where, in time and memory that its
 // size bounds.
-#include "mezzo/io/detail/unpickler.h"
+#include "mezzo/io/detail/torch/unpickler.h"
 
 #include <gtest/gtest.h>
 

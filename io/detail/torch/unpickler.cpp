@@ -1,6 +1,6 @@
 // The machine of the unpickler: opcodes, stack and memo. What calls mean is in pickle_calls.cpp, what the
 // result must be in pickle_check.cpp.
-#include "mezzo/io/detail/unpickler.h"
+#include "mezzo/io/detail/torch/unpickler.h"
 
 #include <cstring>
 #include <utility>
@@ -8,9 +8,9 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/byte_order.h"
-#include "mezzo/io/detail/pickle_calls.h"
-#include "mezzo/io/detail/pickle_check.h"
-#include "mezzo/io/detail/pickle_codes.h"
+#include "mezzo/io/detail/torch/pickle_calls.h"
+#include "mezzo/io/detail/torch/pickle_check.h"
+#include "mezzo/io/detail/torch/pickle_codes.h"
 
 namespace mezzo::io::detail {
 

@@ -1,5 +1,5 @@
 // What the calls in a pickle of torch.save mean. None of them is made: each known name has its case here.
-#include "mezzo/io/detail/pickle_calls.h"
+#include "mezzo/io/detail/torch/pickle_calls.h"
 
 #include <algorithm>
 #include <utility>
@@ -49,7 +49,7 @@ void PickledValues::fail_dtype(const std::string& got) const {
 
 std::string PickledValues::shown(Number value) const {
   if (kind(value) == kName) return name_of(value).text;
-  return kind(value) == kStorage ? "storage" : std::string(to_string(kind(value)));
+  return kind(value) == kStorage ? "storage" : std::string(kind_name(kind(value)));
 }
 
 PickledValues::Number PickledValues::add(Kind kind) {
@@ -90,7 +90,7 @@ PickledValues::Number PickledValues::container(Kind kind, std::vector<Number> pa
 
 void PickledValues::append(Number to, Kind kind_in, const std::vector<Number>& values) {
   if (kind(to) != kind_in)
-    fail(std::string("a ") + std::string(to_string(kind_in)) + " to add to", shown(to));
+    fail(std::string("a ") + std::string(kind_name(kind_in)) + " to add to", shown(to));
   std::vector<Number>& parts = result_.tree.parts[result_.tree.nodes[to].index];
   parts.insert(parts.end(), values.begin(), values.end());
 }
@@ -116,7 +116,7 @@ const KnownPickleName& PickledValues::name_of(Number value) const {
 
 const PickledValues::Parts& PickledValues::parts_of(Number value, Kind kind_in,
                                                     const std::string& what) const {
-  if (kind(value) != kind_in) fail(what + " as a " + std::string(to_string(kind_in)), shown(value));
+  if (kind(value) != kind_in) fail(what + " as a " + std::string(kind_name(kind_in)), shown(value));
   return result_.tree.parts[result_.tree.nodes[value].index];
 }
 

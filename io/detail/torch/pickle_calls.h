@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "mezzo/io/detail/pickle_names.h"
-#include "mezzo/io/detail/pickled.h"
+#include "mezzo/io/detail/torch/pickle_names.h"
+#include "mezzo/io/detail/torch/pickled.h"
 
 namespace mezzo::io::detail {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/io/detail/torch_tree.h"
+#include "mezzo/io/detail/torch/torch_tree.h"
 
 namespace mezzo::io::detail {
 

@@ -1,5 +1,5 @@
 // One walk over all values that can be reached, each once and without recursion.
-#include "mezzo/io/detail/pickle_check.h"
+#include "mezzo/io/detail/torch/pickle_check.h"
 
 #include <algorithm>
 #include <utility>

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "mezzo/io/detail/pickled.h"
+#include "mezzo/io/detail/torch/pickled.h"
 
 namespace mezzo::io::detail {
 

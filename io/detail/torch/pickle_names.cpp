@@ -1,5 +1,5 @@
 // The list of names, and the dtypes that PyTorch spells in two ways.
-#include "mezzo/io/detail/pickle_names.h"
+#include "mezzo/io/detail/torch/pickle_names.h"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 // can be.
 #pragma once
 
-#include "mezzo/io/detail/pickle_calls.h"
+#include "mezzo/io/detail/torch/pickle_calls.h"
 
 namespace mezzo::io::detail {
 
