@@ -250,12 +250,16 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-void AtomicFile::commit() {
-  // The content must be on disk before the name points to it, or a power cut leaves an empty file.
+void AtomicFile::flush() {
   const bool synced = sync_file(descriptor_);
   const int error = errno;
   if (!synced)
     throw IoError("write '" + path_ + "'", "a disk that takes it", reason(error), "free some space");
+}
+
+void AtomicFile::commit() {
+  // The content must be on disk before the name points to it, or a power cut leaves an empty file.
+  flush();
   // Made here: once the name points to the new content nothing may fail any more.
   const std::string folder = folder_of(path_);
   // Interrupted, it is closed all the same.

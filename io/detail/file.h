@@ -65,6 +65,8 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Has what is written so far on disk: a commit soon after takes no time but that of a new name.
+  void flush();
   /// To be called once, last.
   void commit();
 

@@ -7,9 +7,13 @@
 
 namespace mezzo::io::detail {
 
-Tensor row_major_on_host(std::string_view op, std::string_view name, const Tensor& tensor) {
+void check_defined(std::string_view op, std::string_view name, const Tensor& tensor) {
   if (!tensor.defined())
     throw ValueError(op, "tensors", "an undefined one under " + quote(name), "leave it out");
+}
+
+Tensor row_major_on_host(std::string_view op, std::string_view name, const Tensor& tensor) {
+  check_defined(op, name, tensor);
   return tensor.detach().to(Device::cpu()).contiguous();
 }
 

@@ -10,8 +10,10 @@
 
 namespace mezzo::io::detail {
 
-/// The values of `tensor` row-major on the CPU, without history: itself where it lies so. Throws: ValueError
-/// in the name of `op` for an undefined one, called `name`.
+/// Throws: ValueError in the name of `op` for an undefined tensor, called `name`.
+void check_defined(std::string_view op, std::string_view name, const Tensor& tensor);
+/// The values of `tensor` row-major on the CPU, without history: itself where it lies so. Throws: what
+/// check_defined throws.
 [[nodiscard]] Tensor row_major_on_host(std::string_view op, std::string_view name, const Tensor& tensor);
 /// The bytes of a row-major tensor on the CPU.
 [[nodiscard]] std::span<std::byte> bytes_of(const Tensor& tensor);

@@ -37,7 +37,7 @@ class WithFolder : public ::testing::Test {
     return std::distance(std::filesystem::directory_iterator(folder_), {});
   }
   /// The path of a file with these bytes.
-  [[nodiscard]] std::string written(const std::string& name, const std::string& bytes) const {
+  std::string written(const std::string& name, const std::string& bytes) const {
     std::ofstream(path(name), std::ios::binary) << bytes;
     return path(name);
   }
