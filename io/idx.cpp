@@ -1,21 +1,20 @@
 // The reader of IDX files: the header's sizes are checked against the file's length before memory is
-// allocated, then big-endian elements are reversed in place.
+// allocated, then big-endian elements are reversed in place. Packed files are unpacked on the way.
 #include "mezzo/io/idx.h"
 
-#include <algorithm>
 #include <array>
-#include <bit>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
-#include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/byte_order.h"
+#include "mezzo/io/detail/deflate.h"
 
 namespace mezzo::io {
 
 namespace {
 
 /// The dtype behind the third byte of an IDX file.
-DType dtype_of(const InputFile& file, std::byte code) {
+DType dtype_of(const detail::UnpackedFile& file, std::byte code) {
   switch (std::to_integer<int>(code)) {
     case 0x08:
       return DType::u8;
@@ -35,7 +34,7 @@ DType dtype_of(const InputFile& file, std::byte code) {
   }
 }
 
-std::int64_t read_size(InputFile& file) {
+std::int64_t read_size(detail::UnpackedFile& file) {
   std::array<std::byte, 4> bytes{};
   file.read(bytes);
   std::int64_t size = 0;
@@ -43,42 +42,35 @@ std::int64_t read_size(InputFile& file) {
   return size;
 }
 
-/// Big-endian elements to the machine's order.
-void reverse_elements(std::span<std::byte> bytes, std::size_t size) {
-  static_assert(std::endian::native == std::endian::little);
-  for (std::size_t i = 0; i < bytes.size(); i += size) {
-    const std::span<std::byte> element = bytes.subspan(i, size);
-    std::reverse(element.begin(), element.end());
-  }
-}
-
 }  // namespace
 
 Tensor read_idx(const std::string& path) {
-  InputFile file(path, "read_idx");
+  detail::UnpackedFile file(path, "read_idx");
   std::array<std::byte, 4> magic{};
-  if (file.size() >= magic.size()) file.read(magic);
+  if (file.max_size() >= magic.size()) file.read(magic);
   const auto dims = std::to_integer<std::size_t>(magic[3]);
   if (magic[0] != std::byte{0} || magic[1] != std::byte{0} || dims < 1 || dims > kMaxDims) {
-    const bool packed = magic[0] == std::byte{0x1F} && magic[1] == std::byte{0x8B};
-    throw IoError(file.op(), "an IDX file: two zero bytes, a type, 1 to 8 dims",
-                  packed ? "a gzip file" : "other bytes",
-                  packed ? "unpack it with gunzip" : "check the path");
+    throw IoError(file.op(), "an IDX file: two zero bytes, a type, 1 to 8 dims", "other bytes",
+                  "check the path");
   }
   const DType dtype = dtype_of(file, magic[2]);
   Shape shape;
   for (std::size_t d = 0; d < dims; ++d) shape.push_back(read_size(file));
   const auto size = static_cast<std::size_t>(info(dtype).size);
-  const std::size_t header = magic.size() * (1 + dims);
+  const std::uint64_t header = magic.size() * (1 + dims);
   const std::size_t wanted = static_cast<std::size_t>(layout::checked_numel("read_idx", shape)) * size;
-  if (file.size() - header != wanted) {
+  // What is packed may be less than its file's size allows, which shows while it is unpacked.
+  const std::uint64_t most = file.max_size() - header;
+  if (file.is_packed() ? wanted > most : wanted != most) {
     throw IoError(file.op(), std::to_string(wanted) + " bytes behind the header, for " + to_string(shape),
-                  std::to_string(file.size() - header), "fetch the file again");
+                  (file.is_packed() ? "a file too small for them: at most " : "") + std::to_string(most),
+                  "fetch the file again");
   }
   Tensor tensor = empty(shape, {.dtype = dtype});
   const std::span<std::byte> bytes(static_cast<std::byte*>(tensor.impl().data()), wanted);
-  if (!bytes.empty()) file.read(bytes);
-  reverse_elements(bytes, size);
+  file.read(bytes);
+  file.expect_end(header + wanted);
+  detail::reverse_elements(bytes, size);
   return tensor;
 }
 

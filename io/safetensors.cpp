@@ -3,7 +3,6 @@
 #include "mezzo/io/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <new>
 #include <utility>
@@ -18,32 +17,6 @@ namespace mezzo::io {
 
 static_assert(std::endian::native == std::endian::little,
               "the format is little-endian and bytes are used as they are");
-
-namespace {
-
-using detail::refuse;
-
-/// The header's length, checked against the bytes there are.
-std::size_t header_length(const std::string& op, std::span<const std::byte, 8> prefix,
-                          std::uint64_t file_size) {
-  std::uint64_t length = 0;
-  std::memcpy(&length, prefix.data(), sizeof(length));
-  if (length > detail::kMaxHeaderBytes) {
-    refuse(op, "a header of at most " + std::to_string(detail::kMaxHeaderBytes) + " bytes",
-           "a length of " + std::to_string(length));
-  }
-  if (length > file_size - 8) {
-    refuse(op, "a header within the file",
-           std::to_string(length) + " bytes in a file of " + std::to_string(file_size));
-  }
-  return static_cast<std::size_t>(length);
-}
-
-void check_has_prefix(const std::string& op, std::uint64_t file_size) {
-  if (file_size < 8) refuse(op, "at least 8 bytes", "a file of " + std::to_string(file_size));
-}
-
-}  // namespace
 
 SafeTensors SafeTensors::with_data(std::string op, detail::ParsedHeader&& header,
                                    std::span<const std::byte> data, std::shared_ptr<const void> owner) {
@@ -64,8 +37,8 @@ SafeTensors SafeTensors::from_bytes(std::vector<std::byte> bytes) {
   const std::string op = "safetensors";
   const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   const std::span<const std::byte> all(*owner);
-  check_has_prefix(op, all.size());
-  const std::size_t length = header_length(op, all.first<8>(), all.size());
+  const std::size_t length =
+      detail::header_length(op, all.first(std::min<std::size_t>(all.size(), 8)), all.size());
   detail::HeaderInMemory text({reinterpret_cast<const char*>(all.data()) + 8, length});
   const std::span<const std::byte> data = all.subspan(8 + length);
   return with_data(op, detail::parse_header(op, text, data.size()), data, owner);
@@ -73,14 +46,9 @@ SafeTensors SafeTensors::from_bytes(std::vector<std::byte> bytes) {
 
 SafeTensors SafeTensors::open(const std::string& path) {
   InputFile file(path, "safetensors");
-  check_has_prefix(file.op(), file.size());
   // The header goes first, so that a large file of another kind is refused before memory is taken for it.
-  std::array<std::byte, 8> prefix{};
-  file.read(prefix);
-  const std::size_t length = header_length(file.op(), prefix, file.size());
-  const auto size = static_cast<std::size_t>(file.size() - 8 - length);
-  detail::HeaderInFile text(file, 8, length);
-  detail::ParsedHeader header = detail::parse_header(file.op(), text, size);
+  detail::FileHeader opened = detail::read_file_header(file);
+  const std::size_t size = opened.data_size;
   std::shared_ptr<std::byte[]> data;
   try {
     data = std::make_shared_for_overwrite<std::byte[]>(size);  // not zeroed: that would be a pass for nothing
@@ -89,9 +57,9 @@ SafeTensors SafeTensors::open(const std::string& path) {
                            "");
   }
   const std::span<std::byte> bytes(data.get(), size);
-  file.seek(8 + length);
+  file.seek(opened.data_begin);
   file.read(bytes);
-  return with_data(file.op(), std::move(header), bytes, std::move(data));
+  return with_data(file.op(), std::move(opened.header), bytes, std::move(data));
 }
 
 std::span<const SafeTensors::Entry> SafeTensors::entries() const noexcept { return entries_; }

@@ -17,6 +17,7 @@
 
 namespace mezzo::io {
 
+class AtomicFile;
 namespace detail {
 struct ParsedHeader;
 }
@@ -79,6 +80,9 @@ void write_safetensors(const std::string& path, std::span<const SafeTensors::Ent
                        const Metadata& metadata = {});
 
 namespace detail {
+/// Writes the same into a file that is open, which is still to be committed.
+void write_safetensors(AtomicFile& file, std::span<const SafeTensors::Entry> entries,
+                       const Metadata& metadata);
 /// Throws: IoError unless elements of `size` bytes are what `entry` holds.
 void check_element_size(const SafeTensors::Entry& entry, std::size_t size);
 }  // namespace detail

@@ -147,6 +147,12 @@ std::vector<std::byte> serialize_safetensors(std::span<const Entry> entries, con
   return bytes;
 }
 
+void detail::write_safetensors(AtomicFile& file, std::span<const Entry> entries, const Metadata& metadata) {
+  const Plan layout = plan(entries, metadata);
+  file.write(layout.head);
+  for (const Entry* entry : layout.order) file.write(entry->bytes);
+}
+
 void write_safetensors(const std::string& path, std::span<const Entry> entries, const Metadata& metadata) {
   const Plan layout = plan(entries, metadata);
   AtomicFile file(path);

@@ -2,15 +2,22 @@
 // knows the format, this file which tensor goes with which entry.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/io/load_options.h"
 #include "mezzo/io/safetensors.h"
 
 namespace mezzo::io {
+
+struct SaveOptions {
+  std::optional<std::uint64_t> max_shard_size = {};  ///< bytes of data in a file; none: one file of any size
+};
 
 /// Named tensors and strings that belong together in one file:
 ///   io::TensorFile file;
@@ -32,15 +39,28 @@ struct TensorFile {
   /// Writes `path`, all or nothing (see AtomicFile): values row-major, from any device and layout. Throws:
   /// ValueError for an undefined tensor, and what write_safetensors throws: IoError for a name that occurs
   /// twice, a path that cannot be written, ...
-  void save(const std::string& path) const;
-  /// Reads `path` into new tensors on `device`, without history. Throws: what SafeTensors::open throws, and
-  /// IoError for a tensor of a dtype that mezzo does not have or of too many dims.
-  [[nodiscard]] static TensorFile load(const std::string& path, Device device = Device::cpu());
+  /// With `max_shard_size`, data of more bytes go into several files, as Hugging Face has them:
+  /// "name-00001-of-00003.safetensors" and so on, in the order of the tensors, and an index,
+  /// "name.safetensors.index.json". What was saved at `path` before, in one file or several, is replaced: a
+  /// reader of the index finds the former tensors, the new ones, or, if the process is killed while the files
+  /// get their names, no index. Throws: ValueError where `path` does not end with ".safetensors" then.
+  void save(const std::string& path, const SaveOptions& options = {}) const;
+  /// Reads `path` into new tensors on `device`, without history. Data go right into the tensors, large ones
+  /// on several threads. With `mapped`, tensors on the CPU share the file's pages, but for those whose data
+  /// are not aligned to their elements. Throws: what SafeTensors::open throws, and IoError for a tensor of a
+  /// dtype that mezzo does not have or of too many dims, and for a file that cannot be mapped.
+  ///
+  /// The path of an index, or of what was saved as several files, loads all of them, file by file, metadata
+  /// of the first that has a key; IoError for a file that is not there, and for tensors that are in two
+  /// files, in another than the index says, or in none.
+  [[nodiscard]] static TensorFile load(const std::string& path, Device device = Device::cpu(),
+                                       const LoadOptions& options = {});
 };
 
 /// A file of tensors alone: `io::save(net.state_dict(), "net.safetensors")`,
 /// `net.load_state_dict(io::load("net.safetensors"))`. Throws: what TensorFile throws.
-void save(const TensorFile::NamedTensors& tensors, const std::string& path);
-[[nodiscard]] TensorFile::NamedTensors load(const std::string& path, Device device = Device::cpu());
+void save(const TensorFile::NamedTensors& tensors, const std::string& path, const SaveOptions& options = {});
+[[nodiscard]] TensorFile::NamedTensors load(const std::string& path, Device device = Device::cpu(),
+                                            const LoadOptions& options = {});
 
 }  // namespace mezzo::io

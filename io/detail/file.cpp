@@ -157,16 +157,28 @@ InputFile::InputFile(const std::string& path, std::string op) : op_(std::move(op
 
 InputFile::~InputFile() { ::close(descriptor_); }
 
+bool InputFile::take(std::ptrdiff_t count, std::span<std::byte>& out) const {
+  if (count < 0 && errno == EINTR) return false;
+  if (count < 0) throw IoError(op_, "a readable file", reason(errno), "check the disk");
+  if (count == 0) {
+    throw IoError(op_, std::to_string(out.size()) + " more bytes", "the end of the file",
+                  "write the file completely before it is read");
+  }
+  out = out.subspan(static_cast<std::size_t>(count));
+  return true;
+}
+
 void InputFile::read(std::span<std::byte> out) {
+  while (!out.empty())
+    static_cast<void>(take(::read(descriptor_, out.data(), std::min(out.size(), kMaxTransfer)), out));
+}
+
+void InputFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const ssize_t count = ::read(descriptor_, out.data(), std::min(out.size(), kMaxTransfer));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw IoError(op_, "a readable file", reason(errno), "check the disk");
-    if (count == 0) {
-      throw IoError(op_, std::to_string(out.size()) + " more bytes", "the end of the file",
-                    "write the file completely before it is read");
-    }
-    out = out.subspan(static_cast<std::size_t>(count));
+    const std::size_t before = out.size();
+    const auto place = static_cast<off_t>(offset);
+    if (take(::pread(descriptor_, out.data(), std::min(out.size(), kMaxTransfer), place), out))
+      offset += before - out.size();
   }
 }
 
@@ -235,12 +247,16 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-void AtomicFile::commit() {
-  // The content must be on disk before the name points to it, or a power cut leaves an empty file.
+void AtomicFile::flush() {
   const bool synced = sync_file(descriptor_);
   const int error = errno;
   if (!synced)
     throw IoError("write '" + path_ + "'", "a disk that takes it", reason(error), "free some space");
+}
+
+void AtomicFile::commit() {
+  // The content must be on disk before the name points to it, or a power cut leaves an empty file.
+  flush();
   // Made here: once the name points to the new content nothing may fail any more.
   const std::string folder = folder_of(path_);
   // Interrupted, it is closed all the same.

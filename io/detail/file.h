@@ -28,12 +28,18 @@ class InputFile {
   [[nodiscard]] const std::string& op() const noexcept { return op_; }
   /// Fills `out` with the next bytes; throws IoError when the file ends before.
   void read(std::span<std::byte> out);
+  /// Fills `out` with the bytes from `offset` on. Several threads may read at once, and the next byte that
+  /// `read` gives stays the same.
+  void read_at(std::uint64_t offset, std::span<std::byte> out) const;
   /// The next byte to read is the one at `offset`.
   void seek(std::uint64_t offset);
   /// The system's number of the open file.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:
+  /// Takes what a call to the system gave off `out`; false where it is to be made again.
+  [[nodiscard]] bool take(std::ptrdiff_t count, std::span<std::byte>& out) const;
+
   std::string op_;
   std::uint64_t size_ = 0;
   int descriptor_ = -1;
@@ -59,6 +65,8 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Has what is written so far on disk: a commit soon after takes no time but that of a new name.
+  void flush();
   /// To be called once, last.
   void commit();
 

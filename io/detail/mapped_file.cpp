@@ -12,10 +12,11 @@
 
 namespace mezzo::io {
 
-MappedFile::MappedFile(const std::string& path, std::string op, Access access) : access_(access) {
-  const InputFile file(path, std::move(op));
-  op_ = file.op();
-  size_ = static_cast<std::size_t>(file.size());
+MappedFile::MappedFile(const std::string& path, std::string op, Access access)
+    : MappedFile(InputFile(path, std::move(op)), access) {}
+
+MappedFile::MappedFile(const InputFile& file, Access access)
+    : op_(file.op()), size_(static_cast<std::size_t>(file.size())), access_(access) {
   if (size_ == 0) return;
   const int protection = access == Access::read_only ? PROT_READ : PROT_READ | PROT_WRITE;
   void* const memory = ::mmap(nullptr, size_, protection, MAP_PRIVATE, file.descriptor(), 0);

@@ -9,6 +9,8 @@
 
 namespace mezzo::io {
 
+class InputFile;
+
 /// A regular file mapped into memory. Storages of tensors hold a Ref to it as their owner. The file must not
 /// be made shorter while it is mapped: the system ends a program that reads what is gone. A file that is
 /// replaced as AtomicFile does it stays as it was for who has mapped it.
@@ -20,6 +22,8 @@ class MappedFile final : public RefCounted {
   /// Throws: IoError (op: "<op> '<path>'", with the system's reason) when `path` cannot be opened, is no
   /// regular file or cannot be mapped. A file of no bytes is an empty span.
   MappedFile(const std::string& path, std::string op, Access access = Access::read_only);
+  /// The file that is open, whatever its path leads to by now.
+  explicit MappedFile(const InputFile& file, Access access = Access::read_only);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile() override;

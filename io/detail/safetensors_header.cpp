@@ -2,6 +2,8 @@
 #include "mezzo/io/detail/safetensors_header.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -299,6 +301,35 @@ ParsedHeader parse_header(const std::string& op, HeaderText& text, std::size_t d
   sort_by_name(op, result, result.by_name);
   check_coverage(op, result, result.by_name, data_size);
   sort_by_name(op, result, result.by_name);
+  return result;
+}
+
+std::size_t header_length(const std::string& op, std::span<const std::byte> prefix, std::uint64_t file_size) {
+  std::uint64_t length = 0;
+  if (prefix.size() < sizeof(length))
+    refuse(op, "at least 8 bytes", "a file of " + std::to_string(file_size));
+  std::memcpy(&length, prefix.data(), sizeof(length));
+  if (length > kMaxHeaderBytes) {
+    refuse(op, "a header of at most " + std::to_string(kMaxHeaderBytes) + " bytes",
+           "a length of " + std::to_string(length));
+  }
+  if (length > file_size - sizeof(length)) {
+    refuse(op, "a header within the file",
+           std::to_string(length) + " bytes in a file of " + std::to_string(file_size));
+  }
+  return static_cast<std::size_t>(length);
+}
+
+FileHeader read_file_header(InputFile& file) {
+  std::array<std::byte, 8> prefix{};
+  const std::span<std::byte> begin(prefix.data(), std::min<std::size_t>(prefix.size(), file.size()));
+  file.read(begin);
+  const std::size_t length = header_length(file.op(), begin, file.size());
+  FileHeader result;
+  result.data_begin = prefix.size() + length;
+  result.data_size = static_cast<std::size_t>(file.size() - result.data_begin);
+  HeaderInFile text(file, prefix.size(), length);
+  result.header = parse_header(file.op(), text, result.data_size);
   return result;
 }
 

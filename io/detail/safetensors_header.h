@@ -67,4 +67,18 @@ struct ParsedHeader {
 /// Throws IoError, beginning with `op`, for what is no header of `data_size` bytes of data.
 [[nodiscard]] ParsedHeader parse_header(const std::string& op, HeaderText& text, std::size_t data_size);
 
+/// The length of the header that the first 8 bytes of a file say. Throws IoError, beginning with `op`, where
+/// there are fewer, or it exceeds the file or the limit.
+[[nodiscard]] std::size_t header_length(const std::string& op, std::span<const std::byte> prefix,
+                                        std::uint64_t file_size);
+
+/// A file's header, and where its data are.
+struct FileHeader {
+  ParsedHeader header;
+  std::uint64_t data_begin = 0;
+  std::size_t data_size = 0;
+};
+/// Reads it from the file's begin. Throws what the two above throw.
+[[nodiscard]] FileHeader read_file_header(InputFile& file);
+
 }  // namespace mezzo::io::detail

@@ -148,6 +148,12 @@ ssize_t read(int file, void* memory, std::size_t bytes) {
               [&] { return static_cast<ssize_t>(::syscall(SYS_read, file, memory, allowed(bytes))); });
 }
 
+ssize_t pread(int file, void* memory, std::size_t bytes, off_t offset) {
+  return make(mezzo::test::kRead, ssize_t{-1}, [&] {
+    return static_cast<ssize_t>(::syscall(SYS_pread64, file, memory, allowed(bytes), offset));
+  });
+}
+
 ssize_t write(int file, const void* memory, std::size_t bytes) {
   return make(mezzo::test::kWrite, ssize_t{-1},
               [&] { return static_cast<ssize_t>(::syscall(SYS_write, file, memory, allowed(bytes))); });

@@ -13,8 +13,11 @@ namespace mezzo::fuzz {
 // Each returns 0, which libFuzzer asks for.
 int fuzz_json(const std::uint8_t* data, std::size_t size);  ///< parse_json; nlohmann_json says the same
 int fuzz_safetensors(const std::uint8_t* data,
-                     std::size_t size);                    ///< from memory and from a file; written again
-int fuzz_idx(const std::uint8_t* data, std::size_t size);  ///< read_idx; written again
+                     std::size_t size);                      ///< from memory and from a file; written again
+int fuzz_idx(const std::uint8_t* data, std::size_t size);    ///< read_idx; written again
+int fuzz_npy(const std::uint8_t* data, std::size_t size);    ///< read_npy; written again
+int fuzz_npz(const std::uint8_t* data, std::size_t size);    ///< read_npz; each entry alone
+int fuzz_torch(const std::uint8_t* data, std::size_t size);  ///< load_torch, plain and mapped; bare pickles
 int fuzz_checkpoint(const std::uint8_t* data,
                     std::size_t size);  ///< a file loaded part by part
 int fuzz_state(const std::uint8_t* data, std::size_t size);  ///< scaler, optimizers, schedulers from JSON
@@ -25,9 +28,12 @@ struct Target {
   int (*run)(const std::uint8_t* data, std::size_t size);
 };
 
-inline constexpr std::array<Target, 6> kTargets{{{"json", fuzz_json},
+inline constexpr std::array<Target, 9> kTargets{{{"json", fuzz_json},
                                                  {"safetensors", fuzz_safetensors},
                                                  {"idx", fuzz_idx},
+                                                 {"npy", fuzz_npy},
+                                                 {"npz", fuzz_npz},
+                                                 {"torch", fuzz_torch},
                                                  {"checkpoint", fuzz_checkpoint},
                                                  {"state", fuzz_state},
                                                  {"op", fuzz_op}}};

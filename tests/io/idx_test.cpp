@@ -6,8 +6,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <numeric>
+#include <span>
 
 #include "mezzo/core/error.h"
+#include "mezzo/io/detail/deflate.h"
+#include "mezzo/tests/support/data_folder.h"
 
 namespace mezzo::io {
 namespace {
@@ -64,10 +69,45 @@ TEST_F(Idx, NoElements) {
   EXPECT_EQ(read(bytes({0, 0, 8, 2, 0, 0, 0, 0, 0, 0, 0, 5})).shape(), (Shape{0, 5}));
 }
 
+TEST_F(Idx, PackedFilesAreUnpacked) {
+  if (!detail::has_deflate()) GTEST_SKIP() << "a build without zlib";
+  std::ifstream in(test::data_folder() + "/io/files/images.idx.gz", std::ios::binary);
+  const std::string packed(std::istreambuf_iterator<char>(in), {});
+  const Tensor images = read(packed);  // by content: the name does not end in .gz
+  EXPECT_EQ(images.shape(), (Shape{2, 3, 4}));
+  std::vector<int> counted(24);
+  std::iota(counted.begin(), counted.end(), 0);
+  EXPECT_EQ(images.to_vector<int>(), counted);
+  expect_refused(packed.substr(0, packed.size() - 1), "its end too early");
+  expect_refused(packed + "x", "its end too early at byte " + std::to_string(packed.size() + 1));
+  std::string damaged = packed;
+  damaged[packed.size() - 6] ^= 1;
+  expect_refused(damaged, "incorrect data check");
+}
+
+/// As gzip packs it.
+std::string gzipped(const std::string& text) {
+  std::vector<std::byte> packed;
+  detail::Deflater deflater("pack", detail::DeflateFrame::gzip);
+  deflater.write(std::as_bytes(std::span(text)), packed);
+  deflater.finish(packed);
+  return {reinterpret_cast<const char*>(packed.data()), packed.size()};
+}
+
+TEST_F(Idx, PackedFilesWithOtherSizesAreRefused) {
+  if (!detail::has_deflate()) GTEST_SKIP() << "a build without zlib";
+  const std::string three = bytes({0, 0, 8, 1, 0, 0, 0, 3});
+  EXPECT_EQ(read(gzipped(three + "abc")).numel(), 3);
+  expect_refused(gzipped(three + "ab"), "1 more bytes, got the end of the file");
+  expect_refused(gzipped(three + "abcd"), "the end after 11 bytes, got more");
+  // 2^31 bytes are more than so small a file can hold, so no memory is taken for them.
+  expect_refused(gzipped(bytes({0, 0, 8, 1, 127, 255, 255, 255})), "a file too small for them");
+}
+
 TEST_F(Idx, OtherFilesAreRefused) {
   expect_refused("", "an IDX file");
   expect_refused("PNG and more", "an IDX file");
-  expect_refused(bytes({0x1F, 0x8B, 8, 0, 0}), "gunzip");
+  expect_refused(bytes({0x1F, 0x8B, 8, 0, 0}), detail::has_deflate() ? "its end too early" : "gunzip");
   expect_refused(bytes({0, 0, 10, 1, 0, 0, 0, 1, 5}), "type 10");
   expect_refused(bytes({0, 0, 8, 9}), "1 to 8 dims");
   expect_refused(bytes({0, 0, 8, 1, 0, 0}), "the end of the file");

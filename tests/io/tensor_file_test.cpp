@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/allocator.h"
+#include "mezzo/core/threads.h"
 #include "mezzo/ops/ops.h"
 
 namespace mezzo::io {
@@ -130,8 +133,85 @@ TEST_F(TensorFiles, ABoolOfAnotherByteIsTrue) {
   const std::vector<std::byte> bytes{std::byte{0}, std::byte{1}, std::byte{2}, std::byte{255}};
   const SafeTensors::Entry entry{"b", "BOOL", {4}, bytes};
   write_safetensors(path(), {&entry, 1});
-  const Tensor loaded = TensorFile::load(path()).tensors.front().second;
-  EXPECT_EQ(sum(loaded).item<std::int64_t>(), 3);
+  for (const bool mapped : {false, true}) {
+    const Tensor loaded = TensorFile::load(path(), Device::cpu(), {.mapped = mapped}).tensors.front().second;
+    EXPECT_EQ(sum(loaded).item<std::int64_t>(), 3);
+  }
+}
+
+/// All dtypes, sizes of 0 and no dims.
+TensorFile some_tensors() {
+  TensorFile file;
+  for (const DType dtype : kAllDTypes) file.tensors.emplace_back(to_string(dtype), arange(7).to(dtype));
+  file.tensors.emplace_back("none", zeros({0, 3}));
+  file.tensors.emplace_back("scalar", full({}, 2.5));
+  return file;
+}
+
+TEST_F(TensorFiles, MappedTensorsAreTheSame) {
+  const TensorFile file = some_tensors();
+  file.save(path());
+  std::vector<Device> devices{Device::cpu()};
+  if (cuda::is_available()) devices.push_back(Device::cuda());
+  for (const Device device : devices) {
+    const TensorFile loaded = TensorFile::load(path(), device, {.mapped = true});
+    ASSERT_EQ(loaded.tensors.size(), file.tensors.size());
+    for (const auto& [name, tensor] : loaded.tensors) {
+      EXPECT_TRUE(tensor.device() == device);
+      expect_equal(tensor, file.with_prefix(name).front().second);
+    }
+  }
+  EXPECT_EQ(load(path(), Device::cpu(), {.mapped = true}).size(), file.tensors.size());
+}
+
+TEST_F(TensorFiles, MappedTensorsTakeNoMemoryAndAreWrittenToInCopies) {
+  save({{"a", full({1000, 1000}, 3)}, {"b", full({1000}, 4)}}, path());
+  const std::int64_t before = memory_stats(Device::cpu()).current;
+  const TensorFile::NamedTensors mapped = load(path(), Device::cpu(), {.mapped = true});
+  EXPECT_EQ(memory_stats(Device::cpu()).current, before);
+  mapped[0].second.fill_(9);
+  EXPECT_EQ(mapped[0].second.version(), 1U);
+  EXPECT_EQ(mapped[1].second.version(), 0U);
+  EXPECT_EQ(mapped[0].second.to_vector<int>()[999'999], 9);
+  EXPECT_EQ(load(path())[0].second.to_vector<int>()[999'999], 3) << "the file stays as it is";
+  save({{"w", full({1}, 5)}}, path());  // replaced: who has mapped the old one keeps it
+  EXPECT_EQ(mapped[1].second.to_vector<int>(), std::vector<int>(1000, 4));
+}
+
+TEST_F(TensorFiles, MisalignedDataAreCopied) {
+  // The header's length is no multiple of 4, and so are all offsets of the file.
+  const std::string header = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                             R"("b":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})";
+  ASSERT_NE((8 + header.size()) % 4, 0U);
+  const float values[2] = {1.5F, -2.5F};
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  bytes += header + std::string(reinterpret_cast<const char*>(values), 8) + "abc";
+  std::ofstream(path(), std::ios::binary) << bytes;
+  for (const bool mapped : {false, true}) {
+    const TensorFile::NamedTensors loaded = load(path(), Device::cpu(), {.mapped = mapped});
+    EXPECT_EQ(loaded[0].second.to_vector<float>(), (std::vector<float>{1.5F, -2.5F}));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(loaded[0].second.impl().data()) % 4, 0U);
+    EXPECT_EQ(loaded[1].second.to_vector<int>(), (std::vector<int>{'a', 'b', 'c'}));
+  }
+}
+
+TEST_F(TensorFiles, LargeAndManyTensorsAreReadByAnyNumberOfThreads) {
+  TensorFile file;
+  file.add("", {{"large", arange(6'000'000).to(DType::f32)}});  // several parts of 8 MiB
+  for (int i = 0; i < 300; ++i) file.add("", {{std::to_string(i), full({i}, i)}});
+  file.save(path());
+  const int before = get_num_threads();
+  for (const int threads : {1, 3}) {
+    set_num_threads(threads);
+    const TensorFile loaded = TensorFile::load(path());
+    EXPECT_TRUE(loaded.with_prefix("large").front().second.equal(file.tensors[0].second));
+    for (const auto& [name, tensor] : loaded.tensors) {
+      if (name == "large") continue;
+      EXPECT_TRUE(tensor.equal(full({tensor.numel()}, std::stod(name)))) << name;
+    }
+  }
+  set_num_threads(before);
 }
 
 }  // namespace

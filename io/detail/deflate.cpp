@@ -1,0 +1,236 @@
+// zlib behind io/detail/deflate.h. Its return codes end here, as errors with the place in the packed bytes.
+#include "mezzo/io/detail/deflate.h"
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <utility>
+
+#include "mezzo/core/error.h"
+
+#ifdef MEZZO_HAVE_ZLIB
+#define ZLIB_CONST
+#include <zlib.h>
+#endif
+
+namespace mezzo::io::detail {
+
+namespace {
+
+constexpr std::byte kGzipMagic[2] = {std::byte{0x1F}, std::byte{0x8B}};
+
+#ifdef MEZZO_HAVE_ZLIB
+
+constexpr std::size_t kPackedBlock = 65536;
+/// A call of zlib moves at most this much, as it counts in 32 bits.
+constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;
+constexpr int kMaxWindowBits = 15, kGzipFlag = 16;
+
+int window_bits(DeflateFrame frame) {
+  return frame == DeflateFrame::gzip ? kMaxWindowBits + kGzipFlag : -kMaxWindowBits;
+}
+
+const Bytef* zlib_bytes(const std::byte* bytes) { return reinterpret_cast<const Bytef*>(bytes); }
+
+#else
+
+[[noreturn]] void refuse_without_zlib(const std::string& op) {
+  throw IoError(op, "a build with zlib", "compressed data and a build without it",
+                "install zlib1g-dev and build mezzo again, or uncompress the file (gunzip, unzip)");
+}
+
+#endif
+
+}  // namespace
+
+bool has_deflate() noexcept {
+#ifdef MEZZO_HAVE_ZLIB
+  return true;
+#else
+  return false;
+#endif
+}
+
+bool is_gzip(std::span<const std::byte> begin) noexcept {
+  return begin.size() >= 2 && std::equal(kGzipMagic, kGzipMagic + 2, begin.begin());
+}
+
+#ifdef MEZZO_HAVE_ZLIB
+
+struct InflateSource::State {
+  State(std::unique_ptr<ByteSource> source, DeflateFrame frame_in, std::uint64_t limit_in)
+      : packed(std::move(source)), frame(frame_in), limit(limit_in), block(kPackedBlock) {
+    if (::inflateInit2(&stream, window_bits(frame)) != Z_OK) throw std::bad_alloc();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { ::inflateEnd(&stream); }
+
+  /// False at the end of the packed bytes.
+  bool refill() {
+    if (stream.avail_in > 0) return true;
+    const std::size_t count = packed->read_some(block);
+    stream.next_in = zlib_bytes(block.data());
+    stream.avail_in = static_cast<uInt>(count);
+    taken += count;
+    return count > 0;
+  }
+
+  /// Where zlib stands.
+  [[nodiscard]] std::string place() const {
+    return " at byte " + std::to_string(taken - stream.avail_in) + " of the compressed data";
+  }
+
+  [[noreturn]] void refuse(const std::string& got) const {
+    throw IoError(packed->op(), "compressed data that can be unpacked", got, "fetch or write the file again");
+  }
+
+  /// Behind the end of a member: goes on to the next, if there is one.
+  void end_member() {
+    if (!refill()) {
+      is_done = true;
+      return;
+    }
+    if (frame == DeflateFrame::raw) refuse("more bytes behind their end" + place());
+    if (::inflateReset(&stream) != Z_OK) throw std::bad_alloc();
+    is_first = false;
+  }
+
+  /// One call of zlib with room for at least a byte. Returns how many bytes it gave.
+  std::size_t step(std::span<std::byte> out) {
+    const bool has_input = refill();
+    stream.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream.avail_out = static_cast<uInt>(std::min(out.size(), kMostAtOnce));
+    const uInt room = stream.avail_out;
+    const int code = ::inflate(&stream, Z_NO_FLUSH);
+    const std::size_t given = room - stream.avail_out;
+    if (code == Z_STREAM_END) {
+      end_member();
+    } else if (code == Z_MEM_ERROR) {
+      throw std::bad_alloc();
+    } else if (code != Z_OK && code != Z_BUF_ERROR) {
+      const std::string reason = stream.msg != nullptr ? stream.msg : "another kind of data";
+      refuse((is_first ? "" : "behind a member of it ") + reason + place());
+    } else if (!has_input && given == 0) {
+      refuse("its end too early" + place());
+    }
+    return given;
+  }
+
+  std::unique_ptr<ByteSource> packed;
+  DeflateFrame frame;
+  std::uint64_t limit;
+  std::vector<std::byte> block;
+  z_stream stream{};
+  std::uint64_t taken = 0;  ///< packed bytes that zlib was given
+  std::uint64_t total = 0;  ///< bytes unpacked
+  bool is_first = true, is_done = false;
+};
+
+InflateSource::InflateSource(std::unique_ptr<ByteSource> packed, DeflateFrame frame, std::uint64_t limit)
+    : ByteSource(packed->op()), state_(std::make_unique<State>(std::move(packed), frame, limit)) {}
+
+std::size_t InflateSource::read_some(std::span<std::byte> out) {
+  if (out.empty()) return 0;
+  State& state = *state_;
+  std::byte beyond{};
+  while (!state.is_done) {
+    const std::uint64_t rest = state.limit - state.total;
+    const std::span<std::byte> room =
+        rest == 0 ? std::span(&beyond, 1)
+                  : out.first(static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), rest)));
+    const std::size_t given = state.step(room);
+    if (given == 0) continue;
+    if (rest == 0) {
+      throw IoError(op(), "at most " + std::to_string(state.limit) + " bytes of unpacked data", "more",
+                    "fetch or write the file again");
+    }
+    state.total += given;
+    return given;
+  }
+  return 0;
+}
+
+struct Deflater::State {
+  State(const std::string& /*op*/, DeflateFrame frame) {
+    constexpr int kUsualMemory = 8;
+    const int code = ::deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window_bits(frame),
+                                    kUsualMemory, Z_DEFAULT_STRATEGY);
+    if (code != Z_OK) throw std::bad_alloc();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { ::deflateEnd(&stream); }
+
+  /// Gives zlib all of stream.next_in, and takes what it has.
+  void run(int flush, std::vector<std::byte>& out) {
+    int code = Z_OK;
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(block.data());
+      stream.avail_out = static_cast<uInt>(block.size());
+      code = ::deflate(&stream, flush);
+      out.insert(out.end(), block.data(), block.data() + (block.size() - stream.avail_out));
+    } while (stream.avail_out == 0 && code != Z_STREAM_END);
+  }
+
+  z_stream stream{};
+  std::array<std::byte, kPackedBlock> block{};
+};
+
+void Deflater::write(std::span<const std::byte> bytes, std::vector<std::byte>& out) {
+  while (!bytes.empty()) {
+    const std::size_t count = std::min(bytes.size(), kMostAtOnce);
+    state_->stream.next_in = zlib_bytes(bytes.data());
+    state_->stream.avail_in = static_cast<uInt>(count);
+    state_->run(Z_NO_FLUSH, out);
+    bytes = bytes.subspan(count);
+  }
+}
+
+void Deflater::finish(std::vector<std::byte>& out) {
+  state_->stream.avail_in = 0;
+  state_->run(Z_FINISH, out);
+}
+
+#else
+
+struct InflateSource::State {};
+struct Deflater::State {
+  State(const std::string& op, DeflateFrame /*frame*/) { refuse_without_zlib(op); }
+};
+
+InflateSource::InflateSource(std::unique_ptr<ByteSource> packed, DeflateFrame /*frame*/,
+                             std::uint64_t /*limit*/)
+    : ByteSource(packed->op()) {
+  refuse_without_zlib(op());
+}
+
+std::size_t InflateSource::read_some(std::span<std::byte> /*out*/) { return 0; }
+void Deflater::write(std::span<const std::byte> /*bytes*/, std::vector<std::byte>& /*out*/) {}
+void Deflater::finish(std::vector<std::byte>& /*out*/) {}
+
+#endif
+
+InflateSource::~InflateSource() = default;
+Deflater::Deflater(const std::string& op, DeflateFrame frame) : state_(std::make_unique<State>(op, frame)) {}
+Deflater::~Deflater() = default;
+
+UnpackedFile::UnpackedFile(const std::string& path, const std::string& op, std::uint64_t limit)
+    : UnpackedFile(std::make_unique<InputFile>(path, op), limit) {}
+
+UnpackedFile::UnpackedFile(std::unique_ptr<InputFile> file, std::uint64_t limit)
+    : ByteSource(file->op()), file_(std::move(file)) {
+  std::array<std::byte, 2> begin{};
+  if (file_->size() >= begin.size()) file_->read(begin);
+  is_packed_ = is_gzip(begin);
+  source_ = std::make_unique<FileRange>(*file_, 0, file_->size());
+  if (is_packed_) source_ = std::make_unique<InflateSource>(std::move(source_), DeflateFrame::gzip, limit);
+}
+
+std::uint64_t UnpackedFile::max_size() const noexcept {
+  const std::uint64_t size = file_->size();
+  if (!is_packed_) return size;
+  return std::min(size, ~std::uint64_t{0} / kMaxDeflateRatio) * kMaxDeflateRatio;
+}
+
+}  // namespace mezzo::io::detail

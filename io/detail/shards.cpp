@@ -1,0 +1,228 @@
+// Shards are written whole before the first one gets its name; the index, which readers begin with, is taken
+// away before and put there after.
+#include "mezzo/io/detail/shards.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/value.h"
+#include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/one_file.h"
+#include "mezzo/io/json.h"
+
+namespace mezzo::io::detail {
+
+namespace {
+
+constexpr std::string_view kSuffix = ".safetensors", kIndexSuffix = ".safetensors.index.json";
+/// Names in an index, with the files they are in.
+constexpr std::size_t kMaxIndexValues = std::size_t{1} << 22U;
+constexpr std::uint64_t kMaxIndexBytes = 100'000'000;
+
+std::string five_digits(std::size_t number) {
+  std::string text = std::to_string(number);
+  return text.insert(0, text.size() < 5 ? 5 - text.size() : 0, '0');
+}
+
+std::filesystem::path beside(const std::string& path, const std::string& name) {
+  return std::filesystem::path(path).parent_path() / name;
+}
+
+std::uint64_t bytes_in(const Tensor& tensor) {
+  return static_cast<std::uint64_t>(tensor.numel() * size_of(tensor.dtype()));
+}
+
+/// Tensors in their order, each in the shard before while there is room; one that is too large has its own.
+std::vector<TensorFile> shards_of(const TensorFile& file, std::uint64_t max_shard_size) {
+  std::vector<TensorFile> shards;
+  std::uint64_t size = 0;
+  for (const auto& [name, tensor] : file.tensors) {
+    const std::uint64_t bytes = bytes_in(tensor);
+    if (shards.empty() || (size + bytes > max_shard_size && !shards.back().tensors.empty())) {
+      shards.push_back({.tensors = {}, .metadata = file.metadata});
+      size = 0;
+    }
+    shards.back().tensors.emplace_back(name, tensor);
+    size += bytes;
+  }
+  return shards;
+}
+
+/// The index's map from names to files, checked: plain names of files in its own folder.
+std::vector<std::pair<std::string, std::string>> read_weight_map(const std::string& op,
+                                                                 const std::string& path) {
+  const std::uint64_t size = InputFile(path, "load shards").size();
+  if (size > kMaxIndexBytes) {
+    throw IoError(op, "an index of at most " + std::to_string(kMaxIndexBytes) + " bytes",
+                  std::to_string(size), "check the path");
+  }
+  const Value index = read_json_file(path, {.max_depth = 8, .max_values = kMaxIndexValues});
+  const Value* const map = index.is_map() ? index.find("weight_map") : nullptr;
+  if (map == nullptr || !map->is_map())
+    throw IoError(op, "a weight_map in the index",
+                  map == nullptr ? "none" : std::string(to_string(map->kind())), "check the path");
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const auto& [name, file] : map->as_map()) {
+    const bool is_name = file.is_string() && !file.as_string().empty() && file.as_string() != "." &&
+                         file.as_string() != ".." &&
+                         file.as_string().find_first_of(std::string("/\0", 2)) == std::string::npos;
+    if (!is_name) {
+      throw IoError(op, "names of files beside the index in weight_map",
+                    (file.is_string() ? quote(file.as_string()) : std::string(to_string(file.kind()))) +
+                        " for " + quote(name),
+                    "write the index again");
+    }
+    result.emplace_back(name, file.as_string());
+  }
+  return result;
+}
+
+using Shards = std::map<std::string, std::vector<std::string>>;  // files to names, sorted
+
+Shards by_file(const std::vector<std::pair<std::string, std::string>>& weight_map) {
+  Shards shards;
+  for (const auto& [name, file] : weight_map) shards[file].push_back(name);
+  for (auto& [file, names] : shards) std::sort(names.begin(), names.end());
+  return shards;
+}
+
+/// Refuses a shard that has other tensors than the index says. `owner` is the file of each name.
+void check_shard(const std::string& op, const std::string& file, const std::vector<std::string>& expected,
+                 const TensorFile& shard, const std::map<std::string, std::string>& owner) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : shard.tensors) names.push_back(name);
+  std::sort(names.begin(), names.end());
+  if (names == expected) return;
+  for (const std::string& name : names) {
+    const auto found = owner.find(name);
+    if (found == owner.end())
+      throw IoError(op, "only tensors of the index in " + quote(file), quote(name),
+                    "fetch or write the files again");
+    if (found->second != file) {
+      throw IoError(op, "each tensor in one file",
+                    quote(name) + " in " + quote(found->second) + " and in " + quote(file),
+                    "fetch or write the files again");
+    }
+  }
+  const auto missing = std::find_if(expected.begin(), expected.end(), [&](const std::string& name) {
+    return !std::binary_search(names.begin(), names.end(), name);
+  });
+  throw IoError(op, "tensor " + quote(*missing) + " in " + quote(file), "none of that name",
+                "fetch or write the files again");
+}
+
+/// The index of shards that are in `files`.
+std::string index_text(const std::vector<TensorFile>& shards, const std::vector<std::string>& files) {
+  std::vector<std::pair<std::string, std::string>> weight_map;
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    for (const auto& [name, tensor] : shards[i].tensors) {
+      weight_map.emplace_back(name, files[i]);
+      total += bytes_in(tensor);
+    }
+  }
+  std::sort(weight_map.begin(), weight_map.end());
+  const auto twin = std::adjacent_find(weight_map.begin(), weight_map.end(),
+                                       [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (twin != weight_map.end())
+    throw IoError("write safetensors", "distinct names", quote(twin->first) + " twice", "rename one of them");
+  Value::Map map;
+  for (auto& [name, file] : weight_map) map.emplace_back(std::move(name), std::move(file));
+  return Value(Value::Map{{"metadata", Value::Map{{"total_size", total}}}, {"weight_map", std::move(map)}})
+             .to_string(2) +
+         "\n";
+}
+
+void remove_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+}
+
+/// Files of a former save that the new one has not: those its index names, and have the form of shards.
+std::vector<std::string> former_shards(const std::string& index, const std::string& stem) {
+  std::vector<std::string> files;
+  try {
+    if (!std::filesystem::exists(index)) return files;
+    for (const auto& [file, names] : by_file(read_weight_map("save shards", index))) {
+      if (file.starts_with(stem + "-") && file.ends_with(kSuffix)) files.push_back(file);
+    }
+  } catch (const Error&) {  // not one of ours
+  }
+  return files;
+}
+
+}  // namespace
+
+bool is_shard_index(const std::string& path) noexcept { return path.ends_with(kIndexSuffix); }
+
+std::string shard_index_of(const std::string& path) { return path + ".index.json"; }
+
+bool is_saved_in_shards(const std::string& path) {
+  std::error_code ignored;
+  return path.ends_with(kSuffix) && !std::filesystem::exists(path, ignored) &&
+         std::filesystem::exists(shard_index_of(path), ignored);
+}
+
+void save_shards(const TensorFile& file, const std::string& path, std::uint64_t max_shard_size) {
+  if (!path.ends_with(kSuffix)) {
+    throw ValueError("TensorFile.save", "a path that ends with .safetensors, for several files", quote(path),
+                     "give the path such an end");
+  }
+  const std::string name = std::filesystem::path(path).filename().string();
+  const std::string stem = name.substr(0, name.size() - kSuffix.size());
+  const std::vector<TensorFile> shards = shards_of(file, max_shard_size);
+  const std::string index = shard_index_of(path);
+  const std::vector<std::string> former = former_shards(index, stem);
+  std::vector<std::string> files;
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    files.push_back(stem + "-" + five_digits(i + 1) + "-of-" + five_digits(shards.size()) +
+                    std::string(kSuffix));
+  const std::string text = index_text(shards, files);
+  std::vector<std::unique_ptr<AtomicFile>> written;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    written.push_back(std::make_unique<AtomicFile>(beside(path, files[i]).string()));
+    write_one_file(shards[i], *written.back());
+    written.back()->flush();
+  }
+  AtomicFile index_file(index);
+  index_file.write(text);
+  index_file.flush();
+  // From here on until the last line a reader of the index finds none, and never old and new files together.
+  remove_file(index);
+  for (const std::unique_ptr<AtomicFile>& one : written) one->commit();
+  index_file.commit();
+  remove_file(path);
+  for (const std::string& one : former) {
+    if (std::find(files.begin(), files.end(), one) == files.end()) remove_file(beside(path, one));
+  }
+}
+
+TensorFile load_shards(const std::string& path, Device device, const LoadOptions& options) {
+  const std::string op = "load shards '" + path + "'";
+  const auto weight_map = read_weight_map(op, path);
+  const std::map<std::string, std::string> owner(weight_map.begin(), weight_map.end());
+  TensorFile result;
+  const Shards shards = by_file(weight_map);
+  for (const auto& [file, names] : shards) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(beside(path, file), ignored)) {
+      throw IoError(op, "the " + std::to_string(shards.size()) + " files of the index beside it",
+                    "no " + quote(file), "fetch it too");
+    }
+  }
+  for (const auto& [file, names] : shards) {
+    TensorFile shard = read_one_file(beside(path, file).string(), device, options);
+    check_shard(op, file, names, shard, owner);
+    std::move(shard.tensors.begin(), shard.tensors.end(), std::back_inserter(result.tensors));
+    result.metadata.merge(shard.metadata);
+  }
+  return result;
+}
+
+}  // namespace mezzo::io::detail

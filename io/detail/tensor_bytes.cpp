@@ -1,0 +1,43 @@
+// What readers and writers of files do with tensors' memory.
+#include "mezzo/io/detail/tensor_bytes.h"
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/layout.h"
+#include "mezzo/core/value.h"
+
+namespace mezzo::io::detail {
+
+void check_defined(std::string_view op, std::string_view name, const Tensor& tensor) {
+  if (!tensor.defined())
+    throw ValueError(op, "tensors", "an undefined one under " + quote(name), "leave it out");
+}
+
+Tensor row_major_on_host(std::string_view op, std::string_view name, const Tensor& tensor) {
+  check_defined(op, name, tensor);
+  return tensor.detach().to(Device::cpu()).contiguous();
+}
+
+std::span<std::byte> bytes_of(const Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.impl().data()),
+          static_cast<std::size_t>(tensor.numel() * size_of(tensor.dtype()))};
+}
+
+void make_bools(std::span<std::byte> bytes) noexcept {
+  for (std::byte& byte : bytes) {
+    if (byte > std::byte{1}) byte = std::byte{1};
+  }
+}
+
+std::int64_t checked_count(std::span<const std::int64_t> shape) noexcept {
+  std::int64_t count = 1;
+  bool is_empty = false;
+  for (const std::int64_t size : shape) {
+    if (size < 0) return -1;
+    is_empty = is_empty || size == 0;
+    if (size > 0 && count > (layout::kMaxElements - 1) / size) return -1;
+    if (size > 0) count *= size;
+  }
+  return is_empty ? 0 : count;
+}
+
+}  // namespace mezzo::io::detail

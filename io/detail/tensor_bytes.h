@@ -1,0 +1,26 @@
+// Tensors as bytes in memory, for readers and writers of files.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::io::detail {
+
+/// Throws: ValueError in the name of `op` for an undefined tensor, called `name`.
+void check_defined(std::string_view op, std::string_view name, const Tensor& tensor);
+/// The values of `tensor` row-major on the CPU, without history: itself where it lies so. Throws: what
+/// check_defined throws.
+[[nodiscard]] Tensor row_major_on_host(std::string_view op, std::string_view name, const Tensor& tensor);
+/// The bytes of a row-major tensor on the CPU.
+[[nodiscard]] std::span<std::byte> bytes_of(const Tensor& tensor);
+/// Makes bools of bytes from a file: 0 stays, all others become 1. What is right is not written to.
+void make_bools(std::span<std::byte> bytes) noexcept;
+/// Number of elements, or -1 for a shape of a file that no tensor can have: a negative size, or a product of
+/// the sizes, zeros left out, that reaches layout::kMaxElements.
+[[nodiscard]] std::int64_t checked_count(std::span<const std::int64_t> shape) noexcept;
+
+}  // namespace mezzo::io::detail

@@ -1,0 +1,251 @@
+// What the calls in a pickle of torch.save mean. None of them is made: each known name has its case here.
+#include "mezzo/io/detail/torch/pickle_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/layout.h"
+#include "mezzo/core/value.h"
+#include "mezzo/io/detail/tensor_bytes.h"
+
+namespace mezzo::io::detail {
+
+namespace {
+
+/// A dotted name as messages show it: as it is when it could be one.
+std::string shown_name(const std::string& name) {
+  constexpr std::size_t kLongest = 80;
+  const bool is_plain = name.size() <= kLongest && std::all_of(name.begin(), name.end(), [](char c) {
+                          return c == '.' || c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                                 (c >= 'A' && c <= 'Z');
+                        });
+  return is_plain ? name : quote(name);
+}
+
+}  // namespace
+
+PickledValues::PickledValues(std::string op, Pickled& result) : op_(std::move(op)), result_(result) {
+  add(Kind::none);
+  add(Kind::boolean);
+  result_.tree.nodes[add(Kind::boolean)].integer = 1;
+}
+
+void PickledValues::fail(const std::string& expected, const std::string& got) const {
+  throw IoError(op_, expected, got + " at byte " + std::to_string(place_ + 1) + " of data.pkl",
+                "save a state dict: torch.save(model.state_dict(), path)");
+}
+
+void PickledValues::fail_call(const std::string& name) const {
+  fail("tensors, dicts, lists, numbers and strings", "a call of " + shown_name(name));
+}
+
+void PickledValues::fail_dtype(const std::string& got) const {
+  throw IoError(op_,
+                "tensors of float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8 or bool",
+                got + " at byte " + std::to_string(place_ + 1) + " of data.pkl",
+                "convert it before it is saved, as tensor.to(torch.float32) does");
+}
+
+std::string PickledValues::shown(Number value) const {
+  if (kind(value) == kName) return name_of(value).text;
+  return kind(value) == kStorage ? "storage" : std::string(kind_name(kind(value)));
+}
+
+PickledValues::Number PickledValues::add(Kind kind) {
+  std::vector<TorchTree::Node>& nodes = result_.tree.nodes;
+  if (nodes.size() >= kMaxTorchValues) fail("at most " + std::to_string(kMaxTorchValues) + " values", "more");
+  TorchTree::Node node;
+  node.kind = kind;
+  nodes.push_back(node);
+  return static_cast<Number>(nodes.size() - 1);
+}
+
+PickledValues::Number PickledValues::integer(std::int64_t value) {
+  const Number number = add(Kind::integer);
+  result_.tree.nodes[number].integer = value;
+  return number;
+}
+
+PickledValues::Number PickledValues::real(double value) {
+  const Number number = add(Kind::real);
+  result_.tree.nodes[number].real = value;
+  return number;
+}
+
+PickledValues::Number PickledValues::text(std::string_view value) {
+  if (!is_valid_utf8(value)) fail("strings in UTF-8", quote(value));
+  const Number number = add(Kind::string);
+  result_.tree.nodes[number].index = result_.tree.strings.size();
+  result_.tree.strings.emplace_back(value);
+  return number;
+}
+
+PickledValues::Number PickledValues::container(Kind kind, std::vector<Number> parts) {
+  const Number number = add(kind);
+  result_.tree.nodes[number].index = result_.tree.parts.size();
+  result_.tree.parts.push_back(std::move(parts));
+  return number;
+}
+
+void PickledValues::append(Number to, Kind kind_in, const std::vector<Number>& values) {
+  if (kind(to) != kind_in)
+    fail(std::string("a ") + std::string(kind_name(kind_in)) + " to add to", shown(to));
+  std::vector<Number>& parts = result_.tree.parts[result_.tree.nodes[to].index];
+  parts.insert(parts.end(), values.begin(), values.end());
+}
+
+const std::string& PickledValues::text_of(Number value) const {
+  if (kind(value) != Kind::string) fail("a string", shown(value));
+  return result_.tree.strings[result_.tree.nodes[value].index];
+}
+
+PickledValues::Number PickledValues::name(const std::string& module, const std::string& name) {
+  std::optional<KnownPickleName> known = known_pickle_name(module, name);
+  if (!known) fail_call(module + "." + name);
+  const Number number = add(kName);
+  result_.tree.nodes[number].index = names_.size();
+  names_.push_back(std::move(*known));
+  return number;
+}
+
+const KnownPickleName& PickledValues::name_of(Number value) const {
+  if (kind(value) != kName) fail("a name of PyTorch's", shown(value));
+  return names_[result_.tree.nodes[value].index];
+}
+
+const PickledValues::Parts& PickledValues::parts_of(Number value, Kind kind_in,
+                                                    const std::string& what) const {
+  if (kind(value) != kind_in) fail(what + " as a " + std::string(kind_name(kind_in)), shown(value));
+  return result_.tree.parts[result_.tree.nodes[value].index];
+}
+
+std::int64_t PickledValues::integer_of(Number value, const std::string& what) const {
+  if (kind(value) != Kind::integer) fail(what + " as an int", shown(value));
+  const std::int64_t number = result_.tree.nodes[value].integer;
+  if (number < 0 || number >= layout::kMaxElements) fail(what + " from 0 to 2^60", std::to_string(number));
+  return number;
+}
+
+Dims PickledValues::dims_of(Number value, const std::string& what) const {
+  const Parts& parts = parts_of(value, Kind::tuple, what);
+  if (parts.size() > static_cast<std::size_t>(kMaxDims))
+    fail("at most " + std::to_string(kMaxDims) + " dims", std::to_string(parts.size()));
+  Dims dims;
+  for (const Number part : parts) dims.push_back(integer_of(part, what));
+  return dims;
+}
+
+PickledValues::Number PickledValues::storage(Number id) {
+  const Parts& parts = parts_of(id, Kind::tuple, "a storage");
+  if (parts.size() != 5 || kind(parts[0]) != Kind::string || text_of(parts[0]) != "storage")
+    fail("a storage as ('storage', type, key, location, size)", "another tuple");
+  const KnownPickleName& type = name_of(parts[1]);
+  if (type.kind != PickleName::storage_type) fail("a type of storage", type.text);
+  const bool is_bytes = type.text.ends_with("UntypedStorage");
+  if (!is_bytes && !type.dtype) fail_dtype(type.text);
+  const DType dtype = type.dtype.value_or(DType::u8);
+  const auto count = static_cast<std::uint64_t>(integer_of(parts[4], "the size of a storage"));
+  PickledStorage made{.key = text_of(parts[2]),
+                      .dtype = dtype,
+                      .has_dtype = !is_bytes,
+                      .bytes = count * static_cast<std::uint64_t>(size_of(dtype))};
+  const Number number = add(kStorage);
+  result_.tree.nodes[number].index = result_.storages.size();
+  result_.storages.push_back(std::move(made));
+  return number;
+}
+
+PickledValues::Number PickledValues::rebuild_tensor(const Parts& arguments, bool has_dtype) {
+  const std::size_t count = has_dtype ? 7 : 6;
+  if (arguments.size() != count && arguments.size() != count + 1)
+    fail(std::to_string(count) + " arguments for a tensor", std::to_string(arguments.size()));
+  if (kind(arguments[0]) != kStorage) fail("the storage of a tensor", shown(arguments[0]));
+  PickledTensor tensor{.storage = result_.tree.nodes[arguments[0]].index,
+                       .dtype = DType::f32,
+                       .offset = integer_of(arguments[1], "the offset of a tensor"),
+                       .shape = dims_of(arguments[2], "the size of a tensor"),
+                       .strides = dims_of(arguments[3], "the stride of a tensor")};
+  const PickledStorage& storage = result_.storages[tensor.storage];
+  if (has_dtype) {
+    const KnownPickleName& dtype = name_of(arguments[6]);
+    if (dtype.kind != PickleName::dtype) fail("the dtype of a tensor", dtype.text);
+    if (!dtype.dtype) fail_dtype(dtype.text);
+    tensor.dtype = *dtype.dtype;
+  } else {
+    if (!storage.has_dtype) fail("a dtype of a tensor", "a storage without one");
+    tensor.dtype = storage.dtype;
+  }
+  if (tensor.shape.size() != tensor.strides.size() || checked_count(tensor.shape) < 0) {
+    fail("sizes and strides of a tensor of fewer than 2^60 elements",
+         to_string(tensor.shape) + " and " + to_string(tensor.strides));
+  }
+  const Number number = add(Kind::tensor);
+  result_.tree.nodes[number].index = result_.tensors.size();
+  result_.tensors.push_back(tensor);
+  return number;
+}
+
+/// (rebuild function, type, its arguments, attributes of Python's, which are left out)
+PickledValues::Number PickledValues::rebuild_from_type(const Parts& arguments) {
+  if (arguments.size() != 4) fail("4 arguments for a tensor", std::to_string(arguments.size()));
+  const PickleName function = name_of(arguments[0]).kind;
+  const KnownPickleName& type = name_of(arguments[1]);
+  if (type.kind != PickleName::tensor_type && type.kind != PickleName::parameter_type) fail_call(type.text);
+  if (function != PickleName::rebuild_tensor_v2 && function != PickleName::rebuild_tensor_v3 &&
+      function != PickleName::rebuild_parameter)
+    fail_call(name_of(arguments[0]).text);
+  return call(arguments[0], arguments[2]);
+}
+
+PickledValues::Number PickledValues::device(const Parts& arguments) {
+  if (arguments.empty() || arguments.size() > 2)
+    fail("a device", std::to_string(arguments.size()) + " arguments");
+  std::string name = text_of(arguments[0]);
+  if (arguments.size() == 2) name += ":" + std::to_string(integer_of(arguments[1], "the index of a device"));
+  return text(name);
+}
+
+PickledValues::Number PickledValues::call(Number function, Number arguments_in) {
+  const KnownPickleName& called = name_of(function);
+  const std::string what = "arguments of " + called.text;
+  const Parts& arguments = parts_of(arguments_in, Kind::tuple, what);
+  const auto expect = [&](std::size_t least, std::size_t most) {
+    if (arguments.size() < least || arguments.size() > most)
+      fail(what + ", " + std::to_string(most) + " at the most", std::to_string(arguments.size()));
+  };
+  switch (called.kind) {
+    case PickleName::ordered_dict:
+      expect(0, 0);
+      return container(Kind::map, {});
+    case PickleName::counter:
+      expect(0, 1);
+      if (arguments.empty()) return container(Kind::map, {});
+      static_cast<void>(parts_of(arguments[0], Kind::map, what));
+      return arguments[0];
+    case PickleName::set:
+      expect(1, 1);
+      static_cast<void>(parts_of(arguments[0], Kind::list, what));
+      return arguments[0];
+    case PickleName::size:
+      expect(1, 1);
+      static_cast<void>(parts_of(arguments[0], Kind::tuple, what));
+      return arguments[0];
+    case PickleName::device:
+      return device(arguments);
+    case PickleName::rebuild_tensor_v2:
+    case PickleName::rebuild_tensor_v3:
+      return rebuild_tensor(arguments, called.kind == PickleName::rebuild_tensor_v3);
+    case PickleName::rebuild_parameter:
+    case PickleName::rebuild_parameter_with_state:
+      expect(3, 4);
+      if (kind(arguments[0]) != Kind::tensor) fail("the tensor of a parameter", shown(arguments[0]));
+      return arguments[0];
+    case PickleName::rebuild_from_type:
+      return rebuild_from_type(arguments);
+    default:
+      fail_call(called.text);
+  }
+}
+
+}  // namespace mezzo::io::detail

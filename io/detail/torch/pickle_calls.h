@@ -1,0 +1,69 @@
+// The values of a pickle while it is read: made one by one, and by the few calls that have a meaning here.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mezzo/io/detail/torch/pickle_names.h"
+#include "mezzo/io/detail/torch/pickled.h"
+
+namespace mezzo::io::detail {
+
+/// Fills a Pickled. Each function that makes a value returns its number.
+class PickledValues {
+ public:
+  using Kind = TorchKind;
+  using Number = TorchTree::Number;
+  // What no TorchValue may be: a name of Python's, the bytes of tensors.
+  static constexpr Kind kName = static_cast<Kind>(100), kStorage = static_cast<Kind>(101);
+
+  PickledValues(std::string op, Pickled& result);
+
+  /// The byte of the pickle that messages name.
+  void set_place(std::size_t place) noexcept { place_ = place; }
+  /// Throws: IoError: `got` at the place.
+  [[noreturn]] void fail(const std::string& expected, const std::string& got) const;
+  [[nodiscard]] Pickled& result() const noexcept { return result_; }
+  [[nodiscard]] Kind kind(Number value) const { return result_.tree.nodes[value].kind; }
+  /// "dict", "torch.Size", "storage": a value in messages.
+  [[nodiscard]] std::string shown(Number value) const;
+
+  [[nodiscard]] Number none() const noexcept { return 0; }
+  [[nodiscard]] Number boolean(bool value) const noexcept { return value ? 2 : 1; }
+  Number integer(std::int64_t value);
+  Number real(double value);
+  Number text(std::string_view value);
+  Number container(Kind kind, std::vector<Number> parts);
+  /// Appends to a list or map. Throws: IoError where `to` is something else.
+  void append(Number to, Kind kind, const std::vector<Number>& values);
+  [[nodiscard]] const std::string& text_of(Number value) const;
+  /// A function or type of Python's. Throws: IoError for one that is not known, with its name.
+  Number name(const std::string& module, const std::string& name);
+  /// The name that a dtype is shown by, once nobody calls it any more.
+  [[nodiscard]] const KnownPickleName& name_of(Number value) const;
+  /// The bytes that a persistent id names.
+  Number storage(Number id);
+  /// What `function` would return for a tuple of arguments.
+  Number call(Number function, Number arguments);
+
+ private:
+  using Parts = std::vector<Number>;
+  Number add(Kind kind);
+  [[nodiscard]] const Parts& parts_of(Number value, Kind kind, const std::string& what) const;
+  [[nodiscard]] std::int64_t integer_of(Number value, const std::string& what) const;
+  [[nodiscard]] Dims dims_of(Number value, const std::string& what) const;
+  [[nodiscard]] Number rebuild_tensor(const Parts& arguments, bool has_dtype);
+  [[nodiscard]] Number rebuild_from_type(const Parts& arguments);
+  [[nodiscard]] Number device(const Parts& arguments);
+  [[noreturn]] void fail_dtype(const std::string& got) const;
+  [[noreturn]] void fail_call(const std::string& name) const;
+
+  std::string op_;
+  Pickled& result_;
+  std::vector<KnownPickleName> names_;
+  std::size_t place_ = 0;
+};
+
+}  // namespace mezzo::io::detail

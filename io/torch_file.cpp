@@ -1,0 +1,225 @@
+// From the pickle of a torch file to tensors: storages are read or mapped once each, and every view is
+// checked against its storage. Writing is in torch_write.cpp.
+#include "mezzo/io/torch_file.h"
+
+#include <array>
+#include <map>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/value.h"
+#include "mezzo/io/detail/byte_order.h"
+#include "mezzo/io/detail/file_pieces.h"
+#include "mezzo/io/detail/mapped_file.h"
+#include "mezzo/io/detail/tensor_bytes.h"
+#include "mezzo/io/detail/torch/unpickler.h"
+#include "mezzo/io/detail/zip.h"
+
+namespace mezzo::io {
+
+namespace {
+
+using detail::PickledStorage;
+using detail::PickledTensor;
+using detail::ZipEntry;
+using detail::ZipReader;
+
+/// A pickle takes a few hundred bytes for a tensor.
+constexpr std::uint64_t kMaxPickleBytes = 100'000'000;
+constexpr std::string_view kPickleName = "/data.pkl";
+
+[[noreturn]] void refuse_file(const std::string& op, const std::string& got, const std::string& fix) {
+  throw IoError(op, "a zip archive of torch.save, as PyTorch writes since 1.6", got, fix);
+}
+
+/// Refuses what is no zip archive, by what it is.
+void check_is_archive(const std::string& path) {
+  InputFile file(path, "load_torch");
+  std::array<std::byte, 4> begin{};
+  if (file.size() >= begin.size()) file.read(begin);
+  if (detail::is_zip(begin)) return;
+  if (begin[0] == std::byte{0x80}) {
+    refuse_file(file.op(), "a file of an older torch.save, or a bare pickle",
+                "write it again with a PyTorch since 1.6: torch.save(torch.load(path), path)");
+  }
+  refuse_file(file.op(), "another kind of file", "check the path; io::load reads safetensors");
+}
+
+/// Reads storages, each once, and makes the tensors that are views of them.
+class StorageReader {
+ public:
+  StorageReader(ZipReader& archive, std::string root, bool is_mapped, bool is_big_endian)
+      : archive_(archive), root_(std::move(root)), is_big_endian_(is_big_endian) {
+    if (is_mapped) map_ = make_ref<MappedFile>(archive.file(), MappedFile::Access::copy_on_write);
+  }
+
+  Tensor tensor(const PickledTensor& pickled, const PickledStorage& pickled_storage, Device device) {
+    const Known& storage = known(pickled_storage, pickled.dtype, device);
+    std::int64_t last = pickled.offset;  // below 2^60, and so is each size and stride
+    bool is_sound = true, is_empty = false;
+    for (std::size_t d = 0; d < pickled.shape.size(); ++d) {
+      is_empty = is_empty || pickled.shape[d] == 0;
+      std::int64_t step = 0;
+      is_sound = is_sound && !__builtin_mul_overflow(pickled.shape[d] - 1, pickled.strides[d], &step) &&
+                 !__builtin_add_overflow(last, step, &last);
+    }
+    if (is_empty) last = pickled.offset - 1;
+    const auto room =
+        static_cast<std::int64_t>(storage.bytes / static_cast<std::uint64_t>(size_of(pickled.dtype)));
+    if ((!is_sound && !is_empty) || last >= room) {
+      throw IoError(archive_.op(), "tensors within their storage",
+                    "shape " + to_string(pickled.shape) + ", strides " + to_string(pickled.strides) +
+                        " and offset " + std::to_string(pickled.offset) + " in entry " +
+                        quote(entry_name(pickled_storage)) + " of " + std::to_string(room) + " elements",
+                    "fetch or write the file again");
+    }
+    return Tensor(make_ref<TensorImpl>(storage.storage, pickled.offset, pickled.shape, pickled.strides,
+                                       pickled.dtype, false));
+  }
+
+ private:
+  struct Known {
+    Ref<Storage> storage;
+    DType dtype;
+    std::uint64_t bytes;
+  };
+
+  [[nodiscard]] std::string entry_name(const PickledStorage& storage) const {
+    return root_ + "/data/" + storage.key;
+  }
+
+  const Known& known(const PickledStorage& pickled, DType dtype, Device device) {
+    const auto found = storages_.find(pickled.key);
+    if (found == storages_.end())
+      return storages_.emplace(pickled.key, read(pickled, dtype, device)).first->second;
+    // Bytes of two dtypes are as they are, unless one of them asks for a change of the bytes.
+    if (found->second.dtype != dtype &&
+        (is_big_endian_ || dtype == DType::boolean || found->second.dtype == DType::boolean)) {
+      throw IoError(archive_.op(), "one dtype for entry " + quote(entry_name(pickled)),
+                    to_string(found->second.dtype) + " and " + to_string(dtype),
+                    "save copies: tensor.clone()");
+    }
+    return found->second;
+  }
+
+  Known read(const PickledStorage& pickled, DType dtype, Device device) {
+    const std::string name = entry_name(pickled);
+    const ZipEntry* const entry = archive_.find(name);
+    if (entry == nullptr)
+      throw IoError(archive_.op(), "an entry " + quote(name), "none", "fetch or write the file again");
+    if (pickled.bytes > entry->size || entry->size - pickled.bytes >= 8) {
+      throw IoError(archive_.op(), std::to_string(pickled.bytes) + " bytes in entry " + quote(name),
+                    std::to_string(entry->size), "fetch or write the file again");
+    }
+    const auto size = static_cast<std::size_t>(entry->size);
+    Ref<Storage> storage = mapped(*entry, dtype);
+    if (!storage) {
+      storage = make_ref<Storage>(size, Device::cpu());
+      const std::span<std::byte> bytes(static_cast<std::byte*>(storage->data()), size);
+      if (entry->method == detail::ZipMethod::stored) {
+        const detail::FilePiece piece{bytes, entry->begin};
+        detail::read_pieces(archive_.file(), {&piece, 1});
+      } else {
+        const std::unique_ptr<detail::ByteSource> source = archive_.open(*entry);
+        source->read(bytes);
+        source->expect_end(size);
+      }
+    }
+    const std::span<std::byte> values(static_cast<std::byte*>(storage->data()), size);
+    if (is_big_endian_) {
+      const auto element = static_cast<std::size_t>(size_of(dtype));
+      detail::reverse_elements(values.first(size / element * element), element);
+    }
+    if (dtype == DType::boolean) detail::make_bools(values);
+    if (!device.is_cpu() && size > 0) {
+      const Tensor all(make_ref<TensorImpl>(storage, 0, Shape{static_cast<std::int64_t>(size)}, Dims{1},
+                                            DType::u8, false));
+      storage = all.to(device).impl().storage;
+    } else if (!device.is_cpu()) {
+      storage = make_ref<Storage>(0, device);
+    }
+    return {std::move(storage), dtype, entry->size};
+  }
+
+  /// The entry's pages in the mapped file, or nothing where they cannot serve.
+  Ref<Storage> mapped(const ZipEntry& entry, DType dtype) {
+    if (!map_ || entry.method != detail::ZipMethod::stored || entry.size == 0) return {};
+    if (entry.begin % static_cast<std::uint64_t>(size_of(dtype)) != 0) return {};
+    const std::span<std::byte> bytes = map_->writable_bytes().subspan(static_cast<std::size_t>(entry.begin),
+                                                                      static_cast<std::size_t>(entry.size));
+    return make_ref<Storage>(bytes.data(), bytes.size(), Device::cpu(), map_);
+  }
+
+  ZipReader& archive_;
+  std::string root_;
+  bool is_big_endian_;
+  Ref<MappedFile> map_;
+  std::map<std::string, Known, std::less<>> storages_;
+};
+
+/// All bytes of an entry that is text or a pickle.
+std::vector<std::byte> content(ZipReader& archive, const ZipEntry& entry, std::uint64_t limit) {
+  if (entry.size > limit) {
+    throw IoError(archive.op(), "at most " + std::to_string(limit) + " bytes in entry " + quote(entry.name),
+                  std::to_string(entry.size), "save tensors and not lists of numbers");
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(entry.size));
+  const std::unique_ptr<detail::ByteSource> source =
+      archive.open(entry, entry.method == detail::ZipMethod::deflated);
+  source->read(bytes);
+  source->expect_end(entry.size);
+  return bytes;
+}
+
+/// The folder of the archive that holds all of it.
+std::string root_of(const ZipReader& archive) {
+  std::string root;
+  bool found = false;
+  for (const ZipEntry& entry : archive.entries()) {
+    const std::size_t slash = entry.name.find('/');
+    if (slash == std::string::npos) continue;
+    const std::string_view rest = std::string_view(entry.name).substr(slash);
+    if (rest == "/constants.pkl" || rest.starts_with("/code/")) {
+      refuse_file(archive.op(), "a TorchScript archive",
+                  "save its weights: torch.save(torch.jit.load(path).state_dict(), other_path)");
+    }
+    if (rest != kPickleName) continue;
+    if (std::exchange(found, true))
+      refuse_file(archive.op(), "an archive with two pickles", "write it again");
+    root = entry.name.substr(0, slash);
+  }
+  if (!found) {
+    refuse_file(archive.op(), "a zip archive without data.pkl",
+                "check the path; io::read_npz reads NumPy's archives");
+  }
+  return root;
+}
+
+bool is_big_endian(ZipReader& archive, const std::string& root) {
+  const ZipEntry* const entry = archive.find(root + "/byteorder");
+  if (entry == nullptr) return false;  // before PyTorch 2.1
+  const std::vector<std::byte> bytes = content(archive, *entry, 16);
+  const std::string_view order(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (order != "little" && order != "big")
+    throw IoError(archive.op(), "byteorder little or big", quote(order), "fetch or write the file again");
+  return order == "big";
+}
+
+}  // namespace
+
+TorchValue load_torch(const std::string& path, Device device, const LoadOptions& options) {
+  check_is_archive(path);
+  ZipReader archive(path, "load_torch");
+  const std::string root = root_of(archive);
+  const std::vector<std::byte> pickle =
+      content(archive, *archive.find(root + std::string(kPickleName)), kMaxPickleBytes);
+  detail::Pickled pickled = detail::unpickle(archive.op(), pickle);
+  StorageReader reader(archive, root, options.mapped, is_big_endian(archive, root));
+  pickled.tree.tensors.reserve(pickled.tensors.size());
+  for (const PickledTensor& tensor : pickled.tensors)
+    pickled.tree.tensors.push_back(reader.tensor(tensor, pickled.storages[tensor.storage], device));
+  const std::uint32_t number = pickled.tree.root;
+  return {std::make_shared<const detail::TorchTree>(std::move(pickled.tree)), number};
+}
+
+}  // namespace mezzo::io
