@@ -17,13 +17,13 @@ enum class ColumnType : std::uint8_t { i64, f64, text };
 
 /// A column of a Table. One of the members holds its values, as `type` says.
 struct Column {
-  std::string name;
+  std::string name = {};
   ColumnType type = ColumnType::f64;
-  std::vector<std::int64_t> integers;
-  std::vector<double> reals;  ///< NaN where a value is missing
+  std::vector<std::int64_t> integers = {};
+  std::vector<double> reals = {};  ///< NaN where a value is missing
   /// All texts behind each other, and where each of them ends. Empty where a value is missing.
-  std::string bytes;
-  std::vector<std::uint64_t> ends;
+  std::string bytes = {};
+  std::vector<std::uint64_t> ends = {};
 
   [[nodiscard]] std::int64_t size() const noexcept;
   /// The text in `row`, of a column of text, unchecked.
