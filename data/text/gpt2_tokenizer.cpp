@@ -1,79 +1,18 @@
 // The walk over a text's words, and what is remembered of words seen before.
 #include "mezzo/data/text/gpt2_tokenizer.h"
 
-#include <array>
-#include <cstring>
 #include <mutex>
 #include <utility>
 
 #include "mezzo/core/error.h"
-#include "mezzo/data/text/detail/byte_pairs.h"
 #include "mezzo/data/text/detail/gpt2_files.h"
 #include "mezzo/data/text/detail/token_ids.h"
+#include "mezzo/data/text/detail/word_cache.h"
 #include "mezzo/data/text/detail/word_splitter.h"
 
 namespace mezzo::data {
 
 namespace {
-
-/// Tokens of short words: each word has one place, and the last one there stays.
-class WordCache {
- public:
-  /// Appends the tokens of `word` where they are known.
-  bool find(std::string_view word, std::vector<std::int32_t>& out) const {
-    if (word.size() > kLongestWord || entries_.empty()) return false;
-    const Key key = key_of(word);
-    const Entry& entry = entries_[place_of(key)];
-    if (entry.key != key || entry.count == 0) return false;
-    out.insert(out.end(), entry.tokens.begin(), entry.tokens.begin() + entry.count);
-    return true;
-  }
-
-  void keep(std::string_view word, std::span<const std::int32_t> tokens) {
-    if (word.size() > kLongestWord || tokens.size() > kMostTokens) return;
-    if (entries_.empty()) entries_.resize(kEntries);
-    const Key key = key_of(word);
-    Entry& entry = entries_[place_of(key)];
-    entry.key = key;
-    entry.count = static_cast<std::uint32_t>(tokens.size());
-    std::memcpy(entry.tokens.data(), tokens.data(), tokens.size_bytes());
-  }
-
- private:
-  static constexpr std::size_t kEntries = std::size_t{1} << 15U;  // of 64 bytes: 2 MB
-  static constexpr std::size_t kLongestWord = 23, kMostTokens = 9;
-  /// A word's bytes, and its length in the last one.
-  using Key = std::array<std::uint64_t, 3>;
-  struct Entry {
-    Key key{};
-    std::uint32_t count = 0;
-    std::array<std::int32_t, kMostTokens> tokens{};
-  };
-  static_assert(sizeof(Entry) == 64);
-
-  static Key key_of(std::string_view word) noexcept {
-    std::array<char, sizeof(Key)> bytes{};
-    std::memcpy(bytes.data(), word.data(), word.size());
-    bytes.back() = static_cast<char>(word.size());
-    Key key{};
-    std::memcpy(key.data(), bytes.data(), sizeof key);
-    return key;
-  }
-  static std::size_t place_of(const Key& key) noexcept {
-    std::uint64_t hash = key[0] * 0x9E3779B97F4A7C15U;
-    hash = (hash ^ (hash >> 32U) ^ key[1]) * 0xC2B2AE3D27D4EB4FU;
-    hash = (hash ^ (hash >> 32U) ^ key[2]) * 0x165667B19E3779F9U;
-    return static_cast<std::size_t>(hash >> 49U);
-  }
-
-  std::vector<Entry> entries_;
-};
-
-/// What a call of encode works with.
-struct EncodeWorkspace {
-  WordCache cache;
-  detail::WordEncoder encoder;
-};
 
 constexpr const char* kEncodeOp = "GPT2Tokenizer::encode";
 constexpr const char* kDecodeOp = "GPT2Tokenizer::decode";
@@ -84,22 +23,23 @@ struct GPT2Tokenizer::Impl {
   detail::GPT2Vocabulary vocabulary;
   /// Workspaces that no call uses. Each call has one of its own, so that threads do not wait for each other.
   mutable std::mutex mutex;
-  mutable std::vector<std::unique_ptr<EncodeWorkspace>> idle;
+  mutable std::vector<std::unique_ptr<detail::EncodeWorkspace>> idle;
 
-  [[nodiscard]] std::unique_ptr<EncodeWorkspace> take_workspace() const {
+  [[nodiscard]] std::unique_ptr<detail::EncodeWorkspace> take_workspace() const {
     const std::scoped_lock lock(mutex);
-    if (idle.empty()) return std::make_unique<EncodeWorkspace>();
-    std::unique_ptr<EncodeWorkspace> workspace = std::move(idle.back());
+    if (idle.empty()) return std::make_unique<detail::EncodeWorkspace>();
+    std::unique_ptr<detail::EncodeWorkspace> workspace = std::move(idle.back());
     idle.pop_back();
     return workspace;
   }
-  void give_back(std::unique_ptr<EncodeWorkspace> workspace) const {
+  void give_back(std::unique_ptr<detail::EncodeWorkspace> workspace) const {
     constexpr std::size_t kMostIdle = 64;
     const std::scoped_lock lock(mutex);
     if (idle.size() < kMostIdle) idle.push_back(std::move(workspace));
   }
 
-  void encode_text(std::string_view text, EncodeWorkspace& workspace, std::vector<std::int32_t>& out) const {
+  void encode_text(std::string_view text, detail::EncodeWorkspace& workspace,
+                   std::vector<std::int32_t>& out) const {
     constexpr std::size_t kTooLong = std::size_t{1} << 31U;
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = detail::word_end(text, begin);
@@ -135,7 +75,7 @@ std::vector<std::int32_t> GPT2Tokenizer::encode(std::string_view text, const Enc
     throw ValueError(kEncodeOp, "a vocabulary with <|endoftext|>", "one without", "leave out .allow_special");
   std::vector<std::int32_t> tokens;
   tokens.reserve(text.size() / 3 + 1);
-  std::unique_ptr<EncodeWorkspace> workspace = impl_->take_workspace();
+  std::unique_ptr<detail::EncodeWorkspace> workspace = impl_->take_workspace();
   while (options.allow_special) {
     const std::size_t special = text.find(detail::kEndOfText);
     if (special == std::string_view::npos) break;
