@@ -19,17 +19,27 @@ int fuzz_checkpoint(const std::uint8_t* data,
                     std::size_t size);  ///< a file resumed as examples/amp/resume.cpp does
 int fuzz_state(const std::uint8_t* data, std::size_t size);  ///< scaler, optimizers, schedulers from JSON
 int fuzz_op(const std::uint8_t* data, std::size_t size);     ///< calls by name, forward and backward
+int fuzz_csv(const std::uint8_t* data, std::size_t size);    ///< read_csv; a plain reader says the same
+int fuzz_bpe(const std::uint8_t* data, std::size_t size);    ///< GPT2Tokenizer; a plain encoder says the same
+int fuzz_image(const std::uint8_t* data, std::size_t size);  ///< PNG and JPEG; written as PNG
+int fuzz_cifar(const std::uint8_t* data, std::size_t size);  ///< CIFAR10, CIFAR100; written again
+int fuzz_token_file(const std::uint8_t* data, std::size_t size);  ///< TokenFile; its windows
 
 struct Target {
   std::string_view name;
   int (*run)(const std::uint8_t* data, std::size_t size);
 };
 
-inline constexpr std::array<Target, 6> kTargets{{{"json", fuzz_json},
-                                                 {"safetensors", fuzz_safetensors},
-                                                 {"idx", fuzz_idx},
-                                                 {"checkpoint", fuzz_checkpoint},
-                                                 {"state", fuzz_state},
-                                                 {"op", fuzz_op}}};
+inline constexpr std::array<Target, 11> kTargets{{{"json", fuzz_json},
+                                                  {"safetensors", fuzz_safetensors},
+                                                  {"idx", fuzz_idx},
+                                                  {"checkpoint", fuzz_checkpoint},
+                                                  {"state", fuzz_state},
+                                                  {"op", fuzz_op},
+                                                  {"csv", fuzz_csv},
+                                                  {"bpe", fuzz_bpe},
+                                                  {"image", fuzz_image},
+                                                  {"cifar", fuzz_cifar},
+                                                  {"token_file", fuzz_token_file}}};
 
 }  // namespace mezzo::fuzz
