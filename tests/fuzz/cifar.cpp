@@ -18,8 +18,9 @@ std::vector<std::uint8_t> cifar_records_of(const std::vector<const data::Labelle
   for (std::int64_t i = 0; i < sets[0]->size(); ++i) {
     for (const data::LabelledImages* const set : sets)
       bytes.push_back(static_cast<std::uint8_t>(set->get(i).target.item<int>()));
-    const std::vector<std::uint8_t> image = sets[0]->get(i).data.to_vector<std::uint8_t>();
-    bytes.insert(bytes.end(), image.begin(), image.end());
+    const Tensor image = sets[0]->get(i).data;
+    const std::span<const std::uint8_t> values = image.data<std::uint8_t>();
+    bytes.insert(bytes.end(), values.begin(), values.end());
   }
   return bytes;
 }
