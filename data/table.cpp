@@ -183,7 +183,7 @@ Tensor Table::tensor(const std::vector<std::string>& names, const TensorOptions&
                           : side_by_side<std::int64_t>(columns, rows_, [&](const Column& c, std::size_t row) {
                               return table_integer(c, row, options.dtype);
                             });
-  const Tensor result = host.to(options.dtype).to(options.device);
+  Tensor result = host.to(options.dtype).to(options.device);
   if (options.requires_grad) result.requires_grad_();
   return result;
 }

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdio>
 #include <random>
-#include <thread>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
@@ -85,20 +84,6 @@ TEST(GPT2Tokenizer, LongWordsTakeNoSquareOfTheirLength) {
   EXPECT_EQ(small().decode(small().encode(word)), word);
   const std::string same(1'000'000, 'a');
   EXPECT_EQ(small().decode(small().encode(same)), same);
-}
-
-TEST(GPT2Tokenizer, ThreadsShareOne) {
-  const std::string text = "The ship left the harbour before the sun rose. ";
-  const Tokens wanted = small().encode(text);
-  std::vector<Tokens> found(4);
-  std::vector<std::thread> threads;
-  for (Tokens& tokens : found) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i) tokens = small().encode(text);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const Tokens& tokens : found) EXPECT_EQ(tokens, wanted);
 }
 
 TEST(GPT2Tokenizer, DecodesTensors) {
