@@ -27,7 +27,8 @@ struct ImageOptions {
 /// The image in a PNG or JPEG file; its first bytes say which. Palettes become colours and their transparency
 /// alpha, 1, 2 and 4 bits become 8, and of 16 bits the upper 8 are kept. Where alpha is not asked for it is
 /// left out, and the colours stay as they are. Colour profiles, gamma, and the orientation in a photo's EXIF
-/// data are ignored. Memory: the image twice; a file's length must be in proportion to it.
+/// data are ignored. Memory: the image twice; a file's length must be in proportion to it. Of a JPEG that
+/// libjpeg-turbo warns of, nothing is read: its data are damaged or not there.
 ///
 /// Shapes: -> [C, H, W]. Dtypes: -> u8. Throws: IoError, naming the file, when it cannot be read, is of
 /// another kind, damaged, or a JPEG in CMYK, when the image is larger than `max_pixels`, and when the build
