@@ -66,7 +66,7 @@ CsvNumber csv_real(std::string_view digits, bool negative) noexcept {
 
 }  // namespace
 
-CsvNumber parse_csv_number(std::string_view text) noexcept {
+CsvNumber parse_any_csv_number(std::string_view text) noexcept {
   const bool negative = !text.empty() && text.front() == '-';
   if (negative || (!text.empty() && text.front() == '+')) text.remove_prefix(1);
   if (text.empty()) return {};
