@@ -6,6 +6,7 @@ if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR NOT MEZZO_SANITIZE MATCHES "fuzz
     "${CMAKE_CXX_COMPILER_ID} and '${MEZZO_SANITIZE}'; configure with cmake --preset fuzz")
 endif()
 set(mezzo_fuzz_dir "${PROJECT_SOURCE_DIR}/tests/fuzz")
+include(FuzzTargets)
 
 # mezzo_fuzz_program(TARGET SOURCES...): libFuzzer's main calls fuzz_<TARGET>.
 function(mezzo_fuzz_program target)
@@ -25,10 +26,10 @@ extern \"C\" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t si
   target_link_options(${program} PRIVATE -fsanitize=fuzzer)
 endfunction()
 
-foreach(target IN ITEMS json safetensors)
+foreach(target IN LISTS mezzo_fuzz_reader_targets)
   mezzo_fuzz_program(${target} $<TARGET_OBJECTS:mezzo_fuzz_readers>)
 endforeach()
-foreach(target IN ITEMS idx npy npz torch checkpoint state op)
+foreach(target IN LISTS mezzo_fuzz_library_targets)
   mezzo_fuzz_program(${target} ${mezzo_fuzz_${target}_sources})
   target_link_libraries(fuzz_${target} PRIVATE mezzo)
 endforeach()
@@ -42,4 +43,5 @@ list(TRANSFORM mezzo_reader_sources REPLACE ".+" "${PROJECT_SOURCE_DIR}/\\0.cpp"
 mezzo_object_library(mezzo_fuzz_readers ${mezzo_reader_sources})
 set_target_properties(mezzo_fuzz_readers PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE BATCH)
 add_custom_target(fuzz_readers DEPENDS fuzz_json fuzz_safetensors)
-add_custom_target(fuzz DEPENDS fuzz_json fuzz_safetensors fuzz_idx fuzz_npy fuzz_npz fuzz_torch fuzz_checkpoint fuzz_state fuzz_op)
+list(TRANSFORM mezzo_fuzz_targets PREPEND fuzz_ OUTPUT_VARIABLE programs)
+add_custom_target(fuzz DEPENDS ${programs})

@@ -3,7 +3,7 @@
 # (60). What it finds new is kept in build/fuzz/found, so that the next run goes on from there, and an input that breaks
 # something in build/fuzz/crashes.
 
-all_targets="json safetensors idx npy npz torch checkpoint state op"
+all_targets="json safetensors idx npy npz torch csv bpe image cifar token_file checkpoint state op"
 # These are linked with a few sources of the library instead of all, which takes minutes to compile.
 reader_targets="json safetensors"
 targets="" seconds=60
@@ -12,8 +12,10 @@ while [ $# -gt 0 ]; do
     --seconds) [ $# -ge 2 ] || die 2 "--seconds needs a number"; seconds=$2; shift ;;
     --seconds=*) seconds=${1#--seconds=} ;;
     readers) targets="$targets $reader_targets" ;;
-    json | safetensors | idx | npy | npz | torch | checkpoint | state | op) targets="$targets $1" ;;
-    *) die 2 "unknown fuzz target '$1'; there are: $all_targets, and readers for $reader_targets" ;;
+    *) case " $all_targets " in
+      *" $1 "*) targets="$targets $1" ;;
+      *) die 2 "unknown fuzz target '$1'; there are: $all_targets, and readers for $reader_targets" ;;
+    esac ;;
   esac
   shift
 done

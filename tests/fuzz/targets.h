@@ -22,20 +22,30 @@ int fuzz_checkpoint(const std::uint8_t* data,
                     std::size_t size);  ///< a file loaded part by part
 int fuzz_state(const std::uint8_t* data, std::size_t size);  ///< scaler, optimizers, schedulers from JSON
 int fuzz_op(const std::uint8_t* data, std::size_t size);     ///< calls by name, forward and backward
+int fuzz_csv(const std::uint8_t* data, std::size_t size);    ///< read_csv; a plain reader says the same
+int fuzz_bpe(const std::uint8_t* data, std::size_t size);    ///< GPT2Tokenizer; a plain encoder says the same
+int fuzz_image(const std::uint8_t* data, std::size_t size);  ///< PNG and JPEG; written as PNG
+int fuzz_cifar(const std::uint8_t* data, std::size_t size);  ///< CIFAR10, CIFAR100; written again
+int fuzz_token_file(const std::uint8_t* data, std::size_t size);  ///< TokenFile; its windows
 
 struct Target {
   std::string_view name;
   int (*run)(const std::uint8_t* data, std::size_t size);
 };
 
-inline constexpr std::array<Target, 9> kTargets{{{"json", fuzz_json},
-                                                 {"safetensors", fuzz_safetensors},
-                                                 {"idx", fuzz_idx},
-                                                 {"npy", fuzz_npy},
-                                                 {"npz", fuzz_npz},
-                                                 {"torch", fuzz_torch},
-                                                 {"checkpoint", fuzz_checkpoint},
-                                                 {"state", fuzz_state},
-                                                 {"op", fuzz_op}}};
+inline constexpr std::array<Target, 14> kTargets{{{"json", fuzz_json},
+                                                  {"safetensors", fuzz_safetensors},
+                                                  {"idx", fuzz_idx},
+                                                  {"npy", fuzz_npy},
+                                                  {"npz", fuzz_npz},
+                                                  {"torch", fuzz_torch},
+                                                  {"csv", fuzz_csv},
+                                                  {"bpe", fuzz_bpe},
+                                                  {"image", fuzz_image},
+                                                  {"cifar", fuzz_cifar},
+                                                  {"token_file", fuzz_token_file},
+                                                  {"checkpoint", fuzz_checkpoint},
+                                                  {"state", fuzz_state},
+                                                  {"op", fuzz_op}}};
 
 }  // namespace mezzo::fuzz

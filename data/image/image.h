@@ -1,0 +1,47 @@
+// PNG and JPEG images as tensors, and tensors as PNG.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::data {
+
+/// The channels of an image that is read.
+enum class ImageMode : std::uint8_t {
+  unchanged,  ///< as in the file: gray, gray and alpha, RGB, or RGBA
+  gray,       ///< of colours (299 R + 587 G + 114 B) / 1000, as Pillow's mode L
+  rgb,
+  rgba,  ///< alpha is 255 where the image has none
+};
+
+struct ImageOptions {
+  ImageMode mode = ImageMode::unchanged;
+  /// Larger images are refused before memory is taken for them. The default is Pillow's.
+  std::int64_t max_pixels = 89'478'485;
+};
+
+/// The image in a PNG or JPEG file; its first bytes say which. Palettes become colours and their transparency
+/// alpha, 1, 2 and 4 bits become 8, and of 16 bits the upper 8 are kept. Where alpha is not asked for it is
+/// left out, and the colours stay as they are. Colour profiles, gamma, and the orientation in a photo's EXIF
+/// data are ignored. Memory: the image twice; a file's length must be in proportion to it. Of a JPEG that
+/// libjpeg-turbo warns of, nothing is read: its data are damaged or not there.
+///
+/// Shapes: -> [C, H, W]. Dtypes: -> u8. Throws: IoError, naming the file, when it cannot be read, is of
+/// another kind, damaged, or a JPEG in CMYK, when the image is larger than `max_pixels`, and when the build
+/// has no libpng or libjpeg-turbo. Source: torchvision.io.read_image, PIL.Image.convert.
+[[nodiscard]] Tensor read_image(const std::string& path, const ImageOptions& options = {});
+
+/// The same of an encoded image in memory. Source: torchvision.io.decode_image.
+[[nodiscard]] Tensor decode_image(std::span<const std::byte> bytes, const ImageOptions& options = {});
+
+/// Writes an image as PNG, all or nothing.
+/// Shapes: [C, H, W] of 1 to 4 channels: gray, gray and alpha, RGB, RGBA. Dtypes: u8. Throws: ShapeError,
+/// DTypeError; IoError when the file cannot be written, and when the build has no libpng.
+/// Source: torchvision.io.write_png.
+void write_png(const std::string& path, const Tensor& image);
+
+}  // namespace mezzo::data

@@ -1,0 +1,30 @@
+// Decoded images between the codecs and the tensors. Not for use outside of data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mezzo::data::detail {
+
+/// Rows of pixels of 1 to 4 channels: gray, gray and alpha, RGB, RGBA.
+struct Pixels {
+  std::size_t width = 0, height = 0, channels = 0;
+  std::vector<std::uint8_t> bytes = {};
+};
+
+/// What a decoder is given besides the bytes.
+struct ImageLimits {
+  const std::string& op;
+  std::uint64_t max_pixels;
+};
+
+/// Throws: IoError for an image of no pixels and of more than the limit.
+void check_pixels(const ImageLimits& limits, std::uint64_t width, std::uint64_t height);
+
+/// Throws: IoError where an encoded image of `size` bytes is shorter than `least`, which is what its pixels
+/// take at the very least: so nobody gets much memory for a few bytes.
+void check_encoded_size(const ImageLimits& limits, std::uint64_t size, std::uint64_t least);
+
+}  // namespace mezzo::data::detail

@@ -1,0 +1,34 @@
+// Checks that all tokenizers make.
+#include "mezzo/data/text/detail/token_ids.h"
+
+#include <algorithm>
+#include <string>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo::data::detail {
+
+std::vector<std::int64_t> token_ids(std::string_view op, const Tensor& tokens) {
+  if (tokens.dim() != 1) {
+    throw ShapeError(op, "tokens [n]", to_string(tokens.shape()),
+                     tokens.dim() == 0 ? "use view({1})" : "decode the rows one by one");
+  }
+  if (info(tokens.dtype()).kind != DTypeKind::integer)
+    throw DTypeError(op, "tokens of an integer dtype", std::string(info(tokens.dtype()).name), "");
+  return tokens.to_vector<std::int64_t>();
+}
+
+Tensor token_tensor(const std::vector<std::int64_t>& ids) {
+  Tensor result = empty({static_cast<std::int64_t>(ids.size())}, {.dtype = DType::i64});
+  std::copy(ids.begin(), ids.end(), static_cast<std::int64_t*>(result.impl().data()));
+  return result;
+}
+
+void check_token(std::string_view op, std::int64_t id, std::size_t position, std::int64_t size) {
+  if (id >= 0 && id < size) return;
+  throw IndexError(op, "tokens from 0 to " + std::to_string(size - 1),
+                   std::to_string(id) + " at position " + std::to_string(position),
+                   "decode with the tokenizer that encoded");
+}
+
+}  // namespace mezzo::data::detail
