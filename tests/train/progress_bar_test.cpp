@@ -152,11 +152,13 @@ TEST_F(Bar, ShowsChosenValuesAndGoesOnFromACheckpoint) {
   chosen.plain_seconds = 0;
   Logger logger({ProgressBar(chosen)});
   logger.resume(50);
+  logger.log(51, {{"a", 1}, {"c", 2}, {"b", 3}});
+  EXPECT_EQ(written(), " 51%  51/100  0:00<?  b 3  a 1\n");
   now_ = 10;
-  logger.log(60, {{"a", 1}, {"c", 2}, {"b", 3}});
-  EXPECT_EQ(written(), " 60%  60/100  1 steps/s  0:10<0:40  b 3  a 1\n");
-  logger.log(60, {{"a", 5}});
-  EXPECT_EQ(written(), " 60%  60/100  1 steps/s  0:10<0:40  b 3  a 5\n");
+  logger.log(61, {{"a", 4}});
+  EXPECT_EQ(written(), " 61%  61/100  1 steps/s  0:10<0:39  b 3  a 4\n");
+  logger.log(61, {{"a", 5}});
+  EXPECT_EQ(written(), " 61%  61/100  1 steps/s  0:10<0:39  b 3  a 5\n");
   EXPECT_EQ(mezzo::test::message_of<ValueError>([] { return ProgressBar({.total = -1}), 0; }),
             "ProgressBar: expected a total of at least 0 steps, got -1; leave it out where it is not known");
 }

@@ -136,9 +136,9 @@ void ProgressBar::draw() {
 }
 
 void ProgressBar::resume(std::int64_t step) {
-  first_ = step_ = step;
+  step_ = step;
+  first_ = -1;  // the time begins with the next record
   at_end_ = false;
-  rate_.reset();
 }
 
 void ProgressBar::close() {

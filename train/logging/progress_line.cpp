@@ -117,7 +117,8 @@ std::string progress_line(const Progress& progress, const ProgressStyle& style) 
   tail.add(count);
   if (std::isfinite(progress.rate) && progress.rate > 0) {
     const bool slow = progress.rate < 1;
-    const std::string number = short_number(slow ? 1 / progress.rate : progress.rate);
+    const double shown = slow ? 1 / progress.rate : progress.rate;
+    const std::string number = short_number(shown >= 1000 ? std::round(shown) : shown);
     tail.add(number + (slow ? " s/" + progress.unit : " " + progress.unit + "/s"));
   }
   tail.add(time_part(progress));
