@@ -25,7 +25,7 @@ else()
   target_sources(fuzz_targets PRIVATE $<TARGET_OBJECTS:test_fuzz> ${mezzo_support_objects})
 endif()
 target_link_libraries(fuzz_targets PRIVATE "${mezzo_libfuzzer}")
-foreach(target IN ITEMS json safetensors idx checkpoint state op)
+foreach(target IN ITEMS json safetensors idx checkpoint state op log)
   set(found "${PROJECT_BINARY_DIR}/fuzz/${target}")
   file(MAKE_DIRECTORY "${found}")
   add_test(NAME fuzz.${target} COMMAND fuzz_targets -seed=1 -max_total_time=10 -max_len=4096 -timeout=1200

@@ -3,7 +3,7 @@
 # (60). What it finds new is kept in build/fuzz/found, so that the next run goes on from there, and an input that breaks
 # something in build/fuzz/crashes.
 
-all_targets="json safetensors idx checkpoint state op"
+all_targets="json safetensors idx checkpoint state op log"
 # These are linked with a few sources of the library instead of all, which takes minutes to compile.
 reader_targets="json safetensors"
 targets="" seconds=60
@@ -12,7 +12,7 @@ while [ $# -gt 0 ]; do
     --seconds) [ $# -ge 2 ] || die 2 "--seconds needs a number"; seconds=$2; shift ;;
     --seconds=*) seconds=${1#--seconds=} ;;
     readers) targets="$targets $reader_targets" ;;
-    json | safetensors | idx | checkpoint | state | op) targets="$targets $1" ;;
+    json | safetensors | idx | checkpoint | state | op | log) targets="$targets $1" ;;
     *) die 2 "unknown fuzz target '$1'; there are: $all_targets, and readers for $reader_targets" ;;
   esac
   shift

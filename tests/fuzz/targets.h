@@ -19,17 +19,20 @@ int fuzz_checkpoint(const std::uint8_t* data,
                     std::size_t size);  ///< a file resumed as examples/amp/resume.cpp does
 int fuzz_state(const std::uint8_t* data, std::size_t size);  ///< scaler, optimizers, schedulers from JSON
 int fuzz_op(const std::uint8_t* data, std::size_t size);     ///< calls by name, forward and backward
+int fuzz_log(const std::uint8_t* data,
+             std::size_t size);  ///< logs, plots and reports that a run goes on with
 
 struct Target {
   std::string_view name;
   int (*run)(const std::uint8_t* data, std::size_t size);
 };
 
-inline constexpr std::array<Target, 6> kTargets{{{"json", fuzz_json},
+inline constexpr std::array<Target, 7> kTargets{{{"json", fuzz_json},
                                                  {"safetensors", fuzz_safetensors},
                                                  {"idx", fuzz_idx},
                                                  {"checkpoint", fuzz_checkpoint},
                                                  {"state", fuzz_state},
-                                                 {"op", fuzz_op}}};
+                                                 {"op", fuzz_op},
+                                                 {"log", fuzz_log}}};
 
 }  // namespace mezzo::fuzz

@@ -166,7 +166,8 @@ TEST(RunHistory, RefusesWhatItDidNotWrite) {
   const std::string begin =
       "{\"mezzo_run\":1,\"step\":3,\"started\":1,\"time\":2,\"series\":[{\"name\":\"a\",\"buckets\":[";
   const std::string end = "]}],\"texts\":[]}";
-  EXPECT_EQ(RunHistory::parse(begin + "[0,1],[1,2]" + end, "read").series().size(), 1U);
+  EXPECT_EQ(
+      RunHistory::parse(begin + "[0,1],[1,2],[2,3,2,0,2,1,3,3,2,1,3,3,2]" + end, "read").series().size(), 1U);
   const auto refused = [&](const std::string& text) {
     return message_of<IoError>([&] { return RunHistory::parse(text, "read 'x'"); });
   };
@@ -177,6 +178,7 @@ TEST(RunHistory, RefusesWhatItDidNotWrite) {
   for (const char* const bucket :
        {"[]", "[1]", "[1,2,3]", "[1,\"nan\"]", "[-1,2]", "[0,1,2,1]", "[2,1,2,2]", "[0,1,0,0]", "[0,1,2,3]",
         "7", "[0,1,2,0,0,1,1,1,0,1,1,1,\"inf\"]", "[0,1,2,0,0,1,1,1,0,1,2,1,1]",
+        "[0,1,2,0,0,1,1,3,0,1,1,2,1]", "[0,1,2,0,0,1,1,1,0,1,1,1,2]",
         "[0,1,9223372036854775807,0,0,1,1,1,0,1,1,1,1]"})
     static_cast<void>(refused(begin + bucket + end));
   for (const std::string& text : {std::string("{}"), std::string("["), begin,

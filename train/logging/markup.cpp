@@ -1,6 +1,7 @@
 // Escapes, coordinates and dates.
 #include "mezzo/train/logging/markup.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -91,7 +92,8 @@ std::string json_in_markup(std::string_view json) {
 }
 
 void append_coordinate(std::string& out, double value) {
-  const auto tenths = static_cast<std::int64_t>(std::llround(value * 10));
+  constexpr double kMost = 1e6;
+  const auto tenths = static_cast<std::int64_t>(std::llround(std::clamp(value, -kMost, kMost) * 10));
   std::array<char, 32> text{};
   const std::int64_t whole = tenths / 10, rest = std::abs(tenths % 10);
   if (tenths < 0 && whole == 0) out += '-';

@@ -87,9 +87,13 @@ ThinBucket bucket_from(const Value& numbers, const std::string& op) {
   bool sane = bucket.begin >= 0 && bucket.begin <= bucket.end && bucket.count >= 1 &&
               bucket.count <= kMostPoints && bucket.bad >= 0 && bucket.bad <= bucket.count &&
               (bucket.has_values() == (size != kBadSize));
-  sane = sane && std::isfinite(bucket.mean);
+  const auto is_between = [&](double value) {
+    return value >= bucket.least.value && value <= bucket.largest.value;
+  };
+  sane = sane && is_between(bucket.mean);
   for (const ThinPoint& point : {bucket.first, bucket.last, bucket.least, bucket.largest}) {
-    const bool inside = point.step >= bucket.begin && point.step <= bucket.end && std::isfinite(point.value);
+    const bool inside = point.step >= bucket.begin && point.step <= bucket.end &&
+                        std::isfinite(point.value) && is_between(point.value);
     sane = sane && (!bucket.has_values() || inside);
   }
   if (!sane) refuse_saved(op, "a bucket " + quote(numbers.to_string()));

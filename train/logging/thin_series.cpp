@@ -23,7 +23,9 @@ void merge_into(ThinBucket& bucket, const ThinBucket& next) {
     if (next.largest.value > bucket.largest.value) bucket.largest = next.largest;
     bucket.last = next.last;
     // Shares, as the sum of large values may be infinite.
-    bucket.mean = bucket.mean * (size / (size + next_size)) + next.mean * (next_size / (size + next_size));
+    const double mean =
+        bucket.mean * (size / (size + next_size)) + next.mean * (next_size / (size + next_size));
+    bucket.mean = std::clamp(mean, bucket.least.value, bucket.largest.value);
   }
   bucket.end = next.end;
   bucket.count += next.count;
