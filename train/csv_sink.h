@@ -1,13 +1,17 @@
 // CSVSink: records as a table that spreadsheets, pandas and gnuplot read.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "mezzo/train/logging/log_file.h"
 #include "mezzo/train/sink.h"
 
 namespace mezzo::train {
+
+namespace detail {
+class LogFile;
+}
 
 struct CSVSinkOptions {
   std::int64_t every = 1;  ///< steps
@@ -26,6 +30,9 @@ struct CSVSinkOptions {
 class CSVSink final : public Sink {
  public:
   explicit CSVSink(std::string path, CSVSinkOptions options = {});
+  CSVSink(CSVSink&& other) noexcept;
+  CSVSink& operator=(CSVSink&& other) noexcept;
+  ~CSVSink() override;
   void write(const LogRecord& record) override;
   void resume(std::int64_t step) override;
   void close() override;
@@ -34,7 +41,7 @@ class CSVSink final : public Sink {
   [[nodiscard]] std::string header() const;
   void add_columns(const LogRecord& record);
 
-  detail::LogFile file_;
+  std::unique_ptr<detail::LogFile> file_;
   std::vector<std::string> columns_;  // without step and time
   bool has_header_ = false;
   std::string line_;

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "mezzo/train/logging/run_history.h"
 #include "mezzo/train/sink.h"
 #include "mezzo/train/throughput.h"
 
 namespace mezzo::train {
+
+namespace detail {
+class RunHistory;
+}
 
 struct HTMLReportOptions {
   std::string title = "Training";
@@ -35,6 +39,9 @@ struct HTMLReportOptions {
 class HTMLReport final : public Sink {
  public:
   explicit HTMLReport(std::string path, HTMLReportOptions options = {});
+  HTMLReport(HTMLReport&& other) noexcept;
+  HTMLReport& operator=(HTMLReport&& other) noexcept;
+  ~HTMLReport() override;
   void write(const LogRecord& record) override;
   void write_text(const LogText& text) override;
   void resume(std::int64_t step) override;
@@ -48,7 +55,7 @@ class HTMLReport final : public Sink {
 
   std::string path_;
   HTMLReportOptions options_;
-  detail::RunHistory history_;
+  std::unique_ptr<detail::RunHistory> history_;
   bool is_started_ = false, is_saved_ = true, is_ended_ = false;
   double saved_at_;
 };

@@ -1,12 +1,16 @@
 // JSONLinesSink: records as one JSON object per line.
 #pragma once
 
+#include <memory>
 #include <string>
 
-#include "mezzo/train/logging/log_file.h"
 #include "mezzo/train/sink.h"
 
 namespace mezzo::train {
+
+namespace detail {
+class LogFile;
+}
 
 struct JSONLinesSinkOptions {
   std::int64_t every = 1;  ///< steps
@@ -19,6 +23,9 @@ struct JSONLinesSinkOptions {
 class JSONLinesSink final : public Sink {
  public:
   explicit JSONLinesSink(std::string path, JSONLinesSinkOptions options = {});
+  JSONLinesSink(JSONLinesSink&& other) noexcept;
+  JSONLinesSink& operator=(JSONLinesSink&& other) noexcept;
+  ~JSONLinesSink() override;
   void write(const LogRecord& record) override;
   void write_text(const LogText& text) override;
   void resume(std::int64_t step) override;
@@ -27,7 +34,7 @@ class JSONLinesSink final : public Sink {
  private:
   void add_line();
 
-  detail::LogFile file_;
+  std::unique_ptr<detail::LogFile> file_;
   std::string line_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
 #include <memory>
 #include <span>

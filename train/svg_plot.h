@@ -2,14 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "mezzo/train/logging/run_history.h"
 #include "mezzo/train/sink.h"
 #include "mezzo/train/throughput.h"
 
 namespace mezzo::train {
+
+namespace detail {
+class RunHistory;
+}
 
 struct SvgPlotOptions {
   std::vector<std::string> series = {};  ///< names of values; default: all
@@ -30,6 +34,9 @@ struct SvgPlotOptions {
 class SvgPlot final : public Sink {
  public:
   explicit SvgPlot(std::string path, SvgPlotOptions options = {});
+  SvgPlot(SvgPlot&& other) noexcept;
+  SvgPlot& operator=(SvgPlot&& other) noexcept;
+  ~SvgPlot() override;
   void write(const LogRecord& record) override;
   void resume(std::int64_t step) override;
   void close() override;
@@ -41,7 +48,7 @@ class SvgPlot final : public Sink {
 
   std::string path_;
   SvgPlotOptions options_;
-  detail::RunHistory history_;
+  std::unique_ptr<detail::RunHistory> history_;
   bool is_started_ = false, is_saved_ = true;
   double saved_at_;
 };

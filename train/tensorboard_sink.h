@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
-#include "mezzo/train/logging/log_file.h"
 #include "mezzo/train/sink.h"
 
 namespace mezzo::train {
+
+namespace detail {
+class LogFile;
+}
 
 struct TensorBoardSinkOptions {
   std::int64_t every = 1;  ///< steps
@@ -24,6 +28,9 @@ struct TensorBoardSinkOptions {
 class TensorBoardSink final : public Sink {
  public:
   explicit TensorBoardSink(const std::string& folder, TensorBoardSinkOptions options = {});
+  TensorBoardSink(TensorBoardSink&& other) noexcept;
+  TensorBoardSink& operator=(TensorBoardSink&& other) noexcept;
+  ~TensorBoardSink() override;
   void write(const LogRecord& record) override;
   void write_text(const LogText& text) override;
   [[nodiscard]] bool wants_histograms() const override { return true; }
@@ -31,10 +38,10 @@ class TensorBoardSink final : public Sink {
   void resume(std::int64_t step) override;
   void close() override;
   /// Of the event file.
-  [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
+  [[nodiscard]] const std::string& path() const noexcept;
 
  private:
-  detail::LogFile file_;
+  std::unique_ptr<detail::LogFile> file_;
 };
 
 }  // namespace mezzo::train

@@ -77,6 +77,7 @@ TEST_F(Report, ShowsValuesChartsAndTexts) {
   EXPECT_EQ(count(page, "<path class=\"k\""), 4U) << "three skipped steps, and the legend";
   EXPECT_EQ(count(page, "<path class=\"n\""), 2U) << "a NaN, and the legend";
   EXPECT_NE(page.find("<b>1.5 GB</b><span>memory</span>"), std::string::npos);
+  EXPECT_NE(page.find("<b>65,536</b><span>loss_<wbr>scale</span>"), std::string::npos);
   EXPECT_NE(page.find("<b>3</b><span>steps_<wbr>skipped</span>"), std::string::npos);
   EXPECT_NE(page.find("<td>note</td><td>&lt;script&gt;alert(1)&lt;/script&gt;</td>"), std::string::npos);
   EXPECT_NE(page.find("<pre>first\nsecond &amp; last</pre>"), std::string::npos);

@@ -1,7 +1,10 @@
 // CSV and JSON Lines: what stands in the files, how they grow columns, go on after a kill, and take full
 // disks.
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <limits>
 
@@ -63,6 +66,24 @@ TEST_F(LineSinks, CSVGoesOnBehindTheCheckpoint) {
   logger.resume(3);  // back to an earlier checkpoint within the run
   logger.log(4, {{"b", 2}});
   EXPECT_EQ(content(path("log.csv")), "step,time,\"a,\"\"\",b\n1,7,1,\n2,7,2,\n3,8,30,\n4,8,,2\n");
+}
+
+TEST_F(LineSinks, AKilledRunHasAllLinesThatWereLogged) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    Logger logger({CSVSink(path("log.csv")), JSONLinesSink(path("log.jsonl"))}, at_time(7));
+    for (int step = 1; step <= 100; ++step) logger.log(step, {{"a", step}});
+    ::kill(::getpid(), SIGKILL);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const std::string csv = content(path("log.csv")), json = content(path("log.jsonl"));
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 101);
+  EXPECT_EQ(csv.substr(csv.rfind('\n', csv.size() - 2) + 1), "100,7,100\n");
+  EXPECT_EQ(std::count(json.begin(), json.end(), '\n'), 100);
 }
 
 TEST_F(LineSinks, AnOldFileIsKeptBeside) {

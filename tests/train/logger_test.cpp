@@ -6,7 +6,7 @@
 #include "mezzo/amp/summary.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/nn/linear.h"
-#include "mezzo/ops/factory.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/tests/support/caught_warnings.h"
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/log_files.h"

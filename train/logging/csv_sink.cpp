@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "mezzo/core/error.h"
+#include "mezzo/train/logging/log_file.h"
 #include "mezzo/train/logging/number.h"
 
 namespace mezzo::train {
@@ -91,7 +92,12 @@ std::int64_t step_of(std::string_view line, std::size_t columns, std::uint64_t n
 
 }  // namespace
 
-CSVSink::CSVSink(std::string path, CSVSinkOptions options) : Sink(options.every), file_(std::move(path)) {}
+CSVSink::CSVSink(std::string path, CSVSinkOptions options)
+    : Sink(options.every), file_(std::make_unique<detail::LogFile>(std::move(path))) {}
+
+CSVSink::CSVSink(CSVSink&& other) noexcept = default;
+CSVSink& CSVSink::operator=(CSVSink&& other) noexcept = default;
+CSVSink::~CSVSink() = default;
 
 std::string CSVSink::header() const {
   std::string line(kFirstColumns);
@@ -111,7 +117,7 @@ void CSVSink::add_columns(const LogRecord& record) {
   if (columns_.size() == before && has_header_) return;
   const std::string padding(columns_.size() - before, ',');
   try {
-    file_.rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
+    file_->rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
       if (number == 1) {
         out += header();
       } else if (line.data() != nullptr) {
@@ -126,7 +132,7 @@ void CSVSink::add_columns(const LogRecord& record) {
 }
 
 void CSVSink::write(const LogRecord& record) {
-  if (!file_.is_started()) file_.start();
+  if (!file_->is_started()) file_->start();
   add_columns(record);
   cells_.assign(columns_.size(), nullptr);
   for (std::size_t i = 0; i < record.values.size(); ++i) {
@@ -147,18 +153,18 @@ void CSVSink::write(const LogRecord& record) {
     if (cell != nullptr) detail::append_number(line_, cell->value, cell->dtype);
   }
   line_ += '\n';
-  file_.append(line_);
+  file_->append(line_);
 }
 
 void CSVSink::resume(std::int64_t step) {
   std::vector<std::string> columns;
   bool has_header = false;
-  file_.rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
+  file_->rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
     if (line.data() == nullptr) return;
     if (number == 1) {
-      columns = columns_of(line, file_.path());
+      columns = columns_of(line, file_->path());
       has_header = true;
-    } else if (step_of(line, columns.size(), number, file_.path()) > step) {
+    } else if (step_of(line, columns.size(), number, file_->path()) > step) {
       return;
     }
     (out += line) += '\n';
@@ -167,6 +173,6 @@ void CSVSink::resume(std::int64_t step) {
   has_header_ = has_header;
 }
 
-void CSVSink::close() { file_.sync(); }
+void CSVSink::close() { file_->sync(); }
 
 }  // namespace mezzo::train

@@ -10,6 +10,7 @@
 #include "mezzo/train/logging/page_file.h"
 #include "mezzo/train/logging/progress_line.h"
 #include "mezzo/train/logging/report_charts.h"
+#include "mezzo/train/logging/run_history.h"
 #include "mezzo/train/logging/text_form.h"
 
 namespace mezzo::train {
@@ -75,6 +76,13 @@ std::string breakable(const std::string& name) {
   return out;
 }
 
+/// The loss scale 65536 as "65,536", where an axis says 65.54k.
+std::string tile_value(double value, bool bytes) {
+  constexpr double kMost = 1e7;
+  const bool whole = value == std::floor(value) && std::abs(value) < kMost;
+  return whole && !bytes ? grouped(static_cast<std::int64_t>(value)) : detail::value_text(value, bytes);
+}
+
 /// The newest value of each series, in the order of the charts.
 void append_tiles(std::string& out, const std::vector<detail::Chart>& charts,
                   const detail::RunHistory& history) {
@@ -84,11 +92,10 @@ void append_tiles(std::string& out, const std::vector<detail::Chart>& charts,
   };
   for (const detail::Chart& chart : charts) {
     for (const detail::ChartLine& line : chart.lines)
-      if (!line.points->empty()) add(detail::value_text(line.points->newest().value, chart.bytes), line.name);
+      if (!line.points->empty()) add(tile_value(line.points->newest().value, chart.bytes), line.name);
   }
   for (const detail::RunHistory::Series& series : history.series()) {
-    if (detail::is_skip_count(series.name))
-      add(detail::value_text(series.points.newest().value, false), series.name);
+    if (detail::is_skip_count(series.name)) add(tile_value(series.points.newest().value, false), series.name);
   }
   out += "</div>\n";
 }
@@ -119,28 +126,35 @@ void append_text_section(std::string& out, const std::string& name, const Value&
 }  // namespace
 
 HTMLReport::HTMLReport(std::string path, HTMLReportOptions options)
-    : Sink(options.every), path_(std::move(path)), options_(std::move(options)) {
+    : Sink(options.every),
+      path_(std::move(path)),
+      options_(std::move(options)),
+      history_(std::make_unique<detail::RunHistory>()) {
   if (!options_.clock) options_.clock = steady_seconds;
   detail::check_page_path(path_);
   saved_at_ = options_.clock() - options_.seconds;
 }
 
+HTMLReport::HTMLReport(HTMLReport&& other) noexcept = default;
+HTMLReport& HTMLReport::operator=(HTMLReport&& other) noexcept = default;
+HTMLReport::~HTMLReport() = default;
+
 void HTMLReport::write(const LogRecord& record) {
-  history_.add(record);
+  history_->add(record);
   save_if_due();
 }
 
 void HTMLReport::write_text(const LogText& text) {
-  history_.set_text(text.name, text.value, text.time);
+  history_->set_text(text.name, text.value, text.time);
   save_if_due();
 }
 
 void HTMLReport::resume(std::int64_t step) {
   if (!is_started_) {
-    if (auto saved = detail::RunHistory::load(path_)) history_ = std::move(*saved);
+    if (auto saved = detail::RunHistory::load(path_)) *history_ = std::move(*saved);
     is_started_ = true;
   }
-  history_.drop_after(step);
+  history_->drop_after(step);
   is_saved_ = is_ended_ = false;
 }
 
@@ -165,20 +179,20 @@ void HTMLReport::save() {
 }
 
 std::string HTMLReport::html() const {
-  const std::vector<detail::Chart> charts = detail::report_charts(history_, options_.log_scale);
+  const std::vector<detail::Chart> charts = detail::report_charts(*history_, options_.log_scale);
   std::string out;
   append_head(out, options_, is_ended_);
   out += "<body>\n<main>\n<h1>" + detail::escaped(options_.title) + "</h1>\n";
-  append_state(out, history_, is_ended_);
-  append_tiles(out, charts, history_);
+  append_state(out, *history_, is_ended_);
+  append_tiles(out, charts, *history_);
   out += "<div class=\"charts\">\n";
   for (const detail::Chart& chart : charts)
     out += "<div class=\"card\">" + detail::chart_svg(chart, false) + "</div>\n";
   out += "</div>\n";
-  for (const auto& [name, value] : history_.texts()) append_text_section(out, name, value);
+  for (const auto& [name, value] : history_->texts()) append_text_section(out, name, value);
   // A block of data and no script: browsers do not run it.
   out += "</main>\n<script type=\"application/json\" ";
-  ((out += detail::kDataBegin) += history_.saved()) += "</script>\n</body>\n</html>\n";
+  ((out += detail::kDataBegin) += history_->saved()) += "</script>\n</body>\n</html>\n";
   return out;
 }
 

@@ -6,6 +6,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/json.h"
+#include "mezzo/train/logging/log_file.h"
 #include "mezzo/train/logging/number.h"
 
 namespace mezzo::train {
@@ -49,12 +50,16 @@ std::int64_t line_step(std::string_view line, std::uint64_t number, const std::s
 }  // namespace
 
 JSONLinesSink::JSONLinesSink(std::string path, JSONLinesSinkOptions options)
-    : Sink(options.every), file_(std::move(path)) {}
+    : Sink(options.every), file_(std::make_unique<detail::LogFile>(std::move(path))) {}
+
+JSONLinesSink::JSONLinesSink(JSONLinesSink&& other) noexcept = default;
+JSONLinesSink& JSONLinesSink::operator=(JSONLinesSink&& other) noexcept = default;
+JSONLinesSink::~JSONLinesSink() = default;
 
 void JSONLinesSink::add_line() {
-  if (!file_.is_started()) file_.start();
+  if (!file_->is_started()) file_->start();
   line_ += "}\n";
-  file_.append(line_);
+  file_->append(line_);
 }
 
 void JSONLinesSink::write(const LogRecord& record) {
@@ -78,12 +83,12 @@ void JSONLinesSink::write_text(const LogText& text) {
 }
 
 void JSONLinesSink::resume(std::int64_t step) {
-  file_.rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
-    if (line.data() == nullptr || line_step(line, number, file_.path()) > step) return;
+  file_->rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
+    if (line.data() == nullptr || line_step(line, number, file_->path()) > step) return;
     (out += line) += '\n';
   });
 }
 
-void JSONLinesSink::close() { file_.sync(); }
+void JSONLinesSink::close() { file_->sync(); }
 
 }  // namespace mezzo::train

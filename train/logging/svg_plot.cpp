@@ -4,11 +4,15 @@
 #include "mezzo/core/error.h"
 #include "mezzo/train/logging/chart.h"
 #include "mezzo/train/logging/page_file.h"
+#include "mezzo/train/logging/run_history.h"
 
 namespace mezzo::train {
 
 SvgPlot::SvgPlot(std::string path, SvgPlotOptions options)
-    : Sink(options.every), path_(std::move(path)), options_(std::move(options)) {
+    : Sink(options.every),
+      path_(std::move(path)),
+      options_(std::move(options)),
+      history_(std::make_unique<detail::RunHistory>()) {
   constexpr double kLeast = 200, kMost = 4000;
   const auto fits = [&](double size) { return size >= kLeast && size <= kMost; };
   if (!fits(options_.width) || !fits(options_.height)) {
@@ -21,18 +25,22 @@ SvgPlot::SvgPlot(std::string path, SvgPlotOptions options)
   saved_at_ = options_.clock() - options_.seconds;
 }
 
+SvgPlot::SvgPlot(SvgPlot&& other) noexcept = default;
+SvgPlot& SvgPlot::operator=(SvgPlot&& other) noexcept = default;
+SvgPlot::~SvgPlot() = default;
+
 void SvgPlot::write(const LogRecord& record) {
-  history_.add(record, options_.series);
+  history_->add(record, options_.series);
   is_saved_ = false;
   if (options_.clock() - saved_at_ >= options_.seconds) save();
 }
 
 void SvgPlot::resume(std::int64_t step) {
   if (!is_started_) {
-    if (auto saved = detail::RunHistory::load(path_)) history_ = std::move(*saved);
+    if (auto saved = detail::RunHistory::load(path_)) *history_ = std::move(*saved);
     is_started_ = true;
   }
-  history_.drop_after(step);
+  history_->drop_after(step);
   is_saved_ = false;
 }
 
@@ -44,7 +52,7 @@ std::string SvgPlot::svg() const {
   detail::Chart chart{.title = options_.title, .lines = {}, .log_scale = options_.log_scale};
   chart.width = options_.width;
   chart.height = options_.height;
-  for (const detail::RunHistory::Series& series : history_.series()) {
+  for (const detail::RunHistory::Series& series : history_->series()) {
     if (detail::is_skip_flag(series.name)) {
       chart.marks = &series.points;
       chart.marks_name = "skipped step";
@@ -56,7 +64,7 @@ std::string SvgPlot::svg() const {
     for (const detail::ChartLine& line : chart.lines)
       chart.title += (chart.title.empty() ? "" : ", ") + line.name;
   }
-  const std::string data = "<metadata " + std::string(detail::kDataBegin) + history_.saved() + "</metadata>";
+  const std::string data = "<metadata " + std::string(detail::kDataBegin) + history_->saved() + "</metadata>";
   return detail::chart_svg(chart, true, data);
 }
 
