@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/captured_step.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/tests/cuda/twin.h"
 
@@ -63,6 +64,50 @@ TEST_F(CudaMetrics, NumbersAreThoseOfTheCpuAndMergeAcrossDevices) {
     trace.add("r2", r2.compute());
     trace.add("mean", mean.compute());
   });
+}
+
+TEST_F(CudaMetrics, ARecordedStepUpdatesThem) {
+  const Tensor logits = zeros({8, 3}, Device::cuda()),
+               target = zeros({8}, {.dtype = DType::i64, .device = Device::cuda()});
+  train::Accuracy accuracy;
+  train::ConfusionMatrix confusion(3);
+  train::F1Score f1(3, {.average = train::Average::micro});
+  train::Perplexity perplexity;
+  train::Mean mean, number;
+  amp::CapturedStep step(
+      Device::cuda(),
+      [&] {
+        accuracy.update(logits, target);
+        confusion.update(logits, target);
+        f1.update(logits, target);
+        perplexity.update_loss(cross_entropy(logits, target), 8);
+        mean.update(logits);
+        number.update(2.0, 0.5);
+        return Tensor();
+      },
+      2);
+  for (int i = 0; i < 2; ++i) step();
+  for (train::Metric* const metric :
+       std::vector<train::Metric*>{&accuracy, &confusion, &f1, &perplexity, &mean, &number})
+    metric->reset();
+  for (int i = 0; i < 4; ++i) {
+    logits.copy_(twin::values(static_cast<std::uint64_t>(i), {8, 3}, DType::f32, Device::cuda()));
+    step();
+  }
+  EXPECT_TRUE(step.is_recorded());
+  train::Accuracy expected;
+  train::Mean expected_mean;
+  for (int i = 0; i < 4; ++i) {
+    const Tensor values = twin::values(static_cast<std::uint64_t>(i), {8, 3}, DType::f32, Device::cpu());
+    expected.update(values, target.cpu());
+    expected_mean.update(values);
+  }
+  EXPECT_EQ(accuracy.value(), expected.value());
+  EXPECT_EQ(f1.value(), expected.value());
+  EXPECT_DOUBLE_EQ(mean.value(), expected_mean.value());
+  EXPECT_EQ(number.value(), 2);
+  EXPECT_EQ(sum(confusion.compute()).item(), 32);
+  EXPECT_EQ(perplexity.state()[1].item(), 32);
 }
 
 TEST_F(CudaMetrics, AnotherDeviceIsRefused) {
