@@ -1,6 +1,7 @@
 // Reports and plots: what a page shows, that nothing in it is a script, its size, and its life in a run.
 #include "mezzo/train/html_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -189,6 +190,11 @@ TEST_F(Report, APageThatCannotBeWrittenIsAWarningAndTriedAgain) {
   now_ = 20;
   logger.log(3, {{"a", 1}});
   EXPECT_TRUE(std::filesystem::exists(path("folder/report.html")));
+  std::filesystem::remove_all(path("folder"));
+  logger.close();
+  std::filesystem::create_directories(path("folder"));
+  logger.close();
+  EXPECT_NE(content(path("folder/report.html")).find("ended"), std::string::npos);
 }
 
 TEST_F(Report, APlotHasTheChosenSeries) {
@@ -253,6 +259,27 @@ TEST(Charts, LinesAreWhereTheValuesAre) {
   EXPECT_GT(at[1], at[3]) << "SVG counts downwards";
   EXPECT_EQ(at[4], 386) << "the last step is at the right edge";
   EXPECT_NE(svg.find(">10</text>"), std::string::npos) << "a tick";
+}
+
+TEST(Charts, AThinnedLineGoesOnFromStepToStepAndHasItsExtremes) {
+  detail::ThinSeries series;
+  for (std::int64_t step = 0; step < 100'000; ++step)
+    series.add(step, step == 33'333   ? -5
+                     : step == 33'334 ? 15
+                                      : static_cast<double>(step * 7919 % 1000) / 100);
+  const std::string svg = detail::chart_svg({.title = "x", .lines = {{"x", &series}}}, false);
+  const std::vector<double> at = path_numbers(svg, "l l0 r");
+  ASSERT_GT(at.size(), 1000U);
+  double least = at[1], largest = at[1];
+  for (std::size_t i = 2; i < at.size(); i += 2) {
+    ASSERT_GE(at[i], at[i - 2]) << "back at point " << i / 2;
+    least = std::min(least, at[i + 1]);
+    largest = std::max(largest, at[i + 1]);
+  }
+  // 20 units are from -5 to 15, and 5 % of room above and below.
+  EXPECT_NEAR((largest - least) / (226 - 34), 20.0 / 22, 0.01);
+  const std::vector<double> means = path_numbers(svg, "l l0");
+  EXPECT_EQ(means.size(), 2 * series.buckets().size());
 }
 
 TEST(Charts, ALogScaleHasEqualFactorsAtEqualDistances) {

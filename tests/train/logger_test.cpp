@@ -119,6 +119,17 @@ TEST(Logger, AFailingSinkIsAnErrorWhereThatIsAskedFor) {
   logger.log(1, {{"loss", 1}});
 }
 
+TEST(Logger, WithoutSinksNothingHappens) {
+  // The other ranks of a training, say.
+  Logger logger(std::vector<AnySink>{});
+  const std::uint64_t before = host_reads();
+  logger.text("config", "x");
+  logger.log(1, {{"loss", tensor(1.0)}});
+  logger.histogram(1, "w", tensor({1.0, 2.0}));
+  logger.close();
+  EXPECT_EQ(host_reads(), before);
+}
+
 TEST(Logger, ASummaryIsATable) {
   const auto sink = std::make_shared<Memory>();
   Logger logger({sink});

@@ -243,6 +243,28 @@ TEST(Metrics, AutocastAndRecordingChangeNothing) {
   EXPECT_EQ(begun_in_inference.value(), 9.0 / 4);
 }
 
+/// A metric of a user's own: the sum of all products of rows, which autocast would compute in 16 bits.
+class Products final : public Metric {
+ public:
+  Products() : Metric("Products", "()", {{{}, DType::f64}}) {}
+  void update(const Tensor& x) {
+    count(x, [&] { sum(0).add_(mezzo::sum(matmul(x, x.t()))); });
+  }
+
+ private:
+  [[nodiscard]] Tensor result(const std::vector<Tensor>& sums) const override { return sums[0] * 1; }
+};
+
+TEST(Metrics, ThoseOfAUserAreProtectedFromAutocastToo) {
+  const Tensor x = tensor({1.001, 2.003}, {2, 1}).requires_grad_();
+  const amp::Autocast autocast(Device::cpu(), DType::bf16);
+  Products products;
+  products.update(x);
+  EXPECT_NEAR(products.value(), 3.004 * 3.004, 1e-5);
+  EXPECT_FALSE(products.compute().requires_grad());
+  EXPECT_EQ(Products().value(), 0);
+}
+
 TEST(Metrics, EmptyIsNaNAndCountsAreZero) {
   for_each_metric([](const auto& make, const auto& update) {
     auto metric = make();

@@ -161,7 +161,12 @@ void HTMLReport::resume(std::int64_t step) {
 void HTMLReport::close() {
   if (is_ended_ || (is_saved_ && !is_started_)) return;
   is_ended_ = true;
-  save();
+  try {
+    save();
+  } catch (...) {
+    is_ended_ = false;  // the next close() tries again
+    throw;
+  }
 }
 
 void HTMLReport::save_if_due() {

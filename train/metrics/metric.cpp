@@ -69,8 +69,7 @@ void Metric::merge(const Metric& other) {
   const PlainOps plain;
   if (sums_.empty()) settle(other.sums_.front().device());
   for (std::size_t i = 0; i < sums_.size(); ++i) {
-    const Tensor& from = other.sums_[i];
-    sums_[i].add_(this == &other ? from.clone() : from.to(sums_[i].device()));
+    sums_[i].add_(other.sums_[i].to(sums_[i].device()));
   }
 }
 
