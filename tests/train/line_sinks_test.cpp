@@ -160,6 +160,9 @@ TEST_F(LineSinks, FilesOfOthersAreRefusedAndStayAsTheyAre) {
         "step,time,\"a\n", "step,time,\"a\"b\n", "step,timea\n", "step,time,a\n-1,2,3\n", "step,time,a\n\n",
         "step,time,a\n1,\"2\",3\n"})
     static_cast<void>(refused("c.csv", text));
+  std::string many = "step,time";
+  for (int i = 0; i <= 100'000; ++i) many += "," + std::to_string(i);
+  static_cast<void>(refused("d.csv", many + "\n"));
   EXPECT_EQ(refused("a.jsonl", "{\"step\":1}\n{\"epoch\":1}\n"),
             "an object with a step in line 2, got \"{\\\"epoch\\\":1}\"; give the path of a JSONLinesSink's "
             "file, or "

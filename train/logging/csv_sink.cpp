@@ -14,6 +14,8 @@ namespace mezzo::train {
 namespace {
 
 constexpr std::string_view kFirstColumns = "step,time";
+constexpr std::size_t kMostReadColumns =
+    100'000;  // of a file that is read: a column takes more than its text
 
 /// A name as a field: quoted where the format asks for it (RFC 4180).
 void append_field(std::string& out, std::string_view name) {
@@ -58,7 +60,7 @@ bool take_field(std::string_view& line, std::string& field) {
 }
 
 /// The columns behind step and time.
-std::vector<std::string> columns_of(std::string_view line, const std::string& path) {
+std::vector<std::string> value_columns_of(std::string_view line, const std::string& path) {
   const std::string_view whole = line;
   const auto refuse = [&] { refuse_line(path, 1, "\"step,time\" and names of values", whole); };
   if (line.substr(0, kFirstColumns.size()) != kFirstColumns) refuse();
@@ -68,7 +70,7 @@ std::vector<std::string> columns_of(std::string_view line, const std::string& pa
   while (!line.empty()) {
     if (line.front() != ',') refuse();
     line.remove_prefix(1);
-    if (!take_field(line, field) || field.empty()) refuse();
+    if (!take_field(line, field) || field.empty() || columns.size() == kMostReadColumns) refuse();
     columns.push_back(field);
   }
   std::vector<std::string> sorted = columns;
@@ -162,7 +164,7 @@ void CSVSink::resume(std::int64_t step) {
   file_->rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
     if (line.data() == nullptr) return;
     if (number == 1) {
-      columns = columns_of(line, file_->path());
+      columns = value_columns_of(line, file_->path());
       has_header = true;
     } else if (step_of(line, columns.size(), number, file_->path()) > step) {
       return;

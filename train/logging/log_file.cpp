@@ -96,6 +96,7 @@ void LogFile::open() {
 }
 
 void LogFile::start() {
+  if (descriptor_ < 0) open();  // an earlier start failed in between
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0)
     refuse_file(path_, "a file that can be written", errno, "check the disk");
