@@ -3,7 +3,7 @@
 # (60). What it finds new is kept in build/fuzz/found, so that the next run goes on from there, and an input that breaks
 # something in build/fuzz/crashes.
 
-all_targets="json safetensors idx npy npz torch csv bpe image cifar token_file checkpoint state op"
+all_targets="json safetensors idx npy npz torch csv bpe image cifar token_file log checkpoint state op"
 # These are linked with a few sources of the library instead of all, which takes minutes to compile.
 reader_targets="json safetensors"
 targets="" seconds=60

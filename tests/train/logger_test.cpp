@@ -1,0 +1,143 @@
+// The logger: who gets what, what is read, and what is refused.
+#include "mezzo/train/logger.h"
+
+#include <limits>
+
+#include "mezzo/amp/summary.h"
+#include "mezzo/core/backend.h"
+#include "mezzo/nn/linear.h"
+#include "mezzo/ops/ops.h"
+#include "mezzo/tests/support/caught_warnings.h"
+#include "mezzo/tests/support/message_of.h"
+#include "mezzo/tests/train/log_files.h"
+
+namespace mezzo::train {
+namespace {
+
+using log_test::Memory;
+using mezzo::test::message_of;
+using Records = std::vector<std::string>;
+
+TEST(Logger, EachSinkGetsTheStepsItWants) {
+  const auto all = std::make_shared<Memory>(), some = std::make_shared<Memory>(3);
+  Logger logger({all, some});
+  logger.text("config", Value::Map{{"lr", 0.5}});
+  for (int step = 0; step < 5; ++step) logger.log(step, {{"loss", 1.0 / (step + 1)}});
+  logger.log(5, {{"val", tensor(2.5)}, {"f", 0.5F}}, {.all_sinks = true});
+  EXPECT_EQ(all->records,
+            (Records{"config: {\"lr\":0.5}", "0 loss=1", "1 loss=0.5", "2 loss=0.3333333333333333",
+                     "3 loss=0.25", "4 loss=0.2", "5 val=2.5 f=0.5"}));
+  EXPECT_EQ(some->records, (Records{"config: {\"lr\":0.5}", "0 loss=1", "3 loss=0.25", "5 val=2.5 f=0.5"}));
+}
+
+TEST(Logger, TensorsOfEveryKindAreReadOnceAndOnlyWhereTheyAreWanted) {
+  const auto sink = std::make_shared<Memory>(2);
+  const auto second = std::make_shared<Memory>(2);
+  Logger logger({sink, second});
+  const Tensor loss = tensor(0.5).requires_grad_() * 3;
+  const Tensor half = tensor({0.25}, {.dtype = DType::f16}), count = tensor(7), flag = tensor(true);
+  const Tensor element = tensor({{1.0, 2.0}, {3.0, 4.0}}).select(0, 1).select(0, 0);
+  const auto log = [&](int step) {
+    logger.log(step, {{"loss", loss}, {"h", half}, {"n", count}, {"b", flag}, {"e", element}, {"x", 1}});
+  };
+  const std::uint64_t before = host_reads();
+  log(1);
+  EXPECT_EQ(host_reads() - before, 0U);
+  log(2);
+  EXPECT_EQ(host_reads() - before, 1U);
+  EXPECT_EQ(sink->records, (Records{"2 loss=1.5 h=0.25 n=7 b=1 e=3 x=1"}));
+  EXPECT_EQ(second->records, sink->records);
+  logger.histogram(3, "w", tensor({1.0, 2.0}));
+  EXPECT_EQ(host_reads() - before, 1U) << "no sink takes histograms";
+}
+
+TEST(Logger, RefusesBadNamesStepsAndTensorsAndWritesNothing) {
+  const auto sink = std::make_shared<Memory>();
+  Logger logger({sink});
+  logger.log(4, {{"loss", 1}});
+  const auto refused = [&](std::int64_t step, std::initializer_list<LogEntry> entries) {
+    return message_of<Error>([&] { return logger.log(step, entries), 0; });
+  };
+  EXPECT_EQ(refused(5, {{"a", 1}, {"b", 2}, {"a", 3}}),
+            "Logger.log: expected each name once, got \"a\" twice; rename one of the values");
+  EXPECT_EQ(refused(5, {{"", 1}}), "Logger.log: expected a name, got \"\"; say what is logged");
+  EXPECT_EQ(refused(5, {{"a\nb", 1}}),
+            "Logger.log: expected a name without control characters, got \"a\\nb\"; use letters, digits, '_' "
+            "and '/'");
+  EXPECT_EQ(refused(5, {{"\xFF", 1}}),
+            "Logger.log: expected a name in UTF-8, got \"\xEF\xBF\xBD\"; use letters, digits, '_' and '/'");
+  EXPECT_EQ(
+      refused(5, {{"step", 1}}),
+      "Logger.log: expected a name other than \"step\", \"time\" and \"text\", got \"step\"; each record has "
+      "these anyway");
+  EXPECT_EQ(
+      refused(5, {{"loss", zeros({2})}}),
+      "Logger.log: expected a number or a tensor of one element as \"loss\", got one of shape [2]; reduce it "
+      "by mean() or norm(), or log a histogram");
+  EXPECT_EQ(
+      refused(5, {{"loss", Tensor()}}),
+      "Logger.log: expected a number or a tensor of one element as \"loss\", got an undefined tensor; log it "
+      "where it exists");
+  EXPECT_EQ(refused(3, {{"loss", 1}}),
+            "Logger.log: expected a step of at least 4, the last one, got 3; after loading a checkpoint call "
+            "resume(step)");
+  EXPECT_EQ(message_of<ValueError>([&] { return logger.resume(-1), 0; }),
+            "Logger.resume: expected a step of at least 0, got -1; give the step of the checkpoint");
+  EXPECT_EQ(message_of<ValueError>([&] { return Memory(0), 0; }),
+            "Sink: expected an interval `every` of at least 1 step, got 0; 1 takes every record");
+  EXPECT_EQ(message_of<ValueError>([&] { return Logger({std::shared_ptr<Memory>()}), 0; }),
+            "Logger: expected sinks, got a null pointer; leave it out");
+  EXPECT_THROW(logger.histogram(5, "w", Tensor()), ValueError);
+  EXPECT_EQ(sink->records, Records{"4 loss=1"});
+  logger.resume(2);
+  logger.log(3, {{"loss", 1}});
+  logger.log(3, {{"val", 1}});  // a step may come twice
+  EXPECT_EQ(sink->records.size(), 3U);
+}
+
+TEST(Logger, AFailingSinkIsOneWarningAndTheOthersGoOn) {
+  mezzo::test::CaughtWarnings warnings;
+  const auto failing = std::make_shared<log_test::Failing>();
+  const auto sink = std::make_shared<Memory>();
+  Logger logger({failing, sink});
+  for (int step = 0; step < 3; ++step) logger.log(step, {{"loss", step}});
+  EXPECT_EQ(warnings.texts(), Records{"write 'x': expected a disk that takes it, got none; free some space"});
+  EXPECT_EQ(failing->tries, 3) << "it is tried again";
+  EXPECT_EQ(sink->records.size(), 3U);
+}
+
+TEST(Logger, AFailingSinkIsAnErrorWhereThatIsAskedFor) {
+  const auto failing = std::make_shared<log_test::Failing>();
+  const auto sink = std::make_shared<Memory>();
+  Logger logger({failing, sink}, {.errors = SinkErrors::raise});
+  EXPECT_EQ(message_of<IoError>([&] {
+              return logger.log(0, {{"loss", 1}}), 0;
+            }),
+            "write 'x': expected a disk that takes it, got none; free some space");
+  EXPECT_EQ(sink->records.size(), 1U) << "the others have the record";
+  failing->works = true;
+  logger.log(1, {{"loss", 1}});
+}
+
+TEST(Logger, WithoutSinksNothingHappens) {
+  // The other ranks of a training, say.
+  Logger logger(std::vector<AnySink>{});
+  const std::uint64_t before = host_reads();
+  logger.text("config", "x");
+  logger.log(1, {{"loss", tensor(1.0)}});
+  logger.histogram(1, "w", tensor({1.0, 2.0}));
+  logger.close();
+  EXPECT_EQ(host_reads(), before);
+}
+
+TEST(Logger, ASummaryIsATable) {
+  const auto sink = std::make_shared<Memory>();
+  Logger logger({sink});
+  nn::Linear linear(4, 2);
+  logger.text("model", amp::summary(linear, Shape{3, 4}, {.dtype = DType::bf16}));
+  EXPECT_EQ(sink->records, Records{"model: [{\"Module\":\"Linear\",\"Type\":\"Linear\",\"Output\":\"[3, 2]\","
+                                   "\"Parameters\":\"10\",\"Runs in\":\"bf16\",\"Norm\":\"--\"}]"});
+}
+
+}  // namespace
+}  // namespace mezzo::train

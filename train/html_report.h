@@ -1,0 +1,63 @@
+// HTMLReport: a run as one page, rewritten while it goes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mezzo/train/sink.h"
+#include "mezzo/train/throughput.h"
+
+namespace mezzo::train {
+
+namespace detail {
+class RunHistory;
+}
+
+struct HTMLReportOptions {
+  std::string title = "Training";
+  std::vector<std::string> log_scale = {};  ///< names of values whose charts have a log scale
+  std::int64_t every = 1;                   ///< steps
+  double seconds = 10;                      ///< at least between two rewrites; the end is always written
+  bool refresh = true;                      ///< whether a browser loads the page again while the run goes on
+  Clock clock = {};                         ///< default: steady_seconds
+};
+
+/// A page with the newest values, a chart per value, and the texts of the run (Logger::text) as tables.
+/// Values of one name share a chart, whatever of train, val, valid, validation, test and eval is before or
+/// behind: "loss" and "val_loss", "train/loss" and "val/loss". Losses come first, then what is none of the
+/// following: "lr", names with "scale", "grad_norm", "..per_second", "memory" and "..bytes" (shown as GB).
+///
+/// Skipped steps are marked in the chart of the loss scale, or else of the loss: log them as "skipped" (1 in
+/// a step that was skipped) or "steps_skipped" (how many so far, GradScaler::steps_skipped).
+///
+/// The page holds all it needs and no script; texts are escaped. It is readable on a phone, light and dark as
+/// the browser asks for, and stays below 1 MB for 20 values of any number of steps: what lies within a pixel
+/// is drawn from its least to its largest value. The file is written all or nothing. Existing files, resume()
+/// and errors: as for SvgPlot.
+class HTMLReport final : public Sink {
+ public:
+  explicit HTMLReport(std::string path, HTMLReportOptions options = {});
+  HTMLReport(HTMLReport&& other) noexcept;
+  HTMLReport& operator=(HTMLReport&& other) noexcept;
+  ~HTMLReport() override;
+  void write(const LogRecord& record) override;
+  void write_text(const LogText& text) override;
+  void resume(std::int64_t step) override;
+  void close() override;
+  /// The page as it would be written now.
+  [[nodiscard]] std::string html() const;
+
+ private:
+  void save_if_due();
+  void save();
+
+  std::string path_;
+  HTMLReportOptions options_;
+  std::unique_ptr<detail::RunHistory> history_;
+  bool is_started_ = false, is_saved_ = true, is_ended_ = false;
+  double saved_at_;
+};
+
+}  // namespace mezzo::train

@@ -1,0 +1,214 @@
+// Metrics of classes: what was predicted, what was right, counted per class by one scatter_add.
+#include <limits>
+
+#include "mezzo/core/error.h"
+#include "mezzo/ops/ops.h"
+#include "mezzo/train/metrics.h"
+
+namespace mezzo::train {
+
+namespace {
+
+constexpr std::int64_t kMostClasses = std::int64_t{1} << 20;
+
+bool is_class_dtype(DType dtype) { return !is_floating(dtype); }
+
+void require_targets(const Metric& metric, const Tensor& target) {
+  if (is_class_dtype(target.dtype())) return;
+  throw DTypeError(metric.name(), "targets that are classes: integers or bools",
+                   std::string(info(target.dtype()).name), "cast them, or give their argmax");
+}
+
+/// Whether `preds` holds scores: floating, with a dim of classes behind the first.
+bool are_scores(const Metric& metric, const Tensor& preds, const Tensor& target) {
+  require_targets(metric, target);
+  if (!is_floating(preds.dtype())) {
+    if (preds.shape() == target.shape()) return false;
+  } else if (preds.dim() >= 1 && preds.dim() == target.dim() + 1) {
+    Shape without = preds.shape();
+    without.erase(preds.dim() == 1 ? 0 : 1);
+    if (without == target.shape()) return true;
+  }
+  throw ShapeError(metric.name(), "scores [N, C, ..] or integer classes [N, ..] for targets [N, ..]",
+                   to_string(preds.shape()) + " " + std::string(info(preds.dtype()).name) + " for " +
+                       to_string(target.shape()),
+                   "move the dim of the classes to place 1, or give classes");
+}
+
+std::int64_t class_dim(const Tensor& scores) { return scores.dim() == 1 ? 0 : 1; }
+
+/// Classes of predictions of either form, i64.
+Tensor classes_of(const Metric& metric, const Tensor& preds, const Tensor& target) {
+  return are_scores(metric, preds, target) ? argmax(preds, class_dim(preds)) : preds.to(DType::i64);
+}
+
+std::string class_options(std::int64_t ignore_index) {
+  return "ignore_index " + std::to_string(ignore_index);
+}
+
+/// `num_classes`, checked.
+std::int64_t checked_classes(const std::string& name, std::int64_t num_classes) {
+  if (num_classes >= 1 && num_classes <= kMostClasses) return num_classes;
+  throw ValueError(name, "between 1 and " + std::to_string(kMostClasses) + " classes",
+                   std::to_string(num_classes), "give the number of classes");
+}
+
+/// Adds 1 at each of the indices. Throws: IndexError that speaks of classes.
+void count_at(const Metric& metric, const Tensor& counts, const Tensor& index, std::int64_t classes) {
+  try {
+    counts.scatter_add_(0, index, ones(index.shape(), {.dtype = DType::i64, .device = index.device()}));
+  } catch (const IndexError&) {
+    throw IndexError(metric.name(), "classes in [0, " + std::to_string(classes) + ")", "one outside",
+                     "check targets and predictions, or set ignore_index");
+  }
+}
+
+/// Where 0 <= x < classes.
+Tensor is_class(const Tensor& x, std::int64_t classes) { return logical_and(x.ge(0), x.lt(classes)); }
+
+/// a / b in f64, and 0 where b is 0.
+Tensor share(const Tensor& a, const Tensor& b) {
+  return where(b.eq(0), 0.0, a.to(DType::f64) / b.to(DType::f64));
+}
+
+}  // namespace
+
+// Counts of both: right ones, all.
+Accuracy::Accuracy(AccuracyOptions options)
+    : Metric("Accuracy", "(" + class_options(options.ignore_index) + ")",
+             {{{}, DType::i64}, {{}, DType::i64}}),
+      ignore_index_(options.ignore_index) {}
+
+void Accuracy::update(const Tensor& preds, const Tensor& target) {
+  require_targets(*this, target);
+  count(target, [&] {
+    const Tensor expected = target.to(DType::i64);
+    const Tensor counts = expected.ne(ignore_index_);
+    const Tensor right = classes_of(*this, preds, target).eq(expected);
+    sum(0).add_(mezzo::sum(logical_and(right, counts)));
+    sum(1).add_(mezzo::sum(counts));
+  });
+}
+
+Tensor Accuracy::result(const std::vector<Tensor>& sums) const {
+  return sums[0].to(DType::f64) / sums[1].to(DType::f64);
+}
+
+TopKAccuracy::TopKAccuracy(std::int64_t k, AccuracyOptions options)
+    : Metric("TopKAccuracy", "(k " + std::to_string(k) + ", " + class_options(options.ignore_index) + ")",
+             {{{}, DType::i64}, {{}, DType::i64}}),
+      k_(k),
+      ignore_index_(options.ignore_index) {
+  if (k < 1)
+    throw ValueError("TopKAccuracy", "k of at least 1", std::to_string(k), "give how many classes count");
+}
+
+void TopKAccuracy::update(const Tensor& preds, const Tensor& target) {
+  if (!are_scores(*this, preds, target) || preds.size(class_dim(preds)) < k_) {
+    throw ShapeError(name(), "scores of at least " + std::to_string(k_) + " classes",
+                     to_string(preds.shape()) + " " + std::string(info(preds.dtype()).name),
+                     "give logits, or a smaller k");
+  }
+  count(target, [&] {
+    const std::int64_t dim = class_dim(preds);
+    const Tensor expected = target.to(DType::i64);
+    const Tensor counts = expected.ne(ignore_index_);
+    const Tensor right = any(topk(preds, k_, dim).indices.eq(expected.unsqueeze(dim)), dim);
+    sum(0).add_(mezzo::sum(logical_and(right, counts)));
+    sum(1).add_(mezzo::sum(counts));
+  });
+}
+
+Tensor TopKAccuracy::result(const std::vector<Tensor>& sums) const {
+  return sums[0].to(DType::f64) / sums[1].to(DType::f64);
+}
+
+// Counts of [target, prediction], row-major, and behind them of what is ignored.
+ConfusionMatrix::ConfusionMatrix(std::int64_t num_classes, ConfusionMatrixOptions options)
+    : Metric("ConfusionMatrix",
+             "(" + std::to_string(num_classes) + " classes, " + class_options(options.ignore_index) + ")",
+             {{{checked_classes("ConfusionMatrix", num_classes) * num_classes + 1}, DType::i64}}),
+      classes_(num_classes),
+      options_(options) {}
+
+void ConfusionMatrix::update(const Tensor& preds, const Tensor& target) {
+  require_targets(*this, target);
+  count(target, [&] {
+    const Tensor t = target.to(DType::i64), p = classes_of(*this, preds, target);
+    const Tensor valid = logical_and(is_class(t, classes_), is_class(p, classes_));
+    const Tensor index = where(t.eq(options_.ignore_index), classes_ * classes_,
+                               where(valid, t * classes_ + p, std::int64_t{-1}));
+    count_at(*this, sum(0), index.reshape({index.numel()}), classes_);
+  });
+}
+
+Tensor ConfusionMatrix::result(const std::vector<Tensor>& sums) const {
+  const Tensor counts = sums[0].narrow(0, 0, classes_ * classes_).reshape({classes_, classes_}).clone();
+  switch (options_.normalize) {
+    case Normalize::none:
+      return counts;
+    case Normalize::by_target:
+      return share(counts, mezzo::sum(counts, {1}, true));
+    case Normalize::by_prediction:
+      return share(counts, mezzo::sum(counts, {0}, true));
+    case Normalize::all:
+      return share(counts, mezzo::sum(counts));
+  }
+  return counts;
+}
+
+// Counts per class: right, predicted, targets. Class `classes` of each holds what is ignored or wrong.
+ClassScore::ClassScore(std::string name, std::int64_t num_classes, ClassScoreOptions options)
+    : Metric(name,
+             "(" + std::to_string(num_classes) + " classes, " + class_options(options.ignore_index) + ")",
+             {{{3 * (checked_classes(name, num_classes) + 1)}, DType::i64}}),
+      classes_(num_classes),
+      options_(options) {}
+
+void ClassScore::update(const Tensor& preds, const Tensor& target) {
+  require_targets(*this, target);
+  count(target, [&] {
+    const Tensor t = target.to(DType::i64).reshape({target.numel()});
+    const Tensor p = classes_of(*this, preds, target).reshape({target.numel()});
+    const Tensor ignored = t.eq(options_.ignore_index);
+    // A class outside of the range becomes -1, which count_at refuses.
+    const auto place = [&](const Tensor& x, const Tensor& counts, std::int64_t block) {
+      const std::int64_t begin = block * (classes_ + 1);
+      return where(counts, where(is_class(x, classes_), x + begin, std::int64_t{-1}), begin + classes_);
+    };
+    const Tensor counts = logical_not(ignored);
+    const Tensor index =
+        cat({place(t, logical_and(counts, t.eq(p)), 0), place(p, counts, 1), place(t, counts, 2)});
+    count_at(*this, sum(0), index, classes_);
+  });
+}
+
+Tensor ClassScore::result(const std::vector<Tensor>& sums) const {
+  const Tensor table = sums[0].reshape({3, classes_ + 1}).narrow(1, 0, classes_).to(DType::f64);
+  const Tensor right = table.select(0, 0), predicted = table.select(0, 1), targets = table.select(0, 2);
+  const Tensor number = mezzo::sum(targets);
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto or_nan = [&](const Tensor& value) { return where(number.eq(0), kNan, value); };
+  if (options_.average == Average::micro) {
+    return or_nan(score(mezzo::sum(right), mezzo::sum(predicted), number));
+  }
+  const Tensor scores = score(right, predicted, targets);
+  if (options_.average == Average::none) return or_nan(scores);
+  const Tensor weights =
+      options_.average == Average::weighted ? targets : (predicted + targets).gt(0).to(DType::f64);
+  return mezzo::sum(scores * weights) / mezzo::sum(weights);
+}
+
+Tensor Precision::score(const Tensor& right, const Tensor& predicted, const Tensor& /*targets*/) const {
+  return share(right, predicted);
+}
+
+Tensor Recall::score(const Tensor& right, const Tensor& /*predicted*/, const Tensor& targets) const {
+  return share(right, targets);
+}
+
+Tensor F1Score::score(const Tensor& right, const Tensor& predicted, const Tensor& targets) const {
+  return share(right * 2, predicted + targets);
+}
+
+}  // namespace mezzo::train

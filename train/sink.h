@@ -1,0 +1,78 @@
+// Sink: where a Logger's records go. One of a user's own needs one function:
+//   struct Printer : train::Sink {
+//     void write(const train::LogRecord& record) override {
+//       for (const auto& [name, value, dtype] : record.values) std::cout << name << " " << value << "\n";
+//     }
+//   };
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "mezzo/core/dtype.h"
+#include "mezzo/core/value.h"
+
+namespace mezzo::train {
+
+/// A value on the host. `dtype` is that of its tensor, or f64: the precision worth writing down.
+struct LogScalar {
+  std::string_view name;
+  double value = 0;
+  DType dtype = DType::f64;
+};
+/// What one call of Logger::log says. Views are valid during the call.
+struct LogRecord {
+  std::int64_t step = 0;
+  double time = 0;  ///< seconds since 1970, to the millisecond
+  std::span<const LogScalar> values;
+};
+/// What one call of Logger::text says: a string, or lists and maps of such (a table).
+struct LogText {
+  std::int64_t step = 0;  ///< the last one logged
+  double time = 0;
+  std::string_view name;
+  const Value& value;
+};
+/// What one call of Logger::histogram says: all elements of a tensor.
+struct LogHistogram {
+  std::int64_t step = 0;
+  double time = 0;
+  std::string_view name;
+  std::span<const double> values;
+};
+
+/// What a Logger writes to. Functions are called by one thread at a time, with steps that do not go back.
+/// What they throw as an IoError, the Logger's option `errors` decides about; all other exceptions reach the
+/// caller of the Logger.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  Sink(const Sink&) = delete;
+  Sink& operator=(const Sink&) = delete;
+
+  /// Whether it wants the record of this step. Asked before any tensor is read: when no sink wants it, none
+  /// is. Default: steps that `every` divides.
+  [[nodiscard]] virtual bool is_due(std::int64_t step) { return step % every_ == 0; }
+  virtual void write(const LogRecord& record) = 0;
+  virtual void write_text(const LogText& /*text*/) {}
+  /// Whether histograms are to be read back for it.
+  [[nodiscard]] virtual bool wants_histograms() const { return false; }
+  virtual void write_histogram(const LogHistogram& /*histogram*/) {}
+  /// The run goes on behind `step`: what was written with a larger one, by this process or one before, is to
+  /// be forgotten.
+  virtual void resume(std::int64_t /*step*/) {}
+  /// Writes what is still held back. Called at the end, perhaps more than once.
+  virtual void close() {}
+
+ protected:
+  /// Throws: ValueError for an interval below 1.
+  explicit Sink(std::int64_t every = 1);
+  Sink(Sink&&) = default;
+  Sink& operator=(Sink&&) = default;
+
+ private:
+  std::int64_t every_;
+};
+
+}  // namespace mezzo::train
