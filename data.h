@@ -1,12 +1,21 @@
-// Data sets, loaders and transforms, in one include beside mezzo.h.
+// Data sets and their readers, loaders and transforms, in one include beside mezzo.h.
 #pragma once
 
+#include "mezzo/data/cifar.h"
 #include "mezzo/data/collate.h"
+#include "mezzo/data/csv.h"
 #include "mezzo/data/dataset.h"
 #include "mezzo/data/example.h"
 #include "mezzo/data/functional.h"
+#include "mezzo/data/image/image.h"
+#include "mezzo/data/image/image_folder.h"
 #include "mezzo/data/iterable.h"
 #include "mezzo/data/loader.h"
+#include "mezzo/data/mnist.h"
 #include "mezzo/data/random.h"
 #include "mezzo/data/sampler.h"
+#include "mezzo/data/table.h"
+#include "mezzo/data/text/char_tokenizer.h"
+#include "mezzo/data/text/gpt2_tokenizer.h"
+#include "mezzo/data/token_file.h"
 #include "mezzo/data/transforms.h"

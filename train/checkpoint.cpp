@@ -162,7 +162,7 @@ io::TensorFile detail::checkpoint_of(const Parts& parts, const SaveCheckpointOpt
 }
 
 void save_checkpoint(const std::string& path, const Parts& parts, const SaveCheckpointOptions& options) {
-  detail::checkpoint_of(parts, options).save(path);
+  detail::checkpoint_of(parts, options).save(path, {.max_shard_size = options.max_shard_size});
 }
 
 namespace {
@@ -171,7 +171,7 @@ namespace {
 class Loading {
  public:
   Loading(const std::string& path, const Parts& parts) : path_(path), parts_(parts) {
-    file_ = io::TensorFile::load(path);
+    file_ = io::TensorFile::load(path, Device::cpu(), {.mapped = true});  // every part copies what it takes
     read_values();
     states_.resize(parts.size());
     gradients_.resize(parts.size());
@@ -328,7 +328,8 @@ class Loading {
     const std::map<std::string, Tensor> gradients(saved.begin(), saved.end());
     for (const auto& [name, parameter] : parts_[i].access().module->named_parameters()) {
       const auto found = gradients.find(name);
-      parameter.set_grad(found == gradients.end() ? Tensor() : found->second.to(parameter.device()));
+      parameter.set_grad(found == gradients.end() ? Tensor()
+                                                  : mezzo::clone(found->second).to(parameter.device()));
     }
   }
 

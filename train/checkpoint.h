@@ -8,7 +8,7 @@
 
 #include <concepts>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -108,6 +108,10 @@ struct SaveCheckpointOptions {
   /// Save the gradients of modules where there are some, as in the middle of an accumulation. To keep a
   /// checkpoint small, drop them first (zero_grad) or set this to false.
   bool gradients = true;
+  /// Bytes of tensors in a file; more go into several, in Hugging Face's layout (io::TensorFile::save), of
+  /// which a process that is killed can leave neither the former nor the new ones. None: one file of any
+  /// size.
+  std::optional<std::uint64_t> max_shard_size = {};
   /// More strings about the file, as safetensors has them.
   io::Metadata metadata = {};
 };

@@ -28,11 +28,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors";
+constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors", kIndex = ".index.json";
 constexpr const char* kMetricKey = "mezzo.metric";
 
-/// The step of "step-000000001200.safetensors"; none of any other name.
+/// The step of "step-000000001200.safetensors", and of the index of its shards; none of any other name.
 std::optional<std::int64_t> step_of(std::string_view name) {
+  if (name.ends_with(kIndex)) name.remove_suffix(kIndex.size());
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
   name = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
   std::int64_t step = -1;
@@ -128,6 +129,7 @@ class CheckpointManager::Writer {
   }
 
  private:
+  [[nodiscard]] fs::path path_of(std::int64_t step) const { return fs::path(folder_) / file_name(step); }
   [[nodiscard]] std::vector<fs::path> files() const {
     std::vector<fs::path> paths;
     std::error_code error;
@@ -138,7 +140,8 @@ class CheckpointManager::Writer {
   /// The metric that a file was saved with. A file that cannot be read has none.
   static std::optional<double> metric_of(const fs::path& path) {
     try {
-      const io::Metadata metadata = io::TensorFile::load(path.string()).metadata;
+      const io::Metadata metadata =
+          io::TensorFile::load(path.string(), Device::cpu(), {.mapped = true}).metadata;
       const auto found = metadata.find(kMetricKey);
       double metric = 0;
       if (found == metadata.end()) return std::nullopt;
@@ -151,23 +154,45 @@ class CheckpointManager::Writer {
   }
 
   void write(std::int64_t step, std::optional<double> metric, const io::TensorFile& file) {
-    file.save((fs::path(folder_) / file_name(step)).string());
+    file.save(path_of(step).string(), {.max_shard_size = options_.max_shard_size});
     metrics_[step] = metric;
     point_to(step, "latest");
     const std::vector<std::int64_t> best = by_metric();
-    if (!best.empty()) point_to(best.front(), "best");
+    const bool keeps_best = options_.keep_best > 0 || options_.keep_last == 0;
+    if (keeps_best && !best.empty()) point_to(best.front(), "best");
+    if (!keeps_best) remove_links("best");
     remove_old(step, best);
     io::sync_folder(folder_);
   }
   /// A link to a step's file, in place of the one before it. It is for people and other programs: nothing
   /// here reads it, so a file system without links does no harm.
   void point_to(std::int64_t step, const std::string& name) const {
+    std::error_code error;
+    const bool is_index = !fs::exists(path_of(step), error);
+    const std::string end = is_index ? std::string(kIndex) : "", other = is_index ? "" : std::string(kIndex);
     const fs::path link = fs::path(folder_) / (name + std::string(kSuffix));
     const fs::path temporary = link.string() + ".tmp-" + std::to_string(::getpid()) + "-0";
-    std::error_code error;
     fs::remove(temporary, error);
-    fs::create_symlink(file_name(step), temporary, error);
-    if (!error) fs::rename(temporary, link, error);
+    fs::create_symlink(file_name(step) + end, temporary, error);
+    if (!error) fs::rename(temporary, link.string() + end, error);
+    if (!error) fs::remove(link.string() + other, error);
+  }
+  void remove_links(const std::string& name) const {
+    std::error_code error;
+    for (const std::string& end : {std::string(), std::string(kIndex)})
+      fs::remove(fs::path(folder_) / (name + std::string(kSuffix) + end), error);
+  }
+  /// The file, or its index first, so that nobody finds an index without its shards.
+  [[nodiscard]] bool remove_step(std::int64_t step) const {
+    std::error_code error;
+    fs::remove(path_of(step).string() + std::string(kIndex), error);
+    if (!error) fs::remove(path_of(step), error);
+    const std::string shards = file_name(step).substr(0, file_name(step).size() - kSuffix.size()) + "-";
+    for (const fs::path& path : files()) {
+      const std::string name = path.filename().string();
+      if (!error && name.starts_with(shards) && name.ends_with(kSuffix)) fs::remove(path, error);
+    }
+    return !error;
   }
   void remove_old(std::int64_t step, const std::vector<std::int64_t>& best) {
     if (options_.keep_last == 0) return;
@@ -178,12 +203,8 @@ class CheckpointManager::Writer {
              (place < static_cast<std::int64_t>(best.size()) && place < options_.keep_best);
     };
     for (auto it = metrics_.begin(); it != metrics_.end();) {
-      std::error_code error;
-      const std::int64_t candidate = it->first;
-      // Counted before anything is erased: `is_kept` looks at newer ones only.
-      const bool goes =
-          !is_kept(candidate) && (fs::remove(fs::path(folder_) / file_name(candidate), error), !error);
-      it = goes ? metrics_.erase(it) : std::next(it);
+      // What is erased here is older than all that `is_kept` still counts.
+      it = !is_kept(it->first) && remove_step(it->first) ? metrics_.erase(it) : std::next(it);
     }
   }
 

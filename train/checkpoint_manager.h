@@ -23,12 +23,13 @@ struct CheckpointManagerOptions {
   Best best = Best::lowest;
   bool background = true;  ///< write on a thread, from a copy in memory: a step waits for the copy only
   bool gradients = true;   ///< as SaveCheckpointOptions
+  std::optional<std::uint64_t> max_shard_size = {};  ///< the same
 };
 
-/// Files "step-000000001200.safetensors" in one folder, with links "latest.safetensors" and
-/// "best.safetensors". A file appears complete or not at all, links are changed after it, and old files go
-/// last: so at any moment a run that is killed leaves a whole checkpoint, the newest but one at the worst.
-/// One process writes into a folder.
+/// Files "step-000000001200.safetensors" (or their shards and index) in one folder, with links
+/// "latest.safetensors" and "best.safetensors". A file appears complete or not at all, links are changed
+/// after it, and old files go last: so at any moment a run that is killed leaves a whole checkpoint, the
+/// newest but one at the worst. One process writes into a folder.
 class CheckpointManager {
  public:
   /// Makes the folder if need be. The parts must outlive the manager. Throws: IoError for a folder that

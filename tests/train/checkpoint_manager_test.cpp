@@ -74,6 +74,34 @@ TEST_F(Manager, FindsWhatAnEarlierRunHasLeft) {
   EXPECT_EQ(manager.steps(), (Steps{1, 4, 1'000'000'000'000'000})) << "the best, this one, and the last";
 }
 
+TEST_F(Manager, ShardsAreOneCheckpoint) {
+  Tensor a = full({100}, 1), b = full({100}, 2);
+  const Parts parts{{"a", a}, {"b", b}};
+  const auto count = [&] { return std::distance(fs::directory_iterator(folder_), {}); };
+  {
+    CheckpointManager manager(folder_.string(), parts, {.keep_last = 2, .max_shard_size = 500});
+    for (const std::int64_t step : {1, 2, 3}) {
+      a.fill_(static_cast<double>(step));
+      manager.save(step, 5.0);
+    }
+    EXPECT_EQ(manager.steps(), (Steps{2, 3}));
+    EXPECT_EQ(count(), 2 * 3 + 2) << "two shards and an index each, and two links";
+  }
+  a.fill_(0);
+  b.fill_(0);
+  CheckpointManager manager(folder_.string(), parts, {.keep_last = 1, .keep_best = 0});
+  EXPECT_EQ(manager.steps(), (Steps{2, 3}));
+  EXPECT_EQ(manager.load_best(), 3);
+  EXPECT_EQ(a[0].item() * 10 + b[0].item(), 32);
+  a.fill_(0);
+  load_checkpoint((folder_ / "latest.safetensors").string(), parts);
+  EXPECT_EQ(a[0].item(), 3);
+  manager.save(4);
+  EXPECT_EQ(manager.steps(), (Steps{4}));
+  EXPECT_EQ(target("latest.safetensors"), "step-000000000004.safetensors");
+  EXPECT_EQ(count(), 1 + 1) << "a file and its link";
+}
+
 TEST_F(Manager, NothingIsThereAtFirst) {
   CheckpointManager manager(folder_.string(), parts_);
   EXPECT_EQ(manager.load_latest(), std::nullopt);
