@@ -182,6 +182,15 @@ TEST(Readme, ItsProgramIsAnExampleAndItsLossFalls) {
   EXPECT_LT(losses.back(), losses.front() / 4) << ran.text;
 }
 
+TEST(TrainingRuns, TheProgramIsTheExample) {
+  const std::string source = read(kRoot + "examples/training_run/main.cpp");
+  const std::string shown =
+      between(behind(kRoot + "docs/training_runs.md", "<!-- examples/training_run/main.cpp"),
+              " -->\n```cpp\n", "```");
+  ASSERT_FALSE(shown.empty());
+  EXPECT_EQ(stripped(between(source, "// program begins\n", "  // program ends")), stripped(shown));
+}
+
 TEST(Pages, LinksLeadToFilesAndHeadings) {
   int links = 0;
   for (const std::string folder : {"", "docs/", "bench/", "examples/amp/"}) {
