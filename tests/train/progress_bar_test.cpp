@@ -58,12 +58,14 @@ TEST(ProgressLine, EndsAndOddNumbers) {
             "100%  10/10  5 steps/s  0:02<0:00  scale 65536  a -inf");
   EXPECT_EQ(progress_line({12, 10, 5, 2, "steps", {}}, plain), "100%  12/10  5 steps/s  0:02<0:00");
   EXPECT_EQ(progress_line({1, 10, 1e-12, 2, "steps", {}}, plain),
-            " 10%  1/10  1e+12 s/steps  0:02<277777:46:40");
+            " 10%  1/10  1T s/steps  0:02<277777:46:40");
   EXPECT_NE(progress_line({1, 2, 1, 1, "steps", {{"loss", std::nan("")}}}, {.colour = true})
                 .find("\x1b[31mnan\x1b[0m"),
             std::string::npos);
+  EXPECT_EQ(detail::short_number(65536), "65536");
+  EXPECT_EQ(detail::short_number(19'006'464), "19.01M");
   EXPECT_EQ(detail::short_number(1.5e-7), "1.5e-07");
-  EXPECT_EQ(detail::short_number(12345.678), "1.235e+04");
+  EXPECT_EQ(detail::short_number(12345.678), "12.35k");
 }
 
 /// A pipe that the bar writes to.

@@ -37,7 +37,9 @@ constexpr std::string_view kPageStyle =
     "font-variant-numeric:tabular-nums}td,th{text-align:left;padding:6px 12px;border-bottom:1px solid "
     "var(--line);"
     "vertical-align:top}tr:last-child td{border-bottom:0}th{color:var(--soft);font-weight:600}"
-    "td:first-child,th:first-child{white-space:nowrap}td{overflow-wrap:anywhere}.wide td{white-space:nowrap}"
+    "td:first-child,th:first-child{white-space:nowrap}td{overflow-wrap:anywhere}.wide td,.wide "
+    "th{white-space:nowrap}"
+    ".pairs td:first-child{width:1%;padding-right:32px}"
     "pre{margin:0;padding:10px 12px;font:13px/1.45 ui-monospace,Menlo,Consolas,monospace;white-space:pre}";
 
 void append_head(std::string& out, const HTMLReportOptions& options, bool is_ended) {
@@ -117,7 +119,7 @@ void append_text_section(std::string& out, const std::string& name, const Value&
     out += "<pre>" + detail::escaped(detail::plain_text(value, 2)) + "</pre></div>\n";
     return;
   }
-  out += table->titles.empty() ? "<table>\n" : "<table class=\"wide\">\n";
+  out += table->titles.empty() ? "<table class=\"pairs\">\n" : "<table class=\"wide\">\n";
   if (!table->titles.empty()) append_row(out, "th", table->titles);
   for (const std::vector<std::string>& row : table->rows) append_row(out, "td", row);
   out += "</table></div>\n";

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "mezzo/train/logging/ticks.h"
+
 namespace mezzo::train::detail {
 
 namespace {
@@ -96,10 +98,13 @@ std::string short_number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   std::array<char, 32> text{};
-  const bool whole = value == std::floor(value) && std::abs(value) < 1e7;
   char* const end = text.data() + text.size();
-  return {text.data(), whole ? std::to_chars(text.data(), end, static_cast<std::int64_t>(value)).ptr
-                             : std::to_chars(text.data(), end, value, std::chars_format::general, 4).ptr};
+  const double size = std::abs(value);
+  if (value == std::floor(value) && size < 1e7) {
+    return {text.data(), std::to_chars(text.data(), end, static_cast<std::int64_t>(value)).ptr};
+  }
+  if (size >= 1e4) return tick_text(value);
+  return {text.data(), std::to_chars(text.data(), end, value, std::chars_format::general, 4).ptr};
 }
 
 std::string progress_line(const Progress& progress, const ProgressStyle& style) {

@@ -26,7 +26,7 @@ struct ProgressStyle {
 
 /// 75 as "1:15", 3671 as "1:01:11".
 [[nodiscard]] std::string duration_text(double seconds);
-/// About four digits: 0.12345678 as "0.1235", 65536 as "65536", 1.5e-7 as "1.5e-07".
+/// About four digits: 0.12345678 as "0.1235", 65536 as "65536", 73561.5 as "73.56k", 1.5e-7 as "1.5e-07".
 [[nodiscard]] std::string short_number(double value);
 
 }  // namespace mezzo::train::detail
