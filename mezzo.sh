@@ -37,8 +37,8 @@ usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
   bench [args]    build the benchmarks and compare with PyTorch, LibTorch and oneDNN (try: bench --help)
   gpu             on a machine with a GPU: all tests, memory checker, sample and bench; result in bench/results/
   fuzz [args]     search inputs that break a reader of files or an op, by libFuzzer: [TARGET...] [--seconds N]; targets:
-                  json, safetensors, idx, checkpoint, state, op, csv, bpe, image, cifar,
-                  token_file (all), readers (the first two)
+                  json, safetensors, idx, npy, npz, torch, csv, bpe, image, cifar, token_file, log, checkpoint, state,
+                  op (all), readers (the first two)
   soak [args]     train for hours beside noise and faults; bits, memory and time must hold: [--minutes N] [--seed N]
   install         build and install the library for find_package(mezzo), to --prefix DIR (/usr/local)
   docs            make the API reference of the public headers by Doxygen: build/docs/html/index.html

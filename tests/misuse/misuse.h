@@ -205,6 +205,7 @@ MISUSE_OPTIONS(AttentionOptions, &AttentionOptions::attn_mask, &AttentionOptions
 MISUSE_OPTIONS(ValueOptions, &ValueOptions::dtype, &ValueOptions::device, &ValueOptions::requires_grad);
 MISUSE_OPTIONS(TensorOptions, &TensorOptions::dtype, &TensorOptions::device, &TensorOptions::requires_grad);
 MISUSE_OPTIONS(Correction, &Correction::value);
+MISUSE_OPTIONS(io::LoadOptions, &io::LoadOptions::mapped);
 MISUSE_OPTIONS(LstmState, &LstmState::h, &LstmState::c);
 MISUSE_OPTIONS(nn::init::KaimingOptions, &nn::init::KaimingOptions::a, &nn::init::KaimingOptions::mode,
                &nn::init::KaimingOptions::nonlinearity);
