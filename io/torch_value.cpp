@@ -49,6 +49,9 @@ class TensorCollector {
   }
 
  private:
+  /// As many as a header of safetensors may have. A long key that is shared could make any number.
+  static constexpr std::size_t kMaxLetters = 100'000'000;
+
   /// Recurses as deep as the file nests, which is at most kMaxTorchDepth.
   void visit(TorchTree::Number number) {
     if (++visited_ > detail::kMaxTorchValues) {
@@ -56,7 +59,15 @@ class TensorCollector {
                     "more, as lists or dicts are shared", "take the dicts apart with at()");
     }
     const TorchTree::Node& node = tree_.nodes[number];
-    if (node.kind == Kind::tensor) found_.emplace_back(name_, tree_.tensors[node.index]);
+    if (node.kind == Kind::tensor) {
+      letters_ += name_.size();
+      if (letters_ > kMaxLetters) {
+        throw IoError("TorchValue.tensors",
+                      "names of at most " + std::to_string(kMaxLetters) + " bytes in all", "more",
+                      "take the dicts apart with at()");
+      }
+      found_.emplace_back(name_, tree_.tensors[node.index]);
+    }
     const bool is_map = node.kind == Kind::map;
     if (!is_map && node.kind != Kind::list && node.kind != Kind::tuple) return;
     const std::vector<TorchTree::Number>& parts = tree_.parts[node.index];
@@ -72,7 +83,7 @@ class TensorCollector {
   const TorchTree& tree_;
   TorchValue::NamedTensors found_;
   std::string name_;
-  std::size_t visited_ = 0;
+  std::size_t visited_ = 0, letters_ = 0;
 };
 
 }  // namespace

@@ -77,8 +77,8 @@ class TorchValue {
 
   /// All tensors in this value, named by the keys and positions that lead there, joined by dots:
   /// "model.fc.weight", "optimizer.state.0.exp_avg". So a state dict of PyTorch's has the names of its keys.
-  /// Throws: IoError for two tensors of one name, and for more than 1,048,576 values on the way, which lists
-  /// that are shared may have.
+  /// Throws: IoError for two tensors of one name, and for more than 1,048,576 values on the way or
+  /// 100,000,000 bytes of names, which lists and keys that are shared may come to.
   [[nodiscard]] NamedTensors tensors() const;
 
  private:

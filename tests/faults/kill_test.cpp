@@ -73,5 +73,58 @@ TEST_F(KilledSaves, AtRandomMoments) {
   EXPECT_EQ(killed_, 40);
 }
 
+/// Saves in several files: a reader of the index finds the former tensors, the new ones, or no index.
+class KilledShards : public FaultTest {
+ protected:
+  void save(double value) const {
+    io::TensorFile::NamedTensors tensors;
+    for (int i = 0; i < 4; ++i) tensors.emplace_back(std::to_string(i), full({10}, value));
+    io::save(tensors, file(), {.max_shard_size = 40});
+  }
+  [[nodiscard]] std::string file() const { return (folder() / "m.safetensors").string(); }
+
+  /// The value that all tensors have; -1 where there is no index.
+  [[nodiscard]] double read() const {
+    const std::string index = file() + ".index.json";
+    if (!std::filesystem::exists(index)) return -1;
+    const io::TensorFile::NamedTensors tensors = io::load(index);
+    EXPECT_EQ(tensors.size(), 4U);
+    for (const auto& [name, tensor] : tensors)
+      EXPECT_TRUE(tensor.equal(tensors[0].second)) << "old and new together";
+    return tensors[0].second.to_vector<double>()[0];
+  }
+};
+
+TEST_F(KilledShards, NeverMixOldAndNew) {
+  const FaultPlan none{.kinds = kOpen | kWrite | kSync | kRename, .first = ~std::uint64_t{0}};
+  std::uint64_t calls = 0;
+  std::string message;
+  ASSERT_EQ(run_with(none, calls, message, [&] { save(1); }), End::success);
+  int before = 0, after = 0, without = 0;
+  for (std::uint64_t n = 1; n <= calls; ++n) {
+    save(1);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      const Faults faults({.kinds = none.kinds, .action = FaultAction::kill_before, .first = n});
+      save(2);
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << n;
+    const double found = read();
+    before += found == 1 ? 1 : 0;
+    after += found == 2 ? 1 : 0;
+    without += found == -1 ? 1 : 0;
+  }
+  EXPECT_EQ(before + after + without, static_cast<int>(calls));
+  EXPECT_GT(before, after);
+  EXPECT_GT(before, without) << "the time without an index is that of giving names";
+  save(3);
+  EXPECT_EQ(read(), 3);
+  EXPECT_EQ(entries_of(folder()), 5) << "the next save removes what was left";
+}
+
 }  // namespace
 }  // namespace mezzo::test

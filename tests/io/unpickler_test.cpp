@@ -206,6 +206,26 @@ TEST(Unpickler, SharedListsDoNotBlowUp) {
   EXPECT_THROW(static_cast<void>(value.tensors()), IoError) << "2^100 values";
 }
 
+TEST(Unpickler, WhatSharedTuplesAreCopiedForIsShort) {
+  const std::string key(65, '0');
+  EXPECT_EQ(refusal(storage("FloatStorage", key, 1) + "."),
+            "expected a key of at most 64 bytes, got \"" + key + "\" at byte 120 of data.pkl");
+  EXPECT_NE(refusal(name("torch", "device") + text(key) + "\x85R.").find("a device of at most 64 bytes"),
+            std::string::npos);
+}
+
+TEST(Unpickler, NamesOfTensorsInAllAreLimited) {
+  // A dict of one key of 1 MB, which holds a list of 200 tensors: 200 MB of names.
+  const std::string x = tensor(storage("FloatStorage", "0", 1), 0, "(t", "(t") + std::string("q\0", 2);
+  std::string gets;
+  for (int i = 0; i < 200; ++i) gets += std::string("h\0", 2);
+  Pickled pickled = unpickled(begin() + "}" + text(std::string(1'000'000, 'k')) + "](" + x + gets + "es.");
+  pickled.tree.tensors.resize(1);
+  const TorchValue value(std::make_shared<const TorchTree>(pickled.tree), pickled.tree.root);
+  EXPECT_EQ(value.entry(0).second.tensors().size(), 201U);
+  EXPECT_THROW(static_cast<void>(value.tensors()), IoError);
+}
+
 TEST(Unpickler, NamesOfTensorsMustDiffer) {
   const std::string x = tensor(storage("FloatStorage", "0", 1), 0, "(t", "(t");
   Pickled pickled = unpickled(begin() + "}(" + text("a.b") + x + text("a") + "}" + text("b") + x + "su.");

@@ -13,6 +13,9 @@ namespace mezzo::io::detail {
 
 namespace {
 
+/// Longest key of a storage, which PyTorch counts, and name of a device.
+constexpr std::size_t kMaxPickleKey = 64;
+
 /// A dotted name as messages show it: as it is when it could be one.
 std::string shown_name(const std::string& name) {
   constexpr std::size_t kLongest = 80;
@@ -140,6 +143,9 @@ PickledValues::Number PickledValues::storage(Number id) {
   const Parts& parts = parts_of(id, Kind::tuple, "a storage");
   if (parts.size() != 5 || kind(parts[0]) != Kind::string || text_of(parts[0]) != "storage")
     fail("a storage as ('storage', type, key, location, size)", "another tuple");
+  // A tuple that is shared may be named in three bytes, so what is copied of it must be short.
+  if (text_of(parts[2]).size() > kMaxPickleKey)
+    fail("a key of at most " + std::to_string(kMaxPickleKey) + " bytes", quote(text_of(parts[2])));
   const KnownPickleName& type = name_of(parts[1]);
   if (type.kind != PickleName::storage_type) fail("a type of storage", type.text);
   const bool is_bytes = type.text.ends_with("UntypedStorage");
@@ -201,6 +207,8 @@ PickledValues::Number PickledValues::rebuild_from_type(const Parts& arguments) {
 PickledValues::Number PickledValues::device(const Parts& arguments) {
   if (arguments.empty() || arguments.size() > 2)
     fail("a device", std::to_string(arguments.size()) + " arguments");
+  if (text_of(arguments[0]).size() > kMaxPickleKey)
+    fail("a device of at most " + std::to_string(kMaxPickleKey) + " bytes", quote(text_of(arguments[0])));
   std::string name = text_of(arguments[0]);
   if (arguments.size() == 2) name += ":" + std::to_string(integer_of(arguments[1], "the index of a device"));
   return text(name);
