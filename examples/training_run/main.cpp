@@ -50,8 +50,17 @@ data::Dataset<data::Example> digits(const Options& options, bool train) {
   return DrawnDigits{train ? 4000 : 1000, train ? 1U : 2U};
 }
 
+// program begins
+Tensor accuracy_of(nn::Sequential& net, data::DataLoader<>& loader) {
+  const NoGrad no_grad;
+  train::Accuracy accuracy;
+  net.eval();
+  for (const auto& [images, labels] : loader) accuracy.update(net(images), labels);
+  net.train();
+  return accuracy.compute();
+}
+
 int run(const Options& options) {
-  // program begins
   const Device device = Device::best();
   const auto prepare = data::Compose(data::ToDType(DType::f32), data::Normalize({0.1307}, {0.3081}));
   data::DataLoader train_loader(
@@ -102,19 +111,13 @@ int run(const Options& options) {
       if (step % 50 == 0) checkpoints.save(step);
       if (step == options.stop) return 0;  // as if it had been killed
     }
-    net.eval();
-    train::Accuracy accuracy;
-    for (const auto& [images, labels] : test_loader) {
-      const NoGrad no_grad;
-      accuracy.update(net(images), labels);
-    }
-    net.train();
-    logger.log(step, {{"accuracy", accuracy.compute()}}, {.all_sinks = true});
-    checkpoints.save(step, accuracy.value());
+    const Tensor accuracy = accuracy_of(net, test_loader);
+    logger.log(step, {{"accuracy", accuracy}}, {.all_sinks = true});
+    checkpoints.save(step, accuracy.item());
   }
-  // program ends
   return 0;
 }
+// program ends
 
 }  // namespace
 

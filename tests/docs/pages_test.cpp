@@ -188,7 +188,7 @@ TEST(TrainingRuns, TheProgramIsTheExample) {
       between(behind(kRoot + "docs/training_runs.md", "<!-- examples/training_run/main.cpp"),
               " -->\n```cpp\n", "```");
   ASSERT_FALSE(shown.empty());
-  EXPECT_EQ(stripped(between(source, "// program begins\n", "  // program ends")), stripped(shown));
+  EXPECT_EQ(stripped(between(source, "// program begins\n", "// program ends")), stripped(shown));
 }
 
 TEST(Pages, LinksLeadToFilesAndHeadings) {
