@@ -72,8 +72,7 @@ class Optimizer {
   /// the record says skip.
   void step(const ScalerControl& control);
   /// The same with gradients that `closure` computes first, recording on: it clears them, runs the model and
-  /// calls backward. Returns what it returned, the loss. Under a scaler compute gradients first instead:
-  /// GradScaler::step takes the closure.
+  /// calls backward. Returns what it returned, the loss. Under a scaler GradScaler::step takes the closure.
   Tensor step(const mezzo::detail::Function<Tensor()>& closure);
   /// Drops all gradients, or, when `set_to_none` is false, fills them with zeros where they are.
   void zero_grad(bool set_to_none = true);

@@ -33,7 +33,7 @@ struct DrawnDigits {
     static constexpr std::int64_t kBoxes[7][4] = {{0, 0, 2, 10}, {0, 0, 9, 2}, {0, 8, 9, 2},  {8, 0, 2, 10},
                                                   {8, 0, 9, 2},  {8, 8, 9, 2}, {15, 0, 2, 10}};
     data::Random random(seed, 0, static_cast<std::uint64_t>(index));
-    const std::int64_t digit = random.integer(10), top = random.integer(11), left = random.integer(18);
+    const std::int64_t digit = random.integer(10), top = 4 + random.integer(3), left = 8 + random.integer(3);
     Generator generator(random.seed());
     Tensor image = randint(0, 120, {1, 28, 28}, {.dtype = DType::u8}, generator);
     for (std::size_t i = 0; i < 7; ++i) {
