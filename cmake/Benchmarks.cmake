@@ -27,6 +27,9 @@ foreach(layer IN ITEMS engine kernels norms ops conv optimizers training loop)
   endif()
 endforeach()
 
+mezzo_benchmark(mezzo_loading "${mezzo_bench_dir}/cases/loading.cpp")
+target_link_libraries(mezzo_loading PRIVATE mezzo mezzo_flags)
+
 mezzo_benchmark(bare "${mezzo_bench_dir}/peers/bare.cpp")
 target_compile_options(bare PRIVATE -O3)
 if(MEZZO_HAVE_ONEDNN)
