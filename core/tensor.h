@@ -422,6 +422,10 @@ struct TensorImpl final : RefCounted {
 /// CPU: `tensor([1.5000, 2.0000], shape=[2], dtype=f32)`. One host read.
 [[nodiscard]] std::string to_string(const Tensor& tensor);
 std::ostream& operator<<(std::ostream& stream, const Tensor& tensor);
+// "[2, 3]", "f32", "cuda:0": what to_string gives.
+std::ostream& operator<<(std::ostream& stream, const Dims& dims);
+std::ostream& operator<<(std::ostream& stream, DType dtype);
+std::ostream& operator<<(std::ostream& stream, Device device);
 
 inline const Shape& Tensor::shape() const { return required("shape").shape; }
 inline const Dims& Tensor::strides() const { return required("strides").strides; }

@@ -195,6 +195,14 @@ TEST(FirstLines, BuildModels) {
   EXPECT_EQ(out.str().substr(0, 4), "Net(");
 }
 
+TEST(FirstLines, PrintWhatATensorIs) {
+  const Tensor x = zeros({2, 3}, DType::bf16);
+  std::ostringstream out;
+  // std::cout << x.sizes() << x.dtype() << x.device() << x.strides()
+  out << x.shape() << " " << x.dtype() << " " << x.device() << " " << x.strides();
+  EXPECT_EQ(out.str(), "[2, 3] bf16 cpu [3, 1]");
+}
+
 TEST(FirstLines, Train) {
   manual_seed(0);
   Net net;
