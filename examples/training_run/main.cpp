@@ -15,7 +15,7 @@ using namespace mezzo;
 namespace {
 
 struct Options {
-  std::string data, out = "run";
+  std::string data, out = "run", device;
   int epochs = 3, workers = 2;
   std::int64_t stop = 0;
 };
@@ -61,7 +61,7 @@ Tensor accuracy_of(nn::Sequential& net, data::DataLoader<>& loader) {
 }
 
 int run(const Options& options) {
-  const Device device = Device::best();
+  const Device device = options.device.empty() ? Device::best() : Device::parse(options.device);
   const auto prepare = data::Compose(data::ToDType(DType::f32), data::Normalize({0.1307}, {0.3081}));
   data::DataLoader train_loader(
       data::transform(digits(options, true), data::Compose(data::RandomRotation(10), prepare)),
@@ -126,6 +126,7 @@ int main(int argc, char** argv) {
   CLI::App app("Trains a small convolution net on digits, with checkpoints and logs in a folder.");
   app.add_option("--data", options.data, "folder with MNIST's four files, as they are or gzipped");
   app.add_option("--out", options.out, "folder of checkpoints and logs")->capture_default_str();
+  app.add_option("--device", options.device, "cpu or cuda:N; the best there is, unless it is said");
   app.add_option("--epochs", options.epochs)->check(CLI::Range(1, 1000))->capture_default_str();
   app.add_option("--workers", options.workers, "threads that make batches")
       ->check(CLI::Range(0, 64))

@@ -29,7 +29,8 @@ class TrainingRun : public testing::Test {
   ~TrainingRun() override { fs::remove_all(folder_); }
 
   [[nodiscard]] test::Ran run(const std::string& options) const {
-    return test::run_shell("cd '" + folder_.string() + "' && '" + program_.string() + "' " + options);
+    return test::run_shell("cd '" + folder_.string() + "' && '" + program_.string() + "' --device cpu " +
+                           options);
   }
   /// A log without the times.
   [[nodiscard]] std::vector<std::string> log(const std::string& name) const {
