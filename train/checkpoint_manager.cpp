@@ -1,8 +1,6 @@
 // The folder of a CheckpointManager: what is in it, the thread that writes into it, and which files go.
 #include "mezzo/train/checkpoint_manager.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -75,6 +73,7 @@ class CheckpointManager::Writer {
         io::remove_orphans((path.parent_path() / name.substr(0, mark)).string());
       if (const auto step = step_of(name)) metrics_[*step] = metric_of(path);
     }
+    for (const char* link : {"latest", "best"}) fs::remove(temporary_link(link), error);
   }
   ~Writer() {
     if (thread_.joinable()) thread_.join();
@@ -171,11 +170,15 @@ class CheckpointManager::Writer {
     const bool is_index = !fs::exists(path_of(step), error);
     const std::string end = is_index ? std::string(kIndex) : "", other = is_index ? "" : std::string(kIndex);
     const fs::path link = fs::path(folder_) / (name + std::string(kSuffix));
-    const fs::path temporary = link.string() + ".tmp-" + std::to_string(::getpid()) + "-0";
-    fs::remove(temporary, error);
+    const fs::path temporary = temporary_link(name);
+    fs::remove(temporary, error);  // of a process that was killed
     fs::create_symlink(file_name(step) + end, temporary, error);
     if (!error) fs::rename(temporary, link.string() + end, error);
     if (!error) fs::remove(link.string() + other, error);
+  }
+  /// One process writes into a folder, so one name will do.
+  [[nodiscard]] fs::path temporary_link(const std::string& name) const {
+    return fs::path(folder_) / (name + std::string(kSuffix) + ".tmp");
   }
   void remove_links(const std::string& name) const {
     std::error_code error;

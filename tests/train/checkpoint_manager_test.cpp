@@ -196,7 +196,7 @@ TEST_F(Manager, ATrainingThatIsKilledAgainAndAgainEndsWithTheSameBits) {
   EXPECT_EQ(killed, kKills);
   EXPECT_EQ(run(false), straight.bits());
   for (const auto& entry : fs::directory_iterator(folder_))
-    EXPECT_EQ(entry.path().string().find(".tmp-"), std::string::npos) << entry.path() << " was left";
+    EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path() << " was left";
 }
 
 }  // namespace
