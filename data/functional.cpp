@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
+#include <type_traits>
 
 #include "mezzo/core/error.h"
 #include "mezzo/ops/ops.h"
@@ -12,31 +14,35 @@ namespace mezzo::data {
 
 namespace {
 
-/// The largest value of an integer dtype.
-double largest(DType dtype) {
-  switch (dtype) {
-    case DType::u8:
-      return 255;
-    case DType::i8:
-      return 127;
-    case DType::i16:
-      return 32767;
-    case DType::i32:
-      return 2147483647;
-    case DType::i64:
-      return 9223372036854775807.0;
-    default:
-      return 1;
-  }
+/// The least and the largest value of an integer dtype, as far as f64 has them.
+struct Range {
+  double least = 0, largest = 1;
+};
+Range range_of(DType dtype) {
+  return dispatch(dtype, []<class T>(TypeTag<T>) {
+    if constexpr (!std::is_integral_v<T> || std::is_same_v<T, bool>)
+      return Range();
+    else
+      return Range{
+          static_cast<double>(std::numeric_limits<T>::min()),
+          sizeof(T) < sizeof(double) ? static_cast<double>(std::numeric_limits<T>::max()) : 0x1p63 - 0x1p10};
+  });
 }
+
+/// The floating dtype that integers are computed in: wide enough for all of their values, but for those of
+/// i64.
+DType floats_for(DType dtype) { return size_of(dtype) <= 2 ? DType::f32 : DType::f64; }
 
 /// f(image as [N, C, H, W] of a floating dtype), brought back to the image's dims and dtype.
 template <class F>
 Tensor through_floats(const char* op, const Tensor& image, F f) {
   const ImageSize size = image_size(op, image);
-  const Tensor x = is_floating(image.dtype()) ? image : image.to(DType::f32);
+  const Tensor x = is_floating(image.dtype()) ? image : image.to(floats_for(image.dtype()));
   Tensor y = f(x.reshape({1, -1, size.height, size.width}));
-  if (!is_floating(image.dtype())) y = clamp(round(y), 0, largest(image.dtype())).to(image.dtype());
+  if (!is_floating(image.dtype())) {
+    const Range range = range_of(image.dtype());
+    y = clamp(round(y), range.least, range.largest).to(image.dtype());
+  }
   Shape shape = image.shape();
   shape[shape.size() - 2] = y.size(-2);
   shape[shape.size() - 1] = y.size(-1);
@@ -187,10 +193,11 @@ Tensor to_dtype(const Tensor& image, DType dtype, bool scale) {
   const bool from_floats = is_floating(image.dtype()), to_floats = is_floating(dtype);
   if (!scale || from_floats == to_floats || image.dtype() == DType::boolean || dtype == DType::boolean)
     return image.to(dtype);
-  if (to_floats) return image.to(dtype) / largest(image.dtype());
+  if (to_floats) return image.to(dtype) / range_of(image.dtype()).largest;
   // The product is just below the largest value plus 1, so that 1.0 is the largest value.
-  const Tensor wide = image.dtype() == DType::f64 ? image : image.to(DType::f32);
-  return clamp(wide * (largest(dtype) + 1.0 - 1e-3), 0, largest(dtype)).to(dtype);
+  const double largest = range_of(dtype).largest;
+  const Tensor wide = image.dtype() == DType::f64 ? image : image.to(floats_for(dtype));
+  return clamp(wide * (largest + 1.0 - 1e-3), 0, largest).to(dtype);
 }
 
 }  // namespace mezzo::data

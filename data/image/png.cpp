@@ -56,15 +56,29 @@ void take_png_bytes(png_structp png, png_bytep from, png_size_t count) {
 
 void flush_png(png_structp /*png*/) {}
 
-class PngReader {
+/// What reading and writing share.
+class PngStruct {
+ public:
+  PngStruct() = default;
+  PngStruct(const PngStruct&) = delete;
+  PngStruct& operator=(const PngStruct&) = delete;
+  [[nodiscard]] std::string message() const {
+    return info_ == nullptr ? "no memory for libpng" : std::string(io_.message.data());
+  }
+
+ protected:
+  PngIo io_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+};
+
+class PngReader final : public PngStruct {
  public:
   explicit PngReader(std::span<const std::byte> bytes) {
     io_.input = bytes;
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &io_, on_png_error, on_png_warning);
     if (png_ != nullptr) info_ = png_create_info_struct(png_);
   }
-  PngReader(const PngReader&) = delete;
-  PngReader& operator=(const PngReader&) = delete;
   ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
   /// Up to the first row. False: message() says why.
@@ -104,25 +118,15 @@ class PngReader {
     png_read_end(png_, nullptr);
     return true;
   }
-  [[nodiscard]] std::string message() const {
-    return info_ == nullptr ? "no memory for libpng" : std::string(io_.message.data());
-  }
-
- private:
-  PngIo io_;
-  png_structp png_ = nullptr;
-  png_infop info_ = nullptr;
 };
 
-class PngWriter {
+class PngWriter final : public PngStruct {
  public:
   explicit PngWriter(std::vector<std::uint8_t>& output) {
     io_.output = &output;
     png_ = png_create_write_struct(PNG_LIBPNG_VER_STRING, &io_, on_png_error, on_png_warning);
     if (png_ != nullptr) info_ = png_create_info_struct(png_);
   }
-  PngWriter(const PngWriter&) = delete;
-  PngWriter& operator=(const PngWriter&) = delete;
   ~PngWriter() { png_destroy_write_struct(&png_, &info_); }
 
   [[nodiscard]] bool write(std::size_t width, std::size_t height, std::size_t channels, png_bytepp rows) {
@@ -140,14 +144,6 @@ class PngWriter {
     png_write_end(png_, info_);
     return true;
   }
-  [[nodiscard]] std::string message() const {
-    return info_ == nullptr ? "no memory for libpng" : std::string(io_.message.data());
-  }
-
- private:
-  PngIo io_;
-  png_structp png_ = nullptr;
-  png_infop info_ = nullptr;
 };
 
 [[noreturn]] void refuse_png(const std::string& op, const std::string& message) {

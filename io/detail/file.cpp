@@ -110,12 +110,13 @@ struct FolderCloser {
   void operator()(DIR* folder) const { ::closedir(folder); }
 };
 
-}  // namespace
-
+/// The folder of `path`, "." for a bare name.
 std::string folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
 }
+
+}  // namespace
 
 void remove_orphans(const std::string& path) {
   const std::filesystem::path file(path);

@@ -79,9 +79,6 @@ class AtomicFile {
 /// Removes the temporary files of `path` that processes which are gone have left.
 void remove_orphans(const std::string& path);
 
-/// The folder of `path`, "." for a bare name.
-[[nodiscard]] std::string folder_of(const std::string& path);
-
 /// Makes renames in a folder survive a power cut. Some file systems refuse this for folders; nothing is lost
 /// then but that guarantee, so errors are passed over.
 void sync_folder(const std::string& folder);

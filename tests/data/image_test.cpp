@@ -2,6 +2,8 @@
 // and read again. In builds without the libraries: that they say so.
 #include "mezzo/data/image/image.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -207,6 +209,12 @@ TEST(ImagesWithoutLibraries, SayWhatToInstall) {
             "': expected a build with libjpeg-turbo, got one without; install libturbojpeg0-dev and build "
             "mezzo again");
   }
+}
+
+TEST(Codecs, AreThereWhereCMakeHasFoundThem) {
+  const char* const found = std::getenv("MEZZO_FOUND_CODECS");
+  if (found == nullptr) GTEST_SKIP() << "run by the test data.codecs alone";
+  EXPECT_EQ(std::string(have_png() ? "png " : "") + (have_jpeg() ? "jpeg " : ""), found);
 }
 
 }  // namespace

@@ -81,6 +81,19 @@ TEST(Transforms, ResizedBytesAreWithinOneOfTorchvisions) {  // which rounds its 
   }
 }
 
+TEST(Transforms, IntegersOfEveryKindAreRounded) {
+  const Tensor image = (goldens().at("image") - 0.5) * 200;  // from -100 to 100
+  for (const DType dtype : {DType::i8, DType::i16, DType::i32, DType::i64}) {
+    const Tensor whole = round(image).to(dtype);
+    const Tensor expected = round(resize(whole.to(DType::f64), {3, 4}));
+    EXPECT_TRUE(equal(resize(whole, {3, 4}).to(DType::f64), expected)) << dtype;
+    EXPECT_LT(expected.min().item(), 0);
+  }
+  EXPECT_TRUE(equal(to_dtype(tensor({0.0, 1.0}), DType::i32).to(DType::i64), tensor({0, 2147483647})));
+  const Tensor large = to_dtype(tensor({1.0}), DType::i64);
+  EXPECT_GT(large.item<std::int64_t>(), std::int64_t{1} << 62U);
+}
+
 TEST(Transforms, RotateAsTorchvisionDoes) {
   for (const double degrees : {30.0, -77.5, 90.0}) {
     for (const std::string name : {"image", "bytes", "images"}) {
@@ -173,7 +186,7 @@ TEST(Transforms, MixUpAndCutMixShareTargetsByThePart) {
       const double part = mixed.target[{n, n}].item(), rest = mixed.target[{n, before}].item();
       EXPECT_NEAR(rest, 1 - part, 1e-6);
       EXPECT_NEAR((mixed.data[{n, 0, 3, 3}].item()),
-                  part * static_cast<double>(n) + rest * static_cast<double>(before), 1e-5);
+                  part * static_cast<double>(n) + rest * static_cast<double>(before), 1e-6);
       const double own = (cut.data[n] == static_cast<double>(n)).to(DType::f32).mean().item();
       EXPECT_NEAR((cut.target[{n, n}].item()), own, 1e-6);
       EXPECT_NEAR((cut.target[{n, before}].item()), 1 - own, 1e-6);
