@@ -1,8 +1,10 @@
 // Activations, and their gradients as ops of one pass each.
 #include "mezzo/ops/pointwise.h"
 
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/kernels/math/activation_math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise/activation_common.h"
 
 namespace mezzo {
@@ -104,6 +106,29 @@ Gradients relu_vjp(const Vjps& args) { return {relu_backward(args.grad(), args.o
 constexpr Op<NoAttrs> relu_op =
     elementwise_op("relu", Category::passthrough, relu_samples, relu_forward, relu_vjp, save_outputs(0));
 const Registered relu_registered{relu_op};
+
+/// Whether relu's gradient is 0 there; a NaN result lets it pass.
+struct ReluBlocksFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T out) const {
+    return out <= T(0);
+  }
+};
+Outputs masked_relu_forward(const Args& args) {
+  Tensor out = relu_forward(args);
+  Tensor blocked = map_one(ReluBlocksFn{}, out, compute_dtype(out.dtype()), DType::boolean);
+  return Tensors{std::move(out), std::move(blocked)};
+}
+Gradients masked_relu_vjp(const Vjps& args) { return {masked_fill(args.grad(), args.out(1), 0)}; }
+/// relu that keeps a mask for its gradient, a byte per element. Under autocast nobody else may hold an f32
+/// result: the next product keeps a 16-bit copy of it. It is no op of its own, so it is not in the registry.
+constexpr Op<NoAttrs> masked_relu_op = elementwise_op("relu", Category::passthrough, relu_samples,
+                                                      masked_relu_forward, masked_relu_vjp, save_outputs(1));
+
+/// Whether a mask takes less memory than the result that relu would keep.
+bool mask_pays(const Tensor& x) {
+  return input_hook_state().hook != nullptr && x.dtype() == DType::f32 && x.requires_grad() && grad_enabled();
+}
 
 Outputs relu_backward_forward(const Args& args) {
   return map_backward("relu_backward", ReluBackwardFn{}, args.in(0), args.in(1));
@@ -257,7 +282,10 @@ const Registered gelu_backward_registered{gelu_backward_op};
 
 }  // namespace
 
-Tensor relu(const Tensor& x) { return bind(relu_op, {x}); }
+Tensor relu(const Tensor& x) {
+  if (x.defined() && mask_pays(x)) return std::move(bind(masked_relu_op, {x})[0]);
+  return bind(relu_op, {x});
+}
 Tensor sigmoid(const Tensor& x) { return bind(sigmoid_op, {x}); }
 Tensor tanh(const Tensor& x) { return bind(tanh_op, {x}); }
 Tensor silu(const Tensor& x) { return bind(silu_op, {x}); }

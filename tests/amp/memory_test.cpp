@@ -3,6 +3,7 @@
 
 #include "amp/scaler_support.h"
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/policy.h"
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/optim/adam.h"
 
@@ -116,6 +117,86 @@ TEST(TrainingMemory, DoesNotGrowFromIterationToIteration) {
     live.push_back(live_bytes());
   }
   for (std::size_t i = 2; i < live.size(); ++i) EXPECT_EQ(live[i], live[1]) << i;
+}
+
+// --- relu's mask under autocast
+
+TEST(AutocastMemory, OfAnF32ReluWhoseResultIsCastIsAByteAndTwo) {
+  constexpr std::int64_t kCount = 1 << 16;
+  const Tensor x = full({kCount}, 0.5).requires_grad_();
+  const Autocast region(kCpu, DType::bf16);
+  const std::int64_t before = live_bytes();
+  const Tensor copy = relu(x).to(DType::bf16);
+  EXPECT_EQ(live_bytes() - before, kCount * (1 + 2)) << "the mask and the copy, not the f32 result";
+}
+
+TEST(AutocastMemory, OfA16BitReluIsItsResult) {
+  constexpr std::int64_t kCount = 1 << 16;
+  const Tensor x = full({kCount}, 0.5, {.dtype = DType::bf16}).requires_grad_();
+  const Autocast region(kCpu, DType::bf16);
+  const std::int64_t before = live_bytes();
+  const Tensor y = relu(x);
+  EXPECT_EQ(live_bytes() - before, kCount * 2);
+}
+
+TEST(AutocastMemory, OfAReluWithoutHistoryIsItsResult) {
+  const Tensor x = full({1 << 16}, 0.5).requires_grad_();
+  const Autocast region(kCpu, DType::bf16);
+  const NoGrad no_grad;
+  const std::int64_t before = live_bytes();
+  const Tensor y = relu(x);
+  EXPECT_EQ(live_bytes() - before, y.numel() * 4);
+}
+
+/// relu(x)'s gradient for `grad`, inside a region or without one.
+Tensor relu_gradient(const Tensor& values, const Tensor& grad, bool in_region) {
+  const Tensor x = values.detach().requires_grad_();
+  const Tensor y = [&] {
+    const Autocast region(kCpu, DType::bf16, {.enabled = in_region});
+    return relu(x);
+  }();
+  y.backward(grad);
+  return x.grad();
+}
+
+TEST(ReluMask, GivesTheGradientOfRelu) {
+  const Tensor x = tensor({-1.0, -0.0, 0.0, 1e-45, -1e-45, 1e-40, 2.0, kInf, -kInf, kNan, 3.0, 4.0});
+  const Tensor grad = tensor({1.0, kNan, kInf, 2.0, kNan, -0.0, kNan, -kInf, kInf, 5.0, 1e-45, -6.0});
+  EXPECT_EQ(bits(relu_gradient(x, grad, true)), bits(relu_gradient(x, grad, false)));
+}
+
+TEST(ReluMask, GivesItForImagesOfEitherFormatAndForViews) {
+  Generator generator(3);
+  const Tensor image = randn({2, 3, 5, 7}, {}, generator), grad = randn({2, 3, 5, 7}, {}, generator);
+  const Tensor last = image.contiguous(MemoryFormat::channels_last);
+  const Tensor view = randn({7, 5, 3, 4}, {}, generator).permute({3, 2, 1, 0}).slice(0, 0, 4, 2);
+  for (const Tensor& x : {image, last, view}) {
+    const Tensor masked = relu_gradient(x, grad, true), plain = relu_gradient(x, grad, false);
+    EXPECT_EQ(bits(masked.contiguous()), bits(plain.contiguous()));
+    EXPECT_EQ(masked.strides(), plain.strides());
+  }
+}
+
+TEST(ReluMask, HasSecondGradientsOfRelu) {
+  const Tensor x = tensor({-1.0, 0.0, 2.0, 3.0}).requires_grad_();
+  const Tensor y = [&] {
+    const Autocast region(kCpu, DType::bf16);
+    return relu(x);
+  }();
+  const Tensor v = tensor({1.0, 1.0, 2.0, 3.0}).requires_grad_();
+  const Tensor first = grad(y, x, v, {.create_graph = true})[0];
+  EXPECT_EQ(bits(first), bits(tensor({0.0, 0.0, 2.0, 3.0})));
+  EXPECT_EQ(bits(grad(sum(first * first), v)[0]), bits(tensor({0.0, 0.0, 4.0, 6.0})));
+}
+
+TEST(ReluMask, FollowsAnOverrideOfRelu) {
+  const Tensor x = tensor({-1.0, 1.0 + 0x1p-20}).requires_grad_();
+  const PolicyOverride lower("relu", Category::lower_precision);
+  const Autocast region(kCpu, DType::bf16);
+  const Tensor y = relu(x);
+  EXPECT_EQ(y.dtype(), DType::bf16);
+  sum(y).backward();
+  EXPECT_EQ(bits(x.grad()), bits(tensor({0.0, 1.0})));
 }
 
 }  // namespace
