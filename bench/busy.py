@@ -8,14 +8,12 @@ import os
 import pathlib
 import random
 import statistics
-import subprocess
 import sys
 import time
 
-from run import PAUSE, ROOT, Failed, Workers
+from run import PAUSE, ROOT, Busy, Failed, Workers
 
 CASES = ["mlp_128x512/f32", "mlp_128x512/bf16"]
-SPIN = [sys.executable, "-c", "while True: pass"]
 # Name, threads (0: all), nice of the busy process (None: none), whether it has a session of its own.
 CONDITIONS = [("idle, one thread", 1, None, False), ("idle", 0, None, False),
               ("nice 0, same terminal", 0, 0, False), ("nice 19, same terminal", 0, 19, False),
@@ -24,23 +22,6 @@ CONDITIONS = [("idle, one thread", 1, None, False), ("idle", 0, None, False),
 
 # Busy: of one thread's time (medians), of the idle time (the largest reading). Idle: of the time of --before.
 AT_MOST_OF_ALONE, AT_MOST_OF_IDLE, AT_MOST_OF_BEFORE = 1.3, 2.0, 1.02
-
-
-class Busy:
-    """A process that computes while it lives, or none."""
-
-    def __init__(self, nice, session):
-        command = None if nice is None else (["nice", "-n", str(nice)] if nice else []) + SPIN
-        self.process = None if command is None else subprocess.Popen(command, start_new_session=session)
-        time.sleep(0.2)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
 
 
 def measure(options):

@@ -1,7 +1,7 @@
 """What is compared with what, on the CPU and on a GPU, and which ratios are goals: at most this, median of the pairs."""
 
-LAYERS = ["engine", "kernels", "norms", "ops", "conv", "optimizers", "training", "footprint"]
-LAYERS_ON_GPU = ["training", "engine", "kernels", "norms", "ops", "conv", "optimizers"]  # what matters most comes first: there may be a limit of time
+LAYERS = ["engine", "kernels", "norms", "ops", "conv", "optimizers", "training", "models", "footprint"]
+LAYERS_ON_GPU = ["training", "models", "engine", "kernels", "norms", "ops", "conv", "optimizers"]  # what matters most comes first: there may be a limit of time
 COMPARISONS, COMPARISONS_ON_GPU = [], []
 chosen = COMPARISONS  # the list that compare() adds to
 
@@ -150,6 +150,36 @@ def training():
             against("training", f"{case}/{mode}", {"pytorch": None})
 
 
+POLICIES = tuple(f"policy_batch_{batch}" for batch in (1, 8, 32))
+IMAGE_NETS = tuple(name + layout for name in ("conv_net", "resnet18") for layout in ("", "_channels_last"))
+MODELS = ("mlp_8_16_16_1", "mlp_784_512_512_10", "mlp_4096") + POLICIES + ("gpt_4x128", "gpt_6x384") + IMAGE_NETS + ("lstm",)
+NORM_MODELS = ("gpt_4x128", "gpt_6x384", "conv_net", "conv_net_channels_last")
+SMALL = ("mlp_8_16_16_1",) + POLICIES
+# PyTorch takes seconds on a CPU for a step of the others under f16 autocast.
+QUICK_IN_F16 = SMALL + ("mlp_784_512_512_10", "gpt_4x128", "lstm")
+
+
+def models():
+    for name in MODELS:
+        policy = name in POLICIES
+        against("models", f"{name}/f32", {"pytorch": 0.2 if policy else 0.8})
+        compare("models", ("mezzo", f"{name}/f32"), ("pytorch", f"{name}/f32_compiled"), 1.0)
+        against("models", f"{name}/bf16", {"pytorch": 0.2 if policy else 0.7})
+        compare("models", ("mezzo", f"{name}/bf16"), ("pytorch", f"{name}/bf16_compiled"))
+        if name in QUICK_IN_F16:
+            against("models", f"{name}/f16_scaler", {"pytorch": 0.2 if policy else 0.7})
+        for mode in ("bf16", "f16_scaler"):
+            compare("models", ("mezzo", f"{name}/{mode}"), ("mezzo", f"{name}/f32"), 1.3 if name in SMALL else 1.1)
+    for name in NORM_MODELS:
+        for mode in ("bf16", "f16_scaler"):
+            compare("models", ("mezzo", f"{name}_low_norms/{mode}"), ("mezzo", f"{name}/{mode}"), 1.0)
+    for name in ("gpt_4x128", "gpt_6x384") + IMAGE_NETS:
+        for mode in ("f32", "bf16"):
+            compare("models", ("mezzo", f"{name}/{mode}"), ("pytorch", f"{name}/{mode}"), 0.7, unit="resident")
+        heavy = name in IMAGE_NETS
+        compare("models", ("mezzo", f"{name}/bf16"), ("mezzo", f"{name}/f32"), 0.65 if heavy else None, unit="resident")
+
+
 def footprint():
     # cases/loop.cpp, compiled without a cache; and its program from start to end.
     compare("footprint", ("mezzo", "compile"), ("libtorch", "compile"), 0.1)
@@ -177,6 +207,14 @@ def training_on_gpu():
             compare("training", ("mezzo", f"{case}/f16_scaler"), ("mezzo", f"{case}/{mode}"), goal if seed else None)
         compare("training", ("mezzo", f"{case}/f16_scaler"), ("pytorch", f"{case}/f16_scaler"), 1.0 if seed else None,
                 unit="bytes")
+
+
+def models_on_gpu():
+    for name in MODELS:
+        for mode in ("f32", "bf16", "f16_scaler"):
+            against("models", f"{name}/{mode}", {"pytorch": None})
+    for name in NORM_MODELS:
+        compare("models", ("mezzo", f"{name}_low_norms/f16_scaler"), ("mezzo", f"{name}/f16_scaler"), 1.0)
 
 
 def engine_on_gpu():
@@ -264,8 +302,10 @@ ops()
 convolutions()
 optimizers()
 training()
+models()
 chosen = COMPARISONS_ON_GPU
 training_on_gpu()
+models_on_gpu()
 engine_on_gpu()
 kernels_on_gpu()
 norms_on_gpu()

@@ -76,6 +76,9 @@ class Worker:
     def peak(self, case):
         return float(self.answer(f"peak {case}"))
 
+    def resident(self, case):
+        return float(self.answer(f"resident {case}"))
+
     def ended(self):
         return self.process.poll() is not None
 
@@ -86,6 +89,25 @@ class Worker:
         except OSError:
             self.process.wait()  # it had ended with a command unread
         except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Busy:
+    """A process that computes while it lives, or none."""
+
+    SPIN = [sys.executable, "-c", "while True: pass"]
+
+    def __init__(self, nice, session):
+        command = None if nice is None else (["nice", "-n", str(nice)] if nice else []) + self.SPIN
+        self.process = None if command is None else subprocess.Popen(command, start_new_session=session)
+        time.sleep(0.2)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process is not None:
             self.process.kill()
             self.process.wait()
 
@@ -124,8 +146,11 @@ class Workers:
         program = self.build / "bench" / ("bare" if library == "bare" else f"{library}_{layer}")
         return [str(program), *(self.device if library != "bare" else [])] if program.exists() else None
 
-    def get(self, library, layer, threads):
+    def get(self, library, layer, threads, anew=False):
+        """`anew`: the program is started again, so that it holds no memory of other cases."""
         key = (library, layer if library in ("mezzo", "libtorch") else "", threads)
+        if anew and key in self.running:
+            self.running.pop(key).close()
         if key not in self.running:
             command = self.command(library, layer)
             if command is None:
@@ -169,18 +194,21 @@ def summary(values):
 def compare(row, workers, threads, chosen):
     """One comparison: turns of subject and baseline; the ratio of each turn; None when a side is missing. Throws Failed.
     On a GPU the subject is measured without its baseline too."""
+    unit = row.get("unit", "ns")
     sides = [workers.get(library, row["layer"], threads) for library, _ in (row["subject"], row["baseline"])]
     names = [case for _, case in (row["subject"], row["baseline"])]
     there = [worker is not None and name in worker.cases for worker, name in zip(sides, names)]
     if not there[0] or not there[1] and not chosen.gpu_list:
         return None
-    unit = row.get("unit", "ns")
-    pairs = 1 if unit == "bytes" else min(chosen.pairs, COMPILE_PAIRS) if "compile" in names else chosen.pairs
+    pairs = 1 if unit in ("bytes", "resident") else min(chosen.pairs, COMPILE_PAIRS) if "compile" in names else chosen.pairs
     values = [[], []]
     for _ in range(pairs):
         for side in (0, 1) if there[1] else (0,):
             if unit == "bytes":
                 values[side].append(sides[side].peak(names[side]))
+            elif unit == "resident":
+                library = (row["subject"], row["baseline"])[side][0]
+                values[side].append(workers.get(library, row["layer"], threads, anew=True).resident(names[side]))
             else:
                 time.sleep(PAUSE if chosen.device == "cpu" else 0)
                 values[side].append(sides[side].time(names[side], chosen.seconds))
@@ -196,7 +224,7 @@ def compare(row, workers, threads, chosen):
 
 
 def human(value, unit):
-    if unit == "bytes":
+    if unit in ("bytes", "resident"):
         return f"{value / 2**20:.4g} MiB"
     return human_time(value)
 
@@ -286,6 +314,7 @@ def options():
     parser.add_argument("--pairs", type=int, default=20, help="turns per comparison (20)")
     parser.add_argument("--seconds", type=float, default=0.03, help="length of one reading (0.03)")
     parser.add_argument("--threads", type=int, default=2, help="threads of kernels, ops and training (2)")
+    parser.add_argument("--busy", action="store_true", help="beside a process of another session that takes one processor")
     parser.add_argument("--limit", type=float, default=0, help="no comparison begins after this many seconds (0: no limit)")
     parser.add_argument("--only", default="", help="only comparisons whose text contains this")
     parser.add_argument("--list", action="store_true", help="only say what would be compared")
@@ -316,13 +345,24 @@ def rows_of(chosen):
             yield layer, rows
 
 
+def with_threads(layer, rows, chosen):
+    """The rows with the number of threads to run each on: that of --threads, one, or one after the other for whole models.
+    Memory is measured once."""
+    counts = [chosen.threads]
+    if chosen.device == "cpu" and layer in ("engine", "footprint"):
+        counts = [1]
+    elif chosen.device == "cpu" and layer == "models":
+        counts = sorted({1, chosen.threads})
+    for threads in counts:
+        print(f"\n{layer}, {threads} thread{'s' if threads > 1 else ''}")
+        yield from ((threads, row) for row in rows if threads == counts[0] or row.get("unit", "ns") == "ns")
+
+
 def run(chosen, workers):
     """The results, and how many comparisons were left out: those that failed, whose side is missing, or past the limit."""
     results, failed, missing, late, started = [], [], 0, 0, time.monotonic()
     for layer, rows in rows_of(chosen):
-        threads = 1 if chosen.device == "cpu" and layer in ("engine", "footprint") else chosen.threads
-        print(f"\n{layer}, {threads} thread{'s' if threads > 1 else ''}")
-        for row in rows:
+        for threads, row in with_threads(layer, rows, chosen):
             if chosen.limit and time.monotonic() - started > chosen.limit:
                 late += 1
                 continue
@@ -354,7 +394,8 @@ def main():
     print("ceilings:", ceiling_text(before))
     print("time of subject and baseline, median ratio (10th to 90th percentile of"
           f" {chosen.pairs} pairs); below 1 is faster than the baseline")
-    results, failed, missing, late = run(chosen, workers)
+    with Busy(0 if chosen.busy else None, session=True):
+        results, failed, missing, late = run(chosen, workers)
     after = ceilings(workers, chosen.threads, chosen.device)
     print("\nceilings at the end:", ceiling_text(after))
     abouts = sorted({worker.about for worker in workers.running.values()})

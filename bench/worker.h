@@ -5,12 +5,15 @@
 //   list            the names, a line each, then an empty line
 //   time NAME SEC   runs NAME for about SEC seconds and prints the nanoseconds of one call
 //   peak NAME       makes NAME anew, runs it some times and prints the largest number of bytes that it took
+//   resident NAME   makes NAME in a process that has done nothing else, runs it some times and prints by how many
+//                   bytes the process's resident memory grew at its peak
 //   about           one line on the library and its version
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -61,6 +64,11 @@ class Worker {
           std::string name;
           std::cin >> name;
           std::cout << peak(name) << std::endl;
+        }
+        if (command == "resident") {
+          std::string name;
+          std::cin >> name;
+          std::cout << resident(name) << std::endl;
         }
       } catch (const std::exception& error) {
         std::cout << "error " << error.what() << std::endl;
@@ -114,6 +122,21 @@ class Worker {
     const Body body = cases_.at(name)();
     repeat(body, target_.warmup);
     return target_.peak();
+  }
+
+  /// Of this process in bytes, as Linux counts: "VmRSS" now, "VmHWM" at its peak.
+  static std::int64_t memory_of_process(const std::string& entry) {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind(entry + ":", 0) == 0) return 1024 * std::stoll(line.substr(entry.size() + 1));
+    }
+    throw std::runtime_error("no " + entry + " in /proc/self/status");
+  }
+  std::int64_t resident(const std::string& name) const {
+    const std::int64_t before = memory_of_process("VmRSS");
+    const Body body = cases_.at(name)();
+    repeat(body, target_.warmup);
+    return memory_of_process("VmHWM") - before;
   }
 
   double repeat(const Body& body, std::int64_t calls) const {

@@ -27,8 +27,10 @@ foreach(layer IN ITEMS engine kernels norms ops conv optimizers training loop)
   endif()
 endforeach()
 
-mezzo_benchmark(mezzo_loading "${mezzo_bench_dir}/cases/loading.cpp")
-target_link_libraries(mezzo_loading PRIVATE mezzo mezzo_flags)
+foreach(layer IN ITEMS models loading)
+  mezzo_benchmark(mezzo_${layer} "${mezzo_bench_dir}/cases/${layer}.cpp")
+  target_link_libraries(mezzo_${layer} PRIVATE mezzo mezzo_flags)
+endforeach()
 
 mezzo_benchmark(bare "${mezzo_bench_dir}/peers/bare.cpp")
 target_compile_options(bare PRIVATE -O3)

@@ -36,7 +36,8 @@ add_custom_target(bundle
   COMMAND ${CMAKE_STRIP} -s -o "${bundle}/lib/$<TARGET_SONAME_FILE_NAME:mezzo>" $<TARGET_FILE:mezzo>
   ${copies}
   COMMAND ${CMAKE_COMMAND} -E copy bench/run.py bench/comparisons.py bench/footprint.py "${bundle}/bench"
-  COMMAND ${CMAKE_COMMAND} -E copy bench/peers/pytorch.py bench/peers/pytorch_optimizers.py "${bundle}/bench/peers"
+  COMMAND ${CMAKE_COMMAND} -E copy bench/peers/pytorch.py bench/peers/pytorch_models.py bench/peers/pytorch_optimizers.py
+          bench/peers/pytorch_worker.py "${bundle}/bench/peers"
   COMMAND ${CMAKE_COMMAND} -E copy_directory tests/goldens "${bundle}/data/goldens"
   COMMAND ${CMAKE_COMMAND} -E copy_directory tests/data/files "${bundle}/data/data/files"
   COMMAND ${CMAKE_COMMAND} -E copy tools/gpu.sh "${bundle}/run"

@@ -1,16 +1,15 @@
 """The peer PyTorch, by its Python interface: the cases of bench/cases under the same names, and the protocol of bench/worker.h.
 `--device D` is cpu (the default), cuda or cuda:N."""
 import argparse
-import gc
-import sys
-import time
 import warnings
 
 warnings.filterwarnings("ignore")
 import torch  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from pytorch_models import model_cases  # noqa: E402
 from pytorch_optimizers import optimizer_cases  # noqa: E402
+from pytorch_worker import serve  # noqa: E402
 
 PARSER = argparse.ArgumentParser()
 PARSER.add_argument("--device", type=torch.device, default=torch.device("cpu"))
@@ -392,53 +391,6 @@ def add_training():
             add("f16_scaler_compiled", torch.float16, True, True, True)
 
 
-class Timer:
-    """The clockwork of bench::Worker."""
-
-    def __init__(self):
-        self.open, self.warmup = {}, 2 if ON_CPU else 12
-
-    def repeat(self, body, calls):
-        start = time.perf_counter()
-        for _ in range(calls):
-            body()
-        if not ON_CPU:
-            torch.cuda.synchronize(DEVICE)
-        return time.perf_counter() - start
-
-    def make(self, name, seconds):
-        """A body and the seconds that one call of it took last."""
-        if len(self.open) == 2:
-            del self.open[next(iter(self.open))]
-        opened = [CASES[name](), 0.0]
-        self.repeat(opened[0], self.warmup)
-        calls = 1
-        while calls * opened[1] < seconds / 4:
-            opened[1] = self.repeat(opened[0], calls) / calls
-            calls *= 2
-        return opened
-
-    def time(self, name, seconds):
-        if name not in self.open:
-            self.open[name] = self.make(name, seconds)
-        opened = self.open[name]
-        calls = 1 + int(seconds / opened[1]) if opened[1] else 1
-        if not ON_CPU:
-            self.repeat(opened[0], 1)
-        opened[1] = self.repeat(opened[0], calls) / calls
-        return 1e9 * opened[1]
-
-    def peak(self, name):
-        if ON_CPU:
-            raise RuntimeError("PyTorch has no count of its memory on the CPU")
-        self.open.clear()
-        gc.collect()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(DEVICE)
-        self.repeat(CASES[name](), self.warmup)
-        return torch.cuda.max_memory_allocated(DEVICE)
-
-
 def about():
     if ON_CPU:
         return f"PyTorch {torch.__version__} (Python), {torch.get_num_threads()} thread(s)"
@@ -464,22 +416,10 @@ def main():
         add_convolutions(name, dtype)
     add_training()
     CASES.update(optimizer_cases(DEVICE))
+    CASES.update(model_cases(DEVICE))
     if not ON_CPU:
         add_copies()
-    timer = Timer()
-    for line in sys.stdin:
-        command, *arguments = line.split() or [""]
-        try:
-            if command == "about":
-                print(about(), flush=True)
-            elif command == "list":
-                print("\n".join(sorted(CASES)) + "\n", flush=True)
-            elif command == "time":
-                print(timer.time(arguments[0], float(arguments[1])), flush=True)
-            elif command == "peak":
-                print(timer.peak(arguments[0]), flush=True)
-        except Exception as error:  # the driver shows it and goes on
-            print("error", str(error).replace("\n", " "), flush=True)
+    serve(CASES, DEVICE, about())
 
 
 main()

@@ -1,0 +1,146 @@
+// Training steps of whole models: forward, loss, backward, optimizer. Each in f32, under bf16 autocast, and
+// under f16 autocast with GradScaler; those with layer or group norms also with low-precision ones.
+#include "cases/models.h"
+
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cases/program.h"
+
+namespace bench {
+namespace {
+
+/// A model with what a step of it needs.
+struct Training {
+  std::shared_ptr<nn::Layer> net;
+  Tensor input, target;
+  std::shared_ptr<optim::Optimizer> optimizer = {};
+  amp::GradScaler scaler{};
+
+  [[nodiscard]] Tensor loss() const {
+    const Tensor y = net->forward(input);
+    if (target.dtype() != DType::i64) return mse_loss(y, target);
+    return cross_entropy(y.reshape({-1, y.size(-1)}), target);
+  }
+  void step() {
+    loss().backward();
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  void mixed_step(DType dtype) {
+    const Tensor value = [&] {
+      const amp::Autocast autocast(target_device, dtype);
+      return loss();
+    }();
+    value.backward();
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  void scaled_step(DType dtype) {
+    const Tensor value = [&] {
+      const amp::Autocast autocast(target_device, dtype);
+      return loss();
+    }();
+    scaler.scale(value).backward();
+    scaler.step(*optimizer);
+    scaler.update();
+    optimizer->zero_grad();
+  }
+};
+
+using Make = std::function<std::shared_ptr<Training>()>;
+
+std::shared_ptr<Training> on_target(Training training, bool with_adamw) {
+  training.net->to(target_device);
+  const std::vector<Tensor> parameters = training.net->parameters();
+  if (with_adamw)
+    training.optimizer = std::make_shared<optim::AdamW>(parameters, optim::AdamWOptions{.lr = 1e-3});
+  else
+    training.optimizer = std::make_shared<SGD>(parameters, optim::SGDOptions{.lr = 1e-3, .momentum = 0.9});
+  return std::make_shared<Training>(std::move(training));
+}
+
+/// The same model with low-precision norms.
+Make with_low_precision_norms(const Make& make, const char* precision) {
+  return [make, precision] {
+    auto training = make();
+    amp::apply_low_precision_layernorm(*training->net, precision);
+    amp::apply_low_precision_groupnorm(*training->net, precision);
+    return training;
+  };
+}
+
+void add_model(Worker& worker, const std::string& name, bool has_norms, const Make& make) {
+  worker.add(name + "/f32", [make] { return [training = make()] { training->step(); }; });
+  const auto add = [&](const std::string& suffix, const Make& made, bool scaled, DType dtype) {
+    worker.add(name + suffix, [made, scaled, dtype]() -> Body {
+      const auto training = made();
+      if (scaled) return [training, dtype] { training->scaled_step(dtype); };
+      return [training, dtype] { training->mixed_step(dtype); };
+    });
+  };
+  add("/bf16", make, false, kBF16);
+  add("/f16_scaler", make, true, kF16);
+  if (!has_norms) return;
+  add("_low_norms/bf16", with_low_precision_norms(make, "amp_bf16"), false, kBF16);
+  add("_low_norms/f16_scaler", with_low_precision_norms(make, "amp_fp16"), true, kF16);
+}
+
+void add_mlp(Worker& worker, const std::string& name, const std::vector<std::int64_t>& sizes,
+             std::int64_t batch) {
+  add_model(worker, name, false, [sizes, batch] {
+    auto net = nn::make<nn::Sequential>();
+    for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
+      if (i > 0) net->push_back(nn::ReLU());
+      net->push_back(nn::Linear(sizes[i], sizes[i + 1]));
+    }
+    return on_target({net, normal({batch, sizes.front()}, kF32), normal({batch, sizes.back()}, kF32)}, false);
+  });
+}
+
+void add_gpt(Worker& worker, const std::string& name, const GptSizes& sizes, std::int64_t batch) {
+  add_model(worker, name, true, [sizes, batch] {
+    return on_target({nn::make<Gpt>(sizes),
+                      integers(sizes.vocabulary, batch * sizes.context).reshape({batch, sizes.context}),
+                      integers(sizes.vocabulary, batch * sizes.context)},
+                     true);
+  });
+}
+
+void add_images(Worker& worker) {
+  for (const bool last : {false, true}) {
+    const auto images = [last](const std::vector<std::int64_t>& shape) {
+      const Tensor x = normal(shape, kF32);
+      return last ? channels_last(x) : x;
+    };
+    const std::string suffix = last ? "_channels_last" : "";
+    add_model(worker, "conv_net" + suffix, true, [images] {
+      return on_target({conv_net(), images({128, 1, 28, 28}), integers(10, 128)}, false);
+    });
+    add_model(worker, "resnet18" + suffix, false, [images] {
+      return on_target({resnet18(), images({16, 3, 32, 32}), integers(10, 16)}, false);
+    });
+  }
+}
+
+void add_models(Worker& worker) {
+  add_mlp(worker, "mlp_8_16_16_1", {8, 16, 16, 1}, 512);
+  add_mlp(worker, "mlp_784_512_512_10", {784, 512, 512, 10}, 128);
+  add_mlp(worker, "mlp_4096", {4096, 4096, 4096, 4096}, 128);
+  for (const std::int64_t batch : {1, 8, 32})
+    add_mlp(worker, "policy_batch_" + std::to_string(batch), {8, 64, 64, 4}, batch);
+  add_gpt(worker, "gpt_4x128", {.layers = 4, .width = 128, .heads = 4, .context = 128}, 8);
+  add_gpt(worker, "gpt_6x384", {.layers = 6, .width = 384, .heads = 6, .context = 256}, 4);
+  add_images(worker);
+  add_model(worker, "lstm", false, [] {
+    return on_target({nn::make<LstmNet>(), normal({64, 32, 64}, kF32), integers(10, 32)}, true);
+  });
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) { return bench::run(argc, argv, bench::add_models); }

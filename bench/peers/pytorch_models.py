@@ -1,0 +1,136 @@
+"""The networks of bench/cases/models.h and their training steps for the peer PyTorch, eager and by torch.compile."""
+import contextlib
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm_1(x)).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm_2(x))))
+
+
+class Gpt(nn.Module):
+    def __init__(self, layers, width, heads, context, vocabulary=256):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.positions = nn.Parameter(torch.randn(context, width) * 0.02)
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
+
+    def forward(self, x):
+        return self.head(self.norm(self.blocks(self.tokens(x) + self.positions)))
+
+
+class LstmNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(64, 256), nn.Linear(256, 10)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0][-1])
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, into, out, stride):
+        super().__init__()
+        self.conv_1 = nn.Conv2d(into, out, 3, stride, 1, bias=False)
+        self.norm_1 = nn.BatchNorm2d(out)
+        self.conv_2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.norm_2 = nn.BatchNorm2d(out)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or into != out:
+            self.shortcut = nn.Sequential(nn.Conv2d(into, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x):
+        y = F.relu(self.norm_1(self.conv_1(x)))
+        return F.relu(self.norm_2(self.conv_2(y)) + self.shortcut(x))
+
+
+def resnet18():
+    parts, into = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()], 64
+    for out in (64, 128, 256, 512):
+        parts += [ResidualBlock(into, out, 1 if out == 64 else 2), ResidualBlock(out, out, 1)]
+        into = out
+    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+def conv_net():
+    parts = []
+    for into, out in ((1, 16), (16, 32)):
+        parts += [nn.Conv2d(into, out, 3, padding=1), nn.GroupNorm(4, out), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*parts, nn.Flatten(), nn.Linear(32 * 7 * 7, 10))
+
+
+def mlp(sizes):
+    parts = []
+    for into, out in zip(sizes, sizes[1:]):
+        parts += [nn.Linear(into, out), nn.ReLU()]
+    return nn.Sequential(*parts[:-1])
+
+
+class Training:
+    """A model with what a step of it needs. mode: f32, bf16, f16_scaler, each also with _compiled."""
+
+    def __init__(self, net, inputs, target, with_adamw, mode, device):
+        net = net.to(device)
+        self.optimizer = (torch.optim.AdamW(net.parameters(), lr=1e-3) if with_adamw else
+                          torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9))
+        self.net = torch.compile(net) if mode.endswith("_compiled") else net
+        self.input, self.target, self.device = inputs, target, device
+        self.dtype = torch.bfloat16 if mode.startswith("bf16") else torch.float16 if mode.startswith("f16") else None
+        self.scaler = torch.amp.GradScaler(device.type, enabled="scaler" in mode)
+
+    def step(self):
+        with torch.autocast(self.device.type, self.dtype) if self.dtype else contextlib.nullcontext():
+            y = self.net(self.input)
+            loss = (F.mse_loss(y, self.target) if self.target.is_floating_point() else
+                    F.cross_entropy(y.reshape(-1, y.shape[-1]), self.target))
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+
+
+def model_cases(device):
+    """What makes the body of each case, by name."""
+    def normal(*shape):
+        return torch.randn(shape, device=device)
+
+    def classes(count, *shape):
+        return torch.randint(count, shape, device=device)
+
+    def last(x):
+        return x.to(memory_format=torch.channels_last)
+
+    def mlp_parts(sizes, batch):
+        return lambda: (mlp(sizes), normal(batch, sizes[0]), normal(batch, sizes[-1]), False)
+
+    def gpt_parts(layers, width, heads, context, batch):
+        return lambda: (Gpt(layers, width, heads, context), classes(256, batch, context), classes(256, batch * context), True)
+
+    models = {"mlp_8_16_16_1": mlp_parts((8, 16, 16, 1), 512), "mlp_784_512_512_10": mlp_parts((784, 512, 512, 10), 128),
+              "mlp_4096": mlp_parts((4096,) * 4, 128), "gpt_4x128": gpt_parts(4, 128, 4, 128, 8),
+              "gpt_6x384": gpt_parts(6, 384, 6, 256, 4),
+              "conv_net": lambda: (conv_net(), normal(128, 1, 28, 28), classes(10, 128), False),
+              "conv_net_channels_last": lambda: (last(conv_net()), last(normal(128, 1, 28, 28)), classes(10, 128), False),
+              "resnet18": lambda: (resnet18(), normal(16, 3, 32, 32), classes(10, 16), False),
+              "resnet18_channels_last": lambda: (last(resnet18()), last(normal(16, 3, 32, 32)), classes(10, 16), False),
+              "lstm": lambda: (LstmNet(), normal(64, 32, 64), classes(10, 32), True)}
+    for batch in (1, 8, 32):
+        models[f"policy_batch_{batch}"] = mlp_parts((8, 64, 64, 4), batch)
+    return {f"{name}/{mode}": lambda parts=parts, mode=mode: Training(*parts(), mode, device).step
+            for name, parts in models.items()
+            for mode in ("f32", "bf16", "f16_scaler", "f32_compiled", "bf16_compiled", "f16_scaler_compiled")}
