@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "mezzo/autograd/finite_proof.h"
+#include "mezzo/kernels/gemm/gemm.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduction.h"
@@ -50,6 +52,13 @@ Tensor cell_product(const Tensor& x, const Tensor& weight, const Tensor& sum) {
   Tensor out = sum.defined() ? sum : empty({x.size(0), weight.size(0)}, options);
   product_into(out, x, transpose(weight, 0, 1), 1, sum.defined() ? 1 : 0);
   return out;
+}
+
+Tensor for_many_products(const Tensor& weight) {
+  const DType dtype = weight.dtype();
+  const bool native = !weight.device().is_cpu() ||
+                      (dtype == DType::bf16 && kernels::cpu::bf16_gemm() == kernels::cpu::Bf16Gemm::native);
+  return (native ? weight : to(weight, unrounded(dtype))).contiguous();
 }
 
 kernels::View gate_view(const Tensor& gates, std::int64_t k, const Shape& state) {

@@ -40,6 +40,10 @@ void require_state(std::string_view op, const std::string& what, const Tensor& t
 /// x weight^T in the dtype sums are taken in; added to `sum` where that is given.
 [[nodiscard]] Tensor cell_product(const Tensor& x, const Tensor& weight, const Tensor& sum = {});
 
+/// A weight that is multiplied at every step, in the form that products read: else each would make this copy.
+/// Rows lie one after the other, and 16-bit elements are widened where the device multiplies in f32.
+[[nodiscard]] Tensor for_many_products(const Tensor& weight);
+
 /// Gate `k` of a tensor [N, gates H], or of a bias [gates H] as it is for every row, as [N, H]; nothing of an
 /// undefined one.
 [[nodiscard]] kernels::View gate_view(const Tensor& gates, std::int64_t k, const Shape& state);

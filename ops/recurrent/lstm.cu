@@ -298,13 +298,14 @@ Outputs sequence_backward_forward(const ForwardArgs<SequenceBackwardAttrs>& args
     of_h.copy_(b.grad.h);
   else
     of_h.zero_();
+  const Tensor weight = for_many_products(b.w_hh);
   for (std::int64_t k = b.order.length; k-- > 0;) {
     const std::int64_t t = b.order[k];
     if (b.grad.c.defined()) of_c.add_(at(b.grad.c, t));
     const Tensor of_sums = at(sums, t);
     run_step_gradient({of_sums, of_c}, {at(of_h, t), of_c, at(b.grad.gates, t)}, at(b.gates, t), b.before(k),
                       at(b.cells, t), compute);
-    if (k > 0) product_into(at(of_h, b.order[k - 1]), of_sums, b.w_hh, 1, 1);
+    if (k > 0) product_into(at(of_h, b.order[k - 1]), of_sums, weight, 1, 1);
   }
   return {sums, to(of_c, b.state_dtype)};
 }
@@ -371,8 +372,7 @@ Outputs sequence_forward(const ForwardArgs<SequenceAttrs>& args) {
                               {order.length, cell.batch(), kLstmGates * cell.hidden()});
   const Step all{empty(states, options), empty(states, options),
                  sums.dtype() == cell.dtype() ? sums : empty(sums.shape(), options)};
-  // The weight as products read it: they would make this copy at every step.
-  const Tensor weight = transpose(cell.w_hh, 0, 1).contiguous();
+  const Tensor weight = for_many_products(transpose(cell.w_hh, 0, 1));
   Tensor h = cell.h, c = args.in(2);
   for (std::int64_t k = 0; k < order.length; ++k) {
     const std::int64_t t = order[k];
