@@ -20,10 +20,9 @@ struct Block final : nn::Layer {
 
   [[nodiscard]] Tensor forward(const Tensor& x) override {
     const std::int64_t batch = x.size(0), length = x.size(1), width = x.size(2);
-    const Tensor parts =
-        qkv(norm_1(x)).reshape({batch, length, 3, heads_, width / heads_}).permute({2, 0, 3, 1, 4});
-    const Tensor y = scaled_dot_product_attention(select(parts, 0, 0), select(parts, 0, 1),
-                                                  select(parts, 0, 2), {.is_causal = true});
+    Tensors parts = split(qkv(norm_1(x)), {width, width, width}, 2);
+    for (Tensor& part : parts) part = part.reshape({batch, length, heads_, width / heads_}).transpose(1, 2);
+    const Tensor y = scaled_dot_product_attention(parts[0], parts[1], parts[2], {.is_causal = true});
     const Tensor attended = x + out(y.transpose(1, 2).reshape({batch, length, width}));
     return attended + down(gelu(up(norm_2(attended))));
   }

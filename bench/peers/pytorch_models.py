@@ -16,7 +16,8 @@ class Block(nn.Module):
 
     def forward(self, x):
         batch, length, width = x.shape
-        q, k, v = self.qkv(self.norm_1(x)).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = (part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+                   for part in self.qkv(self.norm_1(x)).split(width, 2))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(F.gelu(self.up(self.norm_2(x))))

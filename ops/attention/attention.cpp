@@ -1,6 +1,9 @@
 // Descriptors of scaled_dot_product_attention and its backward op.
 #include "mezzo/ops/attention.h"
 
+#include <algorithm>
+#include <array>
+
 #include "mezzo/ops/attention/common.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/matmul.h"
@@ -36,6 +39,23 @@ Found run_plain(const AttentionCall& call, const AttentionInputs& in, DType dtyp
   const ComposedAttention plain(call, in, compute_dtype(in.query.dtype()));
   return {to(matmul(plain.dropped(plain.weights), plain.value), dtype), plain.logsumexp};
 }
+/// An uninitialised tensor whose dims lie in memory in the order of those of `like`: heads that were split
+/// off rows of features are joined again without a copy.
+Tensor empty_in_order_of(const Tensor& like, const Shape& shape, DType dtype) {
+  const TensorOptions options{.dtype = dtype, .device = like.device()};
+  // More leading dims than two are merged, which strides cannot always show.
+  if (shape.size() != 4 || like.dim() != 4) return empty(shape, options);
+  std::array<std::size_t, 4> order{0, 1, 2, 3};
+  std::stable_sort(order.begin(), order.begin() + 3,
+                   [&](std::size_t a, std::size_t b) { return like.strides()[a] > like.strides()[b]; });
+  Shape in_memory = shape;
+  for (std::size_t d = 0; d < 4; ++d) in_memory[d] = shape[order[d]];
+  const Dims steps = layout::contiguous_strides(in_memory);
+  Dims strides = steps;
+  for (std::size_t d = 0; d < 4; ++d) strides[order[d]] = steps[d];
+  return alias(empty(in_memory, options), shape, strides, 0, false);
+}
+
 /// With the result in `dtype`.
 Found run(const AttentionCall& call, const AttentionInputs& in, DType dtype) {
   const Device device = in.query.device();
@@ -43,8 +63,7 @@ Found run(const AttentionCall& call, const AttentionInputs& in, DType dtype) {
   const Shape shape = call.matrix(call.queries, call.value_size);
   Shape rows = shape;
   rows.pop_back();
-  Found found{empty(shape, {.dtype = dtype, .device = device}),
-              empty(rows, {.dtype = compute, .device = device})};
+  Found found{empty_in_order_of(in.query, shape, dtype), empty(rows, {.dtype = compute, .device = device})};
   AttentionViews views(call, in);
   const kernels::View out = views.heads(found.out, call.queries, call.value_size);
   kernels::attention(device, views.get(), out, found.logsumexp.impl().data());
@@ -133,7 +152,7 @@ Outputs backward_forward(const BackwardArgs& args) {
     const Shape shape = b.call.matrix(lengths[i], sizes[i]);
     // Of a tensor that was repeated the gradients are added up before they are rounded.
     const bool repeated = b.wanted[i].of->shape() != shape;
-    gradients[i] = empty(shape, {.dtype = repeated ? compute : b.wanted[i].dtype, .device = device});
+    gradients[i] = empty_in_order_of(*b.wanted[i].of, shape, repeated ? compute : b.wanted[i].dtype);
     targets[i] = views.heads(gradients[i], lengths[i], sizes[i]);
   }
   kernels::attention_backward(device, views.get(), targets[0], targets[1], targets[2],

@@ -191,6 +191,28 @@ TEST(Attention, ReadsTransposedHeadsWhereTheyLie) {
   EXPECT_LE(bytes, (out.numel() + out.numel() / 8) * 4 + 4096);  // the result and logsumexp
 }
 
+TEST(Attention, GivesTheResultInTheQuerysOrderOfDims) {
+  const auto heads = [](double phase) { return random({2, 5, 3, 4}, DType::f32, -1, 1, phase); };
+  const Tensor q = heads(0), k = heads(0.4), v = heads(0.7);
+  const auto joined = [](const Tensor& out) { return transpose(out, 1, 2).is_contiguous(); };
+  const auto split = [](const Tensor& x) { return transpose(x, 1, 2); };
+  EXPECT_TRUE(joined(attend(split(q), split(k), split(v)))) << "[N, L, H, E] in memory";
+  EXPECT_TRUE(attend(split(q).contiguous(), split(k), split(v)).is_contiguous());
+  // [L, N, H, E] in memory, as MultiheadAttention has them without batch_first.
+  const auto by_length = [](const Tensor& x) { return permute(x, {1, 2, 0, 3}); };
+  EXPECT_TRUE(permute(attend(by_length(q), by_length(k), by_length(v)), {2, 0, 1, 3}).is_contiguous());
+  // A value of another size, a query that broadcasts, and an expanded one, which has no order of its own.
+  EXPECT_TRUE(joined(attend(split(q), split(k), split(heads(0.2).slice(3, 0, 2)))));
+  EXPECT_TRUE(joined(attend(split(q.slice(0, 0, 1)), split(k), split(v))));
+  // So do the gradients: each is joined without a copy.
+  const Evaluated got =
+      evaluate([&](const Tensors& x) { return attend(split(x[0]), split(x[1]), x[2].contiguous()); },
+               {q, k, split(v)});
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(got.gradients[i].is_contiguous()) << i;
+  EXPECT_EQ(list(attend(expand(q.slice(0, 0, 1), {2, 5, 3, 4}), k, v)),
+            list(attend(cat({q.slice(0, 0, 1), q.slice(0, 0, 1)}), k, v)));
+}
+
 // --- what it promises
 
 TEST(Attention, NeedsLittleMemoryForLongSequences) {
