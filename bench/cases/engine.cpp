@@ -1,5 +1,5 @@
-// What a call costs beside its arithmetic: ops on tensors of a few elements, and the training step of a
-// network so small that it consists of calls.
+// What a call costs beside its arithmetic: ops on tensors of a few elements, and the training step of
+// networks so small that it consists of calls, in f32, under autocast, and under autocast with GradScaler.
 #include "cases/mlp.h"
 #include "cases/program.h"
 
@@ -31,25 +31,57 @@ void add_ops(Worker& worker) {
   });
 }
 
-void add_steps(Worker& worker) {
-  for (const std::int64_t batch : {1, 512}) {
-    const std::string name = "mlp_8_16_16_1_step_batch_" + std::to_string(batch);
-    const auto make = [batch] {
-      return std::make_shared<Mlp>(std::vector<std::int64_t>{8, 16, 16, 1}, batch);
-    };
-    worker.add(name, [make]() -> Body { return [mlp = make()] { mlp->step(); }; });
+struct Network {
+  const char* name;
+  std::vector<std::int64_t> sizes, batches;
+};
+
+/// The batch sizes of a regression, and of a policy that is asked about a few states at a time.
+const Network kNetworks[] = {{"mlp_8_16_16_1", {8, 16, 16, 1}, {1, 32, 512, 4096}},
+                             {"mlp_8_64_64_4", {8, 64, 64, 4}, {1, 32}}};
+
+using MakeMlp = std::function<std::shared_ptr<Mlp>()>;
+
 #ifndef BENCH_LIBTORCH
-    worker.add(name + "_captured", [make]() -> Body {
-      const auto step = std::make_shared<amp::CapturedStep>(target_device, [mlp = make()] {
-        mlp->optimizer.zero_grad();
-        const Tensor loss = mse_loss(mlp->net.forward(mlp->input), mlp->target);
-        loss.backward();
-        mlp->optimizer.step();
-        return loss;
-      });
-      return [step] { (*step)(); };
+void add_mixed(Worker& worker, const std::string& name, const MakeMlp& make) {
+  for (const NamedDType& type : {kF16Named, kBF16Named}) {
+    const std::string mixed = name + "/" + type.name;
+    worker.add(mixed, [make, type]() -> Body {
+      return [mlp = make(), dtype = type.dtype] { mlp->autocast_step(dtype); };
     });
+    worker.add(mixed + "_scaler", [make, type]() -> Body {
+      return [mlp = make(), scaler = std::make_shared<amp::GradScaler>(), dtype = type.dtype] {
+        mlp->scaled_step(dtype, *scaler);
+      };
+    });
+  }
+}
+
+void add_captured(Worker& worker, const std::string& name, const MakeMlp& make) {
+  worker.add(name + "_captured", [make]() -> Body {
+    const auto step = std::make_shared<amp::CapturedStep>(target_device, [mlp = make()] {
+      mlp->optimizer.zero_grad();
+      const Tensor loss = mse_loss(mlp->net.forward(mlp->input), mlp->target);
+      loss.backward();
+      mlp->optimizer.step();
+      return loss;
+    });
+    return [step] { (*step)(); };
+  });
+}
 #endif
+
+void add_steps(Worker& worker) {
+  for (const Network& network : kNetworks) {
+    for (const std::int64_t batch : network.batches) {
+      const std::string name = std::string(network.name) + "_step_batch_" + std::to_string(batch);
+      const MakeMlp make = [sizes = network.sizes, batch] { return std::make_shared<Mlp>(sizes, batch); };
+      worker.add(name, [make]() -> Body { return [mlp = make()] { mlp->step(); }; });
+#ifndef BENCH_LIBTORCH
+      add_captured(worker, name, make);
+      add_mixed(worker, name, make);
+#endif
+    }
   }
 }
 

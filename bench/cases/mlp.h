@@ -1,5 +1,5 @@
-// The training step of a multi-layer perceptron, for the benchmarks of the engine (small) and of training
-// (large).
+// The training step of a multi-layer perceptron, in f32 and under autocast, for the benchmarks of the engine
+// (small) and of training (large).
 #pragma once
 
 #include <memory>
@@ -22,6 +22,26 @@ struct Mlp {
     optimizer.step();
     optimizer.zero_grad();
   }
+
+#ifndef BENCH_LIBTORCH
+  Tensor autocast_loss(DType dtype) {
+    const amp::Autocast autocast(target_device, dtype);
+    return mse_loss(net.forward(input), target);
+  }
+
+  void autocast_step(DType dtype) {
+    autocast_loss(dtype).backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+
+  void scaled_step(DType dtype, amp::GradScaler& scaler) {
+    scaler.scale(autocast_loss(dtype)).backward();
+    scaler.step(optimizer);
+    scaler.update();
+    optimizer.zero_grad();
+  }
+#endif
 
   nn::Sequential net;
   SGD optimizer;

@@ -24,33 +24,21 @@ std::shared_ptr<Mlp> make(const Size& size) {
 #ifndef BENCH_LIBTORCH
 void add_mixed(Worker& worker, const Size& size, const NamedDType& type) {
   const std::string name = std::string("mlp_") + size.name + "/" + type.name;
-  const auto loss = [dtype = type.dtype](Mlp& mlp) {
-    const amp::Autocast autocast(target_device, dtype);
-    return mse_loss(mlp.net.forward(mlp.input), mlp.target);
-  };
-  worker.add(name, [size, loss] {
-    return [mlp = make(size), loss] {
-      loss(*mlp).backward();
-      mlp->optimizer.step();
-      mlp->optimizer.zero_grad();
-    };
-  });
-  const auto scaled = [size, loss]() -> Body {
-    return [mlp = make(size), scaler = std::make_shared<amp::GradScaler>(), loss] {
-      scaler->scale(loss(*mlp)).backward();
-      scaler->step(mlp->optimizer);
-      scaler->update();
-      mlp->optimizer.zero_grad();
+  worker.add(name,
+             [size, type] { return [mlp = make(size), dtype = type.dtype] { mlp->autocast_step(dtype); }; });
+  const auto scaled = [size, type]() -> Body {
+    return [mlp = make(size), scaler = std::make_shared<amp::GradScaler>(), dtype = type.dtype] {
+      mlp->scaled_step(dtype, *scaler);
     };
   };
   worker.add(name + "_scaler", scaled);
   if (!on_cpu())
     worker.add(name + "_scaler_without_epilogues", [scaled] { return without_epilogues(scaled()); });
-  worker.add(name + "_scaler_captured", [size, loss]() -> Body {
+  worker.add(name + "_scaler_captured", [size, type]() -> Body {
     const auto step = std::make_shared<amp::CapturedStep>(
-        target_device, [mlp = make(size), scaler = std::make_shared<amp::GradScaler>(), loss] {
+        target_device, [mlp = make(size), scaler = std::make_shared<amp::GradScaler>(), dtype = type.dtype] {
           mlp->optimizer.zero_grad();
-          const Tensor value = loss(*mlp);
+          const Tensor value = mlp->autocast_loss(dtype);
           scaler->scale(value).backward();
           scaler->step(mlp->optimizer);
           scaler->update();

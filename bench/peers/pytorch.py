@@ -81,11 +81,19 @@ def add_engine():
         return body
     CASES["add_4x4_recorded"] = recorded
     CASES["mul_chain_10_backward"] = chain
-    for batch in (1, 512):
-        case, setup = f"mlp_8_16_16_1_step_batch_{batch}", lambda batch=batch: Mlp((8, 16, 16, 1), batch)
-        CASES[case] = lambda setup=setup: setup().step
-        if not ON_CPU:
-            CASES[f"{case}_captured"] = lambda setup=setup: setup().captured()
+    for sizes, batches in (((8, 16, 16, 1), (1, 32, 512, 4096)), ((8, 64, 64, 4), (1, 32))):
+        for batch in batches:
+            add_small_steps(f"mlp_{'_'.join(map(str, sizes))}_step_batch_{batch}", sizes, batch)
+
+
+def add_small_steps(case, sizes, batch):
+    CASES[case] = lambda: Mlp(sizes, batch).step
+    if not ON_CPU:
+        CASES[f"{case}_captured"] = lambda: Mlp(sizes, batch).captured()
+    for name in ("f16", "bf16"):
+        for scaled in (False, True):
+            CASES[f"{case}/{name}{'_scaler' if scaled else ''}"] = (
+                lambda dtype=FLOATS[name], scaled=scaled: Mlp(sizes, batch, dtype, scaled).mixed_step)
 
 
 def with_gradient(function, x, grad_output=None):
