@@ -37,36 +37,58 @@ void convert_pair(const void* src, void* dst, std::int64_t n) {
 }
 
 #if defined(__x86_64__)
-// The loops over full vectors. The tails below and the baseline give the same bits. Each returns how
-// many elements it did.
+// The loops in registers. The last elements, which fill no vector, go through a vector on the stack. The
+// baseline's loop gives the same bits.
 
-[[MEZZO_TARGET_V3]] std::int64_t widen_all_v3(const Half* src, float* dst, std::int64_t n) {
+[[MEZZO_TARGET_V3]] void widen_all_v3(const Half* src, float* dst, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8) _mm256_storeu_ps(dst + i, widen_v3(src + i));
-  return i;
+  if (i == n) return;
+  alignas(16) Half last[8] = {};
+  alignas(32) float wide[8];
+  for (std::int64_t j = i; j < n; ++j) last[j - i] = src[j];
+  _mm256_store_ps(wide, widen_v3(last));
+  for (std::int64_t j = i; j < n; ++j) dst[j] = wide[j - i];
 }
 
 template <class Narrow>
-[[MEZZO_TARGET_V3]] std::int64_t narrow_all_v3(const float* src, Narrow* dst, std::int64_t n) {
+[[MEZZO_TARGET_V3]] void narrow_all_v3(const float* src, Narrow* dst, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8) narrow_v3(_mm256_loadu_ps(src + i), dst + i);
-  return i;
+  if (i == n) return;
+  alignas(32) float last[8] = {};
+  alignas(16) Narrow narrow[8];
+  for (std::int64_t j = i; j < n; ++j) last[j - i] = src[j];
+  narrow_v3(_mm256_load_ps(last), narrow);
+  for (std::int64_t j = i; j < n; ++j) dst[j] = narrow[j - i];
 }
 
-[[MEZZO_TARGET_V4]] std::int64_t widen_all_v4(const Half* src, float* dst, std::int64_t n) {
+/// A mask of the first `count` lanes, fewer than 16.
+constexpr std::uint16_t first_lanes(std::int64_t count) {
+  return static_cast<std::uint16_t>((1U << static_cast<unsigned>(count)) - 1U);
+}
+
+[[MEZZO_TARGET_V4]] void widen_all_v4(const Half* src, float* dst, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) _mm512_storeu_ps(dst + i, widen_v4(src + i));
-  return i;
+  if (i == n) return;
+  alignas(32) Half last[16];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(last), _mm256_maskz_loadu_epi16(first_lanes(n - i), src + i));
+  _mm512_mask_storeu_ps(dst + i, first_lanes(n - i), widen_v4(last));
 }
 
 template <class Narrow>
-[[MEZZO_TARGET_V4]] std::int64_t narrow_all_v4(const float* src, Narrow* dst, std::int64_t n) {
+[[MEZZO_TARGET_V4]] void narrow_all_v4(const float* src, Narrow* dst, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) narrow_v4(_mm512_loadu_ps(src + i), dst + i);
-  return i;
+  if (i == n) return;
+  alignas(32) Narrow last[16];
+  narrow_v4(_mm512_maskz_loadu_ps(first_lanes(n - i), src + i), last);
+  _mm256_mask_storeu_epi16(dst + i, first_lanes(n - i),
+                           _mm256_load_si256(reinterpret_cast<const __m256i*>(last)));
 }
 
-[[MEZZO_TARGET_V4_BF16]] std::int64_t narrow_all_v4_bf16(const float* src, BFloat16* dst, std::int64_t n) {
+[[MEZZO_TARGET_V4_BF16]] std::int64_t narrow_pairs_v4_bf16(const float* src, BFloat16* dst, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 32 <= n; i += 32) {
     narrow_pair_v4(_mm512_loadu_ps(src + i), _mm512_loadu_ps(src + i + 16), dst + i);
@@ -78,24 +100,32 @@ template <>
 void convert_pair<float, Half>(const void* src, void* dst, std::int64_t n) {
   const Half* const in = static_cast<const Half*>(src);
   float* const out = static_cast<float*>(dst);
-  const Isa level = isa();
-  const std::int64_t done =
-      level == Isa::v4 ? widen_all_v4(in, out, n) : (level == Isa::v3 ? widen_all_v3(in, out, n) : 0);
-  run_isa<ConvertLoop<float, Half>>(in + done, out + done, n - done);
+  switch (isa()) {
+    case Isa::v4:
+      return widen_all_v4(in, out, n);
+    case Isa::v3:
+      return widen_all_v3(in, out, n);
+    case Isa::base:
+      return ConvertLoop<float, Half>::run(in, out, n);
+  }
 }
 
 template <class Narrow>
 void narrow(const void* src, void* dst, std::int64_t n) {
   const float* const in = static_cast<const float*>(src);
   Narrow* const out = static_cast<Narrow*>(dst);
-  const Isa level = isa();
   std::int64_t done = 0;
-  if constexpr (std::is_same_v<Narrow, BFloat16>) {
-    if (has_bf16_rounding()) done = narrow_all_v4_bf16(in, out, n);
+  switch (isa()) {
+    case Isa::v4:
+      if constexpr (std::is_same_v<Narrow, BFloat16>) {
+        if (has_bf16_rounding()) done = narrow_pairs_v4_bf16(in, out, n);
+      }
+      return narrow_all_v4(in + done, out + done, n - done);
+    case Isa::v3:
+      return narrow_all_v3(in, out, n);
+    case Isa::base:
+      return ConvertLoop<Narrow, float>::run(in, out, n);
   }
-  if (level == Isa::v4) done += narrow_all_v4(in + done, out + done, n - done);
-  if (level == Isa::v3) done = narrow_all_v3(in, out, n);
-  run_isa<ConvertLoop<Narrow, float>>(in + done, out + done, n - done);
 }
 
 template <>
@@ -111,6 +141,25 @@ void convert_pair<BFloat16, float>(const void* src, void* dst, std::int64_t n) {
 
 /// Elements that the strided forms convert at a time: 4 KB of the widest dtype.
 constexpr std::int64_t kStridedTile = 512;
+/// Elements that are converted before they are transposed: 16 KB of the widest dtype.
+constexpr std::int64_t kTransposeTile = 2048;
+/// Runs below this length are not worth a call each.
+constexpr std::int64_t kShortRun = 16;
+
+/// Calls `f` with an integer of an element's size.
+template <class F>
+void of_size(std::int64_t size, F f) {
+  switch (size) {
+    case 1:
+      return f(std::uint8_t{});
+    case 2:
+      return f(std::uint16_t{});
+    case 4:
+      return f(std::uint32_t{});
+    default:
+      return f(std::uint64_t{});
+  }
+}
 
 /// dst[i * dst_stride] = src[i * src_stride], bit by bit; U is an integer of the element's size.
 template <class U>
@@ -120,18 +169,65 @@ void copy_strided(const U* src, std::int64_t src_stride, U* dst, std::int64_t ds
 
 void copy_strided(const std::byte* src, std::int64_t src_stride, std::byte* dst, std::int64_t dst_stride,
                   std::int64_t size, std::int64_t n) {
-  const auto copy = [&]<class U>(U) {
+  of_size(size, [&]<class U>(U) {
     copy_strided(reinterpret_cast<const U*>(src), src_stride, reinterpret_cast<U*>(dst), dst_stride, n);
-  };
-  switch (size) {
-    case 1:
-      return copy(std::uint8_t{});
-    case 2:
-      return copy(std::uint16_t{});
-    case 4:
-      return copy(std::uint32_t{});
-    default:
-      return copy(std::uint64_t{});
+  });
+}
+
+/// dst[i * dst_pitch + j] = src[j * src_pitch + i], bit by bit.
+template <class U>
+void transpose(const U* src, std::int64_t src_pitch, U* dst, std::int64_t dst_pitch, std::int64_t rows,
+               std::int64_t cols) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < cols; ++j) dst[i * dst_pitch + j] = src[j * src_pitch + i];
+  }
+}
+
+void transpose(const std::byte* src, std::int64_t src_pitch, std::byte* dst, std::int64_t dst_pitch,
+               std::int64_t size, std::int64_t rows, std::int64_t cols) {
+  of_size(size, [&]<class U>(U) {
+    transpose(reinterpret_cast<const U*>(src), src_pitch, reinterpret_cast<U*>(dst), dst_pitch, rows, cols);
+  });
+}
+
+using PairFunction = void (*)(const void* src, void* dst, std::int64_t n);
+
+/// Two different dtypes' function.
+PairFunction pair_function(DType from, DType to) {
+  PairFunction function = nullptr;
+  dispatch(from, [&]<class F>(TypeTag<F>) {
+    dispatch(to, [&]<class T>(TypeTag<T>) {
+      if constexpr (!std::is_same_v<F, T>) function = convert_pair<T, F>;
+    });
+  });
+  return function;
+}
+
+/// `rows` runs of `cols` elements each, which lie `src_pitch` and `dst_pitch` elements apart.
+void convert_runs(const std::byte* src, DType from, std::int64_t src_pitch, std::byte* dst, DType to,
+                  std::int64_t dst_pitch, std::int64_t rows, std::int64_t cols) {
+  if (rows == 1 || (src_pitch == cols && dst_pitch == cols)) return convert(src, from, dst, to, rows * cols);
+  const std::int64_t src_step = src_pitch * size_of(from), dst_step = dst_pitch * size_of(to);
+  if (from == to) {
+    const auto bytes = static_cast<std::size_t>(cols * size_of(from));
+    for (std::int64_t i = 0; i < rows; ++i) std::memcpy(dst + i * dst_step, src + i * src_step, bytes);
+    return;
+  }
+  const PairFunction function = pair_function(from, to);
+  for (std::int64_t i = 0; i < rows; ++i) function(src + i * src_step, dst + i * dst_step, cols);
+}
+
+/// The same for a source whose columns are runs, `src_pitch` elements apart. A tile holds all of `rows`.
+void convert_columns(const std::byte* src, DType from, std::int64_t src_pitch, std::byte* dst, DType to,
+                     std::int64_t rows, std::int64_t cols) {
+  const std::int64_t from_size = size_of(from), to_size = size_of(to);
+  if (from == to) return transpose(src, src_pitch, dst, cols, to_size, rows, cols);
+  alignas(64) std::byte tile[kTransposeTile * 8];
+  const std::int64_t most = kTransposeTile / rows;
+  for (std::int64_t j = 0; j < cols; j += most) {
+    const std::int64_t count = std::min(most, cols - j);
+    convert_runs(src + j * src_pitch * from_size, from, src_pitch, tile, to, rows, count, rows);
+    transpose(tile, rows, dst + j * to_size, cols, to_size, rows, count);
   }
 }
 
@@ -143,11 +239,33 @@ void convert(const void* src, DType from, void* dst, DType to, std::int64_t n) {
     std::memcpy(dst, src, static_cast<std::size_t>(n * size_of(from)));
     return;
   }
-  dispatch(from, [&]<class F>(TypeTag<F>) {
-    dispatch(to, [&]<class T>(TypeTag<T>) {
-      if constexpr (!std::is_same_v<F, T>) convert_pair<T, F>(src, dst, n);
-    });
-  });
+  pair_function(from, to)(src, dst, n);
+}
+
+void gather_matrix(const void* src, DType from, std::int64_t row_stride, std::int64_t col_stride, void* dst,
+                   DType to, std::int64_t rows, std::int64_t cols) {
+  const auto* const in = static_cast<const std::byte*>(src);
+  auto* const out = static_cast<std::byte*>(dst);
+  if (rows <= 0 || cols <= 0) return;
+  if (cols == 1) return gather(src, from, row_stride, dst, to, rows);
+  if (col_stride == 1) return convert_runs(in, from, row_stride, out, to, cols, rows, cols);
+  const bool runs_down = row_stride == 1 && (col_stride == rows || rows >= kShortRun);
+  if (runs_down && rows <= kTransposeTile) return convert_columns(in, from, col_stride, out, to, rows, cols);
+  const std::int64_t from_size = size_of(from), to_size = size_of(to);
+  for (std::int64_t i = 0; i < rows; ++i)
+    gather(in + i * row_stride * from_size, from, col_stride, out + i * cols * to_size, to, cols);
+}
+
+void scatter_matrix(const void* src, DType from, void* dst, DType to, std::int64_t row_stride,
+                    std::int64_t col_stride, std::int64_t rows, std::int64_t cols) {
+  const auto* const in = static_cast<const std::byte*>(src);
+  auto* const out = static_cast<std::byte*>(dst);
+  if (rows <= 0 || cols <= 0) return;
+  if (cols == 1) return scatter(src, from, dst, to, row_stride, rows);
+  if (col_stride == 1) return convert_runs(in, from, cols, out, to, row_stride, rows, cols);
+  const std::int64_t from_size = size_of(from), to_size = size_of(to);
+  for (std::int64_t i = 0; i < rows; ++i)
+    scatter(in + i * cols * from_size, from, out + i * row_stride * to_size, to, col_stride, cols);
 }
 
 void gather(const void* src, DType from, std::int64_t stride, void* dst, DType to, std::int64_t n) {

@@ -28,4 +28,13 @@ void gather(const void* src, DType from, std::int64_t stride, void* dst, DType t
 /// not 0 when n > 1.
 void scatter(const void* src, DType from, void* dst, DType to, std::int64_t stride, std::int64_t n);
 
+/// gather() of a matrix: dst[i * cols + j] = src[i * row_stride + j * col_stride] as `to`. Rows of a few
+/// elements cost no call each where they, or the columns, lie without gaps.
+void gather_matrix(const void* src, DType from, std::int64_t row_stride, std::int64_t col_stride, void* dst,
+                   DType to, std::int64_t rows, std::int64_t cols);
+
+/// scatter() of a matrix: dst[i * row_stride + j * col_stride] = src[i * cols + j] as `to`.
+void scatter_matrix(const void* src, DType from, void* dst, DType to, std::int64_t row_stride,
+                    std::int64_t col_stride, std::int64_t rows, std::int64_t cols);
+
 }  // namespace mezzo::kernels::cpu

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -114,39 +113,31 @@ void small_tile(GemmTile<T> tile) {
 /// Every row of C = the bias.
 void store_bias(const GemmArgs& args) {
   if (args.batch * args.m * args.n == 0) return;
-  const std::int64_t bytes = args.n * size_of(args.c_dtype),
-                     grain = std::max<std::int64_t>(1, (1 << 18) / bytes);
-  auto* const c = static_cast<std::byte*>(args.c);
-  const bool one_run = args.c_col_stride == 1 && args.c_row_stride == args.n &&
-                       (args.batch == 1 || args.c_batch_stride == args.m * args.n);
+  const std::int64_t size = size_of(args.c_dtype),
+                     grain = std::max<std::int64_t>(1, (1 << 18) / (args.n * size));
   parallel_for(args.batch * args.m, grain, [&](std::int64_t begin, std::int64_t end) {
-    if (one_run) {  // in copies of copies: rows may be short
-      std::byte* const first = c + begin * bytes;
-      std::memcpy(first, args.bias, static_cast<std::size_t>(bytes));
-      const std::int64_t most = std::max<std::int64_t>(1, (1 << 13) / bytes);
-      for (std::int64_t done = 1, rows = end - begin; done < rows;) {
-        const std::int64_t count = std::min({done, rows - done, most});
-        std::memcpy(first + done * bytes, first, static_cast<std::size_t>(count * bytes));
-        done += count;
-      }
-      return;
-    }
     for (std::int64_t r = begin; r < end; ++r) {
       const std::int64_t offset = r / args.m * args.c_batch_stride + r % args.m * args.c_row_stride;
-      scatter(args.bias, args.c_dtype, c + offset * size_of(args.c_dtype), args.c_dtype, args.c_col_stride,
-              args.n);
+      scatter(args.bias, args.c_dtype, static_cast<std::byte*>(args.c) + offset * size, args.c_dtype,
+              args.c_col_stride, args.n);
     }
   });
 }
 
-/// Bias and row sums as steps before the product: it is added to a C that holds the bias.
+/// Whether the tiles of a product begin with the bias.
+bool takes_bias(const GemmArgs& args) {
+  return args.k > 0 && args.alpha == 1 && (args.n == 1 || args.c_col_stride == 1);
+}
+
+/// Row sums, and a bias that the product does not take, as steps before it: it is added to a C that holds the
+/// bias.
 GemmArgs spelled_out(GemmArgs args) {
   if (args.row_sums != nullptr) {
     const RowSums rows = row_sums_of(args);
     dispatch_compute(args.c_dtype, [&]<class T>(TypeTag<T>) { reduce<T>(Sum<>{}, rows.sums, rows.terms); });
     args.row_sums = nullptr;
   }
-  if (args.bias != nullptr) {
+  if (args.bias != nullptr && !takes_bias(args)) {
     store_bias(args);
     args.beta = 1;
     args.bias = nullptr;
@@ -163,7 +154,7 @@ GemmArgs normal_form(GemmArgs args) {
       args.c_batch_stride == args.m * args.c_row_stride) {
     args.m *= args.batch;
     args.batch = 1;
-  } else if (args.batch > 1 && args.a_batch_stride == 0 &&
+  } else if (args.batch > 1 && args.a_batch_stride == 0 && args.bias == nullptr &&
              args.b_batch_stride == args.n * args.b_col_stride &&
              args.c_batch_stride == args.n * args.c_col_stride) {
     args.n *= args.batch;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "mezzo/kernels/cpu/convert.h"
@@ -91,9 +92,7 @@ Block<T> load_block(const Operand& x, std::int64_t batch, std::int64_t row, std:
   const std::int64_t line_stride = x.transposed ? x.col_stride : x.row_stride;
   const std::int64_t stride = x.transposed ? x.row_stride : x.col_stride;
   T* const packed = buffer.get<T>(lines * length);
-  for (std::int64_t line = 0; line < lines; ++line) {
-    gather(start + line * line_stride * size, x.dtype, stride, packed + line * length, dtype_of<T>, length);
-  }
+  gather_matrix(start, x.dtype, line_stride, stride, packed, dtype_of<T>, lines, length);
   return {packed, length, x.transposed};
 }
 
@@ -125,6 +124,10 @@ struct Scale {
 /// Stores a tile of sums: c = alpha * sum + beta * c, computed in T and rounded once.
 template <class T>
 void store_tile(const T* sum, const GemmArgs& args, std::byte* c, std::int64_t rows, std::int64_t cols) {
+  if (args.alpha == 1 && args.beta == 0) {
+    scatter_matrix(sum, dtype_of<T>, c, args.c_dtype, args.c_row_stride, args.c_col_stride, rows, cols);
+    return;
+  }
   const T alpha = static_cast<T>(args.alpha), beta = static_cast<T>(args.beta);
   const std::int64_t row_bytes = args.c_row_stride * size_of(args.c_dtype);
   alignas(64) T line[kMaxCols];
@@ -139,6 +142,26 @@ void store_tile(const T* sum, const GemmArgs& args, std::byte* c, std::int64_t r
       result = line;
     }
     scatter(result, dtype_of<T>, c, args.c_dtype, args.c_col_stride, cols);
+  }
+}
+
+/// Every row of a tile of C, `ld` elements apart, = the bias from column j on.
+template <class T>
+void fill_with_bias(const GemmArgs& args, std::int64_t j, T* c, std::int64_t ld, std::int64_t rows,
+                    std::int64_t cols) {
+  const auto* const bias = static_cast<const std::byte*>(args.bias) + j * size_of(args.c_dtype);
+  convert(bias, args.c_dtype, c, dtype_of<T>, cols);
+  const auto bytes = [&](std::int64_t count) { return static_cast<std::size_t>(count * cols) * sizeof(T); };
+  if (ld != cols) {
+    for (std::int64_t i = 1; i < rows; ++i) std::memcpy(c + i * ld, c, bytes(1));
+    return;
+  }
+  // In copies of copies: rows may be short.
+  const std::int64_t most = std::max<std::int64_t>(1, 2048 / cols);
+  for (std::int64_t done = 1; done < rows;) {
+    const std::int64_t count = std::min({done, rows - done, most});
+    std::memcpy(c + done * cols, c, bytes(count));
+    done += count;
   }
 }
 
@@ -162,7 +185,8 @@ struct Product {
     tile.n = cols;
     tile.c = c_direct ? reinterpret_cast<Acc*>(c) : buffers.c.template get<Acc>(rows * cols);
     tile.ldc = c_direct ? (args.m == 1 ? args.n : args.c_row_stride) : cols;
-    tile.accumulate = c_direct && args.beta != 0;
+    tile.accumulate = (c_direct && args.beta != 0) || args.bias != nullptr;
+    if (args.bias != nullptr) fill_with_bias(args, j, tile.c, tile.ldc, rows, cols);
     const std::int64_t depth = a.direct && b.direct ? args.k : kDepth;
     for (std::int64_t p = 0; p < args.k; p += depth) {
       tile.k = std::min(depth, args.k - p);

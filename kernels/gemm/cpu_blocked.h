@@ -20,8 +20,8 @@ struct TilePlan {
 [[nodiscard]] TilePlan plan_tiles(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);
 
 /// Runs `args` in tiles with `multiply`: operands of type In, sums of type Acc, for the pairs that have an
-/// engine (cpu_tile.h). All sizes are above 0, alpha is not 0, the dtypes convert. An integer engine gets B
-/// by rows.
+/// engine (cpu_tile.h). All sizes are above 0, alpha is not 0, and 1 beside a bias, the dtypes convert; there
+/// are no row sums. Our own loops get B by rows.
 template <class In, class Acc>
 void gemm_blocked(const GemmArgs& args, GemmTileFunction<In, Acc> multiply, bool b_by_rows = false);
 

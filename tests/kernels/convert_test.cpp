@@ -8,12 +8,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <limits>
 #include <random>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "mezzo/core/float16.h"
@@ -326,6 +328,79 @@ TEST(Scatter, WritesEveryStrideOfEveryPairAndNothingBetween) {
       }
     }
   }
+}
+
+/// Sizes and strides of a matrix in memory: rows or columns without gaps, with gaps, backwards, spread.
+struct Strides {
+  std::int64_t rows, cols, row_stride, col_stride;
+  [[nodiscard]] std::int64_t extent() const {
+    return (rows - 1) * std::abs(row_stride) + (cols - 1) * std::abs(col_stride) + 1;
+  }
+  [[nodiscard]] std::int64_t first() const {
+    return (row_stride < 0 ? (1 - rows) * row_stride : 0) + (col_stride < 0 ? (1 - cols) * col_stride : 0);
+  }
+};
+
+std::vector<Strides> matrices() {
+  std::vector<Strides> all;
+  for (const auto& [rows, cols] : {std::pair{1, 1}, {1, 37}, {37, 1}, {3, 5}, {7, 33}, {33, 7}, {150, 70}}) {
+    for (const std::int64_t gap : {0, 3}) {
+      all.push_back({rows, cols, cols + gap, 1});
+      all.push_back({rows, cols, 1, rows + gap});
+      all.push_back({rows, cols, -(cols + gap), 1});
+      all.push_back({rows, cols, 2 * cols + gap, 2});
+    }
+  }
+  all.push_back({2500, 3, 1, 2500});
+  return all;
+}
+
+constexpr DType kSome[] = {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i64, DType::u8};
+
+TEST(GatherMatrix, IsAGatherOfEveryRow) {
+  for (const DType from : kSome) {
+    for (const DType to : kSome) {
+      for (const Strides& m : matrices()) {
+        const Bytes source = samples(from, static_cast<std::size_t>(m.extent()), 5);
+        const std::uint8_t* const first = source.data() + m.first() * size_of(from);
+        Bytes expected(static_cast<std::size_t>(m.rows * m.cols * size_of(to)) + 16, 0xAB), result = expected;
+        for (std::int64_t i = 0; i < m.rows; ++i) {
+          gather(first + i * m.row_stride * size_of(from), from, m.col_stride,
+                 expected.data() + i * m.cols * size_of(to), to, m.cols);
+        }
+        gather_matrix(first, from, m.row_stride, m.col_stride, result.data(), to, m.rows, m.cols);
+        ASSERT_EQ(result, expected) << to_string(from) << " to " << to_string(to) << ", " << m.rows << " x "
+                                    << m.cols << ", strides " << m.row_stride << " " << m.col_stride;
+      }
+    }
+  }
+}
+
+TEST(ScatterMatrix, IsAScatterOfEveryRow) {
+  for (const DType from : kSome) {
+    for (const DType to : kSome) {
+      for (const Strides& m : matrices()) {
+        const Bytes source = samples(from, static_cast<std::size_t>(m.rows * m.cols), 6);
+        Bytes expected(static_cast<std::size_t>(m.extent() * size_of(to)) + 16, 0xAB), result = expected;
+        for (std::int64_t i = 0; i < m.rows; ++i) {
+          scatter(source.data() + i * m.cols * size_of(from), from,
+                  expected.data() + (m.first() + i * m.row_stride) * size_of(to), to, m.col_stride, m.cols);
+        }
+        scatter_matrix(source.data(), from, result.data() + m.first() * size_of(to), to, m.row_stride,
+                       m.col_stride, m.rows, m.cols);
+        ASSERT_EQ(result, expected) << to_string(from) << " to " << to_string(to) << ", " << m.rows << " x "
+                                    << m.cols << ", strides " << m.row_stride << " " << m.col_stride;
+      }
+    }
+  }
+}
+
+TEST(GatherMatrix, OfNothingTouchesNothing) {
+  std::uint8_t byte = 7;
+  gather_matrix(nullptr, DType::f16, 1, 0, &byte, DType::f32, 0, 5);
+  gather_matrix(nullptr, DType::f16, 1, 5, &byte, DType::f32, 5, 0);
+  scatter_matrix(nullptr, DType::f32, &byte, DType::f16, 5, 1, 0, 5);
+  EXPECT_EQ(byte, 7);
 }
 
 }  // namespace

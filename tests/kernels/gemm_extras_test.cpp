@@ -17,18 +17,61 @@ using test::Matrix;
 TEST(GemmExtras, BiasIsAddedToEveryRowBeforeTheRounding) {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32}) {
     for (const Layout layout : test::kLayouts) {
-      SCOPED_TRACE(to_string(dtype) + " " + std::to_string(static_cast<int>(layout)));
-      Matrix a(dtype, 3, 5, 7), b(dtype, 3, 7, 6), c(dtype, 3, 5, 6, layout), bias(dtype, 1, 1, 6);
-      a.randomize(1), b.randomize(2), c.randomize(3), bias.randomize(4);
-      Matrix start = c;
-      start.for_each(
-          [&](std::int64_t q, std::int64_t i, std::int64_t j) { start.set(q, i, j, bias.get(0, 0, j)); });
-      cpu::gemm(test::make_args(a, b, start, 2, 1));
-      GemmArgs args = test::make_args(a, b, c, 2, 0);
+      for (const double alpha : {1.0, 2.0}) {
+        for (const std::int64_t n : {1, 6, 40}) {
+          SCOPED_TRACE(to_string(dtype) + " " + std::to_string(static_cast<int>(layout)) + ", alpha " +
+                       std::to_string(alpha) + ", n " + std::to_string(n));
+          Matrix a(dtype, 3, 5, 7), b(dtype, 3, 7, n), c(dtype, 3, 5, n, layout), bias(dtype, 1, 1, n);
+          a.randomize(1), b.randomize(2), c.randomize(3), bias.randomize(4);
+          Matrix start = c;
+          start.for_each(
+              [&](std::int64_t q, std::int64_t i, std::int64_t j) { start.set(q, i, j, bias.get(0, 0, j)); });
+          cpu::gemm(test::make_args(a, b, start, alpha, 1));
+          GemmArgs args = test::make_args(a, b, c, alpha, 0);
+          args.bias = bias.data();
+          cpu::gemm(args);
+          EXPECT_EQ(c.bytes(), start.bytes()) << "the bits of a product that is added to the bias";
+        }
+      }
+    }
+  }
+}
+
+TEST(GemmExtras, BiasOfSeveralTilesAndBlocksOfDepth) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    for (const Layout layout : {Layout::by_rows, Layout::padded_rows, Layout::by_cols}) {
+      Matrix a(dtype, 1, 300, 1100), b(dtype, 1, 1100, 530), c(dtype, 1, 300, 530, layout);
+      Matrix bias(dtype, 1, 1, 530), start(dtype, 1, 300, 530, layout);
+      a.randomize(1), b.randomize(2), c.fill(std::nan("")), bias.randomize(4);
+      start.for_each([&](auto q, auto i, auto j) { start.set(q, i, j, bias.get(0, 0, j)); });
+      GemmArgs args = test::make_args(a, b, c);
       args.bias = bias.data();
       cpu::gemm(args);
-      EXPECT_EQ(c.bytes(), start.bytes()) << "the bits of a product that is added to the bias";
+      const std::vector<test::Exact> exact = test::exact_product(a, b, start, 1, 1);
+      std::size_t at = 0;
+      c.for_each([&](std::int64_t q, std::int64_t i, std::int64_t j) {
+        const test::Exact& want = exact[at++];
+        ASSERT_NEAR(c.get(q, i, j), want.value, test::error_bound(want, 1100, DType::f32, dtype));
+      });
+      EXPECT_TRUE(c.guards_intact());
     }
+  }
+}
+
+TEST(GemmExtras, BiasOfABatchThatIsOneWideMatrix) {
+  // A . B[q] for the parts q of a matrix [2, 3 * 4], each of which gets the bias.
+  const std::vector<float> left{1, 2, 3, 4}, bias{10, 20, 30, 40};
+  std::vector<float> right(24), result(24);
+  for (std::size_t i = 0; i < right.size(); ++i) right[i] = static_cast<float>(i);
+  GemmArgs args{.batch = 3, .m = 2, .n = 4, .k = 2};
+  args.a = left.data(), args.a_row_stride = 2;
+  args.b = right.data(), args.b_batch_stride = 4, args.b_row_stride = 12;
+  args.c = result.data(), args.c_batch_stride = 4, args.c_row_stride = 12;
+  args.bias = bias.data();
+  cpu::gemm(args);
+  for (std::size_t i = 0; i < 2; ++i) {
+    for (std::size_t j = 0; j < 12; ++j)
+      EXPECT_EQ(result[i * 12 + j], left[i * 2] * right[j] + left[i * 2 + 1] * right[12 + j] + bias[j % 4]);
   }
 }
 
