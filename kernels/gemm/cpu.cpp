@@ -164,27 +164,27 @@ GemmArgs normal_form(GemmArgs args) {
 }
 
 template <class In, class Acc>
-void run(const GemmArgs& args, GemmTileFunction<In, Acc> engine, bool b_by_rows = false) {
+void run(const GemmArgs& args, GemmTileFunction<In, Acc> engine, const EngineNeeds& needs = {}) {
   if (args.k == 0 || args.alpha == 0)
     gemm_scale<Acc>(args);
   else
-    gemm_blocked(args, engine, b_by_rows);
+    gemm_blocked(args, engine, needs);
 }
 
 void run_f32(const GemmArgs& args) {
-  if (goes_to_loops(args)) return run(args, gemm_loops<float>, true);
+  if (goes_to_loops(args)) return run(args, gemm_loops<float>, {.b_by_rows = true});
 #ifdef MEZZO_HAVE_ONEDNN
   if (gemm_engine() == GemmEngine::onednn) {
     const bool bf16 = args.a_dtype == DType::bf16 && args.b_dtype == DType::bf16;
     if (bf16 && use_native_bf16()) return run(args, gemm_onednn_bf16);
-    return run(args, gemm_onednn_f32);
+    return run(args, gemm_onednn_f32, {.spaced_lines = onednn_needs_spaced_lines()});
   }
 #endif
   run(args, eigen_f32());
 }
 
 void run_f64(const GemmArgs& args) {
-  if (goes_to_loops(args)) return run(args, gemm_loops<double>, true);
+  if (goes_to_loops(args)) return run(args, gemm_loops<double>, {.b_by_rows = true});
   run(args, eigen_f64());
 }
 
@@ -201,7 +201,7 @@ void gemm(const GemmArgs& args) {
     case DType::f64:
       return run_f64(normal);
     default:
-      return run(normal, gemm_loops<std::int64_t>, true);
+      return run(normal, gemm_loops<std::int64_t>, {.b_by_rows = true});
   }
 }
 

@@ -1,5 +1,6 @@
-// Every tile is one task: it walks over k in blocks, brings its part of A and B into the engine's type and
-// layout in a scratch buffer of its thread (when they are not there already), and stores its part of C.
+// Operands that are not in the engine's type and layout are packed: small ones once for all tiles, the others
+// by every tile. Every tile is one task: it walks over k in blocks, packs its part of A and B in a scratch
+// buffer of its thread (when they are not there already), and stores its part of C.
 #include "mezzo/kernels/gemm/cpu_blocked.h"
 
 #include <algorithm>
@@ -27,6 +28,12 @@ constexpr double kMinTileFlops = 4e6;
 constexpr std::int64_t kWantedTiles = 8;
 /// Below this a task is joined with others: starting threads costs as much.
 constexpr double kMinTaskFlops = 1e6;
+/// An operand of up to so many elements (8 MB in f32) is packed once for all tiles that read it.
+constexpr std::int64_t kMaxShared = 1 << 21;
+/// Elements that are packed in one task, in 10 us.
+constexpr std::int64_t kPackGrain = 1 << 15;
+/// Lines of a tile from this length on are packed as fast as whole ones.
+constexpr std::int64_t kLongLine = 256;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_div(a, unit) * unit; }
@@ -35,9 +42,10 @@ constexpr std::int64_t even(std::int64_t size, std::int64_t tile, std::int64_t u
   return std::min(size, round_up(ceil_div(size, ceil_div(size, tile)), unit));
 }
 
-/// Of one thread: the packed blocks of A and B and the tile of C that this thread works on.
+/// Of one thread: the packed blocks of A and B and the tile of C that this thread works on, and the whole A
+/// and B of a product that it has begun.
 struct ThreadScratch {
-  Scratch a, b, c;
+  Scratch a, b, c, whole_a, whole_b;
 };
 ThreadScratch& scratch() {
   static constinit mezzo::detail::PerThread<ThreadScratch> buffers;
@@ -52,6 +60,7 @@ struct Operand {
   bool direct = false;      ///< the engine reads it where it lies
   bool transposed = false;  ///< column-contiguous; when not direct: packed column by column
   std::int64_t ld = 0;      ///< when direct
+  bool spaced = false;      ///< packed with gaps where lines would share the sets of a cache
 };
 
 template <class T>
@@ -73,6 +82,50 @@ Operand make_operand(const void* data, DType dtype, std::int64_t batch_stride, s
   return x;
 }
 
+/// How a part of an operand is packed: in lines along the dimension that is contiguous, if one is.
+struct Packing {
+  std::int64_t lines, length, line_stride, stride, pitch;
+
+  Packing(const Operand& x, std::int64_t rows, std::int64_t cols)
+      : lines(x.transposed ? cols : rows),
+        length(x.transposed ? rows : cols),
+        line_stride(x.transposed ? x.col_stride : x.row_stride),
+        stride(x.transposed ? x.row_stride : x.col_stride),
+        pitch(x.spaced && length % 256 == 0 ? length + 16 : length) {}
+
+  /// Lines [begin, end) of the part of `x` that starts at `data`.
+  template <class T>
+  void pack(const Operand& x, const std::byte* data, T* to, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t step = line_stride * size_of(x.dtype);
+    if (pitch == length) {
+      gather_matrix(data + begin * step, x.dtype, line_stride, stride, to + begin * length, dtype_of<T>,
+                    end - begin, length);
+      return;
+    }
+    for (std::int64_t i = begin; i < end; ++i)
+      gather(data + i * step, x.dtype, stride, to + i * pitch, dtype_of<T>, length);
+  }
+};
+
+/// Packs all of `x` at once when small tiles would do it badly: several of them the same part, or in short
+/// lines. That was a fifth of the time of products with few rows and columns.
+template <class T>
+void share(Operand& x, std::int64_t rows, std::int64_t cols, std::int64_t batch, std::int64_t readers,
+           std::int64_t tile_line, Scratch& buffer) {
+  const bool one_matrix = batch == 1 || x.batch_stride == 0;
+  if (x.direct || !one_matrix || rows * cols > kMaxShared || (readers == 1 && tile_line >= kLongLine)) return;
+  const Packing packing(x, rows, cols);
+  T* const packed = buffer.get<T>(packing.lines * packing.pitch);
+  parallel_for(packing.lines, kPackGrain / packing.length,
+               [&](std::int64_t begin, std::int64_t end) { packing.pack(x, x.data, packed, begin, end); });
+  x.data = reinterpret_cast<const std::byte*>(packed);
+  x.dtype = dtype_of<T>;
+  x.batch_stride = 0;
+  (x.transposed ? x.row_stride : x.col_stride) = 1;
+  (x.transposed ? x.col_stride : x.row_stride) = x.ld = packing.pitch;
+  x.direct = true;
+}
+
 template <class T>
 struct Block {
   const T* data;
@@ -85,15 +138,12 @@ template <class T>
 Block<T> load_block(const Operand& x, std::int64_t batch, std::int64_t row, std::int64_t col,
                     std::int64_t rows, std::int64_t cols, Scratch& buffer) {
   const std::int64_t offset = batch * x.batch_stride + row * x.row_stride + col * x.col_stride;
-  const std::int64_t size = size_of(x.dtype);
-  const std::byte* const start = x.data + offset * size;
+  const std::byte* const start = x.data + offset * size_of(x.dtype);
   if (x.direct) return {reinterpret_cast<const T*>(start), x.ld, x.transposed};
-  const std::int64_t lines = x.transposed ? cols : rows, length = x.transposed ? rows : cols;
-  const std::int64_t line_stride = x.transposed ? x.col_stride : x.row_stride;
-  const std::int64_t stride = x.transposed ? x.row_stride : x.col_stride;
-  T* const packed = buffer.get<T>(lines * length);
-  gather_matrix(start, x.dtype, line_stride, stride, packed, dtype_of<T>, lines, length);
-  return {packed, length, x.transposed};
+  const Packing packing(x, rows, cols);
+  T* const packed = buffer.get<T>(packing.lines * packing.pitch);
+  packing.pack(x, start, packed, 0, packing.lines);
+  return {packed, packing.pitch, x.transposed};
 }
 
 template <class T>
@@ -217,20 +267,41 @@ TilePlan plan_tiles(std::int64_t batch, std::int64_t m, std::int64_t n, std::int
   return {even(m, rows, 16), even(n, cols, 32)};
 }
 
+/// Prepares A and B for an engine. Lines that lie along a row or column of C get gaps, and are packed for
+/// that alone where the engine needs it; lines along k are read one by one, and gaps do not help there.
 template <class In, class Acc>
-void gemm_blocked(const GemmArgs& args, GemmTileFunction<In, Acc> multiply, bool b_by_rows) {
+void prepare_operands(Product<In, Acc>& product, const EngineNeeds& needs) {
+  const GemmArgs& args = product.args;
+  Operand &a = product.a, &b = product.b;
+  a.spaced = a.transposed;
+  b.spaced = !b.transposed;
+  const auto crowded = [&](const Operand& x, std::int64_t readings) {
+    return needs.spaced_lines && x.direct && x.spaced && x.ld % 512 == 0 && args.k >= 16 && readings >= 64;
+  };
+  if (crowded(a, args.n)) a.direct = false;
+  if (crowded(b, args.m)) b.direct = false;
+  const TilePlan& plan = product.plan;
+  ThreadScratch& buffers = scratch();
+  share<In>(a, args.m, args.k, args.batch, args.batch * ceil_div(args.n, plan.cols),
+            a.transposed ? plan.rows : kDepth, buffers.whole_a);
+  share<In>(b, args.k, args.n, args.batch, args.batch * ceil_div(args.m, plan.rows),
+            b.transposed ? kDepth : plan.cols, buffers.whole_b);
+}
+
+template <class In, class Acc>
+void gemm_blocked(const GemmArgs& args, GemmTileFunction<In, Acc> multiply, const EngineNeeds& needs) {
   const bool c_by_rows =
       (args.n == 1 || args.c_col_stride == 1) && (args.m == 1 || args.c_row_stride >= args.n);
   const bool direct_sum = args.alpha == 1 && (args.beta == 0 || args.beta == 1);
-  const Product<In, Acc> product{
-      args,
-      make_operand<In>(args.a, args.a_dtype, args.a_batch_stride, args.a_row_stride, args.a_col_stride,
-                       args.m, args.k, false),
-      make_operand<In>(args.b, args.b_dtype, args.b_batch_stride, args.b_row_stride, args.b_col_stride,
-                       args.k, args.n, b_by_rows),
-      multiply,
-      plan_tiles(args.batch, args.m, args.n, args.k),
-      args.c_dtype == dtype_of<Acc> && c_by_rows && direct_sum};
+  Product<In, Acc> product{args,
+                           make_operand<In>(args.a, args.a_dtype, args.a_batch_stride, args.a_row_stride,
+                                            args.a_col_stride, args.m, args.k, false),
+                           make_operand<In>(args.b, args.b_dtype, args.b_batch_stride, args.b_row_stride,
+                                            args.b_col_stride, args.k, args.n, needs.b_by_rows),
+                           multiply,
+                           plan_tiles(args.batch, args.m, args.n, args.k),
+                           args.c_dtype == dtype_of<Acc> && c_by_rows && direct_sum};
+  prepare_operands(product, needs);
   const TilePlan& plan = product.plan;
   const std::int64_t tiles_down = ceil_div(args.m, plan.rows), tiles_across = ceil_div(args.n, plan.cols);
   const double tile_flops =
@@ -267,10 +338,10 @@ void gemm_scale(const GemmArgs& args) {
   });
 }
 
-template void gemm_blocked(const GemmArgs&, GemmTileFunction<float>, bool);
-template void gemm_blocked(const GemmArgs&, GemmTileFunction<double>, bool);
-template void gemm_blocked(const GemmArgs&, GemmTileFunction<std::int64_t>, bool);
-template void gemm_blocked(const GemmArgs&, GemmTileFunction<BFloat16, float>, bool);
+template void gemm_blocked(const GemmArgs&, GemmTileFunction<float>, const EngineNeeds&);
+template void gemm_blocked(const GemmArgs&, GemmTileFunction<double>, const EngineNeeds&);
+template void gemm_blocked(const GemmArgs&, GemmTileFunction<std::int64_t>, const EngineNeeds&);
+template void gemm_blocked(const GemmArgs&, GemmTileFunction<BFloat16, float>, const EngineNeeds&);
 template void gemm_scale<float>(const GemmArgs&);
 template void gemm_scale<double>(const GemmArgs&);
 template void gemm_scale<std::int64_t>(const GemmArgs&);

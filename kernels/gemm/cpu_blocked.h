@@ -19,11 +19,17 @@ struct TilePlan {
 /// while. Depends on the sizes only, so that the bits of a result do not depend on the number of threads.
 [[nodiscard]] TilePlan plan_tiles(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);
 
+/// What an engine asks for beside the layouts of cpu_tile.h.
+struct EngineNeeds {
+  bool b_by_rows = false;     ///< B row-contiguous
+  bool spaced_lines = false;  ///< no lines along rows or columns of C that lie a multiple of 2 KB apart
+};
+
 /// Runs `args` in tiles with `multiply`: operands of type In, sums of type Acc, for the pairs that have an
 /// engine (cpu_tile.h). All sizes are above 0, alpha is not 0, and 1 beside a bias, the dtypes convert; there
-/// are no row sums. Our own loops get B by rows.
+/// are no row sums.
 template <class In, class Acc>
-void gemm_blocked(const GemmArgs& args, GemmTileFunction<In, Acc> multiply, bool b_by_rows = false);
+void gemm_blocked(const GemmArgs& args, GemmTileFunction<In, Acc> multiply, const EngineNeeds& needs = {});
 
 /// C = beta * C in the arithmetic of T, without reading C when beta is 0.
 template <class T>

@@ -183,6 +183,12 @@ bool onednn_has_native_bf16() {
   return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
 
+bool onednn_needs_spaced_lines() {
+  static const bool needs =
+      (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
+  return needs;
+}
+
 std::string gemm_onednn_version() {
   const dnnl_version_t* const version = dnnl_version();
   return std::to_string(version->major) + "." + std::to_string(version->minor) + "." +

@@ -61,6 +61,9 @@ void gemm_onednn_f32(const GemmTile<float>& tile);
 void gemm_onednn_bf16(const GemmTile<BFloat16, float>& tile);
 /// Whether oneDNN runs on those. Without them it takes bf16 all the same and computes in f32.
 bool onednn_has_native_bf16();
+/// Whether oneDNN's f32 products read lines that lie a multiple of 2 KB apart two or three times slower: its
+/// kernels for processors without AVX-512 go down such lines, which share a few sets of the cache.
+bool onednn_needs_spaced_lines();
 /// "2.6.3"
 std::string gemm_onednn_version();
 /// True from when exit() begins to destroy oneDNN's objects: what begins then is computed without it.

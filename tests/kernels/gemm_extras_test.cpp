@@ -1,4 +1,4 @@
-// What a product does on its way on the CPU: a bias, and row sums.
+// What a product does on its way on the CPU: a bias, row sums, and operands packed once or by every tile.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -121,6 +121,49 @@ TEST(GemmExtras, WhatMakesNoSenseIsRefused) {
   args = test::make_args(a, b, c);
   args.row_sums = vector.data();
   EXPECT_THROW(cpu::gemm(args), ValueError);
+}
+
+/// Small whole numbers, whose products are exact in f32 in any order.
+void fill_with_whole_numbers(Matrix& x, int seed) {
+  int at = seed;
+  x.for_each([&](auto q, auto i, auto j) { x.set(q, i, j, (at = (at * 37 + 11) % 101) % 7 - 3); });
+}
+
+/// All engines agree with the exact product.
+void check_exact(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, Layout layout_a,
+                 Layout layout_b) {
+  Matrix a(dtype, 1, m, k, layout_a), b(dtype, 1, k, n, layout_b), c(DType::f32, 1, m, n);
+  fill_with_whole_numbers(a, 3), fill_with_whole_numbers(b, 8);
+  const std::vector<test::Exact> exact = test::exact_product(a, b, c);
+  for (const cpu::GemmEngine engine : {cpu::GemmEngine::eigen, cpu::GemmEngine::onednn}) {
+    if (!cpu::has_gemm_engine(engine)) continue;
+    cpu::set_gemm_engine(engine);
+    c.fill(std::nan(""));
+    cpu::gemm(test::make_args(a, b, c));
+    cpu::set_gemm_engine(cpu::GemmEngine::automatic);
+    std::size_t at = 0;
+    c.for_each([&](auto q, auto i, auto j) { ASSERT_EQ(c.get(q, i, j), exact[at++].value); });
+    EXPECT_TRUE(c.guards_intact());
+  }
+}
+
+TEST(GemmPacking, OnceForAllTilesWithAndWithoutGaps) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    for (const Layout layout_a : {Layout::by_rows, Layout::by_cols, Layout::spread}) {
+      for (const Layout layout_b : {Layout::by_rows, Layout::by_cols}) {
+        check_exact(dtype, 512, 256, 20, layout_a, layout_b);
+        check_exact(dtype, 300, 64, 80, layout_a, layout_b);
+      }
+    }
+  }
+}
+
+// Lines of 2 KB in f32, in matrices that are too large to be packed at once.
+TEST(GemmPacking, ByEveryTileWithGaps) {
+  for (const DType dtype : {DType::f16, DType::f32}) {
+    check_exact(dtype, 64, 512, 4200, Layout::by_rows, Layout::by_rows);
+    check_exact(dtype, 512, 64, 4200, Layout::by_cols, Layout::by_cols);
+  }
 }
 
 }  // namespace
