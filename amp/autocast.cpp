@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <unordered_map>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "mezzo/amp/detail/cast_log.h"
 #include "mezzo/amp/policy.h"
@@ -82,13 +84,28 @@ InputHookState derived_state(const InputHookState& before, const InputHookState&
 }
 
 /// The leaves whose 16-bit copies were asked for in the regions that are open on a thread, disabled ones too.
-struct CachedLeaves {
+class CachedLeaves {
+ public:
   ~CachedLeaves() { drop(); }
-  void drop() noexcept {
-    for (const auto& [key, leaf] : leaves) drop_half_copies(*leaf);
-    leaves.clear();
+  void add(const Tensor& leaf) {
+    // Some are here several times, until there are twice as many as when they were last sorted out.
+    if (leaves_.size() >= limit_) {
+      const auto before = [](const auto& a, const auto& b) { return std::less<>()(a.get(), b.get()); };
+      std::sort(leaves_.begin(), leaves_.end(), before);
+      leaves_.erase(std::unique(leaves_.begin(), leaves_.end()), leaves_.end());
+      limit_ = std::max(kFirstLimit, 2 * leaves_.size());
+    }
+    leaves_.push_back(leaf.ref());
   }
-  std::unordered_map<const TensorImpl*, Ref<TensorImpl>> leaves;
+  void drop() noexcept {
+    for (const Ref<TensorImpl>& leaf : leaves_) drop_half_copies(*leaf);
+    leaves_.clear();
+  }
+
+ private:
+  static constexpr std::size_t kFirstLimit = 64;
+  std::vector<Ref<TensorImpl>> leaves_;
+  std::size_t limit_ = kFirstLimit;
 };
 constinit mezzo::detail::PerThread<CachedLeaves> cached_leaves;
 
@@ -132,23 +149,25 @@ bool eligible(const Tensor& tensor, const State& state) {
          state.at(tensor.device().type).enabled;
 }
 
-/// The cast of a weight: the cached copy with a cast edge of its own, so that no kernel runs and the history
-/// is complete.
-Tensor cast_leaf(const Tensor& leaf, DType dtype) {
-  cached_leaves.get().leaves.emplace(leaf.ref().get(), leaf.ref());
+/// The cast of a weight: the cached copy with a history of its own, so that no kernel runs. `for_call`: an op
+/// is called with it, and nobody else gets it.
+Tensor cast_leaf(const Tensor& leaf, DType dtype, bool for_call) {
+  cached_leaves.get().add(leaf);
+  if (for_call) return half_copy_for_call(leaf, dtype);
   Outputs cast(half_copy(leaf, dtype));
   if (grad_enabled()) record(to_dtype_descriptor(), {leaf}, ToDTypeAttrs{dtype}, cast);
   return cast[0];
 }
 
-Tensor cast(const Tensor& tensor, DType dtype, const State& state) {
+Tensor cast(const Tensor& tensor, DType dtype, const State& state, bool for_call) {
   if (tensor.dtype() == dtype) return tensor;
   const bool weight = state.cache && tensor.dtype() == DType::f32 && is_16bit(dtype) && tensor.is_leaf() &&
                       tensor.requires_grad() && !tensor.impl().is_view && !tensor.is_inference() &&
                       mezzo::detail::derived_input_hooks() > 0;
-  const InputHookGuard no_autocast{InputHookState{}};
   const LoggedCast logged(tensor, dtype, weight);
-  return weight ? cast_leaf(tensor, dtype) : to(tensor, dtype);
+  if (weight) return cast_leaf(tensor, dtype, for_call);
+  const InputHookGuard no_autocast{InputHookState{}};
+  return to(tensor, dtype);
 }
 
 /// Rewrites the eligible inputs with `choose(tensor)`.
@@ -159,7 +178,8 @@ void rewrite(HookedCall& call, const State& state, F choose) {
   });
   if (!changes) return;
   for (const TensorRef& input : call.inputs) {
-    call.rewritten.push_back(eligible(input, state) ? cast(input, choose(input.get()), state) : input.get());
+    call.rewritten.push_back(eligible(input, state) ? cast(input, choose(input.get()), state, true)
+                                                    : input.get());
   }
 }
 
@@ -258,7 +278,7 @@ DType autocast_dtype(DeviceType type) { return current().at(type).dtype; }
 bool is_autocast_eligible(const Tensor& tensor) { return eligible(tensor, current()); }
 Tensor cast_to_region(const Tensor& tensor) {
   const State state = current();
-  return eligible(tensor, state) ? cast(tensor, state.at(tensor.device().type).dtype, state) : tensor;
+  return eligible(tensor, state) ? cast(tensor, state.at(tensor.device().type).dtype, state, false) : tensor;
 }
 bool is_autocast_cache_enabled() { return current().cache; }
 

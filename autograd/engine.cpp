@@ -214,6 +214,7 @@ void Walk::mark_needed(const PooledVector<Node*>& roots) {
 
 void Walk::send(const Edge& edge, Tensor gradient) {
   if (edge.leaf) {
+    if (gradient.dtype() != edge.wanted) gradient = gradient.to(edge.wanted);
     const auto [found, fresh] = leaf_slot_.emplace(edge.leaf_impl(), leaves_.size());
     if (fresh)
       leaves_.emplace_back(edge, std::move(gradient));
@@ -255,8 +256,8 @@ void Walk::run() {
   for (auto& [edge, gradient] : leaves_) {
     gradient = fit(std::move(gradient), edge, OpInfo{.name = "backward", .category = Category::passthrough});
     const TensorImpl& leaf = *edge.leaf_impl();
-    if (leaf.dtype != edge.dtype) {
-      throw AutogradError("backward", "leaves in the dtype that forward saw, " + to_string(edge.dtype),
+    if (leaf.dtype != edge.wanted) {
+      throw AutogradError("backward", "leaves in the dtype that forward saw, " + to_string(edge.wanted),
                           to_string(leaf.dtype), "the leaf was converted since; run forward again");
     }
     const AutogradMeta* const meta = autograd::meta_of(leaf);

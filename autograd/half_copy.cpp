@@ -5,10 +5,13 @@
 #include "mezzo/autograd/half_copy.h"
 
 #include <mutex>
+#include <utility>
 
 #include "mezzo/autograd/autograd_meta.h"
+#include "mezzo/autograd/bind.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
+#include "mezzo/autograd/leaf_cast.h"
 #include "mezzo/autograd/recorded_copies.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
@@ -55,6 +58,12 @@ void each_copy(AutogradMeta& meta, const TensorImpl& leaf, F f) {
 }
 
 }  // namespace
+
+Tensor half_copy_for_call(const Tensor& leaf, DType dtype) {
+  Outputs cast(half_copy(leaf, dtype));
+  if (grad_enabled()) record(autograd::leaf_cast_op(), {leaf}, ToDTypeAttrs{dtype}, cast);
+  return std::move(cast[0]);
+}
 
 Tensor half_copy(const Tensor& leaf, DType dtype) {
   if (leaf.dtype() != DType::f32 || !is_16bit(dtype)) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "mezzo/autograd/leaf_cast.h"
 #include "mezzo/autograd/progress.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/scope_list.h"
@@ -157,7 +158,13 @@ Edge edge_to(const Tensor& tensor) {
   const Node& maker = *edge.node();
   if (maker.info.name.value != "to_dtype" || !is_floating(maker.edges[0].dtype)) return edge;
   const DType before = maker.edges[0].wanted;
-  if (promote(before, edge.dtype) == before) edge.wanted = before;
+  if (promote(before, edge.dtype) != before) return edge;
+  edge.wanted = before;
+  if (maker.edges[0].leaf && is_leaf_cast(maker.info)) {
+    edge.target = Ref<RefCounted>(maker.edges[0].target);
+    edge.leaf = true;
+    edge.index = 0;
+  }
   return edge;
 }
 

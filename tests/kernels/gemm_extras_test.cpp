@@ -160,10 +160,8 @@ TEST(GemmPacking, OnceForAllTilesWithAndWithoutGaps) {
 
 // Lines of 2 KB in f32, in matrices that are too large to be packed at once.
 TEST(GemmPacking, ByEveryTileWithGaps) {
-  for (const DType dtype : {DType::f16, DType::f32}) {
-    check_exact(dtype, 64, 512, 4200, Layout::by_rows, Layout::by_rows);
-    check_exact(dtype, 512, 64, 4200, Layout::by_cols, Layout::by_cols);
-  }
+  check_exact(DType::f16, 64, 512, 4100, Layout::by_rows, Layout::by_rows);
+  check_exact(DType::f32, 512, 64, 4100, Layout::by_cols, Layout::by_cols);
 }
 
 }  // namespace
