@@ -68,11 +68,22 @@ constexpr std::uint16_t first_lanes(std::int64_t count) {
   return static_cast<std::uint16_t>((1U << static_cast<unsigned>(count)) - 1U);
 }
 
-[[MEZZO_TARGET_V4]] void widen_all_v4(const Half* src, float* dst, std::int64_t n) {
+using cpu::widen_v4;
+[[MEZZO_TARGET_V4, gnu::always_inline]] inline __m512 widen_v4(const BFloat16* x) {
+  const __m512i words =
+      _mm512_maskz_cvtepu16_epi32(0xFFFF, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+  const __m512i bits = _mm512_maskz_slli_epi32(0xFFFF, words, 16);
+  const __m512 wide = _mm512_castsi512_ps(bits);
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(wide, wide, _CMP_UNORD_Q);
+  return _mm512_castsi512_ps(_mm512_mask_or_epi32(bits, is_nan, bits, _mm512_set1_epi32(0x00400000)));
+}
+
+template <class Narrow>
+[[MEZZO_TARGET_V4]] void widen_all_v4(const Narrow* src, float* dst, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) _mm512_storeu_ps(dst + i, widen_v4(src + i));
   if (i == n) return;
-  alignas(32) Half last[16];
+  alignas(32) Narrow last[16];
   _mm256_store_si256(reinterpret_cast<__m256i*>(last), _mm256_maskz_loadu_epi16(first_lanes(n - i), src + i));
   _mm512_mask_storeu_ps(dst + i, first_lanes(n - i), widen_v4(last));
 }
@@ -108,6 +119,14 @@ void convert_pair<float, Half>(const void* src, void* dst, std::int64_t n) {
     case Isa::base:
       return ConvertLoop<float, Half>::run(in, out, n);
   }
+}
+
+template <>
+void convert_pair<float, BFloat16>(const void* src, void* dst, std::int64_t n) {
+  const BFloat16* const in = static_cast<const BFloat16*>(src);
+  float* const out = static_cast<float*>(dst);
+  if (isa() == Isa::v4) return widen_all_v4(in, out, n);
+  run_isa<ConvertLoop<float, BFloat16>>(in, out, n);
 }
 
 template <class Narrow>
@@ -194,6 +213,11 @@ using PairFunction = void (*)(const void* src, void* dst, std::int64_t n);
 
 /// Two different dtypes' function.
 PairFunction pair_function(DType from, DType to) {
+  // The pairs of small products first, which are converted in as much time as the choice takes.
+  if (from == DType::f32 && to == DType::f16) return convert_pair<Half, float>;
+  if (from == DType::f32 && to == DType::bf16) return convert_pair<BFloat16, float>;
+  if (to == DType::f32 && from == DType::f16) return convert_pair<float, Half>;
+  if (to == DType::f32 && from == DType::bf16) return convert_pair<float, BFloat16>;
   PairFunction function = nullptr;
   dispatch(from, [&]<class F>(TypeTag<F>) {
     dispatch(to, [&]<class T>(TypeTag<T>) {

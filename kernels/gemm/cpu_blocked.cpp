@@ -281,6 +281,7 @@ void prepare_operands(Product<In, Acc>& product, const EngineNeeds& needs) {
   if (crowded(a, args.n)) a.direct = false;
   if (crowded(b, args.m)) b.direct = false;
   const TilePlan& plan = product.plan;
+  if (args.batch == 1 && args.m <= plan.rows && args.n <= plan.cols && args.k <= kDepth) return;  // one block
   ThreadScratch& buffers = scratch();
   share<In>(a, args.m, args.k, args.batch, args.batch * ceil_div(args.n, plan.cols),
             a.transposed ? plan.rows : kDepth, buffers.whole_a);
