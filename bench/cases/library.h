@@ -66,6 +66,7 @@ inline Tensor rms_norm(const Tensor& x, const std::vector<std::int64_t>& /*shape
 }
 inline Tensor channels_last(const Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
 inline Tensor max_pool_3x3(const Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); }
+inline Tensor max_pool_2x2(const Tensor& x) { return torch::max_pool2d(x, 2); }
 inline Tensor avg_pool_2x2(const Tensor& x) { return torch::avg_pool2d(x, 2); }
 /// Twice as many places in each dim.
 inline Tensor enlarged(const Tensor& x) {
@@ -161,6 +162,7 @@ inline Tensor channels_last(const Tensor& x) { return x.contiguous(MemoryFormat:
 inline Tensor max_pool_3x3(const Tensor& x) {
   return max_pool2d(x, {.kernel_size = 3, .stride = 2, .padding = 1});
 }
+inline Tensor max_pool_2x2(const Tensor& x) { return max_pool2d(x, 2); }
 inline Tensor avg_pool_2x2(const Tensor& x) { return avg_pool2d(x, {.kernel_size = 2}); }
 inline Tensor enlarged(const Tensor& x) {
   return interpolate(x, {.scale_factor = 2.0, .mode = mezzo::InterpolateMode::bilinear});

@@ -86,26 +86,35 @@ void add_pointwise(Worker& worker, const NamedDType& type) {
   });
 }
 
-/// Forward alone, and forward with the gradient, of images in either layout.
+/// Forward alone, and forward with the gradient, of images in either layout: those of a large net, and those
+/// that a net for MNIST has before its two poolings.
 void add_pools(Worker& worker, const NamedDType& type) {
-  const std::vector<std::int64_t> shape{on_cpu() ? 32 : 512, 64, 56, 56};
-  using Pool = Tensor (*)(const Tensor&);
-  for (const auto& [name, pool] : {std::pair<std::string, Pool>{"max_pool2d", max_pool_3x3},
-                                   std::pair<std::string, Pool>{"avg_pool2d", avg_pool_2x2}}) {
+  struct Pool {
+    std::string name;
+    Tensor (*pool)(const Tensor&);
+    std::vector<std::int64_t> shape;
+  };
+  const std::int64_t images = on_cpu() ? 32 : 512;
+  const std::vector<Pool> pools{{"max_pool2d", max_pool_3x3, {images, 64, 56, 56}},
+                                {"max_pool2d_2x2", max_pool_2x2, {images, 64, 56, 56}},
+                                {"max_pool2d_2x2_28", max_pool_2x2, {2 * images, 32, 28, 28}},
+                                {"max_pool2d_2x2_14", max_pool_2x2, {2 * images, 64, 14, 14}},
+                                {"avg_pool2d", avg_pool_2x2, {images, 64, 56, 56}}};
+  for (const Pool& c : pools) {
     for (const bool last : {false, true}) {
-      const std::string layout = last ? "_channels_last" : "";
-      const auto images = [shape, last, dtype = type.dtype] {
-        const Tensor x = normal(shape, dtype);
+      const std::string name = c.name + (last ? "_channels_last" : "");
+      const auto image = [c, last, dtype = type.dtype] {
+        const Tensor x = normal(c.shape, dtype);
         return last ? channels_last(x) : x;
       };
-      worker.add(name + layout + "/" + type.name, [images, pool = pool] {
-        return [x = images(), pool] {
+      worker.add(name + "/" + type.name, [image, pool = c.pool] {
+        return [x = image(), pool] {
           const NoGrad no_grad;
           const Tensor y = pool(x);
         };
       });
-      worker.add(name + layout + "_backward/" + type.name, [images, pool = pool] {
-        const Tensor x = leaf(images());
+      worker.add(name + "_backward/" + type.name, [image, pool = c.pool] {
+        const Tensor x = leaf(image());
         const Tensor g = pool(x.detach());
         return [x, g, pool] { const Tensor dx = gradient(pool(x), x, g); };
       });

@@ -216,17 +216,21 @@ def add_norms(name, dtype):
 
 
 def add_pools(name, dtype):
-    shape = (32 if ON_CPU else 512, 64, 56, 56)
-    pools = {"max_pool2d": lambda x: F.max_pool2d(x, 3, 2, 1), "avg_pool2d": lambda x: F.avg_pool2d(x, 2)}
-    for op, pool in pools.items():
+    images = 32 if ON_CPU else 512
+    pools = {"max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), (images, 64, 56, 56)),
+             "max_pool2d_2x2": (lambda x: F.max_pool2d(x, 2), (images, 64, 56, 56)),
+             "max_pool2d_2x2_28": (lambda x: F.max_pool2d(x, 2), (2 * images, 32, 28, 28)),
+             "max_pool2d_2x2_14": (lambda x: F.max_pool2d(x, 2), (2 * images, 64, 14, 14)),
+             "avg_pool2d": (lambda x: F.avg_pool2d(x, 2), (images, 64, 56, 56))}
+    for op, (pool, shape) in pools.items():
         for layout, form in (("", torch.contiguous_format), ("_channels_last", torch.channels_last)):
-            def images(form=form):
+            def image(form=form, shape=shape):
                 return normal(shape, dtype).contiguous(memory_format=form)
 
-            def backward(images=images, pool=pool):
-                x = leaf(images())
+            def backward(image=image, pool=pool):
+                x = leaf(image())
                 return with_gradient(pool, x, pool(x.detach()))
-            CASES[f"{op}{layout}/{name}"] = lambda images=images, pool=pool: plain(pool, images())
+            CASES[f"{op}{layout}/{name}"] = lambda image=image, pool=pool: plain(pool, image())
             CASES[f"{op}{layout}_backward/{name}"] = backward
 
 
