@@ -202,5 +202,3 @@ MEZZO_ALWAYS_INLINE void row_map(std::array<const T*, N> in, T* out, std::int64_
 }
 
 }  // namespace mezzo::kernels::cpu
-
-#undef MEZZO_KEEP_LOOP

@@ -1,12 +1,15 @@
-// Poolings by the largest element on the CPU. The forward kernel compares whole rows: a row of results so far
-// with a row of the input, in the order in which a window is read. The gradient adds each element of `grad`
-// where its index says, image by image: no two threads have one image's channel, and the order is that of
-// the windows.
+// Poolings by the largest element on the CPU. Windows over images without dilation are taken in registers
+// (cpu_max_planes.h). The others compare whole rows: a row of results so far with a row of the input, in the
+// order in which a window is read. Their gradient, and any of channels-last images, adds each element of
+// `grad` where its index says, image by image: no two threads have one image's channel, and the order is that
+// of the windows.
 #include <atomic>
 #include <limits>
 #include <type_traits>
 
 #include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/pool/cpu_max_gradients.h"
+#include "mezzo/kernels/pool/cpu_max_planes.h"
 #include "mezzo/kernels/pool/cpu_rows.h"
 #include "mezzo/kernels/pool/pool.h"
 
@@ -15,15 +18,6 @@ namespace mezzo::kernels::cpu {
 namespace {
 
 using namespace detail;
-
-/// The largest so far, and its place. NaN counts as larger than all before it, other NaNs too.
-template <class T, class I>
-MEZZO_ALWAYS_INLINE void take_larger(T value, I place, T& best, I& at) {
-  const T old = best;
-  const bool take = (value > old) | (value != value);
-  best = take ? value : old;
-  at = take ? place : at;
-}
 
 /// What every number but itself is larger than.
 template <class T>
@@ -134,6 +128,74 @@ void start_row(T* best, I* at, std::int64_t row, const Pooling& pooling) {
   for (std::int64_t o = 0; o < outputs; ++o) at[o] = static_cast<I>(row + pooling.places(2, o).first);
 }
 
+/// Elements of the gradient that are rounded at once: 16 KiB of f32.
+constexpr std::int64_t kPlaneBlock = 4096;
+
+/// Planes whose windows are taken in vectors, of channels or along a row.
+[[nodiscard]] bool fit_planes(const Pooling& pooling) {
+  constexpr std::int64_t kWideKernel = 64, kFewWindows = 4;
+  const Windows& windows = pooling.windows;
+  if (!PlaneWindows::fit(pooling)) return false;
+  return pooling.inner > 1 || (windows.kernel[2] <= kWideKernel && windows.output[2] >= kFewWindows);
+}
+
+/// Calls body(plane, first, count) for the parts of rows [begin, end) of all planes, of `height` rows each,
+/// that lie in one plane.
+template <class Body>
+void each_plane(std::int64_t begin, std::int64_t end, std::int64_t height, const Body& body) {
+  for (std::int64_t r = begin; r < end;) {
+    const std::int64_t first = r % height, count = std::min(end - r, height - first);
+    body(r / height, first, count);
+    r += count;
+  }
+}
+
+/// max_pool over planes, of f32 or of 16-bit floats in the bits of whole numbers; false where these have NaN
+/// among them.
+template <class T>
+bool max_pool_planes(const Pooling& pooling, T* y, std::int64_t* indices, const T* x, T infinity) {
+  const PlaneWindows w(pooling);
+  const PhasedRow phased(w);
+  const std::int64_t in_row = w.in_w * w.inner, out_row = w.out_w * w.inner;
+  const bool by_phase = w.inner == 1 && !MaxOfPairs<T>::fit(w);
+  std::atomic<bool> sound = true;
+  parallel_for(
+      pooling.outer * w.out_h, pool_grain(in_row, w.kernel_h), [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t spread = by_phase ? w.kernel_h * phased.size() + kMostLanes<T> : 0;
+        const RowScratch<T> memory(spread);
+        std::fill_n(memory.data(), spread, lowest_of(infinity));
+        each_plane(begin, end, w.out_h, [&](std::int64_t plane, std::int64_t first, std::int64_t count) {
+          const std::int64_t top = w.rows(first).first, done = (plane * w.out_h + first) * out_row;
+          const MaxBlock<T> block{
+              x + (plane * w.in_h + top) * in_row, top, y + done, indices + done, first, count, infinity};
+          const bool right = w.inner > 1 ? run_isa<MaxOfChannels<T>>(block, w)
+                             : by_phase  ? run_isa<MaxOfPlane<T>>(block, w, phased, memory.data())
+                                         : run_isa<MaxOfPairs<T>>(block, w);
+          if (!right) sound = false;
+        });
+      });
+  return sound;
+}
+
+/// max_pool over planes of a dtype that there are loops for. False, and nothing that counts done, where there
+/// are none, and for 16-bit NaN.
+[[nodiscard]] bool max_pool_planes(const Pooling& pooling, const View& y, std::int64_t* indices,
+                                   const View& x) {
+  if (!fit_planes(pooling)) return false;
+  if (x.dtype == DType::f32)
+    return max_pool_planes(pooling, static_cast<float*>(y.data), indices, static_cast<const float*>(x.data),
+                           std::numeric_limits<float>::infinity());
+  if (x.dtype != DType::f16 && x.dtype != DType::bf16) return false;
+  const Windows& windows = pooling.windows;
+  // Places in a window, and windows in a group, are counted in 16 bits.
+  const std::int64_t farthest =
+      windows.kernel[1] * windows.input[2] + windows.kernel[2] + kMostLanes<std::int16_t> * windows.stride[2];
+  if (farthest >= std::numeric_limits<std::int16_t>::max()) return false;
+  const std::int16_t infinity = x.dtype == DType::f16 ? 0x7c00 : 0x7f80;
+  return max_pool_planes(pooling, static_cast<std::int16_t*>(y.data), indices,
+                         static_cast<const std::int16_t*>(x.data), infinity);
+}
+
 template <class T, class I>
 void max_pool_as(const Pooling& pooling, const View& y, std::int64_t* indices, const View& x) {
   const Windows& windows = pooling.windows;
@@ -241,9 +303,67 @@ std::int64_t max_pool_backward_as(const Pooling& pooling, const View& dx, const 
   return wrong;
 }
 
+/// The first of n indices that is not in [0, places).
+[[nodiscard]] std::int64_t first_wrong(const std::int64_t* indices, std::int64_t n, std::int64_t places) {
+  return std::find_if(indices, indices + n, [&](std::int64_t i) { return i < 0 || i >= places; }) - indices;
+}
+
+/// Planes whose gradient is gathered in vectors.
+[[nodiscard]] bool fit_plane_gradients(const Pooling& pooling) {
+  return fit_planes(pooling) && pooling.inner == 1 && pooling.windows.stride[2] <= 2;
+}
+
+/// max_pool_backward in f32 over planes.
+std::int64_t max_pool_backward_planes(const Pooling& pooling, const View& dx, const View& grad,
+                                      const std::int64_t* indices) {
+  const PlaneWindows w(pooling);
+  const RowOperand to = as_rows(dx, pooling, pooling.windows.input);
+  const RowOperand from = as_rows(grad, pooling, pooling.windows.output);
+  const bool pairs = MaxGradientOfPairs::fit(w);
+  const std::int64_t unit = pairs ? 2 : 1,
+                     block = std::max(kPlaneBlock / (w.in_w * unit), std::int64_t{1}) * unit;
+  const std::int64_t grain = (pool_grain(w.in_w, 1) + unit - 1) / unit * unit;
+  const std::int64_t kept = MaxGradientOfPlane::rows_kept(w) * MaxGradientOfPlane::pitch(w);
+  const std::int64_t ring = pairs ? 0 : kept + kMostLanes<float>;
+  std::atomic<std::int64_t> wrong = -1;
+  parallel_for(to.rows(), grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t most = std::min(block, end - begin);
+    const RowScratch<float> sums(to.in_place<float>() ? 0 : most * w.in_w);
+    const RowScratch<float> widened(from.in_place<float>() ? 0 : w.most_windows(most) * w.out_w);
+    const RowScratch<std::int32_t> at(ring);
+    const RowScratch<float> grads(ring);
+    std::fill_n(at.data(), ring, -1);
+    std::fill_n(grads.data(), ring, 0.0F);
+    for (std::int64_t r = begin; r < end; r += block) {
+      const std::int64_t last = std::min(r + block, end) - 1;
+      const std::int64_t top = r / w.in_h * w.out_h + w.rows_over(r % w.in_h).first;
+      const std::int64_t bottom = last / w.in_h * w.out_h + w.rows_over(last % w.in_h).last;
+      const float* const rows = from.read<float>(top, bottom - top, widened.data()).data;
+      float* const sum = to.target<float>(r, sums.data()).data;
+      each_plane(r, last + 1, w.in_h, [&](std::int64_t plane, std::int64_t first, std::int64_t count) {
+        const std::int64_t window = w.rows_over(first).first, start = plane * w.out_h + window;
+        const MaxGradientBlock planes{sum + (plane * w.in_h + first - r) * w.in_w,
+                                      first,
+                                      count,
+                                      rows + (start - top) * w.out_w,
+                                      indices + start * w.out_w,
+                                      window};
+        const bool sound = pairs ? run_isa<MaxGradientOfPairs>(planes, w)
+                                 : run_isa<MaxGradientOfPlane>(planes, w, at.data(), grads.data());
+        if (sound) return;
+        const std::int64_t n = (w.rows_over(first + count - 1).last - window) * w.out_w;
+        keep_first(wrong, start * w.out_w + first_wrong(planes.indices, n, w.in_h * w.in_w));
+      });
+      to.finish(r, last + 1 - r, sums.data());
+    }
+  });
+  return wrong;
+}
+
 }  // namespace
 
 void max_pool(const Pooling& pooling, const View& y, std::int64_t* indices, const View& x) {
+  if (max_pool_planes(pooling, y, indices, x)) return;
   dispatch_compute(x.dtype, [&]<class T>(TypeTag<T>) {
     const bool narrow = pooling.windows.inputs() <= std::numeric_limits<std::int32_t>::max();
     if constexpr (std::is_same_v<T, float>) {
@@ -257,6 +377,7 @@ std::int64_t max_pool_backward(const Pooling& pooling, const View& dx, const Vie
                                const std::int64_t* indices) {
   const DType compute = promote(compute_dtype(dx.dtype), compute_dtype(grad.dtype));
   if (compute == DType::f64) return max_pool_backward_as<double>(pooling, dx, grad, indices);
+  if (fit_plane_gradients(pooling)) return max_pool_backward_planes(pooling, dx, grad, indices);
   return max_pool_backward_as<float>(pooling, dx, grad, indices);
 }
 

@@ -48,6 +48,19 @@ const std::vector<PoolCase>& cases() {
       {{5, 30}, {2, 2}, {3, 3}, {0, 1}, 1, true},
       {{4, 5, 20}, {2, 3, 2}, {2, 1, 2}, {1, 1, 0}},
       {{5, 4, 6}, {3, 2, 3}, {1, 2, 2}, {1, 0, 1}, {2, 1, 2}, true},
+      // Groups of windows of every width, beyond the end of a row, and rows and places that no window covers.
+      {{28, 28}, 2, 2, 0},
+      {{14, 14}, 2, 2, 0},
+      {{8, 8}, 2, 2, 0},
+      {{9, 15}, 2, 2, 0},
+      {{9, 67}, 2, 2, 0, 1, true},
+      {{6, 140}, 2, 2, 0},
+      {{13, 57}, 3, 2, 1},
+      {{12, 12}, {5, 4}, {3, 2}, {2, 2}},
+      {{7, 90}, {1, 9}, {2, 4}, {0, 4}},
+      {{11, 33}, {2, 3}, {4, 5}, {0, 0}},
+      {{6, 20}, {3, 3}, {1, 1}, {1, 1}},
+      {{3, 6, 18}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}},
   };
   return list;
 }
@@ -125,8 +138,9 @@ TEST(MaxPool, TakesTheFirstOfEqualOnesAndTheLastNaN) {
 
 TEST(MaxPool, AgreesWithThePlainOneOnEveryWay) {
   for (const PoolCase& c : cases()) {
-    for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
-      for (const std::int64_t channels : {1, 5}) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+      for (const std::int64_t channels : {1, 5, 21}) {
+        if (channels > 5 && (c.input.size() != 2 || c.input[1] > 30)) continue;
         const Tensor x = few_values(images(c, channels), dtype);
         const Shape shape = max_pooled(x, c).values.shape();
         const Tensor grad = few_values(shape, dtype);
@@ -141,6 +155,70 @@ TEST(MaxPool, AgreesWithThePlainOneOnEveryWay) {
           EXPECT_EQ(list(leaf.grad()), want.gradient);  // sums of small whole numbers are exact
         }
       }
+    }
+  }
+}
+
+/// One of values that are hard to compare, at each place; NaN or not. The last five are the smallest number,
+/// two neighbours of 1, and the largest numbers.
+Tensor hard_values(const Shape& shape, DType dtype, bool with_nan) {
+  const double smallest = dtype == DType::f16 ? 0x1p-24 : dtype == DType::bf16 ? 0x1p-133 : 0x1p-149;
+  const double largest = dtype == DType::f16 ? 65504 : dtype == DType::bf16 ? 0x1.FEp127 : 0x1.FFFFFEp127;
+  const Doubles choice{0.0,   -0.0,     kInf, -kInf, -smallest, smallest, 1, 1 + info(dtype).eps,
+                       -kInf, -largest, -1,   kNan,  -kNan};
+  const std::size_t count = choice.size() - (with_nan ? 0 : 2);
+  Doubles values;
+  std::uint32_t state = 1;
+  for (std::int64_t i = 0; i < layout::numel(shape); ++i) {
+    state = state * 1664525 + 1013904223;
+    // Windows of nothing but the smallest too, and few NaN.
+    const std::size_t k = (state >> 16) % (i % 97 < 40 ? 2 : with_nan && i % 5 != 0 ? count - 2 : count);
+    values.push_back(i % 97 < 20 ? -kInf : choice[k]);
+  }
+  return make<double>(shape, values).to(dtype);
+}
+
+TEST(MaxPool, ComparesHardValuesAsThePlainOne) {
+  for (const PoolCase& c : cases()) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      for (const bool with_nan : {false, true}) {
+        const Tensor x = hard_values(images(c, 9), dtype, with_nan);
+        const Tensor grad = hard_values(max_pooled(x, c).values.shape(), dtype, false);
+        const PlainPooled want = naive_max(x, grad, windows_of(c));
+        for (const MemoryFormat format : kFormats) {
+          SCOPED_TRACE(to_string(x.shape()) + " " + to_string(dtype) + (with_nan ? " NaN" : ""));
+          const ValuesIndices got = max_pooled(formatted(x, format), c);
+          EXPECT_EQ(list(got.indices), want.indices);
+          const Doubles values = list(got.values);
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            ASSERT_EQ(std::signbit(values[i]), std::signbit(want.values[i])) << i;
+            ASSERT_TRUE(values[i] == want.values[i] || (std::isnan(values[i]) && std::isnan(want.values[i])));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(MaxPool, AddsGradientsInTheOrderOfWindows) {
+  // Every window of 3 by 3 with stride 1 finds the one large element, so its place adds nine gradients, whose
+  // sum in f32 depends on the order.
+  Tensor x = zeros({2, 3, 9, 40});
+  Doubles values(static_cast<std::size_t>(x.numel()), 0.0);
+  for (std::size_t image = 0; image < 6; ++image) values[image * 360 + 4 * 40 + 20] = 1;
+  x = make<double>(x.shape(), values).to(DType::f32);
+  Generator generator(5);
+  const Tensor grad = exp(uniform(-20, 20, x.shape(), {}, generator));
+  const std::vector<double> g = list(grad);
+  for (const MemoryFormat format : kFormats) {
+    const Tensor leaf = formatted(x, format).requires_grad_();
+    max_pool2d(leaf, {.kernel_size = 3, .stride = 1, .padding = 1}).backward(grad, {});
+    const Doubles got = list(leaf.grad());
+    for (std::size_t image = 0; image < 6; ++image) {
+      float sum = 0;
+      for (std::size_t h = 3; h < 6; ++h)
+        for (std::size_t w = 19; w < 22; ++w) sum += static_cast<float>(g[image * 360 + h * 40 + w]);
+      EXPECT_EQ(got[image * 360 + 4 * 40 + 20], static_cast<double>(sum));
     }
   }
 }
