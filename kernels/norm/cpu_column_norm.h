@@ -41,45 +41,91 @@ struct Chunks {
   }
 };
 
-/// Elements [begin, begin + n) of an array as T: where they are, or widened into `buffer`.
-template <class T>
-[[nodiscard]] T* stretch(const View& array, std::int64_t begin, std::int64_t n, T* buffer) {
-  auto* const at = static_cast<std::byte*>(array.data) + begin * size_of(array.dtype);
-  if (array.dtype == dtype_of<T>) return reinterpret_cast<T*>(at);
-  convert(at, array.dtype, buffer, dtype_of<T>, n);
-  return buffer;
-}
+/// A part of a chunk that stays in the first-level cache for all passes over it. N: the number of inputs.
+template <std::size_t N>
+struct Span {
+  std::int64_t chunk, rows;
+  bool first;                          ///< of its chunk
+  std::array<RowsAhead, N + 1> ahead;  ///< the next one of the inputs and of the result
+};
 
-/// Calls `body(out, in, chunk)` for the chunks of a matrix as T, threads over them; what it leaves in `out`
-/// is stored. `out` may be nullptr. With one, the last chunks, which the pass before has left in the cache,
-/// come first.
+/// The spans of matrix `matrix` of an input or result.
+struct SpanArray {
+  SpanArray(const View& array, const Chunks& chunks, std::int64_t matrix)
+      : dtype(array.dtype),
+        row_bytes(chunks.channels * size_of(array.dtype)),
+        data(static_cast<std::byte*>(array.data) + matrix * chunks.length * row_bytes) {}
+  DType dtype;
+  std::int64_t row_bytes;
+  std::byte* data;
+
+  [[nodiscard]] std::byte* row(std::int64_t row) const { return data + row * row_bytes; }
+  [[nodiscard]] RowsAhead ahead(std::int64_t row) const { return {this->row(row), row_bytes}; }
+  /// `n` elements from row `row` on as T: where they are, or widened into `buffer`.
+  template <class T>
+  [[nodiscard]] T* read(std::int64_t row, std::int64_t n, T* buffer) const {
+    if (dtype == dtype_of<T>) return reinterpret_cast<T*>(this->row(row));
+    convert(this->row(row), dtype, buffer, dtype_of<T>, n);
+    return buffer;
+  }
+};
+
+/// Calls `body(out, in, span)` for the spans of chunks [begin, end) of a matrix as T, and stores what it
+/// leaves in `out`, which may be nullptr. With one, the last chunks, which the pass before has left in the
+/// cache, come first.
 template <class T, std::size_t N, class Body>
-void for_chunks(const Chunks& chunks, std::int64_t matrix, const View* out, const std::array<View, N>& in,
-                const Body& body) {
-  const std::int64_t most = std::min(chunks.rows, chunks.length) * chunks.channels;
-  cpu::parallel_for(chunks.count, 1, [&](std::int64_t first, std::int64_t end) {
-    const auto size_for = [&](const View& array) { return array.dtype == dtype_of<T> ? 0 : most; };
-    const auto scratch = [&]<std::size_t... I>(std::index_sequence<I...> /*indices*/) {
-      return std::array<RowScratch<T>, N>{RowScratch<T>(size_for(in[I]))...};
-    }
-    (std::make_index_sequence<N>{});
-    const RowScratch<T> result(out == nullptr ? 0 : size_for(*out));
-    for (std::int64_t i = first; i < end; ++i) {
-      const std::int64_t chunk = out == nullptr ? i : first + end - 1 - i;
-      const std::int64_t begin = (matrix * chunks.length + chunk * chunks.rows) * chunks.channels;
-      const std::int64_t n = chunks.rows_of(chunk) * chunks.channels;
+void for_spans_of(const Chunks& chunks, const SpanArray* out, const std::array<SpanArray, N>& in,
+                  std::int64_t begin, std::int64_t end, const Body& body) {
+  const std::int64_t most = std::min({kColumnSpan, chunks.rows, chunks.length}) * chunks.channels;
+  const auto size_for = [&](const SpanArray& array) { return array.dtype == dtype_of<T> ? 0 : most; };
+  const auto scratch = [&]<std::size_t... I>(std::index_sequence<I...> /*indices*/) {
+    return std::array<RowScratch<T>, N>{RowScratch<T>(size_for(in[I]))...};
+  }
+  (std::make_index_sequence<N>{});
+  // A result may take the place of the first input.
+  const bool shared = out != nullptr && in[0].dtype != dtype_of<T>;
+  const RowScratch<T> own(out == nullptr || shared ? 0 : size_for(*out));
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::int64_t chunk = out == nullptr ? i : begin + end - 1 - i;
+    const std::int64_t first = chunk * chunks.rows, last = first + chunks.rows_of(chunk);
+    for (std::int64_t row = first; row < last; row += kColumnSpan) {
+      Span<N> span{chunk, std::min(kColumnSpan, last - row), row == first, {}};
+      // Whole spans only; the rows behind a chunk are not the next ones where chunks come in reverse.
+      const std::int64_t next = row + kColumnSpan;
+      const bool known = next + kColumnSpan <= (out == nullptr ? chunks.length : last);
+      for (std::size_t k = 0; known && k < N; ++k) span.ahead[k] = in[k].ahead(next);
+      if (known && out != nullptr) span.ahead[N] = out->ahead(next);
+      const std::int64_t n = span.rows * chunks.channels;
       std::array<const T*, N> blocks;
-      for (std::size_t k = 0; k < N; ++k) blocks[k] = stretch(in[k], begin, n, scratch[k].data());
+      for (std::size_t k = 0; k < N; ++k) blocks[k] = in[k].template read<T>(row, n, scratch[k].data());
       if (out == nullptr) {
-        body(static_cast<T*>(nullptr), blocks, chunk);
+        body(static_cast<T*>(nullptr), blocks, span);
         continue;
       }
-      auto* const at = static_cast<std::byte*>(out->data) + begin * size_of(out->dtype);
       const bool in_place = out->dtype == dtype_of<T>;
-      T* const target = in_place ? reinterpret_cast<T*>(at) : result.data();
-      body(target, blocks, chunk);
-      if (!in_place) convert(target, dtype_of<T>, at, out->dtype, n);
+      T* const buffer = shared ? scratch[0].data() : own.data();
+      T* const target = in_place ? reinterpret_cast<T*>(out->row(row)) : buffer;
+      body(target, blocks, span);
+      if (!in_place) convert(target, dtype_of<T>, out->row(row), out->dtype, n);
     }
+  }
+}
+
+/// for_spans_of all chunks of a matrix, threads over them.
+template <class T, std::size_t N, class Body>
+void for_spans(const Chunks& chunks, std::int64_t matrix, const View* out, const std::array<View, N>& in,
+               const Body& body) {
+  constexpr std::int64_t kMostAtOnce = 8;
+  const auto arrays = [&]<std::size_t... I>(std::index_sequence<I...> /*indices*/) {
+    return std::array<SpanArray, N>{SpanArray(in[I], chunks, matrix)...};
+  }
+  (std::make_index_sequence<N>{});
+  const SpanArray result(out != nullptr ? *out : in[0], chunks, matrix);
+  const bool serial = cpu::in_parallel() || get_num_threads() == 1;
+  const std::int64_t grain =
+      serial ? chunks.count : std::clamp<std::int64_t>(chunks.count / 16, 1, kMostAtOnce);
+  cpu::parallel_for(chunks.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for_spans_of<T, N>(chunks, out != nullptr ? &result : nullptr, arrays, begin, end, body);
   });
 }
 
@@ -111,35 +157,56 @@ class MatrixScratch {
   RowScratch<double> sums_;
 };
 
-/// The shifts of a chunk: given means, or its own, with the deviations from them.
+/// Sums of a span, on their way into those of its chunk.
 template <class T>
-void find_shifts(const Chunks& chunks, const T* x, std::int64_t chunk, const ChannelArrays<T>& arrays,
-                 const MatrixScratch<T>& scratch) {
-  const std::int64_t rows = chunks.rows_of(chunk), channels = chunks.channels;
+class SpanScratch {
+ public:
+  explicit SpanScratch(std::int64_t channels) : channels_(channels), shift_(channels), sums_(2 * channels) {}
+  [[nodiscard]] T* shift() const { return shift_.data(); }
+  [[nodiscard]] ColumnTotals totals() const { return {sums_.data(), sums_.data() + channels_}; }
+
+ private:
+  std::int64_t channels_;
+  RowScratch<T> shift_;
+  RowScratch<double> sums_;
+};
+
+/// The moments of a span become a part of those of its chunk, relative to the means of the chunk's first one.
+template <class T, std::size_t N>
+void add_moments(const Chunks& chunks, const T* x, const Span<N>& span, const MatrixScratch<T>& scratch,
+                 const SpanScratch<T>& own) {
+  const std::int64_t rows = span.rows, channels = chunks.channels;
+  const ColumnTotals sums = own.totals();
   ChannelFacts<T> facts = scratch.facts();
-  facts.shift = scratch.shift(chunk);
-  if (arrays.given) {
-    // One channel to a row of statistics: only batches are normalized with given ones.
-    std::copy_n(arrays.mean, channels, facts.shift);
+  facts.shift = own.shift();
+  run_isa<ColumnSums<T, 1, ValueTerms>>(std::array{x}, rows, channels, facts, sums, RowsAhead{});
+  run_isa<MeansOfSums<T>>(static_cast<const double*>(sums.first), rows, channels, facts.shift);
+  run_isa<ColumnSums<T, 1, DeviationTerms>>(std::array{x}, rows, channels, facts, sums, span.ahead[N - 1]);
+  // Sums of squares are not finite either where sums are not.
+  if (!run_isa<AllFinite>(static_cast<const double*>(sums.second), channels)) {
+    for (std::int64_t j = 0; j < channels; ++j) {
+      const RunRow<T> column{x + j, rows, 1, channels};
+      if (scalar::leaves_number<T>(sums.first[j])) {
+        const scalar::Moments<T> again = row_moments_again(column);
+        const auto count = static_cast<double>(rows);
+        facts.shift[j] = again.shift;
+        sums.first[j] = again.rest * count;
+        sums.second[j] = (again.variance + again.rest * again.rest) * count;
+        continue;
+      }
+      sums.second[j] = finite_squares(column, facts.shift[j], sums.second[j]);
+    }
+  }
+  T* const shift = scratch.shift(span.chunk);
+  const ColumnTotals totals = scratch.deviations(span.chunk);
+  if (span.first) {
+    std::copy_n(facts.shift, channels, shift);
+    std::copy_n(sums.first, channels, totals.first);
+    std::copy_n(sums.second, channels, totals.second);
     return;
   }
-  const ColumnTotals totals = scratch.deviations(chunk);
-  run_isa<ColumnSums<T, 1, ValueTerms>>(std::array{x}, rows, channels, facts, totals);
-  for (std::int64_t j = 0; j < channels; ++j)
-    facts.shift[j] = static_cast<T>(totals.first[j] / static_cast<double>(rows));
-  run_isa<ColumnSums<T, 1, DeviationTerms>>(std::array{x}, rows, channels, facts, totals);
-  for (std::int64_t j = 0; j < channels; ++j) {
-    const RunRow<T> column{x + j, rows, 1, channels};
-    if (scalar::leaves_number<T>(totals.first[j])) {
-      const scalar::Moments<T> again = row_moments_again(column);
-      const auto count = static_cast<double>(rows);
-      facts.shift[j] = again.shift;
-      totals.first[j] = again.rest * count;
-      totals.second[j] = (again.variance + again.rest * again.rest) * count;
-      continue;
-    }
-    totals.second[j] = finite_squares(column, facts.shift[j], totals.second[j]);
-  }
+  run_isa<MergeSpan<T>>(static_cast<const T*>(shift), static_cast<const T*>(facts.shift), rows, channels,
+                        sums, totals);
 }
 
 /// The sums of grad and of grad * (x - shift), which `totals` has, in f64 where those in T are not finite.
@@ -159,6 +226,26 @@ void finish_gradients(const std::array<const T*, 2>& in, std::int64_t rows, cons
     totals.first[j] = grads;
     totals.second[j] = dots;
   }
+}
+
+/// The sums of grad and of grad * (x - shift) over a span become a part of those of its chunk. `shift` are
+/// those of the span. Sums that are not finite in T are taken in f64.
+template <class T>
+void add_gradients(const Chunks& chunks, const std::array<const T*, 2>& in, const Span<2>& span, T* shift,
+                   const MatrixScratch<T>& scratch, const SpanScratch<T>& own) {
+  const std::int64_t rows = span.rows, channels = chunks.channels;
+  const ColumnTotals sums = own.totals(), totals = scratch.gradients(span.chunk);
+  ChannelFacts<T> facts = scratch.facts();
+  facts.shift = shift;
+  run_isa<ColumnSums<T, 2, GradientTerms>>(in, rows, channels, facts, sums, span.ahead[0]);
+  if (!run_isa<AllFinite>(static_cast<const double*>(sums.second), channels))
+    finish_gradients(in, rows, facts, channels, sums);
+  if (span.first) {
+    std::fill_n(totals.first, channels, 0.0);
+    std::fill_n(totals.second, channels, 0.0);
+  }
+  run_isa<MergeGradients<T>>(static_cast<const T*>(scratch.shift(span.chunk)), static_cast<const T*>(shift),
+                             channels, sums, totals);
 }
 
 /// The moments of the group of channels from `first` on, from those of its chunks.
@@ -223,17 +310,17 @@ void column_norm(const ChannelLayout& layout, const View& out, const View& x, co
   const Chunks chunks(layout);
   for_matrices<T>(chunks, [&](std::int64_t matrix, const MatrixScratch<T>& scratch) {
     if (!arrays.given) {
-      for_chunks<T, 1>(chunks, matrix, nullptr, {x},
-                       [&](T* /*out*/, const std::array<const T*, 1>& in, std::int64_t chunk) {
-                         find_shifts(chunks, in[0], chunk, arrays, scratch);
-                       });
+      for_spans<T, 1>(chunks, matrix, nullptr, {x},
+                      [&](T* /*out*/, const std::array<const T*, 1>& in, const Span<1>& span) {
+                        add_moments(chunks, in[0], span, scratch, SpanScratch<T>(chunks.channels));
+                      });
     }
     find_facts(chunks, matrix, arrays, eps, scratch);
-    for_chunks<T, 1>(chunks, matrix, &out, {x},
-                     [&](T* y, const std::array<const T*, 1>& in, std::int64_t chunk) {
-                       run_isa<ColumnMap<T, 1, ColumnForward>>(y, in, chunks.rows_of(chunk), chunks.channels,
-                                                               scratch.facts());
-                     });
+    for_spans<T, 1>(chunks, matrix, &out, {x},
+                    [&](T* y, const std::array<const T*, 1>& in, const Span<1>& span) {
+                      run_isa<ColumnMap<T, 1, ColumnForward>>(y, in, span.rows, chunks.channels,
+                                                              scratch.facts(), span.ahead);
+                    });
   });
 }
 
@@ -280,24 +367,27 @@ void column_norm_backward(const ChannelLayout& layout, const View* out, const Vi
                           const ChannelArrays<T>& arrays, const RunSums<T>& sums, double eps) {
   const Chunks chunks(layout);
   for_matrices<T>(chunks, [&](std::int64_t matrix, const MatrixScratch<T>& scratch) {
-    for_chunks<T, 2>(chunks, matrix, nullptr, {grad, x},
-                     [&](T* /*out*/, const std::array<const T*, 2>& in, std::int64_t chunk) {
-                       find_shifts(chunks, in[1], chunk, arrays, scratch);
-                       ChannelFacts<T> facts = scratch.facts();
-                       facts.shift = scratch.shift(chunk);
-                       const std::int64_t rows = chunks.rows_of(chunk);
-                       const ColumnTotals totals = scratch.gradients(chunk);
-                       run_isa<ColumnSums<T, 2, GradientTerms>>(in, rows, chunks.channels, facts, totals);
-                       finish_gradients(in, rows, facts, chunks.channels, totals);
-                     });
+    for_spans<T, 2>(chunks, matrix, nullptr, {grad, x},
+                    [&](T* /*out*/, const std::array<const T*, 2>& in, const Span<2>& span) {
+                      const SpanScratch<T> own(chunks.channels);
+                      T* shift = own.shift();
+                      if (arrays.given) {
+                        // One channel to a row of statistics: only batches are normalized with given ones.
+                        shift = scratch.shift(span.chunk);
+                        std::copy_n(arrays.mean, chunks.channels, shift);
+                      } else {
+                        add_moments(chunks, in[1], span, scratch, own);
+                      }
+                      add_gradients(chunks, in, span, shift, scratch, own);
+                    });
     find_facts(chunks, matrix, arrays, eps, scratch);
     add_up_chunks(chunks, matrix, arrays, sums, scratch);
     if (out == nullptr) return;
-    for_chunks<T, 2>(chunks, matrix, out, {grad, x},
-                     [&](T* result, const std::array<const T*, 2>& in, std::int64_t chunk) {
-                       run_isa<ColumnMap<T, 2, ColumnGradient>>(result, in, chunks.rows_of(chunk),
-                                                                chunks.channels, scratch.facts());
-                     });
+    for_spans<T, 2>(chunks, matrix, out, {grad, x},
+                    [&](T* result, const std::array<const T*, 2>& in, const Span<2>& span) {
+                      run_isa<ColumnMap<T, 2, ColumnGradient>>(result, in, span.rows, chunks.channels,
+                                                               scratch.facts(), span.ahead);
+                    });
   });
 }
 
