@@ -18,14 +18,23 @@ namespace mezzo::kernels::cpu {
 
 namespace detail {
 
-/// The function that normalizes a row.
+/// x squared; the second of two inputs is there for what is fetched with it.
+struct SquareFirstFn {
+  template <class T>
+  MEZZO_ALWAYS_INLINE T operator()(T x, T /*unused*/) const {
+    return x * x;
+  }
+};
+
+/// The function that normalizes a row; `next` and `target` as in row_moments.
 template <class T>
 [[nodiscard]] MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> row_normalized(RowNorm kind, const T* x,
                                                                          std::int64_t n, double eps,
                                                                          const T* next, const T* target) {
   const RunRow<T> row{x, 1, n, n};
   if (kind == RowNorm::layer) return row_moments(row, next, target).normalized(eps);
-  const double squares = finite_squares(row, T(0), run_sums(row, next, scalar::SquaredDeviationFn<T>{0})[0]);
+  const double added = row_sums<T, 2>({x, x}, nullptr, n, {next, target}, SquareFirstFn{})[0];
+  const double squares = finite_squares(row, T(0), added);
   return {T(0), scalar::reciprocal_deviation<T>(squares / static_cast<double>(n), eps), T(0)};
 }
 
