@@ -157,7 +157,7 @@ bool max_pool_planes(const Pooling& pooling, T* y, std::int64_t* indices, const 
   const PlaneWindows w(pooling);
   const PhasedRow phased(w);
   const std::int64_t in_row = w.in_w * w.inner, out_row = w.out_w * w.inner;
-  const bool by_phase = w.inner == 1 && !MaxOfPairs<T>::fit(w);
+  const bool by_phase = w.inner == 1 && !w.in_pairs();
   std::atomic<bool> sound = true;
   parallel_for(
       pooling.outer * w.out_h, pool_grain(in_row, w.kernel_h), [&](std::int64_t begin, std::int64_t end) {
@@ -319,7 +319,7 @@ std::int64_t max_pool_backward_planes(const Pooling& pooling, const View& dx, co
   const PlaneWindows w(pooling);
   const RowOperand to = as_rows(dx, pooling, pooling.windows.input);
   const RowOperand from = as_rows(grad, pooling, pooling.windows.output);
-  const bool pairs = MaxGradientOfPairs::fit(w);
+  const bool pairs = w.all_in_pairs();
   const std::int64_t unit = pairs ? 2 : 1,
                      block = std::max(kPlaneBlock / (w.in_w * unit), std::int64_t{1}) * unit;
   const std::int64_t grain = (pool_grain(w.in_w, 1) + unit - 1) / unit * unit;

@@ -50,11 +50,8 @@ MEZZO_ALWAYS_INLINE void narrow_indices(const std::int64_t* indices, std::int64_
     to[j] = static_cast<std::int32_t>(static_cast<std::uint32_t>(indices[j])) - start - j * distance;
 }
 
-/// The gradient of MaxOfPairs where these make up all of the input. Whole windows, so pairs of rows.
+/// The gradient of planes that are all_in_pairs(). Whole windows, so pairs of rows.
 struct MaxGradientOfPairs {
-  [[nodiscard]] static bool fit(const PlaneWindows& w) {
-    return MaxOfPairs<float>::fit(w) && 2 * w.out_w == w.in_w && 2 * w.out_h == w.in_h;
-  }
   static bool run(MaxGradientBlock block, PlaneWindows w) {
     IndexCheck check(w);
     for (std::int64_t i = 0; i < block.count; i += 2) {

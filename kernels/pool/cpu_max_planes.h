@@ -187,13 +187,9 @@ struct MaxOfChannels {
   }
 };
 
-/// Row-major planes, windows of 2 by 2 places that share none and need no padding.
+/// Row-major planes, windows in_pairs().
 template <class T>
 struct MaxOfPairs {
-  [[nodiscard]] static bool fit(const PlaneWindows& w) {
-    return w.kernel_w == 2 && w.stride_w == 2 && w.padding_w == 0 && 2 * w.out_w <= w.in_w &&
-           w.kernel_h == 2 && w.stride_h == 2 && w.padding_h == 0 && 2 * w.out_h <= w.in_h;
-  }
   static bool run(MaxBlock<T> block, PlaneWindows w) {
     MaxResults<T> results{block.y, block.indices};
     const std::int64_t width = w.in_w;

@@ -43,6 +43,12 @@ struct PlaneWindows {
            windows.dilation[1] == 1 && windows.dilation[2] == 1 &&
            windows.inputs() <= std::numeric_limits<std::int32_t>::max();
   }
+  /// Whether windows are of 2 by 2 places, share none and lie in the input; and whether they are all of it.
+  [[nodiscard]] bool in_pairs() const {
+    return kernel_w == 2 && stride_w == 2 && padding_w == 0 && 2 * out_w <= in_w && kernel_h == 2 &&
+           stride_h == 2 && padding_h == 0 && 2 * out_h <= in_h;
+  }
+  [[nodiscard]] bool all_in_pairs() const { return in_pairs() && 2 * out_w == in_w && 2 * out_h == in_h; }
   /// The rows of the input under row `o` of the windows, and the places of such a row under window `o`.
   [[nodiscard]] MEZZO_ALWAYS_INLINE PlaceRange rows(std::int64_t o) const {
     const std::int64_t start = o * stride_h - padding_h, end = start + kernel_h;

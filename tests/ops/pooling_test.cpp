@@ -270,8 +270,9 @@ TEST(AvgPool, DividesByWhatCounts) {
 TEST(AvgPool, AgreesWithThePlainOneOnEveryWay) {
   for (PoolCase c : cases()) {
     c.dilation = 1;
-    for (const DType dtype : {DType::f32, DType::f64}) {
-      for (const std::int64_t channels : {1, 5}) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+      for (const std::int64_t channels : {1, 5, 21}) {
+        if (channels > 5 && (c.input.size() != 2 || c.input[1] > 30)) continue;
         const Tensor x = few_values(images(c, channels), dtype);
         const Tensor grad = few_values(averaged(x, c, false).shape(), dtype);
         const Doubles counts = places_inside(spatial3(x.shape()), spatial3(grad.shape()), windows_of(c));
@@ -289,6 +290,26 @@ TEST(AvgPool, AgreesWithThePlainOneOnEveryWay) {
           expect_near(averaged(leaf, c, true), padded.values, relative, "mean with padding");
           expect_near(averaged(leaf, c, true, 3), thirds.values, relative, "thirds");
         }
+      }
+    }
+  }
+}
+
+TEST(AvgPool, Has16BitResultsThatAreRoundedF32Ones) {
+  Generator generator(11);
+  for (const PoolCase& c :
+       {PoolCase{{28, 30}, 2, 2, 0}, PoolCase{{9, 23}, 2, 2, 0}, PoolCase{{12, 40}, 3, 2, 1}}) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      for (const MemoryFormat format : kFormats) {
+        SCOPED_TRACE(to_string(c.input) + " " + to_string(dtype));
+        const Tensor x = formatted(uniform(-9, 9, images(c, 18), {}, generator).to(dtype), format);
+        const Tensor low = x.detach().requires_grad_(), wide = x.to(DType::f32).detach().requires_grad_();
+        const Tensor y = averaged(low, c, true), want = averaged(wide, c, true);
+        EXPECT_EQ(list(y), list(want.to(dtype)));
+        const Tensor grad = formatted(uniform(-9, 9, y.shape(), {}, generator).to(dtype), format);
+        y.backward(grad, {});
+        want.backward(grad.to(DType::f32), {});
+        EXPECT_EQ(list(low.grad()), list(wide.grad().to(dtype)));
       }
     }
   }
