@@ -303,19 +303,15 @@ std::int64_t max_pool_backward_as(const Pooling& pooling, const View& dx, const 
   return wrong;
 }
 
-/// The first of n indices that is not in [0, places).
-[[nodiscard]] std::int64_t first_wrong(const std::int64_t* indices, std::int64_t n, std::int64_t places) {
-  return std::find_if(indices, indices + n, [&](std::int64_t i) { return i < 0 || i >= places; }) - indices;
-}
-
 /// Planes whose gradient is gathered in vectors.
 [[nodiscard]] bool fit_plane_gradients(const Pooling& pooling) {
   return fit_planes(pooling) && pooling.inner == 1 && pooling.windows.stride[2] <= 2;
 }
 
-/// max_pool_backward in f32 over planes.
-std::int64_t max_pool_backward_planes(const Pooling& pooling, const View& dx, const View& grad,
-                                      const std::int64_t* indices) {
+/// max_pool_backward in f32 over planes. False, and nothing that counts done, where an index is not in its
+/// window.
+bool max_pool_backward_planes(const Pooling& pooling, const View& dx, const View& grad,
+                              const std::int64_t* indices) {
   const PlaneWindows w(pooling);
   const RowOperand to = as_rows(dx, pooling, pooling.windows.input);
   const RowOperand from = as_rows(grad, pooling, pooling.windows.output);
@@ -325,7 +321,7 @@ std::int64_t max_pool_backward_planes(const Pooling& pooling, const View& dx, co
   const std::int64_t grain = (pool_grain(w.in_w, 1) + unit - 1) / unit * unit;
   const std::int64_t kept = MaxGradientOfPlane::rows_kept(w) * MaxGradientOfPlane::pitch(w);
   const std::int64_t ring = pairs ? 0 : kept + kMostLanes<float>;
-  std::atomic<std::int64_t> wrong = -1;
+  std::atomic<bool> sound = true;
   parallel_for(to.rows(), grain, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t most = std::min(block, end - begin);
     const RowScratch<float> sums(to.in_place<float>() ? 0 : most * w.in_w);
@@ -348,16 +344,14 @@ std::int64_t max_pool_backward_planes(const Pooling& pooling, const View& dx, co
                                       rows + (start - top) * w.out_w,
                                       indices + start * w.out_w,
                                       window};
-        const bool sound = pairs ? run_isa<MaxGradientOfPairs>(planes, w)
-                                 : run_isa<MaxGradientOfPlane>(planes, w, at.data(), grads.data());
-        if (sound) return;
-        const std::int64_t n = (w.rows_over(first + count - 1).last - window) * w.out_w;
-        keep_first(wrong, start * w.out_w + first_wrong(planes.indices, n, w.in_h * w.in_w));
+        const bool in_windows = pairs ? run_isa<MaxGradientOfPairs>(planes, w)
+                                      : run_isa<MaxGradientOfPlane>(planes, w, at.data(), grads.data());
+        if (!in_windows) sound = false;
       });
       to.finish(r, last + 1 - r, sums.data());
     }
   });
-  return wrong;
+  return sound;
 }
 
 }  // namespace
@@ -377,7 +371,7 @@ std::int64_t max_pool_backward(const Pooling& pooling, const View& dx, const Vie
                                const std::int64_t* indices) {
   const DType compute = promote(compute_dtype(dx.dtype), compute_dtype(grad.dtype));
   if (compute == DType::f64) return max_pool_backward_as<double>(pooling, dx, grad, indices);
-  if (fit_plane_gradients(pooling)) return max_pool_backward_planes(pooling, dx, grad, indices);
+  if (fit_plane_gradients(pooling) && max_pool_backward_planes(pooling, dx, grad, indices)) return -1;
   return max_pool_backward_as<float>(pooling, dx, grad, indices);
 }
 

@@ -20,24 +20,58 @@ struct MaxGradientBlock {
   std::int64_t top;
 };
 
-/// Whether all indices so far are places.
+/// Whether all indices so far are places of their windows, as those of max_pool are. A gradient that is
+/// gathered would lose others.
 class IndexCheck {
  public:
   MEZZO_ALWAYS_INLINE explicit IndexCheck(const PlaneWindows& w) : last_(w.in_h * w.in_w - 1) {}
+  /// `at`: see narrow_indices. Lanes from `count` on are windows of other rows, which are not compared with
+  /// their places. A window that goes beyond a side of the image is looked at by look_at_sides.
   template <int kLanes>
-  MEZZO_ALWAYS_INLINE void look(const std::int64_t* indices) {
+  MEZZO_ALWAYS_INLINE void look(const std::int64_t* indices, const std::int32_t* at, std::int64_t count,
+                                const PlaneWindows& w) {
+    const auto lanes = static_cast<std::int32_t>(count < kLanes ? count : kLanes);
     MEZZO_KEEP_LOOP
-    for (int j = 0; j < kLanes; ++j) seen_[j] |= indices[j] | (last_ - indices[j]);
+    for (int j = 0; j < kLanes; ++j) wrong_[j] |= indices[j] | (last_ - indices[j]);
+    std::int32_t outside[kLanes];
+    MEZZO_KEEP_LOOP
+    for (int j = 0; j < kLanes; ++j) outside[j] = j < lanes ? -1 : 0;
+    const auto width = static_cast<std::uint32_t>(w.kernel_w);
+    for (std::int64_t r = 0; r < w.kernel_h; ++r) {
+      const auto row = static_cast<std::int32_t>(r * w.in_w);
+      MEZZO_KEEP_LOOP
+      for (int j = 0; j < kLanes; ++j) outside[j] &= static_cast<std::uint32_t>(at[j] - row) < width ? 0 : -1;
+    }
+    MEZZO_KEEP_LOOP
+    for (int j = 0; j < kLanes; ++j) outside_[j] |= outside[j];
+  }
+  /// The windows of row `o` whose columns go beyond a side.
+  MEZZO_ALWAYS_INLINE void look_at_sides(const std::int64_t* indices, std::int64_t o, const PlaneWindows& w) {
+    const PlaceRange rows = w.rows(o);
+    for (std::int64_t i = 0; i < w.out_w; ++i) {
+      const std::int64_t start = i * w.stride_w - w.padding_w;
+      if (start >= 0 && start + w.kernel_w <= w.in_w) {
+        i = std::max(i, (w.in_w + w.padding_w - w.kernel_w) / w.stride_w);  // the last that does not
+        continue;
+      }
+      const PlaceRange places = w.places(i);
+      const std::int64_t row = indices[i] / w.in_w, place = indices[i] % w.in_w;
+      const bool inside =
+          row >= rows.first && row < rows.last && place >= places.first && place < places.last;
+      outside_[0] |= inside ? 0 : -1;
+    }
   }
   [[nodiscard]] MEZZO_ALWAYS_INLINE bool sound() const {
     std::int64_t all = 0;
-    for (const std::int64_t one : seen_) all |= one;
+    for (const std::int64_t one : wrong_) all |= one;
+    for (const std::int32_t one : outside_) all |= one;
     return all >= 0;
   }
 
  private:
   std::int64_t last_;
-  std::int64_t seen_[kMostLanes<float>] = {};  ///< negative where one was wrong
+  std::int64_t wrong_[kMostLanes<float>] = {};    ///< negative where one was no place
+  std::int32_t outside_[kMostLanes<float>] = {};  ///< negative where one was not in its window
 };
 
 /// to[j] = indices[j] - first - j * step: where an index is in its window, whose first place that is.
@@ -64,8 +98,8 @@ struct MaxGradientOfPairs {
       each_group<kMostLanes<float>>(
           w.out_w, beyond, MEZZO_GROUP_STEP(p) {
             std::int32_t at[kLanes];
-            check.look<kLanes>(block.indices + from + p);
             narrow_indices<kLanes>(block.indices + from + p, place + 2 * p, 2, at);
+            check.look<kLanes>(block.indices + from + p, at, w.out_w - p, w);
             spread<kLanes>(at, 0, block.grad + from + p, upper + 2 * p);
             spread<kLanes>(at, static_cast<std::int32_t>(w.in_w), block.grad + from + p, lower + 2 * p);
           });
@@ -115,6 +149,7 @@ class MaxGradientOfPlane {
         const std::int64_t from = (known - block.top) * w.out_w;
         const std::int64_t start = (known * w.stride_h - w.padding_h) * w.in_w - w.padding_w;
         keep(block, from, start, w, rows.at + slot, rows.grads + slot, check);
+        check.look_at_sides(block.indices + from, known, w);
         slot = slot + size < rows.end ? slot + size : 0;
       }
       rows.over = over;
@@ -145,8 +180,8 @@ class MaxGradientOfPlane {
     each_group<kMostLanes<float>>(
         w.out_w, false, MEZZO_GROUP_STEP(o) {
           const std::int64_t* const indices = block.indices + from + o;
-          check.look<kLanes>(indices);
           narrow_indices<kLanes>(indices, start + o * w.stride_w, w.stride_w, at + o);
+          check.look<kLanes>(indices, at + o, w.out_w - o, w);
           MEZZO_KEEP_LOOP
           for (int j = 0; j < kLanes; ++j) grads[o + j] = block.grad[from + o + j];
         });

@@ -252,6 +252,45 @@ TEST(MaxPool, RefusesIndicesThatAreNoPlaces) {
                DTypeError);
 }
 
+/// What max_pool_backward says of one image, by its definition.
+Doubles added_at(const Tensor& grad, const std::vector<std::int64_t>& indices, std::int64_t places) {
+  Doubles result(static_cast<std::size_t>(places));
+  const Doubles g = list(grad);
+  for (std::size_t i = 0; i < g.size(); ++i) result[static_cast<std::size_t>(indices[i])] += g[i];
+  return result;
+}
+
+TEST(MaxPool, GradientGoesByTheIndicesEvenIfTheyAreNotInTheirWindows) {
+  struct Case {
+    std::int64_t kernel, stride, padding, height, width, out_height, out_width;
+  };
+  for (const Case& c : {Case{2, 2, 0, 8, 12, 4, 6}, Case{3, 2, 1, 9, 11, 5, 6}, Case{3, 1, 1, 6, 7, 6, 7}}) {
+    const std::int64_t places = c.height * c.width, windows = c.out_height * c.out_width;
+    const Value attrs = Value::Map{{"kernel_size", c.kernel},
+                                   {"stride", c.stride},
+                                   {"padding", c.padding},
+                                   {"size", Value::list(c.height, c.width)}};
+    const Tensor grad = rand({1, 1, c.out_height, c.out_width});
+    const Tensor x = rand({1, 1, c.height, c.width});
+    const std::vector<std::int64_t> own =
+        max_pool2d_with_indices(x, {.kernel_size = c.kernel, .stride = c.stride, .padding = c.padding})
+            .indices.to_vector<std::int64_t>();
+    // One window after the other is sent to each of the places: beside it, across a side of the image, far.
+    for (std::int64_t window = 0; window < windows; ++window) {
+      for (const std::int64_t place :
+           {std::int64_t{0}, c.width - 1, c.width, 2 * c.width - 1, places / 2, places - 1}) {
+        std::vector<std::int64_t> moved = own;
+        moved[static_cast<std::size_t>(window)] = place;
+        const Tensor indices = tensor(moved).reshape(grad.shape());
+        const Doubles got = list(call_op("max_pool_backward", {grad, indices}, attrs)[0]);
+        const Doubles want = added_at(grad, moved, places);
+        for (std::size_t i = 0; i < want.size(); ++i)
+          ASSERT_NEAR(got[i], want[i], 1e-6) << window << " at " << place << ", element " << i;
+      }
+    }
+  }
+}
+
 // --- mean
 
 TEST(AvgPool, DividesByWhatCounts) {
