@@ -25,6 +25,11 @@ def engine():
     against("engine", "mul_chain_10_backward", {"libtorch": None, "pytorch": None})
     against("engine", "mlp_8_16_16_1_step_batch_512", {"libtorch": 1 / 3, "pytorch": None})
     against("engine", "mlp_8_16_16_1_step_batch_1", {"libtorch": 0.2, "pytorch": None})
+    for case, batches in (("mlp_8_16_16_1", (1, 32, 512, 4096)), ("mlp_8_64_64_4", (1, 32))):
+        for step in (f"{case}_step_batch_{batch}" for batch in batches):
+            for way in ("bf16", "bf16_scaler", "f16", "f16_scaler"):
+                compare("engine", ("mezzo", f"{step}/{way}"), ("mezzo", step), 1.3)
+                against("engine", f"{step}/{way}", {"pytorch": None})
 
 
 def pointwise():
