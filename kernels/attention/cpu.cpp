@@ -1,6 +1,7 @@
 // Attention in tiles of queries by keys, which never leave the cache of their thread: two products forward,
 // five backward, and one pass over the tile between them. Everything is computed in the compute type, 16-bit
-// rows are widened tile by tile.
+// rows are widened tile by tile. Most calls go by panels instead (cpu_panels.h), in the same order; what is
+// here is for f64, for a few queries, as of a decoder that keeps its keys and values, and for small calls.
 //
 // Forward: a task is a block of queries of one head and walks over its keys with an online softmax. Backward:
 // a task is a head, or a part of its keys where there are few heads, and walks over tiles of keys and,
@@ -14,102 +15,19 @@
 #include <memory>
 #include <optional>
 
+#include "mezzo/kernels/attention/cpu_panels.h"
 #include "mezzo/kernels/attention/cpu_tile.h"
 #include "mezzo/kernels/cpu/parallel.h"
-#include "mezzo/kernels/cpu/scratch.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
 
 /// Sizes of a tile. Two tiles and the rows beside them fit in a second-level cache of 1 MB.
 constexpr std::int64_t kQueries = 128, kKeys = 256;
-/// The least number of tasks, as long as there are enough rows: threads beyond it find no work.
-constexpr std::int64_t kWantedTasks = 8;
 
-/// Below this many multiplications tasks are joined: starting threads costs as much.
-constexpr double kMinTask = 5e5;
-
-/// Tasks of a chunk; each is `weights` weights of vectors of `size` elements in all its products. A weight
-/// itself costs about as much as 32 multiplications.
-std::int64_t grain_of(std::int64_t weights, std::int64_t size) {
-  const double task = static_cast<double>(weights) * static_cast<double>(size + 32);
-  return task >= kMinTask ? 1 : static_cast<std::int64_t>(kMinTask / std::max(task, 1.0));
-}
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// Hands out pieces of a thread's buffer.
-template <class T>
-class Pieces {
- public:
-  explicit Pieces(std::int64_t total) : next_(buffer().get<T>(total)) {}
-  /// Sizes are rounded up so that every piece is aligned: see room().
-  T* take(std::int64_t count) {
-    T* const piece = next_;
-    next_ += room(count);
-    return piece;
-  }
-  TileRows<T> rows(std::int64_t count, std::int64_t cols) {
-    return {take(count * cols), std::max<std::int64_t>(cols, 1)};
-  }
-  [[nodiscard]] static constexpr std::int64_t room(std::int64_t count) { return (count + 15) / 16 * 16; }
-
- private:
-  static Scratch& buffer() {
-    static constinit mezzo::detail::PerThread<Scratch> scratch;
-    return scratch.get();
-  }
-  T* next_;
-};
-
-/// One head of a call: what forward and backward tiles have in common.
-template <class T>
-struct HeadTiles {
-  HeadTiles(const Attention& attention, std::int64_t head)
-      : a(attention),
-        index(head),
-        q(a.q, head),
-        k(a.k, head / a.readers(a.k)),
-        v(a.v, head / a.readers(a.v)),
-        mask(a.mask, head) {}
-
-  const Attention& a;
-  std::int64_t index;
-  Head q, k, v, mask;
-
-  [[nodiscard]] std::int64_t queries() const { return a.q.shape[2]; }
-  [[nodiscard]] std::int64_t keys() const { return a.k.shape[2]; }
-  [[nodiscard]] std::int64_t size() const { return a.q.shape[3]; }
-  [[nodiscard]] std::int64_t value_size() const { return a.v.shape[3]; }
-
-  /// Rows of the largest tile.
-  [[nodiscard]] std::int64_t query_rows() const { return std::min(kQueries, queries()); }
-  [[nodiscard]] std::int64_t key_rows() const { return std::min(kKeys, keys()); }
-
-  /// Keys that take part in some of the queries below `end`.
-  [[nodiscard]] std::int64_t keys_before(std::int64_t end) const {
-    return a.causal ? std::min(keys(), end) : keys();
-  }
-  /// How many of the keys from `key` on, `cols` at most, take part in a query.
-  [[nodiscard]] std::int64_t length(std::int64_t query, std::int64_t key, std::int64_t cols) const {
-    return a.causal ? std::clamp<std::int64_t>(query + 1 - key, 0, cols) : cols;
-  }
-  [[nodiscard]] MaskRow<T> mask_row(std::int64_t query, std::int64_t key, std::int64_t n, T* buffer) const {
-    if (mask.data == nullptr) return {};
-    const std::int64_t stride = a.mask.strides[3];
-    const std::byte* const from = mask.row(query) + key * stride * size_of(mask.dtype);
-    if (mask.dtype == dtype_of<T> && stride == 1) return {reinterpret_cast<const T*>(from), false};
-    gather(from, mask.dtype, stride, buffer, dtype_of<T>, n);
-    return {buffer, mask.dtype == DType::boolean};
-  }
-  /// Factors of dropout for a row of weights.
-  void kept_row(std::int64_t query, std::int64_t key, std::int64_t n, std::uint32_t* words,
-                T* factors) const {
-    const std::int64_t first = (index * queries() + query) * keys() + key;
-    run_isa<KeptOfRow<T>>(factors, words, n, first, AttentionWords(a.seed), keep_threshold(a.dropout_p),
-                          static_cast<T>(keep_factor(a.dropout_p)));
-  }
-};
+/// Rows of the largest tile of a call.
+std::int64_t query_rows(const Attention& a) { return std::min(kQueries, a.q.shape[2]); }
+std::int64_t key_rows(const Attention& a) { return std::min(kKeys, a.k.shape[2]); }
 
 /// Buffers of a row: mask and dropout.
 template <class T>
@@ -135,10 +53,10 @@ class ForwardBlock {
   void run() {
     const std::int64_t size = tiles_.size(), value_size = tiles_.value_size();
     const TileRows<const T> q =
-        tiles_.q.template load<T>(first_, rows_, pieces_.take(tiles_.query_rows() * size));
-    T* const buffer = pieces_.take(tiles_.key_rows() * std::max(size, value_size));
-    const TileRows<T> weights = pieces_.rows(tiles_.query_rows(), tiles_.key_rows()),
-                      sums = pieces_.rows(tiles_.query_rows(), value_size);
+        tiles_.q.template load<T>(first_, rows_, pieces_.take(query_rows(tiles_.a) * size));
+    T* const buffer = pieces_.take(key_rows(tiles_.a) * std::max(size, value_size));
+    const TileRows<T> weights = pieces_.rows(query_rows(tiles_.a), key_rows(tiles_.a)),
+                      sums = pieces_.rows(query_rows(tiles_.a), value_size);
     const std::int64_t end = tiles_.keys_before(first_ + rows_);
     for (std::int64_t key = 0; key < end; key += kKeys) {
       const std::int64_t cols = std::min(kKeys, end - key);
@@ -157,7 +75,7 @@ class ForwardBlock {
   [[nodiscard]] std::int64_t total() const {
     const auto room = Pieces<T>::room;
     const std::int64_t size = tiles_.size(), value_size = tiles_.value_size();
-    const std::int64_t queries = tiles_.query_rows(), keys = tiles_.key_rows();
+    const std::int64_t queries = query_rows(tiles_.a), keys = key_rows(tiles_.a);
     return room(queries * size) + room(keys * std::max(size, value_size)) + room(queries * keys) +
            room(queries * value_size);
   }
@@ -206,11 +124,6 @@ void forward(const Attention& attention, const View& out, T* logsumexp) {
 
 // --- backward
 
-/// Gradients to write; views without data are not wanted.
-struct GradientViews {
-  const View &q, &k, &v;
-};
-
 /// The tiles of the keys [begin, end) of a head.
 template <class T>
 class BackwardPart {
@@ -232,12 +145,12 @@ class BackwardPart {
 
   void run() {
     const std::int64_t queries = tiles_.queries(), size = tiles_.size(), value_size = tiles_.value_size();
-    q_ = pieces_.take(tiles_.query_rows() * size), g_ = pieces_.take(tiles_.query_rows() * value_size);
-    k_ = pieces_.take(tiles_.key_rows() * size), v_ = pieces_.take(tiles_.key_rows() * value_size);
-    weights_ = pieces_.take(tiles_.query_rows() * tiles_.key_rows());
-    through_ = pieces_.take(tiles_.query_rows() * tiles_.key_rows());
-    T* const dk = pieces_.take(tiles_.key_rows() * size);
-    T* const dv = pieces_.take(tiles_.key_rows() * value_size);
+    q_ = pieces_.take(query_rows(tiles_.a) * size), g_ = pieces_.take(query_rows(tiles_.a) * value_size);
+    k_ = pieces_.take(key_rows(tiles_.a) * size), v_ = pieces_.take(key_rows(tiles_.a) * value_size);
+    weights_ = pieces_.take(query_rows(tiles_.a) * key_rows(tiles_.a));
+    through_ = pieces_.take(query_rows(tiles_.a) * key_rows(tiles_.a));
+    T* const dk = pieces_.take(key_rows(tiles_.a) * size);
+    T* const dv = pieces_.take(key_rows(tiles_.a) * value_size);
     means_ = pieces_.take(queries);
     find_means();
     TileRows<T> dq{own_dq_, std::max<std::int64_t>(size, 1)};
@@ -269,7 +182,7 @@ class BackwardPart {
   [[nodiscard]] std::int64_t total() const {
     const auto room = Pieces<T>::room;
     const std::int64_t size = tiles_.size(), value_size = tiles_.value_size();
-    const std::int64_t queries = tiles_.query_rows(), keys = tiles_.key_rows();
+    const std::int64_t queries = query_rows(tiles_.a), keys = key_rows(tiles_.a);
     return room(queries * size) + room(queries * value_size) +
            2 * (room(keys * size) + room(keys * value_size)) + 2 * room(queries * keys) +
            room(tiles_.queries()) +
@@ -337,26 +250,6 @@ class BackwardPart {
   RowBuffers<T> buffers_;
 };
 
-/// sum[i] += x[i]
-template <class T>
-struct AddRow {
-  static void run(T* sum, const T* x, std::int64_t n) { row_map<T, 2>({sum, x}, sum, n, scalar::AddFn{}); }
-};
-
-/// dq = the sum of the parts of each head, which lie one after the other and are used up.
-template <class T>
-void add_parts(const View& dq, T* shares, std::int64_t parts) {
-  const std::int64_t heads = dq.shape[0] * dq.shape[1], rows = dq.shape[2], cols = dq.shape[3];
-  parallel_for(heads * rows, kQueries, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      T* const first = shares + (i / rows * parts * rows + i % rows) * cols;
-      for (std::int64_t part = 1; part < parts; ++part)
-        run_isa<AddRow<T>>(first, static_cast<const T*>(first + part * rows * cols), cols);
-      Head(dq, i / rows).template store<T>(i % rows, 1, {first, cols});
-    }
-  });
-}
-
 template <class T>
 void backward(const Attention& attention, const GradientViews& gradients, const View& grad, const View& out,
               const T* logsumexp) {
@@ -378,12 +271,13 @@ void backward(const Attention& attention, const GradientViews& gradients, const 
           .run();
     }
   });
-  if (shared) add_parts(gradients.q, shares.get(), parts);
+  if (shared) add_parts(gradients.q, shares.get(), parts, size);
 }
 
 }  // namespace
 
 void attention(const Attention& attention, const View& out, void* logsumexp) {
+  if (goes_by_panels(attention)) return attention_by_panels(attention, out, static_cast<float*>(logsumexp));
   dispatch_compute(out.dtype, [&]<class T>(TypeTag<T>) {
     if constexpr (std::is_floating_point_v<T>) forward(attention, out, static_cast<T*>(logsumexp));
   });
@@ -391,9 +285,14 @@ void attention(const Attention& attention, const View& out, void* logsumexp) {
 
 void attention_backward(const Attention& attention, const View& dq, const View& dk, const View& dv,
                         const View& grad, const View& out, const void* logsumexp) {
+  const GradientViews gradients{dq, dk, dv};
+  if (goes_by_panels(attention)) {
+    return attention_backward_by_panels(attention, gradients, grad, out,
+                                        static_cast<const float*>(logsumexp));
+  }
   dispatch_compute(attention.q.dtype, [&]<class T>(TypeTag<T>) {
     if constexpr (std::is_floating_point_v<T>)
-      backward(attention, GradientViews{dq, dk, dv}, grad, out, static_cast<const T*>(logsumexp));
+      backward(attention, gradients, grad, out, static_cast<const T*>(logsumexp));
   });
 }
 

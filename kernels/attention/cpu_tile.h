@@ -10,9 +10,12 @@
 
 #include "mezzo/kernels/attention/attention.h"
 #include "mezzo/kernels/attention/attention_math.h"
+#include "mezzo/kernels/attention/cpu_panel_loops.h"
 #include "mezzo/kernels/cpu/convert.h"
 #include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/row_pass.h"
+#include "mezzo/kernels/cpu/scratch.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/gemm/cpu_tile.h"
 #include "mezzo/kernels/math/scalar_math.h"
@@ -20,13 +23,6 @@
 namespace mezzo::kernels::cpu {
 
 // --- rows of a head
-
-/// Rows of contiguous numbers, `ld` apart.
-template <class T>
-struct TileRows {
-  T* data;
-  std::int64_t ld;
-};
 
 /// One head of a view [B, H, rows, cols].
 struct Head {
@@ -61,6 +57,30 @@ struct Head {
     for (std::int64_t r = 0; r < count; ++r)
       convert(row(first + r), dtype, buffer + r * cols, dtype_of<T>, cols);
     return {buffer, cols};
+  }
+  /// The same with `ld` numbers per row, zeros behind its own; in place where they lie so.
+  template <class T>
+  [[nodiscard]] TileRows<const T> load_padded(std::int64_t first, std::int64_t count, std::int64_t ld,
+                                              T* buffer) const {
+    const bool dense = cols == ld && (row_stride == cols || count == 1);
+    if (dense && dtype == dtype_of<T>) return {reinterpret_cast<const T*>(row(first)), ld};
+    if (dense) {
+      convert(row(first), dtype, buffer, dtype_of<T>, count * cols);
+      return {buffer, ld};
+    }
+    for (std::int64_t r = 0; r < count; ++r) {
+      convert(row(first + r), dtype, buffer + r * ld, dtype_of<T>, cols);
+      std::fill_n(buffer + r * ld + cols, ld - cols, T(0));
+    }
+    return {buffer, ld};
+  }
+  /// Whether rows of bf16 can be taken in pairs of neighbours, and these rows, with two numbers in the place
+  /// of one.
+  [[nodiscard]] bool has_pairs() const {
+    return dtype == DType::bf16 && cols % 2 == 0 && row_stride % 2 == 0;
+  }
+  [[nodiscard]] TileRows<const float> pairs(std::int64_t first) const {
+    return {reinterpret_cast<const float*>(row(first)), row_stride / 2};
   }
   template <class T>
   void store(std::int64_t first, std::int64_t count, TileRows<const T> rows) const {
@@ -237,5 +257,114 @@ struct KeptOfRow {
     for (std::int64_t i = 0; i < n; ++i) out[i] = own[i] < threshold ? factor : T(0);
   }
 };
+
+// --- the tasks of a call
+
+/// The least number of tasks, as long as there are enough rows: threads beyond it find no work.
+inline constexpr std::int64_t kWantedTasks = 8;
+
+/// Below this many multiplications tasks are joined: starting threads costs as much.
+inline constexpr double kMinTask = 5e5;
+
+/// Tasks of a chunk; each is `weights` weights of vectors of `size` elements in all its products. A weight
+/// itself costs about as much as 32 multiplications.
+inline std::int64_t grain_of(std::int64_t weights, std::int64_t size) {
+  const double task = static_cast<double>(weights) * static_cast<double>(size + 32);
+  return task >= kMinTask ? 1 : static_cast<std::int64_t>(kMinTask / std::max(task, 1.0));
+}
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Hands out pieces of a thread's buffer.
+template <class T>
+class Pieces {
+ public:
+  explicit Pieces(std::int64_t total) : next_(buffer().get<T>(total)) {}
+  /// Sizes are rounded up so that every piece is aligned: see room().
+  T* take(std::int64_t count) {
+    T* const piece = next_;
+    next_ += room(count);
+    return piece;
+  }
+  TileRows<T> rows(std::int64_t count, std::int64_t cols) {
+    return {take(count * cols), std::max<std::int64_t>(cols, 1)};
+  }
+  [[nodiscard]] static constexpr std::int64_t room(std::int64_t count) { return (count + 15) / 16 * 16; }
+
+ private:
+  static Scratch& buffer() {
+    static constinit mezzo::detail::PerThread<Scratch> scratch;
+    return scratch.get();
+  }
+  T* next_;
+};
+
+/// One head of a call: what forward and backward tiles have in common.
+template <class T>
+struct HeadTiles {
+  HeadTiles(const Attention& attention, std::int64_t head)
+      : a(attention),
+        index(head),
+        q(a.q, head),
+        k(a.k, head / a.readers(a.k)),
+        v(a.v, head / a.readers(a.v)),
+        mask(a.mask, head) {}
+
+  const Attention& a;
+  std::int64_t index;
+  Head q, k, v, mask;
+
+  [[nodiscard]] std::int64_t queries() const { return a.q.shape[2]; }
+  [[nodiscard]] std::int64_t keys() const { return a.k.shape[2]; }
+  [[nodiscard]] std::int64_t size() const { return a.q.shape[3]; }
+  [[nodiscard]] std::int64_t value_size() const { return a.v.shape[3]; }
+
+  /// Keys that take part in some of the queries below `end`.
+  [[nodiscard]] std::int64_t keys_before(std::int64_t end) const {
+    return a.causal ? std::min(keys(), end) : keys();
+  }
+  /// How many of the keys from `key` on, `cols` at most, take part in a query.
+  [[nodiscard]] std::int64_t length(std::int64_t query, std::int64_t key, std::int64_t cols) const {
+    return a.causal ? std::clamp<std::int64_t>(query + 1 - key, 0, cols) : cols;
+  }
+  [[nodiscard]] MaskRow<T> mask_row(std::int64_t query, std::int64_t key, std::int64_t n, T* buffer) const {
+    if (mask.data == nullptr) return {};
+    const std::int64_t stride = a.mask.strides[3];
+    const std::byte* const from = mask.row(query) + key * stride * size_of(mask.dtype);
+    if (mask.dtype == dtype_of<T> && stride == 1) return {reinterpret_cast<const T*>(from), false};
+    gather(from, mask.dtype, stride, buffer, dtype_of<T>, n);
+    return {buffer, mask.dtype == DType::boolean};
+  }
+  /// Factors of dropout for a row of weights.
+  void kept_row(std::int64_t query, std::int64_t key, std::int64_t n, std::uint32_t* words,
+                T* factors) const {
+    const std::int64_t first = (index * queries() + query) * keys() + key;
+    run_isa<KeptOfRow<T>>(factors, words, n, first, AttentionWords(a.seed), keep_threshold(a.dropout_p),
+                          static_cast<T>(keep_factor(a.dropout_p)));
+  }
+};
+
+/// Rows that a task of add_parts adds up.
+inline constexpr std::int64_t kRowsOfTask = 128;
+
+/// sum[i] += x[i]
+template <class T>
+struct AddRow {
+  static void run(T* sum, const T* x, std::int64_t n) { row_map<T, 2>({sum, x}, sum, n, scalar::AddFn{}); }
+};
+
+/// dq = the sum of the parts of each head, which lie one after the other in rows `ld` apart and are used up.
+template <class T>
+void add_parts(const View& dq, T* shares, std::int64_t parts, std::int64_t ld) {
+  const std::int64_t heads = dq.shape[0] * dq.shape[1], rows = dq.shape[2], cols = dq.shape[3];
+  parallel_for(heads * rows, kRowsOfTask, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      T* const first = shares + (i / rows * parts * rows + i % rows) * ld;
+      for (std::int64_t part = 1; part < parts; ++part)
+        run_isa<AddRow<T>>(first, static_cast<const T*>(first + part * rows * ld), cols);
+      Head(dq, i / rows).template store<T>(i % rows, 1, {first, ld});
+    }
+  });
+}
 
 }  // namespace mezzo::kernels::cpu

@@ -1,0 +1,337 @@
+// Attention backward by panels. A task is a head, or a part of its keys where there are few heads. It walks
+// over tiles of keys, which it transposes once, and within over blocks of queries, as cpu.cpp does: q k^T has
+// rows of queries and columns of keys, and the four other products read it as it is.
+#include <algorithm>
+#include <memory>
+
+#include "mezzo/kernels/attention/cpu_panels.h"
+#include "mezzo/kernels/attention/cpu_tile.h"
+#include "mezzo/kernels/cpu/parallel.h"
+
+namespace mezzo::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kTilePanels = 4, kKeysOfTile = kTilePanels * kPanel, kQueriesOfBlock = 64;
+/// Rows or columns of a product across the diagonal that end together.
+constexpr std::int64_t kStep = 8;
+constexpr float kOne = 1;
+
+/// means[i] = a's row i . b's row i
+struct DotRows {
+  static void run(const float* a, std::int64_t lda, const float* b, std::int64_t ldb, std::int64_t rows,
+                  std::int64_t cols, float* means) {
+    for (std::int64_t r = 0; r < rows; ++r, a += lda, b += ldb)
+      means[r] = static_cast<float>(row_pass<float, 2>({a, b}, nullptr, cols, scalar::MulFn{}));
+  }
+};
+
+/// Whether the rows of a gradient are added up where they lie, by whole vectors.
+bool adds_in_place(const Head& head) {
+  return head.data != nullptr && head.cols == whole_vectors(head.cols) && head.direct<float>();
+}
+
+class BackwardPanels {
+ public:
+  /// `share`: receives this part's share of dq, or nullptr when it is the only part, which writes the view.
+  BackwardPanels(const Attention& attention, const GradientViews& gradients, const View& grad,
+                 const View& out, const float* logsumexp, std::int64_t head, std::int64_t begin,
+                 std::int64_t end, float* share)
+      : tiles_(attention, head),
+        grad_(grad, head),
+        out_(out, head),
+        dq_(gradients.q, head),
+        dk_(gradients.k, head),
+        dv_(gradients.v, head),
+        logsumexp_(logsumexp + head * tiles_.queries()),
+        begin_(begin),
+        end_(end),
+        cols_(whole_vectors(tiles_.size())),
+        value_cols_(whole_vectors(tiles_.value_size())),
+        share_(share),
+        pairs_(has_pairs_product() && tiles_.q.has_pairs() && tiles_.k.has_pairs() && tiles_.v.has_pairs() &&
+               grad_.has_pairs()),
+        pieces_(total()) {}
+
+  void run() {
+    take_buffers();
+    const std::int64_t queries = tiles_.queries(), from = first_query(begin_);
+    find_means(from);
+    if (wants_dq()) zero_rows(sums_of_q_, queries, cols_);
+    for (std::int64_t key = begin_; key < end_; key += kKeysOfTile) {
+      const Tile tile = take_tile(key);
+      for (std::int64_t first = first_query(key); first < queries; first += kQueriesOfBlock)
+        take_block(tile, first);
+      if (dk_.data != nullptr && !adds_in_place(dk_)) dk_.store<float>(key, tile.count, constant(tile.dk));
+      if (dv_.data != nullptr && !adds_in_place(dv_)) dv_.store<float>(key, tile.count, constant(tile.dv));
+    }
+    if (wants_dq() && share_ == nullptr && !adds_in_place(dq_))
+      dq_.store<float>(0, queries, constant(sums_of_q_));
+  }
+
+ private:
+  /// Some keys, and what the blocks of queries add up for them.
+  struct Tile {
+    std::int64_t key, count;
+    TileRows<const float> k;
+    TileRows<float> dk, dv;
+  };
+  struct Block {
+    std::int64_t first, rows;
+    TileRows<const float> q, g;
+  };
+  /// A panel of keys with a block: the keys of its halves take part in rows from `lower` and `upper` on.
+  struct Part {
+    std::int64_t panel, key, count, lower, upper;
+    bool diagonal;  ///< some of its weights are 0
+  };
+
+  [[nodiscard]] bool wants_dq() const { return dq_.data != nullptr; }
+  [[nodiscard]] bool has_mask() const { return tiles_.a.mask.data != nullptr; }
+  static TileRows<const float> constant(TileRows<float> rows) { return {rows.data, rows.ld}; }
+  /// The first block that takes a key: earlier queries take none of those from it on.
+  [[nodiscard]] std::int64_t first_query(std::int64_t key) const {
+    return tiles_.a.causal ? key / kQueriesOfBlock * kQueriesOfBlock : 0;
+  }
+  [[nodiscard]] bool needs_sums_of_q() const {
+    return wants_dq() && share_ == nullptr && !adds_in_place(dq_);
+  }
+
+  [[nodiscard]] std::int64_t total() const {
+    const auto room = Pieces<float>::room;
+    const std::int64_t most = std::max(cols_, value_cols_), size = tiles_.size() + tiles_.value_size();
+    return 2 * room(kQueriesOfBlock * most) + room(kKeysOfTile * cols_) + 2 * room(kKeysOfTile * size) +
+           room(kKeysOfTile * cols_) + room(kKeysOfTile * value_cols_) + 4 * room(kQueriesOfBlock * kPanel) +
+           room(tiles_.queries()) + (needs_sums_of_q() ? room(tiles_.queries() * cols_) : 0);
+  }
+
+  void take_buffers() {
+    const std::int64_t most = std::max(cols_, value_cols_);
+    q_ = pieces_.take(kQueriesOfBlock * most), g_ = pieces_.take(kQueriesOfBlock * most);
+    k_ = pieces_.take(kKeysOfTile * cols_);
+    keys_ = pieces_.take(kKeysOfTile * tiles_.size()),
+    values_ = pieces_.take(kKeysOfTile * tiles_.value_size());
+    sums_of_k_ = pieces_.take(kKeysOfTile * cols_), sums_of_v_ = pieces_.take(kKeysOfTile * value_cols_);
+    products_ = pieces_.take(kQueriesOfBlock * kPanel), through_ = pieces_.take(kQueriesOfBlock * kPanel);
+    mask_ = pieces_.take(kQueriesOfBlock * kPanel), kept_ = pieces_.take(kQueriesOfBlock * kPanel);
+    means_ = pieces_.take(tiles_.queries());
+    sums_of_q_ = {share_, cols_};
+    if (needs_sums_of_q()) sums_of_q_.data = pieces_.take(tiles_.queries() * cols_);
+    if (wants_dq() && share_ == nullptr && adds_in_place(dq_)) sums_of_q_ = dq_.direct_rows<float>(0);
+  }
+
+  /// Of each query: grad . out, the mean of its weights' gradients under the weights.
+  void find_means(std::int64_t from) {
+    const std::int64_t cols = tiles_.value_size();
+    for (std::int64_t first = from; first < tiles_.queries(); first += kQueriesOfBlock) {
+      const std::int64_t rows = std::min(kQueriesOfBlock, tiles_.queries() - first);
+      const TileRows<const float> g = grad_.load_padded<float>(first, rows, value_cols_, g_),
+                                  out = out_.load_padded<float>(first, rows, value_cols_, q_);
+      run_isa<DotRows>(g.data, g.ld, out.data, out.ld, rows, cols, means_ + first);
+    }
+  }
+
+  Tile take_tile(std::int64_t key) {
+    const std::int64_t count = std::min(kKeysOfTile, end_ - key), size = tiles_.size(),
+                       value_size = tiles_.value_size();
+    Tile tile{key,
+              count,
+              tiles_.k.load_padded<float>(key, count, cols_, k_),
+              {sums_of_k_, cols_},
+              {sums_of_v_, value_cols_}};
+    for (std::int64_t at = 0; at < count; at += kPanel) {
+      const std::int64_t rows = std::min(kPanel, count - at);
+      if (pairs_) {
+        transpose_to_panel(tiles_.k.pairs(key + at), rows, size / 2, keys_ + at * size);
+        transpose_to_panel(tiles_.v.pairs(key + at), rows, value_size / 2, values_ + at * value_size);
+        continue;
+      }
+      transpose_to_panel({tile.k.data + at * tile.k.ld, tile.k.ld}, rows, size, keys_ + at * size);
+      transpose_to_panel(tiles_.v.load<float>(key + at, rows, g_), rows, value_size,
+                         values_ + at * value_size);
+    }
+    if (adds_in_place(dk_)) tile.dk = dk_.direct_rows<float>(key);
+    if (adds_in_place(dv_)) tile.dv = dv_.direct_rows<float>(key);
+    if (dk_.data != nullptr) zero_rows(tile.dk, count, cols_);
+    if (dv_.data != nullptr) zero_rows(tile.dv, count, value_cols_);
+    return tile;
+  }
+
+  /// Adds up what a block of queries gives with a tile.
+  void take_block(const Tile& tile, std::int64_t first) {
+    const std::int64_t rows = std::min(kQueriesOfBlock, tiles_.queries() - first);
+    const Block block{first, rows, tiles_.q.load_padded<float>(first, rows, cols_, q_),
+                      grad_.load_padded<float>(first, rows, value_cols_, g_)};
+    for (std::int64_t p = 0; p * kPanel < tile.count; ++p) {
+      const std::int64_t key = tile.key + p * kPanel, count = std::min(kPanel, tile.count - p * kPanel);
+      if (tiles_.length(first + rows - 1, key, count) == 0) continue;
+      const Part part{p,
+                      key,
+                      count,
+                      start_of(block, key),
+                      count > kHalfPanel ? start_of(block, key + kHalfPanel) : rows,
+                      tiles_.length(first, key, count) < count};
+      multiply_tile(block, part);
+      to_gradients(block, part);
+      if (dv_.data != nullptr) add_keys(block, part, products_, block.g, tile.dv, value_cols_);
+      if (dk_.data != nullptr) add_keys(block, part, through_, block.q, tile.dk, cols_);
+      if (wants_dq()) add_queries(block, part, tile);
+    }
+  }
+
+  /// The first row of a block in which a key takes part, or one a little before it.
+  [[nodiscard]] std::int64_t start_of(const Block& block, std::int64_t key) const {
+    return tiles_.a.causal ? std::clamp<std::int64_t>(key - block.first, 0, block.rows) / kStep * kStep : 0;
+  }
+
+  /// q k^T and grad v^T.
+  void multiply_tile(const Block& block, const Part& part) {
+    const std::int64_t size = tiles_.size(), value_size = tiles_.value_size(), at = part.panel * kPanel;
+    multiply(block, part, tiles_.q, block.q, keys_ + at * size, size, products_);
+    multiply(block, part, grad_, block.g, values_ + at * value_size, value_size, through_);
+  }
+  /// c = the block's rows, as `head` has them or widened, times a panel.
+  void multiply(const Block& block, const Part& part, const Head& head, TileRows<const float> rows,
+                const float* panel, std::int64_t size, float* c) const {
+    const auto run = [&](std::int64_t from, std::int64_t end, std::int64_t n) {
+      if (from == end) return;
+      if (pairs_) {
+        const auto* const a = reinterpret_cast<const BFloat16*>(head.row(block.first + from));
+        return pairs_product({end - from, n, size / 2, a, head.row_stride, panel, c + from * kPanel});
+      }
+      panel_product({.m = end - from,
+                     .n = n,
+                     .k = size,
+                     .a = rows.data + from * rows.ld,
+                     .a_row = rows.ld,
+                     .a_step = 1,
+                     .b = panel,
+                     .ldb = kPanel,
+                     .c = c + from * kPanel,
+                     .ldc = kPanel});
+    };
+    run(part.lower, part.upper, kHalfPanel);
+    run(part.upper, block.rows, kPanel);
+  }
+
+  void to_gradients(const Block& block, const Part& part) {
+    const float scale = static_cast<float>(tiles_.a.scale);
+    if (has_mask()) mask(block, part, scale);
+    if (tiles_.a.dropout_p > 0) drop(block, part);
+    const auto run = [&](std::int64_t from, int half) {
+      if (from == block.rows) return;
+      panel_gradients({block.rows - from, products_ + from * kPanel, through_ + from * kPanel,
+                       logsumexp_ + block.first + from, means_ + block.first + from, has_mask() ? 1 : scale,
+                       scale, tiles_.a.dropout_p > 0 ? kept_ + from * kPanel : nullptr},
+                      half);
+    };
+    run(part.lower, 0);
+    run(part.upper, 1);
+    if (!part.diagonal) return;
+    for (std::int64_t r = part.lower; r < block.rows; ++r) {
+      const std::int64_t n = tiles_.length(block.first + r, part.key, kPanel);
+      if (n == kPanel) break;
+      std::fill_n(products_ + r * kPanel + n, kPanel - n, 0.0F);
+      std::fill_n(through_ + r * kPanel + n, kPanel - n, 0.0F);
+    }
+  }
+
+  void mask(const Block& block, const Part& part, float scale) {
+    bool select = false;
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      float* const to = mask_ + r * kPanel;
+      const MaskRow<float> row = tiles_.mask_row(block.first + r, part.key, part.count, to);
+      if (row.values != to) std::copy_n(row.values, part.count, to);
+      std::fill_n(to + part.count, kPanel - part.count, 0.0F);
+      select = row.select;
+    }
+    mask_panel(products_, block.rows, scale, {mask_, select, false});
+  }
+
+  void drop(const Block& block, const Part& part) {
+    for (std::int64_t r = part.lower; r < block.rows; ++r) {
+      float* const to = kept_ + r * kPanel;
+      const std::int64_t n = tiles_.length(block.first + r, part.key, part.count);
+      tiles_.kept_row(block.first + r, part.key, n, words_, to);
+      std::fill_n(to + n, kPanel - n, 0.0F);
+    }
+  }
+
+  /// sums += panel^T rows
+  void add_keys(const Block& block, const Part& part, const float* panel, TileRows<const float> rows,
+                TileRows<float> sums, std::int64_t cols) const {
+    const std::int64_t step = part.diagonal ? kStep : part.count;
+    for (std::int64_t i = 0; i < part.count; i += step) {
+      const std::int64_t start =
+          part.diagonal ? std::clamp(part.key + i - block.first, part.lower, block.rows) : 0;
+      panel_product({.m = std::min(step, part.count - i),
+                     .n = cols,
+                     .k = block.rows - start,
+                     .a = panel + start * kPanel + i,
+                     .a_row = 1,
+                     .a_step = kPanel,
+                     .b = rows.data + start * rows.ld,
+                     .ldb = rows.ld,
+                     .c = sums.data + (part.panel * kPanel + i) * sums.ld,
+                     .ldc = sums.ld,
+                     .keep = &kOne});
+    }
+  }
+
+  /// dq += through k
+  void add_queries(const Block& block, const Part& part, const Tile& tile) const {
+    const std::int64_t step = part.diagonal ? kStep : block.rows;
+    for (std::int64_t r = part.lower; r < block.rows; r += step) {
+      const std::int64_t rows = std::min(step, block.rows - r);
+      panel_product({.m = rows,
+                     .n = cols_,
+                     .k = tiles_.length(block.first + r + rows - 1, part.key, part.count),
+                     .a = through_ + r * kPanel,
+                     .a_row = kPanel,
+                     .a_step = 1,
+                     .b = tile.k.data + part.panel * kPanel * tile.k.ld,
+                     .ldb = tile.k.ld,
+                     .c = sums_of_q_.data + (block.first + r) * sums_of_q_.ld,
+                     .ldc = sums_of_q_.ld,
+                     .keep = &kOne});
+    }
+  }
+
+  HeadTiles<float> tiles_;
+  Head grad_, out_, dq_, dk_, dv_;
+  const float* logsumexp_;
+  std::int64_t begin_, end_, cols_, value_cols_;
+  float* share_;
+  bool pairs_;  ///< q k^T and grad v^T are taken of bf16 as it is
+  Pieces<float> pieces_;
+  TileRows<float> sums_of_q_{};
+  float *q_, *g_, *k_, *keys_, *values_, *sums_of_k_, *sums_of_v_, *products_, *through_, *mask_, *kept_,
+      *means_;
+  std::uint32_t words_[kPanel + 8];
+};
+
+}  // namespace
+
+void attention_backward_by_panels(const Attention& attention, const GradientViews& gradients,
+                                  const View& grad, const View& out, const float* logsumexp) {
+  const std::int64_t heads = out.shape[0] * out.shape[1], queries = attention.q.shape[2],
+                     keys = attention.k.shape[2], size = attention.q.shape[3], cols = whole_vectors(size);
+  const std::int64_t tiles = ceil_div(keys, kKeysOfTile);
+  const std::int64_t tiles_of_part =
+      ceil_div(tiles, std::min(tiles, ceil_div(kWantedTasks, std::max<std::int64_t>(heads, 1))));
+  const std::int64_t parts = ceil_div(tiles, tiles_of_part), step = tiles_of_part * kKeysOfTile;
+  const bool shared = parts > 1 && gradients.q.data != nullptr;
+  const auto shares = std::make_unique_for_overwrite<float[]>(
+      shared ? static_cast<std::size_t>(heads * parts * queries * cols) : 0);
+  const std::int64_t grain = grain_of(queries * std::min(keys, step), 3 * size + 2 * attention.v.shape[3]);
+  parallel_for(heads * parts, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t first = task % parts * step;
+      BackwardPanels(attention, gradients, grad, out, logsumexp, task / parts, first,
+                     std::min(keys, first + step), shared ? shares.get() + task * queries * cols : nullptr)
+          .run();
+    }
+  });
+  if (shared) add_parts(gradients.q, shares.get(), parts, cols);
+}
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,323 @@
+// The loops of attention by panels: the product and what stands between products, for each instruction set.
+#include "mezzo/kernels/attention/cpu_panel_loops.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "mezzo/core/host_device.h"
+#include "mezzo/kernels/attention/attention_math.h"
+#include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
+
+namespace mezzo::kernels::cpu {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// --- the product
+
+/// Neighbours of a row as one value, see gemm/cpu_loops.cpp.
+template <int Bytes>
+using Floats [[gnu::vector_size(Bytes)]] = float;
+
+template <class V>
+MEZZO_ALWAYS_INLINE void load_floats(V& value, const float* from) {
+  __builtin_memcpy(&value, from, sizeof value);
+}
+template <class V>
+MEZZO_ALWAYS_INLINE void store_floats(const V& value, float* to) {
+  __builtin_memcpy(to, &value, sizeof value);
+}
+
+MEZZO_ALWAYS_INLINE void copy_word(const float* from, float* to) { __builtin_memcpy(to, from, sizeof *to); }
+
+// Before a loop over a block of sums, which are registers only if it is written out.
+#if defined(__clang__)
+#define MEZZO_WRITE_OUT _Pragma("clang loop unroll(full)")
+#else
+#define MEZZO_WRITE_OUT _Pragma("GCC unroll 8")
+#endif
+
+/// Blocks of kRows rows by up to two vectors V, whose sums stay in registers.
+template <class V, int kRows>
+struct PanelLoops {
+  static constexpr int kLanes = static_cast<int>(sizeof(V) / sizeof(float));
+
+  template <int Rows, int Count>
+  MEZZO_ALWAYS_INLINE static void block(const PanelProduct& t, std::int64_t i, std::int64_t j) {
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#endif
+    const float* a = t.a + i * t.a_row;
+    const float* b = t.b + j;
+    V sum[Rows][Count];
+    MEZZO_WRITE_OUT
+    for (int r = 0; r < Rows; ++r) {
+      MEZZO_WRITE_OUT
+      for (int q = 0; q < Count; ++q) sum[r][q] = V{};
+    }
+    for (std::int64_t p = 0; p < t.k; ++p, a += t.a_step, b += t.ldb) {
+      V right[Count];
+      MEZZO_WRITE_OUT
+      for (int q = 0; q < Count; ++q) load_floats(right[q], b + q * kLanes);
+      MEZZO_WRITE_OUT
+      for (int r = 0; r < Rows; ++r) {
+        const float left = a[r * t.a_row];
+        MEZZO_WRITE_OUT
+        for (int q = 0; q < Count; ++q) sum[r][q] += left * right[q];
+      }
+    }
+    float* const c = t.c + i * t.ldc + j;
+    if (t.keep != nullptr) {
+      const float* const keep = t.keep + i * t.keep_step;
+      MEZZO_WRITE_OUT
+      for (int r = 0; r < Rows; ++r) {
+        const float factor = keep[r * t.keep_step];
+        MEZZO_WRITE_OUT
+        for (int q = 0; q < Count; ++q) {
+          V old;
+          load_floats(old, c + r * t.ldc + q * kLanes);
+          sum[r][q] += factor * old;
+        }
+      }
+    }
+    MEZZO_WRITE_OUT
+    for (int r = 0; r < Rows; ++r) {
+      MEZZO_WRITE_OUT
+      for (int q = 0; q < Count; ++q) store_floats(sum[r][q], c + r * t.ldc + q * kLanes);
+    }
+  }
+
+  template <int Count>
+  MEZZO_ALWAYS_INLINE static void columns(const PanelProduct& t, std::int64_t j) {
+    std::int64_t i = 0;
+    for (; i + kRows <= t.m; i += kRows) block<kRows, Count>(t, i, j);
+    for (; i + 4 <= t.m; i += 4) block<4, Count>(t, i, j);
+    for (; i + 2 <= t.m; i += 2) block<2, Count>(t, i, j);
+    if (i < t.m) block<1, Count>(t, i, j);
+  }
+
+  MEZZO_ALWAYS_INLINE static void run(const PanelProduct* product) {
+    const PanelProduct t = *product;
+    std::int64_t j = 0;
+    for (; j + 2 * kLanes <= t.n; j += 2 * kLanes) columns<2>(t, j);
+    for (; j + kLanes <= t.n; j += kLanes) columns<1>(t, j);
+  }
+};
+
+// g++ fuses a product and a sum by the options of the function that all is inlined into; clang by the pragma
+// in block().
+#if defined(__clang__)
+#define MEZZO_FUSING
+#else
+#define MEZZO_FUSING gnu::optimize("fp-contract=fast"),
+#endif
+
+#if defined(__x86_64__)
+[[ MEZZO_TARGET_V3, MEZZO_FUSING gnu::flatten, gnu::noinline ]] void panel_product_v3(const PanelProduct* t) {
+  PanelLoops<Floats<32>, 6>::run(t);
+}
+[[ MEZZO_TARGET_V4, MEZZO_FUSING gnu::flatten, gnu::noinline ]] void panel_product_v4(const PanelProduct* t) {
+  PanelLoops<Floats<64>, 8>::run(t);
+}
+#endif
+#undef MEZZO_FUSING
+#undef MEZZO_WRITE_OUT
+
+// --- passes over panels
+
+/// The loops of a half panel: rows of 16 numbers, kPanel apart. Sums of weights are taken by fours of rows,
+/// side by side, which bounds their rounding errors and the time that an addition waits for another.
+struct SoftmaxOfHalf {
+  static constexpr int kSums = 4;
+
+  MEZZO_ALWAYS_INLINE static void scale_row(float* row, float scale, float* most) {
+    MEZZO_KEEP_LOOP
+    for (int j = 0; j < kHalfPanel; ++j) {
+      row[j] *= scale;
+      most[j] = row[j] > most[j] ? row[j] : most[j];
+    }
+  }
+  MEZZO_ALWAYS_INLINE static void weigh_row(float* row, const float* shift, float* total) {
+    MEZZO_KEEP_LOOP
+    for (int j = 0; j < kHalfPanel; ++j) {
+      const float weight = math::exp_nonpositive(row[j] - shift[j]);
+      row[j] = weight;
+      total[j] += weight;
+    }
+  }
+
+  static void run(float* scores, std::int64_t n, float scale, float* largest, float* sum, float* factor) {
+    float most[kHalfPanel], shift[kHalfPanel], totals[kSums][kHalfPanel] = {};
+    for (float& x : most) x = kMinusInfinity;
+    for (std::int64_t i = 0; i < n; ++i) scale_row(scores + i * kPanel, scale, most);
+    MEZZO_KEEP_LOOP
+    for (int j = 0; j < kHalfPanel; ++j) {
+      const float before = largest[j], now = most[j] > before ? most[j] : before;
+      largest[j] = now;
+      shift[j] = attention_shift(now);
+      factor[j] = math::exp_nonpositive(before - shift[j]);
+    }
+    std::int64_t i = 0;
+    for (; i + kSums <= n; i += kSums) {
+      for (int s = 0; s < kSums; ++s) weigh_row(scores + (i + s) * kPanel, shift, totals[s]);
+    }
+    for (; i < n; ++i) weigh_row(scores + i * kPanel, shift, totals[0]);
+    MEZZO_KEEP_LOOP
+    for (int j = 0; j < kHalfPanel; ++j)
+      sum[j] = sum[j] * factor[j] + ((totals[0][j] + totals[1][j]) + (totals[2][j] + totals[3][j]));
+  }
+};
+
+struct FinishOfPanel {
+  static void run(const float* largest, const float* sum, float* factor, float* logsumexp) {
+    MEZZO_KEEP_LOOP
+    for (int j = 0; j < kPanel; ++j) {
+      const bool nothing = sum[j] == 0.0F;
+      factor[j] = nothing ? 0.0F : 1.0F / sum[j];
+      logsumexp[j] = nothing ? kMinusInfinity : attention_shift(largest[j]) + math::log(sum[j]);
+    }
+  }
+};
+
+struct ScaleRows {
+  static void run(const float* x, std::int64_t ldx, const float* factors, float* out, std::int64_t ldo,
+                  std::int64_t rows, std::int64_t cols) {
+    for (std::int64_t r = 0; r < rows; ++r, x += ldx, out += ldo) {
+      const float factor = factors[r];
+      MEZZO_INDEPENDENT_LOOP
+      for (std::int64_t c = 0; c < cols; ++c) out[c] = x[c] * factor;
+    }
+  }
+};
+
+struct MaskOfPanel {
+  static void run(float* scores, std::int64_t rows, float scale, PanelMask mask) {
+    for (std::int64_t i = 0; i < rows; ++i, scores += kPanel) {
+      float repeated[kPanel];
+      const float* values = mask.values + i * kPanel;
+      if (mask.one_a_row) {
+        std::fill_n(repeated, kPanel, mask.values[i]);
+        values = repeated;
+      }
+      if (mask.select) {
+        MEZZO_KEEP_LOOP
+        for (int j = 0; j < kPanel; ++j) scores[j] = values[j] == 0.0F ? kMinusInfinity : scores[j] * scale;
+      } else {
+        MEZZO_KEEP_LOOP
+        for (int j = 0; j < kPanel; ++j) scores[j] = scores[j] * scale + values[j];
+      }
+    }
+  }
+};
+
+struct MultiplyPanel {
+  static void run(float* weights, const float* factors, std::int64_t n) {
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t i = 0; i < n; ++i) weights[i] *= factors[i];
+  }
+};
+
+template <bool kDropout>
+struct GradientsOfHalf {
+  static void run(PanelGradients p) {
+    for (std::int64_t r = 0; r < p.rows; ++r) {
+      const float shift = attention_shift(p.logsumexp[r]), mean = p.means[r];
+      float* const products = p.products + r * kPanel;
+      float* const through = p.through + r * kPanel;
+      MEZZO_KEEP_LOOP
+      for (int j = 0; j < kHalfPanel; ++j) {
+        const float weight = math::exp_nonpositive(products[j] * p.left - shift);
+        const float kept = kDropout ? p.kept[r * kPanel + j] : 1.0F;
+        products[j] = weight * kept;
+        through[j] = weight * (through[j] * kept - mean) * p.scale;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void panel_product(const PanelProduct& product) {
+#if defined(__x86_64__)
+  if constexpr (!detail::kOneVariant) {
+    switch (isa()) {
+      case Isa::v4:
+        return panel_product_v4(&product);
+      case Isa::v3:
+        return panel_product_v3(&product);
+      case Isa::base:
+        break;
+    }
+  }
+#endif
+  detail::run_base<PanelLoops<Floats<16>, 4>>(&product);
+}
+
+void transpose_to_panel(TileRows<const float> rows, std::int64_t count, std::int64_t cols, float* panel) {
+  std::int64_t r = 0;
+  for (; r + 4 <= count; r += 4) {
+    const float* const from = rows.data + r * rows.ld;
+    std::int64_t c = 0;
+    for (; c + 4 <= cols; c += 4) {
+      Floats<16> x[4];
+      for (int i = 0; i < 4; ++i) load_floats(x[i], from + i * rows.ld + c);
+      const Floats<16> a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5),
+                       b = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5),
+                       d = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7),
+                       e = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+      float* const to = panel + c * kPanel + r;
+      store_floats<Floats<16>>(__builtin_shufflevector(a, b, 0, 1, 4, 5), to);
+      store_floats<Floats<16>>(__builtin_shufflevector(a, b, 2, 3, 6, 7), to + kPanel);
+      store_floats<Floats<16>>(__builtin_shufflevector(d, e, 0, 1, 4, 5), to + 2 * kPanel);
+      store_floats<Floats<16>>(__builtin_shufflevector(d, e, 2, 3, 6, 7), to + 3 * kPanel);
+    }
+    for (; c < cols; ++c) {
+      for (int i = 0; i < 4; ++i) copy_word(from + i * rows.ld + c, panel + c * kPanel + r + i);
+    }
+  }
+  if (r == kPanel) return;
+  for (std::int64_t c = 0; c < cols; ++c) {
+    float* const to = panel + c * kPanel;
+    for (std::int64_t i = r; i < count; ++i) copy_word(rows.data + i * rows.ld + c, to + i);
+    std::fill_n(to + count, kPanel - count, 0.0F);
+  }
+}
+
+void PanelSoftmax::clear() {
+  std::fill_n(largest, kPanel, kMinusInfinity);
+  std::fill_n(sum, kPanel, 0.0F);
+}
+void PanelSoftmax::step(float* scores, std::int64_t n, float scale, int half) {
+  const std::int64_t at = half * kHalfPanel;
+  run_isa<SoftmaxOfHalf>(scores + at, n, scale, largest + at, sum + at, factor + at);
+}
+void PanelSoftmax::finish(float* logsumexp, std::int64_t count) {
+  float all[kPanel];
+  run_isa<FinishOfPanel>(static_cast<const float*>(largest), static_cast<const float*>(sum),
+                         static_cast<float*>(factor), static_cast<float*>(all));
+  std::copy_n(all, count, logsumexp);
+}
+
+void scale_rows(TileRows<const float> x, const float* factors, TileRows<float> out, std::int64_t rows,
+                std::int64_t cols) {
+  run_isa<ScaleRows>(x.data, x.ld, factors, out.data, out.ld, rows, cols);
+}
+void mask_panel(float* scores, std::int64_t rows, float scale, PanelMask mask) {
+  run_isa<MaskOfPanel>(scores, rows, scale, mask);
+}
+void multiply_panel(float* weights, const float* factors, std::int64_t rows) {
+  run_isa<MultiplyPanel>(weights, factors, rows * kPanel);
+}
+
+void panel_gradients(const PanelGradients& panel, int half) {
+  PanelGradients p = panel;
+  p.products += half * kHalfPanel, p.through += half * kHalfPanel;
+  if (p.kept == nullptr) return run_isa<GradientsOfHalf<false>>(p);
+  p.kept += half * kHalfPanel;
+  run_isa<GradientsOfHalf<true>>(p);
+}
+
+}  // namespace mezzo::kernels::cpu
+
+#undef MEZZO_KEEP_LOOP

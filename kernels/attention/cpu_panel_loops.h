@@ -1,0 +1,95 @@
+// The loops of attention by panels (cpu_panels.h), compiled for each instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/float16.h"
+
+namespace mezzo::kernels::cpu {
+
+/// Rows of contiguous numbers, `ld` apart.
+template <class T>
+struct TileRows {
+  T* data;
+  std::int64_t ld;
+};
+
+/// Rows of a panel, and of the halves in which one is taken where not all of it is wanted.
+inline constexpr std::int64_t kPanel = 32, kHalfPanel = 16;
+
+constexpr std::int64_t whole_vectors(std::int64_t cols) {
+  return (cols + kHalfPanel - 1) / kHalfPanel * kHalfPanel;
+}
+
+/// C = A B, or row i of C = keep[i * keep_step] C + A B. Products and sums are rounded together where the
+/// instruction set has that (FMA).
+struct PanelProduct {
+  std::int64_t m, n, k;  ///< n is a multiple of kHalfPanel; any of them may be 0
+  const float* a;        ///< element (i, p) is a[i * a_row + p * a_step]
+  std::int64_t a_row, a_step;
+  const float* b;  ///< rows of neighbours, ldb apart
+  std::int64_t ldb;
+  float* c;  ///< the same
+  std::int64_t ldc;
+  const float* keep = nullptr;  ///< nullptr: C is not read
+  std::int64_t keep_step = 0;
+};
+void panel_product(const PanelProduct& product);
+
+/// C = A B of bf16 numbers, where A's rows are taken in pairs of neighbours and B is a panel of such pairs:
+/// two numbers in the place of an f32. Products and sums are those of f32, but subnormal numbers count as 0.
+struct PairsProduct {
+  std::int64_t m, n, pairs;  ///< n: kPanel or kHalfPanel
+  const BFloat16* a;
+  std::int64_t a_row;
+  const float* b;
+  float* c;  ///< a panel
+};
+/// In cpu_panel_bf16.cpp. To be called where there is one: where gemm() takes such products too.
+void pairs_product(const PairsProduct& product);
+[[nodiscard]] bool has_pairs_product();
+
+/// panel[c * kPanel + r] = rows[r * ld + c] for r < count, 0 for the other rows of the panel.
+void transpose_to_panel(TileRows<const float> rows, std::int64_t count, std::int64_t cols, float* panel);
+
+// --- forward: panels [keys, 32 queries]
+
+/// The online softmax of the queries of a panel, see OnlineSoftmax.
+struct PanelSoftmax {
+  float largest[kPanel], sum[kPanel];
+  float factor[kPanel];  ///< for what was added up before the last step
+  void clear();
+  /// Makes weights of the scores of n keys, and takes them in. For half a panel, 0 or 1.
+  void step(float* scores, std::int64_t n, float scale, int half);
+  /// factor = 1 / sum, or 0; logsumexp[i] for i < count.
+  void finish(float* logsumexp, std::int64_t count);
+};
+
+/// out's row i = row i of x * factors[i]; they may be the same.
+void scale_rows(TileRows<const float> x, const float* factors, TileRows<float> out, std::int64_t rows,
+                std::int64_t cols);
+
+/// scores = scores * scale + mask, or -inf where a mask that selects is 0. `mask`: a panel, or a number for
+/// each row.
+struct PanelMask {
+  const float* values;
+  bool select, one_a_row;
+};
+void mask_panel(float* scores, std::int64_t rows, float scale, PanelMask mask);
+void multiply_panel(float* weights, const float* factors, std::int64_t rows);
+
+// --- backward: panels [queries, 32 keys]
+
+/// Scores, and grad v^T, of some queries to weights after dropout and gradients of the products, as
+/// GradientsOfRow does.
+struct PanelGradients {
+  std::int64_t rows;
+  float *products, *through;
+  const float *logsumexp, *means;  ///< of each query
+  float left;                      ///< what is left to multiply the scores by
+  float scale;
+  const float* kept;  ///< nullptr: no dropout
+};
+void panel_gradients(const PanelGradients& panel, int half);
+
+}  // namespace mezzo::kernels::cpu

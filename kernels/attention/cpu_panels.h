@@ -1,0 +1,26 @@
+// Attention in f32 by panels, the way of all calls but small ones, f64 and a few queries. A panel is 32 rows
+// of scores side by side, of queries forward and of keys backward, so that what stands between the products
+// works on whole vectors, and a tile's edges are those of the diagonal within 8 rows and 16 columns. Products
+// are loops of our own (cpu_panel_loops.cpp): their tiles are too small to pay for an engine's call and
+// packing.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/kernels/attention/attention.h"
+
+namespace mezzo::kernels::cpu {
+
+/// Whether a call goes by panels. Not those whose products are small, which have the same bits on every
+/// instruction set, nor those of a few queries, which a panel of 32 would waste.
+[[nodiscard]] bool goes_by_panels(const Attention& attention);
+void attention_by_panels(const Attention& attention, const View& out, float* logsumexp);
+
+/// Gradients to write; views without data are not wanted.
+struct GradientViews {
+  const View &q, &k, &v;
+};
+void attention_backward_by_panels(const Attention& attention, const GradientViews& gradients,
+                                  const View& grad, const View& out, const float* logsumexp);
+
+}  // namespace mezzo::kernels::cpu
