@@ -78,6 +78,8 @@ POOLS = tuple(f"{op}{layout}{what}" for op in ("max_pool2d", "avg_pool2d") for l
               for what in ("", "_backward"))
 SAMPLING = ("interpolate", "interpolate_backward", "grid_sample", "grid_sample_backward")
 ATTENTION = ("attention", "attention_backward", "attention_causal", "attention_causal_backward")
+ATTENTION_SIZES = tuple(f"attention{causal}{sizes}{what}" for sizes in ("_64x32", "_128x64", "_2048x128")
+                        for causal in ("", "_causal") for what in ("", "_backward"))
 REARRANGEMENTS = ("cumsum", "sort", "sort_rows", "index", "index_backward", "scatter", "scatter_add")
 
 
@@ -94,6 +96,9 @@ def ops():
     for op in ATTENTION:
         against("ops", f"{op}/f32", {"libtorch": None, "pytorch": 1.0})
         against("ops", f"{op}/bf16", {"pytorch": None})
+    for op in ATTENTION_SIZES:
+        for dtype in ("f32", "bf16"):
+            against("ops", f"{op}/{dtype}", {"pytorch": 1.0})
     for op in REARRANGEMENTS + CELLS:
         against("ops", f"{op}/f32", {"libtorch": None, "pytorch": 1.0})
     for op in ("abs", "clamp", "addcmul") + TRANSCENDENTAL + ATTENTION + REARRANGEMENTS + CELLS:

@@ -122,12 +122,20 @@ void add_pools(Worker& worker, const NamedDType& type) {
   }
 }
 
-/// 8 heads of 8 samples, 512 queries and keys of 64 numbers; on a GPU 64 samples.
-void add_attention(Worker& worker, const NamedDType& type) {
-  const std::vector<std::int64_t> shape{on_cpu() ? 8 : 64, 8, 512, 64};
+/// 32768 queries in heads of 64 numbers with 512 keys each; on a GPU 8 times as many. And of fewer of them,
+/// by keys and numbers.
+struct AttentionCase {
+  const char* name;
+  std::int64_t samples, keys, size;
+};
+const AttentionCase kAttention[] = {
+    {"", 8, 512, 64}, {"_64x32", 16, 64, 32}, {"_128x64", 8, 128, 64}, {"_2048x128", 1, 2048, 128}};
+
+void add_attention(Worker& worker, const NamedDType& type, const AttentionCase& sizes) {
+  const std::vector<std::int64_t> shape{sizes.samples * (on_cpu() ? 1 : 8), 8, sizes.keys, sizes.size};
   const DType dtype = type.dtype;
   for (const bool causal : {false, true}) {
-    const std::string name = causal ? "attention_causal" : "attention";
+    const std::string name = std::string(causal ? "attention_causal" : "attention") + sizes.name;
     worker.add(name + "/" + type.name, [=] {
       return [q = normal(shape, dtype), k = normal(shape, dtype), v = normal(shape, dtype), causal] {
         const NoGrad no_grad;
@@ -296,7 +304,7 @@ int main(int argc, char** argv) {
     for (const bench::NamedDType& type : bench::kFloats) {
       bench::add_pointwise(worker, type);
       bench::add_pools(worker, type);
-      bench::add_attention(worker, type);
+      for (const bench::AttentionCase& sizes : bench::kAttention) bench::add_attention(worker, type, sizes);
       bench::add_rearrangements(worker, type);
       bench::add_cells(worker, type);
       bench::add_sampling(worker, type);

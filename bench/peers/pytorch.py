@@ -234,16 +234,21 @@ def add_pools(name, dtype):
             CASES[f"{op}{layout}_backward/{name}"] = backward
 
 
-def add_attention(name, dtype):
-    shape = (8 if ON_CPU else 64, 8, 512, 64)
+# As kAttention in cases/ops.cpp: samples, keys, numbers.
+ATTENTION = {"": (8, 512, 64), "_64x32": (16, 64, 32), "_128x64": (8, 128, 64), "_2048x128": (1, 2048, 128)}
 
-    def backward(causal):
-        leaves, g = [leaf(normal(shape, dtype)) for _ in range(3)], normal(shape, dtype)
-        return lambda: torch.autograd.grad(F.scaled_dot_product_attention(*leaves, is_causal=causal), leaves, g)
-    for case, causal in (("attention", False), ("attention_causal", True)):
-        CASES[f"{case}/{name}"] = lambda causal=causal: plain(
-            lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), *(normal(shape, dtype) for _ in range(3)))
-        CASES[f"{case}_backward/{name}"] = lambda causal=causal: backward(causal)
+
+def add_attention(name, dtype):
+    for sizes, (samples, keys, size) in ATTENTION.items():
+        shape = (samples * (1 if ON_CPU else 8), 8, keys, size)
+
+        def backward(causal, shape=shape):
+            leaves, g = [leaf(normal(shape, dtype)) for _ in range(3)], normal(shape, dtype)
+            return lambda: torch.autograd.grad(F.scaled_dot_product_attention(*leaves, is_causal=causal), leaves, g)
+        for case, causal in (("attention", False), ("attention_causal", True)):
+            CASES[f"{case}{sizes}/{name}"] = lambda causal=causal, shape=shape: plain(
+                lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), *(normal(shape, dtype) for _ in range(3)))
+            CASES[f"{case}{sizes}_backward/{name}"] = lambda causal=causal, backward=backward: backward(causal)
 
 
 def add_convolutions(name, dtype):
