@@ -37,6 +37,8 @@ class ForwardPanels {
     sums_ = pieces_.take(kBlockQueries * value_cols_);
     if (has_factors()) rows_of_factors_ = pieces_.take(kTileKeys * kPanel);
     if (has_factors()) factors_ = pieces_.take(kTileKeys * kPanel);
+    const std::int64_t near = std::min(kTileKeys, tiles_.keys());
+    fetch(tiles_.k, near), fetch(tiles_.v, near);
     take_queries(k);
     const std::int64_t end = tiles_.keys_before(first_ + rows_);
     for (std::int64_t key = 0; key < end; key += kTileKeys) {
@@ -69,6 +71,15 @@ class ForwardPanels {
            (has_factors() ? 3 : 1) * room(kTileKeys * kPanel) + room(kBlockQueries * value_cols_);
   }
 
+  /// Has the first rows of a head come to the cache, for which a short context would wait.
+  static void fetch(const Head& head, std::int64_t rows) {
+    constexpr std::int64_t kLine = 64;
+    const std::int64_t bytes = head.cols * size_of(head.dtype);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::byte* const row = head.row(r);
+      for (std::int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at, 0, kToSecondLevel);
+    }
+  }
   /// `buffer`: room for a panel of queries.
   void take_queries(float* buffer) {
     const std::int64_t size = tiles_.size();

@@ -52,6 +52,9 @@ void pairs_product(const PairsProduct& product);
 /// panel[c * kPanel + r] = rows[r * ld + c] for r < count, 0 for the other rows of the panel.
 void transpose_to_panel(TileRows<const float> rows, std::int64_t count, std::int64_t cols, float* panel);
 
+/// out[i] = a . rows[i]: a single query's products with its keys.
+void dot_rows(const float* a, std::int64_t cols, TileRows<const float> rows, std::int64_t count, float* out);
+
 // --- forward: panels [keys, 32 queries]
 
 /// The online softmax of the queries of a panel, see OnlineSoftmax.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "mezzo/kernels/attention/attention.h"
 #include "mezzo/kernels/attention/attention_math.h"
@@ -100,6 +101,14 @@ struct AddScaledFn {
   T factor;
   MEZZO_ALWAYS_INLINE T operator()(T sum, T x) const { return sum + x * factor; }
 };
+/// The same of four x, one after the other.
+template <class T>
+struct AddFourScaledFn {
+  T f[4];
+  MEZZO_ALWAYS_INLINE T operator()(T sum, T x0, T x1, T x2, T x3) const {
+    return (((sum + x0 * f[0]) + x1 * f[1]) + x2 * f[2]) + x3 * f[3];
+  }
+};
 /// A product whose A is one row, as for a single new query: it reads B once, as fast as memory gives it, for
 /// which the engines are not made.
 template <class T>
@@ -111,10 +120,15 @@ struct RowProduct {
     if (t->b_transposed) {
       for (std::int64_t j = 0; j < t->n; ++j)
         t->c[j] += static_cast<T>(row_pass<T, 2>({t->a, t->b + j * t->ldb}, nullptr, t->k, scalar::MulFn{}));
-    } else {
-      for (std::int64_t p = 0; p < t->k; ++p)
-        row_map<T, 2>({t->c, t->b + p * t->ldb}, t->c, t->n, AddScaledFn<T>{t->a[p]});
+      return;
     }
+    std::int64_t p = 0;
+    for (; p + 4 <= t->k; p += 4) {
+      const T *const a = t->a + p, *const b = t->b + p * t->ldb;
+      row_map<T, 5>({t->c, b, b + t->ldb, b + 2 * t->ldb, b + 3 * t->ldb}, t->c, t->n,
+                    AddFourScaledFn<T>{{a[0], a[1], a[2], a[3]}});
+    }
+    for (; p < t->k; ++p) row_map<T, 2>({t->c, t->b + p * t->ldb}, t->c, t->n, AddScaledFn<T>{t->a[p]});
   }
 };
 
@@ -129,6 +143,9 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t k, TileRows<const T> 
   }
   const GemmTile<T> tile{m,      n,    k,         a.data, a.ld, a_transposed, b.data, b.ld, b_transposed,
                          c.data, c.ld, accumulate};
+  if constexpr (std::is_same_v<T, float>) {
+    if (m == 1 && !a_transposed && b_transposed && !accumulate) return dot_rows(a.data, k, b, n, c.data);
+  }
   if (m == 1 && !a_transposed)
     run_isa<RowProduct<T>>(&tile);
   else

@@ -193,6 +193,23 @@ TEST(AttentionPanels, TakeRowsOfBf16InPairsWhereverTheyLie) {
   }
 }
 
+TEST(AttentionPanels, LeaveASingleQueryToLoopsWithTheSameBitsEverywhere) {
+  for (const Sizes& s : {Sizes{1, 300, 64, 64}, {1, 67, 35, 19}, {1, 130, 16, 3}}) {
+    const Tensors in = inputs(s, DType::f32);
+    for (const Way& way : ways(s)) {
+      SCOPED_TRACE(way.name);
+      const Tensors want = plainly(in, way);
+      const Tensor first = evaluate(in, way)[0];
+      for (const Isa isa : instruction_sets()) {
+        const IsaGuard guard(isa);
+        const Tensors got = evaluate(in, way);
+        expect_close(got, want, 1e-5);
+        EXPECT_TRUE(same_bits(got[0], first));
+      }
+    }
+  }
+}
+
 TEST(AttentionPanels, GiveTheSameBitsOnEveryNumberOfThreads) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const bool causal : {false, true}) {
