@@ -46,7 +46,7 @@ template <std::size_t N>
 struct Span {
   std::int64_t chunk, rows;
   bool first;                          ///< of its chunk
-  std::array<RowsAhead, N + 1> ahead;  ///< the next one of the inputs and of the result
+  std::array<RowsAhead, N + 1> ahead;  ///< the next one of inputs and result
 };
 
 /// The spans of matrix `matrix` of an input or result.
@@ -71,8 +71,7 @@ struct SpanArray {
 };
 
 /// Calls `body(out, in, span)` for the spans of chunks [begin, end) of a matrix as T, and stores what it
-/// leaves in `out`, which may be nullptr. With one, the last chunks, which the pass before has left in the
-/// cache, come first.
+/// leaves in `out`, which may be nullptr.
 template <class T, std::size_t N, class Body>
 void for_spans_of(const Chunks& chunks, const SpanArray* out, const std::array<SpanArray, N>& in,
                   std::int64_t begin, std::int64_t end, const Body& body) {
@@ -85,16 +84,17 @@ void for_spans_of(const Chunks& chunks, const SpanArray* out, const std::array<S
   // A result may take the place of the first input.
   const bool shared = out != nullptr && in[0].dtype != dtype_of<T>;
   const RowScratch<T> own(out == nullptr || shared ? 0 : size_for(*out));
-  for (std::int64_t i = begin; i < end; ++i) {
-    const std::int64_t chunk = out == nullptr ? i : begin + end - 1 - i;
+  // One array that is read where it is, and nothing written: the processor fetches that best by itself.
+  const bool alone = N == 1 && out == nullptr && in[0].dtype == dtype_of<T>;
+  for (std::int64_t chunk = begin; chunk < end; ++chunk) {
     const std::int64_t first = chunk * chunks.rows, last = first + chunks.rows_of(chunk);
     for (std::int64_t row = first; row < last; row += kColumnSpan) {
       Span<N> span{chunk, std::min(kColumnSpan, last - row), row == first, {}};
-      // Whole spans only; the rows behind a chunk are not the next ones where chunks come in reverse.
-      const std::int64_t next = row + kColumnSpan;
-      const bool known = next + kColumnSpan <= (out == nullptr ? chunks.length : last);
-      for (std::size_t k = 0; known && k < N; ++k) span.ahead[k] = in[k].ahead(next);
-      if (known && out != nullptr) span.ahead[N] = out->ahead(next);
+      const std::int64_t next = row + span.rows;
+      if (!alone && next + kColumnSpan <= chunks.length) {
+        for (std::size_t k = 0; k < N; ++k) span.ahead[k] = in[k].ahead(next);
+        if (out != nullptr) span.ahead[N] = out->ahead(next);
+      }
       const std::int64_t n = span.rows * chunks.channels;
       std::array<const T*, N> blocks;
       for (std::size_t k = 0; k < N; ++k) blocks[k] = in[k].template read<T>(row, n, scratch[k].data());
@@ -115,15 +115,12 @@ void for_spans_of(const Chunks& chunks, const SpanArray* out, const std::array<S
 template <class T, std::size_t N, class Body>
 void for_spans(const Chunks& chunks, std::int64_t matrix, const View* out, const std::array<View, N>& in,
                const Body& body) {
-  constexpr std::int64_t kMostAtOnce = 8;
   const auto arrays = [&]<std::size_t... I>(std::index_sequence<I...> /*indices*/) {
     return std::array<SpanArray, N>{SpanArray(in[I], chunks, matrix)...};
   }
   (std::make_index_sequence<N>{});
   const SpanArray result(out != nullptr ? *out : in[0], chunks, matrix);
-  const bool serial = cpu::in_parallel() || get_num_threads() == 1;
-  const std::int64_t grain =
-      serial ? chunks.count : std::clamp<std::int64_t>(chunks.count / 16, 1, kMostAtOnce);
+  const std::int64_t grain = cpu::in_parallel() || get_num_threads() == 1 ? chunks.count : 1;
   cpu::parallel_for(chunks.count, grain, [&](std::int64_t begin, std::int64_t end) {
     for_spans_of<T, N>(chunks, out != nullptr ? &result : nullptr, arrays, begin, end, body);
   });
