@@ -65,10 +65,6 @@ struct PlaneWindows {
   [[nodiscard]] MEZZO_ALWAYS_INLINE PlaceRange windows_over(std::int64_t i) const {
     return over(i + padding_w, kernel_w, stride_w, out_w);
   }
-  /// No more rows of the input than this are under `count` rows of windows, of one plane or of several.
-  [[nodiscard]] std::int64_t most_rows(std::int64_t count) const {
-    return count * stride_h + (count / out_h + 2) * kernel_h;
-  }
   /// No more rows of windows than this are over `count` rows of the input, of one plane or of several.
   [[nodiscard]] std::int64_t most_windows(std::int64_t count) const {
     return count / stride_h + (count / in_h + 2) * (kernel_h / stride_h + 3);
