@@ -28,7 +28,7 @@ set(mezzo_sample_files
   io: json
   io/detail: file json_scanner value_builder
   kernels: device_kernel
-  kernels/cpu: convert isa onednn rows tile
+  kernels/cpu: convert isa onednn rows strided_copy tile
   kernels/gemm: cpu cpu_bf16 cpu_blocked cpu_loops cpu_onednn gemm
   kernels/optim: cpu_update
   kernels/pointwise: cpu

@@ -9,9 +9,10 @@
 
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
+#include "mezzo/kernels/cpu/strided_copy.h"
 #include "mezzo/kernels/cpu/tile.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
-#include "mezzo/kernels/math/math.h"
+#include "mezzo/kernels/math/scalar_math.h"
 
 namespace mezzo::kernels::cpu {
 
@@ -89,6 +90,9 @@ void pointwise(F f, const View& out, const std::array<View, N>& in) {
   }(f, std::make_index_sequence<N>{}));
   const std::int64_t total = layout::numel(out.shape);
   if (total == 0) return;
+  if constexpr (std::is_same_v<F, scalar::IdentityFn>) {
+    if (copy_elements(out, in[0])) return;
+  }
   const auto tile = [](const void* functor, void* to, const void* const* from, std::int64_t n) {
     std::array<const T*, N> x;
     for (std::size_t k = 0; k < N; ++k) x[k] = static_cast<const T*>(from[k]);
