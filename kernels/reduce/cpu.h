@@ -13,6 +13,8 @@ namespace detail {
 /// Reducers that add up the elements themselves, read as f32: what direct_sum can do.
 template <class T, class R>
 inline constexpr bool kPlainSum = std::is_same_v<T, float>&& std::is_same_v<R, Sum<>>;
+/// Fewer elements are not worth being brought into order first where they cross the memory.
+inline constexpr std::int64_t kReduceCrossing = 4096;
 
 }  // namespace detail
 
@@ -44,20 +46,38 @@ class Reduction {
  private:
   [[nodiscard]] Acc row(std::int64_t output, ReducePlan::Range elements, double shift) const {
     const std::int64_t origin = plan_.kept_in.offset(output);
+    if (const std::byte* x = source_.packed(plan_.reduced, origin, elements.begin, elements.size))
+      return packed_row(x, elements.size, shift);
+    if (plan_.reduced.crosses() && elements.size >= detail::kReduceCrossing) {
+      const RowScratch<std::byte> bits(elements.size * size_of(source_.dtype()));
+      source_.gather_bits(plan_.reduced, origin, elements.begin, elements.size, bits.data());
+      return packed_row(bits.data(), elements.size, shift);
+    }
     Acc total = reducer_.template identity<T>();
-    if constexpr (detail::kPlainSum<T, R>) {
-      const std::byte* x = source_.packed(plan_.reduced, origin, elements.begin, elements.size);
-      if (x != nullptr && detail::direct_sum(x, source_.dtype(), elements.size, total)) return total;
-    }
-    if (const T* x = source_.template in_place<T>(plan_.reduced, origin, elements.begin, elements.size)) {
-      return run_isa<detail::RowRun<T, R, 1>>(reducer_, std::array<const T*, 1>{x}, shift, elements.size,
-                                              total);
-    }
     TileBuffer<T> buffer;
     for (std::int64_t done = 0; done < elements.size; done += kTile) {
       const std::int64_t n = std::min(kTile, elements.size - done);
       const T* x = source_.read(plan_.reduced, origin, elements.begin + done, n, buffer.values);
       total = run_isa<detail::RowRun<T, R, 1>>(reducer_, std::array<const T*, 1>{x}, shift, n, total);
+    }
+    return total;
+  }
+
+  /// n elements as they are stored, one after the other.
+  [[nodiscard]] Acc packed_row(const std::byte* x, std::int64_t n, double shift) const {
+    Acc total = reducer_.template identity<T>();
+    if constexpr (detail::kPlainSum<T, R>) {
+      if (detail::direct_sum(x, source_.dtype(), n, total)) return total;
+    }
+    TileBuffer<T> buffer;
+    const bool as_stored = source_.dtype() == dtype_of<T>;
+    const std::int64_t piece = as_stored ? n : kTile;
+    for (std::int64_t done = 0; done < n; done += piece) {
+      const std::int64_t count = std::min(piece, n - done);
+      const std::byte* const at = x + done * size_of(source_.dtype());
+      if (!as_stored) convert(at, source_.dtype(), buffer.values, dtype_of<T>, count);
+      const std::array<const T*, 1> tile{as_stored ? reinterpret_cast<const T*>(at) : buffer.values};
+      total = run_isa<detail::RowRun<T, R, 1>>(reducer_, tile, shift, count, total);
     }
     return total;
   }

@@ -43,6 +43,8 @@ StridedSpace::StridedSpace(Shape shape, const Dims& strides) {
   layout::collapse(shape, merged);
   shape_ = shape;
   strides_ = merged[0];
+  for (const std::int64_t stride : strides_)
+    crosses_ |= stride != 0 && std::abs(stride) < std::abs(strides_.back());
 }
 
 std::int64_t StridedSpace::offset(std::int64_t index) const {

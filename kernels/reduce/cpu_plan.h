@@ -30,6 +30,13 @@ class StridedSpace {
   /// Distance between neighbours of a run.
   [[nodiscard]] std::int64_t stride() const { return shape_.empty() ? 1 : strides_.back(); }
 
+  /// Whether neighbours in memory are not neighbours here, as in a transposed matrix.
+  [[nodiscard]] bool crosses() const { return crosses_; }
+  /// Cuts positions [begin, begin + n) into boxes of whole dims but for one: f(position of the first element
+  /// before it, its offset, shape, strides).
+  template <class F>
+  void each_box(std::int64_t begin, std::int64_t n, F f) const;
+
   struct Run {
     std::int64_t offset, stride;
   };
@@ -53,7 +60,27 @@ class StridedSpace {
  private:
   Shape shape_;
   Dims strides_;
+  bool crosses_ = false;
 };
+
+template <class F>
+void StridedSpace::each_box(std::int64_t begin, std::int64_t n, F f) const {
+  for (std::int64_t done = 0; done < n;) {
+    // The outermost dim of which a whole element fits, from its start on.
+    const std::int64_t at = begin + done, left = n - done;
+    std::size_t d = shape_.size();
+    std::int64_t inner = 1;  // positions in an element of dim d - 1
+    while (d > 1 && at % (inner * shape_[d - 1]) == 0 && left >= inner * shape_[d - 1]) inner *= shape_[--d];
+    Shape box{d == 0 ? 1 : std::min(left / inner, shape_[d - 1] - at / inner % shape_[d - 1])};
+    Dims steps{d == 0 ? 0 : strides_[d - 1]};
+    for (; d < shape_.size(); ++d) {
+      box.push_back(shape_[d]);
+      steps.push_back(strides_[d]);
+    }
+    f(done, offset(at), box, steps);
+    done += box[0] * inner;
+  }
+}
 
 /// Elements that one thread takes at a time, at the least.
 inline constexpr std::int64_t kReduceGrain = 65536;

@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/cpu/strided_copy.h"
+#include "mezzo/kernels/math/cast_math.h"
+
 namespace mezzo::kernels::cpu::detail {
 
 namespace {
@@ -13,28 +17,30 @@ namespace {
 inline constexpr std::int64_t kBlockElements = 8192, kBlockGap = 16;
 inline constexpr std::int64_t kPrefetchRows = 4;
 /// A block whose memory runs down the columns is narrow and high.
-inline constexpr std::int64_t kNarrowBlock = 256;
-
-/// dst[r * pitch + c] = the element at src + r * row_stride + c * column_stride (strides in elements), bit by
-/// bit, along the memory.
-template <class U>
-void copy_block(const U* src, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
-                std::int64_t columns, U* dst, std::int64_t pitch) {
-  if (std::abs(row_stride) < std::abs(column_stride)) {
-    for (std::int64_t c = 0; c < columns; ++c) {
-      for (std::int64_t r = 0; r < rows; ++r) dst[r * pitch + c] = src[r * row_stride + c * column_stride];
-    }
-    return;
-  }
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; ++c) dst[r * pitch + c] = src[r * row_stride + c * column_stride];
-  }
-}
+inline constexpr std::int64_t kNarrowBlock = 112;
 
 /// Memory of a block of any dtype.
 struct BlockBuffer {
   alignas(64) std::byte bytes[kBlockElements * 8];
 };
+
+/// Short rows of bf16 as f32: a call of convert() for each would take longer than its work.
+struct WidenRows {
+  static void run(const BFloat16* x, std::int64_t stride, float* y, std::int64_t rows, std::int64_t n) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const BFloat16* const row = x + r * stride;
+      const auto* const ahead = reinterpret_cast<const std::byte*>(row + kPrefetchRows * stride);
+      for (std::int64_t b = 0; b < 2 * n; b += 64) __builtin_prefetch(ahead + b);
+      for (std::int64_t i = 0; i < n; ++i) y[r * n + i] = cast<float>(row[i]);
+    }
+  }
+};
+
+/// to = from, on this thread; of one dtype.
+void copy_bits(const View& to, const View& from) {
+  const StridedCopy copy(to, from);
+  copy.run(0, copy.blocks());
+}
 
 }  // namespace
 
@@ -53,6 +59,15 @@ const void* ReduceSource::read(const StridedSpace& space, std::int64_t origin, s
   return in_place != nullptr ? in_place : buffer;
 }
 
+void ReduceSource::gather_bits(const StridedSpace& space, std::int64_t origin, std::int64_t begin,
+                               std::int64_t n, std::byte* buffer) const {
+  space.each_box(begin, n,
+                 [&](std::int64_t done, std::int64_t offset, const Shape& box, const Dims& strides) {
+                   copy_bits({buffer + done * size_of(dtype_), dtype_, box, layout::contiguous_strides(box)},
+                             {const_cast<std::byte*>(at(origin + offset)), dtype_, box, strides});
+                 });
+}
+
 void ReduceSource::each_block(const ReducePlan& plan, std::int64_t first, std::int64_t n,
                               ReducePlan::Range elements, DType type, const BlockTaker& take) const {
   const auto outputs = plan.kept_in.single_run(first, n);
@@ -68,15 +83,35 @@ void ReduceSource::each_block(const ReducePlan& plan, std::int64_t first, std::i
       });
 }
 
-/// Outputs that do not lie at regular distances: row by row.
+/// Outputs that do not lie at regular distances: copied along the memory, some of them and some rows at a
+/// time.
 void ReduceSource::scattered(const StridedSpace& kept, std::int64_t first, std::int64_t n,
                              StridedSpace::Run down, ReducePlan::Range rows, DType type,
                              const BlockTaker& take) const {
-  TileBuffer<double> buffer;
-  static_assert(kReduceUnit <= kTile);
-  for (std::int64_t r = 0; r < rows.size; ++r) {
-    const void* x = read(kept, down.offset + r * down.stride, first, n, type, buffer.values);
-    take.take(take.taker, {x, 0, rows.begin + r, 1, 0, n});
+  BlockBuffer buffer, stored;
+  const bool same = dtype_ == type;
+  const std::int64_t width = std::min(n, kNarrowBlock), pitch = width + kBlockGap,
+                     height = kBlockElements / pitch;
+  for (std::int64_t r = 0; r < rows.size; r += height) {
+    const std::int64_t high = std::min(height, rows.size - r);
+    for (std::int64_t c = 0; c < n; c += width) {
+      const std::int64_t wide = std::min(width, n - c);
+      std::byte* const bits = same ? buffer.bytes : stored.bytes;
+      kept.each_box(first + c, wide,
+                    [&](std::int64_t done, std::int64_t offset, const Shape& box, const Dims& strides) {
+                      View to{bits + done * size_of(dtype_), dtype_, box, layout::contiguous_strides(box)};
+                      View from{const_cast<std::byte*>(at(offset + down.offset + r * down.stride)), dtype_,
+                                box, strides};
+                      for (View* view : {&to, &from}) view->shape.insert(0, high);
+                      to.strides.insert(0, pitch);
+                      from.strides.insert(0, down.stride);
+                      copy_bits(to, from);
+                    });
+      for (std::int64_t k = 0; !same && k < high; ++k)
+        convert(bits + k * pitch * size_of(dtype_), dtype_, buffer.bytes + k * pitch * size_of(type), type,
+                wide);
+      take.take(take.taker, {buffer.bytes, pitch, rows.begin + r, high, c, wide});
+    }
   }
 }
 
@@ -87,7 +122,13 @@ void ReduceSource::widened(std::int64_t offset, std::int64_t n, std::int64_t str
   const std::int64_t height = kBlockElements / n;
   for (std::int64_t r = 0; r < rows.size; r += height) {
     const std::int64_t high = std::min(height, rows.size - r);
-    const std::int64_t pieces = stride == n ? 1 : high, size = high / pieces * n;
+    std::int64_t pieces = stride == n ? 1 : high;
+    const std::int64_t size = high / pieces * n;
+    if (pieces > 1 && dtype_ == DType::bf16 && type == DType::f32) {
+      run_isa<WidenRows>(reinterpret_cast<const BFloat16*>(at(offset + r * stride)), stride,
+                         reinterpret_cast<float*>(buffer.bytes), high, n);
+      pieces = 0;
+    }
     for (std::int64_t k = 0; k < pieces; ++k) {
       // The processor's own prefetching stops at the end of each piece; look ahead for it.
       if (pieces > 1) {
@@ -123,11 +164,9 @@ void ReduceSource::copy(std::int64_t offset, std::int64_t row_stride, std::int64
                         std::int64_t rows, std::int64_t columns, DType type, std::byte* buffer,
                         std::int64_t pitch) const {
   const auto as_stored = [&](std::byte* dst) {
-    const auto copy_bits = [&]<class U>(U) {
-      copy_block(reinterpret_cast<const U*>(at(offset)), row_stride, column_stride, rows, columns,
-                 reinterpret_cast<U*>(dst), pitch);
-    };
-    with_bits(size_of(dtype_), copy_bits);
+    const Shape shape{rows, columns};
+    copy_bits({dst, dtype_, shape, {pitch, 1}},
+              {const_cast<std::byte*>(at(offset)), dtype_, shape, {row_stride, column_stride}});
   };
   if (dtype_ == type) return as_stored(buffer);
   BlockBuffer stored;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -187,6 +188,40 @@ TEST(Reduce, BitsAreTheSameForEveryLayout) {
       for (const Memory memory : {Memory::reversed, Memory::gaps}) {
         Array in = make(problem.shape, dtype, raw, memory);
         EXPECT_EQ(run(Sum<>{}, problem, in, DType::f64, DType::f32).memory, sum.memory);
+      }
+    }
+  }
+}
+
+/// As Memory says more coarsely: every order in which three dims can lie, with more elements than one chunk
+/// has.
+TEST(Reduce, BitsAreTheSameForEveryOrderOfDims) {
+  const Shape shape{37, 130, 41};
+  std::vector<double> raw = random_values(layout::numel(shape), 5);
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32}) {
+    for (const bool finite : {true, false}) {
+      raw[77777] = finite ? 1 : std::numeric_limits<double>::infinity();
+      Array base = make(shape, dtype, raw, Memory::contiguous);
+      for (const auto& order :
+           std::vector<std::array<std::size_t, 3>>{{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}) {
+        Array in = base;  // its elements moved
+        std::int64_t step = 1;
+        for (std::size_t i = 3; i-- > 0; step *= shape[order[i]]) in.view.strides[order[i]] = step;
+        const cpu::StridedSpace from(shape, base.view.strides), to(shape, in.view.strides);
+        for (std::int64_t i = 0; i < layout::numel(shape); ++i) {
+          std::memcpy(in.memory.data() + to.offset(i) * size_of(dtype),
+                      base.memory.data() + from.offset(i) * size_of(dtype),
+                      static_cast<std::size_t>(size_of(dtype)));
+        }
+        for (unsigned mask = 0; mask < 8; ++mask) {
+          const Problem problem{shape, mask};
+          SCOPED_TRACE(problem.name() + " " + to_string(dtype) + " " + to_string(in.view.strides));
+          const DType compute = compute_dtype(dtype), out = compute == DType::i64 ? DType::i64 : DType::f64;
+          EXPECT_EQ(run(Sum<>{}, problem, in, out, compute).memory,
+                    run(Sum<>{}, problem, base, out, compute).memory);
+          EXPECT_EQ(run(Extremum<true>{}, problem, in, out, compute).memory,
+                    run(Extremum<true>{}, problem, base, out, compute).memory);
+        }
       }
     }
   }
