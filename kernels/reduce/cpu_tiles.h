@@ -112,7 +112,14 @@ struct LaneTile {
 
   static void run(R reducer, const T* x, std::int64_t stride, std::int64_t rows, std::int64_t lane,
                   const double* shifts, Acc* acc, std::int64_t pitch, std::int64_t width) {
-    for (std::int64_t r = 0; r < rows; ++r)
+    std::int64_t r = 0;
+    // Several rows of a lane at once: each lane still takes its rows in order.
+    for (; r + kReduceRows * R::kLanes <= rows; r += kReduceRows * R::kLanes) {
+      for (std::int64_t l = 0; l < R::kLanes; ++l)
+        ColumnTile<T, R>::run(reducer, x + (r + l) * stride, R::kLanes * stride, kReduceRows, shifts,
+                              acc + (lane + r + l) % R::kLanes * pitch, width);
+    }
+    for (; r < rows; ++r)
       ColumnTile<T, R>::run(reducer, x + r * stride, stride, 1, shifts, acc + (lane + r) % R::kLanes * pitch,
                             width);
   }
