@@ -135,6 +135,30 @@ struct DivFloorFn {
   }
 };
 
+/// a - b floor(a / b), with the sign of b, from the exact remainder. Of an integer divided by 0 it is a, as
+/// the quotient counts as 0.
+struct RemainderFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      return SubFn{}(a, MulFn{}(b, DivFloorFn{}(a, b)));
+    } else {
+      const T rest = std::fmod(a, b);
+      return rest != T(0) && (b < T(0)) != (rest < T(0)) ? rest + b : rest;
+    }
+  }
+};
+/// a - b trunc(a / b), with the sign of a; otherwise the same.
+struct FmodFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>)
+      return SubFn{}(a, MulFn{}(b, DivTruncFn{}(a, b)));
+    else
+      return std::fmod(a, b);
+  }
+};
+
 /// x^n for integers; a negative n gives the truncated value of 1 / x^-n.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t integer_power(std::int64_t x, std::int64_t n) {
   if (n < 0) return x == 1 ? 1 : (x == -1 ? ((n & 1) != 0 ? -1 : 1) : 0);

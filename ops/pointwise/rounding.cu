@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/kernels/pointwise/cpu_quotient.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise/common.h"
 
@@ -60,29 +61,6 @@ struct RoundDecimalsFn {
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     const T scale = T(power);
     return divides ? std::rint(x / scale) * scale : std::rint(x * scale) / scale;
-  }
-};
-/// a - b floor(a / b), with the sign of b, from the exact remainder. Of an integer divided by 0 it is a, as
-/// the quotient counts as 0.
-struct RemainderFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    if constexpr (std::is_integral_v<T>) {
-      return SubFn{}(a, MulFn{}(b, DivFloorFn{}(a, b)));
-    } else {
-      const T rest = std::fmod(a, b);
-      return rest != T(0) && (b < T(0)) != (rest < T(0)) ? rest + b : rest;
-    }
-  }
-};
-/// a - b trunc(a / b), with the sign of a; otherwise the same.
-struct FmodFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    if constexpr (std::is_integral_v<T>)
-      return SubFn{}(a, MulFn{}(b, DivTruncFn{}(a, b)));
-    else
-      return std::fmod(a, b);
   }
 };
 struct IsNanFn {

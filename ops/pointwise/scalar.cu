@@ -6,6 +6,7 @@
 
 #include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/kernels/pointwise/cpu_quotient.h"
 #include "mezzo/ops/pointwise/common.h"
 
 namespace mezzo {

@@ -1,0 +1,167 @@
+// The loops of rounded quotients and of remainders. An exact one takes fmod or the division of 64-bit
+// integers, which no processor does in vectors; most operands are near enough to each other that a division
+// in f64 gives the same bits. Blocks with others, zeros among the divisors or inf are computed one by one. A
+// source that passes such a functor to pointwise() includes this header.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "mezzo/core/host_device.h"
+#include "mezzo/kernels/math/math.h"
+#include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/kernels/pointwise/cpu.h"
+
+namespace mezzo::kernels::cpu::detail {
+
+/// Two floats whose quotient is below 2^27. It is rounded to double by less than its distance from the next
+/// integer, of which it may be 2^-24, unless it is one; so its integer part n is right. n b has at most 51
+/// bits, and a - n b as many as a float.
+struct NearFloats {
+  MEZZO_ALWAYS_INLINE static bool fits(float a, float b) {
+    const float size = math::detail::magnitude(b);
+    // Not &&: a loop over an array is to stay one without branches.
+    return (math::detail::magnitude(a) < size * 0x1p27F) &
+           (size < math::detail::bit_cast<float>(math::detail::kInfinityBits));
+  }
+  /// std::fmod(a, b) but for the sign of a zero.
+  MEZZO_ALWAYS_INLINE static float rest(float a, float b) {
+    const double dividend = a, divisor = b;
+    return static_cast<float>(dividend -
+                              static_cast<double>(static_cast<std::int32_t>(dividend / divisor)) * divisor);
+  }
+  /// As scalar::FmodFn, which gives a zero the sign of a.
+  MEZZO_ALWAYS_INLINE static float fmod(float a, float b) {
+    using namespace math::detail;
+    const float remainder = rest(a, b);
+    return select(remainder == 0.0F, with_sign(0.0F, a), remainder);
+  }
+  /// As scalar::RemainderFn.
+  MEZZO_ALWAYS_INLINE static float remainder(float a, float b) {
+    using namespace math::detail;
+    const float remainder = fmod(a, b);
+    return select((remainder != 0.0F) & ((b < 0.0F) != (remainder < 0.0F)), remainder + b, remainder);
+  }
+  /// As scalar::DivFloorFn.
+  MEZZO_ALWAYS_INLINE static float floor_quotient(float a, float b) {
+    using namespace math::detail;
+    const float remainder = rest(a, b);
+    const bool rounds_down = (remainder != 0.0F) & ((b < 0.0F) != (remainder < 0.0F));
+    const float q = (a - remainder) / b - select(rounds_down, 1.0F, 0.0F);
+    const auto whole = static_cast<float>(static_cast<std::int32_t>(q));
+    const float below = whole - select(whole > q, 1.0F, 0.0F);
+    const float rounded = select(q - below > 0.5F, below + 1.0F, below);
+    return select(q == 0.0F, bit_cast<float>(sign_bits(a) ^ sign_bits(b)), rounded);
+  }
+};
+
+/// Two integers of 32 bits.
+struct NearIntegers {
+  MEZZO_ALWAYS_INLINE static bool fits(std::int64_t a, std::int64_t b) {
+    constexpr std::int64_t kLimit = std::int64_t{1} << 31;
+    return (a < kLimit) & (a > -kLimit) & (b < kLimit) & (b > -kLimit) & (b != 0);
+  }
+  MEZZO_ALWAYS_INLINE static std::int32_t quotient(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int32_t>(static_cast<double>(static_cast<std::int32_t>(a)) /
+                                     static_cast<double>(static_cast<std::int32_t>(b)));
+  }
+  MEZZO_ALWAYS_INLINE static std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {
+    const std::int32_t q = quotient(a, b), divisor = static_cast<std::int32_t>(b);
+    const std::int32_t rest = static_cast<std::int32_t>(a) - q * divisor;
+    const bool rounds_down = (rest != 0) & ((rest ^ divisor) < 0);
+    return q - static_cast<std::int32_t>(rounds_down);
+  }
+  MEZZO_ALWAYS_INLINE static std::int64_t fmod(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int32_t>(a) - quotient(a, b) * static_cast<std::int32_t>(b);
+  }
+  MEZZO_ALWAYS_INLINE static std::int64_t remainder(std::int64_t a, std::int64_t b) {
+    const std::int64_t rest = fmod(a, b);
+    return rest + ((rest != 0) & ((rest ^ b) < 0) ? b : 0);
+  }
+};
+
+template <class T>
+using NearNumbers = std::conditional_t<std::is_integral_v<T>, NearIntegers, NearFloats>;
+
+/// The function of any operands, and the same of near ones.
+template <class T>
+struct FloorQuotient {
+  using Any = scalar::DivFloorFn;
+  MEZZO_ALWAYS_INLINE static T near(T a, T b) { return NearNumbers<T>::floor_quotient(a, b); }
+};
+/// Of integers: floats have a vector instruction.
+template <class T>
+struct TruncatedQuotient {
+  using Any = scalar::DivTruncFn;
+  MEZZO_ALWAYS_INLINE static T near(T a, T b) { return NearNumbers<T>::quotient(a, b); }
+};
+template <class T>
+struct FloorRest {
+  using Any = scalar::RemainderFn;
+  MEZZO_ALWAYS_INLINE static T near(T a, T b) { return NearNumbers<T>::remainder(a, b); }
+};
+template <class T>
+struct TruncatedRest {
+  using Any = scalar::FmodFn;
+  MEZZO_ALWAYS_INLINE static T near(T a, T b) { return NearNumbers<T>::fmod(a, b); }
+};
+
+/// Which of them a functor is.
+template <class F, class T>
+struct QuotientOf {};
+template <class T>
+requires(!std::is_same_v<T, double>) struct QuotientOf<scalar::DivFloorFn, T> {
+  using Type = FloorQuotient<T>;
+};
+template <>
+struct QuotientOf<scalar::DivTruncFn, std::int64_t> {
+  using Type = TruncatedQuotient<std::int64_t>;
+};
+template <class T>
+requires(!std::is_same_v<T, double>) struct QuotientOf<scalar::RemainderFn, T> {
+  using Type = FloorRest<T>;
+};
+template <class T>
+requires(!std::is_same_v<T, double>) struct QuotientOf<scalar::FmodFn, T> {
+  using Type = TruncatedRest<T>;
+};
+
+/// Elements that are near together, or all computed one by one.
+inline constexpr std::int64_t kQuotientBlock = 64;
+
+template <class Q, class T>
+struct QuotientTile {
+  static void run(typename Q::Any /*f*/, T* out, std::array<const T*, 2> in, std::int64_t n) {
+    for (std::int64_t at = 0; at < n; at += kQuotientBlock)
+      block(out + at, in[0] + at, in[1] + at, n - at < kQuotientBlock ? n - at : kQuotientBlock);
+  }
+  /// By a number.
+  static void run(scalar::WithRight<typename Q::Any> f, T* out, std::array<const T*, 1> in, std::int64_t n) {
+    T divisors[kQuotientBlock];
+    for (T& divisor : divisors) divisor = f.number.template as<T>();
+    for (std::int64_t at = 0; at < n; at += kQuotientBlock)
+      block(out + at, in[0] + at, divisors, n - at < kQuotientBlock ? n - at : kQuotientBlock);
+  }
+
+ private:
+  MEZZO_ALWAYS_INLINE static void block(T* out, const T* a, const T* b, std::int64_t n) {
+    std::int32_t far = 0;
+    for (std::int64_t i = 0; i < n; ++i) far |= static_cast<std::int32_t>(!NearNumbers<T>::fits(a[i], b[i]));
+    if (far != 0) {
+      for (std::int64_t i = 0; i < n; ++i) out[i] = typename Q::Any{}(a[i], b[i]);
+      return;
+    }
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t i = 0; i < n; ++i) out[i] = Q::near(a[i], b[i]);
+  }
+};
+
+template <class F, class T>
+requires requires { typename QuotientOf<F, T>::Type; }
+struct PointwiseTile<F, T, T, 2> : QuotientTile<typename QuotientOf<F, T>::Type, T> {};
+template <class F, class T>
+requires requires { typename QuotientOf<F, T>::Type; }
+struct PointwiseTile<scalar::WithRight<F>, T, T, 1> : QuotientTile<typename QuotientOf<F, T>::Type, T> {};
+
+}  // namespace mezzo::kernels::cpu::detail
