@@ -24,6 +24,7 @@ struct ExpFn {
   }
 };
 struct LogFn {
+  static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return math::log(x);
