@@ -171,12 +171,15 @@ struct TakeRun {
 std::int64_t first_wrong_index(const char* /*op*/, const std::int64_t* indices, std::int64_t n,
                                std::int64_t low, std::int64_t limit) {
   std::atomic<bool> any_wrong = false;
-  const auto span = static_cast<std::uint64_t>(limit) - static_cast<std::uint64_t>(low);
+  const auto first = static_cast<std::uint64_t>(low), last = static_cast<std::uint64_t>(limit) - 1 - first;
   parallel_for(n, std::int64_t{1} << 16, [&](std::int64_t begin, std::int64_t end) {
-    bool wrong = false;  // without a branch, for vector instructions
-    for (std::int64_t i = begin; i < end; ++i)
-      wrong |= static_cast<std::uint64_t>(indices[i]) - static_cast<std::uint64_t>(low) >= span;
-    if (wrong) any_wrong.store(true, std::memory_order_relaxed);
+    // The signs of two differences say it: every processor has vectors of these, but few have comparisons.
+    std::uint64_t wrong = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::uint64_t above = static_cast<std::uint64_t>(indices[i]) - first;
+      wrong |= above | (last - above);
+    }
+    if ((wrong >> 63) != 0) any_wrong.store(true, std::memory_order_relaxed);
   });
   if (!any_wrong) return -1;
   return std::find_if(indices, indices + n, [&](std::int64_t i) { return i < low || i >= limit; }) - indices;
