@@ -37,7 +37,7 @@ add_custom_target(bundle
   ${copies}
   COMMAND ${CMAKE_COMMAND} -E copy bench/run.py bench/comparisons.py bench/footprint.py "${bundle}/bench"
   COMMAND ${CMAKE_COMMAND} -E copy bench/peers/pytorch.py bench/peers/pytorch_models.py bench/peers/pytorch_optimizers.py
-          bench/peers/pytorch_worker.py "${bundle}/bench/peers"
+          bench/peers/pytorch_views.py bench/peers/pytorch_worker.py "${bundle}/bench/peers"
   COMMAND ${CMAKE_COMMAND} -E copy_directory tests/goldens "${bundle}/data/goldens"
   COMMAND ${CMAKE_COMMAND} -E copy_directory tests/data/files "${bundle}/data/data/files"
   COMMAND ${CMAKE_COMMAND} -E copy tools/gpu.sh "${bundle}/run"

@@ -18,6 +18,7 @@ namespace bench {
 using torch::Tensor;
 using DType = torch::ScalarType;
 inline constexpr DType kF32 = torch::kFloat32, kF16 = torch::kFloat16, kBF16 = torch::kBFloat16;
+inline constexpr DType kU8 = torch::kUInt8, kI32 = torch::kInt32, kI64 = torch::kInt64;
 using NoGrad = torch::NoGradGuard;
 namespace nn = torch::nn;
 using SGD = torch::optim::SGD;
@@ -65,6 +66,9 @@ inline Tensor rms_norm(const Tensor& x, const std::vector<std::int64_t>& /*shape
   return x * torch::rsqrt(torch::mean(x * x, -1, true) + 1e-6) * weight;
 }
 inline Tensor channels_last(const Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
+inline Tensor rounded_quotient(const Tensor& a, const Tensor& b, bool floor) {
+  return torch::div(a, b, floor ? "floor" : "trunc");
+}
 inline Tensor max_pool_3x3(const Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); }
 inline Tensor max_pool_2x2(const Tensor& x) { return torch::max_pool2d(x, 2); }
 inline Tensor avg_pool_2x2(const Tensor& x) { return torch::avg_pool2d(x, 2); }
@@ -128,6 +132,7 @@ using namespace mezzo;
 inline Device target_device = Device::cpu();
 inline bool on_cpu() { return target_device.is_cpu(); }
 inline constexpr DType kF32 = DType::f32, kF16 = DType::f16, kBF16 = DType::bf16;
+inline constexpr DType kU8 = DType::u8, kI32 = DType::i32, kI64 = DType::i64;
 using optim::SGD;
 
 inline std::string about() {
@@ -159,6 +164,9 @@ inline LstmLayer lstm_layer(std::int64_t size) {
 }
 inline Tensor output_of(LstmLayer& layer, const Tensor& x) { return layer->forward(x).output; }
 inline Tensor channels_last(const Tensor& x) { return x.contiguous(MemoryFormat::channels_last); }
+inline Tensor rounded_quotient(const Tensor& a, const Tensor& b, bool floor) {
+  return div(a, b, floor ? RoundingMode::floor : RoundingMode::trunc);
+}
 inline Tensor max_pool_3x3(const Tensor& x) {
   return max_pool2d(x, {.kernel_size = 3, .stride = 2, .padding = 1});
 }
@@ -205,6 +213,8 @@ struct NamedDType {
 };
 inline constexpr NamedDType kF32Named = {"f32", kF32}, kF16Named = {"f16", kF16},
                             kBF16Named = {"bf16", kBF16};
+inline constexpr NamedDType kU8Named = {"u8", kU8};
+inline constexpr NamedDType kIntegers[] = {{"i32", kI32}, {"i64", kI64}};
 inline constexpr NamedDType kFloats[] = {kF32Named, kF16Named, kBF16Named};
 
 inline Tensor leaf(Tensor x) { return x.detach().requires_grad_(true); }

@@ -1,6 +1,8 @@
 // The ops of the autocast lists beyond those of kernels.cpp, by themselves: functions of one element,
 // poolings, attention, rearrangements of a million elements, loops of recurrent cells, and the LSTM layer.
 // Sizes as in kernels.cpp.
+#include <span>
+
 #include "cases/program.h"
 
 namespace bench {
@@ -296,6 +298,93 @@ void add_sampling(Worker& worker, const NamedDType& type) {
   });
 }
 
+// --- views: copies that change the order of dims, sums over such views, and rounded quotients
+
+struct ViewCase {
+  const char* name;
+  Tensor (*make)(DType dtype);
+  Tensor (*op)(const Tensor& x);
+};
+Tensor square(DType dtype) {
+  const std::int64_t size = on_cpu() ? 2048 : 8192;
+  return normal({size, size}, dtype);
+}
+std::int64_t view_batch() { return on_cpu() ? 32 : 512; }
+Tensor images(DType dtype) { return normal({view_batch(), 64, 56, 56}, dtype); }
+Tensor images_channels_last(DType dtype) { return channels_last(images(dtype)); }
+/// Samples, places, heads, numbers of a head.
+Tensor heads(DType dtype) { return normal({view_batch(), 128, 8, 64}, dtype); }
+Tensor volumes(DType dtype) { return normal({8 * view_batch(), 8, 56 * 56}, dtype); }
+
+const ViewCase kCopies[] = {
+    {"copy", square, [](const Tensor& x) { return x.clone(); }},
+    {"copy_transposed", square, [](const Tensor& x) { return x.transpose(0, 1).contiguous(); }},
+    {"copy_to_channels_last", images, [](const Tensor& x) { return channels_last(x); }},
+    {"copy_from_channels_last", images_channels_last, [](const Tensor& x) { return x.contiguous(); }},
+    {"copy_permuted_0213", heads,
+     [](const Tensor& x) {
+       return x.permute({0, 2, 1, 3}).contiguous();
+     }},
+    {"copy_permuted_0231", heads,
+     [](const Tensor& x) {
+       return x.permute({0, 2, 3, 1}).contiguous();
+     }},
+    {"copy_permuted_201", volumes,
+     [](const Tensor& x) {
+       return x.permute({2, 0, 1}).contiguous();
+     }},
+};
+const ViewCase kSums[] = {
+    {"sum_transposed", square, [](const Tensor& x) { return sum(x.transpose(0, 1)); }},
+    {"sum_dim_0", square, [](const Tensor& x) { return sum(x, {0}); }},
+    {"sum_dim_0_transposed", square, [](const Tensor& x) { return sum(x.transpose(0, 1), {0}); }},
+    {"sum_dim_1_transposed", square, [](const Tensor& x) { return sum(x.transpose(0, 1), {1}); }},
+    {"sum_middle", volumes, [](const Tensor& x) { return sum(x, {1}); }},
+    {"sum_middle_transposed", volumes, [](const Tensor& x) { return sum(x.transpose(1, 2), {1}); }},
+    {"sum_permuted", volumes,
+     [](const Tensor& x) {
+       return sum(x.permute({1, 2, 0}));
+     }},
+    {"sum_channels", images,
+     [](const Tensor& x) {
+       return sum(x, {0, 2, 3});
+     }},
+    {"sum_channels_last", images_channels_last,
+     [](const Tensor& x) {
+       return sum(x, {0, 2, 3});
+     }},
+};
+
+void add_views(Worker& worker, const NamedDType& type, std::span<const ViewCase> cases) {
+  for (const ViewCase& view : cases) {
+    worker.add(std::string(view.name) + "/" + type.name, [dtype = type.dtype, view] {
+      return [x = view.make(dtype), op = view.op] {
+        const NoGrad no_grad;
+        const Tensor y = op(x);
+      };
+    });
+  }
+}
+
+void add_quotients(Worker& worker, const NamedDType& type) {
+  using Binary = Tensor (*)(const Tensor&, const Tensor&);
+  const std::pair<const char*, Binary> ops[] = {
+      {"div_floor", [](const Tensor& a, const Tensor& b) { return rounded_quotient(a, b, true); }},
+      {"div_trunc", [](const Tensor& a, const Tensor& b) { return rounded_quotient(a, b, false); }},
+      {"remainder", [](const Tensor& a, const Tensor& b) { return remainder(a, b); }},
+  };
+  for (const auto& [name, op] : ops) {
+    worker.add(std::string(name) + "/" + type.name, [dtype = type.dtype, op = op] {
+      const Tensor a = (normal({elements()}, kF32) * 1000).to(dtype);
+      const Tensor b = (abs(normal({elements()}, kF32)) * 100 + 1).to(dtype);
+      return [a, b, op] {
+        const NoGrad no_grad;
+        const Tensor q = op(a, b);
+      };
+    });
+  }
+}
+
 }  // namespace
 }  // namespace bench
 
@@ -308,6 +397,11 @@ int main(int argc, char** argv) {
       bench::add_rearrangements(worker, type);
       bench::add_cells(worker, type);
       bench::add_sampling(worker, type);
+      bench::add_views(worker, type, bench::kCopies);
+      bench::add_views(worker, type, bench::kSums);
+      bench::add_quotients(worker, type);
     }
+    bench::add_views(worker, bench::kU8Named, bench::kCopies);
+    for (const bench::NamedDType& type : bench::kIntegers) bench::add_quotients(worker, type);
   });
 }
