@@ -487,13 +487,12 @@ TEST_F(GemmEnvironment, UnknownWayOfBf16ProductsIsRefused) {
 
 TEST_F(GemmEnvironment, NativeBf16ProductsNeedTheProcessors) {
   if (!cpu::has_gemm_engine(GemmEngine::onednn)) GTEST_SKIP() << "only oneDNN has two ways";
-  const auto run_without_bf16_instructions = [] {
-    setenv("MEZZO_CPU_BF16", "native", 1);
+  const auto run = [] {
+    setenv("MEZZO_CPU_GEMM", "onednn", 1), setenv("MEZZO_CPU_BF16", "native", 1);
     setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE", 1);
     print_engine_and_exit();
   };
-  EXPECT_EXIT(run_without_bf16_instructions(), testing::ExitedWithCode(1),
-              "processor with AVX512_BF16 or AMX");
+  EXPECT_EXIT(run(), testing::ExitedWithCode(1), "processor with AVX512_BF16 or AMX");
 }
 
 }  // namespace
