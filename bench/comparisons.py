@@ -74,8 +74,14 @@ def norms():
 TRANSCENDENTAL = ("expm1", "log", "log2", "log10", "log1p", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
                   "erf", "erfinv", "silu", "mish", "elu", "softplus", "pow_scalar", "pow", "atan2")
 CELLS = ("lstm_cell", "gru_cell", "lstm_layer")
-POOLS = tuple(f"{op}{layout}{what}" for op in ("max_pool2d", "avg_pool2d") for layout in ("", "_channels_last")
-              for what in ("", "_backward"))
+POOLS = tuple(f"{op}{layout}{what}" for op in ("max_pool2d", "max_pool2d_2x2", "max_pool2d_2x2_28", "max_pool2d_2x2_14",
+                                               "avg_pool2d")
+              for layout in ("", "_channels_last") for what in ("", "_backward"))
+COPIES = ("copy", "copy_transposed", "copy_to_channels_last", "copy_from_channels_last", "copy_permuted_0213",
+          "copy_permuted_0231", "copy_permuted_201")
+SUMS_OF_VIEWS = ("sum_dim_0", "sum_middle", "sum_channels", "sum_channels_last", "sum_transposed", "sum_dim_0_transposed",
+                 "sum_dim_1_transposed", "sum_middle_transposed", "sum_permuted")
+QUOTIENTS = ("div_floor", "div_trunc", "remainder")
 SAMPLING = ("interpolate", "interpolate_backward", "grid_sample", "grid_sample_backward")
 ATTENTION = ("attention", "attention_backward", "attention_causal", "attention_causal_backward")
 ATTENTION_SIZES = tuple(f"attention{causal}{sizes}{what}" for sizes in ("_64x32", "_128x64", "_2048x128")
@@ -98,6 +104,16 @@ def ops():
         against("ops", f"{op}/bf16", {"pytorch": None})
     for op in ATTENTION_SIZES:
         for dtype in ("f32", "bf16"):
+            against("ops", f"{op}/{dtype}", {"pytorch": 1.0})
+    for op in COPIES:
+        for dtype in ("f32", "bf16", "u8"):
+            against("ops", f"{op}/{dtype}", {"pytorch": 1.0})
+    compare("ops", ("mezzo", "copy_transposed/f32"), ("mezzo", "copy/f32"), 2.0)
+    for op in SUMS_OF_VIEWS:
+        for dtype in ("f32", "bf16"):
+            against("ops", f"{op}/{dtype}", {"pytorch": 1.0})
+    for op in QUOTIENTS:
+        for dtype in ("f32", "i64"):
             against("ops", f"{op}/{dtype}", {"pytorch": 1.0})
     for op in REARRANGEMENTS + CELLS:
         against("ops", f"{op}/f32", {"libtorch": None, "pytorch": 1.0})
