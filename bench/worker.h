@@ -5,7 +5,8 @@
 //   list            the names, a line each, then an empty line
 //   time NAME SEC   runs NAME for about SEC seconds and prints the nanoseconds of one call
 //   peak NAME       makes NAME anew, runs it some times and prints the largest number of bytes that it took
-//   resident NAME   makes NAME in a process that has done nothing else, runs it some times and prints by how many
+//   resident NAME   makes NAME in a process that has done nothing else, runs it some times and prints by how
+//   many
 //                   bytes the process's resident memory grew at its peak
 //   about           one line on the library and its version
 #pragma once
