@@ -25,6 +25,8 @@ struct AttentionOptions {
 /// broadcasts to [.., L, S]. With enable_gqa q is [.., H, L, E], k [.., Hk, S, E] and v [.., Hv, S, V], where
 /// Hk and Hv divide H: head h of q reads head h / (H / Hk) of k, which is not copied.
 /// Dtypes: q, k and v of one floating dtype, which the result has; the mask bool, f32 or of theirs.
+/// Layout: the result of a q of 4 dims lies in memory in q's order of dims, and gradients in their inputs',
+/// so heads that were split off a [B, L, H, E] tensor are joined again without a copy.
 ///
 /// Runs in the low precision of an autocast region, floating masks too. 16-bit values are computed in f32 and
 /// rounded once; on a CUDA device the weights are rounded too, for its matrix units, and in backward the
