@@ -38,9 +38,9 @@ class OnednnCall {
 void onednn_has_new_objects();
 
 /// Keeps signals from the calling thread. Before 3.12 the f32 kernels of oneDNN's implementation "gemm" point
-/// the stack pointer at memory of the heap where k is above 128, and what a handler writes to its stack then
-/// lands in front of that memory (uxlfoundation/oneDNN issue 4845). Faults of the thread itself are let
-/// through.
+/// the stack pointer at memory of the heap (for which k and which strides differs between them), and what a
+/// handler writes to its stack then lands in front of that memory (uxlfoundation/oneDNN issue 4845). Faults
+/// of the thread itself are let through.
 class SignalsHeld {
  public:
   explicit SignalsHeld(bool needed) : needed_(needed) {

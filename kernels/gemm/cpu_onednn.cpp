@@ -71,14 +71,14 @@ dnnl::matmul::primitive_desc describe(const Key& key) {
 /// A primitive with the memory objects it is run on, whose addresses are set at each run.
 class Product {
  public:
-  Product(const dnnl::matmul::primitive_desc& desc, std::int64_t k)
+  explicit Product(const dnnl::matmul::primitive_desc& desc)
       : primitive_(desc),
         a_(desc.src_desc(), onednn_engine(), nullptr),
         b_(desc.weights_desc(), onednn_engine(), nullptr),
         c_(desc.dst_desc(), onednn_engine(), nullptr),
         scratchpad_(desc.scratchpad_desc(), onednn_engine(), nullptr),
         scratch_bytes_(desc.scratchpad_desc().get_size()),
-        holds_signals_(k > 128 && SignalsHeld::needed_by(desc.impl_info_str())) {}
+        holds_signals_(SignalsHeld::needed_by(desc.impl_info_str())) {}
 
   /// Bytes that `scratch` has to have.
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_bytes_; }
@@ -118,7 +118,7 @@ class ProductCache {
       // Shapes that change with every call must not fill the memory; a training step has a few dozen.
       if (products_.size() >= kMaxProducts) products_.clear();
       last_ = nullptr;
-      found = products_.try_emplace(key, describe(key), key.sizes[2]).first;
+      found = products_.try_emplace(key, describe(key)).first;
     }
     last_key_ = key;
     last_ = &found->second;

@@ -115,14 +115,23 @@ TEST_F(Disturbed, SignalsDuringProductsOfEveryLayout) {
   const ThreadGuard one(1);
   manual_seed(2);
   const itimerval often{{0, 100}, {0, 100}}, never{};
-  for (const std::int64_t k : {100, 129, 256, 700}) {
+  // Rows with gaps between them go to other kernels.
+  const auto in_rows = [](const Tensor& x, std::int64_t gap) {
+    const Tensor rows = zeros({x.size(0), x.size(1) + gap});
+    rows.slice(1, 0, x.size(1)).copy_(x);
+    return rows.slice(1, 0, x.size(1));
+  };
+  const auto in_columns = [&](const Tensor& x, std::int64_t gap) {
+    return transpose(in_rows(transpose(x, 0, 1), gap), 0, 1);
+  };
+  for (const std::int64_t k : {64, 100, 129, 256, 700}) {
     const Tensor a = randn({96, k}), b = randn({k, 64}), c = matmul(a, b);
-    const Tensor a_transposed = transpose(a, 0, 1).contiguous(),
-                 b_transposed = transpose(b, 0, 1).contiguous();
+    const Tensors lefts{a, in_columns(a, 0), in_rows(a, 16), in_columns(a, 16)},
+        rights{b, in_columns(b, 0), in_rows(b, 16), in_columns(b, 16)};
     ::setitimer(ITIMER_REAL, &often, nullptr);
-    for (int turn = 0; turn < 300; ++turn) {
-      for (const Tensor& left : {a, transpose(a_transposed, 0, 1)}) {
-        for (const Tensor& right : {b, transpose(b_transposed, 0, 1)}) {
+    for (int turn = 0; turn < 150; ++turn) {
+      for (const Tensor& left : lefts) {
+        for (const Tensor& right : rights) {
           const std::vector<std::byte> neighbour(16400);  // of what a kernel takes from the heap
           static_cast<void>(matmul(left, right));
         }
