@@ -21,9 +21,9 @@ namespace mezzo::kernels::cpu::detail {
 struct NearFloats {
   MEZZO_ALWAYS_INLINE static bool fits(float a, float b) {
     const float size = math::detail::magnitude(b);
-    // Not &&: a loop over an array is to stay one without branches.
-    return (math::detail::magnitude(a) < size * 0x1p27F) &
-           (size < math::detail::bit_cast<float>(math::detail::kInfinityBits));
+    const bool near = math::detail::magnitude(a) < size * 0x1p27F,
+               finite = size < math::detail::bit_cast<float>(math::detail::kInfinityBits);
+    return near & finite;  // not &&: a loop over an array is to stay one without branches
   }
   /// std::fmod(a, b) but for the sign of a zero.
   MEZZO_ALWAYS_INLINE static float rest(float a, float b) {
@@ -77,7 +77,8 @@ struct NearIntegers {
   }
   MEZZO_ALWAYS_INLINE static std::int64_t remainder(std::int64_t a, std::int64_t b) {
     const std::int64_t rest = fmod(a, b);
-    return rest + ((rest != 0) & ((rest ^ b) < 0) ? b : 0);
+    const bool has_other_sign = (rest != 0) & ((rest ^ b) < 0);
+    return rest + (has_other_sign ? b : 0);
   }
 };
 
