@@ -25,26 +25,22 @@ struct Training {
     if (target.dtype() != DType::i64) return mse_loss(y, target);
     return cross_entropy(y.reshape({-1, y.size(-1)}), target);
   }
+  [[nodiscard]] Tensor mixed_loss(DType dtype) const {
+    const amp::Autocast autocast(target_device, dtype);
+    return loss();
+  }
   void step() {
     loss().backward();
     optimizer->step();
     optimizer->zero_grad();
   }
   void mixed_step(DType dtype) {
-    const Tensor value = [&] {
-      const amp::Autocast autocast(target_device, dtype);
-      return loss();
-    }();
-    value.backward();
+    mixed_loss(dtype).backward();
     optimizer->step();
     optimizer->zero_grad();
   }
   void scaled_step(DType dtype) {
-    const Tensor value = [&] {
-      const amp::Autocast autocast(target_device, dtype);
-      return loss();
-    }();
-    scaler.scale(value).backward();
+    scaler.scale(mixed_loss(dtype)).backward();
     scaler.step(*optimizer);
     scaler.update();
     optimizer->zero_grad();

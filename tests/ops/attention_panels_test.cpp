@@ -7,18 +7,18 @@
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/gemm/gemm.h"
 #include "mezzo/ops/ops.h"
-#include "mezzo/tests/ops/loss_support.h"
+#include "mezzo/tests/ops/attention_support.h"
 #include "support/thread_guard.h"
 
 namespace mezzo {
 namespace {
 
 using namespace test;
+using namespace test::attention;
 using kernels::cpu::Bf16Gemm;
 using kernels::cpu::Isa;
 using kernels::cpu::IsaGuard;
-
-constexpr const char* kName = "scaled_dot_product_attention";
+using test::attention::evaluate, test::attention::expect_close, test::attention::plainly;
 
 struct Sizes {
   std::int64_t queries, keys, size, value_size;
@@ -31,44 +31,26 @@ struct Way {
   Tensor seed;
 };
 
-/// The result and the gradients of q, k and v.
-template <class F>
-Tensors evaluate(const F& f, const Tensors& inputs) {
-  Tensors leaves;
-  for (const Tensor& x : inputs) leaves.push_back(x.detach().requires_grad_());
-  const Tensor out = f(leaves);
-  const Tensor g = random(out.shape(), out.dtype(), -1, 1, 0.3);
-  Tensors all{out.detach()};
-  for (const Tensor& x : grad({&out, 1}, leaves, {&g, 1})) all.push_back(x);
+/// The result, then the gradients of q, k and v.
+Tensors all_of(const Evaluated& found) {
+  Tensors all{found.out};
+  for (const Tensor& gradient : found.gradients) all.push_back(gradient);
   return all;
 }
 Tensors evaluate(const Tensors& in, const Way& way) {
-  return evaluate(
+  return all_of(evaluate(
       [&](const Tensors& x) {
         return Tensor(call_op(kName, {x[0], x[1], x[2], way.mask, way.seed}, Value(way.attrs)));
       },
-      in);
+      in));
 }
 Tensors plainly(const Tensors& in, const Way& way) {
-  Tensors wide;
-  for (const Tensor& x : in) wide.push_back(to(x, DType::f64));
-  const bool added = way.mask.defined() && is_floating(way.mask.dtype());
-  const Tensor mask = added ? to(way.mask, DType::f64) : way.mask;
-  return evaluate(
-      [&](const Tensors& x) {
-        return find_op(kName)->call_reference({x[0], x[1], x[2], mask, way.seed}, Value(way.attrs))[0];
-      },
-      wide);
+  return all_of(plainly(in, way.mask, way.attrs, way.seed));
 }
-
-/// |got - want| <= tolerance (1 + |want|), none of them NaN.
 void expect_close(const Tensors& got, const Tensors& want, double tolerance) {
   for (std::size_t t = 0; t < want.size(); ++t) {
-    const Doubles a = list(got[t]), b = list(want[t]);
-    ASSERT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < a.size(); ++i)
-      ASSERT_TRUE(std::abs(a[i] - b[i]) <= tolerance * (1 + std::abs(b[i])))
-          << "tensor " << t << ", " << i << ": " << a[i] << ", want " << b[i];
+    SCOPED_TRACE("tensor " + std::to_string(t));
+    expect_close(got[t], want[t], tolerance);
   }
 }
 
@@ -186,7 +168,7 @@ TEST(AttentionPanels, TakeRowsOfBf16InPairsWhereverTheyLie) {
       };
       for (const Bf16Gemm products : ways_of_bf16()) {
         const WayOfBf16 guard(products);
-        const Tensors got = evaluate(f, {all}), want = evaluate(dense, {all});
+        const Tensors got = all_of(evaluate(f, {all})), want = all_of(evaluate(dense, {all}));
         for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], want[i])) << i;
       }
     }
@@ -268,8 +250,8 @@ TEST(AttentionPanels, KeepSpecialValuesInTheirQueries) {
     const IsaGuard guard(isa);
     const Doubles got = list(select(scaled_dot_product_attention(q, k, v), 1, 0));
     for (std::size_t l = 0; l < got.size(); ++l) EXPECT_EQ(got[l], l < 20 ? 149 : 0) << l;
-    const Tensors all =
-        evaluate([](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2]); }, {q, k, v});
+    const Tensors all = all_of(
+        evaluate([](const Tensors& x) { return scaled_dot_product_attention(x[0], x[1], x[2]); }, {q, k, v}));
     for (const Tensor& x : all) {
       for (const double y : list(x)) ASSERT_TRUE(std::isfinite(y));
     }
