@@ -4,7 +4,6 @@
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/kernels/math/activation_math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
-#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise/activation_common.h"
 
 namespace mezzo {
@@ -107,19 +106,19 @@ constexpr Op<NoAttrs> relu_op =
     elementwise_op("relu", Category::passthrough, relu_samples, relu_forward, relu_vjp, save_outputs(0));
 const Registered relu_registered{relu_op};
 
-/// Whether relu's gradient is 0 there; a NaN result lets it pass.
-struct ReluBlocksFn {
+/// Whether relu's gradient passes there; a NaN result lets it.
+struct ReluPassesFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T out) const {
-    return out <= T(0);
+    return !(out <= T(0));
   }
 };
 Outputs masked_relu_forward(const Args& args) {
   Tensor out = relu_forward(args);
-  Tensor blocked = map_one(ReluBlocksFn{}, out, compute_dtype(out.dtype()), DType::boolean);
-  return Tensors{std::move(out), std::move(blocked)};
+  Tensor passes = map_one(ReluPassesFn{}, out, compute_dtype(out.dtype()), DType::boolean);
+  return Tensors{std::move(out), std::move(passes)};
 }
-Gradients masked_relu_vjp(const Vjps& args) { return {masked_fill(args.grad(), args.out(1), 0)}; }
+Gradients masked_relu_vjp(const Vjps& args) { return {relu_backward(args.grad(), args.out(1))}; }
 /// relu that keeps a mask for its gradient, a byte per element. Under autocast nobody else may hold an f32
 /// result: the next product keeps a 16-bit copy of it. It is no op of its own, so it is not in the registry.
 constexpr Op<NoAttrs> masked_relu_op = elementwise_op("relu", Category::passthrough, relu_samples,
@@ -131,7 +130,10 @@ bool mask_pays(const Tensor& x) {
 }
 
 Outputs relu_backward_forward(const Args& args) {
-  return map_backward("relu_backward", ReluBackwardFn{}, args.in(0), args.in(1));
+  // Of a mask, too, which is 1 where a gradient passes.
+  const bool is_mask = args.in(1).dtype() == DType::boolean;
+  if (!is_mask) require_floating("relu_backward", args.in(1));
+  return map_gradient("relu_backward", ReluBackwardFn{}, args.in(0), args.in(1));
 }
 Gradients relu_backward_vjp(const Vjps& args) {
   return {args.needs(0) ? relu_backward(args.grad(), args.in(1)) : Tensor(), zeros_for(args, 1)};

@@ -9,9 +9,8 @@ namespace mezzo::ops {
 
 /// f(grad, value) in the wider of both dtypes; the result has grad's.
 template <class F>
-[[nodiscard]] Tensor map_backward(std::string_view op, F f, const Tensor& grad, const Tensor& value) {
+[[nodiscard]] Tensor map_gradient(std::string_view op, F f, const Tensor& grad, const Tensor& value) {
   require_floating(op, grad);
-  require_floating(op, value);
   const Shape shape = layout::broadcast(op, grad.shape(), value.shape());
   Tensor out = empty(shape, {.dtype = grad.dtype(),
                              .device = grad.device(),
@@ -20,6 +19,13 @@ template <class F>
                           std::array{expanded_view(op, grad, shape), expanded_view(op, value, shape)},
                           compute_dtype(promote(grad.dtype(), value.dtype())));
   return out;
+}
+
+/// The same for a value that is floating.
+template <class F>
+[[nodiscard]] Tensor map_backward(std::string_view op, F f, const Tensor& grad, const Tensor& value) {
+  require_floating(op, value);
+  return map_gradient(op, f, grad, value);
 }
 
 /// The descriptor of A's gradient, for ops to refer to before it is defined.
