@@ -1,6 +1,6 @@
 """What is compared with what, on the CPU and on a GPU, and which ratios are goals: at most this, median of the pairs."""
 
-LAYERS = ["engine", "kernels", "norms", "ops", "conv", "optimizers", "training", "models", "footprint"]
+LAYERS = ["engine", "kernels", "norms", "ops", "conv", "optimizers", "training", "trainer", "models", "footprint"]
 LAYERS_ON_GPU = ["training", "models", "engine", "kernels", "norms", "ops", "conv", "optimizers"]  # what matters most comes first: there may be a limit of time
 COMPARISONS, COMPARISONS_ON_GPU = [], []
 chosen = COMPARISONS  # the list that compare() adds to
@@ -176,6 +176,13 @@ def training():
             against("training", f"{case}/{mode}", {"pytorch": None})
 
 
+def trainer():
+    # 64 steps by a Trainer, beside the loop that a user would write.
+    for net in ("mlp_8_64_64_4", "mlp_784_512_512_10"):
+        for mode in ("f32", "bf16", "f16_scaler"):
+            compare("trainer", ("mezzo", f"{net}_trainer/{mode}"), ("mezzo", f"{net}_by_hand/{mode}"), 1.02)
+
+
 POLICIES = tuple(f"policy_batch_{batch}" for batch in (1, 8, 32))
 IMAGE_NETS = tuple(name + layout for name in ("conv_net", "resnet18") for layout in ("", "_channels_last"))
 MODELS = ("mlp_8_16_16_1", "mlp_784_512_512_10", "mlp_4096") + POLICIES + ("gpt_4x128", "gpt_6x384") + IMAGE_NETS + ("lstm",)
@@ -328,6 +335,7 @@ ops()
 convolutions()
 optimizers()
 training()
+trainer()
 models()
 chosen = COMPARISONS_ON_GPU
 training_on_gpu()

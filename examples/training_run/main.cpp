@@ -51,15 +51,6 @@ data::Dataset<data::Example> digits(const Options& options, bool train) {
 }
 
 // program begins
-Tensor accuracy_of(nn::Sequential& net, data::DataLoader<>& loader) {
-  const NoGrad no_grad;
-  train::Accuracy accuracy;
-  net.eval();
-  for (const auto& [images, labels] : loader) accuracy.update(net(images), labels);
-  net.train();
-  return accuracy.compute();
-}
-
 int run(const Options& options) {
   const Device device = options.device.empty() ? Device::best() : Device::parse(options.device);
   const auto prepare = data::Compose(data::ToDType(DType::f32), data::Normalize({0.1307}, {0.3081}));
@@ -111,9 +102,9 @@ int run(const Options& options) {
       if (step % 50 == 0) checkpoints.save(step);
       if (step == options.stop) return 0;  // as if it had been killed
     }
-    const Tensor accuracy = accuracy_of(net, test_loader);
+    const double accuracy = train::evaluate(net, test_loader, {{"accuracy", train::Accuracy()}})["accuracy"];
     logger.log(step, {{"accuracy", accuracy}}, {.all_sinks = true});
-    checkpoints.save(step, accuracy.item());
+    checkpoints.save(step, accuracy);
   }
   return 0;
 }

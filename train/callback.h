@@ -1,0 +1,89 @@
+// Callbacks: what a trainer asks at each event of a training. One of a user's own:
+//   struct StopBelow final : train::Callback {
+//     bool match(train::Event event) const override { return event == train::Event::batch_end; }
+//     void run(train::Event, train::State& state) override {
+//       if (state.loss.item() < 0.1) state.stop_training();
+//     }
+//   };
+// or, of one event, train::on(Event::epoch_end, [](train::State& state) { ... }).
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mezzo/amp/algorithm.h"
+#include "mezzo/train/event.h"
+#include "mezzo/train/state.h"
+
+namespace mezzo::train {
+
+/// Asked by a trainer at events that it matches. What it throws ends the training and reaches the caller of
+/// fit() as a CallbackError.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+  /// For messages. Default: the name of the class.
+  [[nodiscard]] virtual std::string name() const;
+  /// Whether it is to be run at this event. Asked once per event when the trainer is made.
+  [[nodiscard]] virtual bool match(Event event) const = 0;
+  virtual void run(Event event, State& state) = 0;
+  /// What of it a checkpoint has to hold, by reference: called once, after Event::init. Names need not differ
+  /// from those of other callbacks.
+  [[nodiscard]] virtual Parts parts() { return {}; }
+};
+
+/// A callback that changes the training and not only watches it. Algorithms run before callbacks.
+using Algorithm = Callback;
+
+/// A callback has thrown. Its text holds the cause's; std::rethrow_if_nested throws the cause itself.
+class CallbackError : public Error {
+  using Error::Error;
+};
+
+/// A callback given as an expression, which moves into the trainer; one that the program keeps a pointer to;
+/// or an amp::Algorithm likewise.
+class AnyCallback {
+ public:
+  template <std::derived_from<Callback> C>
+  AnyCallback(C callback) : callback_(std::make_shared<C>(std::move(callback))) {}
+  template <std::derived_from<Callback> C>
+  AnyCallback(std::shared_ptr<C> callback) : callback_(std::move(callback)) {}
+  template <std::derived_from<amp::Algorithm> A>
+  AnyCallback(A algorithm) : AnyCallback(std::make_shared<A>(std::move(algorithm))) {}
+  template <std::derived_from<amp::Algorithm> A>
+  AnyCallback(std::shared_ptr<A> algorithm) : callback_(adapted(std::move(algorithm))) {}
+
+  [[nodiscard]] const std::shared_ptr<Callback>& callback() const noexcept { return callback_; }
+
+ private:
+  [[nodiscard]] static std::shared_ptr<Callback> adapted(std::shared_ptr<amp::Algorithm> algorithm);
+
+  std::shared_ptr<Callback> callback_;
+};
+
+namespace detail {
+
+class FunctionCallback final : public Callback {
+ public:
+  FunctionCallback(Event event, mezzo::detail::Function<void(State&)> f) : event_(event), f_(std::move(f)) {}
+  [[nodiscard]] std::string name() const override;
+  [[nodiscard]] bool match(Event event) const override { return event == event_; }
+  void run(Event /*event*/, State& state) override { f_(state); }
+
+ private:
+  Event event_;
+  mezzo::detail::Function<void(State&)> f_;
+};
+
+}  // namespace detail
+
+/// A callback of one function and one event.
+template <std::invocable<State&> F>
+[[nodiscard]] AnyCallback on(Event event, F f) {
+  return detail::FunctionCallback(event, std::move(f));
+}
+
+}  // namespace mezzo::train

@@ -1,0 +1,294 @@
+// What a trainer is given of any type, and the pieces of its loop as functions of their own: ModelRef,
+// AnyOptimizer, Loss, Forward, EvalMetric, and train::evaluate for loops by hand.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/precision.h"
+#include "mezzo/core/function.h"
+#include "mezzo/nn/loss.h"
+#include "mezzo/nn/module.h"
+#include "mezzo/train/batch.h"
+#include "mezzo/train/checkpoint.h"
+#include "mezzo/train/metrics.h"
+
+namespace mezzo::train {
+
+/// A module that the program keeps, or shares.
+class ModelRef {
+ public:
+  ModelRef() = default;
+  template <std::derived_from<nn::Module> M>
+  ModelRef(M& model) : module_(&model), layer_(as_layer(model)) {}
+  template <std::derived_from<nn::Module> M>
+  ModelRef(std::shared_ptr<M> model) : owner_(model), module_(model.get()) {
+    if (model != nullptr) layer_ = as_layer(*model);
+  }
+  [[nodiscard]] nn::Module* module() const noexcept { return module_; }
+  /// nullptr for a model that takes other things than one tensor.
+  [[nodiscard]] nn::Layer* layer() const noexcept { return layer_; }
+
+ private:
+  static nn::Layer* as_layer(nn::Module& module) { return dynamic_cast<nn::Layer*>(&module); }
+
+  std::shared_ptr<nn::Module> owner_;
+  nn::Module* module_ = nullptr;
+  nn::Layer* layer_ = nullptr;
+};
+
+/// An optimizer that the program keeps, or shares: an optim::Optimizer, or one that evaluates a closure (SAM,
+/// LBFGS).
+class AnyOptimizer {
+ public:
+  using Closure = mezzo::detail::Function<Tensor()>;
+
+  AnyOptimizer() = default;
+  template <class O>
+  requires(std::derived_from<O, optim::Optimizer> || requires(O & o, const Closure& c) { o.step(c); })
+      AnyOptimizer(O& optimizer)
+      : AnyOptimizer(std::shared_ptr<O>(std::shared_ptr<void>(), &optimizer)) {}
+  template <class O>
+  requires(std::derived_from<O, optim::Optimizer> || requires(O & o, const Closure& c) { o.step(c); })
+      AnyOptimizer(std::shared_ptr<O> shared)
+      : owner_(shared) {
+    if (shared == nullptr) return;
+    O& object = *shared;
+    if constexpr (std::derived_from<O, optim::Optimizer>) {
+      optimizer_ = &object;
+    } else {
+      evaluate_ = [&object](amp::GradScaler& scaler, const Closure& closure) {
+        return scaler.step(object, closure);
+      };
+      if constexpr (requires { object.optimizer(); })
+        optimizer_ = &object.optimizer();
+      else
+        parameters_ = object.parameters();
+    }
+    if (optimizer_ == nullptr) {
+      if constexpr (detail::HasStateDict<O>) part_.emplace_back("optimizer", object);
+    } else {
+      part_.emplace_back("optimizer", *optimizer_);
+    }
+  }
+
+  [[nodiscard]] bool defined() const noexcept {
+    return owner_ != nullptr || optimizer_ != nullptr || evaluate_;
+  }
+  [[nodiscard]] optim::Optimizer* optimizer() const noexcept { return optimizer_; }
+  [[nodiscard]] bool takes_closure() const noexcept { return static_cast<bool>(evaluate_); }
+  /// scaler.step(optimizer, closure).
+  amp::StepResult step(amp::GradScaler& scaler, const Closure& closure) const {
+    return evaluate_(scaler, closure);
+  }
+  [[nodiscard]] std::vector<Tensor> parameters() const;
+  [[nodiscard]] const Parts& parts() const noexcept { return part_; }
+
+ private:
+  std::shared_ptr<void> owner_;
+  optim::Optimizer* optimizer_ = nullptr;
+  mezzo::detail::Function<amp::StepResult(amp::GradScaler&, const Closure&)> evaluate_;
+  std::vector<Tensor> parameters_;
+  Parts part_;
+};
+
+namespace detail {
+
+/// The types of a callable's arguments, where it has one signature.
+template <class... A>
+struct Arguments {
+  static constexpr std::size_t kCount = sizeof...(A);
+  using Last = std::remove_cvref_t<decltype((std::type_identity<A>(), ...))>;
+};
+template <class F>
+struct ArgumentsOf : ArgumentsOf<decltype(&F::operator())> {};
+template <class R, class C, class... A>
+struct ArgumentsOf<R (C::*)(A...)> : Arguments<A...> {};
+template <class R, class C, class... A>
+struct ArgumentsOf<R (C::*)(A...) const> : Arguments<A...> {};
+template <class R, class... A>
+struct ArgumentsOf<R (*)(A...)> : Arguments<A...> {};
+
+/// The type of batch that F takes as its last argument; of a generic lambda data::Example.
+template <class F>
+struct BatchOfFunction {
+  using type = data::Example;
+};
+template <class F>
+requires(std::is_pointer_v<F> || requires { &F::operator(); }) struct BatchOfFunction<F> {
+  using type = std::remove_cvref_t<typename ArgumentsOf<F>::Last::type>;
+};
+template <class F>
+using BatchOfCallable = typename BatchOfFunction<F>::type;
+
+/// A function of a batch whose type is checked when the trainer is made.
+template <class R, class... A>
+struct BatchFunction {
+  mezzo::detail::Function<R(A..., const AnyBatch&)> call = {};
+  const std::type_info* batch = nullptr;  ///< nullptr: of batches with an input and a target
+};
+
+/// Input and target of a batch: of an Example its parts, of a pair of tensors first and second; a tensor is
+/// both.
+[[nodiscard]] bool has_input_and_target(const std::type_info& batch);
+[[nodiscard]] const Tensor& input_of(const AnyBatch& batch);
+[[nodiscard]] const Tensor& target_of(const AnyBatch& batch);
+
+}  // namespace detail
+
+/// The loss of a batch: an nn::Loss, or a function by name, `cross_entropy`; f(output, target), as `[](const
+/// Tensor& y, const Tensor& t) { ... }`; f(output, batch) for batches of any type; or f(batch), which calls
+/// the model itself. Each returns one number, the mean over the samples.
+class Loss {
+ public:
+  Loss() = default;
+  template <nn::detail::ModuleValue<nn::Loss> L>
+  requires(!std::is_lvalue_reference_v<L>) Loss(L&& loss)
+      : Loss(nn::detail::shared<L>(std::forward<L>(loss))) {}
+  template <std::derived_from<nn::Loss> L>
+  Loss(std::shared_ptr<L> loss) : module_(loss) {
+    if (loss == nullptr) return;
+    function_.call = [loss](const Tensor& output, const AnyBatch& batch) {
+      return (*loss)(output, detail::target_of(batch));
+    };
+  }
+  /// A function of ops/loss.h by its name, as `cross_entropy`: its mean.
+  Loss(Tensor (*f)(const Tensor&, const Tensor&, Reduction))
+      : Loss([f](const Tensor& output, const Tensor& target) { return f(output, target, Reduction::mean); }) {
+  }
+  template <class F>
+  requires(!std::derived_from<F, nn::Module> && !std::same_as<F, Loss> &&
+           (std::is_pointer_v<F> || std::is_class_v<F>)&&!requires(F f) { f.get(); }) Loss(F f) {
+    if constexpr (std::invocable<F&, const Tensor&, const Tensor&>) {
+      function_.call = [f = std::move(f)](const Tensor& output, const AnyBatch& batch) mutable {
+        return f(output, detail::target_of(batch));
+      };
+    } else {
+      using B = detail::BatchOfCallable<F>;
+      function_.batch = &typeid(B);
+      if constexpr (std::invocable<F&, const Tensor&, B&>) {
+        function_.call = [f = std::move(f)](const Tensor& output, const AnyBatch& batch) mutable {
+          return f(output, batch.get<B>());
+        };
+      } else {
+        calls_model_ = true;
+        function_.call = [f = std::move(f)](const Tensor& /*output*/, const AnyBatch& batch) mutable {
+          return f(batch.get<B>());
+        };
+      }
+    }
+  }
+
+  [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(function_.call); }
+  /// Whether it calls the model itself: there is no output then.
+  [[nodiscard]] bool calls_model() const noexcept { return calls_model_; }
+  [[nodiscard]] nn::Module* module() const noexcept { return module_.get(); }
+  [[nodiscard]] const detail::BatchFunction<Tensor, const Tensor&>& function() const noexcept {
+    return function_;
+  }
+
+ private:
+  detail::BatchFunction<Tensor, const Tensor&> function_;
+  std::shared_ptr<nn::Module> module_;
+  bool calls_model_ = false;
+};
+
+/// The model's output for a batch, f(batch): for models that take more than one tensor, and batches of other
+/// types.
+class Forward {
+ public:
+  Forward() = default;
+  template <class F>
+  requires(!std::same_as<F, Forward>) Forward(F f) {
+    using B = detail::BatchOfCallable<F>;
+    function_.batch = &typeid(B);
+    function_.call = [f = std::move(f)](const AnyBatch& batch) mutable -> Tensor {
+      return f(batch.get<B>());
+    };
+  }
+  [[nodiscard]] const detail::BatchFunction<Tensor>& function() const noexcept { return function_; }
+
+ private:
+  detail::BatchFunction<Tensor> function_;
+};
+
+/// Tokens in a batch, f(batch), on the host.
+class TokenCount {
+ public:
+  TokenCount() = default;
+  template <class F>
+  requires(!std::same_as<F, TokenCount>) TokenCount(F f) {
+    using B = detail::BatchOfCallable<F>;
+    function_.batch = &typeid(B);
+    function_.call = [f = std::move(f)](const AnyBatch& batch) mutable -> std::int64_t {
+      return static_cast<std::int64_t>(f(batch.get<B>()));
+    };
+  }
+  [[nodiscard]] const detail::BatchFunction<std::int64_t>& function() const noexcept { return function_; }
+
+ private:
+  detail::BatchFunction<std::int64_t> function_;
+};
+
+/// A metric of evaluations with its name: {"accuracy", train::Accuracy()}. It is updated with output and
+/// target of each batch, or by f(metric, output, batch).
+class EvalMetric {
+ public:
+  template <std::derived_from<Metric> M>
+  EvalMetric(std::string name, M metric)
+      : EvalMetric(std::move(name), std::make_shared<M>(std::move(metric))) {}
+  template <std::derived_from<Metric> M>
+  EvalMetric(std::string name, std::shared_ptr<M> metric) : name_(std::move(name)), metric_(metric) {
+    update_.call = [metric](const Tensor& output, const AnyBatch& batch) {
+      metric->update(output, detail::target_of(batch));
+    };
+  }
+  template <std::derived_from<Metric> M, class F>
+  EvalMetric(std::string name, M metric, F f) : name_(std::move(name)) {
+    using B = detail::BatchOfCallable<F>;
+    auto shared = std::make_shared<M>(std::move(metric));
+    metric_ = shared;
+    update_.batch = &typeid(B);
+    update_.call = [shared, f = std::move(f)](const Tensor& output, const AnyBatch& batch) mutable {
+      f(*shared, output, batch.get<B>());
+    };
+  }
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] Metric& metric() const noexcept { return *metric_; }
+  [[nodiscard]] const detail::BatchFunction<void, const Tensor&>& update() const noexcept { return update_; }
+
+ private:
+  std::string name_;
+  std::shared_ptr<Metric> metric_;
+  detail::BatchFunction<void, const Tensor&> update_;
+};
+
+/// Results of an evaluation by the metrics' names, and "loss" where there is one.
+using EvalResults = std::map<std::string, double>;
+
+struct EvaluateOptions {
+  Loss loss = {};                                   ///< its mean over the samples becomes the result "loss"
+  Forward forward = {};                             ///< default: the model, a Layer, of a batch's input
+  amp::Precision precision = amp::Precision::fp32;  ///< of the autocast region
+  std::optional<Device> device = {};                ///< default: that of the model's first parameter
+};
+
+/// Metrics of a model over a loader, which begins at its epoch 0: in evaluation mode, without recording. The
+/// modules' modes and the loader's place come back. One host read per metric, at the end. What
+/// Trainer::eval does, for loops by hand:
+///   train::evaluate(net, test_loader, {{"accuracy", train::Accuracy()}}).at("accuracy")
+/// Metrics of several numbers are computed and not among the results. Throws: ValueError for a missing model
+/// or loader and for batches of another type, and what model, loss and metrics throw.
+EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::vector<EvalMetric>& metrics,
+                     const EvaluateOptions& options = {});
+
+}  // namespace mezzo::train

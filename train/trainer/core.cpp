@@ -1,0 +1,210 @@
+// A trainer's construction: device, optimizer, schedule, scaler, callbacks, logger, and the checkpoint it
+// begins with.
+#include "mezzo/train/trainer/core.h"
+
+#include <exception>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/random.h"
+#include "mezzo/core/warning.h"
+#include "mezzo/optim/sgd.h"
+#include "mezzo/train/progress_bar.h"
+
+namespace mezzo::train {
+
+Device device_of(const TrainerOptions& options) {
+  return options.device.value_or(detail::device_of(*options.model.module()));
+}
+
+amp::Precision precision_of(const TrainerOptions& options, Device device) {
+  return options.precision.value().value_or(device.is_cuda() ? amp::Precision::amp_fp16
+                                                             : amp::Precision::fp32);
+}
+
+namespace {
+
+amp::GradScalerOptions scaler_options(amp::GradScalerOptions options, amp::Precision precision) {
+  options.enabled = precision == amp::Precision::amp_fp16;
+  return options;
+}
+
+}  // namespace
+
+TrainerCore::TrainerCore(TrainerOptions options)
+    : options_((check_options(options), std::move(options))),
+      state_(*options_.model.module()),
+      scaler_(scaler_options(options_.scaler, precision_of(options_, device_of(options_)))) {
+  if (options_.seed) manual_seed(*options_.seed);
+  state_.device = device_of(options_);
+  state_.precision = precision_of(options_, state_.device);
+  state_.scaler = &scaler_;
+  state_.max_duration = options_.max_duration;
+  state_.microbatch = options_.microbatch.samples();
+  call_ = {options_.model, options_.forward, options_.loss, state_.precision, state_.device};
+  list_callbacks();
+  make_logger();
+  prepare_optimizer();
+  event(Event::init);
+  collect_parts();
+  begin_from_checkpoint();
+}
+
+void TrainerCore::prepare_optimizer() {
+  state_.model.to(state_.device);
+  if (call_.loss_function.module() != nullptr) call_.loss_function.module()->to(state_.device);
+  if (!options_.optimizer.defined()) {
+    // Without momentum this is the same as weight decay of 1e-5 apart from the gradient (SGDW).
+    const optim::SGDOptions sgd{.lr = 0.1, .weight_decay = 1e-4};
+    warn_once(
+        "trainer_optimizer",
+        "Trainer: expected an optimizer, got none, so SGD with learning rate 0.1 is taken; name .optimizer");
+    default_optimizer_ = std::make_shared<optim::SGD>(state_.model, sgd);
+    options_.optimizer = default_optimizer_;
+  }
+  state_.optimizer = options_.optimizer.optimizer();
+  if (state_.optimizer != nullptr && state_.optimizer->device() != state_.device) {
+    throw DeviceError("Trainer", "an optimizer of parameters on " + to_string(state_.device),
+                      to_string(state_.optimizer->device()),
+                      "move the model first, and make the optimizer then");
+  }
+  if (options_.schedule) {
+    schedule_.emplace(*state_.optimizer, *options_.schedule);
+    state_.schedule = &*schedule_;
+  }
+}
+
+void TrainerCore::list_callbacks() {
+  for (const auto* list : {&options_.algorithms, &options_.callbacks}) {
+    for (const AnyCallback& any : *list) {
+      for (int e = 0; e < kEvents; ++e) {
+        if (any.callback()->match(static_cast<Event>(e)))
+          by_event_[static_cast<std::size_t>(e)].push_back(any.callback().get());
+      }
+    }
+  }
+  for (Event inner = Event::before_train_batch; inner <= Event::after_train_batch;
+       inner = static_cast<Event>(static_cast<int>(inner) + 1)) {
+    if (options_.captured && asks(inner)) {
+      throw ValueError(
+          "Trainer", "no callbacks between before_train_batch and after_train_batch with captured",
+          by_event_[static_cast<std::size_t>(inner)].front()->name() + " at " + std::string(to_string(inner)),
+          "leave one of them out: a replayed step runs no code of the host");
+    }
+  }
+}
+
+void TrainerCore::make_logger() {
+  std::vector<AnySink> sinks = options_.sinks;
+  if (options_.progress_bar) {
+    const auto& end = options_.max_duration;
+    std::int64_t total = 0;
+    if (end && end->unit() == TimeUnit::batch) total = static_cast<std::int64_t>(end->value());
+    if (options_.train_loader.defined()) {
+      if (const auto size = options_.train_loader->size()) {
+        state_.epoch_batches_ = (*size + options_.accumulate - 1) / options_.accumulate;
+        if (end && end->unit() == TimeUnit::epoch)
+          total = static_cast<std::int64_t>(end->value()) * *state_.epoch_batches_;
+      }
+    }
+    sinks.emplace_back(ProgressBar({.total = total, .unit = "batches"}));
+  }
+  has_sinks_ = !sinks.empty();
+  logger_ = std::make_unique<Logger>(sinks);
+  state_.logger_ = logger_.get();
+}
+
+void TrainerCore::collect_parts() {
+  parts_.emplace_back("model", state_.model);
+  for (const Part& part : options_.optimizer.parts()) parts_.push_back(part);
+  if (schedule_) parts_.emplace_back("schedule", *schedule_);
+  parts_.emplace_back("scaler", scaler_);
+  if (options_.train_loader.defined() && options_.train_loader->base() != nullptr)
+    parts_.emplace_back("loader", *options_.train_loader->base());
+  parts_.emplace_back("random", default_generator());
+  parts_.emplace_back("trainer", progress_);
+  const auto add = [this](const std::vector<AnyCallback>& callbacks, const std::string& kind) {
+    for (std::size_t i = 0; i < callbacks.size(); ++i) {
+      for (const Part& part : callbacks[i].callback()->parts())
+        parts_.push_back(part.renamed(kind + "." + std::to_string(i) + "." + part.name()));
+    }
+  };
+  add(options_.algorithms, "algorithm");
+  add(options_.callbacks, "callback");
+}
+
+void TrainerCore::begin_from_checkpoint() {
+  event(Event::before_load);
+  const TrainerSave& save = options_.save;
+  bool is_loaded = false;
+  if (!save.folder.empty()) {
+    checkpoints_ = std::make_unique<CheckpointManager>(
+        save.folder, parts_,
+        CheckpointManagerOptions{.keep_last = save.keep_last,
+                                 .keep_best = save.metric.empty() ? 0 : save.keep_best,
+                                 .best = save.best,
+                                 .background = save.background,
+                                 .gradients = false});
+    if (options_.resume) is_loaded = checkpoints_->load_latest().has_value();
+    if (is_loaded) saved_at_ = state_.time.batch;
+  }
+  if (!is_loaded && !options_.load.empty()) {
+    if (options_.load_weights_only)
+      load_weights(options_.load);
+    else
+      train::load_checkpoint(options_.load, parts_);
+  }
+  if (state_.time.batch > 0) logger_->resume(state_.time.batch);
+  event(Event::after_load);
+}
+
+void TrainerCore::load_weights(const std::string& path) {
+  // A checkpoint has the model's tensors under "model."; a file of weights alone has them as they are.
+  const auto report = train::load_checkpoint(path, {{"model", state_.model}}, {.strict = false});
+  if (!report.missing.empty()) train::load_checkpoint(path, {{"", state_.model}});
+}
+
+void TrainerCore::save(const std::string& path) {
+  train::save_checkpoint(path, parts_, {.gradients = false});
+}
+
+void TrainerCore::load(const std::string& path) {
+  event(Event::before_load);
+  train::load_checkpoint(path, parts_);
+  if (is_epoch_open_) options_.train_loader->end();
+  is_epoch_open_ = is_iteration_started_ = false;
+  evaluated_at_ = saved_at_ = -1;
+  logger_->resume(state_.time.batch);
+  event(Event::after_load);
+}
+
+void TrainerCore::event(Event event) {
+  for (Callback* callback : by_event_[static_cast<std::size_t>(event)]) {
+    try {
+      callback->run(event, state_);
+    } catch (const std::exception& error) {
+      std::throw_with_nested(
+          CallbackError("Trainer", callback->name() + " to return at " + std::string(to_string(event)),
+                        "an exception: " + std::string(error.what()), ""));
+    }
+  }
+}
+
+Value TrainerCore::Progress::state_dict() const {
+  Value results = Value::Map{};
+  for (const auto& [name, value] : state.eval_results) results.set(name, value);
+  return Value::Map{
+      {"time", state.time.state_dict()}, {"microbatch", state.microbatch}, {"results", results}};
+}
+
+void TrainerCore::Progress::load_state_dict(const Value& value) {
+  EvalResults results;
+  for (const auto& [name, result] : value.at("results").as_map()) results[name] = result.as_double();
+  const Value& microbatch = value.at("microbatch");
+  const auto samples = microbatch.is_null() ? std::nullopt : std::optional(microbatch.as_int());
+  state.time.load_state_dict(value.at("time"));
+  state.microbatch = samples;
+  state.eval_results = std::move(results);
+}
+
+}  // namespace mezzo::train

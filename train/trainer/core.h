@@ -1,0 +1,135 @@
+// TrainerCore: the parts of a training and the loops over them. Construction and checks stand in core.cpp and
+// checks.cpp, the loop in fit.cpp, one step in step.cpp, evaluation and prediction in evaluation.cpp.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mezzo/amp/captured_step.h"
+#include "mezzo/train/trainer.h"
+#include "mezzo/train/trainer/model_call.h"
+
+namespace mezzo::train {
+
+/// The device and the precision that the options name, or their defaults.
+[[nodiscard]] Device device_of(const TrainerOptions& options);
+[[nodiscard]] amp::Precision precision_of(const TrainerOptions& options, Device device);
+
+/// Throws what Trainer's constructor throws for options that cannot go together.
+void check_options(const TrainerOptions& options);
+
+class TrainerCore {
+ public:
+  explicit TrainerCore(TrainerOptions options);
+
+  void fit(const Time& end);
+  EvalResults evaluate(const AnyLoader& loader);
+  std::vector<Tensor> predict(const AnyLoader& loader);
+  void save(const std::string& path);
+  void load(const std::string& path);
+
+  [[nodiscard]] State& state() noexcept { return state_; }
+  [[nodiscard]] const Parts& parts() const noexcept { return parts_; }
+  [[nodiscard]] const TrainerOptions& options() const noexcept { return options_; }
+
+ private:
+  /// What of the trainer itself a checkpoint holds.
+  struct Progress {
+    State& state;
+    [[nodiscard]] Value state_dict() const;
+    void load_state_dict(const Value& value);
+  };
+  /// The batches of one step, and how many samples each of them has.
+  struct StepBatches {
+    std::vector<AnyBatch> batches;
+    std::vector<std::int64_t> sizes;
+    std::int64_t samples = 0, tokens = 0;
+  };
+
+  /// The time before a batch, or before the end of an epoch.
+  struct Moment {
+    Timestamp time;
+    double progress;
+    bool at_epoch_end;
+  };
+
+  // core.cpp
+  void prepare_optimizer();
+  void list_callbacks();
+  void make_logger();
+  void collect_parts();
+  void begin_from_checkpoint();
+  void load_weights(const std::string& path);
+  void event(Event event);
+  [[nodiscard]] bool asks(Event event) const { return !by_event_[static_cast<std::size_t>(event)].empty(); }
+
+  // fit.cpp
+  [[nodiscard]] bool is_done() const;
+  void open_epoch();
+  void start_iteration();
+  /// Batches until the end of the epoch, or of the training. Returns whether the loader came to its end.
+  bool run_epoch();
+  /// What the next step is made of; none at the end of the epoch.
+  [[nodiscard]] std::optional<StepBatches> next_batches();
+  void end_batch(const Timestamp& before, double progress_before);
+  void end_epoch();
+  void end_iteration();
+  /// Whether a multiple of the interval was reached since `before`.
+  [[nodiscard]] bool is_due(const Time& interval, const Moment& before) const;
+  void save_now();
+  void log_step();
+  /// The entries and what callbacks have logged.
+  void log_pending(std::vector<LogEntry> entries = {}, bool all_sinks = false);
+
+  // step.cpp
+  void step(StepBatches& step);
+  /// optimize(), in smaller parts when memory runs out.
+  void optimize_within_memory(const StepBatches& step);
+  /// optimize(), recorded and replayed.
+  void optimize_captured(const StepBatches& step);
+  void optimize(const StepBatches& step);
+  void zero_grad();
+  /// Gradients of all batches; returns the mean loss.
+  Tensor train_microbatches(const StepBatches& step);
+  /// Returns the loss times the part's share of the step's samples.
+  Tensor forward_backward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples);
+  /// The number of samples in a batch, 1 where its tensors are not known. Throws: DTypeError unless its
+  /// tensors are of the dtypes of the first batch.
+  [[nodiscard]] std::int64_t inspect(const AnyBatch& batch);
+  [[noreturn]] void refuse_dtypes(const AnyBatch& batch) const;
+
+  // evaluation.cpp
+  /// Runs the callbacks of eval_end or predict_end, so that they undo what they did at the beginning.
+  void end_after_error(Event end) noexcept;
+  template <class F>
+  void over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, const F& f);
+
+  TrainerOptions options_;
+  State state_;
+  detail::ModelCall call_;
+  std::shared_ptr<optim::Optimizer> default_optimizer_;
+  std::optional<optim::LRScheduler> schedule_;
+  amp::GradScaler scaler_;
+  std::unique_ptr<Logger> logger_;
+  std::array<std::vector<Callback*>, kEvents> by_event_;
+  Progress progress_{state_};
+  Parts parts_;
+  std::unique_ptr<CheckpointManager> checkpoints_;
+
+  bool is_epoch_open_ = false;  ///< the loader's loop is under way
+  bool is_iteration_started_ = false;
+  bool has_sinks_ = false;
+  double clock_ = 0;                                ///< when time was counted last
+  std::int64_t evaluated_at_ = -1, saved_at_ = -1;  ///< batches
+  std::vector<DType> batch_dtypes_;                 ///< of the first batch's tensors
+  Tensor step_loss_;                                ///< of the first evaluation of a step's closure
+  // captured
+  std::unique_ptr<amp::CapturedStep> captured_;
+  StepBatches captured_batches_;
+};
+
+}  // namespace mezzo::train

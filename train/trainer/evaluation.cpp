@@ -1,0 +1,163 @@
+// Evaluation and prediction: the model in evaluation mode over the batches of a loader.
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/error.h"
+#include "mezzo/train/trainer/core.h"
+
+namespace mezzo::train {
+
+namespace {
+
+/// An epoch of a loader that the caller may be in the middle of: it goes on there afterwards.
+class Visit {
+ public:
+  explicit Visit(const AnyLoader& loader) : loader_(loader) {
+    if (auto* base = loader_->base()) {
+      place_ = base->state_dict();
+      base->set_epoch(0);
+    }
+    loader_->begin();
+  }
+  ~Visit() {
+    loader_->end();
+    if (auto* base = loader_->base()) {
+      try {
+        base->load_state_dict(place_);
+      } catch (const Error&) {  // its own state: cannot be
+      }
+    }
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+ private:
+  AnyLoader loader_;
+  Value place_;
+};
+
+/// The metrics of one evaluation, and the mean loss.
+class Counting {
+ public:
+  Counting(const std::vector<EvalMetric>& metrics, const detail::ModelCall& call)
+      : metrics_(metrics), call_(call) {
+    for (const EvalMetric& metric : metrics_) metric.metric().reset();
+  }
+  void update(const Tensor& output, const AnyBatch& batch) {
+    for (const EvalMetric& metric : metrics_) metric.update().call(output, batch);
+    if (call_.loss_function.defined())
+      loss_.update(call_.loss(output, batch), static_cast<double>(detail::samples_or_one(batch)));
+  }
+  [[nodiscard]] EvalResults results() const {
+    EvalResults results;
+    if (call_.loss_function.defined()) results["loss"] = loss_.value();
+    for (const EvalMetric& metric : metrics_) {
+      const Tensor value = metric.metric().compute();
+      if (value.numel() == 1) results[metric.name()] = value.to(DType::f64).item();
+    }
+    return results;
+  }
+
+ private:
+  const std::vector<EvalMetric>& metrics_;
+  const detail::ModelCall& call_;
+  Mean loss_;
+};
+
+constexpr std::array<Event, 6> kEvalEvents{Event::eval_start,          Event::eval_batch_start,
+                                           Event::eval_before_forward, Event::eval_after_forward,
+                                           Event::eval_batch_end,      Event::eval_end};
+constexpr std::array<Event, 6> kPredictEvents{Event::predict_start,          Event::predict_batch_start,
+                                              Event::predict_before_forward, Event::predict_after_forward,
+                                              Event::predict_batch_end,      Event::predict_end};
+
+}  // namespace
+
+template <class F>
+void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, const F& f) {
+  if (is_epoch_open_ && loader->base() != nullptr && loader->base() == options_.train_loader->base()) {
+    options_.train_loader->end();  // the training goes on from the place that Visit restores
+    is_epoch_open_ = false;
+  }
+  try {
+    event(events[0]);
+    const detail::EvaluationMode mode(state_.model);
+    const Visit visit(loader);
+    const NoGrad no_grad;
+    for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next()) {
+      state_.batch = batch.to(state_.device);
+      event(events[1]);
+      event(events[2]);
+      state_.output = call_.forward(state_.batch);
+      event(events[3]);
+      f(state_.output, state_.batch);
+      event(events[4]);
+    }
+  } catch (...) {
+    state_.batch = {};
+    state_.output = {};
+    end_after_error(events[5]);
+    throw;
+  }
+  state_.batch = {};
+  state_.output = {};
+}
+
+void TrainerCore::end_after_error(Event end) noexcept {
+  for (Callback* callback : by_event_[static_cast<std::size_t>(end)]) {
+    try {
+      callback->run(end, state_);
+    } catch (...) {  // the first error goes on
+    }
+  }
+}
+
+EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
+  if (!loader.defined())
+    throw ValueError("Trainer::eval", "a loader", "none", "give .eval_loader, or a loader here");
+  call_.check("Trainer::eval", loader->batch_type().type);
+  state_.eval_results.clear();  // callbacks at eval_end of one that throws find none
+  Counting counting(options_.metrics, call_);
+  over_batches(loader, kEvalEvents,
+               [&](const Tensor& output, const AnyBatch& batch) { counting.update(output, batch); });
+  state_.eval_results = counting.results();
+  evaluated_at_ = state_.time.batch;
+  event(Event::eval_end);
+  for (const auto& [name, value] : state_.eval_results) state_.log("eval/" + name, value);
+  log_pending({}, true);
+  return state_.eval_results;
+}
+
+std::vector<Tensor> TrainerCore::predict(const AnyLoader& loader) {
+  if (!loader.defined()) throw ValueError("Trainer::predict", "a loader", "none", "name one");
+  detail::ModelCall model = call_;
+  model.loss_function = {};
+  model.check("Trainer::predict", loader->batch_type().type);
+  std::vector<Tensor> outputs;
+  over_batches(loader, kPredictEvents,
+               [&](const Tensor& output, const AnyBatch& /*batch*/) { outputs.push_back(output); });
+  event(Event::predict_end);
+  return outputs;
+}
+
+EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::vector<EvalMetric>& metrics,
+                     const EvaluateOptions& options) {
+  if (model.module() == nullptr || !loader.defined())
+    throw ValueError("evaluate", "a model and a loader", model.module() == nullptr ? "no model" : "no loader",
+                     "give both");
+  const Device device = options.device.value_or(detail::device_of(*model.module()));
+  const detail::ModelCall call{model, options.forward, options.loss, options.precision, device};
+  const auto& type = loader->batch_type().type;
+  call.check("evaluate", type);
+  for (const EvalMetric& metric : metrics)
+    detail::check_batch("evaluate", metric.name(), metric.update().batch, type);
+  const detail::EvaluationMode mode(*model.module());
+  const Visit visit(loader);
+  const NoGrad no_grad;
+  Counting counting(metrics, call);
+  for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next()) {
+    batch = batch.to(device);
+    counting.update(call.forward(batch), batch);
+  }
+  return counting.results();
+}
+
+}  // namespace mezzo::train

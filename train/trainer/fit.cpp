@@ -1,0 +1,192 @@
+// The loop over batches and epochs: events, time, and when to evaluate, save and stop.
+#include <cmath>
+
+#include "mezzo/core/error.h"
+#include "mezzo/ops/shape.h"
+#include "mezzo/train/throughput.h"
+#include "mezzo/train/trainer/core.h"
+
+namespace mezzo::train {
+
+bool TrainerCore::is_done() const {
+  return state_.stop_requested_ || state_.time.get(state_.max_duration->unit()) >= *state_.max_duration;
+}
+
+void TrainerCore::fit(const Time& end) {
+  if (!options_.train_loader.defined())
+    throw ValueError("Trainer::fit", "a train_loader", "none", "give .train_loader = loader");
+  state_.max_duration = end;
+  state_.stop_requested_ = false;
+  if (is_done()) return;
+  clock_ = steady_seconds();
+  state_.model.train();
+  event(Event::fit_start);
+  while (!is_done()) {
+    if (run_epoch()) end_epoch();
+  }
+  if (!options_.eval_interval.is_zero() && options_.eval_loader.defined() &&
+      evaluated_at_ != state_.time.batch) {
+    evaluate(options_.eval_loader);
+    saved_at_ = -1;  // the last checkpoint holds these results
+  }
+  if (checkpoints_ != nullptr && saved_at_ != state_.time.batch) save_now();
+  event(Event::fit_end);
+  log_pending();
+  if (checkpoints_ != nullptr) checkpoints_->wait();
+  logger_->close();
+}
+
+void TrainerCore::open_epoch() {
+  if (is_epoch_open_) return;
+  AnyLoader& loader = options_.train_loader;
+  const auto size = loader->size();
+  if (size) state_.epoch_batches_ = (*size + options_.accumulate - 1) / options_.accumulate;
+  loader->begin();
+  is_epoch_open_ = true;
+  // Of a checkpoint within an epoch a DataLoader knows its place; other loaders are read up to it.
+  if (loader->base() == nullptr) {
+    for (std::int64_t i = 0; i < state_.time.batch_in_epoch * options_.accumulate; ++i)
+      static_cast<void>(loader->next());
+  }
+  if (state_.time.batch_in_epoch > 0) return;
+  start_iteration();
+  event(Event::epoch_start);
+}
+
+void TrainerCore::start_iteration() {
+  if (is_iteration_started_) return;
+  is_iteration_started_ = true;
+  const auto& time = state_.time;
+  const bool by_tokens = options_.iteration_length && options_.iteration_length->unit() == TimeUnit::token;
+  if (by_tokens ? time.token_in_iteration == 0 : time.epoch_in_iteration == 0 && time.batch_in_epoch == 0)
+    event(Event::iteration_start);
+}
+
+bool TrainerCore::run_epoch() {
+  while (!is_done()) {
+    open_epoch();  // an evaluation of the same loader has closed it
+    const Timestamp before = state_.time;
+    const double progress_before = state_.progress();
+    {
+      auto next = next_batches();
+      if (!next) {
+        if (before.batch_in_epoch == 0)
+          throw ValueError("Trainer::fit", "a train_loader with at least one batch", "none",
+                           "give it samples");
+        return true;
+      }
+      start_iteration();
+      event(Event::batch_start);
+      step(*next);
+    }
+    end_batch(before, progress_before);
+  }
+  // The end of the training may be that of the epoch.
+  if (!state_.epoch_batches_ || state_.time.batch_in_epoch != *state_.epoch_batches_) return false;
+  return !options_.train_loader->next().defined();
+}
+
+std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
+  StepBatches step;
+  for (std::int64_t i = 0; i < options_.accumulate; ++i) {
+    event(Event::before_dataloader);
+    AnyBatch batch = options_.train_loader->next();
+    if (!batch.defined()) break;
+    // The loader's own batch is valid until it is asked for the next one.
+    state_.batch = (options_.accumulate > 1 ? batch.copy() : batch).to(state_.device);
+    event(Event::after_dataloader);
+    step.sizes.push_back(inspect(state_.batch));
+    step.samples += step.sizes.back();
+    if (options_.tokens.function().call) step.tokens += options_.tokens.function().call(state_.batch);
+    step.batches.push_back(state_.batch);
+  }
+  if (step.batches.empty()) {
+    state_.batch = {};
+    is_epoch_open_ = false;
+    return std::nullopt;
+  }
+  state_.batch_samples = step.samples;
+  return step;
+}
+
+void TrainerCore::end_batch(const Timestamp& before, double progress_before) {
+  const double now = steady_seconds();
+  state_.time.seconds += now - clock_;
+  clock_ = now;
+  event(Event::batch_end);
+  log_step();
+  state_.batch = {};
+  state_.output = {};
+  const Moment moment{before, progress_before, false};
+  if (is_due(options_.eval_interval, moment) && options_.eval_loader.defined())
+    evaluate(options_.eval_loader);
+  event(Event::batch_checkpoint);
+  if (checkpoints_ != nullptr && is_due(options_.save.interval, moment)) save_now();
+  if (options_.iteration_length && options_.iteration_length->unit() == TimeUnit::token &&
+      state_.time.get_in_iteration(TimeUnit::token) >= *options_.iteration_length)
+    end_iteration();
+}
+
+void TrainerCore::end_epoch() {
+  is_epoch_open_ = false;
+  const Moment moment{state_.time, state_.progress(), true};
+  state_.time.end_epoch();
+  event(Event::epoch_end);
+  log_pending();
+  if (is_due(options_.eval_interval, moment) && options_.eval_loader.defined())
+    evaluate(options_.eval_loader);
+  event(Event::epoch_checkpoint);
+  if (checkpoints_ != nullptr && is_due(options_.save.interval, moment)) save_now();
+  if (options_.iteration_length && options_.iteration_length->unit() == TimeUnit::epoch &&
+      state_.time.get_in_iteration(TimeUnit::epoch) >= *options_.iteration_length)
+    end_iteration();
+}
+
+void TrainerCore::end_iteration() {
+  state_.time.end_iteration();
+  is_iteration_started_ = false;
+  event(Event::iteration_end);
+  event(Event::iteration_checkpoint);
+}
+
+bool TrainerCore::is_due(const Time& interval, const Moment& before) const {
+  if (interval.is_zero()) return false;
+  const bool of_epochs = interval.unit() == TimeUnit::epoch || interval.unit() == TimeUnit::iteration;
+  if (of_epochs != before.at_epoch_end && interval.unit() != TimeUnit::duration) return false;
+  const bool shares = interval.unit() == TimeUnit::duration;
+  const double was = shares ? before.progress : before.time.get(interval.unit()).value();
+  const double is = shares ? state_.progress() : state_.time.get(interval.unit()).value();
+  return std::floor(is / interval.value()) > std::floor(was / interval.value());
+}
+
+void TrainerCore::save_now() {
+  std::optional<double> metric;
+  if (!options_.save.metric.empty()) {
+    const auto found = state_.eval_results.find(options_.save.metric);
+    if (found != state_.eval_results.end() && !std::isnan(found->second)) metric = found->second;
+  }
+  checkpoints_->save(state_.time.batch, metric);
+  saved_at_ = state_.time.batch;
+}
+
+void TrainerCore::log_step() {
+  if (!has_sinks_) {
+    state_.pending_.clear();
+    return;
+  }
+  std::vector<LogEntry> entries{{"loss", state_.loss}};
+  if (schedule_)
+    entries.push_back({"lr", select(state_.optimizer->rates(0), 0, 0)});
+  else if (state_.optimizer != nullptr)
+    entries.push_back({"lr", state_.optimizer->lr()});
+  if (scaler_.is_enabled()) entries.push_back({"scale", scaler_.scale_tensor()});
+  log_pending(std::move(entries));
+}
+
+void TrainerCore::log_pending(std::vector<LogEntry> entries, bool all_sinks) {
+  for (const auto& [name, value] : state_.pending_) entries.push_back({name, value});
+  if (!entries.empty() && has_sinks_) logger_->log(state_.time.batch, entries, {.all_sinks = all_sinks});
+  state_.pending_.clear();
+}
+
+}  // namespace mezzo::train

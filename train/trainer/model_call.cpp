@@ -1,0 +1,87 @@
+// The model and the loss in their autocast region, and the checks of the types that they take.
+#include "mezzo/train/trainer/model_call.h"
+
+#include "mezzo/core/error.h"
+
+namespace mezzo::train::detail {
+
+namespace {
+
+/// Enters the region, if there is one, around f.
+template <class F>
+Tensor in_region(const ModelCall& call, const F& f) {
+  const auto dtype = call.region_dtype();
+  if (!dtype) return f();
+  const amp::Autocast region(call.device, *dtype);
+  return f();
+}
+
+}  // namespace
+
+std::optional<DType> ModelCall::region_dtype() const noexcept {
+  if (precision == amp::Precision::amp_fp16) return DType::f16;
+  if (precision == amp::Precision::amp_bf16) return DType::bf16;
+  return std::nullopt;
+}
+
+Tensor ModelCall::forward(const AnyBatch& batch) const {
+  if (loss_function.calls_model() && !forward_function.function().call) return {};
+  return in_region(*this, [&] {
+    const auto& function = forward_function.function();
+    return function.call ? function.call(batch) : (*model.layer())(input_of(batch));
+  });
+}
+
+Tensor ModelCall::loss(const Tensor& output, const AnyBatch& batch) const {
+  return in_region(*this, [&] { return loss_function.function().call(output, batch); });
+}
+
+void check_batch(std::string_view op, std::string_view function, const std::type_info* taken,
+                 const std::type_info& batch) {
+  const std::string got = "batches of type " + nn::detail::type_text(batch);
+  if (taken == nullptr && !has_input_and_target(batch)) {
+    throw ValueError(op, "batches of type Example, Tensor or pair of tensors, for " + std::string(function),
+                     got, "give a function of the whole batch");
+  }
+  if (taken != nullptr && *taken != batch) {
+    throw ValueError(
+        op,
+        "batches of type " + nn::detail::type_text(*taken) + ", as " + std::string(function) + " takes them",
+        got, "let it take the type that the loader gives");
+  }
+}
+
+void ModelCall::check(std::string_view op, const std::type_info& batch) const {
+  if (model.layer() == nullptr && !forward_function.function().call && !loss_function.calls_model()) {
+    throw ValueError(op, "a model that is an nn::Layer, or a forward",
+                     model.module()->type_name() + " and none",
+                     "give .forward = [&](const Batch& batch) { return net(...); }");
+  }
+  if (!loss_function.calls_model() || forward_function.function().call)
+    check_batch(op, forward_function.function().call ? "forward" : "the model",
+                forward_function.function().batch, batch);
+  if (loss_function.defined()) check_batch(op, "the loss", loss_function.function().batch, batch);
+}
+
+Device device_of(const nn::Module& model) {
+  const auto parameters = model.parameters();
+  return parameters.empty() ? Device::cpu() : parameters.front().device();
+}
+
+std::int64_t samples_or_one(const AnyBatch& batch) {
+  bool has_tensors = false;
+  batch.visit([&](Tensor& tensor) { has_tensors = has_tensors || tensor.defined(); });
+  return has_tensors ? batch.samples() : 1;
+}
+
+EvaluationMode::EvaluationMode(nn::Module& model) {
+  for (const auto& [path, module] : model.named_modules()) modes_.emplace_back(module, module->is_training());
+  model.eval();
+}
+
+EvaluationMode::~EvaluationMode() {
+  // A module comes before those below it.
+  for (const auto& [module, mode] : modes_) module->train(mode);
+}
+
+}  // namespace mezzo::train::detail

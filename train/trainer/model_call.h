@@ -1,0 +1,52 @@
+// The two calls that a step and an evaluation make in the precision's autocast region: the model and the
+// loss.
+#pragma once
+
+#include <optional>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/amp/precision.h"
+#include "mezzo/train/functions.h"
+
+namespace mezzo::train::detail {
+
+struct ModelCall {
+  ModelRef model;
+  Forward forward_function;
+  Loss loss_function;
+  amp::Precision precision = amp::Precision::fp32;
+  Device device = Device::cpu();
+
+  /// The dtype of the region; none: there is no region.
+  [[nodiscard]] std::optional<DType> region_dtype() const noexcept;
+  /// The model's output; undefined where the loss calls the model itself.
+  [[nodiscard]] Tensor forward(const AnyBatch& batch) const;
+  [[nodiscard]] Tensor loss(const Tensor& output, const AnyBatch& batch) const;
+  /// Throws, in the name of `op`: ValueError for functions that do not take batches of this type, and for a
+  /// model that is no Layer where there is no forward.
+  void check(std::string_view op, const std::type_info& batch) const;
+};
+
+/// Throws, in the name of `op`: ValueError unless a function that takes batches of type `taken` (nullptr:
+/// those with an input and a target) takes this one.
+void check_batch(std::string_view op, std::string_view function, const std::type_info* taken,
+                 const std::type_info& batch);
+
+/// That of the first parameter; the CPU where there is none.
+[[nodiscard]] Device device_of(const nn::Module& model);
+/// Samples in a batch; 1 where its tensors are not known.
+[[nodiscard]] std::int64_t samples_or_one(const AnyBatch& batch);
+
+/// The modes of a module and all below it while it lives in evaluation mode; they come back at the end.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(nn::Module& model);
+  ~EvaluationMode();
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  std::vector<std::pair<nn::Module*, bool>> modes_;
+};
+
+}  // namespace mezzo::train::detail

@@ -1,0 +1,202 @@
+// One step of the optimizer: the batches in their parts, forward, loss, backward, scaler, schedule.
+#include <algorithm>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/error.h"
+#include "mezzo/core/memory/allocator.h"
+#include "mezzo/core/random.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/optim/clip.h"
+#include "mezzo/train/trainer/core.h"
+
+namespace mezzo::train {
+
+std::int64_t TrainerCore::inspect(const AnyBatch& batch) {
+  const bool is_first = batch_dtypes_.empty();
+  std::size_t i = 0;
+  std::int64_t samples = -1;
+  bool is_alike = true;
+  batch.visit([&](Tensor& tensor) {
+    if (!tensor.defined()) return;
+    if (is_first) batch_dtypes_.push_back(tensor.dtype());
+    is_alike = is_alike && i < batch_dtypes_.size() && batch_dtypes_[i] == tensor.dtype();
+    ++i;
+    if (tensor.dim() > 0 && (samples < 0 || samples == tensor.size(0)))
+      samples = tensor.size(0);
+    else
+      samples = -2;  // AnyBatch::samples() says why
+  });
+  if (!is_alike || i != batch_dtypes_.size()) refuse_dtypes(batch);
+  if (i == 0) return 1;
+  return samples >= 0 ? samples : batch.samples();
+}
+
+void TrainerCore::refuse_dtypes(const AnyBatch& batch) const {
+  const auto text = [](const std::vector<DType>& dtypes) {
+    std::string names;
+    for (const DType dtype : dtypes) names += (names.empty() ? "" : ", ") + std::string(to_string(dtype));
+    return "tensors of " + (names.empty() ? std::string("no dtype") : names);
+  };
+  std::vector<DType> found;
+  batch.visit([&](Tensor& tensor) {
+    if (tensor.defined()) found.push_back(tensor.dtype());
+  });
+  throw DTypeError("Trainer::fit", "batches like the first one: " + text(batch_dtypes_),
+                   text(found) + " at batch " + std::to_string(state_.time.batch),
+                   "let the loader give the same kinds of tensors every time");
+}
+
+void TrainerCore::step(StepBatches& step) {
+  step_loss_ = {};
+  if (options_.microbatch.is_auto())
+    optimize_within_memory(step);
+  else if (options_.captured)
+    optimize_captured(step);
+  else
+    optimize(step);
+  state_.loss = step_loss_;
+  state_.time.add_batch(step.samples, step.tokens);
+}
+
+void TrainerCore::optimize_within_memory(const StepBatches& step) {
+  const auto random = default_generator().state();
+  std::vector<std::pair<Tensor, Tensor>> buffers;
+  {
+    const NoGrad no_grad;
+    for (const auto& [name, buffer] : state_.model.named_buffers())
+      buffers.emplace_back(buffer, buffer.clone());
+  }
+  while (true) {
+    try {
+      optimize(step);
+      return;
+    } catch (const OutOfMemoryError&) {
+      const std::int64_t largest = *std::max_element(step.sizes.begin(), step.sizes.end());
+      const std::int64_t size = std::min(state_.microbatch.value_or(largest), largest);
+      if (size <= 1) throw;
+      state_.microbatch = (size + 1) / 2;
+    }
+    // As if nothing had been tried.
+    state_.output = state_.loss = step_loss_ = {};
+    zero_grad();
+    const NoGrad no_grad;
+    for (const auto& [buffer, value] : buffers) buffer.copy_(value);
+    default_generator().set_state(random);
+    if (scaler_.is_enabled()) scaler_.load_state_dict(scaler_.state_dict());
+    empty_cache(state_.device);
+  }
+}
+
+void TrainerCore::zero_grad() {
+  if (state_.optimizer != nullptr) {
+    state_.optimizer->zero_grad();
+  } else {
+    for (Tensor parameter : options_.optimizer.parameters()) parameter.set_grad({});
+  }
+}
+
+void TrainerCore::optimize(const StepBatches& step) {
+  const AnyOptimizer& optimizer = options_.optimizer;
+  if (optimizer.takes_closure()) {
+    state_.step_result = optimizer.step(scaler_, [&] { return train_microbatches(step); });
+  } else {
+    static_cast<void>(train_microbatches(step));
+    state_.step_result = scaler_.step(*state_.optimizer);
+  }
+  if (schedule_) schedule_->step(state_.step_result);
+  if (scaler_.is_enabled()) scaler_.update();
+}
+
+Tensor TrainerCore::train_microbatches(const StepBatches& step) {
+  event(Event::before_train_batch);
+  zero_grad();
+  Tensor total;
+  const auto add = [&](const AnyBatch& part, std::int64_t samples) {
+    const Tensor loss = forward_backward(part, samples, step.samples);
+    total = total.defined() ? total + loss : loss;
+  };
+  for (std::size_t i = 0; i < step.batches.size(); ++i) {
+    if (!state_.microbatch || *state_.microbatch >= step.sizes[i]) {
+      add(step.batches[i], step.sizes[i]);
+      continue;
+    }
+    for (const AnyBatch& part : microbatches(step.batches[i], *state_.microbatch)) add(part, part.samples());
+  }
+  state_.loss = total;
+  if (!step_loss_.defined()) step_loss_ = total;
+  const bool closes = options_.optimizer.takes_closure();
+  if (!closes && (options_.clip_norm || asks(Event::after_train_batch))) scaler_.unscale_(*state_.optimizer);
+  if (options_.clip_norm)
+    state_.log("grad_norm", optim::clip_grad_norm_(options_.optimizer.parameters(), *options_.clip_norm));
+  event(Event::after_train_batch);
+  return total;
+}
+
+Tensor TrainerCore::forward_backward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples) {
+  state_.batch = part;
+  event(Event::before_forward);
+  state_.output = call_.forward(state_.batch);
+  event(Event::after_forward);
+  event(Event::before_loss);
+  state_.loss = call_.loss(state_.output, state_.batch);
+  event(Event::after_loss);
+  const Tensor loss = state_.loss;
+  if (!loss.defined() || loss.numel() != 1)
+    throw ShapeError("Trainer::fit", "a loss of one element",
+                     loss.defined() ? to_string(loss.shape()) : std::string("an undefined one"),
+                     "let it return the mean over the samples");
+  const Tensor weighed = samples == step_samples
+                             ? loss
+                             : loss * (static_cast<double>(samples) / static_cast<double>(step_samples));
+  event(Event::before_backward);
+  scaler_.scale(weighed).backward();
+  event(Event::after_backward);
+  return weighed.detach();
+}
+
+namespace {
+
+std::vector<Tensor> tensors_of(const std::vector<AnyBatch>& batches) {
+  std::vector<Tensor> tensors;
+  for (const AnyBatch& batch : batches) batch.visit([&](Tensor& tensor) { tensors.push_back(tensor); });
+  return tensors;
+}
+
+bool are_alike(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].shape() != b[i].shape() || a[i].dtype() != b[i].dtype()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void TrainerCore::optimize_captured(const StepBatches& step) {
+  const auto given = tensors_of(step.batches);
+  if (captured_ == nullptr) {
+    for (const AnyBatch& batch : step.batches) {
+      captured_batches_.batches.push_back(batch.copy());
+      captured_batches_.batches.back().visit([](Tensor& tensor) { tensor = tensor.clone(); });
+    }
+    captured_batches_.sizes = step.sizes;
+    captured_batches_.samples = step.samples;
+    captured_ = std::make_unique<amp::CapturedStep>(state_.device, [this] {
+      step_loss_ = {};
+      optimize(captured_batches_);
+      return step_loss_;
+    });
+  }
+  const auto kept = tensors_of(captured_batches_.batches);
+  if (!are_alike(given, kept)) {  // the last batch of an epoch, say
+    optimize(step);
+    return;
+  }
+  {
+    const NoGrad no_grad;
+    for (std::size_t i = 0; i < kept.size(); ++i) Tensor(kept[i]).copy_(given[i]);
+  }
+  step_loss_ = (*captured_)();
+}
+
+}  // namespace mezzo::train
