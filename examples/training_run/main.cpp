@@ -10,6 +10,8 @@
 #include <exception>
 #include <string>
 
+#include "../drawn_digits.h"
+
 using namespace mezzo;
 
 namespace {
@@ -20,34 +22,9 @@ struct Options {
   std::int64_t stop = 0;
 };
 
-/// Digits as those of a pocket calculator, each at a place of its own on noise: u8 [1, 28, 28].
-struct DrawnDigits {
-  std::int64_t count;
-  std::uint64_t seed;
-
-  [[nodiscard]] std::int64_t size() const { return count; }
-  [[nodiscard]] data::Example get(std::int64_t index) const {
-    // Strokes: top, upper left, upper right, middle, lower left, lower right, bottom.
-    static constexpr const char* kStrokes[] = {"1110111", "0010010", "1011101", "1011011", "0111010",
-                                               "1101011", "1101111", "1010010", "1111111", "1111011"};
-    static constexpr std::int64_t kBoxes[7][4] = {{0, 0, 2, 10}, {0, 0, 9, 2}, {0, 8, 9, 2},  {8, 0, 2, 10},
-                                                  {8, 0, 9, 2},  {8, 8, 9, 2}, {15, 0, 2, 10}};
-    data::Random random(seed, 0, static_cast<std::uint64_t>(index));
-    const std::int64_t digit = random.integer(10), top = 4 + random.integer(3), left = 8 + random.integer(3);
-    Generator generator(random.seed());
-    Tensor image = randint(0, 120, {1, 28, 28}, {.dtype = DType::u8}, generator);
-    for (std::size_t i = 0; i < 7; ++i) {
-      const auto& [row, column, height, width] = kBoxes[i];
-      if (kStrokes[digit][i] == '1')
-        image = data::erase(image, {top + row, left + column, height, width}, 255);
-    }
-    return {image, tensor(digit)};
-  }
-};
-
 data::Dataset<data::Example> digits(const Options& options, bool train) {
   if (!options.data.empty()) return data::MNIST(options.data, {.train = train});
-  return DrawnDigits{train ? 4000 : 1000, train ? 1U : 2U};
+  return examples::DrawnDigits{train ? 4000 : 1000, train ? 1U : 2U};
 }
 
 // program begins
