@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <ctime>
 #include <optional>
 #include <stdexcept>
@@ -136,6 +137,7 @@ inline std::vector<mezzo::train::AnyCallback> callbacks_of(const ModelOptions& o
     std::string line = fmt::format("batch {}:", state.time.batch);
     for (const auto& [name, value] : state.eval_results) line += fmt::format(" {} {:.4g}", name, value);
     fmt::print("{}\n", line);
+    std::fflush(stdout);
   }));
   if (!o.record.empty()) callbacks.emplace_back(Recorder(o.record, model));
   return callbacks;
@@ -153,12 +155,12 @@ inline void finish(const ModelOptions& o, Goal goal, double result, const mezzo:
   if (o.goal) goal.wanted = o.goal;
   const bool is_share = goal.unit.starts_with("%");
   if (is_share) result *= 100;
-  const std::string got = fmt::format("{:.{}f} {}", result, is_share ? 1 : 3, goal.unit);
+  const std::string got = is_share ? fmt::format("{:.1f} %", result) : fmt::format("{:.3f}", result);
   const double seconds = state.time.seconds, cpu = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
   fmt::print("{} batches, {} samples, {:.0f} s of processor time in this process\n", state.time.batch,
              state.time.sample, cpu);
   if (!goal.wanted) {
-    fmt::print("no goal: {} in {:.0f} s\n", got, seconds);
+    fmt::print("no goal: {}{} in {:.0f} s\n", got, is_share ? goal.unit.substr(1) : " " + goal.unit, seconds);
     return;
   }
   const bool reached = is_share ? result >= *goal.wanted : result <= *goal.wanted;

@@ -27,7 +27,7 @@ struct Stripes {
     double mean[3], swing[3];
     for (int c = 0; c < 3; ++c) {
       mean[c] = random.uniform(90, 165);
-      swing[c] = random.uniform(-45, 45);
+      swing[c] = random.uniform(20, 50) * (random.bernoulli(0.5) ? 1 : -1);
     }
     std::vector<std::uint8_t> pixels;
     pixels.reserve(3 * 32 * 32);
@@ -38,7 +38,7 @@ struct Stripes {
         pixels.push_back(static_cast<std::uint8_t>(mean[c] + swing[c] * wave + random.uniform(-40, 40)));
       }
     }
-    return {mezzo::tensor(pixels, {3, 32, 32}), mezzo::tensor(label)};
+    return {mezzo::tensor(pixels, {3, 32, 32}, {.dtype = mezzo::DType::u8}), mezzo::tensor(label)};
   }
 };
 

@@ -13,7 +13,7 @@ using namespace mezzo;
 struct Options : examples::ModelOptions {
   Options() {
     duration = "3ep";
-    lr = 0.1;
+    lr = 0.01;
   }
   std::string model = "resnet9", layout = "channels_last";
   std::int64_t width = 0, images = 2000;

@@ -8,7 +8,10 @@ namespace {
 using namespace mezzo;
 
 struct Options : examples::ModelOptions {
-  Options() { duration = "20ep"; }
+  Options() {
+    duration = "20ep";
+    eval_interval = "5ep";
+  }
   std::string target = "price";
   std::vector<std::string> leave_out;
 };

@@ -13,8 +13,8 @@
 
 namespace examples {
 
-/// Houses: `price` follows from size, rooms, town and age, some of which are missing, and noise of 2 % of its
-/// variance; `segment` tells cheap from dear ones within each town.
+/// Houses: `price` follows from size, rooms, town, age (missing in some rows) and noise; `segment` tells
+/// cheap from dear ones within each town.
 inline mezzo::data::Table made_houses(std::int64_t rows, std::uint64_t seed) {
   using namespace mezzo::data;
   const char* const towns[] = {"Ashton", "Berwick", "Colne"};
@@ -93,8 +93,8 @@ inline Encoded encoded(const mezzo::data::Table& table, const std::string& targe
   } else {
     result.targets = table.tensor({target}, {.dtype = DType::f64});
   }
-  if ((result.targets != result.targets).any().item() != 0 ||
-      (result.targets == -1).any().item() != 0 && !result.classes.empty())
+  const Tensor there = result.classes.empty() ? result.targets == result.targets : result.targets >= 0;
+  if (!there.all().item<bool>())
     throw ValueError("tabular", "a value of '" + target + "' in every row", "missing ones",
                      "remove these rows");
   if (result.classes.empty()) result.targets = standardized(result.targets, result.learned);
