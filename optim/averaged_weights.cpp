@@ -10,6 +10,7 @@
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
+#include "mezzo/optim/detail/step_made.h"
 
 namespace mezzo::optim {
 
@@ -33,16 +34,6 @@ NamedTensors checked(std::string_view name, NamedTensors weights) {
     }
   }
   return weights;
-}
-
-/// Whether the step was made, bool 0-dim on the device; undefined: it was.
-Tensor was_made(const StepOutcome& outcome) {
-  if (!outcome.record.defined()) return {};
-  static_assert(offsetof(ScalerRecord, found_inf) % 4 == 0);
-  const TensorImpl& impl = outcome.record.impl();
-  const std::int64_t at = (impl.offset + static_cast<std::int64_t>(offsetof(ScalerRecord, found_inf))) / 4;
-  const Tensor found_inf(make_ref<TensorImpl>(impl.storage, at, Shape{}, Dims{}, DType::i32, false));
-  return eq(found_inf, 0);
 }
 
 }  // namespace
