@@ -1,0 +1,245 @@
+// Algorithms: what a trainer applies to a training beyond its loop.
+//   train::Trainer trainer({..., .algorithms = {train::algorithms::LabelSmoothing({.smoothing = 0.1}),
+//                                               train::algorithms::EMA({.decay = 0.999})}});
+// Common to all. An algorithm belongs to one trainer at a time. Random numbers are functions of a seed and of
+// the batch, so a training that was stopped and resumed draws the same ones. Options that make no sense throw
+// ValueError in the constructor. Batches are data::Example or a pair of tensors, input and target, where an
+// algorithm looks into them; one of another type throws ValueError (from fit(), as a CallbackError).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "mezzo/amp/algorithm.h"
+#include "mezzo/data/functional.h"
+#include "mezzo/data/transforms.h"
+#include "mezzo/optim/averaged_weights.h"
+#include "mezzo/train/callback.h"
+
+namespace mezzo::train::algorithms {
+
+// Norms in low precision: amp/algorithm.h.
+using amp::algorithms::FusedLayerNorm;
+using amp::algorithms::LowPrecisionGroupNorm;
+using amp::algorithms::LowPrecisionLayerNorm;
+
+// --- of gradients
+
+struct GradientClippingOptions {
+  std::optional<double> norm = {};   ///< the largest norm of all gradients together
+  std::optional<double> value = {};  ///< the largest magnitude of an element
+  double norm_type = 2;
+};
+/// Clips the gradients of the model after they were unscaled: optim::clip_grad_norm_, and logs "grad_norm",
+/// the norm before; or optim::clip_grad_value_. Throws: ValueError unless exactly one limit is given, for one
+/// that is negative or NaN, and for a norm_type of NaN. Source: composer.algorithms.GradientClipping.
+class GradientClipping final : public Callback {
+ public:
+  explicit GradientClipping(const GradientClippingOptions& options);
+  [[nodiscard]] bool match(Event event) const override { return event == Event::after_train_batch; }
+  void run(Event event, State& state) override;
+
+ private:
+  GradientClippingOptions options_;
+};
+
+// --- of weights
+
+/// What EMA and SWA share: an average that the training updates, and that takes the weights' place in
+/// evaluations and predictions once something was averaged. Weights come back bit for bit when the evaluation
+/// ends, also by an exception. Of several averages of one training the first stands in. A checkpoint holds
+/// the average. After the training `ema->average().copy_to_weights()` keeps it, for a program that has given
+/// the trainer a std::shared_ptr of the algorithm.
+class WeightAverage : public Callback {
+ public:
+  WeightAverage(WeightAverage&& other) noexcept;
+  ~WeightAverage() override;
+  [[nodiscard]] bool match(Event event) const override;
+  void run(Event event, State& state) override;
+  [[nodiscard]] Parts parts() override;
+  /// Throws: StateError before a trainer was made with it.
+  [[nodiscard]] optim::AveragedWeights& average() const;
+
+ protected:
+  WeightAverage();
+  [[nodiscard]] virtual std::shared_ptr<optim::AveragedWeights> make(const nn::Module& model) = 0;
+  /// At batch_end, epoch_end and iteration_end.
+  virtual void update(Event event, const State& state) = 0;
+
+ private:
+  class Scope;
+  std::shared_ptr<optim::AveragedWeights> average_;
+  std::unique_ptr<Scope> scope_;
+};
+
+/// Exponential moving average of the weights, updated by every step that was not skipped. optim::EMA's
+/// options. Source: composer.algorithms.EMA; optim::EMA.
+class EMA final : public WeightAverage {
+ public:
+  explicit EMA(const optim::EMAOptions& options = {});
+
+ private:
+  [[nodiscard]] std::shared_ptr<optim::AveragedWeights> make(const nn::Module& model) override;
+  void update(Event event, const State& state) override;
+  optim::EMAOptions options_;
+};
+
+struct SWAOptions {
+  Time start = "0.7dur";         ///< in any unit
+  Time update_interval = "1ep";  ///< whenever time passes a multiple of this
+  bool use_buffers = false;      ///< as optim::SWAOptions
+};
+/// Stochastic weight averaging: the mean of the weights at the ends of the batches (or epochs) in which time
+/// has passed a multiple of update_interval, from `start` on. With an interval of one batch a skipped step
+/// does not count. The learning rate is the schedule's business: give it one that ends high.
+/// Throws: ValueError for an interval of 0. Source: composer.algorithms.SWA; optim::SWA.
+class SWA final : public WeightAverage {
+ public:
+  explicit SWA(const SWAOptions& options = {});
+  [[nodiscard]] Parts parts() override;
+
+ private:
+  [[nodiscard]] std::shared_ptr<optim::AveragedWeights> make(const nn::Module& model) override;
+  void update(Event event, const State& state) override;
+  SWAOptions options_;
+  double seen_ = 0;  // time at the last look, in the interval's unit
+};
+
+struct LayerFreezingOptions {
+  double start = 0.5;  ///< share of the training after which layers begin to freeze
+  double level = 1;    ///< share of the layers that are frozen at its end
+};
+/// Freezes layers, from the model's first one on, as the training goes: floor(level * n * (progress - start)
+/// / (1 - start)) of its n modules with parameters of their own, never the last one. Their parameters need no
+/// gradient then and have none, so optimizers leave them as they are, weight decay and momentum included. A
+/// parameter that several modules share freezes with the last of them. Buffers go on: a batch norm's
+/// statistics follow the data. What the program has frozen itself stays so.
+///
+/// Which layers are frozen is a function of State::progress(), so a resumed training freezes the same ones,
+/// and a longer one (fit(duration)) thaws some. A recorded step cannot follow: TrainerOptions::captured is
+/// refused.
+/// Throws: ValueError for a start outside of [0, 1) or a level outside of [0, 1].
+/// Source: composer.algorithms.LayerFreezing; Brock et al., arXiv:1706.04983.
+class LayerFreezing final : public Callback {
+ public:
+  explicit LayerFreezing(const LayerFreezingOptions& options = {});
+  [[nodiscard]] bool match(Event event) const override;
+  void run(Event event, State& state) override;
+  /// Layers that are frozen now.
+  [[nodiscard]] std::int64_t frozen() const noexcept { return frozen_; }
+
+ private:
+  LayerFreezingOptions options_;
+  std::vector<std::vector<Tensor>> layers_;  // parameters that freeze with each
+  std::int64_t frozen_ = 0;
+};
+
+// --- of targets and batches
+
+struct LabelSmoothingOptions {
+  double smoothing = 0.1;  ///< the share that is spread evenly over the classes
+};
+/// The loss sees (1 - smoothing) target + smoothing / C: class indices become probabilities over the output's
+/// C classes (dim 1), and probabilities (of MixUp) are smoothed likewise. For losses that take such targets,
+/// as cross_entropy. Metrics see the targets as they were. Indices must lie in [0, C) (IndexError):
+/// cross_entropy's own label_smoothing knows an ignore_index.
+/// Throws: ValueError for a smoothing outside of [0, 1]; ShapeError for targets that do not fit the output.
+/// Source: composer.algorithms.LabelSmoothing; Szegedy et al., arXiv:1512.00567.
+class LabelSmoothing final : public Callback {
+ public:
+  explicit LabelSmoothing(const LabelSmoothingOptions& options = {});
+  [[nodiscard]] bool match(Event event) const override;
+  void run(Event event, State& state) override;
+
+ private:
+  LabelSmoothingOptions options_;
+  AnyBatch original_;
+};
+
+struct MixUpOptions {
+  std::int64_t num_classes = 0;
+  double alpha = 0.2;      ///< of Beta(alpha, alpha), of which the shares are drawn
+  std::uint64_t seed = 0;  ///< another one draws other shares
+};
+/// What MixUp and CutMix share: a transform of each batch of the train loader.
+class MixedBatches : public Callback {
+ public:
+  [[nodiscard]] bool match(Event event) const override;
+  void run(Event event, State& state) override;
+
+ protected:
+  MixedBatches(const char* name, const MixUpOptions& options, std::uint64_t stream);
+  [[nodiscard]] virtual data::Example mixed(const data::Example& batch, data::Random& random) const = 0;
+
+ private:
+  std::uint64_t seed_;
+  std::uint64_t place_ = 0;  // of the batch among those of a step
+};
+
+/// data::MixUp of each training batch, whose targets become probabilities, f32 [N, num_classes]: for losses
+/// that take such, as cross_entropy. Throws: ValueError for num_classes < 1 or alpha <= 0; DTypeError for
+/// data that are not floating. Source: composer.algorithms.MixUp; Zhang et al., arXiv:1710.09412.
+class MixUp final : public MixedBatches {
+ public:
+  explicit MixUp(const MixUpOptions& options);
+
+ private:
+  [[nodiscard]] data::Example mixed(const data::Example& batch, data::Random& random) const override;
+  data::MixUp transform_;
+};
+
+struct CutMixOptions {
+  std::int64_t num_classes = 0;
+  double alpha = 1;
+  std::uint64_t seed = 0;
+};
+/// data::CutMix likewise. Shapes: data [N, ..., H, W]. Source: composer.algorithms.CutMix; Yun et al.,
+/// arXiv:1905.04899.
+class CutMix final : public MixedBatches {
+ public:
+  explicit CutMix(const CutMixOptions& options);
+
+ private:
+  [[nodiscard]] data::Example mixed(const data::Example& batch, data::Random& random) const override;
+  data::CutMix transform_;
+};
+
+struct ProgressiveResizingOptions {
+  double initial_scale = 0.5;      ///< of height and width
+  double delay_fraction = 0.5;     ///< of the training, at the initial scale
+  double finetune_fraction = 0.2;  ///< of the training, at its end, at full size
+  std::int64_t size_increment = 4;
+  bool resize_targets = false;  ///< of [N, C, H, W] as well, by the nearest pixel
+  data::ResizeOptions resize = {};
+};
+/// Trains on smaller images first: data::resize of each training batch to a scale that grows linearly from
+/// initial_scale to 1 between the delay and the fine-tuning. Height and width are rounded to multiples of
+/// size_increment, and never above those of the image. For models that take images of any size. The scale is
+/// a function of State::progress().
+/// Shapes: data [N, C, H, W] (ShapeError).
+/// Throws: ValueError for an initial_scale outside of (0, 1], fractions that are negative or above 1
+/// together, and a size_increment < 1.
+/// Source: composer.algorithms.ProgressiveResizing; fast.ai, "Training Imagenet in 3 hours".
+class ProgressiveResizing final : public Callback {
+ public:
+  explicit ProgressiveResizing(const ProgressiveResizingOptions& options = {});
+  [[nodiscard]] bool match(Event event) const override { return event == Event::after_dataloader; }
+  void run(Event event, State& state) override;
+
+ private:
+  ProgressiveResizingOptions options_;
+};
+
+/// Brings the images of each batch, all its tensors of 4 dims, into channels-last order in memory, in
+/// training, evaluation and prediction; layers keep that order. Weights stay as they are: kernels arrange
+/// them. Takes batches of any type that a loader knows (data/collate.h); others are left alone.
+/// Source: composer.algorithms.ChannelsLast.
+class ChannelsLast final : public Callback {
+ public:
+  [[nodiscard]] bool match(Event event) const override;
+  void run(Event event, State& state) override;
+};
+
+}  // namespace mezzo::train::algorithms
