@@ -4,6 +4,7 @@
 #include "mezzo/train/algorithms.h"
 #include "mezzo/train/batch.h"
 #include "mezzo/train/callback.h"
+#include "mezzo/train/callbacks.h"
 #include "mezzo/train/checkpoint.h"
 #include "mezzo/train/checkpoint_manager.h"
 #include "mezzo/train/csv_sink.h"

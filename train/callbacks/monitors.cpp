@@ -1,0 +1,141 @@
+// Callbacks that log: speed, memory, learning rates, metrics of the training.
+#include <cmath>
+#include <utility>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/error.h"
+#include "mezzo/core/memory/allocator.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/shape.h"
+#include "mezzo/train/callbacks.h"
+
+namespace mezzo::train::callbacks {
+
+// --- SpeedMonitor
+
+SpeedMonitor::SpeedMonitor(const SpeedMonitorOptions& options)
+    : throughput_({.window = options.window, .clock = options.clock}) {}
+
+bool SpeedMonitor::match(Event event) const {
+  switch (event) {
+    case Event::fit_start:
+    case Event::fit_end:
+    case Event::batch_end:
+    case Event::eval_start:
+    case Event::eval_end:
+    case Event::predict_start:
+    case Event::predict_end:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void SpeedMonitor::run(Event event, State& state) {
+  if (event == Event::fit_start) {
+    throughput_.reset();
+    tokens_ = state.time.token;
+    return;
+  }
+  if (event != Event::batch_end) {
+    const bool goes_on = event == Event::eval_end || event == Event::predict_end;
+    goes_on ? throughput_.resume() : throughput_.pause();
+    return;
+  }
+  throughput_.update({.samples = state.batch_samples,
+                      .tokens = state.time.token - std::exchange(tokens_, state.time.token)});
+  const auto log = [&](const char* name, double rate) {
+    if (std::isfinite(rate)) state.log(name, rate);
+  };
+  log("speed/samples_per_second", throughput_.samples_per_second());
+  log("speed/batches_per_second", throughput_.steps_per_second());
+  if (throughput_.total().tokens > 0) log("speed/tokens_per_second", throughput_.tokens_per_second());
+}
+
+// --- MemoryMonitor
+
+MemoryMonitor::MemoryMonitor(const MemoryMonitorOptions& options) : options_(options) {
+  if (options.every < 1)
+    throw ValueError("MemoryMonitor", "every of at least 1", std::to_string(options.every),
+                     "1 is each batch");
+}
+
+void MemoryMonitor::run(Event /*event*/, State& state) {
+  if (state.time.batch % options_.every != 0) return;
+  const MemoryStats stats = memory_stats(state.device);
+  state.log("memory/allocated", stats.current);
+  state.log("memory/peak_allocated", stats.peak);
+  state.log("memory/reserved", stats.reserved);
+  const ProcessMemory process = process_memory();
+  if (process.resident == 0) return;
+  state.log("memory/process", process.resident);
+  state.log("memory/process_peak", process.peak);
+}
+
+// --- LRMonitor
+
+void LRMonitor::run(Event /*event*/, State& state) {
+  if (state.optimizer == nullptr) return;
+  for (std::size_t group = 0; group < state.optimizer->num_groups(); ++group) {
+    const std::string name = "group" + std::to_string(group);
+    if (state.schedule == nullptr) {  // then the host knows them
+      state.log("lr/" + name, state.optimizer->lr(group));
+      if (options_.momentum) state.log("momentum/" + name, state.optimizer->momentum(group).value_or(0));
+    } else {
+      const Tensor rates = state.optimizer->rates(group);
+      state.log("lr/" + name, select(rates, 0, 0));
+      if (options_.momentum) state.log("momentum/" + name, select(rates, 0, 1));
+    }
+  }
+}
+
+// --- TrainMetrics
+
+TrainMetrics::TrainMetrics(std::vector<EvalMetric> metrics) : metrics_(std::move(metrics)) {
+  if (metrics_.empty())
+    throw ValueError("TrainMetrics", "at least one metric", "none", "{{\"accuracy\", train::Accuracy()}}");
+}
+
+bool TrainMetrics::match(Event event) const {
+  return event == Event::fit_start || event == Event::epoch_start || event == Event::before_train_batch ||
+         event == Event::after_loss || event == Event::batch_end;
+}
+
+void TrainMetrics::begin_batch() {
+  const NoGrad no_grad;
+  if (!is_open_) {
+    before_.clear();
+    for (const EvalMetric& metric : metrics_) {
+      auto& sums = before_.emplace_back();
+      for (const Tensor& sum : metric.metric().state()) sums.push_back(clone(sum));
+    }
+  } else {  // the batch is tried again
+    for (std::size_t i = 0; i < metrics_.size(); ++i) {
+      Metric& metric = metrics_[i].metric();
+      if (before_[i].empty()) metric.reset();
+      for (std::size_t k = 0; k < before_[i].size(); ++k) metric.state()[k].copy_(before_[i][k]);
+    }
+  }
+  is_open_ = true;
+}
+
+void TrainMetrics::run(Event event, State& state) {
+  switch (event) {
+    case Event::after_loss:
+      for (const EvalMetric& metric : metrics_) metric.update().call(state.output, state.batch);
+      return;
+    case Event::before_train_batch:
+      begin_batch();
+      return;
+    case Event::batch_end:
+      is_open_ = false;
+      for (const EvalMetric& metric : metrics_)
+        state.log("train/" + metric.name(), metric.metric().compute());
+      return;
+    default:
+      is_open_ = false;
+      for (const EvalMetric& metric : metrics_) metric.metric().reset();
+  }
+}
+
+}  // namespace mezzo::train::callbacks
