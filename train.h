@@ -13,6 +13,7 @@
 #include "mezzo/train/html_report.h"
 #include "mezzo/train/json_lines_sink.h"
 #include "mezzo/train/logger.h"
+#include "mezzo/train/lr_finder.h"
 #include "mezzo/train/metrics.h"
 #include "mezzo/train/progress_bar.h"
 #include "mezzo/train/sink.h"
