@@ -181,6 +181,14 @@ def trainer():
     for net in ("mlp_8_64_64_4", "mlp_784_512_512_10"):
         for mode in ("f32", "bf16", "f16_scaler"):
             compare("trainer", ("mezzo", f"{net}_trainer/{mode}"), ("mezzo", f"{net}_by_hand/{mode}"), 1.02)
+    # Models of the examples from a loader, beside PyTorch's loop.
+    for name in ("mnist_cnn", "char_gpt", "cifar_resnet"):
+        against("trainer", f"{name}_loop/f32", {"pytorch": 0.8})
+        compare("trainer", ("mezzo", f"{name}_loop/f32"), ("pytorch", f"{name}_loop/f32_compiled"), 1.0)
+        against("trainer", f"{name}_loop/bf16", {"pytorch": 0.7})
+        compare("trainer", ("mezzo", f"{name}_loop/bf16"), ("pytorch", f"{name}_loop/bf16_compiled"))
+        for mode in ("f32", "bf16"):
+            compare("trainer", ("mezzo", f"{name}_loop/{mode}"), ("pytorch", f"{name}_loop/{mode}"), 0.7, unit="resident")
 
 
 POLICIES = tuple(f"policy_batch_{batch}" for batch in (1, 8, 32))

@@ -351,7 +351,7 @@ def with_threads(layer, rows, chosen):
     counts = [chosen.threads]
     if chosen.device == "cpu" and layer in ("engine", "footprint"):
         counts = [1]
-    elif chosen.device == "cpu" and layer == "models":
+    elif chosen.device == "cpu" and layer in ("models", "trainer"):
         counts = sorted({1, chosen.threads})
     for threads in counts:
         print(f"\n{layer}, {threads} thread{'s' if threads > 1 else ''}")

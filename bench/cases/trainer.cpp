@@ -1,9 +1,13 @@
-// What a Trainer costs over the loop that a user would write: steps of small and large networks over a
-// data::DataLoader, with clipping, a schedule and, in f16, the scaler. One call is 64 steps.
+// Trainings by a Trainer over a data::DataLoader. "<net>_trainer" beside "<net>_by_hand" is what it costs
+// over the loop that a user would write, with clipping, a schedule and, in f16, the scaler; one call is 64
+// steps.
+// "<model>_loop" is a model of the examples, for peers that train the same from their own loader; one call is
+// 8 steps.
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cases/models.h"
 #include "cases/program.h"
 #include "mezzo/data.h"
 #include "mezzo/train.h"
@@ -90,6 +94,47 @@ struct ByTrainer : Setup {
   train::Trainer trainer;
 };
 
+/// A model of the examples and 32 batches of data.
+struct Example {
+  std::shared_ptr<nn::Layer> net;
+  Tensor inputs, targets;
+  std::int64_t batch;
+};
+
+Example mnist_cnn() { return {conv_net(), randn({32 * 64, 1, 28, 28}), randint(0, 10, {32 * 64}), 64}; }
+Example char_gpt() {
+  const GptSizes sizes{.layers = 4, .width = 128, .heads = 4, .context = 128};
+  return {nn::make<Gpt>(sizes), randint(0, 256, {32 * 8, 128}), randint(0, 256, {32 * 8, 128}), 8};
+}
+Example cifar_resnet() { return {resnet18(), randn({32 * 16, 3, 32, 32}), randint(0, 10, {32 * 16}), 16}; }
+
+class ExampleLoop {
+ public:
+  ExampleLoop(Example (*make)(), const char* precision)
+      : example_(make()),
+        adam_(example_.net->to(target_device).parameters(), {.lr = 1e-3}),
+        loader_(data::TensorDataset(example_.inputs, example_.targets),
+                {.batch_size = example_.batch, .shuffle = true, .device = target_device}),
+        trainer_({.model = example_.net,
+                  .loss =
+                      [](const Tensor& y, const Tensor& target) {
+                        return cross_entropy(y.reshape({-1, y.size(-1)}), target.reshape({-1}));
+                      },
+                  .optimizer = adam_,
+                  .train_loader = loader_,
+                  .precision = precision,
+                  .clip_norm = 1.0,
+                  .algorithms = {train::algorithms::ChannelsLast{}},
+                  .progress_bar = false}) {}
+  void run() { trainer_.fit("8ba"); }
+
+ private:
+  Example example_;
+  optim::AdamW adam_;
+  data::DataLoader<> loader_;
+  train::Trainer trainer_;
+};
+
 template <class L, class... A>
 Body loop(A... arguments) {
   auto made = std::make_shared<L>(arguments...);
@@ -112,7 +157,25 @@ void add_loops(Worker& worker) {
   }
 }
 
+void add_examples(Worker& worker) {
+  const std::vector<std::pair<std::string, Example (*)()>> examples{
+      {"mnist_cnn", mnist_cnn}, {"char_gpt", char_gpt}, {"cifar_resnet", cifar_resnet}};
+  const std::vector<std::pair<std::string, const char*>> modes{
+      {"/f32", "fp32"}, {"/bf16", "amp_bf16"}, {"/f16_scaler", "amp_fp16"}};
+  for (const auto& [name, make] : examples) {
+    for (const auto& [mode, precision] : modes) {
+      worker.add(name + "_loop" + mode,
+                 [make = make, precision = precision] { return loop<ExampleLoop>(make, precision); });
+    }
+  }
+}
+
+void add_all(Worker& worker) {
+  add_loops(worker);
+  add_examples(worker);
+}
+
 }  // namespace
 }  // namespace bench
 
-int main(int argc, char** argv) { return bench::run(argc, argv, bench::add_loops); }
+int main(int argc, char** argv) { return bench::run(argc, argv, bench::add_all); }

@@ -7,7 +7,7 @@ warnings.filterwarnings("ignore")
 import torch  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from pytorch_models import model_cases  # noqa: E402
+from pytorch_models import loop_cases, model_cases  # noqa: E402
 from pytorch_optimizers import optimizer_cases  # noqa: E402
 from pytorch_views import view_cases  # noqa: E402
 from pytorch_worker import serve  # noqa: E402
@@ -435,6 +435,7 @@ def main():
     add_training()
     CASES.update(optimizer_cases(DEVICE))
     CASES.update(model_cases(DEVICE))
+    CASES.update(loop_cases(DEVICE))
     CASES.update(view_cases(DEVICE, FLOATS))
     if not ON_CPU:
         add_copies()

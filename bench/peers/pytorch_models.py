@@ -105,6 +105,58 @@ class Training:
         self.optimizer.zero_grad()
 
 
+class Loop:
+    """A model of the examples trained from a DataLoader, as a loop is written. A call is 8 steps."""
+
+    def __init__(self, net, inputs, targets, batch, mode, device):
+        self.training = Training(net, None, None, True, mode, device)
+        self.loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(inputs, targets), batch_size=batch, shuffle=True)
+        self.batches = iter(self.loader)
+
+    def step(self, images, targets):
+        training = self.training
+        training.optimizer.zero_grad()
+        if images.dim() == 4:
+            images = images.to(memory_format=torch.channels_last)
+        images, targets = images.to(training.device), targets.to(training.device)
+        with torch.autocast(training.device.type, training.dtype) if training.dtype else contextlib.nullcontext():
+            y = training.net(images)
+            loss = F.cross_entropy(y.reshape(-1, y.shape[-1]), targets.reshape(-1))
+        training.scaler.scale(loss).backward()
+        training.scaler.unscale_(training.optimizer)
+        torch.nn.utils.clip_grad_norm_(training.net.parameters(), 1.0)
+        training.scaler.step(training.optimizer)
+        training.scaler.update()
+
+    def run(self):
+        for _ in range(8):
+            try:
+                batch = next(self.batches)
+            except StopIteration:
+                self.batches = iter(self.loader)
+                batch = next(self.batches)
+            self.step(*batch)
+
+
+def loop_cases(device):
+    """Of bench/cases/trainer.cpp those with the names of examples."""
+    def tokens():
+        return torch.randint(256, (32 * 8, 128))
+
+    def last(net):
+        return net.to(memory_format=torch.channels_last)
+
+    def classes(count):
+        return torch.randint(10, (count,))
+
+    parts = {"mnist_cnn": lambda: (last(conv_net()), torch.randn(32 * 64, 1, 28, 28), classes(32 * 64), 64),
+             "char_gpt": lambda: (Gpt(4, 128, 4, 128), tokens(), tokens(), 8),
+             "cifar_resnet": lambda: (last(resnet18()), torch.randn(32 * 16, 3, 32, 32), classes(32 * 16), 16)}
+    return {f"{name}_loop/{mode}": lambda part=part, mode=mode: Loop(*part(), mode, device).run
+            for name, part in parts.items()
+            for mode in ("f32", "bf16", "f16_scaler", "f32_compiled", "bf16_compiled")}
+
+
 def model_cases(device):
     """What makes the body of each case, by name."""
     def normal(*shape):
