@@ -13,6 +13,7 @@
 #include "mezzo/amp/precision.h"
 #include "mezzo/amp/summary.h"
 #include "mezzo/amp/trace.h"
+#include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/registry.h"

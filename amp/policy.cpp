@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "mezzo/autograd/region.h"
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/per_thread.h"
@@ -43,6 +44,54 @@ struct PolicyOverride::Entry {
   Category category;
   std::atomic<bool> ended{false};
 };
+
+namespace {
+
+/// The overrides of a thread, kept for a region of the graph that is computed again.
+struct KeptOverrides final : RefCounted {
+  Overrides list;
+};
+
+Ref<RefCounted> take_overrides() {
+  if (open_overrides.load(std::memory_order_relaxed) == 0) return {};
+  const auto kept = make_ref<KeptOverrides>();
+  for (const auto& entry : overrides.get()) {
+    if (entry->ended.load()) continue;
+    kept->list.push_back(std::make_shared<PolicyOverride::Entry>(*entry->info, entry->category));
+  }
+  return kept->list.empty() ? Ref<RefCounted>() : Ref<RefCounted>(kept);
+}
+
+/// Puts kept overrides in the place of the thread's own while it lives.
+class InstalledOverrides final : public RefCounted {
+ public:
+  explicit InstalledOverrides(const Ref<RefCounted>& kept) {
+    if (kept) list_ = static_cast<const KeptOverrides&>(*kept).list;
+    count_ = static_cast<int>(list_.size());
+    open_overrides += count_;
+    std::swap(list_, overrides.get());
+  }
+  ~InstalledOverrides() override {
+    std::swap(list_, overrides.get());
+    open_overrides -= count_;
+  }
+
+ private:
+  Overrides list_;
+  int count_ = 0;
+};
+
+Ref<RefCounted> install_overrides(const Ref<RefCounted>& kept) {
+  if (!kept && open_overrides.load(std::memory_order_relaxed) == 0) return {};
+  return make_ref<InstalledOverrides>(kept);
+}
+
+[[maybe_unused]] const bool overrides_are_kept = [] {
+  autograd::set_region_thread_state({take_overrides, install_overrides});
+  return true;
+}();
+
+}  // namespace
 
 std::vector<PolicyRow> policy() {
   std::vector<PolicyRow> rows;

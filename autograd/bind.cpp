@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mezzo/autograd/region.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
 
@@ -55,12 +56,15 @@ BoundCall::BoundCall(const OpInfo& info, Inputs inputs, bool explicit_dtype) : g
   };
   if (!device.is_cpu() && std::any_of(inputs.begin(), inputs.end(), elsewhere))
     take(on_device(inputs, device));
-  const InputHookState state = input_hook_state();
-  if (state.hook == nullptr) return;
-  HookedCall call{.info = info, .inputs = this->inputs(), .explicit_dtype = explicit_dtype};
-  state.hook(call);
-  run_dtype_ = call.run_dtype;
-  if (!call.rewritten.empty()) take(std::move(call.rewritten));
+  if (const InputHookState state = input_hook_state(); state.hook != nullptr) {
+    HookedCall call{.info = info, .inputs = this->inputs(), .explicit_dtype = explicit_dtype};
+    state.hook(call);
+    run_dtype_ = call.run_dtype;
+    if (!call.rewritten.empty()) take(std::move(call.rewritten));
+  }
+  const autograd::RegionScope* const scope = autograd::current_region();
+  if (scope != nullptr && scope->recomputes) [[unlikely]]
+    scope->region.deliver_inputs(info, this->inputs());
 }
 
 bool BoundCall::records() const {

@@ -15,6 +15,7 @@
 #include "mezzo/autograd/node.h"
 #include "mezzo/autograd/progress.h"
 #include "mezzo/autograd/recorded_gradients.h"
+#include "mezzo/autograd/region.h"
 #include "mezzo/autograd/vjp_args.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/scope_list.h"
@@ -304,7 +305,10 @@ void Walk::process(Node& node, Slots grads) {
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined()) send(node.edges[i], std::move(gradients[i]));
   }
-  if (!retain_) node.free_saved();
+  if (retain_)
+    node.drop_recomputed();
+  else
+    node.free_saved();
 }
 
 /// Whether nobody else holds this tensor or its memory and it lies densely in `format`, so that it can become
@@ -374,6 +378,7 @@ void warn_inside_region(std::string_view op) {
 
 void backward(TensorList outputs, TensorList grad_outputs, const BackwardOptions& options) {
   warn_inside_region("backward");
+  const autograd::RecomputedValuesScope recomputed;
   const autograd::BackwardScope scope;
   const detail::InferenceFrame no_inference(detail::Inference::off);
   Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
@@ -383,6 +388,7 @@ void backward(TensorList outputs, TensorList grad_outputs, const BackwardOptions
 
 Tensors grad(TensorList outputs, TensorList inputs, TensorList grad_outputs, const GradOptions& options) {
   warn_inside_region("grad");
+  const autograd::RecomputedValuesScope recomputed;
   const autograd::BackwardScope scope;
   const detail::InferenceFrame no_inference(detail::Inference::off);
   Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);

@@ -9,6 +9,7 @@
 
 #include "mezzo/autograd/leaf_cast.h"
 #include "mezzo/autograd/progress.h"
+#include "mezzo/autograd/region.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/scope_list.h"
 
@@ -87,6 +88,27 @@ void Node::free_saved() {
   released = true;
   saved_inputs.clear();
   saved_outputs.clear();
+  recomputable = {};
+}
+
+namespace {
+/// What a region computes again in place of a saved tensor; nullptr: nothing.
+const Recomputable* recomputable_of(const Node& node, bool is_output, std::size_t i) {
+  if (!node.recomputable) return nullptr;
+  return static_cast<const RecomputableSaves&>(*node.recomputable).find(is_output, i);
+}
+
+/// The tensor computed again, as if it had been saved.
+SavedTensor recomputed(const Recomputable& recomputable) {
+  const Recomputable::Value value = recomputable.get();
+  return {value.tensor, value.version};
+}
+}  // namespace
+
+void Node::drop_recomputed() const noexcept {
+  if (!recomputable) return;
+  for (const auto& entry : static_cast<const RecomputableSaves&>(*recomputable).entries)
+    entry.tensor.drop_value();
 }
 
 namespace {
@@ -122,15 +144,18 @@ Tensor Node::unpack_input(std::size_t i) const {
   if (released) refuse_released(info);
   if (i >= saved_inputs.size())
     throw AutogradError(info.name.value, "an input that `saves` names", std::to_string(i), "");
+  if (const Recomputable* const again = recomputable_of(*this, false, i))
+    return checked(recomputed(*again), "input", i);
   return checked(saved_inputs[i], "input", i);
 }
 
 Tensor Node::unpack_output(std::size_t i) const {
   if (released) refuse_released(info);
-  if (i >= saved_outputs.size() || !saved_outputs[i].tensor.defined()) {
+  const Recomputable* const again = recomputable_of(*this, true, i);
+  if (again == nullptr && (i >= saved_outputs.size() || !saved_outputs[i].tensor.defined())) {
     throw AutogradError(info.name.value, "an output that `saves` names", std::to_string(i), "");
   }
-  const Tensor kept = checked(saved_outputs[i], "output", i);
+  const Tensor kept = checked(again != nullptr ? recomputed(*again) : saved_outputs[i], "output", i);
   Tensor result = kept.detach();
   result.impl().grad_fn = Ref<RefCounted>(const_cast<Node*>(this));
   result.impl().output_index = static_cast<std::uint32_t>(i);
@@ -169,21 +194,34 @@ Edge edge_to(const Tensor& tensor) {
 }
 
 namespace {
-/// The handle that a node keeps of an input. A leaf that requires grad is kept as it is, for its identity.
-/// Any other tensor may later be written in place and then has a node downstream as its history: kept as it
-/// is, it would hold that node and close a cycle. So the node keeps an alias with the present history.
-Tensor kept_input(const Tensor& input) {
-  if (input.impl().requires_grad) return input;
-  Tensor kept = input.detach();
-  kept.impl().grad_fn = input.impl().grad_fn;
-  kept.impl().output_index = input.impl().output_index;
-  return kept;
-}
-
 [[noreturn, gnu::cold]] void refuse_inference(std::string_view op, std::size_t i, const Tensor& input) {
   throw AutogradError(op, "a normal tensor as input " + std::to_string(i) + ", which backward needs",
                       "an inference tensor of shape " + to_string(input.shape()),
                       "make it outside of InferenceMode, or clone() it there");
+}
+
+/// In a region: what a node has saved but leaves that require grad is not kept, but computed again.
+[[gnu::cold]] void leave_to_region(RegionScope& scope, Node& node, Inputs inputs) {
+  const auto made = make_ref<RecomputableSaves>();
+  const auto leave = [&](SavedTensor& saved, bool is_output, std::size_t i) {
+    if (!saved.tensor.defined() || saved.tensor.impl().requires_grad) return;
+    const SavedName name{node.info.name.value, is_output, static_cast<std::uint32_t>(i), &node.info,
+                         node.sequence};
+    if (scope.recomputes) {
+      scope.region.deliver(name, saved.tensor);
+      return;
+    }
+    const std::uint32_t slot = scope.region.add_slot(name, saved.tensor);
+    made->entries.push_back({name, Recomputable(Ref<Region>(&scope.region), slot, saved.tensor)});
+    saved.tensor = {};
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    leave(node.saved_inputs[i], false, i);
+    const Tensor& input = inputs[i].get();
+    if (!scope.recomputes && input.defined() && input.impl().requires_grad) scope.region.note_leaf(input);
+  }
+  for (std::size_t i = 0; i < node.saved_outputs.size(); ++i) leave(node.saved_outputs[i], true, i);
+  if (!made->entries.empty()) node.recomputable = made;
 }
 }  // namespace
 
@@ -194,7 +232,8 @@ void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves)
     const bool keep = input.defined() && is_in(saves.inputs, i);
     if (keep && input.is_inference()) [[unlikely]]
       refuse_inference(node->info.name.value, i, input);
-    node->saved_inputs.push_back(keep ? SavedTensor{kept_input(input), input.version()} : SavedTensor{});
+    node->saved_inputs.push_back(keep ? SavedTensor{with_present_history(input), input.version()}
+                                      : SavedTensor{});
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Tensor& output = outputs[i];
@@ -209,6 +248,8 @@ void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves)
     output.impl().grad_fn = node;
     output.impl().output_index = static_cast<std::uint32_t>(i);
   }
+  if (RegionScope* const scope = current_region(); scope != nullptr) [[unlikely]]
+    leave_to_region(*scope, *node, inputs);
 }
 
 }  // namespace autograd

@@ -51,6 +51,8 @@ class Node : public RefCounted {
   [[nodiscard]] virtual Gradients apply(std::span<const Tensor> grads, std::span<const bool> needs) = 0;
   /// Drops what was saved; a later apply throws.
   void free_saved();
+  /// Drops what was computed again for it in a region; a later apply computes it anew.
+  void drop_recomputed() const noexcept;
   /// A saved input with its history, or output with this node as its history. Throws: AutogradError if it was
   /// released, not saved, or written to since.
   [[nodiscard]] Tensor unpack_input(std::size_t i) const;
@@ -62,6 +64,8 @@ class Node : public RefCounted {
   SmallVector<OutputInfo, 1> outputs;
   SmallVector<SavedTensor, 3> saved_inputs;
   SmallVector<SavedTensor, 1> saved_outputs;
+  Ref<RefCounted>
+      recomputable;  ///< RecomputableSaves (autograd/region.h): what it has not saved, in a region
   std::optional<DType> run_dtype;
   InputHookState input_hook;
   OnceRef<RefCounted> hooks;  ///< NodeHooks (autograd_meta.h), made at first need

@@ -1,7 +1,6 @@
 // Generators draw from their sequence, or hand the draw to the thread's recorder.
 #include "mezzo/core/random.h"
 
-#include "mezzo/core/error.h"
 #include "mezzo/core/random/draw_recorder.h"
 
 namespace mezzo {
@@ -14,11 +13,10 @@ void Generator::manual_seed(std::uint64_t seed) { set_state({seed, 0}); }
 GeneratorState Generator::state() const { return sequence_->state(); }
 
 void Generator::set_state(const GeneratorState& state) {
-  if (detail::DrawRecorderScope::recorder_of(*sequence_) != nullptr) {
-    throw StateError("Generator::set_state", "no step to be recorded on this thread", "one that is",
-                     "replays would not seed again: do it before or between calls of the captured step");
-  }
-  sequence_->set_state(state);
+  if (detail::DrawRecorder* const recorder = detail::DrawRecorderScope::recorder_of(*sequence_))
+    recorder->set_state(*sequence_, state);
+  else
+    sequence_->set_state(state);
 }
 
 GeneratorState Generator::draw(std::uint64_t blocks) { return draw(blocks, Device::cpu()).first; }

@@ -31,6 +31,11 @@ RandomRange GraphDraws::record(const Ref<mezzo::detail::Sequence>& sequence, std
   return range;
 }
 
+void GraphDraws::set_state(mezzo::detail::Sequence& /*sequence*/, const GeneratorState& /*state*/) {
+  throw StateError("Generator::set_state", "no step to be recorded on this thread", "one that is",
+                   "replays would not seed again: do it before or between calls of the captured step");
+}
+
 void GraphDraws::before_replay(const Stream& stream) {
   if (sources_.empty()) return;
   refuse_in_capture(stream, "replaying a step that draws random numbers");

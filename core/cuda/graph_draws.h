@@ -18,6 +18,7 @@ class GraphDraws final : public mezzo::detail::DrawRecorder {
   /// Counts the blocks; base is a record in memory that nothing else in the graph uses.
   [[nodiscard]] RandomRange record(const Ref<mezzo::detail::Sequence>& sequence, std::uint64_t blocks,
                                    Device device) override;
+  void set_state(mezzo::detail::Sequence& sequence, const GeneratorState& state) override;
   /// Reserves what one replay takes of each sequence and writes where it begins, in the order of `stream` and
   /// after the replay before. Throws StateError while `stream` captures.
   void before_replay(const Stream& stream);

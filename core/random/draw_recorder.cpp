@@ -53,6 +53,14 @@ DrawRecorder* DrawRecorderScope::recorder_of(const Sequence& sequence) noexcept 
   return newest != nullptr && sequence.number() <= newest->last_number_ ? &newest->recorder_ : nullptr;
 }
 
+DrawRecorder* DrawRecorderScope::outer_recorder_of(const Sequence& sequence) const noexcept {
+  bool is_outer = false;
+  const DrawRecorderScope* const outer = recorder_scopes.find([&](const DrawRecorderScope& scope) noexcept {
+    return std::exchange(is_outer, is_outer || &scope == this);
+  });
+  return outer != nullptr && sequence.number() <= outer->last_number_ ? &outer->recorder_ : nullptr;
+}
+
 }  // namespace detail
 
 }  // namespace mezzo

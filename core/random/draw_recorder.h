@@ -1,5 +1,5 @@
-// Random draws on a thread whose work is recorded into a CUDA graph: the recorder receives them in place of
-// the generator (core/cuda/graph_draws.h).
+// Random draws on a thread whose work is recorded into a CUDA graph, or may have to be repeated: a recorder
+// receives them in place of the generator (core/cuda/graph_draws.h, autograd/region.h).
 #pragma once
 
 #include <sys/types.h>
@@ -33,13 +33,15 @@ class Sequence final : public RefCounted {
   const std::uint64_t number_;
 };
 
-/// Receives the draws of a recording thread.
+/// Receives the draws of a thread.
 class DrawRecorder {
  public:
   virtual ~DrawRecorder() = default;
   /// The blocks of one draw. Throws StateError for a device whose work is not recorded.
   [[nodiscard]] virtual RandomRange record(const Ref<Sequence>& sequence, std::uint64_t blocks,
                                            Device device) = 0;
+  /// Generator::set_state. Throws StateError where replays would not seed again.
+  virtual void set_state(Sequence& sequence, const GeneratorState& state) = 0;
 };
 
 /// Sends this thread's draws from all sequences made before it to `recorder` while it lives.
@@ -52,6 +54,8 @@ class DrawRecorderScope {
 
   /// The recorder that receives this thread's draws from `sequence`, or nullptr.
   [[nodiscard]] static DrawRecorder* recorder_of(const Sequence& sequence) noexcept;
+  /// The one that would receive them if this scope, which is open on this thread, were not there; or nullptr.
+  [[nodiscard]] DrawRecorder* outer_recorder_of(const Sequence& sequence) const noexcept;
 
  private:
   friend class RareScopes<DrawRecorderScope>;

@@ -2,6 +2,7 @@
 // counts batches and gives each its momentum. For a cumulative mean (no momentum) that count is read back.
 #include "mezzo/nn/norm.h"
 
+#include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
@@ -179,7 +180,7 @@ void RunningNorm::reset_parameters() {
 }
 
 double RunningNorm::next_momentum() {
-  if (is_training() && num_batches_tracked.defined()) {
+  if (is_training() && num_batches_tracked.defined() && !autograd::is_recomputing()) {
     const NoGrad no_grad;
     num_batches_tracked->add_(1);
     if (!options_.momentum) return 1 / static_cast<double>(num_batches_tracked->item<std::int64_t>());

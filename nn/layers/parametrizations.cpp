@@ -1,6 +1,7 @@
 // weight_norm and spectral_norm: the formulas, the layers that use them, and the surgery of whole models.
 #include "mezzo/nn/parametrizations.h"
 
+#include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
@@ -104,9 +105,13 @@ Tensor SpectralWeight::forward() {
   const InputHookGuard no_autocast{InputHookState{}};
   if (original->dim() < 2) return normalize(original, 2, 0, eps_);
   const Tensor matrix = as_matrix(original);
-  if (is_training()) iterate(matrix.detach(), iterations_);
   // Clones, as the next forward writes to the vectors.
-  const Tensor sigma = dot(mezzo::clone(vectors->u), mv(matrix, mezzo::clone(vectors->v)));
+  const Tensor u = autograd::keep_for_recomputation([&] {
+    if (is_training()) iterate(matrix.detach(), iterations_);
+    return mezzo::clone(vectors->u);
+  });
+  const Tensor v = autograd::keep_for_recomputation([&] { return mezzo::clone(vectors->v); });
+  const Tensor sigma = dot(u, mv(matrix, v));
   return div(original, sigma);
 }
 

@@ -2,6 +2,7 @@
 // sorts the indices and adds up the gradients of equal ones in order, in f64.
 #include "mezzo/ops/embedding.h"
 
+#include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/kernels/indexing/embedding.h"
 #include "mezzo/ops/cast.h"
@@ -223,7 +224,7 @@ const Tensor& embedding_renorm_(const Tensor& weight, const Tensor& index, doubl
 }
 Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<std::int64_t> padding_idx,
                  bool scale_grad_by_freq, std::optional<double> max_norm, double norm_type) {
-  if (max_norm) embedding_renorm_(weight, index, *max_norm, norm_type);
+  if (max_norm && !autograd::is_recomputing()) embedding_renorm_(weight, index, *max_norm, norm_type);
   return bind(embedding_op, {index, weight}, EmbeddingAttrs{padding_idx, scale_grad_by_freq});
 }
 Tensor embedding_backward(const Tensor& grad, const Tensor& index, std::int64_t num_embeddings,

@@ -1,5 +1,6 @@
 // Descriptors of batch_norm and instance_norm, and the backward op of the former. The ops return the moved
 // running statistics beside their result and change nothing; the public functions write them back.
+#include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/norm/common.h"
@@ -259,7 +260,7 @@ template <class A>
 Tensor normalize_channels(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                           const Tensor& weight, const Tensor& bias, const A& attrs) {
   const Outputs outputs = bind(kForwardOp<A>, {x, running_mean, running_var, weight, bias}, attrs);
-  if (attrs.own() && running_mean.defined()) {
+  if (attrs.own() && running_mean.defined() && !autograd::is_recomputing()) {
     const NoGrad no_grad;
     running_mean.copy_(outputs[1]);
     running_var.copy_(outputs[2]);
