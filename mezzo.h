@@ -36,6 +36,7 @@
 #include "mezzo/nn/anomaly.h"
 #include "mezzo/nn/attention.h"
 #include "mezzo/nn/bilinear.h"
+#include "mezzo/nn/checkpoint.h"
 #include "mezzo/nn/conv.h"
 #include "mezzo/nn/dropout.h"
 #include "mezzo/nn/embedding.h"

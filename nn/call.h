@@ -4,11 +4,13 @@
 
 #include <concepts>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "mezzo/core/function.h"
 #include "mezzo/core/scope.h"
 #include "mezzo/core/tensor.h"
 
@@ -99,7 +101,7 @@ class WatchedCall {
 
 namespace detail {
 
-/// The hooks of a module around one call.
+/// The hooks of a module around one call, and whether it is checkpointed (nn/checkpoint.h).
 class HookedCall {
  public:
   [[nodiscard]] static bool is_needed(const Module& module) noexcept;
@@ -110,12 +112,28 @@ class HookedCall {
   /// Runs the hooks after forward, which may put another tensor there. Nothing happens for nullptr.
   void returned(Tensor* output);
 
+  [[nodiscard]] static bool is_checkpointed(const Module& module) noexcept;
+  static void set_checkpointed(Module& module, bool on);
+  /// Whether this call is to go by `checkpointed`.
+  [[nodiscard]] bool is_checkpointed() const noexcept;
+  /// forward(input()) in an autograd::checkpoint.
+  [[nodiscard]] Tensor checkpointed(mezzo::detail::Function<Tensor(const Tensor&)> forward) const;
+
  private:
   Module& module_;
   Ref<RefCounted> hooks_;  ///< the module's, which a hook may remove
   Tensor input_;
   bool watches_backward_ = false;
 };
+
+/// Whether a copy of an argument can take its place in a later call: nothing that forward might write to, and
+/// nothing that shows what is owned elsewhere.
+template <class A>
+inline constexpr bool kCanBeKept =
+    std::copy_constructible<std::decay_t<A>> &&
+    !(std::is_lvalue_reference_v<A> &&
+      !std::is_const_v<std::remove_reference_t<A>>)&&!std::is_pointer_v<std::decay_t<A>> &&
+    !std::same_as<std::decay_t<A>, std::span<const Tensor>>;
 
 /// module.forward(first, rest...) between the hooks.
 template <class M>
@@ -131,7 +149,15 @@ auto forward_hooked(M& module, First&& first, Rest&&... rest) {
   const Tensor* input = nullptr;
   if constexpr (takes_tensor) input = &first;
   HookedCall hooks(module, input);
+  using Result = decltype(module.forward(std::forward<First>(first), std::forward<Rest>(rest)...));
   auto result = [&] {
+    if constexpr (takes_tensor && std::same_as<Result, Tensor> && (kCanBeKept<Rest&&> && ...)) {
+      if (hooks.is_checkpointed()) {
+        return hooks.checkpointed([&module, ... kept = std::decay_t<Rest>(rest)](const Tensor& x) {
+          return module.forward(x, kept...);
+        });
+      }
+    }
     if constexpr (takes_tensor)
       return module.forward(hooks.input(), std::forward<Rest>(rest)...);
     else

@@ -1,6 +1,7 @@
 // The hooks of modules: their lists, and how those of backward hang on the tensors of a call.
 #include <atomic>
 
+#include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
 #include "mezzo/nn/module.h"
@@ -24,15 +25,21 @@ struct Hooks final : RefCounted {
   HookList<PreHook> before;
   HookList<PairHook> after, backward;
   Module* module = nullptr;  ///< nullptr: it has ended
+  bool is_checkpointed = false;
+  bool was_checkpointed = false;  ///< graphs may still ask for `module`
 };
 
-template <class Hook>
-std::size_t add(Module& module, Ref<RefCounted>& of, HookList<Hook> Hooks::*list, const Hook& hook) {
+Hooks& ensure_hooks(Module& module, Ref<RefCounted>& of) {
   if (!of) {
     of = make_ref<Hooks>();
     static_cast<Hooks&>(*of).module = &module;
   }
-  auto& hooks = static_cast<Hooks&>(*of);
+  return static_cast<Hooks&>(*of);
+}
+
+template <class Hook>
+std::size_t add(Module& module, Ref<RefCounted>& of, HookList<Hook> Hooks::*list, const Hook& hook) {
+  Hooks& hooks = ensure_hooks(module, of);
   const std::size_t id = next_hook.fetch_add(1, std::memory_order_relaxed);
   (hooks.*list).emplace_back(id, hook);
   return id;
@@ -91,7 +98,8 @@ void Module::remove_hook(std::size_t id) {
   std::erase_if(hooks.before, has_id);
   std::erase_if(hooks.after, has_id);
   std::erase_if(hooks.backward, has_id);
-  if (hooks.before.empty() && hooks.after.empty() && hooks.backward.empty()) hooks_ = {};
+  const bool is_empty = hooks.before.empty() && hooks.after.empty() && hooks.backward.empty();
+  if (is_empty && !hooks.was_checkpointed) hooks_ = {};
 }
 
 namespace detail {
@@ -119,6 +127,41 @@ HookedCall::HookedCall(const Module& module, const Tensor* input)
   watches_backward_ = !hooks.backward.empty() && grad_enabled();
   // A view: its gradient is what comes through this call alone.
   if (watches_backward_ && input_.requires_grad()) input_ = view(input_, input_.shape());
+}
+
+bool HookedCall::is_checkpointed(const Module& module) noexcept {
+  return module.hooks_ && static_cast<const Hooks&>(*module.hooks_).is_checkpointed;
+}
+
+void HookedCall::set_checkpointed(Module& module, bool on) {
+  if (!on && !module.hooks_) return;
+  Hooks& hooks = ensure_hooks(module, module.hooks_);
+  hooks.is_checkpointed = on;
+  hooks.was_checkpointed |= on;
+}
+
+bool HookedCall::is_checkpointed() const noexcept {
+  return static_cast<const Hooks&>(*hooks_).is_checkpointed;
+}
+
+Tensor HookedCall::checkpointed(mezzo::detail::Function<Tensor(const Tensor&)> forward) const {
+  const Ref<Hooks> hooks(&static_cast<Hooks&>(*hooks_));
+  const Module* const module = &module_;
+  const auto again = [hooks, module, training = module->is_training(),
+                      forward = std::move(forward)](const Tensor& x) {
+    if (hooks->module != module) {
+      throw StateError("checkpoint_layers", "a layer that lives until backward has run", "one that has ended",
+                       "keep the model until then");
+    }
+    if (module->is_training() != training) {
+      throw StateError(
+          "checkpoint_layers",
+          training ? "a layer in training mode, as in forward" : "a layer in evaluation mode, as in forward",
+          "the other mode", "change the mode after backward");
+    }
+    return forward(x);
+  };
+  return autograd::checkpoint(again, input_);
 }
 
 void HookedCall::returned(Tensor* output) {
