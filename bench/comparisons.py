@@ -219,6 +219,14 @@ def models():
             compare("models", ("mezzo", f"{name}/{mode}"), ("pytorch", f"{name}/{mode}"), 0.7, unit="resident")
         heavy = name in IMAGE_NETS
         compare("models", ("mezzo", f"{name}/bf16"), ("mezzo", f"{name}/f32"), 0.65 if heavy else None, unit="resident")
+    # Forward is a third of a step, and what runs again ends before its last product.
+    plain, checkpointed = "gpt_12x256", "gpt_12x256_checkpointed"
+    for mode in ("f32", "bf16"):
+        case = ("mezzo", f"{checkpointed}/{mode}")
+        compare("models", case, ("mezzo", f"{plain}/{mode}"), 1.33)
+        compare("models", case, ("mezzo", f"{plain}/{mode}"), 0.6, unit="resident")
+        compare("models", case, ("pytorch", f"{checkpointed}/{mode}"), 0.8)
+        compare("models", case, ("pytorch", f"{checkpointed}/{mode}"), 0.7, unit="resident")
 
 
 def footprint():

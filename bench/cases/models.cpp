@@ -1,5 +1,6 @@
 // Training steps of whole models: forward, loss, backward, optimizer. Each in f32, under bf16 autocast, and
-// under f16 autocast with GradScaler; those with layer or group norms also with low-precision ones.
+// under f16 autocast with GradScaler; those with layer or group norms also with low-precision ones, and a
+// deep one also with its blocks checkpointed.
 #include "cases/models.h"
 
 #include <functional>
@@ -97,12 +98,27 @@ void add_mlp(Worker& worker, const std::string& name, const std::vector<std::int
   });
 }
 
-void add_gpt(Worker& worker, const std::string& name, const GptSizes& sizes, std::int64_t batch) {
-  add_model(worker, name, true, [sizes, batch] {
+Make gpt(const GptSizes& sizes, std::int64_t batch) {
+  return [sizes, batch] {
     return on_target({nn::make<Gpt>(sizes),
                       integers(sizes.vocabulary, batch * sizes.context).reshape({batch, sizes.context}),
                       integers(sizes.vocabulary, batch * sizes.context)},
                      true);
+  };
+}
+
+void add_gpt(Worker& worker, const std::string& name, const GptSizes& sizes, std::int64_t batch) {
+  add_model(worker, name, true, gpt(sizes, batch));
+}
+
+/// Enough blocks and tokens that what they save is most of the memory.
+void add_checkpointed(Worker& worker) {
+  const Make plain = gpt({.layers = 12, .width = 256, .heads = 8, .context = 256}, 8);
+  add_model(worker, "gpt_12x256", false, plain);
+  add_model(worker, "gpt_12x256_checkpointed", false, [plain] {
+    auto training = plain();
+    nn::checkpoint_layers<Block>(*training->net);
+    return training;
   });
 }
 
@@ -130,6 +146,7 @@ void add_models(Worker& worker) {
     add_mlp(worker, "policy_batch_" + std::to_string(batch), {8, 64, 64, 4}, batch);
   add_gpt(worker, "gpt_4x128", {.layers = 4, .width = 128, .heads = 4, .context = 128}, 8);
   add_gpt(worker, "gpt_6x384", {.layers = 6, .width = 384, .heads = 6, .context = 256}, 4);
+  add_checkpointed(worker);
   add_images(worker);
   add_model(worker, "lstm", false, [] {
     return on_target({nn::make<LstmNet>(), normal({64, 32, 64}, kF32), integers(10, 32)}, true);

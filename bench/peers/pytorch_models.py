@@ -4,6 +4,7 @@ import contextlib
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 class Block(nn.Module):
@@ -33,6 +34,14 @@ class Gpt(nn.Module):
 
     def forward(self, x):
         return self.head(self.norm(self.blocks(self.tokens(x) + self.positions)))
+
+
+class CheckpointedGpt(Gpt):
+    def forward(self, x):
+        x = self.tokens(x) + self.positions
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return self.head(self.norm(x))
 
 
 class LstmNet(nn.Module):
@@ -171,12 +180,14 @@ def model_cases(device):
     def mlp_parts(sizes, batch):
         return lambda: (mlp(sizes), normal(batch, sizes[0]), normal(batch, sizes[-1]), False)
 
-    def gpt_parts(layers, width, heads, context, batch):
-        return lambda: (Gpt(layers, width, heads, context), classes(256, batch, context), classes(256, batch * context), True)
+    def gpt_parts(layers, width, heads, context, batch, make=Gpt):
+        return lambda: (make(layers, width, heads, context), classes(256, batch, context), classes(256, batch * context), True)
 
     models = {"mlp_8_16_16_1": mlp_parts((8, 16, 16, 1), 512), "mlp_784_512_512_10": mlp_parts((784, 512, 512, 10), 128),
               "mlp_4096": mlp_parts((4096,) * 4, 128), "gpt_4x128": gpt_parts(4, 128, 4, 128, 8),
               "gpt_6x384": gpt_parts(6, 384, 6, 256, 4),
+              "gpt_12x256": gpt_parts(12, 256, 8, 256, 8),
+              "gpt_12x256_checkpointed": gpt_parts(12, 256, 8, 256, 8, CheckpointedGpt),
               "conv_net": lambda: (conv_net(), normal(128, 1, 28, 28), classes(10, 128), False),
               "conv_net_channels_last": lambda: (last(conv_net()), last(normal(128, 1, 28, 28)), classes(10, 128), False),
               "resnet18": lambda: (resnet18(), normal(16, 3, 32, 32), classes(10, 16), False),
