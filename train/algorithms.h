@@ -7,6 +7,7 @@
 // algorithm looks into them; one of another type throws ValueError (from fit(), as a CallbackError).
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -134,6 +135,30 @@ class LayerFreezing final : public Callback {
   LayerFreezingOptions options_;
   std::vector<std::vector<Tensor>> layers_;  // parameters that freeze with each
   std::int64_t frozen_ = 0;
+};
+
+/// Keeps of each call of the chosen layers its inputs only, and runs it again in backward: the same bits in
+/// less memory and more time (nn::checkpoint_layers, at init). Surgery on these layers comes before it in the
+/// list. The choice stays with the model when the trainer has
+/// gone.
+/// Throws: ValueError for an empty function, and from the trainer's constructor (as a CallbackError) when no
+/// layer of the model is chosen. Source: Chen et al., arXiv:1604.06174.
+class ActivationCheckpointing final : public Callback {
+ public:
+  using Matches = mezzo::detail::Function<bool(const nn::Module&)>;
+  explicit ActivationCheckpointing(Matches matches);
+  /// Of all layers of type T and of types derived from it:
+  /// `ActivationCheckpointing::of<nn::TransformerEncoderLayer>()`.
+  template <std::derived_from<nn::Module> T>
+  [[nodiscard]] static ActivationCheckpointing of() {
+    return ActivationCheckpointing(
+        [](const nn::Module& module) { return dynamic_cast<const T*>(&module) != nullptr; });
+  }
+  [[nodiscard]] bool match(Event event) const override { return event == Event::init; }
+  void run(Event event, State& state) override;
+
+ private:
+  Matches matches_;
 };
 
 // --- of targets and batches
