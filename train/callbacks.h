@@ -1,8 +1,6 @@
 // Callbacks: what watches a training, logs what it sees, and may end it.
 //   train::Trainer trainer({..., .callbacks = {train::callbacks::SpeedMonitor(),
-//                                              train::callbacks::EarlyStopping({.metric = "accuracy",
-//                                                                               .mode =
-//                                                                               train::Best::highest})}});
+//                                              train::callbacks::EarlyStopping({.patience = 5})}});
 // Common to all. A callback belongs to one trainer at a time. None changes what is computed. Options that
 // make no sense throw ValueError in the constructor. What needs the host to wait for a device says so.
 #pragma once

@@ -105,8 +105,9 @@ class TrainerCore {
   // evaluation.cpp
   /// Runs the callbacks of eval_end or predict_end, so that they undo what they did at the beginning.
   void end_after_error(Event end) noexcept;
-  template <class F>
-  void over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, const F& f);
+  /// f(output, batch) for each batch, then finish(), in evaluation mode.
+  template <class F, class G>
+  void over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, const F& f, const G& finish);
 
   TrainerOptions options_;
   State state_;

@@ -71,8 +71,9 @@ constexpr std::array<Event, 6> kPredictEvents{Event::predict_start,          Eve
 
 }  // namespace
 
-template <class F>
-void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, const F& f) {
+template <class F, class G>
+void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, const F& f,
+                               const G& finish) {
   if (is_epoch_open_ && loader->base() != nullptr && loader->base() == options_.train_loader->base()) {
     options_.train_loader->end();  // the training goes on from the place that Visit restores
     is_epoch_open_ = false;
@@ -91,6 +92,7 @@ void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 
       f(state_.output, state_.batch);
       event(events[4]);
     }
+    finish();
   } catch (...) {
     state_.batch = {};
     state_.output = {};
@@ -116,9 +118,10 @@ EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
   call_.check("Trainer::eval", loader->batch_type().type);
   state_.eval_results.clear();  // callbacks at eval_end of one that throws find none
   Counting counting(options_.metrics, call_);
-  over_batches(loader, kEvalEvents,
-               [&](const Tensor& output, const AnyBatch& batch) { counting.update(output, batch); });
-  state_.eval_results = counting.results();
+  over_batches(
+      loader, kEvalEvents,
+      [&](const Tensor& output, const AnyBatch& batch) { counting.update(output, batch); },
+      [&] { state_.eval_results = counting.results(); });
   evaluated_at_ = state_.time.batch;
   event(Event::eval_end);
   for (const auto& [name, value] : state_.eval_results) state_.log("eval/" + name, value);
@@ -132,8 +135,9 @@ std::vector<Tensor> TrainerCore::predict(const AnyLoader& loader) {
   model.loss_function = {};
   model.check("Trainer::predict", loader->batch_type().type);
   std::vector<Tensor> outputs;
-  over_batches(loader, kPredictEvents,
-               [&](const Tensor& output, const AnyBatch& /*batch*/) { outputs.push_back(output); });
+  over_batches(
+      loader, kPredictEvents,
+      [&](const Tensor& output, const AnyBatch& /*batch*/) { outputs.push_back(output); }, [] {});
   event(Event::predict_end);
   return outputs;
 }
