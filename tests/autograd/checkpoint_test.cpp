@@ -288,6 +288,20 @@ TEST(Checkpoint, IsAPlainCallWithoutRecording) {
   EXPECT_EQ(runs, 1);
 }
 
+TEST(Checkpoint, DoesNotComputeAgainWhatBelongsToGraphsThatAreGone) {
+  const Tensor x = tensor({0.5, 1.5}, {.requires_grad = true});
+  auto [a, b] = checkpoint(
+      [](const Tensor& in) {
+        const Tensor first = sigmoid(tanh(in));
+        return std::pair(first, tanh(tanh(exp(in))));
+      },
+      x);
+  b = {};
+  OpCount again("tanh");
+  sum(a).backward();
+  EXPECT_EQ(again.count, 1) << "the one before sigmoid, whose result is the last that is needed";
+}
+
 // --- memory
 
 constexpr std::int64_t kBlocks = 8, kBytes = 64 * 64 * 4;
