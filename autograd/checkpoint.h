@@ -1,6 +1,7 @@
 // Activation checkpointing: a part of forward keeps none of what its ops would save for backward, and runs
 // again when backward needs it. A stack of blocks then holds the inputs of all blocks and the inside of one.
-//   for (auto& block : blocks) x = autograd::checkpoint([&](const Tensor& h) { return block(h); }, x);
+//   x = autograd::checkpoint([&](const Tensor& h) { return gelu(linear(h, w)); }, x);
+// nn/checkpoint.h has the same for modules.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// Activation checkpointing by type of layer: the calls of the chosen modules keep what they are called with,
-// and run again in backward (autograd/checkpoint.h). The modules stay as they are, with their names.
+// Activation checkpointing of modules: one call, or all calls of the modules of a type, keep what they are
+// called with and run again in backward (autograd/checkpoint.h). The modules stay as they are, with their
+// names.
 //   nn::checkpoint_layers<nn::TransformerEncoderLayer>(model);
 #pragma once
 
@@ -7,10 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/autograd/checkpoint.h"
 #include "mezzo/core/function.h"
 #include "mezzo/nn/module.h"
 
 namespace mezzo::nn {
+
+/// module(inputs...) as an autograd::checkpoint: `x = nn::checkpoint(block, x)`. The module must live until
+/// backward has run. Throws: what autograd::checkpoint says.
+template <std::derived_from<Module> M, std::convertible_to<const Tensor&>... T>
+auto checkpoint(M& module, const T&... inputs) {
+  return autograd::checkpoint([&module](const auto&... given) { return module(given...); }, inputs...);
+}
 
 /// Makes each call of the modules of a model for which matches(module) holds, `root` among them, an
 /// autograd::checkpoint of its forward; `on = false` makes their calls plain ones again. Returns the paths of

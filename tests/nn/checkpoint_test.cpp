@@ -103,6 +103,18 @@ TEST(CheckpointLayers, AreChosenByPredicateWithTheRootAmongThem) {
       "name a type: checkpoint_layers<Block>(model)");
 }
 
+TEST(CheckpointLayers, OneCallIsCheckpointedByItself) {
+  manual_seed(3);
+  const auto net = stack_of(2, 8);
+  const Tensor x = randn({4, 8});
+  const auto expected = step(*net, x);
+  net->zero_grad();
+  sum(checkpoint(*net, x)).backward();
+  EXPECT_EQ(gradients(*net), expected);
+  EXPECT_EQ(runs_of(*net), 2 + 4);
+  manual_seed(0);
+}
+
 TEST(CheckpointLayers, NeedLessMemory) {
   const auto peak = [](bool with_checkpoint) {
     const auto net = stack_of(12, 64);
