@@ -1,0 +1,115 @@
+// What the programs that train a model of this folder share: options, the precision they name, checkpoints to
+// go on from, and logs.
+#pragma once
+
+#include <mezzo/mezzo.h>
+#include <mezzo/train.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+struct TrainingOptions {
+  std::string precision = "fp32", device = {}, data = {}, out = {}, report = {};
+  std::int64_t steps = 0, save_every = 100, stop = 0;
+  std::uint64_t seed = 0;
+  bool resume = false;
+};
+
+/// Adds an option with a default that --help shows.
+template <class T>
+void add_option(CLI::App& app, const char* name, T& value, const char* what) {
+  app.add_option(name, value, what)->capture_default_str();
+}
+
+inline void add_training_options(CLI::App& app, TrainingOptions& o, const char* data) {
+  add_option(app, "--precision", o.precision, "fp32, amp_fp16 or amp_bf16");
+  add_option(app, "--device", o.device, "cpu or cuda:N; the best there is, unless it is said");
+  add_option(app, "--data", o.data, data);
+  app.add_option("--steps", o.steps, "training steps")->check(CLI::Range(0, 1 << 30))->capture_default_str();
+  add_option(app, "--out", o.out, "folder of checkpoints; without it none are written");
+  app.add_option("--save-every", o.save_every, "steps from one checkpoint to the next")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_flag("--resume", o.resume, "go on from the newest checkpoint in --out");
+  add_option(app, "--stop", o.stop, "end at this step, as if killed; the same command with --resume goes on");
+  add_option(app, "--report", o.report, "write the run as a page to this file");
+  add_option(app, "--seed", o.seed, "of all random numbers");
+}
+
+inline void require(bool good, const char* program, const std::string& expected, const std::string& got,
+                    const std::string& fix) {
+  if (!good) throw mezzo::ValueError(program, expected, got, fix);
+}
+
+/// Where a program computes, and in which dtype autocast runs; f32: without autocast.
+struct Setting {
+  mezzo::Device device;
+  mezzo::DType dtype;
+  /// A region is `const auto autocast = setting.autocast();`.
+  [[nodiscard]] mezzo::amp::Autocast autocast() const {
+    return mezzo::amp::Autocast(device, dtype, {.enabled = dtype != mezzo::DType::f32});
+  }
+};
+
+/// Throws: ValueError for options that do not go together and a precision that is none of the three.
+inline Setting setting_of(const char* program, const TrainingOptions& o) {
+  using mezzo::amp::Precision;
+  const Precision precision = mezzo::amp::precision_from_string(o.precision);
+  require(precision != Precision::fp16, program, "--precision fp32, amp_fp16 or amp_bf16", o.precision,
+          "choose one of them");
+  require(!o.resume || !o.out.empty(), program, "--out with --resume", "none", "name the folder of the run");
+  const mezzo::DType dtype = precision == Precision::amp_fp16   ? mezzo::DType::f16
+                             : precision == Precision::amp_bf16 ? mezzo::DType::bf16
+                                                                : mezzo::DType::f32;
+  const mezzo::Device device = o.device.empty() ? mezzo::Device::best() : mezzo::Device::parse(o.device);
+  return {device, dtype};
+}
+
+/// Checkpoints and logs of a run.
+class TrainingRun {
+ public:
+  /// Goes on from the newest checkpoint, if that is asked for and there is one; `step` is then that one's.
+  /// Throws: ValueError where there is one and --resume was not said.
+  TrainingRun(const char* program, const TrainingOptions& options, mezzo::train::Parts parts,
+              std::int64_t& step, const char* title)
+      : options_(options), step_(step), logger_(sinks(options, title)) {
+    if (options.out.empty()) return;
+    parts.emplace_back("step", step);
+    parts.emplace_back("random", mezzo::default_generator());
+    checkpoints_.emplace(options.out, std::move(parts),
+                         mezzo::train::CheckpointManagerOptions{.keep_last = 2});
+    if (checkpoints_->steps().empty()) return;
+    require(options.resume, program, "--resume, or an --out without checkpoints", options.out,
+            "those of another run would mix with this one's");
+    checkpoints_->load_latest();
+    logger_.resume(step);
+  }
+  [[nodiscard]] bool is_done() const { return step_ >= options_.steps || is_stopped(); }
+  /// Whether --stop ended it.
+  [[nodiscard]] bool is_stopped() const { return options_.stop > 0 && step_ >= options_.stop; }
+  /// To be called at the end of each step: counts it, logs, and writes a checkpoint where one is due.
+  void end_step(std::initializer_list<mezzo::train::LogEntry> entries) {
+    ++step_;
+    logger_.log(step_, entries);
+    if (checkpoints_ && (step_ % options_.save_every == 0 || step_ == options_.steps))
+      checkpoints_->save(step_);
+  }
+
+ private:
+  static std::vector<mezzo::train::AnySink> sinks(const TrainingOptions& options, const char* title) {
+    std::vector<mezzo::train::AnySink> sinks{mezzo::train::ProgressBar({.total = options.steps})};
+    if (!options.report.empty())
+      sinks.emplace_back(mezzo::train::HTMLReport(options.report, {.title = title}));
+    return sinks;
+  }
+
+  const TrainingOptions& options_;
+  std::int64_t& step_;
+  mezzo::train::Logger logger_;
+  std::optional<mezzo::train::CheckpointManager> checkpoints_;
+};
