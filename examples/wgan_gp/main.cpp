@@ -109,9 +109,9 @@ struct Training {
 double print_state(const Training& training, const Tensor& samples, std::int64_t step) {
   Generator random(7);
   const NoGrad no_grad;
-  const Tensor real =
-      narrow(samples, 0, 0, std::min<std::int64_t>(samples.size(0), 1024)).to(training.setting.device);
-  const Tensor made = training.generated(real.size(0), random), a = real.flatten(1), b = made.flatten(1);
+  const Tensor some = narrow(samples, 0, 0, std::min<std::int64_t>(samples.size(0), 1024));
+  const Tensor real = some.to(training.setting.device), made = training.generated(some.size(0), random);
+  const Tensor a = some.flatten(1), b = made.flatten(1).to(Device::cpu());
   const double energy = (2 * mean(cdist(a, b)) - mean(cdist(a, a)) - mean(cdist(b, b))).item();
   amp::GradScaler none({.enabled = false});
   const EnableGrad enable_grad;
