@@ -40,6 +40,7 @@ add_custom_target(bundle
           bench/peers/pytorch_views.py bench/peers/pytorch_worker.py "${bundle}/bench/peers"
   COMMAND ${CMAKE_COMMAND} -E copy_directory tests/goldens "${bundle}/data/goldens"
   COMMAND ${CMAKE_COMMAND} -E copy_directory tests/data/files "${bundle}/data/data/files"
+  COMMAND ${CMAKE_COMMAND} -E copy_directory tests/examples/files "${bundle}/data/examples/files"
   COMMAND ${CMAKE_COMMAND} -E copy tools/gpu.sh "${bundle}/run"
   COMMAND sh -c "{ git describe --always --dirty 2>/dev/null || echo unknown; } >'${bundle}/COMMIT'"
   COMMAND sh tools/bundle_headers.sh "${bundle}/headers.tar.gz" ${mezzo_packages}

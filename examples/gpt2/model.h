@@ -180,6 +180,16 @@ class Tokenizer {
   data::ByteTokenizer bytes_;
 };
 
+/// Sequences side by side in a text, each with the tokens that follow on its own.
+struct Sequences {
+  Tensor tokens;
+  std::int64_t block;
+  [[nodiscard]] std::int64_t size() const { return (tokens.numel() - 1) / block; }
+  [[nodiscard]] data::Example get(std::int64_t i) const {
+    return {narrow(tokens, 0, i * block, block), narrow(tokens, 0, i * block + 1, block)};
+  }
+};
+
 struct GenerateOptions {
   std::int64_t count = 1;       ///< tokens
   std::int64_t vocab_size = 0;  ///< tokens from here on are never drawn: those that a tokenizer does not have

@@ -245,6 +245,43 @@ TEST_F(GPT2Program, ReadsATextAndWeights) {
   expect_refused("--weights model.safetensors --steps 0", "expected weights of as many tokens");
 }
 
+/// A model that was saved as Hugging Face has it writes what it writes here, and learns from where it is.
+TEST_F(GPT2Program, GoesOnFromWeights) {
+  manual_seed(5);
+  gpt2::GPT2 model({.vocab_size = 300, .context = 32, .width = 64, .layers = 2, .heads = 1});
+  Named published;
+  for (const auto& [name, tensor] : model.state_dict()) {
+    const bool is_conv1d = tensor.dim() == 2 && name.starts_with("h.");
+    published.emplace_back("transformer." + name, is_conv1d ? tensor.t().contiguous() : tensor);
+  }
+  io::save(published, (folder_ / "model.safetensors").string());
+  const gpt2::Tokenizer bytes("");
+  std::vector<std::int64_t> expected = bytes.encode("ab");
+  model.eval();
+  gpt2::generate(model, expected, {.count = 20, .vocab_size = 256, .sample = {.temperature = 0}});
+  const std::string text =
+      text_of("--weights model.safetensors --steps 0 --generate 20 --temperature 0 --prompt ab");
+  EXPECT_EQ(text.substr(text.find(" per second\n") + 12), bytes.decode(tensor(expected)) + "\n");
+  EXPECT_NE(text.find("2 layers of 1 heads, 64 wide, 32 tokens of context"), std::string::npos) << text;
+  const std::string trained = text_of("--weights model.safetensors --steps 4 --batch-size 2 --lr 1e-2");
+  EXPECT_LT(number_behind(trained, "step 4: loss "), number_behind(trained, "step 0: loss ") - 0.5);
+  for (auto& [name, tensor] : published) {
+    if (name.ends_with("h.1.mlp.c_fc.weight")) tensor = ones({64, 100});
+  }
+  io::save(published, (folder_ / "other.safetensors").string());
+  expect_refused("--weights other.safetensors", "h.1.mlp.c_fc.weight");
+}
+
+TEST_F(GPT2Program, TakesGPT2sTokens) {
+  const std::string tokenizer = test::data_folder() + "/data/files/bpe";
+  if (!std::filesystem::exists(tokenizer)) GTEST_SKIP() << tokenizer << " is not here";
+  const double tokens = static_cast<double>(gpt2::Tokenizer(tokenizer).size());
+  const std::string text =
+      text_of(kSmall + "--tokenizer '" + tokenizer + "' --steps 2 --generate 5 --prompt Hello");
+  EXPECT_NEAR(number_behind(text, "step 0: loss "), std::log(tokens), 0.1);
+  EXPECT_NE(text.find("\nHello"), std::string::npos) << text;
+}
+
 TEST_F(GPT2Program, SaysWhatIsWrongInOneLine) {
   expect_refused("--data nowhere.txt", "nowhere.txt");
   expect_refused("--weights nowhere.safetensors", "nowhere.safetensors");
