@@ -84,9 +84,10 @@ class Peer:
         return self.batch * self.block / fastest, (processor_seconds() - start) / STEPS
 
     def generate(self):
+        """Tokens per second, and processor seconds of a token."""
         torch = self.torch
         tokens = list(PROMPT.encode())
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), processor_seconds()
         with torch.inference_mode(), self.autocast():
             shape = (1, self.heads, self.context, self.net["wte"].weight.shape[1] // self.heads)
             caches = [[torch.empty(shape, dtype=self.dtype) for _ in range(2)] for _ in self.net["h"]]
@@ -96,7 +97,7 @@ class Peer:
                 past += new.shape[1]
                 tokens.append(int(self.functional.linear(last, self.net["wte"].weight)[0, :256].argmax()))
                 new = torch.tensor([tokens[-1:]])
-        return TOKENS / (time.perf_counter() - begin)
+        return TOKENS / (time.perf_counter() - begin), (processor_seconds() - used) / TOKENS
 
 
 def processor_seconds():
@@ -119,7 +120,8 @@ def run_program(program, size, precision, threads, text_file):
     text = subprocess.run(command, check=True, capture_output=True, text=True,
                           env=os.environ | {"OMP_NUM_THREADS": str(threads)}).stdout
     trained = re.search(r"([\d.]+) in the fastest step, ([\d.]+) s", text)
-    return [float(trained[1]), float(trained[2]) / STEPS, float(re.search(r"tokens: ([\d.]+) per", text)[1])]
+    generated = re.search(r"tokens: ([\d.]+) per second, ([\d.]+) s", text)
+    return [float(trained[1]), float(trained[2]) / STEPS, float(generated[1]), float(generated[2]) / TOKENS]
 
 
 def compare(arguments, size, precision, threads, text_file):
@@ -127,13 +129,12 @@ def compare(arguments, size, precision, threads, text_file):
     for _ in range(arguments.turns):
         for name, result in (("mezzo", run_program(arguments.program, size, precision, threads, text_file)),
                              ("PyTorch", run_peer(size, precision, threads))):
-            known = best.setdefault(name, result)
-            best[name] = [max(known[0], result[0]), min(known[1], result[1]), max(known[2], result[2])]
-    ours, theirs = best["mezzo"], best["PyTorch"]
-    for label, i, ratio in (("training, tokens per second", 0, theirs[0] / ours[0]),
-                            ("training, processor seconds per step", 1, ours[1] / theirs[1]),
-                            ("generating, tokens per second", 2, theirs[2] / ours[2])):
-        print(f"| {size}, {precision}, {threads} thread{'s' * (threads > 1)} | {label} | {ours[i]:.4g} | {theirs[i]:.4g} | "
+            best[name] = [pick(a, b) for pick, a, b in zip((max, min, max, min), best.get(name, result), result)]
+    for i, label in enumerate(("training, tokens per second", "training, processor seconds per step",
+                               "generating, tokens per second", "generating, processor seconds per token")):
+        ours, theirs = best["mezzo"][i], best["PyTorch"][i]
+        ratio = ours / theirs if i % 2 else theirs / ours
+        print(f"| {size}, {precision}, {threads} thread{'s' * (threads > 1)} | {label} | {ours:.4g} | {theirs:.4g} | "
               f"{ratio:.2f} |", flush=True)
 
 
@@ -149,7 +150,7 @@ def main():
         import torch
         torch.set_num_threads(arguments.threads[0])
         peer = Peer(arguments.size[0], arguments.precision[0])
-        print(*peer.train(), peer.generate())
+        print(*peer.train(), *peer.generate())
         return
     print("| sizes | what | mezzo | PyTorch | mezzo's time / PyTorch's |\n| --- | --- | --- | --- | --- |")
     with tempfile.NamedTemporaryFile("w") as text:

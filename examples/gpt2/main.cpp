@@ -64,8 +64,7 @@ Tensor loss_of(gpt2::GPT2& model, const data::Example& batch, const Setting& set
   return cross_entropy(model(batch.data).flatten(0, 1), batch.target.flatten());
 }
 
-void print_held_out(gpt2::GPT2& model, data::DataLoader<>& loader, const Setting& setting,
-                    std::int64_t step) {
+void print_loss(gpt2::GPT2& model, data::DataLoader<>& loader, const Setting& setting, std::int64_t step) {
   const NoGrad no_grad;
   train::Mean mean;
   model.eval();
@@ -116,7 +115,7 @@ void train_on(const Tensor& tokens, gpt2::GPT2& model, const Options& o, const S
                    {"loader", loader}},
                   step, "GPT-2");
 
-  print_held_out(model, held_out, setting, step);
+  print_loss(model, held_out, setting, step);
   train::Throughput throughput({.window = 1});
   double fastest = 0;
   std::optional<std::clock_t> begin;
@@ -142,7 +141,7 @@ void train_on(const Tensor& tokens, gpt2::GPT2& model, const Options& o, const S
     fmt::print("trained: {:.1f} tokens per second, {:.1f} in the fastest step, {:.2f} s of processor time\n",
                throughput.total_tokens_per_second(), fastest,
                static_cast<double>(std::clock() - *begin) / CLOCKS_PER_SEC);
-  print_held_out(model, held_out, setting, step);
+  print_loss(model, held_out, setting, step);
 }
 
 void write_text(gpt2::GPT2& model, const gpt2::Tokenizer& tokenizer, std::vector<std::int64_t> tokens,
@@ -151,6 +150,7 @@ void write_text(gpt2::GPT2& model, const gpt2::Tokenizer& tokenizer, std::vector
   const amp::Autocast autocast = setting.autocast();
   model.eval();
   const double begin = train::steady_seconds();
+  const std::clock_t used = std::clock();
   gpt2::generate(model, tokens,
                  {.count = o.generate,
                   .vocab_size = tokenizer.size(),
@@ -158,8 +158,9 @@ void write_text(gpt2::GPT2& model, const gpt2::Tokenizer& tokenizer, std::vector
                   .dtype = setting.dtype,
                   .sample = o.sample});
   const auto count = static_cast<double>(tokens.size() - given);
-  fmt::print("generated {} tokens: {:.1f} per second\n{}\n", count, count / (train::steady_seconds() - begin),
-             tokenizer.decode(tensor(tokens)));
+  fmt::print("generated {} tokens: {:.1f} per second, {:.2f} s of processor time\n{}\n", count,
+             count / (train::steady_seconds() - begin),
+             static_cast<double>(std::clock() - used) / CLOCKS_PER_SEC, tokenizer.decode(tensor(tokens)));
 }
 
 void run(const Options& o) {
@@ -181,7 +182,7 @@ void run(const Options& o) {
   if (!weights.empty()) model.load_state_dict(weights, {.cast = true});
   model.to(setting.device);
   std::vector<std::int64_t> prompt = tokenizer.encode(o.prompt);
-  require(!prompt.empty(), "gpt2", "--prompt of a token or more", "none", "pass a word");
+  require(!prompt.empty(), "gpt2", "a --prompt", "none", "pass a word");
   Generator unused(0);
   static_cast<void>(nn::sample_logits(zeros({2}), o.sample, unused));  // refuses bad options now
   fmt::print("GPT-2: {} parameters, {} layers of {} heads, {} wide, {} tokens of context, {} on {}\n",
