@@ -14,10 +14,9 @@
 #include <vector>
 
 struct TrainingOptions {
-  std::string precision = "fp32", device = {}, data = {}, out = {}, report = {};
+  std::string precision = "fp32", device = {}, data = {}, resume = {}, report = {};
   std::int64_t steps = 0, save_every = 100, stop = 0;
   std::uint64_t seed = 0;
-  bool resume = false;
 };
 
 /// Adds an option with a default that --help shows.
@@ -31,12 +30,11 @@ inline void add_training_options(CLI::App& app, TrainingOptions& o, const char* 
   add_option(app, "--device", o.device, "cpu or cuda:N; the best there is, unless it is said");
   add_option(app, "--data", o.data, data);
   app.add_option("--steps", o.steps, "training steps")->check(CLI::Range(0, 1 << 30))->capture_default_str();
-  add_option(app, "--out", o.out, "folder of checkpoints; without it none are written");
+  add_option(app, "--resume", o.resume, "folder of checkpoints; goes on from the newest one there, if any");
   app.add_option("--save-every", o.save_every, "steps from one checkpoint to the next")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_flag("--resume", o.resume, "go on from the newest checkpoint in --out");
-  add_option(app, "--stop", o.stop, "end at this step, as if killed; the same command with --resume goes on");
+  add_option(app, "--stop", o.stop, "end at this step, as if killed; the same command without it goes on");
   add_option(app, "--report", o.report, "write the run as a page to this file");
   add_option(app, "--seed", o.seed, "of all random numbers");
 }
@@ -56,13 +54,12 @@ struct Setting {
   }
 };
 
-/// Throws: ValueError for options that do not go together and a precision that is none of the three.
+/// Throws: ValueError for a precision that is none of the three.
 inline Setting setting_of(const char* program, const TrainingOptions& o) {
   using mezzo::amp::Precision;
   const Precision precision = mezzo::amp::precision_from_string(o.precision);
   require(precision != Precision::fp16, program, "--precision fp32, amp_fp16 or amp_bf16", o.precision,
           "choose one of them");
-  require(!o.resume || !o.out.empty(), program, "--out with --resume", "none", "name the folder of the run");
   const mezzo::DType dtype = precision == Precision::amp_fp16   ? mezzo::DType::f16
                              : precision == Precision::amp_bf16 ? mezzo::DType::bf16
                                                                 : mezzo::DType::f32;
@@ -73,21 +70,17 @@ inline Setting setting_of(const char* program, const TrainingOptions& o) {
 /// Checkpoints and logs of a run.
 class TrainingRun {
  public:
-  /// Goes on from the newest checkpoint, if that is asked for and there is one; `step` is then that one's.
-  /// Throws: ValueError where there is one and --resume was not said.
-  TrainingRun(const char* program, const TrainingOptions& options, mezzo::train::Parts parts,
-              std::int64_t& step, const char* title)
+  /// Goes on from the newest checkpoint in the folder of --resume, if there is one; `step` is then that
+  /// one's.
+  TrainingRun(const TrainingOptions& options, mezzo::train::Parts parts, std::int64_t& step,
+              const char* title)
       : options_(options), step_(step), logger_(sinks(options, title)) {
-    if (options.out.empty()) return;
+    if (options.resume.empty()) return;
     parts.emplace_back("step", step);
     parts.emplace_back("random", mezzo::default_generator());
-    checkpoints_.emplace(options.out, std::move(parts),
+    checkpoints_.emplace(options.resume, std::move(parts),
                          mezzo::train::CheckpointManagerOptions{.keep_last = 2});
-    if (checkpoints_->steps().empty()) return;
-    require(options.resume, program, "--resume, or an --out without checkpoints", options.out,
-            "those of another run would mix with this one's");
-    checkpoints_->load_latest();
-    logger_.resume(step);
+    if (checkpoints_->load_latest()) logger_.resume(step);
   }
   [[nodiscard]] bool is_done() const { return step_ >= options_.steps || is_stopped(); }
   /// Whether --stop ended it.

@@ -107,7 +107,7 @@ void train_on(const Tensor& tokens, gpt2::GPT2& model, const Options& o, const S
       optimizer, {.warmup_steps = o.run.steps / 10, .total_steps = o.run.steps, .min_ratio = 0.1});
   amp::GradScaler scaler({.enabled = setting.dtype == DType::f16});
   std::int64_t step = 0;
-  TrainingRun run("gpt2", o.run,
+  TrainingRun run(o.run,
                   {{"model", model},
                    {"optimizer", optimizer},
                    {"schedule", schedule},

@@ -139,7 +139,7 @@ void run(const Options& o) {
                                                          .seed = o.run.seed,
                                                          .device = setting.device});
   std::int64_t step = 0;
-  TrainingRun run("wgan_gp", o.run,
+  TrainingRun run(o.run,
                   {{"generator", *nets.generator},
                    {"critic", *nets.critic},
                    {"generator_optimizer", training.generator_optimizer},

@@ -226,11 +226,10 @@ TEST_F(GPT2Program, LearnsInEveryPrecisionAndWrites) {
 
 TEST_F(GPT2Program, StoppedAndBegunAgainItEndsWithTheSameBits) {
   const std::string flags = kSmall + "--steps 12 --save-every 5 --batch-size 4 --precision amp_fp16 ";
-  static_cast<void>(text_of(flags + "--out whole"));
-  static_cast<void>(text_of(flags + "--out parts --resume --stop 7"));
+  static_cast<void>(text_of(flags + "--resume whole"));
+  static_cast<void>(text_of(flags + "--resume parts --stop 7"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "parts/step-000000000005.safetensors"));
-  expect_refused(flags + "--out parts", "expected --resume");
-  const std::string text = text_of(flags + "--out parts --resume");
+  const std::string text = text_of(flags + "--resume parts");
   EXPECT_NE(text.find("step 5: loss"), std::string::npos) << text;
   expect_same_checkpoint("parts", "whole");
 }
@@ -290,7 +289,6 @@ TEST_F(GPT2Program, SaysWhatIsWrongInOneLine) {
   expect_refused("--precision fp8", "amp_bf16");
   expect_refused("--precision fp16", "expected --precision fp32, amp_fp16 or amp_bf16");
   expect_refused("--heads 3", "heads");
-  expect_refused("--resume", "--out");
   expect_refused("--steps x", "--steps");
   expect_refused("--steps 0 --generate 1 --prompt ''", "--prompt");
   expect_refused("--steps 0 --generate 1 --temperature -1", "temperature");
