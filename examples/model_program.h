@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
@@ -16,9 +16,9 @@
 
 #include "command_line.h"
 #include "mezzo/data.h"
+#include "mezzo/io/json.h"
 #include "mezzo/mezzo.h"
 #include "mezzo/train.h"
-#include "mezzo/train/trainer.h"
 
 namespace examples {
 
@@ -26,7 +26,7 @@ namespace examples {
 struct ModelOptions {
   std::string data, precision, resume, report, record, device;
   std::string duration = "1ep", eval_interval = "1ep", save_interval = "1ep";
-  std::int64_t batch = 64;
+  std::int64_t batch = 64, stop = 0;
   double lr = 1e-3;
   std::uint64_t seed = 0;
   int workers = 0;
@@ -54,6 +54,7 @@ inline void add_model_options(CLI::App& app, ModelOptions& o, const std::string&
   app.add_option("--workers", o.workers, "threads that make batches")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
+  app.add_option("--stop", o.stop, "kill the process behind this batch, to try --resume");
   app.add_option("--device", o.device, "cpu or cuda:N; the best there is, unless it is said");
   app.add_option(
       "--record", o.record,
@@ -107,6 +108,8 @@ class Recorder final : public mezzo::train::Callback {
     if (event == fit_start) {
       for (const auto& [name, tensor] : state.model.state_dict())
         file_.tensors.emplace_back("model." + name, tensor.clone());
+      file_.metadata["precision"] = mezzo::amp::to_string(state.precision);
+      file_.metadata["optimizer"] = mezzo::io::dump_json(state.optimizer->state_dict().options);
     } else if (event == before_train_batch) {
       const auto& [data, target] = state.batch.get<mezzo::data::Example>();
       file_.tensors.emplace_back(fmt::format("data.{}", losses_.size()), data.clone());
@@ -127,8 +130,8 @@ class Recorder final : public mezzo::train::Callback {
   std::vector<double> rates_, losses_;
 };
 
-/// Prints the results of each evaluation; with --record also a Recorder, for which `model` names network and
-/// optimizer.
+/// Prints the results of each evaluation; with --record also a Recorder, for which `model` says what network
+/// and loss are.
 inline std::vector<mezzo::train::AnyCallback> callbacks_of(const ModelOptions& o,
                                                            const mezzo::io::Metadata& model = {}) {
   using mezzo::train::Event;
@@ -139,9 +142,43 @@ inline std::vector<mezzo::train::AnyCallback> callbacks_of(const ModelOptions& o
     fmt::print("{}\n", line);
     std::fflush(stdout);
   }));
+  if (o.stop > 0) {
+    callbacks.push_back(mezzo::train::on(Event::batch_end, [stop = o.stop](mezzo::train::State& state) {
+      if (state.time.batch == stop) static_cast<void>(std::raise(SIGKILL));
+    }));
+  }
   if (!o.record.empty()) callbacks.emplace_back(Recorder(o.record, model));
   return callbacks;
 }
+
+/// Counts samples and tokens per second of training, without evaluations.
+class Speed final : public mezzo::train::Callback {
+ public:
+  [[nodiscard]] bool match(mezzo::train::Event event) const override {
+    using enum mezzo::train::Event;
+    return event == fit_start || event == batch_end || event == eval_start || event == eval_end;
+  }
+  void run(mezzo::train::Event event, mezzo::train::State& state) override {
+    using enum mezzo::train::Event;
+    if (event == fit_start) {
+      done_ = state.time;
+      throughput_.reset();
+    } else if (event == eval_start) {
+      throughput_.pause();
+    } else if (event == eval_end) {
+      throughput_.resume();
+    } else {
+      throughput_.update(
+          {.samples = state.time.sample - done_.sample, .tokens = state.time.token - done_.token});
+      done_ = state.time;
+    }
+  }
+  [[nodiscard]] const mezzo::train::Throughput& throughput() const noexcept { return throughput_; }
+
+ private:
+  mezzo::train::Throughput throughput_;
+  mezzo::train::Timestamp done_;
+};
 
 /// What a program is to reach: at least a share, where the unit begins with %, else at most a number.
 struct Goal {
@@ -149,9 +186,14 @@ struct Goal {
   std::string unit = "%";
 };
 
-/// Prints the last line, as "goal 97 %: reached 98.1 % in 41 s". Throws: std::runtime_error with --check
-/// where the goal was not reached.
-inline void finish(const ModelOptions& o, Goal goal, double result, const mezzo::train::State& state) {
+/// Prints the last line, as "goal 97 %: reached 98.1 % in 41 s", about one of the results of the last
+/// evaluation. Throws: std::runtime_error with --check where the goal was not reached.
+inline void finish(const ModelOptions& o, Goal goal, const std::string& name,
+                   mezzo::train::Trainer& trainer) {
+  const mezzo::train::State& state = trainer.state();
+  // There is none where the newest checkpoint was that of the last batch.
+  if (!state.eval_results.contains(name)) trainer.eval();
+  double result = state.eval_results.at(name);
   if (o.goal) goal.wanted = o.goal;
   const bool is_share = goal.unit.starts_with("%");
   if (is_share) result *= 100;
@@ -166,6 +208,7 @@ inline void finish(const ModelOptions& o, Goal goal, double result, const mezzo:
   const bool reached = is_share ? result >= *goal.wanted : result <= *goal.wanted;
   fmt::print("goal {:g} {}: {}{} in {:.0f} s\n", *goal.wanted, goal.unit,
              reached ? "reached " : "not reached, ", got, seconds);
+  std::fflush(stdout);
   if (o.check && !reached)
     throw std::runtime_error(fmt::format("goal not reached: {} instead of {:g}", got, *goal.wanted));
 }

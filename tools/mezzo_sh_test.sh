@@ -8,7 +8,7 @@ trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree/root/tools" "$tree/bin" "$tree/usr"
 cp "$source/mezzo.sh" "$source/CMakePresets.json" "$tree/root"
 cp "$source/tools/doctor.sh" "$source/tools/progress.sh" "$source/tools/machine.sh" "$source/tools/docs.sh" \
-  "$source/tools/fuzz.sh" "$source/tools/public_headers.sh" "$tree/root/tools"
+  "$source/tools/fuzz.sh" "$source/tools/models.sh" "$source/tools/public_headers.sh" "$tree/root/tools"
 cd "$tree"
 ln -s ../usr root/usr  # by one name from both folders, and without the spaces that a temporary folder may have
 unset CXX CMAKE_PREFIX_PATH Eigen3_DIR CUDACXX CUDAARCHS CMAKE_BUILD_PARALLEL_LEVEL CCACHE_DISABLE TMPDIR \
@@ -104,6 +104,11 @@ run 3 --no-install fuzz json; one_line "needs clang++-14" "apt-get install"
 run 2 fuzz pictures; one_line "unknown fuzz target 'pictures'" "json safetensors"
 run 2 fuzz --seconds soon; one_line "--seconds needs a number" "'soon'"
 run 2 fuzz --seconds; one_line "--seconds needs a number" "number"
+run 2 models --data; one_line "--data needs a folder" "folder"
+run 2 models --data nowhere; one_line "no folder nowhere" "mnist/"
+run 2 models mnist; one_line "models takes --data FOLDER, not 'mnist'" "FOLDER"
+mkdir -p nothing
+run 2 models --data nothing; one_line "neither mnist/ nor a text in $tree/nothing" "--data"
 
 # An unwritable place for the installation (below a file: not even root can write there), before anything is built.
 : >file
@@ -193,6 +198,27 @@ run 0 demo; says sample
 says "configure (release)"
 CMAKE_BUILD_PARALLEL_LEVEL=7 run 0 demo
 grep -qF -- "-j7 mlp_timing" root/log.txt || fail "CMAKE_BUILD_PARALLEL_LEVEL is not told to ninja"
+# Models: a program that reaches its goal, one that does not, one that says nothing of a goal, and none for the others.
+mkdir -p root/examples/mnist_cnn root/examples/tabular root/examples/gpt2 files/mnist files/play
+: >files/play/text.txt
+cmake_does 'for name in mnist_cnn tabular gpt2; do ln -sf "$PWD/examples/$name/stub" build/release/examples/$name; done'
+stub_model() { printf '#!/bin/sh\necho "$0 $*" >>log.txt\n%s\n' "$2" >"root/examples/$1/stub"; chmod +x "root/examples/$1/stub"; }
+stub_model mnist_cnn 'echo "goal 97 %: reached 98.1 % in 41 s"'
+stub_model tabular 'echo "goal 90 %: not reached, 12.3 % in 1 s"; echo "goal not reached: 12.3 % instead of 90"; exit 1'
+stub_model gpt2 'echo text'
+rm -f log.txt
+run 1 models --data files
+says "| mnist_cnn | --precision amp_bf16 --low-precision-norms --data mnist | 97 % | 98.1 % | 0.0 |"
+says "| tabular | --target price | 90 % | not reached, 12.3 %, FAILED with status 1 | 0.0 |"
+says "| gpt2 | --data play/text.txt | - | ended | 0.0 |"
+says "tabular failed: goal not reached: 12.3 % instead of 90 (all of it: "
+grep -q 'mnist_cnn --check .*--data /.*/files/mnist$' log.txt || fail "the folder is not told to mnist_cnn"
+! grep -q char_gpt out.txt log.txt || fail "a program that is not there has a row"
+stub_model tabular 'echo "goal 90 %: reached 95.8 % in 1 s"'
+run 0 models; says "| mnist_cnn | --precision fp32 | 97 % | 98.1 % | 0.0 |"
+rm -r root/examples root/build
+cmake_does "$made"
+
 cp -r root "a tree"
 rm -rf "a tree/build"
 mv root kept; mv "a tree" root_; mkdir "a path"; mv root_ "a path/root"; ln -s "a path/root" root

@@ -1,4 +1,4 @@
-"""The networks of bench/cases/models.h and their training steps for the peer PyTorch, eager and by torch.compile."""
+"""The networks of bench/cases/models.h (most of them are those of the examples) and their training steps for the peer PyTorch, eager and by torch.compile."""
 import contextlib
 
 import torch
@@ -33,7 +33,7 @@ class Gpt(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
 
     def forward(self, x):
-        return self.head(self.norm(self.blocks(self.tokens(x) + self.positions)))
+        return self.head(self.norm(self.blocks(self.tokens(x) + self.positions[:x.shape[1]])))
 
 
 class CheckpointedGpt(Gpt):
@@ -69,12 +69,22 @@ class ResidualBlock(nn.Module):
         return F.relu(self.norm_2(self.conv_2(y)) + self.shortcut(x))
 
 
-def resnet18():
-    parts, into = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()], 64
-    for out in (64, 128, 256, 512):
-        parts += [ResidualBlock(into, out, 1 if out == 64 else 2), ResidualBlock(out, out, 1)]
+def resnet18(width=64):
+    parts, into = [nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()], width
+    for out in (width, 2 * width, 4 * width, 8 * width):
+        parts += [ResidualBlock(into, out, 1 if out == width else 2), ResidualBlock(out, out, 1)]
         into = out
-    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, 10))
+
+
+def resnet9(width=64):
+    parts, into = [], 3
+    for out in (width, 2 * width, 4 * width, 8 * width):
+        parts += [nn.Conv2d(into, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
+        parts += [nn.MaxPool2d(2)] if out != width else []
+        parts += [ResidualBlock(out, out, 1)] if out in (2 * width, 8 * width) else []
+        into = out
+    return nn.Sequential(*parts, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8 * width, 10))
 
 
 def conv_net():

@@ -1,5 +1,6 @@
 // Learns to write a text character by character: a small GPT on a file, or on sentences that it makes itself.
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,6 +82,12 @@ void run(const Options& o) {
   optim::AdamW optimizer(net, {.lr = o.lr, .beta2 = 0.99, .weight_decay = 0.1});
   std::vector<train::AnyCallback> algorithms;
   if (o.low_precision_norms) algorithms.emplace_back(amp::algorithms::LowPrecisionLayerNorm{});
+  const auto speed = std::make_shared<examples::Speed>();
+  auto callbacks =
+      examples::callbacks_of(o, {{"model", fmt::format("Gpt {} {} {} {} {}", sizes.layers, sizes.width,
+                                                       sizes.heads, sizes.context, sizes.vocabulary)},
+                                 {"clip_norm", "1"}});
+  callbacks.emplace_back(speed);
   train::Trainer trainer(
       {.model = net,
        .loss = [](const Tensor& scores,
@@ -96,21 +103,16 @@ void run(const Options& o) {
        .precision = examples::precision_of(o),
        .clip_norm = 1.0,
        .algorithms = algorithms,
-       .callbacks = examples::callbacks_of(
-           o, {{"model", fmt::format("Gpt({}, {}, {}, {}, {})", sizes.layers, sizes.width, sizes.heads,
-                                     sizes.context, sizes.vocabulary)}}),
+       .callbacks = callbacks,
        .sinks = examples::sinks_of(o, "char_gpt"),
        .save = examples::save_of(o),
        .resume = !o.resume.empty()});
   trainer.fit();
-  const train::State& state = trainer.state();
-  fmt::print("{:.0f} characters per second, evaluations included\n",
-             static_cast<double>(state.time.token) / state.time.seconds);
+  fmt::print("{:.0f} characters per second\n", speed->throughput().total_tokens_per_second());
   if (o.sample > 0)
     fmt::print("--- sample\n{}\n---\n",
                sample(o, net, characters, tokens.narrow(0, learned, 1).unsqueeze(0).to(device)));
-  examples::finish(o, {.wanted = made ? 0.4 : 2.0, .unit = "nats per character"},
-                   state.eval_results.at("loss"), state);
+  examples::finish(o, {.wanted = made ? 0.4 : 2.0, .unit = "nats per character"}, "loss", trainer);
 }
 
 }  // namespace

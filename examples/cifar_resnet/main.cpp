@@ -1,5 +1,6 @@
 // Tells what is on small colour images: ResNet-9 or ResNet-18, channels-last, on CIFAR-10. Without files it
 // learns images that it makes itself.
+#include <memory>
 #include <string>
 
 #include "../model_program.h"
@@ -70,6 +71,10 @@ void run(const Options& o) {
   const auto net = o.model == "resnet9" ? models::resnet9(width) : models::resnet18(width);
   net->to(device);
   optim::SGD optimizer(*net, {.lr = o.lr, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
+  const auto speed = std::make_shared<examples::Speed>();
+  auto callbacks = examples::callbacks_of(
+      o, {{"model", fmt::format("{} {}", o.model, width)}, {"label_smoothing", "0.1"}});
+  callbacks.emplace_back(speed);
   train::Trainer trainer({.model = net,
                           .loss = nn::CrossEntropyLoss({.label_smoothing = 0.1}),
                           .optimizer = optimizer,
@@ -80,17 +85,13 @@ void run(const Options& o) {
                           .max_duration = o.duration,
                           .eval_interval = o.eval_interval,
                           .precision = examples::precision_of(o),
-                          .callbacks = examples::callbacks_of(
-                              o, {{"model", fmt::format("{}({})", o.model, width)}, {"optimizer", "SGD"}}),
+                          .callbacks = callbacks,
                           .sinks = examples::sinks_of(o, "cifar_resnet"),
                           .save = examples::save_of(o),
                           .resume = !o.resume.empty()});
   trainer.fit();
-  const train::State& state = trainer.state();
-  fmt::print("{:.1f} images per second, evaluations included\n",
-             static_cast<double>(state.time.sample) / state.time.seconds);
-  examples::finish(o, {.wanted = made ? std::optional(95.0) : std::nullopt},
-                   state.eval_results.at("accuracy"), state);
+  fmt::print("{:.0f} images per second\n", speed->throughput().total_samples_per_second());
+  examples::finish(o, {.wanted = made ? std::optional(95.0) : std::nullopt}, "accuracy", trainer);
 }
 
 }  // namespace

@@ -61,24 +61,23 @@ void run(const Options& o) {
   optim::AdamW optimizer(*net, {.lr = o.lr});
   std::vector<train::AnyCallback> algorithms;
   if (o.low_precision_norms) algorithms.emplace_back(amp::algorithms::LowPrecisionGroupNorm{});
-  train::Trainer trainer(
-      {.model = net,
-       .loss = nn::CrossEntropyLoss(),
-       .optimizer = optimizer,
-       .schedule = examples::warmup_cosine(o, train_loader.size()),
-       .train_loader = train_loader,
-       .eval_loader = test_loader,
-       .metrics = {{"accuracy", train::Accuracy()}},
-       .max_duration = o.duration,
-       .eval_interval = o.eval_interval,
-       .precision = examples::precision_of(o),
-       .algorithms = algorithms,
-       .callbacks = examples::callbacks_of(o, {{"model", "conv_net"}, {"optimizer", "AdamW"}}),
-       .sinks = examples::sinks_of(o, "mnist_cnn"),
-       .save = examples::save_of(o),
-       .resume = !o.resume.empty()});
+  train::Trainer trainer({.model = net,
+                          .loss = nn::CrossEntropyLoss(),
+                          .optimizer = optimizer,
+                          .schedule = examples::warmup_cosine(o, train_loader.size()),
+                          .train_loader = train_loader,
+                          .eval_loader = test_loader,
+                          .metrics = {{"accuracy", train::Accuracy()}},
+                          .max_duration = o.duration,
+                          .eval_interval = o.eval_interval,
+                          .precision = examples::precision_of(o),
+                          .algorithms = algorithms,
+                          .callbacks = examples::callbacks_of(o, {{"model", "conv_net"}}),
+                          .sinks = examples::sinks_of(o, "mnist_cnn"),
+                          .save = examples::save_of(o),
+                          .resume = !o.resume.empty()});
   trainer.fit();
-  examples::finish(o, {.wanted = 97}, trainer.state().eval_results.at("accuracy"), trainer.state());
+  examples::finish(o, {.wanted = 97}, "accuracy", trainer);
 }
 
 }  // namespace

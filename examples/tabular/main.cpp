@@ -62,7 +62,7 @@ void run(const Options& o) {
   examples::finish(o,
                    {.wanted = made ? std::optional(90.0) : std::nullopt,
                     .unit = classes.empty() ? "% of the variance" : "%"},
-                   trainer.state().eval_results.at(metric.name()), trainer.state());
+                   metric.name(), trainer);
 }
 
 }  // namespace
