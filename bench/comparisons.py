@@ -192,7 +192,8 @@ def trainer():
 
 
 POLICIES = tuple(f"policy_batch_{batch}" for batch in (1, 8, 32))
-IMAGE_NETS = tuple(name + layout for name in ("conv_net", "resnet18") for layout in ("", "_channels_last"))
+IMAGE_NETS = tuple(name + layout for name in ("conv_net", "resnet18") for layout in ("", "_channels_last")) + (
+    "resnet9_channels_last",)
 MODELS = ("mlp_8_16_16_1", "mlp_784_512_512_10", "mlp_4096") + POLICIES + ("gpt_4x128", "gpt_6x384") + IMAGE_NETS + ("lstm",)
 NORM_MODELS = ("gpt_4x128", "gpt_6x384", "conv_net", "conv_net_channels_last")
 SMALL = ("mlp_8_16_16_1",) + POLICIES

@@ -12,8 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Name, program, flags. The last one is the GPT with the sizes that it has without flags.
 CASES = [("mnist_cnn", "mnist_cnn", []),
-         ("cifar_resnet 9", "cifar_resnet", ["--width", "8", "--batch", "16", "--lr", "0.003"]),
-         ("cifar_resnet 18", "cifar_resnet", ["--model", "resnet18", "--width", "8", "--batch", "16", "--lr", "0.003"]),
+         ("cifar_resnet 9", "cifar_resnet", ["--width", "4", "--lr", "0.0001"]),
+         ("cifar_resnet 18", "cifar_resnet", ["--model", "resnet18", "--width", "4", "--lr", "0.00005"]),
          ("char_gpt 2 x 64", "char_gpt", ["--layers", "2", "--width", "64", "--batch", "8", "--sample", "0"]),
          ("char_gpt 4 x 128", "char_gpt", ["--batch", "8", "--sample", "0"])]
 # In 16 bits two libraries round at other places: their losses may be as far apart as 16 bits are from f32, twice.

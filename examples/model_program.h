@@ -24,7 +24,7 @@ namespace examples {
 
 /// The options that all of them have. A program's own derive from it and set other defaults.
 struct ModelOptions {
-  std::string data, precision, resume, report, record, device;
+  std::string data = {}, precision = {}, resume = {}, report = {}, record = {}, device = {};
   std::string duration = "1ep", eval_interval = "1ep", save_interval = "1ep";
   std::int64_t batch = 64, stop = 0;
   double lr = 1e-3;

@@ -51,8 +51,9 @@ model() {
   fi
   flags=$(printf '%s ' "$@" | sed -e "s|$data/||g" -e 's/--check //' -e 's/ *$//')
   minutes=$(awk -v seconds=$(($(now) - began)) 'BEGIN { printf "%.1f", seconds / 60 }')
+  cpu=$(sed -n 's/.* \([0-9]*\) s of processor time.*/\1/p' "$log" | tail -n 1)
   rows="$rows
-| $program | $flags | $goal | $reached | $minutes |"
+| $program | $flags | $goal | $reached | $minutes | ${cpu:--} |"
 }
 
 configure "$all_mb"
@@ -77,5 +78,5 @@ model tabular --check --target price
 model tabular --check --target segment
 model gpt2 ${text:+--data "$text"}
 model wgan_gp
-printf '| program | flags | goal | reached | minutes |\n| --- | --- | --- | --- | --- |%s\n' "$rows"
+printf '| program | flags | goal | reached | minutes | s of processors |\n| --- | --- | --- | --- | --- | --- |%s\n' "$rows"
 [ "$failed_models" = 0 ] || exit 1

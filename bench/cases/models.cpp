@@ -136,6 +136,10 @@ void add_images(Worker& worker) {
       return on_target({resnet18(), images({16, 3, 32, 32}), integers(10, 16)}, false);
     });
   }
+  add_model(worker, "resnet9_channels_last", false, [] {
+    return on_target({models::resnet9(), channels_last(normal({16, 3, 32, 32}, kF32)), integers(10, 16)},
+                     false);
+  });
 }
 
 void add_models(Worker& worker) {

@@ -70,7 +70,7 @@ def train(tensors, metadata, dtype):
 
 
 def main():
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     tensors, metadata = load(sys.argv[1])
     dtype = {"fp32": None, "amp_fp16": torch.float16, "amp_bf16": torch.bfloat16}[metadata["precision"]]
     loss = tensors["loss"]

@@ -15,8 +15,8 @@ using namespace mezzo;
 
 struct Options : examples::ModelOptions {
   Options() {
-    duration = "2000ba";
-    eval_interval = save_interval = "500ba";
+    duration = "1200ba";
+    eval_interval = save_interval = "400ba";
     batch = 24;
     lr = 2e-3;
   }

@@ -10,10 +10,10 @@ namespace models {
 /// A pre-norm transformer block with causal attention.
 struct Block final : mezzo::nn::Layer {
   Block(std::int64_t width, std::int64_t heads)
-      : norm_1(*this, "norm_1", mezzo::nn::LayerNorm({width})),
+      : norm_1(*this, "norm_1", mezzo::nn::LayerNorm(width)),
         qkv(*this, "qkv", mezzo::nn::Linear(width, 3 * width)),
         out(*this, "out", mezzo::nn::Linear(width, width)),
-        norm_2(*this, "norm_2", mezzo::nn::LayerNorm({width})),
+        norm_2(*this, "norm_2", mezzo::nn::LayerNorm(width)),
         up(*this, "up", mezzo::nn::Linear(width, 4 * width)),
         down(*this, "down", mezzo::nn::Linear(4 * width, width)),
         heads_(heads) {}
@@ -47,7 +47,7 @@ struct Gpt final : mezzo::nn::Layer {
       : tokens(*this, "tokens", mezzo::nn::Embedding(sizes.vocabulary, sizes.width)),
         positions(*this, "positions", mezzo::randn({sizes.context, sizes.width}) * 0.02),
         blocks(*this, "blocks", mezzo::nn::Sequential()),
-        norm(*this, "norm", mezzo::nn::LayerNorm({sizes.width})),
+        norm(*this, "norm", mezzo::nn::LayerNorm(sizes.width)),
         head(*this, "head", mezzo::nn::Linear(sizes.width, sizes.vocabulary)) {
     for (std::int64_t i = 0; i < sizes.layers; ++i)
       blocks->push_back(mezzo::nn::make<Block>(sizes.width, sizes.heads));

@@ -1,56 +1,47 @@
 // Learns one column of a table (CSV) from the others: classes if it holds text or few whole numbers, else a
-// number. Without a file it learns a table that it makes itself.
+// number. Without a file it learns the price of houses, or --target segment, in a table that it makes itself.
 #include "../model_program.h"
 #include "table.h"
-
-namespace {
 
 using namespace mezzo;
 
 struct Options : examples::ModelOptions {
-  Options() {
-    duration = "20ep";
-    eval_interval = "5ep";
-  }
+  Options() : ModelOptions{.duration = "20ep", .eval_interval = "5ep"} {}
   std::string target = "price";
   std::vector<std::string> leave_out;
 };
 
 void add_options(CLI::App& app, Options& o) {
   examples::add_model_options(app, o, "CSV file with a header");
-  app.add_option("--target", o.target, "column to learn; without a file price or segment")
-      ->capture_default_str();
+  app.add_option("--target", o.target, "column to learn")->capture_default_str();
   app.add_option("--leave-out", o.leave_out, "columns to learn nothing from");
 }
 
 void run(const Options& o) {
   manual_seed(o.seed);
   const Device device = examples::device_of(o);
-  const bool made = o.data.empty();
-  const data::Table table = made ? examples::made_houses(4000, 1) : data::read_csv(o.data);
-  auto leave_out = o.leave_out;
-  if (made) leave_out.push_back(o.target == "price" ? "segment" : "price");  // each follows from the other
-  const auto [x, y, classes, learned, held_out] = examples::encoded(table, o.target, leave_out);
+  const data::Table table =
+      o.data.empty() ? examples::made_houses(4000, 1, o.target) : data::read_csv(o.data);
+  const auto [x, y, classes, learned, held_out] = examples::encoded(table, o.target, o.leave_out);
   const data::TensorDataset rows(x, y);
   data::DataLoader train_loader(data::Subset(rows, learned),
                                 {.batch_size = o.batch, .shuffle = true, .seed = o.seed, .device = device});
   data::DataLoader test_loader(data::Subset(rows, held_out), {.batch_size = 1000, .device = device});
 
-  const auto outputs = static_cast<std::int64_t>(classes.empty() ? 1 : classes.size());
+  const bool is_number = classes.empty();
+  const auto outputs = is_number ? 1 : static_cast<std::int64_t>(classes.size());
   nn::Sequential net(nn::Linear(x.size(1), 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
                      nn::Linear(64, outputs));
   net.to(device);
   optim::AdamW optimizer(net, {.lr = o.lr});
-  const train::Loss loss = classes.empty() ? train::Loss(nn::MSELoss()) : train::Loss(nn::CrossEntropyLoss());
-  const train::EvalMetric metric = classes.empty() ? train::EvalMetric("r2", train::R2Score())
-                                                   : train::EvalMetric("accuracy", train::Accuracy());
+  const train::EvalMetric r2("r2", train::R2Score()), accuracy("accuracy", train::Accuracy());
   train::Trainer trainer({.model = net,
-                          .loss = loss,
+                          .loss = is_number ? train::Loss(nn::MSELoss()) : nn::CrossEntropyLoss(),
                           .optimizer = optimizer,
                           .schedule = examples::warmup_cosine(o, train_loader.size()),
                           .train_loader = train_loader,
                           .eval_loader = test_loader,
-                          .metrics = {metric},
+                          .metrics = {is_number ? r2 : accuracy},
                           .max_duration = o.duration,
                           .eval_interval = o.eval_interval,
                           .precision = examples::precision_of(o),
@@ -59,15 +50,11 @@ void run(const Options& o) {
                           .save = examples::save_of(o),
                           .resume = !o.resume.empty()});
   trainer.fit();
-  examples::finish(o,
-                   {.wanted = made ? std::optional(90.0) : std::nullopt,
-                    .unit = classes.empty() ? "% of the variance" : "%"},
-                   metric.name(), trainer);
+  examples::Goal goal{.unit = is_number ? "% of the variance" : "%"};
+  if (o.data.empty()) goal.wanted = 90;
+  examples::finish(o, goal, is_number ? "r2" : "accuracy", trainer);
 }
 
-}  // namespace
-
 int main(int argc, char** argv) {
-  return run_program<Options>(argc, argv, "tabular", "Learns a column of a table from the others.",
-                              add_options, run);
+  return run_program<Options>(argc, argv, "tabular", "Learns a column of a table.", add_options, run);
 }

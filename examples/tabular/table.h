@@ -14,8 +14,9 @@
 namespace examples {
 
 /// Houses: `price` follows from size, rooms, town, age (missing in some rows) and noise; `segment` tells
-/// cheap from dear ones within each town.
-inline mezzo::data::Table made_houses(std::int64_t rows, std::uint64_t seed) {
+/// cheap from dear ones within each town. The table has one of these two, as each follows from the other:
+/// `target`, else `price`.
+inline mezzo::data::Table made_houses(std::int64_t rows, std::uint64_t seed, const std::string& target) {
   using namespace mezzo::data;
   const char* const towns[] = {"Ashton", "Berwick", "Colne"};
   Column size{.name = "size"}, rooms{.name = "rooms", .type = ColumnType::i64}, age{.name = "age"};
@@ -38,7 +39,7 @@ inline mezzo::data::Table made_houses(std::int64_t rows, std::uint64_t seed) {
     price.reals.push_back(value);
     add(segment, value > 120 * (2 + static_cast<double>(place)) ? "dear" : "cheap");
   }
-  return Table({size, rooms, age, town, price, segment});
+  return Table({size, rooms, age, town, target == "segment" ? segment : price});
 }
 
 /// A table as tensors. Every fifth row is held out.
