@@ -10,6 +10,7 @@
 
 namespace bench {
 
+using models::Block;
 using models::conv_net;
 using models::Gpt;
 using models::GptSizes;

@@ -21,9 +21,10 @@ def load(path):
     metadata = header.pop("__metadata__")
     tensors = {}
     for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        tensors[name] = torch.frombuffer(data, dtype=DTYPES[entry["dtype"]], count=(end - begin) // DTYPES[entry["dtype"]].itemsize,
-                                         offset=begin).reshape(entry["shape"]) if end > begin else torch.empty(entry["shape"])
+        (begin, end), dtype = entry["data_offsets"], DTYPES[entry["dtype"]]
+        values = torch.frombuffer(data, dtype=dtype, count=(end - begin) // dtype.itemsize, offset=begin) if end > begin else (
+            torch.empty(0, dtype=dtype))
+        tensors[name] = values.reshape(entry["shape"])
     return tensors, metadata
 
 
@@ -46,7 +47,7 @@ def make_optimizer(parameters, text):
 def train(tensors, metadata, dtype):
     """The losses of the recorded steps, in f32 or under autocast with `dtype`."""
     net = make_model(metadata["model"])
-    weights = {name.removeprefix("model."): tensor.clone() for name, tensor in tensors.items() if name.startswith("model.")}
+    weights = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
     net.load_state_dict(weights)
     optimizer = make_optimizer(net.parameters(), metadata["optimizer"])
     scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)
