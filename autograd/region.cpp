@@ -9,6 +9,7 @@
 #include "mezzo/autograd/progress.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/per_thread.h"
+#include "mezzo/core/random.h"
 
 namespace mezzo::autograd {
 
@@ -93,6 +94,8 @@ const Recomputable* RecomputableSaves::find(bool is_output, std::size_t index) c
 
 Region::Region(Function function, std::span<const Tensor> inputs)
     : function_(std::move(function)), input_hook_(input_hook_state()) {
+  // Made at its first use, it would be younger than the recorder of draws, which would not see it.
+  static_cast<void>(default_generator());
   if (thread_state.take != nullptr) thread_state_ = thread_state.take();
   const RegionScope* const around = current_region();
   inputs_.resize(inputs.size());
