@@ -91,7 +91,7 @@ void TrainerCore::zero_grad() {
   if (state_.optimizer != nullptr) {
     state_.optimizer->zero_grad();
   } else {
-    for (Tensor parameter : options_.optimizer.parameters()) parameter.set_grad({});
+    for (const Tensor& parameter : options_.optimizer.parameters()) parameter.set_grad({});
   }
 }
 
