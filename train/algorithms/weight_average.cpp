@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/per_thread.h"
 #include "mezzo/train/algorithms.h"
 
 namespace mezzo::train::algorithms {
@@ -24,10 +25,7 @@ double amount(const State& state, TimeUnit unit) {
 
 /// Models whose weights an average stands for at the moment: one at a time, as averages of one trainer do not
 /// end in the reverse of the order in which they begin.
-std::vector<const nn::Module*>& averaged_models() {
-  thread_local std::vector<const nn::Module*> models;
-  return models;
-}
+constinit mezzo::detail::PerThread<std::vector<const nn::Module*>> averaged_models;
 
 }  // namespace
 
@@ -36,9 +34,11 @@ class WeightAverage::Scope {
  public:
   Scope(const nn::Module& model, std::shared_ptr<optim::AveragedWeights> average)
       : model_(&model), average_(std::move(average)), scope_(*average_) {
-    averaged_models().push_back(model_);
+    averaged_models.get().push_back(model_);
   }
-  ~Scope() { std::erase(averaged_models(), model_); }
+  ~Scope() {
+    if (auto* const models = averaged_models.find()) std::erase(*models, model_);
+  }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
@@ -63,7 +63,7 @@ void WeightAverage::run(Event event, State& state) {
   if (event == Event::init) average_ = make(state.model);
   if (updates(event)) update(event, state);
   if (!begins_evaluation(event)) return;
-  const auto& models = averaged_models();
+  const auto& models = averaged_models.get();
   if (std::find(models.begin(), models.end(), &state.model) != models.end()) return;
   const Tensor updates = average_->state_dict().front().second;
   if (updates.item<std::int64_t>() > 0) scope_ = std::make_unique<Scope>(state.model, average_);
