@@ -151,35 +151,6 @@ inline std::vector<mezzo::train::AnyCallback> callbacks_of(const ModelOptions& o
   return callbacks;
 }
 
-/// Counts samples and tokens per second of training, without evaluations.
-class Speed final : public mezzo::train::Callback {
- public:
-  [[nodiscard]] bool match(mezzo::train::Event event) const override {
-    using enum mezzo::train::Event;
-    return event == fit_start || event == batch_end || event == eval_start || event == eval_end;
-  }
-  void run(mezzo::train::Event event, mezzo::train::State& state) override {
-    using enum mezzo::train::Event;
-    if (event == fit_start) {
-      done_ = state.time;
-      throughput_.reset();
-    } else if (event == eval_start) {
-      throughput_.pause();
-    } else if (event == eval_end) {
-      throughput_.resume();
-    } else {
-      throughput_.update(
-          {.samples = state.time.sample - done_.sample, .tokens = state.time.token - done_.token});
-      done_ = state.time;
-    }
-  }
-  [[nodiscard]] const mezzo::train::Throughput& throughput() const noexcept { return throughput_; }
-
- private:
-  mezzo::train::Throughput throughput_;
-  mezzo::train::Timestamp done_;
-};
-
 /// What a program is to reach: at least a share, where the unit begins with %, else at most a number.
 struct Goal {
   std::optional<double> wanted = {};
@@ -189,10 +160,7 @@ struct Goal {
 /// Prints the last line, as "goal 97 %: reached 98.1 % in 41 s", about one of the results of the last
 /// evaluation. Throws: std::runtime_error with --check where the goal was not reached.
 inline void finish(const ModelOptions& o, Goal goal, const std::string& name,
-                   mezzo::train::Trainer& trainer) {
-  const mezzo::train::State& state = trainer.state();
-  // There is none where the newest checkpoint was that of the last batch.
-  if (!state.eval_results.contains(name)) trainer.eval();
+                   const mezzo::train::State& state) {
   double result = state.eval_results.at(name);
   if (o.goal) goal.wanted = o.goal;
   const bool is_share = goal.unit.starts_with("%");

@@ -57,6 +57,8 @@ class SpeedMonitor final : public Callback {
   explicit SpeedMonitor(const SpeedMonitorOptions& options = {});
   [[nodiscard]] bool match(Event event) const override;
   void run(Event event, State& state) override;
+  /// Of the last fit(), for a program that has given the trainer a std::shared_ptr of it.
+  [[nodiscard]] const Throughput& throughput() const noexcept { return throughput_; }
 
  private:
   Throughput throughput_;

@@ -51,6 +51,10 @@ class Time {
 /// "10ep".
 [[nodiscard]] std::string to_string(const Time& time);
 
+/// Whether an amount that was `before` has reached or passed a multiple of the interval by `now`, in its
+/// unit.
+[[nodiscard]] bool is_due(const Time& interval, double before, double now);
+
 /// How far a training is, in all units at once.
 struct Timestamp {
   std::int64_t iteration = 0, epoch = 0, batch = 0, sample = 0, token = 0;

@@ -124,7 +124,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Trains until max_duration, or what is left of it after a checkpoint or an earlier call.
+  /// Trains until max_duration, or what is left of it after a checkpoint or an earlier call; then evaluates
+  /// and saves unless that was done at the last batch.
   void fit();
   /// Goes on for so long from where the training is, whatever max_duration says.
   void fit(const Time& duration);

@@ -82,7 +82,7 @@ void run(const Options& o) {
   optim::AdamW optimizer(net, {.lr = o.lr, .beta2 = 0.99, .weight_decay = 0.1});
   std::vector<train::AnyCallback> algorithms;
   if (o.low_precision_norms) algorithms.emplace_back(amp::algorithms::LowPrecisionLayerNorm{});
-  const auto speed = std::make_shared<examples::Speed>();
+  const auto speed = std::make_shared<train::callbacks::SpeedMonitor>();
   auto callbacks =
       examples::callbacks_of(o, {{"model", fmt::format("Gpt {} {} {} {} {}", sizes.layers, sizes.width,
                                                        sizes.heads, sizes.context, sizes.vocabulary)},
@@ -112,7 +112,7 @@ void run(const Options& o) {
   if (o.sample > 0)
     fmt::print("--- sample\n{}\n---\n",
                sample(o, net, characters, tokens.narrow(0, learned, 1).unsqueeze(0).to(device)));
-  examples::finish(o, {.wanted = made ? 0.4 : 2.0, .unit = "nats per character"}, "loss", trainer);
+  examples::finish(o, {.wanted = made ? 0.4 : 2.0, .unit = "nats per character"}, "loss", trainer.state());
 }
 
 }  // namespace

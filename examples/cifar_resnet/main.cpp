@@ -71,7 +71,7 @@ void run(const Options& o) {
   const auto net = o.model == "resnet9" ? models::resnet9(width) : models::resnet18(width);
   net->to(device);
   optim::SGD optimizer(*net, {.lr = o.lr, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
-  const auto speed = std::make_shared<examples::Speed>();
+  const auto speed = std::make_shared<train::callbacks::SpeedMonitor>();
   auto callbacks = examples::callbacks_of(
       o, {{"model", fmt::format("{} {}", o.model, width)}, {"label_smoothing", "0.1"}});
   callbacks.emplace_back(speed);
@@ -91,7 +91,7 @@ void run(const Options& o) {
                           .resume = !o.resume.empty()});
   trainer.fit();
   fmt::print("{:.0f} images per second\n", speed->throughput().total_samples_per_second());
-  examples::finish(o, {.wanted = made ? std::optional(95.0) : std::nullopt}, "accuracy", trainer);
+  examples::finish(o, {.wanted = made ? std::optional(95.0) : std::nullopt}, "accuracy", trainer.state());
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ void run(const Options& o) {
                           .save = examples::save_of(o),
                           .resume = !o.resume.empty()});
   trainer.fit();
-  examples::finish(o, {.wanted = 97}, "accuracy", trainer);
+  examples::finish(o, {.wanted = 97}, "accuracy", trainer.state());
 }
 
 }  // namespace

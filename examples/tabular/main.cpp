@@ -52,7 +52,7 @@ void run(const Options& o) {
   trainer.fit();
   examples::Goal goal{.unit = is_number ? "% of the variance" : "%"};
   if (o.data.empty()) goal.wanted = 90;
-  examples::finish(o, goal, is_number ? "r2" : "accuracy", trainer);
+  examples::finish(o, goal, is_number ? "r2" : "accuracy", trainer.state());
 }
 
 int main(int argc, char** argv) {

@@ -5,8 +5,7 @@
 
 namespace mezzo::optim {
 
-/// bool 0-dim on the device; undefined: it was made, no scaler took
-/// part.
+/// bool 0-dim on the device; undefined: it was made, no scaler took part.
 [[nodiscard]] Tensor was_made(const StepOutcome& outcome);
 
 }  // namespace mezzo::optim

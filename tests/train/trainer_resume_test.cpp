@@ -198,6 +198,53 @@ TEST_F(TrainerResume, AFinishedRunHasItsResults) {
   }
 }
 
+TEST_F(TrainerResume, StoppedBeforeTheLastEvaluationItIsMadeUpFor) {
+  const auto run = [&](const std::string& folder, bool stops) {
+    Bench bench({});
+    TrainerOptions options = bench.options();
+    options.eval_loader = *bench.loader;
+    options.eval_interval = "100ba";
+    options.metrics = {{"accuracy", Accuracy()}};
+    options.max_duration = "1ep";
+    options.seed = 77;
+    options.save = {.folder = path(folder), .interval = "1ba"};
+    options.resume = true;
+    options.callbacks = {on(Event::eval_start, [&](State& /*state*/) {
+      if (stops) throw std::runtime_error("stopped");
+    })};
+    Trainer trainer(options);
+    if (stops)
+      EXPECT_THROW(trainer.fit(), CallbackError);
+    else
+      trainer.fit();
+    return trainer.state().eval_results;
+  };
+  const EvalResults expected = run("unbroken", false);
+  EXPECT_TRUE(run("stopped", true).empty());
+  EXPECT_EQ(run("stopped", false), expected);
+  EXPECT_EQ(run("stopped", false), expected);
+}
+
+TEST_F(TrainerResume, AnEvaluationOfAnotherLoaderIsNotTheLastOne) {
+  Bench bench({});
+  std::vector<data::Example> other{*bench.samples};
+  TrainerOptions options = bench.options();
+  options.eval_loader = *bench.loader;
+  options.eval_interval = "100ba";
+  options.metrics = {{"accuracy", Accuracy()}};
+  options.max_duration = "6ba";
+  int evaluations = 0;
+  Trainer* current = nullptr;
+  options.callbacks = {on(Event::eval_end, [&](State& /*state*/) { ++evaluations; }),
+                       on(Event::batch_checkpoint, [&](State& state) {
+                         if (state.time.batch == 6) current->eval(other);
+                       })};
+  Trainer trainer(options);
+  current = &trainer;
+  trainer.fit();
+  EXPECT_EQ(evaluations, 2);
+}
+
 TEST_F(TrainerResume, KeepsTheLastAndTheBest) {
   Bench bench({});
   TrainerOptions options = bench.options();

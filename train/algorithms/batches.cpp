@@ -20,10 +20,9 @@ using TensorPair = std::pair<Tensor, Tensor>;
 
 /// Throws: ValueError for a batch that is no Example and no pair.
 data::Example example_of(const AnyBatch& batch, std::string_view op) {
-  if (batch.is<data::Example>()) return batch.get<data::Example>();
-  if (!batch.is<TensorPair>()) detail::refuse_batch_type(op, typeid(data::Example), batch.type());
-  const auto& [data, target] = batch.get<TensorPair>();
-  return {data, target};
+  if (!batch.is<data::Example>() && !batch.is<TensorPair>())
+    detail::refuse_batch_type(op, typeid(data::Example), batch.type());
+  return {detail::input_of(batch), detail::target_of(batch)};
 }
 
 /// A batch of the type of `like`.

@@ -1,6 +1,5 @@
 // EMA and SWA: averages of weights, in their place during evaluations.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -102,8 +101,8 @@ std::shared_ptr<optim::AveragedWeights> SWA::make(const nn::Module& model) {
 void SWA::update(Event event, const State& state) {
   const Time& interval = options_.update_interval;
   const double before = std::exchange(seen_, amount(state, interval.unit()));
-  const bool is_due = std::floor(seen_ / interval.value()) > std::floor(before / interval.value());
-  if (!is_due || amount(state, options_.start.unit()) < options_.start.value()) return;
+  if (!is_due(interval, before, seen_) || amount(state, options_.start.unit()) < options_.start.value())
+    return;
   const bool is_every_step =
       event == Event::batch_end && interval.unit() == TimeUnit::batch && interval.value() == 1;
   average().update(is_every_step ? optim::StepOutcome(state.step_result) : optim::StepOutcome());

@@ -8,6 +8,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/train/trainer/model_call.h"
 
 namespace mezzo::train {
 
@@ -22,29 +23,27 @@ PartState copied(PartState state) {
 /// What a test run changes, and puts back at its end.
 class Snapshot {
  public:
-  explicit Snapshot(const TrainerOptions& options) : model_(*options.model.module()) {
+  explicit Snapshot(const TrainerOptions& options) : model_(*options.model.module()), modes_(model_) {
     parts_ = options.optimizer.parts();
     parts_.emplace_back("model", model_);
     parts_.emplace_back("random", default_generator());
     if (auto* const loader = options.train_loader->base()) parts_.emplace_back("loader", *loader);
     for (const Part& part : parts_) states_.push_back(copied(part.access().save()));
-    for (const auto& [path, module] : model_.named_modules())
-      modes_.emplace_back(module, module->is_training());
     for (const Tensor& parameter : model_.parameters())
       needs_grad_.emplace_back(parameter, parameter.requires_grad());
   }
   void restore() const {
     model_.zero_grad();
     for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i].access().load(states_[i]);
-    for (const auto& [module, mode] : modes_) module->train(mode);  // parents first
+    modes_.restore();
     for (const auto& [parameter, needs] : needs_grad_) parameter.requires_grad_(needs);
   }
 
  private:
   nn::Module& model_;
+  detail::ModuleModes modes_;
   Parts parts_;
   std::vector<PartState> states_;
-  std::vector<std::pair<nn::Module*, bool>> modes_;
   std::vector<std::pair<Tensor, bool>> needs_grad_;
 };
 

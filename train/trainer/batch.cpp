@@ -28,24 +28,29 @@ void AnyBatch::visit(const data::detail::TensorVisitor& f) const {
   if (defined()) type_->visit(batch_.get(), f);
 }
 
-std::int64_t AnyBatch::samples() const {
-  std::int64_t count = -1;
+std::optional<std::int64_t> AnyBatch::find_samples() const {
+  std::optional<std::int64_t> count;
   visit([&](Tensor& tensor) {
     if (!tensor.defined()) return;
     if (tensor.dim() == 0)
       throw ShapeError("AnyBatch::samples", "tensors with a first dim of samples", "one without dims",
                        "give it a dim of samples");
-    if (count >= 0 && tensor.size(0) != count)
+    if (count && tensor.size(0) != *count)
       throw ShapeError("AnyBatch::samples",
-                       "tensors of as many samples as the first, " + std::to_string(count),
+                       "tensors of as many samples as the first, " + std::to_string(*count),
                        std::to_string(tensor.size(0)), "make the first dims of a batch's tensors equal");
     count = tensor.size(0);
   });
-  if (count < 0)
+  return count;
+}
+
+std::int64_t AnyBatch::samples() const {
+  const auto count = find_samples();
+  if (!count)
     throw ValueError("AnyBatch::samples", "a batch with tensors",
                      defined() ? nn::detail::type_text(type()) : "an empty AnyBatch",
                      "make batches of tensors, Examples, or arrays, pairs and tuples of these");
-  return count;
+  return *count;
 }
 
 AnyBatch AnyBatch::copy() const {

@@ -173,7 +173,7 @@ void TrainerCore::load(const std::string& path) {
   train::load_checkpoint(path, parts_);
   if (is_epoch_open_) options_.train_loader->end();
   is_epoch_open_ = is_iteration_started_ = false;
-  evaluated_at_ = saved_at_ = -1;
+  saved_at_ = -1;
   logger_->resume(state_.time.batch);
   event(Event::after_load);
 }
@@ -193,8 +193,10 @@ void TrainerCore::event(Event event) {
 Value TrainerCore::Progress::state_dict() const {
   Value results = Value::Map{};
   for (const auto& [name, value] : state.eval_results) results.set(name, value);
-  return Value::Map{
-      {"time", state.time.state_dict()}, {"microbatch", state.microbatch}, {"results", results}};
+  return Value::Map{{"time", state.time.state_dict()},
+                    {"microbatch", state.microbatch},
+                    {"results", results},
+                    {"evaluated_at", evaluated_at}};
 }
 
 void TrainerCore::Progress::load_state_dict(const Value& value) {
@@ -202,7 +204,9 @@ void TrainerCore::Progress::load_state_dict(const Value& value) {
   for (const auto& [name, result] : value.at("results").as_map()) results[name] = result.as_double();
   const Value& microbatch = value.at("microbatch");
   const auto samples = microbatch.is_null() ? std::nullopt : std::optional(microbatch.as_int());
+  const std::int64_t evaluated = value.at("evaluated_at").as_int();
   state.time.load_state_dict(value.at("time"));
+  evaluated_at = evaluated;
   state.microbatch = samples;
   state.eval_results = std::move(results);
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +39,7 @@ class TrainerCore {
   /// What of the trainer itself a checkpoint holds.
   struct Progress {
     State& state;
+    std::int64_t& evaluated_at;
     [[nodiscard]] Value state_dict() const;
     void load_state_dict(const Value& value);
   };
@@ -77,6 +77,8 @@ class TrainerCore {
   [[nodiscard]] std::optional<StepBatches> next_batches();
   void end_batch(const Timestamp& before, double progress_before);
   void end_epoch();
+  /// What is due behind a batch or an epoch.
+  void evaluate_and_save(const Moment& before);
   void end_iteration();
   /// Whether a multiple of the interval was reached since `before`.
   [[nodiscard]] bool is_due(const Time& interval, const Moment& before) const;
@@ -97,9 +99,8 @@ class TrainerCore {
   Tensor train_microbatches(const StepBatches& step);
   /// Returns the loss times the part's share of the step's samples.
   Tensor forward_backward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples);
-  /// The number of samples in a batch, 1 where its tensors are not known. Throws: DTypeError unless its
-  /// tensors are of the dtypes of the first batch.
-  [[nodiscard]] std::int64_t inspect(const AnyBatch& batch);
+  /// Throws: DTypeError unless its tensors are of the dtypes of the first batch.
+  void check_dtypes(const AnyBatch& batch);
   [[noreturn]] void refuse_dtypes(const AnyBatch& batch) const;
 
   // evaluation.cpp
@@ -117,7 +118,7 @@ class TrainerCore {
   amp::GradScaler scaler_;
   std::unique_ptr<Logger> logger_;
   std::array<std::vector<Callback*>, kEvents> by_event_;
-  Progress progress_{state_};
+  Progress progress_{state_, evaluated_at_};
   Parts parts_;
   std::unique_ptr<CheckpointManager> checkpoints_;
 

@@ -7,17 +7,17 @@ namespace mezzo::train {
 
 namespace {
 
-/// An epoch of a loader that the caller may be in the middle of: it goes on there afterwards.
-class Visit {
+/// An epoch beside the one that a loader may be in the middle of, which goes on there afterwards.
+class SideEpoch {
  public:
-  explicit Visit(const AnyLoader& loader) : loader_(loader) {
+  explicit SideEpoch(const AnyLoader& loader) : loader_(loader) {
     if (auto* base = loader_->base()) {
       place_ = base->state_dict();
       base->set_epoch(0);
     }
     loader_->begin();
   }
-  ~Visit() {
+  ~SideEpoch() {
     loader_->end();
     if (auto* base = loader_->base()) {
       try {
@@ -26,8 +26,8 @@ class Visit {
       }
     }
   }
-  Visit(const Visit&) = delete;
-  Visit& operator=(const Visit&) = delete;
+  SideEpoch(const SideEpoch&) = delete;
+  SideEpoch& operator=(const SideEpoch&) = delete;
 
  private:
   AnyLoader loader_;
@@ -44,7 +44,7 @@ class Counting {
   void update(const Tensor& output, const AnyBatch& batch) {
     for (const EvalMetric& metric : metrics_) metric.update().call(output, batch);
     if (call_.loss_function.defined())
-      loss_.update(call_.loss(output, batch), static_cast<double>(detail::samples_or_one(batch)));
+      loss_.update(call_.loss(output, batch), static_cast<double>(batch.find_samples().value_or(1)));
   }
   [[nodiscard]] EvalResults results() const {
     EvalResults results;
@@ -75,13 +75,13 @@ template <class F, class G>
 void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, const F& f,
                                const G& finish) {
   if (is_epoch_open_ && loader->base() != nullptr && loader->base() == options_.train_loader->base()) {
-    options_.train_loader->end();  // the training goes on from the place that Visit restores
+    options_.train_loader->end();  // the training goes on from the place that SideEpoch restores
     is_epoch_open_ = false;
   }
   try {
     event(events[0]);
     const detail::EvaluationMode mode(state_.model);
-    const Visit visit(loader);
+    const SideEpoch epoch(loader);
     const NoGrad no_grad;
     for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next()) {
       state_.batch = batch.to(state_.device);
@@ -122,7 +122,7 @@ EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
       loader, kEvalEvents,
       [&](const Tensor& output, const AnyBatch& batch) { counting.update(output, batch); },
       [&] { state_.eval_results = counting.results(); });
-  evaluated_at_ = state_.time.batch;
+  if (options_.eval_loader.defined() && &*loader == &*options_.eval_loader) evaluated_at_ = state_.time.batch;
   event(Event::eval_end);
   for (const auto& [name, value] : state_.eval_results) state_.log("eval/" + name, value);
   log_pending({}, true);
@@ -154,7 +154,7 @@ EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::
   for (const EvalMetric& metric : metrics)
     detail::check_batch("evaluate", metric.name(), metric.update().batch, type);
   const detail::EvaluationMode mode(*model.module());
-  const Visit visit(loader);
+  const SideEpoch epoch(loader);
   const NoGrad no_grad;
   Counting counting(metrics, call);
   for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next()) {

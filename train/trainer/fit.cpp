@@ -17,21 +17,26 @@ void TrainerCore::fit(const Time& end) {
     throw ValueError("Trainer::fit", "a train_loader", "none", "give .train_loader = loader");
   state_.max_duration = end;
   state_.stop_requested_ = false;
-  if (is_done()) return;
-  clock_ = steady_seconds();
-  state_.model.train();
-  event(Event::fit_start);
-  while (!is_done()) {
-    if (run_epoch()) end_epoch();
+  const bool trains = !is_done();
+  if (trains) {
+    clock_ = steady_seconds();
+    state_.model.train();
+    event(Event::fit_start);
+    while (!is_done()) {
+      if (run_epoch()) end_epoch();
+    }
   }
+  // Also of a training that was stopped behind its last batch.
   if (!options_.eval_interval.is_zero() && options_.eval_loader.defined() &&
       evaluated_at_ != state_.time.batch) {
     evaluate(options_.eval_loader);
     saved_at_ = -1;  // the last checkpoint holds these results
   }
   if (checkpoints_ != nullptr && saved_at_ != state_.time.batch) save_now();
-  event(Event::fit_end);
-  log_pending();
+  if (trains) {
+    event(Event::fit_end);
+    log_pending();
+  }
   if (checkpoints_ != nullptr) checkpoints_->wait();
   logger_->close();
 }
@@ -95,7 +100,8 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
     // The loader's own batch is valid until it is asked for the next one.
     state_.batch = (options_.accumulate > 1 ? batch.copy() : batch).to(state_.device);
     event(Event::after_dataloader);
-    step.sizes.push_back(inspect(state_.batch));
+    check_dtypes(state_.batch);
+    step.sizes.push_back(state_.batch.find_samples().value_or(1));
     step.samples += step.sizes.back();
     if (options_.tokens.function().call) step.tokens += options_.tokens.function().call(state_.batch);
     step.batches.push_back(state_.batch);
@@ -117,14 +123,7 @@ void TrainerCore::end_batch(const Timestamp& before, double progress_before) {
   log_step();
   state_.batch = {};
   state_.output = {};
-  const Moment moment{before, progress_before, false};
-  if (is_due(options_.eval_interval, moment) && options_.eval_loader.defined())
-    evaluate(options_.eval_loader);
-  event(Event::batch_checkpoint);
-  if (checkpoints_ != nullptr && is_due(options_.save.interval, moment)) save_now();
-  if (options_.iteration_length && options_.iteration_length->unit() == TimeUnit::token &&
-      state_.time.get_in_iteration(TimeUnit::token) >= *options_.iteration_length)
-    end_iteration();
+  evaluate_and_save({before, progress_before, false});
 }
 
 void TrainerCore::end_epoch() {
@@ -133,13 +132,17 @@ void TrainerCore::end_epoch() {
   state_.time.end_epoch();
   event(Event::epoch_end);
   log_pending();
-  if (is_due(options_.eval_interval, moment) && options_.eval_loader.defined())
+  evaluate_and_save(moment);
+}
+
+void TrainerCore::evaluate_and_save(const Moment& before) {
+  if (is_due(options_.eval_interval, before) && options_.eval_loader.defined())
     evaluate(options_.eval_loader);
-  event(Event::epoch_checkpoint);
-  if (checkpoints_ != nullptr && is_due(options_.save.interval, moment)) save_now();
-  if (options_.iteration_length && options_.iteration_length->unit() == TimeUnit::epoch &&
-      state_.time.get_in_iteration(TimeUnit::epoch) >= *options_.iteration_length)
-    end_iteration();
+  event(before.at_epoch_end ? Event::epoch_checkpoint : Event::batch_checkpoint);
+  if (checkpoints_ != nullptr && is_due(options_.save.interval, before)) save_now();
+  const auto& length = options_.iteration_length;
+  const TimeUnit unit = before.at_epoch_end ? TimeUnit::epoch : TimeUnit::token;
+  if (length && length->unit() == unit && state_.time.get_in_iteration(unit) >= *length) end_iteration();
 }
 
 void TrainerCore::end_iteration() {
@@ -150,13 +153,12 @@ void TrainerCore::end_iteration() {
 }
 
 bool TrainerCore::is_due(const Time& interval, const Moment& before) const {
-  if (interval.is_zero()) return false;
   const bool of_epochs = interval.unit() == TimeUnit::epoch || interval.unit() == TimeUnit::iteration;
   if (of_epochs != before.at_epoch_end && interval.unit() != TimeUnit::duration) return false;
   const bool shares = interval.unit() == TimeUnit::duration;
   const double was = shares ? before.progress : before.time.get(interval.unit()).value();
   const double is = shares ? state_.progress() : state_.time.get(interval.unit()).value();
-  return std::floor(is / interval.value()) > std::floor(was / interval.value());
+  return train::is_due(interval, was, is);
 }
 
 void TrainerCore::save_now() {

@@ -68,19 +68,11 @@ Device device_of(const nn::Module& model) {
   return parameters.empty() ? Device::cpu() : parameters.front().device();
 }
 
-std::int64_t samples_or_one(const AnyBatch& batch) {
-  bool has_tensors = false;
-  batch.visit([&](Tensor& tensor) { has_tensors = has_tensors || tensor.defined(); });
-  return has_tensors ? batch.samples() : 1;
-}
-
-EvaluationMode::EvaluationMode(nn::Module& model) {
+ModuleModes::ModuleModes(nn::Module& model) {
   for (const auto& [path, module] : model.named_modules()) modes_.emplace_back(module, module->is_training());
-  model.eval();
 }
 
-EvaluationMode::~EvaluationMode() {
-  // A module comes before those below it.
+void ModuleModes::restore() const {
   for (const auto& [module, mode] : modes_) module->train(mode);
 }
 

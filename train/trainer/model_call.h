@@ -34,19 +34,27 @@ void check_batch(std::string_view op, std::string_view function, const std::type
 
 /// That of the first parameter; the CPU where there is none.
 [[nodiscard]] Device device_of(const nn::Module& model);
-/// Samples in a batch; 1 where its tensors are not known.
-[[nodiscard]] std::int64_t samples_or_one(const AnyBatch& batch);
 
-/// The modes of a module and all below it while it lives in evaluation mode; they come back at the end.
+/// The modes of a module and all below it, to be brought back.
+class ModuleModes {
+ public:
+  explicit ModuleModes(nn::Module& model);
+  void restore() const;
+
+ private:
+  std::vector<std::pair<nn::Module*, bool>> modes_;  ///< a module before those below it
+};
+
+/// Evaluation mode while it lives.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(nn::Module& model);
-  ~EvaluationMode();
+  explicit EvaluationMode(nn::Module& model) : modes_(model) { model.eval(); }
+  ~EvaluationMode() { modes_.restore(); }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
 
  private:
-  std::vector<std::pair<nn::Module*, bool>> modes_;
+  ModuleModes modes_;
 };
 
 }  // namespace mezzo::train::detail

@@ -11,24 +11,17 @@
 
 namespace mezzo::train {
 
-std::int64_t TrainerCore::inspect(const AnyBatch& batch) {
+void TrainerCore::check_dtypes(const AnyBatch& batch) {
   const bool is_first = batch_dtypes_.empty();
   std::size_t i = 0;
-  std::int64_t samples = -1;
   bool is_alike = true;
   batch.visit([&](Tensor& tensor) {
     if (!tensor.defined()) return;
     if (is_first) batch_dtypes_.push_back(tensor.dtype());
     is_alike = is_alike && i < batch_dtypes_.size() && batch_dtypes_[i] == tensor.dtype();
     ++i;
-    if (tensor.dim() > 0 && (samples < 0 || samples == tensor.size(0)))
-      samples = tensor.size(0);
-    else
-      samples = -2;  // AnyBatch::samples() says why
   });
   if (!is_alike || i != batch_dtypes_.size()) refuse_dtypes(batch);
-  if (i == 0) return 1;
-  return samples >= 0 ? samples : batch.samples();
 }
 
 void TrainerCore::refuse_dtypes(const AnyBatch& batch) const {
@@ -134,6 +127,7 @@ Tensor TrainerCore::train_microbatches(const StepBatches& step) {
 
 Tensor TrainerCore::forward_backward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples) {
   state_.batch = part;
+  state_.output = state_.loss = {};  // those of the part before need no memory beside this one's
   event(Event::before_forward);
   state_.output = call_.forward(state_.batch);
   event(Event::after_forward);

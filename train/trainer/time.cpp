@@ -99,6 +99,10 @@ std::string to_string(const Time& time) {
   return number_text(time.value()) + std::string(to_string(time.unit()));
 }
 
+bool is_due(const Time& interval, double before, double now) {
+  return !interval.is_zero() && std::floor(now / interval.value()) > std::floor(before / interval.value());
+}
+
 Time Timestamp::get(TimeUnit unit) const {
   const auto whole = [&](std::int64_t count) { return Time(static_cast<double>(count), unit); };
   switch (unit) {
