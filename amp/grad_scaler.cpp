@@ -235,6 +235,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
   widen(gradients, optimizer, parameters);
   kernels::unscale(record_.device(), views_of(gradients.tensors), record_in(state.record),
                    {gradients.owners});
+  optimizer.agree_on_found_inf(record_in(state.record));
   for (const Tensor& gradient : gradients.tensors) gradient.impl().storage->bump_version();
   state.stage = Stage::unscaled;
 }
@@ -262,6 +263,7 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
     const OwnedGradients gradients = gradients_of(optimizer, parameters, op);
     begin(state, optimizer, op);
     check_finite_operands(gradients, state.record);
+    optimizer.agree_on_found_inf(record_in(state.record));
   }
   optimizer.step(
       {.record = record_in(state.record), .unscale = unscale, .write_unscaled = options_.write_unscaled});

@@ -52,12 +52,19 @@ struct NodeHooks final : RefCounted {
   std::vector<std::pair<std::uint32_t, Ref<GradHooks>>> list;
 };
 
+/// Who receives a leaf's gradients in place of `.grad` (autograd/gradient_receiver.h), and as which number.
+struct LeafReceiver {
+  Ref<RefCounted> receiver;  ///< a GradientReceiver; empty: nobody
+  std::size_t index = 0;
+};
+
 /// What TensorImpl::autograd_meta points to.
 struct AutogradMeta final : RefCounted {
   LeafLock lock;  ///< guards `grad`, its values while the library works on them, and `half_copies`
   Tensor grad;    ///< of a leaf
   std::array<HalfCopy, 2> half_copies;  ///< of a leaf: f16, bf16
   OnceRef<GradHooks> hooks;             ///< shared with the node that made the tensor
+  LeafReceiver receiver;                ///< of a leaf, guarded by `lock`
   FiniteProof finite_proof;             ///< of a gradient, written before other threads know that one
 };
 

@@ -12,6 +12,7 @@
 
 #include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/gradient_receiver.h"
 #include "mezzo/autograd/node.h"
 #include "mezzo/autograd/progress.h"
 #include "mezzo/autograd/recorded_gradients.h"
@@ -99,6 +100,8 @@ class Walk {
   Walk(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, bool retain, bool create);
   /// Limits the walk to what leads to `inputs` and collects their gradients.
   void capture(std::span<const Tensor> inputs);
+  /// Leaves with a receiver give their gradients there, as soon as they are complete.
+  void serve_receivers();
   void run();
   void accumulate_into_leaves();
   [[nodiscard]] Tensors captured(std::span<const Tensor> inputs, bool allow_unused);
@@ -113,6 +116,11 @@ class Walk {
   };
 
   void send(const Edge& edge, Tensor gradient);
+  /// The gradient of a leaf as it will be added to `.grad`.
+  [[nodiscard]] static Tensor finished(const Edge& edge, Tensor gradient);
+  /// An edge was passed: if it was the last one to a leaf with a receiver, that one gets the gradient.
+  void pass(const Edge& edge);
+  void receive(std::pair<Edge, Tensor>& leaf);
   void process(Node& node, Slots grads);
   [[nodiscard]] bool needed(const Edge& edge) const;
   void seed(const Tensor& output, Tensor gradient);
@@ -127,6 +135,7 @@ class Walk {
   PooledVector<std::pair<Edge, Tensor>> leaves_;
   PooledMap<const TensorImpl*, std::size_t> leaf_slot_;
   PooledVector<std::pair<Tensor, Tensor>> seeds_;
+  autograd::LeafArrivals arrivals_;
 };
 
 Walk::Walk(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, bool retain, bool create)
@@ -244,6 +253,7 @@ void Walk::run() {
   const InputHookGuard no_autocast{InputHookState{}};
   const detail::GradModeFrame mode(create_);
   for (auto& [output, gradient] : seeds_) seed(output, std::move(gradient));
+  for (const auto& [output, gradient] : seeds_) pass(autograd::edge_to(output));
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(),
                   [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
@@ -254,17 +264,46 @@ void Walk::run() {
     pending_.erase(found);
     process(*node, std::move(grads));
   }
-  for (auto& [edge, gradient] : leaves_) {
-    gradient = fit(std::move(gradient), edge, OpInfo{.name = "backward", .category = Category::passthrough});
-    const TensorImpl& leaf = *edge.leaf_impl();
-    if (leaf.dtype != edge.wanted) {
-      throw AutogradError("backward", "leaves in the dtype that forward saw, " + to_string(edge.wanted),
-                          to_string(leaf.dtype), "the leaf was converted since; run forward again");
-    }
-    const AutogradMeta* const meta = autograd::meta_of(leaf);
-    GradHooks* const hooks = meta != nullptr ? meta->hooks.get() : nullptr;
-    if (hooks != nullptr) gradient = run_hooks(*hooks, std::move(gradient));
+  for (auto& leaf : leaves_) {
+    if (arrivals_.has(*leaf.first.leaf_impl()))
+      receive(leaf);
+    else
+      leaf.second = finished(leaf.first, std::move(leaf.second));
   }
+}
+
+Tensor Walk::finished(const Edge& edge, Tensor gradient) {
+  gradient = fit(std::move(gradient), edge, OpInfo{.name = "backward", .category = Category::passthrough});
+  const TensorImpl& leaf = *edge.leaf_impl();
+  if (leaf.dtype != edge.wanted) {
+    throw AutogradError("backward", "leaves in the dtype that forward saw, " + to_string(edge.wanted),
+                        to_string(leaf.dtype), "the leaf was converted since; run forward again");
+  }
+  const AutogradMeta* const meta = autograd::meta_of(leaf);
+  GradHooks* const hooks = meta != nullptr ? meta->hooks.get() : nullptr;
+  return hooks != nullptr ? run_hooks(*hooks, std::move(gradient)) : gradient;
+}
+
+void Walk::serve_receivers() {
+  if (!autograd::LeafArrivals::are_needed()) return;
+  PooledVector<Edge> roots;
+  for (const auto& [output, gradient] : seeds_) roots.push_back(autograd::edge_to(output));
+  arrivals_.begin(roots);
+  if (create_ && !arrivals_.empty()) {
+    throw AutogradError("backward", "gradients without history of a DataParallel's parameters",
+                        "create_graph = true", "take higher derivatives by grad(), and add them to the loss");
+  }
+}
+
+void Walk::pass(const Edge& edge) {
+  if (arrivals_.empty() || !edge.leaf || !arrivals_.pass(*edge.leaf_impl())) return;
+  const auto found = leaf_slot_.find(edge.leaf_impl());
+  if (found != leaf_slot_.end()) receive(leaves_[found->second]);
+}
+
+void Walk::receive(std::pair<Edge, Tensor>& leaf) {
+  if (!leaf.second.defined()) return;  // it was received before
+  arrivals_.receive(*leaf.first.leaf_impl(), finished(leaf.first, std::exchange(leaf.second, Tensor())));
 }
 
 void Walk::process(Node& node, Slots grads) {
@@ -305,6 +344,9 @@ void Walk::process(Node& node, Slots grads) {
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined()) send(node.edges[i], std::move(gradients[i]));
   }
+  if (!arrivals_.empty()) {
+    for (const Edge& edge : node.edges) pass(edge);
+  }
   if (retain_)
     node.drop_recomputed();
   else
@@ -339,7 +381,10 @@ void accumulate(TensorImpl& leaf, Tensor& gradient, bool create) {
 void Walk::accumulate_into_leaves() {
   const InputHookGuard no_autocast{InputHookState{}};
   const detail::GradModeFrame mode(create_);
-  for (auto& [edge, gradient] : leaves_) accumulate(*edge.leaf_impl(), gradient, create_);
+  for (auto& [edge, gradient] : leaves_) {
+    if (gradient.defined()) accumulate(*edge.leaf_impl(), gradient, create_);
+  }
+  arrivals_.finish();
 }
 
 Tensors Walk::captured(std::span<const Tensor> inputs, bool allow_unused) {
@@ -382,6 +427,7 @@ void backward(TensorList outputs, TensorList grad_outputs, const BackwardOptions
   const autograd::BackwardScope scope;
   const detail::InferenceFrame no_inference(detail::Inference::off);
   Walk walk(outputs, grad_outputs, options.retain_graph.value_or(options.create_graph), options.create_graph);
+  walk.serve_receivers();
   walk.run();
   walk.accumulate_into_leaves();
 }

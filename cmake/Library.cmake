@@ -1,6 +1,6 @@
 # The library. Sources are found by pattern on purpose: an op is added by writing in two files and nothing else, so
 # no list of files may need an edit. CONFIGURE_DEPENDS makes a build notice new and deleted files by itself.
-set(MEZZO_FOLDERS core autograd kernels ops nn amp optim io data train)
+set(MEZZO_FOLDERS core autograd kernels ops nn amp optim io data dist train)
 # g++ 12 vectorises a loop with a condition only when it need not care about floating-point exceptions and errno; nobody
 # reads them here, and no result changes. The whole library has these flags: sources of all folders share its precompiled
 # headers.
@@ -26,6 +26,11 @@ foreach(folder IN LISTS MEZZO_FOLDERS)
   file(GLOB_RECURSE kernels RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cu")
   # Compiled once per instruction set, below.
   list(FILTER sources EXCLUDE REGEX "^kernels/gemm/eigen/")
+  # A library of its own, which alone includes mpi.h (cmake/Mpi.cmake).
+  list(FILTER sources EXCLUDE REGEX "^dist/mpi/module")
+  if(NOT MEZZO_HAVE_NCCL)
+    list(FILTER sources EXCLUDE REGEX "^dist/nccl/")
+  endif()
   if(MEZZO_HAVE_CUDA)
     list(FILTER sources EXCLUDE REGEX "^core/no_cuda/")
   else()

@@ -311,6 +311,9 @@ class Tensor {
   [[nodiscard]] Tensor var(const ReducedDims& dim = {}, bool unbiased = true, bool keepdim = false) const;
   [[nodiscard]] Tensor std(const ReducedDims& dim = {}, bool unbiased = true, bool keepdim = false) const;
   [[nodiscard]] Tensor norm(double p = 2, const ReducedDims& dim = {}, bool keepdim = false) const;
+  /// |this - other|_p over all elements of the broadcast difference; a member alone, as mezzo::dist is a
+  /// namespace. Shapes: [].
+  [[nodiscard]] Tensor dist(const Tensor& other, double p = 2) const;
   [[nodiscard]] Tensor logsumexp(const ReducedDims& dim, bool keepdim = false) const;
   [[nodiscard]] Tensor any(const ReducedDims& dim = {}, bool keepdim = false) const;
   [[nodiscard]] Tensor all(const ReducedDims& dim = {}, bool keepdim = false) const;

@@ -274,7 +274,39 @@ kernels::UpdateControl Optimizer::control_of(const Group& group, const ScalerCon
   return result;
 }
 
+std::size_t Optimizer::add_step_hook(bool is_before, mezzo::detail::Function<void(Optimizer&)> hook) {
+  if (!hook) throw ValueError("Optimizer.register_step_hook", "a hook", "an empty function", "leave it out");
+  step_hooks_.push_back({next_step_hook_, is_before, std::move(hook)});
+  return next_step_hook_++;
+}
+
+std::size_t Optimizer::register_step_pre_hook(mezzo::detail::Function<void(Optimizer&)> hook) {
+  return add_step_hook(true, std::move(hook));
+}
+
+std::size_t Optimizer::register_step_post_hook(mezzo::detail::Function<void(Optimizer&)> hook) {
+  return add_step_hook(false, std::move(hook));
+}
+
+void Optimizer::remove_step_hook(std::size_t id) {
+  std::erase_if(step_hooks_, [id](const StepHook& hook) { return hook.id == id; });
+}
+
+void Optimizer::run_step_hooks(bool is_before) {
+  if (step_hooks_.empty()) return;
+  // A copy, as a hook may change the list.
+  for (const StepHook& hook : std::vector<StepHook>(step_hooks_)) {
+    if (hook.is_before == is_before) hook.call(*this);
+  }
+}
+
 void Optimizer::step(const ScalerControl& control) {
+  run_step_hooks(true);
+  update_all(control);
+  run_step_hooks(false);
+}
+
+void Optimizer::update_all(const ScalerControl& control) {
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
   const OpObserverGuard no_observer{nullptr};  // masters and copies made here are none of the program's ops

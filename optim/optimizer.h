@@ -77,6 +77,13 @@ class Optimizer {
   /// Drops all gradients, or, when `set_to_none` is false, fills them with zeros where they are.
   void zero_grad(bool set_to_none = true);
 
+  /// Calls `hook` at the beginning, or at the end, of every step, also of one that a scaler skips. Returns an
+  /// id for remove_step_hook. Source: torch.optim.Optimizer.register_step_pre_hook, register_step_post_hook.
+  std::size_t register_step_pre_hook(mezzo::detail::Function<void(Optimizer&)> hook);
+  std::size_t register_step_post_hook(mezzo::detail::Function<void(Optimizer&)> hook);
+  /// Does nothing for an id that is not there.
+  void remove_step_hook(std::size_t id);
+
   [[nodiscard]] std::size_t num_groups() const noexcept { return groups_.size(); }
   /// The learning rate of a group: one host read once rates() was called, which lets it change on the device.
   /// Setting it writes to the device and reads nothing back. Throws: ValueError unless it is finite and >= 0,
@@ -104,11 +111,20 @@ class Optimizer {
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
   /// Options and, for each parameter that has had a step, its buffers.
-  [[nodiscard]] OptimizerState state_dict() const;
+  [[nodiscard]] virtual OptimizerState state_dict() const;
   /// Restores options and state (copied in; into the memory that it has, once a step was recorded). Throws:
   /// StateError, ShapeError or DTypeError when it is not of this kind of optimizer with these parameters,
   /// ValueError for options that are not valid; nothing has changed then.
-  void load_state_dict(const OptimizerState& state);
+  virtual void load_state_dict(const OptimizerState& state);
+
+  /// For gradients that processes share out among them: a loss scaler calls `agree` with its record, in the
+  /// memory of device(), once it has looked at this process's gradients, and `agree` sets found_inf where any
+  /// process has found one. Called by GradScaler::unscale_ and step. Empty: this process decides alone.
+  using FoundInfAgreement = mezzo::detail::Function<void(ScalerRecord* record)>;
+  void set_found_inf_agreement(FoundInfAgreement agree) { found_inf_agreement_ = std::move(agree); }
+  void agree_on_found_inf(ScalerRecord* record) const {
+    if (found_inf_agreement_) found_inf_agreement_(record);
+  }
 
  protected:
   struct Parameter {
@@ -159,6 +175,8 @@ class Optimizer {
   friend class RecordedUpdates;
   using TensorMap = std::map<std::string, Tensor>;
 
+  /// The step itself, without hooks.
+  void update_all(const ScalerControl& control);
   [[nodiscard]] Group new_group(std::string_view op, const NamedTensors& parameters);
   void write_rates(std::size_t group);
   /// The rates that the next step takes: a host read when a schedule may have changed them on the device.
@@ -198,6 +216,17 @@ class Optimizer {
   std::uint64_t step_calls_ = 0;
   bool rates_shared_ = false;  ///< rates() was called
   Ref<RefCounted> link_;       ///< to recordings of steps (recorded_updates.cpp); made with the first one
+  struct StepHook {
+    std::size_t id = 0;
+    bool is_before = false;
+    mezzo::detail::Function<void(Optimizer&)> call;
+  };
+  std::size_t add_step_hook(bool is_before, mezzo::detail::Function<void(Optimizer&)> hook);
+  void run_step_hooks(bool is_before);
+
+  std::vector<StepHook> step_hooks_;
+  std::size_t next_step_hook_ = 0;
+  FoundInfAgreement found_inf_agreement_;
   // What step() hands to the kernels, kept for its memory: a step asks the system for none.
   std::vector<kernels::ParameterUpdate> updates_;
   std::vector<std::array<Tensor, 2>> copies_;

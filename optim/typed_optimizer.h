@@ -24,7 +24,7 @@ namespace mezzo::optim {
 ///    void require_fitting(const Options&, const std::string& name, const Tensor& parameter);   // throws
 ///    void update_with(const Options&, Device, Updates, const kernels::UpdateControl&);
 template <class Options>
-class TypedOptimizer final : public Optimizer {
+class TypedOptimizer : public Optimizer {
  public:
   /// All parameters in one group, with names (Module::named_parameters) or without. Throws: what Optimizer's
   /// constructor throws, and ValueError for options that are not valid.

@@ -8,9 +8,10 @@ BEGIN {
   may["autograd"] = "core ops*"
   may["ops"] = "autograd kernels core"
   below = "ops autograd kernels core"
-  may["nn"] = may["optim"] = may["io"] = may["dist"] = below
+  may["nn"] = may["optim"] = may["io"] = below
   may["data"] = "io " below
-  may["amp"] = "nn optim data io dist " below
+  may["dist"] = "nn optim io " below
+  may["amp"] = "nn optim data io " below
   may["train"] = "amp nn optim data io dist " below
   max_file = 500
 }

@@ -205,7 +205,9 @@ Tensor normalize(const Tensor& x, double p, const ReducedDims& dim, double eps) 
 Tensor renorm(const Tensor& x, double p, std::int64_t dim, double maxnorm) {
   return bind(renorm_op, {x}, RenormAttrs{p, dim, maxnorm});
 }
-Tensor dist(const Tensor& a, const Tensor& b, double p) { return bind(dist_op, {a, b}, DistanceAttrs{p}); }
+Tensor Tensor::dist(const Tensor& other, double p) const {
+  return bind(dist_op, {*this, other}, DistanceAttrs{p});
+}
 Tensor cdist(const Tensor& a, const Tensor& b, double p) { return bind(cdist_op, {a, b}, DistanceAttrs{p}); }
 Tensor pdist(const Tensor& x, double p) { return bind(pdist_op, {x}, DistanceAttrs{p}); }
 

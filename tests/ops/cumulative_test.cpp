@@ -180,7 +180,7 @@ TEST(Cumulative, Refusals) {
   EXPECT_THROW(static_cast<void>(renorm(zeros({3}), 2, 0, 1)), ShapeError);
   EXPECT_THROW(static_cast<void>(renorm(x, 0, 0, 1)), ValueError);
   EXPECT_THROW(static_cast<void>(renorm(x, 2, 0, -1)), ValueError);
-  EXPECT_THROW(static_cast<void>(dist(indices({1, 2}), indices({1, 3}))), DTypeError);
+  EXPECT_THROW(static_cast<void>(indices({1, 2}).dist(indices({1, 3}))), DTypeError);
 }
 
 }  // namespace

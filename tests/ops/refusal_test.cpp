@@ -21,7 +21,7 @@ std::string refused_by(const F& f) {
 
 TEST(Refusals, NameTheFunctionThatWasCalled) {
   const Tensor x = zeros({2, 3}), other = zeros({2, 4}), batch = zeros({5, 2, 3}), vector = zeros({4});
-  EXPECT_EQ(refused_by([&] { (void)dist(x, other); }), "dist");
+  EXPECT_EQ(refused_by([&] { (void)x.dist(other); }), "dist");
   EXPECT_EQ(refused_by([&] { (void)softmin(x, 2); }), "softmin");
   EXPECT_EQ(refused_by([&] { (void)triplet_margin_loss(x, x, other); }), "triplet_margin_loss");
   EXPECT_EQ(refused_by([&] { (void)cosine_embedding_loss(x, other, zeros({2})); }), "cosine_embedding_loss");

@@ -1,0 +1,63 @@
+// Where this process stands among those that were started together, by mpirun, Slurm or by environment.
+//   int main() {
+//     const auto session = mezzo::dist::init();
+//     std::cout << dist::rank() << " of " << dist::world_size() << "\n";
+// Started alone, a program is a group of one process, and needs neither MPI nor NCCL.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "mezzo/dist/collectives.h"
+#include "mezzo/dist/group.h"
+
+namespace mezzo::dist {
+
+struct InitOptions {
+  /// How long a collective may take, waiting for others included, before all processes are ended.
+  /// Environment: MEZZO_DIST_TIMEOUT, in seconds.
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  /// Compares before each collective whether all ranks are about to do the same.
+  /// Environment: MEZZO_DIST_DEBUG=1.
+  bool debug = false;
+};
+
+/// The time between init() and its end, in which processes work together. The end waits for all processes.
+/// When it ends by an exception, all processes are ended, with a line that names this one.
+class Session {
+ public:
+  Session(Session&& other) noexcept;
+  Session& operator=(Session&&) = delete;
+  ~Session();
+
+ private:
+  friend Session init(const InitOptions& options);
+  Session() noexcept = default;
+  bool is_owner_ = true;
+  int exceptions_ = 0;
+};
+
+/// Finds the other processes. By mpirun or srun (OMPI_*, PMI_*, PMIX_*, SLURM_*): by MPI, which also moves
+/// CPU tensors. By RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: by NCCL alone, so for CUDA tensors. By
+/// neither: this process alone. CUDA tensors are moved by NCCL in all cases; process i of a machine uses its
+/// GPU i. A call while a session is open opens none.
+/// Throws: StateError, on rank 0 alone with what to do and on the others in short: started by mpirun without
+/// MPI in this build, by the mpirun of another MPI, more ranks on a machine than GPUs (when the first CUDA
+/// tensor is met). ValueError for a timeout that is not positive.
+[[nodiscard]] Session init(const InitOptions& options = {});
+/// The same, until the process ends. For libraries; does nothing while a session is open.
+void ensure_initialized();
+[[nodiscard]] bool is_initialized() noexcept;
+
+/// This process's number among all, and how many there are: 0 of 1 before init().
+[[nodiscard]] int rank();
+[[nodiscard]] int world_size();
+/// The same on this machine.
+[[nodiscard]] int local_rank();
+[[nodiscard]] int local_world_size();
+
+/// Ends all processes now, with one line that names this one and the reason.
+[[noreturn]] void abort(const std::string& reason);
+
+}  // namespace mezzo::dist
