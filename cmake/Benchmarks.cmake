@@ -27,7 +27,7 @@ foreach(layer IN ITEMS engine kernels norms ops conv optimizers training loop)
   endif()
 endforeach()
 
-foreach(layer IN ITEMS chains models trainer loading)
+foreach(layer IN ITEMS chains models trainer loading data_parallel)
   mezzo_benchmark(mezzo_${layer} "${mezzo_bench_dir}/cases/${layer}.cpp")
   target_link_libraries(mezzo_${layer} PRIVATE mezzo mezzo_flags)
 endforeach()
