@@ -15,7 +15,7 @@
 #include "mezzo/autograd/gradient_receiver.h"
 #include "mezzo/autograd/node.h"
 #include "mezzo/autograd/progress.h"
-#include "mezzo/autograd/recorded_gradients.h"
+#include "mezzo/autograd/recorded/gradients.h"
 #include "mezzo/autograd/region.h"
 #include "mezzo/autograd/vjp_args.h"
 #include "mezzo/core/error.h"

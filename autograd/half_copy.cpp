@@ -1,7 +1,7 @@
 // A leaf's copies, one per 16-bit dtype, each with the version of the leaf it was made from. Decides when
 // a copy is made anew, dropped, or kept because an optimizer writes it. The leaf's lock guards them, which an
 // optimizer holds while it writes leaf and copies. Work that is recorded into a graph has copies of its own
-// (autograd/recorded_copies.h), to which the same rules apply while it is recorded.
+// (autograd/recorded/copies.h), to which the same rules apply while it is recorded.
 #include "mezzo/autograd/half_copy.h"
 
 #include <mutex>
@@ -12,7 +12,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/leaf_cast.h"
-#include "mezzo/autograd/recorded_copies.h"
+#include "mezzo/autograd/recorded/copies.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
 

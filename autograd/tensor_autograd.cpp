@@ -6,7 +6,7 @@
 #include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/node.h"
-#include "mezzo/autograd/recorded_gradients.h"
+#include "mezzo/autograd/recorded/gradients.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo {

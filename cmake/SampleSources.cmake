@@ -18,7 +18,8 @@ endif()
 set(mezzo_sample_files
   amp: autocast captured_step grad_scaler grad_scaler_state policy
   autograd: attrs bind checkpoint decomposed engine finite_proof grad_mode gradient_locks gradient_receiver half_copy leaf_cast leaf_lock
-    node op_observer recorded_copies recorded_gradients region registry tensor_autograd
+    node op_observer region registry tensor_autograd
+  autograd/recorded: copies gradients
   core: backend cuda dims dtype error function inference_mode layout promotion random storage tensor threads value warning
   core/memory: allocator memory_limit per_thread pool stream_mark
   core/parallel: cgroup processors thread_pool

@@ -8,7 +8,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op_observer.h"
-#include "mezzo/autograd/recorded_gradients.h"
+#include "mezzo/autograd/recorded/gradients.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/replay/recording.h"
 #include "mezzo/optim/optimizer.h"

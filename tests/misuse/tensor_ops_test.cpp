@@ -141,6 +141,7 @@ TEST(Misuse, OfMembersThatReduce) {
          member<Tensor, const ReducedDims&, bool, bool>("var", &Tensor::var),
          member<Tensor, const ReducedDims&, bool, bool>("std", &Tensor::std),
          member<Tensor, double, const ReducedDims&, bool>("norm", &Tensor::norm),
+         member<Tensor, const Tensor&, double>("dist", &Tensor::dist),
          member<Tensor, const ReducedDims&, bool>("logsumexp", &Tensor::logsumexp),
          member<Tensor, const ReducedDims&, bool>("any", &Tensor::any),
          member<Tensor, const ReducedDims&, bool>("all", &Tensor::all),

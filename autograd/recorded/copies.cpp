@@ -1,5 +1,5 @@
 // A recording's 16-bit copies: where their memory comes from, and when they are cast anew before a replay.
-#include "mezzo/autograd/recorded_copies.h"
+#include "mezzo/autograd/recorded/copies.h"
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"

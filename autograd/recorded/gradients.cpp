@@ -1,5 +1,5 @@
 // What is checked and restored of `.grad` around each replay.
-#include "mezzo/autograd/recorded_gradients.h"
+#include "mezzo/autograd/recorded/gradients.h"
 
 #include <mutex>
 #include <utility>
