@@ -56,6 +56,9 @@ install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md"
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md")
 
 install(TARGETS mezzo EXPORT mezzoTargets)
+if(MEZZO_HAVE_MPI)
+  install(TARGETS mezzo_mpi LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
 install(EXPORT mezzoTargets NAMESPACE mezzo:: DESTINATION "${package_dir}")
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/mezzoConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/mezzoConfig.cmake" INSTALL_DESTINATION "${package_dir}")

@@ -5,6 +5,7 @@
 #   tests/registry_sweep.cpp, tests/sweep/ -> registry_sweep, GoogleTest
 #   tests/soak/                          -> soak, its own main: hours of training; ctest runs a few seconds of it
 #   tests/messages/                      -> programs with one mistake each, for tools/check_messages.sh
+#   tests/ranks/                         -> test_ranks, which mpirun starts several times at once (RankTests.cmake)
 #   tests/plugin/                        -> programs and plugins that open the library at run time
 #   tools/op_table.cpp, tools/op_table/  -> op_table, the program that writes docs/ops.md; test_docs has its code
 #   tools/step_table.cpp, tools/step_table/ -> step_table, which writes docs/cuda_steps.md; test_emulated has its code
@@ -118,7 +119,7 @@ endif()
 file(GLOB entries LIST_DIRECTORIES true CONFIGURE_DEPENDS "${mezzo_tests_dir}/*")
 foreach(entry IN LISTS entries)
   get_filename_component(name "${entry}" NAME)
-  if(NOT IS_DIRECTORY "${entry}" OR name MATCHES "^(support|golden|goldens|messages|sweep|emulated_cuda|plugin|soak)$" OR EXISTS "${entry}/CMakeLists.txt")
+  if(NOT IS_DIRECTORY "${entry}" OR name MATCHES "^(support|golden|goldens|messages|sweep|emulated_cuda|plugin|soak|ranks)$" OR EXISTS "${entry}/CMakeLists.txt")
     continue()
   endif()
   # tests/cuda asks the CUDA runtime itself, tests/emulated the emulated device.
@@ -208,6 +209,7 @@ if(TARGET test_data)
 endif()
 
 include(PluginTests)
+include(RankTests)
 if(MEZZO_CUDA_EMULATED AND MEZZO_SANITIZE)
   include(FuzzTests)
 endif()

@@ -1,12 +1,26 @@
-// This process's session: the group of all processes.
+// This process's session: how it begins, and the ways in which it may end.
 #include "mezzo/dist/init.h"
 
+#include <unistd.h>
+
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/dist/detail/checked_transport.h"
+#include "mezzo/dist/detail/group_state.h"
+#include "mezzo/dist/detail/launch.h"
+#include "mezzo/dist/detail/session.h"
+#include "mezzo/dist/mpi/library.h"
+#include "mezzo/dist/mpi/transport.h"
+#include "mezzo/dist/mpi/world.h"
+#ifdef MEZZO_HAVE_NCCL
+#include "mezzo/dist/nccl/transport.h"
+#endif
 
 namespace mezzo::dist {
 
@@ -17,6 +31,12 @@ struct Place {
   Group world;
   int local_rank = 0, local_size = 1;
   bool is_open = false;
+  InitOptions options;
+  MpiWorld* mpi = nullptr;  ///< null without MPI
+  pid_t process = 0;        ///< children of fork() are no part of it
+  std::terminate_handler former_terminate = nullptr;
+  bool has_exit_handler = false;
+  std::atomic<bool> ends_by_exception{false};
 };
 
 Place& place() {
@@ -24,7 +44,186 @@ Place& place() {
   return place;
 }
 
+/// Whether others depend on how this process ends.
+bool has_others() { return place().is_open && place().world.size() > 1 && getpid() == place().process; }
+
+constexpr const char* kByException = "an exception ended its session";
+
+InitOptions with_environment(InitOptions options) {
+  if (const char* const text = std::getenv("MEZZO_DIST_TIMEOUT"); text != nullptr && *text != '\0') {
+    char* end = nullptr;
+    const double seconds = std::strtod(text, &end);
+    if (*end != '\0' || !std::isfinite(seconds)) {
+      throw ValueError("dist.init", "seconds in MEZZO_DIST_TIMEOUT", std::string("'") + text + "'",
+                       "give a number");
+    }
+    options.timeout = std::chrono::milliseconds(std::llround(std::fmin(seconds, 1e9) * 1000));
+  }
+  if (options.timeout.count() <= 0) {
+    throw ValueError("dist.init", "a timeout above 0", std::to_string(options.timeout.count()) + " ms",
+                     "give each collective some seconds");
+  }
+  const char* const debug = std::getenv("MEZZO_DIST_DEBUG");
+  if (debug != nullptr && *debug != '\0' && std::string_view(debug) != "0") options.debug = true;
+  return options;
+}
+
+/// The same error on all ranks: rank 0 says what to do. The others give it the time to, as a launcher ends
+/// all when one has ended.
+[[noreturn]] void refuse(const Launch& launch, const std::string& expected, const std::string& got,
+                         const std::string& fix) {
+  if (launch.rank == 0) throw StateError("dist.init", expected, got, fix);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  throw StateError("dist.init", "to begin with the others", "what rank 0 says", "");
+}
+
+std::string started_text(const Launch& launch) {
+  const std::string many = launch.size == 0 ? "several" : std::to_string(launch.size);
+  return "one of " + many + " processes of mpirun or srun (" + launch.variable + " is set)";
+}
+
+/// The text of the exception that is being handled.
+std::string exception_text() {
+  const std::exception_ptr error = std::current_exception();
+  if (!error) return "std::terminate was called";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+[[noreturn]] void on_terminate() {
+  if (has_others()) abort("ended by " + exception_text());
+  if (place().former_terminate != nullptr) place().former_terminate();
+  std::abort();
+}
+
+void close_session() {
+  Place& here = place();
+  if (has_others()) {
+    here.world = Group();
+    if (here.mpi != nullptr) std::exchange(here.mpi, nullptr)->close();
+    if (std::get_terminate() == on_terminate) std::set_terminate(here.former_terminate);
+  }
+  here.world = Group();
+  here.local_rank = 0;
+  here.local_size = 1;
+  here.is_open = false;
+}
+
+void on_exit_of_process(int status) {
+  if (!has_others()) return;
+  if (place().ends_by_exception) abort(kByException);
+  if (status != 0) abort("the program ended with status " + std::to_string(status));
+  close_session();
+}
+
+void watch_ends() {
+  Place& here = place();
+  here.process = getpid();
+  here.former_terminate = std::set_terminate(on_terminate);
+  if (std::exchange(here.has_exit_handler, true)) return;
+#ifdef __GLIBC__
+  static_cast<void>(on_exit([](int status, void*) { on_exit_of_process(status); }, nullptr));
+#else
+  static_cast<void>(std::atexit([] { on_exit_of_process(0); }));
+#endif
+}
+
+MakeDeviceTransport nccl_with_host() {
+#ifdef MEZZO_HAVE_NCCL
+  return nccl_over_host();
+#else
+  return {};
+#endif
+}
+
+void open_mpi_session(const Launch& launch) {
+  Place& here = place();
+  std::string why;
+  const MezzoMpiFunctions* const functions = open_mpi(&why);
+  if (functions == nullptr) {
+    refuse(launch, "a build of mezzo with MPI, as this is " + started_text(launch), why,
+           "install an MPI (libopenmpi-dev) and build again with -DMEZZO_MPI=ON, or start one process");
+  }
+  MpiWorld& mpi = MpiWorld::open(*functions, here.options.timeout);
+  const MezzoMpiWorld& found = mpi.place();
+  const bool fits = found.rank == launch.rank && (launch.size == 0 || found.size == launch.size);
+  if (!fits) {
+    if (found.size == 1) mpi.close();
+    refuse(launch, "the MPI of the launcher, as this is " + started_text(launch),
+           "an MPI that finds " + std::to_string(found.size) + " process" + (found.size == 1 ? "" : "es"),
+           "start it by the mpirun of the MPI that mezzo was built with, or by srun --mpi=pmix");
+  }
+  Ref<Transport> host = make_ref<MpiTransport>(mpi);
+  if (here.options.debug) {
+    host = make_ref<CheckedTransport>(std::move(host),
+                                      [&mpi](const std::string& message) { mpi.end_all(message); });
+  }
+  here.mpi = &mpi;
+  here.local_rank = found.local_rank;
+  here.local_size = found.local_size;
+  here.world =
+      Group(make_ref<GroupState>(found.rank, found.size, std::move(host), mpi.queue(), nccl_with_host()));
+}
+
+void open_environment_session(const Launch& launch) {
+#ifdef MEZZO_HAVE_NCCL
+  Place& here = place();
+  here.local_rank = launch.local_rank;
+  here.local_size = launch.local_size;
+  here.world = Group(make_ref<GroupState>(launch.rank, launch.size, nullptr, nullptr,
+                                          nccl_from_environment(launch.rank, launch.size)));
+#else
+  refuse(launch, "a build of mezzo with NCCL, as RANK, WORLD_SIZE and MASTER_ADDR are set", "one without",
+         "start the program by mpirun or srun, or unset RANK");
+#endif
+}
+
 }  // namespace
+
+std::chrono::milliseconds collective_timeout() { return place().options.timeout; }
+
+Session init(const InitOptions& options) {
+  Session session;
+  session.exceptions_ = std::uncaught_exceptions();
+  Place& here = place();
+  if (here.is_open) {
+    session.is_owner_ = false;
+    return session;
+  }
+  here.options = with_environment(options);
+  const Launch launch = find_launch();
+  if (launch.by == Launch::By::mpi) open_mpi_session(launch);
+  if (launch.by == Launch::By::environment) open_environment_session(launch);
+  here.is_open = true;
+  if (here.world.size() > 1) watch_ends();
+  return session;
+}
+
+void ensure_initialized() {
+  if (!place().is_open) static_cast<void>(new Session(init()));  // ends with the process
+}
+
+Session::Session(Session&& other) noexcept
+    : is_owner_(std::exchange(other.is_owner_, false)), exceptions_(other.exceptions_) {}
+
+Session::~Session() {
+  if (!is_owner_) return;
+  if (std::uncaught_exceptions() <= exceptions_ || !has_others()) {
+    close_session();
+    return;
+  }
+  // The program may catch it and say what it was. When it ends then, or takes too long, all processes end.
+  place().ends_by_exception = true;
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    abort(kByException);
+  }).detach();
+}
 
 Group world() { return place().world; }
 bool is_initialized() noexcept { return place().is_open; }
@@ -32,5 +231,15 @@ int rank() { return place().world.rank(); }
 int world_size() { return place().world.size(); }
 int local_rank() { return place().local_rank; }
 int local_world_size() { return place().local_size; }
+
+void abort(const std::string& reason) {
+  if (place().mpi != nullptr) place().mpi->end_all(reason);
+  std::string line = "mezzo: ";
+  if (world_size() > 1) line += "rank " + std::to_string(rank()) + ": ";
+  line += reason + "\n";
+  const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  static_cast<void>(written);
+  _exit(1);
+}
 
 }  // namespace mezzo::dist

@@ -1,0 +1,20 @@
+# Tests of several processes (tests/ranks): one program of GoogleTest, which mpirun starts 2 and 4 times at once, and whose
+# expectations hold in every process; and a script that makes a process fail in each way there is. They need MPI. A
+# sanitizer finds faults in MPI's own libraries, so there they are left out.
+if(NOT MEZZO_HAVE_MPI OR NOT MPIEXEC_EXECUTABLE OR MEZZO_SANITIZE)
+  return()
+endif()
+
+file(GLOB sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/ranks/*.cpp")
+mezzo_test_executable(test_ranks ${sources})
+# As variables, since other MPIs do not know Open MPI's options: started by root, more processes than processors, none
+# bound to one, and no talk about the network. A single thread per process leaves room for the others.
+set(rank_environment OMP_NUM_THREADS=1 "MEZZO_MPI_MODULE=$<TARGET_FILE:mezzo_mpi>"
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+  OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl=self,vader OMPI_MCA_mpi_yield_when_idle=1
+  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none)
+foreach(ranks IN ITEMS 2 4)
+  add_test(NAME dist_ranks_${ranks} COMMAND "${MPIEXEC_EXECUTABLE}" ${MPIEXEC_NUMPROC_FLAG} ${ranks}
+    $<TARGET_FILE:test_ranks> WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  set_tests_properties(dist_ranks_${ranks} PROPERTIES TIMEOUT 600 PROCESSORS 2 ENVIRONMENT "${rank_environment}")
+endforeach()

@@ -1,0 +1,245 @@
+// How the thread of MPI's calls waits, answers, and ends all processes when one of them is late or gone.
+#include "mezzo/dist/mpi/world.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/dist/detail/progress.h"
+
+namespace mezzo::dist {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+enum Kind : int { kWhereAreYou, kHere, kEnding };
+
+/// How long a process may take to say where it is. Its thread answers while the program computes.
+constexpr milliseconds kAnswerTime{2000};
+/// How long a rank that ends all waits for a lower one that does so too.
+constexpr milliseconds kGiveWay{250};
+/// When a process ends by itself, if nobody has ended it.
+constexpr milliseconds kLastResort{3000};
+
+std::string seconds_text(std::chrono::steady_clock::duration time) {
+  return number_text(std::chrono::duration<double>(time).count()) + " s";
+}
+
+/// In one piece, so that lines of several processes do not mix.
+void write_line(const std::string& text) {
+  const std::string line = text + "\n";
+  const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  static_cast<void>(written);
+}
+
+/// Waits for what comes in microseconds without giving up the processor for long, and then lets others have
+/// it: a step's reductions wait for backward, which has the same processors.
+class Pause {
+ public:
+  void operator()(std::chrono::steady_clock::duration waited) const {
+    if (waited < std::chrono::microseconds(200)) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(waited < std::chrono::seconds(1) ? std::chrono::microseconds(20)
+                                                                   : std::chrono::microseconds(500));
+    }
+  }
+};
+
+}  // namespace
+
+MpiWorld& MpiWorld::open(const MezzoMpiFunctions& functions, milliseconds timeout) {
+  auto& world = *new MpiWorld();  // never destroyed: threads may end all to the last moment
+  world.functions_ = &functions;
+  world.timeout_ = timeout;
+  world.queue_ = make_ref<JobQueue>([&world] { world.poll(); });
+  world.queue_->push([&world] { world.start(); })->wait();
+  return world;
+}
+
+void MpiWorld::start() {
+  thread_ = std::this_thread::get_id();
+  const char* const error = functions_->start(&place_);
+  if (error != nullptr) throw StateError("dist.init", "MPI to begin", error, "");
+  peers_.resize(static_cast<std::size_t>(place_.size));
+  is_open_ = true;
+}
+
+void MpiWorld::wait(MezzoMpiRequest* request) {
+  const auto begin = Clock::now();
+  auto deadline = begin + timeout_;
+  auto last = begin;
+  auto next_poll = begin + milliseconds(1);
+  while (true) {
+    int is_done = 0;
+    check(functions_->test(request, &is_done));
+    if (is_done != 0) return;
+    const auto now = Clock::now();
+    // The time in which this process itself was stopped, by a debugger or a batch system, does not count.
+    if (now - last > std::chrono::seconds(1)) deadline += now - last;
+    last = now;
+    if (now >= next_poll) {
+      poll();
+      next_poll = now + milliseconds(1);
+    }
+    if (now > deadline) end_late();
+    Pause()(now - begin);
+  }
+}
+
+void MpiWorld::check(const char* error) {
+  if (error == nullptr) return;
+  end_here(std::string("MPI says '") + error +
+           "'; another rank may make another call: set MEZZO_DIST_DEBUG=1 to see");
+}
+
+void MpiWorld::poll() {
+  if (!is_open_) return;
+  MezzoMpiMessage message;
+  while (functions_->receive(place_.control, &message) != 0) handle(message);
+  if (wants_end_) {
+    std::string why;
+    {
+      const std::scoped_lock lock(mutex_);
+      why = why_end_;
+    }
+    end_here(why);
+  }
+  if (ending_rank_ >= 0 && Clock::now() - ending_since_ > kLastResort) _exit(1);
+}
+
+void MpiWorld::handle(const MezzoMpiMessage& message) {
+  Peer& peer = peers_[static_cast<std::size_t>(message.peer)];
+  switch (message.kind) {
+    case kWhereAreYou:
+      peer.is_late_too = true;
+      tell(message.peer, kHere, progress().text());
+      break;
+    case kHere:
+      peer.has_answered = true;
+      peer.text.assign(message.text, static_cast<std::size_t>(message.bytes));
+      break;
+    case kEnding:
+      if (ending_rank_ < 0) ending_since_ = Clock::now();
+      if (ending_rank_ < 0 || message.peer < ending_rank_) ending_rank_ = message.peer;
+      break;
+    default:
+      break;
+  }
+}
+
+void MpiWorld::tell(int peer, int kind, std::string_view text) {
+  MezzoMpiMessage message{};
+  message.peer = peer;
+  message.kind = kind;
+  message.bytes = static_cast<int>(std::min(text.size(), sizeof message.text));
+  std::memcpy(message.text, text.data(), static_cast<std::size_t>(message.bytes));
+  functions_->send(place_.control, &message);
+}
+
+void MpiWorld::tell_all(int kind, std::string_view text) {
+  for (int r = 0; r < place_.size; ++r)
+    if (r != place_.rank) tell(r, kind, text);
+}
+
+template <class F>
+void MpiWorld::poll_for(milliseconds time, F is_enough) {
+  const auto end = Clock::now() + time;
+  while (!is_enough() && Clock::now() < end) {
+    MezzoMpiMessage message;
+    while (functions_->receive(place_.control, &message) != 0) handle(message);
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+bool MpiWorld::lower_rank_ends() const noexcept { return ending_rank_ >= 0 && ending_rank_ < place_.rank; }
+
+std::string MpiWorld::who_is_missing() const {
+  std::string silent, elsewhere;
+  const std::string here = progress().text();
+  for (int r = 0; r < place_.size; ++r) {
+    const Peer& peer = peers_[static_cast<std::size_t>(r)];
+    if (r == place_.rank) continue;
+    if (!peer.has_answered) {
+      silent += (silent.empty() ? "" : ", ") + std::to_string(r);
+    } else if (peer.text != here) {
+      elsewhere += (elsewhere.empty() ? "" : "; ") + ("rank " + std::to_string(r) + " is " + peer.text);
+    }
+  }
+  std::string text;
+  if (!silent.empty()) text = "rank " + silent + " does not answer: stopped or gone";
+  if (!elsewhere.empty()) text += (text.empty() ? "" : "; ") + elsewhere;
+  return text.empty() ? "all ranks are there: the network or MPI does not go on" : text;
+}
+
+void MpiWorld::end_late() {
+  for (Peer& peer : peers_) peer.has_answered = false;
+  tell_all(kWhereAreYou, progress().text());
+  poll_for(kAnswerTime, [this] {
+    return std::all_of(peers_.begin(), peers_.end(), [this](const Peer& peer) {
+      return peer.has_answered || &peer == &peers_[static_cast<std::size_t>(place_.rank)];
+    });
+  });
+  const std::string who = who_is_missing();
+  // A lower rank that is late too speaks for all.
+  const auto lower = std::find_if(peers_.begin(), peers_.begin() + place_.rank,
+                                  [](const Peer& peer) { return peer.is_late_too; });
+  if (lower != peers_.begin() + place_.rank || lower_rank_ends()) poll_for(kAnswerTime, [] { return false; });
+  end_here("not completed within " + seconds_text(timeout_) + ": " + who);
+}
+
+void MpiWorld::end_here(const std::string& why) {
+  const std::string line = "mezzo: rank " + std::to_string(place_.rank) + " of " +
+                           std::to_string(place_.size) + ", " + progress().text() + ": " + why +
+                           "; all processes are ended";
+  tell_all(kEnding, line);
+  if (place_.rank > 0) {
+    poll_for(kGiveWay, [this] { return lower_rank_ends(); });
+    if (lower_rank_ends()) poll_for(kAnswerTime, [] { return false; });
+  }
+  leave(line);
+}
+
+void MpiWorld::leave(const std::string& line) {
+  write_line(line);
+  std::thread([] {
+    std::this_thread::sleep_for(kLastResort);
+    _exit(1);
+  }).detach();
+  functions_->abort(1);
+  _exit(1);
+}
+
+void MpiWorld::end_all(const std::string& why) {
+  if (std::this_thread::get_id() == thread_) end_here(why);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!wants_end_) why_end_ = why;
+    wants_end_ = true;
+  }
+  std::this_thread::sleep_for(2 * kLastResort);
+  write_line("mezzo: rank " + std::to_string(place_.rank) + ": " + why);
+  _exit(1);
+}
+
+void MpiWorld::close() {
+  queue_
+      ->push([this] {
+        progress().set_stage("at the end of its session");
+        MezzoMpiRequest* request = nullptr;
+        check(functions_->barrier(place_.control, &request));
+        wait(request);
+        is_open_ = false;
+        functions_->finish();
+        progress().set_stage("");
+      })
+      ->wait();
+  queue_ = nullptr;
+}
+
+}  // namespace mezzo::dist
