@@ -229,6 +229,7 @@ Work all_to_all(const Tensor& output, const Tensor& input, const CollectiveOptio
 
 void barrier(const Group& group) {
   group.state().count(0);
+  if (group.size() == 1) return;
   const Device device = text_device(group.state());
   group.state().start(device, {}, [](Transport& transport) { transport.barrier(); }).wait();
   if (!device.is_cpu()) cuda::current_stream(device).synchronize();
