@@ -18,3 +18,8 @@ foreach(ranks IN ITEMS 2 4)
     $<TARGET_FILE:test_ranks> WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   set_tests_properties(dist_ranks_${ranks} PROPERTIES TIMEOUT 600 PROCESSORS 2 ENVIRONMENT "${rank_environment}")
 endforeach()
+
+mezzo_test_executable(rank_faults "${mezzo_tests_dir}/ranks/faults/worker.cpp")
+add_test(NAME dist_faults COMMAND sh "${mezzo_tests_dir}/ranks/faults/faults.sh" "${MPIEXEC_EXECUTABLE}"
+  $<TARGET_FILE:rank_faults>)
+set_tests_properties(dist_faults PROPERTIES TIMEOUT 600 PROCESSORS 2 ENVIRONMENT "${rank_environment}")

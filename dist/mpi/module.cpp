@@ -130,6 +130,8 @@ const char* start_mpi() {
         code != MPI_SUCCESS)
       return text_of(code);
     state().has_initialized = true;
+    // Open MPI reports what goes wrong in a call under way there.
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     return provided >= MPI_THREAD_FUNNELED ? nullptr : "this MPI does not support threads";
   }
   MPI_Query_thread(&provided);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -23,6 +24,9 @@ enum Kind : int { kWhereAreYou, kHere, kEnding };
 constexpr milliseconds kAnswerTime{2000};
 /// How long a rank that ends all waits for a lower one that does so too.
 constexpr milliseconds kGiveWay{250};
+/// How often a process looks whether the others of its machine are still there. Open MPI's mpirun ends all a
+/// second after one has died.
+constexpr milliseconds kLook{50};
 /// When a process ends by itself, if nobody has ended it.
 constexpr milliseconds kLastResort{3000};
 
@@ -67,7 +71,17 @@ void MpiWorld::start() {
   const char* const error = functions_->start(&place_);
   if (error != nullptr) throw StateError("dist.init", "MPI to begin", error, "");
   peers_.resize(static_cast<std::size_t>(place_.size));
+  exchange_processes();
   is_open_ = true;
+}
+
+void MpiWorld::exchange_processes() {
+  const PeerProcess mine = this_process();
+  std::vector<PeerProcess> all(peers_.size());
+  MezzoMpiRequest* request = nullptr;
+  check(functions_->all_gather(place_.group, &mine, all.data(), sizeof mine, &request));
+  wait(request);
+  for (std::size_t r = 0; r < all.size(); ++r) peers_[r].process = all[r];
 }
 
 void MpiWorld::wait(MezzoMpiRequest* request) {
@@ -110,6 +124,7 @@ void MpiWorld::poll() {
     }
     end_here(why);
   }
+  if (ending_rank_ < 0) look_for_gone();
   if (ending_rank_ >= 0 && Clock::now() - ending_since_ > kLastResort) _exit(1);
 }
 
@@ -160,26 +175,43 @@ void MpiWorld::poll_for(milliseconds time, F is_enough) {
 bool MpiWorld::lower_rank_ends() const noexcept { return ending_rank_ >= 0 && ending_rank_ < place_.rank; }
 
 std::string MpiWorld::who_is_missing() const {
-  std::string silent, elsewhere;
+  std::string silent, elsewhere, hint;
   const std::string here = progress().text();
   for (int r = 0; r < place_.size; ++r) {
     const Peer& peer = peers_[static_cast<std::size_t>(r)];
     if (r == place_.rank) continue;
+    const std::string name = "rank " + std::to_string(r);
     if (!peer.has_answered) {
-      silent += (silent.empty() ? "" : ", ") + std::to_string(r);
+      const ProcessState state = state_of(peer.process);
+      silent += (silent.empty() ? "" : "; ") + name +
+                (state == ProcessState::stopped ? " is stopped"
+                 : state == ProcessState::gone  ? " is gone"
+                                                : " does not answer: stopped or gone");
     } else if (peer.text != here) {
-      elsewhere += (elsewhere.empty() ? "" : "; ") + ("rank " + std::to_string(r) + " is " + peer.text);
+      elsewhere += (elsewhere.empty() ? "" : "; ") + name + " is " + peer.text;
+      if (here.starts_with("in ") && peer.text.starts_with("in "))
+        hint = "; MEZZO_DIST_DEBUG=1 names the first call in which ranks differ";
     }
   }
-  std::string text;
-  if (!silent.empty()) text = "rank " + silent + " does not answer: stopped or gone";
-  if (!elsewhere.empty()) text += (text.empty() ? "" : "; ") + elsewhere;
-  return text.empty() ? "all ranks are there: the network or MPI does not go on" : text;
+  if (silent.empty() && elsewhere.empty()) return "all ranks are there: the network or MPI does not go on";
+  if (silent.empty()) return elsewhere + hint;
+  return elsewhere.empty() ? silent : silent + "; " + elsewhere;
+}
+
+std::string MpiWorld::line_of(const std::string& why) const {
+  return "mezzo: rank " + std::to_string(place_.rank) + " of " + std::to_string(place_.size) + ", " +
+         progress().text() + ": " + why + "; all processes are ended";
+}
+
+void MpiWorld::give_way() {
+  if (place_.rank == 0) return;
+  poll_for(kGiveWay, [this] { return lower_rank_ends(); });
+  if (lower_rank_ends()) poll_for(kAnswerTime, [] { return false; });
 }
 
 void MpiWorld::end_late() {
   for (Peer& peer : peers_) peer.has_answered = false;
-  tell_all(kWhereAreYou, progress().text());
+  tell_all(kWhereAreYou, "");
   poll_for(kAnswerTime, [this] {
     return std::all_of(peers_.begin(), peers_.end(), [this](const Peer& peer) {
       return peer.has_answered || &peer == &peers_[static_cast<std::size_t>(place_.rank)];
@@ -187,22 +219,26 @@ void MpiWorld::end_late() {
   });
   const std::string who = who_is_missing();
   // A lower rank that is late too speaks for all.
-  const auto lower = std::find_if(peers_.begin(), peers_.begin() + place_.rank,
-                                  [](const Peer& peer) { return peer.is_late_too; });
-  if (lower != peers_.begin() + place_.rank || lower_rank_ends()) poll_for(kAnswerTime, [] { return false; });
+  const auto end = peers_.begin() + place_.rank;
+  const auto lower = std::find_if(peers_.begin(), end, [](const Peer& peer) { return peer.is_late_too; });
+  if (lower != end || lower_rank_ends()) poll_for(kAnswerTime, [] { return false; });
   end_here("not completed within " + seconds_text(timeout_) + ": " + who);
 }
 
 void MpiWorld::end_here(const std::string& why) {
-  const std::string line = "mezzo: rank " + std::to_string(place_.rank) + " of " +
-                           std::to_string(place_.size) + ", " + progress().text() + ": " + why +
-                           "; all processes are ended";
+  const std::string line = line_of(why);
   tell_all(kEnding, line);
-  if (place_.rank > 0) {
-    poll_for(kGiveWay, [this] { return lower_rank_ends(); });
-    if (lower_rank_ends()) poll_for(kAnswerTime, [] { return false; });
-  }
+  give_way();
   leave(line);
+}
+
+void MpiWorld::look_for_gone() {
+  // Who is at the end of its session may be gone before this one has seen that all are there.
+  if (is_closing_ || Clock::now() < next_look_) return;
+  next_look_ = Clock::now() + kLook;
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    if (is_gone(peers_[r].process)) end_here("rank " + std::to_string(r) + " is gone");
+  }
 }
 
 void MpiWorld::leave(const std::string& line) {
@@ -230,6 +266,7 @@ void MpiWorld::end_all(const std::string& why) {
 void MpiWorld::close() {
   queue_
       ->push([this] {
+        is_closing_ = true;
         progress().set_stage("at the end of its session");
         MezzoMpiRequest* request = nullptr;
         check(functions_->barrier(place_.control, &request));

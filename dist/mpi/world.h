@@ -12,6 +12,7 @@
 
 #include "mezzo/dist/detail/job_queue.h"
 #include "mezzo/dist/mpi/functions.h"
+#include "mezzo/dist/mpi/peer_process.h"
 
 namespace mezzo::dist {
 
@@ -46,15 +47,23 @@ class MpiWorld {
  private:
   using Clock = std::chrono::steady_clock;
   struct Peer {
+    PeerProcess process;
     bool has_answered = false, is_late_too = false;
     std::string text;
   };
 
   MpiWorld() = default;
   void start();
+  /// Tells all ranks of all processes.
+  void exchange_processes();
   [[noreturn]] void end_late();
   [[noreturn]] void end_here(const std::string& why);
   [[noreturn]] void leave(const std::string& line);
+  [[nodiscard]] std::string line_of(const std::string& why) const;
+  /// Lets a lower rank that ends all speak.
+  void give_way();
+  /// Ends all when a process of this machine has ended without a word.
+  void look_for_gone();
   /// Handles messages for so long, or until `is_enough()`.
   template <class F>
   void poll_for(std::chrono::milliseconds time, F is_enough);
@@ -71,6 +80,8 @@ class MpiWorld {
   std::thread::id thread_;
   std::atomic<bool> is_open_{false};
   std::vector<Peer> peers_;
+  Clock::time_point next_look_;
+  bool is_closing_ = false;
   /// The lowest rank that has said that it ends all, and since when.
   int ending_rank_ = -1;
   Clock::time_point ending_since_;
