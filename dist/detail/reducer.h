@@ -50,6 +50,9 @@ class Reducer final : public autograd::GradientReceiver {
  private:
   friend class DataParallel;
   struct State;
+  /// The leaves' gradients come here from now on. Throws: StateError for a leaf that has a receiver.
+  void attach();
+  void detach() noexcept;
   std::unique_ptr<State> state_;
 };
 

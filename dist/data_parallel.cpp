@@ -1,0 +1,40 @@
+// DataParallel: a Reducer on the leaves of a model, and what is called before its forward.
+#include "mezzo/dist/data_parallel.h"
+
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/dist/detail/reducer_state.h"
+
+namespace mezzo::dist {
+
+DataParallel::DataParallel(nn::Module& model, const DataParallelOptions& options)
+    : reducer_(make_ref<Reducer>(model, options)) {
+  reducer_->attach();
+}
+
+DataParallel::~DataParallel() { reducer_->detach(); }
+
+DataParallel::NoSync::NoSync(Ref<Reducer> reducer) : reducer_(std::move(reducer)) {
+  ++reducer_->state_->no_sync_depth;
+}
+DataParallel::NoSync::~NoSync() { --reducer_->state_->no_sync_depth; }
+
+DataParallel::NoSync DataParallel::no_sync() {
+  if (reducer_->state_->has_parts()) {
+    throw StateError("no_sync", "a DataParallel without virtual_parts", "one in deterministic mode",
+                     "leave it out: parts() backward calls are reduced together");
+  }
+  return NoSync(reducer_);
+}
+
+const Group& DataParallel::group() const noexcept { return reducer_->group(); }
+int DataParallel::parts() const noexcept { return reducer_->state_->parts(); }
+
+std::vector<std::int64_t> DataParallel::bucket_bytes() const {
+  std::vector<std::int64_t> bytes;
+  for (const Bucket& bucket : reducer_->state_->buckets) bytes.push_back(bucket.bytes());
+  return bytes;
+}
+
+}  // namespace mezzo::dist

@@ -1,0 +1,269 @@
+// The way of gradients through a Reducer during a backward: into buckets, or held back, and then to `.grad`.
+#include "mezzo/dist/detail/reducer.h"
+
+#include <mutex>
+#include <sstream>
+#include <utility>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/recorded_gradients.h"
+#include "mezzo/core/error.h"
+#include "mezzo/dist/collectives.h"
+#include "mezzo/dist/detail/group_state.h"
+#include "mezzo/dist/detail/reducer_state.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/pointwise.h"
+
+namespace mezzo::dist {
+
+namespace {
+
+using autograd::AutogradMeta;
+
+/// f(`.grad`), with the leaf's lock held.
+template <class F>
+void with_grad(const Tensor& leaf, F f) {
+  AutogradMeta& meta = autograd::ensure_meta(leaf);
+  const std::scoped_lock lock(meta.lock);
+  autograd::RecordedGradients::used(meta, leaf.device());
+  f(meta.grad);
+}
+
+void add_to_grad(const Tensor& leaf, const Tensor& gradient) {
+  with_grad(leaf, [&](Tensor& grad) {
+    if (grad.defined())
+      grad.add_(gradient);
+    else
+      grad = gradient;
+  });
+}
+
+/// A gradient in memory of its own.
+Tensor own(Tensor gradient, const Tensor& leaf) {
+  const MemoryFormat format = layout::format_of(leaf.shape(), leaf.strides());
+  const bool is_own = gradient.impl().use_count() == 1 && gradient.impl().storage->use_count() == 1 &&
+                      gradient.is_contiguous(format);
+  return is_own ? std::move(gradient) : clone(gradient.detach(), format);
+}
+
+/// Adds a gradient to what is held back of a leaf's.
+void hold(HeldGradient& held, const Tensor& leaf, Tensor gradient) {
+  with_grad(leaf, [&](Tensor& grad) {
+    if (held.local.defined()) {
+      held.local.add_(gradient);
+      if (!held.shown.is_same(held.local)) held.shown.add_(gradient);
+      return;
+    }
+    held = {.local = own(std::move(gradient), leaf), .shown = {}, .base = grad};
+    held.shown = grad.defined() ? add(grad, held.local) : held.local;
+    grad = held.shown;
+  });
+}
+
+/// `.grad` becomes what it was before gradients were held back.
+void restore_grad(HeldGradient& held, const Tensor& leaf) {
+  if (!held.local.defined()) return;
+  const HeldGradient former = std::exchange(held, {});
+  with_grad(leaf, [&](Tensor& grad) { grad = former.base; });
+}
+
+}  // namespace
+
+void Reducer::begin(std::span<const std::size_t> announced) {
+  State& s = *state_;
+  try {
+    s.is_reduced = s.no_sync_depth == 0;
+    s.drop_stale_held();
+    s.require_unchanged();
+    if (s.is_reduced) s.begin_reduced(announced);
+  } catch (...) {
+    abandon();
+    throw;
+  }
+}
+
+void Reducer::receive(std::size_t leaf, Tensor gradient) {
+  State& s = *state_;
+  if (!s.is_reduced || s.is_alone()) {
+    s.leaves[leaf].arrived = std::move(gradient);
+    return;
+  }
+  s.ready.push_back(leaf);
+  s.take(leaf, gradient);
+}
+
+void Reducer::finish() {
+  State& s = *state_;
+  if (!s.is_reduced || s.is_alone())
+    s.accumulate_locally();
+  else
+    s.finish_part();
+}
+
+void Reducer::abandon() noexcept {
+  State& s = *state_;
+  for (State::Leaf& leaf : s.leaves) leaf.arrived = {};
+  for (Bucket& bucket : s.buckets) bucket.abandon();
+  if (s.part > 0 || s.is_reduced) {
+    if (s.buffers) s.buffers->abandon();
+  }
+  s.part = 0;
+}
+
+void Reducer::State::begin_reduced(std::span<const std::size_t> announced) {
+  std::vector<std::size_t> unreached;
+  std::vector<std::size_t> unused;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (next < announced.size() && announced[next] == i) {
+      ++next;
+      continue;
+    }
+    unreached.push_back(i);
+    if (parameter(i).requires_grad()) unused.push_back(i);
+  }
+  if (!unused.empty() && !options.find_unused_parameters) refuse_unused(unused);
+  if (is_alone()) return;
+  for (Leaf& leaf : leaves) {
+    leaf.has_come = false;
+    if (part == 0) leaf.is_reached = false;
+  }
+  if (part == 0 && has_parts()) note_versions();
+  ready.clear();
+  next_bucket = 0;
+  for (Bucket& bucket : buckets) bucket.begin(part);
+  for (const std::size_t i : unreached) take(i, Tensor());
+}
+
+void Reducer::State::take(std::size_t i, const Tensor& gradient) {
+  Leaf& leaf = leaves[i];
+  leaf.has_come = true;
+  if (gradient.defined() || leaf.held.local.defined()) leaf.is_reached = true;
+  buckets[leaf.bucket].add(leaf.place, gradient, leaf.held.local);
+  if (part + 1 < parts()) return;
+  while (next_bucket < buckets.size() && buckets[next_bucket].is_full()) buckets[next_bucket++].start();
+}
+
+void Reducer::State::finish_part() {
+  std::vector<std::size_t> unused;
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    if (!leaves[i].has_come) unused.push_back(i);
+  if (!unused.empty() && !options.find_unused_parameters) refuse_unused(unused);
+  for (const std::size_t i : unused) take(i, Tensor());
+  if (buffers) buffers->end_part(part);
+  if (++part < parts()) {
+    for (Bucket& bucket : buckets) bucket.end_part();
+    return;
+  }
+  finish_step();
+}
+
+void Reducer::State::finish_step() {
+  const std::vector<bool> reached = reached_by_any();
+  for (const Bucket& bucket : buckets) bucket.wait();
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    Leaf& leaf = leaves[i];
+    restore_grad(leaf.held, parameter(i));
+    if (reached[i] && !is_sharded) add_to_grad(parameter(i), buckets[leaf.bucket].view(leaf.place));
+  }
+  for (std::size_t j = 0; j < shard_leaves.size(); ++j) {
+    const ShardRange& range = shard_ranges[j];
+    if (!reached[range.parameter]) continue;
+    const Tensor& leaf = shard_leaves[j];
+    const Tensor& result = buckets[range.bucket].result();
+    const std::int64_t offset = range.offset - group.rank() * result.numel();
+    add_to_grad(leaf, alias(result, leaf.shape(), layout::contiguous_strides(leaf.shape()), offset, false));
+  }
+  for (Bucket& bucket : buckets) bucket.end();
+  has_held = false;
+  part = 0;
+  if (buffers) buffers->end_step();
+  if (!is_layout_fixed && mezzo::detail::Recording::of(device) == nullptr) rebuild_buckets();
+}
+
+std::vector<bool> Reducer::State::reached_by_any() {
+  std::vector<bool> reached;
+  for (const Leaf& leaf : leaves) reached.push_back(leaf.is_reached);
+  if (!options.find_unused_parameters || group.size() == 1) return reached;
+  const Device where = group.state().host() ? Device::cpu() : device;
+  const auto n = static_cast<std::int64_t>(leaves.size());
+  const Tensor flags = empty({n}, {.dtype = DType::u8});
+  auto* const mine = static_cast<std::uint8_t*>(flags.impl().data());
+  for (std::size_t i = 0; i < leaves.size(); ++i) mine[i] = reached[i] ? 1 : 0;
+  const Tensor moved = flags.to(where);
+  all_reduce(moved, ReduceOp::max, {.group = group});
+  const Tensor all = moved.to(Device::cpu());
+  const auto* const any = static_cast<const std::uint8_t*>(all.impl().data());
+  for (std::size_t i = 0; i < leaves.size(); ++i) reached[i] = any[i] != 0;
+  return reached;
+}
+
+void Reducer::State::accumulate_locally() {
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    Leaf& leaf = leaves[i];
+    Tensor gradient = std::exchange(leaf.arrived, Tensor());
+    if (is_reduced) {  // what was held back is in `.grad`
+      leaf.held = {};
+      if (gradient.defined()) add_to_grad(parameter(i), own(std::move(gradient), parameter(i)));
+    } else if (gradient.defined()) {
+      hold(leaf.held, parameter(i), std::move(gradient));
+    }
+  }
+  if (!is_reduced && !has_held) note_versions();
+  has_held = !is_reduced;
+}
+
+void Reducer::State::note_versions() {
+  for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i].version = parameter(i).version();
+}
+
+void Reducer::State::drop_stale_held() {
+  if (!has_held) return;
+  has_held = false;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    HeldGradient& held = leaves[i].held;
+    if (!held.local.defined()) continue;
+    if (held.shown.is_same(parameter(i).grad()))
+      has_held = true;
+    else
+      held = {};
+  }
+}
+
+void Reducer::State::require_unchanged() {
+  for (const auto& [name, tensor] : frozen) {
+    if (!tensor.requires_grad()) continue;
+    throw StateError("DataParallel", "parameters that require grad from the beginning",
+                     name + ", which did not", "make the DataParallel when it does");
+  }
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const auto& [name, tensor] = parameters[i];
+    if (tensor.dtype() != dtypes[i] || !(tensor.device() == device)) {
+      throw StateError(
+          "DataParallel",
+          name + " as " + std::string(mezzo::to_string(dtypes[i])) + " on " + mezzo::to_string(device),
+          std::string(mezzo::to_string(tensor.dtype())) + " on " + mezzo::to_string(tensor.device()),
+          "convert or move the model before its DataParallel is made");
+    }
+    const bool is_awaited = part > 0 || (has_held && leaves[i].held.local.defined());
+    if (!is_awaited || leaves[i].version == tensor.version()) continue;
+    throw StateError("DataParallel",
+                     has_parts() ? "the same parameters in all parts of a step"
+                                 : "the same parameters until what no_sync() has held back is reduced",
+                     name + ", which was written meanwhile",
+                     has_parts() ? "call optimizer.step() after parts() backwards"
+                                 : "call optimizer.step() after a backward outside of no_sync()");
+  }
+}
+
+void Reducer::State::refuse_unused(std::span<const std::size_t> unused) const {
+  constexpr std::size_t kMostNamed = 8;
+  std::string names;
+  for (std::size_t i = 0; i < unused.size() && i < kMostNamed; ++i)
+    names += (i > 0 ? ", " : "") + parameters[unused[i]].first;
+  if (unused.size() > kMostNamed) names += " and " + std::to_string(unused.size() - kMostNamed) + " more";
+  throw AutogradError("DataParallel", "a backward that gives all parameters a gradient", "none for " + names,
+                      "pass find_unused_parameters = true, or freeze them by requires_grad_(false)");
+}
+
+}  // namespace mezzo::dist

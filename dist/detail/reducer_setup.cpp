@@ -1,0 +1,292 @@
+// How a Reducer begins: models compared, values broadcast, buckets laid out; and its shards.
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+#include <utility>
+
+#include "mezzo/autograd/checkpoint.h"
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/error.h"
+#include "mezzo/dist/collectives.h"
+#include "mezzo/dist/detail/group_state.h"
+#include "mezzo/dist/detail/reducer_state.h"
+
+namespace mezzo::dist {
+
+namespace {
+
+bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
+
+void require_options(const DataParallelOptions& options, int ranks) {
+  const auto refuse = [](std::string_view expected, const std::string& got, std::string_view fix) {
+    throw ValueError("DataParallel", expected, got, fix);
+  };
+  if (options.reduction != ReduceOp::mean && options.reduction != ReduceOp::sum)
+    refuse("reduction mean or sum", std::string(to_string(options.reduction)), "use one of these");
+  if (options.first_bucket_bytes < 1 || options.bucket_bytes < 1) {
+    refuse("buckets of at least 1 byte",
+           std::to_string(std::min(options.first_bucket_bytes, options.bucket_bytes)),
+           "leave bucket_bytes as it is");
+  }
+  if (options.compression && !is_16bit(*options.compression)) {
+    refuse("compression f16 or bf16", std::string(mezzo::to_string(*options.compression)),
+           "use one of these, or none");
+  }
+  const int parts = options.virtual_parts;
+  if (parts == 0) return;
+  if (!is_power_of_two(parts) || !is_power_of_two(ranks) || parts < ranks) {
+    refuse("virtual_parts and ranks that are powers of two, at least one part for each rank",
+           std::to_string(parts) + " parts and " + std::to_string(ranks) + " ranks",
+           "start 1, 2, 4, ... processes, and cut the batch into as many parts or more");
+  }
+  if (options.compression) {
+    refuse("no compression in deterministic mode", std::string(mezzo::to_string(*options.compression)),
+           "leave out compression or virtual_parts");
+  }
+}
+
+std::string described(const DataParallelOptions& options) {
+  std::ostringstream text;
+  text << "options: reduction " << to_string(options.reduction) << ", buckets of "
+       << options.first_bucket_bytes << " and " << options.bucket_bytes << " bytes, find_unused_parameters "
+       << options.find_unused_parameters << ", broadcast_buffers " << options.broadcast_buffers
+       << ", compression " << (options.compression ? mezzo::to_string(*options.compression) : "none")
+       << ", virtual_parts " << options.virtual_parts << '\n';
+  return text.str();
+}
+
+std::string described(std::string_view kind, const nn::NamedTensors& tensors) {
+  std::ostringstream text;
+  for (const auto& [name, tensor] : tensors) {
+    text << kind << ' ' << name << ' ' << mezzo::to_string(tensor.shape()) << ' '
+         << mezzo::to_string(tensor.dtype()) << (tensor.requires_grad() ? " that requires grad\n" : "\n");
+  }
+  return text.str();
+}
+
+/// FNV-1a, 64 bits.
+std::string hash_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return std::to_string(hash);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<Tensor> tensors_of(const nn::NamedTensors& named) {
+  std::vector<Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
+}  // namespace
+
+void Reducer::State::compare_models() const {
+  if (group.size() == 1) return;
+  const std::string text = described(options) + described("parameter", model.named_parameters()) +
+                           described("buffer", model.named_buffers());
+  const std::vector<std::string> hashes = all_gather_text(hash_of(text), group);
+  if (std::all_of(hashes.begin(), hashes.end(), [&](const auto& hash) { return hash == hashes[0]; })) return;
+  const std::vector<std::string> texts = all_gather_text(text, group);
+  const std::vector<std::string> first = lines_of(texts[0]);
+  for (std::size_t r = 1; r < texts.size(); ++r) {
+    const std::vector<std::string> other = lines_of(texts[r]);
+    for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
+      const std::string mine = i < first.size() ? first[i] : "nothing more";
+      const std::string its = i < other.size() ? other[i] : "nothing more";
+      if (mine == its) continue;
+      throw ValueError("DataParallel", "one model and the same options on all ranks",
+                       mine + " on rank 0 and " + its + " on rank " + std::to_string(r),
+                       "make them by the same code on every rank");
+    }
+  }
+}
+
+void Reducer::State::make_buckets(std::span<const std::size_t> order) {
+  buckets.clear();
+  for (BucketPlan& plan : plan_buckets(parameters, order, group.size(), options)) {
+    for (std::size_t i = 0; i < plan.places.size(); ++i) {
+      Leaf& leaf = leaves[plan.places[i].parameter];
+      leaf.bucket = buckets.size();
+      leaf.place = i;
+    }
+    buckets.emplace_back(std::move(plan), group, device, options);
+  }
+}
+
+void Reducer::State::rebuild_buckets() {
+  is_layout_fixed = true;
+  std::ostringstream text;
+  for (const std::size_t i : ready) text << i << ' ';
+  std::istringstream of_rank_0(broadcast_text(text.str(), 0, group));
+  std::vector<std::size_t> order;
+  std::vector<bool> is_known(leaves.size());
+  for (std::size_t i = 0; of_rank_0 >> i;) {
+    order.push_back(i);
+    is_known[i] = true;
+  }
+  for (std::size_t i = leaves.size(); i-- > 0;)
+    if (!is_known[i]) order.push_back(i);
+  make_buckets(order);
+}
+
+std::vector<ShardRange> Reducer::State::shards_of(int rank) const {
+  std::vector<ShardRange> ranges;
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const BucketPlan& plan = buckets[b].plan();
+    const std::int64_t length = plan.numel / group.size();
+    const std::int64_t from = length * rank, to = from + length;
+    for (const BucketPlace& place : plan.places) {
+      const std::int64_t numel = parameter(place.parameter).numel();
+      const std::int64_t begin = std::max<std::int64_t>(from - place.offset, 0);
+      const std::int64_t end = std::min(to - place.offset, numel);
+      if (begin < end) ranges.push_back({place.parameter, begin, end, b, place.offset + begin});
+    }
+  }
+  return ranges;
+}
+
+Reducer::State::State(nn::Module& module, const DataParallelOptions& given)
+    : model(module), options(given), group(given.group ? *given.group : world()) {
+  require_options(options, group.size());
+  for (const auto& [name, tensor] : model.named_parameters())
+    (tensor.requires_grad() ? parameters : frozen).emplace_back(name, tensor);
+  if (parameters.empty()) {
+    throw ValueError("DataParallel", "a model with parameters that require grad", "none",
+                     "use the model without it");
+  }
+  device = parameter(0).device();
+  for (const auto& [name, tensor] : parameters) {
+    dtypes.push_back(tensor.dtype());
+    if (tensor.device() == device) continue;
+    throw DeviceError("DataParallel", "all parameters on " + mezzo::to_string(device),
+                      name + " on " + mezzo::to_string(tensor.device()), "move the model with to(device)");
+  }
+  compare_models();
+  leaves.resize(parameters.size());
+  std::vector<std::size_t> order(parameters.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  make_buckets(order);
+  broadcast_values(tensors_of(model.named_parameters()), group);
+  std::vector<Tensor> tensors = tensors_of(model.named_buffers());
+  broadcast_values(tensors, group);
+  const bool are_followed = has_parts() || (options.broadcast_buffers && group.size() > 1);
+  if (!tensors.empty() && are_followed)
+    buffers = std::make_unique<ModelBuffers>(std::move(tensors), group, options.virtual_parts);
+}
+
+Reducer::Reducer(nn::Module& model, const DataParallelOptions& options)
+    : state_(std::make_unique<State>(model, options)) {}
+
+Reducer::~Reducer() = default;
+
+void Reducer::attach() {
+  State& s = *state_;
+  try {
+    for (std::size_t i = 0; i < s.leaves.size(); ++i) {
+      autograd::set_gradient_receiver(s.parameter(i), Ref<autograd::GradientReceiver>(this), i);
+      s.leaves[i].is_attached = true;
+    }
+  } catch (...) {
+    detach();
+    throw;
+  }
+  if (!s.buffers) return;
+  s.forward_hook = s.model.register_forward_pre_hook(
+      [&s](nn::Module& /*module*/, const Tensor& /*input*/) { s.before_forward(); });
+}
+
+void Reducer::detach() noexcept {
+  State& s = *state_;
+  for (std::size_t i = 0; i < s.leaves.size(); ++i) {
+    if (std::exchange(s.leaves[i].is_attached, false)) autograd::clear_gradient_receiver(s.parameter(i));
+  }
+  if (s.forward_hook) s.model.remove_hook(*s.forward_hook);
+  s.forward_hook.reset();
+}
+
+void Reducer::State::before_forward() {
+  const bool is_for_backward = model.is_training() && grad_enabled() && !autograd::is_recomputing();
+  if (is_for_backward && no_sync_depth == 0) buffers->before_forward();
+}
+
+const Group& Reducer::group() const noexcept { return state_->group; }
+const DataParallelOptions& Reducer::options() const noexcept { return state_->options; }
+const nn::NamedTensors& Reducer::parameters() const noexcept { return state_->parameters; }
+
+std::vector<ShardRange> Reducer::shards(int rank) {
+  if (rank < 0 || rank >= group().size()) {
+    throw ValueError("Reducer.shards", "a rank in [0, " + std::to_string(group().size()) + ")",
+                     std::to_string(rank), "name a rank of the group");
+  }
+  state_->is_layout_fixed = true;
+  return state_->shards_of(rank);
+}
+
+void Reducer::shard(std::vector<Tensor> leaves) {
+  State& s = *state_;
+  if (!s.shard_leaves.empty() || s.is_sharded) {
+    throw StateError("ShardedOptimizer", "a DataParallel without another ShardedOptimizer", "one that has it",
+                     "make one ShardedOptimizer per model");
+  }
+  std::vector<ShardRange> ranges = shards(s.group.rank());
+  for (const auto& [name, tensor] : s.parameters) {
+    if (tensor.is_contiguous()) continue;
+    throw ValueError("ShardedOptimizer", "row-major parameters, which can be cut",
+                     name + " with strides " + to_string(tensor.strides()),
+                     "use contiguous() where it is made");
+  }
+  bool fits = ranges.size() == leaves.size();
+  for (std::size_t i = 0; fits && i < ranges.size(); ++i)
+    fits = leaves[i].numel() == ranges[i].end - ranges[i].begin &&
+           leaves[i].dtype() == s.dtypes[ranges[i].parameter] && leaves[i].device() == s.device;
+  if (!fits) {
+    throw ValueError(
+        "Reducer.shard",
+        "one leaf of its size and dtype for each of " + std::to_string(ranges.size()) + " shards",
+        std::to_string(leaves.size()) + " leaves", "make them by shards(rank)");
+  }
+  s.is_sharded = true;
+  s.shard_ranges = std::move(ranges);
+  s.shard_leaves = std::move(leaves);
+  for (Bucket& bucket : s.buckets) bucket.shard();
+}
+
+void Reducer::gather_parameters() {
+  State& s = *state_;
+  if (s.group.size() == 1) return;
+  const NoGrad no_grad;
+  std::vector<Tensor> wholes;
+  std::vector<Work> works;
+  const int ranks = s.group.size();
+  std::vector<std::vector<ShardRange>> ranges;
+  for (int r = 0; r < ranks; ++r) ranges.push_back(s.shards_of(r));
+  const auto value = [&](const ShardRange& range) {
+    const Tensor& parameter = s.parameter(range.parameter);
+    return parameter.detach().view({-1}).narrow(0, range.begin, range.end - range.begin);
+  };
+  for (std::size_t b = 0; b < s.buckets.size(); ++b) {
+    const BucketPlan& plan = s.buckets[b].plan();
+    const std::int64_t numel = plan.numel / ranks;
+    const Tensor part = zeros({numel}, {.dtype = plan.dtype, .device = s.device});
+    for (const ShardRange& range : ranges[static_cast<std::size_t>(s.group.rank())]) {
+      if (range.bucket != b) continue;
+      part.narrow(0, range.offset - s.group.rank() * numel, range.end - range.begin).copy_(value(range));
+    }
+    wholes.push_back(empty({plan.numel}, options_of(part)));
+    works.push_back(all_gather(wholes.back(), part, {.group = s.group, .async = true}));
+  }
+  for (const Work& work : works) work.wait();
+  for (int r = 0; r < ranks; ++r) {
+    if (r == s.group.rank()) continue;
+    for (const ShardRange& range : ranges[static_cast<std::size_t>(r)])
+      value(range).copy_(wholes[range.bucket].narrow(0, range.offset, range.end - range.begin));
+  }
+}
+
+}  // namespace mezzo::dist
