@@ -11,57 +11,37 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "mezzo/dist/collectives.h"
+#include "mezzo/dist/data_parallel_options.h"
+#include "mezzo/dist/group.h"
 #include "mezzo/nn/module.h"
 
 namespace mezzo::dist {
 
 class Reducer;  // dist/detail/reducer.h
 
-struct DataParallelOptions {
-  std::optional<Group> group = {};  ///< default: world()
-  /// What `.grad` is of the gradients of all ranks: mean, or sum, for losses that are divided by the samples
-  /// of all ranks (uneven batches).
-  ReduceOp reduction = ReduceOp::mean;
-  /// Gradients are reduced in buckets of this size, the first one smaller, as nothing can be reduced before
-  /// it is full.
-  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
-  std::int64_t bucket_bytes = std::int64_t{25} << 20;
-  /// Lets a backward reach only some of the parameters, not the same on all ranks: the others count as zeros;
-  /// one that no rank has reached keeps its `.grad`. Without it such a backward throws, and names them.
-  bool find_unused_parameters = false;
-  /// Gives all ranks rank 0's buffers (running statistics) before each forward in training mode that is going
-  /// to be reduced.
-  bool broadcast_buffers = true;
-  /// f16 or bf16: gradients travel in it, and are added in f32. Halves the bytes of f32 ones.
-  std::optional<DType> compression = {};
-  /// Deterministic mode: a step is this many backward calls on all ranks together, a power of two and a
-  /// multiple of the group's size (itself a power of two): parts() on each rank, those of rank r before those
-  /// of r + 1. Gradients are added in one binary tree over the parts, so results do not depend, to the bit,
-  /// on the number of ranks; mean divides by the number of parts. Buffers go into the same tree: each part
-  /// begins with those of the step before, and the step ends with their mean. 0: off.
-  int virtual_parts = 0;
-};
-
 /// Makes the backward of a model's parameters reduce their gradients over the ranks, while it lives. All
 /// ranks make it, of equal models (names, shapes and dtypes of parameters and buffers are compared; values
-/// become rank 0's), and then run the same backwards. No backward of the model runs on two threads at once.
+/// become rank 0's), and then run the same backwards. The model outlives it. No backward of the model runs on
+/// two threads at once.
+///
+/// Each backward outside of no_sync() reduces its gradients, with what no_sync() has held back before, and
+/// adds the result to the `.grad` that was there: so what was reduced once is not reduced again.
 ///
 /// Buckets are filled from the last parameter to the first in the first step; then in the order in which rank
-/// 0's gradients became ready. They are reduced one after the other, the same on all ranks. `.grad` is a view
-/// into a bucket.
+/// 0's gradients became ready. They are reduced one after the other, the same on all ranks. `.grad` is
+/// row-major, a view into a bucket. A backward that throws has changed no `.grad`.
 ///
-/// Throws: ValueError, on all ranks, with the first difference of two models; for options that cannot go
-/// together (virtual_parts with compression or find_unused_parameters; reduction min or max); for a model
-/// without parameters that require grad. StateError for a model that has a DataParallel. From backward():
-/// AutogradError for unused parameters, which it names, and for create_graph; StateError when parameters were
-/// changed while no_sync() held gradients back. Source: torch.nn.parallel.DistributedDataParallel.
+/// With a group of one process there are no buckets, and `.grad` is what it is without a DataParallel.
+///
+/// Throws: ValueError, on all ranks, with the first difference of two models or of their options; for options
+/// that cannot go together (virtual_parts with compression; reduction min or max), or do not fit the number
+/// of ranks; for a model without parameters that require grad. StateError for a model that has a
+/// DataParallel. From backward(): AutogradError for unused parameters, which it names, and for create_graph;
+/// StateError when parameters were written while no_sync() held gradients back or between the parts of a
+/// step, and when they were moved, converted or unfrozen since. Source:
+/// torch.nn.parallel.DistributedDataParallel.
 class DataParallel {
  public:
   explicit DataParallel(nn::Module& model, const DataParallelOptions& options = {});
@@ -77,7 +57,7 @@ class DataParallel {
   ~DataParallel();
 
   /// While it lives, backward adds to this rank's `.grad` alone; the first backward behind it reduces the
-  /// sum. For accumulation.
+  /// sum. For accumulation. zero_grad() drops what was held back. They may be nested.
   class NoSync {
    public:
     NoSync(const NoSync&) = delete;

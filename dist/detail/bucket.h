@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/dist/data_parallel.h"
+#include "mezzo/dist/data_parallel_options.h"
+#include "mezzo/dist/group.h"
 #include "mezzo/dist/transport.h"
+#include "mezzo/nn/module.h"
 
 namespace mezzo::dist {
 

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "mezzo/autograd/gradient_receiver.h"
-#include "mezzo/dist/data_parallel.h"
+#include "mezzo/dist/data_parallel_options.h"
+#include "mezzo/nn/module.h"
 
 namespace mezzo::dist {
 
