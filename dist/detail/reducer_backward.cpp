@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/autograd/recorded_gradients.h"
+#include "mezzo/autograd/recorded/gradients.h"
 #include "mezzo/core/error.h"
 #include "mezzo/dist/collectives.h"
 #include "mezzo/dist/detail/group_state.h"
