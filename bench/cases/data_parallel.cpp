@@ -5,6 +5,7 @@
 // The ways are: alone (no process waits for another), parallel (DataParallel), deterministic, compressed,
 // sharded (ZeRO-1). PARTS: "forward_backward", without the optimizer.
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
