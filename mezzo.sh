@@ -22,8 +22,8 @@ least_gcc=11
 least_clang=13
 packages="g++ cmake ninja-build ccache libeigen3-dev libfmt-dev libgtest-dev libgmock-dev nlohmann-json3-dev \
 libcli11-dev libdnnl-dev zlib1g-dev libpng-dev libturbojpeg0-dev clang-format-14"
-# For the presets embedded-clang, fuzz and cuda-emulated, and for CI's checks of the sources.
-test_packages="clang-14 libboost-context-dev clang-tidy-14 universal-ctags"
+# For the presets embedded-clang, fuzz and cuda-emulated, for tests of several processes, and for CI's checks of the sources.
+test_packages="clang-14 libboost-context-dev openmpi-bin libopenmpi-dev clang-tidy-14 universal-ctags"
 # Where headers are looked for, besides CMAKE_PREFIX_PATH.
 roots=${MEZZO_HEADER_ROOTS:-/usr /usr/local}
 
@@ -130,6 +130,8 @@ eigen() {
     EIGEN_MINOR_VERSION || found=${Eigen3_DIR:-}
   [ -n "$found" ]
 }
+# An MPI's compiler, and the program that starts processes, which tells the version.
+mpi() { have mpicxx && tool mpirun; }
 
 check_all() {
   doctor=$1; missing="" missing_optional="" remarks=""
@@ -156,6 +158,7 @@ check_all() {
   check "clang 14" clang-14 optional "the presets embedded-clang and fuzz cannot be built" tool clang++-14
   check Boost.Context libboost-context-dev optional "the preset cuda-emulated cannot be built" \
     header boost/context/fiber.hpp
+  check MPI "openmpi-bin libopenmpi-dev" optional "training in several processes cannot run" mpi
   check clang-tidy clang-tidy-14 optional "the lint of CI cannot run" tool run-clang-tidy-14
   check ctags universal-ctags optional "function lengths are not checked" tool ctags
 }
