@@ -23,3 +23,13 @@ mezzo_test_executable(rank_faults "${mezzo_tests_dir}/ranks/faults/worker.cpp")
 add_test(NAME dist_faults COMMAND sh "${mezzo_tests_dir}/ranks/faults/faults.sh" "${MPIEXEC_EXECUTABLE}"
   $<TARGET_FILE:rank_faults>)
 set_tests_properties(dist_faults PROPERTIES TIMEOUT 600 PROCESSORS 2 ENVIRONMENT "${rank_environment}")
+
+# Not among what MEZZO_PROGRAM_OBJECTS serves, as it includes mpi.h.
+add_executable(rank_own_mpi "${mezzo_tests_dir}/ranks/own_mpi/main.cpp")
+mezzo_test_target(rank_own_mpi)
+target_link_libraries(rank_own_mpi PRIVATE MPI::MPI_CXX)
+foreach(mode IN ITEMS serialized single finalized again)
+  add_test(NAME dist_own_mpi.${mode} COMMAND "${MPIEXEC_EXECUTABLE}" ${MPIEXEC_NUMPROC_FLAG} 2
+    $<TARGET_FILE:rank_own_mpi> ${mode})
+  set_tests_properties(dist_own_mpi.${mode} PROPERTIES TIMEOUT 60 PROCESSORS 2 ENVIRONMENT "${rank_environment}")
+endforeach()

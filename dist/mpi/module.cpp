@@ -166,6 +166,7 @@ void finish() {
     return;
   }
   for (const auto& group : state().groups) MPI_Comm_free(&group->comm);
+  state().groups.clear();
 }
 
 void abort_all(int status) { MPI_Abort(MPI_COMM_WORLD, status); }

@@ -108,13 +108,13 @@ TEST(Init, AloneIsAGroupOfOne) {
 }
 
 TEST(Init, RefusesTimeoutsThatAreNone) {
-  EXPECT_THROW(dist::init({.timeout = std::chrono::seconds(0)}), ValueError);
+  EXPECT_THROW(static_cast<void>(dist::init({.timeout = std::chrono::seconds(0)})), ValueError);
   for (const char* const text : {"0", "-1", "soon", "nan", "inf"}) {
     setenv("MEZZO_DIST_TIMEOUT", text, 1);
-    EXPECT_THROW(dist::init(), ValueError) << text;
+    EXPECT_THROW(static_cast<void>(dist::init()), ValueError) << text;
   }
   setenv("MEZZO_DIST_TIMEOUT", "2.5", 1);
-  EXPECT_NO_THROW(dist::init());
+  EXPECT_NO_THROW(static_cast<void>(dist::init()));
   EXPECT_FALSE(dist::is_initialized());
 }
 

@@ -14,7 +14,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-all="none kill stop throw catch hang call size return exit_0 exit_3 debug_call debug_size other_mpi no_module"
+all="none kill stop throw catch hang call size return exit_0 exit_3 debug_call debug_size all_throw all_catch other_mpi no_module"
 faults=${faults:-$all}
 timeout=2
 # All that may pass until the last process is gone: the timeout, what the ranks ask each other, and mpirun.
@@ -40,6 +40,7 @@ run() {
   began=$(now)
   case $1 in
     debug_*) MEZZO_DIST_DEBUG=1; export MEZZO_DIST_DEBUG; action=${1#debug_} ;;
+    all_*) action=${1#all_} rank=-1 ;;
     *) action=$1 ;;
   esac
   case $1 in
@@ -71,6 +72,8 @@ expected() {
     stop) echo "in all_reduce $((step + 1)) \(250000 f32, sum\), $place: not completed within $timeout s: rank $rank is stopped" ;;
     throw) echo "rank $rank of $ranks, .*(behind all_reduce $step |before its first).*: ended by the disk is full" ;;
     catch) echo "rank $rank of $ranks, .*(behind all_reduce $step |before its first).*: an exception ended its session" ;;
+    all_throw) echo "rank 0 of $ranks, .*: ended by the disk is full" ;;
+    all_catch) echo "rank 0 of $ranks, .*: an exception ended its session" ;;
     hang) echo "in all_reduce $((step + 1)) .*not completed within $timeout s: rank $rank is (behind all_reduce $step |before its first)" ;;
     # Without debug mode these end by the timeout, or by MPI where it sees that sizes differ.
     call | size) echo "mezzo: rank .* in (all_reduce|broadcast) .*(not completed within $timeout s: rank .*DEBUG=1|MPI says)" ;;
