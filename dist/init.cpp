@@ -74,7 +74,7 @@ InitOptions with_environment(InitOptions options) {
 [[noreturn]] void refuse(const Launch& launch, const std::string& expected, const std::string& got,
                          const std::string& fix) {
   if (launch.rank == 0) throw StateError("dist.init", expected, got, fix);
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+  std::this_thread::sleep_for(std::chrono::seconds(3));
   throw StateError("dist.init", "to begin with the others", "what rank 0 says", "");
 }
 

@@ -23,7 +23,7 @@ enum Kind : int { kWhereAreYou, kHere, kEnding };
 /// How long a process may take to say where it is. Its thread answers while the program computes.
 constexpr milliseconds kAnswerTime{2000};
 /// How long a rank that ends all waits for a lower one that does so too.
-constexpr milliseconds kGiveWay{250};
+constexpr milliseconds kGiveWay{500};
 /// How often a process looks whether the others of its machine are still there. Open MPI's mpirun ends all a
 /// second after one has died.
 constexpr milliseconds kLook{50};
