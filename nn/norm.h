@@ -155,6 +155,7 @@ class RunningNorm : public Layer {
  protected:
   /// Throws: ValueError for num_features below 1.
   RunningNorm(std::string_view name, std::int64_t num_features, const RunningNormOptions& options);
+  RunningNorm(const RunningNorm& original, ShareTensors);
   /// Counts a batch in training, and gives the momentum with which it moves the running statistics.
   [[nodiscard]] double next_momentum();
   /// Whether this batch's own statistics count.
@@ -171,13 +172,20 @@ class RunningNorm : public Layer {
 /// `batch_norm` of x [N, C, kSpatial dims] (and for one spatial dim also [N, C]) with C num_features; with
 /// the batch's statistics in training, with the running ones in evaluation.
 template <int kSpatial>
-class BatchNorm final : public RunningNorm {
+class BatchNorm : public RunningNorm {
  public:
   using Options = RunningNormOptions;
   explicit BatchNorm(std::int64_t num_features, const RunningNormOptions& options = {});
+  BatchNorm(const BatchNorm& original, ShareTensors);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string type_name() const override {
     return "BatchNorm" + std::to_string(kSpatial) + "d";
+  }
+
+ protected:
+  /// Throws: ShapeError unless x is an input of this layer.
+  void require_input(const Tensor& x) const {
+    require_channels(x, kSpatial + 2, kSpatial == 1 ? 2 : kSpatial + 2, 1);
   }
 };
 

@@ -10,6 +10,7 @@
 #include "mezzo/dist/collectives.h"
 #include "mezzo/dist/detail/group_state.h"
 #include "mezzo/dist/detail/reducer_state.h"
+#include "mezzo/dist/sync_batch_norm.h"
 
 namespace mezzo::dist {
 
@@ -159,6 +160,10 @@ Reducer::State::State(nn::Module& module, const DataParallelOptions& given)
   if (parameters.empty()) {
     throw ValueError("DataParallel", "a model with parameters that require grad", "none",
                      "use the model without it");
+  }
+  if (has_parts() && has_sync_batchnorm(model)) {
+    throw ValueError("DataParallel", "no SyncBatchNorm in deterministic mode", "one",
+                     "use BatchNorm: each part has its own statistics, whatever rank it is on");
   }
   device = parameter(0).device();
   for (const auto& [name, tensor] : parameters) {

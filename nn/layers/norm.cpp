@@ -167,6 +167,15 @@ RunningNorm::RunningNorm(std::string_view name, std::int64_t num_features, const
   reset_parameters();
 }
 
+RunningNorm::RunningNorm(const RunningNorm& original, ShareTensors /*tag*/)
+    : weight(*this, "weight", original.weight),
+      bias(*this, "bias", original.bias),
+      running_mean(*this, "running_mean", original.running_mean.get()),
+      running_var(*this, "running_var", original.running_var.get()),
+      num_batches_tracked(*this, "num_batches_tracked", original.num_batches_tracked.get()),
+      num_features_(original.num_features_),
+      options_(original.options_) {}
+
 void RunningNorm::reset_running_stats() {
   if (!running_mean.defined()) return;
   init::zeros_(running_mean);
@@ -213,8 +222,11 @@ BatchNorm<kSpatial>::BatchNorm(std::int64_t num_features, const RunningNormOptio
     : RunningNorm("BatchNorm" + std::to_string(kSpatial) + "d", num_features, options) {}
 
 template <int kSpatial>
+BatchNorm<kSpatial>::BatchNorm(const BatchNorm& original, ShareTensors tag) : RunningNorm(original, tag) {}
+
+template <int kSpatial>
 Tensor BatchNorm<kSpatial>::forward(const Tensor& x) {
-  require_channels(x, kSpatial + 2, kSpatial == 1 ? 2 : kSpatial + 2, 1);
+  require_input(x);
   const double momentum = next_momentum();
   return batch_norm(x, running_mean, running_var, weight, bias, uses_batch(), momentum, eps());
 }

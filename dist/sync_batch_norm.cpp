@@ -1,0 +1,143 @@
+// Statistics over ranks: the ranks' own ones are exchanged by a sum that is differentiable, and put together
+// by ops; the rest is batch_norm with given statistics.
+#include "mezzo/dist/sync_batch_norm.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "mezzo/autograd/bind.h"
+#include "mezzo/autograd/checkpoint.h"
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/input_hook.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/norm.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/shape.h"
+
+namespace mezzo::dist {
+
+namespace {
+
+// The sum over the ranks of a group, with history. Its gradient is the sum of all ranks' gradients. It is in
+// no registry: a group is no value that a caller by name, a sweep or a table of ops could give.
+struct SumOverRanksAttrs {
+  Group group;
+  static constexpr auto fields() { return std::tuple<>{}; }
+};
+Tensor sum_over_ranks(const Tensor& x, const Group& group);
+Outputs sum_over_ranks_forward(const ForwardArgs<SumOverRanksAttrs>& args) {
+  Tensor sum = clone(args.in(0), MemoryFormat::contiguous);
+  all_reduce(sum, ReduceOp::sum, {.group = args.attrs.group});
+  return sum;
+}
+Gradients sum_over_ranks_vjp(const VjpArgs<SumOverRanksAttrs>& args) {
+  return {sum_over_ranks(args.grad(), args.attrs.group)};
+}
+std::vector<Sample<SumOverRanksAttrs>> no_samples() { return {}; }
+constexpr Op<SumOverRanksAttrs> sum_over_ranks_op{
+    .info = {.name = "sum_over_ranks", .category = Category::passthrough},
+    .samples = no_samples,
+    .forward = sum_over_ranks_forward,
+    .vjp = sum_over_ranks_vjp,
+    .saves = kSaveNothing,
+};
+Tensor sum_over_ranks(const Tensor& x, const Group& group) {
+  return bind(sum_over_ranks_op, {x}, SumOverRanksAttrs{group});
+}
+
+/// Per channel, over the samples of all ranks.
+struct Statistics {
+  Tensor mean, variance;  ///< biased
+  Tensor count;           ///< values per channel, [1, 1]
+};
+
+/// x [N, C, ..] in the dtype to compute in.
+Statistics statistics_of(const Tensor& x, const Group& group) {
+  const std::int64_t channels = x.size(1);
+  const std::int64_t count = channels == 0 ? 0 : x.numel() / channels;
+  Dims over;
+  for (std::int64_t d = 0; d < x.dim(); ++d)
+    if (d != 1) over.push_back(d);
+  // Sums over no values are zeros with history, so a rank without samples takes part in backward, too.
+  const Tensor own_mean = count > 0 ? mean(x, over) : sum(x, over);
+  const Tensor own_variance = count > 0 ? var(x, over, false) : sum(x, over);
+  const TensorOptions options = options_of(own_mean);
+  const Tensor own_count = full({1}, static_cast<double>(count), options);
+  const Tensor row = unsqueeze(cat({own_mean, own_variance, own_count}), 0);
+  const auto no_rows = [&](int n) { return zeros({n, row.size(1)}, options); };
+  const Tensor placed = cat({no_rows(group.rank()), row, no_rows(group.size() - 1 - group.rank())});
+  const Tensor rows = sum_over_ranks(placed, group);
+  const Tensor means = narrow(rows, 1, 0, channels), variances = narrow(rows, 1, channels, channels);
+  const Tensor counts = narrow(rows, 1, 2 * channels, 1).detach();
+  const Tensor total = sum(counts, {0}, true);
+  const Tensor weights = counts / clamp_min(total, 1.0);
+  const Tensor whole_mean = sum(means * weights, {0});
+  const Tensor between = square(means - whole_mean);
+  return {whole_mean, sum((variances + between) * weights, {0}), total};
+}
+
+/// running = (1 - rate) running + rate fresh.
+void move_running(const Tensor& running, const Tensor& fresh, const Tensor& rate) {
+  running.copy_(to(running, fresh.dtype()) * (1.0 - rate) + fresh * rate);
+}
+
+template <int kSpatial>
+nn::surgery::Rule rule_for(const Group& group) {
+  return nn::surgery::of_type<nn::BatchNorm<kSpatial>>(
+      [group](nn::BatchNorm<kSpatial>& norm) -> nn::surgery::Decision {
+        return nn::make<SyncBatchNorm<kSpatial>>(norm, group);
+      },
+      nn::surgery::Subclasses::keep);
+}
+
+template <int kSpatial>
+bool has_sync(const nn::Module& model) {
+  return dynamic_cast<const SyncBatchNorm<kSpatial>*>(&model) != nullptr ||
+         nn::surgery::count<SyncBatchNorm<kSpatial>>(model) > 0;
+}
+
+}  // namespace
+
+template <int kSpatial>
+SyncBatchNorm<kSpatial>::SyncBatchNorm(std::int64_t num_features, const nn::RunningNormOptions& options,
+                                       Group group)
+    : nn::BatchNorm<kSpatial>(num_features, options), group_(std::move(group)) {}
+
+template <int kSpatial>
+SyncBatchNorm<kSpatial>::SyncBatchNorm(const nn::BatchNorm<kSpatial>& original, Group group)
+    : nn::BatchNorm<kSpatial>(original, nn::ShareTensors{}), group_(std::move(group)) {}
+
+template <int kSpatial>
+Tensor SyncBatchNorm<kSpatial>::forward(const Tensor& x) {
+  if (!this->is_training() || group_.size() == 1 || !x.defined()) return nn::BatchNorm<kSpatial>::forward(x);
+  this->require_input(x);
+  const InputHookGuard no_autocast{InputHookState{}};
+  const double momentum = this->next_momentum();
+  const Statistics own = statistics_of(is_16bit(x.dtype()) ? to(x, DType::f32) : x, group_);
+  if (this->running_mean.defined() && !autograd::is_recomputing()) {
+    const NoGrad no_grad;
+    const Tensor count = view(own.count, {1});
+    const Tensor rate = clamp_max(count, 1.0) * momentum;  // a batch without values teaches nothing
+    move_running(this->running_mean, own.mean, rate);
+    move_running(this->running_var, own.variance * (count / clamp_min(count - 1.0, 1.0)), rate);
+  }
+  return batch_norm(x, own.mean, own.variance, this->weight, this->bias, false, 0, this->eps());
+}
+
+template class SyncBatchNorm<1>;
+template class SyncBatchNorm<2>;
+template class SyncBatchNorm<3>;
+
+nn::surgery::Report convert_sync_batchnorm(nn::Module& model, const Group& group) {
+  return nn::surgery::replace(model, {rule_for<1>(group), rule_for<2>(group), rule_for<3>(group)});
+}
+
+bool has_sync_batchnorm(const nn::Module& model) {
+  return has_sync<1>(model) || has_sync<2>(model) || has_sync<3>(model);
+}
+
+}  // namespace mezzo::dist
