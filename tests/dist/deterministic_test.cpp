@@ -18,6 +18,7 @@ using test::Batch;
 using test::batch_of;
 using test::bytes_of;
 using test::copies_of;
+using test::gradients_alone;
 using test::gradients_of;
 using test::loss_of;
 using test::make_mlp;
@@ -195,18 +196,9 @@ TEST(Deterministic, BuffersOfBatchNormAreTheMeanOverTheParts) {
   });
 }
 
-/// Of two branches each part takes one.
-struct Branches final : nn::Layer {
-  nn::Child<nn::Linear> left{*this, "left", nn::Linear(8, 4)};
-  nn::Child<nn::Linear> right{*this, "right", nn::Linear(8, 4)};
-  nn::Child<nn::Linear> never{*this, "never", nn::Linear(8, 4)};
-  bool takes_left = true;
-  Tensor forward(const Tensor& x) override { return takes_left ? left(x) : right(x); }
-};
-
 TEST(Deterministic, ParametersThatSomePartsDoNotReachAreZerosThere) {
   expect_equal_bits([](const Group& group) {
-    const auto net = nn::make<Branches>();
+    const auto net = nn::make<test::Branches>();
     test::fill(*net, 2);
     auto options = in_parts(group, 4);
     options.find_unused_parameters = true;

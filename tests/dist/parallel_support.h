@@ -60,6 +60,15 @@ inline std::shared_ptr<nn::Sequential> make_mlp(std::uint64_t seed, DType dtype 
   return net;
 }
 
+/// Two branches, one of which each forward takes, and a part that none takes.
+struct Branches final : nn::Layer {
+  nn::Child<nn::Linear> left{*this, "left", nn::Linear(8, 4)};
+  nn::Child<nn::Linear> right{*this, "right", nn::Linear(8, 4)};
+  nn::Child<nn::Linear> never{*this, "never", nn::Linear(8, 4)};
+  bool takes_left = true;
+  Tensor forward(const Tensor& x) override { return takes_left ? left(x) : right(x); }
+};
+
 inline Tensor loss_of(nn::Layer& net, const Batch& batch) { return mean(square(net(batch.x) - batch.y)); }
 
 /// The bytes of a dense tensor: NaN equals itself, 0 differs from -0.
@@ -104,6 +113,13 @@ inline double difference(const std::vector<Tensor>& a, const std::vector<Tensor>
     }
   }
   return apart / largest;
+}
+
+/// Gradients of one process without a DataParallel.
+inline std::vector<Tensor> gradients_alone(std::uint64_t net_seed, const Batch& batch) {
+  const auto net = make_mlp(net_seed);
+  loss_of(*net, batch).backward();
+  return gradients_of(*net);
 }
 
 /// What a call throws, or "nothing".
