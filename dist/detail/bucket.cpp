@@ -10,6 +10,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/dist/detail/group_state.h"
 #include "mezzo/dist/detail/tree_sum.h"
+#include "mezzo/ops/detail/inplace.h"
 #include "mezzo/ops/pointwise.h"
 
 namespace mezzo::dist {
@@ -89,7 +90,6 @@ void reduce_over(Transport& transport, const Tensor& local, const Tensor& result
       transport.reduce_scatter(data, result.impl().data(), result.numel(), local.dtype(), ReduceOp::sum);
     else
       transport.all_reduce(data, local.numel(), local.dtype(), ReduceOp::sum);
-    if (how.factor != 1) result.mul_(how.factor);
     return;
   }
   const Tensor sum = tree_reduce_scatter(transport, local);
@@ -126,9 +126,10 @@ Bucket::Bucket(BucketPlan plan, Group group, Device device, const DataParallelOp
       memory_(plan_.numel, sum_dtype_, device),
       results_(plan_.numel, plan_.dtype, device) {
   const bool has_parts = options.virtual_parts > 0;
-  how_ = {.by_tree = has_parts || is_16bit(sum_dtype_),
-          .factor = factor_of(options, group_.size()),
-          .wire = has_parts ? plan_.dtype : sum_dtype_};
+  const bool by_tree = has_parts || is_16bit(sum_dtype_);
+  const double factor = factor_of(options, group_.size());
+  if (!by_tree) factor_ = factor;
+  how_ = {.by_tree = by_tree, .factor = by_tree ? factor : 1, .wire = has_parts ? plan_.dtype : sum_dtype_};
 }
 
 void Bucket::shard() {
@@ -156,14 +157,15 @@ void Bucket::add(std::size_t place, const Tensor& gradient, const Tensor& held) 
   const Tensor to = at(sums_.back(), place);
   if (!gradient.defined() && !held.defined()) {
     to.zero_();
-  } else if (!gradient.defined() || !held.defined()) {
-    to.copy_(held.defined() ? held : gradient);
-  } else if (to.dtype() == held.dtype()) {
-    to.copy_(held);
-    to.add_(gradient);
-  } else {
-    to.copy_(mezzo::add(held, gradient));  // rounded once
+    return;
   }
+  const Tensor all = gradient.defined() && held.defined() ? mezzo::add(held, gradient)
+                     : held.defined()                     ? held
+                                                          : gradient;
+  if (factor_ == 1)
+    to.copy_(all);
+  else
+    ops::scale_into(to, all, factor_);
 }
 
 void Bucket::add_part(std::size_t place, const Tensor& gradient) {

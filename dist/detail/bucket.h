@@ -56,7 +56,7 @@ class FlatMemory {
 struct Reduction {
   bool by_tree = false;     ///< by tree_reduce_scatter, else by the transport's own algorithm
   bool to_shard = false;    ///< each rank gets its part only
-  double factor = 1;        ///< of the sum
+  double factor = 1;        ///< by_tree: of the sum
   DType wire = DType::f32;  ///< by_tree: what the sum is rounded to
 };
 
@@ -105,6 +105,7 @@ class Bucket {
 
   BucketPlan plan_;
   Group group_;
+  double factor_ = 1;  ///< of each rank's gradients, where the transport adds them up: saves a pass
   Reduction how_;
   DType sum_dtype_;  ///< of what is added up on this rank and sent
   FlatMemory memory_, results_;

@@ -18,4 +18,7 @@ void require_own_memory(std::string_view op, const Tensor& x);
 /// What index_put (ops/indexing.h) returns, written into x itself, which may have any strides. Not recorded.
 void index_put_into(const Tensor& x, std::span<const Tensor> indices, const Tensor& values);
 
+/// out = x * factor, rounded once, in out's memory. Shapes: both the same. Not recorded.
+void scale_into(const Tensor& out, const Tensor& x, double factor);
+
 }  // namespace mezzo::ops

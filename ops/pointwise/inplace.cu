@@ -288,6 +288,12 @@ const Tensor& Tensor::mul_(Scalar other) const {
   return *this;
 }
 
+void ops::scale_into(const Tensor& out, const Tensor& x, double factor) {
+  const DType compute = compute_dtype(promote(out.dtype(), x.dtype()));
+  kernels::pointwise(out.device(), WithRight<MulFn>{Scalar(factor)}, view_of(out), std::array{view_of(x)}, compute);
+  out.impl().storage->bump_version();
+}
+
 const Tensor& Tensor::copy_(const Tensor& source) const {
   require_defined("copy_", source);
   if (source.is_same(*this)) return *this;
