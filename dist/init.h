@@ -23,8 +23,14 @@ struct InitOptions {
   bool debug = false;
 };
 
-/// The time between init() and its end, in which processes work together. The end waits for all processes.
-/// When it ends by an exception, all processes are ended, with a line that names this one.
+/// The time between init() and its end, in which processes work together. The end waits for all processes,
+/// and is also the end of MPI, unless the program has begun with that itself: then it may open another
+/// session.
+///
+/// A process that leaves in another way ends all, within the timeout and with one line that names it, the
+/// collective that it was at, and the cause: by an exception that leaves the session's scope or the program,
+/// by std::exit with a status that is not 0, by being killed or stopped. std::exit(0) is an end of the
+/// session.
 class Session {
  public:
   Session(Session&& other) noexcept;
@@ -42,9 +48,11 @@ class Session {
 /// CPU tensors. By RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: by NCCL alone, so for CUDA tensors. By
 /// neither: this process alone. CUDA tensors are moved by NCCL in all cases; process i of a machine uses its
 /// GPU i. A call while a session is open opens none.
-/// Throws: StateError, on rank 0 alone with what to do and on the others in short: started by mpirun without
-/// MPI in this build, by the mpirun of another MPI, more ranks on a machine than GPUs (when the first CUDA
-/// tensor is met). ValueError for a timeout that is not positive.
+/// Throws: StateError, on rank 0 with what to do and on the others in short: started by mpirun without MPI in
+/// this build, by the mpirun of another MPI, more ranks on a machine than GPUs (when the first CUDA tensor is
+/// met). StateError where the program has ended MPI, or has begun with it without MPI_THREAD_SERIALIZED (it
+/// then calls MPI only while no collective of mezzo's is under way). ValueError for a timeout that is not
+/// positive, and for a launcher's variable that is no number.
 [[nodiscard]] Session init(const InitOptions& options = {});
 /// The same, until the process ends. For libraries; does nothing while a session is open.
 void ensure_initialized();

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
+#include <condition_variable>
 #include <cstring>
 #include <utility>
 
@@ -20,6 +20,8 @@ using std::chrono::milliseconds;
 
 enum Kind : int { kWhereAreYou, kHere, kEnding };
 
+/// How long MPI may take to begin, however short the timeout is.
+constexpr milliseconds kStartTime{10'000};
 /// How long a process may take to say where it is. Its thread answers while the program computes.
 constexpr milliseconds kAnswerTime{2000};
 /// How long a rank that ends all waits for a lower one that does so too.
@@ -55,6 +57,37 @@ class Pause {
   }
 };
 
+/// Ends the process with a line when what it watches takes longer than `limit`: calls of MPI that wait for
+/// other processes, and have no limit of their own.
+class Watchdog {
+ public:
+  Watchdog(milliseconds limit, std::string line)
+      : thread_([this, limit, line = std::move(line)] { watch(limit, line); }) {}
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+  ~Watchdog() {
+    {
+      const std::scoped_lock lock(mutex_);
+      is_done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void watch(milliseconds limit, const std::string& line) {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, limit, [this] { return is_done_; })) return;
+    write_line(line);
+    _exit(1);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_done_ = false;
+  std::thread thread_;
+};
+
 }  // namespace
 
 MpiWorld& MpiWorld::open(const MezzoMpiFunctions& functions, milliseconds timeout) {
@@ -68,7 +101,13 @@ MpiWorld& MpiWorld::open(const MezzoMpiFunctions& functions, milliseconds timeou
 
 void MpiWorld::start() {
   thread_ = std::this_thread::get_id();
-  const char* const error = functions_->start(&place_);
+  const auto limit = std::max(timeout_, kStartTime);
+  const char* error = nullptr;
+  {
+    const Watchdog watchdog(limit, "mezzo: MPI did not begin within " + seconds_text(limit) +
+                                       ": another process is stopped, or did not start");
+    error = functions_->start(&place_);
+  }
   if (error != nullptr) throw StateError("dist.init", "MPI to begin", error, "");
   peers_.resize(static_cast<std::size_t>(place_.size));
   exchange_processes();
@@ -272,7 +311,11 @@ void MpiWorld::close() {
         check(functions_->barrier(place_.control, &request));
         wait(request);
         is_open_ = false;
-        functions_->finish();
+        {
+          const Watchdog watchdog(timeout_, line_of("MPI did not end within " + seconds_text(timeout_) +
+                                                    ": another process is stopped"));
+          functions_->finish();
+        }
         progress().set_stage("");
       })
       ->wait();

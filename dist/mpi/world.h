@@ -75,7 +75,7 @@ class MpiWorld {
 
   const MezzoMpiFunctions* functions_ = nullptr;
   MezzoMpiWorld place_{};
-  Clock::duration timeout_{};
+  std::chrono::milliseconds timeout_{};
   Ref<JobQueue> queue_;
   std::thread::id thread_;
   std::atomic<bool> is_open_{false};

@@ -14,6 +14,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+# stop_before is for by hand: it takes 12 s.
 all="none kill stop throw catch hang call size return exit_0 exit_3 debug_call debug_size all_throw all_catch other_mpi no_module"
 faults=${faults:-$all}
 timeout=2
@@ -69,6 +70,7 @@ expected() {
   place="step $step"
   case $1 in
     kill) echo "rank [0-9] of $ranks, (in all_reduce|behind all_reduce|before).*: rank $rank is gone" ;;
+    stop_before) echo "mezzo: MPI did not begin within 10 s: another process is stopped, or did not start" ;;
     stop) echo "in all_reduce $((step + 1)) \(250000 f32, sum\), $place: not completed within $timeout s: rank $rank is stopped" ;;
     throw) echo "rank $rank of $ranks, .*(behind all_reduce $step |before its first).*: ended by the disk is full" ;;
     catch) echo "rank $rank of $ranks, .*(behind all_reduce $step |before its first).*: an exception ended its session" ;;
@@ -76,7 +78,9 @@ expected() {
     all_catch) echo "rank 0 of $ranks, .*: an exception ended its session" ;;
     hang) echo "in all_reduce $((step + 1)) .*not completed within $timeout s: rank $rank is (behind all_reduce $step |before its first)" ;;
     # Without debug mode these end by the timeout, or by MPI where it sees that sizes differ.
-    call | size) echo "mezzo: rank .* in (all_reduce|broadcast) .*(not completed within $timeout s: rank .*DEBUG=1|MPI says)" ;;
+    # What MPI does with sizes that differ is undefined: with a smaller buffer than another rank's it may even crash.
+    size) echo "mezzo: rank .* in all_reduce .*(not completed within|MPI says|is gone)" ;;
+    call) echo "mezzo: rank .* in (all_reduce|broadcast) .*(not completed within $timeout s: rank .*DEBUG=1|MPI says)" ;;
     debug_call) echo "at (all_reduce|broadcast) $((step + 1)) .*, and rank [0-9]+ at (broadcast|all_reduce) $((step + 1)) " ;;
     debug_size) echo "at all_reduce $((step + 1)) .*, and rank [0-9]+ at all_reduce $((step + 1)) " ;;
     return | exit_0) echo "(rank $rank of $ranks, at the end of its session, .*not completed within $timeout s: rank [0-9] is in all_reduce|not completed within $timeout s: .*rank $rank is at the end of its session)" ;;
@@ -101,7 +105,9 @@ while [ $round -lt "$rounds" ]; do
     fi
     [ $status != 0 ] || bad "status 0"
     [ $status != 124 ] || bad "did not end"
-    [ $milliseconds -le $((limit * 1000)) ] || bad "took $milliseconds ms, more than $limit s"
+    most=$limit
+    [ "$fault" != stop_before ] || most=$((limit + 10))
+    [ $milliseconds -le $((most * 1000)) ] || bad "took $milliseconds ms, more than $most s"
     # Open MPI's helper of a process without mpirun sees only then that it is gone.
     for second in 1 2 3 4 5; do
       left=$(left_behind "$id")

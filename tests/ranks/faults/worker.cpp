@@ -1,7 +1,8 @@
 // One of several processes that reduce in a loop, of which one fails in the way that its arguments say:
 //   rank_faults FAULT RANK STEP
-// kill, stop (SIGSTOP), throw, catch (main catches it), hang (computes for ever), call (another collective),
-// size (another size), return (from main, early), exit_0, exit_3, none. RANK -1: all do. faults.sh starts it.
+// kill, stop (SIGSTOP), stop_before (init), throw, catch (main catches it), hang (computes for ever), call
+// (another collective), size (another size), return (from main, early), exit_0, exit_3, none. RANK -1: all
+// do. faults.sh starts it.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -35,6 +36,8 @@ bool fail(const std::string& fault) {
 }
 
 int train(const std::string& fault, int rank, int step) {
+  const char* const mine = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (fault == "stop_before" && mine != nullptr && std::atoi(mine) == rank) static_cast<void>(raise(SIGSTOP));
   const auto session = dist::init();
   for (int i = 0; i < 200; ++i) {
     dist::world()
