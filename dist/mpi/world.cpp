@@ -48,11 +48,13 @@ void write_line(const std::string& text) {
 class Pause {
  public:
   void operator()(std::chrono::steady_clock::duration waited) const {
-    if (waited < std::chrono::microseconds(200)) {
+    using std::chrono::microseconds;
+    if (waited < microseconds(200)) {
       sched_yield();
+    } else if (waited < milliseconds(5)) {
+      std::this_thread::sleep_for(microseconds(20));
     } else {
-      std::this_thread::sleep_for(waited < std::chrono::seconds(1) ? std::chrono::microseconds(20)
-                                                                   : std::chrono::microseconds(500));
+      std::this_thread::sleep_for(waited < milliseconds(100) ? microseconds(50) : microseconds(400));
     }
   }
 };
