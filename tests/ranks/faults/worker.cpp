@@ -1,8 +1,10 @@
 // One of several processes that reduce in a loop, of which one fails in the way that its arguments say:
 //   rank_faults FAULT RANK STEP
-// kill, stop (SIGSTOP), stop_before (init), throw, catch (main catches it), hang (computes for ever), call
-// (another collective), size (another size), return (from main, early), exit_0, exit_3, none. RANK -1: all
-// do. faults.sh starts it.
+// kill, launcher (kills mpirun), stop (SIGSTOP), stop_before (init), throw, catch (main catches it), hang
+// (computes for ever), call (another collective), size (another size), return (from main, early), exit_0,
+// exit_3, none. RANK -1: all do. faults.sh starts it.
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -25,6 +27,7 @@ namespace dist = mezzo::dist;
 /// Returns whether main is to return now.
 bool fail(const std::string& fault) {
   if (fault == "kill") static_cast<void>(raise(SIGKILL));
+  if (fault == "launcher") static_cast<void>(::kill(getppid(), SIGKILL));
   if (fault == "stop") static_cast<void>(raise(SIGSTOP));
   if (fault == "throw" || fault == "catch") throw std::runtime_error("the disk is full");
   if (fault == "exit_0") std::exit(0);
