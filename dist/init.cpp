@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -64,6 +65,8 @@ InitOptions with_environment(InitOptions options) {
     throw ValueError("dist.init", "a timeout above 0", std::to_string(options.timeout.count()) + " ms",
                      "give each collective some seconds");
   }
+  // Far from the end of the clock's range.
+  options.timeout = std::min<std::chrono::milliseconds>(options.timeout, std::chrono::seconds(1'000'000'000));
   const char* const debug = std::getenv("MEZZO_DIST_DEBUG");
   if (debug != nullptr && *debug != '\0' && std::string_view(debug) != "0") options.debug = true;
   return options;

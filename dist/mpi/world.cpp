@@ -59,6 +59,36 @@ class Pause {
   }
 };
 
+/// Some of many, for a line that is read.
+class Listing {
+ public:
+  void add(const std::string& item) {
+    constexpr int kMost = 4;
+    if (++count_ <= kMost) text_ += (text_.empty() ? "" : "; ") + item;
+    more_ = count_ > kMost ? " and " + std::to_string(count_ - kMost) + " more" : "";
+  }
+  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+  [[nodiscard]] std::string text() const { return text_ + more_; }
+
+ private:
+  int count_ = 0;
+  std::string text_, more_;
+};
+
+/// What is said of a process that does not answer.
+const char* silence_of(ProcessState state) {
+  switch (state) {
+    case ProcessState::stopped:
+      return " is stopped";
+    case ProcessState::gone:
+      return " is gone";
+    case ProcessState::runs:
+      return " does not answer, though its process runs";
+    default:
+      return " does not answer: stopped or gone";
+  }
+}
+
 /// Ends the process with a line when what it watches takes longer than `limit`: calls of MPI that wait for
 /// other processes, and have no limit of their own.
 class Watchdog {
@@ -216,27 +246,24 @@ void MpiWorld::poll_for(milliseconds time, F is_enough) {
 bool MpiWorld::lower_rank_ends() const noexcept { return ending_rank_ >= 0 && ending_rank_ < place_.rank; }
 
 std::string MpiWorld::who_is_missing() const {
-  std::string silent, elsewhere, hint;
+  std::string hint;
   const std::string here = progress().text();
+  Listing silent, elsewhere;
   for (int r = 0; r < place_.size; ++r) {
     const Peer& peer = peers_[static_cast<std::size_t>(r)];
     if (r == place_.rank) continue;
     const std::string name = "rank " + std::to_string(r);
     if (!peer.has_answered) {
-      const ProcessState state = state_of(peer.process);
-      silent += (silent.empty() ? "" : "; ") + name +
-                (state == ProcessState::stopped ? " is stopped"
-                 : state == ProcessState::gone  ? " is gone"
-                                                : " does not answer: stopped or gone");
+      silent.add(name + silence_of(state_of(peer.process)));
     } else if (peer.text != here) {
-      elsewhere += (elsewhere.empty() ? "" : "; ") + name + " is " + peer.text;
+      elsewhere.add(name + " is " + peer.text);
       if (here.starts_with("in ") && peer.text.starts_with("in "))
         hint = "; MEZZO_DIST_DEBUG=1 names the first call in which ranks differ";
     }
   }
   if (silent.empty() && elsewhere.empty()) return "all ranks are there: the network or MPI does not go on";
-  if (silent.empty()) return elsewhere + hint;
-  return elsewhere.empty() ? silent : silent + "; " + elsewhere;
+  if (silent.empty()) return elsewhere.text() + hint;
+  return elsewhere.empty() ? silent.text() : silent.text() + "; " + elsewhere.text();
 }
 
 std::string MpiWorld::line_of(const std::string& why) const {
