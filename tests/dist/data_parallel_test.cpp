@@ -99,6 +99,45 @@ TEST(DataParallel, WhatWasReducedIsNotReducedAgain) {
   }
 }
 
+TEST(DataParallel, WhatIsHeldBackIsShownWithWhatWasReduced) {
+  run_ranks(2, [](const Group& group) {
+    const auto net = make_mlp(5);
+    DataParallel parallel(net, {.group = group});
+    loss_of(*net, share_of(batch_of(1, 6), group)).backward();
+    auto expected = test::copies_of(gradients_of(*net));
+    const auto no_sync = parallel.no_sync();
+    for (std::uint64_t micro = 2; micro < 4; ++micro) {
+      const auto own = share_of(batch_of(micro, 6), group);
+      loss_of(*net, own).backward();
+      const auto more = gradients_alone(5, own);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = expected[i] + more[i];
+      EXPECT_LT(difference(gradients_of(*net), expected), 1e-6);
+    }
+  });
+}
+
+TEST(DataParallel, WhatOnlyNoSyncHasReachedIsReduced) {
+  run_ranks(2, [](const Group& group) {
+    const auto net = nn::make<test::Branches>();
+    test::fill(*net, 5);
+    DataParallel parallel(net, {.group = group, .find_unused_parameters = true});
+    const auto batch = batch_of(1, 6);
+    net->takes_left = false;
+    if (group.rank() == 1) {
+      const auto no_sync = parallel.no_sync();
+      loss_of(*net, batch).backward();
+    }
+    net->takes_left = true;
+    loss_of(*net, batch).backward();
+    ASSERT_TRUE(net->right->weight.grad().defined());
+    const auto other = nn::make<test::Branches>();
+    test::fill(*other, 5);
+    other->takes_left = false;
+    loss_of(*other, batch).backward();
+    EXPECT_LT(difference({net->right->weight.grad()}, {other->right->weight.grad() / 2.0}), 1e-6);
+  });
+}
+
 TEST(DataParallel, AGradientThatSomebodyKeepsIsNotOverwritten) {
   run_ranks(2, [](const Group& group) {
     const auto net = make_mlp(5);

@@ -223,7 +223,7 @@ TEST(Deterministic, ParametersThatSomePartsDoNotReachAreZerosThere) {
 }
 
 TEST(Deterministic, ZerosKeepTheirSigns) {
-  // Gradients of -0 in all parts, and in some parts none at all.
+  // Gradients of -0 in all parts; or in one part none at all, where they count as 0.
   for (const bool are_all_reached : {true, false}) {
     expect_equal_bits([&](const Group& group) {
       const auto net = make_mlp(3);
@@ -232,7 +232,7 @@ TEST(Deterministic, ZerosKeepTheirSigns) {
       DataParallel parallel(net, options);
       const auto parameters = net->parameters();
       for (int i = 0; i < parallel.parts(); ++i) {
-        const bool is_reached = are_all_reached || group.rank() * parallel.parts() + i == 1;
+        const bool is_reached = are_all_reached || group.rank() * parallel.parts() + i != 1;
         Tensor loss = sum(parameters[1]);
         if (is_reached) loss = loss + sum(parameters[0] * full(parameters[0].shape(), -0.0));
         loss.backward();
