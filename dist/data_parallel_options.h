@@ -22,8 +22,8 @@ struct DataParallelOptions {
   /// unless there is a CPU transport. Without it such a backward throws, and names them. Parameters that do
   /// not require grad now are not asked for.
   bool find_unused_parameters = false;
-  /// Gives all ranks rank 0's buffers (running statistics) before each forward in training mode that is going
-  /// to be reduced.
+  /// Gives all ranks rank 0's buffers (running statistics) before each call of the model, net(x), in training
+  /// mode and outside of no_sync().
   bool broadcast_buffers = true;
   /// f16 or bf16: f32 gradients travel in it, which halves their bytes, and are added in f32. `.grad` is the
   /// sum or mean, rounded to it once more. What f16 cannot hold is inf then, on all ranks.

@@ -16,8 +16,8 @@ namespace mezzo::dist {
 /// rounding. All ranks call it, and its backward, in the same order. Shares parameters and buffers of the
 /// layer it is made from, and fits into the same slot. Statistics are computed in f32 (f64 for f64 inputs)
 /// and travel as one message in forward and one in backward. In evaluation, and in a group of one process, it
-/// is BatchNorm. One value per channel on all ranks together has the variance 0. Twice differentiable. Source:
-/// torch.nn.SyncBatchNorm.
+/// is BatchNorm. One value per channel on all ranks together has the variance 0. Twice differentiable.
+/// Source: torch.nn.SyncBatchNorm.
 template <int kSpatial>
 class SyncBatchNorm final : public nn::BatchNorm<kSpatial> {
  public:

@@ -46,6 +46,16 @@ Tensor own(Tensor gradient, const Tensor& leaf) {
   return is_own ? std::move(gradient) : clone(gradient.detach(), format);
 }
 
+/// What backward does with a gradient that nobody receives.
+void accumulate(const Tensor& leaf, Tensor gradient) {
+  with_grad(leaf, [&](Tensor& grad) {
+    if (grad.defined())
+      grad.add_(gradient);
+    else
+      grad = own(std::move(gradient), leaf);
+  });
+}
+
 /// Adds a gradient to what is held back of a leaf's.
 void hold(HeldGradient& held, const Tensor& leaf, Tensor gradient) {
   with_grad(leaf, [&](Tensor& grad) {
@@ -204,7 +214,7 @@ void Reducer::State::accumulate_locally() {
     Tensor gradient = std::exchange(leaf.arrived, Tensor());
     if (is_reduced) {  // what was held back is in `.grad`
       leaf.held = {};
-      if (gradient.defined()) add_to_grad(parameter(i), own(std::move(gradient), parameter(i)));
+      if (gradient.defined()) accumulate(parameter(i), std::move(gradient));
     } else if (gradient.defined()) {
       hold(leaf.held, parameter(i), std::move(gradient));
     }

@@ -264,33 +264,42 @@ void Reducer::shard(std::vector<Tensor> leaves) {
 
 void Reducer::gather_parameters() {
   State& s = *state_;
-  if (s.group.size() == 1) return;
+  const int ranks = s.group.size(), own = s.group.rank();
+  if (ranks == 1) return;
   const NoGrad no_grad;
-  std::vector<Tensor> wholes;
-  std::vector<Work> works;
-  const int ranks = s.group.size();
-  std::vector<std::vector<ShardRange>> ranges;
-  for (int r = 0; r < ranks; ++r) ranges.push_back(s.shards_of(r));
+  const auto run = [](const Tensor& of, std::int64_t from, std::int64_t begin, std::int64_t end) {
+    return alias(of, {end - begin}, {1}, from + begin, false);
+  };
+  // [bucket][rank]
+  std::vector<std::vector<std::vector<ShardRange>>> ranges(s.buckets.size());
+  for (auto& of_bucket : ranges) of_bucket.resize(static_cast<std::size_t>(ranks));
+  for (int r = 0; r < ranks; ++r)
+    for (const ShardRange& range : s.shards_of(r))
+      ranges[range.bucket][static_cast<std::size_t>(r)].push_back(range);
   const auto value = [&](const ShardRange& range) {
     const Tensor& parameter = s.parameter(range.parameter);
-    return parameter.detach().view({-1}).narrow(0, range.begin, range.end - range.begin);
+    return run(parameter, parameter.impl().offset, range.begin, range.end);
   };
+  std::vector<Tensor> wholes;
+  std::vector<Work> works;
   for (std::size_t b = 0; b < s.buckets.size(); ++b) {
     const BucketPlan& plan = s.buckets[b].plan();
     const std::int64_t numel = plan.numel / ranks;
     const Tensor part = zeros({numel}, {.dtype = plan.dtype, .device = s.device});
-    for (const ShardRange& range : ranges[static_cast<std::size_t>(s.group.rank())]) {
-      if (range.bucket != b) continue;
-      part.narrow(0, range.offset - s.group.rank() * numel, range.end - range.begin).copy_(value(range));
+    for (const ShardRange& range : ranges[b][static_cast<std::size_t>(own)]) {
+      const std::int64_t at = range.offset - own * numel;
+      run(part, 0, at, at + range.end - range.begin).copy_(value(range));
     }
     wholes.push_back(empty({plan.numel}, options_of(part)));
     works.push_back(all_gather(wholes.back(), part, {.group = s.group, .async = true}));
   }
-  for (const Work& work : works) work.wait();
-  for (int r = 0; r < ranks; ++r) {
-    if (r == s.group.rank()) continue;
-    for (const ShardRange& range : ranges[static_cast<std::size_t>(r)])
-      value(range).copy_(wholes[range.bucket].narrow(0, range.offset, range.end - range.begin));
+  for (std::size_t b = 0; b < works.size(); ++b) {  // the next ones travel meanwhile
+    works[b].wait();
+    for (int r = 0; r < ranks; ++r) {
+      if (r == own) continue;
+      for (const ShardRange& range : ranges[b][static_cast<std::size_t>(r)])
+        value(range).copy_(run(wholes[b], 0, range.offset, range.offset + range.end - range.begin));
+    }
   }
 }
 

@@ -30,10 +30,17 @@ TEST(DataParallel, GradientsAreThoseOfTheGlobalBatch) {
     run_ranks(p, [&](const Group& group) {
       const auto net = make_mlp(5 + static_cast<std::uint64_t>(group.rank()));  // others than rank 0's
       DataParallel parallel(net, {.group = group, .first_bucket_bytes = 100, .bucket_bytes = 500});
-      for (int step = 0; step < 3; ++step) {
+      const void* memory = nullptr;
+      for (int step = 0; step < 4; ++step) {
         net->zero_grad();
         loss_of(*net, share_of(batch, group)).backward();
         EXPECT_LT(difference(gradients_of(*net), expected), 1e-6) << step;
+        // Buckets are laid out anew after the first step, and are the same memory from then on.
+        const void* const now = net->parameters()[0].grad().impl().data();
+        if (p > 1 && step > 1) {
+          EXPECT_EQ(now, memory);
+        }
+        memory = now;
       }
     });
   }
