@@ -37,8 +37,14 @@ namespace detail {
 /// A batch of any type.
 class AnyBatch {
  public:
+  /// `samples`: of the batch, also where this is a share of it.
+  explicit AnyBatch(std::int64_t samples) : samples_(samples) {}
   virtual ~AnyBatch() = default;
   virtual void visit(const TensorVisitor& visitor) = 0;
+  [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
+
+ private:
+  std::int64_t samples_;
 };
 
 /// Batches of one epoch.

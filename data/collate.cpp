@@ -107,4 +107,13 @@ Tensor detail::numbers_tensor(const std::vector<double>& values, DType dtype) {
   return tensor(values, {.dtype = dtype});
 }
 
+void detail::drop_samples(Tensor& tensor) {
+  if (!tensor.defined()) return;
+  if (tensor.dim() == 0) {
+    throw ShapeError("DataLoader", "tensors with a first dim of samples, of which a share may be empty",
+                     "one without dims", "give it a dim of samples, or use drop_last");
+  }
+  tensor = narrow(tensor, 0, 0, 0);
+}
+
 }  // namespace mezzo::data

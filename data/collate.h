@@ -165,6 +165,25 @@ struct BatchTensors<std::vector<T>> {
   }
 };
 
+/// Leaves a tensor of a batch no sample. Throws: ShapeError for one without dims.
+void drop_samples(Tensor& tensor);
+
+/// Leaves the lists of texts in a batch no sample.
+template <class B>
+void drop_texts(B& batch) {
+  if constexpr (std::same_as<B, std::vector<std::string>>)
+    batch.clear();
+  else if constexpr (requires { std::tuple_size<B>::value; })
+    std::apply([](auto&... part) { (drop_texts(part), ...); }, batch);
+}
+template <class T>
+void drop_texts(std::vector<T>& batch) {
+  if constexpr (std::same_as<T, std::string>)
+    batch.clear();
+  else
+    for (T& part : batch) drop_texts(part);
+}
+
 struct NoBatch {};
 template <class S>
 struct BatchType {

@@ -22,8 +22,24 @@ Sampler sampler_of(const DataLoaderOptions& options, std::int64_t size) {
   return options.shuffle ? RandomSampler(size, {.seed = options.seed}) : SequentialSampler(size);
 }
 
+void BatchShare::require_samples(std::int64_t samples) const {
+  if (can_be_empty || samples >= size) return;
+  throw ValueError(kOp, "at least " + std::to_string(size) + " samples in each batch, one per rank",
+                   std::to_string(samples),
+                   "use drop_last, or batches of tensors, of which a share may be empty");
+}
+
+void LoaderBase::set_share(std::int64_t rank, std::int64_t size) {
+  if (size < 1 || rank < 0 || rank >= size) {
+    throw ValueError("DataLoader.set_share", "a rank in [0, size)",
+                     "rank " + std::to_string(rank) + " of " + std::to_string(size), "pass those of a group");
+  }
+  share_.rank = rank;
+  share_.size = size;
+}
+
 LoaderBase::LoaderBase(const DataLoaderOptions& options, std::int64_t samples, bool knows_tensors)
-    : options_(options), samples_(samples) {
+    : options_(options), share_{.can_be_empty = knows_tensors}, samples_(samples) {
   require(options.batch_size >= 1, "a batch_size of at least 1", std::to_string(options.batch_size), "");
   require(options.num_workers >= 0 && options.num_workers <= 1024, "num_workers from 0 to 1024",
           std::to_string(options.num_workers), "as many as processors are free is a good number");
@@ -58,6 +74,7 @@ LoaderPosition LoaderBase::begin_epoch() {
   // A loop that was left early has begun this one.
   if (!resumed_ && position_.batch > 0) end_epoch();
   resumed_ = false;
+  batch_samples_ = 0;
   return position_;
 }
 

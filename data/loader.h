@@ -48,6 +48,19 @@ struct LoaderPosition {
   std::int64_t batch = 0;  ///< batches of the epoch that the loop has had
 };
 
+/// Which samples of each batch a loader takes: those of this process.
+struct BatchShare {
+  std::int64_t rank = 0, size = 1;
+  bool can_be_empty = true;  ///< of a type whose tensors the loader knows
+
+  /// Places in a batch of so many samples: [first, last).
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> of(std::int64_t samples) const noexcept {
+    return {samples * rank / size, samples * (rank + 1) / size};
+  }
+  /// Throws: ValueError, on all ranks, where one of them could not be given its part of such a batch.
+  void require_samples(std::int64_t samples) const;
+};
+
 /// What a loader does whatever its batches are.
 class LoaderBase {
  public:
@@ -61,6 +74,18 @@ class LoaderBase {
   /// Batches in an epoch. Throws: ValueError for an iterable data set, whose end nobody knows.
   [[nodiscard]] std::int64_t size() const;
   [[nodiscard]] const DataLoaderOptions& options() const noexcept { return options_; }
+
+  /// From the next loop on only a part of every batch is loaded and handed out: of B samples those at
+  /// [B rank / size, B (rank + 1) / size), so that `size` processes together have the batches of one.
+  /// batch_size, order, size(), state_dict() and what samples draw are those of the whole batches. A part
+  /// without samples is a batch whose tensors have a first dim of 0. A collate sees the samples of the part.
+  /// Throws: ValueError unless rank is in [0, size); in the loop, on all ranks, for a batch of fewer samples
+  /// than ranks whose type the loader does not know.
+  void set_share(std::int64_t rank, std::int64_t size);
+  [[nodiscard]] std::int64_t share_rank() const noexcept { return share_.rank; }
+  [[nodiscard]] std::int64_t share_size() const noexcept { return share_.size; }
+  /// Samples of the batch that the loop has got last, with those of the other shares; 0 before the first.
+  [[nodiscard]] std::int64_t batch_samples() const noexcept { return batch_samples_; }
 
   /// Place in the epoch: batches that the loop has got. For a checkpoint in the middle of an epoch, too.
   [[nodiscard]] Value state_dict() const;
@@ -80,23 +105,37 @@ class LoaderBase {
 
   /// The place at which a loop begins.
   LoaderPosition begin_epoch();
-  void count_batch() noexcept { ++position_.batch; }
+  void count_batch(std::int64_t samples) noexcept {
+    ++position_.batch;
+    batch_samples_ = samples;
+  }
   void end_epoch() noexcept;
+  [[nodiscard]] const BatchShare& share() const noexcept { return share_; }
 
   DataLoaderOptions options_;
 
  private:
-  std::int64_t samples_;
+  BatchShare share_;
+  std::int64_t samples_, batch_samples_ = 0;
   LoaderPosition position_;
   bool resumed_ = false;  ///< the next loop goes on at position_
 };
 
 template <class Batch>
 struct HeldBatch final : AnyBatch {
-  explicit HeldBatch(Batch made) : batch(std::move(made)) {}
+  /// `count`: samples of the whole batch.
+  HeldBatch(Batch made, std::int64_t count) : AnyBatch(count), batch(std::move(made)) {}
   void visit(const TensorVisitor& visitor) override { BatchTensors<Batch>::visit(batch, visitor); }
   Batch batch;
 };
+
+/// The batch without its samples.
+template <class Batch>
+[[nodiscard]] Batch without_samples(Batch batch) {
+  BatchTensors<Batch>::visit(batch, [](Tensor& tensor) { drop_samples(tensor); });
+  drop_texts(batch);
+  return batch;
+}
 
 /// f(samples, random), f(samples), or where f takes batches the same of collated samples.
 template <class F, class S>
@@ -130,10 +169,12 @@ inline Random batch_random(std::uint64_t seed, std::uint64_t epoch, std::int64_t
 template <class S, class F>
 class MapSource final : public BatchSource {
  public:
-  MapSource(Dataset<S> dataset, F f, const DataLoaderOptions& options, Sampler sampler, LoaderPosition begin)
+  MapSource(Dataset<S> dataset, F f, const DataLoaderOptions& options, Sampler sampler, LoaderPosition begin,
+            const BatchShare& share)
       : dataset_(std::move(dataset)),
         collate_(std::move(f)),
         options_(options),
+        share_(share),
         sampler_(std::move(sampler)),
         order_(sampler_.order(begin.epoch)),
         next_(begin) {}
@@ -141,29 +182,16 @@ class MapSource final : public BatchSource {
   [[nodiscard]] std::unique_ptr<Plan> plan() override {
     const std::int64_t begin = next_.batch * options_.batch_size, left = order_.size() - begin;
     if (left <= 0 || (options_.drop_last && left < options_.batch_size)) return nullptr;
-    return std::make_unique<Range>(next_.batch++, begin,
-                                   left < options_.batch_size ? left : options_.batch_size);
+    const std::int64_t count = left < options_.batch_size ? left : options_.batch_size;
+    share_.require_samples(count);
+    return std::make_unique<Range>(next_.batch++, begin, count);
   }
   [[nodiscard]] std::unique_ptr<AnyBatch> make(Plan& plan) override {
-    const auto& range = static_cast<const Range&>(plan);
-    std::vector<std::int64_t> indices;
-    for (std::int64_t i = 0; i < range.count; ++i) indices.push_back(order_[range.begin + i]);
-    if constexpr (std::same_as<F, DefaultCollate>) {
-      try {
-        if (auto batch = dataset_.get_batch(indices)) return held(std::move(*batch));
-      } catch (...) {
-        throw_loader_error(-1, range.batch);
-      }
-    }
-    std::vector<S> samples;
-    samples.reserve(indices.size());
-    for (std::size_t i = 0; i < indices.size(); ++i) samples.push_back(sample(range, i, indices[i]));
-    try {
-      Random random = batch_random(options_.seed, next_.epoch, range.batch);
-      return held(call_collate(collate_, std::move(samples), random));
-    } catch (...) {
-      throw_loader_error(-1, range.batch);
-    }
+    const auto& whole = static_cast<const Range&>(plan);
+    const auto [first, last] = share_.of(whole.count);
+    if (first < last) return make({whole.batch, whole.begin + first, last - first}, whole.count, false);
+    // The shapes are those of a batch of one sample.
+    return make({whole.batch, whole.begin, 1}, whole.count, true);
   }
 
  private:
@@ -173,9 +201,30 @@ class MapSource final : public BatchSource {
     std::int64_t batch, begin, count;
   };
 
+  [[nodiscard]] std::unique_ptr<AnyBatch> make(const Range& range, std::int64_t whole, bool drop) const {
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = 0; i < range.count; ++i) indices.push_back(order_[range.begin + i]);
+    if constexpr (std::same_as<F, DefaultCollate>) {
+      try {
+        if (auto batch = dataset_.get_batch(indices)) return held(std::move(*batch), whole, drop);
+      } catch (...) {
+        throw_loader_error(-1, range.batch);
+      }
+    }
+    std::vector<S> samples;
+    samples.reserve(indices.size());
+    for (std::size_t i = 0; i < indices.size(); ++i) samples.push_back(sample(range, i, indices[i]));
+    try {
+      Random random = batch_random(options_.seed, next_.epoch, range.batch);
+      return held(call_collate(collate_, std::move(samples), random), whole, drop);
+    } catch (...) {
+      throw_loader_error(-1, range.batch);
+    }
+  }
   template <class Batch>
-  [[nodiscard]] static std::unique_ptr<AnyBatch> held(Batch batch) {
-    return std::make_unique<HeldBatch<Batch>>(std::move(batch));
+  [[nodiscard]] static std::unique_ptr<AnyBatch> held(Batch batch, std::int64_t whole, bool drop) {
+    return std::make_unique<HeldBatch<Batch>>(drop ? without_samples(std::move(batch)) : std::move(batch),
+                                              whole);
   }
   [[nodiscard]] S sample(const Range& range, std::size_t i, std::int64_t index) const {
     try {
@@ -190,6 +239,7 @@ class MapSource final : public BatchSource {
   const Dataset<S> dataset_;
   const F collate_;
   const DataLoaderOptions options_;
+  const BatchShare share_;
   const Sampler sampler_;
   const Order order_;
   LoaderPosition next_;
@@ -200,8 +250,12 @@ template <class S, class F>
 class IterableSource final : public BatchSource {
  public:
   IterableSource(const IterableDataset<S>& dataset, F f, const DataLoaderOptions& options,
-                 LoaderPosition begin)
-      : read_(dataset.start(begin.epoch)), collate_(std::move(f)), options_(options), next_{begin.epoch, 0} {
+                 LoaderPosition begin, const BatchShare& share)
+      : read_(dataset.start(begin.epoch)),
+        collate_(std::move(f)),
+        options_(options),
+        share_(share),
+        next_{begin.epoch, 0} {
     while (next_.batch < begin.batch && plan() != nullptr) {
     }
   }
@@ -219,17 +273,20 @@ class IterableSource final : public BatchSource {
     }
     const auto count = static_cast<std::int64_t>(read->samples.size());
     if (count == 0 || (options_.drop_last && count < options_.batch_size)) return nullptr;
+    share_.require_samples(count);
     return read;
   }
   [[nodiscard]] std::unique_ptr<AnyBatch> make(Plan& plan) override {
     auto& read = static_cast<Read&>(plan);
+    const auto whole = static_cast<std::int64_t>(read.samples.size());
+    const auto [first, last] = share_.of(whole);
+    const bool drop = first == last;
     std::vector<S> samples;
-    for (auto& deferred : read.samples) {
-      const std::int64_t position =
-          read.batch * options_.batch_size + static_cast<std::int64_t>(samples.size());
+    for (std::int64_t i = drop ? 0 : first; i < (drop ? 1 : last); ++i) {
+      const std::int64_t position = read.batch * options_.batch_size + i;
       try {
         Random random(options_.seed, next_.epoch, static_cast<std::uint64_t>(position));
-        samples.push_back(deferred(random));
+        samples.push_back(read.samples[static_cast<std::size_t>(i)](random));
       } catch (...) {
         throw_loader_error(position, read.batch);
       }
@@ -237,7 +294,9 @@ class IterableSource final : public BatchSource {
     try {
       Random random = batch_random(options_.seed, next_.epoch, read.batch);
       using Batch = CollatedBy<F, S>;
-      return std::make_unique<HeldBatch<Batch>>(call_collate(collate_, std::move(samples), random));
+      Batch batch = call_collate(collate_, std::move(samples), random);
+      return std::make_unique<HeldBatch<Batch>>(drop ? without_samples(std::move(batch)) : std::move(batch),
+                                                whole);
     } catch (...) {
       throw_loader_error(-1, read.batch);
     }
@@ -253,6 +312,7 @@ class IterableSource final : public BatchSource {
   typename IterableDataset<S>::Generator read_;
   const F collate_;
   const DataLoaderOptions options_;
+  const BatchShare share_;
   LoaderPosition next_;  ///< `batch` changes under the lock of planning, `epoch` never
 };
 
@@ -291,10 +351,10 @@ class DataLoader final : public detail::LoaderBase {
   template <class S, detail::Collates<S> F>
   DataLoader(IterableDataset<S> dataset, const DataLoaderOptions& options, F collate)
       : LoaderBase(options, -1, detail::BatchTensors<B>::kKnown),
-        open_(
-            [dataset = std::move(dataset), collate = std::move(collate), options](detail::LoaderPosition at) {
-              return std::make_unique<detail::IterableSource<S, F>>(dataset, collate, options, at);
-            }) {}
+        open_([dataset = std::move(dataset), collate = std::move(collate), options](
+                  detail::LoaderPosition at, const detail::BatchShare& share) {
+          return std::make_unique<detail::IterableSource<S, F>>(dataset, collate, options, at, share);
+        }) {}
 
   class iterator {
    public:
@@ -323,7 +383,7 @@ class DataLoader final : public detail::LoaderBase {
   /// Begins an epoch: the next one, or the rest of the one that load_state_dict has named.
   [[nodiscard]] iterator begin() {
     close();
-    queue_ = std::make_unique<detail::BatchQueue>(open_(begin_epoch()),
+    queue_ = std::make_unique<detail::BatchQueue>(open_(begin_epoch(), share()),
                                                   detail::QueueOptions{.workers = options_.num_workers,
                                                                        .prefetch = options_.prefetch_factor,
                                                                        .device = options_.device});
@@ -332,15 +392,17 @@ class DataLoader final : public detail::LoaderBase {
   [[nodiscard]] iterator end() { return {}; }
 
  private:
-  using Open = mezzo::detail::Function<std::unique_ptr<detail::BatchSource>(detail::LoaderPosition)>;
+  using Open = mezzo::detail::Function<std::unique_ptr<detail::BatchSource>(detail::LoaderPosition,
+                                                                            const detail::BatchShare&)>;
 
   template <class S, class F>
   DataLoader(const DataLoaderOptions& options, Dataset<S> dataset, F collate)
       : LoaderBase(options, detail::sampler_of(options, dataset.size()).size(),
                    detail::BatchTensors<B>::kKnown),
-        open_([dataset, collate = std::move(collate), options](detail::LoaderPosition at) {
-          return std::make_unique<detail::MapSource<S, F>>(dataset, collate, options,
-                                                           detail::sampler_of(options, dataset.size()), at);
+        open_([dataset, collate = std::move(collate), options](detail::LoaderPosition at,
+                                                               const detail::BatchShare& share) {
+          return std::make_unique<detail::MapSource<S, F>>(
+              dataset, collate, options, detail::sampler_of(options, dataset.size()), at, share);
         }) {}
 
   /// On to the next batch. False at the end of the epoch.
@@ -363,7 +425,7 @@ class DataLoader final : public detail::LoaderBase {
       return false;
     }
     batch_ = &static_cast<detail::HeldBatch<B>&>(*held_).batch;
-    count_batch();
+    count_batch(held_->samples());
     return true;
   }
   void end_loop() noexcept override { queue_.reset(); }
