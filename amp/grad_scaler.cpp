@@ -100,7 +100,10 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, const std::vector
     gradients.tensors.push_back(gradient);
     gradients.owners.push_back(static_cast<std::uint32_t>(i));
   }
-  if (gradients.tensors.empty()) {
+  // Parameters without elements need no gradients: those of a rank without a shard.
+  const bool has_elements = std::any_of(parameters.begin(), parameters.end(),
+                                        [](const Tensor& parameter) { return parameter.numel() > 0; });
+  if (gradients.tensors.empty() && has_elements) {
     throw StateError(op, "an optimizer with gradients", "one whose parameters have none",
                      "call backward() on a scaled loss that depends on its parameters first");
   }

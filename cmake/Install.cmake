@@ -20,7 +20,7 @@ install(CODE [[
 # by std::format), and what an op or kernel of a user's own includes in addition. The rest is internal. The API reference is of
 # these headers too: tools/public_headers.sh reads the next two lines and follows includes as this file does. What the
 # first list may include of kernels/, core/cuda/ and core/parallel/ is named in tests/package/public_headers.sh.
-set(mezzo_program_headers mezzo.h data.h train.h format.h)
+set(mezzo_program_headers mezzo.h data.h train.h dist.h format.h)
 set(mezzo_kernel_headers ops/forward.h autograd/decomposed.h kernels/random/random.h)
 
 # mezzo_included_headers(RESULT HEADERS...): these, and what they include of mezzo.

@@ -37,4 +37,7 @@ struct DataParallelOptions {
   int virtual_parts = 0;
 };
 
+/// The options, as a trainer takes them: `.parallel = dist::data_parallel()`.
+[[nodiscard]] inline DataParallelOptions data_parallel(DataParallelOptions options = {}) { return options; }
+
 }  // namespace mezzo::dist

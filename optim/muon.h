@@ -25,6 +25,7 @@ namespace mezzo::optim {
 /// master of each f16 or bf16 parameter and update that.
 struct MuonOptions {
   static constexpr std::string_view kOptimizer = "Muon";
+  static constexpr bool kNeedsWholeParameters = true;  ///< the update of an element depends on others
   double lr = 1e-3;
   double weight_decay = 0.1;
   double momentum = 0.95;  ///< below 1

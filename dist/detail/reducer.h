@@ -37,6 +37,10 @@ class Reducer final : public autograd::GradientReceiver {
   /// All that require grad, in the model's order, with their names.
   [[nodiscard]] const nn::NamedTensors& parameters() const noexcept;
 
+  /// What a forward of the model begins with, where this rank has no samples for one: its part of what is
+  /// done with the buffers.
+  void begin_forward();
+
   // For a ShardedOptimizer.
   /// From now on the layout of the buckets stays, and a rank gets the reduced gradients of its own part of
   /// each bucket only: those of `leaves[i]`, a leaf in the memory of shard i of this rank, become or are

@@ -220,6 +220,10 @@ void Reducer::State::before_forward() {
   if (is_for_backward && no_sync_depth == 0) buffers->before_forward();
 }
 
+void Reducer::begin_forward() {
+  if (state_->buffers) state_->before_forward();
+}
+
 const Group& Reducer::group() const noexcept { return state_->group; }
 const DataParallelOptions& Reducer::options() const noexcept { return state_->options; }
 const nn::NamedTensors& Reducer::parameters() const noexcept { return state_->parameters; }

@@ -1,0 +1,403 @@
+// What of a sharded optimizer is the same for all algorithms: its leaves, the agreement of ranks on
+// found_inf, clipping, and the way between the state of the whole and those of the shards.
+#include "mezzo/dist/sharded_optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/input_hook.h"
+#include "mezzo/core/backend.h"
+#include "mezzo/core/error.h"
+#include "mezzo/dist/detail/exact_sum.h"
+#include "mezzo/dist/detail/reducer.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduction.h"
+#include "mezzo/optim/clip.h"
+
+namespace mezzo::dist {
+
+namespace {
+
+constexpr std::string_view kLoad = "ShardedOptimizer.load_state_dict";
+constexpr std::size_t kFrozen = std::numeric_limits<std::size_t>::max();
+
+/// A parameter as the model has it. `ranges`: where its shards are, rank by rank.
+struct Whole {
+  Tensor tensor;
+  std::size_t group = 0;
+  std::vector<std::pair<int, ShardRange>> ranges;
+};
+
+/// One of this rank's shards, in the order of the optimizer over them.
+struct Own {
+  std::size_t parameter = 0;  ///< in State::whole
+  std::int64_t begin = 0, end = 0;
+};
+
+/// Whether found_inf of any rank is set. The record is on the device, and the host reads nothing.
+void agree(const Group& group, Device device, ScalerRecord* record) {
+  const NoGrad no_grad;
+  const Tensor flag = empty({1}, {.dtype = DType::i32, .device = device});
+  auto& memory = backend(device);
+  memory.copy_within(flag.impl().data(), &record->found_inf, sizeof record->found_inf, device.index);
+  all_reduce(flag, ReduceOp::max, {.group = group});
+  memory.copy_within(&record->found_inf, flag.impl().data(), sizeof record->found_inf, device.index);
+}
+
+std::string range_name(const std::string& name, std::int64_t begin, std::int64_t end) {
+  return name + "[" + std::to_string(begin) + ":" + std::to_string(end) + "]";
+}
+
+}  // namespace
+
+struct Sharded::State {
+  std::string op;
+  Ref<Reducer> reducer;
+  std::vector<Whole> whole;          ///< group by group
+  std::vector<std::int64_t> counts;  ///< parameters in each group
+  std::vector<optim::NamedTensors> leaves;
+  std::vector<Own> own;
+  bool has_placeholder = false;  ///< as the only leaf
+
+  /// Index in `whole` of each parameter of the reducer.
+  [[nodiscard]] std::vector<std::size_t> list(const std::vector<optim::NamedTensors>& groups);
+  /// Leaves of this rank, in the order of Reducer::shards.
+  [[nodiscard]] std::vector<Tensor> cut_leaves(const std::vector<std::size_t>& places);
+};
+
+std::vector<std::size_t> Sharded::State::list(const std::vector<optim::NamedTensors>& groups) {
+  const nn::NamedTensors& reduced = reducer->parameters();
+  std::vector<std::size_t> places(reduced.size(), kFrozen);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    counts.push_back(static_cast<std::int64_t>(groups[g].size()));
+    for (const auto& [name, tensor] : groups[g]) {
+      const auto found = std::find_if(reduced.begin(), reduced.end(), [&](const auto& known) {
+        return tensor.defined() && known.second.is_same(tensor);
+      });
+      if (found == reduced.end() && (!tensor.defined() || tensor.requires_grad())) {
+        throw ValueError(op, "parameters that the DataParallel reduces", name.empty() ? "another one" : name,
+                         "make both of the same model");
+      }
+      if (found != reduced.end()) {
+        std::size_t& place = places[static_cast<std::size_t>(found - reduced.begin())];
+        if (place != kFrozen) throw ValueError(op, "each parameter once", name + " twice", "list it once");
+        place = whole.size();
+        if (!tensor.is_contiguous()) {
+          throw ValueError(op, "parameters that are contiguous", found->first, "keep it row by row");
+        }
+      }
+      whole.push_back({tensor, g, {}});
+    }
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i] != kFrozen) continue;
+    throw ValueError(op, "all parameters that the DataParallel reduces",
+                     "none of its groups with " + reduced[i].first,
+                     "add it, or freeze it before DataParallel is made");
+  }
+  return places;
+}
+
+std::vector<Tensor> Sharded::State::cut_leaves(const std::vector<std::size_t>& places) {
+  const Group& group = reducer->group();
+  for (int r = 0; r < group.size(); ++r) {
+    for (const ShardRange& range : reducer->shards(r))
+      whole[places[range.parameter]].ranges.emplace_back(r, range);
+  }
+  leaves.resize(counts.size());
+  std::vector<Tensor> all;
+  std::vector<std::vector<Own>> own_by_group(counts.size());
+  for (const ShardRange& range : reducer->shards(group.rank())) {
+    const Whole& parameter = whole[places[range.parameter]];
+    const Tensor leaf = parameter.tensor.detach().view({-1}).narrow(0, range.begin, range.end - range.begin);
+    leaf.requires_grad_(true);
+    all.push_back(leaf);
+    leaves[parameter.group].emplace_back(
+        range_name(reducer->parameters()[range.parameter].first, range.begin, range.end), leaf);
+    own_by_group[parameter.group].push_back({places[range.parameter], range.begin, range.end});
+  }
+  for (const auto& list : own_by_group) own.insert(own.end(), list.begin(), list.end());
+  if (all.empty()) {  // an optimizer has a parameter
+    has_placeholder = true;
+    const Tensor& first = reducer->parameters().front().second;
+    leaves.front().emplace_back(
+        "no shard", zeros({0}, {.dtype = first.dtype(), .device = first.device(), .requires_grad = true}));
+  }
+  return all;
+}
+
+Sharded::Sharded(std::string op, DataParallel& parallel, std::vector<optim::NamedTensors> groups)
+    : state_(std::make_unique<State>()) {
+  const NoGrad no_grad;
+  const InputHookGuard no_autocast{InputHookState{}};
+  state_->op = std::move(op);
+  state_->reducer = Ref<Reducer>(&parallel.reducer());
+  const auto places = state_->list(groups);
+  state_->reducer->shard(state_->cut_leaves(places));
+}
+
+Sharded::~Sharded() = default;
+
+const std::vector<optim::NamedTensors>& Sharded::leaves() const noexcept { return state_->leaves; }
+const Group& Sharded::group() const noexcept { return state_->reducer->group(); }
+
+std::vector<Tensor> Sharded::whole_parameters() const {
+  std::vector<Tensor> parameters;
+  for (const Whole& parameter : state_->whole) parameters.push_back(parameter.tensor);
+  return parameters;
+}
+
+void Sharded::join(optim::Optimizer& optimizer) {
+  optimizer.register_step_post_hook(
+      [reducer = state_->reducer](optim::Optimizer& /*optimizer*/) { reducer->gather_parameters(); });
+  optimizer.set_found_inf_agreement(
+      [group = group(), device = optimizer.device()](ScalerRecord* record) { agree(group, device, record); });
+}
+
+Tensor Sharded::clip_grad_norm_(double max_norm, double norm_type, bool error_if_nonfinite) const {
+  const std::string op = state_->op + ".clip_grad_norm_";
+  if (!(max_norm >= 0))
+    throw ValueError(op, "max_norm >= 0", number_text(max_norm),
+                     "pass the largest norm that gradients may have");
+  if (!(norm_type > 0))
+    throw ValueError(op, "norm_type above 0", number_text(norm_type), "pass 2 for the Euclidean norm");
+  const NoGrad no_grad;
+  const InputHookGuard no_autocast{InputHookState{}};
+  std::vector<Tensor> leaves, gradients;
+  DType dtype = DType::f32;
+  for (const Whole& parameter : state_->whole) {
+    if (parameter.tensor.dtype() == DType::f64) dtype = DType::f64;
+  }
+  for (const auto& list : state_->leaves) {
+    for (const auto& [name, leaf] : list) {
+      leaves.push_back(leaf);
+      if (leaf.numel() > 0 && leaf.grad().defined()) gradients.push_back(leaf.grad().detach());
+    }
+  }
+  const Device device = state_->reducer->parameters().front().second.device();
+  const Tensor total = total_norm(gradients, norm_type, group(), device).to(dtype);
+  if (error_if_nonfinite && !std::isfinite(total.item())) {
+    throw ValueError(op, "a finite total norm", number_text(total.item()),
+                     "look for the source with autograd::detect_anomaly, or pass error_if_nonfinite = false");
+  }
+  if (!gradients.empty()) optim::clip_grads_with_norm_(leaves, max_norm, total);
+  return total;
+}
+
+namespace detail {
+
+optim::NamedTensors reduced_parameters(const DataParallel& parallel) {
+  return parallel.reducer().parameters();
+}
+
+void require_state_of(std::string_view optimizer, const Value& options) {
+  const std::string& kind = options.at("optimizer").as_string();
+  if (kind == optimizer) return;
+  throw StateError(kLoad, "the state of " + std::string(optimizer), kind,
+                   "load it into an optimizer of that kind");
+}
+
+optim::NamedTensors sample_parameter() {
+  Tensor parameter = zeros({1}, {.dtype = DType::bf16, .requires_grad = true});
+  parameter.set_grad(zeros({1}, {.dtype = DType::bf16}));
+  return {{"sample", parameter}};
+}
+
+std::vector<SlotNames> slots_in(const optim::OptimizerState& sample) {
+  std::vector<SlotNames> slots(sample.options.at("param_groups").size());
+  for (const auto& [key, tensor] : sample.tensors) {
+    const std::size_t dot = key.find('.');
+    SlotNames& names = slots[static_cast<std::size_t>(std::stoul(key.substr(0, dot)))];
+    const std::string name = key.substr(dot + 1);
+    if (name == "master")
+      names.masters = true;
+    else if (tensor.dim() > 0)
+      names.buffers.push_back(name);
+    else if (name != "step")
+      names.carried = name;
+  }
+  return slots;
+}
+
+}  // namespace detail
+
+namespace {
+
+using TensorMap = std::map<std::string, Tensor>;
+
+TensorMap by_name(const optim::OptimizerState& state) {
+  TensorMap map;
+  for (const auto& [key, tensor] : state.tensors) {
+    if (!tensor.defined())
+      throw StateError(kLoad, "defined tensors", "an undefined " + key, "leave absent ones out");
+    if (!map.emplace(key, tensor).second)
+      throw StateError(kLoad, "each tensor once", key + " twice", "check the file");
+  }
+  return map;
+}
+
+/// The options of a state with other numbers of parameters.
+Value with_counts(const Value& options, const std::vector<std::int64_t>& counts) {
+  Value groups;
+  const Value::List& given = options.at("param_groups").as_list();
+  for (std::size_t g = 0; g < given.size(); ++g) {
+    Value group = given[g];
+    group.set("num_parameters", counts[g]);
+    groups.push_back(std::move(group));
+  }
+  Value result = options;
+  result.set("param_groups", std::move(groups));
+  return result;
+}
+
+std::string key_of(std::size_t parameter, const std::string& name) {
+  return std::to_string(parameter) + "." + name;
+}
+
+/// Names of the tensors that are as large as the parameter.
+std::vector<std::string> large_slots(const Tensor& parameter, const detail::SlotNames& slots) {
+  std::vector<std::string> names = slots.buffers;
+  if (slots.masters && is_16bit(parameter.dtype())) names.emplace_back("master");
+  return names;
+}
+
+/// One number of each parameter, the largest of all ranks, on the host; `least` where no rank has it.
+Tensor gathered_numbers(const std::vector<Tensor>& numbers, double least, DType dtype, Device device,
+                        const Group& group) {
+  const Tensor all =
+      full({static_cast<std::int64_t>(numbers.size())}, least, {.dtype = dtype, .device = device});
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i].defined()) all.select(0, static_cast<std::int64_t>(i)).copy_(numbers[i]);
+  }
+  all_reduce(all, ReduceOp::max, {.group = group});
+  return all;
+}
+
+}  // namespace
+
+optim::OptimizerState Sharded::gathered(const optim::OptimizerState& shards,
+                                        const std::vector<detail::SlotNames>& slots) const {
+  const NoGrad no_grad;
+  const InputHookGuard no_autocast{InputHookState{}};
+  const State& state = *state_;
+  const TensorMap own = by_name(shards);
+  const auto own_of = [&](std::size_t shard, const std::string& name) {
+    const auto found = own.find(key_of(shard, name));
+    return found == own.end() ? Tensor() : found->second;
+  };
+  const Device device = state.reducer->parameters().front().second.device();
+  std::vector<Tensor> own_steps(state.whole.size()), own_carried(state.whole.size());
+  for (std::size_t k = 0; k < state.own.size(); ++k) {
+    const std::size_t i = state.own[k].parameter;
+    own_steps[i] = own_of(k, "step");
+    if (const auto& name = slots[state.whole[i].group].carried; !name.empty())
+      own_carried[i] = own_of(k, name);
+  }
+  const Tensor steps = gathered_numbers(own_steps, -1, DType::i64, device, group());
+  const Tensor carried =
+      gathered_numbers(own_carried, std::numeric_limits<double>::lowest(), DType::f64, device, group());
+  const Tensor on_host = steps.to(Device::cpu());
+  const auto* const step_of = static_cast<const std::int64_t*>(on_host.impl().data());
+
+  optim::OptimizerState result{with_counts(shards.options, state.counts), {}};
+  for (std::size_t i = 0; i < state.whole.size(); ++i) {
+    const Whole& parameter = state.whole[i];
+    if (step_of[i] < 0) continue;
+    const detail::SlotNames& names = slots[parameter.group];
+    const auto index = static_cast<std::int64_t>(i);
+    result.tensors.emplace_back(key_of(i, "step"), steps.select(0, index).clone());
+    if (!names.carried.empty())
+      result.tensors.emplace_back(key_of(i, names.carried), carried.select(0, index).clone());
+    const DType dtype = parameter.tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
+    for (const std::string& name : large_slots(parameter.tensor, names)) {
+      const Tensor all = empty(parameter.tensor.shape(), {.dtype = dtype, .device = device});
+      const Tensor flat = all.view({-1});
+      for (std::size_t k = 0; k < state.own.size(); ++k) {
+        if (state.own[k].parameter != i) continue;
+        flat.narrow(0, state.own[k].begin, state.own[k].end - state.own[k].begin).copy_(own_of(k, name));
+      }
+      for (const auto& [rank, range] : parameter.ranges)
+        broadcast(flat.narrow(0, range.begin, range.end - range.begin), rank, {.group = group()});
+      result.tensors.emplace_back(key_of(i, name), all);
+    }
+  }
+  return result;
+}
+
+optim::OptimizerState Sharded::cut(const optim::OptimizerState& whole,
+                                   const std::vector<detail::SlotNames>& slots) const {
+  const State& state = *state_;
+  const Value::List& groups = whole.options.at("param_groups").as_list();
+  if (groups.size() != state.counts.size()) {
+    throw StateError(kLoad, std::to_string(state.counts.size()) + " parameter groups",
+                     std::to_string(groups.size()), "make the optimizer with the same groups");
+  }
+  std::vector<std::int64_t> own_counts;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::int64_t count = groups[g].at("num_parameters").as_int();
+    if (count != state.counts[g]) {
+      throw StateError(kLoad, std::to_string(state.counts[g]) + " parameters in group " + std::to_string(g),
+                       std::to_string(count), "make the optimizer with the same parameters");
+    }
+    own_counts.push_back(static_cast<std::int64_t>(state.leaves[g].size()));
+  }
+  // Everything is looked at on all ranks, also what another rank keeps, so that all throw or none.
+  TensorMap saved = by_name(whole);
+  TensorMap taken;
+  for (std::size_t i = 0; i < state.whole.size(); ++i) {
+    const Whole& parameter = state.whole[i];
+    const detail::SlotNames& names = slots[parameter.group];
+    std::string missing;
+    std::size_t found = 0;
+    const auto take = [&](const std::string& name, const Shape& shape, bool is_floating_number) {
+      auto node = saved.extract(key_of(i, name));
+      if (node.empty()) {
+        if (name != "master") missing = key_of(i, name);
+        return;
+      }
+      ++found;
+      const Tensor& tensor = node.mapped();
+      if (tensor.shape() != shape) {
+        throw ShapeError(kLoad, node.key() + " of shape " + mezzo::to_string(shape),
+                         mezzo::to_string(tensor.shape()), "it was saved with other parameters");
+      }
+      if (is_floating_number && !is_floating(tensor.dtype()))
+        throw DTypeError(kLoad, "a floating " + node.key(), mezzo::to_string(tensor.dtype()),
+                         "check the file");
+      taken.insert(std::move(node));
+    };
+    take("step", {}, false);
+    if (!names.carried.empty()) take(names.carried, {}, true);
+    for (const std::string& name : large_slots(parameter.tensor, names))
+      take(name, parameter.tensor.shape(), true);
+    if (found > 0 && !missing.empty())
+      throw StateError(kLoad, "all of a parameter's state", "no " + missing, "check the file");
+  }
+  if (!saved.empty())
+    throw StateError(kLoad, "state of these parameters only", saved.begin()->first,
+                     "it was saved with other parameters");
+  optim::OptimizerState result{with_counts(whole.options, own_counts), {}};
+  for (std::size_t k = 0; k < state.own.size(); ++k) {
+    const Own& own = state.own[k];
+    const Whole& parameter = state.whole[own.parameter];
+    const detail::SlotNames& names = slots[parameter.group];
+    for (const std::string& name : {std::string("step"), names.carried}) {
+      const auto found = taken.find(key_of(own.parameter, name));
+      if (found != taken.end()) result.tensors.emplace_back(key_of(k, name), found->second);
+    }
+    for (const std::string& name : large_slots(parameter.tensor, names)) {
+      const auto found = taken.find(key_of(own.parameter, name));
+      if (found == taken.end()) continue;
+      const Tensor flat = found->second.detach().contiguous().view({-1});
+      result.tensors.emplace_back(key_of(k, name), flat.narrow(0, own.begin, own.end - own.begin));
+    }
+  }
+  return result;
+}
+
+}  // namespace mezzo::dist
