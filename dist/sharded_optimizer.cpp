@@ -68,6 +68,12 @@ struct Sharded::State {
   [[nodiscard]] std::vector<std::size_t> list(const std::vector<optim::NamedTensors>& groups);
   /// Leaves of this rank, in the order of Reducer::shards.
   [[nodiscard]] std::vector<Tensor> cut_leaves(const std::vector<std::size_t>& places);
+  /// Throws: StateError for other groups.
+  void check_groups(const optim::OptimizerState& whole) const;
+  /// What a state has of the parameters, all of which is looked at on all ranks, also what another one keeps,
+  /// so that all throw or none.
+  [[nodiscard]] std::map<std::string, Tensor> checked(const optim::OptimizerState& whole,
+                                                      const std::vector<detail::SlotNames>& slots) const;
 };
 
 std::vector<std::size_t> Sharded::State::list(const std::vector<optim::NamedTensors>& groups) {
@@ -329,32 +335,28 @@ optim::OptimizerState Sharded::gathered(const optim::OptimizerState& shards,
   return result;
 }
 
-optim::OptimizerState Sharded::cut(const optim::OptimizerState& whole,
-                                   const std::vector<detail::SlotNames>& slots) const {
-  const State& state = *state_;
-  const Value::List& groups = whole.options.at("param_groups").as_list();
-  if (groups.size() != state.counts.size()) {
-    throw StateError(kLoad, std::to_string(state.counts.size()) + " parameter groups",
+void Sharded::State::check_groups(const optim::OptimizerState& state) const {
+  const Value::List& groups = state.options.at("param_groups").as_list();
+  if (groups.size() != counts.size()) {
+    throw StateError(kLoad, std::to_string(counts.size()) + " parameter groups",
                      std::to_string(groups.size()), "make the optimizer with the same groups");
   }
-  std::vector<std::int64_t> own_counts;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const std::int64_t count = groups[g].at("num_parameters").as_int();
-    if (count != state.counts[g]) {
-      throw StateError(kLoad, std::to_string(state.counts[g]) + " parameters in group " + std::to_string(g),
-                       std::to_string(count), "make the optimizer with the same parameters");
-    }
-    own_counts.push_back(static_cast<std::int64_t>(state.leaves[g].size()));
+    if (count == counts[g]) continue;
+    throw StateError(kLoad, std::to_string(counts[g]) + " parameters in group " + std::to_string(g),
+                     std::to_string(count), "make the optimizer with the same parameters");
   }
-  // Everything is looked at on all ranks, also what another rank keeps, so that all throw or none.
-  TensorMap saved = by_name(whole);
-  TensorMap taken;
-  for (std::size_t i = 0; i < state.whole.size(); ++i) {
-    const Whole& parameter = state.whole[i];
-    const detail::SlotNames& names = slots[parameter.group];
+}
+
+TensorMap Sharded::State::checked(const optim::OptimizerState& state,
+                                  const std::vector<detail::SlotNames>& slots) const {
+  TensorMap saved = by_name(state), taken;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const detail::SlotNames& names = slots[whole[i].group];
     std::string missing;
     std::size_t found = 0;
-    const auto take = [&](const std::string& name, const Shape& shape, bool is_floating_number) {
+    const auto take = [&](const std::string& name, const Shape& shape, bool is_real) {
       auto node = saved.extract(key_of(i, name));
       if (node.empty()) {
         if (name != "master") missing = key_of(i, name);
@@ -366,21 +368,33 @@ optim::OptimizerState Sharded::cut(const optim::OptimizerState& whole,
         throw ShapeError(kLoad, node.key() + " of shape " + mezzo::to_string(shape),
                          mezzo::to_string(tensor.shape()), "it was saved with other parameters");
       }
-      if (is_floating_number && !is_floating(tensor.dtype()))
+      if (is_real && !is_floating(tensor.dtype())) {
         throw DTypeError(kLoad, "a floating " + node.key(), mezzo::to_string(tensor.dtype()),
                          "check the file");
+      }
       taken.insert(std::move(node));
     };
     take("step", {}, false);
     if (!names.carried.empty()) take(names.carried, {}, true);
-    for (const std::string& name : large_slots(parameter.tensor, names))
-      take(name, parameter.tensor.shape(), true);
+    for (const std::string& name : large_slots(whole[i].tensor, names))
+      take(name, whole[i].tensor.shape(), true);
     if (found > 0 && !missing.empty())
       throw StateError(kLoad, "all of a parameter's state", "no " + missing, "check the file");
   }
-  if (!saved.empty())
+  if (!saved.empty()) {
     throw StateError(kLoad, "state of these parameters only", saved.begin()->first,
                      "it was saved with other parameters");
+  }
+  return taken;
+}
+
+optim::OptimizerState Sharded::cut(const optim::OptimizerState& whole,
+                                   const std::vector<detail::SlotNames>& slots) const {
+  const State& state = *state_;
+  state.check_groups(whole);
+  const TensorMap taken = state.checked(whole, slots);
+  std::vector<std::int64_t> own_counts;
+  for (const auto& list : state.leaves) own_counts.push_back(static_cast<std::int64_t>(list.size()));
   optim::OptimizerState result{with_counts(whole.options, own_counts), {}};
   for (std::size_t k = 0; k < state.own.size(); ++k) {
     const Own& own = state.own[k];

@@ -6,6 +6,14 @@
 #include <exception>
 
 #include "mezzo/core/error.h"
+#include "mezzo/dist/init.h"
+
+/// Says what went wrong, and returns the status. Of several processes all end.
+inline int end_with(int status, const char* error) {
+  if (mezzo::dist::world_size() > 1) mezzo::dist::abort(error);
+  std::fprintf(stderr, "%s\n", error);
+  return status;
+}
 
 /// Calls run(options) with the options that add_options(app, options) names. Returns the exit status: 0; 2
 /// for options that are wrong, 1 for other errors, each with a line on stderr.
@@ -25,10 +33,8 @@ int run_program(int argc, char** argv, const char* name, const char* description
     std::fprintf(stderr, "%s: %s; --help lists the flags\n", name, error.what());
     return 2;
   } catch (const mezzo::ValueError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 2;
+    return end_with(2, error.what());
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
+    return end_with(1, error.what());
   }
 }

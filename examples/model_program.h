@@ -16,6 +16,7 @@
 
 #include "command_line.h"
 #include "mezzo/data.h"
+#include "mezzo/dist.h"
 #include "mezzo/io/json.h"
 #include "mezzo/mezzo.h"
 #include "mezzo/train.h"
@@ -61,8 +62,12 @@ inline void add_model_options(CLI::App& app, ModelOptions& o, const std::string&
       "file for first weights, batches, rates and losses, from which bench/curves.py repeats the run");
 }
 
+/// Of several processes of one machine each has a device of its own. Finds the others.
 inline mezzo::Device device_of(const ModelOptions& o) {
-  return o.device.empty() ? mezzo::Device::best() : mezzo::Device::parse(o.device);
+  mezzo::dist::ensure_initialized();
+  if (!o.device.empty()) return mezzo::Device::parse(o.device);
+  const mezzo::Device best = mezzo::Device::best();
+  return best.is_cuda() ? mezzo::Device::cuda(mezzo::dist::local_rank()) : best;
 }
 inline mezzo::train::TrainerPrecision precision_of(const ModelOptions& o) {
   return o.precision.empty() ? mezzo::train::TrainerPrecision() : o.precision;
@@ -136,7 +141,11 @@ inline std::vector<mezzo::train::AnyCallback> callbacks_of(const ModelOptions& o
                                                            const mezzo::io::Metadata& model = {}) {
   using mezzo::train::Event;
   std::vector<mezzo::train::AnyCallback> callbacks;
+  if (!o.record.empty() && mezzo::dist::world_size() > 1)
+    throw mezzo::ValueError("--record", "one process", std::to_string(mezzo::dist::world_size()),
+                            "leave it out: each process has a share of a batch");
   callbacks.push_back(mezzo::train::on(Event::eval_end, [](mezzo::train::State& state) {
+    if (mezzo::dist::rank() != 0) return;
     std::string line = fmt::format("batch {}:", state.time.batch);
     for (const auto& [name, value] : state.eval_results) line += fmt::format(" {} {:.4g}", name, value);
     fmt::print("{}\n", line);
@@ -158,9 +167,11 @@ struct Goal {
 };
 
 /// Prints the last line, as "goal 97 %: reached 98.1 % in 41 s", about one of the results of the last
-/// evaluation. Throws: std::runtime_error with --check where the goal was not reached.
+/// evaluation; of several processes the first one does. Throws: std::runtime_error with --check where the
+/// goal was not reached.
 inline void finish(const ModelOptions& o, Goal goal, const std::string& name,
                    const mezzo::train::State& state) {
+  if (mezzo::dist::rank() != 0) return;
   double result = state.eval_results.at(name);
   if (o.goal) goal.wanted = o.goal;
   const bool is_share = goal.unit.starts_with("%");

@@ -15,6 +15,7 @@
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/precision.h"
 #include "mezzo/core/function.h"
+#include "mezzo/dist/optimizer_maker.h"
 #include "mezzo/nn/loss.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/train/batch.h"
@@ -45,8 +46,8 @@ class ModelRef {
   nn::Layer* layer_ = nullptr;
 };
 
-/// An optimizer that the program keeps, or shares: an optim::Optimizer, or one that evaluates a closure (SAM,
-/// LBFGS).
+/// An optimizer that the program keeps, or shares: an optim::Optimizer, one that evaluates a closure (SAM,
+/// LBFGS), or one that a trainer makes (dist::sharded).
 class AnyOptimizer {
  public:
   using Closure = mezzo::detail::Function<Tensor()>;
@@ -80,9 +81,13 @@ class AnyOptimizer {
     }
   }
 
+  AnyOptimizer(dist::OptimizerMaker maker) : maker_(std::move(maker)) {}
+
   [[nodiscard]] bool defined() const noexcept {
-    return owner_ != nullptr || optimizer_ != nullptr || evaluate_;
+    return owner_ != nullptr || optimizer_ != nullptr || evaluate_ || maker_.make;
   }
+  /// What makes the optimizer; empty where it is there.
+  [[nodiscard]] const dist::OptimizerMaker& maker() const noexcept { return maker_; }
   [[nodiscard]] optim::Optimizer* optimizer() const noexcept { return optimizer_; }
   [[nodiscard]] bool takes_closure() const noexcept { return static_cast<bool>(evaluate_); }
   /// scaler.step(optimizer, closure).
@@ -97,6 +102,7 @@ class AnyOptimizer {
   optim::Optimizer* optimizer_ = nullptr;
   mezzo::detail::Function<amp::StepResult(amp::GradScaler&, const Closure&)> evaluate_;
   std::vector<Tensor> parameters_;
+  dist::OptimizerMaker maker_;
   Parts part_;
 };
 

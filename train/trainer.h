@@ -13,11 +13,16 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/dist/data_parallel_options.h"
 #include "mezzo/optim/schedule.h"
 #include "mezzo/train/callback.h"
 #include "mezzo/train/checkpoint_manager.h"
 #include "mezzo/train/functions.h"
 #include "mezzo/train/state.h"
+
+namespace mezzo::dist {
+class DataParallel;
+}  // namespace mezzo::dist
 
 namespace mezzo::train {
 
@@ -51,6 +56,23 @@ class Microbatch {
  private:
   std::optional<std::int64_t> samples_;
   bool auto_ = false;
+};
+
+/// Over which processes a training goes: dist::data_parallel(), or a DataParallel that the program has made
+/// and keeps, which a ShardedOptimizer of its own needs. Default: this process alone.
+class Parallel {
+ public:
+  Parallel() = default;
+  Parallel(const dist::DataParallelOptions& options) : options_(options) {}
+  Parallel(dist::DataParallel& made) : made_(&made) {}
+
+  [[nodiscard]] bool defined() const noexcept { return made_ != nullptr || options_.has_value(); }
+  [[nodiscard]] dist::DataParallel* made() const noexcept { return made_; }
+  [[nodiscard]] const std::optional<dist::DataParallelOptions>& options() const noexcept { return options_; }
+
+ private:
+  std::optional<dist::DataParallelOptions> options_;
+  dist::DataParallel* made_ = nullptr;
 };
 
 /// Where and how often a trainer writes checkpoints.
@@ -95,6 +117,8 @@ struct TrainerOptions {
   /// On a CUDA device: record a step once and replay it (amp::CapturedStep). Callbacks between
   /// before_train_batch and after_train_batch are refused then.
   bool captured = false;
+  /// Trains in several processes, which make the same trainer (docs/dist.md).
+  Parallel parallel = {};
 };
 
 /// Trains a model. Objects that are given by reference must live as long. Not thread-safe.
@@ -112,10 +136,16 @@ struct TrainerOptions {
 /// that was stopped anywhere goes on with the same bits (loaders other than data::DataLoader begin their
 /// epoch anew).
 ///
+/// With `parallel` batches are those of all processes together, of which each takes its share. Losses are
+/// weighed by samples, so a step is that of one process with the same batches, and state.loss, results of
+/// evaluations and times are the same on all ranks; state.batch is this rank's share. Logs and checkpoints
+/// are written by rank 0; all ranks read the files. predict() computes all outputs on each rank.
+///
 /// Throws: ValueError, DeviceError, from the constructor, for all that can be known then: no model, loss or
 /// loader; a model that is no Layer and no forward; a batch type that loss, forward or a metric does not
 /// take; parameters of the optimizer that are not the model's, or on another device; times in units that do
-/// not apply; an eval_loader without metrics. From fit(): CallbackError; ShapeError for a loss of several
+/// not apply; an eval_loader without metrics; options that do not go with `parallel` (captured, microbatch
+/// "auto"). From fit(): CallbackError; ShapeError for a loss of several
 /// elements; ValueError for a batch of another type, and without max_duration.
 class Trainer {
  public:

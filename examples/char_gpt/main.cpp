@@ -106,10 +106,12 @@ void run(const Options& o) {
        .callbacks = callbacks,
        .sinks = examples::sinks_of(o, "char_gpt"),
        .save = examples::save_of(o),
-       .resume = !o.resume.empty()});
+       .resume = !o.resume.empty(),
+       .parallel = dist::data_parallel()});
   trainer.fit();
-  fmt::print("{:.0f} characters per second\n", speed->throughput().total_tokens_per_second());
-  if (o.sample > 0)
+  if (dist::rank() == 0)
+    fmt::print("{:.0f} characters per second\n", speed->throughput().total_tokens_per_second());
+  if (o.sample > 0 && dist::rank() == 0)
     fmt::print("--- sample\n{}\n---\n",
                sample(o, net, characters, tokens.narrow(0, learned, 1).unsqueeze(0).to(device)));
   examples::finish(o, {.wanted = made ? 0.4 : 2.0, .unit = "nats per character"}, "loss", trainer.state());

@@ -88,9 +88,11 @@ void run(const Options& o) {
                           .callbacks = callbacks,
                           .sinks = examples::sinks_of(o, "cifar_resnet"),
                           .save = examples::save_of(o),
-                          .resume = !o.resume.empty()});
+                          .resume = !o.resume.empty(),
+                          .parallel = dist::data_parallel()});
   trainer.fit();
-  fmt::print("{:.0f} images per second\n", speed->throughput().total_samples_per_second());
+  if (dist::rank() == 0)
+    fmt::print("{:.0f} images per second\n", speed->throughput().total_samples_per_second());
   examples::finish(o, {.wanted = made ? std::optional(95.0) : std::nullopt}, "accuracy", trainer.state());
 }
 

@@ -75,7 +75,8 @@ void run(const Options& o) {
                           .callbacks = examples::callbacks_of(o, {{"model", "conv_net"}}),
                           .sinks = examples::sinks_of(o, "mnist_cnn"),
                           .save = examples::save_of(o),
-                          .resume = !o.resume.empty()});
+                          .resume = !o.resume.empty(),
+                          .parallel = dist::data_parallel()});
   trainer.fit();
   examples::finish(o, {.wanted = 97}, "accuracy", trainer.state());
 }

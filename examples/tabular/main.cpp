@@ -48,7 +48,8 @@ void run(const Options& o) {
                           .callbacks = examples::callbacks_of(o),
                           .sinks = examples::sinks_of(o, "tabular"),
                           .save = examples::save_of(o),
-                          .resume = !o.resume.empty()});
+                          .resume = !o.resume.empty(),
+                          .parallel = dist::data_parallel()});
   trainer.fit();
   examples::Goal goal{.unit = is_number ? "% of the variance" : "%"};
   if (o.data.empty()) goal.wanted = 90;

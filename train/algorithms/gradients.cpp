@@ -6,6 +6,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/optim/clip.h"
 #include "mezzo/train/algorithms.h"
+#include "mezzo/train/trainer/parallel.h"
 
 namespace mezzo::train::algorithms {
 
@@ -22,11 +23,12 @@ GradientClipping::GradientClipping(const GradientClippingOptions& options) : opt
 }
 
 void GradientClipping::run(Event /*event*/, State& state) {
-  const std::vector<Tensor> parameters = state.model.parameters();
+  const std::vector<Tensor> parameters =
+      is_sharded(state.optimizer) ? state.optimizer->parameters() : state.model.parameters();
   if (options_.value) {
     optim::clip_grad_value_(parameters, *options_.value);
   } else {
-    state.log("grad_norm", optim::clip_grad_norm_(parameters, *options_.norm, options_.norm_type));
+    state.log("grad_norm", clip_gradients(state.optimizer, parameters, *options_.norm, options_.norm_type));
   }
 }
 

@@ -3,6 +3,9 @@
 #include <cmath>
 
 #include "mezzo/core/error.h"
+#include "mezzo/dist/detail/reducer.h"
+#include "mezzo/dist/sharded_optimizer.h"
+#include "mezzo/train/algorithms.h"
 #include "mezzo/train/trainer/core.h"
 
 namespace mezzo::train {
@@ -103,16 +106,18 @@ void check_saving(const TrainerOptions& options) {
 
 void check_optimizer(const TrainerOptions& options) {
   const AnyOptimizer& optimizer = options.optimizer;
-  if (!optimizer.defined()) return;
-  const auto parameters = optimizer.parameters();
+  if (!optimizer.defined() || optimizer.maker().make) return;
+  const auto* const sharded = dynamic_cast<const dist::Sharded*>(optimizer.optimizer());
+  const auto parameters = sharded != nullptr ? sharded->whole_parameters() : optimizer.parameters();
   require(!parameters.empty(), "an optimizer with parameters", "one without", "make it of the model");
   const auto of_model = options.model.module()->parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const bool is_known = std::any_of(of_model.begin(), of_model.end(),
                                       [&](const Tensor& known) { return known.is_same(parameters[i]); });
     require(is_known, "an optimizer of the model's parameters",
-            optimizer.optimizer() != nullptr ? optimizer.optimizer()->parameter_name(i) + ", which is not one"
-                                             : "parameter " + std::to_string(i) + ", which is not one",
+            optimizer.optimizer() != nullptr && sharded == nullptr
+                ? optimizer.optimizer()->parameter_name(i) + ", which is not one"
+                : "parameter " + std::to_string(i) + ", which is not one",
             "make it of this model");
   }
   require(!options.schedule || optimizer.optimizer() != nullptr,
@@ -137,6 +142,38 @@ void check_precision(const TrainerOptions& options) {
   }
 }
 
+void check_parallel(const TrainerOptions& options) {
+  const Parallel& parallel = options.parallel;
+  const AnyOptimizer& optimizer = options.optimizer;
+  require(parallel.defined() || !optimizer.maker().make,
+          "a training over several processes, for dist::sharded", "no .parallel",
+          "give .parallel = dist::data_parallel()");
+  require(!is_sharded(optimizer.optimizer()) || parallel.made() != nullptr,
+          "the DataParallel of the ShardedOptimizer", "none", "give .parallel = that DataParallel");
+  require(!is_sharded(optimizer.optimizer()) || !optimizer.takes_closure(), "a ShardedOptimizer by itself",
+          "SAM around one", "give SAM a plain optimizer");
+  if (!parallel.defined()) return;
+  const bool has_parts = parallel.made() != nullptr ? parallel.made()->reducer().options().virtual_parts > 0
+                                                    : parallel.options()->virtual_parts > 0;
+  require(!options.captured, "no captured with .parallel", "both", "leave captured out");
+  require(!options.microbatch.is_auto(), "a fixed microbatch with .parallel", "auto",
+          "name a number of samples: ranks must not differ");
+  require(!has_parts || !options.microbatch.samples(), "no microbatch with virtual_parts", "both",
+          "leave microbatch out: a part is one, so raise virtual_parts");
+  for (const AnyCallback& any : options.algorithms) {
+    const bool mixes = dynamic_cast<const algorithms::MixedBatches*>(any.callback().get()) != nullptr;
+    require(!mixes || !has_parts, "algorithms that leave samples apart, with virtual_parts",
+            any.callback()->name(), "leave it out: it would mix the samples of a rank");
+  }
+  for (const AnyLoader* loader : {&options.train_loader, &options.eval_loader}) {
+    if (!loader->defined() || (*loader)->batch_type().knows_tensors) continue;
+    require((*loader)->base() != nullptr && !has_parts,
+            "batches whose tensors are known, of which each rank takes its share",
+            nn::detail::type_text((*loader)->batch_type().type),
+            "make batches of tensors, Examples, or arrays, pairs and tuples of these");
+  }
+}
+
 void check_capture(const TrainerOptions& options) {
   if (!options.captured) return;
   require(!options.microbatch.is_auto(), "a fixed microbatch with captured", "auto",
@@ -156,6 +193,7 @@ void check_options(const TrainerOptions& options) {
   check_times(options);
   check_precision(options);
   check_optimizer(options);
+  check_parallel(options);
   check_training(options);
   check_evaluation(options);
   check_saving(options);

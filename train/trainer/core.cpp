@@ -32,7 +32,7 @@ amp::GradScalerOptions scaler_options(amp::GradScalerOptions options, amp::Preci
 }  // namespace
 
 TrainerCore::TrainerCore(TrainerOptions options)
-    : options_((check_options(options), std::move(options))),
+    : options_((check_options(options), on_own_device(std::move(options)))),
       state_(*options_.model.module()),
       scaler_(scaler_options(options_.scaler, precision_of(options_, device_of(options_)))) {
   if (options_.seed) manual_seed(*options_.seed);
@@ -42,10 +42,12 @@ TrainerCore::TrainerCore(TrainerOptions options)
   state_.max_duration = options_.max_duration;
   state_.microbatch = options_.microbatch.samples();
   call_ = {options_.model, options_.forward, options_.loss, state_.precision, state_.device};
+  if (options_.parallel.defined()) open_parallel();
   list_callbacks();
   make_logger();
   prepare_optimizer();
   event(Event::init);
+  if (parallel_) share_model();
   collect_parts();
   begin_from_checkpoint();
 }
@@ -62,6 +64,27 @@ void TrainerCore::prepare_optimizer() {
     default_optimizer_ = std::make_shared<optim::SGD>(state_.model, sgd);
     options_.optimizer = default_optimizer_;
   }
+  if (options_.optimizer.maker().make) return;
+  make_schedule();
+}
+
+void TrainerCore::open_parallel() {
+  auto run = std::make_unique<ParallelRun>(options_.parallel);
+  // One process in fast mode has nothing to share: its steps are those without the option.
+  const bool is_alone = run->size() == 1 && !run->is_deterministic() && options_.parallel.made() == nullptr &&
+                        !options_.optimizer.maker().make;
+  if (!is_alone) parallel_ = std::move(run);
+}
+
+void TrainerCore::share_model() {
+  parallel_->share_model(state_.model);
+  const auto& make = options_.optimizer.maker().make;
+  if (!make) return;
+  options_.optimizer = make(parallel_->data_parallel(), state_.model);
+  make_schedule();
+}
+
+void TrainerCore::make_schedule() {
   state_.optimizer = options_.optimizer.optimizer();
   if (state_.optimizer != nullptr && state_.optimizer->device() != state_.device) {
     throw DeviceError("Trainer", "an optimizer of parameters on " + to_string(state_.device),
@@ -95,8 +118,9 @@ void TrainerCore::list_callbacks() {
 }
 
 void TrainerCore::make_logger() {
-  std::vector<AnySink> sinks = options_.sinks;
-  if (options_.progress_bar) {
+  const bool writes = !parallel_ || parallel_->is_first();
+  std::vector<AnySink> sinks = writes ? options_.sinks : std::vector<AnySink>();
+  if (options_.progress_bar && writes) {
     const auto& end = options_.max_duration;
     std::int64_t total = 0;
     if (end && end->unit() == TimeUnit::batch) total = static_cast<std::int64_t>(end->value());
@@ -133,51 +157,6 @@ void TrainerCore::collect_parts() {
   add(options_.callbacks, "callback");
 }
 
-void TrainerCore::begin_from_checkpoint() {
-  event(Event::before_load);
-  const TrainerSave& save = options_.save;
-  bool is_loaded = false;
-  if (!save.folder.empty()) {
-    checkpoints_ = std::make_unique<CheckpointManager>(
-        save.folder, parts_,
-        CheckpointManagerOptions{.keep_last = save.keep_last,
-                                 .keep_best = save.metric.empty() ? 0 : save.keep_best,
-                                 .best = save.best,
-                                 .background = save.background,
-                                 .gradients = false});
-    if (options_.resume) is_loaded = checkpoints_->load_latest().has_value();
-    if (is_loaded) saved_at_ = state_.time.batch;
-  }
-  if (!is_loaded && !options_.load.empty()) {
-    if (options_.load_weights_only)
-      load_weights(options_.load);
-    else
-      train::load_checkpoint(options_.load, parts_);
-  }
-  if (state_.time.batch > 0) logger_->resume(state_.time.batch);
-  event(Event::after_load);
-}
-
-void TrainerCore::load_weights(const std::string& path) {
-  // A checkpoint has the model's tensors under "model."; a file of weights alone has them as they are.
-  const auto report = train::load_checkpoint(path, {{"model", state_.model}}, {.strict = false});
-  if (!report.missing.empty()) train::load_checkpoint(path, {{"", state_.model}});
-}
-
-void TrainerCore::save(const std::string& path) {
-  train::save_checkpoint(path, parts_, {.gradients = false});
-}
-
-void TrainerCore::load(const std::string& path) {
-  event(Event::before_load);
-  train::load_checkpoint(path, parts_);
-  if (is_epoch_open_) options_.train_loader->end();
-  is_epoch_open_ = is_iteration_started_ = false;
-  saved_at_ = -1;
-  logger_->resume(state_.time.batch);
-  event(Event::after_load);
-}
-
 void TrainerCore::event(Event event) {
   for (Callback* callback : by_event_[static_cast<std::size_t>(event)]) {
     try {
@@ -193,10 +172,12 @@ void TrainerCore::event(Event event) {
 Value TrainerCore::Progress::state_dict() const {
   Value results = Value::Map{};
   for (const auto& [name, value] : state.eval_results) results.set(name, value);
-  return Value::Map{{"time", state.time.state_dict()},
-                    {"microbatch", state.microbatch},
-                    {"results", results},
-                    {"evaluated_at", evaluated_at}};
+  Value value = Value::Map{{"time", state.time.state_dict()},
+                           {"microbatch", state.microbatch},
+                           {"results", results},
+                           {"evaluated_at", evaluated_at}};
+  if (parallel) value.set("evaluations", parallel->evaluations());
+  return value;
 }
 
 void TrainerCore::Progress::load_state_dict(const Value& value) {
@@ -208,6 +189,10 @@ void TrainerCore::Progress::load_state_dict(const Value& value) {
   state.time.load_state_dict(value.at("time"));
   evaluated_at = evaluated;
   state.microbatch = samples;
+  if (parallel) {
+    const Value* const evaluations = value.find("evaluations");
+    parallel->set_evaluations(evaluations != nullptr ? evaluations->as_int() : state.time.batch);
+  }
   state.eval_results = std::move(results);
 }
 

@@ -1,5 +1,6 @@
 // TrainerCore: the parts of a training and the loops over them. Construction and checks stand in core.cpp and
-// checks.cpp, the loop in fit.cpp, one step in step.cpp, evaluation and prediction in evaluation.cpp.
+// checks.cpp, the loop in fit.cpp, one step in step.cpp and, over several processes, in parallel_step.cpp,
+// evaluation and prediction in evaluation.cpp, checkpoints in saving.cpp.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 #include "mezzo/amp/captured_step.h"
 #include "mezzo/train/trainer.h"
 #include "mezzo/train/trainer/model_call.h"
+#include "mezzo/train/trainer/parallel.h"
 
 namespace mezzo::train {
 
@@ -40,14 +42,16 @@ class TrainerCore {
   struct Progress {
     State& state;
     std::int64_t& evaluated_at;
+    std::unique_ptr<ParallelRun>& parallel;
     [[nodiscard]] Value state_dict() const;
     void load_state_dict(const Value& value);
   };
   /// The batches of one step, and how many samples each of them has.
   struct StepBatches {
-    std::vector<AnyBatch> batches;
-    std::vector<std::int64_t> sizes;
-    std::int64_t samples = 0, tokens = 0;
+    std::vector<AnyBatch> batches;         ///< this rank's shares
+    std::vector<std::int64_t> sizes;       ///< of these
+    std::vector<std::int64_t> wholes;      ///< of all ranks together
+    std::int64_t samples = 0, tokens = 0;  ///< of all ranks together
   };
 
   /// The time before a batch, or before the end of an epoch.
@@ -59,13 +63,26 @@ class TrainerCore {
 
   // core.cpp
   void prepare_optimizer();
+  void open_parallel();
+  /// Makes the DataParallel, and the optimizer of it that the options ask for.
+  void share_model();
+  void make_schedule();
   void list_callbacks();
   void make_logger();
   void collect_parts();
-  void begin_from_checkpoint();
-  void load_weights(const std::string& path);
   void event(Event event);
   [[nodiscard]] bool asks(Event event) const { return !by_event_[static_cast<std::size_t>(event)].empty(); }
+
+  // saving.cpp
+  void begin_from_checkpoint();
+  /// Goes on from the newest checkpoint in the folder, if there is one.
+  [[nodiscard]] bool load_latest();
+  void load_file(const std::string& path);
+  void load_weights(const std::string& path);
+  void save_now();
+  /// Until what was saved is on the disk.
+  void wait_for_files();
+  [[nodiscard]] bool saves() const noexcept { return !options_.save.folder.empty(); }
 
   // fit.cpp
   [[nodiscard]] bool is_done() const;
@@ -82,7 +99,8 @@ class TrainerCore {
   void end_iteration();
   /// Whether a multiple of the interval was reached since `before`.
   [[nodiscard]] bool is_due(const Time& interval, const Moment& before) const;
-  void save_now();
+  /// A rank that was asked to stop stops all.
+  void agree_on_stop();
   void log_step();
   /// The entries and what callbacks have logged.
   void log_pending(std::vector<LogEntry> entries = {}, bool all_sinks = false);
@@ -97,28 +115,43 @@ class TrainerCore {
   void zero_grad();
   /// Gradients of all batches; returns the mean loss.
   Tensor train_microbatches(const StepBatches& step);
+  /// The same in this process alone, without what comes behind backward.
+  Tensor train_here(const StepBatches& step);
   /// Returns the loss times the part's share of the step's samples.
   Tensor forward_backward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples);
+  /// The same before backward, with history.
+  [[nodiscard]] Tensor forward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples);
+  void backward(const Tensor& loss);
   /// Throws: DTypeError unless its tensors are of the dtypes of the first batch.
   void check_dtypes(const AnyBatch& batch);
   [[noreturn]] void refuse_dtypes(const AnyBatch& batch) const;
 
+  // parallel_step.cpp
+  /// train_microbatches over all ranks: gradients of this rank's share, the mean loss of all.
+  Tensor train_share(const StepBatches& step);
+  [[nodiscard]] Tensor train_pieces(const StepBatches& step);
+  [[nodiscard]] std::vector<Tensor> train_virtual_parts(const StepBatches& step);
+  void train_nothing();
+
   // evaluation.cpp
   /// Runs the callbacks of eval_end or predict_end, so that they undo what they did at the beginning.
   void end_after_error(Event end) noexcept;
-  /// f(output, batch) for each batch, then finish(), in evaluation mode.
+  /// f(output, batch, i) for each batch, or for part i of this rank's share of it where there is a run; then
+  /// finish(). In evaluation mode.
   template <class F, class G>
-  void over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, const F& f, const G& finish);
+  void over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun* run, const F& f,
+                    const G& finish);
 
   TrainerOptions options_;
   State state_;
   detail::ModelCall call_;
+  std::unique_ptr<ParallelRun> parallel_;  ///< nullptr: this process alone
   std::shared_ptr<optim::Optimizer> default_optimizer_;
   std::optional<optim::LRScheduler> schedule_;
   amp::GradScaler scaler_;
   std::unique_ptr<Logger> logger_;
   std::array<std::vector<Callback*>, kEvents> by_event_;
-  Progress progress_{state_, evaluated_at_};
+  Progress progress_{state_, evaluated_at_, parallel_};
   Parts parts_;
   std::unique_ptr<CheckpointManager> checkpoints_;
 

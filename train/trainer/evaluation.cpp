@@ -10,12 +10,15 @@ namespace {
 /// An epoch beside the one that a loader may be in the middle of, which goes on there afterwards.
 class SideEpoch {
  public:
-  explicit SideEpoch(const AnyLoader& loader) : loader_(loader) {
+  explicit SideEpoch(const AnyLoader& loader, ParallelRun* run = nullptr) : loader_(loader) {
     if (auto* base = loader_->base()) {
       place_ = base->state_dict();
       base->set_epoch(0);
     }
-    loader_->begin();
+    if (run != nullptr)
+      run->begin(*loader_);
+    else
+      loader_->begin();
   }
   ~SideEpoch() {
     loader_->end();
@@ -46,6 +49,40 @@ class Counting {
     if (call_.loss_function.defined())
       loss_.update(call_.loss(output, batch), static_cast<double>(batch.find_samples().value_or(1)));
   }
+  /// The same for part `part` of this rank's share, which is counted by itself.
+  void update_part(const Tensor& output, const AnyBatch& batch, std::size_t part) {
+    const NoGrad no_grad;
+    if (parts_.size() <= part) parts_.resize(part + 1);
+    std::vector<Metric*> all = everything();
+    parts_[part].resize(all.size());
+    for (std::size_t m = 0; m < all.size(); ++m) {
+      all[m]->reset();
+      const auto& before = parts_[part][m];
+      for (std::size_t s = 0; s < before.size(); ++s) Tensor(all[m]->state()[s]).copy_(before[s]);
+    }
+    update(output, batch);
+    for (std::size_t m = 0; m < all.size(); ++m) {
+      parts_[part][m].clear();
+      for (const Tensor& sum : all[m]->state()) parts_[part][m].push_back(sum.clone());
+    }
+  }
+  /// Of all ranks' parts; the same on all ranks.
+  [[nodiscard]] EvalResults results(const ParallelRun& run) {
+    std::vector<Metric*> all = everything();
+    bool has_all = true;
+    for (std::size_t m = 0; m < all.size(); ++m) {
+      std::vector<std::vector<Tensor>> states;
+      for (const auto& part : parts_) states.push_back(m < part.size() ? part[m] : std::vector<Tensor>());
+      has_all = run.add_up(*all[m], states) && has_all;
+    }
+    EvalResults found = results();
+    std::vector<double> numbers;
+    for (const auto& [name, value] : found) numbers.push_back(value);
+    numbers = run.of_first_with(has_all, numbers);
+    std::size_t i = 0;
+    for (auto& [name, value] : found) value = numbers[i++];
+    return found;
+  }
   [[nodiscard]] EvalResults results() const {
     EvalResults results;
     if (call_.loss_function.defined()) results["loss"] = loss_.value();
@@ -57,9 +94,16 @@ class Counting {
   }
 
  private:
+  [[nodiscard]] std::vector<Metric*> everything() {
+    std::vector<Metric*> all{&loss_};
+    for (const EvalMetric& metric : metrics_) all.push_back(&metric.metric());
+    return all;
+  }
+
   const std::vector<EvalMetric>& metrics_;
   const detail::ModelCall& call_;
   Mean loss_;
+  std::vector<std::vector<std::vector<Tensor>>> parts_;  ///< by part, metric and sum
 };
 
 constexpr std::array<Event, 6> kEvalEvents{Event::eval_start,          Event::eval_batch_start,
@@ -72,8 +116,17 @@ constexpr std::array<Event, 6> kPredictEvents{Event::predict_start,          Eve
 }  // namespace
 
 template <class F, class G>
-void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, const F& f,
-                               const G& finish) {
+void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun* run,
+                               const F& f, const G& finish) {
+  const auto pass = [&](const AnyBatch& batch, std::size_t part) {
+    state_.batch = batch.to(state_.device);
+    event(events[1]);
+    event(events[2]);
+    state_.output = call_.forward(state_.batch);
+    event(events[3]);
+    f(state_.output, state_.batch, part);
+    event(events[4]);
+  };
   if (is_epoch_open_ && loader->base() != nullptr && loader->base() == options_.train_loader->base()) {
     options_.train_loader->end();  // the training goes on from the place that SideEpoch restores
     is_epoch_open_ = false;
@@ -81,16 +134,14 @@ void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 
   try {
     event(events[0]);
     const detail::EvaluationMode mode(state_.model);
-    const SideEpoch epoch(loader);
+    const SideEpoch epoch(loader, run);
     const NoGrad no_grad;
-    for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next()) {
-      state_.batch = batch.to(state_.device);
-      event(events[1]);
-      event(events[2]);
-      state_.output = call_.forward(state_.batch);
-      event(events[3]);
-      f(state_.output, state_.batch);
-      event(events[4]);
+    if (run == nullptr) {
+      for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next()) pass(batch, 0);
+    } else {
+      for (auto share = run->next(*loader); share.batch.defined(); share = run->next(*loader)) {
+        for (const auto& [part, batch] : run->parts_of(share)) pass(batch, part);
+      }
     }
     finish();
   } catch (...) {
@@ -119,9 +170,14 @@ EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
   state_.eval_results.clear();  // callbacks at eval_end of one that throws find none
   Counting counting(options_.metrics, call_);
   over_batches(
-      loader, kEvalEvents,
-      [&](const Tensor& output, const AnyBatch& batch) { counting.update(output, batch); },
-      [&] { state_.eval_results = counting.results(); });
+      loader, kEvalEvents, parallel_.get(),
+      [&](const Tensor& output, const AnyBatch& batch, std::size_t part) {
+        if (parallel_)
+          counting.update_part(output, batch, part);
+        else
+          counting.update(output, batch);
+      },
+      [&] { state_.eval_results = parallel_ ? counting.results(*parallel_) : counting.results(); });
   if (options_.eval_loader.defined() && &*loader == &*options_.eval_loader) evaluated_at_ = state_.time.batch;
   event(Event::eval_end);
   for (const auto& [name, value] : state_.eval_results) state_.log("eval/" + name, value);
@@ -136,8 +192,11 @@ std::vector<Tensor> TrainerCore::predict(const AnyLoader& loader) {
   model.check("Trainer::predict", loader->batch_type().type);
   std::vector<Tensor> outputs;
   over_batches(
-      loader, kPredictEvents,
-      [&](const Tensor& output, const AnyBatch& /*batch*/) { outputs.push_back(output); }, [] {});
+      loader, kPredictEvents, nullptr,
+      [&](const Tensor& output, const AnyBatch& /*batch*/, std::size_t /*part*/) {
+        outputs.push_back(output);
+      },
+      [] {});
   event(Event::predict_end);
   return outputs;
 }

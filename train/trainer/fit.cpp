@@ -1,6 +1,4 @@
 // The loop over batches and epochs: events, time, and when to evaluate, save and stop.
-#include <cmath>
-
 #include "mezzo/core/error.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/train/throughput.h"
@@ -22,6 +20,7 @@ void TrainerCore::fit(const Time& end) {
     clock_ = steady_seconds();
     state_.model.train();
     event(Event::fit_start);
+    agree_on_stop();
     while (!is_done()) {
       if (run_epoch()) end_epoch();
     }
@@ -32,12 +31,12 @@ void TrainerCore::fit(const Time& end) {
     evaluate(options_.eval_loader);
     saved_at_ = -1;  // the last checkpoint holds these results
   }
-  if (checkpoints_ != nullptr && saved_at_ != state_.time.batch) save_now();
+  if (saves() && saved_at_ != state_.time.batch) save_now();
   if (trains) {
     event(Event::fit_end);
     log_pending();
   }
-  if (checkpoints_ != nullptr) checkpoints_->wait();
+  if (saves()) wait_for_files();
   logger_->close();
 }
 
@@ -46,7 +45,10 @@ void TrainerCore::open_epoch() {
   AnyLoader& loader = options_.train_loader;
   const auto size = loader->size();
   if (size) state_.epoch_batches_ = (*size + options_.accumulate - 1) / options_.accumulate;
-  loader->begin();
+  if (parallel_)
+    parallel_->begin(*loader);
+  else
+    loader->begin();
   is_epoch_open_ = true;
   // Of a checkpoint within an epoch a DataLoader knows its place; other loaders are read up to it.
   if (loader->base() == nullptr) {
@@ -95,14 +97,26 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
   StepBatches step;
   for (std::int64_t i = 0; i < options_.accumulate; ++i) {
     event(Event::before_dataloader);
-    AnyBatch batch = options_.train_loader->next();
+    std::optional<std::int64_t> whole;
+    AnyBatch batch;
+    if (parallel_) {
+      ParallelRun::Share share = parallel_->next(*options_.train_loader);
+      batch = std::move(share.batch);
+      whole = share.whole;
+    } else {
+      batch = options_.train_loader->next();
+    }
     if (!batch.defined()) break;
     // The loader's own batch is valid until it is asked for the next one.
     state_.batch = (options_.accumulate > 1 ? batch.copy() : batch).to(state_.device);
-    event(Event::after_dataloader);
-    check_dtypes(state_.batch);
     step.sizes.push_back(state_.batch.find_samples().value_or(1));
-    step.samples += step.sizes.back();
+    if (step.sizes.back() > 0) {  // callbacks see no share without samples
+      event(Event::after_dataloader);
+      check_dtypes(state_.batch);
+      step.sizes.back() = state_.batch.find_samples().value_or(1);
+    }
+    step.wholes.push_back(whole.value_or(step.sizes.back()));
+    step.samples += step.wholes.back();
     if (options_.tokens.function().call) step.tokens += options_.tokens.function().call(state_.batch);
     step.batches.push_back(state_.batch);
   }
@@ -111,6 +125,7 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
     is_epoch_open_ = false;
     return std::nullopt;
   }
+  if (parallel_ && options_.tokens.function().call) step.tokens = parallel_->sum(step.tokens);
   state_.batch_samples = step.samples;
   return step;
 }
@@ -119,11 +134,13 @@ void TrainerCore::end_batch(const Timestamp& before, double progress_before) {
   const double now = steady_seconds();
   state_.time.seconds += now - clock_;
   clock_ = now;
+  if (parallel_) state_.time.seconds = parallel_->of_first(state_.time.seconds);
   event(Event::batch_end);
   log_step();
   state_.batch = {};
   state_.output = {};
   evaluate_and_save({before, progress_before, false});
+  agree_on_stop();
 }
 
 void TrainerCore::end_epoch() {
@@ -133,13 +150,18 @@ void TrainerCore::end_epoch() {
   event(Event::epoch_end);
   log_pending();
   evaluate_and_save(moment);
+  agree_on_stop();
+}
+
+void TrainerCore::agree_on_stop() {
+  if (parallel_) state_.stop_requested_ = parallel_->any(state_.stop_requested_);
 }
 
 void TrainerCore::evaluate_and_save(const Moment& before) {
   if (is_due(options_.eval_interval, before) && options_.eval_loader.defined())
     evaluate(options_.eval_loader);
   event(before.at_epoch_end ? Event::epoch_checkpoint : Event::batch_checkpoint);
-  if (checkpoints_ != nullptr && is_due(options_.save.interval, before)) save_now();
+  if (saves() && is_due(options_.save.interval, before)) save_now();
   const auto& length = options_.iteration_length;
   const TimeUnit unit = before.at_epoch_end ? TimeUnit::epoch : TimeUnit::token;
   if (length && length->unit() == unit && state_.time.get_in_iteration(unit) >= *length) end_iteration();
@@ -159,16 +181,6 @@ bool TrainerCore::is_due(const Time& interval, const Moment& before) const {
   const double was = shares ? before.progress : before.time.get(interval.unit()).value();
   const double is = shares ? state_.progress() : state_.time.get(interval.unit()).value();
   return train::is_due(interval, was, is);
-}
-
-void TrainerCore::save_now() {
-  std::optional<double> metric;
-  if (!options_.save.metric.empty()) {
-    const auto found = state_.eval_results.find(options_.save.metric);
-    if (found != state_.eval_results.end() && !std::isnan(found->second)) metric = found->second;
-  }
-  checkpoints_->save(state_.time.batch, metric);
-  saved_at_ = state_.time.batch;
 }
 
 void TrainerCore::log_step() {

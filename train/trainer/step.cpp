@@ -6,7 +6,6 @@
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/pointwise.h"
-#include "mezzo/optim/clip.h"
 #include "mezzo/train/trainer/core.h"
 
 namespace mezzo::train {
@@ -103,6 +102,20 @@ void TrainerCore::optimize(const StepBatches& step) {
 Tensor TrainerCore::train_microbatches(const StepBatches& step) {
   event(Event::before_train_batch);
   zero_grad();
+  Tensor total = parallel_ ? train_share(step) : train_here(step);
+  state_.loss = total;
+  if (!step_loss_.defined()) step_loss_ = total;
+  const bool closes = options_.optimizer.takes_closure();
+  if (!closes && (options_.clip_norm || asks(Event::after_train_batch))) scaler_.unscale_(*state_.optimizer);
+  if (options_.clip_norm) {
+    state_.log("grad_norm",
+               clip_gradients(state_.optimizer, options_.optimizer.parameters(), *options_.clip_norm));
+  }
+  event(Event::after_train_batch);
+  return total;
+}
+
+Tensor TrainerCore::train_here(const StepBatches& step) {
   Tensor total;
   const auto add = [&](const AnyBatch& part, std::int64_t samples) {
     const Tensor loss = forward_backward(part, samples, step.samples);
@@ -115,17 +128,16 @@ Tensor TrainerCore::train_microbatches(const StepBatches& step) {
     }
     for (const AnyBatch& part : microbatches(step.batches[i], *state_.microbatch)) add(part, part.samples());
   }
-  state_.loss = total;
-  if (!step_loss_.defined()) step_loss_ = total;
-  const bool closes = options_.optimizer.takes_closure();
-  if (!closes && (options_.clip_norm || asks(Event::after_train_batch))) scaler_.unscale_(*state_.optimizer);
-  if (options_.clip_norm)
-    state_.log("grad_norm", optim::clip_grad_norm_(options_.optimizer.parameters(), *options_.clip_norm));
-  event(Event::after_train_batch);
   return total;
 }
 
 Tensor TrainerCore::forward_backward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples) {
+  const Tensor weighed = forward(part, samples, step_samples);
+  backward(weighed);
+  return weighed.detach();
+}
+
+Tensor TrainerCore::forward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples) {
   state_.batch = part;
   state_.output = state_.loss = {};  // those of the part before need no memory beside this one's
   event(Event::before_forward);
@@ -139,13 +151,15 @@ Tensor TrainerCore::forward_backward(const AnyBatch& part, std::int64_t samples,
     throw ShapeError("Trainer::fit", "a loss of one element",
                      loss.defined() ? to_string(loss.shape()) : std::string("an undefined one"),
                      "let it return the mean over the samples");
-  const Tensor weighed = samples == step_samples
-                             ? loss
-                             : loss * (static_cast<double>(samples) / static_cast<double>(step_samples));
+  return samples == step_samples ? loss
+                                 : loss * (static_cast<double>(samples) / static_cast<double>(step_samples));
+}
+
+void TrainerCore::backward(const Tensor& loss) {
+  const double factor = parallel_ ? parallel_->gradient_factor() : 1;
   event(Event::before_backward);
-  scaler_.scale(weighed).backward();
+  scaler_.scale(factor == 1 ? loss : loss * factor).backward();
   event(Event::after_backward);
-  return weighed.detach();
 }
 
 namespace {

@@ -1,0 +1,150 @@
+// A trainer's checkpoints. Over several processes all take part in making and loading one, as states may be
+// cut among them; rank 0 writes.
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/warning.h"
+#include "mezzo/train/trainer/core.h"
+
+namespace mezzo::train {
+
+namespace {
+
+/// Throws: IoError for a file that this rank cannot read.
+void require_readable(const std::string& path) {
+  if (std::ifstream(path).good()) return;
+  throw IoError("Trainer", "a checkpoint that all ranks can read", "'" + path + "', which one cannot",
+                "keep the folder where all machines see it");
+}
+
+}  // namespace
+
+void TrainerCore::begin_from_checkpoint() {
+  event(Event::before_load);
+  const TrainerSave& save = options_.save;
+  bool is_loaded = false;
+  if (saves()) {
+    const auto open = [&] {
+      if (parallel_ && !parallel_->is_first()) return;
+      checkpoints_ = std::make_unique<CheckpointManager>(
+          save.folder, parts_,
+          CheckpointManagerOptions{.keep_last = save.keep_last,
+                                   .keep_best = save.metric.empty() ? 0 : save.keep_best,
+                                   .best = save.best,
+                                   .background = save.background,
+                                   .gradients = false});
+    };
+    if (parallel_)
+      parallel_->together(open);
+    else
+      open();
+    if (options_.resume) is_loaded = load_latest();
+    if (is_loaded) saved_at_ = state_.time.batch;
+  }
+  if (!is_loaded && !options_.load.empty()) load_file(options_.load);
+  if (state_.time.batch > 0) logger_->resume(state_.time.batch);
+  event(Event::after_load);
+}
+
+bool TrainerCore::load_latest() {
+  if (!parallel_) return checkpoints_->load_latest().has_value();
+  // Rank 0's list, from the newest on, for all.
+  std::string list;
+  if (parallel_->is_first()) {
+    const auto steps = checkpoints_->steps();
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step)
+      list += checkpoints_->path_of(*step) + "\n";
+  }
+  list = parallel_->of_first(list);
+  std::string damage;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = list.find('\n', begin);
+    const std::string path = list.substr(begin, end - begin);
+    begin = end + 1;
+    parallel_->together([&] {
+      if (std::filesystem::exists(path)) require_readable(path);
+    });
+    try {
+      train::load_checkpoint(path, parts_);
+      return true;
+    } catch (const IoError& error) {  // the same on all ranks
+      damage = error.what();
+      warn_once("damaged_checkpoint", damage);
+    }
+  }
+  if (damage.empty()) return false;
+  throw IoError("Trainer", "a checkpoint that can be read in " + options_.save.folder, "'" + damage + "'",
+                "restore a copy, or begin with an empty folder");
+}
+
+void TrainerCore::load_file(const std::string& path) {
+  if (parallel_) parallel_->together([&] { require_readable(path); });
+  if (options_.load_weights_only)
+    load_weights(path);
+  else
+    train::load_checkpoint(path, parts_);
+}
+
+void TrainerCore::load_weights(const std::string& path) {
+  // A checkpoint has the model's tensors under "model."; a file of weights alone has them as they are.
+  const auto report = train::load_checkpoint(path, {{"model", state_.model}}, {.strict = false});
+  if (!report.missing.empty()) train::load_checkpoint(path, {{"", state_.model}});
+}
+
+void TrainerCore::save(const std::string& path) {
+  const auto write = [&] {
+    if (!parallel_ || parallel_->is_first())
+      train::save_checkpoint(path, parts_, {.gradients = false});
+    else
+      static_cast<void>(detail::checkpoint_of(parts_, {.gradients = false}));
+  };
+  if (parallel_)
+    parallel_->together(write);
+  else
+    write();
+}
+
+void TrainerCore::load(const std::string& path) {
+  event(Event::before_load);
+  if (parallel_) parallel_->together([&] { require_readable(path); });
+  train::load_checkpoint(path, parts_);
+  if (is_epoch_open_) options_.train_loader->end();
+  is_epoch_open_ = is_iteration_started_ = false;
+  saved_at_ = -1;
+  logger_->resume(state_.time.batch);
+  event(Event::after_load);
+}
+
+void TrainerCore::save_now() {
+  std::optional<double> metric;
+  if (!options_.save.metric.empty()) {
+    const auto found = state_.eval_results.find(options_.save.metric);
+    if (found != state_.eval_results.end() && !std::isnan(found->second)) metric = found->second;
+  }
+  if (parallel_) {
+    wait_for_files();  // what has failed there must not end rank 0 in the middle of a collective
+    parallel_->together([&] {
+      if (checkpoints_ != nullptr)
+        checkpoints_->save(state_.time.batch, metric);
+      else
+        static_cast<void>(detail::checkpoint_of(parts_, {.gradients = false}));
+    });
+  } else {
+    checkpoints_->save(state_.time.batch, metric);
+  }
+  saved_at_ = state_.time.batch;
+}
+
+void TrainerCore::wait_for_files() {
+  const auto wait = [&] {
+    if (checkpoints_ != nullptr) checkpoints_->wait();
+  };
+  if (parallel_)
+    parallel_->together(wait);
+  else
+    wait();
+}
+
+}  // namespace mezzo::train
