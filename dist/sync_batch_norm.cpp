@@ -1,5 +1,6 @@
-// Statistics over ranks: the ranks' own ones are exchanged by a sum that is differentiable, and put together
-// by ops; the rest is batch_norm with given statistics.
+// Statistics over ranks: the ranks' own ones are exchanged by one sum, and put together by ops; the rest is
+// batch_norm with given statistics. Its gradient is that of batch_norm with the sums over all ranks, and for
+// gradients of gradients that of the composition, whose sum over ranks has a history.
 #include "mezzo/dist/sync_batch_norm.h"
 
 #include <algorithm>
@@ -9,11 +10,13 @@
 
 #include "mezzo/autograd/bind.h"
 #include "mezzo/autograd/checkpoint.h"
+#include "mezzo/autograd/decomposed.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/norm.h"
+#include "mezzo/ops/norm/common.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
@@ -22,8 +25,10 @@ namespace mezzo::dist {
 
 namespace {
 
-// The sum over the ranks of a group, with history. Its gradient is the sum of all ranks' gradients. It is in
-// no registry: a group is no value that a caller by name, a sweep or a table of ops could give.
+// The ops here are in no registry: a group is no value that a caller by name, a sweep or a table of ops could
+// give.
+
+// The sum over the ranks of a group. Its gradient is the sum of all ranks' gradients.
 struct SumOverRanksAttrs {
   Group group;
   static constexpr auto fields() { return std::tuple<>{}; }
@@ -37,10 +42,9 @@ Outputs sum_over_ranks_forward(const ForwardArgs<SumOverRanksAttrs>& args) {
 Gradients sum_over_ranks_vjp(const VjpArgs<SumOverRanksAttrs>& args) {
   return {sum_over_ranks(args.grad(), args.attrs.group)};
 }
-std::vector<Sample<SumOverRanksAttrs>> no_samples() { return {}; }
 constexpr Op<SumOverRanksAttrs> sum_over_ranks_op{
     .info = {.name = "sum_over_ranks", .category = Category::passthrough},
-    .samples = no_samples,
+    .samples = [] { return std::vector<Sample<SumOverRanksAttrs>>(); },
     .forward = sum_over_ranks_forward,
     .vjp = sum_over_ranks_vjp,
     .saves = kSaveNothing,
@@ -80,6 +84,55 @@ Statistics statistics_of(const Tensor& x, const Group& group) {
   return {whole_mean, sum((variances + between) * weights, {0}), total};
 }
 
+// --- batch_norm with these statistics. Inputs: x, weight, bias; outputs: y, mean, variance, count
+
+struct SyncNormAttrs {
+  Group group;
+  double eps = 1e-5;
+  static constexpr auto fields() { return std::tuple{attr("eps", &SyncNormAttrs::eps)}; }
+};
+
+Outputs sync_norm_forward(const ForwardArgs<SyncNormAttrs>& args) {
+  const Tensor& x = args.in(0);
+  const Statistics all = statistics_of(is_16bit(x.dtype()) ? to(x, DType::f32) : x, args.attrs.group);
+  Outputs outputs(batch_norm(x, all.mean, all.variance, args.in(1), args.in(2), false, 0, args.attrs.eps));
+  for (const Tensor& statistic : {all.mean, all.variance, all.count}) outputs.push_back(statistic);
+  return outputs;
+}
+
+/// x' = (grad - mean of grad - y^ mean of (grad y^)) w / deviation, with means over all ranks and y^ what is
+/// multiplied by the weight w. The second and third term are a batch_norm, too.
+Gradients sync_norm_vjp(const VjpArgs<SyncNormAttrs>& args) {
+  if (grad_enabled()) return decomposed(args);
+  const Tensor x = args.stored_in(0), weight = args.stored_in(1);
+  const Tensor mean = args.out(1), variance = args.out(2), count = args.out(3);
+  const DType dtype = mean.dtype();
+  const ops::BatchNormBackwardAttrs attrs{{true, true, true, dtype, dtype}, false, args.attrs.eps};
+  const Outputs own = ops::batch_norm_backward(args.grad(), x, mean, variance, weight, attrs);
+  Gradients gradients{Tensor(), own[1], own[2]};
+  if (!args.needs(0)) return gradients;
+  const Tensor sums = sum_over_ranks(cat({own[1], own[2]}), args.attrs.group);
+  const Tensor one = weight.defined() ? to(weight, dtype) : ones_like(mean);
+  const Tensor factor = one * rsqrt(variance + args.attrs.eps) / neg(clamp_min(view(count, {1}), 1.0));
+  const std::int64_t channels = mean.size(0);
+  const Tensor of_deviation = narrow(sums, 0, 0, channels) * factor;
+  const Tensor of_mean = narrow(sums, 0, channels, channels) * factor;
+  const Tensor common =
+      batch_norm(to(x, dtype), mean, variance, of_deviation, of_mean, false, 0, args.attrs.eps);
+  gradients[0] = common.add_(own[0]);
+  return gradients;
+}
+
+constexpr Op<SyncNormAttrs> sync_norm_op{
+    .info = {.name = "sync_batch_norm",
+             .category = Category::passthrough,
+             .optional_inputs = tensor_set(1, 2)},
+    .samples = [] { return std::vector<Sample<SyncNormAttrs>>(); },
+    .forward = sync_norm_forward,
+    .vjp = sync_norm_vjp,
+    .saves = {tensor_set(0, 1, 2), tensor_set(1, 2, 3)},
+};
+
 /// running = (1 - rate) running + rate fresh.
 void move_running(const Tensor& running, const Tensor& fresh, const Tensor& rate) {
   running.copy_(to(running, fresh.dtype()) * (1.0 - rate) + fresh * rate);
@@ -117,15 +170,16 @@ Tensor SyncBatchNorm<kSpatial>::forward(const Tensor& x) {
   this->require_input(x);
   const InputHookGuard no_autocast{InputHookState{}};
   const double momentum = this->next_momentum();
-  const Statistics own = statistics_of(is_16bit(x.dtype()) ? to(x, DType::f32) : x, group_);
+  const Outputs outputs =
+      bind(sync_norm_op, {x, this->weight, this->bias}, SyncNormAttrs{group_, this->eps()});
   if (this->running_mean.defined() && !autograd::is_recomputing()) {
     const NoGrad no_grad;
-    const Tensor count = view(own.count, {1});
+    const Tensor count = view(outputs[3], {1});
     const Tensor rate = clamp_max(count, 1.0) * momentum;  // a batch without values teaches nothing
-    move_running(this->running_mean, own.mean, rate);
-    move_running(this->running_var, own.variance * (count / clamp_min(count - 1.0, 1.0)), rate);
+    move_running(this->running_mean, outputs[1], rate);
+    move_running(this->running_var, outputs[2] * (count / clamp_min(count - 1.0, 1.0)), rate);
   }
-  return batch_norm(x, own.mean, own.variance, this->weight, this->bias, false, 0, this->eps());
+  return outputs[0];
 }
 
 template class SyncBatchNorm<1>;

@@ -148,17 +148,6 @@ Outputs reference(const ForwardArgs<A>& args) {
 
 constexpr std::string_view kBackward = "batch_norm_backward";
 
-/// Outputs are the gradients asked for. The running statistics are read where `training` is false.
-struct BatchNormBackwardAttrs : GradientAttrs {
-  bool training = false;
-  double eps = 1e-5;
-  static constexpr auto fields() {
-    using A = BatchNormBackwardAttrs;
-    return std::tuple_cat(std::tuple{attr("training", &A::training), attr("eps", &A::eps)},
-                          GradientAttrs::fields());
-  }
-};
-
 struct Backward {
   explicit Backward(const ForwardArgs<BatchNormBackwardAttrs>& args)
       : request(request_of(kBackward, args)),
@@ -223,9 +212,8 @@ Gradients vjp(const VjpArgs<A>& args) {
   const BatchNormBackwardAttrs attrs{asked, args.attrs.own(), args.attrs.eps};
   const Tensor mean = args.attrs.own() ? Tensor() : args.stored_in(1);
   const Tensor variance = args.attrs.own() ? Tensor() : args.stored_in(2);
-  return spread_gradients(
-      attrs, bind(backward_op, {args.grad(), args.stored_in(0), mean, variance, args.stored_in(3)}, attrs), 5,
-      3);
+  const Tensor x = args.stored_in(0), weight = args.stored_in(3);
+  return spread_gradients(attrs, batch_norm_backward(args.grad(), x, mean, variance, weight, attrs), 5, 3);
 }
 
 std::vector<Sample<BatchNormAttrs>> BatchNormAttrs::samples() {
@@ -269,6 +257,16 @@ Tensor normalize_channels(const Tensor& x, const Tensor& running_mean, const Ten
 }
 
 }  // namespace
+
+namespace ops {
+
+Outputs batch_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& running_mean,
+                            const Tensor& running_var, const Tensor& weight,
+                            const BatchNormBackwardAttrs& attrs) {
+  return bind(backward_op, {grad, x, running_mean, running_var, weight}, attrs);
+}
+
+}  // namespace ops
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, bool training, double momentum, double eps) {

@@ -119,6 +119,21 @@ struct GroupNormBackwardAttrs : GradientAttrs {
 [[nodiscard]] Outputs group_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
                                           const GroupNormBackwardAttrs& attrs);
 
+/// Outputs are the gradients asked for. The running statistics are read where `training` is false.
+struct BatchNormBackwardAttrs : GradientAttrs {
+  bool training = false;
+  double eps = 1e-5;
+  static constexpr auto fields() {
+    using A = BatchNormBackwardAttrs;
+    return std::tuple_cat(std::tuple{attr("training", &A::training), attr("eps", &A::eps)},
+                          GradientAttrs::fields());
+  }
+};
+/// The gradients of batch_norm that `attrs` ask for; given statistics count as constants.
+[[nodiscard]] Outputs batch_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& running_mean,
+                                          const Tensor& running_var, const Tensor& weight,
+                                          const BatchNormBackwardAttrs& attrs);
+
 /// Mean and variance of rows in the compute type, contiguous.
 struct RowStatistics {
   Tensor mean, variance;

@@ -3,6 +3,7 @@
 
 #include "dist/parallel_support.h"
 #include "mezzo/amp/autocast.h"
+#include "mezzo/autograd/checkpoint.h"
 #include "mezzo/nn/conv.h"
 #include "mezzo/optim/sgd.h"
 
@@ -39,10 +40,11 @@ std::shared_ptr<nn::BatchNorm<kSpatial>> norm_of(DType dtype, std::optional<doub
   return norm;
 }
 
-/// What one pass leaves: result, gradients of x, weight, bias, and second gradients of x and weight.
+/// What one pass leaves: result, gradients of x, weight, bias, the same made with a history, and second
+/// gradients of x and weight.
 struct Pass {
   Tensor y;
-  std::vector<Tensor> gradients, second, buffers;
+  std::vector<Tensor> gradients, recorded, second, buffers;
 };
 
 /// The sum over all ranks' outputs of y * target, and the squares of its gradient.
@@ -53,8 +55,10 @@ Pass pass(nn::Layer& norm, const nn::RunningNorm& parts, const Tensor& x, const 
   Pass result;
   result.y = norm(input);
   const Tensor loss = sum(result.y * target);
+  for (const Tensor& gradient : grad(loss, inputs, {}, {.retain_graph = true}))
+    result.gradients.push_back(gradient);
   const Tensors first = grad(loss, inputs, {}, {.create_graph = true});
-  for (const Tensor& gradient : first) result.gradients.push_back(gradient.detach());
+  for (const Tensor& gradient : first) result.recorded.push_back(gradient.detach());
   const Tensors second = grad(sum(first[0] * direction), std::vector<Tensor>{input, parts.weight});
   for (const Tensor& gradient : second) result.second.push_back(gradient.detach());
   result.y = result.y.detach();
@@ -97,6 +101,10 @@ void expect_whole_batch(const Shape& shape, DType dtype, double tolerance, int p
   expect_near(joined(each([](const Pass& r) { return r.gradients[0]; })), expected.gradients[0], "x");
   expect_near(added(each([](const Pass& r) { return r.gradients[1]; })), expected.gradients[1], "weight");
   expect_near(added(each([](const Pass& r) { return r.gradients[2]; })), expected.gradients[2], "bias");
+  expect_near(joined(each([](const Pass& r) { return r.recorded[0]; })), expected.gradients[0],
+              "recorded, x");
+  expect_near(added(each([](const Pass& r) { return r.recorded[1]; })), expected.gradients[1],
+              "recorded, weight");
   expect_near(joined(each([](const Pass& r) { return r.second[0]; })), expected.second[0], "second, x");
   expect_near(added(each([](const Pass& r) { return r.second[1]; })), expected.second[1], "second, weight");
   for (const Pass& rank : of_rank) {
@@ -131,27 +139,48 @@ TEST(SyncBatchNorm, LargeMeansDoNotCancel) {
 
 TEST(SyncBatchNorm, SixteenBitsAndAutocast) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    const Tensor x = random_of(3, {11, 3, 2, 2}).to(dtype);
+    const Tensor x = random_of(3, {11, 3, 2, 2}).to(dtype), target = random_of(4, x.shape()).to(dtype);
     const auto whole = norm_of<2>(DType::f32);
-    const Tensor expected = (*whole)(x).detach();
+    const Tensor input = x.detach().requires_grad_();
+    const Tensor expected = (*whole)(input);
+    sum(expected * target).backward();
     const double one_rounding = dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
     for (const bool in_region : {false, true}) {
       run_ranks(3, [&](const Group& group) {
         dist::SyncBatchNorm<2> sync(*norm_of<2>(DType::f32), group);
+        const Tensor own = rows_of(x, group).detach().requires_grad_();
         Tensor y;
         if (in_region) {
           const amp::Autocast region(dtype);
-          y = sync(rows_of(x, group));
+          y = sync(own);
         } else {
-          y = sync(rows_of(x, group));
+          y = sync(own);
         }
         EXPECT_EQ(y.dtype(), expected.dtype());
-        EXPECT_LT(difference({y.detach()}, {rows_of(expected, group)}), one_rounding);
+        EXPECT_LT(difference({y}, {rows_of(expected, group)}), one_rounding);
+        sum(y * rows_of(target, group)).backward();
+        EXPECT_LT(difference({own.grad()}, {rows_of(input.grad(), group)}), one_rounding);
+        EXPECT_EQ(sync.weight.grad().dtype(), DType::f32);
+        const Tensor weight = sync.weight.grad().clone();
+        dist::all_reduce(weight, dist::ReduceOp::sum, {.group = group});
+        EXPECT_LT(difference({weight}, {whole->weight.grad()}), 1e-5);
         for (std::size_t i = 0; i < 2; ++i)
           EXPECT_LT(difference({sync.named_buffers()[i].second}, {whole->named_buffers()[i].second}), 1e-6);
       });
     }
   }
+}
+
+TEST(SyncBatchNorm, InACheckpointedRegion) {
+  const auto gradient = [](const Group& group, bool in_region) {
+    dist::SyncBatchNorm<1> sync(*norm_of<1>(DType::f32), group);
+    const Tensor x = rows_of(random_of(3, {11, 3}).to(DType::f32), group).detach().requires_grad_();
+    const Tensor y = in_region ? autograd::checkpoint([&] { return exp(sync(x)); }) : exp(sync(x));
+    sum(square(y)).backward();
+    auto tensors = sync.named_buffers();
+    return test::bytes_of({x.grad(), sync.weight.grad(), tensors[0].second, tensors[1].second});
+  };
+  run_ranks(2, [&](const Group& group) { EXPECT_TRUE(gradient(group, true) == gradient(group, false)); });
 }
 
 TEST(SyncBatchNorm, InEvaluationItIsBatchNorm) {
