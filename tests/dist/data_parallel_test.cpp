@@ -2,6 +2,7 @@
 #include "mezzo/dist/data_parallel.h"
 
 #include "dist/parallel_support.h"
+#include "mezzo/autograd/bind.h"
 #include "mezzo/nn/norm.h"
 
 namespace mezzo {
@@ -255,6 +256,51 @@ TEST(DataParallel, ParametersThatOnlySomeRanksReach) {
       EXPECT_EQ(net->never->bias.grad().to_vector<double>(), std::vector<double>(4, 7));
     }
   });
+}
+
+/// x, with y as an input that gets no gradient.
+constexpr Op<NoAttrs> first_op{
+    .info = {.name = "first_of_two", .category = Category::passthrough},
+    .samples = [] { return std::vector<Sample<NoAttrs>>(); },
+    .forward = [](const ForwardArgs<NoAttrs>& args) -> Outputs { return clone(args.in(0)); },
+    .vjp = [](const VjpArgs<NoAttrs>& args) -> Gradients {
+      return {args.grad(), Tensor()};
+    },
+    .saves = kSaveNothing,
+};
+
+TEST(DataParallel, AnnouncedGradientsThatDoNotComeCountAsUnused) {
+  for (const bool find_unused : {false, true}) {
+    run_ranks(2, [&](const Group& group) {
+      const auto net = make_mlp(5);
+      DataParallel parallel(net, {.group = group,
+                                  .first_bucket_bytes = 1,
+                                  .bucket_bytes = 1,
+                                  .find_unused_parameters = find_unused});
+      const auto parameters = net->parameters();
+      const auto backward = [&](bool is_cut) {
+        Tensor loss = sum(parameters[0]);
+        for (std::size_t i = 1; i < parameters.size(); ++i) {
+          const Tensor term = sum(parameters[i]);
+          loss = i == 3 && is_cut ? Tensor(bind(first_op, {loss, term})) : loss + term;
+        }
+        loss.backward();
+      };
+      if (!find_unused) {
+        EXPECT_NE(message_of<AutogradError>([&] { backward(true); }).find("got none for 2.bias;"),
+                  std::string::npos);
+        EXPECT_FALSE(parameters[0].grad().defined());
+        backward(false);
+        EXPECT_EQ(parameters[3].grad().to_vector<double>()[0], 1);
+        return;
+      }
+      backward(true);
+      EXPECT_FALSE(parameters[3].grad().defined()) << "no rank has reached it";
+      backward(group.rank() == 0);
+      EXPECT_EQ(parameters[3].grad().to_vector<double>()[0], 0.5);
+      EXPECT_EQ(parameters[0].grad().to_vector<double>()[0], 2);
+    });
+  }
 }
 
 TEST(DataParallel, OneBucketNeverHoldsTwoDTypes) {
