@@ -26,8 +26,9 @@ double factor_of(const DataParallelOptions& options, int ranks) {
   return 1.0 / (options.virtual_parts > 0 ? options.virtual_parts : ranks);
 }
 
-DType sum_dtype_of(DType dtype, const DataParallelOptions& options) {
+DType sum_dtype_of(DType dtype, const DataParallelOptions& options, int ranks) {
   if (options.virtual_parts > 0) return is_16bit(dtype) ? DType::f32 : dtype;
+  if (ranks == 1) return dtype;  // nothing travels
   return dtype == DType::f32 ? options.compression.value_or(dtype) : dtype;
 }
 
@@ -122,7 +123,7 @@ std::uint64_t bytes_sent(const Tensor& local, const Reduction& how, int ranks) {
 Bucket::Bucket(BucketPlan plan, Group group, Device device, const DataParallelOptions& options)
     : plan_(std::move(plan)),
       group_(std::move(group)),
-      sum_dtype_(sum_dtype_of(plan_.dtype, options)),
+      sum_dtype_(sum_dtype_of(plan_.dtype, options, group_.size())),
       memory_(plan_.numel, sum_dtype_, device),
       results_(plan_.numel, plan_.dtype, device) {
   const bool has_parts = options.virtual_parts > 0;

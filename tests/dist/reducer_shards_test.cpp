@@ -97,9 +97,10 @@ TEST(ReducerShards, AreTheGradientsOfADataParallelBitForBit) {
           run_backwards(parallel, *net, step, mode.dtype);
           for (std::size_t i = 0; i < leaves.size(); ++i) {
             const Tensor expected = elements_of(whole[step][ranges[i].parameter], ranges[i]);
-            // One process in fast mode leaves gradients as they are; compressed ones are rounded when cut.
+            // One process in fast mode adds to `.grad` in another order, as it has no buckets.
             if (p == 1 && mode.options.virtual_parts == 0) {
-              EXPECT_LT(test::difference({leaves[i].grad()}, {expected}), 0.02);
+              const double roundings = is_16bit(mode.dtype) ? 0x1p-6 : 1e-6;
+              EXPECT_LT(test::difference({leaves[i].grad()}, {expected}), roundings);
             } else {
               EXPECT_TRUE(bytes_of(leaves[i].grad()) == bytes_of(expected)) << step << " " << i;
             }
