@@ -58,6 +58,7 @@ class DataParallel {
 
   /// While it lives, backward adds to this rank's `.grad` alone; the first backward behind it reduces the
   /// sum. For accumulation. zero_grad() drops what was held back. They may be nested.
+  /// Rank 0 warns of a loop that never ends it: several optimizer steps in which nothing was reduced.
   class NoSync {
    public:
     NoSync(const NoSync&) = delete;

@@ -8,6 +8,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/recorded/gradients.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/warning.h"
 #include "mezzo/dist/collectives.h"
 #include "mezzo/dist/detail/group_state.h"
 #include "mezzo/dist/detail/reducer_state.h"
@@ -133,6 +134,7 @@ void Reducer::State::begin_reduced(std::span<const std::size_t> announced) {
     if (parameter(i).requires_grad()) unused.push_back(i);
   }
   if (!unused.empty() && !options.find_unused_parameters) refuse_unused(unused);
+  local_steps = 0;
   if (is_alone()) return;
   for (Leaf& leaf : leaves) {
     leaf.has_come = false;
@@ -230,14 +232,26 @@ void Reducer::State::note_versions() {
 void Reducer::State::drop_stale_held() {
   if (!has_held) return;
   has_held = false;
+  bool is_written = false;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     HeldGradient& held = leaves[i].held;
     if (!held.local.defined()) continue;
+    is_written = is_written || leaves[i].version != parameter(i).version();
     if (held.shown.is_same(parameter(i).grad()))
       has_held = true;
     else
       held = {};
   }
+  if (!has_held && is_written) warn_of_local_steps();
+}
+
+void Reducer::State::warn_of_local_steps() {
+  constexpr int kMany = 3;  // once or twice it may be meant: what is left over of an epoch, and other weights
+  static WarningSite site("steps_in_no_sync");
+  if (++local_steps < kMany || group.size() == 1 || group.rank() != 0 || !site.is_fresh()) return;
+  site.warn("no_sync", "a backward outside of it before each optimizer step",
+            std::to_string(local_steps) + " steps with gradients of one rank alone",
+            "end it before the last backward of a step, so that ranks keep the same parameters");
 }
 
 void Reducer::State::require_unchanged() {

@@ -67,6 +67,8 @@ struct Reducer::State {
   void note_versions();
   /// What was held back and is not in `.grad` any more does not count.
   void drop_stale_held();
+  /// Parameters were written by gradients that were never reduced.
+  void warn_of_local_steps();
   /// Throws: StateError for parameters that were converted, moved, unfrozen, or changed too early.
   void require_unchanged();
   /// Throws: AutogradError that names these parameters.
@@ -87,6 +89,7 @@ struct Reducer::State {
   int no_sync_depth = 0;
   bool is_reduced = true;  ///< this backward
   bool has_held = false;
+  int local_steps = 0;  ///< steps since the last reduced backward
   int part = 0;
   std::size_t next_bucket = 0;     ///< those before have been started
   std::vector<std::size_t> ready;  ///< in the order in which gradients came

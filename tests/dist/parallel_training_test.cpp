@@ -14,6 +14,7 @@
 #include "mezzo/optim/sam.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/tests/support/algorithms.h"
+#include "support/caught_warnings.h"
 
 namespace mezzo {
 namespace {
@@ -154,6 +155,33 @@ TEST(ParallelTraining, AccumulationAndClipping) {
     return copies_of(replica.net->parameters());
   };
   for (const int p : {2, 4}) expect_equal_training(train, p);
+}
+
+TEST(ParallelTraining, ALoopThatNeverEndsNoSyncIsWarnedOf) {
+  for (const bool is_reduced : {false, true}) {
+    const test::CaughtWarnings caught;
+    run_ranks(2, [&](const Group& group) {
+      Replica replica(group, make_mlp(3));
+      optim::SGD optimizer(*replica.net, {.lr = 0.1});
+      for (std::uint64_t step = 0; step < 6; ++step) {
+        optimizer.zero_grad();
+        const Batch batch = share_of(batch_of(step, 8), group);
+        {
+          const auto alone = replica.parallel->no_sync();
+          loss_of(*replica.net, batch).backward();
+        }
+        if (is_reduced) loss_of(*replica.net, batch).backward();
+        optimizer.step();
+      }
+    });
+    ASSERT_EQ(caught.names().size(), is_reduced ? 0U : 1U);
+    if (is_reduced) continue;
+    EXPECT_EQ(
+        caught.texts()[0],
+        "no_sync: expected a backward outside of it before each optimizer step, got 3 steps with gradients "
+        "of one rank alone; end it before the last backward of a step, so that ranks keep the same "
+        "parameters");
+  }
 }
 
 TEST(ParallelTraining, UnevenBatchesBySumAndTheGlobalNumber) {
