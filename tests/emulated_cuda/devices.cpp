@@ -70,6 +70,15 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   });
 }
 
+cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
+  return call([&] {
+    if (text == nullptr || size < 13) return cudaErrorInvalidValue;
+    if (!valid(device)) return cudaErrorInvalidDevice;
+    std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", static_cast<unsigned>(device));
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int threads,
                                                           std::size_t shared_bytes) {
   return call([&] {

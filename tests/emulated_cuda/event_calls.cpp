@@ -60,7 +60,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return call([&] {
     if (!is_event(event)) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = forbid_captured(*event); error != cudaSuccess) return error;
-    if (event->marker != nullptr) run_until(*event->marker);
+    if (const auto marker = event->marker; marker != nullptr) run_until(marker, Patience::waits);
     return cudaSuccess;
   });
 }
@@ -71,7 +71,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     cudaError_t error = forbid_captured(*event);
     if (error == cudaSuccess) error = forbid_unsafe();
     if (error != cudaSuccess || event->marker == nullptr || event->marker->done) return error;
-    run_one(event->marker->stream);
+    run_one(event->marker->stream, Patience::none);
     return cudaErrorNotReady;
   });
 }

@@ -33,6 +33,7 @@ struct Runtime {
   cudaError_t absent = cudaSuccess;  ///< what every call returns on a machine without driver or device
   cudaError_t broken = cudaSuccess;  ///< what every call returns after a failure on the device
   bool in_task = false;              ///< a kernel, copy or host function runs
+  int waiting = 0;                   ///< threads that wait for others, see meeting.h
   int multiprocessors = 2;           ///< few: kernels whose grids depend on it walk over arrays of tests
   std::uint64_t submissions = 0, captures = 0;
   std::vector<std::unique_ptr<DeviceMemory>> devices;

@@ -55,7 +55,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     cudaError_t error = check_implicit(target);
     if (error == cudaSuccess) error = forbid_capturing(*target);
     if (error != cudaSuccess || target->queue.empty()) return error;
-    run_one(target);
+    run_one(target, Patience::none);
     return cudaErrorNotReady;
   });
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "emulated_cuda/control.h"
 #include "emulated_cuda/types.h"
 
 namespace emulated_cuda {
@@ -19,6 +20,7 @@ struct Task {
   std::function<void()> run;
   bool on_host = false;  ///< a host function: it must not touch device memory nor call CUDA
   int peer = -1;         ///< another device whose memory it touches
+  JoinMeeting join{};    ///< instead of run: asked each time when it is put into a queue
 };
 using TaskPtr = std::shared_ptr<const Task>;
 
@@ -29,12 +31,17 @@ struct Marker {
   std::chrono::steady_clock::time_point when{};
 };
 
-/// An entry of a queue: one of the three.
+/// An entry of a queue: one of the four.
 struct Entry {
   std::uint64_t number;  ///< order of submission over all streams
   TaskPtr task;
   std::shared_ptr<Marker> record, wait;
+  std::shared_ptr<Meeting> meeting{};
 };
+
+/// Whether whoever runs work may wait for what another thread of the program has yet to put into a stream.
+/// Meanwhile others may use the device.
+enum class Patience { none, waits };
 
 }  // namespace emulated_cuda
 
@@ -68,12 +75,13 @@ cudaError_t submit(cudaStream_t stream, TaskPtr task);
 /// As submit, for entries that are not captured.
 void push(cudaStream_t stream, Entry entry);
 
-/// Runs the first entry of a stream that has one, and what has to be done before it.
-void run_one(cudaStream_t stream);
+/// Runs the first entry of a stream, if it has one, and what has to be done before it. False: that needs
+/// patience.
+bool run_one(cudaStream_t stream, Patience patience);
 /// Runs all that waits in a stream.
 void run_stream(cudaStream_t stream);
-/// Runs until an event is reached.
-void run_until(const Marker& marker);
+/// Runs until an event is reached. False: that needs patience.
+bool run_until(const std::shared_ptr<Marker>& marker, Patience patience);
 /// Runs all work of a device, the last created stream first.
 void run_device(int device);
 /// Destroyed streams that have nothing to do any more go.

@@ -16,6 +16,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "emulated_cuda/types.h"
 
@@ -27,6 +31,27 @@ namespace emulated_cuda {
 /// when its turn comes, may touch device memory, may be run more than once (graphs), must not call CUDA, and
 /// must not throw. For stand-ins of vendor libraries. Returns what a launch would.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+
+/// One piece of work of several streams: it runs once, when each of them has come to it. Who waits for one of
+/// these streams waits for the threads that have not put it into theirs yet. For stand-ins of libraries that
+/// join devices.
+struct Meeting {
+  std::size_t size;            ///< how many streams take part
+  std::function<void()> work;  ///< may touch the memory of all their devices, must not call CUDA or throw
+  std::string what;            ///< in messages: "all_reduce 3 among 2 ranks"
+  // The emulated device's own.
+  std::vector<cudaStream_t> come{};  ///< those that it was put into
+  std::thread::id runner{};          ///< the thread that brings the streams to it
+  bool is_cancelled = false;
+};
+/// The meeting that a place in a stream belongs to, or null after a refusal. Must not call CUDA.
+using JoinMeeting = std::function<std::shared_ptr<Meeting>()>;
+
+/// Puts a meeting's place into the order of `stream`: `join` is called at once, or, in a capture, at each
+/// launch of the graph. Returns what a launch would, cudaErrorLaunchFailure after a refusal.
+cudaError_t enqueue_meeting(cudaStream_t stream, JoinMeeting join);
+/// Lets the streams of these meetings go on as if they had none.
+void cancel(const std::vector<std::shared_ptr<Meeting>>& meetings);
 
 /// Queues a failure in `stream`: once it is reached every call returns `error`, as after a kernel that a GPU
 /// stopped. Only reset() ends that.
