@@ -131,11 +131,6 @@ void reduce_dense(Transport& transport, const Tensor& dense, ReduceOp op) {
   if (op == ReduceOp::mean) dense.mul_(1.0 / transport.size());
 }
 
-/// Bytes of text as tensors on the CPU, or on the device that NCCL alone moves.
-Device text_device(const GroupState& group) {
-  return group.host() ? Device::cpu() : Device::cuda(group.rank());
-}
-
 }  // namespace
 
 std::string_view to_string(ReduceOp op) {
@@ -230,14 +225,14 @@ Work all_to_all(const Tensor& output, const Tensor& input, const CollectiveOptio
 void barrier(const Group& group) {
   group.state().count(0);
   if (group.size() == 1) return;
-  const Device device = text_device(group.state());
+  const Device device = group.state().device();
   group.state().start(device, {}, [](Transport& transport) { transport.barrier(); }).wait();
   if (!device.is_cpu()) cuda::current_stream(device).synchronize();
 }
 
 std::vector<std::string> all_gather_text(const std::string& text, const Group& group) {
   if (group.size() == 1) return {text};
-  const Device device = text_device(group.state());
+  const Device device = group.state().device();
   const CollectiveOptions options{.group = group};
   const Tensor size = full({1}, static_cast<double>(text.size()), {.dtype = DType::i64}).to(device);
   Tensor sizes = empty({group.size()}, {.dtype = DType::i64, .device = device});

@@ -67,12 +67,13 @@ Group Group::split(const std::vector<int>& ranks) const {
 }
 
 GroupState::GroupState(int rank, int size, Ref<Transport> host, Ref<JobQueue> queue,
-                       MakeDeviceTransport make_device)
+                       MakeDeviceTransport make_device, Device device)
     : rank_(rank),
       size_(size),
       host_(std::move(host)),
       queue_(std::move(queue)),
-      make_device_(std::move(make_device)) {}
+      make_device_(std::move(make_device)),
+      device_(host_ ? Device::cpu() : device) {}
 
 GroupState::~GroupState() {
   if (!queue_) return;
@@ -82,21 +83,21 @@ GroupState::~GroupState() {
 
 Ref<GroupState> GroupState::split(std::span<const int> ranks) {
   const auto found = std::find(ranks.begin(), ranks.end(), rank_);
-  Ref<Transport> host;
+  const auto place = static_cast<int>(found - ranks.begin());
+  const auto count = static_cast<int>(ranks.size());
   if (host_) {
+    Ref<Transport> host;
     queue_->push([&] { host = host_->split(ranks); })->wait();
+    if (found == ranks.end()) return {};
+    return make_ref<GroupState>(place, count, std::move(host), queue_, make_device_);
   }
+  // All take part in a split of the device's transport, so it cannot wait for the first collective.
+  Ref<Transport> part;
+  if (size_ > 1) part = device_transport(device_).split(ranks);
   if (found == ranks.end()) return {};
-  // Where there is no CPU transport the group's ids are exchanged by this group's transport of the device.
-  MakeDeviceTransport make;
-  if (make_device_) {
-    make = [parent = Ref<GroupState>(this), list = std::vector<int>(ranks.begin(), ranks.end())](
-               Device device, const GroupState& part) -> Ref<Transport> {
-      return part.host() ? parent->make_device_(device, part) : parent->device_transport(device).split(list);
-    };
-  }
-  return make_ref<GroupState>(static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size()),
-                              std::move(host), queue_, std::move(make));
+  auto group = make_ref<GroupState>(place, count, nullptr, queue_, MakeDeviceTransport(), device_);
+  if (part) group->devices_.push_back(std::move(part));
+  return group;
 }
 
 Transport& GroupState::device_transport(Device device) {
@@ -105,6 +106,11 @@ Transport& GroupState::device_transport(Device device) {
                                   [&](const auto& known) { return known->device() == device; });
   if (found != devices_.end()) return **found;
   if (!make_device_) {
+    if (!device_.is_cpu()) {
+      throw DeviceError("dist", "tensors on " + mezzo::to_string(device_),
+                        "one on " + mezzo::to_string(device),
+                        "start the program by mpirun or srun to use several devices in a process");
+    }
     throw DeviceError("dist", "CPU tensors in a group without NCCL", "one on " + mezzo::to_string(device),
                       "build mezzo with CUDA where NCCL is installed");
   }
@@ -115,7 +121,7 @@ Transport& GroupState::device_transport(Device device) {
 Work GroupState::start(Device device, std::vector<Tensor> keep,
                        mezzo::detail::Function<void(Transport&)> job) {
   if (size_ == 1) return {};
-  if (!device.is_cpu()) return start_on_device(device_transport(device), std::move(keep), job);
+  if (!device.is_cpu()) return start_on_device(device_transport(device), keep, job);
   if (!host_) {
     throw DeviceError("dist", "CUDA tensors in a group that NCCL alone moves", "one on the CPU",
                       "start the program by mpirun or srun, or bring the tensor to the GPU");

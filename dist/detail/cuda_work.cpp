@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "mezzo/core/cuda.h"
+#include "mezzo/core/error.h"
 #include "mezzo/dist/detail/group_state.h"
 
 namespace mezzo::dist {
@@ -13,12 +14,33 @@ namespace {
 class StreamWork final : public WorkState {
  public:
   explicit StreamWork(Device device) : device_(device) {}
-  void record(const cuda::Stream& stream) { done_.record(stream); }
-  void wait() override { done_.wait(cuda::current_stream(device_)); }
-  bool is_completed() override { return done_.query(); }
+  void record(const cuda::Stream& stream) {
+    is_captured_ = stream.is_capturing();
+    done_.record(stream);
+  }
+  void wait() override {
+    const cuda::Stream& stream = cuda::current_stream(device_);
+    // CUDA would spoil the capture.
+    if (stream.is_capturing() != is_captured_) {
+      throw StateError("Work.wait",
+                       is_captured_ ? "a wait in the capture that the collective is part of"
+                                    : "a collective of this capture",
+                       is_captured_ ? "one outside of it" : "one from before it",
+                       "wait for collectives where they were begun: before the capture, or in it");
+    }
+    done_.wait(stream);
+  }
+  bool is_completed() override {
+    if (is_captured_) {
+      throw StateError("Work.is_completed", "a collective that runs", "one that was recorded",
+                       "use wait() in the captured step");
+    }
+    return done_.query();
+  }
 
  private:
   Device device_;
+  bool is_captured_ = false;
   cuda::Event done_;
 };
 
@@ -34,10 +56,13 @@ const cuda::Stream& communication_stream(Device device) {
 
 }  // namespace
 
-Work start_on_device(Transport& transport, std::vector<Tensor> keep,
+Work start_on_device(Transport& transport, const std::vector<Tensor>& keep,
                      const mezzo::detail::Function<void(Transport&)>& job) {
   const Device device = transport.device();
   const cuda::Stream& stream = communication_stream(device);
+  // First, as a job that throws may have put some of its work into the stream.
+  for (const Tensor& tensor : keep) cuda::record_stream(tensor, stream);
+  // In a capture these two let the stream join it, and Work::wait brings it back.
   cuda::Event ready;
   ready.record(cuda::current_stream(device));
   ready.wait(stream);
@@ -46,7 +71,6 @@ Work start_on_device(Transport& transport, std::vector<Tensor> keep,
     const cuda::StreamGuard guard(stream);
     job(transport);
   }
-  for (const Tensor& tensor : keep) cuda::record_stream(tensor, stream);
   work->record(stream);
   return Work(std::move(work));
 }

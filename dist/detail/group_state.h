@@ -24,19 +24,23 @@ class WorkState : public RefCounted {
 
 /// Makes the transport of a CUDA device for a group, at the first collective there. `host` is the group's CPU
 /// transport, by which ids are exchanged, or empty where there is none.
-using MakeDeviceTransport = mezzo::detail::Function<Ref<Transport>(Device device, const GroupState& group)>;
+using MakeDeviceTransport = mezzo::detail::Function<Ref<Transport>(Device device, GroupState& group)>;
 
 /// A group. Members are called by one thread at a time.
 class GroupState : public RefCounted {
  public:
   /// `host` moves CPU tensors; empty: there are none to move (NCCL alone) or the group is this process.
-  /// `queue`: of all groups of the process.
-  GroupState(int rank, int size, Ref<Transport> host, Ref<JobQueue> queue, MakeDeviceTransport make_device);
+  /// `queue`: of all groups of the process. `device`: without `host`, the one whose transport is all there
+  /// is.
+  GroupState(int rank, int size, Ref<Transport> host, Ref<JobQueue> queue, MakeDeviceTransport make_device,
+             Device device = Device::cpu());
   ~GroupState() override;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] const Ref<Transport>& host() const noexcept { return host_; }
+  /// What texts and splits go through: the CPU, or the device of a group without a CPU transport.
+  [[nodiscard]] Device device() const noexcept { return device_; }
   [[nodiscard]] Ref<GroupState> split(std::span<const int> ranks);
 
   /// Runs `job` with the transport of `device`: on the CPU on the queue's thread, behind all jobs before; on
@@ -59,6 +63,7 @@ class GroupState : public RefCounted {
   Ref<Transport> host_;
   Ref<JobQueue> queue_;
   MakeDeviceTransport make_device_;
+  Device device_;
   std::mutex mutex_;
   std::vector<Ref<Transport>> devices_;
   std::atomic<std::uint64_t> calls_{0}, bytes_{0};
@@ -66,7 +71,7 @@ class GroupState : public RefCounted {
 
 /// Puts a job of a CUDA transport into the group's stream of its device (cuda_work.cpp; nothing without
 /// CUDA).
-[[nodiscard]] Work start_on_device(Transport& transport, std::vector<Tensor> keep,
+[[nodiscard]] Work start_on_device(Transport& transport, const std::vector<Tensor>& keep,
                                    const mezzo::detail::Function<void(Transport&)>& job);
 
 }  // namespace mezzo::dist
