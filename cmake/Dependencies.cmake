@@ -69,6 +69,7 @@ foreach(package IN ITEMS Eigen3 GTest nlohmann_json fmt CLI11)
 endforeach()
 
 include(Cuda)
+include(Nccl)
 
 if(mezzo_missing)
   list(JOIN mezzo_missing " " mezzo_missing)

@@ -186,7 +186,7 @@ if(MEZZO_CUDA_EMULATED)
     target_compile_options(mezzo_emulated_cuda PRIVATE -O2 -fno-sanitize=undefined)
   endif()
   list(APPEND mezzo_object_libraries mezzo_emulated_cuda)
-  # Stand in for cuBLASLt and cuDNN and are opened like them. Not linked to libmezzo, which they find in the process
+  # Stand in for cuBLASLt, cuDNN and NCCL and are opened like them. Not linked to libmezzo, which they find in the process
   # that opens them.
   function(mezzo_emulated_library folder name opener definition)
     file(GLOB emulation CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/emulated_cuda/${folder}/*.cpp")
@@ -195,11 +195,23 @@ if(MEZZO_CUDA_EMULATED)
     set_target_properties(mezzo_${name} PROPERTIES OUTPUT_NAME ${name}_emulated LINKER_LANGUAGE CXX
       LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
     target_link_libraries(mezzo_${name} PRIVATE mezzo_flags)
-    set_property(SOURCE "${PROJECT_SOURCE_DIR}/kernels/cuda/vendor/${opener}" APPEND PROPERTY COMPILE_DEFINITIONS
+    set_property(SOURCE "${PROJECT_SOURCE_DIR}/${opener}" APPEND PROPERTY COMPILE_DEFINITIONS
       "${definition}=\"${PROJECT_BINARY_DIR}/lib${name}_emulated.so\"")
   endfunction()
-  mezzo_emulated_library(blas_lt cublasLt blas_lt.cpp MEZZO_EMULATED_BLAS_LT)
-  mezzo_emulated_library(dnn cudnn dnn.cpp MEZZO_EMULATED_DNN)
+  mezzo_emulated_library(blas_lt cublasLt kernels/cuda/vendor/blas_lt.cpp MEZZO_EMULATED_BLAS_LT)
+  mezzo_emulated_library(dnn cudnn kernels/cuda/vendor/dnn.cpp MEZZO_EMULATED_DNN)
+  if(MEZZO_HAVE_NCCL)
+    mezzo_emulated_library(nccl nccl dist/nccl/nccl.cpp MEZZO_EMULATED_NCCL)
+  endif()
+endif()
+if(MEZZO_HAVE_NCCL)
+  # These choose it.
+  file(GLOB nccl_users CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/dist/init*.cpp")
+  set_property(SOURCE ${nccl_users} APPEND PROPERTY COMPILE_DEFINITIONS MEZZO_HAVE_NCCL=1)
+  if(MEZZO_NCCL_INCLUDE)
+    file(GLOB nccl_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/dist/nccl/*.cpp")
+    set_property(SOURCE ${nccl_sources} APPEND PROPERTY INCLUDE_DIRECTORIES "${MEZZO_NCCL_INCLUDE}")
+  endif()
 endif()
 
 # mezzo_use_codec(NAME TARGET SOURCES...): these sources, and no other, include the library's header.
@@ -276,6 +288,9 @@ if(BUILD_SHARED_LIBS AND NOT MEZZO_BUNDLE)
 endif()
 if(MEZZO_CUDA_EMULATED)
   add_dependencies(mezzo mezzo_cublasLt mezzo_cudnn)
+  if(MEZZO_HAVE_NCCL)
+    add_dependencies(mezzo mezzo_nccl)
+  endif()
 endif()
 if(NOT BUILD_SHARED_LIBS)
   # A linker takes from an archive only what is asked for by name; registrars are not. $<LINK_LIBRARY:WHOLE_ARCHIVE>

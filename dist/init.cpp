@@ -139,7 +139,7 @@ void watch_ends() {
 
 MakeDeviceTransport nccl_with_host() {
 #ifdef MEZZO_HAVE_NCCL
-  return nccl_over_host();
+  return nccl_over_host({.timeout = collective_timeout()});
 #else
   return {};
 #endif
@@ -180,7 +180,8 @@ void open_environment_session(const Launch& launch) {
   here.local_rank = launch.local_rank;
   here.local_size = launch.local_size;
   here.world = Group(make_ref<GroupState>(launch.rank, launch.size, nullptr, nullptr,
-                                          nccl_from_environment(launch.rank, launch.size)));
+                                          nccl_from_environment({.timeout = collective_timeout()}),
+                                          Device::cuda(launch.local_rank)));
 #else
   refuse(launch, "a build of mezzo with NCCL, as RANK, WORLD_SIZE and MASTER_ADDR are set", "one without",
          "start the program by mpirun or srun, or unset RANK");
