@@ -29,7 +29,7 @@ endif()
 # small stacks.
 set(mezzo_kernel_tests test_kernels test_emulated)
 # What MEZZO_PROGRAM_OBJECTS does not serve: these, and those that include the headers of CUDA or of the emulated device.
-set(mezzo_own_tests ${mezzo_kernel_tests} test_cuda step_table)
+set(mezzo_own_tests ${mezzo_kernel_tests} test_cuda test_nccl step_table)
 # Sources that compare with plain loops and have no kernels are optimised. The precompiled header of the tests is not, so
 # they cannot use it.
 file(GLOB mezzo_plain_loops "${mezzo_tests_dir}/kernels/conv*_test.cpp" "${mezzo_tests_dir}/kernels/gemm*_test.cpp"
@@ -122,8 +122,10 @@ foreach(entry IN LISTS entries)
   if(NOT IS_DIRECTORY "${entry}" OR name MATCHES "^(support|golden|goldens|messages|sweep|emulated_cuda|plugin|soak|ranks)$" OR EXISTS "${entry}/CMakeLists.txt")
     continue()
   endif()
-  # tests/cuda asks the CUDA runtime itself, tests/emulated the emulated device.
-  if((name STREQUAL "cuda" AND NOT MEZZO_HAVE_CUDA) OR (name STREQUAL "emulated" AND NOT MEZZO_CUDA_EMULATED))
+  # tests/cuda asks the CUDA runtime itself, tests/emulated the emulated device. tests/nccl is a program of its own, as it
+  # needs several devices.
+  if((name STREQUAL "cuda" AND NOT MEZZO_HAVE_CUDA) OR (name STREQUAL "emulated" AND NOT MEZZO_CUDA_EMULATED) OR
+      (name STREQUAL "nccl" AND NOT MEZZO_HAVE_NCCL))
     continue()
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${entry}/*.cpp")
@@ -133,13 +135,18 @@ foreach(entry IN LISTS entries)
     list(APPEND sources ${op_table_sources})
   elseif(name STREQUAL "emulated")
     list(APPEND sources ${step_table_sources})
+    if(NOT MEZZO_HAVE_NCCL)
+      list(FILTER sources EXCLUDE REGEX "/nccl_test\\.cpp$")
+    endif()
+  elseif(name STREQUAL "nccl")
+    list(APPEND sources "${mezzo_tests_dir}/dist/rank_threads.cpp")
   endif()
   if(sources)
     mezzo_gtest(test_${name} ${name} ${sources})
     if(name MATCHES "^(docs|emulated)$")
       target_include_directories(test_${name} PRIVATE "${PROJECT_SOURCE_DIR}/tools")
     endif()
-    if(name MATCHES "^(cuda|emulated)$")
+    if(name MATCHES "^(cuda|emulated|nccl)$")
       mezzo_use_cuda_headers(test_${name})
       if(NOT MEZZO_CUDA_EMULATED)
         target_link_libraries(test_${name} PRIVATE CUDA::cudart_static)

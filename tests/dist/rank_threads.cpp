@@ -182,7 +182,8 @@ class ThreadTransport final : public Transport {
 
 }  // namespace
 
-Counts run_ranks(int size, const std::function<void(const dist::Group&)>& f, const Link& link) {
+Counts run_ranks(int size, const std::function<void(const dist::Group&)>& f, const Link& link,
+                 const dist::MakeDeviceTransport& make_device) {
   const auto failed = std::make_shared<std::atomic<bool>>(false);
   const auto board = std::make_shared<Board>(size, failed, link);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
@@ -191,8 +192,7 @@ Counts run_ranks(int size, const std::function<void(const dist::Group&)>& f, con
     threads.emplace_back([&, r] {
       try {
         const dist::Group group(make_ref<dist::GroupState>(r, size, make_ref<ThreadTransport>(r, board),
-                                                           make_ref<dist::JobQueue>(),
-                                                           dist::MakeDeviceTransport()));
+                                                           make_ref<dist::JobQueue>(), make_device));
         f(group);
       } catch (...) {
         errors[static_cast<std::size_t>(r)] = std::current_exception();

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/dist/detail/group_state.h"
 #include "mezzo/dist/group.h"
 #include "mezzo/dist/transport.h"
 
@@ -30,7 +31,8 @@ struct Counts {
 
 /// Runs `f` once per rank, each on a thread of its own with its group. A rank that throws ends the others'
 /// collectives. Throws: what the lowest rank threw that threw something else than CommunicationError, or else
-/// what the lowest one threw.
-Counts run_ranks(int size, const std::function<void(const dist::Group&)>& f, const Link& link = {});
+/// what the lowest one threw. `make_device`: of the groups, for CUDA tensors.
+Counts run_ranks(int size, const std::function<void(const dist::Group&)>& f, const Link& link = {},
+                 const dist::MakeDeviceTransport& make_device = {});
 
 }  // namespace mezzo::test
