@@ -8,16 +8,21 @@ endif()
 file(GLOB sources CONFIGURE_DEPENDS "${mezzo_tests_dir}/ranks/*.cpp")
 mezzo_test_executable(test_ranks ${sources})
 # As variables, since other MPIs do not know Open MPI's options: started by root, more processes than processors, none
-# bound to one, and no talk about the network. A single thread per process leaves room for the others.
+# bound to one. A single thread per process leaves room for the others.
 set(rank_environment OMP_NUM_THREADS=1 "MEZZO_MPI_MODULE=$<TARGET_FILE:mezzo_mpi>"
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-  OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl=self,vader OMPI_MCA_mpi_yield_when_idle=1
+  OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
   PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none)
 foreach(ranks IN ITEMS 2 4)
   add_test(NAME dist_ranks_${ranks} COMMAND "${MPIEXEC_EXECUTABLE}" ${MPIEXEC_NUMPROC_FLAG} ${ranks}
     $<TARGET_FILE:test_ranks> WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   set_tests_properties(dist_ranks_${ranks} PROPERTIES TIMEOUT 600 PROCESSORS 2 ENVIRONMENT "${rank_environment}")
 endforeach()
+# The same with debug mode, which gathers what each rank is about to do before each collective.
+add_test(NAME dist_ranks_debug COMMAND "${MPIEXEC_EXECUTABLE}" ${MPIEXEC_NUMPROC_FLAG} 2 $<TARGET_FILE:test_ranks>
+  WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+set_tests_properties(dist_ranks_debug PROPERTIES TIMEOUT 600 PROCESSORS 2 ENVIRONMENT
+  "${rank_environment};MEZZO_DIST_DEBUG=1")
 
 mezzo_test_executable(rank_faults "${mezzo_tests_dir}/ranks/faults/worker.cpp")
 add_test(NAME dist_faults COMMAND sh "${mezzo_tests_dir}/ranks/faults/faults.sh" "${MPIEXEC_EXECUTABLE}"
