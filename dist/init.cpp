@@ -1,6 +1,7 @@
 // This process's session: how it begins, and the ways in which it may end.
 #include "mezzo/dist/init.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/warning.h"
 #include "mezzo/dist/detail/checked_transport.h"
 #include "mezzo/dist/detail/group_state.h"
 #include "mezzo/dist/detail/launch.h"
@@ -145,6 +147,16 @@ MakeDeviceTransport nccl_with_host() {
 #endif
 }
 
+/// Of Open MPI, whose mpirun or daemon on this machine is the parent, which is not bound.
+void warn_of_binding(const Launch& launch) {
+  if (rank() != 0 || !launch.variable.starts_with("OMPI_")) return;
+  cpu_set_t mine, launchers;
+  if (sched_getaffinity(0, sizeof mine, &mine) != 0) return;
+  if (sched_getaffinity(getppid(), sizeof launchers, &launchers) != 0) return;
+  const std::string text = binding_warning(CPU_COUNT(&mine), CPU_COUNT(&launchers), local_world_size());
+  if (!text.empty()) warn_once("processes_bound", text);
+}
+
 void open_mpi_session(const Launch& launch) {
   Place& here = place();
   std::string why;
@@ -172,6 +184,7 @@ void open_mpi_session(const Launch& launch) {
   here.local_size = found.local_size;
   here.world =
       Group(make_ref<GroupState>(found.rank, found.size, std::move(host), mpi.queue(), nccl_with_host()));
+  warn_of_binding(launch);
 }
 
 void open_environment_session(const Launch& launch) {

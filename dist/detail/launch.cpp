@@ -83,4 +83,13 @@ Launch find_launch() {
   return find_launch([](const char* name) { return static_cast<const char*>(std::getenv(name)); });
 }
 
+std::string binding_warning(int processors_of_each, int processors_of_launcher, int local_size) {
+  if (processors_of_each * local_size * 2 > processors_of_launcher) return {};
+  return "dist.init: expected processes that share this machine's " + std::to_string(processors_of_launcher) +
+         " processors, got " + std::to_string(local_size) + " that are bound to " +
+         std::to_string(processors_of_each) +
+         " each; start them by mpirun --bind-to none, or by --map-by slot:PE=" +
+         std::to_string(processors_of_launcher / local_size);
+}
+
 }  // namespace mezzo::dist

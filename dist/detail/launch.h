@@ -26,4 +26,9 @@ using ReadVariable = mezzo::detail::Function<const char*(const char* name)>;
 /// Of this process's environment.
 [[nodiscard]] Launch find_launch();
 
+/// A warning for processes that a launcher has bound to so few of its processors that half of them or more
+/// stay idle, as Open MPI does with a few processes: it gives each one core. Empty where there is nothing to
+/// say.
+[[nodiscard]] std::string binding_warning(int processors_of_each, int processors_of_launcher, int local_size);
+
 }  // namespace mezzo::dist

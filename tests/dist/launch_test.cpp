@@ -91,6 +91,18 @@ TEST(Launch, RefusesWhatIsNoNumber) {
   }
 }
 
+TEST(Launch, WarnsOfProcessesThatLeaveMostProcessorsIdle) {
+  EXPECT_EQ(
+      dist::binding_warning(1, 16, 2),
+      "dist.init: expected processes that share this machine's 16 processors, got 2 that are bound to 1 "
+      "each; start them by mpirun --bind-to none, or by --map-by slot:PE=8");
+  EXPECT_NE(dist::binding_warning(1, 4, 2), "");
+  EXPECT_EQ(dist::binding_warning(1, 2, 2), "");    // all are used
+  EXPECT_EQ(dist::binding_warning(3, 8, 2), "");    // most are
+  EXPECT_EQ(dist::binding_warning(16, 16, 2), "");  // not bound
+  EXPECT_EQ(dist::binding_warning(1, 4, 8), "");
+}
+
 TEST(Init, AloneIsAGroupOfOne) {
   EXPECT_FALSE(dist::is_initialized());
   EXPECT_EQ(dist::world_size(), 1);
