@@ -6,3 +6,4 @@
 #include "mezzo/dist/group.h"
 #include "mezzo/dist/init.h"
 #include "mezzo/dist/sharded_optimizer.h"
+#include "mezzo/dist/sync_batch_norm.h"

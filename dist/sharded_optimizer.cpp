@@ -82,8 +82,9 @@ std::vector<std::size_t> Sharded::State::list(const std::vector<optim::NamedTens
   for (std::size_t g = 0; g < groups.size(); ++g) {
     counts.push_back(static_cast<std::int64_t>(groups[g].size()));
     for (const auto& [name, tensor] : groups[g]) {
+      const Tensor& wanted = tensor;  // a binding cannot be captured
       const auto found = std::find_if(reduced.begin(), reduced.end(), [&](const auto& known) {
-        return tensor.defined() && known.second.is_same(tensor);
+        return wanted.defined() && known.second.is_same(wanted);
       });
       if (found == reduced.end() && (!tensor.defined() || tensor.requires_grad())) {
         throw ValueError(op, "parameters that the DataParallel reduces", name.empty() ? "another one" : name,
@@ -137,7 +138,7 @@ std::vector<Tensor> Sharded::State::cut_leaves(const std::vector<std::size_t>& p
   return all;
 }
 
-Sharded::Sharded(std::string op, DataParallel& parallel, std::vector<optim::NamedTensors> groups)
+Sharded::Sharded(std::string op, DataParallel& parallel, const std::vector<optim::NamedTensors>& groups)
     : state_(std::make_unique<State>()) {
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
@@ -186,7 +187,7 @@ Tensor Sharded::clip_grad_norm_(double max_norm, double norm_type, bool error_if
     }
   }
   const Device device = state_->reducer->parameters().front().second.device();
-  const Tensor total = total_norm(gradients, norm_type, group(), device).to(dtype);
+  Tensor total = total_norm(gradients, norm_type, group(), device).to(dtype);
   if (error_if_nonfinite && !std::isfinite(total.item())) {
     throw ValueError(op, "a finite total norm", number_text(total.item()),
                      "look for the source with autograd::detect_anomaly, or pass error_if_nonfinite = false");
@@ -275,8 +276,7 @@ std::vector<std::string> large_slots(const Tensor& parameter, const detail::Slot
 /// One number of each parameter, the largest of all ranks, on the host; `least` where no rank has it.
 Tensor gathered_numbers(const std::vector<Tensor>& numbers, double least, DType dtype, Device device,
                         const Group& group) {
-  const Tensor all =
-      full({static_cast<std::int64_t>(numbers.size())}, least, {.dtype = dtype, .device = device});
+  Tensor all = full({static_cast<std::int64_t>(numbers.size())}, least, {.dtype = dtype, .device = device});
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (numbers[i].defined()) all.select(0, static_cast<std::int64_t>(i)).copy_(numbers[i]);
   }

@@ -52,7 +52,7 @@ class Sharded {
  protected:
   /// `groups`: parameters of the model under their names. Throws, in the name of `op`: ValueError unless they
   /// hold each parameter that the DataParallel reduces once; what Reducer::shard throws.
-  Sharded(std::string op, DataParallel& parallel, std::vector<optim::NamedTensors> groups);
+  Sharded(std::string op, DataParallel& parallel, const std::vector<optim::NamedTensors>& groups);
 
   /// This rank's shards, by group: leaves in the memory of the parameters.
   [[nodiscard]] const std::vector<optim::NamedTensors>& leaves() const noexcept;
@@ -122,7 +122,7 @@ class ShardedOptimizer final : public Sharded, public O {
  private:
   /// Throws: ValueError for algorithms that are not elementwise.
   static std::string checked_name() {
-    const std::string name = "ShardedOptimizer<" + std::string(Options::kOptimizer) + ">";
+    std::string name = "ShardedOptimizer<" + std::string(Options::kOptimizer) + ">";
     if constexpr (requires { Options::kNeedsWholeParameters; })
       throw ValueError(name, "an optimizer that updates each element by itself",
                        std::string(Options::kOptimizer), "use it as it is beside DataParallel, or AdamW");

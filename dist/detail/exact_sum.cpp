@@ -20,7 +20,7 @@ namespace {
 
 /// |x|^order in f64. Squares of f32 numbers are exact.
 Tensor powers(const Tensor& tensor, double order) {
-  const Tensor wide = tensor.to(DType::f64).abs();
+  Tensor wide = tensor.to(DType::f64).abs();
   if (order == 1 || std::isinf(order)) return wide;
   return order == 2 ? mul(wide, wide) : pow(wide, order);
 }

@@ -25,10 +25,17 @@ inline auto samples(std::int64_t n) {
 
 struct NetOptions {
   bool batch_norm = false;
+  bool images = false;  ///< the numbers are images of 2 channels, with a norm of their own
   double dropout = 0;
 };
 inline std::shared_ptr<nn::Sequential> make_net(const NetOptions& options = {}) {
-  auto net = nn::make<nn::Sequential>(nn::make<nn::Linear>(8, 16));
+  auto net = nn::make<nn::Sequential>();
+  if (options.images) {
+    net->push_back(nn::make<nn::Unflatten>(1, Shape{2, 2, 2}));
+    net->push_back(nn::make<nn::BatchNorm2d>(2));
+    net->push_back(nn::make<nn::Flatten>());
+  }
+  net->push_back(nn::make<nn::Linear>(8, 16));
   if (options.batch_norm) net->push_back(nn::make<nn::BatchNorm1d>(16));
   net->push_back(nn::make<nn::ReLU>());
   if (options.dropout > 0) net->push_back(nn::make<nn::Dropout>(options.dropout));

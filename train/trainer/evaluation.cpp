@@ -131,6 +131,7 @@ void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 
     options_.train_loader->end();  // the training goes on from the place that SideEpoch restores
     is_epoch_open_ = false;
   }
+  if (run != nullptr) run->share_buffers(state_.model);
   try {
     event(events[0]);
     const detail::EvaluationMode mode(state_.model);

@@ -25,6 +25,7 @@ void TrainerCore::fit(const Time& end) {
       if (run_epoch()) end_epoch();
     }
   }
+  if (parallel_) parallel_->share_buffers(state_.model);
   // Also of a training that was stopped behind its last batch.
   if (!options_.eval_interval.is_zero() && options_.eval_loader.defined() &&
       evaluated_at_ != state_.time.batch) {

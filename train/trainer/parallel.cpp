@@ -196,14 +196,7 @@ std::vector<std::pair<std::size_t, AnyBatch>> ParallelRun::parts_of(const Share&
 }
 
 bool ParallelRun::has_empty_part(const std::vector<std::int64_t>& wholes) const {
-  const std::int64_t all = is_deterministic() ? all_parts_ : size();
-  for (std::int64_t part = 0; part < all; ++part) {
-    const bool is_empty = std::all_of(wholes.begin(), wholes.end(), [&](std::int64_t whole) {
-      return whole * part / all == whole * (part + 1) / all;
-    });
-    if (is_empty) return true;
-  }
-  return false;
+  return std::any_of(wholes.begin(), wholes.end(), [&](std::int64_t whole) { return whole < all_parts_; });
 }
 
 void ParallelRun::require_equal_forwards(const std::vector<std::int64_t>& wholes,
@@ -229,6 +222,12 @@ void ParallelRun::share_counters(const nn::Module& model) const {
   for (const auto& [name, buffer] : model.named_buffers()) {
     if (!is_floating(buffer.dtype())) dist::broadcast(buffer, size() - 1, {.group = group_});
   }
+}
+
+void ParallelRun::share_buffers(const nn::Module& model) const {
+  if (size() == 1 || is_deterministic() || !options_.broadcast_buffers) return;
+  const NoGrad no_grad;
+  for (const auto& [name, buffer] : model.named_buffers()) dist::broadcast(buffer, 0, {.group = group_});
 }
 
 // --- random numbers

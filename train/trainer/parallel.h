@@ -64,14 +64,17 @@ class ParallelRun {
   /// rank's.
   [[nodiscard]] std::vector<std::pair<std::size_t, AnyBatch>> parts_of(const Share& share) const;
 
-  /// Whether a step of batches of so many samples has a part without any.
+  /// Whether one of a step's batches gives some virtual part no samples.
   [[nodiscard]] bool has_empty_part(const std::vector<std::int64_t>& wholes) const;
   /// Throws: ValueError, on all ranks, where a model with SyncBatchNorm would run forward more often on one
   /// of them than on another.
   void require_equal_forwards(const std::vector<std::int64_t>& wholes,
                               std::optional<std::int64_t> microbatch) const;
-  /// Gives all ranks those integer buffers that the step's last part has left: that part has samples.
+  /// Gives all ranks those integer buffers that the step's last part has left: it has samples of each batch.
   void share_counters(const nn::Module& model) const;
+
+  /// Gives all ranks rank 0's buffers, so that they evaluate one model.
+  void share_buffers(const nn::Module& model) const;
 
   // --- random numbers
   /// Counts the evaluations of a step's loss, of which each draws numbers of its own.
