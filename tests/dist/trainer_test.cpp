@@ -1,12 +1,16 @@
 // The trainer over several processes: the bits of one in deterministic mode, within rounding in fast mode.
 #include "mezzo/train/trainer.h"
 
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 
 #include "dist/trainer_support.h"
+#include "mezzo/dist/sync_batch_norm.h"
 
 namespace mezzo {
 namespace {
@@ -234,6 +238,133 @@ TEST(ParallelTrainer, AFolderThatCannotBeWrittenEndsAllRanks) {
         [&] { train_once({.folder = file + "/run"}, dist::data_parallel({.group = group})); });
   });
   EXPECT_EQ(messages[1], "Trainer: expected rank 0 to go on, got " + messages[0] + "; look at that rank");
+}
+
+TEST(ParallelTrainer, AFullDiskEndsAllRanks) {
+  const TemporaryFolder folder;
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 1000;  // bytes of a file
+  setrlimit(RLIMIT_FSIZE, &small);
+  std::vector<std::string> messages(2);
+  run_ranks(2, [&](const Group& group) {
+    messages[static_cast<std::size_t>(group.rank())] = test::message_of<Error>(
+        [&] { train_once({.folder = folder.path()}, dist::data_parallel({.group = group})); });
+  });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(messages[0].find(folder.path()), std::string::npos) << messages[0];
+  EXPECT_EQ(messages[1], "Trainer: expected rank 0 to go on, got " + messages[0] + "; look at that rank");
+}
+
+TEST(ParallelTrainer, TakesADataParallelOfTheProgram) {
+  // Whose gradients are means, and which a ShardedOptimizer was made of.
+  for (const int parts : {0, 4}) {
+    const Outcome expected = train_ranks(2, {}, {.virtual_parts = parts});
+    run_ranks(2, [&](const Group& group) {
+      const auto net = make_net();
+      dist::DataParallel parallel(net, {.group = group, .first_bucket_bytes = 200, .virtual_parts = parts});
+      dist::ShardedOptimizer<optim::AdamW> optimizer(parallel, {.lr = 1e-2});
+      data::DataLoader loader(samples(58), {.batch_size = 16, .shuffle = true, .seed = 2});
+      train::Trainer trainer({.model = net,
+                              .loss = nn::CrossEntropyLoss(),
+                              .optimizer = optimizer,
+                              .schedule = optim::Schedule(optim::CosineAnnealingLROptions{.T_max = 8}),
+                              .train_loader = loader,
+                              .max_duration = "2ep",
+                              .precision = "fp32",
+                              .progress_bar = false,
+                              .parallel = parallel});
+      trainer.fit();
+      EXPECT_LT(difference(net->parameters(), expected.parameters), 1e-5);
+      if (parts > 0) {
+        EXPECT_TRUE(test::bytes_of(net->parameters()) == expected.model);
+      }
+    });
+  }
+}
+
+TEST(ParallelTrainer, EachStepDrawsNumbersOfItsOwn) {
+  for (const int parts : {0, 2}) {
+    run_ranks(2, [&](const Group& group) {
+      const auto net = make_net({.dropout = 0.5});
+      optim::SGD sgd(*net, {.lr = 0});
+      data::DataLoader whole(samples(16), {.batch_size = 16});
+      const data::Example batch = *whole.begin();
+      std::vector<data::Example> list{batch, batch, batch};  // so only the masks differ
+      std::vector<double> losses;
+      train::Trainer trainer(
+          {.model = net,
+           .loss = nn::CrossEntropyLoss(),
+           .optimizer = sgd,
+           .train_loader = list,
+           .max_duration = "1ep",
+           .callbacks = {train::on(train::Event::batch_end,
+                                   [&](train::State& state) { losses.push_back(state.loss.item()); })},
+           .progress_bar = false,
+           .parallel = dist::data_parallel({.group = group, .virtual_parts = parts})});
+      trainer.fit();
+      ASSERT_EQ(losses.size(), 3U);
+      EXPECT_NE(losses[0], losses[1]);
+      EXPECT_NE(losses[1], losses[2]);
+      EXPECT_NE(losses[0], losses[2]);
+    });
+  }
+}
+
+TEST(ParallelTrainer, OptimizersWithAClosureAreOneProcessWithinRounding) {
+  const auto train = [](const train::Parallel& parallel, bool is_sam) {
+    const auto net = make_net();
+    optim::SGD sgd(*net, {.lr = 0.1, .momentum = 0.9});
+    optim::SAM sam(sgd);
+    optim::LBFGS lbfgs(*net, {.lr = 0.5, .max_iter = 4});
+    data::DataLoader loader(samples(50), {.batch_size = 25});
+    train::Trainer trainer({.model = net,
+                            .loss = nn::CrossEntropyLoss(),
+                            .optimizer = is_sam ? train::AnyOptimizer(sam) : train::AnyOptimizer(lbfgs),
+                            .train_loader = loader,
+                            .max_duration = "2ep",
+                            .precision = "fp32",
+                            .progress_bar = false,
+                            .parallel = parallel});
+    trainer.fit();
+    return test::copies_of(net->parameters());
+  };
+  for (const bool is_sam : {true, false}) {
+    const auto alone = train({}, is_sam);
+    for (const int parts : {0, 4}) {
+      run_ranks(2, [&](const Group& group) {
+        const auto options = dist::data_parallel({.group = group, .virtual_parts = parts});
+        EXPECT_LT(difference(train(options, is_sam), alone), 1e-4) << is_sam << ", " << parts;
+      });
+    }
+  }
+}
+
+TEST(ParallelTrainer, SyncBatchNormNeedsSamplesOnEachRank) {
+  std::vector<std::string> messages(3);
+  run_ranks(3, [&](const Group& group) {
+    const auto net = make_net({.batch_norm = true});
+    dist::convert_sync_batchnorm(*net, group);
+    optim::SGD sgd(*net, {.lr = 0.1});
+    data::DataLoader loader(samples(14), {.batch_size = 12});
+    train::Trainer trainer({.model = net,
+                            .loss = nn::CrossEntropyLoss(),
+                            .optimizer = sgd,
+                            .train_loader = loader,
+                            .max_duration = "1ep",
+                            .progress_bar = false,
+                            .parallel = dist::data_parallel({.group = group})});
+    messages[static_cast<std::size_t>(group.rank())] = test::message_of<ValueError>([&] { trainer.fit(); });
+    EXPECT_EQ(trainer.state().time.batch, 1);
+  });
+  for (const std::string& message : messages) {
+    EXPECT_EQ(message,
+              "Trainer: expected as many forwards on each rank, for SyncBatchNorm, got 0 and 1; use "
+              "drop_last, and a microbatch that divides each rank's share");
+  }
 }
 
 TEST(ParallelTrainer, RefusesOptionsThatDoNotGoTogether) {
