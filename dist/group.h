@@ -1,44 +1,14 @@
-// Group: processes that work together, and this one's place among them. Work: a collective under way.
+// Group: processes that work together, and this one's place among them.
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "mezzo/core/device.h"
-#include "mezzo/core/error.h"
 #include "mezzo/core/ref_counted.h"
+#include "mezzo/dist/work.h"
 
 namespace mezzo::dist {
 
 class GroupState;  // dist/detail/group_state.h
-class WorkState;
-
-/// A collective could not be completed: another process is gone, late, or makes other calls.
-class CommunicationError : public Error {
-  using Error::Error;
-};
-
-/// A collective that may still be under way. Copies are of the same one. What it reads and writes is left
-/// alone until it is done, and is kept alive as long.
-class Work {
- public:
-  /// One that is done.
-  Work() noexcept;
-  explicit Work(Ref<WorkState> state) noexcept;
-  Work(const Work& other) noexcept;
-  Work(Work&& other) noexcept;
-  Work& operator=(Work other) noexcept;
-  ~Work();
-
-  /// On the CPU: until it is done. On CUDA: the current stream waits for it, the host does not. Throws: what
-  /// the collective threw.
-  void wait() const;
-  /// Whether wait() would return at once.
-  [[nodiscard]] bool is_completed() const;
-
- private:
-  Ref<WorkState> state_;
-};
 
 /// Some of the processes, which make the same calls on it in the same order. Copies are of the same group.
 /// Source: torch.distributed.ProcessGroup.

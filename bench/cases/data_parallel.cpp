@@ -42,7 +42,8 @@ Net make_net(const std::string& name) {
             randint(0, 256, {8, 128}), randint(0, 256, {8 * 128}), true};
   }
   if (name == "resnet18_w16") {
-    return {std::make_shared<nn::Sequential>(models::resnet18(16)), randn({16, 3, 32, 32}), randint(0, 10, {16})};
+    return {std::make_shared<nn::Sequential>(models::resnet18(16)), randn({16, 3, 32, 32}),
+            randint(0, 10, {16})};
   }
   throw ValueError("bench", "mlp_1024, mlp_2048, gpt_4x128 or resnet18_w16", name, "name one of them");
 }
@@ -142,7 +143,8 @@ void serve() {
     double seconds = 0;
     words >> command >> name >> seconds;
     if (command == "end") return;
-    if (command == "about" && is_first) std::cout << "mezzo over MPI, " << dist::world_size() << " ranks" << std::endl;
+    if (command == "about" && is_first)
+      std::cout << "mezzo over MPI, " << dist::world_size() << " ranks" << std::endl;
     if (command == "list" && is_first) std::cout << std::endl;
     if (command != "time") continue;
     const double nanoseconds = time(name, seconds);

@@ -10,17 +10,10 @@
 #include "mezzo/core/function.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/dist/detail/job_queue.h"
-#include "mezzo/dist/group.h"
 #include "mezzo/dist/transport.h"
+#include "mezzo/dist/work.h"
 
 namespace mezzo::dist {
-
-/// What is under way behind a Work.
-class WorkState : public RefCounted {
- public:
-  virtual void wait() = 0;
-  [[nodiscard]] virtual bool is_completed() = 0;
-};
 
 /// Makes the transport of a CUDA device for a group, at the first collective there. `host` is the group's CPU
 /// transport, by which ids are exchanged, or empty where there is none.

@@ -1,0 +1,43 @@
+// Work: a collective under way, and what is thrown when it cannot be completed.
+#pragma once
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/ref_counted.h"
+
+namespace mezzo::dist {
+
+/// A collective could not be completed: another process is gone, late, or makes other calls.
+class CommunicationError : public Error {
+  using Error::Error;
+};
+
+/// What is under way behind a Work.
+class WorkState : public RefCounted {
+ public:
+  virtual void wait() = 0;
+  [[nodiscard]] virtual bool is_completed() = 0;
+};
+
+/// A collective that may still be under way. Copies are of the same one. What it reads and writes is left
+/// alone until it is done, and is kept alive as long.
+class Work {
+ public:
+  /// One that is done.
+  Work() noexcept;
+  explicit Work(Ref<WorkState> state) noexcept;
+  Work(const Work& other) noexcept;
+  Work(Work&& other) noexcept;
+  Work& operator=(Work other) noexcept;
+  ~Work();
+
+  /// On the CPU: until it is done. On CUDA: the current stream waits for it, the host does not. Throws: what
+  /// the collective threw.
+  void wait() const;
+  /// Whether wait() would return at once.
+  [[nodiscard]] bool is_completed() const;
+
+ private:
+  Ref<WorkState> state_;
+};
+
+}  // namespace mezzo::dist
