@@ -21,7 +21,7 @@
 #include "mezzo/ops/shape.h"
 #include "mezzo/ops/tensor_index.h"
 #include "mezzo/optim/clip.h"
-#include "mezzo/train/trainer/core.h"
+#include "mezzo/train/trainer/model_call.h"
 
 namespace mezzo::train {
 
@@ -82,7 +82,7 @@ TrainerOptions on_own_device(TrainerOptions options) {
   const Parallel& parallel = options.parallel;
   if (!parallel.defined() || has_own_group(parallel)) return options;
   dist::ensure_initialized();
-  const Device device = device_of(options);
+  const Device device = options.device.value_or(detail::device_of(*options.model.module()));
   if (device.is_cuda() && device.index == 0 && dist::local_world_size() > 1)
     options.device = Device::cuda(dist::local_rank());
   return options;
