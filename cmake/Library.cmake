@@ -123,8 +123,8 @@ foreach(part IN ITEMS mezzo_sample mezzo)
   list(APPEND mezzo_object_libraries ${part}_objects ${part}_loops)
   if(MEZZO_JOIN_SOURCES)
     mezzo_join_folders(${part}_objects "${plain}" amp autograd core core/cuda core/memory core/text data data/image data/text
-      io io/detail io/detail/torch nn/layers nn/module nn/summary nn/surgery ops/indexing ops/linalg ops/loss ops/reduce ops/shape
-      ops/vision optim optim/lbfgs optim/schedules train train/logging train/metrics)
+      dist dist/detail io io/detail io/detail/torch nn/layers nn/module nn/summary nn/surgery ops/indexing ops/linalg ops/loss
+      ops/reduce ops/shape ops/vision optim optim/lbfgs optim/schedules train train/logging train/metrics)
   endif()
 endforeach()
 # They name their parts as average_pool does.

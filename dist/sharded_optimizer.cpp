@@ -26,19 +26,6 @@ namespace {
 constexpr std::string_view kLoad = "ShardedOptimizer.load_state_dict";
 constexpr std::size_t kFrozen = std::numeric_limits<std::size_t>::max();
 
-/// A parameter as the model has it. `ranges`: where its shards are, rank by rank.
-struct Whole {
-  Tensor tensor;
-  std::size_t group = 0;
-  std::vector<std::pair<int, ShardRange>> ranges;
-};
-
-/// One of this rank's shards, in the order of the optimizer over them.
-struct Own {
-  std::size_t parameter = 0;  ///< in State::whole
-  std::int64_t begin = 0, end = 0;
-};
-
 /// Whether found_inf of any rank is set. The record is on the device, and the host reads nothing.
 void agree(const Group& group, Device device, ScalerRecord* record) {
   const NoGrad no_grad;
@@ -56,6 +43,19 @@ std::string range_name(const std::string& name, std::int64_t begin, std::int64_t
 }  // namespace
 
 struct Sharded::State {
+  /// A parameter as the model has it. `ranges`: where its shards are, rank by rank.
+  struct Whole {
+    Tensor tensor;
+    std::size_t group = 0;
+    std::vector<std::pair<int, ShardRange>> ranges;
+  };
+
+  /// One of this rank's shards, in the order of the optimizer over them.
+  struct Own {
+    std::size_t parameter = 0;  ///< in State::whole
+    std::int64_t begin = 0, end = 0;
+  };
+
   std::string op;
   Ref<Reducer> reducer;
   std::vector<Whole> whole;          ///< group by group
@@ -155,7 +155,7 @@ const Group& Sharded::group() const noexcept { return state_->reducer->group(); 
 
 std::vector<Tensor> Sharded::whole_parameters() const {
   std::vector<Tensor> parameters;
-  for (const Whole& parameter : state_->whole) parameters.push_back(parameter.tensor);
+  for (const State::Whole& parameter : state_->whole) parameters.push_back(parameter.tensor);
   return parameters;
 }
 
@@ -177,7 +177,7 @@ Tensor Sharded::clip_grad_norm_(double max_norm, double norm_type, bool error_if
   const InputHookGuard no_autocast{InputHookState{}};
   std::vector<Tensor> leaves, gradients;
   DType dtype = DType::f32;
-  for (const Whole& parameter : state_->whole) {
+  for (const State::Whole& parameter : state_->whole) {
     if (parameter.tensor.dtype() == DType::f64) dtype = DType::f64;
   }
   for (const auto& list : state_->leaves) {
@@ -312,7 +312,7 @@ optim::OptimizerState Sharded::gathered(const optim::OptimizerState& shards,
 
   optim::OptimizerState result{with_counts(shards.options, state.counts), {}};
   for (std::size_t i = 0; i < state.whole.size(); ++i) {
-    const Whole& parameter = state.whole[i];
+    const State::Whole& parameter = state.whole[i];
     if (step_of[i] < 0) continue;
     const detail::SlotNames& names = slots[parameter.group];
     const auto index = static_cast<std::int64_t>(i);
@@ -397,8 +397,8 @@ optim::OptimizerState Sharded::cut(const optim::OptimizerState& whole,
   for (const auto& list : state.leaves) own_counts.push_back(static_cast<std::int64_t>(list.size()));
   optim::OptimizerState result{with_counts(whole.options, own_counts), {}};
   for (std::size_t k = 0; k < state.own.size(); ++k) {
-    const Own& own = state.own[k];
-    const Whole& parameter = state.whole[own.parameter];
+    const State::Own& own = state.own[k];
+    const State::Whole& parameter = state.whole[own.parameter];
     const detail::SlotNames& names = slots[parameter.group];
     for (const std::string& name : {std::string("step"), names.carried}) {
       const auto found = taken.find(key_of(own.parameter, name));

@@ -15,6 +15,8 @@
 
 namespace mezzo::dist {
 
+class GroupState;
+
 /// Makes the transport of a CUDA device for a group, at the first collective there. `host` is the group's CPU
 /// transport, by which ids are exchanged, or empty where there is none.
 using MakeDeviceTransport = mezzo::detail::Function<Ref<Transport>(Device device, GroupState& group)>;
