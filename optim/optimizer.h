@@ -122,6 +122,8 @@ class Optimizer {
   /// process has found one. Called by GradScaler::unscale_ and step. Empty: this process decides alone.
   using FoundInfAgreement = mezzo::detail::Function<void(ScalerRecord* record)>;
   void set_found_inf_agreement(FoundInfAgreement agree) { found_inf_agreement_ = std::move(agree); }
+  /// Whether its parameters are this process's shards of a model's.
+  [[nodiscard]] bool is_sharded() const noexcept { return static_cast<bool>(found_inf_agreement_); }
   void agree_on_found_inf(ScalerRecord* record) const {
     if (found_inf_agreement_) found_inf_agreement_(record);
   }

@@ -13,6 +13,10 @@ namespace mezzo::optim {
 
 SAM::SAM(Optimizer& optimizer, const SAMOptions& options) : optimizer_(optimizer), options_(options) {
   require_not_negative("SAM", {{"rho", options.rho}});
+  if (optimizer.is_sharded()) {
+    throw ValueError("SAM", "an optimizer of whole parameters", "a ShardedOptimizer",
+                     "take the plain optimizer: the direction needs all gradients");
+  }
 }
 
 void SAM::ascend() {

@@ -26,7 +26,7 @@ struct SAMOptions {
 /// is skipped. Source: Foret et al., arXiv:2010.01412; Kwon et al., arXiv:2102.11600.
 class SAM {
  public:
-  /// `optimizer` must live as long. Throws: ValueError for options out of range.
+  /// `optimizer` must live as long. Throws: ValueError for options out of range, and for a ShardedOptimizer.
   explicit SAM(Optimizer& optimizer, const SAMOptions& options = {});
 
   /// One step. `closure` clears gradients, computes the loss, calls backward and returns the loss; it is

@@ -120,9 +120,11 @@ std::uint64_t bytes_sent(const Tensor& local, const Reduction& how, int ranks) {
   return scattered + (how.by_tree ? ring(how.wire) : scattered);
 }
 
-Bucket::Bucket(BucketPlan plan, Group group, Device device, const DataParallelOptions& options)
+Bucket::Bucket(BucketPlan plan, Group group, Device device, const DataParallelOptions& options,
+               std::string place)
     : plan_(std::move(plan)),
       group_(std::move(group)),
+      place_(std::move(place)),
       sum_dtype_(sum_dtype_of(plan_.dtype, options, group_.size())),
       memory_(plan_.numel, sum_dtype_, device),
       results_(plan_.numel, plan_.dtype, device) {
@@ -203,9 +205,11 @@ void Bucket::start() {
   }
   group_.state().count(bytes_sent(local, how_, group_.size()));
   work_ = group_.state().start(local.device(), {local, result_},
-                               [local, result = result_, how = how_](Transport& transport) {
+                               [local, result = result_, how = how_, place = place_](Transport& transport) {
                                  const NoGrad no_grad;
+                                 transport.set_place(place);
                                  reduce_over(transport, local, result, how);
+                                 transport.set_place("");
                                });
 }
 

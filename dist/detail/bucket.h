@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "mezzo/core/tensor.h"
@@ -73,7 +74,8 @@ void reduce_alone(const Tensor& local, const Tensor& result, const Reduction& ho
 /// counter, the oldest and largest first, so that they form one binary tree.
 class Bucket {
  public:
-  Bucket(BucketPlan plan, Group group, Device device, const DataParallelOptions& options);
+  /// `place`: what messages call it, the same on all ranks.
+  Bucket(BucketPlan plan, Group group, Device device, const DataParallelOptions& options, std::string place);
 
   [[nodiscard]] const BucketPlan& plan() const noexcept { return plan_; }
   [[nodiscard]] std::int64_t bytes() const noexcept { return plan_.numel * size_of(plan_.dtype); }
@@ -105,6 +107,7 @@ class Bucket {
 
   BucketPlan plan_;
   Group group_;
+  std::string place_;
   double factor_ = 1;  ///< of each rank's gradients, where the transport adds them up: saves a pass
   Reduction how_;
   DType sum_dtype_;  ///< of what is added up on this rank and sent

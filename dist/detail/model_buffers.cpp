@@ -80,7 +80,7 @@ ModelBuffers::ModelBuffers(std::vector<Tensor> buffers, Group group, int parts)
                                       [&](const Tensor& buffer) { return buffer.is_same(tensor); });
       place.parameter = static_cast<std::size_t>(found - buffers_.begin());
     }
-    sums_.emplace_back(std::move(plan), group_, floating.front().second.device(), options);
+    sums_.emplace_back(std::move(plan), group_, floating.front().second.device(), options, "buffers");
   }
 }
 

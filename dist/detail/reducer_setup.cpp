@@ -116,7 +116,8 @@ void Reducer::State::make_buckets(std::span<const std::size_t> order) {
       leaf.bucket = buckets.size();
       leaf.place = i;
     }
-    buckets.emplace_back(std::move(plan), group, device, options);
+    const std::string place = "gradients, bucket " + std::to_string(buckets.size());
+    buckets.emplace_back(std::move(plan), group, device, options, place);
   }
 }
 

@@ -402,6 +402,7 @@ TEST(ShardedOptimizer, Refusals) {
     EXPECT_THROW(ShardedOptimizer<optim::SGD>(parallel, Groups{{twice, {}}}), ValueError);
     ShardedOptimizer<optim::SGD> optimizer(parallel, {.lr = 0.1, .momentum = 0.9});
     EXPECT_THROW(ShardedOptimizer<optim::SGD>(parallel, {.lr = 0.1}), StateError);
+    EXPECT_THROW(optim::SAM{optimizer}, ValueError);
     EXPECT_THROW(optimizer.clip_grad_norm_(-1), ValueError);
     EXPECT_THROW(optimizer.clip_grad_norm_(1, 0), ValueError);
     backward(*net, parallel, 1);

@@ -93,12 +93,12 @@ TEST(ParallelTrainer, FastModeIsOneProcessWithinRounding) {
     const Outcome alone = train_once(alone_case, {});
     for (const int p : {1, 2, 3, 4}) {
       const Outcome outcome = train_ranks(p, setup, {});
-      EXPECT_LT(difference(outcome.parameters, alone.parameters), 1e-5) << p;
+      EXPECT_LT(difference(outcome.parameters, alone.parameters), 1e-6) << p;
       ASSERT_EQ(outcome.loss_values.size(), alone.loss_values.size());
       for (std::size_t i = 0; i < alone.loss_values.size(); ++i)
-        EXPECT_NEAR(outcome.loss_values[i], alone.loss_values[i], 1e-5) << p;
+        EXPECT_NEAR(outcome.loss_values[i], alone.loss_values[i], 1e-6) << p;
       EXPECT_EQ(outcome.results.at("accuracy"), alone.results.at("accuracy")) << p;
-      EXPECT_NEAR(outcome.results.at("loss"), alone.results.at("loss"), 1e-5) << p;
+      EXPECT_NEAR(outcome.results.at("loss"), alone.results.at("loss"), 1e-6) << p;
       EXPECT_EQ(outcome.sample, alone.sample);
     }
   }
@@ -278,7 +278,7 @@ TEST(ParallelTrainer, TakesADataParallelOfTheProgram) {
                               .progress_bar = false,
                               .parallel = parallel});
       trainer.fit();
-      EXPECT_LT(difference(net->parameters(), expected.parameters), 1e-5);
+      EXPECT_LT(difference(net->parameters(), expected.parameters), 1e-6);
       if (parts > 0) {
         EXPECT_TRUE(test::bytes_of(net->parameters()) == expected.model);
       }

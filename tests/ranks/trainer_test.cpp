@@ -45,8 +45,8 @@ TEST(RanksTrainer, FastModeIsOneProcessWithinRounding) {
     Case alone = setup;
     alone.sharded = false;
     const Outcome one = train_once(alone, {});
-    EXPECT_LT(test::difference(all.parameters, one.parameters), 1e-5);
-    EXPECT_NEAR(all.results.at("loss"), one.results.at("loss"), 1e-5);
+    EXPECT_LT(test::difference(all.parameters, one.parameters), 1e-6);
+    EXPECT_NEAR(all.results.at("loss"), one.results.at("loss"), 1e-6);
     EXPECT_EQ(all.results.at("accuracy"), one.results.at("accuracy"));
   }
 }
