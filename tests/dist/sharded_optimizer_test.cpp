@@ -21,6 +21,7 @@
 #include "mezzo/optim/nadam.h"
 #include "mezzo/optim/radam.h"
 #include "mezzo/optim/rmsprop.h"
+#include "mezzo/optim/sam.h"
 #include "mezzo/optim/sgd.h"
 
 namespace mezzo {
