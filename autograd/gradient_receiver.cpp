@@ -52,12 +52,12 @@ void LeafArrivals::count(const Edge& edge) {
     AutogradMeta* const meta = meta_of(*leaf);
     if (meta != nullptr) {
       const std::scoped_lock lock(meta->lock);
-      auto& [receiver, index] = meta->receiver;
-      if (receiver) {
-        found->second = {static_cast<GradientReceiver*>(receiver.get()), index, 0};
+      if (meta->receiver.receiver) {
+        auto* const receiver = static_cast<GradientReceiver*>(meta->receiver.receiver.get());
+        found->second = {receiver, meta->receiver.index, 0};
         const bool is_known = std::any_of(receivers_.begin(), receivers_.end(),
-                                          [&](const auto& known) { return known.get() == receiver.get(); });
-        if (!is_known) receivers_.push_back(Ref<GradientReceiver>(found->second.receiver));
+                                          [&](const auto& known) { return known.get() == receiver; });
+        if (!is_known) receivers_.push_back(Ref<GradientReceiver>(receiver));
       }
     }
   }

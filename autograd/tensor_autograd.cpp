@@ -8,6 +8,7 @@
 #include "mezzo/autograd/node.h"
 #include "mezzo/autograd/recorded/gradients.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/inference_mode.h"
 
 namespace mezzo {
 
