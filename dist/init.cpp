@@ -223,7 +223,9 @@ Session init(const InitOptions& options) {
 }
 
 void ensure_initialized() {
-  if (!place().is_open) static_cast<void>(new Session(init()));  // ends with the process
+  if (place().is_open) return;
+  Session session = init();
+  session.is_owner_ = false;  // it ends with the process
 }
 
 Session::Session(Session&& other) noexcept

@@ -39,6 +39,7 @@ class Session {
 
  private:
   friend Session init(const InitOptions& options);
+  friend void ensure_initialized();
   Session() noexcept = default;
   bool is_owner_ = true;
   int exceptions_ = 0;
