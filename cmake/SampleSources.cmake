@@ -43,7 +43,7 @@ set(mezzo_sample_files
   ops/pointwise: activation binary compare inplace scalar unary
   ops/reduce: common reduction
   ops/shape: cast methods view
-  optim: optimizer recorded_updates sgd)
+  optim: optimizer optimizer_state recorded_updates sgd)
 if(NOT MEZZO_HAVE_CUDA)
   list(APPEND mezzo_sample_files core/no_cuda: streams)
 endif()

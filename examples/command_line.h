@@ -6,20 +6,19 @@
 #include <exception>
 
 #include "mezzo/core/error.h"
-#include "mezzo/dist/init.h"
 
-/// Says what went wrong, and returns the status. Of several processes all end.
-inline int end_with(int status, const char* error) {
-  if (mezzo::dist::world_size() > 1) mezzo::dist::abort(error);
+/// Says what went wrong, and returns the status.
+inline int end_program(int status, const char* error) {
   std::fprintf(stderr, "%s\n", error);
   return status;
 }
 
 /// Calls run(options) with the options that add_options(app, options) names. Returns the exit status: 0; 2
-/// for options that are wrong, 1 for other errors, each with a line on stderr.
+/// for options that are wrong, 1 for other errors, each with a line on stderr: `end` says what is wrong.
 template <class Options>
 int run_program(int argc, char** argv, const char* name, const char* description,
-                void (*add_options)(CLI::App&, Options&), void (*run)(const Options&)) {
+                void (*add_options)(CLI::App&, Options&), void (*run)(const Options&),
+                int (*end)(int status, const char* error) = end_program) {
   CLI::App app(description);
   Options options;
   add_options(app, options);
@@ -33,8 +32,8 @@ int run_program(int argc, char** argv, const char* name, const char* description
     std::fprintf(stderr, "%s: %s; --help lists the flags\n", name, error.what());
     return 2;
   } catch (const mezzo::ValueError& error) {
-    return end_with(2, error.what());
+    return end(2, error.what());
   } catch (const std::exception& error) {
-    return end_with(1, error.what());
+    return end(1, error.what());
   }
 }

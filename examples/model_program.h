@@ -23,6 +23,12 @@
 
 namespace examples {
 
+/// end_program, and of several processes all end.
+inline int end_processes(int status, const char* error) {
+  if (mezzo::dist::world_size() > 1) mezzo::dist::abort(error);
+  return end_program(status, error);
+}
+
 /// The options that all of them have. A program's own derive from it and set other defaults.
 struct ModelOptions {
   std::string data = {}, precision = {}, resume = {}, report = {}, record = {}, device = {};

@@ -121,5 +121,6 @@ void run(const Options& o) {
 
 int main(int argc, char** argv) {
   return run_program<Options>(argc, argv, "char_gpt",
-                              "Trains a small GPT to write a text character by character.", add_options, run);
+                              "Trains a small GPT to write a text character by character.", add_options, run,
+                              examples::end_processes);
 }

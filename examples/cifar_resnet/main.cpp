@@ -100,5 +100,5 @@ void run(const Options& o) {
 
 int main(int argc, char** argv) {
   return run_program<Options>(argc, argv, "cifar_resnet", "Trains a residual net on small colour images.",
-                              add_options, run);
+                              add_options, run, examples::end_processes);
 }

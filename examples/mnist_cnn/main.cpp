@@ -85,5 +85,5 @@ void run(const Options& o) {
 
 int main(int argc, char** argv) {
   return run_program<Options>(argc, argv, "mnist_cnn", "Trains a convolution net to read handwritten digits.",
-                              add_options, run);
+                              add_options, run, examples::end_processes);
 }

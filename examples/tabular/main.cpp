@@ -57,5 +57,6 @@ void run(const Options& o) {
 }
 
 int main(int argc, char** argv) {
-  return run_program<Options>(argc, argv, "tabular", "Learns a column of a table.", add_options, run);
+  return run_program<Options>(argc, argv, "tabular", "Learns a column of a table.", add_options, run,
+                              examples::end_processes);
 }
