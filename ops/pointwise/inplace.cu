@@ -290,7 +290,8 @@ const Tensor& Tensor::mul_(Scalar other) const {
 
 void ops::scale_into(const Tensor& out, const Tensor& x, double factor) {
   const DType compute = compute_dtype(promote(out.dtype(), x.dtype()));
-  kernels::pointwise(out.device(), WithRight<MulFn>{Scalar(factor)}, view_of(out), std::array{view_of(x)}, compute);
+  kernels::pointwise(out.device(), WithRight<MulFn>{Scalar(factor)}, view_of(out), std::array{view_of(x)},
+                     compute);
   out.impl().storage->bump_version();
 }
 
