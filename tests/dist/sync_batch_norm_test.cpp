@@ -247,7 +247,7 @@ TEST(SyncBatchNorm, ConvertedModelsTrainAsOneProcess) {
   const auto expected = train(Group());
   for (const int p : {2, 3}) {
     // A bias before a norm has the gradient 0, of which rounding leaves some 1e-8; all else is f32 rounding.
-    run_ranks(p, [&](const Group& group) { EXPECT_LT(difference(train(group), expected), 1e-5); });
+    run_ranks(p, [&](const Group& group) { EXPECT_LT(difference(train(group), expected), 1e-6); });
   }
 }
 

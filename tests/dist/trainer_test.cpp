@@ -337,7 +337,9 @@ TEST(ParallelTrainer, OptimizersWithAClosureAreOneProcessWithinRounding) {
     for (const int parts : {0, 4}) {
       run_ranks(2, [&](const Group& group) {
         const auto options = dist::data_parallel({.group = group, .virtual_parts = parts});
-        EXPECT_LT(difference(train(options, is_sam), alone), 1e-4) << is_sam << ", " << parts;
+        // LBFGS divides by differences of gradients, in which rounding is larger.
+        const double tolerance = is_sam ? 1e-6 : 5e-6;
+        EXPECT_LT(difference(train(options, is_sam), alone), tolerance) << is_sam << ", " << parts;
       });
     }
   }
