@@ -2,12 +2,11 @@
 """Lets data-parallel training by mezzo (over MPI) and by PyTorch's DistributedDataParallel (over gloo) take turns at the same
 steps, with the same number of processes, and prints one table of ratios: bench/README.md, "Several processes"."""
 import argparse
-import os
 import pathlib
 import statistics
 import sys
 
-from run import Worker
+import run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NETS = ["mlp_1024", "mlp_2048", "gpt_4x128", "resnet18_w16"]
@@ -18,21 +17,17 @@ SIZES = [1 << 12, 1 << 16, 1 << 20, 1 << 22, 25 << 20, 100 << 20]
 
 
 def environment(threads):
-    return dict(os.environ, OMP_NUM_THREADS=str(threads), OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    return dict(run.environment(threads), OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
 def mezzo(build, ranks, threads=1):
     command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", f"{build}/bench/mezzo_data_parallel"]
-    return Worker("mezzo", command, environment(threads))
+    return run.Worker("mezzo", command, environment(threads))
 
 
 def pytorch(python, ranks, threads):
     command = [python, str(ROOT / "bench/peers/pytorch_ddp.py"), str(ranks), str(threads)]
-    return Worker("pytorch", command, environment(threads))
-
-
-def percentile(values, share):
-    return sorted(values)[round(share * (len(values) - 1))]
+    return run.Worker("pytorch", command, environment(threads))
 
 
 def compare(options):
@@ -47,7 +42,7 @@ def compare(options):
         ratios = [a / b for a, b in pairs]
         print(f"| {ours.split('/')[0]} {ours.split('/')[1]} | {ours.split('/')[-1]} | {statistics.median(a for a, _ in pairs) / 1e6:.3g} "
               f"| {theirs.split('/')[-1]} | {statistics.median(b for _, b in pairs) / 1e6:.3g} | {statistics.median(ratios):.2f} "
-              f"({percentile(ratios, 0.1):.2f} to {percentile(ratios, 0.9):.2f}) |", flush=True)
+              f"({run.quantile(ratios, 0.1):.2f} to {run.quantile(ratios, 0.9):.2f}) |", flush=True)
 
 
 def check_model(build, ranks, fit, step, work_class, seconds=0.5, repeats=5):

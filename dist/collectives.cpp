@@ -74,10 +74,18 @@ std::size_t bytes_of(const Tensor& tensor) {
   return static_cast<std::size_t>(tensor.numel() * size_of(tensor.dtype()));
 }
 
+/// What a group of one process exchanges.
+Work copy_alone(const Tensor& output, const Tensor& input) {
+  const NoGrad no_grad;
+  output.copy_(input);
+  return {};
+}
+
 /// A result is written into `target` by `write(transport, dense)`, where dense is the target itself or, if it
 /// has gaps, a copy.
 template <class F>
 Work write_into(const Tensor& target, std::vector<Tensor> keep, const CollectiveOptions& options, F write) {
+  if (options.group.size() == 1) return {};
   const NoGrad no_grad;
   const Tensor to = target.detach();
   const bool is_dense = to.is_contiguous();
@@ -165,11 +173,7 @@ Work reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
   require_pair("reduce_scatter", output, input, size, 1);
   require_reducible("reduce_scatter", input, op);
   options.group.state().count(ring_bytes(bytes_of(input), size));
-  if (size == 1) {
-    const NoGrad no_grad;
-    output.copy_(input);
-    return {};
-  }
+  if (size == 1) return copy_alone(output, input);
   const Tensor from = input.detach();
   return write_into(output, {from}, options, [from, op](Transport& transport, const Tensor& dense) {
     if (dense.numel() == 0) return;
@@ -192,11 +196,7 @@ Work all_gather(const Tensor& output, const Tensor& input, const CollectiveOptio
   const int size = options.group.size();
   require_pair("all_gather", output, input, 1, size);
   options.group.state().count(static_cast<std::uint64_t>(size - 1) * bytes_of(input));
-  if (size == 1) {
-    const NoGrad no_grad;
-    output.copy_(input);
-    return {};
-  }
+  if (size == 1) return copy_alone(output, input);
   const Tensor from = input.detach();
   return write_into(output, {from}, options, [from](Transport& transport, const Tensor& dense) {
     const Tensor part = from.contiguous();
@@ -208,11 +208,7 @@ Work all_to_all(const Tensor& output, const Tensor& input, const CollectiveOptio
   const int size = options.group.size();
   require_pair("all_to_all", output, input, size, size);
   options.group.state().count(ring_bytes(bytes_of(input), size));
-  if (size == 1) {
-    const NoGrad no_grad;
-    output.copy_(input);
-    return {};
-  }
+  if (size == 1) return copy_alone(output, input);
   const Tensor from = input.detach();
   return write_into(output, {from}, options, [from](Transport& transport, const Tensor& dense) {
     const Tensor parts =

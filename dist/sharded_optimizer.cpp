@@ -62,7 +62,6 @@ struct Sharded::State {
   std::vector<std::int64_t> counts;  ///< parameters in each group
   std::vector<optim::NamedTensors> leaves;
   std::vector<Own> own;
-  bool has_placeholder = false;  ///< as the only leaf
 
   /// Index in `whole` of each parameter of the reducer.
   [[nodiscard]] std::vector<std::size_t> list(const std::vector<optim::NamedTensors>& groups);
@@ -130,7 +129,6 @@ std::vector<Tensor> Sharded::State::cut_leaves(const std::vector<std::size_t>& p
   }
   for (const auto& list : own_by_group) own.insert(own.end(), list.begin(), list.end());
   if (all.empty()) {  // an optimizer has a parameter
-    has_placeholder = true;
     const Tensor& first = reducer->parameters().front().second;
     leaves.front().emplace_back(
         "no shard", zeros({0}, {.dtype = first.dtype(), .device = first.device(), .requires_grad = true}));

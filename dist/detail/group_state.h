@@ -17,8 +17,8 @@ namespace mezzo::dist {
 
 class GroupState;
 
-/// Makes the transport of a CUDA device for a group, at the first collective there. `host` is the group's CPU
-/// transport, by which ids are exchanged, or empty where there is none.
+/// Makes the transport of a CUDA device for a group, at the first collective there. Ids are exchanged by
+/// the group's CPU transport, where it has one.
 using MakeDeviceTransport = mezzo::detail::Function<Ref<Transport>(Device device, GroupState& group)>;
 
 /// A group. Members are called by one thread at a time.

@@ -217,5 +217,45 @@ TEST(Optimizer, WhenItThrowsNothingHasChanged) {
   }
 }
 
+// --- step hooks
+
+TEST(Optimizer, StepHooksRunAroundEachStepUntilTheyAreRemoved) {
+  const Tensor p = parameter_of({1});
+  SGD sgd({p}, {.lr = 0.5});
+  p.set_grad(ones({1}, {.dtype = DType::f64}));
+  std::vector<double> before, after;
+  const std::size_t first =
+      sgd.register_step_pre_hook([&](Optimizer& /*optimizer*/) { before.push_back(p.item()); });
+  const std::size_t second = sgd.register_step_post_hook([&](Optimizer& optimizer) {
+    after.push_back(p.item());
+    EXPECT_EQ(&optimizer, &sgd);
+  });
+  EXPECT_NE(first, second);
+  sgd.step();
+  sgd.remove_step_hook(first);
+  sgd.step();
+  sgd.remove_step_hook(second);
+  sgd.remove_step_hook(second);  // it is not there any more
+  sgd.step();
+  EXPECT_EQ(before, (std::vector<double>{1}));
+  EXPECT_EQ(after, (std::vector<double>{0.5, 0}));
+  EXPECT_THROW(sgd.register_step_pre_hook({}), ValueError);
+}
+
+TEST(Optimizer, AStepHookMayRemoveItself) {
+  const Tensor p = parameter_of({1});
+  SGD sgd({p}, {.lr = 0.5});
+  p.set_grad(ones({1}, {.dtype = DType::f64}));
+  int calls = 0;
+  std::size_t id = 0;
+  id = sgd.register_step_post_hook([&](Optimizer& optimizer) {
+    ++calls;
+    optimizer.remove_step_hook(id);
+  });
+  sgd.step();
+  sgd.step();
+  EXPECT_EQ(calls, 1);
+}
+
 }  // namespace
 }  // namespace mezzo::optim

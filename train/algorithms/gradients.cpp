@@ -23,8 +23,9 @@ GradientClipping::GradientClipping(const GradientClippingOptions& options) : opt
 }
 
 void GradientClipping::run(Event /*event*/, State& state) {
+  const bool is_sharded = state.optimizer != nullptr && state.optimizer->is_sharded();
   const std::vector<Tensor> parameters =
-      is_sharded(state.optimizer) ? state.optimizer->parameters() : state.model.parameters();
+      is_sharded ? state.optimizer->parameters() : state.model.parameters();
   if (options_.value) {
     optim::clip_grad_value_(parameters, *options_.value);
   } else {

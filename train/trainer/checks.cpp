@@ -148,10 +148,9 @@ void check_parallel(const TrainerOptions& options) {
   require(parallel.defined() || !optimizer.maker().make,
           "a training over several processes, for dist::sharded", "no .parallel",
           "give .parallel = dist::data_parallel()");
-  require(!is_sharded(optimizer.optimizer()) || parallel.made() != nullptr,
-          "the DataParallel of the ShardedOptimizer", "none", "give .parallel = that DataParallel");
-  require(!is_sharded(optimizer.optimizer()) || !optimizer.takes_closure(), "a ShardedOptimizer by itself",
-          "SAM around one", "give SAM a plain optimizer");
+  const bool is_sharded = optimizer.optimizer() != nullptr && optimizer.optimizer()->is_sharded();
+  require(!is_sharded || parallel.made() != nullptr, "the DataParallel of the ShardedOptimizer", "none",
+          "give .parallel = that DataParallel");
   if (!parallel.defined()) return;
   const bool has_parts = parallel.made() != nullptr ? parallel.made()->reducer().options().virtual_parts > 0
                                                     : parallel.options()->virtual_parts > 0;

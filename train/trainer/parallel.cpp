@@ -88,10 +88,6 @@ TrainerOptions on_own_device(TrainerOptions options) {
   return options;
 }
 
-bool is_sharded(const optim::Optimizer* optimizer) {
-  return dynamic_cast<const dist::Sharded*>(optimizer) != nullptr;
-}
-
 Tensor clip_gradients(const optim::Optimizer* optimizer, TensorList parameters, double max_norm,
                       double norm_type) {
   if (const auto* const sharded = dynamic_cast<const dist::Sharded*>(optimizer))

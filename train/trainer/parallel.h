@@ -21,9 +21,6 @@ namespace mezzo::train {
 /// first. Finds the other processes.
 [[nodiscard]] TrainerOptions on_own_device(TrainerOptions options);
 
-/// Whether gradients are those of shards (ShardedOptimizer), and the parameters have none.
-[[nodiscard]] bool is_sharded(const optim::Optimizer* optimizer);
-
 /// clip_grad_norm_ of these parameters' gradients, or of the shards of all ranks where the optimizer is
 /// sharded.
 Tensor clip_gradients(const optim::Optimizer* optimizer, TensorList parameters, double max_norm,
