@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mezzo/amp/captured_step.h"
@@ -117,6 +118,8 @@ class TrainerCore {
   Tensor train_microbatches(const StepBatches& step);
   /// The same in this process alone, without what comes behind backward.
   Tensor train_here(const StepBatches& step);
+  /// What a step runs forward and backward, each with its samples: batches, or microbatches of them.
+  [[nodiscard]] std::vector<std::pair<AnyBatch, std::int64_t>> pieces_of(const StepBatches& step) const;
   /// Returns the loss times the part's share of the step's samples.
   Tensor forward_backward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples);
   /// The same before backward, with history.

@@ -32,27 +32,14 @@ void TrainerCore::train_nothing() {
 }
 
 Tensor TrainerCore::train_pieces(const StepBatches& step) {
-  std::vector<AnyBatch> pieces;
-  std::vector<std::int64_t> sizes;
-  for (std::size_t i = 0; i < step.batches.size(); ++i) {
-    if (step.sizes[i] == 0) continue;
-    if (!state_.microbatch || *state_.microbatch >= step.sizes[i]) {
-      pieces.push_back(step.batches[i]);
-      sizes.push_back(step.sizes[i]);
-      continue;
-    }
-    for (AnyBatch& part : microbatches(step.batches[i], *state_.microbatch)) {
-      sizes.push_back(part.samples());
-      pieces.push_back(std::move(part));
-    }
-  }
+  const auto pieces = pieces_of(step);
   if (pieces.empty()) {
     train_nothing();
     return {};
   }
   Tensor total;
   const auto add = [&](std::size_t i) {
-    const Tensor loss = forward_backward(pieces[i], sizes[i], step.samples);
+    const Tensor loss = forward_backward(pieces[i].first, pieces[i].second, step.samples);
     total = total.defined() ? total + loss : loss;
   };
   for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {

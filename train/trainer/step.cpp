@@ -115,18 +115,27 @@ Tensor TrainerCore::train_microbatches(const StepBatches& step) {
   return total;
 }
 
-Tensor TrainerCore::train_here(const StepBatches& step) {
-  Tensor total;
-  const auto add = [&](const AnyBatch& part, std::int64_t samples) {
-    const Tensor loss = forward_backward(part, samples, step.samples);
-    total = total.defined() ? total + loss : loss;
-  };
+std::vector<std::pair<AnyBatch, std::int64_t>> TrainerCore::pieces_of(const StepBatches& step) const {
+  std::vector<std::pair<AnyBatch, std::int64_t>> pieces;
   for (std::size_t i = 0; i < step.batches.size(); ++i) {
+    if (parallel_ && step.sizes[i] == 0) continue;
     if (!state_.microbatch || *state_.microbatch >= step.sizes[i]) {
-      add(step.batches[i], step.sizes[i]);
+      pieces.emplace_back(step.batches[i], step.sizes[i]);
       continue;
     }
-    for (const AnyBatch& part : microbatches(step.batches[i], *state_.microbatch)) add(part, part.samples());
+    for (AnyBatch& part : microbatches(step.batches[i], *state_.microbatch)) {
+      const std::int64_t samples = part.samples();
+      pieces.emplace_back(std::move(part), samples);
+    }
+  }
+  return pieces;
+}
+
+Tensor TrainerCore::train_here(const StepBatches& step) {
+  Tensor total;
+  for (const auto& [piece, samples] : pieces_of(step)) {
+    const Tensor loss = forward_backward(piece, samples, step.samples);
+    total = total.defined() ? total + loss : loss;
   }
   return total;
 }
