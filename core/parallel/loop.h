@@ -122,8 +122,9 @@ class alignas(kCacheLine) Region {
     loop_ = &loop;
     state_.store(kTaken | kOpen | static_cast<std::uint32_t>(seats) * kSeat, std::memory_order_release);
   }
-  /// Lets no more helpers join, and waits until the last one has left.
-  void close() noexcept;
+  /// Lets no more helpers join, and waits until the last one has left. True when that took long because the
+  /// system had preempted one.
+  bool close() noexcept;
 
   /// Joins the loop and returns it, or nullptr when it wants no more helpers.
   [[nodiscard]] Loop* join() noexcept {
@@ -134,17 +135,24 @@ class alignas(kCacheLine) Region {
     }
     return nullptr;
   }
+  /// Whether the caller sleeps until helpers leave.
+  [[nodiscard]] bool is_waited_for() const noexcept {
+    return (state_.load(std::memory_order_relaxed) & kAsleep) != 0;
+  }
+  /// A helper that the caller sleeps for was preempted.
+  void set_preempted() noexcept { state_.fetch_or(kPreempted, std::memory_order_relaxed); }
   void leave() noexcept {
     const std::uint32_t before = state_.fetch_sub(kHelper, std::memory_order_acq_rel);
     if ((before & kHelpers) == kHelper && (before & kOpen) == 0) state_.notify_one();
   }
 
  private:
-  static constexpr std::uint32_t kTaken = 1, kOpen = 2;
+  static constexpr std::uint32_t kTaken = 1, kOpen = 2, kAsleep = 4, kPreempted = 8;
   static constexpr std::uint32_t kSeat = 1U << 4, kSeats = 0x3fffU * kSeat;
   static constexpr std::uint32_t kHelper = 1U << 18, kHelpers = 0x3fffU * kHelper;
 
-  std::atomic<std::uint32_t> state_{0};  // taken, open, seats that are free, helpers that are in
+  /// The flags, seats that are free, helpers that are in.
+  std::atomic<std::uint32_t> state_{0};
   Loop* loop_ = nullptr;
   std::unique_ptr<Share[]> shares_;
   int capacity_ = 0;

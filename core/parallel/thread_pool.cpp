@@ -1,9 +1,10 @@
 // Idle threads look for work for 50 us, which is longer than most steps take between two loops, and then
-// sleep. There is no end of a pool: its threads live as long as the process, and static objects may use it
-// while they are destroyed.
+// sleep. Where other processes preempt them, loops do with fewer for a while. There is no end of a pool: its
+// threads live as long as the process, and static objects may use it while they are destroyed.
 #include "mezzo/core/parallel/thread_pool.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "mezzo/core/parallel/alone.h"
+#include "mezzo/core/parallel/helper_backoff.h"
 #include "mezzo/core/parallel/loop.h"
 #include "mezzo/core/parallel/signals_blocked.h"
 
@@ -26,6 +28,8 @@ constexpr int kRegions = 8;
 /// More are not started whatever set_num_threads says.
 constexpr int kMostHelpers = 1023;
 constexpr std::chrono::microseconds kSpin{50};
+/// Processes of others run for milliseconds at a time, threads of the system for less.
+constexpr std::chrono::milliseconds kLongWait{1};
 
 thread_local bool inside = false;
 
@@ -54,6 +58,15 @@ bool spin_until(F done) noexcept {
   return done();
 }
 
+/// How often the system took the calling thread off its processor to run another.
+std::int64_t preemptions() noexcept {
+#if defined(RUSAGE_THREAD)
+  rusage used = {};
+  if (getrusage(RUSAGE_THREAD, &used) == 0) return used.ru_nivcsw;
+#endif
+  return 0;
+}
+
 class ThreadPool {
  public:
   void run(std::int64_t chunks, int threads, ChunkFunction function, void* context);
@@ -76,14 +89,15 @@ class ThreadPool {
   struct Helper {
     ThreadPool* pool;
     int index;
+    std::int64_t preemptions = 0;  // when a caller slept for want of it last
   };
 
   [[nodiscard]] Region* free_region() noexcept;
   void call_helpers(int seats) noexcept;
   void start(int helpers) noexcept;
   [[nodiscard]] bool start_one(int index) noexcept;
-  void help(int index) noexcept;
-  [[nodiscard]] bool help_once(int index) noexcept;
+  void help(Helper helper) noexcept;
+  [[nodiscard]] bool help_once(Helper& helper) noexcept;
   void wait_for_work(std::uint32_t seen, int index) noexcept;
 
   Region regions_[kRegions];
@@ -92,6 +106,7 @@ class ThreadPool {
   std::atomic<int> sleeping_{0};
   std::atomic<int> helpers_{0};
   std::atomic<int> threads_{0};  // of the last loop; helpers beyond do not spin
+  HelperBackoff backoff_;
   std::mutex starting_;
 };
 
@@ -104,7 +119,7 @@ Region* ThreadPool::free_region() noexcept {
 
 void ThreadPool::run(std::int64_t chunks, int threads, ChunkFunction function, void* context) {
   const Working caller(working_);
-  const int free = std::min(threads - 1 - caller.others(), kMostHelpers);
+  const int free = std::min(threads - 1 - caller.others() - backoff_.preempted(), kMostHelpers);
   const int seats = static_cast<int>(std::min<std::int64_t>(free, chunks - 1));
   Region* const region = seats > 0 ? free_region() : nullptr;
   Share* const shares = region != nullptr ? region->shares(seats + 1) : nullptr;
@@ -120,7 +135,7 @@ void ThreadPool::run(std::int64_t chunks, int threads, ChunkFunction function, v
   inside = true;
   loop.work(0);
   inside = false;
-  region->close();
+  if (region->close()) backoff_.add_preempted(HelperBackoff::Clock::now());
   region->give_back();
   loop.rethrow();
 }
@@ -148,9 +163,10 @@ bool ThreadPool::start_one(int index) noexcept {
   std::unique_ptr<Helper> helper(new (std::nothrow) Helper{this, index});
   pthread_t thread = {};
   const auto begin = [](void* raw) -> void* {
-    const Helper self = *std::unique_ptr<Helper>(static_cast<Helper*>(raw));
+    Helper self = *std::unique_ptr<Helper>(static_cast<Helper*>(raw));
+    self.preemptions = preemptions();
     inside = true;
-    self.pool->help(self.index);
+    self.pool->help(self);
     return nullptr;
   };
   if (helper == nullptr || pthread_create(&thread, nullptr, begin, helper.get()) != 0) return false;
@@ -160,20 +176,24 @@ bool ThreadPool::start_one(int index) noexcept {
   return true;
 }
 
-void ThreadPool::help(int index) noexcept {
+void ThreadPool::help(Helper helper) noexcept {
   while (true) {
     const std::uint32_t seen = loops_.load();
-    if (!help_once(index)) wait_for_work(seen, index);
+    if (!help_once(helper)) wait_for_work(seen, helper.index);
   }
 }
 
-bool ThreadPool::help_once(int index) noexcept {
+bool ThreadPool::help_once(Helper& helper) noexcept {
   for (Region& region : regions_) {
     Loop* const loop = region.join();
     if (loop == nullptr) continue;
     {
-      const Working helper(working_);
-      loop->work(1 + index % (loop->shares() - 1));
+      const Working works(working_);
+      loop->work(1 + helper.index % (loop->shares() - 1));
+    }
+    if (region.is_waited_for()) {
+      const std::int64_t now = preemptions();
+      if (std::exchange(helper.preemptions, now) != now) region.set_preempted();
     }
     region.leave();
     return true;
@@ -204,13 +224,15 @@ ThreadPool& the_pool() {
 
 }  // namespace
 
-void Region::close() noexcept {
+bool Region::close() noexcept {
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
   const auto empty = [this] { return (state_.load(std::memory_order_acquire) & kHelpers) == 0; };
-  if (empty() || spin_until(empty)) return;
+  if (empty() || spin_until(empty)) return false;
   // Asleep, the caller leaves its processor to a helper that waits for one.
-  for (std::uint32_t state = state_.load(); (state & kHelpers) != 0; state = state_.load())
-    state_.wait(state);
+  const auto begin = std::chrono::steady_clock::now();
+  std::uint32_t state = state_.fetch_or(kAsleep) | kAsleep;
+  for (; (state & kHelpers) != 0; state = state_.load()) state_.wait(state);
+  return (state & kPreempted) != 0 && std::chrono::steady_clock::now() - begin >= kLongWait;
 }
 
 bool in_parallel() noexcept { return inside; }

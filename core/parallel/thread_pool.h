@@ -14,11 +14,11 @@ namespace mezzo::detail {
 /// Calls function(context, c) once for every c of [0, chunks), on the caller and on threads of the pool. Each
 /// thread begins with a share of its own, the same one in every loop of as many chunks. Then it takes chunks
 /// from the shares of others that no thread has begun, so that no chunk waits for a thread that the system
-/// does not run. All compute in the caller's floating-point environment. All callers together use at most
-/// `threads` threads; callers that get no helper are not counted. A nested call, and one that gets no helper,
-/// runs on its caller alone. In a child of fork(), where the threads of the parent are not, new ones start.
-/// An exception is thrown again in the caller when all chunks that were begun have ended; of several, that of
-/// the lowest chunk.
+/// does not run; helpers that it preempts are left out for a while. All compute in the caller's
+/// floating-point environment. All callers together use at most `threads` threads; callers that get no helper
+/// are not counted. A nested call, and one that gets no helper, runs on its caller alone. In a child of
+/// fork(), where the threads of the parent are not, new ones start. An exception is thrown again in the
+/// caller when all chunks that were begun have ended; of several, that of the lowest chunk.
 void run_chunks(std::int64_t chunks, int threads, ChunkFunction function, void* context);
 
 }  // namespace mezzo::detail
