@@ -181,16 +181,23 @@ if(MEZZO_CUDA_EMULATED)
   file(GLOB emulation CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/emulated_cuda/*.cpp")
   mezzo_object_library(mezzo_emulated_cuda ${emulation})
   set_target_properties(mezzo_emulated_cuda PROPERTIES UNITY_BUILD ${MEZZO_JOIN_SOURCES} UNITY_BUILD_MODE BATCH)
-  if(MEZZO_SANITIZE)
-    # The device itself, which all its threads go through, has to be quick; what kernels do on it is checked in them.
-    target_compile_options(mezzo_emulated_cuda PRIVATE -O2 -fno-sanitize=undefined)
+  # The device and its stand-ins for NVIDIA's libraries have to be quick, as all that kernels and products do goes through
+  # them. The device's own code is not checked, which still tells the address sanitizer what it does (asan.h); the
+  # stand-ins are, as they read and write the library's memory.
+  set(device_flags "")
+  set(stand_in_flags "")
+  if(MEZZO_SANITIZE MATCHES "address")
+    set(device_flags -O2 -fno-sanitize=all -U__SANITIZE_ADDRESS__ -D__SANITIZE_ADDRESS__=1)
+    set(stand_in_flags -O2 -fno-sanitize=undefined)
   endif()
+  target_compile_options(mezzo_emulated_cuda PRIVATE ${device_flags})
   list(APPEND mezzo_object_libraries mezzo_emulated_cuda)
   # Stand in for cuBLASLt, cuDNN and NCCL and are opened like them. Not linked to libmezzo, which they find in the process
   # that opens them.
   function(mezzo_emulated_library folder name opener definition)
     file(GLOB emulation CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/emulated_cuda/${folder}/*.cpp")
     mezzo_object_library(mezzo_emulated_${folder} ${emulation})
+    target_compile_options(mezzo_emulated_${folder} PRIVATE ${stand_in_flags})
     add_library(mezzo_${name} MODULE $<TARGET_OBJECTS:mezzo_emulated_${folder}>)
     set_target_properties(mezzo_${name} PROPERTIES OUTPUT_NAME ${name}_emulated LINKER_LANGUAGE CXX
       LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")

@@ -154,8 +154,8 @@ TEST_P(FromPyTorch, TrainsAsItsTwin) {
   expect_as_twin(GetParam(), text);
 }
 
-/// The convolutions of these take a minute or more on the emulated device.
-constexpr std::array kHeavy{"mnist", "super_resolution"};
+/// These take a minute or more on the emulated device: convolutions, sentences translated word after word.
+constexpr std::array kHeavy{"mnist", "super_resolution", "translation"};
 
 TEST_P(FromPyTorch, BeginsAsItsTwinOnCuda) {
   if (!mezzo::cuda::is_available()) GTEST_SKIP() << mezzo::cuda::why_unavailable();
