@@ -138,11 +138,12 @@ class FmaTiles {
     for (auto& of_row : dots)
       for (T& value : of_row) value = T(0);
     for (std::int64_t begin = 0; begin < x.width; begin += kLines) {
+      const int lines = lines_of(x.width - begin);
       __syncthreads();
-      stage_transposed(x, row_begin, begin, x_tile);
-      stage_transposed(y, column_begin, begin, y_tile);
+      stage_transposed(x, row_begin, begin, lines, x_tile);
+      stage_transposed(y, column_begin, begin, lines, y_tile);
       __syncthreads();
-      each_line([&](int line) {
+      each_line(lines, [&](int line) {
         const auto a = x_tile.get(line, down()), b = y_tile.get(line, across());
         MEZZO_UNROLL
         for (int i = 0; i < kRows; ++i) {
@@ -167,10 +168,11 @@ class FmaTiles {
       weight_tile.set(column(j), down(), own);
     }
     for (int begin = 0; begin < kSide && column_begin + begin < z.rows; begin += kLines) {
+      const int lines = lines_of(z.rows - column_begin - begin);
       __syncthreads();
-      stage(z, column_begin + begin, out_begin, z_tile);
+      stage(z, column_begin + begin, out_begin, lines, z_tile);
       __syncthreads();
-      each_line([&](int line) {
+      each_line(lines, [&](int line) {
         const auto w = weight_tile.get(begin + line, down());
         MEZZO_UNROLL
         for (int g = 0; g < kOut / kOutPack; ++g) {
@@ -198,34 +200,41 @@ class FmaTiles {
   [[nodiscard]] __device__ static int down() { return static_cast<int>(threadIdx.x) / kAcross; }
   [[nodiscard]] __device__ static int across() { return static_cast<int>(threadIdx.x) % kAcross; }
 
-  /// f(line) for all lines of a stage, four copies of it in a row.
+  /// Lines of a stage when `left` terms are left of the sums: small heads and short sequences fill no stage.
+  [[nodiscard]] __device__ static int lines_of(std::int64_t left) {
+    return left < kLines ? static_cast<int>(left + kPack - 1) / kPack * kPack : kLines;
+  }
+
+  /// f(line) for `lines` lines of a stage, four copies of it in a row.
   template <class F>
-  __device__ static MEZZO_ALWAYS_INLINE void each_line(const F& f) {
+  __device__ static MEZZO_ALWAYS_INLINE void each_line(int lines, const F& f) {
+    static_assert(kPack == 4);
     MEZZO_KEEP_DEVICE_LOOP
-    for (int first = 0; first < kLines; first += 4) {
+    for (int first = 0; first < lines; first += 4) {
       MEZZO_UNROLL
       for (int line = first; line < first + 4; ++line) f(line);
     }
   }
 
-  /// Columns `column` to column + kLines - 1 of kSide rows, as lines.
+  /// Columns `column` to column + lines - 1 of kSide rows, as lines.
   __device__ static void stage_transposed(const TileSource& from, std::int64_t row, std::int64_t column,
-                                          const Staged& tile) {
+                                          int lines, const Staged& tile) {
     constexpr int kFours = kLines / kPack;
     MEZZO_KEEP_DEVICE_LOOP
     for (int k = static_cast<int>(threadIdx.x); k < kSide * kFours; k += kThreads) {
       const int line = k % kFours * kPack;
+      if (line >= lines) continue;
       T values[kPack];
       from.template load_four_stored<T>(row + k / kFours, column + line, values);
       for (int i = 0; i < kPack; ++i) tile.set_one(line + i, k / kFours, values[i]);
     }
   }
-  /// kLines rows, of each columns `column` to column + kOutWidth - 1.
-  __device__ static void stage(const TileSource& from, std::int64_t row, std::int64_t column,
+  /// `lines` rows, of each columns `column` to column + kOutWidth - 1.
+  __device__ static void stage(const TileSource& from, std::int64_t row, std::int64_t column, int lines,
                                const Summed& tile) {
     constexpr int kFours = kOutWidth / kPack;
     MEZZO_KEEP_DEVICE_LOOP
-    for (int k = static_cast<int>(threadIdx.x); k < kLines * kFours; k += kThreads) {
+    for (int k = static_cast<int>(threadIdx.x); k < lines * kFours; k += kThreads) {
       const int line = k / kFours, four = k % kFours;
       T values[kPack];
       from.template load_four_stored<T>(row + line, column + four * kPack, values);
