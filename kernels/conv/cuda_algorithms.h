@@ -42,4 +42,7 @@ void direct_input_gradient(Device device, const ConvShape& shape, const View& x,
 void direct_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
                             const View& y);
 
+/// Whether they may count in 32 bits, where sizes allow it. They may at first; for tests.
+void set_direct_narrow_places(bool allowed);
+
 }  // namespace mezzo::kernels::cuda

@@ -12,7 +12,7 @@
 #include "mezzo/kernels/conv/cuda_places.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/copy.h"
-#include "mezzo/kernels/cuda/grid.h"
+#include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/gemm/gemm.h"
 #include "mezzo/kernels/indexing/places.h"
@@ -52,41 +52,63 @@ struct Factor {
 
 // --- kernels
 
+/// How a kernel's indices become places: those of x's channels, as many as the part has, in the order of
+/// memory. The elements of columns may be more than a narrow Index counts.
+template <class Index>
+struct PartPlaces {
+  PartPlaces(const ConvShape& shape, const Part& part, std::int64_t places)
+      : windows(shape.windows),
+        order(shape.groups * part.channels, places, shape.channels_last),
+        channels(static_cast<Index>(part.channels)),
+        by_channels(channels) {}
+  WindowPlaces<Index> windows;
+  ImageOrder<Index> order;
+  Index channels;  ///< of a group
+  DivisorOf<Index> by_channels;
+};
+
 /// Writes the columns of a part: a thread per element of x's channels and place of y, whose indices stay
 /// below `total`, writes all positions of the kernel. S is an unsigned integer of the element's size; all
 /// bits 0 are 0.
-template <class S>
-__global__ void gather_columns(S* columns, const S* x, ConvShape shape, ImageStrides in, Part part,
-                               ColumnStrides to, std::int64_t total) {
+template <class S, class Index>
+__global__ void gather_columns(S* columns, const S* x, PartPlaces<Index> places,
+                               ImageStrides<std::int64_t> in, Part part, ColumnStrides to,
+                               std::int64_t total) {
   for (std::int64_t i = first_index(); i < total; i += grid_size()) {
-    const ImageElement e(i, shape.in_channels, part.places, shape.channels_last);
-    const std::int64_t group = e.channel / part.channels, channel = e.channel - group * part.channels;
+    const ImageElement<Index> e = places.order.element(static_cast<Index>(i));
+    const Index group = places.by_channels(e.channel), channel = e.channel - group * places.channels;
     S* const column =
         columns + e.sample * to.sample + group * to.group + channel * to.channel + e.place * to.place;
     const S* const from = x + in.at(part.sample + e.sample, e.channel, 0);
-    for_each_covered(shape.windows, positions_of(part.place + e.place, shape.windows.output),
-                     [&](std::int64_t k, std::int64_t place) {
-                       column[k * to.k] = place < 0 ? S(0) : from[place * in.place];
-                     });
+    const auto first = static_cast<Index>(part.place);
+    places.windows.for_each_covered(
+        places.windows.output.position(first + e.place),
+        [&](Index k, Index place) { column[k * to.k] = place < 0 ? S(0) : from[place * in.place]; });
   }
 }
 
 /// x = sums of the columns that cover its positions, plus the bias: a thread per element of the part.
-template <class T>
-__global__ void gather_sums(Array x, const T* columns, const void* bias, ConvShape shape, ImageStrides in,
-                            Part part, ColumnStrides from, std::int64_t total) {
-  const std::int64_t group_channels = shape.in_channels / shape.groups;
+template <class T, class Index>
+__global__ void gather_sums(Array x, const T* columns, const void* bias, PartPlaces<Index> places,
+                            std::int64_t group_channels, ImageStrides<std::int64_t> in, Part part,
+                            ColumnStrides from, std::int64_t total) {
   for (std::int64_t i = first_index(); i < total; i += grid_size()) {
-    const ImageElement e(i, shape.groups * part.channels, shape.windows.inputs(), shape.channels_last);
-    const std::int64_t group = e.channel / part.channels, c = e.channel - group * part.channels;
+    const ImageElement<Index> e = places.order.element(static_cast<Index>(i));
+    const Index group = places.by_channels(e.channel), c = e.channel - group * places.channels;
     const std::int64_t channel = group * group_channels + part.channel + c;
     const T* const column = columns + e.sample * from.sample + group * from.group + c * from.channel;
     T sum = T(0);
-    for_each_cover(shape.windows, positions_of(e.place, shape.windows.input),
-                   [&](std::int64_t k, std::int64_t t) { sum += column[k * from.k + t * from.place]; });
+    places.windows.for_each_cover(places.windows.input.position(e.place),
+                                  [&](Index k, Index t) { sum += column[k * from.k + t * from.place]; });
     if (bias != nullptr) sum += load<T>(bias, x.dtype, channel);
     store(x.data, x.dtype, in.at(part.sample + e.sample, channel, e.place), sum);
   }
+}
+
+/// Calls f(TypeTag<Index>{}) with the type that counts a convolution's places.
+template <class F>
+void with_index(const ConvShape& shape, const F& f) {
+  has_narrow_places(shape) ? f(TypeTag<std::int32_t>{}) : f(TypeTag<std::int64_t>{});
 }
 
 // --- host side
@@ -99,8 +121,8 @@ struct Geometry {
         places(s.windows.outputs()),
         group_in(s.in_channels / s.groups),
         group_out(s.out_channels / s.groups),
-        in(input_strides(s)),
-        out(output_strides(s)) {
+        in(input_strides<std::int64_t>(s)),
+        out(output_strides<std::int64_t>(s)) {
     const Windows& w = s.windows;
     pointwise = kernel == 1 && w.input == w.output;
     for (std::size_t d = 0; d < Windows::kDims; ++d)
@@ -109,7 +131,7 @@ struct Geometry {
 
   ConvShape shape;
   std::int64_t kernel, places, group_in, group_out;
-  ImageStrides in, out;
+  ImageStrides<std::int64_t> in, out;
   bool pointwise;  ///< each window covers the one place of its own number
 
   /// Whether columns go channel by channel.
@@ -243,12 +265,14 @@ class Columns {
     const std::int64_t total = part.samples * part.places * s.shape.in_channels;
     factor_ = columns_factor(s, memory_.data(), x.dtype, strides);
     if (total == 0) return;
-    const Grid grid = grid_for(total);
-    with_bits(size_of(x.dtype), [&](auto bits) {
-      using S = decltype(bits);
-      mezzo::cuda::launch(gather_columns<S>, dim3(grid.blocks), dim3(grid.threads), 0,
-                          mezzo::cuda::current_stream(device), static_cast<S*>(memory_.data()),
-                          static_cast<const S*>(x.data), s.shape, s.in, part, strides, total);
+    with_bits(size_of(x.dtype), [&]<class S>(S /*bits*/) {
+      with_index(s.shape, [&]<class Index>(TypeTag<Index> /*index*/) {
+        const Grid grid = resident_grid(gather_columns<S, Index>, total, device);
+        mezzo::cuda::launch(gather_columns<S, Index>, dim3(grid.blocks), dim3(grid.threads), 0,
+                            mezzo::cuda::current_stream(device), static_cast<S*>(memory_.data()),
+                            static_cast<const S*>(x.data), PartPlaces<Index>(s.shape, part, part.places),
+                            s.in, part, strides, total);
+      });
     });
   }
   [[nodiscard]] const Factor& factor() const { return factor_; }
@@ -261,15 +285,16 @@ class Columns {
 void launch_sums(Device device, const Geometry& s, const View& x, const View& columns, const void* bias,
                  const Part& part) {
   const std::int64_t total = part.samples * s.shape.groups * part.channels * s.shape.windows.inputs();
-  const Grid grid = grid_for(total);
-  const auto run = [&](auto number) {
-    using T = decltype(number);
-    mezzo::cuda::launch(gather_sums<T>, dim3(grid.blocks), dim3(grid.threads), 0,
-                        mezzo::cuda::current_stream(device), Array{x.data, x.dtype},
-                        static_cast<const T*>(columns.data), bias, s.shape, s.in, part,
-                        column_strides(s, part, false), total);
-  };
-  columns.dtype == DType::f64 ? run(double{}) : run(float{});
+  dispatch_real(columns.dtype, [&]<class T>(TypeTag<T> /*number*/) {
+    with_index(s.shape, [&]<class Index>(TypeTag<Index> /*index*/) {
+      const Grid grid = resident_grid(gather_sums<T, Index>, total, device);
+      mezzo::cuda::launch(gather_sums<T, Index>, dim3(grid.blocks), dim3(grid.threads), 0,
+                          mezzo::cuda::current_stream(device), Array{x.data, x.dtype},
+                          static_cast<const T*>(columns.data), bias,
+                          PartPlaces<Index>(s.shape, part, s.shape.windows.inputs()), s.group_in, s.in, part,
+                          column_strides(s, part, false), total);
+    });
+  });
 }
 
 /// The input gradient of windows that cover one place each.

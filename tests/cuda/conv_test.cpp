@@ -43,6 +43,7 @@ class CudaConv : public CudaTwin {
   void TearDown() override {
     kernels::cuda::set_conv_column_bytes(std::int64_t{256} << 20);
     kernels::cuda::set_conv_by_dnn(true);
+    kernels::cuda::set_direct_narrow_places(true);
     cuda::set_allow_tf32(false);
     cuda::set_benchmark(false);
 #if defined(MEZZO_CUDA_EMULATED)
@@ -209,6 +210,19 @@ TEST_F(CudaConv, MixedDtypes) {
       for (const Way way : {Way::columns, Way::direct}) expect_same_maps(way, shapes()[which], dtypes);
     }
   }
+}
+
+// Indices of 64 bits, which only arrays beyond 2^31 elements need.
+TEST_F(CudaConv, DirectWithWideIndices) {
+  kernels::cuda::set_direct_narrow_places(false);
+  for (const ConvShape& shape : shapes()) expect_same_maps(Way::direct, shape, all(DType::f32));
+}
+
+// More terms than threads, in blocks and, with channels last, in columns.
+TEST_F(CudaConv, DepthwiseOfManyPlaces) {
+  const ConvShape s = shape_of(3, 33, 33, 33, moves({1, 24, 23}, {1, 3, 3}, {1, 1, 2}, {0, 1, 1}));
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
+    expect_same_maps(Way::chosen, s, all(dtype));
 }
 
 // The limits cut batches, then places, then channels of the input gradient; the last leaves one of each.

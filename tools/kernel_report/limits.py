@@ -5,7 +5,7 @@ import dataclasses
 COMPILER = "13.0"  # of nvcc, whose registers and instructions these are; another one is reported and not judged
 
 SOURCES = ("tools/kernel_report/probes.cu", "kernels/softmax/cuda_softmax.cu", "kernels/norm/cuda_row_norm.cu",
-           "kernels/scaler/cuda.cu", "optim/sgd.cu")
+           "kernels/scaler/cuda.cu", "optim/sgd.cu", "kernels/conv/cuda_direct.cu")
 
 
 @dataclasses.dataclass
@@ -39,5 +39,9 @@ LIMITS = (
     Limit("row norm backward, to 512", r"row_norm_parts_kernel<1", 512, 64),
     Limit("row norm backward, to 8192", r"row_norm_parts_kernel<4", 512, 128),
     Limit("attention f16, 64 columns", r"attention_kernel<.*MmaTiles<.*Half, 16", 128, 192),
+    # Four products of a window, and one of a weight's gradient.
+    Limit("depthwise f32", r"direct_forward_kernel<.*DirectConv<float, int, float>", 256, 40, 0, 32, 0, 4, 17.5),
+    Limit("depthwise f32, input", r"direct_input_kernel<.*DirectConv<float, int, float>", 256, 40, 0, 32, 0, 4, 29),
+    Limit("depthwise f32, weight", r"reduce_blocks<.*DirectWeightSums<.*DirectConv<float, int, float>", 256, 40, 0, 8, 0, 1, 64),
     Limit("SGD, plain", r"update_batch<.*SgdFn<float, 0>.*, 16u?l?>", 256, 48),
 )
