@@ -13,7 +13,7 @@ namespace mezzo {
 /// Rows of `weight` in the order of `index`. Rows at `padding_idx` (counted from the end when negative) are
 /// read but get no gradient; with `scale_grad_by_freq`, the gradient of a row is divided by how often it was
 /// read. With `max_norm`, embedding_renorm_ changes the weight before. Differentiable to any order in the
-/// weight; its gradient is summed in f64 in the order of the indices.
+/// weight; its gradient is summed in f64 in an order that the indices of a row say: the same on every device.
 /// Shapes: index [..], weight [n, width] -> [.., width].
 /// Dtypes: index i64 or i32, weight any -> weight's.
 /// Throws: ShapeError, DTypeError, ValueError.

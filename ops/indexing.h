@@ -5,10 +5,11 @@
 // counts as one of shape [1]. Dtypes: any, which the result keeps. Two tensors of values must have one dtype
 // (DTypeError); under autocast scatter_add and index_put promote them. Indices are i64, where PyTorch takes
 // them also i32. On the CPU one out of range throws IndexError, on a CUDA device it becomes a fault
-// (core/cuda/fault.h) and is not used. Results are the same on every device and for any number of threads:
-// values that fall on one place are dealt with in row-major order, sums of 16-bit values in f32 and rounded
-// once. Differentiable to any order in the values; each value that is written gets the gradient of its place,
-// also where a later one won.
+// (core/cuda/fault.h) and is not used. Results are the same for any number of threads: values that fall on
+// one place are dealt with in row-major order, sums of 16-bit values in f32 and rounded once. They are the
+// same on every device, too, but for floating sums of 128 values or more that fall on one place, of which a
+// CUDA device adds up pieces of 128 first. Differentiable to any order in the values; each value that is
+// written gets the gradient of its place, also where a later one won.
 #pragma once
 
 #include <cstdint>

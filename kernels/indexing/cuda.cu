@@ -4,7 +4,7 @@
 
 #include "mezzo/core/cuda/fault.h"
 #include "mezzo/core/cuda/launch.h"
-#include "mezzo/kernels/cuda/grid.h"
+#include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/indexing/cuda_elements.h"
 #include "mezzo/kernels/reduce/cuda_kernels.h"
 
@@ -60,9 +60,9 @@ void take(Device device, const View& out, const Places& places) {
   if (layout::numel(out.shape) == 0) return;
   const std::array<const View*, 3> views{&out, &places.base, &places.index};
   const Space<3> space = space_of(part_of(views, {}, false));
-  const Grid grid = grid_for(space.total());
   with_bits(size_of(out.dtype), [&](auto bits) {
     using T = decltype(bits);
+    const Grid grid = resident_grid(take_elements<T>, space.total(), device);
     mezzo::cuda::launch(take_elements<T>, dim3(grid.blocks), dim3(grid.threads), 0,
                         mezzo::cuda::current_stream(device), static_cast<T*>(out.data),
                         elements_of<T>(places), space);

@@ -1,5 +1,7 @@
 // Writing and adding where indices say, on a CUDA device. Indices are sorted first, stable, so that one
-// thread deals with all elements of a place, in row-major order: no atomics, and the bits of the CPU.
+// thread deals with all elements of a place, in row-major order: no atomics, and the bits of the CPU. Of a
+// place that many elements fall on, threads of their own combine whole pieces of the run first.
+#include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/indexing/cuda_elements.h"
 #include "mezzo/kernels/indexing/indexing.h"
 #include "mezzo/kernels/sort/cuda.h"
@@ -52,16 +54,65 @@ void with_index_entries(std::int64_t limit, std::int64_t n, const F& f) {
     f(TypeTag<LongEntry>{});
 }
 
-/// What put_runs reads: rows of `n` sorted entries, each for as many lanes as share its indices.
+/// What the kernels below read: rows of `n` sorted entries, each for as many lanes as share its indices; and
+/// what pieces of runs come to, [rows, piece_slots(n), lanes].
 template <class T, class Entry>
 struct SortedPut {
   Elements<T> to;
   const T* source;
   const Entry* entries;
+  T* pieces;
   std::int64_t n;
   Space<2> rows, lanes;  ///< base, source
   Space<1> steps;        ///< source
+
+  /// The source's element of an entry of a lane that begins at `lane`.
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T element(const T* lane, const Entry& entry) const {
+    return lane[steps.offset(entry.at())];
+  }
 };
+
+/// The first of n sorted entries whose key is at least `key`.
+template <class Entry>
+[[nodiscard]] __device__ std::int64_t first_entry_from(const Entry* entries, std::int64_t n,
+                                                       typename Entry::Key key) {
+  std::int64_t low = 0, high = n;
+  while (low < high) {
+    const std::int64_t middle = (low + high) / 2;
+    if (entries[middle].key() < key)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/// A thread per slot of a piece (see kRunPiece) and lane.
+template <class T, class Entry, class Update>
+__global__ void put_pieces(SortedPut<T, Entry> put, Update update) {
+  const std::int64_t lane_count = put.lanes.total(), slots = piece_slots(put.n);
+  const std::int64_t total = put.rows.total() * slots * lane_count;
+  for (std::int64_t t = first_index(); t < total; t += grid_size()) {
+    const std::int64_t at = quotient(t, lane_count), r = quotient(at, slots), slot = at - r * slots;
+    const Entry* const entries = put.entries + r * put.n;
+    const std::int64_t witness = piece_witness(slot), half = kRunPiece / 2;
+    const auto key = entries[witness].key();
+    if (key == LoadIndices<Entry>::kNone) continue;
+    // A piece reaches half its length to one side of the witness: without that there is nothing to search.
+    const bool before = entries[witness - half].key() == key;
+    if (!before && (witness + half >= put.n || entries[witness + half].key() != key)) continue;
+    const std::int64_t begin = piece_begin(slot, first_entry_from(entries, put.n, key), put.n);
+    if (begin < 0 || entries[begin + kRunPiece - 1].key() != key) continue;
+    std::int64_t row[2], lane[2];
+    put.rows.offsets(r, row);
+    put.lanes.offsets(t - at * lane_count, lane);
+    const T* const source = put.source + row[1] + lane[1];
+    T value = put.element(source, entries[begin]);
+    for (std::int64_t k = begin + 1; k < begin + kRunPiece; ++k)
+      update(value, put.element(source, entries[k]));
+    put.pieces[t] = value;
+  }
+}
 
 /// A thread per entry and lane: that of the first entry of an index adds all of them, in order; where they
 /// replace one another, that of the last one writes.
@@ -77,13 +128,21 @@ __global__ void put_runs(SortedPut<T, Entry> put, Update update) {
     if (key == LoadIndices<Entry>::kNone) continue;
     if (neighbour >= 0 && neighbour < put.n && entries[neighbour].key() == key) continue;
     std::int64_t row[2], lane[2];
+    const std::int64_t l = t - entry * lane_count;
     put.rows.offsets(r, row);
-    put.lanes.offsets(t - entry * lane_count, lane);
+    put.lanes.offsets(l, lane);
     const T* const source = put.source + row[1] + lane[1];
     T* const place = put.to.base + row[0] + lane[0] + static_cast<std::int64_t>(key) * put.to.step;
     T value = *place;
-    for (std::int64_t k = e; k < put.n && entries[k].key() == key; ++k)
-      update(value, source[put.steps.offset(entries[k].at())]);
+    std::int64_t k = e;
+    if constexpr (Update::kInPieces) {
+      if (e + kRunPiece <= put.n && entries[e + kRunPiece - 1].key() == key) {
+        const std::int64_t end = first_entry_from(entries, put.n, static_cast<decltype(key)>(key + 1));
+        const T* const pieces = put.pieces + r * piece_slots(put.n) * lane_count + l;
+        for (; k + kRunPiece <= end; k += kRunPiece) update(value, pieces[piece_slot(k) * lane_count]);
+      }
+    }
+    for (; k < put.n && entries[k].key() == key; ++k) update(value, put.element(source, entries[k]));
     *place = value;
   }
 }
@@ -93,6 +152,23 @@ __global__ void put_runs(SortedPut<T, Entry> put, Update update) {
   return {walk.shape, {walk.strides[0], walk.strides[2]}};
 }
 [[nodiscard]] Space<1> only(const Walk<3>& walk, std::size_t k) { return {walk.shape, {walk.strides[k]}}; }
+
+template <class T, class Entry, class Update>
+void launch_sorted_put(Device device, SortedPut<T, Entry> put, Update update) {
+  const auto launch = [&](auto* kernel, std::int64_t items) {
+    const Grid grid = resident_grid(kernel, items, device);
+    mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0, mezzo::cuda::current_stream(device),
+                        put, update);
+  };
+  const std::int64_t lanes = put.rows.total() * put.lanes.total();
+  const std::int64_t pieces = Update::kInPieces ? lanes * piece_slots(put.n) : 0;
+  const Scratch memory(device, pieces * std::int64_t{sizeof(T)});
+  put.pieces = static_cast<T*>(memory.data());
+  if constexpr (Update::kInPieces) {
+    if (pieces > 0) launch(put_pieces<T, Entry, Update>, pieces);
+  }
+  launch(put_runs<T, Entry, Update>, lanes * put.n);
+}
 
 template <class T, class Update>
 void launch_put(Device device, const Places& places, const View& source, const Dims& walked, Update update) {
@@ -105,7 +181,7 @@ void launch_put(Device device, const Places& places, const View& source, const D
   const std::int64_t n = layout::numel(steps.shape);
   if (n <= kFewSteps) {
     const Space<3> lanes = space_of(part_of(views, walked, false));
-    const Grid grid = grid_for(lanes.total());
+    const Grid grid = resident_grid(put_few<T, Update>, lanes.total(), device);
     return mezzo::cuda::launch(put_few<T, Update>, dim3(grid.blocks), dim3(grid.threads), 0, stream, to, from,
                                lanes, space_of(steps), update);
   }
@@ -122,11 +198,10 @@ void launch_put(Device device, const Places& places, const View& source, const D
     auto* const entries = static_cast<Entry*>(sorted.data());
     const LoadIndices<Entry> load{to.index, to.limit, -1, only(rows, 1), only(steps, 1)};
     sort_rows<Entry>(device, load, row_count, n, {.entries = entries, .length = n});
-    const SortedPut<T, Entry> put{
-        to, from, entries, n, base_and_source(rows), base_and_source(lanes), only(steps, 2)};
-    const Grid grid = grid_for(row_count * n * put.lanes.total());
-    mezzo::cuda::launch(put_runs<T, Entry, Update>, dim3(grid.blocks), dim3(grid.threads), 0, stream, put,
-                        update);
+    launch_sorted_put(device,
+                      SortedPut<T, Entry>{to, from, entries, nullptr, n, base_and_source(rows),
+                                          base_and_source(lanes), only(steps, 2)},
+                      update);
   });
 }
 
@@ -169,7 +244,7 @@ void find_index_runs(Device device, const std::int64_t* index, const IndexRuns& 
     auto* const entries = static_cast<Entry*>(sorted.data());
     const LoadIndices<Entry> load{index, runs.values, skip, {}, Space<1>({runs.count}, {Dims{1}})};
     sort_rows<Entry>(device, load, 1, runs.count, {.entries = entries, .length = runs.count});
-    const Grid grid = grid_for(runs.count);
+    const Grid grid = resident_grid(store_runs<Entry>, runs.count, device);
     mezzo::cuda::launch(store_runs<Entry>, dim3(grid.blocks), dim3(grid.threads), 0,
                         mezzo::cuda::current_stream(device), entries, runs.count, runs.order, runs.first,
                         runs.last);

@@ -1,8 +1,9 @@
 // The kernels that read or write elements where an array of indices says (gather, scatter, index and their
 // like), and the order that sorts.
 //
-// Results are the same on every device and for any number of threads: two elements that fall on one place are
-// dealt with in row-major order.
+// Results are the same for any number of threads: two elements that fall on one place are dealt with in
+// row-major order. Results are the same on every device, but for floating sums (put_add) of a place that
+// kRunPiece elements or more fall on: there a device adds up whole pieces first.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/math/scalar_math.h"
@@ -45,14 +46,44 @@ struct IndexRuns {
   std::int64_t* last;          ///< [values]
 };
 
-/// What becomes of a place when an element falls on it.
+/// Elements of a run that are added up on their own, counted from the run's first one, so that a run that
+/// very many elements belong to is many threads' work. Those behind the last whole piece are added one by
+/// one.
+inline constexpr std::int64_t kRunPiece = 128;
+/// Whole pieces of sorted runs of `count` elements together have memory of their own: that of a piece is the
+/// number of the kRunPiece positions it begins among, where no other one does.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::int64_t piece_slots(std::int64_t count) {
+  return count / kRunPiece;
+}
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::int64_t piece_slot(std::int64_t begin) {
+  return begin / kRunPiece;
+}
+/// A position that every whole piece of that slot includes.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::int64_t piece_witness(std::int64_t slot) {
+  return (slot + 1) * kRunPiece - 1;
+}
+/// Where the piece of this slot begins, if it is one of a run [first, last) that includes the slot's witness;
+/// -1 where it is not whole.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::int64_t piece_begin(std::int64_t slot,
+                                                                              std::int64_t first,
+                                                                              std::int64_t last) {
+  const std::int64_t start = slot * kRunPiece;
+  const std::int64_t before = start <= first ? 0 : (start - first + kRunPiece - 1) / kRunPiece;
+  const std::int64_t begin = first + before * kRunPiece;
+  return begin + kRunPiece <= last ? begin : -1;
+}
+
+/// What becomes of a place when an element falls on it. kInPieces: a device may combine whole pieces of a run
+/// first (kRunPiece).
 struct AssignTo {
+  static constexpr bool kInPieces = false;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& place, T value) const {
     place = value;
   }
 };
 struct AddTo {
+  static constexpr bool kInPieces = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& place, T value) const {
     place = scalar::AddFn{}(place, value);
@@ -63,6 +94,8 @@ struct AddTo {
 enum class Combine : std::uint8_t { product, largest, smallest };
 template <class Fn>
 struct CombineWith {
+  /// Products of pieces overflow sooner than the result, and 0 times that is NaN.
+  static constexpr bool kInPieces = !std::is_same_v<Fn, scalar::MulFn>;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(T& place, T value) const {
     place = Fn{}(place, value);

@@ -136,7 +136,7 @@ Outputs embedding_backward_forward(const ForwardArgs<EmbeddingBackwardAttrs>& ar
   const kernels::IndexRuns runs{index.numel(), rows, static_cast<std::int64_t*>(order.impl().data()), first,
                                 first + rows};
   kernels::find_index_runs(device, data_of(index), runs, padding);
-  kernels::sum_rows(device, view_of(out), view_of(grad), runs);
+  kernels::sum_rows(device, view_of(out), view_of(grad), data_of(index), runs);
   return out;
 }
 Gradients embedding_backward_vjp(const VjpArgs<EmbeddingBackwardAttrs>& args) {

@@ -121,24 +121,75 @@ TEST(Embedding, GroupsPositionsByValue) {
   EXPECT_EQ(last, (std::vector<std::int64_t>{1, 3, 0, 6, 0}));
 }
 
-/// A device takes four elements at a time, which may belong to several rows; that is plain code too.
+/// A device takes four elements at a time, which may belong to several rows, and whole pieces of a run before
+/// the rest; that is plain code too.
 TEST(Embedding, SumsRowsInBlocksOnADevice) {
   Generator generator(9);
-  constexpr std::int64_t kCount = 10, kValues = 4;
-  for (const std::int64_t width : {1, 2, 3, 4, 7}) {
-    const Tensor index = randint(0, kValues, {kCount}, {}, generator);
-    const Tensor grad = rand({kCount, width}, {}, generator), sums = empty({kValues, width});
-    const auto* const at = index.data<std::int64_t>().data();
-    const auto view = [](const Tensor& x) {
-      return kernels::View{x.impl().data(), x.dtype(), x.shape(), x.strides()};
-    };
-    std::vector<std::int64_t> order(kCount), first(kValues, 0), last(kValues, 0);
-    const kernels::IndexRuns runs{kCount, kValues, order.data(), first.data(), last.data()};
-    kernels::find_index_runs(Device::cpu(), at, runs, -1);
-    kernels::generate<double>(
-        Device::cpu(),
-        kernels::detail::SumRows<float>{grad.data<float>().data(), runs, width, kValues * width}, view(sums));
-    EXPECT_EQ(list(sums), list(embedding_backward(grad, index, kValues)));
+  constexpr std::int64_t kValues = 4;
+  for (const std::int64_t count : {10, 127, 600, 2000}) {
+    for (const std::int64_t width : {1, 2, 3, 4, 7}) {
+      const Tensor index = randint(-1, kValues + 1, {count}, {}, generator);  // some are of no row
+      const Tensor grad = rand({count, width}, {}, generator), sums = empty({kValues, width}),
+                   device_sums = empty({kValues, width});
+      const auto* const at = index.data<std::int64_t>().data();
+      const auto view = [](const Tensor& x) {
+        return kernels::View{x.impl().data(), x.dtype(), x.shape(), x.strides()};
+      };
+      std::vector<std::int64_t> order(static_cast<std::size_t>(count)), first(kValues, 0), last(kValues, 0);
+      const kernels::IndexRuns runs{count, kValues, order.data(), first.data(), last.data()};
+      kernels::find_index_runs(Device::cpu(), at, runs, 2);
+      const Tensor pieces = empty({kernels::piece_slots(count), width}, {.dtype = DType::f64});
+      kernels::detail::SumRows<float> rows{grad.data<float>().data(), runs, width, kValues * width};
+      kernels::generate<double>(Device::cpu(), kernels::detail::SumPieces<float>{rows, at}, view(pieces));
+      rows.pieces = static_cast<const double*>(pieces.impl().data());
+      kernels::generate<double>(Device::cpu(), rows, view(device_sums));
+      kernels::sum_rows(Device::cpu(), view(sums), view(grad), at, runs);
+      const Doubles all = list(grad), got = list(sums);
+      EXPECT_EQ(list(device_sums), got) << count << " rows of " << width;
+      for (std::int64_t v = 0; v < kValues; ++v) {
+        double expected = 0;
+        for (std::int64_t n = 0; n < count && v != 2; ++n)
+          expected += at[n] == v ? all[static_cast<std::size_t>(n * width)] : 0;
+        EXPECT_NEAR(got[static_cast<std::size_t>(v * width)], expected, expected * 0x1p-24);
+      }
+    }
+  }
+}
+
+// Of every length and place of neighbouring runs: whole pieces have a slot each, and its witness is theirs.
+TEST(Embedding, WholePiecesOfRunsHaveSlotsOfTheirOwn) {
+  using kernels::kRunPiece;
+  Generator generator(10);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> runs;
+    std::int64_t count = 0;
+    while (count < 2000) {
+      const auto length =
+          1 +
+          randint(0, round % 2 == 0 ? 3 * kRunPiece : kRunPiece + 3, {}, {}, generator).item<std::int64_t>();
+      runs.emplace_back(count, count + length);
+      count += length;
+    }
+    std::vector<int> owners(static_cast<std::size_t>(kernels::piece_slots(count)), 0);
+    for (const auto& [first, last] : runs) {
+      for (std::int64_t begin = first; begin + kRunPiece <= last; begin += kRunPiece) {
+        const std::int64_t slot = kernels::piece_slot(begin), witness = kernels::piece_witness(slot);
+        ASSERT_LT(slot, kernels::piece_slots(count));
+        ++owners[static_cast<std::size_t>(slot)];
+        EXPECT_TRUE(begin <= witness && witness < begin + kRunPiece);
+        EXPECT_EQ(kernels::piece_begin(slot, first, last), begin);
+      }
+    }
+    for (std::size_t slot = 0; slot < owners.size(); ++slot) {
+      EXPECT_LE(owners[slot], 1);
+      if (owners[slot] == 1) continue;
+      const std::int64_t witness = kernels::piece_witness(static_cast<std::int64_t>(slot));
+      for (const auto& [first, last] : runs) {
+        if (first <= witness && witness < last) {
+          EXPECT_EQ(kernels::piece_begin(static_cast<std::int64_t>(slot), first, last), -1);
+        }
+      }
+    }
   }
 }
 

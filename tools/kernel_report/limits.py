@@ -43,5 +43,8 @@ LIMITS = (
     Limit("depthwise f32", r"direct_forward_kernel<.*DirectConv<float, int, float>", 256, 40, 0, 32, 0, 4, 17.5),
     Limit("depthwise f32, input", r"direct_input_kernel<.*DirectConv<float, int, float>", 256, 40, 0, 32, 0, 4, 29),
     Limit("depthwise f32, weight", r"reduce_blocks<.*DirectWeightSums<.*DirectConv<float, int, float>", 256, 40, 0, 8, 0, 1, 64),
+    # Four rows, or sums of four pieces, of four columns; `generate` keeps what it stores in local memory.
+    Limit("rows by index, pieces", r"generate<double, .*SumPieces<float>", 256, 56, 7, 96, 0, 16, 5.375),
+    Limit("rows by index, runs", r"generate<double, .*SumRows<float>", 256, 56, 7, 192, 0, 16, 10.6875),
     Limit("SGD, plain", r"update_batch<.*SgdFn<float, 0>.*, 16u?l?>", 256, 48),
 )
