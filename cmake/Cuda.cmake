@@ -62,7 +62,7 @@ function(mezzo_use_cuda_headers target)
     target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr>")
     if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8 AND NOT CMAKE_CUDA_FLAGS MATCHES "--compress-mode")
-      # Device code to less than half of its size; it is unpacked when a kernel is first used. A third of nvcc's time.
+      # Device code to less than half of its size, for a third of nvcc's time; it is unpacked when a kernel is first used.
       target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>")
     endif()
     set_target_properties(${target} PROPERTIES CUDA_VISIBILITY_PRESET default)

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -154,13 +153,8 @@ TEST_P(FromPyTorch, TrainsAsItsTwin) {
   expect_as_twin(GetParam(), text);
 }
 
-/// These take a minute or more on the emulated device: convolutions, sentences translated word after word.
-constexpr std::array kHeavy{"mnist", "super_resolution", "translation"};
-
 TEST_P(FromPyTorch, BeginsAsItsTwinOnCuda) {
   if (!mezzo::cuda::is_available()) GTEST_SKIP() << mezzo::cuda::why_unavailable();
-  if (mezzo::test::under_sanitizer() && std::count(kHeavy.begin(), kHeavy.end(), GetParam()) > 0)
-    GTEST_SKIP() << "takes a minute on the emulated device";
   const Ran ran = run(GetParam(), "--cuda --steps 1");
   ASSERT_EQ(ran.status, 0) << ran.text;
   expect_as_twin(GetParam(), ran.text.substr(0, ran.text.find('\n')));

@@ -32,27 +32,30 @@ namespace {
 
 using kernels::cpu::parallel_for;
 
-/// Runs `f` on the caller and on a helper, for sure: on a busy machine loops may do without helpers for a
-/// while, so they are repeated until one has come, for 60 s at most.
+/// Runs `f` on the caller and on a helper, for sure, at the same time if nothing hinders them: on a busy
+/// machine loops may do without helpers for a while, so they are repeated until both have come, for 60 s at
+/// most.
 template <class F>
 void on_caller_and_helper(F f) {
   const test::ThreadGuard two(2);
   const std::thread::id caller = std::this_thread::get_id();
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  bool both = false;
-  while (!both && std::chrono::steady_clock::now() < limit) {
+  std::atomic<bool> ran_on_caller{false}, ran_on_helper{false};
+  while (!(ran_on_caller && ran_on_helper) && std::chrono::steady_clock::now() < limit) {
     std::atomic<int> came{0};
     std::atomic<bool> helper_came{false};
     const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     parallel_for(2, 1, [&](std::int64_t, std::int64_t) {
-      if (std::this_thread::get_id() != caller) helper_came = true;
+      const bool helper = std::this_thread::get_id() != caller;
+      if (helper) helper_came = true;
       ++came;
       while (came < 2 && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
-      if (helper_came) f(std::this_thread::get_id() != caller);
+      if (came < 2 || !helper_came) return;
+      (helper ? ran_on_helper : ran_on_caller) = true;
+      f(helper);
     });
-    both = helper_came;
   }
-  EXPECT_TRUE(both) << "no helper came";
+  EXPECT_TRUE(ran_on_caller && ran_on_helper) << "no helper came";
 }
 
 TEST(ThreadPool, HelpersComputeInTheCallersFloatingPointEnvironment) {
