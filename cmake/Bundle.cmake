@@ -23,6 +23,15 @@ foreach(target IN LISTS targets)
   list(APPEND copies COMMAND ${CMAKE_STRIP} -s -o "${bundle}/${folder}/$<TARGET_FILE_NAME:${target}>"
     $<TARGET_FILE:${target}>)
 endforeach()
+# The C++ library that all of it was linked with: the GPU machine's may be older. It is the only one of a process: with
+# -static-libstdc++ the libraries of cuDNN take half of their std:: functions from libmezzo, and crash.
+foreach(name libstdc++.so.6 libgcc_s.so.1)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${name} OUTPUT_VARIABLE file OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(IS_ABSOLUTE "${file}")
+    file(REAL_PATH "${file}" file)
+    list(APPEND copies COMMAND ${CMAKE_COMMAND} -E copy "${file}" "${bundle}/lib/${name}")
+  endif()
+endforeach()
 # What the bench's bare peer needs and a GPU machine may lack.
 if(OpenMP_gomp_LIBRARY)
   file(REAL_PATH "${OpenMP_gomp_LIBRARY}" gomp)
@@ -39,8 +48,10 @@ add_custom_target(bundle
   COMMAND ${CMAKE_COMMAND} -E copy bench/peers/pytorch.py bench/peers/pytorch_models.py bench/peers/pytorch_optimizers.py
           bench/peers/pytorch_views.py bench/peers/pytorch_worker.py "${bundle}/bench/peers"
   COMMAND ${CMAKE_COMMAND} -E copy_directory tests/goldens "${bundle}/data/goldens"
-  COMMAND ${CMAKE_COMMAND} -E copy_directory tests/data/files "${bundle}/data/data/files"
-  COMMAND ${CMAKE_COMMAND} -E copy_directory tests/examples/files "${bundle}/data/examples/files"
+  COMMAND sh -c "for folder in tests/*/files; do \
+    mkdir -p '${bundle}/data/'\"\${folder#tests/}\" && cp -R \"$folder/.\" '${bundle}/data/'\"\${folder#tests/}\"; done"
+  COMMAND sh -c "cp -R examples/amp/. '${bundle}/examples/amp' && cp -R examples/from_pytorch/. '${bundle}/examples/from_pytorch'"
+  COMMAND ${CMAKE_COMMAND} -E copy SECURITY.md "${bundle}"
   COMMAND ${CMAKE_COMMAND} -E copy tools/gpu.sh "${bundle}/run"
   COMMAND sh -c "{ git describe --always --dirty 2>/dev/null || echo unknown; } >'${bundle}/COMMIT'"
   COMMAND sh tools/bundle_headers.sh "${bundle}/headers.tar.gz" ${mezzo_packages}
