@@ -118,7 +118,7 @@ TEST_F(CudaSchedule, ARecordedStepGoesOnFromALoadedState) {
   run.scheduler.load_state_dict(state.set("last_epoch", 7).set("base_lrs", Value::list(1.0)));
   EXPECT_EQ(run.optimizer.lr(), 0.125);
   static_cast<void>(step());
-  EXPECT_EQ(run.optimizer.lr(), 0.0625);
+  EXPECT_DOUBLE_EQ(run.optimizer.lr(), 0.0625);  // a GPU's pow may be one unit off
   EXPECT_EQ(run.scheduler.last_epoch(), 8);
 }
 
