@@ -3,55 +3,41 @@
 // place have for it, in a fixed order and without atomics.
 //
 // Bounds: an element's number is below the array's size, places and windows come as ranges that lie within
-// the input and the output (kernels/pool/pool.h), and indices are compared only, never used to read.
+// the input and the output (kernels/pool/cuda_places.h), and indices are compared only, never used to read.
 #include "mezzo/kernels/pool/pool.h"
+
+#include <type_traits>
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
-#include "mezzo/kernels/cuda/grid.h"
-#include "mezzo/kernels/math/quotient.h"
+#include "mezzo/kernels/cuda/resident_grid.h"
+#include "mezzo/kernels/pool/cuda_places.h"
 
 namespace mezzo::kernels::cuda {
 
 namespace {
 
-/// An element of a dense array of images, by its places.
-struct PoolPlace {
-  std::int64_t image, d, h, w, channel;
-};
-[[nodiscard]] __device__ PoolPlace pool_place(std::int64_t e, const Windows::Sizes& sizes,
-                                              std::int64_t inner) {
-  const std::int64_t place = quotient(e, inner), row = quotient(place, sizes[2]);
-  const std::int64_t plane = quotient(row, sizes[1]), image = quotient(plane, sizes[0]);
-  return {image, plane - image * sizes[0], row - plane * sizes[1], place - row * sizes[2], e - place * inner};
-}
-/// Where row (d, h) of an image begins, counted in places of all images.
-[[nodiscard]] __device__ std::int64_t row_start(std::int64_t image, std::int64_t d, std::int64_t h,
-                                                const Windows::Sizes& sizes) {
-  return ((image * sizes[0] + d) * sizes[1] + h) * sizes[2];
-}
-
+/// The dtypes of arrays that are computed in T.
 template <class T>
-__global__ void largest_of_windows(Pooling pooling, Array y, std::int64_t* indices, Array x) {
-  const Windows& windows = pooling.windows;
-  const std::int64_t inner = pooling.inner, total = pooling.outer * windows.outputs() * inner;
-  const std::int64_t steps[3] = {pooling.adaptive ? 1 : windows.dilation[0],
-                                 pooling.adaptive ? 1 : windows.dilation[1],
-                                 pooling.adaptive ? 1 : windows.dilation[2]};
+constexpr Among kStoredOf = std::is_floating_point_v<T> ? Among::floating : Among::all;
+
+template <class T, class Index>
+__global__ void largest_of_windows(PoolPlaces<Index> pooling, std::int64_t total, Array y,
+                                   std::int64_t* indices, Array x) {
   for (std::int64_t e = first_index(); e < total; e += grid_size()) {
-    const PoolPlace at = pool_place(e, windows.output, inner);
-    const PlaceRange depths = pooling.places(0, at.d), heights = pooling.places(1, at.h),
-                     widths = pooling.places(2, at.w);
-    const std::int64_t image = row_start(at.image, 0, 0, windows.input);
-    const auto value = [&](std::int64_t place) {
-      return load<T>(x.data, x.dtype, (image + place) * inner + at.channel);
+    const PoolPlace<Index> at = pooling.output.place(static_cast<Index>(e));
+    const PoolRange<Index> depths = pooling.places(0, at.at[0]), heights = pooling.places(1, at.at[1]),
+                           widths = pooling.places(2, at.at[2]);
+    const Index image = pooling.input.row(at.image, 0, 0);
+    const auto value = [&](Index place) {
+      return load<T, kStoredOf<T>>(x.data, x.dtype, pooling.input.element(image + place, at.channel));
     };
-    std::int64_t best_at = row_start(0, depths.first, heights.first, windows.input) + widths.first;
+    Index best_at = pooling.input.row(0, depths.first, heights.first) + widths.first;
     T best = value(best_at);
-    for (std::int64_t d = depths.first; d < depths.last; d += steps[0]) {
-      for (std::int64_t h = heights.first; h < heights.last; h += steps[1]) {
-        const std::int64_t row = row_start(0, d, h, windows.input);
-        for (std::int64_t w = widths.first; w < widths.last; w += steps[2]) {
+    for (Index d = depths.first; d < depths.last; d += pooling.step[0]) {
+      for (Index h = heights.first; h < heights.last; h += pooling.step[1]) {
+        const Index row = pooling.input.row(0, d, h);
+        for (Index w = widths.first; w < widths.last; w += pooling.step[2]) {
           const T candidate = value(row + w);
           const bool take = candidate > best || candidate != candidate;
           best = take ? candidate : best;
@@ -59,96 +45,127 @@ __global__ void largest_of_windows(Pooling pooling, Array y, std::int64_t* indic
         }
       }
     }
-    store<T>(y.data, y.dtype, e, best);
+    store<T, kStoredOf<T>>(y.data, y.dtype, e, best);
     indices[e] = best_at;
   }
 }
 
-template <class T>
-__global__ void gradient_of_largest(Pooling pooling, Array dx, Array grad, const std::int64_t* indices) {
-  const Windows& windows = pooling.windows;
-  const std::int64_t inner = pooling.inner, total = pooling.outer * windows.inputs() * inner;
+template <class T, class Index>
+__global__ void gradient_of_largest(PoolPlaces<Index> pooling, std::int64_t total, Array dx, Array grad,
+                                    const std::int64_t* indices) {
   for (std::int64_t e = first_index(); e < total; e += grid_size()) {
-    const PoolPlace at = pool_place(e, windows.input, inner);
-    const std::int64_t place = row_start(0, at.d, at.h, windows.input) + at.w;
-    const PlaceRange depths = pooling.covering(0, at.d), heights = pooling.covering(1, at.h),
-                     widths = pooling.covering(2, at.w);
+    const PoolPlace<Index> at = pooling.input.place(static_cast<Index>(e));
+    const Index place = pooling.input.row(0, at.at[0], at.at[1]) + at.at[2];
+    const PoolRange<Index> depths = pooling.covering(0, at.at[0]), heights = pooling.covering(1, at.at[1]),
+                           widths = pooling.covering(2, at.at[2]);
     T sum = 0;
-    for (std::int64_t d = depths.first; d < depths.last; ++d) {
-      for (std::int64_t h = heights.first; h < heights.last; ++h) {
-        const std::int64_t row = row_start(at.image, d, h, windows.output);
-        for (std::int64_t w = widths.first; w < widths.last; ++w) {
-          const std::int64_t window = (row + w) * inner + at.channel;
-          if (indices[window] == place) sum += load<T>(grad.data, grad.dtype, window);
+    for (Index d = depths.first; d < depths.last; ++d) {
+      for (Index h = heights.first; h < heights.last; ++h) {
+        const Index row = pooling.output.row(at.image, d, h);
+        for (Index w = widths.first; w < widths.last; ++w) {
+          const Index window = pooling.output.element(row + w, at.channel);
+          if (indices[window] == place) sum += load<T, kStoredOf<T>>(grad.data, grad.dtype, window);
         }
       }
     }
-    store<T>(dx.data, dx.dtype, e, sum);
+    store<T, kStoredOf<T>>(dx.data, dx.dtype, e, sum);
   }
 }
 
-/// What the sum over a window is divided by, multiplied as on the CPU.
-template <class T>
-[[nodiscard]] __device__ T divisor_of(const AveragePooling& pooling, std::int64_t d, std::int64_t h,
-                                      std::int64_t w) {
-  return static_cast<T>(pooling.count(2, w)) *
-         static_cast<T>(pooling.count(0, d) * pooling.count(1, h) * pooling.factor());
-}
+/// What sums over windows are divided by.
+template <class Index>
+struct PoolCounts {
+  explicit PoolCounts(const AveragePooling& pooling)
+      : factor(pooling.factor()),
+        fixed(pooling.divisor != 0),
+        in_places(pooling.adaptive || !pooling.count_padding) {}
+
+  /// As AveragePooling::count: of window o.
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE Index along(const PoolPlaces<Index>& pooling, std::size_t d,
+                                                           Index o) const {
+    if (fixed) return 1;
+    if (in_places) {
+      const PoolRange<Index> range = pooling.places(d, o);
+      return range.last - range.first;
+    }
+    const Index start = o * pooling.stride[d] - pooling.padding[d], end = start + pooling.reach[d] + 1;
+    const Index limit = pooling.input.size[d] + pooling.padding[d];
+    return (end < limit ? end : limit) - start;
+  }
+  /// The divisor of window (d, h, w), multiplied as on the CPU.
+  template <class T>
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T of(const PoolPlaces<Index>& pooling, Index d, Index h,
+                                                    Index w) const {
+    const std::int64_t plane = std::int64_t{along(pooling, 0, d)} * along(pooling, 1, h) * factor;
+    return static_cast<T>(along(pooling, 2, w)) * static_cast<T>(plane);
+  }
+
+  std::int64_t factor;
+  bool fixed, in_places;
+};
 
 /// The sum of term(d, h, w), column by column as on the CPU.
-template <class T, class Term>
-[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T sum_of_columns(PlaceRange depths, PlaceRange heights,
-                                                              PlaceRange widths, const Term& term) {
+template <class T, class Index, class Term>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T sum_of_columns(PoolRange<Index> depths,
+                                                              PoolRange<Index> heights,
+                                                              PoolRange<Index> widths, const Term& term) {
   T sum = 0;
-  for (std::int64_t w = widths.first; w < widths.last; ++w) {
+  for (Index w = widths.first; w < widths.last; ++w) {
     T column = 0;
-    for (std::int64_t d = depths.first; d < depths.last; ++d) {
-      for (std::int64_t h = heights.first; h < heights.last; ++h) column += term(d, h, w);
+    for (Index d = depths.first; d < depths.last; ++d) {
+      for (Index h = heights.first; h < heights.last; ++h) column += term(d, h, w);
     }
     sum += column;
   }
   return sum;
 }
 
-template <class T>
-__global__ void mean_of_windows(AveragePooling pooling, Array y, Array x) {
-  const Windows& windows = pooling.windows;
-  const std::int64_t inner = pooling.inner, total = pooling.outer * windows.outputs() * inner;
+template <class T, class Index>
+__global__ void mean_of_windows(PoolPlaces<Index> pooling, std::int64_t total, PoolCounts<Index> counts,
+                                Array y, Array x) {
   for (std::int64_t e = first_index(); e < total; e += grid_size()) {
-    const PoolPlace at = pool_place(e, windows.output, inner);
-    const PlaceRange depths = pooling.places(0, at.d), heights = pooling.places(1, at.h),
-                     widths = pooling.places(2, at.w);
-    const T sum = sum_of_columns<T>(depths, heights, widths, [&](auto d, auto h, auto w) {
-      const std::int64_t place = row_start(at.image, d, h, windows.input) + w;
-      return load<T>(x.data, x.dtype, place * inner + at.channel);
-    });
-    store<T>(y.data, y.dtype, e, sum / divisor_of<T>(pooling, at.d, at.h, at.w));
+    const PoolPlace<Index> at = pooling.output.place(static_cast<Index>(e));
+    const T sum = sum_of_columns<T>(pooling.places(0, at.at[0]), pooling.places(1, at.at[1]),
+                                    pooling.places(2, at.at[2]), [&](Index d, Index h, Index w) {
+                                      const Index place = pooling.input.row(at.image, d, h) + w;
+                                      return load<T, kStoredOf<T>>(x.data, x.dtype,
+                                                                   pooling.input.element(place, at.channel));
+                                    });
+    store<T, kStoredOf<T>>(y.data, y.dtype, e,
+                           sum / counts.template of<T>(pooling, at.at[0], at.at[1], at.at[2]));
   }
 }
 
-template <class T>
-__global__ void gradient_of_mean(AveragePooling pooling, Array dx, Array grad) {
-  const Windows& windows = pooling.windows;
-  const std::int64_t inner = pooling.inner, total = pooling.outer * windows.inputs() * inner;
+template <class T, class Index>
+__global__ void gradient_of_mean(PoolPlaces<Index> pooling, std::int64_t total, PoolCounts<Index> counts,
+                                 Array dx, Array grad) {
   for (std::int64_t e = first_index(); e < total; e += grid_size()) {
-    const PoolPlace at = pool_place(e, windows.input, inner);
-    const PlaceRange depths = pooling.covering(0, at.d), heights = pooling.covering(1, at.h),
-                     widths = pooling.covering(2, at.w);
-    const T sum = sum_of_columns<T>(depths, heights, widths, [&](auto d, auto h, auto w) {
-      const std::int64_t window = row_start(at.image, d, h, windows.output) + w;
-      return load<T>(grad.data, grad.dtype, window * inner + at.channel) / divisor_of<T>(pooling, d, h, w);
-    });
-    store<T>(dx.data, dx.dtype, e, sum);
+    const PoolPlace<Index> at = pooling.input.place(static_cast<Index>(e));
+    const T sum = sum_of_columns<T>(
+        pooling.covering(0, at.at[0]), pooling.covering(1, at.at[1]), pooling.covering(2, at.at[2]),
+        [&](Index d, Index h, Index w) {
+          const Index window = pooling.output.row(at.image, d, h) + w;
+          return load<T, kStoredOf<T>>(grad.data, grad.dtype, pooling.output.element(window, at.channel)) /
+                 counts.template of<T>(pooling, d, h, w);
+        });
+    store<T, kStoredOf<T>>(dx.data, dx.dtype, e, sum);
   }
+}
+
+/// Calls f(TypeTag<Index>{}) with the type that counts a pooling's elements.
+template <class F>
+void with_index(const Pooling& pooling, const F& f) {
+  has_narrow_places(pooling) ? f(TypeTag<std::int32_t>{}) : f(TypeTag<std::int64_t>{});
 }
 
 /// Starts a kernel with a thread per element of an array of `places` per image.
-template <class... Params, class... Args>
-void start(Device device, void (*kernel)(Params...), const Pooling& pooling, std::int64_t places,
-           const Args&... args) {
-  const Grid grid = grid_for(pooling.outer * places * pooling.inner);
+template <class Index, class... Params, class... Args>
+void start(Device device, void (*kernel)(PoolPlaces<Index>, std::int64_t, Params...), const Pooling& pooling,
+           std::int64_t places, const Args&... args) {
+  const std::int64_t total = pooling.outer * places * pooling.inner;
+  const Grid grid = resident_grid(kernel, total, device);
   mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0, mezzo::cuda::current_stream(device),
-                      args...);
+                      PoolPlaces<Index>(pooling), total, args...);
 }
 
 /// In which gradients and means of these arrays are computed.
@@ -159,31 +176,40 @@ DType compute_of(const View& a, const View& b) {
 }  // namespace
 
 void max_pool(Device device, const Pooling& pooling, const View& y, std::int64_t* indices, const View& x) {
-  dispatch_compute(x.dtype, [&]<class T>(TypeTag<T>) {
-    start(device, largest_of_windows<T>, pooling, pooling.windows.outputs(), pooling, array_of(y), indices,
-          array_of(x));
+  dispatch_compute(x.dtype, [&]<class T>(TypeTag<T> /*number*/) {
+    with_index(pooling, [&]<class Index>(TypeTag<Index> /*index*/) {
+      start(device, largest_of_windows<T, Index>, pooling, pooling.windows.outputs(), array_of(y), indices,
+            array_of(x));
+    });
   });
 }
 
 std::int64_t max_pool_backward(Device device, const Pooling& pooling, const View& dx, const View& grad,
                                const std::int64_t* indices) {
-  dispatch_real(compute_of(dx, grad), [&]<class T>(TypeTag<T>) {
-    start(device, gradient_of_largest<T>, pooling, pooling.windows.inputs(), pooling, array_of(dx),
-          array_of(grad), indices);
+  dispatch_real(compute_of(dx, grad), [&]<class T>(TypeTag<T> /*number*/) {
+    with_index(pooling, [&]<class Index>(TypeTag<Index> /*index*/) {
+      start(device, gradient_of_largest<T, Index>, pooling, pooling.windows.inputs(), array_of(dx),
+            array_of(grad), indices);
+    });
   });
   return -1;
 }
 
 void average_pool(Device device, const AveragePooling& pooling, const View& y, const View& x) {
-  dispatch_real(compute_of(y, x), [&]<class T>(TypeTag<T>) {
-    start(device, mean_of_windows<T>, pooling, pooling.windows.outputs(), pooling, array_of(y), array_of(x));
+  dispatch_real(compute_of(y, x), [&]<class T>(TypeTag<T> /*number*/) {
+    with_index(pooling, [&]<class Index>(TypeTag<Index> /*index*/) {
+      start(device, mean_of_windows<T, Index>, pooling, pooling.windows.outputs(), PoolCounts<Index>(pooling),
+            array_of(y), array_of(x));
+    });
   });
 }
 
 void average_pool_backward(Device device, const AveragePooling& pooling, const View& dx, const View& grad) {
-  dispatch_real(compute_of(dx, grad), [&]<class T>(TypeTag<T>) {
-    start(device, gradient_of_mean<T>, pooling, pooling.windows.inputs(), pooling, array_of(dx),
-          array_of(grad));
+  dispatch_real(compute_of(dx, grad), [&]<class T>(TypeTag<T> /*number*/) {
+    with_index(pooling, [&]<class Index>(TypeTag<Index> /*index*/) {
+      start(device, gradient_of_mean<T, Index>, pooling, pooling.windows.inputs(), PoolCounts<Index>(pooling),
+            array_of(dx), array_of(grad));
+    });
   });
 }
 
