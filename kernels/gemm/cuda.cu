@@ -172,20 +172,24 @@ bool packed_gemm(Device device, const GemmArgs& given, const mezzo::cuda::Stream
   return true;
 }
 
-/// A product in the vendor library's form, whatever becomes of bias and row sums.
-void direct_gemm(Device device, const GemmArgs& args, const mezzo::cuda::Stream& stream) {
+/// A product in the vendor library's form, whatever becomes of bias and row sums. False, and nothing was
+/// done, where a bias would have to be added to a product that is rounded to 16 bits.
+bool direct_gemm(Device device, const GemmArgs& args, const mezzo::cuda::Stream& stream) {
   const bool has_epilogue = args.bias != nullptr || args.row_sums != nullptr;
-  if (has_epilogue && suits_epilogue(args) && vendor_gemm(args, stream)) return;
+  if (has_epilogue && suits_epilogue(args) && vendor_gemm(args, stream)) return true;
+  if (args.bias != nullptr && is_16bit(args.c_dtype)) return false;
   const GemmArgs plain = spelled_out(device, args);
-  if (vendor_gemm(plain, stream) || packed_gemm(device, plain, stream)) return;
+  if (vendor_gemm(plain, stream) || packed_gemm(device, plain, stream)) return true;
   throw DeviceError("matmul", "an algorithm of cuBLASLt",
                     "none for " + to_string(Shape{plain.batch, plain.m, plain.k}) + " times " +
                         to_string(Shape{plain.batch, plain.k, plain.n}) + " in " + to_string(plain.a_dtype),
                     "report it to mezzo, and compute this product in f32 or on the CPU");
 }
 
-/// C as the product of A and B in the vendor library's form.
+/// C as the product of A and B in the vendor library's form. A 16-bit C takes no part: the library (13.0, on
+/// an H200) rounds the product before it adds beta * C, and then the sum.
 bool is_direct(const GemmArgs& args, DType operands) {
+  if (args.beta != 0 && is_16bit(args.c_dtype)) return false;
   return (args.c_dtype == operands || (args.c_dtype == DType::f32 && is_16bit(operands))) &&
          (args.c_col_stride == 1 || args.n == 1) && (args.c_row_stride >= args.n || args.m == 1) &&
          args.c_batch_stride >= 0;
@@ -206,7 +210,8 @@ void warn_of_odd_sizes(const GemmArgs& args, DType dtype) {
             "pad features, classes or the batch: the tensor cores are used fully then");
 }
 
-void floating_gemm(Device device, const GemmArgs& given, DType compute) {
+/// False, and nothing was done, where bias and row sums must be kernels beside the product.
+bool floating_gemm(Device device, const GemmArgs& given, DType compute) {
   // A and B are multiplied in a dtype that they share.
   const DType dtype = compute == DType::f64 || given.a_dtype != given.b_dtype ? compute : given.a_dtype;
   if (is_16bit(dtype)) warn_of_odd_sizes(given, dtype);
@@ -240,6 +245,7 @@ void floating_gemm(Device device, const GemmArgs& given, DType compute) {
     pointwise<T>(device, BlendFn<T>{static_cast<T>(args.alpha), static_cast<T>(args.beta)}, target,
                  std::array{target, result.view(args.batch)});
   });
+  return true;
 }
 
 }  // namespace
@@ -248,8 +254,10 @@ void gemm(Device device, const GemmArgs& given) {
   const DType compute = product_compute_dtype(given);
   const bool empty = given.batch == 0 || given.m == 0 || given.n == 0,
              no_product = given.k == 0 || given.alpha == 0;
-  if (!empty && !no_product && compute != DType::i64) return floating_gemm(device, given, compute);
+  const bool floating = !empty && !no_product && compute != DType::i64;
+  if (floating && floating_gemm(device, given, compute)) return;
   const GemmArgs args = spelled_out(device, given);
+  if (floating) return static_cast<void>(floating_gemm(device, args, compute));
   if (empty) return;
   if (no_product) return scale_result(device, args, result_of(args).view(args.batch));
   const Grid grid = grid_for(args.batch * args.m * args.n);

@@ -209,16 +209,20 @@ TEST_F(CudaGemm, SizesBeyond32BitsAreRefused) {
 TEST_F(CudaGemm, SixteenBitSumOfProductAndBiasIsRoundedOnce) {
   // 1 + 2 * 2^-12 + 2^-12 rounds up in f16; a product rounded to 1 first could not.
   const TensorOptions options{.dtype = DType::f16, .device = gpu()};
-  const Tensor x = full({8, 16}, 1, options), weight = full({8, 16}, 0, options);
-  slice(weight, 1, 0, 1).fill_(1);
-  slice(weight, 1, 14).fill_(0x1p-12);
-  for (const bool epilogues : {true, false}) {
-    cuda::set_gemm_epilogues(epilogues);
-    const Tensor bias = full({8}, 0x1p-12, options);
-    EXPECT_EQ(linear(x, weight, bias).to(Device::cpu()).to_vector<double>(),
-              std::vector<double>(64, 1 + 0x1p-10));
-    EXPECT_EQ(addmm(bias, x, transpose(weight, 0, 1)).to(Device::cpu()).to_vector<double>(),
-              std::vector<double>(64, 1 + 0x1p-10));
+  for (const std::int64_t n : {8, 64}) {
+    const Tensor x = full({n, 2 * n}, 1, options), weight = full({n, 2 * n}, 0, options);
+    slice(weight, 1, 0, 1).fill_(1);
+    slice(weight, 1, 2 * n - 2).fill_(0x1p-12);
+    const Tensor bias = full({n}, 0x1p-12, options), matrix = full({n, n}, 0x1p-12, options);
+    const Tensor transposed = transpose(weight, 0, 1);
+    for (const bool epilogues : {true, false}) {
+      cuda::set_gemm_epilogues(epilogues);
+      for (const Tensor& sum :
+           {linear(x, weight, bias), addmm(bias, x, transposed), addmm(matrix, x, transposed)}) {
+        EXPECT_EQ(sum.to_vector<double>(), std::vector<double>(static_cast<std::size_t>(n * n), 1 + 0x1p-10))
+            << n << (epilogues ? ", epilogues" : "");
+      }
+    }
   }
 }
 

@@ -119,7 +119,8 @@ void store_bias_gradient(const Problem& p, const Operand& a, const Operand& b) {
   cpu::convert(sums.data(), wide, p.desc.bias, dtype_of(p.d.type), static_cast<std::int64_t>(sums.size()));
 }
 
-/// D = alpha product + beta C + bias for one matrix, each element rounded once.
+/// D = alpha product + beta C + bias for one matrix. Each element is rounded once, but where a 16-bit C takes
+/// part the product is rounded to its type first: so does the library (13.0) on an H200.
 template <class T>
 void store_result(const Call& call, std::int64_t index, const std::vector<T>& product) {
   const Problem& p = call.problem;
@@ -137,7 +138,13 @@ void store_result(const Call& call, std::int64_t index, const std::vector<T>& pr
     for (std::int64_t i = 0; i < p.m; ++i) {
       T& x = column[static_cast<std::size_t>(i)];
       const T old = call.beta != 0 ? static_cast<T>(call.beta) * x : T(0);
-      x = static_cast<T>(call.alpha) * product[static_cast<std::size_t>(j * p.m + i)] + old;
+      T scaled = static_cast<T>(call.alpha) * product[static_cast<std::size_t>(j * p.m + i)];
+      if (call.beta != 0 && bytes == 2) {
+        std::uint16_t bits = 0;
+        cpu::convert(&scaled, wide, &bits, type, 1);
+        cpu::convert(&bits, type, &scaled, wide, 1);
+      }
+      x = scaled + old;
       if (with_bias) x += bias[static_cast<std::size_t>(i)];
     }
     cpu::convert(column.data(), wide, static_cast<std::byte*>(call.d) + to * bytes, type, p.m);
