@@ -26,7 +26,7 @@ void expect_same_bits(const Shape& shape, DType dtype, MemoryFormat format, cons
   EXPECT_EQ(run(Device::cuda(0)), run(Device::cpu()));
 }
 
-constexpr std::int64_t kBeyond32Bits = std::int64_t{1} << 31;
+constexpr std::int64_t kLongestStride = 2147483647;
 
 const Function kPools[] = {
     [](const Tensor& x) { return max_pool2d(x, {.kernel_size = 3, .stride = 2, .padding = 1}); },
@@ -45,10 +45,10 @@ const Function kPools[] = {
     [](const Tensor& x) {
       return adaptive_avg_pool2d(x, {4, 3});
     },
-    // Strides that only 64 bits count, and so places.
-    [](const Tensor& x) { return max_pool2d(x, {.kernel_size = 3, .stride = kBeyond32Bits, .padding = 1}); },
+    // With the padding such a stride leaves 32 bits, so places are counted in 64.
+    [](const Tensor& x) { return max_pool2d(x, {.kernel_size = 3, .stride = kLongestStride, .padding = 1}); },
     [](const Tensor& x) {
-      return avg_pool2d(x, {.kernel_size = {3, 2}, .stride = {kBeyond32Bits, 1}, .padding = 1});
+      return avg_pool2d(x, {.kernel_size = {3, 2}, .stride = {kLongestStride, 1}, .padding = 1});
     },
 };
 
