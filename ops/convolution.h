@@ -1,9 +1,10 @@
 // Convolutions, plain and transposed, over 1 to 3 spatial dims (torch.nn.functional.conv1d ...).
 //
 // Common contract. Shapes: x is [N, C, spatial..] or, for one sample, [C, spatial..]. Dtypes: all tensors
-// share one floating dtype (DTypeError); sums are taken in f32 (f64 for f64) and rounded once. All run in the
-// low precision of an autocast region; gradients come out in the dtype of the tensor they belong to. The
-// result is channels-last when x is; weights are read in any layout. Differentiable to any order. Throws:
+// share one floating dtype (DTypeError); sums are taken in f32 (f64 for f64) and rounded once (on a CUDA
+// device cuDNN may round a 16-bit sum before it adds the bias, and then the result, as PyTorch does). All run
+// in the low precision of an autocast region; gradients come out in the dtype of the tensor they belong to.
+// The result is channels-last when x is; weights are read in any layout. Differentiable to any order. Throws:
 // ShapeError for dims and channels that do not fit together and for a kernel larger than the padded input,
 // ValueError for strides, dilations and groups below 1, negative padding and lists of the wrong length.
 #pragma once

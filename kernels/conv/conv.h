@@ -12,9 +12,10 @@
 // Arrays. All are 5-dim views, missing spatial dims in front with size 1: x [N, C, i0, i1, i2] and y [N, O,
 // o0, o1, o2] are dense and both row-major or both channels-last (N, spatial, C); the weight [O, C / groups,
 // k0, k1, k2] is dense and row-major. A bias is contiguous and of the dtype of the result. Floating dtypes in
-// any mix: computed in f64 when one is f64, else in f32, and rounded once when stored. No array is empty. The
-// result is written without being read. |error| as for a product of as many terms (kernels/gemm/gemm.h). On
-// the CPU the bits do not depend on the number of threads.
+// any mix: computed in f64 when one is f64, else in f32, and rounded once when stored (a 16-bit result by
+// cuDNN perhaps before its bias is added, too). No array is empty. The result is written without being read.
+// |error| as for a product of as many terms (kernels/gemm/gemm.h). On the CPU the bits do not depend on the
+// number of threads.
 #pragma once
 
 #include <cstdint>

@@ -130,12 +130,13 @@ Difference ways_differ(const OpInfo& info, const Result& got, const Result& want
     for (std::size_t i = 0; i < (want.*list).size(); ++i) {
       const Tensor& w = (want.*list)[i];
       if (!w.defined() && !(got.*list)[i].defined()) continue;
-      const Accuracy accuracy{exactness,
-                              w.defined() ? w.dtype() : DType::f32,
-                              size,
-                              terms,
-                              gradient || (two_devices && info.name.value == kRoundsFactors),
-                              two_devices && info.name.value == kRoundsWeights};
+      const Accuracy accuracy{
+          exactness,
+          w.defined() ? w.dtype() : DType::f32,
+          size,
+          terms,
+          gradient || (two_devices && info.name.value == kRoundsFactors),
+          two_devices && (info.name.value == kRoundsWeights || info.name.value.starts_with(kRoundsProducts))};
       const std::string what = (gradient ? "gradient " : "output ") + std::to_string(i);
       // The allowance of gradients is wide enough for both.
       if (auto found = differs(what, (got.*list)[i], w, accuracy, gradient ? 1 : 2)) return found;
