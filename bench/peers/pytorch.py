@@ -419,7 +419,7 @@ def about():
 def main():
     if not ON_CPU:
         torch.cuda.set_device(torch.device("cuda", DEVICE.index or 0))
-        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
     add_engine()
     for name, dtype in FLOATS.items():
