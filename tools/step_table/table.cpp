@@ -76,7 +76,7 @@ double seconds_of(const emulated_cuda::LedgerEntry& entry, const Rates& rates) {
 std::string to_markdown(const std::vector<Step>& steps, const Rates& rates) {
   std::string text = "# Predicted training steps on an H200\n\n";
   text +=
-      "Counts, no measurements: nothing on this page has run on a GPU. The emulated device (preset "
+      "Counts, no measurements: what an H200 took is in `bench/results`. The emulated device (preset "
       "`cuda-emulated`) runs the\n";
   text +=
       "step with the library's own kernels in their own grids, and notes which pages of its memory each of "
