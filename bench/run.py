@@ -79,6 +79,10 @@ class Worker:
     def resident(self, case):
         return float(self.answer(f"resident {case}"))
 
+    def plans(self):
+        """What mezzo's products and convolutions on a GPU ran with, a line each."""
+        return [] if self.library != "mezzo" or self.ended() else self.ask_lines("plans")
+
     def ended(self):
         return self.process.poll() is not None
 
@@ -406,10 +410,13 @@ def main():
         print(f"left out: {len(failed)} failed, {missing} without a side, {late} for the limit of {chosen.limit:.0f} s")
     goals = [result for result in results if result["reached"] is not None]
     print(f"{sum(result['reached'] for result in goals)} of {len(goals)} goals reached, {time.monotonic() - started:.0f} s")
+    plans = [] if chosen.device == "cpu" else [line for worker in workers.running.values() for line in worker.plans()]
+    if plans:
+        print("\nplans of mezzo's products and convolutions:", *plans, sep="\n  ")
     workers.close_all()
     if chosen.json:
         chosen.json.write_text(json.dumps({"machine": facts, "libraries": abouts, "ceilings": [before, after],
-                                           "results": results, "failed": failed}, indent=1) + "\n")
+                                           "results": results, "failed": failed, "plans": plans}, indent=1) + "\n")
     return 1 if any(row["library"] == "mezzo" for row in failed) or not results else 0
 
 

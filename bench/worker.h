@@ -9,6 +9,7 @@
 //   many
 //                   bytes the process's resident memory grew at its peak
 //   about           one line on the library and its version
+//   plans           what its products and convolutions on a GPU ran with, a line each, then an empty line
 #pragma once
 
 #include <algorithm>
@@ -35,6 +36,8 @@ struct Target {
   /// Lets all memory go that is not in use and begins a new peak; then says that peak in bytes.
   std::function<void()> reset_peak = {};
   std::function<std::int64_t()> peak = {};
+  /// What products and convolutions ran with, in lines; unset where nobody says it.
+  std::function<std::string()> plans = {};
   /// Calls before the first reading: they load kernels, choose algorithms, fill caches, record graphs.
   int warmup = 2;
 };
@@ -55,6 +58,7 @@ class Worker {
       try {
         if (command == "list") list();
         if (command == "about") std::cout << about_ << std::endl;
+        if (command == "plans") std::cout << (target_.plans ? target_.plans() : "") << std::endl;
         if (command == "time") {
           std::string name;
           double seconds = 0;

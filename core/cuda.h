@@ -40,6 +40,13 @@ void set_allow_tf32(bool allow);
 [[nodiscard]] bool benchmark();
 void set_benchmark(bool on);
 
+/// What the products of cuBLASLt and the convolutions of cuDNN so far run with, a line each: device, sizes,
+/// dtypes and epilogue, then the algorithm with its tile, stages and split over k, or the engine, the
+/// workspace, and whether it was the fastest of several (see benchmark) or is the one that the library
+/// recommends. Numbers of algorithms, tiles and stages are those of cublasLt.h. Empty before the first, and
+/// in a build without CUDA.
+[[nodiscard]] std::string plans();
+
 /// How the device shall prefer a stream's work to that of others.
 enum class Priority { normal, high };
 

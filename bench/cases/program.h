@@ -31,6 +31,7 @@ inline Target target_of(const std::string& device) {
   if (on_cpu()) return result;
   cuda::set_benchmark(true);  // as PyTorch's twin has cudnn.benchmark
   result.synchronize = [] { synchronize(target_device); };
+  result.plans = [] { return cuda::plans(); };
   result.warmup = 12;
   return result;
 }

@@ -13,7 +13,9 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/cuda/device.h"
@@ -22,6 +24,7 @@
 #include "mezzo/kernels/conv/cuda_dnn_plan.h"
 #include "mezzo/kernels/cuda/copy.h"
 #include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/plans.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -82,6 +85,23 @@ class Convolution {
     const Scratch workspace(stream.device(), plan_->workspace);
     check_dnn(start(*plan_, pointers, workspace.data()));
     mezzo::cuda::after_launch(stream);
+  }
+  /// What the map is, and what it runs with.
+  [[nodiscard]] std::string description() const {
+    const std::string way = problem_.map == ConvMap::forward          ? "conv forward"
+                            : problem_.map == ConvMap::input_gradient ? "conv input gradient"
+                                                                      : "conv weight gradient";
+    const Windows& w = problem_.windows;
+    const auto sizes = [](std::int64_t first, std::int64_t channels, const Windows::Sizes& s) {
+      return to_string(Shape{first, channels, s[0], s[1], s[2]});
+    };
+    const std::int64_t of_a_group = problem_.in_channels / problem_.groups;
+    return way + " x " + sizes(problem_.batch, problem_.in_channels, w.input) + ", weight " +
+           sizes(problem_.out_channels, of_a_group, w.kernel) +
+           (problem_.channels_last ? ", channels last, " : ", ") + to_string(problem_.operands) + " to " +
+           to_string(problem_.result) + (problem_.tf32 ? " in TF32" : "") +
+           (problem_.accumulate ? ", with bias" : "") + ": engine " + engine_of(*plan_) + ", workspace " +
+           std::to_string(plan_->workspace) + " bytes, " + (timed_ ? "fastest" : "recommended");
   }
   /// Whether a graph may hold kernels of the plan, which has to stay then.
   [[nodiscard]] bool captured() const { return captured_; }
@@ -161,22 +181,31 @@ Key key_of(const DnnProblem& p, int device_index) {
   return key;
 }
 
+using Known = std::map<Key, std::shared_ptr<Convolution>>;
+struct KnownConvolutions {
+  std::mutex mutex;
+  Known known;
+};
+KnownConvolutions& known_convolutions() {
+  static auto* const all = new KnownConvolutions;  // lives as long as CUDA, beyond static destruction
+  return *all;
+}
+
 /// The convolution of a problem, nullptr when cuDNN has none, and nullopt when it may not be asked: the
 /// stream captures. Under the lock of the device's handle.
 std::optional<std::shared_ptr<Convolution>> convolution_for(const DnnProblem& problem, DnnHandle& handle,
                                                             const mezzo::cuda::Stream& stream) {
-  using Known = std::map<Key, std::shared_ptr<Convolution>>;
-  static auto* const mutex = new std::mutex;  // both live as long as CUDA, beyond static destruction
-  static auto* const known = new Known;
-  const std::scoped_lock lock(*mutex);
+  KnownConvolutions& all = known_convolutions();
+  const std::scoped_lock lock(all.mutex);
   const Key key = key_of(problem, stream.device().index);
-  if (const auto found = known->find(key); found != known->end()) return found->second;
+  if (const auto found = all.known.find(key); found != all.known.end()) return found->second;
   if (stream.is_capturing()) return {};
-  if (known->size() >= kMostPlans) {
-    std::erase_if(*known, [](const auto& one) { return one.second == nullptr || !one.second->captured(); });
+  if (all.known.size() >= kMostPlans) {
+    std::erase_if(all.known,
+                  [](const auto& one) { return one.second == nullptr || !one.second->captured(); });
   }
   ++plans_asked;
-  std::shared_ptr<Convolution>& made = (*known)[key];
+  std::shared_ptr<Convolution>& made = all.known[key];
   try {
     handle.make();
     made = std::make_shared<Convolution>(problem, handle.handle);
@@ -285,6 +314,21 @@ bool compute(Device device, ConvMap map, const ConvShape& shape, const Call& cal
 
 }  // namespace
 
+std::string conv_plans() {
+  KnownConvolutions& all = known_convolutions();
+  std::unique_lock lock(all.mutex);
+  const Known known = all.known;  // a handle's lock is taken first, so not under this one
+  lock.unlock();
+  std::string text;
+  for (const auto& [key, convolution] : known) {
+    if (convolution == nullptr) continue;
+    const int device = static_cast<int>(key[0]);
+    const std::scoped_lock used(dnn_handle(device).mutex);
+    text += to_string(Device::cuda(device)) + " " + convolution->description() + "\n";
+  }
+  return text;
+}
+
 bool dnn_conv(Device device, ConvMap map, const ConvShape& shape, const View& x, const View& weight,
               const View& y, const void* bias) {
   Call call{{&x, &weight, &y}, index_of_result(map), {}};
@@ -307,6 +351,8 @@ bool dnn_conv(Device device, ConvMap map, const ConvShape& shape, const View& x,
 }
 
 #else
+
+std::string conv_plans() { return {}; }
 
 bool dnn_conv(Device /*device*/, ConvMap /*map*/, const ConvShape& /*shape*/, const View& /*x*/,
               const View& /*weight*/, const View& /*y*/, const void* /*bias*/) {

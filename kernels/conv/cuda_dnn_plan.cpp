@@ -229,6 +229,16 @@ std::vector<DnnPlan> dnn_plans(const DnnProblem& problem, const DnnGraph& graph,
   return result;
 }
 
+std::string engine_of(const DnnPlan& plan) {
+  try {
+    const DnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    plan.config.get(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+    return std::to_string(engine.get_int64(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  } catch (const DnnRefusal&) {
+    return "?";
+  }
+}
+
 std::int64_t dnn_workspace_limit() { return workspace_limit(); }
 void set_dnn_workspace_limit(std::int64_t bytes) { workspace_limit() = bytes; }
 

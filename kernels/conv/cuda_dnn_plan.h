@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <vector>
 
 #include "mezzo/kernels/conv/conv.h"
@@ -49,6 +50,9 @@ struct DnnPlan {
 /// DnnRefusal.
 [[nodiscard]] std::vector<DnnPlan> dnn_plans(const DnnProblem& problem, const DnnGraph& graph,
                                              cudnnHandle_t handle, std::size_t wanted);
+
+/// Number of the plan's engine in cuDNN, "?" where it does not say.
+[[nodiscard]] std::string engine_of(const DnnPlan& plan);
 
 /// Bytes of workspace that a plan may take; 1 GiB at first. For tests.
 [[nodiscard]] std::int64_t dnn_workspace_limit();

@@ -20,6 +20,7 @@
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/cuda/vendor/blas_lt.h"
 #include "mezzo/kernels/gemm/cuda_lt.h"
+#include "mezzo/kernels/plans.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -138,7 +139,28 @@ class Plan {
     mezzo::cuda::after_launch(stream);
   }
 
+  /// What the product runs with.
+  [[nodiscard]] std::string description() {
+    const std::scoped_lock lock(mutex_);
+    if (!found_) return "none, so it is computed another way";
+    return "algorithm " + config<std::int32_t>(CUBLASLT_ALGO_CONFIG_ID) + ", tile " +
+           config<std::uint32_t>(CUBLASLT_ALGO_CONFIG_TILE_ID) + ", stages " +
+           config<std::uint32_t>(CUBLASLT_ALGO_CONFIG_STAGES_ID) + ", split " +
+           config<std::int32_t>(CUBLASLT_ALGO_CONFIG_SPLITK_NUM) + ", workspace " +
+           std::to_string(algorithm_.workspaceSize) + " bytes, " + (timed_ ? "fastest" : "recommended");
+  }
+
  private:
+  /// A number of the algorithm's configuration, "?" where the library does not say it.
+  template <class T>
+  [[nodiscard]] std::string config(cublasLtMatmulAlgoConfigAttributes_t which) const {
+    T value{};
+    std::size_t written = 0;
+    const cublasStatus_t status =
+        blas_lt().algo_get(&algorithm_.algo, which, &value, sizeof(value), &written);
+    return status == CUBLAS_STATUS_SUCCESS ? std::to_string(value) : "?";
+  }
+
   template <class T>
   void set(cublasLtMatmulDescAttributes_t which, const T& value) {
     check_blas_lt(blas_lt().desc_set(desc_.get(), which, &value, sizeof(value)),
@@ -285,15 +307,38 @@ Key key_of(const GemmArgs& g, cublasComputeType_t compute, int device_index) {
           alignment_of(epilogue_vector(g), g.c_dtype, 0)};
 }
 
+struct KnownPlans {
+  std::mutex mutex;
+  std::map<Key, std::unique_ptr<Plan>> plans;
+};
+KnownPlans& known_plans() {
+  static auto* const known = new KnownPlans;  // lives as long as CUDA, beyond static destruction
+  return *known;
+}
+
 Plan& plan_for(const GemmArgs& g, int device_index) {
-  static auto* const mutex = new std::mutex;  // both live as long as CUDA, beyond static destruction
-  static auto* const plans = new std::map<Key, std::unique_ptr<Plan>>;
   const cublasComputeType_t compute = compute_type(g.a_dtype);  // read once: another thread may set it
   const Key key = key_of(g, compute, device_index);
-  const std::scoped_lock lock(*mutex);
-  std::unique_ptr<Plan>& plan = (*plans)[key];
+  KnownPlans& known = known_plans();
+  const std::scoped_lock lock(known.mutex);
+  std::unique_ptr<Plan>& plan = known.plans[key];
   if (!plan) plan = std::make_unique<Plan>(g, compute, device_index);
   return *plan;
+}
+
+/// The product that a key stands for.
+std::string text_of(const Key& key) {
+  const auto dtype = [&](std::size_t at) { return to_string(static_cast<DType>(key[at])); };
+  const std::int64_t batch = key[5], m = key[6], n = key[7], k = key[8];
+  const bool batched = batch != 1;
+  std::string text = to_string(Device::cuda(static_cast<int>(key[0]))) + " matmul " +
+                     to_string(batched ? Shape{batch, m, k} : Shape{m, k}) + " x " +
+                     to_string(batched ? Shape{batch, k, n} : Shape{k, n}) + ", " + dtype(1) + " to " +
+                     dtype(2);
+  if (key[3] == CUBLAS_COMPUTE_32F_FAST_TF32) text += " in TF32";
+  if (key[4] == CUBLASLT_EPILOGUE_BIAS) text += ", with bias";
+  if (key[4] == CUBLASLT_EPILOGUE_BGRADB) text += ", with the gradient of a bias";
+  return text;
 }
 
 void require_32bit_sizes(const GemmArgs& g) {
@@ -318,6 +363,14 @@ GemmArgs part_of(const GemmArgs& g, std::int64_t first) {
 }
 
 }  // namespace
+
+std::string gemm_plans() {
+  KnownPlans& known = known_plans();
+  const std::scoped_lock lock(known.mutex);
+  std::string text;
+  for (const auto& [key, plan] : known.plans) text += text_of(key) + ": " + plan->description() + "\n";
+  return text;
+}
 
 bool vendor_gemm(const GemmArgs& args, const mezzo::cuda::Stream& stream) {
   require_32bit_sizes(args);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo::kernels {
@@ -31,6 +32,11 @@ TEST(DeviceKernel, RefusesADeviceWithoutADefinition) {
   int x = 1;
   EXPECT_THROW(kernel_of_the_cpu(Device::cuda(0), x), DeviceError);
   EXPECT_EQ(x, 1);
+}
+
+TEST(DeviceKernel, WithoutADeviceThereAreNoPlans) {
+  if (mezzo::cuda::is_available()) GTEST_SKIP() << "there is a device";
+  EXPECT_EQ(mezzo::cuda::plans(), "");
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ struct BlasLt {
   decltype(&cublasLtGetStatusString) status_string =
       find<decltype(&cublasLtGetStatusString)>("cublasLtGetStatusString");
   decltype(&cublasLtMatmul) matmul = find<decltype(&cublasLtMatmul)>("cublasLtMatmul");
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) algo_get =
+      find<decltype(&cublasLtMatmulAlgoConfigGetAttribute)>("cublasLtMatmulAlgoConfigGetAttribute");
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic =
       find<decltype(&cublasLtMatmulAlgoGetHeuristic)>("cublasLtMatmulAlgoGetHeuristic");
   decltype(&cublasLtMatmulDescCreate) desc_create =

@@ -140,6 +140,23 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   return CUBLAS_STATUS_SUCCESS;
 }
 
+/// Algorithms are numbered, have neither tiles nor stages, and do not split k.
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t which, void* value,
+                                                    std::size_t bytes, std::size_t* written) {
+  if (algo == nullptr || value == nullptr || bytes != sizeof(std::int32_t))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  Algorithm known;
+  std::memcpy(&known, algo->data, sizeof(known));
+  const auto id = static_cast<std::int32_t>(known.id);
+  const std::int32_t number = which == CUBLASLT_ALGO_CONFIG_ID           ? id
+                              : which == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? 1
+                                                                         : 0;
+  std::memcpy(value, &number, sizeof(number));
+  if (written != nullptr) *written = sizeof(number);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
                               const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                               cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,

@@ -185,6 +185,10 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
   if (is(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR))
     return fill(*static_cast<cudnnBackendDescriptor_t*>(values), CUDNN_BACKEND_ENGINE_DESCRIPTOR,
                 found->engine, found->graph);
+  if (is(CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64)) {
+    *static_cast<std::int64_t*>(values) = found->engine;
+    return CUDNN_STATUS_SUCCESS;
+  }
   if (!is(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
           CUDNN_TYPE_INT64))
     return CUDNN_STATUS_BAD_PARAM;

@@ -1,0 +1,77 @@
+// cuda::plans(): a line for each product and convolution, with what it runs with.
+#include <gtest/gtest.h>
+
+#include <mezzo/mezzo.h>
+
+#include <string>
+
+#include "cuda/device_fixture.h"
+#if MEZZO_CUDA_EMULATED
+#include "emulated_cuda/blas_lt.h"
+#endif
+
+namespace mezzo {
+namespace {
+
+class CudaPlans : public test::CudaTest {
+ protected:
+  void TearDown() override {
+    cuda::set_benchmark(false);
+#if MEZZO_CUDA_EMULATED
+    emulated_cuda::blas_lt().offered = emulated_cuda::Epilogues::all;
+#endif
+  }
+};
+
+Tensor ones_of(const Shape& shape, DType dtype) {
+  return ones(shape, {.dtype = dtype, .device = Device::cuda(0)});
+}
+
+/// What stands behind the beginning of a line, "" if no line begins so.
+std::string rest_of_line(const std::string& beginning) {
+  const std::string text = "\n" + cuda::plans();
+  const std::size_t at = text.find("\n" + beginning);
+  if (at == std::string::npos) return "";
+  const std::size_t begin = at + 1 + beginning.size();
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+TEST_F(CudaPlans, OfProductsSayAlgorithmAndEpilogue) {
+  static_cast<void>(matmul(ones_of({48, 40}, DType::f16), ones_of({40, 56}, DType::f16)));
+  const std::string product = rest_of_line("cuda:0 matmul [48, 40] x [40, 56], f16 to f16: algorithm ");
+  for (const char* const part : {", tile ", ", stages ", ", split ", ", workspace ", " bytes, recommended"})
+    EXPECT_NE(product.find(part), std::string::npos) << part << " is not in " << product;
+
+  static_cast<void>(
+      linear(ones_of({32, 24}, DType::bf16), ones_of({16, 24}, DType::bf16), ones_of({16}, DType::bf16)));
+  EXPECT_NE(rest_of_line("cuda:0 matmul [32, 24] x [24, 16], bf16 to bf16, with bias: "), "");
+}
+
+TEST_F(CudaPlans, SayWhatWasTimed) {
+  cuda::set_benchmark(true);
+  static_cast<void>(matmul(ones_of({3, 64, 40}, DType::f32), ones_of({3, 40, 24}, DType::f32)));
+  const std::string product = rest_of_line("cuda:0 matmul [3, 64, 40] x [3, 40, 24], f32 to f32: ");
+  EXPECT_NE(product.find(", fastest"), std::string::npos) << product;
+}
+
+TEST_F(CudaPlans, OfConvolutionsSayTheEngine) {
+  static_cast<void>(conv2d(ones_of({2, 16, 9, 9}, DType::f16), ones_of({32, 16, 3, 3}, DType::f16),
+                           ones_of({32}, DType::f16)));
+  if (cuda::plans().find(" conv forward ") == std::string::npos) GTEST_SKIP() << "cuDNN is not there";
+  const std::string conv = rest_of_line(
+      "cuda:0 conv forward x [2, 16, 1, 9, 9], weight [32, 16, 1, 3, 3], f16 to f16, with bias: engine ");
+  EXPECT_NE(conv.find(", workspace "), std::string::npos) << conv;
+}
+
+#if MEZZO_CUDA_EMULATED
+TEST_F(CudaPlans, SayWhatTheLibraryDoesNotHave) {
+  emulated_cuda::blas_lt().offered = emulated_cuda::Epilogues::none;
+  static_cast<void>(
+      linear(ones_of({32, 8}, DType::f32), ones_of({64, 8}, DType::f32), ones_of({64}, DType::f32)));
+  EXPECT_EQ(rest_of_line("cuda:0 matmul [32, 8] x [8, 64], f32 to f32, with bias: "),
+            "none, so it is computed another way");
+}
+#endif
+
+}  // namespace
+}  // namespace mezzo
