@@ -19,10 +19,18 @@ template <class T>
   return largest == -std::numeric_limits<T>::infinity() ? T(0) : largest;
 }
 
+/// Weights as powers of e, for scores as they are.
+template <class T>
+struct PowersOfE {
+  static constexpr T kLogOfE = 1;  ///< the unit of scores
+  [[nodiscard]] MEZZO_HD static MEZZO_ALWAYS_INLINE T of(T x) { return math::exp(x); }
+  [[nodiscard]] MEZZO_HD static MEZZO_ALWAYS_INLINE T of_nonpositive(T x) { return math::exp_nonpositive(x); }
+};
+
 /// The softmax of one query's scores, piece by piece: the sum of exp(score - shift()) over the pieces so far.
 /// A NaN among the scores makes the sum NaN and with it everything that comes of it. Source: Milakov and
-/// Gimelshein, "Online normalizer calculation for softmax", 2018.
-template <class T>
+/// Gimelshein, "Online normalizer calculation for softmax", 2018. Scores are in the unit of Powers.
+template <class T, class Powers = PowersOfE<T>>
 struct OnlineSoftmax {
   T largest = -std::numeric_limits<T>::infinity();
   T sum = 0;
@@ -34,15 +42,15 @@ struct OnlineSoftmax {
   MEZZO_HD MEZZO_ALWAYS_INLINE T advance(T largest_of_piece) {
     const T before = largest;
     largest = largest_of_piece > largest ? largest_of_piece : largest;
-    const T factor = math::exp_nonpositive(before - shift());
+    const T factor = Powers::of_nonpositive(before - shift());
     sum = sum * factor;
     return factor;
   }
   /// 1 / sum; 0 for a query without keys.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T inverse() const { return sum == T(0) ? T(0) : T(1) / sum; }
-  /// -inf for a query without keys.
+  /// In powers of e; -inf for a query without keys.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T logsumexp() const {
-    return sum == T(0) ? -std::numeric_limits<T>::infinity() : shift() + math::log(sum);
+    return sum == T(0) ? -std::numeric_limits<T>::infinity() : shift() / Powers::kLogOfE + math::log(sum);
   }
 };
 

@@ -1,19 +1,25 @@
-// Attention on a CUDA device. Its gradients are in a file of their own, for the time to compile.
+// Attention on a CUDA device. Its gradients are in files of their own, for the time to compile.
 #include "mezzo/kernels/attention/attention.h"
 
-#include "mezzo/kernels/attention/cuda_pass.h"
+#include "mezzo/kernels/attention/cuda_block.h"
+#include "mezzo/kernels/attention/cuda_flash.h"
 
 namespace mezzo::kernels::cuda {
 
 void attention(Device device, const Attention& attention, const View& out, void* logsumexp) {
-  const auto run = [&](auto number) {
-    using T = decltype(number);
-    AttentionPass<T> pass = pass_of<T>(attention, true, logsumexp);
+  const std::int64_t batch = attention.q.shape[0];
+  const auto pass_to = [&](auto number) {
+    auto pass = pass_of<decltype(number)>(attention, logsumexp);
     pass.z = values_of(attention);
     pass.out = TileSource(out);
-    launch_attention<AttentionResult::output>(device, pass, attention.q.shape[0]);
+    return pass;
   };
-  attention.q.dtype == DType::f64 ? run(double{}) : run(float{});
+  if (takes_flash(attention)) {
+    return launch_flash<AttentionResult::output>(device, attention, are_joined(attention), pass_to(float{}));
+  }
+  attention.q.dtype == DType::f64
+      ? launch_attention<AttentionResult::output>(device, pass_to(double{}), batch)
+      : launch_attention<AttentionResult::output>(device, pass_to(float{}), batch);
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -1,8 +1,10 @@
 // The gradients of attention on a CUDA device.
-#include <utility>
+#include <type_traits>
 
 #include "mezzo/kernels/attention/attention.h"
-#include "mezzo/kernels/attention/cuda_pass.h"
+#include "mezzo/kernels/attention/cuda_block.h"
+#include "mezzo/kernels/attention/cuda_flash.h"
+#include "mezzo/kernels/attention/cuda_gradients.h"
 #include "mezzo/kernels/cuda/scratch.h"
 
 namespace mezzo::kernels::cuda {
@@ -34,7 +36,8 @@ void backward(Device device, const Attention& attention, const View& dq, const V
               const View& grad, const View& out, void* logsumexp) {
   const std::int64_t batch = attention.q.shape[0], heads = attention.q.shape[1];
   const std::int64_t rows = batch * heads * attention.q.shape[2];
-  const bool needs_delta = dq.data != nullptr || dk.data != nullptr;
+  const bool flash = takes_flash(attention);
+  const bool needs_delta = dq.data != nullptr || dk.data != nullptr || flash;
   const Scratch delta(device, needs_delta ? rows * std::int64_t{sizeof(T)} : 0);
   if (needs_delta && rows > 0) {
     const Grid grid = grid_for(rows * kWarp);
@@ -42,28 +45,16 @@ void backward(Device device, const Attention& attention, const View& dq, const V
                         mezzo::cuda::current_stream(device), TileSource(grad), TileSource(out), heads, rows,
                         static_cast<T*>(delta.data()));
   }
-  AttentionPass<T> pass = pass_of<T>(attention, true, logsumexp);
+  AttentionPass<T> pass = pass_of<T>(attention, logsumexp);
   pass.delta = static_cast<const T*>(delta.data());
-  if (dq.data != nullptr) {
-    pass.grad_x = TileSource(grad);
-    pass.grad_y = values_of(attention);
-    pass.z = pass.y;
-    pass.out = TileSource(dq);
-    launch_attention<AttentionResult::queries>(device, pass, batch);
+  if constexpr (std::is_same_v<T, float>) {
+    if (flash) return flash_backward(device, attention, pass, {dq, dk, dv}, grad);
   }
-  std::swap(pass.x, pass.y);
-  if (dk.data != nullptr) {
-    pass.grad_x = values_of(attention);
-    pass.grad_y = TileSource(grad);
-    pass.z = pass.y;
-    pass.out = TileSource(dk);
-    launch_attention<AttentionResult::keys>(device, pass, batch);
-  }
-  if (dv.data != nullptr) {
-    pass.z = TileSource(grad);
-    pass.out = TileSource(dv);
-    launch_attention<AttentionResult::values>(device, pass, batch);
-  }
+  if (dq.data != nullptr)
+    launch_attention<AttentionResult::queries>(device, to_queries(attention, pass, grad, dq), batch);
+  if (dk.data != nullptr)
+    launch_attention<AttentionResult::keys>(device, to_keys(attention, pass, grad, dk), batch);
+  if (dv.data != nullptr) launch_attention<AttentionResult::values>(device, to_values(pass, grad, dv), batch);
 }
 
 }  // namespace

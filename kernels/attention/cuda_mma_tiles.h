@@ -14,16 +14,18 @@ namespace mezzo::kernels::cuda {
 /// What FmaTiles does, for sources of S (Half, BFloat16). Each of the four warps has 16 rows of the square
 /// and all its columns: the weights, as the matrix unit leaves them in the lanes, are its next operand as
 /// they are, and no lane asks another for them.
-template <class S, int kOut>
+template <class S>
 class MmaTiles {
  public:
   using Number = float;
+  using Powers = PowersOfE<float>;
+  static constexpr bool kPlain = false, kHasPieces = true;
   static constexpr int kAcross = 4;  ///< threads that share a row
   static constexpr int kThreads = 128;
   static constexpr int kBlocksOfProcessor = 2;
-  static constexpr int kSide = 64;
-  static constexpr int kRows = 2, kColumns = kSide / kAcross, kOutColumns = kOut;
-  static constexpr int kOutWidth = kAcross * kOut;
+  static constexpr int kSide = 64, kRowSide = kSide, kColumnSide = kSide;
+  static constexpr int kRows = 2, kColumns = kSide / kAcross, kOutColumns = 32;
+  static constexpr int kOutWidth = kAcross * kOutColumns;
 
   [[nodiscard]] __device__ static int row(int i) {
     return static_cast<int>(threadIdx.x) / 32 * 16 + group() + 8 * i;
@@ -62,7 +64,7 @@ class MmaTiles {
   /// As FmaTiles::add_weighted.
   __device__ static void add_weighted(const float (&weights)[kRows][kColumns], const TileSource& z,
                                       std::int64_t column_begin, std::int64_t out_begin,
-                                      float (&sums)[kRows][kOut]) {
+                                      float (&sums)[kRows][kOutColumns]) {
     const Shared<std::uint32_t> z_tile(kSide / 2 * kPairStride);
     __syncthreads();
     stage_pairs(z, column_begin, out_begin);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mezzo/kernels/attention/attention_math.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/rows.h"
 #include "mezzo/kernels/cuda/shared.h"
@@ -22,6 +23,7 @@ struct TileSource {
   std::int64_t batch_step = 0, head_step = 0, row_step = 0, readers = 1;
   std::int64_t rows = 0, width = 0;
   bool packed = false;  ///< every row begins at a multiple of kPack elements and is as long
+  bool joined = false;  ///< the same for 2 * kPack elements
   std::int64_t begin = 0;
 
   TileSource() = default;
@@ -33,7 +35,9 @@ struct TileSource {
         readers(readers_of_head),
         rows(view.shape[2]),
         width(view.shape[3]),
-        packed(takes_packs(array) && (batch_step | head_step | row_step | width) % kPack == 0) {}
+        packed(takes_packs(array) && (batch_step | head_step | row_step | width) % kPack == 0),
+        joined(is_aligned_to(array, 2 * kPack) &&
+               (batch_step | head_step | row_step | width) % (2 * kPack) == 0) {}
 
   /// The matrix of one head.
   [[nodiscard]] __device__ TileSource of(std::int64_t batch, std::int64_t head) const {
@@ -110,12 +114,14 @@ template <class T, int kOut>
 class FmaTiles {
  public:
   using Number = T;
+  using Powers = PowersOfE<T>;
+  static constexpr bool kPlain = false, kHasPieces = true;
   static constexpr int kAcross = 16;  ///< threads that share a row
   static constexpr int kThreads = kAcross * kAcross;
   static constexpr int kBlocksOfProcessor = 2;  ///< at a time; bounds the registers
   static constexpr int kOwn = 16 / static_cast<int>(sizeof(T));
   static constexpr int kRows = kOwn, kColumns = kOwn, kOutColumns = kOut;
-  static constexpr int kSide = kAcross * kOwn;
+  static constexpr int kSide = kAcross * kOwn, kRowSide = kSide, kColumnSide = kSide;
   static constexpr int kOutWidth = kAcross * kOut;
   static constexpr std::size_t kBytes =
       sizeof(T) * (kSide * kSide + (2 * kSide > kOutWidth ? 2 * kSide : kOutWidth) * 32);

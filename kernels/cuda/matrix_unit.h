@@ -11,8 +11,10 @@
 
 #include "mezzo/core/float16.h"
 #include "mezzo/core/host_device.h"
+#include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/block.h"
 #include "mezzo/kernels/cuda/convert.h"
+#include "mezzo/kernels/cuda/shared.h"
 #include "mezzo/kernels/math/cast_math.h"
 
 namespace mezzo::kernels::cuda {
@@ -72,6 +74,40 @@ __device__ MEZZO_ALWAYS_INLINE void multiply_add_16x8(float* c0, float* c1, cons
         }
       }
     }
+  }
+#endif
+}
+
+/// Four 8 x 8 matrices of 16-bit elements from shared memory (PTX: ldmatrix), as multiply_add_16x8 takes
+/// them: lane 8 i + r names row r of matrix i by its place in `rows`. words[i] = of matrix i elements 2 t and
+/// 2 t + 1 of row g; transposed, of column g, with g = lane / 4 and t = lane % 4. All 32 lanes take part.
+template <bool kTransposed>
+__device__ MEZZO_ALWAYS_INLINE void load_matrices(const Shared<RawWords<4>>& rows, int place,
+                                                  std::uint32_t (&words)[4]) {
+#if MEZZO_MATRIX_UNIT
+  const unsigned address = rows.address(static_cast<std::size_t>(place));
+  if constexpr (kTransposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address));
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address));
+#else
+  const int lane = static_cast<int>(threadIdx.x % kWarp), group = lane / 4, across = lane % 4;
+  const auto row = [&](int matrix, int r) {
+    const int of_row = __shfl_sync(kWholeWarp, place, 8 * matrix + r);
+    return rows.get(static_cast<std::size_t>(of_row));
+  };
+  for (int i = 0; i < 4; ++i) {
+    if (!kTransposed) {
+      words[i] = row(i, group).words[across];
+      continue;
+    }
+    const RawWords<4> even = row(i, 2 * across), odd = row(i, 2 * across + 1);
+    const int shift = group % 2 * 16;
+    words[i] = (even.words[group / 2] >> shift & 0xffffU) | odd.words[group / 2] >> shift << 16;
   }
 #endif
 }

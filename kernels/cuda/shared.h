@@ -57,6 +57,10 @@ class Shared {
   [[nodiscard]] __device__ __forceinline__ T get(std::size_t i) const { return array_[i]; }
   /// Sets element `i`. Other threads see it after a barrier.
   __device__ __forceinline__ void set(std::size_t i, const T& value) const { array_[i] = value; }
+  /// Where element `i` is, as PTX instructions on shared memory name it.
+  [[nodiscard]] __device__ __forceinline__ unsigned address(std::size_t i) const {
+    return static_cast<unsigned>(__cvta_generic_to_shared(array_ + i));
+  }
 
  private:
   T* array_;

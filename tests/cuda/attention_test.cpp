@@ -165,6 +165,40 @@ TEST_F(CudaAttention, HeadsThatLieApart) {
   expect_formula({65, 66, 12, 8, DType::f32, false, 0, {}, {}, true});
   expect_formula({5, 66, 3, 70, DType::bf16, true, 0.1, {}, {}, true});
 }
+// 16-bit heads of up to 128 numbers; without masks and dropout, and with rows of aligned vectors, they have
+// kernels of their own.
+TEST_F(CudaAttention, AlignedHalves) {
+  for (const std::int64_t size : {8, 40, 128}) expect_formula({33, 70, size, size, DType::f16});
+  for (const std::int64_t size : {32, 64, 72}) expect_formula({70, 70, size, size, DType::bf16, true});
+  expect_formula({66, 100, 64, 16, DType::f16, true, 0, {}, {}, true});
+  expect_formula({64, 64, 16, 64, DType::bf16, false, 0, {}, {}, true});
+  expect_formula({40, 65, 136, 136, DType::bf16});
+}
+TEST_F(CudaAttention, MaskedAndDroppedHalves) {
+  expect_formula({66, 68, 16, 16, DType::f16, false, 0, {66, 68}});
+  expect_formula({40, 68, 64, 64, DType::bf16, false, 0.2, {kBatch, 1, 1, 68}, DType::f32});
+  expect_formula({34, 40, 128, 128, DType::f16, true, 0.3});
+}
+// Each gradient alone has the bits that it has beside the others.
+TEST_F(CudaAttention, GradientsOneByOne) {
+  const Device device = Device::cuda(0);
+  for (const std::int64_t size : {16, 128}) {
+    const auto input = [&](std::uint64_t seed) {
+      return values(seed, {1, 2, 70, size}, DType::f16, device).detach();
+    };
+    const auto gradients = [&](bool q, bool k, bool v) {
+      const Tensor x = input(1).requires_grad_(q), y = input(2).requires_grad_(k),
+                   z = input(3).requires_grad_(v);
+      scaled_dot_product_attention(x, y, z, {.is_causal = true}).backward(input(4), {});
+      return std::vector<Tensor>{x.grad(), y.grad(), z.grad()};
+    };
+    const std::vector<Tensor> all = gradients(true, true, true);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Tensor alone = gradients(i == 0, i == 1, i == 2)[i];
+      EXPECT_EQ(alone.to_vector<double>(), all[i].to_vector<double>()) << "of input " << i;
+    }
+  }
+}
 /// Result and gradients where 6 heads of q read 3 of k and 2 of v, views of [B, L, H, E]; or, where these are
 /// not grouped, copies for each head of q.
 Found run_groups(DType stored, DType dtype, Device device, bool grouped, bool causal) {

@@ -26,7 +26,7 @@ class Limit:
 
 
 LIMITS = (
-    Limit("relu f16", r"pointwise_linear<.*ReluFn, 1", 256, 32, 0, 32, 32, 8, 10.5, 6, (16, 16)),
+    Limit("relu f16", r"pointwise_linear<.*ReluFn, 1", 128, 32),
     Limit("finite check f16", r"look_at_batch<false, 16", 256, 32, 0, 8, 0, 4, 6.75),
     Limit("softmax f16, to 512", r"rows_in_registers<2u?l?, 1, .*SoftmaxRow<float, false>", 128, 32, 0, 8, 8, 4, 247.25),
     Limit("softmax, to 16384", r"rows_in_registers<2u?l?, 4, false, .*SoftmaxRow<float, false>", 1024, 64),
@@ -38,7 +38,9 @@ LIMITS = (
     Limit("row norm f16, to 16384", r"rows_in_registers<2u?l?, 4, true, .*RowNormRow<float>", 1024, 64),
     Limit("row norm backward, to 512", r"row_norm_parts_kernel<1", 512, 64),
     Limit("row norm backward, to 8192", r"row_norm_parts_kernel<4", 512, 128),
-    Limit("attention f16, 64 columns", r"attention_kernel<.*MmaTiles<.*Half, 16", 128, 192),
+    Limit("attention f16, 64 columns", r"flash_kernel<.*Half, 64, 64, true.*AttentionResult\)0", 128, 128),
+    Limit("attention f16, gradient of q", r"flash_kernel<.*Half, 64, 64, true.*AttentionResult\)1", 128, 168, 4),
+    Limit("attention f16, gradients of k, v", r"flash_kernel<.*Half, 64, 32, true.*AttentionResult\)4", 128, 168, 2),
     # Four products of a window, and one of a weight's gradient.
     Limit("depthwise f32", r"direct_forward_kernel<.*DirectConv<float, int, float>", 256, 40, 0, 32, 0, 4, 17.5),
     Limit("depthwise f32, input", r"direct_input_kernel<.*DirectConv<float, int, float>", 256, 40, 0, 32, 0, 4, 29),
