@@ -8,7 +8,8 @@
 // by one block each; a block per group would take 4 of the 32 bytes that it fetches for two channels in f16.
 // Backward does the same with the sums that gradients need. No atomics: the bits depend on sizes only.
 #include "mezzo/kernels/cuda/scratch.h"
-#include "mezzo/kernels/norm/cuda_channel_norm.h"
+#include "mezzo/kernels/norm/cuda_channel_rows.h"
+#include "mezzo/kernels/norm/cuda_channels_last.h"
 #include "mezzo/kernels/norm/norm.h"
 
 namespace mezzo::kernels::cuda {
@@ -53,9 +54,36 @@ constexpr std::int64_t kPieceLength = std::int64_t{kThreads} * kRowSlots * kRowP
   return length;
 }
 
-[[nodiscard]] Pieces pieces_of(const ChannelLayout& layout) {
+/// The same where a thread has four columns, which then are `columns` in all: as few pieces as keep a GPU
+/// busy, since a block per row goes over all that was found of its pieces. 0 where no length near that
+/// divides the column.
+[[nodiscard]] std::int64_t long_column_piece(std::int64_t length, std::int64_t columns) {
+  constexpr std::int64_t kBusyThreads = 132 * 512, kLeast = 64;  // what is kept of a piece takes memory
+  const std::int64_t most = std::min(length / kLeast, kBusyThreads * kPack / columns);
+  for (std::int64_t parts = most; parts >= 1 && parts > most / 4; --parts) {
+    if (length % parts == 0) return length / parts;
+  }
+  return 0;
+}
+
+/// Whether a thread may have four neighbouring columns of all of these arrays.
+template <std::size_t N>
+[[nodiscard]] bool takes_column_packs(const ChannelLayout& layout, const std::array<View, N>& arrays) {
+  bool takes = layout.channels_last && layout.channels() % kPack == 0;
+  for (const View& array : arrays) {
+    const bool narrow = is_16_bit(array.dtype) || array.dtype == DType::f32;
+    takes = takes && narrow && takes_packs(Array{array.data, array.dtype});
+  }
+  return takes;
+}
+
+/// packs: takes_column_packs().
+[[nodiscard]] Pieces pieces_of(const ChannelLayout& layout, bool packs) {
   if (layout.channels_last) {
-    const std::int64_t piece = column_piece(layout.length), parts = layout.length / piece;
+    const std::int64_t samples = layout.rows / layout.row_period;
+    const std::int64_t longer = packs ? long_column_piece(layout.length, samples * layout.channels()) : 0;
+    const std::int64_t piece = longer != 0 ? longer : column_piece(layout.length),
+                       parts = layout.length / piece;
     return {layout.rows, layout.runs * parts, parts, piece, layout.channels(), layout.runs};
   }
   const std::int64_t parts = equal_parts(layout.length, kPieceLength);
@@ -105,16 +133,27 @@ template <class T>
   return {layout.rows, 1, 1, layout.count()};
 }
 
+/// Starts a kernel of cuda_channels_last.h.
+template <class... Params, class... Args>
+void run_columns(Device device, void (*kernel)(ColumnPacks, Params...), const Pieces& pieces, Args... args) {
+  const ColumnPacks all{pieces};
+  const unsigned threads = grid_for(all.total()).threads;
+  const auto blocks = static_cast<unsigned>((all.total() + threads - 1) / threads);
+  mezzo::cuda::launch(kernel, dim3(blocks), dim3(threads), 0, mezzo::cuda::current_stream(device), all,
+                      args...);
+}
+
 /// Fills `normalized`, one per row.
 template <class T>
-void normalize_rows(Device device, const ChannelNorm<T>& norm, const Pieces& any, const View& x,
+void normalize_rows(Device device, const ChannelNorm<T>& norm, const Pieces& any, bool packs, const View& x,
                     scalar::NormalizedFn<T>* normalized) {
   const Pieces pieces = pieces_for_moments(norm.layout, any);
   const Scratch moments(device, norm.given ? 0 : pieces.total() * std::int64_t{sizeof(PieceMoments)});
   PieceMoments* const of_pieces = static_cast<PieceMoments*>(moments.data());
-  if (!norm.given) {
+  if (!norm.given && packs)
+    run_columns(device, column_moments, pieces, array_of(x), of_pieces);
+  else if (!norm.given)
     run_row_passes(device, rows_of_pieces<1>({x}, norm.layout, pieces), PieceMomentsRow<T>{of_pieces});
-  }
   const Grid grid = grid_of_rows(pieces);
   mezzo::cuda::launch(finish_moments<T>, dim3(grid.blocks), dim3(grid.threads), kRowScratchBytes,
                       mezzo::cuda::current_stream(device), norm, pieces,
@@ -131,10 +170,15 @@ void forward(Device device, const ChannelNorm<T>& norm, const View& out, const V
     return run_row_passes(device, RowArrays<2>({stretch(out), stretch(x)}, 1),
                           ChannelNormRow<T>{norm, ChannelOfPlace(layout.length)});
   }
-  const Pieces pieces = pieces_of(layout);
+  const bool packs = std::is_same_v<T, float> && takes_column_packs<2>(layout, {out, x});
+  const Pieces pieces = pieces_of(layout, packs);
   const Scratch normalized(device, layout.rows * std::int64_t{sizeof(scalar::NormalizedFn<T>)});
   auto* const of_rows = static_cast<scalar::NormalizedFn<T>*>(normalized.data());
-  normalize_rows(device, norm, pieces, x, of_rows);
+  normalize_rows(device, norm, pieces, packs, x, of_rows);
+  if constexpr (std::is_same_v<T, float>) {
+    if (packs)
+      return run_columns(device, normalize_columns, pieces, norm, array_of(out), array_of(x), of_rows);
+  }
   run_row_passes(device, rows_of_pieces<2>({out, x}, layout, pieces),
                  NormalizePiece<T>{norm, pieces, of_rows});
 }
@@ -143,22 +187,36 @@ template <class T>
 void backward(Device device, const ChannelNorm<T>& norm, const View* out, const View& grad, const View& x,
               const ChannelSums<T>& channels) {
   const ChannelLayout& layout = norm.layout;
-  const Pieces pieces = pieces_of(layout);
+  const bool packs =
+      std::is_same_v<T, float> && takes_column_packs<3>(layout, {out != nullptr ? *out : x, grad, x});
+  const Pieces pieces = pieces_of(layout, packs);
   const Scratch normalized(device, layout.rows * std::int64_t{sizeof(scalar::NormalizedFn<T>)});
   const Scratch gradients(device, layout.rows * std::int64_t{sizeof(scalar::NormGradientFn<T>)});
   const Scratch sums(device, pieces.total() * std::int64_t{sizeof(TwoSums)});
   auto* const of_rows = static_cast<scalar::NormalizedFn<T>*>(normalized.data());
   auto* const gradients_of_rows = static_cast<scalar::NormGradientFn<T>*>(gradients.data());
   TwoSums* const of_pieces = static_cast<TwoSums*>(sums.data());
-  normalize_rows(device, norm, pieces, x, of_rows);
-  run_row_passes(device, rows_of_pieces<2>({grad, x}, layout, pieces),
-                 PieceSumsRow<T>{pieces, of_rows, of_pieces});
+  normalize_rows(device, norm, pieces, packs, x, of_rows);
+  const auto sum_pieces = [&] {
+    if constexpr (std::is_same_v<T, float>) {
+      if (packs)
+        return run_columns(device, column_sums, pieces, array_of(grad), array_of(x), of_rows, of_pieces);
+    }
+    run_row_passes(device, rows_of_pieces<2>({grad, x}, layout, pieces),
+                   PieceSumsRow<T>{pieces, of_rows, of_pieces});
+  };
+  sum_pieces();
   const Grid grid = grid_of_rows(pieces);
   mezzo::cuda::launch(finish_sums<T>, dim3(grid.blocks), dim3(grid.threads), kRowScratchBytes,
                       mezzo::cuda::current_stream(device), norm, pieces,
                       static_cast<const TwoSums*>(of_pieces),
                       static_cast<const scalar::NormalizedFn<T>*>(of_rows), channels, gradients_of_rows);
   if (out == nullptr) return;
+  if constexpr (std::is_same_v<T, float>) {
+    if (packs)
+      return run_columns(device, column_gradients, pieces, norm, array_of(*out), array_of(grad), array_of(x),
+                         gradients_of_rows);
+  }
   run_row_passes(device, rows_of_pieces<3>({*out, grad, x}, layout, pieces),
                  GradientPiece<T>{norm, pieces, gradients_of_rows});
 }

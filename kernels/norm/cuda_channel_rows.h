@@ -90,7 +90,7 @@ struct Pieces {
   [[nodiscard]] __device__ std::int64_t run_of(std::int64_t index) const {
     return columns == 0 ? index % of_a_row / of_a_run : index % columns % runs;
   }
-  [[nodiscard]] std::int64_t total() const { return rows * of_a_row; }
+  [[nodiscard]] MEZZO_HD std::int64_t total() const { return rows * of_a_row; }
 };
 
 /// Mean of a piece, and the sum of the squares of what its elements differ from it.
