@@ -173,7 +173,7 @@ run_tests() {
 run_other_tests() {
   for test in "$here"/tests/*; do
     name=${test##*/}
-    case $name in test_cuda | registry_sweep | golden_test | test_amp | test_kernels | soak) continue ;; esac
+    case $name in test_cuda | registry_sweep | golden_test | test_amp | test_kernels) continue ;; esac
     [ "$(left)" -gt 90 ] || { say "| $name | left out | 0 | no time |"; continue; }
     part "$name" 12 "$test"
   done
