@@ -59,21 +59,20 @@ constexpr std::int64_t kPieceLength = std::int64_t{kThreads} * kRowSlots * kRowP
 /// divides the column.
 [[nodiscard]] std::int64_t long_column_piece(std::int64_t length, std::int64_t columns) {
   constexpr std::int64_t kBusyThreads = 132 * 512, kLeast = 64;  // what is kept of a piece takes memory
-  const std::int64_t most = std::min(length / kLeast, kBusyThreads * kPack / columns);
+  const std::int64_t most =
+      std::max<std::int64_t>(std::min(length / kLeast, kBusyThreads * kPack / columns), 1);
   for (std::int64_t parts = most; parts >= 1 && parts > most / 4; --parts) {
     if (length % parts == 0) return length / parts;
   }
   return 0;
 }
 
-/// Whether a thread may have four neighbouring columns of all of these arrays.
+/// Whether a thread has four neighbouring columns of all of these arrays. That decides how sums are added up,
+/// so it asks for sizes and dtypes and not for addresses.
 template <std::size_t N>
 [[nodiscard]] bool takes_column_packs(const ChannelLayout& layout, const std::array<View, N>& arrays) {
   bool takes = layout.channels_last && layout.channels() % kPack == 0;
-  for (const View& array : arrays) {
-    const bool narrow = is_16_bit(array.dtype) || array.dtype == DType::f32;
-    takes = takes && narrow && takes_packs(Array{array.data, array.dtype});
-  }
+  for (const View& array : arrays) takes = takes && (is_16_bit(array.dtype) || array.dtype == DType::f32);
   return takes;
 }
 

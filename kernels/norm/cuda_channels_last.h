@@ -45,16 +45,18 @@ class ColumnPack {
     with_narrow(from.dtype, [&](auto stored) {
       using S = decltype(stored);
       constexpr int kWords = kPack * static_cast<int>(sizeof(S)) / 4;
-      const auto* next = static_cast<const RawWords<kWords>*>(from.data) + start_ + begin * all_.across();
+      const S* next = static_cast<const S*>(from.data) + kPack * (start_ + begin * all_.across());
       std::uint32_t words[kPlaces][kPack] = {};
+      const bool aligned = is_aligned<S>(from.data);
       MEZZO_UNROLL
       for (int i = 0; i < kPlaces; ++i) {
         if (i < count) {
-          const RawWords<kWords> raw = *next;
+          const RawWords<kWords> raw =
+              aligned ? *reinterpret_cast<const RawWords<kWords>*>(next) : one_by_one(next);
           MEZZO_UNROLL
           for (int w = 0; w < kWords; ++w) words[i][w] = raw.words[w];
         }
-        next += all_.across();
+        next += all_.pieces.columns;
       }
       MEZZO_UNROLL
       for (int i = 0; i < kPlaces; ++i) detail::widen<S>(words[i], values[i]);
@@ -66,18 +68,40 @@ class ColumnPack {
     with_narrow(to.dtype, [&](auto stored) {
       using S = decltype(stored);
       constexpr int kWords = kPack * static_cast<int>(sizeof(S)) / 4;
-      auto* next = static_cast<RawWords<kWords>*>(to.data) + start_ + begin * all_.across();
+      S* next = static_cast<S*>(to.data) + kPack * (start_ + begin * all_.across());
+      const bool aligned = is_aligned<S>(to.data);
       MEZZO_UNROLL
       for (int i = 0; i < kPlaces; ++i) {
         RawWords<kWords> raw;
         detail::narrow<S>(values[i], raw.words);
-        if (i < count) *next = raw;
-        next += all_.across();
+        if (i < count && aligned) *reinterpret_cast<RawWords<kWords>*>(next) = raw;
+        if (i < count && !aligned) {
+          for (int j = 0; j < kPack; ++j) next[j] = convert<S>(values[i][j]);
+        }
+        next += all_.pieces.columns;
       }
     });
   }
 
  private:
+  /// Whether packs of S may be moved by one instruction. The bits are the same either way.
+  template <class S>
+  [[nodiscard]] __device__ static bool is_aligned(const void* data) {
+    return reinterpret_cast<std::uintptr_t>(data) % (kPack * sizeof(S)) == 0;
+  }
+  template <class S>
+  [[nodiscard]] __device__ static auto one_by_one(const S* elements) {
+    RawWords<kPack* static_cast<int>(sizeof(S)) / 4> raw{};
+    MEZZO_UNROLL
+    for (int j = 0; j < kPack; ++j) {
+      if constexpr (sizeof(S) == 4)
+        raw.words[j] = mezzo::detail::bit_cast<std::uint32_t>(elements[j]);
+      else
+        raw.words[j / 2] |= std::uint32_t{elements[j].bits} << 16 * (j % 2);
+    }
+    return raw;
+  }
+
   const ColumnPacks& all_;
   std::int64_t first_, start_;  ///< start_: of the first place, in packs
 };

@@ -55,6 +55,37 @@ TEST_F(CudaChannelsLast, NormsInPiecesOfColumns) {
   }
 }
 
+// Of whole packs of channels a thread has four, and eight places at a time.
+TEST_F(CudaChannelsLast, NormsOfWholePacksOfChannels) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const std::int64_t length : {1, 7, 8, 9, 131, 192}) expect_same_norm({2, 4, length}, dtype, batch);
+    expect_same_norm({3, 12, 130}, dtype, groups(2));
+  }
+}
+TEST_F(CudaChannelsLast, NormsOfValuesWhoseSquaresLeaveF32) {
+  expect_same([](Device device, Trace& trace) {
+    const Tensor x = (values(1, {2, 8, 9, 7}, DType::f32, device) * 1e37).to(kLast).detach();
+    trace.add("result", batch_norm(x, {}, {}, {}, {}, true), 4);
+  });
+}
+TEST_F(CudaChannelsLast, BitsOfNormsDoNotDependOnAlignment) {
+  const Device device = Device::cuda(0);
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    const auto run = [&](std::int64_t offset) {
+      const auto placed = [&](std::uint64_t seed) {
+        const Tensor room = zeros({2 * 9 * 15 * 8 + offset}, {.dtype = dtype, .device = device});
+        const Tensor x =
+            permute(reshape(narrow(room, 0, offset, 2 * 9 * 15 * 8), {2, 9, 15, 8}), {0, 3, 1, 2});
+        return x.copy_(values(seed, {2, 8, 9, 15}, dtype, device)).detach();
+      };
+      const Tensor x = placed(1).requires_grad_(), y = batch_norm(x, {}, {}, {}, {}, true);
+      y.backward(placed(2), {});
+      return std::pair{y.detach().to_vector<float>(), x.grad().to_vector<float>()};
+    };
+    EXPECT_EQ(run(0), run(1)) << to_string(dtype);
+  }
+}
+
 TEST_F(CudaChannelsLast, GivenAndRunningStatistics) {
   expect_same([](Device device, Trace& trace) {
     for (const bool training : {true, false}) {
