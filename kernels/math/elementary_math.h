@@ -1,7 +1,7 @@
 // Elementary functions beside those of math.h, by the same rules: once for CPU loops and CUDA kernels, float
 // forms of our own that vectorise, errors in ulp measured at every 31st of the 2^32 floats (atan2: by
-// sampling), double forms of the standard library. A file of its own because ops take them one by one, while
-// math.h is what fused kernels are made of.
+// sampling), on a GPU as math.h says, double forms of the standard library. A file of its own because ops
+// take them one by one, while math.h is what fused kernels are made of.
 #pragma once
 
 #include "mezzo/kernels/math/math.h"
@@ -61,9 +61,12 @@ inline constexpr float kHalfPiRest = -0x1.777a5cp-25F;  ///< pi/2 - kHalfPi
   return detail::log2_times(x, 0x1.34413509f79ffp-2);
 }
 
-/// Tangent of x in radians. Error at most 3.5 ulp. tan(+-inf) = NaN, tan(-0) = -0.
+/// Tangent of x in radians. Error at most 3.5 ulp, on a GPU 4.5. tan(+-inf) = NaN, tan(-0) = -0.
 template <Argument kArgument = Argument::any>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float tan(float x) noexcept {
+#if defined(__CUDA_ARCH__)
+  return ::tanf(x);
+#else
   using namespace detail;
   const auto [r, quadrant] = reduce_by_quarter_turn<kArgument>(magnitude(x));
   const float s = sin_near_zero(r), c = cos_near_zero(r);
@@ -71,6 +74,7 @@ template <Argument kArgument = Argument::any>
   const float of_magnitude = select(is_odd, -c, s) / select(is_odd, s, c);
   const float value = bit_cast<float>(bit_cast<std::int32_t>(of_magnitude) ^ sign_bits(x));
   return select(magnitude_bits(x) < kInfinityBits, value, bit_cast<float>(kNanBits));
+#endif
 }
 
 /// Arc sine in [-pi/2, pi/2]. Error at most 2.5 ulp. NaN for |x| > 1, asin(-0) = -0.
@@ -121,8 +125,8 @@ template <Argument kArgument = Argument::any>
   using namespace detail;
   const float a = magnitude(x);
   const float z = a * a;
-  const float near_zero =
-      mul_add(z * a, polynomial(z, 0x1.555556p-3F, 0x1.111134p-7F, 0x1.9ffe92p-13F, 0x1.7a15b6p-19F), a);
+  const float p = fused_polynomial(z, 0x1.555556p-3F, 0x1.111134p-7F, 0x1.9ffe92p-13F, 0x1.7a15b6p-19F);
+  const float near_zero = add_product(a, z * a, p);
   const float half = half_exp(a);
   return with_sign(select(a < 1.0F, near_zero, half - 0.25F / half), x);
 }
@@ -137,6 +141,9 @@ template <Argument kArgument = Argument::any>
 /// times a function of w = -log(1 - x^2), which is nearly linear in w for small w and in sqrt(w) for large.
 /// (Giles, "Approximating the erfinv function", GPU Computing Gems 2, 2010.)
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float erfinv(float x) noexcept {
+#if defined(__CUDA_ARCH__)
+  return ::erfinvf(x);
+#else
   using namespace detail;
   const float a = magnitude(x);
   const float w = -math::log((1.0F - a) * (1.0F + a));
@@ -148,6 +155,7 @@ template <Argument kArgument = Argument::any>
                                     -0x1.415a84p-14F, -0x1.4e33eap-12F, 0x1.0e73e6p-13F);
   const float value = multiply(select(w < 5.0F, of_small, of_large), x);
   return select(a == 1.0F, with_sign(bit_cast<float>(kInfinityBits), x), value);
+#endif
 }
 
 /// The double forms: same meaning, the standard library's accuracy, not vectorised.

@@ -9,6 +9,9 @@ namespace mezzo::kernels::scalar {
 
 /// log(1 + x) for 0 <= x <= 1, as math::log1p and for less work. A NaN gives some number.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float log1p_to_one(float x) {
+#if defined(__CUDA_ARCH__)
+  return math::log1p(x);
+#else
   using namespace math::detail;
   const float u = 1.0F + x;
   SplitForLog split = split_for_log(u);  // k is 0 or 1
@@ -17,6 +20,7 @@ namespace mezzo::kernels::scalar {
   const float lost = mul_add(u, -0.35355F, 1.2071F) * (x - (u - 1.0F));
   split.f = select(is_direct, x, split.f);
   return log_from_split(split, select(is_direct, 0.0F, lost));
+#endif
 }
 
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double log1p_to_one(double x) { return math::log1p(x); }

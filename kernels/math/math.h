@@ -3,11 +3,17 @@
 // separate because every functor uses them.
 //
 // float: no calls, branches or tables, so a loop over an array vectorises. Every product that meets a sum is
-// rounded first (mul_add), so that SSE2, AVX2, AVX-512 and CUDA give the same bits; for that a host compiler
-// needs -ffp-contract=off, and nvcc must not be given --use_fast_math. Errors are in ulp of the exact result,
+// rounded first (mul_add), so that SSE2, AVX2 and AVX-512 give the same bits; for that a host compiler needs
+// -ffp-contract=off, and nvcc must not be given --use_fast_math. Errors are in ulp of the exact result,
 // subnormal results included, and were measured over all 2^32 arguments (pow: by sampling). They hold where
 // the processor rounds to nearest and keeps subnormals. A NaN result is a NaN everywhere; its payload means
 // nothing.
+//
+// On a GPU log, sin, cos and sqrt, which random numbers are made of, have the CPU's bits. A loop over memory
+// leaves time for some 45 instructions per f32 element there and 25 of 16 bits, so others may be fused
+// (add_product) or be CUDA's own, behind __CUDA_ARCH__: with the same special cases, but no bits of the
+// CPU's. Where CUDA's error is larger it is named. It is that of the CUDA C++ Programming Guide, "Standard
+// Functions", and half an ulp, as that one is counted from the correctly rounded result.
 //
 // double: the functions of the standard library (below 1 ulp with glibc, 2 with CUDA). Their bits may differ
 // between devices; f64 is here for gradient checks and oracles.
@@ -35,17 +41,17 @@ struct ReducedByLn2 {
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE ReducedByLn2 reduce_by_ln2(float x) noexcept {
   constexpr float kInverseLn2 = 0x1.715476p+0F;
   constexpr float kRounder = 0x1.8p+23F;  // x + kRounder has last place 1: rounds to the nearest integer
-  const float rounded = mul_add(x, kInverseLn2, kRounder);
+  const float rounded = add_product(kRounder, x, kInverseLn2);
   const float n = rounded - kRounder;
-  const float r = mul_add(n, -kLn2Low, mul_add(n, -kLn2High, x));
+  const float r = add_product(add_product(x, n, -kLn2High), n, -kLn2Low);
   return {r, bit_cast<std::int32_t>(rounded) - bit_cast<std::int32_t>(kRounder)};
 }
 
 /// exp(r) - 1 for |r| <= 0.3468: r + r^2 P(r).
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float expm1_near_zero(float r) noexcept {
-  const float p = polynomial(r, 0x1.000000p-1F, 0x1.55552cp-3F, 0x1.555502p-5F, 0x1.1155a8p-7F,
-                             0x1.6d2e4ap-10F, 0x1.3b8accp-13F);
-  return mul_add(r * r, p, r);
+  const float p = fused_polynomial(r, 0x1.000000p-1F, 0x1.55552cp-3F, 0x1.555502p-5F, 0x1.1155a8p-7F,
+                                   0x1.6d2e4ap-10F, 0x1.3b8accp-13F);
+  return add_product(r, r * r, p);
 }
 
 /// exp(r) for |r| <= 0.3468: 1 + r + r^2 P(r) with a term less, whose error of 2^-27 the 1 hides.
@@ -101,11 +107,11 @@ struct SplitForLog {
   const std::uint64_t biased = (bits - kSqrtHalf + (kShift << 52)) >> 52;
   const double k = bit_cast<double>(biased + kTwoTo52) - (0x1p52 + 1023.0);
   const double m = bit_cast<double>(bits - ((biased - kShift) << 52));
-  const double s = (m - 1.0) / (m + 1.0);
+  const double s = near_quotient(m - 1.0, m + 1.0);
   const double z = s * s;
-  const double series = polynomial(z, 0x1.71547652bedf5p+1, 0x1.ec709d12cc064p-1, 0x1.27777feb6e8f1p-1,
-                                   0x1.a58d874dfc552p-2, 0x1.5ce871a3d6005p-2);
-  return mul_add(s, series, k);
+  const double series = fused_polynomial(z, 0x1.71547652bedf5p+1, 0x1.ec709d12cc064p-1, 0x1.27777feb6e8f1p-1,
+                                         0x1.a58d874dfc552p-2, 0x1.5ce871a3d6005p-2);
+  return add_product(k, s, series);
 }
 
 /// 2^x in double for |x| <= 1000 (some number for others, NaN for NaN), relative error 2^-31.9.
@@ -113,32 +119,40 @@ struct SplitForLog {
   constexpr double kRounder = 0x1.8p+52;
   const double rounded = x + kRounder;
   const double r = x - (rounded - kRounder);
-  const double p =
-      polynomial(r, 1.0, 0x1.62e4300bab811p-1, 0x1.ebfbe0459594cp-3, 0x1.c6b0550832070p-5,
-                 0x1.3b2a1bc2cf713p-7, 0x1.5dc05f85b877ap-10, 0x1.443fc924bfe38p-13, 0x1.c03fda2049e0bp-17);
+  const double p = fused_polynomial(r, 1.0, 0x1.62e4300bab811p-1, 0x1.ebfbe0459594cp-3, 0x1.c6b0550832070p-5,
+                                    0x1.3b2a1bc2cf713p-7, 0x1.5dc05f85b877ap-10, 0x1.443fc924bfe38p-13,
+                                    0x1.c03fda2049e0bp-17);
   const auto biased = bit_cast<std::uint64_t>(rounded) + 1023;  // the low bits of `rounded` are the integer
   return p * bit_cast<double>(biased << 52);
 }
 
 }  // namespace detail
 
-/// e^x. Error at most 1 ulp. exp(-inf) = 0, exp(inf) = inf.
+/// e^x. Error at most 1 ulp, on a GPU 1.5. exp(-inf) = 0, exp(inf) = inf.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float exp(float x) noexcept {
+#if defined(__CUDA_ARCH__)
+  return ::expf(x);
+#else
   using namespace detail;
   // At these bounds the result is zero or infinity already.
   const auto [r, n] = reduce_by_ln2(clamp(x, -104.0F, 89.0F));
   // Two factors, since 2^n alone can be outside the normal range; only the second product rounds.
   const std::int32_t half = n >> 1;
   return multiply(exp_near_zero(r) * power_of_two(half), power_of_two(n - half));
+#endif
 }
 
 /// e^x for x <= 0 or NaN, with the bits of exp(x) and for less work.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float exp_nonpositive(float x) noexcept {
+#if defined(__CUDA_ARCH__)
+  return math::exp(x);
+#else
   using namespace detail;
   constexpr float kLowest = -104.0F;  // the result is zero already
   const auto [r, n] = reduce_by_ln2(kLowest > x ? kLowest : x);
   // The first product is normal and exact for every n in [-150, 0]; only the second rounds.
   return multiply(exp_near_zero(r) * power_of_two(n + 64), 0x1p-64F);
+#endif
 }
 
 /// e^x - 1, accurate near 0. Error at most 1.5 ulp. expm1(-0) = -0.
@@ -147,7 +161,7 @@ struct SplitForLog {
   const auto [r, n] = reduce_by_ln2(clamp(x, -30.0F, 89.0F));
   // Half the result first: 2^n would overflow where the result does not.
   const float scale = power_of_two(n - 1);
-  const float half = mul_add(scale, expm1_near_zero(r), scale - 0.5F);
+  const float half = add_product(scale - 0.5F, scale, expm1_near_zero(r));
   return select(magnitude(x) < 0x1p-25F, x, half + half);
 }
 
@@ -164,8 +178,12 @@ struct SplitForLog {
   return select(x > 0.0F, positive, select(x == 0.0F, -infinity, bit_cast<float>(kNanBits)));
 }
 
-/// log(1 + x), accurate near 0. Error at most 1 ulp. log1p(-1) = -inf, log1p(x < -1) = NaN, log1p(-0) = -0.
+/// log(1 + x), accurate near 0. Error at most 1 ulp, on a GPU 1.5. log1p(-1) = -inf, log1p(x < -1) = NaN,
+/// log1p(-0) = -0.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float log1p(float x) noexcept {
+#if defined(__CUDA_ARCH__)
+  return ::log1pf(x);
+#else
   using namespace detail;
   const float u = 1.0F + x;
   SplitForLog split = split_for_log(u);
@@ -178,10 +196,14 @@ struct SplitForLog {
   const float infinity = bit_cast<float>(kInfinityBits);
   const float in_domain = select(magnitude(x) < 0x1p-25F, x, select(x < infinity, finite, x));
   return select(x > -1.0F, in_domain, select(x == -1.0F, -infinity, bit_cast<float>(kNanBits)));
+#endif
 }
 
-/// Hyperbolic tangent. Error at most 1.5 ulp. tanh(+-inf) = +-1, tanh(-0) = -0.
+/// Hyperbolic tangent. Error at most 1.5 ulp, on a GPU 2.5. tanh(+-inf) = +-1, tanh(-0) = -0.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float tanh(float x) noexcept {
+#if defined(__CUDA_ARCH__)
+  return ::tanhf(x);
+#else
   using namespace detail;
   const float a = magnitude(x);
   const float z = a * a;
@@ -191,16 +213,21 @@ struct SplitForLog {
   const float clamped = select(a > 10.0F, 10.0F, a);
   const float far = 1.0F - 2.0F / (exp_in_range(clamped + clamped) + 1.0F);
   return with_sign(select(a < 0.55F, near_zero, far), x);
+#endif
 }
 
-/// 1 / (1 + e^-x), accurate in both tails. Error at most 2.5 ulp. sigmoid(-inf) = 0, sigmoid(inf) = 1.
+/// 1 / (1 + e^-x), accurate in both tails. Error at most 2.5 ulp, on a GPU 3. sigmoid(-inf) = 0, sigmoid(inf)
+/// = 1.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float sigmoid(float x) noexcept {
   const float e = exp_nonpositive(-detail::magnitude(x));
   return detail::select(x < 0.0F, e, 1.0F) / (1.0F + e);
 }
 
-/// Error function. Error at most 1.5 ulp. erf(+-inf) = +-1, erf(-0) = -0.
+/// Error function. Error at most 1.5 ulp, on a GPU 2.5. erf(+-inf) = +-1, erf(-0) = -0.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float erf(float x) noexcept {
+#if defined(__CUDA_ARCH__)
+  return ::erff(x);
+#else
   using namespace detail;
   const float a = magnitude(x);
   const float z = a * a;
@@ -213,6 +240,7 @@ struct SplitForLog {
   const float exponent = c * polynomial(c, 0x1.20f21cp+0F, 0x1.451ac0p-1F, 0x1.b45960p-4F, -0x1.896050p-6F,
                                         0x1.ec7b32p-9F, -0x1.6f9584p-12F, 0x1.d46010p-17F);
   return with_sign(select(a < 1.0F, near_zero, 1.0F - exp_in_range(-exponent)), x);
+#endif
 }
 
 /// Square root, correctly rounded. sqrt(x < 0) = NaN, sqrt(-0) = -0. Vectorised under -fno-math-errno.

@@ -21,8 +21,9 @@ struct NormalPair {
 /// The radius ends at 6.77, so a tail of probability 2^-33 is missing. Each value is within 5 ulp of the
 /// formula.
 ///
-/// The same bits on every device, because every product is rounded before it meets a sum, as everywhere in
-/// kernels/math/math.h. (An explicit fma would do too, but is a slow call on processors without one.)
+/// The same bits on every device, because every product is rounded before it meets a sum, as in the
+/// functions of kernels/math/math.h that are used here. (An explicit fma would do too, but is a slow call on
+/// processors without one.)
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE NormalPair normal_pair(std::uint32_t radius_word,
                                                                   std::uint32_t angle_word) noexcept {
   using namespace math::detail;
