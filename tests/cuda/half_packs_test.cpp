@@ -78,11 +78,13 @@ TEST_F(CudaHalfPacks, EveryPlaceInAVector) {
     }
   }
 }
-// The emulated device has 4096 threads at work at a time: from 32768 elements in vectors of eight (16384 in
-// vectors of four) threads have a second step, and of f32 the second vector of a step is there or not.
-TEST_F(CudaHalfPacks, MoreElementsThanThreadsTakeInOneStep) {
+// A block takes 1024 elements, and less than that is one block of as many warps as it takes. Its second
+// vector of f32, or of 16-bit elements in vectors of four, lies 512 behind the first, is there or not, and in
+// the last block too.
+TEST_F(CudaHalfPacks, ElementsAroundWholeBlocks) {
   for (const std::int64_t offset : {0, 4}) {
-    for (const std::int64_t n : {16383, 16384, 16388, 32767, 32768, 32769, 32775, 32776, 49157, 65537})
+    for (const std::int64_t n :
+         {508, 512, 516, 1020, 1023, 1024, 1025, 1028, 1032, 1535, 1536, 1540, 2052, 5123, 65537})
       expect_same_pointwise(n, offset, DType::f16);
   }
 }

@@ -26,9 +26,9 @@ class Limit:
 
 
 LIMITS = (
-    Limit("relu f16", r"pointwise_linear<.*ReluFn, 1", 256, 32, 0, 32, 32, 8, 10.5, 6, (16, 16)),
+    Limit("relu f16", r"pointwise_linear<.*ReluFn, 1", 128, 32, 0, 32, 32, 8, 13.75, 6, (16, 16)),
     Limit("finite check f16", r"look_at_batch<false, 16", 256, 32, 0, 8, 0, 4, 6.75),
-    Limit("softmax f16, to 512", r"rows_in_registers<2u?l?, 1, .*SoftmaxRow<float, false>", 128, 32, 0, 8, 8, 4, 247.25),
+    Limit("softmax f16, to 512", r"rows_in_registers<2u?l?, 1, .*SoftmaxRow<float, false>", 128, 32, 0, 8, 8, 4, 234.25),
     Limit("softmax, to 16384", r"rows_in_registers<2u?l?, 4, false, .*SoftmaxRow<float, false>", 1024, 64),
     Limit("softmax f16, to 16384", r"rows_in_registers<2u?l?, 4, true, .*SoftmaxRow<float, false>", 1024, 64),
     Limit("softmax backward, to 512", r"rows_in_registers<3u?l?, 1, .*SoftmaxBackwardRow<float, false>", 128, 40),

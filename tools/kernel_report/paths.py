@@ -77,7 +77,8 @@ def count_paths(code, head, body):
             continue
         found = {}
         following = successors(code, at)
-        if not following or head is not None and head in following and (at, head) in back:
+        ends = code[at].name in ("EXIT", "RET") if head is None else head in following and (at, head) in back
+        if not following or ends:
             found[(0, 0)] = (0, (0,) * len(opcodes.UNITS))
         for one in following:
             if (at, one) in back:

@@ -71,6 +71,11 @@ class Counting(unittest.TestCase):
         straight = code_of(90)[0x180:0x250] + code_of(90)[0x370:0x380]
         self.assertEqual(sum(paths.main_loop(sass.decode(straight, 90))[(16, 16)].values()), 14)
 
+    def test_a_kernel_may_end_before_its_last_instruction(self):
+        load, maybe_end, end = 0x7981 | 6 << 73, 0x094D, 0x794D  # LDG.128, @P0 EXIT, EXIT
+        code = b"".join(word.to_bytes(16, "little") for word in (load, maybe_end, load, end))
+        found = paths.main_loop(sass.decode(code, 90))
+        self.assertEqual({moved: sum(units.values()) for moved, units in found.items()}, {(16, 0): 2, (32, 0): 4})
 
     def test_the_longest_way_counts_and_nothing_behind_the_end(self):
         branch, add, load = 0x0000000000080947 | 7 << 87, 0x7221, 0x7981 | 6 << 73  # @P0 BRA over two, FADD, LDG.128
