@@ -18,13 +18,13 @@ namespace mezzo::kernels::cuda {
 /// The widest head that FlashBlock takes.
 inline constexpr int kWidestFlashHead = 128;
 
-/// A tile of one result, or of two. All threads of a block walk over the same tiles and meet at the same
-/// barriers.
+/// A tile of output or queries, or of keys_and_values. All threads of a block walk over the same tiles and
+/// meet at the same barriers.
 template <class Tiles, AttentionResult kResult>
 class FlashBlock : public AttentionWeights<Tiles, kResult> {
   using Base = AttentionWeights<Tiles, kResult>;
   using Base::column_begin_, Base::pass_, Base::row_begin_, Base::of_head, Base::kForward,
-      Base::kQueriesAreRows, Base::kNeedsDelta;
+      Base::kQueriesAreRows;
   using typename Base::Square;
   using typename Base::Sums;
   using S = typename Tiles::Stored;
@@ -39,7 +39,7 @@ class FlashBlock : public AttentionWeights<Tiles, kResult> {
   static constexpr std::size_t kStageBytes = 2 * (ColumnTile::kBytes + kNumberBytes);
   /// The block's rows are in shared memory until their fragments are in registers: where they fit there, in
   /// the stage that is filled second.
-  static constexpr std::size_t kRowBytes = (kNeedsDelta ? 2 : 1) * RowTile::kBytes;
+  static constexpr std::size_t kRowBytes = (kForward ? 1 : 2) * RowTile::kBytes;
   static constexpr bool kRowsBesideStage = kRowBytes <= kStageBytes;
   static constexpr std::size_t kRowOffset = kRowsBesideStage ? kStageBytes : 0;
 
@@ -79,9 +79,7 @@ class FlashBlock : public AttentionWeights<Tiles, kResult> {
   }
 
  private:
-  static constexpr bool kOtherIsZ = kForward || kResult == AttentionResult::values;
-
-  [[nodiscard]] __device__ const TileSource& other() const { return kOtherIsZ ? pass_.z : pass_.grad_y; }
+  [[nodiscard]] __device__ const TileSource& other() const { return kForward ? pass_.z : pass_.grad_y; }
   [[nodiscard]] __device__ static std::size_t y_offset(int stage) { return stage == 0 ? 0 : kStageBytes; }
   [[nodiscard]] __device__ static std::size_t other_offset(int stage) {
     return y_offset(stage) + ColumnTile::kBytes;
@@ -98,10 +96,9 @@ class FlashBlock : public AttentionWeights<Tiles, kResult> {
     if constexpr (!kQueriesAreRows) {
       static_assert(2 * Tiles::kColumnSide <= kThreads);
       const int thread = static_cast<int>(threadIdx.x), query = thread % Tiles::kColumnSide;
-      const bool second = thread >= Tiles::kColumnSide;
-      if (thread >= (kNeedsDelta ? 2 : 1) * Tiles::kColumnSide) return;
+      if (thread >= 2 * Tiles::kColumnSide) return;
       const bool is_there = column + query < pass_.queries;
-      const float* const from = kNeedsDelta && second ? pass_.delta : pass_.logsumexp;
+      const float* const from = thread < Tiles::kColumnSide ? pass_.logsumexp : pass_.delta;
       copy_async(numbers(stage), static_cast<std::size_t>(thread),
                  from + (is_there ? Base::head_ * pass_.queries + column + query : 0), is_there);
     }
@@ -116,12 +113,12 @@ class FlashBlock : public AttentionWeights<Tiles, kResult> {
                                                 bool any) {
     const RowTile x_tile(kRowOffset), grad_tile(kRowOffset + RowTile::kBytes);
     load_rows(x_tile, pass_.x);
-    if constexpr (kNeedsDelta) load_rows(grad_tile, pass_.grad_x);
+    if constexpr (!kForward) load_rows(grad_tile, pass_.grad_x);
     if (kRowsBesideStage && any) fill(0, column_begin_);
     wait_for_copies();
     __syncthreads();
     x.load(x_tile);
-    if constexpr (kNeedsDelta) grad_x.load(grad_tile);
+    if constexpr (!kForward) grad_x.load(grad_tile);
     if (kRowsBesideStage) return;
     __syncthreads();
     if (any) fill(0, column_begin_);
@@ -148,14 +145,10 @@ class FlashBlock : public AttentionWeights<Tiles, kResult> {
     } else {
       Base::to_softmax(weights, [&](int q) { return shift(stage, q); });
       if constexpr (kBoth) add_values(weights, other, second_sums);
-      if constexpr (kNeedsDelta) {
-        Square grads;
-        Tiles::dot(grad_x, other, grads);
-        Base::to_score_gradients(weights, grads, [&](int q) { return delta(stage, q); });
-        Tiles::add_weighted(Weights(weights), y, sums);
-      } else {
-        add_values(weights, other, sums);
-      }
+      Square grads;
+      Tiles::dot(grad_x, other, grads);
+      Base::to_score_gradients(weights, grads, [&](int q) { return delta(stage, q); });
+      Tiles::add_weighted(Weights(weights), y, sums);
     }
   }
   __device__ MEZZO_ALWAYS_INLINE void add_values(const Square& softmax, const ColumnTile& grads,
@@ -217,7 +210,10 @@ template <class S, AttentionResult kResult, int kWidth, bool kPlain>
 void launch_flash_tiles(Device device, AttentionPass<float> pass, std::int64_t batch) {
   using Tiles = FlashTiles<S, kWidth, flash_columns(kResult, kWidth), kPlain>;
   pass.divide(batch, Tiles::kRowSide, Tiles::kOutWidth);
-  pass.score_scale = pass.scale * PowersOfTwo::kLogOfE;
+  // A mask is added to scaled scores; and an infinite score times a scale below 0 would change sides. Not by
+  // kPlain: that depends on where arrays begin, and bits do not.
+  const bool later = pass.mask.data == nullptr && pass.scale > 0;
+  (later ? pass.exponent_scale : pass.score_scale) = pass.scale * PowersOfTwo::kLogOfE;
   mezzo::cuda::launch(flash_kernel<Tiles, kResult>, dim3(pass.blocks()), dim3(Tiles::kThreads),
                       FlashBlock<Tiles, kResult>::kBytes, mezzo::cuda::current_stream(device), pass);
 }

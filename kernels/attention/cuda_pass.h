@@ -28,7 +28,9 @@ struct AttentionPass {
   std::int64_t mask_steps[4] = {};
   bool causal = false;
   T scale = 1;
-  T score_scale = 1;                   ///< scale in the unit of the kernel's scores
+  /// What products are multiplied by to be scores, and scores when they become exponents: together the scale,
+  /// in the unit of the kernel's powers.
+  T score_scale = 1, exponent_scale = 1;
   const std::int64_t* seed = nullptr;  ///< nullptr: no dropout
   std::uint64_t keep_threshold = 0;
   T keep_factor = 1;

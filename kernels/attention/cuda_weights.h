@@ -32,8 +32,8 @@ class AttentionWeights {
   static constexpr int kQueries = kQueriesAreRows ? Tiles::kRows : Tiles::kColumns;
   static constexpr int kQuerySide = kQueriesAreRows ? Tiles::kRowSide : Tiles::kColumnSide;
   static constexpr int kKeySide = kQueriesAreRows ? Tiles::kColumnSide : Tiles::kRowSide;
-  static constexpr int kChains =
-      4;  ///< of additions to the sum of a row's weights that do not wait for each other
+  /// Of additions to the sum of a row's weights, which do not wait for each other.
+  static constexpr int kChains = 4;
   static constexpr T kNothing = -std::numeric_limits<T>::infinity();
 
   __device__ AttentionWeights(const AttentionPass<T>& pass, std::int64_t item) : pass_(pass) {
@@ -87,7 +87,7 @@ class AttentionWeights {
   }
 
   /// Products into scores; -inf where a key takes no part and outside of the matrix. Of a plain call the
-  /// products are the scores: see exponent().
+  /// products are the scores.
   __device__ MEZZO_ALWAYS_INLINE void set_scores(Square& scores) const {
     const int queries = near(pass_.queries - query_begin()), keys = near(pass_.keys - key_begin());
     const int diagonal = pass_.causal ? near(query_begin() - key_begin()) : kQuerySide + kKeySide;
@@ -144,11 +144,10 @@ class AttentionWeights {
     return value;
   }
 
-  /// What the power of a weight is, given what is taken from the scores of its query. The scale of a plain
-  /// call, which is positive, is multiplied in here: one instruction for both.
+  /// What the power of a weight is, given what is taken from the scores of its query: one instruction, the
+  /// same whether the scale comes here or came before.
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T exponent(T score, T shift) const {
-    if constexpr (Tiles::kPlain) return add_product(-shift, score, pass_.score_scale);
-    return score - shift;
+    return add_product(-shift, score, pass_.exponent_scale);
   }
 
   /// Scores into exp(score - largest so far); what was added up before is brought to the new largest.
@@ -159,7 +158,7 @@ class AttentionWeights {
       MEZZO_UNROLL
       for (int j = 0; j < Tiles::kColumns; ++j) largest = std::fmax(largest, weights[i][j]);
       largest = reduce_across(largest, [](T a, T b) { return std::fmax(a, b); });
-      const T factor = softmax_[i].advance(Tiles::kPlain ? largest * pass_.score_scale : largest);
+      const T factor = softmax_[i].advance(largest * pass_.exponent_scale);
       MEZZO_UNROLL
       for (int j = 0; j < Tiles::kOutColumns; ++j) sums[i][j] *= factor;
       T added[kChains] = {};

@@ -3,6 +3,7 @@
 // apart.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -198,6 +199,24 @@ TEST_F(CudaAttention, GradientsOneByOne) {
       EXPECT_EQ(alone.to_vector<double>(), all[i].to_vector<double>()) << "of input " << i;
     }
   }
+}
+// Rows that begin at no multiple of 16 bytes take another kernel and have the same bits.
+TEST_F(CudaAttention, BitsDoNotDependOnAlignment) {
+  const auto run = [](std::int64_t offset) {
+    const auto placed = [&](std::uint64_t seed) {
+      const Tensor room = zeros({2 * 40 * 16 + offset}, {.dtype = DType::f16, .device = Device::cuda(0)});
+      return reshape(narrow(room, 0, offset, 2 * 40 * 16), {1, 2, 40, 16})
+          .copy_(values(seed, {1, 2, 40, 16}, DType::f16, Device::cuda(0)))
+          .detach();
+    };
+    const Tensor q = placed(1).requires_grad_(), k = placed(2).requires_grad_(),
+                 v = placed(3).requires_grad_();
+    const Tensor out = scaled_dot_product_attention(q, k, v);
+    out.backward(placed(4), {});
+    return std::array{out.detach().to_vector<float>(), q.grad().to_vector<float>(),
+                      k.grad().to_vector<float>(), v.grad().to_vector<float>()};
+  };
+  EXPECT_EQ(run(0), run(1));
 }
 /// Result and gradients where 6 heads of q read 3 of k and 2 of v, views of [B, L, H, E]; or, where these are
 /// not grouped, copies for each head of q.
