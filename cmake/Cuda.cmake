@@ -36,6 +36,12 @@ elseif(MEZZO_CUDA STREQUAL "AUTO" OR MEZZO_CUDA STREQUAL "ON")
     set(MEZZO_CUDA_WHY_NOT "not built: nvcc ${CMAKE_CUDA_COMPILER_VERSION} does not know C++20, 12 or newer does")
   else()
     set(MEZZO_HAVE_CUDA ON)
+    foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
+      if(architecture MATCHES "^([0-9]+)" AND CMAKE_MATCH_1 LESS 80)
+        message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES: expected 80 or above, got ${architecture}, whose matrix units do not "
+          "know bf16; name the architecture of your GPU, or leave it at 80 and 90.")
+      endif()
+    endforeach()
   endif()
   if(MEZZO_CUDA STREQUAL "ON" AND NOT MEZZO_HAVE_CUDA)
     message(FATAL_ERROR "MEZZO_CUDA=ON: CUDA is ${MEZZO_CUDA_WHY_NOT}. Install the toolkit, or leave MEZZO_CUDA at AUTO "

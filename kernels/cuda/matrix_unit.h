@@ -1,7 +1,6 @@
-// Products of small matrices of 16-bit elements by a GPU's matrix units (tensor cores). Where there are none,
-// before sm_80 and on the emulated device, the lanes of the warp exchange their elements and do the same by
-// multiplications and additions: the fragments are the same, so what that finds wrong in their use is wrong
-// on a GPU too.
+// Products of small matrices of 16-bit elements by a GPU's matrix units (tensor cores, compute capability 8.0
+// and above). The emulated device multiplies the same fragments by plain loops, so what that finds wrong in
+// their use is wrong on a GPU too.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,17 +12,9 @@
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/block.h"
-#include "mezzo/kernels/cuda/convert.h"
 #include "mezzo/kernels/cuda/shared.h"
-#include "mezzo/kernels/math/cast_math.h"
 
 namespace mezzo::kernels::cuda {
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define MEZZO_MATRIX_UNIT true
-#else
-#define MEZZO_MATRIX_UNIT false
-#endif
 
 /// C += A B in a warp, A [16, 16] and B [16, 8] of S, C [16, 8] of f32 (PTX: mma.m16n8k16). With g = lane / 4
 /// and t = lane % 4 a lane has of
@@ -35,7 +26,7 @@ namespace mezzo::kernels::cuda {
 template <class S>
 __device__ MEZZO_ALWAYS_INLINE void multiply_add_16x8(float* c0, float* c1, const std::uint32_t (&a)[4],
                                                       const std::uint32_t (&b)[2]) {
-#if MEZZO_MATRIX_UNIT
+#if !defined(MEZZO_CUDA_EMULATED)
   if constexpr (std::is_same_v<S, Half>) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
@@ -50,31 +41,9 @@ __device__ MEZZO_ALWAYS_INLINE void multiply_add_16x8(float* c0, float* c1, cons
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
 #else
-  const auto number = [](std::uint32_t pair, int k) {
-    return cast<float>(S::from_bits(static_cast<std::uint16_t>(pair >> 16 * k)));
-  };
-  // Two words at a time.
-  const auto fetch = [](std::uint32_t first, std::uint32_t second, int lane, std::uint32_t* words) {
-    const auto both = __shfl_sync(kWholeWarp, first | static_cast<unsigned long long>(second) << 32, lane);
-    words[0] = static_cast<std::uint32_t>(both);
-    words[1] = static_cast<std::uint32_t>(both >> 32);
-  };
-  const int lane = static_cast<int>(threadIdx.x % kWarp), row = lane / 4 * 4, column = lane % 4 * 2;
-  std::uint32_t of_a[4][4], of_b[4][2][2];
-  for (int t = 0; t < 4; ++t) {
-    for (int h = 0; h < 2; ++h) fetch(a[2 * h], a[1 + 2 * h], row + t, of_a[t] + 2 * h);
-    for (int j = 0; j < 2; ++j) fetch(b[0], b[1], (column + j) * 4 + t, of_b[t][j]);
-  }
-  for (int h = 0; h < 2; ++h) {
-    for (int t = 0; t < 4; ++t) {
-      for (int k = 0; k < 2; ++k) {
-        for (int j = 0; j < 2; ++j) {
-          c0[j] += number(of_a[t][2 * h], k) * number(of_b[t][j][h], k);
-          c1[j] += number(of_a[t][1 + 2 * h], k) * number(of_b[t][j][h], k);
-        }
-      }
-    }
-  }
+  using emulated_cuda::HalfType;
+  constexpr HalfType kType = std::is_same_v<S, Half> ? HalfType::float16 : HalfType::bfloat16;
+  emulated_cuda::multiply_add_16x8(kType, c0, c1, a, b);
 #endif
 }
 
@@ -84,7 +53,7 @@ __device__ MEZZO_ALWAYS_INLINE void multiply_add_16x8(float* c0, float* c1, cons
 template <bool kTransposed>
 __device__ MEZZO_ALWAYS_INLINE void load_matrices(const Shared<RawWords<4>>& rows, int place,
                                                   std::uint32_t (&words)[4]) {
-#if MEZZO_MATRIX_UNIT
+#if !defined(MEZZO_CUDA_EMULATED)
   const unsigned address = rows.address(static_cast<std::size_t>(place));
   if constexpr (kTransposed)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -96,9 +65,10 @@ __device__ MEZZO_ALWAYS_INLINE void load_matrices(const Shared<RawWords<4>>& row
                  : "r"(address));
 #else
   const int lane = static_cast<int>(threadIdx.x % kWarp), group = lane / 4, across = lane % 4;
+  int places[kWarp];
+  emulated_cuda::share_places(place, places);
   const auto row = [&](int matrix, int r) {
-    const int of_row = __shfl_sync(kWholeWarp, place, 8 * matrix + r);
-    return rows.get(static_cast<std::size_t>(of_row));
+    return rows.get(static_cast<std::size_t>(places[8 * matrix + r]));
   };
   for (int i = 0; i < 4; ++i) {
     if (!kTransposed) {

@@ -85,12 +85,6 @@ TEST_F(SharedMemory, WarpBarrierOrdersItsLanes) {
   for (int t = 0; t < 64; ++t) EXPECT_EQ(seen[static_cast<std::size_t>(t)], t * 10);
 }
 
-template <class... Params, class... Args>
-void run(const Shape& shape, void (*kernel)(Params...), Args&&... args) {
-  (void)launch(shape, kernel, std::forward<Args>(args)...);
-  (void)cudaDeviceSynchronize();
-}
-
 __global__ void half_returns() {
   if (threadIdx.x >= blockDim.x / 2) return;
   __syncthreads();

@@ -72,6 +72,13 @@ cudaError_t launch(const Shape& shape, void (*kernel)(Params...), Args&&... args
   return cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...);
 }
 
+/// A launch, and the wait for it: for kernels that end the process.
+template <class... Params, class... Args>
+void run(const Shape& shape, void (*kernel)(Params...), Args&&... args) {
+  (void)launch(shape, kernel, std::forward<Args>(args)...);
+  (void)cudaDeviceSynchronize();
+}
+
 inline cudaStream_t new_stream() {
   cudaStream_t stream = nullptr;
   EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);

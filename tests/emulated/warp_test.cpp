@@ -118,12 +118,6 @@ TEST_F(Warp, Votes) {
   }
 }
 
-template <class... Params, class... Args>
-void run(const Shape& shape, void (*kernel)(Params...), Args&&... args) {
-  (void)launch(shape, kernel, std::forward<Args>(args)...);
-  (void)cudaDeviceSynchronize();
-}
-
 __global__ void lane_returns() {
   if (threadIdx.x == 7) return;
   __syncwarp();

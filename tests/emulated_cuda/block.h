@@ -38,7 +38,9 @@ struct Thread {
   unsigned mask = 0, operand = 0, width = 0;
   unsigned long long bits = 0;  ///< given to the others
   unsigned long long result = 0;
-  std::uint64_t warp_tick = 0;  ///< of its last __syncwarp, see SharedMemory
+  detail::WarpWork work = nullptr;  ///< of WarpOp::together
+  void* brought = nullptr;          ///< to that
+  std::uint64_t warp_tick = 0;      ///< of its last __syncwarp, see SharedMemory
 };
 
 /// The block that runs. There is one: nothing runs at the same time.

@@ -129,6 +129,8 @@ const char* name_of(detail::WarpOp op) {
       return "__any_sync";
     case detail::WarpOp::all:
       return "__all_sync";
+    case detail::WarpOp::together:
+      return "a function of the matrix units";
   }
   return "?";
 }

@@ -21,6 +21,12 @@ unsigned source_lane(WarpOp op, unsigned lane, unsigned operand, unsigned width)
 void share_results(unsigned first, unsigned mask) {
   Block& all = block();
   const WarpOp op = all.current().op;
+  if (op == WarpOp::together) {
+    std::array<void*, kLanes> of_lanes;
+    for (unsigned lane = 0; lane < kLanes; ++lane) of_lanes[lane] = all.thread(first + lane).brought;
+    all.current().work(of_lanes);
+    return;
+  }
   unsigned long long ballot = 0;
   const std::uint64_t tick = op == WarpOp::sync ? all.next_tick() : 0;
   for (unsigned lanes = mask; lanes != 0; lanes &= lanes - 1) {
@@ -49,6 +55,7 @@ bool all_there(unsigned first, const Thread& own) {
   for (unsigned lanes = own.mask; lanes != 0; lanes &= lanes - 1) {
     const Thread& other = all.thread(first + static_cast<unsigned>(__builtin_ctz(lanes)));
     if (other.mask != own.mask || other.op != own.op) return false;
+    if (own.op == WarpOp::together && other.work != own.work) return false;
   }
   return true;
 }
@@ -88,6 +95,14 @@ unsigned long long meet(WarpOp op, unsigned mask, unsigned long long bits, unsig
 }
 
 }  // namespace
+
+void together(WarpWork work, void* own, const char* file, int line) {
+  if (block().active()) {
+    block().current().work = work;
+    block().current().brought = own;
+  }
+  meet(WarpOp::together, 0xffffffffU, 0, 0, kLanes, file, line);
+}
 
 unsigned vote(WarpOp op, unsigned mask, bool predicate, const char* file, int line) {
   return static_cast<unsigned>(meet(op, mask, predicate ? 1 : 0, 0, kLanes, file, line));

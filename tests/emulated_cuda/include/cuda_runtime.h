@@ -8,6 +8,7 @@
 #include "emulated_cuda/atomics.h"
 #include "emulated_cuda/device.h"
 #include "emulated_cuda/launch.h"
+#include "emulated_cuda/matrix.h"
 #include "emulated_cuda/types.h"
 #include "emulated_cuda/warp.h"
 

@@ -4,7 +4,9 @@
 // a kernel that relies on that is refused here.)
 #pragma once
 
-#include <cstring>
+#include <array>
+#include <cstdint>
+#include <type_traits>
 
 #include "emulated_cuda/types.h"
 
@@ -12,13 +14,16 @@
 
 namespace emulated_cuda::detail {
 
-enum class WarpOp : unsigned char { sync, shuffle, shuffle_xor, shuffle_down, ballot, any, all };
+enum class WarpOp : unsigned char { sync, shuffle, shuffle_xor, shuffle_down, ballot, any, all, together };
 
 /// Meets the lanes of `mask`. Returns one bit per lane that came with a true predicate.
 unsigned vote(WarpOp op, unsigned mask, bool predicate, const char* file, int line);
 /// Meets the lanes of `mask`. Returns the `bits` of the lane that `op`, `operand` and `width` name.
 unsigned long long exchange(WarpOp op, unsigned mask, unsigned long long bits, unsigned operand,
                             unsigned width, const char* file, int line);
+/// Meets all 32 lanes. The last one to come calls `work` with what they brought, while the others wait.
+using WarpWork = void (*)(const std::array<void*, 32>& of_lanes);
+void together(WarpWork work, void* own, const char* file, int line);
 
 template <class T>
 inline constexpr bool can_shuffle = false;
@@ -42,11 +47,11 @@ inline constexpr bool can_shuffle<double> = true;
 template <class T>
 T exchange_value(WarpOp op, unsigned mask, T value, unsigned operand, int width, const char* file, int line) {
   static_assert(can_shuffle<T>, "CUDA shuffles int, long, long long, float and double");
-  unsigned long long bits = 0;
-  std::memcpy(&bits, &value, sizeof(T));
-  bits = exchange(op, mask, bits, operand, static_cast<unsigned>(width), file, line);
-  std::memcpy(&value, &bits, sizeof(T));
-  return value;
+  // Not by memcpy: under the address sanitizer each local variable whose address is taken costs time.
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  const unsigned long long bits =
+      exchange(op, mask, __builtin_bit_cast(Bits, value), operand, static_cast<unsigned>(width), file, line);
+  return __builtin_bit_cast(T, static_cast<Bits>(bits));
 }
 
 }  // namespace emulated_cuda::detail
