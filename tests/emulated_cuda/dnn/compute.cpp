@@ -1,5 +1,5 @@
 // The arithmetic of the emulated cuDNN: plain loops over all products, added up in f64, and one rounding.
-#include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -70,15 +70,41 @@ bool advance(Index& at, const Index& sizes) {
   return false;
 }
 
-/// Places of y and of the weight, and the place of x that they meet at; false in the padding.
-bool meet(const Task& task, const Index& y, const Index& weight, Index& x) {
+/// The operand as numbers, each where its element is in the array.
+std::vector<double> operand(const Task& task, std::size_t array) {
+  Index at(task.sizes[array].size()), last = task.sizes[array];
+  for (std::int64_t& size : last) --size;
+  std::vector<double> numbers(static_cast<std::size_t>(offset(task, array, last)) + 1);
+  do {
+    const std::int64_t from = offset(task, array, at);
+    numbers[static_cast<std::size_t>(from)] = rounded(task, load(task, array, from));
+  } while (advance(at, task.sizes[array]));
+  return numbers;
+}
+
+/// Offsets of an element of x and of the one of the weight that it meets, in their arrays.
+struct Pair {
+  std::int64_t x, weight;
+};
+
+/// What meets at the place y, of the first channel of its group; what lies in the padding is left out.
+void find_pairs(const Task& task, const Index& y, std::vector<Pair>& pairs) {
   const std::int64_t group = y[1] / (task.sizes[kY][1] / (task.sizes[kX][1] / task.sizes[kWeight][1]));
-  x[0] = y[0], x[1] = group * task.sizes[kWeight][1] + weight[1];
-  for (std::size_t d = 2; d < x.size(); ++d) {
-    x[d] = y[d] * task.stride[d - 2] - task.padding[d - 2] + weight[d] * task.dilation[d - 2];
-    if (x[d] < 0 || x[d] >= task.sizes[kX][d]) return false;
-  }
-  return true;
+  const std::size_t dims = y.size();
+  Index sizes = task.sizes[kWeight], weight(dims), x(dims);
+  sizes[0] = sizes[1] = 1;
+  x[0] = y[0], x[1] = group * task.sizes[kWeight][1];
+  pairs.clear();
+  do {
+    bool inside = true;
+    for (std::size_t d = 2; d < dims; ++d) {
+      x[d] = y[d] * task.stride[d - 2] - task.padding[d - 2] + weight[d] * task.dilation[d - 2];
+      inside = inside && x[d] >= 0 && x[d] < task.sizes[kX][d];
+    }
+    if (inside) {
+      pairs.push_back({offset(task, kX, x), offset(task, kWeight, weight) + y[1] * task.strides[kWeight][0]});
+    }
+  } while (advance(weight, sizes));
 }
 
 /// Whether an engine's notes forbid mezzo to take it.
@@ -97,24 +123,33 @@ void compute(const Task& task) {
                                  ? kX
                                  : kWeight;
   const std::size_t dims = task.sizes[kX].size();
+  std::array<std::vector<double>, 3> numbers;
+  for (std::size_t array = 0; array < 3; ++array)
+    if (array != result) numbers[array] = operand(task, array);
   Index last = task.sizes[result];
   for (std::int64_t& size : last) --size;
-  std::vector<double> sums(static_cast<std::size_t>(offset(task, result, last)) + 1);
-  Index y(dims), weight(dims), x(dims);
+  std::vector<double>& sums = numbers[result];
+  sums.resize(static_cast<std::size_t>(offset(task, result, last)) + 1);
+  const auto at_place = [](std::vector<double>& array, std::int64_t place) -> double& {
+    return array[static_cast<std::size_t>(place)];
+  };
+  Index y(dims);
+  std::vector<Pair> pairs;
   do {
-    weight[0] = y[1];
-    Index inner_sizes = task.sizes[kWeight], inner(dims);
-    inner_sizes[0] = 1;
-    do {
-      std::copy(inner.begin() + 1, inner.end(), weight.begin() + 1);
-      if (!meet(task, y, weight, x)) continue;
-      const std::int64_t offsets[] = {offset(task, kX, x), offset(task, kWeight, weight),
-                                      offset(task, kY, y)};
-      double product = 1;
-      for (std::size_t array = 0; array < 3; ++array)
-        if (array != result) product *= rounded(task, load(task, array, offsets[array]));
-      sums[static_cast<std::size_t>(offsets[result])] += product;
-    } while (advance(inner, inner_sizes));
+    find_pairs(task, y, pairs);
+    double& of_y = at_place(numbers[kY], offset(task, kY, y));
+    for (std::int64_t channel = 0; channel < task.sizes[kWeight][1]; ++channel) {
+      for (const Pair& pair : pairs) {
+        double& of_x = at_place(numbers[kX], pair.x + channel * task.strides[kX][1]);
+        double& of_weight = at_place(numbers[kWeight], pair.weight + channel * task.strides[kWeight][1]);
+        if (result == kY)
+          of_y += of_x * of_weight;
+        else if (result == kX)
+          of_x += of_y * of_weight;
+        else
+          of_weight += of_x * of_y;
+      }
+    }
   } while (advance(y, task.sizes[kY]));
   Index at(dims);
   do {
