@@ -22,11 +22,24 @@ namespace mezzo::cuda {
 [[nodiscard]] bool synchronous_launches() noexcept;
 void set_synchronous_launches(bool on) noexcept;
 
-/// Whether this thread records a graph on the device: kernels may be met for the first time then.
-[[nodiscard]] bool is_recording(int index) noexcept;
-
 /// What follows each launch: counts and remembers it, and waits for it when asked to. Throws DeviceError.
 void after_launch(const Stream& stream);
+
+/// What surrounds a launch: the stream's device is the current one, and errors name the op. Here and not in
+/// `launch`, which is compiled for every kernel.
+class LaunchScope {
+ public:
+  LaunchScope(dim3 grid, dim3 block, std::size_t shared_bytes, const Stream& stream);
+  [[nodiscard]] const cudaLaunchConfig_t* config() const { return &config_; }
+  /// Throws DeviceError unless the launch succeeded and what follows it does.
+  void finish(cudaError_t launched) const;
+
+ private:
+  const Stream& stream_;
+  DeviceGuard device_;
+  std::optional<RelaxedCapture> relaxed_;
+  cudaLaunchConfig_t config_{};
+};
 
 /// Starts `kernel<<<grid, block, shared_bytes, stream>>>(args...)` on the stream's device. A grid with no
 /// block starts nothing, so that ops need not ask whether there are elements. Throws DeviceError that names
@@ -35,18 +48,8 @@ template <class... Params, class... Args>
 void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Stream& stream,
             Args&&... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  const DeviceGuard guard(stream.device().index);
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = native(stream);
-  // The first use of a kernel loads its module, which drivers before CUDA 12.3 count among the calls that a
-  // capture forbids.
-  std::optional<RelaxedCapture> relaxed;
-  if (is_recording(stream.device().index)) relaxed.emplace();
-  check(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "the kernel launch");
-  after_launch(stream);
+  const LaunchScope scope(grid, block, shared_bytes, stream);
+  scope.finish(cudaLaunchKernelEx(scope.config(), kernel, std::forward<Args>(args)...));
 }
 
 }  // namespace mezzo::cuda

@@ -109,52 +109,69 @@ __global__ void pointwise_strided(F f, PointwiseArrays<N> operands, Space<N + 1>
   }
 }
 
+/// What a launch needs to know of the arrays. It depends on no functor, so that it is compiled once for each
+/// number of operands.
+template <std::size_t N>
+struct PointwisePlan {
+  PointwiseArrays<N> operands{};
+  Space<N + 1> space;
+  bool linear = false;  ///< pointwise_linear takes them
+};
+
+/// `packs`: inputs are read as f32, as pointwise_linear does.
+template <std::size_t N>
+[[gnu::noinline]] PointwisePlan<N> plan_pointwise(const View& out, const std::array<View, N>& in,
+                                                  bool packs) {
+  PointwisePlan<N> plan;
+  PointwiseArrays<N>& operands = plan.operands;
+  std::array<Dims, N + 1> strides;
+  for (std::size_t k = 0; k < N; ++k) {
+    strides[k] = in[k].strides;
+    operands.arrays[k] = array_of(in[k]);
+  }
+  strides[N] = out.strides;
+  operands.arrays[N] = array_of(out);
+  // Along the memory of the result: neighbouring threads write neighbours in any format.
+  Shape shape = out.shape;
+  layout::order_along(shape, strides, N);
+  plan.space = Space<N + 1>(shape, strides);
+  bool joins = false, can_join = true;
+  plan.linear = packs;
+  for (std::size_t k = 0; k <= N && plan.linear; ++k) {
+    const Array& array = operands.arrays[k];
+    if (k < N && plan.space.constant(k)) {
+      operands.constants |= 1U << k;
+      continue;
+    }
+    plan.linear = plan.space.linear(k) && is_among(Among::packed, array.dtype) && takes_packs(array);
+    if (!is_16_bit(array.dtype)) continue;
+    joins = true;
+    can_join = can_join && is_aligned_to(array, 2 * kPack);
+  }
+  operands.joined = joins && can_join;
+  return plan;
+}
+
 }  // namespace detail
 
 /// See kernels::pointwise; inputs are read as T (float, double or std::int64_t).
 template <class T, class F, std::size_t N>
 void pointwise(Device device, F f, const View& out, const std::array<View, N>& in) {
   static_assert(std::is_trivially_copyable_v<F>, "a functor is copied to the device");
-  std::array<Dims, N + 1> strides;
-  detail::PointwiseArrays<N> operands{};
-  for (std::size_t k = 0; k < N; ++k) {
-    strides[k] = in[k].strides;
-    operands.arrays[k] = {in[k].data, in[k].dtype};
-  }
-  strides[N] = out.strides;
-  operands.arrays[N] = {out.data, out.dtype};
-  // Along the memory of the result: neighbouring threads write neighbours in any format.
-  Shape shape = out.shape;
-  layout::order_along(shape, strides, N);
-  const Space<N + 1> space(shape, strides);
-  const std::int64_t total = space.total();
+  const auto plan = detail::plan_pointwise<N>(out, in, std::is_same_v<T, float>);
+  const std::int64_t total = plan.space.total();
   if (total == 0) return;
+  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
   if constexpr (std::is_same_v<T, float>) {
-    const auto packed = [&](std::size_t k) {
-      return space.linear(k) && is_among(Among::packed, operands.arrays[k].dtype) &&
-             takes_packs(operands.arrays[k]);
-    };
-    bool linear = true, joins = false, can_join = true;
-    for (std::size_t k = 0; k <= N; ++k) {
-      if (k < N && space.constant(k)) {
-        operands.constants |= 1U << k;
-        continue;
-      }
-      linear = linear && packed(k);
-      if (!is_16_bit(operands.arrays[k].dtype)) continue;
-      joins = true;
-      can_join = can_join && is_aligned_to(operands.arrays[k], 2 * kPack);
-    }
-    operands.joined = joins && can_join;
-    if (linear) {
+    if (plan.linear) {
       const Grid grid = detail::linear_grid(total);
-      return mezzo::cuda::launch(detail::pointwise_linear<F, N>, grid.blocks, grid.threads, 0,
-                                 mezzo::cuda::current_stream(device), f, operands, total);
+      return mezzo::cuda::launch(detail::pointwise_linear<F, N>, grid.blocks, grid.threads, 0, stream, f,
+                                 plan.operands, total);
     }
   }
   const Grid grid = resident_grid(detail::pointwise_strided<T, F, N>, total, device);
-  mezzo::cuda::launch(detail::pointwise_strided<T, F, N>, grid.blocks, grid.threads, 0,
-                      mezzo::cuda::current_stream(device), f, operands, space);
+  mezzo::cuda::launch(detail::pointwise_strided<T, F, N>, grid.blocks, grid.threads, 0, stream, f,
+                      plan.operands, plan.space);
 }
 
 }  // namespace mezzo::kernels::cuda
