@@ -22,20 +22,18 @@ bool valid(const cudaLaunchConfig_t& config) {
 }
 
 KernelCall copy_call(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThread run,
-                     const Argument* arguments, std::size_t count) {
+                     std::initializer_list<Argument> arguments) {
   KernelCall result{kernel, run, config.gridDim, config.blockDim, config.dynamicSmemBytes, {}, {}};
   std::size_t bytes = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t alignment = arguments[i].alignment;
-    bytes = (bytes + alignment - 1) / alignment * alignment;
+  for (const Argument& argument : arguments) {
+    bytes = (bytes + argument.alignment - 1) / argument.alignment * argument.alignment;
     result.offsets.push_back(bytes);
-    bytes += arguments[i].bytes;
+    bytes += argument.bytes;
   }
   result.bytes.resize((bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
   auto* const memory = reinterpret_cast<std::byte*>(result.bytes.data());
-  for (std::size_t i = 0; i < count; ++i) {
-    std::memcpy(memory + result.offsets[i], arguments[i].data, arguments[i].bytes);
-  }
+  auto offset = result.offsets.begin();
+  for (const Argument& argument : arguments) std::memcpy(memory + *offset++, argument.data, argument.bytes);
   return result;
 }
 
@@ -51,7 +49,7 @@ cudaError_t load(AnyKernel kernel) {
 }  // namespace
 
 cudaError_t launch(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThread run,
-                   const Argument* arguments, std::size_t count) {
+                   std::initializer_list<Argument> arguments) {
   return call([&] {
     const cudaStream_t stream = find_stream(config.stream);
     if (stream == nullptr || stream->device != current_device()) return cudaErrorInvalidResourceHandle;
@@ -59,7 +57,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThread
     if (config.numAttrs != 0) return cudaErrorNotSupported;
     if (!valid(config)) return cudaErrorInvalidConfiguration;
     if (const cudaError_t error = load(kernel); error != cudaSuccess) return error;
-    auto work = [kernel_call = copy_call(config, kernel, run, arguments, count)] {
+    auto work = [kernel_call = copy_call(config, kernel, run, arguments)] {
       ++runtime().counts.launches;
       run_in_ledger([&] { return short_name(kernel_call.kernel); }, kernel_call.grid, kernel_call.block,
                     [&] { block().run(kernel_call); });

@@ -3,6 +3,7 @@
 // for __grid_constant__ ones, of which there is one.
 #pragma once
 
+#include <initializer_list>
 #include <type_traits>
 #include <utility>
 
@@ -29,11 +30,22 @@ using RunThread = void (*)(AnyKernel kernel, void* const* arguments);
 
 /// Queues a launch; the bytes of `arguments` are copied. Returns what cudaLaunchKernel would.
 cudaError_t launch(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThread run,
-                   const Argument* arguments, std::size_t count);
+                   std::initializer_list<Argument> arguments);
 
-template <class... Params, std::size_t... I>
-void run_thread(AnyKernel kernel, [[maybe_unused]] void* const* arguments, std::index_sequence<I...>) {
-  reinterpret_cast<void (*)(Params...)>(kernel)(*static_cast<Stored<Params>*>(arguments[I])...);
+/// The RunThread of kernels with these parameters, numbered by I.
+template <class Numbers, class... Params>
+struct Runner;
+template <std::size_t... I, class... Params>
+struct Runner<std::index_sequence<I...>, Params...> {
+  static void run(AnyKernel kernel, [[maybe_unused]] void* const* arguments) {
+    reinterpret_cast<void (*)(Params...)>(kernel)(*static_cast<Stored<Params>*>(arguments[I])...);
+  }
+};
+
+/// What is passed for a parameter, converted to it.
+template <class Param>
+Argument argument_of(const Stored<Param>& value) {
+  return {&value, sizeof(value), alignof(Stored<Param>)};
 }
 
 }  // namespace emulated_cuda::detail
@@ -47,15 +59,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   static_assert(((alignof(Params) <= 16) && ...), "no parameter is aligned beyond 16 bytes");
   static_assert((sizeof(Params) + ... + 0) <= 32764, "kernel parameters are at most 32,764 bytes");
   namespace detail = emulated_cuda::detail;
-  const detail::RunThread run = [](detail::AnyKernel function, void* const* arguments) {
-    detail::run_thread<Params...>(function, arguments, std::index_sequence_for<Params...>{});
-  };
-  return [&](detail::Stored<Params>... converted) {
-    const detail::Argument arguments[sizeof...(Params) + 1] = {
-        {&converted, sizeof(converted), alignof(detail::Stored<Params>)}..., {nullptr, 0, 1}};
-    return detail::launch(*config, reinterpret_cast<detail::AnyKernel>(kernel), run, arguments,
-                          sizeof...(Params));
-  }(std::forward<Args>(args)...);
+  using Runner = detail::Runner<std::index_sequence_for<Params...>, Params...>;
+  // What had to be converted lives to the end of this expression.
+  return detail::launch(*config, reinterpret_cast<detail::AnyKernel>(kernel), Runner::run,
+                        {detail::argument_of<Params>(std::forward<Args>(args))...});
 }
 
 #pragma GCC visibility pop
