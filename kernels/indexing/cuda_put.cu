@@ -1,6 +1,8 @@
-// Writing and adding where indices say, on a CUDA device. Indices are sorted first, stable, so that one
-// thread deals with all elements of a place, in row-major order: no atomics, and the bits of the CPU. Of a
-// place that many elements fall on, threads of their own combine whole pieces of the run first.
+// Writing and adding where indices say, on a CUDA device, with the bits of the CPU. What writes keeps for
+// each place the last position whose element falls on it, and that one is written. What adds sorts its
+// indices first, stable, so that one thread deals with all elements of a place, in row-major order: no
+// atomics. Of a place that many elements fall on, threads of their own combine whole pieces of the run first.
+#include "mezzo/core/cuda/check.h"
 #include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/indexing/cuda_elements.h"
 #include "mezzo/kernels/indexing/indexing.h"
@@ -28,6 +30,89 @@ __global__ void put_few(Elements<T> to, const T* source, Space<3> lanes, Space<3
       if (to.has(i)) update(to.base[lane[0] + i * to.step], source[lane[2] + at[2]]);
     }
   }
+}
+
+/// The dims of a source: those along which two elements may fall on one place, those along which lanes have
+/// indices of their own, and those along which they share them.
+struct PutDims {
+  Dims walked, own, shared;
+  PutDims(const Places& places, const Dims& those_walked) : walked(those_walked) {
+    for (std::size_t d = 0; d < places.index.shape.size(); ++d) {
+      const auto dim = static_cast<std::int64_t>(d);
+      if (!walked.contains(dim)) (places.index.strides[d] == 0 ? shared : own).push_back(dim);
+    }
+  }
+};
+
+/// Writing goes without a sort where there are at most so many places per element: a number is kept for each.
+constexpr std::int64_t kMostPlaces = 4;
+/// Positions are kept as 1 and above in 32 bits.
+constexpr std::int64_t kMostPositions = UINT32_MAX - 1;
+
+/// Numbers of elements along the dims in `counted`, in row-major order and times `step`, as strides.
+[[nodiscard]] Dims numbering(const Shape& shape, const Dims& counted, std::int64_t step) {
+  Dims strides(shape.size(), 0);
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    if (!counted.contains(static_cast<std::int64_t>(d))) continue;
+    strides[d] = step;
+    step *= shape[d];
+  }
+  return strides;
+}
+
+/// A thread per index. Arrays: indices, the row's places in `last`, positions. Backwards, so that most
+/// threads find a later position there already, and need no atomic operation.
+__global__ void find_last(const std::int64_t* index, std::int64_t limit, std::uint32_t* last,
+                          Space<3> space) {
+  const std::int64_t total = space.total();
+  for (std::int64_t e = first_index(); e < total; e += grid_size()) {
+    std::int64_t at[3];
+    space.offsets(total - 1 - e, at);
+    const std::int64_t i = index[at[0]];
+    const auto position = static_cast<std::uint32_t>(at[2] + 1);
+    if (i >= 0 && i < limit && last[at[1] + i] < position) atomicMax(last + at[1] + i, position);
+  }
+}
+/// A thread per element. Arrays: base, indices, source, the row's places in `last`, positions.
+template <class T>
+__global__ void put_if_last(Elements<T> to, const T* source, const std::uint32_t* last, Space<5> space) {
+  for (std::int64_t e = first_index(); e < space.total(); e += grid_size()) {
+    std::int64_t at[5];
+    space.offsets(e, at);
+    const std::int64_t i = to.index[at[1]];
+    if (to.has(i) && last[at[3] + i] == static_cast<std::uint32_t>(at[4] + 1))
+      to.base[at[0] + i * to.step] = source[at[2]];
+  }
+}
+
+/// `views`: base, index, source. `kept`: places in all rows.
+template <class T>
+void put_last(Device device, const Elements<T>& to, const T* source, const std::array<const View*, 3>& views,
+              const PutDims& dims, std::int64_t kept) {
+  if (kept == 0) return;  // no index is in range
+  const auto launch = [&]<class... Args>(auto* kernel, std::int64_t items, const Args&... args) {
+    const Grid grid = resident_grid(kernel, items, device);
+    mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0, mezzo::cuda::current_stream(device),
+                        args...);
+  };
+  const std::int64_t bytes = kept * std::int64_t{sizeof(std::uint32_t)};
+  const Scratch memory(device, bytes);
+  auto* const last = static_cast<std::uint32_t*>(memory.data());
+  mezzo::cuda::check(cudaMemsetAsync(last, 0, static_cast<std::size_t>(bytes),
+                                     mezzo::cuda::native(mezzo::cuda::current_stream(device))),
+                     "cudaMemsetAsync");
+  Shape shape = views[2]->shape;
+  const View rows{nullptr, DType::i64, shape, numbering(shape, dims.own, to.limit)};
+  const View positions{nullptr, DType::i64, shape, numbering(shape, dims.walked, 1)};
+  Walk<3> indices = part_of<3>({views[1], &rows, &positions}, dims.shared, false);
+  layout::order_along(indices.shape, indices.strides, 0);
+  const Space<3> each_index = space_of(indices);
+  launch(find_last, each_index.total(), to.index, to.limit, last, each_index);
+  std::array<Dims, 5> strides{views[0]->strides, views[1]->strides, views[2]->strides, rows.strides,
+                              positions.strides};
+  layout::order_along(shape, strides, 2);
+  const Space<5> each_element(shape, strides);
+  launch(put_if_last<T>, each_element.total(), to, source, last, each_element);
 }
 
 /// Indices as entries: one out of range, or `skip`, gets the last key, which no index has that is in range.
@@ -185,14 +270,13 @@ void launch_put(Device device, const Places& places, const View& source, const D
     return mezzo::cuda::launch(put_few<T, Update>, dim3(grid.blocks), dim3(grid.threads), 0, stream, to, from,
                                lanes, space_of(steps), update);
   }
-  Dims own = walked, shared;  // dims along which lanes have indices of their own, and the others
-  for (std::size_t d = 0; d < source.shape.size(); ++d) {
-    if (walked.contains(static_cast<std::int64_t>(d))) continue;
-    if (places.index.strides[d] == 0) shared.push_back(static_cast<std::int64_t>(d));
-  }
-  for (const std::int64_t d : shared) own.push_back(d);
-  const Walk<3> rows = part_of(views, own, false), lanes = part_of(views, shared, true);
+  const PutDims dims(places, walked);
+  const Walk<3> rows = part_of(views, dims.own, true), lanes = part_of(views, dims.shared, true);
   const std::int64_t row_count = layout::numel(rows.shape);
+  if constexpr (std::is_same_v<Update, AssignTo>) {
+    if (to.limit / kMostPlaces <= n && n <= kMostPositions)
+      return put_last(device, to, from, views, dims, row_count * to.limit);
+  }
   with_index_entries(to.limit, n, [&]<class Entry>(TypeTag<Entry> /*entry*/) {
     const Scratch sorted(device, row_count * n * std::int64_t{sizeof(Entry)});
     auto* const entries = static_cast<Entry*>(sorted.data());

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "cuda/twin.h"
+#include "mezzo/core/cuda/launch.h"
 
 namespace mezzo {
 namespace {
@@ -73,6 +74,31 @@ TEST_F(CudaIndexing, GivesThemWhereFewAndWhereManyFallOnAPlace) {
     same([](const auto& t) { return index_put(t[0], {t[1]}, t[2], true); },
          {x, sub(crowded, 250), randn({n})});
   }
+}
+
+TEST_F(CudaIndexing, WritesTheLastElementOfEachPlace) {
+  manual_seed(7);
+  // Among few places, and among more than are worth a number each.
+  for (const std::int64_t places : {100, 1200, 1201, 40000}) {
+    const Tensor index = random_indices({300}, places), src = randn({300, 3});
+    const auto put = [](const auto& t) { return index_put(t[0], {t[1]}, t[2]); };
+    same(put, {randn({places, 3}), index, src});
+    same(put, {randn({places, 3}), full({300}, places - 1, {.dtype = DType::i64}), src});
+  }
+  same([](const auto& t) { return scatter(t[0], 1, t[1], t[2]); },
+       {transpose(randn({70, 4, 5}), 0, 1), random_indices({4, 90, 5}, 70),
+        transpose(randn({4, 5, 90}), 1, 2)});
+  same([](const auto& t) { return scatter(t[0], 0, t[1], t[2]); },
+       {randn({70, 4}), random_indices({90, 1}, 70).expand({90, 4}), randn({90, 4})});
+}
+
+TEST_F(CudaIndexing, WritingToFewPlacesSortsNothing) {
+  const Tensor x = zeros({4000}, {.device = kDevice}), src = ones({9000}, {.device = kDevice});
+  const Tensor index = random_indices({9000}, 4000).to(kDevice);
+  const std::uint64_t before = cuda::launches();
+  const Tensor result = scatter(x, 0, index, src);
+  EXPECT_LE(cuda::launches() - before, 4U)
+      << "a check of the indices, a copy of x, the last positions, the elements";
 }
 
 TEST_F(CudaIndexing, GivesThemWhateverShapesLanesHave) {
