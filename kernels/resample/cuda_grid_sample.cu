@@ -5,6 +5,7 @@
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/grid.h"
+#include "mezzo/kernels/cuda/rows.h"
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/indexing/indexing.h"
 #include "mezzo/kernels/resample/cuda_places.h"
@@ -42,44 +43,65 @@ struct Sampling {
   /// Of the place `place` of all samples counted through.
   [[nodiscard]] __device__ GridCorners<T, kAxes> corners_of(std::int64_t place) const {
     GridCorners<T, kAxes> found;
+    MEZZO_UNROLL
     for (int a = 0; a < kAxes; ++a)
       found.cells[a] = grid_cell(load<T>(grid.data, grid.dtype, place * kAxes + a), sizes[a], rule);
     return found;
   }
 };
 
-/// Neighbouring threads write neighbouring elements: of a channel, or channels of a place.
-struct ElementOrder {
-  std::int64_t sample, channel, place;
+/// A thread's channels: what it finds out about a place serves all of them.
+constexpr int kChannels = 4;
+
+/// A place of a sample, and its channels first, first + step, ... below `end`. Neighbouring threads write
+/// neighbouring elements: of a channel, or channels of a place.
+struct PlaceChannels {
+  std::int64_t sample, place, first, step, end;
 };
+[[nodiscard]] __host__ __device__ inline std::int64_t channel_lanes(std::int64_t channels) {
+  return (channels + kChannels - 1) / kChannels;
+}
 template <class S>
-[[nodiscard]] __device__ ElementOrder element_of(const S& s, std::int64_t e, std::int64_t places) {
+[[nodiscard]] __device__ PlaceChannels channels_of(const S& s, std::int64_t thread, std::int64_t places) {
   const bool channels_last = s.place_stride != 1;
+  const std::int64_t lanes = channel_lanes(s.channels);
   const ImagePlace p =
-      channels_last ? image_place(e, 1, 1, places, s.channels) : image_place(e, 1, s.channels, places, 1);
-  return {p.outer, channels_last ? p.inner : p.at[1], p.at[2]};
+      channels_last ? image_place(thread, 1, 1, places, lanes) : image_place(thread, 1, lanes, places, 1);
+  return {p.outer, p.at[2], channels_last ? p.inner : p.at[1], lanes, s.channels};
 }
 
-/// A thread per element of the result.
+/// A thread per place and lane of channels.
 template <class T, int kAxes>
-__global__ void sample_elements(Array out, Array x, Sampling<T, kAxes> s) {
-  const std::int64_t total = s.batch * s.channels * s.places;
-  for (std::int64_t e = first_index(); e < total; e += grid_size()) {
-    const ElementOrder at = element_of(s, e, s.places);
+__global__ void sample_places(Array out, Array x, const Sampling<T, kAxes> __grid_constant__ s) {
+  constexpr int kCorners = 1 << kAxes;
+  const std::int64_t total = s.batch * channel_lanes(s.channels) * s.places;
+  for (std::int64_t t = first_index(); t < total; t += grid_size()) {
+    const PlaceChannels at = channels_of(s, t, s.places);
     const GridCorners<T, kAxes> corners = s.corners_of(at.sample * s.places + at.place);
-    const std::int64_t first = at.sample * s.channels * s.plane + at.channel * s.x_channel;
-    T sum = T(0);
-    for (int k = 0; k < s.corners; ++k) {
-      const std::int64_t offset = corners.offset(k, s.sizes, s.strides);
-      if (offset >= 0) sum += corners.weight(k) * load<T>(x.data, x.dtype, first + offset);
+    std::int64_t offsets[kCorners];
+    T weights[kCorners];
+    MEZZO_UNROLL
+    for (int k = 0; k < kCorners; ++k) {
+      offsets[k] = k < s.corners ? corners.offset(k, s.sizes, s.strides) : -1;
+      weights[k] = offsets[k] < 0 ? T(0) : corners.weight(k);
     }
-    store(out.data, out.dtype, e, sum);
+    const std::int64_t from_x = at.sample * s.channels * s.plane;
+    const std::int64_t to = at.sample * s.channels * s.places + at.place * s.place_stride;
+    for (std::int64_t c = at.first; c < at.end; c += at.step) {
+      T sum = T(0);
+      MEZZO_UNROLL
+      for (int k = 0; k < kCorners; ++k) {
+        if (offsets[k] >= 0)
+          sum += weights[k] * load<T>(x.data, x.dtype, from_x + c * s.x_channel + offsets[k]);
+      }
+      store(out.data, out.dtype, to + c * s.out_channel, sum);
+    }
   }
 }
 
 /// A thread per place, for all channels.
 template <class T, int kAxes>
-__global__ void grid_gradients(Array out, Array grad, Array x, Sampling<T, kAxes> s) {
+__global__ void grid_gradients(Array out, Array grad, Array x, const Sampling<T, kAxes> __grid_constant__ s) {
   constexpr int kCorners = 1 << kAxes;
   const std::int64_t total = s.batch * s.places;
   for (std::int64_t p = first_index(); p < total; p += grid_size()) {
@@ -111,7 +133,8 @@ __global__ void grid_gradients(Array out, Array grad, Array x, Sampling<T, kAxes
 /// A thread per place: on which place of x, counted through all samples, each of its corners lies (-1
 /// outside), and with which weight. Clears the ends of the runs too.
 template <class T, int kAxes>
-__global__ void list_corners(std::int64_t* elements, T* weights, IndexRuns runs, Sampling<T, kAxes> s) {
+__global__ void list_corners(std::int64_t* elements, T* weights, IndexRuns runs,
+                             const Sampling<T, kAxes> __grid_constant__ s) {
   for (std::int64_t v = first_index(); v < runs.values; v += grid_size()) runs.first[v] = runs.last[v] = 0;
   const std::int64_t total = s.batch * s.places;
   for (std::int64_t p = first_index(); p < total; p += grid_size()) {
@@ -125,21 +148,32 @@ __global__ void list_corners(std::int64_t* elements, T* weights, IndexRuns runs,
   }
 }
 
-/// A thread per element of x.
+/// A thread per place of x and lane of channels.
 template <class T, int kAxes>
-__global__ void sum_corners(Array out, Array grad, const T* weights, IndexRuns runs, Sampling<T, kAxes> s) {
-  const std::int64_t total = s.batch * s.channels * s.plane;
-  for (std::int64_t e = first_index(); e < total; e += grid_size()) {
-    const ElementOrder at = element_of(s, e, s.plane);
+__global__ void sum_corners(Array out, Array grad, const T* weights, IndexRuns runs,
+                            const Sampling<T, kAxes> __grid_constant__ s) {
+  const std::int64_t total = s.batch * channel_lanes(s.channels) * s.plane;
+  for (std::int64_t t = first_index(); t < total; t += grid_size()) {
+    const PlaceChannels at = channels_of(s, t, s.plane);
     const std::int64_t run = at.sample * s.plane + at.place;
-    const std::int64_t first = at.sample * s.channels * s.places + at.channel * s.out_channel;
-    double sum = 0;
+    const std::int64_t from_grad = at.sample * s.channels * s.places;
+    double sums[kChannels] = {};
     for (std::int64_t i = runs.first[run]; i < runs.last[run]; ++i) {
-      const std::int64_t corner = runs.order[i], place = corner / s.corners - at.sample * s.places;
-      const T g = load<T>(grad.data, grad.dtype, first + place * s.place_stride);
-      sum += static_cast<double>(weights[corner]) * static_cast<double>(g);
+      const std::int64_t corner = runs.order[i];
+      const std::int64_t place = (s.corners == 1 ? corner : corner >> kAxes) - at.sample * s.places;
+      const auto weight = static_cast<double>(weights[corner]);
+      for (int j = 0; j < kChannels; ++j) {
+        const std::int64_t c = at.first + j * at.step;
+        if (c >= at.end) break;
+        const T g = load<T>(grad.data, grad.dtype, from_grad + c * s.out_channel + place * s.place_stride);
+        sums[j] += weight * static_cast<double>(g);
+      }
     }
-    store(out.data, out.dtype, e, static_cast<T>(sum));
+    const std::int64_t to = at.sample * s.channels * s.plane + at.place * s.place_stride;
+    for (int j = 0; j < kChannels; ++j) {
+      const std::int64_t c = at.first + j * at.step;
+      if (c < at.end) store(out.data, out.dtype, to + c * s.x_channel, static_cast<T>(sums[j]));
+    }
   }
 }
 
@@ -167,7 +201,8 @@ void start(Device device, std::int64_t items, Kernel kernel, const Args&... args
 void grid_sample(Device device, const GridSampleShape& shape, const View& out, const View& x,
                  const View& grid, DType compute) {
   with_sampling(shape, grid, compute, [&]<class T, int kAxes>(const Sampling<T, kAxes>& s) {
-    start(device, s.batch * s.channels * s.places, sample_elements<T, kAxes>, array_of(out), array_of(x), s);
+    start(device, s.batch * channel_lanes(s.channels) * s.places, sample_places<T, kAxes>, array_of(out),
+          array_of(x), s);
   });
 }
 
@@ -184,8 +219,8 @@ void grid_sample_input_gradient(Device device, const GridSampleShape& shape, con
     const IndexRuns runs{corners, values, static_cast<std::int64_t*>(order.data()), first, first + values};
     start(device, std::max(s.batch * s.places, values), list_corners<T, kAxes>, index, weight, runs, s);
     find_index_runs(device, index, runs, -1);
-    start(device, s.batch * s.channels * s.plane, sum_corners<T, kAxes>, array_of(out), array_of(grad),
-          weight, runs, s);
+    start(device, s.batch * channel_lanes(s.channels) * s.plane, sum_corners<T, kAxes>, array_of(out),
+          array_of(grad), weight, runs, s);
   });
 }
 
