@@ -5,6 +5,7 @@
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/grid.h"
+#include "mezzo/kernels/cuda/rows.h"
 #include "mezzo/kernels/resample/cuda_places.h"
 
 namespace mezzo::kernels::cuda {
@@ -20,19 +21,23 @@ struct Maps {
 
 /// `out` has `total` elements; kTerms: the largest number of places that a result reads along a dim.
 template <class T, int kTerms>
-__global__ void resample(Array out, Array x, Maps<T> maps, std::int64_t total) {
+__global__ void resample(Array out, Array x, const Maps<T> __grid_constant__ maps, std::int64_t total) {
   for (std::int64_t e = first_index(); e < total; e += grid_size()) {
     const ImagePlace o = image_place(e, maps.of[0].out(), maps.of[1].out(), maps.of[2].out(), maps.inner);
     Taps<T> taps[InterpolateShape::kDims];
+    MEZZO_UNROLL
     for (int d = 0; d < 3; ++d) taps[d] = maps.of[d](o.at[d]);
     T sum = T(0);
+    MEZZO_UNROLL
     for (int i = 0; i < kTerms; ++i) {
       if (i >= maps.of[0].count()) continue;
       const std::int64_t plane = o.outer * maps.of[0].in() + taps[0].at[i];
+      MEZZO_UNROLL
       for (int j = 0; j < kTerms; ++j) {
         if (j >= maps.of[1].count()) continue;
         const std::int64_t row = plane * maps.of[1].in() + taps[1].at[j];
         const T weight = taps[0].weight[i] * taps[1].weight[j];
+        MEZZO_UNROLL
         for (int k = 0; k < kTerms; ++k) {
           if (k >= maps.of[2].count()) continue;
           const std::int64_t place = row * maps.of[2].in() + taps[2].at[k];
@@ -46,10 +51,12 @@ __global__ void resample(Array out, Array x, Maps<T> maps, std::int64_t total) {
 }
 
 template <class T>
-__global__ void gather_gradient(Array out, Array grad, Maps<T> maps, std::int64_t total) {
+__global__ void gather_gradient(Array out, Array grad, const Maps<T> __grid_constant__ maps,
+                                std::int64_t total) {
   for (std::int64_t e = first_index(); e < total; e += grid_size()) {
     const ImagePlace p = image_place(e, maps.of[0].in(), maps.of[1].in(), maps.of[2].in(), maps.inner);
     Readers readers[InterpolateShape::kDims];
+    MEZZO_UNROLL
     for (int d = 0; d < 3; ++d) readers[d] = maps.of[d].readers(p.at[d]);
     double sum = 0;
     for (std::int64_t i = readers[0].first; i < readers[0].last; ++i) {
