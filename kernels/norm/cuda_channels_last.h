@@ -106,37 +106,57 @@ class ColumnPack {
   std::int64_t first_, start_;  ///< start_: of the first place, in packs
 };
 
+/// A step of up to eight places beside those before it: the same for all columns of a thread.
+struct ColumnStep {
+  int count;
+  double share, cross;  ///< its part of all places so far; what the squared distance of both means counts
+
+  /// `before`: places before it, and then with it.
+  __device__ ColumnStep(int places, double& before) : count(places) {
+    const double n = places, together = before + n;
+    share = n / together;
+    cross = before * n / together;
+    before = together;
+  }
+  /// x / count. Eight is nearly always the case, and a power of two.
+  template <class T>
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T divided(T x) const {
+    static_assert(kPlaces == 8);
+    return count == kPlaces ? x * T(0.125) : x / static_cast<T>(count);
+  }
+};
+
 /// Mean and squares of a column's piece, from eight places at a time: those of the eight around their own
 /// mean in f32, and together in f64. Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise
 /// algorithm for computing sample variances", 1979.
 class PieceOfColumn {
  public:
-  __device__ MEZZO_ALWAYS_INLINE void add(const float (&values)[kPlaces][kPack], int j, int count) {
+  __device__ MEZZO_ALWAYS_INLINE void add(const float (&values)[kPlaces][kPack], int j,
+                                          const ColumnStep& step) {
     float sum = 0;
     MEZZO_UNROLL
-    for (int i = 0; i < kPlaces; ++i) sum += values[i][j];  // those behind `count` are zeros
-    const float mean = sum / static_cast<float>(count);
+    for (int i = 0; i < kPlaces; ++i) sum += values[i][j];  // those behind the step's count are zeros
+    const float mean = step.divided(sum);
     float squares = 0, rest = 0;
     MEZZO_UNROLL
     for (int i = 0; i < kPlaces; ++i) {
-      const float deviation = i < count ? values[i][j] - mean : 0.0F;
+      const float deviation = i < step.count ? values[i][j] - mean : 0.0F;
       rest += deviation;
       squares += deviation * deviation;
     }
     // Around the rounded mean the deviations add up to a small rest.
-    const double n = count, exact = static_cast<double>(mean) + static_cast<double>(rest) / n;
-    const double before = count_, together = before + n, apart = exact - mean_;
-    mean_ += apart * (n / together);
-    squares_ += static_cast<double>(squares) - static_cast<double>(rest) * (static_cast<double>(rest) / n) +
-                apart * apart * (before * n / together);
-    count_ = together;
+    const auto wide_rest = static_cast<double>(rest);
+    const double apart = static_cast<double>(mean) + step.divided(wide_rest) - mean_;
+    mean_ += apart * step.share;
+    squares_ +=
+        static_cast<double>(squares) - wide_rest * step.divided(wide_rest) + apart * apart * step.cross;
   }
   [[nodiscard]] __device__ PieceMoments get() const { return {mean_, squares_ < 0 ? 0 : squares_}; }
   /// Whether sums in f32 were finite.
   [[nodiscard]] __device__ bool is_finite() const { return squares_ - squares_ == 0.0; }
 
  private:
-  double mean_ = 0, squares_ = 0, count_ = 0;
+  double mean_ = 0, squares_ = 0;
 };
 
 /// The same in f64 alone, for a column that leaves f32, NaN for one that is not finite.
@@ -167,11 +187,13 @@ static __global__ void __launch_bounds__(kThreads, 2)
   if (index >= all.total()) return;
   const ColumnPack columns(all, index);
   PieceOfColumn pieces[kPack];
+  double before = 0;
   columns.each([&](std::int64_t begin, int count) {
     float values[kPlaces][kPack];
     columns.load(x, begin, count, values);
+    const ColumnStep step(count, before);
     MEZZO_UNROLL
-    for (int j = 0; j < kPack; ++j) pieces[j].add(values, j, count);
+    for (int j = 0; j < kPack; ++j) pieces[j].add(values, j, step);
   });
   MEZZO_UNROLL
   for (int j = 0; j < kPack; ++j)
