@@ -11,7 +11,7 @@ export LC_ALL
 sources='kernels/resample/cuda_interpolate.cu kernels/resample/cuda_grid_sample.cu kernels/pool/cuda_pool.cu
 ops/factory/random.cu'
 # A name and where its template arguments begin. Three in f64 only: in f32 they call fmod, which is exact and made of fma.
-kernels='resample:I gather_gradient:I sample_elements:Id grid_gradients:Id list_corners:Id sum_corners:I
+kernels='resample:I gather_gradient:I sample_places:Id grid_gradients:Id list_corners:Id sum_corners:I
 largest_of_windows:I gradient_of_largest:I mean_of_windows:I gradient_of_mean:I generate:I'
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 work=$(mktemp -d)

@@ -8,7 +8,7 @@ command -v "$1" >/dev/null 2>&1 || { echo "check_fma_test: skipped, no nvcc here
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-for name in resample gather_gradient sample_elements grid_gradients list_corners sum_corners largest_of_windows \
+for name in resample gather_gradient sample_places grid_gradients list_corners sum_corners largest_of_windows \
   gradient_of_largest mean_of_windows gradient_of_mean generate; do
   printf 'template <class T> __global__ void %s(T* x, T a, T b) { x[threadIdx.x] = a * x[threadIdx.x] + b; }\n' "$name"
   printf 'template __global__ void %s<double>(double*, double, double);\n' "$name"
