@@ -1,7 +1,8 @@
 // Writing and adding where indices say, on a CUDA device, with the bits of the CPU. What writes keeps for
-// each place the last position whose element falls on it, and that one is written. What adds sorts its
-// indices first, stable, so that one thread deals with all elements of a place, in row-major order: no
-// atomics. Of a place that many elements fall on, threads of their own combine whole pieces of the run first.
+// each place the last position whose element falls on it, and that one is written. What adds, and what writes
+// to few of very many places, sorts its indices first, stable, so that one thread deals with all elements of
+// a place, in row-major order: no atomics. Of a place that many elements fall on, threads of their own
+// combine whole pieces of the run first.
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/indexing/cuda_elements.h"
@@ -11,6 +12,14 @@
 namespace mezzo::kernels::cuda {
 
 namespace {
+
+/// Starts a kernel with a thread for each of `items`, or fewer that go on by steps of the grid.
+template <class... Params, class... Args>
+void start(Device device, std::int64_t items, void (*kernel)(Params...), const Args&... args) {
+  const Grid grid = resident_grid(kernel, items, device);
+  mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0, mezzo::cuda::current_stream(device),
+                      args...);
+}
 
 /// Steps up to which a thread walks all of them: as many loads as a tile of the sort takes barriers, and one
 /// launch instead of two.
@@ -90,11 +99,6 @@ template <class T>
 void put_last(Device device, const Elements<T>& to, const T* source, const std::array<const View*, 3>& views,
               const PutDims& dims, std::int64_t kept) {
   if (kept == 0) return;  // no index is in range
-  const auto launch = [&]<class... Args>(auto* kernel, std::int64_t items, const Args&... args) {
-    const Grid grid = resident_grid(kernel, items, device);
-    mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0, mezzo::cuda::current_stream(device),
-                        args...);
-  };
   const std::int64_t bytes = kept * std::int64_t{sizeof(std::uint32_t)};
   const Scratch memory(device, bytes);
   auto* const last = static_cast<std::uint32_t*>(memory.data());
@@ -107,12 +111,12 @@ void put_last(Device device, const Elements<T>& to, const T* source, const std::
   Walk<3> indices = part_of<3>({views[1], &rows, &positions}, dims.shared, false);
   layout::order_along(indices.shape, indices.strides, 0);
   const Space<3> each_index = space_of(indices);
-  launch(find_last, each_index.total(), to.index, to.limit, last, each_index);
+  start(device, each_index.total(), find_last, to.index, to.limit, last, each_index);
   std::array<Dims, 5> strides{views[0]->strides, views[1]->strides, views[2]->strides, rows.strides,
                               positions.strides};
   layout::order_along(shape, strides, 2);
   const Space<5> each_element(shape, strides);
-  launch(put_if_last<T>, each_element.total(), to, source, last, each_element);
+  start(device, each_element.total(), put_if_last<T>, to, source, last, each_element);
 }
 
 /// Indices as entries: one out of range, or `skip`, gets the last key, which no index has that is in range.
@@ -240,35 +244,27 @@ __global__ void put_runs(SortedPut<T, Entry> put, Update update) {
 
 template <class T, class Entry, class Update>
 void launch_sorted_put(Device device, SortedPut<T, Entry> put, Update update) {
-  const auto launch = [&](auto* kernel, std::int64_t items) {
-    const Grid grid = resident_grid(kernel, items, device);
-    mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0, mezzo::cuda::current_stream(device),
-                        put, update);
-  };
   const std::int64_t lanes = put.rows.total() * put.lanes.total();
   const std::int64_t pieces = Update::kInPieces ? lanes * piece_slots(put.n) : 0;
   const Scratch memory(device, pieces * std::int64_t{sizeof(T)});
   put.pieces = static_cast<T*>(memory.data());
   if constexpr (Update::kInPieces) {
-    if (pieces > 0) launch(put_pieces<T, Entry, Update>, pieces);
+    if (pieces > 0) start(device, pieces, put_pieces<T, Entry, Update>, put, update);
   }
-  launch(put_runs<T, Entry, Update>, lanes * put.n);
+  start(device, lanes * put.n, put_runs<T, Entry, Update>, put, update);
 }
 
 template <class T, class Update>
 void launch_put(Device device, const Places& places, const View& source, const Dims& walked, Update update) {
   if (layout::numel(source.shape) == 0) return;
   const std::array<const View*, 3> views{&places.base, &places.index, &source};
-  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
   const Elements<T> to = elements_of<T>(places);
   const T* const from = static_cast<const T*>(source.data);
   const Walk<3> steps = part_of(views, walked, true);
   const std::int64_t n = layout::numel(steps.shape);
   if (n <= kFewSteps) {
     const Space<3> lanes = space_of(part_of(views, walked, false));
-    const Grid grid = resident_grid(put_few<T, Update>, lanes.total(), device);
-    return mezzo::cuda::launch(put_few<T, Update>, dim3(grid.blocks), dim3(grid.threads), 0, stream, to, from,
-                               lanes, space_of(steps), update);
+    return start(device, lanes.total(), put_few<T, Update>, to, from, lanes, space_of(steps), update);
   }
   const PutDims dims(places, walked);
   const Walk<3> rows = part_of(views, dims.own, true), lanes = part_of(views, dims.shared, true);
@@ -328,10 +324,7 @@ void find_index_runs(Device device, const std::int64_t* index, const IndexRuns& 
     auto* const entries = static_cast<Entry*>(sorted.data());
     const LoadIndices<Entry> load{index, runs.values, skip, {}, Space<1>({runs.count}, {Dims{1}})};
     sort_rows<Entry>(device, load, 1, runs.count, {.entries = entries, .length = runs.count});
-    const Grid grid = resident_grid(store_runs<Entry>, runs.count, device);
-    mezzo::cuda::launch(store_runs<Entry>, dim3(grid.blocks), dim3(grid.threads), 0,
-                        mezzo::cuda::current_stream(device), entries, runs.count, runs.order, runs.first,
-                        runs.last);
+    start(device, runs.count, store_runs<Entry>, entries, runs.count, runs.order, runs.first, runs.last);
   });
 }
 
