@@ -70,11 +70,17 @@ bool advance(Index& at, const Index& sizes) {
   return false;
 }
 
+/// Room for a number at each place of the array, from its first element to its last.
+std::vector<double> room_for(const Task& task, std::size_t array) {
+  Index last = task.sizes[array];
+  for (std::int64_t& size : last) --size;
+  return std::vector<double>(static_cast<std::size_t>(offset(task, array, last)) + 1);
+}
+
 /// The operand as numbers, each where its element is in the array.
 std::vector<double> operand(const Task& task, std::size_t array) {
-  Index at(task.sizes[array].size()), last = task.sizes[array];
-  for (std::int64_t& size : last) --size;
-  std::vector<double> numbers(static_cast<std::size_t>(offset(task, array, last)) + 1);
+  std::vector<double> numbers = room_for(task, array);
+  Index at(task.sizes[array].size());
   do {
     const std::int64_t from = offset(task, array, at);
     numbers[static_cast<std::size_t>(from)] = rounded(task, load(task, array, from));
@@ -125,11 +131,7 @@ void compute(const Task& task) {
   const std::size_t dims = task.sizes[kX].size();
   std::array<std::vector<double>, 3> numbers;
   for (std::size_t array = 0; array < 3; ++array)
-    if (array != result) numbers[array] = operand(task, array);
-  Index last = task.sizes[result];
-  for (std::int64_t& size : last) --size;
-  std::vector<double>& sums = numbers[result];
-  sums.resize(static_cast<std::size_t>(offset(task, result, last)) + 1);
+    numbers[array] = array == result ? room_for(task, array) : operand(task, array);
   const auto at_place = [](std::vector<double>& array, std::int64_t place) -> double& {
     return array[static_cast<std::size_t>(place)];
   };
@@ -155,7 +157,7 @@ void compute(const Task& task) {
   do {
     const std::int64_t to = offset(task, result, at);
     const double old = task.beta == 0 ? 0 : task.beta * load(task, result, to);
-    const double sum = task.alpha * sums[static_cast<std::size_t>(to)] + old;
+    const double sum = task.alpha * at_place(numbers[result], to) + old;
     store(task, result, to, is_forbidden(task.engine) ? std::numeric_limits<double>::quiet_NaN() : sum);
   } while (advance(at, task.sizes[result]));
 }
