@@ -20,11 +20,6 @@ set(mezzo_tests_dir "${PROJECT_SOURCE_DIR}/tests")
 # takes half of the time.
 set(mezzo_test_flags "$<$<NOT:$<CONFIG:Debug>>:-O0>" ${MEZZO_NOT_INSTRUMENTED})
 set(mezzo_plain_loop_flags "$<$<NOT:$<CONFIG:Debug>>:-O2>" ${MEZZO_NOT_INSTRUMENTED})
-# g++ collects garbage each time its heap has doubled, from 128 MB on, which takes up to a tenth of the time of joined
-# tests. Here it begins at 400 MB.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  list(APPEND mezzo_test_flags --param=ggc-min-heapsize=400000)
-endif()
 # These have kernels of their own. They are instrumented as the library, and optimised a little: the emulated device has
 # small stacks.
 set(mezzo_kernel_tests test_kernels test_emulated)
