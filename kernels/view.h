@@ -2,6 +2,8 @@
 // tensors.
 #pragma once
 
+#include <cstdint>
+
 #include "mezzo/core/device.h"
 #include "mezzo/core/dims.h"
 #include "mezzo/core/dtype.h"
@@ -27,6 +29,16 @@ struct View {
     result.strides.push_back(view.strides[static_cast<std::size_t>(d)]);
   }
   return result;
+}
+
+/// Calls f with an unsigned integer of `bytes` bytes (1, 2, 4 or 8): what moves elements of any dtype as they
+/// are.
+template <class F>
+void with_bits(std::int64_t bytes, const F& f) {
+  if (bytes == 1) return f(std::uint8_t{});
+  if (bytes == 2) return f(std::uint16_t{});
+  if (bytes == 4) return f(std::uint32_t{});
+  f(std::uint64_t{});
 }
 
 }  // namespace mezzo::kernels

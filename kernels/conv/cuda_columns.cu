@@ -15,7 +15,6 @@
 #include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/gemm/gemm.h"
-#include "mezzo/kernels/indexing/places.h"
 
 namespace mezzo::kernels::cuda {
 

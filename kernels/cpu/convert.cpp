@@ -11,8 +11,10 @@
 
 #include "mezzo/core/float16.h"
 #include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/cpu/transpose.h"
 #include "mezzo/kernels/cpu/vectors_16bit.h"
 #include "mezzo/kernels/math/cast_math.h"
+#include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -165,21 +167,6 @@ constexpr std::int64_t kTransposeTile = 2048;
 /// Runs below this length are not worth a call each.
 constexpr std::int64_t kShortRun = 16;
 
-/// Calls `f` with an integer of an element's size.
-template <class F>
-void of_size(std::int64_t size, F f) {
-  switch (size) {
-    case 1:
-      return f(std::uint8_t{});
-    case 2:
-      return f(std::uint16_t{});
-    case 4:
-      return f(std::uint32_t{});
-    default:
-      return f(std::uint64_t{});
-  }
-}
-
 /// dst[i * dst_stride] = src[i * src_stride], bit by bit; U is an integer of the element's size.
 template <class U>
 void copy_strided(const U* src, std::int64_t src_stride, U* dst, std::int64_t dst_stride, std::int64_t n) {
@@ -188,24 +175,17 @@ void copy_strided(const U* src, std::int64_t src_stride, U* dst, std::int64_t ds
 
 void copy_strided(const std::byte* src, std::int64_t src_stride, std::byte* dst, std::int64_t dst_stride,
                   std::int64_t size, std::int64_t n) {
-  of_size(size, [&]<class U>(U) {
+  with_bits(size, [&]<class U>(U) {
     copy_strided(reinterpret_cast<const U*>(src), src_stride, reinterpret_cast<U*>(dst), dst_stride, n);
   });
 }
 
-/// dst[i * dst_pitch + j] = src[j * src_pitch + i], bit by bit.
-template <class U>
-void transpose(const U* src, std::int64_t src_pitch, U* dst, std::int64_t dst_pitch, std::int64_t rows,
-               std::int64_t cols) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < cols; ++j) dst[i * dst_pitch + j] = src[j * src_pitch + i];
-  }
-}
-
+/// dst[i * dst_pitch + j] = src[j * src_pitch + i] for `rows` values of i, bit by bit.
 void transpose(const std::byte* src, std::int64_t src_pitch, std::byte* dst, std::int64_t dst_pitch,
                std::int64_t size, std::int64_t rows, std::int64_t cols) {
-  of_size(size, [&]<class U>(U) {
-    transpose(reinterpret_cast<const U*>(src), src_pitch, reinterpret_cast<U*>(dst), dst_pitch, rows, cols);
+  with_bits(size, [&]<class U>(U) {
+    detail::transpose(reinterpret_cast<const U*>(src), src_pitch, reinterpret_cast<U*>(dst), dst_pitch, cols,
+                      rows);
   });
 }
 

@@ -127,7 +127,7 @@ void RowOperand::gather_piece(const Piece& piece, DType to, std::byte* buffer) c
       gather(element(piece, r, 0), dtype_, step_, rows + r * row_size, to, length_);
     return;
   }
-  detail::with_bits(size_of(to), [&]<class Bits>(Bits) {
+  with_bits(size_of(to), [&]<class Bits>(Bits) {
     Bits* const typed = reinterpret_cast<Bits*>(rows);
     each_tile(piece, [&](std::int64_t r, std::int64_t i, std::int64_t height, std::int64_t width) {
       Bits tile[kAcross][kAcross];  // [place in the row][row]
@@ -149,7 +149,7 @@ void RowOperand::scatter_piece(const Piece& piece, DType from, const std::byte* 
       scatter(rows + r * row_size, from, element(piece, r, 0), dtype_, step_, length_);
     return;
   }
-  detail::with_bits(size_of(from), [&]<class Bits>(Bits) {
+  with_bits(size_of(from), [&]<class Bits>(Bits) {
     const Bits* const typed = reinterpret_cast<const Bits*>(rows);
     each_tile(piece, [&](std::int64_t r, std::int64_t i, std::int64_t height, std::int64_t width) {
       Bits tile[kAcross][kAcross];

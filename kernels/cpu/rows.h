@@ -44,21 +44,6 @@ struct RowBlock {
 };
 
 namespace detail {
-/// Calls f with an unsigned integer as wide as an element of `bytes` bytes: what moves elements of any dtype.
-template <class F>
-void with_bits(std::int64_t bytes, const F& f) {
-  switch (bytes) {
-    case 1:
-      return f(std::uint8_t{});
-    case 2:
-      return f(std::uint16_t{});
-    case 4:
-      return f(std::uint32_t{});
-    default:
-      return f(std::uint64_t{});
-  }
-}
-
 /// Memory for `bytes`, 64-byte aligned, up to 64 KiB of which a thread keeps what it gives back; nullptr for
 /// 0 bytes. Throws OutOfMemoryError, or std::bad_alloc for a block that is kept.
 [[nodiscard]] void* take_row_scratch(std::size_t bytes);

@@ -1,15 +1,14 @@
-// The blocks of a strided copy. They wait for memory, so 16-byte vectors, which every x86-64 has, are enough.
+// The blocks of a strided copy. They wait for memory, so 16-byte vectors are enough.
 #include "mezzo/kernels/cpu/strided_copy.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 
 #include "mezzo/kernels/cpu/convert.h"
 #include "mezzo/kernels/cpu/parallel.h"
-#include "mezzo/kernels/cpu/rows.h"
+#include "mezzo/kernels/cpu/transpose.h"
 
 namespace mezzo::kernels::cpu {
 
@@ -29,41 +28,6 @@ constexpr std::int64_t kAhead = 8;
 constexpr std::int64_t kShortRun = 64, kLongRun = 512;
 /// Fewer elements than this in a row or a column are not worth the way through the buffer.
 constexpr std::int64_t kLeastSide = 12;
-
-/// A vector register of elements.
-template <class U>
-struct Register {
-  static constexpr std::size_t kCount = 16 / sizeof(U);
-  using Type [[gnu::vector_size(16)]] = U;
-};
-
-/// a[0], b[0], a[1], b[1], ... from the lower or the upper half of both.
-template <class U, bool kUpper, std::size_t... I>
-MEZZO_ALWAYS_INLINE auto interleave(typename Register<U>::Type a, typename Register<U>::Type b,
-                                    std::index_sequence<I...> /*places*/) {
-  constexpr std::size_t kCount = Register<U>::kCount, kFirst = kUpper ? kCount / 2 : 0;
-  return __builtin_shufflevector(a, b, static_cast<int>(kFirst + I / 2 + (I % 2 == 0 ? 0 : kCount))...);
-}
-
-/// to[c][r] = from[r][c] for kCount rows and columns; pitches in elements.
-template <class U>
-MEZZO_ALWAYS_INLINE void transpose_square(const U* from, std::int64_t from_pitch, U* to,
-                                          std::int64_t to_pitch) {
-  constexpr std::size_t kCount = Register<U>::kCount;
-  constexpr auto kPlaces = std::make_index_sequence<kCount>{};
-  typename Register<U>::Type rows[kCount], mixed[kCount];
-  for (std::size_t i = 0; i < kCount; ++i)
-    std::memcpy(&rows[i], from + static_cast<std::int64_t>(i) * from_pitch, sizeof rows[i]);
-  for (std::size_t step = 1; step < kCount; step *= 2) {
-    for (std::size_t i = 0; i < kCount / 2; ++i) {
-      mixed[2 * i] = interleave<U, false>(rows[i], rows[i + kCount / 2], kPlaces);
-      mixed[2 * i + 1] = interleave<U, true>(rows[i], rows[i + kCount / 2], kPlaces);
-    }
-    for (std::size_t i = 0; i < kCount; ++i) rows[i] = mixed[i];
-  }
-  for (std::size_t i = 0; i < kCount; ++i)
-    std::memcpy(to + static_cast<std::int64_t>(i) * to_pitch, &rows[i], sizeof rows[i]);
-}
 
 MEZZO_ALWAYS_INLINE void prefetch(const std::byte* from, std::int64_t bytes) {
   for (std::int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(from + b);
@@ -169,7 +133,7 @@ void StridedCopy::run(std::int64_t begin, std::int64_t end) const {
       copy_runs(here);
       continue;
     }
-    detail::with_bits(size_of(from_dtype_), [&]<class U>(U) {
+    with_bits(size_of(from_dtype_), [&]<class U>(U) {
       if (way_ == Way::single)
         copy_single<U>(here);
       else
@@ -221,7 +185,8 @@ void StridedCopy::copy_single(const Block& block) const {
 /// whole.
 template <class U>
 void StridedCopy::copy_transposed(const Block& block, const std::byte* next) const {
-  constexpr std::int64_t kSize = sizeof(U), kVector = Register<U>::kCount, kPitch = (kSide + kGap) / kSize;
+  constexpr std::int64_t kSize = sizeof(U), kVector = detail::Register<U>::kCount,
+                         kPitch = (kSide + kGap) / kSize;
   constexpr std::int64_t kMost = std::min(kSide / kSize, kMostRows);
   alignas(64) U buffer[kMost * kPitch];
   alignas(64) U results[kVector * kMost];
@@ -245,7 +210,7 @@ void StridedCopy::copy_transposed(const Block& block, const std::byte* next) con
     }
     // What is behind the last row or column of the block is transposed with it and not stored.
     for (std::int64_t c = 0; c < block.columns; c += kVector)
-      transpose_square(buffer + c * kPitch + r, kPitch, results + c, kMost);
+      detail::transpose_square(buffer + c * kPitch + r, kPitch, results + c, kMost);
     for (std::int64_t k = 0; k < count; ++k)
       convert(results + k * kMost, from_dtype_, block.to + (r + k) * to_step, to_dtype_, block.columns);
   }

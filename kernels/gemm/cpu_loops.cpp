@@ -72,6 +72,10 @@ struct LoopTile {
   MEZZO_ALWAYS_INLINE static void rows(const GemmTile<T>& t, std::int64_t i) {
     constexpr std::int64_t kWidth = Bytes / sizeof(T);
     std::int64_t j = 0;
+    // A row by itself needs as many sums as four rows have, or each addition waits for the one before.
+    if constexpr (Rows == 1) {
+      for (; j + 8 * kWidth <= t.n; j += 8 * kWidth) block<Vector, Rows, 8>(t, i, j);
+    }
     for (; j + 2 * kWidth <= t.n; j += 2 * kWidth) block<Vector, Rows, 2>(t, i, j);
     for (; j + kWidth <= t.n; j += kWidth) block<Vector, Rows, 1>(t, i, j);
     for (; j < t.n; ++j) block<Word<T>, Rows, 1>(t, i, j);

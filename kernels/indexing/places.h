@@ -109,13 +109,4 @@ void with_combine(Combine how, const F& f) {
   f(CombineWith<scalar::MinimumFn>{});
 }
 
-/// Calls f with a value of an unsigned type of `bytes` (1, 2, 4 or 8): elements that are moved as they are.
-template <class F>
-void with_bits(std::int64_t bytes, const F& f) {
-  if (bytes == 1) return f(std::uint8_t{});
-  if (bytes == 2) return f(std::uint16_t{});
-  if (bytes == 4) return f(std::uint32_t{});
-  f(std::uint64_t{});
-}
-
 }  // namespace mezzo::kernels

@@ -7,7 +7,6 @@
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
-#include "mezzo/kernels/indexing/places.h"
 #include "mezzo/kernels/pool/cpu_rows.h"
 #include "mezzo/kernels/pool/window_ranges.h"
 

@@ -9,7 +9,6 @@
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/grid.h"
-#include "mezzo/kernels/indexing/places.h"
 #include "mezzo/kernels/math/quotient.h"
 
 namespace mezzo::kernels::cuda {
