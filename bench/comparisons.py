@@ -73,7 +73,7 @@ def norms():
 
 TRANSCENDENTAL = ("expm1", "log", "log2", "log10", "log1p", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
                   "erf", "erfinv", "silu", "mish", "elu", "softplus", "pow_scalar", "pow", "atan2")
-CELLS = ("lstm_cell", "gru_cell", "lstm_layer")
+CELLS = ("lstm_cell", "gru_cell", "lstm_layer", "gru_layer")
 POOLS = tuple(f"{op}{layout}{what}" for op in ("max_pool2d", "max_pool2d_2x2", "max_pool2d_2x2_28", "max_pool2d_2x2_14",
                                                "avg_pool2d")
               for layout in ("", "_channels_last") for what in ("", "_backward"))

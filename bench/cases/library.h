@@ -58,9 +58,15 @@ inline LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor
   const auto [h, c] = torch::lstm_cell(x, {state.h, state.c}, w_ih, w_hh, b_ih, b_hh);
   return {h, c};
 }
-using LstmLayer = nn::LSTM;
-inline LstmLayer lstm_layer(std::int64_t size) { return nn::LSTM(size, size); }
-inline Tensor output_of(LstmLayer& layer, const Tensor& x) { return std::get<0>(layer->forward(x)); }
+/// A recurrent layer: nn::LSTM, nn::GRU.
+template <class Layer>
+Layer recurrent_layer(std::int64_t size) {
+  return Layer(size, size);
+}
+template <class Layer>
+Tensor output_of(Layer& layer, const Tensor& x) {
+  return std::get<0>(layer->forward(x));
+}
 /// LibTorch 1.13 has no op for it.
 inline Tensor rms_norm(const Tensor& x, const std::vector<std::int64_t>& /*shape*/, const Tensor& weight) {
   return x * torch::rsqrt(torch::mean(x * x, -1, true) + 1e-6) * weight;
@@ -158,11 +164,15 @@ inline Tensor element_at(const Tensor& x, const Tensor& at) { return index(x, {a
 inline Tensor batch_norm_in_training(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return batch_norm(x, {}, {}, weight, bias, true);
 }
-using LstmLayer = std::shared_ptr<nn::LSTM>;
-inline LstmLayer lstm_layer(std::int64_t size) {
-  return nn::make<nn::LSTM>(size, size, nn::RecurrentOptions{.device = target_device});
+/// A recurrent layer: nn::LSTM, nn::GRU.
+template <class Layer>
+std::shared_ptr<Layer> recurrent_layer(std::int64_t size) {
+  return nn::make<Layer>(size, size, nn::RecurrentOptions{.device = target_device});
 }
-inline Tensor output_of(LstmLayer& layer, const Tensor& x) { return layer->forward(x).output; }
+template <class Layer>
+Tensor output_of(const std::shared_ptr<Layer>& layer, const Tensor& x) {
+  return layer->forward(x).output;
+}
 inline Tensor channels_last(const Tensor& x) { return x.contiguous(MemoryFormat::channels_last); }
 inline Tensor rounded_quotient(const Tensor& a, const Tensor& b, bool floor) {
   return div(a, b, floor ? RoundingMode::floor : RoundingMode::trunc);

@@ -234,6 +234,26 @@ struct CellLoop {
   Tensor grad_output;
 };
 
+/// The layer over the same steps, with a gradient for all of its output.
+template <class Layer>
+void add_recurrent_layer(Worker& worker, const char* name, const NamedDType& type) {
+  worker.add(std::string(name) + "/" + type.name, [dtype = type.dtype] {
+    const std::vector<std::int64_t> shape{CellLoop::kSteps, CellLoop::kBatch, CellLoop::kSize};
+    return [layer = recurrent_layer<Layer>(CellLoop::kSize), x = normal(shape, kF32),
+            g = normal(shape, dtype), dtype]() mutable {
+      Tensor y;
+      {
+#ifndef BENCH_LIBTORCH
+        const amp::Autocast region(target_device, dtype, {.enabled = dtype != kF32});
+#endif
+        static_cast<void>(dtype);
+        y = output_of(layer, x);
+      }
+      gradients(y, layer->parameters(), g);
+    };
+  });
+}
+
 void add_cells(Worker& worker, const NamedDType& type) {
 #ifdef BENCH_LIBTORCH
   if (type.dtype != kF32) return;  // autocast is mezzo's here, and PyTorch's in peers/pytorch.py
@@ -249,22 +269,8 @@ void add_cells(Worker& worker, const NamedDType& type) {
   add("gru_cell", 3, [](const Tensor& x, LstmState& state, const auto&... parameters) {
     state.h = gru_cell(x, state.h, parameters...);
   });
-  // The layer over the same steps, with a gradient for all of its output.
-  worker.add(std::string("lstm_layer/") + type.name, [dtype = type.dtype] {
-    const std::vector<std::int64_t> shape{CellLoop::kSteps, CellLoop::kBatch, CellLoop::kSize};
-    return [layer = lstm_layer(CellLoop::kSize), x = normal(shape, kF32), g = normal(shape, dtype),
-            dtype]() mutable {
-      Tensor y;
-      {
-#ifndef BENCH_LIBTORCH
-        const amp::Autocast region(target_device, dtype, {.enabled = dtype != kF32});
-#endif
-        static_cast<void>(dtype);
-        y = output_of(layer, x);
-      }
-      gradients(y, layer->parameters(), g);
-    };
-  });
+  add_recurrent_layer<nn::LSTM>(worker, "lstm_layer", type);
+  add_recurrent_layer<nn::GRU>(worker, "gru_layer", type);
 }
 
 /// Images enlarged to twice their size, and sampled at as many places as they have.

@@ -308,16 +308,17 @@ def add_cells(name, dtype):
     CASES[f"lstm_cell/{name}"] = lambda: loop(torch.nn.LSTMCell, lambda cell, x, state: cell(x, state))
     CASES[f"gru_cell/{name}"] = lambda: loop(torch.nn.GRUCell, lambda cell, x, state: (cell(x, state[0]),))
 
-    def layer():
-        lstm = torch.nn.LSTM(size, size, device=DEVICE)
+    def layer(kind):
+        recurrent = kind(size, size, device=DEVICE)
         x, grad_output = normal((steps, batch, size)), normal((steps, batch, size), dtype)
 
         def body():
             with torch.autocast(DEVICE.type, dtype=dtype, enabled=dtype != torch.float32):
-                y = lstm(x)[0]
-            torch.autograd.grad(y, list(lstm.parameters()), grad_output.to(y.dtype))
+                y = recurrent(x)[0]
+            torch.autograd.grad(y, list(recurrent.parameters()), grad_output.to(y.dtype))
         return body
-    CASES[f"lstm_layer/{name}"] = layer
+    CASES[f"lstm_layer/{name}"] = lambda: layer(torch.nn.LSTM)
+    CASES[f"gru_layer/{name}"] = lambda: layer(torch.nn.GRU)
 
 
 def add_sampling(name, dtype):
