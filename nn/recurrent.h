@@ -197,6 +197,10 @@ class RecurrentLayer : public Module {
   template <class Step>
   [[nodiscard]] static Run run_steps_of(const Steps& steps, std::span<const Tensor> states, bool reverse,
                                         const Step& step);
+  /// The same of an op over whole sequences: run_sequence(x [L, N, I], reverse) is a Tensors of the states at
+  /// all steps, of which the first is the output.
+  template <class RunSequence>
+  [[nodiscard]] static Run run_sequence_of(const Steps& steps, bool reverse, const RunSequence& run_sequence);
   /// A packed sequence like x.
   [[nodiscard]] static PackedSequence packed_like(const PackedSequence& x, const Tensor& data);
 
@@ -215,7 +219,7 @@ class RecurrentLayer : public Module {
   SlotList<RecurrentParams> params_;
 };
 
-/// Cells `rnn_tanh_cell` or `rnn_relu_cell`.
+/// `rnn_tanh_sequence` or `rnn_relu_sequence`.
 class RNN final : public RecurrentLayer {
  public:
   using Options = RecurrentOptions;
@@ -236,7 +240,7 @@ class RNN final : public RecurrentLayer {
   RNNNonlinearity nonlinearity_;
 };
 
-/// Cells `gru_cell`.
+/// `gru_sequence`.
 class GRU final : public RecurrentLayer {
  public:
   using Options = RecurrentOptions;

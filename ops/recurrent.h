@@ -1,5 +1,5 @@
 // Recurrent cells: one step from a state and an input to the next state (torch.rnn_tanh_cell, ...), and all
-// steps of an LSTM in one op.
+// steps of a sequence in one op.
 //
 // Common contract, with I input features and H hidden ones. Shapes: x is [N, I], a state [N, H]; or, for one
 // sample, [I] and [H], and so are the results then. w_ih is [G H, I], w_hh [G H, H] and the biases [G H] or
@@ -11,7 +11,7 @@
 //
 // The registered ops take matrices only. That of lstm_cell and gru_cell has one result more at the end: the
 // gates, which backward needs, differentiable like the others. That of lstm_sequence gives h', c' and the
-// gates of all steps.
+// gates of all steps, that of gru_sequence h' and the gates.
 #pragma once
 
 #include "mezzo/core/tensor.h"
@@ -31,6 +31,19 @@ namespace mezzo {
 [[nodiscard]] Tensor gru_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
                               const Tensor& b_ih = {}, const Tensor& b_hh = {});
 
+/// The three cells above over the steps of x, each beginning with the state after the one before; `reverse`:
+/// from the last step to the first. x's products of all steps are one product, and so are the gradients of
+/// both weights.
+/// Shapes: x [L, N, I], L at least 1; h [N, H] -> h' of all steps [L, N, H].
+[[nodiscard]] Tensor rnn_tanh_sequence(const Tensor& x, const Tensor& h, const Tensor& w_ih,
+                                       const Tensor& w_hh, const Tensor& b_ih = {}, const Tensor& b_hh = {},
+                                       bool reverse = false);
+[[nodiscard]] Tensor rnn_relu_sequence(const Tensor& x, const Tensor& h, const Tensor& w_ih,
+                                       const Tensor& w_hh, const Tensor& b_ih = {}, const Tensor& b_hh = {},
+                                       bool reverse = false);
+[[nodiscard]] Tensor gru_sequence(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
+                                  const Tensor& b_ih = {}, const Tensor& b_hh = {}, bool reverse = false);
+
 /// The state of an LSTM cell.
 struct LstmState {
   Tensor h, c;
@@ -46,9 +59,7 @@ struct LstmSequence {
   LstmState state;
   Tensor cells;
 };
-/// lstm_cell over the steps of x, each beginning with the state after the one before; `reverse`: from the
-/// last step to the first. x's products of all steps are one product, and so are the gradients of both
-/// weights.
+/// The same of lstm_cell.
 /// Shapes: x [L, N, I], L at least 1; h and c [N, H] -> output and cells [L, N, H], h and c [N, H].
 [[nodiscard]] LstmSequence lstm_sequence(const Tensor& x, const LstmState& state, const Tensor& w_ih,
                                          const Tensor& w_hh, const Tensor& b_ih = {}, const Tensor& b_hh = {},

@@ -31,6 +31,15 @@ struct TanhFn {
   }
 };
 
+/// A NaN result lets the gradient pass, as in PyTorch.
+struct ReluBackwardFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T out) const {
+    return out <= T(0) ? T(0) : grad;
+  }
+};
+
 struct TanhBackwardFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>

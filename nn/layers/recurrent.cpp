@@ -1,6 +1,7 @@
-// Single cells, and the loop over layers and directions that RNN, GRU and LSTM share. RNN and GRU call
-// their cell's op at every step, of packed sequences for those that still run. LSTM calls lstm_sequence once
-// for all steps of a layer and direction; packed sequences it lays out so that all begin together.
+// Single cells, and the loop over layers and directions that RNN, GRU and LSTM share. Each calls its op over
+// sequences (rnn_tanh_sequence, ...) once for all steps of a layer and direction; packed sequences are laid
+// out so that all begin together. An LSTM with a projection, and packed sequences of an RNN with relu, go
+// step by step for those that still run.
 #include "mezzo/nn/recurrent.h"
 
 #include <array>
@@ -334,79 +335,6 @@ std::pair<Tensor, Tensors> run_packed_steps(const Tensor& data, const std::vecto
   return {cat(outputs, 0), states};
 }
 
-}  // namespace
-
-template <class Step>
-RecurrentLayer::Run RecurrentLayer::run_steps_of(const Steps& steps, std::span<const Tensor> states,
-                                                 bool reverse, const Step& step) {
-  const Tensors initial(states.begin(), states.end());
-  auto [output, finals] = steps.packed == nullptr
-                              ? run_steps(steps.x, initial, reverse, step)
-                              : run_packed_steps(steps.x, steps.packed->batch_sizes, initial, reverse, step);
-  return {std::move(output), std::move(finals)};
-}
-
-RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options,
-         RNNNonlinearity nonlinearity)
-    : RecurrentLayer("RNN", 1, input_size, hidden_size, options), nonlinearity_(nonlinearity) {}
-
-RecurrentOutput RNN::forward(const Tensor& x, const Tensor& h_0) {
-  const Run result = run(x, {&h_0, 1});
-  return {result.output, result.states[0]};
-}
-
-PackedRecurrentOutput RNN::forward(const PackedSequence& x, const Tensor& h_0) {
-  const Run result = run(x, {&h_0, 1});
-  return {packed_like(x, result.output), result.states[0]};
-}
-
-RecurrentLayer::Run RNN::run_direction(const Steps& steps, std::span<const Tensor> states,
-                                       const RecurrentParams& params, bool reverse) const {
-  const auto cell = nonlinearity_ == RNNNonlinearity::tanh ? rnn_tanh_cell : rnn_relu_cell;
-  return run_steps_of(steps, states, reverse, [&](const Tensor& x, const Tensors& before) -> Tensors {
-    return {cell(x, before[0], params.weight_ih, params.weight_hh, params.bias_ih, params.bias_hh)};
-  });
-}
-
-GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options)
-    : RecurrentLayer("GRU", 3, input_size, hidden_size, options) {}
-
-RecurrentOutput GRU::forward(const Tensor& x, const Tensor& h_0) {
-  const Run result = run(x, {&h_0, 1});
-  return {result.output, result.states[0]};
-}
-
-PackedRecurrentOutput GRU::forward(const PackedSequence& x, const Tensor& h_0) {
-  const Run result = run(x, {&h_0, 1});
-  return {packed_like(x, result.output), result.states[0]};
-}
-
-RecurrentLayer::Run GRU::run_direction(const Steps& steps, std::span<const Tensor> states,
-                                       const RecurrentParams& params, bool reverse) const {
-  return run_steps_of(steps, states, reverse, [&](const Tensor& x, const Tensors& before) -> Tensors {
-    return {gru_cell(x, before[0], params.weight_ih, params.weight_hh, params.bias_ih, params.bias_hh)};
-  });
-}
-
-LSTM::LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options)
-    : RecurrentLayer("LSTM", kLstmGates, input_size, hidden_size, options) {}
-
-LSTMOutput LSTM::forward(const Tensor& x, const LstmState& state) {
-  require_both(*this, state);
-  const std::array initial{state.h, state.c};
-  const Run result = run(x, initial);
-  return {result.output, {result.states[0], result.states[1]}};
-}
-
-PackedLSTMOutput LSTM::forward(const PackedSequence& x, const LstmState& state) {
-  require_both(*this, state);
-  const std::array initial{state.h, state.c};
-  const Run result = run(x, initial);
-  return {packed_like(x, result.output), {result.states[0], result.states[1]}};
-}
-
-namespace {
-
 /// Places of packed rows in a [L, N, ..] of sequences that all begin with row 0: from their first step on, or
 /// in reverse from their last one; and where each ends.
 struct AlignedRows {
@@ -428,6 +356,114 @@ struct AlignedRows {
   }
   std::vector<std::int64_t> rows, last;
 };
+
+}  // namespace
+
+template <class Step>
+RecurrentLayer::Run RecurrentLayer::run_steps_of(const Steps& steps, std::span<const Tensor> states,
+                                                 bool reverse, const Step& step) {
+  const Tensors initial(states.begin(), states.end());
+  auto [output, finals] = steps.packed == nullptr
+                              ? run_steps(steps.x, initial, reverse, step)
+                              : run_packed_steps(steps.x, steps.packed->batch_sizes, initial, reverse, step);
+  return {std::move(output), std::move(finals)};
+}
+
+template <class RunSequence>
+RecurrentLayer::Run RecurrentLayer::run_sequence_of(const Steps& steps, bool reverse,
+                                                    const RunSequence& run_sequence) {
+  Run result;
+  if (steps.packed == nullptr) {
+    const Tensors all = run_sequence(steps.x, reverse);
+    result.output = all[0];
+    for (const Tensor& states : all)
+      result.states.push_back(select(states, 0, reverse ? 0 : states.size(0) - 1));
+    return result;
+  }
+  const std::vector<std::int64_t>& batch_sizes = steps.packed->batch_sizes;
+  const AlignedRows aligned(batch_sizes, reverse);
+  const auto length = static_cast<std::int64_t>(batch_sizes.size());
+  const std::int64_t batch = batch_sizes[0], features = steps.x.size(1);
+  const Device device = steps.x.device();
+  const Tensor rows = detail::row_list(aligned.rows, device), last = detail::row_list(aligned.last, device);
+  const Tensor padding = zeros({length * batch, features}, {.dtype = steps.x.dtype(), .device = device});
+  // Behind a sequence's end it runs on over zeros: nothing of that is read, and no state can overflow there.
+  const Tensors all =
+      run_sequence(reshape(index_copy(padding, 0, rows, steps.x), {length, batch, features}), false);
+  result.output = index_select(flatten(all[0], 0, 1), 0, rows);
+  for (const Tensor& states : all) result.states.push_back(index_select(flatten(states, 0, 1), 0, last));
+  return result;
+}
+
+RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options,
+         RNNNonlinearity nonlinearity)
+    : RecurrentLayer("RNN", 1, input_size, hidden_size, options), nonlinearity_(nonlinearity) {}
+
+RecurrentOutput RNN::forward(const Tensor& x, const Tensor& h_0) {
+  const Run result = run(x, {&h_0, 1});
+  return {result.output, result.states[0]};
+}
+
+PackedRecurrentOutput RNN::forward(const PackedSequence& x, const Tensor& h_0) {
+  const Run result = run(x, {&h_0, 1});
+  return {packed_like(x, result.output), result.states[0]};
+}
+
+RecurrentLayer::Run RNN::run_direction(const Steps& steps, std::span<const Tensor> states,
+                                       const RecurrentParams& params, bool reverse) const {
+  const bool is_tanh = nonlinearity_ == RNNNonlinearity::tanh;
+  // Behind a sequence's end a state of relu may grow until it overflows, and the weights' gradient with it.
+  if (steps.packed != nullptr && !is_tanh) {
+    return run_steps_of(steps, states, reverse, [&](const Tensor& x, const Tensors& before) -> Tensors {
+      return {
+          rnn_relu_cell(x, before[0], params.weight_ih, params.weight_hh, params.bias_ih, params.bias_hh)};
+    });
+  }
+  const auto run = is_tanh ? rnn_tanh_sequence : rnn_relu_sequence;
+  return run_sequence_of(steps, reverse, [&](const Tensor& x, bool from_last) -> Tensors {
+    return {run(x, states[0], params.weight_ih, params.weight_hh, params.bias_ih, params.bias_hh, from_last)};
+  });
+}
+
+GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options)
+    : RecurrentLayer("GRU", 3, input_size, hidden_size, options) {}
+
+RecurrentOutput GRU::forward(const Tensor& x, const Tensor& h_0) {
+  const Run result = run(x, {&h_0, 1});
+  return {result.output, result.states[0]};
+}
+
+PackedRecurrentOutput GRU::forward(const PackedSequence& x, const Tensor& h_0) {
+  const Run result = run(x, {&h_0, 1});
+  return {packed_like(x, result.output), result.states[0]};
+}
+
+RecurrentLayer::Run GRU::run_direction(const Steps& steps, std::span<const Tensor> states,
+                                       const RecurrentParams& params, bool reverse) const {
+  return run_sequence_of(steps, reverse, [&](const Tensor& x, bool from_last) -> Tensors {
+    return {gru_sequence(x, states[0], params.weight_ih, params.weight_hh, params.bias_ih, params.bias_hh,
+                         from_last)};
+  });
+}
+
+LSTM::LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options)
+    : RecurrentLayer("LSTM", kLstmGates, input_size, hidden_size, options) {}
+
+LSTMOutput LSTM::forward(const Tensor& x, const LstmState& state) {
+  require_both(*this, state);
+  const std::array initial{state.h, state.c};
+  const Run result = run(x, initial);
+  return {result.output, {result.states[0], result.states[1]}};
+}
+
+PackedLSTMOutput LSTM::forward(const PackedSequence& x, const LstmState& state) {
+  require_both(*this, state);
+  const std::array initial{state.h, state.c};
+  const Run result = run(x, initial);
+  return {packed_like(x, result.output), {result.states[0], result.states[1]}};
+}
+
+namespace {
 
 /// The steps of an LSTM with a projection, as ops. x's products of all steps are one.
 struct ProjectedLstm {
@@ -452,26 +488,11 @@ RecurrentLayer::Run LSTM::run_direction(const Steps& steps, std::span<const Tens
     const ProjectedLstm step(steps.x, params);
     return run_steps_of({step.sums, steps.packed}, states, reverse, step);
   }
-  const auto run_sequence = [&](const Tensor& x, bool from_last) {
-    return lstm_sequence(x, {states[0], states[1]}, params.weight_ih, params.weight_hh, params.bias_ih,
-                         params.bias_hh, from_last);
-  };
-  if (steps.packed == nullptr) {
-    const LstmSequence found = run_sequence(steps.x, reverse);
-    return {found.output, {found.state.h, found.state.c}};
-  }
-  const std::vector<std::int64_t>& batch_sizes = steps.packed->batch_sizes;
-  const AlignedRows aligned(batch_sizes, reverse);
-  const auto length = static_cast<std::int64_t>(batch_sizes.size());
-  const std::int64_t batch = batch_sizes[0], features = steps.x.size(1);
-  const Device device = steps.x.device();
-  const Tensor rows = detail::row_list(aligned.rows, device), last = detail::row_list(aligned.last, device);
-  const Tensor padding = zeros({length * batch, features}, {.dtype = steps.x.dtype(), .device = device});
-  // Behind a sequence's end it runs on over zeros: nothing of that is read, and no state can overflow there.
-  const LstmSequence found =
-      run_sequence(reshape(index_copy(padding, 0, rows, steps.x), {length, batch, features}), false);
-  const Tensor output = flatten(found.output, 0, 1), cells = flatten(found.cells, 0, 1);
-  return {index_select(output, 0, rows), {index_select(output, 0, last), index_select(cells, 0, last)}};
+  return run_sequence_of(steps, reverse, [&](const Tensor& x, bool from_last) -> Tensors {
+    const LstmSequence found = lstm_sequence(x, {states[0], states[1]}, params.weight_ih, params.weight_hh,
+                                             params.bias_ih, params.bias_hh, from_last);
+    return {found.output, found.cells};
+  });
 }
 
 }  // namespace mezzo::nn

@@ -17,14 +17,6 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-/// A NaN result lets the gradient pass, as in PyTorch.
-struct ReluBackwardFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T out) const {
-    return out <= T(0) ? T(0) : grad;
-  }
-};
 struct SigmoidFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
@@ -133,7 +125,7 @@ Outputs relu_backward_forward(const Args& args) {
   // Of a mask, too, which is 1 where a gradient passes.
   const bool is_mask = args.in(1).dtype() == DType::boolean;
   if (!is_mask) require_floating("relu_backward", args.in(1));
-  return map_gradient("relu_backward", ReluBackwardFn{}, args.in(0), args.in(1));
+  return map_gradient("relu_backward", kernels::scalar::ReluBackwardFn{}, args.in(0), args.in(1));
 }
 Gradients relu_backward_vjp(const Vjps& args) {
   return {args.needs(0) ? relu_backward(args.grad(), args.in(1)) : Tensor(), zeros_for(args, 1)};

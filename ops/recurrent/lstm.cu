@@ -3,9 +3,7 @@
 #include "mezzo/kernels/math/activation_math.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/rearrange.h"
-#include "mezzo/ops/recurrent/common.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/recurrent/sequence.h"
 
 namespace mezzo {
 
@@ -57,15 +55,15 @@ struct LstmCellBackwardFn {
 // --- one step, without the products
 
 /// Results of a step and of its gradient.
-struct Step {
+struct LstmStep {
   Tensor h, c, gates;
 };
-struct StepGradient {
+struct LstmStepGradient {
   Tensor sums, c;
 };
 
 /// Writes `to`, given the sums of both products; sums may be to.gates.
-void run_step(const Step& to, const Tensor& sums, const Tensor& c, const CellInputs& cell) {
+void run_step(const LstmStep& to, const Tensor& sums, const Tensor& c, const CellInputs& cell) {
   const Shape& state = c.shape();
   const auto gate = [&](const Tensor& of, std::int64_t k) { return gate_view(of, k, state); };
   kernels::cell_map(to.h.device(), LstmCellFn{},
@@ -79,7 +77,7 @@ void run_step(const Step& to, const Tensor& sums, const Tensor& c, const CellInp
 
 /// Writes `to`, given the gradients of a step's results, undefined for none, its gates, c and c'. The
 /// gradient of c may be in the memory of that of c'.
-void run_step_gradient(const StepGradient& to, const Step& grad, const Tensor& gates, const Tensor& c,
+void run_step_gradient(const LstmStepGradient& to, const LstmStep& grad, const Tensor& gates, const Tensor& c,
                        const Tensor& new_c, DType compute) {
   const auto gate = [&](const Tensor& of, std::int64_t k) { return gate_view(of, k, c.shape()); };
   kernels::cell_map(c.device(), LstmCellBackwardFn{},
@@ -91,14 +89,14 @@ void run_step_gradient(const StepGradient& to, const Step& grad, const Tensor& g
 }
 
 /// The same two in plain ops, in the dtype of their arguments.
-Step composed_step(const Tensor& sums, const Tensor& c) {
+LstmStep composed_step(const Tensor& sums, const Tensor& c) {
   const Tensors sum = composed_gates(sums, kLstmGates);
   const Tensor i = sigmoid(sum[0]), f = sigmoid(sum[1]), g = tanh(sum[2]), o = sigmoid(sum[3]);
   const Tensor new_c = f * c + i * g;
   return {o * tanh(new_c), new_c, cat({i, f, g, o}, 1)};
 }
-StepGradient composed_step_gradient(const Step& grad, const Tensor& gates, const Tensor& c,
-                                    const Tensor& new_c) {
+LstmStepGradient composed_step_gradient(const LstmStep& grad, const Tensor& gates, const Tensor& c,
+                                        const Tensor& new_c) {
   const Tensors gate = composed_gates(gates, kLstmGates);
   const Tensor &i = gate[0], &f = gate[1], &g = gate[2], &o = gate[3];
   const Tensor t = tanh(new_c), of_c = grad.c + grad.h * o * (1 - t * t);
@@ -136,7 +134,7 @@ struct LstmBackward {
 
 Outputs lstm_backward_forward(const ForwardArgs<CellBackwardAttrs>& args) {
   const LstmBackward b(args);
-  const StepGradient found{
+  const LstmStepGradient found{
       empty(b.gates.shape(), options_of(b.gates)),
       empty(b.c.shape(), {.dtype = b.state_dtype, .device = b.c.device()}),
   };
@@ -147,7 +145,7 @@ Outputs lstm_backward_forward(const ForwardArgs<CellBackwardAttrs>& args) {
 Outputs lstm_backward_reference(const ForwardArgs<CellBackwardAttrs>& args) {
   const LstmBackward b(args);
   const DType compute = common_compute(args);
-  const StepGradient found = composed_step_gradient(
+  const LstmStepGradient found = composed_step_gradient(
       {composed_gradient(b.grad_h, b.c, compute), composed_gradient(b.grad_c, b.c, compute),
        composed_gradient(b.grad_gates, b.gates, compute)},
       to(b.gates, compute), to(b.c, compute), to(b.new_c, compute));
@@ -183,8 +181,8 @@ Outputs lstm_forward(const ForwardArgs<NoAttrs>& args) {
   const Shape& state = cell.h.shape();
   const TensorOptions options = options_of(cell.x);
   const Tensor sums = cell_product(cell.h, cell.w_hh, cell_product(cell.x, cell.w_ih));
-  const Step next{empty(state, options), empty(state, options),
-                  sums.dtype() == cell.dtype() ? sums : empty(sums.shape(), options)};
+  const LstmStep next{empty(state, options), empty(state, options),
+                      sums.dtype() == cell.dtype() ? sums : empty(sums.shape(), options)};
   run_step(next, sums, args.in(2), cell);
   return {next.h, next.c, next.gates};
 }
@@ -192,9 +190,9 @@ Outputs lstm_forward(const ForwardArgs<NoAttrs>& args) {
 Outputs lstm_reference(const ForwardArgs<NoAttrs>& args) {
   const CellInputs cell = checked_lstm(args);
   const DType compute = cell.compute(), dtype = cell.dtype();
-  const Step next = composed_step(composed_product(cell.x, cell.w_ih, cell.b_ih, compute) +
-                                      composed_product(cell.h, cell.w_hh, cell.b_hh, compute),
-                                  to(args.in(2), compute));
+  const LstmStep next = composed_step(composed_product(cell.x, cell.w_ih, cell.b_ih, compute) +
+                                          composed_product(cell.h, cell.w_hh, cell.b_hh, compute),
+                                      to(args.in(2), compute));
   return {to(next.h, dtype), to(next.c, dtype), to(next.gates, dtype)};
 }
 
@@ -224,49 +222,18 @@ const Registered lstm_registered{lstm_op};
 // --- lstm_sequence_backward. Inputs: the gradients of output, cells and gates; gates, cells, c and w_hh.
 // Outputs: the gradients of the sums that went into the gates of all steps, and of c.
 
-constexpr std::string_view kSequence = "lstm_sequence", kSequenceBackward = "lstm_sequence_backward";
-
-struct SequenceAttrs {
-  bool reverse = false;
-  static constexpr auto fields() { return std::tuple{attr("reverse", &SequenceAttrs::reverse)}; }
-};
-struct SequenceBackwardAttrs {
-  bool reverse = false;
-  std::optional<DType> state_dtype = {};  ///< of the gradient of c; that of the gates unless given
-  static constexpr auto fields() {
-    using A = SequenceBackwardAttrs;
-    return std::tuple{attr("reverse", &A::reverse), attr("state_dtype", &A::state_dtype)};
-  }
-};
-
-/// Which step comes as the k-th.
-struct Order {
-  std::int64_t length;
-  bool reverse;
-  [[nodiscard]] std::int64_t operator[](std::int64_t k) const { return reverse ? length - 1 - k : k; }
-  [[nodiscard]] std::int64_t last() const { return (*this)[length - 1]; }
-};
-
-/// Step t of what holds all steps; undefined of an undefined tensor.
-Tensor at(const Tensor& steps, std::int64_t t) { return steps.defined() ? select(steps, 0, t) : Tensor(); }
-
-void require_steps(std::string_view op, const std::string& what, const Tensor& steps) {
-  require_floating(op, steps);
-  if (steps.dim() == 3 && steps.size(0) > 0) return;
-  throw ShapeError(op, what + " with at least one step", to_string(steps.shape()),
-                   "the first dim counts the steps, the second one the samples");
-}
+constexpr std::string_view kLstmSequence = "lstm_sequence", kLstmSequenceBackward = "lstm_sequence_backward";
 
 /// Inputs of the backward op, checked.
-struct SequenceBackward {
-  explicit SequenceBackward(const ForwardArgs<SequenceBackwardAttrs>& args)
+struct LstmSequenceBackward {
+  explicit LstmSequenceBackward(const ForwardArgs<SequenceBackwardAttrs>& args)
       : grad{args.in(0), args.in(1), args.in(2)},
         gates(args.in(3)),
         cells(args.in(4)),
         c(args.in(5)),
         w_hh(args.in(6)),
         state_dtype(args.attrs.state_dtype.value_or(gates.dtype())) {
-    constexpr std::string_view op = kSequenceBackward;
+    constexpr std::string_view op = kLstmSequenceBackward;
     require_steps(op, "gates [L, N, 4 H]", gates);
     require_state(op, "c [N, H]", c);
     order = {gates.size(0), args.attrs.reverse};
@@ -281,14 +248,14 @@ struct SequenceBackward {
   /// The c that step k began with.
   [[nodiscard]] Tensor before(std::int64_t k) const { return k == 0 ? c : at(cells, order[k - 1]); }
 
-  const Step grad;  ///< of all steps
+  const LstmStep grad;  ///< of all steps
   const Tensor &gates, &cells, &c, &w_hh;
   DType state_dtype;
-  Order order{};
+  Order order;
 };
 
-Outputs sequence_backward_forward(const ForwardArgs<SequenceBackwardAttrs>& args) {
-  const SequenceBackward b(args);
+Outputs lstm_sequence_backward_forward(const ForwardArgs<SequenceBackwardAttrs>& args) {
+  const LstmSequenceBackward b(args);
   const DType compute = common_compute(args);
   const TensorOptions options{.dtype = compute, .device = b.c.device()};
   const Tensor sums = empty(b.gates.shape(), options_of(b.gates));
@@ -310,22 +277,22 @@ Outputs sequence_backward_forward(const ForwardArgs<SequenceBackwardAttrs>& args
   return {sums, to(of_c, b.state_dtype)};
 }
 
-Outputs sequence_backward_reference(const ForwardArgs<SequenceBackwardAttrs>& args) {
-  const SequenceBackward b(args);
+Outputs lstm_sequence_backward_reference(const ForwardArgs<SequenceBackwardAttrs>& args) {
+  const LstmSequenceBackward b(args);
   const DType compute = common_compute(args), dtype = b.gates.dtype();
-  const Step grad{composed_gradient(b.grad.h, b.cells, compute),
-                  composed_gradient(b.grad.c, b.cells, compute),
-                  composed_gradient(b.grad.gates, b.gates, compute)};
+  const LstmStep grad{composed_gradient(b.grad.h, b.cells, compute),
+                      composed_gradient(b.grad.c, b.cells, compute),
+                      composed_gradient(b.grad.gates, b.gates, compute)};
   const Tensor weight = to(transpose(b.w_hh, 0, 1), compute);
   std::vector<Tensor> sums(static_cast<std::size_t>(b.order.length));
   Tensor of_c, of_h;  // from the steps after
   for (std::int64_t k = b.order.length; k-- > 0;) {
     const std::int64_t t = b.order[k];
     const Tensor own_h = at(grad.h, t), own_c = at(grad.c, t);
-    const Step step{of_h.defined() ? own_h + of_h : own_h, of_c.defined() ? own_c + of_c : own_c,
-                    at(grad.gates, t)};
-    const StepGradient found = composed_step_gradient(step, to(at(b.gates, t), compute),
-                                                      to(b.before(k), compute), to(at(b.cells, t), compute));
+    const LstmStep step{of_h.defined() ? own_h + of_h : own_h, of_c.defined() ? own_c + of_c : own_c,
+                        at(grad.gates, t)};
+    const LstmStepGradient found = composed_step_gradient(
+        step, to(at(b.gates, t), compute), to(b.before(k), compute), to(at(b.cells, t), compute));
     Tensor& of_sums = sums[static_cast<std::size_t>(t)];
     of_sums = to(found.sums, dtype);
     of_h = linear(to(of_sums, compute), weight);
@@ -334,7 +301,7 @@ Outputs sequence_backward_reference(const ForwardArgs<SequenceBackwardAttrs>& ar
   return {stack(sums), to(of_c, b.state_dtype)};
 }
 
-std::vector<Sample<SequenceBackwardAttrs>> sequence_backward_samples() {
+std::vector<Sample<SequenceBackwardAttrs>> lstm_sequence_backward_samples() {
   const SampleInput states = real({3, 2, 2}), gates = real({3, 2, 8}), open = real({3, 2, 8}, 0.1, 0.9),
                     weight = real({8, 2}, -1, 1);
   return {{{states, states, gates, open, states, real({2, 2}), weight}, {}},
@@ -343,40 +310,34 @@ std::vector<Sample<SequenceBackwardAttrs>> sequence_backward_samples() {
             real({12, 3}, -1, 1)},
            {}}};
 }
-constexpr Op<SequenceBackwardAttrs> sequence_backward_op = gradient_op<SequenceBackwardAttrs>(
-    kSequenceBackward, sequence_backward_samples, sequence_backward_forward, sequence_backward_reference,
-    tensor_set(0, 1, 2));
-const Registered sequence_backward_registered{sequence_backward_op};
+constexpr Op<SequenceBackwardAttrs> lstm_sequence_backward_op = gradient_op<SequenceBackwardAttrs>(
+    kLstmSequenceBackward, lstm_sequence_backward_samples, lstm_sequence_backward_forward,
+    lstm_sequence_backward_reference, tensor_set(0, 1, 2));
+const Registered lstm_sequence_backward_registered{lstm_sequence_backward_op};
 
 // --- lstm_sequence. Inputs: x, h, c, w_ih, w_hh, b_ih, b_hh. Outputs: h', c' and gates of all steps
 
-CellInputs checked_sequence(const ForwardArgs<SequenceAttrs>& args) {
-  const CellInputs cell = CellInputs::of(args, 2);
-  require_steps(kSequence, "x [L, N, I]", cell.x);
-  const Tensor first = at(cell.x, 0), &c = args.in(2);
-  require_cell(kSequence, {first, cell.h, cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh}, kLstmGates);
-  require_sizes(kSequence, "c", c, cell.h.shape());
-  static_cast<void>(product_dtype(kSequence, cell.x, c, {}));
+CellInputs checked_lstm_sequence(const ForwardArgs<SequenceAttrs>& args) {
+  const CellInputs cell = checked_sequence(kLstmSequence, CellInputs::of(args, 2), kLstmGates);
+  require_sizes(kLstmSequence, "c", args.in(2), cell.h.shape());
+  static_cast<void>(product_dtype(kLstmSequence, cell.x, args.in(2), {}));
   return cell;
 }
 
-/// [L, N, F] as [L N, F].
-Tensor as_rows(const Tensor& steps) { return reshape(steps, {steps.size(0) * steps.size(1), steps.size(2)}); }
-
-Outputs sequence_forward(const ForwardArgs<SequenceAttrs>& args) {
-  const CellInputs cell = checked_sequence(args);
+Outputs lstm_sequence_forward(const ForwardArgs<SequenceAttrs>& args) {
+  const CellInputs cell = checked_lstm_sequence(args);
   const Order order{cell.x.size(0), args.attrs.reverse};
   const TensorOptions options = options_of(cell.x);
   const Shape states{order.length, cell.batch(), cell.hidden()};
   const Tensor sums = reshape(cell_product(as_rows(cell.x), cell.w_ih),
                               {order.length, cell.batch(), kLstmGates * cell.hidden()});
-  const Step all{empty(states, options), empty(states, options),
-                 sums.dtype() == cell.dtype() ? sums : empty(sums.shape(), options)};
+  const LstmStep all{empty(states, options), empty(states, options),
+                     sums.dtype() == cell.dtype() ? sums : empty(sums.shape(), options)};
   const Tensor weight = for_many_products(transpose(cell.w_hh, 0, 1));
   Tensor h = cell.h, c = args.in(2);
   for (std::int64_t k = 0; k < order.length; ++k) {
     const std::int64_t t = order[k];
-    const Step next{at(all.h, t), at(all.c, t), at(all.gates, t)};
+    const LstmStep next{at(all.h, t), at(all.c, t), at(all.gates, t)};
     const Tensor own = at(sums, t);
     product_into(own, h, weight, 1, 1);
     run_step(next, own, c, cell);
@@ -385,8 +346,8 @@ Outputs sequence_forward(const ForwardArgs<SequenceAttrs>& args) {
   return {all.h, all.c, all.gates};
 }
 
-Outputs sequence_reference(const ForwardArgs<SequenceAttrs>& args) {
-  const CellInputs cell = checked_sequence(args);
+Outputs lstm_sequence_reference(const ForwardArgs<SequenceAttrs>& args) {
+  const CellInputs cell = checked_lstm_sequence(args);
   const Order order{cell.x.size(0), args.attrs.reverse};
   const DType compute = cell.compute(), dtype = cell.dtype();
   std::array<std::vector<Tensor>, 3> found;
@@ -394,9 +355,9 @@ Outputs sequence_reference(const ForwardArgs<SequenceAttrs>& args) {
   Tensor h = cell.h, c = args.in(2);
   for (std::int64_t k = 0; k < order.length; ++k) {
     const std::int64_t t = order[k];
-    const Step next = composed_step(composed_product(at(cell.x, t), cell.w_ih, cell.b_ih, compute) +
-                                        composed_product(h, cell.w_hh, cell.b_hh, compute),
-                                    to(c, compute));
+    const LstmStep next = composed_step(composed_product(at(cell.x, t), cell.w_ih, cell.b_ih, compute) +
+                                            composed_product(h, cell.w_hh, cell.b_hh, compute),
+                                        to(c, compute));
     h = to(next.h, dtype), c = to(next.c, dtype);
     const auto place = static_cast<std::size_t>(t);
     found[0][place] = h, found[1][place] = c, found[2][place] = to(next.gates, dtype);
@@ -404,9 +365,9 @@ Outputs sequence_reference(const ForwardArgs<SequenceAttrs>& args) {
   return {stack(found[0]), stack(found[1]), stack(found[2])};
 }
 
-Gradients sequence_vjp(const VjpArgs<SequenceAttrs>& args) {
+Gradients lstm_sequence_vjp(const VjpArgs<SequenceAttrs>& args) {
   const Order order{args.in_shape(0)[0], args.attrs.reverse};
-  const Tensors found = bind(sequence_backward_op,
+  const Tensors found = bind(lstm_sequence_backward_op,
                              {grad_or_none(args, 0), grad_or_none(args, 1), grad_or_none(args, 2),
                               args.out(2), args.out(1), args.in(2), args.in(4)},
                              SequenceBackwardAttrs{order.reverse, args.wanted(2)});
@@ -415,40 +376,26 @@ Gradients sequence_vjp(const VjpArgs<SequenceAttrs>& args) {
   if (args.needs(0)) result[0] = reshape(matmul(rows, args.in(3), args.wanted(0)), args.in_shape(0));
   spread_weights(args, result, rows, as_rows(args.in(0)), 3, 5);
   if (args.needs(1)) result[1] = matmul(at(found[0], order[0]), args.in(4), args.wanted(1));
-  // The state that each step began with.
-  const Tensor start = unsqueeze(args.in(1), 0), &output = args.out(0);
-  const Tensor before = order.reverse ? cat({narrow(output, 0, 1, order.length - 1), start})
-                                      : cat({start, narrow(output, 0, 0, order.length - 1)});
+  const Tensor before = states_before(order, args.in(1), args.out(0));
   spread_weights(args, result, rows, as_rows(before), 4, 6);
   if (args.needs(2)) result[2] = found[1];
   return result;
 }
 
-std::vector<Sample<SequenceAttrs>> sequence_samples() {
-  const auto sample = [](std::int64_t length, std::int64_t n, std::int64_t features, std::int64_t hidden,
-                         bool biases, bool reverse) {
-    const SampleInput bias = biases ? real({kLstmGates * hidden}, -1, 1) : absent();
-    return Sample<SequenceAttrs>{{real({length, n, features}), real({n, hidden}), real({n, hidden}),
-                                  real({kLstmGates * hidden, features}, -1, 1),
-                                  real({kLstmGates * hidden, hidden}, -1, 1), bias, bias},
-                                 {reverse}};
-  };
-  return {sample(3, 2, 3, 2, true, false), sample(2, 3, 1, 3, false, true), sample(1, 1, 2, 1, true, true),
-          sample(2, 0, 2, 3, true, false)};
-}
-constexpr Op<SequenceAttrs> sequence_op{
-    .info = {.name = kSequence,
+std::vector<Sample<SequenceAttrs>> lstm_sequence_samples() { return sequence_samples(kLstmGates, 2); }
+constexpr Op<SequenceAttrs> lstm_sequence_op{
+    .info = {.name = kLstmSequence,
              .category = Category::lower_precision,
              .optional_inputs = tensor_set(5, 6),
              .opt_out = {.low_precision =
                              "rounds between its steps, as lstm_cell does: a test compares the two"}},
-    .samples = sequence_samples,
-    .forward = sequence_forward,
-    .vjp = sequence_vjp,
+    .samples = lstm_sequence_samples,
+    .forward = lstm_sequence_forward,
+    .vjp = lstm_sequence_vjp,
     .saves = {tensor_set(0, 1, 2, 3, 4), tensor_set(0, 1, 2)},
-    .reference = sequence_reference,
+    .reference = lstm_sequence_reference,
 };
-const Registered sequence_registered{sequence_op};
+const Registered lstm_sequence_registered{lstm_sequence_op};
 
 }  // namespace
 
@@ -461,7 +408,7 @@ LstmState lstm_cell(const Tensor& x, const LstmState& state, const Tensor& w_ih,
 LstmSequence lstm_sequence(const Tensor& x, const LstmState& state, const Tensor& w_ih, const Tensor& w_hh,
                            const Tensor& b_ih, const Tensor& b_hh, bool reverse) {
   const Outputs outputs =
-      bind(sequence_op, {x, state.h, state.c, w_ih, w_hh, b_ih, b_hh}, SequenceAttrs{reverse});
+      bind(lstm_sequence_op, {x, state.h, state.c, w_ih, w_hh, b_ih, b_hh}, SequenceAttrs{reverse});
   const std::int64_t last = Order{x.size(0), reverse}.last();
   return {outputs[0], {at(outputs[0], last), at(outputs[1], last)}, outputs[1]};
 }

@@ -34,8 +34,11 @@ const std::vector<Spelling>& spellings() {
       {"one_hot", "", {{"n", "num_classes"}}},
       {"RNNCell_tanh", "rnn_tanh_cell", {}},
       {"RNNCell_relu", "rnn_relu_cell", {}},
-      // What PyTorch's LSTM layer calls in its lists of autocast.
+      // What PyTorch's layers call in its lists of autocast.
+      {"_thnn_fused_gru_cell", "gru_sequence", {}},
       {"_thnn_fused_lstm_cell", "lstm_sequence", {}},
+      {"rnn_tanh_cell", "rnn_tanh_sequence", {}},
+      {"rnn_relu_cell", "rnn_relu_sequence", {}},
   };
   return table;
 }

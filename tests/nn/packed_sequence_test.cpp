@@ -227,6 +227,22 @@ TEST(PackedSequences, GiveWhatEachSequenceGivesByItself) {
   check(lstm);
 }
 
+TEST(PackedSequences, AStateOfReluDoesNotGrowBehindItsEnd) {
+  RNN rnn(1, 1, {.bias = false}, RNNNonlinearity::relu);
+  {
+    const NoGrad no_grad;
+    rnn.params(0).weight_ih.fill_(1);
+    rnn.params(0).weight_hh.fill_(10);
+  }
+  // The first sequence stays 0 for 60 steps, in which the other one would go beyond f32.
+  const Tensor x = stack({zeros({60, 1}), full({60, 1}, 2)}, 1);
+  const PackedRecurrentOutput found = rnn(pack_padded_sequence(x, {60, 3}));
+  EXPECT_EQ(values(found.h_n), (std::vector<float>{0, 222}));
+  sum(found.output.data).backward();
+  // 2, 22, 222: what follows the 10 are 2 (in the second step) and 2 + 22, and 2 again in the third.
+  EXPECT_EQ(values(rnn.params(0).weight_hh.grad()), std::vector<float>{2 + 22 + 2 * 10});
+}
+
 TEST(PackedSequences, OfOneLengthAreABatch) {
   const Tensor x = made({3, 2, 3}, 1);
   GRU gru(3, 2, {.bidirectional = true, .dtype = DType::f64});
