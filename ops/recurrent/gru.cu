@@ -350,10 +350,8 @@ Gradients gru_sequence_vjp(const VjpArgs<SequenceAttrs>& args) {
       bind(gru_sequence_backward_op,
            {grad_or_none(args, 0), grad_or_none(args, 1), args.out(1), args.out(0), args.in(1), args.in(3)},
            SequenceBackwardAttrs{order.reverse, args.wanted(1)});
-  const Tensor of_x = as_rows(found[0]);
   Gradients result(args.num_inputs());
-  if (args.needs(0)) result[0] = reshape(matmul(of_x, args.in(2), args.wanted(0)), args.in_shape(0));
-  spread_weights(args, result, of_x, as_rows(args.in(0)), 2, 4);
+  spread_steps(args, result, found[0], {0, 2, 4});
   const Tensor before = states_before(order, args.in(1), args.out(0));
   spread_weights(args, result, as_rows(found[1]), as_rows(before), 3, 5);
   if (args.needs(1)) result[1] = found[2];
@@ -362,11 +360,7 @@ Gradients gru_sequence_vjp(const VjpArgs<SequenceAttrs>& args) {
 
 std::vector<Sample<SequenceAttrs>> gru_sequence_samples() { return sequence_samples(kGruGates, 1); }
 constexpr Op<SequenceAttrs> gru_sequence_op{
-    .info = {.name = kGruSequence,
-             .category = Category::lower_precision,
-             .optional_inputs = tensor_set(4, 5),
-             .opt_out = {.low_precision =
-                             "rounds between its steps, as gru_cell does: a test compares the two"}},
+    .info = sequence_info(kGruSequence, 1),
     .samples = gru_sequence_samples,
     .forward = gru_sequence_forward,
     .vjp = gru_sequence_vjp,

@@ -371,24 +371,18 @@ Gradients lstm_sequence_vjp(const VjpArgs<SequenceAttrs>& args) {
                              {grad_or_none(args, 0), grad_or_none(args, 1), grad_or_none(args, 2),
                               args.out(2), args.out(1), args.in(2), args.in(4)},
                              SequenceBackwardAttrs{order.reverse, args.wanted(2)});
-  const Tensor rows = as_rows(found[0]);
   Gradients result(args.num_inputs());
-  if (args.needs(0)) result[0] = reshape(matmul(rows, args.in(3), args.wanted(0)), args.in_shape(0));
-  spread_weights(args, result, rows, as_rows(args.in(0)), 3, 5);
+  spread_steps(args, result, found[0], {0, 3, 5});
   if (args.needs(1)) result[1] = matmul(at(found[0], order[0]), args.in(4), args.wanted(1));
   const Tensor before = states_before(order, args.in(1), args.out(0));
-  spread_weights(args, result, rows, as_rows(before), 4, 6);
+  spread_weights(args, result, as_rows(found[0]), as_rows(before), 4, 6);
   if (args.needs(2)) result[2] = found[1];
   return result;
 }
 
 std::vector<Sample<SequenceAttrs>> lstm_sequence_samples() { return sequence_samples(kLstmGates, 2); }
 constexpr Op<SequenceAttrs> lstm_sequence_op{
-    .info = {.name = kLstmSequence,
-             .category = Category::lower_precision,
-             .optional_inputs = tensor_set(5, 6),
-             .opt_out = {.low_precision =
-                             "rounds between its steps, as lstm_cell does: a test compares the two"}},
+    .info = sequence_info(kLstmSequence, 2),
     .samples = lstm_sequence_samples,
     .forward = lstm_sequence_forward,
     .vjp = lstm_sequence_vjp,

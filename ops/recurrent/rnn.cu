@@ -213,11 +213,10 @@ Gradients rnn_sequence_vjp(const VjpArgs<SequenceAttrs>& args) {
   const Order order{args.in_shape(0)[0], args.attrs.reverse};
   const Tensor sums =
       bind(kSequenceBackwardOp<Kind>, {args.grad(), args.out(), args.in(3)}, SequenceAttrs{order.reverse});
-  const Tensor rows = as_rows(sums);
   Gradients result(args.num_inputs());
-  if (args.needs(0)) result[0] = reshape(matmul(rows, args.in(2), args.wanted(0)), args.in_shape(0));
-  spread_weights(args, result, rows, as_rows(args.in(0)), 2, 4);
-  spread_weights(args, result, rows, as_rows(states_before(order, args.in(1), args.out())), 3, 5);
+  spread_steps(args, result, sums, {0, 2, 4});
+  const Tensor before = states_before(order, args.in(1), args.out());
+  spread_weights(args, result, as_rows(sums), as_rows(before), 3, 5);
   if (args.needs(1)) result[1] = matmul(at(sums, order[0]), args.in(3), args.wanted(1));
   return result;
 }
@@ -226,11 +225,7 @@ std::vector<Sample<SequenceAttrs>> rnn_sequence_samples() { return sequence_samp
 
 template <class Kind>
 constexpr Op<SequenceAttrs> kSequenceOp{
-    .info = {.name = Kind::kSequence,
-             .category = Category::lower_precision,
-             .optional_inputs = tensor_set(4, 5),
-             .opt_out = {.low_precision =
-                             "rounds between its steps, as the cell does: a test compares the two"}},
+    .info = sequence_info(Kind::kSequence, 1),
     .samples = rnn_sequence_samples,
     .forward = rnn_sequence_forward<Kind>,
     .vjp = rnn_sequence_vjp<Kind>,

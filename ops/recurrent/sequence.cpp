@@ -1,5 +1,7 @@
-// Checks and samples of the ops over sequences.
+// Checks of the ops over sequences, the gradients of x and its weight, and samples.
 #include "mezzo/ops/recurrent/sequence.h"
+
+#include "mezzo/ops/matmul.h"
 
 namespace mezzo::ops {
 
@@ -15,6 +17,14 @@ CellInputs checked_sequence(std::string_view op, const CellInputs& inputs, std::
   const Tensor first = at(inputs.x, 0);
   require_cell(op, {first, inputs.h, inputs.w_ih, inputs.w_hh, inputs.b_ih, inputs.b_hh}, gates);
   return inputs;
+}
+
+void spread_steps(const VjpContext& args, Gradients& gradients, const Tensor& grad,
+                  const ProductPlaces& places) {
+  const auto [x, weight, bias] = places;
+  const Tensor rows = as_rows(grad);
+  if (args.needs(x)) gradients[x] = reshape(matmul(rows, args.in(weight), args.wanted(x)), args.in_shape(x));
+  spread_weights(args, gradients, rows, as_rows(args.in(x)), weight, bias);
 }
 
 std::vector<Sample<SequenceAttrs>> sequence_samples(std::int64_t gates, std::size_t states) {

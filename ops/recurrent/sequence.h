@@ -60,6 +60,19 @@ void require_steps(std::string_view op, const std::string& what, const Tensor& s
 /// one element, without a batch.
 [[nodiscard]] std::vector<Sample<SequenceAttrs>> sequence_samples(std::int64_t gates, std::size_t states);
 
+/// spread_product of x's products of all steps, given their gradient [L, N, G H].
+void spread_steps(const VjpContext& args, Gradients& gradients, const Tensor& grad,
+                  const ProductPlaces& places);
+
+/// What there is to say of an op over a sequence whose inputs are x, so many states, the weights and the
+/// biases.
+[[nodiscard]] constexpr OpInfo sequence_info(std::string_view name, std::size_t states) {
+  return {
+      .name = name,
+      .category = Category::lower_precision,
+      .optional_inputs = tensor_set(states + 3, states + 4),
+      .opt_out = {.low_precision = "rounds between its steps, as its cell does: a test compares the two"}};
+}
 /// A backward op whose low-precision results are no single rounding.
 template <class A>
 [[nodiscard]] constexpr Op<A> rounding_between_steps(Op<A> op) {

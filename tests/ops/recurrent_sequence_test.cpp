@@ -125,6 +125,7 @@ TEST_P(RecurrentSequence, GradientsIn16BitsAreThoseInF64WithinAFewRoundings) {
     const std::vector<Tensor*> got = low.all(), want = exact.all();
     for (std::size_t i = 0; i < got.size(); ++i) {
       const double size = amax(abs(want[i]->grad())).item<double>();
+      // A rounding at each of the six steps.
       expect_near(got[i]->grad().to(DType::f64), want[i]->grad(), 6 * unit * size);
     }
   }
