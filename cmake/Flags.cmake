@@ -11,9 +11,10 @@ if(MEZZO_TOP_LEVEL)
   find_program(MEZZO_CCACHE ccache)
   mark_as_advanced(MEZZO_CCACHE)
   if(MEZZO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # Without these two ccache keeps nothing that was compiled with a precompiled header.
-    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros "${MEZZO_CCACHE}")
-    set(CMAKE_CUDA_COMPILER_LAUNCHER "${MEZZO_CCACHE}")
+    # Without these two ccache keeps nothing that was compiled with a precompiled header. And it takes the headers of a
+    # source from the compiler's list (-MD) instead of preprocessing it once more first.
+    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 "${MEZZO_CCACHE}")
+    set(CMAKE_CUDA_COMPILER_LAUNCHER env CCACHE_DEPEND=1 "${MEZZO_CCACHE}")
   endif()
 endif()
 
