@@ -30,7 +30,7 @@ class TermTable {
     table.weight_.resize(table.at_.size());
     for (std::size_t o = 0; o < places; ++o) {
       table.first_[o] = static_cast<std::int64_t>(o);
-      const Taps<T> taps = map(static_cast<std::int64_t>(o));
+      const Taps<T> taps = map.taps_of(static_cast<std::int64_t>(o));
       for (int k = 0; k < map.count(); ++k) {
         const std::size_t term = static_cast<std::size_t>(k) * places + o;
         table.at_[term] = taps.at[k];

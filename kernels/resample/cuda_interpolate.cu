@@ -1,5 +1,5 @@
 // interpolate on a CUDA device: a thread per element of the result. The gradient of a place is gathered from
-// the results that it has a part in, which a search finds: no atomics, and no tables in memory.
+// the results that it has a part in, which are computed: no atomics, and no tables in memory.
 #include "mezzo/kernels/resample/interpolate.h"
 
 #include "mezzo/core/cuda/launch.h"
@@ -26,7 +26,7 @@ __global__ void resample(Array out, Array x, const Maps<T> __grid_constant__ map
     const ImagePlace o = image_place(e, maps.of[0].out(), maps.of[1].out(), maps.of[2].out(), maps.inner);
     Taps<T> taps[InterpolateShape::kDims];
     MEZZO_UNROLL
-    for (int d = 0; d < 3; ++d) taps[d] = maps.of[d](o.at[d]);
+    for (int d = 0; d < 3; ++d) taps[d] = maps.of[d].template taps_of<kTerms>(o.at[d]);
     T sum = T(0);
     MEZZO_UNROLL
     for (int i = 0; i < kTerms; ++i) {
@@ -50,7 +50,8 @@ __global__ void resample(Array out, Array x, const Maps<T> __grid_constant__ map
   }
 }
 
-template <class T>
+/// kTerms: as for resample.
+template <class T, int kTerms>
 __global__ void gather_gradient(Array out, Array grad, const Maps<T> __grid_constant__ maps,
                                 std::int64_t total) {
   for (std::int64_t e = first_index(); e < total; e += grid_size()) {
@@ -61,12 +62,12 @@ __global__ void gather_gradient(Array out, Array grad, const Maps<T> __grid_cons
     double sum = 0;
     for (std::int64_t i = readers[0].first; i < readers[0].last; ++i) {
       const std::int64_t plane = p.outer * maps.of[0].out() + i;
-      const T of_plane = maps.of[0].weight_of(i, p.at[0]);
+      const T of_plane = maps.of[0].template weight_of<kTerms>(i, p.at[0]);
       for (std::int64_t j = readers[1].first; j < readers[1].last; ++j) {
         const std::int64_t row = plane * maps.of[1].out() + j;
-        const T of_row = of_plane * maps.of[1].weight_of(j, p.at[1]);
+        const T of_row = of_plane * maps.of[1].template weight_of<kTerms>(j, p.at[1]);
         for (std::int64_t k = readers[2].first; k < readers[2].last; ++k) {
-          const T weight = of_row * maps.of[2].weight_of(k, p.at[2]);
+          const T weight = of_row * maps.of[2].template weight_of<kTerms>(k, p.at[2]);
           const std::int64_t place = row * maps.of[2].out() + k;
           sum += static_cast<double>(weight) *
                  static_cast<double>(load<T>(grad.data, grad.dtype, place * maps.inner + p.inner));
@@ -110,9 +111,13 @@ void interpolate_backward(Device device, const InterpolateShape& shape, const Vi
   if (total == 0) return;
   const Grid grid = grid_for(total);
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    mezzo::cuda::launch(gather_gradient<T>, dim3(grid.blocks), dim3(grid.threads), 0,
-                        mezzo::cuda::current_stream(device), array_of(out), array_of(grad), maps_of<T>(shape),
-                        total);
+    const auto start = [&](auto kernel) {
+      mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0,
+                          mezzo::cuda::current_stream(device), array_of(out), array_of(grad),
+                          maps_of<T>(shape), total);
+    };
+    if (shape.kind == Resampling::cubic) return start(gather_gradient<T, 4>);
+    shape.kind == Resampling::linear ? start(gather_gradient<T, 2>) : start(gather_gradient<T, 1>);
   });
 }
 

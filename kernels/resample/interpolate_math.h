@@ -55,15 +55,18 @@ class Resampler {
     return kind_ == Resampling::linear ? 2 : 1;
   }
 
-  /// The first count() are set.
-  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE Taps<T> operator()(std::int64_t o) const {
+  /// The first count() are set. kTerms: count() at most, where that is known.
+  template <int kTerms = Taps<T>::kMost>
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE Taps<T> taps_of(std::int64_t o) const {
     Taps<T> taps{};
     const T place = position(o), below = std::floor(place);
     const std::int64_t low = static_cast<std::int64_t>(below);
-    if (kind_ == Resampling::cubic) {
-      cubic_weights(place - below, taps.weight);
-      for (int k = 0; k < Taps<T>::kMost; ++k) taps.at[k] = inside(low - 1 + k);
-      return taps;
+    if constexpr (kTerms == Taps<T>::kMost) {
+      if (kind_ == Resampling::cubic) {
+        cubic_weights(place - below, taps.weight);
+        for (int k = 0; k < Taps<T>::kMost; ++k) taps.at[k] = inside(low - 1 + k);
+        return taps;
+      }
     }
     taps.at[0] = inside(low);
     taps.weight[0] = T(1);
@@ -80,11 +83,16 @@ class Resampler {
     const int highest = count() - 1;
     return {first_beyond(i - 1, highest), first_beyond(i, 0)};
   }
-  /// What result o gets of place i: at the ends, several taps may be one place.
+  /// What result o gets of place i: at the ends, several taps may be one place. kTerms: as for taps_of.
+  template <int kTerms = Taps<T>::kMost>
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T weight_of(std::int64_t o, std::int64_t i) const {
-    const Taps<T> taps = (*this)(o);
+    const Taps<T> taps = taps_of<kTerms>(o);
+    const int terms = count();
     T weight = T(0);
-    for (int k = 0; k < count(); ++k) weight += taps.at[k] == i ? taps.weight[k] : T(0);
+    // No loop to count(): a GPU holds what is indexed by constants alone in registers.
+    for (int k = 0; k < kTerms; ++k) {
+      if (k < terms && taps.at[k] == i) weight += taps.weight[k];
+    }
     return weight;
   }
 
@@ -102,17 +110,32 @@ class Resampler {
     if (i < 0) return 0;
     return i < in_ ? i : in_ - 1;
   }
-  /// The first result whose tap k lies beyond place i.
+  /// The first result whose tap k lies beyond place i. It is looked for from where the line of positions says
+  /// on: a step or two, as only rounding leads away from there.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t first_beyond(std::int64_t i, int k) const {
-    std::int64_t low = 0, high = out_;
-    while (low < high) {
-      const std::int64_t middle = low + (high - low) / 2;
-      if ((*this)(middle).at[k] > i)
-        high = middle;
-      else
-        low = middle + 1;
-    }
-    return low;
+    if (i < 0) return 0;
+    if (i >= in_ - 1) return out_;
+    std::int64_t o = near_position(static_cast<T>(i - tap_offset(k) + 1));
+    while (o > 0 && is_beyond(o - 1, k, i)) --o;
+    while (o < out_ && !is_beyond(o, k, i)) ++o;
+    return o;
+  }
+  /// Where tap k lies, counted from the place below a result.
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE int tap_offset(int k) const {
+    return kind_ == Resampling::cubic ? k - 1 : k;
+  }
+  /// Whether tap k of result o lies beyond place i, of [0, in - 1).
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE bool is_beyond(std::int64_t o, int k, std::int64_t i) const {
+    return static_cast<std::int64_t>(std::floor(position(o))) + tap_offset(k) > i;
+  }
+  /// A result whose position is about `place`.
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t near_position(T place) const {
+    T o = place / scale_;
+    if (kind_ == Resampling::nearest_exact) o -= T(0.5);
+    if ((kind_ == Resampling::linear || kind_ == Resampling::cubic) && !aligned_)
+      o = (place + T(0.5)) / scale_ - T(0.5);
+    if (!(o > T(0))) return 0;
+    return o < static_cast<T>(out_) ? static_cast<std::int64_t>(o) : out_;
   }
   /// Keys' cubic convolution with a = -0.75; t in [0, 1) is the distance from the second place.
   MEZZO_HD MEZZO_ALWAYS_INLINE static void cubic_weights(T t, T* weight) {
