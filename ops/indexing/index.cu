@@ -77,6 +77,15 @@ struct AddOffsetFn {
   }
 };
 
+/// The first step.
+struct FirstOffsetFn {
+  AddOffsetFn add;
+  template <class T>
+  MEZZO_HD T operator()(T position) const {
+    return add(T(0), position);
+  }
+};
+
 /// A call's indices, checked, and the shape of what they choose.
 class Chosen {
  public:
@@ -102,10 +111,13 @@ class Chosen {
   [[nodiscard]] const Shape& shape() const { return shape_; }
 
   /// Offsets of the chosen places along the indexed dims, contiguous.
-  [[nodiscard]] Tensor offsets(const Dims& strides, Device device) const {
-    Tensor sum = zeros({}, {.dtype = DType::i64, .device = device});
-    for (const auto& [dim, positions] : indices_)
-      sum = map<2>(op_, AddOffsetFn{strides[dim], sizes_[dim]}, {&sum, &positions}, DType::i64, DType::i64);
+  [[nodiscard]] Tensor offsets(const Dims& strides) const {
+    Tensor sum;
+    for (const auto& [dim, positions] : indices_) {
+      const AddOffsetFn add{strides[dim], sizes_[dim]};
+      sum = sum.defined() ? map<2>(op_, add, {&sum, &positions}, DType::i64, DType::i64)
+                          : map<1>(op_, FirstOffsetFn{add}, {&positions}, DType::i64, DType::i64);
+    }
     return sum;
   }
   /// The places in a tensor of x's shape, with `offsets` of the same strides as indices.
@@ -157,8 +169,7 @@ Outputs index_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor& x = args.in(0);
   const Chosen chosen("index", x, part_of(args.inputs, 1, args.inputs.size()));
   Tensor out = empty(chosen.shape(), options_of(x));
-  kernels::take(x.device(), view_of(out),
-                chosen.map_of(x.strides()).of(x, chosen.offsets(x.strides(), x.device())));
+  kernels::take(x.device(), view_of(out), chosen.map_of(x.strides()).of(x, chosen.offsets(x.strides())));
   return out;
 }
 Gradients index_vjp(const VjpArgs<NoAttrs>& args) {
@@ -213,7 +224,7 @@ Outputs index_put_forward(const ForwardArgs<IndexPutAttrs>& args) {
   const Dims strides =  // of the result
       layout::dense_strides("index_put", x.shape(), x.suggest_memory_format());
   return written(
-      x, chosen.offsets(strides, x.device()), shown_at(values, chosen),
+      x, chosen.offsets(strides), shown_at(values, chosen),
       [&](const Dims& result) { return chosen.map_of(result); }, args.attrs.accumulate);
 }
 Gradients index_put_vjp(const VjpArgs<IndexPutAttrs>& args) {
@@ -259,8 +270,7 @@ void ops::index_put_into(const Tensor& x, std::span<const Tensor> indices, const
   const Chosen chosen("index_put_", x, Inputs(list));
   // Values that show x's own memory are read while it is written.
   const Tensor source = values.impl().storage == x.impl().storage ? clone(values) : values;
-  write_places(x, chosen.offsets(x.strides(), x.device()), shown_at(source, chosen),
-               chosen.map_of(x.strides()), false);
+  write_places(x, chosen.offsets(x.strides()), shown_at(source, chosen), chosen.map_of(x.strides()), false);
   x.impl().storage->bump_version();
 }
 
