@@ -79,6 +79,7 @@ void TileOperand::write(std::int64_t begin, std::int64_t n, DType from, const vo
 }
 
 TileOperand tiles_in_memory_order(const View& view) {
+  if (layout::is_contiguous(view.shape, view.strides)) return TileOperand(view);
   const View ordered = in_memory_order(view);
   Shape shape = ordered.shape;
   std::array<Dims, 1> strides{ordered.strides};
