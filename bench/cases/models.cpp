@@ -136,6 +136,10 @@ void add_images(Worker& worker) {
       return on_target({resnet18(), images({16, 3, 32, 32}), integers(10, 16)}, false);
     });
   }
+  // For the memory: at 16 images half of it is weights, their gradients and momentum, here it is activations.
+  add_model(worker, "resnet18_batch_128", false, [] {
+    return on_target({resnet18(), normal({128, 3, 32, 32}, kF32), integers(10, 128)}, false);
+  });
   add_model(worker, "resnet9_channels_last", false, [] {
     return on_target({models::resnet9(), channels_last(normal({16, 3, 32, 32}, kF32)), integers(10, 16)},
                      false);

@@ -203,6 +203,7 @@ def model_cases(device):
               "conv_net_channels_last": lambda: (last(conv_net()), last(normal(128, 1, 28, 28)), classes(10, 128), False),
               "resnet18": lambda: (resnet18(), normal(16, 3, 32, 32), classes(10, 16), False),
               "resnet18_channels_last": lambda: (last(resnet18()), last(normal(16, 3, 32, 32)), classes(10, 16), False),
+              "resnet18_batch_128": lambda: (resnet18(), normal(128, 3, 32, 32), classes(10, 128), False),
               "resnet9_channels_last": lambda: (last(resnet9()), last(normal(16, 3, 32, 32)), classes(10, 16), False),
               "lstm": lambda: (LstmNet(), normal(64, 32, 64), classes(10, 32), True)}
     for batch in (1, 8, 32):
