@@ -18,9 +18,9 @@ if(NOT MEZZO_SANITIZE)
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,${optimized}>:-Xcompiler=-O3>")
 elseif(MEZZO_SANITIZE MATCHES "undefined" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # What the checks of inner loops find ends in an illegal instruction, of which the address sanitizer prints the stack
-  # (handle_sigill in CMakePresets.json), and not in a message. The places and types for messages are half of the data that
-  # each process has to relocate, and an eighth of the time to compile. g++ then leaves out one check, of the type of an
-  # object that a cast or call names (vptr); these sources cast no object to a derived type.
+  # (handle_sigill in CMakePresets.json), and not in a message. The places and types for messages would be two thirds of
+  # the data that each process has to relocate, and an eighth of the time to compile. g++ then leaves out one check, of
+  # the type of an object that a cast or call names (vptr); these sources cast no object to a derived type.
   set(MEZZO_LOOP_FLAGS -fsanitize-undefined-trap-on-error)
 endif()
 # Sources that hold kernels for every device end in .cu: nvcc compiles them where CUDA is built, else they are C++.

@@ -2,6 +2,8 @@
 // the results that it has a part in, which are computed: no atomics, and no tables in memory.
 #include "mezzo/kernels/resample/interpolate.h"
 
+#include <type_traits>
+
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/grid.h"
@@ -78,6 +80,13 @@ __global__ void gather_gradient(Array out, Array grad, const Maps<T> __grid_cons
   }
 }
 
+/// Calls f with kTerms of the kernels above, as a constant.
+template <class F>
+void with_terms(Resampling kind, F f) {
+  if (kind == Resampling::cubic) return f(std::integral_constant<int, 4>{});
+  kind == Resampling::linear ? f(std::integral_constant<int, 2>{}) : f(std::integral_constant<int, 1>{});
+}
+
 template <class T>
 Maps<T> maps_of(const InterpolateShape& shape) {
   Maps<T> maps{{}, shape.inner};
@@ -94,13 +103,11 @@ void interpolate(Device device, const InterpolateShape& shape, const View& out, 
   if (total == 0) return;
   const Grid grid = grid_for(total);
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    const auto start = [&](auto kernel) {
-      mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0,
+    with_terms(shape.kind, [&]<int kTerms>(std::integral_constant<int, kTerms>) {
+      mezzo::cuda::launch(resample<T, kTerms>, dim3(grid.blocks), dim3(grid.threads), 0,
                           mezzo::cuda::current_stream(device), array_of(out), array_of(x), maps_of<T>(shape),
                           total);
-    };
-    if (shape.kind == Resampling::cubic) return start(resample<T, 4>);
-    shape.kind == Resampling::linear ? start(resample<T, 2>) : start(resample<T, 1>);
+    });
   });
 }
 
@@ -111,13 +118,11 @@ void interpolate_backward(Device device, const InterpolateShape& shape, const Vi
   if (total == 0) return;
   const Grid grid = grid_for(total);
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    const auto start = [&](auto kernel) {
-      mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0,
+    with_terms(shape.kind, [&]<int kTerms>(std::integral_constant<int, kTerms>) {
+      mezzo::cuda::launch(gather_gradient<T, kTerms>, dim3(grid.blocks), dim3(grid.threads), 0,
                           mezzo::cuda::current_stream(device), array_of(out), array_of(grad),
                           maps_of<T>(shape), total);
-    };
-    if (shape.kind == Resampling::cubic) return start(gather_gradient<T, 4>);
-    shape.kind == Resampling::linear ? start(gather_gradient<T, 2>) : start(gather_gradient<T, 1>);
+    });
   });
 }
 

@@ -130,10 +130,10 @@ class Resampler {
   }
   /// A result whose position is about `place`.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t near_position(T place) const {
-    T o = place / scale_;
-    if (kind_ == Resampling::nearest_exact) o -= T(0.5);
-    if ((kind_ == Resampling::linear || kind_ == Resampling::cubic) && !aligned_)
-      o = (place + T(0.5)) / scale_ - T(0.5);
+    const T shift = T(0.5);
+    const bool is_nearest = kind_ == Resampling::nearest || kind_ == Resampling::nearest_exact;
+    T o = (is_nearest || aligned_ ? place : place + shift) / scale_;
+    if (kind_ != Resampling::nearest && !aligned_) o -= shift;
     if (!(o > T(0))) return 0;
     return o < static_cast<T>(out_) ? static_cast<std::int64_t>(o) : out_;
   }
