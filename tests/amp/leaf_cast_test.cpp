@@ -7,6 +7,7 @@
 
 #include "amp/scaler_support.h"
 #include "mezzo/amp/autocast.h"
+#include "mezzo/autograd/engine.h"
 
 namespace mezzo::amp {
 namespace {
