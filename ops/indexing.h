@@ -32,7 +32,8 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 
 /// Position e of the result is x at e with e[dim] replaced by index[e].
 /// Shapes: the result has index's.
-/// Throws: ShapeError unless index has x's number of dims and no other dim of it is larger than x's.
+/// Throws: ShapeError unless index has x's number of dims and, if it has elements, no other dim of it is
+/// larger than x's.
 [[nodiscard]] Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index);
 /// The reverse: x with src[e] written at that place, for all e of index (i64). src has no dim smaller than
 /// index; of several values for one place the last one wins.

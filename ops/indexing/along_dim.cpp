@@ -46,7 +46,8 @@ void check_fit(std::string_view op, const Tensor& x, const Tensor& index, std::s
                const Tensor* src) {
   const Shape &places = index.shape(), &base = x.shape();
   bool fits = places.size() == base.size() && (src == nullptr || src->shape().size() == base.size());
-  for (std::size_t d = 0; fits && d < base.size(); ++d)
+  const bool empty_index = index.numel() == 0;  // names no place
+  for (std::size_t d = 0; fits && !empty_index && d < base.size(); ++d)
     fits = (d == dim || places[d] <= base[d]) && (src == nullptr || places[d] <= src->shape()[d]);
   if (fits) return;
   const std::string source = src == nullptr ? "" : " and src of shape " + to_string(src->shape());

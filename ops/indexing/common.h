@@ -22,7 +22,7 @@ void require_one_dtype(std::string_view op, const Tensor& x, const Tensor& value
 /// `dim` counted from the front. Throws IndexError.
 [[nodiscard]] std::size_t wrapped(std::string_view op, std::int64_t dim, const Tensor& x);
 /// Throws ShapeError unless `index` (with dims) fits x, and is nowhere larger than src: an index that has a
-/// place for each element.
+/// place for each element. One without elements fits whatever has as many dims.
 void check_fit(std::string_view op, const Tensor& x, const Tensor& index, std::size_t dim,
                const Tensor* src = nullptr);
 

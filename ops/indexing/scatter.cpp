@@ -24,6 +24,7 @@ Tensor read_part(const Tensor& src, const Shape& places) {
 }
 /// The gradient of such a source.
 Tensor source_gradient(const Tensor& read, const Shape& shape) {
+  if (read.numel() == 0) return zeros(shape, options_of(read));
   Tensor grown = read.dim() == 0 ? reshape(read, {1}) : read;
   const Shape ends = shape.empty() ? Shape{1} : shape;
   for (std::size_t d = 0; d < ends.size(); ++d) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "mezzo/autograd/engine.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/shape.h"
@@ -42,6 +43,23 @@ TEST(Scatter, LetsTheLastOneWin) {
   EXPECT_THROW((void)scatter(x, 0, at({0, 0, 0, 0, 0}), src), ShapeError);
   EXPECT_THROW((void)scatter(x, 0, at({0}), src.to(DType::f32)), DTypeError);
   EXPECT_THROW((void)scatter_add(x, 0, at({3}), src), IndexError);
+}
+
+// As in PyTorch: an index without elements may be larger than x and src in other dims.
+TEST(Scatter, TakesAnyIndexWithoutElements) {
+  const Tensor x = counted({3, 4}).requires_grad_(), index = zeros({7, 0}, {.dtype = DType::i64});
+  const Tensor src = zeros({2, 3}, options_of(x)).requires_grad_();
+  EXPECT_EQ(gather(x, 1, index).shape(), (Shape{7, 0}));
+  EXPECT_EQ(list(grad(gather(x, 1, index).sum(), x)[0]), Doubles(12, 0));
+  for (const Tensor& y : {scatter(x, 1, index, src), scatter_add(x, 1, index, src),
+                          scatter_reduce(x, 1, index, src, ScatterReduction::mean, false)}) {
+    EXPECT_EQ(list(y), list(x));
+    const Tensors gradients = grad(y.sum(), {x, src}, {}, {.create_graph = true});
+    EXPECT_EQ(list(gradients[0]), Doubles(12, 1));
+    EXPECT_EQ(list(gradients[1]), Doubles(6, 0));
+  }
+  EXPECT_EQ(list(scatter(x, 1, index, 5)), list(x));
+  EXPECT_THROW((void)gather(x, 1, kNoIndices), ShapeError);
 }
 
 TEST(ScatterAdd, SumsSixteenBitValuesInOneRounding) {
