@@ -12,8 +12,9 @@ compiler=$2 nvcc=${3:-}
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 headers=$(find mezzo -name '*.h' | sort)
 [ -n "$headers" ] || { echo "no headers in $1/mezzo"; exit 1; }
-problems=$(mktemp)
-trap 'rm -f "$problems"' EXIT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+problems=$work/problems
 
 # Headers of the standard library have no dot; the others named here come with every compiler for the processor.
 for header in $headers; do
@@ -29,16 +30,34 @@ for header in $headers; do
   if grep -q 'MEZZO_HAVE_' "$header"; then echo "$header: depends on a private macro $(grep -o 'MEZZO_HAVE_[A-Z_0-9]*' "$header" | head -n 1)"; fi
 done >"$problems"
 
-# shellcheck disable=SC2016 # $1 to $3 are those of the inner shell
+# Most headers include tensor.h, themselves or by another. As it compiles on its own, it may as well come first, and is
+# parsed once for all of them.
+: >"$work/with_tensor"
+if [ -e mezzo/core/tensor.h ]; then
+  printf '#include <mezzo/core/tensor.h>\n' >"$work/tensor.h"
+  $compiler -std=c++20 -Wall -Wextra -Werror -I. -x c++-header -o "$work/tensor.h.gch" "$work/tensor.h" >/dev/null 2>&1 || true
+  found=mezzo/core/tensor.h
+  while [ -n "$found" ]; do
+    # shellcheck disable=SC2086 # several names
+    found=$(printf '#include ["<]%s\n' $found | grep -lf - $headers | grep -vxFf "$work/with_tensor" -e mezzo/core/tensor.h) || true
+    printf '%s\n' "$found" | sed '/^$/d' >>"$work/with_tensor"
+  done
+fi
+
+# shellcheck disable=SC2016 # $1 to $4 are those of the inner shell
 printf '%s\n' "$headers" | xargs -P "$jobs" -n 1 sh -c '
-  case $2:$3 in
+  compiler=$1 nvcc=$2 work=$3 header=$4
+  shift 4
+  case $nvcc:$header in
     ?*:*/cuda/* | ?*:*/kernels/*/cuda[._]*)
-      source=$(mktemp --suffix=.cu)
-      printf "#include <%s>\n" "$3" >"$source"
-      "$2" -std=c++20 --expt-relaxed-constexpr -Werror=all-warnings -I. --cuda -o /dev/null "$source" ;;
-    *) printf "#include <%s>\n" "$3" | "$1" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. -x c++ - ;;
-  esac >/dev/null 2>&1 || printf "%s: does not compile on its own\n" "$3"
-  rm -f "${source:-}"' sh "$compiler" "$nvcc" | sort >>"$problems"
+      source=$(mktemp --suffix=.cu "$work/XXXXXX")
+      printf "#include <%s>\n" "$header" >"$source"
+      "$nvcc" -std=c++20 --expt-relaxed-constexpr -Werror=all-warnings -I. --cuda -o /dev/null "$source" ;;
+    *)
+      if grep -qxF "$header" "$work/with_tensor"; then set -- -include "$work/tensor.h"; fi
+      printf "#include <%s>\n" "$header" | "$compiler" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. "$@" -x c++ - ;;
+  esac >/dev/null 2>&1 || printf "%s: does not compile on its own\n" "$header"' sh "$compiler" "$nvcc" "$work" |
+  sort >>"$problems"
 
 # What mezzo.h pulls in every program compiles. With libstdc++ only, as others share headers in other ways.
 printf '#include <mezzo/mezzo.h>\n' | $compiler -std=c++20 -I. -M -x c++ - 2>/dev/null | tr -s ' \\' '\n' |

@@ -10,6 +10,10 @@ cd "$tree/mezzo"
 printf '#pragma once\n#include <vector>\ninline std::vector<int> f() { return {1}; }\n' >core/good.h
 printf '#pragma once\n#include <string_view>\n' >core/cuda/good.h
 printf '#pragma once\n#include "mezzo/core/good.h"\n#include <mezzo/core/good.h>\n' >mezzo.h
+# tensor.h is compiled once for the headers that reach it, by others as well.
+printf '#pragma once\n#include <vector>\ninline std::vector<int> sizes() { return {1}; }\n' >core/tensor.h
+printf '#pragma once\n#include "mezzo/core/tensor.h"\ninline auto f() { return sizes(); }\n' >core/near.h
+printf '#pragma once\n#include "mezzo/core/near.h"\ninline auto g() { return f(); }\n' >core/far.h
 sh "$here/headers.sh" "$tree" "$1" >clean.txt || { echo "good headers are refused:"; cat clean.txt; exit 1; }
 
 printf '#include <Eigen/Core>\n' >core/eigen.h
@@ -20,6 +24,8 @@ printf '#include "good.h"\n' >core/relative.h
 printf '#include <mezzo/core/absent.h>\n' >core/lost.h
 printf '#ifdef MEZZO_HAVE_ONEDNN\n#endif\n' >core/macro.h
 printf 'inline std::string f() { return {}; }\n' | tee core/alone.h >core/cuda/alone.h
+printf '#include <mezzo/core/near.h>\ninline std::string g() { return {}; }\n' >core/late.h
+printf 'inline auto g() { return sizes(); }\n' >core/never.h
 printf '#include <variant>\n' >core/heavy.h
 printf '#include <mezzo/core/heavy.h>\n' >>mezzo.h
 if sh "$here/headers.sh" "$tree" "$1" >bad.txt; then echo "bad headers are accepted:"; cat bad.txt; exit 1; fi
@@ -30,8 +36,10 @@ mezzo/core/cuda/alone.h: does not compile on its own
 mezzo/core/eigen.h: includes Eigen/Core, which is not of the standard library
 mezzo/core/format.h: includes fmt/format.h, which is not of the standard library
 mezzo/core/json.h: includes nlohmann/json.hpp, which is not of the standard library
+mezzo/core/late.h: does not compile on its own
 mezzo/core/lost.h: includes mezzo/core/absent.h, which is not installed
 mezzo/core/macro.h: depends on a private macro MEZZO_HAVE_ONEDNN
+mezzo/core/never.h: does not compile on its own
 mezzo/core/relative.h: includes good.h, which is not of the standard library
 mezzo/mezzo.h: pulls in the costly header variant
 TEXT
