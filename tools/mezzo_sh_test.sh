@@ -145,7 +145,7 @@ for status in 0 1; do
   run "$status" gpu; says "result: bench/results/2001-02-03-nvidia-h200.md"
   grep -qF "ran $tree/root/build/gpu, $status" root/bench/results/*-nvidia-h200.md || fail "the result was not filed"
 done
-grep -qF "90 -C $tree/root/build/cuda-bundle bundle" root/log.txt || { fail "not built for the GPU"; cat root/log.txt; }
+grep -q "^90 -C $tree/root/build/cuda-bundle -j[0-9]* bundle\$" root/log.txt || { fail "not built for the GPU"; cat root/log.txt; }
 printf '#!/bin/sh\necho "mezzo: no GPU to test on" >&2\nexit 3\n' >root/build/cuda-bundle/bundle/run
 run 3 gpu; says "no GPU to test on"
 
