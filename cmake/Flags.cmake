@@ -82,6 +82,12 @@ if(MEZZO_SANITIZE)
       mezzo_host_options(mezzo_flags INTERFACE -Wno-pass-failed)
     endif()
   endif()
+  # g++ 12 makes functions that are called rarely small, and those never give back the frames on which
+  # detect_stack_use_after_return=1 puts their variables: the search for a free one grows with every call. Where it
+  # guesses no probabilities it makes none small.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-fno-guess-branch-probability)
+  endif()
   add_link_options(-fsanitize=${MEZZO_SANITIZE})
   add_compile_definitions(_GLIBCXX_ASSERTIONS)
 endif()
