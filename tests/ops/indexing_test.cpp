@@ -47,7 +47,9 @@ TEST(Scatter, LetsTheLastOneWin) {
 
 // As in PyTorch: an index without elements may be larger than x and src in other dims.
 TEST(Scatter, TakesAnyIndexWithoutElements) {
-  const Tensor x = counted({3, 4}).requires_grad_(), index = zeros({7, 0}, {.dtype = DType::i64});
+  const Device device = Device::best();
+  const Tensor x = counted({3, 4}).to(device).requires_grad_();
+  const Tensor index = zeros({7, 0}, {.dtype = DType::i64, .device = device});
   const Tensor src = zeros({2, 3}, options_of(x)).requires_grad_();
   EXPECT_EQ(gather(x, 1, index).shape(), (Shape{7, 0}));
   EXPECT_EQ(list(grad(gather(x, 1, index).sum(), x)[0]), Doubles(12, 0));

@@ -50,7 +50,7 @@ printf '%s\n' "$headers" | xargs -P "$jobs" -n 1 sh -c '
   shift 4
   case $nvcc:$header in
     ?*:*/cuda/* | ?*:*/kernels/*/cuda[._]*)
-      source=$(mktemp --suffix=.cu "$work/XXXXXX")
+      source=$(mktemp -p "$work" --suffix=.cu)
       printf "#include <%s>\n" "$header" >"$source"
       "$nvcc" -std=c++20 --expt-relaxed-constexpr -Werror=all-warnings -I. --cuda -o /dev/null "$source" ;;
     *)
