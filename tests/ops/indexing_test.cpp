@@ -61,7 +61,7 @@ TEST(Scatter, TakesAnyIndexWithoutElements) {
     EXPECT_EQ(list(gradients[1]), Doubles(6, 0));
   }
   EXPECT_EQ(list(scatter(x, 1, index, 5)), list(x));
-  EXPECT_THROW((void)gather(x, 1, kNoIndices), ShapeError);
+  EXPECT_THROW((void)gather(x, 1, kNoIndices.to(device)), ShapeError);
 }
 
 TEST(ScatterAdd, SumsSixteenBitValuesInOneRounding) {
