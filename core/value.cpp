@@ -12,6 +12,10 @@ namespace mezzo {
 
 namespace {
 
+[[noreturn]] void refuse_count(std::string_view op, std::string_view name, const std::string& got) {
+  throw ValueError(op, std::string(name) + " from 0 to 2^53", got, "check the file");
+}
+
 /// Maps with up to this many entries are checked for duplicates without allocating.
 constexpr std::size_t kSmallMap = 16;
 
@@ -243,6 +247,17 @@ void Value::refuse(std::string_view op, std::string_view expected) const {
       break;
   }
   throw ValueError(op, expected, got, "check where the value was made");
+}
+
+std::int64_t saved_count(std::string_view op, const Value& state, std::string_view key) {
+  const std::int64_t count = state.at(key).as_int();
+  if (count < 0 || count > kLargestCount) refuse_count(op, key, std::to_string(count));
+  return count;
+}
+
+void require_saved_count(std::string_view op, std::string_view name, double count) {
+  if (!(count >= 0 && count <= static_cast<double>(kLargestCount) && std::floor(count) == count))
+    refuse_count(op, "a whole " + std::string(name), number_text(count));
 }
 
 }  // namespace mezzo

@@ -163,6 +163,16 @@ class Value {
 /// "null", "bool", "int", "double", "string", "list" or "map".
 [[nodiscard]] std::string_view to_string(Value::Kind kind) noexcept;
 
+/// The largest count of steps, batches or epochs that a saved state may have: a double holds every integer up
+/// to it, and no training counts on from there to the end of an int64.
+inline constexpr std::int64_t kLargestCount = std::int64_t{1} << 53;
+
+/// The count under a key of a saved state. Throws: ValueError, naming `op`, unless it is an int from 0 to
+/// kLargestCount.
+std::int64_t saved_count(std::string_view op, const Value& state, std::string_view key);
+/// The same of a count that a tensor held; it must be whole as well.
+void require_saved_count(std::string_view op, std::string_view name, double count);
+
 /// True when `text` is well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
 [[nodiscard]] bool is_valid_utf8(std::string_view text) noexcept;
 

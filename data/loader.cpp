@@ -98,9 +98,9 @@ void LoaderBase::load_state_dict(const Value& state) {
   }
   LoaderPosition position;
   const std::string& epoch = state.at("epoch").as_string();
-  position.batch = state.at("batch").as_int();
+  position.batch = saved_count("DataLoader.load_state_dict", state, "batch");
   const auto [end, error] = std::from_chars(epoch.data(), epoch.data() + epoch.size(), position.epoch);
-  if (error != std::errc() || end != epoch.data() + epoch.size() || position.batch < 0 ||
+  if (error != std::errc() || end != epoch.data() + epoch.size() ||
       (samples_ >= 0 && position.batch > size())) {
     throw ValueError("DataLoader.load_state_dict", "an epoch, and a batch that it has",
                      "epoch " + quote(epoch) + ", batch " + std::to_string(position.batch), "check the file");

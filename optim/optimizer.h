@@ -114,7 +114,7 @@ class Optimizer {
   [[nodiscard]] virtual OptimizerState state_dict() const;
   /// Restores options and state (copied in; into the memory that it has, once a step was recorded). Throws:
   /// StateError, ShapeError or DTypeError when it is not of this kind of optimizer with these parameters,
-  /// ValueError for options that are not valid; nothing has changed then.
+  /// ValueError for options or counts of steps that are not valid; nothing has changed then.
   virtual void load_state_dict(const OptimizerState& state);
 
   /// For gradients that processes share out among them: a loss scaler calls `agree` with its record, in the

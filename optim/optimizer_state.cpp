@@ -115,6 +115,7 @@ Optimizer::Parameter Optimizer::loaded(std::size_t group, std::size_t index, con
     ++found;
     const DType dtype = &slot == &result.step ? DType::i64 : &slot == &result.carried ? DType::f64 : wide;
     slot = copied(key, node.mapped(), is_number ? Shape{} : parameter.tensor.shape(), dtype, device_);
+    if (&slot == &result.step) require_saved_count(kLoad, key, node.mapped().item());
   });
   if (found > 0 && !missing.empty())
     throw StateError(kLoad, "all of a parameter's state", "no " + missing, "check the file");

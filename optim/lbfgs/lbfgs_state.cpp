@@ -101,17 +101,13 @@ void LBFGS::load_state_dict(const OptimizerState& state) {
                        .line_search_fn = search == "none" ? LineSearch::none : LineSearch::strong_wolfe};
   if (const Value& most = saved.at("max_eval"); !most.is_null()) options.max_eval = most.as_int();
   check(options);
-  History history{.iterations = saved.at("n_iter").as_int(),
-                  .evaluations = saved.at("func_evals").as_int(),
+  History history{.iterations = saved_count(kLoadLbfgs, saved, "n_iter"),
+                  .evaluations = saved_count(kLoadLbfgs, saved, "func_evals"),
                   .direction = {},
                   .gradient = {},
                   .step = saved.at("t").as_double(),
                   .scale = saved.at("H_diag").as_double(),
                   .memories = {}};
-  if (history.iterations < 0 || history.evaluations < 0) {
-    throw ValueError(kLoadLbfgs, "counts of at least 0",
-                     std::to_string(std::min(history.iterations, history.evaluations)), "check the file");
-  }
   std::int64_t length = 0;
   for (const auto& [name, tensor] : parameters_) length += tensor.numel();
   SavedVectors vectors(state, length, dtype_, parameters_.front().second.device());

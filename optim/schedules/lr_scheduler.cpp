@@ -217,9 +217,7 @@ std::vector<kernels::ScheduledGroup> LRScheduler::loaded_groups(std::string_view
 void LRScheduler::load_state_dict(const Value& state) {
   const std::string op = schedule_.name() + ".load_state_dict";
   std::vector<kernels::ScheduledGroup> groups = loaded_groups(op, state);
-  const std::int64_t steps = state.at("last_epoch").as_int();
-  if (steps < 0 || steps > kernels::ScheduleNode::kMostSteps)
-    throw ValueError(op, "last_epoch from 0 to 2^53", std::to_string(steps), "check the file");
+  const std::int64_t steps = saved_count(op, state, "last_epoch");
   if (schedule_.needs_host()) {
     std::swap(groups_, groups);
     try {

@@ -19,13 +19,6 @@ constexpr std::string_view kPlateau = "ReduceLROnPlateau";
 constexpr std::string_view kStepPlateau = "ReduceLROnPlateau.step";
 constexpr std::string_view kLoadPlateau = "ReduceLROnPlateau.load_state_dict";
 
-std::int64_t count_in(const Value& state, const char* key) {
-  const std::int64_t count = state.at(key).as_int();
-  if (count < 0)
-    throw ValueError(kLoadPlateau, std::string(key) + " >= 0", std::to_string(count), "check the file");
-  return count;
-}
-
 }  // namespace
 
 ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, Options options)
@@ -116,15 +109,16 @@ void ReduceLROnPlateau::load_state_dict(const Value& state) {
     throw StateError(kLoadPlateau, "the state of " + std::string(kPlateau), name,
                      "load it into a scheduler of that kind");
   }
-  const std::int64_t groups = count_in(state, "num_groups");
+  const std::int64_t groups = saved_count(kLoadPlateau, state, "num_groups");
   if (std::cmp_not_equal(groups, num_groups_)) {
     throw StateError(kLoadPlateau, std::to_string(num_groups_) + " parameter groups", std::to_string(groups),
                      "make the optimizer with the same groups");
   }
   const double best = state.at("best").as_double();
   if (std::isnan(best)) throw ValueError(kLoadPlateau, "best as a number", "nan", "check the file");
-  const std::int64_t bad = count_in(state, "num_bad_epochs"), cool = count_in(state, "cooldown_counter");
-  last_epoch_ = count_in(state, "last_epoch");
+  const std::int64_t bad = saved_count(kLoadPlateau, state, "num_bad_epochs"),
+                     cool = saved_count(kLoadPlateau, state, "cooldown_counter");
+  last_epoch_ = saved_count(kLoadPlateau, state, "last_epoch");
   best_ = best;
   num_bad_epochs_ = bad;
   cooldown_counter_ = cool;

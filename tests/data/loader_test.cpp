@@ -184,6 +184,9 @@ TEST(DataLoader, RefusesAStateOfAnotherLoader) {
             "DataLoader.load_state_dict: expected an epoch, and a batch that it has, got epoch \"0\", batch "
             "6; check "
             "the file");
+  state.set("batch", -1);
+  EXPECT_EQ(message_of<ValueError>([&] { loader.load_state_dict(state); }),
+            "DataLoader.load_state_dict: expected batch from 0 to 2^53, got -1; check the file");
 }
 
 TEST(DataLoader, TakesSamplers) {

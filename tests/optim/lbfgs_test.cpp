@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "mezzo/mezzo.h"
 #include "mezzo/tests/support/message_of.h"
@@ -192,9 +193,13 @@ TEST(LBFGS, RefusesWhatItCannotDo) {
   state = other.state_dict();
   state.tensors.pop_back();
   EXPECT_THROW(other.load_state_dict(state), StateError);
-  state = optimizer.state_dict();
-  state.options.set("n_iter", -1);
-  EXPECT_THROW(optimizer.load_state_dict(state), ValueError);
+  for (const char* count : {"n_iter", "func_evals"}) {
+    for (const std::int64_t bad : {std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {
+      state = optimizer.state_dict();
+      state.options.set(count, bad);
+      EXPECT_THROW(optimizer.load_state_dict(state), ValueError) << count << " " << bad;
+    }
+  }
   SGD sgd({p}, {.lr = 1});
   EXPECT_THROW(optimizer.load_state_dict(sgd.state_dict()), StateError);
 }

@@ -86,6 +86,29 @@ TEST_P(OptimizerRefusals, OptionsOutOfRange) {
   }
 }
 
+TEST_P(OptimizerRefusals, CountsOfStepsThatNobodyMade) {
+  const auto load = [&](const Tensor& step) {
+    OptimizerState state = saved(*optimizer);
+    for (auto& [key, tensor] : state.tensors) {
+      if (key == "0.step") tensor = step;
+    }
+    optimizer->load_state_dict(state);
+  };
+  const std::vector<std::string> message{
+      "Optimizer.load_state_dict: expected a whole 0.step from 0 to 2^53, got ", "check the file"};
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    for (const double bad : {kInf, -kInf, kNan, -1.0, 2.5})
+      refuses<ValueError>([&] { load(tensor(bad, {.dtype = dtype})); }, message);
+  }
+  for (const std::int64_t bad : {std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()})
+    refuses<ValueError>([&] { load(full({}, bad, {.dtype = DType::i64})); }, message);
+  for (const DType dtype : {DType::f16, DType::f32, DType::i32, DType::i64}) {
+    load(tensor(7, {.dtype = dtype}));
+    optimizer->step();
+    EXPECT_EQ(optimizer->state_dict().tensors.front().second.item<std::int64_t>(), 8);
+  }
+}
+
 TEST_P(OptimizerRefusals, RatesOutOfRange) {
   for (const double bad : {-0.5, kInf, kNan})
     refuses<ValueError>([&] { optimizer->set_lr(bad); }, {"Optimizer.set_lr: expected finite lr >= 0"});

@@ -1,6 +1,8 @@
 // ReduceLROnPlateau against rates that PyTorch 2.15 printed, and its refusals.
 #include "mezzo/optim/plateau_scheduler.h"
 
+#include <limits>
+
 #include "mezzo/core/backend.h"
 #include "mezzo/optim/sgd.h"
 #include "optim/optim_support.h"
@@ -105,7 +107,10 @@ TEST(ReduceLROnPlateau, BadInputChangesNothing) {
   EXPECT_THROW(scheduler.load_state_dict(with("scheduler", "StepLR")), StateError);
   EXPECT_THROW(scheduler.load_state_dict(with("num_groups", 1)), StateError);
   EXPECT_THROW(scheduler.load_state_dict(with("best", "nan")), ValueError);
-  EXPECT_THROW(scheduler.load_state_dict(with("num_bad_epochs", -1)), ValueError);
+  for (const char* count : {"num_bad_epochs", "cooldown_counter", "last_epoch"}) {
+    for (const std::int64_t bad : {std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()})
+      EXPECT_THROW(scheduler.load_state_dict(with(count, bad)), ValueError) << count << " " << bad;
+  }
   EXPECT_THROW(scheduler.load_state_dict(Value::Map{}), ValueError);
   EXPECT_EQ(scheduler.state_dict(), good);
   EXPECT_EQ(optimizer.lr(), 1);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "mezzo/core/error.h"
 #include "mezzo/tests/support/message_of.h"
 
@@ -63,9 +65,11 @@ TEST(TrainerTime, ATimestampCountsAndComesBack) {
   Timestamp other;
   other.load_state_dict(time.state_dict());
   EXPECT_EQ(other.state_dict(), time.state_dict());
-  Value bad = time.state_dict();
-  bad.set("batch", -1);
-  EXPECT_THROW(other.load_state_dict(bad), ValueError);
+  for (const std::int64_t count : {std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {
+    Value bad = time.state_dict();
+    bad.set("batch", count);
+    EXPECT_THROW(other.load_state_dict(bad), ValueError) << count;
+  }
   EXPECT_THROW(other.load_state_dict(Value::Map{}), ValueError);
   EXPECT_EQ(other.state_dict(), time.state_dict());
 }

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <limits>
 #include <random>
 
 #include "mezzo/io/json.h"
@@ -174,6 +175,33 @@ TEST_F(TrainerResume, WeightsAloneOfACheckpointOrAFileOfWeights) {
     EXPECT_EQ(loaded.state().time.batch, 0);
     EXPECT_EQ(fresh.net->parameters()[0].to_vector<float>(), trained.net->parameters()[0].to_vector<float>());
   }
+}
+
+TEST_F(TrainerResume, RefusesCountsThatNoTrainerSaved) {
+  Bench bench({});
+  Trainer trainer(bench.options());
+  trainer.save_checkpoint(path("d.safetensors"));
+  const io::TensorFile good = io::TensorFile::load(path("d.safetensors"));
+  const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  const std::vector<std::pair<const char*, std::int64_t>> bad{{"microbatch", 0},
+                                                              {"microbatch", -2},
+                                                              {"microbatch", largest},
+                                                              {"evaluated_at", -2},
+                                                              {"evaluated_at", largest}};
+  for (const auto& [name, count] : bad) {
+    io::TensorFile file = good;
+    Value values = io::parse_json(file.metadata.at("mezzo.values"));
+    Value saved = values.at("trainer");
+    values.set("trainer", saved.set(name, count));
+    file.metadata["mezzo.values"] = values.to_string();
+    file.save(path("bad.safetensors"));
+    const std::string message =
+        test::message_of<ValueError>([&] { trainer.load_checkpoint(path("bad.safetensors")); });
+    EXPECT_NE(message.find(std::string("Trainer::load_checkpoint: expected ") + name + " from "),
+              std::string::npos)
+        << message;
+  }
+  trainer.load_checkpoint(path("d.safetensors"));
 }
 
 TEST_F(TrainerResume, AFinishedRunHasItsResults) {

@@ -183,16 +183,18 @@ Value TrainerCore::Progress::state_dict() const {
 void TrainerCore::Progress::load_state_dict(const Value& value) {
   EvalResults results;
   for (const auto& [name, result] : value.at("results").as_map()) results[name] = result.as_double();
-  const Value& microbatch = value.at("microbatch");
-  const auto samples = microbatch.is_null() ? std::nullopt : std::optional(microbatch.as_int());
-  const std::int64_t evaluated = value.at("evaluated_at").as_int();
+  constexpr std::string_view kLoad = "Trainer::load_checkpoint";
+  std::optional<std::int64_t> samples;
+  if (!value.at("microbatch").is_null()) samples = saved_count(kLoad, value, "microbatch");
+  if (samples == 0) throw ValueError(kLoad, "microbatch from 1", "0", "check the file");
+  const bool evaluates = value.at("evaluated_at") != Value(-1);
+  const std::int64_t evaluated = evaluates ? saved_count(kLoad, value, "evaluated_at") : -1;
+  const bool counts = parallel && value.contains("evaluations");
+  const std::int64_t evaluations = counts ? saved_count(kLoad, value, "evaluations") : 0;
   state.time.load_state_dict(value.at("time"));
   evaluated_at = evaluated;
   state.microbatch = samples;
-  if (parallel) {
-    const Value* const evaluations = value.find("evaluations");
-    parallel->set_evaluations(evaluations != nullptr ? evaluations->as_int() : state.time.batch);
-  }
+  if (parallel) parallel->set_evaluations(counts ? evaluations : state.time.batch);
   state.eval_results = std::move(results);
 }
 

@@ -171,12 +171,8 @@ Value Timestamp::state_dict() const {
 
 void Timestamp::load_state_dict(const Value& state) {
   Timestamp loaded;
-  for (const auto& [name, count] : kCounts) {
-    loaded.*count = state.at(name).as_int();
-    if (loaded.*count < 0)
-      throw ValueError("Timestamp::load_state_dict", std::string(name) + " from 0",
-                       std::to_string(loaded.*count), "load a state that state_dict() made");
-  }
+  for (const auto& [name, count] : kCounts)
+    loaded.*count = saved_count("Timestamp::load_state_dict", state, name);
   loaded.seconds = state.at("seconds").as_double();
   *this = loaded;
 }
