@@ -11,10 +11,7 @@ if(MEZZO_TOP_LEVEL)
   find_program(MEZZO_CCACHE ccache)
   mark_as_advanced(MEZZO_CCACHE)
   if(MEZZO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # Without these two ccache keeps nothing that was compiled with a precompiled header. And it takes the headers of a
-    # source from the compiler's list (-MD) instead of preprocessing it once more first. Its cache of hashes
-    # (CCACHE_INODECACHE) would save 0.2 s per source, but 4.7.5, Debian 12's, has it off because of hangs.
-    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 "${MEZZO_CCACHE}")
+    set(CMAKE_CXX_COMPILER_LAUNCHER sh "${PROJECT_SOURCE_DIR}/cmake/ccache.sh" "${MEZZO_CCACHE}")
     set(CMAKE_CUDA_COMPILER_LAUNCHER env CCACHE_DEPEND=1 "${MEZZO_CCACHE}")
   endif()
 endif()
