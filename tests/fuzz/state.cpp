@@ -2,14 +2,17 @@
 // when it is loaded again, and goes on working. The first byte says who it is for.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/loader.h"
 #include "mezzo/io/json.h"
 #include "mezzo/mezzo.h"
 #include "mezzo/tests/fuzz/require.h"
 #include "mezzo/tests/fuzz/targets.h"
 #include "mezzo/tests/support/algorithms.h"
+#include "mezzo/train/time.h"
 
 namespace mezzo::fuzz {
 
@@ -61,6 +64,60 @@ struct ScalerHolder final : Holder {
     static_cast<void>(scaler.report());
   }
   amp::GradScaler scaler;
+};
+
+/// A loader at its second batch, over samples that are counted or not.
+struct LoaderHolder final : Holder {
+  explicit LoaderHolder(bool counted) {
+    if (counted) {
+      loader.emplace(data::TensorDataset(arange(6)),
+                     data::DataLoaderOptions{.batch_size = 2, .shuffle = true});
+    } else {
+      const auto six = [](std::uint64_t) {
+        return [i = 0]() mutable { return i++ < 6 ? std::optional(ones({})) : std::nullopt; };
+      };
+      loader.emplace(data::IterableDataset<Tensor>(six), data::DataLoaderOptions{.batch_size = 2});
+    }
+    work();
+  }
+  [[nodiscard]] Value state() const override { return loader->state_dict(); }
+  void load(const Value& state) override { loader->load_state_dict(state); }
+  void work() override {
+    for (const Tensor& batch : *loader) {
+      require(batch.numel() <= 2, "a batch has the samples of a batch");
+      break;
+    }
+  }
+  std::optional<data::DataLoader<Tensor>> loader;
+};
+
+struct TimeHolder final : Holder {
+  [[nodiscard]] Value state() const override { return time.state_dict(); }
+  void load(const Value& state) override { time.load_state_dict(state); }
+  void work() override {
+    time.add_batch(2, 3);
+    time.end_epoch();
+    time.end_iteration();
+  }
+  train::Timestamp time;
+};
+
+struct LbfgsHolder final : Holder {
+  LbfgsHolder() { work(); }
+  [[nodiscard]] Value state() const override { return optimizer.state_dict().options; }
+  void load(const Value& state) override {
+    optimizer.load_state_dict({.options = state, .tensors = optimizer.state_dict().tensors});
+  }
+  void work() override {
+    static_cast<void>(optimizer.step([this] {
+      optimizer.zero_grad();
+      const Tensor loss = sum(weight * weight);
+      loss.backward();
+      return loss;
+    }));
+  }
+  Tensor weight = ones({3}).requires_grad_();
+  optim::LBFGS optimizer{std::vector<Tensor>{weight}, {.max_iter = 2}};
 };
 
 struct OptimizerHolder final : Holder {
@@ -125,6 +182,10 @@ std::vector<Maker> makers() {
         scheduler_maker<ChainedScheduler>({.schedulers = {warmup, steps}}),
         scheduler_maker<SequentialLR>({.schedulers = {warmup, steps}, .milestones = {3}})})
     all.push_back(maker);
+  for (const bool counted : {true, false})
+    all.push_back([counted] { return std::make_unique<LoaderHolder>(counted); });
+  all.push_back([] { return std::make_unique<TimeHolder>(); });
+  all.push_back([] { return std::make_unique<LbfgsHolder>(); });
   return all;
 }
 
