@@ -32,6 +32,22 @@ class TrainerResume : public ::testing::Test {
   ~TrainerResume() override { std::filesystem::remove_all(folder_); }
   [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
+  /// Saves a checkpoint of a trainer again, with another number in the trainer's state.
+  static void change_trainer(const io::TensorFile& checkpoint, const std::vector<std::string>& keys,
+                             std::int64_t number, const std::string& file) {
+    io::TensorFile changed = checkpoint;
+    Value values = io::parse_json(changed.metadata.at("mezzo.values"));
+    Value state = values.at("trainer");
+    if (keys.size() == 1) {
+      state.set(keys[0], number);
+    } else {
+      Value inner = state.at(keys[0]);
+      state.set(keys[0], inner.set(keys[1], number));
+    }
+    changed.metadata["mezzo.values"] = values.set("trainer", state).to_string();
+    changed.save(file);
+  }
+
   /// Everything in a checkpoint, but for the time that it took.
   [[nodiscard]] static std::vector<std::string> content(const std::string& file) {
     const io::TensorFile loaded = io::TensorFile::load(file);
@@ -156,6 +172,18 @@ TEST_F(TrainerResume, OtherLoadersAreReadUpToTheirPlace) {
   options.load = path("b.safetensors");
   Trainer(options).fit("5ba");
   EXPECT_TRUE(second.weights() == whole.weights());
+
+  batches.resize(2);  // of the checkpoint's epoch there is nothing left
+  Bench third({});
+  options = third.options();
+  options.train_loader = batches;
+  change_trainer(io::TensorFile::load(path("b.safetensors")), {"time", "batch_in_epoch"},
+                 std::int64_t{1} << 53, path("beyond.safetensors"));
+  options.load = path("beyond.safetensors");
+  Trainer shorter(options);
+  shorter.fit("1ba");
+  EXPECT_EQ(shorter.state().time.batch, 5);
+  EXPECT_EQ(shorter.state().time.batch_in_epoch, 1);
 }
 
 TEST_F(TrainerResume, WeightsAloneOfACheckpointOrAFileOfWeights) {
@@ -189,12 +217,7 @@ TEST_F(TrainerResume, RefusesCountsThatNoTrainerSaved) {
                                                               {"evaluated_at", -2},
                                                               {"evaluated_at", largest}};
   for (const auto& [name, count] : bad) {
-    io::TensorFile file = good;
-    Value values = io::parse_json(file.metadata.at("mezzo.values"));
-    Value saved = values.at("trainer");
-    values.set("trainer", saved.set(name, count));
-    file.metadata["mezzo.values"] = values.to_string();
-    file.save(path("bad.safetensors"));
+    change_trainer(good, {name}, count, path("bad.safetensors"));
     const std::string message =
         test::message_of<ValueError>([&] { trainer.load_checkpoint(path("bad.safetensors")); });
     EXPECT_NE(message.find(std::string("Trainer::load_checkpoint: expected ") + name + " from "),
