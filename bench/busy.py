@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times a training step beside a busy process: idle, on one thread, and with a process that takes one processor."""
+"""Times a training step idle and beside a process that takes one processor, on all threads and on one."""
 # The processes are started with nice 0 and 19, in this session (a terminal's) and in one of their own: the kernel shares
 # processors between sessions first and looks at nice only within one (where /proc/sys/kernel/sched_autogroup_enabled is
 # 1). Programs and readings are those of run.py.
@@ -16,6 +16,7 @@ from run import PAUSE, ROOT, Busy, Failed, Workers
 CASES = ["mlp_128x512/f32", "mlp_128x512/bf16"]
 # Name, threads (0: all), nice of the busy process (None: none), whether it has a session of its own.
 CONDITIONS = [("idle, one thread", 1, None, False), ("idle", 0, None, False),
+              ("one thread, nice 0, same terminal", 1, 0, False), ("one thread, nice 0, another", 1, 0, True),
               ("nice 0, same terminal", 0, 0, False), ("nice 19, same terminal", 0, 19, False),
               ("nice 0, another", 0, 0, True), ("nice 19, another", 0, 19, True)]
 
@@ -68,7 +69,7 @@ def goals(times):
         if mine is None:
             continue
         alone, idle = (statistics.median(mine[CONDITIONS[i][0]]) for i in (0, 1))
-        busy = [mine[condition] for condition, _, nice, _ in CONDITIONS if nice is not None]
+        busy = [mine[condition] for condition, threads, nice, _ in CONDITIONS if nice is not None and threads != 1]
         rows = [("busy, of one thread's time", AT_MOST_OF_ALONE, max(statistics.median(each) for each in busy) / alone),
                 ("busy, the largest, of idle", AT_MOST_OF_IDLE, max(max(each) for each in busy) / idle)]
         if (case, "before") in times:

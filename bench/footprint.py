@@ -46,9 +46,10 @@ def compile_command(build, library):
     for entry in json.loads(database.read_text()):
         words = entry["command"].split()
         if entry["file"].endswith("bench/cases/loop.cpp") and ("-DBENCH_LIBTORCH=1" in words) == (library == "libtorch"):
-            words = [word for word in words if not word.endswith("ccache")]
+            launchers = [i for i, word in enumerate(words) if word.endswith("/ccache")]
+            words = words[launchers[0] + 1:] if launchers else words
             at = words.index("-o")
-            return [word for word in words[:at] + words[at + 2:]]
+            return words[:at] + words[at + 2:]
     return None
 
 
