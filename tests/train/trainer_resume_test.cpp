@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <random>
+#include <span>
 
 #include "mezzo/io/json.h"
 #include "mezzo/tests/support/message_of.h"
@@ -32,20 +33,28 @@ class TrainerResume : public ::testing::Test {
   ~TrainerResume() override { std::filesystem::remove_all(folder_); }
   [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  /// Saves a checkpoint of a trainer again, with another number in the trainer's state.
-  static void change_trainer(const io::TensorFile& checkpoint, const std::vector<std::string>& keys,
-                             std::int64_t number, const std::string& file) {
+  /// Saves a checkpoint again with another number in its values.
+  static void change(const io::TensorFile& checkpoint, const std::vector<std::string>& keys,
+                     std::int64_t number, const std::string& file) {
     io::TensorFile changed = checkpoint;
-    Value values = io::parse_json(changed.metadata.at("mezzo.values"));
-    Value state = values.at("trainer");
-    if (keys.size() == 1) {
-      state.set(keys[0], number);
-    } else {
-      Value inner = state.at(keys[0]);
-      state.set(keys[0], inner.set(keys[1], number));
-    }
-    changed.metadata["mezzo.values"] = values.set("trainer", state).to_string();
+    const Value values = io::parse_json(changed.metadata.at("mezzo.values"));
+    changed.metadata["mezzo.values"] = with(values, keys, number).to_string();
     changed.save(file);
+  }
+  /// `map` with a number under the keys, which lead into it.
+  [[nodiscard]] static Value with(Value map, std::span<const std::string> keys, std::int64_t number) {
+    const Value inner = keys.size() == 1 ? Value(number) : with(map.at(keys[0]), keys.subspan(1), number);
+    return map.set(keys[0], inner);
+  }
+  /// The keys that lead to each integer below `map`.
+  static void find_integers(const Value& map, const std::vector<std::string>& keys,
+                            std::vector<std::vector<std::string>>& found) {
+    for (const auto& [key, value] : map.as_map()) {
+      std::vector<std::string> longer = keys;
+      longer.push_back(key);
+      if (value.is_map()) find_integers(value, longer, found);
+      if (value.is_int()) found.push_back(longer);
+    }
   }
 
   /// Everything in a checkpoint, but for the time that it took.
@@ -177,8 +186,8 @@ TEST_F(TrainerResume, OtherLoadersAreReadUpToTheirPlace) {
   Bench third({});
   options = third.options();
   options.train_loader = batches;
-  change_trainer(io::TensorFile::load(path("b.safetensors")), {"time", "batch_in_epoch"},
-                 std::int64_t{1} << 53, path("beyond.safetensors"));
+  change(io::TensorFile::load(path("b.safetensors")), {"trainer", "time", "batch_in_epoch"},
+         std::int64_t{1} << 53, path("beyond.safetensors"));
   options.load = path("beyond.safetensors");
   Trainer shorter(options);
   shorter.fit("1ba");
@@ -217,7 +226,7 @@ TEST_F(TrainerResume, RefusesCountsThatNoTrainerSaved) {
                                                               {"evaluated_at", -2},
                                                               {"evaluated_at", largest}};
   for (const auto& [name, count] : bad) {
-    change_trainer(good, {name}, count, path("bad.safetensors"));
+    change(good, {"trainer", name}, count, path("bad.safetensors"));
     const std::string message =
         test::message_of<ValueError>([&] { trainer.load_checkpoint(path("bad.safetensors")); });
     EXPECT_NE(message.find(std::string("Trainer::load_checkpoint: expected ") + name + " from "),
@@ -225,6 +234,41 @@ TEST_F(TrainerResume, RefusesCountsThatNoTrainerSaved) {
         << message;
   }
   trainer.load_checkpoint(path("d.safetensors"));
+}
+
+TEST_F(TrainerResume, EveryCountOfACheckpointMayBeWrong) {
+  const auto run = [&](const std::string& checkpoint) {
+    Bench bench(kWhole);
+    TrainerOptions options = bench.options();
+    options.max_duration = "3ba";
+    options.seed = 77;
+    Trainer trainer(options);
+    bool loaded = !checkpoint.empty();
+    try {
+      if (loaded) trainer.load_checkpoint(checkpoint);
+    } catch (const Error&) {
+      loaded = false;
+    }
+    trainer.fit();
+    if (checkpoint.empty()) trainer.save_checkpoint(path("e.safetensors"));
+    return loaded;
+  };
+  run("");
+  const io::TensorFile good = io::TensorFile::load(path("e.safetensors"));
+  std::vector<std::vector<std::string>> counts;
+  find_integers(io::parse_json(good.metadata.at("mezzo.values")), {}, counts);
+  EXPECT_GT(counts.size(), 15U);
+  int taken = 0, refused = 0;
+  for (const auto& keys : counts) {
+    for (const std::int64_t number : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1} << 53,
+                                      std::numeric_limits<std::int64_t>::max()}) {
+      SCOPED_TRACE(keys.back() + " " + std::to_string(number));
+      change(good, keys, number, path("bent.safetensors"));
+      ++(run(path("bent.safetensors")) ? taken : refused);
+    }
+  }
+  EXPECT_GE(taken, 15);
+  EXPECT_GE(refused, 2 * 15);
 }
 
 TEST_F(TrainerResume, AFinishedRunHasItsResults) {
