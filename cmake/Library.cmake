@@ -128,9 +128,11 @@ foreach(part IN ITEMS mezzo_sample mezzo)
   target_compile_options(${part}_loops PRIVATE ${MEZZO_LOOP_FLAGS})
   list(APPEND mezzo_object_libraries ${part}_objects ${part}_loops)
   if(MEZZO_JOIN_SOURCES)
-    mezzo_join_folders(${part}_objects "${plain}" amp autograd core core/cuda core/memory core/text data data/image data/text
-      dist dist/detail io io/detail io/detail/torch nn/layers nn/module nn/summary nn/surgery ops/indexing ops/linalg ops/loss
-      ops/reduce ops/shape ops/vision optim optim/lbfgs optim/schedules train train/logging train/metrics)
+    mezzo_join_folders(${part}_objects "${plain}" amp autograd core core/cuda core/memory core/text data data/detail
+      data/image data/text data/text/detail dist dist/detail dist/mpi dist/nccl io io/detail io/detail/torch nn/layers
+      nn/module nn/summary nn/surgery ops/indexing ops/linalg ops/loss ops/reduce ops/shape ops/tensor ops/vision
+      optim optim/lbfgs optim/schedules train train/algorithms train/callbacks train/logging train/metrics
+      train/trainer)
   endif()
 endforeach()
 # They name their parts as average_pool does.
