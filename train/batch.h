@@ -175,6 +175,14 @@ class AnyLoader {
   /// Refers to `range`, which must live as long.
   template <detail::RangeOfBatches R>
   AnyLoader(R& range) : AnyLoader(std::shared_ptr<R>(std::shared_ptr<void>(), &range)) {}
+  /// Keeps a range that is given away, such as a vector.
+  template <detail::RangeOfBatches R>
+  requires(!std::is_reference_v<R> && std::move_constructible<R>) AnyLoader(R&& range)
+      : AnyLoader(std::make_shared<R>(std::move(range))) {}
+  /// A DataLoader cannot be moved: keep it in a variable as long, or give a std::make_shared of it.
+  template <detail::RangeOfBatches R>
+  requires(!std::is_reference_v<R> && !std::move_constructible<R>) AnyLoader(R&& range)
+  = delete;
   template <detail::RangeOfBatches R>
   AnyLoader(std::shared_ptr<R> range)
       : face_(range == nullptr ? nullptr : std::make_shared<detail::RangeFace<R>>(std::move(range))) {}

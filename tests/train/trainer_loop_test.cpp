@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <type_traits>
+#include <vector>
 
 #include "mezzo/tests/support/caught_warnings.h"
 #include "mezzo/tests/train/trainer_support.h"
@@ -85,6 +87,28 @@ TEST(Trainer, AnEndWithinAnEpochGoesOnThere) {
   trainer.fit("24sp");
   EXPECT_EQ(trainer.state().time.batch, 17);
   EXPECT_TRUE(twice.weights() == once.weights());
+}
+
+TEST(Trainer, KeepsARangeThatIsGivenAway) {
+  Bench kept({}), given({});
+  std::vector<data::Example> batches;
+  for (const auto& batch : *kept.loader) batches.push_back(batch);
+  TrainerOptions options = kept.options();
+  options.train_loader = batches;
+  options.max_duration = "2ep";
+  manual_seed(77);
+  Trainer(options).fit();
+
+  options = given.options();
+  options.train_loader = std::vector<data::Example>(batches);
+  options.max_duration = "2ep";
+  manual_seed(77);
+  Trainer(options).fit();
+  EXPECT_TRUE(given.weights() == kept.weights());
+  static_assert(std::is_constructible_v<AnyLoader, const std::vector<data::Example>&>);
+  static_assert(std::is_constructible_v<AnyLoader, data::DataLoader<>&>);
+  static_assert(!std::is_constructible_v<AnyLoader, data::DataLoader<>>,
+                "it would be gone before the training");
 }
 
 TEST(Trainer, AnEvaluationOfTheTrainLoaderChangesNothing) {
