@@ -3,6 +3,7 @@
 // order in which a window is read. Their gradient, and any of channels-last images, adds each element of
 // `grad` where its index says, image by image: no two threads have one image's channel, and the order is that
 // of the windows.
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <type_traits>
@@ -87,8 +88,9 @@ struct MaxOfRows {
       I* const places = at + o * w.inner;
       const PlaceRange range = w.places[o];
       bool fresh = in.first;
+      const std::int64_t begin = o * w.stride, places_on = std::min(w.stride, w.inputs - begin);
       for (std::int64_t r = 0; r < in.rows; ++r) {
-        fetch_ahead(in.x + r * in.x_step + o * w.stride * w.inner, w.stride * w.inner);
+        fetch_ahead(in.x + r * in.x_step + begin * w.inner, places_on * w.inner);
         // Three places at a time: a third of the traffic in results so far.
         for (std::int64_t i = range.first; i < range.last; i += 3 * step, fresh = false) {
           const T* const from = in.x + r * in.x_step + i * w.inner;
