@@ -181,7 +181,7 @@ void GradScaler::load_state_dict(const Value& state) {
   const auto count = [&](const char* key) {
     const Value* found = state.find(key);
     const std::int64_t value = found != nullptr ? found->as_int() : 0;
-    require(value >= 0 && value <= 0x7fffffff, "a counter of at least 0", static_cast<double>(value),
+    require(value >= 0 && value <= ScalerRecord::kLargestTracker, "a counter from 0 to 2^31 - 1", static_cast<double>(value),
             "check the file");
     return value;
   };

@@ -46,7 +46,7 @@ struct UpdateScaleFn {
       if (record.at_floor == 0) record.scale = smaller > floor ? smaller : floor;
       record.growth_tracker = 0;
     } else {
-      ++record.growth_tracker;
+      if (record.growth_tracker < ScalerRecord::kLargestTracker) ++record.growth_tracker;
       record.at_floor = 0;
       if (record.growth_tracker >= growth_interval) {
         const float larger = static_cast<float>(scale * growth_factor);

@@ -369,6 +369,20 @@ TEST(GradScaler, APyTorchStateDictWillDo) {  // G-61
   EXPECT_EQ(scaler.options().min_scale, 2);
 }
 
+TEST(GradScaler, ATrackerStopsAtItsLargestNumber) {
+  GradScaler scaler({.growth_interval = std::int64_t{1} << 40});
+  OneParameter one;
+  one.iterate(scaler, false);
+  Value state = scaler.state_dict();
+  scaler.load_state_dict(state.set("_growth_tracker", 2147483646));
+  for (int i = 0; i < 3; ++i) one.iterate(scaler, false);
+  EXPECT_EQ(scaler.growth_tracker(), 2147483647);
+  EXPECT_EQ(scaler.get_scale(), 65536);
+  one.iterate(scaler, true);
+  EXPECT_EQ(scaler.growth_tracker(), 0);
+  EXPECT_THROW(scaler.load_state_dict(state.set("_growth_tracker", 2147483648)), ValueError);
+}
+
 TEST(GradScaler, BooksOfOptimizersThatAreGoneDoNotPileUp) {
   GradScaler scaler;
   std::int64_t bytes = 0;
