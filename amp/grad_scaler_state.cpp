@@ -181,8 +181,8 @@ void GradScaler::load_state_dict(const Value& state) {
   const auto count = [&](const char* key) {
     const Value* found = state.find(key);
     const std::int64_t value = found != nullptr ? found->as_int() : 0;
-    require(value >= 0 && value <= ScalerRecord::kLargestTracker, "a counter from 0 to 2^31 - 1", static_cast<double>(value),
-            "check the file");
+    require(value >= 0 && value <= ScalerRecord::kLargestTracker, "a counter from 0 to 2^31 - 1",
+            static_cast<double>(value), "check the file");
     return value;
   };
   ScalerRecord record;
