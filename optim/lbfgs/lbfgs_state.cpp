@@ -1,5 +1,4 @@
 // Saving and restoring an LBFGS.
-#include <algorithm>
 #include <string>
 
 #include "mezzo/core/error.h"

@@ -217,6 +217,7 @@ std::vector<kernels::ScheduledGroup> LRScheduler::loaded_groups(std::string_view
 void LRScheduler::load_state_dict(const Value& state) {
   const std::string op = schedule_.name() + ".load_state_dict";
   std::vector<kernels::ScheduledGroup> groups = loaded_groups(op, state);
+  static_assert(kLargestCount == kernels::ScheduleNode::kMostSteps);
   const std::int64_t steps = saved_count(op, state, "last_epoch");
   if (schedule_.needs_host()) {
     std::swap(groups_, groups);

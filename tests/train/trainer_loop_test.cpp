@@ -91,8 +91,7 @@ TEST(Trainer, AnEndWithinAnEpochGoesOnThere) {
 
 TEST(Trainer, KeepsARangeThatIsGivenAway) {
   Bench kept({}), given({});
-  std::vector<data::Example> batches;
-  for (const auto& batch : *kept.loader) batches.push_back(batch);
+  std::vector<data::Example> batches = kept.batches();
   TrainerOptions options = kept.options();
   options.train_loader = batches;
   options.max_duration = "2ep";
@@ -100,7 +99,7 @@ TEST(Trainer, KeepsARangeThatIsGivenAway) {
   Trainer(options).fit();
 
   options = given.options();
-  options.train_loader = std::vector<data::Example>(batches);
+  options.train_loader = given.batches();
   options.max_duration = "2ep";
   manual_seed(77);
   Trainer(options).fit();

@@ -165,8 +165,7 @@ TEST_F(TrainerResume, FromACheckpointWithinAnEpoch) {
 
 TEST_F(TrainerResume, OtherLoadersAreReadUpToTheirPlace) {
   Bench whole({}), second({});
-  std::vector<data::Example> batches;
-  for (const auto& batch : *whole.loader) batches.push_back(batch);
+  std::vector<data::Example> batches = whole.batches();
   TrainerOptions options = whole.options();
   options.train_loader = batches;
   options.max_duration = "4ba";

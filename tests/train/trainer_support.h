@@ -61,6 +61,13 @@ struct Bench {
     return options;
   }
 
+  /// The batches of the loader's next epoch, for trainings from a plain range.
+  [[nodiscard]] std::vector<data::Example> batches() {
+    std::vector<data::Example> all;
+    for (const auto& batch : *loader) all.push_back(batch);
+    return all;
+  }
+
   /// The state of the model and the optimizer, in f64 values.
   [[nodiscard]] std::vector<std::vector<double>> weights() const {
     std::vector<std::vector<double>> values;
