@@ -53,6 +53,21 @@ __device__ MEZZO_ALWAYS_INLINE A of_last_lane(const A& value) {
   return shuffle_words(value, [](unsigned word) { return __shfl_sync(kWholeWarp, word, kWarp - 1); });
 }
 
+/// `value` of the lane whose number differs in the bits of `mask`.
+template <class A>
+__device__ MEZZO_ALWAYS_INLINE A shuffle_xor(const A& value, unsigned mask) {
+  return shuffle_words(
+      value, [=](unsigned word) { return __shfl_xor_sync(kWholeWarp, word, static_cast<int>(mask)); });
+}
+
+/// In every lane, with the same bits: combine over the warp, where combine(a, b) is combine(b, a). All 32
+/// lanes take part.
+template <class A, class Combine>
+__device__ MEZZO_ALWAYS_INLINE A reduce_warp_everywhere(A value, const Combine& combine) {
+  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) value = combine(value, shuffle_xor(value, mask));
+  return value;
+}
+
 /// In lane 0: combine over the warp. All 32 lanes take part.
 template <class A, class Combine>
 __device__ MEZZO_ALWAYS_INLINE A reduce_warp(A value, const Combine& combine) {
@@ -72,6 +87,20 @@ __device__ MEZZO_ALWAYS_INLINE A reduce_lanes(A value, unsigned count, const Com
   return of_first_lane(value);
 }
 
+/// combine over the values that the warps of a block have left in `scratch`, in every thread.
+template <class A, class Combine>
+__device__ MEZZO_ALWAYS_INLINE A fold_warps(const Shared<A>& scratch, unsigned warps,
+                                            const Combine& combine) {
+  if (warps > kThreads / kWarp) {
+    const unsigned lane = threadIdx.x % kWarp;
+    return reduce_lanes(scratch.get(lane < warps ? lane : 0), warps, combine);
+  }
+  // Every thread folds the few warps, in order: no second round of shuffles and no broadcast.
+  A total = scratch.get(0);
+  for (unsigned w = 1; w < warps; ++w) total = combine(total, scratch.get(w));
+  return total;
+}
+
 /// In every thread: combine over the block, of a multiple of 32 threads (at most 1024). `scratch` holds one A
 /// per warp; the block may use it again after this call.
 template <class A, class Combine>
@@ -80,14 +109,7 @@ __device__ MEZZO_ALWAYS_INLINE A reduce_block(A value, const Combine& combine, S
   value = reduce_warp(value, combine);
   if (threadIdx.x % kWarp == 0) scratch.set(threadIdx.x / kWarp, value);
   __syncthreads();
-  A total;
-  if (warps > kThreads / kWarp) {
-    const unsigned lane = threadIdx.x % kWarp;
-    total = reduce_lanes(scratch.get(lane < warps ? lane : 0), warps, combine);
-  } else {  // every thread folds the few warps, in order: no second round of shuffles and no broadcast
-    total = scratch.get(0);
-    for (unsigned w = 1; w < warps; ++w) total = combine(total, scratch.get(w));
-  }
+  const A total = fold_warps(scratch, warps, combine);
   __syncthreads();
   return total;
 }

@@ -69,14 +69,22 @@ __device__ MEZZO_ALWAYS_INLINE void narrow(const float* values, std::uint32_t* w
 
 }  // namespace detail
 
+/// What a kernel knows of the rows that it is compiled for, so that it need not ask in every slot.
+enum class RowPacks {
+  any,     ///< nothing
+  packed,  ///< RowArrays::packed is true
+  /// RowArrays::joined is true. Slots 2 s and 2 s + 1 are neighbours too, both full or both empty, and 16-bit
+  /// elements of both are one vector.
+  joined,
+};
+
 /// Which elements of a row are this thread's: slot s holds four, at at(s, 0) to at(s, 3). Packed rows have
 /// neighbours there, and a length that is a multiple of four, so that a slot is full or empty. Others have
 /// the elements that make neighbouring threads read neighbours. All are below 2^14: int suffices.
-///
-/// kJoined: rows of which RowArrays::joined is true. They are packed, slots 2 s and 2 s + 1 are neighbours
-/// too, both full or both empty, and 16-bit elements of both are one vector.
-template <bool kJoined>
+template <RowPacks kPacks>
 class RowSlots {
+  static constexpr bool kJoined = kPacks == RowPacks::joined;
+
  public:
   __device__ RowSlots(std::int64_t length, bool packed)
       : length_(static_cast<int>(length)),
@@ -85,13 +93,16 @@ class RowSlots {
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE int at(int slot, int j) const {
     const int size = static_cast<int>(blockDim.x), rank = static_cast<int>(threadIdx.x);
     if (kJoined) return (slot / 2 * size + rank) * 2 * kPack + slot % 2 * kPack + j;
+    if (kPacks == RowPacks::packed) return (slot * size + rank) * kPack + j;
     return (packed() ? (slot * size + rank) * kPack : slot * size * kPack + rank) + j * step_;
   }
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool has(int slot, int j) const {
     if (kJoined) return at(slot / 2 * 2, 0) < length_;
-    return at(slot, j) < length_;
+    return at(slot, kPacks == RowPacks::packed ? 0 : j) < length_;
   }
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool packed() const { return kJoined || packed_; }
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool packed() const {
+    return kPacks != RowPacks::any || packed_;
+  }
 
   /// The raw bits of all elements, four words per slot: one each, or two of them where 16-bit elements are
   /// packed. Absent elements are zeros. `row` points at element 0.
@@ -215,10 +226,39 @@ class RowSlots {
   int step_;
 };
 
+/// combine over the values of the threads of a row, a warp or a block, in every one of them. A block's warps
+/// leave theirs `scratch` bytes from the begin of its shared memory; that may be written again after the next
+/// barrier.
+template <class A, class Combine>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE A reduce_row(A value, const Combine& combine,
+                                                          std::size_t scratch) {
+  value = reduce_warp_everywhere(value, combine);
+  if (blockDim.x == kWarp) return value;
+  const Shared<A> warps(kMostRowThreads / kWarp, scratch);
+  if (threadIdx.x % kWarp == 0) warps.set(threadIdx.x / kWarp, value);
+  __syncthreads();
+  return fold_warps(warps, blockDim.x / kWarp, combine);
+}
+
+/// The threads of a row in registers, which hold nothing of it.
+struct RegisterTeam {
+  std::size_t scratch;
+  [[nodiscard]] __device__ std::int64_t rank() const { return threadIdx.x; }
+  [[nodiscard]] __device__ std::int64_t size() const { return blockDim.x; }
+  template <class A, class Combine>
+  [[nodiscard]] __device__ A reduce(A value, const Combine& combine) const {
+    value = reduce_row(value, combine, scratch);
+    if (blockDim.x != kWarp) __syncthreads();  // the scratch may be written again at once
+    return value;
+  }
+};
+
 /// A row of N arrays; the inputs, those from kFirst on, are in the registers of the threads of a warp
 /// (blockDim.x is 32; the block has several rows) or of a block. See StreamedRow for what its members do.
-template <std::size_t N, std::size_t kFirst, int kSlots, bool kJoined = false>
+template <std::size_t N, std::size_t kFirst, int kSlots, RowPacks kPacks = RowPacks::any>
 class RegisterRow {
+  static constexpr bool kJoined = kPacks == RowPacks::joined;
+
  public:
   struct Place {
     int slot, j, at;
@@ -286,10 +326,19 @@ class RegisterRow {
   }
   template <class A, class Combine>
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE A reduce(A value, const Combine& combine) const {
-    if (blockDim.x == kWarp) return of_first_lane(reduce_warp(value, combine));
-    Shared<A> scratch(blockDim.x / kWarp);
-    return reduce_block(value, combine, scratch);
+    value = reduce_row(value, combine, scratch_half());
+    half_ ^= 1;
+    return value;
   }
+  /// The row of input kArray in memory, as few rows need it.
+  template <std::size_t kArray>
+  [[nodiscard]] __device__ RowInMemory<float, RegisterTeam> in_memory() const {
+    const Array& array = all_.arrays[kArray];
+    return {array.data,         array.dtype, start_[kArray],
+            all_.steps[kArray], all_.length, RegisterTeam{scratch_half()}};
+  }
+  /// sum / length(), by a product: a quotient in f64 is some thirty instructions.
+  [[nodiscard]] __device__ double mean_of(double sum) const { return sum * all_.per_length; }
   [[nodiscard]] __device__ bool leads() const { return threadIdx.x == 0; }
   [[nodiscard]] __device__ std::int64_t length() const { return all_.length; }
 
@@ -312,6 +361,11 @@ class RegisterRow {
       for (int s = 0; s < kSlots; ++s) detail::widen<decltype(stored)>(words[s], values_[k - kFirst][s]);
     });
   }
+  /// Where the next reduction keeps what warps found. A half is written again after the barrier of the other
+  /// one, behind which all threads have read it.
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE std::size_t scratch_half() const {
+    return half_ * (kRowScratchBytes / 2);
+  }
   /// f(place, along...) for the elements of a slot that are there.
   template <class F, class... Along>
   __device__ MEZZO_ALWAYS_INLINE void visit(int slot, const F& f, const Along&... along) const {
@@ -330,7 +384,8 @@ class RegisterRow {
 
   const RowArrays<N>& all_;
   std::int64_t start_[N];
-  RowSlots<kJoined> slots_;
+  RowSlots<kPacks> slots_;
+  mutable unsigned half_ = 0;  ///< of the scratch, which the next reduction takes
   float values_[N - kFirst][kSlots][kPack];
 };
 

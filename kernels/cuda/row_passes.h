@@ -64,6 +64,12 @@ class StreamedRow {
   [[nodiscard]] __device__ A reduce(A value, const Combine& combine) const {
     return team_.reduce(value, combine);
   }
+  template <std::size_t kArray>
+  [[nodiscard]] __device__ RowInMemory<T, Team> in_memory() const {
+    return row_.template in_memory<T>(kArray, length_, team_);
+  }
+  /// sum / length().
+  [[nodiscard]] __device__ double mean_of(double sum) const { return sum / static_cast<double>(length_); }
   /// True in one thread of the row.
   [[nodiscard]] __device__ bool leads() const { return team_.rank() == 0; }
   [[nodiscard]] __device__ std::int64_t length() const { return length_; }
@@ -74,26 +80,16 @@ class StreamedRow {
   std::int64_t length_;
 };
 
-struct AddTerms {
-  [[nodiscard]] __device__ double operator()(double a, double b) const { return a + b; }
-};
-/// The larger; a NaN wins.
-struct LargerTerm {
-  template <class T>
-  [[nodiscard]] __device__ T operator()(T a, T b) const {
-    return b > a || b != b ? b : a;
-  }
-};
-
-/// The sum over a row of term(place, elements of `along`...), added in f64 but for the few terms of a thread
-/// whose row is in registers, in every thread: a GPU takes several times as long to make f64 of a term as to
-/// add it in f32.
+/// The sum over a row of term(place, elements of `along`...), in every thread. Added in f64, but in f32 where
+/// the row is in registers: a thread has few terms then and sums of threads are added in pairs, and a GPU
+/// takes several times as long to make f64 of a term, or to hand it on, as to add it in f32. So such a sum is
+/// not finite beyond f32, as on the CPU.
 template <class Row, class F, class... Along>
 [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE double sum_row(const Row& row, const F& term,
                                                             const Along&... along) {
   typename Row::ThreadSum sum = 0;
   row.each([&](const auto& place, auto... values) { sum += term(place, values...); }, along...);
-  return row.reduce(static_cast<double>(sum), AddTerms{});
+  return static_cast<double>(row.reduce(sum, AddTerms{}));
 }
 /// The largest of value(place) over a row of at least one element, in every thread.
 template <class Row, class F>
@@ -120,19 +116,19 @@ struct Streamed {
 /// blockDim.y rows per block, more than one only where a warp has a row: then no barrier is met, and the last
 /// block may have fewer. No loop over rows: what the compiler would keep from one row to the next does not
 /// fit beside the row itself.
-template <std::size_t N, int kSlots, bool kJoined, class Body>
+template <std::size_t N, int kSlots, RowPacks kPacks, class Body>
 __global__ void __launch_bounds__(kSlots == 1 ? kWarp * kRowsOfABlock : kMostRowThreads)
     rows_in_registers(Body body, RowArrays<N> all) {
   const std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (r >= all.rows.total()) return;
-  RegisterRow<N, Body::kResults, kSlots, kJoined> row(all, r);
+  RegisterRow<N, Body::kResults, kSlots, kPacks> row(all, r);
   body(row, r);
 }
 
-template <int kSlots, bool kJoined, std::size_t N, class Body>
+template <int kSlots, RowPacks kPacks, std::size_t N, class Body>
 void launch_in_registers(Device device, const RowArrays<N>& all, const Body& body, const RowPlan& plan) {
   const std::int64_t blocks = (all.rows.total() + plan.rows - 1) / plan.rows;
-  mezzo::cuda::launch(rows_in_registers<N, kSlots, kJoined, Body>, dim3(static_cast<unsigned>(blocks)),
+  mezzo::cuda::launch(rows_in_registers<N, kSlots, kPacks, Body>, dim3(static_cast<unsigned>(blocks)),
                       dim3(plan.threads, plan.rows), kRowScratchBytes, mezzo::cuda::current_stream(device),
                       body, all);
 }
@@ -164,12 +160,14 @@ void run_row_passes(Device device, const RowArrays<N>& all, const Body& body) {
     return run_rows(device, all, detail::Streamed<Body, N>{body}, threads);
   }
   if constexpr (std::is_same_v<typename Body::Number, float>) {
-    if (plan.slots == 1) return detail::launch_in_registers<1, false>(device, all, body, plan);
+    using detail::launch_in_registers;
+    if (plan.slots == 1) return launch_in_registers<1, RowPacks::any>(device, all, body, plan);
     // Of one input: beside two, what makes a vector of results would not fit into the registers.
     if constexpr (kInputs == 1) {
-      if (all.joined) return detail::launch_in_registers<kRowSlots, true>(device, all, body, plan);
+      if (all.joined) return launch_in_registers<kRowSlots, RowPacks::joined>(device, all, body, plan);
     }
-    detail::launch_in_registers<kRowSlots, false>(device, all, body, plan);
+    if (all.packed) return launch_in_registers<kRowSlots, RowPacks::packed>(device, all, body, plan);
+    launch_in_registers<kRowSlots, RowPacks::any>(device, all, body, plan);
   }
 }
 

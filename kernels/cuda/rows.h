@@ -24,11 +24,32 @@
 
 namespace mezzo::kernels::cuda {
 
-/// Shared memory of the kernels here: two sums in f64 per warp.
-inline constexpr std::size_t kRowScratchBytes = 2 * reduce_scratch_bytes<double>();
+/// Shared memory of the kernels here: two sums in f64 per warp, twice.
+inline constexpr std::size_t kRowScratchBytes = 4 * reduce_scratch_bytes<double>();
 
 /// Threads of a block that shares a row in memory, at most.
 inline constexpr unsigned kMostBlockTeam = 512;
+
+struct AddTerms {
+  template <class T>
+  [[nodiscard]] __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+/// The larger; a NaN wins.
+struct LargerTerm {
+  template <class T>
+  [[nodiscard]] __device__ T operator()(T a, T b) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (std::is_same_v<T, float>) {
+      float larger;
+      asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+      return larger;
+    }
+#endif
+    return b > a || b != b ? b : a;
+  }
+};
 
 /// The threads that share a row: all of a block.
 struct BlockTeam {
@@ -58,8 +79,9 @@ struct RowArrays {
   std::int64_t steps[N];  ///< between neighbours of a row
   Space<N> rows;          ///< over the other dims
   std::int64_t length = 1;
-  bool across = false;  ///< neighbouring rows are closer in memory than neighbours of a row
-  bool packed = true;   ///< rows are whole packs of neighbours, aligned to them, in all arrays
+  double per_length = 1;  ///< 1 / length
+  bool across = false;    ///< neighbouring rows are closer in memory than neighbours of a row
+  bool packed = true;     ///< rows are whole packs of neighbours, aligned to them, in all arrays
   /// Packed, some arrays have 16 bits, and rows are whole pairs of packs in all arrays, aligned to them in
   /// those.
   bool joined = false;
@@ -95,7 +117,25 @@ struct RowArrays {
       aligned = aligned && is_aligned_to(array, 2 * kPack);
     }
     joined = packed && halves && aligned;
+    per_length = 1.0 / static_cast<double>(length);
     rows = Space<N>(outer, strides);
+  }
+};
+
+/// A row of one array, whose elements the threads of a team read one by one.
+template <class T, class Team>
+struct RowInMemory {
+  const void* data;
+  DType dtype;
+  std::int64_t start, step, length;
+  Team team;
+
+  /// f(element in f64) for the thread's elements.
+  template <class F>
+  __device__ void each(const F& f) const {
+    MEZZO_KEEP_DEVICE_LOOP
+    for (std::int64_t i = team.rank(); i < length; i += team.size())
+      f(static_cast<double>(load<T, Among::floating>(data, dtype, start + i * step)));
   }
 };
 
@@ -111,6 +151,11 @@ class Row {
   template <class T>
   __device__ void set(std::size_t k, std::int64_t i, T value) const {
     store<T>(all_.arrays[k].data, all_.arrays[k].dtype, start_[k] + i * all_.steps[k], value);
+  }
+  template <class T, class Team>
+  [[nodiscard]] __device__ RowInMemory<T, Team> in_memory(std::size_t k, std::int64_t length,
+                                                          const Team& team) const {
+    return {all_.arrays[k].data, all_.arrays[k].dtype, start_[k], all_.steps[k], length, team};
   }
 
  private:

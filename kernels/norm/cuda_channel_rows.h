@@ -59,7 +59,7 @@ struct ChannelNormRow {
   template <class Row>
   __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t index) const {
     const auto x = [&](const auto& place) { return row.template get<1>(place); };
-    const scalar::Moments<T> moments = row_moments(row, x);
+    const scalar::Moments<T> moments = row_moments<1>(row);
     if (row.leads()) norm.keep(index, moments);
     const scalar::NormalizedFn<T> normalized = moments.normalized(norm.eps);
     const std::int64_t first = norm.layout.channel(index, 0), step = norm.layout.run_channels;
@@ -105,8 +105,7 @@ struct PieceMomentsRow {
   PieceMoments* pieces;
   template <class Row>
   __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t index) const {
-    const scalar::Moments<T> moments =
-        row_moments(row, [&](const auto& place) { return row.template get<0>(place); });
+    const scalar::Moments<T> moments = row_moments<0>(row);
     if (row.leads()) pieces[index] = {moments.mean(), moments.variance * static_cast<double>(row.length())};
   }
 };

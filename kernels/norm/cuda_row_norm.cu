@@ -12,16 +12,17 @@ namespace mezzo::kernels::cuda {
 
 namespace {
 
-/// The function that normalizes a row.
-template <class Row, class X>
+/// The function that normalizes a row, which is input kArray.
+template <std::size_t kArray, class Row>
 [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE scalar::NormalizedFn<typename Row::Number> row_normalized(
-    RowNorm kind, double eps, const Row& row, const X& x) {
+    RowNorm kind, double eps, const Row& row) {
   using T = typename Row::Number;
-  if (kind == RowNorm::layer) return row_moments(row, x).normalized(eps);
+  if (kind == RowNorm::layer) return row_moments<kArray>(row).normalized(eps);
   const scalar::SquaredDeviationFn<T> square{0};
-  const double added = sum_row(row, [&](const auto& place) { return square(x(place)); });
-  const double squares = finite_squares(row, x, T(0), added);
-  return {T(0), scalar::reciprocal_deviation<T>(squares / static_cast<double>(row.length()), eps), T(0)};
+  const double added =
+      sum_row(row, [&](const auto& place) { return square(row.template get<kArray>(place)); });
+  const double squares = finite_squares<kArray>(row, T(0), added);
+  return {T(0), scalar::reciprocal_deviation<T>(row.mean_of(squares), eps), T(0)};
 }
 
 /// Arrays: result, x.
@@ -35,7 +36,7 @@ struct RowNormRow {
   template <class Row>
   __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t /*index*/) const {
     const auto x = [&](const auto& place) { return row.template get<1>(place); };
-    const scalar::NormalizedFn<T> normalized = row_normalized(kind, eps, row, x);
+    const scalar::NormalizedFn<T> normalized = row_normalized<1>(kind, eps, row);
     row.write([&](const auto& place, T w, T b) { return normalized(x(place), w, b); }, weight, bias);
   }
 };
@@ -54,13 +55,12 @@ struct RowNormBackwardRow {
   __device__ MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> operator()(Row& row, std::int64_t index) const {
     const auto grad = [&](const auto& place) { return row.template get<1>(place); };
     const auto x = [&](const auto& place) { return row.template get<2>(place); };
-    const scalar::NormalizedFn<T> normalized = row_normalized(kind, eps, row, x);
+    const scalar::NormalizedFn<T> normalized = row_normalized<2>(kind, eps, row);
     if (normalized_rows != nullptr && row.leads()) normalized_rows[index] = normalized;
     if (!writes) return normalized;
     const TwoSums sums = gradient_sums(row, normalized, grad, x, weight);
-    const auto count = static_cast<double>(row.length());
-    const T mean_grad = kind == RowNorm::layer ? static_cast<T>(sums.first / count) : T(0);
-    const scalar::NormGradientFn<T> gradient{normalized, mean_grad, static_cast<T>(sums.second / count)};
+    const T mean_grad = kind == RowNorm::layer ? static_cast<T>(row.mean_of(sums.first)) : T(0);
+    const scalar::NormGradientFn<T> gradient{normalized, mean_grad, static_cast<T>(row.mean_of(sums.second))};
     row.write([&](const auto& place, T w) { return gradient(grad(place), x(place), w); }, weight);
     return normalized;
   }
@@ -82,14 +82,15 @@ constexpr std::int64_t kLongestPartRow = std::int64_t{kRowSlots} * kRowPack * kM
 
 /// The rows of a part one after the other. A block has several parts only if each is a warp's, so that no
 /// barrier is met.
-template <int kSlots>
+template <int kSlots, RowPacks kPacks>
 __global__ void __launch_bounds__(kMostPartThreads)
     row_norm_parts_kernel(RowNormBackwardRow<float> body, RowArrays<3> all, PartSums<float> sums) {
   const std::int64_t part = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (part >= sums.parts) return;
   float dots[kSlots][kPack] = {}, grads[kSlots][kPack] = {};
   for (std::int64_t r = part; r < all.rows.total(); r += sums.parts) {
-    RegisterRow<3, 1, kSlots> row(all, r);
+    if (blockDim.x != kWarp) __syncthreads();  // scratch: the row before may still be read
+    RegisterRow<3, 1, kSlots, kPacks> row(all, r);
     const scalar::GradDotFn<float> dot{body(row, r)};
     row.each([&](const auto& place) {
       const float grad = row.template get<1>(place);
@@ -97,11 +98,12 @@ __global__ void __launch_bounds__(kMostPartThreads)
       dots[place.slot][place.j] += dot(grad, row.template get<2>(place));
     });
   }
-  const RowSlots<false> slots(all.length, all.packed);
+  const RowSlots<kPacks> slots(all.length, all.packed);
   MEZZO_UNROLL
   for (int s = 0; s < kSlots; ++s) {
-    if (sums.weight != nullptr) slots.store<float, 1>(sums.weight + part * all.length, 1, s, dots[s]);
-    if (sums.bias != nullptr) slots.store<float, 1>(sums.bias + part * all.length, 1, s, grads[s]);
+    if (sums.weight != nullptr)
+      slots.template store<float, 1>(sums.weight + part * all.length, 1, s, dots[s]);
+    if (sums.bias != nullptr) slots.template store<float, 1>(sums.bias + part * all.length, 1, s, grads[s]);
   }
 }
 
@@ -165,7 +167,12 @@ bool backward_in_registers(Device device, const RowNormBackwardRow<float>& body,
                         dim3(plan.threads, plan.rows), kRowScratchBytes, mezzo::cuda::current_stream(device),
                         body, all, sums);
   };
-  plan.slots == 1 ? launch(row_norm_parts_kernel<1>) : launch(row_norm_parts_kernel<kRowSlots>);
+  if (plan.slots == 1)
+    launch(row_norm_parts_kernel<1, RowPacks::any>);
+  else if (all.packed)
+    launch(row_norm_parts_kernel<kRowSlots, RowPacks::packed>);
+  else
+    launch(row_norm_parts_kernel<kRowSlots, RowPacks::any>);
   return true;
 }
 

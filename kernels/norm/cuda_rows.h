@@ -11,74 +11,86 @@
 
 namespace mezzo::kernels::cuda {
 
-struct TwoSums {
-  double first, second;
+template <class T>
+struct PairOfSums {
+  T first, second;
 };
+using TwoSums = PairOfSums<double>;
 struct AddTwoSums {
-  [[nodiscard]] __device__ TwoSums operator()(const TwoSums& a, const TwoSums& b) const {
+  template <class T>
+  [[nodiscard]] __device__ PairOfSums<T> operator()(const PairOfSums<T>& a, const PairOfSums<T>& b) const {
     return {a.first + b.first, a.second + b.second};
   }
 };
-static_assert(sizeof(TwoSums) * (kMostRowThreads / kWarp) <= kRowScratchBytes);
+static_assert(2 * sizeof(TwoSums) * (kMostRowThreads / kWarp) <= kRowScratchBytes);
 
 /// The sums over a row of f and of g, as sum_row, in one pass.
 template <class Row, class F, class G, class... Along>
 [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE TwoSums two_sums(const Row& row, const F& f, const G& g,
                                                               const Along&... along) {
-  typename Row::ThreadSum first = 0, second = 0;
+  using Sum = typename Row::ThreadSum;
+  Sum first = 0, second = 0;
   row.each(
       [&](const auto& place, auto... values) {
         first += f(place, values...);
         second += g(place, values...);
       },
       along...);
-  return row.reduce(TwoSums{static_cast<double>(first), static_cast<double>(second)}, AddTwoSums{});
+  const PairOfSums<Sum> sums = row.reduce(PairOfSums<Sum>{first, second}, AddTwoSums{});
+  return {static_cast<double>(sums.first), static_cast<double>(sums.second)};
 }
 
-/// The squares of x(place) - shift over a row, which are `added` up already. Where one of them is beyond
-/// Number they are added again in f64. Whether that is so all threads of the row know.
-template <class Row, class X>
-[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE double finite_squares(const Row& row, const X& x,
-                                                                   typename Row::Number shift, double added) {
-  if (added != std::numeric_limits<double>::infinity()) return added;
-  const scalar::SquaredDeviationFn<double> square{static_cast<double>(shift)};
+// What few rows need is computed from memory: unrolled over a row in registers it would take those.
+
+/// The sum over a row of (x - shift)^2 in f64.
+template <class Row>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE double squares_in_f64(Row row, double shift) {
+  const scalar::SquaredDeviationFn<double> square{shift};
   double sum = 0;
-  row.each([&](const auto& place) { sum += square(static_cast<double>(x(place))); });
-  return row.reduce(sum, AddTerms{});
+  row.each([&](double x) { sum += square(x); });
+  return row.team.reduce(sum, AddTerms{});
 }
 
-/// Moments in f64, for a row whose sums leave Number; NaN for one that is not finite. All threads of the row
-/// call it.
-template <class Row, class X>
-[[nodiscard]] __device__ auto row_moments_again(const Row& row, const X& x) {
-  const auto count = static_cast<double>(row.length());
+/// Moments in f64, for a row whose sums leave T; NaN for one that is not finite. All threads of the row call
+/// it.
+template <class T, class Row>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE scalar::Moments<T> moments_in_f64(Row row) {
+  const auto count = static_cast<double>(row.length);
   double sum = 0, squares = 0, farthest = 0;
-  row.each([&](const auto& place) { sum += static_cast<double>(x(place)); });
-  const scalar::MinusFn<double> minus{row.reduce(sum, AddTerms{}) / count};
-  row.each([&](const auto& place) {
-    const auto value = static_cast<double>(x(place));
-    const double deviation = minus(value);
-    squares += scalar::SquaredDeviationFn<double>{minus.shift}(value);
+  row.each([&](double x) { sum += x; });
+  const scalar::MinusFn<double> minus{row.team.reduce(sum, AddTerms{}) / count};
+  row.each([&](double x) {
+    const double deviation = minus(x);
+    squares += deviation * deviation;
     farthest = LargerTerm{}(farthest, deviation < 0 ? -deviation : deviation);
   });
-  squares = row.reduce(squares, AddTerms{});
-  return scalar::wide_moments<typename Row::Number>(minus.shift, squares / count,
-                                                    row.reduce(farthest, LargerTerm{}));
+  squares = row.team.reduce(squares, AddTerms{});
+  return scalar::wide_moments<T>(minus.shift, squares / count, row.team.reduce(farthest, LargerTerm{}));
 }
 
-/// Mean and variance of x(place) over a row, in every thread.
-template <class Row, class X>
-[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE auto row_moments(const Row& row, const X& x) {
+/// The squares of x - shift over a row, which are `added` up already. Where one of them is beyond Number they
+/// are added again in f64. Whether that is so all threads of the row know.
+template <std::size_t kArray, class Row>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE double finite_squares(const Row& row, typename Row::Number shift,
+                                                                   double added) {
+  if (added != std::numeric_limits<double>::infinity()) return added;
+  return squares_in_f64(row.template in_memory<kArray>(), static_cast<double>(shift));
+}
+
+/// Mean and variance of input kArray over a row, in every thread.
+template <std::size_t kArray, class Row>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE auto row_moments(const Row& row) {
   using T = typename Row::Number;
-  const T shift = static_cast<T>(sum_row(row, x) / static_cast<double>(row.length()));
+  const auto x = [&](const auto& place) { return row.template get<kArray>(place); };
+  const T shift = static_cast<T>(row.mean_of(sum_row(row, x)));
   const scalar::MinusFn<T> minus{shift};
   const scalar::SquaredDeviationFn<T> square{shift};
   const TwoSums sums = two_sums(
       row, [&](const auto& place) { return minus(x(place)); },
       [&](const auto& place) { return square(x(place)); });
-  if (scalar::leaves_number<T>(sums.first)) return row_moments_again(row, x);
-  const double squares = finite_squares(row, x, shift, sums.second);
-  return scalar::Moments<T>(shift, sums.first, squares, row.length());
+  if (scalar::leaves_number<T>(sums.first)) return moments_in_f64<T>(row.template in_memory<kArray>());
+  const double squares = finite_squares<kArray>(row, shift, sums.second);
+  return scalar::Moments<T>::of_means(shift, row.mean_of(sums.first), row.mean_of(squares));
 }
 
 /// The sums of a row that its gradient needs: of grad(place) * weight, and of that times the normalized x.

@@ -37,6 +37,9 @@ struct NormalizedFn {
 /// 1 / sqrt(variance + eps).
 template <class T>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T reciprocal_deviation(double variance, double eps) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(T) < sizeof(double)) return static_cast<T>(::rsqrt(variance + eps));
+#endif
   return static_cast<T>(1.0 / std::sqrt(variance + eps));
 }
 
@@ -48,12 +51,14 @@ struct Moments {
   double rest;  ///< mean - shift
   double variance;
   MEZZO_HD MEZZO_ALWAYS_INLINE Moments(T around, double sum, double squares, std::int64_t count)
-      : shift(around), rest(sum / static_cast<double>(count)) {
-    const double rounded = squares / static_cast<double>(count) - rest * rest;
-    variance = rounded < 0 ? 0 : rounded;  // a NaN stays
-  }
+      : Moments(of_means(around, sum / static_cast<double>(count), squares / static_cast<double>(count))) {}
   MEZZO_HD MEZZO_ALWAYS_INLINE Moments(T around, double mean_less_shift, double spread)
       : shift(around), rest(mean_less_shift), variance(spread) {}
+  /// From the means of x - shift and of its square.
+  [[nodiscard]] MEZZO_HD static MEZZO_ALWAYS_INLINE Moments of_means(T around, double rest, double square) {
+    const double variance = square - rest * rest;
+    return {around, rest, variance < 0 ? 0 : variance};  // a NaN stays
+  }
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE double mean() const { return static_cast<double>(shift) + rest; }
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE NormalizedFn<T> normalized(double eps) const {
     const T rstd = reciprocal_deviation<T>(variance, eps);

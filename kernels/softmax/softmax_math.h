@@ -11,12 +11,20 @@ namespace mezzo::kernels::scalar {
 template <class T>
 struct ExpMinusFn {
   T max;
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return math::exp_nonpositive(x - max); }
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return math::exp_of_term(x - max); }
 };
 template <class T>
 struct DividedByFn {
   T divisor;
+#if defined(__CUDA_ARCH__)
+  T reciprocal = 1 / divisor;
+  __device__ MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const T q = x * reciprocal;
+    return math::detail::add_product(q, math::detail::add_product(x, -q, divisor), reciprocal);
+  }
+#else
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return x / divisor; }
+#endif
 };
 /// log-softmax. Two steps, because x - max is exact near the maximum while max + log_sum is rounded.
 template <class T>

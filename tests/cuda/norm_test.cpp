@@ -180,6 +180,19 @@ TEST_F(CudaNorm, ALargeMean) {
   }
 }
 
+// Moments are taken again in f64, from memory: in a warp, in blocks with few warps and with many, packed and
+// not.
+TEST_F(CudaNorm, RowsWhoseSumsLeaveF32) {
+  for (const std::int64_t n : {128, 500, 511, 2048, 8192, 8191}) {
+    SCOPED_TRACE(n);
+    expect_same([&](Device device, Trace& trace) {
+      const Tensor x = ((values(1, {2, n}, DType::f32, device) + 2.0) * 1e37).detach();
+      trace.add("layer_norm", layer_norm(x, {n}), 8);
+      trace.add("rms_norm", rms_norm(x, {n}), 8);
+    });
+  }
+}
+
 /// Kernels that f starts.
 template <class F>
 std::uint64_t launches_of(const F& f) {
