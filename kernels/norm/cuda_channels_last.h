@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "mezzo/kernels/cuda/register_row.h"
+#include "mezzo/kernels/math/float_parts.h"
 #include "mezzo/kernels/norm/cuda_channel_rows.h"
 
 namespace mezzo::kernels::cuda {
@@ -106,56 +107,59 @@ class ColumnPack {
   std::int64_t first_, start_;  ///< start_: of the first place, in packs
 };
 
-/// A step of up to eight places beside those before it: the same for all columns of a thread.
-struct ColumnStep {
-  int count;
+/// A stretch of places beside those before it: the same for all columns of a thread.
+struct ColumnStretch {
+  double per_count;     ///< 1 / its places
   double share, cross;  ///< its part of all places so far; what the squared distance of both means counts
 
   /// `before`: places before it, and then with it.
-  __device__ ColumnStep(int places, double& before) : count(places) {
+  __device__ ColumnStretch(int places, double& before) : per_count(1.0 / places) {
     const double n = places, together = before + n;
     share = n / together;
-    cross = before * n / together;
+    cross = before * share;
     before = together;
-  }
-  /// x / count. Eight is nearly always the case, and a power of two.
-  template <class T>
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T divided(T x) const {
-    static_assert(kPlaces == 8);
-    return count == kPlaces ? x * T(0.125) : x / static_cast<T>(count);
   }
 };
 
-/// Mean and squares of a column's piece, from eight places at a time: those of the eight around their own
-/// mean in f32, and together in f64. Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise
-/// algorithm for computing sample variances", 1979.
+/// Mean and squares of a column's piece: a stretch of places at a time in f32, around the mean of all before,
+/// and together in f64. What a stretch's squares lose where its own mean is far from that one is a rounding
+/// of the distance's square, which counts more in the sum. Source: Chan, Golub and LeVeque, "Updating
+/// formulae and a pairwise algorithm for computing sample variances", 1979.
 class PieceOfColumn {
  public:
-  __device__ MEZZO_ALWAYS_INLINE void add(const float (&values)[kPlaces][kPack], int j,
-                                          const ColumnStep& step) {
+  /// Steps of kPlaces that make a stretch.
+  static constexpr int kSteps = 8;
+
+  /// Before the first step: its own mean is what it is taken around.
+  __device__ MEZZO_ALWAYS_INLINE void begin(const float (&values)[kPlaces][kPack], int j, int count) {
     float sum = 0;
     MEZZO_UNROLL
-    for (int i = 0; i < kPlaces; ++i) sum += values[i][j];  // those behind the step's count are zeros
-    const float mean = step.divided(sum);
-    float squares = 0, rest = 0;
+    for (int i = 0; i < kPlaces; ++i) sum += values[i][j];  // those behind `count` are zeros
+    shift_ = sum / static_cast<float>(count);
+  }
+  __device__ MEZZO_ALWAYS_INLINE void add(const float (&values)[kPlaces][kPack], int j, int count) {
     MEZZO_UNROLL
     for (int i = 0; i < kPlaces; ++i) {
-      const float deviation = i < step.count ? values[i][j] - mean : 0.0F;
-      rest += deviation;
-      squares += deviation * deviation;
+      const float deviation = i < count ? values[i][j] - shift_ : 0.0F;
+      rest_ += deviation;
+      added_ = math::detail::add_product(added_, deviation, deviation);
     }
-    // Around the rounded mean the deviations add up to a small rest.
-    const auto wide_rest = static_cast<double>(rest);
-    const double apart = static_cast<double>(mean) + step.divided(wide_rest) - mean_;
-    mean_ += apart * step.share;
-    squares_ +=
-        static_cast<double>(squares) - wide_rest * step.divided(wide_rest) + apart * apart * step.cross;
+  }
+  __device__ MEZZO_ALWAYS_INLINE void end(const ColumnStretch& stretch) {
+    const auto rest = static_cast<double>(rest_);
+    const double mean_rest = rest * stretch.per_count;
+    const double apart = static_cast<double>(shift_) + mean_rest - mean_;
+    mean_ += apart * stretch.share;
+    squares_ += static_cast<double>(added_) - rest * mean_rest + apart * apart * stretch.cross;
+    shift_ = static_cast<float>(mean_);
+    rest_ = added_ = 0;
   }
   [[nodiscard]] __device__ PieceMoments get() const { return {mean_, squares_ < 0 ? 0 : squares_}; }
   /// Whether sums in f32 were finite.
   [[nodiscard]] __device__ bool is_finite() const { return squares_ - squares_ == 0.0; }
 
  private:
+  float shift_ = 0, rest_ = 0, added_ = 0;
   double mean_ = 0, squares_ = 0;
 };
 
@@ -188,12 +192,22 @@ static __global__ void __launch_bounds__(kThreads, 2)
   const ColumnPack columns(all, index);
   PieceOfColumn pieces[kPack];
   double before = 0;
+  int places = 0;
   columns.each([&](std::int64_t begin, int count) {
     float values[kPlaces][kPack];
     columns.load(x, begin, count, values);
-    const ColumnStep step(count, before);
+    if (begin == 0) {
+      MEZZO_UNROLL
+      for (int j = 0; j < kPack; ++j) pieces[j].begin(values, j, count);
+    }
     MEZZO_UNROLL
-    for (int j = 0; j < kPack; ++j) pieces[j].add(values, j, step);
+    for (int j = 0; j < kPack; ++j) pieces[j].add(values, j, count);
+    places += count;
+    if (places < kPlaces * PieceOfColumn::kSteps && begin + count < all.pieces.length) return;
+    const ColumnStretch stretch(places, before);
+    MEZZO_UNROLL
+    for (int j = 0; j < kPack; ++j) pieces[j].end(stretch);
+    places = 0;
   });
   MEZZO_UNROLL
   for (int j = 0; j < kPack; ++j)

@@ -2,6 +2,8 @@
 // network in which nothing but the input is converted, and copies between devices that keep strides.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "mezzo/tests/cuda/twin.h"
 #include "mezzo/tests/ops/channels_last_block.h"
 
@@ -66,6 +68,28 @@ TEST_F(CudaChannelsLast, NormsOfValuesWhoseSquaresLeaveF32) {
   expect_same([](Device device, Trace& trace) {
     const Tensor x = (values(1, {2, 8, 9, 7}, DType::f32, device) * 1e37).to(kLast).detach();
     trace.add("result", batch_norm(x, {}, {}, {}, {}, true), 4);
+  });
+}
+// Columns whose begin, or what was seen so far, says nothing about the mean of what comes: moments around it
+// must not lose the digits of a small variance, nor those of a large one.
+TEST_F(CudaChannelsLast, MomentsOfColumnsThatChange) {
+  expect_same([](Device device, Trace& trace) {
+    for (const std::int64_t length : {9, 64, 65, 130, 700}) {
+      const Tensor x = values(1, {1, 4, length}, DType::f32, device).detach();
+      const auto column = [&](std::int64_t channel, std::int64_t begin, std::int64_t end) {
+        return narrow(select(select(x, 0, 0), 0, channel), 0, begin, end - begin);
+      };
+      column(0, 0, 8).fill_(0.0);  // the first step of eight
+      column(0, 8, length).add_(1000.0);
+      column(1, 0, 1).fill_(1e4);  // an outlier
+      for (std::int64_t begin = 0; begin < length; begin += 64)
+        column(2, begin, std::min(begin + 64, length)).add_(begin % 128 == 0 ? 3000.0 : -3000.0);
+      const Tensor mean = zeros({4}, {.device = device}), variance = zeros({4}, {.device = device});
+      const Tensor y = batch_norm(x.to(kLast), mean, variance, {}, {}, true, 1.0);
+      trace.add("mean", mean, 300);  // the least of the deviations that are not plain
+      trace.add("variance", variance, 0);
+      trace.add("result", y, 4);
+    }
   });
 }
 TEST_F(CudaChannelsLast, BitsOfNormsDoNotDependOnAlignment) {
