@@ -1,4 +1,4 @@
-// The two ways of our own in which the maps of kernels/conv/conv.h are computed on a CUDA device. Neither
+// The ways of our own in which the maps of kernels/conv/conv.h are computed on a CUDA device. Neither
 // writes the gradient of a bias.
 #pragma once
 
@@ -41,6 +41,17 @@ void direct_input_gradient(Device device, const ConvShape& shape, const View& x,
                            const View& weight, const void* bias);
 void direct_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
                             const View& y);
+
+/// The same maps of depthwise convolutions with kernels of 3 x 3, 5 x 5 and 7 x 7 and stride 1, or 3 x 3 and
+/// stride 2; false, and nothing is computed, where a shape, layout or dtype has no such kernel.
+[[nodiscard]] bool strips_forward(Device device, const ConvShape& shape, const View& y, const View& x,
+                                  const View& weight, const void* bias);
+[[nodiscard]] bool strips_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,
+                                         const View& weight, const void* bias);
+[[nodiscard]] bool strips_weight_gradient(Device device, const ConvShape& shape, const View& weight,
+                                          const View& x, const View& y);
+/// Whether they are taken. They are at first; for tests.
+void set_conv_by_strips(bool allowed);
 
 /// Whether they may count in 32 bits, where sizes allow it. They may at first; for tests.
 void set_direct_narrow_places(bool allowed);
