@@ -311,6 +311,13 @@ def commit():
         return "unknown"
 
 
+def pattern(text):
+    try:
+        return re.compile(text)
+    except re.error as reason:
+        raise argparse.ArgumentTypeError(f"expected a regular expression, got '{text}': {reason}") from None
+
+
 def options():
     parser = argparse.ArgumentParser(prog="mezzo.sh bench", description=__doc__)
     parser.add_argument("layers", nargs="*", metavar="LAYER", help=f"what to run, all by default: {', '.join(LAYERS)}")
@@ -320,7 +327,8 @@ def options():
     parser.add_argument("--threads", type=int, default=2, help="threads of kernels, ops and training (2)")
     parser.add_argument("--busy", action="store_true", help="beside a process of another session that takes one processor")
     parser.add_argument("--limit", type=float, default=0, help="no comparison begins after this many seconds (0: no limit)")
-    parser.add_argument("--only", default="", help="only comparisons whose text contains this")
+    parser.add_argument("--only", type=pattern, default="",
+                        help="only comparisons in whose text this regular expression is found")
     parser.add_argument("--list", action="store_true", help="only say what would be compared")
     parser.add_argument("--json", type=pathlib.Path, help="write the results to this file too")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="where the programs were built")
@@ -344,7 +352,7 @@ def rows_of(chosen):
     """The comparisons that were asked for, by layer."""
     for layer in chosen.layers:
         rows = [row for row in (COMPARISONS_ON_GPU if chosen.gpu_list else COMPARISONS)
-                if row["layer"] == layer and chosen.only in title(row)]
+                if row["layer"] == layer and chosen.only.search(title(row))]
         if rows:
             yield layer, rows
 
