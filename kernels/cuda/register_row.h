@@ -255,7 +255,7 @@ struct RegisterTeam {
 
 /// A row of N arrays; the inputs, those from kFirst on, are in the registers of the threads of a warp
 /// (blockDim.x is 32; the block has several rows) or of a block. See StreamedRow for what its members do.
-template <std::size_t N, std::size_t kFirst, int kSlots, RowPacks kPacks = RowPacks::any>
+template <std::size_t N, std::size_t kFirst, int kSlots, RowPacks kPacks>
 class RegisterRow {
   static constexpr bool kJoined = kPacks == RowPacks::joined;
 
