@@ -33,13 +33,19 @@ void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   static_cast<void>(product_dtype("linear", x, bias, {}));
 }
 
+/// The product of all sizes but the last, which may be 0.
+std::int64_t rows_of(Shape shape) {
+  shape.pop_back();
+  return layout::numel(shape);
+}
+
 Outputs linear_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor &x = args.in(0), &weight = args.in(1), &bias = args.in(2);
   check_linear(x, weight, bias);
   Shape shape = x.shape();
   shape.back() = weight.size(0);
   const Tensor out = empty(shape, options_of(x));
-  const std::int64_t rows = layout::numel(shape) / std::max<std::int64_t>(weight.size(0), 1);
+  const std::int64_t rows = rows_of(shape);
   const Shape flat{rows, weight.size(0)};
   const Tensor x_rows = x.dim() == 2 ? x : reshape(x, {rows, weight.size(1)});
   product_into(alias(out, flat, layout::contiguous_strides(flat), 0, false), x_rows, transpose(weight, 0, 1),
@@ -84,7 +90,7 @@ const Registered linear_backward_registered{linear_backward_op};
 Gradients linear_vjp(const VjpArgs<NoAttrs>& args) {
   const Tensor g = args.grad();
   Gradients result{Tensor(), Tensor(), Tensor()};
-  const std::int64_t rows = layout::numel(args.out_shape()) / std::max<std::int64_t>(g.size(-1), 1);
+  const std::int64_t rows = rows_of(args.out_shape());
   const Tensor g_rows = g.dim() == 2 ? g : reshape(g, {rows, g.size(-1)});
   if (args.needs(0)) result[0] = matmul(g, args.in(1), args.wanted(0));
   if (!args.needs(1) && !args.needs(2)) return result;
@@ -109,7 +115,8 @@ std::vector<Sample<NoAttrs>> linear_samples() {
   return {{{real({3, 4}), real({5, 4}), real({5})}},
           {{real({2, 3, 4}), real({5, 4}), samples::absent()}},
           {{real({4}), real({2, 4}), real({2})}},
-          {{real({0, 4}), real({3, 4}), real({3})}}};
+          {{real({0, 4}), real({3, 4}), real({3})}},
+          {{real({2, 3, 4}), real({0, 4}), real({0})}}};
 }
 constexpr Op<NoAttrs> linear_op{
     .info = {.name = "linear", .category = Category::lower_precision, .optional_inputs = tensor_set(2)},

@@ -34,6 +34,17 @@ TEST(Linear, AddsTheProductToTheBias) {
   }
 }
 
+TEST(Linear, WithoutOutputsHasGradientsOfZeroForItsInput) {
+  const Tensor x = values(1, {2, 3, 4}, DType::f32), weight = zeros({0, 4}), bias = zeros({0});
+  x.requires_grad_(), weight.requires_grad_(), bias.requires_grad_();
+  const Tensor y = linear(x, weight, bias);
+  EXPECT_EQ(y.shape(), (Shape{2, 3, 0}));
+  sum(y).backward();
+  EXPECT_EQ(list(x.grad()), std::vector<double>(24));
+  EXPECT_EQ(weight.grad().shape(), (Shape{0, 4}));
+  EXPECT_EQ(bias.grad().shape(), (Shape{0}));
+}
+
 TEST(Linear, GradientsOfWeightAndBiasAreThoseOfTheSteps) {
   for (const DType dtype : kFloating) {
     for (const DType parameters : {dtype, DType::f32}) {
