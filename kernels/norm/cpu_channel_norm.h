@@ -92,9 +92,12 @@ struct ChannelNormBackwardRows {
       const std::array<double, 2> weighted =
           add_up(grad, x, grads.next(r), layout, arrays, normalized, sums, first + r);
       if (out.data == nullptr) continue;
-      const double scale = arrays.given ? 0.0 : 1.0 / static_cast<double>(layout.count());
-      const scalar::NormGradientFn<T> gradient{normalized, static_cast<T>(weighted[0] * scale),
-                                               static_cast<T>(weighted[1] * scale)};
+      scalar::NormGradientFn<T> gradient{normalized, 0, 0};
+      if (!arrays.given) {
+        const double scale = 1.0 / static_cast<double>(layout.count());
+        gradient.mean_grad = static_cast<T>(weighted[0] * scale);
+        gradient.mean_dot = static_cast<T>(weighted[1] * scale);
+      }
       for (std::int64_t k = 0; k < layout.runs; ++k) {
         const ScaledGradientFn<T> scaled{gradient, arrays.weight_of(layout.channel(first + r, k))};
         row_map<T, 2>({grad.data + k * grad.distance, x.data + k * x.distance},

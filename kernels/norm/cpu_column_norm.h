@@ -344,7 +344,7 @@ template <class T>
 void add_up_chunks(const Chunks& chunks, std::int64_t matrix, const ChannelArrays<T>& arrays,
                    const RunSums<T>& sums, const MatrixScratch<T>& scratch) {
   const ChannelFacts<T> facts = scratch.facts();
-  const double scale = arrays.given ? 0.0 : 1.0 / static_cast<double>(chunks.length * chunks.group);
+  const double scale = 1.0 / static_cast<double>(chunks.length * chunks.group);
   for (std::int64_t first = 0; first < chunks.channels; first += chunks.group) {
     std::array<double, 2> weighted{};
     for (std::int64_t j = first; j < first + chunks.group; ++j) {
@@ -353,8 +353,8 @@ void add_up_chunks(const Chunks& chunks, std::int64_t matrix, const ChannelArray
       for (std::size_t i = 0; i < 2; ++i) weighted[i] += static_cast<double>(facts.weight[j]) * of_channel[i];
     }
     for (std::int64_t j = first; j < first + chunks.group; ++j) {
-      facts.mean_grad[j] = static_cast<T>(weighted[0] * scale);
-      facts.mean_dot[j] = static_cast<T>(weighted[1] * scale);
+      facts.mean_grad[j] = arrays.given ? T(0) : static_cast<T>(weighted[0] * scale);
+      facts.mean_dot[j] = arrays.given ? T(0) : static_cast<T>(weighted[1] * scale);
     }
   }
 }

@@ -218,7 +218,8 @@ __global__ void finish_sums(ChannelNorm<T> norm, Pieces pieces, const TwoSums* o
     if (team.rank() != 0) continue;
     if (one) channels.store(row, total);
     const double weight = one ? static_cast<double>(norm.weight_of(norm.layout.channel(row, 0))) : 1.0;
-    const double scale = norm.given ? 0.0 : weight / static_cast<double>(norm.layout.count());
+    const double scale = weight / static_cast<double>(norm.layout.count());
+    if (norm.given) total = {0, 0};
     gradients[row] = {normalized[row], static_cast<T>(total.first * scale),
                       static_cast<T>(total.second * scale)};
   }

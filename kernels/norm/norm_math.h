@@ -117,7 +117,8 @@ struct GradDotFn {
     return (grad * ... * weight) * normalized(x);
   }
 };
-/// d loss / d x of one element.
+/// d loss / d x of one element; without a look at x where no mean depends on it, so that an infinite x stays
+/// alone.
 template <class T>
 struct NormGradientFn {
   NormalizedFn<T> normalized;
@@ -125,7 +126,8 @@ struct NormGradientFn {
   T mean_dot;   ///< that of grad * weight * normalized x; 0 where its variance counts as constant
   template <class... Weight>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x, Weight... weight) const {
-    return normalized.rstd * ((grad * ... * weight) - mean_grad - normalized(x) * mean_dot);
+    const T through_variance = mean_dot == T(0) ? T(0) : normalized(x) * mean_dot;
+    return normalized.rstd * ((grad * ... * weight) - mean_grad - through_variance);
   }
 };
 

@@ -140,6 +140,30 @@ TEST(BatchNorm, InEvaluationTakesStatisticsAsConstants) {
   expect_near(found.gradients[1], dw, 1e-13);
 }
 
+TEST(BatchNorm, InEvaluationGivesEachElementItsOwnGradientBesideInfiniteOnes) {
+  const Device device = Device::best();
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    for (const Shape& shape : {Shape{6, 3}, Shape{2, 3, 40}, Shape{2, 3, 4, 5}, Shape{4, 48, 3, 3}}) {
+      const Tensor finite = random(shape, dtype), g = random(shape, dtype, -1, 1, 0.7).to(device);
+      const Tensor x = finite.clone().reshape({-1});
+      x[1].fill_(std::numeric_limits<double>::infinity());
+      x[x.numel() / 2].fill_(std::numeric_limits<double>::quiet_NaN());
+      const Shape channels{shape[1]};
+      const Tensor mean = random(channels, DType::f32).to(device),
+                   var = random(channels, DType::f32, 0.5, 2).to(device);
+      const Tensor w = random(channels, DType::f32, 0.5, 2).to(device);
+      for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+        if (format == MemoryFormat::channels_last && shape.size() != 4) continue;
+        const Function f = [&](const Tensors& in) { return batch_norm(in[0], mean, var, w, {}, false); };
+        const auto gradient = [&](const Tensor& in) {
+          return list(evaluate(f, {in.reshape(shape).to(device).to(format)}, g).gradients[0]);
+        };
+        EXPECT_EQ(gradient(x), gradient(finite)) << to_string(dtype) << " " << to_string(shape);
+      }
+    }
+  }
+}
+
 TEST(ChannelNorms, MoveTheSameRunningStatisticsInBothFormats) {
   const Tensor x = random({4, 6, 5, 7}, DType::f64), g = random({4, 6, 5, 7}, DType::f64, -1, 1, 0.7);
   for (const bool instance : {false, true}) {
