@@ -35,7 +35,7 @@ namespace mezzo {
                                 const Tensor& bias = {}, double eps = 1e-5, std::optional<DType> dtype = {});
 
 /// The same without mean and bias: y = x / sqrt(mean x^2 + eps) * weight. eps: when not given the epsilon of
-/// x's dtype, that of f32 where autocast widens x. Source: torch.nn.functional.rms_norm.
+/// x's dtype, for 16-bit x that of f32, in which it is computed. Source: torch.nn.functional.rms_norm.
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                               std::optional<double> eps = {}, std::optional<DType> dtype = {});
 

@@ -55,7 +55,9 @@ constexpr std::string_view backward_name_of(RowNorm kind) {
 }
 
 double eps_of(const LayerNormAttrs& attrs, DType /*input*/) { return attrs.eps; }
-double eps_of(const RmsNormAttrs& attrs, DType input) { return attrs.eps.value_or(info(input).eps); }
+double eps_of(const RmsNormAttrs& attrs, DType input) {
+  return attrs.eps.value_or(info(compute_dtype(input)).eps);
+}
 
 /// `input` is x's dtype, or that to which autocast widens x.
 struct DTypes {
