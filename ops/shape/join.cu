@@ -226,7 +226,8 @@ Outputs repeat_forward(const ForwardArgs<RepeatAttrs>& args) {
 Gradients repeat_vjp(const VjpArgs<RepeatAttrs>& args) {
   const Shape shape = padded(args.in_shape(0), args.attrs.reps);
   const auto steps = repeat_steps(shape, args.attrs.reps);
-  Tensor grad = args.grad();
+  // 16-bit sums are rounded once and not after each step.
+  Tensor grad = steps.size() > 1 ? widened(args.grad()) : args.grad();
   for (std::size_t i = steps.size(); i-- > 0;) {
     const Shape& before = i == 0 ? shape : steps[i - 1].result;
     grad = reshape(grad, steps[i].to);

@@ -134,7 +134,8 @@ Gradients pad_vjp(const VjpArgs<PadAttrs>& args) {
     return {pad(args.grad(), opposite)};
   }
   const auto borders = borders_of(args.in_shape(0), attrs.pad);
-  Tensor grad = args.grad();
+  // 16-bit sums are rounded once and not after each dim.
+  Tensor grad = borders.size() > 1 ? widened(args.grad()) : args.grad();
   for (std::size_t i = borders.size(); i-- > 0;) {
     const std::int64_t size = args.in_shape(0)[borders[i].dim];
     Shape shape = grad.shape();

@@ -5,7 +5,10 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/autograd/registry.h"
+#include "mezzo/core/random.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/random.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/tests/ops/pointwise_support.h"
 
@@ -149,6 +152,20 @@ TEST(Repeat, TilesAlongEveryDim) {
   const Dims reps{2, 3, 1, 2, 2, 2, 1, 2};
   EXPECT_EQ(repeat(deep, reps).shape(), (Shape{4, 3, 3, 4, 2, 4, 1, 4}));
   EXPECT_EQ(list(repeat(deep, reps)), tiled(deep, deep.shape(), reps));
+}
+
+TEST(Repeat, RoundsGradientsOf16BitsOnce) {
+  const Dims reps{2, 3, 3, 2, 2, 1};
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    Generator generator(1);
+    const Tensor g = uniform(-1, 1, {2, 3, 18, 8, 2, 1}, {.dtype = DType::f32}, generator).to(dtype);
+    const auto gradient = [&](DType of) {
+      const Tensor x = zeros({6, 4, 1, 1}, {.dtype = of, .requires_grad = true});
+      repeat(x, reps).backward(g.to(of), {});
+      return x.grad();
+    };
+    EXPECT_EQ(list(gradient(dtype)), list(gradient(DType::f32).to(dtype)));
+  }
 }
 
 TEST(Repeat, CopiesEvenWhereNothingIsRepeated) {

@@ -9,7 +9,9 @@
 #include <numeric>
 
 #include "mezzo/autograd/engine.h"
+#include "mezzo/core/random.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/random.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/tests/ops/pointwise_support.h"
 
@@ -151,6 +153,21 @@ TEST(Pad, AddsAndCutsOff) {
   EXPECT_EQ(list(pad(x, {})), list(x));
   EXPECT_EQ(list(pad(counted({0}), {1, 1})), (Doubles{0, 0}));
   EXPECT_EQ(pad(counted({3, 0}), {0, 0, 1, 1}, PadMode::reflect).shape(), (Shape{5, 0}));
+}
+
+TEST(Pad, RoundsGradientsOf16BitsOnce) {
+  Generator generator(1);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const PadMode mode : {PadMode::reflect, PadMode::replicate, PadMode::circular}) {
+      const Tensor g = uniform(-1, 1, {2, 3, 12, 13}, {.dtype = DType::f32}, generator).to(dtype);
+      const auto gradient = [&](DType of) {
+        const Tensor x = zeros({2, 3, 5, 6}, {.dtype = of, .requires_grad = true});
+        pad(x, {4, 3, 3, 4}, mode).backward(g.to(of), {});
+        return x.grad();
+      };
+      EXPECT_EQ(list(gradient(dtype)), list(gradient(DType::f32).to(dtype)));
+    }
+  }
 }
 
 TEST(Pad, RefusesBordersThatDoNotFit) {
