@@ -36,7 +36,7 @@ namespace mezzo {
 /// Logarithms to base 2 and 10: -inf at 0, NaN below. Run in f32 under autocast.
 [[nodiscard]] Tensor log2(const Tensor& x);
 [[nodiscard]] Tensor log10(const Tensor& x);
-/// log(e^a + e^b), broadcast, without overflow. Throws: DTypeError for integers.
+/// log(e^a + e^b), broadcast, without overflow. Throws: DTypeError for two integers.
 [[nodiscard]] Tensor logaddexp(const Tensor& a, const Tensor& b);
 /// The error function.
 [[nodiscard]] Tensor erf(const Tensor& x);

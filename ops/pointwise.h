@@ -3,7 +3,8 @@
 //
 // Common contract. Operands broadcast together (ShapeError where they do not) and may have any strides. The
 // result is a new contiguous tensor in the promoted dtype (core/promotion.h) unless said otherwise. 16-bit
-// values are computed in f32 and rounded once. Integers wrap modulo 2^bits. Functions of real numbers take
+// values are computed in f32 and rounded once. Integers wrap modulo 2^bits; an operand without dims does so
+// before it is ordered or divides, but comparisons take it as it is. Functions of real numbers take
 // integers and bools too and give f32 for them; their error bounds are those of kernels/math/math.h. NaN
 // operands give NaN results. All are differentiable to any order, except comparisons and logic.
 #pragma once

@@ -122,9 +122,9 @@ Outputs div_forward(const ForwardArgs<DivAttrs>& args) {
   const DType common = result_type({&a, &b});
   switch (args.attrs.rounding_mode) {
     case RoundingMode::trunc:
-      return map<2>("div", DivTruncFn{}, {&a, &b}, compute_dtype(common), common);
+      return map_wrapped<2>("div", DivTruncFn{}, {&a, &b}, common);
     case RoundingMode::floor:
-      return map<2>("div", DivFloorFn{}, {&a, &b}, compute_dtype(common), common);
+      return map_wrapped<2>("div", DivFloorFn{}, {&a, &b}, common);
     case RoundingMode::none:
       break;
   }
@@ -156,7 +156,7 @@ const Registered div_registered{div_op};
 Outputs pow_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor &a = args.in(0), &b = args.in(1);
   const DType result = args.run_dtype.value_or(result_type({&a, &b}));
-  return map<2>("pow", PowFn{}, {&a, &b}, compute_dtype(result), result);
+  return map_wrapped<2>("pow", PowFn{}, {&a, &b}, result);
 }
 Gradients pow_vjp(const VjpArgs<NoAttrs>& args) {
   const Tensor grad = args.grad(), a = args.in(0), b = args.in(1);

@@ -54,7 +54,7 @@ struct ClampTensorFn {
 template <class F>
 Tensor choose(std::string_view op, const ForwardArgs<NoAttrs>& args) {
   const DType result = result_type({&args.in(0), &args.in(1)});
-  return map<2>(op, F{}, {&args.in(0), &args.in(1)}, compute_dtype(result), result);
+  return map_wrapped<2>(op, F{}, {&args.in(0), &args.in(1)}, result);
 }
 Outputs maximum_forward(const ForwardArgs<NoAttrs>& args) { return choose<MaximumFn>("maximum", args); }
 Outputs minimum_forward(const ForwardArgs<NoAttrs>& args) { return choose<MinimumFn>("minimum", args); }
@@ -171,10 +171,10 @@ const Registered clamp_backward_registered{clamp_backward_op};
 Outputs clamp_tensor_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor &x = args.in(0), &low = args.in(1), &high = args.in(2);
   if (!low.defined() && !high.defined()) refuse_no_bounds();
-  const DType result = result_type({&x, &low, &high}), compute = compute_dtype(result);
-  if (!high.defined()) return map<2>("clamp", MaximumFn{}, {&x, &low}, compute, result);
-  if (!low.defined()) return map<2>("clamp", MinimumFn{}, {&x, &high}, compute, result);
-  return map<3>("clamp", ClampTensorFn{}, {&x, &low, &high}, compute, result);
+  const DType result = result_type({&x, &low, &high});
+  if (!high.defined()) return map_wrapped<2>("clamp", MaximumFn{}, {&x, &low}, result);
+  if (!low.defined()) return map_wrapped<2>("clamp", MinimumFn{}, {&x, &high}, result);
+  return map_wrapped<3>("clamp", ClampTensorFn{}, {&x, &low, &high}, result);
 }
 Gradients clamp_tensor_vjp(const VjpArgs<NoAttrs>& args) {
   const Tensor grad = args.grad(), x = args.in(0), low = args.in(1), high = args.in(2);

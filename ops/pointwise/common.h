@@ -67,7 +67,20 @@ template <class F>
   kernels::pointwise_real(out.device(), f, view_of(out), std::array{view_of(x)}, compute_dtype(result));
   return out;
 }
-/// The same for two operands broadcast together and functions of real numbers.
+/// `map` for functions that order or divide integers: a tensor without dims does not widen the result, and
+/// its number wraps into the result's dtype before, as in PyTorch. (Sums and products wrap alike afterwards.)
+template <std::size_t N, class F>
+[[nodiscard]] Tensor map_wrapped(std::string_view op, F f, std::array<const Tensor*, N> inputs,
+                                 DType result) {
+  std::array<Tensor, N> wrapped;
+  for (std::size_t i = 0; i < N && info(result).kind == DTypeKind::integer; ++i) {
+    if (promote(inputs[i]->dtype(), result) == result) continue;
+    wrapped[i] = to(*inputs[i], result);
+    inputs[i] = &wrapped[i];
+  }
+  return map<N>(op, f, inputs, compute_dtype(result), result);
+}
+/// map_one_real for two operands broadcast together.
 template <class F>
 [[nodiscard]] Tensor map_two_real(std::string_view op, F f, const Tensor& a, const Tensor& b, DType result) {
   const Shape shape = layout::broadcast(op, a.shape(), b.shape());

@@ -91,9 +91,9 @@ constexpr Op<NoAttrs> log10_op = elementwise_op("log10", Category::fp32, logarit
 const Registered log10_registered{log10_op};
 
 Outputs logaddexp_forward(const ForwardArgs<NoAttrs>& args) {
-  for (const TensorRef& x : args.inputs) require_floating("logaddexp", x);
-  return map_two_real("logaddexp", LogAddExpFn{}, args.in(0), args.in(1),
-                      result_type({&args.in(0), &args.in(1)}));
+  const Tensor &a = args.in(0), &b = args.in(1);
+  if (!is_floating(b.dtype())) require_floating("logaddexp", a);
+  return map_two_real("logaddexp", LogAddExpFn{}, a, b, result_type({&a, &b}));
 }
 Gradients logaddexp_vjp(const Vjps& args) {
   const Tensor a = widened(args.in(0)), b = widened(args.in(1));

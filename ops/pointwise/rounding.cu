@@ -166,8 +166,7 @@ template <RoundingMode kRounds>
 Outputs rest_forward(const Args& args) {
   const DType result = result_type({&args.in(0), &args.in(1)});
   if (result == DType::boolean) refuse_bool(kRestName<kRounds>, args.in(0), kNumbers);
-  return map<2>(kRestName<kRounds>, RestFn<kRounds>{}, {&args.in(0), &args.in(1)}, compute_dtype(result),
-                result);
+  return map_wrapped<2>(kRestName<kRounds>, RestFn<kRounds>{}, {&args.in(0), &args.in(1)}, result);
 }
 template <RoundingMode kRounds>
 Gradients rest_vjp(const VjpArgs<NoAttrs>& args) {

@@ -31,6 +31,14 @@ constexpr std::string_view backward_name_of(SoftmaxKind kind) {
   return kind == SoftmaxKind::softmax ? "softmax_backward" : "log_softmax_backward";
 }
 
+/// x, as `dtype` where it is no floating tensor and one is asked for.
+Tensor real_input(std::string_view op, const Args& args) {
+  const Tensor& x = args.in(0);
+  if (args.attrs.dtype && !is_floating(x.dtype())) return to(x, compute_dtype(*args.attrs.dtype));
+  require_floating(op, x);
+  return x;
+}
+
 /// The dtype of the result; `otherwise` where neither the caller nor autocast asks for one.
 DType result_of(std::string_view op, const Args& args, DType otherwise) {
   const DType result = args.attrs.dtype ? *args.attrs.dtype : args.run_dtype.value_or(otherwise);
@@ -45,10 +53,9 @@ std::size_t dim_of(std::string_view op, const Args& args) {
 template <SoftmaxKind kKind>
 Outputs forward(const Args& args) {
   constexpr std::string_view kName = name_of(kKind);
-  const Tensor& x = args.in(0);
-  require_floating(kName, x);
-  const std::size_t dim = dim_of(kName, args);
+  const Tensor x = real_input(kName, args);
   const DType result = result_of(kName, args, x.dtype());
+  const std::size_t dim = dim_of(kName, args);
   Tensor out = empty_like(x, result);
   kernels::softmax(x.device(), kKind, view_of(out), view_of(x), dim, compute_dtype(result));
   return out;
@@ -115,9 +122,10 @@ Gradients vjp(const VjpArgs<SoftmaxAttrs>& args) {
 
 /// softmax(-x).
 Outputs softmin_forward(const Args& args) {
-  require_floating("softmin", args.in(0));
-  static_cast<void>(layout::wrap_dim("softmin", args.attrs.dim, args.in(0).shape().size()));
-  return softmax(neg(args.in(0)), args.attrs.dim, result_of("softmin", args, args.in(0).dtype()));
+  const Tensor x = real_input("softmin", args);
+  const DType result = result_of("softmin", args, x.dtype());
+  static_cast<void>(layout::wrap_dim("softmin", args.attrs.dim, x.shape().size()));
+  return softmax(neg(x), args.attrs.dim, result);
 }
 Gradients softmin_vjp(const VjpArgs<SoftmaxAttrs>& args) {
   return {neg(softmax_backward(args.grad(), args.out(), args.attrs.dim, args.wanted(0)))};

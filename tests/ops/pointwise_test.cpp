@@ -66,6 +66,31 @@ TEST(Promotion, ZeroDimTensorsAndNumbersCountByKindOnly) {
   EXPECT_EQ(where(bools({2}, {1, 0}), half, 2.5).dtype(), DType::f16);
 }
 
+TEST(Promotion, IntegersWithoutDimsWrapBeforeTheyAreOrderedOrDivide) {
+  const Tensor bytes = make<double>({1.0, 200.0, 255.0}).to(DType::u8),
+               three = number(std::int64_t{-3}).to(DType::i8);  // 253
+  expect_values(minimum(bytes, three), {1, 200, 253});
+  expect_values(maximum(three, bytes), {253, 253, 255});
+  expect_values(clamp(bytes, Tensor(), three), {1, 200, 253});
+  expect_values(remainder(bytes, three), {1, 200, 2});
+  expect_values(div(bytes, three, RoundingMode::floor), {0, 0, 1});
+  expect_values(pow(bytes, number(std::int64_t{-254}).to(DType::i16)), {1, 64, 1});  // 200^2 mod 256
+  const Tensor shorts = make<double>({1.0, 5000.0}).to(DType::i16),
+               many = number(std::int64_t{70000}).to(DType::i64);  // 4464
+  expect_values(maximum(shorts, many), {4464, 5000});
+  expect_values(fmod(shorts, many), {1, 536});
+}
+
+TEST(Promotion, LogaddexpTakesIntegersBesideRealNumbers) {
+  const Tensor real = counted({2}), counts = counted({2}, DType::i64);
+  for (const Tensor& y : {logaddexp(real, counts), logaddexp(counts, real)}) {
+    EXPECT_EQ(y.dtype(), DType::f64);
+    EXPECT_NEAR(y[0].item<double>(), std::log(2.0), 1e-15);
+    EXPECT_NEAR(y[1].item<double>(), 1 + std::log(2.0), 1e-15);
+  }
+  EXPECT_THROW((void)logaddexp(counts, counts), DTypeError);
+}
+
 TEST(Promotion, FunctionsOfRealNumbersTurnIntegersIntoF32) {
   const Tensor x = make<std::int64_t>({1, 4});
   for (const Tensor& y : {exp(x), log(x), sqrt(x), rsqrt(x), reciprocal(x), sigmoid(x), tanh(x)})

@@ -217,6 +217,15 @@ TEST(Softmax, UnderAutocastRespectsAGivenDtype) {
   EXPECT_EQ(softmax(random({2, 3}, DType::f64), 1).dtype(), DType::f64);
 }
 
+TEST(Softmax, TakesIntegersAndBoolWhereADtypeIsGiven) {
+  const Tensor counts = mezzo::tensor({3, 1, 2}, {.dtype = DType::i32}), real = counts.to(DType::f64);
+  const Tensor flags = mezzo::tensor({1, 0, 1}, {.dtype = DType::boolean});
+  EXPECT_TRUE(same_bits(softmax(counts, 0, DType::f64), softmax(real, 0)));
+  EXPECT_TRUE(same_bits(log_softmax(counts, 0, DType::bf16), log_softmax(real, 0, DType::bf16)));
+  EXPECT_TRUE(same_bits(softmin(counts, 0, DType::f64), softmin(real, 0)));
+  EXPECT_TRUE(same_bits(softmax(flags, 0, DType::f32), softmax(flags.to(DType::f32), 0)));
+}
+
 TEST(Softmax, RefusesWhatItCannotTake) {
   EXPECT_EQ(message_of<IndexError>([] {
               (void)softmax(zeros({2, 3}), 2);
