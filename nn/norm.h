@@ -51,7 +51,7 @@ class LayerNorm : public Layer {
 
 /// Options of RMSNorm.
 struct RMSNormOptions {
-  std::optional<double> eps = {};  ///< the epsilon of x's dtype, at least f32 (rms_norm)
+  std::optional<double> eps = {};  ///< that of x's dtype, for 16-bit x of f32
   bool elementwise_affine = true;  ///< have a weight
   DType dtype = DType::f32;
   Device device = Device::cpu();

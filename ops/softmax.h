@@ -14,10 +14,11 @@ namespace mezzo {
 /// holds NaN or +inf, or nothing but -inf, gives NaN. In f32 |error| <= (|x_i - max x| + 80) 2^-24 y_i for
 /// rows of any length.
 /// Shapes: any, in any strides -> x's, contiguous; a 0-dim x counts as one element.
-/// Dtypes: floating -> x's, or `dtype` when given (x counts as converted to it, except that 16-bit rounding
-/// happens at the end only); integers and bool with a floating `dtype`; f32 under autocast. 16-bit values are
-/// computed in f32 and rounded once. Throws: DTypeError (x not floating without `dtype`, `dtype` not
-/// floating), IndexError (dim). Source: torch.softmax.
+/// Dtypes: floating, and with a floating `dtype` integers and bool -> x's dtype, or `dtype` when given (x
+/// counts as converted to it, except that 16-bit rounding happens at the end only); f32 under autocast.
+/// 16-bit values are computed in f32 and rounded once.
+/// Throws: DTypeError (`dtype` not floating, or x where there is none), IndexError (dim). Source:
+/// torch.softmax.
 [[nodiscard]] Tensor softmax(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
 
 /// y_i = (x_i - max x) - log sum_j exp(x_j - max x) along `dim`. In f32 |error| <= (4 |y_i| + 80) 2^-24; all

@@ -117,8 +117,7 @@ struct GradDotFn {
     return (grad * ... * weight) * normalized(x);
   }
 };
-/// d loss / d x of one element; without a look at x where no mean depends on it, so that an infinite x stays
-/// alone.
+/// d loss / d x of one element. With given statistics x has no part in it, an infinite one neither.
 template <class T>
 struct NormGradientFn {
   NormalizedFn<T> normalized;
