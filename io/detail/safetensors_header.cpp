@@ -12,6 +12,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/safetensors_layout.h"
 #include "mezzo/io/detail/value_builder.h"
+#include "mezzo/io/detail/zip_records.h"
 
 namespace mezzo::io::detail {
 
@@ -310,6 +311,9 @@ std::size_t header_length(const std::string& op, std::span<const std::byte> pref
     refuse(op, "at least 8 bytes", "a file of " + std::to_string(file_size));
   std::memcpy(&length, prefix.data(), sizeof(length));
   if (length > kMaxHeaderBytes) {
+    if (static_cast<std::uint32_t>(length) == kLocalSignature)
+      throw IoError(op, "a safetensors file", "a zip archive",
+                    "io::load_torch reads PyTorch's files, io::read_npz NumPy's");
     refuse(op, "a header of at most " + std::to_string(kMaxHeaderBytes) + " bytes",
            "a length of " + std::to_string(length));
   }
