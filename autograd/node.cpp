@@ -226,14 +226,23 @@ namespace {
 }  // namespace
 
 void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves) {
+  std::uint32_t wanted = 0;  // the saved inputs whose gradients are
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    node->edges.push_back(edge_to(inputs[i]));
+    if (node->edges.back().target && is_in(saves.inputs, i)) wanted |= set_of(i);
+  }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& input = inputs[i].get();
-    node->edges.push_back(edge_to(input));
-    const bool keep = input.defined() && is_in(saves.inputs, i);
+    const bool read = !is_in(saves.factors, i) || (wanted & ~set_of(i)) != 0;
+    const bool keep = read && input.defined() && is_in(saves.inputs, i);
     if (keep && input.is_inference()) [[unlikely]]
       refuse_inference(node->info.name.value, i, input);
-    node->saved_inputs.push_back(keep ? SavedTensor{with_present_history(input), input.version()}
-                                      : SavedTensor{});
+    // A weight's 16-bit copy for this call (leaf_cast.h) is nobody else's, and so it keeps its history.
+    const bool only_here = node->edges[i].leaf && !input.is_leaf();
+    if (keep)
+      node->saved_inputs.push_back({only_here ? input : with_present_history(input), input.version()});
+    else
+      node->saved_inputs.emplace_back();
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Tensor& output = outputs[i];

@@ -102,8 +102,10 @@ template <class... I>
 constexpr std::uint32_t tensor_set(I... index) {
   return ((1U << index) | ...);
 }
+/// The set of one tensor, whose index may be beyond 31.
+[[nodiscard]] constexpr std::uint32_t set_of(std::size_t index) { return 1U << (index < 31 ? index : 31); }
 [[nodiscard]] constexpr bool is_in(std::uint32_t set, std::size_t index) {
-  return ((set >> (index < 31 ? index : 31)) & 1U) != 0;
+  return (set & set_of(index)) != 0;
 }
 
 /// The part of a descriptor that does not depend on its attributes.
@@ -171,12 +173,20 @@ inline constexpr NotDifferentiable kBoolResult{"the result is bool"};
 struct Saves {
   std::uint32_t inputs = ~0U;
   std::uint32_t outputs = ~0U;
+  /// Those of `inputs` that only the gradients of the others of `inputs` read: not saved where none of
+  /// these is wanted. So a layer whose weight is frozen keeps no activations.
+  std::uint32_t factors = 0;
 };
 inline constexpr Saves kSaveAll{};
 inline constexpr Saves kSaveNothing{0, 0};
 template <class... I>
 constexpr Saves save_inputs(I... index) {
   return {tensor_set(index...), 0};
+}
+/// For products of these inputs: the gradient of one reads the others and not itself.
+template <class... I>
+constexpr Saves save_factors(I... index) {
+  return {tensor_set(index...), 0, tensor_set(index...)};
 }
 template <class... I>
 constexpr Saves save_outputs(I... index) {

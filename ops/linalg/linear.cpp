@@ -123,7 +123,7 @@ constexpr Op<NoAttrs> linear_op{
     .samples = linear_samples,
     .forward = linear_forward,
     .vjp = linear_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered linear_registered{linear_op};
 

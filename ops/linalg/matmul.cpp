@@ -21,15 +21,20 @@ struct ProductAttrs {
 /// The transpose of the last two dims.
 Tensor transposed(const Tensor& x) { return transpose(x, -2, -1); }
 
-/// d/da and d/db of a x b with matrices in the last two dims: g b^T and a^T g, each in the dtype its owner
-/// wants.
-Gradients product_gradients(const VjpContext& args, const Tensor& a, const Tensor& b, const Tensor& g) {
+/// x as the left or the right matrix of a product: a vector becomes one.
+Tensor left_operand(const Tensor& x) { return x.dim() == 1 ? unsqueeze(x, 0) : x; }
+Tensor right_operand(const Tensor& x) { return x.dim() == 1 ? unsqueeze(x, 1) : x; }
+
+/// g b^T and a^T g, the gradients of a x b with matrices in the last two dims, each in the dtype its owner
+/// wants. Inputs 0 and 1 of the op are these matrices, or vectors that stand for them.
+Gradients product_gradients(const VjpContext& args, const Tensor& g) {
   Gradients result{Tensor(), Tensor()};
-  if (args.needs(0)) result[0] = matmul(g, transposed(b), args.wanted(0));
+  if (args.needs(0)) result[0] = matmul(g, transposed(right_operand(args.in(1))), args.wanted(0));
   if (args.needs(1)) {
+    const Tensor a = left_operand(args.in(0));
     // With a plain matrix b, the batch dims of a and g are only more rows: one product instead of a sum of
     // many.
-    const bool fold = b.dim() == 2 && a.dim() > 2 && a.numel() > 0 && g.numel() > 0;
+    const bool fold = args.in_shape(1).size() <= 2 && a.dim() > 2 && a.numel() > 0 && g.numel() > 0;
     const Tensor rows_a = fold ? reshape(a, {-1, a.size(-1)}) : a;
     const Tensor rows_g = fold ? reshape(g, {-1, g.size(-1)}) : g;
     result[1] = matmul(transposed(rows_a), rows_g, args.wanted(1));
@@ -47,8 +52,7 @@ Outputs matmul_forward(const ForwardArgs<ProductAttrs>& args) {
                      "use mul for numbers");
   }
   const DType dtype = product_dtype("matmul", args.in(0), args.in(1), args.attrs.out_dtype);
-  const Tensor a = args.in(0).dim() == 1 ? unsqueeze(args.in(0), 0) : args.in(0);
-  const Tensor b = args.in(1).dim() == 1 ? unsqueeze(args.in(1), 1) : args.in(1);
+  const Tensor a = left_operand(args.in(0)), b = right_operand(args.in(1));
   require_inner("matmul", args.in(0), args.in(1), a.size(-1), b.size(-2));
   const auto batch = [](const Tensor& x) {
     return Shape(std::span<const std::int64_t>(x.shape()).first(x.shape().size() - 2));
@@ -64,16 +68,14 @@ Outputs matmul_forward(const ForwardArgs<ProductAttrs>& args) {
 }
 
 Gradients matmul_vjp(const VjpArgs<ProductAttrs>& args) {
-  const Tensor x = args.in(0), y = args.in(1);
-  const Tensor a = x.dim() == 1 ? unsqueeze(x, 0) : x;
-  const Tensor b = y.dim() == 1 ? unsqueeze(y, 1) : y;
+  const bool from_row = args.in_shape(0).size() == 1, from_column = args.in_shape(1).size() == 1;
   Tensor g = args.grad();
-  if (y.dim() == 1) g = unsqueeze(g, -1);
-  if (x.dim() == 1) g = unsqueeze(g, -2);
-  Gradients result = product_gradients(args, a, b, g);
+  if (from_column) g = unsqueeze(g, -1);
+  if (from_row) g = unsqueeze(g, -2);
+  Gradients result = product_gradients(args, g);
   // A vector's gradient still has the dim that made it a matrix; batch dims are the engine's to sum.
-  if (x.dim() == 1 && result[0].defined()) result[0] = squeeze(result[0], {-2});
-  if (y.dim() == 1 && result[1].defined()) result[1] = squeeze(result[1], {-1});
+  if (from_row && result[0].defined()) result[0] = squeeze(result[0], {-2});
+  if (from_column && result[1].defined()) result[1] = squeeze(result[1], {-1});
   return result;
 }
 
@@ -90,7 +92,7 @@ constexpr Op<ProductAttrs> matmul_op{
     .samples = matmul_samples,
     .forward = matmul_forward,
     .vjp = matmul_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered matmul_registered{matmul_op};
 
@@ -117,9 +119,7 @@ Outputs same_rank_forward(const ForwardArgs<ProductAttrs>& args) {
   product_into(out, a, b);
   return out;
 }
-Gradients same_rank_vjp(const VjpArgs<ProductAttrs>& args) {
-  return product_gradients(args, args.in(0), args.in(1), args.grad());
-}
+Gradients same_rank_vjp(const VjpArgs<ProductAttrs>& args) { return product_gradients(args, args.grad()); }
 
 std::vector<Sample<ProductAttrs>> mm_samples() {
   using samples::real;
@@ -130,7 +130,7 @@ constexpr Op<ProductAttrs> mm_op{
     .samples = mm_samples,
     .forward = same_rank_forward<2>,
     .vjp = same_rank_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered mm_registered{mm_op};
 
@@ -145,7 +145,7 @@ constexpr Op<ProductAttrs> bmm_op{
     .samples = bmm_samples,
     .forward = same_rank_forward<3>,
     .vjp = same_rank_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered bmm_registered{bmm_op};
 
@@ -162,7 +162,7 @@ Outputs mv_forward(const ForwardArgs<NoAttrs>& args) {
   return out;
 }
 Gradients mv_vjp(const VjpArgs<NoAttrs>& args) {
-  Gradients result = product_gradients(args, args.in(0), unsqueeze(args.in(1), 1), unsqueeze(args.grad(), 1));
+  Gradients result = product_gradients(args, unsqueeze(args.grad(), 1));
   if (result[1].defined()) result[1] = squeeze(result[1], {1});
   return result;
 }
@@ -174,7 +174,7 @@ constexpr Op<NoAttrs> mv_op{
     .samples = mv_samples,
     .forward = mv_forward,
     .vjp = mv_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered mv_registered{mv_op};
 
@@ -210,7 +210,7 @@ constexpr Op<NoAttrs> kDotOp{
     .samples = dot_samples,
     .forward = dot_forward<v>,
     .vjp = dot_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered dot_registered{kDotOp<false>};
 const Registered vdot_registered{kDotOp<true>};
@@ -240,7 +240,7 @@ constexpr Op<NoAttrs> outer_op{
     .samples = outer_samples,
     .forward = outer_forward,
     .vjp = outer_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered outer_registered{outer_op};
 

@@ -137,7 +137,7 @@ constexpr Op<MatmulSumAttrs> kOp{
     .samples = samples_of<form>,
     .forward = matmul_sum_forward<form>,
     .vjp = matmul_sum_vjp<form>,
-    .saves = save_inputs(1, 2),
+    .saves = save_factors(1, 2),
 };
 const Registered addmm_registered{kOp<kAddmm>};
 const Registered addmv_registered{kOp<kAddmv>};

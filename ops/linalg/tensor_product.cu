@@ -91,7 +91,7 @@ constexpr Op<TensordotAttrs> tensordot_op{
     .samples = tensordot_samples,
     .forward = tensordot_forward,
     .vjp = tensordot_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered tensordot_registered{tensordot_op};
 
@@ -228,7 +228,7 @@ constexpr Op<CrossAttrs> cross_op{
     .samples = cross_samples,
     .forward = cross_forward,
     .vjp = cross_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered cross_registered{cross_op};
 

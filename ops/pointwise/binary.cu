@@ -107,7 +107,7 @@ Gradients mul_vjp(const VjpArgs<NoAttrs>& args) {
   return {args.needs(0) ? mul(grad, args.in(1)) : Tensor(), args.needs(1) ? mul(grad, args.in(0)) : Tensor()};
 }
 constexpr Op<NoAttrs> mul_op =
-    elementwise_op("mul", Category::passthrough, two_samples, mul_forward, mul_vjp, save_inputs(0, 1));
+    elementwise_op("mul", Category::passthrough, two_samples, mul_forward, mul_vjp, save_factors(0, 1));
 const Registered mul_registered{mul_op};
 
 // --- div
@@ -147,8 +147,9 @@ std::vector<Sample<DivAttrs>> div_samples() {
           {{samples::constant({3, 5}), samples::constant({3, 5}, 0.5, 2)}, {RoundingMode::trunc}},
           {{samples::constant({3, 5}), samples::constant({5}, -2, -0.5)}, {RoundingMode::floor}}};
 }
-constexpr Op<DivAttrs> div_op = elementwise_op<DivAttrs>("div", Category::passthrough, div_samples,
-                                                         div_forward, div_vjp, save_inputs(0, 1));
+constexpr Op<DivAttrs> div_op =
+    elementwise_op<DivAttrs>("div", Category::passthrough, div_samples, div_forward, div_vjp,
+                             Saves{tensor_set(0, 1), 0, tensor_set(0)});
 const Registered div_registered{div_op};
 
 // --- pow

@@ -83,7 +83,7 @@ std::vector<Sample<ValueAttrs>> addcmul_samples() {
           {{samples::real({5}), samples::real({3, 1}), samples::real({2, 1, 5})}, {-0.5}}};
 }
 constexpr Op<ValueAttrs> addcmul_op = elementwise_op<ValueAttrs>(
-    "addcmul", Category::promote, addcmul_samples, addcmul_forward, addcmul_vjp, save_inputs(1, 2));
+    "addcmul", Category::promote, addcmul_samples, addcmul_forward, addcmul_vjp, save_factors(1, 2));
 const Registered addcmul_registered{addcmul_op};
 
 Outputs addcdiv_forward(const ValueArgs& args) {

@@ -265,7 +265,7 @@ constexpr Op<ConvAttrs> kConv{
     .samples = conv_samples<kSpatial>,
     .forward = forward<kSpatial>,
     .vjp = vjp<kSpatial>,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 template <std::size_t kSpatial>
 constexpr Op<ConvTransposeAttrs> kConvTranspose{
@@ -275,7 +275,7 @@ constexpr Op<ConvTransposeAttrs> kConvTranspose{
     .samples = transpose_samples<kSpatial>,
     .forward = transpose_forward<kSpatial>,
     .vjp = transpose_vjp<kSpatial>,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered conv1d_registered{kConv<1>}, conv2d_registered{kConv<2>}, conv3d_registered{kConv<3>};
 const Registered transpose1d_registered{kConvTranspose<1>}, transpose2d_registered{kConvTranspose<2>},

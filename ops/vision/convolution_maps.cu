@@ -234,7 +234,7 @@ constexpr Op<ConvolutionAttrs> map_op{
     .samples = map_samples,
     .forward = convolution_map_forward,
     .vjp = convolution_map_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered map_registered{map_op};
 
@@ -276,7 +276,7 @@ constexpr Op<ConvolutionAttrs> input_op{
     .samples = input_samples,
     .forward = input_forward,
     .vjp = input_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered input_registered{input_op};
 
@@ -330,7 +330,7 @@ constexpr Op<ConvolutionWeightAttrs> weight_op{
     .samples = weight_samples,
     .forward = weight_forward,
     .vjp = weight_vjp,
-    .saves = save_inputs(0, 1),
+    .saves = save_factors(0, 1),
 };
 const Registered weight_registered{weight_op};
 

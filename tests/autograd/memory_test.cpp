@@ -64,6 +64,38 @@ TEST(Memory, SavedTensorsGoDuringBackward) {
   EXPECT_LT(live_bytes(), with_graph);
 }
 
+/// How many tensors have the memory of x, once f(x) is recorded.
+template <class F>
+std::int64_t owners_after(const Tensor& x, F f) {
+  const Tensor y = f(x);
+  EXPECT_TRUE(y.requires_grad());
+  return x.impl().storage->use_count();
+}
+
+TEST(Memory, AFactorIsSavedForTheGradientsOfTheOthersOnly) {
+  const Tensor leaf = ones({4, 4}, {.requires_grad = true}), frozen = ones({4, 4});
+  const Tensor images = ones({1, 1, 4, 4}, {.requires_grad = true}), kernel = ones({1, 1, 2, 2});
+  const auto expect_kept = [](const char* what, bool kept, const Tensor& of, auto f) {
+    const Tensor x = of * 1.0;  // nobody else has its memory
+    EXPECT_EQ(owners_after(x, f) > 1, kept) << what;
+  };
+  expect_kept("linear", false, leaf, [&](const Tensor& x) { return linear(x, frozen); });
+  expect_kept("linear, trained", true, leaf, [&](const Tensor& x) { return linear(x, leaf); });
+  expect_kept("linear, bias trained", false, leaf,
+              [&](const Tensor& x) { return linear(x, frozen, ones({4}, {.requires_grad = true})); });
+  expect_kept("a weight of constants", false, leaf, [&](const Tensor& w) { return linear(frozen, w); });
+  expect_kept("matmul", false, leaf, [&](const Tensor& x) { return matmul(frozen, x); });
+  expect_kept("addmm", false, leaf, [&](const Tensor& x) { return addmm(leaf, x, frozen); });
+  expect_kept("conv2d", false, images, [&](const Tensor& x) { return conv2d(x, kernel); });
+  expect_kept("conv2d, trained", true, images,
+              [&](const Tensor& x) { return conv2d(x, kernel.detach().requires_grad_()); });
+  expect_kept("mul", false, leaf, [&](const Tensor& x) { return x * frozen; });
+  expect_kept("mul, both", true, leaf, [&](const Tensor& x) { return x * leaf; });
+  expect_kept("a square", true, leaf, [&](const Tensor& x) { return x * x; });
+  expect_kept("div", false, leaf, [&](const Tensor& x) { return x / frozen; });
+  expect_kept("a divisor", true, leaf, [&](const Tensor& x) { return frozen / x; });
+}
+
 TEST(Memory, AWarmTrainingStepMakesNoSystemAllocationPerOp) {
   const Tensor w = tensor({0.1, 0.2, 0.3}, {.requires_grad = true});
   const Tensor x = tensor({1.0, 2.0, 3.0});

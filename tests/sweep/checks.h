@@ -7,7 +7,7 @@
 
 namespace mezzo::sweep {
 
-/// First derivatives against finite differences in f64.
+/// First derivatives against finite differences in f64, with all inputs' gradients and with one alone.
 void check_gradient(const Case& one, Findings& findings);
 /// Derivatives of sum(gradient * v), with respect to inputs and upstream gradients, likewise.
 void check_second_gradient(const Case& one, Findings& findings);

@@ -95,6 +95,17 @@ Tensors directions_like(const Tensors& tensors, std::uint64_t stream) {
 
 bool has_gradient(const Case& one) { return one.op->no_gradient_because().empty(); }
 
+/// The gradient of input i where no other input requires one, so that an op saves no more than this one
+/// reads.
+Tensor gradient_alone(const Case& one, const Tensors& inputs, std::size_t i, const Tensors& weights) {
+  Tensors alone;
+  for (const Tensor& input : inputs) alone.push_back(input.defined() ? input.detach() : Tensor());
+  alone[i].requires_grad_();
+  const Tensors roots = differentiable(call(forward_of(one), alone));
+  if (roots.empty()) return {};
+  return grad(roots, {alone[i]}, weights, {.allow_unused = true})[0];
+}
+
 /// The first gradients as a function of [inputs..., upstream gradients...]. Undefined ones are left out, as
 /// `keep` says.
 Map gradient_map(const Case& one, std::size_t num_inputs, const std::vector<bool>& keep) {
@@ -161,6 +172,10 @@ void check_gradient(const Case& one, Findings& findings) {
       findings.fail(Check::gradient, what + " has shape " + to_string(analytic[k].shape()));
     const auto numeric = numeric_gradient(map, leaves.all, i, weights);
     if (auto found = differs_from_numeric(what, analytic[k], numeric)) findings.fail(Check::gradient, *found);
+    if (leaves.wanted.size() == 1) continue;
+    const Tensor alone = gradient_alone(one, leaves.all, i, weights);
+    if (auto found = differs_from_numeric(what + " alone", alone, numeric))
+      findings.fail(Check::gradient, *found);
   }
 }
 
