@@ -152,11 +152,11 @@ bool eligible(const Tensor& tensor, const State& state) {
 /// The cast of a weight: the cached copy with a history of its own, so that no kernel runs. `for_call`: an op
 /// is called with it, and nobody else gets it.
 Tensor cast_leaf(const Tensor& leaf, DType dtype, bool for_call) {
-  cached_leaves.get().add(leaf);
-  if (for_call) return half_copy_for_call(leaf, dtype);
-  Outputs cast(half_copy(leaf, dtype));
-  if (grad_enabled()) record(to_dtype_descriptor(), {leaf}, ToDTypeAttrs{dtype}, cast);
-  return cast[0];
+  bool to_drop = false;
+  Outputs cast(for_call ? half_copy_for_call(leaf, dtype, &to_drop) : half_copy(leaf, dtype, &to_drop));
+  if (to_drop) cached_leaves.get().add(leaf);
+  if (!for_call && grad_enabled()) record(to_dtype_descriptor(), {leaf}, ToDTypeAttrs{dtype}, cast);
+  return std::move(cast[0]);
 }
 
 Tensor cast(const Tensor& tensor, DType dtype, const State& state, bool for_call) {
@@ -178,8 +178,10 @@ void rewrite(HookedCall& call, const State& state, F choose) {
   });
   if (!changes) return;
   for (const TensorRef& input : call.inputs) {
-    call.rewritten.push_back(eligible(input, state) ? cast(input, choose(input.get()), state, true)
-                                                    : input.get());
+    if (eligible(input, state))
+      call.rewritten.push_back(cast(input, choose(input.get()), state, true));
+    else
+      call.rewritten.push_back(input.get());
   }
 }
 

@@ -74,9 +74,9 @@ class RecordedRule final : public mezzo::detail::ReplayedState {
   std::uint32_t count_;
 };
 
-/// Gradients, and the indices of the parameters they are of.
+/// Gradients, where their parameters have them, and the indices of these.
 struct OwnedGradients {
-  std::vector<Tensor> tensors;
+  std::vector<TensorRef> tensors;
   std::vector<std::uint32_t> owners;
 };
 
@@ -97,7 +97,7 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, const std::vector
     warn_without_master(optimizer, parameters[i], i);
     if (!gradient.is_contiguous())
       optim::require_own_memory(op, gradient, "a gradient of " + optimizer.parameter_name(i));
-    gradients.tensors.push_back(gradient);
+    gradients.tensors.emplace_back(gradient);
     gradients.owners.push_back(static_cast<std::uint32_t>(i));
   }
   // Parameters without elements need no gradients: those of a rank without a shard.
@@ -112,23 +112,20 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, const std::vector
 
 /// Gives 16-bit parameters with masters f32 gradients of the same values: unscaled there, nothing underflows.
 /// All are made before the first is set, so that nothing has changed when there is no memory for them.
-void widen(OwnedGradients& gradients, const optim::Optimizer& optimizer,
+void widen(const OwnedGradients& gradients, const optim::Optimizer& optimizer,
            const std::vector<Tensor>& parameters) {
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
-  OwnedGradients widened;
+  std::vector<std::pair<std::uint32_t, Tensor>> widened;
   for (std::size_t k = 0; k < gradients.tensors.size(); ++k) {
-    Tensor& gradient = gradients.tensors[k];
+    const Tensor& gradient = gradients.tensors[k];
     if (!is_16bit(gradient.dtype()) || !optimizer.has_master(gradients.owners[k])) continue;
-    gradient = gradient.detach().to(DType::f32);
-    widened.tensors.push_back(gradient);
-    widened.owners.push_back(gradients.owners[k]);
+    widened.emplace_back(gradients.owners[k], gradient.detach().to(DType::f32));
   }
-  for (std::size_t k = 0; k < widened.tensors.size(); ++k)
-    parameters[widened.owners[k]].set_grad(widened.tensors[k]);
+  for (const auto& [owner, gradient] : widened) parameters[owner].set_grad(gradient);
 }
 
-std::vector<kernels::View> views_of(const std::vector<Tensor>& tensors) {
+std::vector<kernels::View> views_of(std::span<const TensorRef> tensors) {
   std::vector<kernels::View> views;
   views.reserve(tensors.size());
   for (const Tensor& tensor : tensors) views.push_back(ops::view_of(tensor));
@@ -233,7 +230,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
   }
   const std::vector<Tensor> parameters = optimizer.parameters();
   const autograd::GradientLocks locks(parameters);
-  OwnedGradients gradients = gradients_of(optimizer, parameters, op);
+  const OwnedGradients gradients = gradients_of(optimizer, parameters, op);
   begin(state, optimizer, op);
   widen(gradients, optimizer, parameters);
   kernels::unscale(record_.device(), views_of(gradients.tensors), record_in(state.record),

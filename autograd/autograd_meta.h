@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "mezzo/autograd/leaf_lock.h"
+#include "mezzo/core/layout.h"
 #include "mezzo/core/memory/stream_mark.h"
 #include "mezzo/core/tensor.h"
 
@@ -30,6 +31,11 @@ struct HalfCopy {
   /// program lets other streams wait anyway.
   Ref<mezzo::detail::StreamMark> written;
 };
+
+/// How a leaf's copies lie in memory: as a cast of the leaf does, in its memory format.
+[[nodiscard]] inline Dims half_copy_strides(const TensorImpl& leaf) {
+  return layout::dense_strides("half_copy", leaf.shape, layout::format_of(leaf.shape, leaf.strides));
+}
 
 /// Tensors that are finite exactly when another one is (autograd/finite_proof.h), and the versions of all
 /// three for which that holds.

@@ -11,8 +11,8 @@
 namespace mezzo {
 
 /// For functions of gradients: notes that `product` = a product of all of `a` with all of `b` without any
-/// other factor. Nothing is noted, and nothing kept alive, unless product is f32, both operands are f16, and
-/// together they take at most a quarter of its memory.
+/// other factor. Nothing is noted, and nothing kept alive, unless product is f32 and not small, both operands
+/// are f16, and together they take at most a quarter of its memory.
 void prove_finite_by(const Tensor& product, const Tensor& a, const Tensor& b);
 
 /// The tensors that are finite exactly when `tensor` is; empty when nothing is known, or when one of the

@@ -27,8 +27,6 @@ using autograd::RecordedCopies;
 using mezzo::detail::Recording;
 using mezzo::detail::StreamMark;
 
-constexpr std::array<DType, 2> kHalfTypes{DType::f16, DType::bf16};
-
 /// Fills the slot from the leaf's present values.
 void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
   const NoGrad no_grad;
@@ -47,25 +45,26 @@ void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
 template <class F>
 void each_copy(AutogradMeta& meta, const TensorImpl& leaf, F f) {
   Recording* const recording = Recording::of(leaf.storage->device());
-  for (std::size_t i = 0; i < kHalfTypes.size(); ++i) {
+  for (std::size_t i = 0; i < kHalfCopyTypes.size(); ++i) {
     if (recording == nullptr) {
-      f(meta.half_copies[i], kHalfTypes[i], 1);
+      f(meta.half_copies[i], kHalfCopyTypes[i], 1);
       continue;
     }
-    RecordedCopies::Copy* const copy = RecordedCopies::of(*recording).find(leaf, kHalfTypes[i]);
-    if (copy != nullptr) f(copy->now, kHalfTypes[i], copy->entry && copy->now.storage == copy->entry ? 2 : 1);
+    RecordedCopies::Copy* const copy = RecordedCopies::of(*recording).find(leaf, kHalfCopyTypes[i]);
+    if (copy != nullptr)
+      f(copy->now, kHalfCopyTypes[i], copy->entry && copy->now.storage == copy->entry ? 2 : 1);
   }
 }
 
 }  // namespace
 
-Tensor half_copy_for_call(const Tensor& leaf, DType dtype) {
-  Outputs cast(half_copy(leaf, dtype));
+Tensor half_copy_for_call(const Tensor& leaf, DType dtype, bool* to_drop) {
+  Outputs cast(half_copy(leaf, dtype, to_drop));
   if (grad_enabled()) record(autograd::leaf_cast_op(), {leaf}, ToDTypeAttrs{dtype}, cast);
   return std::move(cast[0]);
 }
 
-Tensor half_copy(const Tensor& leaf, DType dtype) {
+Tensor half_copy(const Tensor& leaf, DType dtype, bool* to_drop) {
   if (leaf.dtype() != DType::f32 || !is_16bit(dtype)) {
     throw DTypeError("half_copy", "an f32 leaf and a 16-bit dtype",
                      to_string(leaf.dtype()) + " and " + to_string(dtype), "use to(dtype)");
@@ -76,7 +75,10 @@ Tensor half_copy(const Tensor& leaf, DType dtype) {
   Recording* const recording = Recording::of(leaf.device());
   HalfCopy& copy =
       recording == nullptr ? eager : RecordedCopies::of(*recording).use(*recording, leaf, dtype, eager).now;
-  if (!copy.storage || copy.version != leaf.version()) refresh(copy, leaf, dtype);
+  if (!copy.storage || copy.version != leaf.version()) {
+    refresh(copy, leaf, dtype);
+    if (to_drop != nullptr) *to_drop = !copy.kept;
+  }
   copy.wanted = true;
   Tensor values = half_tensor(copy.storage, leaf.impl(), dtype);
   if (recording == nullptr) StreamMark::wait(copy.written, values);
@@ -99,8 +101,8 @@ void release_half_copies(const Tensor& leaf) noexcept {
   meta->half_copies = {};
 }
 
-std::array<Tensor, 2> writable_half_copies(const Tensor& leaf) {
-  std::array<Tensor, 2> result;
+std::array<Ref<Storage>, 2> writable_half_copies(const Tensor& leaf) {
+  std::array<Ref<Storage>, 2> result;
   AutogradMeta* const meta = autograd::meta_of(leaf);
   if (meta == nullptr) return result;
   const std::scoped_lock lock(meta->lock);
@@ -111,7 +113,7 @@ std::array<Tensor, 2> writable_half_copies(const Tensor& leaf) {
     }
     const bool usable = copy.storage && copy.version == leaf.version() && copy.storage->use_count() == owners;
     if (!usable) refresh(copy, leaf, dtype);
-    result[dtype == DType::f16 ? 0 : 1] = half_tensor(copy.storage, leaf.impl(), dtype);
+    result[dtype == DType::f16 ? 0 : 1] = copy.storage;
   });
   return result;
 }

@@ -10,12 +10,13 @@
 namespace mezzo {
 
 /// The values of an f32 leaf in f16 or bf16, without history: the cached copy when it has the leaf's version,
-/// else a new one, which is cached. Safe to call for one leaf from several threads.
-[[nodiscard]] Tensor half_copy(const Tensor& leaf, DType dtype);
+/// else a new one, which is cached. Safe to call for one leaf from several threads. `to_drop` is set for a
+/// new one that no optimizer keeps: the caller ends its life by drop_half_copies.
+[[nodiscard]] Tensor half_copy(const Tensor& leaf, DType dtype, bool* to_drop = nullptr);
 
 /// The same for one call of an op: where gradients are recorded, it has a history that backward passes by,
 /// straight to the leaf (autograd/leaf_cast.h). So nobody but that op may get it.
-[[nodiscard]] Tensor half_copy_for_call(const Tensor& leaf, DType dtype);
+[[nodiscard]] Tensor half_copy_for_call(const Tensor& leaf, DType dtype, bool* to_drop = nullptr);
 
 /// Drops the copies of a leaf that no optimizer keeps; what graphs still hold stays alive with them.
 void drop_half_copies(TensorImpl& leaf);
@@ -24,10 +25,13 @@ void drop_half_copies(TensorImpl& leaf);
 /// anew.
 void release_half_copies(const Tensor& leaf) noexcept;
 
-/// For optimizers, before they write `leaf`: one tensor for each 16-bit dtype that autocast has used since
-/// the last call of `half_copies_written`, equal to the leaf now and held by nobody else, so that it may be
-/// overwritten. Undefined for the others, whose copies are dropped.
-[[nodiscard]] std::array<Tensor, 2> writable_half_copies(const Tensor& leaf);
+/// The dtypes of copies.
+inline constexpr std::array<DType, 2> kHalfCopyTypes{DType::f16, DType::bf16};
+
+/// For optimizers, before they write `leaf`: the copies in those of kHalfCopyTypes that autocast has used
+/// since the last call of `half_copies_written`, equal to the leaf now and held by nobody else, so that they
+/// may be overwritten. Empty for the others, whose copies are dropped.
+[[nodiscard]] std::array<Ref<Storage>, 2> writable_half_copies(const Tensor& leaf);
 
 /// After writing the leaf, its copies, and bumping the leaf's version: the copies of `writable_half_copies`
 /// are the leaf's values again.

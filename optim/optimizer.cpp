@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/gradient_locks.h"
 #include "mezzo/autograd/half_copy.h"
@@ -31,6 +32,15 @@ void set_view(kernels::View& view, const Tensor& tensor) {
   view.dtype = tensor.dtype();
   view.shape = tensor.shape();
   view.strides = tensor.strides();
+}
+
+/// The same for a 16-bit copy of `leaf`; empty: there is none.
+void set_view(kernels::View& view, const Ref<Storage>& copy, DType dtype, const Tensor& leaf) {
+  if (!copy) return;
+  view.data = copy->data();
+  view.dtype = dtype;
+  view.shape = leaf.shape();
+  view.strides = autograd::half_copy_strides(leaf.impl());
 }
 
 }  // namespace
@@ -254,12 +264,13 @@ void Optimizer::prepare(std::size_t group, std::size_t buffers, Parameter& param
 }
 
 void Optimizer::add_update(const Parameter& parameter, const Tensor& gradient,
-                           const std::array<Tensor, 2>& copies) {
+                           const std::array<Ref<Storage>, 2>& copies) {
   kernels::ParameterUpdate& update = updates_.emplace_back();
   set_view(update.value, parameter.master.defined() ? parameter.master : parameter.tensor);
   set_view(update.gradient, gradient);
   for (std::size_t i = 0; i < parameter.buffers.size(); ++i) set_view(update.state[i], parameter.buffers[i]);
-  for (std::size_t i = 0; i < copies.size(); ++i) set_view(update.copies[i], copies[i]);
+  for (std::size_t i = 0; i < copies.size(); ++i)
+    set_view(update.copies[i], copies[i], kHalfCopyTypes[i], parameter.tensor);
   if (parameter.master.defined()) set_view(update.copies[2], parameter.tensor);
   update.step = static_cast<std::int64_t*>(parameter.step.impl().data());
   if (parameter.carried.defined()) update.carried = static_cast<double*>(parameter.carried.impl().data());
@@ -365,7 +376,10 @@ Tensor Optimizer::step(const mezzo::detail::Function<Tensor()>& closure) {
 }
 
 std::vector<Tensor> Optimizer::parameters() const {
+  std::size_t count = 0;
+  for (const Group& group : groups_) count += group.parameters.size();
   std::vector<Tensor> all;
+  all.reserve(count);
   for (const Group& group : groups_) {
     for (const Parameter& parameter : group.parameters) all.push_back(parameter.tensor);
   }

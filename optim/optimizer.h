@@ -186,7 +186,8 @@ class Optimizer {
   void prepare(std::size_t group, std::size_t buffers, Parameter& parameter) const;
   void prepare_master(std::size_t group, Parameter& parameter) const;
   /// One more of `updates_`.
-  void add_update(const Parameter& parameter, const Tensor& gradient, const std::array<Tensor, 2>& copies);
+  void add_update(const Parameter& parameter, const Tensor& gradient,
+                  const std::array<Ref<Storage>, 2>& copies);
   [[nodiscard]] static kernels::UpdateControl control_of(const Group& group, const ScalerControl& control);
   /// Group and position of parameter i. Throws: IndexError.
   [[nodiscard]] std::pair<std::size_t, std::size_t> locate(std::size_t i) const;
@@ -231,7 +232,7 @@ class Optimizer {
   FoundInfAgreement found_inf_agreement_;
   // What step() hands to the kernels, kept for its memory: a step asks the system for none.
   std::vector<kernels::ParameterUpdate> updates_;
-  std::vector<std::array<Tensor, 2>> copies_;
+  std::vector<std::array<Ref<Storage>, 2>> copies_;
 };
 
 /// Throws: ShapeError in the name of `op` when two elements of `tensor` share memory (an expanded tensor), so

@@ -4,7 +4,6 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op_observer.h"
-#include "mezzo/core/layout.h"
 
 namespace mezzo::autograd {
 
@@ -15,9 +14,7 @@ constexpr char kKey = 0;  // its address names these states among those of a rec
 }  // namespace
 
 Tensor half_tensor(const Ref<Storage>& copy, const TensorImpl& leaf, DType dtype) {
-  const MemoryFormat format = layout::format_of(leaf.shape, leaf.strides);
-  const Dims strides = layout::dense_strides("half_copy", leaf.shape, format);
-  return Tensor(make_ref<TensorImpl>(copy, 0, leaf.shape, strides, dtype, false));
+  return Tensor(make_ref<TensorImpl>(copy, 0, leaf.shape, half_copy_strides(leaf), dtype, false));
 }
 
 RecordedCopies& RecordedCopies::of(mezzo::detail::Recording& recording) {

@@ -11,7 +11,7 @@
 
 namespace mezzo::autograd {
 
-/// The copy as a tensor: it lies as a cast of the leaf does, in the leaf's memory format.
+/// The copy as a tensor.
 [[nodiscard]] Tensor half_tensor(const Ref<Storage>& copy, const TensorImpl& leaf, DType dtype);
 
 /// A recording's copies. Where the recorded work reads a weight's 16-bit values before it writes the weight,

@@ -227,11 +227,19 @@ void convert_columns(const std::byte* src, DType from, std::int64_t src_pitch, s
   const std::int64_t from_size = size_of(from), to_size = size_of(to);
   if (from == to) return transpose(src, src_pitch, dst, cols, to_size, rows, cols);
   alignas(64) std::byte tile[kTransposeTile * 8];
-  const std::int64_t most = kTransposeTile / rows;
+  const std::int64_t most = kTransposeTile * 8 / (std::min(from_size, to_size) * rows);
   for (std::int64_t j = 0; j < cols; j += most) {
     const std::int64_t count = std::min(most, cols - j);
-    convert_runs(src + j * src_pitch * from_size, from, src_pitch, tile, to, rows, count, rows);
-    transpose(tile, rows, dst + j * to_size, cols, to_size, rows, count);
+    const std::byte* const columns = src + j * src_pitch * from_size;
+    std::byte* const to_columns = dst + j * to_size;
+    // Narrow elements are turned over, as a register takes more of them.
+    if (from_size < to_size) {
+      transpose(columns, src_pitch, tile, count, from_size, rows, count);
+      convert_runs(tile, from, count, to_columns, to, cols, rows, count);
+    } else {
+      convert_runs(columns, from, src_pitch, tile, to, rows, count, rows);
+      transpose(tile, rows, to_columns, cols, to_size, rows, count);
+    }
   }
 }
 

@@ -22,7 +22,7 @@ bool has_nonfinite(const Tensor& tensor) {
 /// One linear layer in autocast with an input and an output gradient that the test chooses.
 class FiniteProofTest : public ::testing::Test {
  protected:
-  static constexpr std::int64_t kBatch = 4, kIn = 32, kOut = 48;
+  static constexpr std::int64_t kBatch = 4, kIn = 128, kOut = 96;
 
   void forward_and_backward(DType dtype = DType::f16) {
     Tensor output;
@@ -132,6 +132,16 @@ TEST_F(FiniteProofTest, OnlyForProductsOfF16ThatCannotOverflow) {
   optimizer.zero_grad();
   mse_loss(linear(input, weight, bias), full({kBatch, kOut}, 0.0, {.device = device})).backward();
   EXPECT_TRUE(finite_proof(weight.grad()).empty()) << "f32";
+}
+
+TEST_F(FiniteProofTest, ASmallGradientIsRead) {
+  weight = full({kOut, 16}, 0.25, {.device = device}).requires_grad_();
+  input = full({1, 16}, 0.5, {.dtype = DType::f16, .device = device});
+  output_gradient = full({1, kOut}, kInf, {.dtype = DType::f16, .device = device});
+  optim::SGD small{std::vector<Tensor>{weight, bias}, {.lr = 1}};
+  forward_and_backward();
+  EXPECT_TRUE(finite_proof(weight.grad()).empty());
+  EXPECT_TRUE(scaler.step(small).skipped());
 }
 
 TEST_F(FiniteProofTest, OperandsAsLargeAsTheGradientAreNotKept) {

@@ -243,7 +243,9 @@ TEST(CudnnHeader, HasNvidiasValues) {
     const auto found = theirs.find(name);
     ASSERT_NE(found, theirs.end()) << name;
     // How many notes there are grows from version to version.
-    if (name != "CUDNN_NUMERICAL_NOTE_TYPE_COUNT") EXPECT_EQ(value, found->second) << name;
+    if (name != "CUDNN_NUMERICAL_NOTE_TYPE_COUNT") {
+      EXPECT_EQ(value, found->second) << name;
+    }
   }
 }
 
