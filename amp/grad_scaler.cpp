@@ -2,7 +2,6 @@
 // kernels that each starts. Nothing here reads a value back; calls that do are in grad_scaler_state.cpp.
 #include "mezzo/amp/grad_scaler.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/replay/recording.h"
+#include "mezzo/core/small_vector.h"
 #include "mezzo/core/warning.h"
 #include "mezzo/kernels/scaler/scaler.h"
 #include "mezzo/ops/factory.h"
@@ -76,33 +76,35 @@ class RecordedRule final : public mezzo::detail::ReplayedState {
 
 /// Gradients, where their parameters have them, and the indices of these.
 struct OwnedGradients {
-  std::vector<TensorRef> tensors;
-  std::vector<std::uint32_t> owners;
+  SmallVector<TensorRef, 16> tensors;
+  SmallVector<std::uint32_t, 16> owners;
 };
 
-/// `parameters`: the optimizer's, with their locks held.
-OwnedGradients gradients_of(const optim::Optimizer& optimizer, const std::vector<Tensor>& parameters,
-                            std::string_view op) {
+void lock_parameters(const optim::Optimizer& optimizer, autograd::GradientLocks& locks) {
+  optimizer.for_each_parameter([&](const Tensor& parameter, std::size_t /*i*/) { locks.add(parameter); });
+  locks.lock();
+}
+
+/// For an optimizer whose parameters' locks are held.
+OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view op) {
   OwnedGradients gradients;
-  gradients.tensors.reserve(parameters.size());
-  gradients.owners.reserve(parameters.size());
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Tensor& gradient = autograd::locked_grad(parameters[i]);
-    if (!gradient.defined()) continue;
+  bool has_elements = false;
+  optimizer.for_each_parameter([&](const Tensor& parameter, std::size_t i) {
+    has_elements = has_elements || parameter.numel() > 0;
+    const Tensor& gradient = autograd::locked_grad(parameter);
+    if (!gradient.defined()) return;
     if (gradient.dtype() == DType::f16 && !optimizer.has_master(i)) {
       throw DTypeError(
           op, "f32 or bf16 gradients", "f16 of " + optimizer.parameter_name(i) + ", which is f16 itself",
           "keep parameters in f32 and let autocast cast them, or give the optimizer master_weights = true");
     }
-    warn_without_master(optimizer, parameters[i], i);
+    warn_without_master(optimizer, parameter, i);
     if (!gradient.is_contiguous())
       optim::require_own_memory(op, gradient, "a gradient of " + optimizer.parameter_name(i));
     gradients.tensors.emplace_back(gradient);
     gradients.owners.push_back(static_cast<std::uint32_t>(i));
-  }
+  });
   // Parameters without elements need no gradients: those of a rank without a shard.
-  const bool has_elements = std::any_of(parameters.begin(), parameters.end(),
-                                        [](const Tensor& parameter) { return parameter.numel() > 0; });
   if (gradients.tensors.empty() && has_elements) {
     throw StateError(op, "an optimizer with gradients", "one whose parameters have none",
                      "call backward() on a scaled loss that depends on its parameters first");
@@ -112,8 +114,7 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, const std::vector
 
 /// Gives 16-bit parameters with masters f32 gradients of the same values: unscaled there, nothing underflows.
 /// All are made before the first is set, so that nothing has changed when there is no memory for them.
-void widen(const OwnedGradients& gradients, const optim::Optimizer& optimizer,
-           const std::vector<Tensor>& parameters) {
+void widen(const OwnedGradients& gradients, const optim::Optimizer& optimizer) {
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
   std::vector<std::pair<std::uint32_t, Tensor>> widened;
@@ -122,6 +123,8 @@ void widen(const OwnedGradients& gradients, const optim::Optimizer& optimizer,
     if (!is_16bit(gradient.dtype()) || !optimizer.has_master(gradients.owners[k])) continue;
     widened.emplace_back(gradients.owners[k], gradient.detach().to(DType::f32));
   }
+  if (widened.empty()) return;
+  const std::vector<Tensor> parameters = optimizer.parameters();
   for (const auto& [owner, gradient] : widened) parameters[owner].set_grad(gradient);
 }
 
@@ -135,9 +138,8 @@ std::vector<kernels::View> views_of(std::span<const TensorRef> tensors) {
 /// The tensors that have to be checked to know whether the gradients are finite.
 void check_finite_operands(const OwnedGradients& gradients, const Tensor& record) {
   std::vector<kernels::View> views;
-  std::vector<std::uint32_t> parameters;
+  SmallVector<std::uint32_t, 16> parameters;
   views.reserve(gradients.tensors.size());
-  parameters.reserve(gradients.tensors.size());
   const auto look_at = [&](const Tensor& witness, std::size_t i) {
     views.push_back(ops::view_of(witness));
     parameters.push_back(gradients.owners[i]);
@@ -228,11 +230,11 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
     throw StateError(op, "a call before step()", "one after step()",
                      "move unscale_ before step, or call update() first");
   }
-  const std::vector<Tensor> parameters = optimizer.parameters();
-  const autograd::GradientLocks locks(parameters);
-  const OwnedGradients gradients = gradients_of(optimizer, parameters, op);
+  autograd::GradientLocks locks;
+  lock_parameters(optimizer, locks);
+  const OwnedGradients gradients = gradients_of(optimizer, op);
   begin(state, optimizer, op);
-  widen(gradients, optimizer, parameters);
+  widen(gradients, optimizer);
   kernels::unscale(record_.device(), views_of(gradients.tensors), record_in(state.record),
                    {gradients.owners});
   optimizer.agree_on_found_inf(record_in(state.record));
@@ -243,8 +245,8 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
   constexpr std::string_view op = "GradScaler.step";
   if (!options_.enabled) {
-    const std::vector<Tensor> parameters = optimizer.parameters();
-    for (std::size_t i = 0; i < parameters.size(); ++i) warn_without_master(optimizer, parameters[i], i);
+    optimizer.for_each_parameter(
+        [&](const Tensor& parameter, std::size_t i) { warn_without_master(optimizer, parameter, i); });
     optimizer.step();
     return {};
   }
@@ -258,9 +260,8 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
   // Held to the end of the step: what another thread added after the check would be in the step unchecked.
   autograd::GradientLocks locks;
   if (unscale) {
-    const std::vector<Tensor> parameters = optimizer.parameters();
-    locks.lock(parameters);
-    const OwnedGradients gradients = gradients_of(optimizer, parameters, op);
+    lock_parameters(optimizer, locks);
+    const OwnedGradients gradients = gradients_of(optimizer, op);
     begin(state, optimizer, op);
     check_finite_operands(gradients, state.record);
     optimizer.agree_on_found_inf(record_in(state.record));

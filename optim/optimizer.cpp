@@ -376,13 +376,8 @@ Tensor Optimizer::step(const mezzo::detail::Function<Tensor()>& closure) {
 }
 
 std::vector<Tensor> Optimizer::parameters() const {
-  std::size_t count = 0;
-  for (const Group& group : groups_) count += group.parameters.size();
   std::vector<Tensor> all;
-  all.reserve(count);
-  for (const Group& group : groups_) {
-    for (const Parameter& parameter : group.parameters) all.push_back(parameter.tensor);
-  }
+  for_each_parameter([&](const Tensor& parameter, std::size_t /*i*/) { all.push_back(parameter); });
   return all;
 }
 

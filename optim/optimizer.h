@@ -101,6 +101,14 @@ class Optimizer {
   [[nodiscard]] std::uint64_t step_calls() const noexcept { return step_calls_; }
   /// All parameters, group by group.
   [[nodiscard]] std::vector<Tensor> parameters() const;
+  /// Calls f(parameter, i) for each in that order, where they lie.
+  template <class F>
+  void for_each_parameter(F f) const {
+    std::size_t i = 0;
+    for (const Group& group : groups_) {
+      for (const Parameter& parameter : group.parameters) f(parameter.tensor, i++);
+    }
+  }
   /// Path of parameter i in that order, or "parameter i [shape]" when it was given without a name.
   [[nodiscard]] std::string parameter_name(std::size_t i) const;
   /// The device of the parameters.
