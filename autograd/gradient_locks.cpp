@@ -18,7 +18,7 @@ thread_local int held_here = 0;  // scopes of this thread that are locked
     pthread_atfork(nullptr, nullptr, [] { std::construct_at(&turn); });
 }  // namespace
 
-void GradientLocks::lock(std::span<const Tensor> leaves) {
+GradientLocks::GradientLocks(std::span<const Tensor> leaves) {
   metas_.reserve(leaves.size());
   for (const Tensor& leaf : leaves) {
     if (leaf.defined()) add(leaf);

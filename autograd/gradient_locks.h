@@ -17,11 +17,10 @@ class GradientLocks {
   /// None yet.
   GradientLocks() noexcept = default;
   /// Those of `leaves`, of which some may be undefined or there twice.
-  explicit GradientLocks(std::span<const Tensor> leaves) { lock(leaves); }
+  explicit GradientLocks(std::span<const Tensor> leaves);
   ~GradientLocks();
   GradientLocks(const GradientLocks&) = delete;
   GradientLocks& operator=(const GradientLocks&) = delete;
-  void lock(std::span<const Tensor> leaves);
   /// The same in two steps, for leaves that do not lie in a row: add() all of them, then lock().
   void add(const Tensor& leaf) { metas_.push_back(&ensure_meta(leaf)); }
   void lock();

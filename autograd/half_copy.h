@@ -16,7 +16,7 @@ namespace mezzo {
 
 /// The same for one call of an op: where gradients are recorded, it has a history that backward passes by,
 /// straight to the leaf (autograd/leaf_cast.h). So nobody but that op may get it.
-[[nodiscard]] Tensor half_copy_for_call(const Tensor& leaf, DType dtype, bool* to_drop = nullptr);
+[[nodiscard]] Tensor half_copy_for_call(const Tensor& leaf, DType dtype, bool* to_drop);
 
 /// Drops the copies of a leaf that no optimizer keeps; what graphs still hold stays alive with them.
 void drop_half_copies(TensorImpl& leaf);

@@ -233,16 +233,14 @@ void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves)
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& input = inputs[i].get();
+    SavedTensor& saved = node->saved_inputs.emplace_back();
     const bool read = !is_in(saves.factors, i) || (wanted & ~set_of(i)) != 0;
-    const bool keep = read && input.defined() && is_in(saves.inputs, i);
-    if (keep && input.is_inference()) [[unlikely]]
+    if (!read || !input.defined() || !is_in(saves.inputs, i)) continue;
+    if (input.is_inference()) [[unlikely]]
       refuse_inference(node->info.name.value, i, input);
     // A weight's 16-bit copy for this call (leaf_cast.h) is nobody else's, and so it keeps its history.
     const bool only_here = node->edges[i].leaf && !input.is_leaf();
-    if (keep)
-      node->saved_inputs.push_back({only_here ? input : with_present_history(input), input.version()});
-    else
-      node->saved_inputs.emplace_back();
+    saved = {only_here ? input : with_present_history(input), input.version()};
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Tensor& output = outputs[i];

@@ -139,9 +139,7 @@ void Optimizer::add_group(std::string_view op, const NamedTensors& parameters) {
 
 Optimizer::~Optimizer() {
   leave_recordings();
-  for (const Group& group : groups_) {
-    for (const Parameter& parameter : group.parameters) release_half_copies(parameter.tensor);
-  }
+  for_each_parameter([](const Tensor& parameter, std::size_t /*i*/) { release_half_copies(parameter); });
 }
 
 void Optimizer::write_rates(std::size_t group) {
@@ -322,9 +320,7 @@ void Optimizer::update_all(const ScalerControl& control) {
   const InputHookGuard no_autocast{InputHookState{}};
   const OpObserverGuard no_observer{nullptr};  // masters and copies made here are none of the program's ops
   autograd::GradientLocks gradients;           // also of parameters without one: another thread may bring it
-  for (const Group& group : groups_) {
-    for (const Parameter& parameter : group.parameters) gradients.add(parameter.tensor);
-  }
+  for_each_parameter([&](const Tensor& parameter, std::size_t /*i*/) { gradients.add(parameter); });
   gradients.lock();
   const bool recording = is_recording();
   // First all that can fail, then the kernels.
