@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "mezzo/core/layout.h"
+#include "mezzo/nn/module/cloning.h"
 #include "mezzo/nn/module/walk.h"
 
 namespace mezzo::nn {
