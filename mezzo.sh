@@ -21,9 +21,11 @@ docs_mb=60
 least_gcc=11
 least_clang=13
 packages="g++ cmake ninja-build ccache libeigen3-dev libfmt-dev libgtest-dev libgmock-dev nlohmann-json3-dev \
-libcli11-dev libdnnl-dev zlib1g-dev libpng-dev libturbojpeg0-dev clang-format-14"
-# For the presets embedded-clang, fuzz and cuda-emulated, for tests of several processes, and for CI's checks of the sources.
-test_packages="clang-14 libboost-context-dev openmpi-bin libopenmpi-dev clang-tidy-14 universal-ctags"
+libcli11-dev libdnnl-dev zlib1g-dev libpng-dev libturbojpeg0-dev"
+# For the presets embedded-clang, fuzz and cuda-emulated, for tests of several processes, and for CI's checks of the sources;
+# of a|b the first that the system has.
+test_packages="clang-14|clang libboost-context-dev openmpi-bin libopenmpi-dev clang-format-14|clang-format \
+clang-tidy-14|clang-tidy universal-ctags"
 # Where headers are looked for, besides CMAKE_PREFIX_PATH.
 roots=${MEZZO_HEADER_ROOTS:-/usr /usr/local}
 
@@ -69,7 +71,8 @@ have() { command -v "$1" >/dev/null 2>&1; }
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
 # check NAME PACKAGE KIND MEANING PROBE...: the probe sets found (a path) and version, or says no. What is missing
-# goes to a list, and a doctor prints what it is good for.
+# goes to a list, and a doctor prints what it is good for. KIND: required (by all that is built), examples and tests (by
+# these; see needs), optional.
 check() {
   name=$1; package=$2; kind=$3; meaning=$4; shift 4
   found="" version="" problem=missing
@@ -77,8 +80,11 @@ check() {
     if [ "$doctor" = yes ]; then report_found; fi
     return 0
   fi
-  case $kind in
-    required)
+  meanings="$meanings$package: $meaning
+"
+  case $kind in examples) with_examples=OFF ;; tests) with_tests=OFF ;; esac
+  case " $needs " in
+    *" $kind "*)
       missing="$missing $package"
       case $problem in missing | "no "*) ;; *) remarks="$remarks${remarks:+; }$name: $problem" ;; esac ;;
     *) missing_optional="$missing_optional $package" ;;
@@ -93,6 +99,7 @@ tool() {
   version=$("$1" --version 2>/dev/null | sed -n 's/^[^0-9]*\([0-9][0-9.]*[0-9]\).*/\1/p' | head -n 1)
   [ $# = 1 ] || at_least "$version" "$2" || { problem="$version is too old, $2 is needed"; return 1; }
 }
+one_of() { tool "$1" || tool "$2"; }
 # Probe of the compiler that CMake will take, which tells by its macros what it is: its name may be anything.
 compiler() {
   cxx=${CXX:-}
@@ -134,18 +141,18 @@ eigen() {
 mpi() { have mpicxx && tool mpirun; }
 
 check_all() {
-  doctor=$1; missing="" missing_optional="" remarks=""
+  doctor=$1; missing="" missing_optional="" remarks="" meanings="" with_examples=ON with_tests=ON
   check "C++ compiler" g++ required "nothing can be compiled" compiler
   check CMake cmake required "nothing can be configured" tool cmake 3.22
   check Ninja ninja-build required "the presets build with it" tool ninja
   check Eigen libeigen3-dev required "the CPU's matrix products are made of it" eigen
-  check fmt libfmt-dev required "the examples print with it" header fmt/format.h \
+  check fmt libfmt-dev examples "the examples cannot be built" header fmt/format.h \
     include/fmt/core.h FMT_VERSION
-  check nlohmann-json nlohmann-json3-dev required "the tests are written with it" header nlohmann/json.hpp \
+  check nlohmann-json nlohmann-json3-dev tests "the tests cannot be built" header nlohmann/json.hpp \
     include/nlohmann/detail/abi_macros.hpp NLOHMANN_JSON_VERSION_MAJOR NLOHMANN_JSON_VERSION_MINOR NLOHMANN_JSON_VERSION_PATCH
-  check GoogleTest libgtest-dev required "the tests are written with it" header gtest/gtest.h gtest.pc
-  check GoogleMock libgmock-dev required "the tests are written with it" header gmock/gmock.h gmock.pc
-  check CLI11 libcli11-dev required "the examples read their options with it" header CLI/CLI.hpp \
+  check GoogleTest libgtest-dev tests "the tests cannot be built" header gtest/gtest.h gtest.pc
+  check GoogleMock libgmock-dev tests "the tests cannot be built" header gmock/gmock.h gmock.pc
+  check CLI11 libcli11-dev examples "the examples cannot be built" header CLI/CLI.hpp \
     include/CLI/Version.hpp CLI11_VERSION
   check oneDNN libdnnl-dev optional "matrix products run on Eigen" header dnnl.h \
     include/oneapi/dnnl/dnnl_version.h DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH
@@ -154,28 +161,53 @@ check_all() {
   check TurboJPEG libturbojpeg0-dev optional "JPEG images cannot be read" header turbojpeg.h \
     libturbojpeg.pc
   check ccache ccache optional "every rebuild compiles everything" tool ccache
-  check clang-format clang-format-14 optional "the formatting check of CI cannot run" tool clang-format-14
-  check "clang 14" clang-14 optional "the presets embedded-clang and fuzz cannot be built" tool clang++-14
+  check clang-format "clang-format-14|clang-format" optional "the formatting check of CI (version 14) cannot run" \
+    one_of clang-format-14 clang-format
+  check clang "clang-14|clang" optional "the presets embedded-clang and fuzz cannot be built" one_of clang++-14 clang++
   check Boost.Context libboost-context-dev optional "the preset cuda-emulated cannot be built" \
     header boost/context/fiber.hpp
   check MPI "openmpi-bin libopenmpi-dev" optional "training in several processes cannot run" mpi
-  check clang-tidy clang-tidy-14 optional "the lint of CI cannot run" tool run-clang-tidy-14
+  check clang-tidy "clang-tidy-14|clang-tidy" optional "the lint of CI (version 14) cannot run" \
+    one_of clang-tidy-14 clang-tidy
   check ctags universal-ctags optional "function lengths are not checked" tool ctags
 }
 
+# What installs packages; of a|b the first that apt knows, or a where it has no lists yet.
 set_apt_line() {
   sudo=
   [ "$(id -u)" = 0 ] || sudo="sudo "
-  apt_line="${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends $*"
+  chosen=
+  for package_ in "$@"; do
+    case $package_ in
+      *"|"*) if in_apt "${package_%%|*}" || ! in_apt "${package_#*|}"; then package_=${package_%%|*}; else package_=${package_#*|}; fi ;;
+    esac
+    chosen="$chosen $package_"
+  done
+  apt_line="${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends$chosen"
+}
+in_apt() { apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
+
+# Leaves out of chosen what apt does not have, with a line that tells what is lost.
+leave_out_unknown() {
+  in_apt dpkg || return 0
+  wanted=$chosen chosen=
+  for package_ in $wanted; do
+    if in_apt "$package_"; then chosen="$chosen $package_"; continue; fi
+    lost=$(printf '%s' "$meanings" | while IFS= read -r line_; do
+      case " $(printf '%s' "${line_%%:*}" | tr '|' ' ') " in *" $package_ "*) printf ': without it %s' "${line_#*: }" ;; esac
+    done)
+    say "apt has no package $package_ here$lost"
+  done
 }
 
 # install_missing PACKAGES: all of them, since apt-get passes over what is there.
 install_missing() {
-  set_apt_line "$1"
-  lacks="missing:$missing$missing_optional${remarks:+ ($remarks)}"
+  # shellcheck disable=SC2086 # several
+  set_apt_line $1
+  lacks="missing:$(printf '%s' "$missing$missing_optional" | sed 's/|[^ ]*//g')${remarks:+ ($remarks)}"
   case $remarks in *CXX=*) die 3 "$remarks; unset CXX or name a compiler that can be used" ;; esac
   [ "$may_install" = yes ] || die 3 "$lacks; this installs everything: $apt_line"
-  have apt-get || die 3 "$lacks; no apt-get here: install the same libraries with your own package manager"
+  have apt-get || die 3 "$lacks; no apt-get here: $(other_line)"
   if [ "$(id -u)" != 0 ]; then
     have sudo || die 3 "$lacks; neither root nor sudo here: ask an administrator to run $apt_line"
     sudo -n true 2>/dev/null || [ -t 0 ] || die 3 "$lacks; sudo needs a password and there is no terminal: run $apt_line"
@@ -189,10 +221,16 @@ install_missing() {
   export DEBIAN_FRONTEND=noninteractive
   begin packages
   [ -z "$sudo" ] || sudo -n true 2>/dev/null || sudo -v || die 3 "sudo refuses: ask an administrator to run $apt_line"
-  in_front sh -c "$apt_line" || failed 3
+  in_front sh -c "${sudo}apt-get update" || failed 3
+  # shellcheck disable=SC2086 # several
+  set_apt_line $1
+  leave_out_unknown
+  in_front sh -c "${sudo}apt-get install -y --no-install-recommends$chosen" || failed 3
 }
 
+# need_packages KIND...: what of kind required and of these is missing is installed.
 need_packages() {
+  needs="required $*"
   check_all no
   [ -n "$missing" ] || return 0
   install_missing "$packages"
@@ -222,17 +260,21 @@ forget_interrupted() {
   { true >"$configuring"; } 2>/dev/null || die 3 "cannot write $configuring: $cure_of_folder"
 }
 
-# configure MB: what is built afterwards takes about so much.
+# configure MB KIND...: what is built afterwards takes about so much, and needs packages of these kinds. What others would
+# be needed for is left out where they are missing.
 configure() {
   check_folder
   check_space "$1"
-  need_packages
+  shift
+  need_packages "$@"
   cd "$root"
   case $preset in
     embedded-clang | fuzz)
-      set_apt_line clang-14
-      have clang++-14 || die 3 "preset '$preset' needs clang++-14; this installs it: $apt_line" ;;
+      set_apt_line "clang-14|clang"
+      one_of clang++-14 clang++ || die 3 "preset '$preset' needs clang; this installs it: $apt_line" ;;
   esac
+  parts="-DMEZZO_BUILD_TESTS=$with_tests -DMEZZO_BUILD_EXAMPLES=$with_examples"
+  [ "$preset" != fuzz ] || parts=
   if [ "$preset" = cuda-emulated ] && ! header boost/context/fiber.hpp; then
     set_apt_line libboost-context-dev
     die 3 "preset '$preset' needs Boost.Context; this installs it: $apt_line"
@@ -244,15 +286,17 @@ configure() {
   say "configure ($preset)"
   forget_interrupted
   if presets_work; then
-    logged cmake --preset "$preset"
+    # shellcheck disable=SC2086 # two options
+    logged cmake --preset "$preset" $parts
   else
-    logged cmake -S . -B build/release -G Ninja -DCMAKE_BUILD_TYPE=Release
+    # shellcheck disable=SC2086
+    logged cmake -S . -B build/release -G Ninja -DCMAKE_BUILD_TYPE=Release $parts
   fi
   rm -f "$configuring"
 }
 
 run_demo() {
-  configure "$demo_mb"
+  configure "$demo_mb" examples
   build "$demo_targets"
   cd "$here"
   exec "$root/build/$preset/examples/mlp_timing" "$@"
@@ -283,7 +327,7 @@ or build the preset cuda-bundle elsewhere and start build/cuda-bundle/bundle/run
     die 3 "the NVIDIA driver finds no GPU: $(printf '%s\n' "$gpu" | head -n 1)"
   architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n '1s/^\([0-9]*\)\.\([0-9]\)$/\1\2/p')
   [ -z "$architecture" ] || export CUDAARCHS="${CUDAARCHS:-$architecture}"
-  configure "$all_mb"
+  configure "$all_mb" examples tests
   build bundle
   status=0
   "$root/build/$preset/bundle/run" "$root/build/gpu" || status=$?
@@ -302,7 +346,7 @@ run_tests() {
       die 2 "no tests in tests/$folder; what to give ctest stands behind --: test -- -R $folder"
     test_targets="$test_targets test_$folder" test_names="$test_names${test_names:+|}$folder"
   done
-  configure "$all_mb"
+  configure "$all_mb" examples tests
   # shellcheck disable=SC2086 # several names
   build ${test_targets:-all}
   [ -z "$test_names" ] || set -- -R "^($test_names)\\." "$@"
@@ -313,7 +357,7 @@ run_tests() {
 }
 
 run_soak() {
-  configure "$all_mb"
+  configure "$all_mb" examples tests
   build soak
   cd "$here"
   exec "$root/build/$preset/tests/soak" "$@"
@@ -377,6 +421,7 @@ case $command in
   docs) . "$root/tools/docs.sh" ;;
   setup)
     check_folder
+    needs="required examples tests"
     check_all no
     [ -z "$missing$missing_optional" ] || install_missing "$packages $test_packages"
     say "nothing is missing" ;;

@@ -7,7 +7,7 @@ docs=$root/build/docs
 # The package is asked for only here: nothing else needs it.
 need_doxygen() {
   if have doxygen; then return; fi
-  missing=" doxygen" missing_optional="" remarks="" packages=doxygen
+  missing=" doxygen" missing_optional="" remarks="" meanings="" packages=doxygen
   install_missing "$packages"
   have doxygen || die 3 "still missing: doxygen; install it by hand"
 }

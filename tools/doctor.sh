@@ -24,7 +24,8 @@ version_of() {
 
 report_found() { printf '  %-14s %-9s %s\n' "$name" "${version:--}" "$found"; }
 report_missing() {
-  set_apt_line "$package"
+  # shellcheck disable=SC2086 # may be several
+  set_apt_line $package
   printf '  %-14s %s (%s): %s; cure: %s\n' "$name" "$problem" "$kind" "$meaning" "$apt_line"
 }
 
@@ -53,11 +54,13 @@ report_cuda() {
 }
 
 printf 'mezzo in %s\n' "$root"
+needs="required examples tests"
 check_all yes
 report_processor
 report_cuda
 printf '  %-14s %s MB free, a build with all tests takes about %s\n' disk "$(free_mb)" "$all_mb"
-set_apt_line "$packages $test_packages"
-[ -z "$missing$missing_optional" ] || printf 'missing:%s; this installs everything: %s\n' "$missing$missing_optional" "$apt_line"
+# shellcheck disable=SC2086 # several
+set_apt_line $packages $test_packages
+[ -z "$missing$missing_optional" ] || printf 'missing:%s; this installs everything: %s\n' "$(printf '%s' "$missing$missing_optional" | sed 's/|[^ ]*//g')" "$apt_line"
 [ -z "$missing" ] || { printf 'not ready: required packages are missing\n'; exit 3; }
 printf 'ready: ./mezzo.sh demo\n'

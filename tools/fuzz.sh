@@ -48,7 +48,7 @@ fuzz_failed() {
 }
 
 preset=fuzz
-configure "$all_mb"
+configure "$all_mb" tests
 programs=
 for target in ${targets:=$all_targets}; do programs="$programs fuzz_$target"; done
 # shellcheck disable=SC2086 # several names

@@ -52,9 +52,27 @@ check_cache() {
   rm -f "$probe.cpp" "$probe.o"
 }
 
+# What installs the packages where there is no apt-get.
+other_line() {
+  if have dnf; then
+    echo "dnf install gcc-c++ cmake ninja-build ccache eigen3-devel fmt-devel gtest-devel gmock-devel json-devel cli11-devel \
+onednn-devel zlib-devel libpng-devel turbojpeg-devel"
+  elif have pacman; then
+    echo "pacman -S gcc cmake ninja ccache eigen fmt gtest nlohmann-json cli11 onednn zlib libpng libjpeg-turbo"
+  elif have apk; then
+    echo "apk add g++ cmake samurai ccache eigen-dev fmt-dev gtest-dev nlohmann-json cli11-dev onednn-dev zlib-dev libpng-dev \
+libjpeg-turbo-dev"
+  elif have brew; then
+    echo "brew install cmake ninja ccache eigen fmt googletest nlohmann-json cli11 onednn libpng jpeg-turbo"
+  else
+    echo "install the same libraries with your own package manager"
+  fi
+}
+
 # cause_in LOG: cause and cure, if the log of the step $label shows one that is known. The first that matches.
 cause_in() {
-  set_apt_line "$packages"
+  # shellcheck disable=SC2086 # several
+  set_apt_line $packages
   free=$(free_mb)
   if [ "${free:-99}" -lt 4 ]; then echo "the disk is full ($free MB free in $place): make room and run this again"; return; fi
   while IFS=@ read -r step pattern text; do

@@ -18,7 +18,7 @@ fail() { printf 'FAILED: %s\n' "$*"; failures=$((failures + 1)); }
 
 # The stub machine: POSIX tools, programs that only tell their version, headers that only state theirs.
 for name in sh env dirname sed grep awk head tail sort tr uname getconf id mkdir rm cat ls printf cp chmod cut du find \
-  sleep stty touch wc ln; do
+  sleep stty touch wc ln cmp; do
   ln -s "$(command -v "$name")" "bin/$name" 2>/dev/null || true
 done
 # What is there is removed first: it may be a link to the real program.
@@ -74,7 +74,7 @@ rm usr/include/fmt/format.h
 run 3 test --no-install; one_line "missing: libfmt-dev" "apt-get install -y --no-install-recommends"
 [ ! -e root/build ] || fail "a build was begun without its packages"
 run 3 doctor
-says "fmt            no fmt/format.h below usr (required): the examples print with it; cure:"
+says "fmt            no fmt/format.h below usr (examples): the examples cannot be built; cure:"
 says "--no-install-recommends libfmt-dev"
 says "not ready"
 stub fmt/format.h ""
@@ -85,6 +85,22 @@ run 3 test --no-install; one_line "missing: cmake ninja-build" "apt-get install"
 program cmake "cmake version 3.25.1"
 program ninja "1.11.1"
 
+# What a command does not need does not stop it, and is left out of the build.
+rm usr/include/gtest/gtest.h usr/include/CLI/CLI.hpp
+printf '#!/bin/sh\n[ "$*" != --version ] || { echo cmake version 3.25.1; exit; }\necho "$*" >>log.txt; exit 1\n' >bin/cmake
+run 1 install --prefix "$tree/installed"
+run 3 demo --no-install; says "missing: libcli11-dev"
+stub CLI/CLI.hpp ""
+run 1 demo
+run 3 test --no-install; says "missing: libgtest-dev"
+stub gtest/gtest.h ""
+run 1 test
+printf '%s\n' "OFF OFF" "OFF ON" "ON ON" >expected.txt
+sed 's/.*-DMEZZO_BUILD_TESTS=\([A-Z]*\) -DMEZZO_BUILD_EXAMPLES=/\1 /' root/log.txt | cmp -s - expected.txt ||
+  { fail "not the parts that can be built"; cat root/log.txt; }
+rm -r root/build root/log.txt installed
+program cmake "cmake version 3.25.1"
+
 # What a doctor finds, with versions and places; what is optional is told and costs nothing.
 run 0 doctor
 says "C++ compiler   12.2.0    $tree/bin/g++"
@@ -94,7 +110,7 @@ says "fmt            9.1.2     usr/include/fmt/format.h"
 says "nlohmann-json  -         usr/include/nlohmann/json.hpp"
 says "CLI11          2.3.9     usr/include/CLI/CLI.hpp"
 says "oneDNN         no dnnl.h below usr (optional): matrix products run on Eigen; cure:"
-says "clang 14       missing (optional): the presets embedded-clang and fuzz cannot be built; cure:"
+says "clang          missing (optional): the presets embedded-clang and fuzz cannot be built; cure:"
 says "MPI            missing (optional): training in several processes cannot run; cure:"
 says "--no-install-recommends openmpi-bin libopenmpi-dev"
 says "no usable GPU (nvidia-smi shows none): the CPU runs"
@@ -105,8 +121,8 @@ program mpicxx "g++ 12.2.0"
 program mpirun "mpirun (Open MPI) 4.1.4"
 run 0 doctor; says "MPI            4.1.4     $tree/bin/mpirun"
 rm bin/mpicxx bin/mpirun
-run 3 test --no-install --preset embedded-clang; one_line "needs clang++-14" "apt-get install"
-run 3 --no-install fuzz json; one_line "needs clang++-14" "apt-get install"
+run 3 test --no-install --preset embedded-clang; one_line "needs clang; this installs it" "install -y --no-install-recommends clang-14"
+run 3 --no-install fuzz json; one_line "needs clang; this installs it" "install -y --no-install-recommends clang-14"
 run 2 fuzz pictures; one_line "unknown fuzz target 'pictures'" "json safetensors"
 run 2 fuzz --seconds soon; one_line "--seconds needs a number" "'soon'"
 run 2 fuzz --seconds; one_line "--seconds needs a number" "number"
@@ -405,13 +421,30 @@ echo Unpacking fmt; sleep 2 ;; esac'
 ninja_does ''
 MEZZO_PROGRESS_SECONDS=1 run 0 demo --yes; says sample
 grep -q 'packages (release): [0-9]* s, Unpacking fmt' out.txt || { fail "says nothing of a long installation"; cat out.txt; }
-rm usr/include/fmt/format.h
+# What apt does not have is named with what is lost, and the rest is installed; of two names the one that it has.
+acting apt-cache none 'case $2 in libpng-dev | libgmock-dev | clang-14 | clang-format) echo "  Candidate: (none)" ;; *) echo "  Candidate: 1" ;; esac'
+acting apt-get none 'echo "$*" >>"${0%/bin/*}/log.txt"; : >"${0%/bin/*}/usr/include/fmt/format.h"'
+mv usr/include/gmock/gmock.h kept.h
+for command in demo setup; do
+  rm -f usr/include/fmt/format.h log.txt
+  run 0 $command --yes; says "apt has no package libpng-dev here: without it PNG images cannot be read"
+  says "apt has no package libgmock-dev here: without it the tests cannot be built"
+  grep -q "^install .* libgtest-dev nlohmann-json3-dev .* zlib1g-dev libturbojpeg0-dev" log.txt || fail "the rest is not installed"
+done
+grep -q " clang libboost-context-dev .* clang-format-14 " log.txt || { fail "not the names that apt has"; cat log.txt; }
+run 3 test --yes; says "still missing: libgmock-dev"
+mv kept.h usr/include/gmock/gmock.h
+rm bin/apt-cache usr/include/fmt/format.h
 acting id none 'echo 1000'
 run 3 demo --yes; one_line "; neither root nor sudo here" "ask an administrator to run sudo apt-get update"
 acting sudo none 'exit 1'
 run 3 demo --yes; one_line "; sudo needs a password and there is no terminal" "run sudo apt-get update"
 rm bin/apt-get
 run 3 demo --yes; one_line "; no apt-get here" "your own package manager"
+for manager in brew apk pacman dnf; do
+  acting $manager none ''
+  run 3 demo --yes; one_line "; no apt-get here: $manager " " eigen"
+done
 
 [ "$failures" = 0 ] || { echo "$failures failure(s)"; exit 1; }
 echo "mezzo.sh does all it should"

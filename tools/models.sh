@@ -56,7 +56,7 @@ model() {
 | $program | $flags | $goal | $reached | $minutes | ${cpu:--} |"
 }
 
-configure "$all_mb"
+configure "$all_mb" examples
 wanted=
 for program in mnist_cnn char_gpt cifar_resnet tabular gpt2 wgan_gp; do
   if [ -d "$root/examples/$program" ]; then wanted="$wanted $program"; fi
