@@ -15,6 +15,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/per_thread.h"
 #include "mezzo/kernels/cpu/onednn.h"
+#include "mezzo/kernels/cpu/scratch.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -134,6 +135,7 @@ class ProductCache {
   }
 
   [[nodiscard]] const dnnl::stream& stream() const { return stream_; }
+  Scratch a, b;  ///< vectors without their gaps
 
  private:
   static constexpr std::size_t kMaxProducts = 512;
@@ -154,12 +156,29 @@ class ProductCache {
   throw Error("oneDNN matmul", "success", what, "set MEZZO_CPU_GEMM=eigen and report this");
 }
 
+/// Packs a matrix of one row or column that has gaps between its elements: oneDNN's AVX-512 products read the
+/// only row of A without gaps, whatever its strides say (3.7.2: treat_A_as_plain, brgemm_matmul_utils.cpp).
+template <class T>
+void close_gaps(const T*& data, std::int64_t rows, std::int64_t cols, std::int64_t& ld, bool& transposed,
+                Scratch& buffer) {
+  const bool one_row = rows == 1 && transposed, one_col = cols == 1 && !transposed;
+  if (!(one_row || one_col) || ld == 1) return;
+  const std::int64_t count = rows * cols;
+  T* const copy = buffer.get<T>(count);
+  for (std::int64_t i = 0; i < count; ++i) copy[i] = data[i * ld];
+  data = copy;
+  transposed = false;
+  ld = cols;
+}
+
 template <class In>
-void multiply(const GemmTile<In, float>& tile) {
+void multiply(GemmTile<In, float> tile) {
   const OnednnCall call;
   try {
     static constinit mezzo::detail::PerThread<ProductCache> caches;
     ProductCache& cache = caches.get();
+    close_gaps(tile.a, tile.m, tile.k, tile.lda, tile.a_transposed, cache.a);
+    close_gaps(tile.b, tile.k, tile.n, tile.ldb, tile.b_transposed, cache.b);
     Product& product = cache.find({{tile.m, tile.n, tile.k, tile.lda, tile.ldb, tile.ldc},
                                    tile.a_transposed,
                                    tile.b_transposed,

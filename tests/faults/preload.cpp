@@ -29,7 +29,7 @@ std::atomic<std::int64_t> clocks_ahead{0}, monotonic_clocks_ahead{0};
 std::atomic<const char*> root_of_system{nullptr};
 
 using Fopen = std::FILE* (*)(const char*, const char*);
-const auto next_fopen = reinterpret_cast<Fopen>(::dlsym(RTLD_NEXT, "fopen64"));
+const auto next_fopen = reinterpret_cast<Fopen>(::dlsym(RTLD_NEXT, "fopen"));
 
 bool starts_with(const char* text, const char* start) {
   return std::strncmp(text, start, std::strlen(start)) == 0;
@@ -95,8 +95,8 @@ int clock_gettime(clockid_t clock, timespec* time) {
   return result;
 }
 
-// What std::ifstream opens its files by.
-std::FILE* fopen64(const char* path, const char* mode) {
+// What std::ifstream opens its files by: fopen64 in g++ 12's library, fopen in g++ 14's.
+std::FILE* fopen(const char* path, const char* mode) {
   char other[4096];
   const char* const root = root_of_system;
   const bool of_system = starts_with(path, "/proc/self/cgroup") || starts_with(path, "/proc/meminfo") ||
@@ -107,6 +107,7 @@ std::FILE* fopen64(const char* path, const char* mode) {
   }
   return next_fopen(path, mode);
 }
+std::FILE* fopen64(const char* path, const char* mode) { return fopen(path, mode); }
 
 void* malloc(std::size_t bytes) { return no_memory() ? nullptr : __libc_malloc(bytes); }
 void* calloc(std::size_t count, std::size_t bytes) {
