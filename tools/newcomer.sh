@@ -5,7 +5,7 @@ set -u
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 self=$root/tools/newcomer.sh
 preset=release
-all="haswell nehalem nobf16 user locale space readonly closed"
+all="haswell nehalem nobf16 user locale space readonly closed debian12 debian13"
 
 usage() {
   cat <<TEXT
@@ -19,6 +19,7 @@ usage: tools/newcomer.sh [--preset NAME] [CONDITION...]
   space              built in a folder whose name has a space (only what test_core, test_docs and a consumer need)
   readonly           on a source tree that cannot be written to
   closed             without a terminal, stdin closed
+  debian12, debian13 both commands of the README in a bare Debian of that release (by debootstrap, as root; from the network)
 TEXT
 }
 
@@ -106,6 +107,22 @@ space() {
 
 closed() { step setsid -w sh "$self" --preset "$preset" --in "$root" <&-; }
 
+# bare_debian SUITE: a system of its own in a folder, with no compiler. Its mounts are seen in there alone, and end with it.
+bare_debian() {
+  tree=$work/$1
+  archive=$(sed -n 's/^URIs: *//p; s/^deb \(\[.*\] \)*\(http[^ ]*\).*/\2/p' /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
+  step debootstrap --variant=minbase --include=ca-certificates "$1" "$tree" ${archive:+"$archive"} || return
+  cp -a /etc/apt/apt.conf.d/. "$tree/etc/apt/apt.conf.d/"
+  cp /etc/resolv.conf "$tree/etc/"
+  step copy_sources "$tree/root/mezzo"
+  # shellcheck disable=SC2016 # the inner shell expands
+  step unshare --mount sh -c 'mount --bind /dev "$1/dev" && mount -t proc proc "$1/proc" && mount -t sysfs sys "$1/sys" &&
+    HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin exec chroot "$1" sh -c "cd /root/mezzo && ./mezzo.sh demo && ./mezzo.sh test"' \
+    sh "$tree"
+}
+debian12() { bare_debian bookworm; }
+debian13() { bare_debian trixie; }
+
 # condition NAME: runs it apart from the others and tells how it went.
 condition() {
   function=$1
@@ -124,6 +141,9 @@ need() {
       haswell | nehalem) program=qemu-x86_64 package=qemu-user ;;
       user | readonly) program=setpriv package=util-linux ;;
       closed) program=setsid package=util-linux ;;
+      debian12 | debian13)
+        [ "$(id -u)" = 0 ] || die 3 "$name needs root: run tools/newcomer.sh $name with sudo"
+        program=debootstrap package=debootstrap ;;
       *) continue ;;
     esac
     have "$program" || die 3 "$name needs $program: apt-get install -y --no-install-recommends $package"
@@ -153,7 +173,9 @@ fi
 chosen=${chosen:-$all}
 # shellcheck disable=SC2086 # several
 need $chosen
-if [ ! -x "$root/build/$preset/tests/golden_test" ] && [ "$chosen" != " space" ]; then
+here=''  # what needs the built tests
+for name in $chosen; do case $name in space | debian*) ;; *) here=yes ;; esac; done
+if [ ! -x "$root/build/$preset/tests/golden_test" ] && [ -n "$here" ]; then
   "$root/mezzo.sh" test --preset "$preset" -- -N >/dev/null || die 1 "preset $preset could not be built"
 fi
 logs=$root/build/newcomer

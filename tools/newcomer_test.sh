@@ -58,6 +58,8 @@ status=0
 PATH=$tree/bin root/tools/newcomer.sh nobf16 nehalem >out.txt 2>&1 || status=$?
 [ "$status" = 3 ] || fail "without qemu-x86_64 it ends with $status"
 one_line "nehalem needs qemu-x86_64" "apt-get install -y --no-install-recommends qemu-user"
+PATH=$tree/bin root/tools/newcomer.sh debian13 >out.txt 2>&1 && fail "a Debian without debootstrap"
+one_line "debian13 needs " "apt-get install -y --no-install-recommends debootstrap\|with sudo"
 [ ! -e root/build/newcomer ] || fail "something was begun without the emulator"
 
 # Each condition is one, and what it runs passes. A locale takes seconds to compile, and is done without where it fails.
