@@ -92,6 +92,8 @@ configure@different than the directory .* where CMakeCache|does not match the so
 made for another folder (the tree was moved or copied): run ./mezzo.sh clean, then this again
 configure@Does not match the generator used previously@build/$preset was configured for another generator than Ninja: run \
 ./mezzo.sh clean, then this again
+configure@mezzo needs packages that are not installed@a library is there in part: run ${sudo}apt-get install --reinstall\
+$chosen, then this again
 configure@is not able to compile a simple test program|is not a full path to an existing@the compiler does not work, or is \
 gone since build/$preset was configured: see ./mezzo.sh doctor, then run ./mezzo.sh clean and this again
 build@still dirty after@files are from the future (was the clock set back?): set the clock, run ./mezzo.sh clean and this again

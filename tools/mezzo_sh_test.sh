@@ -258,6 +258,8 @@ configure_fails "configure failed: build/release was made for another folder" "r
 cmake_says "CMake Error: Error: generator : Ninja
 Does not match the generator used previously: Unix Makefiles"
 configure_fails "configure failed: build/release was configured for another generator" "run ./mezzo.sh clean"
+cmake_says "  mezzo needs packages that are not installed. On Debian or Ubuntu run:"
+configure_fails "configure failed: a library is there in part" "apt-get install --reinstall g++ cmake"
 cmake_says "  is not able to compile a simple test program."
 configure_fails "configure failed: the compiler does not work" "./mezzo.sh doctor"
 cmake_says "CMake Error: Cannot open file for write: CMakeCache.txt.tmp"
