@@ -28,9 +28,12 @@ template <int Rows, int Count>
     for (int r = 0; r < Rows; ++r) {
       std::int32_t pair;
       __builtin_memcpy(&pair, a + r * t.a_row, sizeof pair);
-      const __m512i repeated = _mm512_set1_epi32(pair);
-      __m512bh left;
-      __builtin_memcpy(&left, &repeated, sizeof left);
+      __m512i repeated = _mm512_set1_epi32(pair);
+#if defined(__clang__) && __clang_major__ == 16
+      // Its optimizer asks without end what repeating a bf16 number costs, and crashes: here it sees none.
+      asm("" : "+v"(repeated));
+#endif
+      const auto left = __builtin_bit_cast(__m512bh, repeated);
       for (int q = 0; q < Count; ++q) sum[r][q] = _mm512_dpbf16_ps(sum[r][q], left, right[q]);
     }
   }
