@@ -51,7 +51,7 @@ SafeTensors SafeTensors::open(const std::string& path) {
   const std::size_t size = opened.data_size;
   std::shared_ptr<std::byte[]> data;
   try {
-    data = std::make_shared_for_overwrite<std::byte[]>(size);  // not zeroed: that would be a pass for nothing
+    data = std::make_unique_for_overwrite<std::byte[]>(size);  // not zeroed: that would be a pass for nothing
   } catch (const std::bad_alloc&) {
     throw OutOfMemoryError(file.op(), "a file that fits into memory", std::to_string(size) + " bytes of data",
                            "");

@@ -7,6 +7,7 @@
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/attention/attention_math.h"
 #include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/cpu/transpose.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
 
 namespace mezzo::kernels::cpu {
@@ -296,19 +297,9 @@ void transpose_to_panel(TileRows<const float> rows, std::int64_t count, std::int
   for (; r + 4 <= count; r += 4) {
     const float* const from = rows.data + r * rows.ld;
     std::int64_t c = 0;
-    for (; c + 4 <= cols; c += 4) {
-      Floats<16> x[4];
-      for (int i = 0; i < 4; ++i) load_floats(x[i], from + i * rows.ld + c);
-      const Floats<16> a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5),
-                       b = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5),
-                       d = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7),
-                       e = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
-      float* const to = panel + c * kPanel + r;
-      store_floats<Floats<16>>(__builtin_shufflevector(a, b, 0, 1, 4, 5), to);
-      store_floats<Floats<16>>(__builtin_shufflevector(a, b, 2, 3, 6, 7), to + kPanel);
-      store_floats<Floats<16>>(__builtin_shufflevector(d, e, 0, 1, 4, 5), to + 2 * kPanel);
-      store_floats<Floats<16>>(__builtin_shufflevector(d, e, 2, 3, 6, 7), to + 3 * kPanel);
-    }
+    for (; c + 4 <= cols; c += 4)
+      detail::transpose_square(reinterpret_cast<const std::uint32_t*>(from + c), rows.ld,
+                               reinterpret_cast<std::uint32_t*>(panel + c * kPanel + r), kPanel);
     for (; c < cols; ++c) {
       for (int i = 0; i < 4; ++i) copy_word(from + i * rows.ld + c, panel + c * kPanel + r + i);
     }

@@ -22,7 +22,12 @@ template <class U, bool kUpper, std::size_t... I>
 MEZZO_ALWAYS_INLINE auto interleave(typename Register<U>::Type a, typename Register<U>::Type b,
                                     std::index_sequence<I...> /*places*/) {
   constexpr std::size_t kCount = Register<U>::kCount, kFirst = kUpper ? kCount / 2 : 0;
+#if defined(__clang__) || __GNUC__ > 11
   return __builtin_shufflevector(a, b, static_cast<int>(kFirst + I / 2 + (I % 2 == 0 ? 0 : kCount))...);
+#else
+  using Places = typename Register<U>::Type;
+  return __builtin_shuffle(a, b, Places{static_cast<U>(kFirst + I / 2 + (I % 2 == 0 ? 0 : kCount))...});
+#endif
 }
 
 /// to[c][r] = from[r][c] for kCount rows and columns; pitches in elements.
