@@ -1,6 +1,7 @@
 // The lab of the GradScaler: trains a small network in f16, makes chosen layers overflow or underflow at
 // chosen steps, and shows what the scaler does about it. This file is the command line.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>

@@ -289,7 +289,7 @@ void use_without_library() {
   std::exit(::testing::Test::HasFailure() ? 1 : used ? 2 : 0);
 }
 TEST_F(CudaConv, WithoutTheLibraryOurOwnWaysAreTaken) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(use_without_library(), ::testing::ExitedWithCode(0), "");
 }
 

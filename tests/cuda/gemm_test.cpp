@@ -451,7 +451,7 @@ void use_without_library() {
 }
 
 TEST_F(CudaGemm, WithoutTheLibraryTheErrorSaysHowToGetItAndTheProcessGoesOn) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(use_without_library(), ::testing::ExitedWithCode(0), "");
 }
 

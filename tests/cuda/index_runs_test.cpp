@@ -187,7 +187,7 @@ TEST_F(CudaIndexRuns, SumsHaveThePromisedOrder) { expect_all_sums(); }
 // In processes of their own, as the device is asked for its size once. Their grids differ, the order that
 // they are compared with does not.
 TEST_F(CudaIndexRuns, AnyGridHasThePromisedOrder) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   for (const char* const multiprocessors : {"1", "132"}) {
     setenv("MEZZO_EMULATED_MULTIPROCESSORS", multiprocessors, 1);
     EXPECT_EXIT(

@@ -112,21 +112,21 @@ void launch_under(std::string_view op) {
 }
 
 TEST_F(CudaLaunch, ALateFailureNamesTheLaunchesThatMayHaveCausedIt) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(fail_in_between(false), ::testing::ExitedWithCode(7),
               "cuda: expected cudaStreamSynchronize to succeed.*cudaErrorIllegalAddress.*"
               "launched last: relu, softmax, matmul.*MEZZO_CUDA_SYNC=1");
 }
 
 TEST_F(CudaLaunch, SynchronousLaunchesNameTheOpItself) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(fail_in_between(true), ::testing::ExitedWithCode(7),
               "^softmax: expected its kernel to succeed");
 }
 
 // Memory is freed and the process ends orderly, whatever the device says.
 TEST_F(CudaLaunch, ALostDeviceLetsTheProcessEnd) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
         void* const memory = mezzo::detail::allocate_bytes(1000, Device::cuda(0));

@@ -64,7 +64,7 @@ TEST_F(CudaUnavailable, AnUnrecordedEventIsPast) {
 // In a process of its own, so that the look for a device is the first one. Processor time, because the
 // machine may be busy with other tests.
 TEST_F(CudaUnavailable, TheLookForADeviceIsQuick) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
         const std::clock_t begin = std::clock();

@@ -291,7 +291,7 @@ TEST_F(NcclStandIn, MakesNoCommunicatorInACapture) {
 }
 
 TEST_F(NcclStandInDeathTest, OrdersThatDifferBetweenStreamsEndTheProcess) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto run = [] {
     on_ranks(2, [](const Rank& r) {
       float* const x = to_device<float>({1, 2});

@@ -445,7 +445,7 @@ TEST(GemmEngine, NativeBf16ProductsAreThereWhereTheProcessorHasThem) {
 /// ("threadsafe").
 class GemmEnvironment : public testing::Test {
  protected:
-  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  void SetUp() override { ::testing::GTEST_FLAG(death_test_style) = "threadsafe"; }
   void TearDown() override {
     unsetenv("MEZZO_CPU_GEMM");
     unsetenv("MEZZO_CPU_BF16");

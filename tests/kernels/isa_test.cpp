@@ -158,7 +158,7 @@ TEST(Isa, AgreesWithTheCompilersView) {
 class IsaEnvironment : public testing::Test {
  protected:
   void SetUp() override {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
     if (const char* const value = std::getenv("MEZZO_CPU_ISA")) before_ = value;
   }
   void TearDown() override {

@@ -47,7 +47,7 @@ TEST(NcclFailures, RanksThatShareAGpuAreNamedToAll) {
 using NcclFailuresDeathTest = ::testing::Test;
 
 /// For code that ends its process.
-void use_fresh_process() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+void use_fresh_process() { ::testing::GTEST_FLAG(death_test_style) = "threadsafe"; }
 
 TEST(NcclFailuresDeathTest, AMissingLibraryIsNamedToAll) {
   MEZZO_NEED_GPUS(2);

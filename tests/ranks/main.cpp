@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   const auto session = mezzo::dist::init({.timeout = std::chrono::seconds(60)});
   // The others say only what went wrong.
-  if (mezzo::dist::rank() > 0) GTEST_FLAG_SET(brief, true);
+  if (mezzo::dist::rank() > 0) ::testing::GTEST_FLAG(brief) = true;
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }
