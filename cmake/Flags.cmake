@@ -60,6 +60,19 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_G
     AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   mezzo_host_options(mezzo_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
 endif()
+# A false alarm of clang 17 and newer: std::stable_sort of libstdc++ 12 and older calls a function of libstdc++ that is
+# deprecated for others.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 17)
+  include(CheckCXXSourceCompiles)
+  check_cxx_source_compiles("#include <string>
+    #if _GLIBCXX_RELEASE > 12
+    #error newer
+    #endif
+    int main() {}" MEZZO_STABLE_SORT_IS_DEPRECATED)
+  if(MEZZO_STABLE_SORT_IS_DEPRECATED)
+    mezzo_host_options(mezzo_flags INTERFACE -Wno-deprecated-declarations)
+  endif()
+endif()
 # nvcc puts parentheses around names when it writes the host half down.
 target_compile_options(mezzo_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wno-parentheses>")
 

@@ -233,10 +233,13 @@ endif()
 set(mezzo_codecs "")
 function(mezzo_use_codec name target)
   if(MEZZO_HAVE_${name})
+    # Not those that the compiler searches anyway: named once more, they come before the standard library's own headers,
+    # which then do not find those of C.
+    get_target_property(folders ${target} INTERFACE_INCLUDE_DIRECTORIES)
+    list(REMOVE_ITEM folders "" folders-NOTFOUND ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
     foreach(source IN LISTS ARGN)
       set_property(SOURCE "${PROJECT_SOURCE_DIR}/${source}" APPEND PROPERTY COMPILE_DEFINITIONS MEZZO_HAVE_${name}=1)
-      set_property(SOURCE "${PROJECT_SOURCE_DIR}/${source}" APPEND PROPERTY INCLUDE_DIRECTORIES
-        "$<TARGET_PROPERTY:${target},INTERFACE_INCLUDE_DIRECTORIES>")
+      set_property(SOURCE "${PROJECT_SOURCE_DIR}/${source}" APPEND PROPERTY INCLUDE_DIRECTORIES "${folders}")
     endforeach()
     set(mezzo_codecs ${mezzo_codecs} ${target} PARENT_SCOPE)
   endif()

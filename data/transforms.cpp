@@ -172,8 +172,9 @@ Example CutMix::operator()(const Example& batch, Random& random) const {
   const auto [left, right] = span(size.width);
   const auto [top, bottom] = span(size.height);
   Tensor data = batch.data.clone();
-  const auto box_of = [&, top = top, left = left, rows = bottom - top, columns = right - left](
-                          const Tensor& x) { return narrow(narrow(x, -2, top, rows), -1, left, columns); };
+  const auto box_of = [&, y = top, x = left, rows = bottom - top, columns = right - left](const Tensor& of) {
+    return narrow(narrow(of, -2, y, rows), -1, x, columns);
+  };
   box_of(data).copy_(box_of(roll(batch.data, 1, 0)));
   const double part = 1 - static_cast<double>((bottom - top) * (right - left)) /
                               static_cast<double>(size.height * size.width);

@@ -254,8 +254,8 @@ class Loading {
     }
     if (!values_.is_map()) return;
     for (const auto& [name, value] : values_.as_map()) {
-      const auto is_it = [&name = name](const Part& part) {
-        return part.access().has_value && part.name() == name;
+      const auto is_it = [&key = name](const Part& part) {
+        return part.access().has_value && part.name() == key;
       };
       if (std::none_of(parts_.begin(), parts_.end(), is_it)) report_.unexpected.push_back(name);
     }

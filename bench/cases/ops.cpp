@@ -379,8 +379,8 @@ void add_quotients(Worker& worker, const NamedDType& type) {
       {"div_trunc", [](const Tensor& a, const Tensor& b) { return rounded_quotient(a, b, false); }},
       {"remainder", [](const Tensor& a, const Tensor& b) { return remainder(a, b); }},
   };
-  for (const auto& [name, op] : ops) {
-    worker.add(std::string(name) + "/" + type.name, [dtype = type.dtype, op = op] {
+  for (const auto& [name, quotient] : ops) {
+    worker.add(std::string(name) + "/" + type.name, [dtype = type.dtype, op = quotient] {
       const Tensor a = (normal({elements()}, kF32) * 1000).to(dtype);
       const Tensor b = (abs(normal({elements()}, kF32)) * 100 + 1).to(dtype);
       return [a, b, op] {

@@ -162,10 +162,10 @@ void add_examples(Worker& worker) {
       {"mnist_cnn", mnist_cnn}, {"char_gpt", char_gpt}, {"cifar_resnet", cifar_resnet}};
   const std::vector<std::pair<std::string, const char*>> modes{
       {"/f32", "fp32"}, {"/bf16", "amp_bf16"}, {"/f16_scaler", "amp_fp16"}};
-  for (const auto& [name, make] : examples) {
-    for (const auto& [mode, precision] : modes) {
+  for (const auto& [name, example] : examples) {
+    for (const auto& [mode, setting] : modes) {
       worker.add(name + "_loop" + mode,
-                 [make = make, precision = precision] { return loop<ExampleLoop>(make, precision); });
+                 [make = example, precision = setting] { return loop<ExampleLoop>(make, precision); });
     }
   }
 }

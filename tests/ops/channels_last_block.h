@@ -128,7 +128,7 @@ inline void expect_no_hidden_copies(Device device) {
       {"gelu", [&](const Tensor& in) { return gelu(in); }},
       {"cumsum", [&](const Tensor& in) { return cumsum(in, 1); }}};
   for (const auto& [what, f] : functions) {
-    expect_one(what, [&f = f, &x] { return f(x.detach()); });
+    expect_one(what, [&norm = f, &x] { return norm(x.detach()); });
     const Tensor in = x.detach();
     in.requires_grad_();
     const Tensor y = f(in);

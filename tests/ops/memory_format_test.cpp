@@ -116,10 +116,10 @@ std::vector<std::pair<const char*, Map>> keepers() {
 TEST(MemoryFormat, IsKeptByResultsAndGradients) {
   const Tensor row_major = random(kImage, DType::f32);
   for (const auto& [name, f] : keepers()) {
-    const auto run = [&f = f](const Tensor& values) {
+    const auto run = [&keep = f](const Tensor& values) {
       const Tensor x = values.detach();
       x.requires_grad_();
-      const Tensor y = f(x);
+      const Tensor y = keep(x);
       const Tensor g = random(y.shape(), y.dtype(), -1, 1, 0.3).to(y.suggest_memory_format());
       return Tensors{y.detach(), grad({&y, 1}, {&x, 1}, {&g, 1})[0]};
     };

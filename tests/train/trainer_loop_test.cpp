@@ -293,12 +293,12 @@ TEST(Trainer, OptimizersThatEvaluateGetAClosure) {
       amp::GradScaler scaler(by_hand.scaling());
       manual_seed(77);
       for (const auto& [x, target] : *by_hand.loader) {
-        scaler.step(sam, [&, &x = x, &target = target] {
+        scaler.step(sam, [&, &in = x, &want = target] {
           by_hand.adam->zero_grad();
           std::optional<amp::Autocast> region;
           const std::string mode = precision;
           if (mode != "fp32") region.emplace(Device::cpu(), mode == "amp_fp16" ? DType::f16 : DType::bf16);
-          const Tensor loss = cross_entropy((*by_hand.net)(x), target);
+          const Tensor loss = cross_entropy((*by_hand.net)(in), want);
           region.reset();
           scaler.scale(loss).backward();
           return loss;
