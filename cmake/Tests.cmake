@@ -275,6 +275,7 @@ if(NOT MEZZO_PROGRAM_OBJECTS)
   add_test(NAME messages COMMAND sh "${PROJECT_SOURCE_DIR}/tools/check_messages.sh" ${CMAKE_CXX_COMPILER}
     "${PROJECT_BINARY_DIR}/include")
   add_test(NAME newcomer_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/newcomer_test.sh")
+  add_test(NAME compilers_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/compilers_test.sh")
 endif()
 
 # A sanitizer's build is not for installation: its programs would need the sanitizer's flags.
