@@ -41,6 +41,12 @@ set(MEZZO_HAVE_ONEDNN OFF)
 if(oneDNN_FOUND AND NOT MEZZO_ONEDNN STREQUAL "OFF")
   set(MEZZO_HAVE_ONEDNN ON)
 endif()
+# A shared one is not linked but opened, where it was found or by its name (kernels/cpu/onednn_library.cpp).
+set(MEZZO_ONEDNN_OPENED "")
+if(MEZZO_HAVE_ONEDNN AND oneDNN_SONAME)
+  get_filename_component(folder "${oneDNN_LIBRARY}" DIRECTORY)
+  set(MEZZO_ONEDNN_OPENED "MEZZO_ONEDNN_SONAME=\"${oneDNN_SONAME}\"" "MEZZO_ONEDNN_LIBRARY=\"${folder}/${oneDNN_SONAME}\"")
+endif()
 
 # mezzo_find_codec(NAME PACKAGE DEBIAN): looks for a library that readers of files use, unless MEZZO_<NAME> is OFF. Sets
 # MEZZO_HAVE_<NAME>.
@@ -72,8 +78,14 @@ include(Cuda)
 include(Nccl)
 
 if(mezzo_missing)
+  set(without "")
+  set(needed ${mezzo_missing})
+  list(REMOVE_ITEM needed libgtest-dev libgmock-dev nlohmann-json3-dev libfmt-dev libcli11-dev)
+  if(NOT needed)
+    set(without "\nThe library alone needs none of them: -DMEZZO_BUILD_TESTS=OFF -DMEZZO_BUILD_EXAMPLES=OFF")
+  endif()
   list(JOIN mezzo_missing " " mezzo_missing)
   message(FATAL_ERROR "mezzo needs packages that are not installed. On Debian or Ubuntu run:\n"
     "  sudo apt-get install -y --no-install-recommends ${mezzo_missing}\n"
-    "Elsewhere install the same libraries and point CMAKE_PREFIX_PATH at them.")
+    "Elsewhere install the same libraries and point CMAKE_PREFIX_PATH at them.${without}")
 endif()

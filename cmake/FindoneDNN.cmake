@@ -1,6 +1,7 @@
 # Finds oneDNN by its header and library. Debian's own package config is not used: it demands OpenCL headers that the
 # package does not bring, and fails with a hard error even under QUIET.
-# Gives oneDNN_FOUND, oneDNN_VERSION and the target oneDNN::dnnl.
+# Gives oneDNN_FOUND, oneDNN_VERSION, oneDNN_SONAME (the name that programs find it by, empty for a static one) and the
+# target oneDNN::dnnl.
 find_path(oneDNN_INCLUDE_DIR dnnl.h)
 find_library(oneDNN_LIBRARY dnnl)
 mark_as_advanced(oneDNN_INCLUDE_DIR oneDNN_LIBRARY)
@@ -13,6 +14,14 @@ foreach(header IN ITEMS oneapi/dnnl/dnnl_version.h dnnl_version.h)
     string(REPLACE ";" "." oneDNN_VERSION "${oneDNN_VERSION}")
   endif()
 endforeach()
+
+set(oneDNN_SONAME "")
+if(oneDNN_LIBRARY AND CMAKE_READELF)
+  execute_process(COMMAND "${CMAKE_READELF}" -d "${oneDNN_LIBRARY}" OUTPUT_VARIABLE dynamic ERROR_QUIET)
+  if(dynamic MATCHES "[(]SONAME[)][^[]*[[]([^]]+)[]]")
+    set(oneDNN_SONAME "${CMAKE_MATCH_1}")
+  endif()
+endif()
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(oneDNN REQUIRED_VARS oneDNN_LIBRARY oneDNN_INCLUDE_DIR VERSION_VAR oneDNN_VERSION)

@@ -13,7 +13,7 @@ endif()
 # For sources that hold inner loops. Sanitizer builds choose a lower level themselves.
 set(MEZZO_LOOP_FLAGS "")
 if(NOT MEZZO_SANITIZE)
-  set(optimized "$<CONFIG:Release,RelWithDebInfo>")
+  set(optimized "$<NOT:$<CONFIG:Debug,MinSizeRel>>")
   set(MEZZO_LOOP_FLAGS "$<$<AND:$<COMPILE_LANGUAGE:CXX>,${optimized}>:-O3>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,${optimized}>:-Xcompiler=-O3>")
 elseif(MEZZO_SANITIZE MATCHES "undefined" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -76,14 +76,25 @@ file(CREATE_LINK "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include/mezzo" S
 # The library calls its own functions directly, as nobody replaces them. And thread-local state (free lists, autocast,
 # recording) is read several times in every op: by a fixed offset instead of a call. A library that is opened by dlopen
 # gets such memory from a small reserve of the system's: what is not a few bytes is a PerThread (core/memory/per_thread.h), and
-# with the CUDA runtime, which brings 4 KiB, there are no fixed offsets.
+# with the CUDA runtime, which brings 4 KiB, there are no fixed offsets. Nor in the static library: linkers give a program
+# the offsets all the same, and in each of many plugins it would take from the reserve.
 list(APPEND MEZZO_OBJECT_FLAGS -fno-semantic-interposition)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND MEZZO_OBJECT_FLAGS -fno-gnu-unique)
 endif()
-if(NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED)
+if(BUILD_SHARED_LIBS AND (NOT MEZZO_HAVE_CUDA OR MEZZO_CUDA_EMULATED))
   list(APPEND MEZZO_OBJECT_FLAGS -ftls-model=initial-exec)
 endif()
+# mezzo_optimise(TARGET): also where the project names no build type, CMake's default, or one of its own. Without, the
+# library would be tens of times slower, as only Debug is meant to be. Comes before other levels, which win.
+function(mezzo_optimise target)
+  if(NOT MEZZO_SANITIZE)
+    set(other_type "$<NOT:$<CONFIG:Debug,Release,RelWithDebInfo,MinSizeRel>>")
+    target_compile_options(${target} PRIVATE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,${other_type}>:-O2>"
+      "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,${other_type}>:-Xcompiler=-O2>")
+    target_compile_definitions(${target} PRIVATE "$<${other_type}:NDEBUG>")
+  endif()
+endfunction()
 function(mezzo_object_library name)
   add_library(${name} OBJECT ${ARGN})
   target_compile_features(${name} PUBLIC cxx_std_20)
@@ -91,6 +102,7 @@ function(mezzo_object_library name)
   # would empty the shared library, and a unity build of all sources would merge the anonymous namespaces of the ops.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF UNITY_BUILD OFF
     UNITY_BUILD_MODE GROUP CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN ON)
+  mezzo_optimise(${name})
   mezzo_host_options(${name} PRIVATE ${MEZZO_OBJECT_FLAGS})
   target_include_directories(${name} PUBLIC "${PROJECT_BINARY_DIR}/include")
   target_link_libraries(${name} PRIVATE mezzo_flags Eigen3::Eigen Threads::Threads)
@@ -248,9 +260,12 @@ mezzo_use_codec(ZLIB ZLIB::ZLIB io/detail/deflate.cpp)
 mezzo_use_codec(PNG PNG::PNG data/image/png.cpp)
 mezzo_use_codec(JPEG TurboJPEG::TurboJPEG data/image/jpeg.cpp)
 
-set(mezzo_link_libraries Threads::Threads ${mezzo_codecs})
-if(MEZZO_HAVE_ONEDNN)
-  list(APPEND mezzo_link_libraries oneDNN::dnnl ${CMAKE_DL_LIBS})
+set(mezzo_link_libraries Threads::Threads ${CMAKE_DL_LIBS} ${mezzo_codecs})
+if(MEZZO_ONEDNN_OPENED)
+  file(GLOB onednn_users "${PROJECT_SOURCE_DIR}/kernels/*/*onednn*.cpp")
+  set_property(SOURCE ${onednn_users} APPEND PROPERTY COMPILE_DEFINITIONS ${MEZZO_ONEDNN_OPENED})
+elseif(MEZZO_HAVE_ONEDNN)
+  list(APPEND mezzo_link_libraries oneDNN::dnnl)
 endif()
 if(MEZZO_CUDA_EMULATED)
   list(APPEND mezzo_link_libraries ${MEZZO_BOOST_CONTEXT})
@@ -261,10 +276,19 @@ endif()
 
 add_library(mezzo)
 add_library(mezzo::mezzo ALIAS mezzo)
-foreach(objects IN LISTS mezzo_object_libraries)
-  target_sources(mezzo PRIVATE $<TARGET_OBJECTS:${objects}>)
-endforeach()
-set_target_properties(mezzo PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
+list(TRANSFORM mezzo_object_libraries REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE mezzo_all_objects)
+if(NOT BUILD_SHARED_LIBS)
+  # A linker takes from an archive the objects that are asked for by name, and registrars are not. Of one object it takes
+  # all, however a program is linked.
+  list(TRANSFORM mezzo_all_objects REPLACE "(.+)" "$<FILTER:\\1,EXCLUDE,[.](gch|pch)$>")  # precompiled headers
+  set(whole "${PROJECT_BINARY_DIR}/mezzo_whole$<CONFIG>${CMAKE_CXX_OUTPUT_EXTENSION}")
+  add_custom_command(OUTPUT "${whole}" COMMAND "${CMAKE_CXX_COMPILER}" -r -nostdlib -o "${whole}" ${mezzo_all_objects}
+    DEPENDS ${mezzo_all_objects} COMMENT "Joining the library's objects" COMMAND_EXPAND_LISTS VERBATIM)
+  set(mezzo_all_objects "${whole}")
+endif()
+target_sources(mezzo PRIVATE ${mezzo_all_objects})
+# Installed, it finds libraries outside of the system's folders where it was linked with them.
+set_target_properties(mezzo PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 target_compile_features(mezzo PUBLIC cxx_std_20)
 # In another project they are system headers, so that its warnings are about its own code.
@@ -281,9 +305,13 @@ target_link_options(mezzo PRIVATE LINKER:-z,nodelete)
 # Several copies of the library may be in one process: in plugins that were linked with another version, or with the static
 # library. Names carry the version, so that each calls its own; no name is unique in the process as g++ makes those of
 # inline variables; and what a shared library takes from the static one stays inside it.
+# Whether the linker knows an option is asked of the one that links shared libraries, which may be another than that of
+# programs.
+include(CheckCXXSourceCompiles)
+separate_arguments(shared_linker UNIX_COMMAND "${CMAKE_SHARED_LINKER_FLAGS}")
 if(BUILD_SHARED_LIBS)
-  include(CheckLinkerFlag)
-  check_linker_flag(CXX LINKER:--default-symver MEZZO_LINKER_VERSIONS_NAMES)
+  set(CMAKE_REQUIRED_LINK_OPTIONS ${shared_linker} LINKER:--default-symver)
+  check_cxx_source_compiles("int main() {}" MEZZO_LINKER_VERSIONS_NAMES)
   if(MEZZO_LINKER_VERSIONS_NAMES)
     target_link_options(mezzo PRIVATE LINKER:--default-symver)
   endif()
@@ -291,32 +319,35 @@ else()
   target_link_options(mezzo INTERFACE "LINKER:--exclude-libs,${CMAKE_STATIC_LIBRARY_PREFIX}mezzo${CMAKE_STATIC_LIBRARY_SUFFIX}")
 endif()
 # Relative relocations, of which each op's descriptor has dozens, in a tenth of the space. glibc reads this form from 2.36
-# on; the bundle may meet an older one.
+# on; the bundle may meet an older one. What the linker writes is run, where it can be: mold 1 leaves out the version that
+# glibc asks for, and then no program starts.
 if(BUILD_SHARED_LIBS AND NOT MEZZO_BUNDLE)
-  include(CheckCXXSourceCompiles)
-  check_cxx_source_compiles("#include <cstdlib>
+  set(CMAKE_REQUIRED_FLAGS -fPIE)
+  set(CMAKE_REQUIRED_LINK_OPTIONS ${shared_linker} -pie LINKER:-z,pack-relative-relocs)
+  set(program "#include <cstdlib>
     #if !defined(__GLIBC__) || !__GLIBC_PREREQ(2, 36)
     #error older
     #endif
-    int main() {}" MEZZO_GLIBC_READS_RELR)
-  check_linker_flag(CXX LINKER:-z,pack-relative-relocs MEZZO_LINKER_WRITES_RELR)
-  if(MEZZO_GLIBC_READS_RELR AND MEZZO_LINKER_WRITES_RELR)
+    int value;
+    int* volatile relocated = &value;
+    int main() { return *relocated; }")
+  if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+    check_cxx_source_compiles("${program}" MEZZO_LINKER_PACKS_RELOCATIONS)
+  else()
+    include(CheckCXXSourceRuns)
+    check_cxx_source_runs("${program}" MEZZO_LINKER_PACKS_RELOCATIONS)
+  endif()
+  if(MEZZO_LINKER_PACKS_RELOCATIONS)
     target_link_options(mezzo PRIVATE LINKER:-z,pack-relative-relocs)
   endif()
 endif()
+unset(CMAKE_REQUIRED_FLAGS)
+unset(CMAKE_REQUIRED_LINK_OPTIONS)
 if(MEZZO_CUDA_EMULATED)
   add_dependencies(mezzo mezzo_cublasLt mezzo_cudnn)
   if(MEZZO_HAVE_NCCL)
     add_dependencies(mezzo mezzo_nccl)
   endif()
-endif()
-if(NOT BUILD_SHARED_LIBS)
-  # A linker takes from an archive only what is asked for by name; registrars are not. $<LINK_LIBRARY:WHOLE_ARCHIVE>
-  # would need CMake 3.24 from every consumer, a plain linker option needs nothing.
-  set(archive "${CMAKE_INSTALL_LIBDIR}/${CMAKE_STATIC_LIBRARY_PREFIX}mezzo${CMAKE_STATIC_LIBRARY_SUFFIX}")
-  target_link_options(mezzo INTERFACE
-    "$<BUILD_INTERFACE:LINKER:--whole-archive,$<TARGET_FILE:mezzo>,--no-whole-archive>"
-    "$<INSTALL_INTERFACE:LINKER:--whole-archive,$<INSTALL_PREFIX>/${archive},--no-whole-archive>")
 endif()
 
 # mezzo_link_sample(PROGRAM): links the program with the part of the library that the timing sample needs, in place of

@@ -13,13 +13,13 @@ if(NOT MEZZO_MPI STREQUAL "OFF" AND NOT MEZZO_BUNDLE)
   endif()
 endif()
 
-target_link_libraries(mezzo PRIVATE ${CMAKE_DL_LIBS})
 if(MEZZO_HAVE_MPI)
   add_library(mezzo_mpi MODULE "${PROJECT_SOURCE_DIR}/dist/mpi/module.cpp")
   # It lies beside libmezzo, which looks for it there. Another project's settings are kept out, as in Library.cmake.
   set_target_properties(mezzo_mpi PROPERTIES CXX_EXTENSIONS OFF UNITY_BUILD OFF CXX_VISIBILITY_PRESET default
     VISIBILITY_INLINES_HIDDEN ON)
   target_compile_features(mezzo_mpi PRIVATE cxx_std_20)
+  mezzo_optimise(mezzo_mpi)
   target_include_directories(mezzo_mpi PRIVATE "${PROJECT_BINARY_DIR}/include")
   # Without the sanitizers, which find faults in MPI's own libraries.
   target_compile_options(mezzo_mpi PRIVATE ${MEZZO_NOT_INSTRUMENTED})

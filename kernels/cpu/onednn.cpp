@@ -4,7 +4,6 @@
 
 #include "mezzo/kernels/cpu/onednn.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include <array>
@@ -21,11 +20,10 @@ namespace mezzo::kernels::cpu {
 
 namespace {
 
-/// Get and set the number of OpenMP threads of the calling thread. Which OpenMP library oneDNN uses is known
-/// at run time only, so its functions are looked up among the libraries that the process has loaded.
+/// Get and set the number of OpenMP threads of the calling thread.
 struct OpenMp {
-  int (*get)() = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
-  void (*set)(int) = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  int (*get)() = reinterpret_cast<int (*)()>(openmp_function("omp_get_max_threads"));
+  void (*set)(int) = reinterpret_cast<void (*)(int)>(openmp_function("omp_set_num_threads"));
 };
 const OpenMp& openmp() {
   static const OpenMp there;

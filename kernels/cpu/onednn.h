@@ -8,9 +8,12 @@
 
 #include <string_view>
 
-#include <dnnl.hpp>
+#include "mezzo/kernels/cpu/onednn_functions.h"
 
 namespace mezzo::kernels::cpu {
+
+/// The address of a function of the OpenMP that oneDNN uses; nullptr for none (onednn_library.cpp).
+[[nodiscard]] void* openmp_function(const char* name);
 
 /// Stands around every call of oneDNN.
 ///  * It keeps oneDNN on the calling thread: it would start threads of OpenMP, and split the work differently

@@ -35,8 +35,13 @@ std::string_view engine_name(GemmEngine engine) { return engine == GemmEngine::o
 
 void require_engine(std::string_view op, GemmEngine engine) {
   if (has_gemm_engine(engine)) return;
+#ifdef MEZZO_HAVE_ONEDNN
+  throw ValueError(op, "an engine that this machine has (eigen)", std::string(engine_name(engine)),
+                   "install the oneDNN that mezzo was built with (" + why_no_onednn() + ")");
+#else
   throw ValueError(op, "an engine of this build (eigen)", std::string(engine_name(engine)),
                    "install libdnnl-dev and configure again with -DMEZZO_ONEDNN=ON");
+#endif
 }
 
 /// MEZZO_CPU_GEMM, or automatic when it is not set.
@@ -205,6 +210,8 @@ void gemm(const GemmArgs& args) {
   }
 }
 
+void gemm_eigen_f32(const GemmTile<float>& tile) { eigen_f32()(tile); }
+
 template <>
 void gemm_tile(const GemmTile<float>& tile) {
   if (goes_to_loops(tile.m, tile.n, tile.k)) return small_tile(tile);
@@ -221,8 +228,7 @@ void gemm_tile(const GemmTile<double>& tile) {
 
 bool has_gemm_engine(GemmEngine engine) {
 #ifdef MEZZO_HAVE_ONEDNN
-  static_cast<void>(engine);
-  return true;
+  return engine != GemmEngine::onednn || onednn_is_there();
 #else
   return engine != GemmEngine::onednn;
 #endif

@@ -50,7 +50,7 @@ double seconds_of(F f) {
 /// processor. One tile on one thread, in its processor time, so that a busy machine does not decide; the two
 /// take turns, and the fastest run of each counts.
 std::optional<double> measure() {
-  if (!onednn_has_native_bf16()) return std::nullopt;
+  if (!onednn_is_there() || !onednn_has_native_bf16()) return std::nullopt;
   constexpr std::int64_t m = 128, n = 256, k = 512;
   const std::vector<BFloat16> a(m * k, BFloat16(1.25f)), b(k * n, BFloat16(-0.75f));
   std::vector<float> wide_a(m * k), wide_b(k * n), c(m * n);

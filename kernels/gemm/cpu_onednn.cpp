@@ -10,10 +10,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
+#include <vector>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/per_thread.h"
+#include "mezzo/core/warning.h"
+#include "mezzo/kernels/cpu/convert.h"
 #include "mezzo/kernels/cpu/onednn.h"
 #include "mezzo/kernels/cpu/scratch.h"
 
@@ -152,8 +156,27 @@ class ProductCache {
   dnnl::stream stream_{onednn_engine()};
 };
 
-[[noreturn]] void fail(std::string_view what) {
-  throw Error("oneDNN matmul", "success", what, "set MEZZO_CPU_GEMM=eigen and report this");
+/// `tile` by Eigen, after oneDNN has refused it and done nothing. Says so once.
+template <class In>
+void multiply_without(const GemmTile<In, float>& tile, const std::string& why) {
+  static constinit WarningSite site("onednn_refuses");
+  if (site.is_fresh())
+    site.warn("oneDNN matmul", "success", why, "slower from here on, by Eigen; report this");
+  if constexpr (std::is_same_v<In, float>) {
+    gemm_eigen_f32(tile);
+  } else {
+    const auto widened = [](const BFloat16* from, std::int64_t lines, std::int64_t length, std::int64_t ld) {
+      std::vector<float> to(static_cast<std::size_t>(lines * length));
+      for (std::int64_t i = 0; i < lines; ++i)
+        convert(from + i * ld, DType::bf16, to.data() + i * length, DType::f32, length);
+      return to;
+    };
+    const auto [m, n, k] = std::array{tile.m, tile.n, tile.k};
+    const auto a = tile.a_transposed ? widened(tile.a, k, m, tile.lda) : widened(tile.a, m, k, tile.lda);
+    const auto b = tile.b_transposed ? widened(tile.b, n, k, tile.ldb) : widened(tile.b, k, n, tile.ldb);
+    gemm_eigen_f32({m, n, k, a.data(), tile.a_transposed ? m : k, tile.a_transposed, b.data(),
+                    tile.b_transposed ? k : n, tile.b_transposed, tile.c, tile.ldc, tile.accumulate});
+  }
 }
 
 /// Packs a matrix of one row or column that has gaps between its elements: oneDNN's AVX-512 products read the
@@ -171,8 +194,10 @@ void close_gaps(const T*& data, std::int64_t rows, std::int64_t cols, std::int64
   ld = cols;
 }
 
+/// By oneDNN: success, or what kept it from the product, of which nothing is done. Throws Error where some
+/// may be.
 template <class In>
-void multiply(GemmTile<In, float> tile) {
+dnnl_status_t try_multiply(GemmTile<In, float> tile) {
   const OnednnCall call;
   try {
     static constinit mezzo::detail::PerThread<ProductCache> caches;
@@ -186,10 +211,18 @@ void multiply(GemmTile<In, float> tile) {
                                    std::is_same_v<In, BFloat16>});
     void* const scratch = cache.scratch(product.scratch_bytes());
     const dnnl_status_t status = product.run(cache.stream(), tile.a, tile.b, tile.c, scratch);
-    if (status != dnnl_success) fail("status " + std::to_string(static_cast<int>(status)));
-  } catch (const dnnl::error& error) {
-    fail(error.what());
+    if (status == dnnl_runtime_error && tile.accumulate)
+      throw Error("oneDNN matmul", "success", "a runtime error", "set MEZZO_CPU_GEMM=eigen and report this");
+    return status;
+  } catch (const dnnl::error& error) {  // no primitive for the sizes
+    return error.status;
   }
+}
+
+template <class In>
+void multiply(const GemmTile<In, float>& tile) {
+  const dnnl_status_t status = try_multiply(tile);
+  if (status != dnnl_success) multiply_without(tile, "status " + std::to_string(static_cast<int>(status)));
 }
 
 }  // namespace

@@ -53,8 +53,11 @@ void gemm_eigen_v4_f64(const GemmTile<double>& tile);
 const char* gemm_eigen_v4_version();
 #endif
 
+/// The one for the processor. In kernels/gemm/cpu.cpp.
+void gemm_eigen_f32(const GemmTile<float>& tile);
+
 #ifdef MEZZO_HAVE_ONEDNN
-// kernels/gemm/cpu_onednn.cpp
+// kernels/gemm/cpu_onednn.cpp. What oneDNN refuses Eigen multiplies.
 void gemm_onednn_f32(const GemmTile<float>& tile);
 /// The processor's own bf16 products (AVX512_BF16, AMX), added up in f32: products and sums are f32's but for
 /// subnormal numbers, which count as 0.
@@ -64,6 +67,9 @@ bool onednn_has_native_bf16();
 /// Whether oneDNN's f32 products read lines that lie a multiple of 2 KB apart two or three times slower: its
 /// kernels for processors without AVX-512 go down such lines, which share a few sets of the cache.
 bool onednn_needs_spaced_lines();
+/// Whether the library could be opened; warns once where not. Before any other call of it.
+[[nodiscard]] bool onednn_is_there();       // kernels/cpu/onednn_library.cpp
+[[nodiscard]] std::string why_no_onednn();  // the same file; for messages
 /// "2.6.3"
 std::string gemm_onednn_version();
 /// True from when exit() begins to destroy oneDNN's objects: what begins then is computed without it.

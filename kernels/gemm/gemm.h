@@ -88,7 +88,7 @@ namespace cpu {
 enum class GemmEngine { automatic, eigen, onednn };
 
 /// The engine in use, `eigen` or `onednn`: the one set, else the one that MEZZO_CPU_GEMM names (`eigen`,
-/// `onednn`), else oneDNN when the build has it, unless MEZZO_CPU_ISA asks for less than the CPU has (which
+/// `onednn`), else oneDNN when build and machine have it, unless MEZZO_CPU_ISA asks for less than the CPU has (which
 /// oneDNN would not follow), else Eigen. An engine that nobody named leaves products of m * n * k <= 8192 to
 /// our own loops, which have less overhead. Throws ValueError when the variable holds anything else, or an
 /// engine that the build lacks.
@@ -98,7 +98,7 @@ enum class GemmEngine { automatic, eigen, onednn };
 /// build lacks it.
 void set_gemm_engine(GemmEngine engine);
 
-/// True when this build contains the engine.
+/// True when this build contains the engine, and the machine its library.
 [[nodiscard]] bool has_gemm_engine(GemmEngine engine);
 
 /// How the product of two bf16 matrices is computed: widened to f32 like every other 16-bit product, or by
