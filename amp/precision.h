@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "mezzo/core/host_device.h"
+
 namespace mezzo::amp {
 
 /// fp32: everything in f32. fp16: the whole model was converted to f16, without autocast. amp_fp16, amp_bf16:

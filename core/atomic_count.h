@@ -2,6 +2,8 @@
 // std::atomic, whose header costs each file that includes it more than this one has lines.
 #pragma once
 
+#include "mezzo/core/host_device.h"
+
 namespace mezzo {
 
 /// T: an integer type. Both compilers have these built-ins, and both thread sanitizers know them.

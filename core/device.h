@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "mezzo/core/host_device.h"
+
 namespace mezzo {
 
 enum class DeviceType : std::uint8_t { cpu, cuda };

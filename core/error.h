@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "mezzo/core/host_device.h"
+
 namespace mezzo {
 
 /// Base of everything mezzo throws for a user's mistake or a failing resource. `what()` is

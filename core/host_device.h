@@ -1,6 +1,14 @@
-// The two function markers that let one source serve g++, clang and nvcc. A header of their own, without any
-// include, because every scalar function in core and kernels needs them and nothing else.
+// What is asked of the compiler: C++20, and the two function markers that let one source serve g++, clang and
+// nvcc. A header of their own, without any include, because every scalar function in core and kernels needs
+// them and nothing else.
 #pragma once
+
+// A compiler that was not told of C++20 says so once: the include that there is not stops it.
+#if __cplusplus < 202002L
+#error mezzo needs C++20: give g++ 11 (or newer) or clang 13 (or newer) the option -std=c++20
+#define MEZZO_CURE "-std=c++20"
+#include MEZZO_CURE
+#endif
 
 /// MEZZO_HD: the function exists on the host and on the device. Empty for a plain C++ compiler, the emulated
 /// device included.

@@ -2,6 +2,8 @@
 // of its list; headers of guards need only this file, the lists are in core/memory/scope_list.h.
 #pragma once
 
+#include "mezzo/core/host_device.h"
+
 namespace mezzo::detail {
 
 /// One open scope of a kind: recording, autocast, an observer, ... The newest of a thread counts.

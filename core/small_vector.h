@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "mezzo/core/host_device.h"
+
 namespace mezzo {
 
 /// Sequence with inline room for N elements; grows on the heap beyond. Same meaning as std::vector's members.

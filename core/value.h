@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/core/host_device.h"
+
 namespace mezzo {
 
 /// Null, bool, 64-bit integer, double, string, list or map. A map keeps the order its keys were given in, and

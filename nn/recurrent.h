@@ -23,6 +23,7 @@ struct RecurrentParams {
   /// `suffix` is what follows the names "weight_ih", ...; unfilled. `projected` is P, or 0.
   RecurrentParams(Module& owner, const std::string& suffix, std::int64_t rows, std::int64_t features,
                   std::int64_t hidden, std::int64_t projected, bool biases, const TensorOptions& options);
+  virtual ~RecurrentParams() = default;
 
   /// All uniform within 1/sqrt(H) of 0, in this order.
   void fill(Generator& generator);

@@ -44,7 +44,12 @@ struct ValueOptions {
 namespace detail {
 class NestedValues;
 }
+/// Nested lists of numbers of any depth: tensor({{1.0, 2.0}, {3.0, 4.0}}). Lists at one depth have one length
+/// (ShapeError). i64 when all numbers are integers, bool when all are bools, else f32.
 [[nodiscard]] Tensor tensor(const detail::NestedValues& values, const ValueOptions& options);
+[[nodiscard]] inline Tensor tensor(const detail::NestedValues& values) {
+  return tensor(values, ValueOptions{});
+}
 
 namespace detail {
 /// Converts host values to the dtype of the options, or else to `natural`, and copies them to the device.
@@ -140,13 +145,6 @@ template <detail::HostNumber T>
 template <detail::HostNumber T>
 [[nodiscard]] Tensor tensor(T value, const ValueOptions& options = {}) {
   return tensor({value}, {}, options);
-}
-
-/// Nested lists of numbers of any depth: tensor({{1.0, 2.0}, {3.0, 4.0}}). Lists at one depth have one length
-/// (ShapeError). i64 when all numbers are integers, bool when all are bools, else f32.
-[[nodiscard]] Tensor tensor(const detail::NestedValues& values, const ValueOptions& options);
-[[nodiscard]] inline Tensor tensor(const detail::NestedValues& values) {
-  return tensor(values, ValueOptions{});
 }
 
 // --- with a dtype or a device in the place of options: `zeros({2, 3}, DType::f16)`

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mezzo/core/host_device.h"
+
 namespace mezzo::pool {
 
 /// Memory of at least `bytes`, aligned to 16. Served from the calling thread's free list up to 4 KiB, else
@@ -23,6 +25,9 @@ void deallocate(void* memory, std::size_t bytes) noexcept;
 struct Pooled {
   static void* operator new(std::size_t bytes) { return allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) noexcept { deallocate(memory, bytes); }
+
+ protected:
+  ~Pooled() = default;  // nobody deletes a derived object by it
 };
 
 /// Standard allocator over the pool, for containers that live as long as one call.

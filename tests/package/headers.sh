@@ -9,6 +9,9 @@ LC_ALL=C
 export LC_ALL
 cd "$1"
 compiler=$2 nvcc=${3:-}
+# What projects ask for that take our headers as their own. g++ warns of a base class's destructor with -Weffc++ only, whose
+# other advice is not meant.
+flags="-std=c++20 -Wall -Wextra -Wnon-virtual-dtor -Wredundant-decls -Weffc++ -Werror -Wno-error=effc++"
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 headers=$(find mezzo -name '*.h' | sort)
 [ -n "$headers" ] || { echo "no headers in $1/mezzo"; exit 1; }
@@ -35,7 +38,8 @@ done >"$problems"
 : >"$work/with_tensor"
 if [ -e mezzo/core/tensor.h ]; then
   printf '#include <mezzo/core/tensor.h>\n' >"$work/tensor.h"
-  $compiler -std=c++20 -Wall -Wextra -Werror -I. -x c++-header -o "$work/tensor.h.gch" "$work/tensor.h" >/dev/null 2>&1 || true
+  # shellcheck disable=SC2086 # several words
+  $compiler $flags -I. -x c++-header -o "$work/tensor.h.gch" "$work/tensor.h" >/dev/null 2>&1 || true
   found=mezzo/core/tensor.h
   while [ -n "$found" ]; do
     # shellcheck disable=SC2086 # several names
@@ -44,10 +48,10 @@ if [ -e mezzo/core/tensor.h ]; then
   done
 fi
 
-# shellcheck disable=SC2016 # $1 to $4 are those of the inner shell
+# shellcheck disable=SC2016 # $1 to $5 are those of the inner shell
 printf '%s\n' "$headers" | xargs -P "$jobs" -n 1 sh -c '
-  compiler=$1 nvcc=$2 work=$3 header=$4
-  shift 4
+  compiler=$1 nvcc=$2 work=$3 flags=$4 header=$5
+  shift 5
   case $nvcc:$header in
     ?*:*/cuda/* | ?*:*/kernels/*/cuda[._]*)
       source=$(mktemp -p "$work" --suffix=.cu)
@@ -55,8 +59,8 @@ printf '%s\n' "$headers" | xargs -P "$jobs" -n 1 sh -c '
       "$nvcc" -std=c++20 --expt-relaxed-constexpr -Werror=all-warnings -I. --cuda -o /dev/null "$source" ;;
     *)
       if grep -qxF "$header" "$work/with_tensor"; then set -- -include "$work/tensor.h"; fi
-      printf "#include <%s>\n" "$header" | "$compiler" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. "$@" -x c++ - ;;
-  esac >/dev/null 2>&1 || printf "%s: does not compile on its own\n" "$header"' sh "$compiler" "$nvcc" "$work" |
+      printf "#include <%s>\n" "$header" | "$compiler" $flags -fsyntax-only -I. "$@" -x c++ - ;;
+  esac >/dev/null 2>&1 || printf "%s: does not compile on its own\n" "$header"' sh "$compiler" "$nvcc" "$work" "$flags" |
   sort >>"$problems"
 
 # What mezzo.h pulls in every program compiles. With libstdc++ only, as others share headers in other ways.

@@ -26,11 +26,14 @@ printf '#ifdef MEZZO_HAVE_ONEDNN\n#endif\n' >core/macro.h
 printf 'inline std::string f() { return {}; }\n' | tee core/alone.h >core/cuda/alone.h
 printf '#include <mezzo/core/near.h>\ninline std::string g() { return {}; }\n' >core/late.h
 printf 'inline auto g() { return sizes(); }\n' >core/never.h
+printf 'struct Base {\n  virtual void f();\n};\n' >core/base.h
+printf 'int twice();\nint twice();\n' >core/twice.h
 printf '#include <variant>\n' >core/heavy.h
 printf '#include <mezzo/core/heavy.h>\n' >>mezzo.h
 if sh "$here/headers.sh" "$tree" "$1" >bad.txt; then echo "bad headers are accepted:"; cat bad.txt; exit 1; fi
 cat >expected.txt <<'TEXT'
 mezzo/core/alone.h: does not compile on its own
+mezzo/core/base.h: does not compile on its own
 mezzo/core/cuda.h: includes cuda_runtime.h, and is installed without CUDA as well
 mezzo/core/cuda/alone.h: does not compile on its own
 mezzo/core/eigen.h: includes Eigen/Core, which is not of the standard library
@@ -41,6 +44,7 @@ mezzo/core/lost.h: includes mezzo/core/absent.h, which is not installed
 mezzo/core/macro.h: depends on a private macro MEZZO_HAVE_ONEDNN
 mezzo/core/never.h: does not compile on its own
 mezzo/core/relative.h: includes good.h, which is not of the standard library
+mezzo/core/twice.h: does not compile on its own
 mezzo/mezzo.h: pulls in the costly header variant
 TEXT
 # Whether a foreign header is there to compile depends on the machine; lost.h cannot be.
