@@ -1,8 +1,19 @@
 # Flags of mezzo's own targets (the interface target mezzo_flags) and, under MEZZO_SANITIZE, of everything.
+set(MEZZO_BUILD_TYPE "${CMAKE_BUILD_TYPE}")
+if(CMAKE_CONFIGURATION_TYPES)
+  list(JOIN CMAKE_CONFIGURATION_TYPES ", " MEZZO_BUILD_TYPE)
+  string(APPEND MEZZO_BUILD_TYPE ": chosen when building, optimised but for Debug")
+elseif(MEZZO_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+  set(MEZZO_BUILD_TYPE "Release, as CMAKE_BUILD_TYPE names none")
+elseif(NOT CMAKE_BUILD_TYPE)
+  set(MEZZO_BUILD_TYPE "optimised (-O2, loops -O3), as CMAKE_BUILD_TYPE names none")
+elseif(CMAKE_BUILD_TYPE STREQUAL "Debug")
+  string(APPEND MEZZO_BUILD_TYPE ", not optimised: tens of times slower")
+elseif(NOT CMAKE_BUILD_TYPE MATCHES "^(Release|RelWithDebInfo|MinSizeRel)$")
+  string(APPEND MEZZO_BUILD_TYPE ", optimised (-O2, loops -O3)")
+endif()
 if(MEZZO_TOP_LEVEL)
-  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
-    set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
-  endif()
   # -O3 is given where it pays (kernels and ops, see Library.cmake); elsewhere it only costs compile time.
   if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
     set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
@@ -46,9 +57,16 @@ if(MEZZO_TOP_LEVEL)
     mezzo_host_options(mezzo_flags INTERFACE --param=ggc-min-heapsize=400000)
   endif()
 else()
-  # The warnings and the fast math that another project asks for are meant for its own code: with a -Werror there, one
-  # style warning here would stop its build, and with -ffast-math no step with a NaN would be skipped.
-  mezzo_host_options(mezzo_flags INTERFACE -w -fno-fast-math)
+  # What another project asks for is meant for its own code: with a -Werror there, one style warning here would stop its
+  # build (at the link too, where -flto compiles), with -ffast-math no step with a NaN would be skipped, and nothing here
+  # compiles with -fno-rtti.
+  mezzo_host_options(mezzo_flags INTERFACE -w -fno-fast-math -fno-lto -frtti -fexceptions)
+  foreach(tool IN ITEMS CLANG_TIDY CPPCHECK CPPLINT INCLUDE_WHAT_YOU_USE)
+    set(CMAKE_CXX_${tool} "")
+  endforeach()
+  foreach(config IN ITEMS "" _DEBUG _RELEASE _RELWITHDEBINFO _MINSIZEREL)
+    set(CMAKE_INTERPROCEDURAL_OPTIMIZATION${config} OFF)
+  endforeach()
 endif()
 if(MEZZO_WERROR)
   target_compile_options(mezzo_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>"

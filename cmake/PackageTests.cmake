@@ -33,6 +33,17 @@ package_consumer(find_package find_package find_package "-DCMAKE_PREFIX_PATH=${p
 set_tests_properties(package.find_package PROPERTIES FIXTURES_REQUIRED installed)
 set(tests package.install package.unwritable_prefix package.find_package)
 
+# package_plain(NAME PREFIX FIXTURE): test package.NAME links with what is installed at PREFIX without CMake.
+function(package_plain name prefix fixture)
+  add_test(NAME package.${name} COMMAND sh "${package_tests}/plain.sh" "${package_build}/${prefix}/${CMAKE_INSTALL_LIBDIR}"
+    "${package_build}/${prefix}/${CMAKE_INSTALL_INCLUDEDIR}" "$<TARGET_FILE:consumer_reference>" "${CMAKE_CXX_COMPILER}")
+  set_tests_properties(package.${name} PROPERTIES FIXTURES_REQUIRED ${fixture})
+endfunction()
+if(NOT MEZZO_SANITIZE)
+  package_plain(plain installed installed)
+  list(APPEND tests package.plain)
+endif()
+
 # The same headers for every build, so one that takes its programs from another leaves them to that one.
 if(NOT MEZZO_PROGRAM_OBJECTS)
   add_test(NAME package.headers COMMAND sh "${package_tests}/headers.sh"
@@ -42,7 +53,8 @@ if(NOT MEZZO_PROGRAM_OBJECTS)
     "${package_build}/installed/${CMAKE_INSTALL_INCLUDEDIR}" "${PROJECT_SOURCE_DIR}")
   set_tests_properties(package.public_headers PROPERTIES FIXTURES_REQUIRED installed)
   add_test(NAME package.headers_detects COMMAND sh "${package_tests}/headers_test.sh" "${CMAKE_CXX_COMPILER}")
-  list(APPEND tests package.headers package.public_headers package.headers_detects)
+  add_test(NAME package.old_compiler COMMAND sh "${package_tests}/old_compiler.sh" ${package_options})
+  list(APPEND tests package.headers package.public_headers package.headers_detects package.old_compiler)
 endif()
 
 # These two build the library as part of another project, and so are part of one preset only. Some sources are compiled,
@@ -59,17 +71,27 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release" AND BUILD_SHARED_LIBS)
     -DMEZZO_INSTALL=ON)
   add_test(NAME package.install_static COMMAND "${CMAKE_COMMAND}" --install "${package_build}/from_source/mezzo-build"
     --prefix "${package_build}/installed_static")
-  package_consumer(fetch_content fetch_content from_source ${from_source}
+  # Links the shared library by another linker, where there is one: the options that it has must be ones that it knows.
+  set(other_linker "")
+  foreach(linker IN ITEMS lld mold)
+    find_program(MEZZO_LINKER_${linker} ld.${linker})
+    mark_as_advanced(MEZZO_LINKER_${linker})
+    if(MEZZO_LINKER_${linker})
+      set(other_linker "-DCMAKE_SHARED_LINKER_FLAGS=-fuse-ld=${linker}")
+    endif()
+  endforeach()
+  package_consumer(fetch_content fetch_content from_source ${from_source} ${other_linker}
     "-DFETCHCONTENT_BASE_DIR=${package_build}/from_source")
   package_consumer(find_package_static find_package find_package_static
     "-DCMAKE_PREFIX_PATH=${package_build}/installed_static")
   set_tests_properties(package.add_subdirectory PROPERTIES FIXTURES_SETUP built_static)
   set_tests_properties(package.install_static PROPERTIES FIXTURES_REQUIRED built_static FIXTURES_SETUP installed_static)
   set_tests_properties(package.find_package_static PROPERTIES FIXTURES_REQUIRED installed_static)
+  package_plain(plain_static installed_static installed_static)
   set_tests_properties(package.fetch_content PROPERTIES DEPENDS package.install_static)
   add_test(NAME package.compile_once_refuses COMMAND sh "${package_tests}/compile_once_test.sh")
   list(APPEND tests package.compile_once_refuses package.add_subdirectory package.install_static package.fetch_content
-    package.find_package_static)
+    package.find_package_static package.plain_static)
 endif()
 # Compiling may take longer than ctest's 1500 s where the machine is slow or busy.
 set_tests_properties(${tests} PROPERTIES LABELS package TIMEOUT 10800)

@@ -9,9 +9,10 @@ shift
 compiled="core/tensor.cpp autograd/engine.cpp kernels/scaler/cpu.cpp kernels/reduce/cpu_plan.cpp ops/linalg/matmul.cpp
 nn/layers/linear.cpp amp/grad_scaler.cpp optim/optimizer.cpp io/safetensors.cpp"
 
-object="" dependencies="" last=""
+object="" dependencies="" last="" level=""
 for word in "$@"; do
   case $last in -o) object=$word ;; -MF) dependencies=$word ;; esac
+  case $word in -O?) level=$word ;; esac
   last=$word
 done
 # Only the library's objects: the consumer's own program and precompiled headers are compiled.
@@ -29,6 +30,12 @@ case " $* " in
       *" -fno-fast-math "*"-ffast-math "*) refuse "ends with the project's -ffast-math" ;;
       *" -fno-fast-math "*) ;;
       *) refuse "lacks -fno-fast-math" ;;
+    esac
+    case " $* " in *" -fno-rtti"*" -frtti "*) ;; *) refuse "has the project's -fno-rtti" ;; esac
+    case " $* " in *" -flto"*) refuse "has the project's -flto (CMAKE_INTERPROCEDURAL_OPTIMIZATION)" ;; esac
+    case $level:$object in
+      -O3:*_loops.dir/* | -O2:*_mpi.dir/* | -O[23]:*_objects.dir/* | -O3:*_isa_*) ;;
+      *) refuse "is optimised by '$level', as the project names no build type" ;;
     esac
     case " $* " in *" -w "*) ;; *) refuse "has the project's warnings" ;; esac
     case " $* " in *" -fvisibility=hidden "*) refuse "hides symbols (CMAKE_CXX_VISIBILITY_PRESET)" ;; esac

@@ -9,7 +9,8 @@ cd "$tree"
 objects=CMakeFiles/mezzo_objects.dir
 mkdir -p "made/$objects/ops/shape" "$objects/ops/shape"
 echo made >"made/$objects/ops/shape/view.cpp.o"
-good="-ffast-math -w -fno-fast-math -fvisibility=default -std=c++20"
+rtti="-fno-rtti -frtti"
+good="-ffast-math -w -fno-fast-math $rtti -O2 -fvisibility=default -std=c++20"
 
 # launch OBJECT FLAGS: the compiler here only says that it was called.
 # shellcheck disable=SC2086 # the flags are words
@@ -22,9 +23,14 @@ refused() {
 object=$objects/ops/shape/view.cpp.o
 refused "lacks -fno-fast-math" "$object" "-w -ffast-math -std=c++20"
 refused "ends with the project's -ffast-math" "$object" "$good -ffast-math"
-refused "has the project's warnings" "$object" "-ffast-math -fno-fast-math -std=c++20"
+refused "has the project's warnings" "$object" "-ffast-math -fno-fast-math $rtti -O3 -std=c++20"
+refused "has the project's -fno-rtti" "$object" "-w -ffast-math -fno-fast-math -fno-rtti -O3 -std=c++20"
+refused "has the project's -flto" "$object" "$good -flto=auto"
+refused "is optimised by ''" "$object" "-w -ffast-math -fno-fast-math $rtti -std=c++20"
+refused "is optimised by '-O0'" "$object" "$good -O0"
+refused "is optimised by '-O2'" "CMakeFiles/mezzo_loops.dir/kernels/view.cpp.o" "$good"
 refused "hides symbols" "$object" "$good -fvisibility=hidden"
-refused "lacks -std=c++20" "$object" "-ffast-math -fno-fast-math -w -std=c++17"
+refused "lacks -std=c++20" "$object" "-ffast-math -fno-fast-math $rtti -O2 -w -std=c++17"
 refused "joins sources" "$objects/Unity/unity_0_cxx.cxx.o" "$good"
 refused "does not have" "$objects/ops/absent.cpp.o" "$good"
 [ ! -e "$object" ] || { echo "a refused command has made $object"; exit 1; }
