@@ -3,6 +3,8 @@
 #include "mezzo/core/cuda/device.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 
 #include "mezzo/core/cuda/check.h"
 
@@ -57,6 +59,18 @@ const Probe& probe() {
   // Never destroyed: tensors in static objects ask for their device late.
   static const auto* const found = new Probe(look());
   return *found;
+}
+
+int compute_capability(int index) {
+  static std::array<std::atomic<int>, kMaxDevices> known{};
+  std::atomic<int>& result = known[static_cast<std::size_t>(index)];
+  if (result == 0) {
+    int major = 0, minor = 0;
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index), "cudaDeviceGetAttribute");
+    check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index), "cudaDeviceGetAttribute");
+    result = 10 * major + minor;
+  }
+  return result;
 }
 
 DeviceGuard::DeviceGuard(int index) {

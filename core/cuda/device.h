@@ -21,6 +21,9 @@ struct Probe {
 /// millisecond. Never throws because of the device.
 [[nodiscard]] const Probe& probe();
 
+/// Compute capability of a device, times ten: 75, 80, 90. CUDA is asked once. Throws DeviceError.
+[[nodiscard]] int compute_capability(int index);
+
 /// Selects a device for this thread's CUDA calls while it lives and selects the former one again at the end.
 /// Calls nothing when the device is selected already or there is only one. Throws DeviceError.
 class DeviceGuard {

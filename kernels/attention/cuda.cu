@@ -3,10 +3,12 @@
 
 #include "mezzo/kernels/attention/cuda_block.h"
 #include "mezzo/kernels/attention/cuda_flash.h"
+#include "mezzo/kernels/cuda/bf16.h"
 
 namespace mezzo::kernels::cuda {
 
 void attention(Device device, const Attention& attention, const View& out, void* logsumexp) {
+  if (attention.q.dtype == DType::bf16) multiplies_bf16(device, "scaled_dot_product_attention");
   const std::int64_t batch = attention.q.shape[0];
   const auto pass_to = [&](auto number) {
     auto pass = pass_of<decltype(number)>(attention, logsumexp);

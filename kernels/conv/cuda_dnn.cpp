@@ -2,7 +2,8 @@
 // 16-bit images too, which cuDNN turns itself inside of its plans' workspace and whose heuristics know what
 // that costs. The weight of channels-last images is turned by a copy. cuDNN has no f32 results of 16-bit
 // operands (heuristics of version 9.19 for an H200), which the gradients of f32 weights are under autocast:
-// they are widened to f32 and multiplied by TF32 engines, which round none of them. A bias is written into
+// they are widened to f32 and multiplied by TF32 engines, which round none of them. GPUs that do not multiply
+// bf16 have TF32 neither: their results of bf16 are f32 too, and rounded by a copy. A bias is written into
 // the result first and the product added to it: in one rounding, but for some engines of 16-bit results (seen
 // of a transposed convolution over three dims, 9.19 on an H200).
 #include "mezzo/kernels/conv/cuda_dnn.h"
@@ -22,6 +23,7 @@
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/conv/cuda_dnn_plan.h"
+#include "mezzo/kernels/cuda/bf16.h"
 #include "mezzo/kernels/cuda/copy.h"
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/plans.h"
@@ -227,7 +229,7 @@ class Prepared {
     prepared_.data = memory_->data(), prepared_.dtype = dtype;
     if (turns) prepared_.strides = {given.strides[0], 1, k1 * k2 * channels, k2 * channels, channels};
   }
-  [[nodiscard]] void* data() const { return prepared_.data; }
+  [[nodiscard]] const View& view() const { return prepared_; }
   void read(Device device) const {
     if (memory_) copy(device, prepared_, given_);
   }
@@ -248,9 +250,12 @@ std::optional<DType> operand_dtype(DType a, DType b, DType result) {
   return narrower || is_16bit(result) ? std::nullopt : std::optional(result);
 }
 
-/// Whether TF32 engines may take f32 operands: where that is allowed, and where they were 16 bits wide, of
-/// which TF32 keeps all.
-bool takes_tf32(DType a, DType b) { return mezzo::cuda::allow_tf32() || (is_16bit(a) && is_16bit(b)); }
+/// Whether TF32 engines, which GPUs since 8.0 have, may take f32 operands: where that is allowed, and where
+/// they were 16 bits wide, of which TF32 keeps all.
+bool takes_tf32(Device device, DType a, DType b) {
+  return mezzo::cuda::compute_capability(device.index) >= 80 &&
+         (mezzo::cuda::allow_tf32() || (is_16bit(a) && is_16bit(b)));
+}
 
 /// Bytes that widened copies of operands may take; larger ones are left to our own way, which walks over the
 /// batch.
@@ -260,18 +265,16 @@ constexpr std::int64_t kMostCopies = std::int64_t{4} << 30;
 struct Call {
   std::array<const View*, 3> arrays;  ///< x, weight, y
   std::size_t result;                 ///< which of them is written
-  DType operands;
+  DType operands, written;            ///< what cuDNN reads and writes
 
   [[nodiscard]] const View& array(std::size_t after_result) const {
     return *arrays[(result + after_result) % 3];
   }
-  [[nodiscard]] DType dtype(std::size_t which) const {
-    return which == result ? arrays[which]->dtype : operands;
-  }
+  [[nodiscard]] DType dtype(std::size_t which) const { return which == result ? written : operands; }
   [[nodiscard]] std::int64_t copied_bytes() const {
     std::int64_t bytes = 0;
-    for (const std::size_t after : {1U, 2U})
-      if (array(after).dtype != operands) bytes += layout::numel(array(after).shape) * size_of(operands);
+    for (std::size_t i = 0; i < arrays.size(); ++i)
+      if (arrays[i]->dtype != dtype(i)) bytes += layout::numel(arrays[i]->shape) * size_of(dtype(i));
     return bytes;
   }
 };
@@ -284,8 +287,8 @@ bool compute(Device device, ConvMap map, const ConvShape& shape, const Call& cal
   };
   const Prepared x = prepared(0), weight = prepared(1), y = prepared(2);
   const std::array<const Prepared*, 3> all{&x, &weight, &y};
-  const Pointers pointers{x.data(), weight.data(), y.data()};
-  const View& result = call.array(0);
+  const Pointers pointers{x.view().data, weight.view().data, y.view().data};
+  const View& result = all[call.result]->view();
   const DnnProblem problem{
       map,
       call.operands,
@@ -298,7 +301,7 @@ bool compute(Device device, ConvMap map, const ConvShape& shape, const Call& cal
       shape.windows,
       {alignment_of(pointers[0]), alignment_of(pointers[1]), alignment_of(pointers[2])},
       bias != nullptr,
-      call.operands == DType::f32 && takes_tf32(call.array(1).dtype, call.array(2).dtype)};
+      call.operands == DType::f32 && takes_tf32(device, call.array(1).dtype, call.array(2).dtype)};
   DnnHandle& handle = dnn_handle(device.index);
   const std::scoped_lock lock(handle.mutex);
   const auto found = convolution_for(problem, handle, stream);
@@ -306,7 +309,7 @@ bool compute(Device device, ConvMap map, const ConvShape& shape, const Call& cal
   for (std::size_t i = 0; i < all.size(); ++i)
     if (i != call.result) all[i]->read(device);
   if (bias != nullptr)
-    copy(device, result, {const_cast<void*>(bias), result.dtype, result.shape, {0, 1, 0, 0, 0}});
+    copy(device, result, {const_cast<void*>(bias), call.array(0).dtype, result.shape, {0, 1, 0, 0, 0}});
   (*found)->run(pointers, layout::numel(result.shape) * size_of(result.dtype), stream);
   all[call.result]->write_back(device);
   return true;
@@ -331,9 +334,12 @@ std::string conv_plans() {
 
 bool dnn_conv(Device device, ConvMap map, const ConvShape& shape, const View& x, const View& weight,
               const View& y, const void* bias) {
-  Call call{{&x, &weight, &y}, index_of_result(map), {}};
-  const auto operands = operand_dtype(call.array(1).dtype, call.array(2).dtype, call.array(0).dtype);
-  if (!operands || !conv_by_dnn() || dnn() == nullptr) return false;
+  if (!conv_by_dnn() || dnn() == nullptr) return false;
+  Call call{{&x, &weight, &y}, index_of_result(map), {}, {}};
+  call.written = call.array(0).dtype;
+  if (call.written == DType::bf16 && !multiplies_bf16(device, "conv")) call.written = DType::f32;
+  const auto operands = operand_dtype(call.array(1).dtype, call.array(2).dtype, call.written);
+  if (!operands) return false;
   call.operands = *operands;
   if (call.copied_bytes() > kMostCopies) return false;
   const mezzo::cuda::DeviceGuard guard(device.index);

@@ -1,12 +1,12 @@
-// Conversions between f32 and the 16-bit types in kernels, by the GPU's own instructions (compute capability
-// 8.0 and above): one per element or per pair of them, where core/float16.h takes up to 28 of integers. They
-// round to nearest even and keep subnormals as those do. Of a NaN the hardware keeps neither sign nor
-// payload:
+// Conversions between f32 and the 16-bit types in kernels, by the GPU's own instructions (of bf16 compute
+// capability 8.0 and above has them): one per element or per pair of them, where core/float16.h takes up to
+// 28 of integers. They round to nearest even and keep subnormals as those do. Of a NaN the hardware keeps
+// neither sign nor payload:
 //
 // * `convert`, of one element, puts the sign back: a copy may not lose it (kernels/cpu/convert.h).
 // * Pairs leave it out: f32 arithmetic on a GPU makes every NaN the same.
 //
-// Older GPUs and the emulated device take core/float16.h for both.
+// Older GPUs, for bf16, and the emulated device take core/float16.h for both.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,12 +17,6 @@
 #include "mezzo/core/float16.h"
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/math/cast_math.h"
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define MEZZO_HARDWARE_16_BIT true
-#else
-#define MEZZO_HARDWARE_16_BIT false
-#endif
 
 namespace mezzo::kernels::cuda {
 
@@ -35,9 +29,10 @@ namespace mezzo::kernels::cuda {
 /// cast<To>(x) on a device: a NaN becomes a quiet NaN of the same sign, with a payload that means nothing.
 template <class To, class From>
 [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE To convert(From x) {
-#if MEZZO_HARDWARE_16_BIT
+#if defined(__CUDA_ARCH__)
   using mezzo::detail::bit_cast;
-  if constexpr (std::is_same_v<From, float> && kernels::detail::kIs16Bit<To>) {
+  if constexpr (std::is_same_v<From, float> && kernels::detail::kIs16Bit<To> &&
+                (std::is_same_v<To, Half> || __CUDA_ARCH__ >= 800)) {
     std::uint16_t bits;
     if constexpr (std::is_same_v<To, Half>)
       asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
@@ -61,7 +56,7 @@ template <class To, class From>
 /// Two neighbouring elements of S in one word, the first in the lower half; each rounded once.
 template <class S>
 [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE std::uint32_t pair_of(float first, float second) {
-#if MEZZO_HARDWARE_16_BIT
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   std::uint32_t word;
   if constexpr (std::is_same_v<S, Half>)
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
@@ -69,7 +64,7 @@ template <class S>
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
   return word;
 #else
-  return cast<S>(first).bits | std::uint32_t{cast<S>(second).bits} << 16;
+  return convert<S>(first).bits | std::uint32_t{convert<S>(second).bits} << 16;
 #endif
 }
 template <class S>
@@ -86,7 +81,7 @@ template <class S>
 /// The elements of a pair as f32, which is exact.
 template <class S>
 __device__ MEZZO_ALWAYS_INLINE void widen_pair(std::uint32_t pair, float& first, float& second) {
-#if MEZZO_HARDWARE_16_BIT
+#if defined(__CUDA_ARCH__)
   if constexpr (std::is_same_v<S, Half>) {
     asm("{\n"
         " .reg .b16 low, high;\n"

@@ -9,6 +9,7 @@
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
+#include "mezzo/kernels/cuda/bf16.h"
 #include "mezzo/kernels/cuda/copy.h"
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/gemm/cuda_lt.h"
@@ -213,7 +214,8 @@ void warn_of_odd_sizes(const GemmArgs& args, DType dtype) {
 /// False, and nothing was done, where bias and row sums must be kernels beside the product.
 bool floating_gemm(Device device, const GemmArgs& given, DType compute) {
   // A and B are multiplied in a dtype that they share.
-  const DType dtype = compute == DType::f64 || given.a_dtype != given.b_dtype ? compute : given.a_dtype;
+  DType dtype = compute == DType::f64 || given.a_dtype != given.b_dtype ? compute : given.a_dtype;
+  if (dtype == DType::bf16 && !multiplies_bf16(device, "matmul")) dtype = compute;
   if (is_16bit(dtype)) warn_of_odd_sizes(given, dtype);
   const bool by_columns = given.c_row_stride == 1 && given.c_col_stride != 1;
   const bool takes_epilogue = !by_columns && is_direct(given, dtype);

@@ -57,9 +57,11 @@ cudaDataType_t data_type(DType dtype) {
   }
 }
 
-cublasComputeType_t compute_type(DType operands) {
+cublasComputeType_t compute_type(DType operands, int device_index) {
   if (operands == DType::f64) return CUBLAS_COMPUTE_64F;
-  if (operands == DType::f32 && mezzo::cuda::allow_tf32()) return CUBLAS_COMPUTE_32F_FAST_TF32;
+  if (operands == DType::f32 && mezzo::cuda::allow_tf32() &&
+      mezzo::cuda::compute_capability(device_index) >= 80)
+    return CUBLAS_COMPUTE_32F_FAST_TF32;
   return CUBLAS_COMPUTE_32F;
 }
 
@@ -317,7 +319,8 @@ KnownPlans& known_plans() {
 }
 
 Plan& plan_for(const GemmArgs& g, int device_index) {
-  const cublasComputeType_t compute = compute_type(g.a_dtype);  // read once: another thread may set it
+  const cublasComputeType_t compute =
+      compute_type(g.a_dtype, device_index);  // read once: another thread may set it
   const Key key = key_of(g, compute, device_index);
   KnownPlans& known = known_plans();
   const std::scoped_lock lock(known.mutex);

@@ -43,8 +43,8 @@ TEST_F(CudaPlans, OfProductsSayAlgorithmAndEpilogue) {
     EXPECT_NE(product.find(part), std::string::npos) << part << " is not in " << product;
 
   static_cast<void>(
-      linear(ones_of({32, 24}, DType::bf16), ones_of({16, 24}, DType::bf16), ones_of({16}, DType::bf16)));
-  EXPECT_NE(rest_of_line("cuda:0 matmul [32, 24] x [24, 16], bf16 to bf16, with bias: "), "");
+      linear(ones_of({32, 24}, DType::f16), ones_of({16, 24}, DType::f16), ones_of({16}, DType::f16)));
+  EXPECT_NE(rest_of_line("cuda:0 matmul [32, 24] x [24, 16], f16 to f16, with bias: "), "");
 }
 
 TEST_F(CudaPlans, SayWhatWasTimed) {

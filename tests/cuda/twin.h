@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mezzo/core/cuda.h"
+#include "mezzo/core/cuda/device.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/ops.h"
@@ -81,6 +82,9 @@ inline void expect_same(const std::function<void(Device, Trace&)>& run, double f
     }
   }
 }
+
+/// Whether the GPU multiplies TF32, and bf16.
+inline bool has_tf32() { return cuda::compute_capability(0) >= 80; }
 
 /// Reproducible values in [-1, 1), the same on both devices.
 inline Tensor values(std::uint64_t seed, const Shape& shape, DType dtype, Device device) {

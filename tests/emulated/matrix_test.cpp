@@ -37,7 +37,7 @@ __global__ void multiply(emulated_cuda::HalfType type, float* out) {
     b[h] = pair<S>(of(1, k, g), of(1, k + 1, g));
   }
   float c0[2] = {1.0F, 2.0F}, c1[2] = {3.0F, 4.0F};
-  emulated_cuda::multiply_add_16x8(type, c0, c1, a, b);
+  emulated_cuda::multiply_add_16x8(type, 16, c0, c1, a, b);
   for (int j = 0; j < 2; ++j) {
     out[(threadIdx.x / 32 * 16 + g) * 8 + 2 * t + j] = c0[j];
     out[(threadIdx.x / 32 * 16 + g + 8) * 8 + 2 * t + j] = c1[j];
@@ -87,7 +87,7 @@ __global__ void part_ways() {
   float c0[2] = {}, c1[2] = {};
   const std::uint32_t a[4] = {}, b[2] = {};
   if (threadIdx.x == 7)
-    emulated_cuda::multiply_add_16x8(emulated_cuda::HalfType::float16, c0, c1, a, b);
+    emulated_cuda::multiply_add_16x8(emulated_cuda::HalfType::float16, 16, c0, c1, a, b);
   else
     emulated_cuda::share_places(0, of);
 }
@@ -100,6 +100,17 @@ __global__ void stay_away() {
 TEST_F(MatrixDeathTest, AllLanesHaveToComeToTheSameFunction) {
   EXPECT_DEATH(run({1, 32}, part_ways), "the lanes of its mask do not meet");
   EXPECT_DEATH(run({1, 32}, stay_away), "stay_away.*names lane 7, but that lane has returned");
+}
+
+__global__ void multiply_bf16() {
+  float c0[2] = {}, c1[2] = {};
+  const std::uint32_t a[4] = {}, b[2] = {};
+  emulated_cuda::multiply_add_16x8(emulated_cuda::HalfType::bfloat16, 8, c0, c1, a, b);
+}
+
+TEST_F(MatrixDeathTest, OlderDevicesHaveNoUnitsForBf16) {
+  start_with("MEZZO_EMULATED_CAPABILITY", "75");
+  EXPECT_DEATH(run({1, 32}, multiply_bf16), "expected compute capability 80, got 75");
 }
 
 }  // namespace

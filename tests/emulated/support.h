@@ -24,6 +24,7 @@ class Emulated : public ::testing::Test {
     unsetenv("MEZZO_EMULATED_DEVICES");
     unsetenv("MEZZO_EMULATED_MEMORY");
     unsetenv("MEZZO_EMULATED_MULTIPROCESSORS");
+    unsetenv("MEZZO_EMULATED_CAPABILITY");
     emulated_cuda::reset();
   }
   static void start_with(const char* variable, const char* value) {

@@ -4,6 +4,7 @@
 
 #include "block.h"
 #include "capture.h"
+#include "emulated_cuda/device.h"
 #include "runtime.h"
 #include "shared_memory.h"
 
@@ -16,6 +17,8 @@ constexpr int kThreadsOfMultiprocessor = 2048, kSharedOfMultiprocessor = 228 * 1
 bool valid(int device) { return device >= 0 && static_cast<std::size_t>(device) < runtime().devices.size(); }
 
 }  // namespace
+
+int emulated_cuda::compute_capability() { return runtime().capability; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   return call([&] {
@@ -55,18 +58,28 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     p.maxThreadsDim[2] = 64;
     p.maxGridSize[0] = 0x7fffffff;
     p.maxGridSize[1] = p.maxGridSize[2] = 65535;
-    p.major = 9;
-    p.minor = 0;
+    p.major = runtime().capability / 10;
+    p.minor = runtime().capability % 10;
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   return call([&] {
-    if (value == nullptr || attribute != cudaDevAttrMultiProcessorCount) return cudaErrorInvalidValue;
+    if (value == nullptr) return cudaErrorInvalidValue;
     if (!valid(device)) return cudaErrorInvalidDevice;
-    *value = runtime().multiprocessors;
-    return cudaSuccess;
+    switch (attribute) {
+      case cudaDevAttrMultiProcessorCount:
+        *value = runtime().multiprocessors;
+        return cudaSuccess;
+      case cudaDevAttrComputeCapabilityMajor:
+        *value = runtime().capability / 10;
+        return cudaSuccess;
+      case cudaDevAttrComputeCapabilityMinor:
+        *value = runtime().capability % 10;
+        return cudaSuccess;
+    }
+    return cudaErrorInvalidValue;
   });
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "block.h"
+#include "emulated_cuda/device.h"
 #include "mezzo/core/float16.h"
 
 namespace emulated_cuda {
@@ -13,6 +14,7 @@ namespace {
 /// What a lane brings to a product.
 struct Fragments {
   HalfType type;
+  unsigned terms;
   float *c0, *c1;
   const std::uint32_t *a, *b;
 };
@@ -24,15 +26,15 @@ float number(HalfType type, std::uint32_t pair, unsigned which) {
 }
 
 /// With g = lane / 4 and t = lane % 4 (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
-/// type"): a[i + 2 h] holds row g + 8 i, columns 8 h + 2 t and the next; b[h] rows 8 h + 2 t and the next,
-/// column g; c0[j] and c1[j] rows g and g + 8, column 2 t + j.
+/// type" and "for mma.m16n8k8", which has h = 0 only): a[i + 2 h] holds row g + 8 i, columns 8 h + 2 t and
+/// the next; b[h] rows 8 h + 2 t and the next, column g; c0[j] and c1[j] rows g and g + 8, column 2 t + j.
 void multiply(const std::array<void*, kLanes>& of_lanes) {
   std::array<std::array<float, 16>, 16> a;
   std::array<std::array<float, 8>, 16> b;
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     const auto& own = *static_cast<const Fragments*>(of_lanes[lane]);
     const unsigned g = lane / 4, t = lane % 4;
-    for (unsigned h = 0; h < 2; ++h) {
+    for (unsigned h = 0; h < own.terms / 8; ++h) {
       for (unsigned which = 0; which < 2; ++which) {
         const unsigned k = 8 * h + 2 * t + which;
         for (unsigned i = 0; i < 2; ++i) a[g + 8 * i][k] = number(own.type, own.a[i + 2 * h], which);
@@ -40,6 +42,7 @@ void multiply(const std::array<void*, kLanes>& of_lanes) {
       }
     }
   }
+  const unsigned terms = static_cast<const Fragments*>(of_lanes[0])->terms;
   for (unsigned row = 0; row < 16; ++row) {
     const unsigned first_lane = row % 8 * 4;
     const auto element = [&](unsigned column) -> float& {
@@ -48,7 +51,7 @@ void multiply(const std::array<void*, kLanes>& of_lanes) {
     };
     std::array<float, 8> sums;
     for (unsigned column = 0; column < 8; ++column) sums[column] = element(column);
-    for (unsigned k = 0; k < 16; ++k)
+    for (unsigned k = 0; k < terms; ++k)
       for (unsigned column = 0; column < 8; ++column) sums[column] += a[row][k] * b[k][column];
     for (unsigned column = 0; column < 8; ++column) element(column) = sums[column];
   }
@@ -69,9 +72,14 @@ void gather(const std::array<void*, kLanes>& of_lanes) {
 
 }  // namespace
 
-void multiply_add_16x8(HalfType type, float* c0, float* c1, const std::uint32_t* a, const std::uint32_t* b,
-                       const char* file, int line) {
-  Fragments own{type, c0, c1, a, b};
+void multiply_add_16x8(HalfType type, unsigned terms, float* c0, float* c1, const std::uint32_t* a,
+                       const std::uint32_t* b, const char* file, int line) {
+  const int needed = type == HalfType::float16 && terms == 8 ? 75 : 80;
+  if (compute_capability() < needed) {
+    fail("a product of matrices at %s:%d: expected compute capability %d, got %d", file, line, needed,
+         compute_capability());
+  }
+  Fragments own{type, terms, c0, c1, a, b};
   detail::together(multiply, &own, file, line);
 }
 

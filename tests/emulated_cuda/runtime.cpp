@@ -33,6 +33,7 @@ Runtime::Runtime() {
   if (count < 0) absent = count == -1 ? cudaErrorInsufficientDriver : static_cast<cudaError_t>(-count);
   if (count == 0) absent = cudaErrorNoDevice;
   multiprocessors = static_cast<int>(number_from("MEZZO_EMULATED_MULTIPROCESSORS", multiprocessors));
+  capability = static_cast<int>(number_from("MEZZO_EMULATED_CAPABILITY", capability));
   const long long capacity = number_from("MEZZO_EMULATED_MEMORY", 2LL << 30);
   for (int device = 0; device < count; ++device) {
     devices.push_back(std::make_unique<DeviceMemory>(static_cast<std::size_t>(capacity)));

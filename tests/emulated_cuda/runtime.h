@@ -35,6 +35,7 @@ struct Runtime {
   bool in_task = false;              ///< a kernel, copy or host function runs
   int waiting = 0;                   ///< threads that wait for others, see meeting.h
   int multiprocessors = 2;           ///< few: kernels whose grids depend on it walk over arrays of tests
+  int capability = 90;               ///< compute capability, times ten
   std::uint64_t submissions = 0, captures = 0;
   std::vector<std::unique_ptr<DeviceMemory>> devices;
   std::vector<std::unique_ptr<CUstream_st>> streams;  ///< in order of creation, one default per device first

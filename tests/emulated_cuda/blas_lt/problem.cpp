@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "emulated_cuda/device.h"
+
 namespace emulated_cuda::lt {
 namespace {
 
@@ -26,6 +28,9 @@ cublasStatus_t check_layout(const cublasLtMatrixLayoutOpaque_t& x, std::int32_t 
 bool has_types(const Problem& p) {
   const cudaDataType_t in = p.a.type, out = p.d.type;
   if (p.b.type != in || p.c.type != out) return false;
+  const bool newer =
+      in == CUDA_R_16BF || out == CUDA_R_16BF || p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  if (newer && compute_capability() < 80) return false;
   switch (p.desc.compute) {
     case CUBLAS_COMPUTE_64F:
       return p.desc.scale == CUDA_R_64F && in == CUDA_R_64F && out == CUDA_R_64F;

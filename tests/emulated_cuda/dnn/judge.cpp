@@ -3,6 +3,7 @@
 #include <array>
 
 #include "descriptor.h"
+#include "emulated_cuda/device.h"
 
 namespace emulated_cuda::dnn_library {
 namespace {
@@ -127,6 +128,16 @@ bool is_aligned(const Descriptor& graph) {
   });
 }
 
+/// Whether one of the arrays has this type.
+bool has_type(const Descriptor& graph, cudnnDataType_t type) {
+  const Descriptor& operation = only_operation(graph);
+  const Operation& o = *operation_of(operation.type);
+  const auto names = {o.x, o.weight, o.y};
+  return std::any_of(names.begin(), names.end(), [&](cudnnBackendAttributeName_t name) {
+    return operation.descriptor(name).one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) == type;
+  });
+}
+
 cudnnStatus_t good(bool is) { return is ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM; }
 
 }  // namespace
@@ -203,16 +214,19 @@ std::int64_t workspace_of(int engine) {
 
 std::vector<int> engines_of(const Descriptor& heuristic) {
   const emulated_cuda::DnnState& state = emulated_cuda::dnn();
+  const Descriptor& graph = heuristic.descriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+  const bool older = emulated_cuda::compute_capability() < 80;
   std::vector<int> result;
+  if (older && has_type(graph, CUDNN_DATA_BFLOAT16)) return result;
   if (heuristic.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK) {
     if (state.fallback) result.push_back(static_cast<int>(Engine::fallback));
     return result;
   }
   if (!state.mode_a) return result;
-  const bool aligned = is_aligned(heuristic.descriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
+  const bool has_units = is_aligned(graph) && !(older && has_type(graph, CUDNN_DATA_FLOAT));
   for (const Engine engine :
        {Engine::refusing, Engine::nondeterministic, Engine::winograd, Engine::tensor_core, Engine::general}) {
-    if (engine != Engine::tensor_core || aligned) result.push_back(static_cast<int>(engine));
+    if (engine != Engine::tensor_core || has_units) result.push_back(static_cast<int>(engine));
   }
   return result;
 }

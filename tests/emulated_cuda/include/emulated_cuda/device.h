@@ -15,6 +15,9 @@ inline constexpr int warpSize = 32;
 
 namespace emulated_cuda {
 
+/// The compute capability of all devices, times ten.
+int compute_capability();
+
 /// The dynamic shared memory of the block that runs now (null outside kernels). Kernels use it through
 /// mezzo::kernels::cuda::Shared, which checks every access.
 void* dynamic_shared();

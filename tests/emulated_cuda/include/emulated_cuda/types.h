@@ -115,6 +115,8 @@ enum cudaStreamCaptureMode {
 
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
 };
 
 struct cudaDeviceProp {
