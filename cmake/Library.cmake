@@ -231,6 +231,11 @@ if(MEZZO_CUDA_EMULATED)
     mezzo_emulated_library(nccl nccl dist/nccl/nccl.cpp MEZZO_EMULATED_NCCL)
   endif()
 endif()
+if(mezzo_wheel_folders)
+  list(JOIN mezzo_wheel_folders "," folders)
+  set_property(SOURCE "${PROJECT_SOURCE_DIR}/core/cuda/shared_library.cpp" APPEND PROPERTY COMPILE_DEFINITIONS
+    "MEZZO_WHEEL_FOLDERS=${folders}")
+endif()
 if(MEZZO_HAVE_NCCL)
   # These choose it.
   file(GLOB nccl_users CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/dist/init*.cpp")

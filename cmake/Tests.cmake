@@ -193,6 +193,24 @@ if(EXISTS "${mezzo_tests_dir}/registry_sweep.cpp")
   mezzo_gtest(registry_sweep sweep "${mezzo_tests_dir}/registry_sweep.cpp" ${sources})
 endif()
 
+# What goes another way on GPUs before compute capability 8.0: 7.5 has matrix units for f16 alone, 7.0 is taken without.
+if(MEZZO_CUDA_EMULATED)
+  string(JOIN ":" filter CudaAttention.HeadsThatLieApart CudaAttention.MaskedAndDroppedHalves
+    CudaAttention.GradientsOneByOne CudaBf16* CudaGemm* CudaPlans* CudaConv.*Dtype* CudaConv.*Cudnn* CudaConv.*32*)
+  add_test(NAME capability_70.cuda COMMAND test_cuda --gtest_filter=CudaAttention.HeadsThatLieApart:CudaBf16*)
+  add_test(NAME capability_75.cuda COMMAND test_cuda "--gtest_filter=${filter}")
+  add_test(NAME capability_75.sweep COMMAND registry_sweep --gtest_filter=*/matmul:*/linear:*/conv2d:*/lstm_cell)
+  add_test(NAME capability_75.golden COMMAND golden_test "${mezzo_tests_dir}/goldens" --device cuda --strict)
+  foreach(capability 70 75)
+    foreach(name cuda sweep golden)
+      if(TEST capability_${capability}.${name})
+        set_tests_properties(capability_${capability}.${name} PROPERTIES ENVIRONMENT
+          "MEZZO_EMULATED_CAPABILITY=${capability}" WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+      endif()
+    endforeach()
+  endforeach()
+endif()
+
 if(TARGET test_core)
   # 0 counts as no number.
   add_test(NAME core.omp_num_threads_0 COMMAND test_core "--gtest_filter=NumThreads.*")
@@ -263,6 +281,7 @@ if(NOT MEZZO_PROGRAM_OBJECTS)
   set_tests_properties(misuse_table PROPERTIES SKIP_RETURN_CODE 77)
   add_test(NAME mezzo_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/mezzo_sh_test.sh")
   add_test(NAME ccache_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/ccache_test.sh")
+  add_test(NAME cuda_toolkit COMMAND sh "${PROJECT_SOURCE_DIR}/tools/cuda_toolkit_test.sh" "${CMAKE_COMMAND}")
   add_test(NAME gpu_sh COMMAND sh "${PROJECT_SOURCE_DIR}/tools/gpu_test.sh")
   find_program(MEZZO_PYTHON3 python3)
   mark_as_advanced(MEZZO_PYTHON3)

@@ -1,5 +1,6 @@
 // Opens vendor libraries with dlopen: the file that an environment variable names, or else each known name
-// in the loader's path, in CUDA_HOME and in /usr/local/cuda.
+// in the loader's path, in CUDA_HOME, in /usr/local/cuda and where CMake found the headers of PyPI's
+// packages.
 #include "mezzo/core/cuda/shared_library.h"
 
 #include <dlfcn.h>
@@ -26,6 +27,9 @@ std::vector<std::string> files(const char* variable, std::initializer_list<const
   if (const std::string home = variable_value("CUDA_HOME"); !home.empty())
     folders.push_back(home + "/lib64/");
   folders.emplace_back("/usr/local/cuda/lib64/");
+#if defined(MEZZO_WHEEL_FOLDERS)
+  folders.insert(folders.end(), {MEZZO_WHEEL_FOLDERS});
+#endif
   std::vector<std::string> result;
   for (const std::string_view name : names) {
     for (const std::string& folder : folders) result.push_back(folder + std::string(name));

@@ -13,6 +13,10 @@
 
 #if defined(__x86_64__)
 
+// g++ 13 uses builtins in this one that nvcc 12 does not know.
+#if defined(__CUDACC__) && __CUDACC_VER_MAJOR__ < 13
+#define _AMXTILEINTRIN_H_INCLUDED
+#endif
 #include <immintrin.h>
 
 namespace mezzo::kernels::cpu {

@@ -320,7 +320,7 @@ class RegisterRow {
     }
   }
   template <class F>
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE auto kept(const F& f) {
+  __device__ MEZZO_ALWAYS_INLINE auto kept(const F& f) {
     each([&](const Place& place) { values_[0][place.slot][place.j] = f(place); });
     return [this](const Place& place) { return values_[0][place.slot][place.j]; };
   }

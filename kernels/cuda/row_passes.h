@@ -93,7 +93,7 @@ template <class Row, class F, class... Along>
 }
 /// The largest of value(place) over a row of at least one element, in every thread.
 template <class Row, class F>
-[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE auto max_row(const Row& row, const F& value) {
+__device__ MEZZO_ALWAYS_INLINE auto max_row(const Row& row, const F& value) {
   auto max = -std::numeric_limits<typename Row::Number>::infinity();
   row.each([&](const auto& place) { max = LargerTerm{}(max, value(place)); });
   return row.reduce(max, LargerTerm{});

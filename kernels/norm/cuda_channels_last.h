@@ -91,7 +91,7 @@ class ColumnPack {
     return reinterpret_cast<std::uintptr_t>(data) % (kPack * sizeof(S)) == 0;
   }
   template <class S>
-  [[nodiscard]] __device__ static auto one_by_one(const S* elements) {
+  __device__ static auto one_by_one(const S* elements) {
     RawWords<kPack* static_cast<int>(sizeof(S)) / 4> raw{};
     MEZZO_UNROLL
     for (int j = 0; j < kPack; ++j) {

@@ -79,7 +79,7 @@ template <std::size_t kArray, class Row>
 
 /// Mean and variance of input kArray over a row, in every thread.
 template <std::size_t kArray, class Row>
-[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE auto row_moments(const Row& row) {
+__device__ MEZZO_ALWAYS_INLINE auto row_moments(const Row& row) {
   using T = typename Row::Number;
   const auto x = [&](const auto& place) { return row.template get<kArray>(place); };
   const T shift = static_cast<T>(row.mean_of(sum_row(row, x)));

@@ -25,7 +25,8 @@ Shape leading(const Tensor& x) {
 }
 
 void require_matrices(std::string_view op, const AttentionInputs& in) {
-  for (const auto& [what, x] : {std::pair{"query", &in.query}, {"key", &in.key}, {"value", &in.value}}) {
+  for (const auto& [what, x] :
+       {std::pair{"query", &in.query}, std::pair{"key", &in.key}, std::pair{"value", &in.value}}) {
     require_floating(op, *x);
     if (x->dim() >= 2) continue;
     throw ShapeError(op, std::string("a ") + what + " of at least 2 dims", to_string(x->shape()),
@@ -144,8 +145,8 @@ AttentionCall::AttentionCall(std::string_view op, const AttentionInputs& in, con
   keys = in.value.size(-2), value_size = in.value.size(-1);
   const Shape scores = matrix(queries, keys);
   layout::checked_numel(op, scores);
-  for (const auto& [rows, cols] :
-       {std::pair{queries, size}, {keys, size}, {keys, value_size}, {queries, value_size}})
+  for (const auto& [rows, cols] : {std::pair{queries, size}, std::pair{keys, size},
+                                   std::pair{keys, value_size}, std::pair{queries, value_size}})
     layout::checked_numel(op, matrix(rows, cols));
   require_mask(op, in, scores, causal);
   require_dropout(op, in.seed, dropout_p);

@@ -132,13 +132,15 @@ std::vector<Sample<MatmulSumAttrs>> samples_of() {
 }
 
 template <const Form& form>
-constexpr Op<MatmulSumAttrs> kOp{
-    .info = {.name = form.name, .category = Category::lower_precision},
-    .samples = samples_of<form>,
-    .forward = matmul_sum_forward<form>,
-    .vjp = matmul_sum_vjp<form>,
-    .saves = save_factors(1, 2),
-};
+constexpr Op<MatmulSumAttrs> kOp = [] {
+  return Op<MatmulSumAttrs>{
+      .info = {.name = form.name, .category = Category::lower_precision},
+      .samples = samples_of<form>,
+      .forward = matmul_sum_forward<form>,
+      .vjp = matmul_sum_vjp<form>,
+      .saves = save_factors(1, 2),
+  };
+}();
 const Registered addmm_registered{kOp<kAddmm>};
 const Registered addmv_registered{kOp<kAddmv>};
 const Registered addr_registered{kOp<kAddr>};

@@ -125,14 +125,16 @@ std::vector<Sample<LossAttrs>> regression_samples() {
           {{samples::real({}), samples::real({}, 3, 5)}, {Reduction::mean}}};
 }
 template <Distance kDistance>
-constexpr Op<LossAttrs> kForwardOp{
-    .info = {.name = name_of(kDistance), .category = Category::fp32, .reads_16bit = true},
-    .samples = regression_samples,
-    .forward = regression_forward<kDistance>,
-    .vjp = regression_vjp<kDistance>,
-    .saves = save_inputs(0, 1),
-    .reference = regression_reference<kDistance>,
-};
+constexpr Op<LossAttrs> kForwardOp = [] {
+  return Op<LossAttrs>{
+      .info = {.name = name_of(kDistance), .category = Category::fp32, .reads_16bit = true},
+      .samples = regression_samples,
+      .forward = regression_forward<kDistance>,
+      .vjp = regression_vjp<kDistance>,
+      .saves = save_inputs(0, 1),
+      .reference = regression_reference<kDistance>,
+  };
+}();
 
 const Registered mse_loss_registered{kForwardOp<Distance::squared>};
 const Registered mse_loss_backward_registered{kBackwardOp<Distance::squared>};

@@ -101,14 +101,18 @@ Gradients rnn_vjp(const VjpArgs<NoAttrs>& args) {
 std::vector<Sample<NoAttrs>> rnn_samples() { return cell_samples(1, 1); }
 
 template <class Kind>
-constexpr Op<NoAttrs> kCellOp{
-    .info = {.name = Kind::kName, .category = Category::lower_precision, .optional_inputs = tensor_set(4, 5)},
-    .samples = rnn_samples,
-    .forward = rnn_forward<Kind>,
-    .vjp = rnn_vjp<Kind>,
-    .saves = {tensor_set(0, 1, 2, 3), tensor_set(0)},
-    .reference = rnn_reference<Kind>,
-};
+constexpr Op<NoAttrs> kCellOp = [] {
+  return Op<NoAttrs>{
+      .info = {.name = Kind::kName,
+               .category = Category::lower_precision,
+               .optional_inputs = tensor_set(4, 5)},
+      .samples = rnn_samples,
+      .forward = rnn_forward<Kind>,
+      .vjp = rnn_vjp<Kind>,
+      .saves = {tensor_set(0, 1, 2, 3), tensor_set(0)},
+      .reference = rnn_reference<Kind>,
+  };
+}();
 const Registered rnn_tanh_registered{kCellOp<TanhKind>};
 const Registered rnn_relu_registered{kCellOp<ReluKind>};
 
@@ -224,14 +228,16 @@ Gradients rnn_sequence_vjp(const VjpArgs<SequenceAttrs>& args) {
 std::vector<Sample<SequenceAttrs>> rnn_sequence_samples() { return sequence_samples(1, 1); }
 
 template <class Kind>
-constexpr Op<SequenceAttrs> kSequenceOp{
-    .info = sequence_info(Kind::kSequence, 1),
-    .samples = rnn_sequence_samples,
-    .forward = rnn_sequence_forward<Kind>,
-    .vjp = rnn_sequence_vjp<Kind>,
-    .saves = {tensor_set(0, 1, 2, 3), tensor_set(0)},
-    .reference = rnn_sequence_reference<Kind>,
-};
+constexpr Op<SequenceAttrs> kSequenceOp = [] {
+  return Op<SequenceAttrs>{
+      .info = sequence_info(Kind::kSequence, 1),
+      .samples = rnn_sequence_samples,
+      .forward = rnn_sequence_forward<Kind>,
+      .vjp = rnn_sequence_vjp<Kind>,
+      .saves = {tensor_set(0, 1, 2, 3), tensor_set(0)},
+      .reference = rnn_sequence_reference<Kind>,
+  };
+}();
 const Registered rnn_tanh_sequence_registered{kSequenceOp<TanhKind>};
 const Registered rnn_relu_sequence_registered{kSequenceOp<ReluKind>};
 

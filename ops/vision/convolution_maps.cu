@@ -154,9 +154,9 @@ void require_lists(std::string_view op, const ConvolutionAttrs& attrs) {
   const std::size_t spatial = attrs.size.size();
   if (spatial < 1 || spatial > kernels::Windows::kDims)
     throw ValueError(op, "1 to 3 spatial sizes", to_string(attrs.size), "pass size");
-  for (const auto& [what, list, least] : {std::tuple{"strides", &attrs.stride, 1},
-                                          {"padding", &attrs.padding, 0},
-                                          {"dilations", &attrs.dilation, 1}}) {
+  for (const auto& [what, list, least] :
+       {std::tuple{"strides", &attrs.stride, 1}, std::tuple{"padding", &attrs.padding, 0},
+        std::tuple{"dilations", &attrs.dilation, 1}}) {
     if (list->size() != spatial)
       throw ValueError(op, std::to_string(spatial) + " " + what, to_string(*list), "give one per dim");
     static_cast<void>(per_dim(op, what, *list, spatial, least));
