@@ -54,7 +54,7 @@ usage: ./mezzo.sh COMMAND [--yes] [--no-install] [--preset NAME] [arguments]
 
   --yes           install without asking          --no-install    never install; stop with status 3 instead
   --preset NAME   release (default), debug, asan, tsan, cuda, cuda-bundle, cuda-emulated, embedded,
-                  embedded-clang or fuzz, see CMakePresets.json
+                  embedded-clang, aarch64 or fuzz, see CMakePresets.json
 
 What takes long says how far it is: on a terminal in one line, else by a line every 15 s. Each step leaves its output in
 build/PRESET-STEP.log. Interrupted, the same command goes on where it was. CXX names the compiler, and
@@ -245,7 +245,7 @@ jobs() { getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2; }
 presets_work() { at_least "$(cmake --version | sed -n '1s/[^0-9]*//p')" 3.25; }
 
 check_preset() {
-  names=$(sed -n 's/.*"configurePreset": "\([a-z-]*\)".*/\1/p' "$root/CMakePresets.json" | sort -u | tr '\n' ' ')
+  names=$(sed -n 's/.*"configurePreset": "\([a-z0-9-]*\)".*/\1/p' "$root/CMakePresets.json" | sort -u | tr '\n' ' ')
   case " $names" in
     *" $preset "*) ;;
     *) die 2 "unknown preset '$preset'; there are: ${names% }" ;;
@@ -272,9 +272,10 @@ configure() {
     embedded-clang | fuzz)
       set_apt_line "clang-14|clang"
       one_of clang++-14 clang++ || die 3 "preset '$preset' needs clang; this installs it: $apt_line" ;;
+    aarch64) "$root/tools/aarch64.sh" --setup "$may_install" || exit ;;
   esac
   parts="-DMEZZO_BUILD_TESTS=$with_tests -DMEZZO_BUILD_EXAMPLES=$with_examples"
-  [ "$preset" != fuzz ] || parts=
+  case $preset in fuzz | aarch64) parts= ;; esac
   if [ "$preset" = cuda-emulated ] && ! header boost/context/fiber.hpp; then
     set_apt_line libboost-context-dev
     die 3 "preset '$preset' needs Boost.Context; this installs it: $apt_line"
@@ -347,6 +348,7 @@ run_tests() {
     test_targets="$test_targets test_$folder" test_names="$test_names${test_names:+|}$folder"
   done
   configure "$all_mb" examples tests
+  case $preset in aarch64) : "${test_targets:=aarch64_tests}" ;; esac
   # shellcheck disable=SC2086 # several names
   build ${test_targets:-all}
   [ -z "$test_names" ] || set -- -R "^($test_names)\\." "$@"

@@ -10,6 +10,16 @@ if(NOT TARGET Eigen3::Eigen)
 endif()
 if(MEZZO_BUILD_TESTS)
   find_package(GTest QUIET)
+  # Few machines have it for another processor; its sources Debian's package brings.
+  set(sources /usr/src/googletest/googletest)
+  if(CMAKE_CROSSCOMPILING AND NOT TARGET GTest::gtest_main AND EXISTS "${sources}/src/gtest-all.cc")
+    foreach(library IN ITEMS gtest-all gtest_main)
+      add_library(mezzo_${library} STATIC EXCLUDE_FROM_ALL "${sources}/src/${library}.cc")
+      target_include_directories(mezzo_${library} SYSTEM PRIVATE "${sources}" PUBLIC "${sources}/include")
+    endforeach()
+    add_library(GTest::gtest ALIAS mezzo_gtest-all)
+    add_library(GTest::gtest_main ALIAS mezzo_gtest_main)
+  endif()
   if(NOT TARGET GTest::gtest_main)
     list(APPEND mezzo_missing libgtest-dev libgmock-dev)
   endif()
@@ -85,7 +95,34 @@ if(mezzo_missing)
     set(without "\nThe library alone needs none of them: -DMEZZO_BUILD_TESTS=OFF -DMEZZO_BUILD_EXAMPLES=OFF")
   endif()
   list(JOIN mezzo_missing " " mezzo_missing)
+  if(CMAKE_CROSSCOMPILING)
+    message(FATAL_ERROR "mezzo: a build for ${CMAKE_SYSTEM_PROCESSOR} needs what these packages have, for that processor: "
+      "${mezzo_missing}. Point CMAKE_PREFIX_PATH at them, or set MEZZO_BUILD_TESTS=OFF and MEZZO_BUILD_EXAMPLES=OFF, which "
+      "need most of them")
+  endif()
   message(FATAL_ERROR "mezzo needs packages that are not installed. On Debian or Ubuntu run:\n"
     "  sudo apt-get install -y --no-install-recommends ${mezzo_missing}\n"
     "Elsewhere install the same libraries and point CMAKE_PREFIX_PATH at them.${without}")
+endif()
+
+# Another processor's libraries are found where nothing keeps CMake from this machine's.
+if(CMAKE_CROSSCOMPILING)
+  file(WRITE "${PROJECT_BINARY_DIR}/links.cpp" "int main() {}\n")
+  foreach(library IN ITEMS "oneDNN::dnnl@MEZZO_ONEDNN" "ZLIB::ZLIB@MEZZO_ZLIB" "PNG::PNG@MEZZO_PNG"
+      "TurboJPEG::TurboJPEG@MEZZO_JPEG" "GTest::gtest@MEZZO_BUILD_TESTS" "fmt::fmt@MEZZO_BUILD_EXAMPLES")
+    string(REGEX REPLACE "@.*" "" target "${library}")
+    string(REGEX REPLACE ".*@" "" option "${library}")
+    set(imported OFF)
+    if(TARGET ${target} AND ${option})
+      get_target_property(imported ${target} IMPORTED)
+    endif()
+    if(imported)
+      try_compile(links "${PROJECT_BINARY_DIR}/links" "${PROJECT_BINARY_DIR}/links.cpp" LINK_LIBRARIES
+        -Wl,--whole-archive ${target} -Wl,--no-whole-archive)
+      if(NOT links)
+        message(FATAL_ERROR "mezzo: ${target} was found, but no program for ${CMAKE_SYSTEM_PROCESSOR} links it: install it for "
+          "that processor and point CMAKE_PREFIX_PATH at it, or set ${option}=OFF")
+      endif()
+    endif()
+  endforeach()
 endif()

@@ -91,6 +91,10 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_
     mezzo_host_options(mezzo_flags INTERFACE -Wno-deprecated-declarations)
   endif()
 endif()
+# On ARM g++ remarks that it passes some types otherwise than it did before version 10.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  mezzo_host_options(mezzo_flags INTERFACE -Wno-psabi)
+endif()
 # nvcc puts parentheses around names when it writes the host half down.
 target_compile_options(mezzo_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wno-parentheses>")
 

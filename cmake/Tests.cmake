@@ -31,9 +31,9 @@ file(GLOB mezzo_plain_loops "${mezzo_tests_dir}/kernels/conv*_test.cpp" "${mezzo
   "${mezzo_tests_dir}/ops/norm_hard_inputs_test.cpp" "${mezzo_tests_dir}/ops/norm_support.cpp")
 set_source_files_properties(${mezzo_plain_loops} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
   COMPILE_OPTIONS "${mezzo_plain_loop_flags}")
-# Programs that sanitizers instrument take a quarter of a second to start, and each process takes its time: there, and where
-# another build runs the same tests one by one, a test of ctest is not one test of GoogleTest but one of this many parts of
-# a program.
+# Programs that sanitizers instrument or that are emulated take a quarter of a second to start, and each process takes its
+# time: there, and where another build runs the same tests one by one, a test of ctest is not one test of GoogleTest but one
+# of this many parts of a program.
 set(mezzo_test_parts 6)
 
 # mezzo_test_target(TARGET): what the programs of the tests are compiled with. The same for all without optimisation, so
@@ -80,7 +80,7 @@ endfunction()
 function(mezzo_gtest name prefix)
   mezzo_test_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE GTest::gtest_main)
-  if(MEZZO_SANITIZE OR MEZZO_PROGRAM_OBJECTS)
+  if(MEZZO_SANITIZE OR MEZZO_PROGRAM_OBJECTS OR CMAKE_CROSSCOMPILING)
     math(EXPR last "${mezzo_test_parts} - 1")
     foreach(part RANGE ${last})
       add_test(NAME ${prefix}.part_${part} COMMAND ${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
@@ -229,6 +229,10 @@ if(TARGET test_data)
   add_test(NAME data.codecs COMMAND test_data "--gtest_filter=Codecs.*")
   set_tests_properties(data.codecs PROPERTIES ENVIRONMENT "MEZZO_FOUND_CODECS=${codecs}")
 endif()
+
+# What the preset aarch64 builds and runs, which under qemu-user takes ten times as long.
+add_custom_target(aarch64_tests DEPENDS golden_test registry_sweep test_kernels test_amp test_autograd test_optim
+  test_threads test_io)
 
 include(PluginTests)
 include(RankTests)

@@ -8,7 +8,8 @@ trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree/root/tools" "$tree/bin" "$tree/usr"
 cp "$source/mezzo.sh" "$source/CMakePresets.json" "$tree/root"
 cp "$source/tools/doctor.sh" "$source/tools/progress.sh" "$source/tools/machine.sh" "$source/tools/docs.sh" \
-  "$source/tools/fuzz.sh" "$source/tools/models.sh" "$source/tools/public_headers.sh" "$tree/root/tools"
+  "$source/tools/fuzz.sh" "$source/tools/models.sh" "$source/tools/public_headers.sh" "$source/tools/aarch64.sh" \
+  "$tree/root/tools"
 cd "$tree"
 ln -s ../usr root/usr  # by one name from both folders, and without the spaces that a temporary folder may have
 unset CXX CMAKE_PREFIX_PATH Eigen3_DIR CUDACXX CUDAARCHS CMAKE_BUILD_PARALLEL_LEVEL CCACHE_DISABLE TMPDIR \
@@ -62,7 +63,7 @@ one_line() { [ "$(wc -l <out.txt)" = 1 ] || { fail "more than one line"; cat out
 
 run 2 frobnicate; one_line "unknown command or option 'frobnicate'" "./mezzo.sh help"
 run 2 bench --preset nonsense; one_line "unknown preset 'nonsense'" "release"
-run 2 test --preset nonsense; one_line "unknown preset 'nonsense'" "there are: asan cuda cuda-bundle cuda-emulated debug embedded embedded-clang fuzz release tsan"
+run 2 test --preset nonsense; one_line "unknown preset 'nonsense'" "there are: aarch64 asan cuda cuda-bundle cuda-emulated debug embedded embedded-clang fuzz release tsan"
 run 2 test --preset base; one_line "unknown preset 'base'" "release"
 run 2 test --preset; one_line "--preset needs a name" mezzo
 run 2 test nonsense; one_line "no tests in tests/nonsense" "test -- -R nonsense"
@@ -123,6 +124,15 @@ run 0 doctor; says "MPI            4.1.4     $tree/bin/mpirun"
 rm bin/mpicxx bin/mpirun
 run 3 test --no-install --preset embedded-clang; one_line "needs clang; this installs it" "install -y --no-install-recommends clang-14"
 run 3 --no-install fuzz json; one_line "needs clang; this installs it" "install -y --no-install-recommends clang-14"
+program uname x86_64
+run 3 test --no-install --preset aarch64; one_line "needs a cross compiler" "apt-get install"
+program aarch64-linux-gnu-g++ ""
+program qemu-aarch64 "qemu-aarch64 version 7.2.22"
+run 3 test --no-install --preset aarch64; one_line "missing or too old here" "MEZZO_QEMU_AARCH64"
+MEZZO_DEBIAN_KEYS=$tree/none run 3 test --preset aarch64; one_line "missing or too old here" "qemu-user of Debian 13"
+MEZZO_QEMU_AARCH64=qemu-aarch64 run 3 test --preset aarch64; one_line "is no qemu-aarch64 of version 8" "unset it"
+rm bin/uname bin/aarch64-linux-gnu-g++ bin/qemu-aarch64
+ln -s "$(command -v uname)" bin/uname
 run 2 fuzz pictures; one_line "unknown fuzz target 'pictures'" "json safetensors"
 run 2 fuzz --seconds soon; one_line "--seconds needs a number" "'soon'"
 run 2 fuzz --seconds; one_line "--seconds needs a number" "number"

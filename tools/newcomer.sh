@@ -5,7 +5,7 @@ set -u
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 self=$root/tools/newcomer.sh
 preset=release
-all="haswell nehalem nobf16 user locale space readonly closed debian12 debian13"
+all="haswell nehalem nobf16 aarch64 user locale space readonly closed debian12 debian13"
 
 usage() {
   cat <<TEXT
@@ -14,6 +14,7 @@ usage: tools/newcomer.sh [--preset NAME] [CONDITION...]
 
   haswell, nehalem   kernels and goldens on an emulated processor with AVX2, and on one without AVX (qemu-x86_64; slow)
   nobf16             the same on this processor, of which oneDNN takes no bf16 instructions
+  aarch64            tests of the preset aarch64, which it builds, on an emulated ARM; its kernels on one without bf16 too
   user               as nobody, without a home
   locale             another time zone, decimal commas, umask 077
   space              built in a folder whose name has a space (only what test_core, test_docs and a consumer need)
@@ -71,6 +72,11 @@ emulated() {
 }
 haswell() { emulated Haswell; }
 nehalem() { emulated Nehalem; }
+
+aarch64() {
+  step "$root/mezzo.sh" test --preset aarch64
+  step env QEMU_CPU=cortex-a72 "$root/tools/aarch64.sh" "$root/build/aarch64/tests/test_kernels"
+}
 
 nobf16() {
   for program in test_kernels golden_test; do
@@ -139,6 +145,7 @@ need() {
   for name; do
     case $name in
       haswell | nehalem) program=qemu-x86_64 package=qemu-user ;;
+      aarch64) "$root/tools/aarch64.sh" --setup || exit; continue ;;
       user | readonly) program=setpriv package=util-linux ;;
       closed) program=setsid package=util-linux ;;
       debian12 | debian13)
@@ -174,7 +181,7 @@ chosen=${chosen:-$all}
 # shellcheck disable=SC2086 # several
 need $chosen
 here=''  # what needs the built tests
-for name in $chosen; do case $name in space | debian*) ;; *) here=yes ;; esac; done
+for name in $chosen; do case $name in space | aarch64 | debian*) ;; *) here=yes ;; esac; done
 if [ ! -x "$root/build/$preset/tests/golden_test" ] && [ -n "$here" ]; then
   "$root/mezzo.sh" test --preset "$preset" -- -N >/dev/null || die 1 "preset $preset could not be built"
 fi

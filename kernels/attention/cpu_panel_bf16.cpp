@@ -62,7 +62,7 @@ template <int Count>
 }  // namespace
 
 void pairs_product(const PairsProduct& product) { pairs_product_v4(product); }
-bool has_pairs_product() { return has_bf16_rounding() && use_native_bf16(); }
+bool has_pairs_product() { return has_bf16_instructions() && use_native_bf16(); }
 #else
 void pairs_product(const PairsProduct& /*product*/) {}
 bool has_pairs_product() { return false; }

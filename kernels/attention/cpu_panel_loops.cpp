@@ -32,13 +32,6 @@ MEZZO_ALWAYS_INLINE void store_floats(const V& value, float* to) {
 
 MEZZO_ALWAYS_INLINE void copy_word(const float* from, float* to) { __builtin_memcpy(to, from, sizeof *to); }
 
-// Before a loop over a block of sums, which are registers only if it is written out.
-#if defined(__clang__)
-#define MEZZO_WRITE_OUT _Pragma("clang loop unroll(full)")
-#else
-#define MEZZO_WRITE_OUT _Pragma("GCC unroll 8")
-#endif
-
 /// Blocks of kRows rows by up to two vectors V, whose sums stay in registers.
 template <class V, int kRows>
 struct PanelLoops {
@@ -121,9 +114,12 @@ struct PanelLoops {
 [[ MEZZO_TARGET_V4, MEZZO_FUSING gnu::flatten, gnu::noinline ]] void panel_product_v4(const PanelProduct* t) {
   PanelLoops<Floats<64>, 8>::run(t);
 }
+#elif defined(__aarch64__)
+[[ MEZZO_FUSING gnu::flatten, gnu::noinline ]] void panel_product_arm(const PanelProduct* t) {
+  PanelLoops<Floats<16>, 8>::run(t);
+}
 #endif
 #undef MEZZO_FUSING
-#undef MEZZO_WRITE_OUT
 
 // --- passes over panels
 
@@ -289,7 +285,11 @@ void panel_product(const PanelProduct& product) {
     }
   }
 #endif
+#if defined(__aarch64__)
+  panel_product_arm(&product);
+#else
   detail::run_base<PanelLoops<Floats<16>, 4>>(&product);
+#endif
 }
 
 void transpose_to_panel(TileRows<const float> rows, std::int64_t count, std::int64_t cols, float* panel) {

@@ -1,4 +1,4 @@
-// One loop per pair of dtypes, compiled for every instruction set; f16 <-> f32 by the F16C and AVX-512
+// One loop per pair of dtypes, compiled for every instruction set; f16 <-> f32 by the F16C, AVX-512 and ARM
 // instructions, which the compilers do not find by themselves. The strided forms go through a small buffer on
 // the stack.
 #include "mezzo/kernels/cpu/convert.h"
@@ -139,7 +139,7 @@ void narrow(const void* src, void* dst, std::int64_t n) {
   switch (isa()) {
     case Isa::v4:
       if constexpr (std::is_same_v<Narrow, BFloat16>) {
-        if (has_bf16_rounding()) done = narrow_pairs_v4_bf16(in, out, n);
+        if (has_bf16_instructions()) done = narrow_pairs_v4_bf16(in, out, n);
       }
       return narrow_all_v4(in + done, out + done, n - done);
     case Isa::v3:
@@ -157,6 +157,29 @@ void convert_pair<Half, float>(const void* src, void* dst, std::int64_t n) {
 template <>
 void convert_pair<BFloat16, float>(const void* src, void* dst, std::int64_t n) {
   narrow<BFloat16>(src, dst, n);
+}
+#elif defined(__aarch64__)
+template <>
+void convert_pair<Half, float>(const void* src, void* dst, std::int64_t n) {
+  const auto* const in = static_cast<const float*>(src);
+  auto* const out = static_cast<Half*>(dst);
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) narrow_arm(in + i, out + i);
+  for (; i < n; ++i) out[i] = Half(in[i]);
+}
+
+[[MEZZO_TARGET_ARM_BF16]] std::int64_t narrow_eights_arm(const float* src, BFloat16* dst, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) narrow_arm(src + i, dst + i);
+  return i;
+}
+
+template <>
+void convert_pair<BFloat16, float>(const void* src, void* dst, std::int64_t n) {
+  const auto* const in = static_cast<const float*>(src);
+  auto* const out = static_cast<BFloat16*>(dst);
+  const std::int64_t done = has_bf16_instructions() ? narrow_eights_arm(in, out, n) : 0;
+  ConvertLoop<BFloat16, float>::run(in + done, out + done, n - done);
 }
 #endif
 

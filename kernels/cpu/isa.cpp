@@ -1,5 +1,5 @@
-// Reads CPUID. The compilers' __builtin_cpu_supports is not used: clang 14 does not know the names of the
-// levels.
+// Reads CPUID, and on ARM what the system tells of it. The compilers' __builtin_cpu_supports is not used:
+// clang 14 does not know the names of the levels.
 #include "mezzo/kernels/cpu/isa.h"
 
 #include <atomic>
@@ -12,6 +12,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace mezzo::kernels::cpu {
@@ -52,10 +55,14 @@ Isa read_best_isa() {
   return v4 ? Isa::v4 : (v3 ? Isa::v3 : Isa::base);
 }
 
-bool read_bf16_rounding() { return has_all(cpuid(7, 1).eax, bit(5)); }
+bool read_bf16_instructions() { return best_isa() == Isa::v4 && has_all(cpuid(7, 1).eax, bit(5)); }
 #else
 Isa read_best_isa() { return Isa::base; }
-bool read_bf16_rounding() { return false; }
+#if defined(HWCAP2_BF16)
+bool read_bf16_instructions() { return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0; }
+#else
+bool read_bf16_instructions() { return false; }
+#endif
 #endif
 
 std::string_view level_name(Isa isa) {
@@ -70,7 +77,11 @@ std::string_view level_name(Isa isa) {
   }
 #endif
   static_cast<void>(isa);
+#if defined(__aarch64__)
+  return "aarch64";
+#else
   return "generic";
+#endif
 }
 
 void require_supported(std::string_view op, Isa wanted, Isa best) {
@@ -100,9 +111,9 @@ Isa best_isa() {
   return best;
 }
 
-bool has_bf16_rounding() {
-  static const bool has = read_bf16_rounding();
-  return has && isa() == Isa::v4;
+bool has_bf16_instructions() {
+  static const bool has = read_bf16_instructions();
+  return has && isa() == best_isa();
 }
 
 std::string isa_name() { return std::string(level_name(isa())); }

@@ -7,8 +7,8 @@
 namespace mezzo::kernels::cpu {
 
 /// Variants a kernel is compiled in: the baseline of the target (x86-64: SSE2), x86-64-v3 (AVX2, FMA, F16C)
-/// and x86-64-v4 (AVX-512 F, BW, CD, DQ, VL). On other machines there is only `base`. Ordered: a CPU that
-/// runs one runs the smaller ones too.
+/// and x86-64-v4 (AVX-512 F, BW, CD, DQ, VL). On other machines there is only `base`, which on ARM has NEON,
+/// fused multiply-adds and conversions of f16. Ordered: a CPU that runs one runs the smaller ones too.
 enum class Isa { base, v3, v4 };
 
 /// The variant in use. Chosen at the first call: the value of MEZZO_CPU_ISA (`base`, `v3`, `v4`), else
@@ -18,11 +18,12 @@ enum class Isa { base, v3, v4 };
 /// The largest variant that the CPU and the operating system support.
 [[nodiscard]] Isa best_isa();
 
-/// Whether isa() is v4 and the CPU has AVX512_BF16 too, whose instruction rounds f32 to bf16. It is no
-/// variant of its own: the few loops that use it give the same bits without it.
-[[nodiscard]] bool has_bf16_rounding();
+/// Whether the CPU rounds f32 to bf16 and multiplies bf16 by instructions of its own: isa() is v4 and it has
+/// AVX512_BF16 too, or it is an ARM with FEAT_BF16. It is no variant of its own: the few loops that round by
+/// it give the same bits without it.
+[[nodiscard]] bool has_bf16_instructions();
 
-/// isa() in words for banners: "x86-64", "x86-64-v3", "x86-64-v4"; "generic" on other machines.
+/// isa() in words for banners: "x86-64", "x86-64-v3", "x86-64-v4", "aarch64"; "generic" on other machines.
 [[nodiscard]] std::string isa_name();
 
 namespace detail {

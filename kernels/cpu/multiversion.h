@@ -47,6 +47,17 @@
 #define MEZZO_TARGET_V3 gnu::target("arch=x86-64-v3")
 #define MEZZO_TARGET_V4 gnu::target("arch=x86-64-v4,prefer-vector-width=512")
 #define MEZZO_TARGET_V4_BF16 gnu::target("arch=x86-64-v4,avx512bf16,prefer-vector-width=512")
+#elif defined(__aarch64__) && defined(__clang__)
+#define MEZZO_TARGET_ARM_BF16 gnu::target("bf16")
+#elif defined(__aarch64__)
+#define MEZZO_TARGET_ARM_BF16 gnu::target("+bf16")
+#endif
+
+// Before a loop over a block of sums, which are registers only if it is written out.
+#if defined(__clang__)
+#define MEZZO_WRITE_OUT _Pragma("clang loop unroll(full)")
+#else
+#define MEZZO_WRITE_OUT _Pragma("GCC unroll 8")
 #endif
 
 namespace mezzo::kernels::cpu {

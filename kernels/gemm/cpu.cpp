@@ -178,12 +178,11 @@ void run(const GemmArgs& args, GemmTileFunction<In, Acc> engine, const EngineNee
 
 void run_f32(const GemmArgs& args) {
   if (goes_to_loops(args)) return run(args, gemm_loops<float>, {.b_by_rows = true});
+  const bool bf16 = args.a_dtype == DType::bf16 && args.b_dtype == DType::bf16;
+  if (bf16 && use_native_bf16()) return run(args, native_bf16_product());
 #ifdef MEZZO_HAVE_ONEDNN
-  if (gemm_engine() == GemmEngine::onednn) {
-    const bool bf16 = args.a_dtype == DType::bf16 && args.b_dtype == DType::bf16;
-    if (bf16 && use_native_bf16()) return run(args, gemm_onednn_bf16);
+  if (gemm_engine() == GemmEngine::onednn)
     return run(args, gemm_onednn_f32, {.spaced_lines = onednn_needs_spaced_lines()});
-  }
 #endif
   run(args, eigen_f32());
 }

@@ -19,6 +19,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/float16.h"
 #include "mezzo/kernels/cpu/convert.h"
+#include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/gemm/cpu_tile.h"
 #include "mezzo/kernels/gemm/gemm.h"
 
@@ -31,7 +32,6 @@ constexpr double kMargin = 1.2;
 /// Process-wide setting of set_bf16_gemm().
 std::atomic<Bf16Gemm> g_setting{Bf16Gemm::automatic};
 
-#ifdef MEZZO_HAVE_ONEDNN
 /// Processor time that this thread has used: neither other processes nor a clock that is set change it.
 double seconds_used() {
   timespec time{};
@@ -46,11 +46,12 @@ double seconds_of(F f) {
   return seconds_used() - start;
 }
 
-/// How many times as fast as a widened product a native one is; nothing when oneDNN has none for this
+/// How many times as fast as a widened product a native one is; nothing when there is none for this
 /// processor. One tile on one thread, in its processor time, so that a busy machine does not decide; the two
 /// take turns, and the fastest run of each counts.
 std::optional<double> measure() {
-  if (!onednn_is_there() || !onednn_has_native_bf16()) return std::nullopt;
+  const auto native_product = native_bf16_product();
+  if (native_product == nullptr) return std::nullopt;
   constexpr std::int64_t m = 128, n = 256, k = 512;
   const std::vector<BFloat16> a(m * k, BFloat16(1.25f)), b(k * n, BFloat16(-0.75f));
   std::vector<float> wide_a(m * k), wide_b(k * n), c(m * n);
@@ -60,11 +61,11 @@ std::optional<double> measure() {
   double native_seconds = std::numeric_limits<double>::infinity(), widened_seconds = native_seconds;
   try {
     for (int turn = 0; turn < 10; ++turn) {  // the first one makes the primitives
-      native_seconds = std::min(native_seconds, seconds_of([&] { gemm_onednn_bf16(native); }));
+      native_seconds = std::min(native_seconds, seconds_of([&] { native_product(native); }));
       widened_seconds = std::min(widened_seconds, seconds_of([&] {
                                    convert(a.data(), DType::bf16, wide_a.data(), DType::f32, m * k);
                                    convert(b.data(), DType::bf16, wide_b.data(), DType::f32, k * n);
-                                   gemm_onednn_f32(widened);
+                                   gemm_tile(widened);
                                  }));
     }
   } catch (const Error&) {
@@ -72,9 +73,16 @@ std::optional<double> measure() {
   }
   return widened_seconds / native_seconds;
 }
+
+/// Whether the engine in use leaves bf16 products to the native one: oneDNN, whose it is, and on ARM one that
+/// nobody named.
+bool engine_takes_native() {
+#if defined(__aarch64__)
+  return !gemm_engine_is_named();
 #else
-std::optional<double> measure() { return std::nullopt; }
+  return gemm_engine() == GemmEngine::onednn;
 #endif
+}
 
 const std::optional<double>& measured_speedup() {
   static const std::optional<double> speedup = measure();
@@ -83,8 +91,9 @@ const std::optional<double>& measured_speedup() {
 
 void require_native(std::string_view op) {
   if (measured_speedup()) return;
-  throw ValueError(op, "widened", "native",
-                   "native bf16 products need oneDNN and a processor with AVX512_BF16 or AMX");
+  throw ValueError(
+      op, "widened", "native",
+      "native bf16 products need oneDNN and a processor with AVX512_BF16 or AMX, or an ARM one with BFMMLA");
 }
 
 Bf16Gemm setting_of_environment() {
@@ -109,8 +118,18 @@ Bf16Gemm wanted() {
 
 }  // namespace
 
+GemmTileFunction<BFloat16, float> native_bf16_product() {
+#if defined(__aarch64__)
+  return has_bf16_instructions() ? gemm_arm_bf16 : nullptr;
+#elif defined(MEZZO_HAVE_ONEDNN)
+  return onednn_is_there() && onednn_has_native_bf16() ? gemm_onednn_bf16 : nullptr;
+#else
+  return nullptr;
+#endif
+}
+
 bool use_native_bf16() {
-  if (gemm_engine() != GemmEngine::onednn) return false;
+  if (!engine_takes_native()) return false;
   const Bf16Gemm way = wanted();
   if (way != Bf16Gemm::automatic) return way == Bf16Gemm::native;
   return measured_speedup().value_or(0) >= kMargin;
@@ -125,7 +144,7 @@ Bf16Gemm bf16_gemm() { return use_native_bf16() ? Bf16Gemm::native : Bf16Gemm::w
 
 std::string bf16_gemm_description() {
   const bool native = use_native_bf16();
-  if (gemm_engine() != GemmEngine::onednn) return "widened to f32";
+  if (!engine_takes_native()) return "widened to f32";
   if (!measured_speedup()) return "widened to f32 (no native ones on this processor)";
   char text[96];
   std::snprintf(text, sizeof text, "%s (native ones measured %.1fx as fast)",

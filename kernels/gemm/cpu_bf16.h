@@ -2,11 +2,17 @@
 // bf16 instructions. Apart from cpu.cpp because the answer is measured.
 #pragma once
 
+#include "mezzo/kernels/gemm/cpu_tile.h"
+
 namespace mezzo::kernels::cpu {
 
-/// True when the product of two bf16 matrices is to run on gemm_onednn_bf16. What set_bf16_gemm() or
+/// True when the product of two bf16 matrices is to run on native_bf16_product(). What set_bf16_gemm() or
 /// MEZZO_CPU_BF16 say; else measured once per process, in a few milliseconds, at the first call. Always false
-/// when gemm_engine() is Eigen. Throws ValueError when MEZZO_CPU_BF16 asks for what is not there.
+/// when gemm_engine() is Eigen, on ARM when somebody named an engine. Throws ValueError when MEZZO_CPU_BF16
+/// asks for what is not there.
 [[nodiscard]] bool use_native_bf16();
+
+/// The product by the processor's own bf16 instructions, nullptr where there is none.
+[[nodiscard]] GemmTileFunction<BFloat16, float> native_bf16_product();
 
 }  // namespace mezzo::kernels::cpu

@@ -76,6 +76,12 @@ std::string gemm_onednn_version();
 [[nodiscard]] bool onednn_is_ending() noexcept;  // kernels/cpu/onednn.cpp
 #endif
 
+#if defined(__aarch64__)
+/// kernels/gemm/cpu_arm_bf16.cpp, for processors with FEAT_BF16. Products are exact; sums are f32's, but
+/// rounded to odd (an error below one unit of the last place instead of a half), and subnormals count as 0.
+void gemm_arm_bf16(const GemmTile<BFloat16, float>& tile);
+#endif
+
 // kernels/gemm/cpu_loops.cpp: float, double and std::int64_t (exact modulo 2^64). B must be row-contiguous.
 template <class T>
 void gemm_loops(const GemmTile<T>& tile);

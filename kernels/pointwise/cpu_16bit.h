@@ -20,7 +20,7 @@
 
 namespace mezzo::kernels::cpu::detail {
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
 
 /// The largest block of the loops below, in elements.
 inline constexpr std::int64_t kBlock16Bit = 32;
@@ -32,6 +32,7 @@ MEZZO_ALWAYS_INLINE void apply_block(F f, float* y, const float (&x)[N][Width],
   for (int j = 0; j < Width; ++j) y[j] = f(x[I][j]...);
 }
 
+#if defined(__x86_64__)
 /// Blocks of 16 elements; returns how many elements it did.
 template <class F, std::size_t N>
 [[MEZZO_TARGET_V4, gnu::flatten, gnu::noinline]] std::int64_t half_blocks_v4(F f, Half* out,
@@ -81,12 +82,37 @@ template <class F, std::size_t N>
 template <class H, class F, std::size_t N>
 auto blocks_16bit() -> std::int64_t (*)(F, H*, std::array<const H*, N>, std::int64_t) {
   if constexpr (std::is_same_v<H, BFloat16>) {
-    return has_bf16_rounding() ? bf16_blocks_v4<F, N> : nullptr;
+    return has_bf16_instructions() ? bf16_blocks_v4<F, N> : nullptr;
   } else {
     if (isa() == Isa::v4) return half_blocks_v4<F, N>;
     return isa() == Isa::v3 ? half_blocks_v3<F, N> : nullptr;
   }
 }
+#else
+/// Blocks of f16 of as many elements as keep g++ 12 from taking them one by one; returns how many it did.
+template <class F, std::size_t N>
+[[gnu::flatten, gnu::noinline]] std::int64_t half_blocks_arm(F f, Half* out, std::array<const Half*, N> in,
+                                                             std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kBlock16Bit <= n; i += kBlock16Bit) {
+    alignas(16) float x[N][kBlock16Bit], y[kBlock16Bit];
+    for (std::size_t k = 0; k < N; ++k) {
+      for (int j = 0; j < kBlock16Bit; ++j) x[k][j] = static_cast<float>(in[k][i + j]);
+    }
+    apply_block<kBlock16Bit>(f, y, x, std::make_index_sequence<N>{});
+    for (int j = 0; j < kBlock16Bit; j += 8) narrow_arm(y + j, out + i + j);
+  }
+  return i;
+}
+
+template <class H, class F, std::size_t N>
+auto blocks_16bit() -> std::int64_t (*)(F, H*, std::array<const H*, N>, std::int64_t) {
+  if constexpr (std::is_same_v<H, BFloat16>)
+    return nullptr;
+  else
+    return half_blocks_arm<F, N>;
+}
+#endif
 
 /// All n elements: full blocks, then the rest in a block that is filled up with zeros.
 template <class H, class F, std::size_t N, class Blocks>
@@ -112,7 +138,7 @@ struct Loop16Bit {
   template <class F, std::size_t N>
   static bool run([[maybe_unused]] F f, [[maybe_unused]] H* out,
                   [[maybe_unused]] const std::array<const H*, N>& in, [[maybe_unused]] std::int64_t n) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
     if (const auto blocks = blocks_16bit<H, F, N>()) {
       cpu::parallel_for(n, std::int64_t{1} << 15, [&](std::int64_t begin, std::int64_t end) {
         std::array<const H*, N> from = in;

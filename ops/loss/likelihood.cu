@@ -81,7 +81,9 @@ struct KlDiv : ElementwiseLoss {
   static auto slope(const Attrs& attrs) { return KlDivSlopeFn{attrs.log_target}; }
   static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
     if (attrs.log_target) return exp(target) * (target - x);
-    return target * log(where(eq(target, 0), 1.0, target)) - target * x;
+    const Tensor mixed = target * x;  // recorded first with any compiler (see gru.cu)
+    const Tensor own = log(where(eq(target, 0), 1.0, target));
+    return target * own - mixed;
   }
   static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
     return expand(neg(attrs.log_target ? exp(target) : target),
@@ -104,8 +106,9 @@ struct PoissonNll : ElementwiseLoss {
     Tensor losses = attrs.log_input ? exp(x) - target * x : x - target * log(x + attrs.eps);
     if (!attrs.full) return losses;
     constexpr double kTwoPi = 6.283185307179586;
-    const Tensor large = gt(target, 1), t = where(large, target, 1.0);
-    return losses + where(large, t * log(t) - t + 0.5 * log(t * kTwoPi), 0.0);
+    const Tensor large = gt(target, 1), t = where(large, target, 1.0), root = 0.5 * log(t * kTwoPi);
+    const Tensor own = log(t);
+    return losses + where(large, t * own - t + root, 0.0);
   }
   static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
     return attrs.log_input ? exp(x) - target : 1.0 - target / (x + attrs.eps);

@@ -100,9 +100,11 @@ GruStep composed_step(const Tensor& of_x, const Tensor& of_h, const Tensor& h) {
 GruStepGradient composed_step_gradient(const GruStep& grad, const Tensor& gates, const Tensor& h) {
   const Tensors gate = composed_gates(gates, kKept), own = composed_gates(grad.gates, kKept);
   const Tensor &r = gate[0], &z = gate[1], &n = gate[2], &m = gate[3];
-  const Tensor of_n = (own[2] + grad.h * (1 - z)) * (1 - n * n);
-  const Tensor of_r = (own[0] + of_n * m) * r * (1 - r);
-  const Tensor of_z = (own[1] + grad.h * (h - n)) * z * (1 - z);
+  // One after the other: in which order an operator's operands are recorded is the compiler's choice, and so
+  // would be the order in which gradients are added up.
+  const Tensor slope_n = 1 - n * n, of_n = (own[2] + grad.h * (1 - z)) * slope_n;
+  const Tensor slope_r = 1 - r, of_r = (own[0] + of_n * m) * r * slope_r;
+  const Tensor slope_z = 1 - z, of_z = (own[1] + grad.h * (h - n)) * z * slope_z;
   return {cat({of_r, of_z, of_n}, 1), cat({of_r, of_z, own[3] + of_n * r}, 1), grad.h * z};
 }
 

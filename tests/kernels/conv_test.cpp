@@ -255,6 +255,7 @@ class Bf16Guard {
 
 /// The processor's own products of bf16 are exact and added up in f32 too, two at a time.
 TEST(Conv, NativeBf16) {
+  if (!cpu::has_gemm_engine(GemmEngine::onednn)) GTEST_SKIP() << "only oneDNN has convolutions of them";
   try {
     cpu::set_bf16_gemm(cpu::Bf16Gemm::native);
   } catch (const ValueError&) {

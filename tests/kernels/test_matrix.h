@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mezzo/core/dtype.h"
+#include "mezzo/core/error.h"
 #include "mezzo/kernels/gemm/gemm.h"
 
 namespace mezzo::kernels::test {
@@ -198,6 +199,23 @@ inline double error_bound(const Exact& exact, std::int64_t k, DType computed_in,
   const double in_sum = static_cast<double>(k + 2) * info(computed_in).eps * exact.magnitude;
   const double smallest = stored_as == DType::f16 ? 0x1p-24 : 0;
   return in_sum + 0.5 * info(stored_as).eps * (std::fabs(exact.value) + in_sum) + smallest;
+}
+
+/// The engine beside which native bf16 products are: oneDNN, whose they are; on ARM they are our own.
+#if defined(__aarch64__)
+inline constexpr cpu::GemmEngine kNativeEngine = cpu::GemmEngine::automatic;
+#else
+inline constexpr cpu::GemmEngine kNativeEngine = cpu::GemmEngine::onednn;
+#endif
+
+inline bool has_native_bf16() {
+  try {
+    cpu::set_bf16_gemm(cpu::Bf16Gemm::native);
+  } catch (const ValueError&) {
+    return false;
+  }
+  cpu::set_bf16_gemm(cpu::Bf16Gemm::automatic);
+  return true;
 }
 
 }  // namespace mezzo::kernels::test

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -33,7 +34,10 @@ inline std::filesystem::path this_program() { return std::filesystem::read_symli
 inline Ran run_tests(const std::string& filter, const std::string& environment = "") {
   // All of them, also where this process has but a part of the program's tests.
   const std::string all = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX ";
-  return run_shell(all + environment + " '" + this_program().string() + "' --gtest_filter='" + filter + "'");
+  const char* const emulator = std::getenv("MEZZO_EMULATOR");  // where tools/aarch64.sh runs this program
+  const std::string runner = emulator != nullptr ? " '" + std::string(emulator) + "'" : "";
+  return run_shell(all + environment + runner + " '" + this_program().string() + "' --gtest_filter='" +
+                   filter + "'");
 }
 
 }  // namespace mezzo::test
