@@ -88,10 +88,10 @@ namespace cpu {
 enum class GemmEngine { automatic, eigen, onednn };
 
 /// The engine in use, `eigen` or `onednn`: the one set, else the one that MEZZO_CPU_GEMM names (`eigen`,
-/// `onednn`), else oneDNN when build and machine have it, unless MEZZO_CPU_ISA asks for less than the CPU has (which
-/// oneDNN would not follow), else Eigen. An engine that nobody named leaves products of m * n * k <= 8192 to
-/// our own loops, which have less overhead. Throws ValueError when the variable holds anything else, or an
-/// engine that the build lacks.
+/// `onednn`), else oneDNN when build and machine have it, unless MEZZO_CPU_ISA asks for less than the CPU has
+/// (which oneDNN would not follow), else Eigen. An engine that nobody named leaves products of m * n * k <=
+/// 8192 to our own loops, which have less overhead. Throws ValueError when the variable holds anything else,
+/// or an engine that the build lacks.
 [[nodiscard]] GemmEngine gemm_engine();
 
 /// Sets the engine for the whole process; `automatic` goes back to the default. Throws ValueError when the
