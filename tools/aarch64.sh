@@ -27,7 +27,10 @@ find_qemu() {
 # unpack FOLDER: Debian 13's qemu-user, which is static. apt-get checks the signature; its lists lie in the folder too.
 unpack() {
   rm -rf "$1" && mkdir -p "$1/lists/partial" "$1/archives/partial" && cd "$1"
-  echo "deb [signed-by=$keys] http://deb.debian.org/debian trixie main" >sources.list
+  archive=$(sed -n 's/^URIs: *//p; s/^deb \(\[.*\] \)*\(http[^ ]*\).*/\2/p' /etc/apt/sources.list.d/*.sources \
+    /etc/apt/sources.list 2>/dev/null | head -n 1)
+  [ -n "$archive" ] || return
+  echo "deb [signed-by=$keys] $archive trixie main" >sources.list
   set -- -o "Dir::Etc::sourcelist=$1/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$1/lists" \
     -o "Dir::Cache=$1" -o APT::Sandbox::User= -qq
   apt-get "$@" update && apt-get "$@" download qemu-user &&
