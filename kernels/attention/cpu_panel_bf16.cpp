@@ -29,8 +29,8 @@ template <int Rows, int Count>
       std::int32_t pair;
       __builtin_memcpy(&pair, a + r * t.a_row, sizeof pair);
       __m512i repeated = _mm512_set1_epi32(pair);
-#if defined(__clang__) && __clang_major__ == 16
-      // Its optimizer asks without end what repeating a bf16 number costs, and crashes: here it sees none.
+#if defined(__clang__) && __clang_major__ >= 16 && __clang_major__ <= 18
+      // Their optimizer asks without end what repeating a bf16 number costs, and crashes: here it sees none.
       asm("" : "+v"(repeated));
 #endif
       const auto left = __builtin_bit_cast(__m512bh, repeated);
