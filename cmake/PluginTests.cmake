@@ -46,7 +46,7 @@ if(NOT BUILD_SHARED_LIBS)
   # offsets would not do for them.
   add_test(NAME plugin.many_static COMMAND sh -c "copies= && for i in 1 2 3 4 5 6 7 8 9 10 11 12; do \
     cp \"$2\" \"$2.$i\" && copies=\"$copies $2.$i\" || exit; done; \"$1\" $copies --together mezzo_plugin_train; \
-    status=$?; rm $copies; exit $status" sh $<TARGET_FILE:open_library> $<TARGET_FILE_NAME:mezzo_plugin>
+    status=$?; rm $copies; exit $status" sh $<TARGET_FILE:open_library> ./$<TARGET_FILE_NAME:mezzo_plugin>
     WORKING_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   set_tests_properties(plugin.many_static PROPERTIES TIMEOUT 120 ENVIRONMENT OMP_NUM_THREADS=4)
   return()
