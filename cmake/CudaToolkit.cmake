@@ -107,7 +107,7 @@ elseif(NOT MEZZO_NVCC_WORKS AND NOT CMAKE_CUDA_HOST_COMPILER)
   endforeach()
 endif()
 if(NOT MEZZO_NVCC_WORKS)
-  string(REGEX MATCH "(error|fatal)[^\n]*" why "${MEZZO_NVCC_SAID}")
+  string(REGEX MATCH "(error|fatal)[^\n!;]*" why "${MEZZO_NVCC_SAID}")
   mezzo_no_cuda("nvcc ${MEZZO_NVCC_VERSION} does not work with the C++ compilers here (${why}): install one that it takes \
 and set CUDAHOSTCXX to it (Debian: nvidia-cuda-toolkit-gcc)")
 endif()
