@@ -23,7 +23,8 @@ namespace mezzo::kernels::cpu {
     return of_library;                                                                      \
   }())
 
-// Those of versions 2.5 to 3.7. A version has some of them, and only uses are replaced.
+// Those of versions 2.5 to 3.7 that unoptimised objects ask for. A version has some of them, and only uses
+// are replaced.
 #define dnnl_convolution_backward_data_primitive_desc_create \
   MEZZO_ONEDNN(dnnl_convolution_backward_data_primitive_desc_create)
 #define dnnl_convolution_backward_weights_primitive_desc_create \
@@ -56,6 +57,7 @@ namespace mezzo::kernels::cpu {
 #define dnnl_memory_set_data_handle MEZZO_ONEDNN(dnnl_memory_set_data_handle)
 #define dnnl_memory_set_data_handle_v2 MEZZO_ONEDNN(dnnl_memory_set_data_handle_v2)
 #define dnnl_post_ops_append_sum MEZZO_ONEDNN(dnnl_post_ops_append_sum)
+#define dnnl_post_ops_append_sum_v2 MEZZO_ONEDNN(dnnl_post_ops_append_sum_v2)
 #define dnnl_post_ops_create MEZZO_ONEDNN(dnnl_post_ops_create)
 #define dnnl_post_ops_destroy MEZZO_ONEDNN(dnnl_post_ops_destroy)
 #define dnnl_primitive_attr_create MEZZO_ONEDNN(dnnl_primitive_attr_create)
