@@ -51,9 +51,10 @@ set(MEZZO_HAVE_ONEDNN OFF)
 if(oneDNN_FOUND AND NOT MEZZO_ONEDNN STREQUAL "OFF")
   set(MEZZO_HAVE_ONEDNN ON)
 endif()
-# A shared one is not linked but opened, where it was found or by its name (kernels/cpu/onednn_library.cpp).
+# A shared one is not linked but opened, where it was found or by its name (kernels/cpu/onednn_library.cpp); but under
+# sanitizers: their look for leaks crashes at the end of some programs.
 set(MEZZO_ONEDNN_OPENED "")
-if(MEZZO_HAVE_ONEDNN AND oneDNN_SONAME)
+if(MEZZO_HAVE_ONEDNN AND oneDNN_SONAME AND NOT MEZZO_SANITIZE)
   get_filename_component(folder "${oneDNN_LIBRARY}" DIRECTORY)
   set(MEZZO_ONEDNN_OPENED "MEZZO_ONEDNN_SONAME=\"${oneDNN_SONAME}\"" "MEZZO_ONEDNN_LIBRARY=\"${folder}/${oneDNN_SONAME}\"")
 endif()
