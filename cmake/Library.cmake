@@ -355,6 +355,14 @@ if(MEZZO_CUDA_EMULATED)
   endif()
 endif()
 
+if(NOT BUILD_SHARED_LIBS)
+  # The archive comes before the program's objects too: what these construct before main() finds the ops registered.
+  set(archive "${CMAKE_INSTALL_LIBDIR}/${CMAKE_STATIC_LIBRARY_PREFIX}mezzo${CMAKE_STATIC_LIBRARY_SUFFIX}")
+  target_link_options(mezzo INTERFACE
+    "$<BUILD_INTERFACE:LINKER:--whole-archive,$<TARGET_FILE:mezzo>,--no-whole-archive>"
+    "$<INSTALL_INTERFACE:LINKER:--whole-archive,$<INSTALL_PREFIX>/${archive},--no-whole-archive>")
+endif()
+
 # mezzo_link_sample(PROGRAM): links the program with the part of the library that the timing sample needs, in place of
 # libmezzo, so that building it compiles nothing else.
 function(mezzo_link_sample program)
