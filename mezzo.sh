@@ -140,8 +140,10 @@ eigen() {
 # An MPI's compiler, and the program that starts processes, which tells the version.
 mpi() { have mpicxx && tool mpirun; }
 
+# check_all DOCTOR KIND...: DOCTOR is yes or no, the kinds are those that must not be missing.
 check_all() {
   doctor=$1; missing="" missing_optional="" remarks="" meanings="" with_examples=ON with_tests=ON
+  shift; needs=$*
   check "C++ compiler" g++ required "nothing can be compiled" compiler
   check CMake cmake required "nothing can be configured" tool cmake 3.22
   check Ninja ninja-build required "the presets build with it" tool ninja
@@ -185,6 +187,7 @@ set_apt_line() {
   done
   apt_line="${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends$chosen"
 }
+first_names() { printf '%s' "$1" | sed 's/|[^ ]*//g'; }
 in_apt() { apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
 
 # Leaves out of chosen what apt does not have, with a line that tells what is lost.
@@ -204,7 +207,7 @@ leave_out_unknown() {
 install_missing() {
   # shellcheck disable=SC2086 # several
   set_apt_line $1
-  lacks="missing:$(printf '%s' "$missing$missing_optional" | sed 's/|[^ ]*//g')${remarks:+ ($remarks)}"
+  lacks="missing:$(first_names "$missing$missing_optional")${remarks:+ ($remarks)}"
   case $remarks in *CXX=*) die 3 "$remarks; unset CXX or name a compiler that can be used" ;; esac
   [ "$may_install" = yes ] || die 3 "$lacks; this installs everything: $apt_line"
   have apt-get || die 3 "$lacks; no apt-get here: $(other_line)"
@@ -230,11 +233,10 @@ install_missing() {
 
 # need_packages KIND...: what of kind required and of these is missing is installed.
 need_packages() {
-  needs="required $*"
-  check_all no
+  check_all no required "$@"
   [ -n "$missing" ] || return 0
   install_missing "$packages"
-  check_all no
+  check_all no required "$@"
   [ -z "$missing" ] || die 3 "still missing:$missing${remarks:+ ($remarks)}; this system has nothing newer: take Debian 12 or \
 newer, or install it by hand"
 }
@@ -423,8 +425,7 @@ case $command in
   docs) . "$root/tools/docs.sh" ;;
   setup)
     check_folder
-    needs="required examples tests"
-    check_all no
+    check_all no required examples tests
     [ -z "$missing$missing_optional" ] || install_missing "$packages $test_packages"
     say "nothing is missing" ;;
   doctor) . "$root/tools/doctor.sh" ;;

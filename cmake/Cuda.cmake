@@ -7,10 +7,13 @@ set(MEZZO_CUDA_WHY_NOT "off (MEZZO_CUDA=OFF)")
 # mezzo_find_cuda_header(NAME HEADER FOLDERS...): MEZZO_<NAME>_INCLUDE is where the toolkit, NVIDIA's or Debian's packages have
 # the header or, of PyPI's packages, one of these folders of site-packages/nvidia, whose libraries are then found too.
 function(mezzo_find_cuda_header name header)
-  execute_process(COMMAND python3 -c "import sys; print(';'.join(p for p in sys.path if p), end='')"
-    OUTPUT_VARIABLE places ERROR_QUIET)
+  if(NOT DEFINED mezzo_python_path)
+    execute_process(COMMAND python3 -c "import sys; print(';'.join(p for p in sys.path if p), end='')"
+      OUTPUT_VARIABLE mezzo_python_path ERROR_QUIET)
+    set(mezzo_python_path "${mezzo_python_path}" PARENT_SCOPE)
+  endif()
   set(folders "")
-  foreach(place IN LISTS places)
+  foreach(place IN LISTS mezzo_python_path)
     foreach(folder IN LISTS ARGN)
       list(APPEND folders "${place}/nvidia/${folder}/include")
     endforeach()

@@ -1,7 +1,7 @@
 // The two 16-bit storage types, Half (IEEE binary16) and BFloat16, and their conversions. Separate from DType
 // so that scalar kernels, file formats and tests can use them alone. Integers and one rounded addition give
-// the same bits on every processor and GPU. Only on ARM, where each has it and the compilers vectorise it,
-// f16 is widened by the processor's instruction, whose bits are the same.
+// the same bits on every processor and GPU. On ARM (aarch64) f16 is widened by the instruction that every
+// such processor has, which gives these bits too.
 #pragma once
 
 #include <cstdint>

@@ -54,13 +54,12 @@ report_cuda() {
 }
 
 printf 'mezzo in %s\n' "$root"
-needs="required examples tests"
-check_all yes
+check_all yes required examples tests
 report_processor
 report_cuda
 printf '  %-14s %s MB free, a build with all tests takes about %s\n' disk "$(free_mb)" "$all_mb"
 # shellcheck disable=SC2086 # several
 set_apt_line $packages $test_packages
-[ -z "$missing$missing_optional" ] || printf 'missing:%s; this installs everything: %s\n' "$(printf '%s' "$missing$missing_optional" | sed 's/|[^ ]*//g')" "$apt_line"
+[ -z "$missing$missing_optional" ] || printf 'missing:%s; this installs everything: %s\n' "$(first_names "$missing$missing_optional")" "$apt_line"
 [ -z "$missing" ] || { printf 'not ready: required packages are missing\n'; exit 3; }
 printf 'ready: ./mezzo.sh demo\n'

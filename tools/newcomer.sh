@@ -116,8 +116,7 @@ closed() { step setsid -w sh "$self" --preset "$preset" --in "$root" <&-; }
 # bare_debian SUITE: a system of its own in a folder, with no compiler. Its mounts are seen in there alone, and end with it.
 bare_debian() {
   tree=$work/$1
-  archive=$(sed -n 's/^URIs: *//p; s/^deb \(\[.*\] \)*\(http[^ ]*\).*/\2/p' /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
-  step debootstrap --variant=minbase --include=ca-certificates "$1" "$tree" ${archive:+"$archive"} || return
+  step debootstrap --variant=minbase --include=ca-certificates "$1" "$tree" || return
   cp -a /etc/apt/apt.conf.d/. "$tree/etc/apt/apt.conf.d/"
   cp /etc/resolv.conf "$tree/etc/"
   step copy_sources "$tree/root/mezzo"

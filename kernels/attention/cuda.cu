@@ -8,6 +8,7 @@
 namespace mezzo::kernels::cuda {
 
 void attention(Device device, const Attention& attention, const View& out, void* logsumexp) {
+  // The kernels choose their way by what they are compiled for; this is for the warning.
   if (attention.q.dtype == DType::bf16) multiplies_bf16(device, "scaled_dot_product_attention");
   const std::int64_t batch = attention.q.shape[0];
   const auto pass_to = [&](auto number) {

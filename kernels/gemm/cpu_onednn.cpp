@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <unordered_map>
 #include <vector>
@@ -167,8 +166,7 @@ void multiply_without(const GemmTile<In, float>& tile, const std::string& why) {
   } else {
     const auto widened = [](const BFloat16* from, std::int64_t lines, std::int64_t length, std::int64_t ld) {
       std::vector<float> to(static_cast<std::size_t>(lines * length));
-      for (std::int64_t i = 0; i < lines; ++i)
-        convert(from + i * ld, DType::bf16, to.data() + i * length, DType::f32, length);
+      gather_matrix(from, DType::bf16, ld, 1, to.data(), DType::f32, lines, length);
       return to;
     };
     const auto [m, n, k] = std::array{tile.m, tile.n, tile.k};
@@ -186,9 +184,8 @@ void close_gaps(const T*& data, std::int64_t rows, std::int64_t cols, std::int64
                 Scratch& buffer) {
   const bool one_row = rows == 1 && transposed, one_col = cols == 1 && !transposed;
   if (!(one_row || one_col) || ld == 1) return;
-  const std::int64_t count = rows * cols;
-  T* const copy = buffer.get<T>(count);
-  for (std::int64_t i = 0; i < count; ++i) copy[i] = data[i * ld];
+  T* const copy = buffer.get<T>(rows * cols);
+  gather(data, dtype_of<T>, ld, copy, dtype_of<T>, rows * cols);
   data = copy;
   transposed = false;
   ld = cols;

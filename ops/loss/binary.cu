@@ -129,7 +129,7 @@ Outputs bce_backward_reference(const LossBackwardArgs& args) {
   const DType compute = compute_dtype(args.in(0).dtype());
   const Tensor x = input_as(args, 1, compute);
   const Tensor target = input_as(args, 2, compute);
-  const Tensor variance = clamp(x * (1.0 - x), 1e-12);  // before x - target with any compiler (see gru.cu)
+  const Tensor variance = clamp(x * (1.0 - x), 1e-12);  // before x - target: see kl_div
   const Tensor slope = (x - target) / variance;
   return to(slope * weighted_grad(args, compute), args.attrs.dtype.value_or(args.in(0).dtype()));
 }

@@ -81,7 +81,9 @@ struct KlDiv : ElementwiseLoss {
   static auto slope(const Attrs& attrs) { return KlDivSlopeFn{attrs.log_target}; }
   static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
     if (attrs.log_target) return exp(target) * (target - x);
-    const Tensor mixed = target * x;  // recorded first with any compiler (see gru.cu)
+    // A statement for each: in which order an operator's operands are recorded is the compiler's choice, and
+    // so would be the order in which their gradients are added up.
+    const Tensor mixed = target * x;
     const Tensor own = log(where(eq(target, 0), 1.0, target));
     return target * own - mixed;
   }

@@ -100,8 +100,7 @@ GruStep composed_step(const Tensor& of_x, const Tensor& of_h, const Tensor& h) {
 GruStepGradient composed_step_gradient(const GruStep& grad, const Tensor& gates, const Tensor& h) {
   const Tensors gate = composed_gates(gates, kKept), own = composed_gates(grad.gates, kKept);
   const Tensor &r = gate[0], &z = gate[1], &n = gate[2], &m = gate[3];
-  // One after the other: in which order an operator's operands are recorded is the compiler's choice, and so
-  // would be the order in which gradients are added up.
+  // A statement for each operand, as the compiler chooses the order of an operator's: see kl_div (ops/loss).
   const Tensor slope_n = 1 - n * n, of_n = (own[2] + grad.h * (1 - z)) * slope_n;
   const Tensor slope_r = 1 - r, of_r = (own[0] + of_n * m) * r * slope_r;
   const Tensor slope_z = 1 - z, of_z = (own[1] + grad.h * (h - n)) * z * slope_z;

@@ -12,11 +12,15 @@
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda.h"
+#include "mezzo/core/cuda/device.h"
 #include "mezzo/core/memory/allocator.h"
 
 namespace mezzo::test {
 
 using Bytes = std::vector<unsigned char>;
+
+/// Whether the GPU multiplies TF32, and bf16.
+inline bool has_tf32() { return cuda::compute_capability(0) >= 80; }
 
 class CudaTest : public ::testing::Test {
  protected:

@@ -17,7 +17,6 @@
 #include "cuda/device_fixture.h"
 #include "kernels/test_matrix.h"
 #include "mezzo/core/cuda.h"
-#include "mezzo/core/cuda/device.h"
 #include "mezzo/core/cuda/graph.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cuda/scratch.h"
@@ -29,6 +28,7 @@
 namespace mezzo::kernels {
 namespace {
 
+using mezzo::test::has_tf32;
 using test::Exact;
 using test::Layout;
 using test::Matrix;
@@ -236,9 +236,6 @@ TEST_F(CudaGemm, BiasThatBeginsAnywhere) {
   }
 }
 
-/// Whether the GPU multiplies neither bf16 nor TF32.
-bool is_older() { return mezzo::cuda::compute_capability(0) < 80; }
-
 /// 1 + 2^-12, which TF32 cannot hold, times 1, in this dtype. TF32 is a permission: of small products
 /// cuBLASLt computes some in f32 all the same, so these are of a size that keeps tensor cores busy.
 double just_above_one(DType dtype) {
@@ -253,7 +250,7 @@ double just_above_one(DType dtype) {
 TEST_F(CudaGemm, Tf32IsUsedOnlyWhereItIsAllowed) {
   EXPECT_EQ(just_above_one(DType::f32), 1 + 0x1p-12);
   mezzo::cuda::set_allow_tf32(true);
-  EXPECT_EQ(just_above_one(DType::f32), is_older() ? 1 + 0x1p-12 : 1)
+  EXPECT_EQ(just_above_one(DType::f32), has_tf32() ? 1 : 1 + 0x1p-12)
       << "the same sizes as before: the setting is part of what is kept";
   EXPECT_EQ(just_above_one(DType::f64), 1 + 0x1p-12);
   // f16 has TF32's bits; what would be lost is its range of sums.
@@ -380,7 +377,7 @@ std::uint64_t epilogues_of_a_layer(DType dtype, DType parameters) {
 TEST_F(CudaGemm, LayersUseTheEpiloguesOfBothPasses) {
   EXPECT_EQ(epilogues_of_a_layer(DType::f32, DType::f32), 2U);
   EXPECT_EQ(epilogues_of_a_layer(DType::f16, DType::f32), 2U) << "f32 gradients straight from f16";
-  EXPECT_EQ(epilogues_of_a_layer(DType::bf16, DType::bf16), is_older() ? 0U : 2U);
+  EXPECT_EQ(epilogues_of_a_layer(DType::bf16, DType::bf16), has_tf32() ? 2U : 0U);
   cuda::set_gemm_epilogues(false);
   EXPECT_EQ(epilogues_of_a_layer(DType::f32, DType::f32), 0U);
   cuda::set_gemm_epilogues(true);

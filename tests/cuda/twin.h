@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "mezzo/core/cuda.h"
-#include "mezzo/core/cuda/device.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/ops.h"
+#include "mezzo/tests/cuda/device_fixture.h"
 
 namespace mezzo::twin {
+
+using test::has_tf32;
 
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -82,9 +84,6 @@ inline void expect_same(const std::function<void(Device, Trace&)>& run, double f
     }
   }
 }
-
-/// Whether the GPU multiplies TF32, and bf16.
-inline bool has_tf32() { return cuda::compute_capability(0) >= 80; }
 
 /// Reproducible values in [-1, 1), the same on both devices.
 inline Tensor values(std::uint64_t seed, const Shape& shape, DType dtype, Device device) {
