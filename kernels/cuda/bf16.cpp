@@ -9,7 +9,7 @@
 namespace mezzo::kernels::cuda {
 
 bool multiplies_bf16(Device device, const char* op) {
-  static WarningSite site("bf16_in_f32");
+  static constinit WarningSite site("bf16_in_f32");
   const int capability = mezzo::cuda::compute_capability(device.index);
   if (capability >= 80) return true;
   if (site.is_fresh())
