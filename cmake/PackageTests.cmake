@@ -54,7 +54,7 @@ if(NOT MEZZO_PROGRAM_OBJECTS)
   set_tests_properties(package.public_headers PROPERTIES FIXTURES_REQUIRED installed)
   add_test(NAME package.headers_detects COMMAND sh "${package_tests}/headers_test.sh" "${CMAKE_CXX_COMPILER}")
   add_test(NAME package.old_compiler COMMAND sh "${package_tests}/old_compiler.sh" ${package_options})
-  add_test(NAME package.cross COMMAND sh "${package_tests}/cross.sh" "${PROJECT_SOURCE_DIR}" "${CMAKE_CXX_COMPILER}")
+  add_test(NAME package.cross COMMAND sh "${package_tests}/cross.sh" ${package_options})
   list(APPEND tests package.headers package.public_headers package.headers_detects package.old_compiler package.cross)
 endif()
 
