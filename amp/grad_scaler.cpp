@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "mezzo/autograd/finite_proof.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/gradient_locks.h"
 #include "mezzo/autograd/input_hook.h"
@@ -80,6 +79,12 @@ struct OwnedGradients {
   SmallVector<std::uint32_t, 16> owners;
 };
 
+std::size_t count_parameters(const optim::Optimizer& optimizer) {
+  std::size_t count = 0;
+  optimizer.for_each_parameter([&](const Tensor& /*parameter*/, std::size_t /*i*/) { ++count; });
+  return count;
+}
+
 void lock_parameters(const optim::Optimizer& optimizer, autograd::GradientLocks& locks) {
   optimizer.for_each_parameter([&](const Tensor& parameter, std::size_t /*i*/) { locks.add(parameter); });
   locks.lock();
@@ -135,23 +140,6 @@ std::vector<kernels::View> views_of(std::span<const TensorRef> tensors) {
   return views;
 }
 
-/// The tensors that have to be checked to know whether the gradients are finite.
-void check_finite_operands(const OwnedGradients& gradients, const Tensor& record) {
-  std::vector<kernels::View> views;
-  SmallVector<std::uint32_t, 16> parameters;
-  views.reserve(gradients.tensors.size());
-  const auto look_at = [&](const Tensor& witness, std::size_t i) {
-    views.push_back(ops::view_of(witness));
-    parameters.push_back(gradients.owners[i]);
-  };
-  for (std::size_t i = 0; i < gradients.tensors.size(); ++i) {
-    const std::span<const Tensor> proof = finite_proof(gradients.tensors[i]);
-    if (proof.empty()) look_at(gradients.tensors[i], i);
-    for (const Tensor& operand : proof) look_at(operand, i);
-  }
-  kernels::check_finite(record.device(), views, record_in(record), {parameters});
-}
-
 }  // namespace
 
 void GradScaler::settle(Device device) {
@@ -183,6 +171,11 @@ void GradScaler::require_settled(std::string_view op) const {
                    "call scaler.scale(loss).backward() first");
 }
 
+void GradScaler::require_scaled(std::string_view op, const optim::Optimizer& optimizer) {
+  if (loaded_ && !record_.defined()) settle(optimizer.device());
+  require_settled(op);
+}
+
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
   if (!loss.defined())
@@ -203,7 +196,7 @@ GradScaler::PerOptimizer& GradScaler::state_of(const optim::Optimizer& optimizer
   for (PerOptimizer& state : per_optimizer_) {
     if (state.optimizer == optimizer.id()) return state;
   }
-  per_optimizer_.push_back({optimizer.id(), Stage::ready, {}});
+  per_optimizer_.emplace_back().optimizer = optimizer.id();
   return per_optimizer_.back();
 }
 
@@ -220,7 +213,7 @@ void GradScaler::begin(PerOptimizer& state, const optim::Optimizer& optimizer, s
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
   constexpr std::string_view op = "GradScaler.unscale_";
   if (!options_.enabled) return;
-  require_settled(op);
+  require_scaled(op, optimizer);
   PerOptimizer& state = state_of(optimizer);
   if (state.stage == Stage::unscaled) {
     throw StateError(op, "one call per optimizer between updates", "a second one since the last update()",
@@ -240,6 +233,22 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
   optimizer.agree_on_found_inf(record_in(state.record));
   for (const Tensor& gradient : gradients.tensors) gradient.impl().storage->bump_version();
   state.stage = Stage::unscaled;
+  state.parameters = count_parameters(optimizer);
+}
+
+void GradScaler::look_at(optim::Optimizer& optimizer) {
+  constexpr std::string_view op = "GradScaler.step";
+  if (!options_.enabled) return;
+  require_scaled(op, optimizer);
+  PerOptimizer& state = state_of(optimizer);
+  if (state.stage == Stage::unscaled || state.stage == Stage::stepped) return;  // step() tells what is wrong
+  autograd::GradientLocks locks;
+  lock_parameters(optimizer, locks);
+  const OwnedGradients gradients = gradients_of(optimizer, op);
+  begin(state, optimizer, op);
+  kernels::check_finite(record_.device(), views_of(gradients.tensors), record_in(state.record),
+                        {gradients.owners});
+  state.stage = Stage::looked_at;
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
@@ -250,20 +259,25 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
     optimizer.step();
     return {};
   }
-  require_settled(op);
+  require_scaled(op, optimizer);
   PerOptimizer& state = state_of(optimizer);
   if (state.stage == Stage::stepped) {
     throw StateError(op, "one step per optimizer between updates", "a second one since the last update()",
                      "call update() once at the end of the iteration");
   }
-  const bool unscale = state.stage == Stage::ready;
+  if (state.stage == Stage::unscaled && state.parameters != count_parameters(optimizer)) {
+    throw StateError(op, "the parameters that unscale_ has unscaled", "a group that was added since",
+                     "call add_param_group before unscale_, or after step()");
+  }
+  const bool unscale = state.stage != Stage::unscaled;
   // Held to the end of the step: what another thread added after the check would be in the step unchecked.
   autograd::GradientLocks locks;
   if (unscale) {
     lock_parameters(optimizer, locks);
     const OwnedGradients gradients = gradients_of(optimizer, op);
-    begin(state, optimizer, op);
-    check_finite_operands(gradients, state.record);
+    if (state.stage == Stage::ready) begin(state, optimizer, op);
+    kernels::check_finite(record_.device(), views_of(gradients.tensors), record_in(state.record),
+                          {gradients.owners});
     optimizer.agree_on_found_inf(record_in(state.record));
   }
   optimizer.step(
@@ -291,7 +305,8 @@ void GradScaler::refuse_evaluations() {
 std::vector<const ScalerRecord*> GradScaler::found_records() const {
   std::vector<const ScalerRecord*> found;
   for (const PerOptimizer& state : per_optimizer_) {
-    if (state.stage != Stage::ready) found.push_back(record_in(state.record));
+    if (state.stage == Stage::unscaled || state.stage == Stage::stepped)
+      found.push_back(record_in(state.record));
   }
   return found;
 }

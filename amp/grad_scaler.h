@@ -110,13 +110,14 @@ class GradScaler {
   /// The same with gradients that `closure` computes first, recording on: it clears them, and calls backward
   /// on the scaled loss. (PyTorch refuses closures.) Throws: ValueError for an empty closure.
   StepResult step(optim::Optimizer& optimizer, const mezzo::detail::Function<Tensor()>& closure);
-  /// The same of what evaluates several times per step. SAM does so under one scale; what compares losses, as
-  /// LBFGS, throws StateError, as a step that overflows has none to compare.
+  /// The same of what evaluates several times per step. SAM does so under one scale, and the step is skipped
+  /// when one of its gradients is not finite; what compares losses, as LBFGS, throws StateError, as a step
+  /// that overflows has none to compare.
   template <class O>
   requires(!std::derived_from<O, optim::Optimizer>) StepResult
       step(O& optimizer, const mezzo::detail::Function<Tensor()>& closure) {
     if constexpr (requires { optimizer.evaluate(closure), optimizer.optimizer(); }) {
-      static_cast<void>(optimizer.evaluate(closure));
+      static_cast<void>(optimizer.evaluate(closure, [&] { look_at(optimizer.optimizer()); }));
       return step(optimizer.optimizer());
     } else {
       if (options_.enabled) refuse_evaluations();
@@ -171,11 +172,12 @@ class GradScaler {
 
  private:
   [[noreturn]] static void refuse_evaluations();
-  enum class Stage : std::uint8_t { ready, unscaled, stepped };
+  enum class Stage : std::uint8_t { ready, looked_at, unscaled, stepped };
   struct PerOptimizer {  ///< of one optimizer in this iteration
     std::uint64_t optimizer = 0;
     Stage stage = Stage::ready;
     Tensor record;
+    std::size_t parameters = 0;  ///< that it had when its gradients were unscaled
   };
 
   void settle(Device device);
@@ -186,14 +188,20 @@ class GradScaler {
   [[nodiscard]] ScalerRecord read_record() const;
   void write_record(const ScalerRecord& host) const;
   void require_settled(std::string_view op) const;
+  /// The same for an optimizer's gradients: a scale that was loaded is known before the first scale().
+  void require_scaled(std::string_view op, const optim::Optimizer& optimizer);
   PerOptimizer& state_of(const optim::Optimizer& optimizer);
   void begin(PerOptimizer& state, const optim::Optimizer& optimizer, std::string_view op);
+  /// Notes in the optimizer's record whether its gradients are finite; its step comes later, with other
+  /// gradients.
+  void look_at(optim::Optimizer& optimizer);
   /// Records of the optimizers that took part since the last update.
   [[nodiscard]] std::vector<const ScalerRecord*> found_records() const;
   void start_iteration();
 
   GradScalerOptions options_;
   ScalerRecord initial_;  ///< what the device's record starts as
+  bool loaded_ = false;   ///< by load_state_dict
   Tensor record_;         ///< ScalerRecord as bytes on the device; undefined before the first scale()
   std::vector<PerOptimizer> per_optimizer_;
   Ref<detail::RuleChanges> changes_;  ///< made with the first recording

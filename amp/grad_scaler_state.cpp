@@ -201,6 +201,7 @@ void GradScaler::load_state_dict(const Value& state) {
   detail::warn_below_1(static_cast<double>(record.scale));
   change_options(options);
   initial_ = record;
+  loaded_ = true;
   per_optimizer_.clear();
   if (record_.defined()) write_record(record);
 }

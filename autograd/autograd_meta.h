@@ -37,14 +37,6 @@ struct HalfCopy {
   return layout::dense_strides("half_copy", leaf.shape, layout::format_of(leaf.shape, leaf.strides));
 }
 
-/// Tensors that are finite exactly when another one is (autograd/finite_proof.h), and the versions of all
-/// three for which that holds.
-struct FiniteProof {
-  std::uint32_t version = 0;
-  std::array<Tensor, 2> operands;  ///< undefined: nothing is known
-  std::array<std::uint32_t, 2> operand_versions{};
-};
-
 /// Hooks of one tensor, in order of registration.
 struct GradHooks final : RefCounted {
   std::mutex mutex;  ///< guards the members; no hook is called with it held
@@ -71,7 +63,6 @@ struct AutogradMeta final : RefCounted {
   std::array<HalfCopy, 2> half_copies;  ///< of a leaf: f16, bf16
   OnceRef<GradHooks> hooks;             ///< shared with the node that made the tensor
   LeafReceiver receiver;                ///< of a leaf, guarded by `lock`
-  FiniteProof finite_proof;             ///< of a gradient, written before other threads know that one
 };
 
 /// The state of a tensor, or nullptr when nobody has needed it yet.

@@ -75,7 +75,9 @@ Tensor half_copy(const Tensor& leaf, DType dtype, bool* to_drop) {
   Recording* const recording = Recording::of(leaf.device());
   HalfCopy& copy =
       recording == nullptr ? eager : RecordedCopies::of(*recording).use(*recording, leaf, dtype, eager).now;
-  if (!copy.storage || copy.version != leaf.version()) {
+  const bool unseen = copy.kept && leaf.impl().storage->may_change_unseen();
+  if (!copy.storage || copy.version != leaf.version() || unseen) {
+    if (unseen) copy.kept = false;
     refresh(copy, leaf, dtype);
     if (to_drop != nullptr) *to_drop = !copy.kept;
   }
@@ -107,7 +109,7 @@ std::array<Ref<Storage>, 2> writable_half_copies(const Tensor& leaf) {
   if (meta == nullptr) return result;
   const std::scoped_lock lock(meta->lock);
   each_copy(*meta, leaf.impl(), [&](HalfCopy& copy, DType dtype, std::uint32_t owners) {
-    if (!copy.wanted) {
+    if (!copy.wanted || leaf.impl().storage->may_change_unseen()) {
       copy = {};
       return;
     }

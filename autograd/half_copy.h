@@ -1,6 +1,7 @@
 // 16-bit copies of f32 leaves. Autocast asks for them instead of casting a weight again in every region;
 // optimizers may keep them fresh in the pass that updates the weight. A copy is storage only, valid for one
-// version of the leaf: it is never stale, has no history of its own, and owns nothing that owns it.
+// version of the leaf, has no history of its own, and owns nothing that owns it. Where the leaf's memory may
+// be written past the library (Storage::may_change_unseen), no copy outlives the outermost region.
 #pragma once
 
 #include <array>
@@ -30,7 +31,7 @@ inline constexpr std::array<DType, 2> kHalfCopyTypes{DType::f16, DType::bf16};
 
 /// For optimizers, before they write `leaf`: the copies in those of kHalfCopyTypes that autocast has used
 /// since the last call of `half_copies_written`, equal to the leaf now and held by nobody else, so that they
-/// may be overwritten. Empty for the others, whose copies are dropped.
+/// may be overwritten. Empty for the others, and where the leaf may change unseen: those copies are dropped.
 [[nodiscard]] std::array<Ref<Storage>, 2> writable_half_copies(const Tensor& leaf);
 
 /// After writing the leaf, its copies, and bumping the leaf's version: the copies of `writable_half_copies`

@@ -113,6 +113,7 @@ const void* Tensor::host_data(DType expected) const {
 void* Tensor::writable_host_data(DType expected) const {
   auto* memory = const_cast<void*>(host_data(expected));
   impl_->storage->bump_version();
+  impl_->storage->note_shared();
   return memory;
 }
 

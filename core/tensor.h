@@ -82,7 +82,8 @@ class Tensor {
   [[nodiscard]] std::span<const T> data() const {
     return {static_cast<const T*>(host_data(dtype_of<T>)), static_cast<std::size_t>(numel())};
   }
-  /// The same for writing; counts as an in-place write (version).
+  /// The same for writing; counts as an in-place write (version). Whoever keeps the span may write later on,
+  /// so from here on autocast casts the values anew in each outermost region.
   template <class T>
   [[nodiscard]] std::span<T> mutable_data() const {
     return {static_cast<T*>(writable_host_data(dtype_of<T>)), static_cast<std::size_t>(numel())};

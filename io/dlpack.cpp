@@ -95,6 +95,7 @@ Managed* given(const Tensor& tensor) {
     throw AutogradError("to_dlpack", "a tensor without history", "one that requires grad", "detach() it");
   }
   if (!tensor.device().is_cpu()) synchronize(tensor.device());
+  tensor.impl().storage->note_shared();
   auto* const made = new Given<Managed>;
   made->keeps = tensor;
   made->shape = tensor.shape();

@@ -239,7 +239,7 @@ void Optimizer::prepare_master(std::size_t group, Parameter& parameter) const {
   const Tensor tensor = parameter.tensor.detach();
   if (!parameter.master.defined())
     parameter.master = tensor.to(DType::f32);
-  else if (parameter.seen != tensor.version())
+  else if (parameter.seen != tensor.version() || tensor.impl().storage->may_change_unseen())
     parameter.master.copy_(where(eq(parameter.master.to(tensor.dtype()), tensor), parameter.master, tensor));
   parameter.seen = tensor.version();
 }

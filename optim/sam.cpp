@@ -65,11 +65,13 @@ Tensor SAM::step(const mezzo::detail::Function<Tensor()>& closure) {
   return loss;
 }
 
-Tensor SAM::evaluate(const mezzo::detail::Function<Tensor()>& closure) {
+Tensor SAM::evaluate(const mezzo::detail::Function<Tensor()>& closure,
+                     const mezzo::detail::Function<void()>& look) {
   if (!closure)
     throw ValueError("SAM.step", "a closure", "an empty function", "pass one that returns the loss");
   const EnableGrad recording;
   Tensor loss = closure();
+  if (look) look();
   try {
     ascend();
     static_cast<void>(closure());

@@ -22,8 +22,8 @@ struct SAMOptions {
 /// Under a GradScaler, whose scale does not change the direction, the closure scales the loss:
 ///   scaler.step(sam, [&] { sgd.zero_grad(); const Tensor loss = scaler.scale(...); loss.backward(); return
 ///   loss; });
-/// Where a first gradient is inf or NaN the weights stay, so the second ones overflow as well, and the step
-/// is skipped. Source: Foret et al., arXiv:2010.01412; Kwon et al., arXiv:2102.11600.
+/// Where a first gradient is inf or NaN the weights stay, and the scaler skips the step. Source: Foret et
+/// al., arXiv:2010.01412; Kwon et al., arXiv:2102.11600.
 class SAM {
  public:
   /// `optimizer` must live as long. Throws: ValueError for options out of range, and for a ShardedOptimizer.
@@ -33,10 +33,12 @@ class SAM {
   /// called twice, and its first loss is returned. When it throws, the weights are what they were. Throws:
   /// ValueError for an empty closure, and what the optimizer throws.
   Tensor step(const mezzo::detail::Function<Tensor()>& closure);
-  /// The same without the optimizer's step: the gradients are those of the worst point then.
-  Tensor evaluate(const mezzo::detail::Function<Tensor()>& closure);
-  /// Moves the weights to the worst point by their gradients. Throws: StateError when they are there already,
-  /// and when no parameter has a gradient.
+  /// The same without the optimizer's step: the gradients are those of the worst point then. `look` is called
+  /// in between, while they are those at the weights.
+  Tensor evaluate(const mezzo::detail::Function<Tensor()>& closure,
+                  const mezzo::detail::Function<void()>& look = {});
+  /// Moves the weights to the worst point by their gradients, which a scaler does not see unless its step
+  /// gets a closure. Throws: StateError when they are there already, and when no parameter has a gradient.
   void ascend();
   /// Moves them back, bit for bit. Throws: StateError unless ascend() came before.
   void restore();

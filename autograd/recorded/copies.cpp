@@ -35,7 +35,7 @@ RecordedCopies::Copy& RecordedCopies::use(mezzo::detail::Recording& recording, c
   copy.leaf = leaf.ref();
   copy.dtype = dtype;
   copy.memory = leaf.impl().storage;
-  if (!recording.has_written(*copy.memory)) {
+  if (!recording.has_written(*copy.memory) && !copy.memory->may_change_unseen()) {
     const bool only_here = eager.storage && eager.storage->use_count() == 1;
     if (only_here) {
       copy.entry = eager.storage;
@@ -71,7 +71,8 @@ void RecordedCopies::before_replay() {
                                    "one that was moved or converted (Module::to)");
     }
     const std::uint32_t version = copy.memory->version();
-    if (!copy.entry || (copy.fresh && copy.version == version)) continue;
+    const bool fresh = copy.fresh && copy.version == version && !copy.memory->may_change_unseen();
+    if (!copy.entry || fresh) continue;
     const Tensor leaf = Tensor(copy.leaf).detach();
     half_tensor(copy.entry, *copy.leaf, copy.dtype).copy_(leaf);
     copy.fresh = true;

@@ -234,6 +234,34 @@ TEST_F(Misuse, BadStatesAreRefusedWhole) {
   }
 }
 
+TEST_F(Misuse, AGroupAddedAfterUnscaleIsRefused) {
+  const Tensor p = ones({2}, {.requires_grad = true}), added = ones({2}, {.requires_grad = true});
+  optim::SGD optimizer(std::vector<Tensor>{p}, {.lr = 1});
+  static_cast<void>(scaler.scale(ones({})));
+  p.set_grad(ones({2}));
+  added.set_grad(ones({2}));
+  scaler.unscale_(optimizer);
+  optimizer.add_param_group({.parameters = {{"added", added}}});
+  refuses<StateError>([&] { scaler.step(optimizer); }, {"unscale_", "add_param_group"});
+  EXPECT_EQ(added.to_vector<double>(), std::vector<double>(2, 1));
+}
+
+TEST_F(Misuse, ALoadedScaleIsKnownBeforeTheFirstLoss) {
+  GradScaler saved({.init_scale = 8});
+  for (const bool unscale : {false, true}) {
+    GradScaler loaded({.init_scale = 2});
+    const Tensor p = ones({2}, {.requires_grad = true});
+    optim::SGD optimizer(std::vector<Tensor>{p}, {.lr = 1});
+    p.set_grad(full({2}, 4.0));
+    refuses<StateError>([&] { loaded.step(optimizer); }, {"scale() to have been called"});
+    loaded.load_state_dict(saved.state_dict());
+    if (unscale) loaded.unscale_(optimizer);
+    EXPECT_FALSE(loaded.step(optimizer).skipped());
+    EXPECT_EQ(p.to_vector<double>(), std::vector<double>(2, 0.5));
+    loaded.update();
+  }
+}
+
 TEST_F(Misuse, ARefusalByTheOptimizerLeavesTheIterationOpen) {
   // An optimizer whose parameter grew a history cannot step; the scaler must not think it has.
   const Tensor p = ones({2}, {.requires_grad = true});

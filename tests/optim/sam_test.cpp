@@ -109,6 +109,28 @@ TEST(SAM, UnderAScalerIsTheSameAndSkipsOverflows) {
   EXPECT_TRUE(equal(w, tensor({1.0, -2.0})));
 }
 
+TEST(SAM, AFirstOverflowAloneSkipsTheStep) {
+  const Tensor w = tensor({1.0, -2.0}).requires_grad_();
+  SGD sgd({w}, {.lr = 0.5});
+  SAM sam(sgd);
+  amp::GradScaler scaler({.init_scale = 4});
+  int calls = 0;
+  const auto closure = [&] {
+    sgd.zero_grad();
+    const Tensor loss = scaler.scale((w * tensor({1.0, calls++ == 0 ? INFINITY : 1.0})).sum());
+    loss.backward();
+    return loss;
+  };
+  const amp::StepResult result = scaler.step(sam, closure);
+  EXPECT_TRUE(result.skipped());
+  EXPECT_EQ(result.first_nonfinite(), 0U);
+  scaler.update();
+  EXPECT_EQ(scaler.get_scale(), 2);
+  EXPECT_TRUE(equal(w, tensor({1.0, -2.0})));
+  EXPECT_FALSE(scaler.step(sam, closure).skipped());
+  EXPECT_TRUE(equal(w, tensor({0.5, -2.5})));
+}
+
 TEST(SAM, AnOverflowDoesNotReachRunningStatistics) {
   nn::Sequential net(nn::Linear(2, 2), nn::BatchNorm1d(2));
   SGD sgd(net, {.lr = 0.1});
