@@ -135,7 +135,9 @@ struct InstanceNormOptions {
   Device device = Device::cpu();
 };
 
-/// What BatchNorm and InstanceNorm share: parameters, running statistics, and their way to the op.
+/// What BatchNorm and InstanceNorm share: parameters, running statistics, and their way to the op. A batch
+/// whose own statistics are inf or NaN does not move the running ones of those channels (in PyTorch they are
+/// NaN from then on).
 class RunningNorm : public Layer {
  public:
   using Options = RunningNormOptions;

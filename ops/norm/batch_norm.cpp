@@ -84,18 +84,23 @@ ChannelNorm checked(const ForwardArgs<A>& args, DType compute) {
   return norm;
 }
 
-/// The running statistic after this batch; `fresh` is the new one of each row, times `factor`.
-Tensor moved(const Tensor& running, const Tensor& fresh, double momentum, double factor) {
-  const std::int64_t channels = running.size(0);
-  const Tensor of_channel = mean(reshape(fresh, {fresh.numel() / channels, channels}), {0});
-  const Tensor kept = to(running, fresh.dtype()) * (1 - momentum);
-  return to(kept + of_channel * (momentum * factor), running.dtype());
+/// The mean over the rows of each channel.
+Tensor of_channels(const Tensor& rows, std::int64_t channels) {
+  return mean(reshape(rows, {rows.numel() / channels, channels}), {0});
+}
+
+/// moved_statistic in plain ops.
+Tensor composed_moved_statistic(const Tensor& running, const Tensor& fresh, const Tensor& other,
+                                double momentum, double factor) {
+  const Tensor kept = to(running, fresh.dtype());
+  const Tensor moved = kept * (1 - momentum) + fresh * (momentum * factor);
+  return to(where(logical_and(isfinite(fresh), isfinite(other)), moved, kept), running.dtype());
 }
 
 /// y, and the running statistics as they are after it, if there are any.
 template <class A>
 Outputs with_running(const ForwardArgs<A>& args, const ChannelNorm& norm, const Tensor& y,
-                     const RowStatistics& own) {
+                     const RowStatistics& own, decltype(moved_statistic)* moved) {
   const Tensor &running_mean = args.in(1), &running_var = args.in(2);
   if (!running_mean.defined()) return y;
   Outputs outputs(y);
@@ -105,8 +110,11 @@ Outputs with_running(const ForwardArgs<A>& args, const ChannelNorm& norm, const 
     return outputs;
   }
   const auto n = static_cast<double>(norm.values());
-  outputs.push_back(moved(running_mean, own.mean, args.attrs.momentum, 1));
-  outputs.push_back(moved(running_var, own.variance, args.attrs.momentum, n / (n - 1)));
+  const Tensor fresh_mean = of_channels(own.mean, running_mean.size(0));
+  const Tensor fresh_var = of_channels(own.variance, running_mean.size(0));
+  const double momentum = args.attrs.momentum;
+  outputs.push_back(moved(running_mean, fresh_mean, fresh_var, momentum, 1));
+  outputs.push_back(moved(running_var, fresh_var, fresh_mean, momentum, n / (n - 1)));
   return outputs;
 }
 
@@ -128,7 +136,7 @@ Outputs forward(const ForwardArgs<A>& args) {
     statistics = {empty({norm.rows()}, options), empty({norm.rows()}, options), false};
   }
   const Tensor y = norm.forward(x, args.in(3), args.in(4), statistics, args.attrs.eps, result);
-  return with_running(args, norm, y, args.attrs.own() ? statistics : RowStatistics{});
+  return with_running(args, norm, y, args.attrs.own() ? statistics : RowStatistics{}, moved_statistic);
 }
 
 template <class A>
@@ -140,8 +148,8 @@ Outputs reference(const ForwardArgs<A>& args) {
   if (!args.attrs.own()) given = {input_as(args, 1, compute), input_as(args, 2, compute), true};
   const Tensor y =
       norm.composed_forward(x, input_as(args, 3, compute), input_as(args, 4, compute), given, args.attrs.eps);
-  return with_running(args, norm, to(y, result),
-                      learns(args) ? norm.composed_statistics(x) : RowStatistics{});
+  return with_running(args, norm, to(y, result), learns(args) ? norm.composed_statistics(x) : RowStatistics{},
+                      composed_moved_statistic);
 }
 
 // --- batch_norm_backward. Inputs: grad, x, running_mean, running_var, weight

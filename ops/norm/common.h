@@ -143,6 +143,11 @@ struct RowStatistics {
   }
 };
 
+/// A running statistic after a batch, whose own of each channel is `fresh`: (1 - momentum) running + momentum
+/// factor fresh. Channels where `fresh` or the batch's `other` statistic is inf or NaN keep theirs.
+[[nodiscard]] Tensor moved_statistic(const Tensor& running, const Tensor& fresh, const Tensor& other,
+                                     double momentum, double factor);
+
 /// An input [N, C, ...] as the kernels and as the compositions see it.
 class ChannelNorm {
  public:

@@ -234,6 +234,28 @@ TEST(BatchNorm, MovesItsStatisticsAsPyTorchDoes) {
   expect_near(flat.running_var, {0.5882968749999999, 0.41143749999999996, 1.1453437499999999});
 }
 
+TEST(RunningNorm, TakesNoStatisticsThatAreNotFinite) {
+  const Device device = Device::best();
+  for (const double bad : {HUGE_VAL, std::nan(""), 3e30}) {  // the variance of the last one overflows f32
+    BatchNorm2d layer(3, {.device = device}), sound(3, {.device = device});
+    InstanceNorm2d instances(3, {.track_running_stats = true, .device = device});
+    const Tensor good = batch(0, {2, 3, 2, 2}).to(DType::f32).to(device);
+    (void)layer(good), (void)sound(good), (void)instances(good);
+    const Tensor mean = clone(layer.running_mean.get()), of_instances = clone(instances.running_mean.get());
+    const Tensor wrong = clone(good);
+    select(select(wrong, 0, 1), 0, 1).fill_(0);
+    wrong[{1, 1, 0, 0}] = bad;
+    (void)layer(wrong), (void)instances(wrong);
+    for (const Tensor& statistic :
+         std::vector<Tensor>{layer.running_mean.get(), layer.running_var.get(), instances.running_mean.get()})
+      EXPECT_TRUE(all(isfinite(statistic)).item<bool>()) << bad;
+    EXPECT_EQ(select(layer.running_mean.get(), 0, 1).item(), select(mean, 0, 1).item()) << bad;
+    EXPECT_EQ(select(instances.running_mean.get(), 0, 1).item(), select(of_instances, 0, 1).item()) << bad;
+    EXPECT_NE(select(layer.running_mean.get(), 0, 0).item(), select(mean, 0, 0).item())
+        << "other channels go on";
+  }
+}
+
 TEST(BatchNorm, WithoutMomentumTakesTheMeanOfAllBatchesAsPyTorchDoes) {
   expect_course(BatchNorm2d(3, {.momentum = {}, .dtype = DType::f64}),
                 {{0.4166666666666667, 1.0833333333333335, 2.322916666666667},
