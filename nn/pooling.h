@@ -48,7 +48,7 @@ class MaxUnpool final : public Module {
   using Options = MaxUnpoolLayerOptions;
   explicit MaxUnpool(const SpatialSizes& kernel_size, const MaxUnpoolLayerOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& indices,
-                               const SpatialSizes& output_size = {}) const;
+                               const AdaptiveSizes& output_size = {}) const;
   [[nodiscard]] std::string type_name() const override {
     return "MaxUnpool" + std::to_string(kSpatial) + "d";
   }
@@ -86,7 +86,7 @@ class AvgPool final : public Layer {
 template <int kSpatial>
 class AdaptiveMaxPool final : public Layer {
  public:
-  explicit AdaptiveMaxPool(const SpatialSizes& output_size);
+  explicit AdaptiveMaxPool(const AdaptiveSizes& output_size);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// The same with the place of each (torch's return_indices).
   [[nodiscard]] ValuesIndices forward_with_indices(const Tensor& x);
@@ -96,14 +96,14 @@ class AdaptiveMaxPool final : public Layer {
   [[nodiscard]] std::string extra_repr() const override;
 
  private:
-  SpatialSizes output_size_;
+  AdaptiveSizes output_size_;
 };
 
 /// `adaptive_avg_pool1d`, `adaptive_avg_pool2d` or `adaptive_avg_pool3d`: their means.
 template <int kSpatial>
 class AdaptiveAvgPool final : public Layer {
  public:
-  explicit AdaptiveAvgPool(const SpatialSizes& output_size);
+  explicit AdaptiveAvgPool(const AdaptiveSizes& output_size);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string type_name() const override {
     return "AdaptiveAvgPool" + std::to_string(kSpatial) + "d";
@@ -111,7 +111,7 @@ class AdaptiveAvgPool final : public Layer {
   [[nodiscard]] std::string extra_repr() const override;
 
  private:
-  SpatialSizes output_size_;
+  AdaptiveSizes output_size_;
 };
 
 extern template class MaxPool<1>;

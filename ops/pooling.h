@@ -63,17 +63,18 @@ template <std::integral I>
 [[nodiscard]] ValuesIndices max_pool3d_with_indices(const Tensor& x, const MaxPoolOptions& options);
 
 /// The same over windows that share the input out: window o of `output_size` covers the places from o input /
-/// output_size, rounded down, to (o + 1) input / output_size, rounded up. Sizes of 0 give an empty result.
+/// output_size, rounded down, to (o + 1) input / output_size, rounded up. Sizes of 0 give an empty result,
+/// std::nullopt keeps the input's size.
 /// Shapes: [N, C, spatial..] -> [N, C, output_size..].
-[[nodiscard]] Tensor adaptive_max_pool1d(const Tensor& x, const SpatialSizes& output_size);
-[[nodiscard]] Tensor adaptive_max_pool2d(const Tensor& x, const SpatialSizes& output_size);
-[[nodiscard]] Tensor adaptive_max_pool3d(const Tensor& x, const SpatialSizes& output_size);
+[[nodiscard]] Tensor adaptive_max_pool1d(const Tensor& x, const AdaptiveSizes& output_size);
+[[nodiscard]] Tensor adaptive_max_pool2d(const Tensor& x, const AdaptiveSizes& output_size);
+[[nodiscard]] Tensor adaptive_max_pool3d(const Tensor& x, const AdaptiveSizes& output_size);
 [[nodiscard]] ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x,
-                                                             const SpatialSizes& output_size);
+                                                             const AdaptiveSizes& output_size);
 [[nodiscard]] ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x,
-                                                             const SpatialSizes& output_size);
+                                                             const AdaptiveSizes& output_size);
 [[nodiscard]] ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x,
-                                                             const SpatialSizes& output_size);
+                                                             const AdaptiveSizes& output_size);
 
 // --- back to where the largest elements were (vision/max_unpool.cpp)
 
@@ -133,8 +134,8 @@ template <std::integral I>
 }
 
 /// The same over the windows of adaptive_max_pool1d ...; without channels too.
-[[nodiscard]] Tensor adaptive_avg_pool1d(const Tensor& x, const SpatialSizes& output_size);
-[[nodiscard]] Tensor adaptive_avg_pool2d(const Tensor& x, const SpatialSizes& output_size);
-[[nodiscard]] Tensor adaptive_avg_pool3d(const Tensor& x, const SpatialSizes& output_size);
+[[nodiscard]] Tensor adaptive_avg_pool1d(const Tensor& x, const AdaptiveSizes& output_size);
+[[nodiscard]] Tensor adaptive_avg_pool2d(const Tensor& x, const AdaptiveSizes& output_size);
+[[nodiscard]] Tensor adaptive_avg_pool3d(const Tensor& x, const AdaptiveSizes& output_size);
 
 }  // namespace mezzo

@@ -4,6 +4,8 @@
 
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -19,6 +21,22 @@ class SpatialSizes : public Dims {
   template <std::integral I>
   constexpr SpatialSizes(I size) : Dims{static_cast<std::int64_t>(size)} {}
   constexpr SpatialSizes(const Dims& sizes) : Dims(sizes) {}
+};
+
+/// A size of an adaptive pooling's output that is the input's own.
+inline constexpr std::int64_t kKeepSize = INT64_MIN;
+
+/// Output sizes of an adaptive pooling: as SpatialSizes, with std::nullopt (torch's None) for a size to keep.
+class AdaptiveSizes : public Dims {
+ public:
+  constexpr AdaptiveSizes() = default;
+  constexpr AdaptiveSizes(std::nullopt_t) : Dims{kKeepSize} {}
+  template <std::integral I>
+  constexpr AdaptiveSizes(I size) : Dims{static_cast<std::int64_t>(size)} {}
+  constexpr AdaptiveSizes(std::initializer_list<std::optional<std::int64_t>> sizes) {
+    for (const std::optional<std::int64_t>& size : sizes) push_back(size.value_or(kKeepSize));
+  }
+  constexpr AdaptiveSizes(const Dims& sizes) : Dims(sizes) {}
 };
 
 namespace ops {

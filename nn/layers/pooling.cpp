@@ -17,6 +17,21 @@ std::string named(const char* name, const SpatialSizes& sizes) {
   return std::string(name) + "=" + (sizes.size() == 1 ? std::to_string(sizes[0]) : to_string(sizes));
 }
 
+/// The same for the sizes of an adaptive pooling, some of which may be the input's.
+const AdaptiveSizes& checked(const Module& layer, const AdaptiveSizes& sizes, int spatial) {
+  SpatialSizes given = static_cast<const Dims&>(sizes);
+  for (std::int64_t& size : given) size = size == kKeepSize ? 0 : size;
+  static_cast<void>(checked(layer, "output_size", given, spatial, 0));
+  return sizes;
+}
+
+std::string output_size_text(const AdaptiveSizes& sizes) {
+  std::string text;
+  for (const std::int64_t size : sizes)
+    text += (text.empty() ? "" : ", ") + (size == kKeepSize ? std::string("None") : std::to_string(size));
+  return "output_size=" + (sizes.size() == 1 ? text : "[" + text + "]");
+}
+
 /// Fills in what the options of both kinds of windows have.
 template <class Options, class LayerOptions>
 void set_windows(Options& result, const Layer& layer, const SpatialSizes& kernel_size,
@@ -77,7 +92,7 @@ MaxUnpool<kSpatial>::MaxUnpool(const SpatialSizes& kernel_size, const MaxUnpoolL
 }
 template <int kSpatial>
 Tensor MaxUnpool<kSpatial>::forward(const Tensor& x, const Tensor& indices,
-                                    const SpatialSizes& output_size) const {
+                                    const AdaptiveSizes& output_size) const {
   MaxUnpoolOptions options = options_;
   options.output_size = output_size;
   return kMaxUnpool[kSpatial - 1](x, indices, options);
@@ -103,8 +118,8 @@ std::string AvgPool<kSpatial>::extra_repr() const {
 }
 
 template <int kSpatial>
-AdaptiveMaxPool<kSpatial>::AdaptiveMaxPool(const SpatialSizes& output_size)
-    : output_size_(checked(*this, "output_size", output_size, kSpatial, 0)) {}
+AdaptiveMaxPool<kSpatial>::AdaptiveMaxPool(const AdaptiveSizes& output_size)
+    : output_size_(checked(*this, output_size, kSpatial)) {}
 template <int kSpatial>
 Tensor AdaptiveMaxPool<kSpatial>::forward(const Tensor& x) {
   return kAdaptiveMax[kSpatial - 1](x, output_size_);
@@ -115,19 +130,19 @@ ValuesIndices AdaptiveMaxPool<kSpatial>::forward_with_indices(const Tensor& x) {
 }
 template <int kSpatial>
 std::string AdaptiveMaxPool<kSpatial>::extra_repr() const {
-  return named("output_size", output_size_);
+  return output_size_text(output_size_);
 }
 
 template <int kSpatial>
-AdaptiveAvgPool<kSpatial>::AdaptiveAvgPool(const SpatialSizes& output_size)
-    : output_size_(checked(*this, "output_size", output_size, kSpatial, 0)) {}
+AdaptiveAvgPool<kSpatial>::AdaptiveAvgPool(const AdaptiveSizes& output_size)
+    : output_size_(checked(*this, output_size, kSpatial)) {}
 template <int kSpatial>
 Tensor AdaptiveAvgPool<kSpatial>::forward(const Tensor& x) {
   return kAdaptiveMean[kSpatial - 1](x, output_size_);
 }
 template <int kSpatial>
 std::string AdaptiveAvgPool<kSpatial>::extra_repr() const {
-  return named("output_size", output_size_);
+  return output_size_text(output_size_);
 }
 
 template class MaxPool<1>;

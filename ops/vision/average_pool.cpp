@@ -201,14 +201,14 @@ AvgPoolAttrs attrs_of(const AvgPoolOptions& options) {
 Tensor avg_pool1d(const Tensor& x, const AvgPoolOptions& options) { return pooled<1>(x, attrs_of(options)); }
 Tensor avg_pool2d(const Tensor& x, const AvgPoolOptions& options) { return pooled<2>(x, attrs_of(options)); }
 Tensor avg_pool3d(const Tensor& x, const AvgPoolOptions& options) { return pooled<3>(x, attrs_of(options)); }
-Tensor adaptive_avg_pool1d(const Tensor& x, const SpatialSizes& output_size) {
-  return pooled<1>(x, AdaptivePoolAttrs{output_size});
+Tensor adaptive_avg_pool1d(const Tensor& x, const AdaptiveSizes& output_size) {
+  return pooled<1>(x, adaptive_attrs(x, output_size, 1));
 }
-Tensor adaptive_avg_pool2d(const Tensor& x, const SpatialSizes& output_size) {
-  return pooled<2>(x, AdaptivePoolAttrs{output_size});
+Tensor adaptive_avg_pool2d(const Tensor& x, const AdaptiveSizes& output_size) {
+  return pooled<2>(x, adaptive_attrs(x, output_size, 2));
 }
-Tensor adaptive_avg_pool3d(const Tensor& x, const SpatialSizes& output_size) {
-  return pooled<3>(x, AdaptivePoolAttrs{output_size});
+Tensor adaptive_avg_pool3d(const Tensor& x, const AdaptiveSizes& output_size) {
+  return pooled<3>(x, adaptive_attrs(x, output_size, 3));
 }
 
 }  // namespace mezzo

@@ -203,8 +203,8 @@ ValuesIndices pooled(const Tensor& x, const MaxPoolOptions& options) {
   return {std::move(outputs[0]), std::move(outputs[1])};
 }
 template <std::size_t kSpatial>
-ValuesIndices pooled(const Tensor& x, const SpatialSizes& output_size) {
-  Outputs outputs = bind(kAdaptivePool<kSpatial>, {x}, {output_size});
+ValuesIndices pooled(const Tensor& x, const AdaptiveSizes& output_size) {
+  Outputs outputs = bind(kAdaptivePool<kSpatial>, {x}, adaptive_attrs(x, output_size, kSpatial));
   return {std::move(outputs[0]), std::move(outputs[1])};
 }
 
@@ -222,22 +222,22 @@ ValuesIndices max_pool2d_with_indices(const Tensor& x, const MaxPoolOptions& opt
 ValuesIndices max_pool3d_with_indices(const Tensor& x, const MaxPoolOptions& options) {
   return pooled<3>(x, options);
 }
-Tensor adaptive_max_pool1d(const Tensor& x, const SpatialSizes& output_size) {
+Tensor adaptive_max_pool1d(const Tensor& x, const AdaptiveSizes& output_size) {
   return pooled<1>(x, output_size).values;
 }
-Tensor adaptive_max_pool2d(const Tensor& x, const SpatialSizes& output_size) {
+Tensor adaptive_max_pool2d(const Tensor& x, const AdaptiveSizes& output_size) {
   return pooled<2>(x, output_size).values;
 }
-Tensor adaptive_max_pool3d(const Tensor& x, const SpatialSizes& output_size) {
+Tensor adaptive_max_pool3d(const Tensor& x, const AdaptiveSizes& output_size) {
   return pooled<3>(x, output_size).values;
 }
-ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, const SpatialSizes& output_size) {
+ValuesIndices adaptive_max_pool1d_with_indices(const Tensor& x, const AdaptiveSizes& output_size) {
   return pooled<1>(x, output_size);
 }
-ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, const SpatialSizes& output_size) {
+ValuesIndices adaptive_max_pool2d_with_indices(const Tensor& x, const AdaptiveSizes& output_size) {
   return pooled<2>(x, output_size);
 }
-ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, const SpatialSizes& output_size) {
+ValuesIndices adaptive_max_pool3d_with_indices(const Tensor& x, const AdaptiveSizes& output_size) {
   return pooled<3>(x, output_size);
 }
 

@@ -89,6 +89,16 @@ kernels::Windows adaptive_windows(std::string_view op, const AdaptivePoolAttrs& 
   return {.input = window_sizes(sizes, 1), .output = window_sizes(output, 1)};
 }
 
+AdaptivePoolAttrs adaptive_attrs(const Tensor& x, const AdaptiveSizes& sizes, std::size_t spatial) {
+  AdaptivePoolAttrs attrs{sizes.size() == 1 ? Dims(spatial, sizes[0]) : Dims(sizes)};
+  if (!x.defined() || x.shape().size() < spatial || attrs.output_size.size() != spatial) return {sizes};
+  const Shape kept = spatial_sizes(x.shape(), spatial);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    if (attrs.output_size[i] == kKeepSize) attrs.output_size[i] = kept[i];
+  }
+  return attrs;
+}
+
 std::span<const std::int64_t> sizes_of(const kernels::Windows::Sizes& sizes, std::size_t spatial) {
   return std::span<const std::int64_t>(sizes).last(spatial);
 }

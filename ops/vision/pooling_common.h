@@ -55,6 +55,10 @@ void require_images(std::string_view op, const Tensor& x, std::size_t spatial,
 /// The same, sharing the input out; only the sizes of input and output are set.
 [[nodiscard]] kernels::Windows adaptive_windows(std::string_view op, const AdaptivePoolAttrs& attrs,
                                                 const Shape& sizes);
+/// `sizes` with the input's own in place of those to keep. What is wrong with them, or with x, is left to the
+/// op.
+[[nodiscard]] AdaptivePoolAttrs adaptive_attrs(const Tensor& x, const AdaptiveSizes& sizes,
+                                               std::size_t spatial);
 /// The last `spatial` of a kernel's sizes.
 [[nodiscard]] std::span<const std::int64_t> sizes_of(const kernels::Windows::Sizes& sizes,
                                                      std::size_t spatial);

@@ -5,6 +5,7 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/random.h"
+#include "mezzo/nn/pooling.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/tests/ops/pointwise_support.h"
 #include "mezzo/tests/ops/pooling_support.h"
@@ -369,6 +370,18 @@ TEST(AdaptivePools, ShareTheInputOut) {
   EXPECT_EQ(list(adaptive_max_pool1d_with_indices(x, 3).indices), (Doubles{1, 3, 4}));
   EXPECT_EQ(list(adaptive_avg_pool1d(x, 10)), (Doubles{1, 1, 2, 2, 3, 3, 4, 4, 10, 10}));
   EXPECT_EQ(adaptive_avg_pool2d(zeros({2, 3, 4, 4}), {0, 2}).shape(), (Shape{2, 3, 0, 2}));
+  // std::nullopt, torch's None, keeps a size.
+  const Tensor images = zeros({2, 3, 4, 6});
+  EXPECT_EQ(adaptive_avg_pool2d(images, {std::nullopt, 3}).shape(), (Shape{2, 3, 4, 3}));
+  EXPECT_EQ(adaptive_max_pool2d(images, {2, std::nullopt}).shape(), (Shape{2, 3, 2, 6}));
+  EXPECT_EQ(adaptive_avg_pool2d(images, std::nullopt).shape(), images.shape());
+  EXPECT_EQ(adaptive_max_pool3d_with_indices(unsqueeze(images, 2), {1, std::nullopt, 1}).indices.shape(),
+            (Shape{2, 3, 1, 4, 1}));
+  nn::AdaptiveAvgPool2d layer({std::nullopt, 3});
+  EXPECT_EQ(layer(images).shape(), (Shape{2, 3, 4, 3}));
+  EXPECT_EQ(layer.extra_repr(), "output_size=[None, 3]");
+  EXPECT_THROW(adaptive_avg_pool2d(images, {-1, 3}), ValueError);
+  EXPECT_THROW(adaptive_avg_pool2d(images, {std::nullopt, 3, 3}), ValueError);
 }
 
 TEST(AdaptivePools, AgreeWithThePlainOnes) {
