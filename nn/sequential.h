@@ -21,7 +21,7 @@ inline constexpr bool is_copy<L> =
 }  // namespace detail
 
 /// x -> layer n-1(... layer 1(layer 0(x))); without layers x itself. The usual way to a model:
-///   nn::Sequential net(nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10));
+///   nn::Sequential net{nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10)};
 /// A layer is an expression, as here, or a pointer from `make`. C++ does not say in which order the arguments
 /// between parentheses are made, so which layer gets which random numbers depends on the compiler. Between
 /// braces, nn::Sequential net{...}, it is the order in which they stand.

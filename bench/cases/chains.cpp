@@ -283,8 +283,8 @@ void report_gpt(const char* what, std::int64_t batch, double dropout, Activation
 }
 
 void report_mlp(std::int64_t batch, std::int64_t width, DType dtype, int steps) {
-  nn::Sequential net(nn::Linear(width, width), nn::ReLU(), nn::Linear(width, width), nn::ReLU(),
-                     nn::Linear(width, width));
+  nn::Sequential net{nn::Linear(width, width), nn::ReLU(), nn::Linear(width, width), nn::ReLU(),
+                     nn::Linear(width, width)};
   optim::SGD optimizer(net.parameters(), {1e-3});
   const Tensor x = normal({batch, width}, kF32), target = normal({batch, width}, kF32);
   report(

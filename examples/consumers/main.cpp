@@ -52,7 +52,7 @@ Step train(nn::Sequential& net, optim::SGD& optimizer, amp::GradScaler& scaler, 
 
 int run() {
   manual_seed(1);
-  nn::Sequential net(nn::Linear(8, 32), nn::ReLU(), nn::Linear(32, 1));
+  nn::Sequential net{nn::Linear(8, 32), nn::ReLU(), nn::Linear(32, 1)};
   optim::SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
   amp::GradScaler scaler({.init_scale = 1024});
   const auto batch = [] { return rand({64, 8}) * 2.0 - 1.0; };

@@ -25,11 +25,11 @@ struct NetG final : nn::Layer {
 struct NetD final : nn::Layer {
   nn::Child<nn::Sequential> main{
       *this, "main",
-      nn::Sequential(nn::Conv2d(1, kFeatures, 4, {.stride = 2, .padding = 1, .bias = false}),
+      nn::Sequential{nn::Conv2d(1, kFeatures, 4, {.stride = 2, .padding = 1, .bias = false}),
                      nn::LeakyReLU(0.2),  // 8 x 14 x 14
                      nn::Conv2d(kFeatures, 2 * kFeatures, 4, {.stride = 2, .padding = 1, .bias = false}),
                      nn::BatchNorm2d(2 * kFeatures), nn::LeakyReLU(0.2),  // 16 x 7 x 7
-                     nn::Conv2d(2 * kFeatures, 1, 7, {.bias = false}))};
+                     nn::Conv2d(2 * kFeatures, 1, 7, {.bias = false})}};
 
   Tensor forward(const Tensor& image) override { return main(image).flatten(); }
 };

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   const twin::Args args = twin::parse(argc, argv, {.steps = 12});
   const Tensor x = (twin::rand({100, 1}) * 4 - 2).to(args.device);
   const Tensor y = curve(x) + 0.1 * twin::randn({100, 1}).to(args.device);
-  nn::Sequential net(nn::Linear(1, 20), nn::Tanh(), nn::Linear(20, 20), nn::Tanh(), nn::Linear(20, 1));
+  nn::Sequential net{nn::Linear(1, 20), nn::Tanh(), nn::Linear(20, 20), nn::Tanh(), nn::Linear(20, 1)};
   twin::init(net);
   net.to(args.device);
   nn::MSELoss criterion;

@@ -29,7 +29,7 @@ Tensor residual(nn::Sequential& net, const Tensor& x) {
 
 int main(int argc, char** argv) {
   const twin::Args args = twin::parse(argc, argv, {.steps = 300});
-  nn::Sequential net(nn::Linear(1, 32), nn::Tanh(), nn::Linear(32, 32), nn::Tanh(), nn::Linear(32, 1));
+  nn::Sequential net{nn::Linear(1, 32), nn::Tanh(), nn::Linear(32, 32), nn::Tanh(), nn::Linear(32, 1)};
   twin::init(net);
   net.to(args.device);
   optim::Adam optimizer(net, {.lr = 5e-3});

@@ -10,10 +10,10 @@ using namespace mezzo;
 struct SiameseNetwork final : nn::Module {
   nn::Child<nn::Sequential> cnn{
       *this, "cnn",
-      nn::Sequential(nn::Conv2d(1, 8, 5), nn::ReLU(), nn::MaxPool2d(2), nn::Conv2d(8, 16, 5), nn::ReLU(),
-                     nn::MaxPool2d(2), nn::Flatten())};
+      nn::Sequential{nn::Conv2d(1, 8, 5), nn::ReLU(), nn::MaxPool2d(2), nn::Conv2d(8, 16, 5), nn::ReLU(),
+                     nn::MaxPool2d(2), nn::Flatten()}};
   nn::Child<nn::Sequential> fc{
-      *this, "fc", nn::Sequential(nn::Linear(512, 64), nn::ReLU(), nn::Linear(64, 1), nn::Sigmoid())};
+      *this, "fc", nn::Sequential{nn::Linear(512, 64), nn::ReLU(), nn::Linear(64, 1), nn::Sigmoid()}};
 
   Tensor forward(const Tensor& input1, const Tensor& input2) {
     const Tensor output1 = cnn(input1);

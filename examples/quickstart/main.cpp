@@ -6,7 +6,7 @@ using namespace mezzo;
 
 int main() {
   const Device device = Device::best();  // cuda:0 where one is usable, else cpu
-  nn::Sequential net(nn::Linear(64, 256), nn::ReLU(), nn::Linear(256, 8));
+  nn::Sequential net{nn::Linear(64, 256), nn::ReLU(), nn::Linear(256, 8)};
   net.to(device);
   optim::AdamW optimizer(net, {.lr = 1e-3});
   amp::GradScaler scaler;

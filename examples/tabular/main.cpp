@@ -30,8 +30,8 @@ void run(const Options& o) {
 
   const bool is_number = classes.empty();
   const auto outputs = is_number ? 1 : static_cast<std::int64_t>(classes.size());
-  nn::Sequential net(nn::Linear(x.size(1), 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
-                     nn::Linear(64, outputs));
+  nn::Sequential net{nn::Linear(x.size(1), 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
+                     nn::Linear(64, outputs)};
   net.to(device);
   optim::AdamW optimizer(net, {.lr = o.lr});
   const train::EvalMetric r2("r2", train::R2Score()), accuracy("accuracy", train::Accuracy());

@@ -28,6 +28,17 @@ data::Dataset<data::Example> digits(const Options& options, bool train) {
 }
 
 // program begins
+nn::Sequential small_cnn() {
+  return nn::Sequential{nn::Conv2d(1, 8, 5, {.stride = 2}),
+                        nn::BatchNorm2d(8),
+                        nn::ReLU(),
+                        nn::Conv2d(8, 16, 3, {.stride = 2}),
+                        nn::ReLU(),
+                        nn::Flatten(),
+                        nn::Dropout(0.1),
+                        nn::Linear(16 * 5 * 5, 10)};
+}
+
 int run(const Options& options) {
   const Device device = options.device.empty() ? Device::best() : Device::parse(options.device);
   const auto prepare = data::Compose(data::ToDType(DType::f32), data::Normalize({0.1307}, {0.3081}));
@@ -37,9 +48,7 @@ int run(const Options& options) {
   data::DataLoader test_loader(data::transform(digits(options, false), prepare),
                                {.batch_size = 250, .num_workers = options.workers, .device = device});
 
-  nn::Sequential net(nn::Conv2d(1, 8, 5, {.stride = 2}), nn::BatchNorm2d(8), nn::ReLU(),
-                     nn::Conv2d(8, 16, 3, {.stride = 2}), nn::ReLU(), nn::Flatten(), nn::Dropout(0.1),
-                     nn::Linear(16 * 5 * 5, 10));
+  nn::Sequential net = small_cnn();
   net.to(device);
   optim::AdamW optimizer(net, {.lr = 3e-3});
   const std::int64_t steps = options.epochs * train_loader.size();

@@ -68,7 +68,7 @@ std::vector<float> train(const Batches& batches) {
   // clang-format off
   // loop begins
   const Device device = Device::best();  // cuda:0 when one is usable, else cpu
-  nn::Sequential net(nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 64));
+  nn::Sequential net{nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 64)};
   net.to(device);
   optim::SGD optimizer(net.parameters(), {.lr = 1e-3, .momentum = 0.9});
   amp::GradScaler scaler;
@@ -122,7 +122,7 @@ double train_by_schedule(const Batches& batches) {
 void print_summary() {
   // clang-format off
   // summary begins
-  nn::Sequential net(nn::Linear(64, 256), nn::LayerNorm(256), nn::ReLU(), nn::Linear(256, 10));
+  nn::Sequential net{nn::Linear(64, 256), nn::LayerNorm(256), nn::ReLU(), nn::Linear(256, 10)};
   std::cout << amp::summary(net, Shape{32, 64}, {.dtype = DType::f16});
   // summary ends
   // clang-format on
@@ -131,7 +131,7 @@ void print_summary() {
 void operate() {
   // clang-format off
   // surgery begins
-  nn::Sequential net(nn::Linear(64, 256), nn::LayerNorm(256), nn::ReLU(), nn::Linear(256, 10));
+  nn::Sequential net{nn::Linear(64, 256), nn::LayerNorm(256), nn::ReLU(), nn::Linear(256, 10)};
   optim::AdamW optimizer(net.parameters());
   std::cout << amp::apply_low_precision_layernorm(net, "amp_bf16", {&optimizer});
   // surgery ends

@@ -170,7 +170,7 @@ struct Net final : nn::Layer {
 
 TEST(FirstLines, BuildModels) {
   // auto net = torch::nn::Sequential(torch::nn::Linear(3, 8), torch::nn::ReLU(), torch::nn::Linear(8, 2));
-  nn::Sequential net(nn::Linear(3, 8), nn::ReLU(), nn::Linear(8, 2));
+  nn::Sequential net{nn::Linear(3, 8), nn::ReLU(), nn::Linear(8, 2)};
   // net->forward(x)
   EXPECT_EQ(net(kX).shape(), (Shape{2, 2}));
   // torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).stride(2).padding(1).bias(false))

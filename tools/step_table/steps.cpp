@@ -46,9 +46,9 @@ std::vector<emulated_cuda::LedgerEntry> train_in_f16(nn::Sequential& net, const 
 
 Step seed() {
   constexpr std::int64_t kBatch = 512, kWidth = 4096;
-  nn::Sequential net(nn::make<nn::Linear>(kWidth, kWidth), nn::make<nn::ReLU>(),
+  nn::Sequential net{nn::make<nn::Linear>(kWidth, kWidth), nn::make<nn::ReLU>(),
                      nn::make<nn::Linear>(kWidth, kWidth), nn::make<nn::ReLU>(),
-                     nn::make<nn::Linear>(kWidth, kWidth));
+                     nn::make<nn::Linear>(kWidth, kWidth)};
   return {"The seed's step",
           "Three Linear layers of 4096, batch 512, autocast in f16 with GradScaler, mse_loss, SGD. The\n"
           "scaler leaves gradients scaled, as zero_grad() follows (`write_unscaled = false`; else the\n"
@@ -57,8 +57,8 @@ Step seed() {
 }
 
 Step convolution() {
-  nn::Sequential net(nn::make<nn::Conv2d>(64, 64, 3, nn::ConvLayerOptions{.padding = 1, .bias = false}),
-                     nn::make<nn::GroupNorm>(32, 64), nn::make<nn::ReLU>());
+  nn::Sequential net{nn::make<nn::Conv2d>(64, 64, 3, nn::ConvLayerOptions{.padding = 1, .bias = false}),
+                     nn::make<nn::GroupNorm>(32, 64), nn::make<nn::ReLU>()};
   return {"Convolution and GroupNorm",
           "One block as a ResNet has them: 64 channels of 56 x 56, batch 4, Conv2d 3 x 3, GroupNorm of 32\n"
           "groups, ReLU; autocast in f16 with GradScaler, mse_loss, SGD.",
