@@ -103,8 +103,9 @@ template <class T, class... Rest>
 }
 
 /// x between the two bounds; a NaN stays.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float clamp(float x, float low, float high) noexcept {
-  const float at_most = select(x > high, high, x);
+template <class T>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T clamp(T x, T low, T high) noexcept {
+  const T at_most = select(x > high, high, x);
   return select(at_most < low, low, at_most);
 }
 

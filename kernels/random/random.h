@@ -40,27 +40,31 @@ struct RandomWords {
   return a1 * b1 + (low >> 32) + (middle >> 32);
 }
 
-/// low + span * u, u uniform in [0, 1).
+/// low + span * u, u uniform in [0, 1), within [first, last]: values of the result's dtype, so that no
+/// rounding leads out of the interval that was asked for.
 template <class T>
 struct UniformBlocks;
 template <>
 struct UniformBlocks<float> {
   RandomWords words;
-  float low, span;
+  float low, span, first, last;
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(std::int64_t block, float* values) const {
     const PhiloxBlock four = words(block);
-    for (int i = 0; i < 4; ++i) values[i] = math::detail::mul_add(uniform_f32(four[i]), span, low);
+    for (int i = 0; i < 4; ++i)
+      values[i] = math::detail::clamp(math::detail::mul_add(uniform_f32(four[i]), span, low), first, last);
   }
 };
 template <>
 struct UniformBlocks<double> {
   RandomWords words;
-  double low, span;
+  double low, span, first, last;
   MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(std::int64_t block, double* values) const {
     for (int i = 0; i < 2; ++i) {
       const PhiloxBlock four = words(2 * block + i);
-      values[2 * i] = math::detail::mul_add(uniform_f64(four[0], four[1]), span, low);
-      values[2 * i + 1] = math::detail::mul_add(uniform_f64(four[2], four[3]), span, low);
+      for (int j = 0; j < 2; ++j) {
+        const double u = uniform_f64(four[2 * j], four[2 * j + 1]);
+        values[2 * i + j] = math::detail::clamp(math::detail::mul_add(u, span, low), first, last);
+      }
     }
   }
 };

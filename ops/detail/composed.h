@@ -25,14 +25,16 @@ template <class A>
   return args.in(i).defined() ? to(args.in(i), dtype) : Tensor();
 }
 
-/// The descriptor of a composition under one name, which autocast has computed in f32.
+/// The descriptor of a composition under one name, which autocast has computed in f32. Its gradient is the
+/// composition's unless `vjp` has a better way to the same.
 template <class A>
 [[nodiscard]] constexpr Op<A> composed_op(std::string_view name, typename Op<A>::SampleList samples,
-                                          typename Op<A>::Forward forward) {
+                                          typename Op<A>::Forward forward,
+                                          std::type_identity_t<Vjp<A>> vjp = kDecomposed) {
   return {.info = {.name = name, .category = Category::fp32, .reads_16bit = true},
           .samples = samples,
           .forward = forward,
-          .vjp = kDecomposed,
+          .vjp = vjp,
           .saves = {~0U, 0}};
 }
 

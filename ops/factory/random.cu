@@ -3,6 +3,7 @@
 #include "mezzo/ops/random.h"
 
 #include <cmath>
+#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -36,12 +37,40 @@ struct Bell {
   double mean, deviation;
 };
 
+/// The neighbour of x among the values of its type.
 template <class T>
-kernels::UniformBlocks<T> blocks_of(const Interval& interval, kernels::RandomWords words) {
-  return {words, static_cast<T>(interval.low), static_cast<T>(interval.high - interval.low)};
+T next(T x, bool upwards) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::nextafter(x,
+                          upwards ? std::numeric_limits<T>::infinity() : -std::numeric_limits<T>::infinity());
+  } else {
+    if ((x.bits & 0x7fff) == 0) return T::from_bits(upwards ? 0x0001 : 0x8001);
+    const bool outwards = ((x.bits & 0x8000) == 0) == upwards;
+    return T::from_bits(static_cast<std::uint16_t>(x.bits + (outwards ? 1 : -1)));
+  }
+}
+
+/// The smallest and the largest value of the type in [low, high); low, rounded, as both where there is none.
+template <class T>
+std::pair<double, double> ends_of(const Interval& interval) {
+  const T rounded(static_cast<T>(interval.low));
+  T first = rounded, last(static_cast<T>(interval.high));
+  if (static_cast<double>(first) < interval.low) first = next(first, true);
+  if (static_cast<double>(last) >= interval.high) last = next(last, false);
+  if (static_cast<double>(first) > static_cast<double>(last)) first = last = rounded;
+  return {static_cast<double>(first), static_cast<double>(last)};
+}
+
+template <class T>
+kernels::UniformBlocks<T> blocks_of(const Interval& interval, DType dtype, kernels::RandomWords words) {
+  const auto [first, last] = dtype == DType::f16    ? ends_of<Half>(interval)
+                             : dtype == DType::bf16 ? ends_of<BFloat16>(interval)
+                                                    : ends_of<T>(interval);
+  return {words, static_cast<T>(interval.low), static_cast<T>(interval.high - interval.low),
+          static_cast<T>(first), static_cast<T>(last)};
 }
 template <class T>
-kernels::NormalBlocks<T> blocks_of(const Bell& bell, kernels::RandomWords words) {
+kernels::NormalBlocks<T> blocks_of(const Bell& bell, DType /*dtype*/, kernels::RandomWords words) {
   return {words, static_cast<T>(bell.mean), static_cast<T>(bell.deviation)};
 }
 
@@ -67,9 +96,9 @@ void sample_into(std::string_view op, const Tensor& x, const Distribution& distr
   const kernels::RandomWords words = draw(op, generator, x.numel(), is_f64 ? 2 : 1, x.device());
   if (x.numel() == 0) return;
   if (is_f64)
-    kernels::generate<double>(x.device(), blocks_of<double>(distribution, words), view_of(x));
+    kernels::generate<double>(x.device(), blocks_of<double>(distribution, x.dtype(), words), view_of(x));
   else
-    kernels::generate<float>(x.device(), blocks_of<float>(distribution, words), view_of(x));
+    kernels::generate<float>(x.device(), blocks_of<float>(distribution, x.dtype(), words), view_of(x));
 }
 
 /// 1 with a probability of threshold * 2^-32, else 0.

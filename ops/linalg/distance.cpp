@@ -1,6 +1,7 @@
 // cosine_similarity, normalize, renorm, dist, cdist, pdist: compositions around norm.
 #include "mezzo/ops/distance.h"
 
+#include <array>
 #include <limits>
 #include <vector>
 
@@ -17,6 +18,14 @@ namespace {
 using namespace ops;
 using samples::real;
 using samples::smooth;
+
+/// The gradient of x / |x|, with eps for smaller norms: (g - y (g y)) / |x|. Neither powers of the norm nor
+/// products with x, which leave the range of f32 from 1e19 on.
+Tensor direction_gradient(const Tensor& grad, const Tensor& x, const Dims& dim, double eps) {
+  const Tensor length = norm(x, 2, dim, true), divisor = clamp(length, eps), y = x / divisor;
+  const Tensor along = where(ge(length, eps), sum(grad * y, dim, true), 0);
+  return (grad - y * along) / divisor;
+}
 
 // --- cosine_similarity
 
@@ -38,13 +47,27 @@ Outputs cosine_forward(const ForwardArgs<CosineAttrs>& args) {
   };
   return to(sum(unit(0) * unit(1), dim), result);
 }
+Gradients cosine_vjp(const VjpArgs<CosineAttrs>& args) {
+  const Shape shape = layout::broadcast("cosine_similarity", args.in_shape(0), args.in_shape(1));
+  const Dims dim{layout::wrap_dim("cosine_similarity", args.attrs.dim, shape.size())};
+  const Tensor grad = unsqueeze(widened(args.grad()), dim[0]);
+  const std::array<Tensor, 2> x{expand(widened(args.in(0)), shape), expand(widened(args.in(1)), shape)};
+  Gradients result{Tensor(), Tensor()};
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (!args.needs(i)) continue;
+    const Tensor& other = x[1 - i];
+    const Tensor direction = other / clamp(norm(other, 2, dim, true), args.attrs.eps);
+    result[i] = sum_to(direction_gradient(grad * direction, x[i], dim, args.attrs.eps), args.in_shape(i));
+  }
+  return result;
+}
 std::vector<Sample<CosineAttrs>> cosine_samples() {
   return {{{real({3, 5}), real({3, 5})}, {}},
           {{real({3, 4}), real({4})}, {.dim = -2, .eps = 1e-6}},
           {{real({5}), real({5})}, {.dim = 0, .eps = 100}}};
 }
 constexpr Op<CosineAttrs> cosine_op =
-    composed_op<CosineAttrs>("cosine_similarity", cosine_samples, cosine_forward);
+    composed_op<CosineAttrs>("cosine_similarity", cosine_samples, cosine_forward, cosine_vjp);
 const Registered cosine_registered{cosine_op};
 
 // --- normalize
@@ -65,6 +88,12 @@ Outputs normalize_forward(const ForwardArgs<NormalizeAttrs>& args) {
   const Dims dim = layout::wrap_dims("normalize", args.attrs.dim, x.shape().size());
   return to(x / clamp(norm(x, args.attrs.p, dim, true), args.attrs.eps), result);
 }
+Gradients normalize_vjp(const VjpArgs<NormalizeAttrs>& args) {
+  if (args.attrs.p != 2) return decomposed(args);
+  const Tensor x = widened(args.in(0));
+  const Dims dim = layout::wrap_dims("normalize", args.attrs.dim, x.shape().size());
+  return {direction_gradient(widened(args.grad()), x, dim, args.attrs.eps)};
+}
 std::vector<Sample<NormalizeAttrs>> normalize_samples() {
   return {{{real({3, 5})}, {}},
           {{smooth({3, 5})}, {.p = 1, .dim = {0}}},
@@ -73,7 +102,7 @@ std::vector<Sample<NormalizeAttrs>> normalize_samples() {
           {{samples::distinct({4})}, {.p = std::numeric_limits<double>::infinity(), .dim = {0}}}};
 }
 constexpr Op<NormalizeAttrs> normalize_op =
-    composed_op<NormalizeAttrs>("normalize", normalize_samples, normalize_forward);
+    composed_op<NormalizeAttrs>("normalize", normalize_samples, normalize_forward, normalize_vjp);
 const Registered normalize_registered{normalize_op};
 
 // --- renorm

@@ -73,7 +73,9 @@ struct GeluTanhBackwardFn {
     const T square = x * x;
     const T t = math::tanh(T(kGeluScale) * (x + T(kGeluCubic) * square * x));
     const T du = T(kGeluScale) * (T(1) + T(3 * kGeluCubic) * square);
-    return grad * (T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * du);
+    // Far out the slope of tanh is 0 and du may be infinite.
+    const T bend = T(0.5) * x * (T(1) - t * t) * du;
+    return grad * (T(0.5) * (T(1) + t) + (square < T(1e6) ? bend : T(0)));
   }
 };
 

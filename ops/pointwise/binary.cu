@@ -137,8 +137,9 @@ Gradients div_vjp(const VjpArgs<DivAttrs>& args) {
     return {args.needs(0) ? zero : Tensor(), args.needs(1) ? zero : Tensor()};
   }
   const Tensor b = args.in(1);
-  const Tensor of_a = div(grad, b);
-  return {args.needs(0) ? of_a : Tensor(), args.needs(1) ? mul(neg(of_a), div(args.in(0), b)) : Tensor()};
+  if (!args.needs(1)) return {div(grad, b), Tensor()};
+  const Tensor of_a = div(widened(grad), b);
+  return {args.needs(0) ? of_a : Tensor(), neg(mul(of_a, div(widened(args.in(0)), b)))};
 }
 std::vector<Sample<DivAttrs>> div_samples() {
   // Rounded quotients jump: no finite differences there.
@@ -160,19 +161,19 @@ Outputs pow_forward(const ForwardArgs<NoAttrs>& args) {
   return map_wrapped<2>("pow", PowFn{}, {&a, &b}, result);
 }
 Gradients pow_vjp(const VjpArgs<NoAttrs>& args) {
-  const Tensor grad = args.grad(), a = args.in(0), b = args.in(1);
+  const Tensor grad = args.grad(), a = widened(args.in(0)), b = widened(args.in(1));
   Gradients result{Tensor(), Tensor()};
   // Both wheres inside keep infinities out of the branch that is not taken: 0 times them would be NaN in the
   // second derivative.
   if (args.needs(0)) {
     const Tensor constant = eq(b, 0);
     const Tensor power = pow(a, where(constant, 1, sub(b, 1)));
-    result[0] = where(constant, 0, mul(grad, mul(b, power)));
+    result[0] = where(constant, 0, mul(widened(grad), mul(b, power)));
   }
   if (args.needs(1)) {
     const Tensor flat = logical_and(eq(a, 0), ge(b, 0));
-    const Tensor slope = mul(args.out(), log(where(flat, 1, a)));
-    result[1] = mul(grad, where(flat, 0, slope));
+    const Tensor out = is_16bit(grad.dtype()) ? pow(a, b) : args.out();  // rounded to 16 bits it may be 0
+    result[1] = mul(widened(grad), where(flat, 0, mul(out, log(where(flat, 1, a)))));
   }
   return result;
 }

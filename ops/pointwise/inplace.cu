@@ -54,7 +54,8 @@ struct FillFn {
   }
 };
 FillFn fill_functor(const Scalar& value, DType dtype) {
-  return {dtype == DType::boolean ? Scalar(value.real() != 0) : value};  // 0.5 is true, not 0
+  if (dtype == DType::boolean) return {Scalar(value.real() != 0)};  // 0.5 is true, not 0
+  return {is_16bit(dtype) ? rounded_to(value.real(), dtype) : value};
 }
 Outputs fill_forward(const ForwardArgs<FillAttrs>& args) {
   const Tensor& x = args.in(0);

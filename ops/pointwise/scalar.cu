@@ -97,7 +97,7 @@ Outputs rdiv_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
 Gradients rdiv_scalar_vjp(const VjpArgs<NumberAttrs>& args) {
   // -grad s / x^2, without x^2, which overflows where the quotients do not.
   const Tensor x = args.in(0);
-  return {mul(div(div(args.grad(), x), x), negated(args.attrs.s))};
+  return {mul(div(div(widened(args.grad()), x), x), negated(args.attrs.s))};
 }
 std::vector<Sample<NumberAttrs>> rdiv_scalar_samples() {
   return {{{samples::real({3, 4}, 0.5, 2)}, {2.0}}, {{samples::real({5}, -2, -0.5)}, {-1.5}}};
@@ -135,7 +135,7 @@ Gradients pow_scalar_exp_vjp(const VjpArgs<ExponentAttrs>& args) {
   const Tensor grad = args.grad();
   const Scalar& p = args.attrs.p;
   if (p.real() == 0.0) return {zeros_like(grad)};
-  const Tensor x = args.in(0);
+  const Tensor x = widened(args.in(0));
   if (p.real() == 2.0) return {mul(grad, mul(x, 2))};
   return {mul(grad, mul(pow(x, p.real() - 1.0), p))};
 }
@@ -160,9 +160,9 @@ Outputs pow_scalar_base_forward(const ForwardArgs<NumberAttrs>& args) {
   return map_one(WithLeft<PowFn>{args.attrs.s}, args.in(0), compute_dtype(result), result);
 }
 Gradients pow_scalar_base_vjp(const VjpArgs<NumberAttrs>& args) {
-  const Tensor grad = args.grad(), out = args.out();
+  const Tensor grad = widened(args.grad()), out = args.out();
   const double base = args.attrs.s.real();
-  if (base != 0.0) return {mul(grad, mul(out, std::log(base)))};
+  if (base != 0.0) return {mul(mul(grad, out), std::log(base))};
   // 0^x is 0 or 1 where x >= 0: flat there. Below it is infinite and falls without bound.
   return {mul(grad, where(le(out, 1), 0, neg(out)))};
 }

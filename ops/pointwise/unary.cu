@@ -67,7 +67,7 @@ Outputs square_forward(const Args& args) {
   const DType result = result_with(args.in(0), 2);
   return map_one(SquareFn{}, args.in(0), compute_dtype(result), result);
 }
-Gradients square_vjp(const Vjps& args) { return {mul(args.grad(), mul(args.in(0), 2))}; }
+Gradients square_vjp(const Vjps& args) { return {mul(args.grad(), mul(widened(args.in(0)), 2))}; }
 constexpr Op<NoAttrs> square_op =
     elementwise_op("square", Category::passthrough, any_samples, square_forward, square_vjp, save_inputs(0));
 const Registered square_registered{square_op};
@@ -82,15 +82,14 @@ constexpr Op<NoAttrs> log_op =
     elementwise_op("log", Category::fp32, positive_samples, real_unary<LogFn>, log_vjp, save_inputs(0));
 const Registered log_registered{log_op};
 
-Gradients sqrt_vjp(const Vjps& args) { return {div(mul(args.grad(), 0.5), args.out())}; }
+Gradients sqrt_vjp(const Vjps& args) { return {div(mul(widened(args.grad()), 0.5), args.out())}; }
 constexpr Op<NoAttrs> sqrt_op = elementwise_op("sqrt", Category::passthrough, positive_samples,
                                                real_unary<SqrtFn>, sqrt_vjp, save_outputs(0));
 const Registered sqrt_registered{sqrt_op};
 
 Gradients rsqrt_vjp(const Vjps& args) {
-  // -grad out^3 / 2, one factor at a time: out^3 overflows in 16 bits where the product does not.
   const Tensor out = args.out();
-  return {mul(mul(mul(mul(args.grad(), -0.5), out), out), out)};
+  return {mul(mul(mul(mul(widened(args.grad()), -0.5), out), out), out)};
 }
 constexpr Op<NoAttrs> rsqrt_op = elementwise_op("rsqrt", Category::fp32, positive_samples,
                                                 real_unary<RsqrtFn>, rsqrt_vjp, save_outputs(0));
@@ -98,7 +97,7 @@ const Registered rsqrt_registered{rsqrt_op};
 
 Gradients reciprocal_vjp(const Vjps& args) {
   const Tensor out = args.out();
-  return {neg(mul(mul(args.grad(), out), out))};
+  return {neg(mul(mul(widened(args.grad()), out), out))};
 }
 constexpr Op<NoAttrs> reciprocal_op = elementwise_op(
     "reciprocal", Category::fp32, nonzero_samples, real_unary<ReciprocalFn>, reciprocal_vjp, save_outputs(0));
