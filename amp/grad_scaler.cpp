@@ -44,16 +44,6 @@ Tensor copy_field(const Tensor& record, std::size_t offset, DType dtype) {
   return copy;
 }
 
-/// bf16 parameters, that is, or a scaler that is off: f16 gradients without masters are an error otherwise.
-void warn_without_master(const optim::Optimizer& optimizer, const Tensor& parameter, std::size_t i) {
-  static WarningSite site("parameters_without_masters");
-  if (!is_16bit(parameter.dtype()) || optimizer.has_master(i) || !site.is_fresh()) return;
-  site.warn("GradScaler.step", "f32 parameters, or 16-bit ones with f32 masters",
-            mezzo::to_string(parameter.dtype()) + " of " + optimizer.parameter_name(i) + " without a master",
-            "small updates are lost in rounding: keep the model in f32 and let autocast cast it, or give the "
-            "optimizer master_weights = true");
-}
-
 /// A recorded update() of a scaler, whose rule is in the arguments of its kernel.
 class RecordedRule final : public mezzo::detail::ReplayedState {
  public:
@@ -103,7 +93,6 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view 
           op, "f32 or bf16 gradients", "f16 of " + optimizer.parameter_name(i) + ", which is f16 itself",
           "keep parameters in f32 and let autocast cast them, or give the optimizer master_weights = true");
     }
-    warn_without_master(optimizer, parameter, i);
     if (!gradient.is_contiguous())
       optim::require_own_memory(op, gradient, "a gradient of " + optimizer.parameter_name(i));
     gradients.tensors.emplace_back(gradient);
@@ -254,8 +243,6 @@ void GradScaler::look_at(optim::Optimizer& optimizer) {
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
   constexpr std::string_view op = "GradScaler.step";
   if (!options_.enabled) {
-    optimizer.for_each_parameter(
-        [&](const Tensor& parameter, std::size_t i) { warn_without_master(optimizer, parameter, i); });
     optimizer.step();
     return {};
   }

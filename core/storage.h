@@ -3,7 +3,6 @@
 // too.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -24,16 +23,10 @@ class Storage final : public RefCounted {
   /// Uninitialised memory. Throws: OutOfMemoryError, or DeviceError for a device that is not there.
   Storage(std::size_t bytes, Device device);
   /// Memory of the CPU's that somebody else owns and keeps as long as the storage.
-  Storage(void* data, std::size_t bytes) noexcept
-      : borrowed_(true), shared_(true), data_(data), bytes_(bytes) {}
+  Storage(void* data, std::size_t bytes) noexcept : borrowed_(true), shared_(1), data_(data), bytes_(bytes) {}
   /// Memory that `owner` keeps, which goes with the storage.
   Storage(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner) noexcept
-      : borrowed_(true),
-        shared_(true),
-        data_(data),
-        bytes_(bytes),
-        device_(device),
-        owner_(std::move(owner)) {}
+      : borrowed_(true), shared_(1), data_(data), bytes_(bytes), device_(device), owner_(std::move(owner)) {}
   ~Storage() override;
 
   [[nodiscard]] void* data() const noexcept { return data_; }
@@ -45,9 +38,9 @@ class Storage final : public RefCounted {
   /// Whether the program can write here past the library: it lent the memory, or was given a pointer by which
   /// it may be written. Such writes count no version, so no copy of the values is valid for longer than
   /// PyTorch's would be.
-  [[nodiscard]] bool may_change_unseen() const noexcept { return shared_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool may_change_unseen() const noexcept { return shared_.load_relaxed() != 0; }
   /// A pointer for writing leaves the library.
-  void note_shared() noexcept { shared_.store(true, std::memory_order_relaxed); }
+  void note_shared() noexcept { shared_.store_relaxed(1); }
   /// Whether it was made in an InferenceMode: its writes are not counted.
   [[nodiscard]] bool is_inference() const noexcept { return inference_; }
   /// Counts `writes` writes at once. While work is recorded, each replay will count as one more.
@@ -70,7 +63,7 @@ class Storage final : public RefCounted {
   bool borrowed_ = false;  ///< not to be freed
   bool recorded_ = false;  ///< a recording counts its replays as writes to it
   bool inference_ = false;
-  std::atomic<bool> shared_{false};  ///< never false again: the pointer may be kept
+  AtomicCount<std::uint8_t> shared_{0};  ///< 0 or 1, and then 1 for ever: the pointer may be kept
   void* data_;
   std::size_t bytes_;
   Device device_ = {};

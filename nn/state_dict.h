@@ -27,7 +27,7 @@ struct LoadReport {
   [[nodiscard]] bool is_exact() const;
 };
 
-/// "2 missing (fc.bias, fc.weight), 1 unexpected (w)"; "nothing" when exact.
+/// "2 missing (fc.bias, fc.weight), 1 unexpected (w)", five names of each kind; "nothing" when exact.
 [[nodiscard]] std::string to_string(const LoadReport& report);
 
 }  // namespace mezzo::nn

@@ -2,6 +2,8 @@
 #include "mezzo/optim/averaged_weights.h"
 
 #include <cstddef>
+#include <mutex>
+#include <unordered_set>
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
@@ -36,7 +38,16 @@ NamedTensors checked(std::string_view name, NamedTensors weights) {
   return weights;
 }
 
+/// The memory of all weights in whose place averages are, once for each scope.
+std::mutex averaged_mutex;
+std::unordered_multiset<const Storage*> averaged;
+
 }  // namespace
+
+bool holds_average(const Tensor& weight) {
+  const std::scoped_lock lock(averaged_mutex);
+  return averaged.contains(weight.impl().storage.get());
+}
 
 AveragedWeights::AveragedWeights(std::string_view name, NamedTensors weights)
     : weights_(checked(name, std::move(weights))) {
@@ -87,12 +98,21 @@ NamedTensors AveragedWeights::averages() const {
 AveragedWeights::Scope::Scope(const AveragedWeights& average) : average_(average) {
   const NoGrad no_grad;
   for (const auto& [path, weight] : average_.weights_) weights_.push_back(clone(weight.detach()));
+  {
+    const std::scoped_lock lock(averaged_mutex);
+    for (const auto& [path, weight] : average_.weights_) {
+      memory_.push_back(weight.impl().storage);
+      averaged.insert(memory_.back().get());
+    }
+  }
   average_.copy_to_weights();
 }
 
 AveragedWeights::Scope::~Scope() {
   const NoGrad no_grad;
   for (std::size_t i = 0; i < weights_.size(); ++i) average_.weights_[i].second.copy_(weights_[i]);
+  const std::scoped_lock lock(averaged_mutex);
+  for (const Ref<Storage>& memory : memory_) averaged.erase(averaged.find(memory.get()));
 }
 
 NamedTensors AveragedWeights::state_dict() const {

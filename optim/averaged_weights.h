@@ -29,7 +29,8 @@ class AveragedWeights {
   [[nodiscard]] NamedTensors averages() const;
 
   /// The averages in the place of the weights while it lives: for evaluation. Weights come back bit for bit,
-  /// also after an exception. Must not outlive what made it; no optimizer may step meanwhile.
+  /// also after an exception. Must not outlive what made it; no optimizer may step meanwhile, and
+  /// train::save_checkpoint refuses a model of averages.
   class Scope {
    public:
     explicit Scope(const AveragedWeights& average);
@@ -40,6 +41,7 @@ class AveragedWeights {
    private:
     const AveragedWeights& average_;
     std::vector<Tensor> weights_;
+    std::vector<Ref<Storage>> memory_;  ///< of the averages' places
   };
   /// `{ const auto averaged = ema.average_weights(); evaluate(net); }`
   [[nodiscard]] Scope average_weights() const { return Scope(*this); }
@@ -65,6 +67,9 @@ class AveragedWeights {
   std::vector<Tensor> averages_;
   Tensor count_;  ///< updates so far, i64 0-dim on the device
 };
+
+/// Whether an AveragedWeights::Scope has an average in the place of this weight's values.
+[[nodiscard]] bool holds_average(const Tensor& weight);
 
 /// Parameters of a module, with its buffers if these are wanted.
 template <class M>

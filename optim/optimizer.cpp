@@ -15,6 +15,7 @@
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/warning.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
 
@@ -228,11 +229,24 @@ void Optimizer::zero_grad(bool set_to_none) {
   }
 }
 
+void Optimizer::warn_without_master(std::size_t group, const Parameter& parameter) const {
+  static WarningSite site("parameters_without_masters");
+  if (!site.is_fresh()) return;
+  const std::vector<Parameter>& all = groups_[group].parameters;
+  site.warn("Optimizer.step", "f32 parameters, or 16-bit ones with f32 masters",
+            to_string(parameter.tensor.dtype()) + " of " +
+                parameter_name(group, static_cast<std::size_t>(&parameter - all.data())) +
+                " without a master",
+            "small updates are lost in rounding: keep the model in f32 and let autocast cast it, or give the "
+            "optimizer master_weights = true");
+}
+
 /// Makes a parameter's master, or brings it up to date when somebody else wrote to the parameter. Where the
 /// master still rounds to the parameter it is the better value; elsewhere the parameter is. No host read. In
 /// place, as a recorded step has its address.
 void Optimizer::prepare_master(std::size_t group, Parameter& parameter) const {
   if (!is_16bit(parameter.tensor.dtype()) || !master_weights(group)) {
+    if (is_16bit(parameter.tensor.dtype())) warn_without_master(group, parameter);
     parameter.master = Tensor();
     return;
   }

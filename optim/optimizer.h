@@ -193,6 +193,7 @@ class Optimizer {
   [[nodiscard]] kernels::Rates rates_now(std::size_t group) const;
   void prepare(std::size_t group, std::size_t buffers, Parameter& parameter) const;
   void prepare_master(std::size_t group, Parameter& parameter) const;
+  void warn_without_master(std::size_t group, const Parameter& parameter) const;
   /// One more of `updates_`.
   void add_update(const Parameter& parameter, const Tensor& gradient,
                   const std::array<Ref<Storage>, 2>& copies);

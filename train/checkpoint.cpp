@@ -11,6 +11,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/io/json.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/optim/averaged_weights.h"
 
 namespace mezzo::train {
 
@@ -139,6 +140,12 @@ io::TensorFile detail::checkpoint_of(const Parts& parts, const SaveCheckpointOpt
   nn::NamedTensors gradients;
   for (const Part& part : parts) {
     PartState state = part.access().save();
+    const auto is_average = [](const auto& named) { return optim::holds_average(named.second); };
+    if (part.access().module != nullptr && std::ranges::any_of(state.tensors, is_average)) {
+      throw StateError("save_checkpoint", "the weights of " + quote(part.name()),
+                       "averages, as average_weights() still lives",
+                       "end that scope first; for a file of averages write averages() by io::save");
+    }
     if (part.access().has_value) values.set(part.name(), std::move(state.value));
     for (auto& [name, tensor] : state.tensors)
       file.tensors.emplace_back(full_name(part.name(), name), tensor);

@@ -37,6 +37,13 @@ class Loading {
  public:
   Loading(const Module& module, const NamedTensors& state, const LoadOptions& options);
   [[nodiscard]] const LoadReport& report() const { return report_; }
+  /// Whether the state has tensors, the module too, and none of them is loaded.
+  [[nodiscard]] bool finds_nothing() const {
+    return pairs_.empty() && report_.mismatched.empty() && !report_.unexpected.empty() &&
+           !report_.missing.empty();
+  }
+  /// What to do about a state that does not fit.
+  [[nodiscard]] std::string advice() const;
   /// Writes the values, converted and out of the way of each other before the first write.
   void write() const;
 
@@ -45,6 +52,7 @@ class Loading {
   [[nodiscard]] bool is_in_the_way(const Tensor& value, const Tensor& target) const;
 
   const LoadOptions& options_;
+  bool only_dtypes_differ_ = true;                // of what does not fit
   std::unordered_set<const Storage*> written_;    // memory of all targets
   std::vector<std::pair<Tensor, Tensor>> pairs_;  // target, value
   LoadReport report_;
@@ -74,13 +82,43 @@ Loading::Loading(const Module& module, const NamedTensors& state, const LoadOpti
 }
 
 void Loading::compare(const std::string& name, const Tensor& target, const Tensor& value) {
-  if (!value.defined())
-    report_.mismatched.push_back(name + ": given as an undefined tensor");
-  else if (value.shape() != target.shape() || (!options_.cast && value.dtype() != target.dtype()))
-    report_.mismatched.push_back(name + ": " + kind_text(target) + " in the module, " + kind_text(value) +
-                                 " given");
-  else
+  if (value.defined() && value.shape() == target.shape() &&
+      (options_.cast || value.dtype() == target.dtype())) {
     pairs_.emplace_back(target, value);
+    return;
+  }
+  only_dtypes_differ_ = only_dtypes_differ_ && value.defined() && value.shape() == target.shape();
+  report_.mismatched.push_back(name + ": " +
+                               (value.defined()
+                                    ? kind_text(target) + " in the module, " + kind_text(value) + " given"
+                                    : std::string("given as an undefined tensor")));
+}
+
+/// What must be put before `name`, or taken from its front, to get `other`: "model."; empty when no whole
+/// names do.
+std::string prefix_between(const std::string& name, const std::string& other) {
+  const bool ends_so = name.size() > other.size() && name.ends_with(other);
+  const std::string prefix = ends_so ? name.substr(0, name.size() - other.size()) : "";
+  return prefix.ends_with('.') ? prefix : "";
+}
+
+std::string Loading::advice() const {
+  if (!report_.mismatched.empty()) {
+    return only_dtypes_differ_ ? "load with cast = true to convert what is given"
+                               : "load into a module of the same shapes and dtypes";
+  }
+  if (!finds_nothing()) return "load with strict = false to accept other names";
+  for (const std::string& name : report_.unexpected) {
+    for (const std::string& path : report_.missing) {
+      if (const std::string prefix = prefix_between(name, path); !prefix.empty()) {
+        return "all names begin with '" + prefix +
+               "': read a checkpoint by train::load_checkpoint, or take that away";
+      }
+      if (const std::string prefix = prefix_between(path, name); !prefix.empty())
+        return "the module's names begin with '" + prefix + "': load into that part of it";
+    }
+  }
+  return "none of the names is one of the module's: give it the state of such a module";
 }
 
 /// Whether writing some target may change `value` before `target` has got it.
@@ -114,11 +152,8 @@ NamedTensors Module::state_dict() const {
 LoadReport Module::load_state_dict(const NamedTensors& state, const LoadOptions& options) {
   const Loading loading(*this, state, options);
   const LoadReport& report = loading.report();
-  if (!report.mismatched.empty() || (options.strict && !report.is_exact())) {
-    throw ValueError("load_state_dict", "the state of " + type_name(), to_string(report),
-                     report.mismatched.empty() ? "load with strict = false to accept other names"
-                                               : "load into a module of the same shapes and dtypes");
-  }
+  if (!report.mismatched.empty() || (options.strict && !report.is_exact()) || loading.finds_nothing())
+    throw ValueError("load_state_dict", "the state of " + type_name(), to_string(report), loading.advice());
   loading.write();
   return report;
 }

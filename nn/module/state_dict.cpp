@@ -10,7 +10,10 @@ void add_group(std::string& text, const std::vector<std::string>& names, const c
   if (names.empty()) return;
   if (!text.empty()) text += ", ";
   text += std::to_string(names.size()) + " " + what + " (";
-  for (std::size_t i = 0; i < names.size(); ++i) text += (i > 0 ? separator : "") + names[i];
+  constexpr std::size_t kMostNamed = 5;
+  for (std::size_t i = 0; i < names.size() && i < kMostNamed; ++i)
+    text += (i > 0 ? separator : "") + names[i];
+  if (names.size() > kMostNamed) text += " and " + std::to_string(names.size() - kMostNamed) + " more";
   text += ")";
 }
 

@@ -113,6 +113,22 @@ TEST(WarningOfMasters, OfSixteenBitParametersWithout) {
   }
 }
 
+TEST(WarningOfMasters, ByAnyOptimizerAlone) {
+  const CaughtWarnings caught;
+  const Tensor p = ones({2}, {.dtype = DType::bf16, .requires_grad = true}),
+               q = ones({2}, {.requires_grad = true});
+  optim::AdamW adam(optim::NamedTensors{{"q", q}, {"p", p}}, {.lr = 1e-4});
+  q.set_grad(ones({2}));
+  adam.step();
+  EXPECT_TRUE(caught.names().empty()) << "p takes no part yet";
+  p.set_grad(ones({2}, {.dtype = DType::bf16}));
+  adam.step();
+  adam.step();
+  EXPECT_EQ(caught.names(), Names{"parameters_without_masters"});
+  EXPECT_NE(caught.texts()[0].find("Optimizer.step: expected f32 parameters"), std::string::npos);
+  EXPECT_NE(caught.texts()[0].find("bf16 of p "), std::string::npos) << caught.texts()[0];
+}
+
 TEST(WarningOfSizes, OfLargeProductsInSixteenBitsOnAGpu) {
   if (!cuda::is_available()) GTEST_SKIP() << "no CUDA device";
   const auto product = [](std::int64_t m, std::int64_t k, std::int64_t n, DType dtype, Device device) {

@@ -1,6 +1,7 @@
 // State dicts: contents and order, loading, and that a refused load has changed nothing.
 #include "mezzo/nn/state_dict.h"
 
+#include "mezzo/nn/sequential.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/tests/nn/models.h"
 
@@ -94,6 +95,36 @@ TEST(StateDict, LoadsWhatThereIsWhenNotStrict) {
   EXPECT_EQ(report.missing, (Names{"a", "seen", "first.weight", "second.weight"}));
   EXPECT_EQ(report.unexpected, (Names{"other"}));
   EXPECT_TRUE(report.mismatched.empty());
+}
+
+TEST(StateDict, NeverLoadsNothing) {
+  Block block;
+  NamedTensors with_prefix = Block().state_dict(), bare = with_prefix, others{{"w", zeros({1})}};
+  for (auto& [name, tensor] : with_prefix) name = "model." + name;
+  for (const bool strict : {true, false}) {
+    const auto message = [&](const NamedTensors& state) {
+      return message_of<ValueError>([&] { block.load_state_dict(state, {.strict = strict}); });
+    };
+    EXPECT_TRUE(contains(message(with_prefix), "begin with 'model.'")) << message(with_prefix);
+    EXPECT_TRUE(contains(message(others), "none of the names"));
+    Sequential outer(make<Block>());
+    EXPECT_TRUE(contains(message_of<ValueError>([&] { outer.load_state_dict(bare, {.strict = strict}); }),
+                         "the module's names begin with '0.'"));
+  }
+}
+
+TEST(StateDict, AdvisesACastWhereOnlyDtypesDiffer) {
+  Block block;
+  NamedTensors state = Block().state_dict();
+  for (auto& [name, tensor] : state) tensor = tensor.to(DType::f64);
+  EXPECT_TRUE(contains(message_of<ValueError>([&] { block.load_state_dict(state); }), "cast = true"));
+  EXPECT_TRUE(block.load_state_dict(state, {.cast = true}).is_exact());
+}
+
+TEST(StateDict, ReportsNameFiveOfEachKind) {
+  LoadReport report;
+  for (int i = 0; i < 39; ++i) report.missing.push_back("w" + std::to_string(i));
+  EXPECT_EQ(to_string(report), "39 missing (w0, w1, w2, w3, w4 and 34 more)");
 }
 
 TEST(StateDict, ConvertsDtypesOnlyWhenAsked) {

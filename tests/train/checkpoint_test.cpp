@@ -194,6 +194,18 @@ TEST_F(Checkpoints, FilesOfTensorsAloneLoadIntoAModel) {
   EXPECT_TRUE(net.parameters()[0].grad().defined()) << "such a file says nothing of gradients";
 }
 
+TEST_F(Checkpoints, RefuseAveragesInThePlaceOfWeights) {
+  nn::Linear net(3, 2);
+  optim::EMA ema(net);
+  {
+    const auto averaged = ema.average_weights();
+    EXPECT_TRUE(optim::holds_average(net.weight.get()));
+    EXPECT_THROW(save_checkpoint(path(), {{"model", net}}), StateError);
+  }
+  EXPECT_FALSE(optim::holds_average(net.weight.get()));
+  save_checkpoint(path(), {{"model", net}});
+}
+
 TEST_F(Checkpoints, RefuseNamesThatCollide) {
   nn::Linear a(1, 1), b(1, 1);
   nn::Sequential c(nn::Linear(1, 1));
