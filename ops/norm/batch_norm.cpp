@@ -2,6 +2,7 @@
 // running statistics beside their result and change nothing; the public functions write them back.
 #include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/norm/common.h"
 #include "mezzo/ops/pointwise.h"

@@ -2,6 +2,8 @@
 // running statistics, which layers move from batch to batch, PyTorch 2.15 in f64.
 #include "mezzo/nn/norm.h"
 
+#include <cmath>
+
 #include "mezzo/amp/autocast.h"
 #include "mezzo/nn/sequential.h"
 #include "mezzo/ops/ops.h"

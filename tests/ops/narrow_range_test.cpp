@@ -100,7 +100,9 @@ TEST(NarrowRange, NumbersAreRoundedOnce) {
                      {65520, f16, INFINITY},
                      {above_tie, f16, 1 + 0x1p-10},
                      {above_bf16_tie, bf16, 1 + 0x1p-7}};
-  for (const auto& [value, options, want] : cases) {
+  for (const auto& c : cases) {
+    const double value = c.value, want = c.want;
+    const TensorOptions& options = c.options;
     const auto expect = [&](const char* how, const Tensor& x) {
       EXPECT_EQ(x.to_vector<double>(), std::vector<double>(2, want)) << how << " of " << value;
     };
