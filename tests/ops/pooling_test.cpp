@@ -380,8 +380,8 @@ TEST(AdaptivePools, ShareTheInputOut) {
   nn::AdaptiveAvgPool2d layer({std::nullopt, 3});
   EXPECT_EQ(layer(images).shape(), (Shape{2, 3, 4, 3}));
   EXPECT_EQ(layer.extra_repr(), "output_size=[None, 3]");
-  EXPECT_THROW(adaptive_avg_pool2d(images, {-1, 3}), ValueError);
-  EXPECT_THROW(adaptive_avg_pool2d(images, {std::nullopt, 3, 3}), ValueError);
+  EXPECT_THROW((void)adaptive_avg_pool2d(images, {-1, 3}), ValueError);
+  EXPECT_THROW((void)adaptive_avg_pool2d(images, {std::nullopt, 3, 3}), ValueError);
 }
 
 TEST(AdaptivePools, AgreeWithThePlainOnes) {
