@@ -45,6 +45,7 @@ std::unordered_multiset<const Storage*> averaged;
 }  // namespace
 
 bool holds_average(const Tensor& weight) {
+  if (!weight.defined()) return false;
   const std::scoped_lock lock(averaged_mutex);
   return averaged.contains(weight.impl().storage.get());
 }
