@@ -13,7 +13,6 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/replay/recording.h"
 #include "mezzo/core/small_vector.h"
-#include "mezzo/core/warning.h"
 #include "mezzo/kernels/scaler/scaler.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
@@ -230,14 +229,21 @@ void GradScaler::look_at(optim::Optimizer& optimizer) {
   if (!options_.enabled) return;
   require_scaled(op, optimizer);
   PerOptimizer& state = state_of(optimizer);
-  if (state.stage == Stage::unscaled || state.stage == Stage::stepped) return;  // step() tells what is wrong
+  if (state.stage >= Stage::unscaled) return;  // step() tells what is wrong
+  state.stage = Stage::ready;                  // an evaluation may have ended by an exception
   autograd::GradientLocks locks;
+  check_gradients(state, optimizer, locks);
+  state.stage = Stage::looked_at;
+}
+
+void GradScaler::check_gradients(PerOptimizer& state, const optim::Optimizer& optimizer,
+                                 autograd::GradientLocks& locks) {
+  constexpr std::string_view op = "GradScaler.step";
   lock_parameters(optimizer, locks);
   const OwnedGradients gradients = gradients_of(optimizer, op);
-  begin(state, optimizer, op);
+  if (state.stage == Stage::ready) begin(state, optimizer, op);
   kernels::check_finite(record_.device(), views_of(gradients.tensors), record_in(state.record),
                         {gradients.owners});
-  state.stage = Stage::looked_at;
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
@@ -260,11 +266,7 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
   // Held to the end of the step: what another thread added after the check would be in the step unchecked.
   autograd::GradientLocks locks;
   if (unscale) {
-    lock_parameters(optimizer, locks);
-    const OwnedGradients gradients = gradients_of(optimizer, op);
-    if (state.stage == Stage::ready) begin(state, optimizer, op);
-    kernels::check_finite(record_.device(), views_of(gradients.tensors), record_in(state.record),
-                          {gradients.owners});
+    check_gradients(state, optimizer, locks);
     optimizer.agree_on_found_inf(record_in(state.record));
   }
   optimizer.step(
@@ -292,8 +294,7 @@ void GradScaler::refuse_evaluations() {
 std::vector<const ScalerRecord*> GradScaler::found_records() const {
   std::vector<const ScalerRecord*> found;
   for (const PerOptimizer& state : per_optimizer_) {
-    if (state.stage == Stage::unscaled || state.stage == Stage::stepped)
-      found.push_back(record_in(state.record));
+    if (state.stage >= Stage::unscaled) found.push_back(record_in(state.record));
   }
   return found;
 }

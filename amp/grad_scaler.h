@@ -15,6 +15,10 @@
 #include "mezzo/optim/optimizer.h"
 #include "mezzo/optim/step_outcome.h"
 
+namespace mezzo::autograd {
+class GradientLocks;
+}
+
 namespace mezzo::amp {
 
 /// torch.amp.GradScaler's options, bounds for the scale, and what step() leaves in the gradients.
@@ -172,7 +176,7 @@ class GradScaler {
 
  private:
   [[noreturn]] static void refuse_evaluations();
-  enum class Stage : std::uint8_t { ready, looked_at, unscaled, stepped };
+  enum class Stage : std::uint8_t { ready, looked_at, unscaled, stepped };  ///< in this order
   struct PerOptimizer {  ///< of one optimizer in this iteration
     std::uint64_t optimizer = 0;
     Stage stage = Stage::ready;
@@ -195,6 +199,9 @@ class GradScaler {
   /// Notes in the optimizer's record whether its gradients are finite; its step comes later, with other
   /// gradients.
   void look_at(optim::Optimizer& optimizer);
+  /// Locks the parameters, and notes in the record, a new one unless look_at made it, what is not finite.
+  void check_gradients(PerOptimizer& state, const optim::Optimizer& optimizer,
+                       autograd::GradientLocks& locks);
   /// Records of the optimizers that took part since the last update.
   [[nodiscard]] std::vector<const ScalerRecord*> found_records() const;
   void start_iteration();

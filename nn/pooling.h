@@ -48,7 +48,7 @@ class MaxUnpool final : public Module {
   using Options = MaxUnpoolLayerOptions;
   explicit MaxUnpool(const SpatialSizes& kernel_size, const MaxUnpoolLayerOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& indices,
-                               const AdaptiveSizes& output_size = {}) const;
+                               const SpatialSizes& output_size = {}) const;
   [[nodiscard]] std::string type_name() const override {
     return "MaxUnpool" + std::to_string(kSpatial) + "d";
   }

@@ -14,8 +14,9 @@
 namespace mezzo {
 
 /// low + (high - low) * u with u uniform in [0, 1), a multiple of 2^-24 (2^-53 in f64). Where rounding would
-/// lead out of [low, high) the result is the nearest value of the dtype inside, if there is one. Dtypes:
-/// floating (DTypeError). Throws: ValueError unless low <= high and their distance is finite in f32.
+/// lead out of [low, high) the result is the nearest value of the dtype inside, if there is one.
+/// Dtypes: floating (DTypeError).
+/// Throws: ValueError unless low <= high and their distance is finite in f32.
 [[nodiscard]] Tensor uniform(double low, double high, const Shape& shape, const TensorOptions& options = {},
                              Generator& generator = default_generator());
 /// uniform(0, 1).

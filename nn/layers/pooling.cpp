@@ -92,7 +92,7 @@ MaxUnpool<kSpatial>::MaxUnpool(const SpatialSizes& kernel_size, const MaxUnpoolL
 }
 template <int kSpatial>
 Tensor MaxUnpool<kSpatial>::forward(const Tensor& x, const Tensor& indices,
-                                    const AdaptiveSizes& output_size) const {
+                                    const SpatialSizes& output_size) const {
   MaxUnpoolOptions options = options_;
   options.output_size = output_size;
   return kMaxUnpool[kSpatial - 1](x, indices, options);

@@ -111,7 +111,7 @@ std::string Loading::advice() const {
   for (const std::string& name : report_.unexpected) {
     for (const std::string& path : report_.missing) {
       if (const std::string prefix = prefix_between(name, path); !prefix.empty()) {
-        return "all names begin with '" + prefix +
+        return "its names begin with '" + prefix +
                "': read a checkpoint by train::load_checkpoint, or take that away";
       }
       if (const std::string prefix = prefix_between(path, name); !prefix.empty())

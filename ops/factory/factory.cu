@@ -33,9 +33,9 @@ T converted(const Scalar& value, DType dtype) {
 
 void fill_with(const Tensor& out, const Scalar& value) {
   if (out.numel() == 0) return;
-  const Scalar rounded = is_16bit(out.dtype()) ? rounded_to(value.real(), out.dtype()) : value;
+  const Scalar element = as_element(value, out.dtype());
   dispatch_compute(out.dtype(), [&]<class T>(TypeTag<T>) {
-    kernels::generate<T>(out.device(), kernels::Constant<T>{converted<T>(rounded, out.dtype())},
+    kernels::generate<T>(out.device(), kernels::Constant<T>{converted<T>(element, out.dtype())},
                          kernels::in_memory_order(view_of(out)));
   });
 }

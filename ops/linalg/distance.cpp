@@ -1,7 +1,6 @@
 // cosine_similarity, normalize, renorm, dist, cdist, pdist: compositions around norm.
 #include "mezzo/ops/distance.h"
 
-#include <array>
 #include <limits>
 #include <vector>
 
@@ -19,13 +18,24 @@ using namespace ops;
 using samples::real;
 using samples::smooth;
 
-/// The gradient of x / |x|, with eps for smaller norms: (g - y (g y)) / |x|. Neither powers of the norm nor
-/// products with x, which leave the range of f32 from 1e19 on.
-Tensor direction_gradient(const Tensor& grad, const Tensor& x, const Dims& dim, double eps) {
-  const Tensor length = norm(x, 2, dim, true), divisor = clamp(length, eps), y = x / divisor;
-  const Tensor along = where(ge(length, eps), sum(grad * y, dim, true), 0);
-  return (grad - y * along) / divisor;
-}
+/// x / |x|, with eps for smaller norms.
+struct Direction {
+  Direction(const Tensor& x, const Dims& over, double eps)
+      : dim(over),
+        length(norm(x, 2, dim, true)),
+        divisor(clamp(length, eps)),
+        unit(x / divisor),
+        least(eps) {}
+  /// The gradient of x: (g - y (g y)) / |x|. Neither powers of the norm nor products with x, which leave the
+  /// range of f32 from 1e19 on.
+  [[nodiscard]] Tensor gradient(const Tensor& grad) const {
+    const Tensor along = where(ge(length, least), sum(grad * unit, dim, true), 0);
+    return (grad - unit * along) / divisor;
+  }
+  Dims dim;
+  Tensor length, divisor, unit;
+  double least;
+};
 
 // --- cosine_similarity
 
@@ -42,8 +52,7 @@ Outputs cosine_forward(const ForwardArgs<CosineAttrs>& args) {
   const Shape shape = layout::broadcast("cosine_similarity", args.in(0).shape(), args.in(1).shape());
   const Dims dim{layout::wrap_dim("cosine_similarity", args.attrs.dim, shape.size())};
   const auto unit = [&](std::size_t i) {
-    const Tensor x = expand(input_as(args, i, compute_dtype(result)), shape);
-    return x / clamp(norm(x, 2, dim, true), args.attrs.eps);
+    return Direction(expand(input_as(args, i, compute_dtype(result)), shape), dim, args.attrs.eps).unit;
   };
   return to(sum(unit(0) * unit(1), dim), result);
 }
@@ -51,15 +60,10 @@ Gradients cosine_vjp(const VjpArgs<CosineAttrs>& args) {
   const Shape shape = layout::broadcast("cosine_similarity", args.in_shape(0), args.in_shape(1));
   const Dims dim{layout::wrap_dim("cosine_similarity", args.attrs.dim, shape.size())};
   const Tensor grad = unsqueeze(widened(args.grad()), dim[0]);
-  const std::array<Tensor, 2> x{expand(widened(args.in(0)), shape), expand(widened(args.in(1)), shape)};
-  Gradients result{Tensor(), Tensor()};
-  for (std::size_t i = 0; i < 2; ++i) {
-    if (!args.needs(i)) continue;
-    const Tensor& other = x[1 - i];
-    const Tensor direction = other / clamp(norm(other, 2, dim, true), args.attrs.eps);
-    result[i] = sum_to(direction_gradient(grad * direction, x[i], dim, args.attrs.eps), args.in_shape(i));
-  }
-  return result;
+  const Direction a(expand(widened(args.in(0)), shape), dim, args.attrs.eps);
+  const Direction b(expand(widened(args.in(1)), shape), dim, args.attrs.eps);
+  return {args.needs(0) ? sum_to(a.gradient(grad * b.unit), args.in_shape(0)) : Tensor(),
+          args.needs(1) ? sum_to(b.gradient(grad * a.unit), args.in_shape(1)) : Tensor()};
 }
 std::vector<Sample<CosineAttrs>> cosine_samples() {
   return {{{real({3, 5}), real({3, 5})}, {}},
@@ -92,7 +96,7 @@ Gradients normalize_vjp(const VjpArgs<NormalizeAttrs>& args) {
   if (args.attrs.p != 2) return decomposed(args);
   const Tensor x = widened(args.in(0));
   const Dims dim = layout::wrap_dims("normalize", args.attrs.dim, x.shape().size());
-  return {direction_gradient(widened(args.grad()), x, dim, args.attrs.eps)};
+  return {Direction(x, dim, args.attrs.eps).gradient(widened(args.grad()))};
 }
 std::vector<Sample<NormalizeAttrs>> normalize_samples() {
   return {{{real({3, 5})}, {}},

@@ -85,8 +85,9 @@ ChannelNorm checked(const ForwardArgs<A>& args, DType compute) {
   return norm;
 }
 
-/// The mean over the rows of each channel.
+/// The mean over the rows of each channel: of instance_norm, where each sample has its own.
 Tensor of_channels(const Tensor& rows, std::int64_t channels) {
+  if (rows.numel() == channels) return reshape(rows, {channels});
   return mean(reshape(rows, {rows.numel() / channels, channels}), {0});
 }
 

@@ -53,6 +53,10 @@ void refuse_bool(std::string_view op, const Tensor& x, std::string_view fix);
 /// The number as it would be in a tensor of `dtype`, so that comparing it with such a tensor means the same
 /// as comparing two tensors. Integers are left alone.
 [[nodiscard]] Scalar rounded_to(const Scalar& s, DType dtype);
+/// The number as a 16-bit element holds it, rounded once whatever its kind; for other dtypes unchanged.
+[[nodiscard]] inline Scalar as_element(const Scalar& s, DType dtype) {
+  return is_16bit(dtype) ? rounded_to(s.real(), dtype) : s;
+}
 
 /// Elementwise f(x) into a new tensor of dtype `result`, in the compute type of `compute`.
 template <class F>

@@ -55,7 +55,7 @@ struct FillFn {
 };
 FillFn fill_functor(const Scalar& value, DType dtype) {
   if (dtype == DType::boolean) return {Scalar(value.real() != 0)};  // 0.5 is true, not 0
-  return {is_16bit(dtype) ? rounded_to(value.real(), dtype) : value};
+  return {as_element(value, dtype)};
 }
 Outputs fill_forward(const ForwardArgs<FillAttrs>& args) {
   const Tensor& x = args.in(0);

@@ -250,9 +250,9 @@ Outputs nan_to_num_forward(const ForwardArgs<NanToNumAttrs>& args) {
   const NanToNumAttrs& attrs = args.attrs;
   if (!is_floating(x.dtype())) return map_one(IdentityFn{}, x, x.dtype(), x.dtype());
   const double largest = largest_of(x.dtype());
-  const auto rounded = [&](double value) { return rounded_to(value, x.dtype()).real(); };
-  const NanToNumFn f{rounded(attrs.nan), rounded(attrs.posinf.value_or(largest)),
-                     rounded(attrs.neginf.value_or(-largest))};
+  const auto element = [&](double value) { return as_element(value, x.dtype()).real(); };
+  const NanToNumFn f{element(attrs.nan), element(attrs.posinf.value_or(largest)),
+                     element(attrs.neginf.value_or(-largest))};
   return map_one_real(f, x, x.dtype());
 }
 Gradients nan_to_num_vjp(const VjpArgs<NanToNumAttrs>& args) {

@@ -173,7 +173,7 @@ Outputs masked_fill_forward(const ValueArgs& args) {
     throw DTypeError("masked_fill", "an integer value for a tensor of " + to_string(x.dtype()), "a real one",
                      "convert the tensor with to(DType::f32)");
   }
-  return map<2>("masked_fill", MaskedFillFn{rounded_to(value, x.dtype())}, {&x, &mask},
+  return map<2>("masked_fill", MaskedFillFn{as_element(value, x.dtype())}, {&x, &mask},
                 compute_dtype(x.dtype()), x.dtype());
 }
 Gradients masked_fill_vjp(const VjpArgs<ValueAttrs>& args) {

@@ -132,17 +132,14 @@ TEST(NarrowRange, UniformNumbersStayInTheirInterval) {
       const Tensor x = uniform(low, high, {200000}, {.dtype = dtype, .device = device}, generator);
       const Tensor wide = x.to(DType::f64);
       EXPECT_LT(wide.max().item(), high) << to_string(dtype) << " in [" << low << ", " << high << ")";
-      if (dtype != DType::bf16 || low < 1000) {
-        EXPECT_GE(wide.min().item(), low) << to_string(dtype) << " " << low;
-      }
+      EXPECT_GE(wide.min().item(), low) << to_string(dtype) << " " << low;
       Generator again(5);
       EXPECT_TRUE(equal(x, uniform_(empty({200000}, {.dtype = dtype, .device = device}), low, high, again)));
     }
     Generator generator(6);
-    const double unit = info(dtype).eps;
     const double mean =
         rand({200000}, {.dtype = dtype, .device = device}, generator).to(DType::f64).mean().item();
-    EXPECT_NEAR(mean, 0.5, 4 * std::sqrt(1.0 / 12 / 200000) + unit / 4) << to_string(dtype);
+    EXPECT_NEAR(mean, 0.5, 4 * std::sqrt(1.0 / 12 / 200000)) << to_string(dtype);
   }
 }
 
@@ -163,8 +160,9 @@ void expect_gradients_of_f64(const char* name, Tensor (*f)(const Tensor& a, cons
   };
   const std::vector<double> want = gradients(DType::f64), got = gradients(DType::f32);
   ASSERT_EQ(want.size(), got.size());
+  // Ten roundings of numbers below 6.
   for (std::size_t i = 0; i < want.size(); ++i)
-    EXPECT_NEAR(got[i], want[i], 4e-6) << name << " " << scale << " " << i;
+    EXPECT_NEAR(got[i], want[i], 10 * 6 * 0x1p-24) << name << " " << scale << " " << i;
 }
 TEST(NarrowRange, DirectionsOfHugeVectors) {
   for (const double scale : {1e-12, 1.0, 1e19, 1e22, 1e25, 1e33}) {
