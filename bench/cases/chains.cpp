@@ -243,7 +243,7 @@ struct Gpt final : nn::Layer {
   explicit Gpt(const nn::TransformerEncoderLayerOptions& options)
       : blocks(*this, "blocks",
                nn::TransformerEncoder(nn::TransformerEncoderLayer(kWidth, 4, options), 4,
-                                      nn::LayerNorm({kWidth}))) {}
+                                      nn::LayerNorm(kWidth))) {}
   Tensor forward(const Tensor& tokens) override {
     const Tensor x = token(tokens) + place(arange(kContext));
     return head(blocks->forward(x, {.is_causal = true}));

@@ -28,7 +28,7 @@ void add_pointwise(Worker& worker, const NamedDType& type) {
       {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
   };
   for (const auto& [name, op] : ops) {
-    worker.add(name + suffix, [dtype = type.dtype, op] {
+    worker.add(name + suffix, [dtype = type.dtype, op = op] {
       return [x = normal({elements()}, dtype), op] {
         const NoGrad no_grad;
         const Tensor z = op(x);
