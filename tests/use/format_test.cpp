@@ -1,6 +1,8 @@
 // Printing by fmt::format and std::format, where they are there.
 #if __has_include(<fmt/format.h>)
+#ifndef FMT_SHARED  // clang 22 compiles the parts of fmt 9 and 10 that are in the library no more
 #define FMT_HEADER_ONLY
+#endif
 #include <fmt/format.h>
 #endif
 
