@@ -20,21 +20,27 @@ using samples::smooth;
 
 /// x / |x|, with eps for smaller norms.
 struct Direction {
-  Direction(const Tensor& x, const Dims& over, double eps)
-      : dim(over),
-        length(norm(x, 2, dim, true)),
-        divisor(clamp(length, eps)),
-        unit(x / divisor),
-        least(eps) {}
-  /// The gradient of x: (g - y (g y)) / |x|. Neither powers of the norm nor products with x, which leave the
-  /// range of f32 from 1e19 on.
+  Direction(const Tensor& x, double p, const Dims& over, double eps)
+      : shrink(x.dtype() == DType::f32 && eps > 0x1p-90 ? 0x1p-32 : 1),
+        dim(over),
+        shrunk(x * shrink),
+        length(norm(shrunk, p, dim, true)),
+        least(eps * shrink),
+        divisor(clamp(length, least)),
+        unit(shrunk / divisor) {}
+  /// The gradient of x for p = 2: (g - y (g y)) / |x|. Neither powers of the norm nor products with x, which
+  /// leave the range of f32 from 1e19 on.
   [[nodiscard]] Tensor gradient(const Tensor& grad) const {
     const Tensor along = where(ge(length, least), sum(grad * unit, dim, true), 0);
-    return (grad - unit * along) / divisor;
+    const Tensor is_long = gt(divisor, std::numeric_limits<float>::max() * shrink);
+    const Tensor across = (grad - unit * along) * where(is_long, shrink, 1.0);
+    return across / where(is_long, divisor, divisor / shrink);
   }
+  double shrink;  ///< of x: numbers that fit into f32 may make a vector whose length does not
   Dims dim;
-  Tensor length, divisor, unit;
+  Tensor shrunk, length;
   double least;
+  Tensor divisor, unit;
 };
 
 // --- cosine_similarity
@@ -52,7 +58,7 @@ Outputs cosine_forward(const ForwardArgs<CosineAttrs>& args) {
   const Shape shape = layout::broadcast("cosine_similarity", args.in(0).shape(), args.in(1).shape());
   const Dims dim{layout::wrap_dim("cosine_similarity", args.attrs.dim, shape.size())};
   const auto unit = [&](std::size_t i) {
-    return Direction(expand(input_as(args, i, compute_dtype(result)), shape), dim, args.attrs.eps).unit;
+    return Direction(expand(input_as(args, i, compute_dtype(result)), shape), 2, dim, args.attrs.eps).unit;
   };
   return to(sum(unit(0) * unit(1), dim), result);
 }
@@ -60,8 +66,8 @@ Gradients cosine_vjp(const VjpArgs<CosineAttrs>& args) {
   const Shape shape = layout::broadcast("cosine_similarity", args.in_shape(0), args.in_shape(1));
   const Dims dim{layout::wrap_dim("cosine_similarity", args.attrs.dim, shape.size())};
   const Tensor grad = unsqueeze(widened(args.grad()), dim[0]);
-  const Direction a(expand(widened(args.in(0)), shape), dim, args.attrs.eps);
-  const Direction b(expand(widened(args.in(1)), shape), dim, args.attrs.eps);
+  const Direction a(expand(widened(args.in(0)), shape), 2, dim, args.attrs.eps);
+  const Direction b(expand(widened(args.in(1)), shape), 2, dim, args.attrs.eps);
   return {args.needs(0) ? sum_to(a.gradient(grad * b.unit), args.in_shape(0)) : Tensor(),
           args.needs(1) ? sum_to(b.gradient(grad * a.unit), args.in_shape(1)) : Tensor()};
 }
@@ -90,13 +96,13 @@ Outputs normalize_forward(const ForwardArgs<NormalizeAttrs>& args) {
   const DType result = floating_result("normalize", args);
   const Tensor x = input_as(args, 0, compute_dtype(result));
   const Dims dim = layout::wrap_dims("normalize", args.attrs.dim, x.shape().size());
-  return to(x / clamp(norm(x, args.attrs.p, dim, true), args.attrs.eps), result);
+  return to(Direction(x, args.attrs.p, dim, args.attrs.eps).unit, result);
 }
 Gradients normalize_vjp(const VjpArgs<NormalizeAttrs>& args) {
   if (args.attrs.p != 2) return decomposed(args);
   const Tensor x = widened(args.in(0));
   const Dims dim = layout::wrap_dims("normalize", args.attrs.dim, x.shape().size());
-  return {Direction(x, dim, args.attrs.eps).gradient(widened(args.grad()))};
+  return {Direction(x, 2, dim, args.attrs.eps).gradient(widened(args.grad()))};
 }
 std::vector<Sample<NormalizeAttrs>> normalize_samples() {
   return {{{real({3, 5})}, {}},

@@ -43,7 +43,7 @@ struct GeluFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return x * normal_cdf(x);
+    return x * normal(x).cdf;
   }
 };
 struct GeluBackwardFn {
@@ -51,19 +51,19 @@ struct GeluBackwardFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
     constexpr T kInverseSqrt2Pi = T(0.39894228040143267794);
-    const T density = kInverseSqrt2Pi * math::exp(T(-0.5) * x * x);
-    return grad * (normal_cdf(x) + x * density);
+    const auto [cdf, bell] = normal(x);
+    return grad * (cdf + x * (kInverseSqrt2Pi * bell));
   }
 };
-/// Constants of the tanh form of gelu: u(x) = kGeluScale (x + kGeluCubic x^3).
+/// Constants of the tanh form of gelu, x/2 (1 + tanh u(x)) = x sigmoid(2 u(x)), where 1 + tanh would have no
+/// digits left in the left tail: u(x) = kGeluScale (x + kGeluCubic x^3).
 inline constexpr double kGeluScale = 0.79788456080286535588;  // sqrt(2 / pi)
 inline constexpr double kGeluCubic = 0.044715;
 struct GeluTanhFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    const T u = T(kGeluScale) * (x + T(kGeluCubic) * x * x * x);
-    return T(0.5) * x * (T(1) + math::tanh(u));
+    return x * math::sigmoid(T(2 * kGeluScale) * (x + T(kGeluCubic) * x * x * x));
   }
 };
 struct GeluTanhBackwardFn {
@@ -71,11 +71,11 @@ struct GeluTanhBackwardFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
     const T square = x * x;
-    const T t = math::tanh(T(kGeluScale) * (x + T(kGeluCubic) * square * x));
-    const T du = T(kGeluScale) * (T(1) + T(3 * kGeluCubic) * square);
-    // Far out the slope of tanh is 0 and du may be infinite.
-    const T bend = T(0.5) * x * (T(1) - t * t) * du;
-    return grad * (T(0.5) * (T(1) + t) + (square < T(1e6) ? bend : T(0)));
+    const T s = math::sigmoid(T(2 * kGeluScale) * (x + T(kGeluCubic) * square * x));
+    const T slope = T(2 * kGeluScale) * (T(1) + T(3 * kGeluCubic) * square);
+    // Far out the sigmoid is flat and the slope may be infinite.
+    const T bend = x * (s * (T(1) - s)) * slope;
+    return grad * (s + (square < T(1e6) ? bend : T(0)));
   }
 };
 
@@ -279,7 +279,7 @@ const Registered gelu_backward_registered{gelu_backward_op};
 }  // namespace
 
 Tensor relu(const Tensor& x) {
-  if (x.defined() && mask_pays(x)) return std::move(bind(masked_relu_op, {x})[0]);
+  if (x.defined() && mask_pays(x)) return bind(masked_relu_op, {x})[0];
   return bind(relu_op, {x});
 }
 Tensor sigmoid(const Tensor& x) { return bind(sigmoid_op, {x}); }

@@ -253,21 +253,27 @@ TEST(MathTest, SineAndCosineAreMoreAccurateWhereNoReductionIsNeeded) {
   EXPECT_LE(worst, 0.8);
 }
 
-TEST(MathTest, NormalCdfStaysWithinItsBoundOverAllFloats) {
+TEST(MathTest, NormalStaysWithinItsBoundsOverAllFloats) {
   const std::uint64_t stride = stride_over_all_floats();
+  constexpr double kSmallest = 0x1p-149;  // a rounding of subnormals
   for (std::uint64_t pattern = 0; pattern < (std::uint64_t{1} << 32); pattern += stride) {
     const auto x = math::detail::bit_cast<float>(static_cast<std::uint32_t>(pattern));
-    const double got = scalar::normal_cdf(x),
-                 want = 0.5 * std::erfc(-static_cast<double>(x) / std::sqrt(2.0));
+    const auto [cdf, bell] = scalar::normal(x);
+    const auto exact = static_cast<double>(x);
     if (std::isnan(x)) {
-      ASSERT_TRUE(std::isnan(got));
-    } else {
-      ASSERT_NEAR(got, want, 2.6e-7) << hex(x);
-      ASSERT_TRUE(got >= 0 && got <= 1) << hex(x);
+      ASSERT_TRUE(std::isnan(cdf) && std::isnan(bell));
+      continue;
     }
+    const double want_cdf = 0.5 * std::erfc(-exact / std::sqrt(2.0)),
+                 want_bell = std::exp(-0.5 * exact * exact);
+    ASSERT_NEAR(cdf, want_cdf, 5e-7 * want_cdf + kSmallest) << hex(x);
+    ASSERT_NEAR(bell, want_bell, 2e-7 * want_bell + kSmallest) << hex(x);
+    ASSERT_TRUE(cdf >= 0 && cdf <= 1) << hex(x);
   }
-  EXPECT_EQ(scalar::normal_cdf(-6.0F), 0.0F);
-  EXPECT_EQ(scalar::normal_cdf(6.0F), 1.0F);
+  EXPECT_EQ(scalar::normal(-15.0F).cdf, 0.0F);
+  EXPECT_EQ(scalar::normal(6.0F).cdf, 1.0F);
+  EXPECT_EQ(scalar::normal(0.0F).cdf, 0.5F);
+  EXPECT_EQ(scalar::normal(0.0F).bell, 1.0F);
 }
 
 TEST(MathTest, SigmoidAndTanhSaturateAndAreSymmetric) {

@@ -173,6 +173,42 @@ TEST(NarrowRange, DirectionsOfHugeVectors) {
   }
 }
 
+TEST(NarrowRange, DirectionsOfVectorsThatAreLongerThanTheLargestNumber) {
+  const Tensor a = tensor({2.08e38, 3.03e38}, {.requires_grad = true}), b = ones({2});
+  const double length = std::hypot(2.08, 3.03), cosine = (2.08 + 3.03) / (length * std::sqrt(2.0));
+  const Tensor got = cosine_similarity(a, b, 0);
+  EXPECT_NEAR(got.item(), cosine, 0x1p-22);
+  (got * 1e30).backward();
+  const Tensor want = (b / std::sqrt(2.0) - tensor({2.08, 3.03}) * (cosine / length)) * (1e-8 / length);
+  EXPECT_TRUE(allclose(a.grad(), want, 1e-5, 0)) << to_string(a.grad());
+  for (const double p : {1.0, 2.0, 3.0}) {
+    const Tensor direction = normalize(full({1, 8}, 3e38), p, 1);
+    EXPECT_NEAR(direction.sum().item(), 8 / std::pow(8.0, 1 / p), 1e-5) << p;
+  }
+}
+
+// The right values by the exact distribution in f64.
+TEST(NarrowRange, GeluInItsTail) {
+  for (const double x : {-3.0, -5.09375, -7.5, -10.0, -13.0}) {
+    const double cdf = 0.5 * std::erfc(-x / std::sqrt(2.0)),
+                 density = std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      const Tensor in = tensor({x}, {.dtype = dtype, .requires_grad = true});
+      const double ulp = dtype == DType::f32 ? 1e-6 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+      const double least = dtype == DType::f16 ? 0x1p-25 : 0x1p-149;
+      const Tensor y = gelu(in);
+      EXPECT_NEAR(y.item(), x * cdf, ulp * std::fabs(x * cdf) + least) << x << to_string(dtype);
+      y.sum().backward();
+      const double slope = cdf + x * density;
+      EXPECT_NEAR(in.grad().item(), slope, ulp * std::fabs(slope) + least) << x << to_string(dtype);
+    }
+    const double u = 2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), sigmoid = 1 / (1 + std::exp(-u));
+    const double got = gelu(tensor({x}), GeluApproximation::tanh).item();
+    // u is rounded a few times, and its error counts as a factor.
+    EXPECT_NEAR(got, x * sigmoid, std::fabs(x * sigmoid * u) * 0x1p-22 + 0x1p-149) << x;
+  }
+}
+
 TEST(NarrowRange, GeluFarOut) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Tensor x = tensor({3e19, -3e19, 3e38, -3e38, 20.0, -20.0}, {.dtype = dtype, .requires_grad = true});
