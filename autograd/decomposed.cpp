@@ -19,7 +19,7 @@ Gradients differentiate(const VjpContext& context, const std::function<Outputs(I
   {
     const EnableGrad recording;
     for (std::size_t i = 0; i < context.num_inputs(); ++i) {
-      Tensor input = context.in(i);
+      Tensor input = context.saves(i) ? context.in(i) : Tensor();
       // Each input gets an identity of its own, so that a tensor used twice has one gradient per use.
       if (input.defined() && context.needs(i)) {
         const DType dtype = input.dtype();

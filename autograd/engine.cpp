@@ -51,8 +51,14 @@ Tensor fit(Tensor gradient, const Edge& edge, const OpInfo& op) {
     throw AutogradError(op.name.value, "a floating gradient", to_string(gradient.dtype()),
                         "mend the op's vjp");
   }
-  if (gradient.shape() != edge.shape)
-    gradient = sum_to(gradient, edge.shape, promote(gradient.dtype(), edge.wanted));
+  if (gradient.shape() != edge.shape) {
+    try {
+      gradient = sum_to(gradient, edge.shape, promote(gradient.dtype(), edge.wanted));
+    } catch (const ShapeError&) {
+      throw AutogradError(op.name.value, "a gradient of its input's shape, " + to_string(edge.shape),
+                          to_string(gradient.shape()), "mend the op's vjp");
+    }
+  }
   if (gradient.dtype() != edge.dtype && gradient.dtype() != edge.wanted) gradient = gradient.to(edge.dtype);
   return gradient;
 }
@@ -322,7 +328,18 @@ void Walk::process(Node& node, Slots grads) {
   {
     // A node that asked for it sees the autocast state of its forward; all others see none.
     const InputHookGuard hook(node.info.runs_under_autocast ? node.input_hook : InputHookState{});
-    gradients = node.apply(std::span<const Tensor>(grads.data(), grads.size()), {needs.data(), needs.size()});
+    try {
+      gradients =
+          node.apply(std::span<const Tensor>(grads.data(), grads.size()), {needs.data(), needs.size()});
+    } catch (const AutogradError&) {
+      throw;  // these two say which op they are about
+    } catch (const StateError&) {
+      throw;
+    } catch (Error& error) {
+      if (!node.info.name.value.starts_with(error.op()))
+        error.set_place("the gradient of " + std::string(node.info.name.value));
+      throw;
+    }
   }
   if (gradients.size() != node.edges.size()) {
     throw AutogradError(node.info.name.value, std::to_string(node.edges.size()) + " gradients, one per input",

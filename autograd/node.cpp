@@ -140,10 +140,25 @@ namespace {
 }
 }  // namespace
 
+namespace {
+[[noreturn]] void refuse_unsaved(const OpInfo& info, const std::string& kind, std::size_t i, bool is_there) {
+  throw AutogradError(info.name.value, "an " + kind + " that the op's `saves` names",
+                      kind + " " + std::to_string(i),
+                      is_there ? "add it there: save_" + kind + "s(" + std::to_string(i) + ")"
+                               : "the op has no such " + kind);
+}
+/// The version of an input that was given and that the op's `saves` does not name.
+constexpr std::uint32_t kNotNamed = ~0U;
+}  // namespace
+
+bool Node::saves_input(std::size_t i) const noexcept {
+  return i < saved_inputs.size() &&
+         (saved_inputs[i].tensor.defined() || saved_inputs[i].version != kNotNamed);
+}
+
 Tensor Node::unpack_input(std::size_t i) const {
   if (released) refuse_released(info);
-  if (i >= saved_inputs.size())
-    throw AutogradError(info.name.value, "an input that `saves` names", std::to_string(i), "");
+  if (!saves_input(i)) refuse_unsaved(info, "input", i, i < saved_inputs.size());
   if (const Recomputable* const again = recomputable_of(*this, false, i))
     return checked(recomputed(*again), "input", i);
   return checked(saved_inputs[i], "input", i);
@@ -153,7 +168,7 @@ Tensor Node::unpack_output(std::size_t i) const {
   if (released) refuse_released(info);
   const Recomputable* const again = recomputable_of(*this, true, i);
   if (again == nullptr && (i >= saved_outputs.size() || !saved_outputs[i].tensor.defined())) {
-    throw AutogradError(info.name.value, "an output that `saves` names", std::to_string(i), "");
+    refuse_unsaved(info, "output", i, i < saved_outputs.size());
   }
   const Tensor kept = checked(again != nullptr ? recomputed(*again) : saved_outputs[i], "output", i);
   Tensor result = kept.detach();
@@ -235,6 +250,7 @@ void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves)
     const Tensor& input = inputs[i].get();
     SavedTensor& saved = node->saved_inputs.emplace_back();
     const bool read = !is_in(saves.factors, i) || (wanted & ~set_of(i)) != 0;
+    if (input.defined() && !is_in(saves.inputs, i)) saved.version = kNotNamed;
     if (!read || !input.defined() || !is_in(saves.inputs, i)) continue;
     if (input.is_inference()) [[unlikely]]
       refuse_inference(node->info.name.value, i, input);

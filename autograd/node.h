@@ -57,12 +57,14 @@ class Node : public RefCounted {
   /// released, not saved, or written to since.
   [[nodiscard]] Tensor unpack_input(std::size_t i) const;
   [[nodiscard]] Tensor unpack_output(std::size_t i) const;
+  /// Whether input i was saved or is absent: false where the op's `saves` leaves it out.
+  [[nodiscard]] bool saves_input(std::size_t i) const noexcept;
 
   const OpInfo& info;
   const std::uint64_t sequence;  ///< grows with time: a node's inputs have smaller numbers
   SmallVector<Edge, 3> edges;
   SmallVector<OutputInfo, 1> outputs;
-  SmallVector<SavedTensor, 3> saved_inputs;
+  SmallVector<SavedTensor, 3> saved_inputs;  ///< empty, of version kNotNamed, where `saves` leaves one out
   SmallVector<SavedTensor, 1> saved_outputs;
   Ref<RefCounted>
       recomputable;  ///< RecomputableSaves (autograd/region.h): what it has not saved, in a region

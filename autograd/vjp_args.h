@@ -31,6 +31,8 @@ class VjpContext {
     const bool widen = node_.run_dtype && saved.defined() && is_16bit(saved.dtype());
     return widen ? detail::cast_saved(saved, *node_.run_dtype) : saved;
   }
+  /// Whether the op's `saves` names input i, or it was absent.
+  [[nodiscard]] bool saves(std::size_t i) const { return node_.saves_input(i); }
   /// Saved input i as the kernel read it: for `_backward` ops whose kernels widen themselves.
   [[nodiscard]] Tensor stored_in(std::size_t i) const { return node_.unpack_input(i); }
   /// Saved output i.

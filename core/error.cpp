@@ -34,6 +34,14 @@ std::string compose(std::string_view op, std::string_view expected, std::string_
 }
 }  // namespace
 
+void Error::set_place(std::string_view place) {
+  if (!place_.empty()) return;
+  place_ = one_line(place);
+  if (place_ == op_) return;  // the module's own
+  op_ += " in " + place_;
+  std::runtime_error::operator=(std::runtime_error(compose(op_, expected_, got_, fix_)));
+}
+
 Error::Error(std::string_view op, std::string_view expected, std::string_view got, std::string_view fix)
     : std::runtime_error(compose(op, expected, got, fix)),
       op_(one_line(op)),

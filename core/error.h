@@ -15,11 +15,12 @@ namespace mezzo {
 
 /// Base of everything mezzo throws for a user's mistake or a failing resource. `what()` is
 /// "op: expected E, got G; fix" (without the last part when `fix` is empty), on one line: control characters
-/// of names and paths read "\n" or "\x1b".
+/// of names and paths read "\n" or "\x1b". Thrown in the forward of a module that was called, it reads "op in
+/// Block 'encoder.0': expected ...".
 class Error : public std::runtime_error {
  public:
   Error(std::string_view op, std::string_view expected, std::string_view got, std::string_view fix);
-  /// The op or function that refused.
+  /// The op or function that refused, and where: "add", "add in Block 'encoder.0'".
   [[nodiscard]] const std::string& op() const noexcept { return op_; }
   /// What would have been right.
   [[nodiscard]] const std::string& expected() const noexcept { return expected_; }
@@ -27,9 +28,14 @@ class Error : public std::runtime_error {
   [[nodiscard]] const std::string& got() const noexcept { return got_; }
   /// What to do about it.
   [[nodiscard]] const std::string& fix() const noexcept { return fix_; }
+  /// The innermost module in whose call it was thrown, "Block 'encoder.0'"; in backward "the gradient of op".
+  /// Empty: neither.
+  [[nodiscard]] const std::string& place() const noexcept { return place_; }
+  /// Sets the place, which becomes part of the op, unless there is one.
+  void set_place(std::string_view place);
 
  private:
-  std::string op_, expected_, got_, fix_;
+  std::string op_, expected_, got_, fix_, place_;
 };
 
 /// Sizes or ranks that do not fit, dims out of range.

@@ -1,5 +1,5 @@
 // Calling a module: `fc(x)` is `fc->forward(x)` seen by whoever watches the calls of this thread, which is
-// how a model summary learns what each module made.
+// how a model summary learns what each module made, and errors where they were thrown.
 #pragma once
 
 #include <concepts>
@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "mezzo/core/error.h"
 #include "mezzo/core/function.h"
 #include "mezzo/core/scope.h"
 #include "mezzo/core/tensor.h"
@@ -97,9 +98,21 @@ class WatchedCall {
   bool runs_ = false;
 };
 
-}  // namespace detail
+/// A call of a module while it runs. Warns once of a module called in another one's forward that is no part
+/// of any: a plain member, or an element of a std::vector.
+class RunningCall {
+ public:
+  explicit RunningCall(const Module& module);
+  ~RunningCall();
+  RunningCall(const RunningCall&) = delete;
+  RunningCall& operator=(const RunningCall&) = delete;
+  /// Names the module in an error that ends the call.
+  void ends_with(Error& error) const;
 
-namespace detail {
+ private:
+  const Module& module_;
+  const RunningCall* outer_;
+};
 
 /// The hooks of a module around one call, and whether it is checkpointed (nn/checkpoint.h).
 class HookedCall {
@@ -167,6 +180,23 @@ auto forward_hooked(M& module, First&& first, Rest&&... rest) {
   return result;
 }
 
+/// The call between the module's hooks, told to the observer.
+template <class M, class... A>
+auto call(M& module, A&&... arguments) {
+  const bool is_hooked = HookedCall::is_needed(module);
+  if (!is_hooked && call_observer() == nullptr) return module.forward(std::forward<A>(arguments)...);
+  WatchedCall watched(module);
+  if constexpr (std::is_void_v<decltype(module.forward(std::forward<A>(arguments)...))>) {
+    module.forward(std::forward<A>(arguments)...);
+  } else {
+    auto result = is_hooked ? forward_hooked(module, std::forward<A>(arguments)...)
+                            : module.forward(std::forward<A>(arguments)...);
+    // Here and not in a destructor, for which the result might be gone: locals end in reverse order.
+    watched.returned(first_tensor(result));
+    return result;
+  }
+}
+
 }  // namespace detail
 
 /// module.forward(arguments...) between the module's hooks, told to the observer of this thread. What
@@ -174,17 +204,12 @@ auto forward_hooked(M& module, First&& first, Rest&&... rest) {
 template <class M, class... A>
 requires requires(M& module, A&&... arguments) { module.forward(std::forward<A>(arguments)...); }
 auto call(M& module, A&&... arguments) {
-  const bool is_hooked = detail::HookedCall::is_needed(module);
-  if (!is_hooked && detail::call_observer() == nullptr) return module.forward(std::forward<A>(arguments)...);
-  detail::WatchedCall watched(module);
-  if constexpr (std::is_void_v<decltype(module.forward(std::forward<A>(arguments)...))>) {
-    module.forward(std::forward<A>(arguments)...);
-  } else {
-    auto result = is_hooked ? detail::forward_hooked(module, std::forward<A>(arguments)...)
-                            : module.forward(std::forward<A>(arguments)...);
-    // Here and not in a destructor, for which the result might be gone: locals end in reverse order.
-    watched.returned(detail::first_tensor(result));
-    return result;
+  const detail::RunningCall running(module);
+  try {
+    return detail::call(module, std::forward<A>(arguments)...);
+  } catch (Error& error) {
+    running.ends_with(error);
+    throw;
   }
 }
 

@@ -1,22 +1,38 @@
 // Dropout: noise while training, nothing in evaluation mode.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "mezzo/core/random.h"
+#include "mezzo/core/value.h"
 #include "mezzo/nn/module.h"
 
 namespace mezzo::nn {
 
-/// `dropout` (ops/random.h) with probability p while the module is training, x itself otherwise. Masks come
-/// from `generator`, or the default one. Throws: ValueError unless p is in [0, 1].
-class Dropout final : public Layer {
+/// What all of them share: the probability p of zeroing, and where masks come from: `generator`, or the
+/// default one. Throws: ValueError unless p is in [0, 1].
+class DropoutLayer : public Layer {
  public:
-  explicit Dropout(double p = 0.5, Generator* generator = nullptr);
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
+  // All virtual members are here, so that nn/module/call.cpp knows the type where this file's sources are not
+  // linked.
+  [[nodiscard]] std::string extra_repr() const final { return "p=" + Value(p_).to_string(); }
+
+ protected:
+  DropoutLayer(std::string_view name, double p, Generator* generator);
+  [[nodiscard]] double p() const noexcept { return p_; }
+  [[nodiscard]] Generator& generator() const;
 
  private:
   double p_;
   Generator* generator_;
+};
+
+/// `dropout` (ops/random.h) with probability p while the module is training, x itself otherwise.
+class Dropout final : public DropoutLayer {
+ public:
+  explicit Dropout(double p = 0.5, Generator* generator = nullptr);
+  [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
 /// The same for whole channels: one number is drawn for each channel of each sample of x [N, C, kSpatial
@@ -24,40 +40,25 @@ class Dropout final : public Layer {
 /// layer's path, for other dims. (torch.nn.Dropout2d takes [C, H, W] for [N, C, L]; Dropout1d does that
 /// here.) Source: Tompson et al., "Efficient object localization using convolutional networks", CVPR 2015.
 template <int kSpatial>
-class ChannelDropout final : public Layer {
+class ChannelDropout final : public DropoutLayer {
  public:
   explicit ChannelDropout(double p = 0.5, Generator* generator = nullptr);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string type_name() const override { return "Dropout" + std::to_string(kSpatial) + "d"; }
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  double p_;
-  Generator* generator_;
 };
 
 /// `alpha_dropout` (ops/random.h) while training, for networks of SELU; otherwise as Dropout.
-class AlphaDropout final : public Layer {
+class AlphaDropout final : public DropoutLayer {
  public:
   explicit AlphaDropout(double p = 0.5, Generator* generator = nullptr);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  double p_;
-  Generator* generator_;
 };
 
 /// `feature_alpha_dropout`: the same for whole channels of x [N, C, ..].
-class FeatureAlphaDropout final : public Layer {
+class FeatureAlphaDropout final : public DropoutLayer {
  public:
   explicit FeatureAlphaDropout(double p = 0.5, Generator* generator = nullptr);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  double p_;
-  Generator* generator_;
 };
 
 extern template class ChannelDropout<1>;

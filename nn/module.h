@@ -144,6 +144,7 @@ class Module {
   friend class ChildSlot;
   friend class Cloning;
   friend class detail::HookedCall;
+  friend class detail::RunningCall;
   friend class surgery::Operation;  // sets the mode of replacements
   friend void detail::learn_copier(Module& module, const detail::Copier& copier) noexcept;
 

@@ -3,50 +3,34 @@
 #include "mezzo/nn/dropout.h"
 
 #include "mezzo/core/error.h"
-#include "mezzo/core/value.h"
 #include "mezzo/nn/layers/layer_support.h"
 #include "mezzo/ops/random.h"
 
 namespace mezzo::nn {
 
-namespace {
-
-double checked(const Layer& layer, double p) {
-  if (p >= 0 && p <= 1) return p;
-  throw ValueError(layer.type_name(), "a probability p in [0, 1]", Value(p).to_string(),
-                   "p is the part that is zeroed");
+DropoutLayer::DropoutLayer(std::string_view name, double p, Generator* generator)
+    : p_(p), generator_(generator) {
+  if (!(p >= 0 && p <= 1))
+    throw ValueError(name, "a probability p in [0, 1]", Value(p).to_string(), "p is the part that is zeroed");
 }
 
-}  // namespace
+Generator& DropoutLayer::generator() const { return detail::or_default(generator_); }
 
-Dropout::Dropout(double p, Generator* generator) : p_(checked(*this, p)), generator_(generator) {}
+Dropout::Dropout(double p, Generator* generator) : DropoutLayer("Dropout", p, generator) {}
+Tensor Dropout::forward(const Tensor& x) { return dropout(x, p(), is_training(), generator()); }
 
-Tensor Dropout::forward(const Tensor& x) {
-  return dropout(x, p_, is_training(), detail::or_default(generator_));
-}
-
-std::string Dropout::extra_repr() const { return "p=" + Value(p_).to_string(); }
-
-AlphaDropout::AlphaDropout(double p, Generator* generator) : p_(checked(*this, p)), generator_(generator) {}
-
-Tensor AlphaDropout::forward(const Tensor& x) {
-  return alpha_dropout(x, p_, is_training(), detail::or_default(generator_));
-}
-
-std::string AlphaDropout::extra_repr() const { return "p=" + Value(p_).to_string(); }
+AlphaDropout::AlphaDropout(double p, Generator* generator) : DropoutLayer("AlphaDropout", p, generator) {}
+Tensor AlphaDropout::forward(const Tensor& x) { return alpha_dropout(x, p(), is_training(), generator()); }
 
 FeatureAlphaDropout::FeatureAlphaDropout(double p, Generator* generator)
-    : p_(checked(*this, p)), generator_(generator) {}
-
+    : DropoutLayer("FeatureAlphaDropout", p, generator) {}
 Tensor FeatureAlphaDropout::forward(const Tensor& x) {
-  return feature_alpha_dropout(x, p_, is_training(), detail::or_default(generator_));
+  return feature_alpha_dropout(x, p(), is_training(), generator());
 }
-
-std::string FeatureAlphaDropout::extra_repr() const { return "p=" + Value(p_).to_string(); }
 
 template <int kSpatial>
 ChannelDropout<kSpatial>::ChannelDropout(double p, Generator* generator)
-    : p_(checked(*this, p)), generator_(generator) {}
+    : DropoutLayer("Dropout" + std::to_string(kSpatial) + "d", p, generator) {}
 
 template <int kSpatial>
 Tensor ChannelDropout<kSpatial>::forward(const Tensor& x) {
@@ -57,15 +41,10 @@ Tensor ChannelDropout<kSpatial>::forward(const Tensor& x) {
                          " for one sample",
                      to_string(x.shape()), "use the layer for that number of dims, or Dropout");
   }
-  if (!x.defined() || !is_training() || p_ == 0) return dropout(x, p_, false);
+  if (!x.defined() || !is_training() || p() == 0) return dropout(x, p(), false);
   Shape channels = x.shape();
   std::fill(channels.end() - kSpatial, channels.end(), 1);
-  return dropout(x, random_mask(1 - p_, channels, x.device(), detail::or_default(generator_)), p_);
-}
-
-template <int kSpatial>
-std::string ChannelDropout<kSpatial>::extra_repr() const {
-  return "p=" + Value(p_).to_string();
+  return dropout(x, random_mask(1 - p(), channels, x.device(), generator()), p());
 }
 
 template class ChannelDropout<1>;

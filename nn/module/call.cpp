@@ -1,10 +1,16 @@
-// The scopes of the observers of module calls, and what a watched call tells whom.
+// The scopes of the observers of module calls, what a watched call tells whom, and what a running call knows.
 #include "mezzo/nn/call.h"
 
+#include <algorithm>
 #include <atomic>
+#include <string>
+#include <vector>
 
 #include "mezzo/autograd/progress.h"
 #include "mezzo/core/memory/scope_list.h"
+#include "mezzo/core/warning.h"
+#include "mezzo/nn/dropout.h"
+#include "mezzo/nn/module.h"
 
 namespace mezzo::nn {
 
@@ -31,7 +37,45 @@ CallObserver* CallObserverGuard::outer() const noexcept {
   return scope_->older != nullptr ? scope_->older->value : nullptr;
 }
 
+namespace {
+
+/// The innermost call on this thread.
+constinit thread_local const detail::RunningCall* running = nullptr;
+
+/// Whether walks over the model must not miss the module: an optimizer, a checkpoint or `eval()` would. (A
+/// frozen model, such as a teacher, may stay outside.)
+bool must_be_registered(const Module& module) {
+  const std::vector<Tensor> parameters = module.parameters();
+  if (!parameters.empty())
+    return std::any_of(parameters.begin(), parameters.end(),
+                       [](const Tensor& p) { return p.requires_grad(); });
+  const auto modules = module.named_modules();
+  return std::any_of(modules.begin(), modules.end(), [](const auto& part) {
+    return !part.second->buffer_slots().empty() || dynamic_cast<const DropoutLayer*>(part.second) != nullptr;
+  });
+}
+
+}  // namespace
+
 namespace detail {
+
+RunningCall::RunningCall(const Module& module) : module_(module), outer_(running) {
+  static constinit WarningSite site("unregistered_module");
+  if (outer_ != nullptr && module.holders_.empty() && site.is_fresh() && must_be_registered(module)) {
+    const std::string type = module.type_name();
+    site.warn(
+        outer_->module_.described(), "modules that its slots hold",
+        "a call of a " + type + " that no slot holds, so no optimizer, checkpoint or eval() sees it",
+        "declare it as nn::Child<nn::" + type + "> name{*this, \"name\", nn::" + type +
+            "(...)}, put several into an nn::ModuleList, or requires_grad_(false) if it is to stay outside");
+  }
+  running = this;
+}
+RunningCall::~RunningCall() { running = outer_; }
+
+void RunningCall::ends_with(Error& error) const {
+  if (error.place().empty()) error.set_place(module_.described());
+}
 
 WatchedCall::WatchedCall(const Module& module) : module_(module) {
   const CallScope* const scope = newest();

@@ -7,6 +7,7 @@
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/ops.h"
+#include "mezzo/tests/support/message_of.h"
 
 namespace mezzo {
 namespace {
@@ -40,6 +41,29 @@ constexpr Op<NoAttrs> wrong_op{
     .vjp = wrong_vjp,
     .saves = kSaveNothing,
 };
+
+// --- ops whose gradients are wrong in other ways
+
+Outputs doubled_forward(const ForwardArgs<NoAttrs>& args) { return args.in(0) * 2.0; }
+/// An op that doubles its input, with this gradient.
+constexpr Op<NoAttrs> doubled_op(std::string_view name, Vjp<NoAttrs>::Function vjp) {
+  return {.info = {.name = name, .category = Category::passthrough},
+          .samples = no_samples,
+          .forward = doubled_forward,
+          .vjp = vjp,
+          .saves = kSaveNothing};
+}
+constexpr Op<NoAttrs> wrong_shape_op =
+    doubled_op("test_wrong_shape", [](const VjpArgs<NoAttrs>&) -> Gradients { return {ones({5})}; });
+constexpr Op<NoAttrs> unsaved_input_op =
+    doubled_op("test_unsaved_input", [](const VjpArgs<NoAttrs>& args) -> Gradients { return {args.in(0)}; });
+constexpr Op<NoAttrs> unsaved_output_op = doubled_op(
+    "test_unsaved_output", [](const VjpArgs<NoAttrs>& args) -> Gradients { return {args.out(0)}; });
+constexpr Op<NoAttrs> no_such_input_op =
+    doubled_op("test_no_such_input", [](const VjpArgs<NoAttrs>& args) -> Gradients { return {args.in(4)}; });
+constexpr Op<NoAttrs> failing_op = doubled_op("test_failing", [](const VjpArgs<NoAttrs>& args) -> Gradients {
+  return {args.grad() + ones({2}) * ones({3})};
+});
 
 Tensor x64(double value) { return tensor({value}, {.dtype = DType::f64, .requires_grad = true}); }
 
@@ -82,6 +106,32 @@ TEST(CustomOp, WithTooFewGradientsIsNamed) {
   } catch (const AutogradError& error) {
     EXPECT_EQ(error.op(), "test_wrong");
   }
+}
+
+TEST(CustomOp, WithAWrongGradientIsNamed) {
+  const auto message = [](const Op<NoAttrs>& op) {
+    const Tensor x = tensor({1.0, 2.0, 3.0, 4.0}, {.requires_grad = true});
+    return test::message_of<Error>([&] {
+      sum(Tensor(bind(op, {x}))).backward();
+      return 0;
+    });
+  };
+  EXPECT_EQ(message(wrong_shape_op),
+            "test_wrong_shape: expected a gradient of its input's shape, [4], got [5]; mend the op's vjp");
+  EXPECT_EQ(message(unsaved_input_op),
+            "test_unsaved_input: expected an input that the op's `saves` names, got input 0; add it there: "
+            "save_inputs(0)");
+  EXPECT_EQ(
+      message(unsaved_output_op),
+      "test_unsaved_output: expected an output that the op's `saves` names, got output 0; add it there: "
+      "save_outputs(0)");
+  EXPECT_EQ(
+      message(no_such_input_op),
+      "test_no_such_input: expected an input that the op's `saves` names, got input 4; the op has no such "
+      "input");
+  EXPECT_EQ(message(failing_op).find("mul in the gradient of test_failing: expected shapes that broadcast"),
+            0U)
+      << message(failing_op);
 }
 
 }  // namespace
