@@ -245,7 +245,8 @@ class TokenCount {
 };
 
 /// A metric of evaluations with its name: {"accuracy", train::Accuracy()}. It is updated with output and
-/// target of each batch, or by f(metric, output, batch).
+/// target of each batch, or by f(metric, output, batch). Of a metric with a number per class (Average::none)
+/// each is a result, "f1/0", "f1/1". A matrix is none, as a warning says: read the metric's compute().
 class EvalMetric {
  public:
   template <std::derived_from<Metric> M>
@@ -269,6 +270,9 @@ class EvalMetric {
   }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// The names of the numbers of `result`, which the metric has computed; none for a matrix. Throws:
+  /// ShapeError for more than 1024.
+  [[nodiscard]] std::vector<std::string> names(const Tensor& result) const;
   [[nodiscard]] Metric& metric() const noexcept { return *metric_; }
   [[nodiscard]] const detail::BatchFunction<void, const Tensor&>& update() const noexcept { return update_; }
 

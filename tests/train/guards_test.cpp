@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "mezzo/tests/support/caught_warnings.h"
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/altered_loop.h"
 #include "mezzo/tests/train/log_files.h"
@@ -88,6 +89,75 @@ TEST(StoppingEarly, RefusesAMetricThatIsNotThere) {
                 .find("EarlyStopping: expected a metric of the evaluations: accuracy, loss, score, got f1; "
                       "name one of these, or add it to the trainer's metrics"),
             std::string::npos);
+}
+
+TEST(Metrics, OfANumberPerClassAreResultsByClass) {
+  const test::CaughtWarnings warnings;
+  const auto confusion = std::make_shared<ConfusionMatrix>(4);
+  AlteredLoop loop;
+  TrainerOptions options = loop.trainer("1ba");
+  options.eval_loader = loop.batches;
+  options.metrics = {
+      {"accuracy", Accuracy()}, {"recall", Recall(4, {.average = Average::none})}, {"confusion", confusion}};
+  options.callbacks = {callbacks::TrainMetrics({{"recall", Recall(4, {.average = Average::none})}})};
+  Trainer trainer(options);
+  trainer.fit();
+  const EvalResults results = trainer.state().eval_results;
+  const std::vector<double> counts = confusion->compute().to_vector<double>();
+  ASSERT_EQ(counts.size(), 16U);
+  double right = 0, all = 0;
+  for (std::size_t target = 0; target < 4; ++target) {
+    double row = 0;
+    for (std::size_t prediction = 0; prediction < 4; ++prediction) row += counts[4 * target + prediction];
+    const double diagonal = counts[5 * target];
+    EXPECT_DOUBLE_EQ(results.at("recall/" + std::to_string(target)), row == 0 ? 0 : diagonal / row);
+    right += diagonal;
+    all += row;
+  }
+  ASSERT_GT(all, 0);
+  EXPECT_DOUBLE_EQ(results.at("accuracy"), right / all);
+  EXPECT_EQ(results.size(), 6U) << "accuracy, loss, and recall of 4 classes";
+  EXPECT_EQ(
+      warnings.texts(),
+      std::vector<std::string>{
+          "EvalMetric: expected a metric of one number, or one per class, got ConfusionMatrix 'confusion' of "
+          "shape [4, 4], which is not logged; read its compute()"});
+}
+
+TEST(Metrics, OfTooManyClassesAreRefusedAsResults) {
+  AlteredLoop loop;
+  TrainerOptions options = loop.trainer("1ba");
+  options.eval_loader = loop.batches;
+  options.metrics = {{"recall", Recall(2000, {.average = Average::none})}};
+  EXPECT_NE(message_of<Error>([&] { Trainer(options).fit(); })
+                .find("Recall: expected at most 1024 classes to log as 'recall', got 2000; take an average, "
+                      "or update "
+                      "the metric in a loop and read its compute()"),
+            std::string::npos);
+}
+
+TEST(Metrics, ThatChooseTheBestCheckpointAreOneNumber) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("mezzo-several-" + std::to_string(::getpid()));
+  const auto train = [&](const std::string& metric) {
+    AlteredLoop loop;
+    TrainerOptions options = loop.trainer("2ba");
+    options.eval_loader = loop.batches;
+    options.eval_interval = "1ba";
+    options.metrics = {{"recall", Recall(4, {.average = Average::none})}};
+    options.save = {.folder = folder.string(), .interval = "1ba", .metric = metric};
+    Trainer(options).fit();
+  };
+  EXPECT_NE(
+      message_of<Error>([&] { train("recall"); })
+          .find(
+              "expected a save.metric of one number, got recall, which has several; take an average, or name "
+              "one of them: recall/0"),
+      std::string::npos);
+  std::filesystem::remove_all(folder);
+  EXPECT_NO_THROW(train("recall/1"));
+  EXPECT_TRUE(std::filesystem::exists(folder));
+  std::filesystem::remove_all(folder);
 }
 
 // --- AnomalyHunt

@@ -129,8 +129,12 @@ void TrainMetrics::run(Event event, State& state) {
       return;
     case Event::batch_end:
       is_open_ = false;
-      for (const EvalMetric& metric : metrics_)
-        state.log("train/" + metric.name(), metric.metric().compute());
+      for (const EvalMetric& metric : metrics_) {
+        const Tensor result = metric.metric().compute();
+        const std::vector<std::string> names = metric.names(result);
+        for (std::size_t i = 0; i < names.size(); ++i)
+          state.log("train/" + names[i], flatten(result).select(0, static_cast<std::int64_t>(i)));
+      }
       return;
     default:
       is_open_ = false;

@@ -89,8 +89,10 @@ void check_evaluation(const TrainerOptions& options) {
 }
 
 bool is_metric(const TrainerOptions& options, const std::string& name) {
-  return name == "loss" || std::any_of(options.metrics.begin(), options.metrics.end(),
-                                       [&](const EvalMetric& metric) { return metric.name() == name; });
+  return name == "loss" ||
+         std::any_of(options.metrics.begin(), options.metrics.end(), [&](const EvalMetric& metric) {
+           return metric.name() == name || name.starts_with(metric.name() + "/");
+         });
 }
 
 void check_saving(const TrainerOptions& options) {

@@ -88,7 +88,10 @@ class Counting {
     if (call_.loss_function.defined()) results["loss"] = loss_.value();
     for (const EvalMetric& metric : metrics_) {
       const Tensor value = metric.metric().compute();
-      if (value.numel() == 1) results[metric.name()] = value.to(DType::f64).item();
+      const std::vector<std::string> names = metric.names(value);
+      if (names.empty()) continue;
+      const std::vector<double> numbers = value.to_vector<double>();
+      for (std::size_t i = 0; i < names.size(); ++i) results[names[i]] = numbers[i];
     }
     return results;
   }

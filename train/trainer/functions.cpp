@@ -2,6 +2,7 @@
 #include "mezzo/train/functions.h"
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/warning.h"
 
 namespace mezzo::train {
 
@@ -26,6 +27,30 @@ const Tensor& target_of(const AnyBatch& batch) {
 }
 
 }  // namespace detail
+
+std::vector<std::string> EvalMetric::names(const Tensor& result) const {
+  constexpr std::int64_t kMost = 1024;
+  if (result.numel() == 1) return {name_};
+  static constinit WarningSite site("metric_not_logged");
+  if (result.dim() > 1) {
+    if (site.is_fresh()) {
+      site.warn("EvalMetric", "a metric of one number, or one per class",
+                metric_->name() + " '" + name_ + "' of shape " + to_string(result.shape()) +
+                    ", which is not logged",
+                "read its compute()");
+    }
+    return {};
+  }
+  if (result.numel() > kMost) {
+    throw ShapeError(metric_->name(),
+                     "at most " + std::to_string(kMost) + " classes to log as '" + name_ + "'",
+                     std::to_string(result.numel()),
+                     "take an average, or update the metric in a loop and read its compute()");
+  }
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < result.numel(); ++i) names.push_back(name_ + "/" + std::to_string(i));
+  return names;
+}
 
 std::vector<Tensor> AnyOptimizer::parameters() const {
   return optimizer_ != nullptr ? optimizer_->parameters() : parameters_;

@@ -121,6 +121,10 @@ void TrainerCore::save_now() {
   std::optional<double> metric;
   if (!options_.save.metric.empty()) {
     const auto found = state_.eval_results.find(options_.save.metric);
+    if (found == state_.eval_results.end() && !state_.eval_results.empty()) {
+      throw ValueError("Trainer", "a save.metric of one number", options_.save.metric + ", which has several",
+                       "take an average, or name one of them: " + options_.save.metric + "/0");
+    }
     if (found != state_.eval_results.end() && !std::isnan(found->second)) metric = found->second;
   }
   if (parallel_) {
