@@ -12,12 +12,12 @@ constexpr int kBatch = 16, kLatent = 32, kFeatures = 8;
 struct NetG final : nn::Layer {
   nn::Child<nn::Sequential> main{
       *this, "main",
-      nn::Sequential(
+      nn::Sequential{
           nn::ConvTranspose2d(kLatent, 2 * kFeatures, 7, {.bias = false}), nn::BatchNorm2d(2 * kFeatures),
           nn::ReLU(),  // 16 x 7 x 7
           nn::ConvTranspose2d(2 * kFeatures, kFeatures, 4, {.stride = 2, .padding = 1, .bias = false}),
           nn::BatchNorm2d(kFeatures), nn::ReLU(),  // 8 x 14 x 14
-          nn::ConvTranspose2d(kFeatures, 1, 4, {.stride = 2, .padding = 1, .bias = false}), nn::Sigmoid())};
+          nn::ConvTranspose2d(kFeatures, 1, 4, {.stride = 2, .padding = 1, .bias = false}), nn::Sigmoid()}};
 
   Tensor forward(const Tensor& noise) override { return main(noise); }
 };

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "../training_options.h"
 
@@ -21,24 +22,32 @@ struct Networks {
   std::shared_ptr<nn::Sequential> generator, critic;
 };
 
+/// Layers in the order in which they are made and so draw their first weights.
+using Layers = std::vector<std::shared_ptr<nn::Layer>>;
+using nn::make;
+
 /// For points [batch, 2].
 inline Networks point_networks(std::int64_t width) {
-  return {nn::make<nn::Sequential>(nn::Linear(kNoise, width), nn::ReLU(), nn::Linear(width, width),
-                                   nn::ReLU(), nn::Linear(width, 2)),
-          nn::make<nn::Sequential>(nn::Linear(2, width), nn::LeakyReLU(0.2), nn::Linear(width, width),
-                                   nn::LeakyReLU(0.2), nn::Linear(width, width), nn::LeakyReLU(0.2),
-                                   nn::Linear(width, 1))};
+  return {make<nn::Sequential>(Layers{make<nn::Linear>(kNoise, width), make<nn::ReLU>(),
+                                      make<nn::Linear>(width, width), make<nn::ReLU>(),
+                                      make<nn::Linear>(width, 2)}),
+          make<nn::Sequential>(Layers{make<nn::Linear>(2, width), make<nn::LeakyReLU>(0.2),
+                                      make<nn::Linear>(width, width), make<nn::LeakyReLU>(0.2),
+                                      make<nn::Linear>(width, width), make<nn::LeakyReLU>(0.2),
+                                      make<nn::Linear>(width, 1)})};
 }
 
 /// For images [batch, 1, 28, 28] of values in [-1, 1]. The critic has no norms over the batch, in which the
 /// gradient of one sample would depend on the others.
 inline Networks digit_networks() {
-  return {nn::make<nn::Sequential>(nn::Linear(kNoise, 64 * 7 * 7), nn::ReLU(), nn::Unflatten(1, {64, 7, 7}),
-                                   nn::ConvTranspose2d(64, 32, 4, {.stride = 2, .padding = 1}), nn::ReLU(),
-                                   nn::ConvTranspose2d(32, 1, 4, {.stride = 2, .padding = 1}), nn::Tanh()),
-          nn::make<nn::Sequential>(nn::Conv2d(1, 32, 4, {.stride = 2, .padding = 1}), nn::LeakyReLU(0.2),
-                                   nn::Conv2d(32, 64, 4, {.stride = 2, .padding = 1}), nn::LeakyReLU(0.2),
-                                   nn::Flatten(), nn::Linear(64 * 7 * 7, 1))};
+  return {make<nn::Sequential>(Layers{
+              make<nn::Linear>(kNoise, 64 * 7 * 7), make<nn::ReLU>(), make<nn::Unflatten>(1, Shape{64, 7, 7}),
+              make<nn::ConvTranspose2d>(64, 32, 4, {.stride = 2, .padding = 1}), make<nn::ReLU>(),
+              make<nn::ConvTranspose2d>(32, 1, 4, {.stride = 2, .padding = 1}), make<nn::Tanh>()}),
+          make<nn::Sequential>(
+              Layers{make<nn::Conv2d>(1, 32, 4, {.stride = 2, .padding = 1}), make<nn::LeakyReLU>(0.2),
+                     make<nn::Conv2d>(32, 64, 4, {.stride = 2, .padding = 1}), make<nn::LeakyReLU>(0.2),
+                     make<nn::Flatten>(), make<nn::Linear>(64 * 7 * 7, 1)})};
 }
 
 /// A point on the line between each real sample and a generated one, which requires a gradient.

@@ -191,6 +191,57 @@ TEST(TrainingRuns, TheProgramIsTheExample) {
   EXPECT_EQ(stripped(between(source, "// program begins\n", "// program ends")), stripped(shown));
 }
 
+/// Whether a Sequential of the text is made of several layers between parentheses, where C++ leaves open
+/// which one is made first and so gets which random numbers.
+bool has_sequential_in_parentheses(const std::string& text) {
+  const std::string type = "Sequential";
+  for (std::size_t at = text.find(type); at != std::string::npos; at = text.find(type, at + 1)) {
+    if (at >= 3 && text.compare(at - 3, 3, "nn.") == 0) continue;  // Python's, which has an order
+    std::size_t i = at + type.size();
+    const auto is_name = [&] {
+      return std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_';
+    };
+    if (i < text.size() && (text[i] == '>' || text[i] == ' ')) ++i;
+    while (i < text.size() && is_name()) ++i;
+    if (i >= text.size() || text[i] != '(') continue;
+    int depth = 0, layers = 0;
+    for (bool begins = true; i < text.size(); ++i) {
+      const char c = text[i];
+      if (c == '(' || c == '{') ++depth;
+      if (c == ')' || c == '}') --depth;
+      if (depth == 0) break;
+      if (depth == 1 && begins && std::isalpha(static_cast<unsigned char>(c)) != 0) {
+        if (text.compare(i, 4, "nn::") == 0) i += 4;
+        if (std::isupper(static_cast<unsigned char>(text[i])) != 0) ++layers;
+        begins = false;
+      }
+      if (depth == 1 && c == ',') begins = true;
+    }
+    if (layers > 1) return true;
+  }
+  return false;
+}
+
+TEST(Pages, LayersOfASequentialStandBetweenBraces) {
+  EXPECT_TRUE(has_sequential_in_parentheses("nn::Sequential net(nn::Linear(1, 2), nn::ReLU());"));
+  EXPECT_TRUE(has_sequential_in_parentheses("make<nn::Sequential>(nn::Linear(1, 2),\n  ReLU())"));
+  EXPECT_FALSE(
+      has_sequential_in_parentheses("nn::Sequential net{nn::Linear(1, 2), nn::ReLU()}; f(a, B(c));"));
+  EXPECT_FALSE(
+      has_sequential_in_parentheses("void f(nn::Sequential& net, Tensor x); nn::Sequential(layers)"));
+  int files = 0;
+  for (const std::string folder : {"docs", "examples"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(kRoot + folder)) {
+      const std::string end = entry.path().extension().string();
+      if (end != ".md" && end != ".h" && end != ".cpp") continue;
+      EXPECT_FALSE(has_sequential_in_parentheses(read(entry.path()))) << entry.path();
+      ++files;
+    }
+  }
+  EXPECT_FALSE(has_sequential_in_parentheses(read(kReadme)));
+  EXPECT_GT(files, 50);
+}
+
 TEST(Pages, LinksLeadToFilesAndHeadings) {
   int links = 0;
   for (const std::string folder : {"", "docs/", "bench/", "examples/amp/"}) {
