@@ -69,18 +69,21 @@ class SmallVector {
   T* end() noexcept { return data_ + size_; }
   const T* begin() const noexcept { return data_; }
   const T* end() const noexcept { return data_ + size_; }
-  T& operator[](std::size_t i) noexcept {
+  T& operator[](std::size_t i) & noexcept {
     assert(i < size_);
     return data_[i];
   }
-  const T& operator[](std::size_t i) const noexcept {
+  const T& operator[](std::size_t i) const& noexcept {
     assert(i < size_);
     return data_[i];
   }
-  T& front() noexcept { return (*this)[0]; }
-  const T& front() const noexcept { return (*this)[0]; }
-  T& back() noexcept { return (*this)[size_ - 1]; }
-  const T& back() const noexcept { return (*this)[size_ - 1]; }
+  T operator[](std::size_t i) && { return std::move((*this)[i]); }
+  T& front() & noexcept { return (*this)[0]; }
+  const T& front() const& noexcept { return (*this)[0]; }
+  T front() && { return std::move((*this)[0]); }
+  T& back() & noexcept { return (*this)[size_ - 1]; }
+  const T& back() const& noexcept { return (*this)[size_ - 1]; }
+  T back() && { return std::move((*this)[size_ - 1]); }
 
   template <class... Args>
   T& emplace_back(Args&&... args) {

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <initializer_list>
 #include <iosfwd>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,8 @@
 
 namespace mezzo {
 
+template <class T>
+class HeldSpan;
 class Index;
 class Tensor;
 class TensorItem;
@@ -56,9 +59,11 @@ class Tensor {
   explicit Tensor(Ref<TensorImpl> impl) noexcept : impl_(std::move(impl)) {}
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(impl_); }
-  [[nodiscard]] const Shape& shape() const;
-  [[nodiscard]] const Dims& strides() const;  ///< in elements
-  [[nodiscard]] std::int64_t dim() const;     ///< number of dimensions
+  [[nodiscard]] const Shape& shape() const&;
+  [[nodiscard]] Shape shape() const&& { return shape(); }
+  [[nodiscard]] const Dims& strides() const&;  ///< in elements
+  [[nodiscard]] Dims strides() const&& { return strides(); }
+  [[nodiscard]] std::int64_t dim() const;  ///< number of dimensions
   /// Size of one dim; negative dims count from the end. Throws: IndexError.
   [[nodiscard]] std::int64_t size(std::int64_t dim) const;
   [[nodiscard]] std::int64_t numel() const;
@@ -78,15 +83,24 @@ class Tensor {
   }
   [[nodiscard]] Scalar item_scalar() const;
   /// The elements of a contiguous CPU tensor, in order. T must be the storage type of the dtype (DTypeError).
+  /// Those of a temporary tensor, `add(x, 1).data<float>()`, come with the tensor.
   template <class T>
-  [[nodiscard]] std::span<const T> data() const {
+  [[nodiscard]] std::span<const T> data() const& {
     return {static_cast<const T*>(host_data(dtype_of<T>)), static_cast<std::size_t>(numel())};
+  }
+  template <class T>
+  [[nodiscard]] HeldSpan<const T> data() const&& {
+    return {*this, data<T>()};
   }
   /// The same for writing; counts as an in-place write (version). Whoever keeps the span may write later on,
   /// so from here on autocast casts the values anew in each outermost region.
   template <class T>
-  [[nodiscard]] std::span<T> mutable_data() const {
+  [[nodiscard]] std::span<T> mutable_data() const& {
     return {static_cast<T*>(writable_host_data(dtype_of<T>)), static_cast<std::size_t>(numel())};
+  }
+  template <class T>
+  [[nodiscard]] HeldSpan<T> mutable_data() const&& {
+    return {*this, mutable_data<T>()};
   }
   /// A copy of all elements, row-major, converted to T; any device, layout and dtype.
   template <class T>
@@ -358,6 +372,30 @@ class Tensor {
   Ref<TensorImpl> impl_;
 };
 
+/// The elements of a temporary tensor, which it keeps alive. It becomes a std::span only where it has a name.
+template <class T>
+class HeldSpan {
+  // No contiguous range, as std::span could be made of it by itself, and of a temporary.
+  using Iterator = std::reverse_iterator<std::reverse_iterator<T*>>;
+
+ public:
+  HeldSpan(Tensor tensor, std::span<T> elements) noexcept : tensor_(std::move(tensor)), elements_(elements) {}
+  [[nodiscard]] std::size_t size() const noexcept { return elements_.size(); }
+  [[nodiscard]] bool empty() const noexcept { return elements_.empty(); }
+  [[nodiscard]] T* data() const noexcept { return elements_.data(); }
+  [[nodiscard]] Iterator begin() const noexcept { return at(elements_.data()); }
+  [[nodiscard]] Iterator end() const noexcept { return at(elements_.data() + elements_.size()); }
+  T& operator[](std::size_t i) const noexcept { return elements_[i]; }
+  operator std::span<T>() const& noexcept { return elements_; }
+  operator std::span<T>() const&& = delete;
+
+ private:
+  static Iterator at(T* element) noexcept { return Iterator(std::reverse_iterator<T*>(element)); }
+
+  Tensor tensor_;
+  std::span<T> elements_;
+};
+
 /// Several tensors as an argument: `{a, b}`, a vector, what `parameters()` returns, a span, or one tensor. It
 /// owns none of them, so it is for parameters of functions only. Source: at::TensorList.
 class TensorList {
@@ -431,8 +469,8 @@ std::ostream& operator<<(std::ostream& stream, const Dims& dims);
 std::ostream& operator<<(std::ostream& stream, DType dtype);
 std::ostream& operator<<(std::ostream& stream, Device device);
 
-inline const Shape& Tensor::shape() const { return required("shape").shape; }
-inline const Dims& Tensor::strides() const { return required("strides").strides; }
+inline const Shape& Tensor::shape() const& { return required("shape").shape; }
+inline const Dims& Tensor::strides() const& { return required("strides").strides; }
 inline std::int64_t Tensor::dim() const { return static_cast<std::int64_t>(required("dim").shape.size()); }
 inline DType Tensor::dtype() const { return required("dtype").dtype; }
 inline bool Tensor::is_inference() const { return required("is_inference").storage->is_inference(); }

@@ -144,17 +144,17 @@ double Value::as_double() const {
   refuse("Value::as_double", "a number or one of the strings \"inf\", \"-inf\", \"nan\"");
 }
 
-const std::string& Value::as_string() const {
+const std::string& Value::as_string() const& {
   if (is_string()) return string_;
   refuse("Value::as_string", "a string");
 }
 
-const Value::List& Value::as_list() const {
+const Value::List& Value::as_list() const& {
   if (is_list()) return list_;
   refuse("Value::as_list", "a list");
 }
 
-const Value::Map& Value::as_map() const {
+const Value::Map& Value::as_map() const& {
   if (is_map()) return map_;
   refuse("Value::as_map", "a map");
 }
@@ -165,19 +165,24 @@ std::size_t Value::size() const {
   refuse("Value::size", "a list or a map");
 }
 
-const Value* Value::find(std::string_view key) const {
+const Value* Value::find(std::string_view key) const& {
   if (!is_map()) refuse("Value::find", "a map");
   const auto entry =
       std::find_if(map_.begin(), map_.end(), [key](const auto& item) { return item.first == key; });
   return entry == map_.end() ? nullptr : &entry->second;
 }
 
-const Value& Value::at(std::string_view key) const {
+std::optional<Value> Value::find(std::string_view key) && {
+  const Value* const found = find(key);
+  return found != nullptr ? std::optional(moved(*found)) : std::nullopt;
+}
+
+const Value& Value::at(std::string_view key) const& {
   if (const Value* value = find(key)) return *value;
   throw ValueError("Value::at", "the key " + quote(key), key_list(as_map()), "check the spelling");
 }
 
-const Value& Value::at(std::size_t index) const {
+const Value& Value::at(std::size_t index) const& {
   const List& list = as_list();
   if (index < list.size()) return list[index];
   throw IndexError("Value::at", "an index below " + std::to_string(list.size()), std::to_string(index),

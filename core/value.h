@@ -89,32 +89,43 @@ class Value {
   [[nodiscard]] bool is_map() const noexcept { return kind() == Kind::map; }
 
   // Each returns what is held and throws ValueError, naming the kind and the value found, where that is
-  // something else.
+  // something else. Of a temporary, `json::parse(text)["names"].as_list()`, it is moved out.
   [[nodiscard]] bool as_bool() const;
   /// Integers only: 3.0 is refused, so that nothing is rounded unseen.
   [[nodiscard]] std::int64_t as_int() const;
   /// A double; an integer (rounded to nearest where it exceeds 2^53); or one of the strings "inf", "-inf",
   /// "nan", as JSON has no literals for these.
   [[nodiscard]] double as_double() const;
-  [[nodiscard]] const std::string& as_string() const;
-  [[nodiscard]] const List& as_list() const;
-  [[nodiscard]] const Map& as_map() const;
+  [[nodiscard]] const std::string& as_string() const&;
+  [[nodiscard]] std::string as_string() && { return moved(as_string()); }
+  [[nodiscard]] const List& as_list() const&;
+  [[nodiscard]] List as_list() && { return moved(as_list()); }
+  [[nodiscard]] const Map& as_map() const&;
+  [[nodiscard]] Map as_map() && { return moved(as_map()); }
 
   /// Number of elements of a list or entries of a map; ValueError on any other kind.
   [[nodiscard]] std::size_t size() const;
   /// The value under `key`, or nullptr. Searches from front to back. ValueError when this is not a map.
-  [[nodiscard]] const Value* find(std::string_view key) const;
+  [[nodiscard]] const Value* find(std::string_view key) const&;
+  [[nodiscard]] std::optional<Value> find(std::string_view key) &&;
   [[nodiscard]] bool contains(std::string_view key) const { return find(key) != nullptr; }
   /// As `find`, but throws ValueError, listing the keys there are, when the key is missing.
-  [[nodiscard]] const Value& at(std::string_view key) const;
+  [[nodiscard]] const Value& at(std::string_view key) const&;
+  [[nodiscard]] Value at(std::string_view key) && { return moved(at(key)); }
   /// Element `index` of a list. ValueError when this is not a list, IndexError when it is too short.
-  [[nodiscard]] const Value& at(std::size_t index) const;
+  [[nodiscard]] const Value& at(std::size_t index) const&;
+  [[nodiscard]] Value at(std::size_t index) && { return moved(at(index)); }
 
   /// The same: `value["optimizer"]["lr"]`, `value[0]`.
-  const Value& operator[](std::string_view key) const { return at(key); }
+  const Value& operator[](std::string_view key) const& { return at(key); }
+  Value operator[](std::string_view key) && { return moved(at(key)); }
   template <std::integral I>
-  const Value& operator[](I index) const {
+  const Value& operator[](I index) const& {
     return at(static_cast<std::size_t>(index));
+  }
+  template <std::integral I>
+  Value operator[](I index) && {
+    return moved(at(static_cast<std::size_t>(index)));
   }
 
   /// Sets `key`, in its place when it exists and at the end otherwise. Null becomes a map first; ValueError
@@ -137,6 +148,11 @@ class Value {
   [[nodiscard]] static const std::string* duplicate_key(const Map& map);
 
  private:
+  /// A part of this value, taken out.
+  template <class T>
+  static T moved(const T& part) {
+    return std::move(const_cast<T&>(part));
+  }
   template <std::integral T>
   static std::int64_t checked(T value) {
     if (std::in_range<std::int64_t>(value)) return static_cast<std::int64_t>(value);

@@ -151,7 +151,8 @@ class TensorDataset {
   [[nodiscard]] Sample get_batch(std::span<const std::int64_t> indices) const {
     return of_each([&](const Tensor& tensor) { return gather_samples(tensor, indices); });
   }
-  [[nodiscard]] const std::array<Tensor, N>& tensors() const noexcept { return tensors_; }
+  [[nodiscard]] const std::array<Tensor, N>& tensors() const& noexcept { return tensors_; }
+  [[nodiscard]] std::array<Tensor, N> tensors() && { return std::move(tensors_); }
 
  private:
   template <class F>
@@ -218,7 +219,8 @@ class Subset {
     for (const std::int64_t index : indices) whole.push_back(of_whole(index));
     return dataset_.get_batch(whole);
   }
-  [[nodiscard]] const std::vector<std::int64_t>& indices() const noexcept { return indices_; }
+  [[nodiscard]] const std::vector<std::int64_t>& indices() const& noexcept { return indices_; }
+  [[nodiscard]] std::vector<std::int64_t> indices() && { return std::move(indices_); }
 
  private:
   [[nodiscard]] std::int64_t of_whole(std::int64_t index) const {

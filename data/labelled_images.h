@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mezzo/core/tensor.h"
@@ -28,9 +29,12 @@ class LabelledImages {
   [[nodiscard]] Example get_batch(std::span<const std::int64_t> indices) const;
 
   /// All images and labels: the data set's own memory.
-  [[nodiscard]] const Tensor& images() const noexcept { return images_; }
-  [[nodiscard]] const Tensor& labels() const noexcept { return labels_; }
-  [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
+  [[nodiscard]] const Tensor& images() const& noexcept { return images_; }
+  [[nodiscard]] Tensor images() && { return std::move(images_); }
+  [[nodiscard]] const Tensor& labels() const& noexcept { return labels_; }
+  [[nodiscard]] Tensor labels() && { return std::move(labels_); }
+  [[nodiscard]] const std::vector<std::string>& classes() const& noexcept { return classes_; }
+  [[nodiscard]] std::vector<std::string> classes() && { return std::move(classes_); }
 
  private:
   std::string name_;

@@ -124,7 +124,7 @@ std::int64_t Column::size() const noexcept {
   return static_cast<std::int64_t>(count);
 }
 
-std::string_view Column::text(std::size_t row) const noexcept {
+std::string_view Column::text(std::size_t row) const& noexcept {
   const std::size_t begin = row == 0 ? 0 : static_cast<std::size_t>(ends[row - 1]);
   return std::string_view(bytes).substr(begin, static_cast<std::size_t>(ends[row]) - begin);
 }
@@ -155,7 +155,7 @@ bool Table::contains(std::string_view name) const noexcept {
   return std::any_of(columns_.begin(), columns_.end(), [&](const Column& c) { return c.name == name; });
 }
 
-const Column& Table::column(std::string_view name) const {
+const Column& Table::column(std::string_view name) const& {
   for (const Column& column : columns_) {
     if (column.name == name) return column;
   }

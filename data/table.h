@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mezzo/core/tensor.h"
@@ -27,7 +28,8 @@ struct Column {
 
   [[nodiscard]] std::int64_t size() const noexcept;
   /// The text in `row`, of a column of text, unchecked.
-  [[nodiscard]] std::string_view text(std::size_t row) const noexcept;
+  [[nodiscard]] std::string_view text(std::size_t row) const& noexcept;
+  [[nodiscard]] std::string text(std::size_t row) && { return std::string(text(row)); }
 };
 
 /// Codes of a column's distinct values: what an embedding or a classification takes.
@@ -44,11 +46,15 @@ class Table {
   explicit Table(std::vector<Column> columns);
 
   [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
-  [[nodiscard]] const std::vector<Column>& columns() const noexcept { return columns_; }
+  [[nodiscard]] const std::vector<Column>& columns() const& noexcept { return columns_; }
+  [[nodiscard]] std::vector<Column> columns() && { return std::move(columns_); }
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool contains(std::string_view name) const noexcept;
   /// Throws: ValueError, listing the names there are, when there is no such column.
-  [[nodiscard]] const Column& column(std::string_view name) const;
+  [[nodiscard]] const Column& column(std::string_view name) const&;
+  [[nodiscard]] Column column(std::string_view name) && {
+    return std::move(const_cast<Column&>(column(name)));
+  }
 
   /// Shapes: [rows, number of names]. Numbers of these columns, in this order; of all columns where no name
   /// is given. Throws: DTypeError for a column of text, and ValueError when `dtype` is an integer type and a

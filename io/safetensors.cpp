@@ -62,7 +62,11 @@ SafeTensors SafeTensors::open(const std::string& path) {
   return with_data(file.op(), std::move(opened.header), bytes, std::move(data));
 }
 
-std::span<const SafeTensors::Entry> SafeTensors::entries() const noexcept { return entries_; }
+std::span<const SafeTensors::Entry> SafeTensors::entries() const& noexcept { return entries_; }
+std::vector<SafeTensors::Entry> SafeTensors::entries() && {
+  for (Entry& entry : entries_) entry.owner = owner_;
+  return std::move(entries_);
+}
 
 const SafeTensors::Entry* SafeTensors::find(std::string_view name) const {
   const auto place =
@@ -80,7 +84,13 @@ std::vector<std::string> SafeTensors::names() const {
   return names;
 }
 
-const SafeTensors::Entry& SafeTensors::at(std::string_view name) const {
+SafeTensors::Entry SafeTensors::at(std::string_view name) && {
+  Entry entry = at(name);
+  entry.owner = owner_;
+  return entry;
+}
+
+const SafeTensors::Entry& SafeTensors::at(std::string_view name) const& {
   if (const Entry* const found = find(name); found != nullptr) return *found;
   std::string got = entries_.empty() ? "a file without tensors" : "only ";
   for (std::size_t i = 0; i < std::min<std::size_t>(entries_.size(), 8); ++i) {

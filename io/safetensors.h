@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "mezzo/io/tensor_entry.h"
@@ -44,14 +45,17 @@ class SafeTensors {
   /// The same from bytes in memory, which are kept, not copied.
   [[nodiscard]] static SafeTensors from_bytes(std::vector<std::byte> bytes);
 
-  [[nodiscard]] const Metadata& metadata() const noexcept { return metadata_; }
+  [[nodiscard]] const Metadata& metadata() const& noexcept { return metadata_; }
+  [[nodiscard]] Metadata metadata() && { return std::move(metadata_); }
   /// All tensors, in the order of the header.
-  [[nodiscard]] std::span<const Entry> entries() const noexcept;
+  [[nodiscard]] std::span<const Entry> entries() const& noexcept;
+  [[nodiscard]] std::vector<Entry> entries() &&;
   /// Their names, in the same order.
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool contains(std::string_view name) const;
   /// The tensor of that name; IoError, naming some that there are, when there is none.
-  [[nodiscard]] const Entry& at(std::string_view name) const;
+  [[nodiscard]] const Entry& at(std::string_view name) const&;
+  [[nodiscard]] Entry at(std::string_view name) &&;
 
  private:
   SafeTensors() = default;

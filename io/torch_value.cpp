@@ -111,12 +111,12 @@ double TorchValue::as_double() const {
   return tree_->nodes[number_].real;
 }
 
-const std::string& TorchValue::as_string() const {
+std::string TorchValue::as_string() const {
   if (!is_string()) refuse("as_string", "str");
   return tree_->strings[tree_->nodes[number_].index];
 }
 
-const Tensor& TorchValue::as_tensor() const {
+Tensor TorchValue::as_tensor() const {
   if (!is_tensor()) refuse("as_tensor", "tensor");
   return tree_->tensors[tree_->nodes[number_].index];
 }

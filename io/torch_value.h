@@ -52,8 +52,8 @@ class TorchValue {
   /// A float or an int.
   [[nodiscard]] double as_double() const;
   /// A str; a torch.dtype is "torch.float32", a torch.device "cuda:0".
-  [[nodiscard]] const std::string& as_string() const;
-  [[nodiscard]] const Tensor& as_tensor() const;
+  [[nodiscard]] std::string as_string() const;
+  [[nodiscard]] Tensor as_tensor() const;
 
   /// Number of elements of a list, tuple or dict; ValueError on any other kind.
   [[nodiscard]] std::size_t size() const;

@@ -83,10 +83,13 @@ struct Kept {
 /// What was done. It holds the modules that were taken out.
 class Report {
  public:
-  [[nodiscard]] const std::vector<Replaced>& replaced() const noexcept { return replaced_; }
-  [[nodiscard]] const std::vector<Kept>& kept() const noexcept { return kept_; }
+  [[nodiscard]] const std::vector<Replaced>& replaced() const& noexcept { return replaced_; }
+  [[nodiscard]] std::vector<Replaced> replaced() && { return std::move(replaced_); }
+  [[nodiscard]] const std::vector<Kept>& kept() const& noexcept { return kept_; }
+  [[nodiscard]] std::vector<Kept> kept() && { return std::move(kept_); }
   /// Remarks about the whole: why nothing was done, what a user should know.
-  [[nodiscard]] const std::vector<std::string>& notes() const noexcept { return notes_; }
+  [[nodiscard]] const std::vector<std::string>& notes() const& noexcept { return notes_; }
+  [[nodiscard]] std::vector<std::string> notes() && { return std::move(notes_); }
   void add_note(std::string note);
   /// Whether the model is as it was.
   [[nodiscard]] bool empty() const noexcept;
@@ -95,9 +98,10 @@ class Report {
   /// and the modules below it; `after` is undefined for one that has no successor, `before` for a new one,
   /// which stands behind the others of its module. A parameter that is in the model before and after is not
   /// listed. For `optim::remap`.
-  [[nodiscard]] const std::vector<std::pair<Tensor, Tensor>>& parameter_pairs() const noexcept {
+  [[nodiscard]] const std::vector<std::pair<Tensor, Tensor>>& parameter_pairs() const& noexcept {
     return pairs_;
   }
+  [[nodiscard]] std::vector<std::pair<Tensor, Tensor>> parameter_pairs() && { return std::move(pairs_); }
 
   /// Puts the former modules back into all their places and returns the report of that, which can be undone
   /// too; this one is empty then. Where mode, device or dtype of the other module has changed meanwhile, the

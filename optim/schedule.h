@@ -36,7 +36,8 @@ class PerGroup {
   PerGroup& operator=(PerGroup&& other) noexcept;
   ~PerGroup();
 
-  [[nodiscard]] const std::vector<T>& values() const noexcept { return values_; }
+  [[nodiscard]] const std::vector<T>& values() const& noexcept { return values_; }
+  [[nodiscard]] std::vector<T> values() && { return std::move(values_); }
   [[nodiscard]] const T& of(std::size_t group) const;
   /// Throws: ValueError in the name of `op` unless there is one value or one for each of `groups`.
   void require_groups(std::string_view op, std::string_view option, std::size_t groups) const;
@@ -129,7 +130,8 @@ class Schedule {
                                          const std::vector<std::int64_t>& milestones);
 
   /// "StepLR"; "SequentialLR(LinearLR, StepLR)".
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& name() const& noexcept { return name_; }
+  [[nodiscard]] std::string name() && { return std::move(name_); }
   /// The learning rate at a step (>= 0).
   [[nodiscard]] double lr(std::int64_t step, double base, std::size_t group = 0) const {
     return rates(step, {base, 0}, group).lr;
@@ -145,7 +147,8 @@ class Schedule {
   [[nodiscard]] bool covers(std::int64_t step) const;
   /// Throws: ValueError when an option was given per group and not for as many as `groups`.
   void require_groups(std::size_t groups) const;
-  [[nodiscard]] const std::vector<Piece>& pieces() const noexcept { return pieces_; }
+  [[nodiscard]] const std::vector<Piece>& pieces() const& noexcept { return pieces_; }
+  [[nodiscard]] std::vector<Piece> pieces() && { return std::move(pieces_); }
 
  private:
   /// Appends the pieces of another schedule for begin <= step < end, its step 0 being `begin`.

@@ -46,9 +46,11 @@ class Metric {
   void merge(const Metric& other);
   /// The sums that make the state, on the metric's device: what ranks add up (all-reduce) before compute().
   /// Empty before the first update.
-  [[nodiscard]] const std::vector<Tensor>& state() const noexcept { return sums_; }
+  [[nodiscard]] const std::vector<Tensor>& state() const& noexcept { return sums_; }
+  [[nodiscard]] std::vector<Tensor> state() && { return std::move(sums_); }
   /// "Accuracy": the name of the class, and in messages the op.
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& name() const& noexcept { return name_; }
+  [[nodiscard]] std::string name() && { return std::move(name_); }
 
  protected:
   /// One sum of the state: zeros of this shape at first.

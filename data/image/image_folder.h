@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mezzo/data/example.h"
@@ -37,8 +38,10 @@ class ImageFolder {
   /// file, as read_image.
   [[nodiscard]] Example get(std::int64_t index) const;
 
-  [[nodiscard]] const std::vector<Sample>& samples() const noexcept { return samples_; }
-  [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
+  [[nodiscard]] const std::vector<Sample>& samples() const& noexcept { return samples_; }
+  [[nodiscard]] std::vector<Sample> samples() && { return std::move(samples_); }
+  [[nodiscard]] const std::vector<std::string>& classes() const& noexcept { return classes_; }
+  [[nodiscard]] std::vector<std::string> classes() && { return std::move(classes_); }
 
  private:
   std::string op_;
