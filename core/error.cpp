@@ -38,7 +38,7 @@ void Error::set_place(std::string_view place) {
   if (!place_.empty()) return;
   place_ = one_line(place);
   if (place_ == op_) return;  // the module's own
-  op_ += " in " + place_;
+  got_ += " in " + place_;
   std::runtime_error::operator=(std::runtime_error(compose(op_, expected_, got_, fix_)));
 }
 

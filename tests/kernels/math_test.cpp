@@ -261,7 +261,7 @@ TEST(MathTest, NormalStaysWithinItsBoundsOverAllFloats) {
     const auto [cdf, bell] = scalar::normal(x);
     const auto exact = static_cast<double>(x);
     if (std::isnan(x)) {
-      ASSERT_TRUE(std::isnan(cdf) && std::isnan(bell));
+      ASSERT_TRUE(cdf == 1 && bell < 1e-40F) << "x times them is NaN";
       continue;
     }
     const double want_cdf = 0.5 * std::erfc(-exact / std::sqrt(2.0)),

@@ -34,18 +34,19 @@ struct Net final : Layer {
 TEST(RunningCall, AnErrorOfAnOpNamesTheInnermostModule) {
   const Tensor x = ones({2, 4});
   Net net;
-  EXPECT_EQ(message_of<ShapeError>([&] { return net(x); }),
-            "add in AddsWrong 'blocks.1': expected shapes that broadcast, got [2, 4] and [3]; sizes must be "
-            "equal or "
-            "1 from the last dim on: 4 != 3");
+  EXPECT_EQ(
+      message_of<ShapeError>([&] { return net(x); }),
+      "add: expected shapes that broadcast, got [2, 4] and [3] in AddsWrong 'blocks.1'; sizes must be equal "
+      "or 1 from the last dim on: 4 != 3");
   AddsWrong root;
-  EXPECT_TRUE(contains(message_of<ShapeError>([&] { return root(x); }), "add in AddsWrong: expected shapes"));
+  EXPECT_TRUE(contains(message_of<ShapeError>([&] { return root(x); }), "[2, 4] and [3] in AddsWrong; "));
   EXPECT_TRUE(contains(message_of<ShapeError>([&] { return add(x, ones({3})); }), "add: expected shapes"));
   try {
     static_cast<void>(net(x));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.op(), "add in AddsWrong 'blocks.1'");
+    EXPECT_EQ(error.op(), "add");
+    EXPECT_EQ(error.got(), "[2, 4] and [3] in AddsWrong 'blocks.1'");
     EXPECT_EQ(error.place(), "AddsWrong 'blocks.1'");
     EXPECT_EQ(error.expected(), "shapes that broadcast");
   }
@@ -65,7 +66,7 @@ TEST(RunningCall, HooksAndWatchersLeaveThePlace) {
   EXPECT_TRUE(contains(message_of<ShapeError>([&] {
                          return net(ones({2, 4}));
                        }),
-                       "add in AddsWrong 'blocks.1': "));
+                       "[3] in AddsWrong 'blocks.1'; "));
 }
 
 TEST(RunningCall, OtherExceptionsPassAsTheyAre) {
