@@ -15,23 +15,23 @@ namespace mezzo {
 
 /// Base of everything mezzo throws for a user's mistake or a failing resource. `what()` is
 /// "op: expected E, got G; fix" (without the last part when `fix` is empty), on one line: control characters
-/// of names and paths read "\n" or "\x1b". Thrown in the forward of a module that was called, it reads "op in
-/// Block 'encoder.0': expected ...".
+/// of names and paths read "\n" or "\x1b". Thrown in the forward of a module that was called, it reads "...,
+/// got G in Block 'encoder.0'; fix".
 class Error : public std::runtime_error {
  public:
   Error(std::string_view op, std::string_view expected, std::string_view got, std::string_view fix);
-  /// The op or function that refused, and where: "add", "add in Block 'encoder.0'".
+  /// The op or function that refused.
   [[nodiscard]] const std::string& op() const noexcept { return op_; }
   /// What would have been right.
   [[nodiscard]] const std::string& expected() const noexcept { return expected_; }
-  /// What was given.
+  /// What was given, and the place: "[3]", "[3] in Block 'encoder.0'".
   [[nodiscard]] const std::string& got() const noexcept { return got_; }
   /// What to do about it.
   [[nodiscard]] const std::string& fix() const noexcept { return fix_; }
   /// The innermost module in whose call it was thrown, "Block 'encoder.0'"; in backward "the gradient of op".
   /// Empty: neither.
   [[nodiscard]] const std::string& place() const noexcept { return place_; }
-  /// Sets the place, which becomes part of the op, unless there is one.
+  /// Sets the place, which becomes part of what was got, unless there is one.
   void set_place(std::string_view place);
 
  private:
