@@ -138,9 +138,7 @@ namespace {
                       "one that an earlier backward has freed",
                       "pass retain_graph = true to the first backward, or run forward again");
 }
-}  // namespace
 
-namespace {
 [[noreturn]] void refuse_unsaved(const OpInfo& info, const std::string& kind, std::size_t i, bool is_there) {
   throw AutogradError(info.name.value, "an " + kind + " that the op's `saves` names",
                       kind + " " + std::to_string(i),

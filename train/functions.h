@@ -285,6 +285,11 @@ class EvalMetric {
 /// Results of an evaluation by the metrics' names, and "loss" where there is one.
 using EvalResults = std::map<std::string, double>;
 
+namespace detail {
+/// The result of that name. Throws: ValueError in the name of `op`, with names that there are.
+[[nodiscard]] double result_of(std::string_view op, const EvalResults& results, const std::string& metric);
+}  // namespace detail
+
 struct EvaluateOptions {
   Loss loss = {};                                   ///< its mean over the samples becomes the result "loss"
   Forward forward = {};                             ///< default: the model, a Layer, of a batch's input
@@ -296,7 +301,7 @@ struct EvaluateOptions {
 /// modules' modes and the loader's place come back. One host read per metric, at the end. What
 /// Trainer::eval does, for loops by hand:
 ///   train::evaluate(net, test_loader, {{"accuracy", train::Accuracy()}}).at("accuracy")
-/// Metrics of several numbers are computed and not among the results. Throws: ValueError for a missing model
+/// Of a metric with a number per class each is a result (EvalMetric). Throws: ValueError for a missing model
 /// or loader and for batches of another type, and what model, loss and metrics throw.
 EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::vector<EvalMetric>& metrics,
                      const EvaluateOptions& options = {});

@@ -73,9 +73,7 @@ RunningCall::RunningCall(const Module& module) : module_(module), outer_(running
 }
 RunningCall::~RunningCall() { running = outer_; }
 
-void RunningCall::ends_with(Error& error) const {
-  if (error.place().empty()) error.set_place(module_.described());
-}
+void RunningCall::ends_with(Error& error) const { error.set_place(module_.described()); }
 
 WatchedCall::WatchedCall(const Module& module) : module_(module) {
   const CallScope* const scope = newest();

@@ -23,7 +23,7 @@ struct Direction {
   Direction(const Tensor& x, double p, const Dims& over, double eps)
       : shrink(x.dtype() == DType::f32 && eps > 0x1p-90 ? 0x1p-32 : 1),
         dim(over),
-        shrunk(x * shrink),
+        shrunk(shrink == 1 ? x : x * shrink),
         length(norm(shrunk, p, dim, true)),
         least(eps * shrink),
         divisor(clamp(length, least)),

@@ -1,4 +1,4 @@
-// Members of temporaries: what they return lives on, or they do not compile.
+// Members of temporaries: what they return lives on.
 #include <gtest/gtest.h>
 
 #include <type_traits>
@@ -11,8 +11,8 @@
 namespace mezzo {
 namespace {
 
-/// Whether a member's result, as an expression of a temporary T, refers to nothing: it is no reference,
-/// pointer, std::span or std::string_view.
+/// Whether a member's result of this type refers to nothing else: it is no reference, pointer, std::span or
+/// std::string_view.
 template <class R>
 constexpr bool kOwns = !std::is_reference_v<R> && !std::is_pointer_v<R> &&
                        !std::is_same_v<std::string_view, R> && !std::is_same_v<R, std::span<const float>>;
@@ -38,7 +38,6 @@ static_assert(kOwns<decltype(std::declval<nn::surgery::Report>().parameter_pairs
 static_assert(kOwns<decltype(train::Accuracy().state())>);
 static_assert(std::is_same_v<decltype(train::Accuracy().name()), std::string>);
 static_assert(kOwns<decltype(std::declval<io::SafeTensors>().metadata())>);
-
 static_assert(kOwns<decltype(std::declval<io::SafeTensors>().entries())>);
 static_assert(kOwns<decltype(std::declval<io::SafeTensors>().at("w"))>);
 static_assert(std::is_same_v<decltype(Value().find("w")), std::optional<Value>>);

@@ -27,16 +27,9 @@ EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options) : options_(opt
 }
 
 void EarlyStopping::run(Event /*event*/, State& state) {
-  const auto found = state.eval_results.find(options_.metric);
-  if (found == state.eval_results.end()) {
-    std::string names;
-    for (const auto& [name, value] : state.eval_results) names += (names.empty() ? "" : ", ") + name;
-    throw ValueError("EarlyStopping", "a metric of the evaluations: " + names, options_.metric,
-                     "name one of these, or add it to the trainer's metrics");
-  }
+  const double value = detail::result_of("EarlyStopping", state.eval_results, options_.metric);
   if (state.time.batch == last_batch_) return;
   last_batch_ = state.time.batch;
-  const double value = found->second;
   const double gain = options_.mode == Best::lowest ? best_ - value : value - best_;
   if (has_best_ ? gain > options_.min_delta : !std::isnan(value)) {
     has_best_ = true;

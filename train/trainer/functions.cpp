@@ -26,6 +26,19 @@ const Tensor& target_of(const AnyBatch& batch) {
   return batch.get<Tensor>();
 }
 
+double result_of(std::string_view op, const EvalResults& results, const std::string& metric) {
+  if (const auto found = results.find(metric); found != results.end()) return found->second;
+  constexpr std::size_t kMostNamed = 5;
+  std::string names;
+  std::size_t count = 0;
+  for (const auto& [name, value] : results) {
+    if (++count <= kMostNamed) names += (names.empty() ? "" : ", ") + name;
+  }
+  if (count > kMostNamed) names += " and " + std::to_string(count - kMostNamed) + " more";
+  throw ValueError(op, "a metric of the evaluations: " + names, metric,
+                   "name one of these, or add it to the trainer's metrics");
+}
+
 }  // namespace detail
 
 std::vector<std::string> EvalMetric::names(const Tensor& result) const {

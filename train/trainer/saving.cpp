@@ -119,13 +119,9 @@ void TrainerCore::load(const std::string& path) {
 
 void TrainerCore::save_now() {
   std::optional<double> metric;
-  if (!options_.save.metric.empty()) {
-    const auto found = state_.eval_results.find(options_.save.metric);
-    if (found == state_.eval_results.end() && !state_.eval_results.empty()) {
-      throw ValueError("Trainer", "a save.metric of one number", options_.save.metric + ", which has several",
-                       "take an average, or name one of them: " + options_.save.metric + "/0");
-    }
-    if (found != state_.eval_results.end() && !std::isnan(found->second)) metric = found->second;
+  if (!options_.save.metric.empty() && !state_.eval_results.empty()) {
+    const double result = detail::result_of("Trainer", state_.eval_results, options_.save.metric);
+    if (!std::isnan(result)) metric = result;
   }
   if (parallel_) {
     wait_for_files();  // what has failed there must not end rank 0 in the middle of a collective
