@@ -206,7 +206,7 @@ struct SampleInput {
 };
 // These are cold functions, as only tests and the op table call them: functions that call them are cold too
 // and compiled for size.
-namespace samples {
+namespace op_samples {
 /// Uniform in [low, high].
 [[nodiscard, gnu::cold]] inline SampleInput real(Shape shape, double low = -2, double high = 2) {
   return {.shape = shape, .low = low, .high = high};
@@ -239,7 +239,7 @@ namespace samples {
 }
 /// An optional input that is not given.
 [[nodiscard, gnu::cold]] inline SampleInput absent() { return {.kind = SampleKind::absent, .grad = false}; }
-}  // namespace samples
+}  // namespace op_samples
 
 /// A representative call.
 template <class A>

@@ -19,7 +19,7 @@ struct CubeFn {
   }
 };
 Gradients cube_vjp(const VjpArgs<NoAttrs>& args) { return {args.grad() * args.in(0) * args.in(0) * 3.0}; }
-std::vector<Sample<NoAttrs>> cube_samples() { return {{{samples::real({3, 4})}}}; }
+std::vector<Sample<NoAttrs>> cube_samples() { return {{{op_samples::real({3, 4})}}}; }
 constexpr Op<NoAttrs> cube_op{
     .info = {.name = "consumer_cube", .category = Category::passthrough, .elementwise = true},
     .samples = cube_samples,

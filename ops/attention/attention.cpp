@@ -17,10 +17,10 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::absent;
-using samples::constant;
-using samples::mask;
-using samples::real;
+using op_samples::absent;
+using op_samples::constant;
+using op_samples::mask;
+using op_samples::real;
 
 constexpr std::string_view kName = "scaled_dot_product_attention",
                            kBackward = "scaled_dot_product_attention_backward";

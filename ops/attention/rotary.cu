@@ -12,7 +12,7 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::real;
+using op_samples::real;
 
 constexpr std::string_view kRotary = "apply_rotary";
 

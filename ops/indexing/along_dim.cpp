@@ -80,10 +80,10 @@ Gradients gather_vjp(const VjpArgs<DimIndexAttrs>& args) {
   return {scatter_add(zeros(args.in_shape(0), options_of(grad)), args.attrs.dim, args.in(1), grad), {}};
 }
 std::vector<Sample<DimIndexAttrs>> gather_samples() {
-  return {{{samples::real({3, 5}), samples::index({3, 2}, 5)}, {1}},
-          {{samples::real({3, 5}), samples::index({4, 3}, 3)}, {0}},
-          {{samples::real({2, 3, 4}), samples::index({2, 2, 6}, 4)}, {-1}},
-          {{samples::real({}), samples::index({3}, 1)}, {0}}};
+  return {{{op_samples::real({3, 5}), op_samples::index({3, 2}, 5)}, {1}},
+          {{op_samples::real({3, 5}), op_samples::index({4, 3}, 3)}, {0}},
+          {{op_samples::real({2, 3, 4}), op_samples::index({2, 2, 6}, 4)}, {-1}},
+          {{op_samples::real({}), op_samples::index({3}, 1)}, {0}}};
 }
 constexpr Op<DimIndexAttrs> gather_op{
     .info = {.name = "gather", .category = Category::passthrough},
@@ -128,10 +128,10 @@ Gradients index_select_vjp(const VjpArgs<DimIndexAttrs>& args) {
   return {index_add(zeros(args.in_shape(0), options_of(grad)), args.attrs.dim, args.in(1), grad), {}};
 }
 std::vector<Sample<DimIndexAttrs>> index_select_samples() {
-  return {{{samples::real({5, 3}), samples::index({4}, 5)}, {0}},
-          {{samples::real({2, 4, 3}), samples::index({2}, 3)}, {-1}},
-          {{samples::real({4, 3}), samples::index({}, 4)}, {0}},
-          {{samples::real({}), samples::index({1}, 1)}, {0}}};
+  return {{{op_samples::real({5, 3}), op_samples::index({4}, 5)}, {0}},
+          {{op_samples::real({2, 4, 3}), op_samples::index({2}, 3)}, {-1}},
+          {{op_samples::real({4, 3}), op_samples::index({}, 4)}, {0}},
+          {{op_samples::real({}), op_samples::index({1}, 1)}, {0}}};
 }
 constexpr Op<DimIndexAttrs> index_select_op{
     .info = {.name = "index_select", .category = Category::passthrough},
@@ -180,10 +180,10 @@ Gradients index_add_vjp(const VjpArgs<IndexAddAttrs>& args) {
   return result;
 }
 std::vector<Sample<IndexAddAttrs>> index_add_samples() {
-  return {{{samples::real({5, 3}), samples::index({4}, 5), samples::real({4, 3})}, {0, 1}},
-          {{samples::real({2, 3}), samples::index({5}, 3), samples::real({2, 5})}, {-1, 2}},
-          {{samples::real({}), samples::index({1}, 1), samples::real({})}, {0, 1}},
-          {{samples::real({}), samples::index({3}, 1), samples::real({3})}, {0, 2}}};
+  return {{{op_samples::real({5, 3}), op_samples::index({4}, 5), op_samples::real({4, 3})}, {0, 1}},
+          {{op_samples::real({2, 3}), op_samples::index({5}, 3), op_samples::real({2, 5})}, {-1, 2}},
+          {{op_samples::real({}), op_samples::index({1}, 1), op_samples::real({})}, {0, 1}},
+          {{op_samples::real({}), op_samples::index({3}, 1), op_samples::real({3})}, {0, 2}}};
 }
 constexpr Op<IndexAddAttrs> index_add_op{
     .info = {.name = "index_add", .category = Category::passthrough},

@@ -80,8 +80,8 @@ Gradients embedding_vjp(const VjpArgs<EmbeddingAttrs>& args) {
 /// Padding and frequencies make another gradient than the derivative, so no sample reads a padding row, or
 /// a row twice where it is scaled.
 std::vector<Sample<EmbeddingAttrs>> embedding_samples() {
-  using samples::index;
-  using samples::real;
+  using op_samples::index;
+  using op_samples::real;
   return {{{index({4}, 7), real({7, 3})}, {}},
           {{index({2, 3}, 3), real({4, 5})}, {.padding_idx = -1}},
           {{index({1}, 2), real({2, 3})}, {.scale_grad_by_freq = true}},
@@ -148,8 +148,8 @@ Gradients embedding_backward_vjp(const VjpArgs<EmbeddingBackwardAttrs>& args) {
   return {rows, Tensor()};
 }
 std::vector<Sample<EmbeddingBackwardAttrs>> embedding_backward_samples() {
-  using samples::index;
-  using samples::real;
+  using op_samples::index;
+  using op_samples::real;
   return {{{real({9, 3}), index({9}, 4)}, {.num_embeddings = 5}},
           {{real({2, 4, 5}), index({2, 4}, 3)}, {.num_embeddings = 3, .padding_idx = 1}},
           {{real({2, 2}), index({2}, 3)}, {.num_embeddings = 3, .dtype = DType::f64}}};
@@ -193,7 +193,7 @@ Outputs one_hot_forward(const ForwardArgs<OneHotAttrs>& args) {
   return to(eq(unsqueeze(index, -1), all), DType::i64);
 }
 std::vector<Sample<OneHotAttrs>> one_hot_samples() {
-  return {{{samples::index({4}, 5)}, {5}}, {{samples::index({2, 3}, 4)}, {6}}};
+  return {{{op_samples::index({4}, 5)}, {5}}, {{op_samples::index({2, 3}, 4)}, {6}}};
 }
 constexpr Op<OneHotAttrs> one_hot_op{
     .info = {.name = "one_hot", .category = Category::passthrough},

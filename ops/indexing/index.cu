@@ -180,13 +180,15 @@ Gradients index_vjp(const VjpArgs<NoAttrs>& args) {
   return result;
 }
 std::vector<Sample<NoAttrs>> index_samples() {
-  using namespace samples;
-  return {{{real({5, 3}), samples::index_from_end({4}, 5)}},
-          {{real({5, 3}), samples::index_from_end({4}, 5), samples::index_from_end({4}, 3)}},
-          {{real({4, 2, 3}), absent(), samples::index_from_end({3, 1}, 2), samples::index_from_end({2}, 3)}},
-          {{real({4, 2, 3}), samples::index_from_end({2}, 4), absent(), samples::index_from_end({2}, 3)}},
-          {{real({4, 2, 3}), mask({4, 2})}},
-          {{real({3, 4}), absent(), mask({4})}}};
+  using namespace op_samples;
+  return {
+      {{real({5, 3}), op_samples::index_from_end({4}, 5)}},
+      {{real({5, 3}), op_samples::index_from_end({4}, 5), op_samples::index_from_end({4}, 3)}},
+      {{real({4, 2, 3}), absent(), op_samples::index_from_end({3, 1}, 2),
+        op_samples::index_from_end({2}, 3)}},
+      {{real({4, 2, 3}), op_samples::index_from_end({2}, 4), absent(), op_samples::index_from_end({2}, 3)}},
+      {{real({4, 2, 3}), mask({4, 2})}},
+      {{real({3, 4}), absent(), mask({4})}}};
 }
 constexpr Op<NoAttrs> index_op{
     .info = {.name = "index", .category = Category::passthrough, .optional_inputs = ~1U, .takes_list = true},
@@ -239,13 +241,13 @@ Gradients index_put_vjp(const VjpArgs<IndexPutAttrs>& args) {
 }
 /// Without `accumulate` no two indices for one place: differences would not show the gradient.
 std::vector<Sample<IndexPutAttrs>> index_put_samples() {
-  using namespace samples;
-  return {
-      {{real({5, 3}), samples::index_from_end({1}, 5), real({1, 3})}, {false}},
-      {{real({5, 3}), samples::index_from_end({7}, 5), real({3})}, {true}},
-      {{real({3, 4}), samples::index_from_end({5}, 3), samples::index_from_end({5}, 4), real({1})}, {true}},
-      {{real({3, 4, 2}), absent(), samples::index_from_end({2, 3}, 4), real({3, 2, 3, 2})}, {true}},
-      {{real({3, 4}), mask({3, 4}), real({})}, {false}}};
+  using namespace op_samples;
+  return {{{real({5, 3}), op_samples::index_from_end({1}, 5), real({1, 3})}, {false}},
+          {{real({5, 3}), op_samples::index_from_end({7}, 5), real({3})}, {true}},
+          {{real({3, 4}), op_samples::index_from_end({5}, 3), op_samples::index_from_end({5}, 4), real({1})},
+           {true}},
+          {{real({3, 4, 2}), absent(), op_samples::index_from_end({2, 3}, 4), real({3, 2, 3, 2})}, {true}},
+          {{real({3, 4}), mask({3, 4}), real({})}, {false}}};
 }
 constexpr Op<IndexPutAttrs> index_put_op{
     .info = {.name = "index_put", .category = Category::promote, .optional_inputs = ~1U, .takes_list = true},

@@ -96,7 +96,7 @@ Outputs quantile_forward(const QuantileArgs& args) {
 }
 
 std::vector<Sample<QuantileAttrs>> quantile_samples() {
-  using samples::constant, samples::distinct;
+  using op_samples::constant, op_samples::distinct;
   using Way = QuantileInterpolation;
   return {{{distinct({3, 5}), constant({}, 0, 1)}, {.dim = 1}},
           {{distinct({3, 2, 4}), constant({3}, 0, 1)}, {.dim = 0, .keepdim = true}},

@@ -75,16 +75,16 @@ Gradients scatter_vjp(const VjpArgs<DimIndexAttrs>& args) {
 }
 /// One index per lane: with a second one for the same place, differences would not show the gradient.
 std::vector<Sample<DimIndexAttrs>> scatter_samples() {
-  return {{{samples::real({3, 5}), samples::index({3, 1}, 5), samples::real({3, 1})}, {1}},
-          {{samples::real({4, 2}), samples::index({1, 2}, 4), samples::real({2, 3})}, {-2}},
-          {{samples::real({}), samples::index({}, 1), samples::real({})}, {0}},
-          {{samples::real({4}), samples::index({}, 4), samples::real({3})}, {0}}};
+  return {{{op_samples::real({3, 5}), op_samples::index({3, 1}, 5), op_samples::real({3, 1})}, {1}},
+          {{op_samples::real({4, 2}), op_samples::index({1, 2}, 4), op_samples::real({2, 3})}, {-2}},
+          {{op_samples::real({}), op_samples::index({}, 1), op_samples::real({})}, {0}},
+          {{op_samples::real({4}), op_samples::index({}, 4), op_samples::real({3})}, {0}}};
 }
 std::vector<Sample<DimIndexAttrs>> scatter_add_samples() {
-  return {{{samples::real({3, 5}), samples::index({3, 7}, 5), samples::real({3, 7})}, {1}},
-          {{samples::real({3, 5}), samples::index({2, 4}, 3), samples::real({2, 6})}, {0}},
-          {{samples::real({2, 3, 4}), samples::index({2, 2, 3}, 4), samples::real({2, 3, 4})}, {-1}},
-          {{samples::real({}), samples::index({2}, 1), samples::real({2})}, {0}}};
+  return {{{op_samples::real({3, 5}), op_samples::index({3, 7}, 5), op_samples::real({3, 7})}, {1}},
+          {{op_samples::real({3, 5}), op_samples::index({2, 4}, 3), op_samples::real({2, 6})}, {0}},
+          {{op_samples::real({2, 3, 4}), op_samples::index({2, 2, 3}, 4), op_samples::real({2, 3, 4})}, {-1}},
+          {{op_samples::real({}), op_samples::index({2}, 1), op_samples::real({2})}, {0}}};
 }
 constexpr Op<DimIndexAttrs> scatter_op{
     .info = {.name = "scatter", .category = Category::passthrough},
@@ -238,9 +238,9 @@ Gradients scatter_reduce_vjp(const VjpArgs<ScatterReduceAttrs>& args) {
 }
 
 std::vector<Sample<ScatterReduceAttrs>> scatter_reduce_samples() {
-  using samples::distinct;
-  using samples::index;
-  using samples::real;
+  using op_samples::distinct;
+  using op_samples::index;
+  using op_samples::real;
   std::vector<Sample<ScatterReduceAttrs>> list;
   for (const ScatterReduction reduce :
        {ScatterReduction::sum, ScatterReduction::prod, ScatterReduction::amax, ScatterReduction::amin}) {

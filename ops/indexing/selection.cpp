@@ -32,10 +32,10 @@ Outputs masked_select_forward(const ForwardArgs<NoAttrs>& args) {
   return index(expand(x, shape), {expand(mask, shape)});
 }
 std::vector<Sample<NoAttrs>> masked_select_samples() {
-  using namespace samples;
-  return {{{real({3, 4}), samples::mask({3, 4})}},
-          {{real({3, 4}), samples::mask({4})}},
-          {{real({4}), samples::mask({2, 4})}}};
+  using namespace op_samples;
+  return {{{real({3, 4}), op_samples::mask({3, 4})}},
+          {{real({3, 4}), op_samples::mask({4})}},
+          {{real({4}), op_samples::mask({2, 4})}}};
 }
 constexpr Op<NoAttrs> masked_select_op =
     plain_composition<NoAttrs>("masked_select", masked_select_samples, masked_select_forward);
@@ -66,9 +66,9 @@ Outputs index_copy_forward(const ForwardArgs<IndexCopyAttrs>& args) {
   return scatter(x, args.attrs.dim, expand(reshape(at, along), wanted), src);
 }
 std::vector<Sample<IndexCopyAttrs>> index_copy_samples() {
-  using namespace samples;
-  return {{{real({4, 3}), samples::index({1}, 4), real({1, 3})}, {0}},
-          {{real({2, 4}), samples::index({}, 4), real({2, 1})}, {-1}}};
+  using namespace op_samples;
+  return {{{real({4, 3}), op_samples::index({1}, 4), real({1, 3})}, {0}},
+          {{real({2, 4}), op_samples::index({}, 4), real({2, 1})}, {-1}}};
 }
 constexpr Op<IndexCopyAttrs> index_copy_op =
     plain_composition<IndexCopyAttrs>("index_copy", index_copy_samples, index_copy_forward);
@@ -99,7 +99,9 @@ Outputs diff_forward(const ForwardArgs<DiffAttrs>& args) {
   return result;
 }
 std::vector<Sample<DiffAttrs>> diff_samples() {
-  return {{{samples::real({3, 5})}, {}}, {{samples::real({4, 3})}, {1, 0}}, {{samples::real({3})}, {1, 0}}};
+  return {{{op_samples::real({3, 5})}, {}},
+          {{op_samples::real({4, 3})}, {1, 0}},
+          {{op_samples::real({3})}, {1, 0}}};
 }
 constexpr Op<DiffAttrs> diff_op = plain_composition<DiffAttrs>("diff", diff_samples, diff_forward);
 const Registered diff_registered{diff_op};
@@ -123,7 +125,7 @@ Outputs glu_forward(const ForwardArgs<AlongDimAttrs>& args) {
   return to(mul(narrow(wide, dim, 0, half), sigmoid(narrow(wide, dim, half, half))), x.dtype());
 }
 std::vector<Sample<AlongDimAttrs>> glu_samples() {
-  return {{{samples::real({3, 4})}, {}}, {{samples::real({2, 3})}, {0}}};
+  return {{{op_samples::real({3, 4})}, {}}, {{op_samples::real({2, 3})}, {0}}};
 }
 constexpr Op<AlongDimAttrs> glu_op = plain_composition<AlongDimAttrs>("glu", glu_samples, glu_forward);
 const Registered glu_registered{glu_op};
@@ -136,8 +138,8 @@ Outputs vecdot_forward(const ForwardArgs<AlongDimAttrs>& args) {
   return to(sum(product, args.attrs.dim), result);
 }
 std::vector<Sample<AlongDimAttrs>> vecdot_samples() {
-  return {{{samples::real({3, 4}), samples::real({3, 4})}, {}},
-          {{samples::real({3, 4}), samples::real({3, 1})}, {0}}};
+  return {{{op_samples::real({3, 4}), op_samples::real({3, 4})}, {}},
+          {{op_samples::real({3, 4}), op_samples::real({3, 1})}, {0}}};
 }
 constexpr Op<AlongDimAttrs> vecdot_op =
     plain_composition<AlongDimAttrs>("vecdot", vecdot_samples, vecdot_forward);

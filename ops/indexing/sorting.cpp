@@ -45,9 +45,9 @@ Outputs sort_forward(const ForwardArgs<SortAttrs>& args) {
   return first_in_order(x, dim, x.shape()[dim], args.attrs.descending);
 }
 std::vector<Sample<SortAttrs>> sort_samples() {
-  return {{{samples::distinct({3, 5})}, {1, false}},
-          {{samples::distinct({6, 2})}, {0, true}},
-          {{samples::distinct({})}, {-1, false}}};
+  return {{{op_samples::distinct({3, 5})}, {1, false}},
+          {{op_samples::distinct({6, 2})}, {0, true}},
+          {{op_samples::distinct({})}, {-1, false}}};
 }
 constexpr Op<SortAttrs> sort_op{
     .info = {.name = "sort", .category = Category::passthrough},
@@ -80,9 +80,9 @@ Outputs topk_forward(const ForwardArgs<TopkAttrs>& args) {
   return x.dim() == 0 ? only_element(x) : first_in_order(x, dim, k, largest);
 }
 std::vector<Sample<TopkAttrs>> topk_samples() {
-  return {{{samples::distinct({3, 5})}, {2, 1, true}},
-          {{samples::distinct({6, 2})}, {3, 0, false}},
-          {{samples::distinct({4})}, {4, -1, true}}};
+  return {{{op_samples::distinct({3, 5})}, {2, 1, true}},
+          {{op_samples::distinct({6, 2})}, {3, 0, false}},
+          {{op_samples::distinct({4})}, {4, -1, true}}};
 }
 constexpr Op<TopkAttrs> topk_op{
     .info = {.name = "topk", .category = Category::passthrough},

@@ -15,8 +15,8 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::real;
-using samples::smooth;
+using op_samples::real;
+using op_samples::smooth;
 
 /// x / |x|, with eps for smaller norms.
 struct Direction {
@@ -109,7 +109,7 @@ std::vector<Sample<NormalizeAttrs>> normalize_samples() {
           {{smooth({3, 5})}, {.p = 1, .dim = {0}}},
           {{smooth({2, 3, 4})}, {.p = 3, .dim = {-1}, .eps = 100}},
           {{real({2, 3, 4})}, {.p = 2, .dim = {1, -1}}},
-          {{samples::distinct({4})}, {.p = std::numeric_limits<double>::infinity(), .dim = {0}}}};
+          {{op_samples::distinct({4})}, {.p = std::numeric_limits<double>::infinity(), .dim = {0}}}};
 }
 constexpr Op<NormalizeAttrs> normalize_op =
     composed_op<NormalizeAttrs>("normalize", normalize_samples, normalize_forward, normalize_vjp);
@@ -182,7 +182,7 @@ std::vector<Sample<DistanceAttrs>> dist_samples() {
   return {{{real({3, 4}), far}, {2}},
           {{far, real({4})}, {1}},
           {{real({}), far}, {3}},
-          {{samples::distinct({5}), real({}, 3, 5)}, {std::numeric_limits<double>::infinity()}}};
+          {{op_samples::distinct({5}), real({}, 3, 5)}, {std::numeric_limits<double>::infinity()}}};
 }
 constexpr Op<DistanceAttrs> dist_op = composed_op<DistanceAttrs>("dist", dist_samples, dist_forward);
 const Registered dist_registered{dist_op};
@@ -228,7 +228,8 @@ Outputs pdist_forward(const DistanceArgs& args) {
   return to(cat(pieces), result);
 }
 std::vector<Sample<DistanceAttrs>> pdist_samples() {
-  return {{{real({4, 3})}, {2}}, {{samples::distinct({3, 2})}, {3}}, {{samples::distinct({3, 2})}, {1}}};
+  return {
+      {{real({4, 3})}, {2}}, {{op_samples::distinct({3, 2})}, {3}}, {{op_samples::distinct({3, 2})}, {1}}};
 }
 constexpr Op<DistanceAttrs> pdist_op = composed_op<DistanceAttrs>("pdist", pdist_samples, pdist_forward);
 const Registered pdist_registered{pdist_op};

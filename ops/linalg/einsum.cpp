@@ -179,7 +179,7 @@ Gradients einsum_vjp(const VjpArgs<EinsumAttrs>& args) {
 }
 
 std::vector<Sample<EinsumAttrs>> einsum_samples() {
-  using samples::real;
+  using op_samples::real;
   return {{{real({3, 4}), real({4, 5})}, {"ij,jk->ik"}},
           {{real({2, 3, 2, 4}), real({2, 5, 2, 4})}, {"bkhd,bqhd->bqkh"}},
           {{real({4, 4})}, {"ii->i"}},

@@ -77,7 +77,7 @@ Outputs linear_backward_reference(const ForwardArgs<LinearBackwardAttrs>& args) 
 }
 
 std::vector<Sample<LinearBackwardAttrs>> linear_backward_samples() {
-  using samples::real;
+  using op_samples::real;
   return {{{real({3, 5}), real({3, 4})}, {}},
           {{real({7, 1}), real({7, 2})}, {DType::f64}},
           {{real({0, 3}), real({0, 2})}, {}}};
@@ -106,9 +106,9 @@ Gradients linear_vjp(const VjpArgs<NoAttrs>& args) {
 }
 
 std::vector<Sample<NoAttrs>> linear_samples() {
-  using samples::real;
+  using op_samples::real;
   return {{{real({3, 4}), real({5, 4}), real({5})}},
-          {{real({2, 3, 4}), real({5, 4}), samples::absent()}},
+          {{real({2, 3, 4}), real({5, 4}), op_samples::absent()}},
           {{real({4}), real({2, 4}), real({2})}},
           {{real({0, 4}), real({3, 4}), real({3})}},
           {{real({2, 3, 4}), real({0, 4}), real({0})}}};

@@ -78,7 +78,7 @@ Gradients matmul_vjp(const VjpArgs<ProductAttrs>& args) {
 }
 
 std::vector<Sample<ProductAttrs>> matmul_samples() {
-  using samples::real;
+  using op_samples::real;
   return {{{real({3, 4}), real({4, 5})}},          {{real({2, 3, 4}), real({4, 5})}},
           {{real({2, 1, 3, 4}), real({3, 4, 2})}}, {{real({4}), real({4})}},
           {{real({2, 3, 4}), real({4})}},          {{real({4}), real({2, 4, 3})}},
@@ -120,7 +120,7 @@ Outputs same_rank_forward(const ForwardArgs<ProductAttrs>& args) {
 Gradients same_rank_vjp(const VjpArgs<ProductAttrs>& args) { return product_gradients(args, args.grad()); }
 
 std::vector<Sample<ProductAttrs>> mm_samples() {
-  using samples::real;
+  using op_samples::real;
   return {{{real({3, 4}), real({4, 5})}}, {{real({1, 7}), real({7, 2})}}, {{real({2, 0}), real({0, 3})}}};
 }
 constexpr Op<ProductAttrs> mm_op{
@@ -133,7 +133,7 @@ constexpr Op<ProductAttrs> mm_op{
 const Registered mm_registered{mm_op};
 
 std::vector<Sample<ProductAttrs>> bmm_samples() {
-  using samples::real;
+  using op_samples::real;
   return {{{real({2, 3, 4}), real({2, 4, 5})}},
           {{real({3, 1, 2}), real({3, 2, 1})}},
           {{real({0, 2, 3}), real({0, 3, 2})}}};
@@ -165,7 +165,8 @@ Gradients mv_vjp(const VjpArgs<NoAttrs>& args) {
   return result;
 }
 std::vector<Sample<NoAttrs>> mv_samples() {
-  return {{{samples::real({3, 4}), samples::real({4})}}, {{samples::real({2, 0}), samples::real({0})}}};
+  return {{{op_samples::real({3, 4}), op_samples::real({4})}},
+          {{op_samples::real({2, 0}), op_samples::real({0})}}};
 }
 constexpr Op<NoAttrs> mv_op{
     .info = {.name = "mv", .category = Category::lower_precision},
@@ -200,7 +201,7 @@ Gradients dot_vjp(const VjpArgs<NoAttrs>& args) {
   return result;
 }
 std::vector<Sample<NoAttrs>> dot_samples() {
-  return {{{samples::real({5}), samples::real({5})}}, {{samples::real({0}), samples::real({0})}}};
+  return {{{op_samples::real({5}), op_samples::real({5})}}, {{op_samples::real({0}), op_samples::real({0})}}};
 }
 template <bool v>
 constexpr Op<NoAttrs> kDotOp{
@@ -232,7 +233,7 @@ Gradients outer_vjp(const VjpArgs<NoAttrs>& args) {
   if (args.needs(1)) result[1] = matmul(other(0), g, args.wanted(1));
   return result;
 }
-std::vector<Sample<NoAttrs>> outer_samples() { return {{{samples::real({3}), samples::real({5})}}}; }
+std::vector<Sample<NoAttrs>> outer_samples() { return {{{op_samples::real({3}), op_samples::real({5})}}}; }
 constexpr Op<NoAttrs> outer_op{
     .info = {.name = "outer", .category = Category::passthrough},
     .samples = outer_samples,

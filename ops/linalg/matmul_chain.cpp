@@ -93,7 +93,7 @@ Outputs chain_forward(const ForwardArgs<NoAttrs>& args) {
 
 template <bool vectors>
 std::vector<Sample<NoAttrs>> chain_samples() {
-  using samples::real;
+  using op_samples::real;
   std::vector<Sample<NoAttrs>> list{{{real({3, 4}), real({4, 2}), real({2, 5})}},
                                     {{real({2, 6}), real({6, 3}), real({3, 4}), real({4, 1})}},
                                     {{real({2, 3}), real({3, 2})}},

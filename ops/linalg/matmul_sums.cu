@@ -110,7 +110,7 @@ Gradients matmul_sum_vjp(const VjpArgs<MatmulSumAttrs>& args) {
 /// Calls with x of the result's shape, with one that is broadcast, and with one that is not read.
 template <const Form& form>
 std::vector<Sample<MatmulSumAttrs>> samples_of() {
-  using samples::real;
+  using op_samples::real;
   const auto shape_of = [](std::int64_t dims, const Shape& matrix, const Shape& vector) {
     Shape shape = dims == 1 ? vector : matrix;
     if (dims == 3) shape.insert(std::size_t{0}, 2);

@@ -79,7 +79,7 @@ Gradients tensordot_vjp(const VjpArgs<TensordotAttrs>& args) {
 }
 
 std::vector<Sample<TensordotAttrs>> tensordot_samples() {
-  using samples::real;
+  using op_samples::real;
   return {{{real({3, 4}), real({4, 5})}, {{1}, {0}}},
           {{real({2, 3, 4}), real({4, 5, 2})}, {{0, -1}, {2, 0}}},
           {{real({2}), real({3})}, {{}, {}}},
@@ -140,9 +140,9 @@ Outputs bilinear_result(const ForwardArgs<NoAttrs>& args) {
 }
 
 std::vector<Sample<NoAttrs>> bilinear_samples() {
-  using samples::real;
+  using op_samples::real;
   return {{{real({3, 4}), real({3, 2}), real({5, 4, 2}), real({5})}},
-          {{real({2, 3, 2}), real({2, 3, 4}), real({2, 2, 4}), samples::absent()}},
+          {{real({2, 3, 2}), real({2, 3, 4}), real({2, 2, 4}), op_samples::absent()}},
           {{real({3}), real({2}), real({1, 3, 2}), real({1})}},
           {{real({0, 3}), real({0, 2}), real({2, 3, 2}), real({2})}}};
 }
@@ -217,7 +217,7 @@ Gradients cross_vjp(const VjpArgs<CrossAttrs>& args) {
   return result;
 }
 std::vector<Sample<CrossAttrs>> cross_samples() {
-  using samples::real;
+  using op_samples::real;
   return {{{real({3}), real({3})}, {}},
           {{real({4, 3}), real({4, 3})}, {-1}},
           {{real({3, 2, 1}), real({3, 1, 3})}, {0}},

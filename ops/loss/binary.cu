@@ -135,10 +135,10 @@ Outputs bce_backward_reference(const LossBackwardArgs& args) {
 }
 
 std::vector<Sample<LossBackwardAttrs>> bce_backward_samples() {
-  const SampleInput x = samples::real({3, 5}, 0.1, 0.9);
-  const SampleInput target = samples::real({3, 5}, 0, 1);
-  return {{{samples::real({}), x, target, samples::absent()}, {Reduction::mean}},
-          {{samples::real({3, 5}), x, target, samples::real({5}, 0.5, 2)}, {Reduction::none}}};
+  const SampleInput x = op_samples::real({3, 5}, 0.1, 0.9);
+  const SampleInput target = op_samples::real({3, 5}, 0, 1);
+  return {{{op_samples::real({}), x, target, op_samples::absent()}, {Reduction::mean}},
+          {{op_samples::real({3, 5}), x, target, op_samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
 constexpr Op<LossBackwardAttrs> bce_backward_op = gradient_op<LossBackwardAttrs>(
     kBackwardName, bce_backward_samples, bce_backward_forward, bce_backward_reference, tensor_set(3));
@@ -156,11 +156,11 @@ Gradients bce_vjp(const VjpArgs<LossAttrs>& args) {
 }
 
 std::vector<Sample<LossAttrs>> bce_samples() {
-  const SampleInput x = samples::real({3, 5}, 0.1, 0.9);
-  const SampleInput target = samples::real({3, 5}, 0, 1);
-  return {{{x, target, samples::absent()}, {Reduction::mean}},
-          {{x, target, samples::real({3, 5}, 0.5, 2)}, {Reduction::sum}},
-          {{x, target, samples::real({5}, 0.5, 2)}, {Reduction::none}}};
+  const SampleInput x = op_samples::real({3, 5}, 0.1, 0.9);
+  const SampleInput target = op_samples::real({3, 5}, 0, 1);
+  return {{{x, target, op_samples::absent()}, {Reduction::mean}},
+          {{x, target, op_samples::real({3, 5}, 0.5, 2)}, {Reduction::sum}},
+          {{x, target, op_samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
 constexpr Op<LossAttrs> bce_op{
     .info = {.name = kBce,
@@ -226,11 +226,11 @@ Outputs logits_backward_reference(const LossBackwardArgs& args) {
 }
 
 std::vector<Sample<LossBackwardAttrs>> logits_backward_samples() {
-  const SampleInput x = samples::real({3, 5});
-  const SampleInput target = samples::real({3, 5}, 0, 1);
-  const SampleInput weight = samples::real({5}, 0.5, 2);
-  return {{{samples::real({}), x, target, samples::absent(), samples::absent()}, {Reduction::mean}},
-          {{samples::real({3, 5}), x, target, weight, weight}, {Reduction::none}}};
+  const SampleInput x = op_samples::real({3, 5});
+  const SampleInput target = op_samples::real({3, 5}, 0, 1);
+  const SampleInput weight = op_samples::real({5}, 0.5, 2);
+  return {{{op_samples::real({}), x, target, op_samples::absent(), op_samples::absent()}, {Reduction::mean}},
+          {{op_samples::real({3, 5}), x, target, weight, weight}, {Reduction::none}}};
 }
 constexpr Op<LossBackwardAttrs> logits_backward_op =
     gradient_op<LossBackwardAttrs>(kLogitsBackwardName, logits_backward_samples, logits_backward_forward,
@@ -249,12 +249,12 @@ Gradients logits_vjp(const VjpArgs<LossAttrs>& args) {
 }
 
 std::vector<Sample<LossAttrs>> logits_samples() {
-  const SampleInput x = samples::smooth({3, 5});
-  const SampleInput target = samples::real({3, 5}, 0, 1);
-  const SampleInput weight = samples::real({3, 5}, 0.5, 2);
-  return {{{x, target, samples::absent(), samples::absent()}, {Reduction::mean}},
-          {{x, target, weight, samples::absent()}, {Reduction::sum}},
-          {{x, target, samples::absent(), samples::real({5}, 0.5, 2)}, {Reduction::none}}};
+  const SampleInput x = op_samples::smooth({3, 5});
+  const SampleInput target = op_samples::real({3, 5}, 0, 1);
+  const SampleInput weight = op_samples::real({3, 5}, 0.5, 2);
+  return {{{x, target, op_samples::absent(), op_samples::absent()}, {Reduction::mean}},
+          {{x, target, weight, op_samples::absent()}, {Reduction::sum}},
+          {{x, target, op_samples::absent(), op_samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
 constexpr Op<LossAttrs> logits_op{
     .info = {.name = kLogitsName,

@@ -95,9 +95,9 @@ Outputs nll_backward_reference(const ForwardArgs<NllBackwardAttrs>& args) {
 }
 
 std::vector<Sample<NllBackwardAttrs>> nll_backward_samples() {
-  const SampleInput weight = samples::real({4}, 0.5, 2);
-  return {{{samples::real({}), samples::index({5}, 4), weight}, {.shape = {5, 4}}},
-          {{samples::real({2, 3}), samples::index({2, 3}, 4), samples::absent()},
+  const SampleInput weight = op_samples::real({4}, 0.5, 2);
+  return {{{op_samples::real({}), op_samples::index({5}, 4), weight}, {.shape = {5, 4}}},
+          {{op_samples::real({2, 3}), op_samples::index({2, 3}, 4), op_samples::absent()},
            {.shape = {2, 4, 3}, .reduction = Reduction::none}}};
 }
 constexpr Op<NllBackwardAttrs> nll_backward_op = gradient_op<NllBackwardAttrs>(
@@ -115,11 +115,12 @@ Gradients nll_vjp(const VjpArgs<NllLossAttrs>& args) {
 }
 
 std::vector<Sample<NllLossAttrs>> nll_samples() {
-  const SampleInput weight = samples::real({4}, 0.5, 2);
-  return {{{samples::real({5, 4}), samples::index({5}, 4), samples::absent()}, {}},
-          {{samples::real({5, 4}), samples::index({5}, 4), weight}, {.ignore_index = 3}},
-          {{samples::real({2, 4, 3}), samples::index({2, 3}, 4), weight}, {.reduction = Reduction::none}},
-          {{samples::real({4}), samples::index({}, 4), weight}, {.reduction = Reduction::sum}}};
+  const SampleInput weight = op_samples::real({4}, 0.5, 2);
+  return {
+      {{op_samples::real({5, 4}), op_samples::index({5}, 4), op_samples::absent()}, {}},
+      {{op_samples::real({5, 4}), op_samples::index({5}, 4), weight}, {.ignore_index = 3}},
+      {{op_samples::real({2, 4, 3}), op_samples::index({2, 3}, 4), weight}, {.reduction = Reduction::none}},
+      {{op_samples::real({4}), op_samples::index({}, 4), weight}, {.reduction = Reduction::sum}}};
 }
 constexpr Op<NllLossAttrs> nll_op{
     .info = {.name = kNll, .category = Category::fp32, .reads_16bit = true, .optional_inputs = tensor_set(2)},
@@ -265,11 +266,11 @@ Outputs cross_backward_reference(const ForwardArgs<CrossEntropyBackwardAttrs>& a
 }
 
 std::vector<Sample<CrossEntropyBackwardAttrs>> cross_backward_samples() {
-  const SampleInput weight = samples::real({4}, 0.5, 2);
-  return {
-      {{samples::real({}), samples::real({5, 4}), samples::index({5}, 4), weight}, {.label_smoothing = 0.1}},
-      {{samples::real({5}), samples::real({5, 4}), samples::real({5, 4}, 0, 1), weight},
-       {.reduction = Reduction::none}}};
+  const SampleInput weight = op_samples::real({4}, 0.5, 2);
+  return {{{op_samples::real({}), op_samples::real({5, 4}), op_samples::index({5}, 4), weight},
+           {.label_smoothing = 0.1}},
+          {{op_samples::real({5}), op_samples::real({5, 4}), op_samples::real({5, 4}, 0, 1), weight},
+           {.reduction = Reduction::none}}};
 }
 constexpr Op<CrossEntropyBackwardAttrs> cross_backward_op = gradient_op<CrossEntropyBackwardAttrs>(
     kCrossBackward, cross_backward_samples, cross_backward_forward, cross_backward_reference, tensor_set(3));
@@ -288,14 +289,16 @@ Gradients cross_vjp(const VjpArgs<CrossEntropyAttrs>& args) {
 }
 
 std::vector<Sample<CrossEntropyAttrs>> cross_samples() {
-  const SampleInput weight = samples::real({4}, 0.5, 2);
-  const SampleInput probabilities = samples::real({5, 4}, 0, 1);
+  const SampleInput weight = op_samples::real({4}, 0.5, 2);
+  const SampleInput probabilities = op_samples::real({5, 4}, 0, 1);
   return {
-      {{samples::real({5, 4}), samples::index({5}, 4), samples::absent()}, {}},
-      {{samples::real({5, 4}), samples::index({5}, 4), weight}, {.ignore_index = 3, .label_smoothing = 0.2}},
-      {{samples::real({2, 4, 3}), samples::index({2, 3}, 4), weight}, {.reduction = Reduction::none}},
-      {{samples::real({4}), samples::index({}, 4), samples::absent()}, {.reduction = Reduction::sum}},
-      {{samples::real({5, 4}), probabilities, weight}, {.label_smoothing = 0.1}}};
+      {{op_samples::real({5, 4}), op_samples::index({5}, 4), op_samples::absent()}, {}},
+      {{op_samples::real({5, 4}), op_samples::index({5}, 4), weight},
+       {.ignore_index = 3, .label_smoothing = 0.2}},
+      {{op_samples::real({2, 4, 3}), op_samples::index({2, 3}, 4), weight}, {.reduction = Reduction::none}},
+      {{op_samples::real({4}), op_samples::index({}, 4), op_samples::absent()},
+       {.reduction = Reduction::sum}},
+      {{op_samples::real({5, 4}), probabilities, weight}, {.label_smoothing = 0.1}}};
 }
 constexpr Op<CrossEntropyAttrs> cross_op{
     .info = {.name = kCross,

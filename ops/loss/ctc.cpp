@@ -207,7 +207,7 @@ Gradients ctc_vjp(const VjpArgs<CtcAttrs>& args) {
 }
 
 std::vector<Sample<CtcAttrs>> ctc_samples() {
-  using samples::index, samples::real;
+  using op_samples::index, op_samples::real;
   return {{{real({6, 2, 4}, -3, 0), index({2, 2}, 4), index({2}, 7), index({2}, 3)}, {.zero_infinity = true}},
           {{real({9, 3, 5}, -3, 0), index({3, 3}, 5), index({3}, 10), index({3}, 4)},
            {.blank = 4, .reduction = Reduction::none, .zero_infinity = true}},

@@ -106,7 +106,7 @@ std::vector<Sample<WithDType<typename L::Attrs>>> elementwise_loss_backward_samp
     const SampleInput &x = forward.inputs[0], &target = forward.inputs[1];
     const bool none = L::reduction(forward.attrs) == Reduction::none;
     const Shape shape = none ? layout::broadcast(L::kName, x.shape, target.shape) : Shape{};
-    list.push_back({{samples::real(shape), x, target}, {forward.attrs}});
+    list.push_back({{op_samples::real(shape), x, target}, {forward.attrs}});
   }
   return list;
 }

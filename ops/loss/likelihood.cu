@@ -52,7 +52,7 @@ struct PoissonNllSlopeFn {
     return log_input ? math::exp(x) - target : T(1) - target / (x + T(eps));
   }
 };
-using samples::real;
+using op_samples::real;
 
 struct KlDivAttrs {
   KlDivReduction reduction = KlDivReduction::mean;

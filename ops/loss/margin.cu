@@ -53,9 +53,9 @@ struct MarginRankingFn {
     return MaximumFn{}(T(margin) - order * (a - b), T(0));
   }
 };
-using samples::constant;
-using samples::real;
-using samples::smooth;
+using op_samples::constant;
+using op_samples::real;
+using op_samples::smooth;
 
 struct SoftMargin : ElementwiseLoss {
   using Attrs = LossAttrs;

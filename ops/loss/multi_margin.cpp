@@ -9,10 +9,10 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::absent;
-using samples::index;
-using samples::mask;
-using samples::real;
+using op_samples::absent;
+using op_samples::index;
+using op_samples::mask;
+using op_samples::real;
 
 /// dtype of the loss, which the target has no part in.
 template <class A>
@@ -117,7 +117,7 @@ Outputs multilabel_forward(const ForwardArgs<LossAttrs>& args) {
 }
 
 std::vector<Sample<LossAttrs>> multilabel_samples() {
-  SampleInput classes = samples::index({2, 4}, 4);
+  SampleInput classes = op_samples::index({2, 4}, 4);
   classes.low = -1;  // ends a list
   // A mask is a list of the classes 0 and 1.
   return {{{real({2, 4}), mask({2, 4})}, {Reduction::mean}},

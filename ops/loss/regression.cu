@@ -94,9 +94,11 @@ Outputs regression_backward_reference(const LossBackwardArgs& args) {
 }
 
 std::vector<Sample<LossBackwardAttrs>> regression_backward_samples() {
-  return {{{samples::real({}), samples::real({3, 5}), samples::real({3, 5}, 3, 5)}, {Reduction::mean}},
-          {{samples::real({}), samples::real({3, 5}, 3, 5), samples::real({5})}, {Reduction::sum}},
-          {{samples::real({3, 5}), samples::real({3, 5}), samples::real({3, 1}, 3, 5)}, {Reduction::none}}};
+  return {
+      {{op_samples::real({}), op_samples::real({3, 5}), op_samples::real({3, 5}, 3, 5)}, {Reduction::mean}},
+      {{op_samples::real({}), op_samples::real({3, 5}, 3, 5), op_samples::real({5})}, {Reduction::sum}},
+      {{op_samples::real({3, 5}), op_samples::real({3, 5}), op_samples::real({3, 1}, 3, 5)},
+       {Reduction::none}}};
 }
 template <Distance kDistance>
 constexpr Op<LossBackwardAttrs> kBackwardOp = gradient_op<LossBackwardAttrs>(
@@ -119,10 +121,10 @@ Gradients regression_vjp(const VjpArgs<LossAttrs>& args) {
 
 std::vector<Sample<LossAttrs>> regression_samples() {
   // x and target lie apart, so that no sample comes near the kink of l1_loss.
-  return {{{samples::real({3, 5}), samples::real({3, 5}, 3, 5)}, {Reduction::mean}},
-          {{samples::real({3, 5}, 3, 5), samples::real({5})}, {Reduction::sum}},
-          {{samples::real({3, 5}), samples::real({3, 1}, 3, 5)}, {Reduction::none}},
-          {{samples::real({}), samples::real({}, 3, 5)}, {Reduction::mean}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5}, 3, 5)}, {Reduction::mean}},
+          {{op_samples::real({3, 5}, 3, 5), op_samples::real({5})}, {Reduction::sum}},
+          {{op_samples::real({3, 5}), op_samples::real({3, 1}, 3, 5)}, {Reduction::none}},
+          {{op_samples::real({}), op_samples::real({}, 3, 5)}, {Reduction::mean}}};
 }
 template <Distance kDistance>
 constexpr Op<LossAttrs> kForwardOp = [] {

@@ -6,8 +6,8 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::constant;
-using samples::real;
+using op_samples::constant;
+using op_samples::real;
 
 // --- cosine_embedding_loss. Inputs: a, b, target
 

@@ -49,7 +49,7 @@ struct HuberSlopeFn {
     return math::detail::select(AbsFn{}(difference) >= limit, SignFn{}(difference)*limit, difference);
   }
 };
-using samples::real;
+using op_samples::real;
 
 /// `linear` where the distance reaches the limit, factor * difference^2 within. The square never sees what is
 /// beyond: where that is infinite, 0 times it would be NaN in the gradient.

@@ -6,8 +6,8 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::absent;
-using samples::real;
+using op_samples::absent;
+using op_samples::real;
 
 constexpr std::string_view kName = "group_norm", kBackward = "group_norm_backward";
 

@@ -11,8 +11,8 @@ namespace {
 
 using namespace ops;
 using kernels::RowNorm;
-using samples::absent;
-using samples::real;
+using op_samples::absent;
+using op_samples::real;
 
 struct LayerNormAttrs {
   Dims normalized_shape;

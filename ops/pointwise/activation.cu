@@ -83,13 +83,13 @@ using Args = ForwardArgs<NoAttrs>;
 using Vjps = VjpArgs<NoAttrs>;
 
 std::vector<Sample<NoAttrs>> backward_samples() {
-  return {{{samples::real({3, 5}), samples::real({3, 5}, 0.1, 0.9)}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5}, 0.1, 0.9)}}};
 }
 
 // --- relu
 
 std::vector<Sample<NoAttrs>> relu_samples() {
-  return {{{samples::smooth({3, 5})}}, {{samples::smooth({4})}}};
+  return {{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}}};
 }
 Outputs relu_forward(const Args& args) {
   refuse_bool("relu", args.in(0), "convert it with to(DType::f32)");
@@ -133,7 +133,7 @@ Gradients relu_backward_vjp(const Vjps& args) {
   return {args.needs(0) ? relu_backward(args.grad(), args.in(1)) : Tensor(), zeros_for(args, 1)};
 }
 std::vector<Sample<NoAttrs>> relu_backward_samples() {
-  return {{{samples::real({3, 5}), samples::smooth({3, 5})}}};
+  return {{{op_samples::real({3, 5}), op_samples::smooth({3, 5})}}};
 }
 constexpr Op<NoAttrs> relu_backward_op =
     elementwise_op("relu_backward", Category::passthrough, relu_backward_samples, relu_backward_forward,
@@ -229,7 +229,7 @@ Gradients gelu_vjp(const VjpArgs<GeluAttrs>& args) {
   return {gelu_backward(args.grad(), args.in(0), args.attrs.approximate)};
 }
 std::vector<Sample<GeluAttrs>> gelu_samples() {
-  return {{{samples::real({3, 5})}}, {{samples::real({3, 5})}, {GeluApproximation::tanh}}};
+  return {{{op_samples::real({3, 5})}}, {{op_samples::real({3, 5})}, {GeluApproximation::tanh}}};
 }
 constexpr Op<GeluAttrs> gelu_op = elementwise_op<GeluAttrs>("gelu", Category::passthrough, gelu_samples,
                                                             gelu_forward, gelu_vjp, save_inputs(0));
@@ -268,8 +268,8 @@ Gradients gelu_backward_vjp(const VjpArgs<GeluAttrs>& args) {
   return result;
 }
 std::vector<Sample<GeluAttrs>> gelu_backward_samples() {
-  return {{{samples::real({3, 5}), samples::real({3, 5})}},
-          {{samples::real({3, 5}), samples::real({3, 5})}, {GeluApproximation::tanh}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5})}},
+          {{op_samples::real({3, 5}), op_samples::real({3, 5})}, {GeluApproximation::tanh}}};
 }
 constexpr Op<GeluAttrs> gelu_backward_op =
     elementwise_op<GeluAttrs>("gelu_backward", Category::passthrough, gelu_backward_samples,

@@ -70,7 +70,7 @@ template <class A>
 std::vector<Sample<typename A::Attrs>> activation_backward_samples() {
   std::vector<Sample<typename A::Attrs>> list = A::samples();
   for (auto& sample : list)
-    sample.inputs.insert(sample.inputs.begin(), samples::real(sample.inputs[0].shape));
+    sample.inputs.insert(sample.inputs.begin(), op_samples::real(sample.inputs[0].shape));
   return list;
 }
 

@@ -139,7 +139,7 @@ struct LeakyRelu : Pieces {
   using Attrs = LeakyReluAttrs;
   static constexpr std::string_view name = "leaky_relu", backward_name = "leaky_relu_backward";
   static std::vector<Sample<Attrs>> samples() {
-    return {{{samples::smooth({3, 5})}}, {{samples::smooth({4})}, {-0.3}}};
+    return {{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}, {-0.3}}};
   }
   static LeakyReluFn function(const Attrs& attrs) { return {attrs.negative_slope}; }
   static LeakyReluBackwardFn backward(const Attrs& attrs) { return {attrs.negative_slope}; }
@@ -165,9 +165,9 @@ struct Hardtanh : Pieces {
   using Attrs = HardtanhAttrs;
   static constexpr std::string_view name = "hardtanh", backward_name = "hardtanh_backward";
   static std::vector<Sample<Attrs>> samples() {
-    return {{{samples::real({3, 5}, -0.9, 0.9)}},
-            {{samples::real({4}, 1.1, 2)}},
-            {{samples::smooth({3, 5}, -0.5)}, {-0.5, 2.1}}};
+    return {{{op_samples::real({3, 5}, -0.9, 0.9)}},
+            {{op_samples::real({4}, 1.1, 2)}},
+            {{op_samples::smooth({3, 5}, -0.5)}, {-0.5, 2.1}}};
   }
   static HardtanhFn function(const Attrs& attrs) {
     if (attrs.min_val > attrs.max_val) {
@@ -188,7 +188,9 @@ struct Relu6 : Pieces {
   using Attrs = NoAttrs;
   static constexpr std::string_view name = "relu6", backward_name = "relu6_backward";
   static std::vector<Sample<Attrs>> samples() {
-    return {{{samples::smooth({3, 5})}}, {{samples::real({4}, 5.2, 5.9)}}, {{samples::real({4}, 6.1, 8)}}};
+    return {{{op_samples::smooth({3, 5})}},
+            {{op_samples::real({4}, 5.2, 5.9)}},
+            {{op_samples::real({4}, 6.1, 8)}}};
   }
   static HardtanhFn function(const Attrs& /*attrs*/) { return {0, 6}; }
   static HardtanhBackwardFn backward(const Attrs& /*attrs*/) { return {0, 6}; }
@@ -201,8 +203,9 @@ const RegisteredActivation<Relu6> relu6_registered;
 // --- hardsigmoid, hardswish
 
 std::vector<Sample<NoAttrs>> around_three_samples() {
-  return {
-      {{samples::real({3, 5}, -2.9, 2.9)}}, {{samples::real({4}, 3.1, 5)}}, {{samples::real({4}, -5, -3.1)}}};
+  return {{{op_samples::real({3, 5}, -2.9, 2.9)}},
+          {{op_samples::real({4}, 3.1, 5)}},
+          {{op_samples::real({4}, -5, -3.1)}}};
 }
 
 struct Hardsigmoid : Pieces {
@@ -242,10 +245,10 @@ struct Softshrink : Pieces {
   using Attrs = SoftshrinkAttrs;
   static constexpr std::string_view name = "softshrink", backward_name = "softshrink_backward";
   static std::vector<Sample<Attrs>> samples() {
-    return {{{samples::real({3, 5}, 0.6, 2)}},
-            {{samples::real({4}, -2, -0.6)}},
-            {{samples::smooth({3, 5}, 0.9)}, {.lambd = 0.9}},
-            {{samples::smooth({4})}, {.lambd = 0}}};
+    return {{{op_samples::real({3, 5}, 0.6, 2)}},
+            {{op_samples::real({4}, -2, -0.6)}},
+            {{op_samples::smooth({3, 5}, 0.9)}, {.lambd = 0.9}},
+            {{op_samples::smooth({4})}, {.lambd = 0}}};
   }
   static SoftshrinkFn function(const Attrs& attrs) {
     if (!(attrs.lambd >= 0))
@@ -293,7 +296,7 @@ struct EluFamily : Curve {
   static constexpr Category category = Category::passthrough;
   static constexpr bool is_piecewise_linear = false;
   static std::vector<Sample<Attrs>> samples() {
-    std::vector<Sample<Attrs>> list{{{samples::smooth({3, 5})}}, {{samples::smooth({4})}}};
+    std::vector<Sample<Attrs>> list{{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}}};
     if constexpr (std::is_same_v<Attrs, AlphaAttrs>) list[1].attrs.alpha = 0.3;
     return list;
   }
@@ -342,9 +345,9 @@ Outputs prelu_reference(const ForwardArgs<NoAttrs>& args) {
   return to(where(positive, x, mul(where(positive, 0, x), beside)), result);
 }
 std::vector<Sample<NoAttrs>> prelu_samples() {
-  return {{{samples::smooth({3, 5}), samples::real({1})}},
-          {{samples::smooth({2, 3, 4}), samples::real({3})}},
-          {{samples::smooth({4}), samples::real({})}}};
+  return {{{op_samples::smooth({3, 5}), op_samples::real({1})}},
+          {{op_samples::smooth({2, 3, 4}), op_samples::real({3})}},
+          {{op_samples::smooth({4}), op_samples::real({})}}};
 }
 constexpr Op<NoAttrs> prelu_op{
     .info = {.name = "prelu", .category = Category::lower_precision},

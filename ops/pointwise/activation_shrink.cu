@@ -77,7 +77,7 @@ struct Threshold : CutOff {
   using Attrs = ThresholdAttrs;
   static constexpr std::string_view name = "threshold", backward_name = "threshold_backward";
   static std::vector<Sample<Attrs>> samples() {
-    return {{{samples::real({3, 5}, 0.2, 2)}, {0.1, 20}}, {{samples::real({4}, -2, -0.1)}, {0.1, -1}}};
+    return {{{op_samples::real({3, 5}, 0.2, 2)}, {0.1, 20}}, {{op_samples::real({4}, -2, -0.1)}, {0.1, -1}}};
   }
   static ThresholdFn function(const Attrs& attrs) { return {attrs.threshold, attrs.value}; }
   static ThresholdBackwardFn backward(const Attrs& attrs) { return {attrs.threshold}; }
@@ -95,7 +95,7 @@ struct Hardshrink : CutOff {
   using Attrs = HardshrinkAttrs;
   static constexpr std::string_view name = "hardshrink", backward_name = "hardshrink_backward";
   static std::vector<Sample<Attrs>> samples() {
-    return {{{samples::real({3, 5}, 0.6, 2)}}, {{samples::real({4}, -0.4, 0.4)}}};
+    return {{{op_samples::real({3, 5}, 0.6, 2)}}, {{op_samples::real({4}, -0.4, 0.4)}}};
   }
   static HardshrinkFn function(const Attrs& attrs) { return {attrs.lambd}; }
   static HardshrinkBackwardFn backward(const Attrs& attrs) { return {attrs.lambd}; }
@@ -110,7 +110,7 @@ struct Tanhshrink {
   static constexpr Category category = Category::passthrough;
   static constexpr bool is_piecewise_linear = false;
   static constexpr std::string_view name = "tanhshrink", backward_name = "tanhshrink_backward";
-  static std::vector<Sample<Attrs>> samples() { return {{{samples::real({3, 5}, 0.5, 2)}}}; }
+  static std::vector<Sample<Attrs>> samples() { return {{{op_samples::real({3, 5}, 0.5, 2)}}}; }
   static TanhshrinkFn function(const Attrs& /*attrs*/) { return {}; }
   static TanhshrinkBackwardFn backward(const Attrs& /*attrs*/) { return {}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {

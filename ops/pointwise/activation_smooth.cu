@@ -91,7 +91,7 @@ struct Smooth {
   static constexpr Category category = Category::passthrough;
   static constexpr bool is_piecewise_linear = false;
   static std::vector<Sample<NoAttrs>> samples() {
-    return {{{samples::real({3, 5})}}, {{samples::real({4}, -9, 9)}}};
+    return {{{op_samples::real({3, 5})}}, {{op_samples::real({4}, -9, 9)}}};
   }
 };
 
@@ -107,9 +107,9 @@ struct Softplus {
   static constexpr Category category = Category::fp32;
   static constexpr bool is_piecewise_linear = false;
   static std::vector<Sample<Attrs>> samples() {
-    return {{{samples::real({3, 5})}},
-            {{samples::real({4}, 2.1, 4)}, {2, 4}},
-            {{samples::real({4}, -4, 1.9)}, {.beta = 2, .threshold = 4}}};
+    return {{{op_samples::real({3, 5})}},
+            {{op_samples::real({4}, 2.1, 4)}, {2, 4}},
+            {{op_samples::real({4}, -4, 1.9)}, {.beta = 2, .threshold = 4}}};
   }
   static SoftplusFn function(const Attrs& attrs) {
     if (attrs.beta == 0) throw ValueError(name, "a beta other than 0", "0", "pass 1 for log(1 + e^x)");
@@ -137,7 +137,7 @@ struct Softsign : Smooth {
   static constexpr std::string_view name = "softsign", backward_name = "softsign_backward";
   // The second derivative jumps at 0.
   static std::vector<Sample<NoAttrs>> samples() {
-    return {{{samples::smooth({3, 5})}}, {{samples::real({4}, 3, 9)}}};
+    return {{{op_samples::smooth({3, 5})}}, {{op_samples::real({4}, 3, 9)}}};
   }
   static SoftsignFn function(const Attrs& /*attrs*/) { return {}; }
   static SoftsignBackwardFn backward(const Attrs& /*attrs*/) { return {}; }

@@ -59,8 +59,8 @@ Tensor add_scaled(std::string_view op, const Tensor& a, const Tensor& b, Scalar 
   return map<2>(op, AddScaledFn{alpha}, {&a, &b}, compute, result);
 }
 std::vector<Sample<AddAttrs>> add_samples() {
-  return {{{samples::real({3, 5}), samples::real({3, 5})}},
-          {{samples::real({4, 1, 3}), samples::real({2, 1})}, {.alpha = -0.5}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5})}},
+          {{op_samples::real({4, 1, 3}), op_samples::real({2, 1})}, {.alpha = -0.5}}};
 }
 
 Outputs add_forward(const ForwardArgs<AddAttrs>& args) {
@@ -94,8 +94,8 @@ const Registered sub_registered{sub_op};
 // --- mul
 
 std::vector<Sample<NoAttrs>> two_samples() {
-  return {{{samples::real({3, 5}), samples::real({3, 5})}},
-          {{samples::real({4, 1, 3}), samples::real({2, 1})}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5})}},
+          {{op_samples::real({4, 1, 3}), op_samples::real({2, 1})}}};
 }
 
 Outputs mul_forward(const ForwardArgs<NoAttrs>& args) {
@@ -143,10 +143,10 @@ Gradients div_vjp(const VjpArgs<DivAttrs>& args) {
 }
 std::vector<Sample<DivAttrs>> div_samples() {
   // Rounded quotients jump: no finite differences there.
-  return {{{samples::real({3, 5}), samples::real({3, 5}, 0.5, 2)}},
-          {{samples::real({4, 1, 3}), samples::real({2, 1}, -2, -0.5)}},
-          {{samples::constant({3, 5}), samples::constant({3, 5}, 0.5, 2)}, {RoundingMode::trunc}},
-          {{samples::constant({3, 5}), samples::constant({5}, -2, -0.5)}, {RoundingMode::floor}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5}, 0.5, 2)}},
+          {{op_samples::real({4, 1, 3}), op_samples::real({2, 1}, -2, -0.5)}},
+          {{op_samples::constant({3, 5}), op_samples::constant({3, 5}, 0.5, 2)}, {RoundingMode::trunc}},
+          {{op_samples::constant({3, 5}), op_samples::constant({5}, -2, -0.5)}, {RoundingMode::floor}}};
 }
 constexpr Op<DivAttrs> div_op =
     elementwise_op<DivAttrs>("div", Category::passthrough, div_samples, div_forward, div_vjp,
@@ -178,8 +178,8 @@ Gradients pow_vjp(const VjpArgs<NoAttrs>& args) {
   return result;
 }
 std::vector<Sample<NoAttrs>> pow_samples() {
-  return {{{samples::real({3, 5}, 0.3, 2), samples::real({3, 5})}},
-          {{samples::real({4, 1, 3}, 0.3, 2), samples::real({2, 1})}}};
+  return {{{op_samples::real({3, 5}, 0.3, 2), op_samples::real({3, 5})}},
+          {{op_samples::real({4, 1, 3}, 0.3, 2), op_samples::real({2, 1})}}};
 }
 constexpr Op<NoAttrs> pow_op = elementwise_op("pow", Category::fp32, pow_samples, pow_forward, pow_vjp,
                                               {.inputs = 0b11, .outputs = 0b1});

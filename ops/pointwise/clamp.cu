@@ -70,8 +70,8 @@ Gradients minimum_vjp(const VjpArgs<NoAttrs>& args) {
 }
 // Operands of different ranges: a tie would spoil finite differences.
 std::vector<Sample<NoAttrs>> choose_samples() {
-  return {{{samples::real({3, 5}, -2, -0.1), samples::real({3, 5}, 0, 2)}},
-          {{samples::real({4, 1, 3}, 0.1, 2), samples::real({2, 1}, -2, 0)}}};
+  return {{{op_samples::real({3, 5}, -2, -0.1), op_samples::real({3, 5}, 0, 2)}},
+          {{op_samples::real({4, 1, 3}, 0.1, 2), op_samples::real({2, 1}, -2, 0)}}};
 }
 constexpr Op<NoAttrs> maximum_op = elementwise_op("maximum", Category::passthrough, choose_samples,
                                                   maximum_forward, maximum_vjp, save_inputs(0, 1));
@@ -93,7 +93,7 @@ Gradients maximum_backward_vjp(const VjpArgs<NoAttrs>& args) {
           zeros_for(args, 1), zeros_for(args, 2)};
 }
 std::vector<Sample<NoAttrs>> maximum_backward_samples() {
-  return {{{samples::real({3, 5}), samples::real({3, 5}, -2, -0.1), samples::real({5}, 0, 2)}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5}, -2, -0.1), op_samples::real({5}, 0, 2)}}};
 }
 constexpr Op<NoAttrs> maximum_backward_op =
     elementwise_op("maximum_backward", Category::passthrough, maximum_backward_samples,
@@ -138,9 +138,9 @@ Gradients clamp_vjp(const VjpArgs<ClampAttrs>& args) {
   return {clamp_backward(args.grad(), args.in(0), args.attrs.min, args.attrs.max)};
 }
 std::vector<Sample<ClampAttrs>> clamp_samples() {
-  return {{{samples::smooth({3, 5}, 0.25)}, {{}, 0.25}},
-          {{samples::smooth({4}, -0.5)}, {-0.5, {}}},
-          {{samples::smooth({3, 5}, -1)}, {-1, 3}}};
+  return {{{op_samples::smooth({3, 5}, 0.25)}, {{}, 0.25}},
+          {{op_samples::smooth({4}, -0.5)}, {-0.5, {}}},
+          {{op_samples::smooth({3, 5}, -1)}, {-1, 3}}};
 }
 constexpr Op<ClampAttrs> clamp_op = elementwise_op<ClampAttrs>("clamp", Category::passthrough, clamp_samples,
                                                                clamp_forward, clamp_vjp, save_inputs(0));
@@ -159,7 +159,7 @@ Gradients clamp_backward_vjp(const VjpArgs<ClampAttrs>& args) {
           zeros_for(args, 1)};
 }
 std::vector<Sample<ClampAttrs>> clamp_backward_samples() {
-  return {{{samples::real({3, 5}), samples::smooth({3, 5}, 0.25)}, {{}, 0.25}}};
+  return {{{op_samples::real({3, 5}), op_samples::smooth({3, 5}, 0.25)}, {{}, 0.25}}};
 }
 constexpr Op<ClampAttrs> clamp_backward_op =
     elementwise_op<ClampAttrs>("clamp_backward", Category::passthrough, clamp_backward_samples,
@@ -197,9 +197,9 @@ Gradients clamp_tensor_vjp(const VjpArgs<NoAttrs>& args) {
   return result;
 }
 std::vector<Sample<NoAttrs>> clamp_tensor_samples() {
-  return {{{samples::real({3, 5}, 0, 1), samples::real({5}, 1.1, 2), samples::real({3, 1}, 2.1, 3)}},
-          {{samples::real({3, 5}, 0, 1), samples::real({5}, -2, -0.1), samples::absent()}},
-          {{samples::real({3, 5}, 0, 1), samples::absent(), samples::real({3, 1}, -1, -0.1)}}};
+  return {{{op_samples::real({3, 5}, 0, 1), op_samples::real({5}, 1.1, 2), op_samples::real({3, 1}, 2.1, 3)}},
+          {{op_samples::real({3, 5}, 0, 1), op_samples::real({5}, -2, -0.1), op_samples::absent()}},
+          {{op_samples::real({3, 5}, 0, 1), op_samples::absent(), op_samples::real({3, 1}, -1, -0.1)}}};
 }
 constexpr Op<NoAttrs> clamp_tensor_op{
     .info = {.name = "clamp_tensor",

@@ -30,7 +30,7 @@ namespace ops {
 
 /// For ops of one tensor that are smooth everywhere.
 [[nodiscard]] inline std::vector<Sample<NoAttrs>> any_samples() {
-  return {{{samples::real({3, 5})}}, {{samples::real({})}}};
+  return {{{op_samples::real({3, 5})}}, {{op_samples::real({})}}};
 }
 
 /// -s; a bool becomes an integer.

@@ -65,10 +65,10 @@ struct WhereFn {
 };
 
 std::vector<Sample<NoAttrs>> comparison_samples() {
-  return {{{samples::constant({3, 5}), samples::constant({5})}}};
+  return {{{op_samples::constant({3, 5}), op_samples::constant({5})}}};
 }
 std::vector<Sample<NumberAttrs>> number_comparison_samples() {
-  return {{{samples::constant({3, 5})}, {0.5}}};
+  return {{{op_samples::constant({3, 5})}, {0.5}}};
 }
 
 /// F{}(a, b) on the promoted dtype, as a bool tensor.
@@ -160,9 +160,12 @@ Outputs logical_not_forward(const Args& args) {
   return map_one(NotFn{}, x, compute_dtype(x.dtype()), DType::boolean);
 }
 std::vector<Sample<NoAttrs>> mask_samples() {
-  return {{{samples::mask({3, 5}), samples::mask({5})}}, {{samples::real({3, 5}), samples::real({5})}}};
+  return {{{op_samples::mask({3, 5}), op_samples::mask({5})}},
+          {{op_samples::real({3, 5}), op_samples::real({5})}}};
 }
-std::vector<Sample<NoAttrs>> one_mask_sample() { return {{{samples::mask({3, 5})}}, {{samples::real({4})}}}; }
+std::vector<Sample<NoAttrs>> one_mask_sample() {
+  return {{{op_samples::mask({3, 5})}}, {{op_samples::real({4})}}};
+}
 
 constexpr Op<NoAttrs> logical_and_op = elementwise_op("logical_and", Category::passthrough, mask_samples,
                                                       logical_and_forward, kBoolResult, kSaveNothing);
@@ -189,8 +192,8 @@ Gradients where_vjp(const VjpArgs<NoAttrs>& args) {
           args.needs(2) ? where(condition, 0, grad) : Tensor()};
 }
 std::vector<Sample<NoAttrs>> where_samples() {
-  return {{{samples::mask({3, 5}), samples::real({3, 5}), samples::real({3, 5})}},
-          {{samples::mask({3, 1}), samples::real({5}), samples::real({})}}};
+  return {{{op_samples::mask({3, 5}), op_samples::real({3, 5}), op_samples::real({3, 5})}},
+          {{op_samples::mask({3, 1}), op_samples::real({5}), op_samples::real({})}}};
 }
 constexpr Op<NoAttrs> where_op =
     elementwise_op("where", Category::passthrough, where_samples, where_forward, where_vjp, save_inputs(0));

@@ -47,9 +47,9 @@ Gradients dropout_vjp(const VjpArgs<DropoutAttrs>& args) {
   return {dropout(args.grad(), args.in(1), args.attrs.p), Tensor()};
 }
 std::vector<Sample<DropoutAttrs>> dropout_samples() {
-  return {{{samples::real({3, 5}), samples::mask({3, 5})}, {0.5}},
-          {{samples::real({4}), samples::mask({4})}, {0.1}},
-          {{samples::real({4}), samples::mask({4})}, {1}}};
+  return {{{op_samples::real({3, 5}), op_samples::mask({3, 5})}, {0.5}},
+          {{op_samples::real({4}), op_samples::mask({4})}, {0.1}},
+          {{op_samples::real({4}), op_samples::mask({4})}, {1}}};
 }
 constexpr Op<DropoutAttrs> dropout_op{
     .info = {.name = "dropout", .category = Category::passthrough, .elementwise = true},

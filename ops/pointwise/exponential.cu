@@ -60,11 +60,15 @@ struct ErfinvFn {
 using Vjps = VjpArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;
 
-Samples logarithm_samples() { return {{{samples::real({3, 5}, 0.2, 3)}}, {{samples::real({}, 0.2, 3)}}}; }
-Samples above_minus_one_samples() {
-  return {{{samples::real({3, 5}, -0.8, 2)}}, {{samples::real({}, -0.5, 0.5)}}};
+Samples logarithm_samples() {
+  return {{{op_samples::real({3, 5}, 0.2, 3)}}, {{op_samples::real({}, 0.2, 3)}}};
 }
-Samples erfinv_samples() { return {{{samples::real({3, 5}, -0.8, 0.8)}}, {{samples::real({}, 0.9, 0.95)}}}; }
+Samples above_minus_one_samples() {
+  return {{{op_samples::real({3, 5}, -0.8, 2)}}, {{op_samples::real({}, -0.5, 0.5)}}};
+}
+Samples erfinv_samples() {
+  return {{{op_samples::real({3, 5}, -0.8, 0.8)}}, {{op_samples::real({}, 0.9, 0.95)}}};
+}
 
 Gradients expm1_vjp(const Vjps& args) { return {mul(args.grad(), add(widened(args.out()), 1))}; }
 constexpr Op<NoAttrs> expm1_op =
@@ -101,8 +105,8 @@ Gradients logaddexp_vjp(const Vjps& args) {
           args.needs(1) ? mul(args.grad(), sigmoid(sub(b, a))) : Tensor()};
 }
 Samples logaddexp_samples() {
-  return {{{samples::real({3, 5}), samples::real({3, 5})}},
-          {{samples::real({4, 1, 3}, 80, 100), samples::real({2, 1}, 85, 95)}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5})}},
+          {{op_samples::real({4, 1, 3}, 80, 100), op_samples::real({2, 1}, 85, 95)}}};
 }
 constexpr Op<NoAttrs> logaddexp_op = elementwise_op("logaddexp", Category::passthrough, logaddexp_samples,
                                                     logaddexp_forward, logaddexp_vjp, save_inputs(0, 1));

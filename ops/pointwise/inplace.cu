@@ -31,7 +31,7 @@ Gradients copy_vjp(const VjpArgs<NoAttrs>& args) {
   const Tensor grad = args.grad();
   return {args.needs(0) ? zeros_like(grad) : Tensor(), args.needs(1) ? grad : Tensor()};
 }
-std::vector<Sample<NoAttrs>> copy_samples() { return {{{samples::real({3, 4}), samples::real({4})}}}; }
+std::vector<Sample<NoAttrs>> copy_samples() { return {{{op_samples::real({3, 4}), op_samples::real({4})}}}; }
 constexpr Op<NoAttrs> copy_op{
     .info = {.name = "copy", .category = Category::passthrough},
     .samples = copy_samples,
@@ -65,7 +65,7 @@ Gradients fill_vjp(const VjpArgs<FillAttrs>& args) {
   const Tensor grad = args.grad();
   return {zeros_like(grad)};
 }
-std::vector<Sample<FillAttrs>> fill_samples() { return {{{samples::real({3, 4})}, {1}}}; }
+std::vector<Sample<FillAttrs>> fill_samples() { return {{{op_samples::real({3, 4})}, {1}}}; }
 constexpr Op<FillAttrs> fill_op = elementwise_op<FillAttrs>("fill", Category::passthrough, fill_samples,
                                                             fill_forward, fill_vjp, kSaveNothing);
 const Registered fill_registered{fill_op};

@@ -102,7 +102,9 @@ constexpr std::string_view kNumbers = "convert it with to(DType::f32)";
 // --- ceil, floor, trunc, round
 
 // Between two integers, where none of these jumps.
-Samples smooth_samples() { return {{{samples::real({3, 5}, 0.1, 0.9)}}, {{samples::real({}, -1.9, -1.1)}}}; }
+Samples smooth_samples() {
+  return {{{op_samples::real({3, 5}, 0.1, 0.9)}}, {{op_samples::real({}, -1.9, -1.1)}}};
+}
 
 template <class A>
 Gradients zero_vjp(const VjpArgs<A>& args) {
@@ -144,9 +146,9 @@ Outputs round_forward(const ForwardArgs<RoundAttrs>& args) {
   return map_one_real(f, x, x.dtype());
 }
 std::vector<Sample<RoundAttrs>> round_samples() {
-  return {{{samples::real({3, 5}, 0.6, 1.4)}},
-          {{samples::real({4}, 0.26, 0.34)}, {1}},
-          {{samples::real({4}, 16, 24)}, {-1}}};
+  return {{{op_samples::real({3, 5}, 0.6, 1.4)}},
+          {{op_samples::real({4}, 0.26, 0.34)}, {1}},
+          {{op_samples::real({4}, 16, 24)}, {-1}}};
 }
 constexpr Op<RoundAttrs> round_op = elementwise_op<RoundAttrs>(
     "round", Category::passthrough, round_samples, round_forward, zero_vjp<RoundAttrs>, kSaveNothing);
@@ -177,8 +179,8 @@ Gradients rest_vjp(const VjpArgs<NoAttrs>& args) {
 }
 Samples rest_samples() {
   // Quotients between two integers.
-  return {{{samples::real({3, 5}, 2.2, 2.8), samples::real({3, 5}, 0.95, 1.05)}},
-          {{samples::real({4, 1, 3}, 0.2, 0.8), samples::real({2, 1}, -1.2, -0.9)}}};
+  return {{{op_samples::real({3, 5}, 2.2, 2.8), op_samples::real({3, 5}, 0.95, 1.05)}},
+          {{op_samples::real({4, 1, 3}, 0.2, 0.8), op_samples::real({2, 1}, -1.2, -0.9)}}};
 }
 template <RoundingMode kRounds>
 constexpr Op<NoAttrs> kRestOp = elementwise_op(kRestName<kRounds>, Category::passthrough, rest_samples,
@@ -194,7 +196,7 @@ Outputs rest_of_number_forward(const ForwardArgs<NumberAttrs>& args) {
 }
 Gradients rest_of_number_vjp(const VjpArgs<NumberAttrs>& args) { return {args.grad()}; }
 std::vector<Sample<NumberAttrs>> rest_of_number_samples() {
-  return {{{samples::real({3, 5}, 2.2, 2.8)}, {1}}, {{samples::real({4}, 0.2, 0.8)}, {-1.5}}};
+  return {{{op_samples::real({3, 5}, 2.2, 2.8)}, {1}}, {{op_samples::real({4}, 0.2, 0.8)}, {-1.5}}};
 }
 template <RoundingMode kRounds>
 constexpr Op<NumberAttrs> kRestOfNumberOp = elementwise_op<NumberAttrs>(kRestOfNumberName<kRounds>,
@@ -211,7 +213,7 @@ template <class F>
 Outputs test_forward(const Args& args) {
   return map_one(F{}, args.in(0), args.in(0).dtype(), DType::boolean);
 }
-Samples constant_samples() { return {{{samples::constant({3, 5})}}}; }
+Samples constant_samples() { return {{{op_samples::constant({3, 5})}}}; }
 template <class F>
 constexpr Op<NoAttrs> test_op(std::string_view name) {
   return elementwise_op(name, Category::passthrough, constant_samples, test_forward<F>, kBoolResult,
@@ -259,7 +261,7 @@ Gradients nan_to_num_vjp(const VjpArgs<NanToNumAttrs>& args) {
   return {where(isfinite(args.in(0)), args.grad(), 0)};
 }
 std::vector<Sample<NanToNumAttrs>> nan_to_num_samples() {
-  return {{{samples::real({3, 5})}}, {{samples::real({4})}, {1, 2, -2}}};
+  return {{{op_samples::real({3, 5})}}, {{op_samples::real({4})}, {1, 2, -2}}};
 }
 constexpr Op<NanToNumAttrs> nan_to_num_op =
     elementwise_op<NanToNumAttrs>("nan_to_num", Category::passthrough, nan_to_num_samples, nan_to_num_forward,

@@ -17,7 +17,7 @@ using namespace ops;
 using namespace kernels::scalar;
 
 std::vector<Sample<NumberAttrs>> number_samples() {
-  return {{{samples::real({3, 4})}, {2.5}}, {{samples::real({5})}, {-3}}};
+  return {{{op_samples::real({3, 4})}, {2.5}}, {{op_samples::real({5})}, {-3}}};
 }
 
 /// f(x, s) or f(s, x), as `Bound` says, in the promoted dtype.
@@ -80,10 +80,10 @@ Gradients div_scalar_vjp(const VjpArgs<DivScalarAttrs>& args) {
   return {div(grad, args.attrs.s)};
 }
 std::vector<Sample<DivScalarAttrs>> div_scalar_samples() {
-  return {{{samples::real({3, 4})}, {2.5}},
-          {{samples::real({5})}, {-3}},
-          {{samples::constant({5})}, {0.75, RoundingMode::trunc}},
-          {{samples::constant({5})}, {-0.75, RoundingMode::floor}}};
+  return {{{op_samples::real({3, 4})}, {2.5}},
+          {{op_samples::real({5})}, {-3}},
+          {{op_samples::constant({5})}, {0.75, RoundingMode::trunc}},
+          {{op_samples::constant({5})}, {-0.75, RoundingMode::floor}}};
 }
 constexpr Op<DivScalarAttrs> div_scalar_op =
     elementwise_op<DivScalarAttrs>("div_scalar", Category::passthrough, div_scalar_samples,
@@ -100,7 +100,7 @@ Gradients rdiv_scalar_vjp(const VjpArgs<NumberAttrs>& args) {
   return {mul(div(div(widened(args.grad()), x), x), negated(args.attrs.s))};
 }
 std::vector<Sample<NumberAttrs>> rdiv_scalar_samples() {
-  return {{{samples::real({3, 4}, 0.5, 2)}, {2.0}}, {{samples::real({5}, -2, -0.5)}, {-1.5}}};
+  return {{{op_samples::real({3, 4}, 0.5, 2)}, {2.0}}, {{op_samples::real({5}, -2, -0.5)}, {-1.5}}};
 }
 constexpr Op<NumberAttrs> rdiv_scalar_op = elementwise_op<NumberAttrs>(
     "rdiv_scalar", Category::fp32, rdiv_scalar_samples, rdiv_scalar_forward, rdiv_scalar_vjp, save_inputs(0));
@@ -140,13 +140,13 @@ Gradients pow_scalar_exp_vjp(const VjpArgs<ExponentAttrs>& args) {
   return {mul(grad, mul(pow(x, p.real() - 1.0), p))};
 }
 std::vector<Sample<ExponentAttrs>> pow_scalar_exp_samples() {
-  return {{{samples::real({3, 4})}, {2}},
-          {{samples::real({5})}, {3}},
-          {{samples::real({2, 3}, 0.3, 2)}, {-1.5}},
-          {{samples::real({4}, 0.3, 2)}, {-1}},
-          {{samples::real({4}, 0.3, 2)}, {0.5}},
-          {{samples::real({4})}, {1}},
-          {{samples::real({4})}, {0}}};
+  return {{{op_samples::real({3, 4})}, {2}},
+          {{op_samples::real({5})}, {3}},
+          {{op_samples::real({2, 3}, 0.3, 2)}, {-1.5}},
+          {{op_samples::real({4}, 0.3, 2)}, {-1}},
+          {{op_samples::real({4}, 0.3, 2)}, {0.5}},
+          {{op_samples::real({4})}, {1}},
+          {{op_samples::real({4})}, {0}}};
 }
 constexpr Op<ExponentAttrs> pow_scalar_exp_op =
     elementwise_op<ExponentAttrs>("pow_scalar_exp", Category::fp32, pow_scalar_exp_samples,
@@ -167,7 +167,8 @@ Gradients pow_scalar_base_vjp(const VjpArgs<NumberAttrs>& args) {
   return {mul(grad, where(le(out, 1), 0, neg(out)))};
 }
 std::vector<Sample<NumberAttrs>> pow_scalar_base_samples() {
-  return {{{samples::real({3, 4})}, {2.0}}, {{samples::real({5})}, {0.5}}, {{samples::real({2})}, {1}}};
+  return {
+      {{op_samples::real({3, 4})}, {2.0}}, {{op_samples::real({5})}, {0.5}}, {{op_samples::real({2})}, {1}}};
 }
 constexpr Op<NumberAttrs> pow_scalar_base_op =
     elementwise_op<NumberAttrs>("pow_scalar_base", Category::fp32, pow_scalar_base_samples,

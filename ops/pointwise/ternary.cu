@@ -79,8 +79,8 @@ Gradients addcmul_vjp(const VjpArgs<ValueAttrs>& args) {
   return result;
 }
 std::vector<Sample<ValueAttrs>> addcmul_samples() {
-  return {{{samples::real({3, 5}), samples::real({3, 5}), samples::real({3, 5})}},
-          {{samples::real({5}), samples::real({3, 1}), samples::real({2, 1, 5})}, {-0.5}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5}), op_samples::real({3, 5})}},
+          {{op_samples::real({5}), op_samples::real({3, 1}), op_samples::real({2, 1, 5})}, {-0.5}}};
 }
 constexpr Op<ValueAttrs> addcmul_op = elementwise_op<ValueAttrs>(
     "addcmul", Category::promote, addcmul_samples, addcmul_forward, addcmul_vjp, save_factors(1, 2));
@@ -107,8 +107,8 @@ Gradients addcdiv_vjp(const VjpArgs<ValueAttrs>& args) {
   return result;
 }
 std::vector<Sample<ValueAttrs>> addcdiv_samples() {
-  return {{{samples::real({3, 5}), samples::real({3, 5}), samples::real({3, 5}, 0.5, 2)}},
-          {{samples::real({5}), samples::real({3, 1}), samples::real({2, 1, 5}, -2, -0.5)}, {-0.5}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5}), op_samples::real({3, 5}, 0.5, 2)}},
+          {{op_samples::real({5}), op_samples::real({3, 1}), op_samples::real({2, 1, 5}, -2, -0.5)}, {-0.5}}};
 }
 constexpr Op<ValueAttrs> addcdiv_op = elementwise_op<ValueAttrs>(
     "addcdiv", Category::promote, addcdiv_samples, addcdiv_forward, addcdiv_vjp, save_inputs(1, 2));
@@ -131,8 +131,8 @@ Gradients lerp_vjp(const VjpArgs<NoAttrs>& args) {
   return result;
 }
 std::vector<Sample<NoAttrs>> lerp_samples() {
-  return {{{samples::real({3, 5}), samples::real({3, 5}), samples::real({3, 5}, 0, 1)}},
-          {{samples::real({4, 1, 3}), samples::real({2, 1}), samples::real({}, -1, 2)}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5}), op_samples::real({3, 5}, 0, 1)}},
+          {{op_samples::real({4, 1, 3}), op_samples::real({2, 1}), op_samples::real({}, -1, 2)}}};
 }
 constexpr Op<NoAttrs> lerp_op =
     elementwise_op("lerp", Category::passthrough, lerp_samples, lerp_forward, lerp_vjp, save_inputs(0, 1, 2));
@@ -154,8 +154,8 @@ Gradients lerp_scalar_vjp(const VjpArgs<WeightAttrs>& args) {
   return {args.needs(0) ? mul(grad, 1 - weight) : Tensor(), args.needs(1) ? mul(grad, weight) : Tensor()};
 }
 std::vector<Sample<WeightAttrs>> lerp_scalar_samples() {
-  return {{{samples::real({3, 5}), samples::real({3, 5})}, {0.3}},
-          {{samples::real({4, 1, 3}), samples::real({2, 1})}, {0.8}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5})}, {0.3}},
+          {{op_samples::real({4, 1, 3}), op_samples::real({2, 1})}, {0.8}}};
 }
 constexpr Op<WeightAttrs> lerp_scalar_op =
     elementwise_op<WeightAttrs>("lerp_scalar", Category::passthrough, lerp_scalar_samples,
@@ -180,8 +180,8 @@ Gradients masked_fill_vjp(const VjpArgs<ValueAttrs>& args) {
   return {masked_fill(args.grad(), args.in(1), 0), Tensor()};
 }
 std::vector<Sample<ValueAttrs>> masked_fill_samples() {
-  return {{{samples::real({3, 5}), samples::mask({3, 5})}, {0}},
-          {{samples::real({4, 1, 3}), samples::mask({2, 1})}, {3}}};
+  return {{{op_samples::real({3, 5}), op_samples::mask({3, 5})}, {0}},
+          {{op_samples::real({4, 1, 3}), op_samples::mask({2, 1})}, {3}}};
 }
 constexpr Op<ValueAttrs> masked_fill_op =
     elementwise_op<ValueAttrs>("masked_fill", Category::passthrough, masked_fill_samples, masked_fill_forward,

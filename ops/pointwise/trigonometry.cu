@@ -91,8 +91,12 @@ struct Atan2Fn {
 using Vjps = VjpArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;
 
-Samples quarter_samples() { return {{{samples::real({3, 5}, -1.2, 1.2)}}, {{samples::real({}, 2, 4)}}}; }
-Samples cosine_samples() { return {{{samples::real({3, 5}, -0.8, 0.8)}}, {{samples::real({}, -0.8, 0.8)}}}; }
+Samples quarter_samples() {
+  return {{{op_samples::real({3, 5}, -1.2, 1.2)}}, {{op_samples::real({}, 2, 4)}}};
+}
+Samples cosine_samples() {
+  return {{{op_samples::real({3, 5}, -0.8, 0.8)}}, {{op_samples::real({}, -0.8, 0.8)}}};
+}
 
 Gradients sin_vjp(const Vjps& args) { return {mul(args.grad(), cos(widened(args.in(0))))}; }
 constexpr Op<NoAttrs> sin_op =
@@ -149,8 +153,8 @@ Gradients atan2_vjp(const Vjps& args) {
   return {args.needs(0) ? mul(share, x) : Tensor(), args.needs(1) ? neg(mul(share, y)) : Tensor()};
 }
 Samples atan2_samples() {
-  return {{{samples::real({3, 5}, 0.3, 2), samples::real({3, 5})}},
-          {{samples::real({4, 1, 3}, -2, -0.3), samples::real({2, 1})}}};
+  return {{{op_samples::real({3, 5}, 0.3, 2), op_samples::real({3, 5})}},
+          {{op_samples::real({4, 1, 3}, -2, -0.3), op_samples::real({2, 1})}}};
 }
 constexpr Op<NoAttrs> atan2_op =
     elementwise_op("atan2", Category::promote, atan2_samples, atan2_forward, atan2_vjp, save_inputs(0, 1));

@@ -35,13 +35,13 @@ using Args = ForwardArgs<NoAttrs>;
 using Vjps = VjpArgs<NoAttrs>;
 
 std::vector<Sample<NoAttrs>> kink_samples() {
-  return {{{samples::smooth({3, 5})}}, {{samples::smooth({4})}}};
+  return {{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}}};
 }
 std::vector<Sample<NoAttrs>> positive_samples() {
-  return {{{samples::real({3, 5}, 0.2, 3)}}, {{samples::real({}, 0.2, 3)}}};
+  return {{{op_samples::real({3, 5}, 0.2, 3)}}, {{op_samples::real({}, 0.2, 3)}}};
 }
 std::vector<Sample<NoAttrs>> nonzero_samples() {
-  return {{{samples::real({3, 5}, 0.4, 2)}}, {{samples::real({4}, -2, -0.4)}}};
+  return {{{op_samples::real({3, 5}, 0.4, 2)}}, {{op_samples::real({4}, -2, -0.4)}}};
 }
 
 Outputs neg_forward(const Args& args) {

@@ -110,8 +110,8 @@ Outputs call_cell(const Op<NoAttrs>& op, Inputs inputs, std::size_t states) {
 }
 
 std::vector<Sample<NoAttrs>> cell_samples(std::int64_t gates, std::size_t states) {
-  using samples::absent;
-  using samples::real;
+  using op_samples::absent;
+  using op_samples::real;
   const auto sample = [&](std::int64_t n, std::int64_t features, std::int64_t hidden, bool biases) {
     const auto weight = [&](Shape shape) { return real(shape, -1, 1); };
     Sample<NoAttrs> result{{real({n, features})}};

@@ -13,8 +13,8 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::absent;
-using samples::real;
+using op_samples::absent;
+using op_samples::real;
 
 constexpr std::int64_t kGruGates = 3;
 constexpr std::int64_t kKept = 4;  ///< r, z, n and m, the product of h in n

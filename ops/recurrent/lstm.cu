@@ -10,8 +10,8 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::absent;
-using samples::real;
+using op_samples::absent;
+using op_samples::real;
 
 constexpr std::int64_t kLstmGates = 4;
 

@@ -13,7 +13,7 @@ namespace {
 
 using namespace ops;
 using kernels::Numbers;
-using samples::real;
+using op_samples::real;
 using Args = ForwardArgs<NoAttrs>;
 
 /// h' = act(pre + b_ih + b_hh). Inputs: pre, b_ih, b_hh. Results: h'.

@@ -28,8 +28,8 @@ void spread_steps(const VjpContext& args, Gradients& gradients, const Tensor& gr
 }
 
 std::vector<Sample<SequenceAttrs>> sequence_samples(std::int64_t gates, std::size_t states) {
-  using samples::absent;
-  using samples::real;
+  using op_samples::absent;
+  using op_samples::real;
   const auto sample = [&](std::int64_t length, std::int64_t n, std::int64_t features, std::int64_t hidden,
                           bool biases, bool reverse) {
     Sample<SequenceAttrs> result{{real({length, n, features})}, {reverse}};

@@ -13,7 +13,7 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::real;
+using op_samples::real;
 
 /// `x` one place further along a dim (or one place back), with `fill` in the place that gets free.
 Tensor shifted(const Tensor& x, std::int64_t dim, bool back, double fill) {
@@ -84,8 +84,8 @@ Gradients recurrence_vjp(const VjpArgs<RecurrenceAttrs>& args) {
 
 std::vector<Sample<RecurrenceAttrs>> recurrence_samples() {
   return {{{real({3, 5}), real({3, 5})}, {.dim = 1, .initial = 0.5}},
-          {{real({4, 2}), samples::absent()}, {.dim = 0, .initial = -2, .reverse = true}},
-          {{samples::absent(), real({2, 3, 2})}, {.dim = -2, .initial = 1}},
+          {{real({4, 2}), op_samples::absent()}, {.dim = 0, .initial = -2, .reverse = true}},
+          {{op_samples::absent(), real({2, 3, 2})}, {.dim = -2, .initial = 1}},
           {{real({2, 37}, -1, 1), real({2, 37})}, {.dim = 1, .reverse = true}}};
 }
 constexpr Op<RecurrenceAttrs> recurrence_op{

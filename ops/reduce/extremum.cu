@@ -10,7 +10,7 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::distinct;
+using op_samples::distinct;
 
 // --- amax, amin, and max_all, min_all without dims
 

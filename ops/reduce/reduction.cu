@@ -44,10 +44,10 @@ Gradients sum_vjp(const VjpArgs<SumAttrs>& args) {
 }
 
 std::vector<Sample<SumAttrs>> sum_samples() {
-  return {{{samples::real({3, 5, 2})}, {}},
-          {{samples::real({3, 5, 2})}, {{-2, 0}, true, {}}},
-          {{samples::real({7, 33})}, {{0}, false, {}}},
-          {{samples::real({3, 41})}, {{1}, false, DType::f64}}};
+  return {{{op_samples::real({3, 5, 2})}, {}},
+          {{op_samples::real({3, 5, 2})}, {{-2, 0}, true, {}}},
+          {{op_samples::real({7, 33})}, {{0}, false, {}}},
+          {{op_samples::real({3, 41})}, {{1}, false, DType::f64}}};
 }
 
 constexpr Op<SumAttrs> sum_op{
@@ -114,9 +114,9 @@ Gradients sum_to_vjp(const VjpArgs<SumToAttrs>& args) {
 }
 
 std::vector<Sample<SumToAttrs>> sum_to_samples() {
-  return {{{samples::real({3, 5, 2})}, {{5, 1}}},
-          {{samples::real({4, 3})}, {{}}},
-          {{samples::real({3, 4})}, {{4}, DType::f64}}};
+  return {{{op_samples::real({3, 5, 2})}, {{5, 1}}},
+          {{op_samples::real({4, 3})}, {{}}},
+          {{op_samples::real({3, 4})}, {{4}, DType::f64}}};
 }
 
 constexpr Op<SumToAttrs> sum_to_op{
@@ -149,7 +149,7 @@ Gradients trace_vjp(const VjpArgs<NoAttrs>& args) {
 }
 
 std::vector<Sample<NoAttrs>> trace_samples() {
-  return {{{samples::real({4, 4})}}, {{samples::real({2, 5})}}, {{samples::real({40, 3})}}};
+  return {{{op_samples::real({4, 4})}}, {{op_samples::real({2, 5})}}, {{op_samples::real({40, 3})}}};
 }
 
 constexpr Op<NoAttrs> trace_op{
@@ -181,9 +181,9 @@ Outputs all_forward(const ForwardArgs<DimAttrs>& args) {
 }
 
 std::vector<Sample<DimAttrs>> count_samples() {
-  return {{{samples::mask({3, 5, 2})}, {}},
-          {{samples::mask({3, 5, 2})}, {{-2, 0}, true}},
-          {{samples::real({3, 5})}, {{1}}}};
+  return {{{op_samples::mask({3, 5, 2})}, {}},
+          {{op_samples::mask({3, 5, 2})}, {{-2, 0}, true}},
+          {{op_samples::real({3, 5})}, {{1}}}};
 }
 
 constexpr Op<DimAttrs> any_op{

@@ -132,16 +132,16 @@ Gradients softmin_vjp(const VjpArgs<SoftmaxAttrs>& args) {
 }
 
 std::vector<Sample<SoftmaxAttrs>> samples_of_forward() {
-  return {{{samples::real({3, 5})}, {.dim = -1}},
-          {{samples::real({5, 3})}, {.dim = 0}},
-          {{samples::real({2, 19, 3})}, {.dim = -2}},
-          {{samples::real({7})}, {.dim = 0}},
-          {{samples::real({})}, {.dim = -1}},
-          {{samples::real({2, 3}, -30, 30)}, {.dim = 1, .dtype = DType::f64}}};
+  return {{{op_samples::real({3, 5})}, {.dim = -1}},
+          {{op_samples::real({5, 3})}, {.dim = 0}},
+          {{op_samples::real({2, 19, 3})}, {.dim = -2}},
+          {{op_samples::real({7})}, {.dim = 0}},
+          {{op_samples::real({})}, {.dim = -1}},
+          {{op_samples::real({2, 3}, -30, 30)}, {.dim = 1, .dtype = DType::f64}}};
 }
 std::vector<Sample<SoftmaxAttrs>> samples_of_backward() {
-  return {{{samples::real({3, 5}), samples::real({3, 5})}, {.dim = -1}},
-          {{samples::real({2, 19, 3}), samples::real({2, 19, 3})}, {.dim = 1}}};
+  return {{{op_samples::real({3, 5}), op_samples::real({3, 5})}, {.dim = -1}},
+          {{op_samples::real({2, 19, 3}), op_samples::real({2, 19, 3})}, {.dim = 1}}};
 }
 
 template <SoftmaxKind kKind>

@@ -14,8 +14,8 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::real;
-using samples::smooth;
+using op_samples::real;
+using op_samples::smooth;
 
 // --- var, std
 

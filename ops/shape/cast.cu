@@ -26,7 +26,7 @@ Gradients to_dtype_vjp(const VjpArgs<ToDTypeAttrs>& args) {
   return {to(args.grad(), args.wanted(0))};
 }
 std::vector<Sample<ToDTypeAttrs>> to_dtype_samples() {
-  return {{{samples::real({3, 4})}, {DType::f64}}, {{samples::real({2, 5})}, {DType::f64}}};
+  return {{{op_samples::real({3, 4})}, {DType::f64}}, {{op_samples::real({2, 5})}, {DType::f64}}};
 }
 constexpr Op<ToDTypeAttrs> to_dtype_op{
     .info = {.name = "to_dtype", .category = Category::passthrough},
@@ -46,9 +46,9 @@ Outputs clone_forward(const ForwardArgs<CloneAttrs>& args) {
 }
 Gradients clone_vjp(const VjpArgs<CloneAttrs>& args) { return {args.grad()}; }
 std::vector<Sample<CloneAttrs>> clone_samples() {
-  return {{{samples::real({3, 4})}},
-          {{samples::real({2, 3, 2, 2})}, {MemoryFormat::channels_last}},
-          {{samples::real({2, 3, 4})}, {MemoryFormat::contiguous}}};
+  return {{{op_samples::real({3, 4})}},
+          {{op_samples::real({2, 3, 2, 2})}, {MemoryFormat::channels_last}},
+          {{op_samples::real({2, 3, 4})}, {MemoryFormat::contiguous}}};
 }
 constexpr Op<CloneAttrs> clone_op{
     .info = {.name = "clone", .category = Category::passthrough},
@@ -84,7 +84,7 @@ Outputs to_device_forward(const ForwardArgs<ToDeviceAttrs>& args) {
   return out;
 }
 Gradients to_device_vjp(const VjpArgs<ToDeviceAttrs>& args) { return {to(args.grad(), args.in_device(0))}; }
-std::vector<Sample<ToDeviceAttrs>> to_device_samples() { return {{{samples::real({3, 4})}}}; }
+std::vector<Sample<ToDeviceAttrs>> to_device_samples() { return {{{op_samples::real({3, 4})}}}; }
 constexpr Op<ToDeviceAttrs> to_device_op{
     .info = {.name = "to_device", .category = Category::passthrough},
     .samples = to_device_samples,

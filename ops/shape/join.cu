@@ -99,9 +99,9 @@ Gradients cat_vjp(const VjpArgs<JoinAttrs>& args) {
   return result;
 }
 std::vector<Sample<JoinAttrs>> cat_samples() {
-  return {{{samples::real({2, 3}), samples::real({4, 3})}, {0}},
-          {{samples::real({2, 3}), samples::real({2, 1}), samples::real({2, 4})}, {-1}},
-          {{samples::real({0}), samples::real({2, 2})}, {1}}};
+  return {{{op_samples::real({2, 3}), op_samples::real({4, 3})}, {0}},
+          {{op_samples::real({2, 3}), op_samples::real({2, 1}), op_samples::real({2, 4})}, {-1}},
+          {{op_samples::real({0}), op_samples::real({2, 2})}, {1}}};
 }
 constexpr Op<JoinAttrs> cat_op{
     .info = {.name = "cat", .category = Category::passthrough, .takes_list = true},
@@ -144,9 +144,9 @@ Gradients stack_vjp(const VjpArgs<JoinAttrs>& args) {
   return result;
 }
 std::vector<Sample<JoinAttrs>> stack_samples() {
-  return {{{samples::real({2, 3}), samples::real({2, 3})}, {0}},
-          {{samples::real({2, 3}), samples::real({2, 3}), samples::real({2, 3})}, {-1}},
-          {{samples::real({}), samples::real({})}, {0}}};
+  return {{{op_samples::real({2, 3}), op_samples::real({2, 3})}, {0}},
+          {{op_samples::real({2, 3}), op_samples::real({2, 3}), op_samples::real({2, 3})}, {-1}},
+          {{op_samples::real({}), op_samples::real({})}, {0}}};
 }
 constexpr Op<JoinAttrs> stack_op{
     .info = {.name = "stack", .category = Category::passthrough, .takes_list = true},
@@ -237,10 +237,10 @@ Gradients repeat_vjp(const VjpArgs<RepeatAttrs>& args) {
   return {reshape(grad, args.in_shape(0))};
 }
 std::vector<Sample<RepeatAttrs>> repeat_samples() {
-  return {{{samples::real({2, 3})}, {{2, 1}}},
-          {{samples::real({3})}, {{2, 2}}},
-          {{samples::real({})}, {{3}}},
-          {{samples::real({1, 2, 1, 2})}, {{2, 2, 1, 2, 2}}}};
+  return {{{op_samples::real({2, 3})}, {{2, 1}}},
+          {{op_samples::real({3})}, {{2, 2}}},
+          {{op_samples::real({})}, {{3}}},
+          {{op_samples::real({1, 2, 1, 2})}, {{2, 2, 1, 2, 2}}}};
 }
 constexpr Op<RepeatAttrs> repeat_op{
     .info = {.name = "repeat", .category = Category::passthrough},

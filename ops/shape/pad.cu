@@ -146,11 +146,11 @@ Gradients pad_vjp(const VjpArgs<PadAttrs>& args) {
   return {grad};
 }
 std::vector<Sample<PadAttrs>> pad_samples() {
-  return {{{samples::real({2, 3})}, {{1, 2}}},
-          {{samples::real({4, 5})}, {{-1, 1, 2, -2}, PadMode::constant, 1.5}},
-          {{samples::real({1, 2, 5})}, {{2, 1}, PadMode::reflect}},
-          {{samples::real({2, 3, 4})}, {{1, 5, -1, 3}, PadMode::replicate}},
-          {{samples::real({2, 3, 4})}, {{3, 4, 2, -1}, PadMode::circular}}};
+  return {{{op_samples::real({2, 3})}, {{1, 2}}},
+          {{op_samples::real({4, 5})}, {{-1, 1, 2, -2}, PadMode::constant, 1.5}},
+          {{op_samples::real({1, 2, 5})}, {{2, 1}, PadMode::reflect}},
+          {{op_samples::real({2, 3, 4})}, {{1, 5, -1, 3}, PadMode::replicate}},
+          {{op_samples::real({2, 3, 4})}, {{3, 4, 2, -1}, PadMode::circular}}};
 }
 constexpr Op<PadAttrs> pad_op{
     .info = {.name = "pad", .category = Category::passthrough},

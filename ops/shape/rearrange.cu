@@ -46,10 +46,10 @@ Outputs flip_forward(const ForwardArgs<FlipAttrs>& args) {
 }
 Gradients flip_vjp(const VjpArgs<FlipAttrs>& args) { return {flip(args.grad(), args.attrs.dims)}; }
 std::vector<Sample<FlipAttrs>> flip_samples() {
-  return {{{samples::real({3, 4})}, {{0}}},
-          {{samples::real({2, 3, 4})}, {{0, -1}}},
-          {{samples::real({2, 3})}, {}},
-          {{samples::real({5})}, {{-1}}}};
+  return {{{op_samples::real({3, 4})}, {{0}}},
+          {{op_samples::real({2, 3, 4})}, {{0, -1}}},
+          {{op_samples::real({2, 3})}, {}},
+          {{op_samples::real({5})}, {{-1}}}};
 }
 constexpr Op<FlipAttrs> flip_op{
     .info = {.name = "flip", .category = Category::passthrough},
@@ -111,10 +111,10 @@ Gradients roll_vjp(const VjpArgs<RollAttrs>& args) {
   return {roll(args.grad(), back, args.attrs.dims)};
 }
 std::vector<Sample<RollAttrs>> roll_samples() {
-  return {{{samples::real({5})}, {{2}, {0}}},
-          {{samples::real({3, 4})}, {{1, -6}, {0, -1}}},
-          {{samples::real({2, 3})}, {{1}, {}}},
-          {{samples::real({2, 3})}, {{1, 1}, {1, 1}}}};
+  return {{{op_samples::real({5})}, {{2}, {0}}},
+          {{op_samples::real({3, 4})}, {{1, -6}, {0, -1}}},
+          {{op_samples::real({2, 3})}, {{1}, {}}},
+          {{op_samples::real({2, 3})}, {{1, 1}, {1, 1}}}};
 }
 constexpr Op<RollAttrs> roll_op{
     .info = {.name = "roll", .category = Category::passthrough},
@@ -158,7 +158,9 @@ Gradients triangle_vjp(const VjpArgs<TriangleAttrs>& args) {
   return {Lower ? tril(args.grad(), args.attrs.diagonal) : triu(args.grad(), args.attrs.diagonal)};
 }
 std::vector<Sample<TriangleAttrs>> triangle_samples() {
-  return {{{samples::real({4, 4})}, {0}}, {{samples::real({2, 3, 5})}, {1}}, {{samples::real({4, 3})}, {-1}}};
+  return {{{op_samples::real({4, 4})}, {0}},
+          {{op_samples::real({2, 3, 5})}, {1}},
+          {{op_samples::real({4, 3})}, {-1}}};
 }
 constexpr Op<TriangleAttrs> tril_op{
     .info = {.name = "tril", .category = Category::passthrough},

@@ -67,10 +67,10 @@ Gradients slice_vjp(const VjpArgs<SliceAttrs>& args) {
   return {slice_backward(args.grad(), args.in_shape(0), attrs.dim, attrs.start, attrs.end, attrs.step)};
 }
 std::vector<Sample<SliceAttrs>> slice_samples() {
-  return {{{samples::real({5, 4})}, {0, 1, 4, 2}},
-          {{samples::real({5, 4})}, {-1, -3, std::nullopt, 1}},
-          {{samples::real({6})}, {0, 4, 2, 1}},
-          {{samples::real({2, 3})}, {1, std::nullopt, 100, 2}}};
+  return {{{op_samples::real({5, 4})}, {0, 1, 4, 2}},
+          {{op_samples::real({5, 4})}, {-1, -3, std::nullopt, 1}},
+          {{op_samples::real({6})}, {0, 4, 2, 1}},
+          {{op_samples::real({2, 3})}, {1, std::nullopt, 100, 2}}};
 }
 constexpr Op<SliceAttrs> slice_op{
     .info = {.name = "slice", .category = Category::passthrough},
@@ -116,8 +116,8 @@ Gradients slice_backward_vjp(const VjpArgs<SliceBackwardAttrs>& args) {
   return {slice(args.grad(), args.attrs.dim, args.attrs.start, args.attrs.end, args.attrs.step)};
 }
 std::vector<Sample<SliceBackwardAttrs>> slice_backward_samples() {
-  return {{{samples::real({2, 4})}, {{5, 4}, 0, 1, 4, 2}},
-          {{samples::real({5, 3})}, {{5, 4}, -1, -3, std::nullopt, 1}}};
+  return {{{op_samples::real({2, 4})}, {{5, 4}, 0, 1, 4, 2}},
+          {{op_samples::real({5, 3})}, {{5, 4}, -1, -3, std::nullopt, 1}}};
 }
 constexpr Op<SliceBackwardAttrs> slice_backward_op{
     .info = {.name = "slice_backward", .category = Category::passthrough},
@@ -162,7 +162,7 @@ Gradients select_vjp(const VjpArgs<SelectAttrs>& args) {
   return {slice_backward(unsqueeze(args.grad(), dim), shape, dim, index, index + 1)};
 }
 std::vector<Sample<SelectAttrs>> select_samples() {
-  return {{{samples::real({3, 4})}, {0, 1}}, {{samples::real({3, 4})}, {-1, -1}}};
+  return {{{op_samples::real({3, 4})}, {0, 1}}, {{op_samples::real({3, 4})}, {-1, -1}}};
 }
 constexpr Op<SelectAttrs> select_op{
     .info = {.name = "select", .category = Category::passthrough},
@@ -204,7 +204,7 @@ Gradients narrow_vjp(const VjpArgs<NarrowAttrs>& args) {
   return {slice_backward(args.grad(), shape, attrs.dim, start, start + attrs.length)};
 }
 std::vector<Sample<NarrowAttrs>> narrow_samples() {
-  return {{{samples::real({5, 3})}, {0, 1, 3}}, {{samples::real({2, 5})}, {-1, -2, 2}}};
+  return {{{op_samples::real({5, 3})}, {0, 1, 3}}, {{op_samples::real({2, 5})}, {-1, -2, 2}}};
 }
 constexpr Op<NarrowAttrs> narrow_op{
     .info = {.name = "narrow", .category = Category::passthrough},
@@ -274,7 +274,7 @@ Gradients split_vjp(const VjpArgs<SplitAttrs>& args) {
   return {count == 1 ? grads[0] : cat(grads, args.attrs.dim)};
 }
 std::vector<Sample<SplitAttrs>> split_samples() {
-  return {{{samples::real({7, 2})}, {{3}, 0}}, {{samples::real({2, 6})}, {{1, 2, 3}, -1}}};
+  return {{{op_samples::real({7, 2})}, {{3}, 0}}, {{op_samples::real({2, 6})}, {{1, 2, 3}, -1}}};
 }
 constexpr Op<SplitAttrs> split_op{
     .info = {.name = "split", .category = Category::passthrough},

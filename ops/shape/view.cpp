@@ -40,10 +40,10 @@ Outputs reshape_forward(const ForwardArgs<ReshapeAttrs>& args) {
   return reshaped(x, layout::resolve_reshape("reshape", x.numel(), args.attrs.shape));
 }
 std::vector<Sample<ReshapeAttrs>> reshape_samples() {
-  return {{{samples::real({3, 4})}, {{2, 6}}},
-          {{samples::real({2, 3, 4})}, {{4, -1}}},
-          {{samples::real({3, 1})}, {{-1}}},
-          {{samples::real({1})}, {{}}}};
+  return {{{op_samples::real({3, 4})}, {{2, 6}}},
+          {{op_samples::real({2, 3, 4})}, {{4, -1}}},
+          {{op_samples::real({3, 1})}, {{-1}}},
+          {{op_samples::real({1})}, {{}}}};
 }
 constexpr Op<ReshapeAttrs> reshape_op{
     .info = {.name = "reshape", .category = Category::passthrough},
@@ -89,7 +89,7 @@ Gradients permute_vjp(const VjpArgs<PermuteAttrs>& args) {
   return {permute(args.grad(), inverse)};
 }
 std::vector<Sample<PermuteAttrs>> permute_samples() {
-  return {{{samples::real({2, 3, 4})}, {{2, 0, 1}}}, {{samples::real({2, 3})}, {{-1, 0}}}};
+  return {{{op_samples::real({2, 3, 4})}, {{2, 0, 1}}}, {{op_samples::real({2, 3})}, {{-1, 0}}}};
 }
 constexpr Op<PermuteAttrs> permute_op{
     .info = {.name = "permute", .category = Category::passthrough},
@@ -122,7 +122,7 @@ Gradients transpose_vjp(const VjpArgs<TransposeAttrs>& args) {
   return {transpose(args.grad(), args.attrs.d0, args.attrs.d1)};
 }
 std::vector<Sample<TransposeAttrs>> transpose_samples() {
-  return {{{samples::real({2, 3, 4})}, {0, 2}}, {{samples::real({3, 4})}, {-1, -2}}};
+  return {{{op_samples::real({2, 3, 4})}, {0, 2}}, {{op_samples::real({3, 4})}, {-1, -2}}};
 }
 constexpr Op<TransposeAttrs> transpose_op{
     .info = {.name = "transpose", .category = Category::passthrough},
@@ -159,10 +159,10 @@ Gradients expand_vjp(const VjpArgs<ExpandAttrs>& args) {
   return {sum_to(args.grad(), args.in_shape(0), args.wanted(0))};
 }
 std::vector<Sample<ExpandAttrs>> expand_samples() {
-  return {{{samples::real({3, 1})}, {{3, 4}}},
-          {{samples::real({1})}, {{2, 5}}},
-          {{samples::real({2, 1, 3})}, {{-1, 4, -1}}},
-          {{samples::real({})}, {{2, 2}}}};
+  return {{{op_samples::real({3, 1})}, {{3, 4}}},
+          {{op_samples::real({1})}, {{2, 5}}},
+          {{op_samples::real({2, 1, 3})}, {{-1, 4, -1}}},
+          {{op_samples::real({})}, {{2, 2}}}};
 }
 constexpr Op<ExpandAttrs> expand_op{
     .info = {.name = "expand", .category = Category::passthrough},
@@ -192,10 +192,10 @@ Outputs squeeze_forward(const ForwardArgs<SqueezeAttrs>& args) {
   return shown(x, shape, strides);
 }
 std::vector<Sample<SqueezeAttrs>> squeeze_samples() {
-  return {{{samples::real({1, 3, 1})}},
-          {{samples::real({1, 3, 1})}, {{-1}}},
-          {{samples::real({2, 3})}, {{0}}},
-          {{samples::real({1, 2, 1, 1})}, {{0, -1}}}};
+  return {{{op_samples::real({1, 3, 1})}},
+          {{op_samples::real({1, 3, 1})}, {{-1}}},
+          {{op_samples::real({2, 3})}, {{0}}},
+          {{op_samples::real({1, 2, 1, 1})}, {{0, -1}}}};
 }
 constexpr Op<SqueezeAttrs> squeeze_op{
     .info = {.name = "squeeze", .category = Category::passthrough},
@@ -221,7 +221,8 @@ Outputs unsqueeze_forward(const ForwardArgs<UnsqueezeAttrs>& args) {
   return shown(x, shape, strides);
 }
 std::vector<Sample<UnsqueezeAttrs>> unsqueeze_samples() {
-  return {{{samples::real({2, 3})}, {0}}, {{samples::real({2, 3})}, {-1}}, {{samples::real({})}, {0}}};
+  return {
+      {{op_samples::real({2, 3})}, {0}}, {{op_samples::real({2, 3})}, {-1}}, {{op_samples::real({})}, {0}}};
 }
 constexpr Op<UnsqueezeAttrs> unsqueeze_op{
     .info = {.name = "unsqueeze", .category = Category::passthrough},
@@ -259,7 +260,7 @@ Outputs flatten_forward(const ForwardArgs<FlattenAttrs>& args) {
   return reshaped(x, shape);
 }
 std::vector<Sample<FlattenAttrs>> flatten_samples() {
-  return {{{samples::real({2, 3, 4})}, {1, -1}}, {{samples::real({2, 3})}}, {{samples::real({})}}};
+  return {{{op_samples::real({2, 3, 4})}, {1, -1}}, {{op_samples::real({2, 3})}}, {{op_samples::real({})}}};
 }
 constexpr Op<FlattenAttrs> flatten_op{
     .info = {.name = "flatten", .category = Category::passthrough},
@@ -274,7 +275,7 @@ Outputs identity_forward(const ForwardArgs<NoAttrs>& args) {
   return shown(args.in(0), args.in(0).shape(), args.in(0).strides());
 }
 Gradients identity_vjp(const VjpArgs<NoAttrs>& args) { return {args.grad()}; }
-std::vector<Sample<NoAttrs>> identity_samples() { return {{{samples::real({3, 4})}}}; }
+std::vector<Sample<NoAttrs>> identity_samples() { return {{{op_samples::real({3, 4})}}}; }
 constexpr Op<NoAttrs> identity_op{
     .info = {.name = "identity", .category = Category::passthrough, .elementwise = true},
     .samples = identity_samples,

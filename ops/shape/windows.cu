@@ -62,10 +62,10 @@ Gradients diagonal_vjp(const VjpArgs<DiagonalAttrs>& args) {
       diagonal_backward(args.grad(), args.in_shape(0), args.attrs.offset, args.attrs.dim1, args.attrs.dim2)};
 }
 std::vector<Sample<DiagonalAttrs>> diagonal_samples() {
-  return {{{samples::real({4, 4})}, {}},
-          {{samples::real({2, 3, 4})}, {1, -2, -1}},
-          {{samples::real({3, 2, 4})}, {-2, 2, 0}},
-          {{samples::real({2, 3})}, {3, 0, 1}}};
+  return {{{op_samples::real({4, 4})}, {}},
+          {{op_samples::real({2, 3, 4})}, {1, -2, -1}},
+          {{op_samples::real({3, 2, 4})}, {-2, 2, 0}},
+          {{op_samples::real({2, 3})}, {3, 0, 1}}};
 }
 constexpr Op<DiagonalAttrs> diagonal_op{
     .info = {.name = "diagonal", .category = Category::passthrough},
@@ -98,7 +98,8 @@ Gradients diagonal_backward_vjp(const VjpArgs<DiagonalBackwardAttrs>& args) {
   return {diagonal(args.grad(), args.attrs.offset, args.attrs.dim1, args.attrs.dim2)};
 }
 std::vector<Sample<DiagonalBackwardAttrs>> diagonal_backward_samples() {
-  return {{{samples::real({2, 3})}, {{2, 3, 4}, 1, -2, -1}}, {{samples::real({3})}, {{4, 3}, -1, 0, 1}}};
+  return {{{op_samples::real({2, 3})}, {{2, 3, 4}, 1, -2, -1}},
+          {{op_samples::real({3})}, {{4, 3}, -1, 0, 1}}};
 }
 constexpr Op<DiagonalBackwardAttrs> diagonal_backward_op{
     .info = {.name = "diagonal_backward", .category = Category::passthrough},
@@ -156,10 +157,10 @@ Gradients unfold_vjp(const VjpArgs<UnfoldAttrs>& args) {
   return {tensor_unfold_backward(args.grad(), args.in_shape(0), attrs.dim, attrs.size, attrs.step)};
 }
 std::vector<Sample<UnfoldAttrs>> unfold_samples() {
-  return {{{samples::real({7})}, {0, 3, 2}},
-          {{samples::real({2, 6})}, {-1, 2, 2}},
-          {{samples::real({5, 3})}, {0, 3, 1}},
-          {{samples::real({})}, {0, 1, 1}}};
+  return {{{op_samples::real({7})}, {0, 3, 2}},
+          {{op_samples::real({2, 6})}, {-1, 2, 2}},
+          {{op_samples::real({5, 3})}, {0, 3, 1}},
+          {{op_samples::real({})}, {0, 1, 1}}};
 }
 constexpr Op<UnfoldAttrs> unfold_op{
     .info = {.name = "tensor_unfold", .category = Category::passthrough},
@@ -205,9 +206,9 @@ Gradients unfold_backward_vjp(const VjpArgs<UnfoldBackwardAttrs>& args) {
   return {tensor_unfold(args.grad(), args.attrs.dim, args.attrs.size, args.attrs.step)};
 }
 std::vector<Sample<UnfoldBackwardAttrs>> unfold_backward_samples() {
-  return {{{samples::real({3, 3})}, {{7}, 0, 3, 2}},
-          {{samples::real({3, 2, 3})}, {{5, 2}, -2, 3, 1}},
-          {{samples::real({1})}, {{}, 0, 1, 1}}};
+  return {{{op_samples::real({3, 3})}, {{7}, 0, 3, 2}},
+          {{op_samples::real({3, 2, 3})}, {{5, 2}, -2, 3, 1}},
+          {{op_samples::real({1})}, {{}, 0, 1, 1}}};
 }
 constexpr Op<UnfoldBackwardAttrs> unfold_backward_op{
     .info = {.name = "tensor_unfold_backward", .category = Category::passthrough},

@@ -8,7 +8,7 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::real;
+using op_samples::real;
 
 constexpr std::array<std::string_view, 3> kNames{"avg_pool1d", "avg_pool2d", "avg_pool3d"};
 constexpr std::array<std::string_view, 3> kAdaptiveNames{"adaptive_avg_pool1d", "adaptive_avg_pool2d",

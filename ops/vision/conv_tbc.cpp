@@ -36,7 +36,7 @@ Outputs conv_tbc_forward(const ForwardArgs<ConvTbcAttrs>& args) {
 }
 
 std::vector<Sample<ConvTbcAttrs>> conv_tbc_samples() {
-  using samples::real;
+  using op_samples::real;
   return {{{real({5, 2, 3}), real({2, 3, 4}), real({4})}, {}},
           {{real({4, 1, 2}), real({3, 2, 2}), real({2})}, {.pad = 2}}};
 }

@@ -23,8 +23,8 @@ Value ConvPadding::to_value() const {
 namespace {
 
 using namespace ops;
-using samples::absent;
-using samples::real;
+using op_samples::absent;
+using op_samples::real;
 
 struct ConvAttrs {
   Dims stride{1};

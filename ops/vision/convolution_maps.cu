@@ -8,8 +8,8 @@ namespace mezzo {
 namespace ops {
 namespace {
 
-using samples::absent;
-using samples::real;
+using op_samples::absent;
+using op_samples::real;
 
 // --- tensors as the kernels take them
 

@@ -10,7 +10,7 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::real;
+using op_samples::real;
 
 constexpr std::size_t kSpatial = 2;
 

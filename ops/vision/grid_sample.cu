@@ -12,7 +12,7 @@ namespace {
 
 using namespace ops;
 using kernels::GridSampleShape;
-using samples::real;
+using op_samples::real;
 
 constexpr std::string_view kGridSample = "grid_sample", kGridSampleBackward = "grid_sample_backward";
 
@@ -127,7 +127,7 @@ std::vector<Sample<GridSampleAttrs>> grid_sample_samples() {
   using enum GridPadding;
   return {{{real({2, 3, 3, 5}), real({2, 2, 3, 2}, 0.42, 0.64)}, {}},
           {{real({2, 2, 3, 2}), real({2, 3, 1, 2}, 1.05, 1.45)}, {{bilinear, zeros, false}}},
-          {{real({1, 2, 3, 3}), samples::smooth({1, 2, 4, 2})}, {{bilinear, border, true}}},
+          {{real({1, 2, 3, 3}), op_samples::smooth({1, 2, 4, 2})}, {{bilinear, border, true}}},
           {{real({1, 3, 2, 3}), real({1, 3, 2, 2}, 1.05, 1.45)}, {{bilinear, reflection, true}}},
           {{real({2, 1, 3, 5}), real({2, 2, 2, 2}, -1.36, -1.24)}, {{bilinear, reflection, false}}},
           {{real({1, 2, 3, 2, 3}), real({1, 2, 1, 3, 3}, 0.05, 0.62)}, {{bilinear, zeros, true}}},
@@ -207,7 +207,7 @@ std::vector<Sample<GridSampleBackwardAttrs>> grid_sample_backward_samples() {
   using enum GridSampleMode;
   using enum GridPadding;
   return {{{real({2, 2, 1, 2}), real({2, 2, 3, 3}), real({2, 1, 2, 2}, 0.42, 0.64)}, {}},
-          {{real({1, 1, 2, 2}), real({1, 1, 3, 3}), samples::smooth({1, 2, 2, 2})},
+          {{real({1, 1, 2, 2}), real({1, 1, 3, 3}), op_samples::smooth({1, 2, 2, 2})},
            {{{bilinear, border, true}}, true, false}},
           {{real({1, 2, 2, 1}), real({1, 2, 2, 3}), real({1, 2, 1, 2}, 1.05, 1.45)},
            {{{bilinear, reflection, true}}, false, true}},

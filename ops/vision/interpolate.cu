@@ -34,7 +34,7 @@ namespace {
 using namespace ops;
 using kernels::InterpolateShape;
 using kernels::Resampling;
-using samples::real;
+using op_samples::real;
 
 constexpr std::string_view kInterpolate = "interpolate", kInterpolateBackward = "interpolate_backward";
 

@@ -17,7 +17,7 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::real;
+using op_samples::real;
 
 constexpr std::string_view kAntialiased = "interpolate_antialiased";
 

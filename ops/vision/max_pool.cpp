@@ -9,7 +9,7 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::distinct;
+using op_samples::distinct;
 
 constexpr std::array<std::string_view, 3> kNames{"max_pool1d", "max_pool2d", "max_pool3d"};
 constexpr std::array<std::string_view, 3> kAdaptiveNames{"adaptive_max_pool1d", "adaptive_max_pool2d",
@@ -176,8 +176,8 @@ Gradients backward_vjp(const VjpArgs<MaxPoolBackwardAttrs>& args) {
 
 /// All windows cover the whole input, so that any index is one of its window.
 std::vector<Sample<MaxPoolBackwardAttrs>> backward_samples() {
-  using samples::index;
-  using samples::real;
+  using op_samples::index;
+  using op_samples::real;
   return {{{real({2, 3, 3}), index({2, 3, 3}, 3)}, {{{{5}, {1}, {2}}}, {3}}},
           {{real({2, 3, 2}), index({2, 3, 2}, 6)}, {{{{5, 4}, {1, 2}, {2}}}, {3, 2}}},
           {{real({1, 2, 1, 1, 1}), index({1, 2, 1, 1, 1}, 12)}, {{}, {2, 3, 2}}}};

@@ -78,7 +78,7 @@ Outputs max_unpool_forward(const ForwardArgs<MaxUnpoolAttrs>& args) {
 /// One place for each image, as of several in one place only the last would stay.
 template <std::size_t kSpatial>
 std::vector<Sample<MaxUnpoolAttrs>> max_unpool_samples() {
-  using samples::index, samples::real;
+  using op_samples::index, op_samples::real;
   const Shape shape = with_spatial_sizes(kSpatial == 1   ? Shape{2, 3, 1}
                                          : kSpatial == 2 ? Shape{2, 3, 1, 1}
                                                          : Shape{2, 3, 1, 1, 1},

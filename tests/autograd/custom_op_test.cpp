@@ -22,7 +22,7 @@ Outputs repeated_forward(const ForwardArgs<PowerAttrs>& args) {
   for (std::int64_t i = 1; i < args.attrs.times; ++i) y = y * args.in(0);
   return y;
 }
-std::vector<Sample<PowerAttrs>> repeated_samples() { return {{{samples::real({3})}, {3}}}; }
+std::vector<Sample<PowerAttrs>> repeated_samples() { return {{{op_samples::real({3})}, {3}}}; }
 constexpr Op<PowerAttrs> repeated_op{
     .info = {.name = "test_repeated_product", .category = Category::passthrough},
     .samples = repeated_samples,

@@ -46,7 +46,7 @@ Outputs copy_on_cpu(const ForwardArgs<NoAttrs>& args) {
 detail::TypedEntry<NoAttrs> entry_of(const Op<NoAttrs>& op) { return detail::TypedEntry<NoAttrs>(op); }
 constexpr Op<NoAttrs> op_of(Op<NoAttrs>::Forward forward) {
   return {.info = {.name = "copy", .category = Category::passthrough},
-          .samples = [] { return std::vector<Sample<NoAttrs>>{{{samples::real({2})}}}; },
+          .samples = [] { return std::vector<Sample<NoAttrs>>{{{op_samples::real({2})}}}; },
           .forward = forward,
           .vjp = NotDifferentiable{"it is only called"}};
 }

@@ -18,9 +18,9 @@ namespace {
 using Args = ForwardArgs<NoAttrs>;
 using Vjps = VjpArgs<NoAttrs>;
 
-std::vector<Sample<NoAttrs>> one_input() { return {{{samples::real({3, 4}, 0.2, 2)}}}; }
+std::vector<Sample<NoAttrs>> one_input() { return {{{op_samples::real({3, 4}, 0.2, 2)}}}; }
 std::vector<Sample<NoAttrs>> two_inputs() {
-  return {{{samples::real({3, 4}, 0.2, 2), samples::real({3, 4}, 0.2, 2)}}};
+  return {{{op_samples::real({3, 4}, 0.2, 2), op_samples::real({3, 4}, 0.2, 2)}}};
 }
 
 // x^3 as an op, and the ways in which it can be wrong.
@@ -138,8 +138,8 @@ Outputs cube_by_isa(const Args& args) {
   return mul(cube_in_f32(args), factor);
 }
 
-std::vector<Sample<NoAttrs>> image_input() { return {{{samples::real({2, 3, 2, 2}, 0.2, 2)}}}; }
-std::vector<Sample<NoAttrs>> below_zero() { return {{{samples::real({3, 4}, -3, -0.2)}}}; }
+std::vector<Sample<NoAttrs>> image_input() { return {{{op_samples::real({2, 3, 2, 2}, 0.2, 2)}}}; }
+std::vector<Sample<NoAttrs>> below_zero() { return {{{op_samples::real({3, 4}, -3, -0.2)}}}; }
 
 /// The cube, two units in the last place too large in bf16 when `is_off`.
 Outputs cube_off(const Args& args, bool is_off) {
@@ -284,7 +284,7 @@ TEST(SweepItself, ReportsAnOpThatIgnoresTheDtypeAskedFor) {
       .info = {.name = "cube", .category = Category::fp32},
       .samples =
           [] {
-            return std::vector<Sample<DTypeAttrs>>{{{samples::real({2, 3}, 0.2, 2)}, {}}};
+            return std::vector<Sample<DTypeAttrs>>{{{op_samples::real({2, 3}, 0.2, 2)}, {}}};
           },
       .forward = ignores_dtype,
       .vjp = NotDifferentiable{"only its dtype is looked at"}};
@@ -363,7 +363,7 @@ TEST(SweepItself, ReportsAnIndexThatNobodyChecks) {
       .info = {.name = "column", .category = Category::passthrough},
       .samples =
           [] {
-            return std::vector<Sample<NoAttrs>>{{{samples::real({3, 4}), samples::index({3}, 4)}}};
+            return std::vector<Sample<NoAttrs>>{{{op_samples::real({3, 4}), op_samples::index({3}, 4)}}};
           },
       .forward = first_column,
       .vjp = first_column_vjp};
@@ -375,7 +375,7 @@ TEST(SweepItself, ReportsAnOptionalInputThatTheDescriptorDoesNotName) {
       .info = {.name = "cube", .category = Category::passthrough},
       .samples =
           [] {
-            return std::vector<Sample<NoAttrs>>{{{samples::real({3, 4}, 0.2, 2), samples::absent()}}};
+            return std::vector<Sample<NoAttrs>>{{{op_samples::real({3, 4}, 0.2, 2), op_samples::absent()}}};
           },
       .forward = cube_in_f32,
       .vjp = cube_vjp};
