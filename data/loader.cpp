@@ -1,9 +1,12 @@
 // Options, place and state of a loader.
 #include "mezzo/data/loader.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <system_error>
+
+#include "mezzo/core/warning.h"
 
 namespace mezzo::data::detail {
 
@@ -80,12 +83,26 @@ LoaderPosition LoaderBase::begin_epoch() {
 
 void LoaderBase::end_epoch() noexcept { position_ = {position_.epoch + 1, 0}; }
 
+std::uint64_t LoaderBase::order_mark(std::uint64_t epoch) const {
+  if (samples_ < 0) return 0;
+  if (marked_ && marked_->first == epoch) return marked_->second;
+  const Order order = sampler_of(options_, samples_).order(epoch);
+  constexpr std::int64_t kMarks = 16;
+  const std::int64_t count = std::min(order.size(), kMarks);
+  std::uint64_t value = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    value = (value ^ static_cast<std::uint64_t>(order[i * order.size() / count])) * 0x9e3779b97f4a7c15ULL;
+  marked_ = {epoch, value};
+  return value;
+}
+
 Value LoaderBase::state_dict() const {
   return Value::Map{{"epoch", std::to_string(position_.epoch)},
                     {"batch", position_.batch},
                     {"samples", samples_},
                     {"batch_size", options_.batch_size},
-                    {"seed", std::to_string(options_.seed)}};
+                    {"seed", std::to_string(options_.seed)},
+                    {"order", std::to_string(order_mark(position_.epoch))}};
 }
 
 void LoaderBase::load_state_dict(const Value& state) {
@@ -104,6 +121,13 @@ void LoaderBase::load_state_dict(const Value& state) {
       (samples_ >= 0 && position.batch > size())) {
     throw ValueError("DataLoader.load_state_dict", "an epoch, and a batch that it has",
                      "epoch " + quote(epoch) + ", batch " + std::to_string(position.batch), "check the file");
+  }
+  if (state.contains("order") &&
+      state.at("order").as_string() != std::to_string(order_mark(position.epoch))) {
+    warn_once(
+        "loader_order",
+        "DataLoader.load_state_dict: expected the order of samples that the state was taken in, got another "
+        "one, so this epoch may take some twice and others not; make the loader as it was");
   }
   end_loop();
   position_ = position;

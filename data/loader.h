@@ -91,8 +91,9 @@ class LoaderBase {
   [[nodiscard]] Value state_dict() const;
   /// The next loop begins behind the batches that had been got when the state was taken: the rest of that
   /// epoch, in the same order and with the same random numbers. Of an iterable data set they are read and
-  /// dropped. A loop that is under way ends with its batch. Throws: ValueError for a state of other samples,
-  /// another batch size or seed; nothing has changed then.
+  /// dropped. A loop that is under way ends with its batch. Warns where the epoch has another order now
+  /// (shuffle, a sampler). Throws: ValueError for a state of other samples, another batch size or seed;
+  /// nothing has changed then.
   void load_state_dict(const Value& state);
 
  protected:
@@ -115,8 +116,12 @@ class LoaderBase {
   DataLoaderOptions options_;
 
  private:
+  /// Tells an epoch's order from others, by some of its indices; 0 for an iterable data set.
+  [[nodiscard]] std::uint64_t order_mark(std::uint64_t epoch) const;
+
   BatchShare share_;
   std::int64_t samples_, batch_samples_ = 0;
+  mutable std::optional<std::pair<std::uint64_t, std::uint64_t>> marked_;  ///< the last epoch, and its mark
   LoaderPosition position_;
   bool resumed_ = false;  ///< the next loop goes on at position_
 };
