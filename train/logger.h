@@ -110,12 +110,15 @@ class Logger {
   /// The run goes on behind `step`, the last one that counts. Throws: ValueError for a negative one; IoError
   /// for files that the sinks cannot have written.
   void resume(std::int64_t step);
-  /// Closes the sinks; logging may go on. Throws as `errors` says.
+  /// Gives the sinks that want them the last values, and closes all; logging may go on. Throws as `errors`
+  /// says.
   void close();
 
  private:
   void check_step(std::string_view op, std::int64_t step);
   void read(std::span<const LogEntry> entries);
+  /// Keeps what a sink that wants the last values has passed over.
+  void keep_last(std::span<const LogEntry> entries);
   template <class F>
   void each(const F& f);
   template <class F>
@@ -125,6 +128,7 @@ class Logger {
   std::vector<std::shared_ptr<Sink>> sinks_;
   LoggerOptions options_;
   std::int64_t step_ = 0;
+  std::vector<std::pair<std::string, LogValue>> last_;  ///< passed over by sinks that want the last values
   // Of the call under way, kept for their memory.
   std::vector<Sink*> due_;
   std::vector<LogScalar> scalars_;

@@ -36,7 +36,10 @@ class ProgressBar final : public Sink {
   explicit ProgressBar(ProgressBarOptions options = {});
   [[nodiscard]] bool is_due(std::int64_t step) override;
   void write(const LogRecord& record) override;
+  [[nodiscard]] bool wants_last() const override { return true; }
   void resume(std::int64_t step) override;
+  /// The run goes on to this many steps, 0 where nobody knows: after close(), say. The time begins anew.
+  void extend(std::int64_t total);
   /// The last state, and the end of the line.
   void close() override;
 

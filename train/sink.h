@@ -59,6 +59,9 @@ class Sink {
   /// Whether histograms are to be read back for it.
   [[nodiscard]] virtual bool wants_histograms() const { return false; }
   virtual void write_histogram(const LogHistogram& /*histogram*/) {}
+  /// Whether it wants at close() what it has passed over since its last record: the last value of each name.
+  /// A tensor that was overwritten meanwhile has what it holds then.
+  [[nodiscard]] virtual bool wants_last() const { return false; }
   /// The run goes on behind `step`: what was written with a larger one, by this process or one before, is to
   /// be forgotten.
   virtual void resume(std::int64_t /*step*/) {}

@@ -145,7 +145,45 @@ TEST_F(Bar, APipeGetsALineNowAndThen) {
   EXPECT_EQ(written(),
             "  1%  1/100  0:00<?  loss 0.5\n"
             " 31%  31/100  1 steps/s  0:30<1:09  loss 0.5\n"
-            " 61%  61/100  1 steps/s  1:00<0:39  loss 0.5\n");
+            " 61%  61/100  1 steps/s  1:00<0:39  loss 0.5\n"
+            " 70%  70/100  1.014 s/steps  1:10<0:30  loss 0.5\n")
+      << "the last state too";
+}
+
+TEST_F(Bar, TheLastStateHasTheLastValuesAndReadsThemOnce) {
+  ProgressBarOptions stream = options(0);  // nobody knows how long it is
+  Logger logger({ProgressBar(stream)});
+  const std::uint64_t reads = host_reads();
+  for (int step = 1; step <= 5; ++step) logger.log(step, {{"loss", tensor(1.0 / step)}, {"lr", 0.5}});
+  logger.log(5, {{"val", tensor(3.0)}});
+  EXPECT_EQ(host_reads() - reads, 1U) << "of the first step";
+  static_cast<void>(written());
+  now_ = 4;
+  logger.close();
+  EXPECT_EQ(written(), "5 steps  1 steps/s  0:04  loss 0.2  lr 0.5  val 3\n");
+  EXPECT_EQ(host_reads() - reads, 2U);
+  logger.close();
+  EXPECT_EQ(written(), "") << "once";
+}
+
+TEST_F(Bar, GoesOnToAnotherEnd) {
+  ProgressBar bar(options(2));
+  const std::vector<LogScalar> values{{"loss", 0.5, DType::f64}};
+  const auto log = [&](std::int64_t step) {
+    if (bar.is_due(step)) bar.write({step, 0, values});
+  };
+  log(1);
+  now_ = 1;
+  log(2);
+  bar.close();
+  EXPECT_EQ(written(), " 50%  1/2  0:00<?  loss 0.5\n100%  2/2  1 steps/s  0:01<0:00  loss 0.5\n");
+  now_ = 100;
+  bar.extend(4);
+  log(3);
+  now_ = 102;
+  log(4);
+  bar.close();
+  EXPECT_EQ(written(), " 75%  3/4  0:00<?  loss 0.5\n100%  4/4  2 s/steps  0:02<0:00  loss 0.5\n");
 }
 
 TEST_F(Bar, ShowsChosenValuesAndGoesOnFromACheckpoint) {

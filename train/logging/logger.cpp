@@ -162,12 +162,30 @@ void Logger::log(std::int64_t step, std::span<const LogEntry> entries, LogOption
   for (const std::shared_ptr<Sink>& sink : sinks_) {
     if (options.all_sinks || sink->is_due(step)) due_.push_back(sink.get());
   }
+  keep_last(entries);
   if (due_.empty()) return;
   read(entries);
   const LogRecord record{step, now(), scalars_};
   std::exception_ptr error;
   for (Sink* const sink : due_) guarded(error, [&] { sink->write(record); });
   if (error != nullptr) std::rethrow_exception(error);
+}
+
+void Logger::keep_last(std::span<const LogEntry> entries) {
+  const auto passes_over = [this](const std::shared_ptr<Sink>& sink) {
+    return sink->wants_last() && std::find(due_.begin(), due_.end(), sink.get()) == due_.end();
+  };
+  const bool keeps = std::any_of(sinks_.begin(), sinks_.end(), passes_over);
+  for (const LogEntry& entry : entries) {
+    const auto found = std::find_if(last_.begin(), last_.end(),
+                                    [&](const auto& named) { return named.first == entry.name; });
+    if (keeps && found == last_.end())
+      last_.emplace_back(entry.name, entry.value);
+    else if (keeps)
+      found->second = entry.value;
+    else if (found != last_.end())
+      last_.erase(found);
+  }
 }
 
 void Logger::read(std::span<const LogEntry> entries) {
@@ -235,6 +253,16 @@ void Logger::resume(std::int64_t step) {
 }
 
 void Logger::close() {
+  const auto last = std::exchange(last_, {});
+  if (!last.empty()) {
+    std::vector<LogEntry> entries;
+    for (const auto& [name, value] : last) entries.push_back({name, value});
+    read(entries);
+    const LogRecord record{step_, now(), scalars_};
+    each([&](Sink& sink) {
+      if (sink.wants_last()) sink.write(record);
+    });
+  }
   each([](Sink& sink) { sink.close(); });
 }
 

@@ -141,6 +141,13 @@ void ProgressBar::resume(std::int64_t step) {
   at_end_ = false;
 }
 
+void ProgressBar::extend(std::int64_t total) {
+  options_.total = total;
+  began_ = options_.clock();
+  first_ = -1;
+  drawn_ = at_end_ = false;
+}
+
 void ProgressBar::close() {
   if (!is_current_) draw();
   if (line_is_open_) write_all(options_.descriptor, "\n");
