@@ -56,7 +56,12 @@ Tensor as_shares(const char* op, const Tensor& target, std::int64_t num_classes)
     throw ShapeError(op, "integer labels [N], or [N, " + std::to_string(num_classes) + "]",
                      to_string(target.dtype()) + " " + to_string(target.shape()), "");
   }
-  return one_hot(target, num_classes).to(DType::f32);
+  try {
+    return one_hot(target, num_classes).to(DType::f32);
+  } catch (const IndexError& error) {
+    throw IndexError(op, "classes in [0, " + std::to_string(num_classes) + "), as it knows no ignore_index",
+                     error.got(), "leave samples without a class out of the data set");
+  }
 }
 
 /// part * x + (1 - part) * (x of the sample before).

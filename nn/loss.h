@@ -14,6 +14,11 @@ class Loss : public Module {
   Loss(const Loss& other) = default;
   ~Loss() override;
   [[nodiscard]] virtual Tensor forward(const Tensor& input, const Tensor& target) = 0;
+  /// Whether the mean of forward divides by what its target says (mean_divisor), and not by its samples.
+  [[nodiscard]] virtual bool weighs_targets() const { return false; }
+  /// What it divides by then, f64, 0-dim, on the target's device: the mean over a batch is that of its parts
+  /// weighed by this. Undefined where weighs_targets() is false.
+  [[nodiscard]] virtual Tensor mean_divisor(const Tensor& target) const;
   /// forward(input, target), seen by observers (nn/call.h).
   [[nodiscard]] Tensor operator()(const Tensor& input, const Tensor& target) {
     return call(*this, input, target);
@@ -58,6 +63,9 @@ class NLLLoss final : public Loss {
   using Options = NLLLossOptions;
   explicit NLLLoss(const NLLLossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+  [[nodiscard]] bool weighs_targets() const override { return options_.reduction == Reduction::mean; }
+  /// The sum of the weights of the targets that are not ignored.
+  [[nodiscard]] Tensor mean_divisor(const Tensor& target) const override;
 
   Buffer weight;
 
@@ -79,6 +87,9 @@ class CrossEntropyLoss final : public Loss {
   using Options = CrossEntropyLossOptions;
   explicit CrossEntropyLoss(const CrossEntropyLossOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+  [[nodiscard]] bool weighs_targets() const override { return options_.reduction == Reduction::mean; }
+  /// The sum of the weights of the targets that are not ignored; of probabilities their rows.
+  [[nodiscard]] Tensor mean_divisor(const Tensor& target) const override;
 
   Buffer weight;
 

@@ -146,6 +146,9 @@ class RunningNorm : public Layer {
   void reset_running_stats();
   /// Statistics, ones and zeros.
   void reset_parameters();
+  /// How far a batch moves the running statistics, as Options::momentum.
+  [[nodiscard]] std::optional<double> momentum() const noexcept { return options_.momentum; }
+  void set_momentum(std::optional<double> momentum) noexcept { options_.momentum = momentum; }
   [[nodiscard]] std::string extra_repr() const override;
 
   Param weight;

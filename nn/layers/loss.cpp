@@ -1,9 +1,35 @@
 // Each forward calls the loss function of its name with the module's options. Weights are kept as buffers.
 #include "mezzo/nn/loss.h"
 
+#include <algorithm>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/input_hook.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/ops/indexing.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduction.h"
+
 namespace mezzo::nn {
 
 Loss::~Loss() = default;
+Tensor Loss::mean_divisor(const Tensor& /*target*/) const { return {}; }
+
+namespace {
+
+/// The sum of the weights of class indices that are not ignored.
+Tensor sum_of_weights(const Tensor& target, const Tensor& weight, std::int64_t ignore_index) {
+  const NoGrad no_grad;
+  const InputHookGuard no_autocast{InputHookState{}};
+  const Tensor counts = target.ne(ignore_index);
+  if (!weight.defined()) return sum(counts).to(DType::f64);
+  const Tensor rows = where(counts, target, 0).reshape({-1});
+  const Tensor weights = index_select(weight.detach(), 0, rows).to(DType::f64);
+  return sum(where(counts.reshape({-1}), weights, 0.0));
+}
+
+}  // namespace
 
 NLLLoss::NLLLoss(const NLLLossOptions& options)
     : weight(*this, "weight", options.weight), options_{options.ignore_index, options.reduction} {}
@@ -12,12 +38,25 @@ Tensor NLLLoss::forward(const Tensor& input, const Tensor& target) {
   return nll_loss(input, target, weight, options_);
 }
 
+Tensor NLLLoss::mean_divisor(const Tensor& target) const {
+  if (!weighs_targets()) return {};
+  return sum_of_weights(target, weight, options_.ignore_index);
+}
+
 CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyLossOptions& options)
     : weight(*this, "weight", options.weight),
       options_{options.ignore_index, options.reduction, options.label_smoothing} {}
 
 Tensor CrossEntropyLoss::forward(const Tensor& input, const Tensor& target) {
   return cross_entropy(input, target, weight, options_);
+}
+
+Tensor CrossEntropyLoss::mean_divisor(const Tensor& target) const {
+  if (!weighs_targets()) return {};
+  if (!is_floating(target.dtype())) return sum_of_weights(target, weight, options_.ignore_index);
+  const std::int64_t classes = target.size(target.dim() > 1 ? 1 : 0);
+  return full({}, static_cast<double>(target.numel() / std::max<std::int64_t>(classes, 1)),
+              {.dtype = DType::f64, .device = target.device()});
 }
 
 BCELoss::BCELoss(const BCELossOptions& options)

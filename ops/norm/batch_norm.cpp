@@ -14,12 +14,15 @@ namespace mezzo {
 namespace {
 
 using namespace ops;
-using samples::absent;
-using samples::real;
+using op_samples::absent;
+using op_samples::real;
 
 struct BatchNormAttrs {
   static constexpr std::string_view kName = "batch_norm";
   static constexpr std::string_view kOwn = "training";
+  static constexpr std::string_view kAdvice =
+      ": make batches larger or drop the last one, and over several processes call "
+      "dist::convert_sync_batchnorm(model)";
   bool training = false;
   double momentum = 0.1;
   double eps = 1e-5;
@@ -35,6 +38,7 @@ struct BatchNormAttrs {
 struct InstanceNormAttrs {
   static constexpr std::string_view kName = "instance_norm";
   static constexpr std::string_view kOwn = "use_input_stats";
+  static constexpr std::string_view kAdvice = "";
   bool use_input_stats = true;
   double momentum = 0.1;
   double eps = 1e-5;
@@ -80,7 +84,7 @@ ChannelNorm checked(const ForwardArgs<A>& args, DType compute) {
   require_running(args);
   if (args.attrs.own() && norm.values() == 1 && norm.rows() > 0) {
     throw ValueError(A::kName, "more than one value per channel for " + std::string(A::kOwn),
-                     to_string(x.shape()), "one value less its mean is always 0");
+                     to_string(x.shape()), "one value less its mean is always 0" + std::string(A::kAdvice));
   }
   return norm;
 }

@@ -31,6 +31,17 @@ AnyBatch batch_like(const AnyBatch& like, data::Example example) {
   return AnyBatch(TensorPair(std::move(example.data), std::move(example.target)));
 }
 
+/// One-hot targets. Throws: IndexError.
+Tensor classes_of(const Tensor& target, std::int64_t classes) {
+  try {
+    return one_hot(target, classes);
+  } catch (const IndexError& error) {
+    throw IndexError("LabelSmoothing",
+                     "classes in [0, " + std::to_string(classes) + "), as it knows no ignore_index",
+                     error.got(), "take nn::CrossEntropyLoss({.label_smoothing = 0.1}), which does");
+  }
+}
+
 /// The step and the place in it choose the sequence; `stream` keeps those of algorithms and loaders apart.
 constexpr std::uint64_t kMixUpStream = 0x6d69787570ULL << 24, kCutMixStream = 0x6375746d6978ULL << 16;
 
@@ -59,7 +70,7 @@ void LabelSmoothing::run(Event event, State& state) {
     throw ShapeError("LabelSmoothing", "an output of the model [N, C, ...]",
                      output.defined() ? to_string(output.shape()) : "none",
                      "smooth the targets in the loss itself");
-  if (!is_floating(target.dtype())) target = movedim(one_hot(target, output.size(1)), -1, 1);
+  if (!is_floating(target.dtype())) target = movedim(classes_of(target, output.size(1)), -1, 1);
   if (target.shape() != output.shape())
     throw ShapeError("LabelSmoothing", "targets for an output " + to_string(output.shape()),
                      to_string(target.shape()), "give class indices [N, ...], or probabilities of its shape");

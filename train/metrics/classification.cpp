@@ -13,15 +13,20 @@ constexpr std::int64_t kMostClasses = std::int64_t{1} << 20;
 
 bool is_class_dtype(DType dtype) { return !is_floating(dtype); }
 
-void require_targets(const Metric& metric, const Tensor& target) {
+void require_targets(const Metric& metric, const Tensor& preds, const Tensor& target) {
   if (is_class_dtype(target.dtype())) return;
+  if (target.dim() > 1 && target.shape() == preds.shape()) {
+    throw DTypeError(metric.name(), "targets that are classes: integers or bools",
+                     "probabilities " + to_string(target.shape()) + ", as MixUp and CutMix make them",
+                     "use it in evaluations, or give their argmax(1)");
+  }
   throw DTypeError(metric.name(), "targets that are classes: integers or bools",
                    std::string(info(target.dtype()).name), "cast them, or give their argmax");
 }
 
 /// Whether `preds` holds scores: floating, with a dim of classes behind the first.
 bool are_scores(const Metric& metric, const Tensor& preds, const Tensor& target) {
-  require_targets(metric, target);
+  require_targets(metric, preds, target);
   if (!is_floating(preds.dtype())) {
     if (preds.shape() == target.shape()) return false;
   } else if (preds.dim() >= 1 && preds.dim() == target.dim() + 1) {
@@ -80,7 +85,7 @@ Accuracy::Accuracy(AccuracyOptions options)
       ignore_index_(options.ignore_index) {}
 
 void Accuracy::update(const Tensor& preds, const Tensor& target) {
-  require_targets(*this, target);
+  require_targets(*this, preds, target);
   count(target, [&] {
     const Tensor expected = target.to(DType::i64);
     const Tensor counts = expected.ne(ignore_index_);
@@ -132,7 +137,7 @@ ConfusionMatrix::ConfusionMatrix(std::int64_t num_classes, ConfusionMatrixOption
       options_(options) {}
 
 void ConfusionMatrix::update(const Tensor& preds, const Tensor& target) {
-  require_targets(*this, target);
+  require_targets(*this, preds, target);
   count(target, [&] {
     const Tensor t = target.to(DType::i64), p = classes_of(*this, preds, target);
     const Tensor valid = logical_and(is_class(t, classes_), is_class(p, classes_));
@@ -166,7 +171,7 @@ ClassScore::ClassScore(std::string name, std::int64_t num_classes, ClassScoreOpt
       options_(options) {}
 
 void ClassScore::update(const Tensor& preds, const Tensor& target) {
-  require_targets(*this, target);
+  require_targets(*this, preds, target);
   count(target, [&] {
     const Tensor t = target.to(DType::i64).reshape({target.numel()});
     const Tensor p = classes_of(*this, preds, target).reshape({target.numel()});
