@@ -138,6 +138,10 @@ class GradScaler {
   void update(double new_scale);
   void update(const Tensor& new_scale);
 
+  /// Starts the iteration anew where one ended by an exception: what was unscaled or stepped since the last
+  /// update is forgotten. The scale stays.
+  void restart_iteration() { per_optimizer_.clear(); }
+
   [[nodiscard]] bool is_enabled() const noexcept { return options_.enabled; }
   /// A copy of the scale and of f32(1 / scale) on the device, 0-dim f32: for gradient penalties, without a
   /// host read. 1 on the CPU when disabled. Throws: StateError before scale().

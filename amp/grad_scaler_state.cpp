@@ -202,7 +202,7 @@ void GradScaler::load_state_dict(const Value& state) {
   change_options(options);
   initial_ = record;
   loaded_ = true;
-  per_optimizer_.clear();
+  restart_iteration();
   if (record_.defined()) write_record(record);
 }
 

@@ -80,6 +80,7 @@ class WeightAverage : public Callback {
 class EMA final : public WeightAverage {
  public:
   explicit EMA(const optim::EMAOptions& options = {});
+  [[nodiscard]] std::string identity() const override;
 
  private:
   [[nodiscard]] std::shared_ptr<optim::AveragedWeights> make(const nn::Module& model) override;
@@ -100,6 +101,7 @@ class SWA final : public WeightAverage {
  public:
   explicit SWA(const SWAOptions& options = {});
   [[nodiscard]] Parts parts() override;
+  [[nodiscard]] std::string identity() const override;
 
  private:
   [[nodiscard]] std::shared_ptr<optim::AveragedWeights> make(const nn::Module& model) override;

@@ -33,6 +33,10 @@ class Callback {
   /// What of it a checkpoint has to hold, by reference: called once, after Event::init. Names need not differ
   /// from those of other callbacks.
   [[nodiscard]] virtual Parts parts() { return {}; }
+  /// What tells it from others of its class in a checkpoint, such as its options: so callbacks may be added,
+  /// left out and listed in another order when a training is resumed. Default: name(); several with the same
+  /// text are numbered.
+  [[nodiscard]] virtual std::string identity() const;
 };
 
 /// A callback that changes the training and not only watches it. Algorithms run before callbacks.

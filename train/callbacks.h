@@ -36,6 +36,7 @@ class EarlyStopping final : public Callback {
   [[nodiscard]] bool match(Event event) const override { return event == Event::eval_end; }
   void run(Event event, State& state) override;
   [[nodiscard]] Parts parts() override;
+  [[nodiscard]] std::string identity() const override { return "EarlyStopping(" + options_.metric + ")"; }
 
  private:
   EarlyStoppingOptions options_;
@@ -84,13 +85,13 @@ class MemoryMonitor final : public Callback {
 struct LRMonitorOptions {
   bool momentum = false;  ///< "momentum/group0" as well (beta1 of Adam)
 };
-/// Logs the learning rate of each group of the optimizer after each batch, as "lr/group0", ...: what the next
-/// step takes. (The trainer itself logs "lr", that of the first group.) Nothing with LBFGS. Source:
+/// Logs the learning rate of each group of the optimizer after each batch, as "lr/group0", ...: what its
+/// step has taken. (The trainer itself logs "lr", that of the first group.) Nothing with LBFGS. Source:
 /// lightning.pytorch.callbacks.LearningRateMonitor; composer's LRMonitor.
 class LRMonitor final : public Callback {
  public:
   explicit LRMonitor(const LRMonitorOptions& options = {}) : options_(options) {}
-  [[nodiscard]] bool match(Event event) const override { return event == Event::batch_end; }
+  [[nodiscard]] bool match(Event event) const override { return event == Event::batch_start; }
   void run(Event event, State& state) override;
 
  private:
@@ -100,8 +101,8 @@ class LRMonitor final : public Callback {
 /// Metrics of the training's own outputs since the beginning of the epoch, logged after each batch as
 /// "train/<name>". Counted as evaluations count (EvalMetric), from microbatch to microbatch; of several
 /// evaluations per step (SAM) the last one counts, and of a batch that is tried again the last try. A
-/// training that is resumed in an epoch counts from there. Throws: ValueError for no metric. Source:
-/// composer's train_metrics.
+/// training that is resumed in an epoch counts from there. Over several processes they are of all ranks'
+/// shares. Throws: ValueError for no metric. Source: composer's train_metrics.
 class TrainMetrics final : public Callback {
  public:
   explicit TrainMetrics(std::vector<EvalMetric> metrics);

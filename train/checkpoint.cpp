@@ -187,8 +187,14 @@ class Loading {
 
   nn::LoadReport load(const LoadCheckpointOptions& options) {
     compare();
-    if (!report_.mismatched.empty() || (options.strict && !report_.is_exact())) {
-      throw ValueError("load_checkpoint '" + path_ + "'", "what the parts have", nn::to_string(report_),
+    nn::LoadReport faults = report_;
+    for (auto* list : {&faults.missing, &faults.unexpected}) {
+      std::erase_if(*list, [&](const std::string& name) {
+        return !options.optional.empty() && name.starts_with(options.optional);
+      });
+    }
+    if (!faults.mismatched.empty() || (options.strict && !faults.is_exact())) {
+      throw ValueError("load_checkpoint '" + path_ + "'", "what the parts have", nn::to_string(faults),
                        options.strict ? "strict = false leaves what is missing or unexpected"
                                       : "make the model as it was");
     }

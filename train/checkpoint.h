@@ -130,6 +130,8 @@ void save_checkpoint(const std::string& path, const Parts& parts, const SaveChec
 struct LoadCheckpointOptions {
   /// Refuse parts and tensors that the file lacks, and those that only the file has.
   bool strict = true;
+  /// But not those whose names begin so, as "callback.": they are in the report, and stay as they are.
+  std::string optional = {};
 };
 
 /// Restores the parts. Tensors keep their identity, dtype and device, so a checkpoint of the CPU loads on

@@ -40,6 +40,13 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
+/// The same of any of a step's files, shards too: "step-000000001200-00001-of-00002.safetensors".
+std::optional<std::int64_t> step_of_file(std::string_view name) {
+  const std::size_t shard = name.find('-', kPrefix.size());
+  if (!name.starts_with(kPrefix) || shard == std::string_view::npos) return step_of(name);
+  return step_of(std::string(name.substr(0, shard)) + std::string(kSuffix));
+}
+
 std::string file_name(std::int64_t step) {
   const std::string digits = std::to_string(step);
   return std::string(kPrefix) + std::string(digits.size() < 12 ? 12 - digits.size() : 0, '0') + digits +
@@ -119,6 +126,26 @@ class CheckpointManager::Writer {
     std::vector<std::int64_t> steps;
     for (const auto& [metric, negative] : ranked) steps.push_back(-negative);
     return steps;
+  }
+  void set_aside(std::int64_t first_step) {
+    const auto first = metrics_.lower_bound(first_step);
+    if (first == metrics_.end()) return;
+    std::error_code error;
+    fs::path old;
+    for (int number = 1; old.empty() || fs::exists(old, error); ++number)
+      old = fs::path(folder_) / ("old-" + std::to_string(number));
+    fs::create_directory(old, error);
+    for (const fs::path& path : files()) {
+      const std::string name = path.filename().string();
+      const auto step = step_of_file(name);
+      if (!error && step && *step >= first_step) fs::rename(path, old / name, error);
+    }
+    if (error) {
+      throw IoError("CheckpointManager '" + folder_ + "'", "checkpoints that can be moved to " + old.string(),
+                    error.message(), "check the folder's permissions");
+    }
+    metrics_.erase(first, metrics_.end());
+    for (const char* link : {"latest", "best"}) remove_links(link);
   }
   static void warn(const char* name, const std::string& text) noexcept {
     try {
@@ -248,6 +275,11 @@ std::string CheckpointManager::save(std::int64_t step, std::optional<double> met
 }
 
 void CheckpointManager::wait() { writer_->wait(); }
+
+void CheckpointManager::set_aside(std::int64_t first_step) {
+  writer_->wait();
+  writer_->set_aside(first_step);
+}
 
 std::vector<std::int64_t> CheckpointManager::steps() {
   writer_->wait();

@@ -47,6 +47,11 @@ class CheckpointManager {
   /// Waits until what was saved is on the disk. Throws: IoError when that failed.
   void wait();
 
+  /// Moves the checkpoints of this step and later ones into a folder in this one, "old-1" or what number is
+  /// free: those of another run, say, or of steps that a training has gone back from. Throws: IoError when
+  /// that fails.
+  void set_aside(std::int64_t first_step);
+
   /// Restores the newest checkpoint, and returns its step; nothing happens where there is none. A damaged
   /// file is passed over with a warning, and the one before it taken. Throws: IoError when all are damaged,
   /// and what load_checkpoint throws for one that is whole.

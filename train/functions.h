@@ -148,6 +148,12 @@ struct BatchFunction {
 [[nodiscard]] const Tensor& input_of(const AnyBatch& batch);
 [[nodiscard]] const Tensor& target_of(const AnyBatch& batch);
 
+/// What the mean of an L without options divides by.
+template <class L>
+Tensor divisor_of(const AnyBatch& batch) {
+  return L().mean_divisor(target_of(batch));
+}
+
 }  // namespace detail
 
 /// The loss of a batch: an nn::Loss, or a function by name, `cross_entropy`; f(output, target), as `[](const
@@ -165,10 +171,15 @@ class Loss {
     function_.call = [loss](const Tensor& output, const AnyBatch& batch) {
       return (*loss)(output, detail::target_of(batch));
     };
+    if (!loss->weighs_targets()) return;
+    divisor_ = [loss](const AnyBatch& batch) { return loss->mean_divisor(detail::target_of(batch)); };
   }
   /// A function of ops/loss.h by its name, as `cross_entropy`: its mean.
   Loss(Tensor (*f)(const Tensor&, const Tensor&, Reduction))
       : Loss([f](const Tensor& output, const Tensor& target) { return f(output, target, Reduction::mean); }) {
+    using Reduced = Tensor (*)(const Tensor&, const Tensor&, Reduction);
+    if (f == static_cast<Reduced>(cross_entropy)) divisor_ = detail::divisor_of<nn::CrossEntropyLoss>;
+    if (f == static_cast<Reduced>(nll_loss)) divisor_ = detail::divisor_of<nn::NLLLoss>;
   }
   template <class F>
   requires(!std::derived_from<F, nn::Module> && !std::same_as<F, Loss> &&
@@ -200,9 +211,13 @@ class Loss {
   [[nodiscard]] const detail::BatchFunction<Tensor, const Tensor&>& function() const noexcept {
     return function_;
   }
+  /// Whether its mean divides by what targets say, as nn::Loss::weighs_targets; and by what, for a batch.
+  [[nodiscard]] bool weighs_targets() const noexcept { return static_cast<bool>(divisor_); }
+  [[nodiscard]] Tensor mean_divisor(const AnyBatch& batch) const { return divisor_(batch); }
 
  private:
   detail::BatchFunction<Tensor, const Tensor&> function_;
+  mezzo::detail::Function<Tensor(const AnyBatch&)> divisor_;
   std::shared_ptr<nn::Module> module_;
   bool calls_model_ = false;
 };
@@ -242,6 +257,36 @@ class TokenCount {
 
  private:
   detail::BatchFunction<std::int64_t> function_;
+};
+
+/// What the loss of a batch is a mean over: what parts of a batch, batches of a step, shares of ranks and
+/// batches of an evaluation are weighed by, so that together they give what one batch would give.
+enum class WeighBy : std::uint8_t {
+  loss,  ///< what the loss divides by where it says so (nn::Loss::mean_divisor), else samples
+  samples,
+  tokens,  ///< TrainerOptions::tokens
+};
+
+/// A WeighBy, or f(batch), a number from 0 on the host: `[](const Batch& b) { return b.mask.sum().item(); }`.
+/// The loss of a batch that weighs 0 may be NaN: it counts nothing.
+class LossWeight {
+ public:
+  LossWeight() = default;
+  LossWeight(WeighBy by) : by_(by) {}
+  template <class F>
+  requires(!std::same_as<F, LossWeight> && !std::same_as<F, WeighBy>) LossWeight(F f) {
+    using B = detail::BatchOfCallable<F>;
+    function_.batch = &typeid(B);
+    function_.call = [f = std::move(f)](const AnyBatch& batch) mutable -> double {
+      return static_cast<double>(f(batch.get<B>()));
+    };
+  }
+  [[nodiscard]] WeighBy by() const noexcept { return by_; }
+  [[nodiscard]] const detail::BatchFunction<double>& function() const noexcept { return function_; }
+
+ private:
+  WeighBy by_ = WeighBy::loss;
+  detail::BatchFunction<double> function_;
 };
 
 /// A metric of evaluations with its name: {"accuracy", train::Accuracy()}. It is updated with output and
@@ -291,7 +336,8 @@ namespace detail {
 }  // namespace detail
 
 struct EvaluateOptions {
-  Loss loss = {};                                   ///< its mean over the samples becomes the result "loss"
+  Loss loss = {};                                   ///< its mean becomes the result "loss"
+  LossWeight weigh_by = {};                         ///< what it is a mean over; not tokens
   Forward forward = {};                             ///< default: the model, a Layer, of a batch's input
   amp::Precision precision = amp::Precision::fp32;  ///< of the autocast region
   std::optional<Device> device = {};                ///< default: that of the model's first parameter
@@ -305,5 +351,21 @@ struct EvaluateOptions {
 /// or loader and for batches of another type, and what model, loss and metrics throw.
 EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::vector<EvalMetric>& metrics,
                      const EvaluateOptions& options = {});
+
+struct UpdateBNOptions {
+  Forward forward = {};                             ///< default: the model, a Layer, of a batch's input
+  amp::Precision precision = amp::Precision::fp32;  ///< of the autocast region
+  std::optional<Device> device = {};                ///< default: that of the model's first parameter
+};
+
+/// Running statistics of the model's batch norms anew: their mean over the loader's batches (epoch 0), with
+/// the model in training mode and its present weights. For averages of weights, whose activations no training
+/// has seen:
+///   ema->average().copy_to_weights();
+///   train::update_bn(net, train_loader);
+/// Modes and the loader's place come back. Nothing happens without batch norms. Throws: ValueError for a
+/// missing model or loader, one without batches, and batches of another type. Source:
+/// torch.optim.swa_utils.update_bn.
+void update_bn(const ModelRef& model, const AnyLoader& loader, const UpdateBNOptions& options = {});
 
 }  // namespace mezzo::train

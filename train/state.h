@@ -45,6 +45,11 @@ struct State {
   /// fit() returns after this batch: behind batch_end, what is due then, and fit_end.
   void stop_training() noexcept { stop_requested_ = true; }
   [[nodiscard]] bool stop_requested() const noexcept { return stop_requested_; }
+  /// Whether the evaluation under way is of the trainer's eval_loader. Others leave the training as it was:
+  /// their results are in eval_results until the end of eval_end, and decide nothing.
+  [[nodiscard]] bool is_own_evaluation() const noexcept { return is_own_evaluation_; }
+  /// The metric's result over what all ranks have counted; its own in one process. All ranks call it.
+  [[nodiscard]] Tensor over_ranks(const Metric& metric) const;
   /// A value for the record that the trainer logs at the end of this batch (or evaluation). A tensor is read
   /// only if a sink asks for this step. The last value of a name counts.
   void log(std::string name, LogValue value);
@@ -59,7 +64,9 @@ struct State {
   explicit State(nn::Module& net) : model(net) {}
 
   Logger* logger_ = nullptr;
+  const class ParallelRun* run_ = nullptr;  ///< nullptr: this process alone
   bool stop_requested_ = false;
+  bool is_own_evaluation_ = false;
   std::optional<std::int64_t> epoch_batches_ = {};  ///< steps in an epoch, where the loader knows
   std::vector<std::pair<std::string, LogValue>> pending_ = {};
 };

@@ -51,6 +51,10 @@ class Time {
 /// "10ep".
 [[nodiscard]] std::string to_string(const Time& time);
 
+/// Whole intervals in an amount of the interval's unit. Shares of a duration count as the decimal numbers
+/// that they were written as: 3/10 of a training has three times "0.1dur", though 0.3 / 0.1 is below 3 in
+/// binary.
+[[nodiscard]] double whole_intervals(const Time& interval, double amount);
 /// Whether an amount that was `before` has reached or passed a multiple of the interval by `now`, in its
 /// unit.
 [[nodiscard]] bool is_due(const Time& interval, double before, double now);

@@ -75,6 +75,14 @@ class Parallel {
   dist::DataParallel* made_ = nullptr;
 };
 
+/// What SIGTERM and SIGUSR1 do while fit() runs: what they do in the program otherwise; or the step under way
+/// is the last one, a checkpoint is written, and fit() returns FitEnd::signalled. Of several processes one
+/// that gets the signal is enough.
+enum class OnSignal : std::uint8_t { leave, save_and_stop };
+
+/// Why fit() has returned: max_duration is reached, State::stop_training() was called, or OnSignal.
+enum class FitEnd : std::uint8_t { finished, stopped, signalled };
+
 /// Where and how often a trainer writes checkpoints.
 struct TrainerSave {
   std::string folder = {};                    ///< empty: none are written
@@ -95,6 +103,7 @@ struct TrainerOptions {
   AnyLoader eval_loader = {};
   Forward forward = {};                  ///< default: the model, a Layer, of a batch's `data`
   TokenCount tokens = {};                ///< tokens of a batch, where time is told in tokens
+  LossWeight weigh_by = {};              ///< what the loss is a mean over
   std::vector<EvalMetric> metrics = {};  ///< of evaluations
   std::optional<Time> max_duration = {};
   Time eval_interval = "1ep";                 ///< and at the end of fit(); 0: never
@@ -111,8 +120,9 @@ struct TrainerOptions {
   /// A checkpoint to begin with. Its model alone with load_weights_only.
   std::string load = {};
   bool load_weights_only = false;
-  bool resume = false;                ///< go on from the newest checkpoint in save.folder, if there is one
-  std::optional<Device> device = {};  ///< default: the model's
+  bool resume = false;                   ///< go on from the newest checkpoint in save.folder, if there is one
+  OnSignal on_signal = OnSignal::leave;  ///< save_and_stop needs a save.folder
+  std::optional<Device> device = {};     ///< default: the model's
   std::optional<std::uint64_t> seed = {};  ///< of the default generator, set when the trainer is made
   /// On a CUDA device: record a step once and replay it (amp::CapturedStep). Callbacks between
   /// before_train_batch and after_train_batch are refused then.
@@ -124,8 +134,9 @@ struct TrainerOptions {
 /// Trains a model. Objects that are given by reference must live as long. Not thread-safe.
 ///
 /// One step: zero_grad; per microbatch forward and loss, each in the precision's autocast region, and
-/// backward of scaler.scale(loss * (samples of the microbatch / samples of the step)); unscale_, where
-/// clipping or a callback at after_train_batch needs it; clip_grad_norm_; scaler.step(optimizer);
+/// backward of scaler.scale(loss * share), the share of the microbatch in what the step weighs (weigh_by: by
+/// default what the loss's mean divides by, where it is an nn::Loss that says so, else samples); unscale_,
+/// where clipping or a callback at after_train_batch needs it; clip_grad_norm_; scaler.step(optimizer);
 /// schedule.step(result); scaler.update(). SAM and LBFGS get all up to the clipping as their closure.
 ///
 /// Logged per step: "loss", "lr", with a scaler "scale", and what callbacks add; per evaluation "eval/<name>"
@@ -137,8 +148,8 @@ struct TrainerOptions {
 /// epoch anew).
 ///
 /// With `parallel` batches are those of all processes together, of which each takes its share. Losses are
-/// weighed by samples, so a step is that of one process with the same batches, and state.loss, results of
-/// evaluations and times are the same on all ranks; state.batch is this rank's share. Logs and checkpoints
+/// weighed as in one process, so a step is that of one process with the same batches, and state.loss, results
+/// of evaluations and times are the same on all ranks; state.batch is this rank's share. Logs and checkpoints
 /// are written by rank 0; all ranks read the files. predict() computes all outputs on each rank.
 ///
 /// Throws: ValueError, DeviceError, from the constructor, for all that can be known then: no model, loss or
@@ -155,10 +166,10 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// Trains until max_duration, or what is left of it after a checkpoint or an earlier call; then evaluates
-  /// and saves unless that was done at the last batch.
-  void fit();
+  /// and saves unless that was done at the last batch. A signal leaves the evaluation out.
+  FitEnd fit();
   /// Goes on for so long from where the training is, whatever max_duration says.
-  void fit(const Time& duration);
+  FitEnd fit(const Time& duration);
   /// Metrics over the eval_loader, or another, with the model in evaluation mode and in the training's
   /// precision.
   EvalResults eval();

@@ -129,5 +129,44 @@ TEST_F(CudaTrainer, AnOptimizerMadeBeforeTheMoveIsRefused) {
                DeviceError);
 }
 
+TEST_F(CudaTrainer, IgnoredTargetsCountNothingCapturedOrNot) {
+  // Two batches of a step, of which the second has nothing that counts, or less than the first.
+  Generator generator(5);
+  const Tensor x = randn({8, 6}, {}, generator);
+  for (const std::int64_t ignored : {4, 3}) {
+    Tensor target = randint(0, 3, {8}, {}, generator);
+    target.narrow(0, 4, ignored).fill_(-100);
+    const auto train = [&](bool captured, std::int64_t batch) {
+      manual_seed(3);
+      nn::Linear net(6, 3);
+      net.to(Device::cuda(0));
+      optim::SGD sgd(net, {.lr = 0.5});
+      std::vector<data::Example> batches;
+      for (std::int64_t i = 0; i < 8; i += batch)
+        batches.push_back(
+            {narrow(x, 0, i, batch).to(Device::cuda(0)), narrow(target, 0, i, batch).to(Device::cuda(0))});
+      Trainer trainer({.model = net,
+                       .loss = nn::CrossEntropyLoss(),
+                       .optimizer = sgd,
+                       .train_loader = batches,
+                       .max_duration = "3ep",
+                       .precision = "fp32",
+                       .accumulate = 8 / batch,
+                       .progress_bar = false,
+                       .captured = captured});
+      trainer.fit();
+      std::vector<double> values = net.weight->to_vector<double>();
+      values.push_back(trainer.state().loss.item());
+      return values;
+    };
+    const std::vector<double> whole = train(false, 8);
+    for (const bool captured : {false, true}) {
+      const std::vector<double> parts = train(captured, 4);
+      for (std::size_t i = 0; i < whole.size(); ++i)
+        EXPECT_NEAR(parts[i], whole[i], 2e-6) << ignored << captured;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mezzo::train

@@ -2,6 +2,10 @@
 #include "mezzo/train/trainer.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
 
 #include "dist/trainer_support.h"
 #include "mezzo/dist/init.h"
@@ -49,6 +53,41 @@ TEST(RanksTrainer, FastModeIsOneProcessWithinRounding) {
     EXPECT_NEAR(all.results.at("loss"), one.results.at("loss"), 1e-6);
     EXPECT_EQ(all.results.at("accuracy"), one.results.at("accuracy"));
   }
+}
+
+TEST(RanksTrainer, ASignalToOneStopsAllWithACheckpoint) {
+  const std::string folder =  // of all processes that one mpirun has started
+      (std::filesystem::temp_directory_path() / ("mezzo-signal-" + std::to_string(::getppid()))).string();
+  const auto run = [&](bool is_signalled) {
+    const auto net = test::make_net();
+    data::DataLoader loader(test::samples(60), {.batch_size = 6});
+    optim::SGD sgd(*net, {.lr = 0.1});
+    train::Trainer trainer({.model = net,
+                            .loss = nn::CrossEntropyLoss(),
+                            .optimizer = sgd,
+                            .train_loader = loader,
+                            .max_duration = "2ep",
+                            .callbacks = {train::on(train::Event::before_forward,
+                                                    [&](train::State& state) {
+                                                      const bool is_last =
+                                                          dist::rank() + 1 == dist::world_size();
+                                                      if (is_signalled && is_last && state.time.batch == 12)
+                                                        std::raise(SIGUSR1);
+                                                    })},
+                            .progress_bar = false,
+                            .save = {.folder = folder},
+                            .resume = true,
+                            .on_signal = train::OnSignal::save_and_stop,
+                            .parallel = dist::data_parallel()});
+    const std::int64_t begin = trainer.state().time.batch;
+    EXPECT_EQ(trainer.fit(), is_signalled ? train::FitEnd::signalled : train::FitEnd::finished);
+    EXPECT_EQ(trainer.state().time.batch, is_signalled ? 13 : 20);
+    return begin;
+  };
+  EXPECT_EQ(run(true), 0);
+  EXPECT_EQ(run(false), 13) << "goes on";
+  dist::barrier();
+  if (dist::rank() == 0) std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,13 @@ class CaughtWarnings {
 
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
   [[nodiscard]] const std::vector<std::string>& texts() const { return texts_; }
+  /// Of the warning of this name; empty where it was not said.
+  [[nodiscard]] std::string text_of(std::string_view name) const {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (names_[i] == name) return texts_[i];
+    }
+    return {};
+  }
 
  private:
   std::mutex mutex_;

@@ -81,6 +81,7 @@ EMA::EMA(const optim::EMAOptions& options) : options_(options) {
   if (!(options.decay >= 0 && options.decay <= 1))
     throw ValueError("EMA", "decay in [0, 1]", number_text(options.decay), "0.999 is usual");
 }
+std::string EMA::identity() const { return "EMA(" + number_text(options_.decay) + ")"; }
 std::shared_ptr<optim::AveragedWeights> EMA::make(const nn::Module& model) {
   return std::make_shared<optim::EMA>(model, options_);
 }
@@ -93,6 +94,9 @@ SWA::SWA(const SWAOptions& options) : options_(options) {
     throw ValueError("SWA", "an update_interval above 0", to_string(options.update_interval),
                      "an epoch, \"1ep\", is usual");
 }
+std::string SWA::identity() const {
+  return "SWA(" + to_string(options_.start) + ", " + to_string(options_.update_interval) + ")";
+}
 Parts SWA::parts() { return {{"average", average()}, {"time", seen_}}; }
 std::shared_ptr<optim::AveragedWeights> SWA::make(const nn::Module& model) {
   seen_ = 0;
@@ -101,8 +105,9 @@ std::shared_ptr<optim::AveragedWeights> SWA::make(const nn::Module& model) {
 void SWA::update(Event event, const State& state) {
   const Time& interval = options_.update_interval;
   const double before = std::exchange(seen_, amount(state, interval.unit()));
-  if (!is_due(interval, before, seen_) || amount(state, options_.start.unit()) < options_.start.value())
-    return;
+  const Time& start = options_.start;
+  const bool has_started = start.is_zero() || whole_intervals(start, amount(state, start.unit())) >= 1;
+  if (!is_due(interval, before, seen_) || !has_started) return;
   const bool is_every_step =
       event == Event::batch_end && interval.unit() == TimeUnit::batch && interval.value() == 1;
   average().update(is_every_step ? optim::StepOutcome(state.step_result) : optim::StepOutcome());

@@ -27,6 +27,7 @@ EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options) : options_(opt
 }
 
 void EarlyStopping::run(Event /*event*/, State& state) {
+  if (!state.is_own_evaluation()) return;
   const double value = detail::result_of("EarlyStopping", state.eval_results, options_.metric);
   if (state.time.batch == last_batch_) return;
   last_batch_ = state.time.batch;

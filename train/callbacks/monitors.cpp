@@ -82,7 +82,8 @@ void LRMonitor::run(Event /*event*/, State& state) {
       state.log("lr/" + name, state.optimizer->lr(group));
       if (options_.momentum) state.log("momentum/" + name, state.optimizer->momentum(group).value_or(0));
     } else {
-      const Tensor rates = state.optimizer->rates(group);
+      const Tensor rates =
+          state.optimizer->rates(group).clone();  // the schedule writes the next ones over them
       state.log("lr/" + name, select(rates, 0, 0));
       if (options_.momentum) state.log("momentum/" + name, select(rates, 0, 1));
     }
@@ -130,7 +131,7 @@ void TrainMetrics::run(Event event, State& state) {
     case Event::batch_end:
       is_open_ = false;
       for (const EvalMetric& metric : metrics_) {
-        const Tensor result = metric.metric().compute();
+        const Tensor result = state.over_ranks(metric.metric());
         const std::vector<std::string> names = metric.names(result);
         for (std::size_t i = 0; i < names.size(); ++i)
           state.log("train/" + names[i], flatten(result).select(0, static_cast<std::int64_t>(i)));

@@ -40,6 +40,8 @@ class AmpCallback final : public Callback {
 
 }  // namespace
 
+std::string Callback::identity() const { return name(); }
+
 std::string Callback::name() const { return nn::detail::type_text(typeid(*this)); }
 
 std::string detail::FunctionCallback::name() const { return "on(" + std::string(to_string(event_)) + ")"; }

@@ -52,7 +52,8 @@ void check_model(const TrainerOptions& options) {
 
 void check_loader(const TrainerOptions& options, const AnyLoader& loader) {
   if (!loader.defined()) return;
-  const detail::ModelCall call{options.model, options.forward, options.loss, {}, {}};
+  const detail::ModelCall call{
+      options.model, options.forward, options.loss, {}, Device::cpu(), options.weigh_by, {}};
   const auto& batch = loader->batch_type();
   call.check(kOp, batch.type);
   if (options.tokens.function().call)
@@ -65,6 +66,9 @@ void check_training(const TrainerOptions& options) {
   require(!options.clip_norm || *options.clip_norm >= 0, "a clip_norm from 0",
           options.clip_norm ? number_text(*options.clip_norm) : "", "name a norm from 0, or none");
   check_loader(options, options.train_loader);
+  require(options.weigh_by.by() != WeighBy::tokens || options.tokens.function().call,
+          "a function that counts tokens, for weigh_by", "none",
+          "give .tokens = [](const Batch& batch) { return batch.target.numel(); }");
   const bool cuts = options.microbatch.samples() || options.microbatch.is_auto();
   if (cuts && options.train_loader.defined()) {
     require(options.train_loader->batch_type().knows_tensors,
@@ -99,6 +103,8 @@ void check_saving(const TrainerOptions& options) {
   const TrainerSave& save = options.save;
   require(!options.resume || !save.folder.empty(), "a folder of checkpoints to resume from", "no save.folder",
           "give .save = {.folder = \"run\"}");
+  require(options.on_signal == OnSignal::leave || !save.folder.empty(),
+          "a folder for the checkpoint of on_signal", "no save.folder", "give .save = {.folder = \"run\"}");
   if (save.metric.empty()) return;
   require(options.eval_loader.defined(), "an eval_loader, for save.metric = " + save.metric, "none",
           "give .eval_loader");
@@ -181,6 +187,11 @@ void check_capture(const TrainerOptions& options) {
           "name a number of samples");
   require(!options.optimizer.takes_closure(), "an optimizer without closure with captured", "SAM or LBFGS",
           "leave captured out");
+  const bool is_cut = options.accumulate > 1 || options.microbatch.samples();
+  require(!is_cut || (!options.weigh_by.function().call && options.weigh_by.by() != WeighBy::tokens),
+          "weigh_by of samples, or of an nn::Loss, with captured",
+          "a function or tokens, and steps of several parts",
+          "leave one of them out: a replayed step runs no code of the host");
 }
 
 }  // namespace

@@ -2,14 +2,17 @@
 // begins with.
 #include "mezzo/train/trainer/core.h"
 
+#include <algorithm>
 #include <exception>
+#include <map>
 #include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/warning.h"
+#include "mezzo/dist/detail/launch.h"
 #include "mezzo/optim/sgd.h"
-#include "mezzo/train/progress_bar.h"
+#include "mezzo/train/algorithms.h"
 
 namespace mezzo::train {
 
@@ -29,6 +32,29 @@ amp::GradScalerOptions scaler_options(amp::GradScalerOptions options, amp::Preci
   return options;
 }
 
+/// Says so where a launcher has started several processes that will not train together.
+void warn_of_processes() {
+  dist::Launch launch;
+  try {
+    launch = dist::find_launch();
+  } catch (const ValueError&) {  // a variable that is no launcher's
+    return;
+  }
+  if (launch.by == dist::Launch::By::nobody || launch.size == 1 || launch.rank != 0) return;
+  warn_once("trainer_parallel",
+            "Trainer: expected .parallel in processes that were started together (" + launch.variable +
+                "), got none, so each trains alone on all data; give .parallel = dist::data_parallel()");
+}
+
+/// LabelSmoothing makes probabilities of the targets, whose mean is one over samples.
+LossWeight loss_weight(const TrainerOptions& options) {
+  const bool smooths = std::any_of(options.algorithms.begin(), options.algorithms.end(), [](const auto& any) {
+    return dynamic_cast<const algorithms::LabelSmoothing*>(any.callback().get()) != nullptr;
+  });
+  const bool is_default = !options.weigh_by.function().call && options.weigh_by.by() == WeighBy::loss;
+  return smooths && is_default ? LossWeight(WeighBy::samples) : options.weigh_by;
+}
+
 }  // namespace
 
 TrainerCore::TrainerCore(TrainerOptions options)
@@ -41,8 +67,12 @@ TrainerCore::TrainerCore(TrainerOptions options)
   state_.scaler = &scaler_;
   state_.max_duration = options_.max_duration;
   state_.microbatch = options_.microbatch.samples();
-  call_ = {options_.model, options_.forward, options_.loss, state_.precision, state_.device};
-  if (options_.parallel.defined()) open_parallel();
+  call_ = {options_.model, options_.forward,      options_.loss,  state_.precision,
+           state_.device,  loss_weight(options_), options_.tokens};
+  if (options_.parallel.defined())
+    open_parallel();
+  else
+    warn_of_processes();
   list_callbacks();
   make_logger();
   prepare_optimizer();
@@ -73,7 +103,9 @@ void TrainerCore::open_parallel() {
   // One process in fast mode has nothing to share: its steps are those without the option.
   const bool is_alone = run->size() == 1 && !run->is_deterministic() && options_.parallel.made() == nullptr &&
                         !options_.optimizer.maker().make;
-  if (!is_alone) parallel_ = std::move(run);
+  if (is_alone) return;
+  parallel_ = std::move(run);
+  state_.run_ = parallel_.get();
 }
 
 void TrainerCore::share_model() {
@@ -91,6 +123,10 @@ void TrainerCore::make_schedule() {
                       to_string(state_.optimizer->device()),
                       "move the model first, and make the optimizer then");
   }
+  Value::List rates;
+  for (std::size_t i = 0; state_.optimizer != nullptr && i < state_.optimizer->num_groups(); ++i)
+    rates.emplace_back(state_.optimizer->lr(i));
+  first_rates_ = rates;
   if (options_.schedule) {
     schedule_.emplace(*state_.optimizer, *options_.schedule);
     state_.schedule = &*schedule_;
@@ -120,22 +156,25 @@ void TrainerCore::list_callbacks() {
 void TrainerCore::make_logger() {
   const bool writes = !parallel_ || parallel_->is_first();
   std::vector<AnySink> sinks = writes ? options_.sinks : std::vector<AnySink>();
+  if (options_.train_loader.defined()) {
+    if (const auto size = options_.train_loader->size())
+      state_.epoch_batches_ = (*size + options_.accumulate - 1) / options_.accumulate;
+  }
   if (options_.progress_bar && writes) {
-    const auto& end = options_.max_duration;
-    std::int64_t total = 0;
-    if (end && end->unit() == TimeUnit::batch) total = static_cast<std::int64_t>(end->value());
-    if (options_.train_loader.defined()) {
-      if (const auto size = options_.train_loader->size()) {
-        state_.epoch_batches_ = (*size + options_.accumulate - 1) / options_.accumulate;
-        if (end && end->unit() == TimeUnit::epoch)
-          total = static_cast<std::int64_t>(end->value()) * *state_.epoch_batches_;
-      }
-    }
-    sinks.emplace_back(ProgressBar({.total = total, .unit = "batches"}));
+    bar_ = std::make_shared<ProgressBar>(ProgressBarOptions{.total = total_batches(), .unit = "batches"});
+    sinks.emplace_back(bar_);
   }
   has_sinks_ = !sinks.empty();
   logger_ = std::make_unique<Logger>(sinks);
   state_.logger_ = logger_.get();
+}
+
+std::int64_t TrainerCore::total_batches() const {
+  const auto& end = state_.max_duration;
+  if (!end) return 0;
+  if (end->unit() == TimeUnit::batch) return static_cast<std::int64_t>(end->value());
+  if (end->unit() != TimeUnit::epoch || !state_.epoch_batches_) return 0;
+  return static_cast<std::int64_t>(end->value() * static_cast<double>(*state_.epoch_batches_));
 }
 
 void TrainerCore::collect_parts() {
@@ -147,26 +186,41 @@ void TrainerCore::collect_parts() {
     parts_.emplace_back("loader", *options_.train_loader->base());
   parts_.emplace_back("random", default_generator());
   parts_.emplace_back("trainer", progress_);
-  const auto add = [this](const std::vector<AnyCallback>& callbacks, const std::string& kind) {
-    for (std::size_t i = 0; i < callbacks.size(); ++i) {
-      for (const Part& part : callbacks[i].callback()->parts())
-        parts_.push_back(part.renamed(kind + "." + std::to_string(i) + "." + part.name()));
+  std::map<std::string, int> counts;
+  for (const auto* list : {&options_.algorithms, &options_.callbacks}) {
+    for (const AnyCallback& any : *list) {
+      const Parts parts = any.callback()->parts();
+      if (parts.empty()) continue;
+      std::string name = kCallbackParts + any.callback()->identity();
+      if (const int number = ++counts[name]; number > 1) name += " " + std::to_string(number);
+      for (const Part& part : parts) parts_.push_back(part.renamed(name + "." + part.name()));
     }
-  };
-  add(options_.algorithms, "algorithm");
-  add(options_.callbacks, "callback");
+  }
 }
 
 void TrainerCore::event(Event event) {
-  for (Callback* callback : by_event_[static_cast<std::size_t>(event)]) {
+  const auto& callbacks = by_event_[static_cast<std::size_t>(event)];
+  for (std::size_t i = 0; i < callbacks.size(); ++i) {
     try {
-      callback->run(event, state_);
+      callbacks[i]->run(event, state_);
     } catch (const std::exception& error) {
+      // The others still undo what they did for the evaluation.
+      if (event == Event::eval_end || event == Event::predict_end) end_after_error(event, i + 1);
       std::throw_with_nested(
-          CallbackError("Trainer", callback->name() + " to return at " + std::string(to_string(event)),
+          CallbackError("Trainer", callbacks[i]->name() + " to return at " + std::string(to_string(event)),
                         "an exception: " + std::string(error.what()), ""));
     }
   }
+}
+
+void TrainerCore::Progress::compare_rates(const Value& saved) const {
+  if (saved == first_rates) return;
+  warn_once(
+      "trainer_learning_rate",
+      "Trainer::load_checkpoint: expected a training that began with the learning rates " +
+          first_rates.to_string() + ", as this one, got " + saved.to_string() +
+          ", so it goes on with the checkpoint's; set others by state().optimizer->set_lr, or begin with "
+          "load_weights_only");
 }
 
 Value TrainerCore::Progress::state_dict() const {
@@ -175,7 +229,9 @@ Value TrainerCore::Progress::state_dict() const {
   Value value = Value::Map{{"time", state.time.state_dict()},
                            {"microbatch", state.microbatch},
                            {"results", results},
-                           {"evaluated_at", evaluated_at}};
+                           {"evaluated_at", evaluated_at},
+                           {"stopped", state.stop_requested_ && !is_signalled},
+                           {"first_rates", first_rates}};
   if (parallel) value.set("evaluations", parallel->evaluations());
   return value;
 }
@@ -191,8 +247,11 @@ void TrainerCore::Progress::load_state_dict(const Value& value) {
   const std::int64_t evaluated = evaluates ? saved_count(kLoad, value, "evaluated_at") : -1;
   const bool counts = parallel && value.contains("evaluations");
   const std::int64_t evaluations = counts ? saved_count(kLoad, value, "evaluations") : 0;
+  const bool stopped = value.contains("stopped") && value.at("stopped").as_bool();
+  if (value.contains("first_rates")) compare_rates(value.at("first_rates"));
   state.time.load_state_dict(value.at("time"));
   evaluated_at = evaluated;
+  was_stopped = stopped;
   state.microbatch = samples;
   if (parallel) parallel->set_evaluations(counts ? evaluations : state.time.batch);
   state.eval_results = std::move(results);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mezzo/amp/captured_step.h"
+#include "mezzo/train/progress_bar.h"
 #include "mezzo/train/trainer.h"
 #include "mezzo/train/trainer/model_call.h"
 #include "mezzo/train/trainer/parallel.h"
@@ -24,11 +25,15 @@ namespace mezzo::train {
 /// Throws what Trainer's constructor throws for options that cannot go together.
 void check_options(const TrainerOptions& options);
 
+/// What the names of callbacks' parts in a checkpoint begin with.
+inline constexpr const char* kCallbackParts = "callback.";
+
 class TrainerCore {
  public:
   explicit TrainerCore(TrainerOptions options);
 
-  void fit(const Time& end);
+  /// Trains until `end`. A training that was stopped goes on only where that was asked for `anew`.
+  FitEnd fit(const Time& end, bool anew);
   EvalResults evaluate(const AnyLoader& loader);
   std::vector<Tensor> predict(const AnyLoader& loader);
   void save(const std::string& path);
@@ -43,9 +48,13 @@ class TrainerCore {
   struct Progress {
     State& state;
     std::int64_t& evaluated_at;
+    bool& was_stopped;
+    const bool& is_signalled;
     std::unique_ptr<ParallelRun>& parallel;
+    Value& first_rates;  ///< learning rates of the groups when the trainer was made
     [[nodiscard]] Value state_dict() const;
     void load_state_dict(const Value& value);
+    void compare_rates(const Value& saved) const;
   };
   /// The batches of one step, and how many samples each of them has.
   struct StepBatches {
@@ -53,6 +62,16 @@ class TrainerCore {
     std::vector<std::int64_t> sizes;       ///< of these
     std::vector<std::int64_t> wholes;      ///< of all ranks together
     std::int64_t samples = 0, tokens = 0;  ///< of all ranks together
+  };
+
+  /// What runs forward and backward at once: a batch of the step, or a part of one.
+  struct Piece {
+    AnyBatch batch;
+    std::int64_t samples;
+    std::int64_t part = 0;  ///< in deterministic mode: of this rank's virtual parts
+    double share = 1;       ///< of its loss in the step's; 0: it has nothing that counts
+    Tensor weight = {};     ///< where only the device knows: the share is weight / total, f64
+    Tensor total = {};
   };
 
   /// The time before a batch, or before the end of an epoch.
@@ -70,6 +89,8 @@ class TrainerCore {
   void make_schedule();
   void list_callbacks();
   void make_logger();
+  /// Batches at the end of the training, by what is known; 0: nobody knows.
+  [[nodiscard]] std::int64_t total_batches() const;
   void collect_parts();
   void event(Event event);
   [[nodiscard]] bool asks(Event event) const { return !by_event_[static_cast<std::size_t>(event)].empty(); }
@@ -79,6 +100,8 @@ class TrainerCore {
   /// Goes on from the newest checkpoint in the folder, if there is one.
   [[nodiscard]] bool load_latest();
   void load_file(const std::string& path);
+  /// All parts; those of callbacks may differ, which it says.
+  void load_parts(const std::string& path);
   void load_weights(const std::string& path);
   void save_now();
   /// Until what was saved is on the disk.
@@ -87,6 +110,8 @@ class TrainerCore {
 
   // fit.cpp
   [[nodiscard]] bool is_done() const;
+  /// What comes behind the last batch: evaluation, checkpoint, logs.
+  void finish(bool has_trained);
   void open_epoch();
   void start_iteration();
   /// Batches until the end of the epoch, or of the training. Returns whether the loader came to its end.
@@ -95,13 +120,17 @@ class TrainerCore {
   [[nodiscard]] std::optional<StepBatches> next_batches();
   void end_batch(const Timestamp& before, double progress_before);
   void end_epoch();
+  /// The batches of a step that has failed are the next ones again.
+  void give_back(const StepBatches& step);
   /// What is due behind a batch or an epoch.
   void evaluate_and_save(const Moment& before);
   void end_iteration();
   /// Whether a multiple of the interval was reached since `before`.
   [[nodiscard]] bool is_due(const Time& interval, const Moment& before) const;
-  /// A rank that was asked to stop stops all.
+  /// A rank that was asked to stop, or has got a signal, stops all.
   void agree_on_stop();
+  /// The time since it was counted last.
+  void count_time();
   void log_step();
   /// The entries and what callbacks have logged.
   void log_pending(std::vector<LogEntry> entries = {}, bool all_sinks = false);
@@ -118,12 +147,14 @@ class TrainerCore {
   Tensor train_microbatches(const StepBatches& step);
   /// The same in this process alone, without what comes behind backward.
   Tensor train_here(const StepBatches& step);
-  /// What a step runs forward and backward, each with its samples: batches, or microbatches of them.
-  [[nodiscard]] std::vector<std::pair<AnyBatch, std::int64_t>> pieces_of(const StepBatches& step) const;
-  /// Returns the loss times the part's share of the step's samples.
-  Tensor forward_backward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples);
+  /// What a step runs forward and backward: batches, or microbatches of them.
+  [[nodiscard]] std::vector<Piece> pieces_of(const StepBatches& step) const;
+  /// The pieces' shares of the step: of its samples, or of what `weigh_by` says.
+  void weigh(std::vector<Piece>& pieces, const StepBatches& step) const;
+  /// Returns the loss times the piece's share.
+  Tensor forward_backward(const Piece& piece);
   /// The same before backward, with history.
-  [[nodiscard]] Tensor forward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples);
+  [[nodiscard]] Tensor forward(const Piece& piece);
   void backward(const Tensor& loss);
   /// Throws: DTypeError unless its tensors are of the dtypes of the first batch.
   void check_dtypes(const AnyBatch& batch);
@@ -137,10 +168,11 @@ class TrainerCore {
   void train_nothing();
 
   // evaluation.cpp
-  /// Runs the callbacks of eval_end or predict_end, so that they undo what they did at the beginning.
-  void end_after_error(Event end) noexcept;
+  /// Runs the callbacks of eval_end or predict_end from the `first` on, so that they undo what they did at
+  /// the beginning.
+  void end_after_error(Event end, std::size_t first) noexcept;
   /// f(output, batch, i) for each batch, or for part i of this rank's share of it where there is a run; then
-  /// finish(). In evaluation mode.
+  /// finish(batches), their number. In evaluation mode.
   template <class F, class G>
   void over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun* run, const F& f,
                     const G& finish);
@@ -153,18 +185,28 @@ class TrainerCore {
   std::optional<optim::LRScheduler> schedule_;
   amp::GradScaler scaler_;
   std::unique_ptr<Logger> logger_;
+  std::shared_ptr<ProgressBar> bar_;  ///< nullptr: none
   std::array<std::vector<Callback*>, kEvents> by_event_;
-  Progress progress_{state_, evaluated_at_, parallel_};
+  Value first_rates_ = Value::List{};
+  Progress progress_{state_, evaluated_at_, was_stopped_, is_signalled_, parallel_, first_rates_};
   Parts parts_;
   std::unique_ptr<CheckpointManager> checkpoints_;
 
   bool is_epoch_open_ = false;  ///< the loader's loop is under way
+  std::int64_t loads_ = 0;      ///< checkpoints loaded
+  bool was_stopped_ = false;    ///< the checkpoint is of a training that was stopped
+  bool is_signalled_ = false;   ///< it stops because a signal has come
+  /// Checkpoints in the folder from this step on are of another run, or of a time that was gone back from:
+  /// the next save sets them aside.
+  std::optional<std::int64_t> set_aside_from_;
   bool is_iteration_started_ = false;
   bool has_sinks_ = false;
+  bool has_batch_norms_ = false;                    ///< whose statistics are those of one piece
   double clock_ = 0;                                ///< when time was counted last
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;  ///< batches
   std::vector<DType> batch_dtypes_;                 ///< of the first batch's tensors
   Tensor step_loss_;                                ///< of the first evaluation of a step's closure
+  std::optional<LogValue> step_lr_;                 ///< the learning rate that the step was made with
   // captured
   std::unique_ptr<amp::CapturedStep> captured_;
   StepBatches captured_batches_;

@@ -1,6 +1,7 @@
 // Evaluation and prediction: the model in evaluation mode over the batches of a loader.
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
+#include "mezzo/ops/pointwise.h"
 #include "mezzo/train/trainer/core.h"
 
 namespace mezzo::train {
@@ -37,6 +38,11 @@ class SideEpoch {
   Value place_;
 };
 
+/// Throws: ValueError where an evaluation has had no batch.
+void require_batches(std::string_view op, std::int64_t count) {
+  if (count == 0) throw ValueError(op, "a loader with at least one batch", "none", "give it samples");
+}
+
 /// The metrics of one evaluation, and the mean loss.
 class Counting {
  public:
@@ -46,8 +52,7 @@ class Counting {
   }
   void update(const Tensor& output, const AnyBatch& batch) {
     for (const EvalMetric& metric : metrics_) metric.update().call(output, batch);
-    if (call_.loss_function.defined())
-      loss_.update(call_.loss(output, batch), static_cast<double>(batch.find_samples().value_or(1)));
+    if (call_.loss_function.defined()) count_loss(call_.loss(output, batch), batch);
   }
   /// The same for part `part` of this rank's share, which is counted by itself.
   void update_part(const Tensor& output, const AnyBatch& batch, std::size_t part) {
@@ -97,6 +102,13 @@ class Counting {
   }
 
  private:
+  void count_loss(const Tensor& loss, const AnyBatch& batch) {
+    if (call_.weighs_samples())
+      return loss_.update(loss, static_cast<double>(batch.find_samples().value_or(1)));
+    // What weighs nothing is 0 / 0, and nothing of the mean.
+    const Tensor weight = call_.weight(batch).to(loss.device());
+    loss_.update(where(weight.gt(0).reshape(loss.shape()), loss, 0.0), weight);
+  }
   [[nodiscard]] std::vector<Metric*> everything() {
     std::vector<Metric*> all{&loss_};
     for (const EvalMetric& metric : metrics_) all.push_back(&metric.metric());
@@ -107,6 +119,34 @@ class Counting {
   const detail::ModelCall& call_;
   Mean loss_;
   std::vector<std::vector<std::vector<Tensor>>> parts_;  ///< by part, metric and sum
+};
+
+/// A model in training mode whose batch norms begin anew and take the mean over all batches, while it lives.
+class CumulativeNorms {
+ public:
+  explicit CumulativeNorms(nn::Module& model) : modes_(model) {
+    for (const auto& [path, module] : model.named_modules()) {
+      if (nn::RunningNorm* const norm = detail::batch_norm(*module))
+        norms_.emplace_back(norm, norm->momentum());
+    }
+    if (empty()) return;
+    model.train();
+    for (const auto& [norm, momentum] : norms_) {
+      norm->reset_running_stats();
+      norm->set_momentum(std::nullopt);
+    }
+  }
+  ~CumulativeNorms() {
+    for (const auto& [norm, momentum] : norms_) norm->set_momentum(momentum);
+    modes_.restore();
+  }
+  CumulativeNorms(const CumulativeNorms&) = delete;
+  CumulativeNorms& operator=(const CumulativeNorms&) = delete;
+  [[nodiscard]] bool empty() const noexcept { return norms_.empty(); }
+
+ private:
+  detail::ModuleModes modes_;
+  std::vector<std::pair<nn::RunningNorm*, std::optional<double>>> norms_;
 };
 
 constexpr std::array<Event, 6> kEvalEvents{Event::eval_start,          Event::eval_batch_start,
@@ -121,6 +161,7 @@ constexpr std::array<Event, 6> kPredictEvents{Event::predict_start,          Eve
 template <class F, class G>
 void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun* run,
                                const F& f, const G& finish) {
+  std::int64_t batches = 0;
   const auto pass = [&](const AnyBatch& batch, std::size_t part) {
     state_.batch = batch.to(state_.device);
     event(events[1]);
@@ -130,8 +171,11 @@ void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 
     f(state_.output, state_.batch, part);
     event(events[4]);
   };
-  if (is_epoch_open_ && loader->base() != nullptr && loader->base() == options_.train_loader->base()) {
-    options_.train_loader->end();  // the training goes on from the place that SideEpoch restores
+  const bool shares_data =
+      is_epoch_open_ && loader->base() != nullptr && loader->base() == options_.train_loader->base();
+  if (shares_data || (is_epoch_open_ && &*loader == &*options_.train_loader)) {
+    // The training goes on from the place that SideEpoch restores; other loaders are read up to it.
+    options_.train_loader->end();
     is_epoch_open_ = false;
   }
   if (run != nullptr) run->share_buffers(state_.model);
@@ -141,27 +185,29 @@ void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 
     const SideEpoch epoch(loader, run);
     const NoGrad no_grad;
     if (run == nullptr) {
-      for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next()) pass(batch, 0);
+      for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next(), ++batches)
+        pass(batch, 0);
     } else {
-      for (auto share = run->next(*loader); share.batch.defined(); share = run->next(*loader)) {
+      for (auto share = run->next(*loader); share.batch.defined(); share = run->next(*loader), ++batches) {
         for (const auto& [part, batch] : run->parts_of(share)) pass(batch, part);
       }
     }
-    finish();
+    finish(batches);
   } catch (...) {
     state_.batch = {};
     state_.output = {};
-    end_after_error(events[5]);
+    end_after_error(events[5], 0);
     throw;
   }
   state_.batch = {};
   state_.output = {};
 }
 
-void TrainerCore::end_after_error(Event end) noexcept {
-  for (Callback* callback : by_event_[static_cast<std::size_t>(end)]) {
+void TrainerCore::end_after_error(Event end, std::size_t first) noexcept {
+  const auto& callbacks = by_event_[static_cast<std::size_t>(end)];
+  for (std::size_t i = first; i < callbacks.size(); ++i) {
     try {
-      callback->run(end, state_);
+      callbacks[i]->run(end, state_);
     } catch (...) {  // the first error goes on
     }
   }
@@ -171,7 +217,10 @@ EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
   if (!loader.defined())
     throw ValueError("Trainer::eval", "a loader", "none", "give .eval_loader, or a loader here");
   call_.check("Trainer::eval", loader->batch_type().type);
-  state_.eval_results.clear();  // callbacks at eval_end of one that throws find none
+  const bool is_own = options_.eval_loader.defined() && &*loader == &*options_.eval_loader;
+  state_.is_own_evaluation_ = is_own;
+  const EvalResults before =
+      std::exchange(state_.eval_results, {});  // callbacks at eval_end of one that throws find none
   Counting counting(options_.metrics, call_);
   over_batches(
       loader, kEvalEvents, parallel_.get(),
@@ -181,12 +230,17 @@ EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
         else
           counting.update(output, batch);
       },
-      [&] { state_.eval_results = parallel_ ? counting.results(*parallel_) : counting.results(); });
-  if (options_.eval_loader.defined() && &*loader == &*options_.eval_loader) evaluated_at_ = state_.time.batch;
+      [&](std::int64_t batches) {
+        require_batches("Trainer::eval", batches);
+        state_.eval_results = parallel_ ? counting.results(*parallel_) : counting.results();
+      });
+  if (is_own) evaluated_at_ = state_.time.batch;
   event(Event::eval_end);
   for (const auto& [name, value] : state_.eval_results) state_.log("eval/" + name, value);
   log_pending({}, true);
-  return state_.eval_results;
+  EvalResults results = state_.eval_results;
+  if (!is_own) state_.eval_results = before;
+  return results;
 }
 
 std::vector<Tensor> TrainerCore::predict(const AnyLoader& loader) {
@@ -200,7 +254,7 @@ std::vector<Tensor> TrainerCore::predict(const AnyLoader& loader) {
       [&](const Tensor& output, const AnyBatch& /*batch*/, std::size_t /*part*/) {
         outputs.push_back(output);
       },
-      [] {});
+      [](std::int64_t /*batches*/) {});
   event(Event::predict_end);
   return outputs;
 }
@@ -211,7 +265,11 @@ EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::
     throw ValueError("evaluate", "a model and a loader", model.module() == nullptr ? "no model" : "no loader",
                      "give both");
   const Device device = options.device.value_or(detail::device_of(*model.module()));
-  const detail::ModelCall call{model, options.forward, options.loss, options.precision, device};
+  const detail::ModelCall call{
+      model, options.forward, options.loss, options.precision, device, options.weigh_by, {}};
+  if (options.weigh_by.by() == WeighBy::tokens)
+    throw ValueError("evaluate", "weigh_by a function, samples or what the loss says", "tokens",
+                     "give a function that counts them");
   const auto& type = loader->batch_type().type;
   call.check("evaluate", type);
   for (const EvalMetric& metric : metrics)
@@ -220,11 +278,31 @@ EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::
   const SideEpoch epoch(loader);
   const NoGrad no_grad;
   Counting counting(metrics, call);
+  std::int64_t batches = 0;
   for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next()) {
     batch = batch.to(device);
     counting.update(call.forward(batch), batch);
+    ++batches;
   }
+  require_batches("evaluate", batches);
   return counting.results();
+}
+
+void update_bn(const ModelRef& model, const AnyLoader& loader, const UpdateBNOptions& options) {
+  if (model.module() == nullptr || !loader.defined())
+    throw ValueError("update_bn", "a model and a loader",
+                     model.module() == nullptr ? "no model" : "no loader", "give both");
+  const Device device = options.device.value_or(detail::device_of(*model.module()));
+  const detail::ModelCall call{model, options.forward, {}, options.precision, device, {}, {}};
+  call.check("update_bn", loader->batch_type().type);
+  const CumulativeNorms norms(*model.module());
+  if (norms.empty()) return;
+  const SideEpoch epoch(loader);
+  const NoGrad no_grad;
+  std::int64_t batches = 0;
+  for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next(), ++batches)
+    static_cast<void>(call.forward(batch.to(device)));
+  require_batches("update_bn", batches);
 }
 
 }  // namespace mezzo::train

@@ -1,8 +1,8 @@
 // The loop over batches and epochs: events, time, and when to evaluate, save and stop.
 #include "mezzo/core/error.h"
-#include "mezzo/ops/shape.h"
 #include "mezzo/train/throughput.h"
 #include "mezzo/train/trainer/core.h"
+#include "mezzo/train/trainer/signals.h"
 
 namespace mezzo::train {
 
@@ -10,13 +10,17 @@ bool TrainerCore::is_done() const {
   return state_.stop_requested_ || state_.time.get(state_.max_duration->unit()) >= *state_.max_duration;
 }
 
-void TrainerCore::fit(const Time& end) {
+FitEnd TrainerCore::fit(const Time& end, bool anew) {
   if (!options_.train_loader.defined())
     throw ValueError("Trainer::fit", "a train_loader", "none", "give .train_loader = loader");
   state_.max_duration = end;
-  state_.stop_requested_ = false;
+  state_.stop_requested_ = std::exchange(was_stopped_, false) && !anew;
+  is_signalled_ = false;
+  std::optional<detail::SignalWatch> watch;
+  if (options_.on_signal == OnSignal::save_and_stop) watch.emplace();
   const bool trains = !is_done();
   if (trains) {
+    if (bar_ != nullptr) bar_->extend(total_batches());
     clock_ = steady_seconds();
     state_.model.train();
     event(Event::fit_start);
@@ -25,15 +29,22 @@ void TrainerCore::fit(const Time& end) {
       if (run_epoch()) end_epoch();
     }
   }
+  finish(trains);
+  if (is_signalled_) return FitEnd::signalled;
+  return state_.stop_requested_ ? FitEnd::stopped : FitEnd::finished;
+}
+
+void TrainerCore::finish(bool has_trained) {
+  if (has_trained && state_.stop_requested_) saved_at_ = -1;  // the last checkpoint holds that it was stopped
   if (parallel_) parallel_->share_buffers(state_.model);
-  // Also of a training that was stopped behind its last batch.
-  if (!options_.eval_interval.is_zero() && options_.eval_loader.defined() &&
+  // Also of a training that was stopped behind its last batch. A signal leaves no time for it.
+  if (!is_signalled_ && !options_.eval_interval.is_zero() && options_.eval_loader.defined() &&
       evaluated_at_ != state_.time.batch) {
     evaluate(options_.eval_loader);
     saved_at_ = -1;  // the last checkpoint holds these results
   }
   if (saves() && saved_at_ != state_.time.batch) save_now();
-  if (trains) {
+  if (has_trained) {
     event(Event::fit_end);
     log_pending();
   }
@@ -90,14 +101,21 @@ bool TrainerCore::run_epoch() {
         return true;
       }
       start_iteration();
-      event(Event::batch_start);
-      step(*next);
+      const std::int64_t loads = loads_;
+      try {
+        event(Event::batch_start);
+        if (loads_ != loads) continue;  // the batch is one of before the checkpoint
+        step(*next);
+      } catch (...) {
+        if (loads_ == loads) give_back(*next);
+        throw;
+      }
     }
     end_batch(before, progress_before);
   }
   // The end of the training may be that of the epoch.
   if (!state_.epoch_batches_ || state_.time.batch_in_epoch != *state_.epoch_batches_) return false;
-  return !options_.train_loader->next().defined();
+  return !is_epoch_open_ || !options_.train_loader->next().defined();
 }
 
 std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
@@ -137,17 +155,33 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
   return step;
 }
 
+void TrainerCore::give_back(const StepBatches& step) {
+  if (!is_epoch_open_) return;
+  AnyLoader& loader = options_.train_loader;
+  auto* const base = loader->base();
+  Value place = base != nullptr ? base->state_dict() : Value();
+  loader->end();
+  is_epoch_open_ = false;
+  if (base == nullptr) return;
+  place.set("batch", place.at("batch").as_int() - static_cast<std::int64_t>(step.batches.size()));
+  base->load_state_dict(place);
+}
+
 void TrainerCore::end_batch(const Timestamp& before, double progress_before) {
-  const double now = steady_seconds();
-  state_.time.seconds += now - clock_;
-  clock_ = now;
-  if (parallel_) state_.time.seconds = parallel_->of_first(state_.time.seconds);
+  count_time();
   event(Event::batch_end);
   log_step();
   state_.batch = {};
   state_.output = {};
   evaluate_and_save({before, progress_before, false});
   agree_on_stop();
+}
+
+void TrainerCore::count_time() {
+  const double now = steady_seconds();
+  state_.time.seconds += now - clock_;
+  clock_ = now;
+  if (parallel_) state_.time.seconds = parallel_->of_first(state_.time.seconds);
 }
 
 void TrainerCore::end_epoch() {
@@ -161,14 +195,28 @@ void TrainerCore::end_epoch() {
 }
 
 void TrainerCore::agree_on_stop() {
-  if (parallel_) state_.stop_requested_ = parallel_->any(state_.stop_requested_);
+  const bool has_signal =
+      is_signalled_ || (options_.on_signal == OnSignal::save_and_stop && detail::SignalWatch::has_come());
+  int wish = has_signal ? 2 : state_.stop_requested_ ? 1 : 0;
+  if (parallel_) wish = parallel_->largest(wish);
+  state_.stop_requested_ = wish > 0;
+  is_signalled_ = wish == 2;
 }
 
 void TrainerCore::evaluate_and_save(const Moment& before) {
-  if (is_due(options_.eval_interval, before) && options_.eval_loader.defined())
+  bool evaluates = is_due(options_.eval_interval, before) && options_.eval_loader.defined();
+  if (evaluates && options_.on_signal == OnSignal::save_and_stop) {
+    agree_on_stop();
+    evaluates = !is_signalled_;
+  }
+  if (evaluates) {
     evaluate(options_.eval_loader);
+    count_time();
+  }
   event(before.at_epoch_end ? Event::epoch_checkpoint : Event::batch_checkpoint);
-  if (saves() && is_due(options_.save.interval, before)) save_now();
+  // A checkpoint that was written before its weights were evaluated gets the results.
+  const bool lacks_results = evaluates && saved_at_ == state_.time.batch;
+  if (saves() && (lacks_results || is_due(options_.save.interval, before))) save_now();
   const auto& length = options_.iteration_length;
   const TimeUnit unit = before.at_epoch_end ? TimeUnit::epoch : TimeUnit::token;
   if (length && length->unit() == unit && state_.time.get_in_iteration(unit) >= *length) end_iteration();
@@ -196,10 +244,7 @@ void TrainerCore::log_step() {
     return;
   }
   std::vector<LogEntry> entries{{"loss", state_.loss}};
-  if (schedule_)
-    entries.push_back({"lr", select(state_.optimizer->rates(0), 0, 0)});
-  else if (state_.optimizer != nullptr)
-    entries.push_back({"lr", state_.optimizer->lr()});
+  if (step_lr_) entries.push_back({"lr", *step_lr_});
   if (scaler_.is_enabled()) entries.push_back({"scale", scaler_.scale_tensor()});
   log_pending(std::move(entries));
 }

@@ -1,7 +1,11 @@
 // The model and the loss in their autocast region, and the checks of the types that they take.
 #include "mezzo/train/trainer/model_call.h"
 
+#include <cmath>
+
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
+#include "mezzo/ops/factory.h"
 
 namespace mezzo::train::detail {
 
@@ -36,6 +40,26 @@ Tensor ModelCall::loss(const Tensor& output, const AnyBatch& batch) const {
   return in_region(*this, [&] { return loss_function.function().call(output, batch); });
 }
 
+bool ModelCall::weighs_samples() const noexcept {
+  if (weigh_by.function().call || weigh_by.by() == WeighBy::tokens) return false;
+  return weigh_by.by() == WeighBy::samples || !loss_function.weighs_targets();
+}
+
+Tensor ModelCall::weight(const AnyBatch& batch) const {
+  const InputHookGuard no_autocast{InputHookState{}};
+  const auto number = [](double count) { return full({}, count, {.dtype = DType::f64}); };
+  if (weigh_by.function().call) {
+    const double weight = weigh_by.function().call(batch);
+    if (!(weight >= 0 && std::isfinite(weight)))
+      throw ValueError("Trainer", "a weight of a batch from 0", number_text(weight),
+                       "let weigh_by count what the loss is a mean over");
+    return number(weight);
+  }
+  if (weigh_by.by() == WeighBy::tokens) return number(static_cast<double>(tokens.function().call(batch)));
+  if (!weighs_samples()) return loss_function.mean_divisor(batch);
+  return number(static_cast<double>(batch.find_samples().value_or(1)));
+}
+
 void check_batch(std::string_view op, std::string_view function, const std::type_info* taken,
                  const std::type_info& batch) {
   const std::string got = "batches of type " + nn::detail::type_text(batch);
@@ -61,11 +85,19 @@ void ModelCall::check(std::string_view op, const std::type_info& batch) const {
     check_batch(op, forward_function.function().call ? "forward" : "the model",
                 forward_function.function().batch, batch);
   if (loss_function.defined()) check_batch(op, "the loss", loss_function.function().batch, batch);
+  if (weigh_by.function().call) check_batch(op, "weigh_by", weigh_by.function().batch, batch);
 }
 
 Device device_of(const nn::Module& model) {
   const auto parameters = model.parameters();
   return parameters.empty() ? Device::cpu() : parameters.front().device();
+}
+
+nn::RunningNorm* batch_norm(nn::Module& module) {
+  nn::RunningNorm* norm = dynamic_cast<nn::BatchNorm1d*>(&module);
+  if (norm == nullptr) norm = dynamic_cast<nn::BatchNorm2d*>(&module);
+  if (norm == nullptr) norm = dynamic_cast<nn::BatchNorm3d*>(&module);
+  return norm != nullptr && norm->running_mean.defined() ? norm : nullptr;
 }
 
 ModuleModes::ModuleModes(nn::Module& model) {

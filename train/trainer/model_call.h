@@ -6,6 +6,7 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/precision.h"
+#include "mezzo/nn/norm.h"
 #include "mezzo/train/functions.h"
 
 namespace mezzo::train::detail {
@@ -16,12 +17,21 @@ struct ModelCall {
   Loss loss_function;
   amp::Precision precision = amp::Precision::fp32;
   Device device = Device::cpu();
+  LossWeight weigh_by = {};
+  TokenCount tokens = {};
 
   /// The dtype of the region; none: there is no region.
   [[nodiscard]] std::optional<DType> region_dtype() const noexcept;
   /// The model's output; undefined where the loss calls the model itself.
   [[nodiscard]] Tensor forward(const AnyBatch& batch) const;
   [[nodiscard]] Tensor loss(const Tensor& output, const AnyBatch& batch) const;
+  /// What that loss counts in a mean over batches, f64, 0-dim: a number of the host is on the CPU.
+  [[nodiscard]] Tensor weight(const AnyBatch& batch) const;
+  /// Whether it is the number of samples, whatever the batch; or another number of the host.
+  [[nodiscard]] bool weighs_samples() const noexcept;
+  [[nodiscard]] bool weighs_on_host() const noexcept {
+    return weighs_samples() || weigh_by.function().call || weigh_by.by() == WeighBy::tokens;
+  }
   /// Throws, in the name of `op`: ValueError for functions that do not take batches of this type, and for a
   /// model that is no Layer where there is no forward.
   void check(std::string_view op, const std::type_info& batch) const;
@@ -34,6 +44,9 @@ void check_batch(std::string_view op, std::string_view function, const std::type
 
 /// That of the first parameter; the CPU where there is none.
 [[nodiscard]] Device device_of(const nn::Module& model);
+
+/// The module as a BatchNorm of 1, 2 or 3 dims (SyncBatchNorm too) that has running statistics; else nullptr.
+[[nodiscard]] nn::RunningNorm* batch_norm(nn::Module& module);
 
 /// The modes of a module and all below it, to be brought back.
 class ModuleModes {

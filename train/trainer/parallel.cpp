@@ -142,7 +142,28 @@ void ParallelRun::begin(detail::LoaderFace& loader) {
   }
   const ShareGuard share(loader.base(), group_);
   loader.begin();
+  is_first_batch_ = true;
 }
+
+namespace {
+
+/// Tells a batch from others, by its first numbers; below 2^53.
+double mark_of(const AnyBatch& batch) {
+  const NoGrad no_grad;
+  std::uint64_t mark = 0;
+  batch.visit([&](const Tensor& tensor) {
+    if (!tensor.defined()) return;
+    constexpr std::int64_t kMost = 4096;
+    const Tensor flat = tensor.detach().reshape({-1});
+    const Tensor head = narrow(flat, 0, 0, std::min(flat.numel(), kMost)).to(Device::cpu()).contiguous();
+    const auto* const bytes = static_cast<const unsigned char*>(head.impl().data());
+    for (std::int64_t i = 0; i < head.numel() * size_of(head.dtype()); ++i)
+      mark = (mark ^ bytes[i]) * 0x100000001b3ULL;
+  });
+  return static_cast<double>(mark >> 12);
+}
+
+}  // namespace
 
 ParallelRun::Share ParallelRun::next(detail::LoaderFace& loader) {
   AnyBatch batch = loader.next();
@@ -151,9 +172,17 @@ ParallelRun::Share ParallelRun::next(detail::LoaderFace& loader) {
   if (batch.defined()) whole = base != nullptr ? base->batch_samples() : batch.find_samples().value_or(1);
   if (size() > 1 && (base == nullptr || !loader.size())) {
     const double number = static_cast<double>(whole);
-    const Tensor ends = tensor({number, -number}, {.dtype = DType::f64, .device = number_device()});
+    const bool compares = std::exchange(is_first_batch_, false) && base == nullptr && batch.defined();
+    const double mark = compares ? mark_of(batch) : 0;
+    const Tensor ends =
+        tensor({number, -number, mark, -mark}, {.dtype = DType::f64, .device = number_device()});
     dist::all_reduce(ends, dist::ReduceOp::max, {.group = group_});
-    const double largest = ends[0].item(), least = -ends[1].item();
+    const std::vector<double> most = ends.to_vector<double>();
+    const double largest = most[0], least = -most[1];
+    if (largest == least && most[2] != -most[3]) {
+      throw ValueError(kTrainer, "the same batches on all ranks, of which each takes its share",
+                       "batches of other data on each", "give all ranks the whole data, in one order");
+    }
     if (largest != least) {
       const auto text = [](double n) { return n < 0 ? std::string("none") : number_text(n) + " samples"; };
       throw ValueError(kTrainer, "batches of the same size on all ranks",
@@ -254,22 +283,30 @@ Device ParallelRun::number_device() const {
 }
 
 Tensor ParallelRun::sum_of_losses(const std::vector<Tensor>& losses, Device device) {
-  const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
-  std::vector<Tensor> wide;
   for (const Tensor& loss : losses) {
     if (loss.defined()) loss_dtype_ = loss.dtype();
-    wide.push_back(loss.defined() ? loss.detach().reshape({}).to(DType::f64)
-                                  : zeros({}, {.dtype = DType::f64, .device = device}));
+  }
+  return sum_of_parts(losses, device).to(loss_dtype_);
+}
+
+Tensor ParallelRun::sum_of_parts(const std::vector<Tensor>& numbers, Device device) const {
+  const NoGrad no_grad;
+  const InputHookGuard no_autocast{InputHookState{}};
+  // What lies on the host travels where small numbers do.
+  const Device way = device.is_cpu() ? number_device() : device;
+  std::vector<Tensor> wide;
+  for (const Tensor& number : numbers) {
+    wide.push_back(number.defined() ? number.detach().reshape({}).to(DType::f64).to(way)
+                                    : zeros({}, {.dtype = DType::f64, .device = way}));
   }
   const Tensor own = stack(wide);
   if (!is_deterministic()) {
     dist::all_reduce(own, dist::ReduceOp::sum, {.group = group_});
-    return own.select(0, 0).to(loss_dtype_);
+    return own.select(0, 0).to(device);
   }
-  const Tensor all = empty({all_parts_}, {.dtype = DType::f64, .device = device});
+  const Tensor all = empty({all_parts_}, {.dtype = DType::f64, .device = way});
   dist::all_gather(all, own, {.group = group_});
-  return dist::tree_sum(all.view({-1, 1})).select(0, 0).to(loss_dtype_);
+  return dist::tree_sum(all.view({-1, 1})).select(0, 0).to(device);
 }
 
 std::int64_t ParallelRun::sum(std::int64_t number) const {
@@ -279,7 +316,12 @@ std::int64_t ParallelRun::sum(std::int64_t number) const {
   return static_cast<std::int64_t>(all.item());
 }
 
-bool ParallelRun::any(bool flag) const { return sum(flag ? 1 : 0) > 0; }
+int ParallelRun::largest(int number) const {
+  if (size() == 1) return number;
+  const Tensor all = full({1}, static_cast<double>(number), {.dtype = DType::i64}).to(number_device());
+  dist::all_reduce(all, dist::ReduceOp::max, {.group = group_});
+  return static_cast<int>(all.item());
+}
 
 double ParallelRun::of_first(double number) const {
   if (size() == 1) return number;
@@ -320,7 +362,7 @@ std::vector<Tensor> zeros_of(const std::string& kinds, Device device) {
 
 }  // namespace
 
-bool ParallelRun::add_up(Metric& metric, const std::vector<std::vector<Tensor>>& parts) const {
+bool ParallelRun::add_up(const Metric& metric, const std::vector<std::vector<Tensor>>& parts) const {
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
   const std::vector<Tensor>& own = metric.state();

@@ -55,6 +55,9 @@ class ParallelRun {
   [[nodiscard]] Share next(detail::LoaderFace& loader);
   /// Numbers of this rank's parts of a step: [first, last).
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> own_parts() const noexcept;
+  [[nodiscard]] std::int64_t own_part_count() const noexcept {
+    return own_parts().second - own_parts().first;
+  }
   /// Samples of a part within this rank's share: begin and length.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> range_of(std::int64_t part, std::int64_t whole) const;
   /// A share, or in deterministic mode its parts: those that have samples, each with its number among this
@@ -97,14 +100,17 @@ class ParallelRun {
   /// The sum of losses over all ranks' parts, on each of them. `losses`: of this rank's parts, one in fast
   /// mode; undefined ones are 0.
   [[nodiscard]] Tensor sum_of_losses(const std::vector<Tensor>& losses, Device device);
+  /// The sum of such numbers over all ranks' parts, f64, on `device`, the same for all ranks. In
+  /// deterministic mode it has the same bits for any number of ranks.
+  [[nodiscard]] Tensor sum_of_parts(const std::vector<Tensor>& numbers, Device device) const;
   [[nodiscard]] std::int64_t sum(std::int64_t number) const;
-  [[nodiscard]] bool any(bool flag) const;
+  [[nodiscard]] int largest(int number) const;
   /// Rank 0's.
   [[nodiscard]] double of_first(double number) const;
   [[nodiscard]] std::string of_first(const std::string& text) const;
   /// The states of all ranks' metrics, of which `parts[i]` are those of this rank's part i, added up into
   /// `metric` where it has a state. Returns whether it has, or no rank has.
-  bool add_up(Metric& metric, const std::vector<std::vector<Tensor>>& parts) const;
+  bool add_up(const Metric& metric, const std::vector<std::vector<Tensor>>& parts) const;
   /// The numbers of the first rank whose flag is set.
   [[nodiscard]] std::vector<double> of_first_with(bool flag, const std::vector<double>& numbers) const;
   /// f(), then on all ranks: what it threw on this one, or CommunicationError with what it threw on another.
@@ -131,6 +137,7 @@ class ParallelRun {
   std::int64_t all_parts_ = 0;  ///< virtual parts; 0 in fast mode
   std::int64_t evaluations_ = 0;
   DType loss_dtype_ = DType::f32;  ///< of the last loss
+  bool is_first_batch_ = false;    ///< of an epoch
   bool has_sync_norms_ = false;
 };
 

@@ -39,7 +39,7 @@ Tensor TrainerCore::train_pieces(const StepBatches& step) {
   }
   Tensor total;
   const auto add = [&](std::size_t i) {
-    const Tensor loss = forward_backward(pieces[i].first, pieces[i].second, step.samples);
+    const Tensor loss = forward_backward(pieces[i]);
     total = total.defined() ? total + loss : loss;
   };
   for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {
@@ -53,22 +53,31 @@ Tensor TrainerCore::train_pieces(const StepBatches& step) {
 std::vector<Tensor> TrainerCore::train_virtual_parts(const StepBatches& step) {
   const ParallelRun& run = *parallel_;
   const auto [first, last] = run.own_parts();
+  std::vector<Piece> pieces;
+  for (std::int64_t part = first; part < last; ++part) {
+    for (std::size_t i = 0; i < step.batches.size(); ++i) {
+      const auto [begin, length] = run.range_of(part, step.wholes[i]);
+      if (length == 0) continue;
+      pieces.push_back({length == step.sizes[i] ? step.batches[i] : step.batches[i].narrow(begin, length),
+                        length, part - first});
+    }
+  }
+  weigh(pieces, step);
   std::vector<Tensor> losses;
   for (std::int64_t part = first; part < last; ++part) {
     const ParallelRun::PartDraws draws(run, part);
     Tensor loss;
-    for (std::size_t i = 0; i < step.batches.size(); ++i) {
-      const auto [begin, length] = run.range_of(part, step.wholes[i]);
-      if (length == 0) continue;
-      const AnyBatch piece =
-          length == step.sizes[i] ? step.batches[i] : step.batches[i].narrow(begin, length);
-      const Tensor weighed = forward(piece, length, step.samples);
+    bool counts = false;
+    for (const Piece& piece : pieces) {
+      if (piece.part != part - first) continue;
+      const Tensor weighed = forward(piece);
       loss = loss.defined() ? loss + weighed : weighed;
+      counts = counts || piece.share != 0;
     }
-    if (loss.defined())
-      backward(loss);
-    else
+    if (!loss.defined())
       train_nothing();
+    else
+      backward(counts ? loss : run.loss_of_nothing());
     losses.push_back(loss.defined() ? loss.detach() : Tensor());
   }
   if (run.has_empty_part(step.wholes)) run.share_counters(state_.model);

@@ -44,30 +44,33 @@ void TrainerCore::begin_from_checkpoint() {
     if (is_loaded) saved_at_ = state_.time.batch;
   }
   if (!is_loaded && !options_.load.empty()) load_file(options_.load);
+  // Of another run, or of a time that this one has gone back from; those of damaged files too.
+  set_aside_from_ = state_.time.batch > 0 ? state_.time.batch + 1 : 0;
   if (state_.time.batch > 0) logger_->resume(state_.time.batch);
   event(Event::after_load);
 }
 
 bool TrainerCore::load_latest() {
-  if (!parallel_) return checkpoints_->load_latest().has_value();
   // Rank 0's list, from the newest on, for all.
   std::string list;
-  if (parallel_->is_first()) {
+  if (checkpoints_ != nullptr) {
     const auto steps = checkpoints_->steps();
     for (auto step = steps.rbegin(); step != steps.rend(); ++step)
       list += checkpoints_->path_of(*step) + "\n";
   }
-  list = parallel_->of_first(list);
+  if (parallel_) list = parallel_->of_first(list);
   std::string damage;
   for (std::size_t begin = 0; begin < list.size();) {
     const std::size_t end = list.find('\n', begin);
     const std::string path = list.substr(begin, end - begin);
     begin = end + 1;
-    parallel_->together([&] {
-      if (std::filesystem::exists(path)) require_readable(path);
-    });
+    if (parallel_) {
+      parallel_->together([&] {
+        if (std::filesystem::exists(path)) require_readable(path);
+      });
+    }
     try {
-      train::load_checkpoint(path, parts_);
+      load_parts(path);
       return true;
     } catch (const IoError& error) {  // the same on all ranks
       damage = error.what();
@@ -84,7 +87,16 @@ void TrainerCore::load_file(const std::string& path) {
   if (options_.load_weights_only)
     load_weights(path);
   else
-    train::load_checkpoint(path, parts_);
+    load_parts(path);
+  was_stopped_ = false;  // what goes on from a file that the program names is another training
+}
+
+void TrainerCore::load_parts(const std::string& path) {
+  const auto report = train::load_checkpoint(path, parts_, {.optional = kCallbackParts});
+  if (report.is_exact()) return;
+  warn_once("trainer_callbacks", "Trainer::load_checkpoint: expected the callbacks of '" + path +
+                                     "', got others: " + nn::to_string(report) +
+                                     "; what is missing begins anew, what is unexpected is dropped");
 }
 
 void TrainerCore::load_weights(const std::string& path) {
@@ -109,32 +121,38 @@ void TrainerCore::save(const std::string& path) {
 void TrainerCore::load(const std::string& path) {
   event(Event::before_load);
   if (parallel_) parallel_->together([&] { require_readable(path); });
-  train::load_checkpoint(path, parts_);
+  load_parts(path);
+  was_stopped_ = false;
   if (is_epoch_open_) options_.train_loader->end();
   is_epoch_open_ = is_iteration_started_ = false;
   saved_at_ = -1;
+  ++loads_;
+  set_aside_from_ = state_.time.batch + 1;
   logger_->resume(state_.time.batch);
   event(Event::after_load);
 }
 
 void TrainerCore::save_now() {
   std::optional<double> metric;
-  if (!options_.save.metric.empty() && !state_.eval_results.empty()) {
+  if (!options_.save.metric.empty() && !state_.eval_results.empty() && evaluated_at_ == state_.time.batch) {
     const double result = detail::result_of("Trainer", state_.eval_results, options_.save.metric);
     if (!std::isnan(result)) metric = result;
   }
   if (parallel_) {
     wait_for_files();  // what has failed there must not end rank 0 in the middle of a collective
     parallel_->together([&] {
-      if (checkpoints_ != nullptr)
+      if (checkpoints_ != nullptr) {
+        if (set_aside_from_) checkpoints_->set_aside(*set_aside_from_);
         checkpoints_->save(state_.time.batch, metric);
-      else
+      } else
         static_cast<void>(detail::checkpoint_of(parts_, {.gradients = false}));
     });
   } else {
+    if (set_aside_from_) checkpoints_->set_aside(*set_aside_from_);
     checkpoints_->save(state_.time.batch, metric);
   }
   saved_at_ = state_.time.batch;
+  set_aside_from_.reset();
 }
 
 void TrainerCore::wait_for_files() {

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/train/trainer/parallel.h"
+
 namespace mezzo::train {
 
 void State::log(std::string name, LogValue value) {
@@ -13,6 +16,17 @@ void State::log(std::string name, LogValue value) {
     }
   }
   pending_.emplace_back(std::move(name), std::move(value));
+}
+
+Tensor State::over_ranks(const Metric& metric) const {
+  if (run_ == nullptr) return metric.compute();
+  const NoGrad no_grad;
+  std::vector<Tensor> own;
+  for (const Tensor& sum : metric.state()) own.push_back(sum.clone());
+  static_cast<void>(run_->add_up(metric, {own}));
+  Tensor result = metric.compute().clone();
+  for (std::size_t i = 0; i < own.size(); ++i) Tensor(metric.state()[i]).copy_(own[i]);
+  return result;
 }
 
 double State::progress() const {

@@ -1,11 +1,15 @@
 // One step of the optimizer: the batches in their parts, forward, loss, backward, scaler, schedule.
 #include <algorithm>
+#include <utility>
 
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/core/random.h"
+#include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/shape.h"
 #include "mezzo/train/trainer/core.h"
 
 namespace mezzo::train {
@@ -40,6 +44,7 @@ void TrainerCore::refuse_dtypes(const AnyBatch& batch) const {
 
 void TrainerCore::step(StepBatches& step) {
   step_loss_ = {};
+  scaler_.restart_iteration();  // the step before may have ended by an exception
   if (options_.microbatch.is_auto())
     optimize_within_memory(step);
   else if (options_.captured)
@@ -74,7 +79,7 @@ void TrainerCore::optimize_within_memory(const StepBatches& step) {
     const NoGrad no_grad;
     for (const auto& [buffer, value] : buffers) buffer.copy_(value);
     default_generator().set_state(random);
-    if (scaler_.is_enabled()) scaler_.load_state_dict(scaler_.state_dict());
+    scaler_.restart_iteration();
     empty_cache(state_.device);
   }
 }
@@ -95,6 +100,10 @@ void TrainerCore::optimize(const StepBatches& step) {
     static_cast<void>(train_microbatches(step));
     state_.step_result = scaler_.step(*state_.optimizer);
   }
+  if (has_sinks_ && schedule_)
+    step_lr_ = select(state_.optimizer->rates(0), 0, 0).clone();  // the schedule writes the next one over it
+  else if (state_.optimizer != nullptr && !schedule_)
+    step_lr_ = state_.optimizer->lr();
   if (schedule_) schedule_->step(state_.step_result);
   if (scaler_.is_enabled()) scaler_.update();
 }
@@ -115,39 +124,75 @@ Tensor TrainerCore::train_microbatches(const StepBatches& step) {
   return total;
 }
 
-std::vector<std::pair<AnyBatch, std::int64_t>> TrainerCore::pieces_of(const StepBatches& step) const {
-  std::vector<std::pair<AnyBatch, std::int64_t>> pieces;
+std::vector<TrainerCore::Piece> TrainerCore::pieces_of(const StepBatches& step) const {
+  std::vector<Piece> pieces;
   for (std::size_t i = 0; i < step.batches.size(); ++i) {
     if (parallel_ && step.sizes[i] == 0) continue;
     if (!state_.microbatch || *state_.microbatch >= step.sizes[i]) {
-      pieces.emplace_back(step.batches[i], step.sizes[i]);
+      pieces.push_back({step.batches[i], step.sizes[i]});
       continue;
     }
     for (AnyBatch& part : microbatches(step.batches[i], *state_.microbatch)) {
       const std::int64_t samples = part.samples();
-      pieces.emplace_back(std::move(part), samples);
+      pieces.push_back({std::move(part), samples});
     }
   }
+  weigh(pieces, step);
   return pieces;
+}
+
+namespace {
+
+/// The f64 in a tensor on the CPU, where nothing is read back.
+double host_number(const Tensor& tensor) { return *static_cast<const double*>(tensor.impl().data()); }
+
+}  // namespace
+
+void TrainerCore::weigh(std::vector<Piece>& pieces, const StepBatches& step) const {
+  if (!parallel_ && pieces.size() == 1) return;
+  if (call_.weighs_samples()) {
+    for (Piece& piece : pieces)
+      piece.share = static_cast<double>(piece.samples) / static_cast<double>(step.samples);
+    return;
+  }
+  const NoGrad no_grad;
+  const InputHookGuard no_autocast{InputHookState{}};
+  for (Piece& piece : pieces) piece.weight = call_.weight(piece.batch);
+  std::vector<Tensor> sums(parallel_ ? static_cast<std::size_t>(parallel_->own_part_count()) : 1);
+  for (const Piece& piece : pieces) {
+    Tensor& sum = sums[static_cast<std::size_t>(piece.part)];
+    sum = sum.defined() ? sum + piece.weight : piece.weight;
+  }
+  const Device device = call_.weighs_on_host() ? Device::cpu() : state_.device;
+  const Tensor total = parallel_ ? parallel_->sum_of_parts(sums, device) : sums.front();
+  const bool is_read = total.device().is_cpu();
+  const double all = is_read ? host_number(total) : 0;
+  for (Piece& piece : pieces) {
+    piece.total = total;
+    if (is_read) piece.share = host_number(std::exchange(piece.weight, {})) / all;
+  }
 }
 
 Tensor TrainerCore::train_here(const StepBatches& step) {
   Tensor total;
-  for (const auto& [piece, samples] : pieces_of(step)) {
-    const Tensor loss = forward_backward(piece, samples, step.samples);
+  for (const Piece& piece : pieces_of(step)) {
+    const Tensor loss = forward_backward(piece);
     total = total.defined() ? total + loss : loss;
   }
   return total;
 }
 
-Tensor TrainerCore::forward_backward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples) {
-  const Tensor weighed = forward(part, samples, step_samples);
-  backward(weighed);
+Tensor TrainerCore::forward_backward(const Piece& piece) {
+  const Tensor weighed = forward(piece);
+  if (piece.share != 0)
+    backward(weighed);
+  else if (parallel_)
+    backward(parallel_->loss_of_nothing());
   return weighed.detach();
 }
 
-Tensor TrainerCore::forward(const AnyBatch& part, std::int64_t samples, std::int64_t step_samples) {
-  state_.batch = part;
+Tensor TrainerCore::forward(const Piece& piece) {
+  state_.batch = piece.batch;
   state_.output = state_.loss = {};  // those of the part before need no memory beside this one's
   event(Event::before_forward);
   state_.output = call_.forward(state_.batch);
@@ -160,8 +205,13 @@ Tensor TrainerCore::forward(const AnyBatch& part, std::int64_t samples, std::int
     throw ShapeError("Trainer::fit", "a loss of one element",
                      loss.defined() ? to_string(loss.shape()) : std::string("an undefined one"),
                      "let it return the mean over the samples");
-  return samples == step_samples ? loss
-                                 : loss * (static_cast<double>(samples) / static_cast<double>(step_samples));
+  if (piece.weight.defined()) {
+    // The loss of a piece in which nothing counts is 0 / 0.
+    const Tensor share = (piece.weight / piece.total).to(loss.dtype());
+    return where(piece.weight.gt(0).reshape(loss.shape()), loss, 0.0) * share;
+  }
+  if (piece.share == 0) return zeros_like(loss.detach());
+  return piece.share == 1 ? loss : loss * piece.share;
 }
 
 void TrainerCore::backward(const Tensor& loss) {

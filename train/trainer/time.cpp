@@ -99,8 +99,15 @@ std::string to_string(const Time& time) {
   return number_text(time.value()) + std::string(to_string(time.unit()));
 }
 
+double whole_intervals(const Time& interval, double amount) {
+  const double quotient = amount / interval.value(), nearest = std::round(quotient);
+  // Four roundings made the quotient of a share; the other units are whole.
+  const bool is_share = interval.unit() == TimeUnit::duration;
+  return is_share && std::abs(nearest - quotient) <= 0x1p-48 * quotient ? nearest : std::floor(quotient);
+}
+
 bool is_due(const Time& interval, double before, double now) {
-  return !interval.is_zero() && std::floor(now / interval.value()) > std::floor(before / interval.value());
+  return !interval.is_zero() && whole_intervals(interval, now) > whole_intervals(interval, before);
 }
 
 Time Timestamp::get(TimeUnit unit) const {

@@ -9,19 +9,19 @@ namespace mezzo::train {
 Trainer::Trainer(TrainerOptions options) : core_(std::make_unique<TrainerCore>(std::move(options))) {}
 Trainer::~Trainer() = default;
 
-void Trainer::fit() {
+FitEnd Trainer::fit() {
   const auto& end = core_->options().max_duration;
   if (!end)
     throw ValueError("Trainer::fit", "a max_duration", "none",
                      "give .max_duration = \"3ep\", or fit(\"3ep\")");
-  core_->fit(*end);
+  return core_->fit(*end, false);
 }
 
-void Trainer::fit(const Time& duration) {
+FitEnd Trainer::fit(const Time& duration) {
   if (duration.unit() == TimeUnit::duration || !(duration.value() > 0))
     throw ValueError("Trainer::fit", "a duration above 0 in another unit than dur", to_string(duration),
                      "name one, such as \"1ep\"");
-  core_->fit(core_->state().time.get(duration.unit()) + duration);
+  return core_->fit(core_->state().time.get(duration.unit()) + duration, true);
 }
 
 EvalResults Trainer::eval() { return core_->evaluate(core_->options().eval_loader); }

@@ -1,0 +1,22 @@
+// Signals that ask a training to end: SIGTERM, which schedulers and `kill` send, and SIGUSR1, which mpirun
+// passes on to its processes.
+#pragma once
+
+#include <csignal>
+
+namespace mezzo::train::detail {
+
+/// While it lives the process does not end by these signals: it notes that one has come. One at a time.
+class SignalWatch {
+ public:
+  SignalWatch();
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+  [[nodiscard]] static bool has_come() noexcept;
+
+ private:
+  struct sigaction terminate_ = {}, user_ = {};  ///< as they were
+};
+
+}  // namespace mezzo::train::detail
