@@ -233,7 +233,8 @@ std::vector<Tensor> parts_of(const AlteredLoop& loop, bool inputs) {
 
 TEST_F(TrainerCounts, AStepThatFailedIsTheNextOne) {
   for (const amp::Precision precision : {amp::Precision::fp32, amp::Precision::amp_fp16}) {
-    for (const Event event : {Event::batch_start, Event::before_forward, Event::after_train_batch}) {
+    for (const Event event : {Event::before_dataloader, Event::after_dataloader, Event::batch_start,
+                              Event::before_forward, Event::after_train_batch}) {
       AlteredLoop whole({.precision = precision}), broken({.precision = precision});
       // Without dropout, whose draws a step that is made again repeats with other numbers.
       for (AlteredLoop* loop : {&whole, &broken}) static_cast<void>((*loop->net)[3].replace(nn::Identity()));
@@ -285,26 +286,29 @@ TEST_F(TrainerCounts, ACheckpointWrittenAfterAFailedStepGoesOnWithIt) {
   std::filesystem::remove(path);
 }
 
-TEST_F(TrainerCounts, ACheckpointThatIsLoadedAtBatchStartTrainsItsOwnBatch) {
-  AlteredLoop whole, other;
-  const auto train = [&](AlteredLoop& loop, bool goes_back) {
-    static_cast<void>((*loop.net)[3].replace(nn::Identity()));
-    TrainerOptions options = loop.trainer("12ba");
-    const std::string path = folder() + ".safetensors";
-    Trainer* self = nullptr;
-    bool is_back = !goes_back;
-    options.callbacks = {on(Event::batch_start, [&](State& state) {
-      if (state.time.batch == 2 && !is_back) self->save_checkpoint(path);
-      if (state.time.batch == 7 && !std::exchange(is_back, true)) self->load_checkpoint(path);
-    })};
-    Trainer trainer(options);
-    self = &trainer;
-    trainer.fit();
-    std::filesystem::remove(path);
-  };
-  train(whole, false);
-  train(other, true);
-  EXPECT_EQ(weights_of(whole), weights_of(other));
+TEST_F(TrainerCounts, ACheckpointThatIsLoadedBeforeAStepTrainsItsOwnBatch) {
+  for (const Event event : {Event::before_dataloader, Event::after_dataloader, Event::batch_start}) {
+    AlteredLoop whole, other;
+    const auto train = [&](AlteredLoop& loop, bool goes_back) {
+      static_cast<void>((*loop.net)[3].replace(nn::Identity()));
+      TrainerOptions options = loop.trainer("12ba");
+      const std::string path = folder() + ".safetensors";
+      Trainer* self = nullptr;
+      bool is_back = !goes_back;
+      options.callbacks = {on(event, [&](State& state) {
+        if (state.time.batch == 2 && !is_back) self->save_checkpoint(path);
+        if (state.time.batch == 7 && !std::exchange(is_back, true)) self->load_checkpoint(path);
+      })};
+      Trainer trainer(options);
+      self = &trainer;
+      trainer.fit();
+      EXPECT_EQ(trainer.state().time.batch, 12);
+      std::filesystem::remove(path);
+    };
+    train(whole, false);
+    train(other, true);
+    EXPECT_EQ(weights_of(whole), weights_of(other)) << to_string(event);
+  }
 }
 
 TEST_F(TrainerCounts, AnEvaluationThatFailsAtItsEndEndsForAllAlgorithms) {

@@ -121,7 +121,7 @@ class TrainerCore {
   void end_batch(const Timestamp& before, double progress_before);
   void end_epoch();
   /// The batches of a step that has failed are the next ones again.
-  void give_back(const StepBatches& step);
+  void give_back();
   /// What is due behind a batch or an epoch.
   void evaluate_and_save(const Moment& before);
   void end_iteration();
@@ -194,6 +194,7 @@ class TrainerCore {
 
   bool is_epoch_open_ = false;  ///< the loader's loop is under way
   std::int64_t loads_ = 0;      ///< checkpoints loaded
+  std::int64_t taken_ = 0;      ///< batches that the step under way has had of the loader
   bool was_stopped_ = false;    ///< the checkpoint is of a training that was stopped
   bool is_signalled_ = false;   ///< it stops because a signal has come
   /// Checkpoints in the folder from this step on are of another run, or of a time that was gone back from:

@@ -92,8 +92,10 @@ bool TrainerCore::run_epoch() {
     open_epoch();  // an evaluation of the same loader has closed it
     const Timestamp before = state_.time;
     const double progress_before = state_.progress();
-    {
+    const std::int64_t loads = loads_;
+    try {
       auto next = next_batches();
+      if (loads_ != loads) continue;  // what was taken is of before the checkpoint
       if (!next) {
         if (before.batch_in_epoch == 0)
           throw ValueError("Trainer::fit", "a train_loader with at least one batch", "none",
@@ -101,15 +103,12 @@ bool TrainerCore::run_epoch() {
         return true;
       }
       start_iteration();
-      const std::int64_t loads = loads_;
-      try {
-        event(Event::batch_start);
-        if (loads_ != loads) continue;  // the batch is one of before the checkpoint
-        step(*next);
-      } catch (...) {
-        if (loads_ == loads) give_back(*next);
-        throw;
-      }
+      event(Event::batch_start);
+      if (loads_ != loads) continue;
+      step(*next);
+    } catch (...) {
+      if (loads_ == loads) give_back();
+      throw;
     }
     end_batch(before, progress_before);
   }
@@ -120,6 +119,7 @@ bool TrainerCore::run_epoch() {
 
 std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
   StepBatches step;
+  taken_ = 0;
   for (std::int64_t i = 0; i < options_.accumulate; ++i) {
     event(Event::before_dataloader);
     std::optional<std::int64_t> whole;
@@ -132,6 +132,7 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
       batch = options_.train_loader->next();
     }
     if (!batch.defined()) break;
+    ++taken_;
     // The loader's own batch is valid until it is asked for the next one.
     state_.batch = (options_.accumulate > 1 ? batch.copy() : batch).to(state_.device);
     step.sizes.push_back(state_.batch.find_samples().value_or(1));
@@ -155,7 +156,7 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
   return step;
 }
 
-void TrainerCore::give_back(const StepBatches& step) {
+void TrainerCore::give_back() {
   if (!is_epoch_open_) return;
   AnyLoader& loader = options_.train_loader;
   auto* const base = loader->base();
@@ -163,7 +164,7 @@ void TrainerCore::give_back(const StepBatches& step) {
   loader->end();
   is_epoch_open_ = false;
   if (base == nullptr) return;
-  place.set("batch", place.at("batch").as_int() - static_cast<std::int64_t>(step.batches.size()));
+  place.set("batch", place.at("batch").as_int() - taken_);
   base->load_state_dict(place);
 }
 
