@@ -207,7 +207,8 @@ Tensor TrainerCore::forward(const Piece& piece) {
                      "let it return the mean over the samples");
   if (piece.weight.defined()) {
     // The loss of a piece in which nothing counts is 0 / 0.
-    const Tensor share = (piece.weight / piece.total).to(loss.dtype());
+    const Tensor share =
+        (piece.weight / piece.total).to(loss.dtype() == DType::f64 ? DType::f64 : DType::f32);
     return where(piece.weight.gt(0).reshape(loss.shape()), loss, 0.0) * share;
   }
   if (piece.share == 0) return zeros_like(loss.detach());
