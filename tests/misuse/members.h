@@ -54,8 +54,11 @@ void use_members(M& module, Draw& draw) {
   MISUSE_GETTER(norm_parameters);
   MISUSE_GETTER(reset_parameters);
   MISUSE_GETTER(reset_running_stats);
+  MISUSE_GETTER(weighs_targets);
   if constexpr (requires { module.params(0, false); })
     static_cast<void>(module.params(draw_int(draw), draw.once_in(2)));
+  if constexpr (requires(const Tensor& x) { module.mean_divisor(x); })
+    static_cast<void>(module.mean_divisor(draw_tensor(draw)));
   if constexpr (requires(const Tensor& x) { module.forward_with_indices(x); })
     static_cast<void>(module.forward_with_indices(draw_tensor(draw)));
   if constexpr (requires { module.requires_grad_(true); }) module.requires_grad_(draw.once_in(2));

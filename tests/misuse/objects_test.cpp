@@ -159,6 +159,7 @@ void expect_scaler_sound(const std::string& which, amp::GradScaler& scaler) {
       {"scale of integers", [&] { static_cast<void>(scaler.scale(ones({2}, {.dtype = DType::i64}))); }},
       {"scale of nothing", [&] { static_cast<void>(scaler.scale(std::vector<Tensor>{})); }},
       {"unscale_", [&] { scaler.unscale_(sgd); }},
+      {"restart_iteration", [&] { scaler.restart_iteration(); }},
       {"step", [&] { static_cast<void>(scaler.step(sgd)); }},
       {"step with a closure", [&] { static_cast<void>(scaler.step(sgd, {})); }},
       {"update", [&] { scaler.update(); }},

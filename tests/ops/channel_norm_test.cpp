@@ -297,7 +297,8 @@ TEST(ChannelNorms, RefuseWhatDoesNotFit) {
               (void)batch_norm(zeros({1, 4}), {}, {}, {}, {}, true);
             }),
             "batch_norm: expected more than one value per channel for training, got [1, 4]; one value less "
-            "its mean is always 0");
+            "its mean is always 0: make batches larger or drop the last one, and over several processes call "
+            "dist::convert_sync_batchnorm(model)");
   EXPECT_EQ(message_of<ValueError>([&] { (void)batch_norm(x, four, {}); }),
             "batch_norm: expected running_mean and running_var together, got running_mean alone; pass both "
             "or neither");
