@@ -148,12 +148,6 @@ struct BatchFunction {
 [[nodiscard]] const Tensor& input_of(const AnyBatch& batch);
 [[nodiscard]] const Tensor& target_of(const AnyBatch& batch);
 
-/// What the mean of an L without options divides by.
-template <class L>
-Tensor divisor_of(const AnyBatch& batch) {
-  return L().mean_divisor(target_of(batch));
-}
-
 }  // namespace detail
 
 /// The loss of a batch: an nn::Loss, or a function by name, `cross_entropy`; f(output, target), as `[](const
@@ -178,8 +172,8 @@ class Loss {
   Loss(Tensor (*f)(const Tensor&, const Tensor&, Reduction))
       : Loss([f](const Tensor& output, const Tensor& target) { return f(output, target, Reduction::mean); }) {
     using Reduced = Tensor (*)(const Tensor&, const Tensor&, Reduction);
-    if (f == static_cast<Reduced>(cross_entropy)) divisor_ = detail::divisor_of<nn::CrossEntropyLoss>;
-    if (f == static_cast<Reduced>(nll_loss)) divisor_ = detail::divisor_of<nn::NLLLoss>;
+    if (f == static_cast<Reduced>(cross_entropy)) *this = Loss(nn::CrossEntropyLoss());
+    if (f == static_cast<Reduced>(nll_loss)) *this = Loss(nn::NLLLoss());
   }
   template <class F>
   requires(!std::derived_from<F, nn::Module> && !std::same_as<F, Loss> &&

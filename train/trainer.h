@@ -143,9 +143,9 @@ struct TrainerOptions {
 /// for each result. A step reads nothing back unless a sink or a callback does.
 ///
 /// Checkpoints hold model, optimizer, schedule, scaler, the train loader's place, the default generator, the
-/// time, the last results, and the parts of algorithms and callbacks ("algorithm.0.<name>", ...): a training
-/// that was stopped anywhere goes on with the same bits (loaders other than data::DataLoader begin their
-/// epoch anew).
+/// time, the last results, and the parts of algorithms and callbacks ("callback.EMA(0.999).average", ...): a
+/// training that was stopped anywhere goes on with the same bits (loaders other than data::DataLoader begin
+/// their epoch anew).
 ///
 /// With `parallel` batches are those of all processes together, of which each takes its share. Losses are
 /// weighed as in one process, so a step is that of one process with the same batches, and state.loss, results

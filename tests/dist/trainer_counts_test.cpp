@@ -64,7 +64,7 @@ TEST(ParallelTrainerCounts, IgnoredTargetsCountAsInOneProcess) {
   }
 }
 
-TEST(ParallelTrainerCounts, VectorsThatDifferByRankSayWhatToDo) {
+TEST(ParallelTrainerCounts, VectorsThatDifferByRankAreRefusedOnAll) {
   std::vector<std::string> texts(2);
   run_ranks(2, [&](const Group& group) {
     const auto net = make_net();

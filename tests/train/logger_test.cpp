@@ -5,6 +5,7 @@
 
 #include "mezzo/amp/summary.h"
 #include "mezzo/core/backend.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/tests/support/caught_warnings.h"
@@ -117,6 +118,28 @@ TEST(Logger, AFailingSinkIsAnErrorWhereThatIsAskedFor) {
   EXPECT_EQ(sink->records.size(), 1U) << "the others have the record";
   failing->works = true;
   logger.log(1, {{"loss", 1}});
+}
+
+/// Takes the first record alone, and at the end the last values.
+struct Seldom final : Sink {
+  explicit Seldom(std::vector<double>& list) : Sink(1000), values(list) {}
+  [[nodiscard]] bool wants_last() const override { return true; }
+  void write(const LogRecord& record) override {
+    for (const LogScalar& value : record.values) values.push_back(value.value);
+  }
+  std::vector<double>& values;
+};
+
+TEST(Logger, TheLastValuesAreKeptWithoutTheirGraph) {
+  std::vector<double> values;
+  Logger logger({std::make_shared<Seldom>(values)});
+  const Tensor x = zeros({100000}).requires_grad_(true);
+  const std::int64_t before = memory_stats(Device::cpu()).current;
+  logger.log(1, {{"loss", sum(exp(x))}});  // exp keeps its result for a backward
+  EXPECT_LT(memory_stats(Device::cpu()).current - before, 1000);
+  EXPECT_TRUE(values.empty());
+  logger.close();
+  EXPECT_EQ(values, (std::vector<double>{100000}));
 }
 
 TEST(Logger, WithoutSinksNothingHappens) {

@@ -154,8 +154,7 @@ TEST(LossWeights, EvaluationsToo) {
   }
   const auto by_samples = evaluate(*tokens.net, tokens.batches(5), {},
                                    {.loss = nn::CrossEntropyLoss(), .weigh_by = WeighBy::samples});
-  EXPECT_FALSE(std::abs(by_samples.at("loss") - expected) < 1e-4)
-      << "NaN, as a batch has nothing that counts";
+  EXPECT_TRUE(std::isnan(by_samples.at("loss"))) << "one batch has nothing that counts";
 }
 
 TEST(LossWeights, WhereNothingCountsTheLossIsThatOfOneBatch) {
@@ -191,8 +190,7 @@ TEST(LossWeights, WhatCannotBeSaysSo) {
               trainer.fit();
               return 0;
             }),
-            "Trainer: expected a weight of a batch from 0, got -1; let weigh_by count what the loss is a "
-            "mean over");
+            "weigh_by: expected a weight of a batch from 0, got -1; count what the loss is a mean over");
   options.weigh_by = [](const Tensor&) { return 1; };
   EXPECT_NE(message_of<ValueError>([&] { return Trainer(options).state().time.batch; }).find("weigh_by"),
             std::string::npos);

@@ -104,6 +104,8 @@ TEST(FindingALearningRate, LeavesTheTrainingAsItWas) {
     options.optimizer = sgd;
     options.train_loader = loader;
     options.max_duration = "2ep";
+    options.save.folder = "/proc/mezzo-nothing-is-saved";  // nobody can make it
+    options.on_signal = OnSignal::save_and_stop;
     options.algorithms = {algorithms::LayerFreezing({.start = 0, .level = 1}), algorithms::EMA()};
     if (throws) {
       options.algorithms.push_back(on(Event::batch_end, [](State& state) {

@@ -1,13 +1,12 @@
 // What a trainer counts: at which batches things are due, which checkpoint is the best, whose files a folder
 // holds, where a training that was stopped or failed goes on.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <set>
 #include <stdexcept>
 
-#include "mezzo/tests/support/message_of.h"
+#include "mezzo/tests/data/temporary_folder.h"
 #include "mezzo/tests/train/altered_loop.h"
 
 namespace mezzo::train {
@@ -20,23 +19,15 @@ AnyCallback noting(Event event, Steps& steps) {
   return on(event, [&steps](State& state) { steps.push_back(state.time.batch); });
 }
 
-class TrainerCounts : public ::testing::Test {
+class TrainerCounts : public data::TemporaryFolder {
  protected:
-  TrainerCounts()
-      : folder_(std::filesystem::temp_directory_path() / ("mezzo-counts-" + std::to_string(::getpid()))) {
-    std::filesystem::remove_all(folder_);
-  }
-  ~TrainerCounts() override { std::filesystem::remove_all(folder_); }
-  [[nodiscard]] std::string folder() const { return folder_.string(); }
   /// Options of a training that saves after each batch.
   [[nodiscard]] TrainerOptions saving(AlteredLoop& loop, Time end) const {
     TrainerOptions options = loop.trainer(end);
-    options.save = {.folder = folder(), .interval = "1ba", .keep_last = 100};
+    options.save = {.folder = path("run"), .interval = "1ba", .keep_last = 100};
     return options;
   }
-  [[nodiscard]] Steps saved() const { return CheckpointManager(folder(), {}).steps(); }
-
-  std::filesystem::path folder_;
+  [[nodiscard]] Steps saved() const { return CheckpointManager(path("run"), {}).steps(); }
 };
 
 // --- shares of a duration
@@ -89,7 +80,7 @@ EvalMetric scores(const std::shared_ptr<std::vector<double>>& values) {
 TEST_F(TrainerCounts, AMetricBelongsToTheWeightsThatWereEvaluated) {
   for (const char* eval : {"1ep", "2ba", "3ba", "0.25dur"}) {
     for (const char* save : {"1ba", "2ba", "3ba", "1ep"}) {
-      std::filesystem::remove_all(folder_);
+      std::filesystem::remove_all(path("run"));
       AlteredLoop loop;
       loop.batches.resize(4);
       TrainerOptions options = loop.trainer("3ep");
@@ -99,13 +90,12 @@ TEST_F(TrainerCounts, AMetricBelongsToTheWeightsThatWereEvaluated) {
       options.eval_loader = loop.batches;
       options.eval_interval = eval;
       options.metrics = {scores(values)};
-      options.save = {.folder = folder(), .interval = save, .keep_last = 1, .metric = "score"};
+      options.save = {.folder = path("run"), .interval = save, .keep_last = 1, .metric = "score"};
       options.algorithms = {on(Event::eval_start, [&](State& state) {
         values->front() =
             static_cast<double>((state.time.batch * 7) % 5) + 0.01 * static_cast<double>(state.time.batch);
         of_step[state.time.batch] = values->front();
       })};
-      options.callbacks = {on(Event::eval_end, [&](State&) {})};
       Trainer trainer(options);
       trainer.fit();
       const Steps steps = saved();
@@ -121,8 +111,8 @@ TEST_F(TrainerCounts, AMetricBelongsToTheWeightsThatWereEvaluated) {
       }
       EXPECT_NE(std::find(steps.begin(), steps.end(), best), steps.end())
           << eval << " " << save << " " << best;
-      EXPECT_EQ(std::filesystem::read_symlink(folder_ / "best.safetensors").string(),
-                std::filesystem::path(CheckpointManager(folder(), {}).path_of(best)).filename().string())
+      EXPECT_EQ(std::filesystem::read_symlink(path("run/best.safetensors")).string(),
+                std::filesystem::path(CheckpointManager(path("run"), {}).path_of(best)).filename().string())
           << eval << " " << save;
     }
   }
@@ -143,8 +133,8 @@ TEST_F(TrainerCounts, ANewRunInAUsedFolderSetsTheOtherOnesFilesAside) {
   EXPECT_EQ(saved().size(), 6U) << "nothing happens before it saves";
   second.fit();
   EXPECT_EQ(saved(), (Steps{3, 4}));
-  EXPECT_EQ(CheckpointManager((folder_ / "old-1").string(), {}).steps(), (Steps{1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(std::filesystem::read_symlink(folder_ / "latest.safetensors").string(),
+  EXPECT_EQ(CheckpointManager(path("run/old-1"), {}).steps(), (Steps{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(std::filesystem::read_symlink(path("run/latest.safetensors")).string(),
             "step-000000000004.safetensors");
 }
 
@@ -152,11 +142,11 @@ TEST_F(TrainerCounts, GoingBackGivesUpWhatLiesBehind) {
   AlteredLoop loop;
   Trainer trainer(saving(loop, "8ba"));
   trainer.fit();
-  trainer.load_checkpoint(CheckpointManager(folder(), {}).path_of(4));
+  trainer.load_checkpoint(CheckpointManager(path("run"), {}).path_of(4));
   EXPECT_EQ(saved().size(), 8U) << "a look at an old checkpoint changes nothing";
   trainer.fit("2ba");
   EXPECT_EQ(saved(), (Steps{1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(CheckpointManager((folder_ / "old-1").string(), {}).steps(), (Steps{5, 6, 7, 8}));
+  EXPECT_EQ(CheckpointManager(path("run/old-1"), {}).steps(), (Steps{5, 6, 7, 8}));
   AlteredLoop again;
   TrainerOptions options = saving(again, "8ba");
   options.resume = true;
@@ -208,6 +198,31 @@ TEST_F(TrainerCounts, AnotherLoaderDecidesNothing) {
   EXPECT_EQ(trainer.state().time.batch, 3);
 }
 
+TEST_F(TrainerCounts, AnotherLoaderThatFailsLeavesTheResults) {
+  AlteredLoop loop;
+  TrainerOptions options = loop.trainer("1ba");
+  options.eval_loader = loop.batches;
+  options.metrics = {{"accuracy", Accuracy()}};
+  Trainer trainer(options);
+  trainer.fit();
+  const EvalResults before = trainer.state().eval_results;
+  ASSERT_EQ(before.size(), 2U);
+  EXPECT_THROW(static_cast<void>(trainer.eval(std::vector<data::Example>())), ValueError);
+  EXPECT_EQ(trainer.state().eval_results, before);
+}
+
+TEST_F(TrainerCounts, TheEvalLoaderByAnotherNameIsItself) {
+  AlteredLoop loop;
+  data::DataLoader loader(data::TensorDataset(loop.batches[0].data, loop.batches[0].target),
+                          {.batch_size = 4});
+  TrainerOptions options = loop.trainer("1ba");
+  options.eval_loader = loader;
+  options.eval_interval = 0;
+  options.metrics = {{"accuracy", Accuracy()}};
+  Trainer trainer(options);
+  EXPECT_EQ(trainer.eval(loader), trainer.state().eval_results);
+}
+
 // --- exceptions
 
 /// Fails once, at this batch.
@@ -257,7 +272,7 @@ TEST_F(TrainerCounts, AStepThatFailedIsTheNextOne) {
 }
 
 TEST_F(TrainerCounts, ACheckpointWrittenAfterAFailedStepGoesOnWithIt) {
-  const std::string path = folder() + ".safetensors";
+  const std::string file = path("checkpoint.safetensors");
   AlteredLoop whole, broken, resumed;
   for (AlteredLoop* loop : {&whole, &broken, &resumed})
     static_cast<void>((*loop->net)[3].replace(nn::Identity()));
@@ -269,7 +284,7 @@ TEST_F(TrainerCounts, ACheckpointWrittenAfterAFailedStepGoesOnWithIt) {
     options.train_loader = loader;
     bool failed = way != std::string("fails");
     options.callbacks = {failing(Event::before_forward, 5, failed)};
-    if (way == std::string("resumes")) options.load = path;
+    if (way == std::string("resumes")) options.load = file;
     Trainer trainer(options);
     if (way != std::string("fails")) {
       trainer.fit();
@@ -277,13 +292,12 @@ TEST_F(TrainerCounts, ACheckpointWrittenAfterAFailedStepGoesOnWithIt) {
       return;
     }
     EXPECT_THROW(trainer.fit(), CallbackError);
-    trainer.save_checkpoint(path);
+    trainer.save_checkpoint(file);
   };
   train(whole, "whole");
   train(broken, "fails");
   train(resumed, "resumes");
   EXPECT_EQ(weights_of(whole), weights_of(resumed));
-  std::filesystem::remove(path);
 }
 
 TEST_F(TrainerCounts, ACheckpointThatIsLoadedBeforeAStepTrainsItsOwnBatch) {
@@ -292,18 +306,17 @@ TEST_F(TrainerCounts, ACheckpointThatIsLoadedBeforeAStepTrainsItsOwnBatch) {
     const auto train = [&](AlteredLoop& loop, bool goes_back) {
       static_cast<void>((*loop.net)[3].replace(nn::Identity()));
       TrainerOptions options = loop.trainer("12ba");
-      const std::string path = folder() + ".safetensors";
+      const std::string file = path("checkpoint.safetensors");
       Trainer* self = nullptr;
       bool is_back = !goes_back;
       options.callbacks = {on(event, [&](State& state) {
-        if (state.time.batch == 2 && !is_back) self->save_checkpoint(path);
-        if (state.time.batch == 7 && !std::exchange(is_back, true)) self->load_checkpoint(path);
+        if (state.time.batch == 2 && !is_back) self->save_checkpoint(file);
+        if (state.time.batch == 7 && !std::exchange(is_back, true)) self->load_checkpoint(file);
       })};
       Trainer trainer(options);
       self = &trainer;
       trainer.fit();
       EXPECT_EQ(trainer.state().time.batch, 12);
-      std::filesystem::remove(path);
     };
     train(whole, false);
     train(other, true);

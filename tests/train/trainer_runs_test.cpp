@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "mezzo/tests/data/temporary_folder.h"
 #include "mezzo/tests/support/caught_warnings.h"
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/altered_loop.h"
@@ -17,20 +18,14 @@ namespace {
 using test::CaughtWarnings;
 using test::message_of;
 
-class TrainerRuns : public ::testing::Test {
+class TrainerRuns : public data::TemporaryFolder {
  protected:
-  TrainerRuns()
-      : folder_(std::filesystem::temp_directory_path() / ("mezzo-runs-" + std::to_string(::getpid()))) {
-    std::filesystem::remove_all(folder_);
-  }
-  ~TrainerRuns() override { std::filesystem::remove_all(folder_); }
   [[nodiscard]] TrainerOptions saving(AlteredLoop& loop, Time end) const {
     TrainerOptions options = loop.trainer(end);
-    options.save = {.folder = folder_.string(), .interval = "1ba"};
+    options.save = {.folder = path("run"), .interval = "1ba"};
     options.resume = true;
     return options;
   }
-  std::filesystem::path folder_;
 };
 
 // --- parts of callbacks
@@ -128,7 +123,7 @@ TEST_F(TrainerRuns, AnotherRateOrOrderIsSaid) {
 
 TEST_F(TrainerRuns, ASignalSavesAndStops) {
   for (const int signal : {SIGTERM, SIGUSR1}) {
-    std::filesystem::remove_all(folder_);
+    std::filesystem::remove_all(path("run"));
     const auto run = [&](bool is_signalled) {
       AlteredLoop loop;
       TrainerOptions options = saving(loop, "9ba");
@@ -149,7 +144,7 @@ TEST_F(TrainerRuns, ASignalSavesAndStops) {
       return trainer.state().time.batch;
     };
     EXPECT_EQ(run(true), 4);
-    EXPECT_EQ(CheckpointManager(folder_.string(), {}).steps(), (std::vector<std::int64_t>{4}));
+    EXPECT_EQ(CheckpointManager(path("run"), {}).steps(), (std::vector<std::int64_t>{4}));
     EXPECT_EQ(run(false), 9) << "goes on";
   }
 }

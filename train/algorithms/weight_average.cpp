@@ -81,7 +81,9 @@ EMA::EMA(const optim::EMAOptions& options) : options_(options) {
   if (!(options.decay >= 0 && options.decay <= 1))
     throw ValueError("EMA", "decay in [0, 1]", number_text(options.decay), "0.999 is usual");
 }
-std::string EMA::identity() const { return "EMA(" + number_text(options_.decay) + ")"; }
+std::string EMA::identity() const {
+  return "EMA(" + number_text(options_.decay) + (options_.use_buffers ? ", buffers)" : ")");
+}
 std::shared_ptr<optim::AveragedWeights> EMA::make(const nn::Module& model) {
   return std::make_shared<optim::EMA>(model, options_);
 }
@@ -95,7 +97,8 @@ SWA::SWA(const SWAOptions& options) : options_(options) {
                      "an epoch, \"1ep\", is usual");
 }
 std::string SWA::identity() const {
-  return "SWA(" + to_string(options_.start) + ", " + to_string(options_.update_interval) + ")";
+  return "SWA(" + to_string(options_.start) + ", " + to_string(options_.update_interval) +
+         (options_.use_buffers ? ", buffers)" : ")");
 }
 Parts SWA::parts() { return {{"average", average()}, {"time", seen_}}; }
 std::shared_ptr<optim::AveragedWeights> SWA::make(const nn::Module& model) {

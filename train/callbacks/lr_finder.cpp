@@ -160,6 +160,7 @@ LRFinderResult find_lr(TrainerOptions options, const LRFinderOptions& finder) {
   options.metrics.clear();
   options.eval_interval = 0;
   options.save = {};
+  options.on_signal = OnSignal::leave;
   options.load.clear();
   options.resume = false;
   options.progress_bar = false;

@@ -179,12 +179,16 @@ void Logger::keep_last(std::span<const LogEntry> entries) {
   for (const LogEntry& entry : entries) {
     const auto found = std::find_if(last_.begin(), last_.end(),
                                     [&](const auto& named) { return named.first == entry.name; });
-    if (keeps && found == last_.end())
-      last_.emplace_back(entry.name, entry.value);
-    else if (keeps)
-      found->second = entry.value;
-    else if (found != last_.end())
-      last_.erase(found);
+    if (!keeps) {
+      if (found != last_.end()) last_.erase(found);
+      continue;
+    }
+    // Without the graph that has made it, and what that holds.
+    LogValue value = entry.value.is_tensor() ? LogValue(entry.value.tensor().detach()) : entry.value;
+    if (found == last_.end())
+      last_.emplace_back(entry.name, std::move(value));
+    else
+      found->second = std::move(value);
   }
 }
 

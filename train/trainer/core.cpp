@@ -46,13 +46,11 @@ void warn_of_processes() {
                 "), got none, so each trains alone on all data; give .parallel = dist::data_parallel()");
 }
 
-/// LabelSmoothing makes probabilities of the targets, whose mean is one over samples.
-LossWeight loss_weight(const TrainerOptions& options) {
-  const bool smooths = std::any_of(options.algorithms.begin(), options.algorithms.end(), [](const auto& any) {
+/// Whether the loss sees probabilities in training, which LabelSmoothing makes of the targets.
+bool smooths_targets(const TrainerOptions& options) {
+  return std::any_of(options.algorithms.begin(), options.algorithms.end(), [](const auto& any) {
     return dynamic_cast<const algorithms::LabelSmoothing*>(any.callback().get()) != nullptr;
   });
-  const bool is_default = !options.weigh_by.function().call && options.weigh_by.by() == WeighBy::loss;
-  return smooths && is_default ? LossWeight(WeighBy::samples) : options.weigh_by;
 }
 
 }  // namespace
@@ -67,8 +65,10 @@ TrainerCore::TrainerCore(TrainerOptions options)
   state_.scaler = &scaler_;
   state_.max_duration = options_.max_duration;
   state_.microbatch = options_.microbatch.samples();
-  call_ = {options_.model, options_.forward,      options_.loss,  state_.precision,
-           state_.device,  loss_weight(options_), options_.tokens};
+  call_ = {options_.model, options_.forward,  options_.loss,  state_.precision,
+           state_.device,  options_.weigh_by, options_.tokens};
+  // A mean over probabilities is one over samples.
+  weighs_samples_ = call_.weighs_samples() || (!call_.weighs_on_host() && smooths_targets(options_));
   if (options_.parallel.defined())
     open_parallel();
   else

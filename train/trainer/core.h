@@ -68,10 +68,9 @@ class TrainerCore {
   struct Piece {
     AnyBatch batch;
     std::int64_t samples;
-    std::int64_t part = 0;  ///< in deterministic mode: of this rank's virtual parts
-    double share = 1;       ///< of its loss in the step's; 0: it has nothing that counts
-    Tensor weight = {};     ///< where only the device knows: the share is weight / total, f64
-    Tensor total = {};
+    std::int64_t part = 0;     ///< in deterministic mode: of this rank's virtual parts
+    double share = 1;          ///< of its loss in the step's; 0: it has nothing that counts
+    Tensor device_share = {};  ///< the same, f64, where only the device knows
   };
 
   /// The time before a batch, or before the end of an epoch.
@@ -202,6 +201,7 @@ class TrainerCore {
   std::optional<std::int64_t> set_aside_from_;
   bool is_iteration_started_ = false;
   bool has_sinks_ = false;
+  bool weighs_samples_ = false;                     ///< of the pieces of a step
   bool has_batch_norms_ = false;                    ///< whose statistics are those of one piece
   double clock_ = 0;                                ///< when time was counted last
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;  ///< batches

@@ -1,4 +1,6 @@
 // Evaluation and prediction: the model in evaluation mode over the batches of a loader.
+#include <utility>
+
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/pointwise.h"
@@ -37,6 +39,35 @@ class SideEpoch {
   AnyLoader loader_;
   Value place_;
 };
+
+/// Whether both give the batches of one source.
+bool are_same(const AnyLoader& a, const AnyLoader& b) {
+  return &*a == &*b || (a->base() != nullptr && a->base() == b->base());
+}
+
+/// The results of the evaluation before: taken out, and put back at its end where they are to be `kept`.
+class ResultsOf {
+ public:
+  ResultsOf(EvalResults& results, bool kept)
+      : results_(results), before_(std::exchange(results, {})), kept_(kept) {}
+  ~ResultsOf() {
+    if (kept_) results_ = std::move(before_);
+  }
+  ResultsOf(const ResultsOf&) = delete;
+  ResultsOf& operator=(const ResultsOf&) = delete;
+
+ private:
+  EvalResults& results_;
+  EvalResults before_;
+  bool kept_;
+};
+
+/// Throws: ValueError where one is missing.
+void require_model_and_loader(std::string_view op, const ModelRef& model, const AnyLoader& loader) {
+  if (model.module() == nullptr || !loader.defined())
+    throw ValueError(op, "a model and a loader", model.module() == nullptr ? "no model" : "no loader",
+                     "give both");
+}
 
 /// Throws: ValueError where an evaluation has had no batch.
 void require_batches(std::string_view op, std::int64_t count) {
@@ -171,9 +202,7 @@ void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 
     f(state_.output, state_.batch, part);
     event(events[4]);
   };
-  const bool shares_data =
-      is_epoch_open_ && loader->base() != nullptr && loader->base() == options_.train_loader->base();
-  if (shares_data || (is_epoch_open_ && &*loader == &*options_.train_loader)) {
+  if (is_epoch_open_ && are_same(loader, options_.train_loader)) {
     // The training goes on from the place that SideEpoch restores; other loaders are read up to it.
     options_.train_loader->end();
     is_epoch_open_ = false;
@@ -217,10 +246,10 @@ EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
   if (!loader.defined())
     throw ValueError("Trainer::eval", "a loader", "none", "give .eval_loader, or a loader here");
   call_.check("Trainer::eval", loader->batch_type().type);
-  const bool is_own = options_.eval_loader.defined() && &*loader == &*options_.eval_loader;
+  const bool is_own = options_.eval_loader.defined() && are_same(loader, options_.eval_loader);
   state_.is_own_evaluation_ = is_own;
-  const EvalResults before =
-      std::exchange(state_.eval_results, {});  // callbacks at eval_end of one that throws find none
+  // Callbacks at eval_end of one that throws find none.
+  const ResultsOf before(state_.eval_results, !is_own);
   Counting counting(options_.metrics, call_);
   over_batches(
       loader, kEvalEvents, parallel_.get(),
@@ -238,9 +267,7 @@ EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
   event(Event::eval_end);
   for (const auto& [name, value] : state_.eval_results) state_.log("eval/" + name, value);
   log_pending({}, true);
-  EvalResults results = state_.eval_results;
-  if (!is_own) state_.eval_results = before;
-  return results;
+  return state_.eval_results;
 }
 
 std::vector<Tensor> TrainerCore::predict(const AnyLoader& loader) {
@@ -261,9 +288,7 @@ std::vector<Tensor> TrainerCore::predict(const AnyLoader& loader) {
 
 EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::vector<EvalMetric>& metrics,
                      const EvaluateOptions& options) {
-  if (model.module() == nullptr || !loader.defined())
-    throw ValueError("evaluate", "a model and a loader", model.module() == nullptr ? "no model" : "no loader",
-                     "give both");
+  require_model_and_loader("evaluate", model, loader);
   const Device device = options.device.value_or(detail::device_of(*model.module()));
   const detail::ModelCall call{
       model, options.forward, options.loss, options.precision, device, options.weigh_by, {}};
@@ -289,9 +314,7 @@ EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::
 }
 
 void update_bn(const ModelRef& model, const AnyLoader& loader, const UpdateBNOptions& options) {
-  if (model.module() == nullptr || !loader.defined())
-    throw ValueError("update_bn", "a model and a loader",
-                     model.module() == nullptr ? "no model" : "no loader", "give both");
+  require_model_and_loader("update_bn", model, loader);
   const Device device = options.device.value_or(detail::device_of(*model.module()));
   const detail::ModelCall call{model, options.forward, {}, options.precision, device, {}, {}};
   call.check("update_bn", loader->batch_type().type);

@@ -51,8 +51,8 @@ Tensor ModelCall::weight(const AnyBatch& batch) const {
   if (weigh_by.function().call) {
     const double weight = weigh_by.function().call(batch);
     if (!(weight >= 0 && std::isfinite(weight)))
-      throw ValueError("Trainer", "a weight of a batch from 0", number_text(weight),
-                       "let weigh_by count what the loss is a mean over");
+      throw ValueError("weigh_by", "a weight of a batch from 0", number_text(weight),
+                       "count what the loss is a mean over");
     return number(weight);
   }
   if (weigh_by.by() == WeighBy::tokens) return number(static_cast<double>(tokens.function().call(batch)));

@@ -2,9 +2,11 @@
 #include "mezzo/train/trainer/parallel.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <sstream>
+#include <string_view>
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
@@ -147,7 +149,7 @@ void ParallelRun::begin(detail::LoaderFace& loader) {
 
 namespace {
 
-/// Tells a batch from others, by its first numbers; below 2^53.
+/// Tells a batch from others, by its first numbers, to all ranks, which run one build; below 2^53.
 double mark_of(const AnyBatch& batch) {
   const NoGrad no_grad;
   std::uint64_t mark = 0;
@@ -156,9 +158,9 @@ double mark_of(const AnyBatch& batch) {
     constexpr std::int64_t kMost = 4096;
     const Tensor flat = tensor.detach().reshape({-1});
     const Tensor head = narrow(flat, 0, 0, std::min(flat.numel(), kMost)).to(Device::cpu()).contiguous();
-    const auto* const bytes = static_cast<const unsigned char*>(head.impl().data());
-    for (std::int64_t i = 0; i < head.numel() * size_of(head.dtype()); ++i)
-      mark = (mark ^ bytes[i]) * 0x100000001b3ULL;
+    const std::string_view bytes(static_cast<const char*>(head.impl().data()),
+                                 static_cast<std::size_t>(head.numel() * size_of(head.dtype())));
+    mark = 31 * mark + std::hash<std::string_view>()(bytes);
   });
   return static_cast<double>(mark >> 12);
 }

@@ -138,18 +138,20 @@ void TrainerCore::save_now() {
     const double result = detail::result_of("Trainer", state_.eval_results, options_.save.metric);
     if (!std::isnan(result)) metric = result;
   }
+  const auto write = [&] {
+    if (set_aside_from_) checkpoints_->set_aside(*set_aside_from_);
+    checkpoints_->save(state_.time.batch, metric);
+  };
   if (parallel_) {
     wait_for_files();  // what has failed there must not end rank 0 in the middle of a collective
     parallel_->together([&] {
-      if (checkpoints_ != nullptr) {
-        if (set_aside_from_) checkpoints_->set_aside(*set_aside_from_);
-        checkpoints_->save(state_.time.batch, metric);
-      } else
+      if (checkpoints_ != nullptr)
+        write();
+      else
         static_cast<void>(detail::checkpoint_of(parts_, {.gradients = false}));
     });
   } else {
-    if (set_aside_from_) checkpoints_->set_aside(*set_aside_from_);
-    checkpoints_->save(state_.time.batch, metric);
+    write();
   }
   saved_at_ = state_.time.batch;
   set_aside_from_.reset();

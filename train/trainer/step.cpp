@@ -1,6 +1,5 @@
 // One step of the optimizer: the batches in their parts, forward, loss, backward, scaler, schedule.
 #include <algorithm>
-#include <utility>
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
@@ -100,10 +99,13 @@ void TrainerCore::optimize(const StepBatches& step) {
     static_cast<void>(train_microbatches(step));
     state_.step_result = scaler_.step(*state_.optimizer);
   }
-  if (has_sinks_ && schedule_)
-    step_lr_ = select(state_.optimizer->rates(0), 0, 0).clone();  // the schedule writes the next one over it
-  else if (state_.optimizer != nullptr && !schedule_)
-    step_lr_ = state_.optimizer->lr();
+  if (has_sinks_ && state_.optimizer != nullptr) {
+    if (schedule_)
+      step_lr_ =
+          select(state_.optimizer->rates(0), 0, 0).clone();  // the schedule writes the next one over it
+    else
+      step_lr_ = state_.optimizer->lr();
+  }
   if (schedule_) schedule_->step(state_.step_result);
   if (scaler_.is_enabled()) scaler_.update();
 }
@@ -150,26 +152,26 @@ double host_number(const Tensor& tensor) { return *static_cast<const double*>(te
 
 void TrainerCore::weigh(std::vector<Piece>& pieces, const StepBatches& step) const {
   if (!parallel_ && pieces.size() == 1) return;
-  if (call_.weighs_samples()) {
+  if (weighs_samples_) {
     for (Piece& piece : pieces)
       piece.share = static_cast<double>(piece.samples) / static_cast<double>(step.samples);
     return;
   }
   const NoGrad no_grad;
   const InputHookGuard no_autocast{InputHookState{}};
-  for (Piece& piece : pieces) piece.weight = call_.weight(piece.batch);
-  std::vector<Tensor> sums(parallel_ ? static_cast<std::size_t>(parallel_->own_part_count()) : 1);
+  std::vector<Tensor> weights, sums(parallel_ ? static_cast<std::size_t>(parallel_->own_part_count()) : 1);
   for (const Piece& piece : pieces) {
+    weights.push_back(call_.weight(piece.batch));
     Tensor& sum = sums[static_cast<std::size_t>(piece.part)];
-    sum = sum.defined() ? sum + piece.weight : piece.weight;
+    sum = sum.defined() ? sum + weights.back() : weights.back();
   }
   const Device device = call_.weighs_on_host() ? Device::cpu() : state_.device;
   const Tensor total = parallel_ ? parallel_->sum_of_parts(sums, device) : sums.front();
-  const bool is_read = total.device().is_cpu();
-  const double all = is_read ? host_number(total) : 0;
-  for (Piece& piece : pieces) {
-    piece.total = total;
-    if (is_read) piece.share = host_number(std::exchange(piece.weight, {})) / all;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (total.device().is_cpu())
+      pieces[i].share = host_number(weights[i]) / host_number(total);
+    else
+      pieces[i].device_share = weights[i] / total;
   }
 }
 
@@ -205,11 +207,10 @@ Tensor TrainerCore::forward(const Piece& piece) {
     throw ShapeError("Trainer::fit", "a loss of one element",
                      loss.defined() ? to_string(loss.shape()) : std::string("an undefined one"),
                      "let it return the mean over the samples");
-  if (piece.weight.defined()) {
+  if (const Tensor& share = piece.device_share; share.defined()) {
     // The loss of a piece in which nothing counts is 0 / 0.
-    const Tensor share =
-        (piece.weight / piece.total).to(loss.dtype() == DType::f64 ? DType::f64 : DType::f32);
-    return where(piece.weight.gt(0).reshape(loss.shape()), loss, 0.0) * share;
+    const Tensor counted = where(share.gt(0).reshape(loss.shape()), loss, 0.0);
+    return counted * share.to(loss.dtype() == DType::f64 ? DType::f64 : DType::f32);
   }
   if (piece.share == 0) return zeros_like(loss.detach());
   return piece.share == 1 ? loss : loss * piece.share;
