@@ -221,6 +221,9 @@ def models():
             compare("models", ("mezzo", f"{name}/{mode}"), ("pytorch", f"{name}/{mode}"), 0.7, unit="resident")
         heavy = name.startswith(("conv_net", "resnet18_batch_128"))
         compare("models", ("mezzo", f"{name}/bf16"), ("mezzo", f"{name}/f32"), 0.65 if heavy else None, unit="resident")
+    # 160 steps of sizes that vary.
+    for name in ("lstm_lengths", "transformer_lengths", "convolutions_sizes"):
+        compare("models", ("mezzo", f"{name}/f32"), ("pytorch", f"{name}/f32"), 1.0, unit="resident")
     # Forward is a third of a step, and what runs again ends before its last product.
     plain, checkpointed = "gpt_12x256", "gpt_12x256_checkpointed"
     for mode in ("f32", "bf16"):

@@ -146,6 +146,39 @@ void add_images(Worker& worker) {
   });
 }
 
+/// Sizes that vary from step to step, for the memory: sequences of 20 to 399 places in training, and images
+/// of 20 to 1,019 pixels without gradients. A call is 80 steps.
+void add_varying(Worker& worker) {
+  const auto add = [&](const std::string& name, const auto& make, const auto& step) {
+    worker.add(name + "/f32", [make, step]() -> Body {
+      const auto training = on_target({make(), {}, {}}, false);
+      return [training, step, i = std::int64_t{0}]() mutable {
+        for (int steps = 0; steps < 80; ++steps) step(*training, i++);
+      };
+    });
+  };
+  const auto sequences = [](std::int64_t batch) {
+    return [batch](Training& training, std::int64_t i) {
+      mean(training.net->forward(normal({20 + 97 * i % 380, batch, 128}, kF32))).backward();
+      training.optimizer->step();
+      training.optimizer->zero_grad();
+    };
+  };
+  add(
+      "lstm_lengths", [] { return nn::make<SequenceLstm>(); }, sequences(16));
+  add(
+      "transformer_lengths", [] { return nn::make<nn::TransformerEncoderLayer>(128, 4); }, sequences(4));
+  const auto images = [](Training& training, std::int64_t i) {
+    const NoGrad no_grad;
+    const std::int64_t pixels = 20 + 337 * i % 1000;
+    static_cast<void>(training.net->forward(normal({1, 3, pixels, pixels}, kF32)));
+  };
+  const auto convolutions = [] {
+    return nn::make<nn::Sequential>(nn::Conv2d(3, 16, 3), nn::ReLU(), nn::Conv2d(16, 16, 3));
+  };
+  add("convolutions_sizes", convolutions, images);
+}
+
 void add_models(Worker& worker) {
   add_mlp(worker, "mlp_8_16_16_1", {8, 16, 16, 1}, 512);
   add_mlp(worker, "mlp_784_512_512_10", {784, 512, 512, 10}, 128);
@@ -156,6 +189,7 @@ void add_models(Worker& worker) {
   add_gpt(worker, "gpt_6x384", {.layers = 6, .width = 384, .heads = 6, .context = 256}, 4);
   add_checkpointed(worker);
   add_images(worker);
+  add_varying(worker);
   add_model(worker, "lstm", false, [] {
     return on_target({nn::make<LstmNet>(), normal({64, 32, 64}, kF32), integers(10, 32)}, true);
   });

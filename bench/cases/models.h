@@ -27,4 +27,12 @@ struct LstmNet final : nn::Layer {
   nn::Child<nn::Linear> head;
 };
 
+/// All steps of an LSTM over [T, N, 128].
+struct SequenceLstm final : nn::Layer {
+  SequenceLstm() : lstm(*this, "lstm", nn::LSTM(128, 128)) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) override { return lstm->forward(x).output; }
+
+  nn::Child<nn::LSTM> lstm;
+};
+
 }  // namespace bench

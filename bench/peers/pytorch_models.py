@@ -125,6 +125,43 @@ class Training:
         self.optimizer.zero_grad()
 
 
+class SequenceLstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(128, 128)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+def sequences(batch):
+    """Training on sequences of 20 to 399 places."""
+    def step(net, optimizer, i):
+        net(torch.randn(20 + 97 * i % 380, batch, 128)).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return step
+
+
+@torch.no_grad()
+def images(net, _optimizer, i):
+    pixels = 20 + 337 * i % 1000
+    net(torch.randn(1, 3, pixels, pixels))
+
+
+class VaryingSizes:
+    """Steps whose sizes vary, for the memory. A call is 80."""
+
+    def __init__(self, net, step):
+        self.net, self.step, self.i = net, step, 0
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)
+
+    def steps(self):
+        for _ in range(80):
+            self.step(self.net, self.optimizer, self.i)
+            self.i += 1
+
+
 class Loop:
     """A model of the examples trained from a DataLoader, as a loop is written. A call is 8 steps."""
 
@@ -206,8 +243,12 @@ def model_cases(device):
               "resnet18_batch_128": lambda: (resnet18(), normal(128, 3, 32, 32), classes(10, 128), False),
               "resnet9_channels_last": lambda: (last(resnet9()), last(normal(16, 3, 32, 32)), classes(10, 16), False),
               "lstm": lambda: (LstmNet(), normal(64, 32, 64), classes(10, 32), True)}
+    varying = {"lstm_lengths": lambda: VaryingSizes(SequenceLstm(), sequences(16)),
+               "transformer_lengths": lambda: VaryingSizes(nn.TransformerEncoderLayer(128, 4), sequences(4)),
+               "convolutions_sizes": lambda: VaryingSizes(nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3)), images)}
     for batch in (1, 8, 32):
         models[f"policy_batch_{batch}"] = mlp_parts((8, 64, 64, 4), batch)
     return {f"{name}/{mode}": lambda parts=parts, mode=mode: Training(*parts(), mode, device).step
             for name, parts in models.items()
-            for mode in ("f32", "bf16", "f16_scaler", "f32_compiled", "bf16_compiled", "f16_scaler_compiled")}
+            for mode in ("f32", "bf16", "f16_scaler", "f32_compiled", "bf16_compiled", "f16_scaler_compiled")} | {
+                f"{name}/f32": lambda make=make: make().steps for name, make in varying.items()}
