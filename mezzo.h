@@ -21,6 +21,7 @@
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/allocator.h"
+#include "mezzo/core/memory/process_memory.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/core/threads.h"

@@ -1,17 +1,17 @@
 // The registry of backends, the CPU's own backend, and the Device functions that need them.
 #include "mezzo/core/backend.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "mezzo/core/error.h"
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 namespace mezzo {
 
@@ -19,14 +19,37 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;  // one cache line, and the widest vector load
 
+/// Whether a block comes from the system by itself, so that it goes back as one: malloc keeps what lies below
+/// a block that is still in use. Under AddressSanitizer all come from malloc, whose blocks it watches.
+bool is_mapped([[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+  return false;
+#else
+  return bytes >= (std::size_t{256} << 10U);
+#endif
+}
+
+void* mapped(std::size_t bytes) noexcept {
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+std::size_t rounded_up(std::size_t bytes, std::size_t step) noexcept {
+  return (bytes + step - 1) / step * step;
+}
+
+/// The addresses of the first whole page in a block, and behind the last one.
+std::pair<std::uintptr_t, std::uintptr_t> whole_pages(void* memory, std::size_t bytes,
+                                                      std::size_t page) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return {(address + page - 1) / page * page, (address + bytes) / page * page};
+}
+
 /// Asks for large pages where they fit into a new block: a pass over many large arrays, as an optimizer's
 /// step is, otherwise spends a tenth of its time on finding pages. A hint; nothing depends on it.
 void ask_for_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(MADV_HUGEPAGE)
-  constexpr std::uintptr_t kPage = std::uintptr_t{2} << 20;
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t begin = (address + kPage - 1) / kPage * kPage;
-  const std::uintptr_t end = (address + bytes) / kPage * kPage;
+  const auto [begin, end] = whole_pages(memory, bytes, std::size_t{2} << 20U);
   if (memory != nullptr && begin < end)
     static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
 #endif
@@ -37,11 +60,21 @@ class CpuBackend final : public Backend {
   [[nodiscard]] int device_count() const override { return 1; }
   [[nodiscard]] std::string description() const override { return "cpu"; }
   [[nodiscard]] void* allocate(std::size_t bytes, int /*index*/) override {
-    void* const memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    void* const memory =
+        is_mapped(bytes) ? mapped(bytes) : std::aligned_alloc(kAlignment, rounded_up(bytes, kAlignment));
     ask_for_large_pages(memory, bytes);
     return memory;
   }
-  void deallocate(void* memory, std::size_t /*bytes*/, int /*index*/) noexcept override { std::free(memory); }
+  void deallocate(void* memory, std::size_t bytes, int /*index*/) noexcept override {
+    if (memory != nullptr && is_mapped(bytes))
+      ::munmap(memory, bytes);
+    else
+      std::free(memory);
+  }
+  void discard(void* memory, std::size_t bytes, int /*index*/) noexcept override {
+    const auto [begin, end] = whole_pages(memory, bytes, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
+    if (begin < end) static_cast<void>(::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED));
+  }
   void copy_from_host(void* device, const void* host, std::size_t bytes, int /*index*/) override {
     if (bytes > 0) std::memcpy(device, host, bytes);
   }

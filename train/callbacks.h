@@ -69,13 +69,16 @@ class SpeedMonitor final : public Callback {
 struct MemoryMonitorOptions {
   std::int64_t every = 10;  ///< batches; the system takes some 20 us to say what the process has
 };
-/// Logs bytes: "memory/allocated", "memory/peak_allocated" and "memory/reserved" of the training's device
-/// (memory_stats), "memory/process" and "memory/process_peak" (process_memory; on Linux).
-/// Throws: ValueError for every < 1. Source: composer.callbacks.MemoryMonitor.
+/// Logs bytes: "memory/allocated", "memory/peak_allocated", "memory/reserved" and "memory/cached" of the
+/// training's device (memory_stats), "memory/process" and "memory/process_peak" (process_memory; on Linux);
+/// and at the end of fit() the text "memory", one line (memory_line). Throws: ValueError for every < 1.
+/// Source: composer.callbacks.MemoryMonitor.
 class MemoryMonitor final : public Callback {
  public:
   explicit MemoryMonitor(const MemoryMonitorOptions& options = {});
-  [[nodiscard]] bool match(Event event) const override { return event == Event::batch_end; }
+  [[nodiscard]] bool match(Event event) const override {
+    return event == Event::batch_end || event == Event::fit_end;
+  }
   void run(Event event, State& state) override;
 
  private:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mezzo/core/function.h"
+#include "mezzo/core/memory/process_memory.h"
 
 namespace mezzo::train {
 
@@ -71,12 +72,7 @@ class Throughput {
   bool paused_ = false;
 };
 
-/// Bytes of physical memory of this process: now, and the most since it began. 0 where the system does not
-/// say (/proc/self/status is not there). Memory of a device: memory_stats (core/memory/allocator.h).
-struct ProcessMemory {
-  std::int64_t resident = 0;
-  std::int64_t peak = 0;
-};
-[[nodiscard]] ProcessMemory process_memory();
+using mezzo::process_memory;
+using mezzo::ProcessMemory;
 
 }  // namespace mezzo::train

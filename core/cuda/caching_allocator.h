@@ -12,11 +12,17 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/core/cuda/blocks.h"
 #include "mezzo/core/cuda/stream.h"
 #include "mezzo/core/memory/allocator.h"
+#include "mezzo/core/memory/blocks.h"
 
 namespace mezzo::cuda {
+
+using mezzo::detail::Block;
+using mezzo::detail::BlockRecords;
+using mezzo::detail::BlockTable;
+using mezzo::detail::Heap;
+using mezzo::detail::Segment;
 
 /// All sizes are multiples of this.
 inline constexpr std::size_t kRounding = 512;

@@ -1,5 +1,6 @@
-// The allocator of devices whose backend has none of its own, which is the CPU: freed blocks are cached by
-// exact rounded size and never split. Blocks of up to 4 KiB go through lists per thread without a lock.
+// The allocator of devices whose backend has none of its own, which is the CPU: freed blocks are kept, as
+// many as the tensors of late have needed; large ones in segments (core/memory/large_blocks.h), others by
+// size class (core/memory/block_cache.h). Blocks of up to 4 KiB go through lists per thread without a lock.
 // CUDA brings its own allocator.
 #include "mezzo/core/memory/allocator.h"
 
@@ -19,7 +20,9 @@
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/block_cache.h"
 #include "mezzo/core/memory/fork_order.h"
+#include "mezzo/core/memory/large_blocks.h"
 #include "mezzo/core/memory/memory_limit.h"
 #include "mezzo/core/memory/per_thread.h"
 
@@ -31,12 +34,14 @@ constinit ForkHandlers handlers_around_allocator;
 
 namespace {
 
-// Blocks are kept by rounded size and reused for requests of the same rounded size only. A training step
-// repeats its sizes, so exact classes hit from the second step on, and no block is ever split or wasted on a
-// smaller request.
+// Blocks below 256 KiB are kept by class and used again for requests of the same class only; larger ones are
+// cut from segments (LargeBlocks). A training step repeats its sizes, so it takes nothing from the system
+// from the second step on. Where sizes vary what is free goes back: all that is taken from the system is at
+// most twice what tensors have held at once of late, or a floor more than they hold now.
 class CachingAllocator {
  public:
-  explicit CachingAllocator(Device device) : device_(device), backend_(backend(device)) {}
+  explicit CachingAllocator(Device device)
+      : device_(device), backend_(backend(device)), large_(backend_, device.index) {}
 
   void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
@@ -48,22 +53,33 @@ class CachingAllocator {
   void deallocate(void* memory, std::size_t bytes) noexcept {
     if (memory == nullptr) return;
     count_out(bytes);
-    put(memory, rounded(bytes));
+    put(memory, rounded(bytes), bytes);
   }
 
   /// A block of a rounded size, of which `asked` bytes will be used.
   void* take(std::size_t size, std::size_t asked) {
     const std::scoped_lock lock(mutex_);
-    void* const memory = from_cache(size);
-    return memory != nullptr ? memory : from_system(size, asked);
+    note_use(asked);
+    void* memory = nullptr;
+    if (is_large(asked)) {
+      memory = take_large(asked);
+    } else if ((memory = cache_.take(size)) == nullptr) {
+      memory = from_system(size, asked, [&] { return backend_.allocate(size, device_.index); });
+      of_classes_ += static_cast<std::int64_t>(size);
+    }
+    return memory;
   }
-  void put(void* memory, std::size_t size) noexcept {
+  void put(void* memory, std::size_t size, std::size_t asked) noexcept {
     const std::scoped_lock lock(mutex_);
+    if (is_large(asked)) {
+      large_.put(memory);
+      return trim(allowance());
+    }
     // Under AddressSanitizer memory goes straight back, so that a use after free is seen.
 #if !defined(__SANITIZE_ADDRESS__)
     try {
-      cache_[size].push_back(memory);
-      return;
+      cache_.put(memory, size);
+      return trim(allowance());
     } catch (const std::bad_alloc&) {  // no room to remember it: give it back below
     }
 #endif
@@ -87,15 +103,14 @@ class CachingAllocator {
 
   void empty_cache() {
     const std::scoped_lock lock(mutex_);
-    for (auto& [size, blocks] : cache_) {
-      for (void* memory : blocks) return_to_system(memory, size);
-    }
-    cache_.clear();
+    trim(0);
   }
 
   MemoryStats stats() {
     const std::scoped_lock lock(mutex_);
-    MemoryStats stats = stats_;
+    MemoryStats stats;
+    stats.system_allocations = system_allocations_;
+    stats.reserved = reserved();
     stats.allocations = allocations_.load(std::memory_order_relaxed);
     stats.current = current_.load(std::memory_order_relaxed);
     stats.peak = peak_.load(std::memory_order_relaxed);
@@ -105,64 +120,107 @@ class CachingAllocator {
     peak_.store(current_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
 
-  // 64 bytes to 4 KiB, pages to 1 MiB, 64 KiB beyond: at most 7 % lost to rounding above the smallest
-  // sizes.
-  static std::size_t rounded(std::size_t bytes) {
-    const std::size_t step = bytes <= 4096 ? 64 : bytes <= (1U << 20) ? 4096 : 65536;
-    return (bytes + step - 1) / step * step;
-  }
+  static std::size_t rounded(std::size_t bytes) { return detail::BlockCache::class_size(bytes); }
 
  private:
-  void* from_cache(std::size_t size) {
-    const auto found = cache_.find(size);
-    if (found == cache_.end() || found->second.empty()) return nullptr;
-    void* memory = found->second.back();
-    found->second.pop_back();
-    return memory;
+  /// Keeps in mind how much tensors hold at once: in this window of requests, and in the one before.
+  void note_use(std::size_t asked) {
+    constexpr std::int64_t kWindow = 16384;  // more requests than a step has
+    if (++requests_ % kWindow == 0) earlier_use_ = std::exchange(use_, 0);
+    use_ = std::max(use_, current_.load(std::memory_order_relaxed) + static_cast<std::int64_t>(asked));
   }
-  void* from_system(std::size_t size, std::size_t asked) {
-    ++stats_.system_allocations;
-    void* memory = exceeds_limit(size) ? nullptr : backend_.allocate(size, device_.index);
-    if (memory == nullptr) {
-      for (auto& [cached_size, blocks] : cache_) {
-        for (void* block : blocks) return_to_system(block, cached_size);
-        blocks.clear();
+  /// Bytes that may be taken from the system, cached ones included.
+  [[nodiscard]] std::int64_t allowance() const {
+    constexpr std::int64_t kFloor = std::int64_t{32} << 20U;
+    return std::max(2 * std::max(use_, earlier_use_), current_.load(std::memory_order_relaxed) + kFloor);
+  }
+  [[nodiscard]] static bool is_large([[maybe_unused]] std::size_t asked) noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+    return false;
+#else
+    return asked >= detail::LargeBlocks::kLeast;
+#endif
+  }
+  /// Bytes taken from the system.
+  [[nodiscard]] std::int64_t reserved() const noexcept {
+    return of_classes_ + static_cast<std::int64_t>(large_.reserved());
+  }
+  /// Gives free memory back until no more than so many bytes are taken from the system, or none is free.
+  void trim(std::int64_t bytes) noexcept {
+    if (reserved() > bytes) large_.give_back(static_cast<std::size_t>(reserved() - bytes));
+    while (reserved() > bytes && cache_.bytes() > 0) {
+      const auto [memory, size] = cache_.take_oldest();
+      return_to_system(memory, size);
+    }
+  }
+  void* take_large(std::size_t asked) {
+    const std::size_t before = large_.reserved();
+    void* const memory = asked > kMostAsked ? nullptr : large_.take(asked);
+    if (memory != nullptr && large_.reserved() == before) return memory;
+    const auto grow = [&] { return memory != nullptr ? memory : large_.grow(asked); };
+    try {
+      return from_system(asked, asked, grow);
+    } catch (const OutOfMemoryError&) {
+      large_.put(memory);
+      throw;
+    }
+  }
+  /// What `make` gives, or throws; it takes `size` bytes from the system.
+  template <typename Make>
+  void* from_system(std::size_t size, std::size_t asked, const Make& make) {
+    ++system_allocations_;
+    void* memory = nullptr;
+    if (size <= kMostAsked) {
+      trim(allowance() - static_cast<std::int64_t>(size));
+      if (!exceeds_limit(asked)) memory = make();
+      if (memory == nullptr) {
+        trim(0);
+        if (!exceeds_limit(asked)) memory = make();
       }
-      if (!exceeds_limit(size)) memory = backend_.allocate(size, device_.index);
     }
     if (memory == nullptr) throw_out_of_memory(asked);
-    stats_.reserved += static_cast<std::int64_t>(size);
     return memory;
   }
-  /// Whether the system would kill the process for using so much more: malloc returns memory that the cgroup
-  /// does not grant. Read from a file, so only once per 64 MiB.
-  [[nodiscard]] bool exceeds_limit(std::size_t size) const {
-    constexpr std::int64_t kStep = std::int64_t{64} << 20U;
+  /// Whether the system would kill the process for using so much more: it hands out memory that the cgroup
+  /// does not grant. Read from files, so only once per 16 MiB.
+  [[nodiscard]] bool exceeds_limit(std::size_t asked) const {
+    constexpr std::int64_t kStep = std::int64_t{16} << 20U;
     if (!device_.is_cpu()) return false;
-    const auto more = static_cast<std::int64_t>(std::min(size, std::size_t{1} << 60U));
-    if ((stats_.reserved + more) / kStep == stats_.reserved / kStep) return false;
-    const std::int64_t limit = detail::memory_of_cgroups();
-    return limit > 0 && stats_.reserved + more > limit;
+    const auto more = static_cast<std::int64_t>(asked);
+    if ((reserved() + more) / kStep == reserved() / kStep) return false;
+    const detail::CgroupMemory memory = detail::memory_of_cgroups();
+    // What nobody has written to yet counts, too, though the system does not know it.
+    return memory.granted > 0 && std::max(reserved(), memory.used) + more > memory.granted;
   }
   [[noreturn]] void throw_out_of_memory(std::size_t asked) const {
-    const std::int64_t limit = device_.is_cpu() ? detail::memory_of_cgroups() : 0;
-    throw OutOfMemoryError("allocate", std::to_string(asked) + " free bytes on " + to_string(device_),
-                           std::to_string(current_.load()) + " bytes held by tensors (peak " +
-                               std::to_string(peak_.load()) + ", reserved " +
-                               std::to_string(stats_.reserved) + ")" +
-                               (limit > 0 ? " of " + std::to_string(limit) + " granted by the cgroup" : ""),
-                           "use a smaller batch or model, or free tensors first");
+    const detail::CgroupMemory memory =
+        device_.is_cpu() ? detail::memory_of_cgroups() : detail::CgroupMemory{};
+    throw OutOfMemoryError(
+        "allocate", std::to_string(asked) + " free bytes on " + to_string(device_),
+        std::to_string(current_.load()) + " bytes held by tensors (peak " + std::to_string(peak_.load()) +
+            ", reserved " + std::to_string(reserved()) + ", cached " +
+            std::to_string(reserved() - current_.load()) + ")" +
+            (memory.granted > 0 ? ", " + std::to_string(memory.used) + " in use of " +
+                                      std::to_string(memory.granted) + " granted by the cgroup"
+                                : ""),
+        "use a smaller batch or model, or free tensors first");
   }
   void return_to_system(void* memory, std::size_t size) noexcept {
     backend_.deallocate(memory, size, device_.index);
-    stats_.reserved -= static_cast<std::int64_t>(size);
+    of_classes_ -= static_cast<std::int64_t>(size);
   }
+
+  static constexpr std::size_t kMostAsked = std::size_t{1} << 60U;
 
   Device device_;
   Backend& backend_;
   std::mutex mutex_;
-  std::map<std::size_t, std::vector<void*>> cache_;
-  MemoryStats stats_;  // reserved and system_allocations; the others are counted without the lock
+  detail::BlockCache cache_;
+  detail::LargeBlocks large_;
+  std::int64_t requests_ = 0;               // of blocks above the smallest
+  std::int64_t use_ = 0, earlier_use_ = 0;  // most bytes that tensors held at once
+  std::int64_t of_classes_ = 0;             // bytes taken from the system for blocks below the large ones
+  std::int64_t system_allocations_ = 0;
   std::atomic<std::int64_t> allocations_{0}, current_{0}, peak_{0};
 };
 
@@ -220,14 +278,16 @@ class SmallBlocks {
     return std::exchange(head, head->next);
   }
   [[nodiscard]] bool put(void* memory, std::size_t size) noexcept {
-    if (counts_[size / kStep] == kMaxKept) return false;
+    if (counts_[size / kStep] == std::min(kMaxKept, kMaxBytes / static_cast<std::uint32_t>(size)))
+      return false;
     ++counts_[size / kStep];
     heads_[size / kStep] = ::new (memory) FreeBlock{heads_[size / kStep]};
     return true;
   }
   void flush() noexcept {
     for (std::size_t size = kStep; size <= kLargest; size += kStep) {
-      while (void* const memory = take(size)) allocator(Device::cpu()).put(memory, size);
+      if (CachingAllocator::rounded(size) != size) continue;  // no class
+      while (void* const memory = take(size)) allocator(Device::cpu()).put(memory, size, size);
     }
   }
 
@@ -238,7 +298,7 @@ class SmallBlocks {
 
  private:
   static constexpr std::size_t kStep = 64;
-  static constexpr std::uint32_t kMaxKept = 256;
+  static constexpr std::uint32_t kMaxKept = 256, kMaxBytes = 65536;  // of each size
   struct FreeBlock {
     FreeBlock* next;
   };
@@ -261,7 +321,9 @@ bool is_small(std::size_t bytes, Device device) { return bytes <= SmallBlocks::k
 
 MemoryStats memory_stats(Device device) {
   DeviceAllocator* const own = detail::device_allocator(device);
-  return own != nullptr ? own->stats() : allocator(device).stats();
+  MemoryStats stats = own != nullptr ? own->stats() : allocator(device).stats();
+  stats.cached = stats.reserved - stats.current;
+  return stats;
 }
 void reset_peak_memory_stats(Device device) {
   if (DeviceAllocator* const own = detail::device_allocator(device)) return own->reset_peak();

@@ -12,13 +12,15 @@ namespace mezzo {
 
 /// Bytes of one device, as requested by tensors (not rounded).
 struct MemoryStats {
-  std::int64_t current = 0;             ///< held by live tensors now
-  std::int64_t peak = 0;                ///< largest `current` since start or the last reset
-  std::int64_t reserved = 0;            ///< taken from the system: live blocks and the cache, with rounding
-  std::int64_t allocations = 0;         ///< requests served since start
+  std::int64_t current = 0;      ///< held by live tensors now
+  std::int64_t peak = 0;         ///< largest `current` since start or the last reset
+  std::int64_t reserved = 0;     ///< taken from the system: live blocks and the cache, with rounding
+  std::int64_t cached = 0;       ///< of `reserved`, not held by tensors: free blocks, and what rounding adds
+  std::int64_t allocations = 0;  ///< requests served since start
   std::int64_t system_allocations = 0;  ///< of these, requests that had to go to the system
 };
 
+/// (torch.cuda.memory_stats.)
 [[nodiscard]] MemoryStats memory_stats(Device device);
 /// Starts a new peak at the current value (torch.cuda.reset_peak_memory_stats).
 void reset_peak_memory_stats(Device device);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <initializer_list>
 #include <limits>
+#include <string_view>
 
 #include "mezzo/core/parallel/cgroup.h"
 
@@ -35,20 +37,46 @@ std::int64_t bytes_of_swap(const std::string& root) {
   return std::clamp<std::int64_t>(kib, 0, kNone / 4096) * 1024;
 }
 
+/// The sum of numbers of these names in a file of lines "name number"; 0 for those that are not there.
+std::int64_t sum_in_file(const std::string& path, std::initializer_list<std::string_view> names) {
+  std::ifstream file(path);
+  std::int64_t sum = 0, number = 0;
+  for (std::string name; file >> name >> number;) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) sum += number;
+  }
+  return sum;
+}
+
+std::int64_t zero_for_none(std::int64_t bytes) { return bytes == kNone ? 0 : bytes; }
+
+CgroupMemory memory_of(const std::string& folder, bool version2, const std::string& root) {
+  const std::int64_t memory = bytes_of_file(folder + (version2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  if (memory == kNone) return {};
+  const std::int64_t swap = bytes_of_swap(root);
+  const std::int64_t granted =
+      version2 ? memory + std::min(swap, bytes_of_file(folder + "/memory.swap.max"))
+               : std::min(memory + swap, bytes_of_file(folder + "/memory.memsw.limit_in_bytes"));
+  const std::int64_t used =
+      version2 ? zero_for_none(bytes_of_file(folder + "/memory.current")) +
+                     zero_for_none(bytes_of_file(folder + "/memory.swap.current"))
+               : std::max(zero_for_none(bytes_of_file(folder + "/memory.usage_in_bytes")),
+                          zero_for_none(bytes_of_file(folder + "/memory.memsw.usage_in_bytes")));
+  const std::string stat = folder + "/memory.stat";
+  const std::int64_t files = version2 ? sum_in_file(stat, {"active_file", "inactive_file"})
+                                      : sum_in_file(stat, {"total_active_file", "total_inactive_file"});
+  return {std::max<std::int64_t>(granted, 1), std::max<std::int64_t>(used - files, 0)};
+}
+
 }  // namespace
 
-std::int64_t memory_of_cgroups(const std::string& root) {
-  std::int64_t least = kNone;
+CgroupMemory memory_of_cgroups(const std::string& root) {
+  CgroupMemory least;
   for (const auto& [folder, version2] : cgroups_of("memory", root)) {
-    const std::int64_t memory = bytes_of_file(folder + (version2 ? "/memory.max" : "/memory.limit_in_bytes"));
-    if (memory == kNone) continue;
-    const std::int64_t swap = bytes_of_swap(root);
-    const std::int64_t limit =
-        version2 ? memory + std::min(swap, bytes_of_file(folder + "/memory.swap.max"))
-                 : std::min(memory + swap, bytes_of_file(folder + "/memory.memsw.limit_in_bytes"));
-    least = std::min(least, limit);
+    const CgroupMemory memory = memory_of(folder, version2, root);
+    const bool is_less = least.granted == 0 || memory.granted - memory.used < least.granted - least.used;
+    if (memory.granted > 0 && is_less) least = memory;
   }
-  return least == kNone ? 0 : std::max<std::int64_t>(least, 1);
+  return least;
 }
 
 }  // namespace mezzo::detail

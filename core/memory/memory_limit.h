@@ -6,8 +6,12 @@
 
 namespace mezzo::detail {
 
-/// Bytes of memory and swap together that the process's cgroups, and those above them, grant; 0 for no limit.
-/// The system kills a process that takes more. `root` is put before the paths /proc and /sys (for tests).
-[[nodiscard]] std::int64_t memory_of_cgroups(const std::string& root = {});
+struct CgroupMemory {
+  std::int64_t granted = 0;  ///< bytes of memory and swap together; 0: no limit
+  std::int64_t used = 0;  ///< of these, by all processes of the group; pages of files, which can go, left out
+};
+/// Of the process's cgroup, or the one above it, that has least left. The system kills a process that takes
+/// more. `root` is put before the paths /proc and /sys (for tests).
+[[nodiscard]] CgroupMemory memory_of_cgroups(const std::string& root = {});
 
 }  // namespace mezzo::detail

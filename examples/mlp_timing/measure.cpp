@@ -192,7 +192,8 @@ class Session {
     synchronize(device);
     result_.total_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
     result_.host_reads += static_cast<std::int64_t>(host_reads() - reads);
-    // Others' models lie in memory as well: what counts is what this one added to its own.
+    // The other modes' models lie in memory as well: what counts is what this one added to its own.
+    result_.peak_of_all = std::max(result_.peak_of_all, memory_stats(device).peak);
     const std::int64_t peak = own_bytes_ + memory_stats(device).peak - allocated;
     result_.peak_without_data = std::max(result_.peak_without_data, peak);
     own_bytes_ += memory_stats(device).current - allocated;

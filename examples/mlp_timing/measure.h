@@ -22,6 +22,7 @@ struct Measurement {
   std::vector<double> turn_seconds;  ///< the median step of each turn
   std::int64_t peak_bytes = 0;       ///< by tensors of this mode, the resident data included
   std::int64_t peak_without_data = 0;
+  std::int64_t peak_of_all = 0;  ///< bytes that all modes, and whatever else has tensors, held at once
   double final_loss = 0;
   std::int64_t steps_skipped = 0;
   std::vector<ScalePoint> scales;

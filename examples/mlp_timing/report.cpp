@@ -14,6 +14,7 @@
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda.h"
+#include "mezzo/core/memory/process_memory.h"
 #include "mezzo/core/threads.h"
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/gemm/gemm.h"
@@ -155,6 +156,9 @@ std::string table(const Workload& workload, const std::vector<Measurement>& runs
                       runs.front().turn_seconds.size(),
                       certain ? "and lies between the two\nlast numbers with 95 % certainty"
                               : "the two last numbers are\nthe extremes");
+  MemoryStats stats = memory_stats(workload.device);
+  for (const Measurement& run : runs) stats.peak = std::max(stats.peak, run.peak_of_all);
+  text += "Memory of all modes together, " + memory_line(workload.device, stats) + ".\n";
   if (gpu) {
     text +=
         "Steps are timed on the GPU, from before to behind each; the host waits at the end of a turn.\n"

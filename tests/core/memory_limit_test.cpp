@@ -8,7 +8,7 @@
 namespace mezzo::detail {
 namespace {
 
-std::int64_t limit(const test::SystemRoot& root) { return memory_of_cgroups(root.path()); }
+std::int64_t limit(const test::SystemRoot& root) { return memory_of_cgroups(root.path()).granted; }
 
 TEST(MemoryLimit, OfACgroupOfVersion2IsMemoryAndTheSwapThatIsThere) {
   test::SystemRoot root;
@@ -48,6 +48,25 @@ TEST(MemoryLimit, NonsenseInFilesIsNoLimit) {
     root.write("/proc/meminfo", "SwapTotal:\nSwapTotal: x kB\n");
     EXPECT_EQ(limit(root), 0) << text;
   }
+}
+
+TEST(MemoryLimit, WhatIsUsedIsWhatCannotGo) {
+  test::SystemRoot root;
+  root.write("/proc/self/cgroup", "0::/a\n").write("/sys/fs/cgroup/a/memory.max", "9000000\n");
+  EXPECT_EQ(memory_of_cgroups(root.path()).used, 0) << "no files";
+  root.write("/sys/fs/cgroup/a/memory.current", "5000000\n");
+  root.write("/sys/fs/cgroup/a/memory.stat",
+             "anon 3000000\nactive_file 1000000\ninactive_file 500000\nfile 7\n");
+  EXPECT_EQ(memory_of_cgroups(root.path()).used, 3500000);
+  root.write("/sys/fs/cgroup/memory.max", "8000000\n").write("/sys/fs/cgroup/memory.current", "7000000\n");
+  EXPECT_EQ(memory_of_cgroups(root.path()).granted, 8000000) << "the group with the least left";
+  test::SystemRoot old;
+  old.write("/proc/self/cgroup", "5:memory:/m\n")
+      .write("/sys/fs/cgroup/memory/m/memory.limit_in_bytes", "9000000\n");
+  old.write("/sys/fs/cgroup/memory/m/memory.usage_in_bytes", "5000000\n");
+  old.write("/sys/fs/cgroup/memory/m/memory.stat",
+            "cache 5\ntotal_active_file 1000000\ntotal_inactive_file 1\n");
+  EXPECT_EQ(memory_of_cgroups(old.path()).used, 3999999);
 }
 
 }  // namespace

@@ -81,6 +81,7 @@ TEST_F(MlpTiming, OnTheCpu) {
   EXPECT_EQ(loss_of(report, 2), loss_of(report, 1));
   EXPECT_EQ(loss_of(report, 4), loss_of(report, 3));
   expect_said("6 steps");
+  expect_said("Memory of all modes together, cpu: at most ");
   EXPECT_EQ(report["turns"], 6);
   for (const auto& run : report["runs"]) {
     const auto& faster = run["speedup"];

@@ -88,6 +88,7 @@ TEST(MemoryMonitors, LogWhatTheAllocatorHolds) {
     EXPECT_EQ(values->values["memory/allocated"].at(step), static_cast<double>(stat.current));
     EXPECT_EQ(values->values["memory/peak_allocated"].at(step), static_cast<double>(stat.peak));
     EXPECT_EQ(values->values["memory/reserved"].at(step), static_cast<double>(stat.reserved));
+    EXPECT_EQ(values->values["memory/cached"].at(step), static_cast<double>(stat.reserved - stat.current));
   }
   EXPECT_EQ(values->of("memory/allocated").size(), 3U);
   if (process_memory().resident > 0) {

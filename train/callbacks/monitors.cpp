@@ -60,12 +60,14 @@ MemoryMonitor::MemoryMonitor(const MemoryMonitorOptions& options) : options_(opt
                      "1 is each batch");
 }
 
-void MemoryMonitor::run(Event /*event*/, State& state) {
+void MemoryMonitor::run(Event event, State& state) {
+  if (event == Event::fit_end) return state.logger().text("memory", memory_line(state.device));
   if (state.time.batch % options_.every != 0) return;
   const MemoryStats stats = memory_stats(state.device);
   state.log("memory/allocated", stats.current);
   state.log("memory/peak_allocated", stats.peak);
   state.log("memory/reserved", stats.reserved);
+  state.log("memory/cached", stats.cached);
   const ProcessMemory process = process_memory();
   if (process.resident == 0) return;
   state.log("memory/process", process.resident);

@@ -1,15 +1,9 @@
-// Rates over a ring of marks, and the memory of the process from /proc.
+// Rates over a ring of marks.
 #include "mezzo/train/throughput.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <array>
-#include <charconv>
 #include <chrono>
 #include <limits>
 #include <string>
-#include <string_view>
 
 #include "mezzo/core/error.h"
 
@@ -87,35 +81,5 @@ double Throughput::steps_per_second() const { return rate(&Work::steps); }
 double Throughput::total_samples_per_second() const { return total_rate(&Work::samples); }
 double Throughput::total_tokens_per_second() const { return total_rate(&Work::tokens); }
 double Throughput::total_steps_per_second() const { return total_rate(&Work::steps); }
-
-namespace {
-
-/// The number of kB behind `name` in the text of /proc/self/status, in bytes; 0 without one.
-std::int64_t status_bytes(std::string_view text, std::string_view name) {
-  const std::size_t at = text.find(name);
-  if (at == std::string_view::npos) return 0;
-  text.remove_prefix(at + name.size());
-  const std::size_t digit = text.find_first_not_of(" \t");
-  if (digit == std::string_view::npos) return 0;
-  text.remove_prefix(digit);
-  std::int64_t kilobytes = 0;
-  std::from_chars(text.data(), text.data() + text.size(), kilobytes);
-  return kilobytes * 1024;
-}
-
-}  // namespace
-
-ProcessMemory process_memory() {
-  const int descriptor = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return {};
-  std::array<char, 8192> text{};
-  std::size_t size = 0;
-  ssize_t count = 0;
-  while ((count = ::read(descriptor, text.data() + size, text.size() - size)) > 0)
-    size += static_cast<std::size_t>(count);
-  ::close(descriptor);
-  const std::string_view status(text.data(), size);
-  return {.resident = status_bytes(status, "\nVmRSS:"), .peak = status_bytes(status, "\nVmHWM:")};
-}
 
 }  // namespace mezzo::train

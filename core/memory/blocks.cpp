@@ -1,11 +1,12 @@
 // Best fit among the free blocks of a heap, splitting and merging of blocks, and the hash table from
 // address to block. Host memory is allocated only for new block records and when the table grows.
-#include "mezzo/core/cuda/blocks.h"
+#include "mezzo/core/memory/blocks.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
-namespace mezzo::cuda {
+namespace mezzo::detail {
 
 bool SmallerBlock::operator()(const Block* a, const Block* b) const noexcept {
   return a->size != b->size ? a->size < b->size : a->address < b->address;
@@ -40,7 +41,7 @@ Block& BlockRecords::make() {
 }
 
 void BlockRecords::recycle(Block& block) noexcept {
-  block.asked = 0;
+  block.asked = block.given_back = 0;
   block.segment = nullptr;
   block.before = block.after = nullptr;
   block.in_use = false;
@@ -50,7 +51,7 @@ void BlockRecords::recycle(Block& block) noexcept {
 }
 
 std::size_t BlockTable::bucket(const void* address) const noexcept {
-  // Addresses are multiples of 512; the product spreads what is left over the high bits.
+  // Addresses are multiples of 512 at least; the product spreads what is left over the high bits.
   const std::uint64_t key = reinterpret_cast<std::uintptr_t>(address) >> 9;
   return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15ULL) >> 32) & (buckets_.size() - 1);
 }
@@ -93,6 +94,8 @@ void split(Block& block, std::size_t size, BlockRecords& records) {
   Block& rest = records.make();
   rest.address = block.address + size;
   rest.size = block.size - size;
+  rest.given_back = std::min(block.given_back, rest.size);
+  block.given_back -= rest.given_back;
   rest.segment = block.segment;
   rest.before = &block;
   rest.after = std::exchange(block.after, &rest);
@@ -103,8 +106,11 @@ void split(Block& block, std::size_t size, BlockRecords& records) {
 
 namespace {
 
-// `block` grows by its right neighbour, whose record goes.
+// `block` grows by its right neighbour, whose record goes. What the system has in the middle of both does not
+// count as given back any more.
 void absorb(Block& block, Block& neighbour, BlockRecords& records) noexcept {
+  const bool all = neighbour.given_back == neighbour.size;
+  block.given_back = neighbour.given_back + (all ? block.given_back : 0);
   block.size += neighbour.size;
   block.after = neighbour.after;
   if (block.after != nullptr) block.after->before = &block;
@@ -131,4 +137,4 @@ Block& release(Block& block, BlockRecords& records) noexcept {
   return *merged;
 }
 
-}  // namespace mezzo::cuda
+}  // namespace mezzo::detail

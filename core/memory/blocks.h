@@ -1,6 +1,7 @@
-// The data structures of the caching allocator: segments that came from the device, the blocks they are cut
-// into, and heaps of free blocks. Nothing here asks for host memory once a program repeats its steps: free
-// blocks move between sets with their tree nodes, and block records are used again.
+// The data structures of the caching allocators, the CPU's of large blocks and CUDA's: segments that came
+// from the device, the blocks they are cut into, and heaps of free blocks. Nothing here asks for host memory
+// once a program repeats its steps: free blocks move between sets with their tree nodes, and block records
+// are used again.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +11,12 @@
 #include <vector>
 
 namespace mezzo::cuda {
-
 class Stream;
 class MemoryPool;
+}  // namespace mezzo::cuda
+
+namespace mezzo::detail {
+
 struct Block;
 struct Segment;
 
@@ -28,8 +32,9 @@ using FreeBlocks = std::set<Block*, SmallerBlock>;
 /// A piece of a segment, in use or free.
 struct Block {
   std::byte* address = nullptr;
-  std::size_t size = 0;   ///< bytes, a multiple of kRounding
-  std::size_t asked = 0;  ///< bytes that the user of the block asked for
+  std::size_t size = 0;        ///< bytes
+  std::size_t asked = 0;       ///< bytes that the user of the block asked for
+  std::size_t given_back = 0;  ///< bytes at the end of a free block that take no memory (CPU)
   Segment* segment = nullptr;
   Block* before = nullptr;  ///< neighbours in the segment
   Block* after = nullptr;
@@ -38,15 +43,15 @@ struct Block {
   bool in_use = false;   ///< held by a tensor or a graph, or freed and waiting for other streams
   bool is_free = false;  ///< in its heap
   int waits = 0;         ///< events of other streams that must pass before the block is free
-  std::vector<const Stream*> users;  ///< other streams that use the memory
-  FreeBlocks::iterator place;        ///< in the heap, while free
-  FreeBlocks::node_type node;        ///< the tree node, while not free
+  std::vector<const cuda::Stream*> users;  ///< other streams that use the memory
+  FreeBlocks::iterator place;              ///< in the heap, while free
+  FreeBlocks::node_type node;              ///< the tree node, while not free
 };
 
-/// The free blocks of one stream, private pool and size class.
+/// The free blocks of the CPU, or of one stream, private pool and size class.
 struct Heap {
-  const Stream* stream = nullptr;
-  const MemoryPool* pool = nullptr;  ///< nullptr: everybody's
+  const cuda::Stream* stream = nullptr;
+  const cuda::MemoryPool* pool = nullptr;  ///< nullptr: everybody's
   bool small = false;
   FreeBlocks free;
 
@@ -102,4 +107,4 @@ void split(Block& block, std::size_t size, BlockRecords& records);
 /// Makes the block free, together with free neighbours. Returns the block that it is part of now.
 Block& release(Block& block, BlockRecords& records) noexcept;
 
-}  // namespace mezzo::cuda
+}  // namespace mezzo::detail
