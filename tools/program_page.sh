@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes docs/programs.md from examples/from_pytorch: a table of the programs, and the listings of each and of its twin.
+# Writes docs/programs.md from examples/from_pytorch: a table of the programs and their twins.
 # The last losses of the programs are those that the programs in BUILD print; those of the twins stand in expected/.
 # usage: program_page.sh BUILD      writes the page; BUILD is build/release, for example
 #        program_page.sh --check    compares it, but for the losses of the programs; status 1 when it is stale
@@ -18,8 +18,9 @@ lines_of() { awk '$1 != "" && $1 !~ /^(\/\/|#$|""")/ { ++n } END { print n }' "$
 # last_loss <TEXT: the number behind the last word that begins with "loss".
 last_loss() { awk '{ for (i = 1; i < NF; ++i) if ($i ~ /^loss/) last = $(i + 1) } END { print last }'; }
 
-# loss_in_page NAME: what stands there now.
-loss_in_page() { awk -F' *[|] *' -v link="[$1](#$1)" '$2 == link { print $6 }' "$page"; }
+# link TEXT FILE; loss_in_page NAME: what stands there now.
+link() { echo "[$1](../$folder/$2)"; }
+loss_in_page() { awk -F' *[|] *' -v first="$(link "$1" "$1.cpp")" '$2 == first { print $6 }' "$page"; }
 
 make_page() {
   cat <<'TEXT'
@@ -51,16 +52,8 @@ TEXT
     fi
     if [ -n "$build" ]; then loss=$("$build/$folder/$name" | last_loss); else loss=$(loss_in_page "$name"); fi
     twin=$(sed -e 1d -e 's/ # .*//' "$folder/expected/$name.txt" | last_loss)
-    lines="$(lines_of "$folder/$name.cpp") | $(lines_of "$folder/$name.py")"
-    echo "| [$name](#$name) | $shows | $lines | $loss | $twin |"
-  done
-  for name in $names; do
-    printf '\n## %s\n\n```cpp\n' "$name"
-    cat "$folder/$name.cpp"
-    # shellcheck disable=SC2016
-    printf '```\n\nThe twin:\n\n```python\n'
-    cat "$folder/$name.py"
-    printf '```\n'
+    python=$(link "$(lines_of "$folder/$name.py")" "$name.py")
+    echo "| $(link "$name" "$name.cpp") | $shows | $(lines_of "$folder/$name.cpp") | $python | $loss | $twin |"
   done
 }
 
