@@ -5,6 +5,9 @@
 #include "mezzo/core/memory/allocator.h"
 
 #include <pthread.h>
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -103,7 +106,7 @@ class CachingAllocator {
 
   void empty_cache() {
     const std::scoped_lock lock(mutex_);
-    trim(0);
+    give_all_back();
   }
 
   MemoryStats stats() {
@@ -153,6 +156,12 @@ class CachingAllocator {
       return_to_system(memory, size);
     }
   }
+  void give_all_back() noexcept {
+    trim(0);
+#if defined(__GLIBC__)
+    if (device_.is_cpu()) static_cast<void>(::malloc_trim(0));  // else it keeps what lies among its blocks
+#endif
+  }
   void* take_large(std::size_t asked) {
     const std::size_t before = large_.reserved();
     void* const memory = asked > kMostAsked ? nullptr : large_.take(asked);
@@ -174,7 +183,7 @@ class CachingAllocator {
       trim(allowance() - static_cast<std::int64_t>(size));
       if (!exceeds_limit(asked)) memory = make();
       if (memory == nullptr) {
-        trim(0);
+        give_all_back();
         if (!exceeds_limit(asked)) memory = make();
       }
     }
