@@ -1,10 +1,12 @@
-// The CPU side of optimizers: one pass of tiles per parameter. Everything that is "in device memory" is host
-// memory here.
+// The CPU side of optimizers: one parallel loop over tiles of all parameters. Everything that is "in device
+// memory" is host memory here.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <new>
 #include <span>
+#include <type_traits>
 
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
@@ -44,40 +46,50 @@ struct TileArrays {
   std::array<const void*, 3> in;
 };
 
-/// The step of one parameter as its driver sees it, which is one for all optimizers: the loop of a tile by
-/// address.
+/// Room for a functor F<T> of any algorithm.
+struct alignas(16) FunctorRoom {
+  std::byte bytes[128];
+};
+
+/// An algorithm in one compute type as the driver sees it, which is one for all optimizers.
 struct UpdateLoop {
-  const void* functor;
-  void (*tile)(const void* functor, const TileArrays& arrays, std::int64_t n, UnscaleFn unscale);
+  const void* rule;
+  void (*make)(const void* rule, const ParameterUpdate& update, const Rates& rates, FunctorRoom& functor);
+  void (*tile)(const FunctorRoom& functor, const TileArrays& arrays, std::int64_t n, UnscaleFn unscale);
+  void (*advance)(const void* rule, const ParameterUpdate& update, const Rates& rates);
   std::size_t states;
   DType type;
-  UnscaleFn unscale;
-  bool write_gradient;
 };
-void run_update(const ParameterUpdate& update, const UpdateLoop& loop);
+/// All tiles of all parameters, then their step counts. `loops`: of f32, f64.
+void run_updates(std::span<const ParameterUpdate> updates, const std::array<UpdateLoop, 2>& loops,
+                 const UpdateControl& control);
 
 template <class F, class T>
-void update_tile(const void* functor, const TileArrays& arrays, std::int64_t n, UnscaleFn unscale) {
+void update_tile(const FunctorRoom& functor, const TileArrays& arrays, std::int64_t n, UnscaleFn unscale) {
   std::array<T*, 3> out;
   std::array<const T*, 3> in;
   for (std::size_t s = 0; s < out.size(); ++s) {
     out[s] = static_cast<T*>(arrays.out[s]);
     in[s] = static_cast<const T*>(arrays.in[s]);
   }
-  run_isa<UpdateTile<F, T>>(*static_cast<const F*>(functor), static_cast<T*>(arrays.p_out),
-                            static_cast<const T*>(arrays.p), static_cast<const T*>(arrays.g),
-                            static_cast<T*>(arrays.unscaled), out, in, n, unscale);
+  run_isa<UpdateTile<F, T>>(*std::launder(reinterpret_cast<const F*>(functor.bytes)),
+                            static_cast<T*>(arrays.p_out), static_cast<const T*>(arrays.p),
+                            static_cast<const T*>(arrays.g), static_cast<T*>(arrays.unscaled), out, in, n,
+                            unscale);
 }
 
-/// One parameter: reads and advances its step count, then all its tiles.
 template <class F, class T, class Rule>
-void update_parameter(const ParameterUpdate& update, const Rule& rule, const UpdateControl& control) {
-  const F f = kernels::detail::functor_at<F>(rule, *update.step, *control.rates, update.carried);
-  kernels::detail::advance<F>(rule, *control.rates, update.step, update.carried);
-  const bool unscales = control.unscale && control.record != nullptr && control.record->inv_scale != 1.0F;
-  const UnscaleFn unscale{unscales ? control.record->inv_scale : 1.0F};
-  run_update(update, {&f, update_tile<F, T>, static_cast<std::size_t>(F::kStates), dtype_of<T>, unscale,
-                      unscales && control.write_unscaled});
+UpdateLoop loop_of(const Rule& rule) {
+  static_assert(sizeof(F) <= sizeof(FunctorRoom) && alignof(F) <= alignof(FunctorRoom));
+  static_assert(std::is_trivially_copyable_v<F>);
+  const auto make = [](const void* of, const ParameterUpdate& update, const Rates& rates, FunctorRoom& to) {
+    ::new (to.bytes)
+        F(kernels::detail::functor_at<F>(*static_cast<const Rule*>(of), *update.step, rates, update.carried));
+  };
+  const auto advance = [](const void* of, const ParameterUpdate& update, const Rates& rates) {
+    kernels::detail::advance<F>(*static_cast<const Rule*>(of), rates, update.step, update.carried);
+  };
+  return {&rule, make, update_tile<F, T>, advance, static_cast<std::size_t>(F::kStates), dtype_of<T>};
 }
 
 }  // namespace update_detail
@@ -85,13 +97,8 @@ void update_parameter(const ParameterUpdate& update, const Rule& rule, const Upd
 /// See kernels::update.
 template <template <class> class F, class Rule>
 void update(std::span<const ParameterUpdate> updates, const Rule& rule, const UpdateControl& control) {
-  if (control.record != nullptr && control.record->found_inf != 0) return;
-  for (const ParameterUpdate& update : updates) {
-    if (update.value.dtype == DType::f64)
-      update_detail::update_parameter<F<double>, double>(update, rule, control);
-    else
-      update_detail::update_parameter<F<float>, float>(update, rule, control);
-  }
+  using namespace update_detail;
+  run_updates(updates, {loop_of<F<float>, float>(rule), loop_of<F<double>, double>(rule)}, control);
 }
 
 }  // namespace mezzo::kernels::cpu

@@ -1,10 +1,12 @@
 // A step over all parameters at once against the plain way, one optimizer per parameter: the same bits,
 // however many threads share the work.
+#include <atomic>
 #include <map>
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/scaler_record.h"
 #include "mezzo/core/threads.h"
+#include "mezzo/kernels/optim/cpu_update.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/tests/support/thread_guard.h"
@@ -108,6 +110,40 @@ TEST(FusedStep, OfSgdIsThatOfOneParameterAtATime) {
 TEST(FusedStep, OfAdamWIsThatOfOneParameterAtATime) {
   for (const int threads : {1, 2, 5}) expect_fused_is_plain<AdamW>(AdamWOptions{.lr = 0.1}, threads);
   expect_fused_is_plain<AdamW>(AdamWOptions{.lr = 0.1, .amsgrad = true}, 3);
+}
+
+/// Counts how often it is made.
+template <class T>
+struct CountedFn : kernels::UpdateRule<0> {
+  static inline std::atomic<int> made = 0;
+  static CountedFn at(const int& /*rule*/, const kernels::StepNow& now) {
+    ++made;
+    return {{}, static_cast<T>(now.rates.lr)};
+  }
+  void operator()(T& p, T gradient, T* /*state*/) const { p -= lr * gradient; }
+  T lr;
+};
+
+TEST(FusedStep, TakesSmallParametersOfTheCpuTogether) {
+  constexpr std::int64_t kCount = 400, kSize = 50;
+  std::vector<float> values(kCount * kSize, 1), gradients(kCount * kSize, 2);
+  std::vector<std::int64_t> steps(kCount, 4);
+  steps[7] = 9;
+  std::vector<kernels::ParameterUpdate> updates(kCount);
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    updates[i].value = {values.data() + i * kSize, DType::f32, {kSize}, {1}};
+    updates[i].gradient = {gradients.data() + i * kSize, DType::f32, {kSize}, {1}};
+    updates[i].step = &steps[i];
+  }
+  const kernels::Rates rates{.lr = 0.25};
+  CountedFn<float>::made = 0;
+  kernels::cpu::update<CountedFn>(updates, 0, {.rates = &rates});
+  // A chunk is 16,384 elements, each parameter counting as 128; and one is at another step.
+  EXPECT_LE(CountedFn<float>::made, 128 * kCount / 16384 + 1 + 2);
+  EXPECT_EQ(values, std::vector<float>(kCount * kSize, 0.5F));
+  EXPECT_EQ(steps[7], 10);
+  EXPECT_EQ(steps[0], 5);
+  EXPECT_EQ(steps.back(), 5);
 }
 
 TEST(FusedStep, OfASkippedRecordChangesNothing) {
