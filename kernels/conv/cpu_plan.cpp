@@ -1,6 +1,9 @@
 // Sizes of parts: see cpu_plan.h.
 #include "mezzo/kernels/conv/cpu_plan.h"
 
+#include <algorithm>
+#include <bit>
+
 namespace mezzo::kernels::cpu {
 namespace {
 
@@ -46,10 +49,13 @@ ConvCut cut_convolution(ConvMap map, const ConvShape& shape, std::size_t element
                                                   shape.out_channels * shape.windows.outputs());
   const double weight = size * static_cast<double>(shape.out_channels) *
                         static_cast<double>(shape.in_channels / shape.groups * shape.windows.kernels());
-  // A part of the images has a gradient of its own, a part of the channels reads all of x.
+  // A part of the images has a gradient of its own, a part of the channels reads all of x: as many parts of
+  // the images as their gradients together are no larger than the images.
   const bool gradient = map == ConvMap::weight_gradient;
-  const bool whole_batch = gradient && weight > image * static_cast<double>(shape.batch);
-  const std::int64_t most = whole_batch ? shape.batch : ceil_div(shape.batch, std::min(wanted, shape.batch));
+  const double as_large = std::clamp(image * static_cast<double>(shape.batch) / weight, 1.0, 1e3);
+  const auto worth = gradient ? std::bit_floor(static_cast<std::uint64_t>(as_large)) : std::uint64_t{1000};
+  const std::int64_t most =
+      ceil_div(shape.batch, std::min({wanted, shape.batch, static_cast<std::int64_t>(worth)}));
   const double block =
       gradient ? std::clamp(kGradientBlockFactor * weight, kBlockBytes, kMaxBlockBytes) : kBlockBytes;
   const auto images = static_cast<std::int64_t>(std::min(block / image, static_cast<double>(most)));
