@@ -66,7 +66,7 @@ struct Segment {
   Heap* heap = nullptr;
   Block* first = nullptr;
   std::size_t size = 0;
-  std::size_t place = 0;        ///< index in the allocator's list
+  std::size_t place = 0;        ///< in the order of the allocator's list
   bool stream_ordered = false;  ///< from cudaMallocAsync
 
   /// Whether no byte of it is in use.

@@ -1,5 +1,5 @@
-// Segments of 20 MiB are shared by blocks below 10 MiB; a larger block has a segment of its own, which
-// smaller ones are cut from once it is free.
+// Segments of 256 MiB are shared by blocks below 128 MiB; a larger block has a segment of its own, which
+// smaller ones are cut from once it is free. What nobody has written to yet takes addresses, and no memory.
 #include "mezzo/core/memory/large_blocks.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLeastRest = std::size_t{64} << 10U;  // what a block may have too much
-constexpr std::size_t kShared = std::size_t{32} << 20U, kSharedSegment = std::size_t{64} << 20U;
+constexpr std::size_t kShared = std::size_t{128} << 20U, kSharedSegment = std::size_t{256} << 20U;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -35,8 +35,16 @@ void* LargeBlocks::use(Block& block, std::size_t size) {
 void* LargeBlocks::take(std::size_t bytes) {
   live_.reserve_one();
   const std::size_t size = rounded(bytes);
-  Block* const block = heap_.take(size);
-  return block == nullptr ? nullptr : use(*block, size);
+  // The first fit by age of segments and address: what is in use stays together at the beginning. The best
+  // fit needs up to a fifth more memory in a training step of a ResNet.
+  Block* block = nullptr;
+  const auto place = [](const Block& of) { return std::pair(of.segment->place, of.address); };
+  for (auto next = heap_.free.lower_bound(size); next != heap_.free.end(); ++next) {
+    if (block == nullptr || place(**next) < place(*block)) block = *next;
+  }
+  if (block == nullptr) return nullptr;
+  heap_.remove(*block);
+  return use(*block, size);
 }
 
 void* LargeBlocks::grow(std::size_t bytes) {
@@ -55,6 +63,7 @@ void* LargeBlocks::grow(std::size_t bytes) {
   }
   segment->heap = &heap_;
   segment->first = &block;
+  segment->place = age_++;
   block.address = static_cast<std::byte*>(memory);
   block.size = block.given_back = segment->size;  // what nobody has written to takes no memory
   block.segment = segment.get();

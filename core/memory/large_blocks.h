@@ -1,5 +1,5 @@
-// LargeBlocks: the large blocks of a device, cut from segments for the best fit. What is free can be used for
-// any size, and goes back to the system by itself. It knows no locks.
+// LargeBlocks: the large blocks of a device, cut from segments. What is free can be used for any size, and
+// goes back to the system by itself. It knows no locks.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +39,7 @@ class LargeBlocks {
   BlockTable live_;
   Heap heap_;
   std::vector<std::unique_ptr<Segment>> segments_;  // from the oldest to the newest
+  std::size_t age_ = 0;                             // segments so far
   std::size_t reserved_ = 0;
 };
 

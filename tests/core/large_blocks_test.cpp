@@ -65,20 +65,20 @@ TEST(LargeBlocks, ShareSegmentsAndUseWhatIsFreeForAnySize) {
   CountingBackend backend;
   LargeBlocks blocks(backend, 0);
   EXPECT_EQ(blocks.take(kMiB), nullptr) << "nothing is free";
-  void* const first = blocks.grow(24 * kMiB);
-  void* const second = blocks.take(24 * kMiB);
-  EXPECT_EQ(static_cast<std::byte*>(second), static_cast<std::byte*>(first) + 24 * kMiB);
+  void* const first = blocks.grow(100 * kMiB);
+  void* const second = blocks.take(100 * kMiB);
+  EXPECT_EQ(static_cast<std::byte*>(second), static_cast<std::byte*>(first) + 100 * kMiB);
   EXPECT_EQ(backend.calls, 1);
-  EXPECT_EQ(blocks.take(24 * kMiB), nullptr) << "16 MiB are left";
+  EXPECT_EQ(blocks.take(100 * kMiB), nullptr) << "56 MiB are left";
   blocks.put(first);
   blocks.put(second);
-  EXPECT_EQ(blocks.reserved(), 48 * kMiB) << "what nobody has used takes no memory";
-  void* const third = blocks.take(30 * kMiB);
+  EXPECT_EQ(blocks.reserved(), 200 * kMiB) << "what nobody has used takes no memory";
+  void* const third = blocks.take(120 * kMiB);
   EXPECT_EQ(third, first) << "free neighbours are one";
-  EXPECT_EQ(blocks.reserved(), 48 * kMiB);
+  EXPECT_EQ(blocks.reserved(), 200 * kMiB);
   blocks.put(third);
-  EXPECT_EQ(blocks.take(60 * kMiB), first);
-  EXPECT_EQ(blocks.reserved(), 60 * kMiB);
+  EXPECT_EQ(blocks.take(250 * kMiB), first);
+  EXPECT_EQ(blocks.reserved(), 250 * kMiB);
   blocks.put(first);
   blocks.give_back(SIZE_MAX);
   EXPECT_EQ(blocks.reserved(), 0U);
@@ -88,13 +88,13 @@ TEST(LargeBlocks, ShareSegmentsAndUseWhatIsFreeForAnySize) {
 TEST(LargeBlocks, ABlockThatIsInUseKeepsItsSegmentButNotThePagesBesideIt) {
   CountingBackend backend;
   LargeBlocks blocks(backend, 0);
-  void* const large = blocks.grow(40 * kMiB);
-  EXPECT_EQ(blocks.reserved(), 40 * kMiB);
-  EXPECT_EQ(backend.taken, 40 * kMiB) << "from 32 MiB on a block has its own segment";
+  void* const large = blocks.grow(150 * kMiB);
+  EXPECT_EQ(blocks.reserved(), 150 * kMiB);
+  EXPECT_EQ(backend.taken, 150 * kMiB) << "from 128 MiB on a block has its own segment";
   blocks.put(large);
   void* const small = blocks.take(kMiB);
   blocks.give_back(5 * kMiB);
-  EXPECT_EQ(backend.discarded, 39 * kMiB);
+  EXPECT_EQ(backend.discarded, 149 * kMiB);
   EXPECT_EQ(blocks.reserved(), kMiB);
   void* const half = blocks.take(10 * kMiB);
   EXPECT_EQ(blocks.reserved(), 11 * kMiB) << "what is used again is taken again";
@@ -104,10 +104,31 @@ TEST(LargeBlocks, ABlockThatIsInUseKeepsItsSegmentButNotThePagesBesideIt) {
   void* const first = blocks.take(11 * kMiB);
   EXPECT_EQ(blocks.reserved(), 11 * kMiB) << "in the order of addresses: what is there comes first";
   blocks.put(first);
-  EXPECT_EQ(blocks.take(40 * kMiB), large);
-  EXPECT_EQ(blocks.reserved(), 40 * kMiB);
+  EXPECT_EQ(blocks.take(150 * kMiB), large);
+  EXPECT_EQ(blocks.reserved(), 150 * kMiB);
   blocks.put(large);
   blocks.give_back(1);
+  EXPECT_EQ(backend.taken, 0U);
+}
+
+TEST(LargeBlocks, TakeTheFirstPlaceThatFitsInTheOldestSegment) {
+  CountingBackend backend;
+  LargeBlocks blocks(backend, 0);
+  void* const oldest = blocks.grow(130 * kMiB);
+  void* const newer = blocks.grow(10 * kMiB);
+  void* const first = blocks.take(3 * kMiB);
+  void* const second = blocks.take(5 * kMiB);
+  blocks.put(first);
+  void* const behind = blocks.take(4 * kMiB);
+  EXPECT_EQ(behind, static_cast<std::byte*>(second) + 5 * kMiB) << "3 MiB are too few";
+  EXPECT_EQ(blocks.take(2 * kMiB), first);
+  blocks.put(oldest);
+  EXPECT_EQ(blocks.take(kMiB), oldest);
+  blocks.put(newer);
+  void* const last = blocks.take(kMiB);
+  EXPECT_EQ(last, static_cast<std::byte*>(oldest) + kMiB);
+  for (void* const block : {first, second, behind, oldest, last}) blocks.put(block);
+  blocks.give_back(SIZE_MAX);
   EXPECT_EQ(backend.taken, 0U);
 }
 
@@ -144,7 +165,7 @@ TEST(LargeBlocks, NeverOverlapAndAreCountedRight) {
   std::mt19937 random(7);
   std::map<std::byte*, std::size_t> held;
   std::size_t in_use = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 5'000; ++i) {
     if (held.empty() || random() % 100 < 52) {
       const std::size_t size = LargeBlocks::kLeast + random() % (i % 50 == 0 ? 40 * kMiB : 3 * kMiB);
       void* memory = blocks.take(size);
