@@ -90,11 +90,11 @@ void LargeBlocks::drop(Segment& segment) noexcept {
 
 void LargeBlocks::give_back(std::size_t bytes) noexcept {
   const std::size_t goal = reserved_ - std::min(bytes, reserved_);
-  std::erase_if(segments_, [&](const std::unique_ptr<Segment>& segment) {
-    if (reserved_ <= goal || !segment->whole()) return false;
-    drop(*segment);
-    return true;
-  });
+  for (std::size_t i = segments_.size(); i-- > 0 && reserved_ > goal;) {
+    if (!segments_[i]->whole()) continue;
+    drop(*segments_[i]);
+    segments_.erase(segments_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
   for (auto place = heap_.free.rbegin(); place != heap_.free.rend() && reserved_ > goal; ++place) {
     Block& block = **place;
     if (block.given_back == block.size) continue;

@@ -24,7 +24,7 @@ class LargeBlocks {
   [[nodiscard]] void* grow(std::size_t bytes);
   void put(void* memory) noexcept;
   /// Lets the system have so many bytes of free memory at least, or all of it: first segments without a block
-  /// in use, the oldest first, then pages of large free blocks.
+  /// in use, the newest first, then pages of large free blocks.
   void give_back(std::size_t bytes) noexcept;
   /// Bytes taken from the system, at most: blocks in use and what is free.
   [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
