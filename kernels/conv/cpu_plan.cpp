@@ -12,7 +12,7 @@ constexpr std::int64_t kWantedParts = 8;
 constexpr double kMinPartProducts = 1e6;
 /// Images of a block together, so that what one step writes the next finds in the cache. A block adds to the
 /// whole weight gradient, and is larger where that is large, up to a limit of the memory it takes.
-constexpr double kBlockBytes = 1 << 20, kGradientBlockFactor = 8, kMaxBlockBytes = 8 << 20;
+constexpr double kBlockBytes = 1 << 20, kGradientBlockFactor = 8, kMaxBlockBytes = 4 << 20;
 /// Channels of a part of a single group are a multiple of this: a vector of f32.
 constexpr std::int64_t kChannelUnit = 16;
 
