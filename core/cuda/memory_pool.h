@@ -7,9 +7,11 @@
 
 #include "mezzo/core/cuda.h"
 
-namespace mezzo::cuda {
-
+namespace mezzo::detail {
 struct Block;
+}
+
+namespace mezzo::cuda {
 
 /// A private pool of device memory, and constants in pinned host memory. Keep it exactly as long as the
 /// graphs captured with it. Neither copied nor moved: blocks refer to it.
@@ -33,7 +35,8 @@ class MemoryPool {
 
   Device device_;
   std::vector<void*> kept_;
-  Block* held_ = nullptr;  // everybody's blocks that were freed during the capture, which may use them
+  // Everybody's blocks that were freed during the capture, which may use them.
+  mezzo::detail::Block* held_ = nullptr;
 };
 
 /// While it lives, memory that this thread allocates on the pool's device comes from the pool, and a capture
