@@ -32,7 +32,9 @@ Heap& CachingAllocator::heap_for(const Stream& stream, const MemoryPool* pool, b
   return *heaps_.emplace_back(std::make_unique<Heap>(Heap{&stream, pool, small, {}}));
 }
 
-// A block of at least `size` bytes from the device. When it has none, unused segments go back first.
+// A block of at least `size` bytes from the device. Unused segments, none of which is large enough, go back
+// first when the device has no more, and where the sizes of a program vary so that twice its peak would be
+// taken.
 Block& CachingAllocator::grow(Heap& heap, std::size_t size, std::size_t asked) {
   // Memory for the records first: nothing may fail once the device has given memory.
   if (segments_.size() == segments_.capacity()) {
@@ -43,6 +45,10 @@ Block& CachingAllocator::grow(Heap& heap, std::size_t size, std::size_t asked) {
   std::unique_ptr<Block, decltype(recycle)> block(&records_.make(), recycle);
 
   std::size_t take = cached_ || heap.pool != nullptr ? segment_size(size) : size;
+  constexpr std::int64_t kFloor = std::int64_t{64} << 20U;
+  const auto more = static_cast<std::int64_t>(std::min(take, SIZE_MAX / 4));
+  const bool much = stats_.reserved + more > 2 * std::max(stats_.peak, stats_.current + more) + kFloor;
+  if (much && captures_ == 0) give_back_whole_segments();
   void* memory = from_device(take, heap);
   if (memory == nullptr && captures_ == 0) {
     collect(true);

@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda/device_fixture.h"
@@ -138,6 +139,24 @@ TEST_F(CudaAllocator, PeakResetAndEmptyCache) {
   EXPECT_GT(stats().reserved, 0);
   empty_cache(kDevice);
   EXPECT_EQ(stats().reserved, 0);
+}
+
+// Images of 20 to 1,019 pixels in two convolutions: what larger ones need cannot be cut from what smaller
+// ones had.
+TEST_F(CudaAllocator, WhereSizesVaryTwiceThePeakIsTakenAtMost) {
+  reset_peak_memory_stats(kDevice);
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < 240; ++i) {
+    const std::size_t pixels = 20 + i * 337 % 1000;
+    const std::size_t bytes = 16 * pixels * pixels;  // of 4 channels
+    void* const x = take(bytes);
+    void* const y = take(4 * bytes);
+    void* const z = take(4 * bytes);
+    for (const auto& [memory, size] : {std::pair(x, bytes), {y, 4 * bytes}, {z, 4 * bytes}})
+      put(memory, size);
+    most = std::max(most, stats().reserved);
+  }
+  EXPECT_LE(most, 2 * stats().peak + static_cast<std::int64_t>(64 * kMiB));
 }
 
 TEST_F(CudaAllocator, EmptyCacheKeepsSegmentsInUse) {
