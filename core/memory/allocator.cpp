@@ -163,43 +163,53 @@ class CachingAllocator {
 #endif
   }
   void* take_large(std::size_t asked) {
-    const std::size_t before = large_.reserved();
+    const std::int64_t before = reserved();
     void* const memory = asked > kMostAsked ? nullptr : large_.take(asked);
-    if (memory != nullptr && large_.reserved() == before) return memory;
+    // Bytes of it that nobody has used yet, or that the system had again.
+    const std::int64_t fresh = reserved() - before;
+    if (memory != nullptr && fresh == 0) return memory;
     const auto grow = [&] { return memory != nullptr ? memory : large_.grow(asked); };
     try {
-      return from_system(asked, asked, grow);
+      return from_system(memory != nullptr ? static_cast<std::size_t>(fresh) : asked, asked, grow, fresh);
     } catch (const OutOfMemoryError&) {
       large_.put(memory);
+      trim(before);
       throw;
     }
   }
-  /// What `make` gives, or throws; it takes `size` bytes from the system.
+  /// What `make` gives, or throws; it takes `size` bytes from the system, of which `counted` are in
+  /// reserved().
   template <typename Make>
-  void* from_system(std::size_t size, std::size_t asked, const Make& make) {
+  void* from_system(std::size_t size, std::size_t asked, const Make& make, std::int64_t counted = 0) {
     ++system_allocations_;
     void* memory = nullptr;
     if (size <= kMostAsked) {
-      trim(allowance() - static_cast<std::int64_t>(size));
-      if (!exceeds_limit(asked)) memory = make();
+      const auto more = static_cast<std::int64_t>(size);
+      trim(allowance() + counted - more);
+      if (!exceeds_limit(more, counted)) memory = make();
       if (memory == nullptr) {
         give_all_back();
-        if (!exceeds_limit(asked)) memory = make();
+        if (!exceeds_limit(more, counted)) memory = make();
       }
     }
     if (memory == nullptr) throw_out_of_memory(asked);
     return memory;
   }
   /// Whether the system would kill the process for using so much more: it hands out memory that the cgroup
-  /// does not grant. Read from files, so only once per 16 MiB.
-  [[nodiscard]] bool exceeds_limit(std::size_t asked) const {
-    constexpr std::int64_t kStep = std::int64_t{16} << 20U;
+  /// does not grant. What it says is in files, so they are read once per quarter of what was left.
+  [[nodiscard]] bool exceeds_limit(std::int64_t more, std::int64_t counted) {
+    constexpr std::int64_t kMostUnseen = std::int64_t{64} << 20U;
     if (!device_.is_cpu()) return false;
-    const auto more = static_cast<std::int64_t>(asked);
-    if ((reserved() + more) / kStep == reserved() / kStep) return false;
+    if (more <= unseen_) {
+      unseen_ -= more;
+      return false;
+    }
     const detail::CgroupMemory memory = detail::memory_of_cgroups();
     // What nobody has written to yet counts, too, though the system does not know it.
-    return memory.granted > 0 && std::max(reserved(), memory.used) + more > memory.granted;
+    const std::int64_t left = memory.granted - std::max(reserved() - counted, memory.used) - more;
+    const bool exceeds = memory.granted > 0 && left < 0;
+    unseen_ = exceeds ? 0 : memory.granted > 0 ? std::min(left / 4, kMostUnseen) : kMostUnseen;
+    return exceeds;
   }
   [[noreturn]] void throw_out_of_memory(std::size_t asked) const {
     const detail::CgroupMemory memory =
@@ -230,6 +240,7 @@ class CachingAllocator {
   std::int64_t use_ = 0, earlier_use_ = 0;  // most bytes that tensors held at once
   std::int64_t of_classes_ = 0;             // bytes taken from the system for blocks below the large ones
   std::int64_t system_allocations_ = 0;
+  std::int64_t unseen_ = 0;  // bytes that may be taken until the cgroup's files are read again
   std::atomic<std::int64_t> allocations_{0}, current_{0}, peak_{0};
 };
 
