@@ -12,22 +12,13 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/blocks.h"
 
 namespace mezzo {
 
 namespace {
 
 constexpr std::size_t kAlignment = 64;  // one cache line, and the widest vector load
-
-/// Whether a block comes from the system by itself, so that it goes back as one: malloc keeps what lies below
-/// a block that is still in use. Under AddressSanitizer all come from malloc, whose blocks it watches.
-bool is_mapped([[maybe_unused]] std::size_t bytes) noexcept {
-#if defined(__SANITIZE_ADDRESS__)
-  return false;
-#else
-  return bytes >= (std::size_t{256} << 10U);
-#endif
-}
 
 void* mapped(std::size_t bytes) noexcept {
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -60,13 +51,14 @@ class CpuBackend final : public Backend {
   [[nodiscard]] int device_count() const override { return 1; }
   [[nodiscard]] std::string description() const override { return "cpu"; }
   [[nodiscard]] void* allocate(std::size_t bytes, int /*index*/) override {
-    void* const memory =
-        is_mapped(bytes) ? mapped(bytes) : std::aligned_alloc(kAlignment, rounded_up(bytes, kAlignment));
+    void* const memory = detail::is_large_block(bytes)
+                             ? mapped(bytes)
+                             : std::aligned_alloc(kAlignment, rounded_up(bytes, kAlignment));
     ask_for_large_pages(memory, bytes);
     return memory;
   }
   void deallocate(void* memory, std::size_t bytes, int /*index*/) noexcept override {
-    if (memory != nullptr && is_mapped(bytes))
+    if (memory != nullptr && detail::is_large_block(bytes))
       ::munmap(memory, bytes);
     else
       std::free(memory);

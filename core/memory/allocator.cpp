@@ -64,7 +64,7 @@ class CachingAllocator {
     const std::scoped_lock lock(mutex_);
     note_use(asked);
     void* memory = nullptr;
-    if (is_large(asked)) {
+    if (detail::is_large_block(asked)) {
       memory = take_large(asked);
     } else if ((memory = cache_.take(size)) == nullptr) {
       memory = from_system(size, asked, [&] { return backend_.allocate(size, device_.index); });
@@ -74,7 +74,7 @@ class CachingAllocator {
   }
   void put(void* memory, std::size_t size, std::size_t asked) noexcept {
     const std::scoped_lock lock(mutex_);
-    if (is_large(asked)) {
+    if (detail::is_large_block(asked)) {
       large_.put(memory);
       return trim(allowance());
     }
@@ -136,13 +136,6 @@ class CachingAllocator {
   [[nodiscard]] std::int64_t allowance() const {
     constexpr std::int64_t kFloor = std::int64_t{32} << 20U;
     return std::max(2 * std::max(use_, earlier_use_), current_.load(std::memory_order_relaxed) + kFloor);
-  }
-  [[nodiscard]] static bool is_large([[maybe_unused]] std::size_t asked) noexcept {
-#if defined(__SANITIZE_ADDRESS__)
-    return false;
-#else
-    return asked >= detail::LargeBlocks::kLeast;
-#endif
   }
   /// Bytes taken from the system.
   [[nodiscard]] std::int64_t reserved() const noexcept {
@@ -298,8 +291,8 @@ class SmallBlocks {
     return std::exchange(head, head->next);
   }
   [[nodiscard]] bool put(void* memory, std::size_t size) noexcept {
-    if (counts_[size / kStep] == std::min(kMaxKept, kMaxBytes / static_cast<std::uint32_t>(size)))
-      return false;
+    const std::uint32_t kept = counts_[size / kStep];
+    if (kept == kMaxKept || kept * size >= kMaxBytes) return false;
     ++counts_[size / kStep];
     heads_[size / kStep] = ::new (memory) FreeBlock{heads_[size / kStep]};
     return true;

@@ -17,6 +17,17 @@ class MemoryPool;
 
 namespace mezzo::detail {
 
+/// Whether a block of the CPU is worth a search, and comes from the system by itself, so that it goes back as
+/// one: malloc keeps what lies below a block that is still in use. Under AddressSanitizer all are malloc's,
+/// whose blocks it watches.
+[[nodiscard]] constexpr bool is_large_block([[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+  return false;
+#else
+  return bytes >= std::size_t{256} << 10U;
+#endif
+}
+
 struct Block;
 struct Segment;
 

@@ -36,7 +36,7 @@ void* LargeBlocks::take(std::size_t bytes) {
   live_.reserve_one();
   const std::size_t size = rounded(bytes);
   // The first fit by age of segments and address: what is in use stays together at the beginning. The best
-  // fit needs up to a fifth more memory in a training step of a ResNet.
+  // fit leaves more holes that nothing fits in.
   Block* block = nullptr;
   const auto place = [](const Block& of) { return std::pair(of.segment->place, of.address); };
   for (auto next = heap_.free.lower_bound(size); next != heap_.free.end(); ++next) {

@@ -13,9 +13,6 @@ namespace mezzo::detail {
 
 class LargeBlocks {
  public:
-  /// The smallest size that is worth a search.
-  static constexpr std::size_t kLeast = std::size_t{256} << 10U;
-
   LargeBlocks(Backend& backend, int index) noexcept : backend_(backend), index_(index) {}
 
   /// A block of so many bytes from free memory; nullptr where none is large enough. Throws: std::bad_alloc.

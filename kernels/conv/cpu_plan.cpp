@@ -52,10 +52,13 @@ ConvCut cut_convolution(ConvMap map, const ConvShape& shape, std::size_t element
   // A part of the images has a gradient of its own, a part of the channels reads all of x: as many parts of
   // the images as their gradients together are no larger than the images.
   const bool gradient = map == ConvMap::weight_gradient;
-  const double as_large = std::clamp(image * static_cast<double>(shape.batch) / weight, 1.0, 1e3);
-  const auto worth = gradient ? std::bit_floor(static_cast<std::uint64_t>(as_large)) : std::uint64_t{1000};
-  const std::int64_t most =
-      ceil_div(shape.batch, std::min({wanted, shape.batch, static_cast<std::int64_t>(worth)}));
+  std::int64_t image_parts = std::min(wanted, shape.batch);
+  if (gradient) {
+    const double fit = image * static_cast<double>(shape.batch) / std::max(weight, 1.0);
+    const auto most_parts = static_cast<std::uint64_t>(std::clamp<double>(fit, 1, kWantedParts));
+    image_parts = std::min(image_parts, static_cast<std::int64_t>(std::bit_floor(most_parts)));
+  }
+  const std::int64_t most = ceil_div(shape.batch, image_parts);
   const double block =
       gradient ? std::clamp(kGradientBlockFactor * weight, kBlockBytes, kMaxBlockBytes) : kBlockBytes;
   const auto images = static_cast<std::int64_t>(std::min(block / image, static_cast<double>(most)));
