@@ -47,7 +47,7 @@ Block& CachingAllocator::grow(Heap& heap, std::size_t size, std::size_t asked) {
   std::size_t take = cached_ || heap.pool != nullptr ? segment_size(size) : size;
   constexpr std::int64_t kFloor = std::int64_t{64} << 20U;
   const auto more = static_cast<std::int64_t>(std::min(take, SIZE_MAX / 4));
-  const bool much = stats_.reserved + more > 2 * std::max(stats_.peak, stats_.current + more) + kFloor;
+  const bool much = (stats_.reserved + more - kFloor) / 2 > std::max(stats_.peak, stats_.current + more);
   if (much && captures_ == 0) give_back_whole_segments();
   void* memory = from_device(take, heap);
   if (memory == nullptr && captures_ == 0) {

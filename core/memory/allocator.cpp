@@ -62,7 +62,6 @@ class CachingAllocator {
   /// A block of a rounded size, of which `asked` bytes will be used.
   void* take(std::size_t size, std::size_t asked) {
     const std::scoped_lock lock(mutex_);
-    note_use(asked);
     void* memory = nullptr;
     if (detail::is_large_block(asked)) {
       memory = take_large(asked);
@@ -70,6 +69,7 @@ class CachingAllocator {
       memory = from_system(size, asked, [&] { return backend_.allocate(size, device_.index); });
       of_classes_ += static_cast<std::int64_t>(size);
     }
+    note_use(asked);
     return memory;
   }
   void put(void* memory, std::size_t size, std::size_t asked) noexcept {
@@ -132,10 +132,11 @@ class CachingAllocator {
     if (++requests_ % kWindow == 0) earlier_use_ = std::exchange(use_, 0);
     use_ = std::max(use_, current_.load(std::memory_order_relaxed) + static_cast<std::int64_t>(asked));
   }
-  /// Bytes that may be taken from the system, cached ones included.
-  [[nodiscard]] std::int64_t allowance() const {
+  /// Bytes that may be taken from the system, cached ones included, once tensors hold `more` bytes more.
+  [[nodiscard]] std::int64_t allowance(std::int64_t more = 0) const {
     constexpr std::int64_t kFloor = std::int64_t{32} << 20U;
-    return std::max(2 * std::max(use_, earlier_use_), current_.load(std::memory_order_relaxed) + kFloor);
+    const std::int64_t use = current_.load(std::memory_order_relaxed) + more;
+    return std::max(2 * std::max({use, use_, earlier_use_}), use + kFloor);
   }
   /// Bytes taken from the system.
   [[nodiscard]] std::int64_t reserved() const noexcept {
@@ -178,7 +179,7 @@ class CachingAllocator {
     void* memory = nullptr;
     if (size <= kMostAsked) {
       const auto more = static_cast<std::int64_t>(size);
-      trim(allowance() + counted - more);
+      trim(allowance(static_cast<std::int64_t>(asked)) + counted - more);
       if (!exceeds_limit(more, counted)) memory = make();
       if (memory == nullptr) {
         give_all_back();

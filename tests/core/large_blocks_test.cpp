@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/core/error.h"
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/core/memory/process_memory.h"
 #include "mezzo/ops/factory.h"
@@ -216,6 +217,17 @@ constexpr std::int64_t kFloor = std::int64_t{33} << 20U;
 
 TEST_F(MemoryFollowsUse, WhereSizesVary) {
   const std::int64_t most = most_reserved(300, [](int i) { static_cast<void>(empty({1000000 + 5000 * i})); });
+  EXPECT_LE(most, 2 * peak() + kFloor);
+}
+
+TEST_F(MemoryFollowsUse, WhereMoreThanThereIsWasAskedFor) {
+  for (const std::size_t bytes : {std::size_t{1} << 50U, std::size_t{1} << 58U}) {
+    EXPECT_THROW(static_cast<void>(detail::allocate_bytes(bytes, Device::cpu())), OutOfMemoryError);
+  }
+  const std::int64_t most = most_reserved(30, [](int i) {
+    std::vector<Tensor> step;
+    for (int j = 0; j < 300; ++j) step.push_back(empty({2000 * (i + 1)}));
+  });
   EXPECT_LE(most, 2 * peak() + kFloor);
 }
 
