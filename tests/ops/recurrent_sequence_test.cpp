@@ -186,10 +186,13 @@ TEST(LstmSequence, RefusesWhatDoesNotFit) {
   };
   EXPECT_EQ(backward(states, gates, states, c, w), "");
   const std::vector<std::pair<std::string, std::string>> refusals{
-      {backward(states, c, states, c, w), "gates [L, N, 4 H] with at least one step, got [2, 5]"},
-      {backward(states, gates, c, c, w), "cells [3, 2, 5], got [2, 5]"},
-      {backward(c, gates, states, c, w), "the gradient of the output [3, 2, 5], got [2, 5]"},
-      {backward(states, gates, states, states, w), "c [N, H], got [3, 2, 5]"},
+      {backward(states, c, states, c, w), "gates [3, 2, 20], got [2, 5]"},
+      {backward(states, gates, c, c, w), "gates [2, 20], got [3, 2, 20]"},
+      {backward(states, gates, f64({5}), c, w),
+       "states [N, H], or [L, N, H] with at least one step, got [5]"},
+      {backward(states, gates, f64({0, 2, 5}), c, w), "states [N, H], or [L, N, H] with at least one step"},
+      {backward(c, gates, states, c, w), "the gradient of h' [3, 2, 5], got [2, 5]"},
+      {backward(states, gates, states, states, w), "the first state [2, 5], got [3, 2, 5]"},
       {backward(states, gates, states, c, c), "w_hh [20, 5], got [2, 5]"},
   };
   for (const auto& [got, text] : refusals)
@@ -220,10 +223,10 @@ TEST(GruSequence, RefusesWhatDoesNotFit) {
       {forward(x, h, f64({20, 4}), {}), op + "w_ih [15, 4], got [20, 4]"},
       {forward(x, h, w_ih, f64({5})), op + "b_ih [15], got [5]"},
       {forward(x, h.to(DType::f32), w_ih, {}), op + "operands of one dtype"},
-      {backward(output, h, output, h, w_hh), back + "gates [L, N, 4 H] with at least one step, got [2, 5]"},
-      {backward(output, gates, h, h, w_hh), back + "output [3, 2, 5], got [2, 5]"},
-      {backward(h, gates, output, h, w_hh), back + "the gradient of the output [3, 2, 5], got [2, 5]"},
-      {backward(output, gates, output, output, w_hh), back + "h [N, H], got [3, 2, 5]"},
+      {backward(output, h, output, h, w_hh), back + "gates [3, 2, 20], got [2, 5]"},
+      {backward(output, gates, h, h, w_hh), back + "gates [2, 20], got [3, 2, 20]"},
+      {backward(h, gates, output, h, w_hh), back + "the gradient of h' [3, 2, 5], got [2, 5]"},
+      {backward(output, gates, output, output, w_hh), back + "the first state [2, 5], got [3, 2, 5]"},
       {backward(output, gates, output, h, h), back + "w_hh [15, 5], got [2, 5]"},
   };
   for (const auto& [got, text] : refusals) EXPECT_NE(got.find(text), got.npos) << got << "\nwanted " << text;
@@ -248,8 +251,9 @@ TEST(RnnSequence, RefusesWhatDoesNotFit) {
          (void)rnn_relu_sequence(x, h, f64({5, 3}), w_hh);
        }),
        "rnn_relu_sequence: expected w_ih [5, 4], got [5, 3]"},
-      {backward(output, h, w_hh), back + "output [L, N, H] with at least one step, got [2, 5]"},
-      {backward(h, output, w_hh), back + "the gradient of the output [3, 2, 5], got [2, 5]"},
+      {backward(output, f64({5}), w_hh),
+       back + "states [N, H], or [L, N, H] with at least one step, got [5]"},
+      {backward(h, output, w_hh), back + "the gradient of h' [3, 2, 5], got [2, 5]"},
       {backward(output, output, w_ih), back + "w_hh [5, 5], got [5, 4]"},
   };
   for (const auto& [got, text] : refusals) EXPECT_NE(got.find(text), got.npos) << got << "\nwanted " << text;

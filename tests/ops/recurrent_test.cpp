@@ -139,13 +139,23 @@ TEST(RecurrentCells, GiveWeightsUnderAutocastTheirGradientsUnrounded) {
   }
 }
 
-TEST(RecurrentCells, BackwardGivesTheStateItsDtype) {
+TEST(RecurrentCells, BackwardGivesTheGradientOfTheStateUnrounded) {
   const Tensor gates = values(1, {3, 8}, DType::f16), state = values(2, {3, 2}, DType::f16);
-  const Value f64 = Value::Map{{"state_dtype", "f64"}};
-  const Outputs of_lstm = call_op("lstm_cell_backward", {state, state, Tensor(), gates, state, state}, f64);
-  EXPECT_EQ(of_lstm[0].dtype(), DType::f16);
-  EXPECT_EQ(of_lstm[1].dtype(), DType::f64);
-  EXPECT_EQ(call_op("gru_cell_backward", {state, Tensor(), gates, state}, f64)[2].dtype(), DType::f64);
+  const Tensor w_lstm = values(3, {8, 2}, DType::f16), w_gru = values(3, {6, 2}, DType::f16);
+  const Outputs of_lstm =
+      call_op("lstm_sequence_backward", {state, state, Tensor(), gates, state, state, w_lstm});
+  const Outputs of_gru = call_op("gru_sequence_backward", {state, Tensor(), gates, state, state, w_gru});
+  for (const Outputs* found : {&of_lstm, &of_gru}) {
+    EXPECT_EQ((*found)[0].dtype(), DType::f16);
+    EXPECT_EQ(found->back().dtype(), DType::f32);
+  }
+  // One step is a sequence of one.
+  const auto one = [](const Tensor& x) { return unsqueeze(x, 0); };
+  const Outputs sequence = call_op("lstm_sequence_backward",
+                                   {one(state), one(state), Tensor(), one(gates), one(state), state, w_lstm});
+  EXPECT_EQ(list(sequence[0]), list(one(of_lstm[0])));
+  EXPECT_EQ(list(sequence[1]), list(of_lstm[1]));
+  EXPECT_EQ(list(sequence[2]), list(of_lstm[2]));
 }
 
 // --- refusals
