@@ -10,9 +10,11 @@ namespace {
 using namespace ops;
 using op_samples::real;
 
+template <class A>
 constexpr std::array<std::string_view, 3> kNames{"avg_pool1d", "avg_pool2d", "avg_pool3d"};
-constexpr std::array<std::string_view, 3> kAdaptiveNames{"adaptive_avg_pool1d", "adaptive_avg_pool2d",
-                                                         "adaptive_avg_pool3d"};
+template <>
+constexpr std::array<std::string_view, 3> kNames<AdaptivePoolAttrs>{
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"};
 constexpr std::string_view kBackward = "avg_pool_backward";
 
 struct AvgPoolAttrs : PoolAttrs {
@@ -52,35 +54,25 @@ Tensor averaged(std::string_view op, const Tensor& x, std::size_t spatial, kerne
   return y;
 }
 
-template <std::size_t kSpatial>
-Outputs forward(const ForwardArgs<AvgPoolAttrs>& args) {
-  constexpr std::string_view kOp = kNames[kSpatial - 1];
+template <std::size_t kSpatial, class A>
+Outputs forward(const ForwardArgs<A>& args) {
+  constexpr std::string_view kOp = kNames<A>[kSpatial - 1];
+  constexpr bool kAdaptive = std::is_same_v<A, AdaptivePoolAttrs>;
   const Tensor& x = args.in(0);
   require_floating(kOp, x);
-  require_images(kOp, x, kSpatial);
-  return averaged(kOp, x, kSpatial, pooling_of(kOp, args.attrs, spatial_sizes(x.shape(), kSpatial)));
-}
-template <std::size_t kSpatial>
-Outputs adaptive_forward(const ForwardArgs<AdaptivePoolAttrs>& args) {
-  constexpr std::string_view kOp = kAdaptiveNames[kSpatial - 1];
-  const Tensor& x = args.in(0);
-  require_floating(kOp, x);
-  require_images(kOp, x, kSpatial, Channels::may_be_none);
+  require_images(kOp, x, kSpatial, kAdaptive ? Channels::may_be_none : Channels::required);
   return averaged(kOp, x, kSpatial, pooling_of(kOp, args.attrs, spatial_sizes(x.shape(), kSpatial)));
 }
 
-template <std::size_t kSpatial>
-Gradients vjp(const VjpArgs<AvgPoolAttrs>& args) {
-  return {avg_pool_backward(args.grad(),
-                            {args.attrs, spatial_sizes(args.in_shape(0), kSpatial), args.wanted(0)})};
-}
-template <std::size_t kSpatial>
-Gradients adaptive_vjp(const VjpArgs<AdaptivePoolAttrs>& args) {
-  return {avg_pool_backward(args.grad(), {{}, spatial_sizes(args.in_shape(0), kSpatial), args.wanted(0)})};
+template <std::size_t kSpatial, class A>
+Gradients vjp(const VjpArgs<A>& args) {
+  AvgPoolAttrs attrs;  // without kernel_size those of an adaptive pooling
+  if constexpr (std::is_same_v<A, AvgPoolAttrs>) attrs = args.attrs;
+  return {avg_pool_backward(args.grad(), {attrs, spatial_sizes(args.in_shape(0), kSpatial), args.wanted(0)})};
 }
 
 template <std::size_t kSpatial>
-std::vector<Sample<AvgPoolAttrs>> pool_samples() {
+std::vector<Sample<AvgPoolAttrs>> samples_of(AvgPoolAttrs /*kind*/) {
   if constexpr (kSpatial == 1) {
     return {{{real({2, 3, 7})}, {{{3}, {2}, {1}}}},
             {{real({2, 34})}, {{{4}, {3}, {2}, true}, false}},
@@ -96,7 +88,7 @@ std::vector<Sample<AvgPoolAttrs>> pool_samples() {
   }
 }
 template <std::size_t kSpatial>
-std::vector<Sample<AdaptivePoolAttrs>> adaptive_samples() {
+std::vector<Sample<AdaptivePoolAttrs>> samples_of(AdaptivePoolAttrs /*kind*/) {
   if constexpr (kSpatial == 1)
     return {{{real({2, 3, 7})}, {{3}}}, {{real({2, 3})}, {{5}}}};
   else if constexpr (kSpatial == 2)
@@ -105,39 +97,31 @@ std::vector<Sample<AdaptivePoolAttrs>> adaptive_samples() {
     return {{{real({1, 2, 4, 3, 5})}, {{3, 1, 2}}}};
 }
 
-template <std::size_t kSpatial>
-constexpr Op<AvgPoolAttrs> kPool{
-    .info = {.name = kNames[kSpatial - 1], .category = Category::passthrough},
-    .samples = pool_samples<kSpatial>,
-    .forward = forward<kSpatial>,
-    .vjp = vjp<kSpatial>,
-    .saves = kSaveNothing,
-};
-template <std::size_t kSpatial>
-constexpr Op<AdaptivePoolAttrs> kAdaptivePool{
-    .info = {.name = kAdaptiveNames[kSpatial - 1], .category = Category::passthrough},
-    .samples = adaptive_samples<kSpatial>,
-    .forward = adaptive_forward<kSpatial>,
-    .vjp = adaptive_vjp<kSpatial>,
-    .saves = kSaveNothing,
-};
-const Registered pool1d_registered{kPool<1>}, pool2d_registered{kPool<2>}, pool3d_registered{kPool<3>};
-const Registered adaptive1d_registered{kAdaptivePool<1>}, adaptive2d_registered{kAdaptivePool<2>},
-    adaptive3d_registered{kAdaptivePool<3>};
+template <std::size_t kSpatial, class A>
+std::vector<Sample<A>> pool_samples() {
+  return samples_of<kSpatial>(A{});
+}
 
-template <std::size_t kSpatial>
-Tensor pooled(const Tensor& x, const AvgPoolAttrs& attrs) {
-  return bind(kPool<kSpatial>, {x}, attrs);
-}
-template <std::size_t kSpatial>
-Tensor pooled(const Tensor& x, const AdaptivePoolAttrs& attrs) {
-  return bind(kAdaptivePool<kSpatial>, {x}, attrs);
-}
-/// The pooling of as many dims as there are sizes.
+template <class A, std::size_t kSpatial>
+constexpr Op<A> kPool{
+    .info = {.name = kNames<A>[kSpatial - 1], .category = Category::passthrough},
+    .samples = pool_samples<kSpatial, A>,
+    .forward = forward<kSpatial, A>,
+    .vjp = vjp<kSpatial, A>,
+    .saves = kSaveNothing,
+};
+template <class A>
+struct RegisteredPools {
+  Registered in_1d{kPool<A, 1>}, in_2d{kPool<A, 2>}, in_3d{kPool<A, 3>};
+};
+const RegisteredPools<AvgPoolAttrs> pools_registered;
+const RegisteredPools<AdaptivePoolAttrs> adaptive_pools_registered;
+
+/// The pooling of so many dims.
 template <class A>
 Tensor pooled(const Tensor& x, std::size_t spatial, const A& attrs) {
-  if (spatial == 1) return pooled<1>(x, attrs);
-  return spatial == 2 ? pooled<2>(x, attrs) : pooled<3>(x, attrs);
+  if (spatial == 1) return bind(kPool<A, 1>, {x}, attrs);
+  return spatial == 2 ? bind(kPool<A, 2>, {x}, attrs) : bind(kPool<A, 3>, {x}, attrs);
 }
 
 // --- avg_pool_backward
@@ -190,25 +174,23 @@ Tensor avg_pool_backward(const Tensor& grad, const AvgPoolBackwardAttrs& attrs) 
   return bind(backward_op, {grad}, attrs);
 }
 
-AvgPoolAttrs attrs_of(const AvgPoolOptions& options) {
-  return {{options.kernel_size, options.stride, options.padding, options.ceil_mode},
-          options.count_include_pad,
-          options.divisor_override};
+Tensor pooled(const Tensor& x, std::size_t spatial, const AvgPoolOptions& options) {
+  return pooled<AvgPoolAttrs>(x, spatial,
+                              {{options.kernel_size, options.stride, options.padding, options.ceil_mode},
+                               options.count_include_pad,
+                               options.divisor_override});
+}
+Tensor pooled(const Tensor& x, std::size_t spatial, const AdaptiveSizes& output_size) {
+  return pooled(x, spatial, adaptive_attrs(x, output_size, spatial));
 }
 
 }  // namespace
 
-Tensor avg_pool1d(const Tensor& x, const AvgPoolOptions& options) { return pooled<1>(x, attrs_of(options)); }
-Tensor avg_pool2d(const Tensor& x, const AvgPoolOptions& options) { return pooled<2>(x, attrs_of(options)); }
-Tensor avg_pool3d(const Tensor& x, const AvgPoolOptions& options) { return pooled<3>(x, attrs_of(options)); }
-Tensor adaptive_avg_pool1d(const Tensor& x, const AdaptiveSizes& output_size) {
-  return pooled<1>(x, adaptive_attrs(x, output_size, 1));
-}
-Tensor adaptive_avg_pool2d(const Tensor& x, const AdaptiveSizes& output_size) {
-  return pooled<2>(x, adaptive_attrs(x, output_size, 2));
-}
-Tensor adaptive_avg_pool3d(const Tensor& x, const AdaptiveSizes& output_size) {
-  return pooled<3>(x, adaptive_attrs(x, output_size, 3));
-}
+Tensor avg_pool1d(const Tensor& x, const AvgPoolOptions& options) { return pooled(x, 1, options); }
+Tensor avg_pool2d(const Tensor& x, const AvgPoolOptions& options) { return pooled(x, 2, options); }
+Tensor avg_pool3d(const Tensor& x, const AvgPoolOptions& options) { return pooled(x, 3, options); }
+Tensor adaptive_avg_pool1d(const Tensor& x, const AdaptiveSizes& sizes) { return pooled(x, 1, sizes); }
+Tensor adaptive_avg_pool2d(const Tensor& x, const AdaptiveSizes& sizes) { return pooled(x, 2, sizes); }
+Tensor adaptive_avg_pool3d(const Tensor& x, const AdaptiveSizes& sizes) { return pooled(x, 3, sizes); }
 
 }  // namespace mezzo

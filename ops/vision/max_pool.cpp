@@ -11,9 +11,11 @@ namespace {
 using namespace ops;
 using op_samples::distinct;
 
+template <class A>
 constexpr std::array<std::string_view, 3> kNames{"max_pool1d", "max_pool2d", "max_pool3d"};
-constexpr std::array<std::string_view, 3> kAdaptiveNames{"adaptive_max_pool1d", "adaptive_max_pool2d",
-                                                         "adaptive_max_pool3d"};
+template <>
+constexpr std::array<std::string_view, 3> kNames<AdaptivePoolAttrs>{
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
 constexpr std::string_view kBackward = "max_pool_backward";
 
 struct MaxPoolAttrs : PoolAttrs {
@@ -49,38 +51,32 @@ Outputs largest(std::string_view op, const Tensor& x, std::size_t spatial, kerne
   return Tensors{y, at};
 }
 
-template <std::size_t kSpatial>
-Outputs forward(const ForwardArgs<MaxPoolAttrs>& args) {
-  constexpr std::string_view kOp = kNames[kSpatial - 1];
+kernels::Pooling pooling_of(std::string_view op, const MaxPoolAttrs& attrs, const Shape& sizes) {
+  return {.windows = pool_windows(op, attrs, attrs.dilation, sizes)};
+}
+kernels::Pooling pooling_of(std::string_view op, const AdaptivePoolAttrs& attrs, const Shape& sizes) {
+  return {.windows = adaptive_windows(op, attrs, sizes), .adaptive = true};
+}
+
+template <std::size_t kSpatial, class A>
+Outputs forward(const ForwardArgs<A>& args) {
+  constexpr std::string_view kOp = kNames<A>[kSpatial - 1];
   const Tensor& x = args.in(0);
   require_order(kOp, x);
   require_images(kOp, x, kSpatial);
-  const Shape sizes = spatial_sizes(x.shape(), kSpatial);
-  return largest(kOp, x, kSpatial, {.windows = pool_windows(kOp, args.attrs, args.attrs.dilation, sizes)});
+  return largest(kOp, x, kSpatial, pooling_of(kOp, args.attrs, spatial_sizes(x.shape(), kSpatial)));
 }
-template <std::size_t kSpatial>
-Outputs adaptive_forward(const ForwardArgs<AdaptivePoolAttrs>& args) {
-  constexpr std::string_view kOp = kAdaptiveNames[kSpatial - 1];
-  const Tensor& x = args.in(0);
-  require_order(kOp, x);
-  require_images(kOp, x, kSpatial);
-  const Shape sizes = spatial_sizes(x.shape(), kSpatial);
-  return largest(kOp, x, kSpatial, {.windows = adaptive_windows(kOp, args.attrs, sizes), .adaptive = true});
+
+template <std::size_t kSpatial, class A>
+Gradients vjp(const VjpArgs<A>& args) {
+  MaxPoolAttrs attrs;  // without kernel_size those of an adaptive pooling
+  if constexpr (std::is_same_v<A, MaxPoolAttrs>) attrs = args.attrs;
+  return {max_pool_backward(args.grad(0), args.out(1),
+                            {attrs, spatial_sizes(args.in_shape(0), kSpatial), args.wanted(0)})};
 }
 
 template <std::size_t kSpatial>
-Gradients vjp(const VjpArgs<MaxPoolAttrs>& args) {
-  const MaxPoolBackwardAttrs attrs{args.attrs, spatial_sizes(args.in_shape(0), kSpatial), args.wanted(0)};
-  return {max_pool_backward(args.grad(0), args.out(1), attrs)};
-}
-template <std::size_t kSpatial>
-Gradients adaptive_vjp(const VjpArgs<AdaptivePoolAttrs>& args) {
-  const MaxPoolBackwardAttrs attrs{{}, spatial_sizes(args.in_shape(0), kSpatial), args.wanted(0)};
-  return {max_pool_backward(args.grad(0), args.out(1), attrs)};
-}
-
-template <std::size_t kSpatial>
-std::vector<Sample<MaxPoolAttrs>> pool_samples() {
+std::vector<Sample<MaxPoolAttrs>> samples_of(MaxPoolAttrs /*kind*/) {
   if constexpr (kSpatial == 1) {
     return {{{distinct({2, 3, 7})}, {{{3}, {2}, {1}}}},
             {{distinct({2, 33})}, {{{2}, {}, {0}, true}, {3}}},
@@ -96,7 +92,7 @@ std::vector<Sample<MaxPoolAttrs>> pool_samples() {
   }
 }
 template <std::size_t kSpatial>
-std::vector<Sample<AdaptivePoolAttrs>> adaptive_samples() {
+std::vector<Sample<AdaptivePoolAttrs>> samples_of(AdaptivePoolAttrs /*kind*/) {
   if constexpr (kSpatial == 1)
     return {{{distinct({2, 3, 7})}, {{3}}}, {{distinct({2, 3})}, {{5}}}};
   else if constexpr (kSpatial == 2)
@@ -107,38 +103,29 @@ std::vector<Sample<AdaptivePoolAttrs>> adaptive_samples() {
     return {{{distinct({1, 2, 4, 3, 5})}, {{3, 1, 2}}}};
 }
 
-template <std::size_t kSpatial>
-constexpr Op<MaxPoolAttrs> kPool{
-    .info = {.name = kNames[kSpatial - 1], .category = Category::passthrough},
-    .samples = pool_samples<kSpatial>,
-    .forward = forward<kSpatial>,
-    .vjp = vjp<kSpatial>,
+template <std::size_t kSpatial, class A>
+std::vector<Sample<A>> pool_samples() {
+  return samples_of<kSpatial>(A{});
+}
+
+template <class A, std::size_t kSpatial>
+constexpr Op<A> kPool{
+    .info = {.name = kNames<A>[kSpatial - 1], .category = Category::passthrough},
+    .samples = pool_samples<kSpatial, A>,
+    .forward = forward<kSpatial, A>,
+    .vjp = vjp<kSpatial, A>,
     .saves = save_outputs(1),
 };
-template <std::size_t kSpatial>
-constexpr Op<AdaptivePoolAttrs> kAdaptivePool{
-    .info = {.name = kAdaptiveNames[kSpatial - 1], .category = Category::passthrough},
-    .samples = adaptive_samples<kSpatial>,
-    .forward = adaptive_forward<kSpatial>,
-    .vjp = adaptive_vjp<kSpatial>,
-    .saves = save_outputs(1),
+template <class A>
+struct RegisteredPools {
+  Registered in_1d{kPool<A, 1>}, in_2d{kPool<A, 2>}, in_3d{kPool<A, 3>};
 };
-const Registered pool1d_registered{kPool<1>}, pool2d_registered{kPool<2>}, pool3d_registered{kPool<3>};
-const Registered adaptive1d_registered{kAdaptivePool<1>}, adaptive2d_registered{kAdaptivePool<2>},
-    adaptive3d_registered{kAdaptivePool<3>};
+const RegisteredPools<MaxPoolAttrs> pools_registered;
+const RegisteredPools<AdaptivePoolAttrs> adaptive_pools_registered;
 
 // --- max_pool_backward. Inputs: grad, indices. The indices must be those of a pooling over these windows: on
 // the CPU one that is not in the image throws IndexError, on a CUDA device one outside of its window has no
 // effect.
-
-/// The windows of the pooling whose gradient this is.
-kernels::Pooling backward_pooling(const MaxPoolBackwardAttrs& attrs, const Tensor& grad) {
-  const std::size_t spatial = attrs.size.size();
-  if (!attrs.kernel_size.empty())
-    return {.windows = pool_windows(kBackward, attrs, attrs.dilation, attrs.size)};
-  return {.windows = adaptive_windows(kBackward, {spatial_sizes(grad.shape(), spatial)}, attrs.size),
-          .adaptive = true};
-}
 
 Outputs backward_forward(const ForwardArgs<MaxPoolBackwardAttrs>& args) {
   const Tensor &grad = args.in(0), &indices = args.in(1);
@@ -150,7 +137,10 @@ Outputs backward_forward(const ForwardArgs<MaxPoolBackwardAttrs>& args) {
   if (indices.shape() != grad.shape())
     throw ShapeError(kBackward, "indices " + to_string(grad.shape()) + " like the gradient",
                      to_string(indices.shape()), "pass those of the same call");
-  kernels::Pooling pooling = backward_pooling(args.attrs, grad);
+  const AdaptivePoolAttrs adaptive{spatial_sizes(grad.shape(), spatial)};
+  kernels::Pooling pooling = args.attrs.kernel_size.empty()
+                                 ? pooling_of(kBackward, adaptive, args.attrs.size)
+                                 : pooling_of(kBackward, args.attrs, args.attrs.size);
   require_pooled(kBackward, grad, pooling.windows, spatial);
   const Shape shape = with_spatial_sizes(grad.shape(), args.attrs.size);
   layout::checked_numel(kBackward, shape);
@@ -195,16 +185,17 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, const MaxPoo
   return bind(backward_op, {grad, indices}, attrs);
 }
 
+/// The pooling of kSpatial dims.
 template <std::size_t kSpatial>
 ValuesIndices pooled(const Tensor& x, const MaxPoolOptions& options) {
   Outputs outputs =
-      bind(kPool<kSpatial>, {x},
+      bind(kPool<MaxPoolAttrs, kSpatial>, {x},
            {{options.kernel_size, options.stride, options.padding, options.ceil_mode}, options.dilation});
   return {std::move(outputs[0]), std::move(outputs[1])};
 }
 template <std::size_t kSpatial>
 ValuesIndices pooled(const Tensor& x, const AdaptiveSizes& output_size) {
-  Outputs outputs = bind(kAdaptivePool<kSpatial>, {x}, adaptive_attrs(x, output_size, kSpatial));
+  Outputs outputs = bind(kPool<AdaptivePoolAttrs, kSpatial>, {x}, adaptive_attrs(x, output_size, kSpatial));
   return {std::move(outputs[0]), std::move(outputs[1])};
 }
 
