@@ -166,7 +166,7 @@ Tensor cast(const Tensor& tensor, DType dtype, const State& state, bool for_call
                       mezzo::detail::derived_input_hooks() > 0;
   const LoggedCast logged(tensor, dtype, weight);
   if (weight) return cast_leaf(tensor, dtype, for_call);
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   return to(tensor, dtype);
 }
 

@@ -3,20 +3,32 @@
 #include "mezzo/amp/policy.h"
 
 #include <algorithm>
-#include <atomic>
+#include <list>
+#include <vector>
 
 #include "mezzo/autograd/region.h"
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/per_thread.h"
+#include "mezzo/core/memory/scope_list.h"
 
 namespace mezzo::amp {
 
 namespace {
 
-using Overrides = std::vector<std::shared_ptr<PolicyOverride::Entry>>;
+using Entry = PolicyOverride::Entry;
+using Overrides = mezzo::detail::ScopeList<Entry>;
 constinit mezzo::detail::PerThread<Overrides> overrides;
-constinit std::atomic<int> open_overrides{0};  // of all threads: mostly none
+
+/// The scope if it is an override that counts, else nullptr.
+const mezzo::detail::Scope<Entry>* counted(const mezzo::detail::Scope<Entry>* scope) noexcept {
+  return scope != nullptr && scope->value.op != nullptr ? scope : nullptr;
+}
+/// The newest override of this thread; nullptr: none.
+const mezzo::detail::Scope<Entry>* newest_override() noexcept {
+  Overrides* const mine = overrides.find();
+  return mine != nullptr ? counted(mine->newest()) : nullptr;
+}
 
 constexpr std::array kListed{Category::lower_precision, Category::fp32, Category::promote, Category::banned};
 
@@ -38,51 +50,44 @@ std::string rest_of(const std::vector<PolicyRow>& rows) {
 
 }  // namespace
 
-struct PolicyOverride::Entry {
-  Entry(const OpInfo& op, Category now) : info(&op), category(now) {}
-  const OpInfo* info;
-  Category category;
-  std::atomic<bool> ended{false};
-};
-
 namespace {
 
-/// The overrides of a thread, kept for a region of the graph that is computed again.
+/// The overrides of a thread, newest first, kept for a region of the graph that is computed again.
 struct KeptOverrides final : RefCounted {
-  Overrides list;
+  std::vector<Entry> list;
 };
 
 Ref<RefCounted> take_overrides() {
-  if (open_overrides.load(std::memory_order_relaxed) == 0) return {};
+  const mezzo::detail::Scope<Entry>* scope = newest_override();
+  if (scope == nullptr) return {};
   const auto kept = make_ref<KeptOverrides>();
-  for (const auto& entry : overrides.get()) {
-    if (entry->ended.load()) continue;
-    kept->list.push_back(std::make_shared<PolicyOverride::Entry>(*entry->info, entry->category));
-  }
-  return kept->list.empty() ? Ref<RefCounted>() : Ref<RefCounted>(kept);
+  for (; scope != nullptr; scope = counted(scope->older)) kept->list.push_back(scope->value);
+  return kept;
 }
 
 /// Puts kept overrides in the place of the thread's own while it lives.
 class InstalledOverrides final : public RefCounted {
  public:
   explicit InstalledOverrides(const Ref<RefCounted>& kept) {
-    if (kept) list_ = static_cast<const KeptOverrides&>(*kept).list;
-    count_ = static_cast<int>(list_.size());
-    open_overrides += count_;
-    std::swap(list_, overrides.get());
+    push({});
+    if (!kept) return;
+    const std::vector<Entry>& list = static_cast<const KeptOverrides&>(*kept).list;
+    std::for_each(list.rbegin(), list.rend(), [this](const Entry& entry) { push(entry); });
   }
   ~InstalledOverrides() override {
-    std::swap(list_, overrides.get());
-    open_overrides -= count_;
+    for (mezzo::detail::Scope<Entry>& scope : scopes_) overrides.get().pop(scope);
   }
 
  private:
-  Overrides list_;
-  int count_ = 0;
+  void push(const Entry& entry) {
+    scopes_.push_front({.own = entry});
+    overrides.get().push(scopes_.front());
+  }
+  std::list<mezzo::detail::Scope<Entry>> scopes_;  // newest first
 };
 
 Ref<RefCounted> install_overrides(const Ref<RefCounted>& kept) {
-  if (!kept && open_overrides.load(std::memory_order_relaxed) == 0) return {};
+  if (!kept && newest_override() == nullptr) return {};
   return make_ref<InstalledOverrides>(kept);
 }
 
@@ -147,24 +152,15 @@ PolicyOverride::PolicyOverride(std::string_view op, Category category) {
     throw ValueError("PolicyOverride", "the name of a registered op", "\"" + std::string(op) + "\"",
                      "amp::policy() lists them");
   }
-  entry_ = std::make_shared<Entry>(entry->info(), category);
-  Overrides& mine = overrides.get();
-  std::erase_if(mine, [](const auto& other) { return other->ended.load(); });
-  mine.push_back(entry_);
-  ++open_overrides;
+  scope_ = overrides.get().begin({&entry->info(), category});
 }
 
-PolicyOverride::~PolicyOverride() {
-  entry_->ended = true;
-  --open_overrides;
-}
+PolicyOverride::~PolicyOverride() { overrides.get().end(scope_); }
 
 std::optional<Category> category_override(const OpInfo& info) {
-  if (open_overrides.load(std::memory_order_relaxed) == 0) return std::nullopt;
-  const Overrides& mine = overrides.get();
-  for (auto it = mine.rbegin(); it != mine.rend(); ++it) {
+  for (const auto* scope = newest_override(); scope != nullptr; scope = counted(scope->older)) {
     // By name, which is unique: an op may have a second descriptor, that of relu with a mask.
-    if ((*it)->info->name.value == info.name.value && !(*it)->ended.load()) return (*it)->category;
+    if (scope->value.op->name.value == info.name.value) return scope->value.category;
   }
   return std::nullopt;
 }

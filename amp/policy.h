@@ -2,12 +2,12 @@
 // a scope.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "mezzo/autograd/op.h"
+#include "mezzo/core/scope.h"
 
 namespace mezzo::amp {
 
@@ -40,10 +40,14 @@ class PolicyOverride {
   PolicyOverride(const PolicyOverride&) = delete;
   PolicyOverride& operator=(const PolicyOverride&) = delete;
 
-  struct Entry;
+  /// What one override says; without an op: older ones do not count.
+  struct Entry {
+    const OpInfo* op = nullptr;
+    Category category = Category::passthrough;
+  };
 
  private:
-  std::shared_ptr<Entry> entry_;
+  mezzo::detail::OpenScope<Entry>* scope_;
 };
 
 /// What the newest PolicyOverride of this thread says of an op, if there is one.

@@ -256,7 +256,7 @@ void Walk::seed(const Tensor& output, Tensor gradient) {
 }
 
 void Walk::run() {
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   const detail::GradModeFrame mode(create_);
   for (auto& [output, gradient] : seeds_) seed(output, std::move(gradient));
   for (const auto& [output, gradient] : seeds_) pass(autograd::edge_to(output));
@@ -396,7 +396,7 @@ void accumulate(TensorImpl& leaf, Tensor& gradient, bool create) {
 }
 
 void Walk::accumulate_into_leaves() {
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   const detail::GradModeFrame mode(create_);
   for (auto& [edge, gradient] : leaves_) {
     if (gradient.defined()) accumulate(*edge.leaf_impl(), gradient, create_);

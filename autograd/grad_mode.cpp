@@ -5,17 +5,15 @@
 
 namespace mezzo {
 
-namespace {
-constinit thread_local detail::ScopeList<bool> modes;
-}
-
-bool grad_enabled() noexcept { return modes.value_or(true) && !inference_mode_enabled(); }
-
 namespace detail {
-GradModeGuard::GradModeGuard(bool enabled) : scope_(modes.begin(enabled)) {}
-GradModeGuard::~GradModeGuard() { modes.end(scope_); }
-GradModeFrame::GradModeFrame(bool enabled) noexcept : scope_{.own = enabled} { modes.push(scope_); }
-GradModeFrame::~GradModeFrame() { modes.pop(scope_); }
+namespace {
+constinit thread_local ScopeList<bool> modes;
+}
+ScopeList<bool>& grad_modes() noexcept { return modes; }
+template class ScopeGuard<bool, grad_modes>;
+template class LocalScope<bool, grad_modes>;
 }  // namespace detail
+
+bool grad_enabled() noexcept { return detail::grad_modes().value_or(true) && !inference_mode_enabled(); }
 
 }  // namespace mezzo

@@ -10,29 +10,11 @@ namespace mezzo {
 [[nodiscard]] bool grad_enabled() noexcept;
 
 namespace detail {
-/// Sets recording on its thread while it lives.
-class GradModeGuard {
- public:
-  explicit GradModeGuard(bool enabled);
-  ~GradModeGuard();
-  GradModeGuard(const GradModeGuard&) = delete;
-  GradModeGuard& operator=(const GradModeGuard&) = delete;
-
- private:
-  OpenScope<bool>* scope_;
-};
-
-/// The same for a local variable of the library, at the price of a few stores.
-class GradModeFrame {
- public:
-  explicit GradModeFrame(bool enabled) noexcept;
-  ~GradModeFrame();
-  GradModeFrame(const GradModeFrame&) = delete;
-  GradModeFrame& operator=(const GradModeFrame&) = delete;
-
- private:
-  Scope<bool> scope_;
-};
+[[nodiscard]] ScopeList<bool>& grad_modes() noexcept;  // of the calling thread
+extern template class ScopeGuard<bool, grad_modes>;
+extern template class LocalScope<bool, grad_modes>;
+using GradModeGuard = ScopeGuard<bool, grad_modes>;
+using GradModeFrame = LocalScope<bool, grad_modes>;
 }  // namespace detail
 
 // --- recording
@@ -43,11 +25,11 @@ class GradModeFrame {
 
 /// No recording while it lives (torch.no_grad). Per thread, nestable.
 struct NoGrad : detail::GradModeGuard {
-  NoGrad() : GradModeGuard(false) {}
+  NoGrad() : ScopeGuard(false) {}
 };
 /// Recording while it lives, inside a NoGrad too (torch.enable_grad).
 struct EnableGrad : detail::GradModeGuard {
-  EnableGrad() : GradModeGuard(true) {}
+  EnableGrad() : ScopeGuard(true) {}
 };
 
 }  // namespace mezzo

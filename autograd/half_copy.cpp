@@ -31,7 +31,7 @@ using mezzo::detail::StreamMark;
 void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
   const NoGrad no_grad;
   const mezzo::detail::InferenceFrame no_inference(mezzo::detail::Inference::off);  // it may outlive the mode
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   const std::uint32_t version = leaf.version();  // as a write during the cast makes the copy an old one
   copy.storage = to(leaf.detach(), dtype).impl().storage;
   copy.version = version;

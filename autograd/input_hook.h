@@ -43,6 +43,11 @@ class InputHookGuard {
   detail::Scope<InputHookState> scope_;
 };
 
+/// No input hook while it lives: ops run in the dtypes of their inputs, whatever autocast says around it.
+struct NoInputHook : InputHookGuard {
+  NoInputHook() noexcept : InputHookGuard(InputHookState{}) {}
+};
+
 namespace detail {
 /// A scope that changes a part of the state, for guards that may end in any order and on any thread. `gone`
 /// is called on the thread of the scope when it has ended.

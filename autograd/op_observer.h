@@ -23,35 +23,22 @@ class OpObserver {
 /// The observer of the calling thread; nullptr: none.
 [[nodiscard]] OpObserver* op_observer() noexcept;
 
+namespace detail {
+[[nodiscard]] ScopeList<OpObserver*>& op_observers() noexcept;  // of the calling thread
+extern template class ScopeGuard<OpObserver*, op_observers>;
+extern template class LocalScope<OpObserver*, op_observers>;
+using OpObserverFrame = LocalScope<OpObserver*, op_observers>;
+}  // namespace detail
+
 /// Installs an observer (nullptr: none) on its thread while it lives; of several the newest that lives is
 /// called. They may end in any order, on another thread while no op runs on the thread that they watch, and
 /// after that thread. The observer must live as long as its guard.
-class OpObserverGuard {
+class OpObserverGuard : detail::ScopeGuard<OpObserver*, detail::op_observers> {
  public:
-  explicit OpObserverGuard(OpObserver* observer);
-  ~OpObserverGuard();
-  OpObserverGuard(const OpObserverGuard&) = delete;
-  OpObserverGuard& operator=(const OpObserverGuard&) = delete;
+  using ScopeGuard::ScopeGuard;
   /// The observer that was there before this one and still lives, or nullptr: observers that nest pass their
   /// calls on to it. Ask anew in each call, on the guard's thread, as an older observer may end first.
-  [[nodiscard]] OpObserver* outer() const noexcept;
-
- private:
-  detail::OpenScope<OpObserver*>* scope_;
+  [[nodiscard]] OpObserver* outer() const noexcept { return outer_or(nullptr); }
 };
-
-namespace detail {
-/// The same for a local variable of the library, at the price of a few stores.
-class OpObserverFrame {
- public:
-  explicit OpObserverFrame(OpObserver* observer) noexcept;
-  ~OpObserverFrame();
-  OpObserverFrame(const OpObserverFrame&) = delete;
-  OpObserverFrame& operator=(const OpObserverFrame&) = delete;
-
- private:
-  Scope<OpObserver*> scope_;
-};
-}  // namespace detail
 
 }  // namespace mezzo

@@ -5,22 +5,17 @@
 
 namespace mezzo {
 
-namespace {
-using detail::Inference;
-constinit thread_local detail::ScopeList<Inference> inference_modes;
-}  // namespace
-
-bool inference_mode_enabled() noexcept { return inference_modes.value_or(Inference::off) == Inference::on; }
-
 namespace detail {
-InferenceFrame::InferenceFrame(Inference mode) noexcept : scope_{.own = mode} {
-  inference_modes.push(scope_);
+namespace {
+constinit thread_local ScopeList<Inference> modes;
 }
-InferenceFrame::~InferenceFrame() { inference_modes.pop(scope_); }
+ScopeList<Inference>& inference_modes() noexcept { return modes; }
+template class ScopeGuard<Inference, inference_modes>;
+template class LocalScope<Inference, inference_modes>;
 }  // namespace detail
 
-InferenceMode::InferenceMode(bool mode)
-    : scope_(inference_modes.begin(mode ? Inference::on : Inference::off)) {}
-InferenceMode::~InferenceMode() { inference_modes.end(scope_); }
+bool inference_mode_enabled() noexcept {
+  return detail::inference_modes().value_or(detail::Inference::off) == detail::Inference::on;
+}
 
 }  // namespace mezzo

@@ -10,18 +10,10 @@ namespace mezzo {
 
 namespace detail {
 enum class Inference : bool { off, on };
-
-/// Sets the mode for a local variable of the library, at the price of a few stores.
-class InferenceFrame {
- public:
-  explicit InferenceFrame(Inference mode) noexcept;
-  ~InferenceFrame();
-  InferenceFrame(const InferenceFrame&) = delete;
-  InferenceFrame& operator=(const InferenceFrame&) = delete;
-
- private:
-  Scope<Inference> scope_;
-};
+[[nodiscard]] ScopeList<Inference>& inference_modes() noexcept;  // of the calling thread
+extern template class ScopeGuard<Inference, inference_modes>;
+extern template class LocalScope<Inference, inference_modes>;
+using InferenceFrame = LocalScope<Inference, inference_modes>;
 }  // namespace detail
 
 /// No recording while it lives, inside an EnableGrad too, and what is made meanwhile are inference tensors
@@ -31,15 +23,10 @@ class InferenceFrame {
 /// are normal. Per thread, nestable; `InferenceMode(false)` ends the mode inside. A backward runs outside of
 /// it. Guards may end in any order, on another thread and after the thread that made them. Source:
 /// torch.inference_mode.
-class InferenceMode {
+class InferenceMode : detail::ScopeGuard<detail::Inference, detail::inference_modes> {
  public:
-  explicit InferenceMode(bool mode = true);
-  ~InferenceMode();
-  InferenceMode(const InferenceMode&) = delete;
-  InferenceMode& operator=(const InferenceMode&) = delete;
-
- private:
-  detail::OpenScope<detail::Inference>* scope_;
+  explicit InferenceMode(bool mode = true)
+      : ScopeGuard(mode ? detail::Inference::on : detail::Inference::off) {}
 };
 
 }  // namespace mezzo

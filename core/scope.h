@@ -1,5 +1,5 @@
-// The open scopes of a thread (recording, autocast, observers, ...), one list per kind. A guard holds a node
-// of its list; headers of guards need only this file, the lists are in core/memory/scope_list.h.
+// The open scopes of a thread (recording, autocast, observers, ...), one list per kind, and the guards that
+// hold them. The lists are in core/memory/scope_list.h.
 #pragma once
 
 #include "mezzo/core/host_device.h"
@@ -22,5 +22,40 @@ struct Scope {
 /// The scope of a guard that programs hold, on the heap: it may end in any order and on any thread.
 template <class T>
 struct OpenScope;
+template <class T>
+class ScopeList;
+
+/// A guard of a scope in the list kScopes() of the thread that made it; of several the newest that lives
+/// counts. Guards may end in any order, on another thread and after the thread that made them. When another
+/// thread ends one, the thread that made it notices when it next asks; the thread that ends it does not
+/// change.
+template <class T, auto kScopes>
+class ScopeGuard {
+ public:
+  explicit ScopeGuard(const T& value);
+  ~ScopeGuard();
+  ScopeGuard(const ScopeGuard&) = delete;
+  ScopeGuard& operator=(const ScopeGuard&) = delete;
+
+ protected:
+  /// The value of the next older scope that is open; `base`: there is none. On the thread that made the
+  /// guard.
+  [[nodiscard]] T outer_or(T base) const noexcept;
+
+  OpenScope<T>* scope_;
+};
+
+/// The same as a local variable of the library, at the price of a few stores.
+template <class T, auto kScopes>
+class LocalScope {
+ public:
+  explicit LocalScope(const T& value) noexcept;
+  ~LocalScope();
+  LocalScope(const LocalScope&) = delete;
+  LocalScope& operator=(const LocalScope&) = delete;
+
+ private:
+  Scope<T> scope_;
+};
 
 }  // namespace mezzo::detail

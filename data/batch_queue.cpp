@@ -61,7 +61,7 @@ void throw_loader_error(std::int64_t index, std::int64_t batch) {
 /// Whatever scopes the calling thread has open, batches are the same: nothing is recorded or cast.
 struct PlainScope {
   NoGrad no_grad;
-  InputHookGuard no_hook{InputHookState{}};
+  NoInputHook no_autocast;
 };
 
 /// A batch, and when its copy to the device has run.

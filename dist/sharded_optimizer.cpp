@@ -139,7 +139,7 @@ std::vector<Tensor> Sharded::State::cut_leaves(const std::vector<std::size_t>& p
 Sharded::Sharded(std::string op, DataParallel& parallel, const std::vector<optim::NamedTensors>& groups)
     : state_(std::make_unique<State>()) {
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   state_->op = std::move(op);
   state_->reducer = Ref<Reducer>(&parallel.reducer());
   const auto places = state_->list(groups);
@@ -172,7 +172,7 @@ Tensor Sharded::clip_grad_norm_(double max_norm, double norm_type, bool error_if
   if (!(norm_type > 0))
     throw ValueError(op, "norm_type above 0", number_text(norm_type), "pass 2 for the Euclidean norm");
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   std::vector<Tensor> leaves, gradients;
   DType dtype = DType::f32;
   for (const State::Whole& parameter : state_->whole) {
@@ -287,7 +287,7 @@ Tensor gathered_numbers(const std::vector<Tensor>& numbers, double least, DType 
 optim::OptimizerState Sharded::gathered(const optim::OptimizerState& shards,
                                         const std::vector<detail::SlotNames>& slots) const {
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   const State& state = *state_;
   const TensorMap own = by_name(shards);
   const auto own_of = [&](std::size_t shard, const std::string& name) {

@@ -168,7 +168,7 @@ template <int kSpatial>
 Tensor SyncBatchNorm<kSpatial>::forward(const Tensor& x) {
   if (!this->is_training() || group_.size() == 1 || !x.defined()) return nn::BatchNorm<kSpatial>::forward(x);
   this->require_input(x);
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   const double momentum = this->next_momentum();
   const Outputs outputs =
       bind(sync_norm_op, {x, this->weight, this->bias}, SyncNormAttrs{group_, this->eps()});

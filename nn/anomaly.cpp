@@ -60,7 +60,7 @@ const std::string* interned(std::string text) {
 /// For ops of our own: not recorded, not rewritten, not looked at.
 struct Quiet {
   NoGrad no_grad;
-  InputHookGuard no_autocast{InputHookState{}};
+  NoInputHook no_autocast;
   OpObserverGuard no_observer{nullptr};
 };
 

@@ -32,21 +32,20 @@ class CallObserver {
   virtual void leave(const Module& module, const Tensor* output) = 0;
 };
 
+namespace detail {
+/// Of the calling thread.
+[[nodiscard]] mezzo::detail::ScopeList<CallObserver*>& call_observers() noexcept;
+}  // namespace detail
+
 /// Installs an observer on its thread while it lives; of several the newest that lives is called. They may
 /// end in any order, in a call that they watch, on another thread while no module runs on the thread that
 /// they watch, and after that thread. The observer must live as long as its guard.
-class CallObserverGuard {
+class CallObserverGuard : mezzo::detail::ScopeGuard<CallObserver*, detail::call_observers> {
  public:
   explicit CallObserverGuard(CallObserver& observer);
-  ~CallObserverGuard();
-  CallObserverGuard(const CallObserverGuard&) = delete;
-  CallObserverGuard& operator=(const CallObserverGuard&) = delete;
   /// The observer that was there before this one and still lives, or nullptr: observers that nest pass their
   /// calls on to it. Ask anew in each call, on the guard's thread, as an older observer may end first.
-  [[nodiscard]] CallObserver* outer() const noexcept;
-
- private:
-  mezzo::detail::OpenScope<CallObserver*>* scope_;
+  [[nodiscard]] CallObserver* outer() const noexcept { return outer_or(nullptr); }
 };
 
 namespace detail {

@@ -65,7 +65,7 @@ AveragedWeights::~AveragedWeights() = default;
 
 void AveragedWeights::update(const StepOutcome& outcome) {
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   const Tensor made = was_made(outcome);
   const Tensor count = to(count_, DType::f64);
   Tensor part = where(eq(count_, 0), ones_like(count), part_of_new(clamp(count, Scalar(1.0))));

@@ -107,7 +107,7 @@ void scale_to_norm(std::span<const Tensor> gradients, double max_norm, const Ten
 Tensor get_total_norm(TensorList tensors, double norm_type, bool error_if_nonfinite) {
   constexpr std::string_view op = "get_total_norm";
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   for (const Tensor& tensor : tensors) {
     if (!tensor.defined())
       throw ValueError(op, "defined tensors", "an undefined one", "leave absent ones out");
@@ -121,7 +121,7 @@ Tensor get_total_norm(TensorList tensors, double norm_type, bool error_if_nonfin
 Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type, bool error_if_nonfinite) {
   constexpr std::string_view op = "clip_grad_norm_";
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   require_max_norm(op, max_norm);
   const autograd::GradientLocks locks(parameters);
   const std::vector<Tensor> gradients = gradients_of(op, parameters);
@@ -135,7 +135,7 @@ Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
 void clip_grads_with_norm_(TensorList parameters, double max_norm, const Tensor& total_norm) {
   constexpr std::string_view op = "clip_grads_with_norm_";
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   require_max_norm(op, max_norm);
   if (!total_norm.defined())
     throw ValueError(op, "a total norm", "an undefined tensor", "pass the result of get_total_norm");

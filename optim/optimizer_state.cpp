@@ -161,7 +161,7 @@ void Optimizer::keep_memory(const Parameter& former, Parameter& loaded) const {
 
 void Optimizer::load_state_dict(const OptimizerState& state) {
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   check_groups(state);
   const auto set_options = [&](const Value::List& options) {
     for (std::size_t g = 0; g < groups_.size(); ++g) set_group_options(g, options[g]);

@@ -105,7 +105,7 @@ void RecordedUpdates::before_replay() {
         "others (load_state_dict, add_param_group, remap, momentum from or to 0)");
   }
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   const OpObserverGuard no_observer{nullptr};
   for (const Update& update : updates_) {
     Optimizer::Parameter& now = parameter(update);

@@ -157,7 +157,7 @@ RemapReport remap(Optimizer& optimizer, const ParameterPairs& pairs) {
 
 RemapReport remap(const std::vector<Optimizer*>& optimizers, const ParameterPairs& pairs) {
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   check_pairs(pairs);
   std::unordered_set<const Optimizer*> seen;
   std::vector<Remapping> remappings;

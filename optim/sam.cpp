@@ -23,7 +23,7 @@ void SAM::ascend() {
   if (!origin_.empty())
     throw StateError("SAM.ascend", "weights where they were", "moved ones", "call restore() first");
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   std::vector<Tensor> parameters, directions;
   for (const Tensor& parameter : optimizer_.parameters()) {
     Tensor gradient = parameter.grad();

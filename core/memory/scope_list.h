@@ -168,4 +168,25 @@ void ScopeList<T>::leave() noexcept {
   newest_ = nullptr;
 }
 
+template <class T, auto kScopes>
+ScopeGuard<T, kScopes>::ScopeGuard(const T& value) : scope_(kScopes().begin(value)) {}
+template <class T, auto kScopes>
+ScopeGuard<T, kScopes>::~ScopeGuard() {
+  kScopes().end(scope_);
+}
+template <class T, auto kScopes>
+T ScopeGuard<T, kScopes>::outer_or(T base) const noexcept {
+  static_cast<void>(kScopes().newest());  // scopes that ended on other threads leave the list
+  return scope_->older != nullptr ? scope_->older->value : base;
+}
+
+template <class T, auto kScopes>
+LocalScope<T, kScopes>::LocalScope(const T& value) noexcept : scope_{.own = value} {
+  kScopes().push(scope_);
+}
+template <class T, auto kScopes>
+LocalScope<T, kScopes>::~LocalScope() {
+  kScopes().pop(scope_);
+}
+
 }  // namespace mezzo::detail

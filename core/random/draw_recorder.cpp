@@ -6,7 +6,8 @@
 #include <mutex>
 #include <utility>
 
-#include "mezzo/core/memory/rare_scopes.h"
+#include "mezzo/core/memory/per_thread.h"
+#include "mezzo/core/memory/scope_list.h"
 #include "mezzo/core/parallel/hold_over_fork.h"
 
 namespace mezzo {
@@ -19,9 +20,20 @@ std::atomic<std::uint64_t> sequences_made{0};
 constinit std::mutex mutex_of_states;
 [[maybe_unused]] const int states_held_over_fork =
     hold_over_fork([]() -> std::mutex& { return mutex_of_states; });
-constinit RareScopes<DrawRecorderScope> recorder_scopes;
 
 }  // namespace
+
+/// The recorders of each thread. Rarely are there any, so no thread-local memory is spent on them.
+struct DrawRecorders {
+  using Entry = DrawRecorderScope::Entry;
+  static inline constinit PerThread<ScopeList<Entry>> of_threads;
+
+  /// The one that receives draws from `sequence` where `scope` is the newest; nullptr: none.
+  static DrawRecorder* of(const Scope<Entry>* scope, const Sequence& sequence) noexcept {
+    return scope != nullptr && sequence.number() <= scope->value.last_number ? scope->value.recorder
+                                                                             : nullptr;
+  }
+};
 
 Sequence::Sequence(const GeneratorState& start) : state_(start), number_(++sequences_made) {}
 
@@ -41,24 +53,19 @@ GeneratorState Sequence::advance(std::uint64_t blocks) {
 }
 
 DrawRecorderScope::DrawRecorderScope(DrawRecorder& recorder)
-    : recorder_(recorder), last_number_(sequences_made.load(std::memory_order_relaxed)) {
-  recorder_scopes.begin(*this);
+    : scope_{.own = {&recorder, sequences_made.load(std::memory_order_relaxed)}} {
+  DrawRecorders::of_threads.get().push(scope_);
 }
 
-DrawRecorderScope::~DrawRecorderScope() { recorder_scopes.end(*this); }
+DrawRecorderScope::~DrawRecorderScope() { DrawRecorders::of_threads.get().pop(scope_); }
 
 DrawRecorder* DrawRecorderScope::recorder_of(const Sequence& sequence) noexcept {
-  const DrawRecorderScope* const newest =
-      recorder_scopes.find([](const DrawRecorderScope&) noexcept { return true; });
-  return newest != nullptr && sequence.number() <= newest->last_number_ ? &newest->recorder_ : nullptr;
+  auto* const recorders = DrawRecorders::of_threads.find();
+  return recorders != nullptr ? DrawRecorders::of(recorders->newest(), sequence) : nullptr;
 }
 
 DrawRecorder* DrawRecorderScope::outer_recorder_of(const Sequence& sequence) const noexcept {
-  bool is_outer = false;
-  const DrawRecorderScope* const outer = recorder_scopes.find([&](const DrawRecorderScope& scope) noexcept {
-    return std::exchange(is_outer, is_outer || &scope == this);
-  });
-  return outer != nullptr && sequence.number() <= outer->last_number_ ? &outer->recorder_ : nullptr;
+  return DrawRecorders::of(scope_.older, sequence);
 }
 
 }  // namespace detail

@@ -2,18 +2,14 @@
 // receives them in place of the generator (core/cuda/graph_draws.h, autograd/region.h).
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/random/random_range.h"
 #include "mezzo/core/ref_counted.h"
+#include "mezzo/core/scope.h"
 
 namespace mezzo::detail {
-
-template <class Scope>
-class RareScopes;  // core/memory/rare_scopes.h
 
 /// The sequence of a Generator. Reference-counted, because a graph may draw from it after the generator has
 /// ended.
@@ -58,11 +54,13 @@ class DrawRecorderScope {
   [[nodiscard]] DrawRecorder* outer_recorder_of(const Sequence& sequence) const noexcept;
 
  private:
-  friend class RareScopes<DrawRecorderScope>;
-  DrawRecorder& recorder_;
-  std::uint64_t last_number_;  // of the sequences made before
-  DrawRecorderScope* older_ = nullptr;
-  pthread_t thread_ = {};
+  /// A recorder, and the number of the last sequence made before its scope.
+  struct Entry {
+    DrawRecorder* recorder = nullptr;
+    std::uint64_t last_number = 0;
+  };
+  friend struct DrawRecorders;
+  Scope<Entry> scope_;
 };
 
 }  // namespace mezzo::detail

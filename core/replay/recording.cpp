@@ -4,13 +4,15 @@
 #include <mutex>
 
 #include "mezzo/core/error.h"
-#include "mezzo/core/memory/rare_scopes.h"
+#include "mezzo/core/memory/per_thread.h"
+#include "mezzo/core/memory/scope_list.h"
 
 namespace mezzo::detail {
 
 namespace {
 
-constinit RareScopes<RecordingScope> recording_scopes;
+// Rarely is there any, so no thread-local memory is spent on them.
+constinit PerThread<ScopeList<Recording*>> recording_scopes;
 
 /// All recordings there are. The mutex guards their lists of storages: any thread may free one.
 struct Recordings {
@@ -34,15 +36,16 @@ Recording::~Recording() {
   std::erase(recordings().all, this);
 }
 
-RecordingScope::RecordingScope(Recording& recording) noexcept : recording_(recording) {
-  recording_scopes.begin(*this);
+RecordingScope::RecordingScope(Recording& recording) : scope_{.own = &recording} {
+  recording_scopes.get().push(scope_);
 }
-RecordingScope::~RecordingScope() { recording_scopes.end(*this); }
+RecordingScope::~RecordingScope() { recording_scopes.get().pop(scope_); }
 
 Recording* Recording::of(Device device) noexcept {
-  RecordingScope* const scope = recording_scopes.find(
-      [&](const RecordingScope& one) noexcept { return one.recording_.device_ == device; });
-  return scope != nullptr ? &scope->recording_ : nullptr;
+  auto* const recordings = recording_scopes.find();
+  const Scope<Recording*>* scope = recordings != nullptr ? recordings->newest() : nullptr;
+  while (scope != nullptr && scope->value->device_ != device) scope = scope->older;
+  return scope != nullptr ? scope->value : nullptr;
 }
 
 ReplayedState* Recording::find(const void* key) const noexcept {

@@ -3,8 +3,6 @@
 // memory was written, and what optimizers and 16-bit copies of weights take for granted.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <unordered_map>
 #include <utility>
@@ -12,12 +10,10 @@
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/ref_counted.h"
+#include "mezzo/core/scope.h"
 #include "mezzo/core/storage.h"
 
 namespace mezzo::detail {
-
-template <class Scope>
-class RareScopes;  // core/memory/rare_scopes.h
 
 /// Something on the host that recorded work depends on or changes. One object for each recording.
 class ReplayedState : public RefCounted {
@@ -81,24 +77,18 @@ class Recording {
   std::vector<std::pair<const void*, Ref<ReplayedState>>> states_;
   std::unordered_map<Storage*, bool> written_;  // and whether the work has made it
   std::vector<Ref<Storage>> held_;
-
-  friend class RecordingScope;
 };
 
 /// While it lives, this thread's work on the recording's device belongs to the recording.
 class RecordingScope {
  public:
-  explicit RecordingScope(Recording& recording) noexcept;
+  explicit RecordingScope(Recording& recording);
   ~RecordingScope();
   RecordingScope(const RecordingScope&) = delete;
   RecordingScope& operator=(const RecordingScope&) = delete;
 
  private:
-  friend class Recording;
-  friend class RareScopes<RecordingScope>;
-  Recording& recording_;
-  RecordingScope* older_ = nullptr;
-  pthread_t thread_ = {};
+  Scope<Recording*> scope_;
 };
 
 /// Throws StateError: a recorded step cannot be replayed, as `got` is no longer what it was.

@@ -21,7 +21,7 @@ namespace {
 /// The sum of the weights of class indices that are not ignored.
 Tensor sum_of_weights(const Tensor& target, const Tensor& weight, std::int64_t ignore_index) {
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   const Tensor counts = target.ne(ignore_index);
   if (!weight.defined()) return sum(counts).to(DType::f64);
   const Tensor rows = where(counts, target, 0).reshape({-1});

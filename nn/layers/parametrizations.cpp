@@ -51,7 +51,7 @@ NormedWeight::NormedWeight(const Tensor& weight, std::int64_t dim)
 }
 
 Tensor NormedWeight::forward() {
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   return mul(original1, div(original0, norm_except(original1, dim_)));
 }
 
@@ -102,7 +102,7 @@ void SpectralWeight::iterate(const Tensor& matrix, std::int64_t count) {
 }
 
 Tensor SpectralWeight::forward() {
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   if (original->dim() < 2) return normalize(original, 2, 0, eps_);
   const Tensor matrix = as_matrix(original);
   // Clones, as the next forward writes to the vectors.

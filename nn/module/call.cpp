@@ -26,15 +26,11 @@ constinit std::atomic<std::uint64_t> observers_made{0};
 
 }  // namespace
 
+mezzo::detail::ScopeList<CallObserver*>& detail::call_observers() noexcept { return observers; }
 CallObserver* detail::call_observer() noexcept { return observers.value_or(nullptr); }
 
-CallObserverGuard::CallObserverGuard(CallObserver& observer) : scope_(observers.begin(&observer)) {
+CallObserverGuard::CallObserverGuard(CallObserver& observer) : ScopeGuard(&observer) {
   scope_->number = ++observers_made;
-}
-CallObserverGuard::~CallObserverGuard() { observers.end(scope_); }
-CallObserver* CallObserverGuard::outer() const noexcept {
-  static_cast<void>(newest());  // those that ended on other threads leave the list
-  return scope_->older != nullptr ? scope_->older->value : nullptr;
 }
 
 namespace {

@@ -151,7 +151,7 @@ const Registered addbmm_registered{kOp<kAddbmm>};
 
 const Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
   require_defined("addmm_", *this);
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   const Tensor sum = addmm(*this, a, b, beta, alpha);
   if (sum.shape() != shape()) {
     throw ShapeError("addmm_", "a tensor of the product's shape " + to_string(sum.shape()),

@@ -66,7 +66,7 @@ void check_entries(std::span<const LogEntry> entries) {
 /// The values of tensors of one element on one device, in one read.
 std::vector<double> read_together(const std::vector<Tensor>& tensors) {
   const mezzo::detail::GradModeFrame no_grad(false);
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   std::vector<Tensor> wide;
   wide.reserve(tensors.size());
   for (const Tensor& tensor : tensors) wide.push_back(tensor.detach().reshape({}).to(DType::f64));

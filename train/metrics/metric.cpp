@@ -15,7 +15,7 @@ namespace {
 struct PlainOps {
   mezzo::detail::GradModeFrame no_grad{false};
   mezzo::detail::InferenceFrame normal{mezzo::detail::Inference::off};
-  InputHookGuard no_autocast{InputHookState{}};
+  NoInputHook no_autocast;
 };
 
 }  // namespace

@@ -46,7 +46,7 @@ bool ModelCall::weighs_samples() const noexcept {
 }
 
 Tensor ModelCall::weight(const AnyBatch& batch) const {
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   const auto number = [](double count) { return full({}, count, {.dtype = DType::f64}); };
   if (weigh_by.function().call) {
     const double weight = weigh_by.function().call(batch);

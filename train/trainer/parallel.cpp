@@ -123,7 +123,7 @@ double ParallelRun::gradient_factor() const noexcept {
 }
 
 Tensor ParallelRun::loss_of_nothing() const {
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   Tensor total;
   for (const auto& [name, parameter] : made_->reducer().parameters()) {
     if (!parameter.requires_grad()) continue;
@@ -293,7 +293,7 @@ Tensor ParallelRun::sum_of_losses(const std::vector<Tensor>& losses, Device devi
 
 Tensor ParallelRun::sum_of_parts(const std::vector<Tensor>& numbers, Device device) const {
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   // What lies on the host travels where small numbers do.
   const Device way = device.is_cpu() ? number_device() : device;
   std::vector<Tensor> wide;
@@ -366,7 +366,7 @@ std::vector<Tensor> zeros_of(const std::string& kinds, Device device) {
 
 bool ParallelRun::add_up(const Metric& metric, const std::vector<std::vector<Tensor>>& parts) const {
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   const std::vector<Tensor>& own = metric.state();
   const auto kinds = dist::all_gather_text(kinds_of(own), group_);
   const auto known = std::find_if(kinds.begin(), kinds.end(), [](const auto& kind) { return !kind.empty(); });

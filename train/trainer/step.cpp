@@ -158,7 +158,7 @@ void TrainerCore::weigh(std::vector<Piece>& pieces, const StepBatches& step) con
     return;
   }
   const NoGrad no_grad;
-  const InputHookGuard no_autocast{InputHookState{}};
+  const NoInputHook no_autocast;
   std::vector<Tensor> weights, sums(parallel_ ? static_cast<std::size_t>(parallel_->own_part_count()) : 1);
   for (const Piece& piece : pieces) {
     weights.push_back(call_.weight(piece.batch));
