@@ -43,7 +43,7 @@ Tensor copy_field(const Tensor& record, std::size_t offset, DType dtype) {
   return copy;
 }
 
-/// A recorded update() of a scaler, whose rule is in the arguments of its kernel.
+/// A captured update() of a scaler, whose rule is in the arguments of its kernel.
 class RecordedRule final : public mezzo::detail::ReplayedState {
  public:
   explicit RecordedRule(Ref<detail::RuleChanges> changes)

@@ -64,7 +64,7 @@ class StepResult {
 namespace detail {
 /// Warns of a scale below 1. Called only where the host has read the scale for another reason.
 void warn_below_1(double scale);
-/// How often the factors, interval or bounds of a scaler were changed: recorded updates cannot follow.
+/// How often the factors, interval or bounds of a scaler were changed: captured updates cannot follow.
 struct RuleChanges final : RefCounted {
   std::uint32_t count = 0;
 };
@@ -111,12 +111,12 @@ class GradScaler {
   /// (any step, with write_unscaled = false) leaves gradients as they are. Throws: StateError when called
   /// twice in one iteration, and what unscale_ throws.
   StepResult step(optim::Optimizer& optimizer);
-  /// The same with gradients that `closure` computes first, recording on: it clears them, and calls backward
-  /// on the scaled loss. (PyTorch refuses closures.) Throws: ValueError for an empty closure.
+  /// step(optimizer) after `closure`, with recording on, has computed the gradients: it clears them, and
+  /// calls backward on the scaled loss. (PyTorch refuses closures.) Throws: ValueError for an empty closure.
   StepResult step(optim::Optimizer& optimizer, const mezzo::detail::Function<Tensor()>& closure);
-  /// The same of what evaluates several times per step. SAM does so under one scale, and the step is skipped
-  /// when one of its gradients is not finite; what compares losses, as LBFGS, throws StateError, as a step
-  /// that overflows has none to compare.
+  /// The step of an optimizer that calls `closure` several times. All calls of a SAM step have one scale, and
+  /// the step is skipped when a gradient of any is not finite. LBFGS, which compares losses, throws
+  /// StateError, as a step that overflows has none to compare.
   template <class O>
   requires(!std::derived_from<O, optim::Optimizer>) StepResult
       step(O& optimizer, const mezzo::detail::Function<Tensor()>& closure) {
@@ -160,10 +160,10 @@ class GradScaler {
 
   [[nodiscard]] const GradScalerOptions& options() const noexcept { return options_; }
   /// Changes factors, interval, bounds or write_unscaled from the next update on; checked as in the
-  /// constructor. init_scale and enabled must be as they were. A CapturedStep that was recorded before throws
+  /// constructor. init_scale and enabled must be as they were. A CapturedStep that was captured before throws
   /// when it is called next.
   void set_options(const GradScalerOptions& options);
-  // The same one by one, as PyTorch has them.
+  // Single options, under PyTorch's names.
   [[nodiscard]] double get_growth_factor() const noexcept { return options_.growth_factor; }
   [[nodiscard]] double get_backoff_factor() const noexcept { return options_.backoff_factor; }
   [[nodiscard]] std::int64_t get_growth_interval() const noexcept { return options_.growth_interval; }
@@ -189,14 +189,15 @@ class GradScaler {
   };
 
   void settle(Device device);
-  /// For a graph that is recorded: it has the record's address and the rule's numbers.
+  /// For a graph that is being captured: its kernels have the record's address and the rule's numbers.
   void note_recording();
   void change_options(const GradScalerOptions& options);
   /// The record on the host (one host read), or what it will start as.
   [[nodiscard]] ScalerRecord read_record() const;
   void write_record(const ScalerRecord& host) const;
   void require_settled(std::string_view op) const;
-  /// The same for an optimizer's gradients: a scale that was loaded is known before the first scale().
+  /// Throws like require_settled, but a scale that load_state_dict() has set will do before the first
+  /// scale().
   void require_scaled(std::string_view op, const optim::Optimizer& optimizer);
   PerOptimizer& state_of(const optim::Optimizer& optimizer);
   void begin(PerOptimizer& state, const optim::Optimizer& optimizer, std::string_view op);
@@ -215,7 +216,7 @@ class GradScaler {
   bool loaded_ = false;   ///< by load_state_dict
   Tensor record_;         ///< ScalerRecord as bytes on the device; undefined before the first scale()
   std::vector<PerOptimizer> per_optimizer_;
-  Ref<detail::RuleChanges> changes_;  ///< made with the first recording
+  Ref<detail::RuleChanges> changes_;  ///< made with the first capture
 };
 
 /// The first gradient of an optimizer that is not finite.

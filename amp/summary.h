@@ -37,7 +37,7 @@ namespace detail {
 // same, those of statistics and parameters: "f32 in and out", "f16 in, f32 out, f32 statistics and
 // parameters", "f16 in and out, f32 statistics, f16 parameters". Several that differ are separated by "; ".
 
-/// Whatever `run` does with the model: see nn::summary.
+/// The summary of `run`, any function that runs the model: see nn::summary.
 template <std::invocable F>
 [[nodiscard]] nn::Summary summary(nn::Module& net, F&& run, const SummaryOptions& options = {}) {
   return detail::summarize(net, nn::detail::summary_run(run), options.device.value_or(detail::device_of(net)),
@@ -50,7 +50,7 @@ template <nn::UnaryModule M>
   const nn::detail::SummaryRun run = nn::detail::summary_run(forward, x);
   return detail::summarize(net, run, options.device.value_or(x.device()), options);
 }
-/// The same for zeros of a shape, whose dtype and device are options of the table.
+/// The summary of net(x) for x = zeros of a shape, whose dtype and device are options of the table.
 template <nn::UnaryModule M>
 [[nodiscard]] nn::Summary summary(M& net, const Shape& input, const SummaryOptions& options = {}) {
   return amp::summary(net, nn::detail::summary_input(net, input, options.table), options);

@@ -141,7 +141,7 @@ decltype(auto) dispatch_compute(DType dtype, F&& f) {
   }
 }
 
-/// The same for real numbers: double where `compute` is f64, else float.
+/// Calls f(TypeTag<T>{}) with T double where `compute` is f64, else float.
 template <class F>
 decltype(auto) dispatch_real(DType compute, F&& f) {
   return compute == DType::f64 ? f(TypeTag<double>{}) : f(TypeTag<float>{});

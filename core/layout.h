@@ -29,7 +29,7 @@ inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 60;
 /// Number of elements: the product of the sizes, 1 for a zero-dimensional shape. For shapes that are known to
 /// be sound, as those of tensors are.
 [[nodiscard]] std::int64_t numel(const Shape& shape);
-/// The same for a shape that comes from a caller. Throws: ShapeError in the name of `op` for a negative size
+/// numel() of a shape that comes from a caller. Throws: ShapeError in the name of `op` for a negative size
 /// and for a product that reaches kMaxElements.
 std::int64_t checked_numel(std::string_view op, const Shape& shape);
 /// Row-major strides of a shape. [2, 3, 4] -> [12, 4, 1].

@@ -109,14 +109,14 @@ class Value {
   [[nodiscard]] const Value* find(std::string_view key) const&;
   [[nodiscard]] std::optional<Value> find(std::string_view key) &&;
   [[nodiscard]] bool contains(std::string_view key) const { return find(key) != nullptr; }
-  /// As `find`, but throws ValueError, listing the keys there are, when the key is missing.
+  /// The value under `key`. ValueError, listing the keys there are, when it is missing or this is not a map.
   [[nodiscard]] const Value& at(std::string_view key) const&;
   [[nodiscard]] Value at(std::string_view key) && { return moved(at(key)); }
   /// Element `index` of a list. ValueError when this is not a list, IndexError when it is too short.
   [[nodiscard]] const Value& at(std::size_t index) const&;
   [[nodiscard]] Value at(std::size_t index) && { return moved(at(index)); }
 
-  /// The same: `value["optimizer"]["lr"]`, `value[0]`.
+  /// at(): `value["optimizer"]["lr"]`, `value[0]`.
   const Value& operator[](std::string_view key) const& { return at(key); }
   Value operator[](std::string_view key) && { return moved(at(key)); }
   template <std::integral I>
@@ -188,7 +188,7 @@ inline constexpr std::int64_t kLargestCount = std::int64_t{1} << 53;
 /// The count under a key of a saved state. Throws: ValueError, naming `op`, unless it is an int from 0 to
 /// kLargestCount.
 std::int64_t saved_count(std::string_view op, const Value& state, std::string_view key);
-/// The same of a count that a tensor held; it must be whole as well.
+/// Throws: ValueError, naming `op`, unless a count that a tensor held is whole and from 0 to kLargestCount.
 void require_saved_count(std::string_view op, std::string_view name, double count);
 
 /// True when `text` is well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.

@@ -43,7 +43,7 @@ class CachingAllocator final : public DeviceAllocator {
   /// Memory for work in the current stream, from the thread's MemoryPoolScope if there is one. Throws
   /// OutOfMemoryError with a table of what is held, after giving unused memory back did not help.
   [[nodiscard]] void* allocate(std::size_t bytes) override;
-  /// Within a MemoryPoolScope a block from elsewhere stays with the pool once work is recorded: a replay may
+  /// Within a MemoryPoolScope a block from elsewhere stays with the pool once work is captured: a replay may
   /// use it.
   void deallocate(void* memory, std::size_t bytes) noexcept override;
   [[nodiscard]] MemoryStats stats() override;

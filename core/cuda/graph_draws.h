@@ -1,4 +1,4 @@
-// Random numbers in a CUDA graph. A recorded kernel cannot be told at a replay which blocks of the sequence
+// Random numbers in a CUDA graph. A captured kernel cannot be told at a replay which blocks of the sequence
 // it gets, so it reads where they begin from memory of the graph, which every replay writes anew.
 #pragma once
 

@@ -3,7 +3,7 @@
 
 namespace mezzo::detail {
 
-/// As the arguments of pthread_atfork.
+/// Handlers with the meaning of pthread_atfork's arguments.
 struct ForkHandlers {
   void (*prepare)() = nullptr;
   void (*parent)() = nullptr;
