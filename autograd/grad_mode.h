@@ -22,7 +22,7 @@ class GradModeGuard {
   OpenScope<bool>* scope_;
 };
 
-/// The same for a local variable of the library, at the price of a few stores.
+/// GradModeGuard for local variables of the library, which cost a few stores.
 class GradModeFrame {
  public:
   explicit GradModeFrame(bool enabled) noexcept;

@@ -34,7 +34,7 @@ class GradientReceiver : public RefCounted {
 /// From the next backward on the gradients of `leaf` go to `receiver`, as number `index`. Throws: StateError
 /// for a leaf that has a receiver.
 void set_gradient_receiver(const Tensor& leaf, Ref<GradientReceiver> receiver, std::size_t index);
-/// They go to `.grad` again.
+/// Gradients of `leaf` go to `.grad` again.
 void clear_gradient_receiver(const Tensor& leaf) noexcept;
 
 /// Which leaves of one backward have a receiver, and how many edges of its graph lead to each: a leaf is

@@ -173,8 +173,9 @@ inline constexpr NotDifferentiable kBoolResult{"the result is bool"};
 struct Saves {
   std::uint32_t inputs = ~0U;
   std::uint32_t outputs = ~0U;
-  /// Those of `inputs` that only the gradients of the others of `inputs` read: not saved where none of
-  /// these is wanted. So a layer whose weight is frozen keeps no activations.
+  /// Factors of a product: saved inputs whose values only the gradients of other saved inputs read. A factor
+  /// is not saved where no other saved input requires grad: a layer whose weight is frozen keeps no
+  /// activations.
   std::uint32_t factors = 0;
 };
 inline constexpr Saves kSaveAll{};
@@ -183,7 +184,7 @@ template <class... I>
 constexpr Saves save_inputs(I... index) {
   return {tensor_set(index...), 0};
 }
-/// For products of these inputs: the gradient of one reads the others and not itself.
+/// For a product of these inputs: the gradient of each factor reads the other factors and not itself.
 template <class... I>
 constexpr Saves save_factors(I... index) {
   return {tensor_set(index...), 0, tensor_set(index...)};
@@ -224,7 +225,7 @@ namespace op_samples {
   return {
       .kind = SampleKind::index, .shape = shape, .low = 0, .high = static_cast<double>(limit), .grad = false};
 }
-/// The same where negative ones are legal and count from the end.
+/// i64 in [0, limit) for ops that also take negative indices, which count from the end.
 [[nodiscard, gnu::cold]] inline SampleInput index_from_end(Shape shape, std::int64_t limit) {
   SampleInput result = index(shape, limit);
   result.low = -result.high;

@@ -41,7 +41,7 @@ class OpObserverGuard {
 };
 
 namespace detail {
-/// The same for a local variable of the library, at the price of a few stores.
+/// OpObserverGuard for local variables of the library, which cost a few stores.
 class OpObserverFrame {
  public:
   explicit OpObserverFrame(OpObserver* observer) noexcept;

@@ -45,7 +45,7 @@ struct ResizeOptions {
 };
 /// The image at another size. Throws: ValueError for a size below 1.
 [[nodiscard]] Tensor resize(const Tensor& image, ImageSize size, const ResizeOptions& options = {});
-/// The same with the shorter edge `edge` long, and the other in proportion (rounded down).
+/// The image resized to a shorter edge of `edge` and a longer edge in proportion (rounded down).
 [[nodiscard]] Tensor resize_shorter_edge(const Tensor& image, std::int64_t edge,
                                          const ResizeOptions& options = {});
 

@@ -52,7 +52,7 @@ class IterableDataset {
             return Deferred([sample = std::move(*sample)](Random&) { return sample; });
           };
         }) {}
-  /// The same with work that is deferred.
+  /// A start whose generators give Deferred samples, which the loader's workers make.
   struct Deferring {
     mezzo::detail::Function<Generator(std::uint64_t)> start;
   };

@@ -94,7 +94,7 @@ class RandomTokenWindows {
   explicit RandomTokenWindows(const std::string& path, const RandomTokenWindowsOptions& options = {});
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  /// As of TokenFile.
+  /// As TokenFile::get and get_batch.
   [[nodiscard]] Example get(std::int64_t index) const;
   [[nodiscard]] Example get_batch(std::span<const std::int64_t> indices) const;
   /// The position in the file where a sample begins. Throws: IndexError.

@@ -1,5 +1,5 @@
-// What of a sharded optimizer is the same for all algorithms: its leaves, the agreement of ranks on
-// found_inf, clipping, and the way between the state of the whole and those of the shards.
+// The parts of a sharded optimizer that all algorithms share: its leaves, the agreement of ranks on
+// found_inf, clipping, and the conversion between the whole state and the states of shards.
 #include "mezzo/dist/sharded_optimizer.h"
 
 #include <algorithm>

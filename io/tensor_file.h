@@ -33,7 +33,7 @@ struct TensorFile {
 
   /// Appends tensors, each under `prefix` and its name. They are held, not copied, until `save` reads them.
   void add(std::string_view prefix, const NamedTensors& named);
-  /// Those whose names begin with `prefix`, without it, in their order.
+  /// The tensors whose names begin with `prefix`, in order, under their names without it.
   [[nodiscard]] NamedTensors with_prefix(std::string_view prefix) const;
 
   /// Writes `path`, all or nothing (see AtomicFile): values row-major, from any device and layout. Throws:

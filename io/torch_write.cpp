@@ -22,7 +22,7 @@ namespace {
 using detail::PickleCode;
 
 constexpr std::string_view kTorchRoot = "archive/";
-/// As PyTorch aligns storages, so that they can be mapped.
+/// The alignment that PyTorch gives storages, so that they can be mapped.
 constexpr std::size_t kTorchAlignment = 64;
 
 std::string_view storage_name(DType dtype) {

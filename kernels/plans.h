@@ -1,4 +1,4 @@
-// What the libraries of NVIDIA were found to compute with, as text: of each family that asks one.
+// The algorithms that NVIDIA's libraries compute with, as text, for each family of ops that asks a library.
 #pragma once
 
 #include <string>

@@ -50,14 +50,15 @@ enum class Kind : std::uint8_t { finite, infinite, nan };
 constinit std::mutex mutex_of_texts;
 [[maybe_unused]] const int texts_held_over_fork =
     mezzo::detail::hold_over_fork([]() -> std::mutex& { return mutex_of_texts; });
-/// The same text at the same address as long as the process runs, as nodes may outlive every module.
+/// One copy of each text, at an address that is valid as long as the process, as nodes may outlive every
+/// module.
 const std::string* interned(std::string text) {
   static auto* const texts = new std::unordered_set<std::string>;
   const std::scoped_lock lock(mutex_of_texts);
   return &*texts->insert(std::move(text)).first;
 }
 
-/// For ops of our own: not recorded, not rewritten, not looked at.
+/// For the watcher's own ops: not recorded by autograd, not cast by autocast, not observed.
 struct Quiet {
   NoGrad no_grad;
   InputHookGuard no_autocast{InputHookState{}};

@@ -120,7 +120,7 @@ class HookedCall {
   [[nodiscard]] static bool is_needed(const Module& module) noexcept;
   /// Runs the hooks before forward; `input` may be nullptr.
   HookedCall(const Module& module, const Tensor* input);
-  /// What forward gets.
+  /// The tensor that forward gets.
   [[nodiscard]] const Tensor& input() const noexcept { return input_; }
   /// Runs the hooks after forward, which may put another tensor there. Nothing happens for nullptr.
   void returned(Tensor* output);

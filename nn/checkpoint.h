@@ -33,7 +33,7 @@ auto checkpoint(M& module, const T&... inputs) {
 std::vector<std::string> checkpoint_layers(Module& root,
                                            const mezzo::detail::Function<bool(const Module&)>& matches,
                                            bool on = true);
-/// The same for the modules of type T and of types derived from it.
+/// checkpoint_layers for the modules of type T and of types derived from it.
 template <std::derived_from<Module> T>
 std::vector<std::string> checkpoint_layers(Module& root, bool on = true) {
   const auto matches = [](const Module& module) {

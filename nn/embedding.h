@@ -35,7 +35,7 @@ class Embedding : public Layer {
   Param weight;
 
  protected:
-  /// What forward reads rows of. A parametrization (nn/parametrizations.h) computes it.
+  /// The table that forward reads rows of. A parametrization (nn/parametrizations.h) computes it.
   [[nodiscard]] virtual Tensor computed_weight() const { return weight; }
 
  private:

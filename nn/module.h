@@ -177,7 +177,7 @@ template <std::derived_from<Module> T, class... Args>
   return module;
 }
 
-// The same for types with a member Options, which may stand between braces as the last argument:
+// make() for types with a member Options, which may stand between braces as the last argument:
 // `make<nn::Conv2d>(1, 32, 3, {.padding = 1})`.
 template <std::derived_from<Module> T>
 [[nodiscard]] std::shared_ptr<T> make(const typename T::Options& options) {

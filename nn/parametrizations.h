@@ -109,8 +109,8 @@ concept Parametrizable = std::same_as<L, Linear> || std::same_as<L, Embedding> |
     std::same_as<L, Conv2d> || std::same_as<L, Conv3d> || std::same_as<L, ConvTranspose1d> ||
     std::same_as<L, ConvTranspose2d> || std::same_as<L, ConvTranspose3d>;
 
-/// The layer with its weight computed by NormedWeight, or by SpectralWeight; it has the tensors of the one
-/// that is given, which is not to be used any more. `nn::Sequential net(nn::weight_norm(nn::Linear(4, 8)))`.
+/// The layer with its weight computed by NormedWeight, or by SpectralWeight; it takes the tensors of the
+/// given layer, which is not to be used any more. `nn::Sequential net(nn::weight_norm(nn::Linear(4, 8)))`.
 /// Throws: ValueError for a layer of a derived class, or that has a parametrization; IndexError.
 template <Parametrizable L>
 [[nodiscard]] std::shared_ptr<L> weight_norm(const std::shared_ptr<L>& layer, std::int64_t dim = 0) {
@@ -132,11 +132,12 @@ requires Parametrizable<L>
   return detail::spectral_normed(layer, options);
 }
 
-/// The same for every Linear, Conv and ConvTranspose below `model`; those of derived classes stay. The
-/// report's parameter_pairs tell optimizers what is new (optim::remap).
+/// weight_norm or spectral_norm of every Linear, Conv and ConvTranspose below `model`; layers of derived
+/// classes stay. The report's parameter_pairs tell optimizers what is new (optim::remap).
 surgery::Report apply_weight_norm(Module& model, std::int64_t dim = 0);
 surgery::Report apply_spectral_norm(Module& model, const SpectralNormOptions& options = {});
-/// Puts plain layers in the place of those that either call has made, with the weights that they compute now.
+/// Puts plain layers in the place of the layers that either call has made, with the weights that these
+/// compute now.
 surgery::Report remove_parametrizations(Module& model);
 
 }  // namespace mezzo::nn

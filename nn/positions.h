@@ -24,22 +24,22 @@ struct RotaryTables {
 class RotaryEmbedding final : public Layer {
  public:
   using Options = RotaryEmbeddingOptions;
-  /// `dim`: how many features are turned, the first ones. Throws: ValueError unless dim is even and at least
+  /// `dim`: how many features are turned: the first `dim`. Throws: ValueError unless dim is even and at least
   /// 2, and base is finite and above 0.
   explicit RotaryEmbedding(std::int64_t dim, const RotaryEmbeddingOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override { return forward(x, 0); }
   /// x [.., L, D] with D of at least dim, whose steps are at positions offset, offset + 1, ... Throws:
   /// ShapeError, naming the layer's path.
   [[nodiscard]] Tensor forward(const Tensor& x, std::int64_t offset);
-  /// The same with positions, numbers of a shape that broadcasts to x's without the last dim: [L], or [N, 1,
-  /// L] for x [N, H, L, D].
+  /// forward with given positions, numbers of a shape that broadcasts to x's without the last dim: [L], or
+  /// [N, 1, L] for x [N, H, L, D].
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& positions);
   [[nodiscard]] Tensor operator()(const Tensor& x, std::int64_t offset = 0) { return call(*this, x, offset); }
   [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& positions) {
     return call(*this, x, positions);
   }
-  /// Of positions of any shape [..], in `dtype`: [.., dim / 2]. Throws: DTypeError for bools and a `dtype`
-  /// that is not floating.
+  /// Tables for positions of any shape [..], in `dtype`: [.., dim / 2]. Throws: DTypeError for bools and a
+  /// `dtype` that is not floating.
   [[nodiscard]] RotaryTables tables(const Tensor& positions, DType dtype = DType::f32) const;
   [[nodiscard]] std::int64_t dim() const noexcept { return dim_; }
   [[nodiscard]] std::string extra_repr() const override;

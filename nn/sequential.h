@@ -60,7 +60,7 @@ class Sequential : public Layer {
   void push_back(L&& layer) {
     push_back(detail::shared<L>(std::forward<L>(layer)));
   }
-  /// The same under a name of its own, as in torch's Sequential(OrderedDict(...)). Throws: ValueError for a
+  /// push_back under a name of its own, as in torch's Sequential(OrderedDict(...)). Throws: ValueError for a
   /// name that is there already or has dots.
   template <std::derived_from<Layer> L>
   void push_back(const std::string& name, std::shared_ptr<L> layer) {

@@ -1,5 +1,5 @@
-// What passes between modules and files: tensors by path, how they are loaded, and what loading found.
-// Separate from Module so that it can be named without it.
+// State dicts, which pass between modules and files: tensors by path, how they are loaded, and what loading
+// found. Separate from Module so that it can be named without it.
 #pragma once
 
 #include <string>

@@ -144,13 +144,13 @@ std::ostream& operator<<(std::ostream& stream, const Report& report);
 /// time in proportion to the size of the model.
 Report replace(Module& root, const std::vector<Rule>& rules, const Options& options = {});
 
-/// The same with one rule by type: see of_type.
+/// replace with one rule by type: see of_type.
 template <std::derived_from<Module> From, class F>
 Report replace(Module& root, F decide, const Options& options = {},
                Subclasses subclasses = Subclasses::keep) {
   return replace(root, std::vector<Rule>{of_type<From>(std::move(decide), subclasses)}, options);
 }
-/// The same with one rule by predicate.
+/// replace with one rule by predicate.
 Report replace_if(Module& root, mezzo::detail::Function<bool(const Module&)> predicate,
                   mezzo::detail::Function<Decision(Module&, const Match&)> decide,
                   const Options& options = {});

@@ -35,7 +35,7 @@ class ConvPadding {
   /// Without "same": the sizes, one or one per dim.
   [[nodiscard]] const Dims& sizes() const { return sizes_; }
 
-  /// As an attribute (autograd/attrs.h).
+  /// Conversion as an attribute field (autograd/attrs.h).
   static constexpr std::string_view kTypeName = "ints/same/valid";
   static ConvPadding from_value(const Value& value);
   [[nodiscard]] Value to_value() const;

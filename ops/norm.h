@@ -34,8 +34,8 @@ namespace mezzo {
 [[nodiscard]] Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                                 const Tensor& bias = {}, double eps = 1e-5, std::optional<DType> dtype = {});
 
-/// The same without mean and bias: y = x / sqrt(mean x^2 + eps) * weight. eps: when not given the epsilon of
-/// x's dtype, for 16-bit x that of f32, in which it is computed. Source: torch.nn.functional.rms_norm.
+/// layer_norm without mean and bias: y = x / sqrt(mean x^2 + eps) * weight. eps: when not given the machine
+/// epsilon of x's dtype, for 16-bit x of f32, in which it is computed. Source: torch.nn.functional.rms_norm.
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                               std::optional<double> eps = {}, std::optional<DType> dtype = {});
 
@@ -51,7 +51,7 @@ namespace mezzo {
 /// Each channel of x normalized over the batch and all dims behind. `training`: with its own mean and
 /// variance, and then running_mean and running_var, if given, are moved in place to (1 - momentum) old +
 /// momentum new, unrecorded, the new variance divided by the number of values less one. Otherwise with the
-/// running ones, which count as constants of the graph unless they require grad.
+/// running statistics, which count as constants of the graph unless they require grad.
 /// Shapes: x [N, C, ..], the other tensors [C] -> x's.
 /// Dtypes: not changed by autocast.
 /// Throws: ShapeError for less than 2 dims, ValueError for one of the running statistics without the other,
@@ -62,8 +62,8 @@ namespace mezzo {
                                 double eps = 1e-5);
 
 /// Each channel of each sample of x normalized over the dims behind. `use_input_stats`: with its own
-/// statistics, whose means over the batch move the running ones as in batch_norm; otherwise with the running
-/// ones.
+/// statistics, whose means over the batch move the running statistics as in batch_norm; otherwise with the
+/// running statistics.
 /// Shapes: x [N, C, ..], the other tensors [C] -> x's.
 /// Dtypes: not changed by autocast.
 /// Throws: as batch_norm; ValueError for one value per channel and sample. Source:

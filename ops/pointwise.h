@@ -93,7 +93,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 [[nodiscard]] Tensor gt(const Tensor& x, Scalar s);
 [[nodiscard]] Tensor ge(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor ge(const Tensor& x, Scalar s);
-// The same as operators. Whether two handles name one tensor is `is_same`.
+// Comparisons as operators. Whether two handles name one tensor is `is_same`.
 [[nodiscard]] inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
 [[nodiscard]] inline Tensor operator==(const Tensor& x, Scalar s) { return eq(x, s); }
 [[nodiscard]] inline Tensor operator==(Scalar s, const Tensor& x) { return eq(x, s); }
@@ -126,7 +126,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 /// min(max(x, lower), upper): `upper` where lower > upper. NaN stays. The gradient passes where
 /// lower <= x <= upper. At least one bound must be given (ValueError).
 [[nodiscard]] Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
-/// The same with tensors (either may be undefined), which get the gradient where they decide.
+/// clamp with tensors as bounds (either may be undefined), which get the gradient where they decide.
 [[nodiscard]] Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
 [[nodiscard]] Tensor clamp_min(const Tensor& x, Scalar min);
 [[nodiscard]] Tensor clamp_max(const Tensor& x, Scalar max);

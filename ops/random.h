@@ -83,7 +83,7 @@ const Tensor& normal_(const Tensor& x, double mean = 0, double std = 1,
                                    Generator& generator = default_generator());
 [[nodiscard]] Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = true,
                                            Generator& generator = default_generator());
-/// The same with a mask of one's own: x * mask / (1 - p), zeros for p = 1. Differentiable to any order.
+/// dropout with a given mask: x * mask / (1 - p), zeros for p = 1. Differentiable to any order.
 /// Shapes: x and mask broadcast.
 /// Dtypes: x floating, mask bool (DTypeError) -> x's.
 [[nodiscard]] Tensor dropout(const Tensor& x, const Tensor& mask, double p);

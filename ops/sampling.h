@@ -41,7 +41,7 @@ class ScaleFactors {
 
   [[nodiscard]] std::span<const double> list() const;
 
-  /// As an attribute (autograd/attrs.h).
+  /// Conversion as an attribute field (autograd/attrs.h).
   static constexpr std::string_view kTypeName = "floats";
   static ScaleFactors from_value(const Value& value);
   [[nodiscard]] Value to_value() const;

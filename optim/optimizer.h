@@ -68,11 +68,12 @@ class Optimizer {
   /// gradient with what they add or without. (Who reads the parameters' values meanwhile may see old and new
   /// ones.)
   void step() { step(ScalerControl{}); }
-  /// The same under a loss scaler (GradScaler::step calls this): nothing changes, step counts included, when
+  /// step() under a loss scaler (GradScaler::step calls this): nothing changes, step counts included, when
   /// the record says skip.
   void step(const ScalerControl& control);
-  /// The same with gradients that `closure` computes first, recording on: it clears them, runs the model and
-  /// calls backward. Returns what it returned, the loss. Under a scaler GradScaler::step takes the closure.
+  /// step() after `closure`, with recording on, has computed the gradients: it clears them, runs the model
+  /// and calls backward. Returns what it returned, the loss. Under a scaler GradScaler::step takes the
+  /// closure.
   Tensor step(const mezzo::detail::Function<Tensor()>& closure);
   /// Drops all gradients, or, when `set_to_none` is false, fills them with zeros where they are.
   void zero_grad(bool set_to_none = true);
@@ -120,7 +121,7 @@ class Optimizer {
 
   /// Options and, for each parameter that has had a step, its buffers.
   [[nodiscard]] virtual OptimizerState state_dict() const;
-  /// Restores options and state (copied in; into the memory that it has, once a step was recorded). Throws:
+  /// Restores options and state (copied in; into the memory that it has, once a step was captured). Throws:
   /// StateError, ShapeError or DTypeError when it is not of this kind of optimizer with these parameters,
   /// ValueError for options or counts of steps that are not valid; nothing has changed then.
   virtual void load_state_dict(const OptimizerState& state);
@@ -200,7 +201,7 @@ class Optimizer {
   [[nodiscard]] static kernels::UpdateControl control_of(const Group& group, const ScalerControl& control);
   /// Group and position of parameter i. Throws: IndexError.
   [[nodiscard]] std::pair<std::size_t, std::size_t> locate(std::size_t i) const;
-  /// As parameter_name(i), by group and position.
+  /// parameter_name(i) by group and position.
   [[nodiscard]] std::string parameter_name(std::size_t group, std::size_t position) const;
   /// f(key in a state dict, tensor) for all that is kept for a parameter under its group's present options.
   template <class P, class F>
@@ -209,17 +210,17 @@ class Optimizer {
   [[nodiscard]] Parameter loaded(std::size_t group, std::size_t index, const Parameter& parameter,
                                  TensorMap& saved) const;
   [[nodiscard]] std::vector<std::vector<Parameter>> all_loaded(const OptimizerState& state) const;
-  /// Options other than the rates, and how many buffers they ask for: what a recorded step has fixed.
+  /// Options other than the rates, and how many buffers they ask for: what a captured step has fixed.
   [[nodiscard]] Value fixed_options() const;
   void keep_memory(const Parameter& former, Parameter& loaded) const;
   // In recorded_updates.cpp.
   [[nodiscard]] bool is_recording() const;
-  /// A recorded step is about to update a parameter, which so many buffers belong to. Throws StateError when
-  /// it would make their state.
+  /// A step that is being captured is about to update a parameter, which so many buffers belong to. Throws
+  /// StateError when it would make their state.
   void record_update(std::size_t group, std::size_t index, std::size_t buffers);
-  /// Recorded steps cannot follow what happens now.
+  /// Captured steps cannot follow what happens now: their next replays throw.
   void break_recordings() noexcept;
-  /// The optimizer goes.
+  /// The optimizer is destroyed.
   void leave_recordings() noexcept;
 
   std::vector<Group> groups_;
@@ -227,7 +228,7 @@ class Optimizer {
   std::uint64_t id_;
   std::uint64_t step_calls_ = 0;
   bool rates_shared_ = false;  ///< rates() was called
-  Ref<RefCounted> link_;       ///< to recordings of steps (recorded_updates.cpp); made with the first one
+  Ref<RefCounted> link_;       ///< to captured steps (recorded_updates.cpp); made with the first
   struct StepHook {
     std::size_t id = 0;
     bool is_before = false;

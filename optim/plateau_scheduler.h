@@ -41,10 +41,10 @@ class ReduceLROnPlateau {
   ReduceLROnPlateau(const ReduceLROnPlateau&) = delete;
   ReduceLROnPlateau& operator=(const ReduceLROnPlateau&) = delete;
 
-  /// With the metric of one epoch, say. Throws: ValueError for NaN, StateError while a graph is recorded;
+  /// With the metric of one epoch, say. Throws: ValueError for NaN, StateError while a graph is captured;
   /// nothing has changed then.
   void step(double metric);
-  /// The same with a tensor of one element: one host read. Throws: ValueError when it is undefined,
+  /// step(metric) with a tensor of one element: one host read. Throws: ValueError when it is undefined,
   /// ShapeError.
   void step(const Tensor& metric);
 

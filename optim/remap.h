@@ -33,9 +33,9 @@ struct RemapReport {
 /// AutogradError, DeviceError, ShapeError).
 RemapReport remap(Optimizer& optimizer, const ParameterPairs& pairs);
 
-/// The same for several optimizers that share out the parameters; all are checked before one is changed.
-/// Returns the sum. Throws: ValueError for a new parameter without a pair ahead of it, as it could belong to
-/// any of several optimizers, for a null pointer, and for the same optimizer twice.
+/// remap for several optimizers that share out the parameters; all are checked before one is changed. Returns
+/// the sum. Throws: ValueError for a new parameter without a pair ahead of it, as it could belong to any of
+/// several optimizers, for a null pointer, and for the same optimizer twice.
 RemapReport remap(const std::vector<Optimizer*>& optimizers, const ParameterPairs& pairs);
 
 }  // namespace mezzo::optim

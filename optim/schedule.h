@@ -136,7 +136,7 @@ class Schedule {
   [[nodiscard]] double lr(std::int64_t step, double base, std::size_t group = 0) const {
     return rates(step, {base, 0}, group).lr;
   }
-  /// The same with the momentum, which stays as given unless drives_momentum(). Throws: IndexError for a
+  /// lr() together with the momentum, which stays as given unless drives_momentum(). Throws: IndexError for a
   /// group that options given per group do not have.
   [[nodiscard]] kernels::Rates rates(std::int64_t step, kernels::Rates base, std::size_t group = 0) const;
 

@@ -37,7 +37,7 @@ class TypedOptimizer : public Optimizer {
   }
   explicit TypedOptimizer(const M& module, Options options = {})
       : TypedOptimizer(NamedTensors(module.named_parameters()), options) {}
-  /// The same with options of its own for each group.
+  /// Groups of parameters, each with options of its own.
   explicit TypedOptimizer(const std::vector<ParamGroup<Options>>& groups);
   ~TypedOptimizer() override;
   /// Options of a group as they are now. Throws: IndexError.

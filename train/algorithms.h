@@ -121,7 +121,7 @@ struct LayerFreezingOptions {
 /// statistics follow the data. What the program has frozen itself stays so.
 ///
 /// Which layers are frozen is a function of State::progress(), so a resumed training freezes the same ones,
-/// and a longer one (fit(duration)) thaws some. A recorded step cannot follow: TrainerOptions::captured is
+/// and a longer one (fit(duration)) thaws some. A captured step cannot follow: TrainerOptions::captured is
 /// refused.
 /// Throws: ValueError for a start outside of [0, 1) or a level outside of [0, 1].
 /// Source: composer.algorithms.LayerFreezing; Brock et al., arXiv:1706.04983.

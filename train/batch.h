@@ -70,7 +70,7 @@ class AnyBatch {
   /// Samples: the first dim of its tensors. Throws: ShapeError when they differ, ValueError when there are
   /// none.
   [[nodiscard]] std::int64_t samples() const;
-  /// The same; none where there are no tensors.
+  /// samples(), or std::nullopt where there are no tensors.
   [[nodiscard]] std::optional<std::int64_t> find_samples() const;
   /// Samples begin, begin + 1, ..., begin + length - 1, as views. Throws: as samples(), and IndexError.
   [[nodiscard]] AnyBatch narrow(std::int64_t begin, std::int64_t length) const;

@@ -97,7 +97,7 @@ class Part {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const detail::PartAccess& access() const noexcept { return access_; }
-  /// The same thing under another name.
+  /// The Part under another name.
   [[nodiscard]] Part renamed(std::string name) const {
     Part part = *this;
     part.name_ = std::move(name);

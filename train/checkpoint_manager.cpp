@@ -40,7 +40,7 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
-/// The same of any of a step's files, shards too: "step-000000001200-00001-of-00002.safetensors".
+/// The step of any of its files, shards too: "step-000000001200-00001-of-00002.safetensors".
 std::optional<std::int64_t> step_of_file(std::string_view name) {
   const std::size_t shard = name.find('-', kPrefix.size());
   if (!name.starts_with(kPrefix) || shard == std::string_view::npos) return step_of(name);
@@ -103,7 +103,7 @@ class CheckpointManager::Writer {
     if (thread_.joinable()) thread_.join();
     if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
   }
-  /// The same in a destructor.
+  /// wait() in a destructor: warns instead of throwing.
   void finish() noexcept {
     try {
       wait();

@@ -56,7 +56,8 @@ class CheckpointManager {
   /// file is passed over with a warning, and the one before it taken. Throws: IoError when all are damaged,
   /// and what load_checkpoint throws for one that is whole.
   std::optional<std::int64_t> load_latest(const LoadCheckpointOptions& options = {});
-  /// The same of the one with the best metric.
+  /// Restores the checkpoint with the best metric, and returns its step; nothing happens where none has a
+  /// metric. Throws: what load_checkpoint throws.
   std::optional<std::int64_t> load_best(const LoadCheckpointOptions& options = {});
 
   /// Steps of the checkpoints that there are, in order.

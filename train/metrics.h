@@ -6,7 +6,7 @@
 // Common contract. Names and definitions are torchmetrics'. The state of a metric is a few tensors on the
 // device of the first update: counts in i64, sums in f64, so they stay exact over any number of updates.
 // update() and compute() are ops without history: neither reads a value to the host, autocast does not change
-// what they compute, and a recorded step (amp::CapturedStep) that was warmed up before updates on each
+// what they compute, and a captured step (amp::CapturedStep) that was warmed up before updates on each
 // replay. Before anything was counted a value is NaN; counts are 0. Results are the same bits for any number
 // of threads.
 // Dtypes: predictions and values any, of which 16-bit ones are widened before they are used; targets of
@@ -37,7 +37,7 @@ class Metric {
   /// The value of all that was counted, on the metric's device; no host read. Shapes: 0-dim, but for those
   /// metrics that say otherwise.
   [[nodiscard]] Tensor compute() const;
-  /// The same as a number: one host read. Throws: ShapeError for a metric of several numbers.
+  /// compute() as a number: one host read. Throws: ShapeError for a metric of several numbers.
   [[nodiscard]] double value() const;
   /// Forgets what was counted. The device stays, and so does the memory of the state.
   void reset();

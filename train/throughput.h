@@ -15,7 +15,7 @@ namespace mezzo::train {
 
 /// Seconds since some fixed moment, which never go back.
 using Clock = mezzo::detail::Function<double()>;
-/// That of the system (CLOCK_MONOTONIC): it goes on evenly when the time of day is set.
+/// The system's clock CLOCK_MONOTONIC: it goes on evenly when the time of day is set.
 [[nodiscard]] double steady_seconds();
 
 struct ThroughputOptions {

@@ -124,7 +124,7 @@ struct TrainerOptions {
   OnSignal on_signal = OnSignal::leave;  ///< save_and_stop needs a save.folder
   std::optional<Device> device = {};     ///< default: the model's
   std::optional<std::uint64_t> seed = {};  ///< of the default generator, set when the trainer is made
-  /// On a CUDA device: record a step once and replay it (amp::CapturedStep). Callbacks between
+  /// On a CUDA device: capture a step once and replay it (amp::CapturedStep). Callbacks between
   /// before_train_batch and after_train_batch are refused then.
   bool captured = false;
   /// Trains in several processes, which make the same trainer (docs/dist.md).

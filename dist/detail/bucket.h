@@ -43,7 +43,7 @@ class FlatMemory {
       : numel_(numel), dtype_(dtype), device_(device) {}
   [[nodiscard]] Tensor take();
   [[nodiscard]] Device device() const noexcept { return device_; }
-  /// Gives one back; views of it may be alive.
+  /// Gives a tensor of take() back; views of it may be alive.
   void give(Tensor flat);
 
  private:
@@ -64,7 +64,7 @@ struct Reduction {
 /// Sum over all ranks of `local` times factor, in `result`: of local's length, or of a part's where each rank
 /// gets its own. `local` is overwritten, and may be `result` where their dtypes and lengths are the same.
 void reduce_over(Transport& transport, const Tensor& local, const Tensor& result, const Reduction& how);
-/// The same of one rank alone.
+/// reduce_over for a group of one rank.
 void reduce_alone(const Tensor& local, const Tensor& result, const Reduction& how);
 /// Bytes that reduce_over sends from each of so many ranks.
 [[nodiscard]] std::uint64_t bytes_sent(const Tensor& local, const Reduction& how, int ranks);
@@ -89,7 +89,7 @@ class Bucket {
   [[nodiscard]] bool is_full() const noexcept { return missing_ == 0; }
   /// All gradients of the part have come.
   void end_part();
-  /// The reduction begins; those of parts are complete then.
+  /// The reduction of the bucket begins; sums over parts are complete then.
   void start();
   /// Work::wait().
   void wait() const { work_.wait(); }

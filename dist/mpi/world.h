@@ -85,7 +85,7 @@ class MpiWorld {
   /// The lowest rank that has said that it ends all, and since when.
   int ending_rank_ = -1;
   Clock::time_point ending_since_;
-  /// What another thread wants all processes ended for.
+  /// Why another thread wants all processes ended.
   std::mutex mutex_;
   std::string why_end_;
   std::atomic<bool> wants_end_{false};

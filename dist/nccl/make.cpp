@@ -92,7 +92,7 @@ Member this_process(int rank, Device device) {
   return member;
 }
 
-/// The same error in all processes.
+/// Throws DeviceError, alike in all processes, unless each member can take part and has a GPU of its own.
 void check_members(const std::vector<Member>& members, int rank) {
   for (std::size_t r = 0; r < members.size(); ++r) {
     if (members[r].error.empty()) continue;

@@ -59,7 +59,7 @@ struct Head {
       convert(row(first + r), dtype, buffer + r * cols, dtype_of<T>, cols);
     return {buffer, cols};
   }
-  /// The same with `ld` numbers per row, zeros behind its own; in place where they lie so.
+  /// load() with `ld` numbers per row, zeros behind the row's own; in place where rows lie so.
   template <class T>
   [[nodiscard]] TileRows<const T> load_padded(std::int64_t first, std::int64_t count, std::int64_t ld,
                                               T* buffer) const {
@@ -101,7 +101,7 @@ struct AddScaledFn {
   T factor;
   MEZZO_ALWAYS_INLINE T operator()(T sum, T x) const { return sum + x * factor; }
 };
-/// The same of four x, one after the other.
+/// sum + x0 * f[0] + x1 * f[1] + x2 * f[2] + x3 * f[3], added from left to right
 template <class T>
 struct AddFourScaledFn {
   T f[4];

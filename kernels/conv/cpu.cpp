@@ -22,7 +22,7 @@
 namespace mezzo::kernels::cpu {
 namespace {
 
-/// As T, widened where it is not.
+/// An array as elements of T: in place, or widened into memory of its own.
 template <class T>
 class Widened {
  public:

@@ -48,7 +48,7 @@ namespace {
 constexpr std::size_t kCandidates = 5;
 constexpr int kTimings = 5;
 /// Convolutions that are remembered. A program with ever new sizes has them forgotten at this number, but for
-/// those that a recorded graph may run again.
+/// the plans that a captured graph may run again.
 constexpr std::size_t kMostPlans = 1024;
 
 /// x, weight and y as cuDNN finds them.

@@ -69,8 +69,9 @@ MEZZO_ALWAYS_INLINE void group_step(const std::array<const T*, N>& in, T* out, T
   for (int j = 0; j < kGroup; ++j) out[j] = values[j];
 }
 
-/// The same without results. In one loop: the first of those above is a memcpy where f is the identity, which
-/// the compilers make of narrower stores than the loads that follow, and the processor waits for those.
+/// lanes[j] += f(in[0][j], ...) for one whole group. In one loop: where f is the identity, compilers make the
+/// first loop of group_step a memcpy, whose stores are narrower than the loads that follow, so that these
+/// wait.
 template <class T, std::size_t N, class F, std::size_t... I>
 MEZZO_ALWAYS_INLINE void group_sum(const std::array<const T*, N>& in, T* lanes, F f,
                                    std::index_sequence<I...> /*indices*/) {
@@ -104,7 +105,7 @@ template <class T, std::size_t N>
   return in;
 }
 
-/// group_step of every function; `out`, unless it is nullptr, is that of the first.
+/// group_step of every function; `out`, unless it is nullptr, gets the results of the first.
 template <class T, std::size_t N, class... F>
 MEZZO_ALWAYS_INLINE void add_group(const std::array<const T*, N>& in, T* out, T (*lanes)[kGroup], int count,
                                    F... f) {
@@ -117,7 +118,7 @@ MEZZO_ALWAYS_INLINE void add_group(const std::array<const T*, N>& in, T* out, T 
   ((group_step(in, target, *lanes, count, f, std::make_index_sequence<N>{}), ++lanes, target = unused), ...);
 }
 
-/// The same for count < kGroup elements.
+/// add_group for count < kGroup elements.
 template <class T, std::size_t N, class... F>
 MEZZO_ALWAYS_INLINE void add_part(const std::array<const T*, N>& in, T* out, T (*lanes)[kGroup], int count,
                                   F... f) {

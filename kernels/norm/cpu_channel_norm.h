@@ -107,8 +107,9 @@ struct ChannelNormBackwardRows {
   }
 
  private:
-  /// Stores the sums of grad and of grad times the normalized x, and returns those of the row with weights.
-  /// `next` is what may be fetched meanwhile; nullptr: the runs themselves, one after the other.
+  /// Stores the sums of grad and of grad times the normalized x, and returns these sums over the row with
+  /// each channel's weight as a factor. `next` is what may be fetched meanwhile; nullptr: the runs
+  /// themselves, one after the other.
   MEZZO_ALWAYS_INLINE static std::array<double, 2> add_up(RunRow<T> grad, RunRow<T> x, const T* next,
                                                           const ChannelLayout& layout,
                                                           const ChannelArrays<T>& arrays,
@@ -194,7 +195,7 @@ class SplitRows {
  public:
   SplitRows() = default;
   SplitRows(const View& array, const ChannelLayout& layout, bool gathered)
-      // As [rows, runs, length]: the runs of a row are neighbours in the count of rows.
+      // Viewed as [rows, runs, length]: to RowOperand the runs of a row are neighbouring rows.
       : runs_(View{array.data,
                    array.dtype,
                    {layout.rows, layout.runs, layout.length},
@@ -205,7 +206,7 @@ class SplitRows {
 
   [[nodiscard]] bool in_place() const { return data_ != nullptr; }
   [[nodiscard]] std::int64_t scratch() const { return in_place() ? 0 : layout_.count(); }
-  /// A row where it is, or in `buffer`, whose values are those of the array after `read`.
+  /// A row where it is, or in `buffer`, which has the array's values after `read`.
   [[nodiscard]] RunBlock<T> row(std::int64_t row, T* buffer) const {
     if (in_place()) return {data_ + row * layout_.row_step, 0, layout_.run_step};
     return {buffer, 0, layout_.length};
@@ -230,7 +231,7 @@ class SplitRows {
 /// copying it.
 inline constexpr std::int64_t kShortRun = 256;
 
-/// The same row by row, for rows of separate runs.
+/// for_even_rows for rows of separate runs: one call of `body` per row.
 template <class T, std::size_t N, class Body>
 void for_split_rows(const ChannelLayout& layout, const View* out, const std::array<View, N>& in,
                     const Body& body) {

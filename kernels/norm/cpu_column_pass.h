@@ -21,7 +21,7 @@ inline constexpr int kAccumulators = 64;
 /// additions.
 inline constexpr std::int64_t kColumnSpan = kSumAdditions;
 
-/// What is known of each channel: an array each, that others can be put in the place of.
+/// Facts of each channel, an array per fact; other arrays may take the place of these.
 template <class T>
 struct ChannelFacts {
   static constexpr std::int64_t kArrays = 7;
@@ -35,7 +35,7 @@ struct ChannelFacts {
         mean_dot(memory + 6 * channels) {}
   T *shift, *rstd, *offset, *weight, *bias, *mean_grad, *mean_dot;
 
-  /// Those of the channels from `first` on.
+  /// The facts of the channels from `first` on.
   [[nodiscard]] MEZZO_ALWAYS_INLINE ChannelFacts from(std::int64_t first) const {
     ChannelFacts facts = *this;
     for (T** array : {&facts.shift, &facts.rstd, &facts.offset, &facts.weight, &facts.bias, &facts.mean_grad,
@@ -193,7 +193,7 @@ struct ColumnSums {
   }
 };
 
-/// What is known of the columns of a chunk goes on with a span of `rows` rows whose shifts are others.
+/// Merges the sums of a span of `rows` rows, which has other shifts, into the sums of its chunk.
 template <class T>
 struct MergeSpan {
   static constexpr bool kOfF32 = std::is_same_v<T, float>;
@@ -210,7 +210,7 @@ struct MergeSpan {
     }
   }
 };
-/// The same for sums of grad, and of grad times x - shift.
+/// MergeSpan for sums of grad, and of grad times x - shift.
 template <class T>
 struct MergeGradients {
   static constexpr bool kOfF32 = std::is_same_v<T, float>;

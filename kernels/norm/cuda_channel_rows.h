@@ -110,7 +110,8 @@ struct PieceMomentsRow {
   }
 };
 
-/// What normalizes each row, from its pieces, all of one length, or from given statistics; a block per row.
+/// The function that normalizes each row, from its pieces, all of one length, or from given statistics; a
+/// block per row.
 template <class T>
 __global__ void finish_moments(ChannelNorm<T> norm, Pieces pieces, const PieceMoments* moments,
                                scalar::NormalizedFn<T>* normalized) {
@@ -191,8 +192,8 @@ struct ChannelSums {
   }
 };
 
-/// The gradients of the parameters, and what makes that of x in each row, from the sums of pieces; a block
-/// per row. A thread has whole runs, unless the row is of one channel.
+/// The gradients of the parameters, and the function for x's gradient in each row, from the sums of pieces; a
+/// block per row. A thread has whole runs, unless the row is of one channel.
 template <class T>
 __global__ void finish_sums(ChannelNorm<T> norm, Pieces pieces, const TwoSums* of_pieces,
                             const scalar::NormalizedFn<T>* normalized, ChannelSums<T> channels,

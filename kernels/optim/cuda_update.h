@@ -53,7 +53,7 @@ struct Control {
   }
 };
 
-/// What a block's threads tell each other. Every thread makes one.
+/// Numbers that the threads of a block share. Every thread makes one.
 template <class F>
 class BlockTalk {
  public:

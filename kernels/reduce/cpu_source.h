@@ -40,7 +40,7 @@ class ReduceSource {
     const auto run = space.single_run(begin, n);
     return run && run->stride == 1 ? at(origin + run->offset) : nullptr;
   }
-  /// The same for elements stored as T; nullptr for others.
+  /// packed() for elements stored as T; nullptr for other dtypes.
   template <class T>
   [[nodiscard]] const T* in_place(const StridedSpace& space, std::int64_t origin, std::int64_t begin,
                                   std::int64_t n) const {

@@ -15,7 +15,7 @@
 
 namespace mezzo::kernels {
 
-/// What numbers of a compute type are added up in: f64, or i64 for integers.
+/// The type that numbers of a compute type are added up in: f64, or i64 for integers.
 template <class T>
 using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
 
@@ -59,7 +59,7 @@ struct WidePower {
 
 // --- last steps
 
-/// What a sum over n values ends in. A value and not a type: sums that differ in nothing else share their
+/// The last step of a sum over n values. A value and not a type: sums that differ in nothing else share their
 /// loops.
 struct LastStep {
   enum class Kind : std::uint8_t {

@@ -125,7 +125,7 @@ struct SampleChannels {
   }
 };
 
-/// Adds the gradients of a plane's places to those of x: one channel, whose places are neighbours.
+/// Adds the gradients of a plane's places to the gradient of x: one channel, whose places are neighbours.
 template <class Block, class T, int kCorners>
 struct AddPlaneToCorners {
   static constexpr bool kRare = Block::kWide;
@@ -138,7 +138,7 @@ struct AddPlaneToCorners {
   }
 };
 
-/// The same for `channels` channels that are neighbours, `step` from a place to the next in `grad`.
+/// AddPlaneToCorners for `channels` channels that are neighbours, `step` from a place to the next in `grad`.
 template <class Block, class T, int kCorners>
 struct AddToCorners {
   static constexpr bool kRare = Block::kWide;

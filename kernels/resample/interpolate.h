@@ -32,8 +32,8 @@ struct InterpolateShape {
 /// read. Each result is rounded once.
 MEZZO_KERNEL(interpolate, void(const InterpolateShape& shape, const View& out, const View& x, DType compute));
 
-/// out = the gradient of x, given that of the result: each place adds up the results that it has a part in,
-/// in f64 and in a fixed order. `shape` is that of the forward.
+/// out = the gradient of x, given the gradient of the result: each place adds up the results that it has a
+/// part in, in f64 and in a fixed order. `shape` is that of the forward.
 MEZZO_KERNEL(interpolate_backward,
              void(const InterpolateShape& shape, const View& out, const View& grad, DType compute));
 

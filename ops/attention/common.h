@@ -21,7 +21,7 @@ struct AttentionAttrs {
 };
 
 struct AttentionForwardAttrs : AttentionAttrs {
-  bool logsumexp = false;  ///< a second output: that of each query's scores, [.., L], in the compute type
+  bool logsumexp = false;  ///< a second output: each query's logsumexp, [.., L], in the compute type
   static constexpr auto fields() {
     return std::tuple_cat(common_fields(), std::tuple{attr("logsumexp", &AttentionForwardAttrs::logsumexp)});
   }
@@ -76,7 +76,7 @@ class AttentionViews {
   }
 
  private:
-  /// The same of a key or value, with its own number of heads.
+  /// heads() of a key or value, with its own number of heads.
   [[nodiscard]] kernels::View own_heads(const Tensor& x, std::int64_t rows, std::int64_t cols);
   [[nodiscard]] kernels::View shown(const Tensor& x, const Shape& shape);
 

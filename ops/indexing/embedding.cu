@@ -170,7 +170,7 @@ struct OneHotAttrs {
   static constexpr auto fields() { return std::tuple{attr("num_classes", &OneHotAttrs::num_classes)}; }
 };
 
-/// As many elements a tensor has at most.
+/// The most classes of one_hot: the most elements that a tensor has.
 constexpr std::int64_t kMostClasses = std::int64_t{1} << 60;
 
 Outputs one_hot_forward(const ForwardArgs<OneHotAttrs>& args) {

@@ -130,7 +130,7 @@ Roles roles_of(const Labelled& a, const Labelled& b, const IntList& needed) {
   return roles;
 }
 
-/// The product of two operands without a sum: dims that one lacks have size 1 there.
+/// The product of two operands without a sum: dims that one operand lacks have size 1 there.
 Tensor broadcast_product(const Labelled& a, const Labelled& b, const Roles& roles, DType dtype) {
   Tensor left = permuted(a, joined(roles.batch, roles.left));
   Tensor right = permuted(b, joined(roles.batch, roles.right));
@@ -142,7 +142,8 @@ Tensor broadcast_product(const Labelled& a, const Labelled& b, const Roles& role
   return to(mul(to(left, wide), to(right, wide)), dtype);
 }
 
-/// The same with a sum, as a product of matrices or of batches of them.
+/// The product of two operands, summed over the contracted labels: a product of matrices or of batches of
+/// matrices.
 Tensor matrix_product(std::string_view op, const Labelled& a, const Labelled& b, const Roles& roles,
                       DType dtype) {
   Shape shape;

@@ -128,7 +128,7 @@ void CtcInputs::place_targets(const Tensor& targets) {
   Tensor used = to(targets, DType::i64);
   if (targets.dim() == 2) {
     starts_ = arange(batch_.samples, {.device = device()}) * length;
-    // Whatever stands behind the last target is not looked at.
+    // Entries behind a sample's target length count as 0, whatever they are.
     used = where(lt(arange(length, {.device = device()}), unsqueeze(target_lengths_, 1)), used, 0);
   } else {
     const Tensor ends = cumsum(target_lengths_, 0);

@@ -17,7 +17,7 @@ namespace mezzo::ops {
 /// The tensors of a cell.
 struct CellInputs {
   const Tensor &x, &h, &w_ih, &w_hh, &b_ih, &b_hh;
-  /// Those of an op whose inputs are x, so many states, the weights and the biases.
+  /// From the inputs of an op: x, so many states, the weights and the biases.
   template <class A>
   [[nodiscard]] static CellInputs of(const ForwardArgs<A>& args, std::size_t states) {
     return {args.in(0),          args.in(1),          args.in(states + 1),
@@ -63,7 +63,7 @@ void require_state(std::string_view op, const std::string& what, const Tensor& t
 
 /// Attributes of the backward ops.
 struct CellBackwardAttrs {
-  std::optional<DType> state_dtype = {};  ///< of the gradient of c (GRU: h); that of the gates unless given
+  std::optional<DType> state_dtype = {};  ///< of the gradient of c (GRU: h); default: the gates'
   static constexpr auto fields() { return std::tuple{attr("state_dtype", &CellBackwardAttrs::state_dtype)}; }
 };
 /// The dtype that a backward op computes in.
@@ -80,11 +80,11 @@ template <class A>
 struct ProductPlaces {
   std::size_t x, weight, bias;
 };
-/// Writes the gradients of the inputs that are needed, given that of x weight^T + bias.
+/// Writes the needed gradients of x, weight and bias, given the gradient of x weight^T + bias.
 void spread_product(const VjpContext& args, Gradients& gradients, const Tensor& grad,
                     const ProductPlaces& places);
 
-/// The same for the weight and the bias alone, given the matrix x.
+/// Writes the needed gradients of the weight and the bias, given the matrix x.
 void spread_weights(const VjpContext& args, Gradients& gradients, const Tensor& grad, const Tensor& x,
                     std::size_t weight, std::size_t bias);
 

@@ -26,8 +26,8 @@ using kernels::Numbers;
 using kernels::scalar::SigmoidBackwardFn;
 using kernels::scalar::TanhBackwardFn;
 
-/// Inputs: the product of x for the gates r, z, n, that of h, b_ih and b_hh for each gate, and h. Results: r,
-/// z, n and the part m of n that r scales, and h' = (1 - z) n + z h, where n = tanh(.. + r m).
+/// Inputs: the products of x for the gates r, z, n, the products of h, b_ih and b_hh likewise, and h.
+/// Results: r, z, n and the part m of n that r scales, and h' = (1 - z) n + z h, where n = tanh(.. + r m).
 struct GruCellFn {
   static constexpr std::size_t kInputs = 13, kResults = 5;
   template <class T>
@@ -91,7 +91,7 @@ void run_step_gradient(const GruStepGradient& to, const GruStep& grad, const Ten
       compute);
 }
 
-/// The same two in plain ops, in the dtype of their arguments.
+/// run_step and run_step_gradient in plain ops, in the dtype of their arguments.
 GruStep composed_step(const Tensor& of_x, const Tensor& of_h, const Tensor& h) {
   const Tensors x = composed_gates(of_x, kGruGates), m = composed_gates(of_h, kGruGates);
   const Tensor r = sigmoid(x[0] + m[0]), z = sigmoid(x[1] + m[1]), n = tanh(x[2] + r * m[2]);

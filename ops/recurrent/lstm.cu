@@ -38,7 +38,7 @@ struct LstmCellFn {
 };
 
 /// Inputs: the gradients of h', of c' and of the gates i, f, g, o; the gates; c and c'. Results: the
-/// gradients of the four sums that went into the gates, and that of c.
+/// gradients of the four sums that went into the gates, and of c.
 struct LstmCellBackwardFn {
   static constexpr std::size_t kInputs = 12, kResults = 5;
   template <class T>
@@ -76,7 +76,7 @@ void run_step(const LstmStep& to, const Tensor& sums, const Tensor& c, const Cel
 }
 
 /// Writes `to`, given the gradients of a step's results, undefined for none, its gates, c and c'. The
-/// gradient of c may be in the memory of that of c'.
+/// gradient of c may be in the memory of the gradient of c'.
 void run_step_gradient(const LstmStepGradient& to, const LstmStep& grad, const Tensor& gates, const Tensor& c,
                        const Tensor& new_c, DType compute) {
   const auto gate = [&](const Tensor& of, std::int64_t k) { return gate_view(of, k, c.shape()); };
@@ -88,7 +88,7 @@ void run_step_gradient(const LstmStepGradient& to, const LstmStep& grad, const T
                     compute);
 }
 
-/// The same two in plain ops, in the dtype of their arguments.
+/// run_step and run_step_gradient in plain ops, in the dtype of their arguments.
 LstmStep composed_step(const Tensor& sums, const Tensor& c) {
   const Tensors sum = composed_gates(sums, kLstmGates);
   const Tensor i = sigmoid(sum[0]), f = sigmoid(sum[1]), g = tanh(sum[2]), o = sigmoid(sum[3]);

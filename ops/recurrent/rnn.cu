@@ -26,7 +26,7 @@ struct RnnCellFn {
   }
 };
 
-/// The gradient of pre. Inputs: those of h' and h' itself.
+/// The gradient of the sum before the nonlinearity. Inputs: the gradient of h', and h'.
 template <class Backward>
 struct RnnCellBackwardFn {
   static constexpr std::size_t kInputs = 2, kResults = 1;

@@ -17,7 +17,7 @@ struct SequenceAttrs {
 };
 struct SequenceBackwardAttrs {
   bool reverse = false;
-  /// Of the gradient of the first c (GRU: h); that of the gates unless given.
+  /// Of the gradient of the first c (GRU: h); default: the gates'.
   std::optional<DType> state_dtype = {};
   static constexpr auto fields() {
     using A = SequenceBackwardAttrs;
@@ -43,7 +43,8 @@ struct Order {
   return reshape(steps, {steps.size(0) * steps.size(1), steps.size(2)});
 }
 
-/// The states [L, N, H] that the steps begin with, each at its step's place: `first`, then the ones before.
+/// The states [L, N, H] that the steps begin with, each at its step's place: `first`, then the state after
+/// each step but the last.
 [[nodiscard]] inline Tensor states_before(const Order& order, const Tensor& first, const Tensor& states) {
   const Tensor start = unsqueeze(first, 0);
   return order.reverse ? cat({narrow(states, 0, 1, order.length - 1), start})
@@ -64,8 +65,7 @@ void require_steps(std::string_view op, const std::string& what, const Tensor& s
 void spread_steps(const VjpContext& args, Gradients& gradients, const Tensor& grad,
                   const ProductPlaces& places);
 
-/// What there is to say of an op over a sequence whose inputs are x, so many states, the weights and the
-/// biases.
+/// The OpInfo of an op over a sequence whose inputs are x, so many states, the weights and the biases.
 [[nodiscard]] constexpr OpInfo sequence_info(std::string_view name, std::size_t states) {
   return {
       .name = name,

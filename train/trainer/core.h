@@ -70,7 +70,7 @@ class TrainerCore {
     std::int64_t samples;
     std::int64_t part = 0;     ///< in deterministic mode: of this rank's virtual parts
     double share = 1;          ///< of its loss in the step's; 0: it has nothing that counts
-    Tensor device_share = {};  ///< the same, f64, where only the device knows
+    Tensor device_share = {};  ///< the share, f64, where only the device knows
   };
 
   /// The time before a batch, or before the end of an epoch.
@@ -138,13 +138,13 @@ class TrainerCore {
   void step(StepBatches& step);
   /// optimize(), in smaller parts when memory runs out.
   void optimize_within_memory(const StepBatches& step);
-  /// optimize(), recorded and replayed.
+  /// optimize(), captured and replayed.
   void optimize_captured(const StepBatches& step);
   void optimize(const StepBatches& step);
   void zero_grad();
   /// Gradients of all batches; returns the mean loss.
   Tensor train_microbatches(const StepBatches& step);
-  /// The same in this process alone, without what comes behind backward.
+  /// The forward and backward passes of train_microbatches, in this process alone.
   Tensor train_here(const StepBatches& step);
   /// What a step runs forward and backward: batches, or microbatches of them.
   [[nodiscard]] std::vector<Piece> pieces_of(const StepBatches& step) const;
@@ -152,7 +152,7 @@ class TrainerCore {
   void weigh(std::vector<Piece>& pieces, const StepBatches& step) const;
   /// Returns the loss times the piece's share.
   Tensor forward_backward(const Piece& piece);
-  /// The same before backward, with history.
+  /// The loss times the piece's share, with history, before backward.
   [[nodiscard]] Tensor forward(const Piece& piece);
   void backward(const Tensor& loss);
   /// Throws: DTypeError unless its tensors are of the dtypes of the first batch.

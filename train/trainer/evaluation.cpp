@@ -85,7 +85,7 @@ class Counting {
     for (const EvalMetric& metric : metrics_) metric.update().call(output, batch);
     if (call_.loss_function.defined()) count_loss(call_.loss(output, batch), batch);
   }
-  /// The same for part `part` of this rank's share, which is counted by itself.
+  /// update() for part `part` of this rank's share, which is counted by itself.
   void update_part(const Tensor& output, const AnyBatch& batch, std::size_t part) {
     const NoGrad no_grad;
     if (parts_.size() <= part) parts_.resize(part + 1);

@@ -42,7 +42,7 @@ struct ModelCall {
 void check_batch(std::string_view op, std::string_view function, const std::type_info* taken,
                  const std::type_info& batch);
 
-/// That of the first parameter; the CPU where there is none.
+/// The device of the first parameter; the CPU where there is none.
 [[nodiscard]] Device device_of(const nn::Module& model);
 
 /// The module as a BatchNorm of 1, 2 or 3 dims (SyncBatchNorm too) that has running statistics; else nullptr.
