@@ -12,7 +12,7 @@
 namespace mezzo::kernels::cpu {
 
 /// Whether a call goes by panels. Not those whose products are small, which have the same bits on every
-/// instruction set, nor those of a few queries, which a panel of 32 would waste.
+/// instruction set, nor calls of a few queries, which would waste a panel of 32.
 [[nodiscard]] bool goes_by_panels(const Attention& attention);
 void attention_by_panels(const Attention& attention, const View& out, float* logsumexp);
 

@@ -234,7 +234,7 @@ struct DotRow {
   }
 };
 
-/// What backward's pass over a row needs beside it.
+/// Arguments of backward's pass over a row of scores.
 template <class T>
 struct GradientRow {
   T scale;
@@ -243,7 +243,7 @@ struct GradientRow {
   T mean;         ///< of the weights' gradients: grad . out
   const T* kept;  ///< factors of dropout, if there is any
 };
-/// products -> weights after dropout; through (grad v^T) -> gradients of the products. Those in [n, cols)
+/// products -> weights after dropout; through (grad v^T) -> gradients of the products. Elements in [n, cols)
 /// become 0.
 template <class T, bool kDropout>
 struct GradientsOfRow {

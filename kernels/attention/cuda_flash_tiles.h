@@ -79,13 +79,13 @@ class FlashTile {
     load_matrices<false>(chunks_, from(named(lane() % 16, lane() / 16), row, 2 * k), words);
   }
   /// The transpose of columns 16 k to 16 k + 15 of rows `row` to row + 15 (row % 16 == 0) as two right
-  /// operands: words 0 and 1 of the first eight rows, 2 and 3 of the others.
+  /// operands: words 0 and 1 of the first eight rows, 2 and 3 of the last eight.
   __device__ MEZZO_ALWAYS_INLINE void right_transposed(int row, int k, std::uint32_t (&words)[4]) const {
     load_matrices<false>(chunks_, from(named(lane() / 16 * 8 + lane() % 8, lane() / 8 % 2), row, 2 * k),
                          words);
   }
   /// Columns `column` to column + 15 (column % 16 == 0) of rows 16 k to 16 k + 15 as two right operands:
-  /// words 0 and 1 of the first eight columns, 2 and 3 of the others.
+  /// words 0 and 1 of the first eight columns, 2 and 3 of the last eight.
   __device__ MEZZO_ALWAYS_INLINE void right(int k, int column, std::uint32_t (&words)[4]) const {
     load_matrices<true>(chunks_, from(named(lane() % 16, lane() / 16), 16 * k, column / 8), words);
   }

@@ -54,7 +54,7 @@ void direct_weight_gradient(Device device, const ConvShape& shape, const View& w
 /// Whether strips are used; true at first. For tests.
 void set_conv_by_strips(bool allowed);
 
-/// Whether kernels may count places in 32 bits, where sizes allow it; true at first. For tests.
+/// Whether the direct kernels may count in 32 bits, where sizes allow it; true at first. For tests.
 void set_direct_narrow_places(bool allowed);
 
 }  // namespace mezzo::kernels::cuda

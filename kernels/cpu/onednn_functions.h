@@ -24,7 +24,7 @@ namespace mezzo::kernels::cpu {
   }())
 
 // The C functions of versions 2.5 to 3.7 that unoptimised objects ask for. A version has some of them; macros
-// of the others are never used.
+// of functions that it lacks are never used.
 #define dnnl_convolution_backward_data_primitive_desc_create \
   MEZZO_ONEDNN(dnnl_convolution_backward_data_primitive_desc_create)
 #define dnnl_convolution_backward_weights_primitive_desc_create \

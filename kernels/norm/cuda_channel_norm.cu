@@ -1,12 +1,12 @@
 // CUDA kernels of group_norm, instance_norm and batch_norm. A row that is contiguous is normalized by one
 // kernel: where registers hold the row, it is read once; where they do not, but there are enough rows for the
-// whole GPU, a block reads it three times, twice from the L2 cache. All other rows are cut into contiguous
-// pieces of one channel (of a column, where channels are innermost), enough of them to keep the GPU busy with
-// few long rows: one kernel computes mean and squared deviations of each piece, a second one combines the
-// pieces of a row, a third one normalizes. Each cache line of a channels-last array, which holds several
-// groups, is then read by one block; a block per group would use 4 of the 32 bytes that it fetches for two
-// channels in f16. Backward has the same kernels for the sums that gradients need. No atomics: the bits
-// depend on sizes only.
+// whole GPU, a block reads it three times, twice from the L2 cache. All other rows are cut into pieces of one
+// channel: contiguous ones, or parts of a column where channels are innermost. There are enough pieces to
+// keep the GPU busy with few long rows. One kernel computes mean and squared deviations of each piece, a
+// second one combines the pieces of a row, a third one normalizes. Each cache line of a channels-last array,
+// which holds several groups, is then read by one block; a block per group would use 4 of the 32 bytes that
+// it fetches for two channels in f16. Backward has the same kernels for the sums that gradients need. No
+// atomics: the bits depend on sizes only.
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/norm/cuda_channel_rows.h"
 #include "mezzo/kernels/norm/cuda_channels_last.h"
