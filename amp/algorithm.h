@@ -17,7 +17,7 @@ enum class Event : std::uint8_t {
   after_load,   ///< behind that
 };
 
-/// What a training loop hands to algorithms.
+/// The state that a training loop hands to algorithms.
 struct TrainingState {
   nn::Module& model;
   NormPrecision precision = {};
@@ -47,7 +47,7 @@ struct NormAlgorithmOptions {
   NormSurgeryOptions surgery = {};
 };
 
-/// What the three have in common: each matches one event, an argument of the constructor (ValueError for one
+/// Base of the three algorithms: each matches one event, an argument of the constructor (ValueError for one
 /// that does not exist), is required on load, and calls a function of amp/norm_surgery.h. State dicts have
 /// the same names before and after, so that it makes no difference when a checkpoint was saved.
 class NormAlgorithm : public Algorithm {

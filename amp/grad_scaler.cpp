@@ -97,7 +97,7 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view 
     gradients.tensors.emplace_back(gradient);
     gradients.owners.push_back(static_cast<std::uint32_t>(i));
   });
-  // Parameters without elements need no gradients: those of a rank without a shard.
+  // Parameters without elements need no gradients: a rank without a shard has such parameters.
   if (gradients.tensors.empty() && has_elements) {
     throw StateError(op, "an optimizer with gradients", "one whose parameters have none",
                      "call backward() on a scaled loss that depends on its parameters first");

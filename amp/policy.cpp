@@ -163,7 +163,7 @@ std::optional<Category> category_override(const OpInfo& info) {
   if (open_overrides.load(std::memory_order_relaxed) == 0) return std::nullopt;
   const Overrides& mine = overrides.get();
   for (auto it = mine.rbegin(); it != mine.rend(); ++it) {
-    // By name, which is unique: an op may have a second descriptor, that of relu with a mask.
+    // By name, which is unique: an op may have a second descriptor, as relu has one with a mask.
     if ((*it)->info->name.value == info.name.value && !(*it)->ended.load()) return (*it)->category;
   }
   return std::nullopt;

@@ -13,7 +13,7 @@ namespace mezzo::amp {
 
 /// Options of amp::summary. The region is Autocast(device, dtype, {.enabled = enabled}).
 struct SummaryOptions {
-  std::optional<Device> device = {};  ///< default: the input's; without one, that of the first parameter
+  std::optional<Device> device = {};  ///< default: the input's; without one, the first parameter's
   std::optional<DType> dtype = {};
   bool enabled = true;
   nn::SummaryOptions table = {};
@@ -30,12 +30,12 @@ namespace detail {
 // for modules of a user's own too:
 //
 // "Runs in": the dtypes of the ops in the module and below it, f16 first. An op runs in the widest floating
-// dtype of its inputs, after autocast's casts, or in the one that autocast asks for; a norm in its input's.
-// Casts, copies to a device and view ops (reshape) do not count; "--" when nothing else ran.
+// dtype of its inputs, after autocast's casts, or in the dtype that autocast asks for; a norm runs in its
+// input's dtype. Casts, copies to a device and view ops (reshape) do not count; "--" when nothing else ran.
 //
-// "Norm": of modules with a norm op of their own, its input's and result's dtype and, unless all are the
-// same, those of statistics and parameters: "f32 in and out", "f16 in, f32 out, f32 statistics and
-// parameters", "f16 in and out, f32 statistics, f16 parameters". Several that differ are separated by "; ".
+// "Norm": of modules with a norm op of their own, the dtypes of its input and result and, unless all are the
+// same, of statistics and parameters: "f32 in and out", "f16 in, f32 out, f32 statistics and parameters",
+// "f16 in and out, f32 statistics, f16 parameters". Several that differ are separated by "; ".
 
 /// The summary of `run`, any function that runs the model: see nn::summary.
 template <std::invocable F>

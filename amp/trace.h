@@ -21,7 +21,7 @@ namespace mezzo::amp {
 struct CastCounts {
   std::int64_t casts = 0;  ///< that were made
   std::int64_t bytes = 0;
-  std::int64_t weights = 0;  ///< of them those of weights, whose copies are kept (Autocast's cache)
+  std::int64_t weights = 0;  ///< casts of weights among them, whose copies are kept (Autocast's cache)
   std::int64_t spared = 0;   ///< casts that were not made, as such a copy was there
   std::int64_t spared_bytes = 0;
 };
@@ -60,9 +60,9 @@ struct TraceReport {
 [[nodiscard]] std::string to_string(const TraceReport& report);
 std::ostream& operator<<(std::ostream& stream, const TraceReport& report);
 
-/// Counts the ops of this thread while it lives, those of backward too. Ops that an op calls in its own
-/// forward are not counted apart from it; in-place writes and optimizers are not seen. Traces and anomaly
-/// detection nest: the outer ones go on watching. A thread without a trace pays nothing. Traces may end in
+/// Counts the ops of this thread while it lives, backward's ops too. Ops that an op calls in its own forward
+/// are not counted apart from it; in-place writes and optimizers are not seen. Traces and anomaly detection
+/// nest: outer traces and observers go on watching. A thread without a trace pays nothing. Traces may end in
 /// any order, inside of a hook or observer, on another thread while no op runs on the thread that they watch
 /// (the one that made them), and after that thread.
 class Trace {
@@ -71,7 +71,7 @@ class Trace {
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
-  /// What ran since it was made or reset.
+  /// The ops and casts since the trace was made or reset.
   [[nodiscard]] TraceReport report() const;
   void reset();
 

@@ -58,10 +58,9 @@ namespace autograd {
 ///
 /// fn must do the same each time: modes of modules that it calls and requires_grad of what it reads must not
 /// change before backward. It may be copied. What it captures by reference must live until backward has run:
-/// capture the locals of an enclosing function by value, those of an enclosing fn too. Draws are to be made
-/// on the calling thread. Side effects happen twice unless fn asks `is_recomputing`: batch_norm and
-/// instance_norm move running statistics, embedding applies max_norm, and spectral_norm iterates, in the
-/// first run only.
+/// capture the locals of an enclosing function by value, also of an enclosing fn. Draws are to be made on the
+/// calling thread. Side effects happen twice unless fn asks `is_recomputing`: batch_norm and instance_norm
+/// move running statistics, embedding applies max_norm, and spectral_norm iterates, in the first run only.
 ///
 /// Throws: what fn throws; AutogradError when fn writes to an input in place. A backward throws what fn
 /// throws, and AutogradError when what fn saves or draws is not what it was, as far as numbers, ops, shapes,

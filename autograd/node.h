@@ -46,8 +46,8 @@ class Node : public RefCounted {
  public:
   explicit Node(const OpInfo& op_info) noexcept;
 
-  /// Gradients of the inputs, given those of the outputs (undefined: none). `needs` has bit i set when input
-  /// i needs one.
+  /// Gradients of the inputs, given the gradients of the outputs (undefined: none). `needs` has bit i set
+  /// when input i needs one.
   [[nodiscard]] virtual Gradients apply(std::span<const Tensor> grads, std::span<const bool> needs) = 0;
   /// Drops what was saved; a later apply throws.
   void free_saved();

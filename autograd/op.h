@@ -112,7 +112,7 @@ constexpr std::uint32_t tensor_set(I... index) {
 struct OpInfo {
   Required<std::string_view> name;  ///< unique; torch's name where torch has the op
   Required<Category> category;
-  /// What to call instead; for Category::banned.
+  /// The function to call instead; for Category::banned.
   std::string_view banned_fix = {};
   /// Category::fp32 only: the kernel widens 16-bit inputs itself and honours ForwardArgs::run_dtype, so no
   /// f32 copy is made.
@@ -133,7 +133,7 @@ struct OpInfo {
   SweepOptOut opt_out = {};
 };
 
-/// What a forward gets.
+/// The arguments of a forward.
 template <class A>
 struct ForwardArgs {
   Inputs inputs;

@@ -68,7 +68,7 @@ class Recomputable {
   std::uint32_t output_index_;
 };
 
-/// What a node in a region has in place of its saved tensors.
+/// The stand-in for the saved tensors of a node in a region.
 struct RecomputableSaves final : RefCounted {
   struct Entry {
     SavedName name;

@@ -10,7 +10,7 @@ namespace {
 
 void merge(std::optional<DType>& into, DType dtype) { into = into ? promote(*into, dtype) : dtype; }
 
-/// `lower` counts only if its kind is above that of `higher`.
+/// `lower` counts only if its kind is above the kind of `higher`.
 std::optional<DType> combine(std::optional<DType> higher, std::optional<DType> lower) {
   if (!higher) return lower;
   if (!lower || info(*lower).kind <= info(*higher).kind) return higher;

@@ -83,7 +83,7 @@ class Tensor {
   }
   [[nodiscard]] Scalar item_scalar() const;
   /// The elements of a contiguous CPU tensor, in order. T must be the storage type of the dtype (DTypeError).
-  /// Those of a temporary tensor, `add(x, 1).data<float>()`, come with the tensor.
+  /// The span of a temporary tensor, `add(x, 1).data<float>()`, comes with the tensor.
   template <class T>
   [[nodiscard]] std::span<const T> data() const& {
     return {static_cast<const T*>(host_data(dtype_of<T>)), static_cast<std::size_t>(numel())};
@@ -119,7 +119,7 @@ class Tensor {
   /// The accumulated gradient of a leaf; undefined before the first backward.
   [[nodiscard]] Tensor grad() const;
   /// Replaces the gradient (an undefined tensor clears it). Shape, device and dtype must be the tensor's own;
-  /// that of a 16-bit tensor may be f32 as well, which later backwards then add to.
+  /// the gradient of a 16-bit tensor may be f32 as well, which later backwards then add to.
   void set_grad(const Tensor& gradient) const;
   /// d(this)/d(leaves), added to the leaves' gradients. This tensor must have one element unless a gradient
   /// is given (autograd/engine.h has the free functions and their contract).

@@ -136,7 +136,7 @@ class Value {
 
   /// JSON text. Compact for `indent < 0`; otherwise one entry per line, `indent` spaces per level, but lists
   /// that hold no list or map stay on one line. Doubles are written in the shortest form that reads back to
-  /// the same bits, and always with a '.' or an exponent, so that kinds survive; the ones that are not finite
+  /// the same bits, and always with a '.' or an exponent, so that kinds survive; doubles that are not finite
   /// become the strings "inf", "-inf", "nan". Bytes that are not UTF-8 become U+FFFD.
   [[nodiscard]] std::string to_string(int indent = -1) const;
 

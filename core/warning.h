@@ -42,7 +42,7 @@ class WarningSite {
 };
 
 /// Who is told of warnings; an empty one restores the default, which writes `mezzo: warning: text` to stderr
-/// unless the environment says MEZZO_WARNINGS=0. Returns the one before.
+/// unless the environment says MEZZO_WARNINGS=0. Returns the previous handler.
 WarningHandler set_warning_handler(WarningHandler handler);
 
 /// Forgets which warnings were said.

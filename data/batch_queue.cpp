@@ -177,7 +177,7 @@ class BatchQueue::Impl {
     }
   }
 
-  /// What a worker has taken upon itself: to make a batch, or to say that there is none.
+  /// The task of a worker: to make a batch, or to say that there is none.
   struct Job {
     std::uint64_t number = 0;
     std::unique_ptr<BatchSource::Plan> plan;

@@ -28,7 +28,7 @@ struct CifarFormat {
   [[nodiscard]] std::size_t record() const { return label_bytes + kCifarImage; }
 };
 
-/// The files to read: those of `folder` or of the folder in it that the archive unpacks to; or `path` itself.
+/// The files to read: in `folder` or in the folder in it that the archive unpacks to; or `path` itself.
 std::vector<std::string> cifar_files(const std::string& path, std::string_view unpacked,
                                      std::initializer_list<const char*> names) {
   std::error_code error;

@@ -17,7 +17,7 @@
 
 namespace mezzo::data {
 
-/// What a data set of a program's own has, which needs no base class:
+/// The members of a program's own data set, which needs no base class:
 ///   struct Squares {
 ///     std::int64_t size() const { return 100; }
 ///     Example get(std::int64_t index) const { ... }    // or get(index, Random& random) where it draws

@@ -20,7 +20,7 @@ template <class T>
 struct OptionalValue<std::optional<T>> {
   using type = T;
 };
-/// What the generators of a function `start` give.
+/// The type of the samples that the generators of a function `start` give.
 template <class F>
 using GeneratedBy =
     typename OptionalValue<std::invoke_result_t<std::invoke_result_t<F&, std::uint64_t>&>>::type;

@@ -77,8 +77,9 @@ class LoaderBase {
 
   /// From the next loop on only a part of every batch is loaded and handed out: of B samples those at
   /// [B rank / size, B (rank + 1) / size), so that `size` processes together have the batches of one.
-  /// batch_size, order, size(), state_dict() and what samples draw are those of the whole batches. A part
-  /// without samples is a batch whose tensors have a first dim of 0. A collate sees the samples of the part.
+  /// batch_size, order, size(), state_dict() and the samples' random numbers are those of the whole batches.
+  /// A part without samples is a batch whose tensors have a first dim of 0. A collate sees the samples of the
+  /// part.
   /// Throws: ValueError unless rank is in [0, size); in the loop, on all ranks, for a batch of fewer samples
   /// than ranks whose type the loader does not know.
   void set_share(std::int64_t rank, std::int64_t size);
@@ -386,7 +387,7 @@ class DataLoader final : public detail::LoaderBase {
     DataLoader* loader_ = nullptr;  ///< none: the end
   };
 
-  /// Begins an epoch: the next one, or the rest of the one that load_state_dict has named.
+  /// Begins an epoch: the next epoch, or the rest of the epoch that load_state_dict has named.
   [[nodiscard]] iterator begin() {
     close();
     queue_ = std::make_unique<detail::BatchQueue>(open_(begin_epoch(), share()),

@@ -54,10 +54,11 @@ void barrier(const Group& group = world());
 /// Root's text, on each of them.
 [[nodiscard]] std::string broadcast_text(const std::string& text, int root = 0, const Group& group = world());
 
-/// What a group's collectives have moved so far from this process to others.
+/// The traffic of a group's collectives so far, from this process to others.
 struct Traffic {
   std::uint64_t calls = 0;
-  /// Bytes sent. Of a reduction by the library's own algorithm those of a ring: 2 (p - 1) / p of its size.
+  /// Bytes sent. For a reduction by the library's own algorithm, the bytes of a ring: 2 (p - 1) / p of its
+  /// size.
   std::uint64_t bytes = 0;
 };
 [[nodiscard]] Traffic traffic(const Group& group = world());

@@ -2,8 +2,8 @@
 //   dist::DataParallel parallel(net);
 //   dist::ShardedOptimizer<optim::AdamW> optimizer(parallel, {.lr = 1e-3});
 // Each rank gets the reduced gradients of its shard only (a reduce-scatter), updates it, and gathers the
-// parameters that the others have updated. The loop stays as it is, but for clipping: the gradients are those
-// of shards, so it is `optimizer.clip_grad_norm_(1.0)`.
+// parameters that other ranks have updated. The loop stays as it is, but for clipping: gradients are per
+// shard, so it is `optimizer.clip_grad_norm_(1.0)`.
 #pragma once
 
 #include <concepts>
@@ -74,9 +74,9 @@ class Sharded {
 /// Any elementwise optimizer `O` of mezzo::optim over the shards of this rank. All ranks make it, with the
 /// same arguments, of a DataParallel that has run no backward yet.
 ///
-/// state_dict() and load_state_dict() are about the whole optimizer: the format is that of an O over the
-/// unsharded parameters, so a state goes from one number of ranks to another, and to and from a plain O. All
-/// ranks call state_dict(), and get the same; it needs memory for the whole state.
+/// state_dict() and load_state_dict() are about the whole optimizer: the format is an O's over the unsharded
+/// parameters, so a state goes from one number of ranks to another, and to and from a plain O. All ranks call
+/// state_dict(), and get the same; it needs memory for the whole state.
 ///
 /// A GradScaler skips a step on all ranks when any of them finds an inf. parameters() are the shards, under
 /// names as "fc1.weight[0:512]". Rates, schedules, hooks, groups and masters work as in O. Not possible:
@@ -165,7 +165,8 @@ namespace detail {
 void require_state_of(std::string_view optimizer, const Value& options);
 /// A parameter of one element, with a gradient.
 [[nodiscard]] optim::NamedTensors sample_parameter();
-/// What is in the state of an optimizer that has made a step with one such parameter in each group.
+/// The names of the state tensors in `sample`, the state of an optimizer with one parameter per group after a
+/// step.
 [[nodiscard]] std::vector<SlotNames> slots_in(const optim::OptimizerState& sample);
 }  // namespace detail
 

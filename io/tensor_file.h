@@ -41,9 +41,9 @@ struct TensorFile {
   /// twice, a path that cannot be written, ...
   /// With `max_shard_size`, data of more bytes go into several files, as Hugging Face has them:
   /// "name-00001-of-00003.safetensors" and so on, in the order of the tensors, and an index,
-  /// "name.safetensors.index.json". What was saved at `path` before, in one file or several, is replaced: a
-  /// reader of the index finds the former tensors, the new ones, or, if the process is killed while the files
-  /// get their names, no index. Throws: ValueError where `path` does not end with ".safetensors" then.
+  /// "name.safetensors.index.json". Files saved at `path` before, one or several, are replaced: a reader of
+  /// the index finds the former tensors, the new tensors, or, if the process is killed while the files get
+  /// their names, no index. Throws: ValueError where `path` does not end with ".safetensors" then.
   void save(const std::string& path, const SaveOptions& options = {}) const;
   /// Reads `path` into new tensors on `device`, without history. Data go right into the tensors, large ones
   /// on several threads. With `mapped`, tensors on the CPU share the file's pages, but for those whose data

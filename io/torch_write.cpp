@@ -106,7 +106,7 @@ class Pickler {
   std::string text_;
 };
 
-/// What makes two tensors the same values: the storage and the place in it.
+/// The key of tensors with the same values: the storage and the place in it.
 using Place =
     std::tuple<const void*, std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>, DType>;
 

@@ -5,8 +5,8 @@
 
 namespace mezzo::kernels::cuda {
 
-/// Lines of cuda::plans() (core/cuda.h). Weak symbols, as those of MEZZO_KERNEL: a library that was built
-/// without CUDA has none, and their addresses are null.
+/// Lines of cuda::plans() (core/cuda.h). Weak symbols, as MEZZO_KERNEL's: a library that was built without
+/// CUDA has none, and their addresses are null.
 __attribute__((weak)) std::string gemm_plans();
 __attribute__((weak)) std::string conv_plans();
 

@@ -199,8 +199,8 @@ auto call(M& module, A&&... arguments) {
 
 }  // namespace detail
 
-/// module.forward(arguments...) between the module's hooks, told to the observer of this thread. What
-/// `net(x)` and `child(x)` do; for modules that have no call operator of their own.
+/// module.forward(arguments...) between the module's hooks, told to the observer of this thread. The call
+/// that `net(x)` and `child(x)` make; for modules that have no call operator of their own.
 template <class M, class... A>
 requires requires(M& module, A&&... arguments) { module.forward(std::forward<A>(arguments)...); }
 auto call(M& module, A&&... arguments) {

@@ -34,7 +34,7 @@ struct ConvTransposeLayerOptions {
   Generator* generator = nullptr;  ///< of the first values; nullptr: the default one
 };
 
-/// What Conv and ConvTranspose share: parameters, first values and printing. Weight and bias begin uniform
+/// Base of Conv and ConvTranspose: parameters, first values and printing. Weight and bias begin uniform
 /// within 1/sqrt(n) of 0, weight drawn first, where n is the number of weights in weight[0].
 class ConvLayer : public Layer {
  public:

@@ -31,7 +31,7 @@ struct PackOptions {
   bool batch_first = false;    ///< x is [N, L, ..] and not [L, N, ..]
   bool enforce_sorted = true;  ///< lengths must fall; else the sequences are sorted here
 };
-/// The first lengths[n] steps of each sequence n. What is behind them is not read and has a gradient of 0.
+/// The first lengths[n] steps of each sequence n. Steps behind them are not read and have a gradient of 0.
 /// Shapes: x [L, N, ..], lengths of N.
 /// Throws: ShapeError for fewer than 2 dims, ValueError for another number of lengths, for a length outside
 /// of [1, L], and for rising lengths with enforce_sorted. Source: torch.nn.utils.rnn.pack_padded_sequence.
@@ -53,7 +53,7 @@ struct PadPackedOptions {
   std::int64_t total_length = 0;  ///< L; 0: the longest length
 };
 /// The reverse of pack_padded_sequence: sequences in the order of the batch, with padding_value behind each.
-/// Throws: ValueError for a total_length below the longest length, and for lists that are not those of a
+/// Throws: ValueError for a total_length below the longest length, and for lists that do not belong to a
 /// packed sequence.
 [[nodiscard]] PaddedSequence pad_packed_sequence(const PackedSequence& sequence,
                                                  const PadPackedOptions& options = {});

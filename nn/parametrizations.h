@@ -13,7 +13,8 @@
 namespace mezzo::nn {
 
 /// w = g v / |v|, with the norm over all dims but `dim` (all dims for -1): direction and length are learned
-/// apart. What "parametrizations.weight" is after weight_norm. Autocast regions leave the formula alone.
+/// apart. The module at "parametrizations.weight" after weight_norm. Autocast regions leave the formula
+/// alone.
 /// Source: Salimans and Kingma, arXiv:1602.07868.
 class NormedWeight final : public Module {
  public:
@@ -45,7 +46,7 @@ struct SingularVectors final : Module {
 };
 
 /// w = weight / sigma, where sigma = u^T W v is the largest singular value of weight as a matrix W, whose
-/// vectors u and v are followed by power iteration in training. What "parametrizations.weight" is after
+/// vectors u and v are followed by power iteration in training. The module at "parametrizations.weight" after
 /// spectral_norm. Autocast regions leave the formula alone. Source: Miyato et al., arXiv:1802.05957.
 class SpectralWeight final : public Module {
  public:

@@ -64,8 +64,8 @@ struct AlibiOptions {
   Device device = Device::cpu();
 };
 /// ALiBi's term of the scores, for scaled_dot_product_attention's attn_mask: -slope |distance|. The queries
-/// are the last of the keys' positions, as when the first ones are in a cache: query l is at
-/// keys - queries + l.
+/// are the last of the keys' positions, as when the first keys are in a cache: query l is at keys - queries +
+/// l.
 /// Shapes: -> [num_heads, queries, keys].
 /// Throws: as alibi_slopes, and ValueError for negative sizes.
 [[nodiscard]] Tensor alibi_bias(std::int64_t num_heads, std::int64_t queries, std::int64_t keys,

@@ -16,9 +16,9 @@ namespace mezzo::nn {
 /// The function of RNN and RNNCell.
 enum class RNNNonlinearity : std::uint8_t { tanh, relu };
 
-/// Weights [G H, I] and [G H, H] and biases [G H] of a cell with G gates, I features and H hidden ones. With
-/// P projected features the second weight is [G H, P], and weight_hr [P, H] makes them. A base or a member of
-/// modules; its slots belong to `owner`.
+/// Weights [G H, I] and [G H, H] and biases [G H] of a cell with G gates, I input features and H hidden
+/// features. With P projected features the second weight is [G H, P], and weight_hr [P, H] makes them. A base
+/// or a member of modules; its slots belong to `owner`.
 struct RecurrentParams {
   /// `suffix` is what follows the names "weight_ih", ...; unfilled. `projected` is P, or 0.
   RecurrentParams(Module& owner, const std::string& suffix, std::int64_t rows, std::int64_t features,
@@ -45,8 +45,8 @@ struct RecurrentCellOptions {
   Generator* generator = nullptr;  ///< of the first values; nullptr: the default one
 };
 
-/// What the cells share. A cell takes x [N, input_size] and a state [N, hidden_size], or one sample without
-/// N; a state that is left out is zeros. Parameters begin uniform within 1/sqrt(hidden_size) of 0. Throws:
+/// Base of the cells. A cell takes x [N, input_size] and a state [N, hidden_size], or one sample without N; a
+/// state that is left out is zeros. Parameters begin uniform within 1/sqrt(hidden_size) of 0. Throws:
 /// ValueError for sizes below 1; forward throws ShapeError, naming the cell's path, for an x that is not of
 /// input_size, and what the op throws.
 class RecurrentCell : public Module, public RecurrentParams {
@@ -139,8 +139,8 @@ struct PackedLSTMOutput {
   LstmState state;
 };
 
-/// What RNN, GRU and LSTM share. With D = 2 directions if bidirectional, else 1, and H = hidden_size: x [L,
-/// N, input_size] (or [N, L, ..] if batch_first, or one sample [L, input_size]) gives the output [L, N, D H],
+/// Base of RNN, GRU and LSTM. With D = 2 directions if bidirectional, else 1, and H = hidden_size: x [L, N,
+/// input_size] (or [N, L, ..] if batch_first, or one sample [L, input_size]) gives the output [L, N, D H],
 /// both directions of a step side by side, and states [num_layers D, N, H], the two directions of a layer one
 /// after the other; of one sample [L, D H] and [num_layers D, H]. Initial states have the shape of the final
 /// states; left out, they are zeros. Parameters are named weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0,
@@ -182,7 +182,7 @@ class RecurrentLayer : public Module {
     Tensor output;
     Tensors states;
   };
-  /// What a layer runs over: x [L, N, ..], or the data of a packed sequence.
+  /// The steps that a layer runs over: x [L, N, ..], or the data of a packed sequence.
   struct Steps {
     Tensor x;
     const PackedSequence* packed = nullptr;

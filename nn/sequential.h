@@ -9,7 +9,7 @@ namespace mezzo::nn {
 class Sequential;
 
 namespace detail {
-/// What a Sequential is made of: layers, or pointers to them.
+/// An argument of Sequential: a layer, or a pointer to one.
 template <class L>
 concept LayerArgument = std::convertible_to<L, std::shared_ptr<Layer>> || ModuleValue<L, Layer>;
 /// Whether Sequential(argument) is a copy: of one Sequential with a name.

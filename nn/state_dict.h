@@ -19,7 +19,7 @@ struct LoadOptions {
   bool cast = false;   ///< convert values to the module's dtypes instead of refusing others
 };
 
-/// What loading found.
+/// The findings of a load.
 struct LoadReport {
   std::vector<std::string> missing;     ///< paths of the module that the state does not have
   std::vector<std::string> unexpected;  ///< names of the state that the module does not have

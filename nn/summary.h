@@ -33,11 +33,11 @@ struct SummaryRow {
   /// Of what the first call returned, of several tensors the first.
   std::optional<Shape> output_shape = {};
   std::optional<DType> output_dtype = {};
-  /// Elements of the module's own parameters, without children's, and of those that require grad. A tensor
-  /// counts in the first row that holds it.
+  /// Elements of the module's own parameters, without children's, and of the parameters among them that
+  /// require grad. A tensor counts in the first row that holds it.
   std::int64_t parameters = 0, trainable = 0;
-  /// Multiplications (nn/summary/mult_adds.h) that ran in the module itself. Those in modules that were not
-  /// called by their slots belong to the caller.
+  /// Multiplications (nn/summary/mult_adds.h) that ran in the module itself. Multiplications in modules that
+  /// were not called by their slots belong to the caller.
   std::int64_t mult_adds = 0;
 };
 
@@ -71,7 +71,8 @@ class SummaryExtension {
 struct SummaryOptions {
   std::int64_t depth = 3;  ///< of the rows that are printed; at least 0
   std::vector<SummaryColumn> columns = default_columns();
-  /// Of an input given by its shape. Default: those of the model's first parameter, else f32 and the CPU.
+  /// Of an input given by its shape. Default: dtype and device of the model's first parameter, else f32 and
+  /// the CPU.
   std::optional<DType> dtype = {};
   std::optional<Device> device = {};
 };
@@ -85,8 +86,8 @@ struct Summary {
   /// take.
   std::vector<std::string> uncounted;
   std::int64_t parameter_bytes = 0;
-  /// What the calls of modules with parameters and without children returned: an estimate, as torchinfo's, of
-  /// what stays in memory for backward.
+  /// Bytes that the calls of modules with parameters and without children returned: an estimate, as
+  /// torchinfo's, of what stays in memory for backward.
   std::int64_t forward_bytes = 0;
   std::optional<std::int64_t> input_bytes;  ///< when the input is known
   /// How the table is printed. `extra` has the cells of each row.

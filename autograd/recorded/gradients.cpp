@@ -1,4 +1,4 @@
-// What is checked and restored of `.grad` around each replay.
+// Checks `.grad` before each replay and restores it afterwards.
 #include "mezzo/autograd/recorded/gradients.h"
 
 #include <mutex>

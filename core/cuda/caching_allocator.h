@@ -48,7 +48,7 @@ class CachingAllocator final : public DeviceAllocator {
   void deallocate(void* memory, std::size_t bytes) noexcept override;
   [[nodiscard]] MemoryStats stats() override;
   void reset_peak() override;
-  /// Waits for the device and gives it all segments without a block in use, those of private pools excepted.
+  /// Waits for the device and gives it all segments without a block in use, except segments of private pools.
   /// Throws StateError during a capture.
   void empty_cache() override;
   [[nodiscard]] std::string summary() override;

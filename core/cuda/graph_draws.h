@@ -10,7 +10,8 @@
 
 namespace mezzo::cuda {
 
-/// What one graph draws in one replay, by generator. Nothing is kept or done for a graph that does not draw.
+/// The random blocks that one graph draws in one replay, by generator. Nothing is kept or done for a graph
+/// that does not draw.
 class GraphDraws final : public mezzo::detail::DrawRecorder {
  public:
   explicit GraphDraws(Device device) : device_(device) {}

@@ -1,5 +1,5 @@
-// What surrounds every kernel launch: the device, the counter, the note for error messages, and the wait for
-// the kernel if MEZZO_CUDA_SYNC or a program asks for it.
+// Before and after every kernel launch: the device, the counter, the note for error messages, and the wait
+// for the kernel if MEZZO_CUDA_SYNC or a program asks for it.
 #include "mezzo/core/cuda/launch.h"
 
 #include <atomic>

@@ -21,7 +21,8 @@ class FloatEnvironment {
     asm volatile("fnstcw %0" : "=m"(result.x87_));
     return result;
   }
-  /// What every program begins with: rounding to nearest, subnormal numbers as they are, no traps.
+  /// The environment that every program begins with: rounding to nearest, subnormal numbers as they are, no
+  /// traps.
   [[nodiscard]] static FloatEnvironment standard() noexcept {
     FloatEnvironment result;
     result.vector_ = 0x1f80;

@@ -57,8 +57,8 @@ class Recording {
   void wrote(Storage& storage) { note(storage, false); }
   /// Whether the storage was allocated or written during the capture so far.
   [[nodiscard]] bool has_written(Storage& storage) const;
-  /// The graph refers to the memory: it is not freed before the graph. What the work makes is the graph's
-  /// anyway.
+  /// The graph refers to the memory: it is not freed before the graph. Storages that the work allocates are
+  /// the graph's anyway.
   void hold(const Ref<Storage>& storage);
   /// Memory that is written before each replay, for the work to read; none of it uses the place for anything
   /// else.

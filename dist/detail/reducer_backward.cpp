@@ -47,7 +47,7 @@ Tensor own(Tensor gradient, const Tensor& leaf) {
   return is_own ? std::move(gradient) : clone(gradient.detach(), format);
 }
 
-/// What backward does with a gradient that nobody receives.
+/// Accumulates into `.grad`, as backward does where a leaf has no receiver.
 void accumulate(const Tensor& leaf, Tensor gradient) {
   with_grad(leaf, [&](Tensor& grad) {
     if (grad.defined())

@@ -186,7 +186,7 @@ struct WeightFn {
 };
 
 /// row = scores where they are not just row * scale; returns the factor that is left to apply. A factor that
-/// is not positive is applied here, because the largest score is then not that of the largest product.
+/// is not positive is applied here, because the largest product does not have the largest score then.
 template <class T>
 MEZZO_ALWAYS_INLINE T to_scores(T* row, std::int64_t n, T scale, MaskRow<T> mask) {
   if (mask.values != nullptr) {

@@ -49,7 +49,7 @@ class FlashTile {
 
   __device__ explicit FlashTile(std::size_t offset) : chunks_(kRows * kChunks, offset) {}
 
-  /// At row row_begin of `from`, with its begin set to that of a head.
+  /// At row row_begin of `from`, whose begin is a head's.
   template <class S>
   [[nodiscard]] __device__ static FlashWalk<S> walk(const TileSource& from, std::int64_t row_begin) {
     return {static_cast<const S*>(from.array.data) + from.begin + (row_begin + row()) * from.row_step +
@@ -123,10 +123,9 @@ class FlashTile {
   Shared<RawWords<4>> chunks_;
 };
 
-/// What a thread has of the tile of weights, and the two products, for heads of up to kHeadWidth elements.
-/// Each of the four warps has 16 rows and all columns: the weights, as the matrix unit leaves them in the
-/// lanes, are its next operand as they are. kPlainCall: no mask, no dropout, and all rows are aligned
-/// vectors.
+/// A thread's part of the tile of weights, and the two products, for heads of up to kHeadWidth elements. Each
+/// of the four warps has 16 rows and all columns: the weights, as the matrix unit leaves them in the lanes,
+/// are its next operand as they are. kPlainCall: no mask, no dropout, and all rows are aligned vectors.
 template <class S, int kHeadWidth, int kColumnsOfTile, bool kPlainCall>
 class FlashTiles {
  public:

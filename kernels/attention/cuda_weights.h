@@ -1,4 +1,4 @@
-// What a block of attention does with a tile of scores, whichever way their products are made: masks, the
+// The work of a block of attention on a tile of scores, whichever way their products are made: masks, the
 // online softmax or the weights of backward, dropout, and the result's rows.
 #pragma once
 

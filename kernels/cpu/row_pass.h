@@ -19,8 +19,8 @@ namespace mezzo::kernels::cpu {
 inline constexpr int kGroup = 16;
 /// Groups that row_max takes at once.
 inline constexpr int kMaxGroups = 4;
-/// Sums that a row takes side by side: those of all its functions, and of each as many as there is room for,
-/// since an addition takes longer than a load.
+/// Sums that a row takes side by side, over all its functions, each with as many as there is room for, since
+/// an addition takes longer than a load.
 inline constexpr int kSideBySide = 4;
 /// The locality argument of __builtin_prefetch for the next row: the second-level cache, as the first has no
 /// room for two rows.

@@ -165,7 +165,7 @@ void RowOperand::scatter_piece(const Piece& piece, DType from, const std::byte* 
 namespace detail {
 namespace {
 
-/// What is the same for all chunks of for_row_blocks.
+/// The arguments that all chunks of for_row_blocks share.
 struct RowLoop {
   DType type;
   const RowOperand* out;

@@ -34,7 +34,7 @@ struct GemmTile {
 template <class In, class Acc = In>
 using GemmTileFunction = void (*)(const GemmTile<In, Acc>&);
 
-/// Multiplies one tile by the engine in use, small ones by our own loops, as gemm() chooses
+/// Multiplies one tile by the engine in use, small tiles by our own loops, as gemm() chooses
 /// (kernels/gemm/gemm.h); for kernels that make products of their own. T is float or double. In
 /// kernels/gemm/cpu.cpp.
 template <class T>
@@ -57,7 +57,7 @@ const char* gemm_eigen_v4_version();
 void gemm_eigen_f32(const GemmTile<float>& tile);
 
 #ifdef MEZZO_HAVE_ONEDNN
-// kernels/gemm/cpu_onednn.cpp. What oneDNN refuses Eigen multiplies.
+// kernels/gemm/cpu_onednn.cpp. Products that oneDNN refuses are Eigen's.
 void gemm_onednn_f32(const GemmTile<float>& tile);
 /// The processor's own bf16 products (AVX512_BF16, AMX), added up in f32: products and sums are f32's but for
 /// subnormal numbers, which count as 0.

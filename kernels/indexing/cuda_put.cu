@@ -1,8 +1,8 @@
-// Writing and adding where indices say, on a CUDA device, with the bits of the CPU. What writes keeps for
-// each place the last position whose element falls on it, and that one is written. What adds, and what writes
-// to few of very many places, sorts its indices first, stable, so that one thread deals with all elements of
-// a place, in row-major order: no atomics. Of a place that many elements fall on, threads of their own
-// combine whole pieces of the run first.
+// Writing and adding where indices say, on a CUDA device, with the bits of the CPU. Kernels that write keep
+// for each place the last position whose element falls on it, and write that element. Kernels that add, and
+// those that write to few of very many places, sort the indices first, stable, so that one thread deals with
+// all elements of a place, in row-major order: no atomics. Of a place that many elements fall on, threads of
+// their own combine whole pieces of the run first.
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/indexing/cuda_elements.h"

@@ -47,7 +47,7 @@ struct IndexRuns {
 };
 
 /// Elements of a run that are added up on their own, counted from the run's first one, so that a run that
-/// very many elements belong to is many threads' work. Those behind the last whole piece are added one by
+/// very many elements belong to is many threads' work. Elements behind the last whole piece are added one by
 /// one.
 inline constexpr std::int64_t kRunPiece = 128;
 /// Slots of memory for the whole pieces of sorted runs of `count` elements together. Slot i is for the piece
@@ -90,7 +90,7 @@ struct AddTo {
   }
 };
 
-/// What put_combined makes of a place and each element that falls on it; NaN stays.
+/// How put_combined joins a place and each element that falls on it; NaN stays.
 enum class Combine : std::uint8_t { product, largest, smallest };
 template <class Fn>
 struct CombineWith {

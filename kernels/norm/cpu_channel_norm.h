@@ -62,7 +62,7 @@ struct ScaledGradientFn {
 
 template <class T>
 struct ChannelNormRows {
-  /// Rows `first`, `first + 1`, ... of all. `layout` is that of the parameters in a row.
+  /// Rows `first`, `first + 1`, ... of all. `layout`: of the parameters in a row.
   static void run(RunBlock<T> out, RunBlock<T> in, ChannelLayout layout, ChannelArrays<T> arrays, double eps,
                   std::int64_t first, std::int64_t rows) {
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -164,8 +164,8 @@ struct ChannelNormBackwardRows {
   return layout;
 }
 
-/// Calls `body(out, in, layout, first row, rows)` for blocks of rows as T, threads over them; `layout` is
-/// that of parameters in the blocks. `out` may be nullptr.
+/// Calls `body(out, in, layout, first row, rows)` for blocks of rows as T, threads over them; `layout`: of
+/// the parameters in the blocks. `out` may be nullptr.
 template <class T, std::size_t N, class Body>
 void for_even_rows(const ChannelLayout& layout, const View* out, const std::array<View, N>& in,
                    const Body& body) {

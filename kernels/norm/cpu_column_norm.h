@@ -370,7 +370,8 @@ void column_norm_backward(const ChannelLayout& layout, const View* out, const Vi
                       const SpanScratch<T> own(chunks.channels);
                       T* shift = own.shift();
                       if (arrays.given) {
-                        // One channel to a row of statistics: only batches are normalized with given ones.
+                        // One channel to a row of statistics: only batches are normalized with given
+                        // statistics.
                         shift = scratch.shift(span.chunk);
                         std::copy_n(arrays.mean, chunks.channels, shift);
                       } else {

@@ -159,7 +159,7 @@ struct ColumnSums {
                                          const RowsAhead& ahead) {
     const ChannelFacts<T> here = facts.from(first);
     T sums[kSums][kColumns];
-    // Not zeros: the compilers make a memset of those, in stores too narrow for the loads that follow.
+    // Not zeros: compilers make a memset of zeros, in stores too narrow for the loads that follow.
     MEZZO_KEEP_LOOP
     for (int j = 0; j < kColumns; ++j) {
       sums[0][j] = T(-0.0);

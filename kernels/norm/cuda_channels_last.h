@@ -1,7 +1,7 @@
 // Channel norms of channels-last arrays whose channels are whole packs: a thread has a pack of four channels
 // of one piece of a column (Pieces in cuda_channel_rows.h) and takes eight places at a time, so that eight
-// loads are in flight. What a thread finds of a piece goes where the other kernels of cuda_channel_rows.h
-// expect it.
+// loads are in flight. A thread writes the moments of a piece where the other kernels of cuda_channel_rows.h
+// expect them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ColumnPacks {
   [[nodiscard]] MEZZO_HD std::int64_t total() const { return pieces.total() / kPack; }
 };
 
-/// The columns of one thread: those of pieces first() to first() + 3.
+/// The columns of one thread, with the pieces first() to first() + 3.
 class ColumnPack {
  public:
   __device__ ColumnPack(const ColumnPacks& all, std::int64_t index)

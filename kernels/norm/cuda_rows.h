@@ -40,7 +40,8 @@ template <class Row, class F, class G, class... Along>
   return {static_cast<double>(sums.first), static_cast<double>(sums.second)};
 }
 
-// What few rows need is computed from memory: unrolled over a row in registers it would take those.
+// Sums that few rows need are computed from memory: unrolled over a row in registers they would take
+// registers.
 
 /// The sum over a row of (x - shift)^2 in f64.
 template <class Row>

@@ -37,8 +37,8 @@ MEZZO_KERNEL(channel_norm, void(const ChannelLayout& layout, const View& out, co
                                 const NormParameters& parameters, const ChannelStatistics& statistics,
                                 double eps, DType compute));
 
-/// The gradients of channel_norm, given the gradient of its result, which lies as x. `statistics` are given
-/// ones, which count as constants, or absent: then they are functions of x. Nothing is stored there.
+/// The gradients of channel_norm, given the gradient of its result, which lies as x. `statistics` are given,
+/// and count as constants, or absent: then they are functions of x. Nothing is stored there.
 MEZZO_KERNEL(channel_norm_backward, void(const ChannelLayout& layout, const ChannelNormGradients& out,
                                          const View& grad, const View& x, const void* weight,
                                          const ChannelStatistics& statistics, double eps, DType compute));

@@ -1,4 +1,4 @@
-// What an algorithm is to the kernels of kernels/optim/update.h: a functor on the compute type.
+// An algorithm as kernels/optim/update.h takes it: a functor on the compute type.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct UpdateRule {
   static constexpr bool kCarries = false;
 };
 
-/// What an update begins with: the gradient, negated to go up (maximize), plus a decay that goes through it.
+/// The first step of an update: the gradient, negated to maximize, plus the (coupled) weight decay.
 template <class T>
 struct DecayedGradient {
   T sign, weight_decay;

@@ -19,7 +19,7 @@ struct Block {
   std::int64_t column, columns;
 };
 
-/// What each_block calls, by address: one loop over blocks for all types and reducers.
+/// The callback of each_block, by address: one loop over blocks for all types and reducers.
 struct BlockTaker {
   const void* taker;
   void (*take)(const void* taker, const Block<void>& block);

@@ -45,8 +45,8 @@ struct LowPlaces {
   std::int64_t at[kAxes][kGridBlock];
 };
 
-/// Cells of `n` places from their coordinates. kPadding is that of the rule, so that the loop over places has
-/// no branches and takes vector instructions.
+/// Cells of `n` places from their coordinates. kPadding is the rule's, so that the loop over places has no
+/// branches and takes vector instructions.
 template <class T, int kAxes, GridSampleMode kMode, GridPadding kPadding>
 struct FindCells {
   static void run(T (*upper)[kGridBlock], T (*slope)[kGridBlock], LowPlaces<kAxes>* low, const T* grid,

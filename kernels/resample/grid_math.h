@@ -1,4 +1,4 @@
-// Where grid_sample reads, along one axis: coordinates become places, with what padding makes of those
+// Where grid_sample reads, along one axis: coordinates become places; padding decides about coordinates
 // outside. Once for the CPU's loops and the CUDA kernels; the conventions are PyTorch's.
 #pragma once
 

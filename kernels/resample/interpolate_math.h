@@ -83,7 +83,7 @@ class Resampler {
     const int highest = count() - 1;
     return {first_beyond(i - 1, highest), first_beyond(i, 0)};
   }
-  /// What result o gets of place i: at the ends, several taps may be one place. kTerms: as for taps_of.
+  /// The weight of place i in result o: at the ends, several taps may be one place. kTerms: as for taps_of.
   template <int kTerms = Taps<T>::kMost>
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T weight_of(std::int64_t o, std::int64_t i) const {
     const Taps<T> taps = taps_of<kTerms>(o);

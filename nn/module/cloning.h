@@ -14,7 +14,7 @@ namespace mezzo::nn {
 /// one of a thread is found through a thread-local pointer, because the C++ copy constructors in between
 /// cannot pass it on.
 namespace detail {
-/// A module's hooks become those of another one (nn/module/hooks.cpp).
+/// Hands a module's hooks over to another module (nn/module/hooks.cpp).
 void hand_hooks_over(const Ref<RefCounted>& from, Module& to, Ref<RefCounted>& hooks) noexcept;
 /// The module of these hooks ends.
 void leave_hooks(const Ref<RefCounted>& hooks, const Module& module) noexcept;
@@ -22,7 +22,7 @@ void leave_hooks(const Ref<RefCounted>& hooks, const Module& module) noexcept;
 
 class Cloning {
  public:
-  /// What becomes of what slots hold.
+  /// Whether the parts that slots hold are copied or moved.
   enum class Parts { copied, moved };
   explicit Cloning(Parts parts = Parts::copied) noexcept;
   ~Cloning();
@@ -34,7 +34,7 @@ class Cloning {
 
   [[nodiscard]] static bool is_under_way() noexcept;
 
-  /// What the copy of a slot holds in place of a module or tensor.
+  /// The module or tensor that the copy of a slot holds in place of the original.
   [[nodiscard]] std::shared_ptr<Module> copy(const std::shared_ptr<Module>& original) {
     return parts_ == Parts::moved ? original : copy(*original);
   }

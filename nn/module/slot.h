@@ -69,7 +69,7 @@ concept ModuleValue = std::derived_from<std::remove_cvref_t<U>, T>;
 
 }  // namespace detail
 
-/// What all slots share: a name, and the module they are members of. Names are unique within a module, not
+/// Base of all slots: a name, and the module they are members of. Names are unique within a module, not
 /// empty, and hold no dot (ValueError otherwise). Slots have identity: only `Module::clone()` copies them.
 /// For a growing list of slots use SlotList, which never moves its elements.
 class Slot {

@@ -1,4 +1,5 @@
-// Which parameters a surgery changes: those of the exchanged modules, matched by name, sharing resolved.
+// The parameters that a surgery changes: parameters of the exchanged modules, matched by name, sharing
+// resolved.
 #include <algorithm>
 
 #include "mezzo/nn/surgery/operation.h"
