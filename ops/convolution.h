@@ -20,7 +20,7 @@
 namespace mezzo {
 
 /// Zeros around a convolution's input: `1`, `{2, 1}` (on both sides of each dim), or "same" (as many as give
-/// an output of the input's size; an odd number has the one more behind) or "valid" (none).
+/// an output of the input's size; an odd number has one more behind) or "valid" (none).
 class ConvPadding {
  public:
   ConvPadding() = default;

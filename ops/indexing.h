@@ -20,7 +20,7 @@
 
 namespace mezzo {
 
-/// What scatter_reduce makes of the elements that fall on one place.
+/// How scatter_reduce joins the elements that fall on one place.
 enum class ScatterReduction : std::uint8_t { sum, prod, mean, amax, amin };
 template <>
 inline constexpr std::array<std::string_view, 5> kEnumNames<ScatterReduction>{"sum", "prod", "mean", "amax",
@@ -64,9 +64,9 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 // --- several dims at once (indexing/index.cu) x[i0, i1, ...]: each entry is a tensor of integers (negative
 // ones count from the end), all of them broadcast together, or a bool mask over as many dims as it has, which
 // stands for the positions where it is true (on a CUDA device the host reads it), or undefined, which stands
-// for a whole dim. Dims that are not listed follow whole. The dims of the indices take the place of those
-// they index, or come first when these are not side by side. Throws: ShapeError for too many indices and for
-// what does not fit.
+// for a whole dim. Dims that are not listed follow whole. The dims of the indices take the place of the
+// indexed dims, or come first when these are not side by side. Throws: ShapeError for too many indices and
+// for what does not fit.
 
 /// The elements at these positions.
 [[nodiscard]] Tensor index(const Tensor& x, TensorList indices);

@@ -6,10 +6,10 @@
 // undefined (1 and 0), each by itself (ShapeError for another shape than said). Dtypes: x is floating; weight
 // and bias are floating and not wider than what x is computed in, so 16-bit x may come with f32 parameters
 // (DTypeError otherwise). 16-bit values are computed in f32 and rounded once. The result has x's dtype,
-// unless another one can be given. That of layer_norm and rms_norm is row-major, the others keep x's memory
-// format. In f32 the statistics are exact to a few f32 roundings of the deviations, for means much larger
-// than these too and where their sums or squares leave f32; where a deviation itself leaves f32 they are
-// exact to a few roundings of the largest one. A row that holds NaN or an infinity is NaN (in rms_norm
+// unless another one can be given. The results of layer_norm and rms_norm are row-major, all others keep x's
+// memory format. In f32 the statistics are exact to a few f32 roundings of the deviations, for means much
+// larger than these too and where their sums or squares leave f32; where a deviation itself leaves f32 they
+// are exact to a few roundings of the largest one. A row that holds NaN or an infinity is NaN (in rms_norm
 // infinity leaves zeros beside NaN), and no other row is. There is nothing wider than f64: there the same
 // holds while the squares stay below its largest number, for values below 1e150, and rows beyond are zeros or
 // NaN, as in PyTorch. Given (running) statistics are taken as they are: their deviations must stay in the

@@ -15,7 +15,7 @@
 
 namespace mezzo {
 
-/// What stands in a border: a constant, the inside mirrored at its edge (which is not repeated), the edge
+/// The values of a border: a constant, the inside mirrored at its edge (which is not repeated), the edge
 /// repeated, or the other end.
 enum class PadMode : std::uint8_t { constant, reflect, replicate, circular };
 template <>

@@ -45,7 +45,7 @@ namespace mezzo {
 /// The median of all elements.
 [[nodiscard]] Tensor median(const Tensor& x);
 
-/// What stands between two neighbours of the sorted elements: the point on their line, one of them, their
+/// The value between two neighbours of the sorted elements: the point on their line, one of them, their
 /// middle, or the nearer one (of two as near, the one of even rank).
 enum class QuantileInterpolation : std::uint8_t { linear, lower, higher, midpoint, nearest };
 template <>
@@ -116,7 +116,7 @@ struct UniqueValues {
 /// Shapes: weights [n] or [rows, n] -> [num_samples] or [rows, num_samples].
 /// Dtypes: floating (DTypeError) -> i64.
 /// Throws: ValueError for a num_samples below 1, for weights that are negative, not finite or all 0, and,
-/// without replacement, for fewer positive ones than samples; ShapeError.
+/// without replacement, for fewer positive weights than samples; ShapeError.
 [[nodiscard]] Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replacement = false,
                                  Generator& generator = default_generator());
 

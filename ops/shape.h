@@ -87,7 +87,7 @@ template <std::integral I>
 /// Tensors of one shape (ShapeError) along a new dim; dtype as for cat.
 [[nodiscard]] Tensor stack(TensorList tensors, std::int64_t dim = 0);
 /// x repeated reps[i] times along dim i; more reps than dims put new dims in front. Throws: ShapeError for
-/// fewer reps than dims, ValueError for negative ones.
+/// fewer reps than dims, ValueError for negative reps.
 [[nodiscard]] Tensor repeat(const Tensor& x, const Dims& reps);
 
 }  // namespace mezzo

@@ -1,6 +1,6 @@
-// What all optimizers share: parameter groups, a step that obeys a loss scaler's record, 16-bit copies kept
-// fresh, and the state dict. An algorithm adds its options and one multi-tensor update (adagrad.h and
-// adagrad.cu are the shortest example).
+// Optimizer, the base of all optimizers: parameter groups, a step that obeys a loss scaler's record, 16-bit
+// copies kept fresh, and the state dict. An algorithm adds its options and one multi-tensor update (adagrad.h
+// and adagrad.cu are the shortest example).
 #pragma once
 
 #include <array>
@@ -37,8 +37,8 @@ struct ScalerControl {
   bool write_unscaled = true;  ///< ... unless this is false: then they are only read
 };
 
-/// What a checkpoint needs: options as a Value, tensors by name ("0.exp_avg"). Tensors share storage with the
-/// optimizer.
+/// The state for a checkpoint: options as a Value, tensors by name ("0.exp_avg"). Tensors share storage with
+/// the optimizer.
 struct OptimizerState {
   Value options;
   std::vector<std::pair<std::string, Tensor>> tensors;
@@ -50,12 +50,12 @@ class RecordedUpdates;
 /// Names of the buffers that an algorithm keeps per parameter.
 using BufferNames = SmallVector<std::string_view, 4>;
 
-/// What a step updates: some parameters of one group.
+/// The parameters that a call updates: some of one group.
 using Updates = std::span<const kernels::ParameterUpdate>;
 
 /// Base of all optimizers. Parameters are leaves on one device; groups may differ in every option. A master
-/// follows its parameter: elements that somebody else has written since the last step are taken over, the
-/// others keep their f32 value.
+/// follows its parameter: elements that somebody else has written since the last step are taken over, all
+/// other elements keep their f32 value.
 class Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
@@ -66,7 +66,7 @@ class Optimizer {
   /// One update of every parameter that has a gradient. Checks everything first: when it throws, no parameter
   /// has changed. Other threads may run backward() into its parameters meanwhile: the step takes each
   /// gradient with what they add or without. (Who reads the parameters' values meanwhile may see old and new
-  /// ones.)
+  /// values.)
   void step() { step(ScalerControl{}); }
   /// step() under a loss scaler (GradScaler::step calls this): nothing changes, step counts included, when
   /// the record says skip.
@@ -161,11 +161,11 @@ class Optimizer {
   /// Throws: IndexError in the name of `op` for a group that is not there.
   void require_group(std::string_view op, std::size_t group) const;
 
-  // What an algorithm says about a group, by number.
+  // An algorithm's answers about a group, by number.
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// Names of the buffers it keeps per parameter, in the order of ParameterUpdate::state.
   [[nodiscard]] virtual BufferNames buffer_names(std::size_t group) const = 0;
-  /// What buffer i is filled with before the first step.
+  /// The value that buffer i is filled with before the first step.
   [[nodiscard]] virtual double initial_value(std::size_t group, std::size_t i) const = 0;
   /// Name of the number it carries per parameter, which starts as 1; empty: none.
   [[nodiscard]] virtual std::string_view carried_name() const = 0;
@@ -240,7 +240,7 @@ class Optimizer {
   std::vector<StepHook> step_hooks_;
   std::size_t next_step_hook_ = 0;
   FoundInfAgreement found_inf_agreement_;
-  // What step() hands to the kernels, kept for its memory: a step asks the system for none.
+  // The arguments that step() hands to the kernels, kept for their memory: a step asks the system for none.
   std::vector<kernels::ParameterUpdate> updates_;
   std::vector<std::array<Ref<Storage>, 2>> copies_;
 };
@@ -253,7 +253,7 @@ void require_own_memory(std::string_view op, const Tensor& tensor, const std::st
 /// there with memory of its own (ValueError, DTypeError, AutogradError, DeviceError, ShapeError).
 void require_parameter(std::string_view op, const Tensor& tensor, Device device);
 
-// What an algorithm's options are checked with. Each throws ValueError in the name of `optimizer`.
+// Checks of an algorithm's options. Each throws ValueError in the name of `optimizer`.
 
 /// Numbers among options, with their names.
 using NamedNumbers = std::initializer_list<std::pair<std::string_view, double>>;

@@ -1,4 +1,5 @@
-// What an optimizer's step tells a scheduler. In a header of its own because amp makes it and optim reads it.
+// StepOutcome, the message of an optimizer's step to a scheduler. In a header of its own because amp makes it
+// and optim reads it.
 #pragma once
 
 #include "mezzo/core/tensor.h"

@@ -20,7 +20,7 @@
 
 namespace mezzo::train {
 
-/// Asked by a trainer at events that it matches. What it throws ends the training and reaches the caller of
+/// Asked by a trainer at events that it matches. An exception ends the training and reaches the caller of
 /// fit() as a CallbackError.
 class Callback {
  public:
@@ -30,12 +30,12 @@ class Callback {
   /// Whether it is to be run at this event. Asked once per event when the trainer is made.
   [[nodiscard]] virtual bool match(Event event) const = 0;
   virtual void run(Event event, State& state) = 0;
-  /// What of it a checkpoint has to hold, by reference: called once, after Event::init. Names need not differ
-  /// from those of other callbacks.
+  /// The parts of its state that a checkpoint has to hold, by reference: called once, after Event::init.
+  /// Names need not differ from other callbacks' names.
   [[nodiscard]] virtual Parts parts() { return {}; }
-  /// What tells it from others of its class in a checkpoint, such as its options: so callbacks may be added,
-  /// left out and listed in another order when a training is resumed. Default: name(); several with the same
-  /// text are numbered.
+  /// A text that tells it from others of its class in a checkpoint, such as its options: so callbacks may be
+  /// added, left out and listed in another order when a training is resumed. Default: name(); several with
+  /// the same text are numbered.
   [[nodiscard]] virtual std::string identity() const;
 };
 

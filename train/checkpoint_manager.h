@@ -1,4 +1,4 @@
-// A folder of checkpoints: the last and the best ones of a training, written beside it.
+// A folder of checkpoints: the last and the best of a training, written beside it.
 //   train::CheckpointManager checkpoints("run", parts, {.keep_last = 3});
 //   checkpoints.load_latest();                      // goes on, if there is one
 //   for (...) { ...; if (step % 1000 == 0) checkpoints.save(step); }
@@ -35,12 +35,12 @@ class CheckpointManager {
   /// Makes the folder if need be. The parts must outlive the manager. Throws: IoError for a folder that
   /// cannot be made, ValueError for options below 0.
   CheckpointManager(std::string folder, Parts parts, const CheckpointManagerOptions& options = {});
-  /// Waits for the file that is being written. What failed there is a warning.
+  /// Waits for the file that is being written. A failure there is a warning.
   ~CheckpointManager();
   CheckpointManager(const CheckpointManager&) = delete;
   CheckpointManager& operator=(const CheckpointManager&) = delete;
 
-  /// Writes a checkpoint of this step; of several of one step the last stays. Waits for the one before it.
+  /// Writes a checkpoint of this step; of several of one step the last stays. Waits for the previous save.
   /// Returns the file's path. Throws: ValueError for a step below 0 and a metric that is NaN; IoError, also
   /// of the save before this one, which failed in the background.
   std::string save(std::int64_t step, std::optional<double> metric = std::nullopt);
@@ -48,13 +48,13 @@ class CheckpointManager {
   void wait();
 
   /// Moves the checkpoints of this step and later ones into a folder in this one, "old-1" or what number is
-  /// free: those of another run, say, or of steps that a training has gone back from. Throws: IoError when
-  /// that fails.
+  /// free: checkpoints of another run, say, or of steps that a training has gone back from. Throws: IoError
+  /// when that fails.
   void set_aside(std::int64_t first_step);
 
   /// Restores the newest checkpoint, and returns its step; nothing happens where there is none. A damaged
-  /// file is passed over with a warning, and the one before it taken. Throws: IoError when all are damaged,
-  /// and what load_checkpoint throws for one that is whole.
+  /// file is passed over with a warning, and the checkpoint before it taken. Throws: IoError when all are
+  /// damaged, and what load_checkpoint throws for one that is whole.
   std::optional<std::int64_t> load_latest(const LoadCheckpointOptions& options = {});
   /// Restores the checkpoint with the best metric, and returns its step; nothing happens where none has a
   /// metric. Throws: what load_checkpoint throws.

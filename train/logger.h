@@ -65,8 +65,8 @@ class AnySink {
   std::shared_ptr<Sink> sink_;
 };
 
-/// What happens when a sink cannot write (an IoError: a full disk, say): one warning per file, and the next
-/// record is tried again; or the error is thrown, once all other sinks have had the record.
+/// The reaction to a sink that cannot write (an IoError: a full disk, say): one warning per file, and the
+/// next record is tried again; or the error is thrown, once all other sinks have had the record.
 enum class SinkErrors : std::uint8_t { warn, raise };
 
 struct LoggerOptions {

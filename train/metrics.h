@@ -9,7 +9,7 @@
 // what they compute, and a captured step (amp::CapturedStep) that was warmed up before updates on each
 // replay. Before anything was counted a value is NaN; counts are 0. Results are the same bits for any number
 // of threads.
-// Dtypes: predictions and values any, of which 16-bit ones are widened before they are used; targets of
+// Dtypes: predictions and values any, of which 16-bit tensors are widened before they are used; targets of
 // classification integers or bools (DTypeError); results f64, counts i64.
 // Throws: DeviceError for an update on another device than the first one's, ShapeError, DTypeError,
 // ValueError for undefined tensors.
@@ -26,8 +26,8 @@
 
 namespace mezzo::train {
 
-/// What all metrics have. One of a user's own says which sums it keeps, adds to them in its update(), and
-/// makes a result of them in result().
+/// Base of all metrics. One of a user's own says which sums it keeps, adds to them in its update(), and makes
+/// a result of them in result().
 class Metric {
  public:
   virtual ~Metric() = default;
@@ -191,8 +191,7 @@ class TopKAccuracy final : public Metric {
   std::int64_t k_, ignore_index_;
 };
 
-/// What the counts of a confusion matrix are divided by: nothing, the sum of their row, of their column, or
-/// of all.
+/// The divisor of a confusion matrix's counts: nothing, the sum of their row, of their column, or of all.
 enum class Normalize : std::uint8_t { none, by_target, by_prediction, all };
 struct ConfusionMatrixOptions {
   Normalize normalize = Normalize::none;
@@ -223,7 +222,7 @@ struct ClassScoreOptions {
   Average average = Average::macro;
   std::int64_t ignore_index = -100;
 };
-/// What precision, recall and F1 count of each class: how often it was right, predicted, and the target.
+/// The counts of precision, recall and F1 for each class: how often it was right, predicted, and the target.
 /// Throws: as ConfusionMatrix.
 class ClassScore : public Metric {
  public:

@@ -22,7 +22,7 @@ struct ThroughputOptions {
   std::size_t window = 100;  ///< updates that the rates without `total` in their name look back; at least 1
   Clock clock = {};          ///< default: steady_seconds
 };
-/// What was done since the update before.
+/// The work since the previous update.
 struct Work {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;

@@ -31,7 +31,7 @@ struct UpdateRule {
   static constexpr bool kCarries = false;
 };
 
-/// The first step of an update: the gradient, negated to maximize, plus the (coupled) weight decay.
+/// The gradient that an update begins with: negated to maximize, plus the coupled weight decay.
 template <class T>
 struct DecayedGradient {
   T sign, weight_decay;

@@ -1,5 +1,5 @@
 // Descriptors of embedding, embedding_backward and one_hot, and embedding_renorm_ in place. The gradient
-// sorts the indices and adds up the gradients of equal ones in order, in f64.
+// sorts the indices and adds up the gradients of equal indices in order, in f64.
 #include "mezzo/ops/embedding.h"
 
 #include "mezzo/autograd/checkpoint.h"

@@ -115,7 +115,7 @@ struct ScatterReduceAttrs {
   }
 };
 
-/// What leaves every number as it is, in the compute type.
+/// The neutral element of a reduction, in the compute type.
 Scalar neutral(ScatterReduction reduce, DType compute) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   using Whole = std::numeric_limits<std::int64_t>;

@@ -206,7 +206,8 @@ Gradients contract_gradients(std::string_view op, const VjpContext& args,
     if (!args.needs(i)) continue;
     const std::vector<Labelled> factors{{args.grad(), result}, {args.in(1 - i), labels[1 - i]}};
     const auto sizes = label_sizes(op, factors);
-    // What the factors lack was summed over alone, and what they have more of was broadcast.
+    // Dims whose labels the factors lack were summed over alone, and dims that are larger in the factors were
+    // broadcast.
     const Shape& shape = args.in_shape(i);
     IntList kept;
     Shape ones = shape;

@@ -31,7 +31,7 @@ struct CtcAttrs {
                       attr("zero_infinity", &A::zero_infinity), attr("longest", &A::longest)};
   }
 };
-/// With the dtype of the gradient: that of grad unless given.
+/// With the dtype of the gradient; default: grad's.
 struct CtcBackwardAttrs : CtcAttrs {
   std::optional<DType> dtype = {};
   static constexpr auto fields() {
@@ -122,7 +122,7 @@ void CtcInputs::check_shapes(const Tensor& log_probs, const Tensor& targets, std
                    to_string(targets.shape()), "pass a row for each sample");
 }
 
-/// Sets the targets, and where those of each sample begin.
+/// Sets the targets, and where each sample's targets begin.
 void CtcInputs::place_targets(const Tensor& targets) {
   const std::int64_t length = targets.size(-1);
   Tensor used = to(targets, DType::i64);

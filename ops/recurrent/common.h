@@ -1,4 +1,4 @@
-// What the recurrent cells share: checks, the products of all gates, how gates reach the kernels, and the
+// Shared by the recurrent cells: checks, the products of all gates, how gates reach the kernels, and the
 // gradients of weights and inputs.
 #pragma once
 

@@ -259,7 +259,7 @@ Outputs lstm_sequence_backward_forward(const ForwardArgs<SequenceBackwardAttrs>&
   const DType compute = common_compute(args);
   const TensorOptions options{.dtype = compute, .device = b.c.device()};
   const Tensor sums = empty(b.gates.shape(), options_of(b.gates));
-  // Products are added to the gradient of the output, unrounded; that of c stays where it is.
+  // Products are added to the gradient of the output, unrounded; the gradient of c stays where it is.
   const Tensor of_h = empty(b.cells.shape(), options), of_c = zeros(b.c.shape(), options);
   if (b.grad.h.defined())
     of_h.copy_(b.grad.h);

@@ -1,4 +1,4 @@
-// What the ops that run a cell over all steps of a sequence share: their attributes, the order of steps, and
+// Shared by the ops that run a cell over all steps of a sequence: their attributes, the order of steps, and
 // how one step is taken out of what holds all of them.
 #pragma once
 

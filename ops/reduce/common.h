@@ -1,5 +1,4 @@
-// What the reduction families share: which dims go, the shapes before and after, and how a gradient gets
-// back.
+// Shared by the reduction families: which dims go, the shapes before and after, and how a gradient gets back.
 #pragma once
 
 #include <limits>
@@ -22,7 +21,7 @@ namespace ops {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// What a reduction does to a shape.
+/// The shapes of a reduction.
 struct Reduced {
   Reduced(std::string_view op, const Shape& shape, const Dims& dim);
 

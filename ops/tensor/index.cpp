@@ -19,7 +19,8 @@ namespace {
 
 using Indices = std::span<const Index>;
 
-/// What indices without tensors leave of a tensor, as a view, and the tensors, as `index` takes them.
+/// The view of a tensor that the indices without tensors select, and the tensors among the indices, as
+/// `index` takes them.
 struct Place {
   Tensor view;
   SmallVector<Tensor, 4> tensors;

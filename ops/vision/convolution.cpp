@@ -75,7 +75,7 @@ void require_tensors(std::string_view op, const Tensor& x, const Tensor& weight,
   require_floating(op, x);
   require_dims(op, "a weight", weight, static_cast<std::int64_t>(spatial) + 2);
   require_groups(op, "a weight with channels in dim 0", weight.size(0), groups);
-  // No channels in dim 0 are divided by any number of groups; those of dim 1 are multiplied by it.
+  // Any number of groups divides 0 channels in dim 0; the channels of dim 1 are multiplied by it.
   std::int64_t channels = 0;
   if (__builtin_mul_overflow(weight.size(1), groups, &channels)) {
     throw ValueError(op, "groups whose channels can be counted",

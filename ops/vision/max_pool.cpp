@@ -1,4 +1,5 @@
-// Descriptors of max_pool1d to 3d, of the adaptive ones, and of their gradient. All save the indices only.
+// Descriptors of max_pool1d to 3d, of adaptive_max_pool1d to 3d, and of their gradient. All save the indices
+// only.
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/shape.h"
@@ -127,7 +128,7 @@ const Registered pool1d_registered{kPool<1>}, pool2d_registered{kPool<2>}, pool3
 const Registered adaptive1d_registered{kAdaptivePool<1>}, adaptive2d_registered{kAdaptivePool<2>},
     adaptive3d_registered{kAdaptivePool<3>};
 
-// --- max_pool_backward. Inputs: grad, indices. The indices must be those of a pooling over these windows: on
+// --- max_pool_backward. Inputs: grad, indices. The indices must come from a pooling over these windows: on
 // the CPU one that is not in the image throws IndexError, on a CUDA device one outside of its window has no
 // effect.
 

@@ -1,4 +1,4 @@
-// What the poolings share: their windows with all checks, and images as the kernels take them.
+// Shared by the poolings: their windows with all checks, and images as the kernels take them.
 #pragma once
 
 #include <array>

@@ -20,7 +20,7 @@ PartState copied(PartState state) {
   return state;
 }
 
-/// What a test run changes, and puts back at its end.
+/// The state that a test run changes, put back at its end.
 class Snapshot {
  public:
   explicit Snapshot(const TrainerOptions& options) : model_(*options.model.module()), modes_(model_) {

@@ -10,7 +10,7 @@ namespace mezzo::train {
 
 namespace {
 
-/// An epoch beside the one that a loader may be in the middle of, which goes on there afterwards.
+/// An epoch beside the epoch that a loader may be in the middle of, which goes on there afterwards.
 class SideEpoch {
  public:
   explicit SideEpoch(const AnyLoader& loader, ParallelRun* run = nullptr) : loader_(loader) {
