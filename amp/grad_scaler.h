@@ -1,4 +1,4 @@
-// GradScaler: dynamic loss scaling without host syncs. The scale, what was found and the counters live in one
+// GradScaler: dynamic loss scaling without host syncs. The scale, found_inf and the counters live in one
 // record on the device; this class is the state machine around it.
 #pragma once
 
@@ -76,8 +76,8 @@ struct RuleChanges final : RefCounted {
 ///   scaler.scale(loss).backward();  scaler.step(optimizer);  scaler.update();
 /// A whole step reads nothing back to the host. Calls in a wrong order throw StateError, which names the
 /// missing or doubled call, and change nothing. With enabled = false every call passes through: scale returns
-/// its argument, step steps. Gradients are checked as they are stored, before unscaling, and once: what is
-/// written to them between unscale_ and step is not looked at again. Semantics: torch.amp.GradScaler, with >=
+/// its argument, step steps. Gradients are checked as they are stored, before unscaling, and once: values
+/// written to them between unscale_ and step are not checked again. Semantics: torch.amp.GradScaler, with >=
 /// on the growth interval, bounds, bf16 gradients, and f16 gradients where the optimizer keeps f32 masters.
 /// Not thread-safe.
 class GradScaler {
@@ -129,7 +129,7 @@ class GradScaler {
       return {};
     }
   }
-  /// Adapts the scale to what was found since the last update, and starts a new iteration for every
+  /// Adapts the scale to the infs and NaNs found since the last update, and starts a new iteration for every
   /// optimizer. Throws: StateError when nothing was unscaled or stepped since.
   void update();
   /// Sets the scale instead; the growth tracker stays. The tensor has one element on the scaler's device and
@@ -192,7 +192,7 @@ class GradScaler {
   /// For a graph that is being captured: its kernels have the record's address and the rule's numbers.
   void note_recording();
   void change_options(const GradScalerOptions& options);
-  /// The record on the host (one host read), or what it will start as.
+  /// The record on the host (one host read), or the record that it will start as.
   [[nodiscard]] ScalerRecord read_record() const;
   void write_record(const ScalerRecord& host) const;
   void require_settled(std::string_view op) const;
@@ -204,7 +204,8 @@ class GradScaler {
   /// Notes in the optimizer's record whether its gradients are finite; its step comes later, with other
   /// gradients.
   void look_at(optim::Optimizer& optimizer);
-  /// Locks the parameters, and notes in the record, a new one unless look_at made it, what is not finite.
+  /// Locks the parameters, and notes in the record, a new one unless look_at made it, which gradients are not
+  /// finite.
   void check_gradients(PerOptimizer& state, const optim::Optimizer& optimizer,
                        autograd::GradientLocks& locks);
   /// Records of the optimizers that took part since the last update.

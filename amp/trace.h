@@ -1,5 +1,5 @@
-// What runs in half and what that costs: each op with the dtypes it got and gave, and the casts that autocast
-// made for it.
+// The dtypes that ops run in, and the cost of autocast: each op with the dtypes it got and gave, and the
+// casts that autocast made for it.
 //   const auto trace = amp::trace();
 //   { amp::Autocast region(device, DType::f16);  loss = net(x); }
 //   loss.backward();

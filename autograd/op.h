@@ -1,5 +1,5 @@
-// What an op is: one constexpr descriptor with its name, autocast category, samples, forward and gradient.
-// Ops of the library and ops of users have the same form and take the same path (autograd/bind.h).
+// Op, the constexpr descriptor of an op: its name, autocast category, samples, forward and gradient. Ops of
+// the library and ops of users have the same form and take the same path (autograd/bind.h).
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,4 @@
-// What autograd is doing on this thread, for observers: anomaly detection (nn/anomaly.h), traces
+// The state of autograd on this thread, for observers: anomaly detection (nn/anomaly.h), traces
 // (amp/trace.h), warnings.
 #pragma once
 

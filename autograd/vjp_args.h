@@ -1,5 +1,5 @@
-// What a gradient function sees: the gradients of the outputs, the saved tensors, and which inputs need a
-// gradient in which dtype.
+// The arguments of a gradient function: the gradients of the outputs, the saved tensors, and which inputs
+// need a gradient in which dtype.
 #pragma once
 
 #include "mezzo/autograd/node.h"

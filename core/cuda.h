@@ -34,10 +34,10 @@ namespace mezzo::cuda {
 void set_allow_tf32(bool allow);
 
 /// Whether the first product of its sizes, strides and dtypes is timed with several algorithms of the vendor
-/// library and the fastest is kept, instead of the one that the library recommends
-/// (torch.backends.cudnn.benchmark). Off at first. That first call waits for the device. Timing is never the
-/// same twice, so with this on the bits of a product may differ between processes; within a process they
-/// stay. A product that is first met in a stream capture takes the recommended one until it is met outside.
+/// library and the fastest is kept, instead of the recommended one (torch.backends.cudnn.benchmark). Off at
+/// first. That first call waits for the device. Timing is never the same twice, so with this on the bits of a
+/// product may differ between processes; within a process they stay. A product that is first met in a stream
+/// capture takes the recommended one until it is met outside.
 [[nodiscard]] bool benchmark();
 void set_benchmark(bool on);
 
@@ -51,9 +51,9 @@ void set_benchmark(bool on);
 /// How the device shall prefer a stream's work to the work of other streams.
 enum class Priority { normal, high };
 
-/// A queue of work on one device: what is put into it runs in order, and in no order with other streams
-/// unless an Event says so. Owns the CUDA stream (non-blocking: it does not wait for the legacy default
-/// stream). Neither copied nor moved, because StreamGuard and memory blocks refer to it.
+/// A queue of work on one device: its work runs in order, and in no order with other streams' work unless an
+/// Event says so. Owns the CUDA stream (non-blocking: it does not wait for the legacy default stream).
+/// Neither copied nor moved, because StreamGuard and memory blocks refer to it.
 class Stream {
  public:
   /// Throws: DeviceError when the device is not there or is no CUDA device.

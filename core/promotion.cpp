@@ -1,5 +1,5 @@
-// ResultType promotes within each of three groups: tensors with dims, 0-dim tensors, numbers. A later
-// group counts only if its kind is above that of the groups before it.
+// ResultType promotes within each of three groups: tensors with dims, 0-dim tensors, numbers. A later group
+// counts only if its kind is above the kind of the groups before it.
 #include "mezzo/core/promotion.h"
 
 #include "mezzo/core/error.h"

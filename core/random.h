@@ -15,9 +15,9 @@ class Sequence;
 }
 
 /// Hands out ranges of counters of one random sequence (core/random/philox.h: key = seed, counter = block
-/// index). What is made of a range depends on the range alone, so results are the same on any device and for
-/// any number of threads. Members may be called from several threads; which thread then gets which range
-/// depends on their timing.
+/// index). Random numbers made of a range depend on the range alone, so results are the same on any device
+/// and for any number of threads. Members may be called from several threads; which thread then gets which
+/// range depends on their timing.
 ///
 /// While a thread captures a step (amp::CapturedStep), its draws do not advance the generators: each replay
 /// advances them, when it is started. Draws for the host or for another device, and seeding, are then refused

@@ -88,8 +88,8 @@ class Value {
   [[nodiscard]] bool is_list() const noexcept { return kind() == Kind::list; }
   [[nodiscard]] bool is_map() const noexcept { return kind() == Kind::map; }
 
-  // Each returns what is held and throws ValueError, naming the kind and the value found, where that is
-  // something else. Of a temporary, `json::parse(text)["names"].as_list()`, it is moved out.
+  // Each returns the content and throws ValueError, naming the kind and the value found, for a value of
+  // another kind. Of a temporary, `json::parse(text)["names"].as_list()`, it is moved out.
   [[nodiscard]] bool as_bool() const;
   /// Integers only: 3.0 is refused, so that nothing is rounded unseen.
   [[nodiscard]] std::int64_t as_int() const;

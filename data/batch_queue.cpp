@@ -58,7 +58,7 @@ void throw_loader_error(std::int64_t index, std::int64_t batch) {
   throw LoaderError(index, batch, "'" + text_of(cause) + "'", std::make_shared<std::exception_ptr>(cause));
 }
 
-/// Whatever scopes the calling thread has open, batches are the same: nothing is recorded or cast.
+/// Makes batches independent of scopes that the calling thread has open: nothing is recorded or cast.
 struct PlainScope {
   NoGrad no_grad;
   InputHookGuard no_hook{InputHookState{}};

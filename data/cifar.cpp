@@ -50,7 +50,7 @@ std::int64_t cifar_records(const io::InputFile& file, const CifarFormat& format)
                 "fetch the file again, in its binary version");
 }
 
-/// Checks all label bytes of a record and returns the one that counts.
+/// Checks all label bytes of a record and returns the label of the wanted kind.
 std::int64_t cifar_label(const io::InputFile& file, const CifarFormat& format,
                          std::span<const std::byte> record, std::int64_t number) {
   for (std::size_t i = 0; i < format.label_bytes; ++i) {

@@ -196,8 +196,8 @@ struct BatchType<S> {
 
 }  // namespace detail
 
-/// What a loader makes of samples of type S unless it is given a collate: Tensor of Tensor, Example of
-/// Example, Tensor of numbers, vector of strings, and the same array, pair or tuple of these.
+/// The batch type that a loader makes of samples of type S unless it is given a collate: Tensor of Tensor,
+/// Example of Example, Tensor of numbers, vector of strings, and the same array, pair or tuple of these.
 template <class S>
 using BatchOf = typename detail::BatchType<S>::type;
 

@@ -1,6 +1,6 @@
-// What transforms do to images once their random choices are made. Images are [..., H, W]; one function for
-// single images and batches of them, of any dtype unless it says otherwise, on any device. Values of integer
-// images are computed in f32, of 32 and 64 bits in f64, and rounded to nearest.
+// Functions of images: the work of transforms once their random choices are made. Images are [..., H, W]; one
+// function for single images and batches of them, of any dtype unless it says otherwise, on any device.
+// Values of integer images are computed in f32, of 32 and 64 bits in f64, and rounded to nearest.
 // Source: torchvision.transforms.v2.functional.
 #pragma once
 

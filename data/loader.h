@@ -332,8 +332,8 @@ class IterableSource final : public BatchSource {
 /// `collate`, if given, makes a batch: f(std::vector<Sample>&&) or f(std::vector<Sample>&&, Random&); or
 /// changes a collated one: f(Batch&&), f(Batch&&, Random&). It runs on the workers.
 ///
-/// Samples are made without recording and outside of autocast. What they draw should come from the Random
-/// that they are given: the default generator would be shared by all threads.
+/// Samples are made without recording and outside of autocast. They should draw from the Random that they are
+/// given: the default generator would be shared by all threads.
 ///
 /// Throws, in the loop: LoaderError with the index of the sample and the cause; the epoch ends with it.
 /// Source: torch.utils.data.DataLoader.

@@ -44,7 +44,7 @@ class Sampler {
     [[nodiscard]] virtual std::int64_t size() const = 0;
     /// May be called from several threads.
     [[nodiscard]] virtual Order order(std::uint64_t epoch) const = 0;
-    /// Place in the order of all processes together; it seeds what is drawn for the sample.
+    /// Place in the order of all processes together; it seeds the sample's random numbers.
     [[nodiscard]] virtual std::int64_t global_position(std::int64_t position) const { return position; }
   };
 
@@ -106,9 +106,9 @@ struct DistributedSamplerOptions {
   bool drop_last = false;  ///< leave the last samples out rather than take the first ones again
 };
 /// This process's share: every num_replicas-th place of one order, from its rank on. All ranks have equally
-/// many. The processes together take the same samples in the same order, however many they are, but for what
-/// is taken again or left out at the end to make the shares equal. Batches of B / num_replicas samples in
-/// each process make up the batches of B samples of a single process.
+/// many. The processes together take the same samples in the same order, however many they are, but for
+/// samples that are taken again or left out at the end to make the shares equal. Batches of B / num_replicas
+/// samples in each process make up the batches of B samples of a single process.
 [[nodiscard]] Sampler DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options);
 
 }  // namespace mezzo::data

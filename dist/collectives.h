@@ -1,4 +1,4 @@
-// Collectives on tensors: what all processes of a group call together, in the same order.
+// Collectives on tensors: all processes of a group call them together, in the same order.
 //   dist::all_reduce(loss, dist::ReduceOp::mean);
 //   const auto work = dist::all_reduce(gradient, dist::ReduceOp::sum, {.async = true});
 //   ...
@@ -8,7 +8,7 @@
 // unless grad mode is off. On a group of one process nothing moves. All processes get the same bits. 16-bit
 // sums and means are added in f32 in the order of the ranks and rounded once.
 // Shapes: the same in all processes. Dtypes: f16, bf16, f32, f64, i32, i64, u8, for broadcast, all_gather and
-// all_to_all any; mean floating ones only. Any layout; dense ones are not copied.
+// all_to_all any; mean floating dtypes only. Any layout; dense tensors are not copied.
 // Throws: ShapeError, DTypeError (mean of integers, bool), DeviceError for tensors on several devices and for
 // CUDA without NCCL, AutogradError, ValueError for an undefined tensor or a root that is no rank.
 // Source: torch.distributed.

@@ -32,8 +32,8 @@ struct DataParallelOptions {
   /// multiple of the group's size (itself a power of two): parts() on each rank, rank r's parts before rank r
   /// + 1's. Gradients are added in one binary tree over the parts, so results do not depend, to the bit, on
   /// the number of ranks; mean divides by the number of parts. Buffers go into the same tree: each part
-  /// begins with those of the step before, and the step ends with the mean of floating ones (integers are
-  /// those of a part). An exception in a backward drops the step's parts so far. 0: off.
+  /// begins with the buffers of the step before, and the step ends with the mean of floating buffers (integer
+  /// buffers are one part's). An exception in a backward drops the step's parts so far. 0: off.
   int virtual_parts = 0;
 };
 

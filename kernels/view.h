@@ -1,4 +1,4 @@
-// What crosses from ops to kernels: a trivially copyable description of a strided array. Kernels know no
+// View, which ops hand to kernels: a trivially copyable description of a strided array. Kernels know no
 // tensors.
 #pragma once
 

@@ -108,7 +108,7 @@ Anomaly anomaly_of(const Tensor& tensor, std::size_t index) {
   return anomaly;
 }
 
-/// What an op is to be blamed for, given the outputs that were not finite.
+/// The anomaly that an op is to be blamed for, if there is one.
 std::optional<Anomaly> blame_forward(std::string_view op, Inputs inputs, const Outputs& outputs) {
   std::optional<Kind> got;
   for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -1,5 +1,5 @@
-// What a model is made of and what it does with an input: a table of its modules with output shapes,
-// parameters and multiplications, as torchinfo's users know it.
+// Summaries of a model and of a run on an input: a table of its modules with output shapes, parameters and
+// multiplications, as torchinfo's users know it.
 //   std::cout << nn::summary(net, Shape{1, 3, 32, 32});
 #pragma once
 

@@ -6,8 +6,8 @@
 
 namespace mezzo::optim {
 
-/// Whether a step was made, as a record in device memory: nobody has to wait for the answer. What
-/// GradScaler::step returns converts to it.
+/// Whether a step was made, as a record in device memory: nobody has to wait for the answer. A StepResult of
+/// GradScaler::step converts to it.
 struct StepOutcome {
   Tensor record;  ///< a ScalerRecord as bytes; undefined: the step was made
 };

@@ -1,5 +1,5 @@
-// What a trainer is given of any type, and the pieces of its loop as functions of their own: ModelRef,
-// AnyOptimizer, Loss, Forward, EvalMetric, and train::evaluate for loops by hand.
+// The parts of any type that a trainer is given, and the pieces of its loop as functions of their own:
+// ModelRef, AnyOptimizer, Loss, Forward, EvalMetric, and train::evaluate for loops by hand.
 #pragma once
 
 #include <concepts>

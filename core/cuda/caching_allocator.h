@@ -41,7 +41,7 @@ class CachingAllocator final : public DeviceAllocator {
   explicit CachingAllocator(int index);
 
   /// Memory for work in the current stream, from the thread's MemoryPoolScope if there is one. Throws
-  /// OutOfMemoryError with a table of what is held, after giving unused memory back did not help.
+  /// OutOfMemoryError with a table of the memory held, after giving unused memory back did not help.
   [[nodiscard]] void* allocate(std::size_t bytes) override;
   /// Within a MemoryPoolScope a block from elsewhere stays with the pool once work is captured: a replay may
   /// use it.

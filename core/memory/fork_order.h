@@ -1,4 +1,4 @@
-// What fork() has to wait for before it holds the CPU's allocator.
+// Handlers of fork() around the CPU allocator's own.
 #pragma once
 
 namespace mezzo::detail {

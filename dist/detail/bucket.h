@@ -35,8 +35,8 @@ struct BucketPlan {
                                                    std::span<const std::size_t> order, int ranks,
                                                    const DataParallelOptions& options);
 
-/// Flat tensors that are used again once nobody else has a view of them. What lies between the places of a
-/// bucket is zeros and stays so.
+/// Flat tensors that are used again once nobody else has a view of them. Elements between the places of a
+/// bucket are zeros and stay so.
 class FlatMemory {
  public:
   FlatMemory(std::int64_t numel, DType dtype, Device device)
@@ -84,7 +84,8 @@ class Bucket {
 
   /// Part `part` of a step begins; part 0 begins a step.
   void begin(int part);
-  /// The gradient at a place, and what was held back of it before; an undefined tensor is zeros.
+  /// Adds the gradient at a place, and the gradient that was held back of it before; an undefined tensor is
+  /// zeros.
   void add(std::size_t place, const Tensor& gradient, const Tensor& held);
   [[nodiscard]] bool is_full() const noexcept { return missing_ == 0; }
   /// All gradients of the part have come.

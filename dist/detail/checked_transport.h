@@ -1,4 +1,5 @@
-// CheckedTransport: debug mode. Compares before each collective whether all ranks are about to make the same.
+// CheckedTransport: debug mode. Compares before each collective whether all ranks are about to make the same
+// collective.
 #pragma once
 
 #include <cstdint>

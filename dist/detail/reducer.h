@@ -37,8 +37,7 @@ class Reducer final : public autograd::GradientReceiver {
   /// All that require grad, in the model's order, with their names.
   [[nodiscard]] const nn::NamedTensors& parameters() const noexcept;
 
-  /// What a forward of the model begins with, where this rank has no samples for one: its part of what is
-  /// done with the buffers.
+  /// Takes part in the buffers' exchange before a forward, where this rank has no samples for a forward.
   void begin_forward();
 
   // For a ShardedOptimizer.

@@ -57,7 +57,7 @@ void accumulate(const Tensor& leaf, Tensor gradient) {
   });
 }
 
-/// Adds a gradient to what is held back of a leaf's.
+/// Adds a gradient to a leaf's held-back gradient.
 void hold(HeldGradient& held, const Tensor& leaf, Tensor gradient) {
   with_grad(leaf, [&](Tensor& grad) {
     if (held.local.defined()) {
@@ -71,7 +71,7 @@ void hold(HeldGradient& held, const Tensor& leaf, Tensor gradient) {
   });
 }
 
-/// `.grad` becomes what it was before gradients were held back.
+/// Restores the `.grad` from before gradients were held back.
 void restore_grad(HeldGradient& held, const Tensor& leaf) {
   if (!held.local.defined()) return;
   const HeldGradient former = std::exchange(held, {});

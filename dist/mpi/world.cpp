@@ -89,7 +89,7 @@ const char* silence_of(ProcessState state) {
   }
 }
 
-/// Ends the process with a line when what it watches takes longer than `limit`: calls of MPI that wait for
+/// Ends the process with a line when the watched call takes longer than `limit`: calls of MPI that wait for
 /// other processes, and have no limit of their own.
 class Watchdog {
  public:

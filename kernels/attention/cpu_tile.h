@@ -1,6 +1,5 @@
-// What attention's tiles are made of: rows of a head as the product engines read them, and the passes over
-// rows of scores between the products. Apart from cpu.cpp, which has the order in which tiles are
-// taken.
+// The parts of attention's tiles: rows of a head as the product engines read them, and the passes over rows
+// of scores between the products. Apart from cpu.cpp, which has the order in which tiles are taken.
 #pragma once
 
 #include <algorithm>

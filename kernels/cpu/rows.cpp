@@ -1,5 +1,5 @@
-// What row-wise kernels of all types share: how rows are gathered and scattered, the loop over blocks, and
-// the memory that a thread keeps for them.
+// Shared by row-wise kernels of all types: how rows are gathered and scattered, the loop over blocks, and the
+// memory that a thread keeps for them.
 #include "mezzo/kernels/cpu/rows.h"
 
 #include <bit>

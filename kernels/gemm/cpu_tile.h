@@ -1,4 +1,4 @@
-// What an engine has to offer: one product of row- or column-contiguous matrices of one type, on the calling
+// The interface of an engine: one product of row- or column-contiguous matrices of one type, on the calling
 // thread. Everything else (dtypes, strides, batches, factors, threads) is done around it, once for all
 // engines. Plain pointers only, because engines are compiled with other instruction sets than their callers.
 #pragma once

@@ -1,4 +1,4 @@
-// What the CUDA kernels of all normalizations share: mean and variance of a row, around the mean in a second
+// Shared by the CUDA kernels of all normalizations: mean and variance of a row, around the mean in a second
 // pass over what the thread holds, and sums for the gradients.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What an optimizer's step hands to the kernels: the tensors of each parameter, and what holds for all of a
-// group. kernels/optim/update.h runs them.
+// The arguments that an optimizer's step hands to the kernels: the tensors of each parameter, and the
+// settings of a group. kernels/optim/update.h runs them.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// What a reduction accumulates, written once for all devices: small functors on the compute type T. Apart
-// from the loops so that an op names a reducer and never sees a loop.
+// Reducers: the functors that a reduction accumulates with, on the compute type T, written once for all
+// devices. Apart from the loops so that an op names a reducer and never sees a loop.
 //
 // A reducer has: Acc<T>, the accumulator; identity<T>(); map(x...) from elements to Acc<T>; combine(a, b),
 // called in a fixed order; finish(a, n), the value to store for n elements. `kShifted` reducers map (x,

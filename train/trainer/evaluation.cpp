@@ -136,7 +136,7 @@ class Counting {
   void count_loss(const Tensor& loss, const AnyBatch& batch) {
     if (call_.weighs_samples())
       return loss_.update(loss, static_cast<double>(batch.find_samples().value_or(1)));
-    // What weighs nothing is 0 / 0, and nothing of the mean.
+    // A loss that weighs nothing is 0 / 0, and does not count in the mean.
     const Tensor weight = call_.weight(batch).to(loss.device());
     loss_.update(where(weight.gt(0).reshape(loss.shape()), loss, 0.0), weight);
   }
