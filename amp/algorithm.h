@@ -1,5 +1,5 @@
-// Algorithms: what a training loop applies to its model at certain points, so that a recipe is a list of
-// them.
+// Algorithms: changes that a training loop makes to its model at certain points, so that a recipe is a list
+// of them.
 //   if (algorithm.match(Event::init)) std::cout << algorithm.apply(Event::init, state);
 #pragma once
 

@@ -34,7 +34,7 @@ class Autocast {
   explicit Autocast(Device device, std::optional<DType> dtype = {}, AutocastOptions options = {});
   explicit Autocast(DeviceType type, std::optional<DType> dtype = {}, AutocastOptions options = {})
       : Autocast(Device{type, 0}, dtype, options) {}
-  /// For all types of devices, whichever are there.
+  /// A region for all types of devices.
   explicit Autocast(DType dtype, AutocastOptions options = {});
   ~Autocast();
   Autocast(const Autocast&) = delete;

@@ -1,5 +1,5 @@
-// A whole training step as one piece of work for the device: what launching dozens of small kernels costs the
-// host is paid once.
+// CapturedStep: a whole training step as one CUDA graph, so that the host pays once for launching dozens of
+// small kernels.
 #pragma once
 
 #include "mezzo/core/function.h"
@@ -29,8 +29,8 @@ namespace mezzo::amp {
 /// that captures, and not in replays. The step must not read a value back to the host or change shapes.
 ///
 /// Between calls weights may be written and evaluated, states of module, optimizer, scaler and schedule
-/// loaded, rates set, and eager steps made: the next call is the eager step still. A call that cannot be
-/// throws StateError, and nothing of it has run (docs/cuda.md, "Captured steps").
+/// loaded, rates set, and eager steps made: the next call still does what the eager step would. A call that
+/// cannot throws StateError, and nothing of it has run (docs/cuda.md, "Captured steps").
 ///
 /// Memory: keep model, optimizer, scaler and input tensors as long as the step, and do not give parameters
 /// other memory (Module::to). Memory that the step itself allocates or frees stays with it. Call zero_grad()

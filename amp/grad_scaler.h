@@ -100,7 +100,7 @@ class GradScaler {
 
   /// Divides the optimizer's gradients by the scale, in place, and notes whether they are finite: for
   /// clipping or reading gradients before step. A 16-bit gradient whose parameter has an f32 master becomes
-  /// an f32 one, a new tensor, in which nothing underflows; step() uses it, later backwards add to it, and
+  /// f32, a new tensor, in which nothing underflows; step() uses it, later backwards add to it, and
   /// zero_grad() drops it. Throws: StateError when called twice or after step in one iteration, before
   /// scale(), or when no parameter has a gradient; DTypeError for an f16 gradient whose parameter has no f32
   /// master; ShapeError for an expanded gradient, whose elements share memory; DeviceError for an optimizer

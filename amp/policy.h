@@ -1,5 +1,4 @@
-// The autocast dispatch table as data: which op belongs to which category, what that means, and overrides for
-// a scope.
+// The autocast dispatch table as data: the category of each op, its meaning, and overrides for a scope.
 #pragma once
 
 #include <memory>

@@ -43,7 +43,7 @@ template <std::invocable F>
   return detail::summarize(net, nn::detail::summary_run(run), options.device.value_or(detail::device_of(net)),
                            options);
 }
-/// net(x). Throws: what nn::summary and Autocast throw.
+/// The summary of net(x). Throws: what nn::summary and Autocast throw.
 template <nn::UnaryModule M>
 [[nodiscard]] nn::Summary summary(M& net, const Tensor& x, const SummaryOptions& options = {}) {
   const auto forward = [&] { return nn::call(net, x); };

@@ -41,8 +41,8 @@ struct TraceRow {
   std::optional<Category> policy = {};
   std::int64_t calls = 0;
   std::vector<TraceDTypes> dtypes = {};  ///< in order of their first calls
-  /// The casts that autocast made for this op. In rows of to_dtype, which are casts made by the program, by
-  /// gradient functions and by the engine: these calls themselves.
+  /// The casts that autocast made for this op. In rows of to_dtype, whose calls are casts by the program, by
+  /// gradient functions and by the engine: these calls.
   CastCounts casts = {};
 };
 

@@ -71,7 +71,7 @@ class ConvLayer : public Layer {
   /// padding, lists of the wrong length, groups that do not divide both numbers of channels, and padding
   /// "same" with strides.
   [[nodiscard]] static Config checked(Config config);
-  /// From what `checked` returned.
+  /// `config`: a result of checked().
   explicit ConvLayer(const Config& config);
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   /// Throws: ShapeError, naming the layer's path, unless x is an image of in_channels channels.

@@ -54,7 +54,7 @@ class AlphaDropout final : public DropoutLayer {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
-/// `feature_alpha_dropout`: the same for whole channels of x [N, C, ..].
+/// `feature_alpha_dropout`: AlphaDropout of whole channels of x [N, C, ..].
 class FeatureAlphaDropout final : public DropoutLayer {
  public:
   explicit FeatureAlphaDropout(double p = 0.5, Generator* generator = nullptr);

@@ -123,7 +123,7 @@ struct BCEWithLogitsLossOptions {
   Reduction reduction = Reduction::mean;
 };
 
-/// `binary_cross_entropy_with_logits`: the one for mixed precision.
+/// `binary_cross_entropy_with_logits`: the form for mixed precision.
 class BCEWithLogitsLoss final : public Loss {
  public:
   using Options = BCEWithLogitsLossOptions;

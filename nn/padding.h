@@ -58,7 +58,7 @@ class ReplicationPad final : public PadLayer {
   explicit ReplicationPad(const SpatialSizes& padding)
       : PadLayer("ReplicationPad", kSpatial, padding, PadMode::replicate) {}
 };
-/// The other end.
+/// The other end of the dim.
 template <int kSpatial>
 class CircularPad final : public PadLayer {
  public:

@@ -39,7 +39,7 @@ struct SpectralNormOptions {
   Generator* generator = nullptr;  ///< of the first u and v; nullptr: the default one
 };
 
-/// The vectors of spectral_norm, what "parametrizations.weight.0" is.
+/// The vectors of spectral_norm, the module at "parametrizations.weight.0".
 struct SingularVectors final : Module {
   SingularVectors(const Tensor& u, const Tensor& v);
   Buffer u, v;  ///< "_u" and "_v"
@@ -104,7 +104,7 @@ template <class L>
 
 }  // namespace detail
 
-/// The layers that both are there for.
+/// The layers that weight_norm and spectral_norm take.
 template <class L>
 concept Parametrizable = std::same_as<L, Linear> || std::same_as<L, Embedding> || std::same_as<L, Conv1d> ||
     std::same_as<L, Conv2d> || std::same_as<L, Conv3d> || std::same_as<L, ConvTranspose1d> ||

@@ -1,4 +1,4 @@
-// Algorithms: what a trainer applies to a training beyond its loop.
+// Algorithms: changes that a trainer makes to a training beyond its loop.
 //   train::Trainer trainer({..., .algorithms = {train::algorithms::LabelSmoothing({.smoothing = 0.1}),
 //                                               train::algorithms::EMA({.decay = 0.999})}});
 // Common to all. An algorithm belongs to one trainer at a time. Random numbers are functions of a seed and of

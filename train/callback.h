@@ -1,4 +1,4 @@
-// Callbacks: what a trainer asks at each event of a training. One of a user's own:
+// Callbacks: objects that a trainer calls at the events of a training. One of a user's own:
 //   struct StopBelow final : train::Callback {
 //     bool match(train::Event event) const override { return event == train::Event::batch_end; }
 //     void run(train::Event, train::State& state) override {
@@ -20,8 +20,8 @@
 
 namespace mezzo::train {
 
-/// Asked by a trainer at events that it matches. An exception ends the training and reaches the caller of
-/// fit() as a CallbackError.
+/// Called by a trainer at the events that it matches. An exception ends the training and reaches the caller
+/// of fit() as a CallbackError.
 class Callback {
  public:
   virtual ~Callback() = default;

@@ -1,4 +1,4 @@
-// Callbacks: what watches a training, logs what it sees, and may end it.
+// Callbacks that watch a training, log, and may end it.
 //   train::Trainer trainer({..., .callbacks = {train::callbacks::SpeedMonitor(),
 //                                              train::callbacks::EarlyStopping({.patience = 5})}});
 // Common to all. A callback belongs to one trainer at a time. None changes what is computed. Options that

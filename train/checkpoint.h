@@ -32,7 +32,7 @@ struct PartState {
 
 namespace detail {
 
-/// How the state of an object is had and given back, whatever its type.
+/// Functions that save and load the state of an object of any type.
 struct PartAccess {
   mezzo::detail::Function<PartState()> save;
   mezzo::detail::Function<void(const PartState&)> load;
@@ -129,7 +129,8 @@ void save_checkpoint(const std::string& path, const Parts& parts, const SaveChec
 struct LoadCheckpointOptions {
   /// Refuse parts and tensors that the file lacks, and those that only the file has.
   bool strict = true;
-  /// But not those whose names begin so, as "callback.": they are in the report, and stay as they are.
+  /// Except parts and tensors whose names begin so, as "callback.": they are in the report, and stay as they
+  /// are.
   std::string optional = {};
 };
 

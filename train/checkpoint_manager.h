@@ -18,12 +18,12 @@ namespace mezzo::train {
 enum class Best { lowest, highest };
 
 struct CheckpointManagerOptions {
-  std::int64_t keep_last = 3;  ///< the newest ones; 0: all
-  std::int64_t keep_best = 1;  ///< besides, those with the best metrics; of equal ones the newer
+  std::int64_t keep_last = 3;  ///< the newest; 0: all
+  std::int64_t keep_best = 1;  ///< besides, the best by metric; of equal metrics the newer
   Best best = Best::lowest;
   bool background = true;  ///< write on a thread, from a copy in memory: a step waits for the copy only
   bool gradients = true;   ///< as SaveCheckpointOptions
-  std::optional<std::uint64_t> max_shard_size = {};  ///< the same
+  std::optional<std::uint64_t> max_shard_size = {};  ///< as SaveCheckpointOptions
 };
 
 /// Files "step-000000001200.safetensors" (or their shards and index) in one folder, with links

@@ -13,7 +13,7 @@ namespace mezzo::train {
 enum class Event : std::uint8_t {
   init,         ///< model and optimizer are there and on their device
   before_load,  ///< before a checkpoint is loaded, or would be
-  after_load,   ///< behind that
+  after_load,   ///< after a checkpoint was loaded, or would have been
   fit_start,
   iteration_start,
   epoch_start,

@@ -205,7 +205,8 @@ class Loss {
   [[nodiscard]] const detail::BatchFunction<Tensor, const Tensor&>& function() const noexcept {
     return function_;
   }
-  /// Whether its mean divides by what targets say, as nn::Loss::weighs_targets; and by what, for a batch.
+  /// Whether its mean divides by a number that targets decide, as nn::Loss::weighs_targets; and that number
+  /// for a batch.
   [[nodiscard]] bool weighs_targets() const noexcept { return static_cast<bool>(divisor_); }
   [[nodiscard]] Tensor mean_divisor(const AnyBatch& batch) const { return divisor_(batch); }
 
@@ -256,7 +257,7 @@ class TokenCount {
 /// The unit that the loss of a batch is a mean over. Parts of a batch, batches of a step, shares of ranks and
 /// batches of an evaluation are weighed by it, so that together they give what one batch would give.
 enum class WeighBy : std::uint8_t {
-  loss,  ///< what the loss divides by where it says so (nn::Loss::mean_divisor), else samples
+  loss,  ///< the loss's divisor where it has one (nn::Loss::mean_divisor), else samples
   samples,
   tokens,  ///< TrainerOptions::tokens
 };

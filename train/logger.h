@@ -1,4 +1,4 @@
-// Logger: what a training has to say, told to any number of sinks.
+// Logger: passes values and texts of a training on to any number of sinks.
 //   train::Logger logger({train::CSVSink("log.csv"), train::ProgressBar({.total = steps})});
 //   logger.text("config", Value::Map{{"lr", 0.1}, {"batch_size", 32}});
 //   logger.log(step, {{"loss", loss}, {"lr", optimizer.lr()}});

@@ -1,4 +1,4 @@
-// Running metrics of an evaluation or an epoch: sums that stay on the device of what they are given.
+// Running metrics of an evaluation or an epoch: sums that stay on the device of their inputs.
 //   train::Accuracy accuracy;
 //   for (const auto& [x, y] : loader) accuracy.update(net(x), y);
 //   std::cout << accuracy.value();                               // the one host read

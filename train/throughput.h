@@ -31,8 +31,8 @@ struct Work {
 
 /// Counts work and time. The time begins with the object (or reset()), and stands still between pause() and
 /// resume(), as for a validation. Rates are NaN while no time has passed. On a CUDA device the host runs
-/// ahead by what its queue holds, so a window of few updates shows how fast work is queued; over a longer one
-/// both are the same. Throws: ValueError for a window of 0 or negative work.
+/// ahead by what its queue holds, so a window of few updates shows how fast work is queued; over a longer
+/// window both rates are the same. Throws: ValueError for a window of 0 or negative work.
 class Throughput {
  public:
   explicit Throughput(ThroughputOptions options = {});
