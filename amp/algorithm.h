@@ -14,7 +14,7 @@ namespace mezzo::amp {
 enum class Event : std::uint8_t {
   init,         ///< model and optimizers are there and on their device
   before_load,  ///< before a checkpoint is loaded, or would be
-  after_load,   ///< behind that
+  after_load,   ///< after a checkpoint was loaded, or would have been
 };
 
 /// The state that a training loop hands to algorithms.

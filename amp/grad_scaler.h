@@ -196,16 +196,14 @@ class GradScaler {
   [[nodiscard]] ScalerRecord read_record() const;
   void write_record(const ScalerRecord& host) const;
   void require_settled(std::string_view op) const;
-  /// Throws like require_settled, but a scale that load_state_dict() has set will do before the first
-  /// scale().
+  /// Throws like require_settled, but a loaded scale will do before the first scale().
   void require_scaled(std::string_view op, const optim::Optimizer& optimizer);
   PerOptimizer& state_of(const optim::Optimizer& optimizer);
   void begin(PerOptimizer& state, const optim::Optimizer& optimizer, std::string_view op);
   /// Notes in the optimizer's record whether its gradients are finite; its step comes later, with other
   /// gradients.
   void look_at(optim::Optimizer& optimizer);
-  /// Locks the parameters, and notes in the record, a new one unless look_at made it, which gradients are not
-  /// finite.
+  /// Locks the parameters, and notes in the record, a new one unless look_at made it, gradients not finite.
   void check_gradients(PerOptimizer& state, const optim::Optimizer& optimizer,
                        autograd::GradientLocks& locks);
   /// Records of the optimizers that took part since the last update.

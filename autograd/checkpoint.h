@@ -1,6 +1,5 @@
 // Activation checkpointing: a part of forward keeps none of what its ops would save for backward, and runs
-// again when backward needs it. Memory then holds the inputs of all blocks of a stack, and the saved tensors
-// of one block.
+// again when backward needs it. A stack of blocks then holds the inputs of all blocks and the inside of one.
 //   x = autograd::checkpoint([&](const Tensor& h) { return gelu(linear(h, w)); }, x);
 // nn/checkpoint.h has the same for modules.
 #pragma once
@@ -53,10 +52,9 @@ namespace autograd {
 /// Results and all gradients, of inputs and of tensors that fn captures, are the same bits as without
 /// checkpointing. fn may return anything that holds tensors.
 ///
-/// Regions nest: the outer region computes the inputs of the inner region again. Also as without
-/// checkpointing: `grad` to any tensors, create_graph to any order, retain_graph (each backward runs fn
-/// again), hooks of tensors, backwards on another thread, and captured steps. Without recording it is a plain
-/// call.
+/// Regions nest: the outer region computes the inputs of the inner region again. Also supported: `grad` to
+/// any tensors, create_graph to any order, retain_graph (each backward runs fn again), hooks of tensors,
+/// backwards on another thread, and captured steps. Without recording it is a plain call.
 ///
 /// fn must do the same each time: modes of modules that it calls and requires_grad of what it reads must not
 /// change before backward. It may be copied. What it captures by reference must live until backward has run:

@@ -173,9 +173,8 @@ inline constexpr NotDifferentiable kBoolResult{"the result is bool"};
 struct Saves {
   std::uint32_t inputs = ~0U;
   std::uint32_t outputs = ~0U;
-  /// Factors of a product: saved inputs whose values only the gradients of other saved inputs read. A factor
-  /// is not saved where no other saved input requires grad: a layer whose weight is frozen keeps no
-  /// activations.
+  /// Saved inputs whose values only the gradients of other saved inputs read. Not saved where no other saved
+  /// input requires grad: a layer whose weight is frozen keeps no activations.
   std::uint32_t factors = 0;
 };
 inline constexpr Saves kSaveAll{};

@@ -22,9 +22,8 @@ namespace mezzo::cuda {
 [[nodiscard]] int device_count();
 /// Empty when CUDA is usable, else one line with cause and cure ("CUDA is not used: ...").
 [[nodiscard]] std::string why_unavailable();
-/// The memory that the allocator of a device holds, as a text table: per stream and size class the bytes in
-/// use, cached and the largest free block. Works for the CPU too (one line). Throws: DeviceError when it is
-/// not there.
+/// The memory that a device's allocator holds, as a table: per stream and size class the bytes in use, cached
+/// and the largest free block. Works for the CPU too (one line). Throws: DeviceError when it is not there.
 [[nodiscard]] std::string memory_summary(Device device);
 
 /// Whether products of f32 matrices may run in TF32 on a CUDA device: f32 range, 11 bits of precision,

@@ -37,8 +37,7 @@ class Generator {
   /// Reserves `blocks` blocks of four 32-bit words for the host, and returns the state whose offset is the
   /// first of them.
   [[nodiscard]] GeneratorState draw(std::uint64_t blocks);
-  /// Reserves `blocks` blocks for work on `device`; kernels of a captured graph read at each replay where
-  /// they begin.
+  /// Reserves `blocks` blocks for work on `device`; in a captured graph each replay draws anew.
   [[nodiscard]] RandomRange draw(std::uint64_t blocks, Device device);
 
  private:

@@ -157,8 +157,7 @@ class Tensor {
   /// already.
   [[nodiscard]] Tensor contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
   /// contiguous(format), but `preserve` keeps either format. Ops on the result keep the format, also where
-  /// sizes of 1 make the tensor dense in both formats (a batch of one-channel images is therefore copied
-  /// once).
+  /// sizes of 1 make it dense in both formats (a batch of one-channel images is therefore copied once).
   [[nodiscard]] Tensor to(MemoryFormat format) const;
   [[nodiscard]] Tensor clone() const;  ///< see `clone` in ops/cast.h
   /// In-place writes. They bump the version. With recording on: the result takes the place of this tensor in

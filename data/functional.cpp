@@ -61,8 +61,7 @@ struct Cut {
   }
 };
 
-/// Coordinates for grid_sample: for each place of an image of this size, the place that a rotation takes
-/// there.
+/// Coordinates for grid_sample: for each place of an image of this size, where a rotation takes it from.
 Tensor rotated_grid(ImageSize size, double degrees, const Tensor& like) {
   const double radians = -degrees * std::numbers::pi / 180, c = std::cos(radians), s = std::sin(radians);
   const auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);

@@ -75,11 +75,10 @@ class LoaderBase {
   [[nodiscard]] std::int64_t size() const;
   [[nodiscard]] const DataLoaderOptions& options() const noexcept { return options_; }
 
-  /// From the next loop on only a part of every batch is loaded and handed out: of B samples those at
-  /// [B rank / size, B (rank + 1) / size), so that `size` processes together have the batches of one.
-  /// batch_size, order, size(), state_dict() and the samples' random numbers are those of the whole batches.
-  /// A part without samples is a batch whose tensors have a first dim of 0. A collate sees the samples of the
-  /// part.
+  /// From the next loop on only a part of every batch is loaded and handed out: of B samples those at [B rank
+  /// / size, B (rank + 1) / size), so that `size` processes together have the batches of one. batch_size,
+  /// order, size(), state_dict() and the samples' random numbers are those of the whole batches. A part
+  /// without samples is a batch whose tensors have a first dim of 0. A collate sees the samples of the part.
   /// Throws: ValueError unless rank is in [0, size); in the loop, on all ranks, for a batch of fewer samples
   /// than ranks whose type the loader does not know.
   void set_share(std::int64_t rank, std::int64_t size);
@@ -143,8 +142,7 @@ template <class Batch>
   return batch;
 }
 
-/// f(samples, random) or f(samples); where f takes batches, f(collate(samples), random) or
-/// f(collate(samples)).
+/// f(samples, random) or f(samples); where f takes batches, with collate(samples) for samples.
 template <class F, class S>
 [[nodiscard]] auto call_collate(const F& f, std::vector<S>&& samples, Random& random) {
   if constexpr (Transforms<F, std::vector<S>&&>)

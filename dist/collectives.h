@@ -57,8 +57,7 @@ void barrier(const Group& group = world());
 /// The traffic of a group's collectives so far, from this process to others.
 struct Traffic {
   std::uint64_t calls = 0;
-  /// Bytes sent. For a reduction by the library's own algorithm, the bytes of a ring: 2 (p - 1) / p of its
-  /// size.
+  /// Bytes sent. A reduction by the library's own algorithm counts as a ring: 2 (p - 1) / p of its size.
   std::uint64_t bytes = 0;
 };
 [[nodiscard]] Traffic traffic(const Group& group = world());

@@ -55,8 +55,7 @@ class Session {
 /// then calls MPI only while no collective of mezzo's is under way). ValueError for a timeout that is not
 /// positive, and for a launcher's variable that is no number.
 [[nodiscard]] Session init(const InitOptions& options = {});
-/// init() for a session that lasts until the process ends. For libraries; does nothing while a session is
-/// open.
+/// init(), until the process ends. For libraries; does nothing while a session is open.
 void ensure_initialized();
 [[nodiscard]] bool is_initialized() noexcept;
 

@@ -165,8 +165,7 @@ namespace detail {
 void require_state_of(std::string_view optimizer, const Value& options);
 /// A parameter of one element, with a gradient.
 [[nodiscard]] optim::NamedTensors sample_parameter();
-/// The names of the state tensors in `sample`, the state of an optimizer with one parameter per group after a
-/// step.
+/// Names of the tensors in `sample`, the state of an optimizer with one parameter per group after a step.
 [[nodiscard]] std::vector<SlotNames> slots_in(const optim::OptimizerState& sample);
 }  // namespace detail
 

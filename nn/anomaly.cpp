@@ -50,8 +50,7 @@ enum class Kind : std::uint8_t { finite, infinite, nan };
 constinit std::mutex mutex_of_texts;
 [[maybe_unused]] const int texts_held_over_fork =
     mezzo::detail::hold_over_fork([]() -> std::mutex& { return mutex_of_texts; });
-/// One copy of each text, at an address that is valid as long as the process, as nodes may outlive every
-/// module.
+/// One copy of each text, which lives as long as the process, as nodes may outlive every module.
 const std::string* interned(std::string text) {
   static auto* const texts = new std::unordered_set<std::string>;
   const std::scoped_lock lock(mutex_of_texts);

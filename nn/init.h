@@ -20,8 +20,7 @@ const Tensor& constant_(const Tensor& x, double value);
 const Tensor& zeros_(const Tensor& x);
 const Tensor& ones_(const Tensor& x);
 
-/// The number of terms that a weight of shape [out, in, k...] sums over in forward (in k...) and in backward
-/// (out k...).
+/// Terms that a weight of shape [out, in, k...] sums over in forward (in k...) and in backward (out k...).
 struct Fans {
   std::int64_t in = 0;
   std::int64_t out = 0;

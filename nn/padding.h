@@ -10,9 +10,9 @@
 namespace mezzo::nn {
 
 /// Base of all padding layers. `padding` is one number for both ends of all spatial dims, or a list:
-/// positions before and after the last dim, then before and after the dim before it, and so on; negative
-/// numbers cut off. Throws: ValueError for a list of another length than twice the spatial dims; forward
-/// throws what `pad` throws.
+/// before and after the last dim, then before and after the dim before it; negative numbers cut off.
+/// Throws: ValueError for a list of another length than twice the spatial dims; forward throws what `pad`
+/// throws.
 class PadLayer : public Layer {
  public:
   [[nodiscard]] Tensor forward(const Tensor& x) override;

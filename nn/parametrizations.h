@@ -13,8 +13,7 @@
 namespace mezzo::nn {
 
 /// w = g v / |v|, with the norm over all dims but `dim` (all dims for -1): direction and length are learned
-/// apart. The module at "parametrizations.weight" after weight_norm. Autocast regions leave the formula
-/// alone.
+/// apart. At "parametrizations.weight" after weight_norm. Autocast regions leave the formula alone.
 /// Source: Salimans and Kingma, arXiv:1602.07868.
 class NormedWeight final : public Module {
  public:
@@ -137,8 +136,7 @@ requires Parametrizable<L>
 /// classes stay. The report's parameter_pairs tell optimizers what is new (optim::remap).
 surgery::Report apply_weight_norm(Module& model, std::int64_t dim = 0);
 surgery::Report apply_spectral_norm(Module& model, const SpectralNormOptions& options = {});
-/// Puts plain layers in the place of the layers that either call has made, with the weights that these
-/// compute now.
+/// Puts plain layers in the place of parametrized layers, with the weights that these compute now.
 surgery::Report remove_parametrizations(Module& model);
 
 }  // namespace mezzo::nn

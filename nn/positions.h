@@ -51,9 +51,8 @@ class RotaryEmbedding final : public Layer {
   RotaryEmbeddingOptions options_;
 };
 
-/// The factors of distances of each head: 2^(-8 h / H), h = 1 .. H, for an H that is a power of 2; for
-/// another H the factors of the power below, and then every other factor of the power above. Shapes: ->
-/// [num_heads].
+/// The factors of distances of each head: 2^(-8 h / H), h = 1 .. H, for an H that is a power of 2; else the
+/// factors of the power below, and then every other factor of the power above. Shapes: -> [num_heads].
 /// Throws: ValueError for a num_heads below 1, DTypeError. Source: Press et al., "Train short, test long",
 /// 2022.
 [[nodiscard]] Tensor alibi_slopes(std::int64_t num_heads, const TensorOptions& options = {});

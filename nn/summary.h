@@ -71,8 +71,7 @@ class SummaryExtension {
 struct SummaryOptions {
   std::int64_t depth = 3;  ///< of the rows that are printed; at least 0
   std::vector<SummaryColumn> columns = default_columns();
-  /// Of an input given by its shape. Default: dtype and device of the model's first parameter, else f32 and
-  /// the CPU.
+  /// Of an input given by its shape. Default: as the model's first parameter, else f32 and the CPU.
   std::optional<DType> dtype = {};
   std::optional<Device> device = {};
 };

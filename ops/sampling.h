@@ -19,8 +19,7 @@
 
 namespace mezzo {
 
-/// linear, bilinear and trilinear are for 1, 2 and 3 spatial dims, bicubic is for 2; nearest and
-/// nearest_exact are for any.
+/// linear, bilinear, trilinear: for 1, 2 and 3 spatial dims; bicubic: for 2; nearest, nearest_exact: for any.
 enum class InterpolateMode : std::uint8_t { nearest, nearest_exact, linear, bilinear, trilinear, bicubic };
 template <>
 inline constexpr std::array<std::string_view, 6> kEnumNames<InterpolateMode>{

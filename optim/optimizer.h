@@ -72,8 +72,7 @@ class Optimizer {
   /// the record says skip.
   void step(const ScalerControl& control);
   /// step() after `closure`, with recording on, has computed the gradients: it clears them, runs the model
-  /// and calls backward. Returns what it returned, the loss. Under a scaler GradScaler::step takes the
-  /// closure.
+  /// and calls backward. Returns the closure's loss. Under a scaler GradScaler::step takes the closure.
   Tensor step(const mezzo::detail::Function<Tensor()>& closure);
   /// Drops all gradients, or, when `set_to_none` is false, fills them with zeros where they are.
   void zero_grad(bool set_to_none = true);

@@ -13,8 +13,7 @@ namespace mezzo::optim {
 /// (before, after), either of them may be undefined; nn::surgery::Report has such a list.
 using ParameterPairs = std::vector<std::pair<Tensor, Tensor>>;
 
-/// How many parameters were exchanged, taken out and added, and how many new parameters no optimizer has
-/// taken.
+/// How many parameters were exchanged, taken out and added, and how many new ones no optimizer has taken.
 struct RemapReport {
   std::size_t moved = 0, removed = 0, added = 0, left_out = 0;
   bool operator==(const RemapReport&) const = default;

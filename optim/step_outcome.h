@@ -1,5 +1,4 @@
-// StepOutcome, the message of an optimizer's step to a scheduler. In a header of its own because amp makes it
-// and optim reads it.
+// StepOutcome, an optimizer step's message to a scheduler. A header of its own: amp makes it, optim reads it.
 #pragma once
 
 #include "mezzo/core/tensor.h"

@@ -2,8 +2,7 @@
 //   train::Trainer trainer({..., .callbacks = {train::callbacks::SpeedMonitor(),
 //                                              train::callbacks::EarlyStopping({.patience = 5})}});
 // Common to all. A callback belongs to one trainer at a time. None changes what is computed. Options that
-// make no sense throw ValueError in the constructor. Callbacks that need the host to wait for a device say
-// so.
+// make no sense throw ValueError in the constructor. A callback that makes the host wait says so.
 #pragma once
 
 #include <cstddef>

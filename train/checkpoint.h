@@ -129,8 +129,7 @@ void save_checkpoint(const std::string& path, const Parts& parts, const SaveChec
 struct LoadCheckpointOptions {
   /// Refuse parts and tensors that the file lacks, and those that only the file has.
   bool strict = true;
-  /// Except parts and tensors whose names begin so, as "callback.": they are in the report, and stay as they
-  /// are.
+  /// Except for names that begin so, as "callback.": they are in the report, and stay as they are.
   std::string optional = {};
 };
 

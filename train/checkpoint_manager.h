@@ -53,11 +53,10 @@ class CheckpointManager {
   void set_aside(std::int64_t first_step);
 
   /// Restores the newest checkpoint, and returns its step; nothing happens where there is none. A damaged
-  /// file is passed over with a warning, and the checkpoint before it taken. Throws: IoError when all are
-  /// damaged, and what load_checkpoint throws for one that is whole.
+  /// file is passed over with a warning, for the checkpoint before it. Throws: IoError when all are damaged,
+  /// and what load_checkpoint throws for a whole file.
   std::optional<std::int64_t> load_latest(const LoadCheckpointOptions& options = {});
-  /// Restores the checkpoint with the best metric, and returns its step; nothing happens where none has a
-  /// metric. Throws: what load_checkpoint throws.
+  /// Restores the checkpoint with the best metric, and returns its step; without one nothing happens.
   std::optional<std::int64_t> load_best(const LoadCheckpointOptions& options = {});
 
   /// Steps of the checkpoints that there are, in order.

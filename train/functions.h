@@ -205,8 +205,7 @@ class Loss {
   [[nodiscard]] const detail::BatchFunction<Tensor, const Tensor&>& function() const noexcept {
     return function_;
   }
-  /// Whether its mean divides by a number that targets decide, as nn::Loss::weighs_targets; and that number
-  /// for a batch.
+  /// Whether its mean over a batch divides by mean_divisor(batch), as nn::Loss::weighs_targets.
   [[nodiscard]] bool weighs_targets() const noexcept { return static_cast<bool>(divisor_); }
   [[nodiscard]] Tensor mean_divisor(const AnyBatch& batch) const { return divisor_(batch); }
 

@@ -1,5 +1,4 @@
-// A captured graph's 16-bit copies: where their memory comes from, and when they are cast anew before a
-// replay.
+// A captured graph's 16-bit copies: where their memory comes from, and when a replay casts them anew.
 #include "mezzo/autograd/recorded/copies.h"
 
 #include "mezzo/autograd/grad_mode.h"

@@ -10,8 +10,7 @@
 
 namespace mezzo::cuda {
 
-/// The random blocks that one graph draws in one replay, by generator. Nothing is kept or done for a graph
-/// that does not draw.
+/// Random blocks that a graph draws in one replay, by generator. A graph that does not draw keeps nothing.
 class GraphDraws final : public mezzo::detail::DrawRecorder {
  public:
   explicit GraphDraws(Device device) : device_(device) {}

@@ -21,8 +21,7 @@ class FloatEnvironment {
     asm volatile("fnstcw %0" : "=m"(result.x87_));
     return result;
   }
-  /// The environment that every program begins with: rounding to nearest, subnormal numbers as they are, no
-  /// traps.
+  /// What every program begins with: rounding to nearest, subnormal numbers as they are, no traps.
   [[nodiscard]] static FloatEnvironment standard() noexcept {
     FloatEnvironment result;
     result.vector_ = 0x1f80;

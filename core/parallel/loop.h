@@ -67,8 +67,7 @@ class Loop {
     }
   }
 
-  /// Runs chunks until every chunk has been begun: the chunks of share `first`, then those of the other
-  /// shares.
+  /// Runs chunks until every chunk has been begun: the chunks of share `first` before all others.
   void work(int first) noexcept {
     const WithFloatEnvironment callers(environment_);
     for (int i = 0; i < count_; ++i) {

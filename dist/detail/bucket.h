@@ -84,8 +84,7 @@ class Bucket {
 
   /// Part `part` of a step begins; part 0 begins a step.
   void begin(int part);
-  /// Adds the gradient at a place, and the gradient that was held back of it before; an undefined tensor is
-  /// zeros.
+  /// Adds a place's gradient, and the gradient held back for it before; an undefined tensor is zeros.
   void add(std::size_t place, const Tensor& gradient, const Tensor& held);
   [[nodiscard]] bool is_full() const noexcept { return missing_ == 0; }
   /// All gradients of the part have come.

@@ -34,8 +34,7 @@ class GroupState : public RefCounted {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] const Ref<Transport>& host() const noexcept { return host_; }
-  /// The device whose transport texts and splits go through: the CPU, or the device of a group without a CPU
-  /// transport.
+  /// Where texts and splits go through: the CPU, or the device of a group without a CPU transport.
   [[nodiscard]] Device device() const noexcept { return device_; }
   [[nodiscard]] Ref<GroupState> split(std::span<const int> ranks);
 

@@ -42,9 +42,8 @@ class Reducer final : public autograd::GradientReceiver {
 
   // For a ShardedOptimizer.
   /// From now on the layout of the buckets stays, and a rank gets the reduced gradients of its own part of
-  /// each bucket only: the gradients of `leaves[i]`, a leaf in the memory of shard i of this rank, become or
-  /// are added to its `.grad`; the parameters themselves get none. Throws: StateError when it is sharded
-  /// already.
+  /// each bucket only: the gradients of `leaves[i]`, a leaf in the memory of this rank's shard i, become or
+  /// are added to its `.grad`; parameters get none. Throws: StateError when it is sharded already.
   void shard(std::vector<Tensor> leaves);
   /// The shards of a rank, by bucket and place. Each bucket is cut into equal parts, of which the last may be
   /// empty. Does not change once a layout was handed out by it.

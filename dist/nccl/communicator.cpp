@@ -94,8 +94,7 @@ NcclTransport::~NcclTransport() {
   }
 }
 
-/// Puts a mark of Watch behind each replay of a captured graph that uses a communicator, and keeps the
-/// communicator.
+/// Puts a mark of Watch behind each replay of a graph that uses a communicator, and keeps the communicator.
 class WatchedReplay final : public mezzo::detail::ReplayedState {
  public:
   explicit WatchedReplay(Ref<NcclTransport> transport) : transport_(std::move(transport)) {}

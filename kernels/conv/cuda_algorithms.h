@@ -42,9 +42,8 @@ void direct_input_gradient(Device device, const ConvShape& shape, const View& x,
 void direct_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
                             const View& y);
 
-/// The maps of depthwise convolutions by strips (cuda_strips.cu), with kernels of 3 x 3, 5 x 5 and 7 x 7 and
-/// stride 1, or 3 x 3 and stride 2; false, and nothing is computed, where a shape, layout or dtype has no
-/// such kernel.
+/// Depthwise convolutions by strips (cuda_strips.cu): kernels of 3 x 3, 5 x 5 and 7 x 7 and stride 1, or 3 x
+/// 3 and stride 2; false, and nothing is computed, where a shape, layout or dtype has no such kernel.
 [[nodiscard]] bool strips_forward(Device device, const ConvShape& shape, const View& y, const View& x,
                                   const View& weight, const void* bias);
 [[nodiscard]] bool strips_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,

@@ -8,8 +8,7 @@ namespace mezzo::kernels::cpu {
 
 /// Variants a kernel is compiled in: the baseline of the target (x86-64: SSE2), x86-64-v3 (AVX2, FMA, F16C)
 /// and x86-64-v4 (AVX-512 F, BW, CD, DQ, VL). On other machines there is only `base`, which on ARM has NEON,
-/// fused multiply-adds and conversions of f16. Ordered: a CPU that runs a variant runs all smaller variants
-/// too.
+/// fused multiply-adds and conversions of f16. Ordered: a CPU that runs one variant runs all smaller ones.
 enum class Isa { base, v3, v4 };
 
 /// The variant in use. Chosen at the first call: the value of MEZZO_CPU_ISA (`base`, `v3`, `v4`), else

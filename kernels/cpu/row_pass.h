@@ -69,9 +69,8 @@ MEZZO_ALWAYS_INLINE void group_step(const std::array<const T*, N>& in, T* out, T
   for (int j = 0; j < kGroup; ++j) out[j] = values[j];
 }
 
-/// lanes[j] += f(in[0][j], ...) for one whole group. In one loop: where f is the identity, compilers make the
-/// first loop of group_step a memcpy, whose stores are narrower than the loads that follow, so that these
-/// wait.
+/// lanes[j] += f(in[0][j], ...) for one whole group. In one loop: where f is the identity, compilers make
+/// group_step's first loop a memcpy, and the loads that follow wait for its narrower stores.
 template <class T, std::size_t N, class F, std::size_t... I>
 MEZZO_ALWAYS_INLINE void group_sum(const std::array<const T*, N>& in, T* lanes, F f,
                                    std::index_sequence<I...> /*indices*/) {

@@ -19,8 +19,7 @@ namespace mezzo::kernels::cuda {
 /// How many neighbours a thread loads at once: 16 bytes of f32, 8 of a 16-bit type.
 inline constexpr int kPack = 4;
 
-/// The dtypes that an array may have. A kernel holds code for each of them, once per place that reads or
-/// writes.
+/// The dtypes an array may have. A kernel holds code for each of them, once per place that reads or writes.
 enum class Among {
   all,
   floating,  ///< f16, bf16, f32, f64

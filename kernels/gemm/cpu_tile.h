@@ -62,8 +62,7 @@ void gemm_onednn_f32(const GemmTile<float>& tile);
 /// The processor's own bf16 products (AVX512_BF16, AMX), added up in f32: products and sums are f32's but for
 /// subnormal numbers, which count as 0.
 void gemm_onednn_bf16(const GemmTile<BFloat16, float>& tile);
-/// Whether oneDNN uses the processor's own bf16 products; else it takes bf16 all the same and computes in
-/// f32.
+/// Whether oneDNN uses the processor's bf16 products; else it takes bf16 all the same, computing in f32.
 bool onednn_has_native_bf16();
 /// Whether oneDNN's f32 products read lines that lie a multiple of 2 KB apart two or three times slower: its
 /// kernels for processors without AVX-512 go down such lines, which share a few sets of the cache.

@@ -241,8 +241,7 @@ struct SplitForLog {
   // An infinite exponent as a huge one, so that 0 times it is 0: pow(-1, inf) = 1.
   const float finite_y = select(magnitude(y) > 0x1p40F, with_sign(0x1p40F, y), y);
   const double exponent = static_cast<double>(finite_y) * log2_in_double(static_cast<double>(magnitude(x)));
-  // Arguments that log2_in_double and exp2_in_double do not cover are put right in float: SSE2 makes no mask
-  // of 64 bits of a comparison.
+  // Arguments not covered in double are put right in float: SSE2 makes no mask of 64 bits of a comparison.
   const float infinity = bit_cast<float>(kInfinityBits);
   const auto exponent_size = static_cast<float>(exponent);
   const float below = select(exponent_size > -160.0F, static_cast<float>(exp2_in_double(exponent)), 0.0F);

@@ -107,9 +107,8 @@ struct ChannelNormBackwardRows {
   }
 
  private:
-  /// Stores the sums of grad and of grad times the normalized x, and returns these sums over the row with
-  /// each channel's weight as a factor. `next` is what may be fetched meanwhile; nullptr: the runs
-  /// themselves, one after the other.
+  /// Stores the sums of grad and of grad times the normalized x, and returns the row's sums, weighted by
+  /// channel. `next` is what may be fetched meanwhile; nullptr: the runs themselves, one after the other.
   MEZZO_ALWAYS_INLINE static std::array<double, 2> add_up(RunRow<T> grad, RunRow<T> x, const T* next,
                                                           const ChannelLayout& layout,
                                                           const ChannelArrays<T>& arrays,

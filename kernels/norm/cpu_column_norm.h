@@ -168,8 +168,7 @@ class SpanScratch {
   RowScratch<double> sums_;
 };
 
-/// Merges the moments of a span into the moments of its chunk, relative to the means of the chunk's first
-/// span.
+/// Merges a span's moments into its chunk's moments, relative to the means of the chunk's first span.
 template <class T, std::size_t N>
 void add_moments(const Chunks& chunks, const T* x, const Span<N>& span, const MatrixScratch<T>& scratch,
                  const SpanScratch<T>& own) {
@@ -370,8 +369,7 @@ void column_norm_backward(const ChannelLayout& layout, const View* out, const Vi
                       const SpanScratch<T> own(chunks.channels);
                       T* shift = own.shift();
                       if (arrays.given) {
-                        // One channel to a row of statistics: only batches are normalized with given
-                        // statistics.
+                        // One channel to a row of statistics: only batches have given ones.
                         shift = scratch.shift(span.chunk);
                         std::copy_n(arrays.mean, chunks.channels, shift);
                       } else {

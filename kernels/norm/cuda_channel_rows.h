@@ -110,8 +110,7 @@ struct PieceMomentsRow {
   }
 };
 
-/// The function that normalizes each row, from its pieces, all of one length, or from given statistics; a
-/// block per row.
+/// Each row's normalizing function, from its pieces, all of one length, or given statistics; a block per row.
 template <class T>
 __global__ void finish_moments(ChannelNorm<T> norm, Pieces pieces, const PieceMoments* moments,
                                scalar::NormalizedFn<T>* normalized) {

@@ -163,8 +163,7 @@ class PieceOfColumn {
   double mean_ = 0, squares_ = 0;
 };
 
-/// The moments of PieceOfColumn in f64 alone, for a column that leaves f32; NaN for a column that is not
-/// finite.
+/// Moments in f64 alone, for a column that leaves f32; NaN for a column that is not finite.
 [[nodiscard]] inline __device__ PieceMoments moments_in_f64(const ColumnPack& columns, const Array& x,
                                                             int j) {
   double sum = 0, squares = 0, count = 0;

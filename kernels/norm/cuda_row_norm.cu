@@ -107,8 +107,7 @@ __global__ void __launch_bounds__(kMostPartThreads)
   }
 }
 
-/// The sums of row_norm_parts_kernel for rows of any length, a thread per place, given the function that
-/// normalizes each row. Arrays: gradient, x.
+/// row_norm_parts_kernel's sums for any rows, a thread per place, given `normalized`. Arrays: gradient, x.
 template <class T>
 __global__ void row_norm_columns(RowArrays<2> all, const scalar::NormalizedFn<T>* normalized,
                                  PartSums<T> sums) {
@@ -230,8 +229,7 @@ void row_norm_backward(Device device, RowNorm kind, const RowNormGradients& out,
   compute == DType::f64 ? run(double{}) : run(float{});
 }
 
-/// Parts for as many threads as a large GPU has at work with 128 registers each, and at least two rows per
-/// part.
+/// For as many threads as a large GPU has at work with 128 registers each; at least two rows per part.
 std::int64_t row_norm_parts(Device /*device*/, std::int64_t rows, std::int64_t n) {
   constexpr std::int64_t kBusyThreads = 132 * 512, kMostParts = 1056;
   const RowPlan plan = plan_rows({1, n < kLongestPartRow ? n : kLongestPartRow, 2, false, true});

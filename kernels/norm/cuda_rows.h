@@ -40,8 +40,7 @@ template <class Row, class F, class G, class... Along>
   return {static_cast<double>(sums.first), static_cast<double>(sums.second)};
 }
 
-// Sums that few rows need are computed from memory: unrolled over a row in registers they would take
-// registers.
+// Sums that few rows need are computed from memory: unrolled over a row they would cost registers.
 
 /// The sum over a row of (x - shift)^2 in f64.
 template <class Row>

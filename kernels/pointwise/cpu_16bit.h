@@ -1,8 +1,7 @@
 // The pointwise loop of functors of few instructions on arrays of one 16-bit type: widen, compute and round
-// in registers. The general loop (cpu.h) does the three one after the other through buffers, which
-// costs a fifth of the time of an op like gelu and half of the time of relu. A functor asks for this loop by
-// `static constexpr bool kFuses16Bit = true`, and the source that passes it to pointwise() includes this
-// header.
+// in registers. The general loop (cpu.h) does the three one after the other through buffers, which costs a
+// fifth of the time of an op like gelu and half of the time of relu. A functor asks for this loop by `static
+// constexpr bool kFuses16Bit = true`, and the source that passes it to pointwise() includes this header.
 #pragma once
 
 #include <algorithm>

@@ -81,8 +81,7 @@ template <class Entry>
   return entries;
 }
 
-/// Brings the first `wanted` entries to the front, in order: only the first `wanted` entries of each chunk
-/// are candidates.
+/// Brings the first `wanted` entries to the front, in order. Candidates are each chunk's first `wanted`.
 template <class Entry>
 void select_first(Entry* entries, std::int64_t n, std::int64_t wanted) {
   std::int64_t left = n;

@@ -1,5 +1,4 @@
-// The parameters that a surgery changes: parameters of the exchanged modules, matched by name, sharing
-// resolved.
+// The parameters that a surgery changes: of exchanged modules, matched by name, sharing resolved.
 #include <algorithm>
 
 #include "mezzo/nn/surgery/operation.h"

@@ -142,8 +142,7 @@ Tensor broadcast_product(const Labelled& a, const Labelled& b, const Roles& role
   return to(mul(to(left, wide), to(right, wide)), dtype);
 }
 
-/// The product of two operands, summed over the contracted labels: a product of matrices or of batches of
-/// matrices.
+/// The product of two operands with a sum over labels: a product of matrices or of batches of them.
 Tensor matrix_product(std::string_view op, const Labelled& a, const Labelled& b, const Roles& roles,
                       DType dtype) {
   Shape shape;
@@ -206,8 +205,7 @@ Gradients contract_gradients(std::string_view op, const VjpContext& args,
     if (!args.needs(i)) continue;
     const std::vector<Labelled> factors{{args.grad(), result}, {args.in(1 - i), labels[1 - i]}};
     const auto sizes = label_sizes(op, factors);
-    // Dims whose labels the factors lack were summed over alone, and dims that are larger in the factors were
-    // broadcast.
+    // Labels that the factors lack were summed over alone; sizes that are larger in them were broadcast.
     const Shape& shape = args.in_shape(i);
     IntList kept;
     Shape ones = shape;

@@ -43,8 +43,7 @@ struct Order {
   return reshape(steps, {steps.size(0) * steps.size(1), steps.size(2)});
 }
 
-/// The states [L, N, H] that the steps begin with, each at its step's place: `first`, then the state after
-/// each step but the last.
+/// States [L, N, H] that the steps begin with, each at its step's place: `first`, then the step before's.
 [[nodiscard]] inline Tensor states_before(const Order& order, const Tensor& first, const Tensor& states) {
   const Tensor start = unsqueeze(first, 0);
   return order.reverse ? cat({narrow(states, 0, 1, order.length - 1), start})

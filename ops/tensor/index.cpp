@@ -19,8 +19,7 @@ namespace {
 
 using Indices = std::span<const Index>;
 
-/// The view of a tensor that the indices without tensors select, and the tensors among the indices, as
-/// `index` takes them.
+/// The view that indices without tensors select, and the tensors among the indices, as `index` takes them.
 struct Place {
   Tensor view;
   SmallVector<Tensor, 4> tensors;

@@ -1,5 +1,4 @@
-// Descriptors of max_pool1d to 3d, of adaptive_max_pool1d to 3d, and of their gradient. All save the indices
-// only.
+// Descriptors of (adaptive_)max_pool1d to 3d, and of their gradient. All save the indices only.
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/shape.h"

@@ -138,8 +138,7 @@ class Unpickler {
     }
   }
 
-  /// Two's complement of any length, little-endian. An integer that 64 bits do not hold becomes the nearest
-  /// double.
+  /// Two's complement of any length, little-endian. An integer above 64 bits becomes the nearest double.
   Number long_integer(std::span<const std::byte> digits) {
     constexpr std::size_t kMostDigits = 16;
     if (digits.size() > kMostDigits) fail("an integer of " + std::to_string(digits.size()) + " bytes");
