@@ -203,7 +203,7 @@ class GradScaler {
   /// Notes in the optimizer's record whether its gradients are finite; its step comes later, with other
   /// gradients.
   void look_at(optim::Optimizer& optimizer);
-  /// Locks the parameters, and notes in the record, a new one unless look_at made it, gradients not finite.
+  /// Locks the parameters, and notes nonfinite gradients in the record, a new one unless look_at made it.
   void check_gradients(PerOptimizer& state, const optim::Optimizer& optimizer,
                        autograd::GradientLocks& locks);
   /// Records of the optimizers that took part since the last update.

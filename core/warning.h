@@ -1,4 +1,4 @@
-// Warnings: what works but is likely not meant. Each is said once per process, by its name.
+// Warnings of use that works but is likely not meant. Each is given once per process, by its name.
 #pragma once
 
 #include <cstdint>

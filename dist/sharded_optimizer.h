@@ -21,7 +21,7 @@ namespace mezzo::dist {
 
 namespace detail {
 
-/// Names of what a group's options make an optimizer keep per parameter, beside its count of steps.
+/// Names of the state that an optimizer with a group's options keeps per parameter, beside its step count.
 struct SlotNames {
   std::vector<std::string> buffers;  ///< as large as the parameter
   std::string carried;               ///< one number; empty: none

@@ -41,8 +41,8 @@ struct SummaryRow {
   std::int64_t mult_adds = 0;
 };
 
-/// Columns of the printed table beside the tree. Numbers are a module's own; for one without children, or
-/// whose children are too deep to be printed, they hold all below it.
+/// Columns of the printed table beside the tree. Numbers are a module's own; for a module without children,
+/// or whose children are too deep to be printed, they hold all below it.
 enum class SummaryColumn : std::uint8_t {
   output_shape,
   output_dtype,

@@ -25,7 +25,7 @@ namespace mezzo {
 [[nodiscard]] Tensor sum(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
                          std::optional<DType> dtype = {});
 /// sum / n; NaN over no elements.
-/// Dtypes: x's, or `dtype` when given, must be floating (DTypeError); the result has that one.
+/// Dtypes: x's, or `dtype` when given, must be floating (DTypeError), and is the result's.
 [[nodiscard]] Tensor mean(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {});
 /// Undoes broadcasting: sums x over the dims that `shape` lacks at the front or holds as 1. The same handle

@@ -23,7 +23,7 @@ struct RemapReport {
 /// parameters, `after` takes its place: group, position, name and, if the shape is the same, what the
 /// optimizer keeps for it, so that a copy goes on as the original would have; otherwise it begins anew. An
 /// undefined `after` takes the parameter out. `after` of a pair without `before` is added to the group of the
-/// pair ahead of it in the list, at the end; when that one is another optimizer's, so is the new parameter;
+/// pair ahead of it in the list, at the end; when that pair is another optimizer's, so is the new parameter;
 /// without a pair ahead it joins the only group. Pairs of parameters the optimizer does not have are ignored.
 /// Gradients stay with their tensors, so the place for this is between two iterations.
 ///

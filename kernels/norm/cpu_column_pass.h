@@ -94,8 +94,8 @@ struct ColumnTotals {
   double* second;
 };
 
-/// step(j, in[0][j], ...) for columns j of [first, end). What `step` writes overlaps with no input but that
-/// it stands for, so iterations are independent.
+/// step(j, in[0][j], ...) for columns j of [first, end). `step` writes over no inputs but its own column's,
+/// so iterations are independent.
 template <class T, std::size_t N, class Step, std::size_t... I>
 MEZZO_ALWAYS_INLINE void each_column(const std::array<const T*, N>& in, std::int64_t first, std::int64_t end,
                                      Step step, std::index_sequence<I...> /*indices*/) {

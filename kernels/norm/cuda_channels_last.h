@@ -122,8 +122,8 @@ struct ColumnStretch {
 };
 
 /// Mean and squares of a column's piece: a stretch of places at a time in f32, around the mean of all before,
-/// and together in f64. What a stretch's squares lose where its own mean is far from that one is a rounding
-/// of the distance's square, which counts more in the sum. Source: Chan, Golub and LeVeque, "Updating
+/// and together in f64. Where a stretch's own mean is far from that mean, its squares lose a rounding of the
+/// distance's square, which itself counts more in the sum. Source: Chan, Golub and LeVeque, "Updating
 /// formulae and a pairwise algorithm for computing sample variances", 1979.
 class PieceOfColumn {
  public:

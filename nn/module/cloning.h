@@ -10,9 +10,6 @@
 
 namespace mezzo::nn {
 
-/// One call of `clone`, or of `detail::moved`, where slots take over what the original's hold. The innermost
-/// one of a thread is found through a thread-local pointer, because the C++ copy constructors in between
-/// cannot pass it on.
 namespace detail {
 /// Hands a module's hooks over to another module (nn/module/hooks.cpp).
 void hand_hooks_over(const Ref<RefCounted>& from, Module& to, Ref<RefCounted>& hooks) noexcept;
@@ -20,6 +17,9 @@ void hand_hooks_over(const Ref<RefCounted>& from, Module& to, Ref<RefCounted>& h
 void leave_hooks(const Ref<RefCounted>& hooks, const Module& module) noexcept;
 }  // namespace detail
 
+/// One call of `clone`, or of `detail::moved`, where the new module's slots take over what the original's
+/// hold. The innermost call of a thread is found through a thread-local pointer, because the C++ copy
+/// constructors in between cannot pass it on.
 class Cloning {
  public:
   /// Whether the parts that slots hold are copied or moved.
@@ -42,9 +42,9 @@ class Cloning {
   [[nodiscard]] std::shared_ptr<Module> copy(const Module& original, const detail::Copier& copier = {});
   /// The copy of a tensor: same values, dtype, device and requires_grad, no history.
   [[nodiscard]] Tensor copy(const Tensor& original);
-  /// Records where the copy of a module is being built, and gives it.
   /// Whether the original ends afterwards: what is its own goes to the copy.
   [[nodiscard]] bool moves() const noexcept { return parts_ == Parts::moved; }
+  /// Notes where the copy of a module is being built; place_of() gives it.
   void begin(const Module& original, Module& copy) { places_[&original] = &copy; }
   [[nodiscard]] Module& place_of(const Module& original) const;
 

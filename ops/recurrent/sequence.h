@@ -43,7 +43,7 @@ struct Order {
   return reshape(steps, {steps.size(0) * steps.size(1), steps.size(2)});
 }
 
-/// States [L, N, H] that the steps begin with, each at its step's place: `first`, then the step before's.
+/// States [L, N, H] that the steps begin with, at the steps' places: `first`, then each previous step's.
 [[nodiscard]] inline Tensor states_before(const Order& order, const Tensor& first, const Tensor& states) {
   const Tensor start = unsqueeze(first, 0);
   return order.reverse ? cat({narrow(states, 0, 1, order.length - 1), start})
