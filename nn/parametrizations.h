@@ -17,7 +17,8 @@ namespace mezzo::nn {
 /// Source: Salimans and Kingma, arXiv:1602.07868.
 class NormedWeight final : public Module {
  public:
-  /// So that w is `weight`, which becomes v. Throws: IndexError for a dim that is not there.
+  /// `weight` becomes v, and its norm g, so that w is `weight`. Throws: IndexError for a dim that is not
+  /// there.
   NormedWeight(const Tensor& weight, std::int64_t dim);
   [[nodiscard]] Tensor forward();
   [[nodiscard]] std::string extra_repr() const override;

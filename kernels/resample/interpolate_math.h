@@ -110,8 +110,8 @@ class Resampler {
     if (i < 0) return 0;
     return i < in_ ? i : in_ - 1;
   }
-  /// The first result whose tap k lies beyond place i. It is looked for from where the line of positions says
-  /// on: a step or two, as only rounding leads away from there.
+  /// The first result whose tap k lies beyond place i. The search begins at near_position() and takes a step
+  /// or two, as only rounding leads away from there.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t first_beyond(std::int64_t i, int k) const {
     if (i < 0) return 0;
     if (i >= in_ - 1) return out_;
