@@ -1,5 +1,5 @@
-// Algorithms: what a training loop applies to its model at certain points, so that a recipe is a list of
-// them.
+// Algorithms: changes that a training loop makes to its model at certain points, so that a recipe is a list
+// of them.
 //   if (algorithm.match(Event::init)) std::cout << algorithm.apply(Event::init, state);
 #pragma once
 
@@ -14,10 +14,10 @@ namespace mezzo::amp {
 enum class Event : std::uint8_t {
   init,         ///< model and optimizers are there and on their device
   before_load,  ///< before a checkpoint is loaded, or would be
-  after_load,   ///< behind that
+  after_load,   ///< after a checkpoint was loaded, or would have been
 };
 
-/// What a training loop hands to algorithms.
+/// The state that a training loop hands to algorithms.
 struct TrainingState {
   nn::Module& model;
   NormPrecision precision = {};
@@ -47,7 +47,7 @@ struct NormAlgorithmOptions {
   NormSurgeryOptions surgery = {};
 };
 
-/// What the three have in common: each matches one event, an argument of the constructor (ValueError for one
+/// Base of the three algorithms: each matches one event, an argument of the constructor (ValueError for one
 /// that does not exist), is required on load, and calls a function of amp/norm_surgery.h. State dicts have
 /// the same names before and after, so that it makes no difference when a checkpoint was saved.
 class NormAlgorithm : public Algorithm {

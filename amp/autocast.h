@@ -23,19 +23,18 @@ struct AutocastOptions {
 /// Touches tensors on the device's type that are f32, f16 or bf16; f64, integers and bools pass unchanged.
 /// Regions nest, the inner one counts, and one for the CPU leaves one for CUDA alone. State is per thread: a
 /// new thread starts outside. Backward needs no region. `enabled = false` makes a region in which nothing is
-/// cast. The dtype is f16, bf16 or f32 (ValueError otherwise); without one, that of the surrounding region,
-/// else f16 on CUDA and bf16 on the CPU. Throws: DeviceError when an enabled region's device is not there.
-/// Semantics:
-/// torch.amp.autocast with the CUDA op lists on all devices. Regions may end in any order, on another thread
-/// and after the thread that made them. The end of one changes nothing about the others. When another thread
-/// ends a region, the thread that made it leaves it at its next op; the state of the thread that ends it does
-/// not change.
+/// cast. The dtype is f16, bf16 or f32 (ValueError otherwise); without one, the dtype of the surrounding
+/// region, else f16 on CUDA and bf16 on the CPU. Throws: DeviceError when an enabled region's device is not
+/// there. Semantics: torch.amp.autocast with the CUDA op lists on all devices. Regions may end in any order,
+/// on another thread and after the thread that made them. The end of one region changes nothing about other
+/// regions. When another thread ends a region, the thread that made it leaves it at its next op; the state of
+/// the thread that ends it does not change.
 class Autocast {
  public:
   explicit Autocast(Device device, std::optional<DType> dtype = {}, AutocastOptions options = {});
   explicit Autocast(DeviceType type, std::optional<DType> dtype = {}, AutocastOptions options = {})
       : Autocast(Device{type, 0}, dtype, options) {}
-  /// For all types of devices, whichever are there.
+  /// A region for all types of devices.
   explicit Autocast(DType dtype, AutocastOptions options = {});
   ~Autocast();
   Autocast(const Autocast&) = delete;
@@ -51,9 +50,8 @@ class Autocast {
 /// Whether autocast casts this tensor on this thread: in an enabled region for its device, f32, f16 or bf16.
 [[nodiscard]] bool is_autocast_eligible(const Tensor& tensor);
 /// The tensor as an op of category lower_precision would get it: cast to the dtype of its device's region.
-/// The cast is recorded, and that of a weight uses the copy that the region caches. A tensor that is not
-/// eligible is returned as it is. For modules that choose their dtypes themselves and then run ops in a
-/// disabled region.
+/// The cast is recorded; for a weight it is the copy that the region caches. A tensor that is not eligible is
+/// returned as it is. For modules that choose their dtypes themselves and then run ops in a disabled region.
 [[nodiscard]] Tensor cast_to_region(const Tensor& tensor);
 /// Whether weights' 16-bit copies are kept for the region.
 [[nodiscard]] bool is_autocast_cache_enabled();

@@ -1,4 +1,4 @@
-// The order of CapturedStep's calls: the first ones run eagerly, the next is recorded into a CUDA graph,
+// The order of CapturedStep's calls: the first calls run eagerly, the next is captured into a CUDA graph,
 // later ones replay it. On the CPU, and in a build without CUDA, every call runs eagerly.
 #include "mezzo/amp/captured_step.h"
 

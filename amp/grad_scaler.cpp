@@ -43,7 +43,7 @@ Tensor copy_field(const Tensor& record, std::size_t offset, DType dtype) {
   return copy;
 }
 
-/// A recorded update() of a scaler, whose rule is in the arguments of its kernel.
+/// A captured update() of a scaler, whose rule is in the arguments of its kernel.
 class RecordedRule final : public mezzo::detail::ReplayedState {
  public:
   explicit RecordedRule(Ref<detail::RuleChanges> changes)
@@ -97,7 +97,7 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view 
     gradients.tensors.emplace_back(gradient);
     gradients.owners.push_back(static_cast<std::uint32_t>(i));
   });
-  // Parameters without elements need no gradients: those of a rank without a shard.
+  // Parameters without elements need no gradients: a rank without a shard has such parameters.
   if (gradients.tensors.empty() && has_elements) {
     throw StateError(op, "an optimizer with gradients", "one whose parameters have none",
                      "call backward() on a scaled loss that depends on its parameters first");

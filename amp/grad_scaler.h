@@ -1,4 +1,4 @@
-// GradScaler: dynamic loss scaling without host syncs. The scale, what was found and the counters live in one
+// GradScaler: dynamic loss scaling without host syncs. The scale, found_inf and the counters live in one
 // record on the device; this class is the state machine around it.
 #pragma once
 
@@ -64,7 +64,7 @@ class StepResult {
 namespace detail {
 /// Warns of a scale below 1. Called only where the host has read the scale for another reason.
 void warn_below_1(double scale);
-/// How often the factors, interval or bounds of a scaler were changed: recorded updates cannot follow.
+/// How often the factors, interval or bounds of a scaler were changed: captured updates cannot follow.
 struct RuleChanges final : RefCounted {
   std::uint32_t count = 0;
 };
@@ -76,8 +76,8 @@ struct RuleChanges final : RefCounted {
 ///   scaler.scale(loss).backward();  scaler.step(optimizer);  scaler.update();
 /// A whole step reads nothing back to the host. Calls in a wrong order throw StateError, which names the
 /// missing or doubled call, and change nothing. With enabled = false every call passes through: scale returns
-/// its argument, step steps. Gradients are checked as they are stored, before unscaling, and once: what is
-/// written to them between unscale_ and step is not looked at again. Semantics: torch.amp.GradScaler, with >=
+/// its argument, step steps. Gradients are checked as they are stored, before unscaling, and once: values
+/// written to them between unscale_ and step are not checked again. Semantics: torch.amp.GradScaler, with >=
 /// on the growth interval, bounds, bf16 gradients, and f16 gradients where the optimizer keeps f32 masters.
 /// Not thread-safe.
 class GradScaler {
@@ -100,7 +100,7 @@ class GradScaler {
 
   /// Divides the optimizer's gradients by the scale, in place, and notes whether they are finite: for
   /// clipping or reading gradients before step. A 16-bit gradient whose parameter has an f32 master becomes
-  /// an f32 one, a new tensor, in which nothing underflows; step() uses it, later backwards add to it, and
+  /// f32, a new tensor, in which nothing underflows; step() uses it, later backwards add to it, and
   /// zero_grad() drops it. Throws: StateError when called twice or after step in one iteration, before
   /// scale(), or when no parameter has a gradient; DTypeError for an f16 gradient whose parameter has no f32
   /// master; ShapeError for an expanded gradient, whose elements share memory; DeviceError for an optimizer
@@ -111,12 +111,12 @@ class GradScaler {
   /// (any step, with write_unscaled = false) leaves gradients as they are. Throws: StateError when called
   /// twice in one iteration, and what unscale_ throws.
   StepResult step(optim::Optimizer& optimizer);
-  /// The same with gradients that `closure` computes first, recording on: it clears them, and calls backward
-  /// on the scaled loss. (PyTorch refuses closures.) Throws: ValueError for an empty closure.
+  /// step(optimizer) after `closure`, with recording on, has computed the gradients: it clears them, and
+  /// calls backward on the scaled loss. (PyTorch refuses closures.) Throws: ValueError for an empty closure.
   StepResult step(optim::Optimizer& optimizer, const mezzo::detail::Function<Tensor()>& closure);
-  /// The same of what evaluates several times per step. SAM does so under one scale, and the step is skipped
-  /// when one of its gradients is not finite; what compares losses, as LBFGS, throws StateError, as a step
-  /// that overflows has none to compare.
+  /// The step of an optimizer that calls `closure` several times. All calls of a SAM step have one scale, and
+  /// the step is skipped when a gradient of any is not finite. LBFGS, which compares losses, throws
+  /// StateError, as a step that overflows has none to compare.
   template <class O>
   requires(!std::derived_from<O, optim::Optimizer>) StepResult
       step(O& optimizer, const mezzo::detail::Function<Tensor()>& closure) {
@@ -129,7 +129,7 @@ class GradScaler {
       return {};
     }
   }
-  /// Adapts the scale to what was found since the last update, and starts a new iteration for every
+  /// Adapts the scale to the infs and NaNs found since the last update, and starts a new iteration for every
   /// optimizer. Throws: StateError when nothing was unscaled or stepped since.
   void update();
   /// Sets the scale instead; the growth tracker stays. The tensor has one element on the scaler's device and
@@ -160,10 +160,10 @@ class GradScaler {
 
   [[nodiscard]] const GradScalerOptions& options() const noexcept { return options_; }
   /// Changes factors, interval, bounds or write_unscaled from the next update on; checked as in the
-  /// constructor. init_scale and enabled must be as they were. A CapturedStep that was recorded before throws
+  /// constructor. init_scale and enabled must be as they were. A CapturedStep that was captured before throws
   /// when it is called next.
   void set_options(const GradScalerOptions& options);
-  // The same one by one, as PyTorch has them.
+  // Single options, under PyTorch's names.
   [[nodiscard]] double get_growth_factor() const noexcept { return options_.growth_factor; }
   [[nodiscard]] double get_backoff_factor() const noexcept { return options_.backoff_factor; }
   [[nodiscard]] std::int64_t get_growth_interval() const noexcept { return options_.growth_interval; }
@@ -189,21 +189,21 @@ class GradScaler {
   };
 
   void settle(Device device);
-  /// For a graph that is recorded: it has the record's address and the rule's numbers.
+  /// For a graph that is being captured: its kernels have the record's address and the rule's numbers.
   void note_recording();
   void change_options(const GradScalerOptions& options);
-  /// The record on the host (one host read), or what it will start as.
+  /// The record on the host (one host read), or the record that it will start as.
   [[nodiscard]] ScalerRecord read_record() const;
   void write_record(const ScalerRecord& host) const;
   void require_settled(std::string_view op) const;
-  /// The same for an optimizer's gradients: a scale that was loaded is known before the first scale().
+  /// Throws like require_settled, but a loaded scale will do before the first scale().
   void require_scaled(std::string_view op, const optim::Optimizer& optimizer);
   PerOptimizer& state_of(const optim::Optimizer& optimizer);
   void begin(PerOptimizer& state, const optim::Optimizer& optimizer, std::string_view op);
   /// Notes in the optimizer's record whether its gradients are finite; its step comes later, with other
   /// gradients.
   void look_at(optim::Optimizer& optimizer);
-  /// Locks the parameters, and notes in the record, a new one unless look_at made it, what is not finite.
+  /// Locks the parameters, and notes nonfinite gradients in the record, a new one unless look_at made it.
   void check_gradients(PerOptimizer& state, const optim::Optimizer& optimizer,
                        autograd::GradientLocks& locks);
   /// Records of the optimizers that took part since the last update.
@@ -215,7 +215,7 @@ class GradScaler {
   bool loaded_ = false;   ///< by load_state_dict
   Tensor record_;         ///< ScalerRecord as bytes on the device; undefined before the first scale()
   std::vector<PerOptimizer> per_optimizer_;
-  Ref<detail::RuleChanges> changes_;  ///< made with the first recording
+  Ref<detail::RuleChanges> changes_;  ///< made with the first capture
 };
 
 /// The first gradient of an optimizer that is not finite.

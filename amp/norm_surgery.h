@@ -56,8 +56,8 @@ class FusedLayerNorm final : public nn::LayerNorm {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
-/// Optimizers of the model's parameters. In each of them new parameters take the place of those that were
-/// replaced (`optim::remap`).
+/// Optimizers of the model's parameters. In each optimizer new parameters take the place of replaced ones
+/// (`optim::remap`).
 using Optimizers = std::vector<optim::Optimizer*>;
 
 struct NormSurgeryOptions {
@@ -69,10 +69,10 @@ struct NormSurgeryOptions {
 /// Replace every nn::LayerNorm (or nn::GroupNorm) below `model` by its low-precision or fused form; a norm
 /// that has one of these forms already can get another. Parameters stay the same tensors, so optimizers and
 /// checkpoints stay valid; parameters that a derived class adds are taken out of the `optimizers`. Norms with
-/// f64 parameters stay. amp_fp16 and amp_bf16 are alike: the dtype is that of the region that a norm runs in.
-/// The precisions fp32 and fp16 change nothing; the report says why, and so it does when there is nothing to
-/// replace. Throws: as surgery::replace and optim::remap, and ValueError for a null pointer; the model is as
-/// it was then.
+/// f64 parameters stay. amp_fp16 and amp_bf16 are alike: the dtype is the one of the region that a norm runs
+/// in. The precisions fp32 and fp16 change nothing; the report says why, and so it does when there is nothing
+/// to replace. Throws: as surgery::replace and optim::remap, and ValueError for a null pointer; the model is
+/// as it was then.
 nn::surgery::Report apply_low_precision_layernorm(nn::Module& model, const NormPrecision& precision = {},
                                                   const Optimizers& optimizers = {},
                                                   const NormSurgeryOptions& options = {});

@@ -159,7 +159,7 @@ PolicyOverride::~PolicyOverride() { overrides.get().end(scope_); }
 
 std::optional<Category> category_override(const OpInfo& info) {
   for (const auto* scope = newest_override(); scope != nullptr; scope = counted(scope->older)) {
-    // By name, which is unique: an op may have a second descriptor, that of relu with a mask.
+    // By name, which is unique: an op may have a second descriptor, as relu has one with a mask.
     if (scope->value.op->name.value == info.name.value) return scope->value.category;
   }
   return std::nullopt;

@@ -1,5 +1,4 @@
-// The autocast dispatch table as data: which op belongs to which category, what that means, and overrides for
-// a scope.
+// The autocast dispatch table as data: the category of each op, its meaning, and overrides for a scope.
 #pragma once
 
 #include <optional>
@@ -23,7 +22,7 @@ struct PolicyRow {
 
 /// The table as text, one line per category with its ops; passthrough (all others) is counted, not listed.
 [[nodiscard]] std::string to_string(const std::vector<PolicyRow>& rows);
-/// The same as a Markdown table, which docs/mixed_precision.md shows.
+/// The policy as a Markdown table, which docs/mixed_precision.md shows.
 [[nodiscard]] std::string to_markdown(const std::vector<PolicyRow>& rows);
 
 /// What autocast does to a category's inputs, in one sentence.
@@ -50,9 +49,9 @@ class PolicyOverride {
   mezzo::detail::OpenScope<Entry>* scope_;
 };
 
-/// What the newest PolicyOverride of this thread says of an op, if there is one.
+/// The category that this thread's newest PolicyOverride of an op gives it, if there is one.
 [[nodiscard]] std::optional<Category> category_override(const OpInfo& info);
-/// The category that holds for an op on this thread: that, or the op's own.
+/// The category that holds for an op on this thread: category_override(), else the op's own.
 [[nodiscard]] Category effective_category(const OpInfo& info);
 
 }  // namespace mezzo::amp

@@ -19,8 +19,8 @@ enum class Precision : std::uint8_t { fp32, fp16, amp_fp16, amp_bf16 };
 /// ValueError, which lists the names.
 [[nodiscard]] Precision precision_from_string(std::string_view name);
 
-/// A precision as surgery on norms takes it: an enumerator, a name, or nothing, which means "that of whatever
-/// autocast region the norm runs in".
+/// A precision as surgery on norms takes it: an enumerator, a name, or nothing, which means the dtype of the
+/// autocast region that the norm runs in.
 class NormPrecision {
  public:
   NormPrecision() = default;

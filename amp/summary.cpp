@@ -90,7 +90,7 @@ class PrecisionColumns final : public nn::SummaryExtension {
   }
 
  private:
-  /// Those of a row and all below it.
+  /// Adds the dtypes that a row and all rows below it ran in.
   void add_dtypes(const std::vector<nn::SummaryRow>& rows, std::size_t row, std::set<DType>& dtypes) const {
     const auto end = dtypes_.lower_bound(nn::detail::summary_end(rows, row));
     for (auto it = dtypes_.lower_bound(row); it != end; ++it)

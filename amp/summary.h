@@ -13,7 +13,7 @@ namespace mezzo::amp {
 
 /// Options of amp::summary. The region is Autocast(device, dtype, {.enabled = enabled}).
 struct SummaryOptions {
-  std::optional<Device> device = {};  ///< default: the input's; without one, that of the first parameter
+  std::optional<Device> device = {};  ///< default: the input's; without one, the first parameter's
   std::optional<DType> dtype = {};
   bool enabled = true;
   nn::SummaryOptions table = {};
@@ -30,27 +30,27 @@ namespace detail {
 // for modules of a user's own too:
 //
 // "Runs in": the dtypes of the ops in the module and below it, f16 first. An op runs in the widest floating
-// dtype of its inputs, after autocast's casts, or in the one that autocast asks for; a norm in its input's.
-// Casts, copies to a device and view ops (reshape) do not count; "--" when nothing else ran.
+// dtype of its inputs, after autocast's casts, or in the dtype that autocast asks for; a norm runs in its
+// input's dtype. Casts, copies to a device and view ops (reshape) do not count; "--" when nothing else ran.
 //
-// "Norm": of modules with a norm op of their own, its input's and result's dtype and, unless all are the
-// same, those of statistics and parameters: "f32 in and out", "f16 in, f32 out, f32 statistics and
-// parameters", "f16 in and out, f32 statistics, f16 parameters". Several that differ are separated by "; ".
+// "Norm": of modules with a norm op of their own, the dtypes of its input and result and, unless all are the
+// same, of statistics and parameters: "f32 in and out", "f16 in, f32 out, f32 statistics and parameters",
+// "f16 in and out, f32 statistics, f16 parameters". Several that differ are separated by "; ".
 
-/// Whatever `run` does with the model: see nn::summary.
+/// The summary of `run`, any function that runs the model: see nn::summary.
 template <std::invocable F>
 [[nodiscard]] nn::Summary summary(nn::Module& net, F&& run, const SummaryOptions& options = {}) {
   return detail::summarize(net, nn::detail::summary_run(run), options.device.value_or(detail::device_of(net)),
                            options);
 }
-/// net(x). Throws: what nn::summary and Autocast throw.
+/// The summary of net(x). Throws: what nn::summary and Autocast throw.
 template <nn::UnaryModule M>
 [[nodiscard]] nn::Summary summary(M& net, const Tensor& x, const SummaryOptions& options = {}) {
   const auto forward = [&] { return nn::call(net, x); };
   const nn::detail::SummaryRun run = nn::detail::summary_run(forward, x);
   return detail::summarize(net, run, options.device.value_or(x.device()), options);
 }
-/// The same for zeros of a shape, whose dtype and device are options of the table.
+/// The summary of net(x) for x = zeros of a shape, whose dtype and device are options of the table.
 template <nn::UnaryModule M>
 [[nodiscard]] nn::Summary summary(M& net, const Shape& input, const SummaryOptions& options = {}) {
   return amp::summary(net, nn::detail::summary_input(net, input, options.table), options);

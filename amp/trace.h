@@ -1,5 +1,5 @@
-// What runs in half and what that costs: each op with the dtypes it got and gave, and the casts that autocast
-// made for it.
+// The dtypes that ops run in, and the cost of autocast: each op with the dtypes it got and gave, and the
+// casts that autocast made for it.
 //   const auto trace = amp::trace();
 //   { amp::Autocast region(device, DType::f16);  loss = net(x); }
 //   loss.backward();
@@ -21,7 +21,7 @@ namespace mezzo::amp {
 struct CastCounts {
   std::int64_t casts = 0;  ///< that were made
   std::int64_t bytes = 0;
-  std::int64_t weights = 0;  ///< of them those of weights, whose copies are kept (Autocast's cache)
+  std::int64_t weights = 0;  ///< casts of weights among them, whose copies are kept (Autocast's cache)
   std::int64_t spared = 0;   ///< casts that were not made, as such a copy was there
   std::int64_t spared_bytes = 0;
 };
@@ -41,8 +41,8 @@ struct TraceRow {
   std::optional<Category> policy = {};
   std::int64_t calls = 0;
   std::vector<TraceDTypes> dtypes = {};  ///< in order of their first calls
-  /// The casts that autocast made for this op. In rows of to_dtype, which are casts made by the program, by
-  /// gradient functions and by the engine: these calls themselves.
+  /// The casts that autocast made for this op. In rows of to_dtype, whose calls are casts by the program, by
+  /// gradient functions and by the engine: these calls.
   CastCounts casts = {};
 };
 
@@ -60,9 +60,9 @@ struct TraceReport {
 [[nodiscard]] std::string to_string(const TraceReport& report);
 std::ostream& operator<<(std::ostream& stream, const TraceReport& report);
 
-/// Counts the ops of this thread while it lives, those of backward too. Ops that an op calls in its own
-/// forward are not counted apart from it; in-place writes and optimizers are not seen. Traces and anomaly
-/// detection nest: the outer ones go on watching. A thread without a trace pays nothing. Traces may end in
+/// Counts the ops of this thread while it lives, backward's ops too. Ops that an op calls in its own forward
+/// are not counted apart from it; in-place writes and optimizers are not seen. Traces and anomaly detection
+/// nest: outer traces and observers go on watching. A thread without a trace pays nothing. Traces may end in
 /// any order, inside of a hook or observer, on another thread while no op runs on the thread that they watch
 /// (the one that made them), and after that thread.
 class Trace {
@@ -71,7 +71,7 @@ class Trace {
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
-  /// What ran since it was made or reset.
+  /// The ops and casts since the trace was made or reset.
   [[nodiscard]] TraceReport report() const;
   void reset();
 

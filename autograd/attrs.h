@@ -55,7 +55,7 @@ namespace detail {
 [[nodiscard]] Value to_value(const Scalar& scalar);
 void add_field(Value::Map& map, std::string_view name, Value value);
 [[noreturn]] void refuse_attr(std::string_view op, std::string_view name, std::string_view known);
-/// The same refusal in the name of "op.field".
+/// Throws: ValueError in the name of "op.field", with the texts of `error`.
 [[noreturn]] void refuse_value(std::string_view op, std::string_view field, const Error& error);
 /// {"a", "b"} -> "a, b" with the separator ", ".
 [[nodiscard]] std::string joined(std::span<const std::string_view> names, std::string_view separator);

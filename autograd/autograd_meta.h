@@ -1,6 +1,6 @@
-// What autograd keeps with a tensor: its gradient, hooks, 16-bit copies, and what proves it finite. A tensor
-// itself (core/tensor.h) has an opaque handle on it only, which is empty until somebody needs one of these;
-// so results of ops have none. Internal: no installed header includes this one.
+// AutogradMeta, autograd's state of a tensor: its gradient, hooks, 16-bit copies and gradient receiver. A
+// tensor itself (core/tensor.h) has only an opaque handle on it, which is empty until somebody needs one of
+// these; so results of ops have none. Internal: no installed header includes this one.
 //
 // Several threads may run backwards into one leaf while others read or clear its gradient or step an
 // optimizer. So each state has a lock, which a thread holds while it reads or changes the gradient. A thread
@@ -56,7 +56,7 @@ struct LeafReceiver {
   std::size_t index = 0;
 };
 
-/// What TensorImpl::autograd_meta points to.
+/// The object that TensorImpl::autograd_meta points to.
 struct AutogradMeta final : RefCounted {
   LeafLock lock;  ///< guards `grad`, its values while the library works on them, and `half_copies`
   Tensor grad;    ///< of a leaf

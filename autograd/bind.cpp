@@ -1,4 +1,4 @@
-// What happens before an op's forward: inputs are checked to be on one device, 0-dim CPU tensors are moved
+// The steps before an op's forward: inputs are checked to be on one device, 0-dim CPU tensors are moved
 // there, then the thread's input hook (autocast) may replace inputs.
 #include "mezzo/autograd/bind.h"
 

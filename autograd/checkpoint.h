@@ -52,16 +52,15 @@ namespace autograd {
 /// Results and all gradients, of inputs and of tensors that fn captures, are the same bits as without
 /// checkpointing. fn may return anything that holds tensors.
 ///
-/// Regions nest: what the inner one is called with is computed again by the outer one. Also as without:
-/// `grad` to any tensors, create_graph to any order, retain_graph (each backward runs fn again), hooks of
-/// tensors, backwards on another thread, and captured steps. Without recording it is a plain call.
+/// Regions nest: the outer region computes the inputs of the inner region again. Also supported: `grad` to
+/// any tensors, create_graph to any order, retain_graph (each backward runs fn again), hooks of tensors,
+/// backwards on another thread, and captured steps. Without recording it is a plain call.
 ///
 /// fn must do the same each time: modes of modules that it calls and requires_grad of what it reads must not
 /// change before backward. It may be copied. What it captures by reference must live until backward has run:
-/// capture the locals of an enclosing function by value, those of an enclosing fn too. Draws are to be made
-/// on the calling thread. Side effects happen twice unless fn asks `is_recomputing`: batch_norm and
-/// instance_norm move running statistics, embedding applies max_norm, and spectral_norm iterates, in the
-/// first run only.
+/// capture the locals of an enclosing function by value, also of an enclosing fn. Draws are to be made on the
+/// calling thread. Side effects happen twice unless fn asks `is_recomputing`: batch_norm and instance_norm
+/// move running statistics, embedding applies max_norm, and spectral_norm iterates, in the first run only.
 ///
 /// Throws: what fn throws; AutogradError when fn writes to an input in place. A backward throws what fn
 /// throws, and AutogradError when what fn saves or draws is not what it was, as far as numbers, ops, shapes,

@@ -1,7 +1,7 @@
 // Runs the composition again on the saved inputs with recording on, and calls grad on the result. Each
-// input becomes a tensor of its own, so a tensor that is used twice gets one gradient per use. Where a wider
-// dtype is wanted, that tensor has it and the composition reads a cast of it: then the gradient is not
-// rounded to the input's dtype, in which a sum over many elements may not be finite.
+// input becomes a tensor of its own, so a tensor that is used twice gets one gradient per use. Where the
+// gradient is wanted in a wider dtype, the tensor has that dtype and the composition reads a cast of it: then
+// the gradient is not rounded to the input's dtype, in which a sum over many elements may overflow.
 #include "mezzo/autograd/decomposed.h"
 
 #include "mezzo/autograd/engine.h"

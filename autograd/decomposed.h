@@ -23,13 +23,13 @@ Gradients decomposed(const VjpArgs<A>& args, typename Op<A>::Forward reference) 
     return reference(ForwardArgs<A>{inputs, args.attrs});
   });
 }
-/// The same with the op's own `reference`; an op without one, whose forward is itself a composition of public
-/// ops, takes that forward.
+/// decomposed(args, reference) by the op's own `reference`, or, without one, by its forward, which then is
+/// itself a composition of public ops.
 template <class A>
 Gradients decomposed(const VjpArgs<A>& args) {
   return decomposed(args, args.op.reference != nullptr ? args.op.reference : args.op.forward.value);
 }
-/// The same with a composition that the descriptor does not name as its reference.
+/// decomposed(args, reference) by a composition that the descriptor does not name as its reference.
 template <auto Reference, class A>
 Gradients decomposed(const VjpArgs<A>& args) {
   return decomposed(args, typename Op<A>::Forward(Reference));

@@ -40,12 +40,12 @@ struct GradOptions {
 /// graph, a saved tensor written to since.
 void backward(TensorList outputs, TensorList grad_outputs = {}, const BackwardOptions& options = {});
 
-/// The same derivatives, returned for the given inputs (leaves or intermediate results) and not accumulated
-/// anywhere. Only what lies between is computed. Throws: AutogradError for an input that the outputs do not
-/// depend on, unless allow_unused.
+/// The gradients that backward() computes, returned for the given inputs (leaves or intermediate results) and
+/// not accumulated anywhere. Only gradients on the way to these inputs are computed. Throws: AutogradError
+/// for an input that the outputs do not depend on, unless allow_unused.
 [[nodiscard]] Tensors grad(TensorList outputs, TensorList inputs, TensorList grad_outputs = {},
                            const GradOptions& options = {});
-/// The same with options alone. (A template, so that {} means grad_outputs.)
+/// grad() with options and no grad_outputs. (A template, so that {} means grad_outputs.)
 template <std::same_as<GradOptions> O = GradOptions>
 [[nodiscard]] Tensors grad(TensorList outputs, TensorList inputs, const O& options) {
   return grad(outputs, inputs, {}, options);

@@ -1,5 +1,5 @@
 // Two threads that locked the same leaves in different orders would wait for each other for ever. So one
-// thread at a time takes many locks; who holds one of a single leaf never waits for a second.
+// thread at a time takes several locks; a thread that holds a single leaf's lock never waits for another.
 #include "mezzo/autograd/gradient_locks.h"
 
 #include <pthread.h>

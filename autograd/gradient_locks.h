@@ -14,14 +14,14 @@ namespace mezzo::autograd {
 /// The locks of some leaves, held until it goes. The leaves have to outlive it.
 class GradientLocks {
  public:
-  /// None yet.
+  /// Holds no lock yet.
   GradientLocks() noexcept = default;
-  /// Those of `leaves`, of which some may be undefined or there twice.
+  /// Locks `leaves`, of which some may be undefined or there twice.
   explicit GradientLocks(std::span<const Tensor> leaves);
   ~GradientLocks();
   GradientLocks(const GradientLocks&) = delete;
   GradientLocks& operator=(const GradientLocks&) = delete;
-  /// The same in two steps, for leaves that do not lie in a row: add() all of them, then lock().
+  /// For leaves that do not lie in a row: add() each of them, then lock() once.
   void add(const Tensor& leaf) { metas_.push_back(&ensure_meta(leaf)); }
   void lock();
 

@@ -21,8 +21,8 @@ class GradientReceiver : public RefCounted {
  public:
   /// A backward begins that can reach the leaves with these indices, in rising order.
   virtual void begin(std::span<const std::size_t> leaves) = 0;
-  /// The complete gradient of a leaf, in its shape and dtype, after its hooks. The same on every run of the
-  /// same graph: leaves come in the order in which backward completes them.
+  /// The complete gradient of a leaf, in its shape and dtype, after its hooks. Its order is the same on every
+  /// run of one graph: leaves come in the order in which backward completes them.
   virtual void receive(std::size_t leaf, Tensor gradient) = 0;
   /// All gradients of this backward have come: called where backward writes `.grad` of other leaves. Leaves
   /// that were announced and did not come have none.
@@ -34,7 +34,7 @@ class GradientReceiver : public RefCounted {
 /// From the next backward on the gradients of `leaf` go to `receiver`, as number `index`. Throws: StateError
 /// for a leaf that has a receiver.
 void set_gradient_receiver(const Tensor& leaf, Ref<GradientReceiver> receiver, std::size_t index);
-/// They go to `.grad` again.
+/// Gradients of `leaf` go to `.grad` again.
 void clear_gradient_receiver(const Tensor& leaf) noexcept;
 
 /// Which leaves of one backward have a receiver, and how many edges of its graph lead to each: a leaf is

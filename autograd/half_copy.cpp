@@ -1,7 +1,7 @@
 // A leaf's copies, one per 16-bit dtype, each with the version of the leaf it was made from. Decides when
 // a copy is made anew, dropped, or kept because an optimizer writes it. The leaf's lock guards them, which an
-// optimizer holds while it writes leaf and copies. Work that is recorded into a graph has copies of its own
-// (autograd/recorded/copies.h), to which the same rules apply while it is recorded.
+// optimizer holds while it writes leaf and copies. A captured CUDA graph has copies of its own
+// (autograd/recorded/copies.h), to which the same rules apply during capture.
 #include "mezzo/autograd/half_copy.h"
 
 #include <mutex>
@@ -35,13 +35,13 @@ void refresh(HalfCopy& copy, const Tensor& leaf, DType dtype) {
   const std::uint32_t version = leaf.version();  // as a write during the cast makes the copy an old one
   copy.storage = to(leaf.detach(), dtype).impl().storage;
   copy.version = version;
-  // Readers in other streams wait for the cast. Recorded work has its copies for itself.
+  // Readers in other streams wait for the cast. A captured graph has its copies for itself.
   copy.written =
       Recording::of(leaf.device()) != nullptr ? Ref<StreamMark>() : StreamMark::here(leaf.device());
 }
 
-/// Calls f(copy, dtype, owners) for those of a leaf's copies that this thread's work uses. Owners: who has
-/// the memory when no tensor does.
+/// Calls f(copy, dtype, owners) for the copies of a leaf that this thread's work uses. owners: references to
+/// the storage when no tensor has one.
 template <class F>
 void each_copy(AutogradMeta& meta, const TensorImpl& leaf, F f) {
   Recording* const recording = Recording::of(leaf.storage->device());

@@ -15,8 +15,8 @@ namespace mezzo {
 /// new one that no optimizer keeps: the caller ends its life by drop_half_copies.
 [[nodiscard]] Tensor half_copy(const Tensor& leaf, DType dtype, bool* to_drop = nullptr);
 
-/// The same for one call of an op: where gradients are recorded, it has a history that backward passes by,
-/// straight to the leaf (autograd/leaf_cast.h). So nobody but that op may get it.
+/// half_copy for the input of one call of an op. Where autograd records, the copy has a history whose edges
+/// lead straight to the leaf (autograd/leaf_cast.h), so no other op may get it.
 [[nodiscard]] Tensor half_copy_for_call(const Tensor& leaf, DType dtype, bool* to_drop);
 
 /// Drops the copies of a leaf that no optimizer keeps; what graphs still hold stays alive with them.
@@ -29,9 +29,9 @@ void release_half_copies(const Tensor& leaf) noexcept;
 /// The dtypes of copies.
 inline constexpr std::array<DType, 2> kHalfCopyTypes{DType::f16, DType::bf16};
 
-/// For optimizers, before they write `leaf`: the copies in those of kHalfCopyTypes that autocast has used
-/// since the last call of `half_copies_written`, equal to the leaf now and held by nobody else, so that they
-/// may be overwritten. Empty for the others, and where the leaf may change unseen: those copies are dropped.
+/// For optimizers, before they write `leaf`: its copies in the dtypes that autocast has used since the last
+/// call of `half_copies_written`, equal to the leaf now and held by nobody else, so that they may be
+/// overwritten. Empty for other dtypes, and where the leaf may change unseen, whose copies are dropped.
 [[nodiscard]] std::array<Ref<Storage>, 2> writable_half_copies(const Tensor& leaf);
 
 /// After writing the leaf, its copies, and bumping the leaf's version: the copies of `writable_half_copies`

@@ -1,4 +1,4 @@
-// One more object of the descriptor of to_dtype.
+// A second descriptor object for to_dtype.
 #include "mezzo/autograd/leaf_cast.h"
 
 #include "mezzo/ops/cast.h"

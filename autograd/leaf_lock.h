@@ -1,6 +1,6 @@
-// The lock of one tensor's AutogradMeta. Recursive, because what runs with it held may be observed
-// (OpObserver), and an observer may ask for a gradient. Of our own, because an optimizer step holds those of
-// all parameters at once, and thread sanitizers give up on programs that hold more than 64 mutexes.
+// The lock of one tensor's AutogradMeta. Recursive, because ops that run with it held may be observed
+// (OpObserver), and an observer may ask for a gradient. Not a std::mutex, because an optimizer step holds the
+// locks of all parameters at once, and thread sanitizers give up on programs that hold more than 64 mutexes.
 #pragma once
 
 #include <atomic>

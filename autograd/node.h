@@ -46,12 +46,12 @@ class Node : public RefCounted {
  public:
   explicit Node(const OpInfo& op_info) noexcept;
 
-  /// Gradients of the inputs, given those of the outputs (undefined: none). `needs` has bit i set when input
-  /// i needs one.
+  /// Gradients of the inputs, given the gradients of the outputs (undefined: none). `needs` has bit i set
+  /// when input i needs one.
   [[nodiscard]] virtual Gradients apply(std::span<const Tensor> grads, std::span<const bool> needs) = 0;
-  /// Drops what was saved; a later apply throws.
+  /// Drops the saved tensors; a later apply throws.
   void free_saved();
-  /// Drops what was computed again for it in a region; a later apply computes it anew.
+  /// Drops the tensors that were computed again for it in a region; a later apply computes it anew.
   void drop_recomputed() const noexcept;
   /// A saved input with its history, or output with this node as its history. Throws: AutogradError if it was
   /// released, not saved, or written to since.

@@ -1,5 +1,5 @@
-// What an op is: one constexpr descriptor with its name, autocast category, samples, forward and gradient.
-// Ops of the library and ops of users have the same form and take the same path (autograd/bind.h).
+// Op, the constexpr descriptor of an op: its name, autocast category, samples, forward and gradient. Ops of
+// the library and ops of users have the same form and take the same path (autograd/bind.h).
 #pragma once
 
 #include <concepts>
@@ -112,7 +112,7 @@ constexpr std::uint32_t tensor_set(I... index) {
 struct OpInfo {
   Required<std::string_view> name;  ///< unique; torch's name where torch has the op
   Required<Category> category;
-  /// What to call instead; for Category::banned.
+  /// The function to call instead; for Category::banned.
   std::string_view banned_fix = {};
   /// Category::fp32 only: the kernel widens 16-bit inputs itself and honours ForwardArgs::run_dtype, so no
   /// f32 copy is made.
@@ -133,7 +133,7 @@ struct OpInfo {
   SweepOptOut opt_out = {};
 };
 
-/// What a forward gets.
+/// The arguments of a forward.
 template <class A>
 struct ForwardArgs {
   Inputs inputs;
@@ -173,8 +173,8 @@ inline constexpr NotDifferentiable kBoolResult{"the result is bool"};
 struct Saves {
   std::uint32_t inputs = ~0U;
   std::uint32_t outputs = ~0U;
-  /// Those of `inputs` that only the gradients of the others of `inputs` read: not saved where none of
-  /// these is wanted. So a layer whose weight is frozen keeps no activations.
+  /// Saved inputs whose values only the gradients of other saved inputs read. Not saved where no other saved
+  /// input requires grad: a layer whose weight is frozen keeps no activations.
   std::uint32_t factors = 0;
 };
 inline constexpr Saves kSaveAll{};
@@ -183,7 +183,7 @@ template <class... I>
 constexpr Saves save_inputs(I... index) {
   return {tensor_set(index...), 0};
 }
-/// For products of these inputs: the gradient of one reads the others and not itself.
+/// For a product of these inputs: the gradient of each factor reads the other factors and not itself.
 template <class... I>
 constexpr Saves save_factors(I... index) {
   return {tensor_set(index...), 0, tensor_set(index...)};
@@ -224,7 +224,7 @@ namespace op_samples {
   return {
       .kind = SampleKind::index, .shape = shape, .low = 0, .high = static_cast<double>(limit), .grad = false};
 }
-/// The same where negative ones are legal and count from the end.
+/// i64 in [0, limit) for ops that also take negative indices, which count from the end.
 [[nodiscard, gnu::cold]] inline SampleInput index_from_end(Shape shape, std::int64_t limit) {
   SampleInput result = index(shape, limit);
   result.low = -result.high;

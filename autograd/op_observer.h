@@ -7,13 +7,12 @@
 
 namespace mezzo {
 
-/// Is called for the ops that run on this thread, those of a backward and autocast's casts included; a cast
-/// comes before the op it is made for. Ops that an op calls in its own forward are part of it and not
-/// reported.
+/// Is called for the ops that run on this thread, also in a backward, and for autocast's casts; a cast comes
+/// before the op it is made for. Ops that an op calls in its own forward are part of it and not reported.
 class OpObserver {
  public:
   virtual ~OpObserver() = default;
-  /// Called after forward. `inputs` are those that it ran on, after autocast; `run_dtype` as in ForwardArgs.
+  /// Called after forward. `inputs`: the tensors it ran on, after autocast; `run_dtype` as in ForwardArgs.
   /// Its exceptions pass on to the caller of the op. It may end its own guard and destroy its own object,
   /// which is not used after the call.
   virtual void ran(const OpInfo& info, Inputs inputs, std::optional<DType> run_dtype,

@@ -1,4 +1,4 @@
-// What autograd is doing on this thread, for observers: anomaly detection (nn/anomaly.h), traces
+// The state of autograd on this thread, for observers: anomaly detection (nn/anomaly.h), traces
 // (amp/trace.h), warnings.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace mezzo::autograd {
 class Node;
 
 struct Progress {
-  /// The Node::place of nodes that are recorded now: set by observers of modules. In backward that of the
-  /// node at work, so that second derivatives know where they come from.
+  /// The Node::place of nodes that are recorded now: set by observers of modules. In backward the place of
+  /// the node at work, so that second derivatives know where they come from.
   const std::string* place = nullptr;
   bool in_backward = false;
   /// The node whose gradients are being computed; nullptr between nodes, where gradients are added up and
@@ -23,7 +23,7 @@ struct Progress {
   std::span<const Tensor> incoming = {};
 };
 
-/// That of the calling thread.
+/// The Progress of the calling thread.
 [[nodiscard]] Progress& progress() noexcept;
 
 /// Marks a backward while it lives and restores the state before it, so a gradient function may run a

@@ -1,5 +1,5 @@
-// What a region notes while its function runs the first time, how it runs it again, and the comparison of the
-// two. The second run ends with an exception once all that backward needs is there.
+// The notes of a region while its function runs the first time, the second run, and the comparison of both.
+// The second run ends with an exception once all that backward needs is there.
 #include "mezzo/autograd/region.h"
 
 #include <algorithm>
@@ -274,8 +274,8 @@ void Region::deliver(const SavedName& name, const Tensor& saved) {
                             described_slot(slot.name, slot.dtype, slot.shape) + ")",
                         described_slot(name, saved.dtype(), saved.shape()), kSameFix);
   }
-  // Memory from outside of the region is the same as in forward, and may have been written since. What the
-  // function makes anew has the number of writes that the function has made.
+  // Memory from outside of the region is the same as in forward, and may have been written since. A tensor
+  // that the function makes anew counts only the function's own writes.
   const bool from_outside = slot.storage == saved.impl().storage.get();
   if (slot.wanted) slot.value = {saved.detach(), from_outside ? slot.version : saved.version()};
   if (delivered_ == needed_) throw StopRecomputation{this};

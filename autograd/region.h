@@ -68,7 +68,7 @@ class Recomputable {
   std::uint32_t output_index_;
 };
 
-/// What a node in a region has in place of its saved tensors.
+/// The stand-in for the saved tensors of a node in a region.
 struct RecomputableSaves final : RefCounted {
   struct Entry {
     SavedName name;
@@ -84,7 +84,7 @@ struct RecomputableSaves final : RefCounted {
 class Region final : public RefCounted {
  public:
   using Function = mezzo::detail::Function<void(std::span<const Tensor>)>;
-  /// Inside of another region that one gives the inputs again.
+  /// Inside of another region, the outer region gives the inputs again.
   Region(Function function, std::span<const Tensor> inputs);
   ~Region() override;
 
@@ -111,8 +111,8 @@ class Region final : public RefCounted {
 
   /// Takes the next tensor that is saved. Throws StopRecomputation after the last one that is needed.
   void deliver(const SavedName& name, const Tensor& saved);
-  /// Before the forward of a call: where it will be recorded and all that is still needed is inputs of it,
-  /// takes these and throws StopRecomputation.
+  /// Before the forward of a call: if it will be recorded and all tensors that are still needed are its
+  /// inputs, takes these and throws StopRecomputation.
   void deliver_inputs(const OpInfo& info, Inputs inputs);
 
  private:

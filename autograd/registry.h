@@ -24,7 +24,7 @@ class RegistryEntry {
   /// Runs it through bind. Unknown attributes, wrong kinds and another number of inputs than the op takes
   /// throw ValueError.
   [[nodiscard]] virtual Outputs call(Inputs inputs, const Value& attrs) const = 0;
-  /// Whether it has a reference (a plain composition of public ops), and that reference, recorded when
+  /// Whether the op has a reference (a plain composition of public ops), and a call of it, recorded when
   /// recording is on.
   [[nodiscard]] virtual bool has_reference() const = 0;
   [[nodiscard]] virtual Outputs call_reference(Inputs inputs, const Value& attrs) const = 0;

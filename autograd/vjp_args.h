@@ -1,5 +1,5 @@
-// What a gradient function sees: the gradients of the outputs, the saved tensors, and which inputs need a
-// gradient in which dtype.
+// The arguments of a gradient function: the gradients of the outputs, the saved tensors, and which inputs
+// need a gradient in which dtype.
 #pragma once
 
 #include "mezzo/autograd/node.h"
@@ -25,7 +25,7 @@ class VjpContext {
   }
   [[nodiscard]] bool has_grad(std::size_t i) const { return grads_[i].defined(); }
   /// Saved input i; undefined when it was absent. When autocast had the kernel read 16-bit inputs and compute
-  /// in f32, this is the f32 cast, so that the gradient is bit-equal to that of cast-then-run.
+  /// in f32, this is the f32 cast, so that the gradient is bit-equal to the gradient of cast-then-run.
   [[nodiscard]] Tensor in(std::size_t i) const {
     Tensor saved = node_.unpack_input(i);
     const bool widen = node_.run_dtype && saved.defined() && is_16bit(saved.dtype());

@@ -23,7 +23,7 @@ class Backend {
   /// Uncached memory, aligned to at least 64. Returns nullptr when there is none left.
   [[nodiscard]] virtual void* allocate(std::size_t bytes, int index) = 0;
   virtual void deallocate(void* memory, std::size_t bytes, int index) noexcept = 0;
-  /// Nobody needs what is in this part of a block any more: the system may have its pages until they are
+  /// Nobody needs the content of this part of a block any more: the system may have its pages until they are
   /// written to again.
   virtual void discard(void* /*memory*/, std::size_t /*bytes*/, int /*index*/) noexcept {}
   /// The allocator that tensors on the device get their memory from, or nullptr: core/memory/allocator.cpp

@@ -22,7 +22,7 @@ namespace mezzo::cuda {
 [[nodiscard]] int device_count();
 /// Empty when CUDA is usable, else one line with cause and cure ("CUDA is not used: ...").
 [[nodiscard]] std::string why_unavailable();
-/// What the allocator of a device holds, as a text table: per stream and size class the bytes in use, cached
+/// The memory that a device's allocator holds, as a table: per stream and size class the bytes in use, cached
 /// and the largest free block. Works for the CPU too (one line). Throws: DeviceError when it is not there.
 [[nodiscard]] std::string memory_summary(Device device);
 
@@ -33,26 +33,26 @@ namespace mezzo::cuda {
 void set_allow_tf32(bool allow);
 
 /// Whether the first product of its sizes, strides and dtypes is timed with several algorithms of the vendor
-/// library and the fastest is kept, instead of the one that the library recommends
-/// (torch.backends.cudnn.benchmark). Off at first. That first call waits for the device. Timing is never the
-/// same twice, so with this on the bits of a product may differ between processes; within a process they
-/// stay. A product that is first met in a stream capture takes the recommended one until it is met outside.
+/// library and the fastest is kept, instead of the recommended one (torch.backends.cudnn.benchmark). Off at
+/// first. That first call waits for the device. Timing is never the same twice, so with this on the bits of a
+/// product may differ between processes; within a process they stay. A product that is first met in a stream
+/// capture takes the recommended one until it is met outside.
 [[nodiscard]] bool benchmark();
 void set_benchmark(bool on);
 
-/// What the products of cuBLASLt and the convolutions of cuDNN so far run with, a line each: device, sizes,
-/// dtypes and epilogue, then the algorithm with its tile, stages and split over k, or the engine, the
-/// workspace, and whether it was the fastest of several (see benchmark) or is the one that the library
-/// recommends. Numbers of algorithms, tiles and stages are those of cublasLt.h. Empty before the first, and
-/// in a build without CUDA.
+/// The algorithms of cuBLASLt's products and cuDNN's convolutions so far, a line each: device, sizes, dtypes
+/// and epilogue, then the algorithm with its tile, stages and split over k, or the engine, the workspace, and
+/// whether it was the fastest of several (see benchmark) or is the one recommended by the library.
+/// Algorithms, tiles and stages are numbered as in cublasLt.h. Empty before the first, and in a build without
+/// CUDA.
 [[nodiscard]] std::string plans();
 
-/// How the device shall prefer a stream's work to that of others.
+/// How the device shall prefer a stream's work to the work of other streams.
 enum class Priority { normal, high };
 
-/// A queue of work on one device: what is put into it runs in order, and in no order with other streams
-/// unless an Event says so. Owns the CUDA stream (non-blocking: it does not wait for the legacy default
-/// stream). Neither copied nor moved, because StreamGuard and memory blocks refer to it.
+/// A queue of work on one device: its work runs in order, and in no order with other streams' work unless an
+/// Event says so. Owns the CUDA stream (non-blocking: it does not wait for the legacy default stream).
+/// Neither copied nor moved, because StreamGuard and memory blocks refer to it.
 class Stream {
  public:
   /// Throws: DeviceError when the device is not there or is no CUDA device.
@@ -63,7 +63,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   [[nodiscard]] Device device() const noexcept { return device_; }
-  /// Unique among all streams of the process, also of those that are gone; the default streams have 0.
+  /// Unique among all streams of the process, also of destroyed streams; the default streams have 0.
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   /// The cudaStream_t (core/cuda/stream.h has `native`).
   [[nodiscard]] void* handle() const noexcept { return handle_; }

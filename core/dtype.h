@@ -1,5 +1,5 @@
-// The element types, in one table: a dtype is one row here, its storage type (core/float16.h for the 16-bit
-// ones), and nothing else. `dispatch` turns a run-time dtype into a compile-time type; kernels never own a
+// The element types, in one table: a dtype is one row here, its storage type (core/float16.h for f16 and
+// bf16), and nothing else. `dispatch` turns a run-time dtype into a compile-time type; kernels never own a
 // switch over dtypes.
 #pragma once
 
@@ -141,7 +141,7 @@ decltype(auto) dispatch_compute(DType dtype, F&& f) {
   }
 }
 
-/// The same for real numbers: double where `compute` is f64, else float.
+/// Calls f(TypeTag<T>{}) with T double where `compute` is f64, else float.
 template <class F>
 decltype(auto) dispatch_real(DType compute, F&& f) {
   return compute == DType::f64 ? f(TypeTag<double>{}) : f(TypeTag<float>{});

@@ -22,9 +22,9 @@ class Error : public std::runtime_error {
   Error(std::string_view op, std::string_view expected, std::string_view got, std::string_view fix);
   /// The op or function that refused.
   [[nodiscard]] const std::string& op() const noexcept { return op_; }
-  /// What would have been right.
+  /// The values that would have been right.
   [[nodiscard]] const std::string& expected() const noexcept { return expected_; }
-  /// What was given, and the place: "[3]", "[3] in Block 'encoder.0'".
+  /// The value that was given, and the place: "[3]", "[3] in Block 'encoder.0'".
   [[nodiscard]] const std::string& got() const noexcept { return got_; }
   /// What to do about it.
   [[nodiscard]] const std::string& fix() const noexcept { return fix_; }

@@ -1,6 +1,6 @@
-// What is asked of the compiler: C++20, and the two function markers that let one source serve g++, clang and
-// nvcc. A header of their own, without any include, because every scalar function in core and kernels needs
-// them and nothing else.
+// Compiler requirements: C++20, and the two function markers that let one source serve g++, clang and nvcc. A
+// header of their own, without any include, because every scalar function in core and kernels needs them and
+// nothing else.
 #pragma once
 
 // A compiler that was not told of C++20 says so once: the include that there is not stops it.

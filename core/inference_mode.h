@@ -1,4 +1,4 @@
-// InferenceMode: the scope of a thread whose results never take part in recording.
+// InferenceMode: a scope of one thread whose results never take part in autograd.
 #pragma once
 
 #include "mezzo/core/scope.h"

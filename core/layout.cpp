@@ -87,7 +87,7 @@ MemoryFormat format_of(const Shape& shape, const Dims& strides) {
   };
   bool rises = fits(1);
   for (std::size_t d = shape.size(); rises && d-- > 2;) rises = fits(d);
-  // Strides that are all those of one channel fit both formats: they are row-major.
+  // Strides of a one-channel tensor fit both formats: they are row-major.
   return rises && least != strides[1] && fits(0) ? MemoryFormat::channels_last : MemoryFormat::contiguous;
 }
 

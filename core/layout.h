@@ -15,21 +15,21 @@ namespace mezzo {
 enum class MemoryFormat : std::uint8_t {
   contiguous,     ///< row-major
   channels_last,  ///< [N, C, spatial...] of 3 to 5 dims with dim 1 innermost: N, spatial..., C
-  preserve,       ///< that of the tensor at hand, where it is one of the two
+  preserve,       ///< the format of the tensor at hand, where it is one of the two
 };
 
 }  // namespace mezzo
 
 namespace mezzo::layout {
 
-/// Every shape stays below this product of its sizes, those of 0 left out, so that element counts, strides,
+/// The product of a shape's sizes, sizes of 0 left out, stays below this, so that element counts, strides,
 /// offsets and bytes fit 63 bits.
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 60;
 
 /// Number of elements: the product of the sizes, 1 for a zero-dimensional shape. For shapes that are known to
-/// be sound, as those of tensors are.
+/// be sound, as tensors' shapes are.
 [[nodiscard]] std::int64_t numel(const Shape& shape);
-/// The same for a shape that comes from a caller. Throws: ShapeError in the name of `op` for a negative size
+/// numel() of a shape that comes from a caller. Throws: ShapeError in the name of `op` for a negative size
 /// and for a product that reaches kMaxElements.
 std::int64_t checked_numel(std::string_view op, const Shape& shape);
 /// Row-major strides of a shape. [2, 3, 4] -> [12, 4, 1].
@@ -64,8 +64,8 @@ std::int64_t checked_numel(std::string_view op, const Shape& shape);
 /// Wraps every dim and refuses duplicates; an empty list means all dims. The result is sorted.
 [[nodiscard]] Dims wrap_dims(std::string_view op, std::span<const std::int64_t> dims, std::size_t rank);
 
-/// The given dims by falling size of their strides, equal ones in the order given: the order in which memory
-/// is walked from one element to the next.
+/// The given dims by falling size of their strides, dims of equal strides in the order given: the order in
+/// which memory is walked from one element to the next.
 [[nodiscard]] Dims along_memory(Dims dims, const Dims& strides);
 /// Puts the dims into the order in which the memory of operand `leader` is walked, for loops that take
 /// elements in any order. `strides` holds the strides of each operand for `shape`; both are rewritten.

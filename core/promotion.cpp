@@ -1,5 +1,5 @@
-// ResultType promotes within each of three groups: tensors with dims, 0-dim tensors, numbers. A later
-// group counts only if its kind is above that of the groups before it.
+// ResultType promotes within each of three groups: tensors with dims, 0-dim tensors, numbers. A later group
+// counts only if its kind is above the kind of the groups before it.
 #include "mezzo/core/promotion.h"
 
 #include "mezzo/core/error.h"
@@ -10,7 +10,7 @@ namespace {
 
 void merge(std::optional<DType>& into, DType dtype) { into = into ? promote(*into, dtype) : dtype; }
 
-/// `lower` counts only if its kind is above that of `higher`.
+/// `lower` counts only if its kind is above the kind of `higher`.
 std::optional<DType> combine(std::optional<DType> higher, std::optional<DType> lower) {
   if (!higher) return lower;
   if (!lower || info(*lower).kind <= info(*higher).kind) return higher;

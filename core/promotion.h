@@ -23,7 +23,7 @@ class ResultType {
   std::optional<DType> dims_, zero_dims_, numbers_;
 };
 
-/// Common dtype of tensors (undefined ones take no part).
+/// Common dtype of tensors (undefined tensors take no part).
 [[nodiscard]] DType result_type(std::initializer_list<const Tensor*> operands);
 
 }  // namespace mezzo

@@ -15,14 +15,14 @@ class Sequence;
 }
 
 /// Hands out ranges of counters of one random sequence (core/random/philox.h: key = seed, counter = block
-/// index). What is made of a range depends on the range alone, so results are the same on any device and for
-/// any number of threads. Members may be called from several threads; which thread then gets which range
-/// depends on their timing.
+/// index). Random numbers made of a range depend on the range alone, so results are the same on any device
+/// and for any number of threads. Members may be called from several threads; which thread then gets which
+/// range depends on their timing.
 ///
-/// While a thread records a captured step (amp::CapturedStep), its draws do not advance the generators: each
-/// replay advances them, when it is started. Draws for the host or for another device, and seeding, are then
-/// refused with StateError, as they would happen once and not in replays. A generator that the step itself
-/// makes gives the same numbers every time, recorded or not.
+/// While a thread captures a step (amp::CapturedStep), its draws do not advance the generators: each replay
+/// advances them, when it is started. Draws for the host or for another device, and seeding, are then refused
+/// with StateError, as they would happen once and not in replays. A generator that the step itself makes
+/// gives the same numbers every time, captured or not.
 class Generator {
  public:
   explicit Generator(std::uint64_t seed = 0);
@@ -37,7 +37,7 @@ class Generator {
   /// Reserves `blocks` blocks of four 32-bit words for the host, and returns the state whose offset is the
   /// first of them.
   [[nodiscard]] GeneratorState draw(std::uint64_t blocks);
-  /// The same for work on a device.
+  /// Reserves `blocks` blocks for work on `device`; in a captured graph each replay draws anew.
   [[nodiscard]] RandomRange draw(std::uint64_t blocks, Device device);
 
  private:

@@ -1,5 +1,5 @@
 // Gets a storage's buffer from the allocator of its device (core/memory/allocator.h) and returns it there;
-// tells the recording of the thread, if there is one, what is made and written.
+// reports allocations and writes to the Recording of the thread, if there is one.
 #include "mezzo/core/storage.h"
 
 #include "mezzo/core/inference_mode.h"

@@ -43,7 +43,7 @@ class Storage final : public RefCounted {
   void note_shared() noexcept { shared_.store_relaxed(1); }
   /// Whether it was made in an InferenceMode: its writes are not counted.
   [[nodiscard]] bool is_inference() const noexcept { return inference_; }
-  /// Counts `writes` writes at once. While work is recorded, each replay will count as one more.
+  /// Counts `writes` writes at once. During a graph capture: each replay will count one more write.
   void advance_version(std::uint32_t writes) {
     if (inference_) return;
     version_.add_acq_rel(writes);
@@ -55,13 +55,13 @@ class Storage final : public RefCounted {
 
  private:
   friend class detail::Recording;
-  // For the recording of the thread, if there is one; in core/replay/recording.cpp.
+  // For the Recording of the thread, if there is one; in core/replay/recording.cpp.
   void note_made();
   void note_write();
   void note_freed() noexcept;
 
   bool borrowed_ = false;  ///< not to be freed
-  bool recorded_ = false;  ///< a recording counts its replays as writes to it
+  bool recorded_ = false;  ///< replays of a captured graph count as writes to it
   bool inference_ = false;
   AtomicCount<std::uint8_t> shared_{0};  ///< 0 or 1, and then 1 for ever: the pointer may be kept
   void* data_;

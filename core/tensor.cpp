@@ -1,5 +1,5 @@
-// What Tensor can do without kernels: metadata, empty, zeros, aliases, and reading values on the host.
-// to_vector() on another device copies the whole storage to the host first; item() copies one element.
+// The members of Tensor that need no kernels: metadata, empty, zeros, aliases, and reading values on the
+// host. to_vector() on another device copies the whole storage to the host first; item() copies one element.
 #include "mezzo/core/tensor.h"
 
 #include <cstring>

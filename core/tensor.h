@@ -83,7 +83,7 @@ class Tensor {
   }
   [[nodiscard]] Scalar item_scalar() const;
   /// The elements of a contiguous CPU tensor, in order. T must be the storage type of the dtype (DTypeError).
-  /// Those of a temporary tensor, `add(x, 1).data<float>()`, come with the tensor.
+  /// The span of a temporary tensor, `add(x, 1).data<float>()`, comes with the tensor.
   template <class T>
   [[nodiscard]] std::span<const T> data() const& {
     return {static_cast<const T*>(host_data(dtype_of<T>)), static_cast<std::size_t>(numel())};
@@ -92,8 +92,8 @@ class Tensor {
   [[nodiscard]] HeldSpan<const T> data() const&& {
     return {*this, data<T>()};
   }
-  /// The same for writing; counts as an in-place write (version). Whoever keeps the span may write later on,
-  /// so from here on autocast casts the values anew in each outermost region.
+  /// The elements for writing; counts as an in-place write (version). Whoever keeps the span may write later
+  /// on, so from here on autocast casts the values anew in each outermost region.
   template <class T>
   [[nodiscard]] std::span<T> mutable_data() const& {
     return {static_cast<T*>(writable_host_data(dtype_of<T>)), static_cast<std::size_t>(numel())};
@@ -119,7 +119,7 @@ class Tensor {
   /// The accumulated gradient of a leaf; undefined before the first backward.
   [[nodiscard]] Tensor grad() const;
   /// Replaces the gradient (an undefined tensor clears it). Shape, device and dtype must be the tensor's own;
-  /// that of a 16-bit tensor may be f32 as well, which later backwards then add to.
+  /// the gradient of a 16-bit tensor may be f32 as well, which later backwards then add to.
   void set_grad(const Tensor& gradient) const;
   /// d(this)/d(leaves), added to the leaves' gradients. This tensor must have one element unless a gradient
   /// is given (autograd/engine.h has the free functions and their contract).
@@ -127,13 +127,13 @@ class Tensor {
   void backward(const Tensor& gradient) const;
   void backward(const Tensor& gradient, const BackwardOptions& options) const;
   void backward(const BackwardOptions& options) const;
-  /// The same values without history, sharing storage and version.
+  /// The tensor without history, sharing storage and version.
   [[nodiscard]] Tensor detach() const;
   /// Calls `hook` with the complete gradient of this tensor in every backward. Returns an id for
   /// `remove_hook`. A backward under way in another thread calls the hooks that it finds when it gets there,
   /// so it may still call one just removed.
   std::size_t register_hook(GradHook hook) const;
-  /// The same with a hook that only looks on and returns nothing.
+  /// register_hook for a hook that only reads the gradient and returns nothing.
   template <std::invocable<const Tensor&> F>
   requires std::is_void_v<std::invoke_result_t<F&, const Tensor&>> std::size_t register_hook(F hook)
   const {
@@ -153,11 +153,11 @@ class Tensor {
   [[nodiscard]] Tensor to(Device device, DType dtype) const;
   [[nodiscard]] Tensor cpu() const;
   [[nodiscard]] Tensor cuda() const;
-  /// The same elements, dense in a memory format (`preserve` counts as row-major); the same handle when they
-  /// lie so already.
+  /// The elements dense in a memory format (`preserve` counts as row-major); this handle when they lie so
+  /// already.
   [[nodiscard]] Tensor contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
-  /// The same, but `preserve` keeps either format. Ops on the result keep the format, also where sizes of 1
-  /// make the tensor dense in both formats (a batch of one-channel images is therefore copied once).
+  /// contiguous(format), but `preserve` keeps either format. Ops on the result keep the format, also where
+  /// sizes of 1 make it dense in both formats (a batch of one-channel images is therefore copied once).
   [[nodiscard]] Tensor to(MemoryFormat format) const;
   [[nodiscard]] Tensor clone() const;  ///< see `clone` in ops/cast.h
   /// In-place writes. They bump the version. With recording on: the result takes the place of this tensor in
@@ -219,7 +219,7 @@ class Tensor {
   [[nodiscard]] TensorItem operator[](std::int64_t position) const;
   [[nodiscard]] TensorItem operator[](const Index& index) const;
   [[nodiscard]] TensorItem operator[](std::initializer_list<Index> indices) const;
-  /// The same under LibTorch's names.
+  /// operator[] under LibTorch's names: index reads, index_put_ writes.
   [[nodiscard]] Tensor index(std::initializer_list<Index> indices) const;
   const Tensor& index_put_(std::initializer_list<Index> indices, const Tensor& values) const;
   const Tensor& index_put_(std::initializer_list<Index> indices, Scalar value) const;

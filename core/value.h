@@ -88,8 +88,8 @@ class Value {
   [[nodiscard]] bool is_list() const noexcept { return kind() == Kind::list; }
   [[nodiscard]] bool is_map() const noexcept { return kind() == Kind::map; }
 
-  // Each returns what is held and throws ValueError, naming the kind and the value found, where that is
-  // something else. Of a temporary, `json::parse(text)["names"].as_list()`, it is moved out.
+  // Each returns the content and throws ValueError, naming the kind and the value found, for a value of
+  // another kind. Of a temporary, `json::parse(text)["names"].as_list()`, it is moved out.
   [[nodiscard]] bool as_bool() const;
   /// Integers only: 3.0 is refused, so that nothing is rounded unseen.
   [[nodiscard]] std::int64_t as_int() const;
@@ -109,14 +109,14 @@ class Value {
   [[nodiscard]] const Value* find(std::string_view key) const&;
   [[nodiscard]] std::optional<Value> find(std::string_view key) &&;
   [[nodiscard]] bool contains(std::string_view key) const { return find(key) != nullptr; }
-  /// As `find`, but throws ValueError, listing the keys there are, when the key is missing.
+  /// The value under `key`. ValueError, listing the keys there are, when it is missing or this is not a map.
   [[nodiscard]] const Value& at(std::string_view key) const&;
   [[nodiscard]] Value at(std::string_view key) && { return moved(at(key)); }
   /// Element `index` of a list. ValueError when this is not a list, IndexError when it is too short.
   [[nodiscard]] const Value& at(std::size_t index) const&;
   [[nodiscard]] Value at(std::size_t index) && { return moved(at(index)); }
 
-  /// The same: `value["optimizer"]["lr"]`, `value[0]`.
+  /// at(): `value["optimizer"]["lr"]`, `value[0]`.
   const Value& operator[](std::string_view key) const& { return at(key); }
   Value operator[](std::string_view key) && { return moved(at(key)); }
   template <std::integral I>
@@ -136,7 +136,7 @@ class Value {
 
   /// JSON text. Compact for `indent < 0`; otherwise one entry per line, `indent` spaces per level, but lists
   /// that hold no list or map stay on one line. Doubles are written in the shortest form that reads back to
-  /// the same bits, and always with a '.' or an exponent, so that kinds survive; the ones that are not finite
+  /// the same bits, and always with a '.' or an exponent, so that kinds survive; doubles that are not finite
   /// become the strings "inf", "-inf", "nan". Bytes that are not UTF-8 become U+FFFD.
   [[nodiscard]] std::string to_string(int indent = -1) const;
 
@@ -188,7 +188,7 @@ inline constexpr std::int64_t kLargestCount = std::int64_t{1} << 53;
 /// The count under a key of a saved state. Throws: ValueError, naming `op`, unless it is an int from 0 to
 /// kLargestCount.
 std::int64_t saved_count(std::string_view op, const Value& state, std::string_view key);
-/// The same of a count that a tensor held; it must be whole as well.
+/// Throws: ValueError, naming `op`, unless a count that a tensor held is whole and from 0 to kLargestCount.
 void require_saved_count(std::string_view op, std::string_view name, double count);
 
 /// True when `text` is well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.

@@ -1,4 +1,4 @@
-// Warnings: what works but is likely not meant. Each is said once per process, by its name.
+// Warnings of use that works but is likely not meant. Each is given once per process, by its name.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class WarningSite {
 };
 
 /// Who is told of warnings; an empty one restores the default, which writes `mezzo: warning: text` to stderr
-/// unless the environment says MEZZO_WARNINGS=0. Returns the one before.
+/// unless the environment says MEZZO_WARNINGS=0. Returns the previous handler.
 WarningHandler set_warning_handler(WarningHandler handler);
 
 /// Forgets which warnings were said.

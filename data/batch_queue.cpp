@@ -58,7 +58,7 @@ void throw_loader_error(std::int64_t index, std::int64_t batch) {
   throw LoaderError(index, batch, "'" + text_of(cause) + "'", std::make_shared<std::exception_ptr>(cause));
 }
 
-/// Whatever scopes the calling thread has open, batches are the same: nothing is recorded or cast.
+/// Makes batches independent of scopes that the calling thread has open: nothing is recorded or cast.
 struct PlainScope {
   NoGrad no_grad;
   NoInputHook no_autocast;
@@ -177,7 +177,7 @@ class BatchQueue::Impl {
     }
   }
 
-  /// What a worker has taken upon itself: to make a batch, or to say that there is none.
+  /// The task of a worker: to make a batch, or to say that there is none.
   struct Job {
     std::uint64_t number = 0;
     std::unique_ptr<BatchSource::Plan> plan;

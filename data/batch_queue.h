@@ -50,7 +50,7 @@ class AnyBatch {
 /// Batches of one epoch.
 class BatchSource {
  public:
-  /// What a batch is made of.
+  /// The samples that a batch is made of.
   class Plan {
    public:
     virtual ~Plan() = default;

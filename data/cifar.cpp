@@ -28,7 +28,7 @@ struct CifarFormat {
   [[nodiscard]] std::size_t record() const { return label_bytes + kCifarImage; }
 };
 
-/// The files to read: those of `folder` or of the folder in it that the archive unpacks to; or `path` itself.
+/// The files to read: in `folder` or in the folder in it that the archive unpacks to; or `path` itself.
 std::vector<std::string> cifar_files(const std::string& path, std::string_view unpacked,
                                      std::initializer_list<const char*> names) {
   std::error_code error;
@@ -50,7 +50,7 @@ std::int64_t cifar_records(const io::InputFile& file, const CifarFormat& format)
                 "fetch the file again, in its binary version");
 }
 
-/// Checks all label bytes of a record and returns the one that counts.
+/// Checks all label bytes of a record and returns the label of the wanted kind.
 std::int64_t cifar_label(const io::InputFile& file, const CifarFormat& format,
                          std::span<const std::byte> record, std::int64_t number) {
   for (std::size_t i = 0; i < format.label_bytes; ++i) {

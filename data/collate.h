@@ -1,5 +1,5 @@
-// How samples become a batch: tensors are stacked along a new first dim, and what is made of tensors becomes
-// the same of batches.
+// How samples become a batch: tensors are stacked along a new first dim, and an Example, array, pair or tuple
+// of tensors becomes one of batches.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ using mezzo::detail::Function;
 /// Called with each tensor of a batch.
 using TensorVisitor = Function<void(Tensor&)>;
 
-/// What the batch of samples of type S is and how it is made; empty for types of a program's own. `of` takes
-/// a number of samples and a function that returns a reference to the i-th.
+/// The batch type of samples of type S and how a batch is made; empty for types of a program's own. `of`
+/// takes a number of samples and a function that returns a reference to the i-th.
 template <class S>
 struct Collate {};
 
@@ -196,8 +196,8 @@ struct BatchType<S> {
 
 }  // namespace detail
 
-/// What a loader makes of samples of type S unless it is given a collate: Tensor of Tensor, Example of
-/// Example, Tensor of numbers, vector of strings, and the same array, pair or tuple of these.
+/// The batch type that a loader makes of samples of type S unless it is given a collate: Tensor of Tensor,
+/// Example of Example, Tensor of numbers, vector of strings, and the same array, pair or tuple of these.
 template <class S>
 using BatchOf = typename detail::BatchType<S>::type;
 

@@ -1,5 +1,5 @@
 // Which columns of a CSV file are taken, and the walk over its rows. The file is mapped, so that it takes no
-// memory beside the columns, and read a second time for columns that were not what they began as.
+// memory beside the columns, and read a second time for columns whose type changed on the way.
 #include "mezzo/data/csv.h"
 
 #include <algorithm>

@@ -33,11 +33,11 @@ struct CsvOptions {
   /// Names of all columns, in place of the header's. Without a header and without these they are "0", "1",
   /// ...
   std::vector<std::string> names = {};
-  /// What stands for a missing value, compared without spaces and tabs around it.
+  /// Texts that stand for a missing value, compared without spaces and tabs around them.
   std::vector<std::string> missing = default_missing();
   /// The columns to take, in this order. Empty: all.
   std::vector<ColumnKey> columns = {};
-  /// Types of columns. What is not named here is decided by what it holds.
+  /// Types of columns. A column that is not named here gets its type from its values.
   std::vector<std::pair<ColumnKey, ColumnType>> dtypes = {};
   /// Stands for a missing value in columns of integers. Without it a missing value makes a column f64.
   std::optional<std::int64_t> fill_value = {};

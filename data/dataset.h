@@ -17,7 +17,7 @@
 
 namespace mezzo::data {
 
-/// What a data set of a program's own has, which needs no base class:
+/// The members of a program's own data set, which needs no base class:
 ///   struct Squares {
 ///     std::int64_t size() const { return 100; }
 ///     Example get(std::int64_t index) const { ... }    // or get(index, Random& random) where it draws
@@ -80,7 +80,7 @@ class Dataset {
       : body_(std::make_shared<const Body<std::remove_const_t<D>>>(std::move(dataset))) {}
 
   [[nodiscard]] std::int64_t size() const { return body_->size(); }
-  /// What is drawn for the sample is a function of `random`, of the index where none is given.
+  /// The sample's random numbers are a function of `random`, of the index where none is given.
   [[nodiscard]] S get(std::int64_t index, Random& random) const { return body_->get(index, random); }
   [[nodiscard]] S get(std::int64_t index) const {
     Random random(0, 0, static_cast<std::uint64_t>(index));

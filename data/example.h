@@ -5,8 +5,8 @@
 
 namespace mezzo::data {
 
-/// An input and what it should lead to: `const auto& [x, y] = example;`. A batch is one, too, with a first
-/// dim more in each tensor.
+/// An input and what it should lead to: `const auto& [x, y] = example;`. A batch is an Example, too, with a
+/// first dim more in each tensor.
 struct Example {
   Tensor data;
   Tensor target;

@@ -29,8 +29,7 @@ Range range_of(DType dtype) {
   });
 }
 
-/// The floating dtype that integers are computed in: wide enough for all of their values, but for those of
-/// i64.
+/// The floating dtype that integers are computed in: wide enough for all of their values, except for i64.
 DType floats_for(DType dtype) { return size_of(dtype) <= 2 ? DType::f32 : DType::f64; }
 
 /// f(image as [N, C, H, W] of a floating dtype), brought back to the image's dims and dtype.
@@ -62,7 +61,7 @@ struct Cut {
   }
 };
 
-/// Coordinates for grid_sample: of each place of an image of this size the one that a rotation takes there.
+/// Coordinates for grid_sample: for each place of an image of this size, where a rotation takes it from.
 Tensor rotated_grid(ImageSize size, double degrees, const Tensor& like) {
   const double radians = -degrees * std::numbers::pi / 180, c = std::cos(radians), s = std::sin(radians);
   const auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);

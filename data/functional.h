@@ -1,6 +1,6 @@
-// What transforms do to images once their random choices are made. Images are [..., H, W]; one function for
-// single images and batches of them, of any dtype unless it says otherwise, on any device. Values of integer
-// images are computed in f32, of 32 and 64 bits in f64, and rounded to nearest.
+// Functions of images: the work of transforms once their random choices are made. Images are [..., H, W]; one
+// function for single images and batches of them, of any dtype unless it says otherwise, on any device.
+// Values of integer images are computed in f32, of 32 and 64 bits in f64, and rounded to nearest.
 // Source: torchvision.transforms.v2.functional.
 #pragma once
 
@@ -45,7 +45,7 @@ struct ResizeOptions {
 };
 /// The image at another size. Throws: ValueError for a size below 1.
 [[nodiscard]] Tensor resize(const Tensor& image, ImageSize size, const ResizeOptions& options = {});
-/// The same with the shorter edge `edge` long, and the other in proportion (rounded down).
+/// The image resized to a shorter edge of `edge` and a longer edge in proportion (rounded down).
 [[nodiscard]] Tensor resize_shorter_edge(const Tensor& image, std::int64_t edge,
                                          const ResizeOptions& options = {});
 

@@ -20,7 +20,7 @@ template <class T>
 struct OptionalValue<std::optional<T>> {
   using type = T;
 };
-/// What the generators of a function `start` give.
+/// The type of the samples that the generators of a function `start` give.
 template <class F>
 using GeneratedBy =
     typename OptionalValue<std::invoke_result_t<std::invoke_result_t<F&, std::uint64_t>&>>::type;
@@ -52,7 +52,7 @@ class IterableDataset {
             return Deferred([sample = std::move(*sample)](Random&) { return sample; });
           };
         }) {}
-  /// The same with work that is deferred.
+  /// A start whose generators give Deferred samples, which the loader's workers make.
   struct Deferring {
     mezzo::detail::Function<Generator(std::uint64_t)> start;
   };

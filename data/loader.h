@@ -39,7 +39,7 @@ struct DataLoaderOptions {
 
 namespace detail {
 
-/// The one of the options, or that of all samples.
+/// The sampler in the options, else one that takes all `size` samples, shuffled or not.
 [[nodiscard]] Sampler sampler_of(const DataLoaderOptions& options, std::int64_t size);
 
 /// Where a loader is.
@@ -48,7 +48,7 @@ struct LoaderPosition {
   std::int64_t batch = 0;  ///< batches of the epoch that the loop has had
 };
 
-/// Which samples of each batch a loader takes: those of this process.
+/// Which samples of each batch a loader takes: the share of this process.
 struct BatchShare {
   std::int64_t rank = 0, size = 1;
   bool can_be_empty = true;  ///< of a type whose tensors the loader knows
@@ -61,7 +61,7 @@ struct BatchShare {
   void require_samples(std::int64_t samples) const;
 };
 
-/// What a loader does whatever its batches are.
+/// The part of DataLoader that does not depend on the batch type.
 class LoaderBase {
  public:
   LoaderBase(const LoaderBase&) = delete;
@@ -75,16 +75,16 @@ class LoaderBase {
   [[nodiscard]] std::int64_t size() const;
   [[nodiscard]] const DataLoaderOptions& options() const noexcept { return options_; }
 
-  /// From the next loop on only a part of every batch is loaded and handed out: of B samples those at
-  /// [B rank / size, B (rank + 1) / size), so that `size` processes together have the batches of one.
-  /// batch_size, order, size(), state_dict() and what samples draw are those of the whole batches. A part
+  /// From the next loop on only a part of every batch is loaded and handed out: of B samples those at [B rank
+  /// / size, B (rank + 1) / size), so that `size` processes together have the batches of one. batch_size,
+  /// order, size(), state_dict() and the samples' random numbers are those of the whole batches. A part
   /// without samples is a batch whose tensors have a first dim of 0. A collate sees the samples of the part.
   /// Throws: ValueError unless rank is in [0, size); in the loop, on all ranks, for a batch of fewer samples
   /// than ranks whose type the loader does not know.
   void set_share(std::int64_t rank, std::int64_t size);
   [[nodiscard]] std::int64_t share_rank() const noexcept { return share_.rank; }
   [[nodiscard]] std::int64_t share_size() const noexcept { return share_.size; }
-  /// Samples of the batch that the loop has got last, with those of the other shares; 0 before the first.
+  /// Samples of the last batch that the loop has got, over all shares; 0 before the first.
   [[nodiscard]] std::int64_t batch_samples() const noexcept { return batch_samples_; }
 
   /// Place in the epoch: batches that the loop has got. For a checkpoint in the middle of an epoch, too.
@@ -116,7 +116,7 @@ class LoaderBase {
   DataLoaderOptions options_;
 
  private:
-  /// Tells an epoch's order from others, by some of its indices; 0 for an iterable data set.
+  /// A hash of an epoch's order, of some of its indices, to tell orders apart; 0 for an iterable data set.
   [[nodiscard]] std::uint64_t order_mark(std::uint64_t epoch) const;
 
   BatchShare share_;
@@ -142,7 +142,7 @@ template <class Batch>
   return batch;
 }
 
-/// f(samples, random), f(samples), or where f takes batches the same of collated samples.
+/// f(samples, random) or f(samples); where f takes batches, with collate(samples) for samples.
 template <class F, class S>
 [[nodiscard]] auto call_collate(const F& f, std::vector<S>&& samples, Random& random) {
   if constexpr (Transforms<F, std::vector<S>&&>)
@@ -195,7 +195,7 @@ class MapSource final : public BatchSource {
     const auto& whole = static_cast<const Range&>(plan);
     const auto [first, last] = share_.of(whole.count);
     if (first < last) return make({whole.batch, whole.begin + first, last - first}, whole.count, false);
-    // The shapes are those of a batch of one sample.
+    // One sample, of which only the shapes are kept.
     return make({whole.batch, whole.begin, 1}, whole.count, true);
   }
 
@@ -330,8 +330,8 @@ class IterableSource final : public BatchSource {
 /// `collate`, if given, makes a batch: f(std::vector<Sample>&&) or f(std::vector<Sample>&&, Random&); or
 /// changes a collated one: f(Batch&&), f(Batch&&, Random&). It runs on the workers.
 ///
-/// Samples are made without recording and outside of autocast. What they draw should come from the Random
-/// that they are given: the default generator would be shared by all threads.
+/// Samples are made without recording and outside of autocast. They should draw from the Random that they are
+/// given: the default generator would be shared by all threads.
 ///
 /// Throws, in the loop: LoaderError with the index of the sample and the cause; the epoch ends with it.
 /// Source: torch.utils.data.DataLoader.
@@ -385,7 +385,7 @@ class DataLoader final : public detail::LoaderBase {
     DataLoader* loader_ = nullptr;  ///< none: the end
   };
 
-  /// Begins an epoch: the next one, or the rest of the one that load_state_dict has named.
+  /// Begins an epoch: the next epoch, or the rest of the epoch that load_state_dict has named.
   [[nodiscard]] iterator begin() {
     close();
     queue_ = std::make_unique<detail::BatchQueue>(open_(begin_epoch(), share()),

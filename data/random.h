@@ -1,5 +1,5 @@
-// Random numbers of data loading: each sample has a sequence of its own, so what is drawn for it does not
-// depend on workers, on their number or on what is drawn for others.
+// Random numbers of data loading: each sample has a sequence of its own, so its random numbers do not depend
+// on workers, on their number or on other samples' draws.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ class Order {
  public:
   /// `at(position)` for positions in [0, size). May be called from several threads.
   Order(std::int64_t size, mezzo::detail::Function<std::int64_t(std::int64_t)> at);
-  /// These indices.
+  /// An order given as a list.
   explicit Order(std::vector<std::int64_t> indices);
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
@@ -33,7 +33,7 @@ class Order {
 /// length.
 class Sampler {
  public:
-  /// What samplers derive from.
+  /// The base class of samplers.
   class Base {
    public:
     Base() = default;
@@ -44,14 +44,14 @@ class Sampler {
     [[nodiscard]] virtual std::int64_t size() const = 0;
     /// May be called from several threads.
     [[nodiscard]] virtual Order order(std::uint64_t epoch) const = 0;
-    /// Place in the order of all processes together; it seeds what is drawn for the sample.
+    /// Place in the order of all processes together; it seeds the sample's random numbers.
     [[nodiscard]] virtual std::int64_t global_position(std::int64_t position) const { return position; }
   };
 
   /// None: a loader then takes all samples, shuffled or not.
   Sampler() noexcept = default;
   Sampler(std::shared_ptr<const Base> base) noexcept : base_(std::move(base)) {}
-  /// These indices in this order, in every epoch.
+  /// A fixed list of indices, in this order in every epoch.
   Sampler(std::vector<std::int64_t> indices);
   /// `indices(epoch)`. It is called once here, with epoch 0, for the length. Throws: ValueError, when an
   /// epoch is begun, for another length.
@@ -106,9 +106,9 @@ struct DistributedSamplerOptions {
   bool drop_last = false;  ///< leave the last samples out rather than take the first ones again
 };
 /// This process's share: every num_replicas-th place of one order, from its rank on. All ranks have equally
-/// many. The processes together take the same samples in the same order, however many they are, but for what
-/// is taken again or left out at the end to make the shares equal. Batches of B / num_replicas in each are
-/// those of B in one.
+/// many. The processes together take the same samples in the same order, however many they are, but for
+/// samples that are taken again or left out at the end to make the shares equal. Batches of B / num_replicas
+/// samples in each process make up the batches of B samples of a single process.
 [[nodiscard]] Sampler DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options);
 
 }  // namespace mezzo::data

@@ -35,7 +35,7 @@ std::int64_t table_integer(const Column& column, std::size_t row, DType dtype) {
   } else {
     value = column.integers[row];
   }
-  // The range: of u8 and bool from 0 on, of the others half below 0.
+  // The range: u8 and bool from 0 on, other dtypes half below 0.
   const auto bits = static_cast<unsigned>(size_of(dtype)) * 8;
   const bool is_unsigned = dtype == DType::u8;
   std::int64_t low = is_unsigned ? 0 : -1 - static_cast<std::int64_t>((std::uint64_t{1} << (bits - 1)) - 1);

@@ -1,4 +1,4 @@
-// Columns with names, numbers or text: what a CSV file is in memory.
+// Columns with names, numbers or text: a CSV file in memory.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ static_assert(std::endian::native == std::endian::little, "the files are little-
 constexpr std::size_t kTokenHeader = 256;  // numbers of i32
 constexpr std::size_t kTokenHeaderBytes = kTokenHeader * sizeof(std::int32_t);
 
-/// Keeps the windows apart from what generators of the same seed draw, which is stream 0.
+/// Keeps the windows' draws apart from those of generators with the same seed, which have stream 0.
 constexpr std::uint64_t kWindowStream = 0x77696E646F77;
 
 struct TokenHeader {

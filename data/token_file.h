@@ -21,8 +21,8 @@ enum class TokenFormat : std::uint8_t {
   llmc_u32,   ///< llm.c, Llama 3: the same with magic 20240801, version 7, then u32
 };
 
-/// The tokens of a file, mapped into memory: what is not asked for is not read. The file must not be made
-/// shorter meanwhile. Copies share the mapping. Members may be called from several threads.
+/// The tokens of a file, mapped into memory: tokens that nobody asks for are not read. The file must not be
+/// made shorter meanwhile. Copies share the mapping. Members may be called from several threads.
 class TokenStore {
  public:
   /// Tokens from `vocab_size` on are refused when they are read. Throws: IoError, naming the file, when it
@@ -57,7 +57,7 @@ struct TokenFileOptions {
   TokenFormat format = TokenFormat::automatic;
 };
 
-/// Sample i is the tokens from i * stride on, and as target the same moved on by one.
+/// Sample i is the tokens from i * stride on; its target is the tokens from i * stride + 1 on.
 class TokenFile {
  public:
   /// Throws: IoError, as TokenStore, and for a file of fewer than block_size + 1 tokens; ValueError for a
@@ -94,7 +94,7 @@ class RandomTokenWindows {
   explicit RandomTokenWindows(const std::string& path, const RandomTokenWindowsOptions& options = {});
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  /// As of TokenFile.
+  /// As TokenFile::get and get_batch.
   [[nodiscard]] Example get(std::int64_t index) const;
   [[nodiscard]] Example get_batch(std::span<const std::int64_t> indices) const;
   /// The position in the file where a sample begins. Throws: IndexError.

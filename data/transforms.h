@@ -170,9 +170,9 @@ class RandomErasing {
 
 // --- of a batch of an Example: data [N, ...], labels [N] of integers, or one-hot [N, classes]
 
-/// Each sample mixed with the one before it: lambda x + (1 - lambda) x', targets likewise, with one lambda of
-/// Beta(alpha, alpha) per batch. Targets become f32 [N, classes]. Throws: ValueError for an alpha that is not
-/// positive. Source: torchvision.transforms.v2.MixUp; Zhang et al., arXiv:1710.09412.
+/// Each sample mixed with the previous sample: lambda x + (1 - lambda) x', targets likewise, with one lambda
+/// of Beta(alpha, alpha) per batch. Targets become f32 [N, classes]. Throws: ValueError for an alpha that is
+/// not positive. Source: torchvision.transforms.v2.MixUp; Zhang et al., arXiv:1710.09412.
 class MixUp {
  public:
   explicit MixUp(std::int64_t num_classes, double alpha = 1);

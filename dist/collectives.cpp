@@ -74,7 +74,7 @@ std::size_t bytes_of(const Tensor& tensor) {
   return static_cast<std::size_t>(tensor.numel() * size_of(tensor.dtype()));
 }
 
-/// What a group of one process exchanges.
+/// A collective of a group of one process: a copy.
 Work copy_alone(const Tensor& output, const Tensor& input) {
   const NoGrad no_grad;
   output.copy_(input);
@@ -103,7 +103,7 @@ Work write_into(const Tensor& target, std::vector<Tensor> keep, const Collective
   return work;
 }
 
-/// What a ring sends from each of p processes when they share out so many bytes.
+/// The bytes that each of p processes sends in a ring when they share out so many bytes.
 std::uint64_t ring_bytes(std::size_t bytes, int size) {
   return static_cast<std::uint64_t>(bytes) * static_cast<std::uint64_t>(size - 1) /
          static_cast<std::uint64_t>(size);

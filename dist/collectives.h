@@ -1,4 +1,4 @@
-// Collectives on tensors: what all processes of a group call together, in the same order.
+// Collectives on tensors: all processes of a group call them together, in the same order.
 //   dist::all_reduce(loss, dist::ReduceOp::mean);
 //   const auto work = dist::all_reduce(gradient, dist::ReduceOp::sum, {.async = true});
 //   ...
@@ -8,7 +8,7 @@
 // unless grad mode is off. On a group of one process nothing moves. All processes get the same bits. 16-bit
 // sums and means are added in f32 in the order of the ranks and rounded once.
 // Shapes: the same in all processes. Dtypes: f16, bf16, f32, f64, i32, i64, u8, for broadcast, all_gather and
-// all_to_all any; mean floating ones only. Any layout; dense ones are not copied.
+// all_to_all any; mean floating dtypes only. Any layout; dense tensors are not copied.
 // Throws: ShapeError, DTypeError (mean of integers, bool), DeviceError for tensors on several devices and for
 // CUDA without NCCL, AutogradError, ValueError for an undefined tensor or a root that is no rank.
 // Source: torch.distributed.
@@ -54,10 +54,10 @@ void barrier(const Group& group = world());
 /// Root's text, on each of them.
 [[nodiscard]] std::string broadcast_text(const std::string& text, int root = 0, const Group& group = world());
 
-/// What a group's collectives have moved so far from this process to others.
+/// The traffic of a group's collectives so far, from this process to others.
 struct Traffic {
   std::uint64_t calls = 0;
-  /// Bytes sent. Of a reduction by the library's own algorithm those of a ring: 2 (p - 1) / p of its size.
+  /// Bytes sent. A reduction by the library's own algorithm counts as a ring: 2 (p - 1) / p of its size.
   std::uint64_t bytes = 0;
 };
 [[nodiscard]] Traffic traffic(const Group& group = world());

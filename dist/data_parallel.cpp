@@ -1,4 +1,4 @@
-// DataParallel: a Reducer on the leaves of a model, and what is called before its forward.
+// DataParallel: a Reducer on the leaves of a model, and the calls before its forward.
 #include "mezzo/dist/data_parallel.h"
 
 #include <utility>

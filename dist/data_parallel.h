@@ -6,8 +6,8 @@
 //     loss_fn(net(x), y).backward();                   // `.grad`: the mean over all processes
 //     optimizer.step();
 //   }
-// The rest of a loop is that of one process: autocast, GradScaler (what is not finite on one rank is so on
-// all, hence all skip), clipping, schedules.
+// The rest of a loop is the same as in one process: autocast, GradScaler (what is not finite on one rank is
+// so on all, hence all skip), clipping, schedules.
 #pragma once
 
 #include <cstdint>

@@ -74,8 +74,8 @@ InitOptions with_environment(InitOptions options) {
   return options;
 }
 
-/// The same error on all ranks: rank 0 says what to do. The others give it the time to, as a launcher ends
-/// all when one has ended.
+/// Throws on all ranks; rank 0 says what to do. Other ranks wait before they throw, as a launcher ends all
+/// processes when one has ended.
 [[noreturn]] void refuse(const Launch& launch, const std::string& expected, const std::string& got,
                          const std::string& fix) {
   if (launch.rank == 0) throw StateError("dist.init", expected, got, fix);

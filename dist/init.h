@@ -55,14 +55,14 @@ class Session {
 /// then calls MPI only while no collective of mezzo's is under way). ValueError for a timeout that is not
 /// positive, and for a launcher's variable that is no number.
 [[nodiscard]] Session init(const InitOptions& options = {});
-/// The same, until the process ends. For libraries; does nothing while a session is open.
+/// init(), until the process ends. For libraries; does nothing while a session is open.
 void ensure_initialized();
 [[nodiscard]] bool is_initialized() noexcept;
 
 /// This process's number among all, and how many there are: 0 of 1 before init().
 [[nodiscard]] int rank();
 [[nodiscard]] int world_size();
-/// The same on this machine.
+/// This process's number among the processes of this machine, and how many these are.
 [[nodiscard]] int local_rank();
 [[nodiscard]] int local_world_size();
 

@@ -1,5 +1,5 @@
-// What of a sharded optimizer is the same for all algorithms: its leaves, the agreement of ranks on
-// found_inf, clipping, and the way between the state of the whole and those of the shards.
+// The parts of a sharded optimizer that all algorithms share: its leaves, the agreement of ranks on
+// found_inf, clipping, and the conversion between the whole state and the states of shards.
 #include "mezzo/dist/sharded_optimizer.h"
 
 #include <algorithm>
@@ -69,8 +69,8 @@ struct Sharded::State {
   [[nodiscard]] std::vector<Tensor> cut_leaves(const std::vector<std::size_t>& places);
   /// Throws: StateError for other groups.
   void check_groups(const optim::OptimizerState& whole) const;
-  /// What a state has of the parameters, all of which is looked at on all ranks, also what another one keeps,
-  /// so that all throw or none.
+  /// The tensors of `whole`, checked: every rank looks at all of them, also at other ranks' shards, so that
+  /// all ranks throw or none.
   [[nodiscard]] std::map<std::string, Tensor> checked(const optim::OptimizerState& whole,
                                                       const std::vector<detail::SlotNames>& slots) const;
 };

@@ -2,8 +2,8 @@
 //   dist::DataParallel parallel(net);
 //   dist::ShardedOptimizer<optim::AdamW> optimizer(parallel, {.lr = 1e-3});
 // Each rank gets the reduced gradients of its shard only (a reduce-scatter), updates it, and gathers the
-// parameters that the others have updated. The loop stays as it is, but for clipping: the gradients are those
-// of shards, so it is `optimizer.clip_grad_norm_(1.0)`.
+// parameters that other ranks have updated. The loop stays as it is, but for clipping: gradients are per
+// shard, so it is `optimizer.clip_grad_norm_(1.0)`.
 #pragma once
 
 #include <concepts>
@@ -21,7 +21,7 @@ namespace mezzo::dist {
 
 namespace detail {
 
-/// Names of what a group's options make an optimizer keep per parameter, beside its count of steps.
+/// Names of the state that an optimizer with a group's options keeps per parameter, beside its step count.
 struct SlotNames {
   std::vector<std::string> buffers;  ///< as large as the parameter
   std::string carried;               ///< one number; empty: none
@@ -34,7 +34,7 @@ Options options_of(const optim::TypedOptimizer<Options>&);
 
 }  // namespace detail
 
-/// What all sharded optimizers have, whatever their algorithm: the whole parameters, and this rank's shards.
+/// Base of all sharded optimizers: the whole parameters, and this rank's shards.
 class Sharded {
  public:
   Sharded(const Sharded&) = delete;
@@ -74,13 +74,13 @@ class Sharded {
 /// Any elementwise optimizer `O` of mezzo::optim over the shards of this rank. All ranks make it, with the
 /// same arguments, of a DataParallel that has run no backward yet.
 ///
-/// state_dict() and load_state_dict() are about the whole optimizer: the format is that of an O over the
-/// unsharded parameters, so a state goes from one number of ranks to another, and to and from a plain O. All
-/// ranks call state_dict(), and get the same; it needs memory for the whole state.
+/// state_dict() and load_state_dict() are about the whole optimizer: the format is an O's over the unsharded
+/// parameters, so a state goes from one number of ranks to another, and to and from a plain O. All ranks call
+/// state_dict(), and get the same; it needs memory for the whole state.
 ///
 /// A GradScaler skips a step on all ranks when any of them finds an inf. parameters() are the shards, under
-/// names as "fc1.weight[0:512]". Work is as that of O: rates, schedules, hooks, groups, masters. Not
-/// possible: optim::SAM around it, optim::remap and add_param_group.
+/// names as "fc1.weight[0:512]". Rates, schedules, hooks, groups and masters work as in O. Not possible:
+/// optim::SAM around it, optim::remap and add_param_group.
 ///
 /// Throws: ValueError for an algorithm that needs whole parameters (Muon), and for groups that do not hold
 /// each parameter of the DataParallel once; StateError for a DataParallel that is sharded already; what O
@@ -94,8 +94,8 @@ class ShardedOptimizer final : public Sharded, public O {
   /// All parameters that the DataParallel reduces, in one group.
   explicit ShardedOptimizer(DataParallel& parallel, Options options = {})
       : ShardedOptimizer(parallel, Groups{{reduced(parallel), options}}) {}
-  /// Those of a module, frozen ones included, as `O optimizer(net, options)` takes them: so that their states
-  /// can be exchanged.
+  /// The parameters of a module, frozen ones included, as `O optimizer(net, options)` takes them: so that the
+  /// states of both can be exchanged.
   template <class M>
   requires requires(const M& module) {
     { module.named_parameters() } -> std::convertible_to<optim::NamedTensors>;
@@ -116,7 +116,7 @@ class ShardedOptimizer final : public Sharded, public O {
   void load_state_dict(const optim::OptimizerState& state) override {
     O::load_state_dict(cut(state, slots_of(state.options)));
   }
-  /// Its parameters would not be sharded.
+  /// Deleted, as parameters of a new group would not be sharded.
   void add_param_group(const optim::ParamGroup<Options>& group) = delete;
 
  private:
@@ -138,8 +138,8 @@ class ShardedOptimizer final : public Sharded, public O {
     for (std::size_t g = 0; g < groups.size(); ++g) groups[g].parameters = leaves[g];
     return groups;
   }
-  /// What the groups of a state keep. Throws: StateError for the state of another optimizer, what `O` throws
-  /// for options that are not valid.
+  /// Names of the state tensors that each group keeps per parameter. Throws: StateError for the state of
+  /// another optimizer, what `O` throws for options that are not valid.
   [[nodiscard]] static std::vector<detail::SlotNames> slots_of(const Value& options);
 };
 
@@ -165,7 +165,7 @@ namespace detail {
 void require_state_of(std::string_view optimizer, const Value& options);
 /// A parameter of one element, with a gradient.
 [[nodiscard]] optim::NamedTensors sample_parameter();
-/// What is in the state of an optimizer that has made a step with one such parameter in each group.
+/// Names of the tensors in `sample`, the state of an optimizer with one parameter per group after a step.
 [[nodiscard]] std::vector<SlotNames> slots_in(const optim::OptimizerState& sample);
 }  // namespace detail
 

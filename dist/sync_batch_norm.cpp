@@ -1,6 +1,6 @@
-// Statistics over ranks: the ranks' own ones are exchanged by one sum, and put together by ops; the rest is
-// batch_norm with given statistics. Its gradient is that of batch_norm with the sums over all ranks, and for
-// gradients of gradients that of the composition, whose sum over ranks has a history.
+// Statistics over ranks: each rank's own statistics are exchanged by one sum, and combined by ops; the rest
+// is batch_norm with given statistics. Its gradient is batch_norm's with the sums over all ranks; second
+// derivatives differentiate the composition, whose sum over ranks has a history.
 #include "mezzo/dist/sync_batch_norm.h"
 
 #include <algorithm>

@@ -11,15 +11,15 @@ class CommunicationError : public Error {
   using Error::Error;
 };
 
-/// What is under way behind a Work.
+/// The collective under way behind a Work.
 class WorkState : public RefCounted {
  public:
   virtual void wait() = 0;
   [[nodiscard]] virtual bool is_completed() = 0;
 };
 
-/// A collective that may still be under way. Copies are of the same one. What it reads and writes is left
-/// alone until it is done, and is kept alive as long.
+/// A collective that may still be under way. Copies are of the same one. Leave the memory that it reads and
+/// writes alone until it is done; it is kept alive as long.
 class Work {
  public:
   /// One that is done.

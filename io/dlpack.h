@@ -17,7 +17,7 @@ namespace mezzo::io {
 /// Throws: AutogradError for a tensor that requires grad (detach() it), ValueError for an undefined one.
 /// Source: DLPack 1.1; torch.utils.dlpack.to_dlpack.
 [[nodiscard]] DLManagedTensorVersioned* to_dlpack(const Tensor& tensor);
-/// The same in the struct that came before version 1.0, which Python names "dltensor" and no longer
+/// to_dlpack with the struct from before DLPack 1.0: in Python a capsule named "dltensor", not
 /// "dltensor_versioned".
 [[nodiscard]] DLManagedTensor* to_dlpack_unversioned(const Tensor& tensor);
 

@@ -59,7 +59,7 @@ Tensor read_idx(const std::string& path) {
   const auto size = static_cast<std::size_t>(info(dtype).size);
   const std::uint64_t header = magic.size() * (1 + dims);
   const std::size_t wanted = static_cast<std::size_t>(layout::checked_numel("read_idx", shape)) * size;
-  // What is packed may be less than its file's size allows, which shows while it is unpacked.
+  // Packed data may be less than its file's size allows, which shows while it is unpacked.
   const std::uint64_t most = file.max_size() - header;
   if (file.is_packed() ? wanted > most : wanted != most) {
     throw IoError(file.op(), std::to_string(wanted) + " bytes behind the header, for " + to_string(shape),

@@ -6,7 +6,7 @@
 
 namespace mezzo::io {
 
-/// What `parse_json` accepts at the most.
+/// The most that `parse_json` accepts.
 struct JsonLimits {
   /// Lists and maps within each other. Bounds the stack that work on the result needs.
   std::size_t max_depth = 128;

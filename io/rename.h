@@ -1,4 +1,4 @@
-// Names of other programs' checkpoints to those of a model here: Hugging Face's, PyTorch's.
+// Names of other programs' checkpoints (Hugging Face's, PyTorch's) become the names of a model here.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace mezzo::io {
 
-/// What becomes of a tensor besides its name.
+/// The change to a tensor besides its name.
 enum class Renamed : std::uint8_t {
   as_is,
   transposed,  ///< a matrix with its dims exchanged, as GPT-2's Conv1D keeps weights

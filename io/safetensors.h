@@ -42,7 +42,7 @@ class SafeTensors {
   /// Besides the data this takes at most 4 times the header's length, whatever is in it, and 4 MB for
   /// `__metadata__`.
   [[nodiscard]] static SafeTensors open(const std::string& path);
-  /// The same from bytes in memory, which are kept, not copied.
+  /// open() for bytes in memory, which are kept, not copied.
   [[nodiscard]] static SafeTensors from_bytes(std::vector<std::byte> bytes);
 
   [[nodiscard]] const Metadata& metadata() const& noexcept { return metadata_; }
@@ -59,7 +59,7 @@ class SafeTensors {
 
  private:
   SafeTensors() = default;
-  /// What the header says, with the bytes behind it, which `owner` keeps.
+  /// From a parsed header and the bytes behind it, which `owner` keeps.
   static SafeTensors with_data(std::string op, detail::ParsedHeader&& header, std::span<const std::byte> data,
                                std::shared_ptr<const void> owner);
   /// The tensor of that name, or nullptr.

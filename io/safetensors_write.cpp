@@ -44,8 +44,8 @@ void check_entry(const Entry& entry) {
   }
 }
 
-/// The entries by falling element size, then name. The data begins at a multiple of 8, and so do larger
-/// elements before smaller ones; dtypes that are not known go last.
+/// The entries by falling element size, then name. The data begins at a multiple of 8, so with larger
+/// elements before smaller ones all elements are aligned; dtypes that are not known go last.
 std::vector<const Entry*> ordered(std::span<const Entry> entries) {
   std::vector<const Entry*> order;
   order.reserve(entries.size());

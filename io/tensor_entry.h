@@ -1,4 +1,4 @@
-// What a safetensors file holds: tensors as bytes, and strings about them.
+// The content of a safetensors file: tensors as bytes, and strings about them.
 #pragma once
 
 #include <cstddef>

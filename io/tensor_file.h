@@ -33,7 +33,7 @@ struct TensorFile {
 
   /// Appends tensors, each under `prefix` and its name. They are held, not copied, until `save` reads them.
   void add(std::string_view prefix, const NamedTensors& named);
-  /// Those whose names begin with `prefix`, without it, in their order.
+  /// The tensors whose names begin with `prefix`, in order, under their names without it.
   [[nodiscard]] NamedTensors with_prefix(std::string_view prefix) const;
 
   /// Writes `path`, all or nothing (see AtomicFile): values row-major, from any device and layout. Throws:
@@ -41,9 +41,9 @@ struct TensorFile {
   /// twice, a path that cannot be written, ...
   /// With `max_shard_size`, data of more bytes go into several files, as Hugging Face has them:
   /// "name-00001-of-00003.safetensors" and so on, in the order of the tensors, and an index,
-  /// "name.safetensors.index.json". What was saved at `path` before, in one file or several, is replaced: a
-  /// reader of the index finds the former tensors, the new ones, or, if the process is killed while the files
-  /// get their names, no index. Throws: ValueError where `path` does not end with ".safetensors" then.
+  /// "name.safetensors.index.json". Files saved at `path` before, one or several, are replaced: a reader of
+  /// the index finds the former tensors, the new tensors, or, if the process is killed while the files get
+  /// their names, no index. Throws: ValueError where `path` does not end with ".safetensors" then.
   void save(const std::string& path, const SaveOptions& options = {}) const;
   /// Reads `path` into new tensors on `device`, without history. Data go right into the tensors, large ones
   /// on several threads. With `mapped`, tensors on the CPU share the file's pages, but for those whose data

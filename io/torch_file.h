@@ -10,7 +10,7 @@
 
 namespace mezzo::io {
 
-/// What torch.save was given, with its tensors on `device`, without history:
+/// The value that torch.save was given, with its tensors on `device`, without history:
 ///   net.load_state_dict(io::load_torch("resnet18.pth").tensors());
 /// State dicts of models and optimizers, and dicts, lists and tuples of them with numbers, strings and None.
 /// Parameters are tensors that ask for no gradient; tensors that shared a storage share one again; sizes
@@ -26,8 +26,8 @@ namespace mezzo::io {
                                     const LoadOptions& options = {});
 
 /// Writes a file that torch.load reads (also with weights_only=True) as a dict of tensors, all or nothing: a
-/// state dict of PyTorch's where names are those of its module. Tensors of one storage and layout (tied
-/// weights) are one in the file; others are written row-major.
+/// state dict of PyTorch's where the names are its module's. Tensors of one storage and layout (tied weights)
+/// are one in the file; others are written row-major.
 /// Throws: ValueError for an undefined tensor, IoError for a name that occurs twice or is no UTF-8 and for a
 /// path that cannot be written. Source: torch.save.
 void save_torch(const TensorFile::NamedTensors& tensors, const std::string& path);

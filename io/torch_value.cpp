@@ -49,7 +49,7 @@ class TensorCollector {
   }
 
  private:
-  /// As many as a header of safetensors may have. A long key that is shared could make any number.
+  /// Bytes of all names, as many as a safetensors header may have: a long shared key could make any number.
   static constexpr std::size_t kMaxLetters = 100'000'000;
 
   /// Recurses as deep as the file nests, which is at most kMaxTorchDepth.

@@ -1,4 +1,4 @@
-// What is in a file of PyTorch's torch.save: tensors in dicts, lists and tuples, with numbers and strings
+// The content of a file of PyTorch's torch.save: tensors in dicts, lists and tuples, with numbers and strings
 // between them.
 #pragma once
 

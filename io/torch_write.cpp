@@ -22,7 +22,7 @@ namespace {
 using detail::PickleCode;
 
 constexpr std::string_view kTorchRoot = "archive/";
-/// As PyTorch aligns storages, so that they can be mapped.
+/// The alignment that PyTorch gives storages, so that they can be mapped.
 constexpr std::size_t kTorchAlignment = 64;
 
 std::string_view storage_name(DType dtype) {
@@ -106,7 +106,7 @@ class Pickler {
   std::string text_;
 };
 
-/// What makes two tensors the same values: the storage and the place in it.
+/// The key of tensors with the same values: the storage and the place in it.
 using Place =
     std::tuple<const void*, std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>, DType>;
 

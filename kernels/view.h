@@ -1,4 +1,4 @@
-// What crosses from ops to kernels: a trivially copyable description of a strided array. Kernels know no
+// View, which ops hand to kernels: a trivially copyable description of a strided array. Kernels know no
 // tensors.
 #pragma once
 
@@ -19,8 +19,8 @@ struct View {
   Dims strides;
 };
 
-/// The same elements with the dims in the order of memory, for loops that take elements in any order: a dense
-/// array whose dims are permuted is then one run.
+/// The view with its dims in the order of memory, for loops that take elements in any order: a dense array
+/// whose dims are permuted is then one run.
 [[nodiscard]] inline View in_memory_order(const View& view) {
   View result{view.data, view.dtype, {}, {}};
   for (const std::int64_t d :

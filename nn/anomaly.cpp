@@ -50,14 +50,14 @@ enum class Kind : std::uint8_t { finite, infinite, nan };
 constinit std::mutex mutex_of_texts;
 [[maybe_unused]] const int texts_held_over_fork =
     mezzo::detail::hold_over_fork([]() -> std::mutex& { return mutex_of_texts; });
-/// The same text at the same address as long as the process runs, as nodes may outlive every module.
+/// One copy of each text, which lives as long as the process, as nodes may outlive every module.
 const std::string* interned(std::string text) {
   static auto* const texts = new std::unordered_set<std::string>;
   const std::scoped_lock lock(mutex_of_texts);
   return &*texts->insert(std::move(text)).first;
 }
 
-/// For ops of our own: not recorded, not rewritten, not looked at.
+/// For the watcher's own ops: not recorded by autograd, not cast by autocast, not observed.
 struct Quiet {
   NoGrad no_grad;
   NoInputHook no_autocast;
@@ -107,7 +107,7 @@ Anomaly anomaly_of(const Tensor& tensor, std::size_t index) {
   return anomaly;
 }
 
-/// What an op is to be blamed for, given the outputs that were not finite.
+/// The anomaly that an op is to be blamed for, if there is one.
 std::optional<Anomaly> blame_forward(std::string_view op, Inputs inputs, const Outputs& outputs) {
   std::optional<Kind> got;
   for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -33,12 +33,12 @@ struct AnomalyOptions {
 /// Checks the ops and gradients of this thread while it lives. It reports the op that
 ///   * returns NaN and got none, or inf and got finite tensors only. masked_fill, pad and fill may place an
 ///     inf that they were given, and attention's logsumexp of a row without keys is -inf: masks are no alarm;
-///   * has a gradient that is not finite, while those of its results are.
+///   * has a gradient that is not finite, while the gradients of its results are.
 /// Not looked at are in-place writes, what ops call inside themselves, and sums into a `.grad` that is there
 /// already. The module is known if its forward ran while one of these lived, called by its call operator.
 ///
-/// Costs a pass and a host read per op: for a second look, not for every step. A recording CapturedStep
-/// refuses that read with StateError. Scopes nest: each checks for itself, and other observers of ops,
+/// Costs a pass and a host read per op: for a second look, not for every step. A CapturedStep refuses that
+/// read with StateError while it captures. Scopes nest: each checks for itself, and other observers of ops,
 /// modules and backward go on watching. Source: torch.autograd.detect_anomaly, which looks for NaN in
 /// backward only.
 ///
@@ -50,7 +50,7 @@ class DetectAnomaly {
   ~DetectAnomaly();
   DetectAnomaly(const DetectAnomaly&) = delete;
   DetectAnomaly& operator=(const DetectAnomaly&) = delete;
-  /// The first one since it was made or reset.
+  /// The first anomaly since the object was made or reset.
   [[nodiscard]] const std::optional<Anomaly>& found() const noexcept;
   void reset();
 

@@ -24,7 +24,7 @@ struct MultiheadAttentionOptions {
   Generator* dropout_generator = nullptr;  ///< of dropout; nullptr: the default one
 };
 
-/// What a call may be given beyond query, key and value. As in torch.nn, and other than in
+/// Optional arguments of a call beyond query, key and value. As in torch.nn, and other than in
 /// scaled_dot_product_attention, a bool mask is true where a key is left OUT; a floating mask is added to the
 /// scores. All masks that are given apply together.
 struct AttentionMasks {
@@ -61,7 +61,7 @@ struct AttentionOutput {
 /// outside of [0, 1]; forward throws ShapeError, naming the layer's path, for inputs and masks that do not
 /// fit, DTypeError for integer masks, and what the op throws.
 class MultiheadAttention final : public Module {
-  /// What the constructor was given, checked.
+  /// The constructor's arguments, checked.
   struct Sizes {
     Sizes(std::int64_t embed_dim, std::int64_t num_heads, const MultiheadAttentionOptions& options);
     [[nodiscard]] bool one_size() const { return kdim == embed_dim && vdim == embed_dim; }

@@ -119,7 +119,7 @@ class HookedCall {
   [[nodiscard]] static bool is_needed(const Module& module) noexcept;
   /// Runs the hooks before forward; `input` may be nullptr.
   HookedCall(const Module& module, const Tensor* input);
-  /// What forward gets.
+  /// The tensor that forward gets.
   [[nodiscard]] const Tensor& input() const noexcept { return input_; }
   /// Runs the hooks after forward, which may put another tensor there. Nothing happens for nullptr.
   void returned(Tensor* output);
@@ -198,8 +198,8 @@ auto call(M& module, A&&... arguments) {
 
 }  // namespace detail
 
-/// module.forward(arguments...) between the module's hooks, told to the observer of this thread. What
-/// `net(x)` and `child(x)` do; for modules that have no call operator of their own.
+/// module.forward(arguments...) between the module's hooks, told to the observer of this thread. The call
+/// that `net(x)` and `child(x)` make; for modules that have no call operator of their own.
 template <class M, class... A>
 requires requires(M& module, A&&... arguments) { module.forward(std::forward<A>(arguments)...); }
 auto call(M& module, A&&... arguments) {

@@ -22,10 +22,10 @@ auto checkpoint(M& module, const T&... inputs) {
 }
 
 /// Makes each call of the modules of a model for which matches(module) holds, `root` among them, an
-/// autograd::checkpoint of its forward; `on = false` makes their calls plain ones again. Returns the paths of
-/// these modules, in the model's order. It is for calls (`net(x)`, `child(x)`; not `net.forward(x)`) that
+/// autograd::checkpoint of its forward; `on = false` makes their calls plain calls again. Returns the paths
+/// of these modules, in the model's order. It is for calls (`net(x)`, `child(x)`; not `net.forward(x)`) that
 /// take a tensor first and values after it, and return one tensor; other calls run as before. Hooks of such a
-/// module run outside of its checkpoint, once. Chosen modules inside of chosen ones nest. Parameters,
+/// module run outside of its checkpoint, once. Chosen modules inside of chosen modules nest. Parameters,
 /// buffers, state dict and optimizers are not touched; `clone` and replacements by surgery are not
 /// checkpointed. Throws: a backward throws StateError when a module has ended since forward, or changed its
 /// mode, and what autograd::checkpoint says. ValueError for an empty function. Source:
@@ -33,7 +33,7 @@ auto checkpoint(M& module, const T&... inputs) {
 std::vector<std::string> checkpoint_layers(Module& root,
                                            const mezzo::detail::Function<bool(const Module&)>& matches,
                                            bool on = true);
-/// The same for the modules of type T and of types derived from it.
+/// checkpoint_layers for the modules of type T and of types derived from it.
 template <std::derived_from<Module> T>
 std::vector<std::string> checkpoint_layers(Module& root, bool on = true) {
   const auto matches = [](const Module& module) {

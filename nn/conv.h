@@ -34,7 +34,7 @@ struct ConvTransposeLayerOptions {
   Generator* generator = nullptr;  ///< of the first values; nullptr: the default one
 };
 
-/// What Conv and ConvTranspose share: parameters, first values and printing. Weight and bias begin uniform
+/// Base of Conv and ConvTranspose: parameters, first values and printing. Weight and bias begin uniform
 /// within 1/sqrt(n) of 0, weight drawn first, where n is the number of weights in weight[0].
 class ConvLayer : public Layer {
  public:
@@ -49,9 +49,9 @@ class ConvLayer : public Layer {
   Param bias;
 
  protected:
-  /// What forward convolves with. A parametrization (nn/parametrizations.h) computes it.
+  /// The weight that forward convolves with. A parametrization (nn/parametrizations.h) computes it.
   [[nodiscard]] virtual Tensor computed_weight() const { return weight; }
-  /// All that a constructor is told.
+  /// The arguments of a constructor.
   struct Config {
     std::string name;  ///< for messages
     std::size_t spatial = 0;
@@ -67,11 +67,11 @@ class ConvLayer : public Layer {
     Device device = Device::cpu();
     Generator* generator = nullptr;
   };
-  /// The same with one number per spatial dim in each list. Throws: ValueError for sizes below 1, negative
+  /// The config with one number per spatial dim in each list. Throws: ValueError for sizes below 1, negative
   /// padding, lists of the wrong length, groups that do not divide both numbers of channels, and padding
   /// "same" with strides.
   [[nodiscard]] static Config checked(Config config);
-  /// From what `checked` returned.
+  /// `config`: a result of checked().
   explicit ConvLayer(const Config& config);
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   /// Throws: ShapeError, naming the layer's path, unless x is an image of in_channels channels.
@@ -105,9 +105,9 @@ class ConvTranspose : public ConvLayer {
   ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const SpatialSizes& kernel_size,
                 const ConvTransposeLayerOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// The same with a result of these spatial sizes in place of output_padding, as what undoes a convolution
-  /// that rounded its size down needs. Throws: ValueError for a list of the wrong length, ShapeError, naming
-  /// the layer's path, for a size that is not among those from the least one on that a stride rounds away.
+  /// forward(x) with a result of these spatial sizes in place of output_padding, to undo a convolution that
+  /// rounded its size down. Throws: ValueError for a list of the wrong length, ShapeError, naming the layer's
+  /// path, for a size that is not among those from the least one on that a stride rounds away.
   [[nodiscard]] Tensor forward(const Tensor& x, const SpatialSizes& output_size);
   [[nodiscard]] std::string type_name() const override {
     return "ConvTranspose" + std::to_string(kSpatial) + "d";

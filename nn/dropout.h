@@ -10,7 +10,7 @@
 
 namespace mezzo::nn {
 
-/// What all of them share: the probability p of zeroing, and where masks come from: `generator`, or the
+/// Base of all dropout layers: the probability p of zeroing, and where masks come from: `generator`, or the
 /// default one. Throws: ValueError unless p is in [0, 1].
 class DropoutLayer : public Layer {
  public:
@@ -35,10 +35,10 @@ class Dropout final : public DropoutLayer {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
-/// The same for whole channels: one number is drawn for each channel of each sample of x [N, C, kSpatial
-/// dims], or [C, kSpatial dims], and all of it is kept or zeroed. Forward throws ShapeError, naming the
-/// layer's path, for other dims. (torch.nn.Dropout2d takes [C, H, W] for [N, C, L]; Dropout1d does that
-/// here.) Source: Tompson et al., "Efficient object localization using convolutional networks", CVPR 2015.
+/// Dropout of whole channels: one number is drawn for each channel of each sample of x [N, C, kSpatial dims],
+/// or [C, kSpatial dims], and the channel is kept or zeroed. Forward throws ShapeError, naming the layer's
+/// path, for other dims. (torch.nn.Dropout2d takes [C, H, W] for [N, C, L]; Dropout1d does that here.)
+/// Source: Tompson et al., "Efficient object localization using convolutional networks", CVPR 2015.
 template <int kSpatial>
 class ChannelDropout final : public DropoutLayer {
  public:
@@ -54,7 +54,7 @@ class AlphaDropout final : public DropoutLayer {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
-/// `feature_alpha_dropout`: the same for whole channels of x [N, C, ..].
+/// `feature_alpha_dropout`: AlphaDropout of whole channels of x [N, C, ..].
 class FeatureAlphaDropout final : public DropoutLayer {
  public:
   explicit FeatureAlphaDropout(double p = 0.5, Generator* generator = nullptr);

@@ -9,7 +9,7 @@
 
 namespace mezzo::nn {
 
-/// Options of Embedding; those of the function are in ops/embedding.h.
+/// Options of Embedding; the function's options are in ops/embedding.h.
 struct EmbeddingOptions {
   std::optional<std::int64_t> padding_idx = {};  ///< a row of zeros without gradient; negative: from the end
   std::optional<double> max_norm = {};           ///< rows that are read are scaled down to it, in place
@@ -35,7 +35,7 @@ class Embedding : public Layer {
   Param weight;
 
  protected:
-  /// What forward reads rows of. A parametrization (nn/parametrizations.h) computes it.
+  /// The table that forward reads rows of. A parametrization (nn/parametrizations.h) computes it.
   [[nodiscard]] virtual Tensor computed_weight() const { return weight; }
 
  private:
@@ -46,7 +46,7 @@ class Embedding : public Layer {
   bool scale_grad_by_freq_;
 };
 
-/// Options of EmbeddingBag; those of the function are in ops/embedding.h.
+/// Options of EmbeddingBag; the function's options are in ops/embedding.h.
 struct EmbeddingBagLayerOptions {
   std::optional<double> max_norm = {};  ///< rows that are read are scaled down to it, in place
   double norm_type = 2;

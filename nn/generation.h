@@ -24,8 +24,8 @@ struct KeyValues {
 /// Keys and values of an attention's past steps. Each new step appends its own and attends to all:
 ///   const auto [k, v] = cache.append(new_k, new_v);
 ///   scaled_dot_product_attention(q, k, v, {.attn_mask = cache.causal_mask(q.size(2))});
-/// What it gives are views of its memory, which a later append does not move; for generation, not for
-/// training. Copies of a cache share its memory.
+/// It returns views of its memory, which a later append does not move; for generation, not for training.
+/// Copies of a cache share its memory.
 class KeyValueCache {
  public:
   using Options = KeyValueCacheOptions;
@@ -41,7 +41,7 @@ class KeyValueCache {
   /// [queries, length], true where a key takes part: the queries belong to the last keys, and none reads a
   /// later one. Throws: ValueError for more queries than keys, or fewer than 0.
   [[nodiscard]] Tensor causal_mask(std::int64_t queries) const;
-  /// Forgets all steps but the first ones; 0: all. Throws: ValueError outside of [0, length()].
+  /// Forgets all steps but the first `length`; 0: all. Throws: ValueError outside of [0, length()].
   void truncate(std::int64_t length);
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }
   [[nodiscard]] std::int64_t max_length() const { return keys_.size(2); }
@@ -54,7 +54,7 @@ class KeyValueCache {
 /// Options of sample_logits.
 struct SampleOptions {
   double temperature = 1;  ///< scores are divided by it; 0: the largest one is taken
-  std::int64_t top_k = 0;  ///< of the top_k largest ones; 0: of all
+  std::int64_t top_k = 0;  ///< of the top_k largest; 0: of all
   double top_p = 1;        ///< of the fewest whose probabilities add up to top_p
 };
 /// Draws one position of the last dim by softmax(logits / temperature), among those that top_k and then top_p
@@ -66,8 +66,8 @@ struct SampleOptions {
 /// Holtzman et al., "The curious case of neural text degeneration", 2020 (top_p).
 [[nodiscard]] Tensor sample_logits(const Tensor& logits, const SampleOptions& options = {},
                                    Generator& generator = default_generator());
-/// The k largest logits of the last dim, of equal ones the first, and -inf for all others; logits themselves
-/// where there are no more than k. Throws: ShapeError, DTypeError, ValueError for a k below 1.
+/// The k largest logits of the last dim, of equal logits the first, and -inf for all others; logits
+/// themselves where there are no more than k. Throws: ShapeError, DTypeError, ValueError for a k below 1.
 [[nodiscard]] Tensor top_k_logits(const Tensor& logits, std::int64_t k);
 /// The largest logits of the last dim whose probabilities add up to p or more, as few as do and at least one,
 /// and -inf for all others; logits themselves for a p of 1. Probabilities are computed in f32 (f64). Throws:

@@ -20,7 +20,7 @@ const Tensor& constant_(const Tensor& x, double value);
 const Tensor& zeros_(const Tensor& x);
 const Tensor& ones_(const Tensor& x);
 
-/// What a weight of shape [out, in, k...] sums over in forward (in k...) and in backward (out k...).
+/// Terms that a weight of shape [out, in, k...] sums over in forward (in k...) and in backward (out k...).
 struct Fans {
   std::int64_t in = 0;
   std::int64_t out = 0;
@@ -40,7 +40,7 @@ enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu
 const Tensor& xavier_uniform_(const Tensor& x, double gain = 1, Generator& generator = default_generator());
 const Tensor& xavier_normal_(const Tensor& x, double gain = 1, Generator& generator = default_generator());
 
-/// Which fan kaiming_* divides by: the one that keeps variance in forward or in backward.
+/// Which fan kaiming_* divides by: fan_in keeps the variance in forward, fan_out in backward.
 enum class FanMode : std::uint8_t { fan_in, fan_out };
 
 /// Options of kaiming_uniform_ and kaiming_normal_.

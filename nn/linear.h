@@ -32,7 +32,7 @@ class Linear : public Layer {
   Param bias;
 
  protected:
-  /// What forward multiplies by. A parametrization (nn/parametrizations.h) computes it.
+  /// The weight that forward multiplies by. A parametrization (nn/parametrizations.h) computes it.
   [[nodiscard]] virtual Tensor computed_weight() const { return weight; }
 
  private:

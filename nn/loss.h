@@ -16,8 +16,8 @@ class Loss : public Module {
   [[nodiscard]] virtual Tensor forward(const Tensor& input, const Tensor& target) = 0;
   /// Whether the mean of forward divides by what its target says (mean_divisor), and not by its samples.
   [[nodiscard]] virtual bool weighs_targets() const { return false; }
-  /// What it divides by then, f64, 0-dim, on the target's device: the mean over a batch is that of its parts
-  /// weighed by this. Undefined where weighs_targets() is false.
+  /// The divisor then, f64, 0-dim, on the target's device: the mean over a batch is the mean of its parts'
+  /// losses, weighed by their divisors. Undefined where weighs_targets() is false.
   [[nodiscard]] virtual Tensor mean_divisor(const Tensor& target) const;
   /// forward(input, target), seen by observers (nn/call.h).
   [[nodiscard]] Tensor operator()(const Tensor& input, const Tensor& target) {
@@ -123,7 +123,7 @@ struct BCEWithLogitsLossOptions {
   Reduction reduction = Reduction::mean;
 };
 
-/// `binary_cross_entropy_with_logits`: the one for mixed precision.
+/// `binary_cross_entropy_with_logits`: the form for mixed precision.
 class BCEWithLogitsLoss final : public Loss {
  public:
   using Options = BCEWithLogitsLossOptions;

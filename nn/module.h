@@ -17,8 +17,8 @@
 
 namespace mezzo::nn {
 
-/// What is called around the calls of a module, see Module::register_forward_hook. Made of any callable with
-/// these arguments that returns a tensor or nothing.
+/// A function that is called around the calls of a module, see Module::register_forward_hook. Made of any
+/// callable with these arguments that returns a tensor or nothing.
 template <class... A>
 class ModuleHook : public mezzo::detail::Function<Tensor(Module&, A...)> {
  public:
@@ -76,7 +76,7 @@ class Module {
   /// Drops all gradients.
   void zero_grad();
 
-  /// Moves all parameters and buffers to `device`, or converts the floating ones to `dtype` (one rounding).
+  /// Moves all parameters and buffers to `device`, or converts floating tensors to `dtype` (one rounding).
   /// The tensors keep their identity, so optimizers and tied weights hold on to them: memory, dtype and
   /// device change behind the handle, versions grow, gradients come along without history, cached 16-bit
   /// copies are dropped. Views of the old memory, such as an earlier state dict, keep the old values, and a
@@ -105,7 +105,7 @@ class Module {
   // --- hooks (nn/module/hooks.cpp)
   // Called in every call of this module (`net(x)`, `child(x)`; not `net.forward(x)`), in the order in which
   // they were registered. `input` is the first argument where that is a tensor; otherwise it is undefined,
-  // and nothing takes its place. `output` is the first tensor of the result. What a hook returns takes the
+  // and nothing takes its place. `output` is the first tensor of the result. The result of a hook takes the
   // place of its last argument; an undefined tensor or nothing leaves it. Each returns an id for
   // `remove_hook`. Source: torch.nn.Module.
   /// Before forward: hook(module, input).
@@ -126,7 +126,7 @@ class Module {
   [[nodiscard]] std::string described() const;
   /// The class as printed; by default its C++ name without namespaces.
   [[nodiscard]] virtual std::string type_name() const;
-  /// What stands between the parentheses when printed: "in_features=4, out_features=3".
+  /// The text between the parentheses when printed: "in_features=4, out_features=3".
   [[nodiscard]] virtual std::string extra_repr() const;
 
   /// The slots, in order of declaration.
@@ -177,7 +177,7 @@ template <std::derived_from<Module> T, class... Args>
   return module;
 }
 
-// The same for types with a member Options, which may stand between braces as the last argument:
+// make() for types with a member Options, which may stand between braces as the last argument:
 // `make<nn::Conv2d>(1, 32, 3, {.padding = 1})`.
 template <std::derived_from<Module> T>
 [[nodiscard]] std::shared_ptr<T> make(const typename T::Options& options) {

@@ -51,7 +51,7 @@ class LayerNorm : public Layer {
 
 /// Options of RMSNorm.
 struct RMSNormOptions {
-  std::optional<double> eps = {};  ///< that of x's dtype, for 16-bit x of f32
+  std::optional<double> eps = {};  ///< the epsilon of x's dtype, for 16-bit x of f32
   bool elementwise_affine = true;  ///< have a weight
   DType dtype = DType::f32;
   Device device = Device::cpu();
@@ -135,8 +135,8 @@ struct InstanceNormOptions {
   Device device = Device::cpu();
 };
 
-/// What BatchNorm and InstanceNorm share: parameters, running statistics, and their way to the op. A batch
-/// whose own statistics are inf or NaN does not move the running ones of those channels (in PyTorch they are
+/// Base of BatchNorm and InstanceNorm: parameters, running statistics, and their way to the op. Where a
+/// batch's statistics of a channel are inf or NaN, the channel's running statistics stay (in PyTorch they are
 /// NaN from then on).
 class RunningNorm : public Layer {
  public:
@@ -144,7 +144,7 @@ class RunningNorm : public Layer {
   [[nodiscard]] std::int64_t num_features() const noexcept { return num_features_; }
   /// Statistics as at the start: mean 0, variance 1, no batches.
   void reset_running_stats();
-  /// Statistics, ones and zeros.
+  /// Sets running statistics, weight and bias to their first values.
   void reset_parameters();
   /// How far a batch moves the running statistics, as Options::momentum.
   [[nodiscard]] std::optional<double> momentum() const noexcept { return options_.momentum; }
@@ -175,7 +175,7 @@ class RunningNorm : public Layer {
 };
 
 /// `batch_norm` of x [N, C, kSpatial dims] (and for one spatial dim also [N, C]) with C num_features; with
-/// the batch's statistics in training, with the running ones in evaluation.
+/// the batch's statistics in training, with the running statistics in evaluation.
 template <int kSpatial>
 class BatchNorm : public RunningNorm {
  public:

@@ -10,7 +10,7 @@
 
 namespace mezzo::nn {
 
-/// N sequences, the longest first, cut into steps: all first steps, then the second ones of those sequences
+/// N sequences, the longest first, cut into steps: all first steps, then the second steps of the sequences
 /// that have one, ... So a step's rows are the first of the rows of the step before. Made by
 /// pack_padded_sequence and pack_sequence; a layer takes and gives it. Lists are on the host.
 struct PackedSequence {
@@ -22,7 +22,7 @@ struct PackedSequence {
 
   /// N.
   [[nodiscard]] std::int64_t num_sequences() const;
-  /// Of the sequences as the batch had them.
+  /// The length of each sequence, in the order of the batch.
   [[nodiscard]] std::vector<std::int64_t> lengths() const;
 };
 
@@ -31,14 +31,14 @@ struct PackOptions {
   bool batch_first = false;    ///< x is [N, L, ..] and not [L, N, ..]
   bool enforce_sorted = true;  ///< lengths must fall; else the sequences are sorted here
 };
-/// The first lengths[n] steps of each sequence n. What is behind them is not read and has a gradient of 0.
+/// The first lengths[n] steps of each sequence n. Steps behind them are not read and have a gradient of 0.
 /// Shapes: x [L, N, ..], lengths of N.
-/// Throws: ShapeError for fewer than 2 dims, ValueError for another number of lengths, for one outside of [1,
-/// L], and for rising ones with enforce_sorted. Source: torch.nn.utils.rnn.pack_padded_sequence.
+/// Throws: ShapeError for fewer than 2 dims, ValueError for another number of lengths, for a length outside
+/// of [1, L], and for rising lengths with enforce_sorted. Source: torch.nn.utils.rnn.pack_padded_sequence.
 [[nodiscard]] PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths,
                                                   const PackOptions& options = {});
-/// The same of sequences [L_n, ..], one tensor each, that agree in all dims but the first (ShapeError);
-/// dtypes as for cat. Throws: ValueError for no sequences and for one without steps.
+/// pack_padded_sequence for sequences [L_n, ..], one tensor each, that agree in all dims but the first
+/// (ShapeError); dtypes as for cat. Throws: ValueError for no sequences and for one without steps.
 [[nodiscard]] PackedSequence pack_sequence(TensorList sequences, bool enforce_sorted = true);
 
 /// Results of pad_packed_sequence.
@@ -53,7 +53,7 @@ struct PadPackedOptions {
   std::int64_t total_length = 0;  ///< L; 0: the longest length
 };
 /// The reverse of pack_padded_sequence: sequences in the order of the batch, with padding_value behind each.
-/// Throws: ValueError for a total_length below the longest length, and for lists that are not those of a
+/// Throws: ValueError for a total_length below the longest length, and for lists that do not belong to a
 /// packed sequence.
 [[nodiscard]] PaddedSequence pad_packed_sequence(const PackedSequence& sequence,
                                                  const PadPackedOptions& options = {});
@@ -67,7 +67,7 @@ struct PadSequenceOptions {
   PaddingSide padding_side = PaddingSide::right;
 };
 /// Sequences [L_n, ..] as one tensor [L, N, ..], L the longest length. Throws: ValueError for no sequences;
-/// ShapeError for 0-dim ones and for those that differ in other dims than the first.
+/// ShapeError for 0-dim sequences and for sequences that differ in other dims than the first.
 [[nodiscard]] Tensor pad_sequence(TensorList sequences, const PadSequenceOptions& options = {});
 
 /// The first lengths[n] steps of each sequence of a padded tensor: views. Throws: as pack_padded_sequence,

@@ -9,9 +9,10 @@
 
 namespace mezzo::nn {
 
-/// What all of them share. `padding` is one number for both ends of all spatial dims, or a list: positions
-/// before and after the last dim, then those of the dim before it; negative ones cut off. Throws: ValueError
-/// for a list of another length than twice the spatial dims; forward throws what `pad` throws.
+/// Base of all padding layers. `padding` is one number for both ends of all spatial dims, or a list:
+/// before and after the last dim, then before and after the dim before it; negative numbers cut off.
+/// Throws: ValueError for a list of another length than twice the spatial dims; forward throws what `pad`
+/// throws.
 class PadLayer : public Layer {
  public:
   [[nodiscard]] Tensor forward(const Tensor& x) override;
@@ -57,7 +58,7 @@ class ReplicationPad final : public PadLayer {
   explicit ReplicationPad(const SpatialSizes& padding)
       : PadLayer("ReplicationPad", kSpatial, padding, PadMode::replicate) {}
 };
-/// The other end.
+/// The other end of the dim.
 template <int kSpatial>
 class CircularPad final : public PadLayer {
  public:

@@ -13,11 +13,12 @@
 namespace mezzo::nn {
 
 /// w = g v / |v|, with the norm over all dims but `dim` (all dims for -1): direction and length are learned
-/// apart. What "parametrizations.weight" is after weight_norm. Autocast regions leave the formula alone.
+/// apart. At "parametrizations.weight" after weight_norm. Autocast regions leave the formula alone.
 /// Source: Salimans and Kingma, arXiv:1602.07868.
 class NormedWeight final : public Module {
  public:
-  /// So that w is `weight`, which becomes v. Throws: IndexError for a dim that is not there.
+  /// `weight` becomes v, and its norm g, so that w is `weight`. Throws: IndexError for a dim that is not
+  /// there.
   NormedWeight(const Tensor& weight, std::int64_t dim);
   [[nodiscard]] Tensor forward();
   [[nodiscard]] std::string extra_repr() const override;
@@ -38,14 +39,14 @@ struct SpectralNormOptions {
   Generator* generator = nullptr;  ///< of the first u and v; nullptr: the default one
 };
 
-/// The vectors of spectral_norm, what "parametrizations.weight.0" is.
+/// The vectors of spectral_norm, the module at "parametrizations.weight.0".
 struct SingularVectors final : Module {
   SingularVectors(const Tensor& u, const Tensor& v);
   Buffer u, v;  ///< "_u" and "_v"
 };
 
 /// w = weight / sigma, where sigma = u^T W v is the largest singular value of weight as a matrix W, whose
-/// vectors u and v are followed by power iteration in training. What "parametrizations.weight" is after
+/// vectors u and v are followed by power iteration in training. The module at "parametrizations.weight" after
 /// spectral_norm. Autocast regions leave the formula alone. Source: Miyato et al., arXiv:1802.05957.
 class SpectralWeight final : public Module {
  public:
@@ -103,14 +104,14 @@ template <class L>
 
 }  // namespace detail
 
-/// The layers that both are there for.
+/// The layers that weight_norm and spectral_norm take.
 template <class L>
 concept Parametrizable = std::same_as<L, Linear> || std::same_as<L, Embedding> || std::same_as<L, Conv1d> ||
     std::same_as<L, Conv2d> || std::same_as<L, Conv3d> || std::same_as<L, ConvTranspose1d> ||
     std::same_as<L, ConvTranspose2d> || std::same_as<L, ConvTranspose3d>;
 
-/// The layer with its weight computed by NormedWeight, or by SpectralWeight; it has the tensors of the one
-/// that is given, which is not to be used any more. `nn::Sequential net(nn::weight_norm(nn::Linear(4, 8)))`.
+/// The layer with its weight computed by NormedWeight, or by SpectralWeight; it takes the tensors of the
+/// given layer, which is not to be used any more. `nn::Sequential net(nn::weight_norm(nn::Linear(4, 8)))`.
 /// Throws: ValueError for a layer of a derived class, or that has a parametrization; IndexError.
 template <Parametrizable L>
 [[nodiscard]] std::shared_ptr<L> weight_norm(const std::shared_ptr<L>& layer, std::int64_t dim = 0) {
@@ -132,11 +133,11 @@ requires Parametrizable<L>
   return detail::spectral_normed(layer, options);
 }
 
-/// The same for every Linear, Conv and ConvTranspose below `model`; those of derived classes stay. The
-/// report's parameter_pairs tell optimizers what is new (optim::remap).
+/// weight_norm or spectral_norm of every Linear, Conv and ConvTranspose below `model`; layers of derived
+/// classes stay. The report's parameter_pairs tell optimizers what is new (optim::remap).
 surgery::Report apply_weight_norm(Module& model, std::int64_t dim = 0);
 surgery::Report apply_spectral_norm(Module& model, const SpectralNormOptions& options = {});
-/// Puts plain layers in the place of those that either call has made, with the weights that they compute now.
+/// Puts plain layers in the place of parametrized layers, with the weights that these compute now.
 surgery::Report remove_parametrizations(Module& model);
 
 }  // namespace mezzo::nn

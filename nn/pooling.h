@@ -26,7 +26,7 @@ class MaxPool final : public Layer {
   using Options = MaxPoolLayerOptions;
   explicit MaxPool(const SpatialSizes& kernel_size, const MaxPoolLayerOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// The same with the place of each (torch's return_indices).
+  /// forward with the place of each element (torch's return_indices).
   [[nodiscard]] ValuesIndices forward_with_indices(const Tensor& x);
   [[nodiscard]] std::string type_name() const override { return "MaxPool" + std::to_string(kSpatial) + "d"; }
   [[nodiscard]] std::string extra_repr() const override;
@@ -88,7 +88,7 @@ class AdaptiveMaxPool final : public Layer {
  public:
   explicit AdaptiveMaxPool(const AdaptiveSizes& output_size);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
-  /// The same with the place of each (torch's return_indices).
+  /// forward with the place of each element (torch's return_indices).
   [[nodiscard]] ValuesIndices forward_with_indices(const Tensor& x);
   [[nodiscard]] std::string type_name() const override {
     return "AdaptiveMaxPool" + std::to_string(kSpatial) + "d";
@@ -99,7 +99,7 @@ class AdaptiveMaxPool final : public Layer {
   AdaptiveSizes output_size_;
 };
 
-/// `adaptive_avg_pool1d`, `adaptive_avg_pool2d` or `adaptive_avg_pool3d`: their means.
+/// `adaptive_avg_pool1d`, `adaptive_avg_pool2d` or `adaptive_avg_pool3d`: the means of such windows.
 template <int kSpatial>
 class AdaptiveAvgPool final : public Layer {
  public:

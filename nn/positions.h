@@ -24,22 +24,22 @@ struct RotaryTables {
 class RotaryEmbedding final : public Layer {
  public:
   using Options = RotaryEmbeddingOptions;
-  /// `dim`: how many features are turned, the first ones. Throws: ValueError unless dim is even and at least
+  /// `dim`: how many features are turned: the first `dim`. Throws: ValueError unless dim is even and at least
   /// 2, and base is finite and above 0.
   explicit RotaryEmbedding(std::int64_t dim, const RotaryEmbeddingOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x) override { return forward(x, 0); }
   /// x [.., L, D] with D of at least dim, whose steps are at positions offset, offset + 1, ... Throws:
   /// ShapeError, naming the layer's path.
   [[nodiscard]] Tensor forward(const Tensor& x, std::int64_t offset);
-  /// The same with positions, numbers of a shape that broadcasts to x's without the last dim: [L], or [N, 1,
-  /// L] for x [N, H, L, D].
+  /// forward with given positions, numbers of a shape that broadcasts to x's without the last dim: [L], or
+  /// [N, 1, L] for x [N, H, L, D].
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& positions);
   [[nodiscard]] Tensor operator()(const Tensor& x, std::int64_t offset = 0) { return call(*this, x, offset); }
   [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& positions) {
     return call(*this, x, positions);
   }
-  /// Of positions of any shape [..], in `dtype`: [.., dim / 2]. Throws: DTypeError for bools and a `dtype`
-  /// that is not floating.
+  /// Tables for positions of any shape [..], in `dtype`: [.., dim / 2]. Throws: DTypeError for bools and a
+  /// `dtype` that is not floating.
   [[nodiscard]] RotaryTables tables(const Tensor& positions, DType dtype = DType::f32) const;
   [[nodiscard]] std::int64_t dim() const noexcept { return dim_; }
   [[nodiscard]] std::string extra_repr() const override;
@@ -51,8 +51,8 @@ class RotaryEmbedding final : public Layer {
   RotaryEmbeddingOptions options_;
 };
 
-/// The factors of distances of each head: 2^(-8 h / H), h = 1 .. H, for an H that is a power of 2; for
-/// another one those of the power below, and then every other of the power above. Shapes: -> [num_heads].
+/// The factors of distances of each head: 2^(-8 h / H), h = 1 .. H, for an H that is a power of 2; else the
+/// factors of the power below, and then every other factor of the power above. Shapes: -> [num_heads].
 /// Throws: ValueError for a num_heads below 1, DTypeError. Source: Press et al., "Train short, test long",
 /// 2022.
 [[nodiscard]] Tensor alibi_slopes(std::int64_t num_heads, const TensorOptions& options = {});
@@ -64,8 +64,8 @@ struct AlibiOptions {
   Device device = Device::cpu();
 };
 /// ALiBi's term of the scores, for scaled_dot_product_attention's attn_mask: -slope |distance|. The queries
-/// are the last of the keys' positions, as when the first ones are in a cache: query l is at
-/// keys - queries + l.
+/// are the last of the keys' positions, as when the first keys are in a cache: query l is at keys - queries +
+/// l.
 /// Shapes: -> [num_heads, queries, keys].
 /// Throws: as alibi_slopes, and ValueError for negative sizes.
 [[nodiscard]] Tensor alibi_bias(std::int64_t num_heads, std::int64_t queries, std::int64_t keys,

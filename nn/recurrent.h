@@ -16,9 +16,9 @@ namespace mezzo::nn {
 /// The function of RNN and RNNCell.
 enum class RNNNonlinearity : std::uint8_t { tanh, relu };
 
-/// Weights [G H, I] and [G H, H] and biases [G H] of a cell with G gates, I features and H hidden ones. With
-/// P projected features the second weight is [G H, P], and weight_hr [P, H] makes them. A base or a member of
-/// modules; its slots belong to `owner`.
+/// Weights [G H, I] and [G H, H] and biases [G H] of a cell with G gates, I input features and H hidden
+/// features. With P projected features the second weight is [G H, P], and weight_hr [P, H] makes them. A base
+/// or a member of modules; its slots belong to `owner`.
 struct RecurrentParams {
   /// `suffix` is what follows the names "weight_ih", ...; unfilled. `projected` is P, or 0.
   RecurrentParams(Module& owner, const std::string& suffix, std::int64_t rows, std::int64_t features,
@@ -45,8 +45,8 @@ struct RecurrentCellOptions {
   Generator* generator = nullptr;  ///< of the first values; nullptr: the default one
 };
 
-/// What the cells share. A cell takes x [N, input_size] and a state [N, hidden_size], or one sample without
-/// N; a state that is left out is zeros. Parameters begin uniform within 1/sqrt(hidden_size) of 0. Throws:
+/// Base of the cells. A cell takes x [N, input_size] and a state [N, hidden_size], or one sample without N; a
+/// state that is left out is zeros. Parameters begin uniform within 1/sqrt(hidden_size) of 0. Throws:
 /// ValueError for sizes below 1; forward throws ShapeError, naming the cell's path, for an x that is not of
 /// input_size, and what the op throws.
 class RecurrentCell : public Module, public RecurrentParams {
@@ -124,12 +124,12 @@ struct RecurrentOutput {
   Tensor output;
   Tensor h_n;
 };
-/// Those of LSTM.
+/// Results of LSTM.
 struct LSTMOutput {
   Tensor output;
   LstmState state;
 };
-/// The same of packed sequences. States are in the order of the batch, each after its sequence's last step.
+/// Results for a PackedSequence. States are in the order of the batch, each after its sequence's last step.
 struct PackedRecurrentOutput {
   PackedSequence output;
   Tensor h_n;
@@ -139,11 +139,11 @@ struct PackedLSTMOutput {
   LstmState state;
 };
 
-/// What RNN, GRU and LSTM share. With D = 2 directions if bidirectional, else 1, and H = hidden_size: x [L,
-/// N, input_size] (or [N, L, ..] if batch_first, or one sample [L, input_size]) gives the output [L, N, D H],
+/// Base of RNN, GRU and LSTM. With D = 2 directions if bidirectional, else 1, and H = hidden_size: x [L, N,
+/// input_size] (or [N, L, ..] if batch_first, or one sample [L, input_size]) gives the output [L, N, D H],
 /// both directions of a step side by side, and states [num_layers D, N, H], the two directions of a layer one
-/// after the other; of one sample [L, D H] and [num_layers D, H]. Initial states have the shape of final
-/// ones; left out, they are zeros. Parameters are named weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0,
+/// after the other; of one sample [L, D H] and [num_layers D, H]. Initial states have the shape of the final
+/// states; left out, they are zeros. Parameters are named weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0,
 /// weight_ih_l0_reverse, ..., and begin uniform within 1/sqrt(H) of 0, drawn in this order.
 ///
 /// An LSTM with a proj_size P gives h' = (o tanh(c')) weight_hr^T, weight_hr_l0 [P, H] after the biases: then
@@ -162,13 +162,13 @@ class RecurrentLayer : public Module {
   using Options = RecurrentOptions;
   /// Draws all parameters anew.
   void reset_parameters(Generator& generator = default_generator());
-  /// Those of one layer and direction. Throws: IndexError.
+  /// The parameters of one layer and direction. Throws: IndexError.
   [[nodiscard]] RecurrentParams& params(std::int64_t layer, bool reverse = false);
   [[nodiscard]] std::int64_t input_size() const noexcept { return input_size_; }
   [[nodiscard]] std::int64_t hidden_size() const noexcept { return hidden_size_; }
   [[nodiscard]] std::int64_t num_layers() const noexcept { return options_.num_layers; }
   [[nodiscard]] bool is_bidirectional() const noexcept { return options_.bidirectional; }
-  /// Features of h: those that it is mapped to, or hidden_size.
+  /// Features of h: proj_size where it is given, else hidden_size.
   [[nodiscard]] std::int64_t output_size() const noexcept {
     return options_.proj_size > 0 ? options_.proj_size : hidden_size_;
   }
@@ -182,7 +182,7 @@ class RecurrentLayer : public Module {
     Tensor output;
     Tensors states;
   };
-  /// What a layer runs over: x [L, N, ..], or the data of a packed sequence.
+  /// The steps that a layer runs over: x [L, N, ..], or the data of a packed sequence.
   struct Steps {
     Tensor x;
     const PackedSequence* packed = nullptr;
@@ -198,8 +198,8 @@ class RecurrentLayer : public Module {
   template <class Step>
   [[nodiscard]] static Run run_steps_of(const Steps& steps, std::span<const Tensor> states, bool reverse,
                                         const Step& step);
-  /// The same of an op over whole sequences: run_sequence(x [L, N, I], reverse) is a Tensors of the states at
-  /// all steps, of which the first is the output.
+  /// run_steps_of with one op for the whole sequence: run_sequence(x [L, N, I], reverse) is a Tensors of the
+  /// states at all steps, of which the first is the output.
   template <class RunSequence>
   [[nodiscard]] static Run run_sequence_of(const Steps& steps, bool reverse, const RunSequence& run_sequence);
   /// A packed sequence like x.

@@ -5,7 +5,7 @@
 
 namespace mezzo::nn {
 
-/// x itself: what stands where a layer was taken out.
+/// x itself: stands in for a layer that was taken out.
 class Identity final : public Layer {
  public:
   [[nodiscard]] Tensor forward(const Tensor& x) override { return x; }

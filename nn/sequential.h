@@ -9,7 +9,7 @@ namespace mezzo::nn {
 class Sequential;
 
 namespace detail {
-/// What a Sequential is made of: layers, or pointers to them.
+/// An argument of Sequential: a layer, or a pointer to one.
 template <class L>
 concept LayerArgument = std::convertible_to<L, std::shared_ptr<Layer>> || ModuleValue<L, Layer>;
 /// Whether Sequential(argument) is a copy: of one Sequential with a name.
@@ -60,7 +60,7 @@ class Sequential : public Layer {
   void push_back(L&& layer) {
     push_back(detail::shared<L>(std::forward<L>(layer)));
   }
-  /// The same under a name of its own, as in torch's Sequential(OrderedDict(...)). Throws: ValueError for a
+  /// push_back under a name of its own, as in torch's Sequential(OrderedDict(...)). Throws: ValueError for a
   /// name that is there already or has dots.
   template <std::derived_from<Layer> L>
   void push_back(const std::string& name, std::shared_ptr<L> layer) {

@@ -1,5 +1,5 @@
-// What passes between modules and files: tensors by path, how they are loaded, and what loading found.
-// Separate from Module so that it can be named without it.
+// State dicts, which pass between modules and files: tensors by path, how they are loaded, and what loading
+// found. Separate from Module so that it can be named without it.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct LoadOptions {
   bool cast = false;   ///< convert values to the module's dtypes instead of refusing others
 };
 
-/// What loading found.
+/// The findings of a load.
 struct LoadReport {
   std::vector<std::string> missing;     ///< paths of the module that the state does not have
   std::vector<std::string> unexpected;  ///< names of the state that the module does not have

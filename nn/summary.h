@@ -1,5 +1,5 @@
-// What a model is made of and what it does with an input: a table of its modules with output shapes,
-// parameters and multiplications, as torchinfo's users know it.
+// Summaries of a model and of a run on an input: a table of its modules with output shapes, parameters and
+// multiplications, as torchinfo's users know it.
 //   std::cout << nn::summary(net, Shape{1, 3, 32, 32});
 #pragma once
 
@@ -33,16 +33,16 @@ struct SummaryRow {
   /// Of what the first call returned, of several tensors the first.
   std::optional<Shape> output_shape = {};
   std::optional<DType> output_dtype = {};
-  /// Elements of the module's own parameters, without children's, and of those that require grad. A tensor
-  /// counts in the first row that holds it.
+  /// Elements of the module's own parameters, without children's, and of the parameters among them that
+  /// require grad. A tensor counts in the first row that holds it.
   std::int64_t parameters = 0, trainable = 0;
-  /// Multiplications (nn/summary/mult_adds.h) that ran in the module itself. Those in modules that were not
-  /// called by their slots belong to the caller.
+  /// Multiplications (nn/summary/mult_adds.h) that ran in the module itself. Multiplications in modules that
+  /// were not called by their slots belong to the caller.
   std::int64_t mult_adds = 0;
 };
 
-/// Columns of the printed table beside the tree. Numbers are a module's own; for one without children, or
-/// whose children are too deep to be printed, they hold all below it.
+/// Columns of the printed table beside the tree. Numbers are a module's own; for a module without children,
+/// or whose children are too deep to be printed, they hold all below it.
 enum class SummaryColumn : std::uint8_t {
   output_shape,
   output_dtype,
@@ -52,7 +52,7 @@ enum class SummaryColumn : std::uint8_t {
   calls,
 };
 
-/// Columns of another's making, as those of amp/summary.h.
+/// Columns that somebody else adds, such as amp/summary.h.
 class SummaryExtension {
  public:
   virtual ~SummaryExtension() = default;
@@ -71,7 +71,7 @@ class SummaryExtension {
 struct SummaryOptions {
   std::int64_t depth = 3;  ///< of the rows that are printed; at least 0
   std::vector<SummaryColumn> columns = default_columns();
-  /// Of an input given by its shape. Default: those of the model's first parameter, else f32 and the CPU.
+  /// Of an input given by its shape. Default: as the model's first parameter, else f32 and the CPU.
   std::optional<DType> dtype = {};
   std::optional<Device> device = {};
 };
@@ -85,11 +85,11 @@ struct Summary {
   /// take.
   std::vector<std::string> uncounted;
   std::int64_t parameter_bytes = 0;
-  /// What the calls of modules with parameters and without children returned: an estimate, as torchinfo's, of
-  /// what stays in memory for backward.
+  /// Bytes that the calls of modules with parameters and without children returned: an estimate, as
+  /// torchinfo's, of what stays in memory for backward.
   std::int64_t forward_bytes = 0;
   std::optional<std::int64_t> input_bytes;  ///< when the input is known
-  /// As printed. `extra` has the cells of each row.
+  /// How the table is printed. `extra` has the cells of each row.
   std::int64_t depth = 3;
   std::vector<SummaryColumn> columns;
   std::vector<std::string> extra_titles;
@@ -109,7 +109,7 @@ std::ostream& operator<<(std::ostream& stream, const Summary& summary);
 // are restored or not touched. Throws: what forward throws, and ValueError for a negative depth.
 
 namespace detail {
-/// What is to be run, which returns the first tensor of its result, or an undefined one.
+/// The function to run, which returns the first tensor of its result, or an undefined tensor.
 struct SummaryRun {
   mezzo::detail::Function<Tensor()> run;
   std::optional<std::int64_t> input_bytes = {};
@@ -135,7 +135,7 @@ template <std::invocable F>
     }
   }};
 }
-/// The same for a run whose one input is x. Throws: ValueError when it is undefined.
+/// summary_run for a run whose one input is x. Throws: ValueError when it is undefined.
 template <std::invocable F>
 [[nodiscard]] SummaryRun summary_run(F& run, const Tensor& x) {
   SummaryRun result = summary_run(run);
@@ -150,20 +150,20 @@ concept UnaryModule = std::derived_from<M, Module> && requires(M& module, const 
   module.forward(x);
 };
 
-/// Whatever `run` does with the model: `nn::summary(net, [&] { return net.forward(a, b); })`. Only what it
-/// calls on this thread is seen; it must not exchange modules. When it does not call the model by
-/// nn::call(net, ...), its result is taken for the model's. input_bytes stays unknown.
+/// The summary of `run`, any function that runs the model: `nn::summary(net, [&] { return net.forward(a, b);
+/// })`. Only its calls on this thread are seen; it must not exchange modules. When it does not call the model
+/// by nn::call(net, ...), its result is taken for the model's. input_bytes stays unknown.
 template <std::invocable F>
 [[nodiscard]] Summary summary(Module& net, F&& run, const SummaryOptions& options = {}) {
   return detail::summarize(net, detail::summary_run(run), options);
 }
-/// net(x). Throws: ValueError for an undefined x.
+/// The summary of net(x). Throws: ValueError for an undefined x.
 template <UnaryModule M>
 [[nodiscard]] Summary summary(M& net, const Tensor& x, const SummaryOptions& options = {}) {
   const auto forward = [&] { return call(net, x); };
   return detail::summarize(net, detail::summary_run(forward, x), options);
 }
-/// The same for zeros of a shape.
+/// The summary of net(x) for x = zeros of a shape.
 template <UnaryModule M>
 [[nodiscard]] Summary summary(M& net, const Shape& input, const SummaryOptions& options = {}) {
   return summary(net, detail::summary_input(net, input, options), options);

@@ -24,13 +24,13 @@ namespace detail {
 [[nodiscard]] std::vector<const Module*> modules_below(const Module& root);
 }  // namespace detail
 
-/// What a rule is told about a module it matched.
+/// The module that a rule matched, as the rule sees it.
 struct Match {
   std::string path;       ///< the first of its paths, in the model as it will be
   std::size_t index = 0;  ///< how many modules the same rule matched before
 };
 
-/// What a rule answers: another module, or why the module stays.
+/// The answer of a rule: another module, or why the module stays.
 class Decision {
  public:
   template <std::derived_from<Module> T>
@@ -80,7 +80,7 @@ struct Kept {
   std::string why;
 };
 
-/// What was done. It holds the modules that were taken out.
+/// The report of a surgery. It holds the modules that were taken out.
 class Report {
  public:
   [[nodiscard]] const std::vector<Replaced>& replaced() const& noexcept { return replaced_; }
@@ -95,18 +95,18 @@ class Report {
   [[nodiscard]] bool empty() const noexcept;
 
   /// Parameters that are not the same tensors any more, (before, after): by name within each exchanged module
-  /// and the modules below it; `after` is undefined for one that has no successor, `before` for a new one,
-  /// which stands behind the others of its module. A parameter that is in the model before and after is not
-  /// listed. For `optim::remap`.
+  /// and the modules below it; `after` is undefined for a parameter without successor, `before` for a new
+  /// parameter, which stands behind the others of its module. A parameter that is in the model before and
+  /// after is not listed. For `optim::remap`.
   [[nodiscard]] const std::vector<std::pair<Tensor, Tensor>>& parameter_pairs() const& noexcept {
     return pairs_;
   }
   [[nodiscard]] std::vector<std::pair<Tensor, Tensor>> parameter_pairs() && { return std::move(pairs_); }
 
-  /// Puts the former modules back into all their places and returns the report of that, which can be undone
-  /// too; this one is empty then. Where mode, device or dtype of the other module has changed meanwhile, the
-  /// former one follows. The model must be alive. Surgeries are undone in reverse order: throws StateError,
-  /// having changed nothing, when a place is not in the model or holds another module than the one put there.
+  /// Puts the former modules back into all their places and returns a report, which can be undone too; this
+  /// one is empty then. Where mode, device or dtype of the replacement has changed meanwhile, the former
+  /// module follows. The model must be alive. Surgeries are undone in reverse order: throws StateError,
+  /// having changed nothing, when a place is not in the model or holds another module than its replacement.
   Report undo();
 
  private:
@@ -133,10 +133,9 @@ std::ostream& operator<<(std::ostream& stream, const Report& report);
 ///
 /// A replacement may hold modules of the model, which are visited there, and the one it replaces too
 /// (LayerNorm -> Residual(LayerNorm)). Such wrapping is done once: a module that sits in one of the same
-/// types already is kept. One replacement may serve several modules. What a replacement brings of its own
-/// gets the mode (training or evaluation) of the module that goes, and its tensors that one's device and,
-/// floating ones, dtype (those of its first tensor, or of the model's); the successor of a frozen parameter
-/// is frozen.
+/// types already is kept. One replacement may serve several modules. Modules that a replacement adds get the
+/// mode (training or evaluation) of the replaced module; their tensors get its device and, if floating, its
+/// dtype (those of its first tensor, or of the model's); the successor of a frozen parameter is frozen.
 ///
 /// All is decided and checked before the first exchange: when a rule throws, a slot refuses a replacement
 /// (ValueError with path, expected and given type), or the model would contain itself (ValueError), it is as
@@ -144,13 +143,13 @@ std::ostream& operator<<(std::ostream& stream, const Report& report);
 /// time in proportion to the size of the model.
 Report replace(Module& root, const std::vector<Rule>& rules, const Options& options = {});
 
-/// The same with one rule by type: see of_type.
+/// replace with one rule by type: see of_type.
 template <std::derived_from<Module> From, class F>
 Report replace(Module& root, F decide, const Options& options = {},
                Subclasses subclasses = Subclasses::keep) {
   return replace(root, std::vector<Rule>{of_type<From>(std::move(decide), subclasses)}, options);
 }
-/// The same with one rule by predicate.
+/// replace with one rule by predicate.
 Report replace_if(Module& root, mezzo::detail::Function<bool(const Module&)> predicate,
                   mezzo::detail::Function<Decision(Module&, const Match&)> decide,
                   const Options& options = {});

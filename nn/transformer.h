@@ -26,7 +26,7 @@ struct TransformerEncoderLayerOptions {
   Generator* dropout_generator = nullptr;  ///< of dropout; nullptr: the default one
 };
 
-/// Masks of TransformerEncoderLayer and TransformerEncoder, as those of AttentionMasks (nn/attention.h).
+/// Masks of TransformerEncoderLayer and TransformerEncoder, as in AttentionMasks (nn/attention.h).
 struct TransformerMasks {
   Tensor src_mask = {};              ///< [L, L], or [N nhead, L, L]
   Tensor src_key_padding_mask = {};  ///< [N, L], of one sample [L]
@@ -92,8 +92,8 @@ class TransformerEncoder final : public Layer {
 
 using TransformerDecoderLayerOptions = TransformerEncoderLayerOptions;
 
-/// Masks of TransformerDecoderLayer and TransformerDecoder, as those of AttentionMasks (nn/attention.h). L
-/// counts the steps of tgt, S those of memory.
+/// Masks of TransformerDecoderLayer and TransformerDecoder, as in AttentionMasks (nn/attention.h). L counts
+/// the steps of tgt, S the steps of memory.
 struct TransformerDecoderMasks {
   Tensor tgt_mask = {};                 ///< [L, L], or [N nhead, L, L]
   Tensor memory_mask = {};              ///< [L, S], or [N nhead, L, S]
@@ -183,7 +183,7 @@ struct TransformerOptions {
   Generator* dropout_generator = nullptr;  ///< of dropout; nullptr: the default one
 };
 
-/// Masks of Transformer: those of its encoder, and those of its decoder.
+/// Masks of Transformer: of its encoder, and of its decoder.
 struct EncoderDecoderMasks {
   Tensor src_mask = {};                 ///< [S, S], or [N nhead, S, S]
   Tensor tgt_mask = {};                 ///< [L, L], or [N nhead, L, L]
@@ -211,7 +211,7 @@ class Transformer final : public Module {
   }
   /// Draws all matrices anew, in the order of parameters(); vectors stay as they are, as in torch.
   void reset_parameters(Generator& generator = default_generator());
-  /// [sz, sz]: 0 on the diagonal and below, -inf above. What is_causal says without a mask. Throws:
+  /// [sz, sz]: 0 on the diagonal and below, -inf above. The mask that is_causal stands for. Throws:
   /// ValueError for a negative size.
   [[nodiscard]] static Tensor generate_square_subsequent_mask(std::int64_t sz,
                                                               const TensorOptions& options = {});

@@ -19,8 +19,7 @@ namespace mezzo {
 [[nodiscard]] Tensor relu6(const Tensor& x);
 /// relu6(x + 3) / 6; gradient 0 for a NaN, and at +-3.
 [[nodiscard]] Tensor hardsigmoid(const Tensor& x);
-/// x relu6(x + 3) / 6; the gradient at +-3 is that of the middle piece. Source: Howard et al.,
-/// arXiv:1905.02244.
+/// x relu6(x + 3) / 6; the gradient at +-3 is the middle piece's. Source: Howard et al., arXiv:1905.02244.
 [[nodiscard]] Tensor hardswish(const Tensor& x);
 /// x moved towards 0 by lambd, 0 within it; gradient 0 at +-lambd. Throws: ValueError for lambd < 0.
 [[nodiscard]] Tensor softshrink(const Tensor& x, double lambd = 0.5);

@@ -20,7 +20,7 @@ struct AttentionOptions {
 
 /// softmax(scale q k^T + mask) v. A bool mask says which keys take part in a query, a floating one is added
 /// to the scores. A query in which no key takes part (all scores -inf) has the result 0. Dropout zeroes
-/// weights with probability dropout_p and divides the others by 1 - dropout_p.
+/// weights with probability dropout_p and divides all others by 1 - dropout_p.
 /// Shapes: q [.., L, E], k [.., S, E], v [.., S, V] -> [.., L, V], leading dims broadcast. The mask
 /// broadcasts to [.., L, S]. With enable_gqa q is [.., H, L, E], k [.., Hk, S, E] and v [.., Hv, S, V], where
 /// Hk and Hv divide H: head h of q reads head h / (H / Hk) of k, which is not copied.

@@ -20,7 +20,7 @@
 namespace mezzo {
 
 /// Zeros around a convolution's input: `1`, `{2, 1}` (on both sides of each dim), or "same" (as many as give
-/// an output of the input's size; an odd number has the one more behind) or "valid" (none).
+/// an output of the input's size; an odd number has one more behind) or "valid" (none).
 class ConvPadding {
  public:
   ConvPadding() = default;
@@ -35,7 +35,7 @@ class ConvPadding {
   /// Without "same": the sizes, one or one per dim.
   [[nodiscard]] const Dims& sizes() const { return sizes_; }
 
-  /// As an attribute (autograd/attrs.h).
+  /// Conversion as an attribute field (autograd/attrs.h).
   static constexpr std::string_view kTypeName = "ints/same/valid";
   static ConvPadding from_value(const Value& value);
   [[nodiscard]] Value to_value() const;

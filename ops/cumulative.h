@@ -32,7 +32,7 @@ namespace mezzo {
 
 /// h_i = scale_i h_(i-1) + add_i along a dim, with `initial` before the first element; from the last to the
 /// first when `reverse`. Either may be undefined: then 1 is the scale, or nothing is added; not both
-/// (ValueError). What the gradients of the above are made of.
+/// (ValueError). The gradients of the ops above are made of this op.
 /// Shapes: scale's and add's are the same (ShapeError) -> that.
 [[nodiscard]] Tensor linear_recurrence(const Tensor& scale, const Tensor& add, std::int64_t dim,
                                        double initial = 0, bool reverse = false);

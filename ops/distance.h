@@ -21,8 +21,8 @@ namespace mezzo {
 /// x with every slice along `dim` whose p-norm exceeds maxnorm scaled by maxnorm / (norm + 1e-7). Throws:
 /// ShapeError for fewer than 2 dims, ValueError unless p > 0 and maxnorm >= 0.
 [[nodiscard]] Tensor renorm(const Tensor& x, double p, std::int64_t dim, double maxnorm);
-/// The p-norms between the rows of a and those of b. All differences are formed, so it takes memory for P R M
-/// elements.
+/// The p-norms between the rows of a and the rows of b. All differences are formed, so it takes memory for P
+/// R M elements.
 /// Shapes: a [.., P, M], b [.., R, M] -> [.., P, R]; dims before broadcast.
 /// Throws: ShapeError for fewer than 2 dims and for rows of different length, ValueError for a negative p.
 [[nodiscard]] Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);

@@ -33,7 +33,7 @@ const Tensor& embedding_renorm_(const Tensor& weight, const Tensor& index, doubl
                                         std::optional<std::int64_t> padding_idx = {},
                                         std::optional<DType> dtype = {});
 
-/// What embedding_bag makes of the rows of one bag.
+/// How embedding_bag reduces the rows of one bag.
 enum class BagMode : std::uint8_t { sum, mean, max };
 
 /// torch's arguments after input, weight and offsets.

@@ -132,7 +132,7 @@ template <detail::HostNumber T>
                             const ValueOptions& options = {}) {
   return detail::from_list<T>(values, shape, options);
 }
-/// The same, 1-dim.
+/// The given values as a 1-dim tensor.
 template <detail::HostNumber T>
 [[nodiscard]] Tensor tensor(std::initializer_list<T> values, const ValueOptions& options = {}) {
   return tensor(values, {static_cast<std::int64_t>(values.size())}, options);

@@ -23,7 +23,7 @@ struct FoldOptions {
 /// The columns of an image.
 [[nodiscard]] Tensor unfold(const Tensor& x, const FoldOptions& options);
 /// An image of `output_size`: each place is the sum of its elements in all columns, in the order of the
-/// kernel's places; 16-bit ones are added in f32 and rounded once.
+/// kernel's places; 16-bit elements are added in f32 and rounded once.
 [[nodiscard]] Tensor fold(const Tensor& columns, const SpatialSizes& output_size, const FoldOptions& options);
 
 }  // namespace mezzo

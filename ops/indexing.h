@@ -20,12 +20,12 @@
 
 namespace mezzo {
 
-/// What scatter_reduce makes of the elements that fall on one place.
+/// How scatter_reduce joins the elements that fall on one place.
 enum class ScatterReduction : std::uint8_t { sum, prod, mean, amax, amin };
 template <>
 inline constexpr std::array<std::string_view, 5> kEnumNames<ScatterReduction>{"sum", "prod", "mean", "amax",
                                                                               "amin"};
-/// The same of torch.scatter.
+/// The reductions of torch.scatter's `reduce`.
 enum class ScatterMode : std::uint8_t { add, multiply };
 
 // --- along one dim (indexing/along_dim.cpp, indexing/scatter.cpp)
@@ -35,17 +35,17 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 /// Throws: ShapeError unless index has x's number of dims and, if it has elements, no other dim of it is
 /// larger than x's.
 [[nodiscard]] Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index);
-/// The reverse: x with src[e] written at that place, for all e of index (i64). src has no dim smaller than
-/// index; of several values for one place the last one wins.
+/// The reverse of gather: x with src[e] written at the place that gather reads for e, for all e of index
+/// (i64). src has no dim smaller than index; of several values for one place the last one wins.
 [[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src);
-/// The same with one value everywhere, converted to x's dtype.
+/// scatter of one value, converted to x's dtype.
 [[nodiscard]] Tensor scatter(const Tensor& x, std::int64_t dim, const Tensor& index, Scalar value);
-/// As the first, but src[e] is added.
+/// scatter, but src[e] is added to what is there.
 [[nodiscard]] Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src);
 /// x with each place combined with all src[e] that fall on it, which x's own element takes part in if
 /// `include_self`. Integers modulo 2^64, their mean rounded down (no mean of bools, DTypeError); NaN wins.
 /// Computed in f32 or wider and rounded once. The gradient of amax and amin is shared evenly by all equal
-/// ones, counting x's; that of prod is exact where elements are 0, and so is its second.
+/// elements, x's included; the first and second derivatives of prod are exact where elements are 0.
 [[nodiscard]] Tensor scatter_reduce(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src,
                                     ScatterReduction reduce, bool include_self = true);
 /// torch.scatter's reduce: scatter_reduce by sum or prod, but differentiable.
@@ -64,11 +64,11 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 // --- several dims at once (indexing/index.cu) x[i0, i1, ...]: each entry is a tensor of integers (negative
 // ones count from the end), all of them broadcast together, or a bool mask over as many dims as it has, which
 // stands for the positions where it is true (on a CUDA device the host reads it), or undefined, which stands
-// for a whole dim. Dims that are not listed follow whole. The dims of the indices take the place of those
-// they index, or come first when these are not side by side. Throws: ShapeError for too many indices and for
-// what does not fit.
+// for a whole dim. Dims that are not listed follow whole. The dims of the indices take the place of the
+// indexed dims, or come first when these are not side by side. Throws: ShapeError for too many indices and
+// for what does not fit.
 
-/// The elements there.
+/// The elements at these positions.
 [[nodiscard]] Tensor index(const Tensor& x, TensorList indices);
 /// x with `values`, broadcast to the shape that index gives, written there; the last one wins. Or, to
 /// `accumulate`, added to what is there.
@@ -85,7 +85,7 @@ enum class ScatterMode : std::uint8_t { add, multiply };
 /// sort's indices.
 [[nodiscard]] Tensor argsort(const Tensor& x, std::int64_t dim = -1, bool descending = false);
 /// The k largest (or smallest) elements along a dim, in falling (or rising) order, and where they stand; of
-/// equal ones the first. The order is the same without `sorted`, which then asks for none.
+/// equal elements the first. The order is the same without `sorted`, which then asks for none.
 /// Shapes: both x's with k for the size of the dim.
 /// Dtypes: values x's, indices i64.
 /// Throws: ValueError unless k is in [0, size].

@@ -13,8 +13,8 @@
 
 namespace mezzo {
 
-/// What becomes of the per-element losses: kept, averaged, or added up. The mean of no elements is NaN, their
-/// sum 0. Sums are formed in f32 or wider, in a fixed order, and rounded once.
+/// The reduction of the per-element losses: kept, averaged, or added up. The mean of no elements is NaN,
+/// their sum 0. Sums are formed in f32 or wider, in a fixed order, and rounded once.
 enum class Reduction : std::uint8_t { none, mean, sum };
 template <>
 inline constexpr std::array<std::string_view, 3> kEnumNames<Reduction>{"none", "mean", "sum"};
@@ -121,7 +121,7 @@ struct CrossEntropyAttrs {
 [[nodiscard]] Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                                          double margin = 0, Reduction reduction = Reduction::mean);
 
-/// What becomes of kl_div's elements; `batchmean` divides their sum by x's first size, which is the
+/// The reduction of kl_div's elements; `batchmean` divides their sum by x's first size, which is the
 /// divergence per row.
 enum class KlDivReduction : std::uint8_t { none, mean, sum, batchmean };
 template <>

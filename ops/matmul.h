@@ -75,7 +75,7 @@ const Tensor& mm_out(const Tensor& out, const Tensor& a, const Tensor& b);
 /// The sum of the products of two vectors' elements.
 /// Shapes: [k] x [k] -> [].
 [[nodiscard]] Tensor dot(const Tensor& a, const Tensor& b);
-/// The same; torch's would conjugate a.
+/// dot(a, b): torch's vdot conjugates a, which real numbers do not need.
 [[nodiscard]] Tensor vdot(const Tensor& a, const Tensor& b);
 /// The outer product a_i b_j.
 /// Shapes: [m] x [n] -> [m, n].

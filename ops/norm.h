@@ -6,10 +6,10 @@
 // undefined (1 and 0), each by itself (ShapeError for another shape than said). Dtypes: x is floating; weight
 // and bias are floating and not wider than what x is computed in, so 16-bit x may come with f32 parameters
 // (DTypeError otherwise). 16-bit values are computed in f32 and rounded once. The result has x's dtype,
-// unless another one can be given. That of layer_norm and rms_norm is row-major, the others keep x's memory
-// format. In f32 the statistics are exact to a few f32 roundings of the deviations, for means much larger
-// than these too and where their sums or squares leave f32; where a deviation itself leaves f32 they are
-// exact to a few roundings of the largest one. A row that holds NaN or an infinity is NaN (in rms_norm
+// unless another one can be given. The results of layer_norm and rms_norm are row-major, all others keep x's
+// memory format. In f32 the statistics are exact to a few f32 roundings of the deviations, for means much
+// larger than these too and where their sums or squares leave f32; where a deviation itself leaves f32 they
+// are exact to a few roundings of the largest one. A row that holds NaN or an infinity is NaN (in rms_norm
 // infinity leaves zeros beside NaN), and no other row is. There is nothing wider than f64: there the same
 // holds while the squares stay below its largest number, for values below 1e150, and rows beyond are zeros or
 // NaN, as in PyTorch. Given (running) statistics are taken as they are: their deviations must stay in the
@@ -34,8 +34,8 @@ namespace mezzo {
 [[nodiscard]] Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                                 const Tensor& bias = {}, double eps = 1e-5, std::optional<DType> dtype = {});
 
-/// The same without mean and bias: y = x / sqrt(mean x^2 + eps) * weight. eps: when not given the epsilon of
-/// x's dtype, for 16-bit x that of f32, in which it is computed. Source: torch.nn.functional.rms_norm.
+/// layer_norm without mean and bias: y = x / sqrt(mean x^2 + eps) * weight. eps: when not given the machine
+/// epsilon of x's dtype, for 16-bit x of f32, in which it is computed. Source: torch.nn.functional.rms_norm.
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                               std::optional<double> eps = {}, std::optional<DType> dtype = {});
 
@@ -51,7 +51,7 @@ namespace mezzo {
 /// Each channel of x normalized over the batch and all dims behind. `training`: with its own mean and
 /// variance, and then running_mean and running_var, if given, are moved in place to (1 - momentum) old +
 /// momentum new, unrecorded, the new variance divided by the number of values less one. Otherwise with the
-/// running ones, which count as constants of the graph unless they require grad.
+/// running statistics, which count as constants of the graph unless they require grad.
 /// Shapes: x [N, C, ..], the other tensors [C] -> x's.
 /// Dtypes: not changed by autocast.
 /// Throws: ShapeError for less than 2 dims, ValueError for one of the running statistics without the other,
@@ -62,8 +62,8 @@ namespace mezzo {
                                 double eps = 1e-5);
 
 /// Each channel of each sample of x normalized over the dims behind. `use_input_stats`: with its own
-/// statistics, whose means over the batch move the running ones as in batch_norm; otherwise with the running
-/// ones.
+/// statistics, whose means over the batch move the running statistics as in batch_norm; otherwise with the
+/// running statistics.
 /// Shapes: x [N, C, ..], the other tensors [C] -> x's.
 /// Dtypes: not changed by autocast.
 /// Throws: as batch_norm; ValueError for one value per channel and sample. Source:

@@ -16,7 +16,7 @@
 
 namespace mezzo {
 
-/// What div does to the quotient.
+/// The rounding of div's quotient.
 enum class RoundingMode : std::uint8_t {
   none,   ///< true division; integers give f32
   trunc,  ///< rounds towards zero, as C's integer division
@@ -58,7 +58,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 /// a ^ b with the special cases of C's pow, but for the numbers 0.5 and -0.5 as exponents: these are sqrt and
 /// rsqrt. Integers stay integers: a negative exponent tensor truncates to 0 (or +-1 for a base of +-1), a
 /// negative integer number throws ValueError. Runs in f32 under autocast. The gradient of the base is 0 where
-/// the exponent is 0, that of the exponent 0 where the base is 0 and the exponent >= 0.
+/// the exponent is 0, the exponent's gradient 0 where the base is 0 and the exponent >= 0.
 [[nodiscard]] Tensor pow(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor pow(const Tensor& x, Scalar p);
 [[nodiscard]] Tensor pow(Scalar s, const Tensor& x);
@@ -93,7 +93,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 [[nodiscard]] Tensor gt(const Tensor& x, Scalar s);
 [[nodiscard]] Tensor ge(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor ge(const Tensor& x, Scalar s);
-// The same as operators. Whether two handles name one tensor is `is_same`.
+// Comparisons as operators. Whether two handles name one tensor is `is_same`.
 [[nodiscard]] inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
 [[nodiscard]] inline Tensor operator==(const Tensor& x, Scalar s) { return eq(x, s); }
 [[nodiscard]] inline Tensor operator==(Scalar s, const Tensor& x) { return eq(x, s); }
@@ -126,7 +126,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 /// min(max(x, lower), upper): `upper` where lower > upper. NaN stays. The gradient passes where
 /// lower <= x <= upper. At least one bound must be given (ValueError).
 [[nodiscard]] Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
-/// The same with tensors (either may be undefined), which get the gradient where they decide.
+/// clamp with tensors as bounds (either may be undefined), which get the gradient where they decide.
 [[nodiscard]] Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
 [[nodiscard]] Tensor clamp_min(const Tensor& x, Scalar min);
 [[nodiscard]] Tensor clamp_max(const Tensor& x, Scalar max);

@@ -34,7 +34,7 @@ struct MaxPoolOptions {
   bool ceil_mode = false;
 };
 /// y = the largest element of each window, NaN counting as the largest; padding takes no part. The gradient
-/// goes to the first of equal ones.
+/// goes to the first of equal elements.
 /// Shapes: [N, C, spatial..] -> [N, C, windows..].
 /// Dtypes: any but bool (DTypeError).
 [[nodiscard]] Tensor max_pool1d(const Tensor& x, const MaxPoolOptions& options);
@@ -56,15 +56,15 @@ template <std::integral I>
                                 const SpatialSizes& padding = 0) {
   return max_pool3d(x, MaxPoolOptions{.kernel_size = kernel_size, .stride = stride, .padding = padding});
 }
-/// The same as values, and indices: the place of each in its image, counted in row-major order of the spatial
-/// dims (i64); of several NaNs the last.
+/// max_pool1d ... as values, and indices: the place of each value in its image, counted in row-major order of
+/// the spatial dims (i64); of several NaNs the last.
 [[nodiscard]] ValuesIndices max_pool1d_with_indices(const Tensor& x, const MaxPoolOptions& options);
 [[nodiscard]] ValuesIndices max_pool2d_with_indices(const Tensor& x, const MaxPoolOptions& options);
 [[nodiscard]] ValuesIndices max_pool3d_with_indices(const Tensor& x, const MaxPoolOptions& options);
 
-/// The same over windows that share the input out: window o of `output_size` covers the places from o input /
-/// output_size, rounded down, to (o + 1) input / output_size, rounded up. Sizes of 0 give an empty result,
-/// std::nullopt keeps the input's size.
+/// max_pool1d ... over windows that share the input out: window o of `output_size` covers the places from o
+/// input / output_size, rounded down, to (o + 1) input / output_size, rounded up. Sizes of 0 give an empty
+/// result, std::nullopt keeps the input's size.
 /// Shapes: [N, C, spatial..] -> [N, C, output_size..].
 [[nodiscard]] Tensor adaptive_max_pool1d(const Tensor& x, const AdaptiveSizes& output_size);
 [[nodiscard]] Tensor adaptive_max_pool2d(const Tensor& x, const AdaptiveSizes& output_size);
@@ -87,7 +87,7 @@ struct MaxUnpoolOptions {
 };
 /// Zeros, with each element of x at the place in its image that `indices` says: undoes
 /// max_pool1d_with_indices and so on, but for what was not largest. Where places repeat, the last element in
-/// row-major order stays, and the gradient of each is that of the place. Shapes: x and indices [N, C,
+/// row-major order stays, and each element gets the gradient of its place. Shapes: x and indices [N, C,
 /// spatial..] (ShapeError) -> [N, C, output_size..]. Dtypes: x any but bool (DTypeError), indices i64.
 /// Throws: IndexError for an index that is in no image; ValueError for an output_size that differs from the
 /// default by a stride or more. Source: torch.nn.functional.max_unpool1d ...
@@ -133,7 +133,7 @@ template <std::integral I>
   return avg_pool3d(x, AvgPoolOptions{.kernel_size = kernel_size, .stride = stride, .padding = padding});
 }
 
-/// The same over the windows of adaptive_max_pool1d ...; without channels too.
+/// The mean over each window of adaptive_max_pool1d ...; C may be 0.
 [[nodiscard]] Tensor adaptive_avg_pool1d(const Tensor& x, const AdaptiveSizes& output_size);
 [[nodiscard]] Tensor adaptive_avg_pool2d(const Tensor& x, const AdaptiveSizes& output_size);
 [[nodiscard]] Tensor adaptive_avg_pool3d(const Tensor& x, const AdaptiveSizes& output_size);

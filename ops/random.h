@@ -77,13 +77,13 @@ const Tensor& normal_(const Tensor& x, double mean = 0, double std = 1,
                              Generator& generator = default_generator());
 /// Dropout that keeps mean 0 and variance 1, for networks of selu: with probability p an element becomes
 /// selu's limit -1.7581, and all are scaled and shifted so that both moments stay. feature_alpha_dropout
-/// draws once for each channel of each sample. Contract: that of dropout. Source:
+/// draws once for each channel of each sample. Contract: dropout's. Source:
 /// torch.nn.functional.alpha_dropout; Klambauer et al., arXiv:1706.02515.
 [[nodiscard]] Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true,
                                    Generator& generator = default_generator());
 [[nodiscard]] Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = true,
                                            Generator& generator = default_generator());
-/// The same with a mask of one's own: x * mask / (1 - p), zeros for p = 1. Differentiable to any order.
+/// dropout with a given mask: x * mask / (1 - p), zeros for p = 1. Differentiable to any order.
 /// Shapes: x and mask broadcast.
 /// Dtypes: x floating, mask bool (DTypeError) -> x's.
 [[nodiscard]] Tensor dropout(const Tensor& x, const Tensor& mask, double p);

@@ -15,7 +15,7 @@
 
 namespace mezzo {
 
-/// What stands in a border: a constant, the inside mirrored at its edge (which is not repeated), the edge
+/// The values of a border: a constant, the inside mirrored at its edge (which is not repeated), the edge
 /// repeated, or the other end.
 enum class PadMode : std::uint8_t { constant, reflect, replicate, circular };
 template <>
@@ -31,7 +31,7 @@ inline constexpr std::array<std::string_view, 4> kEnumNames<PadMode>{"constant",
 /// Dim source[i] moved to destination[i], all others in their order; a view. Throws: ShapeError for lists of
 /// several lengths, IndexError for a dim given twice.
 [[nodiscard]] Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination);
-/// The same for one dim. A template so that braces always mean a list.
+/// movedim of one dim. A template so that braces always mean a list.
 template <std::integral I, std::integral J>
 [[nodiscard]] Tensor movedim(const Tensor& x, I source, J destination) {
   return movedim(x, Dims{static_cast<std::int64_t>(source)}, Dims{static_cast<std::int64_t>(destination)});
@@ -74,7 +74,7 @@ template <std::integral I, std::integral J>
 /// Rotated by shifts[i] positions along dims[i], one after the other; without dims, by one shift in the
 /// flattened tensor. Throws: ShapeError for lists of several lengths.
 [[nodiscard]] Tensor roll(const Tensor& x, const IntList& shifts, const Dims& dims = {});
-/// The same for one shift. A template so that braces always mean a list.
+/// roll by one shift. A template so that braces always mean a list.
 template <std::integral I>
 [[nodiscard]] Tensor roll(const Tensor& x, I shift, const ReducedDims& dims = {}) {
   return roll(x, IntList{static_cast<std::int64_t>(shift)}, dims);

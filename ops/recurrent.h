@@ -9,9 +9,9 @@
 // gradients come out in the dtype of the tensor they belong to. Differentiable to any order. Throws:
 // ShapeError for sizes that do not fit.
 //
-// The registered ops take matrices only. That of lstm_cell and gru_cell has one result more at the end: the
-// gates, which backward needs, differentiable like the others. That of lstm_sequence gives h', c' and the
-// gates of all steps, that of gru_sequence h' and the gates.
+// The registered ops take matrices only. The ops lstm_cell and gru_cell have one more result at the end: the
+// gates, which backward needs, differentiable like the other results. The op lstm_sequence gives h', c' and
+// the gates of all steps, the op gru_sequence h' and the gates.
 #pragma once
 
 #include "mezzo/core/tensor.h"
@@ -21,13 +21,13 @@ namespace mezzo {
 /// tanh(x w_ih^T + b_ih + h w_hh^T + b_hh); G is 1.
 [[nodiscard]] Tensor rnn_tanh_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
                                    const Tensor& b_ih = {}, const Tensor& b_hh = {});
-/// The same with max(.., 0) in place of tanh.
+/// max(x w_ih^T + b_ih + h w_hh^T + b_hh, 0); G is 1.
 [[nodiscard]] Tensor rnn_relu_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
                                    const Tensor& b_ih = {}, const Tensor& b_hh = {});
 
 /// (1 - z) n + z h, with the gates r, z, n in the order of the weights' rows, G is 3:
-/// r = sigmoid(x w_ir^T + b_ir + h w_hr^T + b_hr), z the same with its own rows, and
-/// n = tanh(x w_in^T + b_in + r (h w_hn^T + b_hn)).
+/// r = sigmoid(x w_ir^T + b_ir + h w_hr^T + b_hr), z likewise with its own rows, and n = tanh(x w_in^T + b_in
+/// + r (h w_hn^T + b_hn)).
 [[nodiscard]] Tensor gru_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh,
                               const Tensor& b_ih = {}, const Tensor& b_hh = {});
 
@@ -59,7 +59,7 @@ struct LstmSequence {
   LstmState state;
   Tensor cells;
 };
-/// The same of lstm_cell.
+/// lstm_cell over the steps of x, as gru_sequence runs gru_cell.
 /// Shapes: x [L, N, I], L at least 1; h and c [N, H] -> output and cells [L, N, H], h and c [N, H].
 [[nodiscard]] LstmSequence lstm_sequence(const Tensor& x, const LstmState& state, const Tensor& w_ih,
                                          const Tensor& w_hh, const Tensor& b_ih = {}, const Tensor& b_hh = {},

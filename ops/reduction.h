@@ -25,7 +25,7 @@ namespace mezzo {
 [[nodiscard]] Tensor sum(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
                          std::optional<DType> dtype = {});
 /// sum / n; NaN over no elements.
-/// Dtypes: x's, or `dtype` when given, must be floating (DTypeError); the result has that one.
+/// Dtypes: x's, or `dtype` when given, must be floating (DTypeError), and is the result's.
 [[nodiscard]] Tensor mean(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {});
 /// Undoes broadcasting: sums x over the dims that `shape` lacks at the front or holds as 1. The same handle
@@ -48,11 +48,11 @@ namespace mezzo {
 // --- extrema (reduce/extremum.cu) NaN wins over every number. Any dtype, which the result keeps. Throws:
 // ShapeError when a reduced dim is empty.
 
-/// The largest (smallest) element. Equal ones share the gradient evenly.
+/// The largest (smallest) element. Equal elements share the gradient evenly.
 [[nodiscard]] Tensor amax(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
 [[nodiscard]] Tensor amin(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false);
-/// The same over all elements. Where the result is NaN, the NaNs share the gradient (of amax and amin, no
-/// element has a finite one).
+/// amax (amin) over all elements. Where the result is NaN, the NaNs share the gradient (with amax and amin no
+/// element gets a finite gradient).
 /// Shapes: any -> [].
 [[nodiscard]] Tensor max(const Tensor& x);
 [[nodiscard]] Tensor min(const Tensor& x);
@@ -60,7 +60,7 @@ namespace mezzo {
 [[nodiscard]] Tensor max(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor min(const Tensor& a, const Tensor& b);
 
-/// An extremum along a dim and where it stands: i64 positions of the first of equal ones (or first NaN).
+/// An extremum along a dim and where it stands: i64 positions, of equal elements (or NaNs) the first.
 struct ValuesIndices {
   Tensor values;
   Tensor indices;

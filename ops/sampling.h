@@ -19,7 +19,7 @@
 
 namespace mezzo {
 
-/// The linear ones are for 1, 2 and 3 spatial dims, bicubic is for 2; nearest and nearest_exact are for any.
+/// linear, bilinear, trilinear: for 1, 2 and 3 spatial dims; bicubic: for 2; nearest, nearest_exact: for any.
 enum class InterpolateMode : std::uint8_t { nearest, nearest_exact, linear, bilinear, trilinear, bicubic };
 template <>
 inline constexpr std::array<std::string_view, 6> kEnumNames<InterpolateMode>{
@@ -41,7 +41,7 @@ class ScaleFactors {
 
   [[nodiscard]] std::span<const double> list() const;
 
-  /// As an attribute (autograd/attrs.h).
+  /// Conversion as an attribute field (autograd/attrs.h).
   static constexpr std::string_view kTypeName = "floats";
   static ScaleFactors from_value(const Value& value);
   [[nodiscard]] Value to_value() const;
@@ -67,10 +67,10 @@ struct InterpolateOptions {
   bool antialias = false;
 };
 /// y[n, c, o] = the value of x[n, c] at the place of o, per spatial dim, with s = 1 / scale_factor where that
-/// decides, else in / out: nearest reads floor(s o), nearest_exact floor(s (o + 1/2)), the others are
-/// interpolated at s (o + 1/2) - 1/2, or at o (in - 1) / (out - 1) where align_corners. As in PyTorch,
-/// nearest with 2 spatial dims takes s from the sizes where a size stays or doubles, and the linear ones copy
-/// where it stays.
+/// decides, else in / out: nearest reads floor(s o), nearest_exact floor(s (o + 1/2)), all other modes
+/// interpolate at s (o + 1/2) - 1/2, or at o (in - 1) / (out - 1) where align_corners. As in PyTorch, nearest
+/// with 2 spatial dims takes s from the sizes where a size stays or doubles, and linear, bilinear and
+/// trilinear copy where it stays.
 /// Shapes: x [N, C, spatial..] with 1 to 3 spatial dims -> [N, C, out..]; out is `size`, or floor(in
 /// scale_factor), at least 1 (ValueError).
 /// Dtypes: floating -> x's; f32 under autocast, but with antialias x's, as in PyTorch.

@@ -35,17 +35,17 @@ namespace mezzo {
 
 // --- by rank (indexing/rank.cpp). NaN counts as the largest.
 
-/// The k-th smallest element along a dim, k from 1 on, and where it stands, of equal ones the k-th from the
-/// first on. Throws: ValueError unless k is in [1, size].
+/// The k-th smallest element along a dim, k from 1 on, and where it stands; equal elements count in their
+/// order. Throws: ValueError unless k is in [1, size].
 [[nodiscard]] ValuesIndices kthvalue(const Tensor& x, std::int64_t k, std::int64_t dim = -1,
                                      bool keepdim = false);
-/// The element in the middle of the sorted ones along a dim, the lower one of two; NaN where there is a NaN.
+/// The element in the middle of the sorted elements along a dim, of two the lower; NaN where there is a NaN.
 /// Throws: ShapeError for no elements.
 [[nodiscard]] ValuesIndices median(const Tensor& x, std::int64_t dim, bool keepdim = false);
-/// Of all elements.
+/// The median of all elements.
 [[nodiscard]] Tensor median(const Tensor& x);
 
-/// What stands between two neighbours of the sorted elements: the point on their line, one of them, their
+/// The value between two neighbours of the sorted elements: the point on their line, one of them, their
 /// middle, or the nearer one (of two as near, the one of even rank).
 enum class QuantileInterpolation : std::uint8_t { linear, lower, higher, midpoint, nearest };
 template <>
@@ -57,15 +57,15 @@ struct QuantileOptions {
   bool keepdim = false;
   QuantileInterpolation interpolation = QuantileInterpolation::linear;
 };
-/// The element of rank q (n - 1) of the n sorted ones along a dim; NaN where there is a NaN. Gradients reach
-/// the elements it lies between, and q. The host reads q.
-/// Shapes: q [] or [k] -> x's without the dim, behind a dim of k for the latter.
+/// The element of rank q (n - 1) of the n sorted elements along a dim; NaN where there is a NaN. Gradients
+/// reach the elements it lies between, and q. The host reads q.
+/// Shapes: q [] or [k] -> x's without the dim, for q [k] behind a dim of k.
 /// Dtypes: x floating (DTypeError) -> x's, computed in f32 (f64) and rounded once; q floating.
 /// Throws: ValueError for a q outside [0, 1]; ShapeError for no elements or a q of more dims. Source:
 /// torch.quantile.
 [[nodiscard]] Tensor quantile(const Tensor& x, const Tensor& q, const QuantileOptions& options = {});
 [[nodiscard]] Tensor quantile(const Tensor& x, double q, const QuantileOptions& options = {});
-/// The same of the elements that are not NaN; NaN where there are none. Source: torch.nanquantile.
+/// quantile over the elements that are not NaN; NaN where there are none. Source: torch.nanquantile.
 [[nodiscard]] Tensor nanquantile(const Tensor& x, const Tensor& q, const QuantileOptions& options = {});
 [[nodiscard]] Tensor nanquantile(const Tensor& x, double q, const QuantileOptions& options = {});
 
@@ -82,7 +82,7 @@ struct UniqueConsecutiveOptions {
   bool return_inverse = false, return_counts = false;
   std::optional<std::int64_t> dim = {};
 };
-/// What was asked for; the others are undefined.
+/// Tensors that were not asked for are undefined.
 struct UniqueValues {
   Tensor values;
   Tensor inverse;  ///< i64: for each element (slice) of x, its position in values
@@ -116,7 +116,7 @@ struct UniqueValues {
 /// Shapes: weights [n] or [rows, n] -> [num_samples] or [rows, num_samples].
 /// Dtypes: floating (DTypeError) -> i64.
 /// Throws: ValueError for a num_samples below 1, for weights that are negative, not finite or all 0, and,
-/// without replacement, for fewer positive ones than samples; ShapeError.
+/// without replacement, for fewer positive weights than samples; ShapeError.
 [[nodiscard]] Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replacement = false,
                                  Generator& generator = default_generator());
 

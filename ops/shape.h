@@ -19,10 +19,10 @@ namespace mezzo {
 
 // --- views (shape/view.cpp)
 
-/// The same elements in row-major order in another shape; one size may be -1 and is then found. A view where
+/// x's elements in row-major order in another shape; one size may be -1 and is then found. A view where
 /// strides can show it, else a copy. Throws: ShapeError when the element counts differ.
 [[nodiscard]] Tensor reshape(const Tensor& x, const Shape& shape);
-/// The same, but never a copy: throws ShapeError where one is needed.
+/// reshape, but never a copy: throws ShapeError where one is needed.
 [[nodiscard]] Tensor view(const Tensor& x, const Shape& shape);
 /// Dims in another order: result dim i is x's dim dims[i]. Throws: ShapeError unless every dim is named once.
 [[nodiscard]] Tensor permute(const Tensor& x, const Dims& dims);
@@ -35,7 +35,7 @@ namespace mezzo {
 [[nodiscard]] Tensor expand(const Tensor& x, const Shape& sizes);
 /// Without the dims of size 1: all of them when `dim` is empty, or those listed (other sizes stay).
 [[nodiscard]] Tensor squeeze(const Tensor& x, const Dims& dim = {});
-/// The same for one dim. A template so that braces always mean a list.
+/// squeeze of one dim. A template so that braces always mean a list.
 template <std::integral I>
 [[nodiscard]] Tensor squeeze(const Tensor& x, I dim) {
   return squeeze(x, Dims{static_cast<std::int64_t>(dim)});
@@ -87,7 +87,7 @@ template <std::integral I>
 /// Tensors of one shape (ShapeError) along a new dim; dtype as for cat.
 [[nodiscard]] Tensor stack(TensorList tensors, std::int64_t dim = 0);
 /// x repeated reps[i] times along dim i; more reps than dims put new dims in front. Throws: ShapeError for
-/// fewer reps than dims, ValueError for negative ones.
+/// fewer reps than dims, ValueError for negative reps.
 [[nodiscard]] Tensor repeat(const Tensor& x, const Dims& reps);
 
 }  // namespace mezzo

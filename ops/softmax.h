@@ -28,7 +28,7 @@ namespace mezzo {
 /// softmax(-x, dim, dtype). Source: torch.nn.functional.softmin.
 [[nodiscard]] Tensor softmin(const Tensor& x, std::int64_t dim, std::optional<DType> dtype = {});
 
-/// The gradient of softmax from that of its result: dx_i = y_i (g_i - sum_j g_j y_j) along `dim`, y =
+/// The gradient of softmax from its result's gradient: dx_i = y_i (g_i - sum_j g_j y_j) along `dim`, y =
 /// `output`.
 /// Shapes: grad and output the same (ShapeError) -> that.
 /// Dtypes: floating (DTypeError) -> `dtype`, or the common dtype of both; one rounding.
@@ -36,7 +36,7 @@ namespace mezzo {
 [[nodiscard]] Tensor softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,
                                       std::optional<DType> dtype = {});
 
-/// The gradient of log_softmax from that of its result: dx_i = g_i - exp(y_i) sum_j g_j along `dim`, y =
+/// The gradient of log_softmax from its result's gradient: dx_i = g_i - exp(y_i) sum_j g_j along `dim`, y =
 /// `output`; all else as for softmax_backward. Source: torch._log_softmax_backward_data.
 [[nodiscard]] Tensor log_softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,
                                           std::optional<DType> dtype = {});

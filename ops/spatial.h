@@ -55,7 +55,7 @@ namespace ops {
   constexpr std::int64_t kMost = std::int64_t{1} << 61;
   return kernel - 1 > kMost / dilation ? kMost + 1 : dilation * (kernel - 1) + 1;
 }
-/// The kernel's form of the sizes of up to three spatial dims: missing ones in front are `missing`.
+/// The kernel's form of the sizes of up to three spatial dims: missing sizes in front are `missing`.
 [[nodiscard]] kernels::Windows::Sizes window_sizes(const Dims& sizes, std::int64_t missing);
 
 }  // namespace ops

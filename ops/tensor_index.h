@@ -69,7 +69,7 @@ class Index {
   Tensor tensor_;
 };
 
-/// What `x[...]` returns: a tensor, and while it has no name yet, a place in x that can be written to.
+/// The result of `x[...]`: a tensor, and while it has no name yet, a place in x that can be written to.
 ///   x[0] = y;             // writes
 ///   Tensor row = x[0];    // a view of x
 ///   row = y;              // row is y now, x is as it was, as in Python

@@ -1,4 +1,4 @@
-// Adadelta: steps of the size that the last ones had.
+// Adadelta: steps of the size that the last steps had.
 #pragma once
 
 #include "mezzo/optim/typed_optimizer.h"

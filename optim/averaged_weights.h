@@ -12,16 +12,16 @@
 
 namespace mezzo::optim {
 
-/// What EMA and SWA share. Averages of 16-bit tensors are f32, others have the tensor's dtype. Tensors that
-/// are not floating (counters) are copied (torch averages those too). All is done on the tensors' device, and
+/// Base of EMA and SWA. Averages of 16-bit tensors are f32, others have the tensor's dtype. Tensors that are
+/// not floating (counters) are copied (torch averages those too). All is done on the tensors' device, and
 /// nothing is read back.
 class AveragedWeights {
  public:
   AveragedWeights(const AveragedWeights&) = delete;
   AveragedWeights& operator=(const AveragedWeights&) = delete;
 
-  /// Takes the present weights into the averages; the first ones are copied. A step that a scaler has skipped
-  /// does not count: `ema.update(scaler.step(optimizer))`.
+  /// Takes the present weights into the averages; the first weights are copied. A step that a scaler has
+  /// skipped does not count: `ema.update(scaler.step(optimizer))`.
   void update(const StepOutcome& outcome = {});
   /// Writes the averages into the weights, which loses what these were.
   void copy_to_weights() const;
@@ -54,12 +54,12 @@ class AveragedWeights {
   void load_state_dict(const NamedTensors& state);
 
  protected:
-  /// Throws: ValueError for no weights, undefined ones and an undefined or repeated name, DeviceError for two
-  /// devices, ShapeError for weights whose elements share memory.
+  /// Throws: ValueError for no weights, undefined weights and an undefined or repeated name, DeviceError for
+  /// two devices, ShapeError for weights whose elements share memory.
   AveragedWeights(std::string_view name, NamedTensors weights);
   virtual ~AveragedWeights();
-  /// The part of the new weights in the average, f64 0-dim, after `count` earlier ones (f64 0-dim, at least
-  /// 1).
+  /// The part of the new weights in the average, f64 0-dim, after `count` earlier updates (f64 0-dim, at
+  /// least 1).
   [[nodiscard]] virtual Tensor part_of_new(const Tensor& count) const = 0;
 
  private:

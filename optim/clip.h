@@ -1,5 +1,5 @@
 // Gradient clipping, on the device: nothing is read back. Between GradScaler::unscale_ and step it sees
-// unscaled gradients, those in f32 of 16-bit parameters too.
+// unscaled gradients, also the f32 gradients of 16-bit parameters.
 #pragma once
 
 #include "mezzo/core/tensor.h"

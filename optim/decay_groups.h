@@ -10,7 +10,7 @@
 namespace mezzo::optim {
 
 /// The parameters of a module in two groups with the same options, but for weight_decay, which is 0 in the
-/// second. That one has all parameters named "bias", all of modules that are called a norm (LayerNorm,
+/// second. The second has all parameters named "bias", all of modules that are called a norm (LayerNorm,
 /// BatchNorm2d, ...), and all of fewer than two dims. A group without parameters is left out.
 ///   optim::AdamW optimizer(optim::decay_groups(net, optim::AdamWOptions{.lr = 1e-3, .weight_decay = 0.1}));
 template <class M, class Options>

@@ -47,8 +47,8 @@ struct LBFGSOptions {
 /// Source: torch.optim.LBFGS; Nocedal and Wright, "Numerical Optimization", 2006, algorithm 7.5.
 class LBFGS {
  public:
-  /// Throws: what Optimizer's constructor throws for parameters, DTypeError for 16-bit ones, and ValueError
-  /// for options out of range.
+  /// Throws: what Optimizer's constructor throws for parameters, DTypeError for 16-bit parameters, and
+  /// ValueError for options out of range.
   explicit LBFGS(const std::vector<Tensor>& parameters, const LBFGSOptions& options = {});
   explicit LBFGS(const NamedTensors& parameters, const LBFGSOptions& options = {});
   template <class M>
@@ -84,7 +84,7 @@ class LBFGS {
     Tensor gradients, parameters;
     double inverse = 0;
   };
-  /// What one step hands to the next.
+  /// The state that one step hands to the next.
   struct History {
     std::int64_t iterations = 0, evaluations = 0;
     Tensor direction, gradient;  ///< of the iteration before; undefined before the first

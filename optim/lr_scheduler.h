@@ -31,16 +31,16 @@ class LRScheduler {
 
   /// On to the next step. Throws: StateError, nothing having changed, before the first call of
   /// Optimizer::step since this was made (a replayed CapturedStep calls nothing: make the scheduler before it
-  /// is recorded); beyond the end of a OneCycleLR, where the host knows the number of steps (else the last
-  /// rates stay); and while a graph is recorded with a schedule that needs the host (LambdaLR without table).
+  /// is captured); beyond the end of a OneCycleLR, where the host knows the number of steps (else the last
+  /// rates stay); and while a graph is captured with a schedule that needs the host (LambdaLR without table).
   void step() { step(StepOutcome{}); }
-  /// The same unless the optimizer's step was skipped: scheduler.step(scaler.step(optimizer)). Without a host
+  /// step() unless the optimizer's step was skipped: scheduler.step(scaler.step(optimizer)). Without a host
   /// read, except for a schedule that needs the host. Throws: DeviceError for the result of a step on another
   /// device.
   void step(const StepOutcome& outcome);
 
   /// Steps made; 0 for a new scheduler. One host read once a scaler's result was handed in or a step was
-  /// recorded into a graph; none before.
+  /// captured into a graph; none before.
   [[nodiscard]] std::int64_t last_epoch() const;
   /// The learning rate of each group at that step, computed on the host: f64 cos and pow of a GPU may differ
   /// in the last bits. Host reads as last_epoch().
@@ -55,17 +55,17 @@ class LRScheduler {
   void load_state_dict(const Value& state);
 
  private:
-  /// Whether a graph is being recorded on the device now.
+  /// Whether a graph is being captured on the device now.
   [[nodiscard]] bool recording() const;
   /// Groups and nodes into device memory.
   void upload();
-  /// For a graph that is recorded: it has the schedule's addresses.
+  /// For a graph that is being captured: its kernels have the schedule's addresses.
   void hold_memory() const;
   /// Counts and sets rates on the device unless the step was skipped.
   void advance(std::int64_t by, const StepOutcome& outcome) const;
   /// The rates of a step, checked. Throws: ValueError for what a user's function has made of them.
   [[nodiscard]] std::vector<kernels::Rates> rates_at(std::int64_t step) const;
-  /// The same set by the host.
+  /// Sets rates_at(step) from the host.
   void set_rates(std::int64_t step);
   void step_on_host(const StepOutcome& outcome);
   [[nodiscard]] std::vector<kernels::ScheduledGroup> loaded_groups(std::string_view op,
@@ -81,7 +81,7 @@ class LRScheduler {
   bool recorded_ = false;                        ///< a graph counts steps behind the host's back
   Tensor step_;                                  ///< i64, 0-dim: the count that advances
   Tensor groups_on_device_;                      ///< `groups_` as bytes
-  std::vector<Tensor> memory_;                   ///< what they point to
+  std::vector<Tensor> memory_;                   ///< what their pointers point to
 };
 
 /// The scheduler of one kind of options.

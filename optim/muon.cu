@@ -36,7 +36,7 @@ struct MuonMomentumFn : kernels::UpdateRule<2> {
   }
 };
 
-/// What applies to one parameter.
+/// The options that apply to one parameter.
 struct MuonApplication {
   double weight_decay, ratio;
 };

@@ -5,7 +5,7 @@
 
 namespace mezzo::optim {
 
-/// What Muon multiplies lr by for a parameter of shape [A, B].
+/// The factor of lr for a parameter of shape [A, B].
 enum class MuonLrAdjustment : std::uint8_t {
   original,            ///< sqrt(max(1, A / B))
   match_rms_adamw,     ///< 0.2 sqrt(max(A, B)), for rates tuned for AdamW

@@ -35,7 +35,7 @@ void set_view(kernels::View& view, const Tensor& tensor) {
   view.strides = tensor.strides();
 }
 
-/// The same for a 16-bit copy of `leaf`; empty: there is none.
+/// set_view for a 16-bit copy of `leaf`; an empty `copy`: there is none.
 void set_view(kernels::View& view, const Ref<Storage>& copy, DType dtype, const Tensor& leaf) {
   if (!copy) return;
   view.data = copy->data();
@@ -243,7 +243,7 @@ void Optimizer::warn_without_master(std::size_t group, const Parameter& paramete
 
 /// Makes a parameter's master, or brings it up to date when somebody else wrote to the parameter. Where the
 /// master still rounds to the parameter it is the better value; elsewhere the parameter is. No host read. In
-/// place, as a recorded step has its address.
+/// place, as a captured step has its address.
 void Optimizer::prepare_master(std::size_t group, Parameter& parameter) const {
   if (!is_16bit(parameter.tensor.dtype()) || !master_weights(group)) {
     if (is_16bit(parameter.tensor.dtype())) warn_without_master(group, parameter);

@@ -1,6 +1,6 @@
-// What all optimizers share: parameter groups, a step that obeys a loss scaler's record, 16-bit copies kept
-// fresh, and the state dict. An algorithm adds its options and one multi-tensor update (adagrad.h and
-// adagrad.cu are the shortest example).
+// Optimizer, the base of all optimizers: parameter groups, a step that obeys a loss scaler's record, 16-bit
+// copies kept fresh, and the state dict. An algorithm adds its options and one multi-tensor update (adagrad.h
+// and adagrad.cu are the shortest example).
 #pragma once
 
 #include <array>
@@ -37,8 +37,8 @@ struct ScalerControl {
   bool write_unscaled = true;  ///< ... unless this is false: then they are only read
 };
 
-/// What a checkpoint needs: options as a Value, tensors by name ("0.exp_avg"). Tensors share storage with the
-/// optimizer.
+/// The state for a checkpoint: options as a Value, tensors by name ("0.exp_avg"). Tensors share storage with
+/// the optimizer.
 struct OptimizerState {
   Value options;
   std::vector<std::pair<std::string, Tensor>> tensors;
@@ -50,12 +50,12 @@ class RecordedUpdates;
 /// Names of the buffers that an algorithm keeps per parameter.
 using BufferNames = SmallVector<std::string_view, 4>;
 
-/// What a step updates: some parameters of one group.
+/// The parameters that a call updates: some of one group.
 using Updates = std::span<const kernels::ParameterUpdate>;
 
 /// Base of all optimizers. Parameters are leaves on one device; groups may differ in every option. A master
-/// follows its parameter: elements that somebody else has written since the last step are taken over, the
-/// others keep their f32 value.
+/// follows its parameter: elements that somebody else has written since the last step are taken over, all
+/// other elements keep their f32 value.
 class Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
@@ -66,13 +66,13 @@ class Optimizer {
   /// One update of every parameter that has a gradient. Checks everything first: when it throws, no parameter
   /// has changed. Other threads may run backward() into its parameters meanwhile: the step takes each
   /// gradient with what they add or without. (Who reads the parameters' values meanwhile may see old and new
-  /// ones.)
+  /// values.)
   void step() { step(ScalerControl{}); }
-  /// The same under a loss scaler (GradScaler::step calls this): nothing changes, step counts included, when
+  /// step() under a loss scaler (GradScaler::step calls this): nothing changes, step counts included, when
   /// the record says skip.
   void step(const ScalerControl& control);
-  /// The same with gradients that `closure` computes first, recording on: it clears them, runs the model and
-  /// calls backward. Returns what it returned, the loss. Under a scaler GradScaler::step takes the closure.
+  /// step() after `closure`, with recording on, has computed the gradients: it clears them, runs the model
+  /// and calls backward. Returns the closure's loss. Under a scaler GradScaler::step takes the closure.
   Tensor step(const mezzo::detail::Function<Tensor()>& closure);
   /// Drops all gradients, or, when `set_to_none` is false, fills them with zeros where they are.
   void zero_grad(bool set_to_none = true);
@@ -120,7 +120,7 @@ class Optimizer {
 
   /// Options and, for each parameter that has had a step, its buffers.
   [[nodiscard]] virtual OptimizerState state_dict() const;
-  /// Restores options and state (copied in; into the memory that it has, once a step was recorded). Throws:
+  /// Restores options and state (copied in; into the memory that it has, once a step was captured). Throws:
   /// StateError, ShapeError or DTypeError when it is not of this kind of optimizer with these parameters,
   /// ValueError for options or counts of steps that are not valid; nothing has changed then.
   virtual void load_state_dict(const OptimizerState& state);
@@ -160,11 +160,11 @@ class Optimizer {
   /// Throws: IndexError in the name of `op` for a group that is not there.
   void require_group(std::string_view op, std::size_t group) const;
 
-  // What an algorithm says about a group, by number.
+  // An algorithm's answers about a group, by number.
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// Names of the buffers it keeps per parameter, in the order of ParameterUpdate::state.
   [[nodiscard]] virtual BufferNames buffer_names(std::size_t group) const = 0;
-  /// What buffer i is filled with before the first step.
+  /// The value that buffer i is filled with before the first step.
   [[nodiscard]] virtual double initial_value(std::size_t group, std::size_t i) const = 0;
   /// Name of the number it carries per parameter, which starts as 1; empty: none.
   [[nodiscard]] virtual std::string_view carried_name() const = 0;
@@ -200,7 +200,7 @@ class Optimizer {
   [[nodiscard]] static kernels::UpdateControl control_of(const Group& group, const ScalerControl& control);
   /// Group and position of parameter i. Throws: IndexError.
   [[nodiscard]] std::pair<std::size_t, std::size_t> locate(std::size_t i) const;
-  /// As parameter_name(i), by group and position.
+  /// parameter_name(i) by group and position.
   [[nodiscard]] std::string parameter_name(std::size_t group, std::size_t position) const;
   /// f(key in a state dict, tensor) for all that is kept for a parameter under its group's present options.
   template <class P, class F>
@@ -209,17 +209,17 @@ class Optimizer {
   [[nodiscard]] Parameter loaded(std::size_t group, std::size_t index, const Parameter& parameter,
                                  TensorMap& saved) const;
   [[nodiscard]] std::vector<std::vector<Parameter>> all_loaded(const OptimizerState& state) const;
-  /// Options other than the rates, and how many buffers they ask for: what a recorded step has fixed.
+  /// Options other than the rates, and how many buffers they ask for: what a captured step has fixed.
   [[nodiscard]] Value fixed_options() const;
   void keep_memory(const Parameter& former, Parameter& loaded) const;
   // In recorded_updates.cpp.
   [[nodiscard]] bool is_recording() const;
-  /// A recorded step is about to update a parameter, which so many buffers belong to. Throws StateError when
-  /// it would make their state.
+  /// A step that is being captured is about to update a parameter, which so many buffers belong to. Throws
+  /// StateError when it would make their state.
   void record_update(std::size_t group, std::size_t index, std::size_t buffers);
-  /// Recorded steps cannot follow what happens now.
+  /// Captured steps cannot follow what happens now: their next replays throw.
   void break_recordings() noexcept;
-  /// The optimizer goes.
+  /// The optimizer is destroyed.
   void leave_recordings() noexcept;
 
   std::vector<Group> groups_;
@@ -227,7 +227,7 @@ class Optimizer {
   std::uint64_t id_;
   std::uint64_t step_calls_ = 0;
   bool rates_shared_ = false;  ///< rates() was called
-  Ref<RefCounted> link_;       ///< to recordings of steps (recorded_updates.cpp); made with the first one
+  Ref<RefCounted> link_;       ///< to captured steps (recorded_updates.cpp); made with the first
   struct StepHook {
     std::size_t id = 0;
     bool is_before = false;
@@ -239,7 +239,7 @@ class Optimizer {
   std::vector<StepHook> step_hooks_;
   std::size_t next_step_hook_ = 0;
   FoundInfAgreement found_inf_agreement_;
-  // What step() hands to the kernels, kept for its memory: a step asks the system for none.
+  // The arguments that step() hands to the kernels, kept for their memory: a step asks the system for none.
   std::vector<kernels::ParameterUpdate> updates_;
   std::vector<std::array<Ref<Storage>, 2>> copies_;
 };
@@ -252,7 +252,7 @@ void require_own_memory(std::string_view op, const Tensor& tensor, const std::st
 /// there with memory of its own (ValueError, DTypeError, AutogradError, DeviceError, ShapeError).
 void require_parameter(std::string_view op, const Tensor& tensor, Device device);
 
-// What an algorithm's options are checked with. Each throws ValueError in the name of `optimizer`.
+// Checks of an algorithm's options. Each throws ValueError in the name of `optimizer`.
 
 /// Numbers among options, with their names.
 using NamedNumbers = std::initializer_list<std::pair<std::string_view, double>>;

@@ -144,7 +144,7 @@ Value Optimizer::fixed_options() const {
   return all;
 }
 
-/// Puts loaded state where the former one is, whose addresses recorded steps have.
+/// Copies loaded state into the memory of the former state, whose addresses captured steps have.
 void Optimizer::keep_memory(const Parameter& former, Parameter& loaded) const {
   const auto keep = [](const Tensor& memory, Tensor& values) {
     if (!memory.defined() || !values.defined()) return;

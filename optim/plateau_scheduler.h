@@ -30,7 +30,7 @@ struct ReduceLROnPlateauOptions {
 
 /// A step is good when its metric is below best * (1 - threshold), or best - threshold for ThresholdMode::abs
 /// (above best * (1 + threshold), best + threshold for PlateauMode::max), and `best` becomes the metric.
-/// After more than `patience` steps in a row that are not, each group's learning rate becomes max(lr *
+/// After more than `patience` steps in a row that are not good, each group's learning rate becomes max(lr *
 /// factor, min_lr) if that is less by more than eps; the next `cooldown` steps then do not count as bad. It
 /// takes the rate as it finds it, so others may set it too. The optimizer has to outlive it.
 class ReduceLROnPlateau {
@@ -41,10 +41,10 @@ class ReduceLROnPlateau {
   ReduceLROnPlateau(const ReduceLROnPlateau&) = delete;
   ReduceLROnPlateau& operator=(const ReduceLROnPlateau&) = delete;
 
-  /// With the metric of one epoch, say. Throws: ValueError for NaN, StateError while a graph is recorded;
+  /// With the metric of one epoch, say. Throws: ValueError for NaN, StateError while a graph is captured;
   /// nothing has changed then.
   void step(double metric);
-  /// The same with a tensor of one element: one host read. Throws: ValueError when it is undefined,
+  /// step(metric) with a tensor of one element: one host read. Throws: ValueError when it is undefined,
   /// ShapeError.
   void step(const Tensor& metric);
 

@@ -10,8 +10,8 @@ namespace mezzo::optim {
 
 namespace {
 
-/// What the step alone decides: whether there is enough of the mean square to divide by, and what the
-/// quotient is multiplied by.
+/// The part that depends on the step alone: whether there is enough of the mean square to divide by, and what
+/// the quotient is multiplied by.
 struct Rectification {
   bool divides;
   double factor;

@@ -1,6 +1,6 @@
-// A step of an optimizer that is recorded into a graph (core/cuda/graph.h): what its replays take for granted
-// of the optimizer, and how masters follow their parameters between them. Members of Optimizer that deal with
-// recordings.
+// An optimizer's step in a captured CUDA graph (core/cuda/graph.h): the state of the optimizer that replays
+// rely on, and how masters follow their parameters between replays. Members of Optimizer that deal with
+// captured steps.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -15,15 +15,15 @@
 
 namespace mezzo::optim {
 
-/// What recordings know of an optimizer, which may end before them.
+/// The handle that captured graphs have on an optimizer, which may end before them.
 struct OptimizerLink final : RefCounted {
   Optimizer* optimizer = nullptr;  ///< nullptr when it is gone
-  /// Counts what a recorded step cannot follow: other options than the rates, other parameters, state that
+  /// Counts what a captured step cannot follow: other options than the rates, other parameters, state that
   /// was taken away.
   std::uint32_t changes = 0;
 };
 
-/// The updates of one optimizer in one recording.
+/// The updates of one optimizer in one captured graph.
 class RecordedUpdates final : public mezzo::detail::ReplayedState {
  public:
   RecordedUpdates(mezzo::detail::Recording& recording, Ref<OptimizerLink> link);
@@ -80,7 +80,7 @@ void RecordedUpdates::add(std::size_t group, std::size_t index, std::size_t buff
     if (buffer.defined()) recording_.hold(buffer.impl().storage);
   }
   const auto same = [&](const Update& update) { return update.group == group && update.index == index; };
-  if (std::any_of(updates_.begin(), updates_.end(), same)) return;  // a second step in one recording
+  if (std::any_of(updates_.begin(), updates_.end(), same)) return;  // a second step in one graph
   updates_.push_back({.group = group,
                       .index = index,
                       .memory = one.tensor.impl().storage,

@@ -23,7 +23,7 @@ struct RemapReport {
 /// parameters, `after` takes its place: group, position, name and, if the shape is the same, what the
 /// optimizer keeps for it, so that a copy goes on as the original would have; otherwise it begins anew. An
 /// undefined `after` takes the parameter out. `after` of a pair without `before` is added to the group of the
-/// pair ahead of it in the list, at the end; when that one is another optimizer's, so is the new parameter;
+/// pair ahead of it in the list, at the end; when that pair is another optimizer's, so is the new parameter;
 /// without a pair ahead it joins the only group. Pairs of parameters the optimizer does not have are ignored.
 /// Gradients stay with their tensors, so the place for this is between two iterations.
 ///
@@ -33,9 +33,9 @@ struct RemapReport {
 /// AutogradError, DeviceError, ShapeError).
 RemapReport remap(Optimizer& optimizer, const ParameterPairs& pairs);
 
-/// The same for several optimizers that share out the parameters; all are checked before one is changed.
-/// Returns the sum. Throws: ValueError for a new parameter without a pair ahead of it, as it could belong to
-/// any of several optimizers, for a null pointer, and for the same optimizer twice.
+/// remap for several optimizers that share out the parameters; all are checked before one is changed. Returns
+/// the sum. Throws: ValueError for a new parameter without a pair ahead of it, as it could belong to any of
+/// several optimizers, for a null pointer, and for the same optimizer twice.
 RemapReport remap(const std::vector<Optimizer*>& optimizers, const ParameterPairs& pairs);
 
 }  // namespace mezzo::optim

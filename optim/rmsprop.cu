@@ -9,7 +9,7 @@ namespace mezzo::optim {
 namespace {
 
 /// States: the mean square, the mean when centered, the momentum buffer where there is one. That is last, so
-/// that the others keep their places when a schedule takes the momentum to 0.
+/// that the other buffers keep their places when a schedule takes the momentum to 0.
 template <class T, bool kCentered, bool kMomentum>
 struct RmspropFn : kernels::UpdateRule<1 + kCentered + kMomentum> {
   kernels::DecayedGradient<T> decayed;

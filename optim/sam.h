@@ -33,8 +33,8 @@ class SAM {
   /// called twice, and its first loss is returned. When it throws, the weights are what they were. Throws:
   /// ValueError for an empty closure, and what the optimizer throws.
   Tensor step(const mezzo::detail::Function<Tensor()>& closure);
-  /// The same without the optimizer's step: the gradients are those of the worst point then. `look` is called
-  /// in between, while they are those at the weights.
+  /// step() without the optimizer's update: leaves the gradients of the worst point. `look` is called in
+  /// between, with the gradients at the weights.
   Tensor evaluate(const mezzo::detail::Function<Tensor()>& closure,
                   const mezzo::detail::Function<void()>& look = {});
   /// Moves the weights to the worst point by their gradients, which a scaler does not see unless its step

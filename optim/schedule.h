@@ -1,6 +1,6 @@
-// What a learning-rate schedule says, as a value: a pure function of the step and of the base rate. Options
-// of every kind (optim/schedules.h) turn into one, chains and sequences are made of others, and
-// optim/lr_scheduler.h drives an optimizer by one.
+// A learning-rate schedule as a value: a pure function of the step and of the base rate. Options of every
+// kind (optim/schedules.h) turn into one, chains and sequences are made of others, and optim/lr_scheduler.h
+// drives an optimizer by one.
 #pragma once
 
 #include <concepts>
@@ -95,8 +95,8 @@ extern template class PerGroup<kernels::ScheduleNode>;
 /// lr(step, base), and momentum for schedules that drive it. A value: copies share nothing that changes.
 class Schedule {
  public:
-  /// What holds for some of the steps, in the order of application. Its nodes are one for all groups or one
-  /// per group, and differ in their numbers only.
+  /// The part of a schedule for some of the steps, in the order of application. Its nodes are one for all
+  /// groups or one per group, and differ in their numbers only.
   struct Piece {
     PerGroup<kernels::ScheduleNode> nodes = {};
     /// Instead of a table: `node.to` of a constant node, asked for every step.
@@ -136,7 +136,7 @@ class Schedule {
   [[nodiscard]] double lr(std::int64_t step, double base, std::size_t group = 0) const {
     return rates(step, {base, 0}, group).lr;
   }
-  /// The same with the momentum, which stays as given unless drives_momentum(). Throws: IndexError for a
+  /// lr() together with the momentum, which stays as given unless drives_momentum(). Throws: IndexError for a
   /// group that options given per group do not have.
   [[nodiscard]] kernels::Rates rates(std::int64_t step, kernels::Rates base, std::size_t group = 0) const;
 

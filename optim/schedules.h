@@ -53,8 +53,8 @@ struct CosineAnnealingLROptions {
   [[nodiscard]] Schedule schedule() const;
 };
 
-/// The same with t counted from the last restart, and T_max the length of the cycle: the first has T_0
-/// steps, each next one T_mult times as many.
+/// CosineAnnealingLR with t counted from the last restart, and T_max the length of the cycle: the first cycle
+/// has T_0 steps, each next cycle T_mult times as many.
 struct CosineAnnealingWarmRestartsOptions {
   std::int64_t T_0 = 0;     ///< at least 1
   std::int64_t T_mult = 1;  ///< at least 1
@@ -131,7 +131,7 @@ struct OneCycleLROptions {
 };
 
 /// base * lr_lambda(t). The function is called on the host for every step: a scaler's result then costs one
-/// host read, and a step cannot be recorded into a graph. With `tabulate` = N it is called for t < N once and
+/// host read, and a step cannot be captured into a graph. With `tabulate` = N it is called for t < N once and
 /// for all, and the table lies on the device; its last value holds beyond.
 struct LambdaLROptions {
   PerGroup<LrLambda> lr_lambda = {};  ///< required; results finite and not negative

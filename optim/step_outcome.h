@@ -1,12 +1,12 @@
-// What an optimizer's step tells a scheduler. In a header of its own because amp makes it and optim reads it.
+// StepOutcome, an optimizer step's message to a scheduler. A header of its own: amp makes it, optim reads it.
 #pragma once
 
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::optim {
 
-/// Whether a step was made, as a record in device memory: nobody has to wait for the answer. What
-/// GradScaler::step returns converts to it.
+/// Whether a step was made, as a record in device memory: nobody has to wait for the answer. A StepResult of
+/// GradScaler::step converts to it.
 struct StepOutcome {
   Tensor record;  ///< a ScalerRecord as bytes; undefined: the step was made
 };

@@ -37,7 +37,7 @@ class TypedOptimizer : public Optimizer {
   }
   explicit TypedOptimizer(const M& module, Options options = {})
       : TypedOptimizer(NamedTensors(module.named_parameters()), options) {}
-  /// The same with options of its own for each group.
+  /// Groups of parameters, each with options of its own.
   explicit TypedOptimizer(const std::vector<ParamGroup<Options>>& groups);
   ~TypedOptimizer() override;
   /// Options of a group as they are now. Throws: IndexError.
@@ -68,7 +68,7 @@ class TypedOptimizer : public Optimizer {
   std::vector<Options> options_;
 };
 
-/// What an algorithm starts its buffers with when it has no `initial_value_of` of its own.
+/// The first value of an algorithm's buffers where it has no `initial_value_of` of its own.
 template <class Options>
 double initial_value_of(const Options& /*o*/, std::size_t /*i*/) {
   return 0;

@@ -1,10 +1,10 @@
-// Algorithms: what a trainer applies to a training beyond its loop.
+// Algorithms: changes that a trainer makes to a training beyond its loop.
 //   train::Trainer trainer({..., .algorithms = {train::algorithms::LabelSmoothing({.smoothing = 0.1}),
 //                                               train::algorithms::EMA({.decay = 0.999})}});
 // Common to all. An algorithm belongs to one trainer at a time. Random numbers are functions of a seed and of
-// the batch, so a training that was stopped and resumed draws the same ones. Options that make no sense throw
-// ValueError in the constructor. Batches are data::Example or a pair of tensors, input and target, where an
-// algorithm looks into them; one of another type throws ValueError (from fit(), as a CallbackError).
+// the batch, so a training that was stopped and resumed draws the same numbers. Options that make no sense
+// throw ValueError in the constructor. Batches are data::Example or a pair of tensors, input and target,
+// where an algorithm looks into them; one of another type throws ValueError (from fit(), as a CallbackError).
 #pragma once
 
 #include <concepts>
@@ -48,7 +48,7 @@ class GradientClipping final : public Callback {
 
 // --- of weights
 
-/// What EMA and SWA share: an average that the training updates, and that takes the weights' place in
+/// Base of EMA and SWA: an average that the training updates, and that takes the weights' place in
 /// evaluations and predictions once something was averaged. Weights come back bit for bit when the evaluation
 /// ends, also by an exception. Of several averages of one training the first stands in. A checkpoint holds
 /// the average. After the training `ema->average().copy_to_weights()` keeps it, for a program that has given
@@ -118,11 +118,11 @@ struct LayerFreezingOptions {
 /// / (1 - start)) of its n modules with parameters of their own, never the last one. Their parameters need no
 /// gradient then and have none, so optimizers leave them as they are, weight decay and momentum included. A
 /// parameter that several modules share freezes with the last of them. Buffers go on: a batch norm's
-/// statistics follow the data. What the program has frozen itself stays so.
+/// statistics follow the data. Layers that the program has frozen itself stay so.
 ///
-/// Which layers are frozen is a function of State::progress(), so a resumed training freezes the same ones,
-/// and a longer one (fit(duration)) thaws some. A recorded step cannot follow: TrainerOptions::captured is
-/// refused.
+/// Which layers are frozen is a function of State::progress(), so a resumed training freezes the same layers,
+/// and a longer training (fit(duration)) thaws some. A captured step cannot follow: TrainerOptions::captured
+/// is refused.
 /// Throws: ValueError for a start outside of [0, 1) or a level outside of [0, 1].
 /// Source: composer.algorithms.LayerFreezing; Brock et al., arXiv:1706.04983.
 class LayerFreezing final : public Callback {
@@ -190,7 +190,7 @@ struct MixUpOptions {
   double alpha = 0.2;      ///< of Beta(alpha, alpha), of which the shares are drawn
   std::uint64_t seed = 0;  ///< another one draws other shares
 };
-/// What MixUp and CutMix share: a transform of each batch of the train loader.
+/// Base of MixUp and CutMix: a transform of each batch of the train loader.
 class MixedBatches : public Callback {
  public:
   [[nodiscard]] bool match(Event event) const override;
@@ -243,8 +243,8 @@ struct ProgressiveResizingOptions {
 };
 /// Trains on smaller images first: data::resize of each training batch to a scale that grows linearly from
 /// initial_scale to 1 between the delay and the fine-tuning. Height and width are rounded to multiples of
-/// size_increment, and never above those of the image. For models that take images of any size. The scale is
-/// a function of State::progress().
+/// size_increment, and never above the image's. For models that take images of any size. The scale is a
+/// function of State::progress().
 /// Shapes: data [N, C, H, W] (ShapeError).
 /// Throws: ValueError for an initial_scale outside of (0, 1], fractions that are negative or above 1
 /// together, and a size_increment < 1.

@@ -22,7 +22,7 @@ namespace detail {
 [[noreturn]] void refuse_batch_type(std::string_view op, const std::type_info& wanted,
                                     const std::type_info& is);
 
-/// What is done to a batch whatever its type: a table of functions per type.
+/// The operations on a batch of any type: a table of functions per type.
 struct BatchType {
   const std::type_info& type;
   bool knows_tensors;
@@ -70,7 +70,7 @@ class AnyBatch {
   /// Samples: the first dim of its tensors. Throws: ShapeError when they differ, ValueError when there are
   /// none.
   [[nodiscard]] std::int64_t samples() const;
-  /// The same; none where there are no tensors.
+  /// samples(), or std::nullopt where there are no tensors.
   [[nodiscard]] std::optional<std::int64_t> find_samples() const;
   /// Samples begin, begin + 1, ..., begin + length - 1, as views. Throws: as samples(), and IndexError.
   [[nodiscard]] AnyBatch narrow(std::int64_t begin, std::int64_t length) const;
@@ -89,7 +89,7 @@ class AnyBatch {
 };
 
 /// The batch in parts of `size` samples, of which the last may be smaller, as views; the batch itself where
-/// it has no more. What a trainer's option `microbatch` does. Throws: ValueError for a size below 1, and as
+/// it has no more. As a trainer's option `microbatch` does. Throws: ValueError for a size below 1, and as
 /// AnyBatch::narrow.
 [[nodiscard]] std::vector<AnyBatch> microbatches(const AnyBatch& batch, std::int64_t size);
 
@@ -109,7 +109,7 @@ class LoaderFace {
  public:
   virtual ~LoaderFace() = default;
   [[nodiscard]] virtual const BatchType& batch_type() const = 0;
-  /// Begins an epoch, or goes on with the one that was loaded.
+  /// Begins an epoch, or goes on with the epoch that was loaded.
   virtual void begin() = 0;
   /// The next batch of the epoch, valid until the next call; empty at its end, and before begin().
   [[nodiscard]] virtual AnyBatch next() = 0;

@@ -1,4 +1,4 @@
-// Callbacks: what a trainer asks at each event of a training. One of a user's own:
+// Callbacks: objects that a trainer calls at the events of a training. One of a user's own:
 //   struct StopBelow final : train::Callback {
 //     bool match(train::Event event) const override { return event == train::Event::batch_end; }
 //     void run(train::Event, train::State& state) override {
@@ -20,8 +20,8 @@
 
 namespace mezzo::train {
 
-/// Asked by a trainer at events that it matches. What it throws ends the training and reaches the caller of
-/// fit() as a CallbackError.
+/// Called by a trainer at the events that it matches. An exception ends the training and reaches the caller
+/// of fit() as a CallbackError.
 class Callback {
  public:
   virtual ~Callback() = default;
@@ -30,12 +30,12 @@ class Callback {
   /// Whether it is to be run at this event. Asked once per event when the trainer is made.
   [[nodiscard]] virtual bool match(Event event) const = 0;
   virtual void run(Event event, State& state) = 0;
-  /// What of it a checkpoint has to hold, by reference: called once, after Event::init. Names need not differ
-  /// from those of other callbacks.
+  /// The parts of its state that a checkpoint has to hold, by reference: called once, after Event::init.
+  /// Names need not differ from other callbacks' names.
   [[nodiscard]] virtual Parts parts() { return {}; }
-  /// What tells it from others of its class in a checkpoint, such as its options: so callbacks may be added,
-  /// left out and listed in another order when a training is resumed. Default: name(); several with the same
-  /// text are numbered.
+  /// A text that tells it from others of its class in a checkpoint, such as its options: so callbacks may be
+  /// added, left out and listed in another order when a training is resumed. Default: name(); several with
+  /// the same text are numbered.
   [[nodiscard]] virtual std::string identity() const;
 };
 

@@ -1,8 +1,8 @@
-// Callbacks: what watches a training, logs what it sees, and may end it.
+// Callbacks that watch a training, log, and may end it.
 //   train::Trainer trainer({..., .callbacks = {train::callbacks::SpeedMonitor(),
 //                                              train::callbacks::EarlyStopping({.patience = 5})}});
 // Common to all. A callback belongs to one trainer at a time. None changes what is computed. Options that
-// make no sense throw ValueError in the constructor. What needs the host to wait for a device says so.
+// make no sense throw ValueError in the constructor. A callback that makes the host wait says so.
 #pragma once
 
 #include <cstddef>
@@ -89,7 +89,7 @@ struct LRMonitorOptions {
   bool momentum = false;  ///< "momentum/group0" as well (beta1 of Adam)
 };
 /// Logs the learning rate of each group of the optimizer after each batch, as "lr/group0", ...: what its
-/// step has taken. (The trainer itself logs "lr", that of the first group.) Nothing with LBFGS. Source:
+/// step has taken. (The trainer itself logs "lr", the first group's.) Nothing with LBFGS. Source:
 /// lightning.pytorch.callbacks.LearningRateMonitor; composer's LRMonitor.
 class LRMonitor final : public Callback {
  public:

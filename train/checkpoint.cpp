@@ -1,4 +1,4 @@
-// What the parts of a training say and get back, as named tensors and one JSON text.
+// The states of a training's parts, saved and loaded as named tensors and one JSON text.
 #include "mezzo/train/checkpoint.h"
 
 #include <algorithm>

@@ -24,7 +24,7 @@
 
 namespace mezzo::train {
 
-/// What a part of a training hands to a checkpoint.
+/// The state that a part of a training hands to a checkpoint.
 struct PartState {
   Value value;               ///< null where there is none
   nn::NamedTensors tensors;  ///< may share memory with the part
@@ -32,7 +32,7 @@ struct PartState {
 
 namespace detail {
 
-/// How the state of an object is had and given back, whatever its type.
+/// Functions that save and load the state of an object of any type.
 struct PartAccess {
   mezzo::detail::Function<PartState()> save;
   mezzo::detail::Function<void(const PartState&)> load;
@@ -97,7 +97,7 @@ class Part {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const detail::PartAccess& access() const noexcept { return access_; }
-  /// The same thing under another name.
+  /// The Part under another name.
   [[nodiscard]] Part renamed(std::string name) const {
     Part part = *this;
     part.name_ = std::move(name);
@@ -114,9 +114,8 @@ struct SaveCheckpointOptions {
   /// Save the gradients of modules where there are some, as in the middle of an accumulation. To keep a
   /// checkpoint small, drop them first (zero_grad) or set this to false.
   bool gradients = true;
-  /// Bytes of tensors in a file; more go into several, in Hugging Face's layout (io::TensorFile::save), of
-  /// which a process that is killed can leave neither the former nor the new ones. None: one file of any
-  /// size.
+  /// Bytes of tensors in a file; more go into several, in Hugging Face's layout (io::TensorFile::save), where
+  /// a killed process can leave neither the former files nor the new ones. None: one file of any size.
   std::optional<std::uint64_t> max_shard_size = {};
   /// More strings about the file, as safetensors has them.
   io::Metadata metadata = {};
@@ -130,12 +129,12 @@ void save_checkpoint(const std::string& path, const Parts& parts, const SaveChec
 struct LoadCheckpointOptions {
   /// Refuse parts and tensors that the file lacks, and those that only the file has.
   bool strict = true;
-  /// But not those whose names begin so, as "callback.": they are in the report, and stay as they are.
+  /// Except for names that begin so, as "callback.": they are in the report, and stay as they are.
   std::string optional = {};
 };
 
 /// Restores the parts. Tensors keep their identity, dtype and device, so a checkpoint of the CPU loads on
-/// CUDA and the other way round. Gradients become those of the file. A file without values (written by
+/// CUDA and the other way round. Gradients are replaced by the file's. A file without values (written by
 /// Python, say) loads tensors. Returns what was left: parts and tensors that the file lacks, and names that
 /// only the file has. Throws: ValueError with all names that are missing, unexpected or do not fit, in one
 /// list, and for a newer format; IoError for a file that is damaged; what a part's load_state_dict throws.

@@ -40,7 +40,7 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
-/// The same of any of a step's files, shards too: "step-000000001200-00001-of-00002.safetensors".
+/// The step of any of its files, shards too: "step-000000001200-00001-of-00002.safetensors".
 std::optional<std::int64_t> step_of_file(std::string_view name) {
   const std::size_t shard = name.find('-', kPrefix.size());
   if (!name.starts_with(kPrefix) || shard == std::string_view::npos) return step_of(name);
@@ -62,7 +62,7 @@ void copy_tensors(io::TensorFile& file) {
 
 }  // namespace
 
-/// What happens to the folder. All but `start` and `wait` may run on the thread.
+/// The work on the folder. All but `start` and `wait` may run on the thread.
 class CheckpointManager::Writer {
  public:
   Writer(const std::string& folder, const CheckpointManagerOptions& options)
@@ -103,7 +103,7 @@ class CheckpointManager::Writer {
     if (thread_.joinable()) thread_.join();
     if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
   }
-  /// The same in a destructor.
+  /// wait() in a destructor: warns instead of throwing.
   void finish() noexcept {
     try {
       wait();
@@ -190,8 +190,8 @@ class CheckpointManager::Writer {
     remove_old(step, best);
     io::sync_folder(folder_);
   }
-  /// A link to a step's file, in place of the one before it. It is for people and other programs: nothing
-  /// here reads it, so a file system without links does no harm.
+  /// Points a link to a step's file, in place of the link before it. It is for people and other programs:
+  /// nothing here reads it, so a file system without links does no harm.
   void point_to(std::int64_t step, const std::string& name) const {
     std::error_code error;
     const bool is_index = !fs::exists(path_of(step), error);
@@ -233,7 +233,7 @@ class CheckpointManager::Writer {
              (place < static_cast<std::int64_t>(best.size()) && place < options_.keep_best);
     };
     for (auto it = metrics_.begin(); it != metrics_.end();) {
-      // What is erased here is older than all that `is_kept` still counts.
+      // Steps that are erased here are older than all that `is_kept` still counts.
       it = !is_kept(it->first) && remove_step(it->first) ? metrics_.erase(it) : std::next(it);
     }
   }

@@ -6,14 +6,14 @@
 
 namespace mezzo::train {
 
-/// In the order in which they come. Those from before_forward to after_backward come once per microbatch, and
-/// again when an optimizer evaluates several times per step (SAM, LBFGS). An evaluation comes between
-/// batch_end and batch_checkpoint, or between epoch_end and epoch_checkpoint.
+/// In the order in which they come. The events from before_forward to after_backward come once per
+/// microbatch, and again when an optimizer evaluates several times per step (SAM, LBFGS). An evaluation comes
+/// between batch_end and batch_checkpoint, or between epoch_end and epoch_checkpoint.
 /// Source: composer.core.Event.
 enum class Event : std::uint8_t {
   init,         ///< model and optimizer are there and on their device
   before_load,  ///< before a checkpoint is loaded, or would be
-  after_load,   ///< behind that
+  after_load,   ///< after a checkpoint was loaded, or would have been
   fit_start,
   iteration_start,
   epoch_start,

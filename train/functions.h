@@ -1,5 +1,5 @@
-// What a trainer is given of any type, and the pieces of its loop as functions of their own: ModelRef,
-// AnyOptimizer, Loss, Forward, EvalMetric, and train::evaluate for loops by hand.
+// The parts of any type that a trainer is given, and the pieces of its loop as functions of their own:
+// ModelRef, AnyOptimizer, Loss, Forward, EvalMetric, and train::evaluate for loops by hand.
 #pragma once
 
 #include <concepts>
@@ -86,7 +86,7 @@ class AnyOptimizer {
   [[nodiscard]] bool defined() const noexcept {
     return owner_ != nullptr || optimizer_ != nullptr || evaluate_ || maker_.make;
   }
-  /// What makes the optimizer; empty where it is there.
+  /// Makes the optimizer; empty where there is one already.
   [[nodiscard]] const dist::OptimizerMaker& maker() const noexcept { return maker_; }
   [[nodiscard]] optim::Optimizer* optimizer() const noexcept { return optimizer_; }
   [[nodiscard]] bool takes_closure() const noexcept { return static_cast<bool>(evaluate_); }
@@ -205,7 +205,7 @@ class Loss {
   [[nodiscard]] const detail::BatchFunction<Tensor, const Tensor&>& function() const noexcept {
     return function_;
   }
-  /// Whether its mean divides by what targets say, as nn::Loss::weighs_targets; and by what, for a batch.
+  /// Whether its mean over a batch divides by mean_divisor(batch), as nn::Loss::weighs_targets.
   [[nodiscard]] bool weighs_targets() const noexcept { return static_cast<bool>(divisor_); }
   [[nodiscard]] Tensor mean_divisor(const AnyBatch& batch) const { return divisor_(batch); }
 
@@ -253,10 +253,10 @@ class TokenCount {
   detail::BatchFunction<std::int64_t> function_;
 };
 
-/// What the loss of a batch is a mean over: what parts of a batch, batches of a step, shares of ranks and
-/// batches of an evaluation are weighed by, so that together they give what one batch would give.
+/// The unit that the loss of a batch is a mean over. Parts of a batch, batches of a step, shares of ranks and
+/// batches of an evaluation are weighed by it, so that together they give what one batch would give.
 enum class WeighBy : std::uint8_t {
-  loss,  ///< what the loss divides by where it says so (nn::Loss::mean_divisor), else samples
+  loss,  ///< the loss's divisor where it has one (nn::Loss::mean_divisor), else samples
   samples,
   tokens,  ///< TrainerOptions::tokens
 };
@@ -334,7 +334,7 @@ struct EvaluateOptions {
   LossWeight weigh_by = {};                         ///< what it is a mean over; not tokens
   Forward forward = {};                             ///< default: the model, a Layer, of a batch's input
   amp::Precision precision = amp::Precision::fp32;  ///< of the autocast region
-  std::optional<Device> device = {};                ///< default: that of the model's first parameter
+  std::optional<Device> device = {};                ///< default: the model's first parameter's
 };
 
 /// Metrics of a model over a loader, which begins at its epoch 0: in evaluation mode, without recording. The
@@ -349,7 +349,7 @@ EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::
 struct UpdateBNOptions {
   Forward forward = {};                             ///< default: the model, a Layer, of a batch's input
   amp::Precision precision = amp::Precision::fp32;  ///< of the autocast region
-  std::optional<Device> device = {};                ///< default: that of the model's first parameter
+  std::optional<Device> device = {};                ///< default: the model's first parameter's
 };
 
 /// Running statistics of the model's batch norms anew: their mean over the loader's batches (epoch 0), with

@@ -1,4 +1,4 @@
-// Logger: what a training has to say, told to any number of sinks.
+// Logger: passes values and texts of a training on to any number of sinks.
 //   train::Logger logger({train::CSVSink("log.csv"), train::ProgressBar({.total = steps})});
 //   logger.text("config", Value::Map{{"lr", 0.1}, {"batch_size", 32}});
 //   logger.log(step, {{"loss", loss}, {"lr", optimizer.lr()}});
@@ -65,8 +65,8 @@ class AnySink {
   std::shared_ptr<Sink> sink_;
 };
 
-/// What happens when a sink cannot write (an IoError: a full disk, say): one warning per file, and the next
-/// record is tried again; or the error is thrown, once all other sinks have had the record.
+/// The reaction to a sink that cannot write (an IoError: a full disk, say): one warning per file, and the
+/// next record is tried again; or the error is thrown, once all other sinks have had the record.
 enum class SinkErrors : std::uint8_t { warn, raise };
 
 struct LoggerOptions {

@@ -33,8 +33,8 @@ struct LRFinderResult {
 /// keep their ratios to the first one's.
 ///
 /// Afterwards model (values, mode, requires_grad), optimizer, default generator, and the place of a
-/// data::DataLoader are what they were, also after an exception; gradients are gone. What an algorithm has
-/// built into the model (norms in low precision) stays.
+/// data::DataLoader are what they were, also after an exception; gradients are gone. Layers that an algorithm
+/// has put into the model (norms in low precision) stay.
 /// Throws: ValueError unless 0 < min_lr < max_lr, steps >= 2, smoothing in [0, 1), stop_factor > 1, skips >=
 /// 0, and for LBFGS, which searches its step itself; what the Trainer throws.
 /// Source: Smith, arXiv:1506.01186; fastai's Learner.lr_find; lightning.pytorch.tuner.Tuner.lr_find.

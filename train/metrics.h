@@ -1,4 +1,4 @@
-// Running metrics of an evaluation or an epoch: sums that stay on the device of what they are given.
+// Running metrics of an evaluation or an epoch: sums that stay on the device of their inputs.
 //   train::Accuracy accuracy;
 //   for (const auto& [x, y] : loader) accuracy.update(net(x), y);
 //   std::cout << accuracy.value();                               // the one host read
@@ -6,10 +6,10 @@
 // Common contract. Names and definitions are torchmetrics'. The state of a metric is a few tensors on the
 // device of the first update: counts in i64, sums in f64, so they stay exact over any number of updates.
 // update() and compute() are ops without history: neither reads a value to the host, autocast does not change
-// what they compute, and a recorded step (amp::CapturedStep) that was warmed up before updates on each
+// what they compute, and a captured step (amp::CapturedStep) that was warmed up before updates on each
 // replay. Before anything was counted a value is NaN; counts are 0. Results are the same bits for any number
 // of threads.
-// Dtypes: predictions and values any, of which 16-bit ones are widened before they are used; targets of
+// Dtypes: predictions and values any, of which 16-bit tensors are widened before they are used; targets of
 // classification integers or bools (DTypeError); results f64, counts i64.
 // Throws: DeviceError for an update on another device than the first one's, ShapeError, DTypeError,
 // ValueError for undefined tensors.
@@ -26,8 +26,8 @@
 
 namespace mezzo::train {
 
-/// What all metrics have. One of a user's own says which sums it keeps, adds to them in its update(), and
-/// makes a result of them in result().
+/// Base of all metrics. One of a user's own says which sums it keeps, adds to them in its update(), and makes
+/// a result of them in result().
 class Metric {
  public:
   virtual ~Metric() = default;
@@ -37,7 +37,7 @@ class Metric {
   /// The value of all that was counted, on the metric's device; no host read. Shapes: 0-dim, but for those
   /// metrics that say otherwise.
   [[nodiscard]] Tensor compute() const;
-  /// The same as a number: one host read. Throws: ShapeError for a metric of several numbers.
+  /// compute() as a number: one host read. Throws: ShapeError for a metric of several numbers.
   [[nodiscard]] double value() const;
   /// Forgets what was counted. The device stays, and so does the memory of the state.
   void reset();
@@ -191,8 +191,7 @@ class TopKAccuracy final : public Metric {
   std::int64_t k_, ignore_index_;
 };
 
-/// What the counts of a confusion matrix are divided by: nothing, the sum of their row, of their column, or
-/// of all.
+/// The divisor of a confusion matrix's counts: nothing, the sum of their row, of their column, or of all.
 enum class Normalize : std::uint8_t { none, by_target, by_prediction, all };
 struct ConfusionMatrixOptions {
   Normalize normalize = Normalize::none;
@@ -223,7 +222,7 @@ struct ClassScoreOptions {
   Average average = Average::macro;
   std::int64_t ignore_index = -100;
 };
-/// What precision, recall and F1 count of each class: how often it was right, predicted, and the target.
+/// The counts of precision, recall and F1 for each class: how often it was right, predicted, and the target.
 /// Throws: as ConfusionMatrix.
 class ClassScore : public Metric {
  public:

@@ -29,8 +29,8 @@ struct ProgressBarOptions {
 /// Draws the share of steps that are done, their rate, the time that has passed and that is left, and the
 /// last values, as many as there is room for. A step s counts as s steps done. On a terminal the line is
 /// redrawn at most 10 times a second; tensors are read only then. Elsewhere (a file, a pipe) it is a line
-/// every 30 seconds, without colours. What cannot be written is dropped: nothing depends on it. Throws:
-/// ValueError for a negative total.
+/// every 30 seconds, without colours. Lines that cannot be written are dropped: nothing depends on it.
+/// Throws: ValueError for a negative total.
 class ProgressBar final : public Sink {
  public:
   explicit ProgressBar(ProgressBarOptions options = {});

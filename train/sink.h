@@ -15,26 +15,26 @@
 
 namespace mezzo::train {
 
-/// A value on the host. `dtype` is that of its tensor, or f64: the precision worth writing down.
+/// A value on the host. `dtype`: its tensor's, or f64: the precision worth writing down.
 struct LogScalar {
   std::string_view name;
   double value = 0;
   DType dtype = DType::f64;
 };
-/// What one call of Logger::log says. Views are valid during the call.
+/// The content of one call of Logger::log. Views are valid during the call.
 struct LogRecord {
   std::int64_t step = 0;
   double time = 0;  ///< seconds since 1970, to the millisecond
   std::span<const LogScalar> values;
 };
-/// What one call of Logger::text says: a string, or lists and maps of such (a table).
+/// The content of one call of Logger::text: a string, or lists and maps of such (a table).
 struct LogText {
   std::int64_t step = 0;  ///< the last one logged
   double time = 0;
   std::string_view name;
   const Value& value;
 };
-/// What one call of Logger::histogram says: all elements of a tensor.
+/// The content of one call of Logger::histogram: all elements of a tensor.
 struct LogHistogram {
   std::int64_t step = 0;
   double time = 0;
@@ -42,9 +42,9 @@ struct LogHistogram {
   std::span<const double> values;
 };
 
-/// What a Logger writes to. Functions are called by one thread at a time, with steps that do not go back.
-/// What they throw as an IoError, the Logger's option `errors` decides about; all other exceptions reach the
-/// caller of the Logger.
+/// A target that a Logger writes to. Functions are called by one thread at a time, with steps that do not go
+/// back. The Logger's option `errors` decides about an IoError that they throw; all other exceptions reach
+/// the caller of the Logger.
 class Sink {
  public:
   virtual ~Sink() = default;

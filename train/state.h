@@ -1,4 +1,4 @@
-// State: what algorithms and callbacks see of a training, and what they may change.
+// State: a training as algorithms and callbacks see it and may change it.
 #pragma once
 
 #include <optional>

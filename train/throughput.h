@@ -15,14 +15,14 @@ namespace mezzo::train {
 
 /// Seconds since some fixed moment, which never go back.
 using Clock = mezzo::detail::Function<double()>;
-/// That of the system (CLOCK_MONOTONIC): it goes on evenly when the time of day is set.
+/// The system's clock CLOCK_MONOTONIC: it goes on evenly when the time of day is set.
 [[nodiscard]] double steady_seconds();
 
 struct ThroughputOptions {
   std::size_t window = 100;  ///< updates that the rates without `total` in their name look back; at least 1
   Clock clock = {};          ///< default: steady_seconds
 };
-/// What was done since the update before.
+/// The work since the previous update.
 struct Work {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
@@ -31,8 +31,8 @@ struct Work {
 
 /// Counts work and time. The time begins with the object (or reset()), and stands still between pause() and
 /// resume(), as for a validation. Rates are NaN while no time has passed. On a CUDA device the host runs
-/// ahead by what its queue holds, so a window of few updates shows how fast work is queued; over a longer one
-/// both are the same. Throws: ValueError for a window of 0 or negative work.
+/// ahead by what its queue holds, so a window of few updates shows how fast work is queued; over a longer
+/// window both rates are the same. Throws: ValueError for a window of 0 or negative work.
 class Throughput {
  public:
   explicit Throughput(ThroughputOptions options = {});

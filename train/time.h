@@ -10,9 +10,9 @@
 
 namespace mezzo::train {
 
-/// What progress is counted in. A batch is one step of the optimizer, whatever it was accumulated from; an
-/// iteration is a number of epochs or tokens that the training names (TrainerOptions::iteration_length);
-/// duration is the share of the whole training that is done.
+/// The unit that progress is counted in. A batch is one step of the optimizer, whatever it was accumulated
+/// from; an iteration is a number of epochs or tokens that the training names
+/// (TrainerOptions::iteration_length); duration is the share of the whole training that is done.
 enum class TimeUnit : std::uint8_t { iteration, epoch, batch, sample, token, duration, second };
 
 /// "ep": as in time strings.

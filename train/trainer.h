@@ -75,9 +75,9 @@ class Parallel {
   dist::DataParallel* made_ = nullptr;
 };
 
-/// What SIGTERM and SIGUSR1 do while fit() runs: what they do in the program otherwise; or the step under way
-/// is the last one, a checkpoint is written, and fit() returns FitEnd::signalled. Of several processes one
-/// that gets the signal is enough.
+/// The effect of SIGTERM and SIGUSR1 while fit() runs: the same as in the program otherwise; or the step
+/// under way is the last, a checkpoint is written, and fit() returns FitEnd::signalled. Of several processes
+/// one that gets the signal is enough.
 enum class OnSignal : std::uint8_t { leave, save_and_stop };
 
 /// Why fit() has returned: max_duration is reached, State::stop_training() was called, or OnSignal.
@@ -124,7 +124,7 @@ struct TrainerOptions {
   OnSignal on_signal = OnSignal::leave;  ///< save_and_stop needs a save.folder
   std::optional<Device> device = {};     ///< default: the model's
   std::optional<std::uint64_t> seed = {};  ///< of the default generator, set when the trainer is made
-  /// On a CUDA device: record a step once and replay it (amp::CapturedStep). Callbacks between
+  /// On a CUDA device: capture a step once and replay it (amp::CapturedStep). Callbacks between
   /// before_train_batch and after_train_batch are refused then.
   bool captured = false;
   /// Trains in several processes, which make the same trainer (docs/dist.md).
@@ -147,10 +147,10 @@ struct TrainerOptions {
 /// training that was stopped anywhere goes on with the same bits (loaders other than data::DataLoader begin
 /// their epoch anew).
 ///
-/// With `parallel` batches are those of all processes together, of which each takes its share. Losses are
-/// weighed as in one process, so a step is that of one process with the same batches, and state.loss, results
-/// of evaluations and times are the same on all ranks; state.batch is this rank's share. Logs and checkpoints
-/// are written by rank 0; all ranks read the files. predict() computes all outputs on each rank.
+/// With `parallel` a batch is the whole batch of all processes, of which each takes its share. Losses are
+/// weighed as in one process, so a step is the same as in one process with the same batches, and state.loss,
+/// results of evaluations and times are the same on all ranks; state.batch is this rank's share. Logs and
+/// checkpoints are written by rank 0; all ranks read the files. predict() computes all outputs on each rank.
 ///
 /// Throws: ValueError, DeviceError, from the constructor, for all that can be known then: no model, loss or
 /// loader; a model that is no Layer and no forward; a batch type that loss, forward or a metric does not
@@ -182,7 +182,7 @@ class Trainer {
   /// Saves a checkpoint into a file, or loads one.
   void save_checkpoint(const std::string& path);
   void load_checkpoint(const std::string& path);
-  /// What a checkpoint holds.
+  /// The parts that a checkpoint holds.
   [[nodiscard]] const Parts& parts() const noexcept;
 
  private:

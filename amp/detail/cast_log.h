@@ -17,7 +17,7 @@ class CastLog {
   /// A cast of `tensor` to `dtype` begins. `kept`: the tensor is a weight whose 16-bit copy is cached; if the
   /// cache has it already, no op runs before the end.
   virtual void begin_cast(const Tensor& tensor, DType dtype, bool kept) noexcept = 0;
-  /// The same cast ends. Not called on a log that ended meanwhile.
+  /// The cast of the last begin_cast ends. Not called on a log that ended meanwhile.
   virtual void end_cast() noexcept = 0;
 };
 

@@ -1,4 +1,4 @@
-// A recording's 16-bit copies: where their memory comes from, and when they are cast anew before a replay.
+// A captured graph's 16-bit copies: where their memory comes from, and when a replay casts them anew.
 #include "mezzo/autograd/recorded/copies.h"
 
 #include "mezzo/autograd/grad_mode.h"
@@ -9,7 +9,7 @@ namespace mezzo::autograd {
 
 namespace {
 
-constexpr char kKey = 0;  // its address names these states among those of a recording
+constexpr char kKey = 0;  // its address is the key of RecordedCopies in a Recording
 
 }  // namespace
 

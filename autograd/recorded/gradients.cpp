@@ -1,4 +1,4 @@
-// What is checked and restored of `.grad` around each replay.
+// Checks `.grad` before each replay and restores it afterwards.
 #include "mezzo/autograd/recorded/gradients.h"
 
 #include <mutex>
@@ -8,7 +8,7 @@ namespace mezzo::autograd {
 
 namespace {
 
-constexpr char kGradientsKey = 0;  // its address names these states among those of a recording
+constexpr char kGradientsKey = 0;  // its address is the key of RecordedGradients in a Recording
 
 bool same_memory(const Tensor& a, const Tensor& b) {
   return a.defined() && b.defined() ? a.impl().storage == b.impl().storage : a.defined() == b.defined();
@@ -16,7 +16,7 @@ bool same_memory(const Tensor& a, const Tensor& b) {
 
 void set_grad_of(AutogradMeta& meta, Tensor gradient) {
   const std::scoped_lock lock(meta.lock);
-  std::swap(meta.grad, gradient);  // the former one goes after the lock, as a graph may hang on it
+  std::swap(meta.grad, gradient);  // the old gradient is freed after the unlock, as a graph may hang on it
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ void RecordedGradients::note(AutogradMeta& meta, Device device, bool used) {
   if (recording == nullptr) return;
   auto& gradients = recording->state<RecordedGradients>(&kGradientsKey).gradients_;
   for (const Gradient& known : gradients) {
-    if (known.meta.get() == &meta) return;  // what the recorded work does with it later is its own affair
+    if (known.meta.get() == &meta) return;  // what the captured work does with it later does not matter
   }
   gradients.push_back({Ref<AutogradMeta>(&meta), used, used ? meta.grad : Tensor(), {}});
 }
@@ -35,7 +35,7 @@ RecordedGradients::~RecordedGradients() {
   if (!recorded_) put_back();
 }
 
-/// What is only recorded has changed no gradient.
+/// Leaves get back the `.grad` from before the capture, which has run nothing.
 void RecordedGradients::put_back() noexcept {
   for (const Gradient& gradient : gradients_) {
     if (gradient.used) set_grad_of(*gradient.meta, gradient.before);

@@ -1,5 +1,5 @@
-// `.grad` of leaves and recorded work (core/cuda/graph.h): a replay writes gradients without the engine,
-// which is what gives them to their leaves.
+// `.grad` of leaves around replays of a captured CUDA graph (core/cuda/graph.h): a replay writes gradients
+// without the engine, which otherwise sets `.grad`.
 #pragma once
 
 #include <vector>
@@ -9,17 +9,17 @@
 
 namespace mezzo::autograd {
 
-/// The gradients that one recording reads, adds to, sets or drops. After each replay leaves have the `.grad`
-/// that they had when it was recorded. A replay throws when the work reads or adds to a gradient and there is
-/// another one than when it was recorded, or none any more, or one where there was none.
+/// The gradients that one captured graph reads, adds to, sets or drops. After each replay leaves have the
+/// `.grad` that they had at the end of the capture. A replay throws when the graph reads or adds to a `.grad`
+/// that has other memory than at capture, is gone, or was not there at capture.
 class RecordedGradients final : public mezzo::detail::ReplayedState {
  public:
-  /// Gives back what a recording that failed has taken.
+  /// Restores `.grad` after a capture that failed.
   ~RecordedGradients() override;
 
-  /// The recording thread is about to use `.grad` as it is: to read it, or to add to it.
+  /// The capturing thread is about to read `.grad`, or to add to it.
   static void used(AutogradMeta& meta, Device device) { note(meta, device, true); }
-  /// It is about to be replaced or dropped, whatever it is.
+  /// The capturing thread is about to replace or drop `.grad` without reading it.
   static void replaced(AutogradMeta& meta, Device device) { note(meta, device, false); }
 
   void recorded() override;

@@ -41,14 +41,14 @@ class CachingAllocator final : public DeviceAllocator {
   explicit CachingAllocator(int index);
 
   /// Memory for work in the current stream, from the thread's MemoryPoolScope if there is one. Throws
-  /// OutOfMemoryError with a table of what is held, after giving unused memory back did not help.
+  /// OutOfMemoryError with a table of the memory held, after giving unused memory back did not help.
   [[nodiscard]] void* allocate(std::size_t bytes) override;
-  /// Within a MemoryPoolScope a block from elsewhere stays with the pool once work is recorded: a replay may
+  /// Within a MemoryPoolScope a block from elsewhere stays with the pool once work is captured: a replay may
   /// use it.
   void deallocate(void* memory, std::size_t bytes) noexcept override;
   [[nodiscard]] MemoryStats stats() override;
   void reset_peak() override;
-  /// Waits for the device and gives it all segments without a block in use, those of private pools excepted.
+  /// Waits for the device and gives it all segments without a block in use, except segments of private pools.
   /// Throws StateError during a capture.
   void empty_cache() override;
   [[nodiscard]] std::string summary() override;

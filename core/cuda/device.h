@@ -10,7 +10,7 @@ namespace mezzo::cuda {
 /// Devices beyond this many are not used; per-device tables are plain arrays of this size.
 inline constexpr int kMaxDevices = 16;
 
-/// What the first look for devices found.
+/// The result of the first look for devices.
 struct Probe {
   int count = 0;
   cudaError_t status = cudaSuccess;
@@ -24,7 +24,7 @@ struct Probe {
 /// Compute capability of a device, times ten: 75, 80, 90. CUDA is asked once. Throws DeviceError.
 [[nodiscard]] int compute_capability(int index);
 
-/// Selects a device for this thread's CUDA calls while it lives and selects the former one again at the end.
+/// Selects a device for this thread's CUDA calls while it lives, and at its end the previous device again.
 /// Calls nothing when the device is selected already or there is only one. Throws DeviceError.
 class DeviceGuard {
  public:

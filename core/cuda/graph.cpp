@@ -38,7 +38,7 @@ struct Graph::State {
   State& operator=(const State&) = delete;
 
   MemoryPool pool;
-  Stream stream;  ///< that the work was recorded in
+  Stream stream;  ///< that the work was captured in
   GraphDraws draws;
   GraphRecording recording;
   cudaGraph_t graph = nullptr;

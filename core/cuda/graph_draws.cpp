@@ -1,5 +1,5 @@
-// Counts the random blocks that are drawn from each generator during recording. Before every replay it
-// reserves as many again and uploads the position where they begin.
+// Counts the random blocks that are drawn from each generator during capture. Before every replay it reserves
+// as many again and uploads the position where they begin.
 #include "mezzo/core/cuda/graph_draws.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Random numbers in a CUDA graph. A recorded kernel cannot be told at a replay which blocks of the sequence
+// Random numbers in a CUDA graph. A captured kernel cannot be told at a replay which blocks of the sequence
 // it gets, so it reads where they begin from memory of the graph, which every replay writes anew.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace mezzo::cuda {
 
-/// What one graph draws in one replay, by generator. Nothing is kept or done for a graph that does not draw.
+/// Random blocks that a graph draws in one replay, by generator. A graph that does not draw keeps nothing.
 class GraphDraws final : public mezzo::detail::DrawRecorder {
  public:
   explicit GraphDraws(Device device) : device_(device) {}

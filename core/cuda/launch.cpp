@@ -1,5 +1,5 @@
-// What surrounds every kernel launch: the device, the counter, the note for error messages, and the wait for
-// the kernel if MEZZO_CUDA_SYNC or a program asks for it.
+// Before and after every kernel launch: the device, the counter, the note for error messages, and the wait
+// for the kernel if MEZZO_CUDA_SYNC or a program asks for it.
 #include "mezzo/core/cuda/launch.h"
 
 #include <atomic>
@@ -33,7 +33,7 @@ void set_synchronous_launches(bool on) noexcept { synchronous().store(on, std::m
 LaunchScope::LaunchScope(dim3 grid, dim3 block, std::size_t shared_bytes, const Stream& stream)
     : stream_(stream), device_(stream.device().index) {
   // The first use of a kernel loads its module, which drivers before CUDA 12.3 count among the calls that a
-  // capture forbids; this thread may meet the kernel for the first time while it records a graph.
+  // capture forbids; this thread may meet the kernel for the first time while it captures a graph.
   if (active_pool(stream.device().index) != nullptr) relaxed_.emplace();
   config_.gridDim = grid;
   config_.blockDim = block;

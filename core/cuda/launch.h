@@ -22,10 +22,10 @@ namespace mezzo::cuda {
 [[nodiscard]] bool synchronous_launches() noexcept;
 void set_synchronous_launches(bool on) noexcept;
 
-/// What follows each launch: counts and remembers it, and waits for it when asked to. Throws DeviceError.
+/// After each launch: counts and remembers it, and waits for it when asked to. Throws DeviceError.
 void after_launch(const Stream& stream);
 
-/// What surrounds a launch: the stream's device is the current one, and errors name the op. Here and not in
+/// The scope of a launch: the stream's device is the current one, and errors name the op. Here and not in
 /// `launch`, which is compiled for every kernel.
 class LaunchScope {
  public:

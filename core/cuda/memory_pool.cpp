@@ -1,4 +1,4 @@
-// Private pools: which one a thread allocates from, and whether its capture has recorded anything yet.
+// Private pools: which one a thread allocates from, and whether its capture holds any work yet.
 #include "mezzo/core/cuda/memory_pool.h"
 
 #include <cuda_runtime.h>

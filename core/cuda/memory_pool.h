@@ -19,7 +19,7 @@ class MemoryPool {
  public:
   /// Throws DeviceError when the device is not there.
   explicit MemoryPool(Device device = Device::cuda(0));
-  /// Waits for the device, then gives it the memory; during another capture that is put off to its end.
+  /// Waits for the device, then returns the memory to it; during another capture, at that capture's end.
   /// Tensors that still hold some of the memory stay valid.
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
@@ -35,14 +35,14 @@ class MemoryPool {
 
   Device device_;
   std::vector<void*> kept_;
-  // Everybody's blocks that were freed during the capture, which may use them.
+  // Blocks from outside of the pool that were freed during the capture: the graph may use them.
   mezzo::detail::Block* held_ = nullptr;
 };
 
 /// While it lives, memory that this thread allocates on the pool's device comes from the pool, and a capture
 /// is taken to be going on: no event is asked and nothing goes back to the device. Memory from elsewhere that
-/// this thread frees once something is recorded stays with the pool, as a replay may use it. To be made
-/// before cudaStreamBeginCapture and to end after cudaStreamEndCapture of the device's current stream.
+/// this thread frees once work is captured stays with the pool, as a replay may use it. To be made before
+/// cudaStreamBeginCapture and to end after cudaStreamEndCapture of the device's current stream.
 class MemoryPoolScope {
  public:
   explicit MemoryPoolScope(MemoryPool& pool);
@@ -73,9 +73,9 @@ class OrdinaryMemoryScope {
   MemoryPoolScope* previous_;
 };
 
-/// The pool of the thread's innermost scope when it is of this device, else nullptr.
+/// The pool of the thread's innermost MemoryPoolScope when it is on this device, else nullptr.
 [[nodiscard]] MemoryPool* active_pool(int index) noexcept;
-/// The same when the capture has recorded something, else nullptr.
+/// active_pool() once the capture holds work, else nullptr.
 [[nodiscard]] MemoryPool* recorded_pool(int index) noexcept;
 
 }  // namespace mezzo::cuda

@@ -14,7 +14,7 @@ namespace mezzo::cuda {
 
 namespace {
 
-/// What the environment's variable holds; empty when it is not set.
+/// The value of an environment variable; empty when it is not set.
 std::string variable_value(const char* variable) {
   const char* const value = std::getenv(variable);
   return value == nullptr ? "" : value;

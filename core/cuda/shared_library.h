@@ -18,7 +18,7 @@ class SharedLibrary {
                 std::string_view how_to_get);
   /// The address of a function. Throws DeviceError when the library has none of this name.
   [[nodiscard]] void* symbol(const char* name) const;
-  /// The same as a pointer of the function's type: `library.function<decltype(&cublasLtCreate)>("...")`.
+  /// symbol() as a pointer of the function's type: `library.function<decltype(&cublasLtCreate)>("...")`.
   template <class Function>
   [[nodiscard]] Function function(const char* name) const {
     return reinterpret_cast<Function>(symbol(name));

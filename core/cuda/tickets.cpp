@@ -1,4 +1,4 @@
-// A table of counters by stream. The memory is taken from the system once per stream and never by the
+// A table from stream to counters. The memory is taken from the system once per stream and never by the
 // allocator, whose blocks may be given to a private pool.
 #include "mezzo/core/cuda/tickets.h"
 

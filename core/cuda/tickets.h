@@ -11,7 +11,7 @@ namespace mezzo::cuda {
 inline constexpr std::int64_t kTickets = 2048;
 
 /// kTickets counters in device memory for kernels that run in the stream, one after the other: 0 before each,
-/// which leaves them so. A recorded kernel may be replayed in another stream and takes counters of its graph
+/// which leaves them so. A captured kernel may be replayed in another stream and takes counters of its graph
 /// (kernels/cuda/last_block.h), so this is not called while the stream captures. Throws OutOfMemoryError.
 [[nodiscard]] std::uint32_t* tickets_of(const Stream& stream);
 

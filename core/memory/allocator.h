@@ -40,7 +40,7 @@ class DeviceAllocator {
   virtual void reset_peak() = 0;
   /// Gives all unused memory back to the system.
   virtual void empty_cache() = 0;
-  /// A text table of what is held, lines ended by newlines.
+  /// A text table of the memory held, lines ended by newlines.
   [[nodiscard]] virtual std::string summary() = 0;
 };
 

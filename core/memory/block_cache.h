@@ -20,7 +20,7 @@ class BlockCache {
   /// eighth more.
   [[nodiscard]] static std::size_t class_size(std::size_t bytes) noexcept;
 
-  /// A block of a class, the one that came last; nullptr where there is none.
+  /// The block of a class that came last; nullptr where there is none.
   [[nodiscard]] void* take(std::size_t size) noexcept;
   /// Keeps a block of a class. Throws: std::bad_alloc.
   void put(void* memory, std::size_t size);
@@ -35,7 +35,7 @@ class BlockCache {
   };
   struct Class {
     std::vector<Entry> blocks;  ///< from the oldest to the newest
-    std::size_t first = 0;      ///< those before it are gone
+    std::size_t first = 0;      ///< blocks before it are gone
     [[nodiscard]] bool empty() const noexcept { return first == blocks.size(); }
   };
   static constexpr std::size_t kClasses = 448;

@@ -106,8 +106,8 @@ void split(Block& block, std::size_t size, BlockRecords& records) {
 
 namespace {
 
-// `block` grows by its right neighbour, whose record goes. What the system has in the middle of both does not
-// count as given back any more.
+// `block` grows by its right neighbour, whose record goes. Given-back bytes of `block` that then lie in its
+// middle no longer count as given back.
 void absorb(Block& block, Block& neighbour, BlockRecords& records) noexcept {
   const bool all = neighbour.given_back == neighbour.size;
   block.given_back = neighbour.given_back + (all ? block.given_back : 0);

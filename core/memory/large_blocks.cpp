@@ -1,5 +1,5 @@
 // Segments of 256 MiB are shared by blocks below 128 MiB; a larger block has a segment of its own, which
-// smaller ones are cut from once it is free. What nobody has written to yet takes addresses, and no memory.
+// smaller ones are cut from once it is free. Pages not written to yet take addresses, and no memory.
 #include "mezzo/core/memory/large_blocks.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// LargeBlocks: the large blocks of a device, cut from segments. What is free can be used for any size, and
+// LargeBlocks: the large blocks of a device, cut from segments. Free memory can be used for any size, and
 // goes back to the system by itself. It knows no locks.
 #pragma once
 

@@ -17,8 +17,8 @@ namespace mezzo::detail {
 /// first.
 void keep_thread_object(std::size_t slot, void* object, void (*destroy)(void*) noexcept);
 
-/// For variables of static storage duration: `static constinit PerThread<Scratch> scratch;`. What asks for
-/// its object while the thread's objects are destroyed gets a new one, which stays.
+/// For variables of static storage duration: `static constinit PerThread<Scratch> scratch;`. Code that asks
+/// for its object while the thread's objects are destroyed gets a new object, which stays.
 template <class T>
 class PerThread {
  public:

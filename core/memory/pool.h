@@ -13,7 +13,7 @@ namespace mezzo::pool {
 /// from the system.
 [[nodiscard]] void* allocate(std::size_t bytes);
 
-/// Returns memory of `allocate(bytes)`; may be called from another thread than the one that allocated it.
+/// Returns memory of `allocate(bytes)`; may be called from another thread than the allocating one.
 void deallocate(void* memory, std::size_t bytes) noexcept;
 
 /// Number of requests that had to go to the system, on all threads, since start: what the allocation-count

@@ -1,4 +1,4 @@
-// Memory of the process, and the one line in which a training says what it took.
+// Memory of the process, and the line in which a training reports the memory it took.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The limits that the system sets to a group of processes, such as those of a container.
+// The limits that the system sets to a group of processes, such as a container.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a loop does: its body, called once per chunk.
+// The body of a loop, called once per chunk.
 #pragma once
 
 #include <cstdint>

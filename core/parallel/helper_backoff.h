@@ -1,5 +1,5 @@
-// What loops do on a busy machine, where the system takes a helper off its processor in the middle of a chunk
-// and the caller waits milliseconds for that chunk: they do without that helper for a while.
+// Loops on a busy machine, where the system takes a helper off its processor in the middle of a chunk and the
+// caller waits milliseconds for that chunk: they do without that helper for a while.
 #pragma once
 
 #include <algorithm>

@@ -17,7 +17,7 @@ namespace mezzo::detail {
 /// Apart by a line of the cache, so that threads do not slow each other down.
 inline constexpr std::size_t kCacheLine = 64;
 
-/// Of the exceptions of all chunks, that of the lowest.
+/// Of the exceptions of all chunks, the exception of the lowest chunk.
 class FirstError {
  public:
   /// The exception that is being handled.
@@ -67,7 +67,7 @@ class Loop {
     }
   }
 
-  /// Runs chunks until every chunk has been begun: those of the share `first`, then those of the others.
+  /// Runs chunks until every chunk has been begun: the chunks of share `first` before all others.
   void work(int first) noexcept {
     const WithFloatEnvironment callers(environment_);
     for (int i = 0; i < count_; ++i) {

@@ -17,8 +17,8 @@ namespace mezzo::detail {
 /// does not run; helpers that it preempts are left out for a while. All compute in the caller's
 /// floating-point environment. All callers together use at most `threads` threads; callers that get no helper
 /// are not counted. A nested call, and one that gets no helper, runs on its caller alone. In a child of
-/// fork(), where the threads of the parent are not, new ones start. An exception is thrown again in the
-/// caller when all chunks that were begun have ended; of several, that of the lowest chunk.
+/// fork(), where the threads of the parent are not, new threads start. An exception is thrown again in the
+/// caller when all chunks that were begun have ended; of several, the exception of the lowest chunk.
 void run_chunks(std::int64_t chunks, int threads, ChunkFunction function, void* context);
 
 }  // namespace mezzo::detail

@@ -1,4 +1,4 @@
-// Random sequences, numbered in the order in which they are made, so that a recording knows which are older
+// Random sequences, numbered in the order in which they are made, so that a recorder knows which are older
 // than itself; and the recorder of each thread.
 #include "mezzo/core/random/draw_recorder.h"
 

@@ -1,4 +1,4 @@
-// Random draws on a thread whose work is recorded into a CUDA graph, or may have to be repeated: a recorder
+// Random draws on a thread whose work is captured into a CUDA graph, or may have to be repeated: a recorder
 // receives them in place of the generator (core/cuda/graph_draws.h, autograd/region.h).
 #pragma once
 
@@ -33,7 +33,7 @@ class Sequence final : public RefCounted {
 class DrawRecorder {
  public:
   virtual ~DrawRecorder() = default;
-  /// The blocks of one draw. Throws StateError for a device whose work is not recorded.
+  /// The blocks of one draw. Throws StateError for a device other than the one whose work is captured.
   [[nodiscard]] virtual RandomRange record(const Ref<Sequence>& sequence, std::uint64_t blocks,
                                            Device device) = 0;
   /// Generator::set_state. Throws StateError where replays would not seed again.
@@ -50,7 +50,7 @@ class DrawRecorderScope {
 
   /// The recorder that receives this thread's draws from `sequence`, or nullptr.
   [[nodiscard]] static DrawRecorder* recorder_of(const Sequence& sequence) noexcept;
-  /// The one that would receive them if this scope, which is open on this thread, were not there; or nullptr.
+  /// The recorder that would receive the draws without this scope, which is open on this thread; or nullptr.
   [[nodiscard]] DrawRecorder* outer_recorder_of(const Sequence& sequence) const noexcept;
 
  private:

@@ -14,7 +14,7 @@ struct GeneratorState {
   }
 };
 
-/// Blocks for work on a device, from `first` on. Work that a CUDA graph records reads at every replay where
+/// Blocks for work on a device, from `first` on. Work captured into a CUDA graph reads at every replay where
 /// its blocks begin: then `base` is in the device's memory, the seed is base->seed, and the first block is
 /// base->offset + first.offset.
 struct RandomRange {

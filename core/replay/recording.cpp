@@ -1,4 +1,4 @@
-// Which recording a thread's work belongs to, and what happens on the host around each replay.
+// Which Recording a thread's work belongs to, and what happens on the host around each replay.
 #include "mezzo/core/replay/recording.h"
 
 #include <mutex>

@@ -1,6 +1,6 @@
-// The host's side of work that is recorded once and run many times (core/cuda/graph.h). A replay runs no line
-// of the host, so what ops note on the host while they are recorded is noted again at each replay: which
-// memory was written, and what optimizers and 16-bit copies of weights take for granted.
+// The host's side of a captured CUDA graph (core/cuda/graph.h). A replay runs no host code, so each replay
+// repeats what ops noted on the host during capture: which memory was written, and which state of optimizers
+// and of 16-bit copies of weights the kernels rely on.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@
 
 namespace mezzo::detail {
 
-/// Something on the host that recorded work depends on or changes. One object for each recording.
+/// Host state that a captured graph depends on or changes. One object for each Recording.
 class ReplayedState : public RefCounted {
  public:
-  /// The recording has ended. What is true now is true after each replay.
+  /// The capture has ended: the state as it is now is the state after each replay.
   virtual void recorded() = 0;
-  /// Makes true again what the recorded work takes for granted, by work in the current stream. Throws
-  /// StateError when it cannot.
+  /// Restores, by work in the current stream, the state that the captured kernels rely on. Throws StateError
+  /// when it cannot.
   virtual void before_replay() = 0;
-  /// The replay is in the stream, and versions have counted it.
+  /// The replay is in the stream, and the versions of all tensors it writes are bumped.
   virtual void after_replay() noexcept = 0;
 };
 
-/// What the host keeps of one recording, as long as the graph.
+/// What the host keeps of one captured graph, as long as the graph lives.
 class Recording {
  public:
   explicit Recording(Device device);
@@ -35,7 +35,7 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// The recording that this thread's work on `device` goes into; nullptr: none.
+  /// The Recording of the graph that this thread is capturing on `device`; nullptr: none.
   [[nodiscard]] static Recording* of(Device device) noexcept;
 
   /// The state of type T that belongs to `key`; made from `args` at the first call.
@@ -47,20 +47,20 @@ class Recording {
   }
   [[nodiscard]] ReplayedState* find(const void* key) const noexcept;
 
-  // What the work makes, and what it writes of memory that was there before, it makes and writes again in
-  // each replay: that counts as a write as long as the memory is somebody's. Storage says so by itself.
-  /// The same of memory that only kernels of the work write.
+  // Each replay bumps the version of every storage that was allocated or written during capture, as long as
+  // the storage lives. Storage reports its allocation and writes by itself.
+  /// Reports a write that only kernels make, without a version bump on the host.
   void wrote(Storage& storage) { note(storage, false); }
-  /// Whether the work has made or written this memory so far.
+  /// Whether the storage was allocated or written during the capture so far.
   [[nodiscard]] bool has_written(Storage& storage) const;
-  /// The graph refers to the memory: it is not freed before the graph. What the work makes is the graph's
-  /// anyway.
+  /// The graph refers to the memory: it is not freed before the graph. Storages that the work allocates are
+  /// the graph's anyway.
   void hold(const Ref<Storage>& storage);
   /// Memory that is written before each replay, for the work to read; none of it uses the place for anything
   /// else.
   [[nodiscard]] virtual Ref<Storage> new_input(std::size_t bytes) = 0;
 
-  /// To be called when all work is recorded.
+  /// To be called when all work is captured.
   void finish();
   [[nodiscard]] bool has_states() const noexcept { return !states_.empty(); }
   void before_replay();
@@ -69,7 +69,7 @@ class Recording {
  private:
   friend class mezzo::Storage;
   static void note_in_thread(Storage& storage, bool made);
-  /// The memory goes: no replay counts as a write to it any more.
+  /// The storage is freed: replays no longer bump its version.
   static void forget(Storage& storage) noexcept;
   void note(Storage& storage, bool made);
 
@@ -79,7 +79,7 @@ class Recording {
   std::vector<Ref<Storage>> held_;
 };
 
-/// While it lives, this thread's work on the recording's device belongs to the recording.
+/// While it lives, this thread's work on the Recording's device belongs to the Recording.
 class RecordingScope {
  public:
   explicit RecordingScope(Recording& recording);
@@ -91,7 +91,7 @@ class RecordingScope {
   Scope<Recording*> scope_;
 };
 
-/// Throws StateError: a recorded step cannot be replayed, as `got` is no longer what it was.
+/// Throws StateError: a captured step cannot be replayed, as `got` is no longer what it was.
 [[noreturn]] void refuse_replay(const char* expected, const char* got);
 
 }  // namespace mezzo::detail

@@ -31,7 +31,7 @@ std::vector<std::int64_t> shown_positions(std::int64_t size, bool elide) {
   return result;
 }
 
-/// The same in every locale.
+/// The number as text, the same in every locale; NaN is "nan".
 std::string number_text(double value, std::chars_format format, int digits) {
   if (std::isnan(value)) return "nan";
   std::array<char, 400> text;  // 309 digits, sign, point and 4 more

@@ -100,7 +100,7 @@ void append_double(std::string& out, double value) {
   }
 }
 
-/// Writes one value and what is below it.
+/// Writes one value and all values inside of it.
 class Writer {
  public:
   Writer(std::string& out, int indent) : out_(out), indent_(indent) {}

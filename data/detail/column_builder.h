@@ -34,7 +34,7 @@ class MissingValues {
   bool empty_ = false;
 };
 
-/// What all columns of a file share.
+/// The options that all columns of a file share.
 struct ColumnRules {
   MissingValues missing;
   std::optional<std::int64_t> fill_value;

@@ -1,4 +1,4 @@
-// std::from_chars, with what it leaves out: a plus sign, and numbers beyond the range.
+// std::from_chars, and the cases that it leaves out: a plus sign, and numbers beyond the range.
 #include "mezzo/data/detail/csv_number.h"
 
 #include <charconv>

@@ -18,7 +18,7 @@ struct CsvNumber {
 /// are infinite or 0.
 [[nodiscard]] CsvNumber parse_any_csv_number(std::string_view text) noexcept;
 
-/// The same, quicker where `text` is a few digits, which most integers are.
+/// parse_any_csv_number(), quicker where `text` is a few digits, which most integers are.
 [[nodiscard]] inline CsvNumber parse_csv_number(std::string_view text) noexcept {
   constexpr std::size_t kFitsAnyway = 15;  // digits that a double holds, too
   std::int64_t value = 0;

@@ -1,4 +1,4 @@
-// What is rare in CSV text: quotes, and places for messages.
+// The rare parts of reading CSV text: quotes, and places for messages.
 #include "mezzo/data/detail/csv_scanner.h"
 
 #include <utility>

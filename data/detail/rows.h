@@ -1,4 +1,4 @@
-// What data sets share that keep their samples as rows of tensors: checked indices, and rows copied out. Not
+// Shared by data sets that keep their samples as rows of tensors: checked indices, and rows copied out. Not
 // for use outside of data.
 #pragma once
 

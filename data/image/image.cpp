@@ -21,7 +21,7 @@ bool begins_with(std::span<const std::byte> bytes, std::string_view magic) {
   return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
 }
 
-/// What kind of file is meant by its first bytes, for the message.
+/// The kind of file by its first bytes, for the message.
 std::string image_kind(std::span<const std::byte> bytes) {
   if (bytes.empty()) return "an empty file";
   if (begins_with(bytes, "GIF8")) return "a GIF image";

@@ -35,7 +35,7 @@ struct ImageOptions {
 /// has no libpng or libjpeg-turbo. Source: torchvision.io.read_image, PIL.Image.convert.
 [[nodiscard]] Tensor read_image(const std::string& path, const ImageOptions& options = {});
 
-/// The same of an encoded image in memory. Source: torchvision.io.decode_image.
+/// read_image for an encoded image in memory. Source: torchvision.io.decode_image.
 [[nodiscard]] Tensor decode_image(std::span<const std::byte> bytes, const ImageOptions& options = {});
 
 /// Writes an image as PNG, all or nothing.

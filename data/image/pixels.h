@@ -14,7 +14,7 @@ struct Pixels {
   std::vector<std::uint8_t> bytes = {};
 };
 
-/// What a decoder is given besides the bytes.
+/// The arguments of a decoder besides the bytes.
 struct ImageLimits {
   const std::string& op;
   std::uint64_t max_pixels;

@@ -21,7 +21,7 @@ namespace {
 
 using PngMessage = std::array<char, 128>;
 
-/// What libpng's callbacks are given.
+/// The state of libpng's callbacks.
 struct PngIo {
   std::span<const std::byte> input = {};
   std::vector<std::uint8_t>* output = nullptr;
@@ -56,7 +56,7 @@ void take_png_bytes(png_structp png, png_bytep from, png_size_t count) {
 
 void flush_png(png_structp /*png*/) {}
 
-/// What reading and writing share.
+/// Base of reading and writing.
 class PngStruct {
  public:
   PngStruct() = default;
@@ -84,7 +84,7 @@ class PngReader final : public PngStruct {
   /// Up to the first row. False: message() says why.
   [[nodiscard]] bool read_header() {
     if (info_ == nullptr) return false;
-    // What is not needed is not unpacked: texts and profiles may be bombs of their own.
+    // Chunks that are not needed are not unpacked: texts and profiles may be decompression bombs.
     static constexpr std::array<png_byte, 40> kPassedOver{
         'i', 'C', 'C', 'P', 0, 'z', 'T', 'X', 't', 0, 'i', 'T', 'X', 't', 0, 't', 'E', 'X', 't', 0,
         's', 'P', 'L', 'T', 0, 'e', 'X', 'I', 'f', 0, 'h', 'I', 'S', 'T', 0, 't', 'I', 'M', 'E', 0};

@@ -23,7 +23,7 @@ detail::Utf8Character valid_character(const char* op, std::string_view text, std
 }  // namespace
 
 CharTokenizer::CharTokenizer(std::string_view text) {
-  // Marks instead of a list of all characters: a text has many more of them than there are different ones.
+  // Marks instead of a list of all characters: a text has many more characters than different characters.
   std::vector<bool> is_there(0x110000, false);
   for (std::size_t at = 0; at < text.size();) {
     const detail::Utf8Character character = valid_character("CharTokenizer", text, at);

@@ -25,7 +25,7 @@ class CharTokenizer {
   [[nodiscard]] std::string vocabulary() const;
 
   /// Shapes: [characters of text]. Dtypes: i64. Throws: ValueError, naming the byte, for a character that the
-  /// vocabulary does not have and for what is not UTF-8.
+  /// vocabulary does not have and for bytes that are not UTF-8.
   [[nodiscard]] Tensor encode(std::string_view text) const;
   /// Shapes: [n]. Dtypes: integers. Throws: ShapeError, DTypeError; IndexError for a number that is no token.
   [[nodiscard]] std::string decode(const Tensor& tokens) const;

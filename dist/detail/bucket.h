@@ -35,15 +35,15 @@ struct BucketPlan {
                                                    std::span<const std::size_t> order, int ranks,
                                                    const DataParallelOptions& options);
 
-/// Flat tensors that are used again once nobody else has a view of them. What lies between the places of a
-/// bucket is zeros and stays so.
+/// Flat tensors that are used again once nobody else has a view of them. Elements between the places of a
+/// bucket are zeros and stay so.
 class FlatMemory {
  public:
   FlatMemory(std::int64_t numel, DType dtype, Device device)
       : numel_(numel), dtype_(dtype), device_(device) {}
   [[nodiscard]] Tensor take();
   [[nodiscard]] Device device() const noexcept { return device_; }
-  /// Gives one back; views of it may be alive.
+  /// Gives a tensor of take() back; views of it may be alive.
   void give(Tensor flat);
 
  private:
@@ -64,7 +64,7 @@ struct Reduction {
 /// Sum over all ranks of `local` times factor, in `result`: of local's length, or of a part's where each rank
 /// gets its own. `local` is overwritten, and may be `result` where their dtypes and lengths are the same.
 void reduce_over(Transport& transport, const Tensor& local, const Tensor& result, const Reduction& how);
-/// The same of one rank alone.
+/// reduce_over for a group of one rank.
 void reduce_alone(const Tensor& local, const Tensor& result, const Reduction& how);
 /// Bytes that reduce_over sends from each of so many ranks.
 [[nodiscard]] std::uint64_t bytes_sent(const Tensor& local, const Reduction& how, int ranks);
@@ -84,12 +84,12 @@ class Bucket {
 
   /// Part `part` of a step begins; part 0 begins a step.
   void begin(int part);
-  /// The gradient at a place, and what was held back of it before; an undefined tensor is zeros.
+  /// Adds a place's gradient, and the gradient held back for it before; an undefined tensor is zeros.
   void add(std::size_t place, const Tensor& gradient, const Tensor& held);
   [[nodiscard]] bool is_full() const noexcept { return missing_ == 0; }
   /// All gradients of the part have come.
   void end_part();
-  /// The reduction begins; those of parts are complete then.
+  /// The reduction of the bucket begins; sums over parts are complete then.
   void start();
   /// Work::wait().
   void wait() const { work_.wait(); }

@@ -1,4 +1,4 @@
-// What each rank is about to do, as text: gathered, compared, and shown where two differ.
+// The collective that each rank is about to make, as text: gathered, compared, and shown where two differ.
 #include "mezzo/dist/detail/checked_transport.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// CheckedTransport: debug mode. Compares before each collective whether all ranks are about to make the same.
+// CheckedTransport: debug mode. Before each collective it checks that all ranks are about to make the same.
 #pragma once
 
 #include <cstdint>

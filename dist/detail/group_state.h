@@ -1,4 +1,4 @@
-// What a Group stands for: transports by device, and the thread that makes a CPU transport's calls.
+// The state behind a Group: transports by device, and the thread that makes a CPU transport's calls.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ class GroupState : public RefCounted {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] const Ref<Transport>& host() const noexcept { return host_; }
-  /// What texts and splits go through: the CPU, or the device of a group without a CPU transport.
+  /// The device that texts and splits go through: the CPU, or the group's if it has no CPU transport.
   [[nodiscard]] Device device() const noexcept { return device_; }
   [[nodiscard]] Ref<GroupState> split(std::span<const int> ranks);
 

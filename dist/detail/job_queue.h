@@ -13,7 +13,7 @@
 
 namespace mezzo::dist {
 
-/// One job: done, or what it threw.
+/// One job: done, or has thrown.
 class Job : public RefCounted {
  public:
   explicit Job(mezzo::detail::Function<void()> run) : run_(std::move(run)) {}

@@ -36,7 +36,7 @@ Launch checked(Launch launch) {
   return launch;
 }
 
-/// What mpirun or srun says.
+/// The launch by mpirun or srun.
 Launch find_mpi(const ReadVariable& read) {
   struct Names {
     const char *rank, *size, *local_rank, *local_size;

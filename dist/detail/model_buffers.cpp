@@ -31,7 +31,7 @@ void broadcast_flat(const std::vector<Tensor>& tensors, const Group& group) {
   if (group.rank() != 0) each_place([](const Tensor& tensor, const Tensor& place) { tensor.copy_(place); });
 }
 
-/// What Buckets need to know of the tensors they are of.
+/// The floating tensors as plan_buckets takes them, without names.
 nn::NamedTensors unnamed_floating(const std::vector<Tensor>& tensors) {
   nn::NamedTensors result;
   for (const Tensor& tensor : tensors)
@@ -134,7 +134,7 @@ void ModelBuffers::abandon() noexcept {
   try {
     const NoGrad no_grad;
     for (std::size_t i = 0; i < at_begin_.size(); ++i) buffers_[i].copy_(at_begin_[i]);
-  } catch (...) {  // those of a model that was moved meanwhile; the backward throws already
+  } catch (...) {  // the model was moved meanwhile; the backward throws already
   }
   at_begin_.clear();
 }

@@ -23,7 +23,7 @@ class ModelBuffers {
   void before_forward();
   /// A part's backward has ended.
   void end_part(int part);
-  /// That was the last one on this rank.
+  /// The last part of the step on this rank has ended.
   void end_step();
   /// The parts so far do not count.
   void abandon() noexcept;

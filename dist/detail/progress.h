@@ -23,7 +23,7 @@ struct CollectiveCall {
 /// Of this process. Threads may ask at any time.
 class Progress {
  public:
-  /// What the next calls are for: "gradients, bucket 2".
+  /// The purpose of the next calls: "gradients, bucket 2".
   void set_place(std::string_view place);
   [[nodiscard]] std::string place();
   /// `group` is empty for the group of all.

@@ -37,17 +37,16 @@ class Reducer final : public autograd::GradientReceiver {
   /// All that require grad, in the model's order, with their names.
   [[nodiscard]] const nn::NamedTensors& parameters() const noexcept;
 
-  /// What a forward of the model begins with, where this rank has no samples for one: its part of what is
-  /// done with the buffers.
+  /// Takes part in the buffers' exchange before a forward, where this rank has no samples for a forward.
   void begin_forward();
 
   // For a ShardedOptimizer.
   /// From now on the layout of the buckets stays, and a rank gets the reduced gradients of its own part of
-  /// each bucket only: those of `leaves[i]`, a leaf in the memory of shard i of this rank, become or are
-  /// added to its `.grad`; the parameters themselves get none. Throws: StateError when it is sharded already.
+  /// each bucket only: the gradients of `leaves[i]`, a leaf in the memory of this rank's shard i, become or
+  /// are added to its `.grad`; parameters get none. Throws: StateError when it is sharded already.
   void shard(std::vector<Tensor> leaves);
-  /// The shards of a rank, by bucket and place. Each bucket is cut into equal parts, the last ones of which
-  /// may be empty. Does not change once a layout was handed out by it.
+  /// The shards of a rank, by bucket and place. Each bucket is cut into equal parts, of which the last may be
+  /// empty. Does not change once a layout was handed out by it.
   [[nodiscard]] std::vector<ShardRange> shards(int rank);
   /// Gives every rank the values that each has written into its shards of the parameters.
   void gather_parameters();

@@ -47,7 +47,7 @@ Tensor own(Tensor gradient, const Tensor& leaf) {
   return is_own ? std::move(gradient) : clone(gradient.detach(), format);
 }
 
-/// What backward does with a gradient that nobody receives.
+/// Accumulates into `.grad`, as backward does where a leaf has no receiver.
 void accumulate(const Tensor& leaf, Tensor gradient) {
   with_grad(leaf, [&](Tensor& grad) {
     if (grad.defined())
@@ -57,7 +57,7 @@ void accumulate(const Tensor& leaf, Tensor gradient) {
   });
 }
 
-/// Adds a gradient to what is held back of a leaf's.
+/// Adds a gradient to a leaf's held-back gradient.
 void hold(HeldGradient& held, const Tensor& leaf, Tensor gradient) {
   with_grad(leaf, [&](Tensor& grad) {
     if (held.local.defined()) {
@@ -71,7 +71,7 @@ void hold(HeldGradient& held, const Tensor& leaf, Tensor gradient) {
   });
 }
 
-/// `.grad` becomes what it was before gradients were held back.
+/// Restores the `.grad` from before gradients were held back.
 void restore_grad(HeldGradient& held, const Tensor& leaf) {
   if (!held.local.defined()) return;
   const HeldGradient former = std::exchange(held, {});

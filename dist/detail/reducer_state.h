@@ -1,4 +1,4 @@
-// What a Reducer keeps: its parameters, what no_sync() holds back of their gradients, buckets, and how far
+// The state of a Reducer: its parameters, what no_sync() holds back of their gradients, buckets, and how far
 // the step is. Internal.
 #pragma once
 
@@ -65,7 +65,7 @@ struct Reducer::State {
   /// Of gradients that are not reduced.
   void accumulate_locally();
   void note_versions();
-  /// What was held back and is not in `.grad` any more does not count.
+  /// Drops held-back gradients that are not in `.grad` any more.
   void drop_stale_held();
   /// Parameters were written by gradients that were never reduced.
   void warn_of_local_steps();
@@ -91,7 +91,7 @@ struct Reducer::State {
   bool has_held = false;
   int local_steps = 0;  ///< steps since the last reduced backward
   int part = 0;
-  std::size_t next_bucket = 0;     ///< those before have been started
+  std::size_t next_bucket = 0;     ///< buckets before it have been started
   std::vector<std::size_t> ready;  ///< in the order in which gradients came
   bool is_layout_fixed = false;    ///< buckets stay as they are
   bool is_sharded = false;

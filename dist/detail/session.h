@@ -1,4 +1,4 @@
-// What the open session says to the rest of dist.
+// The open session, for the rest of dist.
 #pragma once
 
 #include <chrono>

@@ -17,7 +17,7 @@ typedef struct MezzoMpiRequest MezzoMpiRequest;  // a collective under way
 enum MezzoMpiType { MEZZO_MPI_F32, MEZZO_MPI_F64, MEZZO_MPI_I32, MEZZO_MPI_I64, MEZZO_MPI_U8 };
 enum MezzoMpiOp { MEZZO_MPI_SUM, MEZZO_MPI_MIN, MEZZO_MPI_MAX };
 
-/// What start() finds.
+/// The result of start().
 typedef struct MezzoMpiWorld {
   int rank, size;
   int local_rank, local_size;  // among the processes of this machine

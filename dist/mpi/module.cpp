@@ -109,7 +109,7 @@ const char* begin(MezzoMpiRequest** request, F call, const Block& block = {}) {
   return text_of(code);
 }
 
-/// The same for a call that moves blocks of so many bytes: `call(block, request)`.
+/// begin() for a call that moves blocks of so many bytes: `call(block, request)`.
 template <class F>
 const char* begin_blocks(std::size_t bytes, MezzoMpiRequest** request, F call) {
   Block block;

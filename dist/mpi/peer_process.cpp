@@ -1,4 +1,4 @@
-// What /proc says of a process.
+// The state of a process, read from /proc.
 #include "mezzo/dist/mpi/peer_process.h"
 
 #include <unistd.h>

@@ -27,7 +27,7 @@ class MpiTransport final : public Transport {
   [[nodiscard]] Ref<Transport> split(std::span<const int> ranks) override;
   void set_place(std::string_view place) override { progress().set_place(place); }
 
-  /// How many elements one call of MPI reduces at most; larger ones are cut. Tests make it small.
+  /// How many elements one call of MPI reduces at most; larger reductions are cut. Tests make it small.
   static void set_most_elements(int count) noexcept;
 
  private:

@@ -26,8 +26,8 @@ constexpr milliseconds kStartTime{10'000};
 constexpr milliseconds kAnswerTime{2000};
 /// How long a rank that ends all waits for a lower one that does so too.
 constexpr milliseconds kGiveWay{500};
-/// How often a process looks whether the others of its machine are still there. Open MPI's mpirun ends all a
-/// second after one has died.
+/// How often a process looks whether the other processes of its machine are still there. Open MPI's mpirun
+/// ends all a second after one has died.
 constexpr milliseconds kLook{50};
 /// When a process ends by itself, if nobody has ended it.
 constexpr milliseconds kLastResort{3000};
@@ -75,7 +75,7 @@ class Listing {
   std::string text_, more_;
 };
 
-/// What is said of a process that does not answer.
+/// The text about a process that does not answer.
 const char* silence_of(ProcessState state) {
   switch (state) {
     case ProcessState::stopped:
@@ -89,7 +89,7 @@ const char* silence_of(ProcessState state) {
   }
 }
 
-/// Ends the process with a line when what it watches takes longer than `limit`: calls of MPI that wait for
+/// Ends the process with a line when the watched call takes longer than `limit`: calls of MPI that wait for
 /// other processes, and have no limit of their own.
 class Watchdog {
  public:

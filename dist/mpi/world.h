@@ -29,8 +29,8 @@ class MpiWorld {
   [[nodiscard]] const Ref<JobQueue>& queue() const noexcept { return queue_; }
   [[nodiscard]] bool is_open() const noexcept { return is_open_; }
 
-  /// Until the collective is done. One that takes longer than the timeout ends all processes: the others are
-  /// asked where they are, and those that do not answer or are elsewhere are named.
+  /// Until the collective is done. One that takes longer than the timeout ends all processes: all other
+  /// processes are asked where they are, and processes that do not answer or are elsewhere are named.
   void wait(MezzoMpiRequest* request);
   /// Ends all processes where MPI reports an error.
   void check(const char* error);
@@ -85,7 +85,7 @@ class MpiWorld {
   /// The lowest rank that has said that it ends all, and since when.
   int ending_rank_ = -1;
   Clock::time_point ending_since_;
-  /// What another thread wants all processes ended for.
+  /// Why another thread wants all processes ended.
   std::mutex mutex_;
   std::string why_end_;
   std::atomic<bool> wants_end_{false};

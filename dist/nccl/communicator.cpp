@@ -94,7 +94,7 @@ NcclTransport::~NcclTransport() {
   }
 }
 
-/// A mark behind each replay of a recording that uses a communicator, which it keeps.
+/// Puts a mark of Watch behind each replay of a graph that uses a communicator, and keeps the communicator.
 class WatchedReplay final : public mezzo::detail::ReplayedState {
  public:
   explicit WatchedReplay(Ref<NcclTransport> transport) : transport_(std::move(transport)) {}

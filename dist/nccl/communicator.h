@@ -29,7 +29,7 @@ class NcclTransport final : public Transport {
 
  private:
   friend class WatchedReplay;
-  /// Lets replays of the recording that this thread makes be watched, and keeps the communicator for them.
+  /// Lets replays of the graph that this thread captures be watched, and keeps the communicator for them.
   void note_recorded();
   /// Makes the call in the device's current stream, watched. `f` gets the stream.
   template <class F>

@@ -1,5 +1,5 @@
 // How the processes of a group come to a communicator: what each tells the others before NCCL is asked, so
-// that what NCCL would wait for or refuse in a few words is an error that names it.
+// that a cause for which NCCL would wait or give a short refusal is an error that names it.
 #include <unistd.h>
 
 #include <array>
@@ -21,7 +21,7 @@ namespace mezzo::dist {
 
 namespace {
 
-/// What a process tells the others.
+/// The information that a process sends to the others.
 struct Member {
   std::string host;   ///< the machine's name
   std::string boot;   ///< which machine it is, among several of one name
@@ -92,7 +92,7 @@ Member this_process(int rank, Device device) {
   return member;
 }
 
-/// The same error in all processes.
+/// Throws DeviceError, alike in all processes, unless each member can take part and has a GPU of its own.
 void check_members(const std::vector<Member>& members, int rank) {
   for (std::size_t r = 0; r < members.size(); ++r) {
     if (members[r].error.empty()) continue;

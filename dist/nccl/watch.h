@@ -17,7 +17,7 @@
 
 namespace mezzo::dist {
 
-/// What a group's calls are, for messages and deadlines.
+/// The group of a call, for messages and deadlines.
 struct WatchedGroup {
   std::chrono::milliseconds timeout;
   std::string text;  ///< "rank 1 of 4 on cuda:1"

@@ -1,4 +1,4 @@
-// What all sources of bytes share, and the plain one.
+// The base of all sources of bytes, and the source of plain files.
 #include "mezzo/io/detail/byte_source.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Bytes that come one after the other, from a file as they are or unpacked on the way: what readers of
-// formats take, so that one reader serves both.
+// Bytes that come one after the other, from a file as they are or unpacked on the way: the input of format
+// readers, so that one reader serves both.
 #pragma once
 
 #include <cstddef>

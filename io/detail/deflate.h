@@ -27,7 +27,7 @@ inline constexpr std::uint64_t kMaxDeflateRatio = 1032;
 /// Whether bytes that begin so are a gzip file.
 [[nodiscard]] bool is_gzip(std::span<const std::byte> begin) noexcept;
 
-/// The bytes behind packed ones, of which one block at a time is in memory.
+/// Unpacks the bytes of another source, of which one block at a time is in memory.
 class InflateSource final : public ByteSource {
  public:
   /// Unpacks `packed`, which must end where the packed data do; in gzip's frame several members are one after
@@ -50,8 +50,8 @@ class UnpackedFile final : public ByteSource {
   UnpackedFile(const std::string& path, const std::string& op, std::uint64_t limit = ~std::uint64_t{0});
   [[nodiscard]] std::size_t read_some(std::span<std::byte> out) override { return source_->read_some(out); }
   [[nodiscard]] bool is_packed() const noexcept { return is_packed_; }
-  /// The most bytes that there can be: the size of a plain file, and kMaxDeflateRatio times that of a gzip'd
-  /// one. What a header asks for beyond this is refused before memory is taken for it.
+  /// The most bytes that there can be: the size of a plain file, and kMaxDeflateRatio times the size of a
+  /// gzip'd file. A header that asks for more is refused before memory is taken for it.
   [[nodiscard]] std::uint64_t max_size() const noexcept;
 
  private:

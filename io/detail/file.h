@@ -52,7 +52,7 @@ class InputFile {
 /// A file that appears under its name complete or not at all: bytes go to a temporary file beside it, which
 /// `commit` flushes to disk and renames. Readers see the old content or the new one, also when the process or
 /// the machine dies. A symbolic link is followed, and the file it leads to made or replaced; its mode stays.
-/// What a process that was killed left beside it is removed. Throws IoError with the system's reason.
+/// Files that a killed process left beside it are removed. Throws IoError with the system's reason.
 class AtomicFile {
  public:
   /// Throws IoError when the folder cannot be written, and when `path` exists and is read-only or no regular
@@ -65,7 +65,7 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  /// Has what is written so far on disk: a commit soon after takes no time but that of a new name.
+  /// Has what is written so far on disk: a commit soon after takes no time but for giving a new name.
   void flush();
   /// To be called once, last.
   void commit();

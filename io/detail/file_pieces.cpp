@@ -16,7 +16,7 @@ void read_pieces(const InputFile& file, std::span<const FilePiece> pieces) {
     for (std::size_t at = 0; at < piece.bytes.size(); at += kMost)
       parts.push_back({piece.bytes.subspan(at, std::min(kMost, piece.bytes.size() - at)), piece.begin + at});
   }
-  // Small ones go together, so that a chunk is worth a thread.
+  // Small parts go together, so that a chunk is worth a thread.
   const auto count = static_cast<std::int64_t>(parts.size());
   std::size_t total = 0;
   for (const FilePiece& part : parts) total += part.bytes.size();

@@ -35,8 +35,8 @@ class JsonTextInMemory final : public JsonText {
   std::string_view rest_;
 };
 
-/// What receives the text's parts, in their order. Strings may be moved from. An event may throw, which ends
-/// the scan.
+/// The receiver of the text's parts, in their order. Strings may be moved from. An event may throw, which
+/// ends the scan.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;

@@ -31,7 +31,7 @@ class MappedFile final : public RefCounted {
   /// "<op> '<path>'".
   [[nodiscard]] const std::string& op() const noexcept { return op_; }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
-  /// The same to be written. Throws: StateError unless mapped with copy_on_write.
+  /// The bytes for writing. Throws: StateError unless mapped with copy_on_write.
   [[nodiscard]] std::span<std::byte> writable_bytes() const;
 
  private:

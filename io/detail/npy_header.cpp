@@ -37,7 +37,7 @@ constexpr std::array<NpyDType, 9> kNpyDTypes{{{DType::f16, "f2"},
                                               {DType::u8, "u1"},
                                               {DType::boolean, "b1"}}};
 
-/// What a dtype that mezzo does not have is, and what to do about it.
+/// A dtype that mezzo does not have: its name, and what to do about it.
 struct Foreign {
   std::string_view name, fix;
 };
@@ -147,7 +147,7 @@ class NpyParser {
     if (error == std::errc::invalid_argument) fail_character();
     if (error != std::errc() || value < 0) fail("a size outside of 0 to 2^63 - 1");
     at_ += static_cast<std::size_t>(end - begin);
-    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // as Python 2 writes long ones
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // as Python 2 writes long integers
     return value;
   }
 

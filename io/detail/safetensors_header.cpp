@@ -23,8 +23,8 @@ using Entry = TensorEntry;
 /// Fields of a tensor's map at which reading ends, since only three are good.
 constexpr std::size_t kMaxFields = 16;
 constexpr std::size_t kBlockBytes = 65536;
-/// The shortest entry of a tensor: `"":{"dtype":"","shape":[],"data_offsets":[0,0]}` and a comma. What is
-/// shorter is refused and needs no room.
+/// The shortest entry of a tensor: `"":{"dtype":"","shape":[],"data_offsets":[0,0]}` and a comma. A shorter
+/// entry is refused and needs no room.
 constexpr std::size_t kLeastEntry = 48;
 
 /// A list of integers >= 0, or nothing.
@@ -39,7 +39,7 @@ std::optional<std::vector<std::int64_t>> read_sizes(const Value* value) {
   return sizes;
 }
 
-/// What a message shows of a field that is wrong.
+/// The text of a wrong field in a message.
 std::string shown(const Value* value) {
   if (value == nullptr) return "nothing";
   if (value->is_string()) return quote(value->as_string());
@@ -197,7 +197,7 @@ class EntryReader final : public JsonEvents {
   }
 
   [[noreturn]] void refuse_metadata(const Value& value) const {
-    // Depth is that of the list or map itself, where the value is one.
+    // depth_ is the depth of the list or map itself, where the value is one.
     const bool is_whole = depth_ == (value.is_list() || value.is_map() ? 2 : 1);
     if (is_whole) refuse(op_, "__metadata__ to be a map", to_string(value.kind()));
     refuse(op_, "strings in __metadata__", std::string(to_string(value.kind())) + " under " + quote(key_));

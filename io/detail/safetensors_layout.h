@@ -1,5 +1,5 @@
-// What reader and writer of safetensors must agree on: limits, the reserved key, and how many bytes a tensor
-// has. Not for use outside of io.
+// The layout that reader and writer of safetensors agree on: limits, the reserved key, and how many bytes a
+// tensor has. Not for use outside of io.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace mezzo::io::detail {
 
 /// The reference implementation's limit on the header.
 inline constexpr std::size_t kMaxHeaderBytes = 100'000'000;
-// What else keeps a hostile header from taking many times its size in memory; what would exceed it is not
-// written either.
+// Further limits, which keep a hostile header from taking many times its size in memory; files beyond them
+// are not written either.
 /// Values in a header, lists and maps included: some 500,000 tensors.
 inline constexpr std::size_t kMaxHeaderValues = std::size_t{1} << 22U;
 /// Lists and maps within each other.

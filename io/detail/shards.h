@@ -8,7 +8,7 @@
 
 namespace mezzo::io::detail {
 
-/// Whether a path is that of an index: "name.safetensors.index.json".
+/// Whether a path is an index: "name.safetensors.index.json".
 [[nodiscard]] bool is_shard_index(const std::string& path) noexcept;
 /// The index of the files that `path` was saved as.
 [[nodiscard]] std::string shard_index_of(const std::string& path);
@@ -17,7 +17,7 @@ namespace mezzo::io::detail {
 
 /// See TensorFile::save. The file's data exceed `max_shard_size`.
 void save_shards(const TensorFile& file, const std::string& path, std::uint64_t max_shard_size);
-/// See TensorFile::load. `path` is that of the index.
+/// See TensorFile::load. `path`: the index.
 [[nodiscard]] TensorFile load_shards(const std::string& path, Device device, const LoadOptions& options);
 
 }  // namespace mezzo::io::detail

@@ -1,4 +1,4 @@
-// What readers and writers of files do with tensors' memory.
+// The memory of tensors, as readers and writers of files handle it.
 #include "mezzo/io/detail/tensor_bytes.h"
 
 #include "mezzo/core/error.h"

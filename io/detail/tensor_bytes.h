@@ -17,7 +17,7 @@ void check_defined(std::string_view op, std::string_view name, const Tensor& ten
 [[nodiscard]] Tensor row_major_on_host(std::string_view op, std::string_view name, const Tensor& tensor);
 /// The bytes of a row-major tensor on the CPU.
 [[nodiscard]] std::span<std::byte> bytes_of(const Tensor& tensor);
-/// Makes bools of bytes from a file: 0 stays, all others become 1. What is right is not written to.
+/// Makes bools of bytes from a file: 0 stays, all others become 1. Bytes that are right are not written to.
 void make_bools(std::span<std::byte> bytes) noexcept;
 /// Number of elements, or -1 for a shape of a file that no tensor can have: a negative size, or a product of
 /// the sizes, zeros left out, that reaches layout::kMaxElements.

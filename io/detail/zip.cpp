@@ -82,7 +82,7 @@ class EntrySource final : public ByteSource {
 
 }  // namespace
 
-/// What the end records say.
+/// The content of the end records.
 struct ZipReader::End {
   std::uint64_t entries = 0, directory = 0, directory_size = 0;
 };

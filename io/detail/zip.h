@@ -72,7 +72,7 @@ class ZipWriter {
   explicit ZipWriter(AtomicFile& file, std::uint64_t zip64_from = 0xFFFFFFFFU)
       : file_(file), zip64_from_(zip64_from) {}
 
-  /// Appends an entry whose content is `parts`, one after the other. What is stored begins at a multiple of
+  /// Appends an entry whose content is `parts`, one after the other. A stored entry begins at a multiple of
   /// `alignment`; what is deflated is in memory once, packed. Throws: IoError in the name of `op` for a name
   /// that is no UTF-8 or longer than 60,000 bytes, and for `deflated` in a build without zlib.
   void add(const std::string& op, const std::string& name, std::span<const std::span<const std::byte>> parts,

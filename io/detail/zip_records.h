@@ -14,7 +14,7 @@ inline constexpr std::size_t kLocalSize = 30, kDirectorySize = 46, kEndSize = 22
                              kZip64LocatorSize = 20;
 /// The extra field that has sizes and offsets of 64 bits.
 inline constexpr std::uint16_t kZip64Field = 1;
-/// What stands in 16 and 32 bits for a number that ZIP64's records have.
+/// The placeholders of 16 and 32 bits for a number that is in ZIP64's records.
 inline constexpr std::uint32_t kNone16 = 0xFFFFU, kNone32 = 0xFFFFFFFFU;
 /// Flags: encrypted, strongly encrypted, directory encrypted; names in UTF-8.
 inline constexpr std::uint16_t kEncryptedFlags = 0x2041U, kUtf8Flag = 0x0800U;

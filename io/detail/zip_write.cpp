@@ -41,7 +41,7 @@ struct Written {
   std::uint64_t packed_size, size, header;
 };
 
-/// What both headers have in common, from the version that is needed to the length of the name.
+/// The fields that both headers share, from the version that is needed to the length of the name.
 void put_common(std::string& text, const Written& entry, bool is_wide, std::uint32_t packed,
                 std::uint32_t size) {
   const bool is_ascii =

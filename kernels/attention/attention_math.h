@@ -12,8 +12,8 @@
 
 namespace mezzo::kernels {
 
-/// What is taken from scores before the exponential: their largest one, or logsumexp in backward; 0 where
-/// that is -inf, since then all scores are, and exp(-inf - 0) is the 0 that each of their weights shall be.
+/// The number that is subtracted from scores before the exponential: the largest score, in backward
+/// logsumexp. 0 where that is -inf: then all scores are -inf, and exp(-inf - 0) gives weights of 0.
 template <class T>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T attention_shift(T largest) {
   return largest == -std::numeric_limits<T>::infinity() ? T(0) : largest;
@@ -54,15 +54,15 @@ struct OnlineSoftmax {
   }
 };
 
-/// The words that decide which weights dropout keeps: that of weight i is word i % 4 of block i / 4, and the
-/// weight is kept where it is below keep_threshold(p), as in random_mask (ops/random.h).
+/// The random words that decide which weights dropout keeps: weight i has word i % 4 of block i / 4, and is
+/// kept where the word is below keep_threshold(p), as in random_mask (ops/random.h).
 class AttentionWords {
  public:
   /// Two numbers, readable where this runs: key and stream of the Philox sequence.
   MEZZO_HD MEZZO_ALWAYS_INLINE explicit AttentionWords(const std::int64_t* seed)
       : key_(philox_key(static_cast<std::uint64_t>(seed[0]))), stream_(static_cast<std::uint64_t>(seed[1])) {}
 
-  /// Those of weights 4 block to 4 block + 3.
+  /// The words of weights 4 block to 4 block + 3.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE PhiloxBlock operator()(std::int64_t block) const {
     return Philox{}(philox_counter(static_cast<std::uint64_t>(block), stream_), key_);
   }
@@ -79,7 +79,7 @@ class AttentionWords {
 [[nodiscard]] inline std::uint64_t keep_threshold(double dropout_p) {
   return static_cast<std::uint64_t>(std::llround((1 - dropout_p) * 0x1p32));
 }
-/// What a kept weight is multiplied by.
+/// The factor of a weight that dropout keeps.
 [[nodiscard]] inline double keep_factor(double dropout_p) { return dropout_p < 1 ? 1 / (1 - dropout_p) : 0; }
 
 }  // namespace mezzo::kernels

@@ -5,8 +5,8 @@
 //
 // Forward: a task is a block of queries of one head and walks over its keys with an online softmax. Backward:
 // a task is a head, or a part of its keys where there are few heads, and walks over tiles of keys and,
-// within, over blocks of queries: so the gradients of keys and values are added up in the cache and those of
-// queries once per tile. Parts are added up in order. Tasks depend on sizes only, so the bits do not depend
+// within, over blocks of queries: so the gradients of keys and values are added up in the cache, and the
+// queries' once per tile. Parts are added up in order. Tasks depend on sizes only, so the bits do not depend
 // on the number of threads.
 //
 // Source: Dao et al., "FlashAttention", 2022 (tiles and recomputation).

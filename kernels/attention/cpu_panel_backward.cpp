@@ -88,7 +88,7 @@ class BackwardPanels {
   [[nodiscard]] bool wants_dq() const { return dq_.data != nullptr; }
   [[nodiscard]] bool has_mask() const { return tiles_.a.mask.data != nullptr; }
   static TileRows<const float> constant(TileRows<float> rows) { return {rows.data, rows.ld}; }
-  /// The first block that takes a key: earlier queries take none of those from it on.
+  /// The first block that takes a key: earlier queries take neither this key nor later keys.
   [[nodiscard]] std::int64_t first_query(std::int64_t key) const {
     return tiles_.a.causal ? key / kQueriesOfBlock * kQueriesOfBlock : 0;
   }

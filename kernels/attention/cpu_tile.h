@@ -1,6 +1,5 @@
-// What attention's tiles are made of: rows of a head as the product engines read them, and the passes over
-// rows of scores between the products. Apart from cpu.cpp, which has the order in which tiles are
-// taken.
+// The parts of attention's tiles: rows of a head as the product engines read them, and the passes over rows
+// of scores between the products. Apart from cpu.cpp, which has the order in which tiles are taken.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +58,7 @@ struct Head {
       convert(row(first + r), dtype, buffer + r * cols, dtype_of<T>, cols);
     return {buffer, cols};
   }
-  /// The same with `ld` numbers per row, zeros behind its own; in place where they lie so.
+  /// load() with `ld` numbers per row, zeros behind the row's own; in place where rows lie so.
   template <class T>
   [[nodiscard]] TileRows<const T> load_padded(std::int64_t first, std::int64_t count, std::int64_t ld,
                                               T* buffer) const {
@@ -101,7 +100,7 @@ struct AddScaledFn {
   T factor;
   MEZZO_ALWAYS_INLINE T operator()(T sum, T x) const { return sum + x * factor; }
 };
-/// The same of four x, one after the other.
+/// sum + x0 * f[0] + x1 * f[1] + x2 * f[2] + x3 * f[3], added from left to right
 template <class T>
 struct AddFourScaledFn {
   T f[4];
@@ -186,7 +185,7 @@ struct WeightFn {
 };
 
 /// row = scores where they are not just row * scale; returns the factor that is left to apply. A factor that
-/// is not positive is applied here, because the largest score is then not that of the largest product.
+/// is not positive is applied here, because the largest product does not have the largest score then.
 template <class T>
 MEZZO_ALWAYS_INLINE T to_scores(T* row, std::int64_t n, T scale, MaskRow<T> mask) {
   if (mask.values != nullptr) {
@@ -234,7 +233,7 @@ struct DotRow {
   }
 };
 
-/// What backward's pass over a row needs beside it.
+/// Arguments of backward's pass over a row of scores.
 template <class T>
 struct GradientRow {
   T scale;
@@ -243,7 +242,7 @@ struct GradientRow {
   T mean;         ///< of the weights' gradients: grad . out
   const T* kept;  ///< factors of dropout, if there is any
 };
-/// products -> weights after dropout; through (grad v^T) -> gradients of the products. Those in [n, cols)
+/// products -> weights after dropout; through (grad v^T) -> gradients of the products. Elements in [n, cols)
 /// become 0.
 template <class T, bool kDropout>
 struct GradientsOfRow {

@@ -180,7 +180,7 @@ class FlashBlock : public AttentionWeights<Tiles, kResult> {
   typename Base::QueryNumbers queries_[Tiles::kRows];  ///< if they are rows
 };
 
-/// Columns of a tile, for the registers: sums of 128 columns take as many as those of 64 for two results.
+/// Columns of a tile, for the registers: sums of 128 columns take as many as two results' sums of 64.
 [[nodiscard]] constexpr int flash_columns(AttentionResult result, int width) {
   return (width > 64 ? 32 : 64) / (result == AttentionResult::keys_and_values ? 2 : 1);
 }

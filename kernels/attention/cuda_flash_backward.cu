@@ -1,4 +1,4 @@
-// The gradients of attention by flash kernels: q's in one launch, those of k and v in another.
+// The gradients of attention by flash kernels: q's in one launch, k's and v's in another.
 #include "mezzo/kernels/attention/cuda_flash.h"
 #include "mezzo/kernels/attention/cuda_gradients.h"
 

@@ -49,7 +49,7 @@ class FlashTile {
 
   __device__ explicit FlashTile(std::size_t offset) : chunks_(kRows * kChunks, offset) {}
 
-  /// At row row_begin of `from`, with its begin set to that of a head.
+  /// At row row_begin of `from`, whose begin is a head's.
   template <class S>
   [[nodiscard]] __device__ static FlashWalk<S> walk(const TileSource& from, std::int64_t row_begin) {
     return {static_cast<const S*>(from.array.data) + from.begin + (row_begin + row()) * from.row_step +
@@ -79,13 +79,13 @@ class FlashTile {
     load_matrices<false>(chunks_, from(named(lane() % 16, lane() / 16), row, 2 * k), words);
   }
   /// The transpose of columns 16 k to 16 k + 15 of rows `row` to row + 15 (row % 16 == 0) as two right
-  /// operands: words 0 and 1 of the first eight rows, 2 and 3 of the others.
+  /// operands: words 0 and 1 of the first eight rows, 2 and 3 of the last eight.
   __device__ MEZZO_ALWAYS_INLINE void right_transposed(int row, int k, std::uint32_t (&words)[4]) const {
     load_matrices<false>(chunks_, from(named(lane() / 16 * 8 + lane() % 8, lane() / 8 % 2), row, 2 * k),
                          words);
   }
   /// Columns `column` to column + 15 (column % 16 == 0) of rows 16 k to 16 k + 15 as two right operands:
-  /// words 0 and 1 of the first eight columns, 2 and 3 of the others.
+  /// words 0 and 1 of the first eight columns, 2 and 3 of the last eight.
   __device__ MEZZO_ALWAYS_INLINE void right(int k, int column, std::uint32_t (&words)[4]) const {
     load_matrices<true>(chunks_, from(named(lane() % 16, lane() / 16), 16 * k, column / 8), words);
   }
@@ -123,10 +123,9 @@ class FlashTile {
   Shared<RawWords<4>> chunks_;
 };
 
-/// What a thread has of the tile of weights, and the two products, for heads of up to kHeadWidth elements.
-/// Each of the four warps has 16 rows and all columns: the weights, as the matrix unit leaves them in the
-/// lanes, are its next operand as they are. kPlainCall: no mask, no dropout, and all rows are aligned
-/// vectors.
+/// A thread's part of the tile of weights, and the two products, for heads of up to kHeadWidth elements. Each
+/// of the four warps has 16 rows and all columns: the weights, as the matrix unit leaves them in the lanes,
+/// are its next operand as they are. kPlainCall: no mask, no dropout, and all rows are aligned vectors.
 template <class S, int kHeadWidth, int kColumnsOfTile, bool kPlainCall>
 class FlashTiles {
  public:

@@ -11,9 +11,9 @@
 
 namespace mezzo::kernels::cuda {
 
-/// What FmaTiles does, for sources of S (Half, BFloat16). Each of the four warps has 16 rows of the square
-/// and all its columns: the weights, as the matrix unit leaves them in the lanes, are its next operand as
-/// they are, and no lane asks another for them.
+/// FmaTiles on the matrix units, for sources of S (Half, BFloat16). Each of the four warps has 16 rows of the
+/// square and all its columns: the weights, as the matrix unit leaves them in the lanes, are its next operand
+/// as they are, and no lane asks another for them.
 template <class S>
 class MmaTiles {
  public:

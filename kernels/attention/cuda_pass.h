@@ -1,5 +1,5 @@
-// What one launch of an attention kernel computes, whichever way its products are made: one of the results of
-// attention or of its gradients.
+// One launch of an attention kernel, whichever way its products are made: it computes the output, or a
+// gradient.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@ namespace mezzo::kernels::cuda {
 /// keys_and_values: both gradients (cuda_flash.h).
 enum class AttentionResult { output, queries, keys, values, keys_and_values };
 
-/// What one launch computes: row r of `out` is the sum over c of weight(r, c) * row c of z, where the weight
-/// comes of the score, which is row r of x times row c of y, and in the gradients of queries and keys of row
-/// r of grad_x times row c of grad_y. Rows are queries and columns are keys for output and queries, and the
-/// reverse for keys and values. keys_and_values has the values' gradient in `second_out`, with grad_y as its
-/// z.
+/// One launch: row r of `out` is the sum over columns c of weight(r, c) * row c of z. The weight is a
+/// function of the score, row r of x times row c of y; for the gradients of queries and keys also of row r of
+/// grad_x times row c of grad_y. Rows are queries and columns are keys for output and queries, the reverse
+/// for keys and values. keys_and_values has the keys' gradient in `out` and the values' in `second_out`, with
+/// grad_y for z.
 template <class T>
 struct AttentionPass {
   TileSource x, y, grad_x, grad_y, z, out, second_out;
@@ -28,8 +28,8 @@ struct AttentionPass {
   std::int64_t mask_steps[4] = {};
   bool causal = false;
   T scale = 1;
-  /// What products are multiplied by to be scores, and scores when they become exponents: together the scale,
-  /// in the unit of the kernel's powers.
+  /// score = product * score_scale, exponent = score * exponent_scale: together they are the scale, in the
+  /// unit of the kernel's powers.
   T score_scale = 1, exponent_scale = 1;
   const std::int64_t* seed = nullptr;  ///< nullptr: no dropout
   std::uint64_t keep_threshold = 0;
@@ -62,7 +62,7 @@ struct AttentionPass {
   return TileSource(attention.q).joined && keys_of(attention).joined && values_of(attention).joined;
 }
 
-/// What all passes over the same scores have in common, with queries as rows.
+/// The members that all passes over the same scores share, with queries as rows.
 template <class T>
 [[nodiscard]] AttentionPass<T> pass_of(const Attention& attention, void* logsumexp) {
   AttentionPass<T> pass;

@@ -52,7 +52,7 @@ struct TileSource {
     with_stored<Among::floating>(
         array.dtype, [&](auto stored) { load_four_stored<decltype(stored)>(row, column, values); });
   }
-  /// The same for an array that is known to be of S.
+  /// load_four for an array that is known to be of S.
   template <class S, class T>
   __device__ MEZZO_ALWAYS_INLINE void load_four_stored(std::int64_t row, std::int64_t column,
                                                        T (&values)[kPack]) const {

@@ -1,4 +1,4 @@
-// What a block of attention does with a tile of scores, whichever way their products are made: masks, the
+// The work of a block of attention on a tile of scores, whichever way their products are made: masks, the
 // online softmax or the weights of backward, dropout, and the result's rows.
 #pragma once
 
@@ -62,7 +62,7 @@ class AttentionWeights {
     return pass_.causal && kQueriesAreRows && end < columns ? end : columns;
   }
 
-  /// f(i, j, query, key) for every weight of the thread; query and key count from the first ones of the tile.
+  /// f(i, j, query, key) for every weight of the thread; query and key count from the first of the tile.
   template <class F>
   __device__ static MEZZO_ALWAYS_INLINE void each(const F& f) {
     MEZZO_UNROLL
@@ -144,8 +144,8 @@ class AttentionWeights {
     return value;
   }
 
-  /// What the power of a weight is, given what is taken from the scores of its query: one instruction, the
-  /// same whether the scale comes here or came before.
+  /// The exponent of a weight, given the shift of its query: one instruction, whether the scale is applied
+  /// here or was applied to the score.
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T exponent(T score, T shift) const {
     return add_product(-shift, score, pass_.exponent_scale);
   }
@@ -172,7 +172,7 @@ class AttentionWeights {
     drop(weights);
   }
 
-  /// What is taken from the scores of a query in backward, and its sum of gradient times output.
+  /// The shift of a query's scores in backward, and its sum of gradient times output.
   struct QueryNumbers {
     T shift = 0, delta = 0;
   };
@@ -192,7 +192,7 @@ class AttentionWeights {
       weights[i][j] = Powers::of(exponent(weights[i][j], shift(kQueriesAreRows ? i : j)));
     });
   }
-  /// p into the gradients of the scores, given those of the dropped weights.
+  /// p into the gradients of the scores, given the gradients of the weights after dropout.
   template <class Delta>
   __device__ MEZZO_ALWAYS_INLINE void to_score_gradients(Square& weights, Square& grads,
                                                          const Delta& delta) const {

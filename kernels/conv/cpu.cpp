@@ -22,7 +22,7 @@
 namespace mezzo::kernels::cpu {
 namespace {
 
-/// As T, widened where it is not.
+/// An array as elements of T: in place, or widened into memory of its own.
 template <class T>
 class Widened {
  public:
@@ -45,7 +45,7 @@ class Widened {
 
 #ifdef MEZZO_HAVE_ONEDNN
 /// Where direct loops or columns are faster than oneDNN (measured): it fills up few input channels to a
-/// vector of them, and has no good way for depthwise ones with several outputs of a channel.
+/// vector of them, and has no good way for depthwise convolutions with several outputs of a channel.
 bool are_columns_faster(ConvMap map, const ConvShape& part) {
   constexpr std::int64_t kFewChannels = 8;
   if (is_depthwise(part)) return part.out_channels > part.in_channels && part.groups > 1;

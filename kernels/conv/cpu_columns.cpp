@@ -1,6 +1,6 @@
 // Convolutions as matrix products over columns (cpu_rows.h), which are gathered in panels that stay in the
-// cache, never as a whole. The products are the tile engines' of gemm/cpu_tile.h. Depthwise ones are direct
-// loops (cpu_depthwise.h).
+// cache, never as a whole. The products are the tile engines' of gemm/cpu_tile.h. Depthwise convolutions are
+// direct loops (cpu_depthwise.h).
 #include <algorithm>
 
 #include "mezzo/kernels/conv/cpu_depthwise.h"
@@ -47,7 +47,7 @@ void for_groups(const ConvPart<T>& part, const F& f) {
   }
 }
 
-/// f(panel) for all panels, those of one range of places after each other.
+/// f(panel) for all panels; panels of one range of places come after each other.
 template <class T, class F>
 void for_panels(const Group<T>& group, const F& f) {
   for (std::int64_t place = 0; place < group.places; place += kPanelPlaces) {

@@ -52,8 +52,8 @@ class Geometry {
     for (; d < Windows::kDims; ++d) {
       input_.push_back(w.input[d]), output_.push_back(w.output[d]), kernel_.push_back(w.kernel[d]);
       stride.push_back(w.stride[d]), dilation.push_back(w.dilation[d] - 1), front.push_back(w.padding[d]);
-      // What the last window needs, or, where it stops short of the input's end, up to a stride more: oneDNN
-      // takes no padding below minus a stride.
+      // The padding that the last window needs, or, where it stops short of the input's end, up to a stride
+      // more: oneDNN takes no padding below minus a stride.
       const std::int64_t needed = w.position(d, w.output[d] - 1, w.kernel[d] - 1) + 1 - w.input[d];
       behind.push_back(std::max(needed, std::min<std::int64_t>(0, needed + w.stride[d] - 1)));
     }
@@ -68,8 +68,8 @@ class Geometry {
     if (shape_.groups > 1) steps.insert(steps.begin(), rows * strides_.weight);
     return with_strides(weight_dims(), steps);
   }
-  /// What the primitive is asked for: channels-last images as they are, and row-major ones for a plain
-  /// product (nothing is gained that the way to another layout would not cost), all else as it likes.
+  /// The layouts that the primitive is asked for: channels-last images as they are, row-major images as they
+  /// are for a plain product (another layout would gain no more than it costs), all else as oneDNN likes.
   [[nodiscard]] Desc asked_x(DataType type) const { return asked(dims(shape_.in_channels, input_), type); }
   [[nodiscard]] Desc asked_y(DataType type) const { return asked(dims(shape_.out_channels, output_), type); }
   [[nodiscard]] Desc asked_weight(DataType type) const { return {weight_dims(), type, Tag::any}; }
@@ -182,7 +182,7 @@ std::int64_t floats(const Desc& desc) {
   return static_cast<std::int64_t>((desc.get_size() + sizeof(float) - 1) / sizeof(float));
 }
 
-/// A primitive that threads share: memory objects and scratchpad are those of a run.
+/// A primitive that threads share: memory objects and scratchpad belong to a run.
 class Step {
  public:
   Step() = default;
@@ -249,7 +249,7 @@ class Array {
   Step reorder_;
 };
 
-/// Images in the primitive's layout: those of a part, or scratch memory.
+/// Images in the primitive's layout: in a part, or in scratch memory.
 class InnerImages {
  public:
   InnerImages(const Array& array, float* outer)

@@ -18,9 +18,9 @@ struct ConvImages {
   std::int64_t batch_stride, channel_stride, place_stride;
 };
 
-/// One map of the part whose sizes are `shape`, in type T: of x, y and weight the one that it computes is
-/// written and the others are read. The weight is [out channels, in channels / groups, kernel] with rows
-/// `weight_stride` apart and dense within. `bias`, of the channels that are written, or null for none.
+/// One map of the part whose sizes are `shape`, in type T: of x, y and weight, the map writes its result and
+/// reads the two others. The weight is [out channels, in channels / groups, kernel] with rows `weight_stride`
+/// apart and dense within. `bias`, of the channels that are written, or null for none.
 template <class T>
 struct ConvPart {
   ConvMap map;

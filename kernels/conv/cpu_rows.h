@@ -25,14 +25,14 @@ struct OutputRange {
   return range;
 }
 
-/// What is gathered at a time: rows [row, row + rows) of all in_channels * kernels, columns [place, place +
-/// places) of all outputs.
+/// The part of the columns that is gathered at a time: rows [row, row + rows) of all in_channels * kernels,
+/// columns [place, place + places) of all outputs.
 struct ColumnPanel {
   std::int64_t row, rows, place, places;
 };
 
-/// f(column, count, x, inside): `count` neighbouring columns from `column` on lie in one row of outputs; of
-/// them, those in `inside`, numbered from `column` too, are x[i * stride], the others are outside.
+/// f(column, count, x, inside): `count` neighbouring columns from `column` on lie in one row of outputs;
+/// columns in `inside`, numbered from `column` too, are x[i * stride], all others are outside of the image.
 template <class X, class F>
 MEZZO_ALWAYS_INLINE void for_column_runs(const Windows& windows, X* channel, std::int64_t position,
                                          std::int64_t place, std::int64_t places, const F& f) {

@@ -1,5 +1,5 @@
-// The ways of our own in which the maps of kernels/conv/conv.h are computed on a CUDA device. Neither
-// writes the gradient of a bias.
+// Our own algorithms, beside cuDNN, for the maps of kernels/conv/conv.h on a CUDA device. None writes the
+// gradient of a bias.
 #pragma once
 
 #include "mezzo/kernels/conv/conv.h"
@@ -11,9 +11,9 @@ namespace mezzo::kernels::cuda {
   return a.dtype == DType::f64 || b.dtype == DType::f64 || c.dtype == DType::f64 ? DType::f64 : DType::f32;
 }
 
-/// As matrix products with the columns of the input: what each window covers. Columns are made for as much of
-/// the batch as fits conv_column_bytes() and, where a window covers one place, not at all. Products run as
-/// kernels/gemm/gemm.h says, sums over parts of the batch are kept in the compute dtype.
+/// The maps as matrix products with columns of the input: the elements that each window covers. Columns are
+/// made for as much of the batch as fits conv_column_bytes() and, where a window covers one place, not at
+/// all. Products run as kernels/gemm/gemm.h says, sums over parts of the batch are kept in the compute dtype.
 void columns_forward(Device device, const ConvShape& shape, const View& y, const View& x, const View& weight,
                      const void* bias);
 void columns_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,
@@ -21,8 +21,8 @@ void columns_input_gradient(Device device, const ConvShape& shape, const View& x
 void columns_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
                              const View& y);
 
-/// How much memory columns may take, unless those of one place, or of one channel per group of a sample's
-/// gradient, take more. 256 MiB at first; for tests.
+/// How much memory columns may take, unless the columns of one place, or of one channel per group of a
+/// sample's gradient, take more. 256 MiB at first; for tests.
 [[nodiscard]] std::int64_t conv_column_bytes();
 void set_conv_column_bytes(std::int64_t bytes);
 
@@ -42,18 +42,18 @@ void direct_input_gradient(Device device, const ConvShape& shape, const View& x,
 void direct_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
                             const View& y);
 
-/// The same maps of depthwise convolutions with kernels of 3 x 3, 5 x 5 and 7 x 7 and stride 1, or 3 x 3 and
-/// stride 2; false, and nothing is computed, where a shape, layout or dtype has no such kernel.
+/// Depthwise convolutions by strips (cuda_strips.cu): kernels of 3 x 3, 5 x 5 and 7 x 7 and stride 1, or 3 x
+/// 3 and stride 2; false, and nothing is computed, where a shape, layout or dtype has no such kernel.
 [[nodiscard]] bool strips_forward(Device device, const ConvShape& shape, const View& y, const View& x,
                                   const View& weight, const void* bias);
 [[nodiscard]] bool strips_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,
                                          const View& weight, const void* bias);
 [[nodiscard]] bool strips_weight_gradient(Device device, const ConvShape& shape, const View& weight,
                                           const View& x, const View& y);
-/// Whether they are taken. They are at first; for tests.
+/// Whether strips are used; true at first. For tests.
 void set_conv_by_strips(bool allowed);
 
-/// Whether they may count in 32 bits, where sizes allow it. They may at first; for tests.
+/// Whether the direct kernels may count in 32 bits, where sizes allow it; true at first. For tests.
 void set_direct_narrow_places(bool allowed);
 
 }  // namespace mezzo::kernels::cuda

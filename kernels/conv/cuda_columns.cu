@@ -1,7 +1,7 @@
 // Convolutions as products of matrices. The rows of every product are places of y, the columns of its second
 // factor are what a window covers: channels and kernel positions, in this order for row-major images and the
-// other way round for channels-last ones, so that neighbouring threads move neighbouring elements. Columns
-// have x's own dtype, which keeps 16-bit products on tensor cores; those of the input gradient are sums and
+// other way round for channels-last images, so that neighbouring threads move neighbouring elements. Columns
+// have x's own dtype, which keeps 16-bit products on tensor cores; columns of the input gradient are sums and
 // have the compute dtype. The input gradient is gathered: each position adds up the windows that cover it.
 #include <algorithm>
 #include <atomic>
@@ -25,8 +25,8 @@ std::atomic<std::int64_t>& column_bytes() {
   return bytes;
 }
 
-/// What of a convolution has its columns in memory at a time: samples, places of y, and channels of each
-/// group, from the first of each on. Places are all unless there is one sample.
+/// The part of a convolution whose columns are in memory at a time: samples, places of y, and channels of
+/// each group, from the first of each on. Places are all unless there is one sample.
 struct Part {
   std::int64_t sample, samples, place, places, channel, channels;
 };
@@ -51,8 +51,8 @@ struct Factor {
 
 // --- kernels
 
-/// How a kernel's indices become places: those of x's channels, as many as the part has, in the order of
-/// memory. The elements of columns may be more than a narrow Index counts.
+/// How a kernel's indices become places of x's channels, as many as the part has, in the order of memory. The
+/// elements of columns may be more than a narrow Index counts.
 template <class Index>
 struct PartPlaces {
   PartPlaces(const ConvShape& shape, const Part& part, std::int64_t places)
@@ -211,8 +211,8 @@ void multiply_places(Device device, const Geometry& s, const Part& part, std::in
 
 Factor transposed(const Factor& x) { return {x.data, x.dtype, x.column, x.row, x.sample, x.group}; }
 
-/// What remains of a bias for products to add: nothing when groups have parts of their own, for which it is
-/// written into the result first.
+/// The bias as products add it: with one group as their bias; with several it is written into the result
+/// first, and products add to that.
 struct ProductBias {
   ProductBias(Device device, const ConvShape& shape, const View& result, const void* data) {
     if (data == nullptr) return;

@@ -48,7 +48,7 @@ namespace {
 constexpr std::size_t kCandidates = 5;
 constexpr int kTimings = 5;
 /// Convolutions that are remembered. A program with ever new sizes has them forgotten at this number, but for
-/// those that a recorded graph may run again.
+/// the plans that a captured graph may run again.
 constexpr std::size_t kMostPlans = 1024;
 
 /// x, weight and y as cuDNN finds them.
@@ -83,12 +83,12 @@ class Convolution {
       timed_ = true;
       take_fastest(pointers, result_bytes, stream);
     }
-    // From the stream's own pool: later maps in the stream reuse it, those of other streams do not.
+    // From the stream's own pool: later maps in the stream reuse it, maps in other streams do not.
     const Scratch workspace(stream.device(), plan_->workspace);
     check_dnn(start(*plan_, pointers, workspace.data()));
     mezzo::cuda::after_launch(stream);
   }
-  /// What the map is, and what it runs with.
+  /// The map, and the plan that it runs with.
   [[nodiscard]] std::string description() const {
     const std::string way = problem_.map == ConvMap::forward          ? "conv forward"
                             : problem_.map == ConvMap::input_gradient ? "conv input gradient"
@@ -257,8 +257,8 @@ bool takes_tf32(Device device, DType a, DType b) {
          (mezzo::cuda::allow_tf32() || (is_16bit(a) && is_16bit(b)));
 }
 
-/// Bytes that widened copies of operands may take; larger ones are left to our own way, which walks over the
-/// batch.
+/// Bytes that widened copies of operands may take; convolutions that need more are left to our own
+/// algorithms, which walk over the batch.
 constexpr std::int64_t kMostCopies = std::int64_t{4} << 30;
 
 /// A call of dnn_conv: its arrays, and which of them are read.

@@ -12,10 +12,10 @@ namespace mezzo::kernels::cuda {
 [[nodiscard]] bool dnn_conv(Device device, ConvMap map, const ConvShape& shape, const View& x,
                             const View& weight, const View& y, const void* bias);
 
-/// What became of the maps so far, in this process; for tests.
+/// Counts of the maps so far, in this process; for tests.
 struct DnnConvCounts {
   std::uint64_t plans = 0;     ///< questions for a plan
-  std::uint64_t refusals = 0;  ///< those without an answer
+  std::uint64_t refusals = 0;  ///< questions without an answer
   std::uint64_t runs = 0;      ///< maps that cuDNN computed
 };
 [[nodiscard]] DnnConvCounts dnn_conv_counts();

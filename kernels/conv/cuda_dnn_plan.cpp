@@ -140,8 +140,8 @@ void set_factors(const DnnDescriptor& operation, const Names& names, const DnnPr
   }
 }
 
-/// Whether an engine does what is promised: the same bits in every run, one rounding, no error but that of a
-/// sum of products (transforms have larger ones, and spread an infinity), f32 in f32.
+/// Whether an engine does what is promised: the same bits in every run, one rounding, no larger error than a
+/// sum of products has (transforms have larger errors, and spread an infinity), f32 in f32.
 bool keeps_contract(const DnnProblem& problem, const DnnDescriptor& config) {
   const DnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   config.get(CUDNN_ATTR_ENGINECFG_ENGINE, engine);

@@ -19,7 +19,7 @@ struct DnnProblem {
   std::int64_t batch, in_channels, out_channels, groups;
   bool channels_last;  ///< then the weight lies so too: output channels, kernel positions, input channels
   Windows windows;
-  /// What divides the addresses of x, weight and y.
+  /// Divisors of the addresses of x, weight and y.
   std::array<std::int64_t, 3> alignment;
   bool accumulate;  ///< the result is added to what is there
   bool tf32;
@@ -36,7 +36,7 @@ class DnnGraph {
   DnnDescriptor x_, weight_, y_, convolution_, operation_, graph_;
 };
 
-/// What x, weight and y are called in a graph.
+/// The ids of x, weight and y in a graph.
 inline constexpr std::int64_t kDnnIds[] = {1, 2, 3};
 
 /// A plan that can run.

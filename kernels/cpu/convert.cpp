@@ -214,7 +214,7 @@ void transpose(const std::byte* src, std::int64_t src_pitch, std::byte* dst, std
 
 using PairFunction = void (*)(const void* src, void* dst, std::int64_t n);
 
-/// Two different dtypes' function.
+/// The conversion function for two different dtypes.
 PairFunction pair_function(DType from, DType to) {
   // The pairs of small products first, which are converted in as much time as the choice takes.
   if (from == DType::f32 && to == DType::f16) return convert_pair<Half, float>;
@@ -244,7 +244,7 @@ void convert_runs(const std::byte* src, DType from, std::int64_t src_pitch, std:
   for (std::int64_t i = 0; i < rows; ++i) function(src + i * src_step, dst + i * dst_step, cols);
 }
 
-/// The same for a source whose columns are runs, `src_pitch` elements apart. A tile holds all of `rows`.
+/// convert_runs for a source whose columns are runs, `src_pitch` elements apart. A tile holds all of `rows`.
 void convert_columns(const std::byte* src, DType from, std::int64_t src_pitch, std::byte* dst, DType to,
                      std::int64_t rows, std::int64_t cols) {
   const std::int64_t from_size = size_of(from), to_size = size_of(to);

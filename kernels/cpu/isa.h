@@ -8,7 +8,7 @@ namespace mezzo::kernels::cpu {
 
 /// Variants a kernel is compiled in: the baseline of the target (x86-64: SSE2), x86-64-v3 (AVX2, FMA, F16C)
 /// and x86-64-v4 (AVX-512 F, BW, CD, DQ, VL). On other machines there is only `base`, which on ARM has NEON,
-/// fused multiply-adds and conversions of f16. Ordered: a CPU that runs one runs the smaller ones too.
+/// fused multiply-adds and conversions of f16. Ordered: a CPU that runs one variant runs all smaller ones.
 enum class Isa { base, v3, v4 };
 
 /// The variant in use. Chosen at the first call: the value of MEZZO_CPU_ISA (`base`, `v3`, `v4`), else
@@ -27,9 +27,9 @@ enum class Isa { base, v3, v4 };
 [[nodiscard]] std::string isa_name();
 
 namespace detail {
-/// What a value of MEZZO_CPU_ISA (or nullptr) chooses on a CPU whose largest variant is `best`. Throws:
-/// ValueError when the value is unknown, DeviceError when it is beyond `best`. A function of its arguments
-/// only, so that every CPU can test what happens on a lesser one.
+/// The variant that a value of MEZZO_CPU_ISA (or nullptr) chooses on a CPU whose largest variant is `best`.
+/// Throws: ValueError when the value is unknown, DeviceError when it is beyond `best`. A function of its
+/// arguments only, so that every CPU can test what happens on a lesser one.
 [[nodiscard]] Isa choose_isa(const char* value, Isa best);
 }  // namespace detail
 

@@ -1,7 +1,7 @@
 // One source, three instruction sets: run_isa compiles a loop body for the baseline, x86-64-v3 (AVX2, FMA,
-// F16C) and x86-64-v4 (AVX-512) and calls the one that isa() names; loops over f64 arrays for the baseline
-// only (kBaselineOnly). It stands alone so that every tile loop of the library gets its variants in the same
-// way, without separate objects and without compiler flags.
+// F16C) and x86-64-v4 (AVX-512) and calls the variant that isa() names; loops over f64 arrays for the
+// baseline only (kBaselineOnly). It stands alone so that every tile loop of the library gets its variants in
+// the same way, without separate objects and without compiler flags.
 #pragma once
 
 #include <array>
@@ -125,8 +125,8 @@ inline constexpr bool kOneVariant = false;
 template <class... Args>
 inline constexpr bool kBaselineOnly = kHasArrayOf<double, Args...> && !kHasArrayOf<float, Args...>;
 
-/// What a body says of itself where the rule does not fit: by `static constexpr bool kRare = true` that it is
-/// not worth three variants, by kOfF32 that its f64 arrays are a part of f32 arithmetic.
+/// A body's exceptions from the rule: it says by `static constexpr bool kRare = true` that it is not worth
+/// three variants, by kOfF32 that its f64 arrays are a part of f32 arithmetic.
 template <class Body>
 concept RareBody = requires {
   requires Body::kRare;

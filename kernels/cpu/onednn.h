@@ -1,5 +1,4 @@
-// What mezzo's uses of oneDNN have in common. Included by the .cpp files that call it, in builds that have
-// it.
+// The common part of mezzo's uses of oneDNN. Included by the .cpp files that call it, in builds that have it.
 #pragma once
 
 #include <signal.h>

@@ -23,8 +23,8 @@ namespace mezzo::kernels::cpu {
     return of_library;                                                                      \
   }())
 
-// Those of versions 2.5 to 3.7 that unoptimised objects ask for. A version has some of them, and only uses
-// are replaced.
+// The C functions of versions 2.5 to 3.7 that unoptimised objects ask for. A version has some of them; macros
+// of functions that it lacks are never used.
 #define dnnl_convolution_backward_data_primitive_desc_create \
   MEZZO_ONEDNN(dnnl_convolution_backward_data_primitive_desc_create)
 #define dnnl_convolution_backward_weights_primitive_desc_create \

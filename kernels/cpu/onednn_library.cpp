@@ -1,7 +1,6 @@
 // Opens oneDNN so that its names and those of a program's other libraries do not meet. LibTorch has a oneDNN
-// of another version in it: inline functions that both export would be taken from the one that was loaded
-// first, and then the products of the other are refused (status 3), or worse. Empty in a build without
-// oneDNN.
+// of another version in it: inline functions that both export would be taken from the library that was loaded
+// first, and then the other's products are refused (status 3), or worse. Empty in a build without oneDNN.
 #include "mezzo/kernels/gemm/cpu_tile.h"
 
 #ifdef MEZZO_HAVE_ONEDNN

@@ -25,11 +25,11 @@ template <class F>
 /// Calls `f(begin, end)` for the chunks [0, grain), [grain, 2*grain), ... of [0, n), which depend on n and
 /// grain only. Chunks run on several threads, in no order, each exactly once; a single chunk and a nested
 /// call run on the caller. An exception of `f` is thrown again in the caller after all threads stopped (of
-/// several, the one of the lowest chunk that threw). `n <= 0` calls nothing; a grain below 1 counts as 1. `f`
-/// must not write what another chunk reads or writes. Choose the grain so that a chunk takes 10 us or more: a
-/// thread takes 1 to 5 us to come. Every thread begins with one contiguous share, the same one in every loop
-/// over the same sizes, so that it finds its part of an array in its cache, and ends with chunks that others
-/// have not begun.
+/// several, the exception of the lowest chunk that threw). `n <= 0` calls nothing; a grain below 1 counts as
+/// 1. `f` must not write what another chunk reads or writes. Choose the grain so that a chunk takes 10 us or
+/// more: a thread takes 1 to 5 us to come. Every thread begins with one contiguous share, the same one in
+/// every loop over the same sizes, so that it finds its part of an array in its cache, and ends with chunks
+/// that others have not begun.
 template <class F>
 void parallel_for(std::int64_t n, std::int64_t grain, F&& f) {
   if (n <= 0) return;

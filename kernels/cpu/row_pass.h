@@ -19,8 +19,8 @@ namespace mezzo::kernels::cpu {
 inline constexpr int kGroup = 16;
 /// Groups that row_max takes at once.
 inline constexpr int kMaxGroups = 4;
-/// Sums that a row takes side by side: those of all its functions, and of each as many as there is room for,
-/// since an addition takes longer than a load.
+/// Sums that a row takes side by side, over all its functions, each with as many as there is room for, since
+/// an addition takes longer than a load.
 inline constexpr int kSideBySide = 4;
 /// The locality argument of __builtin_prefetch for the next row: the second-level cache, as the first has no
 /// room for two rows.
@@ -69,8 +69,8 @@ MEZZO_ALWAYS_INLINE void group_step(const std::array<const T*, N>& in, T* out, T
   for (int j = 0; j < kGroup; ++j) out[j] = values[j];
 }
 
-/// The same without results. In one loop: the first of those above is a memcpy where f is the identity, which
-/// the compilers make of narrower stores than the loads that follow, and the processor waits for those.
+/// lanes[j] += f(in[0][j], ...) for one whole group. In one loop: where f is the identity, compilers make
+/// group_step's first loop a memcpy, and the loads that follow wait for its narrower stores.
 template <class T, std::size_t N, class F, std::size_t... I>
 MEZZO_ALWAYS_INLINE void group_sum(const std::array<const T*, N>& in, T* lanes, F f,
                                    std::index_sequence<I...> /*indices*/) {
@@ -104,7 +104,7 @@ template <class T, std::size_t N>
   return in;
 }
 
-/// group_step of every function; `out`, unless it is nullptr, is that of the first.
+/// group_step of every function; `out`, unless it is nullptr, gets the results of the first.
 template <class T, std::size_t N, class... F>
 MEZZO_ALWAYS_INLINE void add_group(const std::array<const T*, N>& in, T* out, T (*lanes)[kGroup], int count,
                                    F... f) {
@@ -117,7 +117,7 @@ MEZZO_ALWAYS_INLINE void add_group(const std::array<const T*, N>& in, T* out, T 
   ((group_step(in, target, *lanes, count, f, std::make_index_sequence<N>{}), ++lanes, target = unused), ...);
 }
 
-/// The same for count < kGroup elements.
+/// add_group for count < kGroup elements.
 template <class T, std::size_t N, class... F>
 MEZZO_ALWAYS_INLINE void add_part(const std::array<const T*, N>& in, T* out, T (*lanes)[kGroup], int count,
                                   F... f) {

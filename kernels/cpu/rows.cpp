@@ -1,5 +1,5 @@
-// What row-wise kernels of all types share: how rows are gathered and scattered, the loop over blocks, and
-// the memory that a thread keeps for them.
+// Shared by row-wise kernels of all types: how rows are gathered and scattered, the loop over blocks, and the
+// memory that a thread keeps for them.
 #include "mezzo/kernels/cpu/rows.h"
 
 #include <bit>
@@ -165,7 +165,7 @@ void RowOperand::scatter_piece(const Piece& piece, DType from, const std::byte* 
 namespace detail {
 namespace {
 
-/// What is the same for all chunks of for_row_blocks.
+/// The arguments that all chunks of for_row_blocks share.
 struct RowLoop {
   DType type;
   const RowOperand* out;

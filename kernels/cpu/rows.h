@@ -33,10 +33,10 @@ struct RowBlock {
   [[nodiscard]] RowBlock<U> as() const {
     return {static_cast<U*>(data), distance, ahead, ahead_distance};
   }
-  /// The address that a pass over row r should prefetch, one cache line for each line that it reads: that of
-  /// the next row, or of what fills a buffer next; for results, where row r goes. (The processor drops
-  /// prefetches of whole rows at once, and waiting for the memory takes longer than the pass.) For
-  /// prefetching only; nullptr where nothing is known.
+  /// The address that a pass over row r should prefetch from, one cache line for each line that it reads: the
+  /// next row, or the memory that is gathered into a buffer next; for results, the memory that row r goes to.
+  /// (The processor drops prefetches of whole rows at once, and waiting for the memory takes longer than the
+  /// pass.) For prefetching only; nullptr where nothing is known.
   [[nodiscard]] MEZZO_ALWAYS_INLINE const std::remove_const_t<T>* next(std::int64_t r) const {
     if (ahead == nullptr) return nullptr;
     return reinterpret_cast<const std::remove_const_t<T>*>(ahead + r * ahead_distance);
@@ -87,7 +87,7 @@ class RowOperand {
     strides_ = strides[0];
   }
 
-  /// The same rows from place `first` on, `count` elements of each.
+  /// The rows cut to `count` elements each, from place `first` on.
   [[nodiscard]] RowOperand part(std::int64_t first, std::int64_t count) const {
     RowOperand result = *this;
     result.base_ += first * step_ * size_of(dtype_);
@@ -114,7 +114,7 @@ class RowOperand {
   [[nodiscard]] RowBlock<void> read(std::int64_t begin, std::int64_t count, DType to, void* buffer) const;
   template <class T>
   [[nodiscard]] RowBlock<T> read(std::int64_t begin, std::int64_t count, T* buffer) const {
-    // Here too, as this is most rows of most calls, and short ones are felt.
+    // Checked here too, as most rows of most calls are in place, and for short rows a call costs time.
     return (in_place<T>() ? here(begin) : read(begin, count, dtype_of<T>, buffer)).template as<T>();
   }
   /// The memory of rows [begin, begin + count) if `read` or `finish` would convert them as one run; otherwise

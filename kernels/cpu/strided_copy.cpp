@@ -36,7 +36,7 @@ MEZZO_ALWAYS_INLINE void prefetch_to_write(const std::byte* to, std::int64_t byt
   for (std::int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(to + b, 1);
 }
 
-/// `bytes` bytes, kShortRun or more of them, as 16-byte vectors; the last one may overlap the one before.
+/// `bytes` bytes, kShortRun or more of them, as 16-byte vectors; the last piece may overlap the piece before.
 MEZZO_ALWAYS_INLINE void copy_short(const std::byte* from, std::byte* to, std::int64_t bytes) {
   constexpr std::int64_t kBytes = 16;
   for (std::int64_t b = 0; b < bytes - kBytes; b += kBytes) std::memcpy(to + b, from + b, kBytes);
@@ -62,7 +62,7 @@ StridedCopy::StridedCopy(const View& out, const View& in)
   cut();
 }
 
-/// Takes the inner dims out of the outer ones: the columns, along which the result lies, and as rows the dim
+/// Takes the inner dims out of the outer dims: the columns, along which the result lies, and as rows the dim
 /// along which the source does, or else the next one.
 void StridedCopy::choose_dims() {
   const auto take = [&](std::size_t d) {
@@ -208,7 +208,7 @@ void StridedCopy::copy_transposed(const Block& block, const std::byte* next) con
       else if (ahead - block.rows < block.columns)
         prefetch(next + (ahead - block.rows) * from_step, from_bytes);
     }
-    // What is behind the last row or column of the block is transposed with it and not stored.
+    // Elements behind the last row or column of the block are transposed with it and not stored.
     for (std::int64_t c = 0; c < block.columns; c += kVector)
       detail::transpose_square(buffer + c * kPitch + r, kPitch, results + c, kMost);
     for (std::int64_t k = 0; k < count; ++k)

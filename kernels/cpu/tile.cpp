@@ -1,5 +1,5 @@
-// What tiles that do not lie right in memory go through: gathering, widening, narrowing, scattering. For any
-// dtype by its size, so that loops of all types share it.
+// The way of tiles that do not lie right in memory: gathering, widening, narrowing, scattering. For any dtype
+// by its size, so that loops of all types share it.
 #include "mezzo/kernels/cpu/tile.h"
 
 #include <algorithm>

@@ -73,7 +73,7 @@ class TileOperand {
   /// Elements [begin, begin + n), converted and one after the other.
   void gather_tile(std::int64_t begin, std::int64_t n, DType to, std::byte* values) const;
   void gather_runs(std::int64_t begin, std::int64_t n, DType to, std::byte* values) const;
-  /// After how many elements the values repeat, as those of a row that is broadcast to a matrix; else no less
+  /// After how many elements the values repeat, as a row that is broadcast to a matrix does; else no less
   /// than all of them.
   [[nodiscard]] std::int64_t repeats_after() const;
   /// Splits [begin, begin + n) into runs along the last dim: f(address, stride, elements before it, length).

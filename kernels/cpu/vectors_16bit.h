@@ -1,12 +1,12 @@
 // Full vectors of a 16-bit type to f32 and back in registers, by the processor's conversions, which no
-// compiler finds by itself. To be used in functions of the same target only: the name says which (see
-// multiversion.h).
+// compiler finds by itself. Only for functions of the target in the name (see multiversion.h).
 //
 // They round to nearest even and keep subnormals and quiet NaNs exactly as core/float16.h does. BFloat16 is
-// widened by a shift, which the compilers do vectorise by themselves. Those of the target V4_BF16 round by
-// the instruction of AVX512_BF16, which takes subnormals for zeros: a block that has one is rounded by the
-// integer arithmetic of the others. ARM's keeps them. What g++ 12 does not find there is written as assembly,
-// as clang 14 and nvcc do not know all of <arm_neon.h>; it widens f16 by itself (core/float16.h).
+// widened by a shift, which the compilers do vectorise by themselves. The target V4_BF16 rounds by
+// AVX512_BF16's instruction, which takes subnormals for zeros: a block with one is rounded by integer
+// arithmetic, as in the other targets. ARM's instruction keeps subnormals. What g++ 12 does not find there is
+// written as assembly (clang 14 and nvcc do not know all of <arm_neon.h>); it widens f16 by itself
+// (core/float16.h).
 #pragma once
 
 #include "mezzo/core/float16.h"

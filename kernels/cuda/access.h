@@ -19,7 +19,7 @@ namespace mezzo::kernels::cuda {
 /// How many neighbours a thread loads at once: 16 bytes of f32, 8 of a 16-bit type.
 inline constexpr int kPack = 4;
 
-/// What dtypes an array may have. A kernel holds code for each of them, once per place that reads or writes.
+/// The dtypes an array may have. A kernel holds code for each of them, once per place that reads or writes.
 enum class Among {
   all,
   floating,  ///< f16, bf16, f32, f64
@@ -108,7 +108,7 @@ struct alignas(4 * kWords) RawWords {
 [[nodiscard]] inline bool takes_packs(const Array& array) { return is_aligned_to(array, kPack); }
 [[nodiscard]] constexpr bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
-/// What a NaN keeps on its way between f32 and 16 bits: see kernels/cuda/convert.h.
+/// Whether a NaN keeps its sign on its way between f32 and 16 bits: see kernels/cuda/convert.h.
 enum class NanSign { any, kept };
 
 /// Elements of a 16-bit type S, two to a word, as T.

@@ -15,11 +15,11 @@
 
 namespace mezzo::kernels::cuda {
 
-/// What is dealt out to blocks: one pack for each thread.
+/// The elements that a block gets at a time: one pack for each thread.
 inline constexpr std::int64_t kChunk = std::int64_t{kThreads} * kPack;
 /// Two sizes of batches: a launch costs time by its bytes of arguments.
 inline constexpr std::size_t kFewItems = 16;
-/// CUDA takes 32,764 bytes of arguments in all; a batch leaves some for the others.
+/// CUDA takes 32,764 bytes of arguments in all; a batch leaves some for the kernel's other arguments.
 inline constexpr std::size_t kBatchBytes = 28 * 1024;
 
 /// Up to kMost items. Item has `elements`; an item with none is legal and gets no chunk. Kernels take it as a

@@ -1,4 +1,4 @@
-// What a GPU's libraries and matrix units do with bf16.
+// The support of a GPU's libraries and matrix units for bf16.
 #pragma once
 
 #include "mezzo/core/device.h"

@@ -34,7 +34,7 @@ template <class A>
 __device__ MEZZO_ALWAYS_INLINE A shuffle_down(const A& value, unsigned distance) {
   return shuffle_words(value, [=](unsigned word) { return __shfl_down_sync(kWholeWarp, word, distance); });
 }
-/// `value` of the lane `distance` below; in the first lanes that of some lane.
+/// `value` of the lane `distance` below; in the first `distance` lanes the value of some lane.
 template <class A>
 __device__ MEZZO_ALWAYS_INLINE A shuffle_up(const A& value, unsigned distance) {
   const auto source = static_cast<int>((threadIdx.x - distance) % kWarp);
@@ -76,7 +76,7 @@ __device__ MEZZO_ALWAYS_INLINE A reduce_warp(A value, const Combine& combine) {
   }
   return value;
 }
-/// The same over the first `count` lanes (at least one), in every lane; the others' values do not matter.
+/// In every lane: combine over the first `count` lanes (at least one); values of other lanes do not matter.
 template <class A, class Combine>
 __device__ MEZZO_ALWAYS_INLINE A reduce_lanes(A value, unsigned count, const Combine& combine) {
   const unsigned lane = threadIdx.x % kWarp;

@@ -1,7 +1,7 @@
 // Products of small matrices of 16-bit elements in a warp: f16 by the matrix units (tensor cores) of compute
-// capability 7.5 and above, bf16 by those of 8.0 and above. GPUs without them multiply in f32, where products
-// of 16-bit numbers are exact. The emulated device multiplies the same fragments by plain loops, so what that
-// finds wrong in their use is wrong on a GPU too.
+// capability 7.5 and above, bf16 by the matrix units of 8.0 and above. GPUs without them multiply in f32,
+// where products of 16-bit numbers are exact. The emulated device multiplies the same fragments by plain
+// loops, so what that finds wrong in their use is wrong on a GPU too.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,7 +28,7 @@ namespace mezzo::kernels::cuda {
 #define MEZZO_CAPABILITY 0
 #endif
 
-/// multiply_add_16x8 where the matrix units do not know S: a lane asks those of its rows and columns for
+/// multiply_add_16x8 where the matrix units do not know S: a lane asks the lanes of its rows and columns for
 /// their pairs. Terms are added one by one, by rising k.
 template <class S>
 __device__ MEZZO_ALWAYS_INLINE void multiply_add_by_lanes(float* c0, float* c1, const std::uint32_t (&a)[4],
@@ -61,8 +61,8 @@ __device__ MEZZO_ALWAYS_INLINE void multiply_add_by_lanes(float* c0, float* c1, 
 ///   A: a[i + 2 h] = the pair of row g + 8 i, columns 8 h + 2 t and the next;
 ///   B: b[h] = the pair of rows 8 h + 2 t and the next, column g;
 ///   C: c0[j] and c1[j] = rows g and g + 8, column 2 t + j.
-/// The sum over k may as well take its terms in another order, which is that of A's columns and B's rows.
-/// All 32 lanes take part.
+/// The sum over k may as well take its terms in another order, if A's columns and B's rows have the same. All
+/// 32 lanes take part.
 template <class S>
 __device__ MEZZO_ALWAYS_INLINE void multiply_add_16x8(float* c0, float* c1, const std::uint32_t (&a)[4],
                                                       const std::uint32_t (&b)[2]) {

@@ -24,7 +24,7 @@ struct Alike {
   T otherwise;
 };
 
-/// Calls f with a value of the stored type, of those that registers are made of.
+/// Calls f with a value of the stored type: float, Half or BFloat16.
 template <class F>
 __device__ MEZZO_ALWAYS_INLINE void with_narrow(DType dtype, const F& f) {
   if (dtype == DType::f32)
@@ -43,7 +43,7 @@ struct RawBits {
   Bits bits;
 } __attribute__((may_alias));
 
-/// Four elements, as RowSlots::load left them in words, as floats. 16-bit ones are two to a word.
+/// Four elements, as RowSlots::load left them in words, as floats. 16-bit elements are two to a word.
 template <class S>
 __device__ MEZZO_ALWAYS_INLINE void widen(const std::uint32_t (&words)[kPack], float* values) {
   MEZZO_UNROLL
@@ -69,7 +69,7 @@ __device__ MEZZO_ALWAYS_INLINE void narrow(const float* values, std::uint32_t* w
 
 }  // namespace detail
 
-/// What a kernel knows of the rows that it is compiled for, so that it need not ask in every slot.
+/// The layout of the rows that a kernel is compiled for, so that it need not ask in every slot.
 enum class RowPacks {
   any,     ///< nothing
   packed,  ///< RowArrays::packed is true
@@ -361,8 +361,8 @@ class RegisterRow {
       for (int s = 0; s < kSlots; ++s) detail::widen<decltype(stored)>(words[s], values_[k - kFirst][s]);
     });
   }
-  /// Where the next reduction keeps what warps found. A half is written again after the barrier of the other
-  /// one, behind which all threads have read it.
+  /// Where the next reduction keeps what warps found. A half is written again after the other half's barrier,
+  /// behind which all threads have read it.
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE std::size_t scratch_half() const {
     return half_ * (kRowScratchBytes / 2);
   }

@@ -101,7 +101,7 @@ __device__ MEZZO_ALWAYS_INLINE auto max_row(const Row& row, const F& value) {
 
 namespace detail {
 
-/// What the kernels of rows.h call: the body with the row in memory.
+/// The body that the kernels of rows.h call, with the row in memory.
 template <class Body, std::size_t N>
 struct Streamed {
   Body body;

@@ -1,4 +1,4 @@
-// What kernels over many tensors begin with: a tensor that is one run of elements, or else its strides.
+// A tensor for kernels over many tensors: one run of elements, or else its strides.
 #pragma once
 
 #include <optional>

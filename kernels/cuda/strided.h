@@ -57,7 +57,7 @@ class Space {
     else
       walk(static_cast<std::uint64_t>(index), offset);
   }
-  /// The same for one array.
+  /// Offset of element `index` where there is one array.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t offset(std::int64_t index) const {
     static_assert(N == 1);
     std::int64_t one[1];

@@ -58,7 +58,7 @@ GemmEngine engine_of_environment() {
   return engine;
 }
 
-/// What set_gemm_engine() or the environment ask for; automatic when neither does.
+/// The engine that set_gemm_engine() or the environment ask for; automatic when neither does.
 GemmEngine wanted_engine() {
   const GemmEngine set = g_engine.load(std::memory_order_relaxed);
   if (set != GemmEngine::automatic) return set;

@@ -28,7 +28,7 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b 
 struct Lines {
   const BFloat16* data;
   std::int64_t ld;
-  bool contiguous;  ///< a line's elements are neighbours; else those of one place of k are
+  bool contiguous;  ///< a line's elements are neighbours; else the elements of one place of k are
 
   [[nodiscard]] const BFloat16* at(std::int64_t line, std::int64_t p) const {
     return data + (contiguous ? line * ld + p : p * ld + line);

@@ -6,10 +6,10 @@
 
 namespace mezzo::kernels::cpu {
 
-/// True when the product of two bf16 matrices is to run on native_bf16_product(). What set_bf16_gemm() or
-/// MEZZO_CPU_BF16 say; else measured once per process, in a few milliseconds, at the first call. Always false
-/// when gemm_engine() is Eigen, on ARM when somebody named an engine. Throws ValueError when MEZZO_CPU_BF16
-/// asks for what is not there.
+/// True when the product of two bf16 matrices is to run on native_bf16_product(). The way that
+/// set_bf16_gemm() or MEZZO_CPU_BF16 ask for; else measured once per process, in a few milliseconds, at the
+/// first call. Always false when gemm_engine() is Eigen, on ARM when somebody named an engine. Throws
+/// ValueError when MEZZO_CPU_BF16 asks for what is not there.
 [[nodiscard]] bool use_native_bf16();
 
 /// The product by the processor's own bf16 instructions, nullptr where there is none.

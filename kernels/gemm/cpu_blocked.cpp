@@ -1,6 +1,6 @@
-// Operands that are not in the engine's type and layout are packed: small ones once for all tiles, the others
-// by every tile. Every tile is one task: it walks over k in blocks, packs its part of A and B in a scratch
-// buffer of its thread (when they are not there already), and stores its part of C.
+// Operands that are not in the engine's type and layout are packed: small operands once for all tiles, large
+// operands by every tile. Every tile is one task: it walks over k in blocks, packs its part of A and B in a
+// scratch buffer of its thread (when they are not there already), and stores its part of C.
 #include "mezzo/kernels/gemm/cpu_blocked.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ constexpr double kMinTaskFlops = 1e6;
 constexpr std::int64_t kMaxShared = 1 << 21;
 /// Elements that are packed in one task, in 10 us.
 constexpr std::int64_t kPackGrain = 1 << 15;
-/// Lines of a tile from this length on are packed as fast as whole ones.
+/// Lines of a tile from this length on are packed as fast as whole lines.
 constexpr std::int64_t kLongLine = 256;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

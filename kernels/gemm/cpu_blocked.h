@@ -19,7 +19,7 @@ struct TilePlan {
 /// while. Depends on the sizes only, so that the bits of a result do not depend on the number of threads.
 [[nodiscard]] TilePlan plan_tiles(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);
 
-/// What an engine asks for beside the layouts of cpu_tile.h.
+/// The layouts that an engine asks for beside those of cpu_tile.h.
 struct EngineNeeds {
   bool b_by_rows = false;     ///< B row-contiguous
   bool spaced_lines = false;  ///< no lines along rows or columns of C that lie a multiple of 2 KB apart

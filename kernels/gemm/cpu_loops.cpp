@@ -12,7 +12,7 @@
 namespace mezzo::kernels::cpu {
 namespace {
 
-/// Integers wrap, which only unsigned ones may.
+/// Integers wrap, which only unsigned integers may in C++.
 template <class T>
 using Word = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
 

@@ -112,7 +112,7 @@ class Product {
   bool holds_signals_, ran_ = false;
 };
 
-/// What one thread keeps: its primitives and the memory they work in.
+/// The cache of one thread: its primitives and the memory they work in.
 class ProductCache {
  public:
   Product& find(const Key& key) {

@@ -1,4 +1,4 @@
-// What an engine has to offer: one product of row- or column-contiguous matrices of one type, on the calling
+// The interface of an engine: one product of row- or column-contiguous matrices of one type, on the calling
 // thread. Everything else (dtypes, strides, batches, factors, threads) is done around it, once for all
 // engines. Plain pointers only, because engines are compiled with other instruction sets than their callers.
 #pragma once
@@ -34,7 +34,7 @@ struct GemmTile {
 template <class In, class Acc = In>
 using GemmTileFunction = void (*)(const GemmTile<In, Acc>&);
 
-/// Multiplies one tile by the engine in use, small ones by our own loops, as gemm() chooses
+/// Multiplies one tile by the engine in use, small tiles by our own loops, as gemm() chooses
 /// (kernels/gemm/gemm.h); for kernels that make products of their own. T is float or double. In
 /// kernels/gemm/cpu.cpp.
 template <class T>
@@ -53,16 +53,16 @@ void gemm_eigen_v4_f64(const GemmTile<double>& tile);
 const char* gemm_eigen_v4_version();
 #endif
 
-/// The one for the processor. In kernels/gemm/cpu.cpp.
+/// The variant for this processor. In kernels/gemm/cpu.cpp.
 void gemm_eigen_f32(const GemmTile<float>& tile);
 
 #ifdef MEZZO_HAVE_ONEDNN
-// kernels/gemm/cpu_onednn.cpp. What oneDNN refuses Eigen multiplies.
+// kernels/gemm/cpu_onednn.cpp. Products that oneDNN refuses are Eigen's.
 void gemm_onednn_f32(const GemmTile<float>& tile);
 /// The processor's own bf16 products (AVX512_BF16, AMX), added up in f32: products and sums are f32's but for
 /// subnormal numbers, which count as 0.
 void gemm_onednn_bf16(const GemmTile<BFloat16, float>& tile);
-/// Whether oneDNN runs on those. Without them it takes bf16 all the same and computes in f32.
+/// Whether oneDNN uses the processor's bf16 products; else it takes bf16 all the same, computing in f32.
 bool onednn_has_native_bf16();
 /// Whether oneDNN's f32 products read lines that lie a multiple of 2 KB apart two or three times slower: its
 /// kernels for processors without AVX-512 go down such lines, which share a few sets of the cache.

@@ -38,8 +38,8 @@ struct Matrices {
   }
 };
 
-/// The same matrices, row-major, in memory of their own. With rows that begin at multiples of `alignment`
-/// elements.
+/// Row-major matrices of the sizes of `like`, in memory of their own and not initialised. Rows begin at
+/// multiples of `alignment` elements.
 class Packed {
  public:
   Packed(Device device, std::int64_t batch, const Matrices& like, DType dtype, std::int64_t alignment = 1)

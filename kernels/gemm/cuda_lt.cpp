@@ -26,7 +26,7 @@ namespace mezzo::kernels::cuda {
 
 namespace {
 
-/// What cuBLASLt recommends for Hopper; more than earlier GPUs ask for.
+/// The workspace that cuBLASLt recommends for Hopper; more than earlier GPUs ask for.
 constexpr std::uint64_t kWorkspaceBytes = std::uint64_t{32} << 20;
 /// How parts of a product over k may be added up. The other schemes add them in the dtype of C, so 16-bit
 /// results would be rounded more than once.
@@ -65,8 +65,8 @@ cublasComputeType_t compute_type(DType operands, int device_index) {
   return CUBLAS_COMPUTE_32F;
 }
 
-/// An operand as cuBLASLt sees it: the matrix that lies by columns in its memory, and whether that is the
-/// transpose of the one to multiply.
+/// An operand as cuBLASLt sees it: the matrix that lies by columns in its memory, and whether it is the
+/// transpose of the matrix to multiply.
 struct Operand {
   DType dtype;
   std::int64_t rows, columns, leading, batch_stride;
@@ -135,13 +135,13 @@ class Plan {
       timed_ = true;
       take_fastest(g, stream);
     }
-    // From the stream's own pool: later products in the stream reuse it, those of other streams do not.
+    // From the stream's own pool: later products in the stream reuse it, products in other streams do not.
     const Scratch workspace(stream.device(), static_cast<std::int64_t>(algorithm_.workspaceSize));
     check_blas_lt(start(g, g.c, algorithm_, workspace.data(), stream), "cublasLtMatmul");
     mezzo::cuda::after_launch(stream);
   }
 
-  /// What the product runs with.
+  /// The algorithm that the product runs with.
   [[nodiscard]] std::string description() {
     const std::scoped_lock lock(mutex_);
     if (!found_) return "none, so it is computed another way";

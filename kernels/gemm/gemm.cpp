@@ -1,4 +1,4 @@
-// What all devices share of a product: the checks of its arguments, the dtype it is computed in, its
+// The part of a product that all devices share: the checks of its arguments, the dtype it is computed in, its
 // transposed form, and the switch for cuBLASLt's epilogues. The arithmetic is elsewhere.
 #include "mezzo/kernels/gemm/gemm.h"
 

@@ -87,11 +87,11 @@ namespace cpu {
 /// Who multiplies f32 (and 16-bit) matrices. f64 is always Eigen's, integers are our own loops'.
 enum class GemmEngine { automatic, eigen, onednn };
 
-/// The engine in use, `eigen` or `onednn`: the one set, else the one that MEZZO_CPU_GEMM names (`eigen`,
-/// `onednn`), else oneDNN when build and machine have it, unless MEZZO_CPU_ISA asks for less than the CPU has
-/// (which oneDNN would not follow), else Eigen. An engine that nobody named leaves products of m * n * k <=
-/// 8192 to our own loops, which have less overhead. Throws ValueError when the variable holds anything else,
-/// or an engine that the build lacks.
+/// The engine in use, `eigen` or `onednn`: the engine that was set, else the engine that MEZZO_CPU_GEMM names
+/// (`eigen`, `onednn`), else oneDNN when build and machine have it, unless MEZZO_CPU_ISA asks for less than
+/// the CPU has (which oneDNN would not follow), else Eigen. An engine that nobody named leaves products of m
+/// * n * k <= 8192 to our own loops, which have less overhead. Throws ValueError when the variable holds
+/// anything else, or an engine that the build lacks.
 [[nodiscard]] GemmEngine gemm_engine();
 
 /// Sets the engine for the whole process; `automatic` goes back to the default. Throws ValueError when the
@@ -106,8 +106,8 @@ void set_gemm_engine(GemmEngine engine);
 /// subnormal numbers for 0.
 enum class Bf16Gemm { automatic, widened, native };
 
-/// The way in use, `widened` or `native`: the one set, else the one that MEZZO_CPU_BF16 names, else native
-/// when it was measured at least 1.2 times as fast on this machine, once per process at the first such
+/// The way in use, `widened` or `native`: the way that was set, else the way that MEZZO_CPU_BF16 names, else
+/// native when it was measured at least 1.2 times as fast on this machine, once per process at the first such
 /// product. f16 is always widened.
 [[nodiscard]] Bf16Gemm bf16_gemm();
 

@@ -1,5 +1,5 @@
 // CUDA kernels over indexed elements. An index out of range is reported as a fault of the device and never
-// used. What writes is in cuda_put.cu, what sorts in sort/cuda.cu.
+// used. Kernels that write are in cuda_put.cu, kernels that sort in sort/cuda.cu.
 #include "mezzo/kernels/indexing/indexing.h"
 
 #include "mezzo/core/cuda/fault.h"

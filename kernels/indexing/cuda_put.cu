@@ -1,8 +1,8 @@
-// Writing and adding where indices say, on a CUDA device, with the bits of the CPU. What writes keeps for
-// each place the last position whose element falls on it, and that one is written. What adds, and what writes
-// to few of very many places, sorts its indices first, stable, so that one thread deals with all elements of
-// a place, in row-major order: no atomics. Of a place that many elements fall on, threads of their own
-// combine whole pieces of the run first.
+// Writing and adding where indices say, on a CUDA device, with the bits of the CPU. Kernels that write keep
+// for each place the last position whose element falls on it, and write that element. Kernels that add, and
+// those that write to few of very many places, sort the indices first, stable, so that one thread deals with
+// all elements of a place, in row-major order: no atomics. Of a place that many elements fall on, threads of
+// their own combine whole pieces of the run first.
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/indexing/cuda_elements.h"
@@ -143,8 +143,8 @@ void with_index_entries(std::int64_t limit, std::int64_t n, const F& f) {
     f(TypeTag<LongEntry>{});
 }
 
-/// What the kernels below read: rows of `n` sorted entries, each for as many lanes as share its indices; and
-/// what pieces of runs come to, [rows, piece_slots(n), lanes].
+/// The input of the kernels below: rows of `n` sorted entries, each for as many lanes as share its indices;
+/// and what pieces of runs come to, [rows, piece_slots(n), lanes].
 template <class T, class Entry>
 struct SortedPut {
   Elements<T> to;
@@ -203,8 +203,8 @@ __global__ void put_pieces(SortedPut<T, Entry> put, Update update) {
   }
 }
 
-/// A thread per entry and lane: that of the first entry of an index adds all of them, in order; where they
-/// replace one another, that of the last one writes.
+/// A thread per entry and lane: the thread of the first entry of an index adds all its entries, in order;
+/// where entries replace one another, the thread of the last entry writes.
 template <class T, class Entry, class Update>
 __global__ void put_runs(SortedPut<T, Entry> put, Update update) {
   constexpr bool kReplaces = std::is_same_v<Update, AssignTo>;

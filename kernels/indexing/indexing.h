@@ -27,18 +27,18 @@ MEZZO_KERNEL(take, void(const View& out, const Places& places));
 /// the places' shape and the array's dtype. `walked` lists the dims along which two elements may fall on one
 /// place: there the index alone decides (base has stride 0), and all others must lead to different places.
 MEZZO_KERNEL(put, void(const Places& places, const View& source, const Dims& walked));
-/// The same, but source[e] is added to what is there. Both arrays have the same dtype: f32, f64 or i64.
+/// put, but source[e] is added to what is there. Both arrays have the same dtype: f32, f64 or i64.
 MEZZO_KERNEL(put_add, void(const Places& places, const View& source, const Dims& walked));
-/// The same, but the place becomes its product with source[e], or the larger or smaller of both.
+/// put, but the place becomes its product with source[e], or the larger or smaller of both.
 MEZZO_KERNEL(put_combined, void(const Places& places, const View& source, const Dims& walked, Combine how));
 
-/// runs.order = the positions in `index`, runs.count of them, sorted by the value there, equal ones in
-/// order. Those of value v are at [first[v], last[v]) of it; first and last hold zeros before, and keep them
-/// where there are none. `skip` and values out of range come last and are in no run.
+/// runs.order = the positions in `index`, runs.count of them, sorted by the value there, equal values in
+/// order. The positions of value v are at [first[v], last[v]) of it; first and last hold zeros before, and
+/// keep them for values without positions. `skip` and values out of range come last and are in no run.
 MEZZO_KERNEL(find_index_runs, void(const std::int64_t* index, const IndexRuns& runs, std::int64_t skip));
 
 /// indices (i64) = positions along `dim` in the order that sorts `in`, as many of the first as `indices` has
-/// along it; its other sizes are those of `in`. Equal elements keep their order, NaN counts as the largest.
+/// along it; its other sizes are `in`'s. Equal elements keep their order, NaN counts as the largest.
 MEZZO_KERNEL(sorting_order, void(const View& indices, const View& in, std::size_t dim, bool descending));
 
 }  // namespace mezzo::kernels

@@ -47,11 +47,11 @@ struct IndexRuns {
 };
 
 /// Elements of a run that are added up on their own, counted from the run's first one, so that a run that
-/// very many elements belong to is many threads' work. Those behind the last whole piece are added one by
+/// very many elements belong to is many threads' work. Elements behind the last whole piece are added one by
 /// one.
 inline constexpr std::int64_t kRunPiece = 128;
-/// Whole pieces of sorted runs of `count` elements together have memory of their own: that of a piece is the
-/// number of the kRunPiece positions it begins among, where no other one does.
+/// Slots of memory for the whole pieces of sorted runs of `count` elements together. Slot i is for the piece
+/// that begins in block i of kRunPiece positions, in which no other whole piece begins.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::int64_t piece_slots(std::int64_t count) {
   return count / kRunPiece;
 }
@@ -62,8 +62,8 @@ inline constexpr std::int64_t kRunPiece = 128;
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::int64_t piece_witness(std::int64_t slot) {
   return (slot + 1) * kRunPiece - 1;
 }
-/// Where the piece of this slot begins, if it is one of a run [first, last) that includes the slot's witness;
-/// -1 where it is not whole.
+/// Where the piece of this slot begins, if the run [first, last) includes the slot's witness; -1 where it is
+/// not whole.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::int64_t piece_begin(std::int64_t slot,
                                                                               std::int64_t first,
                                                                               std::int64_t last) {
@@ -73,7 +73,7 @@ inline constexpr std::int64_t kRunPiece = 128;
   return begin + kRunPiece <= last ? begin : -1;
 }
 
-/// What becomes of a place when an element falls on it. kInPieces: a device may combine whole pieces of a run
+/// How an element that falls on a place changes it. kInPieces: a device may combine whole pieces of a run
 /// first (kRunPiece).
 struct AssignTo {
   static constexpr bool kInPieces = false;
@@ -90,7 +90,7 @@ struct AddTo {
   }
 };
 
-/// What put_combined makes of a place and each element that falls on it; NaN stays.
+/// How put_combined joins a place and each element that falls on it; NaN stays.
 enum class Combine : std::uint8_t { product, largest, smallest };
 template <class Fn>
 struct CombineWith {

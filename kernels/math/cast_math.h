@@ -1,5 +1,5 @@
 // The conversion of one element between dtypes, once for the CPU's loops and the loads and stores of CUDA
-// kernels. The rules are those of kernels::cpu::convert (kernels/cpu/convert.h).
+// kernels. The rules are kernels::cpu::convert's (kernels/cpu/convert.h).
 #pragma once
 
 #include <cstdint>

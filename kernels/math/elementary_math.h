@@ -20,8 +20,8 @@ inline constexpr float kHalfPiRest = -0x1.777a5cp-25F;  ///< pi/2 - kHalfPi
   return mul_add(t * z, p, t);
 }
 
-/// What asin and acos share: asin(a) for 0 <= a <= 1/2, above that asin(sqrt((1 - a) / 2)), half of acos(a).
-/// NaN for a > 1.
+/// The common part of asin and acos: asin(a) for 0 <= a <= 1/2, above that asin(sqrt((1 - a) / 2)), half of
+/// acos(a). NaN for a > 1.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float arc_of_half(float a) noexcept {
   const bool is_far = a > 0.5F;
   const float z = select(is_far, 0.5F - 0.5F * a, a * a);  // exact where is_far

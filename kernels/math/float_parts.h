@@ -1,4 +1,4 @@
-// What the functions of kernels/math/math.h are made of: rounding that is the same everywhere, selection by
+// The parts of the functions in kernels/math/math.h: rounding that is the same everywhere, selection by
 // masks, the bits of a float.
 #pragma once
 

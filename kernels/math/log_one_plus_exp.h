@@ -13,7 +13,7 @@ namespace mezzo::kernels::scalar {
   const float u = 1.0F + x;
   SplitForLog split = split_for_log(u);  // k is 0 or 1
   const bool is_direct = split.k == 0.0F;
-  // What the rounding of 1 + x lost, over u; of that, a few bits count: 1/u on [sqrt(2), 2] as a line.
+  // The rounding error of 1 + x, over u; of that, a few bits count: 1/u on [sqrt(2), 2] as a line.
   const float lost = mul_add(u, -0.35355F, 1.2071F) * (x - (u - 1.0F));
   split.f = select(is_direct, x, split.f);
   return log_from_split(split, select(is_direct, 0.0F, lost));

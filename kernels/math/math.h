@@ -182,8 +182,7 @@ struct SplitForLog {
   using namespace detail;
   const float u = 1.0F + x;
   SplitForLog split = split_for_log(u);
-  // What the rounding of 1 + x lost, relative to u. Where no power of two is split off, f is x and nothing
-  // is.
+  // The rounding error of 1 + x, relative to u. Where no power of two is split off, f is x and nothing is.
   const float lost = select(x < 1.0F, x - (u - 1.0F), 1.0F - (u - x)) / u;
   const bool is_direct = split.k == 0.0F;
   split.f = select(is_direct, x, split.f);
@@ -242,7 +241,7 @@ struct SplitForLog {
   // An infinite exponent as a huge one, so that 0 times it is 0: pow(-1, inf) = 1.
   const float finite_y = select(magnitude(y) > 0x1p40F, with_sign(0x1p40F, y), y);
   const double exponent = static_cast<double>(finite_y) * log2_in_double(static_cast<double>(magnitude(x)));
-  // What the two do not cover is put right in float: SSE2 makes no mask of 64 bits of a comparison.
+  // Arguments not covered in double are put right in float: SSE2 makes no mask of 64 bits of a comparison.
   const float infinity = bit_cast<float>(kInfinityBits);
   const auto exponent_size = static_cast<float>(exponent);
   const float below = select(exponent_size > -160.0F, static_cast<float>(exp2_in_double(exponent)), 0.0F);

@@ -37,7 +37,7 @@ class FastDivisor {
  private:
   std::uint32_t factor_ = 1, shift_ = 0;
 };
-/// The same for numbers of 64 bits, as it is.
+/// Plain division of 64-bit numbers, with the interface of FastDivisor.
 class PlainDivisor {
  public:
   PlainDivisor() = default;

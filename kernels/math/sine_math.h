@@ -9,7 +9,7 @@ namespace mezzo::kernels::math {
 /// Of sine, cosine and tangent: any, or one that the caller knows to be near zero, which is less work for the
 /// same bits.
 enum class Argument : std::uint8_t { any, near };
-/// What is near: |x| below this.
+/// Arguments are near where |x| is below this.
 inline constexpr float kNearZero = 0x1p24F;
 
 namespace detail {
@@ -81,7 +81,7 @@ struct ReducedByQuarterTurn {
   const std::int32_t entry = from_zero < 128 ? from_zero : 128;
   const TwoOverPiWindow window = two_over_pi_window(entry);
   const auto mantissa = static_cast<std::uint32_t>((bits & 0x007fffff) | 0x00800000);
-  // 64 bits of the product in two words: 32-bit lanes are cheap everywhere, 64-bit ones are not.
+  // 64 bits of the product in two words: 32-bit lanes are cheap everywhere, 64-bit lanes are not.
   const std::uint32_t middle = multiply_high(mantissa, window.words[2]);
   const std::uint32_t low = mantissa * window.words[1] + middle;
   const std::uint32_t carry = low < middle ? 1 : 0;

@@ -30,7 +30,7 @@ struct ChannelArrays {
     const auto spread = static_cast<double>(variance[row]);
     return {mean[row], scalar::reciprocal_deviation<T>(spread, eps), T(0)};
   }
-  /// The same for one whose statistics were found; stores them.
+  /// The function that normalizes a row with these moments; stores them as the row's statistics.
   [[nodiscard]] MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> found(scalar::Moments<T> moments,
                                                                   std::int64_t row, double eps) const {
     if (mean != nullptr) mean[row] = static_cast<T>(moments.mean());

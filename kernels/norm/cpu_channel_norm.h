@@ -62,7 +62,7 @@ struct ScaledGradientFn {
 
 template <class T>
 struct ChannelNormRows {
-  /// Rows `first`, `first + 1`, ... of all. `layout` is that of the parameters in a row.
+  /// Rows `first`, `first + 1`, ... of all. `layout`: of the parameters in a row.
   static void run(RunBlock<T> out, RunBlock<T> in, ChannelLayout layout, ChannelArrays<T> arrays, double eps,
                   std::int64_t first, std::int64_t rows) {
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -107,8 +107,8 @@ struct ChannelNormBackwardRows {
   }
 
  private:
-  /// Stores the sums of grad and of grad times the normalized x, and returns those of the row with weights.
-  /// `next` is what may be fetched meanwhile; nullptr: the runs themselves, one after the other.
+  /// Stores the sums of grad and of grad times the normalized x, and returns the row's sums, weighted by
+  /// channel. `next` is what may be fetched meanwhile; nullptr: the runs themselves, one after the other.
   MEZZO_ALWAYS_INLINE static std::array<double, 2> add_up(RunRow<T> grad, RunRow<T> x, const T* next,
                                                           const ChannelLayout& layout,
                                                           const ChannelArrays<T>& arrays,
@@ -163,8 +163,8 @@ struct ChannelNormBackwardRows {
   return layout;
 }
 
-/// Calls `body(out, in, layout, first row, rows)` for blocks of rows as T, threads over them; `layout` is
-/// that of parameters in the blocks. `out` may be nullptr.
+/// Calls `body(out, in, layout, first row, rows)` for blocks of rows as T, threads over them; `layout`: of
+/// the parameters in the blocks. `out` may be nullptr.
 template <class T, std::size_t N, class Body>
 void for_even_rows(const ChannelLayout& layout, const View* out, const std::array<View, N>& in,
                    const Body& body) {
@@ -194,7 +194,7 @@ class SplitRows {
  public:
   SplitRows() = default;
   SplitRows(const View& array, const ChannelLayout& layout, bool gathered)
-      // As [rows, runs, length]: the runs of a row are neighbours in the count of rows.
+      // Viewed as [rows, runs, length]: to RowOperand the runs of a row are neighbouring rows.
       : runs_(View{array.data,
                    array.dtype,
                    {layout.rows, layout.runs, layout.length},
@@ -205,7 +205,7 @@ class SplitRows {
 
   [[nodiscard]] bool in_place() const { return data_ != nullptr; }
   [[nodiscard]] std::int64_t scratch() const { return in_place() ? 0 : layout_.count(); }
-  /// A row where it is, or in `buffer`, whose values are those of the array after `read`.
+  /// A row where it is, or in `buffer`, which has the array's values after `read`.
   [[nodiscard]] RunBlock<T> row(std::int64_t row, T* buffer) const {
     if (in_place()) return {data_ + row * layout_.row_step, 0, layout_.run_step};
     return {buffer, 0, layout_.length};
@@ -230,7 +230,7 @@ class SplitRows {
 /// copying it.
 inline constexpr std::int64_t kShortRun = 256;
 
-/// The same row by row, for rows of separate runs.
+/// for_even_rows for rows of separate runs: one call of `body` per row.
 template <class T, std::size_t N, class Body>
 void for_split_rows(const ChannelLayout& layout, const View* out, const std::array<View, N>& in,
                     const Body& body) {

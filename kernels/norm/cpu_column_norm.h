@@ -126,7 +126,7 @@ void for_spans(const Chunks& chunks, std::int64_t matrix, const View* out, const
   });
 }
 
-/// What is known of the chunks of one matrix, and of its channels.
+/// Sums of the chunks of one matrix, and facts of its channels.
 template <class T>
 class MatrixScratch {
  public:
@@ -136,7 +136,7 @@ class MatrixScratch {
         shifts_(chunks.count * chunks.channels),
         sums_(2 * kSums * chunks.count * chunks.channels) {}
   [[nodiscard]] ChannelFacts<T> facts() const { return {of_channels_.data(), channels_}; }
-  /// What x is taken relative to in a chunk.
+  /// The channels' shifts in a chunk, whose sums are of x - shift.
   [[nodiscard]] T* shift(std::int64_t chunk) const { return shifts_.data() + chunk * channels_; }
   /// Sums of x - shift and of its squares.
   [[nodiscard]] ColumnTotals deviations(std::int64_t chunk) const { return totals(kSums * chunk); }
@@ -154,7 +154,7 @@ class MatrixScratch {
   RowScratch<double> sums_;
 };
 
-/// Sums of a span, on their way into those of its chunk.
+/// Sums of a span, before they are merged into the sums of its chunk.
 template <class T>
 class SpanScratch {
  public:
@@ -168,7 +168,7 @@ class SpanScratch {
   RowScratch<double> sums_;
 };
 
-/// The moments of a span become a part of those of its chunk, relative to the means of the chunk's first one.
+/// Merges a span's moments into its chunk's moments, relative to the means of the chunk's first span.
 template <class T, std::size_t N>
 void add_moments(const Chunks& chunks, const T* x, const Span<N>& span, const MatrixScratch<T>& scratch,
                  const SpanScratch<T>& own) {
@@ -206,7 +206,7 @@ void add_moments(const Chunks& chunks, const T* x, const Span<N>& span, const Ma
                         sums, totals);
 }
 
-/// The sums of grad and of grad * (x - shift), which `totals` has, in f64 where those in T are not finite.
+/// Computes sums of grad and of grad * (x - shift) that are not finite in `totals` anew in f64.
 template <class T>
 void finish_gradients(const std::array<const T*, 2>& in, std::int64_t rows, const ChannelFacts<T>& facts,
                       std::int64_t channels, const ColumnTotals& totals) {
@@ -225,8 +225,8 @@ void finish_gradients(const std::array<const T*, 2>& in, std::int64_t rows, cons
   }
 }
 
-/// The sums of grad and of grad * (x - shift) over a span become a part of those of its chunk. `shift` are
-/// those of the span. Sums that are not finite in T are taken in f64.
+/// Merges the sums of grad and of grad * (x - shift) over a span into the sums of its chunk. `shift`: the
+/// span's. Sums that are not finite in T are taken in f64.
 template <class T>
 void add_gradients(const Chunks& chunks, const std::array<const T*, 2>& in, const Span<2>& span, T* shift,
                    const MatrixScratch<T>& scratch, const SpanScratch<T>& own) {
@@ -245,7 +245,7 @@ void add_gradients(const Chunks& chunks, const std::array<const T*, 2>& in, cons
                              channels, sums, totals);
 }
 
-/// The moments of the group of channels from `first` on, from those of its chunks.
+/// The moments of the group of channels from `first` on, from the moments of the chunks.
 template <class T>
 [[nodiscard]] scalar::Moments<T> group_moments(const Chunks& chunks, std::int64_t first,
                                                const MatrixScratch<T>& scratch) {
@@ -271,7 +271,7 @@ template <class T>
   return scalar::moments_of_parts(shift, deviations, squares, count, farthest);
 }
 
-/// Fills in statistics and parameters of all channels of a matrix, and stores the former.
+/// Fills in statistics and parameters of all channels of a matrix, and stores the statistics.
 template <class T>
 void find_facts(const Chunks& chunks, std::int64_t matrix, const ChannelArrays<T>& arrays, double eps,
                 const MatrixScratch<T>& scratch) {
@@ -369,7 +369,7 @@ void column_norm_backward(const ChannelLayout& layout, const View* out, const Vi
                       const SpanScratch<T> own(chunks.channels);
                       T* shift = own.shift();
                       if (arrays.given) {
-                        // One channel to a row of statistics: only batches are normalized with given ones.
+                        // One channel to a row of statistics: only batches have given ones.
                         shift = scratch.shift(span.chunk);
                         std::copy_n(arrays.mean, chunks.channels, shift);
                       } else {

@@ -21,7 +21,7 @@ inline constexpr int kAccumulators = 64;
 /// additions.
 inline constexpr std::int64_t kColumnSpan = kSumAdditions;
 
-/// What is known of each channel: an array each, that others can be put in the place of.
+/// Facts of each channel, an array per fact; other arrays may take the place of these.
 template <class T>
 struct ChannelFacts {
   static constexpr std::int64_t kArrays = 7;
@@ -35,7 +35,7 @@ struct ChannelFacts {
         mean_dot(memory + 6 * channels) {}
   T *shift, *rstd, *offset, *weight, *bias, *mean_grad, *mean_dot;
 
-  /// Those of the channels from `first` on.
+  /// The facts of the channels from `first` on.
   [[nodiscard]] MEZZO_ALWAYS_INLINE ChannelFacts from(std::int64_t first) const {
     ChannelFacts facts = *this;
     for (T** array : {&facts.shift, &facts.rstd, &facts.offset, &facts.weight, &facts.bias, &facts.mean_grad,
@@ -94,8 +94,8 @@ struct ColumnTotals {
   double* second;
 };
 
-/// step(j, in[0][j], ...) for columns j of [first, end). What `step` writes overlaps with no input but that
-/// it stands for, so iterations are independent.
+/// step(j, in[0][j], ...) for columns j of [first, end). `step` writes over no inputs but its own column's,
+/// so iterations are independent.
 template <class T, std::size_t N, class Step, std::size_t... I>
 MEZZO_ALWAYS_INLINE void each_column(const std::array<const T*, N>& in, std::int64_t first, std::int64_t end,
                                      Step step, std::index_sequence<I...> /*indices*/) {
@@ -159,7 +159,7 @@ struct ColumnSums {
                                          const RowsAhead& ahead) {
     const ChannelFacts<T> here = facts.from(first);
     T sums[kSums][kColumns];
-    // Not zeros: the compilers make a memset of those, in stores too narrow for the loads that follow.
+    // Not zeros: compilers make a memset of zeros, in stores too narrow for the loads that follow.
     MEZZO_KEEP_LOOP
     for (int j = 0; j < kColumns; ++j) {
       sums[0][j] = T(-0.0);
@@ -193,7 +193,7 @@ struct ColumnSums {
   }
 };
 
-/// What is known of the columns of a chunk goes on with a span of `rows` rows whose shifts are others.
+/// Merges the sums of a span of `rows` rows, which has other shifts, into the sums of its chunk.
 template <class T>
 struct MergeSpan {
   static constexpr bool kOfF32 = std::is_same_v<T, float>;
@@ -210,7 +210,7 @@ struct MergeSpan {
     }
   }
 };
-/// The same for sums of grad, and of grad times x - shift.
+/// MergeSpan for sums of grad, and of grad times x - shift.
 template <class T>
 struct MergeGradients {
   static constexpr bool kOfF32 = std::is_same_v<T, float>;

@@ -86,7 +86,7 @@ struct RowNormBackwardRows {
   }
 
  private:
-  /// Those from `first` on, of which the first `clear` begin at 0.
+  /// The sums from `first` on, of which the first `clear` are set to 0.
   MEZZO_ALWAYS_INLINE static ParameterSums<T> sums_of_part(ParameterSums<T> sums, std::int64_t first,
                                                            std::int64_t clear) {
     if (sums.weight == nullptr) return sums;

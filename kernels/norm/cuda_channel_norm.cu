@@ -1,12 +1,12 @@
-// CUDA kernels of group_norm, instance_norm and batch_norm. A row that is one stretch of memory is normalized
-// by one kernel: it is read once where registers hold it; where they do not and there are rows for all of the
-// GPU, a block goes over it three times, of which the second level of the cache serves two. Others are cut
-// into pieces of neighbours with one channel (of a column, where channels are innermost), as many as keep a
-// GPU busy however few rows there are: one kernel finds mean and squares of each piece around the piece's own
-// mean, one combines those of a row, and one normalizes: so few long rows keep all of the GPU busy, which a
-// block per row would not, and the cache lines of a channels-last array, which hold several groups, are read
-// by one block each; a block per group would take 4 of the 32 bytes that it fetches for two channels in f16.
-// Backward does the same with the sums that gradients need. No atomics: the bits depend on sizes only.
+// CUDA kernels of group_norm, instance_norm and batch_norm. A row that is contiguous is normalized by one
+// kernel: where registers hold the row, it is read once; where they do not, but there are enough rows for the
+// whole GPU, a block reads it three times, twice from the L2 cache. All other rows are cut into pieces of one
+// channel: contiguous ones, or parts of a column where channels are innermost. There are enough pieces to
+// keep the GPU busy with few long rows. One kernel computes mean and squared deviations of each piece, a
+// second one combines the pieces of a row, a third one normalizes. Each cache line of a channels-last array,
+// which holds several groups, is then read by one block; a block per group would use 4 of the 32 bytes that
+// it fetches for two channels in f16. Backward has the same kernels for the sums that gradients need. No
+// atomics: the bits depend on sizes only.
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/norm/cuda_channel_rows.h"
 #include "mezzo/kernels/norm/cuda_channels_last.h"
@@ -54,9 +54,8 @@ constexpr std::int64_t kPieceLength = std::int64_t{kThreads} * kRowSlots * kRowP
   return length;
 }
 
-/// The same where a thread has four columns, which then are `columns` in all: as few pieces as keep a GPU
-/// busy, since a block per row goes over all that was found of its pieces. 0 where no length near that
-/// divides the column.
+/// Elements of a piece where a thread has four columns, of `columns` in all: as few pieces as keep a GPU
+/// busy, since one block per row combines all its pieces. 0 where no length near that divides the column.
 [[nodiscard]] std::int64_t long_column_piece(std::int64_t length, std::int64_t columns) {
   constexpr std::int64_t kBusyThreads = 132 * 512, kLeast = 64;  // what is kept of a piece takes memory
   const std::int64_t most =
@@ -239,7 +238,7 @@ void channel_norm_backward(Device device, const ChannelLayout& layout, const Cha
   if (layout.rows == 0 || layout.count() == 0) return;
   const auto run = [&](auto number) {
     using T = decltype(number);
-    // What backward computes of the statistics again is stored nowhere.
+    // Backward computes the statistics again and does not store them.
     const ChannelStatistics known = statistics.given ? statistics : ChannelStatistics{};
     backward(device, channel_norm_of<T>(layout, weight, nullptr, known, eps), out.input, grad, x,
              ChannelSums<T>{static_cast<T*>(out.weight), static_cast<T*>(out.bias)});

@@ -70,9 +70,9 @@ struct ChannelNormRow {
   }
 };
 
-/// How rows are cut: piece k of row r is piece number index(r, k), and lies in run k / of_a_run. The pieces
-/// of a row are neighbours; but in a channels-last array, where `columns` is the number of channels and not
-/// 0, those of all channels at one place are.
+/// How rows are cut: piece k of row r is piece number index(r, k), and lies in run k / of_a_run. The numbers
+/// of a row's pieces are neighbours; but in a channels-last array, where `columns` is the number of channels
+/// and not 0, the pieces of all channels at one place are.
 struct Pieces {
   std::int64_t rows, of_a_row, of_a_run, length;
   std::int64_t columns = 0, runs = 1;  ///< runs of a row, each a column
@@ -93,7 +93,7 @@ struct Pieces {
   [[nodiscard]] MEZZO_HD std::int64_t total() const { return rows * of_a_row; }
 };
 
-/// Mean of a piece, and the sum of the squares of what its elements differ from it.
+/// Mean of a piece, and the sum of its elements' squared deviations from it.
 struct PieceMoments {
   double mean, squares;
 };
@@ -110,7 +110,7 @@ struct PieceMomentsRow {
   }
 };
 
-/// What normalizes each row, from its pieces, all of one length, or from given statistics; a block per row.
+/// Each row's normalizing function, from its pieces, all of one length, or given statistics; a block per row.
 template <class T>
 __global__ void finish_moments(ChannelNorm<T> norm, Pieces pieces, const PieceMoments* moments,
                                scalar::NormalizedFn<T>* normalized) {
@@ -191,8 +191,8 @@ struct ChannelSums {
   }
 };
 
-/// The gradients of the parameters, and what makes that of x in each row, from the sums of pieces; a block
-/// per row. A thread has whole runs, unless the row is of one channel.
+/// The gradients of the parameters, and the function for x's gradient in each row, from the sums of pieces; a
+/// block per row. A thread has whole runs, unless the row is of one channel.
 template <class T>
 __global__ void finish_sums(ChannelNorm<T> norm, Pieces pieces, const TwoSums* of_pieces,
                             const scalar::NormalizedFn<T>* normalized, ChannelSums<T> channels,

@@ -1,7 +1,7 @@
 // Channel norms of channels-last arrays whose channels are whole packs: a thread has a pack of four channels
 // of one piece of a column (Pieces in cuda_channel_rows.h) and takes eight places at a time, so that eight
-// loads are in flight. What a thread finds of a piece goes where the other kernels of cuda_channel_rows.h
-// expect it.
+// loads are in flight. A thread writes the moments of a piece where the other kernels of cuda_channel_rows.h
+// expect them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ColumnPacks {
   [[nodiscard]] MEZZO_HD std::int64_t total() const { return pieces.total() / kPack; }
 };
 
-/// The columns of one thread: those of pieces first() to first() + 3.
+/// The columns of one thread, with the pieces first() to first() + 3.
 class ColumnPack {
  public:
   __device__ ColumnPack(const ColumnPacks& all, std::int64_t index)
@@ -122,8 +122,8 @@ struct ColumnStretch {
 };
 
 /// Mean and squares of a column's piece: a stretch of places at a time in f32, around the mean of all before,
-/// and together in f64. What a stretch's squares lose where its own mean is far from that one is a rounding
-/// of the distance's square, which counts more in the sum. Source: Chan, Golub and LeVeque, "Updating
+/// and together in f64. Where a stretch's own mean is far from that mean, its squares lose a rounding of the
+/// distance's square, which itself counts more in the sum. Source: Chan, Golub and LeVeque, "Updating
 /// formulae and a pairwise algorithm for computing sample variances", 1979.
 class PieceOfColumn {
  public:
@@ -163,7 +163,7 @@ class PieceOfColumn {
   double mean_ = 0, squares_ = 0;
 };
 
-/// The same in f64 alone, for a column that leaves f32, NaN for one that is not finite.
+/// Moments in f64 alone, for a column that leaves f32; NaN for a column that is not finite.
 [[nodiscard]] inline __device__ PieceMoments moments_in_f64(const ColumnPack& columns, const Array& x,
                                                             int j) {
   double sum = 0, squares = 0, count = 0;

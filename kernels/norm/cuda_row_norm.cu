@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kMostPartThreads)
   }
 }
 
-/// The same sums for any rows, a thread per place, from what normalizes each row. Arrays: gradient, x.
+/// row_norm_parts_kernel's sums for any rows, a thread per place, given `normalized`. Arrays: gradient, x.
 template <class T>
 __global__ void row_norm_columns(RowArrays<2> all, const scalar::NormalizedFn<T>* normalized,
                                  PartSums<T> sums) {
@@ -125,7 +125,7 @@ __global__ void row_norm_columns(RowArrays<2> all, const scalar::NormalizedFn<T>
   }
 }
 
-/// The same for rows of whole packs, four places per thread.
+/// row_norm_columns for rows of whole packs, four places per thread.
 __global__ void row_norm_pack_columns(RowArrays<2> all, const scalar::NormalizedFn<float>* normalized,
                                       PartSums<float> sums) {
   const std::int64_t part = blockIdx.y;
@@ -229,7 +229,7 @@ void row_norm_backward(Device device, RowNorm kind, const RowNormGradients& out,
   compute == DType::f64 ? run(double{}) : run(float{});
 }
 
-/// As many threads as a large GPU has at work with 128 registers each, and at least two rows per part.
+/// For as many threads as a large GPU has at work with 128 registers each; at least two rows per part.
 std::int64_t row_norm_parts(Device /*device*/, std::int64_t rows, std::int64_t n) {
   constexpr std::int64_t kBusyThreads = 132 * 512, kMostParts = 1056;
   const RowPlan plan = plan_rows({1, n < kLongestPartRow ? n : kLongestPartRow, 2, false, true});

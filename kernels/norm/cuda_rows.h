@@ -1,4 +1,4 @@
-// What the CUDA kernels of all normalizations share: mean and variance of a row, around the mean in a second
+// Shared by the CUDA kernels of all normalizations: mean and variance of a row, around the mean in a second
 // pass over what the thread holds, and sums for the gradients.
 #pragma once
 
@@ -40,7 +40,7 @@ template <class Row, class F, class G, class... Along>
   return {static_cast<double>(sums.first), static_cast<double>(sums.second)};
 }
 
-// What few rows need is computed from memory: unrolled over a row in registers it would take those.
+// Sums that few rows need are computed from memory: unrolled over a row they would cost registers.
 
 /// The sum over a row of (x - shift)^2 in f64.
 template <class Row>

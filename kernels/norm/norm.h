@@ -24,8 +24,8 @@ namespace mezzo::kernels {
 MEZZO_KERNEL(row_norm, void(RowNorm kind, const View& out, const View& x, const NormParameters& parameters,
                             double eps, DType compute));
 
-/// The gradients of row_norm, given that of its result: any strides and floating dtypes, one shape. `weight`
-/// as in the forward, nullptr for 1.
+/// The gradients of row_norm, given the gradient of its result: any strides and floating dtypes, one shape.
+/// `weight` as in the forward, nullptr for 1.
 MEZZO_KERNEL(row_norm_backward, void(RowNorm kind, const RowNormGradients& out, const View& grad,
                                      const View& x, const void* weight, double eps, DType compute));
 
@@ -37,8 +37,8 @@ MEZZO_KERNEL(channel_norm, void(const ChannelLayout& layout, const View& out, co
                                 const NormParameters& parameters, const ChannelStatistics& statistics,
                                 double eps, DType compute));
 
-/// The gradients of channel_norm, given that of its result, which lies as x. `statistics` are given ones,
-/// which count as constants, or absent: then they are functions of x. Nothing is stored there.
+/// The gradients of channel_norm, given the gradient of its result, which lies as x. `statistics` are given,
+/// and count as constants, or absent: then they are functions of x. Nothing is stored there.
 MEZZO_KERNEL(channel_norm_backward, void(const ChannelLayout& layout, const ChannelNormGradients& out,
                                          const View& grad, const View& x, const void* weight,
                                          const ChannelStatistics& statistics, double eps, DType compute));

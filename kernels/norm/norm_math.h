@@ -23,8 +23,8 @@ struct SquaredDeviationFn {
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return (x - shift) * (x - shift); }
 };
 
-/// x -> (x - mean) * rstd, the mean being that of the row's values. The mean is `shift` plus a small rest:
-/// a mean rounded to T alone would move every value of a row with a large mean.
+/// x -> (x - mean) * rstd, with the mean of the row's values. The mean is `shift` plus a small rest: a mean
+/// rounded to T alone would move every value of a row with a large mean.
 template <class T>
 struct NormalizedFn {
   T shift = 0;

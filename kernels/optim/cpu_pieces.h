@@ -1,5 +1,5 @@
-// Many arrays in one parallel loop: small ones are taken together, large ones are cut up, and all threads are
-// busy to the end. For optimizers and clipping, whose arrays are many and of any size.
+// Many arrays in one parallel loop: small arrays are taken together, large arrays are cut up, and all threads
+// are busy to the end. For optimizers and clipping, whose arrays are many and of any size.
 #pragma once
 
 #include <algorithm>

@@ -54,7 +54,7 @@ class ChunkFunctor {
   double carried_ = 0;
 };
 
-/// What one tile after the other of a parameter is updated with.
+/// Updates one tile after the other of a parameter.
 struct Piece {
   const ParameterUpdate& update;
   const UpdateLoop& loop;

@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr std::size_t kScratchBytes = sizeof(double) * (kThreads / kWarp);
 
-/// batch(kernel arguments) for tensors that are one run, strided(array, space, blocks) for the others.
+/// batch(kernel arguments) for tensors that are one run, strided(array, space, blocks) for all other tensors.
 template <class OfBatch, class OfStrided>
 void over_all(std::span<const View> tensors, const OfBatch& of_batch, const OfStrided& of_strided) {
   const auto make = [&](const View& view) -> std::optional<Run> {

@@ -23,7 +23,7 @@ namespace update_detail {
 // Arrays of a parameter by position; three states from kState on, three copies from kCopy on.
 constexpr int kValue = 0, kGradient = 1, kState = 2, kCopy = 5, kArrays = 8;
 
-/// A parameter whose arrays are one run each. Absent ones have no data.
+/// A parameter whose arrays are one run each. Absent arrays have no data.
 struct UpdateSlot {
   Array arrays[kArrays];
   std::int64_t* step = nullptr;
@@ -53,7 +53,7 @@ struct Control {
   }
 };
 
-/// What a block's threads tell each other. Every thread makes one.
+/// Numbers that the threads of a block share. Every thread makes one.
 template <class F>
 class BlockTalk {
  public:

@@ -64,7 +64,7 @@ struct NormFactor {
   }
 };
 
-/// What is done to each element: `change` is made on the device, once per thread.
+/// The change to each element: `change` is made on the device, once per thread.
 struct ScaleToNorm {
   NormFactor factor;
   struct Change {

@@ -1,5 +1,5 @@
-// What an optimizer's step hands to the kernels: the tensors of each parameter, and what holds for all of a
-// group. kernels/optim/update.h runs them.
+// The arguments that an optimizer's step hands to the kernels: the tensors of each parameter, and the
+// settings of a group. kernels/optim/update.h runs them.
 #pragma once
 
 #include <array>
@@ -24,14 +24,14 @@ struct ParameterUpdate {
   double* carried = nullptr;     ///< likewise, of algorithms that carry a number (UpdateRule::kCarries)
 };
 
-/// What a schedule may change from step to step, one per group in device memory.
+/// The numbers that a schedule may change from step to step, one struct per group in device memory.
 struct Rates {
   double lr = 0;
   double momentum = 0;  ///< momentum or beta1, of algorithms that have one
 };
 
-/// What holds for a whole group. With a record: nothing at all is written when found_inf is set;
-/// with `unscale`, gradients are multiplied by inv_scale, and left so with `write_unscaled`.
+/// The arguments of a whole group. With a record: nothing at all is written when found_inf is set; with
+/// `unscale`, gradients are multiplied by inv_scale, and left so with `write_unscaled`.
 struct UpdateControl {
   const Rates* rates = nullptr;  ///< in device memory
   const ScalerRecord* record = nullptr;

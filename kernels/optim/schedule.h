@@ -1,5 +1,5 @@
 // The kernel of learning-rate schedules: it counts steps and writes rates in device memory, so that a
-// training loop or a recorded step follows its schedule without the host.
+// training loop or a captured step follows its schedule without the host.
 #pragma once
 
 #include "mezzo/kernels/device_kernel.h"

@@ -1,6 +1,6 @@
-// What a learning-rate schedule is made of, as data: a flat list of nodes. Chains and sequences are such
-// lists too, since each node says for which steps it holds (optim/schedule.h makes the lists,
-// kernels/optim/schedule_math.h evaluates them).
+// A learning-rate schedule as data: a flat list of nodes. Chains and sequences are such lists too, since each
+// node says for which steps it holds (optim/schedule.h makes the lists, kernels/optim/schedule_math.h
+// evaluates them).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace mezzo::kernels {
 
-/// What a node makes of the rate it is given, at u = step - origin.
+/// The function of a node on the rate it is given, at u = step - origin.
 enum class ScheduleKind : std::int32_t {
   constant,  ///< lr * to
   power,     ///< lr * base^floor(u / length)

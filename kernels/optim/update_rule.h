@@ -1,4 +1,4 @@
-// What an algorithm is to the kernels of kernels/optim/update.h: a functor on the compute type.
+// An algorithm as kernels/optim/update.h takes it: a functor on the compute type.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace mezzo::kernels {
 
-/// What one step of one parameter depends on besides its tensors.
+/// The numbers that one step of one parameter depends on besides its tensors.
 struct StepNow {
   std::int64_t step;  ///< 1 in the first
   Rates rates;
   double carried;  ///< after this step; 0 when the algorithm carries nothing
 };
 
-/// What a functor starts from. `template <class T> struct Fn : UpdateRule<S>` updates one element in the
-/// compute type T (float or double) and has
+/// Base of the functors. `template <class T> struct Fn : UpdateRule<S>` updates one element in the compute
+/// type T (float or double) and has
 ///   MEZZO_HD static Fn at(const Rule& rule, const StepNow& now);   once per parameter, in f64
 ///   MEZZO_HD void operator()(T& p, T gradient, T* state) const;    state: S values, read and written
 /// and, when it sets kCarries,
@@ -31,7 +31,7 @@ struct UpdateRule {
   static constexpr bool kCarries = false;
 };
 
-/// What an update begins with: the gradient, negated to go up (maximize), plus a decay that goes through it.
+/// The gradient that an update begins with: negated to maximize, plus the coupled weight decay.
 template <class T>
 struct DecayedGradient {
   T sign, weight_decay;
@@ -44,7 +44,7 @@ struct DecayedGradient {
   }
 };
 
-/// What a decoupled weight decay multiplies a parameter by.
+/// The factor of a parameter under a decoupled weight decay.
 MEZZO_HD inline double shrinkage(double lr, double weight_decay) {
   return math::detail::mul_add(-lr, weight_decay, 1.0);
 }
@@ -75,7 +75,7 @@ MEZZO_HD double carried_after(const Rule& rule, std::int64_t step, const Rates& 
     return 0;
 }
 
-/// F for the step after the first `done` ones.
+/// F for the step after the first `done` steps.
 template <class F, class Rule>
 MEZZO_HD F functor_at(const Rule& rule, std::int64_t done, const Rates& rates, const double* carried) {
   const std::int64_t step = done + 1;

@@ -1,8 +1,7 @@
 // The pointwise loop of functors of few instructions on arrays of one 16-bit type: widen, compute and round
-// in registers. The general loop (cpu.h) does the three one after the other through buffers, which
-// costs a fifth of the time of an op like gelu and half of that of relu. A functor asks for this loop by
-// `static constexpr bool kFuses16Bit = true`, and the source that passes it to pointwise() includes this
-// header.
+// in registers. The general loop (cpu.h) does the three one after the other through buffers, which costs a
+// fifth of the time of an op like gelu and half of the time of relu. A functor asks for this loop by `static
+// constexpr bool kFuses16Bit = true`, and the source that passes it to pointwise() includes this header.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +47,7 @@ template <class F, std::size_t N>
   return i;
 }
 
-/// The same in blocks of 8.
+/// Blocks of 8 elements; returns how many elements it did.
 template <class F, std::size_t N>
 [[MEZZO_TARGET_V3, gnu::flatten, gnu::noinline]] std::int64_t half_blocks_v3(F f, Half* out,
                                                                              std::array<const Half*, N> in,
@@ -63,7 +62,7 @@ template <class F, std::size_t N>
   return i;
 }
 
-/// Blocks of 32 elements, those at even places before those at odd ones, which needs no shuffle to widen.
+/// Blocks of 32 elements, even places before odd places, which needs no shuffle to widen.
 template <class F, std::size_t N>
 [[MEZZO_TARGET_V4_BF16, gnu::flatten, gnu::noinline]] std::int64_t bf16_blocks_v4(
     F f, BFloat16* out, std::array<const BFloat16*, N> in, std::int64_t n) {

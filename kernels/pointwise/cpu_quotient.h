@@ -1,6 +1,6 @@
 // The loops of rounded quotients and of remainders. An exact one takes fmod or the division of 64-bit
 // integers, which no processor does in vectors; most operands are near enough to each other that a division
-// in f64 gives the same bits. Blocks with others, zeros among the divisors or inf are computed one by one. A
+// in f64 gives the same bits. Blocks with other operands, a divisor of 0 or inf are computed one by one. A
 // source that passes such a functor to pointwise() includes this header.
 #pragma once
 
@@ -85,7 +85,7 @@ struct NearIntegers {
 template <class T>
 using NearNumbers = std::conditional_t<std::is_integral_v<T>, NearIntegers, NearFloats>;
 
-/// The function of any operands, and the same of near ones.
+/// The function for any operands, and its fast form for near operands.
 template <class T>
 struct FloorQuotient {
   using Any = scalar::DivFloorFn;

@@ -78,7 +78,7 @@ __device__ MEZZO_ALWAYS_INLINE void pointwise_one(const F& f, const PointwiseArr
   store<R>(operands.arrays[N].data, operands.arrays[N].dtype, at[N], result);
 }
 
-/// All arrays are one run each, or one value, and aligned to packs (joined ones to two).
+/// All arrays are one run each, or one value, and aligned to packs (joined arrays to two packs).
 template <class F, std::size_t N>
 __global__ void pointwise_linear(F f, PointwiseArrays<N> operands, std::int64_t total) {
   using T = float;
@@ -109,8 +109,8 @@ __global__ void pointwise_strided(F f, PointwiseArrays<N> operands, Space<N + 1>
   }
 }
 
-/// What a launch needs to know of the arrays. It depends on no functor, so that it is compiled once for each
-/// number of operands.
+/// The layout of a launch's arrays. It depends on no functor, so that it is compiled once for each number of
+/// operands.
 template <std::size_t N>
 struct PointwisePlan {
   PointwiseArrays<N> operands{};

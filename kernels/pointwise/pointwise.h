@@ -40,7 +40,7 @@ void pointwise(Device device, F f, const View& out, const std::array<View, N>& i
                    [&]<class T>(TypeTag<T>) { detail::pointwise_on<T, kDeviceCode>(device, f, out, in); });
 }
 
-/// The same for functors that only make sense on real numbers: `compute` must be f32 or f64.
+/// pointwise() for functors that only make sense on real numbers: `compute` must be f32 or f64.
 template <class F, std::size_t N, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void pointwise_real(Device device, F f, const View& out, const std::array<View, N>& in, DType compute) {
   if (compute == DType::f64)

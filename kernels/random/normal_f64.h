@@ -1,6 +1,6 @@
 // Normal random numbers in double: the same transform as in random_math.h, with logarithm, sine and cosine of
-// its own. The double functions of kernels/math/math.h are those of each platform's library, and random
-// numbers must have the same bits everywhere.
+// its own. The double functions of kernels/math/math.h come from each platform's library, and random numbers
+// must have the same bits everywhere.
 #pragma once
 
 #include <cstdint>

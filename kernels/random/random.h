@@ -1,6 +1,6 @@
-// What random tensors are made of: functors for kernels/random/generate.h that turn Philox blocks into
-// uniforms, normals and integers. Block b of the functor reads counter offset + b (float), or offset + 2 b
-// and the next one (double and integers, which take two words each).
+// Functors of random tensors for kernels/random/generate.h: they turn Philox blocks into uniforms, normals
+// and integers. Block b of the functor reads counter offset + b (float), or offset + 2 b and the next one
+// (double and integers, which take two words each).
 #pragma once
 
 #include <cstdint>

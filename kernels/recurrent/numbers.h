@@ -1,4 +1,4 @@
-// What the functor of a recurrent cell takes and gives: the numbers that belong to one element of a state.
+// The arguments and results of a recurrent cell's functor: the numbers that belong to one element of a state.
 #pragma once
 
 #include <cstddef>

@@ -31,7 +31,7 @@ class Reduction {
   void accumulate(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* results) const {
     accumulate(first, n, elements, results, R::kShifted ? shifts_ + first : nullptr);
   }
-  /// The same with the shifts of these n outputs at `shifts`.
+  /// accumulate() with the shifts of these n outputs at `shifts`.
   void accumulate(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* results,
                   const double* shifts) const {
     if (plan_.columns) {

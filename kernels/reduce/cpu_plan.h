@@ -89,7 +89,7 @@ inline constexpr std::int64_t kReduceUnit = kTile;
 /// Rows that are worked on together when neighbours in memory belong to different rows.
 inline constexpr std::int64_t kReduceAcross = 64;
 
-/// What a result depends on besides the elements.
+/// Whether a result depends on the order or positions of its elements.
 enum class ReduceOrder {
   fixed,     ///< on the order: it must follow from the shape alone
   position,  ///< on positions, but on no order: the memory may choose the path

@@ -19,7 +19,7 @@ struct Block {
   std::int64_t column, columns;
 };
 
-/// What each_block calls, by address: one loop over blocks for all types and reducers.
+/// The callback of each_block, by address: one loop over blocks for all types and reducers.
 struct BlockTaker {
   const void* taker;
   void (*take)(const void* taker, const Block<void>& block);
@@ -40,7 +40,7 @@ class ReduceSource {
     const auto run = space.single_run(begin, n);
     return run && run->stride == 1 ? at(origin + run->offset) : nullptr;
   }
-  /// The same for elements stored as T; nullptr for others.
+  /// packed() for elements stored as T; nullptr for other dtypes.
   template <class T>
   [[nodiscard]] const T* in_place(const StridedSpace& space, std::int64_t origin, std::int64_t begin,
                                   std::int64_t n) const {

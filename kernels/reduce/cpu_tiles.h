@@ -104,8 +104,8 @@ struct ColumnTile {
   }
 };
 
-/// The same with R::kLanes accumulators per column, lane l at acc + l * pitch, that take turns from `lane`
-/// on.
+/// ColumnTile with R::kLanes accumulators per column, lane l at acc + l * pitch: rows go to the lanes in
+/// turn, from `lane` on.
 template <class T, class R>
 struct LaneTile {
   using Acc = typename R::template Acc<T>;

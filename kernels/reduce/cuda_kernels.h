@@ -73,7 +73,7 @@ class OctetFold {
     } else {
       for (; o < octets_; o += size) add_each(acc, begin_ + o * kOctet, begin_ + (o + 1) * kOctet);
     }
-    // The elements behind the last octet are those of the next one.
+    // The elements behind the last octet count as one more octet.
     if (o == octets_) add_each(acc, begin_ + o * kOctet, end_);
   }
 

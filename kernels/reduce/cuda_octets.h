@@ -59,7 +59,7 @@ struct OctetOf {
     for (int k = 0; k < kOctet; ++k) values[k] = cast<T>(vectors[k / kCount].values[k % kCount]);
   }
 };
-/// The same of a 16-bit type, two to a word.
+/// Eight neighbours of a 16-bit type, two to a word.
 template <class S>
 struct OctetPairs {
   RawWords<kOctet / 2> raw;

@@ -80,7 +80,7 @@ void reduce(Device device, R reducer, const View& out, const View& in, DType com
                    [&]<class T>(TypeTag<T>) { detail::reduce_on<T, kDeviceCode>(device, reducer, out, in); });
 }
 
-/// The same for reducers of real numbers: `compute` must be f32 or f64.
+/// reduce() for reducers of real numbers: `compute` must be f32 or f64.
 template <class R, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void reduce_real(Device device, R reducer, const View& out, const View& in, DType compute) {
   if (compute == DType::f64)

@@ -1,5 +1,5 @@
-// What a reduction accumulates, written once for all devices: small functors on the compute type T. Apart
-// from the loops so that an op names a reducer and never sees a loop.
+// Reducers: the functors that a reduction accumulates with, on the compute type T, written once for all
+// devices. Apart from the loops so that an op names a reducer and never sees a loop.
 //
 // A reducer has: Acc<T>, the accumulator; identity<T>(); map(x...) from elements to Acc<T>; combine(a, b),
 // called in a fixed order; finish(a, n), the value to store for n elements. `kShifted` reducers map (x,
@@ -15,7 +15,7 @@
 
 namespace mezzo::kernels {
 
-/// What numbers of a compute type are added up in: f64, or i64 for integers.
+/// The type that numbers of a compute type are added up in: f64, or i64 for integers.
 template <class T>
 using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
 
@@ -59,7 +59,7 @@ struct WidePower {
 
 // --- last steps
 
-/// What a sum over n values ends in. A value and not a type: sums that differ in nothing else share their
+/// The last step of a sum over n values. A value and not a type: sums that differ in nothing else share their
 /// loops.
 struct LastStep {
   enum class Kind : std::uint8_t {

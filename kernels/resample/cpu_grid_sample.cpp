@@ -65,7 +65,7 @@ class Narrowed {
   RowScratch<T> scratch_;
 };
 
-/// What the loops are compiled for.
+/// The types and sizes that the loops are compiled for.
 template <class Number, class Index, int kAxisCount, int kCornerCount>
 struct Variant {
   using T = Number;

@@ -45,8 +45,8 @@ struct LowPlaces {
   std::int64_t at[kAxes][kGridBlock];
 };
 
-/// Cells of `n` places from their coordinates. kPadding is that of the rule, so that the loop over places has
-/// no branches and takes vector instructions.
+/// Cells of `n` places from their coordinates. kPadding is the rule's, so that the loop over places has no
+/// branches and takes vector instructions.
 template <class T, int kAxes, GridSampleMode kMode, GridPadding kPadding>
 struct FindCells {
   static void run(T (*upper)[kGridBlock], T (*slope)[kGridBlock], LowPlaces<kAxes>* low, const T* grid,
@@ -125,7 +125,7 @@ struct SampleChannels {
   }
 };
 
-/// Adds the gradients of a plane's places to those of x: one channel, whose places are neighbours.
+/// Adds the gradients of a plane's places to the gradient of x: one channel, whose places are neighbours.
 template <class Block, class T, int kCorners>
 struct AddPlaneToCorners {
   static constexpr bool kRare = Block::kWide;
@@ -138,7 +138,7 @@ struct AddPlaneToCorners {
   }
 };
 
-/// The same for `channels` channels that are neighbours, `step` from a place to the next in `grad`.
+/// AddPlaneToCorners for `channels` channels that are neighbours, `step` from a place to the next in `grad`.
 template <class Block, class T, int kCorners>
 struct AddToCorners {
   static constexpr bool kRare = Block::kWide;

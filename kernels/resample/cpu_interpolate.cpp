@@ -16,8 +16,8 @@ namespace mezzo::kernels::cpu {
 
 namespace {
 
-/// What each place of a result is made of, along one dim. With as many terms for each, term k of all places
-/// comes before term k + 1 of any, for vector instructions; else the terms of a place are neighbours.
+/// The terms of each place of a result, along one dim. Where all places have as many terms, term k of all
+/// places comes before term k + 1 of any, for vector instructions; else the terms of a place are neighbours.
 template <class T>
 class TermTable {
  public:
@@ -122,7 +122,7 @@ struct SpreadRow {
   }
 };
 
-/// The same with any number of terms, first[o] to first[o + 1] of place o, added up in Sum.
+/// SpreadRow for any number of terms, first[o] to first[o + 1] for place o, added up in Sum.
 template <class T, class Sum>
 struct GatherRow {
   static constexpr std::int64_t kAcross = 64;

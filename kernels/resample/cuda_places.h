@@ -26,7 +26,7 @@ template <class Index>
 }  // namespace detail
 
 /// Place of element `e` in row-major order; sizes are at least 1. 64-bit division takes a hundred
-/// instructions, so only indices that need it get it: no size exceeds that of the array.
+/// instructions, so only indices that need it get it: no size exceeds the array's.
 [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE ImagePlace image_place(std::int64_t e, std::int64_t a,
                                                                     std::int64_t b, std::int64_t c,
                                                                     std::int64_t inner) {

@@ -1,4 +1,4 @@
-// Where grid_sample reads, along one axis: coordinates become places, with what padding makes of those
+// Where grid_sample reads, along one axis: coordinates become places; padding decides about coordinates
 // outside. Once for the CPU's loops and the CUDA kernels; the conventions are PyTorch's.
 #pragma once
 
@@ -38,7 +38,7 @@ template <class T>
   return {(back ? span - beyond : beyond) + low, slope};
 }
 
-/// In [0, last]; NaN counts as 0. What is moved stays where it is, whatever the coordinate does.
+/// In [0, last]; NaN counts as 0. Slope 0 where it was clipped, or lies on an end.
 template <class T>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE GridPosition<T> clipped(GridPosition<T> p, T last) {
   if (!(p.at > T(0))) return {T(0), T(0)};

@@ -1,4 +1,4 @@
-// What grid_sample can do, as its options and its kernels name it. Apart from the arithmetic of
+// The modes of grid_sample, as its options and its kernels name them. Apart from the arithmetic of
 // kernels/resample/grid_math.h, which programs need not parse.
 #pragma once
 
@@ -8,7 +8,7 @@ namespace mezzo {
 
 /// How a value between places is made: from the places around it, or of the nearest one (ties to even).
 enum class GridSampleMode : std::uint8_t { bilinear, nearest };
-/// What lies outside: zeros, the nearest place at the edge, or the inside mirrored at the edge.
+/// The values outside of the image: zeros, the nearest place at the edge, or the inside mirrored at the edge.
 enum class GridPadding : std::uint8_t { zeros, border, reflection };
 
 }  // namespace mezzo

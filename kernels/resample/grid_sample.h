@@ -38,8 +38,8 @@ struct GridSampleShape {
 MEZZO_KERNEL(grid_sample, void(const GridSampleShape& shape, const View& out, const View& x, const View& grid,
                                DType compute));
 
-/// out [like x] = its gradient, given that of the result. What several places read is added up in row-major
-/// order of places and corners, in `compute` on the CPU and in f64 on CUDA: bits do not depend on threads.
+/// out [like x] = its gradient, given the result's gradient. It is added up in row-major order of places and
+/// corners, in `compute` on the CPU and in f64 on CUDA: bits do not depend on threads.
 MEZZO_KERNEL(grid_sample_input_gradient, void(const GridSampleShape& shape, const View& out, const View& grad,
                                               const View& grid, DType compute));
 

@@ -12,7 +12,7 @@
 namespace mezzo::kernels {
 
 /// Arrays [outer, spatial..., inner], dense and row-major: inner is 1 for row-major tensors [N, C, ...], and
-/// C for channels-last ones. Missing spatial dims stand in front, with sizes 1. Sizes are at least 1.
+/// C for channels-last tensors. Missing spatial dims stand in front, with sizes 1. Sizes are at least 1.
 struct InterpolateShape {
   static constexpr std::size_t kDims = 3;
   std::int64_t outer = 1, inner = 1;
@@ -32,8 +32,8 @@ struct InterpolateShape {
 /// read. Each result is rounded once.
 MEZZO_KERNEL(interpolate, void(const InterpolateShape& shape, const View& out, const View& x, DType compute));
 
-/// out = the gradient of x, given that of the result: each place adds up the results that it has a part in,
-/// in f64 and in a fixed order. `shape` is that of the forward.
+/// out = the gradient of x, given the gradient of the result: each place adds up the results that it has a
+/// part in, in f64 and in a fixed order. `shape`: as in forward.
 MEZZO_KERNEL(interpolate_backward,
              void(const InterpolateShape& shape, const View& out, const View& grad, DType compute));
 

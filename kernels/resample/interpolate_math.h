@@ -83,7 +83,7 @@ class Resampler {
     const int highest = count() - 1;
     return {first_beyond(i - 1, highest), first_beyond(i, 0)};
   }
-  /// What result o gets of place i: at the ends, several taps may be one place. kTerms: as for taps_of.
+  /// The weight of place i in result o: at the ends, several taps may be one place. kTerms: as for taps_of.
   template <int kTerms = Taps<T>::kMost>
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T weight_of(std::int64_t o, std::int64_t i) const {
     const Taps<T> taps = taps_of<kTerms>(o);
@@ -110,8 +110,8 @@ class Resampler {
     if (i < 0) return 0;
     return i < in_ ? i : in_ - 1;
   }
-  /// The first result whose tap k lies beyond place i. It is looked for from where the line of positions says
-  /// on: a step or two, as only rounding leads away from there.
+  /// The first result whose tap k lies beyond place i. The search begins at near_position() and takes a step
+  /// or two, as only rounding leads away from there.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t first_beyond(std::int64_t i, int k) const {
     if (i < 0) return 0;
     if (i >= in_ - 1) return out_;

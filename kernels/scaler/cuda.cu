@@ -148,7 +148,7 @@ void launch_one(Device device, void (*kernel)(Params...), Args... args) {
   mezzo::cuda::launch(kernel, dim3(1), dim3(1), 0, mezzo::cuda::current_stream(device), args...);
 }
 
-/// The records as an argument. What does not fit into one is gathered in main->found_inf before.
+/// The records as an argument. Records that do not fit into it are gathered in main->found_inf before.
 Records records_of(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers) {
   Records records;
   for (const ScalerRecord* const optimizer : optimizers) {

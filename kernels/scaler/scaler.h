@@ -24,7 +24,7 @@ struct Owners {
 /// written. The check is on the stored value, before any scaling.
 MEZZO_KERNEL(check_finite, void(std::span<const View> gradients, ScalerRecord* record, Owners owners));
 
-/// The same check, and every element times record->inv_scale, computed in f32 (f64 for f64) and rounded once;
+/// check_finite, and every element times record->inv_scale, computed in f32 (f64 for f64) and rounded once;
 /// with inv_scale 1 exactly nothing is written. Elements that are inf or NaN stay so.
 MEZZO_KERNEL(unscale, void(std::span<const View> gradients, ScalerRecord* record, Owners owners));
 
@@ -48,7 +48,7 @@ MEZZO_KERNEL(update_scale, void(ScalerRecord* main, std::span<const ScalerRecord
 /// any optimizer took part since the last update, the iteration counts as good or skipped.
 MEZZO_KERNEL(set_scale,
              void(ScalerRecord* main, std::span<const ScalerRecord* const> optimizers, float value));
-/// The same from one f32 in device memory, taken as it is.
+/// set_scale from one f32 in device memory, taken as it is.
 MEZZO_KERNEL(set_scale_from,
              void(ScalerRecord* main, std::span<const ScalerRecord* const> optimizers, const float* value));
 

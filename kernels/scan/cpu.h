@@ -34,7 +34,7 @@ void scan_rows(const RowBlock<T>& results, const std::array<RowBlock<T>, Map::kO
   }
 }
 
-/// Rows piece by piece, so that what is widened and narrowed of long ones stays in the cache.
+/// Rows piece by piece, so that the widened and narrowed piece of a long row stays in the cache.
 template <class T, class Map>
 void scan_pieces(const RowOperand& out, const std::array<RowOperand, Map::kOperands>& in, ScanOrder order) {
   constexpr std::int64_t kRows = RowOperand::kAcross, kBuffer = kRows * (kRowBlock + RowOperand::kAcross);

@@ -1,7 +1,7 @@
 // The CUDA rows of the scans. Each warp of a block takes a run of neighbouring elements: their maps
 // (scan_math.h) are joined pairwise, in each warp by shuffles, between warps in order. Sums along a few long
 // rows, and logarithms of sums, are cut into chunks with a block each: one launch adds up the chunks, and a
-// second one goes through them, each from the sum of those before it.
+// second one goes through them, each from the sum of the chunks before it.
 #include "mezzo/kernels/scan/scan.h"
 
 #include "mezzo/core/cuda/launch.h"
@@ -97,8 +97,8 @@ struct ScanRow {
   }
 
  private:
-  /// Each lane's maps after all of the warp that come before: those of lower lanes, and of all lanes before
-  /// the j-th.
+  /// Joins each lane's j-th map with all maps of the warp before it: the j-th maps of lower lanes, and all
+  /// lanes' maps before the j-th.
   __device__ static void join_in_warp(Map (&maps)[kScanItems], unsigned lane) {
     for (int j = 0; j < kScanItems; ++j) {
       for (unsigned distance = 1; distance < kWarp; distance *= 2) {
@@ -110,7 +110,7 @@ struct ScanRow {
   }
 };
 
-/// One block per chunk, those of a row along x.
+/// One block per chunk; blockIdx.x counts the chunks of a row.
 template <class T, class Map>
 __global__ void __launch_bounds__(kScanThreads)
     add_up_chunks(ScanRow<T, Map> body, RowArrays<2> all, ScanChunks chunks, Wide<T>* sums) {

@@ -8,7 +8,7 @@
 namespace mezzo::kernels::cuda {
 
 inline constexpr unsigned kScanThreads = 256;  ///< of a block
-/// Elements that a thread takes at once; those of a warp lie side by side.
+/// Elements that a thread takes at once; in each of them the elements of a warp lie side by side.
 inline constexpr int kScanItems = 4;
 inline constexpr std::int64_t kMostScanChunks = 256;
 

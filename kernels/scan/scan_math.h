@@ -10,8 +10,8 @@
 
 namespace mezzo::kernels::scalar {
 
-/// h -> scale h + add. What the template leaves out is not computed, so that 0 and 1 that nobody gave cannot
-/// meet an infinity.
+/// h -> scale h + add. An operand that the template leaves out is not computed with, so that its default 1 or
+/// 0 cannot meet an infinity.
 template <class W, bool kScale, bool kAdd>
 struct AffineMap {
   static constexpr std::size_t kOperands = kScale + kAdd;

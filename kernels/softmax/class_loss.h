@@ -18,9 +18,9 @@ struct RowScales {
 };
 
 /// Looks through the class indices of all rows: the position of the first that is neither in [0, classes) nor
-/// ignore_index, or -1, and then the sum of the weights of those that count, in *weight_sum (device memory).
-/// On a CUDA device the host does not wait: the result is -1, and a wrong index becomes a fault of the device
-/// that names `op` (a string that lives forever; see core/cuda/fault.h).
+/// ignore_index, or -1, and then the sum of the weights of the classes that count, in *weight_sum (device
+/// memory). On a CUDA device the host does not wait: the result is -1, and a wrong index becomes a fault of
+/// the device that names `op` (a string that lives forever; see core/cuda/fault.h).
 MEZZO_KERNEL(count_classes, std::int64_t(const char* op, const ClassTarget& target, std::int64_t rows,
                                          std::int64_t classes, double* weight_sum, DType compute));
 

@@ -1,4 +1,4 @@
-// What the rows of a classification loss are compared with, as kernels see it.
+// The targets of a classification loss, as kernels see them.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ struct ClassRows {
   scalar::ClassMassFn<T> mass;
 };
 
-/// What cross-entropy knows of a row of logits: its maximum and the sum of exp(x - max).
+/// A row of logits for cross-entropy: its maximum and the sum of exp(x - max).
 template <class T>
 struct RowStatistics {
   T max, sum;

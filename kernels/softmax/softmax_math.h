@@ -13,8 +13,8 @@ struct ExpMinusFn {
   T max;
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const { return math::exp_of_term(x - max); }
 };
-/// x / divisor. On a GPU a product with one correction, which rounds as the quotient, subnormal ones apart,
-/// and takes a third of its instructions.
+/// x / divisor. On a GPU a product with one correction, which rounds as the quotient, subnormal results
+/// apart, and takes a third of its instructions.
 template <class T>
 struct DividedByFn {
   T divisor;

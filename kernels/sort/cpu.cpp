@@ -34,8 +34,8 @@ template <class Entry>
   return any ^ all;
 }
 
-/// Moves the entries to `to`, ordered by one byte of the key; equal ones keep their order. `places` has a row
-/// of kDigits for each chunk.
+/// Moves the entries to `to`, ordered by one byte of the key; entries with equal bytes keep their order.
+/// `places` has a row of kDigits for each chunk.
 template <class Entry>
 void order_by_byte(const Entry* from, Entry* to, std::int64_t n, unsigned shift, std::int64_t chunk_size,
                    std::vector<std::array<std::int64_t, kDigits>>& places) {
@@ -81,7 +81,7 @@ template <class Entry>
   return entries;
 }
 
-/// Brings the first `wanted` entries to the front, in order: those of each chunk are the only candidates.
+/// Brings the first `wanted` entries to the front, in order. Candidates are each chunk's first `wanted`.
 template <class Entry>
 void select_first(Entry* entries, std::int64_t n, std::int64_t wanted) {
   std::int64_t left = n;

@@ -20,7 +20,7 @@
 namespace mezzo::kernels::cuda {
 
 inline constexpr unsigned kSortItems = 8;  ///< entries of a thread
-/// Entries of a block: 36 KiB of the long ones with their gaps, and a launch may always take 48.
+/// Entries of a block: 36 KiB of long entries with their gaps; a launch may always take 48 KiB.
 inline constexpr unsigned kSortTile = kSortItems * kThreads;
 
 /// Entries that lie in memory, as rows of `length`.

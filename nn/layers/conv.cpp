@@ -43,7 +43,7 @@ IntList borders(const Config& config) {
   return result;
 }
 
-/// What a constructor is given, as a Config. `Options`: those of Conv or of ConvTranspose.
+/// A constructor's arguments as a Config. `Options`: of Conv or of ConvTranspose.
 template <class Config, class Options>
 Config config_of(const std::string& kind, std::size_t spatial, std::int64_t in_channels,
                  std::int64_t out_channels, const SpatialSizes& kernel_size, const Options& options) {

@@ -145,7 +145,7 @@ Tensor top_p_logits(const Tensor& logits, double p) {
   if (p == 1) return logits;
   const auto [values, places] = sort(logits, -1, true);
   const Tensor shares = softmax(values, -1, logits.dtype() == DType::f64 ? DType::f64 : DType::f32);
-  // What the larger ones add up to: the first one stays whatever p is.
+  // The sum of all larger shares: the largest logit stays whatever p is.
   const Tensor before = cumsum(shares, -1) - shares;
   const Tensor first = eq(arange(logits.shape().back(), {.device = logits.device()}), 0);
   return only(logits, places, where(logical_or(first, lt(before, p)), values, kNeverDrawn));

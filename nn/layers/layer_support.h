@@ -1,4 +1,4 @@
-// What the layers' constructors and checks have in common. Internal to nn.
+// Checks that the layers' constructors and forwards share. Internal to nn.
 #pragma once
 
 #include <cstdint>

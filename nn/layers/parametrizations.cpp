@@ -185,7 +185,7 @@ std::shared_ptr<L> spectral_normed(const L& layer, const SpectralNormOptions& op
       layer, make<SpectralWeight>(layer.weight, options.dim.value_or(kIsTransposed<L> ? 1 : 0), options));
 }
 
-// What the two function templates of the header need of this file.
+// Instantiations of the two function templates of the header.
 #define MEZZO_PARAMETRIZED(L)                                                  \
   template std::shared_ptr<L> weight_normed(const L& layer, std::int64_t dim); \
   template std::shared_ptr<L> spectral_normed(const L& layer, const SpectralNormOptions& options)

@@ -17,7 +17,7 @@ std::string named(const char* name, const SpatialSizes& sizes) {
   return std::string(name) + "=" + (sizes.size() == 1 ? std::to_string(sizes[0]) : to_string(sizes));
 }
 
-/// The same for the sizes of an adaptive pooling, some of which may be the input's.
+/// `sizes` of an adaptive pooling after that check; kKeepSize stands for the input's size.
 const AdaptiveSizes& checked(const Module& layer, const AdaptiveSizes& sizes, int spatial) {
   SpatialSizes given = static_cast<const Dims&>(sizes);
   for (std::int64_t& size : given) size = size == kKeepSize ? 0 : size;

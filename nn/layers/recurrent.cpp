@@ -301,8 +301,8 @@ std::pair<Tensor, Tensors> run_steps(const Tensor& x, Tensors states, bool rever
   return {stack(outputs), states};
 }
 
-/// The same over packed data: a step is run for the sequences that have it. Forward, the others keep the
-/// state they had; in reverse, they begin when their last step comes.
+/// run_steps over packed data: a step is run for the sequences that have it. Forward, shorter sequences keep
+/// the state they had; in reverse, a sequence begins when its last step comes.
 template <class Step>
 std::pair<Tensor, Tensors> run_packed_steps(const Tensor& data, const std::vector<std::int64_t>& batch_sizes,
                                             const Tensors& initial, bool reverse, const Step& step) {

@@ -10,19 +10,19 @@
 
 namespace mezzo::nn {
 
-/// One call of `clone`, or of `detail::moved`, where slots take over what the original's hold. The innermost
-/// one of a thread is found through a thread-local pointer, because the C++ copy constructors in between
-/// cannot pass it on.
 namespace detail {
-/// A module's hooks become those of another one (nn/module/hooks.cpp).
+/// Hands a module's hooks over to another module (nn/module/hooks.cpp).
 void hand_hooks_over(const Ref<RefCounted>& from, Module& to, Ref<RefCounted>& hooks) noexcept;
 /// The module of these hooks ends.
 void leave_hooks(const Ref<RefCounted>& hooks, const Module& module) noexcept;
 }  // namespace detail
 
+/// One call of `clone`, or of `detail::moved`, where the new module's slots take over what the original's
+/// hold. The innermost call of a thread is found through a thread-local pointer, because the C++ copy
+/// constructors in between cannot pass it on.
 class Cloning {
  public:
-  /// What becomes of what slots hold.
+  /// Whether the parts that slots hold are copied or moved.
   enum class Parts { copied, moved };
   explicit Cloning(Parts parts = Parts::copied) noexcept;
   ~Cloning();
@@ -34,7 +34,7 @@ class Cloning {
 
   [[nodiscard]] static bool is_under_way() noexcept;
 
-  /// What the copy of a slot holds in place of a module or tensor.
+  /// The module or tensor that the copy of a slot holds in place of the original.
   [[nodiscard]] std::shared_ptr<Module> copy(const std::shared_ptr<Module>& original) {
     return parts_ == Parts::moved ? original : copy(*original);
   }
@@ -42,9 +42,9 @@ class Cloning {
   [[nodiscard]] std::shared_ptr<Module> copy(const Module& original, const detail::Copier& copier = {});
   /// The copy of a tensor: same values, dtype, device and requires_grad, no history.
   [[nodiscard]] Tensor copy(const Tensor& original);
-  /// Records where the copy of a module is being built, and gives it.
   /// Whether the original ends afterwards: what is its own goes to the copy.
   [[nodiscard]] bool moves() const noexcept { return parts_ == Parts::moved; }
+  /// Notes where the copy of a module is being built; place_of() gives it.
   void begin(const Module& original, Module& copy) { places_[&original] = &copy; }
   [[nodiscard]] Module& place_of(const Module& original) const;
 

@@ -1,4 +1,4 @@
-// What Module::to does, for single tensors. Internal to nn.
+// Module::to for single tensors. Internal to nn.
 #pragma once
 
 #include "mezzo/core/tensor.h"

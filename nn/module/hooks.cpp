@@ -1,4 +1,4 @@
-// The hooks of modules: their lists, and how those of backward hang on the tensors of a call.
+// The hooks of modules: their lists, and how backward hooks hang on the tensors of a call.
 #include <atomic>
 
 #include "mezzo/autograd/checkpoint.h"
@@ -55,7 +55,7 @@ void run_each(HookList<Hook> list, Module& module, Tensor& tensor, const Before&
   }
 }
 
-/// What the two ends of a call share in a backward.
+/// The state that the hooks at the two ends of a call share in a backward.
 struct BackwardCall final : RefCounted {
   Ref<Hooks> hooks;
   Tensor grad_output;

@@ -1,4 +1,4 @@
-// What slots do to the module that owns them: they enter its lists and leave them, and are copied with it.
+// Slots and the module that owns them: they enter its lists and leave them, and are copied with it.
 #include "mezzo/nn/module/slot.h"
 
 #include <algorithm>

@@ -42,7 +42,7 @@ class Loading {
     return pairs_.empty() && report_.mismatched.empty() && !report_.unexpected.empty() &&
            !report_.missing.empty();
   }
-  /// What to do about a state that does not fit.
+  /// The error's advice about a state that does not fit.
   [[nodiscard]] std::string advice() const;
   /// Writes the values, converted and out of the way of each other before the first write.
   void write() const;
@@ -94,8 +94,8 @@ void Loading::compare(const std::string& name, const Tensor& target, const Tenso
                                     : std::string("given as an undefined tensor")));
 }
 
-/// What must be put before `name`, or taken from its front, to get `other`: "model."; empty when no whole
-/// names do.
+/// The prefix that must be put before `name`, or taken from its front, to get `other`: "model."; empty when
+/// no whole names do.
 std::string prefix_between(const std::string& name, const std::string& other) {
   const bool ends_so = name.size() > other.size() && name.ends_with(other);
   const std::string prefix = ends_so ? name.substr(0, name.size() - other.size()) : "";

@@ -69,7 +69,7 @@ concept ModuleValue = std::derived_from<std::remove_cvref_t<U>, T>;
 
 }  // namespace detail
 
-/// What all slots share: a name, and the module they are members of. Names are unique within a module, not
+/// Base of all slots: a name, and the module they are members of. Names are unique within a module, not
 /// empty, and hold no dot (ValueError otherwise). Slots have identity: only `Module::clone()` copies them.
 /// For a growing list of slots use SlotList, which never moves its elements.
 class Slot {
@@ -87,7 +87,7 @@ class Slot {
  protected:
   Slot(Module& owner, std::string name);
   Slot(const Slot& other);
-  /// The same, but outside of a clone no module's.
+  /// A copy that belongs to the new module during Module::clone(), and to no module otherwise.
   struct MayBeUnowned {};
   Slot(const Slot& other, MayBeUnowned /*tag*/);
   ~Slot() = default;
@@ -216,7 +216,7 @@ class Child final : public ChildSlot {
   Child(M& owner, std::string name, std::shared_ptr<U> module)
       : ChildSlot(owner, std::move(name), module, detail::copier_of<M>(), detail::copier_of<U>()),
         typed_(module.get()) {}
-  /// The same with a module as an expression: `nn::Child<nn::Linear> fc{*this, "fc", nn::Linear(4, 3)};`.
+  /// From a module as an expression: `nn::Child<nn::Linear> fc{*this, "fc", nn::Linear(4, 3)};`.
   template <class M, detail::ModuleValue<T> U>
   Child(M& owner, std::string name, U&& module)
       : Child(owner, std::move(name), detail::shared<U>(std::forward<U>(module))) {}

@@ -65,7 +65,7 @@ class Cells {
     for (std::size_t i = row; i < detail::summary_end(rows_, row); ++i) sum += rows_[i].*count;
     return sum;
   }
-  /// What a row's number says: see SummaryColumn.
+  /// The number that a row shows: see SummaryColumn.
   [[nodiscard]] std::int64_t shown(std::size_t row, std::int64_t SummaryRow::*count) const {
     return rows_[row].depth < summary_.depth ? rows_[row].*count : whole(row, count);
   }

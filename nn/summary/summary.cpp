@@ -152,8 +152,8 @@ class Recorder final : public CallObserver, public OpObserver {
     result_.trainable += row.trainable;
   }
 
-  /// The row of a call: one below the module that runs, if there is one, and of several the one that was
-  /// called least.
+  /// The row of a call: a row below the module that runs, if there is one, and of several rows the one called
+  /// least.
   [[nodiscard]] std::optional<std::size_t> place_of(const Module& module) const {
     const auto found = places_.find(&module);
     if (found == places_.end()) return std::nullopt;

@@ -41,7 +41,7 @@ Whereabouts whereabouts_of(const Module& top) {
   return result;
 }
 
-/// Brings tensors to where those of a module are or, if it has none, those of the model.
+/// Brings tensors to the device and dtype of a module's tensors or, if it has none, of the model's.
 void bring(const std::vector<Tensor>& tensors, const Module& root, const Replaced& replaced,
            bool only_changes) {
   if (tensors.empty()) return;

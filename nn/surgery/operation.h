@@ -29,7 +29,7 @@ void walk(M& top, const Wanted& wanted, const Visit& visit) {
   }
 }
 
-/// What a model consists of.
+/// The inventory of a model.
 struct Inventory {
   struct Added {
     std::vector<Module*> modules;
@@ -58,7 +58,7 @@ class Operation {
     std::size_t next = 0;  ///< its slot to be looked into
     Used used;             ///< by the rules that brought it
   };
-  /// What was decided about a module.
+  /// The decision about a module.
   struct Outcome {
     std::shared_ptr<Module> after;  ///< nullptr: it stays
     std::size_t entry = kNone;      ///< in the report, once there is a place
@@ -82,9 +82,9 @@ class Operation {
   [[nodiscard]] std::size_t depth_of(const Module& sought, const Module& in) const;
   // Exchanging.
   static void exchange(const Report& report);
-  /// Gives what `after` brings to the model the mode, device and dtype of `before`; with `only_changes` a
-  /// device and dtype only where those of the two as a whole differ. `present`: the model before the
-  /// exchange; takes in what was dealt with.
+  /// Gives what `after` brings to the model the mode, device and dtype of `before`; with `only_changes`
+  /// device and dtype only where they differ between the two modules as a whole. `present`: the model before
+  /// the exchange; takes in what was dealt with.
   static void carry_over(const Module& root, const Replaced& replaced, Inventory& present, bool only_changes);
 
   Module& root_;

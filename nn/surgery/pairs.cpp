@@ -1,4 +1,4 @@
-// Which parameters a surgery changes: those of the exchanged modules, matched by name, sharing resolved.
+// The parameters that a surgery changes: of exchanged modules, matched by name, sharing resolved.
 #include <algorithm>
 
 #include "mezzo/nn/surgery/operation.h"

@@ -39,7 +39,7 @@ Found run_plain(const AttentionCall& call, const AttentionInputs& in, DType dtyp
   const ComposedAttention plain(call, in, compute_dtype(in.query.dtype()));
   return {to(matmul(plain.dropped(plain.weights), plain.value), dtype), plain.logsumexp};
 }
-/// An uninitialised tensor whose dims lie in memory in the order of those of `like`: heads that were split
+/// An uninitialised tensor whose dims lie in memory in the order of the dims of `like`: heads that were split
 /// off rows of features are joined again without a copy.
 Tensor empty_in_order_of(const Tensor& like, const Shape& shape, DType dtype) {
   const TensorOptions options{.dtype = dtype, .device = like.device()};

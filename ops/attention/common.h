@@ -1,5 +1,5 @@
-// What attention and its backward op share: attributes, checks, how tensors reach the kernels, and the
-// plain composition.
+// Shared by attention and its backward op: attributes, checks, how tensors reach the kernels, and the plain
+// composition.
 #pragma once
 
 #include "mezzo/kernels/attention/attention.h"
@@ -21,12 +21,12 @@ struct AttentionAttrs {
 };
 
 struct AttentionForwardAttrs : AttentionAttrs {
-  bool logsumexp = false;  ///< a second output: that of each query's scores, [.., L], in the compute type
+  bool logsumexp = false;  ///< a second output: each query's logsumexp, [.., L], in the compute type
   static constexpr auto fields() {
     return std::tuple_cat(common_fields(), std::tuple{attr("logsumexp", &AttentionForwardAttrs::logsumexp)});
   }
 };
-/// Which gradients the backward op returns, in this order, and in which dtypes (that of q by default).
+/// Which gradients the backward op returns, in this order, and in which dtypes (default: q's).
 struct AttentionBackwardAttrs : AttentionAttrs {
   bool query = true, key = true, value = true;
   std::optional<DType> query_dtype = {}, key_dtype = {}, value_dtype = {};
@@ -60,7 +60,7 @@ struct AttentionCall {
   [[nodiscard]] Shape matrix(std::int64_t rows, std::int64_t cols) const;
   /// Key or value with each head repeated for every head of the query that reads it.
   [[nodiscard]] Tensor per_query_head(const Tensor& x) const;
-  /// The gradient of query, key or value, of that shape, given the one of all batches and heads.
+  /// The gradient of query, key or value, of `shape`, given its gradient for all batches and heads.
   [[nodiscard]] Tensor summed(const Tensor& gradient, const Shape& shape) const;
 };
 
@@ -76,7 +76,7 @@ class AttentionViews {
   }
 
  private:
-  /// The same of a key or value, with its own number of heads.
+  /// heads() of a key or value, with its own number of heads.
   [[nodiscard]] kernels::View own_heads(const Tensor& x, std::int64_t rows, std::int64_t cols);
   [[nodiscard]] kernels::View shown(const Tensor& x, const Shape& shape);
 

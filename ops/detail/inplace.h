@@ -15,7 +15,7 @@ void require_recordable_write(std::string_view op, const Tensor& x);
 /// Throws ShapeError for a tensor that shows one element in several places, as `expand` makes them.
 void require_own_memory(std::string_view op, const Tensor& x);
 
-/// What index_put (ops/indexing.h) returns, written into x itself, which may have any strides. Not recorded.
+/// index_put (ops/indexing.h) into x itself, which may have any strides. Not recorded.
 void index_put_into(const Tensor& x, std::span<const Tensor> indices, const Tensor& values);
 
 /// out = x * factor, rounded once, in out's memory. Shapes: both the same. Not recorded.

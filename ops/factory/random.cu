@@ -212,7 +212,7 @@ Tensor randperm(std::int64_t n, const ValueOptions& options, Generator& generato
   const std::span<std::int64_t> order = numbers.mutable_data<std::int64_t>();
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
   const kernels::RandomWords words = draw("randperm", generator, n, 2, Device::cpu());
-  // Element i changes places with one of those up to and including itself, from the last on.
+  // Element i changes places with an element up to and including itself, from the last on.
   for (std::int64_t i = n - 1; i > 0; --i) {
     const PhiloxBlock four = words(i / 2);
     const int first = static_cast<int>(i % 2) * 2;

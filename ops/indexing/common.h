@@ -1,4 +1,4 @@
-// What the indexing ops share: checks of indices and dtypes, and writing through places.
+// Shared by the indexing ops: checks of indices and dtypes, and writing through places.
 #pragma once
 
 #include "mezzo/kernels/indexing/indexing.h"

@@ -1,5 +1,5 @@
 // Descriptors of embedding, embedding_backward and one_hot, and embedding_renorm_ in place. The gradient
-// sorts the indices and adds up the gradients of equal ones in order, in f64.
+// sorts the indices and adds up the gradients of equal indices in order, in f64.
 #include "mezzo/ops/embedding.h"
 
 #include "mezzo/autograd/checkpoint.h"
@@ -170,7 +170,7 @@ struct OneHotAttrs {
   static constexpr auto fields() { return std::tuple{attr("num_classes", &OneHotAttrs::num_classes)}; }
 };
 
-/// As many elements a tensor has at most.
+/// The most classes of one_hot: the most elements that a tensor has.
 constexpr std::int64_t kMostClasses = std::int64_t{1} << 60;
 
 Outputs one_hot_forward(const ForwardArgs<OneHotAttrs>& args) {

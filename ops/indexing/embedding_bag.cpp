@@ -83,7 +83,7 @@ std::pair<Tensor, std::int64_t> bags_of(const Tensor& index, const Tensor& offse
 /// Rows [.., width] and whether each takes part, reduced to bags.
 class Bags {
  public:
-  /// Those of `index`, whose rows are bags where there are no offsets.
+  /// The bags of `index`; its rows where there are no offsets.
   Bags(const Tensor& index, const Tensor& offsets, bool last_is_end) {
     if (offsets.defined()) std::tie(bag_, count_) = bags_of(index, offsets, last_is_end);
   }

@@ -22,7 +22,7 @@ ValuesIndices chosen(const Tensor& x, const Tensor& index, std::int64_t dim, boo
   return {squeeze(values, dim), squeeze(index, dim)};
 }
 
-/// What is sorted: x without history, and with a dim.
+/// The tensor that is sorted: x without history, and with a dim.
 Tensor with_dim(const Tensor& x) { return x.dim() == 0 ? reshape(x.detach(), {1}) : x.detach(); }
 
 }  // namespace

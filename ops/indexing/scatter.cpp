@@ -115,7 +115,7 @@ struct ScatterReduceAttrs {
   }
 };
 
-/// What leaves every number as it is, in the compute type.
+/// The neutral element of a reduction, in the compute type.
 Scalar neutral(ScatterReduction reduce, DType compute) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   using Whole = std::numeric_limits<std::int64_t>;
@@ -194,8 +194,8 @@ PairOfGradients extremum_gradients(const Call& r) {
   return {mul(share, own), mul(r.at_places(share), other)};
 }
 
-/// The product of the others: that of all that are not 0, divided by the element if it is not, times the
-/// zeros among the others. A place with one other zero has a product of 0, but not its derivative: so that
+/// The product of all other elements: the product of the nonzero elements, divided by the element if it is
+/// nonzero, times the zeros among the others. With one other zero it is 0, but its derivative is not: so that
 /// zero takes part as the sum of the zeros there without the element itself.
 PairOfGradients product_gradients(const Call& r) {
   const Tensor own_is = eq(r.x, 0), other_is = eq(r.read, 0);

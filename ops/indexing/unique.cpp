@@ -29,7 +29,7 @@ Tensor order_of_rows(const Tensor& rows) {
   return order;
 }
 
-/// Of rows [n] or [n, m]: whether each differs from the one before it. The first does.
+/// Of rows [n] or [n, m]: whether each differs from the row before it. The first does.
 Tensor run_starts(const Tensor& rows) {
   const std::int64_t n = rows.size(0);
   const Tensor first =
@@ -39,7 +39,7 @@ Tensor run_starts(const Tensor& rows) {
   return cat({first, rows.dim() == 1 ? differs : any(differs, 1)}, 0);
 }
 
-/// `order`: the position in x of each row, which are sorted; undefined for that of x.
+/// `order`: the position in x of each row, where rows are sorted; undefined: rows are in x's order.
 UniqueValues runs_of(const Tensor& rows, const Tensor& order, bool return_inverse, bool return_counts) {
   const Tensor starts = run_starts(rows);
   const std::int64_t n = rows.size(0);
@@ -90,7 +90,7 @@ UniqueValues unique_of(std::string_view op, const Tensor& input, const Options& 
 struct Limits {
   double low, high;
 };
-/// What a histogram covers.
+/// The range that a histogram covers.
 Limits histogram_limits(const Tensor& x, Limits asked) {
   if (asked.low == asked.high && x.numel() > 0) {
     const auto ends = to(stack({min(x), max(x)}), DType::f64).to_vector<double>();  // one read

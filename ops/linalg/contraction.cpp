@@ -130,7 +130,7 @@ Roles roles_of(const Labelled& a, const Labelled& b, const IntList& needed) {
   return roles;
 }
 
-/// The product of two operands without a sum: dims that one lacks have size 1 there.
+/// The product of two operands without a sum: dims that one operand lacks have size 1 there.
 Tensor broadcast_product(const Labelled& a, const Labelled& b, const Roles& roles, DType dtype) {
   Tensor left = permuted(a, joined(roles.batch, roles.left));
   Tensor right = permuted(b, joined(roles.batch, roles.right));
@@ -142,7 +142,7 @@ Tensor broadcast_product(const Labelled& a, const Labelled& b, const Roles& role
   return to(mul(to(left, wide), to(right, wide)), dtype);
 }
 
-/// The same with a sum, as a product of matrices or of batches of them.
+/// The product of two operands with a sum over labels: a product of matrices or of batches of them.
 Tensor matrix_product(std::string_view op, const Labelled& a, const Labelled& b, const Roles& roles,
                       DType dtype) {
   Shape shape;
@@ -205,7 +205,7 @@ Gradients contract_gradients(std::string_view op, const VjpContext& args,
     if (!args.needs(i)) continue;
     const std::vector<Labelled> factors{{args.grad(), result}, {args.in(1 - i), labels[1 - i]}};
     const auto sizes = label_sizes(op, factors);
-    // What the factors lack was summed over alone, and what they have more of was broadcast.
+    // Labels that the factors lack were summed over alone; sizes that are larger in them were broadcast.
     const Shape& shape = args.in_shape(i);
     IntList kept;
     Shape ones = shape;

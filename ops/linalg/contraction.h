@@ -20,7 +20,7 @@ struct Labelled {
 /// The sum over all labels outside of `result` of the product of the operands, its dims in the order of
 /// `result`: distinct labels that occur among the operands. Sizes of a label agree or are 1 (ShapeError); a
 /// label twice in one operand is its diagonal, where sizes must agree. Operands are taken from left to right.
-/// The result has `dtype`, or else the one that they must share (DTypeError). May be a view of an operand.
+/// The result has `dtype`, or else the operands' common dtype (DTypeError). May be a view of an operand.
 [[nodiscard]] Tensor contract(std::string_view op, std::vector<Labelled> operands, const IntList& result,
                               std::optional<DType> dtype = {});
 

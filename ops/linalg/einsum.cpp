@@ -113,7 +113,7 @@ struct Labels {
   IntList result;
 };
 
-/// The result's labels, as written and checked, or by the rule; `dims` are those of "...".
+/// The result's labels, as written and checked, or by the rule; `dims`: the dims of "...".
 IntList result_labels(const Equation& equation, const std::vector<IntList>& operands, std::int64_t dims,
                       const std::string& eq) {
   IntList counts(static_cast<std::size_t>(kLetters), 0);

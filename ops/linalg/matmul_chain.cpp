@@ -50,7 +50,7 @@ class Brackets {
       }
     }
   }
-  /// The product of factors i to j, both included, in `dtype`; those of fewer factors in `wide`.
+  /// The product of factors i to j, both included, in `dtype`; products of fewer factors are in `wide`.
   [[nodiscard]] Tensor product(const Tensors& factors, std::size_t i, std::size_t j, DType dtype,
                                DType wide) const {
     if (i == j) return factors[i];

@@ -19,7 +19,7 @@ struct MatmulSumAttrs {
   }
 };
 
-/// What tells one of these ops from another.
+/// The parameters of one of these ops.
 struct Form {
   std::string_view name;
   std::int64_t dims_a, dims_b;
@@ -59,7 +59,7 @@ void check(const Form& form, const Tensor& x, const Tensor& a, const Tensor& b) 
 }
 
 /// A new tensor of this shape and dtype that holds `x` broadcast; the product is then added to it in the
-/// sum's precision. What is not read stays empty.
+/// sum's precision. Where `x` is not read, the tensor stays uninitialised.
 Tensor start_from(std::string_view op, const Tensor& x, const Shape& shape, DType dtype, bool read) {
   Tensor out = empty(shape, {.dtype = dtype, .device = x.device()});
   const Dims strides = layout::expand_strides(op, x.shape(), x.strides(), shape);

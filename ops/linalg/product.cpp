@@ -1,5 +1,5 @@
-// Tensors as arguments of GEMM: batch dims that are one run in memory go into one call, a loop calls GEMM
-// for the others. Also the checks of dtypes and shapes that products share.
+// Tensors as arguments of GEMM: batch dims that are one run in memory go into one call, a loop calls GEMM for
+// all other batch dims. Also the checks of dtypes and shapes that products share.
 #include "mezzo/ops/linalg/product.h"
 
 namespace mezzo::ops {

@@ -7,8 +7,8 @@
 
 namespace mezzo::ops {
 
-/// What a product may do on its way (kernels/gemm/gemm.h); undefined for none. Both are contiguous and have
-/// the result's dtype.
+/// Extras of a product (kernels/gemm/gemm.h); undefined for none. Both are contiguous and have the result's
+/// dtype.
 struct ProductExtras {
   Tensor bias = {};      ///< [n], added to every row; only with beta 0
   Tensor row_sums = {};  ///< [m], receives the sums of a's rows; only for matrices without batch dims
@@ -19,7 +19,7 @@ struct ProductExtras {
 void product_into(const Tensor& out, const Tensor& a, const Tensor& b, double alpha = 1, double beta = 0,
                   const ProductExtras& extras = {});
 
-/// dtype of a product: `out_dtype` if given, else that of both operands. Throws DTypeError when these differ.
+/// dtype of a product: `out_dtype` if given, else the operands'. Throws DTypeError when these differ.
 [[nodiscard]] DType product_dtype(std::string_view op, const Tensor& a, const Tensor& b,
                                   std::optional<DType> out_dtype);
 

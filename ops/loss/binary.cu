@@ -117,7 +117,7 @@ Outputs bce_backward_forward(const LossBackwardArgs& args) {
   return loss_gradient<3>(kBackwardName, gradient, args.in(0), {&x, &target, &weight}, x.shape(), args.attrs);
 }
 
-/// What all gradients here have in common: grad * weight * scale, in the compute type.
+/// The factor of all gradients here: grad * weight * scale, in the compute type.
 Tensor weighted_grad(const LossBackwardArgs& args, DType compute) {
   const double scale = reduction_scale(args.attrs.reduction, args.in(1).shape());
   const Tensor grad = input_as(args, 0, compute) * scale;

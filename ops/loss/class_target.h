@@ -1,5 +1,5 @@
-// What nll_loss and cross_entropy share: the checks of targets and weights, and the targets in the forms
-// that kernels and plain compositions want.
+// Shared by nll_loss and cross_entropy: the checks of targets and weights, and the targets in the forms that
+// kernels and plain compositions want.
 #pragma once
 
 #include "mezzo/kernels/softmax/class_loss.h"

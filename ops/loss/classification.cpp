@@ -16,7 +16,7 @@ using namespace ops;
 constexpr const char* kNll = "nll_loss";
 constexpr const char* kNllBackward = "nll_loss_backward";
 
-/// Nothing of x but its shape is needed. `dtype` is that of the result; the gradient's when not given.
+/// Nothing of x but its shape is needed. `dtype`: of the result; default: the gradient's.
 struct NllBackwardAttrs {
   Dims shape = {};
   std::int64_t ignore_index = -100;
@@ -207,7 +207,7 @@ Tensor smoothed_target(const ClassDims& dims, const Tensor& target, const A& att
   return where(masks.valid, smoothed, 0.0);
 }
 
-/// What a mean divides by.
+/// The divisor of a mean.
 Tensor mean_divisor(const ClassDims& dims, const Tensor& target, const Tensor& weight,
                     std::int64_t ignore_index, DType compute) {
   if (!is_probabilities(target))

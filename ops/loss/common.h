@@ -1,4 +1,4 @@
-// What the loss families share: checks, the forward and gradient of elementwise losses, and the pieces of
+// Shared by the loss families: checks, the forward and gradient of elementwise losses, and the pieces of
 // their plain compositions.
 #pragma once
 
@@ -16,7 +16,7 @@ struct LossAttrs {
   Reduction reduction = Reduction::mean;
   static constexpr auto fields() { return std::tuple{attr("reduction", &LossAttrs::reduction)}; }
 };
-/// `dtype` is that of the result; the gradient's when not given.
+/// `dtype`: of the result; default: the gradient's.
 struct LossBackwardAttrs {
   Reduction reduction = Reduction::mean;
   std::optional<DType> dtype = {};
@@ -75,7 +75,7 @@ template <std::size_t N, class F>
 }
 
 /// f(grad, inputs...) in one pass, grad and inputs expanded to `shape`. Computes in the type of grad, which
-/// is that of the loss: inputs that autocast left in 16 bits are widened here.
+/// is the loss's: inputs that autocast left in 16 bits are widened here.
 template <std::size_t N, class F>
 [[nodiscard]] Tensor loss_gradient(std::string_view op, F f, const Tensor& grad,
                                    const std::array<const Tensor*, N>& inputs, const Shape& shape,
@@ -95,8 +95,8 @@ template <std::size_t N, class F>
   return out;
 }
 
-/// dtype for the gradient of input i: what is wanted behind a cast, written at once; but that of the loss
-/// where the engine still has to sum over broadcast dims, so that the sum is not of rounded values.
+/// dtype for the gradient of input i: the dtype that is wanted behind a cast, written at once; but the loss's
+/// dtype where the engine still has to sum over broadcast dims, so that the sum is not of rounded values.
 template <class A>
 [[nodiscard]] DType gradient_dtype(const VjpArgs<A>& args, std::size_t i, const Shape& shape) {
   return args.in_shape(i) == shape ? args.wanted(i) : args.out_dtype();

@@ -31,7 +31,7 @@ struct CtcAttrs {
                       attr("zero_infinity", &A::zero_infinity), attr("longest", &A::longest)};
   }
 };
-/// With the dtype of the gradient: that of grad unless given.
+/// With the dtype of the gradient; default: grad's.
 struct CtcBackwardAttrs : CtcAttrs {
   std::optional<DType> dtype = {};
   static constexpr auto fields() {
@@ -122,13 +122,13 @@ void CtcInputs::check_shapes(const Tensor& log_probs, const Tensor& targets, std
                    to_string(targets.shape()), "pass a row for each sample");
 }
 
-/// Sets the targets, and where those of each sample begin.
+/// Sets the targets, and where each sample's targets begin.
 void CtcInputs::place_targets(const Tensor& targets) {
   const std::int64_t length = targets.size(-1);
   Tensor used = to(targets, DType::i64);
   if (targets.dim() == 2) {
     starts_ = arange(batch_.samples, {.device = device()}) * length;
-    // Whatever stands behind the last target is not looked at.
+    // Entries behind a sample's target length count as 0, whatever they are.
     used = where(lt(arange(length, {.device = device()}), unsqueeze(target_lengths_, 1)), used, 0);
   } else {
     const Tensor ends = cumsum(target_lengths_, 0);

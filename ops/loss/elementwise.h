@@ -31,14 +31,14 @@ struct ElementwiseLoss {
   static Reduction reduction(const A& attrs) {
     return attrs.reduction;
   }
-  /// What the reduced loss is multiplied by.
+  /// The factor of the reduced loss.
   template <class A>
   static double factor(const A& /*attrs*/, const Shape& /*x*/) {
     return 1;
   }
 };
 
-/// A loss's options and the dtype of the gradient: that of the loss when not given.
+/// A loss's options and the dtype of the gradient; default: the loss's.
 template <class A>
 struct WithDType : A {
   std::optional<DType> dtype = {};

@@ -27,7 +27,7 @@ struct SmoothL1SlopeFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
     const T difference = x - target, limit = T(beta);
-    // What is not beyond may be NaN, and stays. Without a limit the loss is l1's.
+    // A difference that is not beyond may be NaN, and stays. Without a limit the loss is l1's.
     const bool beyond = (AbsFn{}(difference) >= limit) | (limit == T(0));
     return math::detail::select(beyond, SignFn{}(difference), difference / limit);
   }

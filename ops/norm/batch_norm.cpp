@@ -1,4 +1,4 @@
-// Descriptors of batch_norm and instance_norm, and the backward op of the former. The ops return the moved
+// Descriptors of batch_norm and instance_norm, and the backward op of batch_norm. The ops return the moved
 // running statistics beside their result and change nothing; the public functions write them back.
 #include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/grad_mode.h"

@@ -1,4 +1,4 @@
-// What the normalizations share; the contracts are in common.h.
+// Shared by the normalizations; the contracts are in common.h.
 #include "mezzo/ops/norm/common.h"
 
 #include "mezzo/autograd/grad_mode.h"
@@ -23,8 +23,8 @@ void require_parameter(std::string_view op, std::string_view what, const Tensor&
 
 namespace {
 
-/// What each row of x is multiplied by so that squares of its deviations stay in f32: 1, or a power of two
-/// that leaves all digits. A constant of the graph.
+/// The factor of each row of x by which squares of its deviations stay in f32: 1, or a power of two that
+/// leaves all digits. A constant of the graph.
 Tensor row_scale(const Tensor& x, const Dims& over, bool centered) {
   const NoGrad no_grad;
   constexpr double kWide = 0x1p60, kScale = 0x1p-66;

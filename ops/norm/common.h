@@ -1,4 +1,4 @@
-// What the normalizations share: checks, their plain compositions, and the layout of group_norm, which
+// Shared by the normalizations: checks, their plain compositions, and the layout of group_norm, which
 // batch_norm and instance_norm use too.
 #pragma once
 
@@ -42,7 +42,7 @@ struct GradientAttrs {
                       attr("input_dtype", &A::input_dtype), attr("parameter_dtype", &A::parameter_dtype)};
   }
 };
-/// What a vjp asks for: the gradients of its inputs 0, `weight` and `bias` that are needed.
+/// The gradients that a vjp asks for: of its inputs 0, `weight` and `bias` that are needed.
 template <class A>
 [[nodiscard]] GradientAttrs needed_gradients(const VjpArgs<A>& args, std::size_t weight,
                                              std::optional<std::size_t> bias) {
@@ -69,8 +69,8 @@ template <class A>
   return {attrs.input, attrs.weight, attrs.bias, attrs.input_dtype.value_or(common),
           attrs.parameter_dtype.value_or(common)};
 }
-/// Spreads the outputs of a backward op, which are those asked for, over the inputs x, weight (`weight_at`)
-/// and bias of the op.
+/// Spreads the outputs of a backward op, the gradients that were asked for, over the inputs x, weight
+/// (`weight_at`) and bias of the op.
 template <class A>
 [[nodiscard]] Gradients spread_gradients(const A& asked, Outputs found, std::size_t inputs,
                                          std::size_t weight_at) {
@@ -87,17 +87,17 @@ struct ComposedNorm {
   Dims over;
   double eps = 0;
   bool centered = true;        ///< otherwise the mean counts as 0
-  Tensor mean, variance = {};  ///< given ones; undefined: those of x
+  Tensor mean, variance = {};  ///< given statistics; undefined: x's
 
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) const;
-  /// The gradients asked for, those of parameters of shape `parameters`.
+  /// The gradients asked for; parameters' gradients have the shape `parameters`.
   [[nodiscard]] Outputs backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
                                  const Shape& parameters, const GradientRequest& request) const;
 
  private:
   struct Parts {
     Tensor normalized, rstd;
-    Tensor scale;  ///< what x was multiplied by for them; undefined: 1
+    Tensor scale;  ///< the factor that x was multiplied by; undefined: 1
   };
   [[nodiscard]] Parts parts(const Tensor& x) const;
 };
@@ -163,7 +163,7 @@ class ChannelNorm {
 
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                const RowStatistics& statistics, double eps, DType result) const;
-  /// Inputs in their own dtypes; `compute` is that of the arithmetic.
+  /// Inputs in their own dtypes; `compute`: of the arithmetic.
   [[nodiscard]] Outputs backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
                                  const RowStatistics& statistics, double eps, const GradientRequest& request,
                                  DType compute) const;

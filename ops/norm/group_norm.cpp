@@ -26,7 +26,7 @@ ChannelNorm checked(const ForwardArgs<GroupNormAttrs>& args, DType compute) {
   const Shape channels{norm.channels()};
   require_parameter(kName, "a weight", args.in(1), channels, compute);
   require_parameter(kName, "a bias", args.in(2), channels, compute);
-  // As PyTorch, which counts the batch among the values.
+  // PyTorch's check, which counts the values of a group over the batch.
   if (x.numel() == args.attrs.num_groups) {
     throw ValueError(kName, "more than one value per group", to_string(x.shape()),
                      "one value less its mean is always 0: take fewer groups");

@@ -21,7 +21,7 @@ template <class F>
   return out;
 }
 
-/// The same for a value that is floating.
+/// map_gradient for a `value` that must be floating (DTypeError).
 template <class F>
 [[nodiscard]] Tensor map_backward(std::string_view op, F f, const Tensor& grad, const Tensor& value) {
   require_floating(op, value);
@@ -34,7 +34,7 @@ template <class A>
 
 /// An activation A is a struct of: Attrs, name, backward_name, category; samples(); function(attrs) and
 /// backward(attrs), its functors of x and of (grad, x), made after checking attrs; gradient(grad, x, attrs),
-/// the latter in public ops; is_piecewise_linear, whether its second derivative is 0.
+/// which is backward in public ops; is_piecewise_linear, whether its second derivative is 0.
 template <class A>
 Outputs activation_forward(const ForwardArgs<typename A::Attrs>& args) {
   const Tensor& x = args.in(0);

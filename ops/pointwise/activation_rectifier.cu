@@ -121,7 +121,7 @@ struct EluBackwardFn {
   }
 };
 
-/// What the activations of straight pieces have in common.
+/// Shared by the activations of straight pieces.
 struct Pieces {
   static constexpr Category category = Category::passthrough;
   static constexpr bool is_piecewise_linear = true;

@@ -1,5 +1,5 @@
-// What the pointwise families share: attributes that several of them take, checks, and the descriptors
-// that in-place ops record.
+// Shared by the pointwise families: attributes that several of them take, checks, and the descriptors that
+// in-place ops record.
 #pragma once
 
 #include "mezzo/autograd/vjp_args.h"

@@ -83,7 +83,7 @@ Tensor compare(std::string_view op, const Tensor& a, const Tensor& b) {
   return map<2>(op, F{}, {&left, &right}, compute_dtype(common), DType::boolean);
 }
 
-/// The same with a number; `Bound` puts it on its side.
+/// x compared with a number, as a bool tensor; the functor Bound holds the number.
 template <class Bound>
 Tensor compare_number(const Tensor& x, const Scalar& s) {
   const DType common = result_with(x, s);

@@ -134,7 +134,7 @@ class Write {
     old.impl().output_index = self_.impl().output_index;
     return old;
   }
-  /// The same with values of its own: for a gradient that needs what the write destroys.
+  /// before() with a copy of the values: for a gradient that needs values which the write overwrites.
   [[nodiscard]] Tensor copy_before() const {
     const NoGrad no_grad;
     Tensor old = clone(self_);

@@ -13,8 +13,8 @@ using kernels::Numbers;
 using kernels::scalar::SigmoidBackwardFn;
 using kernels::scalar::TanhBackwardFn;
 
-/// Inputs: the product of x for the gates r, z, n, that of h, b_ih and b_hh for each gate, and h. Results: r,
-/// z, n and the part m of n that r scales, and h' = (1 - z) n + z h, where n = tanh(.. + r m).
+/// Inputs: the products of x for the gates r, z, n, the products of h, b_ih and b_hh likewise, and h.
+/// Results: r, z, n and the part m of n that r scales, and h' = (1 - z) n + z h, where n = tanh(.. + r m).
 struct GruCellFn {
   static constexpr std::size_t kInputs = 13, kResults = 5;
   template <class T>

@@ -65,8 +65,8 @@ Outputs recurrence_forward(const ForwardArgs<RecurrenceAttrs>& args) {
   return out;
 }
 
-/// What flows into h_i comes from its own gradient and, times scale_(i+1), from h_(i+1): again a recurrence,
-/// the other way round.
+/// The gradient of h_i is its own gradient plus scale_(i+1) times the gradient of h_(i+1): again a
+/// recurrence, in reverse.
 Gradients recurrence_vjp(const VjpArgs<RecurrenceAttrs>& args) {
   const auto& [dim, initial, reverse] = args.attrs;
   const Tensor scale = args.in(0);
@@ -231,8 +231,8 @@ Outputs prod_forward(const ForwardArgs<ProdAttrs>& args) {
   return out;
 }
 
-/// Each element's factor is the product of all before it times that of all behind it. In f64, as partial
-/// products leave the range of f32 sooner than the whole does.
+/// Each element's factor is the product of all before it times the product of all behind it. In f64, as
+/// partial products leave the range of f32 sooner than the whole does.
 Gradients prod_vjp(const VjpArgs<ProdAttrs>& args) {
   const Shape& shape = args.in_shape(0);
   const bool along = args.attrs.dim && !shape.empty();

@@ -56,7 +56,7 @@ SmallVector<Border, 4> borders_of(const Shape& shape, const IntList& pad) {
 
 // --- constant
 
-/// What is left of x, in its place in a tensor full of the value.
+/// x without what negative borders cut off, in its place in a tensor full of the value.
 Tensor padded_with(const Tensor& x, const SmallVector<Border, 4>& borders, const Scalar& value) {
   Shape shape = x.shape();
   for (const Border& border : borders) shape[border.dim] += border.before + border.after;
@@ -80,7 +80,7 @@ Tensor padded_with(const Tensor& x, const SmallVector<Border, 4>& borders, const
 struct InsideFn {
   PadMode mode;
   std::int64_t before, size;
-  std::int64_t first = 0;  ///< circular: the position where what is left after cutting off starts
+  std::int64_t first = 0;  ///< circular: the first position that is not cut off
   template <class T>
   MEZZO_HD T operator()(T i) const {
     const std::int64_t at = static_cast<std::int64_t>(i) - before, last = size - 1;
@@ -105,7 +105,7 @@ Tensor inside(const Border& border, PadMode mode, std::int64_t size, Device devi
   const std::int64_t length = size + border.before + border.after;
   InsideFn position{mode, border.before, size};
   if (mode == PadMode::circular) {
-    // What is cut off at one end does not come back at the other.
+    // Positions that are cut off at one end do not come back at the other.
     position.first = std::max<std::int64_t>(-border.before, 0);
     position.before += position.first;
     position.size -= position.first + std::max<std::int64_t>(-border.after, 0);

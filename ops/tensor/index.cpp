@@ -19,7 +19,7 @@ namespace {
 
 using Indices = std::span<const Index>;
 
-/// What indices without tensors leave of a tensor, as a view, and the tensors, as `index` takes them.
+/// The view that indices without tensors select, and the tensors among the indices, as `index` takes them.
 struct Place {
   Tensor view;
   SmallVector<Tensor, 4> tensors;

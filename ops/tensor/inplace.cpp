@@ -1,4 +1,4 @@
-// The in-place members of Tensor that are made of ops and a copy. Those with kernels of their own are in
+// The in-place members of Tensor that are made of ops and a copy. Members with kernels of their own are in
 // ops/pointwise/inplace.cu.
 #include "mezzo/ops/detail/inplace.h"
 #include "mezzo/autograd/grad_mode.h"

@@ -1,4 +1,4 @@
-// Descriptors of avg_pool1d to 3d, of the adaptive ones, and of their gradient. A mean is linear: the
+// Descriptors of avg_pool1d to 3d, of adaptive_avg_pool1d to 3d, and of their gradient. A mean is linear: the
 // gradient of the gradient is the pooling again.
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/vision/pooling_common.h"

@@ -69,13 +69,13 @@ void require_bias(std::string_view op, const Tensor& x, const Tensor& bias, std:
   static_cast<void>(product_dtype(op, x, bias, {}));
 }
 
-/// What plain and transposed ones check alike, before anything is computed from the sizes.
+/// The checks that plain and transposed convolutions share, before anything is computed from the sizes.
 void require_tensors(std::string_view op, const Tensor& x, const Tensor& weight, std::size_t spatial,
                      std::int64_t groups) {
   require_floating(op, x);
   require_dims(op, "a weight", weight, static_cast<std::int64_t>(spatial) + 2);
   require_groups(op, "a weight with channels in dim 0", weight.size(0), groups);
-  // No channels in dim 0 are divided by any number of groups; those of dim 1 are multiplied by it.
+  // Any number of groups divides 0 channels in dim 0; the channels of dim 1 are multiplied by it.
   std::int64_t channels = 0;
   if (__builtin_mul_overflow(weight.size(1), groups, &channels)) {
     throw ValueError(op, "groups whose channels can be counted",
@@ -150,7 +150,7 @@ ConvolutionAttrs sized(std::string_view op, const Shape& x, const Shape& weight,
                        std::to_string(extra[d]), "it chooses among the sizes that a stride rounds away");
     }
     const std::int64_t input = last(x, spatial, d);
-    // As far as the windows reach: a kernel whose positions are a stride apart, one per place of x.
+    // The reach of all windows: of a kernel whose positions are a stride apart, one per place of x.
     const std::int64_t size = kernel_reach(std::max<std::int64_t>(input, 1), result.stride[d]) -
                               2 * result.padding[d] +
                               kernel_reach(last(weight, spatial, d), result.dilation[d]) - 1 + extra[d];

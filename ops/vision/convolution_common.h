@@ -10,10 +10,10 @@
 
 namespace mezzo::ops {
 
-/// How a kernel moves over its input, and the spatial sizes of what is computed: those of y for
-/// `convolution`, of x for convolution_backward_input, of the kernel for convolution_backward_weight.
-/// `padding` is that in front. Lists have one number per spatial dim. `dtype` is that of the result, the
-/// inputs' unless given; they may then differ from each other.
+/// How a kernel moves over its input, and the spatial sizes of the result: of y for `convolution`, of x for
+/// convolution_backward_input, of the kernel for convolution_backward_weight. `padding`: in front. Lists have
+/// one number per spatial dim. `dtype`: of the result, by default the inputs'; where it is given, inputs may
+/// have different dtypes.
 struct ConvolutionAttrs {
   Dims stride, padding, dilation;
   std::int64_t groups = 1;
@@ -38,10 +38,10 @@ struct ConvolutionWeightAttrs : ConvolutionAttrs {
 /// y of x, weight and bias (undefined for none); x and y with or without a batch dim.
 [[nodiscard]] Tensor convolution_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                          const ConvolutionAttrs& attrs);
-/// The gradient of x, given that of y.
+/// The gradient of x, given y's gradient.
 [[nodiscard]] Tensor convolution_backward_input(const Tensor& grad, const Tensor& weight,
                                                 const ConvolutionAttrs& attrs);
-/// The gradient of the weight, and of the bias, given that of y.
+/// The gradient of the weight, and of the bias, given y's gradient.
 [[nodiscard]] Tensors convolution_backward_weight(const Tensor& grad, const Tensor& x,
                                                   const ConvolutionWeightAttrs& attrs);
 

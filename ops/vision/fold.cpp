@@ -46,7 +46,7 @@ kernels::Windows blocks(std::string_view op, const UnfoldAttrs& attrs, const Sha
     }
     windows.output[dim] = (padded - reach) / windows.stride[dim] + 1;
   }
-  // Their numbers are multiplied below; each is that of a shape.
+  // Their numbers are multiplied below; each must be one of a shape.
   layout::checked_numel(op, {windows.kernel[1], windows.kernel[2]});
   layout::checked_numel(op, {windows.output[1], windows.output[2]});
   return windows;

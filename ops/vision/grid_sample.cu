@@ -23,8 +23,8 @@ struct GridSampleAttrs : GridSampleOptions {
                       attr("align_corners", &A::align_corners)};
   }
 };
-/// Which gradients are returned, those of x and grid in this order, and in which dtypes: the common one of
-/// all inputs unless given.
+/// Which gradients are returned, x's and the grid's in this order, and in which dtypes: by default the common
+/// dtype of all inputs.
 struct GridSampleBackwardAttrs : GridSampleAttrs {
   bool input = true, grid = true;
   std::optional<DType> input_dtype = {}, grid_dtype = {};

@@ -1,4 +1,4 @@
-// What grid_sample's descriptors and its plain composition share.
+// Shared by grid_sample's descriptors and its plain composition.
 #pragma once
 
 #include "mezzo/autograd/op.h"
@@ -10,7 +10,7 @@ namespace mezzo::ops {
 [[nodiscard]] Tensor composed_grid_sample(const Tensor& x, const Tensor& grid,
                                           const GridSampleOptions& options);
 
-/// The gradients of x and of grid that are asked for, in this order, given that of the result.
+/// The gradients of x and of grid that are asked for, in this order, given the result's gradient.
 [[nodiscard]] Outputs composed_grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
                                                     const GridSampleOptions& options, bool of_input,
                                                     bool of_grid);

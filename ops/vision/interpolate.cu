@@ -50,7 +50,7 @@ struct InterpolateAttrs {
                       attr("recompute_scale_factor", &A::recompute_scale_factor)};
   }
 };
-/// With the spatial sizes of x, and the dtype of the gradient: that of grad unless given.
+/// With the spatial sizes of x, and the dtype of the gradient; default: grad's.
 struct InterpolateBackwardAttrs : InterpolateAttrs {
   Shape input_size = {};
   std::optional<DType> dtype = {};
@@ -133,7 +133,7 @@ SmallVector<kernels::ResampledDim, 3> dims_of(std::string_view op, const Shape& 
 
 /// A call of either op: what the kernels are told, and the shapes of x and of the result.
 struct Call {
-  /// `batch` and `channels` are those of both; `in` are x's spatial sizes.
+  /// `batch` and `channels`: of x and of the result; `in`: x's spatial sizes.
   Call(std::string_view op, std::int64_t batch, std::int64_t channels, const Shape& in,
        const InterpolateAttrs& attrs)
       : x{batch, channels}, out{batch, channels} {

@@ -1,4 +1,4 @@
-// Descriptors of max_pool1d to 3d, of the adaptive ones, and of their gradient. All save the indices only.
+// Descriptors of (adaptive_)max_pool1d to 3d, and of their gradient. All save the indices only.
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/shape.h"
@@ -123,7 +123,7 @@ struct RegisteredPools {
 const RegisteredPools<MaxPoolAttrs> pools_registered;
 const RegisteredPools<AdaptivePoolAttrs> adaptive_pools_registered;
 
-// --- max_pool_backward. Inputs: grad, indices. The indices must be those of a pooling over these windows: on
+// --- max_pool_backward. Inputs: grad, indices. The indices must come from a pooling over these windows: on
 // the CPU one that is not in the image throws IndexError, on a CUDA device one outside of its window has no
 // effect.
 

@@ -1,4 +1,4 @@
-// What the poolings share: their windows with all checks, and images as the kernels take them.
+// Shared by the poolings: their windows with all checks, and images as the kernels take them.
 #pragma once
 
 #include <array>
@@ -52,11 +52,11 @@ void require_images(std::string_view op, const Tensor& x, std::size_t spatial,
 /// The windows over an input of `sizes`, and how many there are. Checks all of it.
 [[nodiscard]] kernels::Windows pool_windows(std::string_view op, const PoolAttrs& attrs, const Dims& dilation,
                                             const Shape& sizes);
-/// The same, sharing the input out; only the sizes of input and output are set.
+/// The windows of an adaptive pooling, which share the input out; only the sizes of input and output are set.
 [[nodiscard]] kernels::Windows adaptive_windows(std::string_view op, const AdaptivePoolAttrs& attrs,
                                                 const Shape& sizes);
-/// `sizes` with the input's own in place of those to keep. What is wrong with them, or with x, is left to the
-/// op.
+/// `sizes` with the input's size for each kKeepSize. Wrong sizes, and a wrong x, are left for the op to
+/// refuse.
 [[nodiscard]] AdaptivePoolAttrs adaptive_attrs(const Tensor& x, const AdaptiveSizes& sizes,
                                                std::size_t spatial);
 /// The last `spatial` of a kernel's sizes.
@@ -70,10 +70,10 @@ void set_layout(kernels::Pooling& pooling, const Shape& shape, std::size_t spati
 
 /// Throws unless `size` can be the spatial sizes of an input, and `grad` an image with as many.
 void require_sizes(std::string_view op, const Shape& size, const Tensor& grad);
-/// Throws ShapeError unless the gradient is that of a result over `windows`.
+/// Throws ShapeError unless `grad` is the gradient of a result over `windows`.
 void require_pooled(std::string_view op, const Tensor& grad, const kernels::Windows& windows,
                     std::size_t spatial);
-/// `dtype` for a gradient, or that of `grad`. Throws DTypeError for one that is not floating.
+/// `dtype`, by default grad's. Throws DTypeError unless it is floating.
 [[nodiscard]] DType gradient_dtype(std::string_view op, const Tensor& grad, std::optional<DType> dtype);
 
 }  // namespace mezzo::ops

@@ -1,4 +1,4 @@
-// What interpolate and grid_sample share: checks of images, and images as the kernels take them.
+// Shared by interpolate and grid_sample: checks of images, and images as the kernels take them.
 #pragma once
 
 #include "mezzo/ops/sampling.h"

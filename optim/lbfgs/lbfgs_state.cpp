@@ -16,7 +16,7 @@ class SavedVectors {
  public:
   SavedVectors(const OptimizerState& state, std::int64_t length, DType dtype, Device device)
       : state_(state), length_(length), dtype_(dtype), device_(device) {}
-  /// A copy of the one with that name. Throws: StateError, ShapeError, DTypeError.
+  /// A copy of the saved tensor with that name. Throws: StateError, ShapeError, DTypeError.
   Tensor take(const std::string& name) {
     for (const auto& [key, tensor] : state_.tensors) {
       if (key != name || !tensor.defined()) continue;

@@ -1,5 +1,5 @@
 // The schedule and its step count in device memory: step() starts one small kernel that counts and writes
-// the rates. A schedule with a host function runs on the host, and cannot be recorded into a graph.
+// the rates. A schedule with a host function runs on the host, and cannot be captured into a graph.
 #include "mezzo/optim/lr_scheduler.h"
 
 #include <string>
@@ -233,7 +233,7 @@ void LRScheduler::load_state_dict(const Value& state) {
   groups_ = std::move(groups);
   steps_ = steps;
   steps_known_ = !recorded_;
-  // Into the same memory, which a recorded graph may refer to. The device sets the rates, so that they have
+  // Into the same memory, which a captured graph may refer to. The device sets the rates, so that they have
   // the bits that an uninterrupted run has.
   write(groups_on_device_, groups_.data(), groups_.size() * sizeof(kernels::ScheduledGroup));
   write(step_, &steps_, sizeof(steps_));

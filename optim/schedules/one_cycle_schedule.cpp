@@ -28,7 +28,7 @@ std::int64_t steps_of(const OneCycleLROptions& options) {
                    "give the number of calls of step()");
 }
 
-/// Checks all options; returns the number of values of those given per group.
+/// Checks all options; returns the number of groups, where options are given per group; else 1.
 std::size_t checked_groups(const OneCycleLROptions& o) {
   const auto require = [](bool good, const char* expected, double got) {
     require_option(kOneCycle, good, expected, got);
@@ -61,7 +61,7 @@ std::size_t checked_groups(const OneCycleLROptions& o) {
 /// Rates that phases go between; a negative momentum is not driven.
 using Rates = kernels::Rates;
 
-/// A phase from `start` to `end`, which need not be whole numbers. It takes over from the one before, which
+/// A phase from `start` to `end`, which need not be whole numbers. It takes over from the phase before, which
 /// has come to the same rates there.
 Piece phase(AnnealStrategy strategy, double start, double end, const std::vector<Rates>& from,
             const std::vector<Rates>& to) {

@@ -1,5 +1,5 @@
 // The counters of ReduceLROnPlateau on the host: best metric, bad epochs, cooldown, and their state dict.
-// A NaN metric and a call during a graph's recording are refused.
+// A NaN metric and a call during a graph's capture are refused.
 #include "mezzo/optim/plateau_scheduler.h"
 
 #include <algorithm>

@@ -42,7 +42,7 @@ Tensor classes_of(const Tensor& target, std::int64_t classes) {
   }
 }
 
-/// The step and the place in it choose the sequence; `stream` keeps those of algorithms and loaders apart.
+/// Step and place in it choose the sequence; `stream` keeps the sequences of algorithms and loaders apart.
 constexpr std::uint64_t kMixUpStream = 0x6d69787570ULL << 24, kCutMixStream = 0x6375746d6978ULL << 16;
 
 }  // namespace

@@ -20,7 +20,7 @@ PartState copied(PartState state) {
   return state;
 }
 
-/// What a test run changes, and puts back at its end.
+/// The state that a test run changes, put back at its end.
 class Snapshot {
  public:
   explicit Snapshot(const TrainerOptions& options) : model_(*options.model.module()), modes_(model_) {
@@ -139,7 +139,7 @@ std::optional<double> steepest(const LRFinderResult& result, const LRFinderOptio
 void run(const TrainerOptions& options, const RangeTest& test, std::int64_t steps,
          const LRFinderResult& result) {
   Trainer trainer(options);
-  // As the training itself would begin, so that algorithms which look at its progress do the same.
+  // Begins like the real training, so that algorithms which look at State::progress() act as in it.
   if (options.max_duration) trainer.fit();
   for (std::size_t before = 0; !test.is_done(); before = result.losses.size()) {
     const auto left = steps - static_cast<std::int64_t>(result.losses.size());

@@ -78,7 +78,7 @@ Tensor share(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-// Counts of both: right ones, all.
+// Counts: right predictions, all predictions.
 Accuracy::Accuracy(AccuracyOptions options)
     : Metric("Accuracy", "(" + class_options(options.ignore_index) + ")",
              {{{}, DType::i64}, {{}, DType::i64}}),

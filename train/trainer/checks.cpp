@@ -1,4 +1,4 @@
-// What can be known to be wrong before a training begins.
+// Checks of all that can be known to be wrong before a training begins.
 #include <algorithm>
 #include <cmath>
 

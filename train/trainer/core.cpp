@@ -204,7 +204,7 @@ void TrainerCore::event(Event event) {
     try {
       callbacks[i]->run(event, state_);
     } catch (const std::exception& error) {
-      // The others still undo what they did for the evaluation.
+      // The callbacks after it still undo what they did for the evaluation.
       if (event == Event::eval_end || event == Event::predict_end) end_after_error(event, i + 1);
       std::throw_with_nested(
           CallbackError("Trainer", callbacks[i]->name() + " to return at " + std::string(to_string(event)),

@@ -25,7 +25,7 @@ namespace mezzo::train {
 /// Throws what Trainer's constructor throws for options that cannot go together.
 void check_options(const TrainerOptions& options);
 
-/// What the names of callbacks' parts in a checkpoint begin with.
+/// The prefix of the names of callbacks' parts in a checkpoint.
 inline constexpr const char* kCallbackParts = "callback.";
 
 class TrainerCore {
@@ -44,7 +44,7 @@ class TrainerCore {
   [[nodiscard]] const TrainerOptions& options() const noexcept { return options_; }
 
  private:
-  /// What of the trainer itself a checkpoint holds.
+  /// The part of a checkpoint that holds the trainer's own progress.
   struct Progress {
     State& state;
     std::int64_t& evaluated_at;
@@ -64,13 +64,13 @@ class TrainerCore {
     std::int64_t samples = 0, tokens = 0;  ///< of all ranks together
   };
 
-  /// What runs forward and backward at once: a batch of the step, or a part of one.
+  /// A piece that runs forward and backward at once: a batch of the step, or a part of a batch.
   struct Piece {
     AnyBatch batch;
     std::int64_t samples;
     std::int64_t part = 0;     ///< in deterministic mode: of this rank's virtual parts
     double share = 1;          ///< of its loss in the step's; 0: it has nothing that counts
-    Tensor device_share = {};  ///< the same, f64, where only the device knows
+    Tensor device_share = {};  ///< the share, f64, where only the device knows
   };
 
   /// The time before a batch, or before the end of an epoch.
@@ -99,7 +99,7 @@ class TrainerCore {
   /// Goes on from the newest checkpoint in the folder, if there is one.
   [[nodiscard]] bool load_latest();
   void load_file(const std::string& path);
-  /// All parts; those of callbacks may differ, which it says.
+  /// Loads all parts; warns where callbacks' parts differ.
   void load_parts(const std::string& path);
   void load_weights(const std::string& path);
   void save_now();
@@ -109,19 +109,19 @@ class TrainerCore {
 
   // fit.cpp
   [[nodiscard]] bool is_done() const;
-  /// What comes behind the last batch: evaluation, checkpoint, logs.
+  /// The work behind the last batch: evaluation, checkpoint, logs.
   void finish(bool has_trained);
   void open_epoch();
   void start_iteration();
   /// Batches until the end of the epoch, or of the training. Returns whether the loader came to its end.
   bool run_epoch();
-  /// What the next step is made of; none at the end of the epoch.
+  /// The batches of the next step; none at the end of the epoch.
   [[nodiscard]] std::optional<StepBatches> next_batches();
   void end_batch(const Timestamp& before, double progress_before);
   void end_epoch();
-  /// The batches of a step that has failed are the next ones again.
+  /// Gives the batches of a failed step back: they are the next batches again.
   void give_back();
-  /// What is due behind a batch or an epoch.
+  /// The evaluation and checkpoint that are due behind a batch or an epoch.
   void evaluate_and_save(const Moment& before);
   void end_iteration();
   /// Whether a multiple of the interval was reached since `before`.
@@ -138,21 +138,21 @@ class TrainerCore {
   void step(StepBatches& step);
   /// optimize(), in smaller parts when memory runs out.
   void optimize_within_memory(const StepBatches& step);
-  /// optimize(), recorded and replayed.
+  /// optimize(), captured and replayed.
   void optimize_captured(const StepBatches& step);
   void optimize(const StepBatches& step);
   void zero_grad();
   /// Gradients of all batches; returns the mean loss.
   Tensor train_microbatches(const StepBatches& step);
-  /// The same in this process alone, without what comes behind backward.
+  /// The forward and backward passes of train_microbatches, in this process alone.
   Tensor train_here(const StepBatches& step);
-  /// What a step runs forward and backward: batches, or microbatches of them.
+  /// The pieces that a step runs forward and backward: batches, or microbatches of them.
   [[nodiscard]] std::vector<Piece> pieces_of(const StepBatches& step) const;
   /// The pieces' shares of the step: of its samples, or of what `weigh_by` says.
   void weigh(std::vector<Piece>& pieces, const StepBatches& step) const;
   /// Returns the loss times the piece's share.
   Tensor forward_backward(const Piece& piece);
-  /// The same before backward, with history.
+  /// The loss times the piece's share, with history, before backward.
   [[nodiscard]] Tensor forward(const Piece& piece);
   void backward(const Tensor& loss);
   /// Throws: DTypeError unless its tensors are of the dtypes of the first batch.
@@ -202,7 +202,7 @@ class TrainerCore {
   bool is_iteration_started_ = false;
   bool has_sinks_ = false;
   bool weighs_samples_ = false;                     ///< of the pieces of a step
-  bool has_batch_norms_ = false;                    ///< whose statistics are those of one piece
+  bool has_batch_norms_ = false;                    ///< their statistics are taken over one piece
   double clock_ = 0;                                ///< when time was counted last
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;  ///< batches
   std::vector<DType> batch_dtypes_;                 ///< of the first batch's tensors

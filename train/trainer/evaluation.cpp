@@ -10,7 +10,7 @@ namespace mezzo::train {
 
 namespace {
 
-/// An epoch beside the one that a loader may be in the middle of, which goes on there afterwards.
+/// An epoch beside the epoch that a loader may be in the middle of, which goes on there afterwards.
 class SideEpoch {
  public:
   explicit SideEpoch(const AnyLoader& loader, ParallelRun* run = nullptr) : loader_(loader) {
@@ -85,7 +85,7 @@ class Counting {
     for (const EvalMetric& metric : metrics_) metric.update().call(output, batch);
     if (call_.loss_function.defined()) count_loss(call_.loss(output, batch), batch);
   }
-  /// The same for part `part` of this rank's share, which is counted by itself.
+  /// update() for part `part` of this rank's share, which is counted by itself.
   void update_part(const Tensor& output, const AnyBatch& batch, std::size_t part) {
     const NoGrad no_grad;
     if (parts_.size() <= part) parts_.resize(part + 1);
@@ -136,7 +136,7 @@ class Counting {
   void count_loss(const Tensor& loss, const AnyBatch& batch) {
     if (call_.weighs_samples())
       return loss_.update(loss, static_cast<double>(batch.find_samples().value_or(1)));
-    // What weighs nothing is 0 / 0, and nothing of the mean.
+    // A loss that weighs nothing is 0 / 0, and does not count in the mean.
     const Tensor weight = call_.weight(batch).to(loss.device());
     loss_.update(where(weight.gt(0).reshape(loss.shape()), loss, 0.0), weight);
   }

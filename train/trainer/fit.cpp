@@ -112,7 +112,7 @@ bool TrainerCore::run_epoch() {
     }
     end_batch(before, progress_before);
   }
-  // The end of the training may be that of the epoch.
+  // The end of the training may be the end of the epoch.
   if (!state_.epoch_batches_ || state_.time.batch_in_epoch != *state_.epoch_batches_) return false;
   return !is_epoch_open_ || !options_.train_loader->next().defined();
 }

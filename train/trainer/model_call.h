@@ -25,7 +25,7 @@ struct ModelCall {
   /// The model's output; undefined where the loss calls the model itself.
   [[nodiscard]] Tensor forward(const AnyBatch& batch) const;
   [[nodiscard]] Tensor loss(const Tensor& output, const AnyBatch& batch) const;
-  /// What that loss counts in a mean over batches, f64, 0-dim: a number of the host is on the CPU.
+  /// The weight of that loss in a mean over batches, f64, 0-dim: a number of the host is on the CPU.
   [[nodiscard]] Tensor weight(const AnyBatch& batch) const;
   /// Whether it is the number of samples, whatever the batch; or another number of the host.
   [[nodiscard]] bool weighs_samples() const noexcept;
@@ -42,7 +42,7 @@ struct ModelCall {
 void check_batch(std::string_view op, std::string_view function, const std::type_info* taken,
                  const std::type_info& batch);
 
-/// That of the first parameter; the CPU where there is none.
+/// The device of the first parameter; the CPU where there is none.
 [[nodiscard]] Device device_of(const nn::Module& model);
 
 /// The module as a BatchNorm of 1, 2 or 3 dims (SyncBatchNorm too) that has running statistics; else nullptr.

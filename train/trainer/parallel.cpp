@@ -37,7 +37,7 @@ bool has_own_group(const Parallel& parallel) {
   return parallel.made() != nullptr || (parallel.options() && parallel.options()->group);
 }
 
-/// What must be the same on all ranks before an epoch.
+/// The values that must be the same on all ranks before an epoch.
 std::string description(detail::LoaderFace& loader) {
   auto* const base = loader.base();
   if (base == nullptr) {
@@ -294,7 +294,7 @@ Tensor ParallelRun::sum_of_losses(const std::vector<Tensor>& losses, Device devi
 Tensor ParallelRun::sum_of_parts(const std::vector<Tensor>& numbers, Device device) const {
   const NoGrad no_grad;
   const NoInputHook no_autocast;
-  // What lies on the host travels where small numbers do.
+  // Numbers on the host travel where small numbers do.
   const Device way = device.is_cpu() ? number_device() : device;
   std::vector<Tensor> wide;
   for (const Tensor& number : numbers) {

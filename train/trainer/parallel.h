@@ -17,8 +17,8 @@
 
 namespace mezzo::train {
 
-/// The options with the device of this process: its own one among those of a machine, where they name the
-/// first. Finds the other processes.
+/// The options with the device of this process: where they name the first device of a machine, this process's
+/// own. Finds the other processes.
 [[nodiscard]] TrainerOptions on_own_device(TrainerOptions options);
 
 /// clip_grad_norm_ of these parameters' gradients, or of the shards of all ranks where the optimizer is
@@ -38,7 +38,7 @@ class ParallelRun {
   /// Makes the DataParallel, unless the program has.
   void share_model(nn::Module& model);
   [[nodiscard]] dist::DataParallel& data_parallel() const noexcept { return *made_; }
-  /// What losses are multiplied by, so that gradients are those of their sum over all ranks.
+  /// The factor of losses, by which gradients are those of the losses' sum over all ranks.
   [[nodiscard]] double gradient_factor() const noexcept;
   /// A backward that reaches all parameters and gives them zeros: of a rank without samples.
   [[nodiscard]] Tensor loss_of_nothing() const;
@@ -60,8 +60,8 @@ class ParallelRun {
   }
   /// Samples of a part within this rank's share: begin and length.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> range_of(std::int64_t part, std::int64_t whole) const;
-  /// A share, or in deterministic mode its parts: those that have samples, each with its number among this
-  /// rank's.
+  /// A share, or in deterministic mode its parts that have samples, each with its number among this rank's
+  /// parts.
   [[nodiscard]] std::vector<std::pair<std::size_t, AnyBatch>> parts_of(const Share& share) const;
 
   /// Whether one of a step's batches gives some virtual part no samples.
@@ -81,8 +81,8 @@ class ParallelRun {
   void begin_draws() noexcept { ++evaluations_; }
   [[nodiscard]] std::int64_t evaluations() const noexcept { return evaluations_; }
   void set_evaluations(std::int64_t evaluations) noexcept { evaluations_ = evaluations; }
-  /// While it lives, what this thread draws follows from the generators' states, the number of the evaluation
-  /// and that of a part; generators do not advance.
+  /// While it lives, this thread's draws follow from the generators' states, the number of the evaluation and
+  /// the number of a part; generators do not advance.
   class PartDraws final : public mezzo::detail::DrawRecorder {
    public:
     PartDraws(const ParallelRun& run, std::int64_t part);
@@ -98,18 +98,18 @@ class ParallelRun {
 
   // --- what ranks agree on
   /// The sum of losses over all ranks' parts, on each of them. `losses`: of this rank's parts, one in fast
-  /// mode; undefined ones are 0.
+  /// mode; undefined losses are 0.
   [[nodiscard]] Tensor sum_of_losses(const std::vector<Tensor>& losses, Device device);
   /// The sum of such numbers over all ranks' parts, f64, on `device`, the same for all ranks. In
   /// deterministic mode it has the same bits for any number of ranks.
   [[nodiscard]] Tensor sum_of_parts(const std::vector<Tensor>& numbers, Device device) const;
   [[nodiscard]] std::int64_t sum(std::int64_t number) const;
   [[nodiscard]] int largest(int number) const;
-  /// Rank 0's.
+  /// Rank 0's value.
   [[nodiscard]] double of_first(double number) const;
   [[nodiscard]] std::string of_first(const std::string& text) const;
-  /// The states of all ranks' metrics, of which `parts[i]` are those of this rank's part i, added up into
-  /// `metric` where it has a state. Returns whether it has, or no rank has.
+  /// Adds up the metric states of all ranks' parts into `metric`, where it has a state; `parts[i]`: the state
+  /// of this rank's part i. Returns whether it has, or no rank has.
   bool add_up(const Metric& metric, const std::vector<std::vector<Tensor>>& parts) const;
   /// The numbers of the first rank whose flag is set.
   [[nodiscard]] std::vector<double> of_first_with(bool flag, const std::vector<double>& numbers) const;

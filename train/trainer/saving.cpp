@@ -44,7 +44,7 @@ void TrainerCore::begin_from_checkpoint() {
     if (is_loaded) saved_at_ = state_.time.batch;
   }
   if (!is_loaded && !options_.load.empty()) load_file(options_.load);
-  // Of another run, or of a time that this one has gone back from; those of damaged files too.
+  // Later checkpoints are of another run, or of a time that this run has gone back from, or damaged.
   set_aside_from_ = state_.time.batch > 0 ? state_.time.batch + 1 : 0;
   if (state_.time.batch > 0) logger_->resume(state_.time.batch);
   event(Event::after_load);

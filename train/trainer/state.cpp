@@ -1,4 +1,4 @@
-// What callbacks log, and how much of a training is done.
+// The values that callbacks log, and how much of a training is done.
 #include "mezzo/train/state.h"
 
 #include <algorithm>

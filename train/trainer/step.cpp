@@ -72,7 +72,7 @@ void TrainerCore::optimize_within_memory(const StepBatches& step) {
       if (size <= 1) throw;
       state_.microbatch = (size + 1) / 2;
     }
-    // As if nothing had been tried.
+    // Undo the step that ran out of memory.
     state_.output = state_.loss = step_loss_ = {};
     zero_grad();
     const NoGrad no_grad;
@@ -195,7 +195,7 @@ Tensor TrainerCore::forward_backward(const Piece& piece) {
 
 Tensor TrainerCore::forward(const Piece& piece) {
   state_.batch = piece.batch;
-  state_.output = state_.loss = {};  // those of the part before need no memory beside this one's
+  state_.output = state_.loss = {};  // output and loss of the part before are freed first
   event(Event::before_forward);
   state_.output = call_.forward(state_.batch);
   event(Event::after_forward);

@@ -43,11 +43,11 @@ class MergeTable {
   unsigned shift_ = 63;
 };
 
-/// Merges the bytes of words. What it needs meanwhile is kept for the next word.
+/// Merges the bytes of words. Its working memory is kept for the next word.
 class WordEncoder {
  public:
   /// Appends the tokens of `word`, which is shorter than 2^31 bytes. As OpenAI's encoder.py: of all pairs the
-  /// one of the lowest rank is merged wherever it is, from left to right, until no pair has a rank. n log n
+  /// pair of the lowest rank is merged wherever it is, from left to right, until no pair has a rank. n log n
   /// for n bytes.
   void encode(std::string_view word, const std::array<std::int32_t, 256>& byte_tokens,
               const MergeTable& merges, std::vector<std::int32_t>& out);

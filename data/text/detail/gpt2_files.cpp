@@ -16,8 +16,8 @@ namespace mezzo::data::detail {
 namespace {
 
 constexpr std::size_t kMostTokens = std::size_t{1} << 20U;
-/// Bytes that are printable in Latin-1 are written as themselves, the others as the characters from U+0100
-/// on.
+/// Bytes that are printable in Latin-1 are written as themselves, all other bytes as the characters from
+/// U+0100 on.
 constexpr std::uint32_t kFirstShifted = 0x100, kShifted = 68;
 
 constexpr bool is_printed_byte(std::uint32_t byte) {

@@ -22,9 +22,9 @@ inline constexpr std::uint32_t kNoCharacter = 0xFFFFFFFF;
 /// Appends the character `code`.
 void append_utf8(std::string& text, std::uint32_t code);
 
-/// What GPT-2's pattern tells apart: \p{L}, \p{N}, \s, and all else.
+/// The classes that GPT-2's pattern tells apart: \p{L}, \p{N}, \s, and all else.
 enum class CharClass : std::uint8_t { other, letter, number, space };
-/// Of a character, or `other` for kNoCharacter. Letters and numbers as in the Unicode version that
+/// The class of a character; `other` for kNoCharacter. Letters and numbers as in the Unicode version that
 /// unicode_table.cpp names; characters assigned since are `other`.
 [[nodiscard]] CharClass class_of(std::uint32_t code) noexcept;
 

@@ -1,4 +1,4 @@
-// What the encoder remembers of words seen before. Not for use outside of data.
+// The encoder's cache of words seen before. Not for use outside of data.
 #pragma once
 
 #include <array>
@@ -65,7 +65,7 @@ class WordCache {
   std::vector<Entry> entries_;
 };
 
-/// What a call of encode works with.
+/// The memory that a call of encode works in.
 struct EncodeWorkspace {
   WordCache cache;
   WordEncoder encoder;

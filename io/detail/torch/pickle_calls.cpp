@@ -1,4 +1,4 @@
-// What the calls in a pickle of torch.save mean. None of them is made: each known name has its case here.
+// The meaning of the calls in a pickle of torch.save. None is made: each known name has its case here.
 #include "mezzo/io/detail/torch/pickle_calls.h"
 
 #include <algorithm>

@@ -16,7 +16,7 @@ class PickledValues {
  public:
   using Kind = TorchKind;
   using Number = TorchTree::Number;
-  // What no TorchValue may be: a name of Python's, the bytes of tensors.
+  // Kinds that no TorchValue has: a name of Python's, the bytes of tensors.
   static constexpr Kind kName = static_cast<Kind>(100), kStorage = static_cast<Kind>(101);
 
   PickledValues(std::string op, Pickled& result);
@@ -45,7 +45,7 @@ class PickledValues {
   [[nodiscard]] const KnownPickleName& name_of(Number value) const;
   /// The bytes that a persistent id names.
   Number storage(Number id);
-  /// What `function` would return for a tuple of arguments.
+  /// The value that `function` would return for a tuple of arguments.
   Number call(Number function, Number arguments);
 
  private:

@@ -1,5 +1,5 @@
-// What the values of a pickle must be in the end: a tree, but for what is shared, of values that a TorchValue
-// can be.
+// The check of a pickle's values in the end: they must form a tree, shared values apart, of the kinds that a
+// TorchValue has.
 #pragma once
 
 #include "mezzo/io/detail/torch/pickle_calls.h"

@@ -11,7 +11,7 @@
 
 namespace mezzo::io::detail {
 
-/// What a name stands for.
+/// The meaning of a name.
 enum class PickleName : std::uint8_t {
   ordered_dict,
   counter,
@@ -35,7 +35,7 @@ struct KnownPickleName {
   std::string text;            ///< "torch.float32"
 };
 
-/// What "module" and "name" stand for, or nothing for a name that is not known.
+/// The meaning of "module" and "name", or nothing for a name that is not known.
 [[nodiscard]] std::optional<KnownPickleName> known_pickle_name(std::string_view module,
                                                                std::string_view name);
 

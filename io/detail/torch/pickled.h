@@ -1,4 +1,4 @@
-// What the pickle in a file of torch.save says: values, and tensors that are still without their bytes.
+// The content of the pickle in a file of torch.save: values, and tensors that are still without their bytes.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What a file of torch.save says, flat: values name each other by their numbers, so that what is shared is
-// there once, copies are cheap, and nothing recurses however deep a file nests.
+// The content of a file of torch.save, flat: values name each other by their numbers, so that what is shared
+// is there once, copies are cheap, and nothing recurses however deep a file nests.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The machine of the unpickler: opcodes, stack and memo. What calls mean is in pickle_calls.cpp, what the
-// result must be in pickle_check.cpp.
+// The machine of the unpickler: opcodes, stack and memo. The meaning of calls is in pickle_calls.cpp, the
+// check of the result in pickle_check.cpp.
 #include "mezzo/io/detail/torch/unpickler.h"
 
 #include <cstring>
@@ -138,7 +138,7 @@ class Unpickler {
     }
   }
 
-  /// Two's complement of any length, little-endian. What 64 bits do not hold becomes the nearest double.
+  /// Two's complement of any length, little-endian. An integer above 64 bits becomes the nearest double.
   Number long_integer(std::span<const std::byte> digits) {
     constexpr std::size_t kMostDigits = 16;
     if (digits.size() > kMostDigits) fail("an integer of " + std::to_string(digits.size()) + " bytes");

@@ -15,7 +15,7 @@ mezzo::cuda::SharedLibrary open_blas_lt() {
 #if defined(MEZZO_CUDA_EMULATED)
   const std::initializer_list<const char*> files{MEZZO_EMULATED_BLAS_LT};  // never one that is installed
 #else
-  // That of the toolkit at hand first: it knows the driver and the GPUs that the kernels are compiled for.
+  // First the version of the toolkit that compiles the kernels: it knows the driver and their GPUs.
   constexpr bool kIs12 = CUDART_VERSION < 13000;
   const std::initializer_list<const char*> files{kIs12 ? "libcublasLt.so.12" : "libcublasLt.so.13",
                                                  kIs12 ? "libcublasLt.so.13" : "libcublasLt.so.12",

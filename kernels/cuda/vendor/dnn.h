@@ -46,7 +46,7 @@ struct Dnn {
 /// The table, or nullptr when the library is not there; opens it at the first call.
 [[nodiscard]] const Dnn* dnn();
 
-/// What cuDNN said instead of "success": it has no such convolution, or not on this machine.
+/// cuDNN's status where it is not "success": it has no such convolution, or not on this machine.
 struct DnnRefusal {
   cudnnStatus_t status;
 };
@@ -82,7 +82,7 @@ class DnnDescriptor {
   [[nodiscard]] std::int64_t get_int64(cudnnBackendAttributeName_t name) const;
   /// Fills `other`, which is not finalized.
   void get(cudnnBackendAttributeName_t name, const DnnDescriptor& other) const;
-  /// As many descriptors of this type as the attribute has.
+  /// All descriptors of an attribute, which are of this type.
   [[nodiscard]] std::vector<DnnDescriptor> get_all(cudnnBackendAttributeName_t name,
                                                    cudnnBackendDescriptorType_t type) const;
 

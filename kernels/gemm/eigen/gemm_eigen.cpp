@@ -1,7 +1,7 @@
 // Eigen's matrix product, compiled once per instruction set: CMake sets MEZZO_ISA to base, v3 or v4, and
-// renames the namespace Eigen with it, so that no inline function of one set can stand in for that of
-// another. For the same reason no container of std appears here; the objects are checked for weak symbols of
-// other namespaces.
+// renames the namespace Eigen with it, so that no inline function of one set can stand in for another set's.
+// For the same reason no container of std appears here; the objects are checked for weak symbols of other
+// namespaces.
 #ifndef MEZZO_ISA
 #error "gemm_eigen.cpp is compiled with -DMEZZO_ISA=base, v3 or v4 (see cmake/Library.cmake)"
 #endif
