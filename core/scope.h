@@ -45,7 +45,7 @@ class ScopeGuard {
   OpenScope<T>* scope_;
 };
 
-/// The same as a local variable of the library, at the price of a few stores.
+/// ScopeGuard for local variables of the library, which end in order: costs a few stores.
 template <class T, auto kScopes>
 class LocalScope {
  public:

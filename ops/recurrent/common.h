@@ -84,7 +84,7 @@ struct Order {
 
 /// Throws unless the tensors make a cell of that many gates.
 void require_cell(std::string_view op, const CellInputs& inputs, std::int64_t gates);
-/// The same of a cell whose x is [L, N, I].
+/// require_cell for an x [L, N, I].
 void require_cell_of_sequence(std::string_view op, const CellInputs& inputs, std::int64_t gates);
 /// Throws unless `tensor` is floating and of those sizes.
 void require_sizes(std::string_view op, const std::string& what, const Tensor& tensor, const Shape& sizes);
