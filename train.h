@@ -18,7 +18,6 @@
 #include "mezzo/train/progress_bar.h"
 #include "mezzo/train/sink.h"
 #include "mezzo/train/state.h"
-#include "mezzo/train/svg_plot.h"
 #include "mezzo/train/tensorboard_sink.h"
 #include "mezzo/train/throughput.h"
 #include "mezzo/train/time.h"

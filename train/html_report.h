@@ -12,7 +12,7 @@
 namespace mezzo::train {
 
 namespace detail {
-class RunHistory;
+struct RunHistory;
 }
 
 struct HTMLReportOptions {
@@ -30,12 +30,14 @@ struct HTMLReportOptions {
 /// following: "lr", names with "scale", "grad_norm", "..per_second", "memory" and "..bytes" (shown as GB).
 ///
 /// Skipped steps are marked in the chart of the loss scale, or else of the loss: log them as "skipped" (1 in
-/// a step that was skipped) or "steps_skipped" (how many so far, GradScaler::steps_skipped).
+/// a step that was skipped) or "steps_skipped" (how many so far, GradScaler::steps_skipped). Values that are
+/// not finite are red marks above a gap. A log scale leaves out values of 0 and below.
 ///
-/// The page holds all it needs and no script; texts are escaped. It is readable on a phone, light and dark as
-/// the browser asks for, and stays below 1 MB for 20 values of any number of steps: what lies within a pixel
-/// is drawn from its least to its largest value. The file is written all or nothing. Existing files, resume()
-/// and errors: as for SvgPlot.
+/// The page holds all it needs, the run as JSON and a script that shows it, light and dark as the browser
+/// asks for, and stays below 1 MB for 20 values of any number of steps: of what lies within a pixel the mean,
+/// least and largest value are drawn. It is written all or nothing. An existing file is renamed to
+/// "<path>.bak", unless resume() goes on with it; a pixel with steps behind the checkpoint is dropped then.
+/// Throws: IoError for a path that cannot be written, on resume for a file that no HTMLReport wrote.
 class HTMLReport final : public Sink {
  public:
   explicit HTMLReport(std::string path, HTMLReportOptions options = {});
@@ -56,7 +58,7 @@ class HTMLReport final : public Sink {
   std::string path_;
   HTMLReportOptions options_;
   std::unique_ptr<detail::RunHistory> history_;
-  bool is_started_ = false, is_saved_ = true, is_ended_ = false;
+  bool is_started_ = false, is_ended_ = false;
   double saved_at_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 namespace mezzo {
@@ -40,6 +41,20 @@ std::string fixed_text(double value, int digits) {
   const auto end =
       std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits);
   return {text.data(), end.ptr};
+}
+
+std::string tick_text(double value) {
+  constexpr std::array kPrefixes{"", "k", "M", "G", "T"};
+  double size = std::abs(value);
+  std::size_t prefix = 0;
+  for (const bool has_prefix = size >= 1e4 && size < 1e15; has_prefix && size >= 1e3; size /= 1e3) ++prefix;
+  std::array<char, 40> buffer{};
+  char* const end = buffer.data() + buffer.size();
+  std::string text(buffer.data(), std::to_chars(buffer.data(), end, size, std::chars_format::general, 4).ptr);
+  // 1e-05 as 1e-5, 1e+20 as 1e20.
+  if (const std::size_t at = text.find("e-0"); at != std::string::npos) text.erase(at + 2, 1);
+  if (const std::size_t at = text.find('+'); at != std::string::npos) text.erase(at, 1);
+  return (value < 0 ? "-" : "") + text + kPrefixes[prefix];
 }
 
 TextTable::TextTable(std::vector<Column> columns)

@@ -13,6 +13,8 @@ namespace mezzo {
 [[nodiscard]] std::string fixed_text(double value, int digits);
 /// 999 as "999 B", 12345 as "12.35 kB": powers of 1000.
 [[nodiscard]] std::string bytes_text(std::int64_t bytes);
+/// 1500000 as "1.5M", 0.00001 as "1e-5", 0.25 as "0.25": four digits.
+[[nodiscard]] std::string tick_text(double value);
 
 /// Columns as wide as what is in them, two spaces apart. Cells are UTF-8.
 class TextTable {

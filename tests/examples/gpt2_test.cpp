@@ -219,8 +219,7 @@ TEST_F(GPT2Program, LearnsInEveryPrecisionAndWrites) {
     ASSERT_NE(sample, std::string::npos) << text;
     EXPECT_GE(text.size() - sample, 50U);
     const std::string page = content_of("run.html");
-    EXPECT_NE(page.find("<svg"), std::string::npos);
-    EXPECT_NE(page.find("grad_norm"), std::string::npos);
+    EXPECT_NE(page.find("\"grad_norm\":[["), std::string::npos);
   }
 }
 

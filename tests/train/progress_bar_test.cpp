@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "mezzo/core/backend.h"
+#include "mezzo/core/text/text_table.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/log_files.h"
@@ -66,6 +67,14 @@ TEST(ProgressLine, EndsAndOddNumbers) {
   EXPECT_EQ(detail::short_number(19'006'464), "19.01M");
   EXPECT_EQ(detail::short_number(1.5e-7), "1.5e-07");
   EXPECT_EQ(detail::short_number(12345.678), "12.35k");
+}
+
+TEST(TickText, IsShort) {
+  const std::pair<double, const char*> texts[] = {
+      {0, "0"},       {0.25, "0.25"},    {-0.1, "-0.1"},   {1e-5, "1e-5"},   {2.5e-7, "2.5e-7"},
+      {9999, "9999"}, {65536, "65.54k"}, {1.5e6, "1.5M"},  {-2e9, "-2G"},    {3e12, "3T"},
+      {1e20, "1e20"}, {1e300, "1e300"},  {1e-10, "1e-10"}, {9.9e14, "990T"}, {-1e-300, "-1e-300"}};
+  for (const auto& [value, text] : texts) EXPECT_EQ(tick_text(value), text);
 }
 
 /// A pipe that the bar writes to.

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "mezzo/train/logging/ticks.h"
+#include "mezzo/core/text/text_table.h"
 
 namespace mezzo::train::detail {
 
