@@ -220,12 +220,9 @@ class RecurrentLayer : public Module {
   SlotList<RecurrentParams> params_;
 };
 
-/// `rnn_tanh_sequence` or `rnn_relu_sequence`.
-class RNN final : public RecurrentLayer {
+/// RNN and GRU, whose state is h alone.
+class HiddenStateLayer : public RecurrentLayer {
  public:
-  using Options = RecurrentOptions;
-  RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {},
-      RNNNonlinearity nonlinearity = RNNNonlinearity::tanh);
   [[nodiscard]] RecurrentOutput forward(const Tensor& x, const Tensor& h_0 = {});
   [[nodiscard]] PackedRecurrentOutput forward(const PackedSequence& x, const Tensor& h_0 = {});
   [[nodiscard]] RecurrentOutput operator()(const Tensor& x, const Tensor& h_0 = {}) {
@@ -234,6 +231,17 @@ class RNN final : public RecurrentLayer {
   [[nodiscard]] PackedRecurrentOutput operator()(const PackedSequence& x, const Tensor& h_0 = {}) {
     return call(*this, x, h_0);
   }
+
+ protected:
+  using RecurrentLayer::RecurrentLayer;
+};
+
+/// `rnn_tanh_sequence` or `rnn_relu_sequence`.
+class RNN final : public HiddenStateLayer {
+ public:
+  using Options = RecurrentOptions;
+  RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {},
+      RNNNonlinearity nonlinearity = RNNNonlinearity::tanh);
 
  private:
   [[nodiscard]] Run run_direction(const Steps& steps, std::span<const Tensor> states,
@@ -242,18 +250,10 @@ class RNN final : public RecurrentLayer {
 };
 
 /// `gru_sequence`.
-class GRU final : public RecurrentLayer {
+class GRU final : public HiddenStateLayer {
  public:
   using Options = RecurrentOptions;
   GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
-  [[nodiscard]] RecurrentOutput forward(const Tensor& x, const Tensor& h_0 = {});
-  [[nodiscard]] PackedRecurrentOutput forward(const PackedSequence& x, const Tensor& h_0 = {});
-  [[nodiscard]] RecurrentOutput operator()(const Tensor& x, const Tensor& h_0 = {}) {
-    return call(*this, x, h_0);
-  }
-  [[nodiscard]] PackedRecurrentOutput operator()(const PackedSequence& x, const Tensor& h_0 = {}) {
-    return call(*this, x, h_0);
-  }
 
  private:
   [[nodiscard]] Run run_direction(const Steps& steps, std::span<const Tensor> states,

@@ -395,19 +395,19 @@ RecurrentLayer::Run RecurrentLayer::run_sequence_of(const Steps& steps, bool rev
   return result;
 }
 
-RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options,
-         RNNNonlinearity nonlinearity)
-    : RecurrentLayer("RNN", 1, input_size, hidden_size, options), nonlinearity_(nonlinearity) {}
-
-RecurrentOutput RNN::forward(const Tensor& x, const Tensor& h_0) {
+RecurrentOutput HiddenStateLayer::forward(const Tensor& x, const Tensor& h_0) {
   const Run result = run(x, {&h_0, 1});
   return {result.output, result.states[0]};
 }
 
-PackedRecurrentOutput RNN::forward(const PackedSequence& x, const Tensor& h_0) {
+PackedRecurrentOutput HiddenStateLayer::forward(const PackedSequence& x, const Tensor& h_0) {
   const Run result = run(x, {&h_0, 1});
   return {packed_like(x, result.output), result.states[0]};
 }
+
+RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options,
+         RNNNonlinearity nonlinearity)
+    : HiddenStateLayer("RNN", 1, input_size, hidden_size, options), nonlinearity_(nonlinearity) {}
 
 RecurrentLayer::Run RNN::run_direction(const Steps& steps, std::span<const Tensor> states,
                                        const RecurrentParams& params, bool reverse) const {
@@ -426,17 +426,7 @@ RecurrentLayer::Run RNN::run_direction(const Steps& steps, std::span<const Tenso
 }
 
 GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options)
-    : RecurrentLayer("GRU", 3, input_size, hidden_size, options) {}
-
-RecurrentOutput GRU::forward(const Tensor& x, const Tensor& h_0) {
-  const Run result = run(x, {&h_0, 1});
-  return {result.output, result.states[0]};
-}
-
-PackedRecurrentOutput GRU::forward(const PackedSequence& x, const Tensor& h_0) {
-  const Run result = run(x, {&h_0, 1});
-  return {packed_like(x, result.output), result.states[0]};
-}
+    : HiddenStateLayer("GRU", 3, input_size, hidden_size, options) {}
 
 RecurrentLayer::Run GRU::run_direction(const Steps& steps, std::span<const Tensor> states,
                                        const RecurrentParams& params, bool reverse) const {
