@@ -37,6 +37,12 @@ namespace detail {
 [[nodiscard]] mezzo::detail::ScopeList<CallObserver*>& call_observers() noexcept;
 }  // namespace detail
 
+}  // namespace mezzo::nn
+
+extern template class mezzo::detail::ScopeGuard<mezzo::nn::CallObserver*, mezzo::nn::detail::call_observers>;
+
+namespace mezzo::nn {
+
 /// Installs an observer on its thread while it lives; of several the newest that lives is called. They may
 /// end in any order, in a call that they watch, on another thread while no module runs on the thread that
 /// they watch, and after that thread. The observer must live as long as its guard.

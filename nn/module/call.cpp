@@ -12,6 +12,8 @@
 #include "mezzo/nn/dropout.h"
 #include "mezzo/nn/module.h"
 
+template class mezzo::detail::ScopeGuard<mezzo::nn::CallObserver*, mezzo::nn::detail::call_observers>;
+
 namespace mezzo::nn {
 
 namespace {
