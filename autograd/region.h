@@ -1,6 +1,8 @@
 // Regions of a graph whose saved tensors are not kept but computed again when backward asks for them: what
 // autograd::checkpoint (autograd/checkpoint.h) is made of. The graph itself is recorded as ever, so gradients
-// take the same way with and without a region. Internal.
+// take the same way with and without a region. A region inside of another one has slots of that one for its
+// inputs, so the outer region keeps nothing of the inner ones. The second run reads the region's inputs and
+// the leaves of its ops, so these must have the version that they had in forward. Internal.
 #pragma once
 
 #include <atomic>

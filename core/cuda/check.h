@@ -1,4 +1,7 @@
 // Every CUDA call goes through `check`, which turns a status into one of mezzo's errors with the op's name.
+// A program may hold a second cudart of its own (static, as nvcc links it): streams, events, graphs and the
+// capture mode are the driver's and common to both, cudaGetLastError is each copy's own. So the error of a
+// call is taken from what the call returns. What a kernel leaves behind comes from the driver to both.
 #pragma once
 
 #include <cuda_runtime.h>

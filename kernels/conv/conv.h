@@ -7,7 +7,8 @@
 //   weight gradient  w[o, c, k] = sum over n, t of y[n, o, t] x[n, c, p(t, k)]
 //                    bias[o]    = sum over n, t of y[n, o, t]
 //
-// Places outside of x count as 0. The input gradient is what a transposed convolution computes.
+// Places outside of x count as 0. The input gradient is what a transposed convolution computes. On the CPU
+// columns and oneDNN's channels-last primitives multiply these zeros, so an infinite weight there gives NaN.
 //
 // Arrays. All are 5-dim views, missing spatial dims in front with size 1: x [N, C, i0, i1, i2] and y [N, O,
 // o0, o1, o2] are dense and both row-major or both channels-last (N, spatial, C); the weight [O, C / groups,

@@ -1,8 +1,8 @@
 // Depthwise convolutions with small square kernels over two dims: a thread has a strip of rows in one column
 // of the result and keeps the kernel in registers, so that it reads a place of the source once for all rows
-// that need it, and finds out where its elements lie once for the strip. Terms are added in the order of
-// cuda_direct.cu, with its bits; terms of a weight's gradient are added up strip by strip. No atomics: the
-// bits depend on sizes only.
+// that need it (of a 3 x 3 kernel 3.75 places an element instead of 9), and finds out where its elements lie
+// once for the strip. Terms are added in the order of cuda_direct.cu, with its bits; terms of a weight's
+// gradient are added up strip by strip. No atomics: the bits depend on sizes only.
 #include <algorithm>
 #include <atomic>
 #include <type_traits>

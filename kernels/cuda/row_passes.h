@@ -1,6 +1,8 @@
 // CUDA kernels that pass over all elements of a row several times (softmax, losses). A body is written once,
 // in terms of the places of a row that belong to a thread; whether these are registers (register_row.h) or
-// memory is chosen per call (row_plan.h).
+// memory is chosen per call (row_plan.h). Sums of a row in registers are added in f32, up to 16 terms of a
+// thread and then threads in pairs: shuffles and quotients in f64 would be most of a short row's time. The
+// few numbers of a row (mean, variance, 1 / sqrt) are f64.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // The product of bf16 matrices on ARM's own instruction for it, BFMMLA: a register of 2 x 2 sums takes four
-// places of k at once, for which both operands are packed.
+// places of k at once, for which both operands are packed. There is no such engine for f16: FMLA of FEAT_FP16
+// adds up in f16, and FMLAL of FEAT_FHM makes as many products per instruction as FMLA in f32, of the same
+// bits, so f16 is widened.
 #include "mezzo/kernels/gemm/cpu_bf16.h"
 
 #if defined(__aarch64__)

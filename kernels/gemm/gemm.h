@@ -75,8 +75,9 @@ MEZZO_KERNEL(gemm, void(const GemmArgs& args));
 namespace cuda {
 
 /// Whether bias and row sums are left to the product's own kernel where the vendor library can (one pass over
-/// C or A less), instead of to kernels before and after it. On at first; for measuring what it is worth.
-/// Results differ within the error bound.
+/// C or A less), instead of to kernels before and after it. On at first; for measuring what it is worth (a
+/// step of three Linear layers takes 0.89 to 0.97 of its time on an H200). Results differ within the error
+/// bound. ReLU is no epilogue: what cuBLASLt's makes of a NaN, which GradScaler must see, is not documented.
 [[nodiscard]] bool gemm_epilogues();
 void set_gemm_epilogues(bool on);
 

@@ -1,5 +1,6 @@
 // How the rows of a CUDA scan are cut into chunks, from sizes alone. No device code, so that tests of every
-// boundary can ask it.
+// boundary can ask it. Sums are cut, products are not: the factors of a chunk overflow sooner than any
+// result, and 0 times that is NaN.
 #pragma once
 
 #include <algorithm>
