@@ -1,5 +1,5 @@
 // golden_test [DIR...] [--device D] [--only PATTERN] [--verbose] [--strict]
-// Executes golden files (format: the README beside them): op results, gradients and second-order results,
+// Executes golden files (tests/goldens): op results, gradients and second-order results,
 // conversions, clipping, GradScaler, optimizers, models, dtype rules. Directories come from the command line,
 // else from MEZZO_GOLDENS (separated by ':'), else goldens/ of support/data_folder.h. Ends with a line of
 // totals; the exit status is 0 when at least one case ran and none failed, 77 when the device is not there.

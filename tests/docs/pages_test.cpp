@@ -244,7 +244,9 @@ TEST(Pages, LayersOfASequentialStandBetweenBraces) {
 
 TEST(Pages, LinksLeadToFilesAndHeadings) {
   int links = 0;
-  for (const std::string folder : {"", "docs/", "bench/", "examples/amp/"}) {
+  for (const std::string folder :
+       {"", "docs/", "bench/", "examples/", "examples/amp/", "tests/", "tools/", "core/", "autograd/",
+        "kernels/", "ops/", "nn/", "amp/", "optim/", "io/", "data/", "dist/", "train/"}) {
     for (const auto& entry : std::filesystem::directory_iterator(kRoot + folder)) {
       if (entry.path().extension() != ".md") continue;
       const std::string text = read(entry.path());
