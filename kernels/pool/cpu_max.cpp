@@ -1,15 +1,13 @@
 // Poolings by the largest element on the CPU. Windows over images without dilation are taken in registers
 // (cpu_max_planes.h). The others compare whole rows: a row of results so far with a row of the input, in the
-// order in which a window is read. Their gradient, and any of channels-last images, adds each element of
-// `grad` where its index says, image by image: no two threads have one image's channel, and the order is that
-// of the windows.
+// order in which a window is read. The gradient adds each element of `grad` where its index says, image by
+// image: no two threads have one image's channel, and the order is that of the windows.
 #include <algorithm>
 #include <atomic>
 #include <limits>
 #include <type_traits>
 
 #include "mezzo/kernels/cpu/multiversion.h"
-#include "mezzo/kernels/pool/cpu_max_gradients.h"
 #include "mezzo/kernels/pool/cpu_max_planes.h"
 #include "mezzo/kernels/pool/cpu_rows.h"
 #include "mezzo/kernels/pool/pool.h"
@@ -129,9 +127,6 @@ void start_row(T* best, I* at, std::int64_t row, const Pooling& pooling) {
   std::fill_n(best, outputs, kLeast<T>);
   for (std::int64_t o = 0; o < outputs; ++o) at[o] = static_cast<I>(row + pooling.places(2, o).first);
 }
-
-/// Elements of the gradient that are rounded at once: 16 KiB of f32.
-constexpr std::int64_t kPlaneBlock = 4096;
 
 /// Planes whose windows are taken in vectors, of channels or along a row.
 [[nodiscard]] bool fit_planes(const Pooling& pooling) {
@@ -257,6 +252,14 @@ std::int64_t add_at(T* dx, const T* grad, const std::int64_t* indices, const Poo
                     std::int64_t width) {
   const auto places = static_cast<std::uint64_t>(pooling.windows.inputs());
   const std::int64_t outputs = pooling.windows.outputs();
+  if (pooling.inner == 1) {
+    for (std::int64_t o = 0; o < outputs; ++o) {
+      const std::int64_t place = indices[o];
+      if (static_cast<std::uint64_t>(place) >= places) return o;
+      dx[place] += grad[o];
+    }
+    return -1;
+  }
   for (std::int64_t o = 0; o < outputs; ++o) {
     for (std::int64_t c = 0; c < width; ++c) {
       const std::int64_t place = indices[o * pooling.inner + c];
@@ -305,57 +308,6 @@ std::int64_t max_pool_backward_as(const Pooling& pooling, const View& dx, const 
   return wrong;
 }
 
-/// Planes whose gradient is gathered in vectors.
-[[nodiscard]] bool fit_plane_gradients(const Pooling& pooling) {
-  return fit_planes(pooling) && pooling.inner == 1 && pooling.windows.stride[2] <= 2;
-}
-
-/// max_pool_backward in f32 over planes. False, and nothing that counts done, where an index is not in its
-/// window.
-bool max_pool_backward_planes(const Pooling& pooling, const View& dx, const View& grad,
-                              const std::int64_t* indices) {
-  const PlaneWindows w(pooling);
-  const RowOperand to = as_rows(dx, pooling, pooling.windows.input);
-  const RowOperand from = as_rows(grad, pooling, pooling.windows.output);
-  const bool pairs = w.all_in_pairs();
-  const std::int64_t unit = pairs ? 2 : 1,
-                     block = std::max(kPlaneBlock / (w.in_w * unit), std::int64_t{1}) * unit;
-  const std::int64_t grain = (pool_grain(w.in_w, 1) + unit - 1) / unit * unit;
-  const std::int64_t kept = MaxGradientOfPlane::rows_kept(w) * MaxGradientOfPlane::pitch(w);
-  const std::int64_t ring = pairs ? 0 : kept + kMostLanes<float>;
-  std::atomic<bool> sound = true;
-  parallel_for(to.rows(), grain, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t most = std::min(block, end - begin);
-    const RowScratch<float> sums(to.in_place<float>() ? 0 : most * w.in_w);
-    const RowScratch<float> widened(from.in_place<float>() ? 0 : w.most_windows(most) * w.out_w);
-    const RowScratch<std::int32_t> at(ring);
-    const RowScratch<float> grads(ring);
-    std::fill_n(at.data(), ring, -1);
-    std::fill_n(grads.data(), ring, 0.0F);
-    for (std::int64_t r = begin; r < end; r += block) {
-      const std::int64_t last = std::min(r + block, end) - 1;
-      const std::int64_t top = r / w.in_h * w.out_h + w.rows_over(r % w.in_h).first;
-      const std::int64_t bottom = last / w.in_h * w.out_h + w.rows_over(last % w.in_h).last;
-      const float* const rows = from.read<float>(top, bottom - top, widened.data()).data;
-      float* const sum = to.target<float>(r, sums.data()).data;
-      each_plane(r, last + 1, w.in_h, [&](std::int64_t plane, std::int64_t first, std::int64_t count) {
-        const std::int64_t window = w.rows_over(first).first, start = plane * w.out_h + window;
-        const MaxGradientBlock planes{sum + (plane * w.in_h + first - r) * w.in_w,
-                                      first,
-                                      count,
-                                      rows + (start - top) * w.out_w,
-                                      indices + start * w.out_w,
-                                      window};
-        const bool in_windows = pairs ? run_isa<MaxGradientOfPairs>(planes, w)
-                                      : run_isa<MaxGradientOfPlane>(planes, w, at.data(), grads.data());
-        if (!in_windows) sound = false;
-      });
-      to.finish(r, last + 1 - r, sums.data());
-    }
-  });
-  return sound;
-}
-
 }  // namespace
 
 void max_pool(const Pooling& pooling, const View& y, std::int64_t* indices, const View& x) {
@@ -373,7 +325,6 @@ std::int64_t max_pool_backward(const Pooling& pooling, const View& dx, const Vie
                                const std::int64_t* indices) {
   const DType compute = promote(compute_dtype(dx.dtype), compute_dtype(grad.dtype));
   if (compute == DType::f64) return max_pool_backward_as<double>(pooling, dx, grad, indices);
-  if (fit_plane_gradients(pooling) && max_pool_backward_planes(pooling, dx, grad, indices)) return -1;
   return max_pool_backward_as<float>(pooling, dx, grad, indices);
 }
 
