@@ -32,8 +32,8 @@ struct Pooling {
     const std::int64_t end = windows.position(dim, o, windows.kernel[dim] - 1) + 1;
     return {start < 0 ? start + quotient(step - 1 - start, step) * step : start, end < in ? end : in};
   }
-  /// The windows that cover place i of the input along a dim, and, where these are dilated, others between
-  /// them. May be none.
+  /// The windows that cover place i of the input along a dim. Of dilated windows the range also has those
+  /// between them that step over the place. May be empty.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE PlaceRange covering(std::size_t dim, std::int64_t i) const {
     const std::int64_t in = windows.input[dim], out = windows.output[dim];
     if (adaptive) return {quotient(i * out, in), quotient((i + 1) * out + in - 1, in)};
