@@ -11,7 +11,7 @@ BEGIN {
   may["nn"] = may["optim"] = may["io"] = below
   may["data"] = "io " below
   may["dist"] = "nn optim io " below
-  may["amp"] = "nn optim data io " below
+  may["amp"] = "nn optim " below
   may["train"] = "amp nn optim data io dist " below
   max_file = 500
 }
