@@ -1,12 +1,14 @@
-// Poolings by the largest element on the CPU. One loop compares the windows, a group at a time in registers:
-// the channels of a window, or neighbours along a row. The gradient adds each element of `grad` where its
-// index says, image by image: no two threads have one image's channel, and the order is that of the windows.
+// Poolings by the largest element on the CPU. Windows over images without dilation are taken in registers
+// (cpu_max_planes.h). The others compare whole rows: a row of results so far with a row of the input, in the
+// order in which a window is read. The gradient adds each element of `grad` where its index says, image by
+// image: no two threads have one image's channel, and the order is that of the windows.
 #include <algorithm>
 #include <atomic>
 #include <limits>
 #include <type_traits>
 
 #include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/pool/cpu_max_planes.h"
 #include "mezzo/kernels/pool/cpu_rows.h"
 #include "mezzo/kernels/pool/pool.h"
 
@@ -16,301 +18,221 @@ namespace {
 
 using namespace detail;
 
-/// Whole numbers in the order of 16-bit floats: the magnitude with its sign, so that both zeros are equal,
-/// and the largest one for NaN.
-struct HalfOrder {
-  std::int16_t infinity;  ///< as it stands in arrays
-
-  [[nodiscard]] MEZZO_ALWAYS_INLINE bool is_nan(std::int16_t bits) const {
-    return static_cast<std::int16_t>(bits & 0x7fff) > infinity;
-  }
-  [[nodiscard]] MEZZO_ALWAYS_INLINE std::int16_t operator()(std::int16_t bits) const {
-    const auto sign = static_cast<std::int16_t>(bits >> 15);
-    const auto number = static_cast<std::int16_t>((static_cast<std::int16_t>(bits & 0x7fff) ^ sign) - sign);
-    return is_nan(bits) ? std::numeric_limits<std::int16_t>::max() : number;
-  }
-};
-
-/// Places are counted from here on in a window. (Not from 0: the compilers make a memset of that, in stores
-/// too narrow for the loads that follow.)
-inline constexpr int kFirstPlace = 1;
-
-/// The largest so far of kLanes windows, and where it is. NaN counts as larger than all before it, other NaN
-/// too. Places have the width of T, so that one vector mask serves both.
-template <class T, int kLanes>
-struct Largest {
-  using Place = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
-  T best[kLanes];
-  Place at[kLanes];
-
-  [[nodiscard]] static MEZZO_ALWAYS_INLINE T least(HalfOrder /*order*/) {
-    using Limits = std::numeric_limits<T>;
-    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-  }
-  MEZZO_ALWAYS_INLINE void begin(int j, T value, Place place, HalfOrder /*order*/) {
-    best[j] = value;
-    at[j] = place;
-  }
-  MEZZO_ALWAYS_INLINE void take(int j, T value, Place place, HalfOrder /*order*/) {
-    const T old = best[j];
-    const bool take = (value > old) | (value != value);
-    best[j] = take ? value : old;
-    at[j] = take ? place : at[j];
-  }
-  [[nodiscard]] MEZZO_ALWAYS_INLINE T value(int j) const { return best[j]; }
-};
-
-/// Of 16-bit floats in their bits.
-template <int kLanes>
-struct Largest<std::int16_t, kLanes> {
-  using Place = std::int16_t;
-  std::int16_t best[kLanes], bits[kLanes];
-  Place at[kLanes];
-
-  [[nodiscard]] static MEZZO_ALWAYS_INLINE std::int16_t least(HalfOrder order) {
-    return static_cast<std::int16_t>(order.infinity | std::numeric_limits<std::int16_t>::min());
-  }
-  MEZZO_ALWAYS_INLINE void begin(int j, std::int16_t value, Place place, HalfOrder order) {
-    best[j] = order(value);
-    bits[j] = value;
-    at[j] = place;
-  }
-  MEZZO_ALWAYS_INLINE void take(int j, std::int16_t value, Place place, HalfOrder order) {
-    const std::int16_t old = best[j], number = order(value);
-    const bool take = (number > old) | order.is_nan(value);
-    best[j] = number > old ? number : old;
-    bits[j] = take ? value : bits[j];
-    at[j] = take ? place : at[j];
-  }
-  [[nodiscard]] MEZZO_ALWAYS_INLINE std::int16_t value(int j) const { return bits[j]; }
-};
-
-/// How the windows of a row are compared, in groups: of the channels of one window; of neighbouring windows
-/// of 2 by 2 places that share none; or of neighbours in rows that are copied for that.
-enum class MaxGroups { channels, pairs, copies };
-
-/// How windows lie on rows, and these in memory.
-struct MaxWindows {
-  explicit MaxWindows(const Pooling& pooling)
-      : width(pooling.windows.input[2]),
-        row(width * pooling.inner),
-        inner(pooling.inner),
-        step(pooling.adaptive ? Windows::Sizes{1, 1, 1} : pooling.windows.dilation) {
-    const Windows& w = pooling.windows;
-    if (pooling.inner > 1 || pooling.adaptive) return;
-    stride = w.stride[2];
-    groups = in_pairs(pooling) ? MaxGroups::pairs : MaxGroups::copies;
-    if (groups == MaxGroups::pairs) return;
-    phases = stride;
-    pitch = w.output[2] + (w.kernel[2] - 1) * step[2] / stride + 1;
-    row = phases * pitch;
-  }
-  /// Where place i of a copied row is.
-  [[nodiscard]] MEZZO_ALWAYS_INLINE std::int64_t element(std::int64_t i) const {
-    return i % phases * pitch + i / phases;
-  }
-
-  MaxGroups groups = MaxGroups::channels;
-  std::int64_t width, row;  ///< places and elements of a row
-  std::int64_t inner;       ///< elements of a place
-  Windows::Sizes step;      ///< between the places of a window
-  std::int64_t stride = 0;  ///< between the windows of a group; 0: they are one
-  /// Place i of a copied row, counted from the first one of the padding, is element i / phases of run i %
-  /// phases, of which each has `pitch` elements. So neighbouring windows are neighbours in memory.
-  std::int64_t phases = 1, pitch = 0;
-};
-
-/// The places of windows from the first one on, by dims: how many rows of depths, of heights, and places
-/// there are, of which each `step`-th one is theirs.
-struct MaxReach {
-  std::int64_t depths, heights, widths;
-  std::int64_t depth_step, height_step, width_step;
-};
-/// Of windows in copied rows: where the places of the kernel are, and how many of each window lie before the
-/// first one in the input.
-struct MaxTables {
-  const std::int32_t *elements, *outside;
-};
-
+/// What every number but itself is larger than.
 template <class T>
-struct MaxOfWindows {
-  static constexpr int kMost = kMostLanes<T>;
+inline constexpr T kLeast = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
+                                                                 : std::numeric_limits<T>::lowest();
 
-  /// `copy` is memory for copied rows. There -inf lies where there are no places.
-  static void run(RowBand<T> band, std::int64_t* indices, Pooling pooling, MaxWindows w, HalfOrder order,
-                  T* copy, MaxTables tables) {
-    if (w.groups == MaxGroups::copies) {
-      copy_rows(band, pooling.windows.padding[2], w, order, copy);
-      each_row<MaxGroups::copies>(band, copy, indices, pooling, w, order, tables);
-    } else if (w.groups == MaxGroups::pairs) {
-      each_row<MaxGroups::pairs>(band, band.from, indices, pooling, w, order, tables);
-    } else {
-      each_row<MaxGroups::channels>(band, band.from, indices, pooling, w, order, tables);
+/// Rows of the input under one row of windows, at even distances; `place` is that of the first element.
+template <class T, class I>
+struct MaxRows {
+  const T* x;
+  std::int64_t x_step;
+  I place, place_step;
+  std::int64_t rows;
+  bool first;  ///< whether nothing came before them
+};
+
+/// best, at go on with rows of the input, or begin with them if they are the first (by position they hold
+/// something always, see start_row). Places have the width of T where they fit, so that one vector mask
+/// serves both.
+template <class T, class I>
+struct MaxOfRows {
+  static void run(MaxRows<T, I> in, T* best, I* at, RowWindows w) {
+    if (!w.by_position && w.inner > 1) return by_channel(in, best, at, w);
+    for (std::int64_t r = 0; r < in.rows; ++r) {
+      const T* const x = in.x + r * in.x_step;
+      const I row = in.place + static_cast<I>(r * in.place_step);
+      if (w.by_position)
+        with_stride(w.stride, [&](auto stride) { by_position(x, row, best, at, w, stride); });
+      else
+        by_window(x, row, in.first && r == 0, best, at, w);
     }
   }
 
  private:
-  template <MaxGroups kGroups>
-  MEZZO_ALWAYS_INLINE static void each_row(RowBand<T> band, const T* from, std::int64_t* indices,
-                                           const Pooling& pooling, const MaxWindows& w, HalfOrder order,
-                                           MaxTables tables) {
-    const Windows& windows = pooling.windows;
-    const Windows::Sizes &in = windows.input, &out = windows.output;
-    const std::int64_t row = out[2] * pooling.inner;
-    T* y = band.data;
-    indices += band.rows.first * row;
-    RowPlace at = RowPlace::of(band.rows.first, out);
-    for (std::int64_t left = band.rows.count(); left > 0; --left, at.next(out), y += row, indices += row) {
-      const PlaceRange depths = pooling.places(0, at.d), heights = pooling.places(1, at.h);
-      MaxReach reach{(depths.count() - 1) * in[1] + 1,
-                     heights.count(),
-                     w.step[2] * (windows.kernel[2] - 1) + 1,
-                     w.step[0] * in[1],
-                     w.step[1],
-                     w.step[2]};
-      const T* const x =
-          from + (RowPlace{at.image, depths.first, heights.first}.row(in) - band.from_rows.first) * w.row;
-      const std::int64_t first = (depths.first * in[1] + heights.first) * in[2];
-      if constexpr (kGroups != MaxGroups::channels) {
-        if (kGroups == MaxGroups::copies) band.fetch_ahead(out[2]);
-        const bool beyond = (left - 1) * row >= kMost;  // into rows that come later
-        take<kGroups>(x, reach, w, out[2], beyond, order, first - windows.padding[2], tables, y, indices);
-      } else {
-        for (std::int64_t o = 0; o < out[2]; ++o) {
-          const PlaceRange places = pooling.places(2, o);
-          reach.widths = places.count();
-          take<kGroups>(x + places.first * pooling.inner, reach, w, pooling.inner, false, order,
-                        first + places.first, tables, y + o * pooling.inner, indices + o * pooling.inner);
-        }
-      }
-    }
-  }
-  MEZZO_ALWAYS_INLINE static void copy_rows(const RowBand<T>& band, std::int64_t padding, const MaxWindows& w,
-                                            HalfOrder order, T* copy) {
-    const std::int64_t rows = band.from_rows.count();
-    std::fill_n(copy, rows * w.row + kMost, Largest<T, 1>::least(order));
-    const auto count = [&](std::int64_t phase) {
-      return std::min((w.width - phase + w.phases - 1) / w.phases, w.pitch - (padding + phase) / w.phases);
-    };
-    const std::int64_t pairs = w.phases == 2 ? std::min(count(0), count(1)) : 0;  // in vectors
-    T *const even = copy + w.element(padding), *const odd = copy + w.element(padding + 1);
-    for (std::int64_t r = 0; pairs > 0 && r < rows; ++r) {
-      const T* const from = band.from + r * w.width;
-      each_element(pairs, [&](std::int64_t i) {
-        even[r * w.row + i] = from[2 * i];
-        odd[r * w.row + i] = from[2 * i + 1];
+  template <class Stride>
+  MEZZO_ALWAYS_INLINE static void by_position(const T* x, I row, T* best, I* at, const RowWindows& w,
+                                              Stride stride) {
+    for (std::int64_t k = 0; k < w.kernel; ++k) {
+      const PlaceRange windows = w.windows[k];
+      if (windows.count() <= 0) continue;
+      const std::int64_t first = w.first_place(k);
+      const T* const from = x + first;
+      T* const to = best + windows.first;
+      I* const places = at + windows.first;
+      const I place = row + static_cast<I>(first);
+      each_element(windows.count(), [&](std::int64_t o) {
+        take_larger(from[o * stride], static_cast<I>(place + static_cast<I>(o * stride)), to[o], places[o]);
       });
     }
-    for (std::int64_t phase = 0; phase < w.phases; ++phase) {
-      const T* const from = band.from + phase;
-      T* const to = copy + w.element(padding + phase);
-      const std::int64_t n = count(phase);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        for (std::int64_t i = pairs; i < n; ++i) to[r * w.row + i] = from[r * w.width + i * w.phases];
-      }
+  }
+  MEZZO_ALWAYS_INLINE static void by_window(const T* x, I row, bool first, T* best, I* at,
+                                            const RowWindows& w) {
+    for (std::int64_t o = 0; o < w.outputs; ++o) {
+      const PlaceRange range = w.places[o];
+      T largest = first ? kLeast<T> : best[o];
+      I place = first ? row + static_cast<I>(range.first) : at[o];
+      for (std::int64_t i = range.first; i < range.last; i += w.dilation)
+        take_larger(x[i], static_cast<I>(row + static_cast<I>(i)), largest, place);
+      best[o] = largest;
+      at[o] = place;
     }
   }
-  template <MaxGroups kGroups>
-  MEZZO_ALWAYS_INLINE static void take(const T* x, const MaxReach& reach, const MaxWindows& w, std::int64_t n,
-                                       bool beyond, HalfOrder order, std::int64_t first, MaxTables tables,
-                                       T* y, std::int64_t* indices) {
-    each_group<kMost>(
-        n, beyond, MEZZO_GROUP_STEP(i) {
-          using Place = typename Largest<T, kLanes>::Place;
-          Largest<T, kLanes> found;
-          if constexpr (kGroups == MaxGroups::pairs) {
-            compare_pairs<kLanes>(found, x + 2 * i, w.width, order);
-          } else {
-            constexpr bool kCopies = kGroups == MaxGroups::copies;
-            const T least = Largest<T, 1>::least(order);
-            MEZZO_KEEP_LOOP
-            for (int j = 0; j < kLanes; ++j)
-              found.begin(j, least, static_cast<Place>(kFirstPlace + (kCopies ? tables.outside[i + j] : 0)),
-                          order);
-            // Most nets have windows of 2 by 2 and of 3 by 3, and short loops cost more.
-            const bool square = !kCopies && reach.depths == 1 && reach.heights == reach.widths &&
-                                reach.height_step == 1 && reach.width_step == 1;
-            if (square && reach.widths == 2)
-              compare<kGroups, kLanes>(found, x + i, {1, 2, 2, 1, 1, 1}, w, tables, order);
-            else if (square && reach.widths == 3)
-              compare<kGroups, kLanes>(found, x + i, {1, 3, 3, 1, 1, 1}, w, tables, order);
-            else
-              compare<kGroups, kLanes>(found, x + i, reach, w, tables, order);
-          }
-          const auto step = static_cast<Place>(kGroups == MaxGroups::channels ? 0 : w.stride);
-          const std::int64_t start = first - kFirstPlace + i * step;
-          Place at[kLanes];
-          MEZZO_KEEP_LOOP
-          for (int j = 0; j < kLanes; ++j)
-            at[j] = static_cast<Place>(found.at[j] + static_cast<Place>(j) * step);
-          MEZZO_KEEP_LOOP
-          for (int j = 0; j < kLanes; ++j) y[i + j] = found.value(j);
-          MEZZO_KEEP_LOOP
-          for (int j = 0; j < kLanes; ++j) indices[i + j] = start + at[j];
-        });
-  }
-  template <MaxGroups kGroups, int kLanes>
-  MEZZO_ALWAYS_INLINE static void compare(Largest<T, kLanes>& found, const T* x, const MaxReach& reach,
-                                          const MaxWindows& w, const MaxTables& tables, HalfOrder order) {
-    using Place = typename Largest<T, kLanes>::Place;
-    for (std::int64_t d = 0; d < reach.depths; d += reach.depth_step) {
-      for (std::int64_t h = 0; h < reach.heights; h += reach.height_step) {
-        const T* const row = x + (d + h) * w.row;
-        for (std::int64_t k = 0; k < reach.widths; k += reach.width_step) {
-          const T* const from = row + (kGroups == MaxGroups::copies ? tables.elements[k] : k * w.inner);
-          const auto place = static_cast<Place>(kFirstPlace + (d + h) * w.width + k);
-          MEZZO_KEEP_LOOP
-          for (int j = 0; j < kLanes; ++j) found.take(j, from[j], place, order);
+  MEZZO_ALWAYS_INLINE static void by_channel(const MaxRows<T, I>& in, T* best, I* at, const RowWindows& w) {
+    const std::int64_t step = w.dilation;
+    for (std::int64_t o = 0; o < w.outputs; ++o) {
+      T* const to = best + o * w.inner;
+      I* const places = at + o * w.inner;
+      const PlaceRange range = w.places[o];
+      bool fresh = in.first;
+      const std::int64_t begin = o * w.stride, places_on = std::min(w.stride, w.inputs - begin);
+      for (std::int64_t r = 0; r < in.rows; ++r) {
+        fetch_ahead(in.x + r * in.x_step + begin * w.inner, places_on * w.inner);
+        // Three places at a time: a third of the traffic in results so far.
+        for (std::int64_t i = range.first; i < range.last; i += 3 * step, fresh = false) {
+          const T* const from = in.x + r * in.x_step + i * w.inner;
+          const I place = in.place + static_cast<I>(r * in.place_step) + static_cast<I>(i);
+          if (i + 2 * step < range.last)
+            take_places<3>(from, place, step, fresh, to, places, w.inner);
+          else if (i + step < range.last)
+            take_places<2>(from, place, step, fresh, to, places, w.inner);
+          else
+            take_places<1>(from, place, step, fresh, to, places, w.inner);
         }
       }
     }
   }
-  /// Windows of 2 by 2.
-  template <int kLanes>
-  MEZZO_ALWAYS_INLINE static void compare_pairs(Largest<T, kLanes>& found, const T* x, std::int64_t width,
-                                                HalfOrder order) {
-    using Place = typename Largest<T, kLanes>::Place;
-    const auto below = static_cast<Place>(kFirstPlace + width);
-    MEZZO_KEEP_LOOP
-    for (int j = 0; j < kLanes; ++j) {
-      found.begin(j, x[2 * j], kFirstPlace, order);
-      found.take(j, x[2 * j + 1], kFirstPlace + 1, order);
-    }
-    MEZZO_KEEP_LOOP
-    for (int j = 0; j < kLanes; ++j) {
-      found.take(j, x[width + 2 * j], below, order);
-      found.take(j, x[width + 2 * j + 1], static_cast<Place>(below + 1), order);
-    }
+  /// The channels of a window go on, or begin, with those of kCount places.
+  template <int kCount>
+  MEZZO_ALWAYS_INLINE static void take_places(const T* x, I place, std::int64_t step, bool fresh, T* best,
+                                              I* at, std::int64_t channels) {
+    each_element(channels, [&](std::int64_t c) {
+      T largest = fresh ? kLeast<T> : best[c];
+      I found = fresh ? place : at[c];
+      for (int k = 0; k < kCount; ++k)
+        take_larger(x[k * step * channels + c], static_cast<I>(place + static_cast<I>(k * step)), largest,
+                    found);
+      best[c] = largest;
+      at[c] = found;
+    });
   }
 };
 
-template <class T>
-void max_pool_as(const Pooling& pooling, const View& y, std::int64_t* indices, const View& x,
-                 HalfOrder order = {}) {
+/// The start of the comparison, for windows by position: the least value, at the first place of each window.
+/// `row` is the number of the first place of the row.
+template <class T, class I>
+void start_row(T* best, I* at, std::int64_t row, const Pooling& pooling) {
+  const std::int64_t outputs = pooling.windows.output[2];
+  std::fill_n(best, outputs, kLeast<T>);
+  for (std::int64_t o = 0; o < outputs; ++o) at[o] = static_cast<I>(row + pooling.places(2, o).first);
+}
+
+/// Planes whose windows are taken in vectors, of channels or along a row.
+[[nodiscard]] bool fit_planes(const Pooling& pooling) {
+  constexpr std::int64_t kWideKernel = 64, kFewWindows = 4;
   const Windows& windows = pooling.windows;
-  const MaxWindows w(pooling);
-  const bool copies = w.groups == MaxGroups::copies;
-  const std::int64_t kernel = (windows.kernel[2] - 1) * w.step[2] + 1;
-  const RowScratch<std::int32_t> table(copies ? kernel + windows.output[2] + kMostLanes<T> : 0);
-  const MaxTables tables{table.data(), table.data() + kernel};
-  for (std::int64_t k = 0; copies && k < kernel; ++k)
-    table.data()[k] = static_cast<std::int32_t>(w.element(k));
-  for (std::int64_t o = 0; copies && o < windows.output[2]; ++o)
-    table.data()[kernel + o] =
-        static_cast<std::int32_t>(pooling.places(2, o).first - windows.position(2, o, 0));
-  for_bands<T>(
-      as_rows(y, pooling, windows.output), windows.output, as_rows(x, pooling, windows.input), windows.input,
-      copies,
-      [&](std::size_t d, std::int64_t o) {
-        PlaceRange range = pooling.places(d, o);
-        // Dilated, a window in the padding may begin behind the next one.
-        if (!pooling.adaptive) range.first = std::max<std::int64_t>(windows.position(d, o, 0), 0);
-        return range;
-      },
-      [&](const RowBand<T>& band) {
-        const RowScratch<T> copy(copies ? band.from_rows.count() * w.row + kMostLanes<T> : 0);
-        run_isa<MaxOfWindows<T>>(band, indices, pooling, w, order, copy.data(), tables);
+  if (!PlaneWindows::fit(pooling)) return false;
+  return pooling.inner > 1 || (windows.kernel[2] <= kWideKernel && windows.output[2] >= kFewWindows);
+}
+
+/// Calls body(plane, first, count) for the parts of rows [begin, end) of all planes, of `height` rows each,
+/// that lie in one plane.
+template <class Body>
+void each_plane(std::int64_t begin, std::int64_t end, std::int64_t height, const Body& body) {
+  for (std::int64_t r = begin; r < end;) {
+    const std::int64_t first = r % height, count = std::min(end - r, height - first);
+    body(r / height, first, count);
+    r += count;
+  }
+}
+
+/// max_pool over planes, of f32 or of 16-bit floats in the bits of whole numbers; false where these have NaN
+/// among them.
+template <class T>
+bool max_pool_planes(const Pooling& pooling, T* y, std::int64_t* indices, const T* x, T infinity) {
+  const PlaneWindows w(pooling);
+  const PhasedRow phased(w);
+  const std::int64_t in_row = w.in_w * w.inner, out_row = w.out_w * w.inner;
+  const bool by_phase = w.inner == 1 && !w.in_pairs();
+  std::atomic<bool> sound = true;
+  parallel_for(
+      pooling.outer * w.out_h, pool_grain(in_row, w.kernel_h), [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t spread = by_phase ? w.kernel_h * phased.size() + kMostLanes<T> : 0;
+        const RowScratch<T> memory(spread);
+        std::fill_n(memory.data(), spread, lowest_of(infinity));
+        each_plane(begin, end, w.out_h, [&](std::int64_t plane, std::int64_t first, std::int64_t count) {
+          const std::int64_t top = w.rows(first).first, done = (plane * w.out_h + first) * out_row;
+          const MaxBlock<T> block{
+              x + (plane * w.in_h + top) * in_row, top, y + done, indices + done, first, count, infinity};
+          const bool right = w.inner > 1 ? run_isa<MaxOfChannels<T>>(block, w)
+                             : by_phase  ? run_isa<MaxOfPlane<T>>(block, w, phased, memory.data())
+                                         : run_isa<MaxOfPairs<T>>(block, w);
+          if (!right) sound = false;
+        });
       });
+  return sound;
+}
+
+/// max_pool over planes of a dtype that there are loops for. False, and nothing that counts done, where there
+/// are none, and for 16-bit NaN.
+[[nodiscard]] bool max_pool_planes(const Pooling& pooling, const View& y, std::int64_t* indices,
+                                   const View& x) {
+  if (!fit_planes(pooling)) return false;
+  if (x.dtype == DType::f32)
+    return max_pool_planes(pooling, static_cast<float*>(y.data), indices, static_cast<const float*>(x.data),
+                           std::numeric_limits<float>::infinity());
+  if (x.dtype != DType::f16 && x.dtype != DType::bf16) return false;
+  const Windows& windows = pooling.windows;
+  // Places in a window, and windows in a group, are counted in 16 bits.
+  const std::int64_t farthest =
+      windows.kernel[1] * windows.input[2] + windows.kernel[2] + kMostLanes<std::int16_t> * windows.stride[2];
+  if (farthest >= std::numeric_limits<std::int16_t>::max()) return false;
+  const std::int16_t infinity = x.dtype == DType::f16 ? 0x7c00 : 0x7f80;
+  return max_pool_planes(pooling, static_cast<std::int16_t*>(y.data), indices,
+                         static_cast<const std::int16_t*>(x.data), infinity);
+}
+
+template <class T, class I>
+void max_pool_as(const Pooling& pooling, const View& y, std::int64_t* indices, const View& x) {
+  const Windows& windows = pooling.windows;
+  const RowTables tables(pooling);
+  const RowWindows& w = *tables;
+  const RowOperand from = as_rows(x, pooling, windows.input), to = as_rows(y, pooling, windows.output);
+  const std::int64_t depth_step = pooling.adaptive ? 1 : windows.dilation[0];
+  const std::int64_t height_step = pooling.adaptive ? 1 : windows.dilation[1];
+  const std::int64_t grain =
+      pool_grain(from.length(), pooling.places(0, 0).count() * pooling.places(1, 0).count());
+  parallel_for(to.rows(), grain, [&](std::int64_t begin, std::int64_t end) {
+    const RowScratch<T> widened(from.in_place<T>() ? 0 : from.length());
+    const RowScratch<T> results(to.in_place<T>() ? 0 : to.length());
+    const RowScratch<I> at(to.length());
+    for (std::int64_t r = begin; r < end; ++r) {
+      const RowPlace place = row_place(r, windows.output);
+      const PlaceRange depths = pooling.places(0, place.d), heights = pooling.places(1, place.h);
+      T* const best = to.target<T>(r, results.data()).data;
+      const std::int64_t count = (heights.count() - 1) / height_step + 1;
+      const std::int64_t together = from.in_place<T>() ? count : 1;
+      bool first = true;
+      for (std::int64_t d = depths.first; d < depths.last; d += depth_step) {
+        for (std::int64_t h = 0; h < count; h += together, first = false) {
+          const std::int64_t height = heights.first + h * height_step;
+          const std::int64_t start = (d * windows.input[1] + height) * windows.input[2];
+          if (first && w.by_position) start_row(best, at.data(), start, pooling);
+          const std::int64_t index = row_index({place.image, d, height}, windows.input);
+          const MaxRows<T, I> rows{from.read<T>(index, 1, widened.data()).data,
+                                   height_step * from.length(),
+                                   static_cast<I>(start),
+                                   static_cast<I>(height_step * windows.input[2]),
+                                   together,
+                                   first};
+          run_isa<MaxOfRows<T, I>>(rows, best, at.data(), w);
+        }
+      }
+      to.finish(r, 1, results.data());
+      convert(at.data(), dtype_of<I>, indices + r * to.length(), DType::i64, to.length());
+    }
+  });
 }
 
 /// `width` of the `inner` channels of all places = 0.
@@ -389,23 +311,13 @@ std::int64_t max_pool_backward_as(const Pooling& pooling, const View& dx, const 
 }  // namespace
 
 void max_pool(const Pooling& pooling, const View& y, std::int64_t* indices, const View& x) {
-  const Windows& windows = pooling.windows;
-  const auto bits_of = [](const View& view) { return View{view.data, DType::i16, view.shape, view.strides}; };
-  const HalfOrder order{static_cast<std::int16_t>(x.dtype == DType::f16 ? 0x7c00 : 0x7f80)};
-  // From the first place of a group of windows to its last one.
-  const std::int64_t reach =
-      (windows.kernel[0] * windows.dilation[0] * windows.input[1] + windows.kernel[1] * windows.dilation[1]) *
-          windows.input[2] +
-      windows.kernel[2] * windows.dilation[2] + kMostLanes<std::int16_t> * windows.stride[2];
-  if ((x.dtype == DType::f16 || x.dtype == DType::bf16) && !pooling.adaptive &&
-      reach < std::numeric_limits<std::int16_t>::max())
-    return max_pool_as<std::int16_t>(pooling, bits_of(y), indices, bits_of(x), order);
+  if (max_pool_planes(pooling, y, indices, x)) return;
   dispatch_compute(x.dtype, [&]<class T>(TypeTag<T>) {
+    const bool narrow = pooling.windows.inputs() <= std::numeric_limits<std::int32_t>::max();
     if constexpr (std::is_same_v<T, float>) {
-      if (windows.inputs() >= std::numeric_limits<std::int32_t>::max())
-        return max_pool_as<double>(pooling, y, indices, x);
+      if (narrow) return max_pool_as<T, std::int32_t>(pooling, y, indices, x);
     }
-    max_pool_as<T>(pooling, y, indices, x);
+    max_pool_as<T, std::int64_t>(pooling, y, indices, x);
   });
 }
 
