@@ -39,41 +39,15 @@ struct WideLayout<double> {
   static constexpr int kBias = 1023;
 };
 
-/// The 16-bit formats: stored mantissa bits, exponent bias, and the f32 equal to some bits. That is exact; a
-/// NaN keeps sign and payload and becomes quiet.
+/// Binary layout of the 16-bit formats.
 struct HalfLayout {
   static constexpr int kMantissaBits = 10;
   static constexpr int kBias = 15;
-  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widen(std::uint16_t bits) noexcept {
-#if defined(__aarch64__) && !defined(__CUDA_ARCH__)
-    if (!std::is_constant_evaluated()) return static_cast<float>(bit_cast<__fp16>(bits));
-#endif
-    constexpr std::int32_t kShiftedInfinity = 0x7c00 << 13;
-    constexpr std::int32_t kRebias = (127 - 15) << 23;
-    constexpr std::int32_t kImplicitOne = 1 << 23;
-    const std::int32_t magnitude = (bits & 0x7fff) << 13;
-    // A subnormal is its mantissa in units of 2^-24: put it behind the leading one of 2^-14, then subtract
-    // that one.
-    const std::int32_t if_subnormal = (magnitude - kImplicitOne) >> 31;  // a mask; ?: would become a branch
-    const std::int32_t with_leading_one = magnitude + kRebias + (if_subnormal & kImplicitOne);
-    const std::int32_t leading_one = if_subnormal & (kRebias + kImplicitOne);
-    const float finite = bit_cast<float>(with_leading_one) - bit_cast<float>(leading_one);
-    // Infinity and NaN get their exponent after the arithmetic, so that no device rewrites a payload.
-    const std::int32_t to_special = magnitude >= kShiftedInfinity ? kRebias : 0;
-    const std::int32_t quiet = magnitude > kShiftedInfinity ? 0x00400000 : 0;
-    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
-    return bit_cast<float>(static_cast<std::uint32_t>((bit_cast<std::int32_t>(finite) + to_special) | quiet) |
-                           sign);
-  }
 };
 
 struct BFloat16Layout {
   static constexpr int kMantissaBits = 7;
   static constexpr int kBias = 127;
-  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widen(std::uint16_t bits) noexcept {
-    const std::uint16_t quiet = (bits & 0x7fff) > 0x7f80 ? 0x0040 : 0;
-    return bit_cast<float>(static_cast<std::uint32_t>(bits | quiet) << 16);
-  }
 };
 
 /// `value` rounded once, to nearest even, to the 16-bit format `Narrow`. Subnormals are kept, overflow gives
@@ -127,69 +101,149 @@ template <class Narrow, class Wide>
 
 }  // namespace detail
 
-/// A 16-bit floating number. Storage only: arithmetic happens in f32 or f64.
+/// The binary16 nearest to `value` (ties to even), as bits. f32 -> f16, one rounding; from 65520 on infinity.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::uint16_t half_bits_from_float(
+    float value) noexcept {
+  return detail::round_to_16_bits<detail::HalfLayout>(value);
+}
+
+/// f64 -> f16 in one rounding; going through f32 would round twice and can miss by one place.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::uint16_t half_bits_from_double(
+    double value) noexcept {
+  return detail::round_to_16_bits<detail::HalfLayout>(value);
+}
+
+/// The bfloat16 nearest to `value` (ties to even), as bits. f32 -> bf16, one rounding.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::uint16_t bfloat16_bits_from_float(
+    float value) noexcept {
+  return detail::round_to_16_bits<detail::BFloat16Layout>(value);
+}
+
+/// f64 -> bf16 in one rounding.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::uint16_t bfloat16_bits_from_double(
+    double value) noexcept {
+  return detail::round_to_16_bits<detail::BFloat16Layout>(value);
+}
+
+/// The f32 equal to the binary16 `bits`. Exact; a NaN keeps sign and payload and becomes quiet.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr float float_from_half_bits(std::uint16_t bits) noexcept {
+#if defined(__aarch64__) && !defined(__CUDA_ARCH__)
+  if (!std::is_constant_evaluated()) return static_cast<float>(detail::bit_cast<__fp16>(bits));
+#endif
+  constexpr std::int32_t kShiftedInfinity = 0x7c00 << 13;
+  constexpr std::int32_t kRebias = (127 - 15) << 23;
+  constexpr std::int32_t kImplicitOne = 1 << 23;
+  const std::int32_t magnitude = (bits & 0x7fff) << 13;
+  // A subnormal is its mantissa in units of 2^-24: put it behind the leading one of 2^-14, then subtract that
+  // one.
+  const std::int32_t if_subnormal = (magnitude - kImplicitOne) >> 31;  // a mask; ?: would become a branch
+  const std::int32_t with_leading_one = magnitude + kRebias + (if_subnormal & kImplicitOne);
+  const std::int32_t leading_one = if_subnormal & (kRebias + kImplicitOne);
+  const float finite = detail::bit_cast<float>(with_leading_one) - detail::bit_cast<float>(leading_one);
+  // Infinity and NaN get their exponent after the arithmetic, so that no device rewrites a payload.
+  const std::int32_t to_special = magnitude >= kShiftedInfinity ? kRebias : 0;
+  const std::int32_t quiet = magnitude > kShiftedInfinity ? 0x00400000 : 0;
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
+  return detail::bit_cast<float>(
+      static_cast<std::uint32_t>((detail::bit_cast<std::int32_t>(finite) + to_special) | quiet) | sign);
+}
+
+/// The f32 equal to the bfloat16 `bits`. Exact; a NaN keeps sign and payload and becomes quiet.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr float float_from_bfloat16_bits(
+    std::uint16_t bits) noexcept {
+  const std::uint16_t quiet = (bits & 0x7fff) > 0x7f80 ? 0x0040 : 0;
+  return detail::bit_cast<float>(static_cast<std::uint32_t>(bits | quiet) << 16);
+}
+
+/// IEEE binary16: 1 sign, 5 exponent, 10 mantissa bits. Storage only: arithmetic happens in f32 or f64.
 ///
-/// Conversions round to nearest even, once (from f64 too: by way of f32 they would round twice); out of range
-/// becomes infinity; subnormals are kept. As for float, `Half x;` is uninitialised and `Half{}` is zero.
-template <class Layout>
-struct Float16 {
+/// Conversions round to nearest even, once; out of range becomes infinity; subnormals are kept. As for float,
+/// `Half x;` is uninitialised and `Half{}` is zero.
+struct Half {
   std::uint16_t bits;
 
-  Float16() = default;
-  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit Float16(float value) noexcept
-      : bits(detail::round_to_16_bits<Layout>(value)) {}
-  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit Float16(double value) noexcept
-      : bits(detail::round_to_16_bits<Layout>(value)) {}
+  Half() = default;
+  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit Half(float value) noexcept
+      : bits(half_bits_from_float(value)) {}
+  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit Half(double value) noexcept
+      : bits(half_bits_from_double(value)) {}
 
   MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit operator float() const noexcept {
-    return Layout::widen(bits);
+    return float_from_half_bits(bits);
   }
   MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit operator double() const noexcept {
-    return static_cast<double>(Layout::widen(bits));
+    return static_cast<double>(float_from_half_bits(bits));
   }
 
   /// The value with exactly these bits.
-  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr Float16 from_bits(
-      std::uint16_t pattern) noexcept {
-    Float16 value{};
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr Half from_bits(std::uint16_t pattern) noexcept {
+    Half value{};
     value.bits = pattern;
     return value;
   }
 
-  /// The largest finite value: 65504 of Half, (2 - 2^-7) * 2^127 or about 3.39e38 of BFloat16.
-  [[nodiscard]] MEZZO_HD static constexpr Float16 max() noexcept { return from_bits(kInfinity - 1); }
-  /// -max().
-  [[nodiscard]] MEZZO_HD static constexpr Float16 lowest() noexcept {
-    return from_bits(0x8000 | (kInfinity - 1));
-  }
-  /// 2^-14, about 6.1e-5; 2^-126, about 1.2e-38.
-  [[nodiscard]] MEZZO_HD static constexpr Float16 min_normal() noexcept {
-    return from_bits(1 << Layout::kMantissaBits);
-  }
-  /// 2^-24, about 6.0e-8; 2^-133, about 9.2e-41.
-  [[nodiscard]] MEZZO_HD static constexpr Float16 min_subnormal() noexcept { return from_bits(1); }
-  /// The distance from 1 to the next value: 2^-10; 2^-7.
-  [[nodiscard]] MEZZO_HD static constexpr Float16 epsilon() noexcept {
-    return from_bits((Layout::kBias - Layout::kMantissaBits) << Layout::kMantissaBits);
-  }
-  [[nodiscard]] MEZZO_HD static constexpr Float16 infinity() noexcept { return from_bits(kInfinity); }
-  [[nodiscard]] MEZZO_HD static constexpr Float16 quiet_nan() noexcept {
-    return from_bits(kInfinity | (1 << (Layout::kMantissaBits - 1)));
-  }
+  /// 65504, the largest finite value.
+  [[nodiscard]] MEZZO_HD static constexpr Half max() noexcept { return from_bits(0x7bff); }
+  /// -65504.
+  [[nodiscard]] MEZZO_HD static constexpr Half lowest() noexcept { return from_bits(0xfbff); }
+  /// 2^-14, about 6.1e-5.
+  [[nodiscard]] MEZZO_HD static constexpr Half min_normal() noexcept { return from_bits(0x0400); }
+  /// 2^-24, about 6.0e-8.
+  [[nodiscard]] MEZZO_HD static constexpr Half min_subnormal() noexcept { return from_bits(0x0001); }
+  /// 2^-10, the distance from 1 to the next value.
+  [[nodiscard]] MEZZO_HD static constexpr Half epsilon() noexcept { return from_bits(0x1400); }
+  [[nodiscard]] MEZZO_HD static constexpr Half infinity() noexcept { return from_bits(0x7c00); }
+  [[nodiscard]] MEZZO_HD static constexpr Half quiet_nan() noexcept { return from_bits(0x7e00); }
 
   /// Equality of the bits, not of the numbers: a NaN equals itself and +0 differs from -0. `!=` follows.
-  [[nodiscard]] MEZZO_HD friend constexpr bool operator==(Float16 a, Float16 b) noexcept {
+  [[nodiscard]] MEZZO_HD friend constexpr bool operator==(Half a, Half b) noexcept {
     return a.bits == b.bits;
   }
-
- private:
-  static constexpr std::uint16_t kInfinity = (2 * Layout::kBias + 1) << Layout::kMantissaBits;
 };
 
-/// IEEE binary16: 1 sign, 5 exponent, 10 mantissa bits.
-using Half = Float16<detail::HalfLayout>;
-/// bfloat16: 1 sign, 8 exponent, 7 mantissa bits: the upper half of an f32.
-using BFloat16 = Float16<detail::BFloat16Layout>;
+/// bfloat16: 1 sign, 8 exponent, 7 mantissa bits: the upper half of an f32. Storage only, same rules as Half.
+struct BFloat16 {
+  std::uint16_t bits;
+
+  BFloat16() = default;
+  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit BFloat16(float value) noexcept
+      : bits(bfloat16_bits_from_float(value)) {}
+  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit BFloat16(double value) noexcept
+      : bits(bfloat16_bits_from_double(value)) {}
+
+  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit operator float() const noexcept {
+    return float_from_bfloat16_bits(bits);
+  }
+  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit operator double() const noexcept {
+    return static_cast<double>(float_from_bfloat16_bits(bits));
+  }
+
+  /// The value with exactly these bits.
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr BFloat16 from_bits(
+      std::uint16_t pattern) noexcept {
+    BFloat16 value{};
+    value.bits = pattern;
+    return value;
+  }
+
+  /// (2 - 2^-7) * 2^127, about 3.39e38, the largest finite value.
+  [[nodiscard]] MEZZO_HD static constexpr BFloat16 max() noexcept { return from_bits(0x7f7f); }
+  /// -max().
+  [[nodiscard]] MEZZO_HD static constexpr BFloat16 lowest() noexcept { return from_bits(0xff7f); }
+  /// 2^-126, about 1.2e-38.
+  [[nodiscard]] MEZZO_HD static constexpr BFloat16 min_normal() noexcept { return from_bits(0x0080); }
+  /// 2^-133, about 9.2e-41.
+  [[nodiscard]] MEZZO_HD static constexpr BFloat16 min_subnormal() noexcept { return from_bits(0x0001); }
+  /// 2^-7, the distance from 1 to the next value.
+  [[nodiscard]] MEZZO_HD static constexpr BFloat16 epsilon() noexcept { return from_bits(0x3c00); }
+  [[nodiscard]] MEZZO_HD static constexpr BFloat16 infinity() noexcept { return from_bits(0x7f80); }
+  [[nodiscard]] MEZZO_HD static constexpr BFloat16 quiet_nan() noexcept { return from_bits(0x7fc0); }
+
+  /// Equality of the bits, not of the numbers: a NaN equals itself and +0 differs from -0. `!=` follows.
+  [[nodiscard]] MEZZO_HD friend constexpr bool operator==(BFloat16 a, BFloat16 b) noexcept {
+    return a.bits == b.bits;
+  }
+};
 
 static_assert(sizeof(Half) == 2 && alignof(Half) == 2, "Half is 16 bits of storage");
 static_assert(sizeof(BFloat16) == 2 && alignof(BFloat16) == 2, "BFloat16 is 16 bits of storage");
