@@ -145,7 +145,7 @@ class LoggedCast {
 };
 
 bool eligible(const Tensor& tensor, const State& state) {
-  return tensor.defined() && is_floating(tensor.dtype()) && tensor.dtype() != DType::f64 &&
+  return tensor.defined() && (tensor.dtype() == DType::f32 || is_16bit(tensor.dtype())) &&
          state.at(tensor.device().type).enabled;
 }
 

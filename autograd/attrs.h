@@ -195,13 +195,13 @@ template <class A>
   return types;
 }
 
-/// Whether the caller gave a result dtype: ops with an `std::optional<DType> dtype` attribute.
+/// The result dtype that the caller gave: of ops with an `std::optional<DType> dtype` attribute.
 template <class A>
-[[nodiscard]] bool has_explicit_dtype(const A& attrs) {
+[[nodiscard]] std::optional<DType> explicit_dtype(const A& attrs) {
   if constexpr (requires { attrs.dtype.has_value(); })
-    return attrs.dtype.has_value();
+    return attrs.dtype;
   else
-    return false;
+    return std::nullopt;
 }
 
 }  // namespace mezzo

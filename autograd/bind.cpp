@@ -23,6 +23,7 @@ Device check_inputs(const OpInfo& info, Inputs inputs) {
       throw ValueError(info.name.value, "a tensor as input " + std::to_string(i), "an undefined one",
                        "only optional inputs can be left out");
     }
+    if (!info.takes_float8) require_compute_dtype(info.name.value, input->dtype());
     if (input->device().is_cpu() && input->dim() == 0) continue;
     if (first == nullptr) first = &input.get();
     if (input->device() == first->device()) continue;
@@ -44,20 +45,22 @@ SmallVector<Tensor, 4> on_device(Inputs inputs, Device device) {
 
 }  // namespace
 
-BoundCall::BoundCall(const OpInfo& info, Inputs inputs, bool explicit_dtype) : given_(inputs) {
+BoundCall::BoundCall(const OpInfo& info, Inputs inputs, std::optional<DType> explicit_dtype)
+    : given_(inputs) {
   const auto take = [this](SmallVector<Tensor, 4> tensors) {
     rewritten_ = std::move(tensors);
     refs_.clear();
     for (const Tensor& tensor : rewritten_) refs_.emplace_back(tensor);
   };
   const Device device = check_inputs(info, inputs);
+  if (explicit_dtype && !info.takes_float8) require_compute_dtype(info.name.value, *explicit_dtype);
   const auto elsewhere = [&](const TensorRef& input) {
     return input->defined() && !(input->device() == device);
   };
   if (!device.is_cpu() && std::any_of(inputs.begin(), inputs.end(), elsewhere))
     take(on_device(inputs, device));
   if (const InputHookState state = input_hook_state(); state.hook != nullptr) {
-    HookedCall call{.info = info, .inputs = this->inputs(), .explicit_dtype = explicit_dtype};
+    HookedCall call{.info = info, .inputs = this->inputs(), .explicit_dtype = explicit_dtype.has_value()};
     state.hook(call);
     run_dtype_ = call.run_dtype;
     if (!call.rewritten.empty()) take(std::move(call.rewritten));

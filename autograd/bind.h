@@ -14,7 +14,7 @@ namespace detail {
 /// A call after the input hook: which inputs to run on and how.
 class BoundCall {
  public:
-  BoundCall(const OpInfo& info, Inputs inputs, bool explicit_dtype);
+  BoundCall(const OpInfo& info, Inputs inputs, std::optional<DType> explicit_dtype);
   [[nodiscard]] Inputs inputs() const { return refs_.empty() ? given_ : Inputs(refs_); }
   [[nodiscard]] std::optional<DType> run_dtype() const { return run_dtype_; }
   /// Whether recording is on and an input requires grad.
@@ -72,7 +72,7 @@ void record(const Op<A>& op, Inputs inputs, const A& attrs, Outputs& outputs,
 /// recorded when recording is on and an input requires grad. Throws: what the op's checks throw.
 template <class A>
 Outputs bind(const Op<A>& op, Inputs inputs, const A& attrs = {}) {
-  const detail::BoundCall call(op.info, inputs, has_explicit_dtype(attrs));
+  const detail::BoundCall call(op.info, inputs, explicit_dtype(attrs));
   Outputs outputs = [&] {
     const detail::ForwardScope scope(op.info);
     return op.forward.value(ForwardArgs<A>{call.inputs(), attrs, call.run_dtype()});

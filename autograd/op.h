@@ -119,6 +119,8 @@ struct OpInfo {
   bool reads_16bit = false;
   /// Inputs that may be left out (tensor_set); an undefined tensor elsewhere is refused.
   std::uint32_t optional_inputs = 0;
+  /// Moves or casts elements, float8 too; all other ops refuse float8 inputs and results.
+  bool takes_float8 = false;
   /// Takes any number of inputs; all other ops take as many as their samples have.
   bool takes_list = false;
   /// Inputs broadcast together and each output element depends on one element of each: lets the sweep derive

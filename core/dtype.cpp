@@ -18,8 +18,17 @@ DType parse_dtype(std::string_view name) {
                    "use one of these names");
 }
 
+void detail::refuse_float8(std::string_view op, DType dtype) {
+  throw DTypeError(op, "a dtype to compute with", to_string(dtype) + ", which is for storage",
+                   "cast it: x.to(DType::bf16)");
+}
+
 DType promote(DType a, DType b) {
   if (a == b) return a;
+  if (is_float8(a) || is_float8(b)) {
+    throw DTypeError("promote", "dtypes that promote", to_string(a) + " and " + to_string(b),
+                     "cast the float8 one with to(dtype) first");
+  }
   const DTypeInfo& left = info(a);
   const DTypeInfo& right = info(b);
   if (left.kind != right.kind) return left.kind > right.kind ? a : b;

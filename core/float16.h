@@ -1,7 +1,8 @@
-// The two 16-bit storage types, Half (IEEE binary16) and BFloat16, and their conversions. Separate from DType
-// so that scalar kernels, file formats and tests can use them alone. Integers and one rounded addition give
-// the same bits on every processor and GPU. On ARM (aarch64) f16 is widened by the instruction that every
-// such processor has, which gives these bits too.
+// The two 16-bit storage types, Half (IEEE binary16) and BFloat16, and the rounding that all narrow formats
+// share (core/float8.h has those of 8 bits). Separate from DType so that scalar kernels, file formats and
+// tests can use them alone. Integers and one rounded addition give the same bits on every processor and GPU.
+// On ARM (aarch64) f16 is widened by the instruction that every such processor has, which gives these bits
+// too.
 #pragma once
 
 #include <cstdint>
@@ -39,27 +40,35 @@ struct WideLayout<double> {
   static constexpr int kBias = 1023;
 };
 
-/// Binary layout of the 16-bit formats.
+/// Binary layout of the narrow formats: integer of their size, stored mantissa bits, exponent bias. All but
+/// e4m3 keep the largest exponent for infinity and NaN, as IEEE 754 does.
 struct HalfLayout {
+  using Bits = std::uint16_t;
   static constexpr int kMantissaBits = 10;
   static constexpr int kBias = 15;
+  static constexpr bool kHasInfinity = true;
 };
 
 struct BFloat16Layout {
+  using Bits = std::uint16_t;
   static constexpr int kMantissaBits = 7;
   static constexpr int kBias = 127;
+  static constexpr bool kHasInfinity = true;
 };
 
-/// `value` rounded once, to nearest even, to the 16-bit format `Narrow`. Subnormals are kept, overflow gives
-/// infinity, a NaN stays a quiet NaN of the same sign with the upper bits of its payload.
+/// `value` rounded once, to nearest even, to the format `Narrow`. Subnormals are kept, overflow gives
+/// infinity, a NaN stays a quiet NaN of the same sign with the upper bits of its payload. Without an
+/// infinity, finite overflow gives the largest value, infinity and NaN give NaN.
 ///
 /// Free of branches: a choice is made only between integers that do not depend on floating-point work. g++
 /// moves such work into a branch and, as it might trap there, does not vectorise the loop without
 /// -fno-trapping-math.
 template <class Narrow, class Wide>
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::uint16_t round_to_16_bits(Wide value) noexcept {
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr typename Narrow::Bits round_to_narrow(
+    Wide value) noexcept {
   using Layout = WideLayout<Wide>;
   using Bits = typename Layout::Bits;
+  using NarrowBits = typename Narrow::Bits;
   constexpr int kDropped = Layout::kMantissaBits - Narrow::kMantissaBits;
   constexpr Bits kInfinity = static_cast<Bits>(2 * Layout::kBias + 1) << Layout::kMantissaBits;
   constexpr Bits kSignBit = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
@@ -76,14 +85,19 @@ template <class Narrow, class Wide>
     const auto all = static_cast<Unsigned>(bits);
     const Unsigned rounded = all + ((Unsigned{1} << (kDropped - 1)) - 1) + ((all >> kDropped) & 1);
     const Unsigned quiet_nan = all | static_cast<Unsigned>(kQuiet);
-    return static_cast<std::uint16_t>((magnitude > kInfinity ? quiet_nan : rounded) >> kDropped);
+    return static_cast<NarrowBits>((magnitude > kInfinity ? quiet_nan : rounded) >> kDropped);
   } else {
     // Add a power of two whose last place is the last place to keep, so that the addition itself rounds. The
     // power follows the exponent of the value but stops at the smallest normal: subnormals have one last
     // place.
+    constexpr int kNarrowBits = 8 * sizeof(NarrowBits);
     constexpr Bits kSmallestNormal = static_cast<Bits>(Layout::kBias - Narrow::kBias + 1)
                                      << Layout::kMantissaBits;
-    constexpr Bits kOverflow = static_cast<Bits>(Layout::kBias + Narrow::kBias + 1) << Layout::kMantissaBits;
+    // From here on the result is one: infinity, or the largest value, whose mantissa has all bits but the
+    // last (all of them would be NaN).
+    constexpr Bits kOverflow =
+        (static_cast<Bits>(Layout::kBias + Narrow::kBias + 1) << Layout::kMantissaBits) +
+        (Narrow::kHasInfinity ? 0 : ((Bits{1} << Narrow::kMantissaBits) - 2) << kDropped);
     const Bits finite = magnitude < kOverflow ? magnitude : kOverflow;
     const Bits exponent = finite & kInfinity;
     const Bits scale = exponent > kSmallestNormal ? exponent : kSmallestNormal;
@@ -92,38 +106,15 @@ template <class Narrow, class Wide>
     // The leading one of the mantissa adds the one step of the exponent that is missing here.
     const Bits result = ((scale - kSmallestNormal) >> kDropped) + mantissa;
     constexpr Bits kMantissaMask = (Bits{1} << Narrow::kMantissaBits) - 1;
-    const Bits payload = ((magnitude | kQuiet) >> kDropped) & kMantissaMask;
-    const Bits nan = magnitude > kInfinity ? payload : 0;  // joins the infinity that `result` is by now
-    const Bits sign = (bits >> (8 * sizeof(Bits) - 16)) & 0x8000;
-    return static_cast<std::uint16_t>(result | nan | sign);
+    // Joins what `result` is by now, infinity or the largest value.
+    const Bits payload = Narrow::kHasInfinity ? ((magnitude | kQuiet) >> kDropped) & kMantissaMask : 1;
+    const Bits nan = magnitude > kInfinity - (Narrow::kHasInfinity ? 0 : 1) ? payload : 0;
+    const Bits sign = (bits >> (8 * sizeof(Bits) - kNarrowBits)) & (Bits{1} << (kNarrowBits - 1));
+    return static_cast<NarrowBits>(result | nan | sign);
   }
 }
 
 }  // namespace detail
-
-/// The binary16 nearest to `value` (ties to even), as bits. f32 -> f16, one rounding; from 65520 on infinity.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::uint16_t half_bits_from_float(
-    float value) noexcept {
-  return detail::round_to_16_bits<detail::HalfLayout>(value);
-}
-
-/// f64 -> f16 in one rounding; going through f32 would round twice and can miss by one place.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::uint16_t half_bits_from_double(
-    double value) noexcept {
-  return detail::round_to_16_bits<detail::HalfLayout>(value);
-}
-
-/// The bfloat16 nearest to `value` (ties to even), as bits. f32 -> bf16, one rounding.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::uint16_t bfloat16_bits_from_float(
-    float value) noexcept {
-  return detail::round_to_16_bits<detail::BFloat16Layout>(value);
-}
-
-/// f64 -> bf16 in one rounding.
-[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::uint16_t bfloat16_bits_from_double(
-    double value) noexcept {
-  return detail::round_to_16_bits<detail::BFloat16Layout>(value);
-}
 
 /// The f32 equal to the binary16 `bits`. Exact; a NaN keeps sign and payload and becomes quiet.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr float float_from_half_bits(std::uint16_t bits) noexcept {
@@ -155,33 +146,46 @@ template <class Narrow, class Wide>
   return detail::bit_cast<float>(static_cast<std::uint32_t>(bits | quiet) << 16);
 }
 
-/// IEEE binary16: 1 sign, 5 exponent, 10 mantissa bits. Storage only: arithmetic happens in f32 or f64.
-///
-/// Conversions round to nearest even, once; out of range becomes infinity; subnormals are kept. As for float,
-/// `Half x;` is uninitialised and `Half{}` is zero.
-struct Half {
-  std::uint16_t bits;
+/// A floating format of 8 or 16 bits. Storage only: arithmetic happens in f32 or f64. Conversions to it round
+/// to nearest even, once, and keep subnormals. As for float, `Half x;` is uninitialised and `Half{}` is zero.
+template <class Self, class Layout>
+struct NarrowFloat {
+  typename Layout::Bits bits;
 
-  Half() = default;
-  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit Half(float value) noexcept
-      : bits(half_bits_from_float(value)) {}
-  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit Half(double value) noexcept
-      : bits(half_bits_from_double(value)) {}
+  NarrowFloat() = default;
+  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit NarrowFloat(float value) noexcept
+      : bits(detail::round_to_narrow<Layout>(value)) {}
+  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit NarrowFloat(double value) noexcept
+      : bits(detail::round_to_narrow<Layout>(value)) {}
 
   MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit operator float() const noexcept {
-    return float_from_half_bits(bits);
+    return Self::widened(bits);
   }
   MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit operator double() const noexcept {
-    return static_cast<double>(float_from_half_bits(bits));
+    return static_cast<double>(Self::widened(bits));
   }
 
   /// The value with exactly these bits.
-  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr Half from_bits(std::uint16_t pattern) noexcept {
-    Half value{};
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr Self from_bits(
+      typename Layout::Bits pattern) noexcept {
+    Self value{};
     value.bits = pattern;
     return value;
   }
 
+  /// Equality of the bits, not of the numbers: a NaN equals itself and +0 differs from -0. `!=` follows.
+  [[nodiscard]] MEZZO_HD friend constexpr bool operator==(Self a, Self b) noexcept {
+    return a.bits == b.bits;
+  }
+};
+
+/// IEEE binary16: 1 sign, 5 exponent, 10 mantissa bits. Out of range becomes infinity.
+struct Half : NarrowFloat<Half, detail::HalfLayout> {
+  using NarrowFloat::NarrowFloat;
+  Half() = default;
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widened(std::uint16_t bits) noexcept {
+    return float_from_half_bits(bits);
+  }
   /// 65504, the largest finite value.
   [[nodiscard]] MEZZO_HD static constexpr Half max() noexcept { return from_bits(0x7bff); }
   /// -65504.
@@ -194,38 +198,15 @@ struct Half {
   [[nodiscard]] MEZZO_HD static constexpr Half epsilon() noexcept { return from_bits(0x1400); }
   [[nodiscard]] MEZZO_HD static constexpr Half infinity() noexcept { return from_bits(0x7c00); }
   [[nodiscard]] MEZZO_HD static constexpr Half quiet_nan() noexcept { return from_bits(0x7e00); }
-
-  /// Equality of the bits, not of the numbers: a NaN equals itself and +0 differs from -0. `!=` follows.
-  [[nodiscard]] MEZZO_HD friend constexpr bool operator==(Half a, Half b) noexcept {
-    return a.bits == b.bits;
-  }
 };
 
-/// bfloat16: 1 sign, 8 exponent, 7 mantissa bits: the upper half of an f32. Storage only, same rules as Half.
-struct BFloat16 {
-  std::uint16_t bits;
-
+/// bfloat16: 1 sign, 8 exponent, 7 mantissa bits: the upper half of an f32. Out of range becomes infinity.
+struct BFloat16 : NarrowFloat<BFloat16, detail::BFloat16Layout> {
+  using NarrowFloat::NarrowFloat;
   BFloat16() = default;
-  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit BFloat16(float value) noexcept
-      : bits(bfloat16_bits_from_float(value)) {}
-  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit BFloat16(double value) noexcept
-      : bits(bfloat16_bits_from_double(value)) {}
-
-  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit operator float() const noexcept {
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widened(std::uint16_t bits) noexcept {
     return float_from_bfloat16_bits(bits);
   }
-  MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit operator double() const noexcept {
-    return static_cast<double>(float_from_bfloat16_bits(bits));
-  }
-
-  /// The value with exactly these bits.
-  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr BFloat16 from_bits(
-      std::uint16_t pattern) noexcept {
-    BFloat16 value{};
-    value.bits = pattern;
-    return value;
-  }
-
   /// (2 - 2^-7) * 2^127, about 3.39e38, the largest finite value.
   [[nodiscard]] MEZZO_HD static constexpr BFloat16 max() noexcept { return from_bits(0x7f7f); }
   /// -max().
@@ -238,11 +219,6 @@ struct BFloat16 {
   [[nodiscard]] MEZZO_HD static constexpr BFloat16 epsilon() noexcept { return from_bits(0x3c00); }
   [[nodiscard]] MEZZO_HD static constexpr BFloat16 infinity() noexcept { return from_bits(0x7f80); }
   [[nodiscard]] MEZZO_HD static constexpr BFloat16 quiet_nan() noexcept { return from_bits(0x7fc0); }
-
-  /// Equality of the bits, not of the numbers: a NaN equals itself and +0 differs from -0. `!=` follows.
-  [[nodiscard]] MEZZO_HD friend constexpr bool operator==(BFloat16 a, BFloat16 b) noexcept {
-    return a.bits == b.bits;
-  }
 };
 
 static_assert(sizeof(Half) == 2 && alignof(Half) == 2, "Half is 16 bits of storage");

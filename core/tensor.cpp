@@ -17,7 +17,7 @@ template <class T>
 Scalar load_scalar(const std::byte* element) {
   T value;
   std::memcpy(&value, element, sizeof(T));
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+  if constexpr (kIsNarrowFloat<T>)
     return Scalar(static_cast<float>(value));
   else
     return Scalar(value);
@@ -166,6 +166,7 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
 }
 
 Tensor zeros(const Shape& shape, const TensorOptions& options) {
+  require_compute_dtype("zeros", options.dtype);
   Tensor result = empty(shape, options);
   const Storage& storage = *result.impl().storage;
   backend(options.device).set_zero(storage.data(), storage.bytes(), options.device.index);

@@ -57,14 +57,13 @@ namespace detail {
                                DType natural, const ValueOptions& options);
 
 template <class T>
-inline constexpr bool kIsHostReal =
-    std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-/// Bool and 16-bit floats keep their type, other reals are f32, integers i64 (PyTorch's defaults).
+inline constexpr bool kIsHostReal = std::is_floating_point_v<T> || kIsNarrowFloat<T>;
+/// Bool and narrow floats keep their type, other reals are f32, integers i64 (PyTorch's defaults).
 template <class T>
 inline constexpr DType kNaturalDType = std::is_same_v<T, bool> ? DType::boolean
-                                       : std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> ? dtype_of<T>
-                                       : kIsHostReal<T>                                         ? DType::f32
-                                                                                                : DType::i64;
+                                       : kIsNarrowFloat<T>     ? dtype_of<T>
+                                       : kIsHostReal<T>        ? DType::f32
+                                                               : DType::i64;
 
 template <class T, class List>
 [[nodiscard]] Tensor from_list(const List& values, const Shape& shape, const ValueOptions& options) {

@@ -67,6 +67,7 @@ void require_own_memory(std::string_view op, const Tensor& tensor, const std::st
 void require_parameter(std::string_view op, const Tensor& tensor, Device device) {
   if (!tensor.defined())
     throw ValueError(op, "defined parameters", "an undefined tensor", "leave absent ones out");
+  require_compute_dtype(op, tensor.dtype());
   if (!is_floating(tensor.dtype())) {
     throw DTypeError(op, "floating parameters", to_string(tensor.dtype()), "leave buffers and counters out");
   }

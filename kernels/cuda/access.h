@@ -21,14 +21,16 @@ inline constexpr int kPack = 4;
 
 /// The dtypes an array may have. A kernel holds code for each of them, once per place that reads or writes.
 enum class Among {
-  all,
+  stored,    ///< all of them
+  all,       ///< all that ops compute with: not float8
   floating,  ///< f16, bf16, f32, f64
   packed,    ///< f16, bf16, f32, bool: what a training step reads and writes in f32 arithmetic
 };
 
 [[nodiscard]] constexpr bool is_among(Among among, DType dtype) {
   if (among == Among::packed) return dtype <= DType::f32 || dtype == DType::boolean;
-  return among == Among::all || dtype <= DType::f64;
+  if (among == Among::floating) return dtype <= DType::f64;
+  return among == Among::stored || !is_float8(dtype);
 }
 
 /// Calls f with a value of the stored type of `dtype`, which must be one of kAmong.
@@ -47,7 +49,11 @@ __device__ MEZZO_ALWAYS_INLINE decltype(auto) with_stored(DType dtype, F&& f) {
   if constexpr (kAmong == Among::floating) {
     return f(double{});
   } else {
-    if constexpr (kAmong == Among::all) {
+    if constexpr (kAmong == Among::stored) {
+      if (dtype == DType::f8_e4m3) return f(Float8E4M3{});
+      if (dtype == DType::f8_e5m2) return f(Float8E5M2{});
+    }
+    if constexpr (kAmong == Among::all || kAmong == Among::stored) {
       switch (dtype) {
         case DType::f64:
           return f(double{});

@@ -9,7 +9,9 @@
 namespace mezzo::kernels::cuda {
 
 void copy(Device device, const View& to, const View& from) {
-  dispatch_compute(promote(to.dtype, from.dtype), [&]<class T>(TypeTag<T>) {
+  // Float8 is exact in f16.
+  const auto wide = [](DType dtype) { return is_float8(dtype) ? DType::f16 : dtype; };
+  dispatch_compute(promote(wide(to.dtype), wide(from.dtype)), [&]<class T>(TypeTag<T>) {
     pointwise<T>(device, scalar::IdentityFn{}, to, std::array{from});
   });
 }

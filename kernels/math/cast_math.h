@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "mezzo/core/float16.h"
+#include "mezzo/core/dtype.h"
 #include "mezzo/core/host_device.h"
 
 namespace mezzo::kernels {
@@ -61,11 +61,11 @@ MEZZO_HD MEZZO_ALWAYS_INLINE To cast(From x) {
     // A minimum, where `!= 0` would become a branch per element in g++: ten times slower.
     const std::uint8_t one = 1;
     return cast<To>(x.byte < one ? x.byte : one);
-  } else if constexpr (detail::kIs16Bit<From>) {
+  } else if constexpr (kIsNarrowFloat<From>) {
     return cast<To>(static_cast<float>(x));
   } else if constexpr (std::is_same_v<To, BoolByte>) {
     return BoolByte{static_cast<std::uint8_t>(x != From{0})};
-  } else if constexpr (detail::kIs16Bit<To>) {
+  } else if constexpr (kIsNarrowFloat<To>) {
     if constexpr (std::is_same_v<From, std::int64_t>)
       return To(detail::sticky_double(x));
     else if constexpr (std::is_same_v<From, std::int32_t>)

@@ -82,6 +82,7 @@ std::int64_t range_size(double start, double end, double step) {
 
 template <class T>
 Tensor range(T start, T end, T step, DType natural, const ValueOptions& options) {
+  require_compute_dtype("arange", options.dtype.value_or(natural));
   Tensor out = empty({range_size(start, end, step)}, {.dtype = options.dtype.value_or(natural),
                                                       .device = options.device,
                                                       .requires_grad = options.requires_grad});
@@ -97,6 +98,7 @@ TensorOptions options_like(const Tensor& x, std::optional<DType> dtype) {
 }  // namespace
 
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options) {
+  require_compute_dtype("full", options.dtype);
   Tensor out = empty(shape, options);
   fill_with(out, value);
   return out;

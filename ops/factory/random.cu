@@ -91,6 +91,7 @@ template <class Distribution>
 void sample_into(std::string_view op, const Tensor& x, const Distribution& distribution,
                  Generator& generator) {
   require_floating(op, x);
+  require_compute_dtype(op, x.dtype());
   check(op, distribution);
   const bool is_f64 = x.dtype() == DType::f64;
   const kernels::RandomWords words = draw(op, generator, x.numel(), is_f64 ? 2 : 1, x.device());

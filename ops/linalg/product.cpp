@@ -71,7 +71,10 @@ void product_into(const Tensor& out, const Tensor& a, const Tensor& b, double al
 }
 
 DType product_dtype(std::string_view op, const Tensor& a, const Tensor& b, std::optional<DType> out_dtype) {
-  if (out_dtype) return *out_dtype;
+  if (out_dtype) {
+    require_compute_dtype(op, *out_dtype);
+    return *out_dtype;
+  }
   if (a.dtype() == b.dtype()) return a.dtype();
   throw DTypeError(op, "operands of one dtype", to_string(a.dtype()) + " and " + to_string(b.dtype()),
                    "convert one with to(dtype), or run it under amp::Autocast");

@@ -29,7 +29,7 @@ void refuse_bool(std::string_view op, const Tensor& x, std::string_view fix) {
 Scalar rounded_to(const Scalar& s, DType dtype) {
   if (s.kind() != DTypeKind::floating || !is_floating(dtype)) return s;
   return dispatch(dtype, [&]<class T>(TypeTag<T>) -> Scalar {
-    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    if constexpr (kIsNarrowFloat<T>)
       return static_cast<double>(static_cast<float>(T(s.real())));
     else
       return static_cast<double>(static_cast<T>(s.real()));

@@ -33,7 +33,7 @@ Gradients copy_vjp(const VjpArgs<NoAttrs>& args) {
 }
 std::vector<Sample<NoAttrs>> copy_samples() { return {{{op_samples::real({3, 4}), op_samples::real({4})}}}; }
 constexpr Op<NoAttrs> copy_op{
-    .info = {.name = "copy", .category = Category::passthrough},
+    .info = {.name = "copy", .category = Category::passthrough, .takes_float8 = true},
     .samples = copy_samples,
     .forward = copy_forward,
     .vjp = copy_vjp,
@@ -91,14 +91,17 @@ bool overlaps_itself(const Tensor& x) {
 /// A write into `self`: checks that it may happen before anything does.
 class Write {
  public:
-  Write(std::string_view op, const Tensor& self) : op_(op), self_(self) {
+  Write(std::string_view op, const Tensor& self, bool takes_float8 = false)
+      : op_(op), self_(self), takes_float8_(takes_float8) {
     require_defined(op, self);
+    if (!takes_float8) require_compute_dtype(op, self.dtype());
     require_own_memory(op, self);
   }
   /// `other` must broadcast to self and be on its device, or a number on the CPU. Returns it, or a copy if it
   /// is elsewhere or shows self's memory in another order.
   [[nodiscard]] Tensor operand(const Tensor& other) {
     require_defined(op_, other);
+    if (!takes_float8_) require_compute_dtype(op_, other.dtype());
     if (layout::broadcast(op_, self_.shape(), other.shape()) != self_.shape()) {
       throw ShapeError(op_, "an operand that broadcasts to " + to_string(self_.shape()),
                        to_string(other.shape()), "use the op that returns a new tensor");
@@ -168,6 +171,7 @@ class Write {
  private:
   std::string_view op_;
   const Tensor& self_;
+  bool takes_float8_;
   bool other_requires_grad_ = false;
 };
 
@@ -299,7 +303,7 @@ void ops::scale_into(const Tensor& out, const Tensor& x, double factor) {
 const Tensor& Tensor::copy_(const Tensor& source) const {
   require_defined("copy_", source);
   if (source.is_same(*this)) return *this;
-  Write write("copy_", *this);
+  Write write("copy_", *this, true);
   const Tensor operand = write.operand(mezzo::to(source, device()));
   Tensor made;
   if (write.records()) made = write.recorded(copy_op, {write.before(), operand}, {});

@@ -29,7 +29,7 @@ std::vector<Sample<ToDTypeAttrs>> to_dtype_samples() {
   return {{{op_samples::real({3, 4})}, {DType::f64}}, {{op_samples::real({2, 5})}, {DType::f64}}};
 }
 constexpr Op<ToDTypeAttrs> to_dtype_op{
-    .info = {.name = "to_dtype", .category = Category::passthrough},
+    .info = {.name = "to_dtype", .category = Category::passthrough, .takes_float8 = true},
     .samples = to_dtype_samples,
     .forward = to_dtype_forward,
     .vjp = to_dtype_vjp,
@@ -51,7 +51,7 @@ std::vector<Sample<CloneAttrs>> clone_samples() {
           {{op_samples::real({2, 3, 4})}, {MemoryFormat::contiguous}}};
 }
 constexpr Op<CloneAttrs> clone_op{
-    .info = {.name = "clone", .category = Category::passthrough},
+    .info = {.name = "clone", .category = Category::passthrough, .takes_float8 = true},
     .samples = clone_samples,
     .forward = clone_forward,
     .vjp = clone_vjp,
@@ -86,7 +86,7 @@ Outputs to_device_forward(const ForwardArgs<ToDeviceAttrs>& args) {
 Gradients to_device_vjp(const VjpArgs<ToDeviceAttrs>& args) { return {to(args.grad(), args.in_device(0))}; }
 std::vector<Sample<ToDeviceAttrs>> to_device_samples() { return {{{op_samples::real({3, 4})}}}; }
 constexpr Op<ToDeviceAttrs> to_device_op{
-    .info = {.name = "to_device", .category = Category::passthrough},
+    .info = {.name = "to_device", .category = Category::passthrough, .takes_float8 = true},
     .samples = to_device_samples,
     .forward = to_device_forward,
     .vjp = to_device_vjp,

@@ -73,7 +73,7 @@ std::vector<Sample<SliceAttrs>> slice_samples() {
           {{op_samples::real({2, 3})}, {1, std::nullopt, 100, 2}}};
 }
 constexpr Op<SliceAttrs> slice_op{
-    .info = {.name = "slice", .category = Category::passthrough},
+    .info = {.name = "slice", .category = Category::passthrough, .takes_float8 = true},
     .samples = slice_samples,
     .forward = slice_forward,
     .vjp = slice_vjp,
@@ -165,7 +165,7 @@ std::vector<Sample<SelectAttrs>> select_samples() {
   return {{{op_samples::real({3, 4})}, {0, 1}}, {{op_samples::real({3, 4})}, {-1, -1}}};
 }
 constexpr Op<SelectAttrs> select_op{
-    .info = {.name = "select", .category = Category::passthrough},
+    .info = {.name = "select", .category = Category::passthrough, .takes_float8 = true},
     .samples = select_samples,
     .forward = select_forward,
     .vjp = select_vjp,
@@ -207,7 +207,7 @@ std::vector<Sample<NarrowAttrs>> narrow_samples() {
   return {{{op_samples::real({5, 3})}, {0, 1, 3}}, {{op_samples::real({2, 5})}, {-1, -2, 2}}};
 }
 constexpr Op<NarrowAttrs> narrow_op{
-    .info = {.name = "narrow", .category = Category::passthrough},
+    .info = {.name = "narrow", .category = Category::passthrough, .takes_float8 = true},
     .samples = narrow_samples,
     .forward = narrow_forward,
     .vjp = narrow_vjp,
@@ -277,7 +277,7 @@ std::vector<Sample<SplitAttrs>> split_samples() {
   return {{{op_samples::real({7, 2})}, {{3}, 0}}, {{op_samples::real({2, 6})}, {{1, 2, 3}, -1}}};
 }
 constexpr Op<SplitAttrs> split_op{
-    .info = {.name = "split", .category = Category::passthrough},
+    .info = {.name = "split", .category = Category::passthrough, .takes_float8 = true},
     .samples = split_samples,
     .forward = split_forward,
     .vjp = split_vjp,

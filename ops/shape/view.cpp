@@ -46,7 +46,7 @@ std::vector<Sample<ReshapeAttrs>> reshape_samples() {
           {{op_samples::real({1})}, {{}}}};
 }
 constexpr Op<ReshapeAttrs> reshape_op{
-    .info = {.name = "reshape", .category = Category::passthrough},
+    .info = {.name = "reshape", .category = Category::passthrough, .takes_float8 = true},
     .samples = reshape_samples,
     .forward = reshape_forward,
     .vjp = reshape_back<ReshapeAttrs>,
@@ -92,7 +92,7 @@ std::vector<Sample<PermuteAttrs>> permute_samples() {
   return {{{op_samples::real({2, 3, 4})}, {{2, 0, 1}}}, {{op_samples::real({2, 3})}, {{-1, 0}}}};
 }
 constexpr Op<PermuteAttrs> permute_op{
-    .info = {.name = "permute", .category = Category::passthrough},
+    .info = {.name = "permute", .category = Category::passthrough, .takes_float8 = true},
     .samples = permute_samples,
     .forward = permute_forward,
     .vjp = permute_vjp,
@@ -125,7 +125,7 @@ std::vector<Sample<TransposeAttrs>> transpose_samples() {
   return {{{op_samples::real({2, 3, 4})}, {0, 2}}, {{op_samples::real({3, 4})}, {-1, -2}}};
 }
 constexpr Op<TransposeAttrs> transpose_op{
-    .info = {.name = "transpose", .category = Category::passthrough},
+    .info = {.name = "transpose", .category = Category::passthrough, .takes_float8 = true},
     .samples = transpose_samples,
     .forward = transpose_forward,
     .vjp = transpose_vjp,
@@ -165,7 +165,7 @@ std::vector<Sample<ExpandAttrs>> expand_samples() {
           {{op_samples::real({})}, {{2, 2}}}};
 }
 constexpr Op<ExpandAttrs> expand_op{
-    .info = {.name = "expand", .category = Category::passthrough},
+    .info = {.name = "expand", .category = Category::passthrough, .takes_float8 = true},
     .samples = expand_samples,
     .forward = expand_forward,
     .vjp = expand_vjp,
@@ -198,7 +198,7 @@ std::vector<Sample<SqueezeAttrs>> squeeze_samples() {
           {{op_samples::real({1, 2, 1, 1})}, {{0, -1}}}};
 }
 constexpr Op<SqueezeAttrs> squeeze_op{
-    .info = {.name = "squeeze", .category = Category::passthrough},
+    .info = {.name = "squeeze", .category = Category::passthrough, .takes_float8 = true},
     .samples = squeeze_samples,
     .forward = squeeze_forward,
     .vjp = reshape_back<SqueezeAttrs>,
@@ -225,7 +225,7 @@ std::vector<Sample<UnsqueezeAttrs>> unsqueeze_samples() {
       {{op_samples::real({2, 3})}, {0}}, {{op_samples::real({2, 3})}, {-1}}, {{op_samples::real({})}, {0}}};
 }
 constexpr Op<UnsqueezeAttrs> unsqueeze_op{
-    .info = {.name = "unsqueeze", .category = Category::passthrough},
+    .info = {.name = "unsqueeze", .category = Category::passthrough, .takes_float8 = true},
     .samples = unsqueeze_samples,
     .forward = unsqueeze_forward,
     .vjp = reshape_back<UnsqueezeAttrs>,
@@ -263,7 +263,7 @@ std::vector<Sample<FlattenAttrs>> flatten_samples() {
   return {{{op_samples::real({2, 3, 4})}, {1, -1}}, {{op_samples::real({2, 3})}}, {{op_samples::real({})}}};
 }
 constexpr Op<FlattenAttrs> flatten_op{
-    .info = {.name = "flatten", .category = Category::passthrough},
+    .info = {.name = "flatten", .category = Category::passthrough, .takes_float8 = true},
     .samples = flatten_samples,
     .forward = flatten_forward,
     .vjp = reshape_back<FlattenAttrs>,
@@ -277,7 +277,10 @@ Outputs identity_forward(const ForwardArgs<NoAttrs>& args) {
 Gradients identity_vjp(const VjpArgs<NoAttrs>& args) { return {args.grad()}; }
 std::vector<Sample<NoAttrs>> identity_samples() { return {{{op_samples::real({3, 4})}}}; }
 constexpr Op<NoAttrs> identity_op{
-    .info = {.name = "identity", .category = Category::passthrough, .elementwise = true},
+    .info = {.name = "identity",
+             .category = Category::passthrough,
+             .takes_float8 = true,
+             .elementwise = true},
     .samples = identity_samples,
     .forward = identity_forward,
     .vjp = identity_vjp,

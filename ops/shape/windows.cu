@@ -68,7 +68,7 @@ std::vector<Sample<DiagonalAttrs>> diagonal_samples() {
           {{op_samples::real({2, 3})}, {3, 0, 1}}};
 }
 constexpr Op<DiagonalAttrs> diagonal_op{
-    .info = {.name = "diagonal", .category = Category::passthrough},
+    .info = {.name = "diagonal", .category = Category::passthrough, .takes_float8 = true},
     .samples = diagonal_samples,
     .forward = diagonal_forward,
     .vjp = diagonal_vjp,
@@ -163,7 +163,7 @@ std::vector<Sample<UnfoldAttrs>> unfold_samples() {
           {{op_samples::real({})}, {0, 1, 1}}};
 }
 constexpr Op<UnfoldAttrs> unfold_op{
-    .info = {.name = "tensor_unfold", .category = Category::passthrough},
+    .info = {.name = "tensor_unfold", .category = Category::passthrough, .takes_float8 = true},
     .samples = unfold_samples,
     .forward = unfold_forward,
     .vjp = unfold_vjp,

@@ -196,7 +196,7 @@ TEST(Tensor, RequiresGradOnlyWhenAskedFor) {
 // --- values on the host
 
 TEST(Item, ReadsOneElementOfAnyDTypeAndPlace) {
-  for (const DType dtype : kAllDTypes) EXPECT_EQ(full({1, 1}, 1, {.dtype = dtype}).item(), 1);
+  for (const DType dtype : kComputeDTypes) EXPECT_EQ(full({1, 1}, 1, {.dtype = dtype}).item(), 1);
   EXPECT_EQ(full({}, 9007199254740993, {.dtype = DType::i64}).item<std::int64_t>(), 9007199254740993);
   EXPECT_EQ(full({}, 2.5).item<float>(), 2.5F);
   EXPECT_EQ(full({}, true, {.dtype = DType::boolean}).item_scalar().kind(), DTypeKind::boolean);

@@ -170,7 +170,7 @@ Tensor made_input(Choices& choices, const SampleInput& sample) {
   const Shape shape = changed_shape(choices, sample.shape);
   const bool is_index = sample.kind == SampleKind::index, is_mask = sample.kind == SampleKind::mask;
   DType dtype = is_index ? DType::i64 : is_mask ? DType::boolean : DType::f32;
-  if (choices.one_in(3)) dtype = kAllDTypes[choices.below(kAllDTypes.size())];
+  if (choices.one_in(3)) dtype = kComputeDTypes[choices.below(kComputeDTypes.size())];
   const std::size_t seed = choices.byte(), wild = choices.below(8);
   std::vector<double> values(static_cast<std::size_t>(layout::numel(shape)));
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -60,6 +61,22 @@ long double decode(std::uint16_t bits, int exponent_bits, int mantissa_bits) {
                            exponent - bias - mantissa_bits);
 }
 
+/// The value of an e4m3 pattern: the format has numbers where others have infinity, and one NaN.
+long double decode_e4m3(std::uint8_t bits) {
+  const long double sign = (bits & 0x80) != 0 ? -1.0L : 1.0L;
+  const int exponent = (bits >> 3) & 15, mantissa = bits & 7;
+  if ((bits & 0x7f) == 0x7f) return std::copysign(std::numeric_limits<long double>::quiet_NaN(), sign);
+  return sign *
+         std::ldexp(static_cast<long double>(mantissa + (exponent > 0 ? 8 : 0)), std::max(exponent, 1) - 10);
+}
+
+/// What e4m3 makes of a number: finite ones stay finite, and no others look so.
+long double round_to_e4m3(long double x) {
+  if (std::isinf(x)) return std::copysign(std::numeric_limits<long double>::quiet_NaN(), x);
+  const long double rounded = round_to(x, 3, -6, std::numeric_limits<long double>::infinity());
+  return std::fabs(rounded) > 448 ? std::copysign(448.0L, x) : rounded;
+}
+
 /// Element i of an array, as a number.
 long double value_at(const Bytes& bytes, DType dtype, std::size_t i) {
   const std::uint8_t* const at = bytes.data() + i * static_cast<std::size_t>(size_of(dtype));
@@ -86,6 +103,10 @@ long double value_at(const Bytes& bytes, DType dtype, std::size_t i) {
       return static_cast<long double>(read(std::int64_t{}));
     case DType::u8:
       return *at;
+    case DType::f8_e4m3:
+      return decode_e4m3(*at);
+    case DType::f8_e5m2:
+      return decode(static_cast<std::uint16_t>(*at << 8), 5, 10);
     case DType::boolean:
       break;
   }
@@ -121,16 +142,20 @@ long double expected_value(long double x, DType from, DType to) {
       return to_integer<std::int64_t>(x, !is_floating(from));
     case DType::u8:
       return to_integer<std::uint8_t>(x, !is_floating(from));
+    case DType::f8_e4m3:
+      return round_to_e4m3(x);
+    case DType::f8_e5m2:
+      return round_to(x, 2, -14, 65536.0L);
     case DType::boolean:
       break;
   }
   return x != 0 ? 1 : 0;
 }
 
-/// A number halfway between two neighbours of f16 or bf16, or next to that by the smallest step an i64 or f64
-/// can make: whoever rounds twice on the way gets it wrong.
+/// A number halfway between two neighbours of a narrow dtype, or next to that by the smallest step an i64 or
+/// f64 can make: whoever rounds twice on the way gets it wrong.
 std::int64_t almost_tie(std::mt19937_64& random, int bits_available) {
-  const int kept = random() % 2 == 0 ? 8 : 11;
+  const int kept = std::array{3, 4, 8, 11}[random() % 4];
   const auto significand =
       static_cast<std::int64_t>((1U << (kept - 1)) | (random() & ((1U << (kept - 1)) - 1)));
   const std::int64_t tie = (2 * significand + 1) << (bits_available - kept - 1);
@@ -151,7 +176,7 @@ Bytes samples(DType dtype, std::size_t n, unsigned seed) {
   };
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t word = random();
-    const bool pattern = is_16bit(dtype) || i % 4 == 0;
+    const bool pattern = is_16bit(dtype) || is_float8(dtype) || i % 4 == 0;
     if (dtype == DType::boolean) {
       put(i, word & 1);
     } else if (!is_floating(dtype)) {

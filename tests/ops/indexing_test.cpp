@@ -25,7 +25,7 @@ const Tensor kNoIndices = zeros({0}, {.dtype = DType::i64});
 
 TEST(Gather, TakesAnyDTypeAndRefusesWhatDoesNotFit) {
   const Tensor x = counted({2, 3});
-  for (const DType dtype : kAllDTypes)
+  for (const DType dtype : kComputeDTypes)
     EXPECT_EQ(list(gather(counted({2}, dtype), 0, at({1, 1}))), (Doubles{1, 1})) << to_string(dtype);
   EXPECT_THROW((void)gather(x, 1, at({0})), ShapeError);
   EXPECT_THROW((void)gather(x, 1, zeros({3, 1}, {.dtype = DType::i64})), ShapeError);

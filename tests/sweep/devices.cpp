@@ -25,7 +25,7 @@ void compare(const Case& one, const Tensors& inputs, const Tensors& there, const
 
 /// Each dtype in its plain form, and f32 and f16 with strides.
 void compare_all(const Case& one, Findings& findings) {
-  for (const DType dtype : kAllDTypes) {
+  for (const DType dtype : kComputeDTypes) {
     const Tensors inputs = make_inputs(one, dtype);
     const std::string label = one.label + " " + to_string(dtype);
     compare(one, inputs, moved(inputs, Device::cuda()), label, findings);

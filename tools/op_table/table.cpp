@@ -135,7 +135,7 @@ std::string dtypes_of(const RegistryEntry& op) {
   if (std::none_of(cases.begin(), cases.end(), has_real)) return "-";
   std::vector<std::string> taken;
   std::size_t floating = 0;
-  for (const DType dtype : kAllDTypes) {
+  for (const DType dtype : kComputeDTypes) {
     const bool takes = std::any_of(cases.begin(), cases.end(), [dtype](const sweep::Case& one) {
       return result_dtypes(one, dtype).has_value();
     });
@@ -143,10 +143,10 @@ std::string dtypes_of(const RegistryEntry& op) {
     taken.push_back(to_string(dtype));
     if (is_floating(dtype)) ++floating;
   }
-  if (taken.size() == kAllDTypes.size()) return "all";
+  if (taken.size() == kComputeDTypes.size()) return "all";
   if (floating == 4 && taken.size() == 4) return "floating";
-  if (taken.size() + 1 == kAllDTypes.size() && taken.back() != to_string(DType::boolean) &&
-      kAllDTypes.back() == DType::boolean)
+  if (taken.size() + 1 == kComputeDTypes.size() && taken.back() != to_string(DType::boolean) &&
+      kComputeDTypes.back() == DType::boolean)
     return "all but bool";
   return joined(taken, ", ");
 }
@@ -154,7 +154,7 @@ std::string dtypes_of(const RegistryEntry& op) {
 bool runs_on(const RegistryEntry& op, Device device) {
   const std::vector<sweep::Case> cases = sweep::cases_of(op);
   return std::any_of(cases.begin(), cases.end(), [device](const sweep::Case& one) {
-    return std::any_of(kAllDTypes.begin(), kAllDTypes.end(),
+    return std::any_of(kComputeDTypes.begin(), kComputeDTypes.end(),
                        [&](DType dtype) { return result_dtypes(one, dtype, device).has_value(); });
   });
 }

@@ -1,0 +1,84 @@
+// The two 8-bit storage types of float8 training: e4m3 for values and weights, e5m2 for gradients. Separate
+// from DType so that scalar kernels, file formats and tests can use them alone; the same bits on every
+// processor and GPU (core/float16.h).
+// Source: "FP8 Formats for Deep Learning" (arXiv:2209.05433).
+#pragma once
+
+#include "mezzo/core/float16.h"
+
+namespace mezzo {
+
+namespace detail {
+
+/// No infinity: the largest exponent holds numbers too, but for the one pattern of NaN.
+struct E4M3Layout {
+  using Bits = std::uint8_t;
+  static constexpr int kMantissaBits = 3;
+  static constexpr int kBias = 7;
+  static constexpr bool kHasInfinity = false;
+};
+
+struct E5M2Layout {
+  using Bits = std::uint8_t;
+  static constexpr int kMantissaBits = 2;
+  static constexpr int kBias = 15;
+  static constexpr bool kHasInfinity = true;
+};
+
+}  // namespace detail
+
+/// 1 sign, 4 exponent, 3 mantissa bits, no infinity (torch.float8_e4m3fn). A finite number beyond 448 becomes
+/// 448; infinity and NaN become NaN. (PyTorch gives 448 for infinity: here nothing that is not finite looks
+/// finite.)
+struct Float8E4M3 : NarrowFloat<Float8E4M3, detail::E4M3Layout> {
+  using NarrowFloat::NarrowFloat;
+  Float8E4M3() = default;
+  /// The f32 equal to `bits`. Exact; a NaN keeps its sign and is quiet.
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widened(std::uint8_t bits) noexcept {
+    // The bits of an f16 of this value times 2^-8 (its bias is greater by 8), times 2^8; the one NaN would
+    // else be 480.
+    const std::uint32_t magnitude = bits & 0x7fU;
+    const float scaled = float_from_half_bits(static_cast<std::uint16_t>(magnitude << 7));
+    const std::uint32_t nan = magnitude == 0x7fU ? 0x7fc00000U : 0;
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80U) << 24;
+    return detail::bit_cast<float>(detail::bit_cast<std::uint32_t>(scaled * 256.0F) | nan | sign);
+  }
+  /// 448, the largest value.
+  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 max() noexcept { return from_bits(0x7e); }
+  /// -448.
+  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 lowest() noexcept { return from_bits(0xfe); }
+  /// 2^-6, about 0.016.
+  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 min_normal() noexcept { return from_bits(0x08); }
+  /// 2^-9, about 0.0020.
+  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 min_subnormal() noexcept { return from_bits(0x01); }
+  /// 2^-3, the distance from 1 to the next value.
+  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 epsilon() noexcept { return from_bits(0x20); }
+  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 quiet_nan() noexcept { return from_bits(0x7f); }
+};
+
+/// 1 sign, 5 exponent, 2 mantissa bits (torch.float8_e5m2): the upper half of an f16. Out of range becomes
+/// infinity.
+struct Float8E5M2 : NarrowFloat<Float8E5M2, detail::E5M2Layout> {
+  using NarrowFloat::NarrowFloat;
+  Float8E5M2() = default;
+  /// The f32 equal to `bits`. Exact; a NaN keeps sign and payload and becomes quiet.
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widened(std::uint8_t bits) noexcept {
+    return float_from_half_bits(static_cast<std::uint16_t>(bits << 8));
+  }
+  /// 57344, the largest finite value.
+  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 max() noexcept { return from_bits(0x7b); }
+  /// -57344.
+  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 lowest() noexcept { return from_bits(0xfb); }
+  /// 2^-14, about 6.1e-5.
+  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 min_normal() noexcept { return from_bits(0x04); }
+  /// 2^-16, about 1.5e-5.
+  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 min_subnormal() noexcept { return from_bits(0x01); }
+  /// 2^-2, the distance from 1 to the next value.
+  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 epsilon() noexcept { return from_bits(0x34); }
+  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 infinity() noexcept { return from_bits(0x7c); }
+  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 quiet_nan() noexcept { return from_bits(0x7e); }
+};
+
+static_assert(sizeof(Float8E4M3) == 1 && sizeof(Float8E5M2) == 1, "8 bits of storage");
+
+}  // namespace mezzo
