@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mezzo/amp/detail/cast_log.h"
+#include "mezzo/amp/detail/float8_options.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/autograd/bind.h"
 #include "mezzo/autograd/half_copy.h"
@@ -20,6 +21,7 @@
 #include "mezzo/core/memory/per_thread.h"
 #include "mezzo/core/memory/scope_list.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/linalg/float8.h"
 
 namespace mezzo::amp {
 
@@ -30,8 +32,9 @@ struct State {
   struct Region {
     bool enabled = false;
     DType dtype = DType::bf16;
+    std::uint64_t float8 = 0;  ///< number of its float8 options (amp/detail/float8_options.h); 0: none
   };
-  std::array<Region, kDeviceTypeCount> regions{Region{false, DType::bf16}, Region{false, DType::f16}};
+  std::array<Region, kDeviceTypeCount> regions{Region{false, DType::bf16, 0}, Region{false, DType::f16, 0}};
   bool cache = true;
 
   [[nodiscard]] Region& at(DeviceType type) { return regions[static_cast<std::size_t>(type)]; }
@@ -40,12 +43,16 @@ struct State {
 
 constexpr std::uint64_t kSet = 1U << 31;  // tells a packed state from the zero of a thread without regions
 
+/// Where the numbers of float8 options begin, of 7 bits each.
+constexpr std::size_t kFloat8 = 48;
+static_assert(kFloat8 + 7 * kDeviceTypeCount <= 63 && detail::kMostFloat8Options == 127);
+
 std::uint64_t pack(const State& state) {
   std::uint64_t bits = kSet | (state.cache ? 1U : 0U);
   for (std::size_t i = 0; i < state.regions.size(); ++i) {
     const std::uint64_t region =
         (state.regions[i].enabled ? 1U : 0U) | (static_cast<std::uint64_t>(state.regions[i].dtype) << 1);
-    bits |= region << (8 * (i + 4));
+    bits |= region << (8 * (i + 4)) | state.regions[i].float8 << (kFloat8 + 7 * i);
   }
   return bits;
 }
@@ -56,7 +63,8 @@ State unpack(std::uint64_t bits) {
   state.cache = (bits & 1U) != 0;
   for (std::size_t i = 0; i < state.regions.size(); ++i) {
     const std::uint64_t region = bits >> (8 * (i + 4));
-    state.regions[i] = {(region & 1U) != 0, static_cast<DType>((region >> 1) & 0x7FU)};
+    state.regions[i] = {(region & 1U) != 0, static_cast<DType>((region >> 1) & 0x7FU),
+                        (bits >> (kFloat8 + 7 * i)) & detail::kMostFloat8Options};
   }
   return state;
 }
@@ -80,7 +88,9 @@ InputHookState derived_state(const InputHookState& before, const InputHookState&
   if ((region.context & kSetsCache) != 0) state.cache = own.cache;
   const bool any =
       std::any_of(state.regions.begin(), state.regions.end(), [](const auto& r) { return r.enabled; });
-  return {any ? autocast_hook : nullptr, pack(state)};
+  const bool float8 = std::any_of(state.regions.begin(), state.regions.end(),
+                                  [](const auto& r) { return r.enabled && r.float8 != 0; });
+  return {any ? autocast_hook : nullptr, pack(state) | (float8 ? InputHookState::kAsksFloat8 : 0)};
 }
 
 /// The leaves whose 16-bit copies were asked for in the regions that are open on a thread, disabled ones too.
@@ -149,6 +159,12 @@ bool eligible(const Tensor& tensor, const State& state) {
          state.at(tensor.device().type).enabled;
 }
 
+/// Whether the copies of a tensor may be kept for the region.
+bool is_cached(const Tensor& tensor, const State& state) {
+  return state.cache && tensor.dtype() == DType::f32 && tensor.is_leaf() && tensor.requires_grad() &&
+         !tensor.impl().is_view && !tensor.is_inference() && mezzo::detail::derived_input_hooks() > 0;
+}
+
 /// The cast of a weight: the cached copy with a history of its own, so that no kernel runs. `for_call`: an op
 /// is called with it, and nobody else gets it.
 Tensor cast_leaf(const Tensor& leaf, DType dtype, bool for_call) {
@@ -161,9 +177,7 @@ Tensor cast_leaf(const Tensor& leaf, DType dtype, bool for_call) {
 
 Tensor cast(const Tensor& tensor, DType dtype, const State& state, bool for_call) {
   if (tensor.dtype() == dtype) return tensor;
-  const bool weight = state.cache && tensor.dtype() == DType::f32 && is_16bit(dtype) && tensor.is_leaf() &&
-                      tensor.requires_grad() && !tensor.impl().is_view && !tensor.is_inference() &&
-                      mezzo::detail::derived_input_hooks() > 0;
+  const bool weight = is_16bit(dtype) && is_cached(tensor, state);
   const LoggedCast logged(tensor, dtype, weight);
   if (weight) return cast_leaf(tensor, dtype, for_call);
   const NoInputHook no_autocast;
@@ -216,9 +230,33 @@ void refuse_if_enabled(const HookedCall& call, const State& state) {
   }
 }
 
+/// Has the operands of a product quantised where it is to run in float8.
+void answer(Float8Request& request, const OpInfo& info, const State& state) {
+  const Float8Product& product = request.product;
+  const State::Region& region = state.at(product.x.device().type);
+  const Fp8* const options = detail::float8_options(region.float8);
+  const bool eligible_all = eligible(product.x, state) && eligible(product.weight, state) &&
+                            (!product.bias.defined() || eligible(product.bias, state));
+  if (options == nullptr || !eligible_all || effective_category(info) != Category::lower_precision ||
+      !detail::why_not_float8(*options, product.n(), product.k()).empty())
+    return;
+  request.granted = true;
+  request.dtype = region.dtype;
+  request.recipe = {options->gradients, options->power_of_two, options->gradient_weight};
+  {
+    const LoggedCast logged(product.x, DType::f8_e4m3, false);
+    ops::quantize_input(request);
+  }
+  const bool kept = is_cached(product.weight, state);
+  const LoggedCast logged(product.weight, DType::f8_e4m3, kept);
+  if (kept) cached_leaves.get().add(product.weight);
+  ops::quantize_weight(request, kept);
+}
+
 void autocast_hook(HookedCall& call) {
   const State state = current();
   if (op_observer() != nullptr) each_log([](auto& scope) { scope.value->begin_op(); });
+  if (call.float8 != nullptr) return answer(*call.float8, call.info, state);
   const std::optional<Category> overridden = category_override(call.info);
   if (call.info.cast_inputs && !overridden) {
     rewrite(call, state, [&](const Tensor& /*input*/) { return *call.info.cast_inputs; });
@@ -248,8 +286,11 @@ mezzo::detail::OpenScope<InputHookState>* begin_region(std::uint64_t types, DTyp
   if (options.enabled && !is_16bit(dtype) && dtype != DType::f32) {
     throw ValueError("Autocast", "f16, bf16 or f32", mezzo::to_string(dtype), "choose one of them");
   }
+  if (options.enabled && options.fp8 && !is_16bit(dtype)) {
+    throw ValueError("Autocast", "f16 or bf16 beside fp8", mezzo::to_string(dtype), "choose one of them");
+  }
   State state;
-  state.regions.fill({options.enabled, dtype});
+  state.regions.fill({options.enabled, dtype, options.fp8 ? detail::number_of(*options.fp8) : 0});
   state.cache = options.cache_enabled.value_or(false);
   const std::uint64_t own = pack(state) | types | (options.cache_enabled ? kSetsCache : 0);
   return mezzo::detail::begin_input_hook({nullptr, own}, derived_state, region_gone);
@@ -281,6 +322,10 @@ bool is_autocast_eligible(const Tensor& tensor) { return eligible(tensor, curren
 Tensor cast_to_region(const Tensor& tensor) {
   const State state = current();
   return eligible(tensor, state) ? cast(tensor, state.at(tensor.device().type).dtype, state, false) : tensor;
+}
+const Fp8* autocast_fp8(DeviceType type) {
+  const State state = current();
+  return state.at(type).enabled ? detail::float8_options(state.at(type).float8) : nullptr;
 }
 bool is_autocast_cache_enabled() { return current().cache; }
 

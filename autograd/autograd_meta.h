@@ -32,6 +32,15 @@ struct HalfCopy {
   Ref<mezzo::detail::StreamMark> written;
 };
 
+/// The float8 codes of an f32 leaf, kept with it as a HalfCopy is, but by no optimizer.
+struct Float8Copy {
+  Tensor codes, inverse;  ///< undefined when dropped
+  std::uint32_t version = 0;
+  DType rounded = DType::bf16;  ///< the 16-bit dtype that the values were rounded to first
+  bool power_of_two = false;
+  Ref<mezzo::detail::StreamMark> written;
+};
+
 /// How a leaf's copies lie in memory: as a cast of the leaf does, in its memory format.
 [[nodiscard]] inline Dims half_copy_strides(const TensorImpl& leaf) {
   return layout::dense_strides("half_copy", leaf.shape, layout::format_of(leaf.shape, leaf.strides));
@@ -58,9 +67,10 @@ struct LeafReceiver {
 
 /// The object that TensorImpl::autograd_meta points to.
 struct AutogradMeta final : RefCounted {
-  LeafLock lock;  ///< guards `grad`, its values while the library works on them, and `half_copies`
+  LeafLock lock;  ///< guards `grad`, its values while the library works on them, and the copies
   Tensor grad;    ///< of a leaf
   std::array<HalfCopy, 2> half_copies;  ///< of a leaf: f16, bf16
+  Float8Copy float8_copy;               ///< of a leaf
   OnceRef<GradHooks> hooks;             ///< shared with the node that made the tensor
   LeafReceiver receiver;                ///< of a leaf, guarded by `lock`
 };

@@ -8,6 +8,18 @@
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
 
+namespace mezzo {
+
+std::string why_not_float8(std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t kMultiple = 16;  // of both, by the matrix units' float8 instructions
+  const auto text = [](const char* name, std::int64_t size) {
+    return std::string(name) + " = " + std::to_string(size) + " is no multiple of 16";
+  };
+  return k % kMultiple != 0 ? text("K", k) : n % kMultiple != 0 ? text("N", n) : "";
+}
+
+}  // namespace mezzo
+
 namespace mezzo::detail {
 
 namespace {
@@ -44,6 +56,18 @@ SmallVector<Tensor, 4> on_device(Inputs inputs, Device device) {
 }
 
 }  // namespace
+
+bool ask_for_float8(const OpInfo& info, Float8Request& request) {
+  const Float8Product& product = request.product;
+  if (!product.x.defined() || product.x.numel() == 0 || !(product.x.device() == product.weight.device()) ||
+      (product.bias.defined() && !(product.bias.device() == product.x.device())) ||
+      !why_not_float8(product.n(), product.k()).empty())
+    return false;
+  const TensorRef operands[]{product.x, product.weight};
+  HookedCall call{.info = info, .inputs = Inputs(operands), .explicit_dtype = false, .float8 = &request};
+  input_hook_state().hook(call);
+  return request.granted;
+}
 
 BoundCall::BoundCall(const OpInfo& info, Inputs inputs, std::optional<DType> explicit_dtype)
     : given_(inputs) {

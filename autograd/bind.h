@@ -2,6 +2,7 @@
 // breakpoint here shows the whole library at work.
 #pragma once
 
+#include "mezzo/autograd/float8.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/autograd/vjp_args.h"
@@ -72,6 +73,11 @@ void record(const Op<A>& op, Inputs inputs, const A& attrs, Outputs& outputs,
 /// recorded when recording is on and an input requires grad. Throws: what the op's checks throw.
 template <class A>
 Outputs bind(const Op<A>& op, Inputs inputs, const A& attrs = {}) {
+  if (op.float8 != nullptr && input_hook_state().asks_float8()) [[unlikely]] {
+    const Float8Product product = op.float8->product(ForwardArgs<A>{inputs, attrs});
+    Float8Request request{product};
+    if (detail::ask_for_float8(op.info, request)) return op.float8->run(request);
+  }
   const detail::BoundCall call(op.info, inputs, explicit_dtype(attrs));
   Outputs outputs = [&] {
     const detail::ForwardScope scope(op.info);

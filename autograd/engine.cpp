@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "mezzo/autograd/autograd_meta.h"
+#include "mezzo/autograd/bind.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/gradient_receiver.h"
 #include "mezzo/autograd/node.h"
@@ -476,6 +477,18 @@ BackwardObserver* BackwardObserver::outer() const noexcept {
 
 namespace detail {
 Tensor cast_saved(const Tensor& saved, DType dtype) { return saved.to(dtype); }
+Tensor with_history(const Tensor& values, const autograd::Edge& edge) {
+  if (!edge.target) return values;
+  Outputs result(values.detach());
+  if (edge.leaf) {
+    const Tensor leaf{Ref<TensorImpl>(edge.leaf_impl())};
+    record(to_dtype_descriptor(), {leaf}, ToDTypeAttrs{values.dtype()}, result);
+  } else {
+    result[0].impl().grad_fn = edge.target;
+    result[0].impl().output_index = edge.index;
+  }
+  return std::move(result[0]);
+}
 Tensor zero_gradient(const autograd::OutputInfo& output) {
   return zeros(output.shape, {.dtype = output.dtype, .device = output.device});
 }

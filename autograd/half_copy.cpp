@@ -94,6 +94,7 @@ void drop_half_copies(TensorImpl& leaf) {
   each_copy(*meta, leaf, [](HalfCopy& copy, DType /*dtype*/, std::uint32_t /*owners*/) {
     if (!copy.kept) copy.storage = {};
   });
+  meta->float8_copy = {};
 }
 
 void release_half_copies(const Tensor& leaf) noexcept {
@@ -101,6 +102,7 @@ void release_half_copies(const Tensor& leaf) noexcept {
   if (meta == nullptr) return;
   const std::scoped_lock lock(meta->lock);
   meta->half_copies = {};
+  meta->float8_copy = {};
 }
 
 std::array<Ref<Storage>, 2> writable_half_copies(const Tensor& leaf) {

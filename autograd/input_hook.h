@@ -9,6 +9,8 @@
 
 namespace mezzo {
 
+struct Float8Request;
+
 /// One call on its way through the hook.
 struct HookedCall {
   const OpInfo& info;
@@ -16,6 +18,8 @@ struct HookedCall {
   bool explicit_dtype;                    ///< the caller chose the result dtype
   SmallVector<Tensor, 4> rewritten = {};  ///< empty: inputs stay as they are; else one tensor per input
   std::optional<DType> run_dtype = {};    ///< see ForwardArgs::run_dtype
+  /// Not a call but the question whether it runs in float8 (autograd/float8.h).
+  Float8Request* float8 = nullptr;
 };
 
 using InputHook = void (*)(HookedCall&);
@@ -25,6 +29,9 @@ using InputHook = void (*)(HookedCall&);
 struct InputHookState {
   InputHook hook = nullptr;
   std::uint64_t context = 0;
+  /// In a context: the hook is to be asked for float8.
+  static constexpr std::uint64_t kAsksFloat8 = std::uint64_t{1} << 63;
+  [[nodiscard]] bool asks_float8() const noexcept { return hook != nullptr && (context & kAsksFloat8) != 0; }
 };
 
 /// The state of the calling thread.

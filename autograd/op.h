@@ -119,6 +119,8 @@ struct OpInfo {
   bool reads_16bit = false;
   /// Inputs that may be left out (tensor_set); an undefined tensor elsewhere is refused.
   std::uint32_t optional_inputs = 0;
+  /// Runs in float8 where autocast is asked for it (Op::float8).
+  bool runs_in_float8 = false;
   /// Moves or casts elements, float8 too; all other ops refuse float8 inputs and results.
   bool takes_float8 = false;
   /// Takes any number of inputs; all other ops take as many as their samples have.
@@ -250,6 +252,9 @@ struct Sample {
   A attrs = {};
 };
 
+template <class A>
+struct Float8Form;  // autograd/float8.h
+
 /// The descriptor: everything there is to know about an op. Define it as a constexpr object of static storage
 /// duration, as nodes point to it.
 template <class A = NoAttrs>
@@ -266,6 +271,8 @@ struct Op {
   /// For fused ops: the plain composition of public ops with the same meaning; the oracle in tests, and what
   /// kDecomposed (autograd/decomposed.h) differentiates.
   Forward reference = nullptr;
+  /// For products: the float8 form, which autocast asks for where float8 is on (`info.runs_in_float8`).
+  const Float8Form<A>* float8 = nullptr;
 };
 
 }  // namespace mezzo

@@ -9,6 +9,8 @@ namespace mezzo {
 namespace detail {
 /// `saved` in `dtype` (recorded when recording is on). Defined with the engine, since it calls an op.
 [[nodiscard]] Tensor cast_saved(const Tensor& saved, DType dtype);
+/// `values` with the history that `edge` leads to: as if they were the input.
+[[nodiscard]] Tensor with_history(const Tensor& values, const autograd::Edge& edge);
 /// Zeros for an output that got no gradient.
 [[nodiscard]] Tensor zero_gradient(const autograd::OutputInfo& output);
 }  // namespace detail
@@ -35,6 +37,10 @@ class VjpContext {
   [[nodiscard]] bool saves(std::size_t i) const { return node_.saves_input(i); }
   /// Saved input i as the kernel read it: for `_backward` ops whose kernels widen themselves.
   [[nodiscard]] Tensor stored_in(std::size_t i) const { return node_.unpack_input(i); }
+  /// Input i, whose values were kept in another form than the input itself: `values` with its history.
+  [[nodiscard]] Tensor in_as(std::size_t i, const Tensor& values) const {
+    return detail::with_history(values, node_.edges[i]);
+  }
   /// Saved output i.
   [[nodiscard]] Tensor out(std::size_t i = 0) const { return node_.unpack_output(i); }
   [[nodiscard]] bool needs(std::size_t i) const { return needs_[i]; }

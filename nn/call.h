@@ -113,11 +113,17 @@ class RunningCall {
   RunningCall& operator=(const RunningCall&) = delete;
   /// Names the module in an error that ends the call.
   void ends_with(Error& error) const;
+  [[nodiscard]] const Module& module() const noexcept { return module_; }
+  [[nodiscard]] const RunningCall* outer() const noexcept { return outer_; }
 
  private:
   const Module& module_;
   const RunningCall* outer_;
 };
+
+/// The modules of the innermost and the outermost call on this thread; nullptr: none runs.
+[[nodiscard]] const Module* innermost_call() noexcept;
+[[nodiscard]] const Module* outermost_call() noexcept;
 
 /// The hooks of a module around one call, and whether it is checkpointed (nn/checkpoint.h).
 class HookedCall {
@@ -172,6 +178,7 @@ auto forward_hooked(M& module, First&& first, Rest&&... rest) {
     if constexpr (takes_tensor && std::same_as<Result, Tensor> && (kCanBeKept<Rest&&> && ...)) {
       if (hooks.is_checkpointed()) {
         return hooks.checkpointed([&module, ... kept = std::decay_t<Rest>(rest)](const Tensor& x) {
+          const RunningCall running(module);  // backward runs it again, outside of the call
           return module.forward(x, kept...);
         });
       }

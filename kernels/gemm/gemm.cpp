@@ -44,6 +44,9 @@ void check(const GemmArgs& args, DType compute) {
   if (args.bias != nullptr && args.beta != 0) {
     throw ValueError("gemm", "beta 0 beside a bias", number_text(args.beta), "add one of them to C first");
   }
+  if ((args.a_scale == nullptr) != (args.b_scale == nullptr) || (args.a_scale != nullptr && args.beta != 0)) {
+    throw ValueError("gemm", "no scale or two of them, beside beta 0", number_text(args.beta), "scale C apart");
+  }
   if (args.row_sums != nullptr && args.batch != 1) {
     throw ValueError("gemm", "one matrix for row sums", "a batch of " + std::to_string(args.batch),
                      "reduce the batch apart from the product");
@@ -62,6 +65,7 @@ GemmArgs transposed(GemmArgs args) {
   std::swap(args.m, args.n);
   std::swap(args.a, args.b);
   std::swap(args.a_dtype, args.b_dtype);
+  std::swap(args.a_scale, args.b_scale);
   std::swap(args.a_batch_stride, args.b_batch_stride);
   std::swap(args.a_row_stride, args.b_col_stride);
   std::swap(args.a_col_stride, args.b_row_stride);

@@ -33,6 +33,9 @@ struct GemmArgs {
   std::int64_t c_batch_stride = 0, c_row_stride = 0, c_col_stride = 1;
 
   double alpha = 1, beta = 0;
+  /// Numbers in the device's memory that alpha is multiplied by: the inverse scales of float8 operands. Both
+  /// or none; only with beta == 0.
+  const float *a_scale = nullptr, *b_scale = nullptr;
 
   /// Added to every row of C, in the one rounding: [n]. Only with beta == 0.
   const void* bias = nullptr;
@@ -59,6 +62,7 @@ struct RowSums {
 /// Computes `args` on the device, where its memory is.
 ///  * Floating dtypes in any mix: computed in f64 when one of the three is f64, else in f32 (16-bit operands
 ///    are widened exactly, unless both are bf16 and bf16_gemm() is native), and rounded once when stored.
+///  * Float8 operands count as bf16, which holds their values, and so do their products.
 ///  * Integer and boolean dtypes in any mix: exact modulo 2^64, then stored modulo 2^bits (boolean: != 0).
 ///    alpha and beta must be whole numbers.
 ///  * beta == 0 does not read C, so a NaN there does not leak. k == 0 or alpha == 0 gives beta * C (or the

@@ -59,7 +59,8 @@ namespace detail {
 
 RunningCall::RunningCall(const Module& module) : module_(module), outer_(running) {
   static constinit WarningSite site("unregistered_module");
-  if (outer_ != nullptr && module.holders_.empty() && site.is_fresh() && must_be_registered(module)) {
+  if (outer_ != nullptr && &outer_->module_ != &module && module.holders_.empty() && site.is_fresh() &&
+      must_be_registered(module)) {
     const std::string type = module.type_name();
     site.warn(
         outer_->module_.described(), "modules that its slots hold",
@@ -70,6 +71,13 @@ RunningCall::RunningCall(const Module& module) : module_(module), outer_(running
   running = this;
 }
 RunningCall::~RunningCall() { running = outer_; }
+
+const Module* innermost_call() noexcept { return running == nullptr ? nullptr : &running->module(); }
+const Module* outermost_call() noexcept {
+  const RunningCall* call = running;
+  while (call != nullptr && call->outer() != nullptr) call = call->outer();
+  return call == nullptr ? nullptr : &call->module();
+}
 
 void RunningCall::ends_with(Error& error) const { error.set_place(module_.described()); }
 

@@ -1,5 +1,6 @@
 // linear: a product with a bias, rounded once.
 #include "mezzo/ops/detail/composed.h"
+#include "mezzo/ops/linalg/float8.h"
 #include "mezzo/ops/linalg/product.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
@@ -113,12 +114,25 @@ std::vector<Sample<NoAttrs>> linear_samples() {
           {{real({0, 4}), real({3, 4}), real({3})}},
           {{real({2, 3, 4}), real({0, 4}), real({0})}}};
 }
+Float8Product linear_float8(const ForwardArgs<NoAttrs>& args) {
+  const Tensor &x = args.in(0), &weight = args.in(1), &bias = args.in(2);
+  const bool fits = x.defined() && weight.defined() && x.dim() > 0 && weight.dim() == 2 &&
+                    x.size(-1) == weight.size(1) &&
+                    (!bias.defined() || bias.shape() == Shape{weight.size(0)});
+  return fits ? Float8Product{x, weight, bias} : Float8Product{};
+}
+constexpr Float8Form<NoAttrs> kLinearFloat8{linear_float8, run_linear_f8};
+
 constexpr Op<NoAttrs> linear_op{
-    .info = {.name = "linear", .category = Category::lower_precision, .optional_inputs = tensor_set(2)},
+    .info = {.name = "linear",
+             .category = Category::lower_precision,
+             .optional_inputs = tensor_set(2),
+             .runs_in_float8 = true},
     .samples = linear_samples,
     .forward = linear_forward,
     .vjp = linear_vjp,
     .saves = save_factors(0, 1),
+    .float8 = &kLinearFloat8,
 };
 const Registered linear_registered{linear_op};
 

@@ -2,6 +2,7 @@
 #include "mezzo/ops/matmul.h"
 
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/ops/linalg/float8.h"
 #include "mezzo/ops/linalg/product.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/shape.h"
@@ -85,12 +86,19 @@ std::vector<Sample<ProductAttrs>> matmul_samples() {
           {{real({3, 0}), real({0, 2})}},          {{real({4, 3}), real({2, 3, 5})}},
           {{real({2, 3, 4}), real({4, 0})}}};
 }
+/// Of two matrices, without a dtype for the result.
+Float8Product product_float8(const ForwardArgs<ProductAttrs>& args) {
+  return args.attrs.out_dtype ? Float8Product{} : product_of_matrices(args.in(0), args.in(1));
+}
+constexpr Float8Form<ProductAttrs> kProductFloat8{product_float8, run_linear_f8};
+
 constexpr Op<ProductAttrs> matmul_op{
-    .info = {.name = "matmul", .category = Category::lower_precision},
+    .info = {.name = "matmul", .category = Category::lower_precision, .runs_in_float8 = true},
     .samples = matmul_samples,
     .forward = matmul_forward,
     .vjp = matmul_vjp,
     .saves = save_factors(0, 1),
+    .float8 = &kProductFloat8,
 };
 const Registered matmul_registered{matmul_op};
 
@@ -124,11 +132,12 @@ std::vector<Sample<ProductAttrs>> mm_samples() {
   return {{{real({3, 4}), real({4, 5})}}, {{real({1, 7}), real({7, 2})}}, {{real({2, 0}), real({0, 3})}}};
 }
 constexpr Op<ProductAttrs> mm_op{
-    .info = {.name = "mm", .category = Category::lower_precision},
+    .info = {.name = "mm", .category = Category::lower_precision, .runs_in_float8 = true},
     .samples = mm_samples,
     .forward = same_rank_forward<2>,
     .vjp = same_rank_vjp,
     .saves = save_factors(0, 1),
+    .float8 = &kProductFloat8,
 };
 const Registered mm_registered{mm_op};
 

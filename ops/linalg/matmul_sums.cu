@@ -1,4 +1,5 @@
 // addmm, addmv, addr, baddbmm, addbmm: beta * x + alpha * product, rounded once.
+#include "mezzo/ops/linalg/float8.h"
 #include "mezzo/ops/linalg/product.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
@@ -131,14 +132,25 @@ std::vector<Sample<MatmulSumAttrs>> samples_of() {
           {{real({}), a(2, 0), b(0, 2)}, {.beta = 2, .alpha = 1}}};
 }
 
+/// addmm as a linear layer writes it: a bias for each row and no factors.
+Float8Product addmm_float8(const ForwardArgs<MatmulSumAttrs>& args) {
+  const Tensor &bias = args.in(0), &a = args.in(1), &b = args.in(2);
+  const bool plain = args.attrs.alpha.real() == 1 && args.attrs.beta.real() == 1 && bias.defined() &&
+                     b.defined() && b.dim() == 2 && bias.shape() == Shape{b.size(1)};
+  return plain ? product_of_matrices(a, b, bias) : Float8Product{};
+}
+constexpr Float8Form<MatmulSumAttrs> kAddmmFloat8{addmm_float8, run_linear_f8};
+
 template <const Form& form>
 constexpr Op<MatmulSumAttrs> kOp = [] {
+  constexpr bool kIsAddmm = form.dims_a == 2 && form.dims_b == 2;
   return Op<MatmulSumAttrs>{
-      .info = {.name = form.name, .category = Category::lower_precision},
+      .info = {.name = form.name, .category = Category::lower_precision, .runs_in_float8 = kIsAddmm},
       .samples = samples_of<form>,
       .forward = matmul_sum_forward<form>,
       .vjp = matmul_sum_vjp<form>,
       .saves = save_factors(1, 2),
+      .float8 = kIsAddmm ? &kAddmmFloat8 : nullptr,
   };
 }();
 const Registered addmm_registered{kOp<kAddmm>};

@@ -44,6 +44,10 @@ void product_into(const Tensor& out, const Tensor& a, const Tensor& b, double al
   args.c_dtype = vc.dtype, args.c_row_stride = vc.strides[rank], args.c_col_stride = vc.strides[rank + 1];
   args.alpha = alpha, args.beta = beta;
   if (extras.bias.defined()) args.bias = extras.bias.impl().data();
+  if (extras.a_scale.defined()) {
+    args.a_scale = static_cast<const float*>(extras.a_scale.impl().data());
+    args.b_scale = static_cast<const float*>(extras.b_scale.impl().data());
+  }
   if (extras.row_sums.defined()) args.row_sums = extras.row_sums.impl().data();
 
   // Batch dims that are one run in all three go into one call; any others are walked here.

@@ -12,6 +12,7 @@ namespace mezzo::ops {
 struct ProductExtras {
   Tensor bias = {};      ///< [n], added to every row; only with beta 0
   Tensor row_sums = {};  ///< [m], receives the sums of a's rows; only for matrices without batch dims
+  Tensor a_scale = {}, b_scale = {};  ///< one f32 each, factors of alpha; both or none, only with beta 0
 };
 
 /// out = alpha * a x b + beta * out for [.., m, k] x [.., k, n] -> [.., m, n]; a's and b's batch dims

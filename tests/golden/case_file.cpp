@@ -46,10 +46,14 @@ CaseFile::CaseFile(const std::string& path) : file_(io::SafeTensors::open(path))
   kind_ = text("kind");
   op_ = text("op");
   expr_ = text("expr");
+  if (const std::string list = text("cases"); !list.empty()) {
+    cases_ = io::parse_json(list).as_list();
+    return;
+  }
   const std::string count = text("num_cases");
-  const std::size_t cases = count.empty() ? 0 : std::stoul(count);
+  const std::size_t cases = !count.empty() ? std::stoul(count) : kind_.empty() ? 0 : 1;
   for (std::size_t i = 0; i < cases; ++i) {
-    // A file of one case without settings (convert) has no metadata for it.
+    // A file of one case without settings (convert) has no metadata for it, and may not count it.
     const std::string json = text(("case" + std::to_string(i)).c_str());
     cases_.push_back(json.empty() ? Value(Value::Map{}) : io::parse_json(json));
   }

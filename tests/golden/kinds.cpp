@@ -26,6 +26,8 @@ constexpr std::array kKinds{
     Kind{"optimizer", run_optimizer},
     Kind{"model", run_model},
     Kind{"scheduler", run_scheduler},
+    Kind{"scaling_f8", run_scaling_f8},
+    Kind{"linear_f8", run_linear_f8},
 };
 
 struct Json {

@@ -18,6 +18,8 @@ void run_scaler_steps(const CaseFile& file, std::size_t index);
 void run_optimizer(const CaseFile& file, std::size_t index);
 void run_model(const CaseFile& file, std::size_t index);
 void run_scheduler(const CaseFile& file, std::size_t index);
+void run_scaling_f8(const CaseFile& file, std::size_t index);
+void run_linear_f8(const CaseFile& file, std::size_t index);
 
 // Runners of JSON files: each runs its cases through `report`.
 void run_trajectories(const Value& content, Report& report);
