@@ -122,10 +122,11 @@ inline constexpr DType dtype_of = [] {
     return DType::f8_e5m2;
 }();
 
+template <class T>
+inline constexpr bool kIsFloat8 = std::is_same_v<T, Float8E4M3> || std::is_same_v<T, Float8E5M2>;
 /// Whether T is a floating type that C++ lacks: of 8 or 16 bits, read and written as f32.
 template <class T>
-inline constexpr bool kIsNarrowFloat = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> ||
-                                       std::is_same_v<T, Float8E4M3> || std::is_same_v<T, Float8E5M2>;
+inline constexpr bool kIsNarrowFloat = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> || kIsFloat8<T>;
 
 /// Calls f(TypeTag<T>{}) with the storage type of `dtype` and returns what it returns.
 template <class F>

@@ -10,6 +10,35 @@ namespace mezzo {
 
 namespace detail {
 
+/// The bfloat16 equal to a float8 pattern, as bits; all its values are. A NaN keeps its sign and is quiet.
+/// Integers of 16 bits only, so that a register takes 16 or 32 of them.
+template <class Layout>
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::uint16_t bfloat16_bits_of(
+    std::uint8_t bits) noexcept {
+  using U = std::uint16_t;
+  constexpr int kMantissa = Layout::kMantissaBits;
+  constexpr auto kRebias = static_cast<U>((127 - Layout::kBias) << 7);
+  const auto magnitude = static_cast<U>(bits & 0x7fU);
+  auto result = static_cast<U>((magnitude << (7 - kMantissa)) + kRebias);
+  // A subnormal's leading one is its bit k: that gives the exponent, and what follows the mantissa.
+  auto subnormal = U{0};
+  for (int k = 0; k < kMantissa; ++k) {
+    const auto exponent = static_cast<U>((127 - Layout::kBias - kMantissa + k) << 7);
+    const auto value = static_cast<U>((magnitude << (7 - k)) + exponent);
+    subnormal = magnitude >= (1U << k) ? value : subnormal;
+  }
+  result = magnitude < (1U << kMantissa) ? subnormal : result;
+  if constexpr (Layout::kHasInfinity) {
+    constexpr auto kInfinity = static_cast<U>(0x7fU & (~0U << kMantissa));
+    const auto special =
+        static_cast<U>(0x7f80U | (magnitude << (7 - kMantissa)) | (magnitude > kInfinity ? 0x40U : 0U));
+    result = magnitude >= kInfinity ? special : result;
+  } else {
+    result = magnitude == 0x7fU ? U{0x7fc0} : result;
+  }
+  return static_cast<U>(result | static_cast<U>((bits & 0x80U) << 8));
+}
+
 /// No infinity: the largest exponent holds numbers too, but for the one pattern of NaN.
 struct E4M3Layout {
   using Bits = std::uint8_t;
@@ -32,16 +61,11 @@ struct E5M2Layout {
 /// finite.)
 struct Float8E4M3 : NarrowFloat<Float8E4M3, detail::E4M3Layout> {
   using NarrowFloat::NarrowFloat;
+  using Layout = detail::E4M3Layout;
   Float8E4M3() = default;
   /// The f32 equal to `bits`. Exact; a NaN keeps its sign and is quiet.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widened(std::uint8_t bits) noexcept {
-    // The bits of an f16 of this value times 2^-8 (its bias is greater by 8), times 2^8; the one NaN would
-    // else be 480.
-    const std::uint32_t magnitude = bits & 0x7fU;
-    const float scaled = float_from_half_bits(static_cast<std::uint16_t>(magnitude << 7));
-    const std::uint32_t nan = magnitude == 0x7fU ? 0x7fc00000U : 0;
-    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80U) << 24;
-    return detail::bit_cast<float>(detail::bit_cast<std::uint32_t>(scaled * 256.0F) | nan | sign);
+    return detail::bit_cast<float>(std::uint32_t{detail::bfloat16_bits_of<detail::E4M3Layout>(bits)} << 16);
   }
   /// 448, the largest value.
   [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 max() noexcept { return from_bits(0x7e); }
@@ -60,10 +84,11 @@ struct Float8E4M3 : NarrowFloat<Float8E4M3, detail::E4M3Layout> {
 /// infinity.
 struct Float8E5M2 : NarrowFloat<Float8E5M2, detail::E5M2Layout> {
   using NarrowFloat::NarrowFloat;
+  using Layout = detail::E5M2Layout;
   Float8E5M2() = default;
   /// The f32 equal to `bits`. Exact; a NaN keeps sign and payload and becomes quiet.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widened(std::uint8_t bits) noexcept {
-    return float_from_half_bits(static_cast<std::uint16_t>(bits << 8));
+    return detail::bit_cast<float>(std::uint32_t{detail::bfloat16_bits_of<detail::E5M2Layout>(bits)} << 16);
   }
   /// 57344, the largest finite value.
   [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 max() noexcept { return from_bits(0x7b); }

@@ -26,13 +26,15 @@ struct ConvertLoop {
   }
 };
 
-/// Pairs without f32, in which ops compute, have the baseline only: there are many, and few casts.
+/// Pairs without f32, in which ops compute, have the baseline only: there are many, and few casts. Float8 is
+/// multiplied as bf16.
 template <class To, class From>
 void convert_pair(const void* src, void* dst, std::int64_t n) {
   using Loop = ConvertLoop<Stored<To>, Stored<From>>;
   const auto* const in = static_cast<const Stored<From>*>(src);
   auto* const out = static_cast<Stored<To>*>(dst);
-  if constexpr (std::is_same_v<To, float> || std::is_same_v<From, float>)
+  if constexpr (std::is_same_v<To, float> || std::is_same_v<From, float> ||
+                (kIsFloat8<From> && std::is_same_v<To, BFloat16>))
     run_isa<Loop>(in, out, n);
   else
     Loop::run(in, out, n);

@@ -21,13 +21,13 @@ constexpr std::int64_t kChunk = 16 * kPart;  // elements that a thread takes
 /// A tile of the elements as f32, rounded to `rounded` on the way.
 class Tile {
  public:
-  const float* read(const Quantization& q, std::int64_t at, std::int64_t n) {
+  const float* read(const Quantization& q, DType rounded, std::int64_t at, std::int64_t n) {
     const void* source = static_cast<const std::byte*>(q.x) + at * size_of(q.dtype);
     DType dtype = q.dtype;
-    if (q.rounded != DType::f32 && q.rounded != dtype) {
-      convert(source, dtype, narrow_, q.rounded, n);
+    if (rounded != DType::f32 && rounded != dtype) {
+      convert(source, dtype, narrow_, rounded, n);
       source = narrow_;
-      dtype = q.rounded;
+      dtype = rounded;
     }
     if (dtype == DType::f32) return static_cast<const float*>(source);
     convert(source, dtype, wide_, DType::f32, n);
@@ -65,7 +65,7 @@ std::uint32_t largest_magnitude(const Quantization& q, std::int64_t first, std::
     std::uint32_t mine = 0;
     for (std::int64_t at = begin; at < end; at += kPart) {
       const std::int64_t n = std::min(kPart, end - at);
-      mine = std::max(mine, run_isa<LargestMagnitude>(tile.read(q, first + at, n), n));
+      mine = std::max(mine, run_isa<LargestMagnitude>(tile.read(q, DType::f32, first + at, n), n));
     }
     std::uint32_t seen = largest.load(std::memory_order_relaxed);
     while (mine > seen && !largest.compare_exchange_weak(seen, mine, std::memory_order_relaxed)) {
@@ -79,7 +79,7 @@ void cast_scaled(const Quantization& q, std::int64_t first, std::int64_t count, 
     Tile tile;
     for (std::int64_t at = begin; at < end; at += kPart) {
       const std::int64_t n = std::min(kPart, end - at);
-      const float* const x = tile.read(q, first + at, n);
+      const float* const x = tile.read(q, q.rounded, first + at, n);
       auto* const codes = static_cast<std::uint8_t*>(q.codes) + first + at;
       if (q.format == DType::f8_e4m3)
         run_isa<ScaleAndCast<Float8E4M3>>(x, reinterpret_cast<Float8E4M3*>(codes), n, scale);
@@ -91,7 +91,10 @@ void cast_scaled(const Quantization& q, std::int64_t first, std::int64_t count, 
 
 /// One scale for elements [first, first + count), stored as number `index`.
 void quantize_part(const Quantization& q, std::int64_t first, std::int64_t count, std::int64_t index) {
-  const auto amax = mezzo::detail::bit_cast<float>(largest_magnitude(q, first, count));
+  // Rounding keeps the order, so that of the rounded elements is the largest one rounded.
+  auto amax = mezzo::detail::bit_cast<float>(largest_magnitude(q, first, count));
+  if (q.rounded == DType::bf16) amax = static_cast<float>(BFloat16(amax));
+  if (q.rounded == DType::f16) amax = static_cast<float>(Half(amax));
   const Float8Scale scale = float8_scale(amax, largest_of_float8(q.format), q.power_of_two);
   q.scale[index] = scale.scale;
   q.inverse[index] = scale.inverse;

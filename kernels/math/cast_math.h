@@ -61,6 +61,8 @@ MEZZO_HD MEZZO_ALWAYS_INLINE To cast(From x) {
     // A minimum, where `!= 0` would become a branch per element in g++: ten times slower.
     const std::uint8_t one = 1;
     return cast<To>(x.byte < one ? x.byte : one);
+  } else if constexpr (kIsFloat8<From> && std::is_same_v<To, BFloat16>) {
+    return BFloat16::from_bits(mezzo::detail::bfloat16_bits_of<typename From::Layout>(x.bits));
   } else if constexpr (kIsNarrowFloat<From>) {
     return cast<To>(static_cast<float>(x));
   } else if constexpr (std::is_same_v<To, BoolByte>) {
