@@ -34,7 +34,7 @@ struct HalfCopy {
 
 /// The float8 codes of an f32 leaf, kept with it as a HalfCopy is, but by no optimizer.
 struct Float8Copy {
-  Tensor codes, inverse;  ///< undefined when dropped
+  Tensor codes, inverse;  ///< undefined when dropped; codes perhaps widened
   std::uint32_t version = 0;
   DType rounded = DType::bf16;  ///< the 16-bit dtype that the values were rounded to first
   bool power_of_two = false;

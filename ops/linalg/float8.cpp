@@ -248,38 +248,41 @@ Outputs linear_f8_forward(const ForwardArgs<LinearF8Attrs>& args) {
   return out;
 }
 
-/// The values that input `i` had in the product, with its history.
-Tensor with_values_of(const VjpArgs<LinearF8Attrs>& args, std::size_t i, const Tensor& kept,
-                      const Tensor& inverse) {
-  const NoGrad no_grad;
-  const DType dtype = args.in_dtype(i);
-  const Tensor values = is_float8(kept.dtype()) ? dequantize_f8(kept, inverse, dtype) : to(kept, dtype);
-  return args.in_as(i, values);
+/// g^T x, the weight's gradient. `values`: x with its history, where a second gradient may follow.
+Tensor gradient_of_weight(const Tensor& g, const QuantizedF8& codes, const Tensor& x, const Tensor& x_inverse,
+                          const Tensor& values, DType dtype) {
+  if (!is_float8(x.dtype()))
+    return matmul(transpose(g, 0, 1), values.defined() ? to(values, x.dtype()) : x, dtype);
+  return bind(matmul_f8_op,
+              {transpose(codes.codes, 0, 1), codes.inverse, x, x_inverse,
+               values.defined() ? transpose(g, 0, 1) : Tensor(), values},
+              MatmulF8Attrs{dtype});
 }
 
 Gradients linear_f8_vjp(const VjpArgs<LinearF8Attrs>& args) {
   Gradients result{Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   const Tensor g = as_rows(args.grad());
-  const bool again = grad_enabled();  // second gradients may follow
+  const bool again = grad_enabled();  // second gradients may follow: operands have their history then
+  const auto values_of = [&](std::size_t i, const Tensor& codes, const Tensor& inverse) {
+    if (!again) return Tensor();
+    const NoGrad no_grad;
+    const DType dtype = args.in_dtype(i);
+    return args.in_as(i, inverse.defined() ? dequantize_f8(codes, inverse, dtype) : to(codes, dtype));
+  };
   const QuantizedF8 codes = codes_of(g.detach(), DType::f32, args.attrs.gradients, args.attrs.power_of_two);
   if (args.needs(kX)) {
     const Tensor w = args.in(kWeightCodes), inverse = args.in(kWeightInverse);
-    const Tensor weight = again ? with_values_of(args, kWeight, w, inverse) : Tensor();
     const Tensor dx =
-        bind(matmul_f8_op, {codes.codes, codes.inverse, w, inverse, again ? g : Tensor(), weight},
+        bind(matmul_f8_op,
+             {codes.codes, codes.inverse, w, inverse, again ? g : Tensor(), values_of(kWeight, w, inverse)},
              MatmulF8Attrs{args.wanted(kX)});
     result[kX] = reshape(dx, args.in_shape(kX));
   }
   if (args.needs(kWeight)) {
     const Tensor x = args.in(kXCodes), inverse = args.in(kXInverse);
-    const Tensor values = again ? as_rows(with_values_of(args, kX, x, inverse)) : Tensor();
-    const DType wanted = args.wanted(kWeight);
-    result[kWeight] = is_float8(x.dtype())
-                          ? Tensor(bind(matmul_f8_op,
-                                        {transpose(codes.codes, 0, 1), codes.inverse, as_rows(x), inverse,
-                                         again ? transpose(g, 0, 1) : Tensor(), values},
-                                        MatmulF8Attrs{wanted}))
-                          : matmul(transpose(g, 0, 1), again ? to(values, x.dtype()) : as_rows(x), wanted);
+    const Tensor values = values_of(kX, x, is_float8(x.dtype()) ? inverse : Tensor());
+    result[kWeight] = gradient_of_weight(g, codes, as_rows(x), inverse,
+                                         values.defined() ? as_rows(values) : values, args.wanted(kWeight));
   }
   if (args.needs(kBias)) result[kBias] = sum(g, {0}, false, args.wanted(kBias));
   return result;
@@ -336,6 +339,8 @@ void ops::quantize_weight(Float8Request& request, bool kept) {
         mezzo::detail::Inference::off);              // it may outlive the mode
     const std::uint32_t version = weight.version();  // as a write meanwhile makes the codes old ones
     QuantizedF8 made = codes_of(weight.detach(), request.dtype, DType::f8_e4m3, power_of_two);
+    // A CPU multiplies them as bf16, so that they are widened once.
+    if (weight.device().is_cpu()) made.codes = to(made.codes, DType::bf16);
     copy = {std::move(made.codes),
             std::move(made.inverse),
             version,
