@@ -42,6 +42,14 @@ std::string ops_of(const std::vector<PolicyRow>& rows, Category category, std::s
   return list.empty() ? "-" : list;
 }
 
+std::string float8_ops(const std::vector<PolicyRow>& rows, std::string_view quote) {
+  std::string list;
+  for (const PolicyRow& row : rows) {
+    if (row.float8) list.append(list.empty() ? "" : ", ").append(quote).append(row.op).append(quote);
+  }
+  return list.empty() ? "-" : list;
+}
+
 std::string rest_of(const std::vector<PolicyRow>& rows) {
   const auto count = std::count_if(
       rows.begin(), rows.end(), [](const PolicyRow& row) { return row.category == Category::passthrough; });
@@ -102,8 +110,8 @@ std::vector<PolicyRow> policy() {
   std::vector<PolicyRow> rows;
   for (const RegistryEntry* entry : all_ops()) {
     const Category category = effective_category(entry->info());
-    rows.push_back(
-        {std::string(entry->info().name.value), category, category != entry->info().category.value});
+    rows.push_back({std::string(entry->info().name.value), category, category != entry->info().category.value,
+                    entry->info().runs_in_float8 && category == Category::lower_precision});
   }
   return rows;
 }
@@ -132,7 +140,7 @@ std::string to_string(const std::vector<PolicyRow>& rows) {
         .append(ops_of(rows, category, ""))
         .append("\n");
   }
-  return text + "passthrough: " + rest_of(rows) + "\n";
+  return text + "passthrough: " + rest_of(rows) + "\nin float8 under fp8: " + float8_ops(rows, "") + "\n";
 }
 
 std::string to_markdown(const std::vector<PolicyRow>& rows) {
@@ -143,7 +151,7 @@ std::string to_markdown(const std::vector<PolicyRow>& rows) {
   };
   for (const Category category : kListed) add_row(category, ops_of(rows, category, "`"));
   add_row(Category::passthrough, rest_of(rows));
-  return text;
+  return text + "\nUnder `fp8` these products run in float8: " + float8_ops(rows, "`") + ".\n";
 }
 
 PolicyOverride::PolicyOverride(std::string_view op, Category category) {

@@ -15,12 +15,14 @@ struct PolicyRow {
   std::string op;
   Category category = Category::passthrough;
   bool overridden = false;  ///< by a PolicyOverride of this thread
+  bool float8 = false;      ///< runs in float8 where the region asks for it (amp/float8.h)
 };
 
 /// The table as it is on this thread now: every registered op, sorted by name. One table serves all devices.
 [[nodiscard]] std::vector<PolicyRow> policy();
 
 /// The table as text, one line per category with its ops; passthrough (all others) is counted, not listed.
+/// A line more names those that run in float8.
 [[nodiscard]] std::string to_string(const std::vector<PolicyRow>& rows);
 /// The policy as a Markdown table, which docs/mixed_precision.md shows.
 [[nodiscard]] std::string to_markdown(const std::vector<PolicyRow>& rows);

@@ -12,7 +12,8 @@ namespace mezzo::amp {
 
 namespace {
 
-constexpr std::array kPrecisions{Precision::fp32, Precision::fp16, Precision::amp_fp16, Precision::amp_bf16};
+constexpr std::array kPrecisions{Precision::fp32, Precision::fp16, Precision::amp_fp16, Precision::amp_bf16,
+                                 Precision::amp_fp8};
 constexpr std::array<std::pair<std::string_view, Precision>, 2> kOldNames{
     {{"amp", Precision::amp_fp16}, {"bf16", Precision::amp_bf16}}};
 
@@ -34,9 +35,11 @@ std::string to_string(Precision precision) {
     case Precision::amp_fp16:
       return "amp_fp16";
     case Precision::amp_bf16:
+      return "amp_bf16";
+    case Precision::amp_fp8:
       break;
   }
-  return "amp_bf16";
+  return "amp_fp8";
 }
 
 Precision precision_from_string(std::string_view name) {
@@ -54,7 +57,7 @@ Precision precision_from_string(std::string_view name) {
 }
 
 bool NormPrecision::acts() const noexcept {
-  return !value_ || *value_ == Precision::amp_fp16 || *value_ == Precision::amp_bf16;
+  return !value_ || (*value_ != Precision::fp32 && *value_ != Precision::fp16);
 }
 
 std::string NormPrecision::why_not() const {

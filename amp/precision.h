@@ -11,8 +11,8 @@
 namespace mezzo::amp {
 
 /// fp32: everything in f32. fp16: the whole model was converted to f16, without autocast. amp_fp16, amp_bf16:
-/// autocast with that dtype.
-enum class Precision : std::uint8_t { fp32, fp16, amp_fp16, amp_bf16 };
+/// autocast with that dtype. amp_fp8: autocast with bf16, and products in float8 (amp/float8.h).
+enum class Precision : std::uint8_t { fp32, fp16, amp_fp16, amp_bf16, amp_fp8 };
 
 [[nodiscard]] std::string to_string(Precision precision);
 /// By name, in upper or lower case; "amp" and "bf16" are old names of amp_fp16 and amp_bf16. Throws:

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/detail/float8_options.h"
 
 namespace mezzo::amp {
 
@@ -29,7 +30,7 @@ const NormOp* norm_op(const OpInfo& info) {
 
 /// Whether an op only copies, casts or views its input and computes nothing.
 bool only_moves(const OpInfo& info, Inputs inputs, const Outputs& outputs) {
-  constexpr std::array<std::string_view, 3> kMoves{"to_dtype", "to_device", "clone"};
+  constexpr std::array<std::string_view, 4> kMoves{"to_dtype", "to_device", "clone", "quantize_f8"};
   if (std::find(kMoves.begin(), kMoves.end(), info.name.value) != kMoves.end()) return true;
   return !inputs.empty() && !outputs.empty() && inputs[0]->defined() && outputs[0].defined() &&
          inputs[0]->impl().storage == outputs[0].impl().storage;
@@ -40,6 +41,7 @@ std::optional<DType> widest(Inputs inputs) {
   std::optional<DType> result;
   for (const TensorRef& input : inputs) {
     if (!input->defined() || !is_floating(input->dtype())) continue;
+    if (is_float8(input->dtype())) return input->dtype();  // a product of codes
     result = result ? promote(*result, input->dtype()) : input->dtype();
   }
   return result;
@@ -71,6 +73,11 @@ class PrecisionColumns final : public nn::SummaryExtension {
                                        : norm != nullptr ? inputs[0]->dtype()
                                                          : widest(inputs);
     if (dtype) dtypes_[row].insert(*dtype);
+    if (info.name.value != "linear") return;
+    const Fp8* const fp8 = autocast_fp8(inputs[0]->device().type);
+    if (fp8 == nullptr) return;
+    const std::string reason = detail::why_not_float8(*fp8, inputs[1]->size(0), inputs[1]->size(1));
+    if (!reason.empty()) reasons_[row].insert(reason);
   }
 
   [[nodiscard]] std::vector<std::string> titles() const override { return {"Runs in", "Norm"}; }
@@ -82,7 +89,12 @@ class PrecisionColumns final : public nn::SummaryExtension {
     if (rows[row].first && rows[row].calls > 0 && rows[row].has_children)
       add_dtypes(rows, *rows[row].first, dtypes);
     std::string runs_in, norm;
-    for (const DType dtype : dtypes) runs_in += (runs_in.empty() ? "" : ", ") + to_string(dtype);
+    for (const DType dtype : dtypes)
+      runs_in += (runs_in.empty() ? "" : ", ") + (is_float8(dtype) ? "f8" : to_string(dtype));
+    if (const auto found = reasons_.find(row); found != reasons_.end()) {
+      for (const std::string& reason : found->second)
+        runs_in += (&reason == &*found->second.begin() ? ": " : "; ") + reason;
+    }
     if (const auto found = norms_.find(row); found != norms_.end()) {
       for (const std::string& text : found->second) norm += (norm.empty() ? "" : "; ") + text;
     }
@@ -99,13 +111,14 @@ class PrecisionColumns final : public nn::SummaryExtension {
 
   std::map<std::size_t, std::set<DType>> dtypes_;  // by row
   std::map<std::size_t, std::set<std::string>> norms_;
+  std::map<std::size_t, std::set<std::string>> reasons_;  // why a product is not in float8
 };
 
 }  // namespace
 
 nn::Summary detail::summarize(nn::Module& net, const nn::detail::SummaryRun& run, Device device,
                               const SummaryOptions& options) {
-  const Autocast region(device, options.dtype, {.enabled = options.enabled});
+  const Autocast region(device, options.dtype, {.enabled = options.enabled, .fp8 = options.fp8});
   PrecisionColumns columns;
   return nn::detail::summarize(net, run, options.table, &columns);
 }

@@ -5,17 +5,20 @@
 
 #include <optional>
 
+#include "mezzo/amp/float8.h"
 #include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"
 #include "mezzo/nn/summary.h"
 
 namespace mezzo::amp {
 
-/// Options of amp::summary. The region is Autocast(device, dtype, {.enabled = enabled}).
+/// Options of amp::summary. The region is Autocast(device, dtype, {.enabled = enabled,
+/// .fp8 = fp8}).
 struct SummaryOptions {
   std::optional<Device> device = {};  ///< default: the input's; without one, the first parameter's
   std::optional<DType> dtype = {};
   bool enabled = true;
+  Fp8Option fp8 = {};
   nn::SummaryOptions table = {};
 };
 
@@ -32,6 +35,8 @@ namespace detail {
 // "Runs in": the dtypes of the ops in the module and below it, f16 first. An op runs in the widest floating
 // dtype of its inputs, after autocast's casts, or in the dtype that autocast asks for; a norm runs in its
 // input's dtype. Casts, copies to a device and view ops (reshape) do not count; "--" when nothing else ran.
+// "f8": products in float8. Where a linear of a region with fp8 stays in 16 bits, the reason follows: "bf16:
+// K = 100 is no multiple of 16".
 //
 // "Norm": of modules with a norm op of their own, the dtypes of its input and result and, unless all are the
 // same, of statistics and parameters: "f32 in and out", "f16 in, f32 out, f32 statistics and parameters",

@@ -4,16 +4,16 @@
 # Folders are in it with all their sources, those of the device too where CUDA is built; of other folders it has the named
 # files. Whatever a function here refers to is here as well, called or not: so the linker is content whatever a compiler
 # inlines, and a build without optimisation shows what is missing (undefined reference in mlp_timing).
-set(mezzo_sample_folders core autograd kernels/cpu kernels/cuda kernels/gemm kernels/optim kernels/pointwise kernels/reduce
+set(mezzo_sample_folders core autograd kernels/cpu kernels/cuda kernels/float8 kernels/gemm kernels/optim kernels/pointwise kernels/reduce
   kernels/scaler ops/factory)
 set(mezzo_sample_files
-  amp: autocast captured_step grad_scaler grad_scaler_state policy
+  amp: autocast captured_step float8 grad_scaler grad_scaler_state policy
   io: json
   io/detail: file json_scanner value_builder
   kernels: device_kernel
   nn/layers: layer_support linear
   nn/module: call cloning convert hooks module module_slots print sequential
-  ops/linalg: linear matmul product
+  ops/linalg: float8 linear matmul product
   ops/loss: common regression
   ops/pointwise: activation binary compare inplace scalar unary
   ops/reduce: common reduction

@@ -26,7 +26,7 @@ void add_option(CLI::App& app, const char* name, T& value, const char* what) {
 }
 
 inline void add_training_options(CLI::App& app, TrainingOptions& o, const char* data) {
-  add_option(app, "--precision", o.precision, "fp32, amp_fp16 or amp_bf16");
+  add_option(app, "--precision", o.precision, "fp32, amp_fp16, amp_bf16 or amp_fp8");
   add_option(app, "--device", o.device, "cpu or cuda:N; the best there is, unless it is said");
   add_option(app, "--data", o.data, data);
   app.add_option("--steps", o.steps, "training steps")->check(CLI::Range(0, 1 << 30))->capture_default_str();
@@ -48,23 +48,24 @@ inline void require(bool good, const char* program, const std::string& expected,
 struct Setting {
   mezzo::Device device;
   mezzo::DType dtype;
+  bool fp8 = false;
   /// A region is `const auto autocast = setting.autocast();`.
   [[nodiscard]] mezzo::amp::Autocast autocast() const {
-    return mezzo::amp::Autocast(device, dtype, {.enabled = dtype != mezzo::DType::f32});
+    return mezzo::amp::Autocast(device, dtype, {.enabled = dtype != mezzo::DType::f32, .fp8 = fp8});
   }
 };
 
-/// Throws: ValueError for a precision that is none of the three.
+/// Throws: ValueError for another precision.
 inline Setting setting_of(const char* program, const TrainingOptions& o) {
   using mezzo::amp::Precision;
   const Precision precision = mezzo::amp::precision_from_string(o.precision);
-  require(precision != Precision::fp16, program, "--precision fp32, amp_fp16 or amp_bf16", o.precision,
-          "choose one of them");
-  const mezzo::DType dtype = precision == Precision::amp_fp16   ? mezzo::DType::f16
-                             : precision == Precision::amp_bf16 ? mezzo::DType::bf16
-                                                                : mezzo::DType::f32;
+  require(precision != Precision::fp16, program, "--precision fp32, amp_fp16, amp_bf16 or amp_fp8",
+          o.precision, "choose one of them");
+  const mezzo::DType dtype = precision == Precision::amp_fp16 ? mezzo::DType::f16
+                             : precision == Precision::fp32   ? mezzo::DType::f32
+                                                              : mezzo::DType::bf16;
   const mezzo::Device device = o.device.empty() ? mezzo::Device::best() : mezzo::Device::parse(o.device);
-  return {device, dtype};
+  return {device, dtype, precision == Precision::amp_fp8};
 }
 
 /// Checkpoints and logs of a run.

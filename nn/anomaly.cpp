@@ -69,7 +69,9 @@ bool are_finite(std::span<const Tensor> tensors) {
   std::vector<kernels::View> views;
   Device device;
   for (const Tensor& tensor : tensors) {
-    if (!tensor.defined() || tensor.numel() == 0 || !is_floating(tensor.dtype())) continue;
+    // Of float8 codes the inverse scale beside them tells.
+    if (!tensor.defined() || tensor.numel() == 0 || !is_floating(tensor.dtype()) || is_float8(tensor.dtype()))
+      continue;
     views.push_back(ops::view_of(tensor));
     device = tensor.device();
   }
@@ -109,6 +111,12 @@ Anomaly anomaly_of(const Tensor& tensor, std::size_t index) {
 
 /// The anomaly that an op is to be blamed for, if there is one.
 std::optional<Anomaly> blame_forward(std::string_view op, Inputs inputs, const Outputs& outputs) {
+  // The first to look at all elements of an input or a weight: what is not finite there is named.
+  if (op == "quantize_f8" && kind_of(inputs[0]) != Kind::finite) {
+    Anomaly anomaly = anomaly_of(inputs[0], 0);
+    anomaly.of_input = true;
+    return anomaly;
+  }
   std::optional<Kind> got;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Kind kind = kind_of(outputs[i]);
@@ -125,9 +133,11 @@ std::string Anomaly::text() const {
   const std::string owner = op + (between_gradients ? " (gradients added up, or a hook)"
                                   : place.empty()   ? ""
                                                     : " in " + place);
-  return (in_backward && !between_gradients ? "the gradient of input " : "output ") + std::to_string(index) +
-         " of " + owner + ", " + mezzo::to_string(dtype) + " " + mezzo::to_string(shape) + ", with " +
-         std::to_string(count) + " elements that are inf or NaN";
+  return (of_input                            ? "input "
+          : in_backward && !between_gradients ? "the gradient of input "
+                                              : "output ") +
+         std::to_string(index) + " of " + owner + ", " + mezzo::to_string(dtype) + " " +
+         mezzo::to_string(shape) + ", with " + std::to_string(count) + " elements that are inf or NaN";
 }
 
 /// Sits in all three seams: modules tell the place, ops what they return, backward the gradients.

@@ -17,6 +17,8 @@ struct Anomaly {
   /// In backward, but by an op outside of all gradient functions: a sum of gradients ("add"), or one in a
   /// hook.
   bool between_gradients = false;
+  /// The op's input, not its output: of quantize_f8, whose float8 scale is NaN where a value is not finite.
+  bool of_input = false;
   std::size_t index = 0;  ///< which of its outputs; in backward, to which of its inputs the gradient belongs
   Shape shape;
   DType dtype = DType::f32;

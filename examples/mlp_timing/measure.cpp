@@ -57,7 +57,7 @@ struct Trainer {
     Tensor output, loss;
     {
       std::optional<amp::Autocast> autocast;
-      if (mode.autocast) autocast.emplace(workload.device, mode.dtype);
+      if (mode.autocast) autocast.emplace(workload.device, mode.dtype, amp::AutocastOptions{.fp8 = mode.fp8});
       output = net(input);
       loss = mse_loss(output, target);
     }

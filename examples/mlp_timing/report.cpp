@@ -53,10 +53,10 @@ std::string device_name(Device device) {
   return all.substr(0, all.find(", "));
 }
 
-/// What matrix products are computed in: on the CPU 16 bits are storage only.
+/// What matrix products are computed in: on the CPU 16 bits are storage only, and float8 is emulated.
 std::string compute_of(const Workload& workload, const Mode& mode) {
   if (mode.tf32) return "tf32";
-  if (!workload.device.is_cpu()) return to_string(mode.dtype);
+  if (!workload.device.is_cpu()) return mode.fp8 ? "f8" : to_string(mode.dtype);
   const bool native =
       mode.dtype == DType::bf16 && kernels::cpu::bf16_gemm() == kernels::cpu::Bf16Gemm::native;
   return to_string(native ? DType::bf16 : DType::f32);
@@ -156,6 +156,8 @@ std::string table(const Workload& workload, const std::vector<Measurement>& runs
                       runs.front().turn_seconds.size(),
                       certain ? "and lies between the two\nlast numbers with 95 % certainty"
                               : "the two last numbers are\nthe extremes");
+  if (!gpu && std::any_of(runs.begin(), runs.end(), [](const Measurement& run) { return run.mode.fp8; }))
+    text += "On a CPU float8 is emulated: codes are multiplied as bf16, so it saves memory and no time.\n";
   MemoryStats stats = memory_stats(workload.device);
   for (const Measurement& run : runs) stats.peak = std::max(stats.peak, run.peak_of_all);
   text += "Memory of all modes together, " + memory_line(workload.device, stats) + ".\n";

@@ -95,7 +95,11 @@ std::vector<Mode> all_modes() {
   captured.key += "-captured";
   captured.name = "captured f16 + scaler";
   captured.captured = true;
-  return {f32, tf32, f16, scaled(f16), captured, bf16, scaled(bf16)};
+  Mode fp8 = bf16;
+  fp8.key = "fp8";
+  fp8.name = "autocast fp8";
+  fp8.fp8 = true;
+  return {f32, tf32, f16, scaled(f16), captured, bf16, scaled(bf16), fp8};
 }
 
 Data make_data(const Workload& workload) {

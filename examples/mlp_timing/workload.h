@@ -46,12 +46,13 @@ struct Mode {
   bool autocast = false;
   bool scaler = false;
   bool tf32 = false;      ///< f32 products may run in TF32
+  bool fp8 = false;       ///< products in float8 (amp/float8.h)
   bool captured = false;  ///< recorded into a CUDA graph and replayed
 
   [[nodiscard]] bool needs_cuda() const { return tf32 || captured; }
 };
 /// Default precision, on a GPU without and with TF32; autocast alone and with GradScaler, in f16, where a GPU
-/// also has it captured, and in bf16. The first is the baseline.
+/// also has it captured, in bf16, and in float8. The first is the baseline.
 [[nodiscard]] std::vector<Mode> all_modes();
 
 /// The same normal data for every run, on the device.

@@ -135,7 +135,7 @@ void check_optimizer(const TrainerOptions& options) {
 void check_precision(const TrainerOptions& options) {
   const amp::Precision precision = precision_of(options, device_of(options));
   require(
-      precision != amp::Precision::fp16, "precision fp32, amp_fp16 or amp_bf16", "fp16",
+      precision != amp::Precision::fp16, "precision fp32, amp_fp16, amp_bf16 or amp_fp8", "fp16",
       "convert the model by net.to(DType::f16) and give the optimizer master_weights for 16-bit parameters");
   if (precision == amp::Precision::amp_fp16) {
     require(options.scaler.enabled, "an enabled scaler with precision amp_fp16", "scaler.enabled = false",

@@ -16,7 +16,7 @@ template <class F>
 Tensor in_region(const ModelCall& call, const F& f) {
   const auto dtype = call.region_dtype();
   if (!dtype) return f();
-  const amp::Autocast region(call.device, *dtype);
+  const amp::Autocast region(call.device, *dtype, {.fp8 = call.precision == amp::Precision::amp_fp8});
   return f();
 }
 
@@ -24,7 +24,7 @@ Tensor in_region(const ModelCall& call, const F& f) {
 
 std::optional<DType> ModelCall::region_dtype() const noexcept {
   if (precision == amp::Precision::amp_fp16) return DType::f16;
-  if (precision == amp::Precision::amp_bf16) return DType::bf16;
+  if (precision == amp::Precision::amp_bf16 || precision == amp::Precision::amp_fp8) return DType::bf16;
   return std::nullopt;
 }
 
