@@ -320,27 +320,38 @@ void ops::quantize_input(Float8Request& request) {
   request.x_codes = std::move(codes.codes), request.x_inverse = std::move(codes.inverse);
 }
 
-void ops::quantize_weight(Float8Request& request, bool kept) {
+namespace {
+
+/// A weight's codes. A CPU multiplies them as bf16, so they are widened once.
+QuantizedF8 codes_of_weight(const Float8Request& request) {
   const Tensor& weight = request.product.weight;
-  const bool power_of_two = request.recipe.power_of_two;
+  QuantizedF8 made = codes_of(weight.detach(), request.dtype, DType::f8_e4m3, request.recipe.power_of_two);
+  if (weight.device().is_cpu()) made.codes = to(made.codes, DType::bf16);
+  return made;
+}
+
+}  // namespace
+
+void ops::quantize_weight(Float8Request& request, bool kept) {
+  const NoInputHook no_autocast;
+  const Tensor& weight = request.product.weight;
   // In a captured step weights change between replays, so the graph makes their codes itself.
   if (!kept || mezzo::detail::Recording::of(weight.device()) != nullptr) {
-    QuantizedF8 made = codes_of(weight.detach(), request.dtype, DType::f8_e4m3, power_of_two);
+    QuantizedF8 made = codes_of_weight(request);
     request.weight_codes = std::move(made.codes), request.weight_inverse = std::move(made.inverse);
     return;
   }
   autograd::AutogradMeta& meta = autograd::ensure_meta(weight);
   const std::scoped_lock lock(meta.lock);
   autograd::Float8Copy& copy = meta.float8_copy;
+  const bool power_of_two = request.recipe.power_of_two;
   const bool fresh = copy.codes.defined() && copy.version == weight.version() &&
                      copy.rounded == request.dtype && copy.power_of_two == power_of_two;
   if (!fresh) {
     const mezzo::detail::InferenceFrame no_inference(
         mezzo::detail::Inference::off);              // it may outlive the mode
     const std::uint32_t version = weight.version();  // as a write meanwhile makes the codes old ones
-    QuantizedF8 made = codes_of(weight.detach(), request.dtype, DType::f8_e4m3, power_of_two);
-    // A CPU multiplies them as bf16, so that they are widened once.
-    if (weight.device().is_cpu()) made.codes = to(made.codes, DType::bf16);
+    QuantizedF8 made = codes_of_weight(request);
     copy = {std::move(made.codes),
             std::move(made.inverse),
             version,
