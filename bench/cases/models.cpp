@@ -1,5 +1,5 @@
 // Training steps of whole models: forward, loss, backward, optimizer. Each in f32, under bf16 autocast, and
-// under f16 autocast with GradScaler; those with layer or group norms also with low-precision ones, and a
+// under f16 autocast with GradScaler, and in float8; those with layer or group norms also with low-precision ones, and a
 // deep one also with its blocks checkpointed.
 #include "cases/models.h"
 
@@ -26,8 +26,8 @@ struct Training {
     if (target.dtype() != DType::i64) return mse_loss(y, target);
     return cross_entropy(y.reshape({-1, y.size(-1)}), target);
   }
-  [[nodiscard]] Tensor mixed_loss(DType dtype) const {
-    const amp::Autocast autocast(target_device, dtype);
+  [[nodiscard]] Tensor mixed_loss(DType dtype, bool fp8 = false) const {
+    const amp::Autocast autocast(target_device, dtype, {.fp8 = fp8});
     return loss();
   }
   void step() {
@@ -35,8 +35,8 @@ struct Training {
     optimizer->step();
     optimizer->zero_grad();
   }
-  void mixed_step(DType dtype) {
-    mixed_loss(dtype).backward();
+  void mixed_step(DType dtype, bool fp8 = false) {
+    mixed_loss(dtype, fp8).backward();
     optimizer->step();
     optimizer->zero_grad();
   }
@@ -81,6 +81,7 @@ void add_model(Worker& worker, const std::string& name, bool has_norms, const Ma
   };
   add("/bf16", make, false, kBF16);
   add("/f16_scaler", make, true, kF16);
+  worker.add(name + "/fp8", [make] { return [training = make()] { training->mixed_step(kBF16, true); }; });
   if (!has_norms) return;
   add("_low_norms/bf16", with_low_precision_norms(make, "amp_bf16"), false, kBF16);
   add("_low_norms/f16_scaler", with_low_precision_norms(make, "amp_fp16"), true, kF16);

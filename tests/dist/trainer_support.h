@@ -27,6 +27,7 @@ struct NetOptions {
   bool batch_norm = false;
   bool images = false;  ///< the numbers are images of 2 channels, with a norm of their own
   double dropout = 0;
+  bool wide = false;  ///< with layers that run in float8 under amp_fp8
 };
 inline std::shared_ptr<nn::Sequential> make_net(const NetOptions& options = {}) {
   auto net = nn::make<nn::Sequential>();
@@ -38,6 +39,11 @@ inline std::shared_ptr<nn::Sequential> make_net(const NetOptions& options = {}) 
   net->push_back(nn::make<nn::Linear>(8, 16));
   if (options.batch_norm) net->push_back(nn::make<nn::BatchNorm1d>(16));
   net->push_back(nn::make<nn::ReLU>());
+  if (options.wide) {
+    net->push_back(nn::make<nn::Linear>(16, 32));
+    net->push_back(nn::make<nn::ReLU>());
+    net->push_back(nn::make<nn::Linear>(32, 16));
+  }
   if (options.dropout > 0) net->push_back(nn::make<nn::Dropout>(options.dropout));
   net->push_back(nn::make<nn::Linear>(16, 4));
   const NoGrad no_grad;

@@ -63,6 +63,21 @@ TEST(ParallelTrainer, DeterministicBitsDoNotDependOnTheNumberOfRanks) {
   }
 }
 
+TEST(ParallelTrainer, DeterministicInFloat8) {
+  const Case setup{.net = {.wide = true}, .accumulate = 2, .precision = "amp_fp8", .clip = 0.5};
+  expect_bits_of_one(setup);
+  Case sharded = setup;
+  sharded.sharded = true;
+  const dist::DataParallelOptions options{.virtual_parts = 4};
+  const Outcome whole = train_ranks(2, setup, options);
+  EXPECT_TRUE(train_ranks(2, sharded, options).model == whole.model);
+  EXPECT_TRUE(train_once(setup, dist::data_parallel()).model == train_once(setup, {}).model);
+  EXPECT_FALSE(
+      train_ranks(2, {.net = {.wide = true}, .accumulate = 2, .precision = "amp_bf16", .clip = 0.5}, options)
+          .model == whole.model)
+      << "nothing ran in float8";
+}
+
 TEST(ParallelTrainer, DeterministicWithSkips) {
   const Case setup{.precision = "amp_fp16", .init_scale = std::ldexp(1.0, 26)};
   EXPECT_GT(train_ranks(2, setup, {.virtual_parts = 4}).skipped, 1);

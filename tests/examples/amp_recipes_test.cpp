@@ -41,9 +41,10 @@ std::filesystem::path folder() {
   return mezzo::test::this_program().parent_path().parent_path() / "examples/amp";
 }
 
-constexpr std::array kRecipes{"default_precision",    "autocast",         "grad_scaler",    "clip_gradients",
-                              "accumulate_gradients", "gradient_penalty", "two_optimizers", "find_nonfinite",
-                              "custom_function",      "resume",           "half_parameters"};
+constexpr std::array kRecipes{
+    "default_precision",    "autocast",         "grad_scaler",    "clip_gradients",
+    "accumulate_gradients", "gradient_penalty", "two_optimizers", "find_nonfinite",
+    "custom_function",      "float8",           "resume",         "half_parameters"};
 
 class AmpRecipes : public ::testing::TestWithParam<std::string> {
  protected:
@@ -190,6 +191,17 @@ TEST_P(AmpRecipes, HalfParameters) {
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_P(AmpRecipes, Float8) {
+  run("float8");
+  const auto losses = numbers_of("loss after", 4);  // steps, bf16, all layers, inner layer
+  EXPECT_NE(losses[2], losses[1]) << "float8 did not run";
+  EXPECT_NE(losses[3], losses[2]) << "no layer was skipped";
+  EXPECT_NEAR(losses[2], losses[1], 0.02);
+  EXPECT_NEAR(losses[3], losses[1], 0.02);
+  EXPECT_LT(numbers_of("codes f8_e4m3", 2)[1], 0x1p-4);
+  EXPECT_EQ(line("product of an infinity"), "product of an infinity: nan");
 }
 
 TEST(AmpRecipesSources, AreOfAtMostAHundredLinesAndListed) {

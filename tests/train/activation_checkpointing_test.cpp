@@ -51,7 +51,8 @@ Outcome trained(amp::Precision precision, std::vector<AnyCallback> algorithms) {
 }
 
 TEST(ActivationCheckpoints, HaveTheBitsOfATrainingWithoutInLessMemory) {
-  for (const auto precision : {amp::Precision::fp32, amp::Precision::amp_bf16, amp::Precision::amp_fp16}) {
+  for (const auto precision :
+       {amp::Precision::fp32, amp::Precision::amp_bf16, amp::Precision::amp_fp16, amp::Precision::amp_fp8}) {
     const Outcome plain = trained(precision, {});
     const Outcome all = trained(precision, {ActivationCheckpointing::of<nn::TransformerEncoderLayer>()});
     const Outcome one_layer = trained(
