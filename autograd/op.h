@@ -198,7 +198,15 @@ constexpr Saves save_outputs(I... index) {
 }
 
 /// How the sweep fills an input.
-enum class SampleKind : std::uint8_t { real, distinct, index, mask, absent };
+enum class SampleKind : std::uint8_t {
+  real,
+  distinct,
+  index,
+  mask,
+  codes,  ///< f8_e4m3
+  f32,    ///< real, in f32 whatever the others are in
+  absent
+};
 
 /// One input of a sample call.
 struct SampleInput {
@@ -240,6 +248,16 @@ namespace op_samples {
 /// A real input that has no gradient.
 [[nodiscard, gnu::cold]] inline SampleInput constant(Shape shape, double low = -2, double high = 2) {
   return {.shape = shape, .low = low, .high = high, .grad = false};
+}
+/// Codes of float8, what they are made of, and their inverse scale.
+[[nodiscard, gnu::cold]] inline SampleInput codes(Shape shape) {
+  return {.kind = SampleKind::codes, .shape = shape, .grad = false};
+}
+[[nodiscard, gnu::cold]] inline SampleInput real_f32(Shape shape) {
+  return {.kind = SampleKind::f32, .shape = shape, .grad = false};
+}
+[[nodiscard, gnu::cold]] inline SampleInput factor(Shape shape) {
+  return {.kind = SampleKind::f32, .shape = shape, .low = 0.5, .grad = false};
 }
 /// An optional input that is not given.
 [[nodiscard, gnu::cold]] inline SampleInput absent() { return {.kind = SampleKind::absent, .grad = false}; }

@@ -33,6 +33,26 @@ void require_quantizable(std::string_view op, const Tensor& x) {
   throw DTypeError(op, "an f16, bf16 or f32 tensor", to_string(x.dtype()), "cast it with to(DType::f32)");
 }
 
+/// Throws unless results may have this dtype.
+void require_result(std::string_view op, DType dtype) {
+  if (dtype == DType::f32 || is_16bit(dtype)) return;
+  throw DTypeError(op, "a result in f16, bf16 or f32", to_string(dtype), "name one of them");
+}
+
+void require_inverse(std::string_view op, const Tensor& inverse) {
+  if (inverse.dtype() == DType::f32) return;
+  throw DTypeError(op, "an inverse scale of f32", to_string(inverse.dtype()), "give it as quantize_f8 does");
+}
+
+/// Throws unless the tensors are codes, perhaps widened, and one inverse scale for all of them.
+void require_codes(std::string_view op, const Tensor& codes, const Tensor& inverse) {
+  if (!is_float8(codes.dtype())) require_quantizable(op, codes);
+  require_inverse(op, inverse);
+  if (inverse.numel() == 1) return;
+  throw ShapeError(op, "one inverse scale for all codes", to_string(inverse.shape()),
+                   "quantise without per_row");
+}
+
 /// The codes of x, which counts as rounded to `rounded`, with scale and inverse. Those of a matrix by columns
 /// lie by columns too.
 QuantizedF8 quantized(const Tensor& x, DType rounded, const QuantizeF8Options& options) {
@@ -95,11 +115,11 @@ Outputs quantize_f8_forward(const ForwardArgs<QuantizeF8Attrs>& args) {
   return Tensors{std::move(result.codes), std::move(result.scale), std::move(result.inverse)};
 }
 std::vector<Sample<QuantizeF8Attrs>> quantize_f8_samples() {
-  using op_samples::constant;
-  return {{{constant({3, 4})}},
-          {{constant({3, 4})}, {DType::f8_e5m2, true, true}},
-          {{constant({2, 0})}},
-          {{constant({})}}};
+  using op_samples::real_f32;
+  return {{{real_f32({3, 4})}},
+          {{real_f32({3, 4})}, {DType::f8_e5m2, true, true}},
+          {{real_f32({2, 0})}},
+          {{real_f32({})}}};
 }
 constexpr Op<QuantizeF8Attrs> quantize_f8_op{
     .info = {.name = "quantize_f8", .category = Category::passthrough},
@@ -118,10 +138,8 @@ struct DequantizeF8Attrs {
 Outputs dequantize_f8_forward(const ForwardArgs<DequantizeF8Attrs>& args) {
   const Tensor &codes = args.in(0), &inverse = args.in(1);
   if (!is_float8(codes.dtype())) require_quantizable("dequantize_f8", codes);
-  require_quantizable("dequantize_f8", empty({0}, {.dtype = args.attrs.dtype}));
-  if (inverse.dtype() != DType::f32)
-    throw DTypeError("dequantize_f8", "an inverse of f32", to_string(inverse.dtype()),
-                     "give it as quantize_f8 does");
+  require_result("dequantize_f8", args.attrs.dtype);
+  require_inverse("dequantize_f8", inverse);
   Shape per_row = codes.shape();
   if (!per_row.empty()) per_row.back() = 1;
   if (inverse.dim() != 0 && inverse.shape() != per_row) {
@@ -137,8 +155,8 @@ Gradients dequantize_f8_vjp(const VjpArgs<DequantizeF8Attrs>& args) {
   return {to(mul(args.grad(), args.in(1)), args.wanted(0)), Tensor()};
 }
 std::vector<Sample<DequantizeF8Attrs>> dequantize_f8_samples() {
-  using op_samples::constant, op_samples::real;
-  return {{{constant({3, 4}), constant({})}}, {{constant({3, 4}), constant({3, 1})}, {DType::bf16}}};
+  using op_samples::codes, op_samples::factor;
+  return {{{codes({3, 4}), factor({})}}, {{codes({3, 4}), factor({3, 1})}, {DType::bf16}}};
 }
 constexpr Op<DequantizeF8Attrs> dequantize_f8_op{
     .info = {.name = "dequantize_f8", .category = Category::passthrough, .takes_float8 = true},
@@ -162,17 +180,15 @@ Outputs matmul_f8_forward(const ForwardArgs<MatmulF8Attrs>& args) {
   require_dims("matmul_f8", "a first operand", a, 2);
   require_dims("matmul_f8", "a second operand", b, 2);
   require_inner("matmul_f8", a, b, a.size(1), b.size(0));
-  require_compute_dtype("matmul_f8", args.attrs.dtype);
-  for (const std::size_t scale : {1U, 3U}) {
-    const Tensor& given = args.in(scale);
-    if (given.dtype() == DType::f32 && given.numel() == 1) continue;
-    throw DTypeError("matmul_f8", "an inverse scale of one f32",
-                     to_string(given.dtype()) + " " + to_string(given.shape()),
-                     "give it as quantize_f8 does");
-  }
-  Tensor out = empty({a.size(0), b.size(1)}, {.dtype = args.attrs.dtype, .device = a.device()});
+  const DType dtype = args.attrs.dtype;
+  if (dtype != DType::f64) require_result("matmul_f8", dtype);
+  require_codes("matmul_f8", a, args.in(1));
+  require_codes("matmul_f8", b, args.in(3));
+  // Sums are in f32.
+  const TensorOptions options{.dtype = dtype == DType::f64 ? DType::f32 : dtype, .device = a.device()};
+  Tensor out = empty({a.size(0), b.size(1)}, options);
   product_into(out, a, b, 1, 0, {.a_scale = args.in(1), .b_scale = args.in(3)});
-  return out;
+  return to(out, dtype);
 }
 Gradients matmul_f8_vjp(const VjpArgs<MatmulF8Attrs>& args) {
   Gradients result{Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
@@ -183,9 +199,8 @@ Gradients matmul_f8_vjp(const VjpArgs<MatmulF8Attrs>& args) {
   return result;
 }
 std::vector<Sample<MatmulF8Attrs>> matmul_f8_samples() {
-  using op_samples::absent, op_samples::constant;
-  return {{{constant({3, 16}), constant({}), constant({16, 32}), constant({}), absent(), absent()},
-           {DType::f32}}};
+  using op_samples::absent, op_samples::codes, op_samples::factor;
+  return {{{codes({3, 16}), factor({}), codes({16, 32}), factor({}), absent(), absent()}, {DType::f32}}};
 }
 constexpr Op<MatmulF8Attrs> matmul_f8_op{
     .info = {.name = "matmul_f8",
@@ -223,18 +238,34 @@ struct LinearF8Attrs {
 enum : std::size_t { kX, kWeight, kBias, kXCodes, kXInverse, kWeightCodes, kWeightInverse };
 
 /// x as rows.
-Tensor as_rows(const Tensor& x) {
-  return x.dim() == 2
-             ? x
-             : reshape(x, {layout::numel(x.shape()) / std::max<std::int64_t>(1, x.size(-1)), x.size(-1)});
+Tensor as_rows(const Tensor& x) { return x.dim() == 2 ? x : reshape(x, {rows_of(x.shape()), x.size(-1)}); }
+
+void check_linear_f8(const ForwardArgs<LinearF8Attrs>& args) {
+  constexpr std::string_view op = "linear_f8";
+  const Tensor &codes = args.in(kXCodes), &weight = args.in(kWeightCodes), &bias = args.in(kBias);
+  require_defined(op, codes);
+  require_result(op, args.attrs.dtype);
+  require_float8(op, args.attrs.gradients);
+  require_codes(op, codes, args.in(kXInverse));
+  require_codes(op, weight, args.in(kWeightInverse));
+  require_dims(op, "a weight", weight, 2);
+  if (codes.dim() == 0) throw ShapeError(op, "an input with at least 1 dim", "[]", "unsqueeze it");
+  require_inner(op, codes, weight, codes.size(-1), weight.size(1));
+  for (const auto& [tensor, of] : {std::pair{&args.in(kX), &codes}, std::pair{&args.in(kWeight), &weight}}) {
+    if (tensor->shape() == of->shape()) continue;
+    throw ShapeError(op, "codes of shape " + to_string(tensor->shape()), to_string(of->shape()),
+                     "make them of this tensor");
+  }
+  if (!bias.defined()) return;
+  require_floating(op, bias);
+  if (bias.shape() == Shape{weight.size(0)}) return;
+  throw ShapeError(op, "a bias " + to_string(Shape{weight.size(0)}), to_string(bias.shape()),
+                   "give it one element per output feature");
 }
 
 Outputs linear_f8_forward(const ForwardArgs<LinearF8Attrs>& args) {
-  constexpr std::string_view op = "linear_f8";
+  check_linear_f8(args);
   const Tensor &codes = args.in(kXCodes), &weight = args.in(kWeightCodes), &bias = args.in(kBias);
-  require_float8(op, args.attrs.gradients);
-  require_dims(op, "a weight", weight, 2);
-  require_inner(op, codes, weight, codes.size(-1), weight.size(1));
   const Tensor rows = as_rows(codes);
   Shape shape = codes.shape();
   shape.back() = weight.size(0);
@@ -289,12 +320,12 @@ Gradients linear_f8_vjp(const VjpArgs<LinearF8Attrs>& args) {
 }
 
 std::vector<Sample<LinearF8Attrs>> linear_f8_samples() {
-  using op_samples::absent, op_samples::constant, op_samples::real;
-  return {{{real({3, 16}), real({32, 16}), real({32}), constant({3, 16}), constant({}), constant({32, 16}),
-            constant({})}},
-          {{real({2, 3, 32}), real({16, 32}), absent(), constant({2, 3, 32}), constant({}),
-            constant({16, 32}), constant({})},
-           {DType::f16, DType::f8_e4m3, true}}};
+  using op_samples::absent, op_samples::codes, op_samples::factor, op_samples::real;
+  return {
+      {{real({3, 16}), real({32, 16}), real({32}), codes({3, 16}), factor({}), codes({32, 16}), factor({})}},
+      {{real({2, 3, 32}), real({16, 32}), absent(), codes({2, 3, 32}), factor({}), codes({16, 32}),
+        factor({})},
+       {DType::f16, DType::f8_e4m3, true}}};
 }
 constexpr std::string_view kOfCodes =
     "computed from codes; tests/amp/float8_test.cpp compares with the exact product";

@@ -33,12 +33,6 @@ void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   static_cast<void>(product_dtype("linear", x, bias, {}));
 }
 
-/// The product of all sizes but the last, which may be 0.
-std::int64_t rows_of(Shape shape) {
-  shape.pop_back();
-  return layout::numel(shape);
-}
-
 Outputs linear_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor &x = args.in(0), &weight = args.in(1), &bias = args.in(2);
   check_linear(x, weight, bias);

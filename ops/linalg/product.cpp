@@ -93,6 +93,11 @@ void require_inner(std::string_view op, const Tensor& a, const Tensor& b, std::i
                    "transpose one of them or check its shape");
 }
 
+std::int64_t rows_of(Shape shape) {
+  shape.pop_back();
+  return layout::numel(shape);
+}
+
 void require_dims(std::string_view op, const char* what, const Tensor& tensor, std::int64_t dims) {
   if (tensor.dim() == dims) return;
   throw ShapeError(op, std::string(what) + " with " + std::to_string(dims) + " dims",

@@ -31,6 +31,9 @@ void product_into(const Tensor& out, const Tensor& a, const Tensor& b, double al
 void require_inner(std::string_view op, const Tensor& a, const Tensor& b, std::int64_t inner_a,
                    std::int64_t inner_b);
 
+/// The product of all sizes but the last, which may be 0.
+[[nodiscard]] std::int64_t rows_of(Shape shape);
+
 /// Throws ShapeError unless the tensor has this many dims.
 void require_dims(std::string_view op, const char* what, const Tensor& tensor, std::int64_t dims);
 

@@ -187,6 +187,8 @@ Tensor made_input(Choices& choices, const SampleInput& sample) {
     if (dtype == DType::boolean) values[i] = values[i] != 0 ? 1 : 0;
   }
   Tensor x = tensor(values, shape, {.dtype = dtype});
+  if (sample.kind == SampleKind::codes && !choices.one_in(4))
+    x = x.to(choices.one_in(2) ? DType::f8_e4m3 : DType::f8_e5m2);
   try {
     x = laid_out(choices, x);
   } catch (const Error&) {

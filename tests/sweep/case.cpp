@@ -85,6 +85,11 @@ Tensor make_input(const Case& one, std::size_t i, DType dtype) {
                                            : integer_values(input, count, one.key, stream, dtype);
     return tensor(values, input.shape, {.dtype = dtype});
   }
+  if (input.kind == SampleKind::codes || input.kind == SampleKind::f32) {
+    const bool codes = input.kind == SampleKind::codes;
+    return tensor(real_values(input, count, one.key, stream), input.shape,
+                  {.dtype = codes ? DType::f8_e4m3 : DType::f32});
+  }
   std::vector<double> values(count);
   const double limit = input.kind == SampleKind::mask ? 2 : input.high;
   for (std::size_t j = 0; j < count; ++j) values[j] = std::floor(unit(one.key, stream, j) * limit);
@@ -211,7 +216,7 @@ Tensor strided_copy(const Tensor& x, Stride stride) {
   }
   if (stride == Stride::spread) offset = 1;
   const NoGrad no_grad;
-  const Tensor base = full({extent + offset}, 1, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor base = full({extent + offset}, 1, {.device = x.device()}).to(x.dtype());
   const Tensor view = alias(base, x.shape(), strides, offset, true);
   view.copy_(x);
   return view;

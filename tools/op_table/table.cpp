@@ -75,6 +75,8 @@ std::string input_kind(const RegistryEntry& op, std::size_t i) {
     if (i < sample.inputs.size()) kinds.insert(sample.inputs[i].kind);
   }
   kinds.erase(SampleKind::absent);
+  if (kinds == std::set{SampleKind::codes}) return ": float8";
+  if (kinds == std::set{SampleKind::f32}) return ": f32";
   const bool index = kinds.count(SampleKind::index) != 0, mask = kinds.count(SampleKind::mask) != 0;
   if (kinds.size() != static_cast<std::size_t>(index) + static_cast<std::size_t>(mask)) return "";
   if (index) return mask ? ": i64 or bool" : ": i64";
