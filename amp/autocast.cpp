@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "mezzo/amp/detail/cast_log.h"
-#include "mezzo/amp/detail/float8_options.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/autograd/bind.h"
 #include "mezzo/autograd/half_copy.h"
@@ -32,7 +31,7 @@ struct State {
   struct Region {
     bool enabled = false;
     DType dtype = DType::bf16;
-    std::uint64_t float8 = 0;  ///< number of its float8 options (amp/detail/float8_options.h); 0: none
+    std::uint64_t float8 = 0;  ///< number of its float8 options (amp/float8.h); 0: none
   };
   std::array<Region, kDeviceTypeCount> regions{Region{false, DType::bf16, 0}, Region{false, DType::f16, 0}};
   bool cache = true;

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <mutex>
 
-#include "mezzo/amp/detail/float8_options.h"
 #include "mezzo/core/error.h"
 #include "mezzo/nn/call.h"
 #include "mezzo/nn/module.h"

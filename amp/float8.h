@@ -2,6 +2,7 @@
 // themselves are in ops/float8.h.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,21 @@ class Fp8Option : public std::optional<Fp8> {
   }
   Fp8Option(Fp8 fp8) : std::optional<Fp8>(std::move(fp8)) {}
 };
+
+namespace detail {
+
+/// The most different options that a process can have: open regions keep numbers of them.
+inline constexpr std::uint64_t kMostFloat8Options = 127;
+/// The number of these options, from 1 on; they live as long as the process. Throws: ValueError and
+/// DTypeError for options that make no sense, ValueError when there are too many.
+[[nodiscard]] std::uint64_t number_of(const Fp8& options);
+/// The options of a number; nullptr for 0.
+[[nodiscard]] const Fp8* float8_options(std::uint64_t number) noexcept;
+/// Why a weight's product stays in 16 bits under these options; empty: it runs in float8. Throws: ValueError
+/// when `skip` names a path that the model at work does not have.
+[[nodiscard]] std::string why_not_float8(const Fp8& options, std::int64_t n, std::int64_t k);
+
+}  // namespace detail
 
 // As amp::quantize_f8 and amp::dequantize_f8, too.
 using mezzo::dequantize_f8;

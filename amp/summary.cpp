@@ -8,7 +8,6 @@
 #include <set>
 
 #include "mezzo/amp/autocast.h"
-#include "mezzo/amp/detail/float8_options.h"
 
 namespace mezzo::amp {
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "mezzo/core/function.h"
-#include "mezzo/core/scaler_record.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/core/value.h"
 #include "mezzo/kernels/optim/optimizer.h"
+#include "mezzo/kernels/scaler/scaler_record.h"
 
 namespace mezzo::optim {
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <span>
 
-#include "mezzo/core/scaler_record.h"
+#include "mezzo/kernels/scaler/scaler_record.h"
 #include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "mezzo/core/scaler_record.h"
 #include "mezzo/kernels/math/math.h"
 #include "mezzo/kernels/optim/schedule_node.h"
+#include "mezzo/kernels/scaler/scaler_record.h"
 
 namespace mezzo::kernels {
 

@@ -4,8 +4,8 @@
 
 #include <span>
 
-#include "mezzo/core/scaler_record.h"
 #include "mezzo/kernels/device_kernel.h"
+#include "mezzo/kernels/scaler/scaler_record.h"
 #include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {

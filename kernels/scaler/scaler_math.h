@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "mezzo/core/host_device.h"
-#include "mezzo/core/scaler_record.h"
+#include "mezzo/kernels/scaler/scaler_record.h"
 
 namespace mezzo::kernels {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/core/scaler_record.h"
+#include "mezzo/kernels/scaler/scaler_record.h"
 #include "mezzo/ops/pointwise.h"
 
 namespace mezzo::optim {

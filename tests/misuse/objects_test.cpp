@@ -225,7 +225,12 @@ TEST(Misuse, OfBackwardAndObservers) {
 }
 
 TEST(Misuse, OfRegionsAndCapturedSteps) {
-  for (int dtype = 0; dtype < 10; ++dtype) {
+  for (int dtype = 0; dtype < static_cast<int>(kDTypeCount); ++dtype) {
+    const amp::Fp8 fp8{.gradients = static_cast<DType>(dtype), .max_n = -dtype, .skip = {"", "nothing"}};
+    expect_sound("Autocast, fp8", [&] {
+      const amp::Autocast region(Device::cpu(), DType::bf16, {.fp8 = fp8});
+      static_cast<void>(nn::Linear(16, 16)(ones({2, 16})));
+    });
     expect_sound("Autocast", [&] { amp::Autocast(Device::cpu(), static_cast<DType>(dtype)); });
     expect_sound("Autocast elsewhere", [&] { amp::Autocast(Device::cuda(99), static_cast<DType>(dtype)); });
   }

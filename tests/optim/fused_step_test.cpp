@@ -4,7 +4,7 @@
 #include <map>
 
 #include "mezzo/core/backend.h"
-#include "mezzo/core/scaler_record.h"
+#include "mezzo/kernels/scaler/scaler_record.h"
 #include "mezzo/core/threads.h"
 #include "mezzo/kernels/optim/cpu_update.h"
 #include "mezzo/optim/adam.h"

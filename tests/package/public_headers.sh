@@ -22,6 +22,7 @@ kernels/optim/optimizer.h
 kernels/optim/schedule_node.h
 kernels/pool/windows.h
 kernels/resample/grid_modes.h
+kernels/scaler/scaler_record.h
 kernels/view.h
 TEXT
 sh "$2/tools/public_headers.sh" "$2" program | sort >"$lists/program"
