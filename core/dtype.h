@@ -64,7 +64,9 @@ inline constexpr std::array<DType, kDTypeCount - 2> kComputeDTypes{
 [[nodiscard]] constexpr std::int64_t size_of(DType dtype) { return info(dtype).size; }
 [[nodiscard]] constexpr bool is_floating(DType dtype) { return info(dtype).kind == DTypeKind::floating; }
 [[nodiscard]] constexpr bool is_16bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-[[nodiscard]] constexpr bool is_float8(DType dtype) { return dtype >= DType::f8_e4m3; }
+[[nodiscard]] constexpr bool is_float8(DType dtype) {
+  return dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2;
+}
 
 namespace detail {
 [[noreturn, gnu::cold]] void refuse_float8(std::string_view op, DType dtype);

@@ -202,6 +202,8 @@ MISUSE_OPTIONS(GridSampleOptions, &GridSampleOptions::mode, &GridSampleOptions::
                &GridSampleOptions::align_corners);
 MISUSE_OPTIONS(AttentionOptions, &AttentionOptions::attn_mask, &AttentionOptions::dropout_p,
                &AttentionOptions::is_causal, &AttentionOptions::scale, &AttentionOptions::enable_gqa);
+MISUSE_OPTIONS(QuantizeF8Options, &QuantizeF8Options::dtype, &QuantizeF8Options::power_of_two,
+               &QuantizeF8Options::per_row);
 MISUSE_OPTIONS(ValueOptions, &ValueOptions::dtype, &ValueOptions::device, &ValueOptions::requires_grad);
 MISUSE_OPTIONS(TensorOptions, &TensorOptions::dtype, &TensorOptions::device, &TensorOptions::requires_grad);
 MISUSE_OPTIONS(Correction, &Correction::value);
