@@ -196,15 +196,17 @@ if(EXISTS "${mezzo_tests_dir}/registry_sweep.cpp")
   mezzo_gtest(registry_sweep sweep "${mezzo_tests_dir}/registry_sweep.cpp" ${sources})
 endif()
 
-# What goes another way on GPUs before compute capability 8.0: 7.5 has matrix units for f16 alone, 7.0 is taken without.
+# What goes another way on older GPUs: 8.6 has no float8, 7.5 has matrix units for f16 alone, 7.0 is taken without.
 if(MEZZO_CUDA_EMULATED)
   string(JOIN ":" filter CudaAttention.HeadsThatLieApart CudaAttention.MaskedAndDroppedHalves
-    CudaAttention.GradientsOneByOne CudaBf16* CudaGemm* CudaPlans* CudaConv.*Dtype* CudaConv.*Cudnn* CudaConv.*32*)
+    CudaAttention.GradientsOneByOne CudaBf16* CudaGemm* CudaPlans* CudaConv.*Dtype* CudaConv.*Cudnn* CudaConv.*32*
+    CudaFloat8*)
   add_test(NAME capability_70.cuda COMMAND test_cuda --gtest_filter=CudaAttention.HeadsThatLieApart:CudaBf16*)
   add_test(NAME capability_75.cuda COMMAND test_cuda "--gtest_filter=${filter}")
+  add_test(NAME capability_86.cuda COMMAND test_cuda --gtest_filter=CudaFloat8*)  # the last without float8 products
   add_test(NAME capability_75.sweep COMMAND registry_sweep --gtest_filter=*/matmul:*/linear:*/conv2d:*/lstm_cell)
   add_test(NAME capability_75.golden COMMAND golden_test "${mezzo_tests_dir}/goldens" --device cuda --strict)
-  foreach(capability 70 75)
+  foreach(capability 70 75 86)
     foreach(name cuda sweep golden)
       if(TEST capability_${capability}.${name})
         set_tests_properties(capability_${capability}.${name} PROPERTIES ENVIRONMENT

@@ -127,7 +127,8 @@ void dequantize_float8(const View& y, const View& codes, const View& inverse) {
     alignas(64) float wide[kPart];
     for (std::int64_t at = begin; at < end;) {
       const std::int64_t row = at / length, n = std::min({kPart, end - at, (row + 1) * length - at});
-      convert(static_cast<const std::byte*>(codes.data) + at, codes.dtype, wide, DType::f32, n);
+      convert(static_cast<const std::byte*>(codes.data) + at * size_of(codes.dtype), codes.dtype, wide,
+              DType::f32, n);
       run_isa<Scale>(wide, n, factors[row]);
       convert(wide, DType::f32, static_cast<std::byte*>(y.data) + at * size_of(y.dtype), y.dtype, n);
       at += n;

@@ -12,6 +12,7 @@
 #include "mezzo/kernels/cuda/bf16.h"
 #include "mezzo/kernels/cuda/copy.h"
 #include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/gemm/cuda_float8.h"
 #include "mezzo/kernels/gemm/cuda_lt.h"
 #include "mezzo/kernels/pointwise/cuda.h"
 #include "mezzo/kernels/reduce/cuda.h"
@@ -257,6 +258,7 @@ void gemm(Device device, const GemmArgs& given) {
   const bool empty = given.batch == 0 || given.m == 0 || given.n == 0,
              no_product = given.k == 0 || given.alpha == 0;
   const bool floating = !empty && !no_product && compute != DType::i64;
+  if (floating && is_float8_product(given)) return float8_gemm(device, given, compute);
   if (floating && floating_gemm(device, given, compute)) return;
   const GemmArgs args = spelled_out(device, given);
   if (floating) return static_cast<void>(floating_gemm(device, args, compute));

@@ -52,6 +52,10 @@ cudaDataType_t data_type(DType dtype) {
       return CUDA_R_16BF;
     case DType::f64:
       return CUDA_R_64F;
+    case DType::f8_e4m3:
+      return CUDA_R_8F_E4M3;
+    case DType::f8_e5m2:
+      return CUDA_R_8F_E5M2;
     default:
       return CUDA_R_32F;
   }
@@ -119,7 +123,7 @@ class Plan {
     a_ = layout(first, g.batch);
     b_ = layout(second, g.batch);
     c_ = layout(result, g.batch);
-    set_vector(g);  // the heuristic looks at its alignment
+    set_pointers(g);  // the heuristic looks at the alignment of the epilogue's
     const std::vector<Algorithm> best = algorithms(g, 1);
     found_ = !best.empty();
     if (found_) algorithm_ = best.front();
@@ -128,7 +132,8 @@ class Plan {
   /// Whether cuBLASLt has an algorithm for this product with its epilogue.
   [[nodiscard]] bool found() const { return found_; }
 
-  /// Puts the product into the stream. One at a time: the epilogue's vector is a field of the descriptor.
+  /// Puts the product into the stream. One at a time: the epilogue's vector and the scales are fields of the
+  /// descriptor.
   void run(const GemmArgs& g, const mezzo::cuda::Stream& stream) {
     const std::scoped_lock lock(mutex_);
     if (!timed_ && mezzo::cuda::benchmark() && !stream.is_capturing()) {
@@ -169,9 +174,12 @@ class Plan {
                   "cublasLtMatmulDescSetAttribute");
   }
 
-  void set_vector(const GemmArgs& g) {
+  void set_pointers(const GemmArgs& g) {
     void* const vector = epilogue_vector(g);
     if (vector != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
+    if (g.a_scale == nullptr) return;
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, g.b_scale);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, g.a_scale);
   }
 
   static Owned<cublasLtMatrixLayout_t> layout(const Operand& x, std::int64_t batch) {
@@ -209,9 +217,10 @@ class Plan {
     int found = 0;
     const cublasStatus_t status = blas_lt().heuristic(handle_, desc_.get(), a_.get(), b_.get(), c_.get(),
                                                       c_.get(), raw, wanted, result.data(), &found);
-    // There is a way without the epilogue, so whatever cuBLASLt has against it is no failure.
-    const bool optional =
-        epilogue_of(g) != CUBLASLT_EPILOGUE_DEFAULT && status == CUBLAS_STATUS_INVALID_VALUE;
+    // There is a way without the epilogue, and one without float8: whatever cuBLASLt has against them is no
+    // failure.
+    const bool optional = (epilogue_of(g) != CUBLASLT_EPILOGUE_DEFAULT || is_float8(g.a_dtype)) &&
+                          status == CUBLAS_STATUS_INVALID_VALUE;
     if (optional || status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
     check_blas_lt(status, "cublasLtMatmulAlgoGetHeuristic");
     result.resize(static_cast<std::size_t>(found));
@@ -222,7 +231,7 @@ class Plan {
   /// Puts the product into the stream with this algorithm, its result to `d`, which lies as C does.
   [[nodiscard]] cublasStatus_t start(const GemmArgs& g, void* d, const Algorithm& algorithm, void* workspace,
                                      const mezzo::cuda::Stream& stream) {
-    set_vector(g);
+    set_pointers(g);
     const float alpha32 = static_cast<float>(g.alpha), beta32 = static_cast<float>(g.beta);
     const bool wide = g.a_dtype == DType::f64;
     const void* const alpha = wide ? static_cast<const void*>(&g.alpha) : &alpha32;
@@ -283,7 +292,7 @@ class Plan {
 };
 
 /// All that an algorithm depends on.
-using Key = std::array<std::int64_t, 21>;
+using Key = std::array<std::int64_t, 22>;
 
 Key key_of(const GemmArgs& g, cublasComputeType_t compute, int device_index) {
   return {device_index,
@@ -306,7 +315,8 @@ Key key_of(const GemmArgs& g, cublasComputeType_t compute, int device_index) {
           alignment_of(g.a, g.a_dtype, g.a_batch_stride),
           alignment_of(g.b, g.b_dtype, g.b_batch_stride),
           alignment_of(g.c, g.c_dtype, g.c_batch_stride),
-          alignment_of(epilogue_vector(g), g.c_dtype, 0)};
+          alignment_of(epilogue_vector(g), g.c_dtype, 0),
+          static_cast<std::int64_t>(g.b_dtype)};
 }
 
 struct KnownPlans {
@@ -334,9 +344,10 @@ std::string text_of(const Key& key) {
   const auto dtype = [&](std::size_t at) { return to_string(static_cast<DType>(key[at])); };
   const std::int64_t batch = key[5], m = key[6], n = key[7], k = key[8];
   const bool batched = batch != 1;
+  const std::string operands = dtype(1) + (key[1] == key.back() ? "" : " and " + dtype(key.size() - 1));
   std::string text = to_string(Device::cuda(static_cast<int>(key[0]))) + " matmul " +
                      to_string(batched ? Shape{batch, m, k} : Shape{m, k}) + " x " +
-                     to_string(batched ? Shape{batch, k, n} : Shape{k, n}) + ", " + dtype(1) + " to " +
+                     to_string(batched ? Shape{batch, k, n} : Shape{k, n}) + ", " + operands + " to " +
                      dtype(2);
   if (key[3] == CUBLAS_COMPUTE_32F_FAST_TF32) text += " in TF32";
   if (key[4] == CUBLASLT_EPILOGUE_BIAS) text += ", with bias";

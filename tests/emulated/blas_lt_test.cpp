@@ -8,11 +8,14 @@
 #include "emulated/support.h"
 #include "emulated_cuda/blas_lt.h"
 #include "mezzo/core/float16.h"
+#include "mezzo/core/float8.h"
 
 namespace emulated_test {
 namespace {
 
 using mezzo::BFloat16;
+using mezzo::Float8E4M3;
+using mezzo::Float8E5M2;
 using mezzo::Half;
 using mezzo::kernels::cuda::blas_lt;
 
@@ -24,6 +27,10 @@ template <>
 constexpr cudaDataType_t kType<Half> = CUDA_R_16F;
 template <>
 constexpr cudaDataType_t kType<BFloat16> = CUDA_R_16BF;
+template <>
+constexpr cudaDataType_t kType<Float8E4M3> = CUDA_R_8F_E4M3;
+template <>
+constexpr cudaDataType_t kType<Float8E5M2> = CUDA_R_8F_E5M2;
 
 /// What a product is, by columns: op(A) is m x k, op(B) k x n.
 struct Spec {
@@ -298,6 +305,60 @@ TEST_F(BlasLt, AlgorithmsNeedAlignmentAndWorkspace) {
   EXPECT_EQ(all.run(1), CUBLAS_STATUS_SUCCESS);
   all.workspace_bytes = 1 << 20;
   EXPECT_EQ(all.run(0), CUBLAS_STATUS_INVALID_VALUE) << "B is not aligned as it was when it was asked for";
+}
+
+/// What float8 products have to be.
+const Spec kFloat8Spec{.m = 16, .n = 5, .k = 32, .transpose_a = true};
+
+TEST_F(BlasLt, Float8WithScalesInDeviceMemory) {
+  for (const bool bias : {false, true}) {
+    Spec spec = kFloat8Spec;
+    spec.padding = 16;
+    spec.alpha = 6;
+    if (bias) spec.epilogue = CUBLASLT_EPILOGUE_BIAS;
+    Product<Float8E4M3, BFloat16> x(spec);
+    x.s.alpha = 2;  // for the call; the scales make it 6
+    const float* const scales = to_device<float>({1.5F, 2.0F});
+    x.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales);
+    x.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales + 1);
+    ASSERT_EQ(x.choose(), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(x.run(x.found - 1), CUBLAS_STATUS_SUCCESS);
+    x.s.alpha = 6;
+    const std::vector<BFloat16> got = to_host(x.d, x.c_values.size());
+    for (int j = 0; j < 5; ++j) {
+      for (int i = 0; i < 16; ++i)
+        EXPECT_EQ(float(got[std::size_t(i + j * 32)]), float(BFloat16(float(x.exact(0, i, j)))));
+    }
+  }
+  Product<Float8E5M2, float> both_e5m2(kFloat8Spec);
+  EXPECT_EQ(both_e5m2.choose(), CUBLAS_STATUS_NOT_SUPPORTED);
+  Product<float, float> f32(Spec{});
+  f32.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, to_device<float>({1}));
+  EXPECT_EQ(f32.choose(), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_F(BlasLt, Float8ThatARealOneWouldRefuse) {
+  using Case = Product<Float8E4M3, float>;
+  const auto changed = [](const std::function<void(Spec&)>& change) {
+    Spec spec = kFloat8Spec;
+    change(spec);
+    return Case(spec).choose();
+  };
+  EXPECT_EQ(changed([](Spec&) {}), CUBLAS_STATUS_SUCCESS);
+  for (const auto& change : std::initializer_list<std::function<void(Spec&)>>{
+           [](Spec& x) { x.transpose_a = false; }, [](Spec& x) { x.transpose_b = true; },
+           [](Spec& x) { x.k = 24; }, [](Spec& x) { x.m = 6; }, [](Spec& x) { x.padding = 4; },
+           [](Spec& x) { x.batch = 2; }, [](Spec& x) { x.epilogue = CUBLASLT_EPILOGUE_BIAS; },
+           [](Spec& x) { x.epilogue = CUBLASLT_EPILOGUE_BGRADB; }})
+    EXPECT_EQ(changed(change), CUBLAS_STATUS_NOT_SUPPORTED);
+  Case odd(kFloat8Spec);
+  odd.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 8);
+  ASSERT_EQ(odd.choose(), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(odd.found, 0);
+  Case moved(kFloat8Spec);
+  ASSERT_EQ(moved.choose(), CUBLAS_STATUS_SUCCESS);
+  moved.a += 8;
+  EXPECT_EQ(moved.run(), CUBLAS_STATUS_INVALID_VALUE);
 }
 
 /// A product with something changed, before the heuristic or only for the call.

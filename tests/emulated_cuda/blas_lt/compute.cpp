@@ -26,6 +26,10 @@ DType dtype_of(cudaDataType_t type) {
       return DType::f16;
     case CUDA_R_16BF:
       return DType::bf16;
+    case CUDA_R_8F_E4M3:
+      return DType::f8_e4m3;
+    case CUDA_R_8F_E5M2:
+      return DType::f8_e5m2;
     default:
       return DType::f32;
   }
@@ -127,6 +131,9 @@ void store_result(const Call& call, std::int64_t index, const std::vector<T>& pr
   const DType wide = std::is_same_v<T, double> ? DType::f64 : DType::f32, type = dtype_of(p.d.type);
   const std::int64_t bytes = bytes_of(p.d.type);
   std::vector<T> bias(static_cast<std::size_t>(p.m)), column(static_cast<std::size_t>(p.m));
+  const float scale_a = p.desc.scale_a == nullptr ? 1 : *p.desc.scale_a,
+              scale_b = p.desc.scale_b == nullptr ? 1 : *p.desc.scale_b;
+  const T alpha = static_cast<T>(call.alpha) * static_cast<T>(scale_a * scale_b);
   const bool with_bias = p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS;
   if (with_bias) cpu::convert(p.desc.bias, type, bias.data(), wide, p.m);
   for (std::int64_t j = 0; j < p.n; ++j) {
@@ -138,7 +145,7 @@ void store_result(const Call& call, std::int64_t index, const std::vector<T>& pr
     for (std::int64_t i = 0; i < p.m; ++i) {
       T& x = column[static_cast<std::size_t>(i)];
       const T old = call.beta != 0 ? static_cast<T>(call.beta) * x : T(0);
-      T scaled = static_cast<T>(call.alpha) * product[static_cast<std::size_t>(j * p.m + i)];
+      T scaled = alpha * product[static_cast<std::size_t>(j * p.m + i)];
       if (call.beta != 0 && bytes == 2) {
         std::uint16_t bits = 0;
         cpu::convert(&scaled, wide, &bits, type, 1);

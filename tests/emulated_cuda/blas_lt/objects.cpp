@@ -67,6 +67,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
       return assign(desc->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return assign(desc->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return assign(desc->scale_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return assign(desc->scale_b, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }

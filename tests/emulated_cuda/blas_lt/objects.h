@@ -18,6 +18,7 @@ struct cublasLtMatmulDescOpaque_t {
   std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* bias = nullptr;
+  const float *scale_a = nullptr, *scale_b = nullptr;
 };
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type;

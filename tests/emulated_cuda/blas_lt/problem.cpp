@@ -24,9 +24,27 @@ cublasStatus_t check_layout(const cublasLtMatrixLayoutOpaque_t& x, std::int32_t 
   return x.leading < static_cast<std::int64_t>(x.rows) ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
 }
 
+/// Float8 as compute capability 9.0 has it: the operands' runs along k, everything at multiples of 16 bytes.
+/// (Of batches nothing is known, so there are none.)
+bool has_float8(const Problem& p) {
+  const cudaDataType_t out = p.d.type;
+  const bool types = is_float8(p.a.type) && is_float8(p.b.type) &&
+                     !(p.a.type == CUDA_R_8F_E5M2 && p.b.type == CUDA_R_8F_E5M2) && p.c.type == out &&
+                     (out == CUDA_R_32F || out == CUDA_R_16F || out == CUDA_R_16BF);
+  const bool epilogue = p.desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+                        (p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS && out != CUDA_R_32F);
+  if (compute_capability() < 89 || !types || !epilogue || p.desc.compute != CUBLAS_COMPUTE_32F ||
+      p.desc.scale != CUDA_R_32F || p.desc.transpose_a != CUBLAS_OP_T || p.desc.transpose_b != CUBLAS_OP_N)
+    return false;
+  const std::int64_t bytes = bytes_of(out);
+  return p.d.batch == 1 && p.k % 16 == 0 && p.m * bytes % 16 == 0 && p.a.leading % 16 == 0 &&
+         p.b.leading % 16 == 0 && p.c.leading * bytes % 16 == 0 && p.d.leading * bytes % 16 == 0;
+}
+
 /// The rows of cuBLASLt's table of types that mezzo needs.
 bool has_types(const Problem& p) {
   const cudaDataType_t in = p.a.type, out = p.d.type;
+  if (is_float8(in) || is_float8(p.b.type)) return has_float8(p);
   if (p.b.type != in || p.c.type != out) return false;
   const bool newer =
       in == CUDA_R_16BF || out == CUDA_R_16BF || p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -70,7 +88,9 @@ std::uint64_t fingerprint(const Problem& p) {
 
 }  // namespace
 
-std::int64_t bytes_of(cudaDataType_t type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
+std::int64_t bytes_of(cudaDataType_t type) {
+  return is_float8(type) ? 1 : type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+}
 
 cublasStatus_t describe(Problem& problem, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                         cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d) {
@@ -95,6 +115,8 @@ cublasStatus_t describe(Problem& problem, cublasLtMatmulDesc_t desc, cublasLtMat
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   if (p.d.batch > 1 && p.d.batch_offset == 0) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool scaled = desc->scale_a != nullptr || desc->scale_b != nullptr;
+  if (scaled && !(is_float8(p.a.type) && is_float8(p.b.type))) return CUBLAS_STATUS_INVALID_VALUE;
   return has_types(p) ? check_epilogue(p) : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -102,7 +124,7 @@ Algorithm algorithm(int id, const Problem& problem) {
   constexpr std::uint64_t kWorkspace[kAlgorithms] = {64 << 10, 4 << 10, 0};
   constexpr std::uint64_t kAlignment[kAlgorithms] = {16, 4, 1};
   Algorithm algo{kMagic, static_cast<std::uint64_t>(id), fingerprint(problem), kWorkspace[id],
-                 kAlignment[id]};
+                 is_float8(problem.a.type) ? 16 : kAlignment[id]};
   // Columns of the first have to start aligned too. For the matrices of a batch the preference answers.
   for (const auto* x : {&problem.a, &problem.b, &problem.c, &problem.d}) {
     if (id == 0 && x->leading * bytes_of(x->type) % 16 != 0) algo.alignment = 0;

@@ -18,6 +18,9 @@ cublasStatus_t describe(Problem& problem, cublasLtMatmulDesc_t desc, cublasLtMat
                         cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d);
 
 [[nodiscard]] std::int64_t bytes_of(cudaDataType_t type);
+[[nodiscard]] inline bool is_float8(cudaDataType_t type) {
+  return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
 [[nodiscard]] inline bool has_epilogue(const Problem& problem) {
   return problem.desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
 }

@@ -37,7 +37,9 @@ cublasStatus_t check_call(const Call& call, const Algorithm& algo) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   if (!on_device(call.a) || !on_device(call.b) || !on_device(call.d) || (reads_c && !on_device(call.c)) ||
-      (has_epilogue(p) && !on_device(p.desc.bias))) {
+      (has_epilogue(p) && !on_device(p.desc.bias)) ||
+      (p.desc.scale_a != nullptr && !on_device(p.desc.scale_a)) ||
+      (p.desc.scale_b != nullptr && !on_device(p.desc.scale_b))) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   if (algo.workspace > 0) {
@@ -56,6 +58,7 @@ double factor(const Problem& p, const void* value) {
 }
 
 const char* short_name(cudaDataType_t type) {
+  if (is_float8(type)) return type == CUDA_R_8F_E4M3 ? "f8_e4m3" : "f8_e5m2";
   return type == CUDA_R_64F ? "f64" : type == CUDA_R_16F ? "f16" : type == CUDA_R_16BF ? "bf16" : "f32";
 }
 

@@ -22,6 +22,8 @@ enum cudaDataType_t : int {
   CUDA_R_64F = 1,
   CUDA_R_16F = 2,
   CUDA_R_16BF = 14,
+  CUDA_R_8F_E4M3 = 28,
+  CUDA_R_8F_E5M2 = 29,
 };
 
 enum cublasComputeType_t : int {
@@ -40,6 +42,8 @@ enum cublasLtMatmulDescAttributes_t : int {
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
   CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+  CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
+  CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
 };
 
 enum cublasLtEpilogue_t : int {

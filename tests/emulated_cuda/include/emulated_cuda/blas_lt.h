@@ -9,6 +9,8 @@
 //   it adds them, unless the preference forbids that. Those that want a workspace overwrite all of it.
 // * Row sums (BGRADA, BGRADB) are of the operands as they are multiplied: rounded, in TF32.
 // * Batches of at most 65535.
+// * Float8 is compute capability 9.0's: op(A) = T, op(B) = N, no two e5m2, no bias for an f32 D, one matrix,
+//   runs and memory at multiples of 16 bytes. All else is NOT_SUPPORTED.
 #pragma once
 
 #include <atomic>

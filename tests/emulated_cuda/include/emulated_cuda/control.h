@@ -13,7 +13,7 @@
 // a device, -1 one without a driver, -N one where every call returns error N), MEZZO_EMULATED_MEMORY (bytes
 // of each device, 2 GiB), MEZZO_EMULATED_MULTIPROCESSORS (of each device, 2) and MEZZO_EMULATED_CAPABILITY
 // (compute capability times ten, 90; below 80 the devices and the stand-ins of libraries have no bf16 and no
-// TF32, and kernels go the ways of such GPUs).
+// TF32, below 89 no float8 products, and kernels go the ways of such GPUs).
 #pragma once
 
 #include <cstdint>
