@@ -196,7 +196,8 @@ Edge edge_to(const Tensor& tensor) {
   const Node& maker = *edge.node();
   if (maker.info.name.value != "to_dtype" || !is_floating(maker.edges[0].dtype)) return edge;
   const DType before = maker.edges[0].wanted;
-  if (!is_float8(edge.dtype) && promote(before, edge.dtype) != before) return edge;
+  const bool is_wide = !is_float8(before) && (is_float8(edge.dtype) || promote(before, edge.dtype) == before);
+  if (!is_wide) return edge;
   edge.wanted = before;
   if (maker.edges[0].leaf && is_leaf_cast(maker.info)) {
     edge.target = Ref<RefCounted>(maker.edges[0].target);

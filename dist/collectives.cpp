@@ -32,6 +32,7 @@ void require_writable(std::string_view op, const Tensor& tensor) {
 
 void require_reducible(std::string_view op, const Tensor& tensor, ReduceOp reduce) {
   const DType dtype = tensor.dtype();
+  require_compute_dtype(op, dtype);
   const bool is_taken =
       is_floating(dtype) || dtype == DType::i32 || dtype == DType::i64 || dtype == DType::u8;
   if (!is_taken) {

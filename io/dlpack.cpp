@@ -47,10 +47,13 @@ namespace {
 constexpr DLPackVersion kVersion{1, 1};
 constexpr std::uint64_t kReadOnly = 1;
 constexpr std::int32_t kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13;
-constexpr std::uint8_t kInt = 0, kUInt = 1, kFloat = 2, kBFloat = 4, kBool = 6;
+constexpr std::uint8_t kInt = 0, kUInt = 1, kFloat = 2, kBFloat = 4, kBool = 6, kFloat8E4M3 = 10,
+                       kFloat8E5M2 = 12;
 
 DLDataType shared_dtype(DType dtype) {
   const std::uint8_t code = dtype == DType::bf16      ? kBFloat
+                            : dtype == DType::f8_e4m3 ? kFloat8E4M3
+                            : dtype == DType::f8_e5m2 ? kFloat8E5M2
                             : is_floating(dtype)      ? kFloat
                             : dtype == DType::boolean ? kBool
                             : dtype == DType::u8      ? kUInt

@@ -17,8 +17,8 @@ namespace mezzo::io {
 [[nodiscard]] Tensor read_npy(const std::string& path);
 
 /// Writes the file that numpy.save writes, byte for byte, all or nothing (see AtomicFile): values row-major,
-/// from any device and layout. Throws: ValueError for an undefined tensor, DTypeError for bf16, which NumPy
-/// does not have, IoError for a path that cannot be written. Source: numpy.save.
+/// from any device and layout. Throws: ValueError for an undefined tensor, DTypeError for bf16 and float8,
+/// which NumPy does not have, IoError for a path that cannot be written. Source: numpy.save.
 void write_npy(const std::string& path, const Tensor& tensor);
 
 /// The arrays in a .npz file, stored or compressed, in the order of the file; names are without ".npy".

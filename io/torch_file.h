@@ -15,13 +15,13 @@ namespace mezzo::io {
 /// State dicts of models and optimizers, and dicts, lists and tuples of them with numbers, strings and None.
 /// Parameters are tensors that ask for no gradient; tensors that shared a storage share one again; sizes
 /// are tuples, dtypes and devices strings. With `mapped`, what is stored uncompressed (as torch.save does)
-/// and aligned to its elements shares the file's pages. Dtypes: float16, bfloat16, float32, float64, int8,
-/// int16, int32, int64, uint8, bool. Throws: IoError, naming the file and the byte of its pickle, for
-/// whatever is not in that list: a call or a reference of another name of Python's ("got a call of
-/// os.system"), other opcodes, tensors beyond their storage, more than 1,048,576 values or 128 levels, files
-/// of other versions of torch.save and TorchScript archives; and where the file is no sound zip archive. The
-/// sums of stored entries are not checked, as torch.load does not and torch.save can leave them out.
-/// OutOfMemoryError. Source: torch.load(path, weights_only=True, mmap=mapped).
+/// and aligned to its elements shares the file's pages. Dtypes: float16, bfloat16, float32, float64,
+/// float8_e4m3fn, float8_e5m2, int8, int16, int32, int64, uint8, bool. Throws: IoError, naming the file and
+/// the byte of its pickle, for whatever is not in that list: a call or a reference of another name of
+/// Python's ("got a call of os.system"), other opcodes, tensors beyond their storage, more than 1,048,576
+/// values or 128 levels, files of other versions of torch.save and TorchScript archives; and where the file
+/// is no sound zip archive. The sums of stored entries are not checked, as torch.load does not and torch.save
+/// can leave them out. OutOfMemoryError. Source: torch.load(path, weights_only=True, mmap=mapped).
 [[nodiscard]] TorchValue load_torch(const std::string& path, Device device = Device::cpu(),
                                     const LoadOptions& options = {});
 

@@ -25,10 +25,11 @@ constexpr std::string_view kTorchRoot = "archive/";
 /// The alignment that PyTorch gives storages, so that they can be mapped.
 constexpr std::size_t kTorchAlignment = 64;
 
+/// The type of PyTorch's storages of the dtype; float8 has none, and is named itself.
 std::string_view storage_name(DType dtype) {
   constexpr std::array<std::string_view, kDTypeCount> names{
-      "HalfStorage",  "BFloat16Storage", "FloatStorage", "DoubleStorage", "CharStorage",
-      "ShortStorage", "IntStorage",      "LongStorage",  "ByteStorage",   "BoolStorage"};
+      "HalfStorage", "BFloat16Storage", "FloatStorage", "DoubleStorage", "CharStorage",   "ShortStorage",
+      "IntStorage",  "LongStorage",     "ByteStorage",  "BoolStorage",   "float8_e4m3fn", "float8_e5m2"};
   return names[static_cast<std::size_t>(dtype)];
 }
 
@@ -42,15 +43,19 @@ class Pickler {
   }
 
   void add(const std::string& name, const Tensor& tensor, std::size_t key) {
+    const bool is_typed = !is_float8(tensor.dtype());
     put_string(name);
-    put_name("torch._utils", "_rebuild_tensor_v2");
+    put_name("torch._utils", is_typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
     put(PickleCode::mark);
     put(PickleCode::mark);
     put_string("storage");
-    put_name("torch", storage_name(tensor.dtype()));
+    if (is_typed)
+      put_name("torch", storage_name(tensor.dtype()));
+    else
+      put_name("torch.storage", "UntypedStorage");
     put_string(std::to_string(key));
     put_string("cpu");
-    put_integer(tensor.numel());
+    put_integer(tensor.numel());  // of a storage without a type the bytes, of which float8 has one each
     put(PickleCode::tuple);
     put(PickleCode::binpersid);
     put_integer(0);
@@ -60,6 +65,7 @@ class Pickler {
     put_name("collections", "OrderedDict");
     put(PickleCode::empty_tuple);
     put(PickleCode::reduce);
+    if (!is_typed) put_name("torch", storage_name(tensor.dtype()));
     put(PickleCode::tuple);
     put(PickleCode::reduce);
   }

@@ -18,9 +18,9 @@ struct ToDTypeAttrs {
   }
 };
 
-/// y = x in another dtype, rounded once to nearest even; float to integer truncates (NaN: 0, out of range:
-/// nearest); anything to bool is x != 0. Same shape and device, dense in x's memory format. The gradient
-/// returns in x's dtype. The same handle when the dtype fits already.
+/// y = x in another dtype, rounded once to nearest even (f8_e4m3: a number beyond 448 is 448, infinity NaN);
+/// float to integer truncates (NaN: 0, out of range: nearest); anything to bool is x != 0. Same shape and
+/// device, dense in x's memory format. The gradient returns in x's dtype. No copy where the dtype fits.
 [[nodiscard]] Tensor to(const Tensor& x, DType dtype);
 /// The descriptor behind `to`; autocast records its cached casts with it.
 [[nodiscard]] const Op<ToDTypeAttrs>& to_dtype_descriptor();

@@ -66,7 +66,7 @@ namespace mezzo {
 
 // --- inf and NaN (pointwise/rounding.cu)
 
-/// Bool tensors; integers and bools are finite.
+/// Bool tensors; integers and bools are finite. Dtypes: any, float8 too.
 [[nodiscard]] Tensor isnan(const Tensor& x);
 [[nodiscard]] Tensor isinf(const Tensor& x);
 [[nodiscard]] Tensor isfinite(const Tensor& x);

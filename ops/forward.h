@@ -38,8 +38,9 @@ inline void require_defined(std::string_view op, const Tensor& tensor) {
   throw ValueError(op, "a tensor", "an undefined one", "an absent tensor has no values");
 }
 
-/// Throws: DTypeError unless the tensor is floating.
+/// Throws: DTypeError unless the tensor is floating, and for float8.
 inline void require_floating(std::string_view op, const Tensor& tensor) {
+  require_compute_dtype(op, tensor.dtype());
   if (is_floating(tensor.dtype())) return;
   throw DTypeError(op, "a floating tensor", to_string(tensor.dtype()), "convert it with to(DType::f32)");
 }

@@ -48,6 +48,7 @@ std::vector<Tensor> gradients_of(std::string_view op, std::span<const Tensor> pa
       throw ValueError(op, "defined parameters", "an undefined tensor", "leave absent ones out");
     const Tensor& gradient = autograd::locked_grad(parameter);
     if (!gradient.defined()) continue;
+    require_compute_dtype(op, gradient.dtype());
     require_own_memory(op, gradient, "a gradient");
     gradients.push_back(gradient);
   }
@@ -75,6 +76,7 @@ Tensor total_norm(std::string_view op, std::span<const Tensor> tensors, double n
   const bool needs_elements = norm_type < 0 || norm_type == std::numeric_limits<double>::infinity();
   DType dtype = DType::f32;
   for (const Tensor& tensor : tensors) {
+    require_compute_dtype(op, tensor.dtype());
     if (!is_floating(tensor.dtype()))
       throw DTypeError(op, "floating tensors", to_string(tensor.dtype()), "leave others out");
     if (needs_elements && tensor.numel() == 0) {
@@ -141,6 +143,7 @@ void clip_grads_with_norm_(TensorList parameters, double max_norm, const Tensor&
     throw ValueError(op, "a total norm", "an undefined tensor", "pass the result of get_total_norm");
   if (total_norm.numel() != 1)
     throw ShapeError(op, "a total norm of one element", to_string(total_norm.shape()), "pass a scalar");
+  require_compute_dtype(op, total_norm.dtype());
   if (!is_floating(total_norm.dtype())) {
     throw DTypeError(op, "a floating total norm", to_string(total_norm.dtype()),
                      "pass the result of get_total_norm");

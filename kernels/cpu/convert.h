@@ -12,7 +12,7 @@ namespace mezzo::kernels::cpu {
 /// dst[i] = src[i] as `to`, for i in [0, n). Contiguous arrays that do not overlap. Serial: callers tile and
 /// thread it. The rules, for every pair of dtypes:
 ///  * to a floating dtype: one rounding, to nearest even (f64 and i64 go to 16 bits directly, not through
-///    f32). Overflow gives infinity, subnormals are kept, a NaN stays a quiet NaN with its sign.
+///    f32). Overflow gives infinity (e4m3: 448), subnormals are kept, NaN stays quiet NaN of its sign.
 ///  * floating to integer: truncated towards 0. NaN gives 0, out of range gives the nearest value of the
 ///    dtype (C++ leaves both undefined; PyTorch gives whatever the processor does).
 ///  * integer to integer: modulo 2^bits, as in C++.

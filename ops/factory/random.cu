@@ -91,7 +91,6 @@ template <class Distribution>
 void sample_into(std::string_view op, const Tensor& x, const Distribution& distribution,
                  Generator& generator) {
   require_floating(op, x);
-  require_compute_dtype(op, x.dtype());
   check(op, distribution);
   const bool is_f64 = x.dtype() == DType::f64;
   const kernels::RandomWords words = draw(op, generator, x.numel(), is_f64 ? 2 : 1, x.device());
@@ -175,6 +174,7 @@ Tensor randn_like(const Tensor& x, Generator& generator) {
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const ValueOptions& options,
                Generator& generator) {
   const DType dtype = options.dtype.value_or(DType::i64);
+  require_compute_dtype("randint", dtype);
   const std::string got = std::string("[") + std::to_string(low) + ", " + std::to_string(high) + ")";
   if (low >= high) throw ValueError("randint", "low < high", got, "high itself is never drawn");
   if (!holds(dtype, low, high - 1)) {
@@ -203,6 +203,7 @@ Tensor random_mask(double probability, const Shape& shape, Device device, Genera
 
 Tensor randperm(std::int64_t n, const ValueOptions& options, Generator& generator) {
   if (n < 0) throw ValueError("randperm", "a count of at least 0", std::to_string(n), "check the count");
+  require_compute_dtype("randperm", options.dtype.value_or(DType::i64));
   if (options.dtype && n > 0 && !holds(*options.dtype, 0, n - 1)) {
     throw ValueError("randperm", "integers that " + to_string(*options.dtype) + " holds exactly",
                      "0 .. " + std::to_string(n - 1), "use a wider dtype");

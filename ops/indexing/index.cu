@@ -261,6 +261,7 @@ const Registered index_put_registered{index_put_op};
 }  // namespace
 
 void ops::index_put_into(const Tensor& x, std::span<const Tensor> indices, const Tensor& values) {
+  require_compute_dtype("index_put_", x.dtype());
   require_own_memory("index_put_", x);
   require_one_dtype("index_put_", x, values);
   require_device("index_put_", x, values);

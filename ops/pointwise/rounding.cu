@@ -4,6 +4,7 @@
 
 #include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/kernels/pointwise/cpu_quotient.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise/common.h"
 
@@ -223,6 +224,11 @@ constexpr Op<NoAttrs> isnan_op = test_op<IsNanFn>("isnan"), isinf_op = test_op<I
 constexpr Op<NoAttrs> isfinite_op = test_op<IsFiniteFn>("isfinite");
 const Registered test_registered[]{Registered{isnan_op}, Registered{isinf_op}, Registered{isfinite_op}};
 
+/// op(x). Float8 is widened, which is exact and keeps what is not finite.
+Tensor bind_test(const Op<NoAttrs>& op, const Tensor& x) {
+  return x.defined() && is_float8(x.dtype()) ? bind(op, {to(x, DType::f32)}) : bind(op, {x});
+}
+
 // --- nan_to_num
 
 struct NanToNumAttrs {
@@ -278,9 +284,9 @@ Tensor remainder(const Tensor& a, const Tensor& b) { return bind(kRestOp<Roundin
 Tensor remainder(const Tensor& x, Scalar s) { return bind(kRestOfNumberOp<RoundingMode::floor>, {x}, {s}); }
 Tensor fmod(const Tensor& a, const Tensor& b) { return bind(kRestOp<RoundingMode::trunc>, {a, b}); }
 Tensor fmod(const Tensor& x, Scalar s) { return bind(kRestOfNumberOp<RoundingMode::trunc>, {x}, {s}); }
-Tensor isnan(const Tensor& x) { return bind(isnan_op, {x}); }
-Tensor isinf(const Tensor& x) { return bind(isinf_op, {x}); }
-Tensor isfinite(const Tensor& x) { return bind(isfinite_op, {x}); }
+Tensor isnan(const Tensor& x) { return bind_test(isnan_op, x); }
+Tensor isinf(const Tensor& x) { return bind_test(isinf_op, x); }
+Tensor isfinite(const Tensor& x) { return bind_test(isfinite_op, x); }
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
   return bind(nan_to_num_op, {x}, {nan, posinf, neginf});
 }

@@ -28,6 +28,9 @@ bool equal(const Tensor& a, const Tensor& b) {
   ops::require_defined("equal", a);
   ops::require_defined("equal", b);
   const NoGrad no_grad;
+  if (a.dtype() == b.dtype() && is_float8(a.dtype())) return equal(to(a, DType::f32), to(b, DType::f32));
+  require_compute_dtype("equal", a.dtype());
+  require_compute_dtype("equal", b.dtype());
   return a.shape() == b.shape() && all(eq(a, b)).item<bool>();
 }
 
@@ -38,6 +41,8 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool 
     throw ValueError("isclose", "tolerances of at least 0",
                      "rtol " + std::to_string(rtol) + ", atol " + std::to_string(atol), "leave them out");
   }
+  require_compute_dtype("isclose", a.dtype());
+  require_compute_dtype("isclose", b.dtype());
   const NoGrad no_grad;
   const DType dtype = distance_dtype(a, b);
   const Tensor x = to(a, dtype), y = to(b, dtype);

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -196,9 +198,10 @@ TEST(Tensor, RequiresGradOnlyWhenAskedFor) {
 // --- values on the host
 
 TEST(Item, ReadsOneElementOfAnyDTypeAndPlace) {
-  for (const DType dtype : kComputeDTypes) EXPECT_EQ(full({1, 1}, 1, {.dtype = dtype}).item(), 1);
+  for (const DType dtype : kAllDTypes) EXPECT_EQ(ones({1, 1}).to(dtype).item(), 1);
   EXPECT_EQ(full({}, 9007199254740993, {.dtype = DType::i64}).item<std::int64_t>(), 9007199254740993);
   EXPECT_EQ(full({}, 2.5).item<float>(), 2.5F);
+  EXPECT_EQ(tensor(Float8E4M3(-3.5F)).item<Float8E4M3>(), Float8E4M3(-3.5F));
   EXPECT_EQ(full({}, true, {.dtype = DType::boolean}).item_scalar().kind(), DTypeKind::boolean);
   const Tensor x = tensor({1.0, 2.0, 3.0, 4.0}, {2, 2});
   EXPECT_EQ(select(select(x, 1, 1), 0, 0).item(), 2);
@@ -238,6 +241,37 @@ TEST(ToVector, FollowsStridesAndConverts) {
   EXPECT_EQ(slice(x, 1, 0, 3, 2).to_vector<int>(), (std::vector<int>{1, 3, 4, 6}));
   EXPECT_EQ(permute(reshape(arange(8), {2, 2, 2}), {1, 2, 0}).to_vector<int>(),
             (std::vector<int>{0, 4, 1, 5, 2, 6, 3, 7}));
+}
+
+template <class T>
+void check_float8_patterns() {
+  std::vector<T> patterns;
+  for (int i = 0; i < 256; ++i) patterns.push_back(T::from_bits(static_cast<std::uint8_t>(i)));
+  const Tensor x = from_data(std::span<const T>(patterns), {2, 128});
+  EXPECT_EQ(x.dtype(), dtype_of<T>);
+  EXPECT_TRUE(std::ranges::equal(x.data<T>(), patterns));
+  EXPECT_THROW((void)x.data<std::uint8_t>(), DTypeError);
+  const std::vector<double> got = x.to_vector<double>();
+  for (std::size_t i = 0; i < 256; ++i) {
+    const auto want = static_cast<double>(patterns[i]);
+    EXPECT_TRUE(got[i] == want || (std::isnan(got[i]) && std::isnan(want))) << i;
+  }
+  // Of host values: the dtype is theirs unless another is asked for.
+  const std::vector<T> two{T(1.5F), T(-8.0F)};
+  const Tensor of_two = tensor(two), wide = tensor(two, DType::f32),
+               of_doubles = tensor({1.5, -8.0}, x.dtype());
+  EXPECT_EQ(of_two.dtype(), dtype_of<T>);
+  EXPECT_EQ(wide.dtype(), DType::f32);
+  for (const Tensor& y : {of_two, wide, of_doubles})
+    EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{1.5F, -8.0F}));
+  const Tensor shared = from_span(std::span(patterns), {256});
+  shared.mutable_data<T>()[0] = T(1.0F);
+  EXPECT_EQ(patterns[0], T(1.0F));
+}
+
+TEST(Float8Tensor, HoldsItsPatternsAndGivesTheirValues) {
+  check_float8_patterns<Float8E4M3>();
+  check_float8_patterns<Float8E5M2>();
 }
 
 TEST(ToVector, OfNumbersWithoutAnIntegerFollowsTheCastRules) {
@@ -288,6 +322,10 @@ TEST(Printing, IsPyTorchsWithShapeAndDtype) {
   EXPECT_EQ(to_string(tensor({0.0, -0.0, 5.0})), as_torch("[0., -0., 5.]", "shape=[3], dtype=f32"));
   EXPECT_EQ(to_string(tensor({-1.5, 100.25}, DType::f16)),
             as_torch("[ -1.5000, 100.2500]", "shape=[2], dtype=f16"));
+  EXPECT_EQ(to_string(tensor({1.0, 2.5, -448.0, std::nan("")}, DType::f8_e4m3)),
+            as_torch("[   1.0000,    2.5000, -448.0000,       nan]", "shape=[4], dtype=f8_e4m3"));
+  EXPECT_EQ(to_string(tensor({INFINITY, 57344.0, 1e-5}, DType::f8_e5m2)),
+            as_torch("[       inf, 5.7344e+04, 1.5259e-05]", "shape=[3], dtype=f8_e5m2"));
   EXPECT_EQ(to_string(zeros({2, 0})), "tensor([], shape=[2, 0], dtype=f32)");
   EXPECT_EQ(to_string(zeros({1}, {.requires_grad = true})),
             "tensor([0.], shape=[1], dtype=f32, requires_grad=true)");

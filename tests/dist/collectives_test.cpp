@@ -176,6 +176,7 @@ TEST(Collectives, RefusalsNameWhatIsWrong) {
                  AutogradError);
     EXPECT_THROW(dist::all_reduce(zeros({2}, {.dtype = DType::i64}), ReduceOp::mean, options), DTypeError);
     EXPECT_THROW(dist::all_reduce(zeros({2}, {.dtype = DType::boolean}), ReduceOp::sum, options), DTypeError);
+    EXPECT_THROW(dist::all_reduce(zeros({2}).to(DType::f8_e4m3), ReduceOp::sum, options), DTypeError);
     EXPECT_THROW(dist::broadcast(zeros({2}), 2, options), ValueError);
     EXPECT_THROW(dist::all_gather(zeros({3}), zeros({2}), options), ShapeError);
     EXPECT_THROW(dist::all_gather(zeros({4}, {.dtype = DType::f64}), zeros({2}), options), DTypeError);

@@ -20,6 +20,7 @@ struct Kind {
 constexpr std::array kKinds{
     Kind{"op", run_op},
     Kind{"convert", run_convert},
+    Kind{"convert_f8", run_convert_f8},
     Kind{"clip", run_clip},
     Kind{"gradscaler_unscale", run_unscale},
     Kind{"gradscaler_steps", run_scaler_steps},

@@ -12,6 +12,7 @@ namespace mezzo::golden {
 // pass) otherwise.
 void run_op(const CaseFile& file, std::size_t index);
 void run_convert(const CaseFile& file, std::size_t index);
+void run_convert_f8(const CaseFile& file, std::size_t index);
 void run_clip(const CaseFile& file, std::size_t index);
 void run_unscale(const CaseFile& file, std::size_t index);
 void run_scaler_steps(const CaseFile& file, std::size_t index);

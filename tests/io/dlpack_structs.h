@@ -15,7 +15,9 @@ typedef enum {
   kDLFloat = 2,
   kDLBfloat = 4,
   kDLComplex = 5,
-  kDLBool = 6
+  kDLBool = 6,
+  kDLFloat8_e4m3fn = 10,
+  kDLFloat8_e5m2 = 12
 } DLDataTypeCode;
 typedef struct {
   std::uint8_t code, bits;

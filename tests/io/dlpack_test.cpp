@@ -76,6 +76,20 @@ TEST(Dlpack, EveryDtypeComesBack) {
   EXPECT_EQ(from_dlpack(to_dlpack(tensor(5.0))).item(), 5);
 }
 
+TEST(Dlpack, Float8HasCodesOfItsOwn) {
+  for (const auto& [dtype, code] :
+       {std::pair{DType::f8_e4m3, kDLFloat8_e4m3fn}, std::pair{DType::f8_e5m2, kDLFloat8_e5m2}}) {
+    DLManagedTensorVersioned* const shared = to_dlpack(tensor({1.5, -2.0}, dtype));
+    EXPECT_EQ(shared->dl_tensor.dtype.code, code);
+    EXPECT_EQ(shared->dl_tensor.dtype.bits, 8);
+    shared->deleter(shared);
+  }
+  // Other formats of 8 bits: e4m3fnuz is 11.
+  Old foreign;
+  foreign.managed.dl_tensor.dtype = {11, 8, 1};
+  EXPECT_THROW(static_cast<void>(from_dlpack(&foreign.managed)), DTypeError);
+}
+
 TEST(Dlpack, TakesMemoryOverAndGivesItBackOnce) {
   New foreign;
   {

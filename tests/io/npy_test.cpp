@@ -219,6 +219,11 @@ TEST_F(Npy, WhatCannotBeWrittenLeavesTheFormerFile) {
             }),
             "write_npy: expected a dtype that NumPy has, got bf16; convert it with .to(DType::f32)");
   EXPECT_EQ(message_of<DTypeError>([&] {
+              write_npy(path("a.npy"), tensor({1.0, 2.0}, DType::f8_e4m3));
+              return 0;
+            }),
+            "write_npy: expected a dtype that NumPy has, got f8_e4m3; convert it with .to(DType::f32)");
+  EXPECT_EQ(message_of<DTypeError>([&] {
               write_npz(path("a.npy"), {{"w", ones({2}, {.dtype = DType::bf16})}});
               return 0;
             }),

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
@@ -61,6 +64,27 @@ TEST_F(TensorFiles, EveryDTypeComesBack) {
   }
   EXPECT_EQ(SafeTensors::open(path()).at("bf16").dtype, "BF16") << "as the format spells it";
   EXPECT_EQ(SafeTensors::open(path()).at("bool").dtype, "BOOL");
+  EXPECT_EQ(SafeTensors::open(path()).at("f8_e4m3").dtype, "F8_E4M3");
+  EXPECT_EQ(SafeTensors::open(path()).at("f8_e5m2").dtype, "F8_E5M2");
+}
+
+TEST_F(TensorFiles, EveryPatternOfFloat8ComesBack) {
+  std::array<std::uint8_t, 256> patterns{};
+  std::iota(patterns.begin(), patterns.end(), std::uint8_t{0});
+  TensorFile::NamedTensors all{{"f32", ones({3})}};
+  for (const DType dtype : {DType::f8_e4m3, DType::f8_e5m2}) {
+    all.emplace_back(to_string(dtype), empty({16, 16}, dtype));
+    std::memcpy(all.back().second.impl().data(), patterns.data(), patterns.size());
+  }
+  save(all, path());
+  for (const bool mapped : {false, true}) {
+    const TensorFile::NamedTensors loaded = load(path(), Device::cpu(), {.mapped = mapped});
+    ASSERT_EQ(loaded.size(), 3U);
+    for (std::size_t i = 1; i < 3; ++i) {
+      EXPECT_EQ(loaded[i].second.dtype(), all[i].second.dtype());
+      EXPECT_EQ(std::memcmp(loaded[i].second.impl().data(), patterns.data(), patterns.size()), 0);
+    }
+  }
 }
 
 TEST_F(TensorFiles, EveryLayoutAndDeviceComesBackRowMajor) {

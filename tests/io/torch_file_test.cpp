@@ -219,8 +219,8 @@ TEST_F(TorchFile, OtherFilesAreRefused) {
             "torch.nn.modules.activation.ReLU at "
             "byte 16 of data.pkl; save a state dict: torch.save(model.state_dict(), path)");
   const std::string dtypes =
-      "expected tensors of float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8 or bool, "
-      "got ";
+      "expected tensors of float32, float64, float16, bfloat16, float8_e4m3fn, float8_e5m2, int64, int32, "
+      "int16, int8, uint8 or bool, got ";
   const std::string fix = " of data.pkl; convert it before it is saved, as tensor.to(torch.float32) does";
   EXPECT_EQ(refusal("refused_complex.pt"), dtypes + "torch.ComplexFloatStorage at byte 117" + fix);
   EXPECT_EQ(refusal("refused_uint16.pt"), dtypes + "torch.uint16 at byte 184" + fix);
@@ -335,6 +335,27 @@ TEST_F(TorchFile, WhatIsSavedComesBack) {
   EXPECT_EQ(load_torch(path("a.pt")).size(), all.size());
 }
 
+TEST_F(TorchFile, Float8IsWrittenAsPyTorchWritesIt) {
+  // Its pickle of such a dict, without the memo, which mezzo does not write.
+  using namespace pickle;
+  const std::string storage = "(" + text("storage") + name("torch.storage", "UntypedStorage") + text("0") +
+                              text("cpu") + integer(2) + "tQ";
+  const std::string expected = begin() + "}(" + text("w") + name("torch._utils", "_rebuild_tensor_v3") + "(" +
+                               storage + integer(0) + "(" + integer(2) + "t(" + integer(1) + "t\x89" +
+                               name("collections", "OrderedDict") + ")R" + name("torch", "float8_e5m2") +
+                               "tRu.";
+  save_torch({{"w", tensor({1.0, -2.0}, DType::f8_e5m2)}}, path("a.pt"));
+  detail::ZipReader archive(path("a.pt"), "test");
+  const auto content = [&](const std::string& entry) {
+    const detail::ZipEntry* const found = archive.find("archive/" + entry);
+    std::string bytes(found->size, '\0');
+    archive.open(*found)->read(std::as_writable_bytes(std::span(bytes)));
+    return bytes;
+  };
+  EXPECT_EQ(content("data.pkl"), expected);
+  EXPECT_EQ(content("data/0"), "\x3C\xC0");
+}
+
 TEST_F(TorchFile, PyTorchReadsWhatIsSaved) {
   const char* const python =
       std::getenv("MEZZO_TEST_PYTHON");  // one with PyTorch, in the project's own checks
@@ -353,10 +374,11 @@ TEST_F(TorchFile, PyTorchReadsWhatIsSaved) {
                               "', weights_only=True, mmap=mmap)\n"
                               " n = dict(f16='float16', bf16='bfloat16', f32='float32', f64='float64', "
                               "i8='int8', i16='int16', i32='int32', "
-                              "i64='int64', u8='uint8', bool='bool')\n"
-                              " want = torch.arange(6).reshape(2, 3) * 3\n"
-                              " assert all(d[k].dtype == getattr(torch, v) and torch.equal(d[k], "
-                              "want.to(d[k].dtype)) for k, v in n.items())\n"
+                              "i64='int64', u8='uint8', bool='bool', f8_e4m3='float8_e4m3fn', "
+                              "f8_e5m2='float8_e5m2')\n"
+                              " want = (torch.arange(6).reshape(2, 3) * 3).float()\n"
+                              " assert all(d[k].dtype == getattr(torch, v) and torch.equal(d[k].float(), "
+                              "want.to(d[k].dtype).float()) for k, v in n.items())\n"
                               " assert list(d) == list(n) + ['tied', 'none', 'scalar'] and d['none'].shape "
                               "== (0, 3) and d['scalar'] == 2.5\n"
                               " assert d['tied'].data_ptr() == d['f32'].data_ptr()\n";

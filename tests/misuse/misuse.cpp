@@ -110,8 +110,10 @@ Tensor draw_tensor(Draw& draw) {
   const Shape shape = draw.of(shapes);
   const DType dtype = draw.once_in(3) ? Drawn<DType>::from(draw) : DType::f32;
   draw.shown += " " + to_string(dtype) + to_string(shape);
-  Tensor x = full(shape, draw.of<double>({0.0, 1.0, 0.5, 2.0, -1.0}), {.dtype = dtype});
-  if (draw.once_in(8)) x = full(shape, draw.of<Scalar>({kMax, kMin, kNan, kInf}), {.dtype = dtype});
+  const DType filled = is_float8(dtype) ? DType::f32 : dtype;
+  Tensor x = full(shape, draw.of<double>({0.0, 1.0, 0.5, 2.0, -1.0}), {.dtype = filled});
+  if (draw.once_in(8)) x = full(shape, draw.of<Scalar>({kMax, kMin, kNan, kInf}), {.dtype = filled});
+  x = to(x, dtype);
   if (draw.once_in(8) && shape.size() > 1) x = transpose(x, 0, 1);
   if (draw.once_in(5) && is_floating(dtype)) return x.detach().requires_grad_();
   return x;

@@ -66,7 +66,7 @@ struct Drawn<Scalar> {
 };
 template <>
 struct Drawn<DType> {
-  static DType from(Draw& draw) { return static_cast<DType>(draw.below(10)); }
+  static DType from(Draw& draw) { return kAllDTypes[draw.below(kDTypeCount)]; }
 };
 template <>
 struct Drawn<Device> {

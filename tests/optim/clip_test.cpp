@@ -269,6 +269,12 @@ TEST(ClipGrad, BadInputIsRefusedAndNothingHasChanged) {
   EXPECT_THROW(static_cast<void>(get_total_norm(std::vector<Tensor>{ones({2}, {.dtype = DType::i64})})),
                DTypeError);
   EXPECT_THROW(static_cast<void>(get_total_norm(std::vector<Tensor>{Tensor()})), ValueError);
+  const Tensor narrow = ones({2}).to(DType::f8_e5m2).requires_grad_();
+  narrow.set_grad(ones({2}).to(DType::f8_e5m2));
+  EXPECT_THROW(static_cast<void>(get_total_norm(narrow.grad())), DTypeError);
+  EXPECT_THROW(static_cast<void>(clip_grad_norm_(narrow, 1)), DTypeError);
+  EXPECT_THROW(clip_grad_value_(narrow, 0.5), DTypeError);
+  EXPECT_THROW(clip_grads_with_norm_(parameters, 1, ones({}).to(DType::f8_e4m3)), DTypeError);
   EXPECT_EQ(parameters[0].grad().to_vector<double>(), (std::vector<double>{3, -4}));
   const Tensor shared = zeros({3}, {.requires_grad = true});
   shared.set_grad(expand(ones({1}), {3}));

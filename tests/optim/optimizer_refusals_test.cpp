@@ -134,6 +134,11 @@ TEST_P(OptimizerRefusals, GroupsThatCannotBeAdded) {
   refuses<AutogradError>(add({{"", other * 2.0}}), {op + "leaf parameters"});
   refuses<DTypeError>(add({{"", ones({2}, {.dtype = DType::i64})}}), {op + "floating parameters, got i64"});
   refuses<ShapeError>(add({{"", alias(other, {3}, {0}, 0, false)}}), {op, "strides [0]"});
+  for (const DType dtype : {DType::f8_e4m3, DType::f8_e5m2}) {
+    const Tensor narrow = ones({2}).to(dtype).requires_grad_();
+    refuses<DTypeError>(add({{"", narrow}}), {op, "got " + to_string(dtype) + ", which is for storage"});
+    EXPECT_THROW((void)GetParam().make({narrow}), DTypeError);
+  }
 }
 
 TEST_P(OptimizerRefusals, AnAddedGroupHasItsOwnOptionsAndStartsAnew) {

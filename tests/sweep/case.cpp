@@ -216,7 +216,7 @@ Tensor strided_copy(const Tensor& x, Stride stride) {
   }
   if (stride == Stride::spread) offset = 1;
   const NoGrad no_grad;
-  const Tensor base = full({extent + offset}, 1, {.device = x.device()}).to(x.dtype());
+  const Tensor base = to(full({extent + offset}, 1, {.device = x.device()}), x.dtype());  // float8 too
   const Tensor view = alias(base, x.shape(), strides, offset, true);
   view.copy_(x);
   return view;

@@ -27,6 +27,9 @@ void check_low_precision(const Case& one, Findings& findings);
 /// Integers and bools, where the op takes them: exactly what f64 gives, modulo the dtype's range.
 void check_integers(const Case& one, Findings& findings);
 
+/// Float8 inputs: moved and cast as they are by the ops that say so, refused in one line by all others.
+void check_float8(const Case& one, Findings& findings);
+
 /// Inside an enabled region: the result dtype of the category, and the bits of manual casts. This and the
 /// next two on the CPU, and on a CUDA device if there is one.
 void check_autocast(const Case& one, Findings& findings);

@@ -22,6 +22,7 @@ enum class Check : std::uint8_t {
   f32,
   low_precision,
   integers,
+  float8,
   autocast,
   ignored_types,
   explicit_dtype,
@@ -33,12 +34,12 @@ enum class Check : std::uint8_t {
   instruction_sets,
   devices,
 };
-inline constexpr std::array<std::string_view, 20> kCheckNames{
-    "gradient",       "second_gradient", "strided",          "memory_format",
-    "empty",          "zero_dim",        "broadcast",        "f32",
-    "low_precision",  "integers",        "autocast",         "ignored_types",
-    "explicit_dtype", "reference",       "history",          "inputs_kept",
-    "host_reads",     "bad_input",       "instruction_sets", "devices"};
+inline constexpr std::array<std::string_view, 21> kCheckNames{
+    "gradient", "second_gradient", "strided",       "memory_format",  "empty",
+    "zero_dim", "broadcast",       "f32",           "low_precision",  "integers",
+    "float8",   "autocast",        "ignored_types", "explicit_dtype", "reference",
+    "history",  "inputs_kept",     "host_reads",    "bad_input",      "instruction_sets",
+    "devices"};
 
 [[nodiscard]] constexpr std::string_view name_of(Check check) {
   return kCheckNames[static_cast<std::size_t>(check)];

@@ -299,6 +299,38 @@ TEST(SweepItself, ReportsWrongIntegers) {
   expect_only(sweep_of(op), {Check::integers});
 }
 
+TEST(SweepItself, ReportsAnOpThatWidensFloat8) {
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "same", .category = Category::passthrough, .takes_float8 = true},
+      .samples = one_input,
+      .forward = [](const Args& args) -> Outputs {
+        return is_float8(args.in(0).dtype()) ? to(args.in(0), DType::f32) : clone(args.in(0));
+      },
+      .vjp = pass_on};
+  expect_only(sweep_of(op), {Check::float8});
+}
+
+TEST(SweepItself, ReportsAnOpThatChangesFloat8) {
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "same", .category = Category::passthrough, .takes_float8 = true},
+      .samples = one_input,
+      .forward = [](const Args& args) -> Outputs {
+        if (!is_float8(args.in(0).dtype())) return clone(args.in(0));
+        return to(mul(to(args.in(0), DType::f32), 1.25), args.in(0).dtype());
+      },
+      .vjp = pass_on};
+  expect_only(sweep_of(op), {Check::float8});
+}
+
+TEST(SweepItself, ReportsAnOpThatRefusesTheFloat8ItSaysItTakes) {
+  static constexpr Op<NoAttrs> op{
+      .info = {.name = "cube", .category = Category::passthrough, .takes_float8 = true},
+      .samples = one_input,
+      .forward = cube_in_f32,
+      .vjp = cube_vjp};
+  expect_only(sweep_of(op), {Check::float8});
+}
+
 TEST(SweepItself, ReportsAnOpThatIgnoresItsRunDtype) {
   static constexpr Op<NoAttrs> op{.info = {.name = "deaf", .category = Category::fp32, .reads_16bit = true},
                                   .samples = one_input,

@@ -22,6 +22,7 @@ constexpr std::array kRows{
     Row{Check::f32, check_f32},
     Row{Check::low_precision, check_low_precision, &SweepOptOut::low_precision},
     Row{Check::integers, check_integers},
+    Row{Check::float8, check_float8},
     Row{Check::autocast, check_autocast, &SweepOptOut::autocast},
     Row{Check::ignored_types, check_ignored_types, &SweepOptOut::autocast},
     Row{Check::explicit_dtype, check_explicit_dtype, &SweepOptOut::autocast},

@@ -36,6 +36,24 @@ class Checkpoints : public testing::Test {
   fs::path folder_;
 };
 
+struct Float8Weight : nn::Layer {
+  nn::Buffer weight{*this, "weight", tensor({1.0, -2.0, 448.0}, DType::f8_e4m3)};
+  nn::Param scale{*this, "scale", tensor({0.5})};
+  Tensor forward(const Tensor& x) override { return x * weight.to(DType::f32) * scale; }
+};
+
+TEST_F(Checkpoints, Float8BuffersComeBack) {
+  Float8Weight net, other;
+  net.weight.set(tensor({1.5, 0.0, std::nan("")}, DType::f8_e4m3));
+  save_checkpoint(path(), {{"model", net}});
+  load_checkpoint(path(), {{"model", other}});
+  EXPECT_EQ(to_string(other.weight), to_string(net.weight));
+  // Another dtype is cast where that is asked for.
+  Float8Weight cast;
+  cast.load_state_dict({{"weight", tensor({1.0, 500.0, 0.3})}, {"scale", ones({1})}}, {.cast = true});
+  EXPECT_EQ(cast.weight.to_vector<float>(), (std::vector<float>{1, 448, 0.3125F}));
+}
+
 class Resuming : public Checkpoints, public testing::WithParamInterface<Recipe> {};
 
 TEST_P(Resuming, EndsWithTheBitsOfOneRun) {

@@ -50,8 +50,8 @@ functions of real numbers, and i64 for sums of integers.
 
 * **autocast**: the category ([mixed precision](mixed_precision.md#what-autocast-does)). *reads 16 bit*: the kernel
   widens, no f32 copy is made.
-* **dtypes**: those in which the op's samples run; *floating* are f16, bf16, f32 and f64; - where inputs have
-  dtypes of their own.
+* **dtypes**: those in which the op's samples run; *floating* are f16, bf16, f32 and f64, and *all* leaves out float8,
+  which is named; - where inputs have dtypes of their own.
 * **devices**: those on which the op's samples run. The test tries it on each device there is, in CI on the emulated
   one; that results agree is checked by `tests/sweep/devices.cpp`.
 * **derivatives**: *any* order, checked to the second by finite differences; or *none* and why.
@@ -145,7 +145,7 @@ std::string dtypes_of(const RegistryEntry& op) {
     taken.push_back(to_string(dtype));
     if (is_floating(dtype)) ++floating;
   }
-  if (taken.size() == kComputeDTypes.size()) return "all";
+  if (taken.size() == kComputeDTypes.size()) return op.info().takes_float8 ? "all, float8" : "all";
   if (floating == 4 && taken.size() == 4) return "floating";
   if (taken.size() + 1 == kComputeDTypes.size() && taken.back() != to_string(DType::boolean) &&
       kComputeDTypes.back() == DType::boolean)

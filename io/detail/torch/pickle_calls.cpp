@@ -45,7 +45,8 @@ void PickledValues::fail_call(const std::string& name) const {
 
 void PickledValues::fail_dtype(const std::string& got) const {
   throw IoError(op_,
-                "tensors of float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8 or bool",
+                "tensors of float32, float64, float16, bfloat16, float8_e4m3fn, float8_e5m2, int64, int32, "
+                "int16, int8, uint8 or bool",
                 got + " at byte " + std::to_string(place_ + 1) + " of data.pkl",
                 "convert it before it is saved, as tensor.to(torch.float32) does");
 }

@@ -45,6 +45,8 @@ constexpr std::array<TorchDType, 23> kTorchDTypes{{
     {"int8", "CharStorage", DType::i8},
     {"uint8", "ByteStorage", DType::u8},
     {"bool", "BoolStorage", DType::boolean},
+    {"float8_e4m3fn", "", DType::f8_e4m3},
+    {"float8_e5m2", "", DType::f8_e5m2},
     {"complex64", "ComplexFloatStorage", {}},
     {"complex128", "ComplexDoubleStorage", {}},
     {"complex32", "", {}},
@@ -54,9 +56,7 @@ constexpr std::array<TorchDType, 23> kTorchDTypes{{
     {"uint16", "", {}},
     {"uint32", "", {}},
     {"uint64", "", {}},
-    {"float8_e4m3fn", "", {}},
     {"float8_e4m3fnuz", "", {}},
-    {"float8_e5m2", "", {}},
     {"float8_e5m2fnuz", "", {}},
 }};
 

@@ -83,7 +83,7 @@ def make_torch():
     import torch
 
     dtypes = dict(f16="float16", bf16="bfloat16", f32="float32", f64="float64", i8="int8", i16="int16", i32="int32",
-                  i64="int64", u8="uint8")
+                  i64="int64", u8="uint8", f8_e4m3="float8_e4m3fn", f8_e5m2="float8_e5m2")
     tensors = {name: torch.from_numpy(counted((2, 3), "i4")).to(getattr(torch, torch_name))
                for name, torch_name in dtypes.items()}
     tensors["bool"] = torch.from_numpy(counted((2, 3), "i4")) % 2 == 0
@@ -122,7 +122,7 @@ def make_torch():
 
     with zipfile.ZipFile("dtypes.pt") as z, zipfile.ZipFile("deflated.pt", "w", zipfile.ZIP_DEFLATED) as packed, \
             zipfile.ZipFile("big_endian.pt", "w") as big:
-        sizes = dict(zip(range(10), (2, 2, 4, 8, 1, 2, 4, 8, 1, 1)))
+        sizes = dict(enumerate((2, 2, 4, 8, 1, 2, 4, 8, 1, 1, 1, 1)))
         for info in z.infolist():
             content = z.read(info)
             packed.writestr(zipfile.ZipInfo(info.filename), content, zipfile.ZIP_DEFLATED)
