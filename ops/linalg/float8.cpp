@@ -9,7 +9,7 @@
 #include "mezzo/autograd/autograd_meta.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/replay/recording.h"
-#include "mezzo/kernels/float8/float8.h"
+#include "mezzo/kernels/quantize/quantize.h"
 #include "mezzo/ops/linalg/float8.h"
 #include "mezzo/ops/linalg/product.h"
 #include "mezzo/ops/matmul.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cuda/twin.h"
-#include "mezzo/kernels/float8/float8.h"
+#include "mezzo/kernels/quantize/quantize.h"
 
 namespace mezzo {
 namespace {

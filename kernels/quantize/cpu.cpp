@@ -7,9 +7,9 @@
 #include "mezzo/kernels/cpu/convert.h"
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
-#include "mezzo/kernels/float8/float8.h"
-#include "mezzo/kernels/float8/float8_math.h"
 #include "mezzo/kernels/math/cast_math.h"
+#include "mezzo/kernels/quantize/quantize.h"
+#include "mezzo/kernels/quantize/quantize_math.h"
 
 namespace mezzo::kernels::cpu {
 

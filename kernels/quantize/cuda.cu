@@ -13,8 +13,8 @@
 #include "mezzo/kernels/cuda/block.h"
 #include "mezzo/kernels/cuda/grid.h"
 #include "mezzo/kernels/cuda/scratch.h"
-#include "mezzo/kernels/float8/float8.h"
-#include "mezzo/kernels/float8/float8_math.h"
+#include "mezzo/kernels/quantize/quantize.h"
+#include "mezzo/kernels/quantize/quantize_math.h"
 
 namespace mezzo::kernels::cuda {
 
