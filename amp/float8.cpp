@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/memory/per_thread.h"
 #include "mezzo/nn/call.h"
 #include "mezzo/nn/module.h"
 
@@ -35,13 +36,16 @@ void check(const Fp8& options) {
                      "leave them out");
 }
 
-/// Throws when a path of `skip` is none of the model's. Once per model and options, as far as a thread sees.
+/// The paths that a thread has checked last.
+struct Checked {
+  const Fp8* options = nullptr;
+  const nn::Module* root = nullptr;
+};
+constinit mezzo::detail::PerThread<Checked> last_checked;
+
+/// Throws when a path of `skip` is none of the model's.
 void check_paths(const Fp8& options, const nn::Module& root) {
-  struct Checked {
-    const Fp8* options = nullptr;
-    const nn::Module* root = nullptr;
-  };
-  thread_local constinit Checked last{};
+  Checked& last = last_checked.get();
   if (last.options == &options && last.root == &root) return;
   const auto modules = root.named_modules();
   for (const std::string& path : options.skip) {

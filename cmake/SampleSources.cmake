@@ -5,8 +5,7 @@
 # files. Whatever a function here refers to is here as well, called or not: so the linker is content whatever a compiler
 # inlines, and a build without optimisation shows what is missing (undefined reference in mlp_timing).
 set(mezzo_sample_folders core autograd kernels/cpu kernels/cuda kernels/gemm kernels/optim kernels/pointwise kernels/quantize
-  kernels/reduce
-  kernels/scaler ops/factory)
+  kernels/reduce kernels/scaler ops/factory)
 set(mezzo_sample_files
   amp: autocast captured_step float8 grad_scaler grad_scaler_state policy
   io: json

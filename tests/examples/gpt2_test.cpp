@@ -286,7 +286,7 @@ TEST_F(GPT2Program, SaysWhatIsWrongInOneLine) {
   expect_refused("--weights nowhere.safetensors", "nowhere.safetensors");
   expect_refused("--tokenizer nowhere", "nowhere/vocab.json");
   expect_refused("--precision fp8", "amp_bf16");
-  expect_refused("--precision fp16", "expected --precision fp32, amp_fp16 or amp_bf16");
+  expect_refused("--precision fp16", "expected --precision fp32, amp_fp16, amp_bf16 or amp_fp8");
   expect_refused("--heads 3", "heads");
   expect_refused("--steps x", "--steps");
   expect_refused("--steps 0 --generate 1 --prompt ''", "--prompt");

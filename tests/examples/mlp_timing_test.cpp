@@ -59,7 +59,8 @@ class MlpTiming : public ::testing::Test {
 
 TEST_F(MlpTiming, OnTheCpu) {
   const nlohmann::json report = this->report("--device cpu");
-  EXPECT_EQ(keys(report), (std::vector<std::string>{"f32", "f16", "f16-scaler", "bf16", "bf16-scaler"}));
+  EXPECT_EQ(keys(report),
+            (std::vector<std::string>{"f32", "f16", "f16-scaler", "bf16", "bf16-scaler", "fp8"}));
   for (const auto& run : report["runs"]) {
     EXPECT_FALSE(run["tf32"]);
     EXPECT_FALSE(run["captured"]);
@@ -136,7 +137,7 @@ TEST_F(MlpTiming, OnAGpu) {
   if (!mezzo::cuda::is_available()) GTEST_SKIP() << mezzo::cuda::why_unavailable();
   const nlohmann::json report = this->report("--device cuda");
   EXPECT_EQ(keys(report), (std::vector<std::string>{"f32", "tf32", "f16", "f16-scaler", "f16-scaler-captured",
-                                                    "bf16", "bf16-scaler"}));
+                                                    "bf16", "bf16-scaler", "fp8"}));
   EXPECT_EQ(report["device"], "cuda:0");
   const std::string name = report["device_name"];
   EXPECT_FALSE(name.empty());

@@ -135,7 +135,7 @@ TEST_F(WGANProgram, LearnsImagesFromFiles) {
 TEST_F(WGANProgram, SaysWhatIsWrongInOneLine) {
   expect_refused("--data nowhere", "nowhere");
   expect_refused("--precision fp8", "amp_bf16");
-  expect_refused("--precision fp16", "expected --precision fp32, amp_fp16 or amp_bf16");
+  expect_refused("--precision fp16", "expected --precision fp32, amp_fp16, amp_bf16 or amp_fp8");
   expect_refused("--shape square", "expected --shape ring or swiss_roll");
   expect_refused("--critic-steps 0", "--critic-steps");
   expect_refused("--batch-size 0", "batch_size");
