@@ -43,7 +43,8 @@ struct ModelOptions {
 
 inline void add_model_options(CLI::App& app, ModelOptions& o, const std::string& data) {
   app.add_option("--data", o.data, data);
-  app.add_option("--precision", o.precision, "fp32, amp_fp16, amp_bf16 or amp_fp8; default: fp32, amp_fp16 on CUDA");
+  app.add_option("--precision", o.precision,
+                 "fp32, amp_fp16, amp_bf16 or amp_fp8; default: fp32, amp_fp16 on CUDA");
   app.add_option("--resume", o.resume, "folder of checkpoints; goes on from the newest one there, if any");
   app.add_option("--report", o.report, "page with the run's charts, rewritten while it goes (HTML)");
   app.add_option("--goal", o.goal, "what is to be reached; the last line says whether it was");

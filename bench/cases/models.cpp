@@ -1,6 +1,6 @@
 // Training steps of whole models: forward, loss, backward, optimizer. Each in f32, under bf16 autocast, and
-// under f16 autocast with GradScaler, and in float8; those with layer or group norms also with low-precision ones, and a
-// deep one also with its blocks checkpointed.
+// under f16 autocast with GradScaler, and in float8; those with layer or group norms also with low-precision
+// ones, and a deep one also with its blocks checkpointed.
 #include "cases/models.h"
 
 #include <functional>

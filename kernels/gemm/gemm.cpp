@@ -45,7 +45,8 @@ void check(const GemmArgs& args, DType compute) {
     throw ValueError("gemm", "beta 0 beside a bias", number_text(args.beta), "add one of them to C first");
   }
   if ((args.a_scale == nullptr) != (args.b_scale == nullptr) || (args.a_scale != nullptr && args.beta != 0)) {
-    throw ValueError("gemm", "no scale or two of them, beside beta 0", number_text(args.beta), "scale C apart");
+    throw ValueError("gemm", "no scale or two of them, beside beta 0", number_text(args.beta),
+                     "scale C apart");
   }
   if (args.row_sums != nullptr && args.batch != 1) {
     throw ValueError("gemm", "one matrix for row sums", "a batch of " + std::to_string(args.batch),

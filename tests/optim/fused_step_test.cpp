@@ -4,9 +4,9 @@
 #include <map>
 
 #include "mezzo/core/backend.h"
-#include "mezzo/kernels/scaler/scaler_record.h"
 #include "mezzo/core/threads.h"
 #include "mezzo/kernels/optim/cpu_update.h"
+#include "mezzo/kernels/scaler/scaler_record.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/tests/support/thread_guard.h"
