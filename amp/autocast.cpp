@@ -306,11 +306,11 @@ std::uint64_t type_of(Device device, const AutocastOptions& options) {
 CastLogGuard::CastLogGuard(CastLog& log) : scope_(logs.get().begin(&log)) { scope_->number = ++logs_made; }
 CastLogGuard::~CastLogGuard() { logs.get().end(scope_); }
 
-Autocast::Autocast(Device device, std::optional<DType> dtype, AutocastOptions options)
+Autocast::Autocast(Device device, std::optional<DType> dtype, const AutocastOptions& options)
     : scope_(
           begin_region(type_of(device, options), dtype.value_or(current().at(device.type).dtype), options)) {}
 
-Autocast::Autocast(DType dtype, AutocastOptions options)
+Autocast::Autocast(DType dtype, const AutocastOptions& options)
     : scope_(begin_region(of_type(0) | of_type(1), dtype, options)) {}
 
 Autocast::~Autocast() { mezzo::detail::end_input_hook(scope_); }

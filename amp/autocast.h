@@ -34,11 +34,11 @@ struct AutocastOptions {
 /// next op; the state of the thread that ends it does not change.
 class Autocast {
  public:
-  explicit Autocast(Device device, std::optional<DType> dtype = {}, AutocastOptions options = {});
-  explicit Autocast(DeviceType type, std::optional<DType> dtype = {}, AutocastOptions options = {})
+  explicit Autocast(Device device, std::optional<DType> dtype = {}, const AutocastOptions& options = {});
+  explicit Autocast(DeviceType type, std::optional<DType> dtype = {}, const AutocastOptions& options = {})
       : Autocast(Device{type, 0}, dtype, options) {}
   /// A region for all types of devices.
-  explicit Autocast(DType dtype, AutocastOptions options = {});
+  explicit Autocast(DType dtype, const AutocastOptions& options = {});
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;

@@ -3,6 +3,8 @@
 // significand), so they are those of bf16 up to the order of sums; a second gradient is the plain product's.
 #include "mezzo/ops/float8.h"
 
+#include <algorithm>
+#include <array>
 #include <mutex>
 #include <utility>
 
@@ -13,6 +15,7 @@
 #include "mezzo/ops/linalg/float8.h"
 #include "mezzo/ops/linalg/product.h"
 #include "mezzo/ops/matmul.h"
+#include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
 
