@@ -23,8 +23,8 @@ namespace mezzo::amp {
 namespace {
 
 kernels::ScaleRule rule_of(const GradScalerOptions& options) {
-  return {options.growth_factor, options.backoff_factor, options.growth_interval, options.min_scale,
-          options.max_scale};
+  return {options.growth_factor, options.backoff_factor, options.growth_interval,
+          options.hysteresis,    options.min_scale,      options.max_scale};
 }
 
 ScalerRecord* record_in(const Tensor& bytes) { return static_cast<ScalerRecord*>(bytes.impl().data()); }

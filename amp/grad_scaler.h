@@ -28,6 +28,9 @@ struct GradScalerOptions {
   double backoff_factor = 0.5;
   std::int64_t growth_interval = 2000;  ///< good updates in a row before the scale grows
   bool enabled = true;
+  /// Overflows in a row from which the scale is lowered; steps that overflow are skipped all the same.
+  /// Source: Apex, update_scale_hysteresis; torch's rule is 1.
+  std::int64_t hysteresis = 1;
   double min_scale = 0x1p-24;  ///< an overflow does not lower the scale below this; at_floor() tells
   double max_scale = 0x1.fffffep127;
   /// Whether step() leaves gradients divided by the scale, as torch's does. With false they stay as
@@ -82,8 +85,8 @@ struct RuleChanges final : RefCounted {
 /// Not thread-safe.
 class GradScaler {
  public:
-  /// Throws: ValueError for growth_factor <= 1, backoff_factor outside (0, 1), growth_interval < 1, or a
-  /// scale that is not positive and finite.
+  /// Throws: ValueError for growth_factor <= 1, backoff_factor outside (0, 1), growth_interval or hysteresis
+  /// below 1, or a scale that is not positive and finite.
   explicit GradScaler(GradScalerOptions options = {});
   // A copy would share the scale but not how far each optimizer is.
   GradScaler(const GradScaler&) = delete;

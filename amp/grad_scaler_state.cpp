@@ -32,6 +32,7 @@ void check(const GradScalerOptions& options) {
           options.backoff_factor, "use 0.5");
   require(options.growth_interval >= 1, "growth_interval >= 1", static_cast<double>(options.growth_interval),
           "use 2000");
+  require(options.hysteresis >= 1, "hysteresis >= 1", static_cast<double>(options.hysteresis), "use 1 or 2");
   require(options.min_scale >= 0 && options.min_scale <= options.max_scale, "0 <= min_scale <= max_scale",
           options.min_scale, "use 0 for no lower bound");
 }
@@ -87,8 +88,8 @@ void GradScaler::set_options(const GradScalerOptions& options) {
 
 void GradScaler::change_options(const GradScalerOptions& options) {
   const auto rule = [](const GradScalerOptions& o) {
-    return std::tuple(o.growth_factor, o.backoff_factor, o.growth_interval, o.min_scale, o.max_scale,
-                      o.write_unscaled);
+    return std::tuple(o.growth_factor, o.backoff_factor, o.growth_interval, o.hysteresis, o.min_scale,
+                      o.max_scale, o.write_unscaled);
   };
   if (changes_ && rule(options) != rule(options_)) ++changes_->count;
   options_ = options;
@@ -156,15 +157,18 @@ std::string GradScaler::report() const {
 Value GradScaler::state_dict() const {
   if (!options_.enabled) return Value(Value::Map{});
   const ScalerRecord record = read_record();
-  return Value(Value::Map{{"scale", static_cast<double>(record.scale)},
-                          {"growth_factor", options_.growth_factor},
-                          {"backoff_factor", options_.backoff_factor},
-                          {"growth_interval", options_.growth_interval},
-                          {"_growth_tracker", static_cast<std::int64_t>(record.growth_tracker)},
-                          {"min_scale", options_.min_scale},
-                          {"max_scale", options_.max_scale},
-                          {"steps_ok", record.steps_ok},
-                          {"steps_skipped", record.steps_skipped}});
+  Value state(Value::Map{{"scale", static_cast<double>(record.scale)},
+                         {"growth_factor", options_.growth_factor},
+                         {"backoff_factor", options_.backoff_factor},
+                         {"growth_interval", options_.growth_interval},
+                         {"_growth_tracker", static_cast<std::int64_t>(record.growth_tracker)},
+                         {"min_scale", options_.min_scale},
+                         {"max_scale", options_.max_scale},
+                         {"steps_ok", record.steps_ok},
+                         {"steps_skipped", record.steps_skipped}});
+  if (options_.hysteresis == 1) return state;  // torch's rule, in torch's keys
+  state.set("hysteresis", options_.hysteresis);
+  return state.set("_overflows", static_cast<std::int64_t>(record.overflows));
 }
 
 void GradScaler::load_state_dict(const Value& state) {
@@ -190,11 +194,13 @@ void GradScaler::load_state_dict(const Value& state) {
   record.scale = static_cast<float>(state.at("scale").as_double());
   record.inv_scale = kernels::inverse_scale(record.scale);
   record.growth_tracker = static_cast<std::int32_t>(count("_growth_tracker"));
+  record.overflows = static_cast<std::int32_t>(count("_overflows"));
   record.steps_ok = static_cast<std::uint64_t>(count("steps_ok"));
   record.steps_skipped = static_cast<std::uint64_t>(count("steps_skipped"));
   options.growth_factor = state.at("growth_factor").as_double();
   options.backoff_factor = state.at("backoff_factor").as_double();
   options.growth_interval = state.at("growth_interval").as_int();
+  if (const Value* hysteresis = state.find("hysteresis")) options.hysteresis = hysteresis->as_int();
   options.min_scale = number("min_scale", options.min_scale);
   options.max_scale = number("max_scale", options.max_scale);
   check(options);

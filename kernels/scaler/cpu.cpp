@@ -100,8 +100,8 @@ void unscale(std::span<const View> gradients, ScalerRecord* record, Owners owner
 
 void update_scale(ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
                   const ScaleRule& rule) {
-  UpdateScaleFn{rule.growth_factor, rule.backoff_factor, rule.min_scale, rule.max_scale,
-                rule.growth_interval}(*main, any_found(optimizers));
+  UpdateScaleFn{rule.growth_factor, rule.backoff_factor,  rule.min_scale,
+                rule.max_scale,     rule.growth_interval, rule.hysteresis}(*main, any_found(optimizers));
 }
 
 void set_scale(ScalerRecord* main, std::span<const ScalerRecord* const> optimizers, float value) {

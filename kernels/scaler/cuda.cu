@@ -176,7 +176,7 @@ void update_scale(Device device, ScalerRecord* main, std::span<const ScalerRecor
                   const ScaleRule& rule) {
   launch_one(device, move_scale, main, records_of(device, main, optimizers),
              UpdateScaleFn{rule.growth_factor, rule.backoff_factor, rule.min_scale, rule.max_scale,
-                           rule.growth_interval});
+                           rule.growth_interval, rule.hysteresis});
 }
 
 void set_scale(Device device, ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,

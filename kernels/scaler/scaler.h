@@ -33,14 +33,16 @@ struct ScaleRule {
   double growth_factor = 2.0;
   double backoff_factor = 0.5;
   std::int64_t growth_interval = 2000;
+  std::int64_t hysteresis = 1;  ///< overflows in a row from which the scale is lowered
   double min_scale = 0;
   double max_scale = 0x1.fffffep127;  ///< the largest f32
 };
 
-/// One update of `main` from what was found by each optimizer since the last one. Any found_inf: scale =
-/// f32(scale * backoff), not below f32(min_scale) (a scale that is there already stays and sets at_floor),
-/// tracker 0, steps_skipped + 1. Else tracker + 1, and when that reaches the interval: scale = f32(scale *
-/// growth) if finite and not above max_scale, tracker 0; steps_ok + 1. inv_scale follows.
+/// One update of `main` from what was found by each optimizer since the last one. Any found_inf: from the
+/// hysteresis-th in a row on, scale = f32(scale * backoff), not below f32(min_scale) (a scale that is there
+/// already stays and sets at_floor), tracker 0, steps_skipped + 1. Else tracker + 1, and when that reaches
+/// the interval: scale = f32(scale * growth) if finite and not above max_scale, tracker 0; steps_ok + 1.
+/// inv_scale follows.
 MEZZO_KERNEL(update_scale, void(ScalerRecord* main, std::span<const ScalerRecord* const> optimizers,
                                 const ScaleRule& rule));
 

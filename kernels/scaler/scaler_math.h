@@ -34,7 +34,7 @@ MEZZO_HD inline float inverse_scale(float scale) {
 /// See kernels::update_scale.
 struct UpdateScaleFn {
   double growth_factor, backoff_factor, min_scale, max_scale;
-  std::int64_t growth_interval;
+  std::int64_t growth_interval, hysteresis;
   MEZZO_HD void operator()(ScalerRecord& record, bool found_inf) const {
     const double scale = static_cast<double>(record.scale);
     count(record, found_inf);
@@ -43,10 +43,13 @@ struct UpdateScaleFn {
       const float floor = static_cast<float>(min_scale);
       const float smaller = static_cast<float>(scale * backoff_factor);
       record.at_floor = record.scale <= floor ? 1U : 0U;
-      if (record.at_floor == 0) record.scale = smaller > floor ? smaller : floor;
+      if (record.overflows < ScalerRecord::kLargestTracker) ++record.overflows;
+      if (record.at_floor == 0 && record.overflows >= hysteresis)
+        record.scale = smaller > floor ? smaller : floor;
       record.growth_tracker = 0;
     } else {
       if (record.growth_tracker < ScalerRecord::kLargestTracker) ++record.growth_tracker;
+      record.overflows = 0;
       record.at_floor = 0;
       if (record.growth_tracker >= growth_interval) {
         const float larger = static_cast<float>(scale * growth_factor);

@@ -1,5 +1,5 @@
-// The loss scaler's state as kernels see it: one plain record in device memory. It is in core because amp
-// updates it, optim obeys it, and kernels on every device read and write it.
+// The loss scaler's state as kernels see it: one plain record in device memory, which amp makes and optim
+// obeys.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@ struct ScalerRecord {
   /// 1 when a gradient checked since the last update was not finite, or a kernel met an index out of range.
   std::uint32_t found_inf = 0;
   std::int32_t growth_tracker = 0;  ///< good updates since the scale last changed, up to kLargestTracker
+  std::int32_t overflows = 0;       ///< updates in a row with a non-finite gradient, up to kLargestTracker
   std::uint64_t steps_ok = 0;       ///< updates without and ...
   std::uint64_t steps_skipped = 0;  ///< ... with a non-finite gradient
   std::uint32_t at_floor = 0;       ///< 1 when an overflow found the scale at its lower bound already

@@ -120,6 +120,31 @@ TEST(GradScaler, ThreeSkipsFromTheDefaultGive8192) {  // V-5
   EXPECT_EQ(one.parameter.to_vector<double>(), (std::vector<double>{1, 2})) << "every step was skipped";
 }
 
+TEST(GradScaler, WithHysteresisTheSecondOverflowInARowLowersTheScale) {
+  // Apex's rule, worked out by hand: o is an overflow, . a finite step.
+  const std::string steps = "o.oo.ooo.o";
+  const std::vector<double> scales{64, 64, 64, 32, 32, 32, 16, 8, 8, 8};
+  GradScaler scaler({.init_scale = 64, .hysteresis = 2});
+  OneParameter one;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(one.iterate(scaler, steps[i] == 'o'), steps[i] == 'o') << "skipped all the same";
+    EXPECT_EQ(scaler.get_scale(), scales[i]) << i;
+    if (steps[i] == 'o') {
+      EXPECT_EQ(scaler.growth_tracker(), 0);
+    }
+  }
+  EXPECT_EQ(scaler.steps_skipped(), 7);
+  // The overflow before counts after loading, and is forgotten by a scaler with torch's rule.
+  GradScaler loaded({.hysteresis = 2}), plain;
+  loaded.load_state_dict(scaler.state_dict());
+  EXPECT_EQ(loaded.state_dict(), scaler.state_dict());
+  EXPECT_TRUE(one.iterate(loaded, true));
+  EXPECT_EQ(loaded.get_scale(), 4);
+  EXPECT_EQ(plain.state_dict().find("hysteresis"), nullptr);
+  loaded.load_state_dict(plain.state_dict());
+  EXPECT_EQ(loaded.options().hysteresis, 2) << "a state without it changes nothing";
+}
+
 TEST(GradScaler, DoesNotGrowBeyondF32) {  // V-6, G-56
   for (const double max_scale : {GradScalerOptions{}.max_scale, kInf}) {
     GradScaler scaler(
@@ -291,19 +316,13 @@ TEST(GradScaler, OptionsChangeFromTheNextUpdateOn) {  // G-60
 }
 
 TEST(GradScaler, ValuesThatMakeNoSenseAreRefusedWhenEnabled) {  // G-2
-  const std::vector<GradScalerOptions> bad{{.growth_factor = 1},
-                                           {.growth_factor = kNan},
-                                           {.backoff_factor = 1},
-                                           {.backoff_factor = 0},
-                                           {.backoff_factor = -1},
-                                           {.growth_interval = 0},
-                                           {.init_scale = 0},
-                                           {.init_scale = -2},
-                                           {.init_scale = kInf},
-                                           {.init_scale = 1e39},
-                                           {.init_scale = kNan},
-                                           {.min_scale = -1},
-                                           {.min_scale = 5, .max_scale = 4},
+  const std::vector<GradScalerOptions> bad{{.growth_factor = 1},   {.growth_factor = kNan},
+                                           {.backoff_factor = 1},  {.backoff_factor = 0},
+                                           {.backoff_factor = -1}, {.growth_interval = 0},
+                                           {.hysteresis = 0},      {.init_scale = 0},
+                                           {.init_scale = -2},     {.init_scale = kInf},
+                                           {.init_scale = 1e39},   {.init_scale = kNan},
+                                           {.min_scale = -1},      {.min_scale = 5, .max_scale = 4},
                                            {.max_scale = kNan}};
   GradScaler good;
   for (GradScalerOptions options : bad) {
