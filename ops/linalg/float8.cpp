@@ -303,7 +303,9 @@ Gradients linear_f8_vjp(const VjpArgs<LinearF8Attrs>& args) {
     const DType dtype = args.in_dtype(i);
     return args.in_as(i, inverse.defined() ? dequantize_f8(codes, inverse, dtype) : to(codes, dtype));
   };
-  const QuantizedF8 codes = codes_of(g.detach(), DType::f32, args.attrs.gradients, args.attrs.power_of_two);
+  QuantizedF8 codes;
+  if (args.needs(kX) || (args.needs(kWeight) && is_float8(args.in(kXCodes).dtype())))
+    codes = codes_of(g.detach(), DType::f32, args.attrs.gradients, args.attrs.power_of_two);
   if (args.needs(kX)) {
     const Tensor w = args.in(kWeightCodes), inverse = args.in(kWeightInverse);
     const Tensor dx =
