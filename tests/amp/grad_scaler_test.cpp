@@ -140,7 +140,8 @@ TEST(GradScaler, WithHysteresisTheSecondOverflowInARowLowersTheScale) {
   EXPECT_EQ(loaded.state_dict(), scaler.state_dict());
   EXPECT_TRUE(one.iterate(loaded, true));
   EXPECT_EQ(loaded.get_scale(), 4);
-  EXPECT_EQ(plain.state_dict().find("hysteresis"), nullptr);
+  const Value of_torch = plain.state_dict();
+  EXPECT_FALSE(of_torch.find("hysteresis"));
   loaded.load_state_dict(plain.state_dict());
   EXPECT_EQ(loaded.options().hysteresis, 2) << "a state without it changes nothing";
 }
