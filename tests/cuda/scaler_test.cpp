@@ -253,34 +253,36 @@ TEST_F(CudaScaler, AFaultOfTheDeviceCountsAsAnOverflow) {
 }
 
 TEST_F(CudaScaler, TheScaleMovesAsOnTheCpu) {
-  expect_same([](Device device, Trace& trace) {
-    const Tensor p = leaf(1, {5}, DType::f32, device);
-    optim::SGD sgd(std::vector<Tensor>{p}, {.lr = 0.1});
-    GradScaler scaler({.init_scale = 8,
-                       .growth_factor = 3,
-                       .backoff_factor = 0.3,
-                       .growth_interval = 2,
-                       .min_scale = 1,
-                       .max_scale = 100});
-    const std::string pattern = "..............xx.x.....xxxxx...s..t.x..";
-    for (const char c : pattern) {
-      begin(scaler, device);
-      p.set_grad(full({5}, c == 'x' ? kInf : 1.0, {.device = device}));
-      static_cast<void>(scaler.step(sgd));
-      if (c == 's')
-        scaler.update(7.0);
-      else if (c == 't')
-        scaler.update(tensor(11.0, {.dtype = DType::f64, .device = device}));
-      else
-        scaler.update();
-      report(trace, scaler);
-    }
-    trace.add("parameter", p);
-    GradScaler resumed;
-    begin(resumed, device);
-    resumed.load_state_dict(scaler.state_dict());
-    report(trace, resumed);
-  });
+  for (const std::int64_t hysteresis : {1, 3})
+    expect_same([=](Device device, Trace& trace) {
+      const Tensor p = leaf(1, {5}, DType::f32, device);
+      optim::SGD sgd(std::vector<Tensor>{p}, {.lr = 0.1});
+      GradScaler scaler({.init_scale = 8,
+                         .growth_factor = 3,
+                         .backoff_factor = 0.3,
+                         .growth_interval = 2,
+                         .hysteresis = hysteresis,
+                         .min_scale = 1,
+                         .max_scale = 100});
+      const std::string pattern = "..............xx.x.....xxxxx...s..t.x..";
+      for (const char c : pattern) {
+        begin(scaler, device);
+        p.set_grad(full({5}, c == 'x' ? kInf : 1.0, {.device = device}));
+        static_cast<void>(scaler.step(sgd));
+        if (c == 's')
+          scaler.update(7.0);
+        else if (c == 't')
+          scaler.update(tensor(11.0, {.dtype = DType::f64, .device = device}));
+        else
+          scaler.update();
+        report(trace, scaler);
+      }
+      trace.add("parameter", p);
+      GradScaler resumed({.hysteresis = hysteresis});
+      begin(resumed, device);
+      resumed.load_state_dict(scaler.state_dict());
+      report(trace, resumed);
+    });
 }
 
 TEST_F(CudaScaler, AnyNumberOfOptimizersCountsAsOneIteration) {
