@@ -235,6 +235,7 @@ class Trace::Recorder final : public RefCounted, OpObserver, CastLog {
     const bool in_backward = autograd::progress().in_backward;
     std::optional<Category> policy;
     if (input_hook_state().hook != nullptr) policy = effective_category(info);
+    if (info.name.value == "linear_f8") policy = Category::lower_precision;  // of the op that it stands for
     const int rank = policy ? static_cast<int>(*policy) : static_cast<int>(Category::passthrough) + 1;
     const auto [found, fresh] = rows_.try_emplace(Key(in_backward, rank, info.name.value));
     if (fresh) {

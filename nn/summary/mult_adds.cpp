@@ -66,6 +66,7 @@ std::int64_t transposed(const Call& call) { return call.in(0).numel() * per_chan
 
 constexpr std::array kFormulas{
     Formula{"linear", by_first},
+    Formula{"linear_f8", by_first},
     Formula{"matmul", by_first},
     Formula{"mm", by_first},
     Formula{"bmm", by_first},

@@ -230,7 +230,9 @@ TEST_F(Float8, WeightsAreQuantisedOncePerRegionAndVersion) {
   const auto quantised = [](const Trace& trace) {
     std::int64_t casts = 0, spared = 0;
     for (const TraceRow& row : trace.report().rows) {
-      if (row.op == "linear_f8") casts += row.casts.casts, spared += row.casts.spared;
+      if (row.op != "linear_f8") continue;
+      EXPECT_EQ(row.policy, Category::lower_precision);
+      casts += row.casts.casts, spared += row.casts.spared;
     }
     return std::pair(casts, spared);
   };
@@ -392,6 +394,7 @@ TEST_F(Float8, SummaryAndPolicySayWhatRuns) {
   EXPECT_EQ(all.extra[1][0], "bf16: K = 100 is no multiple of 16");
   EXPECT_EQ(all.extra[2][0], "bf16");
   EXPECT_EQ(all.extra[3][0], "f8");
+  EXPECT_EQ(all.rows[3].mult_adds, 4 * 32 * 32);
   EXPECT_NE(to_string(policy()).find("in float8 under fp8: addmm, linear, matmul, mm\n"), std::string::npos);
   const PolicyOverride keep("linear", Category::fp32);
   EXPECT_NE(to_string(policy()).find("in float8 under fp8: addmm, matmul, mm\n"), std::string::npos);
