@@ -61,7 +61,7 @@ __device__ MEZZO_ALWAYS_INLINE void pointwise_packs(const F& f, const PointwiseA
     T in[N][2 * kPack];
     for (std::size_t k = 0; k < N; ++k) {
       if ((operands.constants >> k & 1U) != 0) {
-        const T value = load<T>(operands.arrays[k].data, operands.arrays[k].dtype, 0);
+        const T value = load<T, kAmong<F>>(operands.arrays[k].data, operands.arrays[k].dtype, 0);
         for (int j = 0; j < 2 * kPack; ++j) in[k][j] = value;
       } else {
         load_two_packs<T, Among::packed, kNanSign<F>>(operands.arrays[k], at, in[k]);
