@@ -11,32 +11,28 @@ namespace mezzo {
 namespace detail {
 
 /// The bfloat16 equal to a float8 pattern, as bits; all its values are. A NaN keeps its sign and is quiet.
-/// Integers of 16 bits only, so that a register takes 16 or 32 of them.
+/// Masks instead of conditions, which g++ 14 would not vectorise.
 template <class Layout>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr std::uint16_t bfloat16_bits_of(
     std::uint8_t bits) noexcept {
-  using U = std::uint16_t;
   constexpr int kMantissa = Layout::kMantissaBits;
-  constexpr auto kRebias = static_cast<U>((127 - Layout::kBias) << 7);
-  const auto magnitude = static_cast<U>(bits & 0x7fU);
-  auto result = static_cast<U>((magnitude << (7 - kMantissa)) + kRebias);
-  // A subnormal's leading one is its bit k: that gives the exponent, and what follows the mantissa.
-  auto subnormal = U{0};
-  for (int k = 0; k < kMantissa; ++k) {
-    const auto exponent = static_cast<U>((127 - Layout::kBias - kMantissa + k) << 7);
-    const auto value = static_cast<U>((magnitude << (7 - k)) + exponent);
-    subnormal = magnitude >= (1U << k) ? value : subnormal;
-  }
-  result = magnitude < (1U << kMantissa) ? subnormal : result;
+  constexpr std::int32_t kOne = 1 << 23, kRebias = (127 - Layout::kBias) << 23;
+  const std::int32_t magnitude = bits & 0x7f;
+  // In f32. A subnormal is put behind the leading one of the smallest normal number, which is then
+  // subtracted.
+  const std::int32_t if_subnormal = (magnitude - (1 << kMantissa)) >> 31;
+  const std::int32_t with_leading_one = (magnitude << (23 - kMantissa)) + kRebias + (if_subnormal & kOne);
+  const std::int32_t leading_one = if_subnormal & (kRebias + kOne);
+  const float value = bit_cast<float>(with_leading_one) - bit_cast<float>(leading_one);
+  std::int32_t result = bit_cast<std::int32_t>(value) >> 16;
   if constexpr (Layout::kHasInfinity) {
-    constexpr auto kInfinity = static_cast<U>(0x7fU & (~0U << kMantissa));
-    const auto special =
-        static_cast<U>(0x7f80U | (magnitude << (7 - kMantissa)) | (magnitude > kInfinity ? 0x40U : 0U));
-    result = magnitude >= kInfinity ? special : result;
+    constexpr std::int32_t kInfinity = 0x80 - (1 << kMantissa);
+    result += ((kInfinity - 1 - magnitude) >> 31) & (kRebias >> 16);
+    result |= ((kInfinity - magnitude) >> 31) & 0x40;
   } else {
-    result = magnitude == 0x7fU ? U{0x7fc0} : result;
+    result |= ((0x7e - magnitude) >> 31) & 0x7fc0;
   }
-  return static_cast<U>(result | static_cast<U>((bits & 0x80U) << 8));
+  return static_cast<std::uint16_t>(result | (bits & 0x80) << 8);
 }
 
 /// No infinity: the largest exponent holds numbers too, but for the one pattern of NaN.
