@@ -15,7 +15,7 @@ set(mezzo_sample_files
   nn/module: call cloning convert hooks module module_slots print sequential
   ops/linalg: float8 linear matmul product
   ops/loss: common regression
-  ops/pointwise: activation binary compare inplace scalar unary
+  ops/pointwise: binary compare inplace relu scalar unary
   ops/reduce: common reduction
   ops/shape: cast methods view
   optim: optimizer optimizer_state recorded_updates sgd)

@@ -33,7 +33,7 @@ enum class GeluApproximation : std::uint8_t {
 template <>
 inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"none", "tanh"};
 
-// --- arithmetic (pointwise/binary.cu, pointwise/scalar.cu)
+// --- arithmetic (pointwise/binary.cu, scalar.cu, power.cu)
 
 /// a + alpha * b. On bools: or. Throws: DTypeError when alpha is real and the result is not, or alpha is a
 /// bool and the result is not.
@@ -131,7 +131,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 [[nodiscard]] Tensor clamp_min(const Tensor& x, Scalar min);
 [[nodiscard]] Tensor clamp_max(const Tensor& x, Scalar max);
 
-// --- functions of one number (pointwise/unary.cu)
+// --- functions of one number (pointwise/unary.cu, exponential.cu)
 
 /// -x. Throws: DTypeError for bool.
 [[nodiscard]] Tensor neg(const Tensor& x);
@@ -152,7 +152,7 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 /// 1 / x. Runs in f32 under autocast.
 [[nodiscard]] Tensor reciprocal(const Tensor& x);
 
-// --- activations (pointwise/activation.cu)
+// --- activations (pointwise/relu.cu, activation.cu)
 
 /// max(x, 0); gradient 0 at 0. Throws: DTypeError for bool.
 [[nodiscard]] Tensor relu(const Tensor& x);

@@ -1,4 +1,4 @@
-// Checks around the kernels of gradient clipping (kernels/optim/grad_clip.h). The norm of order 0, the
+// Checks around the kernels of gradient clipping (kernels/clip/clip.h). The norm of order 0, the
 // number of tensors that are not all zeros, is made of ops. Only error_if_nonfinite reads a value back.
 #include "mezzo/optim/clip.h"
 
@@ -12,7 +12,7 @@
 #include "mezzo/autograd/gradient_locks.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
-#include "mezzo/kernels/optim/grad_clip.h"
+#include "mezzo/kernels/clip/clip.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"

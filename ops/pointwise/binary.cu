@@ -153,38 +153,6 @@ constexpr Op<DivAttrs> div_op =
                              Saves{tensor_set(0, 1), 0, tensor_set(0)});
 const Registered div_registered{div_op};
 
-// --- pow
-
-Outputs pow_forward(const ForwardArgs<NoAttrs>& args) {
-  const Tensor &a = args.in(0), &b = args.in(1);
-  const DType result = args.run_dtype.value_or(result_type({&a, &b}));
-  return map_wrapped<2>("pow", PowFn{}, {&a, &b}, result);
-}
-Gradients pow_vjp(const VjpArgs<NoAttrs>& args) {
-  const Tensor grad = args.grad(), a = widened(args.in(0)), b = widened(args.in(1));
-  Gradients result{Tensor(), Tensor()};
-  // Both wheres inside keep infinities out of the branch that is not taken: 0 times them would be NaN in the
-  // second derivative.
-  if (args.needs(0)) {
-    const Tensor constant = eq(b, 0);
-    const Tensor power = pow(a, where(constant, 1, sub(b, 1)));
-    result[0] = where(constant, 0, mul(widened(grad), mul(b, power)));
-  }
-  if (args.needs(1)) {
-    const Tensor flat = logical_and(eq(a, 0), ge(b, 0));
-    const Tensor out = is_16bit(grad.dtype()) ? pow(a, b) : args.out();  // rounded to 16 bits it may be 0
-    result[1] = mul(widened(grad), where(flat, 0, mul(out, log(where(flat, 1, a)))));
-  }
-  return result;
-}
-std::vector<Sample<NoAttrs>> pow_samples() {
-  return {{{op_samples::real({3, 5}, 0.3, 2), op_samples::real({3, 5})}},
-          {{op_samples::real({4, 1, 3}, 0.3, 2), op_samples::real({2, 1})}}};
-}
-constexpr Op<NoAttrs> pow_op = elementwise_op("pow", Category::fp32, pow_samples, pow_forward, pow_vjp,
-                                              {.inputs = 0b11, .outputs = 0b1});
-const Registered pow_registered{pow_op};
-
 }  // namespace
 
 const Op<AddAttrs>& add_descriptor() { return add_op; }
@@ -196,7 +164,6 @@ Tensor mul(const Tensor& a, const Tensor& b) { return bind(mul_op, {a, b}); }
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode rounding_mode) {
   return bind(div_op, {a, b}, {rounding_mode});
 }
-Tensor pow(const Tensor& a, const Tensor& b) { return bind(pow_op, {a, b}); }
 
 Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 Tensor operator+(const Tensor& x, Scalar s) { return add(x, s); }

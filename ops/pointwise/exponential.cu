@@ -1,8 +1,9 @@
-// Logarithms and exponentials beside exp and log, and the error function with its inverse.
+// Logarithms and exponentials, and the error function with its inverse.
 #include "mezzo/kernels/math/elementary_math.h"
 #include "mezzo/kernels/math/log_one_plus_exp.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/elementary.h"
+#include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/pointwise/common.h"
 
 namespace mezzo {
@@ -16,6 +17,20 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
+struct ExpFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::exp(x);
+  }
+};
+struct LogFn {
+  static constexpr bool kFuses16Bit = true;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::log(x);
+  }
+};
 struct Expm1Fn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
@@ -69,6 +84,16 @@ Samples above_minus_one_samples() {
 Samples erfinv_samples() {
   return {{{op_samples::real({3, 5}, -0.8, 0.8)}}, {{op_samples::real({}, 0.9, 0.95)}}};
 }
+
+Gradients exp_vjp(const Vjps& args) { return {mul(args.grad(), args.out())}; }
+constexpr Op<NoAttrs> exp_op =
+    elementwise_op("exp", Category::fp32, any_samples, real_unary<ExpFn>, exp_vjp, save_outputs(0));
+const Registered exp_registered{exp_op};
+
+Gradients log_vjp(const Vjps& args) { return {div(args.grad(), args.in(0))}; }
+constexpr Op<NoAttrs> log_op =
+    elementwise_op("log", Category::fp32, logarithm_samples, real_unary<LogFn>, log_vjp, save_inputs(0));
+const Registered log_registered{log_op};
 
 Gradients expm1_vjp(const Vjps& args) { return {mul(args.grad(), add(widened(args.out()), 1))}; }
 constexpr Op<NoAttrs> expm1_op =
@@ -132,6 +157,8 @@ const Registered erfinv_registered{erfinv_op};
 
 }  // namespace
 
+Tensor exp(const Tensor& x) { return bind(exp_op, {x}); }
+Tensor log(const Tensor& x) { return bind(log_op, {x}); }
 Tensor expm1(const Tensor& x) { return bind(expm1_op, {x}); }
 Tensor log1p(const Tensor& x) { return bind(log1p_op, {x}); }
 Tensor log2(const Tensor& x) { return bind(log2_op, {x}); }

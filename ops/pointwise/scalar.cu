@@ -2,8 +2,6 @@
 // in the compute type, so an f16 tensor times 0.1 is rounded once.
 #include "mezzo/ops/pointwise.h"
 
-#include <cmath>
-
 #include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/kernels/pointwise/cpu_quotient.h"
@@ -106,75 +104,6 @@ constexpr Op<NumberAttrs> rdiv_scalar_op = elementwise_op<NumberAttrs>(
     "rdiv_scalar", Category::fp32, rdiv_scalar_samples, rdiv_scalar_forward, rdiv_scalar_vjp, save_inputs(0));
 const Registered rdiv_scalar_registered{rdiv_scalar_op};
 
-// --- x ^ p
-
-struct ExponentAttrs {
-  Scalar p = 1;
-  static constexpr auto fields() { return std::tuple{attr("p", &ExponentAttrs::p)}; }
-};
-
-Outputs pow_scalar_exp_forward(const ForwardArgs<ExponentAttrs>& args) {
-  const Tensor& x = args.in(0);
-  const Scalar& p = args.attrs.p;
-  const DType result = args.run_dtype.value_or(result_with(x, p));
-  if (!is_floating(result) && p.integer() < 0) {
-    throw ValueError("pow", "an exponent of at least 0 for an integer base", std::to_string(p.integer()),
-                     "convert the base with to(DType::f32)");
-  }
-  const DType compute = compute_dtype(result);
-  if (p.real() == 1.0) return map_one(IdentityFn{}, x, compute, result);
-  if (p.real() == 2.0) return map_one(SquareFn{}, x, compute, result);
-  if (p.real() == 3.0) return map_one(CubeFn{}, x, compute, result);
-  if (p.real() == -1.0) return map_one_real(ReciprocalFn{}, x, result);
-  // PyTorch takes roots, which differ from powers at -infinity, where they are NaN, and at -0.
-  if (p.real() == 0.5) return map_one_real(SqrtFn{}, x, result);
-  if (p.real() == -0.5) return map_one_real(RsqrtFn{}, x, result);
-  return map_one(WithRight<PowFn>{p}, x, compute, result);
-}
-Gradients pow_scalar_exp_vjp(const VjpArgs<ExponentAttrs>& args) {
-  const Tensor grad = args.grad();
-  const Scalar& p = args.attrs.p;
-  if (p.real() == 0.0) return {zeros_like(grad)};
-  const Tensor x = widened(args.in(0));
-  if (p.real() == 2.0) return {mul(grad, mul(x, 2))};
-  return {mul(grad, mul(pow(x, p.real() - 1.0), p))};
-}
-std::vector<Sample<ExponentAttrs>> pow_scalar_exp_samples() {
-  return {{{op_samples::real({3, 4})}, {2}},
-          {{op_samples::real({5})}, {3}},
-          {{op_samples::real({2, 3}, 0.3, 2)}, {-1.5}},
-          {{op_samples::real({4}, 0.3, 2)}, {-1}},
-          {{op_samples::real({4}, 0.3, 2)}, {0.5}},
-          {{op_samples::real({4})}, {1}},
-          {{op_samples::real({4})}, {0}}};
-}
-constexpr Op<ExponentAttrs> pow_scalar_exp_op =
-    elementwise_op<ExponentAttrs>("pow_scalar_exp", Category::fp32, pow_scalar_exp_samples,
-                                  pow_scalar_exp_forward, pow_scalar_exp_vjp, save_inputs(0));
-const Registered pow_scalar_exp_registered{pow_scalar_exp_op};
-
-// --- s ^ x
-
-Outputs pow_scalar_base_forward(const ForwardArgs<NumberAttrs>& args) {
-  const DType result = args.run_dtype.value_or(result_with(args.in(0), args.attrs.s));
-  return map_one(WithLeft<PowFn>{args.attrs.s}, args.in(0), compute_dtype(result), result);
-}
-Gradients pow_scalar_base_vjp(const VjpArgs<NumberAttrs>& args) {
-  const Tensor grad = widened(args.grad()), out = args.out();
-  const double base = args.attrs.s.real();
-  if (base != 0.0) return {mul(mul(grad, out), std::log(base))};
-  // 0^x is 0 or 1 where x >= 0: flat there. Below it is infinite and falls without bound.
-  return {mul(grad, where(le(out, 1), 0, neg(out)))};
-}
-std::vector<Sample<NumberAttrs>> pow_scalar_base_samples() {
-  return {
-      {{op_samples::real({3, 4})}, {2.0}}, {{op_samples::real({5})}, {0.5}}, {{op_samples::real({2})}, {1}}};
-}
-constexpr Op<NumberAttrs> pow_scalar_base_op =
-    elementwise_op<NumberAttrs>("pow_scalar_base", Category::fp32, pow_scalar_base_samples,
-                                pow_scalar_base_forward, pow_scalar_base_vjp, save_outputs(0));
-const Registered pow_scalar_base_registered{pow_scalar_base_op};
-
 }  // namespace
 
 const Op<NumberAttrs>& add_scalar_descriptor() { return add_scalar_op; }
@@ -191,7 +120,5 @@ Tensor div(const Tensor& x, Scalar s, RoundingMode rounding_mode) {
   return bind(div_scalar_op, {x}, {s, rounding_mode});
 }
 Tensor div(Scalar s, const Tensor& x) { return bind(rdiv_scalar_op, {x}, {s}); }
-Tensor pow(const Tensor& x, Scalar p) { return bind(pow_scalar_exp_op, {x}, {p}); }
-Tensor pow(Scalar s, const Tensor& x) { return bind(pow_scalar_base_op, {x}, {s}); }
 
 }  // namespace mezzo

@@ -12,25 +12,6 @@ namespace {
 using namespace ops;
 using namespace kernels::scalar;
 
-// --- scalar math
-
-namespace math = kernels::math;
-
-struct ExpFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::exp(x);
-  }
-};
-struct LogFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::log(x);
-  }
-};
-
 using Args = ForwardArgs<NoAttrs>;
 using Vjps = VjpArgs<NoAttrs>;
 
@@ -72,16 +53,6 @@ constexpr Op<NoAttrs> square_op =
     elementwise_op("square", Category::passthrough, any_samples, square_forward, square_vjp, save_inputs(0));
 const Registered square_registered{square_op};
 
-Gradients exp_vjp(const Vjps& args) { return {mul(args.grad(), args.out())}; }
-constexpr Op<NoAttrs> exp_op =
-    elementwise_op("exp", Category::fp32, any_samples, real_unary<ExpFn>, exp_vjp, save_outputs(0));
-const Registered exp_registered{exp_op};
-
-Gradients log_vjp(const Vjps& args) { return {div(args.grad(), args.in(0))}; }
-constexpr Op<NoAttrs> log_op =
-    elementwise_op("log", Category::fp32, positive_samples, real_unary<LogFn>, log_vjp, save_inputs(0));
-const Registered log_registered{log_op};
-
 Gradients sqrt_vjp(const Vjps& args) { return {div(mul(widened(args.grad()), 0.5), args.out())}; }
 constexpr Op<NoAttrs> sqrt_op = elementwise_op("sqrt", Category::passthrough, positive_samples,
                                                real_unary<SqrtFn>, sqrt_vjp, save_outputs(0));
@@ -109,8 +80,6 @@ Tensor neg(const Tensor& x) { return bind(neg_op, {x}); }
 Tensor abs(const Tensor& x) { return bind(abs_op, {x}); }
 Tensor sign(const Tensor& x) { return bind(sign_op, {x}); }
 Tensor square(const Tensor& x) { return bind(square_op, {x}); }
-Tensor exp(const Tensor& x) { return bind(exp_op, {x}); }
-Tensor log(const Tensor& x) { return bind(log_op, {x}); }
 Tensor sqrt(const Tensor& x) { return bind(sqrt_op, {x}); }
 Tensor rsqrt(const Tensor& x) { return bind(rsqrt_op, {x}); }
 Tensor reciprocal(const Tensor& x) { return bind(reciprocal_op, {x}); }

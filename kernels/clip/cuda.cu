@@ -1,15 +1,15 @@
 // The CUDA kernels of gradient clipping. Nothing is read back: the factor is computed from the norm where it
 // lies.
-#include "mezzo/kernels/optim/grad_clip.h"
+#include "mezzo/kernels/clip/clip.h"
 
 #include <type_traits>
 
 #include "mezzo/core/cuda/launch.h"
+#include "mezzo/kernels/clip/clip_math.h"
 #include "mezzo/kernels/cuda/batch.h"
 #include "mezzo/kernels/cuda/block.h"
 #include "mezzo/kernels/cuda/runs.h"
 #include "mezzo/kernels/cuda/scratch.h"
-#include "mezzo/kernels/optim/grad_clip_math.h"
 
 namespace mezzo::kernels::cuda {
 

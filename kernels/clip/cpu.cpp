@@ -1,12 +1,12 @@
 // The CPU side of gradient clipping: pieces of all tensors in one parallel loop, tile by tile.
-#include "mezzo/kernels/optim/grad_clip.h"
+#include "mezzo/kernels/clip/clip.h"
 
 #include <array>
 
+#include "mezzo/kernels/clip/clip_math.h"
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/tile.h"
 #include "mezzo/kernels/optim/cpu_pieces.h"
-#include "mezzo/kernels/optim/grad_clip_math.h"
 #include "mezzo/kernels/reduce/cpu_tiles.h"
 
 namespace mezzo::kernels::cpu {
