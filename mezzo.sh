@@ -24,7 +24,7 @@ packages="g++ cmake ninja-build ccache libeigen3-dev libfmt-dev libgtest-dev lib
 libcli11-dev libdnnl-dev zlib1g-dev libpng-dev libturbojpeg0-dev"
 # For the presets embedded-clang, fuzz and cuda-emulated, for tests of several processes, and for CI's checks of the sources;
 # of a|b the first that the system has.
-test_packages="clang-14|clang libboost-context-dev openmpi-bin libopenmpi-dev clang-format-14|clang-format \
+test_packages="clang-14|clang clang-19 libboost-context-dev openmpi-bin libopenmpi-dev clang-format-14|clang-format \
 clang-tidy-14|clang-tidy universal-ctags"
 # Where headers are looked for, besides CMAKE_PREFIX_PATH.
 roots=${MEZZO_HEADER_ROOTS:-/usr /usr/local}
@@ -166,6 +166,7 @@ check_all() {
   check clang-format "clang-format-14|clang-format" optional "the formatting check of CI (version 14) cannot run" \
     one_of clang-format-14 clang-format
   check clang "clang-14|clang" optional "the presets embedded-clang and fuzz cannot be built" one_of clang++-14 clang++
+  check "clang 19" clang-19 optional "CI does not compile the library with Debian 13's clang" tool clang++-19
   check Boost.Context libboost-context-dev optional "the preset cuda-emulated cannot be built" \
     header boost/context/fiber.hpp
   check MPI "openmpi-bin libopenmpi-dev" optional "training in several processes cannot run" mpi

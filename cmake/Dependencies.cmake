@@ -106,24 +106,39 @@ if(mezzo_missing)
     "Elsewhere install the same libraries and point CMAKE_PREFIX_PATH at them.${without}")
 endif()
 
-# Another processor's libraries are found where nothing keeps CMake from this machine's.
-if(CMAKE_CROSSCOMPILING)
+# Whether a program links what was found. Another processor's libraries are found where nothing keeps CMake from this
+# machine's. And a g++ that is older than the system's links an older C++ library, which lacks functions that packages of
+# the system call (Debian 13's g++ 13: GoogleTest and fmt are made by g++ 14); the library that programs run with has them.
+if(CMAKE_CROSSCOMPILING OR CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   file(WRITE "${PROJECT_BINARY_DIR}/links.cpp" "int main() {}\n")
-  foreach(library IN ITEMS "oneDNN::dnnl@MEZZO_ONEDNN" "ZLIB::ZLIB@MEZZO_ZLIB" "PNG::PNG@MEZZO_PNG"
-      "TurboJPEG::TurboJPEG@MEZZO_JPEG" "GTest::gtest@MEZZO_BUILD_TESTS" "fmt::fmt@MEZZO_BUILD_EXAMPLES")
+  set(libraries GTest::gtest@MEZZO_BUILD_TESTS fmt::fmt@MEZZO_BUILD_EXAMPLES)
+  if(CMAKE_CROSSCOMPILING)
+    list(APPEND libraries oneDNN::dnnl@MEZZO_ONEDNN ZLIB::ZLIB@MEZZO_ZLIB PNG::PNG@MEZZO_PNG
+      TurboJPEG::TurboJPEG@MEZZO_JPEG)
+  endif()
+  foreach(library IN LISTS libraries)
     string(REGEX REPLACE "@.*" "" target "${library}")
     string(REGEX REPLACE ".*@" "" option "${library}")
     set(imported OFF)
     if(TARGET ${target} AND ${option})
       get_target_property(imported ${target} IMPORTED)
     endif()
-    if(imported)
-      try_compile(links "${PROJECT_BINARY_DIR}/links" "${PROJECT_BINARY_DIR}/links.cpp" LINK_LIBRARIES
-        -Wl,--whole-archive ${target} -Wl,--no-whole-archive)
-      if(NOT links)
-        message(FATAL_ERROR "mezzo: ${target} was found, but no program for ${CMAKE_SYSTEM_PROCESSOR} links it: install it for "
-          "that processor and point CMAKE_PREFIX_PATH at it, or set ${option}=OFF")
+    if(NOT imported)
+      continue()
+    endif()
+    set(whole -Wl,--whole-archive ${target} -Wl,--no-whole-archive Threads::Threads)
+    try_compile(links "${PROJECT_BINARY_DIR}/links" "${PROJECT_BINARY_DIR}/links.cpp" LINK_LIBRARIES ${whole})
+    if(NOT links AND NOT CMAKE_CROSSCOMPILING)
+      try_compile(links "${PROJECT_BINARY_DIR}/links" "${PROJECT_BINARY_DIR}/links.cpp" LINK_LIBRARIES ${whole}
+        -l:libstdc++.so.6)
+      if(links)
+        message(STATUS "mezzo: programs link the system's libstdc++.so.6, as ${target} needs a newer one than this g++ has")
+        link_libraries(-l:libstdc++.so.6)
+        break()
       endif()
+    elseif(NOT links)
+      message(FATAL_ERROR "mezzo: ${target} was found, but no program for ${CMAKE_SYSTEM_PROCESSOR} links it: install it for "
+        "that processor and point CMAKE_PREFIX_PATH at it, or set ${option}=OFF")
     endif()
   endforeach()
 endif()

@@ -28,10 +28,10 @@ void add_pointwise(Worker& worker, const NamedDType& type) {
       {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
   };
   for (const auto& [name, op] : ops) {
-    worker.add(name + suffix, [dtype = type.dtype, op = op] {
-      return [x = normal({elements()}, dtype), op] {
+    worker.add(name + suffix, [dtype = type.dtype, function = op] {
+      return [x = normal({elements()}, dtype), function] {
         const NoGrad no_grad;
-        const Tensor z = op(x);
+        const Tensor z = function(x);
       };
     });
   }

@@ -133,11 +133,12 @@ void run(const Options& o) {
   nets.generator->to(setting.device);
   nets.critic->to(setting.device);
   Training training{.nets = nets, .options = o, .setting = setting};
-  data::DataLoader loader(data::TensorDataset{samples}, {.batch_size = o.batch_size,
-                                                         .shuffle = true,
-                                                         .drop_last = true,
-                                                         .seed = o.run.seed,
-                                                         .device = setting.device});
+  const data::TensorDataset dataset(samples);
+  data::DataLoader loader(dataset, {.batch_size = o.batch_size,
+                                    .shuffle = true,
+                                    .drop_last = true,
+                                    .seed = o.run.seed,
+                                    .device = setting.device});
   std::int64_t step = 0;
   TrainingRun run(o.run,
                   {{"generator", *nets.generator},
