@@ -8,7 +8,6 @@
 #   tests/ranks/                         -> test_ranks, which mpirun starts several times at once (RankTests.cmake)
 #   tests/plugin/                        -> programs and plugins that open the library at run time
 #   tools/op_table.cpp, tools/op_table/  -> op_table, the program that writes docs/ops.md; test_docs has its code
-#   tools/step_table.cpp, tools/step_table/ -> step_table, which writes docs/cuda_steps.md; test_emulated has its code
 # A folder that has a CMakeLists.txt is a project of its own and left alone.
 include(GoogleTest)
 include(JoinedSources)
@@ -24,7 +23,7 @@ set(mezzo_plain_loop_flags "$<$<NOT:$<CONFIG:Debug>>:-O2>" ${MEZZO_NOT_INSTRUMEN
 # small stacks.
 set(mezzo_kernel_tests test_kernels test_emulated)
 # What MEZZO_PROGRAM_OBJECTS does not serve: these, and those that include the headers of CUDA or of the emulated device.
-set(mezzo_own_tests ${mezzo_kernel_tests} test_cuda test_nccl step_table)
+set(mezzo_own_tests ${mezzo_kernel_tests} test_cuda test_nccl)
 # Sources that compare with plain loops and have no kernels are optimised. The precompiled header of the tests is not, so
 # they cannot use it.
 file(GLOB mezzo_plain_loops "${mezzo_tests_dir}/kernels/conv*_test.cpp" "${mezzo_tests_dir}/kernels/gemm*_test.cpp"
@@ -101,18 +100,6 @@ mezzo_test_executable(op_table "${PROJECT_SOURCE_DIR}/tools/op_table.cpp" ${op_t
 target_include_directories(op_table PRIVATE "${PROJECT_SOURCE_DIR}/tools")
 set_target_properties(op_table PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tools")
 
-# The predicted training steps of docs/cuda_steps.md; test_emulated has its code.
-if(MEZZO_CUDA_EMULATED)
-  file(GLOB step_table_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tools/step_table/*.cpp")
-  mezzo_test_executable(step_table "${PROJECT_SOURCE_DIR}/tools/step_table.cpp" ${step_table_sources})
-  target_include_directories(step_table PRIVATE "${PROJECT_SOURCE_DIR}/tools")
-  mezzo_use_cuda_headers(step_table)
-  set_target_properties(step_table PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tools")
-  # A process of its own: which pages neighbours share depends on what was allocated before.
-  add_test(NAME step_table COMMAND step_table --check)
-  set_tests_properties(step_table PROPERTIES SKIP_RETURN_CODE 77)
-endif()
-
 file(GLOB entries LIST_DIRECTORIES true CONFIGURE_DEPENDS "${mezzo_tests_dir}/*")
 foreach(entry IN LISTS entries)
   get_filename_component(name "${entry}" NAME)
@@ -131,7 +118,6 @@ foreach(entry IN LISTS entries)
   if(name STREQUAL "docs")
     list(APPEND sources ${op_table_sources})
   elseif(name STREQUAL "emulated")
-    list(APPEND sources ${step_table_sources})
     if(NOT MEZZO_HAVE_NCCL)
       list(FILTER sources EXCLUDE REGEX "/nccl_test\\.cpp$")
     endif()

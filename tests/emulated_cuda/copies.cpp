@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "capture.h"
-#include "ledger.h"
 #include "runtime.h"
 
 namespace emulated_cuda {
@@ -67,7 +66,7 @@ TaskPtr make_task(const Copy& copy, bool staged, int peer) {
   auto task = std::make_shared<Task>();
   task->peer = peer;
   if (!staged) {
-    task->run = [copy] { run_in_ledger([] { return "copy"; }, {}, {}, [&] { run_copy(copy); }); };
+    task->run = [copy] { run_copy(copy); };
     return task;
   }
   const auto* const bytes = static_cast<const std::byte*>(copy.from);
@@ -75,7 +74,7 @@ TaskPtr make_task(const Copy& copy, bool staged, int peer) {
   task->run = [copy, kept] {
     Copy from_kept = copy;
     from_kept.from = kept->data();
-    run_in_ledger([] { return "copy"; }, {}, {}, [&] { run_copy(from_kept); });
+    run_copy(from_kept);
   };
   return task;
 }
@@ -135,7 +134,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
       if (!live(device, to, bytes)) {
         fail_operation("cudaMemsetAsync: the device memory was freed before its turn");
       }
-      run_in_ledger([] { return "fill"; }, {}, {}, [&] { std::memset(to, value, bytes); });
+      std::memset(to, value, bytes);
     };
     auto task = std::make_shared<Task>(Task{work});
     task->peer = device == target->device ? -1 : device;

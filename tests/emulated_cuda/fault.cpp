@@ -1,12 +1,10 @@
 // Says what a page fault is when it lies in device memory or below a kernel thread's stack.
-#include <ucontext.h>
 #include <unistd.h>
 #include <csignal>
 #include <cstring>
 
 #include "block.h"
 #include "fibers.h"
-#include "ledger.h"
 #include "runtime.h"
 
 namespace emulated_cuda {
@@ -18,18 +16,8 @@ void say(const char* text) {
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text, std::strlen(text));
 }
 
-/// Whether the access that faulted is known to be a write.
-bool is_write([[maybe_unused]] const void* context) {
-#if defined(__x86_64__)
-  return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
-#else
-  return false;
-#endif
-}
-
-void on_fault(int /*signal*/, siginfo_t* info, void* context) {
+void on_fault(int /*signal*/, siginfo_t* info, void* /*context*/) {
   const void* const address = info->si_addr;
-  if (open_page(address, is_write(context))) return;
   if (in_fiber_guard(address)) {
     say("emulated CUDA: a kernel thread's stack overflowed\n");
   } else if (device_of(address) >= 0 && block().active()) {

@@ -6,7 +6,6 @@
 
 #include "block.h"
 #include "capture.h"
-#include "ledger.h"
 #include "runtime.h"
 #include "shared_memory.h"
 
@@ -59,8 +58,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, AnyKernel kernel, RunThread
     if (const cudaError_t error = load(kernel); error != cudaSuccess) return error;
     auto work = [kernel_call = copy_call(config, kernel, run, arguments)] {
       ++runtime().counts.launches;
-      run_in_ledger([&] { return short_name(kernel_call.kernel); }, kernel_call.grid, kernel_call.block,
-                    [&] { block().run(kernel_call); });
+      block().run(kernel_call);
     };
     return submit(stream, std::make_shared<Task>(Task{std::move(work)}));
   });

@@ -29,9 +29,6 @@ class DeviceMemory {
   [[nodiscard]] bool is_block(const void* pointer) const;
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
   [[nodiscard]] std::size_t used() const { return used_; }
-  /// What can be touched now: so many bytes from base().
-  [[nodiscard]] std::byte* base() const { return base_; }
-  [[nodiscard]] std::size_t opened() const { return opened_; }
 
  private:
   friend class DeviceAccess;

@@ -1,11 +1,9 @@
 // The heuristic and the product of the emulated cuBLASLt: every check that the call can make, then the work
 // in the stream's order.
 #include <cstring>
-#include <string>
 
 #include "emulated_cuda/blas_lt.h"
 #include "emulated_cuda/control.h"
-#include "emulated_cuda/ledger.h"
 #include "problem.h"
 
 namespace emulated_cuda::lt {
@@ -55,48 +53,6 @@ cublasStatus_t check_call(const Call& call, const Algorithm& algo) {
 
 double factor(const Problem& p, const void* value) {
   return p.desc.scale == CUDA_R_64F ? *static_cast<const double*>(value) : *static_cast<const float*>(value);
-}
-
-const char* short_name(cudaDataType_t type) {
-  if (is_float8(type)) return type == CUDA_R_8F_E4M3 ? "f8_e4m3" : "f8_e5m2";
-  return type == CUDA_R_64F ? "f64" : type == CUDA_R_16F ? "f16" : type == CUDA_R_16BF ? "bf16" : "f32";
-}
-
-/// Bytes of a matrix of a batch.
-std::uint64_t matrix_bytes(const cublasLtMatrixLayoutOpaque_t& x) {
-  return x.rows * x.columns * static_cast<std::uint64_t>(x.batch * bytes_of(x.type));
-}
-
-void clear_result(const Call& call) {
-  const Problem& p = call.problem;
-  const std::int64_t size = bytes_of(p.d.type);
-  for (std::int64_t index = 0; index < p.d.batch; ++index) {
-    for (std::int64_t j = 0; j < p.n; ++j) {
-      const std::int64_t at = index * p.d.batch_offset + j * p.d.leading;
-      std::memset(static_cast<std::byte*>(call.d) + at * size, 0, static_cast<std::size_t>(p.m * size));
-    }
-  }
-  if (!has_epilogue(p) || p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS) return;
-  const std::int64_t sums = p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA ? p.m : p.n;
-  std::memset(p.desc.bias, 0, static_cast<std::size_t>(sums * size));
-}
-
-Product product_of(const Call& call) {
-  const Problem& p = call.problem;
-  std::string name =
-      "product " + std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k);
-  if (p.d.batch > 1) name += ", " + std::to_string(p.d.batch) + " times";
-  name += std::string(", ") + short_name(p.a.type) + " to " + short_name(p.d.type);
-  if (p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32) name += " in TF32";
-  if (has_epilogue(p)) name += p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS ? " + bias" : " + sums for a bias";
-  const double operations = 2.0 * static_cast<double>(p.m * p.n * p.k) * p.d.batch;
-  const std::uint64_t old = call.beta != 0 ? matrix_bytes(p.c) : 0;
-  return {name,
-          operations,
-          matrix_bytes(p.a) + matrix_bytes(p.b) + old,
-          matrix_bytes(p.d),
-          [call] { compute(call); },
-          [call] { clear_result(call); }};
 }
 
 }  // namespace
@@ -186,7 +142,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (chosen.workspace == 0) call.workspace = nullptr;
   emulated_cuda::BlasLt& state = emulated_cuda::blas_lt();
   call.milliseconds = state.slowness[chosen.id];
-  if (emulated_cuda::enqueue(stream, [call] { run_product(product_of(call)); }) != cudaSuccess) {
+  if (emulated_cuda::enqueue(stream, [call] { compute(call); }) != cudaSuccess) {
     return CUBLAS_STATUS_EXECUTION_FAILED;
   }
   ++state.products;

@@ -2,12 +2,10 @@
 // stream's order.
 #include <algorithm>
 #include <cstring>
-#include <string>
 
 #include "descriptor.h"
 #include "emulated_cuda/control.h"
 #include "emulated_cuda/dnn.h"
-#include "emulated_cuda/ledger.h"
 
 namespace emulated_cuda::dnn_library {
 namespace {
@@ -62,45 +60,6 @@ cudnnStatus_t make_task(const Descriptor& plan, const Descriptor& pack, Task& ta
   return on_device(task.workspace) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
 }
 
-std::uint64_t elements_of(const std::vector<std::int64_t>& sizes) {
-  std::uint64_t count = 1;
-  for (const std::int64_t size : sizes) count *= static_cast<std::uint64_t>(size);
-  return count;
-}
-
-std::uint64_t bytes_of(const Task& task, std::size_t array) {
-  const cudnnDataType_t type = task.types[array];
-  const std::uint64_t size = type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
-  return elements_of(task.sizes[array]) * size;
-}
-
-Product product_of(const Task& task) {
-  enum : std::size_t { kX, kWeight, kY };
-  const bool forward = task.map == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-  const bool of_input = task.map == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
-  const std::size_t result = forward ? kY : of_input ? kX : kWeight;
-  std::uint64_t read = 0;
-  for (const std::size_t array : {std::size_t{kX}, std::size_t{kWeight}, std::size_t{kY}})
-    if (array != result || task.beta != 0) read += bytes_of(task, array);
-  // Each element of y takes as many products as a filter has elements.
-  const double operations = 2.0 * static_cast<double>(elements_of(task.sizes[kY])) *
-                            static_cast<double>(elements_of(task.sizes[kWeight])) /
-                            static_cast<double>(task.sizes[kWeight][0]);
-  const std::string name = std::string("convolution") +
-                           (forward    ? ""
-                            : of_input ? ", gradient of x"
-                                       : ", gradient of the weight") +
-                           (task.types[kX] != CUDNN_DATA_FLOAT                     ? ", 16 bit"
-                            : task.engine == static_cast<int>(Engine::tensor_core) ? ", TF32"
-                                                                                   : ", f32");
-  return {name,
-          operations,
-          read,
-          bytes_of(task, result),
-          [task] { compute(task); },
-          [task, result] { std::memset(task.data[result], 0, bytes_of(task, result)); }};
-}
-
 }  // namespace
 }  // namespace emulated_cuda::dnn_library
 
@@ -121,8 +80,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     return status;
   emulated_cuda::DnnState& state = emulated_cuda::dnn();
   task.milliseconds = state.slowness[task.engine];
-  if (!state.executes ||
-      emulated_cuda::enqueue(handle->stream, [task] { run_product(product_of(task)); }) != cudaSuccess)
+  if (!state.executes || emulated_cuda::enqueue(handle->stream, [task] { compute(task); }) != cudaSuccess)
     return CUDNN_STATUS_EXECUTION_FAILED;
   ++state.maps;
   state.last_engine = task.engine;
