@@ -11,7 +11,7 @@ cd "$1"
 compiler=$2 nvcc=${3:-}
 # What projects ask for that take our headers as their own. g++ warns of a base class's destructor with -Weffc++ only, whose
 # other advice is not meant.
-flags="-std=c++20 -Wall -Wextra -Wnon-virtual-dtor -Wredundant-decls -Weffc++ -Werror -Wno-error=effc++"
+flags="-std=c++20 -Wall -Wextra -Wredundant-decls -Weffc++ -Werror -Wno-error=effc++ -Werror=non-virtual-dtor"
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 headers=$(find mezzo -name '*.h' | sort)
 [ -n "$headers" ] || { echo "no headers in $1/mezzo"; exit 1; }

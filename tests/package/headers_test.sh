@@ -47,6 +47,10 @@ mezzo/core/relative.h: includes good.h, which is not of the standard library
 mezzo/core/twice.h: does not compile on its own
 mezzo/mezzo.h: pulls in the costly header variant
 TEXT
+# clang knows no warning of a function that is declared twice.
+if "$1" -fsyntax-only -Wredundant-decls -Werror -x c++ core/twice.h 2>/dev/null; then
+  grep -v core/twice.h expected.txt >known.txt && mv known.txt expected.txt
+fi
 # Whether a foreign header is there to compile depends on the machine; lost.h cannot be.
 grep -v 'problem(s)$' bad.txt | grep -v '\(cuda\|eigen\|format\|json\|relative\|lost\).h: does not compile' | LC_ALL=C sort >found.txt
 diff expected.txt found.txt || { echo "the list differs (<: expected, >: found)"; exit 1; }
