@@ -8,6 +8,7 @@
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/captured_step.h"
 #include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/norm_surgery.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/amp/precision.h"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mezzo/amp/detail/cast_log.h"
+#include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/autograd/bind.h"
 #include "mezzo/autograd/half_copy.h"
@@ -73,6 +74,7 @@ State current() { return unpack(input_hook_state().context); }
 void autocast_hook(HookedCall& call);
 
 // The options of a region are packed as a state, with these bits in addition.
+constexpr std::uint64_t kKeepsDType = 1U << 1;  ///< that of an enabled 16-bit region around it counts
 constexpr std::uint64_t kSetsCache = 1U << 2;
 constexpr std::uint64_t of_type(std::size_t type) { return std::uint64_t{1} << (3 + type); }
 
@@ -82,7 +84,11 @@ InputHookState derived_state(const InputHookState& before, const InputHookState&
   State state = unpack(before.context);
   const State own = unpack(region.context);
   for (std::size_t type = 0; type < state.regions.size(); ++type) {
-    if ((region.context & of_type(type)) != 0) state.regions[type] = own.regions[type];
+    if ((region.context & of_type(type)) == 0) continue;
+    const State::Region around = std::exchange(state.regions[type], own.regions[type]);
+    if ((region.context & kKeepsDType) == 0) continue;
+    const bool is_kept = around.enabled && is_16bit(around.dtype);
+    state.regions[type].dtype = is_kept ? around.dtype : State().regions[type].dtype;
   }
   if ((region.context & kSetsCache) != 0) state.cache = own.cache;
   const bool any =
@@ -280,6 +286,9 @@ void autocast_hook(HookedCall& call) {
 }
 
 /// Begins a region for the types of devices that `types` has the bits of.
+mezzo::detail::OpenScope<InputHookState>* begin_region(std::uint64_t types, const State& state) {
+  return mezzo::detail::begin_input_hook({nullptr, pack(state) | types}, derived_state, region_gone);
+}
 mezzo::detail::OpenScope<InputHookState>* begin_region(std::uint64_t types, DType dtype,
                                                        const AutocastOptions& options) {
   if (options.enabled && !is_16bit(dtype) && dtype != DType::f32) {
@@ -291,8 +300,7 @@ mezzo::detail::OpenScope<InputHookState>* begin_region(std::uint64_t types, DTyp
   State state;
   state.regions.fill({options.enabled, dtype, options.fp8 ? detail::number_of(*options.fp8) : 0});
   state.cache = options.cache_enabled.value_or(false);
-  const std::uint64_t own = pack(state) | types | (options.cache_enabled ? kSetsCache : 0);
-  return mezzo::detail::begin_input_hook({nullptr, own}, derived_state, region_gone);
+  return begin_region(types | (options.cache_enabled ? kSetsCache : 0), state);
 }
 
 /// The bit of a device's type. Throws when casts are to be made on a device that is not there.
@@ -314,6 +322,16 @@ Autocast::Autocast(DType dtype, const AutocastOptions& options)
     : scope_(begin_region(of_type(0) | of_type(1), dtype, options)) {}
 
 Autocast::~Autocast() { mezzo::detail::end_input_hook(scope_); }
+
+mezzo::detail::OpenScope<InputHookState>* detail::begin_rule(const PrecisionRule& rule,
+                                                             std::uint64_t float8) {
+  const std::uint64_t types = of_type(0) | of_type(1);
+  if (rule.dtype) return begin_region(types, *rule.dtype, {});
+  if (!rule.float8) return begin_region(types, DType::f32, {.enabled = false});
+  State state;
+  state.regions.fill({true, DType::bf16, float8});
+  return begin_region(types | kKeepsDType, state);
+}
 
 bool is_autocast_enabled(DeviceType type) { return current().at(type).enabled; }
 DType autocast_dtype(DeviceType type) { return current().at(type).dtype; }

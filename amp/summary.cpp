@@ -8,6 +8,8 @@
 #include <set>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/nn/call.h"
+#include "mezzo/nn/module/walk.h"
 
 namespace mezzo::amp {
 
@@ -63,6 +65,14 @@ std::string precision_of(const NormOp& op, Inputs inputs, const Tensor& output) 
 /// The two columns.
 class PrecisionColumns final : public nn::SummaryExtension {
  public:
+  explicit PrecisionColumns(const nn::Module& net) {
+    nn::detail::walk(net, [&](const std::string& path, const nn::Module& module) {
+      const auto& region = nn::detail::call_region(module);
+      if (region != nullptr) rules_[path] = region->described();
+      return true;
+    });
+  }
+
   void ran(std::size_t row, const OpInfo& info, Inputs inputs, std::optional<DType> run_dtype,
            const Outputs& outputs) override {
     if (only_moves(info, inputs, outputs)) return;
@@ -73,9 +83,9 @@ class PrecisionColumns final : public nn::SummaryExtension {
                                                          : widest(inputs);
     if (dtype) dtypes_[row].insert(*dtype);
     if (info.name.value != "linear") return;
-    const Fp8* const fp8 = autocast_fp8(inputs[0]->device().type);
-    if (fp8 == nullptr) return;
-    const std::string reason = detail::why_not_float8(*fp8, inputs[1]->size(0), inputs[1]->size(1));
+    const Fp8* const float8 = autocast_fp8(inputs[0]->device().type);
+    if (float8 == nullptr) return;
+    const std::string reason = detail::why_not_float8(*float8, inputs[1]->size(0), inputs[1]->size(1));
     if (!reason.empty()) reasons_[row].insert(reason);
   }
 
@@ -97,7 +107,10 @@ class PrecisionColumns final : public nn::SummaryExtension {
     if (const auto found = norms_.find(row); found != norms_.end()) {
       for (const std::string& text : found->second) norm += (norm.empty() ? "" : "; ") + text;
     }
-    return {runs_in.empty() ? "--" : runs_in, norm.empty() ? "--" : norm};
+    if (runs_in.empty()) runs_in = "--";
+    const auto rule = rules_.find(rows[row].path);
+    if (rule != rules_.end() && !rule->second.empty()) runs_in += " (rule: " + rule->second + ")";
+    return {runs_in, norm.empty() ? "--" : norm};
   }
 
  private:
@@ -108,6 +121,7 @@ class PrecisionColumns final : public nn::SummaryExtension {
       dtypes.insert(it->second.begin(), it->second.end());
   }
 
+  std::map<std::string, std::string> rules_;       // by path
   std::map<std::size_t, std::set<DType>> dtypes_;  // by row
   std::map<std::size_t, std::set<std::string>> norms_;
   std::map<std::size_t, std::set<std::string>> reasons_;  // why a product is not in float8
@@ -118,7 +132,7 @@ class PrecisionColumns final : public nn::SummaryExtension {
 nn::Summary detail::summarize(nn::Module& net, const nn::detail::SummaryRun& run, Device device,
                               const SummaryOptions& options) {
   const Autocast region(device, options.dtype, {.enabled = options.enabled, .fp8 = options.fp8});
-  PrecisionColumns columns;
+  PrecisionColumns columns(net);
   return nn::detail::summarize(net, run, options.table, &columns);
 }
 

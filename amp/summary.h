@@ -36,7 +36,7 @@ namespace detail {
 // dtype of its inputs, after autocast's casts, or in the dtype that autocast asks for; a norm runs in its
 // input's dtype. Casts, copies to a device and view ops (reshape) do not count; "--" when nothing else ran.
 // "f8": products in float8. Where a linear of a region with fp8 stays in 16 bits, the reason follows: "bf16:
-// K = 100 is no multiple of 16".
+// K = 100 is no multiple of 16". A module with a rule of amp::ModulePrecision: "f32 (rule: f32)".
 //
 // "Norm": of modules with a norm op of their own, the dtypes of its input and result and, unless all are the
 // same, of statistics and parameters: "f32 in and out", "f16 in, f32 out, f32 statistics and parameters",

@@ -4,12 +4,14 @@
 
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/function.h"
 #include "mezzo/core/scope.h"
@@ -103,8 +105,22 @@ class WatchedCall {
   bool runs_ = false;
 };
 
-/// A call of a module while it runs. Warns once of a module called in another one's forward that is no part
-/// of any: a plain member, or an element of a std::vector.
+/// A scope that opens around each call of the modules that have it (amp::ModulePrecision). Copies of a module
+/// share it, and so does what takes the module's place by surgery.
+class CallRegion {
+ public:
+  virtual ~CallRegion() = default;
+  /// Opens it on this thread; nullptr: it has ended, nothing opens.
+  [[nodiscard]] virtual mezzo::detail::OpenScope<InputHookState>* begin() const = 0;
+  /// For tables: "f32", "fp8"; empty: it has ended.
+  [[nodiscard]] virtual std::string described() const = 0;
+};
+/// The region of a module; nullptr: none.
+[[nodiscard]] const std::shared_ptr<CallRegion>& call_region(const Module& module) noexcept;
+void set_call_region(Module& module, std::shared_ptr<CallRegion> region) noexcept;
+
+/// A call of a module while it runs, in the module's region. Warns once of a module called in another one's
+/// forward that is no part of any: a plain member, or an element of a std::vector.
 class RunningCall {
  public:
   explicit RunningCall(const Module& module);
@@ -119,6 +135,7 @@ class RunningCall {
  private:
   const Module& module_;
   const RunningCall* outer_;
+  mezzo::detail::OpenScope<InputHookState>* region_ = nullptr;
 };
 
 /// The modules of the innermost and the outermost call on this thread; nullptr: none runs.

@@ -145,6 +145,8 @@ class Module {
   friend class Cloning;
   friend class detail::HookedCall;
   friend class detail::RunningCall;
+  friend const std::shared_ptr<detail::CallRegion>& detail::call_region(const Module& module) noexcept;
+  friend void detail::set_call_region(Module& module, std::shared_ptr<detail::CallRegion> region) noexcept;
   friend class surgery::Operation;  // sets the mode of replacements
   friend void detail::learn_copier(Module& module, const detail::Copier& copier) noexcept;
 
@@ -154,6 +156,7 @@ class Module {
   std::vector<const ChildSlot*> holders_;  // slots that hold this module, oldest first
   detail::Copier copier_;
   Ref<RefCounted> hooks_;  // made with the first hook
+  std::shared_ptr<detail::CallRegion> region_;
   bool training_ = true;
 };
 

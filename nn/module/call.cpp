@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mezzo/autograd/progress.h"
@@ -68,9 +69,18 @@ RunningCall::RunningCall(const Module& module) : module_(module), outer_(running
         "declare it as nn::Child<nn::" + type + "> name{*this, \"name\", nn::" + type +
             "(...)}, put several into an nn::ModuleList, or requires_grad_(false) if it is to stay outside");
   }
+  if (module.region_ != nullptr) region_ = module.region_->begin();
   running = this;
 }
-RunningCall::~RunningCall() { running = outer_; }
+RunningCall::~RunningCall() {
+  running = outer_;
+  if (region_ != nullptr) mezzo::detail::end_input_hook(region_);
+}
+
+const std::shared_ptr<CallRegion>& call_region(const Module& module) noexcept { return module.region_; }
+void set_call_region(Module& module, std::shared_ptr<CallRegion> region) noexcept {
+  module.region_ = std::move(region);
+}
 
 const Module* innermost_call() noexcept { return running == nullptr ? nullptr : &running->module(); }
 const Module* outermost_call() noexcept {

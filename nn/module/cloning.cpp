@@ -71,7 +71,8 @@ Tensor Cloning::copy(const Tensor& original) {
   return made;
 }
 
-Module::Module(const Module& other) : copier_(other.copier_), training_(other.training_) {
+Module::Module(const Module& other)
+    : copier_(other.copier_), region_(other.region_), training_(other.training_) {
   Cloning& cloning = Cloning::current("a module");
   cloning.begin(other, *this);
   if (cloning.moves()) detail::hand_hooks_over(other.hooks_, *this, hooks_);

@@ -81,6 +81,8 @@ void Operation::carry_over(const Module& root, const Replaced& replaced, Invento
   for (Module* module : brought.modules) {
     if (changes_mode) module->training_ = mode;
   }
+  const auto& region = nn::detail::call_region(*replaced.before);
+  if (region != nullptr) nn::detail::set_call_region(*replaced.after, region);
   bring(brought.tensors, root, replaced, only_changes);
 }
 
