@@ -2,6 +2,7 @@
 # Test of tools/bundle_headers.sh: a project that looks nowhere but in the unpacked folder finds all packages there,
 # compiles with their headers and links GoogleTest.
 # usage: bundle_headers_test.sh COMPILER FOLDER...   FOLDER: as for bundle_headers.sh
+# CXX_LIBRARY: the C++ library to link, if not the compiler's.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 compiler=$1
@@ -43,7 +44,8 @@ cat >project/main.cpp <<'TEXT'
 #include <gtest/gtest.h>
 TEST(Rebuild, Works) { EXPECT_EQ(Eigen::Vector2f(3, 4).norm(), 5); }
 TEXT
-cmake -G Ninja -S project -B build -DCMAKE_CXX_COMPILER="$compiler" -DHEADERS="$tree/headers" >log 2>&1 ||
+cmake -G Ninja -S project -B build -DCMAKE_CXX_COMPILER="$compiler" -DHEADERS="$tree/headers" \
+  -DCMAKE_CXX_STANDARD_LIBRARIES="${CXX_LIBRARY:-}" >log 2>&1 ||
   { cat log; fail "a package is not found"; }
 cmake --build build >log 2>&1 || { cat log; fail "does not compile"; }
 ./build/rebuild | grep -q "PASSED.*1 test" || fail "the program does not run"

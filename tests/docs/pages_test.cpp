@@ -128,6 +128,33 @@ void print_summary() {
   // clang-format on
 }
 
+Tensor multiply_in_float8() {
+  // clang-format off
+  // float8 begins
+  nn::Sequential net{nn::Linear(64, 256), nn::ReLU(), nn::Linear(256, 64)};
+  const Tensor x = randn({32, 64});
+  Tensor y;
+  {
+    amp::Autocast autocast(Device::cpu(), DType::bf16, {.fp8 = true});  // or {.fp8 = amp::Fp8{.skip = {"2"}}}
+    y = net(x);
+  }
+  y.sum().backward();
+  std::cout << amp::summary(net, x, {.dtype = DType::bf16, .fp8 = true});
+  // float8 ends
+  // clang-format on
+  return net.parameters().front().grad();
+}
+
+void follow_rules() {
+  // clang-format off
+  // rules begins
+  nn::Sequential net{nn::Linear(64, 256), nn::ReLU(), nn::Linear(256, 256), nn::ReLU(), nn::Linear(256, 10)};
+  const amp::ModulePrecision rules(net, {{"0", amp::no_autocast}, {"4", DType::f32}, {"[1-3]", amp::fp8}});
+  std::cout << amp::summary(net, Shape{32, 64}, {.dtype = DType::bf16});
+  // rules ends
+  // clang-format on
+}
+
 void operate() {
   // clang-format off
   // surgery begins
@@ -275,6 +302,19 @@ TEST(MixedPrecisionPage, ItsSummaryIsTheOneThatIsPrintedHere) {
   docs::expect_current("mixed_precision.md's summary", between(read(kPrecision), "```text\n", "```"),
                        printed_by(print_summary),
                        "print_summary in tests/docs/pages_test.cpp prints the text");
+}
+
+TEST(MixedPrecisionPage, ItsFloat8IsTheOneThatIsMultipliedHere) {
+  expect_same_code("float8", kPrecision, "run by tests/docs/pages_test.cpp as the part float8.");
+  const std::string shown = printed_by([] { EXPECT_TRUE(multiply_in_float8().defined()); });
+  EXPECT_NE(shown.find("f8"), std::string::npos) << shown;
+}
+
+TEST(MixedPrecisionPage, ItsRulesAreTheOnesThatAreFollowedHere) {
+  expect_same_code("rules", kPrecision, "run by tests/docs/pages_test.cpp as the part rules.");
+  const std::string shown = printed_by(follow_rules);
+  for (const std::string cell : {"f32 (rule: no autocast)", "f8 (rule: fp8)", "f32 (rule: f32)"})
+    EXPECT_NE(shown.find(cell), std::string::npos) << cell << " in\n" << shown;
 }
 
 TEST(OptimizersPage, ItsScheduleIsTheOneThatIsFollowedHere) {
