@@ -36,8 +36,8 @@ class Reducer;  // dist/detail/reducer.h
 /// With a group of one process there are no buckets, and `.grad` is what it is without a DataParallel.
 ///
 /// Throws: ValueError, on all ranks, with the first difference of two models or of their options; for options
-/// that cannot go together (virtual_parts with compression; reduction min or max), or do not fit the number
-/// of ranks; for a model without parameters that require grad. StateError for a model that has a
+/// that cannot go together (virtual_parts with a 16-bit reduce_dtype; reduction min or max), or do not fit
+/// the number of ranks; for a model without parameters that require grad. StateError for a model that has a
 /// DataParallel. From backward(): AutogradError for unused parameters, which it names, and for create_graph;
 /// StateError when parameters were written while no_sync() held gradients back or between the parts of a
 /// step, and when they were moved, converted or unfrozen since. Source:

@@ -25,9 +25,10 @@ struct DataParallelOptions {
   /// Gives all ranks rank 0's buffers (running statistics) before each call of the model, net(x), in training
   /// mode and outside of no_sync().
   bool broadcast_buffers = true;
-  /// f16 or bf16: f32 gradients travel in it, which halves their bytes, and are added in f32. `.grad` is the
-  /// sum or mean, rounded to it once more. Values that f16 cannot hold are inf then, on all ranks.
-  std::optional<DType> compression = {};
+  /// f32, or f16 or bf16: f32 gradients travel in it, which halves their bytes, and are added in f32. `.grad`
+  /// is the sum or mean, rounded to it once more. Values that f16 cannot hold are inf then, on all ranks.
+  /// Gradients of other dtypes travel as they are. Source: reduce_dtype of PyTorch's FSDP.
+  DType reduce_dtype = DType::f32;
   /// Deterministic mode: a step is this many backward calls on all ranks together, a power of two and a
   /// multiple of the group's size (itself a power of two): parts() on each rank, rank r's parts before rank r
   /// + 1's. Gradients are added in one binary tree over the parts, so results do not depend, to the bit, on

@@ -56,7 +56,7 @@ class Training {
     if (way != "alone") {
       dist::DataParallelOptions options;
       if (way == "deterministic") options.virtual_parts = dist::world_size();
-      if (way == "compressed") options.compression = DType::bf16;
+      if (way == "compressed") options.reduce_dtype = DType::bf16;
       parallel_.emplace(*net_.net, options);
     }
     const optim::AdamWOptions adamw{.lr = 1e-3};

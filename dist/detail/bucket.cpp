@@ -29,7 +29,7 @@ double factor_of(const DataParallelOptions& options, int ranks) {
 DType sum_dtype_of(DType dtype, const DataParallelOptions& options, int ranks) {
   if (options.virtual_parts > 0) return is_16bit(dtype) ? DType::f32 : dtype;
   if (ranks == 1) return dtype;  // nothing travels
-  return dtype == DType::f32 ? options.compression.value_or(dtype) : dtype;
+  return dtype == DType::f32 ? options.reduce_dtype : dtype;
 }
 
 }  // namespace

@@ -29,9 +29,9 @@ void require_options(const DataParallelOptions& options, int ranks) {
            std::to_string(std::min(options.first_bucket_bytes, options.bucket_bytes)),
            "leave bucket_bytes as it is");
   }
-  if (options.compression && !is_16bit(*options.compression)) {
-    refuse("compression f16 or bf16", std::string(mezzo::to_string(*options.compression)),
-           "use one of these, or none");
+  if (options.reduce_dtype != DType::f32 && !is_16bit(options.reduce_dtype)) {
+    refuse("reduce_dtype f32, f16 or bf16", std::string(mezzo::to_string(options.reduce_dtype)),
+           "use one of these");
   }
   const int parts = options.virtual_parts;
   if (parts == 0) return;
@@ -40,9 +40,9 @@ void require_options(const DataParallelOptions& options, int ranks) {
            std::to_string(parts) + " parts and " + std::to_string(ranks) + " ranks",
            "start 1, 2, 4, ... processes, and cut the batch into as many parts or more");
   }
-  if (options.compression) {
-    refuse("no compression in deterministic mode", std::string(mezzo::to_string(*options.compression)),
-           "leave out compression or virtual_parts");
+  if (options.reduce_dtype != DType::f32) {
+    refuse("reduce_dtype f32 in deterministic mode", std::string(mezzo::to_string(options.reduce_dtype)),
+           "leave out reduce_dtype or virtual_parts");
   }
 }
 
@@ -51,8 +51,8 @@ std::string described(const DataParallelOptions& options) {
   text << "options: reduction " << to_string(options.reduction) << ", buckets of "
        << options.first_bucket_bytes << " and " << options.bucket_bytes << " bytes, find_unused_parameters "
        << options.find_unused_parameters << ", broadcast_buffers " << options.broadcast_buffers
-       << ", compression " << (options.compression ? mezzo::to_string(*options.compression) : "none")
-       << ", virtual_parts " << options.virtual_parts << '\n';
+       << ", reduce_dtype " << mezzo::to_string(options.reduce_dtype) << ", virtual_parts "
+       << options.virtual_parts << '\n';
   return text.str();
 }
 

@@ -452,7 +452,7 @@ TEST(DataParallel, Refusals) {
     const auto net = make_mlp(5);
     const auto batch = share_of(batch_of(1, 6), group);
     EXPECT_THROW(DataParallel(net, {.group = group, .reduction = ReduceOp::max}), ValueError);
-    EXPECT_THROW(DataParallel(net, {.group = group, .compression = DType::f64}), ValueError);
+    EXPECT_THROW(DataParallel(net, {.group = group, .reduce_dtype = DType::f64}), ValueError);
     EXPECT_THROW(DataParallel(net, {.group = group, .bucket_bytes = 0}), ValueError);
     EXPECT_THROW(DataParallel(nn::make<nn::Tanh>(), {.group = group}), ValueError);
     {

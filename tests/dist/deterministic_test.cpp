@@ -323,8 +323,8 @@ TEST(Deterministic, Refusals) {
     EXPECT_NE(message(in_parts(group, 3)).find("powers of two"), std::string::npos);
     EXPECT_NE(message(in_parts(group, 1)).find("at least one part for each rank"), std::string::npos);
     auto options = in_parts(group, 4);
-    options.compression = DType::bf16;
-    EXPECT_NE(message(options).find("no compression in deterministic mode"), std::string::npos);
+    options.reduce_dtype = DType::bf16;
+    EXPECT_NE(message(options).find("reduce_dtype f32 in deterministic mode"), std::string::npos);
     DataParallel parallel(net, in_parts(group, 4));
     EXPECT_THROW(static_cast<void>(parallel.no_sync()), StateError);
     loss_of(*net, batch_of(1, 4)).backward();

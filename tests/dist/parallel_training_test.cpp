@@ -1,5 +1,5 @@
 // Training by several ranks in fast mode against one process with the same global batches: every optimizer,
-// accumulation, clipping, loss scaling, uneven batches, compression.
+// accumulation, clipping, loss scaling, uneven batches, reduce_dtype.
 #include <functional>
 #include <map>
 
@@ -275,7 +275,7 @@ TEST(ParallelTraining, CompressedGradientsAreSumsOfRoundedOnes) {
       run_ranks(p, [&](const Group& group) {
         const auto net = make_mlp(3);
         auto options = small_buckets(group);
-        options.compression = dtype;
+        options.reduce_dtype = dtype;
         options.reduction = ReduceOp::sum;
         DataParallel parallel(net, options);
         loss_of(*net, share_of(global, group)).backward();

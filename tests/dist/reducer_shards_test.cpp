@@ -56,7 +56,7 @@ std::vector<Mode> modes() {
     const std::string name(to_string(dtype));
     result.push_back({name, dtype});
     result.push_back({name + " sum", dtype, {.reduction = dist::ReduceOp::sum}});
-    result.push_back({name + " compressed", dtype, {.compression = DType::bf16}});
+    result.push_back({name + " reduced in bf16", dtype, {.reduce_dtype = DType::bf16}});
     result.push_back({name + " in parts", dtype, {.virtual_parts = 4}});
   }
   for (Mode& mode : result) {
