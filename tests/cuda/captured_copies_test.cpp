@@ -1,6 +1,7 @@
 // The 16-bit copies of weights that a captured step uses: whatever happens to weights, to copies and to
 // graphs that hold copies, while the step is recorded and between its replays, the bits are those of the
 // eager step.
+#include <memory>
 #include <vector>
 
 #include "cuda/captured_training.h"
@@ -62,6 +63,18 @@ TEST_F(CudaCapturedCopies, AnEagerStepUnderAutocastBetweenReplays) {
   expect_same_bits({.before = [](Training& training, int i) {
     if (i == 4 || i == 7) static_cast<void>(training.step());
     if (i == 7) fill_free_memory(training);
+  }});
+}
+
+TEST_F(CudaCapturedCopies, RulesOfPrecisionByModule) {
+  std::vector<std::unique_ptr<amp::ModulePrecision>> rules;
+  expect_same_bits({.before = [&](Training& training, int i) {
+    if (i != 0) return;
+    const amp::PrecisionRules list{{"0", DType::bf16}, {"2", DType::f32}};
+    rules.push_back(std::make_unique<amp::ModulePrecision>(training.net, list));
+    const NoGrad no_grad;
+    const amp::Autocast autocast(kDevice, DType::f16);
+    EXPECT_EQ(training.net(training.input).dtype(), DType::f32);
   }});
 }
 
