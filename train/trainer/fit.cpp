@@ -143,7 +143,7 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
     }
     step.wholes.push_back(whole.value_or(step.sizes.back()));
     step.samples += step.wholes.back();
-    if (options_.tokens.function().call) step.tokens += options_.tokens.function().call(state_.batch);
+    if (options_.tokens.call) step.tokens += options_.tokens.call(state_.batch);
     step.batches.push_back(state_.batch);
   }
   if (step.batches.empty()) {
@@ -151,7 +151,7 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
     is_epoch_open_ = false;
     return std::nullopt;
   }
-  if (parallel_ && options_.tokens.function().call) step.tokens = parallel_->sum(step.tokens);
+  if (parallel_ && options_.tokens.call) step.tokens = parallel_->sum(step.tokens);
   state_.batch_samples = step.samples;
   return step;
 }
