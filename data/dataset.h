@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -58,6 +59,8 @@ requires Transforms<F, X>
 
 /// Throws: IndexError in the name of `op` unless 0 <= index < size.
 void require_index(const char* op, std::int64_t index, std::int64_t size);
+/// The same for data sets with a size() of their own, which the error names.
+void check_index(std::string_view op, std::int64_t index, std::int64_t size);
 
 }  // namespace detail
 
