@@ -57,6 +57,17 @@ requires Transforms<F, X>
     return f(std::forward<X>(x));
 }
 
+/// Whether f changes the data of an Example alone.
+template <class F, class S>
+inline constexpr bool kOfData = !Transforms<F, S> && std::same_as<S, Example>;
+template <class F, class S>
+[[nodiscard]] auto transformed_sample(const F& f, S sample, Random& random) {
+  if constexpr (kOfData<F, S>)
+    return Example{transformed(f, std::move(sample.data), random), std::move(sample.target)};
+  else
+    return transformed(f, std::move(sample), random);
+}
+
 /// Throws: IndexError in the name of `op` unless 0 <= index < size.
 void require_index(const char* op, std::int64_t index, std::int64_t size);
 /// The same for data sets with a size() of their own, which the error names.
@@ -243,20 +254,15 @@ template <MapStyle D, class F>
 class TransformedDataset {
  public:
   using Source = SampleOf<D>;
-  static constexpr bool kOfData = !detail::Transforms<F, Source> && std::same_as<Source, Example>;
   static_assert(
-      kOfData ? detail::Transforms<F, Tensor> : detail::Transforms<F, Source>,
+      detail::kOfData<F, Source> ? detail::Transforms<F, Tensor> : detail::Transforms<F, Source>,
       "a transform takes a sample of the data set (or the tensor `data` of an Example), and may take a "
       "data::Random& after it");
 
   TransformedDataset(D dataset, F f) : dataset_(std::move(dataset)), f_(std::move(f)) {}
   [[nodiscard]] std::int64_t size() const { return dataset_.size(); }
   [[nodiscard]] auto get(std::int64_t index, Random& random) const {
-    Source sample = detail::get_sample(dataset_, index, random);
-    if constexpr (kOfData)
-      return Example{detail::transformed(f_, std::move(sample.data), random), std::move(sample.target)};
-    else
-      return detail::transformed(f_, std::move(sample), random);
+    return detail::transformed_sample(f_, detail::get_sample(dataset_, index, random), random);
   }
 
  private:
