@@ -63,6 +63,7 @@ TrainerCore::TrainerCore(TrainerOptions options)
   state_.device = device_of(options_);
   state_.precision = precision_of(options_, state_.device);
   state_.scaler = &scaler_;
+  state_.run_ = &parallel_;
   state_.max_duration = options_.max_duration;
   state_.microbatch = options_.microbatch.samples();
   call_ = {options_.model, options_.forward,  options_.loss,  state_.precision,
@@ -77,7 +78,7 @@ TrainerCore::TrainerCore(TrainerOptions options)
   make_logger();
   prepare_optimizer();
   event(Event::init);
-  if (parallel_) share_model();
+  share_model();
   collect_parts();
   begin_from_checkpoint();
 }
@@ -99,20 +100,18 @@ void TrainerCore::prepare_optimizer() {
 }
 
 void TrainerCore::open_parallel() {
-  auto run = std::make_unique<ParallelRun>(options_.parallel);
+  ParallelRun run(options_.parallel);
   // One process in fast mode has nothing to share: its steps are those without the option.
-  const bool is_alone = run->size() == 1 && !run->is_deterministic() && options_.parallel.made() == nullptr &&
+  const bool is_alone = run.size() == 1 && !run.is_deterministic() && options_.parallel.made() == nullptr &&
                         !options_.optimizer.maker().make;
-  if (is_alone) return;
-  parallel_ = std::move(run);
-  state_.run_ = parallel_.get();
+  if (!is_alone) parallel_ = std::move(run);
 }
 
 void TrainerCore::share_model() {
-  parallel_->share_model(state_.model);
+  parallel_.share_model(state_.model);
   const auto& make = options_.optimizer.maker().make;
   if (!make) return;
-  options_.optimizer = make(parallel_->data_parallel(), state_.model);
+  options_.optimizer = make(parallel_.data_parallel(), state_.model);
   make_schedule();
 }
 
@@ -154,7 +153,7 @@ void TrainerCore::list_callbacks() {
 }
 
 void TrainerCore::make_logger() {
-  const bool writes = !parallel_ || parallel_->is_first();
+  const bool writes = parallel_.is_first();
   std::vector<AnySink> sinks = writes ? options_.sinks : std::vector<AnySink>();
   if (options_.train_loader.defined()) {
     if (const auto size = options_.train_loader->size())
@@ -232,7 +231,7 @@ Value TrainerCore::Progress::state_dict() const {
                            {"evaluated_at", evaluated_at},
                            {"stopped", state.stop_requested_ && !is_signalled},
                            {"first_rates", first_rates}};
-  if (parallel) value.set("evaluations", parallel->evaluations());
+  if (!parallel.is_alone()) value.set("evaluations", parallel.evaluations());
   return value;
 }
 
@@ -245,7 +244,7 @@ void TrainerCore::Progress::load_state_dict(const Value& value) {
   if (samples == 0) throw ValueError(kLoad, "microbatch from 1", "0", "check the file");
   const bool evaluates = value.at("evaluated_at") != Value(-1);
   const std::int64_t evaluated = evaluates ? saved_count(kLoad, value, "evaluated_at") : -1;
-  const bool counts = parallel && value.contains("evaluations");
+  const bool counts = !parallel.is_alone() && value.contains("evaluations");
   const std::int64_t evaluations = counts ? saved_count(kLoad, value, "evaluations") : 0;
   const bool stopped = value.contains("stopped") && value.at("stopped").as_bool();
   if (value.contains("first_rates")) compare_rates(value.at("first_rates"));
@@ -253,7 +252,7 @@ void TrainerCore::Progress::load_state_dict(const Value& value) {
   evaluated_at = evaluated;
   was_stopped = stopped;
   state.microbatch = samples;
-  if (parallel) parallel->set_evaluations(counts ? evaluations : state.time.batch);
+  parallel.set_evaluations(counts ? evaluations : state.time.batch);
   state.eval_results = std::move(results);
 }
 

@@ -50,7 +50,7 @@ class TrainerCore {
     std::int64_t& evaluated_at;
     bool& was_stopped;
     const bool& is_signalled;
-    std::unique_ptr<ParallelRun>& parallel;
+    ParallelRun& parallel;
     Value& first_rates;  ///< learning rates of the groups when the trainer was made
     [[nodiscard]] Value state_dict() const;
     void load_state_dict(const Value& value);
@@ -145,7 +145,6 @@ class TrainerCore {
   /// Gradients of all batches; returns the mean loss.
   Tensor train_microbatches(const StepBatches& step);
   /// The forward and backward passes of train_microbatches, in this process alone.
-  Tensor train_here(const StepBatches& step);
   /// The pieces that a step runs forward and backward: batches, or microbatches of them.
   [[nodiscard]] std::vector<Piece> pieces_of(const StepBatches& step) const;
   /// The pieces' shares of the step: of its samples, or of what `weigh_by` says.
@@ -170,16 +169,16 @@ class TrainerCore {
   /// Runs the callbacks of eval_end or predict_end from the `first` on, so that they undo what they did at
   /// the beginning.
   void end_after_error(Event end, std::size_t first) noexcept;
-  /// f(output, batch, i) for each batch, or for part i of this rank's share of it where there is a run; then
-  /// finish(batches), their number. In evaluation mode.
+  /// f(output, batch, i) for part i of this rank's share of each batch; then finish(batches), their number.
+  /// In evaluation mode.
   template <class F, class G>
-  void over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun* run, const F& f,
+  void over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun& run, const F& f,
                     const G& finish);
 
   TrainerOptions options_;
   State state_;
   detail::ModelCall call_;
-  std::unique_ptr<ParallelRun> parallel_;  ///< nullptr: this process alone
+  ParallelRun parallel_;
   std::shared_ptr<optim::Optimizer> default_optimizer_;
   std::optional<optim::LRScheduler> schedule_;
   amp::GradScaler scaler_;

@@ -13,15 +13,12 @@ namespace {
 /// An epoch beside the epoch that a loader may be in the middle of, which goes on there afterwards.
 class SideEpoch {
  public:
-  explicit SideEpoch(const AnyLoader& loader, ParallelRun* run = nullptr) : loader_(loader) {
+  explicit SideEpoch(const AnyLoader& loader, ParallelRun& run) : loader_(loader) {
     if (auto* base = loader_->base()) {
       place_ = base->state_dict();
       base->set_epoch(0);
     }
-    if (run != nullptr)
-      run->begin(*loader_);
-    else
-      loader_->begin();
+    run.begin(*loader_);
   }
   ~SideEpoch() {
     loader_->end();
@@ -190,7 +187,7 @@ constexpr std::array<Event, 6> kPredictEvents{Event::predict_start,          Eve
 }  // namespace
 
 template <class F, class G>
-void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun* run,
+void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun& run,
                                const F& f, const G& finish) {
   std::int64_t batches = 0;
   const auto pass = [&](const AnyBatch& batch, std::size_t part) {
@@ -207,19 +204,14 @@ void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 
     options_.train_loader->end();
     is_epoch_open_ = false;
   }
-  if (run != nullptr) run->share_buffers(state_.model);
+  run.share_buffers(state_.model);
   try {
     event(events[0]);
     const detail::EvaluationMode mode(state_.model);
     const SideEpoch epoch(loader, run);
     const NoGrad no_grad;
-    if (run == nullptr) {
-      for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next(), ++batches)
-        pass(batch, 0);
-    } else {
-      for (auto share = run->next(*loader); share.batch.defined(); share = run->next(*loader), ++batches) {
-        for (const auto& [part, batch] : run->parts_of(share)) pass(batch, part);
-      }
+    for (auto share = run.next(*loader); share.batch.defined(); share = run.next(*loader), ++batches) {
+      for (const auto& [part, batch] : run.parts_of(share)) pass(batch, part);
     }
     finish(batches);
   } catch (...) {
@@ -252,16 +244,16 @@ EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
   const ResultsOf before(state_.eval_results, !is_own);
   Counting counting(options_.metrics, call_);
   over_batches(
-      loader, kEvalEvents, parallel_.get(),
+      loader, kEvalEvents, parallel_,
       [&](const Tensor& output, const AnyBatch& batch, std::size_t part) {
-        if (parallel_)
-          counting.update_part(output, batch, part);
-        else
+        if (parallel_.is_alone())
           counting.update(output, batch);
+        else
+          counting.update_part(output, batch, part);
       },
       [&](std::int64_t batches) {
         require_batches("Trainer::eval", batches);
-        state_.eval_results = parallel_ ? counting.results(*parallel_) : counting.results();
+        state_.eval_results = parallel_.is_alone() ? counting.results() : counting.results(parallel_);
       });
   if (is_own) evaluated_at_ = state_.time.batch;
   event(Event::eval_end);
@@ -276,8 +268,9 @@ std::vector<Tensor> TrainerCore::predict(const AnyLoader& loader) {
   model.loss_function = {};
   model.check("Trainer::predict", loader->batch_type().type);
   std::vector<Tensor> outputs;
+  ParallelRun alone;
   over_batches(
-      loader, kPredictEvents, nullptr,
+      loader, kPredictEvents, alone,
       [&](const Tensor& output, const AnyBatch& /*batch*/, std::size_t /*part*/) {
         outputs.push_back(output);
       },
@@ -300,7 +293,8 @@ EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::
   for (const EvalMetric& metric : metrics)
     detail::check_batch("evaluate", metric.name(), metric.update().batch, type);
   const detail::EvaluationMode mode(*model.module());
-  const SideEpoch epoch(loader);
+  ParallelRun alone;
+  const SideEpoch epoch(loader, alone);
   const NoGrad no_grad;
   Counting counting(metrics, call);
   std::int64_t batches = 0;
@@ -320,7 +314,8 @@ void update_bn(const ModelRef& model, const AnyLoader& loader, const UpdateBNOpt
   call.check("update_bn", loader->batch_type().type);
   const CumulativeNorms norms(*model.module());
   if (norms.empty()) return;
-  const SideEpoch epoch(loader);
+  ParallelRun alone;
+  const SideEpoch epoch(loader, alone);
   const NoGrad no_grad;
   std::int64_t batches = 0;
   for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next(), ++batches)

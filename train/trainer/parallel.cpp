@@ -97,7 +97,7 @@ Tensor clip_gradients(const optim::Optimizer* optimizer, TensorList parameters, 
   return optim::clip_grad_norm_(parameters, max_norm, norm_type);
 }
 
-ParallelRun::ParallelRun(const Parallel& parallel) : made_(parallel.made()) {
+ParallelRun::ParallelRun(const Parallel& parallel) : is_alone_(false), made_(parallel.made()) {
   if (made_ != nullptr) {
     options_ = made_->reducer().options();
     group_ = made_->group();
@@ -111,6 +111,7 @@ ParallelRun::ParallelRun(const Parallel& parallel) : made_(parallel.made()) {
 }
 
 void ParallelRun::share_model(nn::Module& model) {
+  if (is_alone()) return;
   has_sync_norms_ = dist::has_sync_batchnorm(model);
   if (made_ != nullptr) return;
   own_ = std::make_unique<dist::DataParallel>(model, options_);
@@ -135,6 +136,7 @@ Tensor ParallelRun::loss_of_nothing() const {
 }
 
 void ParallelRun::begin(detail::LoaderFace& loader) {
+  if (is_alone()) return loader.begin();
   const auto texts = dist::all_gather_text(description(loader), group_);
   for (std::size_t r = 1; r < texts.size(); ++r) {
     if (texts[r] == texts[0]) continue;
@@ -169,6 +171,7 @@ double mark_of(const AnyBatch& batch) {
 
 ParallelRun::Share ParallelRun::next(detail::LoaderFace& loader) {
   AnyBatch batch = loader.next();
+  if (is_alone()) return {std::move(batch), {}};
   auto* const base = loader.base();
   std::int64_t whole = -1;
   if (batch.defined()) whole = base != nullptr ? base->batch_samples() : batch.find_samples().value_or(1);
@@ -211,10 +214,11 @@ std::pair<std::int64_t, std::int64_t> ParallelRun::range_of(std::int64_t part, s
 }
 
 std::vector<std::pair<std::size_t, AnyBatch>> ParallelRun::parts_of(const Share& share) const {
+  if (is_alone()) return {{0, share.batch}};
   const auto [first, last] = own_parts();
   std::vector<std::pair<std::size_t, AnyBatch>> parts;
   for (std::int64_t part = first; part < last; ++part) {
-    const auto [begin, length] = range_of(part, share.whole);
+    const auto [begin, length] = range_of(part, *share.whole);
     if (length == 0) continue;
     parts.emplace_back(static_cast<std::size_t>(part - first),
                        last - first == 1 ? share.batch : share.batch.narrow(begin, length));
@@ -292,6 +296,7 @@ Tensor ParallelRun::sum_of_losses(const std::vector<Tensor>& losses, Device devi
 }
 
 Tensor ParallelRun::sum_of_parts(const std::vector<Tensor>& numbers, Device device) const {
+  if (is_alone()) return numbers.front();
   const NoGrad no_grad;
   const NoInputHook no_autocast;
   // Numbers on the host travel where small numbers do.
@@ -333,7 +338,7 @@ double ParallelRun::of_first(double number) const {
 }
 
 std::string ParallelRun::of_first(const std::string& text) const {
-  return dist::broadcast_text(text, 0, group_);
+  return is_alone() ? text : dist::broadcast_text(text, 0, group_);
 }
 
 namespace {

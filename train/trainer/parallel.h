@@ -28,7 +28,10 @@ Tensor clip_gradients(const optim::Optimizer* optimizer, TensorList parameters, 
 
 class ParallelRun {
  public:
+  /// This process alone, which shares nothing.
+  ParallelRun() = default;
   explicit ParallelRun(const Parallel& parallel);
+  [[nodiscard]] bool is_alone() const noexcept { return is_alone_; }
 
   [[nodiscard]] const dist::Group& group() const noexcept { return group_; }
   [[nodiscard]] int size() const noexcept { return group_.size(); }
@@ -48,7 +51,7 @@ class ParallelRun {
   void begin(detail::LoaderFace& loader);
   struct Share {
     AnyBatch batch = {};
-    std::int64_t whole = 0;  ///< samples of all ranks
+    std::optional<std::int64_t> whole = {};  ///< samples of all ranks; none: of a process alone
   };
   /// An undefined batch at the end of the epoch. Throws: ValueError, on all ranks, for batches of different
   /// sizes.
@@ -116,6 +119,7 @@ class ParallelRun {
   /// f(), then on all ranks: what it threw on this one, or CommunicationError with what it threw on another.
   template <class F>
   void together(const F& f) const {
+    if (is_alone()) return f();
     std::exception_ptr error;
     try {
       f();
@@ -130,8 +134,9 @@ class ParallelRun {
   /// Where small numbers travel: the CPU, or the device where only NCCL moves data.
   [[nodiscard]] Device number_device() const;
 
+  bool is_alone_ = true;
   dist::Group group_;
-  dist::DataParallelOptions options_;
+  dist::DataParallelOptions options_ = {};
   dist::DataParallel* made_ = nullptr;
   std::unique_ptr<dist::DataParallel> own_;
   std::int64_t all_parts_ = 0;  ///< virtual parts; 0 in fast mode
