@@ -5,6 +5,7 @@
 #include "mezzo/core/inference_mode.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/pointwise.h"
 #include "mezzo/train/metrics.h"
 
 namespace mezzo::train {
@@ -44,6 +45,10 @@ void Metric::count_on(const Tensor& input, const mezzo::detail::Function<void()>
 Tensor Metric::compute() const {
   const PlainOps plain;
   return result(sums_.empty() ? empty_sums(Device::cpu()) : sums_);
+}
+
+Tensor Metric::result(const std::vector<Tensor>& sums) const {
+  return sums[0].to(DType::f64) / sums[1].to(DType::f64);
 }
 
 double Metric::value() const {
