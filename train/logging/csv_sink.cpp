@@ -94,12 +94,7 @@ std::int64_t step_of(std::string_view line, std::size_t columns, std::uint64_t n
 
 }  // namespace
 
-CSVSink::CSVSink(std::string path, CSVSinkOptions options)
-    : Sink(options.every), file_(std::make_unique<detail::LogFile>(std::move(path))) {}
-
-CSVSink::CSVSink(CSVSink&& other) noexcept = default;
-CSVSink& CSVSink::operator=(CSVSink&& other) noexcept = default;
-CSVSink::~CSVSink() = default;
+CSVSink::CSVSink(std::string path, CSVSinkOptions options) : FileSink(std::move(path), options.every) {}
 
 std::string CSVSink::header() const {
   std::string line(kFirstColumns);
@@ -119,7 +114,7 @@ void CSVSink::add_columns(const LogRecord& record) {
   if (columns_.size() == before && has_header_) return;
   const std::string padding(columns_.size() - before, ',');
   try {
-    file_->rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
+    file().rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
       if (number == 1) {
         out += header();
       } else if (line.data() != nullptr) {
@@ -134,7 +129,7 @@ void CSVSink::add_columns(const LogRecord& record) {
 }
 
 void CSVSink::write(const LogRecord& record) {
-  if (!file_->is_started()) file_->start();
+  if (!file().is_started()) file().start();
   add_columns(record);
   cells_.assign(columns_.size(), nullptr);
   for (std::size_t i = 0; i < record.values.size(); ++i) {
@@ -155,18 +150,18 @@ void CSVSink::write(const LogRecord& record) {
     if (cell != nullptr) detail::append_number(line_, cell->value, cell->dtype);
   }
   line_ += '\n';
-  file_->append(line_);
+  file().append(line_);
 }
 
 void CSVSink::resume(std::int64_t step) {
   std::vector<std::string> columns;
   bool has_header = false;
-  file_->rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
+  file().rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
     if (line.data() == nullptr) return;
     if (number == 1) {
-      columns = value_columns_of(line, file_->path());
+      columns = value_columns_of(line, file().path());
       has_header = true;
-    } else if (step_of(line, columns.size(), number, file_->path()) > step) {
+    } else if (step_of(line, columns.size(), number, file().path()) > step) {
       return;
     }
     (out += line) += '\n';
@@ -174,7 +169,5 @@ void CSVSink::resume(std::int64_t step) {
   columns_ = std::move(columns);
   has_header_ = has_header;
 }
-
-void CSVSink::close() { file_->sync(); }
 
 }  // namespace mezzo::train
