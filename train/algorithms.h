@@ -237,10 +237,11 @@ class MixedBatches : public Callback {
   void run(Event event, State& state) override;
 
  protected:
-  MixedBatches(const char* name, const MixUpOptions& options, std::uint64_t stream);
-  [[nodiscard]] virtual data::Example mixed(const data::Example& batch, data::Random& random) const = 0;
+  using Transform = mezzo::detail::Function<data::Example(const data::Example& batch, data::Random& random)>;
+  MixedBatches(const char* name, const MixUpOptions& options, std::uint64_t stream, Transform transform);
 
  private:
+  Transform transform_;
   std::uint64_t seed_;
   std::uint64_t place_ = 0;  // of the batch among those of a step
 };
@@ -251,10 +252,6 @@ class MixedBatches : public Callback {
 class MixUp final : public MixedBatches {
  public:
   explicit MixUp(const MixUpOptions& options);
-
- private:
-  [[nodiscard]] data::Example mixed(const data::Example& batch, data::Random& random) const override;
-  data::MixUp transform_;
 };
 
 struct CutMixOptions {
@@ -267,10 +264,6 @@ struct CutMixOptions {
 class CutMix final : public MixedBatches {
  public:
   explicit CutMix(const CutMixOptions& options);
-
- private:
-  [[nodiscard]] data::Example mixed(const data::Example& batch, data::Random& random) const override;
-  data::CutMix transform_;
 };
 
 struct ProgressiveResizingOptions {
