@@ -39,23 +39,15 @@ class TrainerCore {
   void save(const std::string& path);
   void load(const std::string& path);
 
+  /// The part of a checkpoint that holds the trainer's own progress.
+  [[nodiscard]] Value state_dict() const;
+  void load_state_dict(const Value& value);
+
   [[nodiscard]] State& state() noexcept { return state_; }
   [[nodiscard]] const Parts& parts() const noexcept { return parts_; }
   [[nodiscard]] const TrainerOptions& options() const noexcept { return options_; }
 
  private:
-  /// The part of a checkpoint that holds the trainer's own progress.
-  struct Progress {
-    State& state;
-    std::int64_t& evaluated_at;
-    bool& was_stopped;
-    const bool& is_signalled;
-    ParallelRun& parallel;
-    Value& first_rates;  ///< learning rates of the groups when the trainer was made
-    [[nodiscard]] Value state_dict() const;
-    void load_state_dict(const Value& value);
-    void compare_rates(const Value& saved) const;
-  };
   /// The batches of one step, and how many samples each of them has.
   struct StepBatches {
     std::vector<AnyBatch> batches;         ///< this rank's shares
@@ -91,6 +83,7 @@ class TrainerCore {
   /// Batches at the end of the training, by what is known; 0: nobody knows.
   [[nodiscard]] std::int64_t total_batches() const;
   void collect_parts();
+  void compare_rates(const Value& saved) const;
   void event(Event event);
   [[nodiscard]] bool asks(Event event) const { return !by_event_[static_cast<std::size_t>(event)].empty(); }
 
@@ -185,8 +178,7 @@ class TrainerCore {
   std::unique_ptr<Logger> logger_;
   std::shared_ptr<ProgressBar> bar_;  ///< nullptr: none
   std::array<std::vector<Callback*>, kEvents> by_event_;
-  Value first_rates_ = Value::List{};
-  Progress progress_{state_, evaluated_at_, was_stopped_, is_signalled_, parallel_, first_rates_};
+  Value first_rates_ = Value::List{};  ///< learning rates of the groups when the trainer was made
   Parts parts_;
   std::unique_ptr<CheckpointManager> checkpoints_;
 
