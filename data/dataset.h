@@ -91,45 +91,33 @@ class Dataset {
       : Dataset(std::make_shared<const D>(std::move(dataset))) {}
   template <MapStyle D>
   requires std::same_as<SampleOf<D>, S> Dataset(std::shared_ptr<D> dataset)
-      : body_(std::make_shared<const Body<std::remove_const_t<D>>>(std::move(dataset))) {}
+      : size_([dataset] { return static_cast<std::int64_t>(std::as_const(*dataset).size()); }),
+        get_([dataset](std::int64_t index, Random& random) {
+          return detail::get_sample(std::as_const(*dataset), index, random);
+        }),
+        get_batch_([dataset](std::span<const std::int64_t> indices) -> std::optional<BatchOf<S>> {
+          if constexpr (requires { std::as_const(*dataset).get_batch(indices); })
+            return std::as_const(*dataset).get_batch(indices);
+          else
+            return std::nullopt;
+        }) {}
 
-  [[nodiscard]] std::int64_t size() const { return body_->size(); }
+  [[nodiscard]] std::int64_t size() const { return size_(); }
   /// The sample's random numbers are a function of `random`, of the index where none is given.
-  [[nodiscard]] S get(std::int64_t index, Random& random) const { return body_->get(index, random); }
+  [[nodiscard]] S get(std::int64_t index, Random& random) const { return get_(index, random); }
   [[nodiscard]] S get(std::int64_t index) const {
     Random random(0, 0, static_cast<std::uint64_t>(index));
     return get(index, random);
   }
   /// The samples collated, if the data set has a way that is shorter than one by one.
   [[nodiscard]] std::optional<BatchOf<S>> get_batch(std::span<const std::int64_t> indices) const {
-    return body_->get_batch(indices);
+    return get_batch_(indices);
   }
 
  private:
-  struct AnyBody {
-    virtual ~AnyBody() = default;
-    [[nodiscard]] virtual std::int64_t size() const = 0;
-    [[nodiscard]] virtual S get(std::int64_t index, Random& random) const = 0;
-    [[nodiscard]] virtual std::optional<BatchOf<S>> get_batch(
-        std::span<const std::int64_t> indices) const = 0;
-  };
-  template <class D>
-  struct Body final : AnyBody {
-    explicit Body(std::shared_ptr<const D> held) : dataset(std::move(held)) {}
-    [[nodiscard]] std::int64_t size() const override { return dataset->size(); }
-    [[nodiscard]] S get(std::int64_t index, Random& random) const override {
-      return detail::get_sample(*dataset, index, random);
-    }
-    [[nodiscard]] std::optional<BatchOf<S>> get_batch(std::span<const std::int64_t> indices) const override {
-      if constexpr (requires { dataset->get_batch(indices); })
-        return dataset->get_batch(indices);
-      else
-        return std::nullopt;
-    }
-    std::shared_ptr<const D> dataset;
-  };
-
-  std::shared_ptr<const AnyBody> body_;
+  detail::Function<std::int64_t()> size_;
+  detail::Function<S(std::int64_t, Random&)> get_;
+  detail::Function<std::optional<BatchOf<S>>(std::span<const std::int64_t>)> get_batch_;
 };
 template <MapStyle D>
 Dataset(D) -> Dataset<SampleOf<D>>;
