@@ -166,7 +166,6 @@ class CumulativeNorms {
   }
   ~CumulativeNorms() {
     for (const auto& [norm, momentum] : norms_) norm->set_momentum(momentum);
-    modes_.restore();
   }
   CumulativeNorms(const CumulativeNorms&) = delete;
   CumulativeNorms& operator=(const CumulativeNorms&) = delete;
@@ -207,7 +206,8 @@ void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 
   run.share_buffers(state_.model);
   try {
     event(events[0]);
-    const detail::EvaluationMode mode(state_.model);
+    const detail::ModuleModes modes(state_.model);
+    state_.model.eval();
     const SideEpoch epoch(loader, run);
     const NoGrad no_grad;
     for (auto share = run.next(*loader); share.batch.defined(); share = run.next(*loader), ++batches) {
@@ -292,7 +292,8 @@ EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::
   call.check("evaluate", type);
   for (const EvalMetric& metric : metrics)
     detail::check_batch("evaluate", metric.name(), metric.update().batch, type);
-  const detail::EvaluationMode mode(*model.module());
+  const detail::ModuleModes modes(*model.module());
+  model.module()->eval();
   ParallelRun alone;
   const SideEpoch epoch(loader, alone);
   const NoGrad no_grad;

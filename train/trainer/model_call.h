@@ -48,26 +48,17 @@ void check_batch(std::string_view op, std::string_view function, const std::type
 /// The module as a BatchNorm of 1, 2 or 3 dims (SyncBatchNorm too) that has running statistics; else nullptr.
 [[nodiscard]] nn::RunningNorm* batch_norm(nn::Module& module);
 
-/// The modes of a module and all below it, to be brought back.
+/// The modes of a module and all below it, which come back at its end.
 class ModuleModes {
  public:
   explicit ModuleModes(nn::Module& model);
+  ~ModuleModes() { restore(); }
+  ModuleModes(const ModuleModes&) = delete;
+  ModuleModes& operator=(const ModuleModes&) = delete;
   void restore() const;
 
  private:
   std::vector<std::pair<nn::Module*, bool>> modes_;  ///< a module before those below it
-};
-
-/// Evaluation mode while it lives.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(nn::Module& model) : modes_(model) { model.eval(); }
-  ~EvaluationMode() { modes_.restore(); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  ModuleModes modes_;
 };
 
 }  // namespace mezzo::train::detail
