@@ -169,8 +169,14 @@ template <class S, class F>
 class SampleSource : public BatchSource {
  public:
   SampleSource(F f, const DataLoaderOptions& options, LoaderPosition begin, const BatchShare& share)
-      : options_(options), share_(share), next_(begin), collate_(std::move(f)) {}
+      : options_(options), next_(begin), share_(share), collate_(std::move(f)) {}
 
+  [[nodiscard]] std::unique_ptr<Plan> plan() final {
+    auto plan = next_plan(next_.batch++, options_.batch_size);
+    if (plan->count <= 0 || (options_.drop_last && plan->count < options_.batch_size)) return nullptr;
+    share_.require_samples(plan->count);
+    return plan;
+  }
   [[nodiscard]] HeldBatch make(Plan& plan) final {
     auto [first, last] = share_.of(plan.count);
     const bool drop = first == last;
@@ -202,6 +208,8 @@ class SampleSource : public BatchSource {
   }
 
  protected:
+  /// The samples of a batch of `size`, or those that are left.
+  [[nodiscard]] virtual std::unique_ptr<Plan> next_plan(std::int64_t batch, std::int64_t size) = 0;
   /// Of a sample: its index in the data set, and its position in the order of all processes together.
   struct Place {
     std::int64_t index, position;
@@ -216,7 +224,6 @@ class SampleSource : public BatchSource {
   }
 
   const DataLoaderOptions options_;
-  const BatchShare share_;
   LoaderPosition next_;  ///< `batch` changes under the lock of planning, `epoch` never
 
  private:
@@ -228,6 +235,7 @@ class SampleSource : public BatchSource {
             }};
   }
 
+  const BatchShare share_;
   const F collate_;
 };
 
@@ -243,15 +251,11 @@ class MapSource final : public SampleSource<S, F> {
         sampler_(std::move(sampler)),
         order_(sampler_.order(begin.epoch)) {}
 
-  [[nodiscard]] std::unique_ptr<Plan> plan() override {
-    const std::int64_t size = this->options_.batch_size, left = order_.size() - this->next_.batch * size;
-    if (left <= 0 || (this->options_.drop_last && left < size)) return nullptr;
-    const std::int64_t count = left < size ? left : size;
-    this->share_.require_samples(count);
-    return std::make_unique<Plan>(this->next_.batch++, count);
-  }
-
  private:
+  [[nodiscard]] std::unique_ptr<Plan> next_plan(std::int64_t batch, std::int64_t size) override {
+    const std::int64_t left = order_.size() - batch * size;
+    return std::make_unique<Plan>(batch, left < size ? left : size);
+  }
   [[nodiscard]] typename SampleSource<S, F>::Place place_of(const Plan& plan, std::int64_t i) const override {
     const std::int64_t place = plan.batch * this->options_.batch_size + i;
     return {order_[place], sampler_.global_position(place)};
@@ -281,24 +285,8 @@ class IterableSource final : public SampleSource<S, F> {
                  LoaderPosition begin, const BatchShare& share)
       : SampleSource<S, F>(std::move(f), options, {begin.epoch, 0}, share),
         read_(dataset.start(begin.epoch)) {
-    while (this->next_.batch < begin.batch && plan() != nullptr) {
+    while (this->next_.batch < begin.batch && this->plan() != nullptr) {
     }
-  }
-  [[nodiscard]] std::unique_ptr<Plan> plan() override {
-    auto read = std::make_unique<Read>(this->next_.batch++);
-    const std::int64_t size = this->options_.batch_size;
-    try {
-      for (; read->count < size; ++read->count) {
-        auto sample = read_();
-        if (!sample) break;
-        read->samples.push_back(std::move(*sample));
-      }
-    } catch (...) {
-      throw_loader_error(place_of(*read, read->count).index, read->batch);
-    }
-    if (read->count == 0 || (this->options_.drop_last && read->count < size)) return nullptr;
-    this->share_.require_samples(read->count);
-    return read;
   }
 
  private:
@@ -307,6 +295,19 @@ class IterableSource final : public SampleSource<S, F> {
     std::vector<typename IterableDataset<S>::Deferred> samples = {};
   };
 
+  [[nodiscard]] std::unique_ptr<Plan> next_plan(std::int64_t batch, std::int64_t size) override {
+    auto read = std::make_unique<Read>(batch);
+    try {
+      for (; read->count < size; ++read->count) {
+        auto sample = read_();
+        if (!sample) break;
+        read->samples.push_back(std::move(*sample));
+      }
+    } catch (...) {
+      throw_loader_error(place_of(*read, read->count).index, batch);
+    }
+    return read;
+  }
   [[nodiscard]] typename SampleSource<S, F>::Place place_of(const Plan& plan, std::int64_t i) const override {
     const std::int64_t place = plan.batch * this->options_.batch_size + i;
     return {place, place};
