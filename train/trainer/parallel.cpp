@@ -54,30 +54,6 @@ std::string description(detail::LoaderFace& loader) {
   return text;
 }
 
-/// Sets a loader's share while it begins an epoch.
-class ShareGuard {
- public:
-  ShareGuard(data::detail::LoaderBase* loader, const dist::Group& group) : loader_(loader) {
-    if (loader_ == nullptr) return;
-    rank_ = loader_->share_rank();
-    size_ = loader_->share_size();
-    loader_->set_share(group.rank(), group.size());
-  }
-  ~ShareGuard() {
-    if (loader_ == nullptr) return;
-    try {
-      loader_->set_share(rank_, size_);
-    } catch (const Error&) {  // they were its own
-    }
-  }
-  ShareGuard(const ShareGuard&) = delete;
-  ShareGuard& operator=(const ShareGuard&) = delete;
-
- private:
-  data::detail::LoaderBase* loader_;
-  std::int64_t rank_ = 0, size_ = 1;
-};
-
 }  // namespace
 
 TrainerOptions on_own_device(TrainerOptions options) {
@@ -144,8 +120,14 @@ void ParallelRun::begin(detail::LoaderFace& loader) {
                      "on rank 0 " + texts[0] + ", on rank " + std::to_string(r) + " " + texts[r],
                      "give all ranks the whole data, without a DistributedSampler");
   }
-  const ShareGuard share(loader.base(), group_);
-  loader.begin();
+  if (auto* const base = loader.base()) {
+    const detail::AtEnd restore(
+        [base, rank = base->share_rank(), size = base->share_size()] { base->set_share(rank, size); });
+    base->set_share(group_.rank(), group_.size());
+    loader.begin();
+  } else {
+    loader.begin();
+  }
   is_first_batch_ = true;
 }
 
