@@ -48,6 +48,8 @@ class Metric {
   /// Empty before the first update.
   [[nodiscard]] const std::vector<Tensor>& state() const& noexcept { return sums_; }
   [[nodiscard]] std::vector<Tensor> state() && { return std::move(sums_); }
+  /// The state of nothing counted, on a device.
+  [[nodiscard]] std::vector<Tensor> empty_state(Device device) const;
   /// "Accuracy": the name of the class, and in messages the op.
   [[nodiscard]] const std::string& name() const& noexcept { return name_; }
   [[nodiscard]] std::string name() && { return std::move(name_); }
@@ -78,7 +80,6 @@ class Metric {
 
  private:
   void count_on(const Tensor& input, const mezzo::detail::Function<void()>& add);
-  [[nodiscard]] std::vector<Tensor> empty_sums(Device device) const;
   void settle(Device device);
 
   std::string name_, signature_;

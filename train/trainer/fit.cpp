@@ -187,7 +187,7 @@ void TrainerCore::end_epoch() {
 void TrainerCore::agree_on_stop() {
   const bool has_signal =
       is_signalled_ || (options_.on_signal == OnSignal::save_and_stop && detail::SignalWatch::has_come());
-  const int wish = parallel_.largest(has_signal ? 2 : state_.stop_requested_ ? 1 : 0);
+  const std::int64_t wish = parallel_.largest(has_signal ? 2 : state_.stop_requested_ ? 1 : 0);
   state_.stop_requested_ = wish > 0;
   is_signalled_ = wish == 2;
 }

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <limits>
-#include <sstream>
 #include <string_view>
 
 #include "mezzo/autograd/grad_mode.h"
@@ -298,18 +296,11 @@ Tensor ParallelRun::sum_of_parts(const std::vector<Tensor>& numbers, Device devi
   return dist::tree_sum(all.view({-1, 1})).select(0, 0).to(device);
 }
 
-std::int64_t ParallelRun::sum(std::int64_t number) const {
+std::int64_t ParallelRun::reduced(std::int64_t number, dist::ReduceOp op) const {
   if (size() == 1) return number;
   const Tensor all = full({1}, static_cast<double>(number), {.dtype = DType::i64}).to(number_device());
-  dist::all_reduce(all, dist::ReduceOp::sum, {.group = group_});
+  dist::all_reduce(all, op, {.group = group_});
   return static_cast<std::int64_t>(all.item());
-}
-
-int ParallelRun::largest(int number) const {
-  if (size() == 1) return number;
-  const Tensor all = full({1}, static_cast<double>(number), {.dtype = DType::i64}).to(number_device());
-  dist::all_reduce(all, dist::ReduceOp::max, {.group = group_});
-  return static_cast<int>(all.item());
 }
 
 double ParallelRun::of_first(double number) const {
@@ -323,44 +314,14 @@ std::string ParallelRun::of_first(const std::string& text) const {
   return is_alone() ? text : dist::broadcast_text(text, 0, group_);
 }
 
-namespace {
-
-/// Dtypes and shapes of a metric's sums: "f64 2 3;".
-std::string kinds_of(const std::vector<Tensor>& sums) {
-  std::string text;
-  for (const Tensor& sum : sums) {
-    text += std::string(to_string(sum.dtype()));
-    for (const std::int64_t size : sum.shape()) text += " " + std::to_string(size);
-    text += ";";
-  }
-  return text;
-}
-
-std::vector<Tensor> zeros_of(const std::string& kinds, Device device) {
-  std::vector<Tensor> sums;
-  std::istringstream list(kinds);
-  for (std::string kind; std::getline(list, kind, ';');) {
-    std::istringstream words(kind);
-    std::string dtype;
-    words >> dtype;
-    const std::vector<std::int64_t> shape(std::istream_iterator<std::int64_t>(words), {});
-    sums.push_back(zeros(shape, {.dtype = parse_dtype(dtype), .device = device}));
-  }
-  return sums;
-}
-
-}  // namespace
-
 bool ParallelRun::add_up(const Metric& metric, const std::vector<std::vector<Tensor>>& parts) const {
   const NoGrad no_grad;
   const NoInputHook no_autocast;
   const std::vector<Tensor>& own = metric.state();
-  const auto kinds = dist::all_gather_text(kinds_of(own), group_);
-  const auto known = std::find_if(kinds.begin(), kinds.end(), [](const auto& kind) { return !kind.empty(); });
-  if (known == kinds.end()) return true;
+  if (largest(own.empty() ? 0 : 1) == 0) return true;
   const Device device =
       own.empty() ? made_->reducer().parameters().front().second.device() : own.front().device();
-  const std::vector<Tensor> nothing = zeros_of(*known, device);
+  const std::vector<Tensor> nothing = metric.empty_state(device);
   const auto [first, last] = own_parts();
   for (std::size_t s = 0; s < nothing.size(); ++s) {
     std::vector<Tensor> sums;

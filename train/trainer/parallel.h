@@ -106,8 +106,10 @@ class ParallelRun {
   /// The sum of such numbers over all ranks' parts, f64, on `device`, the same for all ranks. In
   /// deterministic mode it has the same bits for any number of ranks.
   [[nodiscard]] Tensor sum_of_parts(const std::vector<Tensor>& numbers, Device device) const;
-  [[nodiscard]] std::int64_t sum(std::int64_t number) const;
-  [[nodiscard]] int largest(int number) const;
+  [[nodiscard]] std::int64_t sum(std::int64_t number) const { return reduced(number, dist::ReduceOp::sum); }
+  [[nodiscard]] std::int64_t largest(std::int64_t number) const {
+    return reduced(number, dist::ReduceOp::max);
+  }
   /// Rank 0's value.
   [[nodiscard]] double of_first(double number) const;
   [[nodiscard]] std::string of_first(const std::string& text) const;
@@ -131,6 +133,7 @@ class ParallelRun {
   void settle(const std::exception_ptr& error) const;
 
  private:
+  [[nodiscard]] std::int64_t reduced(std::int64_t number, dist::ReduceOp op) const;
   /// Where small numbers travel: the CPU, or the device where only NCCL moves data.
   [[nodiscard]] Device number_device() const;
 
