@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -159,14 +160,7 @@ class TensorDataset {
  private:
   template <class F>
   [[nodiscard]] Sample of_each(F f) const {
-    if constexpr (N == 1)
-      return f(tensors_[0]);
-    else
-      return of_each(f, std::make_index_sequence<N>());
-  }
-  template <class F, std::size_t... I>
-  [[nodiscard]] Sample of_each(F f, std::index_sequence<I...> /*places*/) const {
-    return {f(tensors_[I])...};
+    return std::apply([&](const auto&... tensor) { return Sample{f(tensor)...}; }, tensors_);
   }
 
   std::array<Tensor, N> tensors_;

@@ -31,16 +31,16 @@ void check_range(const char* op, const char* what, double low, double high) {
 std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::nearbyint(x)); }
 
 /// A random box of part `scale` of the area, and of a ratio, whose logarithm is uniform; none when it does
-/// not fit in ten attempts. Source: torchvision's RandomErasing and RandomResizedCrop.
-template <class Sides>
+/// not fit in ten attempts. The ratio is of height to width, or of width to height (`is_wide`). Source:
+/// torchvision's RandomErasing and RandomResizedCrop.
 std::optional<Box> random_box(ImageSize size, double min_scale, double max_scale, double min_ratio,
-                              double max_ratio, Random& random, Sides sides) {
+                              double max_ratio, Random& random, bool is_wide) {
   const double area = static_cast<double>(size.height) * static_cast<double>(size.width);
   for (int attempt = 0; attempt < 10; ++attempt) {
     const double part = area * random.uniform(min_scale, max_scale);
     const double ratio = std::exp(random.uniform(std::log(min_ratio), std::log(max_ratio)));
     const auto long_side = rounded(std::sqrt(part * ratio)), short_side = rounded(std::sqrt(part / ratio));
-    const auto [height, width] = sides(long_side, short_side);
+    const std::int64_t height = is_wide ? short_side : long_side, width = is_wide ? long_side : short_side;
     if (height < 1 || width < 1 || height > size.height || width > size.width) continue;
     return Box{random.integer(size.height - height + 1), random.integer(size.width - width + 1), height,
                width};
@@ -123,9 +123,8 @@ RandomTransform RandomResizedCrop(ImageSize wanted, const RandomResizedCropOptio
   check_range("RandomResizedCrop", "ratio", options.min_ratio, options.max_ratio);
   return [=](const Tensor& image, Random& random) {
     const ImageSize size = image_size("RandomResizedCrop", image);
-    const auto sides = [](auto wide, auto high) { return std::pair<std::int64_t, std::int64_t>(high, wide); };
     std::optional<Box> box = random_box(size, options.min_scale, options.max_scale, options.min_ratio,
-                                        options.max_ratio, random, sides);
+                                        options.max_ratio, random, true);
     if (!box) {  // the largest in the middle with a ratio that is allowed
       const double ratio = std::clamp(static_cast<double>(size.width) / static_cast<double>(size.height),
                                       options.min_ratio, options.max_ratio);
@@ -162,9 +161,8 @@ RandomTransform RandomErasing(const RandomErasingOptions& options) {
   return [=](const Tensor& image, Random& random) {
     const ImageSize size = image_size("RandomErasing", image);
     if (!random.bernoulli(options.p)) return image;
-    const auto sides = [](auto high, auto wide) { return std::pair<std::int64_t, std::int64_t>(high, wide); };
     const std::optional<Box> box = random_box(size, options.min_scale, options.max_scale, options.min_ratio,
-                                              options.max_ratio, random, sides);
+                                              options.max_ratio, random, false);
     return box ? erase(image, *box, options.value) : image;
   };
 }
