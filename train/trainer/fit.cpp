@@ -52,15 +52,6 @@ void TrainerCore::finish(bool has_trained) {
   logger_->close();
 }
 
-/// Reads what so many steps have had of a loader, or all that it has.
-static void read_past(detail::LoaderFace& loader, std::int64_t steps, std::int64_t batches_of_step) {
-  for (std::int64_t step = 0; step < steps; ++step) {
-    for (std::int64_t i = 0; i < batches_of_step; ++i) {
-      if (!loader.next().defined()) return;
-    }
-  }
-}
-
 void TrainerCore::open_epoch() {
   if (is_epoch_open_) return;
   AnyLoader& loader = options_.train_loader;
@@ -69,7 +60,8 @@ void TrainerCore::open_epoch() {
   parallel_.begin(*loader);
   is_epoch_open_ = true;
   // Of a checkpoint within an epoch a DataLoader knows its place; other loaders are read up to it.
-  if (loader->base() == nullptr) read_past(*loader, state_.time.batch_in_epoch, options_.accumulate);
+  std::int64_t left = loader->base() == nullptr ? state_.time.batch_in_epoch * options_.accumulate : 0;
+  while (left > 0 && loader->next().defined()) --left;
   if (state_.time.batch_in_epoch > 0) return;
   start_iteration();
   event(Event::epoch_start);
