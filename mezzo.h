@@ -4,7 +4,6 @@
 
 #include <cmath>  // for programs: what computes with tensors computes with numbers, too
 
-#include "mezzo/amp/algorithm.h"
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/captured_step.h"
 #include "mezzo/amp/grad_scaler.h"

@@ -66,8 +66,11 @@ struct PlainScope {
 
 /// A batch, and when its copy to the device has run.
 struct Made {
-  std::unique_ptr<AnyBatch> batch;
-  std::optional<cuda::Event> uploaded;
+  HeldBatch held = {};
+  std::optional<cuda::Event> uploaded = {};
+
+  [[nodiscard]] bool is_end() const noexcept { return held.batch == nullptr; }
+  void visit(const TensorVisitor& visitor) const { held.visit(held.batch.get(), visitor); }
 };
 
 /// Copies batches to a CUDA device in a stream of its own, beside the work of the loop.
@@ -77,9 +80,9 @@ class Uploader {
     if (!device.is_cpu()) stream_.emplace(device);
   }
   void upload(Made& made) const {
-    if (!stream_ || made.batch == nullptr) return;
+    if (!stream_ || made.is_end()) return;
     const cuda::StreamGuard guard(*stream_);
-    made.batch->visit([this](Tensor& tensor) {
+    made.visit([this](Tensor& tensor) {
       if (tensor.defined()) tensor = tensor.to(device_);
     });
     made.uploaded.emplace().record(*stream_);
@@ -89,7 +92,7 @@ class Uploader {
     if (!made.uploaded) return;
     const cuda::Stream& stream = cuda::current_stream(device_);
     made.uploaded->wait(stream);
-    made.batch->visit([&](Tensor& tensor) {
+    made.visit([&](Tensor& tensor) {
       if (tensor.defined()) cuda::record_stream(tensor, stream);
     });
   }
@@ -121,14 +124,14 @@ class BatchQueue::Impl {
 
   [[nodiscard]] bool is_of_this_process() const noexcept { return process_ == ::getpid(); }
 
-  std::unique_ptr<AnyBatch> next() {
+  HeldBatch next() {
     if (!is_of_this_process()) {
       throw StateError("DataLoader", "the process that began the epoch", "a child of it, without its workers",
                        "begin an epoch in the child");
     }
     Made made = slots_.empty() ? make_next() : take();
-    if (made.batch != nullptr) uploader_.receive(made);
-    return std::move(made.batch);
+    if (!made.is_end()) uploader_.receive(made);
+    return made.held;
   }
 
  private:
@@ -145,13 +148,13 @@ class BatchQueue::Impl {
     try {
       const PlainScope plain;
       const std::unique_ptr<BatchSource::Plan> plan = source_->plan();
-      if (plan != nullptr) made.batch = source_->make(*plan);
+      if (plan != nullptr) made.held = source_->make(*plan);
       uploader_.upload(made);
     } catch (...) {
       ended_ = true;
       throw;
     }
-    ended_ = made.batch == nullptr;
+    ended_ = made.is_end();
     return made;
   }
 
@@ -162,7 +165,7 @@ class BatchQueue::Impl {
     filled_.wait(lock, [&] { return slot.ready; });
     ++taken_;
     Slot result = std::exchange(slot, Slot{});
-    ended_ = result.made.batch == nullptr;
+    ended_ = result.made.is_end();
     lock.unlock();
     freed_.notify_one();
     if (result.error != nullptr) std::rethrow_exception(result.error);
@@ -191,14 +194,14 @@ class BatchQueue::Impl {
     Slot result{.ready = true, .made = {}, .error = std::move(job->error)};
     if (job->plan != nullptr) {
       try {
-        result.made.batch = source_->make(*job->plan);
+        result.made.held = source_->make(*job->plan);
         uploader_.upload(result.made);
       } catch (...) {
         result.made = {};
         result.error = std::current_exception();
       }
     }
-    const bool more = result.made.batch != nullptr;
+    const bool more = !result.made.is_end();
     {
       const std::lock_guard lock(mutex_);
       slots_[job->number % slots_.size()] = std::move(result);
@@ -261,7 +264,7 @@ BatchQueue::~BatchQueue() {
   if (!impl_->is_of_this_process()) static_cast<void>(impl_.release());
 }
 
-std::unique_ptr<AnyBatch> BatchQueue::next() { return impl_->next(); }
+HeldBatch BatchQueue::next() { return impl_->next(); }
 
 }  // namespace detail
 

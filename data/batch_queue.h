@@ -34,32 +34,27 @@ namespace detail {
 /// The exception that is being handled as a LoaderError.
 [[noreturn]] void throw_loader_error(std::int64_t index, std::int64_t batch);
 
-/// A batch of any type.
-class AnyBatch {
- public:
-  /// `samples`: of the batch, also where this is a share of it.
-  explicit AnyBatch(std::int64_t samples) : samples_(samples) {}
-  virtual ~AnyBatch() = default;
-  virtual void visit(const TensorVisitor& visitor) = 0;
-  [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
-
- private:
-  std::int64_t samples_;
+/// A batch of any type; none: the end.
+struct HeldBatch {
+  std::shared_ptr<void> batch = {};
+  std::int64_t samples = 0;  ///< of the whole batch, also where this is a share of it
+  void (*visit)(void* batch, const TensorVisitor& visitor) = nullptr;
 };
 
 /// Batches of one epoch.
 class BatchSource {
  public:
-  /// The samples that a batch is made of.
-  class Plan {
-   public:
+  /// The samples that a batch is made of: its number in the epoch, and how many.
+  struct Plan {
+    explicit Plan(std::int64_t number, std::int64_t samples = 0) : batch(number), count(samples) {}
     virtual ~Plan() = default;
+    std::int64_t batch, count;
   };
   virtual ~BatchSource() = default;
   /// The next batch's; none at the end. Called on one thread at a time.
   [[nodiscard]] virtual std::unique_ptr<Plan> plan() = 0;
   /// Called by all workers at once.
-  [[nodiscard]] virtual std::unique_ptr<AnyBatch> make(Plan& plan) = 0;
+  [[nodiscard]] virtual HeldBatch make(Plan& plan) = 0;
 };
 
 struct QueueOptions {
@@ -79,7 +74,7 @@ class BatchQueue {
 
   /// The next batch, on the device: what the thread's current stream does with it comes after its copy. None
   /// at the end. Throws: what plan() or make() threw, once; then the end. StateError in a child of fork().
-  [[nodiscard]] std::unique_ptr<AnyBatch> next();
+  [[nodiscard]] HeldBatch next();
 
  private:
   class Impl;

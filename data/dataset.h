@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -56,8 +58,21 @@ requires Transforms<F, X>
     return f(std::forward<X>(x));
 }
 
+/// Whether f changes the data of an Example alone.
+template <class F, class S>
+inline constexpr bool kOfData = !Transforms<F, S> && std::same_as<S, Example>;
+template <class F, class S>
+[[nodiscard]] auto transformed_sample(const F& f, S sample, Random& random) {
+  if constexpr (kOfData<F, S>)
+    return Example{transformed(f, std::move(sample.data), random), std::move(sample.target)};
+  else
+    return transformed(f, std::move(sample), random);
+}
+
 /// Throws: IndexError in the name of `op` unless 0 <= index < size.
 void require_index(const char* op, std::int64_t index, std::int64_t size);
+/// The same for data sets with a size() of their own, which the error names.
+void check_index(std::string_view op, std::int64_t index, std::int64_t size);
 
 }  // namespace detail
 
@@ -77,45 +92,33 @@ class Dataset {
       : Dataset(std::make_shared<const D>(std::move(dataset))) {}
   template <MapStyle D>
   requires std::same_as<SampleOf<D>, S> Dataset(std::shared_ptr<D> dataset)
-      : body_(std::make_shared<const Body<std::remove_const_t<D>>>(std::move(dataset))) {}
+      : size_([dataset] { return static_cast<std::int64_t>(std::as_const(*dataset).size()); }),
+        get_([dataset](std::int64_t index, Random& random) {
+          return detail::get_sample(std::as_const(*dataset), index, random);
+        }),
+        get_batch_([dataset](std::span<const std::int64_t> indices) -> std::optional<BatchOf<S>> {
+          if constexpr (requires { std::as_const(*dataset).get_batch(indices); })
+            return std::as_const(*dataset).get_batch(indices);
+          else
+            return std::nullopt;
+        }) {}
 
-  [[nodiscard]] std::int64_t size() const { return body_->size(); }
+  [[nodiscard]] std::int64_t size() const { return size_(); }
   /// The sample's random numbers are a function of `random`, of the index where none is given.
-  [[nodiscard]] S get(std::int64_t index, Random& random) const { return body_->get(index, random); }
+  [[nodiscard]] S get(std::int64_t index, Random& random) const { return get_(index, random); }
   [[nodiscard]] S get(std::int64_t index) const {
     Random random(0, 0, static_cast<std::uint64_t>(index));
     return get(index, random);
   }
   /// The samples collated, if the data set has a way that is shorter than one by one.
   [[nodiscard]] std::optional<BatchOf<S>> get_batch(std::span<const std::int64_t> indices) const {
-    return body_->get_batch(indices);
+    return get_batch_(indices);
   }
 
  private:
-  struct AnyBody {
-    virtual ~AnyBody() = default;
-    [[nodiscard]] virtual std::int64_t size() const = 0;
-    [[nodiscard]] virtual S get(std::int64_t index, Random& random) const = 0;
-    [[nodiscard]] virtual std::optional<BatchOf<S>> get_batch(
-        std::span<const std::int64_t> indices) const = 0;
-  };
-  template <class D>
-  struct Body final : AnyBody {
-    explicit Body(std::shared_ptr<const D> held) : dataset(std::move(held)) {}
-    [[nodiscard]] std::int64_t size() const override { return dataset->size(); }
-    [[nodiscard]] S get(std::int64_t index, Random& random) const override {
-      return detail::get_sample(*dataset, index, random);
-    }
-    [[nodiscard]] std::optional<BatchOf<S>> get_batch(std::span<const std::int64_t> indices) const override {
-      if constexpr (requires { dataset->get_batch(indices); })
-        return dataset->get_batch(indices);
-      else
-        return std::nullopt;
-    }
-    std::shared_ptr<const D> dataset;
-  };
-
-  std::shared_ptr<const AnyBody> body_;
+  detail::Function<std::int64_t()> size_;
+  detail::Function<S(std::int64_t, Random&)> get_;
+  detail::Function<std::optional<BatchOf<S>>(std::span<const std::int64_t>)> get_batch_;
 };
 template <MapStyle D>
 Dataset(D) -> Dataset<SampleOf<D>>;
@@ -157,14 +160,7 @@ class TensorDataset {
  private:
   template <class F>
   [[nodiscard]] Sample of_each(F f) const {
-    if constexpr (N == 1)
-      return f(tensors_[0]);
-    else
-      return of_each(f, std::make_index_sequence<N>());
-  }
-  template <class F, std::size_t... I>
-  [[nodiscard]] Sample of_each(F f, std::index_sequence<I...> /*places*/) const {
-    return {f(tensors_[I])...};
+    return std::apply([&](const auto&... tensor) { return Sample{f(tensor)...}; }, tensors_);
   }
 
   std::array<Tensor, N> tensors_;
@@ -240,20 +236,15 @@ template <MapStyle D, class F>
 class TransformedDataset {
  public:
   using Source = SampleOf<D>;
-  static constexpr bool kOfData = !detail::Transforms<F, Source> && std::same_as<Source, Example>;
   static_assert(
-      kOfData ? detail::Transforms<F, Tensor> : detail::Transforms<F, Source>,
+      detail::kOfData<F, Source> ? detail::Transforms<F, Tensor> : detail::Transforms<F, Source>,
       "a transform takes a sample of the data set (or the tensor `data` of an Example), and may take a "
       "data::Random& after it");
 
   TransformedDataset(D dataset, F f) : dataset_(std::move(dataset)), f_(std::move(f)) {}
   [[nodiscard]] std::int64_t size() const { return dataset_.size(); }
   [[nodiscard]] auto get(std::int64_t index, Random& random) const {
-    Source sample = detail::get_sample(dataset_, index, random);
-    if constexpr (kOfData)
-      return Example{detail::transformed(f_, std::move(sample.data), random), std::move(sample.target)};
-    else
-      return detail::transformed(f_, std::move(sample), random);
+    return detail::transformed_sample(f_, detail::get_sample(dataset_, index, random), random);
   }
 
  private:

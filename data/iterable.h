@@ -70,12 +70,8 @@ IterableDataset(F) -> IterableDataset<detail::GeneratedBy<F>>;
 /// function that takes a Tensor changes the data alone.
 template <class S, class F>
 [[nodiscard]] auto transform(const IterableDataset<S>& dataset, F f) {
-  constexpr bool kOfData = !detail::Transforms<F, S> && std::same_as<S, Example>;
   const auto apply = [f = std::move(f)](S sample, Random& random) {
-    if constexpr (kOfData)
-      return Example{detail::transformed(f, std::move(sample.data), random), std::move(sample.target)};
-    else
-      return detail::transformed(f, std::move(sample), random);
+    return detail::transformed_sample(f, std::move(sample), random);
   };
   using Result = IterableDataset<decltype(apply(std::declval<S>(), std::declval<Random&>()))>;
   using Deferred = typename Result::Deferred;

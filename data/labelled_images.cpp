@@ -1,10 +1,12 @@
-// Images and labels as two tensors, whose rows are copied out.
+// Images and labels as two tensors. Rows are copied and not shown as views: a transform that writes in place
+// must not change the data set.
 #include "mezzo/data/labelled_images.h"
 
 #include <utility>
 
 #include "mezzo/core/error.h"
-#include "mezzo/data/detail/rows.h"
+#include "mezzo/data/dataset.h"
+#include "mezzo/ops/cast.h"
 
 namespace mezzo::data {
 
@@ -28,11 +30,13 @@ LabelledImages::LabelledImages(std::string name, const Tensor& images, const Ten
 }
 
 Example LabelledImages::get(std::int64_t index) const {
-  return {detail::take_row(name_, images_, index), detail::take_row(name_, labels_, index)};
+  detail::check_index(name_, index, size());
+  return {clone(images_.select(0, index)), clone(labels_.select(0, index))};
 }
 
 Example LabelledImages::get_batch(std::span<const std::int64_t> indices) const {
-  return {detail::take_rows(name_, images_, indices), detail::take_rows(name_, labels_, indices)};
+  for (const std::int64_t index : indices) detail::check_index(name_, index, size());
+  return {gather_samples(images_, indices), gather_samples(labels_, indices)};
 }
 
 }  // namespace mezzo::data

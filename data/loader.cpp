@@ -63,6 +63,11 @@ LoaderBase::LoaderBase(const DataLoaderOptions& options, std::int64_t samples, b
 
 std::int64_t LoaderBase::size() const {
   require(samples_ >= 0, "a data set with a size", "an iterable one", "count the batches of an epoch");
+  return *find_size();
+}
+
+std::optional<std::int64_t> LoaderBase::find_size() const {
+  if (samples_ < 0) return std::nullopt;
   return options_.drop_last ? samples_ / options_.batch_size
                             : (samples_ + options_.batch_size - 1) / options_.batch_size;
 }

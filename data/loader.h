@@ -73,6 +73,8 @@ class LoaderBase {
   void set_epoch(std::uint64_t epoch);
   /// Batches in an epoch. Throws: ValueError for an iterable data set, whose end nobody knows.
   [[nodiscard]] std::int64_t size() const;
+  /// size(), or std::nullopt for an iterable data set.
+  [[nodiscard]] std::optional<std::int64_t> find_size() const;
   [[nodiscard]] const DataLoaderOptions& options() const noexcept { return options_; }
 
   /// From the next loop on only a part of every batch is loaded and handed out: of B samples those at [B rank
@@ -126,14 +128,6 @@ class LoaderBase {
   bool resumed_ = false;  ///< the next loop goes on at position_
 };
 
-template <class Batch>
-struct HeldBatch final : AnyBatch {
-  /// `count`: samples of the whole batch.
-  HeldBatch(Batch made, std::int64_t count) : AnyBatch(count), batch(std::move(made)) {}
-  void visit(const TensorVisitor& visitor) override { BatchTensors<Batch>::visit(batch, visitor); }
-  Batch batch;
-};
-
 /// The batch without its samples.
 template <class Batch>
 [[nodiscard]] Batch without_samples(Batch batch) {
@@ -170,155 +164,159 @@ inline Random batch_random(std::uint64_t seed, std::uint64_t epoch, std::int64_t
   return {seed ^ 0x6261746368U, epoch, static_cast<std::uint64_t>(batch)};
 }
 
-/// Batches of a MapStyle data set.
+/// Batches of a data set of either kind: of each the samples of this process's share, collated.
 template <class S, class F>
-class MapSource final : public BatchSource {
+class SampleSource : public BatchSource {
  public:
-  MapSource(Dataset<S> dataset, F f, const DataLoaderOptions& options, Sampler sampler, LoaderPosition begin,
-            const BatchShare& share)
-      : dataset_(std::move(dataset)),
-        collate_(std::move(f)),
-        options_(options),
-        share_(share),
-        sampler_(std::move(sampler)),
-        order_(sampler_.order(begin.epoch)),
-        next_(begin) {}
+  SampleSource(F f, const DataLoaderOptions& options, LoaderPosition begin, const BatchShare& share)
+      : options_(options), next_(begin), share_(share), collate_(std::move(f)) {}
 
-  [[nodiscard]] std::unique_ptr<Plan> plan() override {
-    const std::int64_t begin = next_.batch * options_.batch_size, left = order_.size() - begin;
-    if (left <= 0 || (options_.drop_last && left < options_.batch_size)) return nullptr;
-    const std::int64_t count = left < options_.batch_size ? left : options_.batch_size;
-    share_.require_samples(count);
-    return std::make_unique<Range>(next_.batch++, begin, count);
+  [[nodiscard]] std::unique_ptr<Plan> plan() final {
+    auto plan = next_plan(next_.batch++, options_.batch_size);
+    if (plan->count <= 0 || (options_.drop_last && plan->count < options_.batch_size)) return nullptr;
+    share_.require_samples(plan->count);
+    return plan;
   }
-  [[nodiscard]] std::unique_ptr<AnyBatch> make(Plan& plan) override {
-    const auto& whole = static_cast<const Range&>(plan);
-    const auto [first, last] = share_.of(whole.count);
-    if (first < last) return make({whole.batch, whole.begin + first, last - first}, whole.count, false);
-    // One sample, of which only the shapes are kept.
-    return make({whole.batch, whole.begin, 1}, whole.count, true);
-  }
-
- private:
-  struct Range final : Plan {
-    Range(std::int64_t number, std::int64_t first, std::int64_t length)
-        : batch(number), begin(first), count(length) {}
-    std::int64_t batch, begin, count;
-  };
-
-  [[nodiscard]] std::unique_ptr<AnyBatch> make(const Range& range, std::int64_t whole, bool drop) const {
-    std::vector<std::int64_t> indices;
-    for (std::int64_t i = 0; i < range.count; ++i) indices.push_back(order_[range.begin + i]);
+  [[nodiscard]] HeldBatch make(Plan& plan) final {
+    auto [first, last] = share_.of(plan.count);
+    const bool drop = first == last;
+    if (drop) first = 0, last = 1;  // one sample, of which only the shapes are kept
     if constexpr (std::same_as<F, DefaultCollate>) {
       try {
-        if (auto batch = dataset_.get_batch(indices)) return held(std::move(*batch), whole, drop);
+        if (auto batch = at_once(plan, first, last)) return held(std::move(*batch), plan.count, drop);
       } catch (...) {
-        throw_loader_error(-1, range.batch);
+        throw_loader_error(-1, plan.batch);
       }
     }
     std::vector<S> samples;
-    samples.reserve(indices.size());
-    for (std::size_t i = 0; i < indices.size(); ++i) samples.push_back(sample(range, i, indices[i]));
-    try {
-      Random random = batch_random(options_.seed, next_.epoch, range.batch);
-      return held(call_collate(collate_, std::move(samples), random), whole, drop);
-    } catch (...) {
-      throw_loader_error(-1, range.batch);
+    samples.reserve(static_cast<std::size_t>(last - first));
+    for (std::int64_t i = first; i < last; ++i) {
+      const Place place = place_of(plan, i);
+      try {
+        Random random(options_.seed, next_.epoch, static_cast<std::uint64_t>(place.position));
+        samples.push_back(sample(plan, i, place.index, random));
+      } catch (...) {
+        throw_loader_error(place.index, plan.batch);
+      }
     }
-  }
-  template <class Batch>
-  [[nodiscard]] static std::unique_ptr<AnyBatch> held(Batch batch, std::int64_t whole, bool drop) {
-    return std::make_unique<HeldBatch<Batch>>(drop ? without_samples(std::move(batch)) : std::move(batch),
-                                              whole);
-  }
-  [[nodiscard]] S sample(const Range& range, std::size_t i, std::int64_t index) const {
     try {
-      const std::int64_t position = sampler_.global_position(range.begin + static_cast<std::int64_t>(i));
-      Random random(options_.seed, next_.epoch, static_cast<std::uint64_t>(position));
-      return dataset_.get(index, random);
+      Random random = batch_random(options_.seed, next_.epoch, plan.batch);
+      return held(call_collate(collate_, std::move(samples), random), plan.count, drop);
     } catch (...) {
-      throw_loader_error(index, range.batch);
+      throw_loader_error(-1, plan.batch);
     }
   }
 
-  const Dataset<S> dataset_;
-  const F collate_;
+ protected:
+  /// The samples of a batch of `size`, or those that are left.
+  [[nodiscard]] virtual std::unique_ptr<Plan> next_plan(std::int64_t batch, std::int64_t size) = 0;
+  /// Of a sample: its index in the data set, and its position in the order of all processes together.
+  struct Place {
+    std::int64_t index, position;
+  };
+  /// Of sample i of a batch.
+  [[nodiscard]] virtual Place place_of(const Plan& plan, std::int64_t i) const = 0;
+  [[nodiscard]] virtual S sample(Plan& plan, std::int64_t i, std::int64_t index, Random& random) const = 0;
+  /// Samples first ... last - 1 collated, if the data set has a way that is shorter than one by one.
+  [[nodiscard]] virtual std::optional<BatchOf<S>> at_once(const Plan& /*plan*/, std::int64_t /*first*/,
+                                                          std::int64_t /*last*/) const {
+    return std::nullopt;
+  }
+
   const DataLoaderOptions options_;
+  LoaderPosition next_;  ///< `batch` changes under the lock of planning, `epoch` never
+
+ private:
+  template <class Batch>
+  [[nodiscard]] static HeldBatch held(Batch batch, std::int64_t samples, bool drop) {
+    if (drop) batch = without_samples(std::move(batch));
+    return {std::make_shared<Batch>(std::move(batch)), samples, [](void* of, const TensorVisitor& visitor) {
+              BatchTensors<Batch>::visit(*static_cast<Batch*>(of), visitor);
+            }};
+  }
+
   const BatchShare share_;
+  const F collate_;
+};
+
+/// Batches of a MapStyle data set.
+template <class S, class F>
+class MapSource final : public SampleSource<S, F> {
+ public:
+  using Plan = BatchSource::Plan;
+  MapSource(Dataset<S> dataset, F f, const DataLoaderOptions& options, Sampler sampler, LoaderPosition begin,
+            const BatchShare& share)
+      : SampleSource<S, F>(std::move(f), options, begin, share),
+        dataset_(std::move(dataset)),
+        sampler_(std::move(sampler)),
+        order_(sampler_.order(begin.epoch)) {}
+
+ private:
+  [[nodiscard]] std::unique_ptr<Plan> next_plan(std::int64_t batch, std::int64_t size) override {
+    const std::int64_t left = order_.size() - batch * size;
+    return std::make_unique<Plan>(batch, left < size ? left : size);
+  }
+  [[nodiscard]] typename SampleSource<S, F>::Place place_of(const Plan& plan, std::int64_t i) const override {
+    const std::int64_t place = plan.batch * this->options_.batch_size + i;
+    return {order_[place], sampler_.global_position(place)};
+  }
+  [[nodiscard]] S sample(Plan& /*plan*/, std::int64_t /*i*/, std::int64_t index,
+                         Random& random) const override {
+    return dataset_.get(index, random);
+  }
+  [[nodiscard]] std::optional<BatchOf<S>> at_once(const Plan& plan, std::int64_t first,
+                                                  std::int64_t last) const override {
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = first; i < last; ++i) indices.push_back(place_of(plan, i).index);
+    return dataset_.get_batch(indices);
+  }
+
+  const Dataset<S> dataset_;
   const Sampler sampler_;
   const Order order_;
-  LoaderPosition next_;
 };
 
 /// Batches of an IterableDataset.
 template <class S, class F>
-class IterableSource final : public BatchSource {
+class IterableSource final : public SampleSource<S, F> {
  public:
+  using Plan = BatchSource::Plan;
   IterableSource(const IterableDataset<S>& dataset, F f, const DataLoaderOptions& options,
                  LoaderPosition begin, const BatchShare& share)
-      : read_(dataset.start(begin.epoch)),
-        collate_(std::move(f)),
-        options_(options),
-        share_(share),
-        next_{begin.epoch, 0} {
-    while (next_.batch < begin.batch && plan() != nullptr) {
-    }
-  }
-  [[nodiscard]] std::unique_ptr<Plan> plan() override {
-    auto read = std::make_unique<Read>(next_.batch++);
-    try {
-      while (static_cast<std::int64_t>(read->samples.size()) < options_.batch_size) {
-        auto sample = read_();
-        if (!sample) break;
-        read->samples.push_back(std::move(*sample));
-      }
-    } catch (...) {
-      throw_loader_error(read->batch * options_.batch_size + static_cast<std::int64_t>(read->samples.size()),
-                         read->batch);
-    }
-    const auto count = static_cast<std::int64_t>(read->samples.size());
-    if (count == 0 || (options_.drop_last && count < options_.batch_size)) return nullptr;
-    share_.require_samples(count);
-    return read;
-  }
-  [[nodiscard]] std::unique_ptr<AnyBatch> make(Plan& plan) override {
-    auto& read = static_cast<Read&>(plan);
-    const auto whole = static_cast<std::int64_t>(read.samples.size());
-    const auto [first, last] = share_.of(whole);
-    const bool drop = first == last;
-    std::vector<S> samples;
-    for (std::int64_t i = drop ? 0 : first; i < (drop ? 1 : last); ++i) {
-      const std::int64_t position = read.batch * options_.batch_size + i;
-      try {
-        Random random(options_.seed, next_.epoch, static_cast<std::uint64_t>(position));
-        samples.push_back(read.samples[static_cast<std::size_t>(i)](random));
-      } catch (...) {
-        throw_loader_error(position, read.batch);
-      }
-    }
-    try {
-      Random random = batch_random(options_.seed, next_.epoch, read.batch);
-      using Batch = CollatedBy<F, S>;
-      Batch batch = call_collate(collate_, std::move(samples), random);
-      return std::make_unique<HeldBatch<Batch>>(drop ? without_samples(std::move(batch)) : std::move(batch),
-                                                whole);
-    } catch (...) {
-      throw_loader_error(-1, read.batch);
+      : SampleSource<S, F>(std::move(f), options, {begin.epoch, 0}, share),
+        read_(dataset.start(begin.epoch)) {
+    while (this->next_.batch < begin.batch && this->plan() != nullptr) {
     }
   }
 
  private:
   struct Read final : Plan {
-    explicit Read(std::int64_t number) : batch(number) {}
-    std::int64_t batch;
-    std::vector<typename IterableDataset<S>::Deferred> samples;
+    using Plan::Plan;
+    std::vector<typename IterableDataset<S>::Deferred> samples = {};
   };
 
+  [[nodiscard]] std::unique_ptr<Plan> next_plan(std::int64_t batch, std::int64_t size) override {
+    auto read = std::make_unique<Read>(batch);
+    try {
+      for (; read->count < size; ++read->count) {
+        auto sample = read_();
+        if (!sample) break;
+        read->samples.push_back(std::move(*sample));
+      }
+    } catch (...) {
+      throw_loader_error(place_of(*read, read->count).index, batch);
+    }
+    return read;
+  }
+  [[nodiscard]] typename SampleSource<S, F>::Place place_of(const Plan& plan, std::int64_t i) const override {
+    const std::int64_t place = plan.batch * this->options_.batch_size + i;
+    return {place, place};
+  }
+  [[nodiscard]] S sample(Plan& plan, std::int64_t i, std::int64_t /*index*/, Random& random) const override {
+    return static_cast<Read&>(plan).samples[static_cast<std::size_t>(i)](random);
+  }
+
   typename IterableDataset<S>::Generator read_;
-  const F collate_;
-  const DataLoaderOptions options_;
-  const BatchShare share_;
-  LoaderPosition next_;  ///< `batch` changes under the lock of planning, `epoch` never
 };
 
 }  // namespace detail
@@ -370,8 +368,8 @@ class DataLoader final : public detail::LoaderBase {
     using reference = B&;
 
     iterator() = default;
-    [[nodiscard]] B& operator*() const { return *loader_->batch_; }
-    [[nodiscard]] B* operator->() const { return loader_->batch_; }
+    [[nodiscard]] B& operator*() const { return *operator->(); }
+    [[nodiscard]] B* operator->() const { return static_cast<B*>(loader_->held_.batch.get()); }
     iterator& operator++() {
       if (!loader_->advance()) loader_ = nullptr;
       return *this;
@@ -416,34 +414,29 @@ class DataLoader final : public detail::LoaderBase {
       close();
       return false;
     }
-    std::unique_ptr<detail::AnyBatch> next;
     try {
-      next = queue_->next();
+      held_ = queue_->next();
     } catch (...) {
       close();
       throw;
     }
-    held_ = std::move(next);
-    if (held_ == nullptr) {
+    if (held_.batch == nullptr) {
       close();
       end_epoch();
       return false;
     }
-    batch_ = &static_cast<detail::HeldBatch<B>&>(*held_).batch;
-    count_batch(held_->samples());
+    count_batch(held_.samples);
     return true;
   }
   void end_loop() noexcept override { queue_.reset(); }
   void close() noexcept {
     queue_.reset();
-    held_.reset();
-    batch_ = nullptr;
+    held_ = {};
   }
 
   Open open_;
   std::unique_ptr<detail::BatchQueue> queue_;
-  std::unique_ptr<detail::AnyBatch> held_;
-  B* batch_ = nullptr;
+  detail::HeldBatch held_;
 };
 
 template <MapStyle D>

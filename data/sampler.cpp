@@ -26,181 +26,72 @@ void require_size(const char* op, std::int64_t size, std::int64_t least) {
   }
 }
 
-/// The first `count` elements are a random choice, in random order (Fisher and Yates).
-void shuffle(std::span<std::int64_t> values, std::size_t count, Random& random) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto left = static_cast<std::int64_t>(values.size() - i);
-    std::swap(values[i], values[i + static_cast<std::size_t>(random.integer(left))]);
-  }
-}
-
 Indices counted(std::int64_t size) {
   Indices indices(static_cast<std::size_t>(size));
   std::iota(indices.begin(), indices.end(), std::int64_t{0});
   return indices;
 }
 
-class OfIndices final : public Sampler::Base {
+/// A sampler of `size` indices whose orders a function makes.
+class FunctionSampler final : public Sampler::Base {
  public:
-  explicit OfIndices(Indices indices) : indices_(std::make_shared<const Indices>(std::move(indices))) {}
-  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(indices_->size()); }
-  [[nodiscard]] Order order(std::uint64_t /*epoch*/) const override {
-    return {size(), [indices = indices_](std::int64_t i) { return (*indices)[static_cast<std::size_t>(i)]; }};
-  }
-
- private:
-  std::shared_ptr<const Indices> indices_;
-};
-
-class OfFunction final : public Sampler::Base {
- public:
-  explicit OfFunction(mezzo::detail::Function<Indices(std::uint64_t)> indices)
-      : indices_(std::move(indices)), size_(static_cast<std::int64_t>(indices_(0).size())) {}
+  using Make = mezzo::detail::Function<Order(std::uint64_t epoch)>;
+  /// `share`: the sampler takes one of the indices of all processes together, at their places in turn.
+  FunctionSampler(std::int64_t size, Make make, const DistributedSamplerOptions& share = {})
+      : size_(size), make_(std::move(make)), share_(share) {}
   [[nodiscard]] std::int64_t size() const override { return size_; }
-  [[nodiscard]] Order order(std::uint64_t epoch) const override {
-    Indices indices = indices_(epoch);
-    if (static_cast<std::int64_t>(indices.size()) != size_) {
-      throw ValueError("Sampler", std::to_string(size_) + " indices in epoch " + std::to_string(epoch),
-                       std::to_string(indices.size()), "return as many in every epoch");
-    }
-    return Order(std::move(indices));
-  }
-
- private:
-  mezzo::detail::Function<Indices(std::uint64_t)> indices_;
-  std::int64_t size_;
-};
-
-class Sequential final : public Sampler::Base {
- public:
-  explicit Sequential(std::int64_t size) : size_(size) {}
-  [[nodiscard]] std::int64_t size() const override { return size_; }
-  [[nodiscard]] Order order(std::uint64_t /*epoch*/) const override {
-    return {size_, [](std::int64_t i) { return i; }};
+  [[nodiscard]] Order order(std::uint64_t epoch) const override { return make_(epoch); }
+  [[nodiscard]] std::int64_t global_position(std::int64_t position) const override {
+    return position * share_.num_replicas + share_.rank;
   }
 
  private:
   std::int64_t size_;
+  Make make_;
+  DistributedSamplerOptions share_;
 };
 
-/// `count` of the indices in random order.
-Order shuffled(Indices indices, std::int64_t count, std::uint64_t seed, std::uint64_t epoch) {
-  Random random = order_random(seed, epoch);
-  shuffle(indices, static_cast<std::size_t>(count), random);
+/// `count` of the indices in random order (Fisher and Yates).
+Order shuffled(Indices indices, std::int64_t count, Random random) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    const auto left = static_cast<std::int64_t>(indices.size() - i);
+    std::swap(indices[i], indices[i + static_cast<std::size_t>(random.integer(left))]);
+  }
   indices.resize(static_cast<std::size_t>(count));
   return Order(std::move(indices));
 }
 
-class Permuted final : public Sampler::Base {
- public:
-  Permuted(std::int64_t size, std::int64_t count, std::uint64_t seed)
-      : size_(size), count_(count), seed_(seed) {}
-  [[nodiscard]] std::int64_t size() const override { return count_; }
-  [[nodiscard]] Order order(std::uint64_t epoch) const override {
-    return shuffled(counted(size_), count_, seed_, epoch);
+/// `count` draws among `size`.
+Order drawn(std::int64_t size, std::int64_t count, Random random) {
+  Indices indices(static_cast<std::size_t>(count));
+  for (std::int64_t& index : indices) index = random.integer(size);
+  return Order(std::move(indices));
+}
+
+/// `count` places, each as likely as its weight is large; `sums`: of the weights up to each place.
+Order drawn_by_weight(const std::vector<double>& sums, std::int64_t count, Random random) {
+  Indices indices(static_cast<std::size_t>(count));
+  for (std::int64_t& index : indices) {
+    // The last place of a weight above 0 is below the sum, however the product is rounded.
+    const double target = std::min(random.uniform() * sums.back(), std::nextafter(sums.back(), 0));
+    index = std::upper_bound(sums.begin(), sums.end(), target) - sums.begin();
   }
+  return Order(std::move(indices));
+}
 
- private:
-  std::int64_t size_, count_;
-  std::uint64_t seed_;
-};
-
-class ShuffledSubset final : public Sampler::Base {
- public:
-  ShuffledSubset(Indices indices, std::uint64_t seed) : indices_(std::move(indices)), seed_(seed) {}
-  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
-  [[nodiscard]] Order order(std::uint64_t epoch) const override {
-    return shuffled(indices_, size(), seed_, epoch);
+/// The same without replacement: the largest of u^(1 / weight). Source: Efraimidis and Spirakis, "Weighted
+/// random sampling with a reservoir".
+Order drawn_once(const std::vector<double>& weights, std::int64_t count, Random random) {
+  std::vector<std::pair<double, std::int64_t>> keys;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const double exponential = -std::log1p(-random.uniform());
+    if (weights[i] > 0) keys.emplace_back(exponential / weights[i], static_cast<std::int64_t>(i));
   }
-
- private:
-  Indices indices_;
-  std::uint64_t seed_;
-};
-
-class WithReplacement final : public Sampler::Base {
- public:
-  WithReplacement(std::int64_t size, std::int64_t count, std::uint64_t seed)
-      : size_(size), count_(count), seed_(seed) {}
-  [[nodiscard]] std::int64_t size() const override { return count_; }
-  [[nodiscard]] Order order(std::uint64_t epoch) const override {
-    Random random = order_random(seed_, epoch);
-    Indices indices(static_cast<std::size_t>(count_));
-    for (std::int64_t& index : indices) index = random.integer(size_);
-    return Order(std::move(indices));
-  }
-
- private:
-  std::int64_t size_, count_;
-  std::uint64_t seed_;
-};
-
-class Weighted final : public Sampler::Base {
- public:
-  Weighted(std::span<const double> weights, std::int64_t count, const WeightedRandomSamplerOptions& options)
-      : weights_(weights.begin(), weights.end()), sums_(weights.size()), count_(count), options_(options) {
-    std::partial_sum(weights_.begin(), weights_.end(), sums_.begin());
-  }
-  [[nodiscard]] std::int64_t size() const override { return count_; }
-  [[nodiscard]] Order order(std::uint64_t epoch) const override {
-    Random random = order_random(options_.seed, epoch);
-    return Order(options_.replacement ? drawn(random) : drawn_once(random));
-  }
-
- private:
-  [[nodiscard]] Indices drawn(Random& random) const {
-    Indices indices(static_cast<std::size_t>(count_));
-    for (std::int64_t& index : indices) {
-      // The last place of a weight above 0 is below the sum, however the product is rounded.
-      const double target = std::min(random.uniform() * sums_.back(), std::nextafter(sums_.back(), 0));
-      index = std::upper_bound(sums_.begin(), sums_.end(), target) - sums_.begin();
-    }
-    return indices;
-  }
-  /// The largest of u^(1 / weight). Source: Efraimidis and Spirakis, "Weighted random sampling with a
-  /// reservoir".
-  [[nodiscard]] Indices drawn_once(Random& random) const {
-    std::vector<std::pair<double, std::int64_t>> keys;
-    for (std::size_t i = 0; i < weights_.size(); ++i) {
-      const double exponential = -std::log1p(-random.uniform());
-      if (weights_[i] > 0) keys.emplace_back(exponential / weights_[i], static_cast<std::int64_t>(i));
-    }
-    std::partial_sort(keys.begin(), keys.begin() + count_, keys.end());
-    Indices indices;
-    for (std::int64_t i = 0; i < count_; ++i) indices.push_back(keys[static_cast<std::size_t>(i)].second);
-    return indices;
-  }
-
-  std::vector<double> weights_, sums_;
-  std::int64_t count_;
-  WeightedRandomSamplerOptions options_;
-};
-
-class Distributed final : public Sampler::Base {
- public:
-  Distributed(std::int64_t size, const DistributedSamplerOptions& options)
-      : samples_(size),
-        options_(options),
-        size_(options.drop_last ? size / options.num_replicas
-                                : (size + options.num_replicas - 1) / options.num_replicas) {}
-  [[nodiscard]] std::int64_t size() const override { return size_; }
-  [[nodiscard]] Order order(std::uint64_t epoch) const override {
-    const Order all =
-        (options_.shuffle ? RandomSampler(samples_, {.seed = options_.seed}) : SequentialSampler(samples_))
-            .order(epoch);
-    return {size_, [all, self = options_, samples = samples_](std::int64_t position) {
-              return all[(position * self.num_replicas + self.rank) % samples];
-            }};
-  }
-  [[nodiscard]] std::int64_t global_position(std::int64_t position) const override {
-    return position * options_.num_replicas + options_.rank;
-  }
-
- private:
-  std::int64_t samples_;
-  DistributedSamplerOptions options_;
-  std::int64_t size_;
-};
+  std::partial_sort(keys.begin(), keys.begin() + count, keys.end());
+  Indices indices;
+  for (std::int64_t i = 0; i < count; ++i) indices.push_back(keys[static_cast<std::size_t>(i)].second);
+  return Order(std::move(indices));
+}
 
 }  // namespace
 
@@ -213,11 +104,20 @@ Order::Order(std::vector<std::int64_t> indices) : size_(static_cast<std::int64_t
   };
 }
 
-Sampler::Sampler(std::vector<std::int64_t> indices)
-    : base_(std::make_shared<OfIndices>(std::move(indices))) {}
+Sampler::Sampler(std::vector<std::int64_t> indices) {
+  const Order order(std::move(indices));
+  base_ = std::make_shared<FunctionSampler>(order.size(), [order](std::uint64_t /*epoch*/) { return order; });
+}
 
-Sampler::Sampler(mezzo::detail::Function<std::vector<std::int64_t>(std::uint64_t)> indices)
-    : base_(std::make_shared<OfFunction>(std::move(indices))) {}
+Sampler::Sampler(mezzo::detail::Function<std::vector<std::int64_t>(std::uint64_t)> indices) {
+  const auto size = static_cast<std::int64_t>(indices(0).size());
+  base_ = std::make_shared<FunctionSampler>(size, [size, indices = std::move(indices)](std::uint64_t epoch) {
+    Order order(indices(epoch));
+    if (order.size() == size) return order;
+    throw ValueError("Sampler", std::to_string(size) + " indices in epoch " + std::to_string(epoch),
+                     std::to_string(order.size()), "return as many in every epoch");
+  });
+}
 
 const Sampler::Base& Sampler::base() const {
   if (base_ == nullptr) throw ValueError("Sampler", "a sampler", "none", "make one, say RandomSampler(size)");
@@ -226,7 +126,8 @@ const Sampler::Base& Sampler::base() const {
 
 Sampler SequentialSampler(std::int64_t size) {
   require_size("SequentialSampler", size, 0);
-  return {std::make_shared<Sequential>(size)};
+  return {std::make_shared<FunctionSampler>(
+      size, [size](std::uint64_t /*epoch*/) { return Order(size, [](std::int64_t i) { return i; }); })};
 }
 
 Sampler RandomSampler(std::int64_t size, const RandomSamplerOptions& options) {
@@ -237,8 +138,10 @@ Sampler RandomSampler(std::int64_t size, const RandomSamplerOptions& options) {
     throw ValueError(kOp, "num_samples from 0 to " + std::to_string(size) + " without replacement",
                      std::to_string(count), "set replacement");
   }
-  if (options.replacement) return {std::make_shared<WithReplacement>(size, count, options.seed)};
-  return {std::make_shared<Permuted>(size, count, options.seed)};
+  return {std::make_shared<FunctionSampler>(count, [size, count, options](std::uint64_t epoch) {
+    const Random random = order_random(options.seed, epoch);
+    return options.replacement ? drawn(size, count, random) : shuffled(counted(size), count, random);
+  })};
 }
 
 Sampler WeightedRandomSampler(std::span<const double> weights, std::int64_t num_samples,
@@ -260,11 +163,22 @@ Sampler WeightedRandomSampler(std::span<const double> weights, std::int64_t num_
                          ", as many as have a weight, without replacement",
                      std::to_string(num_samples), "set replacement");
   }
-  return {std::make_shared<Weighted>(weights, num_samples, options)};
+  std::vector<double> numbers(weights.begin(), weights.end());
+  if (options.replacement) std::partial_sum(weights.begin(), weights.end(), numbers.begin());
+  return {
+      std::make_shared<FunctionSampler>(num_samples, [numbers, num_samples, options](std::uint64_t epoch) {
+        const Random random = order_random(options.seed, epoch);
+        return options.replacement ? drawn_by_weight(numbers, num_samples, random)
+                                   : drawn_once(numbers, num_samples, random);
+      })};
 }
 
 Sampler SubsetRandomSampler(std::vector<std::int64_t> indices, std::uint64_t seed) {
-  return {std::make_shared<ShuffledSubset>(std::move(indices), seed)};
+  const auto size = static_cast<std::int64_t>(indices.size());
+  return {std::make_shared<FunctionSampler>(size,
+                                            [size, indices = std::move(indices), seed](std::uint64_t epoch) {
+                                              return shuffled(indices, size, order_random(seed, epoch));
+                                            })};
 }
 
 Sampler DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options) {
@@ -275,7 +189,16 @@ Sampler DistributedSampler(std::int64_t size, const DistributedSamplerOptions& o
                      "rank " + std::to_string(options.rank) + " of " + std::to_string(options.num_replicas),
                      "count ranks from 0");
   }
-  return {std::make_shared<Distributed>(size, options)};
+  const Sampler whole =
+      options.shuffle ? RandomSampler(size, {.seed = options.seed}) : SequentialSampler(size);
+  const std::int64_t own =
+      (options.drop_last ? size : size + options.num_replicas - 1) / options.num_replicas;
+  const auto make = [=](std::uint64_t epoch) {
+    return Order(own, [=, all = whole.order(epoch)](std::int64_t position) {
+      return all[(position * options.num_replicas + options.rank) % size];
+    });
+  };
+  return {std::make_shared<FunctionSampler>(own, make, options)};
 }
 
 }  // namespace mezzo::data

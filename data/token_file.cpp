@@ -12,7 +12,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/random/philox.h"
-#include "mezzo/data/detail/rows.h"
+#include "mezzo/data/dataset.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/detail/mapped_file.h"
 
@@ -97,26 +97,6 @@ std::ptrdiff_t widen_tokens(const std::byte* from, std::span<std::int64_t> out, 
   return bad;
 }
 
-/// Inputs and targets of windows: each is read once, with one token more than the block.
-template <class BeginOf>
-Example token_windows(const TokenStore& tokens, std::int64_t block_size, const Shape& shape,
-                      std::size_t count, BeginOf begin_of) {
-  Example batch{empty(shape, {.dtype = DType::i64}), empty(shape, {.dtype = DType::i64})};
-  auto* data = static_cast<std::int64_t*>(batch.data.impl().data());
-  auto* target = static_cast<std::int64_t*>(batch.target.impl().data());
-  std::vector<std::int64_t> window(static_cast<std::size_t>(block_size) + 1);
-  for (std::size_t i = 0; i < count; ++i, data += block_size, target += block_size) {
-    tokens.read(begin_of(i), window);
-    std::copy(window.begin(), window.end() - 1, data);
-    std::copy(window.begin() + 1, window.end(), target);
-  }
-  return batch;
-}
-
-Shape windows_shape(std::size_t count, std::int64_t block_size) {
-  return {static_cast<std::int64_t>(count), block_size};
-}
-
 /// Number of windows that begin `stride` apart.
 std::int64_t count_windows(const TokenStore& tokens, std::int64_t block_size, std::int64_t stride) {
   if (block_size < 1)
@@ -163,35 +143,21 @@ void TokenStore::read(std::int64_t begin, std::span<std::int64_t> out) const {
       "check .vocab_size and the file's format");
 }
 
-TokenFile::TokenFile(const std::string& path, const TokenFileOptions& options)
-    : tokens_(path, options.format, options.vocab_size),
-      block_size_(options.block_size),
-      stride_(options.stride.value_or(options.block_size)),
-      size_(count_windows(tokens_, block_size_, stride_)) {}
-
-Example TokenFile::get(std::int64_t index) const {
-  detail::check_index(tokens_.op(), index, size_);
-  return token_windows(tokens_, block_size_, {block_size_}, 1, [&](std::size_t) { return index * stride_; });
-}
-
-Example TokenFile::get_batch(std::span<const std::int64_t> indices) const {
-  for (const std::int64_t index : indices) detail::check_index(tokens_.op(), index, size_);
-  return token_windows(tokens_, block_size_, windows_shape(indices.size(), block_size_), indices.size(),
-                       [&](std::size_t i) { return indices[i] * stride_; });
-}
-
-RandomTokenWindows::RandomTokenWindows(const std::string& path, const RandomTokenWindowsOptions& options)
-    : tokens_(path, options.format, options.vocab_size),
-      block_size_(options.block_size),
-      size_(options.samples.value_or(count_windows(tokens_, block_size_, block_size_))),
-      seed_(options.seed) {
+TokenWindows::TokenWindows(TokenStore tokens, std::int64_t block_size, std::int64_t stride,
+                           std::optional<std::int64_t> samples, std::optional<std::uint64_t> seed)
+    : tokens_(std::move(tokens)),
+      block_size_(block_size),
+      stride_(stride),
+      size_(samples.value_or(count_windows(tokens_, block_size, stride))),
+      seed_(seed) {
   if (size_ < 0) throw ValueError(tokens_.op(), "0 samples or more", std::to_string(size_), "");
 }
 
-std::int64_t RandomTokenWindows::begin_of(std::int64_t index) const {
+std::int64_t TokenWindows::begin_of(std::int64_t index) const {
   detail::check_index(tokens_.op(), index, size_);
+  if (!seed_) return index * stride_;
   const PhiloxBlock words =
-      Philox()(philox_counter(static_cast<std::uint64_t>(index), kWindowStream), philox_key(seed_));
+      Philox()(philox_counter(static_cast<std::uint64_t>(index), kWindowStream), philox_key(*seed_));
   const std::uint64_t drawn = std::uint64_t{words[0]} << 32U | words[1];
   // The high half of a product: even but for one part in 2^64 / begins, and without a loop.
   const auto begins = static_cast<std::uint64_t>(tokens_.size() - block_size_);
@@ -199,16 +165,34 @@ std::int64_t RandomTokenWindows::begin_of(std::int64_t index) const {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(static_cast<Wide>(drawn) * begins >> 64U));
 }
 
-Example RandomTokenWindows::get(std::int64_t index) const {
-  const std::int64_t begin = begin_of(index);
-  return token_windows(tokens_, block_size_, {block_size_}, 1, [&](std::size_t) { return begin; });
+Example TokenWindows::windows(const Shape& shape, std::span<const std::int64_t> indices) const {
+  for (const std::int64_t index : indices) detail::check_index(tokens_.op(), index, size_);
+  Example batch{empty(shape, {.dtype = DType::i64}), empty(shape, {.dtype = DType::i64})};
+  auto* data = static_cast<std::int64_t*>(batch.data.impl().data());
+  auto* target = static_cast<std::int64_t*>(batch.target.impl().data());
+  // Inputs and targets: each window is read once, with one token more than the block.
+  std::vector<std::int64_t> window(static_cast<std::size_t>(block_size_) + 1);
+  for (const std::int64_t index : indices) {
+    tokens_.read(begin_of(index), window);
+    data = std::copy(window.begin(), window.end() - 1, data);
+    target = std::copy(window.begin() + 1, window.end(), target);
+  }
+  return batch;
 }
 
-Example RandomTokenWindows::get_batch(std::span<const std::int64_t> indices) const {
-  for (const std::int64_t index : indices) detail::check_index(tokens_.op(), index, size_);
-  return token_windows(tokens_, block_size_, windows_shape(indices.size(), block_size_), indices.size(),
-                       [&](std::size_t i) { return begin_of(indices[i]); });
+Example TokenWindows::get(std::int64_t index) const { return windows({block_size_}, {&index, 1}); }
+
+Example TokenWindows::get_batch(std::span<const std::int64_t> indices) const {
+  return windows({static_cast<std::int64_t>(indices.size()), block_size_}, indices);
 }
+
+TokenFile::TokenFile(const std::string& path, const TokenFileOptions& options)
+    : TokenWindows(TokenStore(path, options.format, options.vocab_size), options.block_size,
+                   options.stride.value_or(options.block_size), {}, {}) {}
+
+RandomTokenWindows::RandomTokenWindows(const std::string& path, const RandomTokenWindowsOptions& options)
+    : TokenWindows(TokenStore(path, options.format, options.vocab_size), options.block_size,
+                   options.block_size, options.samples, options.seed) {}
 
 void write_tokens(const std::string& path, std::span<const std::int32_t> tokens,
                   const WriteTokensOptions& options) {

@@ -50,6 +50,33 @@ class TokenStore {
   std::optional<std::int64_t> vocab_size_;
 };
 
+/// Base of both data sets: samples are windows of the tokens, and their targets the windows one token later.
+class TokenWindows {
+ public:
+  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+  /// Shapes: data [block_size], target [block_size]. Dtypes: i64. Throws: IndexError; IoError, with the
+  /// position, for a token that is not in the vocabulary.
+  [[nodiscard]] Example get(std::int64_t index) const;
+  /// Shapes: data [B, block_size], target [B, block_size]. Dtypes: i64. Throws: as get.
+  [[nodiscard]] Example get_batch(std::span<const std::int64_t> indices) const;
+  /// The position in the file where a sample begins. Throws: IndexError.
+  [[nodiscard]] std::int64_t begin_of(std::int64_t index) const;
+  [[nodiscard]] const TokenStore& tokens() const noexcept { return tokens_; }
+
+ protected:
+  /// `samples`: none: as many as begin `stride` apart. `seed`: of begins that are drawn; none: they are
+  /// `stride` apart.
+  TokenWindows(TokenStore tokens, std::int64_t block_size, std::int64_t stride,
+               std::optional<std::int64_t> samples, std::optional<std::uint64_t> seed);
+
+ private:
+  [[nodiscard]] Example windows(const Shape& shape, std::span<const std::int64_t> indices) const;
+
+  TokenStore tokens_;
+  std::int64_t block_size_, stride_, size_;
+  std::optional<std::uint64_t> seed_;
+};
+
 struct TokenFileOptions {
   std::int64_t block_size = 1024;               ///< tokens of a sample
   std::optional<std::int64_t> stride = {};      ///< from a sample's begin to the next one's; else block_size
@@ -58,23 +85,11 @@ struct TokenFileOptions {
 };
 
 /// Sample i is the tokens from i * stride on; its target is the tokens from i * stride + 1 on.
-class TokenFile {
+class TokenFile : public TokenWindows {
  public:
   /// Throws: IoError, as TokenStore, and for a file of fewer than block_size + 1 tokens; ValueError for a
   /// block size or stride below 1.
   explicit TokenFile(const std::string& path, const TokenFileOptions& options = {});
-
-  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  /// Shapes: data [block_size], target [block_size]. Dtypes: i64. Throws: IndexError; IoError, with the
-  /// position, for a token that is not in the vocabulary.
-  [[nodiscard]] Example get(std::int64_t index) const;
-  /// Shapes: data [B, block_size], target [B, block_size]. Dtypes: i64. Throws: as get.
-  [[nodiscard]] Example get_batch(std::span<const std::int64_t> indices) const;
-  [[nodiscard]] const TokenStore& tokens() const noexcept { return tokens_; }
-
- private:
-  TokenStore tokens_;
-  std::int64_t block_size_, stride_, size_;
 };
 
 struct RandomTokenWindowsOptions {
@@ -88,23 +103,10 @@ struct RandomTokenWindowsOptions {
 /// Windows that begin anywhere, as nanoGPT draws them: every begin that leaves room for the target is equally
 /// likely. Where sample i begins follows from the seed and i alone (Philox), so samples are the same in any
 /// order and on any number of threads, and `samples` may be any number.
-class RandomTokenWindows {
+class RandomTokenWindows : public TokenWindows {
  public:
   /// Throws: as TokenFile, and ValueError for a negative number of samples.
   explicit RandomTokenWindows(const std::string& path, const RandomTokenWindowsOptions& options = {});
-
-  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  /// As TokenFile::get and get_batch.
-  [[nodiscard]] Example get(std::int64_t index) const;
-  [[nodiscard]] Example get_batch(std::span<const std::int64_t> indices) const;
-  /// The position in the file where a sample begins. Throws: IndexError.
-  [[nodiscard]] std::int64_t begin_of(std::int64_t index) const;
-  [[nodiscard]] const TokenStore& tokens() const noexcept { return tokens_; }
-
- private:
-  TokenStore tokens_;
-  std::int64_t block_size_, size_;
-  std::uint64_t seed_;
 };
 
 struct WriteTokensOptions {

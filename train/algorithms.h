@@ -11,9 +11,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
-#include "mezzo/amp/algorithm.h"
+#include "mezzo/amp/norm_surgery.h"
 #include "mezzo/data/functional.h"
 #include "mezzo/data/transforms.h"
 #include "mezzo/optim/averaged_weights.h"
@@ -21,10 +22,49 @@
 
 namespace mezzo::train::algorithms {
 
-// Norms in low precision: amp/algorithm.h.
-using amp::algorithms::FusedLayerNorm;
-using amp::algorithms::LowPrecisionGroupNorm;
-using amp::algorithms::LowPrecisionLayerNorm;
+// --- of norms
+
+struct NormAlgorithmOptions {
+  Event apply_at = Event::init;  ///< or before_load, after_load
+  amp::NormSurgeryOptions surgery = {};
+};
+/// Base of the three algorithms: each calls a function of amp/norm_surgery.h at one event, whose report
+/// becomes a text of the logger. State dicts have the same names before and after, so that it makes no
+/// difference when a checkpoint was saved. Throws: ValueError for another apply_at.
+class NormAlgorithm : public Callback {
+ public:
+  [[nodiscard]] bool match(Event event) const override { return event == options_.apply_at; }
+  void run(Event event, State& state) override;
+
+ protected:
+  using Apply = decltype(&amp::apply_low_precision_layernorm);
+  NormAlgorithm(std::string_view name, Apply apply, const NormAlgorithmOptions& options);
+
+ private:
+  Apply apply_;
+  NormAlgorithmOptions options_;
+};
+
+/// amp::apply_low_precision_layernorm.
+class LowPrecisionLayerNorm final : public NormAlgorithm {
+ public:
+  explicit LowPrecisionLayerNorm(const NormAlgorithmOptions& options = {})
+      : NormAlgorithm("LowPrecisionLayerNorm", amp::apply_low_precision_layernorm, options) {}
+};
+
+/// amp::apply_low_precision_groupnorm.
+class LowPrecisionGroupNorm final : public NormAlgorithm {
+ public:
+  explicit LowPrecisionGroupNorm(const NormAlgorithmOptions& options = {})
+      : NormAlgorithm("LowPrecisionGroupNorm", amp::apply_low_precision_groupnorm, options) {}
+};
+
+/// amp::apply_fused_layernorm.
+class FusedLayerNorm final : public NormAlgorithm {
+ public:
+  explicit FusedLayerNorm(const NormAlgorithmOptions& options = {})
+      : NormAlgorithm("FusedLayerNorm", amp::apply_fused_layernorm, options) {}
+};
 
 // --- of gradients
 
@@ -197,10 +237,11 @@ class MixedBatches : public Callback {
   void run(Event event, State& state) override;
 
  protected:
-  MixedBatches(const char* name, const MixUpOptions& options, std::uint64_t stream);
-  [[nodiscard]] virtual data::Example mixed(const data::Example& batch, data::Random& random) const = 0;
+  using Transform = mezzo::detail::Function<data::Example(const data::Example& batch, data::Random& random)>;
+  MixedBatches(const char* name, const MixUpOptions& options, std::uint64_t stream, Transform transform);
 
  private:
+  Transform transform_;
   std::uint64_t seed_;
   std::uint64_t place_ = 0;  // of the batch among those of a step
 };
@@ -211,10 +252,6 @@ class MixedBatches : public Callback {
 class MixUp final : public MixedBatches {
  public:
   explicit MixUp(const MixUpOptions& options);
-
- private:
-  [[nodiscard]] data::Example mixed(const data::Example& batch, data::Random& random) const override;
-  data::MixUp transform_;
 };
 
 struct CutMixOptions {
@@ -227,10 +264,6 @@ struct CutMixOptions {
 class CutMix final : public MixedBatches {
  public:
   explicit CutMix(const CutMixOptions& options);
-
- private:
-  [[nodiscard]] data::Example mixed(const data::Example& batch, data::Random& random) const override;
-  data::CutMix transform_;
 };
 
 struct ProgressiveResizingOptions {

@@ -95,9 +95,6 @@ class AnyBatch {
 
 namespace detail {
 
-/// Batches in an epoch; none of an iterable data set.
-[[nodiscard]] std::optional<std::int64_t> loader_size(const data::detail::LoaderBase& loader);
-
 template <class R>
 concept RangeOfBatches = requires(R& range) {
   *range.begin();
@@ -147,7 +144,7 @@ class RangeFace final : public LoaderFace {
   void end() override { place_.reset(); }
   [[nodiscard]] std::optional<std::int64_t> size() const override {
     if constexpr (std::derived_from<R, data::detail::LoaderBase>)
-      return loader_size(*range_);
+      return range_->find_size();
     else if constexpr (requires { range_->size(); })
       return static_cast<std::int64_t>(range_->size());
     else

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/amp/algorithm.h"
 #include "mezzo/train/event.h"
 #include "mezzo/train/state.h"
 
@@ -47,24 +46,18 @@ class CallbackError : public Error {
   using Error::Error;
 };
 
-/// A callback given as an expression, which moves into the trainer; one that the program keeps a pointer to;
-/// or an amp::Algorithm likewise.
+/// A callback given as an expression, which moves into the trainer; or one that the program keeps a pointer
+/// to.
 class AnyCallback {
  public:
   template <std::derived_from<Callback> C>
   AnyCallback(C callback) : callback_(std::make_shared<C>(std::move(callback))) {}
   template <std::derived_from<Callback> C>
   AnyCallback(std::shared_ptr<C> callback) : callback_(std::move(callback)) {}
-  template <std::derived_from<amp::Algorithm> A>
-  AnyCallback(A algorithm) : AnyCallback(std::make_shared<A>(std::move(algorithm))) {}
-  template <std::derived_from<amp::Algorithm> A>
-  AnyCallback(std::shared_ptr<A> algorithm) : callback_(adapted(std::move(algorithm))) {}
 
   [[nodiscard]] const std::shared_ptr<Callback>& callback() const noexcept { return callback_; }
 
  private:
-  [[nodiscard]] static std::shared_ptr<Callback> adapted(std::shared_ptr<amp::Algorithm> algorithm);
-
   std::shared_ptr<Callback> callback_;
 };
 

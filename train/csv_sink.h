@@ -1,17 +1,12 @@
 // CSVSink: records as a table that spreadsheets, pandas and gnuplot read.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "mezzo/train/sink.h"
 
 namespace mezzo::train {
-
-namespace detail {
-class LogFile;
-}
 
 struct CSVSinkOptions {
   std::int64_t every = 1;  ///< steps
@@ -27,21 +22,16 @@ struct CSVSinkOptions {
 /// keeps its lines up to that step and goes on behind them.
 /// Throws: IoError for a path that cannot be written; on resume for a file that is none of CSVSink's, with
 /// the line, which then stays as it is.
-class CSVSink final : public Sink {
+class CSVSink final : public detail::FileSink {
  public:
   explicit CSVSink(std::string path, CSVSinkOptions options = {});
-  CSVSink(CSVSink&& other) noexcept;
-  CSVSink& operator=(CSVSink&& other) noexcept;
-  ~CSVSink() override;
   void write(const LogRecord& record) override;
   void resume(std::int64_t step) override;
-  void close() override;
 
  private:
   [[nodiscard]] std::string header() const;
   void add_columns(const LogRecord& record);
 
-  std::unique_ptr<detail::LogFile> file_;
   std::vector<std::string> columns_;  // without step and time
   bool has_header_ = false;
   std::string line_;

@@ -135,9 +135,16 @@ requires(std::is_pointer_v<F> || requires { &F::operator(); }) struct BatchOfFun
 template <class F>
 using BatchOfCallable = typename BatchOfFunction<F>::type;
 
-/// A function of a batch whose type is checked when the trainer is made.
+/// A function of a batch whose type is checked when the trainer is made: f(batch), or f(a..., batch).
 template <class R, class... A>
 struct BatchFunction {
+  BatchFunction() = default;
+  template <class F>
+  requires(!std::same_as<F, BatchFunction>) BatchFunction(F f) : batch(&typeid(BatchOfCallable<F>)) {
+    call = [f = std::move(f)](A... a, const AnyBatch& of) mutable -> R {
+      return static_cast<R>(f(a..., of.get<BatchOfCallable<F>>()));
+    };
+  }
   mezzo::detail::Function<R(A..., const AnyBatch&)> call = {};
   const std::type_info* batch = nullptr;  ///< nullptr: of batches with an input and a target
 };
@@ -182,19 +189,13 @@ class Loss {
       function_.call = [f = std::move(f)](const Tensor& output, const AnyBatch& batch) mutable {
         return f(output, detail::target_of(batch));
       };
+    } else if constexpr (std::invocable<F&, const Tensor&, detail::BatchOfCallable<F>&>) {
+      function_ = std::move(f);
     } else {
-      using B = detail::BatchOfCallable<F>;
-      function_.batch = &typeid(B);
-      if constexpr (std::invocable<F&, const Tensor&, B&>) {
-        function_.call = [f = std::move(f)](const Tensor& output, const AnyBatch& batch) mutable {
-          return f(output, batch.get<B>());
-        };
-      } else {
-        calls_model_ = true;
-        function_.call = [f = std::move(f)](const Tensor& /*output*/, const AnyBatch& batch) mutable {
-          return f(batch.get<B>());
-        };
-      }
+      calls_model_ = true;
+      function_ = [f = std::move(f)](const Tensor& /*output*/, detail::BatchOfCallable<F>& batch) mutable {
+        return f(batch);
+      };
     }
   }
 
@@ -218,40 +219,10 @@ class Loss {
 
 /// The model's output for a batch, f(batch): for models that take more than one tensor, and batches of other
 /// types.
-class Forward {
- public:
-  Forward() = default;
-  template <class F>
-  requires(!std::same_as<F, Forward>) Forward(F f) {
-    using B = detail::BatchOfCallable<F>;
-    function_.batch = &typeid(B);
-    function_.call = [f = std::move(f)](const AnyBatch& batch) mutable -> Tensor {
-      return f(batch.get<B>());
-    };
-  }
-  [[nodiscard]] const detail::BatchFunction<Tensor>& function() const noexcept { return function_; }
-
- private:
-  detail::BatchFunction<Tensor> function_;
-};
+using Forward = detail::BatchFunction<Tensor>;
 
 /// Tokens in a batch, f(batch), on the host.
-class TokenCount {
- public:
-  TokenCount() = default;
-  template <class F>
-  requires(!std::same_as<F, TokenCount>) TokenCount(F f) {
-    using B = detail::BatchOfCallable<F>;
-    function_.batch = &typeid(B);
-    function_.call = [f = std::move(f)](const AnyBatch& batch) mutable -> std::int64_t {
-      return static_cast<std::int64_t>(f(batch.get<B>()));
-    };
-  }
-  [[nodiscard]] const detail::BatchFunction<std::int64_t>& function() const noexcept { return function_; }
-
- private:
-  detail::BatchFunction<std::int64_t> function_;
-};
+using TokenCount = detail::BatchFunction<std::int64_t>;
 
 /// The unit that the loss of a batch is a mean over. Parts of a batch, batches of a step, shares of ranks and
 /// batches of an evaluation are weighed by it, so that together they give what one batch would give.
@@ -268,13 +239,8 @@ class LossWeight {
   LossWeight() = default;
   LossWeight(WeighBy by) : by_(by) {}
   template <class F>
-  requires(!std::same_as<F, LossWeight> && !std::same_as<F, WeighBy>) LossWeight(F f) {
-    using B = detail::BatchOfCallable<F>;
-    function_.batch = &typeid(B);
-    function_.call = [f = std::move(f)](const AnyBatch& batch) mutable -> double {
-      return static_cast<double>(f(batch.get<B>()));
-    };
-  }
+  requires(!std::same_as<F, LossWeight> && !std::same_as<F, WeighBy>) LossWeight(F f)
+      : function_(std::move(f)) {}
   [[nodiscard]] WeighBy by() const noexcept { return by_; }
   [[nodiscard]] const detail::BatchFunction<double>& function() const noexcept { return function_; }
 
@@ -299,12 +265,10 @@ class EvalMetric {
   }
   template <std::derived_from<Metric> M, class F>
   EvalMetric(std::string name, M metric, F f) : name_(std::move(name)) {
-    using B = detail::BatchOfCallable<F>;
     auto shared = std::make_shared<M>(std::move(metric));
     metric_ = shared;
-    update_.batch = &typeid(B);
-    update_.call = [shared, f = std::move(f)](const Tensor& output, const AnyBatch& batch) mutable {
-      f(*shared, output, batch.get<B>());
+    update_ = [shared, f = std::move(f)](const Tensor& output, detail::BatchOfCallable<F>& batch) mutable {
+      f(*shared, output, batch);
     };
   }
 

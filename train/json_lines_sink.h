@@ -1,16 +1,11 @@
 // JSONLinesSink: records as one JSON object per line.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "mezzo/train/sink.h"
 
 namespace mezzo::train {
-
-namespace detail {
-class LogFile;
-}
 
 struct JSONLinesSinkOptions {
   std::int64_t every = 1;  ///< steps
@@ -20,21 +15,16 @@ struct JSONLinesSinkOptions {
 /// for a text. Numbers are in shortest form; what JSON has no numbers for are the strings "nan", "inf" and
 /// "-inf", which Value::as_double understands. Each line is with the system when write() returns. Histograms
 /// are left out. Existing files, resume() and errors: as for CSVSink.
-class JSONLinesSink final : public Sink {
+class JSONLinesSink final : public detail::FileSink {
  public:
   explicit JSONLinesSink(std::string path, JSONLinesSinkOptions options = {});
-  JSONLinesSink(JSONLinesSink&& other) noexcept;
-  JSONLinesSink& operator=(JSONLinesSink&& other) noexcept;
-  ~JSONLinesSink() override;
   void write(const LogRecord& record) override;
   void write_text(const LogText& text) override;
   void resume(std::int64_t step) override;
-  void close() override;
 
  private:
   void add_line();
 
-  std::unique_ptr<detail::LogFile> file_;
   std::string line_;
 };
 

@@ -48,6 +48,8 @@ class Metric {
   /// Empty before the first update.
   [[nodiscard]] const std::vector<Tensor>& state() const& noexcept { return sums_; }
   [[nodiscard]] std::vector<Tensor> state() && { return std::move(sums_); }
+  /// The state of nothing counted, on a device.
+  [[nodiscard]] std::vector<Tensor> empty_state(Device device) const;
   /// "Accuracy": the name of the class, and in messages the op.
   [[nodiscard]] const std::string& name() const& noexcept { return name_; }
   [[nodiscard]] std::string name() && { return std::move(name_); }
@@ -72,12 +74,12 @@ class Metric {
   }
   /// Sum i, inside of count().
   [[nodiscard]] const Tensor& sum(std::size_t i) const { return sums_[i]; }
-  /// The result from the sums, on their device; called without history and outside of autocast.
-  [[nodiscard]] virtual Tensor result(const std::vector<Tensor>& sums) const = 0;
+  /// The result from the sums, on their device; called without history and outside of autocast. Default: the
+  /// first divided by the second, in f64.
+  [[nodiscard]] virtual Tensor result(const std::vector<Tensor>& sums) const;
 
  private:
   void count_on(const Tensor& input, const mezzo::detail::Function<void()>& add);
-  [[nodiscard]] std::vector<Tensor> empty_sums(Device device) const;
   void settle(Device device);
 
   std::string name_, signature_;
@@ -97,9 +99,6 @@ class Mean final : public Metric {
   void update(const Tensor& value, double weight = 1);
   /// A number; nothing is copied from the host where the state is on a device.
   void update(double value, double weight = 1);
-
- private:
-  [[nodiscard]] Tensor result(const std::vector<Tensor>& sums) const override;
 };
 
 struct MeanSquaredErrorOptions {
@@ -122,9 +121,6 @@ class MeanAbsoluteError final : public Metric {
  public:
   MeanAbsoluteError();
   void update(const Tensor& preds, const Tensor& target);
-
- private:
-  [[nodiscard]] Tensor result(const std::vector<Tensor>& sums) const override;
 };
 
 /// 1 - sum (target - prediction)^2 / sum (target - mean target)^2 over all elements; NaN for fewer than two.
@@ -175,7 +171,6 @@ class Accuracy final : public Metric {
   void update(const Tensor& preds, const Tensor& target);
 
  private:
-  [[nodiscard]] Tensor result(const std::vector<Tensor>& sums) const override;
   std::int64_t ignore_index_;
 };
 
@@ -187,7 +182,6 @@ class TopKAccuracy final : public Metric {
   void update(const Tensor& preds, const Tensor& target);
 
  private:
-  [[nodiscard]] Tensor result(const std::vector<Tensor>& sums) const override;
   std::int64_t k_, ignore_index_;
 };
 
@@ -229,45 +223,30 @@ class ClassScore : public Metric {
   void update(const Tensor& preds, const Tensor& target);
 
  protected:
-  ClassScore(std::string name, std::int64_t num_classes, ClassScoreOptions options);
-  /// Of each class from f64 counts (right, predicted, targets); 0 where it divides by 0.
-  [[nodiscard]] virtual Tensor score(const Tensor& right, const Tensor& predicted,
-                                     const Tensor& targets) const = 0;
+  /// Of each class from f64 counts; 0 where it divides by 0.
+  using Score = Tensor (*)(const Tensor& right, const Tensor& predicted, const Tensor& targets);
+  ClassScore(std::string name, std::int64_t num_classes, ClassScoreOptions options, Score score);
 
  private:
   [[nodiscard]] Tensor result(const std::vector<Tensor>& sums) const final;
   std::int64_t classes_;
   ClassScoreOptions options_;
+  Score score_;
 };
 /// right / predicted. Source: torchmetrics.Precision.
 class Precision final : public ClassScore {
  public:
-  explicit Precision(std::int64_t num_classes, ClassScoreOptions options = {})
-      : ClassScore("Precision", num_classes, options) {}
-
- private:
-  [[nodiscard]] Tensor score(const Tensor& right, const Tensor& predicted,
-                             const Tensor& targets) const override;
+  explicit Precision(std::int64_t num_classes, ClassScoreOptions options = {});
 };
 /// right / targets. Source: torchmetrics.Recall.
 class Recall final : public ClassScore {
  public:
-  explicit Recall(std::int64_t num_classes, ClassScoreOptions options = {})
-      : ClassScore("Recall", num_classes, options) {}
-
- private:
-  [[nodiscard]] Tensor score(const Tensor& right, const Tensor& predicted,
-                             const Tensor& targets) const override;
+  explicit Recall(std::int64_t num_classes, ClassScoreOptions options = {});
 };
 /// 2 right / (predicted + targets), the harmonic mean of both. Source: torchmetrics.F1Score.
 class F1Score final : public ClassScore {
  public:
-  explicit F1Score(std::int64_t num_classes, ClassScoreOptions options = {})
-      : ClassScore("F1Score", num_classes, options) {}
-
- private:
-  [[nodiscard]] Tensor score(const Tensor& right, const Tensor& predicted,
-                             const Tensor& targets) const override;
+  explicit F1Score(std::int64_t num_classes, ClassScoreOptions options = {});
 };
 
 }  // namespace mezzo::train

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "mezzo/core/dtype.h"
@@ -77,5 +79,27 @@ class Sink {
  private:
   std::int64_t every_;
 };
+
+namespace detail {
+
+class LogFile;
+
+/// Base of sinks that add to one file.
+class FileSink : public Sink {
+ public:
+  ~FileSink() override;
+  void close() override;
+
+ protected:
+  FileSink(std::string path, std::int64_t every);
+  FileSink(FileSink&& other) noexcept;
+  FileSink& operator=(FileSink&& other) noexcept;
+  [[nodiscard]] LogFile& file() const noexcept { return *file_; }
+
+ private:
+  std::unique_ptr<LogFile> file_;
+};
+
+}  // namespace detail
 
 }  // namespace mezzo::train

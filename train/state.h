@@ -64,7 +64,7 @@ struct State {
   explicit State(nn::Module& net) : model(net) {}
 
   Logger* logger_ = nullptr;
-  const class ParallelRun* run_ = nullptr;  ///< nullptr: this process alone
+  const class ParallelRun* run_ = nullptr;
   bool stop_requested_ = false;
   bool is_own_evaluation_ = false;
   std::optional<std::int64_t> epoch_batches_ = {};  ///< steps in an epoch, where the loader knows

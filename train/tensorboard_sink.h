@@ -2,16 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "mezzo/train/sink.h"
 
 namespace mezzo::train {
-
-namespace detail {
-class LogFile;
-}
 
 struct TensorBoardSinkOptions {
   std::int64_t every = 1;  ///< steps
@@ -25,23 +20,16 @@ struct TensorBoardSinkOptions {
 /// the folder is made where it is not there. resume(step) begins a session there, which makes TensorBoard
 /// drop what older files of the folder hold of later steps. Throws: IoError for a folder that cannot be
 /// written. Source: torch.utils.tensorboard.SummaryWriter.
-class TensorBoardSink final : public Sink {
+class TensorBoardSink final : public detail::FileSink {
  public:
   explicit TensorBoardSink(const std::string& folder, TensorBoardSinkOptions options = {});
-  TensorBoardSink(TensorBoardSink&& other) noexcept;
-  TensorBoardSink& operator=(TensorBoardSink&& other) noexcept;
-  ~TensorBoardSink() override;
   void write(const LogRecord& record) override;
   void write_text(const LogText& text) override;
   [[nodiscard]] bool wants_histograms() const override { return true; }
   void write_histogram(const LogHistogram& histogram) override;
   void resume(std::int64_t step) override;
-  void close() override;
   /// Of the event file.
   [[nodiscard]] const std::string& path() const noexcept;
-
- private:
-  std::unique_ptr<detail::LogFile> file_;
 };
 
 }  // namespace mezzo::train

@@ -61,8 +61,11 @@ class Throughput {
     Work work{0, 0, 0};
   };
   [[nodiscard]] double now() const { return clock_(); }
-  [[nodiscard]] double rate(std::int64_t Work::*kind) const;
-  [[nodiscard]] double total_rate(std::int64_t Work::*kind) const;
+  /// The mark that the window begins with.
+  [[nodiscard]] const Mark& oldest() const noexcept {
+    return marks_[(newest_ + marks_.size() + 1 - count_) % marks_.size()];
+  }
+  [[nodiscard]] double rate(std::int64_t Work::*kind, const Mark& first) const;
 
   Clock clock_;
   std::vector<Mark> marks_;  // a ring of window + 1

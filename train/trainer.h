@@ -2,7 +2,7 @@
 // checkpoints.
 //   train::Trainer trainer({.model = net, .loss = nn::CrossEntropyLoss(), .optimizer = adam,
 //                           .train_loader = loader, .max_duration = "3ep", .precision = "amp_bf16",
-//                           .algorithms = {amp::algorithms::LowPrecisionGroupNorm{}}});
+//                           .algorithms = {train::algorithms::LowPrecisionGroupNorm{}}});
 //   trainer.fit();
 // It calls what a loop by hand calls, in this order, so that both end with the same bits
 // (docs/training_runs.md).

@@ -70,26 +70,14 @@ CsvNumber parse_any_csv_number(std::string_view text) noexcept {
   const bool negative = !text.empty() && text.front() == '-';
   if (negative || (!text.empty() && text.front() == '+')) text.remove_prefix(1);
   if (text.empty()) return {};
-  // Up to 18 digits fit 64 bits whatever they are.
-  if (text.size() > 18) {
-    bool all_digits = true;
-    for (const char c : text) all_digits = all_digits && is_csv_digit(c);
-    std::uint64_t value = 0;
-    const char* const end = text.data() + text.size();
-    const std::uint64_t most = std::uint64_t{std::numeric_limits<std::int64_t>::max()} + (negative ? 1U : 0U);
-    if (!all_digits || std::from_chars(text.data(), end, value).ec != std::errc() || value > most)
-      return csv_real(text, negative);
-    const auto integer = static_cast<std::int64_t>(negative ? 0 - value : value);
-    return {.kind = CsvNumber::Kind::integer, .integer = integer, .real = static_cast<double>(integer)};
-  }
-  std::int64_t value = 0;
-  for (const char c : text) {
-    if (!is_csv_digit(c)) return csv_real(text, negative);
-    value = value * 10 + (c - '0');
-  }
+  std::uint64_t value = 0;
+  const std::uint64_t most = std::uint64_t{std::numeric_limits<std::int64_t>::max()} + (negative ? 1U : 0U);
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (stop != end || error != std::errc() || value > most) return csv_real(text, negative);
   const auto real = static_cast<double>(value);
   return {.kind = CsvNumber::Kind::integer,
-          .integer = negative ? -value : value,
+          .integer = static_cast<std::int64_t>(negative ? 0 - value : value),
           .real = negative ? -real : real};
 }
 

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
-#include "mezzo/data/detail/rows.h"
+#include "mezzo/data/dataset.h"
+#include "mezzo/ops/factory.h"
 
 namespace mezzo::data {
 
@@ -100,7 +101,7 @@ ImageFolder::ImageFolder(const std::string& folder, const ImageFolderOptions& op
 Example ImageFolder::get(std::int64_t index) const {
   detail::check_index(op_, index, size());
   const Sample& sample = samples_[static_cast<std::size_t>(index)];
-  return {read_image(sample.path, image_), detail::label_tensor(sample.label)};
+  return {read_image(sample.path, image_), full({}, sample.label, {.dtype = DType::i64})};
 }
 
 }  // namespace mezzo::data

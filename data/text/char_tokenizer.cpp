@@ -7,6 +7,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/data/text/detail/token_ids.h"
 #include "mezzo/data/text/detail/unicode.h"
+#include "mezzo/ops/factory.h"
 
 namespace mezzo::data {
 
@@ -60,7 +61,7 @@ Tensor CharTokenizer::encode(std::string_view text) const {
     }
     at += character.length;
   }
-  return detail::token_tensor(tokens);
+  return tensor(tokens);
 }
 
 std::string CharTokenizer::decode(const Tensor& tokens) const {
@@ -80,7 +81,7 @@ Tensor ByteTokenizer::encode(std::string_view text) const {
   std::vector<std::int64_t> tokens;
   tokens.reserve(text.size());
   for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
-  return detail::token_tensor(tokens);
+  return tensor(tokens);
 }
 
 std::string ByteTokenizer::decode(const Tensor& tokens) const {

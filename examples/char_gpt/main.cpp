@@ -81,7 +81,7 @@ void run(const Options& o) {
   net.to(device);
   optim::AdamW optimizer(net, {.lr = o.lr, .beta2 = 0.99, .weight_decay = 0.1});
   std::vector<train::AnyCallback> algorithms;
-  if (o.low_precision_norms) algorithms.emplace_back(amp::algorithms::LowPrecisionLayerNorm{});
+  if (o.low_precision_norms) algorithms.emplace_back(train::algorithms::LowPrecisionLayerNorm{});
   const auto speed = std::make_shared<train::callbacks::SpeedMonitor>();
   auto callbacks =
       examples::callbacks_of(o, {{"model", fmt::format("Gpt {} {} {} {} {}", sizes.layers, sizes.width,

@@ -60,7 +60,7 @@ void run(const Options& o) {
   net->to(device);
   optim::AdamW optimizer(*net, {.lr = o.lr});
   std::vector<train::AnyCallback> algorithms;
-  if (o.low_precision_norms) algorithms.emplace_back(amp::algorithms::LowPrecisionGroupNorm{});
+  if (o.low_precision_norms) algorithms.emplace_back(train::algorithms::LowPrecisionGroupNorm{});
   train::Trainer trainer({.model = net,
                           .loss = nn::CrossEntropyLoss(),
                           .optimizer = optimizer,

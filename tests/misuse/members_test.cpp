@@ -186,14 +186,6 @@ TEST(Misuse, OfScalersAndReports) {
       static_cast<void>(precision.acts() || precision.why_not().empty());
     });
   }
-  for (const auto& algorithm : std::vector<std::shared_ptr<amp::Algorithm>>{
-           std::make_shared<amp::algorithms::LowPrecisionLayerNorm>(),
-           std::make_shared<amp::algorithms::LowPrecisionGroupNorm>(),
-           std::make_shared<amp::algorithms::FusedLayerNorm>()}) {
-    expect_sound("Algorithm", [&] {
-      static_cast<void>(algorithm->match(static_cast<amp::Event>(0)) || algorithm->required_on_load());
-    });
-  }
 }
 
 TEST(Misuse, OfFiles) {

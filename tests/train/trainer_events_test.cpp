@@ -215,7 +215,7 @@ TEST(TrainerEvent, NormAlgorithmsAreAppliedAtInit) {
                    .train_loader = train,
                    .max_duration = 1,
                    .precision = "amp_bf16",
-                   .algorithms = {amp::algorithms::LowPrecisionGroupNorm{}},
+                   .algorithms = {algorithms::LowPrecisionGroupNorm{}},
                    .progress_bar = false});
   trainer.fit();
   EXPECT_NE(dynamic_cast<amp::LPGroupNorm*>(net.children()[1].get()), nullptr);

@@ -82,8 +82,9 @@ void LabelSmoothing::run(Event event, State& state) {
 
 // --- MixUp and CutMix
 
-MixedBatches::MixedBatches(const char* name, const MixUpOptions& options, std::uint64_t stream)
-    : seed_(options.seed ^ stream) {
+MixedBatches::MixedBatches(const char* name, const MixUpOptions& options, std::uint64_t stream,
+                           Transform transform)
+    : transform_(std::move(transform)), seed_(options.seed ^ stream) {
   if (options.num_classes < 1)
     throw ValueError(name, "num_classes of at least 1", std::to_string(options.num_classes),
                      "say how many classes there are");
@@ -101,21 +102,15 @@ void MixedBatches::run(Event event, State& state) {
   }
   const NoGrad no_grad;
   data::Random random(seed_, place_++, static_cast<std::uint64_t>(state.time.batch));
-  state.batch = batch_like(state.batch, mixed(example_of(state.batch, name()), random));
+  state.batch = batch_like(state.batch, transform_(example_of(state.batch, name()), random));
 }
 
 MixUp::MixUp(const MixUpOptions& options)
-    : MixedBatches("MixUp", options, kMixUpStream), transform_(options.num_classes, options.alpha) {}
-data::Example MixUp::mixed(const data::Example& batch, data::Random& random) const {
-  return transform_(batch, random);
-}
+    : MixedBatches("MixUp", options, kMixUpStream, data::MixUp(options.num_classes, options.alpha)) {}
 
 CutMix::CutMix(const CutMixOptions& options)
-    : MixedBatches("CutMix", {options.num_classes, options.alpha, options.seed}, kCutMixStream),
-      transform_(options.num_classes, options.alpha) {}
-data::Example CutMix::mixed(const data::Example& batch, data::Random& random) const {
-  return transform_(batch, random);
-}
+    : MixedBatches("CutMix", {options.num_classes, options.alpha, options.seed}, kCutMixStream,
+                   data::CutMix(options.num_classes, options.alpha)) {}
 
 // --- ProgressiveResizing
 

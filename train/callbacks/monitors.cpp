@@ -17,18 +17,9 @@ SpeedMonitor::SpeedMonitor(const SpeedMonitorOptions& options)
     : throughput_({.window = options.window, .clock = options.clock}) {}
 
 bool SpeedMonitor::match(Event event) const {
-  switch (event) {
-    case Event::fit_start:
-    case Event::fit_end:
-    case Event::batch_end:
-    case Event::eval_start:
-    case Event::eval_end:
-    case Event::predict_start:
-    case Event::predict_end:
-      return true;
-    default:
-      return false;
-  }
+  return event == Event::fit_start || event == Event::fit_end || event == Event::batch_end ||
+         event == Event::eval_start || event == Event::eval_end || event == Event::predict_start ||
+         event == Event::predict_end;
 }
 
 void SpeedMonitor::run(Event event, State& state) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/detail/csv_scanner.h"
 #include "mezzo/train/logging/log_file.h"
 #include "mezzo/train/logging/number.h"
 
@@ -37,42 +38,24 @@ void append_field(std::string& out, std::string_view name) {
                 "give the path of a CSVSink's file, or move this one away");
 }
 
-/// The next field of a header, taken off `line`. Whether it was one.
-bool take_field(std::string_view& line, std::string& field) {
-  field.clear();
-  if (line.empty() || line.front() != '"') {
-    const std::size_t end = std::min(line.find(','), line.size());
-    field = line.substr(0, end);
-    line.remove_prefix(end);
-    return field.find('"') == std::string::npos;
-  }
-  for (std::size_t i = 1; i < line.size(); ++i) {
-    if (line[i] == '"') {
-      if (i + 1 == line.size() || line[i + 1] != '"') {
-        line.remove_prefix(i + 1);
-        return line.empty() || line.front() == ',';
-      }
-      ++i;
-    }
-    field += line[i];
-  }
-  return false;
-}
-
 /// The columns behind step and time.
 std::vector<std::string> value_columns_of(std::string_view line, const std::string& path) {
-  const std::string_view whole = line;
-  const auto refuse = [&] { refuse_line(path, 1, "\"step,time\" and names of values", whole); };
-  if (line.substr(0, kFirstColumns.size()) != kFirstColumns) refuse();
-  line.remove_prefix(kFirstColumns.size());
+  const auto refuse = [&] { refuse_line(path, 1, "\"step,time\" and names of values", line); };
+  if (!line.starts_with(kFirstColumns)) refuse();
   std::vector<std::string> columns;
-  std::string field;
-  while (!line.empty()) {
-    if (line.front() != ',') refuse();
-    line.remove_prefix(1);
-    if (!take_field(line, field) || field.empty() || columns.size() == kMostReadColumns) refuse();
-    columns.push_back(field);
+  try {
+    data::detail::CsvScanner fields("", line.substr(kFirstColumns.size()), ',', '"');
+    // Before the first comma nothing is left.
+    for (bool is_left = fields.next_row(); is_left && !fields.row_ended();) {
+      columns.emplace_back(fields.next_field());
+      const bool fits = columns.size() == 1 ? columns[0].empty() : !columns.back().empty();
+      if (!fits || columns.size() > kMostReadColumns + 1) refuse();
+    }
+    if (fields.next_row()) refuse();
+  } catch (const IoError&) {
+    refuse();
   }
+  if (!columns.empty()) columns.erase(columns.begin());
   std::vector<std::string> sorted = columns;
   std::sort(sorted.begin(), sorted.end());
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) refuse();
@@ -94,12 +77,7 @@ std::int64_t step_of(std::string_view line, std::size_t columns, std::uint64_t n
 
 }  // namespace
 
-CSVSink::CSVSink(std::string path, CSVSinkOptions options)
-    : Sink(options.every), file_(std::make_unique<detail::LogFile>(std::move(path))) {}
-
-CSVSink::CSVSink(CSVSink&& other) noexcept = default;
-CSVSink& CSVSink::operator=(CSVSink&& other) noexcept = default;
-CSVSink::~CSVSink() = default;
+CSVSink::CSVSink(std::string path, CSVSinkOptions options) : FileSink(std::move(path), options.every) {}
 
 std::string CSVSink::header() const {
   std::string line(kFirstColumns);
@@ -119,7 +97,7 @@ void CSVSink::add_columns(const LogRecord& record) {
   if (columns_.size() == before && has_header_) return;
   const std::string padding(columns_.size() - before, ',');
   try {
-    file_->rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
+    file().rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
       if (number == 1) {
         out += header();
       } else if (line.data() != nullptr) {
@@ -134,7 +112,7 @@ void CSVSink::add_columns(const LogRecord& record) {
 }
 
 void CSVSink::write(const LogRecord& record) {
-  if (!file_->is_started()) file_->start();
+  if (!file().is_started()) file().start();
   add_columns(record);
   cells_.assign(columns_.size(), nullptr);
   for (std::size_t i = 0; i < record.values.size(); ++i) {
@@ -155,18 +133,18 @@ void CSVSink::write(const LogRecord& record) {
     if (cell != nullptr) detail::append_number(line_, cell->value, cell->dtype);
   }
   line_ += '\n';
-  file_->append(line_);
+  file().append(line_);
 }
 
 void CSVSink::resume(std::int64_t step) {
   std::vector<std::string> columns;
   bool has_header = false;
-  file_->rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
+  file().rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
     if (line.data() == nullptr) return;
     if (number == 1) {
-      columns = value_columns_of(line, file_->path());
+      columns = value_columns_of(line, file().path());
       has_header = true;
-    } else if (step_of(line, columns.size(), number, file_->path()) > step) {
+    } else if (step_of(line, columns.size(), number, file().path()) > step) {
       return;
     }
     (out += line) += '\n';
@@ -174,7 +152,5 @@ void CSVSink::resume(std::int64_t step) {
   columns_ = std::move(columns);
   has_header_ = has_header;
 }
-
-void CSVSink::close() { file_->sync(); }
 
 }  // namespace mezzo::train

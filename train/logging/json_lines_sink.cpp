@@ -50,16 +50,12 @@ std::int64_t line_step(std::string_view line, std::uint64_t number, const std::s
 }  // namespace
 
 JSONLinesSink::JSONLinesSink(std::string path, JSONLinesSinkOptions options)
-    : Sink(options.every), file_(std::make_unique<detail::LogFile>(std::move(path))) {}
-
-JSONLinesSink::JSONLinesSink(JSONLinesSink&& other) noexcept = default;
-JSONLinesSink& JSONLinesSink::operator=(JSONLinesSink&& other) noexcept = default;
-JSONLinesSink::~JSONLinesSink() = default;
+    : FileSink(std::move(path), options.every) {}
 
 void JSONLinesSink::add_line() {
-  if (!file_->is_started()) file_->start();
+  if (!file().is_started()) file().start();
   line_ += "}\n";
-  file_->append(line_);
+  file().append(line_);
 }
 
 void JSONLinesSink::write(const LogRecord& record) {
@@ -83,12 +79,10 @@ void JSONLinesSink::write_text(const LogText& text) {
 }
 
 void JSONLinesSink::resume(std::int64_t step) {
-  file_->rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
-    if (line.data() == nullptr || line_step(line, number, file_->path()) > step) return;
+  file().rewrite([&](std::string_view line, std::uint64_t number, std::string& out) {
+    if (line.data() == nullptr || line_step(line, number, file().path()) > step) return;
     (out += line) += '\n';
   });
 }
-
-void JSONLinesSink::close() { file_->sync(); }
 
 }  // namespace mezzo::train

@@ -57,20 +57,6 @@ void edit_lines(io::InputFile& in, io::AtomicFile& out, const LineEdit& edit) {
 
 LogFile::LogFile(std::string path) : path_(std::move(path)) { open(); }
 
-LogFile::LogFile(LogFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      started_(other.started_) {}
-
-LogFile& LogFile::operator=(LogFile&& other) noexcept {
-  if (this == &other) return *this;
-  close_file();
-  path_ = std::move(other.path_);
-  descriptor_ = std::exchange(other.descriptor_, -1);
-  started_ = other.started_;
-  return *this;
-}
-
 LogFile::~LogFile() { close_file(); }
 
 void LogFile::close_file() noexcept {

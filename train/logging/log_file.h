@@ -20,8 +20,8 @@ class LogFile {
   /// Throws: IoError when `path` cannot be written or is no regular file. An existing one stays as it is for
   /// now: see start().
   explicit LogFile(std::string path);
-  LogFile(LogFile&& other) noexcept;
-  LogFile& operator=(LogFile&& other) noexcept;
+  LogFile(const LogFile&) = delete;
+  LogFile& operator=(const LogFile&) = delete;
   ~LogFile();
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }

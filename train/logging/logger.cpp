@@ -15,6 +15,7 @@
 #include "mezzo/core/warning.h"
 #include "mezzo/nn/summary.h"
 #include "mezzo/ops/ops.h"
+#include "mezzo/train/logging/log_file.h"
 
 namespace mezzo::train {
 
@@ -96,6 +97,17 @@ Sink::Sink(std::int64_t every) : every_(every) {
   throw ValueError("Sink", "an interval `every` of at least 1 step", std::to_string(every),
                    "1 takes every record");
 }
+
+namespace detail {
+
+FileSink::FileSink(std::string path, std::int64_t every)
+    : Sink(every), file_(std::make_unique<LogFile>(std::move(path))) {}
+FileSink::FileSink(FileSink&&) noexcept = default;
+FileSink& FileSink::operator=(FileSink&&) noexcept = default;
+FileSink::~FileSink() = default;
+void FileSink::close() { file_->sync(); }
+
+}  // namespace detail
 
 Logger::Logger(std::initializer_list<AnySink> sinks, LoggerOptions options)
     : sinks_(pointers_of({sinks.begin(), sinks.size()})), options_(std::move(options)) {}

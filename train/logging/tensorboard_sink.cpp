@@ -115,13 +115,9 @@ std::string markdown_of(const Value& value) {
 }  // namespace
 
 TensorBoardSink::TensorBoardSink(const std::string& folder, TensorBoardSinkOptions options)
-    : Sink(options.every), file_(std::make_unique<detail::LogFile>(new_event_file(folder))) {
-  file_->append(framed(event_of(wall_seconds(), 0).bytes(3, "brain.Event:2")));
+    : FileSink(new_event_file(folder), options.every) {
+  file().append(framed(event_of(wall_seconds(), 0).bytes(3, "brain.Event:2")));
 }
-
-TensorBoardSink::TensorBoardSink(TensorBoardSink&& other) noexcept = default;
-TensorBoardSink& TensorBoardSink::operator=(TensorBoardSink&& other) noexcept = default;
-TensorBoardSink::~TensorBoardSink() = default;
 
 void TensorBoardSink::write(const LogRecord& record) {
   if (record.values.empty()) return;
@@ -131,7 +127,7 @@ void TensorBoardSink::write(const LogRecord& record) {
     value.bytes(1, scalar.name).real32(2, static_cast<float>(scalar.value));
     summary.message(1, value);
   }
-  file_->append(framed(event_of(record.time, record.step).message(5, summary)));
+  file().append(framed(event_of(record.time, record.step).message(5, summary)));
 }
 
 void TensorBoardSink::write_text(const LogText& text) {
@@ -144,7 +140,7 @@ void TensorBoardSink::write_text(const LogText& text) {
                                  .bytes(1, std::string(text.name) + "/text_summary")
                                  .message(8, tensor)
                                  .message(9, ProtoMessage().message(1, plugin));
-  file_->append(framed(event_of(text.time, text.step).message(5, ProtoMessage().message(1, value))));
+  file().append(framed(event_of(text.time, text.step).message(5, ProtoMessage().message(1, value))));
 }
 
 void TensorBoardSink::write_histogram(const LogHistogram& histogram) {
@@ -159,18 +155,16 @@ void TensorBoardSink::write_histogram(const LogHistogram& histogram) {
                                  .reals(6, counted.limits)
                                  .reals(7, counted.counts);
   const ProtoMessage value = ProtoMessage().bytes(1, histogram.name).message(5, proto);
-  file_->append(
+  file().append(
       framed(event_of(histogram.time, histogram.step).message(5, ProtoMessage().message(1, value))));
 }
 
 void TensorBoardSink::resume(std::int64_t step) {
   constexpr std::int64_t kStart = 1;
   const std::int64_t next = step == INT64_MAX ? step : step + 1;
-  file_->append(framed(event_of(wall_seconds(), next).message(7, ProtoMessage().integer(1, kStart))));
+  file().append(framed(event_of(wall_seconds(), next).message(7, ProtoMessage().integer(1, kStart))));
 }
 
-const std::string& TensorBoardSink::path() const noexcept { return file_->path(); }
-
-void TensorBoardSink::close() { file_->sync(); }
+const std::string& TensorBoardSink::path() const noexcept { return file().path(); }
 
 }  // namespace mezzo::train

@@ -95,10 +95,6 @@ void Accuracy::update(const Tensor& preds, const Tensor& target) {
   });
 }
 
-Tensor Accuracy::result(const std::vector<Tensor>& sums) const {
-  return sums[0].to(DType::f64) / sums[1].to(DType::f64);
-}
-
 TopKAccuracy::TopKAccuracy(std::int64_t k, AccuracyOptions options)
     : Metric("TopKAccuracy", "(k " + std::to_string(k) + ", " + class_options(options.ignore_index) + ")",
              {{{}, DType::i64}, {{}, DType::i64}}),
@@ -122,10 +118,6 @@ void TopKAccuracy::update(const Tensor& preds, const Tensor& target) {
     sum(0).add_(mezzo::sum(logical_and(right, counts)));
     sum(1).add_(mezzo::sum(counts));
   });
-}
-
-Tensor TopKAccuracy::result(const std::vector<Tensor>& sums) const {
-  return sums[0].to(DType::f64) / sums[1].to(DType::f64);
 }
 
 // Counts of [target, prediction], row-major, and behind them of what is ignored.
@@ -163,12 +155,13 @@ Tensor ConfusionMatrix::result(const std::vector<Tensor>& sums) const {
 }
 
 // Counts per class: right, predicted, targets. Class `classes` of each holds what is ignored or wrong.
-ClassScore::ClassScore(std::string name, std::int64_t num_classes, ClassScoreOptions options)
+ClassScore::ClassScore(std::string name, std::int64_t num_classes, ClassScoreOptions options, Score score)
     : Metric(name,
              "(" + std::to_string(num_classes) + " classes, " + class_options(options.ignore_index) + ")",
              {{{3 * (checked_classes(name, num_classes) + 1)}, DType::i64}}),
       classes_(num_classes),
-      options_(options) {}
+      options_(options),
+      score_(score) {}
 
 void ClassScore::update(const Tensor& preds, const Tensor& target) {
   require_targets(*this, preds, target);
@@ -195,25 +188,31 @@ Tensor ClassScore::result(const std::vector<Tensor>& sums) const {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   const auto or_nan = [&](const Tensor& value) { return where(number.eq(0), kNan, value); };
   if (options_.average == Average::micro) {
-    return or_nan(score(mezzo::sum(right), mezzo::sum(predicted), number));
+    return or_nan(score_(mezzo::sum(right), mezzo::sum(predicted), number));
   }
-  const Tensor scores = score(right, predicted, targets);
+  const Tensor scores = score_(right, predicted, targets);
   if (options_.average == Average::none) return or_nan(scores);
   const Tensor weights =
       options_.average == Average::weighted ? targets : (predicted + targets).gt(0).to(DType::f64);
   return mezzo::sum(scores * weights) / mezzo::sum(weights);
 }
 
-Tensor Precision::score(const Tensor& right, const Tensor& predicted, const Tensor& /*targets*/) const {
-  return share(right, predicted);
-}
+Precision::Precision(std::int64_t num_classes, ClassScoreOptions options)
+    : ClassScore("Precision", num_classes, options,
+                 [](const Tensor& right, const Tensor& predicted, const Tensor& /*targets*/) {
+                   return share(right, predicted);
+                 }) {}
 
-Tensor Recall::score(const Tensor& right, const Tensor& /*predicted*/, const Tensor& targets) const {
-  return share(right, targets);
-}
+Recall::Recall(std::int64_t num_classes, ClassScoreOptions options)
+    : ClassScore("Recall", num_classes, options,
+                 [](const Tensor& right, const Tensor& /*predicted*/, const Tensor& targets) {
+                   return share(right, targets);
+                 }) {}
 
-Tensor F1Score::score(const Tensor& right, const Tensor& predicted, const Tensor& targets) const {
-  return share(right * 2, predicted + targets);
-}
+F1Score::F1Score(std::int64_t num_classes, ClassScoreOptions options)
+    : ClassScore("F1Score", num_classes, options,
+                 [](const Tensor& right, const Tensor& predicted, const Tensor& targets) {
+                   return share(right * 2, predicted + targets);
+                 }) {}
 
 }  // namespace mezzo::train

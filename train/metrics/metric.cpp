@@ -5,6 +5,7 @@
 #include "mezzo/core/inference_mode.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/pointwise.h"
 #include "mezzo/train/metrics.h"
 
 namespace mezzo::train {
@@ -20,7 +21,7 @@ struct PlainOps {
 
 }  // namespace
 
-std::vector<Tensor> Metric::empty_sums(Device device) const {
+std::vector<Tensor> Metric::empty_state(Device device) const {
   std::vector<Tensor> sums;
   for (const Sum& kind : kinds_) sums.push_back(zeros(kind.shape, {.dtype = kind.dtype, .device = device}));
   return sums;
@@ -32,7 +33,7 @@ void Metric::settle(Device device) {
     throw DeviceError(name_, "tensors on " + to_string(sums_.front().device()) + ", as in the first update",
                       to_string(device), "move the input, or count it in a metric of its own and merge()");
   }
-  sums_ = empty_sums(device);
+  sums_ = empty_state(device);
 }
 
 void Metric::count_on(const Tensor& input, const mezzo::detail::Function<void()>& add) {
@@ -43,7 +44,11 @@ void Metric::count_on(const Tensor& input, const mezzo::detail::Function<void()>
 
 Tensor Metric::compute() const {
   const PlainOps plain;
-  return result(sums_.empty() ? empty_sums(Device::cpu()) : sums_);
+  return result(sums_.empty() ? empty_state(Device::cpu()) : sums_);
+}
+
+Tensor Metric::result(const std::vector<Tensor>& sums) const {
+  return sums[0].to(DType::f64) / sums[1].to(DType::f64);
 }
 
 double Metric::value() const {

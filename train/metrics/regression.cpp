@@ -53,8 +53,6 @@ void Mean::update(double value, double weight) {
   count(state().empty() ? zeros({}) : sum(0), add);
 }
 
-Tensor Mean::result(const std::vector<Tensor>& sums) const { return sums[0] / sums[1]; }
-
 // Sums: of squared (absolute) differences, of elements.
 MeanSquaredError::MeanSquaredError(MeanSquaredErrorOptions options)
     : Metric("MeanSquaredError", options.squared ? "(squared)" : "(root)", {{{}, kSum}, {{}, kCount}}),
@@ -69,7 +67,7 @@ void MeanSquaredError::update(const Tensor& preds, const Tensor& target) {
 }
 
 Tensor MeanSquaredError::result(const std::vector<Tensor>& sums) const {
-  const Tensor mean = sums[0] / sums[1].to(kSum);
+  const Tensor mean = Metric::result(sums);
   return squared_ ? mean : mean.sqrt();
 }
 
@@ -82,8 +80,6 @@ void MeanAbsoluteError::update(const Tensor& preds, const Tensor& target) {
     sum(1).add_(preds.numel());
   });
 }
-
-Tensor MeanAbsoluteError::result(const std::vector<Tensor>& sums) const { return sums[0] / sums[1].to(kSum); }
 
 // Sums: of squared differences, of targets, of their squares, of elements.
 R2Score::R2Score() : Metric("R2Score", "()", {{{}, kSum}, {{}, kSum}, {{}, kSum}, {{}, kCount}}) {}
@@ -157,6 +153,6 @@ void Perplexity::update_loss(const Tensor& loss, std::int64_t tokens, Reduction 
   update_loss(loss, number, reduction);
 }
 
-Tensor Perplexity::result(const std::vector<Tensor>& sums) const { return exp(sums[0] / sums[1].to(kSum)); }
+Tensor Perplexity::result(const std::vector<Tensor>& sums) const { return exp(Metric::result(sums)); }
 
 }  // namespace mezzo::train

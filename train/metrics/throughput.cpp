@@ -61,25 +61,18 @@ void Throughput::reset() {
   begin_ = now();
 }
 
-double Throughput::rate(std::int64_t Work::*kind) const {
+double Throughput::rate(std::int64_t Work::*kind, const Mark& first) const {
   const Mark& last = marks_[newest_];
-  const Mark& first = marks_[(newest_ + marks_.size() + 1 - count_) % marks_.size()];
   const double seconds = last.seconds - first.seconds;
   if (!(seconds > 0)) return std::numeric_limits<double>::quiet_NaN();
   return static_cast<double>(last.work.*kind - first.work.*kind) / seconds;
 }
 
-double Throughput::total_rate(std::int64_t Work::*kind) const {
-  const Mark& last = marks_[newest_];
-  if (!(last.seconds > 0)) return std::numeric_limits<double>::quiet_NaN();
-  return static_cast<double>(last.work.*kind) / last.seconds;
-}
-
-double Throughput::samples_per_second() const { return rate(&Work::samples); }
-double Throughput::tokens_per_second() const { return rate(&Work::tokens); }
-double Throughput::steps_per_second() const { return rate(&Work::steps); }
-double Throughput::total_samples_per_second() const { return total_rate(&Work::samples); }
-double Throughput::total_tokens_per_second() const { return total_rate(&Work::tokens); }
-double Throughput::total_steps_per_second() const { return total_rate(&Work::steps); }
+double Throughput::samples_per_second() const { return rate(&Work::samples, oldest()); }
+double Throughput::tokens_per_second() const { return rate(&Work::tokens, oldest()); }
+double Throughput::steps_per_second() const { return rate(&Work::steps, oldest()); }
+double Throughput::total_samples_per_second() const { return rate(&Work::samples, {}); }
+double Throughput::total_tokens_per_second() const { return rate(&Work::tokens, {}); }
+double Throughput::total_steps_per_second() const { return rate(&Work::steps, {}); }
 
 }  // namespace mezzo::train

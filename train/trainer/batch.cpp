@@ -14,14 +14,6 @@ void refuse_batch_type(std::string_view op, const std::type_info& wanted, const 
                    "take the type that the loader gives");
 }
 
-std::optional<std::int64_t> loader_size(const data::detail::LoaderBase& loader) {
-  try {
-    return loader.size();
-  } catch (const ValueError&) {  // an iterable data set
-    return std::nullopt;
-  }
-}
-
 }  // namespace detail
 
 void AnyBatch::visit(const data::detail::TensorVisitor& f) const {

@@ -22,9 +22,8 @@ void check_time(const TrainerOptions& options, const Time& time, const char* opt
   const std::string text = std::string(option) + " = " + to_string(time);
   require(std::isfinite(time.value()) && time.value() >= 0, std::string(option) + " from 0", text,
           "name a finite time");
-  require(time.unit() != TimeUnit::token || options.tokens.function().call,
-          "a function that counts tokens, for " + text, "none",
-          "give .tokens = [](const Batch& batch) { return batch.target.numel(); }");
+  require(time.unit() != TimeUnit::token || options.tokens.call, "a function that counts tokens, for " + text,
+          "none", "give .tokens = [](const Batch& batch) { return batch.target.numel(); }");
 }
 
 void check_times(const TrainerOptions& options) {
@@ -56,8 +55,7 @@ void check_loader(const TrainerOptions& options, const AnyLoader& loader) {
       options.model, options.forward, options.loss, {}, Device::cpu(), options.weigh_by, {}};
   const auto& batch = loader->batch_type();
   call.check(kOp, batch.type);
-  if (options.tokens.function().call)
-    detail::check_batch(kOp, "tokens", options.tokens.function().batch, batch.type);
+  if (options.tokens.call) detail::check_batch(kOp, "tokens", options.tokens.batch, batch.type);
 }
 
 void check_training(const TrainerOptions& options) {
@@ -66,7 +64,7 @@ void check_training(const TrainerOptions& options) {
   require(!options.clip_norm || *options.clip_norm >= 0, "a clip_norm from 0",
           options.clip_norm ? number_text(*options.clip_norm) : "", "name a norm from 0, or none");
   check_loader(options, options.train_loader);
-  require(options.weigh_by.by() != WeighBy::tokens || options.tokens.function().call,
+  require(options.weigh_by.by() != WeighBy::tokens || options.tokens.call,
           "a function that counts tokens, for weigh_by", "none",
           "give .tokens = [](const Batch& batch) { return batch.target.numel(); }");
   const bool cuts = options.microbatch.samples() || options.microbatch.is_auto();
@@ -86,7 +84,7 @@ void check_evaluation(const TrainerOptions& options) {
   for (const EvalMetric& metric : options.metrics) {
     detail::check_batch(kOp, "the metric " + metric.name(), metric.update().batch,
                         options.eval_loader->batch_type().type);
-    require(!options.loss.calls_model() || options.forward.function().call,
+    require(!options.loss.calls_model() || options.forward.call,
             "a forward, whose output metrics compare with targets", "a loss that calls the model itself",
             "give .forward = [&](const Batch& batch) { return net(...); }");
   }

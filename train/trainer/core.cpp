@@ -63,6 +63,7 @@ TrainerCore::TrainerCore(TrainerOptions options)
   state_.device = device_of(options_);
   state_.precision = precision_of(options_, state_.device);
   state_.scaler = &scaler_;
+  state_.run_ = &parallel_;
   state_.max_duration = options_.max_duration;
   state_.microbatch = options_.microbatch.samples();
   call_ = {options_.model, options_.forward,  options_.loss,  state_.precision,
@@ -77,7 +78,7 @@ TrainerCore::TrainerCore(TrainerOptions options)
   make_logger();
   prepare_optimizer();
   event(Event::init);
-  if (parallel_) share_model();
+  share_model();
   collect_parts();
   begin_from_checkpoint();
 }
@@ -99,20 +100,18 @@ void TrainerCore::prepare_optimizer() {
 }
 
 void TrainerCore::open_parallel() {
-  auto run = std::make_unique<ParallelRun>(options_.parallel);
+  ParallelRun run(options_.parallel);
   // One process in fast mode has nothing to share: its steps are those without the option.
-  const bool is_alone = run->size() == 1 && !run->is_deterministic() && options_.parallel.made() == nullptr &&
+  const bool is_alone = run.size() == 1 && !run.is_deterministic() && options_.parallel.made() == nullptr &&
                         !options_.optimizer.maker().make;
-  if (is_alone) return;
-  parallel_ = std::move(run);
-  state_.run_ = parallel_.get();
+  if (!is_alone) parallel_ = std::move(run);
 }
 
 void TrainerCore::share_model() {
-  parallel_->share_model(state_.model);
+  parallel_.share_model(state_.model);
   const auto& make = options_.optimizer.maker().make;
   if (!make) return;
-  options_.optimizer = make(parallel_->data_parallel(), state_.model);
+  options_.optimizer = make(parallel_.data_parallel(), state_.model);
   make_schedule();
 }
 
@@ -154,7 +153,7 @@ void TrainerCore::list_callbacks() {
 }
 
 void TrainerCore::make_logger() {
-  const bool writes = !parallel_ || parallel_->is_first();
+  const bool writes = parallel_.is_first();
   std::vector<AnySink> sinks = writes ? options_.sinks : std::vector<AnySink>();
   if (options_.train_loader.defined()) {
     if (const auto size = options_.train_loader->size())
@@ -185,7 +184,7 @@ void TrainerCore::collect_parts() {
   if (options_.train_loader.defined() && options_.train_loader->base() != nullptr)
     parts_.emplace_back("loader", *options_.train_loader->base());
   parts_.emplace_back("random", default_generator());
-  parts_.emplace_back("trainer", progress_);
+  parts_.emplace_back("trainer", *this);
   std::map<std::string, int> counts;
   for (const auto* list : {&options_.algorithms, &options_.callbacks}) {
     for (const AnyCallback& any : *list) {
@@ -213,30 +212,30 @@ void TrainerCore::event(Event event) {
   }
 }
 
-void TrainerCore::Progress::compare_rates(const Value& saved) const {
-  if (saved == first_rates) return;
+void TrainerCore::compare_rates(const Value& saved) const {
+  if (saved == first_rates_) return;
   warn_once(
       "trainer_learning_rate",
       "Trainer::load_checkpoint: expected a training that began with the learning rates " +
-          first_rates.to_string() + ", as this one, got " + saved.to_string() +
+          first_rates_.to_string() + ", as this one, got " + saved.to_string() +
           ", so it goes on with the checkpoint's; set others by state().optimizer->set_lr, or begin with "
           "load_weights_only");
 }
 
-Value TrainerCore::Progress::state_dict() const {
+Value TrainerCore::state_dict() const {
   Value results = Value::Map{};
-  for (const auto& [name, value] : state.eval_results) results.set(name, value);
-  Value value = Value::Map{{"time", state.time.state_dict()},
-                           {"microbatch", state.microbatch},
+  for (const auto& [name, value] : state_.eval_results) results.set(name, value);
+  Value value = Value::Map{{"time", state_.time.state_dict()},
+                           {"microbatch", state_.microbatch},
                            {"results", results},
-                           {"evaluated_at", evaluated_at},
-                           {"stopped", state.stop_requested_ && !is_signalled},
-                           {"first_rates", first_rates}};
-  if (parallel) value.set("evaluations", parallel->evaluations());
+                           {"evaluated_at", evaluated_at_},
+                           {"stopped", state_.stop_requested_ && !is_signalled_},
+                           {"first_rates", first_rates_}};
+  if (!parallel_.is_alone()) value.set("evaluations", parallel_.evaluations());
   return value;
 }
 
-void TrainerCore::Progress::load_state_dict(const Value& value) {
+void TrainerCore::load_state_dict(const Value& value) {
   EvalResults results;
   for (const auto& [name, result] : value.at("results").as_map()) results[name] = result.as_double();
   constexpr std::string_view kLoad = "Trainer::load_checkpoint";
@@ -245,16 +244,16 @@ void TrainerCore::Progress::load_state_dict(const Value& value) {
   if (samples == 0) throw ValueError(kLoad, "microbatch from 1", "0", "check the file");
   const bool evaluates = value.at("evaluated_at") != Value(-1);
   const std::int64_t evaluated = evaluates ? saved_count(kLoad, value, "evaluated_at") : -1;
-  const bool counts = parallel && value.contains("evaluations");
+  const bool counts = !parallel_.is_alone() && value.contains("evaluations");
   const std::int64_t evaluations = counts ? saved_count(kLoad, value, "evaluations") : 0;
   const bool stopped = value.contains("stopped") && value.at("stopped").as_bool();
   if (value.contains("first_rates")) compare_rates(value.at("first_rates"));
-  state.time.load_state_dict(value.at("time"));
-  evaluated_at = evaluated;
-  was_stopped = stopped;
-  state.microbatch = samples;
-  if (parallel) parallel->set_evaluations(counts ? evaluations : state.time.batch);
-  state.eval_results = std::move(results);
+  state_.time.load_state_dict(value.at("time"));
+  evaluated_at_ = evaluated;
+  was_stopped_ = stopped;
+  state_.microbatch = samples;
+  parallel_.set_evaluations(counts ? evaluations : state_.time.batch);
+  state_.eval_results = std::move(results);
 }
 
 }  // namespace mezzo::train

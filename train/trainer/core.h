@@ -39,23 +39,15 @@ class TrainerCore {
   void save(const std::string& path);
   void load(const std::string& path);
 
+  /// The part of a checkpoint that holds the trainer's own progress.
+  [[nodiscard]] Value state_dict() const;
+  void load_state_dict(const Value& value);
+
   [[nodiscard]] State& state() noexcept { return state_; }
   [[nodiscard]] const Parts& parts() const noexcept { return parts_; }
   [[nodiscard]] const TrainerOptions& options() const noexcept { return options_; }
 
  private:
-  /// The part of a checkpoint that holds the trainer's own progress.
-  struct Progress {
-    State& state;
-    std::int64_t& evaluated_at;
-    bool& was_stopped;
-    const bool& is_signalled;
-    std::unique_ptr<ParallelRun>& parallel;
-    Value& first_rates;  ///< learning rates of the groups when the trainer was made
-    [[nodiscard]] Value state_dict() const;
-    void load_state_dict(const Value& value);
-    void compare_rates(const Value& saved) const;
-  };
   /// The batches of one step, and how many samples each of them has.
   struct StepBatches {
     std::vector<AnyBatch> batches;         ///< this rank's shares
@@ -91,6 +83,7 @@ class TrainerCore {
   /// Batches at the end of the training, by what is known; 0: nobody knows.
   [[nodiscard]] std::int64_t total_batches() const;
   void collect_parts();
+  void compare_rates(const Value& saved) const;
   void event(Event event);
   [[nodiscard]] bool asks(Event event) const { return !by_event_[static_cast<std::size_t>(event)].empty(); }
 
@@ -145,7 +138,6 @@ class TrainerCore {
   /// Gradients of all batches; returns the mean loss.
   Tensor train_microbatches(const StepBatches& step);
   /// The forward and backward passes of train_microbatches, in this process alone.
-  Tensor train_here(const StepBatches& step);
   /// The pieces that a step runs forward and backward: batches, or microbatches of them.
   [[nodiscard]] std::vector<Piece> pieces_of(const StepBatches& step) const;
   /// The pieces' shares of the step: of its samples, or of what `weigh_by` says.
@@ -170,24 +162,23 @@ class TrainerCore {
   /// Runs the callbacks of eval_end or predict_end from the `first` on, so that they undo what they did at
   /// the beginning.
   void end_after_error(Event end, std::size_t first) noexcept;
-  /// f(output, batch, i) for each batch, or for part i of this rank's share of it where there is a run; then
-  /// finish(batches), their number. In evaluation mode.
+  /// f(output, batch, i) for part i of this rank's share of each batch; then finish(batches), their number.
+  /// In evaluation mode.
   template <class F, class G>
-  void over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun* run, const F& f,
+  void over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun& run, const F& f,
                     const G& finish);
 
   TrainerOptions options_;
   State state_;
   detail::ModelCall call_;
-  std::unique_ptr<ParallelRun> parallel_;  ///< nullptr: this process alone
+  ParallelRun parallel_;
   std::shared_ptr<optim::Optimizer> default_optimizer_;
   std::optional<optim::LRScheduler> schedule_;
   amp::GradScaler scaler_;
   std::unique_ptr<Logger> logger_;
   std::shared_ptr<ProgressBar> bar_;  ///< nullptr: none
   std::array<std::vector<Callback*>, kEvents> by_event_;
-  Value first_rates_ = Value::List{};
-  Progress progress_{state_, evaluated_at_, was_stopped_, is_signalled_, parallel_, first_rates_};
+  Value first_rates_ = Value::List{};  ///< learning rates of the groups when the trainer was made
   Parts parts_;
   std::unique_ptr<CheckpointManager> checkpoints_;
 

@@ -10,57 +10,23 @@ namespace mezzo::train {
 
 namespace {
 
-/// An epoch beside the epoch that a loader may be in the middle of, which goes on there afterwards.
-class SideEpoch {
- public:
-  explicit SideEpoch(const AnyLoader& loader, ParallelRun* run = nullptr) : loader_(loader) {
-    if (auto* base = loader_->base()) {
-      place_ = base->state_dict();
-      base->set_epoch(0);
-    }
-    if (run != nullptr)
-      run->begin(*loader_);
-    else
-      loader_->begin();
-  }
-  ~SideEpoch() {
-    loader_->end();
-    if (auto* base = loader_->base()) {
-      try {
-        base->load_state_dict(place_);
-      } catch (const Error&) {  // its own state: cannot be
-      }
-    }
-  }
-  SideEpoch(const SideEpoch&) = delete;
-  SideEpoch& operator=(const SideEpoch&) = delete;
-
- private:
-  AnyLoader loader_;
-  Value place_;
-};
+/// Begins an epoch beside the epoch that a loader may be in the middle of, which goes on there at the end of
+/// the result.
+[[nodiscard]] auto side_epoch(const AnyLoader& loader, ParallelRun& run) {
+  auto* const base = loader->base();
+  Value place = base != nullptr ? base->state_dict() : Value();
+  if (base != nullptr) base->set_epoch(0);
+  run.begin(*loader);
+  return detail::AtEnd([loader, base, place = std::move(place)] {
+    loader->end();
+    if (base != nullptr) base->load_state_dict(place);
+  });
+}
 
 /// Whether both give the batches of one source.
 bool are_same(const AnyLoader& a, const AnyLoader& b) {
   return &*a == &*b || (a->base() != nullptr && a->base() == b->base());
 }
-
-/// The results of the evaluation before: taken out, and put back at its end where they are to be `kept`.
-class ResultsOf {
- public:
-  ResultsOf(EvalResults& results, bool kept)
-      : results_(results), before_(std::exchange(results, {})), kept_(kept) {}
-  ~ResultsOf() {
-    if (kept_) results_ = std::move(before_);
-  }
-  ResultsOf(const ResultsOf&) = delete;
-  ResultsOf& operator=(const ResultsOf&) = delete;
-
- private:
-  EvalResults& results_;
-  EvalResults before_;
-  bool kept_;
-};
 
 /// Throws: ValueError where one is missing.
 void require_model_and_loader(std::string_view op, const ModelRef& model, const AnyLoader& loader) {
@@ -152,34 +118,6 @@ class Counting {
   std::vector<std::vector<std::vector<Tensor>>> parts_;  ///< by part, metric and sum
 };
 
-/// A model in training mode whose batch norms begin anew and take the mean over all batches, while it lives.
-class CumulativeNorms {
- public:
-  explicit CumulativeNorms(nn::Module& model) : modes_(model) {
-    for (const auto& [path, module] : model.named_modules()) {
-      if (nn::RunningNorm* const norm = detail::batch_norm(*module))
-        norms_.emplace_back(norm, norm->momentum());
-    }
-    if (empty()) return;
-    model.train();
-    for (const auto& [norm, momentum] : norms_) {
-      norm->reset_running_stats();
-      norm->set_momentum(std::nullopt);
-    }
-  }
-  ~CumulativeNorms() {
-    for (const auto& [norm, momentum] : norms_) norm->set_momentum(momentum);
-    modes_.restore();
-  }
-  CumulativeNorms(const CumulativeNorms&) = delete;
-  CumulativeNorms& operator=(const CumulativeNorms&) = delete;
-  [[nodiscard]] bool empty() const noexcept { return norms_.empty(); }
-
- private:
-  detail::ModuleModes modes_;
-  std::vector<std::pair<nn::RunningNorm*, std::optional<double>>> norms_;
-};
-
 constexpr std::array<Event, 6> kEvalEvents{Event::eval_start,          Event::eval_batch_start,
                                            Event::eval_before_forward, Event::eval_after_forward,
                                            Event::eval_batch_end,      Event::eval_end};
@@ -190,7 +128,7 @@ constexpr std::array<Event, 6> kPredictEvents{Event::predict_start,          Eve
 }  // namespace
 
 template <class F, class G>
-void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun* run,
+void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun& run,
                                const F& f, const G& finish) {
   std::int64_t batches = 0;
   const auto pass = [&](const AnyBatch& batch, std::size_t part) {
@@ -203,23 +141,19 @@ void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 
     event(events[4]);
   };
   if (is_epoch_open_ && are_same(loader, options_.train_loader)) {
-    // The training goes on from the place that SideEpoch restores; other loaders are read up to it.
+    // The training goes on from the place that side_epoch restores; other loaders are read up to it.
     options_.train_loader->end();
     is_epoch_open_ = false;
   }
-  if (run != nullptr) run->share_buffers(state_.model);
+  run.share_buffers(state_.model);
   try {
     event(events[0]);
-    const detail::EvaluationMode mode(state_.model);
-    const SideEpoch epoch(loader, run);
+    const detail::ModuleModes modes(state_.model);
+    state_.model.eval();
+    const auto epoch = side_epoch(loader, run);
     const NoGrad no_grad;
-    if (run == nullptr) {
-      for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next(), ++batches)
-        pass(batch, 0);
-    } else {
-      for (auto share = run->next(*loader); share.batch.defined(); share = run->next(*loader), ++batches) {
-        for (const auto& [part, batch] : run->parts_of(share)) pass(batch, part);
-      }
+    for (auto share = run.next(*loader); share.batch.defined(); share = run.next(*loader), ++batches) {
+      for (const auto& [part, batch] : run.parts_of(share)) pass(batch, part);
     }
     finish(batches);
   } catch (...) {
@@ -249,19 +183,22 @@ EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
   const bool is_own = options_.eval_loader.defined() && are_same(loader, options_.eval_loader);
   state_.is_own_evaluation_ = is_own;
   // Callbacks at eval_end of one that throws find none.
-  const ResultsOf before(state_.eval_results, !is_own);
+  EvalResults before = std::exchange(state_.eval_results, {});
+  const detail::AtEnd restore([&] {
+    if (!is_own) state_.eval_results = std::move(before);
+  });
   Counting counting(options_.metrics, call_);
   over_batches(
-      loader, kEvalEvents, parallel_.get(),
+      loader, kEvalEvents, parallel_,
       [&](const Tensor& output, const AnyBatch& batch, std::size_t part) {
-        if (parallel_)
-          counting.update_part(output, batch, part);
-        else
+        if (parallel_.is_alone())
           counting.update(output, batch);
+        else
+          counting.update_part(output, batch, part);
       },
       [&](std::int64_t batches) {
         require_batches("Trainer::eval", batches);
-        state_.eval_results = parallel_ ? counting.results(*parallel_) : counting.results();
+        state_.eval_results = parallel_.is_alone() ? counting.results() : counting.results(parallel_);
       });
   if (is_own) evaluated_at_ = state_.time.batch;
   event(Event::eval_end);
@@ -276,8 +213,9 @@ std::vector<Tensor> TrainerCore::predict(const AnyLoader& loader) {
   model.loss_function = {};
   model.check("Trainer::predict", loader->batch_type().type);
   std::vector<Tensor> outputs;
+  ParallelRun alone;
   over_batches(
-      loader, kPredictEvents, nullptr,
+      loader, kPredictEvents, alone,
       [&](const Tensor& output, const AnyBatch& /*batch*/, std::size_t /*part*/) {
         outputs.push_back(output);
       },
@@ -299,8 +237,10 @@ EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::
   call.check("evaluate", type);
   for (const EvalMetric& metric : metrics)
     detail::check_batch("evaluate", metric.name(), metric.update().batch, type);
-  const detail::EvaluationMode mode(*model.module());
-  const SideEpoch epoch(loader);
+  const detail::ModuleModes modes(*model.module());
+  model.module()->eval();
+  ParallelRun alone;
+  const auto epoch = side_epoch(loader, alone);
   const NoGrad no_grad;
   Counting counting(metrics, call);
   std::int64_t batches = 0;
@@ -318,9 +258,22 @@ void update_bn(const ModelRef& model, const AnyLoader& loader, const UpdateBNOpt
   const Device device = options.device.value_or(detail::device_of(*model.module()));
   const detail::ModelCall call{model, options.forward, {}, options.precision, device, {}, {}};
   call.check("update_bn", loader->batch_type().type);
-  const CumulativeNorms norms(*model.module());
+  std::vector<std::pair<nn::RunningNorm*, std::optional<double>>> norms;
+  for (const auto& [path, module] : model.module()->named_modules()) {
+    if (auto* const norm = detail::batch_norm(*module)) norms.emplace_back(norm, norm->momentum());
+  }
   if (norms.empty()) return;
-  const SideEpoch epoch(loader);
+  const detail::ModuleModes modes(*model.module());
+  const detail::AtEnd restore([&] {
+    for (const auto& [norm, momentum] : norms) norm->set_momentum(momentum);
+  });
+  model.module()->train();
+  for (const auto& [norm, momentum] : norms) {
+    norm->reset_running_stats();
+    norm->set_momentum(std::nullopt);  // their mean over all batches
+  }
+  ParallelRun alone;
+  const auto epoch = side_epoch(loader, alone);
   const NoGrad no_grad;
   std::int64_t batches = 0;
   for (AnyBatch batch = loader->next(); batch.defined(); batch = loader->next(), ++batches)

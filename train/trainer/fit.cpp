@@ -36,7 +36,7 @@ FitEnd TrainerCore::fit(const Time& end, bool anew) {
 
 void TrainerCore::finish(bool has_trained) {
   if (has_trained && state_.stop_requested_) saved_at_ = -1;  // the last checkpoint holds that it was stopped
-  if (parallel_) parallel_->share_buffers(state_.model);
+  parallel_.share_buffers(state_.model);
   // Also of a training that was stopped behind its last batch. A signal leaves no time for it.
   if (!is_signalled_ && !options_.eval_interval.is_zero() && options_.eval_loader.defined() &&
       evaluated_at_ != state_.time.batch) {
@@ -52,27 +52,16 @@ void TrainerCore::finish(bool has_trained) {
   logger_->close();
 }
 
-/// Reads what so many steps have had of a loader, or all that it has.
-static void read_past(detail::LoaderFace& loader, std::int64_t steps, std::int64_t batches_of_step) {
-  for (std::int64_t step = 0; step < steps; ++step) {
-    for (std::int64_t i = 0; i < batches_of_step; ++i) {
-      if (!loader.next().defined()) return;
-    }
-  }
-}
-
 void TrainerCore::open_epoch() {
   if (is_epoch_open_) return;
   AnyLoader& loader = options_.train_loader;
   const auto size = loader->size();
   if (size) state_.epoch_batches_ = (*size + options_.accumulate - 1) / options_.accumulate;
-  if (parallel_)
-    parallel_->begin(*loader);
-  else
-    loader->begin();
+  parallel_.begin(*loader);
   is_epoch_open_ = true;
   // Of a checkpoint within an epoch a DataLoader knows its place; other loaders are read up to it.
-  if (loader->base() == nullptr) read_past(*loader, state_.time.batch_in_epoch, options_.accumulate);
+  std::int64_t left = loader->base() == nullptr ? state_.time.batch_in_epoch * options_.accumulate : 0;
+  while (left > 0 && loader->next().defined()) --left;
   if (state_.time.batch_in_epoch > 0) return;
   start_iteration();
   event(Event::epoch_start);
@@ -122,15 +111,7 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
   taken_ = 0;
   for (std::int64_t i = 0; i < options_.accumulate; ++i) {
     event(Event::before_dataloader);
-    std::optional<std::int64_t> whole;
-    AnyBatch batch;
-    if (parallel_) {
-      ParallelRun::Share share = parallel_->next(*options_.train_loader);
-      batch = std::move(share.batch);
-      whole = share.whole;
-    } else {
-      batch = options_.train_loader->next();
-    }
+    const auto [batch, whole] = parallel_.next(*options_.train_loader);
     if (!batch.defined()) break;
     ++taken_;
     // The loader's own batch is valid until it is asked for the next one.
@@ -143,7 +124,7 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
     }
     step.wholes.push_back(whole.value_or(step.sizes.back()));
     step.samples += step.wholes.back();
-    if (options_.tokens.function().call) step.tokens += options_.tokens.function().call(state_.batch);
+    if (options_.tokens.call) step.tokens += options_.tokens.call(state_.batch);
     step.batches.push_back(state_.batch);
   }
   if (step.batches.empty()) {
@@ -151,7 +132,7 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
     is_epoch_open_ = false;
     return std::nullopt;
   }
-  if (parallel_ && options_.tokens.function().call) step.tokens = parallel_->sum(step.tokens);
+  if (options_.tokens.call) step.tokens = parallel_.sum(step.tokens);
   state_.batch_samples = step.samples;
   return step;
 }
@@ -182,7 +163,7 @@ void TrainerCore::count_time() {
   const double now = steady_seconds();
   state_.time.seconds += now - clock_;
   clock_ = now;
-  if (parallel_) state_.time.seconds = parallel_->of_first(state_.time.seconds);
+  state_.time.seconds = parallel_.of_first(state_.time.seconds);
 }
 
 void TrainerCore::end_epoch() {
@@ -198,8 +179,7 @@ void TrainerCore::end_epoch() {
 void TrainerCore::agree_on_stop() {
   const bool has_signal =
       is_signalled_ || (options_.on_signal == OnSignal::save_and_stop && detail::SignalWatch::has_come());
-  int wish = has_signal ? 2 : state_.stop_requested_ ? 1 : 0;
-  if (parallel_) wish = parallel_->largest(wish);
+  const std::int64_t wish = parallel_.largest(has_signal ? 2 : state_.stop_requested_ ? 1 : 0);
   state_.stop_requested_ = wish > 0;
   is_signalled_ = wish == 2;
 }

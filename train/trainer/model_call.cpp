@@ -29,10 +29,9 @@ std::optional<DType> ModelCall::region_dtype() const noexcept {
 }
 
 Tensor ModelCall::forward(const AnyBatch& batch) const {
-  if (loss_function.calls_model() && !forward_function.function().call) return {};
+  if (loss_function.calls_model() && !forward_function.call) return {};
   return in_region(*this, [&] {
-    const auto& function = forward_function.function();
-    return function.call ? function.call(batch) : (*model.layer())(input_of(batch));
+    return forward_function.call ? forward_function.call(batch) : (*model.layer())(input_of(batch));
   });
 }
 
@@ -55,7 +54,7 @@ Tensor ModelCall::weight(const AnyBatch& batch) const {
                        "count what the loss is a mean over");
     return number(weight);
   }
-  if (weigh_by.by() == WeighBy::tokens) return number(static_cast<double>(tokens.function().call(batch)));
+  if (weigh_by.by() == WeighBy::tokens) return number(static_cast<double>(tokens.call(batch)));
   if (!weighs_samples()) return loss_function.mean_divisor(batch);
   return number(static_cast<double>(batch.find_samples().value_or(1)));
 }
@@ -76,14 +75,13 @@ void check_batch(std::string_view op, std::string_view function, const std::type
 }
 
 void ModelCall::check(std::string_view op, const std::type_info& batch) const {
-  if (model.layer() == nullptr && !forward_function.function().call && !loss_function.calls_model()) {
+  if (model.layer() == nullptr && !forward_function.call && !loss_function.calls_model()) {
     throw ValueError(op, "a model that is an nn::Layer, or a forward",
                      model.module()->type_name() + " and none",
                      "give .forward = [&](const Batch& batch) { return net(...); }");
   }
-  if (!loss_function.calls_model() || forward_function.function().call)
-    check_batch(op, forward_function.function().call ? "forward" : "the model",
-                forward_function.function().batch, batch);
+  if (!loss_function.calls_model() || forward_function.call)
+    check_batch(op, forward_function.call ? "forward" : "the model", forward_function.batch, batch);
   if (loss_function.defined()) check_batch(op, "the loss", loss_function.function().batch, batch);
   if (weigh_by.function().call) check_batch(op, "weigh_by", weigh_by.function().batch, batch);
 }

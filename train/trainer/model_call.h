@@ -6,6 +6,7 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/precision.h"
+#include "mezzo/core/error.h"
 #include "mezzo/nn/norm.h"
 #include "mezzo/train/functions.h"
 
@@ -48,26 +49,35 @@ void check_batch(std::string_view op, std::string_view function, const std::type
 /// The module as a BatchNorm of 1, 2 or 3 dims (SyncBatchNorm too) that has running statistics; else nullptr.
 [[nodiscard]] nn::RunningNorm* batch_norm(nn::Module& module);
 
-/// The modes of a module and all below it, to be brought back.
+/// Calls f at its end, to put something back. That cannot fail: an Error is dropped.
+template <class F>
+class AtEnd {
+ public:
+  explicit AtEnd(F f) : f_(std::move(f)) {}
+  ~AtEnd() {
+    try {
+      f_();
+    } catch (const Error&) {  // what was there before has been refused
+    }
+  }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+
+ private:
+  F f_;
+};
+
+/// The modes of a module and all below it, which come back at its end.
 class ModuleModes {
  public:
   explicit ModuleModes(nn::Module& model);
+  ~ModuleModes() { restore(); }
+  ModuleModes(const ModuleModes&) = delete;
+  ModuleModes& operator=(const ModuleModes&) = delete;
   void restore() const;
 
  private:
   std::vector<std::pair<nn::Module*, bool>> modes_;  ///< a module before those below it
-};
-
-/// Evaluation mode while it lives.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(nn::Module& model) : modes_(model) { model.eval(); }
-  ~EvaluationMode() { modes_.restore(); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  ModuleModes modes_;
 };
 
 }  // namespace mezzo::train::detail

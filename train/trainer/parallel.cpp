@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <limits>
-#include <sstream>
 #include <string_view>
 
 #include "mezzo/autograd/grad_mode.h"
@@ -54,30 +52,6 @@ std::string description(detail::LoaderFace& loader) {
   return text;
 }
 
-/// Sets a loader's share while it begins an epoch.
-class ShareGuard {
- public:
-  ShareGuard(data::detail::LoaderBase* loader, const dist::Group& group) : loader_(loader) {
-    if (loader_ == nullptr) return;
-    rank_ = loader_->share_rank();
-    size_ = loader_->share_size();
-    loader_->set_share(group.rank(), group.size());
-  }
-  ~ShareGuard() {
-    if (loader_ == nullptr) return;
-    try {
-      loader_->set_share(rank_, size_);
-    } catch (const Error&) {  // they were its own
-    }
-  }
-  ShareGuard(const ShareGuard&) = delete;
-  ShareGuard& operator=(const ShareGuard&) = delete;
-
- private:
-  data::detail::LoaderBase* loader_;
-  std::int64_t rank_ = 0, size_ = 1;
-};
-
 }  // namespace
 
 TrainerOptions on_own_device(TrainerOptions options) {
@@ -97,7 +71,7 @@ Tensor clip_gradients(const optim::Optimizer* optimizer, TensorList parameters, 
   return optim::clip_grad_norm_(parameters, max_norm, norm_type);
 }
 
-ParallelRun::ParallelRun(const Parallel& parallel) : made_(parallel.made()) {
+ParallelRun::ParallelRun(const Parallel& parallel) : is_alone_(false), made_(parallel.made()) {
   if (made_ != nullptr) {
     options_ = made_->reducer().options();
     group_ = made_->group();
@@ -111,6 +85,7 @@ ParallelRun::ParallelRun(const Parallel& parallel) : made_(parallel.made()) {
 }
 
 void ParallelRun::share_model(nn::Module& model) {
+  if (is_alone()) return;
   has_sync_norms_ = dist::has_sync_batchnorm(model);
   if (made_ != nullptr) return;
   own_ = std::make_unique<dist::DataParallel>(model, options_);
@@ -135,6 +110,7 @@ Tensor ParallelRun::loss_of_nothing() const {
 }
 
 void ParallelRun::begin(detail::LoaderFace& loader) {
+  if (is_alone()) return loader.begin();
   const auto texts = dist::all_gather_text(description(loader), group_);
   for (std::size_t r = 1; r < texts.size(); ++r) {
     if (texts[r] == texts[0]) continue;
@@ -142,8 +118,14 @@ void ParallelRun::begin(detail::LoaderFace& loader) {
                      "on rank 0 " + texts[0] + ", on rank " + std::to_string(r) + " " + texts[r],
                      "give all ranks the whole data, without a DistributedSampler");
   }
-  const ShareGuard share(loader.base(), group_);
-  loader.begin();
+  if (auto* const base = loader.base()) {
+    const detail::AtEnd restore(
+        [base, rank = base->share_rank(), size = base->share_size()] { base->set_share(rank, size); });
+    base->set_share(group_.rank(), group_.size());
+    loader.begin();
+  } else {
+    loader.begin();
+  }
   is_first_batch_ = true;
 }
 
@@ -169,6 +151,7 @@ double mark_of(const AnyBatch& batch) {
 
 ParallelRun::Share ParallelRun::next(detail::LoaderFace& loader) {
   AnyBatch batch = loader.next();
+  if (is_alone()) return {std::move(batch), {}};
   auto* const base = loader.base();
   std::int64_t whole = -1;
   if (batch.defined()) whole = base != nullptr ? base->batch_samples() : batch.find_samples().value_or(1);
@@ -211,10 +194,11 @@ std::pair<std::int64_t, std::int64_t> ParallelRun::range_of(std::int64_t part, s
 }
 
 std::vector<std::pair<std::size_t, AnyBatch>> ParallelRun::parts_of(const Share& share) const {
+  if (is_alone()) return {{0, share.batch}};
   const auto [first, last] = own_parts();
   std::vector<std::pair<std::size_t, AnyBatch>> parts;
   for (std::int64_t part = first; part < last; ++part) {
-    const auto [begin, length] = range_of(part, share.whole);
+    const auto [begin, length] = range_of(part, *share.whole);
     if (length == 0) continue;
     parts.emplace_back(static_cast<std::size_t>(part - first),
                        last - first == 1 ? share.batch : share.batch.narrow(begin, length));
@@ -292,6 +276,7 @@ Tensor ParallelRun::sum_of_losses(const std::vector<Tensor>& losses, Device devi
 }
 
 Tensor ParallelRun::sum_of_parts(const std::vector<Tensor>& numbers, Device device) const {
+  if (is_alone()) return numbers.front();
   const NoGrad no_grad;
   const NoInputHook no_autocast;
   // Numbers on the host travel where small numbers do.
@@ -311,18 +296,11 @@ Tensor ParallelRun::sum_of_parts(const std::vector<Tensor>& numbers, Device devi
   return dist::tree_sum(all.view({-1, 1})).select(0, 0).to(device);
 }
 
-std::int64_t ParallelRun::sum(std::int64_t number) const {
+std::int64_t ParallelRun::reduced(std::int64_t number, dist::ReduceOp op) const {
   if (size() == 1) return number;
   const Tensor all = full({1}, static_cast<double>(number), {.dtype = DType::i64}).to(number_device());
-  dist::all_reduce(all, dist::ReduceOp::sum, {.group = group_});
+  dist::all_reduce(all, op, {.group = group_});
   return static_cast<std::int64_t>(all.item());
-}
-
-int ParallelRun::largest(int number) const {
-  if (size() == 1) return number;
-  const Tensor all = full({1}, static_cast<double>(number), {.dtype = DType::i64}).to(number_device());
-  dist::all_reduce(all, dist::ReduceOp::max, {.group = group_});
-  return static_cast<int>(all.item());
 }
 
 double ParallelRun::of_first(double number) const {
@@ -333,47 +311,17 @@ double ParallelRun::of_first(double number) const {
 }
 
 std::string ParallelRun::of_first(const std::string& text) const {
-  return dist::broadcast_text(text, 0, group_);
+  return is_alone() ? text : dist::broadcast_text(text, 0, group_);
 }
-
-namespace {
-
-/// Dtypes and shapes of a metric's sums: "f64 2 3;".
-std::string kinds_of(const std::vector<Tensor>& sums) {
-  std::string text;
-  for (const Tensor& sum : sums) {
-    text += std::string(to_string(sum.dtype()));
-    for (const std::int64_t size : sum.shape()) text += " " + std::to_string(size);
-    text += ";";
-  }
-  return text;
-}
-
-std::vector<Tensor> zeros_of(const std::string& kinds, Device device) {
-  std::vector<Tensor> sums;
-  std::istringstream list(kinds);
-  for (std::string kind; std::getline(list, kind, ';');) {
-    std::istringstream words(kind);
-    std::string dtype;
-    words >> dtype;
-    const std::vector<std::int64_t> shape(std::istream_iterator<std::int64_t>(words), {});
-    sums.push_back(zeros(shape, {.dtype = parse_dtype(dtype), .device = device}));
-  }
-  return sums;
-}
-
-}  // namespace
 
 bool ParallelRun::add_up(const Metric& metric, const std::vector<std::vector<Tensor>>& parts) const {
   const NoGrad no_grad;
   const NoInputHook no_autocast;
   const std::vector<Tensor>& own = metric.state();
-  const auto kinds = dist::all_gather_text(kinds_of(own), group_);
-  const auto known = std::find_if(kinds.begin(), kinds.end(), [](const auto& kind) { return !kind.empty(); });
-  if (known == kinds.end()) return true;
+  if (largest(own.empty() ? 0 : 1) == 0) return true;
   const Device device =
       own.empty() ? made_->reducer().parameters().front().second.device() : own.front().device();
-  const std::vector<Tensor> nothing = zeros_of(*known, device);
+  const std::vector<Tensor> nothing = metric.empty_state(device);
   const auto [first, last] = own_parts();
   for (std::size_t s = 0; s < nothing.size(); ++s) {
     std::vector<Tensor> sums;

@@ -28,7 +28,10 @@ Tensor clip_gradients(const optim::Optimizer* optimizer, TensorList parameters, 
 
 class ParallelRun {
  public:
+  /// This process alone, which shares nothing.
+  ParallelRun() = default;
   explicit ParallelRun(const Parallel& parallel);
+  [[nodiscard]] bool is_alone() const noexcept { return is_alone_; }
 
   [[nodiscard]] const dist::Group& group() const noexcept { return group_; }
   [[nodiscard]] int size() const noexcept { return group_.size(); }
@@ -48,7 +51,7 @@ class ParallelRun {
   void begin(detail::LoaderFace& loader);
   struct Share {
     AnyBatch batch = {};
-    std::int64_t whole = 0;  ///< samples of all ranks
+    std::optional<std::int64_t> whole = {};  ///< samples of all ranks; none: of a process alone
   };
   /// An undefined batch at the end of the epoch. Throws: ValueError, on all ranks, for batches of different
   /// sizes.
@@ -103,8 +106,10 @@ class ParallelRun {
   /// The sum of such numbers over all ranks' parts, f64, on `device`, the same for all ranks. In
   /// deterministic mode it has the same bits for any number of ranks.
   [[nodiscard]] Tensor sum_of_parts(const std::vector<Tensor>& numbers, Device device) const;
-  [[nodiscard]] std::int64_t sum(std::int64_t number) const;
-  [[nodiscard]] int largest(int number) const;
+  [[nodiscard]] std::int64_t sum(std::int64_t number) const { return reduced(number, dist::ReduceOp::sum); }
+  [[nodiscard]] std::int64_t largest(std::int64_t number) const {
+    return reduced(number, dist::ReduceOp::max);
+  }
   /// Rank 0's value.
   [[nodiscard]] double of_first(double number) const;
   [[nodiscard]] std::string of_first(const std::string& text) const;
@@ -116,6 +121,7 @@ class ParallelRun {
   /// f(), then on all ranks: what it threw on this one, or CommunicationError with what it threw on another.
   template <class F>
   void together(const F& f) const {
+    if (is_alone()) return f();
     std::exception_ptr error;
     try {
       f();
@@ -127,11 +133,13 @@ class ParallelRun {
   void settle(const std::exception_ptr& error) const;
 
  private:
+  [[nodiscard]] std::int64_t reduced(std::int64_t number, dist::ReduceOp op) const;
   /// Where small numbers travel: the CPU, or the device where only NCCL moves data.
   [[nodiscard]] Device number_device() const;
 
+  bool is_alone_ = true;
   dist::Group group_;
-  dist::DataParallelOptions options_;
+  dist::DataParallelOptions options_ = {};
   dist::DataParallel* made_ = nullptr;
   std::unique_ptr<dist::DataParallel> own_;
   std::int64_t all_parts_ = 0;  ///< virtual parts; 0 in fast mode

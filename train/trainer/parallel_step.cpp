@@ -9,7 +9,7 @@
 namespace mezzo::train {
 
 Tensor TrainerCore::train_share(const StepBatches& step) {
-  ParallelRun& run = *parallel_;
+  ParallelRun& run = parallel_;
   run.require_equal_forwards(step.wholes, state_.microbatch);
   if (run.is_deterministic()) {
     Tensor total = run.sum_of_losses(train_virtual_parts(step), state_.device);
@@ -27,8 +27,8 @@ Tensor TrainerCore::train_share(const StepBatches& step) {
 }
 
 void TrainerCore::train_nothing() {
-  parallel_->data_parallel().reducer().begin_forward();
-  scaler_.scale(parallel_->loss_of_nothing()).backward();
+  parallel_.data_parallel().reducer().begin_forward();
+  scaler_.scale(parallel_.loss_of_nothing()).backward();
 }
 
 Tensor TrainerCore::train_pieces(const StepBatches& step) {
@@ -38,20 +38,23 @@ Tensor TrainerCore::train_pieces(const StepBatches& step) {
     return {};
   }
   Tensor total;
-  const auto add = [&](std::size_t i) {
-    const Tensor loss = forward_backward(pieces[i]);
+  const auto add = [&](const Piece& piece) {
+    const Tensor loss = forward_backward(piece);
     total = total.defined() ? total + loss : loss;
   };
-  for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {
-    const auto hold = parallel_->data_parallel().no_sync();
-    add(i);
+  for (const Piece& piece : pieces) {
+    if (parallel_.is_alone() || &piece == &pieces.back()) {
+      add(piece);
+    } else {
+      const auto hold = parallel_.data_parallel().no_sync();
+      add(piece);
+    }
   }
-  add(pieces.size() - 1);
   return total;
 }
 
 std::vector<Tensor> TrainerCore::train_virtual_parts(const StepBatches& step) {
-  const ParallelRun& run = *parallel_;
+  const ParallelRun& run = parallel_;
   const auto [first, last] = run.own_parts();
   std::vector<Piece> pieces;
   for (std::int64_t part = first; part < last; ++part) {

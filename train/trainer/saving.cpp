@@ -12,11 +12,14 @@ namespace mezzo::train {
 
 namespace {
 
-/// Throws: IoError for a file that this rank cannot read.
-void require_readable(const std::string& path) {
-  if (std::ifstream(path).good()) return;
-  throw IoError("Trainer", "a checkpoint that all ranks can read", "'" + path + "', which one cannot",
-                "keep the folder where all machines see it");
+/// Throws: IoError, on all ranks, for a file that one of them cannot read.
+void require_readable(const ParallelRun& run, const std::string& path, bool if_it_exists = false) {
+  if (run.is_alone()) return;
+  run.together([&] {
+    if (std::ifstream(path).good() || (if_it_exists && !std::filesystem::exists(path))) return;
+    throw IoError("Trainer", "a checkpoint that all ranks can read", "'" + path + "', which one cannot",
+                  "keep the folder where all machines see it");
+  });
 }
 
 }  // namespace
@@ -26,8 +29,8 @@ void TrainerCore::begin_from_checkpoint() {
   const TrainerSave& save = options_.save;
   bool is_loaded = false;
   if (saves()) {
-    const auto open = [&] {
-      if (parallel_ && !parallel_->is_first()) return;
+    parallel_.together([&] {
+      if (!parallel_.is_first()) return;
       checkpoints_ = std::make_unique<CheckpointManager>(
           save.folder, parts_,
           CheckpointManagerOptions{.keep_last = save.keep_last,
@@ -35,11 +38,7 @@ void TrainerCore::begin_from_checkpoint() {
                                    .best = save.best,
                                    .background = save.background,
                                    .gradients = false});
-    };
-    if (parallel_)
-      parallel_->together(open);
-    else
-      open();
+    });
     if (options_.resume) is_loaded = load_latest();
     if (is_loaded) saved_at_ = state_.time.batch;
   }
@@ -58,17 +57,13 @@ bool TrainerCore::load_latest() {
     for (auto step = steps.rbegin(); step != steps.rend(); ++step)
       list += checkpoints_->path_of(*step) + "\n";
   }
-  if (parallel_) list = parallel_->of_first(list);
+  list = parallel_.of_first(list);
   std::string damage;
   for (std::size_t begin = 0; begin < list.size();) {
     const std::size_t end = list.find('\n', begin);
     const std::string path = list.substr(begin, end - begin);
     begin = end + 1;
-    if (parallel_) {
-      parallel_->together([&] {
-        if (std::filesystem::exists(path)) require_readable(path);
-      });
-    }
+    require_readable(parallel_, path, true);
     try {
       load_parts(path);
       return true;
@@ -83,7 +78,7 @@ bool TrainerCore::load_latest() {
 }
 
 void TrainerCore::load_file(const std::string& path) {
-  if (parallel_) parallel_->together([&] { require_readable(path); });
+  require_readable(parallel_, path);
   if (options_.load_weights_only)
     load_weights(path);
   else
@@ -106,21 +101,17 @@ void TrainerCore::load_weights(const std::string& path) {
 }
 
 void TrainerCore::save(const std::string& path) {
-  const auto write = [&] {
-    if (!parallel_ || parallel_->is_first())
+  parallel_.together([&] {
+    if (parallel_.is_first())
       train::save_checkpoint(path, parts_, {.gradients = false});
     else
       static_cast<void>(detail::checkpoint_of(parts_, {.gradients = false}));
-  };
-  if (parallel_)
-    parallel_->together(write);
-  else
-    write();
+  });
 }
 
 void TrainerCore::load(const std::string& path) {
   event(Event::before_load);
-  if (parallel_) parallel_->together([&] { require_readable(path); });
+  require_readable(parallel_, path);
   load_parts(path);
   was_stopped_ = false;
   if (is_epoch_open_) options_.train_loader->end();
@@ -138,33 +129,23 @@ void TrainerCore::save_now() {
     const double result = detail::result_of("Trainer", state_.eval_results, options_.save.metric);
     if (!std::isnan(result)) metric = result;
   }
-  const auto write = [&] {
+  wait_for_files();  // what has failed there must not end rank 0 in the middle of a collective
+  parallel_.together([&] {
+    if (checkpoints_ == nullptr) {
+      static_cast<void>(detail::checkpoint_of(parts_, {.gradients = false}));
+      return;
+    }
     if (set_aside_from_) checkpoints_->set_aside(*set_aside_from_);
     checkpoints_->save(state_.time.batch, metric);
-  };
-  if (parallel_) {
-    wait_for_files();  // what has failed there must not end rank 0 in the middle of a collective
-    parallel_->together([&] {
-      if (checkpoints_ != nullptr)
-        write();
-      else
-        static_cast<void>(detail::checkpoint_of(parts_, {.gradients = false}));
-    });
-  } else {
-    write();
-  }
+  });
   saved_at_ = state_.time.batch;
   set_aside_from_.reset();
 }
 
 void TrainerCore::wait_for_files() {
-  const auto wait = [&] {
+  parallel_.together([&] {
     if (checkpoints_ != nullptr) checkpoints_->wait();
-  };
-  if (parallel_)
-    parallel_->together(wait);
-  else
-    wait();
+  });
 }
 
 }  // namespace mezzo::train

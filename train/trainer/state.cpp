@@ -19,7 +19,7 @@ void State::log(std::string name, LogValue value) {
 }
 
 Tensor State::over_ranks(const Metric& metric) const {
-  if (run_ == nullptr) return metric.compute();
+  if (run_->is_alone()) return metric.compute();
   const NoGrad no_grad;
   std::vector<Tensor> own;
   for (const Tensor& sum : metric.state()) own.push_back(sum.clone());

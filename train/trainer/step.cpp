@@ -113,7 +113,7 @@ void TrainerCore::optimize(const StepBatches& step) {
 Tensor TrainerCore::train_microbatches(const StepBatches& step) {
   event(Event::before_train_batch);
   zero_grad();
-  Tensor total = parallel_ ? train_share(step) : train_here(step);
+  Tensor total = train_share(step);
   state_.loss = total;
   if (!step_loss_.defined()) step_loss_ = total;
   const bool closes = options_.optimizer.takes_closure();
@@ -129,7 +129,7 @@ Tensor TrainerCore::train_microbatches(const StepBatches& step) {
 std::vector<TrainerCore::Piece> TrainerCore::pieces_of(const StepBatches& step) const {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < step.batches.size(); ++i) {
-    if (parallel_ && step.sizes[i] == 0) continue;
+    if (!parallel_.is_alone() && step.sizes[i] == 0) continue;
     if (!state_.microbatch || *state_.microbatch >= step.sizes[i]) {
       pieces.push_back({step.batches[i], step.sizes[i]});
       continue;
@@ -151,7 +151,7 @@ double host_number(const Tensor& tensor) { return *static_cast<const double*>(te
 }  // namespace
 
 void TrainerCore::weigh(std::vector<Piece>& pieces, const StepBatches& step) const {
-  if (!parallel_ && pieces.size() == 1) return;
+  if (parallel_.is_alone() && pieces.size() == 1) return;
   if (weighs_samples_) {
     for (Piece& piece : pieces)
       piece.share = static_cast<double>(piece.samples) / static_cast<double>(step.samples);
@@ -159,14 +159,14 @@ void TrainerCore::weigh(std::vector<Piece>& pieces, const StepBatches& step) con
   }
   const NoGrad no_grad;
   const NoInputHook no_autocast;
-  std::vector<Tensor> weights, sums(parallel_ ? static_cast<std::size_t>(parallel_->own_part_count()) : 1);
+  std::vector<Tensor> weights, sums(static_cast<std::size_t>(parallel_.own_part_count()));
   for (const Piece& piece : pieces) {
     weights.push_back(call_.weight(piece.batch));
     Tensor& sum = sums[static_cast<std::size_t>(piece.part)];
     sum = sum.defined() ? sum + weights.back() : weights.back();
   }
   const Device device = call_.weighs_on_host() ? Device::cpu() : state_.device;
-  const Tensor total = parallel_ ? parallel_->sum_of_parts(sums, device) : sums.front();
+  const Tensor total = parallel_.sum_of_parts(sums, device);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (total.device().is_cpu())
       pieces[i].share = host_number(weights[i]) / host_number(total);
@@ -175,21 +175,12 @@ void TrainerCore::weigh(std::vector<Piece>& pieces, const StepBatches& step) con
   }
 }
 
-Tensor TrainerCore::train_here(const StepBatches& step) {
-  Tensor total;
-  for (const Piece& piece : pieces_of(step)) {
-    const Tensor loss = forward_backward(piece);
-    total = total.defined() ? total + loss : loss;
-  }
-  return total;
-}
-
 Tensor TrainerCore::forward_backward(const Piece& piece) {
   const Tensor weighed = forward(piece);
   if (piece.share != 0)
     backward(weighed);
-  else if (parallel_)
-    backward(parallel_->loss_of_nothing());
+  else if (!parallel_.is_alone())
+    backward(parallel_.loss_of_nothing());
   return weighed.detach();
 }
 
@@ -217,7 +208,7 @@ Tensor TrainerCore::forward(const Piece& piece) {
 }
 
 void TrainerCore::backward(const Tensor& loss) {
-  const double factor = parallel_ ? parallel_->gradient_factor() : 1;
+  const double factor = parallel_.gradient_factor();
   event(Event::before_backward);
   scaler_.scale(factor == 1 ? loss : loss * factor).backward();
   event(Event::after_backward);

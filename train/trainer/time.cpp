@@ -13,17 +13,18 @@ namespace mezzo::train {
 
 namespace {
 
-struct UnitName {
+struct Unit {
   TimeUnit unit;
   std::string_view name;
+  std::int64_t Timestamp::*count;  ///< nullptr: no count
 };
-constexpr std::array<UnitName, 7> kUnits{{{TimeUnit::iteration, "iter"},
-                                          {TimeUnit::epoch, "ep"},
-                                          {TimeUnit::batch, "ba"},
-                                          {TimeUnit::sample, "sp"},
-                                          {TimeUnit::token, "tok"},
-                                          {TimeUnit::duration, "dur"},
-                                          {TimeUnit::second, "sec"}}};
+constexpr std::array<Unit, 7> kUnits{{{TimeUnit::iteration, "iter", &Timestamp::iteration},
+                                      {TimeUnit::epoch, "ep", &Timestamp::epoch},
+                                      {TimeUnit::batch, "ba", &Timestamp::batch},
+                                      {TimeUnit::sample, "sp", &Timestamp::sample},
+                                      {TimeUnit::token, "tok", &Timestamp::token},
+                                      {TimeUnit::duration, "dur", nullptr},
+                                      {TimeUnit::second, "sec", nullptr}}};
 
 [[noreturn]] void refuse_text(std::string_view text) {
   throw ValueError("Time", "a number from 0 and a unit: iter, ep, ba, sp, tok, dur or sec; or a clock time",
@@ -61,7 +62,7 @@ std::optional<double> clock_seconds(std::string_view text) {
 }  // namespace
 
 std::string_view to_string(TimeUnit unit) {
-  for (const UnitName& named : kUnits) {
+  for (const Unit& named : kUnits) {
     if (named.unit == unit) return named.name;
   }
   return "?";
@@ -77,7 +78,7 @@ Time::Time(std::string_view text) : value_(0), unit_(TimeUnit::second) {
   const auto [rest, error] = std::from_chars(small.data(), end, value_);
   if (error != std::errc() || !std::isfinite(value_) || value_ < 0) refuse_text(text);
   const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
-  for (const UnitName& named : kUnits) {
+  for (const Unit& named : kUnits) {
     if (named.name != unit) continue;
     unit_ = named.unit;
     if (unit_ != TimeUnit::duration && value_ != std::floor(value_))
@@ -111,22 +112,9 @@ bool is_due(const Time& interval, double before, double now) {
 }
 
 Time Timestamp::get(TimeUnit unit) const {
-  const auto whole = [&](std::int64_t count) { return Time(static_cast<double>(count), unit); };
-  switch (unit) {
-    case TimeUnit::iteration:
-      return whole(iteration);
-    case TimeUnit::epoch:
-      return whole(epoch);
-    case TimeUnit::batch:
-      return whole(batch);
-    case TimeUnit::sample:
-      return whole(sample);
-    case TimeUnit::token:
-      return whole(token);
-    case TimeUnit::second:
-      return {seconds, unit};
-    case TimeUnit::duration:
-      break;
+  if (unit == TimeUnit::second) return {seconds, unit};
+  for (const Unit& named : kUnits) {
+    if (named.unit == unit && named.count != nullptr) return {static_cast<double>(this->*named.count), unit};
   }
   throw ValueError("Timestamp::get", "a unit other than dur", "dur", "ask State::progress() for the share");
 }

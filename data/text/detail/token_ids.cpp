@@ -1,7 +1,6 @@
 // Checks that all tokenizers make.
 #include "mezzo/data/text/detail/token_ids.h"
 
-#include <algorithm>
 #include <string>
 
 #include "mezzo/core/error.h"
@@ -16,12 +15,6 @@ std::vector<std::int64_t> token_ids(std::string_view op, const Tensor& tokens) {
   if (info(tokens.dtype()).kind != DTypeKind::integer)
     throw DTypeError(op, "tokens of an integer dtype", std::string(info(tokens.dtype()).name), "");
   return tokens.to_vector<std::int64_t>();
-}
-
-Tensor token_tensor(const std::vector<std::int64_t>& ids) {
-  Tensor result = empty({static_cast<std::int64_t>(ids.size())}, {.dtype = DType::i64});
-  std::copy(ids.begin(), ids.end(), static_cast<std::int64_t*>(result.impl().data()));
-  return result;
 }
 
 void check_token(std::string_view op, std::int64_t id, std::size_t position, std::int64_t size) {

@@ -12,9 +12,6 @@ namespace mezzo::data::detail {
 /// The elements of a 1-dim tensor of integers. Throws: ShapeError, DTypeError in the name of `op`.
 [[nodiscard]] std::vector<std::int64_t> token_ids(std::string_view op, const Tensor& tokens);
 
-/// `ids` as a tensor [n] of i64.
-[[nodiscard]] Tensor token_tensor(const std::vector<std::int64_t>& ids);
-
 /// Throws: IndexError unless 0 <= id < size.
 void check_token(std::string_view op, std::int64_t id, std::size_t position, std::int64_t size);
 
