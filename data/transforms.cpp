@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <string>
 
 #include "mezzo/core/error.h"
@@ -13,13 +12,15 @@ namespace mezzo::data {
 
 namespace {
 
-void require_probability(const char* op, double p) {
+double checked_probability(const char* op, double p) {
   if (!(p >= 0 && p <= 1)) throw ValueError(op, "a probability from 0 to 1", number_text(p), "");
+  return p;
 }
 
-void require_alpha(const char* op, double alpha) {
+double checked_alpha(const char* op, double alpha) {
   if (!(alpha > 0) || !std::isfinite(alpha))
     throw ValueError(op, "a positive, finite alpha", number_text(alpha), "");
+  return alpha;
 }
 
 void check_range(const char* op, const char* what, double low, double high) {
@@ -31,16 +32,16 @@ void check_range(const char* op, const char* what, double low, double high) {
 std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::nearbyint(x)); }
 
 /// A random box of part `scale` of the area, and of a ratio, whose logarithm is uniform; none when it does
-/// not fit in ten attempts. The ratio is of height to width, or of width to height (`is_wide`). Source:
-/// torchvision's RandomErasing and RandomResizedCrop.
+/// not fit in ten attempts. Source: torchvision's RandomErasing and RandomResizedCrop.
+template <class Sides>
 std::optional<Box> random_box(ImageSize size, double min_scale, double max_scale, double min_ratio,
-                              double max_ratio, Random& random, bool is_wide) {
+                              double max_ratio, Random& random, Sides sides) {
   const double area = static_cast<double>(size.height) * static_cast<double>(size.width);
   for (int attempt = 0; attempt < 10; ++attempt) {
     const double part = area * random.uniform(min_scale, max_scale);
     const double ratio = std::exp(random.uniform(std::log(min_ratio), std::log(max_ratio)));
     const auto long_side = rounded(std::sqrt(part * ratio)), short_side = rounded(std::sqrt(part / ratio));
-    const std::int64_t height = is_wide ? short_side : long_side, width = is_wide ? long_side : short_side;
+    const auto [height, width] = sides(long_side, short_side);
     if (height < 1 || width < 1 || height > size.height || width > size.width) continue;
     return Box{random.integer(size.height - height + 1), random.integer(size.width - width + 1), height,
                width};
@@ -75,134 +76,114 @@ void check_batch(const char* op, const Example& batch, std::int64_t least_dims) 
 
 }  // namespace
 
-Transform Normalize(std::vector<double> mean, std::vector<double> std) {
-  return [mean = std::move(mean), std = std::move(std)](const Tensor& image) {
-    return normalize(image, mean, std);
-  };
+Tensor OneHot::operator()(const Tensor& labels) const { return one_hot(labels, num_classes_); }
+
+Tensor Resize::operator()(const Tensor& image) const {
+  return size_ ? resize(image, *size_, options_) : resize_shorter_edge(image, edge_, options_);
 }
 
-Transform ToDType(DType dtype, bool scale) {
-  return [=](const Tensor& x) { return to_dtype(x, dtype, scale); };
+Tensor RandomCrop::operator()(const Tensor& image, Random& random) const {
+  const ImageSize size = image_size("RandomCrop", image);
+  const std::int64_t rows = size.height + 2 * options_.padding - size_.height;
+  const std::int64_t columns = size.width + 2 * options_.padding - size_.width;
+  if (rows < 0 || columns < 0) {
+    throw ValueError("RandomCrop",
+                     "an image of at least " + std::to_string(size_.height) + " x " +
+                         std::to_string(size_.width) + " with its padding",
+                     std::to_string(size.height) + " x " + std::to_string(size.width),
+                     "resize it, or pad it");
+  }
+  const std::int64_t top = random.integer(rows + 1) - options_.padding;
+  return crop(image, {top, random.integer(columns + 1) - options_.padding, size_.height, size_.width});
 }
 
-Transform OneHot(std::int64_t num_classes) {
-  return [=](const Tensor& labels) { return one_hot(labels, num_classes); };
-}
-
-Transform Resize(std::int64_t edge, const ResizeOptions& options) {
-  return [=](const Tensor& image) { return resize_shorter_edge(image, edge, options); };
-}
-
-Transform Resize(ImageSize size, const ResizeOptions& options) {
-  return [=](const Tensor& image) { return resize(image, size, options); };
-}
-
-Transform CenterCrop(ImageSize size) {
-  return [=](const Tensor& image) { return center_crop(image, size); };
-}
-
-RandomTransform RandomCrop(ImageSize wanted, const RandomCropOptions& options) {
-  return [=](const Tensor& image, Random& random) {
-    const ImageSize size = image_size("RandomCrop", image);
-    const std::int64_t rows = size.height + 2 * options.padding - wanted.height;
-    const std::int64_t columns = size.width + 2 * options.padding - wanted.width;
-    if (rows < 0 || columns < 0) {
-      throw ValueError("RandomCrop",
-                       "an image of at least " + std::to_string(wanted.height) + " x " +
-                           std::to_string(wanted.width) + " with its padding",
-                       std::to_string(size.height) + " x " + std::to_string(size.width),
-                       "resize it, or pad it");
-    }
-    const std::int64_t top = random.integer(rows + 1) - options.padding;
-    return crop(image, {top, random.integer(columns + 1) - options.padding, wanted.height, wanted.width});
-  };
-}
-
-RandomTransform RandomResizedCrop(ImageSize wanted, const RandomResizedCropOptions& options) {
+RandomResizedCrop::RandomResizedCrop(ImageSize size, const RandomResizedCropOptions& options)
+    : size_(size), options_(options) {
   check_range("RandomResizedCrop", "scale", options.min_scale, options.max_scale);
   check_range("RandomResizedCrop", "ratio", options.min_ratio, options.max_ratio);
-  return [=](const Tensor& image, Random& random) {
-    const ImageSize size = image_size("RandomResizedCrop", image);
-    std::optional<Box> box = random_box(size, options.min_scale, options.max_scale, options.min_ratio,
-                                        options.max_ratio, random, true);
-    if (!box) {  // the largest in the middle with a ratio that is allowed
-      const double ratio = std::clamp(static_cast<double>(size.width) / static_cast<double>(size.height),
-                                      options.min_ratio, options.max_ratio);
-      const std::int64_t height = std::min(size.height, rounded(static_cast<double>(size.width) / ratio));
-      const std::int64_t width = std::min(size.width, rounded(static_cast<double>(size.height) * ratio));
-      box = Box{(size.height - height) / 2, (size.width - width) / 2, height, width};
-    }
-    return resize(crop(image, *box), wanted, options.resize);
-  };
 }
 
-RandomTransform RandomHorizontalFlip(double p) {
-  require_probability("RandomHorizontalFlip", p);
-  return [=](const Tensor& image, Random& random) { return random.bernoulli(p) ? hflip(image) : image; };
+Tensor RandomResizedCrop::operator()(const Tensor& image, Random& random) const {
+  const ImageSize size = image_size("RandomResizedCrop", image);
+  const auto sides = [](auto wide, auto high) { return std::pair<std::int64_t, std::int64_t>(high, wide); };
+  std::optional<Box> box = random_box(size, options_.min_scale, options_.max_scale, options_.min_ratio,
+                                      options_.max_ratio, random, sides);
+  if (!box) {  // the largest in the middle with a ratio that is allowed
+    const double ratio = std::clamp(static_cast<double>(size.width) / static_cast<double>(size.height),
+                                    options_.min_ratio, options_.max_ratio);
+    const std::int64_t height = std::min(size.height, rounded(static_cast<double>(size.width) / ratio));
+    const std::int64_t width = std::min(size.width, rounded(static_cast<double>(size.height) * ratio));
+    box = Box{(size.height - height) / 2, (size.width - width) / 2, height, width};
+  }
+  return resize(crop(image, *box), size_, options_.resize);
 }
 
-RandomTransform RandomVerticalFlip(double p) {
-  require_probability("RandomVerticalFlip", p);
-  return [=](const Tensor& image, Random& random) { return random.bernoulli(p) ? vflip(image) : image; };
+RandomHorizontalFlip::RandomHorizontalFlip(double p) : p_(checked_probability("RandomHorizontalFlip", p)) {}
+Tensor RandomHorizontalFlip::operator()(const Tensor& image, Random& random) const {
+  return random.bernoulli(p_) ? hflip(image) : image;
 }
 
-RandomTransform RandomRotation(double degrees, const RotateOptions& options) {
+RandomVerticalFlip::RandomVerticalFlip(double p) : p_(checked_probability("RandomVerticalFlip", p)) {}
+Tensor RandomVerticalFlip::operator()(const Tensor& image, Random& random) const {
+  return random.bernoulli(p_) ? vflip(image) : image;
+}
+
+RandomRotation::RandomRotation(double degrees, const RotateOptions& options)
+    : degrees_(degrees), options_(options) {
   if (!(degrees >= 0) || !std::isfinite(degrees))
     throw ValueError("RandomRotation", "degrees of at least 0", number_text(degrees), "");
-  return [=](const Tensor& image, Random& random) {
-    return rotate(image, random.uniform(-degrees, degrees), options);
-  };
+}
+Tensor RandomRotation::operator()(const Tensor& image, Random& random) const {
+  return rotate(image, random.uniform(-degrees_, degrees_), options_);
 }
 
-RandomTransform RandomErasing(const RandomErasingOptions& options) {
-  require_probability("RandomErasing", options.p);
+RandomErasing::RandomErasing(const RandomErasingOptions& options) : options_(options) {
+  static_cast<void>(checked_probability("RandomErasing", options.p));
   check_range("RandomErasing", "scale", options.min_scale, options.max_scale);
   check_range("RandomErasing", "ratio", options.min_ratio, options.max_ratio);
-  return [=](const Tensor& image, Random& random) {
-    const ImageSize size = image_size("RandomErasing", image);
-    if (!random.bernoulli(options.p)) return image;
-    const std::optional<Box> box = random_box(size, options.min_scale, options.max_scale, options.min_ratio,
-                                              options.max_ratio, random, false);
-    return box ? erase(image, *box, options.value) : image;
-  };
+}
+Tensor RandomErasing::operator()(const Tensor& image, Random& random) const {
+  const ImageSize size = image_size("RandomErasing", image);
+  if (!random.bernoulli(options_.p)) return image;
+  const auto sides = [](auto high, auto wide) { return std::pair<std::int64_t, std::int64_t>(high, wide); };
+  const std::optional<Box> box = random_box(size, options_.min_scale, options_.max_scale, options_.min_ratio,
+                                            options_.max_ratio, random, sides);
+  return box ? erase(image, *box, options_.value) : image;
 }
 
-BatchTransform MixUp(std::int64_t num_classes, double alpha) {
-  require_alpha("MixUp", alpha);
-  return [=](const Example& batch, Random& random) {
-    check_batch("MixUp", batch, 1);
-    const double part = random.beta(alpha, alpha);
-    const Tensor target = as_shares("MixUp", batch.target, num_classes);
-    if (!is_floating(batch.data.dtype()))
-      throw DTypeError("MixUp", "floating data", to_string(batch.data.dtype()),
-                       "convert it by ToDType first");
-    return Example{mixed(batch.data, part), mixed(target, part)};
-  };
+MixUp::MixUp(std::int64_t num_classes, double alpha)
+    : num_classes_(num_classes), alpha_(checked_alpha("MixUp", alpha)) {}
+Example MixUp::operator()(const Example& batch, Random& random) const {
+  check_batch("MixUp", batch, 1);
+  const double part = random.beta(alpha_, alpha_);
+  const Tensor target = as_shares("MixUp", batch.target, num_classes_);
+  if (!is_floating(batch.data.dtype()))
+    throw DTypeError("MixUp", "floating data", to_string(batch.data.dtype()), "convert it by ToDType first");
+  return {mixed(batch.data, part), mixed(target, part)};
 }
 
-BatchTransform CutMix(std::int64_t num_classes, double alpha) {
-  require_alpha("CutMix", alpha);
-  return [=](const Example& batch, Random& random) {
-    check_batch("CutMix", batch, 3);
-    const ImageSize size = image_size("CutMix", batch.data);
-    const double root = 0.5 * std::sqrt(1 - random.beta(alpha, alpha));
-    // Around a random centre; what lies outside of the image is cut off.
-    const auto span = [&](std::int64_t length) {
-      const std::int64_t centre = random.integer(length);
-      const auto half = static_cast<std::int64_t>(root * static_cast<double>(length));
-      return std::pair(std::max<std::int64_t>(centre - half, 0), std::min(centre + half, length));
-    };
-    const auto [left, right] = span(size.width);
-    const auto [top, bottom] = span(size.height);
-    Tensor data = batch.data.clone();
-    const auto box_of = [y = top, x = left, rows = bottom - top, columns = right - left](const Tensor& of) {
-      return narrow(narrow(of, -2, y, rows), -1, x, columns);
-    };
-    box_of(data).copy_(box_of(roll(batch.data, 1, 0)));
-    const double part = 1 - static_cast<double>((bottom - top) * (right - left)) /
-                                static_cast<double>(size.height * size.width);
-    return Example{data, mixed(as_shares("CutMix", batch.target, num_classes), part)};
+CutMix::CutMix(std::int64_t num_classes, double alpha)
+    : num_classes_(num_classes), alpha_(checked_alpha("CutMix", alpha)) {}
+Example CutMix::operator()(const Example& batch, Random& random) const {
+  check_batch("CutMix", batch, 3);
+  const ImageSize size = image_size("CutMix", batch.data);
+  const double root = 0.5 * std::sqrt(1 - random.beta(alpha_, alpha_));
+  // Around a random centre; what lies outside of the image is cut off.
+  const auto span = [&](std::int64_t length) {
+    const std::int64_t centre = random.integer(length);
+    const auto half = static_cast<std::int64_t>(root * static_cast<double>(length));
+    return std::pair(std::max<std::int64_t>(centre - half, 0), std::min(centre + half, length));
   };
+  const auto [left, right] = span(size.width);
+  const auto [top, bottom] = span(size.height);
+  Tensor data = batch.data.clone();
+  const auto box_of = [&, y = top, x = left, rows = bottom - top, columns = right - left](const Tensor& of) {
+    return narrow(narrow(of, -2, y, rows), -1, x, columns);
+  };
+  box_of(data).copy_(box_of(roll(batch.data, 1, 0)));
+  const double part = 1 - static_cast<double>((bottom - top) * (right - left)) /
+                              static_cast<double>(size.height * size.width);
+  return {data, mixed(as_shares("CutMix", batch.target, num_classes_), part)};
 }
 
 }  // namespace mezzo::data

@@ -127,7 +127,7 @@ TEST(Transforms, NormalizeAndConvert) {
 
 TEST(Transforms, RandomCropTakesEachPlace) {
   const Tensor image = (arange(16) + 1).reshape({1, 4, 4});
-  const RandomTransform crop_2 = RandomCrop(2), padded = RandomCrop(4, {.padding = 1});
+  const RandomCrop crop_2(2), padded(4, {.padding = 1});
   std::set<std::int64_t> corners, padded_corners;
   for (std::uint64_t i = 0; i < 300; ++i) {
     Random random(1, 0, i);
