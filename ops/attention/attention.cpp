@@ -192,7 +192,6 @@ constexpr Op<AttentionBackwardAttrs> backward_op{
     .saves = {tensor_set(0, 1, 2, 3, 4, 5), 0},
     .reference = backward_reference,
 };
-const Registered backward_registered{backward_op};
 
 // --- the op. Inputs: query, key, value, mask, seed
 
@@ -258,7 +257,8 @@ constexpr Op<AttentionForwardAttrs> attention_op{
     .vjp = vjp,
     .reference = reference,
 };
-const Registered attention_registered{attention_op};
+
+const Registered attention_registered{backward_op, attention_op};
 
 }  // namespace
 

@@ -92,7 +92,6 @@ constexpr Op<DimIndexAttrs> gather_op{
     .vjp = gather_vjp,
     .saves = save_inputs(1),
 };
-const Registered gather_registered{gather_op};
 
 // --- index_select, index_add: one index for a whole position of the dim
 
@@ -140,7 +139,6 @@ constexpr Op<DimIndexAttrs> index_select_op{
     .vjp = index_select_vjp,
     .saves = save_inputs(1),
 };
-const Registered index_select_registered{index_select_op};
 
 struct IndexAddAttrs {
   std::int64_t dim = 0;
@@ -192,7 +190,8 @@ constexpr Op<IndexAddAttrs> index_add_op{
     .vjp = index_add_vjp,
     .saves = save_inputs(1),
 };
-const Registered index_add_registered{index_add_op};
+
+const Registered along_dim_registered{gather_op, index_select_op, index_add_op};
 
 }  // namespace
 

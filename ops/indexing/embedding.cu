@@ -94,7 +94,6 @@ constexpr Op<EmbeddingAttrs> embedding_op{
     .vjp = embedding_vjp,
     .saves = save_inputs(0),
 };
-const Registered embedding_registered{embedding_op};
 
 // --- embedding_backward
 
@@ -161,7 +160,6 @@ constexpr Op<EmbeddingBackwardAttrs> embedding_backward_op{
     .vjp = embedding_backward_vjp,
     .saves = save_inputs(1),
 };
-const Registered embedding_backward_registered{embedding_backward_op};
 
 // --- one_hot
 
@@ -202,7 +200,8 @@ constexpr Op<OneHotAttrs> one_hot_op{
     .vjp = NotDifferentiable{"the result is an integer"},
     .saves = kSaveNothing,
 };
-const Registered one_hot_registered{one_hot_op};
+
+const Registered embedding_registered{embedding_op, embedding_backward_op, one_hot_op};
 
 }  // namespace
 

@@ -197,7 +197,6 @@ constexpr Op<NoAttrs> index_op{
     .vjp = index_vjp,
     .saves = kSaveIndices,
 };
-const Registered index_registered{index_op};
 
 // --- index_put
 
@@ -256,7 +255,8 @@ constexpr Op<IndexPutAttrs> index_put_op{
     .vjp = index_put_vjp,
     .saves = kSaveIndices,
 };
-const Registered index_put_registered{index_put_op};
+
+const Registered index_registered{index_op, index_put_op};
 
 }  // namespace
 

@@ -93,7 +93,6 @@ constexpr Op<DimIndexAttrs> scatter_op{
     .vjp = scatter_vjp<false>,
     .saves = save_inputs(1),
 };
-const Registered scatter_registered{scatter_op};
 constexpr Op<DimIndexAttrs> scatter_add_op{
     .info = {.name = "scatter_add", .category = Category::promote},
     .samples = scatter_add_samples,
@@ -101,7 +100,6 @@ constexpr Op<DimIndexAttrs> scatter_add_op{
     .vjp = scatter_vjp<true>,
     .saves = save_inputs(1),
 };
-const Registered scatter_add_registered{scatter_add_op};
 
 // --- scatter_reduce
 
@@ -260,7 +258,6 @@ constexpr Op<ScatterReduceAttrs> scatter_reduce_op{
     .forward = scatter_reduce_forward,
     .vjp = scatter_reduce_vjp,
 };
-const Registered scatter_reduce_registered{scatter_reduce_op};
 
 ScatterReduction reduction_of(ScatterMode mode) {
   return mode == ScatterMode::add ? ScatterReduction::sum : ScatterReduction::prod;
@@ -271,6 +268,8 @@ Tensor everywhere(const Tensor& x, const Tensor& index, Scalar value) {
   require_defined("scatter", index);
   return expand(full({}, value, {.dtype = x.dtype(), .device = x.device()}), index.shape());
 }
+
+const Registered scatter_registered{scatter_op, scatter_add_op, scatter_reduce_op};
 
 }  // namespace
 

@@ -39,7 +39,6 @@ std::vector<Sample<NoAttrs>> masked_select_samples() {
 }
 constexpr Op<NoAttrs> masked_select_op =
     plain_composition<NoAttrs>("masked_select", masked_select_samples, masked_select_forward);
-const Registered masked_select_registered{masked_select_op};
 
 // --- index_copy
 
@@ -72,7 +71,6 @@ std::vector<Sample<IndexCopyAttrs>> index_copy_samples() {
 }
 constexpr Op<IndexCopyAttrs> index_copy_op =
     plain_composition<IndexCopyAttrs>("index_copy", index_copy_samples, index_copy_forward);
-const Registered index_copy_registered{index_copy_op};
 
 // --- diff
 
@@ -104,7 +102,6 @@ std::vector<Sample<DiffAttrs>> diff_samples() {
           {{op_samples::real({3})}, {1, 0}}};
 }
 constexpr Op<DiffAttrs> diff_op = plain_composition<DiffAttrs>("diff", diff_samples, diff_forward);
-const Registered diff_registered{diff_op};
 
 // --- glu and vecdot
 
@@ -128,7 +125,6 @@ std::vector<Sample<AlongDimAttrs>> glu_samples() {
   return {{{op_samples::real({3, 4})}, {}}, {{op_samples::real({2, 3})}, {0}}};
 }
 constexpr Op<AlongDimAttrs> glu_op = plain_composition<AlongDimAttrs>("glu", glu_samples, glu_forward);
-const Registered glu_registered{glu_op};
 
 Outputs vecdot_forward(const ForwardArgs<AlongDimAttrs>& args) {
   require_defined("vecdot", args.in(1));
@@ -143,12 +139,13 @@ std::vector<Sample<AlongDimAttrs>> vecdot_samples() {
 }
 constexpr Op<AlongDimAttrs> vecdot_op =
     plain_composition<AlongDimAttrs>("vecdot", vecdot_samples, vecdot_forward);
-const Registered vecdot_registered{vecdot_op};
 
 void require_sizes(std::string_view op, std::int64_t row, std::int64_t col) {
   if (row >= 0 && col >= 0) return;
   throw ValueError(op, "sizes of at least 0", std::to_string(std::min(row, col)), "count rows and columns");
 }
+
+const Registered selection_registered{masked_select_op, index_copy_op, diff_op, glu_op, vecdot_op};
 
 }  // namespace
 

@@ -56,7 +56,6 @@ constexpr Op<SortAttrs> sort_op{
     .vjp = order_vjp<SortAttrs>,
     .saves = save_outputs(1),
 };
-const Registered sort_registered{sort_op};
 
 struct TopkAttrs {
   std::int64_t k = 1, dim = -1;
@@ -91,9 +90,10 @@ constexpr Op<TopkAttrs> topk_op{
     .vjp = order_vjp<TopkAttrs>,
     .saves = save_outputs(1),
 };
-const Registered topk_registered{topk_op};
 
 ValuesIndices pair(Outputs outputs) { return {std::move(outputs[0]), std::move(outputs[1])}; }
+
+const Registered sorting_registered{sort_op, topk_op};
 
 }  // namespace
 

@@ -100,7 +100,6 @@ constexpr Op<ProductAttrs> matmul_op{
     .saves = save_factors(0, 1),
     .float8 = &kProductFloat8,
 };
-const Registered matmul_registered{matmul_op};
 
 // --- mm, bmm
 
@@ -139,7 +138,6 @@ constexpr Op<ProductAttrs> mm_op{
     .saves = save_factors(0, 1),
     .float8 = &kProductFloat8,
 };
-const Registered mm_registered{mm_op};
 
 std::vector<Sample<ProductAttrs>> bmm_samples() {
   using op_samples::real;
@@ -154,7 +152,6 @@ constexpr Op<ProductAttrs> bmm_op{
     .vjp = same_rank_vjp,
     .saves = save_factors(0, 1),
 };
-const Registered bmm_registered{bmm_op};
 
 // --- mv
 
@@ -184,7 +181,6 @@ constexpr Op<NoAttrs> mv_op{
     .vjp = mv_vjp,
     .saves = save_factors(0, 1),
 };
-const Registered mv_registered{mv_op};
 
 // --- dot and vdot, which differ for complex numbers only
 
@@ -220,8 +216,6 @@ constexpr Op<NoAttrs> kDotOp{
     .vjp = dot_vjp,
     .saves = save_factors(0, 1),
 };
-const Registered dot_registered{kDotOp<false>};
-const Registered vdot_registered{kDotOp<true>};
 
 // --- outer
 
@@ -250,7 +244,6 @@ constexpr Op<NoAttrs> outer_op{
     .vjp = outer_vjp,
     .saves = save_factors(0, 1),
 };
-const Registered outer_registered{outer_op};
 
 /// Throws unless the product of a and b, as mm takes them, can be written to `out`.
 void require_target(const Tensor& out, const Tensor& a, const Tensor& b) {
@@ -283,6 +276,8 @@ void require_target(const Tensor& out, const Tensor& a, const Tensor& b) {
     throw ShapeError(op, "a dense out", "strides " + to_string(out.strides()), "make it with empty(shape)");
   }
 }
+
+const Registered matmul_registered{matmul_op, mm_op, bmm_op, mv_op, kDotOp<false>, kDotOp<true>, outer_op};
 
 }  // namespace
 

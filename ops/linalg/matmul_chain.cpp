@@ -111,8 +111,8 @@ constexpr Op<NoAttrs> kChainOp{
     .saves = Saves{~0U, 0},
     .reference = chain_reference<vectors>,
 };
-const Registered chain_matmul_registered{kChainOp<false>};
-const Registered multi_dot_registered{kChainOp<true>};
+
+const Registered matmul_chain_registered{kChainOp<false>, kChainOp<true>};
 
 }  // namespace
 

@@ -93,7 +93,6 @@ constexpr Op<TensordotAttrs> tensordot_op{
     .vjp = tensordot_vjp,
     .saves = save_factors(0, 1),
 };
-const Registered tensordot_registered{tensordot_op};
 
 // --- bilinear
 
@@ -154,7 +153,6 @@ constexpr Op<NoAttrs> bilinear_op{
     .saves = Saves{~0U, 0},
     .reference = bilinear_forward,
 };
-const Registered bilinear_registered{bilinear_op};
 
 // --- cross
 
@@ -230,7 +228,8 @@ constexpr Op<CrossAttrs> cross_op{
     .vjp = cross_vjp,
     .saves = save_factors(0, 1),
 };
-const Registered cross_registered{cross_op};
+
+const Registered tensor_product_registered{tensordot_op, bilinear_op, cross_op};
 
 }  // namespace
 

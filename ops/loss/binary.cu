@@ -142,7 +142,6 @@ std::vector<Sample<LossBackwardAttrs>> bce_backward_samples() {
 }
 constexpr Op<LossBackwardAttrs> bce_backward_op = gradient_op<LossBackwardAttrs>(
     kBackwardName, bce_backward_samples, bce_backward_forward, bce_backward_reference, tensor_set(3));
-const Registered bce_backward_registered{bce_backward_op};
 
 Gradients bce_vjp(const VjpArgs<LossAttrs>& args) {
   // Targets and weights seldom need a gradient: theirs comes from the composition.
@@ -174,7 +173,6 @@ constexpr Op<LossAttrs> bce_op{
     .saves = {~0U, 0},
     .reference = bce_reference,
 };
-const Registered bce_registered{bce_op};
 
 // --- of logits. Inputs: x, target, weight, pos_weight
 
@@ -235,7 +233,6 @@ std::vector<Sample<LossBackwardAttrs>> logits_backward_samples() {
 constexpr Op<LossBackwardAttrs> logits_backward_op =
     gradient_op<LossBackwardAttrs>(kLogitsBackwardName, logits_backward_samples, logits_backward_forward,
                                    logits_backward_reference, tensor_set(3, 4));
-const Registered logits_backward_registered{logits_backward_op};
 
 Gradients logits_vjp(const VjpArgs<LossAttrs>& args) {
   Gradients gradients(4);
@@ -267,7 +264,8 @@ constexpr Op<LossAttrs> logits_op{
     .saves = {~0U, 0},
     .reference = logits_reference,
 };
-const Registered logits_registered{logits_op};
+
+const Registered binary_losses_registered{bce_backward_op, bce_op, logits_backward_op, logits_op};
 
 }  // namespace
 

@@ -102,7 +102,6 @@ std::vector<Sample<NllBackwardAttrs>> nll_backward_samples() {
 }
 constexpr Op<NllBackwardAttrs> nll_backward_op = gradient_op<NllBackwardAttrs>(
     kNllBackward, nll_backward_samples, nll_backward_forward, nll_backward_reference, tensor_set(2));
-const Registered nll_backward_registered{nll_backward_op};
 
 Gradients nll_vjp(const VjpArgs<NllLossAttrs>& args) {
   Gradients gradients(3);
@@ -131,7 +130,6 @@ constexpr Op<NllLossAttrs> nll_op{
     .saves = {~0U, 0},
     .reference = nll_reference,
 };
-const Registered nll_registered{nll_op};
 
 // --- cross_entropy. Inputs: x, target, weight
 
@@ -274,7 +272,6 @@ std::vector<Sample<CrossEntropyBackwardAttrs>> cross_backward_samples() {
 }
 constexpr Op<CrossEntropyBackwardAttrs> cross_backward_op = gradient_op<CrossEntropyBackwardAttrs>(
     kCrossBackward, cross_backward_samples, cross_backward_forward, cross_backward_reference, tensor_set(3));
-const Registered cross_backward_registered{cross_backward_op};
 
 Gradients cross_vjp(const VjpArgs<CrossEntropyAttrs>& args) {
   // Probabilities and weights seldom need a gradient: theirs comes from the composition.
@@ -311,7 +308,8 @@ constexpr Op<CrossEntropyAttrs> cross_op{
     .saves = {~0U, 0},
     .reference = cross_reference,
 };
-const Registered cross_registered{cross_op};
+
+const Registered classification_registered{nll_backward_op, nll_op, cross_backward_op, cross_op};
 
 }  // namespace
 

@@ -139,11 +139,9 @@ constexpr Op<MarginAttrs> ranking_op{
     .reference = ranking_reference,
 };
 
-const Registered soft_margin_registered{kElementwiseLoss<SoftMargin>};
-const Registered soft_margin_backward_registered{kElementwiseLossBackward<SoftMargin>};
-const Registered hinge_registered{kElementwiseLoss<HingeEmbedding>};
-const Registered hinge_backward_registered{kElementwiseLossBackward<HingeEmbedding>};
-const Registered ranking_registered{ranking_op};
+const Registered margin_registered{kElementwiseLoss<SoftMargin>, kElementwiseLossBackward<SoftMargin>,
+                                   kElementwiseLoss<HingeEmbedding>, kElementwiseLossBackward<HingeEmbedding>,
+                                   ranking_op};
 
 }  // namespace
 

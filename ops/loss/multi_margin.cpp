@@ -80,7 +80,6 @@ constexpr Op<MultiMarginLossAttrs> multi_margin_op{
     .saves = {~0U, 0},
     .reference = multi_margin_composition,
 };
-const Registered multi_margin_registered{multi_margin_op};
 
 // --- multilabel_margin_loss. Inputs: x, target
 
@@ -132,7 +131,8 @@ constexpr Op<LossAttrs> multilabel_op{
     .saves = {~0U, 0},
     .reference = multilabel_composition,
 };
-const Registered multilabel_registered{multilabel_op};
+
+const Registered multi_margin_registered{multi_margin_op, multilabel_op};
 
 }  // namespace
 

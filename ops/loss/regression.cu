@@ -138,10 +138,8 @@ constexpr Op<LossAttrs> kForwardOp = [] {
   };
 }();
 
-const Registered mse_loss_registered{kForwardOp<Distance::squared>};
-const Registered mse_loss_backward_registered{kBackwardOp<Distance::squared>};
-const Registered l1_loss_registered{kForwardOp<Distance::absolute>};
-const Registered l1_loss_backward_registered{kBackwardOp<Distance::absolute>};
+const Registered regression_registered{kForwardOp<Distance::squared>, kBackwardOp<Distance::squared>,
+                                       kForwardOp<Distance::absolute>, kBackwardOp<Distance::absolute>};
 
 }  // namespace
 

@@ -205,7 +205,6 @@ std::vector<Sample<BatchNormBackwardAttrs>> backward_samples() {
 }
 constexpr Op<BatchNormBackwardAttrs> backward_op = gradient_op<BatchNormBackwardAttrs>(
     kBackward, backward_samples, backward_forward, backward_reference, tensor_set(2, 3, 4));
-const Registered backward_registered{backward_op};
 
 // --- gradients
 
@@ -254,8 +253,6 @@ constexpr Op<A> kForwardOp{
     .saves = {~0U, 0},
     .reference = reference<A>,
 };
-const Registered batch_registered{kForwardOp<BatchNormAttrs>};
-const Registered instance_registered{kForwardOp<InstanceNormAttrs>};
 
 /// Calls the op and writes the running statistics back.
 template <class A>
@@ -269,6 +266,9 @@ Tensor normalize_channels(const Tensor& x, const Tensor& running_mean, const Ten
   }
   return outputs[0];
 }
+
+const Registered batch_norm_registered{backward_op, kForwardOp<BatchNormAttrs>,
+                                       kForwardOp<InstanceNormAttrs>};
 
 }  // namespace
 

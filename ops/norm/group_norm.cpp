@@ -80,7 +80,6 @@ std::vector<Sample<GroupNormBackwardAttrs>> backward_samples() {
 }
 constexpr Op<GroupNormBackwardAttrs> backward_op = gradient_op<GroupNormBackwardAttrs>(
     kBackward, backward_samples, backward_forward, backward_reference, tensor_set(2));
-const Registered backward_registered{backward_op};
 
 Gradients vjp(const VjpArgs<GroupNormAttrs>& args) {
   const GroupNormBackwardAttrs attrs{needed_gradients(args, 1, 2), args.attrs.num_groups, args.attrs.eps};
@@ -105,7 +104,8 @@ constexpr Op<GroupNormAttrs> group_op{
     .saves = save_inputs(0, 1),
     .reference = reference,
 };
-const Registered group_registered{group_op};
+
+const Registered group_norm_registered{backward_op, group_op};
 
 }  // namespace
 

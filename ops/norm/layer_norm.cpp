@@ -250,10 +250,8 @@ constexpr Op<RmsNormAttrs> rms_op{
     .reference = reference<RowNorm::rms>,
 };
 
-const Registered layer_registered{layer_op};
-const Registered rms_registered{rms_op};
-const Registered layer_backward_registered{kBackwardOp<RowNorm::layer>};
-const Registered rms_backward_registered{kBackwardOp<RowNorm::rms>};
+const Registered layer_norm_registered{layer_op, rms_op, kBackwardOp<RowNorm::layer>,
+                                       kBackwardOp<RowNorm::rms>};
 
 }  // namespace
 

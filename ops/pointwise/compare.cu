@@ -114,8 +114,6 @@ Outputs ge_forward(const Args& args) { return compare<LeFn>("ge", args.in(1), ar
 constexpr Op<NoAttrs> eq_op = two_op("eq", eq_forward), ne_op = two_op("ne", ne_forward);
 constexpr Op<NoAttrs> lt_op = two_op("lt", lt_forward), le_op = two_op("le", le_forward);
 constexpr Op<NoAttrs> gt_op = two_op("gt", gt_forward), ge_op = two_op("ge", ge_forward);
-const Registered compare_registered[]{Registered{eq_op}, Registered{ne_op}, Registered{lt_op},
-                                      Registered{le_op}, Registered{gt_op}, Registered{ge_op}};
 
 Outputs eq_scalar_forward(const NumberArgs& args) {
   return compare_number<WithRight<EqFn>>(args.in(0), args.attrs.s);
@@ -142,9 +140,6 @@ constexpr Op<NumberAttrs> lt_scalar_op = number_op("lt_scalar", lt_scalar_forwar
 constexpr Op<NumberAttrs> le_scalar_op = number_op("le_scalar", le_scalar_forward);
 constexpr Op<NumberAttrs> gt_scalar_op = number_op("gt_scalar", gt_scalar_forward);
 constexpr Op<NumberAttrs> ge_scalar_op = number_op("ge_scalar", ge_scalar_forward);
-const Registered compare_scalar_registered[]{Registered{eq_scalar_op}, Registered{ne_scalar_op},
-                                             Registered{lt_scalar_op}, Registered{le_scalar_op},
-                                             Registered{gt_scalar_op}, Registered{ge_scalar_op}};
 
 // --- logic
 
@@ -173,8 +168,6 @@ constexpr Op<NoAttrs> logical_or_op = elementwise_op("logical_or", Category::pas
                                                      logical_or_forward, kBoolResult, kSaveNothing);
 constexpr Op<NoAttrs> logical_not_op = elementwise_op("logical_not", Category::passthrough, one_mask_sample,
                                                       logical_not_forward, kBoolResult, kSaveNothing);
-const Registered logic_registered[]{Registered{logical_and_op}, Registered{logical_or_op},
-                                    Registered{logical_not_op}};
 
 // --- where
 
@@ -197,12 +190,16 @@ std::vector<Sample<NoAttrs>> where_samples() {
 }
 constexpr Op<NoAttrs> where_op =
     elementwise_op("where", Category::passthrough, where_samples, where_forward, where_vjp, save_inputs(0));
-const Registered where_registered{where_op};
 
 /// A 0-dim tensor of the dtype that the number and `other` have in common.
 Tensor beside(const Tensor& other, const Scalar& s) {
   return full({}, s, {.dtype = result_with(other, s), .device = other.device()});
 }
+
+const Registered compare_registered{eq_op,          ne_op,         lt_op,          le_op,
+                                    gt_op,          ge_op,         eq_scalar_op,   ne_scalar_op,
+                                    lt_scalar_op,   le_scalar_op,  gt_scalar_op,   ge_scalar_op,
+                                    logical_and_op, logical_or_op, logical_not_op, where_op};
 
 }  // namespace
 

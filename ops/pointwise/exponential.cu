@@ -88,22 +88,18 @@ Samples erfinv_samples() {
 Gradients exp_vjp(const Vjps& args) { return {mul(args.grad(), args.out())}; }
 constexpr Op<NoAttrs> exp_op =
     elementwise_op("exp", Category::fp32, any_samples, real_unary<ExpFn>, exp_vjp, save_outputs(0));
-const Registered exp_registered{exp_op};
 
 Gradients log_vjp(const Vjps& args) { return {div(args.grad(), args.in(0))}; }
 constexpr Op<NoAttrs> log_op =
     elementwise_op("log", Category::fp32, logarithm_samples, real_unary<LogFn>, log_vjp, save_inputs(0));
-const Registered log_registered{log_op};
 
 Gradients expm1_vjp(const Vjps& args) { return {mul(args.grad(), add(widened(args.out()), 1))}; }
 constexpr Op<NoAttrs> expm1_op =
     elementwise_op("expm1", Category::fp32, any_samples, real_unary<Expm1Fn>, expm1_vjp, save_outputs(0));
-const Registered expm1_registered{expm1_op};
 
 Gradients log1p_vjp(const Vjps& args) { return {div(args.grad(), add(widened(args.in(0)), 1))}; }
 constexpr Op<NoAttrs> log1p_op = elementwise_op("log1p", Category::fp32, above_minus_one_samples,
                                                 real_unary<Log1pFn>, log1p_vjp, save_inputs(0));
-const Registered log1p_registered{log1p_op};
 
 /// Gradient of log(x) / log(base).
 Gradients log_gradient(const Vjps& args, double log_base) {
@@ -112,12 +108,10 @@ Gradients log_gradient(const Vjps& args, double log_base) {
 Gradients log2_vjp(const Vjps& args) { return log_gradient(args, 0.69314718055994530942); }
 constexpr Op<NoAttrs> log2_op =
     elementwise_op("log2", Category::fp32, logarithm_samples, real_unary<Log2Fn>, log2_vjp, save_inputs(0));
-const Registered log2_registered{log2_op};
 
 Gradients log10_vjp(const Vjps& args) { return log_gradient(args, 2.30258509299404568402); }
 constexpr Op<NoAttrs> log10_op = elementwise_op("log10", Category::fp32, logarithm_samples,
                                                 real_unary<Log10Fn>, log10_vjp, save_inputs(0));
-const Registered log10_registered{log10_op};
 
 Outputs logaddexp_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor &a = args.in(0), &b = args.in(1);
@@ -135,7 +129,6 @@ Samples logaddexp_samples() {
 }
 constexpr Op<NoAttrs> logaddexp_op = elementwise_op("logaddexp", Category::passthrough, logaddexp_samples,
                                                     logaddexp_forward, logaddexp_vjp, save_inputs(0, 1));
-const Registered logaddexp_registered{logaddexp_op};
 
 constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
 
@@ -145,7 +138,6 @@ Gradients erf_vjp(const Vjps& args) {
 }
 constexpr Op<NoAttrs> erf_op =
     elementwise_op("erf", Category::passthrough, any_samples, real_unary<ErfFn>, erf_vjp, save_inputs(0));
-const Registered erf_registered{erf_op};
 
 Gradients erfinv_vjp(const Vjps& args) {
   const Tensor slope = exp(square(widened(args.out())));
@@ -153,7 +145,9 @@ Gradients erfinv_vjp(const Vjps& args) {
 }
 constexpr Op<NoAttrs> erfinv_op = elementwise_op("erfinv", Category::fp32, erfinv_samples,
                                                  real_unary<ErfinvFn>, erfinv_vjp, save_outputs(0));
-const Registered erfinv_registered{erfinv_op};
+
+const Registered exponential_registered{exp_op,   log_op,       expm1_op, log1p_op, log2_op,
+                                        log10_op, logaddexp_op, erf_op,   erfinv_op};
 
 }  // namespace
 

@@ -39,7 +39,6 @@ constexpr Op<NoAttrs> copy_op{
     .vjp = copy_vjp,
     .saves = kSaveNothing,
 };
-const Registered copy_registered{copy_op};
 
 struct FillAttrs {
   Scalar value = 0;
@@ -68,7 +67,6 @@ Gradients fill_vjp(const VjpArgs<FillAttrs>& args) {
 std::vector<Sample<FillAttrs>> fill_samples() { return {{{op_samples::real({3, 4})}, {1}}}; }
 constexpr Op<FillAttrs> fill_op = elementwise_op<FillAttrs>("fill", Category::passthrough, fill_samples,
                                                             fill_forward, fill_vjp, kSaveNothing);
-const Registered fill_registered{fill_op};
 
 // --- checks
 
@@ -218,6 +216,8 @@ void require_number(const Tensor& x) {
   if (x.defined() && x.dtype() == DType::boolean)
     throw DTypeError("sub_", "a tensor of numbers", "bool", "use logical_and and logical_not");
 }
+
+const Registered inplace_registered{copy_op, fill_op};
 
 }  // namespace
 

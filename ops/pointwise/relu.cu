@@ -23,7 +23,6 @@ Outputs relu_forward(const ForwardArgs<NoAttrs>& args) {
 Gradients relu_vjp(const VjpArgs<NoAttrs>& args) { return {relu_backward(args.grad(), args.out())}; }
 constexpr Op<NoAttrs> relu_op =
     elementwise_op("relu", Category::passthrough, relu_samples, relu_forward, relu_vjp, save_outputs(0));
-const Registered relu_registered{relu_op};
 
 /// Whether relu's gradient passes there; a NaN result lets it.
 struct ReluPassesFn {
@@ -63,7 +62,8 @@ std::vector<Sample<NoAttrs>> relu_backward_samples() {
 constexpr Op<NoAttrs> relu_backward_op =
     elementwise_op("relu_backward", Category::passthrough, relu_backward_samples, relu_backward_forward,
                    relu_backward_vjp, save_inputs(1));
-const Registered relu_backward_registered{relu_backward_op};
+
+const Registered relu_registered{relu_op, relu_backward_op};
 
 }  // namespace
 

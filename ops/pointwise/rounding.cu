@@ -131,7 +131,6 @@ constexpr Op<NoAttrs> step_op(std::string_view name, Op<NoAttrs>::Forward forwar
 }
 constexpr Op<NoAttrs> ceil_op = step_op("ceil", ceil_forward), floor_op = step_op("floor", floor_forward);
 constexpr Op<NoAttrs> trunc_op = step_op("trunc", trunc_forward);
-const Registered step_registered[]{Registered{ceil_op}, Registered{floor_op}, Registered{trunc_op}};
 
 struct RoundAttrs {
   std::int64_t decimals = 0;
@@ -153,7 +152,6 @@ std::vector<Sample<RoundAttrs>> round_samples() {
 }
 constexpr Op<RoundAttrs> round_op = elementwise_op<RoundAttrs>(
     "round", Category::passthrough, round_samples, round_forward, zero_vjp<RoundAttrs>, kSaveNothing);
-const Registered round_registered{round_op};
 
 // --- remainder and fmod
 
@@ -186,8 +184,6 @@ Samples rest_samples() {
 template <RoundingMode kRounds>
 constexpr Op<NoAttrs> kRestOp = elementwise_op(kRestName<kRounds>, Category::passthrough, rest_samples,
                                                rest_forward<kRounds>, rest_vjp<kRounds>, save_inputs(0, 1));
-const Registered remainder_registered{kRestOp<RoundingMode::floor>};
-const Registered fmod_registered{kRestOp<RoundingMode::trunc>};
 
 template <RoundingMode kRounds>
 Outputs rest_of_number_forward(const ForwardArgs<NumberAttrs>& args) {
@@ -205,8 +201,6 @@ constexpr Op<NumberAttrs> kRestOfNumberOp = elementwise_op<NumberAttrs>(kRestOfN
                                                                         rest_of_number_samples,
                                                                         rest_of_number_forward<kRounds>,
                                                                         rest_of_number_vjp, kSaveNothing);
-const Registered remainder_scalar_registered{kRestOfNumberOp<RoundingMode::floor>};
-const Registered fmod_scalar_registered{kRestOfNumberOp<RoundingMode::trunc>};
 
 // --- isnan, isinf, isfinite
 
@@ -222,7 +216,6 @@ constexpr Op<NoAttrs> test_op(std::string_view name) {
 }
 constexpr Op<NoAttrs> isnan_op = test_op<IsNanFn>("isnan"), isinf_op = test_op<IsInfFn>("isinf");
 constexpr Op<NoAttrs> isfinite_op = test_op<IsFiniteFn>("isfinite");
-const Registered test_registered[]{Registered{isnan_op}, Registered{isinf_op}, Registered{isfinite_op}};
 
 /// op(x). Float8 is widened, which is exact and keeps what is not finite.
 Tensor bind_test(const Op<NoAttrs>& op, const Tensor& x) {
@@ -272,7 +265,19 @@ std::vector<Sample<NanToNumAttrs>> nan_to_num_samples() {
 constexpr Op<NanToNumAttrs> nan_to_num_op =
     elementwise_op<NanToNumAttrs>("nan_to_num", Category::passthrough, nan_to_num_samples, nan_to_num_forward,
                                   nan_to_num_vjp, save_inputs(0));
-const Registered nan_to_num_registered{nan_to_num_op};
+
+const Registered rounding_registered{ceil_op,
+                                     floor_op,
+                                     trunc_op,
+                                     round_op,
+                                     kRestOp<RoundingMode::floor>,
+                                     kRestOp<RoundingMode::trunc>,
+                                     kRestOfNumberOp<RoundingMode::floor>,
+                                     kRestOfNumberOp<RoundingMode::trunc>,
+                                     isnan_op,
+                                     isinf_op,
+                                     isfinite_op,
+                                     nan_to_num_op};
 
 }  // namespace
 

@@ -33,7 +33,6 @@ Outputs add_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
 Gradients add_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {args.grad()}; }
 constexpr Op<NumberAttrs> add_scalar_op = elementwise_op<NumberAttrs>(
     "add_scalar", Category::passthrough, number_samples, add_scalar_forward, add_scalar_vjp, kSaveNothing);
-const Registered add_scalar_registered{add_scalar_op};
 
 Outputs rsub_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
   refuse_bool("rsub_scalar", args.in(0), "use logical_not or to(DType::f32)");
@@ -42,7 +41,6 @@ Outputs rsub_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
 Gradients rsub_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {neg(args.grad())}; }
 constexpr Op<NumberAttrs> rsub_scalar_op = elementwise_op<NumberAttrs>(
     "rsub_scalar", Category::passthrough, number_samples, rsub_scalar_forward, rsub_scalar_vjp, kSaveNothing);
-const Registered rsub_scalar_registered{rsub_scalar_op};
 
 // --- x * s
 
@@ -52,7 +50,6 @@ Outputs mul_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
 Gradients mul_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {mul(args.grad(), args.attrs.s)}; }
 constexpr Op<NumberAttrs> mul_scalar_op = elementwise_op<NumberAttrs>(
     "mul_scalar", Category::passthrough, number_samples, mul_scalar_forward, mul_scalar_vjp, kSaveNothing);
-const Registered mul_scalar_registered{mul_scalar_op};
 
 // --- x / s, s / x
 
@@ -86,7 +83,6 @@ std::vector<Sample<DivScalarAttrs>> div_scalar_samples() {
 constexpr Op<DivScalarAttrs> div_scalar_op =
     elementwise_op<DivScalarAttrs>("div_scalar", Category::passthrough, div_scalar_samples,
                                    div_scalar_forward, div_scalar_vjp, kSaveNothing);
-const Registered div_scalar_registered{div_scalar_op};
 
 Outputs rdiv_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
   const DType result = args.run_dtype.value_or(real_result(result_with(args.in(0), args.attrs.s)));
@@ -102,7 +98,9 @@ std::vector<Sample<NumberAttrs>> rdiv_scalar_samples() {
 }
 constexpr Op<NumberAttrs> rdiv_scalar_op = elementwise_op<NumberAttrs>(
     "rdiv_scalar", Category::fp32, rdiv_scalar_samples, rdiv_scalar_forward, rdiv_scalar_vjp, save_inputs(0));
-const Registered rdiv_scalar_registered{rdiv_scalar_op};
+
+const Registered scalar_registered{add_scalar_op, rsub_scalar_op, mul_scalar_op, div_scalar_op,
+                                   rdiv_scalar_op};
 
 }  // namespace
 

@@ -96,7 +96,6 @@ constexpr Op<RecurrenceAttrs> recurrence_op{
     .forward = recurrence_forward,
     .vjp = recurrence_vjp,
 };
-const Registered recurrence_registered{recurrence_op};
 
 // --- cumsum, cumprod
 
@@ -155,14 +154,12 @@ constexpr Op<CumulativeAttrs> cumsum_op{
     .vjp = cumsum_vjp,
     .saves = kSaveNothing,
 };
-const Registered cumsum_registered{cumsum_op};
 constexpr Op<CumulativeAttrs> cumprod_op{
     .info = {.name = "cumprod", .category = Category::fp32, .reads_16bit = true},
     .samples = cumulative_samples,
     .forward = cumprod_forward,
     .vjp = cumprod_vjp,
 };
-const Registered cumprod_registered{cumprod_op};
 
 // --- logcumsumexp
 
@@ -208,7 +205,6 @@ constexpr Op<LogSumAttrs> logcumsumexp_op{
     .vjp = logcumsumexp_vjp,
     .saves = {1U, 1U},
 };
-const Registered logcumsumexp_registered{logcumsumexp_op};
 
 // --- prod
 
@@ -260,7 +256,8 @@ constexpr Op<ProdAttrs> prod_op{
     .vjp = prod_vjp,
     .saves = save_inputs(0),
 };
-const Registered prod_registered{prod_op};
+
+const Registered cumulative_registered{recurrence_op, cumsum_op, cumprod_op, logcumsumexp_op, prod_op};
 
 }  // namespace
 

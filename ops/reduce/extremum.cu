@@ -50,7 +50,6 @@ constexpr Op<DimAttrs> amax_op{
     .vjp = dims_vjp,
     .saves = kSaveBoth,
 };
-const Registered amax_registered{amax_op};
 
 constexpr Op<DimAttrs> amin_op{
     .info = {.name = "amin", .category = Category::passthrough},
@@ -59,7 +58,6 @@ constexpr Op<DimAttrs> amin_op{
     .vjp = dims_vjp,
     .saves = kSaveBoth,
 };
-const Registered amin_registered{amin_op};
 
 Outputs max_all_forward(const ForwardArgs<NoAttrs>& args) { return extremum<false>("max", args.in(0), {}); }
 Outputs min_all_forward(const ForwardArgs<NoAttrs>& args) { return extremum<true>("min", args.in(0), {}); }
@@ -79,7 +77,6 @@ constexpr Op<NoAttrs> max_all_op{
     .vjp = all_vjp,
     .saves = kSaveBoth,
 };
-const Registered max_all_registered{max_all_op};
 
 constexpr Op<NoAttrs> min_all_op{
     .info = {.name = "min_all", .category = Category::passthrough},
@@ -88,7 +85,6 @@ constexpr Op<NoAttrs> min_all_op{
     .vjp = all_vjp,
     .saves = kSaveBoth,
 };
-const Registered min_all_registered{min_all_op};
 
 // --- max_dim, min_dim
 
@@ -134,7 +130,6 @@ constexpr Op<OneDimAttrs> max_dim_op{
     .vjp = one_dim_vjp,
     .saves = save_outputs(1),
 };
-const Registered max_dim_registered{max_dim_op};
 
 constexpr Op<OneDimAttrs> min_dim_op{
     .info = {.name = "min_dim", .category = Category::passthrough},
@@ -143,7 +138,6 @@ constexpr Op<OneDimAttrs> min_dim_op{
     .vjp = one_dim_vjp,
     .saves = save_outputs(1),
 };
-const Registered min_dim_registered{min_dim_op};
 
 // --- argmax, argmin
 
@@ -177,7 +171,6 @@ constexpr Op<ArgAttrs> argmax_op{
     .forward = arg_forward<false>,
     .vjp = NotDifferentiable{"the result is an index"},
 };
-const Registered argmax_registered{argmax_op};
 
 constexpr Op<ArgAttrs> argmin_op{
     .info = {.name = "argmin", .category = Category::passthrough},
@@ -185,9 +178,11 @@ constexpr Op<ArgAttrs> argmin_op{
     .forward = arg_forward<true>,
     .vjp = NotDifferentiable{"the result is an index"},
 };
-const Registered argmin_registered{argmin_op};
 
 ValuesIndices pair(Outputs outputs) { return {std::move(outputs[0]), std::move(outputs[1])}; }
+
+const Registered extremum_registered{amax_op,    amin_op,    max_all_op, min_all_op,
+                                     max_dim_op, min_dim_op, argmax_op,  argmin_op};
 
 }  // namespace
 

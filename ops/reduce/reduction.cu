@@ -57,7 +57,6 @@ constexpr Op<SumAttrs> sum_op{
     .vjp = sum_vjp,
     .saves = kSaveNothing,
 };
-const Registered sum_registered{sum_op};
 
 // --- mean
 
@@ -89,7 +88,6 @@ constexpr Op<SumAttrs> mean_op{
     .vjp = mean_vjp,
     .saves = kSaveNothing,
 };
-const Registered mean_registered{mean_op};
 
 // --- sum_to
 
@@ -126,7 +124,6 @@ constexpr Op<SumToAttrs> sum_to_op{
     .vjp = sum_to_vjp,
     .saves = kSaveNothing,
 };
-const Registered sum_to_registered{sum_to_op};
 
 // --- trace
 
@@ -159,7 +156,6 @@ constexpr Op<NoAttrs> trace_op{
     .vjp = trace_vjp,
     .saves = kSaveNothing,
 };
-const Registered trace_registered{trace_op};
 
 // --- any, all
 
@@ -192,7 +188,6 @@ constexpr Op<DimAttrs> any_op{
     .forward = any_forward,
     .vjp = kBoolResult,
 };
-const Registered any_registered{any_op};
 
 constexpr Op<DimAttrs> all_op{
     .info = {.name = "all", .category = Category::passthrough},
@@ -200,7 +195,8 @@ constexpr Op<DimAttrs> all_op{
     .forward = all_forward,
     .vjp = kBoolResult,
 };
-const Registered all_registered{all_op};
+
+const Registered reduction_registered{sum_op, mean_op, sum_to_op, trace_op, any_op, all_op};
 
 }  // namespace
 

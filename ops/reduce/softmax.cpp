@@ -167,11 +167,9 @@ constexpr Op<SoftmaxAttrs> softmin_op{
     .saves = save_outputs(0),
 };
 
-const Registered softmin_registered{softmin_op};
-const Registered softmax_registered{kForwardOp<SoftmaxKind::softmax>};
-const Registered softmax_backward_registered{kBackwardOp<SoftmaxKind::softmax>};
-const Registered log_softmax_registered{kForwardOp<SoftmaxKind::log_softmax>};
-const Registered log_softmax_backward_registered{kBackwardOp<SoftmaxKind::log_softmax>};
+const Registered softmax_registered{softmin_op, kForwardOp<SoftmaxKind::softmax>,
+                                    kBackwardOp<SoftmaxKind::softmax>, kForwardOp<SoftmaxKind::log_softmax>,
+                                    kBackwardOp<SoftmaxKind::log_softmax>};
 
 }  // namespace
 

@@ -96,7 +96,6 @@ constexpr Op<VarAttrs> var_op{
     .vjp = var_vjp,
     .saves = save_inputs(0),
 };
-const Registered var_registered{var_op};
 
 constexpr Op<VarAttrs> std_op{
     .info = {.name = "std", .category = Category::passthrough},
@@ -105,7 +104,6 @@ constexpr Op<VarAttrs> std_op{
     .vjp = std_vjp,
     .saves = {1U, 1U},
 };
-const Registered std_registered{std_op};
 
 // --- logsumexp
 
@@ -144,7 +142,6 @@ constexpr Op<DimAttrs> logsumexp_op{
     .vjp = logsumexp_vjp,
     .saves = {1U, 1U},
 };
-const Registered logsumexp_registered{logsumexp_op};
 
 // --- norm
 
@@ -234,7 +231,8 @@ constexpr Op<NormAttrs> norm_op{
     .vjp = norm_vjp,
     .saves = {1U, 1U},
 };
-const Registered norm_registered{norm_op};
+
+const Registered statistics_registered{var_op, std_op, logsumexp_op, norm_op};
 
 }  // namespace
 

@@ -35,7 +35,6 @@ constexpr Op<ToDTypeAttrs> to_dtype_op{
     .vjp = to_dtype_vjp,
     .saves = kSaveNothing,
 };
-const Registered to_dtype_registered{to_dtype_op};
 
 struct CloneAttrs {
   MemoryFormat memory_format = MemoryFormat::preserve;
@@ -57,7 +56,6 @@ constexpr Op<CloneAttrs> clone_op{
     .vjp = clone_vjp,
     .saves = kSaveNothing,
 };
-const Registered clone_registered{clone_op};
 
 struct ToDeviceAttrs {
   std::string device = "cpu";
@@ -92,7 +90,8 @@ constexpr Op<ToDeviceAttrs> to_device_op{
     .vjp = to_device_vjp,
     .saves = kSaveNothing,
 };
-const Registered to_device_registered{to_device_op};
+
+const Registered cast_registered{to_dtype_op, clone_op, to_device_op};
 
 }  // namespace
 

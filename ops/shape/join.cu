@@ -110,7 +110,6 @@ constexpr Op<JoinAttrs> cat_op{
     .vjp = cat_vjp,
     .saves = kSaveNothing,
 };
-const Registered cat_registered{cat_op};
 
 // --- stack
 
@@ -155,7 +154,6 @@ constexpr Op<JoinAttrs> stack_op{
     .vjp = stack_vjp,
     .saves = kSaveNothing,
 };
-const Registered stack_registered{stack_op};
 
 // --- repeat
 
@@ -249,7 +247,8 @@ constexpr Op<RepeatAttrs> repeat_op{
     .vjp = repeat_vjp,
     .saves = kSaveNothing,
 };
-const Registered repeat_registered{repeat_op};
+
+const Registered join_registered{cat_op, stack_op, repeat_op};
 
 }  // namespace
 

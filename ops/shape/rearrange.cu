@@ -58,7 +58,6 @@ constexpr Op<FlipAttrs> flip_op{
     .vjp = flip_vjp,
     .saves = kSaveNothing,
 };
-const Registered flip_registered{flip_op};
 
 // --- roll
 
@@ -123,7 +122,6 @@ constexpr Op<RollAttrs> roll_op{
     .vjp = roll_vjp,
     .saves = kSaveNothing,
 };
-const Registered roll_registered{roll_op};
 
 // --- tril, triu
 
@@ -169,7 +167,6 @@ constexpr Op<TriangleAttrs> tril_op{
     .vjp = triangle_vjp<true>,
     .saves = kSaveNothing,
 };
-const Registered tril_registered{tril_op};
 constexpr Op<TriangleAttrs> triu_op{
     .info = {.name = "triu", .category = Category::passthrough},
     .samples = triangle_samples,
@@ -177,7 +174,8 @@ constexpr Op<TriangleAttrs> triu_op{
     .vjp = triangle_vjp<false>,
     .saves = kSaveNothing,
 };
-const Registered triu_registered{triu_op};
+
+const Registered rearrange_registered{flip_op, roll_op, tril_op, triu_op};
 
 }  // namespace
 

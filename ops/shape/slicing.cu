@@ -79,7 +79,6 @@ constexpr Op<SliceAttrs> slice_op{
     .vjp = slice_vjp,
     .saves = kSaveNothing,
 };
-const Registered slice_registered{slice_op};
 
 // --- slice_backward
 
@@ -126,7 +125,6 @@ constexpr Op<SliceBackwardAttrs> slice_backward_op{
     .vjp = slice_backward_vjp,
     .saves = kSaveNothing,
 };
-const Registered slice_backward_registered{slice_backward_op};
 
 // --- select
 
@@ -171,7 +169,6 @@ constexpr Op<SelectAttrs> select_op{
     .vjp = select_vjp,
     .saves = kSaveNothing,
 };
-const Registered select_registered{select_op};
 
 // --- narrow
 
@@ -213,7 +210,6 @@ constexpr Op<NarrowAttrs> narrow_op{
     .vjp = narrow_vjp,
     .saves = kSaveNothing,
 };
-const Registered narrow_registered{narrow_op};
 
 // --- split
 
@@ -283,7 +279,8 @@ constexpr Op<SplitAttrs> split_op{
     .vjp = split_vjp,
     .saves = kSaveNothing,
 };
-const Registered split_registered{split_op};
+
+const Registered slicing_registered{slice_op, slice_backward_op, select_op, narrow_op, split_op};
 
 }  // namespace
 

@@ -52,7 +52,6 @@ constexpr Op<ReshapeAttrs> reshape_op{
     .vjp = reshape_back<ReshapeAttrs>,
     .saves = kSaveNothing,
 };
-const Registered reshape_registered{reshape_op};
 
 // --- permute, transpose
 
@@ -98,7 +97,6 @@ constexpr Op<PermuteAttrs> permute_op{
     .vjp = permute_vjp,
     .saves = kSaveNothing,
 };
-const Registered permute_registered{permute_op};
 
 struct TransposeAttrs {
   std::int64_t d0 = 0, d1 = 1;
@@ -131,7 +129,6 @@ constexpr Op<TransposeAttrs> transpose_op{
     .vjp = transpose_vjp,
     .saves = kSaveNothing,
 };
-const Registered transpose_registered{transpose_op};
 
 // --- expand
 
@@ -171,7 +168,6 @@ constexpr Op<ExpandAttrs> expand_op{
     .vjp = expand_vjp,
     .saves = kSaveNothing,
 };
-const Registered expand_registered{expand_op};
 
 // --- dims of size 1
 
@@ -204,7 +200,6 @@ constexpr Op<SqueezeAttrs> squeeze_op{
     .vjp = reshape_back<SqueezeAttrs>,
     .saves = kSaveNothing,
 };
-const Registered squeeze_registered{squeeze_op};
 
 struct UnsqueezeAttrs {
   std::int64_t dim = 0;
@@ -231,7 +226,6 @@ constexpr Op<UnsqueezeAttrs> unsqueeze_op{
     .vjp = reshape_back<UnsqueezeAttrs>,
     .saves = kSaveNothing,
 };
-const Registered unsqueeze_registered{unsqueeze_op};
 
 struct FlattenAttrs {
   std::int64_t start_dim = 0, end_dim = -1;
@@ -269,7 +263,6 @@ constexpr Op<FlattenAttrs> flatten_op{
     .vjp = reshape_back<FlattenAttrs>,
     .saves = kSaveNothing,
 };
-const Registered flatten_registered{flatten_op};
 
 Outputs identity_forward(const ForwardArgs<NoAttrs>& args) {
   return shown(args.in(0), args.in(0).shape(), args.in(0).strides());
@@ -286,7 +279,9 @@ constexpr Op<NoAttrs> identity_op{
     .vjp = identity_vjp,
     .saves = kSaveNothing,
 };
-const Registered identity_registered{identity_op};
+
+const Registered view_registered{reshape_op, permute_op,   transpose_op, expand_op,
+                                 squeeze_op, unsqueeze_op, flatten_op,   identity_op};
 
 }  // namespace
 

@@ -74,7 +74,6 @@ constexpr Op<DiagonalAttrs> diagonal_op{
     .vjp = diagonal_vjp,
     .saves = kSaveNothing,
 };
-const Registered diagonal_registered{diagonal_op};
 
 struct DiagonalBackwardAttrs {
   Shape shape;
@@ -108,7 +107,6 @@ constexpr Op<DiagonalBackwardAttrs> diagonal_backward_op{
     .vjp = diagonal_backward_vjp,
     .saves = kSaveNothing,
 };
-const Registered diagonal_backward_registered{diagonal_backward_op};
 
 // --- tensor_unfold
 
@@ -169,7 +167,6 @@ constexpr Op<UnfoldAttrs> unfold_op{
     .vjp = unfold_vjp,
     .saves = kSaveNothing,
 };
-const Registered unfold_registered{unfold_op};
 
 struct UnfoldBackwardAttrs {
   Shape shape;
@@ -217,7 +214,8 @@ constexpr Op<UnfoldBackwardAttrs> unfold_backward_op{
     .vjp = unfold_backward_vjp,
     .saves = kSaveNothing,
 };
-const Registered unfold_backward_registered{unfold_backward_op};
+
+const Registered windows_registered{diagonal_op, diagonal_backward_op, unfold_op, unfold_backward_op};
 
 }  // namespace
 

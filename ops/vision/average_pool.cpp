@@ -110,12 +110,6 @@ constexpr Op<A> kPool{
     .vjp = vjp<kSpatial, A>,
     .saves = kSaveNothing,
 };
-template <class A>
-struct RegisteredPools {
-  Registered in_1d{kPool<A, 1>}, in_2d{kPool<A, 2>}, in_3d{kPool<A, 3>};
-};
-const RegisteredPools<AvgPoolAttrs> pools_registered;
-const RegisteredPools<AdaptivePoolAttrs> adaptive_pools_registered;
 
 /// The pooling of so many dims.
 template <class A>
@@ -168,7 +162,6 @@ constexpr Op<AvgPoolBackwardAttrs> backward_op{
     .vjp = backward_vjp,
     .saves = kSaveNothing,
 };
-const Registered backward_registered{backward_op};
 
 Tensor avg_pool_backward(const Tensor& grad, const AvgPoolBackwardAttrs& attrs) {
   return bind(backward_op, {grad}, attrs);
@@ -183,6 +176,14 @@ Tensor pooled(const Tensor& x, std::size_t spatial, const AvgPoolOptions& option
 Tensor pooled(const Tensor& x, std::size_t spatial, const AdaptiveSizes& output_size) {
   return pooled(x, spatial, adaptive_attrs(x, output_size, spatial));
 }
+
+const Registered average_pool_registered{kPool<AvgPoolAttrs, 1>,
+                                         kPool<AvgPoolAttrs, 2>,
+                                         kPool<AvgPoolAttrs, 3>,
+                                         kPool<AdaptivePoolAttrs, 1>,
+                                         kPool<AdaptivePoolAttrs, 2>,
+                                         kPool<AdaptivePoolAttrs, 3>,
+                                         backward_op};
 
 }  // namespace
 

@@ -277,9 +277,6 @@ constexpr Op<ConvTransposeAttrs> kConvTranspose{
     .vjp = transpose_vjp<kSpatial>,
     .saves = save_factors(0, 1),
 };
-const Registered conv1d_registered{kConv<1>}, conv2d_registered{kConv<2>}, conv3d_registered{kConv<3>};
-const Registered transpose1d_registered{kConvTranspose<1>}, transpose2d_registered{kConvTranspose<2>},
-    transpose3d_registered{kConvTranspose<3>};
 
 template <std::size_t kSpatial>
 Tensor conv(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options) {
@@ -292,6 +289,9 @@ Tensor conv_transpose(const Tensor& x, const Tensor& weight, const Tensor& bias,
   return bind(kConvTranspose<kSpatial>, {x, weight, bias},
               {options.stride, options.padding, options.output_padding, options.groups, options.dilation});
 }
+
+const Registered convolution_registered{kConv<1>,          kConv<2>,          kConv<3>,
+                                        kConvTranspose<1>, kConvTranspose<2>, kConvTranspose<3>};
 
 }  // namespace
 

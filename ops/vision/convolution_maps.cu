@@ -236,7 +236,6 @@ constexpr Op<ConvolutionAttrs> map_op{
     .vjp = convolution_map_vjp,
     .saves = save_factors(0, 1),
 };
-const Registered map_registered{map_op};
 
 // --- convolution_backward_input. Inputs: grad, weight
 
@@ -278,7 +277,6 @@ constexpr Op<ConvolutionAttrs> input_op{
     .vjp = input_vjp,
     .saves = save_factors(0, 1),
 };
-const Registered input_registered{input_op};
 
 // --- convolution_backward_weight. Inputs: grad, x
 
@@ -332,7 +330,8 @@ constexpr Op<ConvolutionWeightAttrs> weight_op{
     .vjp = weight_vjp,
     .saves = save_factors(0, 1),
 };
-const Registered weight_registered{weight_op};
+
+const Registered convolution_maps_registered{map_op, input_op, weight_op};
 
 }  // namespace
 

@@ -90,7 +90,6 @@ constexpr Op<UnfoldAttrs> unfold_op{
     .vjp = unfold_vjp,
     .saves = kSaveNothing,
 };
-const Registered unfold_registered{unfold_op};
 
 // --- fold
 
@@ -142,7 +141,8 @@ constexpr Op<FoldAttrs> fold_op{
     .vjp = fold_vjp,
     .saves = kSaveNothing,
 };
-const Registered fold_registered{fold_op};
+
+const Registered fold_registered{unfold_op, fold_op};
 
 }  // namespace
 

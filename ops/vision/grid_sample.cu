@@ -142,7 +142,6 @@ constexpr Op<GridSampleAttrs> grid_sample_op{
     .saves = save_inputs(0, 1),
     .reference = grid_sample_reference,
 };
-const Registered grid_sample_registered{grid_sample_op};
 
 // --- grid_sample_backward. Inputs: grad, x, grid
 
@@ -219,12 +218,13 @@ std::vector<Sample<GridSampleBackwardAttrs>> grid_sample_backward_samples() {
 constexpr Op<GridSampleBackwardAttrs> grid_sample_backward_op =
     gradient_op<GridSampleBackwardAttrs>(kGridSampleBackward, grid_sample_backward_samples,
                                          grid_sample_backward_forward, grid_sample_backward_reference);
-const Registered grid_sample_backward_registered{grid_sample_backward_op};
 
 Outputs grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
                              const GridSampleBackwardAttrs& attrs) {
   return bind(grid_sample_backward_op, {grad, x, grid}, attrs);
 }
+
+const Registered grid_sample_registered{grid_sample_op, grid_sample_backward_op};
 
 }  // namespace
 

@@ -216,7 +216,6 @@ constexpr Op<InterpolateAttrs> interpolate_op{
     .vjp = interpolate_vjp,
     .saves = kSaveNothing,
 };
-const Registered interpolate_registered{interpolate_op};
 
 // --- interpolate_backward. Input: the gradient of the result
 
@@ -267,7 +266,6 @@ constexpr Op<InterpolateBackwardAttrs> interpolate_backward_op{
     .vjp = interpolate_backward_vjp,
     .saves = kSaveNothing,
 };
-const Registered interpolate_backward_registered{interpolate_backward_op};
 
 Tensor interpolate_backward(const Tensor& grad, const InterpolateBackwardAttrs& attrs) {
   return bind(interpolate_backward_op, {grad}, attrs);
@@ -293,6 +291,8 @@ Tensor antialiased(const Tensor& x, const InterpolateAttrs& attrs) {
   const bool corners = attrs.align_corners.value_or(false);
   return interpolate_antialiased(x, {h.out, w.out}, {step_of(h, corners), step_of(w, corners)}, attrs.mode);
 }
+
+const Registered interpolate_registered{interpolate_op, interpolate_backward_op};
 
 }  // namespace
 

@@ -116,12 +116,6 @@ constexpr Op<A> kPool{
     .vjp = vjp<kSpatial, A>,
     .saves = save_outputs(1),
 };
-template <class A>
-struct RegisteredPools {
-  Registered in_1d{kPool<A, 1>}, in_2d{kPool<A, 2>}, in_3d{kPool<A, 3>};
-};
-const RegisteredPools<MaxPoolAttrs> pools_registered;
-const RegisteredPools<AdaptivePoolAttrs> adaptive_pools_registered;
 
 // --- max_pool_backward. Inputs: grad, indices. The indices must come from a pooling over these windows: on
 // the CPU one that is not in the image throws IndexError, on a CUDA device one outside of its window has no
@@ -179,7 +173,6 @@ constexpr Op<MaxPoolBackwardAttrs> backward_op{
     .vjp = backward_vjp,
     .saves = save_inputs(1),
 };
-const Registered backward_registered{backward_op};
 
 Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, const MaxPoolBackwardAttrs& attrs) {
   return bind(backward_op, {grad, indices}, attrs);
@@ -198,6 +191,14 @@ ValuesIndices pooled(const Tensor& x, const AdaptiveSizes& output_size) {
   Outputs outputs = bind(kPool<AdaptivePoolAttrs, kSpatial>, {x}, adaptive_attrs(x, output_size, kSpatial));
   return {std::move(outputs[0]), std::move(outputs[1])};
 }
+
+const Registered max_pool_registered{kPool<MaxPoolAttrs, 1>,
+                                     kPool<MaxPoolAttrs, 2>,
+                                     kPool<MaxPoolAttrs, 3>,
+                                     kPool<AdaptivePoolAttrs, 1>,
+                                     kPool<AdaptivePoolAttrs, 2>,
+                                     kPool<AdaptivePoolAttrs, 3>,
+                                     backward_op};
 
 }  // namespace
 
