@@ -59,6 +59,27 @@ template <std::size_t N>
   return MemoryFormat::contiguous;
 }
 
+/// The descriptor of an op with the usual properties. One of category fp32 widens 16-bit inputs itself.
+template <class A = NoAttrs>
+[[nodiscard]] constexpr Op<A> plain_op(std::string_view name, Category category,
+                                       typename Op<A>::SampleList samples, typename Op<A>::Forward forward,
+                                       std::type_identity_t<Vjp<A>> vjp, Saves saves = kSaveAll) {
+  return {.info = {.name = name, .category = category, .reads_16bit = category == Category::fp32},
+          .samples = samples,
+          .forward = forward,
+          .vjp = vjp,
+          .saves = saves};
+}
+
+/// The descriptor of an op that moves or casts elements, of float8 too: its gradient needs no values.
+template <class A = NoAttrs>
+[[nodiscard]] constexpr Op<A> moving_op(std::string_view name, typename Op<A>::SampleList samples,
+                                        typename Op<A>::Forward forward, std::type_identity_t<Vjp<A>> vjp) {
+  Op<A> op = plain_op<A>(name, Category::passthrough, samples, forward, vjp, kSaveNothing);
+  op.info.takes_float8 = true;
+  return op;
+}
+
 /// Elementwise f over inputs broadcast together, in the compute type of `compute`, into a new tensor of dtype
 /// `result`. A 0-dim CPU tensor among inputs of another device is a plain number to the kernel.
 template <std::size_t N, class F>

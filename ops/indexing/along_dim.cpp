@@ -85,13 +85,8 @@ std::vector<Sample<DimIndexAttrs>> gather_samples() {
           {{op_samples::real({2, 3, 4}), op_samples::index({2, 2, 6}, 4)}, {-1}},
           {{op_samples::real({}), op_samples::index({3}, 1)}, {0}}};
 }
-constexpr Op<DimIndexAttrs> gather_op{
-    .info = {.name = "gather", .category = Category::passthrough},
-    .samples = gather_samples,
-    .forward = gather_forward,
-    .vjp = gather_vjp,
-    .saves = save_inputs(1),
-};
+constexpr Op<DimIndexAttrs> gather_op = plain_op<DimIndexAttrs>(
+    "gather", Category::passthrough, gather_samples, gather_forward, gather_vjp, save_inputs(1));
 
 // --- index_select, index_add: one index for a whole position of the dim
 
@@ -132,13 +127,9 @@ std::vector<Sample<DimIndexAttrs>> index_select_samples() {
           {{op_samples::real({4, 3}), op_samples::index({}, 4)}, {0}},
           {{op_samples::real({}), op_samples::index({1}, 1)}, {0}}};
 }
-constexpr Op<DimIndexAttrs> index_select_op{
-    .info = {.name = "index_select", .category = Category::passthrough},
-    .samples = index_select_samples,
-    .forward = index_select_forward,
-    .vjp = index_select_vjp,
-    .saves = save_inputs(1),
-};
+constexpr Op<DimIndexAttrs> index_select_op =
+    plain_op<DimIndexAttrs>("index_select", Category::passthrough, index_select_samples, index_select_forward,
+                            index_select_vjp, save_inputs(1));
 
 struct IndexAddAttrs {
   std::int64_t dim = 0;
@@ -183,13 +174,8 @@ std::vector<Sample<IndexAddAttrs>> index_add_samples() {
           {{op_samples::real({}), op_samples::index({1}, 1), op_samples::real({})}, {0, 1}},
           {{op_samples::real({}), op_samples::index({3}, 1), op_samples::real({3})}, {0, 2}}};
 }
-constexpr Op<IndexAddAttrs> index_add_op{
-    .info = {.name = "index_add", .category = Category::passthrough},
-    .samples = index_add_samples,
-    .forward = index_add_forward,
-    .vjp = index_add_vjp,
-    .saves = save_inputs(1),
-};
+constexpr Op<IndexAddAttrs> index_add_op = plain_op<IndexAddAttrs>(
+    "index_add", Category::passthrough, index_add_samples, index_add_forward, index_add_vjp, save_inputs(1));
 
 const Registered along_dim_registered{gather_op, index_select_op, index_add_op};
 

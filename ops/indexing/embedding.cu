@@ -87,13 +87,8 @@ std::vector<Sample<EmbeddingAttrs>> embedding_samples() {
           {{index({1}, 2), real({2, 3})}, {.scale_grad_by_freq = true}},
           {{index({}, 3), real({3, 2})}, {}}};
 }
-constexpr Op<EmbeddingAttrs> embedding_op{
-    .info = {.name = "embedding", .category = Category::passthrough},
-    .samples = embedding_samples,
-    .forward = embedding_forward,
-    .vjp = embedding_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<EmbeddingAttrs> embedding_op = plain_op<EmbeddingAttrs>(
+    "embedding", Category::passthrough, embedding_samples, embedding_forward, embedding_vjp, save_inputs(0));
 
 // --- embedding_backward
 
@@ -153,13 +148,9 @@ std::vector<Sample<EmbeddingBackwardAttrs>> embedding_backward_samples() {
           {{real({2, 4, 5}), index({2, 4}, 3)}, {.num_embeddings = 3, .padding_idx = 1}},
           {{real({2, 2}), index({2}, 3)}, {.num_embeddings = 3, .dtype = DType::f64}}};
 }
-constexpr Op<EmbeddingBackwardAttrs> embedding_backward_op{
-    .info = {.name = "embedding_backward", .category = Category::passthrough},
-    .samples = embedding_backward_samples,
-    .forward = embedding_backward_forward,
-    .vjp = embedding_backward_vjp,
-    .saves = save_inputs(1),
-};
+constexpr Op<EmbeddingBackwardAttrs> embedding_backward_op =
+    plain_op<EmbeddingBackwardAttrs>("embedding_backward", Category::passthrough, embedding_backward_samples,
+                                     embedding_backward_forward, embedding_backward_vjp, save_inputs(1));
 
 // --- one_hot
 
@@ -193,13 +184,9 @@ Outputs one_hot_forward(const ForwardArgs<OneHotAttrs>& args) {
 std::vector<Sample<OneHotAttrs>> one_hot_samples() {
   return {{{op_samples::index({4}, 5)}, {5}}, {{op_samples::index({2, 3}, 4)}, {6}}};
 }
-constexpr Op<OneHotAttrs> one_hot_op{
-    .info = {.name = "one_hot", .category = Category::passthrough},
-    .samples = one_hot_samples,
-    .forward = one_hot_forward,
-    .vjp = NotDifferentiable{"the result is an integer"},
-    .saves = kSaveNothing,
-};
+constexpr Op<OneHotAttrs> one_hot_op =
+    plain_op<OneHotAttrs>("one_hot", Category::passthrough, one_hot_samples, one_hot_forward,
+                          NotDifferentiable{"the result is an integer"}, kSaveNothing);
 
 const Registered embedding_registered{embedding_op, embedding_backward_op, one_hot_op};
 

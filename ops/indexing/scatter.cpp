@@ -86,20 +86,12 @@ std::vector<Sample<DimIndexAttrs>> scatter_add_samples() {
           {{op_samples::real({2, 3, 4}), op_samples::index({2, 2, 3}, 4), op_samples::real({2, 3, 4})}, {-1}},
           {{op_samples::real({}), op_samples::index({2}, 1), op_samples::real({2})}, {0}}};
 }
-constexpr Op<DimIndexAttrs> scatter_op{
-    .info = {.name = "scatter", .category = Category::passthrough},
-    .samples = scatter_samples,
-    .forward = scatter_forward<false>,
-    .vjp = scatter_vjp<false>,
-    .saves = save_inputs(1),
-};
-constexpr Op<DimIndexAttrs> scatter_add_op{
-    .info = {.name = "scatter_add", .category = Category::promote},
-    .samples = scatter_add_samples,
-    .forward = scatter_forward<true>,
-    .vjp = scatter_vjp<true>,
-    .saves = save_inputs(1),
-};
+constexpr Op<DimIndexAttrs> scatter_op =
+    plain_op<DimIndexAttrs>("scatter", Category::passthrough, scatter_samples, scatter_forward<false>,
+                            scatter_vjp<false>, save_inputs(1));
+constexpr Op<DimIndexAttrs> scatter_add_op =
+    plain_op<DimIndexAttrs>("scatter_add", Category::promote, scatter_add_samples, scatter_forward<true>,
+                            scatter_vjp<true>, save_inputs(1));
 
 // --- scatter_reduce
 
@@ -252,12 +244,9 @@ std::vector<Sample<ScatterReduceAttrs>> scatter_reduce_samples() {
   list.push_back({{real({}), index({2}, 1), real({3})}, {0, ScatterReduction::prod, true}});
   return list;
 }
-constexpr Op<ScatterReduceAttrs> scatter_reduce_op{
-    .info = {.name = "scatter_reduce", .category = Category::passthrough},
-    .samples = scatter_reduce_samples,
-    .forward = scatter_reduce_forward,
-    .vjp = scatter_reduce_vjp,
-};
+constexpr Op<ScatterReduceAttrs> scatter_reduce_op =
+    plain_op<ScatterReduceAttrs>("scatter_reduce", Category::passthrough, scatter_reduce_samples,
+                                 scatter_reduce_forward, scatter_reduce_vjp);
 
 ScatterReduction reduction_of(ScatterMode mode) {
   return mode == ScatterMode::add ? ScatterReduction::sum : ScatterReduction::prod;

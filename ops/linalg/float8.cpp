@@ -124,13 +124,9 @@ std::vector<Sample<QuantizeF8Attrs>> quantize_f8_samples() {
           {{real_f32({2, 0})}},
           {{real_f32({})}}};
 }
-constexpr Op<QuantizeF8Attrs> quantize_f8_op{
-    .info = {.name = "quantize_f8", .category = Category::passthrough},
-    .samples = quantize_f8_samples,
-    .forward = quantize_f8_forward,
-    .vjp = NotDifferentiable{"codes are made to be multiplied; linear under amp::Fp8 has gradients"},
-    .saves = kSaveNothing,
-};
+constexpr Op<QuantizeF8Attrs> quantize_f8_op = plain_op<QuantizeF8Attrs>(
+    "quantize_f8", Category::passthrough, quantize_f8_samples, quantize_f8_forward,
+    NotDifferentiable{"codes are made to be multiplied; linear under amp::Fp8 has gradients"}, kSaveNothing);
 
 struct DequantizeF8Attrs {
   DType dtype = DType::f32;

@@ -253,17 +253,9 @@ std::vector<Sample<LossAttrs>> logits_samples() {
           {{x, target, weight, op_samples::absent()}, {Reduction::sum}},
           {{x, target, op_samples::absent(), op_samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
-constexpr Op<LossAttrs> logits_op{
-    .info = {.name = kLogitsName,
-             .category = Category::fp32,
-             .reads_16bit = true,
-             .optional_inputs = tensor_set(2, 3)},
-    .samples = logits_samples,
-    .forward = logits_forward,
-    .vjp = logits_vjp,
-    .saves = {~0U, 0},
-    .reference = logits_reference,
-};
+constexpr Op<LossAttrs> logits_op =
+    fused_op<LossAttrs>(kLogitsName, Category::fp32, logits_samples, logits_forward, logits_reference,
+                        logits_vjp, {~0U, 0}, tensor_set(2, 3));
 
 const Registered binary_losses_registered{bce_backward_op, bce_op, logits_backward_op, logits_op};
 

@@ -131,13 +131,8 @@ Gradients elementwise_loss_vjp(const VjpArgs<typename L::Attrs>& args) {
 }
 
 template <class L>
-constexpr Op<typename L::Attrs> kElementwiseLoss{
-    .info = {.name = L::kName, .category = Category::fp32, .reads_16bit = true},
-    .samples = L::samples,
-    .forward = elementwise_loss<L>,
-    .vjp = elementwise_loss_vjp<L>,
-    .saves = save_inputs(0, 1),
-    .reference = elementwise_loss_reference<L>,
-};
+constexpr Op<typename L::Attrs> kElementwiseLoss =
+    fused_op<typename L::Attrs>(L::kName, Category::fp32, L::samples, elementwise_loss<L>,
+                                elementwise_loss_reference<L>, elementwise_loss_vjp<L>, save_inputs(0, 1));
 
 }  // namespace mezzo::ops

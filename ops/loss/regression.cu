@@ -127,16 +127,10 @@ std::vector<Sample<LossAttrs>> regression_samples() {
           {{op_samples::real({}), op_samples::real({}, 3, 5)}, {Reduction::mean}}};
 }
 template <Distance kDistance>
-constexpr Op<LossAttrs> kForwardOp = [] {
-  return Op<LossAttrs>{
-      .info = {.name = name_of(kDistance), .category = Category::fp32, .reads_16bit = true},
-      .samples = regression_samples,
-      .forward = regression_forward<kDistance>,
-      .vjp = regression_vjp<kDistance>,
-      .saves = save_inputs(0, 1),
-      .reference = regression_reference<kDistance>,
-  };
-}();
+constexpr Op<LossAttrs> kForwardOp = fused_op<LossAttrs>(name_of(kDistance), Category::fp32,
+                                                         regression_samples, regression_forward<kDistance>,
+                                                         regression_reference<kDistance>,
+                                                         regression_vjp<kDistance>, save_inputs(0, 1));
 
 const Registered regression_registered{kForwardOp<Distance::squared>, kBackwardOp<Distance::squared>,
                                        kForwardOp<Distance::absolute>, kBackwardOp<Distance::absolute>};

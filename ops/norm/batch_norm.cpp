@@ -245,14 +245,8 @@ std::vector<Sample<InstanceNormAttrs>> InstanceNormAttrs::samples() {
 }
 
 template <class A>
-constexpr Op<A> kForwardOp{
-    .info = {.name = A::kName, .category = Category::passthrough, .optional_inputs = tensor_set(1, 2, 3, 4)},
-    .samples = A::samples,
-    .forward = forward<A>,
-    .vjp = vjp<A>,
-    .saves = {~0U, 0},
-    .reference = reference<A>,
-};
+constexpr Op<A> kForwardOp = fused_op<A>(A::kName, Category::passthrough, A::samples, forward<A>,
+                                         reference<A>, vjp<A>, {~0U, 0}, tensor_set(1, 2, 3, 4));
 
 /// Calls the op and writes the running statistics back.
 template <class A>

@@ -93,17 +93,8 @@ std::vector<Sample<GroupNormAttrs>> group_samples() {
           {{real({2, 2, 17}), absent(), real({2})}, {.num_groups = 1}},
           {{real({3, 6}), absent(), absent()}, {.num_groups = 2}}};
 }
-constexpr Op<GroupNormAttrs> group_op{
-    .info = {.name = kName,
-             .category = Category::fp32,
-             .reads_16bit = true,
-             .optional_inputs = tensor_set(1, 2)},
-    .samples = group_samples,
-    .forward = forward,
-    .vjp = vjp,
-    .saves = save_inputs(0, 1),
-    .reference = reference,
-};
+constexpr Op<GroupNormAttrs> group_op = fused_op<GroupNormAttrs>(
+    kName, Category::fp32, group_samples, forward, reference, vjp, save_inputs(0, 1), tensor_set(1, 2));
 
 const Registered group_norm_registered{backward_op, group_op};
 

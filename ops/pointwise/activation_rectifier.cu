@@ -2,6 +2,7 @@
 #include "mezzo/kernels/math/math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/activation.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise/activation_common.h"
 #include "mezzo/ops/shape.h"
@@ -349,14 +350,9 @@ std::vector<Sample<NoAttrs>> prelu_samples() {
           {{op_samples::smooth({2, 3, 4}), op_samples::real({3})}},
           {{op_samples::smooth({4}), op_samples::real({})}}};
 }
-constexpr Op<NoAttrs> prelu_op{
-    .info = {.name = "prelu", .category = Category::lower_precision},
-    .samples = prelu_samples,
-    .forward = prelu_forward,
-    .vjp = kDecomposed,
-    .saves = save_inputs(0, 1),
-    .reference = prelu_reference,
-};
+constexpr Op<NoAttrs> prelu_op =
+    fused_op<NoAttrs>("prelu", Category::lower_precision, prelu_samples, prelu_forward, prelu_reference,
+                      kDecomposed, save_inputs(0, 1));
 const Registered prelu_registered{prelu_op};
 
 }  // namespace

@@ -112,14 +112,9 @@ template <class A = NoAttrs>
                                              typename Op<A>::SampleList samples,
                                              typename Op<A>::Forward forward,
                                              std::type_identity_t<Vjp<A>> vjp, Saves saves) {
-  return {.info = {.name = name,
-                   .category = category,
-                   .reads_16bit = category == Category::fp32,
-                   .elementwise = true},
-          .samples = samples,
-          .forward = forward,
-          .vjp = vjp,
-          .saves = saves};
+  Op<A> op = plain_op<A>(name, category, samples, forward, vjp, saves);
+  op.info.elementwise = true;
+  return op;
 }
 
 }  // namespace ops

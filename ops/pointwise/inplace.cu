@@ -32,13 +32,7 @@ Gradients copy_vjp(const VjpArgs<NoAttrs>& args) {
   return {args.needs(0) ? zeros_like(grad) : Tensor(), args.needs(1) ? grad : Tensor()};
 }
 std::vector<Sample<NoAttrs>> copy_samples() { return {{{op_samples::real({3, 4}), op_samples::real({4})}}}; }
-constexpr Op<NoAttrs> copy_op{
-    .info = {.name = "copy", .category = Category::passthrough, .takes_float8 = true},
-    .samples = copy_samples,
-    .forward = copy_forward,
-    .vjp = copy_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<NoAttrs> copy_op = moving_op("copy", copy_samples, copy_forward, copy_vjp);
 
 struct FillAttrs {
   Scalar value = 0;

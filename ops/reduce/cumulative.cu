@@ -147,19 +147,10 @@ std::vector<Sample<CumulativeAttrs>> cumulative_samples() {
           {{real({})}, {.dim = 0}},
           {{real({2, 3})}, {.dim = -1, .dtype = DType::f64}}};
 }
-constexpr Op<CumulativeAttrs> cumsum_op{
-    .info = {.name = "cumsum", .category = Category::fp32, .reads_16bit = true},
-    .samples = cumulative_samples,
-    .forward = cumsum_forward,
-    .vjp = cumsum_vjp,
-    .saves = kSaveNothing,
-};
-constexpr Op<CumulativeAttrs> cumprod_op{
-    .info = {.name = "cumprod", .category = Category::fp32, .reads_16bit = true},
-    .samples = cumulative_samples,
-    .forward = cumprod_forward,
-    .vjp = cumprod_vjp,
-};
+constexpr Op<CumulativeAttrs> cumsum_op = plain_op<CumulativeAttrs>(
+    "cumsum", Category::fp32, cumulative_samples, cumsum_forward, cumsum_vjp, kSaveNothing);
+constexpr Op<CumulativeAttrs> cumprod_op =
+    plain_op<CumulativeAttrs>("cumprod", Category::fp32, cumulative_samples, cumprod_forward, cumprod_vjp);
 
 // --- logcumsumexp
 
@@ -198,13 +189,9 @@ std::vector<Sample<LogSumAttrs>> logcumsumexp_samples() {
           {{real({2, 40, 2}, -100, 10)}, {-2}},
           {{real({})}, {0}}};
 }
-constexpr Op<LogSumAttrs> logcumsumexp_op{
-    .info = {.name = "logcumsumexp", .category = Category::passthrough},
-    .samples = logcumsumexp_samples,
-    .forward = logcumsumexp_forward,
-    .vjp = logcumsumexp_vjp,
-    .saves = {1U, 1U},
-};
+constexpr Op<LogSumAttrs> logcumsumexp_op =
+    plain_op<LogSumAttrs>("logcumsumexp", Category::passthrough, logcumsumexp_samples, logcumsumexp_forward,
+                          logcumsumexp_vjp, {1U, 1U});
 
 // --- prod
 
@@ -249,13 +236,8 @@ std::vector<Sample<ProdAttrs>> prod_samples() {
           {{real({2, 33}, -1.2, 1.2)}, {.dim = 1, .dtype = DType::f64}},
           {{real({})}, {.dim = 0}}};
 }
-constexpr Op<ProdAttrs> prod_op{
-    .info = {.name = "prod", .category = Category::fp32, .reads_16bit = true},
-    .samples = prod_samples,
-    .forward = prod_forward,
-    .vjp = prod_vjp,
-    .saves = save_inputs(0),
-};
+constexpr Op<ProdAttrs> prod_op =
+    plain_op<ProdAttrs>("prod", Category::fp32, prod_samples, prod_forward, prod_vjp, save_inputs(0));
 
 const Registered cumulative_registered{recurrence_op, cumsum_op, cumprod_op, logcumsumexp_op, prod_op};
 

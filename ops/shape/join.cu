@@ -240,13 +240,8 @@ std::vector<Sample<RepeatAttrs>> repeat_samples() {
           {{op_samples::real({})}, {{3}}},
           {{op_samples::real({1, 2, 1, 2})}, {{2, 2, 1, 2, 2}}}};
 }
-constexpr Op<RepeatAttrs> repeat_op{
-    .info = {.name = "repeat", .category = Category::passthrough},
-    .samples = repeat_samples,
-    .forward = repeat_forward,
-    .vjp = repeat_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<RepeatAttrs> repeat_op = plain_op<RepeatAttrs>("repeat", Category::passthrough, repeat_samples,
+                                                            repeat_forward, repeat_vjp, kSaveNothing);
 
 const Registered join_registered{cat_op, stack_op, repeat_op};
 

@@ -72,13 +72,7 @@ std::vector<Sample<SliceAttrs>> slice_samples() {
           {{op_samples::real({6})}, {0, 4, 2, 1}},
           {{op_samples::real({2, 3})}, {1, std::nullopt, 100, 2}}};
 }
-constexpr Op<SliceAttrs> slice_op{
-    .info = {.name = "slice", .category = Category::passthrough, .takes_float8 = true},
-    .samples = slice_samples,
-    .forward = slice_forward,
-    .vjp = slice_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<SliceAttrs> slice_op = moving_op<SliceAttrs>("slice", slice_samples, slice_forward, slice_vjp);
 
 // --- slice_backward
 
@@ -118,13 +112,9 @@ std::vector<Sample<SliceBackwardAttrs>> slice_backward_samples() {
   return {{{op_samples::real({2, 4})}, {{5, 4}, 0, 1, 4, 2}},
           {{op_samples::real({5, 3})}, {{5, 4}, -1, -3, std::nullopt, 1}}};
 }
-constexpr Op<SliceBackwardAttrs> slice_backward_op{
-    .info = {.name = "slice_backward", .category = Category::passthrough},
-    .samples = slice_backward_samples,
-    .forward = slice_backward_forward,
-    .vjp = slice_backward_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<SliceBackwardAttrs> slice_backward_op =
+    plain_op<SliceBackwardAttrs>("slice_backward", Category::passthrough, slice_backward_samples,
+                                 slice_backward_forward, slice_backward_vjp, kSaveNothing);
 
 // --- select
 
@@ -162,13 +152,8 @@ Gradients select_vjp(const VjpArgs<SelectAttrs>& args) {
 std::vector<Sample<SelectAttrs>> select_samples() {
   return {{{op_samples::real({3, 4})}, {0, 1}}, {{op_samples::real({3, 4})}, {-1, -1}}};
 }
-constexpr Op<SelectAttrs> select_op{
-    .info = {.name = "select", .category = Category::passthrough, .takes_float8 = true},
-    .samples = select_samples,
-    .forward = select_forward,
-    .vjp = select_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<SelectAttrs> select_op =
+    moving_op<SelectAttrs>("select", select_samples, select_forward, select_vjp);
 
 // --- narrow
 
@@ -203,13 +188,8 @@ Gradients narrow_vjp(const VjpArgs<NarrowAttrs>& args) {
 std::vector<Sample<NarrowAttrs>> narrow_samples() {
   return {{{op_samples::real({5, 3})}, {0, 1, 3}}, {{op_samples::real({2, 5})}, {-1, -2, 2}}};
 }
-constexpr Op<NarrowAttrs> narrow_op{
-    .info = {.name = "narrow", .category = Category::passthrough, .takes_float8 = true},
-    .samples = narrow_samples,
-    .forward = narrow_forward,
-    .vjp = narrow_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<NarrowAttrs> narrow_op =
+    moving_op<NarrowAttrs>("narrow", narrow_samples, narrow_forward, narrow_vjp);
 
 // --- split
 
@@ -272,13 +252,7 @@ Gradients split_vjp(const VjpArgs<SplitAttrs>& args) {
 std::vector<Sample<SplitAttrs>> split_samples() {
   return {{{op_samples::real({7, 2})}, {{3}, 0}}, {{op_samples::real({2, 6})}, {{1, 2, 3}, -1}}};
 }
-constexpr Op<SplitAttrs> split_op{
-    .info = {.name = "split", .category = Category::passthrough, .takes_float8 = true},
-    .samples = split_samples,
-    .forward = split_forward,
-    .vjp = split_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<SplitAttrs> split_op = moving_op<SplitAttrs>("split", split_samples, split_forward, split_vjp);
 
 const Registered slicing_registered{slice_op, slice_backward_op, select_op, narrow_op, split_op};
 

@@ -67,13 +67,8 @@ std::vector<Sample<DiagonalAttrs>> diagonal_samples() {
           {{op_samples::real({3, 2, 4})}, {-2, 2, 0}},
           {{op_samples::real({2, 3})}, {3, 0, 1}}};
 }
-constexpr Op<DiagonalAttrs> diagonal_op{
-    .info = {.name = "diagonal", .category = Category::passthrough, .takes_float8 = true},
-    .samples = diagonal_samples,
-    .forward = diagonal_forward,
-    .vjp = diagonal_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<DiagonalAttrs> diagonal_op =
+    moving_op<DiagonalAttrs>("diagonal", diagonal_samples, diagonal_forward, diagonal_vjp);
 
 struct DiagonalBackwardAttrs {
   Shape shape;
@@ -100,13 +95,9 @@ std::vector<Sample<DiagonalBackwardAttrs>> diagonal_backward_samples() {
   return {{{op_samples::real({2, 3})}, {{2, 3, 4}, 1, -2, -1}},
           {{op_samples::real({3})}, {{4, 3}, -1, 0, 1}}};
 }
-constexpr Op<DiagonalBackwardAttrs> diagonal_backward_op{
-    .info = {.name = "diagonal_backward", .category = Category::passthrough},
-    .samples = diagonal_backward_samples,
-    .forward = diagonal_backward_forward,
-    .vjp = diagonal_backward_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<DiagonalBackwardAttrs> diagonal_backward_op =
+    plain_op<DiagonalBackwardAttrs>("diagonal_backward", Category::passthrough, diagonal_backward_samples,
+                                    diagonal_backward_forward, diagonal_backward_vjp, kSaveNothing);
 
 // --- tensor_unfold
 
@@ -160,13 +151,8 @@ std::vector<Sample<UnfoldAttrs>> unfold_samples() {
           {{op_samples::real({5, 3})}, {0, 3, 1}},
           {{op_samples::real({})}, {0, 1, 1}}};
 }
-constexpr Op<UnfoldAttrs> unfold_op{
-    .info = {.name = "tensor_unfold", .category = Category::passthrough, .takes_float8 = true},
-    .samples = unfold_samples,
-    .forward = unfold_forward,
-    .vjp = unfold_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<UnfoldAttrs> unfold_op =
+    moving_op<UnfoldAttrs>("tensor_unfold", unfold_samples, unfold_forward, unfold_vjp);
 
 struct UnfoldBackwardAttrs {
   Shape shape;
@@ -207,13 +193,9 @@ std::vector<Sample<UnfoldBackwardAttrs>> unfold_backward_samples() {
           {{op_samples::real({3, 2, 3})}, {{5, 2}, -2, 3, 1}},
           {{op_samples::real({1})}, {{}, 0, 1, 1}}};
 }
-constexpr Op<UnfoldBackwardAttrs> unfold_backward_op{
-    .info = {.name = "tensor_unfold_backward", .category = Category::passthrough},
-    .samples = unfold_backward_samples,
-    .forward = unfold_backward_forward,
-    .vjp = unfold_backward_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<UnfoldBackwardAttrs> unfold_backward_op =
+    plain_op<UnfoldBackwardAttrs>("tensor_unfold_backward", Category::passthrough, unfold_backward_samples,
+                                  unfold_backward_forward, unfold_backward_vjp, kSaveNothing);
 
 const Registered windows_registered{diagonal_op, diagonal_backward_op, unfold_op, unfold_backward_op};
 

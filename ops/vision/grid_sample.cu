@@ -134,14 +134,9 @@ std::vector<Sample<GridSampleAttrs>> grid_sample_samples() {
           {{real({2, 2, 3, 4}), real({2, 3, 2, 2}, 0.36, 0.48)}, {{nearest, zeros, false}}},
           {{real({1, 2, 2, 2, 3}), real({1, 1, 2, 2, 3}, 0.1, 0.4)}, {{nearest, border, true}}}};
 }
-constexpr Op<GridSampleAttrs> grid_sample_op{
-    .info = {.name = kGridSample, .category = Category::promote},
-    .samples = grid_sample_samples,
-    .forward = grid_sample_forward,
-    .vjp = grid_sample_vjp,
-    .saves = save_inputs(0, 1),
-    .reference = grid_sample_reference,
-};
+constexpr Op<GridSampleAttrs> grid_sample_op =
+    fused_op<GridSampleAttrs>(kGridSample, Category::promote, grid_sample_samples, grid_sample_forward,
+                              grid_sample_reference, grid_sample_vjp, save_inputs(0, 1));
 
 // --- grid_sample_backward. Inputs: grad, x, grid
 

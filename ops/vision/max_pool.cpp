@@ -109,13 +109,8 @@ std::vector<Sample<A>> pool_samples() {
 }
 
 template <class A, std::size_t kSpatial>
-constexpr Op<A> kPool{
-    .info = {.name = kNames<A>[kSpatial - 1], .category = Category::passthrough},
-    .samples = pool_samples<kSpatial, A>,
-    .forward = forward<kSpatial, A>,
-    .vjp = vjp<kSpatial, A>,
-    .saves = save_outputs(1),
-};
+constexpr Op<A> kPool = plain_op<A>(kNames<A>[kSpatial - 1], Category::passthrough, pool_samples<kSpatial, A>,
+                                    forward<kSpatial, A>, vjp<kSpatial, A>, save_outputs(1));
 
 // --- max_pool_backward. Inputs: grad, indices. The indices must come from a pooling over these windows: on
 // the CPU one that is not in the image throws IndexError, on a CUDA device one outside of its window has no
@@ -166,13 +161,8 @@ std::vector<Sample<MaxPoolBackwardAttrs>> backward_samples() {
           {{real({2, 3, 2}), index({2, 3, 2}, 6)}, {{{{5, 4}, {1, 2}, {2}}}, {3, 2}}},
           {{real({1, 2, 1, 1, 1}), index({1, 2, 1, 1, 1}, 12)}, {{}, {2, 3, 2}}}};
 }
-constexpr Op<MaxPoolBackwardAttrs> backward_op{
-    .info = {.name = kBackward, .category = Category::passthrough},
-    .samples = backward_samples,
-    .forward = backward_forward,
-    .vjp = backward_vjp,
-    .saves = save_inputs(1),
-};
+constexpr Op<MaxPoolBackwardAttrs> backward_op = plain_op<MaxPoolBackwardAttrs>(
+    kBackward, Category::passthrough, backward_samples, backward_forward, backward_vjp, save_inputs(1));
 
 Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, const MaxPoolBackwardAttrs& attrs) {
   return bind(backward_op, {grad, indices}, attrs);
