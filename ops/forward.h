@@ -15,6 +15,12 @@
 
 namespace mezzo::ops {
 
+/// The one option of ops along a dim.
+struct AlongAttrs {
+  std::int64_t dim = 0;
+  static constexpr auto fields() { return std::tuple{attr("dim", &AlongAttrs::dim)}; }
+};
+
 /// The kernel's view of a tensor.
 [[nodiscard]] inline kernels::View view_of(const Tensor& tensor) {
   return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};

@@ -66,7 +66,7 @@ using namespace ops;
 
 // --- gather: the index has a place for each element
 
-Outputs gather_forward(const ForwardArgs<DimIndexAttrs>& args) {
+Outputs gather_forward(const ForwardArgs<AlongAttrs>& args) {
   const Tensor x = with_dims(args.in(0));
   const std::size_t dim = wrapped("gather", args.attrs.dim, x);
   const Tensor index = with_dims(index_as_i64("gather", args.in(1), false));
@@ -75,18 +75,18 @@ Outputs gather_forward(const ForwardArgs<DimIndexAttrs>& args) {
   return without_dims(
       taken(x, index, along(dim, index.shape(), x.shape()[dim], x.strides(), index.strides())), args.in(1));
 }
-Gradients gather_vjp(const VjpArgs<DimIndexAttrs>& args) {
+Gradients gather_vjp(const VjpArgs<AlongAttrs>& args) {
   const Tensor grad = args.grad();
   return {scatter_add(zeros(args.in_shape(0), options_of(grad)), args.attrs.dim, args.in(1), grad), {}};
 }
-std::vector<Sample<DimIndexAttrs>> gather_samples() {
+std::vector<Sample<AlongAttrs>> gather_samples() {
   return {{{op_samples::real({3, 5}), op_samples::index({3, 2}, 5)}, {1}},
           {{op_samples::real({3, 5}), op_samples::index({4, 3}, 3)}, {0}},
           {{op_samples::real({2, 3, 4}), op_samples::index({2, 2, 6}, 4)}, {-1}},
           {{op_samples::real({}), op_samples::index({3}, 1)}, {0}}};
 }
-constexpr Op<DimIndexAttrs> gather_op = plain_op<DimIndexAttrs>(
-    "gather", Category::passthrough, gather_samples, gather_forward, gather_vjp, save_inputs(1));
+constexpr Op<AlongAttrs> gather_op = plain_op<AlongAttrs>("gather", Category::passthrough, gather_samples,
+                                                          gather_forward, gather_vjp, save_inputs(1));
 
 // --- index_select, index_add: one index for a whole position of the dim
 
@@ -103,7 +103,7 @@ PlaceMap along_line(std::size_t dim, const Shape& shape, std::int64_t size, cons
   return along(dim, shape, size, strides, index_strides);
 }
 
-Outputs index_select_forward(const ForwardArgs<DimIndexAttrs>& args) {
+Outputs index_select_forward(const ForwardArgs<AlongAttrs>& args) {
   const Tensor x = with_dims(args.in(0));
   const std::size_t dim = wrapped("index_select", args.attrs.dim, x);
   const Tensor index = line_of("index_select", args.in(1));
@@ -117,19 +117,19 @@ Outputs index_select_forward(const ForwardArgs<DimIndexAttrs>& args) {
   check_indices("index_select", index, 0, x.shape()[dim]);
   return without_dims(taken(x, index, along_line(dim, shape, x.shape()[dim], x.strides())), args.in(0));
 }
-Gradients index_select_vjp(const VjpArgs<DimIndexAttrs>& args) {
+Gradients index_select_vjp(const VjpArgs<AlongAttrs>& args) {
   const Tensor grad = args.grad();
   return {index_add(zeros(args.in_shape(0), options_of(grad)), args.attrs.dim, args.in(1), grad), {}};
 }
-std::vector<Sample<DimIndexAttrs>> index_select_samples() {
+std::vector<Sample<AlongAttrs>> index_select_samples() {
   return {{{op_samples::real({5, 3}), op_samples::index({4}, 5)}, {0}},
           {{op_samples::real({2, 4, 3}), op_samples::index({2}, 3)}, {-1}},
           {{op_samples::real({4, 3}), op_samples::index({}, 4)}, {0}},
           {{op_samples::real({}), op_samples::index({1}, 1)}, {0}}};
 }
-constexpr Op<DimIndexAttrs> index_select_op =
-    plain_op<DimIndexAttrs>("index_select", Category::passthrough, index_select_samples, index_select_forward,
-                            index_select_vjp, save_inputs(1));
+constexpr Op<AlongAttrs> index_select_op =
+    plain_op<AlongAttrs>("index_select", Category::passthrough, index_select_samples, index_select_forward,
+                         index_select_vjp, save_inputs(1));
 
 struct IndexAddAttrs {
   std::int64_t dim = 0;

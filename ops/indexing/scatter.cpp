@@ -58,13 +58,13 @@ struct Write {
 // --- scatter, scatter_add
 
 template <bool Add>
-Outputs scatter_forward(const ForwardArgs<DimIndexAttrs>& args) {
+Outputs scatter_forward(const ForwardArgs<AlongAttrs>& args) {
   const Write write(Add ? "scatter_add" : "scatter", args.inputs, args.attrs.dim);
   const auto map = [&](const Dims& strides) { return write.map(strides); };
   return without_dims(written(write.x, write.index, write.src, map, Add), args.in(0));
 }
 template <bool Add>
-Gradients scatter_vjp(const VjpArgs<DimIndexAttrs>& args) {
+Gradients scatter_vjp(const VjpArgs<AlongAttrs>& args) {
   const Tensor grad = args.grad(), index = args.in(1);
   const std::int64_t dim = args.attrs.dim;
   Gradients result(3);
@@ -74,24 +74,24 @@ Gradients scatter_vjp(const VjpArgs<DimIndexAttrs>& args) {
   return result;
 }
 /// One index per lane: with a second one for the same place, differences would not show the gradient.
-std::vector<Sample<DimIndexAttrs>> scatter_samples() {
+std::vector<Sample<AlongAttrs>> scatter_samples() {
   return {{{op_samples::real({3, 5}), op_samples::index({3, 1}, 5), op_samples::real({3, 1})}, {1}},
           {{op_samples::real({4, 2}), op_samples::index({1, 2}, 4), op_samples::real({2, 3})}, {-2}},
           {{op_samples::real({}), op_samples::index({}, 1), op_samples::real({})}, {0}},
           {{op_samples::real({4}), op_samples::index({}, 4), op_samples::real({3})}, {0}}};
 }
-std::vector<Sample<DimIndexAttrs>> scatter_add_samples() {
+std::vector<Sample<AlongAttrs>> scatter_add_samples() {
   return {{{op_samples::real({3, 5}), op_samples::index({3, 7}, 5), op_samples::real({3, 7})}, {1}},
           {{op_samples::real({3, 5}), op_samples::index({2, 4}, 3), op_samples::real({2, 6})}, {0}},
           {{op_samples::real({2, 3, 4}), op_samples::index({2, 2, 3}, 4), op_samples::real({2, 3, 4})}, {-1}},
           {{op_samples::real({}), op_samples::index({2}, 1), op_samples::real({2})}, {0}}};
 }
-constexpr Op<DimIndexAttrs> scatter_op =
-    plain_op<DimIndexAttrs>("scatter", Category::passthrough, scatter_samples, scatter_forward<false>,
-                            scatter_vjp<false>, save_inputs(1));
-constexpr Op<DimIndexAttrs> scatter_add_op =
-    plain_op<DimIndexAttrs>("scatter_add", Category::promote, scatter_add_samples, scatter_forward<true>,
-                            scatter_vjp<true>, save_inputs(1));
+constexpr Op<AlongAttrs> scatter_op =
+    plain_op<AlongAttrs>("scatter", Category::passthrough, scatter_samples, scatter_forward<false>,
+                         scatter_vjp<false>, save_inputs(1));
+constexpr Op<AlongAttrs> scatter_add_op =
+    plain_op<AlongAttrs>("scatter_add", Category::promote, scatter_add_samples, scatter_forward<true>,
+                         scatter_vjp<true>, save_inputs(1));
 
 // --- scatter_reduce
 

@@ -42,11 +42,7 @@ constexpr Op<NoAttrs> masked_select_op =
 
 // --- index_copy
 
-struct IndexCopyAttrs {
-  std::int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple{attr("dim", &IndexCopyAttrs::dim)}; }
-};
-Outputs index_copy_forward(const ForwardArgs<IndexCopyAttrs>& args) {
+Outputs index_copy_forward(const ForwardArgs<AlongAttrs>& args) {
   const Tensor &x = args.in(0), &at = args.in(1), &src = args.in(2);
   require_defined("index_copy", at);
   require_defined("index_copy", src);
@@ -64,13 +60,13 @@ Outputs index_copy_forward(const ForwardArgs<IndexCopyAttrs>& args) {
   along[dim] = at.numel();
   return scatter(x, args.attrs.dim, expand(reshape(at, along), wanted), src);
 }
-std::vector<Sample<IndexCopyAttrs>> index_copy_samples() {
+std::vector<Sample<AlongAttrs>> index_copy_samples() {
   using namespace op_samples;
   return {{{real({4, 3}), op_samples::index({1}, 4), real({1, 3})}, {0}},
           {{real({2, 4}), op_samples::index({}, 4), real({2, 1})}, {-1}}};
 }
-constexpr Op<IndexCopyAttrs> index_copy_op =
-    plain_composition<IndexCopyAttrs>("index_copy", index_copy_samples, index_copy_forward);
+constexpr Op<AlongAttrs> index_copy_op =
+    plain_composition<AlongAttrs>("index_copy", index_copy_samples, index_copy_forward);
 
 // --- diff
 
@@ -105,11 +101,11 @@ constexpr Op<DiffAttrs> diff_op = plain_composition<DiffAttrs>("diff", diff_samp
 
 // --- glu and vecdot
 
-struct AlongDimAttrs {
+struct LastDimAttrs {
   std::int64_t dim = -1;
-  static constexpr auto fields() { return std::tuple{attr("dim", &AlongDimAttrs::dim)}; }
+  static constexpr auto fields() { return std::tuple{attr("dim", &LastDimAttrs::dim)}; }
 };
-Outputs glu_forward(const ForwardArgs<AlongDimAttrs>& args) {
+Outputs glu_forward(const ForwardArgs<LastDimAttrs>& args) {
   const Tensor& x = args.in(0);
   require_floating("glu", x);
   if (x.dim() == 0) throw IndexError("glu", "a tensor with dims", "a 0-dim one", "use reshape");
@@ -121,24 +117,24 @@ Outputs glu_forward(const ForwardArgs<AlongDimAttrs>& args) {
   const Tensor wide = to(x, compute_dtype(x.dtype()));
   return to(mul(narrow(wide, dim, 0, half), sigmoid(narrow(wide, dim, half, half))), x.dtype());
 }
-std::vector<Sample<AlongDimAttrs>> glu_samples() {
+std::vector<Sample<LastDimAttrs>> glu_samples() {
   return {{{op_samples::real({3, 4})}, {}}, {{op_samples::real({2, 3})}, {0}}};
 }
-constexpr Op<AlongDimAttrs> glu_op = plain_composition<AlongDimAttrs>("glu", glu_samples, glu_forward);
+constexpr Op<LastDimAttrs> glu_op = plain_composition<LastDimAttrs>("glu", glu_samples, glu_forward);
 
-Outputs vecdot_forward(const ForwardArgs<AlongDimAttrs>& args) {
+Outputs vecdot_forward(const ForwardArgs<LastDimAttrs>& args) {
   require_defined("vecdot", args.in(1));
   const DType result = promote(args.in(0).dtype(), args.in(1).dtype()), compute = compute_dtype(result);
   const Tensor product = mul(to(args.in(0), compute), to(args.in(1), compute));
   if (product.dim() == 0) throw IndexError("vecdot", "tensors with dims", "0-dim ones", "use mul");
   return to(sum(product, args.attrs.dim), result);
 }
-std::vector<Sample<AlongDimAttrs>> vecdot_samples() {
+std::vector<Sample<LastDimAttrs>> vecdot_samples() {
   return {{{op_samples::real({3, 4}), op_samples::real({3, 4})}, {}},
           {{op_samples::real({3, 4}), op_samples::real({3, 1})}, {0}}};
 }
-constexpr Op<AlongDimAttrs> vecdot_op =
-    plain_composition<AlongDimAttrs>("vecdot", vecdot_samples, vecdot_forward);
+constexpr Op<LastDimAttrs> vecdot_op =
+    plain_composition<LastDimAttrs>("vecdot", vecdot_samples, vecdot_forward);
 
 void require_sizes(std::string_view op, std::int64_t row, std::int64_t col) {
   if (row >= 0 && col >= 0) return;

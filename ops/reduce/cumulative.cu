@@ -154,12 +154,7 @@ constexpr Op<CumulativeAttrs> cumprod_op =
 
 // --- logcumsumexp
 
-struct LogSumAttrs {
-  std::int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple{attr("dim", &LogSumAttrs::dim)}; }
-};
-
-Outputs logcumsumexp_forward(const ForwardArgs<LogSumAttrs>& args) {
+Outputs logcumsumexp_forward(const ForwardArgs<AlongAttrs>& args) {
   constexpr std::string_view kName = "logcumsumexp";
   const Tensor& x = args.in(0);
   require_floating(kName, x);
@@ -172,7 +167,7 @@ Outputs logcumsumexp_forward(const ForwardArgs<LogSumAttrs>& args) {
 
 /// dx_j = e^(x_j - y_j) f_j, where f_j = sum over i >= j of g_i e^(y_j - y_i) is again a recurrence: y does
 /// not fall, so its scales e^(y_j - y_(j+1)) are at most 1.
-Gradients logcumsumexp_vjp(const VjpArgs<LogSumAttrs>& args) {
+Gradients logcumsumexp_vjp(const VjpArgs<AlongAttrs>& args) {
   const std::int64_t dim = args.attrs.dim;
   const Tensor x = widened(args.in(0));
   const Tensor y = is_16bit(args.out_dtype()) ? logcumsumexp(x, dim) : args.out();
@@ -183,15 +178,15 @@ Gradients logcumsumexp_vjp(const VjpArgs<LogSumAttrs>& args) {
   return {exp(where(none_yet, -kInfinity, x - y)) * flow};
 }
 
-std::vector<Sample<LogSumAttrs>> logcumsumexp_samples() {
+std::vector<Sample<AlongAttrs>> logcumsumexp_samples() {
   return {{{real({3, 5})}, {1}},
           {{real({5, 3}, 80, 100)}, {0}},
           {{real({2, 40, 2}, -100, 10)}, {-2}},
           {{real({})}, {0}}};
 }
-constexpr Op<LogSumAttrs> logcumsumexp_op =
-    plain_op<LogSumAttrs>("logcumsumexp", Category::passthrough, logcumsumexp_samples, logcumsumexp_forward,
-                          logcumsumexp_vjp, {1U, 1U});
+constexpr Op<AlongAttrs> logcumsumexp_op =
+    plain_op<AlongAttrs>("logcumsumexp", Category::passthrough, logcumsumexp_samples, logcumsumexp_forward,
+                         logcumsumexp_vjp, {1U, 1U});
 
 // --- prod
 
@@ -256,9 +251,7 @@ Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
   return bind(cumprod_op, {x}, CumulativeAttrs{dim, dtype});
 }
 
-Tensor logcumsumexp(const Tensor& x, std::int64_t dim) {
-  return bind(logcumsumexp_op, {x}, LogSumAttrs{dim});
-}
+Tensor logcumsumexp(const Tensor& x, std::int64_t dim) { return bind(logcumsumexp_op, {x}, AlongAttrs{dim}); }
 
 Tensor prod(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim, std::optional<DType> dtype) {
   return bind(prod_op, {x}, ProdAttrs{dim, keepdim, dtype});

@@ -176,11 +176,7 @@ std::vector<Sample<SqueezeAttrs>> squeeze_samples() {
 constexpr Op<SqueezeAttrs> squeeze_op =
     moving_op<SqueezeAttrs>("squeeze", squeeze_samples, squeeze_forward, reshape_back<SqueezeAttrs>);
 
-struct UnsqueezeAttrs {
-  std::int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple{attr("dim", &UnsqueezeAttrs::dim)}; }
-};
-Outputs unsqueeze_forward(const ForwardArgs<UnsqueezeAttrs>& args) {
+Outputs unsqueeze_forward(const ForwardArgs<AlongAttrs>& args) {
   const Tensor& x = args.in(0);
   Shape shape = x.shape();
   Dims strides = x.strides();
@@ -190,12 +186,12 @@ Outputs unsqueeze_forward(const ForwardArgs<UnsqueezeAttrs>& args) {
   strides.insert(at, stride);
   return shown(x, shape, strides);
 }
-std::vector<Sample<UnsqueezeAttrs>> unsqueeze_samples() {
+std::vector<Sample<AlongAttrs>> unsqueeze_samples() {
   return {
       {{op_samples::real({2, 3})}, {0}}, {{op_samples::real({2, 3})}, {-1}}, {{op_samples::real({})}, {0}}};
 }
-constexpr Op<UnsqueezeAttrs> unsqueeze_op = moving_op<UnsqueezeAttrs>(
-    "unsqueeze", unsqueeze_samples, unsqueeze_forward, reshape_back<UnsqueezeAttrs>);
+constexpr Op<AlongAttrs> unsqueeze_op =
+    moving_op<AlongAttrs>("unsqueeze", unsqueeze_samples, unsqueeze_forward, reshape_back<AlongAttrs>);
 
 struct FlattenAttrs {
   std::int64_t start_dim = 0, end_dim = -1;
