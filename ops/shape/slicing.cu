@@ -76,17 +76,7 @@ constexpr Op<SliceAttrs> slice_op = moving_op<SliceAttrs>("slice", slice_samples
 
 // --- slice_backward
 
-struct SliceBackwardAttrs {
-  Shape shape;
-  std::int64_t dim = 0;
-  std::optional<std::int64_t> start, end;
-  std::int64_t step = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("shape", &SliceBackwardAttrs::shape), attr("dim", &SliceBackwardAttrs::dim),
-                      attr("start", &SliceBackwardAttrs::start), attr("end", &SliceBackwardAttrs::end),
-                      attr("step", &SliceBackwardAttrs::step)};
-  }
-};
+using SliceBackwardAttrs = ViewBackwardAttrs<SliceAttrs>;
 Outputs slice_backward_forward(const ForwardArgs<SliceBackwardAttrs>& args) {
   const Tensor& grad = args.in(0);
   const SliceBackwardAttrs& attrs = args.attrs;
@@ -109,8 +99,8 @@ Gradients slice_backward_vjp(const VjpArgs<SliceBackwardAttrs>& args) {
   return {slice(args.grad(), args.attrs.dim, args.attrs.start, args.attrs.end, args.attrs.step)};
 }
 std::vector<Sample<SliceBackwardAttrs>> slice_backward_samples() {
-  return {{{op_samples::real({2, 4})}, {{5, 4}, 0, 1, 4, 2}},
-          {{op_samples::real({5, 3})}, {{5, 4}, -1, -3, std::nullopt, 1}}};
+  return {{{op_samples::real({2, 4})}, {{0, 1, 4, 2}, {5, 4}}},
+          {{op_samples::real({5, 3})}, {{-1, -3, std::nullopt, 1}, {5, 4}}}};
 }
 constexpr Op<SliceBackwardAttrs> slice_backward_op =
     plain_op<SliceBackwardAttrs>("slice_backward", Category::passthrough, slice_backward_samples,
@@ -265,7 +255,7 @@ Tensor slice(const Tensor& x, std::int64_t dim, std::optional<std::int64_t> star
 
 Tensor slice_backward(const Tensor& grad, const Shape& shape, std::int64_t dim,
                       std::optional<std::int64_t> start, std::optional<std::int64_t> end, std::int64_t step) {
-  return bind(slice_backward_op, {grad}, {shape, dim, start, end, step});
+  return bind(slice_backward_op, {grad}, {{dim, start, end, step}, shape});
 }
 
 Tensor select(const Tensor& x, std::int64_t dim, std::int64_t index) {
