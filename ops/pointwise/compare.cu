@@ -85,9 +85,10 @@ Tensor compare(std::string_view op, const Tensor& a, const Tensor& b) {
 
 /// x compared with a number, as a bool tensor; the functor Bound holds the number.
 template <class Bound>
-Tensor compare_number(const Tensor& x, const Scalar& s) {
-  const DType common = result_with(x, s);
-  return map_one(Bound{rounded_to(s, common)}, x, compute_dtype(common), DType::boolean);
+Outputs compare_number(const ForwardArgs<NumberAttrs>& args) {
+  const Tensor& x = args.in(0);
+  const DType common = result_with(x, args.attrs.s);
+  return map_one(Bound{rounded_to(args.attrs.s, common)}, x, compute_dtype(common), DType::boolean);
 }
 
 using Forward = Op<NoAttrs>::Forward;
@@ -102,7 +103,6 @@ constexpr Op<NumberAttrs> number_op(std::string_view name, NumberForward forward
 }
 
 using Args = ForwardArgs<NoAttrs>;
-using NumberArgs = ForwardArgs<NumberAttrs>;
 
 Outputs eq_forward(const Args& args) { return compare<EqFn>("eq", args.in(0), args.in(1)); }
 Outputs ne_forward(const Args& args) { return compare<NeFn>("ne", args.in(0), args.in(1)); }
@@ -115,31 +115,12 @@ constexpr Op<NoAttrs> eq_op = two_op("eq", eq_forward), ne_op = two_op("ne", ne_
 constexpr Op<NoAttrs> lt_op = two_op("lt", lt_forward), le_op = two_op("le", le_forward);
 constexpr Op<NoAttrs> gt_op = two_op("gt", gt_forward), ge_op = two_op("ge", ge_forward);
 
-Outputs eq_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithRight<EqFn>>(args.in(0), args.attrs.s);
-}
-Outputs ne_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithRight<NeFn>>(args.in(0), args.attrs.s);
-}
-Outputs lt_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithRight<LtFn>>(args.in(0), args.attrs.s);
-}
-Outputs le_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithRight<LeFn>>(args.in(0), args.attrs.s);
-}
-Outputs gt_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithLeft<LtFn>>(args.in(0), args.attrs.s);
-}
-Outputs ge_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithLeft<LeFn>>(args.in(0), args.attrs.s);
-}
-
-constexpr Op<NumberAttrs> eq_scalar_op = number_op("eq_scalar", eq_scalar_forward);
-constexpr Op<NumberAttrs> ne_scalar_op = number_op("ne_scalar", ne_scalar_forward);
-constexpr Op<NumberAttrs> lt_scalar_op = number_op("lt_scalar", lt_scalar_forward);
-constexpr Op<NumberAttrs> le_scalar_op = number_op("le_scalar", le_scalar_forward);
-constexpr Op<NumberAttrs> gt_scalar_op = number_op("gt_scalar", gt_scalar_forward);
-constexpr Op<NumberAttrs> ge_scalar_op = number_op("ge_scalar", ge_scalar_forward);
+constexpr Op<NumberAttrs> eq_scalar_op = number_op("eq_scalar", compare_number<WithRight<EqFn>>);
+constexpr Op<NumberAttrs> ne_scalar_op = number_op("ne_scalar", compare_number<WithRight<NeFn>>);
+constexpr Op<NumberAttrs> lt_scalar_op = number_op("lt_scalar", compare_number<WithRight<LtFn>>);
+constexpr Op<NumberAttrs> le_scalar_op = number_op("le_scalar", compare_number<WithRight<LeFn>>);
+constexpr Op<NumberAttrs> gt_scalar_op = number_op("gt_scalar", compare_number<WithLeft<LtFn>>);
+constexpr Op<NumberAttrs> ge_scalar_op = number_op("ge_scalar", compare_number<WithLeft<LeFn>>);
 
 // --- logic
 
