@@ -33,6 +33,15 @@ namespace ops {
   return {{{op_samples::real({3, 5})}}, {{op_samples::real({})}}};
 }
 
+/// For ops of one tensor that have no derivative at 0.
+[[nodiscard]] inline std::vector<Sample<NoAttrs>> kink_samples() {
+  return {{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}}};
+}
+/// For ops of one tensor that take positive numbers.
+[[nodiscard]] inline std::vector<Sample<NoAttrs>> positive_samples() {
+  return {{{op_samples::real({3, 5}, 0.2, 3)}}, {{op_samples::real({}, 0.2, 3)}}};
+}
+
 /// -s; a bool becomes an integer.
 [[nodiscard]] inline Scalar negated(const Scalar& s) {
   if (s.kind() == DTypeKind::floating) return -s.real();

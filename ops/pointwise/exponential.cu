@@ -75,9 +75,6 @@ struct ErfinvFn {
 using Vjps = VjpArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;
 
-Samples logarithm_samples() {
-  return {{{op_samples::real({3, 5}, 0.2, 3)}}, {{op_samples::real({}, 0.2, 3)}}};
-}
 Samples above_minus_one_samples() {
   return {{{op_samples::real({3, 5}, -0.8, 2)}}, {{op_samples::real({}, -0.5, 0.5)}}};
 }
@@ -91,7 +88,7 @@ constexpr Op<NoAttrs> exp_op =
 
 Gradients log_vjp(const Vjps& args) { return {div(args.grad(), args.in(0))}; }
 constexpr Op<NoAttrs> log_op =
-    elementwise_op("log", Category::fp32, logarithm_samples, real_unary<LogFn>, log_vjp, save_inputs(0));
+    elementwise_op("log", Category::fp32, positive_samples, real_unary<LogFn>, log_vjp, save_inputs(0));
 
 Gradients expm1_vjp(const Vjps& args) { return {mul(args.grad(), add(widened(args.out()), 1))}; }
 constexpr Op<NoAttrs> expm1_op =
@@ -107,11 +104,11 @@ Gradients log_gradient(const Vjps& args, double log_base) {
 }
 Gradients log2_vjp(const Vjps& args) { return log_gradient(args, 0.69314718055994530942); }
 constexpr Op<NoAttrs> log2_op =
-    elementwise_op("log2", Category::fp32, logarithm_samples, real_unary<Log2Fn>, log2_vjp, save_inputs(0));
+    elementwise_op("log2", Category::fp32, positive_samples, real_unary<Log2Fn>, log2_vjp, save_inputs(0));
 
 Gradients log10_vjp(const Vjps& args) { return log_gradient(args, 2.30258509299404568402); }
-constexpr Op<NoAttrs> log10_op = elementwise_op("log10", Category::fp32, logarithm_samples,
-                                                real_unary<Log10Fn>, log10_vjp, save_inputs(0));
+constexpr Op<NoAttrs> log10_op =
+    elementwise_op("log10", Category::fp32, positive_samples, real_unary<Log10Fn>, log10_vjp, save_inputs(0));
 
 Outputs logaddexp_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor &a = args.in(0), &b = args.in(1);

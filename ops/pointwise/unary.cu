@@ -15,12 +15,6 @@ using namespace kernels::scalar;
 using Args = ForwardArgs<NoAttrs>;
 using Vjps = VjpArgs<NoAttrs>;
 
-std::vector<Sample<NoAttrs>> kink_samples() {
-  return {{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}}};
-}
-std::vector<Sample<NoAttrs>> positive_samples() {
-  return {{{op_samples::real({3, 5}, 0.2, 3)}}, {{op_samples::real({}, 0.2, 3)}}};
-}
 std::vector<Sample<NoAttrs>> nonzero_samples() {
   return {{{op_samples::real({3, 5}, 0.4, 2)}}, {{op_samples::real({4}, -2, -0.4)}}};
 }
