@@ -16,13 +16,7 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-struct SigmoidFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::sigmoid(x);
-  }
-};
+using SigmoidFn = MathFn<math::sigmoid, math::sigmoid, true>;
 struct SiluFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>

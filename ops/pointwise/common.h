@@ -28,6 +28,14 @@ struct NumberAttrs {
 
 namespace ops {
 
+/// The functor of a function of kernels/math, given by its forms for float and for double.
+template <float (*kOfFloat)(float), double (*kOfDouble)(double), bool kFuses = false>
+struct MathFn {
+  static constexpr bool kFuses16Bit = kFuses;
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return kOfFloat(x); }
+  MEZZO_HD MEZZO_ALWAYS_INLINE double operator()(double x) const { return kOfDouble(x); }
+};
+
 /// For ops of one tensor that are smooth everywhere.
 [[nodiscard]] inline std::vector<Sample<NoAttrs>> any_samples() {
   return {{{op_samples::real({3, 5})}}, {{op_samples::real({})}}};

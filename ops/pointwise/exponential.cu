@@ -17,60 +17,14 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-struct ExpFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::exp(x);
-  }
-};
-struct LogFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::log(x);
-  }
-};
-struct Expm1Fn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::expm1(x);
-  }
-};
-struct Log1pFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::log1p(x);
-  }
-};
-struct Log2Fn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::log2(x);
-  }
-};
-struct Log10Fn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::log10(x);
-  }
-};
-struct ErfFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::erf(x);
-  }
-};
-struct ErfinvFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::erfinv(x);
-  }
-};
+using ExpFn = MathFn<math::exp, math::exp, true>;
+using LogFn = MathFn<math::log, math::log, true>;
+using Expm1Fn = MathFn<math::expm1, math::expm1, true>;
+using Log1pFn = MathFn<math::log1p, math::log1p, true>;
+using Log2Fn = MathFn<math::log2, math::log2, true>;
+using Log10Fn = MathFn<math::log10, math::log10, true>;
+using ErfFn = MathFn<math::erf, math::erf>;
+using ErfinvFn = MathFn<math::erfinv, math::erfinv>;
 
 using Vjps = VjpArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;

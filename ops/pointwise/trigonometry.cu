@@ -15,71 +15,20 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-struct SinNearFn {
-  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::sin<math::Argument::near>(x); }
+struct SinFn : MathFn<math::sin, math::sin> {
+  using Near = MathFn<math::sin<math::Argument::near>, math::sin>;
 };
-struct SinFn {
-  using Near = SinNearFn;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::sin(x);
-  }
+struct CosFn : MathFn<math::cos, math::cos> {
+  using Near = MathFn<math::cos<math::Argument::near>, math::cos>;
 };
-struct CosNearFn {
-  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::cos<math::Argument::near>(x); }
+struct TanFn : MathFn<math::tan, math::tan> {
+  using Near = MathFn<math::tan<math::Argument::near>, math::tan>;
 };
-struct CosFn {
-  using Near = CosNearFn;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::cos(x);
-  }
-};
-struct TanNearFn {
-  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::tan<math::Argument::near>(x); }
-};
-struct TanFn {
-  using Near = TanNearFn;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::tan(x);
-  }
-};
-struct AsinFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::asin(x);
-  }
-};
-struct AcosFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::acos(x);
-  }
-};
-struct AtanFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::atan(x);
-  }
-};
-struct SinhFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::sinh(x);
-  }
-};
-struct CoshFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::cosh(x);
-  }
-};
+using AsinFn = MathFn<math::asin, math::asin, true>;
+using AcosFn = MathFn<math::acos, math::acos, true>;
+using AtanFn = MathFn<math::atan, math::atan, true>;
+using SinhFn = MathFn<math::sinh, math::sinh, true>;
+using CoshFn = MathFn<math::cosh, math::cosh, true>;
 struct Atan2Fn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
