@@ -69,12 +69,23 @@ template <std::size_t N>
 template <class A = NoAttrs>
 [[nodiscard]] constexpr Op<A> plain_op(std::string_view name, Category category,
                                        typename Op<A>::SampleList samples, typename Op<A>::Forward forward,
-                                       std::type_identity_t<Vjp<A>> vjp, Saves saves = kSaveAll) {
-  return {.info = {.name = name, .category = category, .reads_16bit = category == Category::fp32},
+                                       std::type_identity_t<Vjp<A>> vjp, Saves saves = kSaveAll,
+                                       std::uint32_t optional_inputs = 0) {
+  return {.info = {.name = name,
+                   .category = category,
+                   .reads_16bit = category == Category::fp32,
+                   .optional_inputs = optional_inputs},
           .samples = samples,
           .forward = forward,
           .vjp = vjp,
           .saves = saves};
+}
+
+/// The op with any number of inputs.
+template <class A>
+[[nodiscard]] constexpr Op<A> taking_list(Op<A> op) {
+  op.info.takes_list = true;
+  return op;
 }
 
 /// The descriptor of an op that moves or casts elements, of float8 too: its gradient needs no values.

@@ -47,8 +47,7 @@ template <class A>
                                        typename Op<A>::SampleList samples, typename Op<A>::Forward forward,
                                        typename Op<A>::Forward reference, std::type_identity_t<Vjp<A>> vjp,
                                        Saves saves, std::uint32_t optional_inputs = 0) {
-  Op<A> op = plain_op<A>(name, category, samples, forward, vjp, saves);
-  op.info.optional_inputs = optional_inputs;
+  Op<A> op = plain_op<A>(name, category, samples, forward, vjp, saves, optional_inputs);
   op.reference = reference;
   return op;
 }

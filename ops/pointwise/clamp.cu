@@ -196,16 +196,9 @@ std::vector<Sample<NoAttrs>> clamp_tensor_samples() {
           {{op_samples::real({3, 5}, 0, 1), op_samples::real({5}, -2, -0.1), op_samples::absent()}},
           {{op_samples::real({3, 5}, 0, 1), op_samples::absent(), op_samples::real({3, 1}, -1, -0.1)}}};
 }
-constexpr Op<NoAttrs> clamp_tensor_op{
-    .info = {.name = "clamp_tensor",
-             .category = Category::passthrough,
-             .optional_inputs = tensor_set(1, 2),
-             .elementwise = true},
-    .samples = clamp_tensor_samples,
-    .forward = clamp_tensor_forward,
-    .vjp = clamp_tensor_vjp,
-    .saves = save_inputs(0, 1, 2),
-};
+constexpr Op<NoAttrs> clamp_tensor_op =
+    elementwise_op("clamp_tensor", Category::passthrough, clamp_tensor_samples, clamp_tensor_forward,
+                   clamp_tensor_vjp, save_inputs(0, 1, 2), tensor_set(1, 2));
 
 const Registered clamp_registered{maximum_op, minimum_op,        maximum_backward_op,
                                   clamp_op,   clamp_backward_op, clamp_tensor_op};

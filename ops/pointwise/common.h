@@ -128,8 +128,9 @@ template <class A = NoAttrs>
 [[nodiscard]] constexpr Op<A> elementwise_op(std::string_view name, Category category,
                                              typename Op<A>::SampleList samples,
                                              typename Op<A>::Forward forward,
-                                             std::type_identity_t<Vjp<A>> vjp, Saves saves) {
-  Op<A> op = plain_op<A>(name, category, samples, forward, vjp, saves);
+                                             std::type_identity_t<Vjp<A>> vjp, Saves saves,
+                                             std::uint32_t optional_inputs = 0) {
+  Op<A> op = plain_op<A>(name, category, samples, forward, vjp, saves, optional_inputs);
   op.info.elementwise = true;
   return op;
 }

@@ -88,14 +88,9 @@ std::vector<Sample<RecurrenceAttrs>> recurrence_samples() {
           {{op_samples::absent(), real({2, 3, 2})}, {.dim = -2, .initial = 1}},
           {{real({2, 37}, -1, 1), real({2, 37})}, {.dim = 1, .reverse = true}}};
 }
-constexpr Op<RecurrenceAttrs> recurrence_op{
-    .info = {.name = "linear_recurrence",
-             .category = Category::passthrough,
-             .optional_inputs = tensor_set(0, 1)},
-    .samples = recurrence_samples,
-    .forward = recurrence_forward,
-    .vjp = recurrence_vjp,
-};
+constexpr Op<RecurrenceAttrs> recurrence_op =
+    plain_op<RecurrenceAttrs>("linear_recurrence", Category::passthrough, recurrence_samples,
+                              recurrence_forward, recurrence_vjp, kSaveAll, tensor_set(0, 1));
 
 // --- cumsum, cumprod
 

@@ -98,13 +98,8 @@ std::vector<Sample<AlongAttrs>> cat_samples() {
           {{op_samples::real({2, 3}), op_samples::real({2, 1}), op_samples::real({2, 4})}, {-1}},
           {{op_samples::real({0}), op_samples::real({2, 2})}, {1}}};
 }
-constexpr Op<AlongAttrs> cat_op{
-    .info = {.name = "cat", .category = Category::passthrough, .takes_list = true},
-    .samples = cat_samples,
-    .forward = cat_forward,
-    .vjp = cat_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<AlongAttrs> cat_op = taking_list(
+    plain_op<AlongAttrs>("cat", Category::passthrough, cat_samples, cat_forward, cat_vjp, kSaveNothing));
 
 // --- stack
 
@@ -142,13 +137,8 @@ std::vector<Sample<AlongAttrs>> stack_samples() {
           {{op_samples::real({2, 3}), op_samples::real({2, 3}), op_samples::real({2, 3})}, {-1}},
           {{op_samples::real({}), op_samples::real({})}, {0}}};
 }
-constexpr Op<AlongAttrs> stack_op{
-    .info = {.name = "stack", .category = Category::passthrough, .takes_list = true},
-    .samples = stack_samples,
-    .forward = stack_forward,
-    .vjp = stack_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<AlongAttrs> stack_op = taking_list(plain_op<AlongAttrs>(
+    "stack", Category::passthrough, stack_samples, stack_forward, stack_vjp, kSaveNothing));
 
 // --- repeat
 

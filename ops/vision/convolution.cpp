@@ -258,25 +258,13 @@ std::vector<Sample<ConvTransposeAttrs>> transpose_samples() {
 }
 
 template <std::size_t kSpatial>
-constexpr Op<ConvAttrs> kConv{
-    .info = {.name = kNames[kSpatial - 1],
-             .category = Category::lower_precision,
-             .optional_inputs = tensor_set(2)},
-    .samples = conv_samples<kSpatial>,
-    .forward = forward<kSpatial>,
-    .vjp = vjp<kSpatial>,
-    .saves = save_factors(0, 1),
-};
+constexpr Op<ConvAttrs> kConv = plain_op<ConvAttrs>(kNames[kSpatial - 1], Category::lower_precision,
+                                                    conv_samples<kSpatial>, forward<kSpatial>, vjp<kSpatial>,
+                                                    save_factors(0, 1), tensor_set(2));
 template <std::size_t kSpatial>
-constexpr Op<ConvTransposeAttrs> kConvTranspose{
-    .info = {.name = kTransposeNames[kSpatial - 1],
-             .category = Category::lower_precision,
-             .optional_inputs = tensor_set(2)},
-    .samples = transpose_samples<kSpatial>,
-    .forward = transpose_forward<kSpatial>,
-    .vjp = transpose_vjp<kSpatial>,
-    .saves = save_factors(0, 1),
-};
+constexpr Op<ConvTransposeAttrs> kConvTranspose = plain_op<ConvTransposeAttrs>(
+    kTransposeNames[kSpatial - 1], Category::lower_precision, transpose_samples<kSpatial>,
+    transpose_forward<kSpatial>, transpose_vjp<kSpatial>, save_factors(0, 1), tensor_set(2));
 
 template <std::size_t kSpatial>
 Tensor conv(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options) {

@@ -227,15 +227,9 @@ std::vector<Sample<ConvolutionAttrs>> map_samples() {
   return {{{real({2, 4, 7}), real({6, 2, 3}), real({6})}, sizes({2}, {1}, {1}, 2, {4})},
           {{real({3, 5, 4}), real({2, 3, 2, 3}), absent()}, sizes({1, 2}, {0, 2}, {2, 1}, 1, {3, 3})}};
 }
-constexpr Op<ConvolutionAttrs> map_op{
-    .info = {.name = "convolution_forward",
-             .category = Category::passthrough,
-             .optional_inputs = tensor_set(2)},
-    .samples = map_samples,
-    .forward = convolution_map_forward,
-    .vjp = convolution_map_vjp,
-    .saves = save_factors(0, 1),
-};
+constexpr Op<ConvolutionAttrs> map_op = plain_op<ConvolutionAttrs>(
+    "convolution_forward", Category::passthrough, map_samples, convolution_map_forward, convolution_map_vjp,
+    save_factors(0, 1), tensor_set(2));
 
 // --- convolution_backward_input. Inputs: grad, weight
 
