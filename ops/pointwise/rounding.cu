@@ -18,6 +18,7 @@ using namespace kernels::scalar;
 // --- scalar math
 
 struct CeilFn {
+  static constexpr std::string_view kName = "ceil";
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     if constexpr (std::is_integral_v<T>)
@@ -27,6 +28,7 @@ struct CeilFn {
   }
 };
 struct FloorFn {
+  static constexpr std::string_view kName = "floor";
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     if constexpr (std::is_integral_v<T>)
@@ -36,6 +38,7 @@ struct FloorFn {
   }
 };
 struct TruncFn {
+  static constexpr std::string_view kName = "trunc";
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     if constexpr (std::is_integral_v<T>)
@@ -112,25 +115,14 @@ Gradients zero_vjp(const VjpArgs<A>& args) {
   return {zeros_for(args, 0)};
 }
 
-Outputs ceil_forward(const Args& args) {
-  refuse_bool("ceil", args.in(0), kNumbers);
-  return unary<CeilFn>(args);
+template <class F>
+Outputs step_forward(const Args& args) {
+  refuse_bool(F::kName, args.in(0), kNumbers);
+  return unary<F>(args);
 }
-Outputs floor_forward(const Args& args) {
-  refuse_bool("floor", args.in(0), kNumbers);
-  return unary<FloorFn>(args);
-}
-Outputs trunc_forward(const Args& args) {
-  refuse_bool("trunc", args.in(0), kNumbers);
-  return unary<TruncFn>(args);
-}
-
-constexpr Op<NoAttrs> step_op(std::string_view name, Op<NoAttrs>::Forward forward) {
-  return elementwise_op(name, Category::passthrough, smooth_samples, forward, zero_vjp<NoAttrs>,
-                        kSaveNothing);
-}
-constexpr Op<NoAttrs> ceil_op = step_op("ceil", ceil_forward), floor_op = step_op("floor", floor_forward);
-constexpr Op<NoAttrs> trunc_op = step_op("trunc", trunc_forward);
+template <class F>
+constexpr Op<NoAttrs> kStepOp = elementwise_op(F::kName, Category::passthrough, smooth_samples,
+                                               step_forward<F>, zero_vjp<NoAttrs>, kSaveNothing);
 
 struct RoundAttrs {
   std::int64_t decimals = 0;
@@ -266,9 +258,9 @@ constexpr Op<NanToNumAttrs> nan_to_num_op =
     elementwise_op<NanToNumAttrs>("nan_to_num", Category::passthrough, nan_to_num_samples, nan_to_num_forward,
                                   nan_to_num_vjp, save_inputs(0));
 
-const Registered rounding_registered{ceil_op,
-                                     floor_op,
-                                     trunc_op,
+const Registered rounding_registered{kStepOp<CeilFn>,
+                                     kStepOp<FloorFn>,
+                                     kStepOp<TruncFn>,
                                      round_op,
                                      kRestOp<RoundingMode::floor>,
                                      kRestOp<RoundingMode::trunc>,
@@ -281,9 +273,9 @@ const Registered rounding_registered{ceil_op,
 
 }  // namespace
 
-Tensor ceil(const Tensor& x) { return bind(ceil_op, {x}); }
-Tensor floor(const Tensor& x) { return bind(floor_op, {x}); }
-Tensor trunc(const Tensor& x) { return bind(trunc_op, {x}); }
+Tensor ceil(const Tensor& x) { return bind(kStepOp<CeilFn>, {x}); }
+Tensor floor(const Tensor& x) { return bind(kStepOp<FloorFn>, {x}); }
+Tensor trunc(const Tensor& x) { return bind(kStepOp<TruncFn>, {x}); }
 Tensor round(const Tensor& x, std::int64_t decimals) { return bind(round_op, {x}, {decimals}); }
 Tensor remainder(const Tensor& a, const Tensor& b) { return bind(kRestOp<RoundingMode::floor>, {a, b}); }
 Tensor remainder(const Tensor& x, Scalar s) { return bind(kRestOfNumberOp<RoundingMode::floor>, {x}, {s}); }
