@@ -218,7 +218,7 @@ Gradients vjp(const VjpArgs<A>& args) {
   const GradientAttrs asked = needed_gradients(args, 3, 4);
   if (std::is_same_v<A, InstanceNormAttrs> && args.attrs.own()) {
     const std::int64_t channels = std::max<std::int64_t>(args.in_shape(0)[1], 1);
-    const GroupNormBackwardAttrs attrs{asked, channels, args.attrs.eps};
+    const GroupNormBackwardAttrs attrs{asked, {channels, args.attrs.eps}};
     const Tensor x = args.stored_in(0), weight = args.stored_in(3);
     return spread_gradients(attrs, group_norm_backward(args.grad(), x, weight, attrs), 5, 3);
   }
