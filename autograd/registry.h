@@ -82,12 +82,13 @@ class TypedEntry final : public RegistryEntry {
 };
 }  // namespace detail
 
-/// Puts an op on the list for the life of the process: `const Registered relu_registered{relu_op};`. A name
+/// Puts ops on the list for the life of the process: `const Registered relu_registered{relu_op};`. A name
 /// that is taken throws ValueError.
 struct Registered {
-  template <class A>
-  explicit Registered(const Op<A>& op) {
-    detail::register_entry(std::make_unique<detail::TypedEntry<A>>(op));
+  template <class... A>
+  requires(sizeof...(A) > 0)
+  explicit Registered(const Op<A>&... ops) {
+    (detail::register_entry(std::make_unique<detail::TypedEntry<A>>(ops)), ...);
   }
 };
 

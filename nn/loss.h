@@ -2,6 +2,8 @@
 // functions, their formulas, shapes and errors are in ops/loss.h.
 #pragma once
 
+#include <tuple>
+
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/loss.h"
 
@@ -25,29 +27,31 @@ class Loss : public Module {
   }
 };
 
-/// A loss whose one option is how `F` reduces it.
-template <Tensor (*F)(const Tensor&, const Tensor&, Reduction)>
-class LossOf : public Loss {
+/// A loss whose options are the arguments of `F` behind its two tensors.
+template <auto F>
+class LossOf;
+template <class... Options, Tensor (*F)(const Tensor&, const Tensor&, Options...)>
+class LossOf<F> : public Loss {
  public:
-  explicit LossOf(Reduction reduction = Reduction::mean) : reduction_(reduction) {}
+  explicit LossOf(Options... options) : options_(options...) {}
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override {
-    return F(input, target, reduction_);
+    return std::apply([&](const auto&... options) { return F(input, target, options...); }, options_);
   }
 
  private:
-  Reduction reduction_;
+  std::tuple<Options...> options_;
 };
 
 /// `mse_loss`: (input - target)^2.
 class MSELoss final : public LossOf<mse_loss> {
  public:
-  using LossOf::LossOf;
+  explicit MSELoss(Reduction reduction = Reduction::mean) : LossOf(reduction) {}
 };
 
 /// `l1_loss`: |input - target|.
 class L1Loss final : public LossOf<l1_loss> {
  public:
-  using LossOf::LossOf;
+  explicit L1Loss(Reduction reduction = Reduction::mean) : LossOf(reduction) {}
 };
 
 /// Options of NLLLoss; see ops/loss.h.
@@ -138,45 +142,28 @@ class BCEWithLogitsLoss final : public Loss {
 };
 
 /// `smooth_l1_loss`: a square within beta, linear beyond.
-class SmoothL1Loss final : public Loss {
+class SmoothL1Loss final : public LossOf<smooth_l1_loss> {
  public:
-  explicit SmoothL1Loss(Reduction reduction = Reduction::mean, double beta = 1)
-      : reduction_(reduction), beta_(beta) {}
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
-
- private:
-  Reduction reduction_;
-  double beta_;
+  explicit SmoothL1Loss(Reduction reduction = Reduction::mean, double beta = 1) : LossOf(reduction, beta) {}
 };
 
 /// `huber_loss`: a square within delta, linear beyond.
-class HuberLoss final : public Loss {
+class HuberLoss final : public LossOf<huber_loss> {
  public:
-  explicit HuberLoss(Reduction reduction = Reduction::mean, double delta = 1)
-      : reduction_(reduction), delta_(delta) {}
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
-
- private:
-  Reduction reduction_;
-  double delta_;
+  explicit HuberLoss(Reduction reduction = Reduction::mean, double delta = 1) : LossOf(reduction, delta) {}
 };
 
 /// `soft_margin_loss`: log(1 + exp(-target input)).
 class SoftMarginLoss final : public LossOf<soft_margin_loss> {
  public:
-  using LossOf::LossOf;
+  explicit SoftMarginLoss(Reduction reduction = Reduction::mean) : LossOf(reduction) {}
 };
 
 /// `kl_div`: divergence of log-probabilities from target probabilities.
-class KLDivLoss final : public Loss {
+class KLDivLoss final : public LossOf<kl_div> {
  public:
   explicit KLDivLoss(KlDivReduction reduction = KlDivReduction::mean, bool log_target = false)
-      : reduction_(reduction), log_target_(log_target) {}
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
-
- private:
-  KlDivReduction reduction_;
-  bool log_target_;
+      : LossOf(reduction, log_target) {}
 };
 
 /// `hinge_embedding_loss`: of distances, for targets of 1 and -1.
@@ -194,7 +181,7 @@ class HingeEmbeddingLoss final : public Loss {
 /// `multilabel_margin_loss`: targets list the classes of each row.
 class MultiLabelMarginLoss final : public LossOf<multilabel_margin_loss> {
  public:
-  using LossOf::LossOf;
+  explicit MultiLabelMarginLoss(Reduction reduction = Reduction::mean) : LossOf(reduction) {}
 };
 
 /// `poisson_nll_loss` of rates, or their logarithms.

@@ -15,6 +15,12 @@
 
 namespace mezzo::ops {
 
+/// The one option of ops along a dim.
+struct AlongAttrs {
+  std::int64_t dim = 0;
+  static constexpr auto fields() { return std::tuple{attr("dim", &AlongAttrs::dim)}; }
+};
+
 /// The kernel's view of a tensor.
 [[nodiscard]] inline kernels::View view_of(const Tensor& tensor) {
   return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
@@ -57,6 +63,38 @@ template <std::size_t N>
       return MemoryFormat::channels_last;
   }
   return MemoryFormat::contiguous;
+}
+
+/// The descriptor of an op with the usual properties. One of category fp32 widens 16-bit inputs itself.
+template <class A = NoAttrs>
+[[nodiscard]] constexpr Op<A> plain_op(std::string_view name, Category category,
+                                       typename Op<A>::SampleList samples, typename Op<A>::Forward forward,
+                                       std::type_identity_t<Vjp<A>> vjp, Saves saves = kSaveAll,
+                                       std::uint32_t optional_inputs = 0) {
+  return {.info = {.name = name,
+                   .category = category,
+                   .reads_16bit = category == Category::fp32,
+                   .optional_inputs = optional_inputs},
+          .samples = samples,
+          .forward = forward,
+          .vjp = vjp,
+          .saves = saves};
+}
+
+/// The op with any number of inputs.
+template <class A>
+[[nodiscard]] constexpr Op<A> taking_list(Op<A> op) {
+  op.info.takes_list = true;
+  return op;
+}
+
+/// The descriptor of an op that moves or casts elements, of float8 too: its gradient needs no values.
+template <class A = NoAttrs>
+[[nodiscard]] constexpr Op<A> moving_op(std::string_view name, typename Op<A>::SampleList samples,
+                                        typename Op<A>::Forward forward, std::type_identity_t<Vjp<A>> vjp) {
+  Op<A> op = plain_op<A>(name, Category::passthrough, samples, forward, vjp, kSaveNothing);
+  op.info.takes_float8 = true;
+  return op;
 }
 
 /// Elementwise f over inputs broadcast together, in the compute type of `compute`, into a new tensor of dtype

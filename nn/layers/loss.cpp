@@ -75,18 +75,6 @@ Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) {
   return binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction_);
 }
 
-Tensor SmoothL1Loss::forward(const Tensor& input, const Tensor& target) {
-  return smooth_l1_loss(input, target, reduction_, beta_);
-}
-
-Tensor HuberLoss::forward(const Tensor& input, const Tensor& target) {
-  return huber_loss(input, target, reduction_, delta_);
-}
-
-Tensor KLDivLoss::forward(const Tensor& input, const Tensor& target) {
-  return kl_div(input, target, reduction_, log_target_);
-}
-
 Tensor HingeEmbeddingLoss::forward(const Tensor& input, const Tensor& target) {
   return hinge_embedding_loss(input, target, margin_, reduction_);
 }

@@ -32,14 +32,14 @@ std::string output_size_text(const AdaptiveSizes& sizes) {
   return "output_size=" + (sizes.size() == 1 ? text : "[" + text + "]");
 }
 
-/// Fills in what the options of both kinds of windows have.
+/// Fills in what the options of all kinds of windows have.
 template <class Options, class LayerOptions>
-void set_windows(Options& result, const Layer& layer, const SpatialSizes& kernel_size,
+void set_windows(Options& result, const Module& layer, const SpatialSizes& kernel_size,
                  const LayerOptions& options, int spatial) {
   result.kernel_size = checked(layer, "kernel_size", kernel_size, spatial, 1);
   result.stride = options.stride.empty() ? kernel_size : checked(layer, "stride", options.stride, spatial, 1);
   result.padding = checked(layer, "padding", options.padding, spatial, 0);
-  result.ceil_mode = options.ceil_mode;
+  if constexpr (requires { options.ceil_mode; }) result.ceil_mode = options.ceil_mode;
 }
 
 template <class Options>
@@ -83,12 +83,7 @@ std::string MaxPool<kSpatial>::extra_repr() const {
 
 template <int kSpatial>
 MaxUnpool<kSpatial>::MaxUnpool(const SpatialSizes& kernel_size, const MaxUnpoolLayerOptions& options) {
-  const auto check = [this](const char* what, const SpatialSizes& sizes, std::int64_t least) {
-    return checked(*this, what, sizes, kSpatial, least);
-  };
-  options_.kernel_size = check("kernel_size", kernel_size, 1);
-  options_.stride = options.stride.empty() ? kernel_size : check("stride", options.stride, 1);
-  options_.padding = check("padding", options.padding, 0);
+  set_windows(options_, *this, kernel_size, options, kSpatial);
 }
 template <int kSpatial>
 Tensor MaxUnpool<kSpatial>::forward(const Tensor& x, const Tensor& indices,

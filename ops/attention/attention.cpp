@@ -184,15 +184,9 @@ std::vector<Sample<AttentionBackwardAttrs>> backward_samples() {
             absent()},
            {{.enable_gqa = true}}}};
 }
-constexpr Op<AttentionBackwardAttrs> backward_op{
-    .info = {.name = kBackward, .category = Category::passthrough, .optional_inputs = tensor_set(4, 5, 6, 7)},
-    .samples = backward_samples,
-    .forward = backward_forward,
-    .vjp = kDecomposed,
-    .saves = {tensor_set(0, 1, 2, 3, 4, 5), 0},
-    .reference = backward_reference,
-};
-const Registered backward_registered{backward_op};
+constexpr Op<AttentionBackwardAttrs> backward_op = fused_op<AttentionBackwardAttrs>(
+    kBackward, Category::passthrough, backward_samples, backward_forward, backward_reference, kDecomposed,
+    {tensor_set(0, 1, 2, 3, 4, 5), 0}, tensor_set(4, 5, 6, 7));
 
 // --- the op. Inputs: query, key, value, mask, seed
 
@@ -251,14 +245,10 @@ std::vector<Sample<AttentionForwardAttrs>> attention_samples() {
           {{real({0, 2, 3}), real({0, 4, 3}), real({0, 4, 2}), absent(), absent()}, {}},
           {{real({2, 2, 3}), real({2, 0, 3}), real({2, 0, 2}), absent(), absent()}, {}}};
 }
-constexpr Op<AttentionForwardAttrs> attention_op{
-    .info = {.name = kName, .category = Category::lower_precision, .optional_inputs = tensor_set(3, 4)},
-    .samples = attention_samples,
-    .forward = forward,
-    .vjp = vjp,
-    .reference = reference,
-};
-const Registered attention_registered{attention_op};
+constexpr Op<AttentionForwardAttrs> attention_op = fused_op<AttentionForwardAttrs>(
+    kName, Category::lower_precision, attention_samples, forward, reference, vjp, kSaveAll, tensor_set(3, 4));
+
+const Registered attention_registered{backward_op, attention_op};
 
 }  // namespace
 

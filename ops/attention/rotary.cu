@@ -3,6 +3,7 @@
 
 #include "mezzo/kernels/recurrent/recurrent.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/shape.h"
@@ -121,14 +122,9 @@ std::vector<Sample<RotaryAttrs>> rotary_samples() {
           {{real({4}), real({2}), real({2})}, {.interleaved = true, .inverse = true}},
           {{real({0, 3, 4}), real({3, 2}), real({3, 2})}, {}}};
 }
-constexpr Op<RotaryAttrs> rotary_op{
-    .info = {.name = kRotary, .category = Category::passthrough},
-    .samples = rotary_samples,
-    .forward = rotary_forward,
-    .vjp = rotary_vjp,
-    .saves = save_inputs(0, 1, 2),
-    .reference = rotary_reference,
-};
+constexpr Op<RotaryAttrs> rotary_op =
+    fused_op<RotaryAttrs>(kRotary, Category::passthrough, rotary_samples, rotary_forward, rotary_reference,
+                          rotary_vjp, save_inputs(0, 1, 2));
 const Registered rotary_registered{rotary_op};
 
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, const RotaryAttrs& attrs) {

@@ -31,22 +31,25 @@ template <class A>
 [[nodiscard]] constexpr Op<A> composed_op(std::string_view name, typename Op<A>::SampleList samples,
                                           typename Op<A>::Forward forward,
                                           std::type_identity_t<Vjp<A>> vjp = kDecomposed) {
-  return {.info = {.name = name, .category = Category::fp32, .reads_16bit = true},
-          .samples = samples,
-          .forward = forward,
-          .vjp = vjp,
-          .saves = {~0U, 0}};
+  return plain_op<A>(name, Category::fp32, samples, forward, vjp, {~0U, 0});
 }
 
 /// The descriptor of a composition that autocast leaves alone.
 template <class A>
 [[nodiscard]] constexpr Op<A> plain_composition(std::string_view name, typename Op<A>::SampleList samples,
                                                 typename Op<A>::Forward forward) {
-  return {.info = {.name = name, .category = Category::passthrough},
-          .samples = samples,
-          .forward = forward,
-          .vjp = kDecomposed,
-          .saves = {~0U, 0}};
+  return plain_op<A>(name, Category::passthrough, samples, forward, kDecomposed, {~0U, 0});
+}
+
+/// The descriptor of a fused op, with the composition that it equals.
+template <class A>
+[[nodiscard]] constexpr Op<A> fused_op(std::string_view name, Category category,
+                                       typename Op<A>::SampleList samples, typename Op<A>::Forward forward,
+                                       typename Op<A>::Forward reference, std::type_identity_t<Vjp<A>> vjp,
+                                       Saves saves, std::uint32_t optional_inputs = 0) {
+  Op<A> op = plain_op<A>(name, category, samples, forward, vjp, saves, optional_inputs);
+  op.reference = reference;
+  return op;
 }
 
 /// The descriptor of a gradient with kernels of its own, and of what it equals: what it is differentiated by.
@@ -54,12 +57,8 @@ template <class A>
 [[nodiscard]] constexpr Op<A> gradient_op(std::string_view name, typename Op<A>::SampleList samples,
                                           typename Op<A>::Forward forward, typename Op<A>::Forward reference,
                                           std::uint32_t optional_inputs = 0) {
-  return {.info = {.name = name, .category = Category::passthrough, .optional_inputs = optional_inputs},
-          .samples = samples,
-          .forward = forward,
-          .vjp = kDecomposed,
-          .saves = {~0U, 0},
-          .reference = reference};
+  return fused_op<A>(name, Category::passthrough, samples, forward, reference, kDecomposed, {~0U, 0},
+                     optional_inputs);
 }
 
 }  // namespace mezzo::ops

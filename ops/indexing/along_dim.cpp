@@ -66,7 +66,7 @@ using namespace ops;
 
 // --- gather: the index has a place for each element
 
-Outputs gather_forward(const ForwardArgs<DimIndexAttrs>& args) {
+Outputs gather_forward(const ForwardArgs<AlongAttrs>& args) {
   const Tensor x = with_dims(args.in(0));
   const std::size_t dim = wrapped("gather", args.attrs.dim, x);
   const Tensor index = with_dims(index_as_i64("gather", args.in(1), false));
@@ -75,24 +75,18 @@ Outputs gather_forward(const ForwardArgs<DimIndexAttrs>& args) {
   return without_dims(
       taken(x, index, along(dim, index.shape(), x.shape()[dim], x.strides(), index.strides())), args.in(1));
 }
-Gradients gather_vjp(const VjpArgs<DimIndexAttrs>& args) {
+Gradients gather_vjp(const VjpArgs<AlongAttrs>& args) {
   const Tensor grad = args.grad();
   return {scatter_add(zeros(args.in_shape(0), options_of(grad)), args.attrs.dim, args.in(1), grad), {}};
 }
-std::vector<Sample<DimIndexAttrs>> gather_samples() {
+std::vector<Sample<AlongAttrs>> gather_samples() {
   return {{{op_samples::real({3, 5}), op_samples::index({3, 2}, 5)}, {1}},
           {{op_samples::real({3, 5}), op_samples::index({4, 3}, 3)}, {0}},
           {{op_samples::real({2, 3, 4}), op_samples::index({2, 2, 6}, 4)}, {-1}},
           {{op_samples::real({}), op_samples::index({3}, 1)}, {0}}};
 }
-constexpr Op<DimIndexAttrs> gather_op{
-    .info = {.name = "gather", .category = Category::passthrough},
-    .samples = gather_samples,
-    .forward = gather_forward,
-    .vjp = gather_vjp,
-    .saves = save_inputs(1),
-};
-const Registered gather_registered{gather_op};
+constexpr Op<AlongAttrs> gather_op = plain_op<AlongAttrs>("gather", Category::passthrough, gather_samples,
+                                                          gather_forward, gather_vjp, save_inputs(1));
 
 // --- index_select, index_add: one index for a whole position of the dim
 
@@ -109,7 +103,7 @@ PlaceMap along_line(std::size_t dim, const Shape& shape, std::int64_t size, cons
   return along(dim, shape, size, strides, index_strides);
 }
 
-Outputs index_select_forward(const ForwardArgs<DimIndexAttrs>& args) {
+Outputs index_select_forward(const ForwardArgs<AlongAttrs>& args) {
   const Tensor x = with_dims(args.in(0));
   const std::size_t dim = wrapped("index_select", args.attrs.dim, x);
   const Tensor index = line_of("index_select", args.in(1));
@@ -123,24 +117,19 @@ Outputs index_select_forward(const ForwardArgs<DimIndexAttrs>& args) {
   check_indices("index_select", index, 0, x.shape()[dim]);
   return without_dims(taken(x, index, along_line(dim, shape, x.shape()[dim], x.strides())), args.in(0));
 }
-Gradients index_select_vjp(const VjpArgs<DimIndexAttrs>& args) {
+Gradients index_select_vjp(const VjpArgs<AlongAttrs>& args) {
   const Tensor grad = args.grad();
   return {index_add(zeros(args.in_shape(0), options_of(grad)), args.attrs.dim, args.in(1), grad), {}};
 }
-std::vector<Sample<DimIndexAttrs>> index_select_samples() {
+std::vector<Sample<AlongAttrs>> index_select_samples() {
   return {{{op_samples::real({5, 3}), op_samples::index({4}, 5)}, {0}},
           {{op_samples::real({2, 4, 3}), op_samples::index({2}, 3)}, {-1}},
           {{op_samples::real({4, 3}), op_samples::index({}, 4)}, {0}},
           {{op_samples::real({}), op_samples::index({1}, 1)}, {0}}};
 }
-constexpr Op<DimIndexAttrs> index_select_op{
-    .info = {.name = "index_select", .category = Category::passthrough},
-    .samples = index_select_samples,
-    .forward = index_select_forward,
-    .vjp = index_select_vjp,
-    .saves = save_inputs(1),
-};
-const Registered index_select_registered{index_select_op};
+constexpr Op<AlongAttrs> index_select_op =
+    plain_op<AlongAttrs>("index_select", Category::passthrough, index_select_samples, index_select_forward,
+                         index_select_vjp, save_inputs(1));
 
 struct IndexAddAttrs {
   std::int64_t dim = 0;
@@ -185,14 +174,10 @@ std::vector<Sample<IndexAddAttrs>> index_add_samples() {
           {{op_samples::real({}), op_samples::index({1}, 1), op_samples::real({})}, {0, 1}},
           {{op_samples::real({}), op_samples::index({3}, 1), op_samples::real({3})}, {0, 2}}};
 }
-constexpr Op<IndexAddAttrs> index_add_op{
-    .info = {.name = "index_add", .category = Category::passthrough},
-    .samples = index_add_samples,
-    .forward = index_add_forward,
-    .vjp = index_add_vjp,
-    .saves = save_inputs(1),
-};
-const Registered index_add_registered{index_add_op};
+constexpr Op<IndexAddAttrs> index_add_op = plain_op<IndexAddAttrs>(
+    "index_add", Category::passthrough, index_add_samples, index_add_forward, index_add_vjp, save_inputs(1));
+
+const Registered along_dim_registered{gather_op, index_select_op, index_add_op};
 
 }  // namespace
 

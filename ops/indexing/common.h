@@ -26,12 +26,6 @@ void require_one_dtype(std::string_view op, const Tensor& x, const Tensor& value
 void check_fit(std::string_view op, const Tensor& x, const Tensor& index, std::size_t dim,
                const Tensor* src = nullptr);
 
-/// Of ops along one dim.
-struct DimIndexAttrs {
-  std::int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple{attr("dim", &DimIndexAttrs::dim)}; }
-};
-
 /// Which places of a tensor with strides `strides` a write or a read concerns.
 struct PlaceMap {
   Shape shape;        ///< of the places

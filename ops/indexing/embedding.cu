@@ -87,14 +87,8 @@ std::vector<Sample<EmbeddingAttrs>> embedding_samples() {
           {{index({1}, 2), real({2, 3})}, {.scale_grad_by_freq = true}},
           {{index({}, 3), real({3, 2})}, {}}};
 }
-constexpr Op<EmbeddingAttrs> embedding_op{
-    .info = {.name = "embedding", .category = Category::passthrough},
-    .samples = embedding_samples,
-    .forward = embedding_forward,
-    .vjp = embedding_vjp,
-    .saves = save_inputs(0),
-};
-const Registered embedding_registered{embedding_op};
+constexpr Op<EmbeddingAttrs> embedding_op = plain_op<EmbeddingAttrs>(
+    "embedding", Category::passthrough, embedding_samples, embedding_forward, embedding_vjp, save_inputs(0));
 
 // --- embedding_backward
 
@@ -154,14 +148,9 @@ std::vector<Sample<EmbeddingBackwardAttrs>> embedding_backward_samples() {
           {{real({2, 4, 5}), index({2, 4}, 3)}, {.num_embeddings = 3, .padding_idx = 1}},
           {{real({2, 2}), index({2}, 3)}, {.num_embeddings = 3, .dtype = DType::f64}}};
 }
-constexpr Op<EmbeddingBackwardAttrs> embedding_backward_op{
-    .info = {.name = "embedding_backward", .category = Category::passthrough},
-    .samples = embedding_backward_samples,
-    .forward = embedding_backward_forward,
-    .vjp = embedding_backward_vjp,
-    .saves = save_inputs(1),
-};
-const Registered embedding_backward_registered{embedding_backward_op};
+constexpr Op<EmbeddingBackwardAttrs> embedding_backward_op =
+    plain_op<EmbeddingBackwardAttrs>("embedding_backward", Category::passthrough, embedding_backward_samples,
+                                     embedding_backward_forward, embedding_backward_vjp, save_inputs(1));
 
 // --- one_hot
 
@@ -195,14 +184,11 @@ Outputs one_hot_forward(const ForwardArgs<OneHotAttrs>& args) {
 std::vector<Sample<OneHotAttrs>> one_hot_samples() {
   return {{{op_samples::index({4}, 5)}, {5}}, {{op_samples::index({2, 3}, 4)}, {6}}};
 }
-constexpr Op<OneHotAttrs> one_hot_op{
-    .info = {.name = "one_hot", .category = Category::passthrough},
-    .samples = one_hot_samples,
-    .forward = one_hot_forward,
-    .vjp = NotDifferentiable{"the result is an integer"},
-    .saves = kSaveNothing,
-};
-const Registered one_hot_registered{one_hot_op};
+constexpr Op<OneHotAttrs> one_hot_op =
+    plain_op<OneHotAttrs>("one_hot", Category::passthrough, one_hot_samples, one_hot_forward,
+                          NotDifferentiable{"the result is an integer"}, kSaveNothing);
+
+const Registered embedding_registered{embedding_op, embedding_backward_op, one_hot_op};
 
 }  // namespace
 

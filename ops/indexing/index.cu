@@ -190,14 +190,8 @@ std::vector<Sample<NoAttrs>> index_samples() {
       {{real({4, 2, 3}), mask({4, 2})}},
       {{real({3, 4}), absent(), mask({4})}}};
 }
-constexpr Op<NoAttrs> index_op{
-    .info = {.name = "index", .category = Category::passthrough, .optional_inputs = ~1U, .takes_list = true},
-    .samples = index_samples,
-    .forward = index_forward,
-    .vjp = index_vjp,
-    .saves = kSaveIndices,
-};
-const Registered index_registered{index_op};
+constexpr Op<NoAttrs> index_op = taking_list(
+    plain_op("index", Category::passthrough, index_samples, index_forward, index_vjp, kSaveIndices, ~1U));
 
 // --- index_put
 
@@ -249,14 +243,10 @@ std::vector<Sample<IndexPutAttrs>> index_put_samples() {
           {{real({3, 4, 2}), absent(), op_samples::index_from_end({2, 3}, 4), real({3, 2, 3, 2})}, {true}},
           {{real({3, 4}), mask({3, 4}), real({})}, {false}}};
 }
-constexpr Op<IndexPutAttrs> index_put_op{
-    .info = {.name = "index_put", .category = Category::promote, .optional_inputs = ~1U, .takes_list = true},
-    .samples = index_put_samples,
-    .forward = index_put_forward,
-    .vjp = index_put_vjp,
-    .saves = kSaveIndices,
-};
-const Registered index_put_registered{index_put_op};
+constexpr Op<IndexPutAttrs> index_put_op = taking_list(plain_op<IndexPutAttrs>(
+    "index_put", Category::promote, index_put_samples, index_put_forward, index_put_vjp, kSaveIndices, ~1U));
+
+const Registered index_registered{index_op, index_put_op};
 
 }  // namespace
 

@@ -58,13 +58,13 @@ struct Write {
 // --- scatter, scatter_add
 
 template <bool Add>
-Outputs scatter_forward(const ForwardArgs<DimIndexAttrs>& args) {
+Outputs scatter_forward(const ForwardArgs<AlongAttrs>& args) {
   const Write write(Add ? "scatter_add" : "scatter", args.inputs, args.attrs.dim);
   const auto map = [&](const Dims& strides) { return write.map(strides); };
   return without_dims(written(write.x, write.index, write.src, map, Add), args.in(0));
 }
 template <bool Add>
-Gradients scatter_vjp(const VjpArgs<DimIndexAttrs>& args) {
+Gradients scatter_vjp(const VjpArgs<AlongAttrs>& args) {
   const Tensor grad = args.grad(), index = args.in(1);
   const std::int64_t dim = args.attrs.dim;
   Gradients result(3);
@@ -74,34 +74,24 @@ Gradients scatter_vjp(const VjpArgs<DimIndexAttrs>& args) {
   return result;
 }
 /// One index per lane: with a second one for the same place, differences would not show the gradient.
-std::vector<Sample<DimIndexAttrs>> scatter_samples() {
+std::vector<Sample<AlongAttrs>> scatter_samples() {
   return {{{op_samples::real({3, 5}), op_samples::index({3, 1}, 5), op_samples::real({3, 1})}, {1}},
           {{op_samples::real({4, 2}), op_samples::index({1, 2}, 4), op_samples::real({2, 3})}, {-2}},
           {{op_samples::real({}), op_samples::index({}, 1), op_samples::real({})}, {0}},
           {{op_samples::real({4}), op_samples::index({}, 4), op_samples::real({3})}, {0}}};
 }
-std::vector<Sample<DimIndexAttrs>> scatter_add_samples() {
+std::vector<Sample<AlongAttrs>> scatter_add_samples() {
   return {{{op_samples::real({3, 5}), op_samples::index({3, 7}, 5), op_samples::real({3, 7})}, {1}},
           {{op_samples::real({3, 5}), op_samples::index({2, 4}, 3), op_samples::real({2, 6})}, {0}},
           {{op_samples::real({2, 3, 4}), op_samples::index({2, 2, 3}, 4), op_samples::real({2, 3, 4})}, {-1}},
           {{op_samples::real({}), op_samples::index({2}, 1), op_samples::real({2})}, {0}}};
 }
-constexpr Op<DimIndexAttrs> scatter_op{
-    .info = {.name = "scatter", .category = Category::passthrough},
-    .samples = scatter_samples,
-    .forward = scatter_forward<false>,
-    .vjp = scatter_vjp<false>,
-    .saves = save_inputs(1),
-};
-const Registered scatter_registered{scatter_op};
-constexpr Op<DimIndexAttrs> scatter_add_op{
-    .info = {.name = "scatter_add", .category = Category::promote},
-    .samples = scatter_add_samples,
-    .forward = scatter_forward<true>,
-    .vjp = scatter_vjp<true>,
-    .saves = save_inputs(1),
-};
-const Registered scatter_add_registered{scatter_add_op};
+constexpr Op<AlongAttrs> scatter_op =
+    plain_op<AlongAttrs>("scatter", Category::passthrough, scatter_samples, scatter_forward<false>,
+                         scatter_vjp<false>, save_inputs(1));
+constexpr Op<AlongAttrs> scatter_add_op =
+    plain_op<AlongAttrs>("scatter_add", Category::promote, scatter_add_samples, scatter_forward<true>,
+                         scatter_vjp<true>, save_inputs(1));
 
 // --- scatter_reduce
 
@@ -254,13 +244,9 @@ std::vector<Sample<ScatterReduceAttrs>> scatter_reduce_samples() {
   list.push_back({{real({}), index({2}, 1), real({3})}, {0, ScatterReduction::prod, true}});
   return list;
 }
-constexpr Op<ScatterReduceAttrs> scatter_reduce_op{
-    .info = {.name = "scatter_reduce", .category = Category::passthrough},
-    .samples = scatter_reduce_samples,
-    .forward = scatter_reduce_forward,
-    .vjp = scatter_reduce_vjp,
-};
-const Registered scatter_reduce_registered{scatter_reduce_op};
+constexpr Op<ScatterReduceAttrs> scatter_reduce_op =
+    plain_op<ScatterReduceAttrs>("scatter_reduce", Category::passthrough, scatter_reduce_samples,
+                                 scatter_reduce_forward, scatter_reduce_vjp);
 
 ScatterReduction reduction_of(ScatterMode mode) {
   return mode == ScatterMode::add ? ScatterReduction::sum : ScatterReduction::prod;
@@ -271,6 +257,8 @@ Tensor everywhere(const Tensor& x, const Tensor& index, Scalar value) {
   require_defined("scatter", index);
   return expand(full({}, value, {.dtype = x.dtype(), .device = x.device()}), index.shape());
 }
+
+const Registered scatter_registered{scatter_op, scatter_add_op, scatter_reduce_op};
 
 }  // namespace
 

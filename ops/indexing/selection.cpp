@@ -39,15 +39,10 @@ std::vector<Sample<NoAttrs>> masked_select_samples() {
 }
 constexpr Op<NoAttrs> masked_select_op =
     plain_composition<NoAttrs>("masked_select", masked_select_samples, masked_select_forward);
-const Registered masked_select_registered{masked_select_op};
 
 // --- index_copy
 
-struct IndexCopyAttrs {
-  std::int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple{attr("dim", &IndexCopyAttrs::dim)}; }
-};
-Outputs index_copy_forward(const ForwardArgs<IndexCopyAttrs>& args) {
+Outputs index_copy_forward(const ForwardArgs<AlongAttrs>& args) {
   const Tensor &x = args.in(0), &at = args.in(1), &src = args.in(2);
   require_defined("index_copy", at);
   require_defined("index_copy", src);
@@ -65,14 +60,13 @@ Outputs index_copy_forward(const ForwardArgs<IndexCopyAttrs>& args) {
   along[dim] = at.numel();
   return scatter(x, args.attrs.dim, expand(reshape(at, along), wanted), src);
 }
-std::vector<Sample<IndexCopyAttrs>> index_copy_samples() {
+std::vector<Sample<AlongAttrs>> index_copy_samples() {
   using namespace op_samples;
   return {{{real({4, 3}), op_samples::index({1}, 4), real({1, 3})}, {0}},
           {{real({2, 4}), op_samples::index({}, 4), real({2, 1})}, {-1}}};
 }
-constexpr Op<IndexCopyAttrs> index_copy_op =
-    plain_composition<IndexCopyAttrs>("index_copy", index_copy_samples, index_copy_forward);
-const Registered index_copy_registered{index_copy_op};
+constexpr Op<AlongAttrs> index_copy_op =
+    plain_composition<AlongAttrs>("index_copy", index_copy_samples, index_copy_forward);
 
 // --- diff
 
@@ -104,15 +98,14 @@ std::vector<Sample<DiffAttrs>> diff_samples() {
           {{op_samples::real({3})}, {1, 0}}};
 }
 constexpr Op<DiffAttrs> diff_op = plain_composition<DiffAttrs>("diff", diff_samples, diff_forward);
-const Registered diff_registered{diff_op};
 
 // --- glu and vecdot
 
-struct AlongDimAttrs {
+struct LastDimAttrs {
   std::int64_t dim = -1;
-  static constexpr auto fields() { return std::tuple{attr("dim", &AlongDimAttrs::dim)}; }
+  static constexpr auto fields() { return std::tuple{attr("dim", &LastDimAttrs::dim)}; }
 };
-Outputs glu_forward(const ForwardArgs<AlongDimAttrs>& args) {
+Outputs glu_forward(const ForwardArgs<LastDimAttrs>& args) {
   const Tensor& x = args.in(0);
   require_floating("glu", x);
   if (x.dim() == 0) throw IndexError("glu", "a tensor with dims", "a 0-dim one", "use reshape");
@@ -124,31 +117,31 @@ Outputs glu_forward(const ForwardArgs<AlongDimAttrs>& args) {
   const Tensor wide = to(x, compute_dtype(x.dtype()));
   return to(mul(narrow(wide, dim, 0, half), sigmoid(narrow(wide, dim, half, half))), x.dtype());
 }
-std::vector<Sample<AlongDimAttrs>> glu_samples() {
+std::vector<Sample<LastDimAttrs>> glu_samples() {
   return {{{op_samples::real({3, 4})}, {}}, {{op_samples::real({2, 3})}, {0}}};
 }
-constexpr Op<AlongDimAttrs> glu_op = plain_composition<AlongDimAttrs>("glu", glu_samples, glu_forward);
-const Registered glu_registered{glu_op};
+constexpr Op<LastDimAttrs> glu_op = plain_composition<LastDimAttrs>("glu", glu_samples, glu_forward);
 
-Outputs vecdot_forward(const ForwardArgs<AlongDimAttrs>& args) {
+Outputs vecdot_forward(const ForwardArgs<LastDimAttrs>& args) {
   require_defined("vecdot", args.in(1));
   const DType result = promote(args.in(0).dtype(), args.in(1).dtype()), compute = compute_dtype(result);
   const Tensor product = mul(to(args.in(0), compute), to(args.in(1), compute));
   if (product.dim() == 0) throw IndexError("vecdot", "tensors with dims", "0-dim ones", "use mul");
   return to(sum(product, args.attrs.dim), result);
 }
-std::vector<Sample<AlongDimAttrs>> vecdot_samples() {
+std::vector<Sample<LastDimAttrs>> vecdot_samples() {
   return {{{op_samples::real({3, 4}), op_samples::real({3, 4})}, {}},
           {{op_samples::real({3, 4}), op_samples::real({3, 1})}, {0}}};
 }
-constexpr Op<AlongDimAttrs> vecdot_op =
-    plain_composition<AlongDimAttrs>("vecdot", vecdot_samples, vecdot_forward);
-const Registered vecdot_registered{vecdot_op};
+constexpr Op<LastDimAttrs> vecdot_op =
+    plain_composition<LastDimAttrs>("vecdot", vecdot_samples, vecdot_forward);
 
 void require_sizes(std::string_view op, std::int64_t row, std::int64_t col) {
   if (row >= 0 && col >= 0) return;
   throw ValueError(op, "sizes of at least 0", std::to_string(std::min(row, col)), "count rows and columns");
 }
+
+const Registered selection_registered{masked_select_op, index_copy_op, diff_op, glu_op, vecdot_op};
 
 }  // namespace
 

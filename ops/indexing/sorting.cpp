@@ -49,14 +49,8 @@ std::vector<Sample<SortAttrs>> sort_samples() {
           {{op_samples::distinct({6, 2})}, {0, true}},
           {{op_samples::distinct({})}, {-1, false}}};
 }
-constexpr Op<SortAttrs> sort_op{
-    .info = {.name = "sort", .category = Category::passthrough},
-    .samples = sort_samples,
-    .forward = sort_forward,
-    .vjp = order_vjp<SortAttrs>,
-    .saves = save_outputs(1),
-};
-const Registered sort_registered{sort_op};
+constexpr Op<SortAttrs> sort_op = plain_op<SortAttrs>("sort", Category::passthrough, sort_samples,
+                                                      sort_forward, order_vjp<SortAttrs>, save_outputs(1));
 
 struct TopkAttrs {
   std::int64_t k = 1, dim = -1;
@@ -84,16 +78,12 @@ std::vector<Sample<TopkAttrs>> topk_samples() {
           {{op_samples::distinct({6, 2})}, {3, 0, false}},
           {{op_samples::distinct({4})}, {4, -1, true}}};
 }
-constexpr Op<TopkAttrs> topk_op{
-    .info = {.name = "topk", .category = Category::passthrough},
-    .samples = topk_samples,
-    .forward = topk_forward,
-    .vjp = order_vjp<TopkAttrs>,
-    .saves = save_outputs(1),
-};
-const Registered topk_registered{topk_op};
+constexpr Op<TopkAttrs> topk_op = plain_op<TopkAttrs>("topk", Category::passthrough, topk_samples,
+                                                      topk_forward, order_vjp<TopkAttrs>, save_outputs(1));
 
 ValuesIndices pair(Outputs outputs) { return {std::move(outputs[0]), std::move(outputs[1])}; }
+
+const Registered sorting_registered{sort_op, topk_op};
 
 }  // namespace
 

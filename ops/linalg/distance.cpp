@@ -78,7 +78,6 @@ std::vector<Sample<CosineAttrs>> cosine_samples() {
 }
 constexpr Op<CosineAttrs> cosine_op =
     composed_op<CosineAttrs>("cosine_similarity", cosine_samples, cosine_forward, cosine_vjp);
-const Registered cosine_registered{cosine_op};
 
 // --- normalize
 
@@ -113,7 +112,6 @@ std::vector<Sample<NormalizeAttrs>> normalize_samples() {
 }
 constexpr Op<NormalizeAttrs> normalize_op =
     composed_op<NormalizeAttrs>("normalize", normalize_samples, normalize_forward, normalize_vjp);
-const Registered normalize_registered{normalize_op};
 
 // --- renorm
 
@@ -151,7 +149,6 @@ std::vector<Sample<RenormAttrs>> renorm_samples() {
           {{smooth({4, 3})}, {.p = 3, .dim = 1, .maxnorm = 50}}};
 }
 constexpr Op<RenormAttrs> renorm_op = composed_op<RenormAttrs>("renorm", renorm_samples, renorm_forward);
-const Registered renorm_registered{renorm_op};
 
 // --- dist, cdist, pdist
 
@@ -185,7 +182,6 @@ std::vector<Sample<DistanceAttrs>> dist_samples() {
           {{op_samples::distinct({5}), real({}, 3, 5)}, {std::numeric_limits<double>::infinity()}}};
 }
 constexpr Op<DistanceAttrs> dist_op = composed_op<DistanceAttrs>("dist", dist_samples, dist_forward);
-const Registered dist_registered{dist_op};
 
 Outputs cdist_forward(const DistanceArgs& args) {
   const DType result = floating_result("cdist", args), compute = compute_dtype(result);
@@ -207,7 +203,6 @@ std::vector<Sample<DistanceAttrs>> cdist_samples() {
           {{real({3, 0}), real({2, 0})}, {std::numeric_limits<double>::infinity()}}};
 }
 constexpr Op<DistanceAttrs> cdist_op = composed_op<DistanceAttrs>("cdist", cdist_samples, cdist_forward);
-const Registered cdist_registered{cdist_op};
 
 Outputs pdist_forward(const DistanceArgs& args) {
   constexpr std::int64_t kMostRows = 32768;  // a pass each
@@ -232,7 +227,8 @@ std::vector<Sample<DistanceAttrs>> pdist_samples() {
       {{real({4, 3})}, {2}}, {{op_samples::distinct({3, 2})}, {3}}, {{op_samples::distinct({3, 2})}, {1}}};
 }
 constexpr Op<DistanceAttrs> pdist_op = composed_op<DistanceAttrs>("pdist", pdist_samples, pdist_forward);
-const Registered pdist_registered{pdist_op};
+
+const Registered distance_registered{cosine_op, normalize_op, renorm_op, dist_op, cdist_op, pdist_op};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 
 #include "mezzo/autograd/decomposed.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/linalg/contraction.h"
 #include "mezzo/ops/tensor_product.h"
 
@@ -194,14 +195,9 @@ std::vector<Sample<EinsumAttrs>> einsum_samples() {
           {{real({3, 3}), real({3, 2})}, {"ii,ij->j"}},
           {{real({2, 0}), real({0, 3})}, {"ij,jk->ik"}}};
 }
-constexpr Op<EinsumAttrs> einsum_op{
-    .info = {.name = "einsum", .category = Category::lower_precision, .takes_list = true},
-    .samples = einsum_samples,
-    .forward = einsum_forward,
-    .vjp = einsum_vjp,
-    .saves = Saves{~0U, 0},
-    .reference = einsum_reference,
-};
+constexpr Op<EinsumAttrs> einsum_op =
+    taking_list(fused_op<EinsumAttrs>("einsum", Category::lower_precision, einsum_samples, einsum_forward,
+                                      einsum_reference, einsum_vjp, {~0U, 0}));
 const Registered einsum_registered{einsum_op};
 
 }  // namespace

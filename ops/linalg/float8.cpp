@@ -124,14 +124,9 @@ std::vector<Sample<QuantizeF8Attrs>> quantize_f8_samples() {
           {{real_f32({2, 0})}},
           {{real_f32({})}}};
 }
-constexpr Op<QuantizeF8Attrs> quantize_f8_op{
-    .info = {.name = "quantize_f8", .category = Category::passthrough},
-    .samples = quantize_f8_samples,
-    .forward = quantize_f8_forward,
-    .vjp = NotDifferentiable{"codes are made to be multiplied; linear under amp::Fp8 has gradients"},
-    .saves = kSaveNothing,
-};
-const Registered quantize_f8_registered{quantize_f8_op};
+constexpr Op<QuantizeF8Attrs> quantize_f8_op = plain_op<QuantizeF8Attrs>(
+    "quantize_f8", Category::passthrough, quantize_f8_samples, quantize_f8_forward,
+    NotDifferentiable{"codes are made to be multiplied; linear under amp::Fp8 has gradients"}, kSaveNothing);
 
 struct DequantizeF8Attrs {
   DType dtype = DType::f32;
@@ -168,7 +163,6 @@ constexpr Op<DequantizeF8Attrs> dequantize_f8_op{
     .vjp = dequantize_f8_vjp,
     .saves = save_inputs(1),
 };
-const Registered dequantize_f8_registered{dequantize_f8_op};
 
 // --- matmul_f8: the product of two matrices by their codes. `a` and `b`, from which the codes were made, are
 // given where a second gradient may be asked for.
@@ -215,7 +209,6 @@ constexpr Op<MatmulF8Attrs> matmul_f8_op{
     .vjp = matmul_f8_vjp,
     .saves = save_factors(4, 5),
 };
-const Registered matmul_f8_registered{matmul_f8_op};
 
 /// The codes of x for products.
 QuantizedF8 codes_of(const Tensor& x, DType rounded, DType format, bool power_of_two) {
@@ -345,7 +338,8 @@ constexpr Op<LinearF8Attrs> linear_f8_op{
     .vjp = linear_f8_vjp,
     .saves = save_inputs(kXCodes, kXInverse, kWeightCodes, kWeightInverse),
 };
-const Registered linear_f8_registered{linear_f8_op};
+
+const Registered float8_registered{quantize_f8_op, dequantize_f8_op, matmul_f8_op, linear_f8_op};
 
 }  // namespace
 

@@ -79,7 +79,6 @@ std::vector<Sample<LinearBackwardAttrs>> linear_backward_samples() {
 }
 constexpr Op<LinearBackwardAttrs> linear_backward_op = gradient_op<LinearBackwardAttrs>(
     "linear_backward", linear_backward_samples, linear_backward_forward, linear_backward_reference);
-const Registered linear_backward_registered{linear_backward_op};
 
 Gradients linear_vjp(const VjpArgs<NoAttrs>& args) {
   const Tensor g = args.grad();
@@ -128,7 +127,8 @@ constexpr Op<NoAttrs> linear_op{
     .saves = save_factors(0, 1),
     .float8 = &kLinearFloat8,
 };
-const Registered linear_registered{linear_op};
+
+const Registered linear_registered{linear_backward_op, linear_op};
 
 }  // namespace
 

@@ -100,7 +100,6 @@ constexpr Op<ProductAttrs> matmul_op{
     .saves = save_factors(0, 1),
     .float8 = &kProductFloat8,
 };
-const Registered matmul_registered{matmul_op};
 
 // --- mm, bmm
 
@@ -139,7 +138,6 @@ constexpr Op<ProductAttrs> mm_op{
     .saves = save_factors(0, 1),
     .float8 = &kProductFloat8,
 };
-const Registered mm_registered{mm_op};
 
 std::vector<Sample<ProductAttrs>> bmm_samples() {
   using op_samples::real;
@@ -147,14 +145,8 @@ std::vector<Sample<ProductAttrs>> bmm_samples() {
           {{real({3, 1, 2}), real({3, 2, 1})}},
           {{real({0, 2, 3}), real({0, 3, 2})}}};
 }
-constexpr Op<ProductAttrs> bmm_op{
-    .info = {.name = "bmm", .category = Category::lower_precision},
-    .samples = bmm_samples,
-    .forward = same_rank_forward<3>,
-    .vjp = same_rank_vjp,
-    .saves = save_factors(0, 1),
-};
-const Registered bmm_registered{bmm_op};
+constexpr Op<ProductAttrs> bmm_op = plain_op<ProductAttrs>(
+    "bmm", Category::lower_precision, bmm_samples, same_rank_forward<3>, same_rank_vjp, save_factors(0, 1));
 
 // --- mv
 
@@ -177,14 +169,8 @@ std::vector<Sample<NoAttrs>> mv_samples() {
   return {{{op_samples::real({3, 4}), op_samples::real({4})}},
           {{op_samples::real({2, 0}), op_samples::real({0})}}};
 }
-constexpr Op<NoAttrs> mv_op{
-    .info = {.name = "mv", .category = Category::lower_precision},
-    .samples = mv_samples,
-    .forward = mv_forward,
-    .vjp = mv_vjp,
-    .saves = save_factors(0, 1),
-};
-const Registered mv_registered{mv_op};
+constexpr Op<NoAttrs> mv_op =
+    plain_op("mv", Category::lower_precision, mv_samples, mv_forward, mv_vjp, save_factors(0, 1));
 
 // --- dot and vdot, which differ for complex numbers only
 
@@ -213,15 +199,8 @@ std::vector<Sample<NoAttrs>> dot_samples() {
   return {{{op_samples::real({5}), op_samples::real({5})}}, {{op_samples::real({0}), op_samples::real({0})}}};
 }
 template <bool v>
-constexpr Op<NoAttrs> kDotOp{
-    .info = {.name = kDotName<v>, .category = Category::promote},
-    .samples = dot_samples,
-    .forward = dot_forward<v>,
-    .vjp = dot_vjp,
-    .saves = save_factors(0, 1),
-};
-const Registered dot_registered{kDotOp<false>};
-const Registered vdot_registered{kDotOp<true>};
+constexpr Op<NoAttrs> kDotOp = plain_op(kDotName<v>, Category::promote, dot_samples, dot_forward<v>, dot_vjp,
+                                        save_factors(0, 1));
 
 // --- outer
 
@@ -243,14 +222,8 @@ Gradients outer_vjp(const VjpArgs<NoAttrs>& args) {
   return result;
 }
 std::vector<Sample<NoAttrs>> outer_samples() { return {{{op_samples::real({3}), op_samples::real({5})}}}; }
-constexpr Op<NoAttrs> outer_op{
-    .info = {.name = "outer", .category = Category::passthrough},
-    .samples = outer_samples,
-    .forward = outer_forward,
-    .vjp = outer_vjp,
-    .saves = save_factors(0, 1),
-};
-const Registered outer_registered{outer_op};
+constexpr Op<NoAttrs> outer_op =
+    plain_op("outer", Category::passthrough, outer_samples, outer_forward, outer_vjp, save_factors(0, 1));
 
 /// Throws unless the product of a and b, as mm takes them, can be written to `out`.
 void require_target(const Tensor& out, const Tensor& a, const Tensor& b) {
@@ -283,6 +256,8 @@ void require_target(const Tensor& out, const Tensor& a, const Tensor& b) {
     throw ShapeError(op, "a dense out", "strides " + to_string(out.strides()), "make it with empty(shape)");
   }
 }
+
+const Registered matmul_registered{matmul_op, mm_op, bmm_op, mv_op, kDotOp<false>, kDotOp<true>, outer_op};
 
 }  // namespace
 

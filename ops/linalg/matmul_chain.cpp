@@ -4,6 +4,7 @@
 
 #include "mezzo/autograd/decomposed.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/linalg/product.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/shape.h"
@@ -103,16 +104,12 @@ std::vector<Sample<NoAttrs>> chain_samples() {
   return list;
 }
 template <bool vectors>
-constexpr Op<NoAttrs> kChainOp{
-    .info = {.name = kChainName<vectors>, .category = Category::lower_precision, .takes_list = true},
-    .samples = chain_samples<vectors>,
-    .forward = chain_forward<vectors>,
-    .vjp = kDecomposed,
-    .saves = Saves{~0U, 0},
-    .reference = chain_reference<vectors>,
-};
-const Registered chain_matmul_registered{kChainOp<false>};
-const Registered multi_dot_registered{kChainOp<true>};
+constexpr Op<NoAttrs> kChainOp = taking_list(fused_op<NoAttrs>(kChainName<vectors>, Category::lower_precision,
+                                                               chain_samples<vectors>, chain_forward<vectors>,
+                                                               chain_reference<vectors>, kDecomposed,
+                                                               {~0U, 0}));
+
+const Registered matmul_chain_registered{kChainOp<false>, kChainOp<true>};
 
 }  // namespace
 

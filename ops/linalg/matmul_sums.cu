@@ -153,11 +153,8 @@ constexpr Op<MatmulSumAttrs> kOp = [] {
       .float8 = kIsAddmm ? &kAddmmFloat8 : nullptr,
   };
 }();
-const Registered addmm_registered{kOp<kAddmm>};
-const Registered addmv_registered{kOp<kAddmv>};
-const Registered addr_registered{kOp<kAddr>};
-const Registered baddbmm_registered{kOp<kBaddbmm>};
-const Registered addbmm_registered{kOp<kAddbmm>};
+
+const Registered matmul_sums_registered{kOp<kAddmm>, kOp<kAddmv>, kOp<kAddr>, kOp<kBaddbmm>, kOp<kAddbmm>};
 
 }  // namespace
 

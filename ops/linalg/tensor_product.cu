@@ -4,6 +4,7 @@
 #include "mezzo/autograd/decomposed.h"
 #include "mezzo/core/promotion.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/linalg/contraction.h"
 #include "mezzo/ops/linalg/product.h"
 #include "mezzo/ops/matmul.h"
@@ -86,14 +87,8 @@ std::vector<Sample<TensordotAttrs>> tensordot_samples() {
           {{real({2, 1}), real({3, 2})}, {{1, 0}, {0, 1}}},
           {{real({2, 0}), real({0, 3})}, {{1}, {0}}}};
 }
-constexpr Op<TensordotAttrs> tensordot_op{
-    .info = {.name = "tensordot", .category = Category::promote},
-    .samples = tensordot_samples,
-    .forward = tensordot_forward,
-    .vjp = tensordot_vjp,
-    .saves = save_factors(0, 1),
-};
-const Registered tensordot_registered{tensordot_op};
+constexpr Op<TensordotAttrs> tensordot_op = plain_op<TensordotAttrs>(
+    "tensordot", Category::promote, tensordot_samples, tensordot_forward, tensordot_vjp, save_factors(0, 1));
 
 // --- bilinear
 
@@ -146,15 +141,9 @@ std::vector<Sample<NoAttrs>> bilinear_samples() {
           {{real({3}), real({2}), real({1, 3, 2}), real({1})}},
           {{real({0, 3}), real({0, 2}), real({2, 3, 2}), real({2})}}};
 }
-constexpr Op<NoAttrs> bilinear_op{
-    .info = {.name = "bilinear", .category = Category::promote, .optional_inputs = tensor_set(3)},
-    .samples = bilinear_samples,
-    .forward = bilinear_result,
-    .vjp = kDecomposed,
-    .saves = Saves{~0U, 0},
-    .reference = bilinear_forward,
-};
-const Registered bilinear_registered{bilinear_op};
+constexpr Op<NoAttrs> bilinear_op =
+    fused_op<NoAttrs>("bilinear", Category::promote, bilinear_samples, bilinear_result, bilinear_forward,
+                      kDecomposed, Saves{~0U, 0}, tensor_set(3));
 
 // --- cross
 
@@ -223,14 +212,10 @@ std::vector<Sample<CrossAttrs>> cross_samples() {
           {{real({3, 2, 1}), real({3, 1, 3})}, {0}},
           {{real({2, 3}), real({2, 3})}, {}}};
 }
-constexpr Op<CrossAttrs> cross_op{
-    .info = {.name = "cross", .category = Category::promote},
-    .samples = cross_samples,
-    .forward = cross_forward,
-    .vjp = cross_vjp,
-    .saves = save_factors(0, 1),
-};
-const Registered cross_registered{cross_op};
+constexpr Op<CrossAttrs> cross_op = plain_op<CrossAttrs>("cross", Category::promote, cross_samples,
+                                                         cross_forward, cross_vjp, save_factors(0, 1));
+
+const Registered tensor_product_registered{tensordot_op, bilinear_op, cross_op};
 
 }  // namespace
 

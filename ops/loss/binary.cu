@@ -142,7 +142,6 @@ std::vector<Sample<LossBackwardAttrs>> bce_backward_samples() {
 }
 constexpr Op<LossBackwardAttrs> bce_backward_op = gradient_op<LossBackwardAttrs>(
     kBackwardName, bce_backward_samples, bce_backward_forward, bce_backward_reference, tensor_set(3));
-const Registered bce_backward_registered{bce_backward_op};
 
 Gradients bce_vjp(const VjpArgs<LossAttrs>& args) {
   // Targets and weights seldom need a gradient: theirs comes from the composition.
@@ -174,7 +173,6 @@ constexpr Op<LossAttrs> bce_op{
     .saves = {~0U, 0},
     .reference = bce_reference,
 };
-const Registered bce_registered{bce_op};
 
 // --- of logits. Inputs: x, target, weight, pos_weight
 
@@ -235,7 +233,6 @@ std::vector<Sample<LossBackwardAttrs>> logits_backward_samples() {
 constexpr Op<LossBackwardAttrs> logits_backward_op =
     gradient_op<LossBackwardAttrs>(kLogitsBackwardName, logits_backward_samples, logits_backward_forward,
                                    logits_backward_reference, tensor_set(3, 4));
-const Registered logits_backward_registered{logits_backward_op};
 
 Gradients logits_vjp(const VjpArgs<LossAttrs>& args) {
   Gradients gradients(4);
@@ -256,18 +253,11 @@ std::vector<Sample<LossAttrs>> logits_samples() {
           {{x, target, weight, op_samples::absent()}, {Reduction::sum}},
           {{x, target, op_samples::absent(), op_samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
-constexpr Op<LossAttrs> logits_op{
-    .info = {.name = kLogitsName,
-             .category = Category::fp32,
-             .reads_16bit = true,
-             .optional_inputs = tensor_set(2, 3)},
-    .samples = logits_samples,
-    .forward = logits_forward,
-    .vjp = logits_vjp,
-    .saves = {~0U, 0},
-    .reference = logits_reference,
-};
-const Registered logits_registered{logits_op};
+constexpr Op<LossAttrs> logits_op =
+    fused_op<LossAttrs>(kLogitsName, Category::fp32, logits_samples, logits_forward, logits_reference,
+                        logits_vjp, {~0U, 0}, tensor_set(2, 3));
+
+const Registered binary_losses_registered{bce_backward_op, bce_op, logits_backward_op, logits_op};
 
 }  // namespace
 

@@ -102,7 +102,6 @@ std::vector<Sample<NllBackwardAttrs>> nll_backward_samples() {
 }
 constexpr Op<NllBackwardAttrs> nll_backward_op = gradient_op<NllBackwardAttrs>(
     kNllBackward, nll_backward_samples, nll_backward_forward, nll_backward_reference, tensor_set(2));
-const Registered nll_backward_registered{nll_backward_op};
 
 Gradients nll_vjp(const VjpArgs<NllLossAttrs>& args) {
   Gradients gradients(3);
@@ -122,16 +121,9 @@ std::vector<Sample<NllLossAttrs>> nll_samples() {
       {{op_samples::real({2, 4, 3}), op_samples::index({2, 3}, 4), weight}, {.reduction = Reduction::none}},
       {{op_samples::real({4}), op_samples::index({}, 4), weight}, {.reduction = Reduction::sum}}};
 }
-constexpr Op<NllLossAttrs> nll_op{
-    .info = {.name = kNll, .category = Category::fp32, .reads_16bit = true, .optional_inputs = tensor_set(2)},
-    .samples = nll_samples,
-    .forward = nll_forward,
-    .vjp = nll_vjp,
-    // x is kept for the gradient of the weight; log_softmax, which mostly made it, keeps the same memory.
-    .saves = {~0U, 0},
-    .reference = nll_reference,
-};
-const Registered nll_registered{nll_op};
+// x is kept for the gradient of the weight; log_softmax, which mostly made it, keeps the same memory.
+constexpr Op<NllLossAttrs> nll_op = fused_op<NllLossAttrs>(kNll, Category::fp32, nll_samples, nll_forward,
+                                                           nll_reference, nll_vjp, {~0U, 0}, tensor_set(2));
 
 // --- cross_entropy. Inputs: x, target, weight
 
@@ -274,7 +266,6 @@ std::vector<Sample<CrossEntropyBackwardAttrs>> cross_backward_samples() {
 }
 constexpr Op<CrossEntropyBackwardAttrs> cross_backward_op = gradient_op<CrossEntropyBackwardAttrs>(
     kCrossBackward, cross_backward_samples, cross_backward_forward, cross_backward_reference, tensor_set(3));
-const Registered cross_backward_registered{cross_backward_op};
 
 Gradients cross_vjp(const VjpArgs<CrossEntropyAttrs>& args) {
   // Probabilities and weights seldom need a gradient: theirs comes from the composition.
@@ -300,18 +291,11 @@ std::vector<Sample<CrossEntropyAttrs>> cross_samples() {
        {.reduction = Reduction::sum}},
       {{op_samples::real({5, 4}), probabilities, weight}, {.label_smoothing = 0.1}}};
 }
-constexpr Op<CrossEntropyAttrs> cross_op{
-    .info = {.name = kCross,
-             .category = Category::fp32,
-             .reads_16bit = true,
-             .optional_inputs = tensor_set(2)},
-    .samples = cross_samples,
-    .forward = cross_forward,
-    .vjp = cross_vjp,
-    .saves = {~0U, 0},
-    .reference = cross_reference,
-};
-const Registered cross_registered{cross_op};
+constexpr Op<CrossEntropyAttrs> cross_op =
+    fused_op<CrossEntropyAttrs>(kCross, Category::fp32, cross_samples, cross_forward, cross_reference,
+                                cross_vjp, {~0U, 0}, tensor_set(2));
+
+const Registered classification_registered{nll_backward_op, nll_op, cross_backward_op, cross_op};
 
 }  // namespace
 

@@ -3,8 +3,8 @@
 //
 // A loss is a struct derived from ElementwiseLoss with Attrs (which have a `reduction`), kName,
 // kBackwardName, samples(), and four functions: loss(attrs) and slope(attrs), functors of (x, target);
-// losses(attrs, x, target) and slopes(attrs, x, target), the same as plain compositions. check(attrs),
-// reduction(attrs) and factor(attrs, shape of x) may be replaced.
+// losses(attrs, x, target) and slopes(attrs, x, target), the same as plain compositions. The members of
+// ElementwiseLoss may be replaced.
 #pragma once
 
 #include "mezzo/kernels/math/math.h"
@@ -25,6 +25,10 @@ struct SlopeGradientFn {
 };
 
 struct ElementwiseLoss {
+  /// A factor of all slopes.
+  static constexpr double kSlopeFactor = 1;
+  /// Whether the target's gradient is x's with the two exchanged.
+  static constexpr bool kIsSymmetric = false;
   template <class A>
   static void check(const A& /*attrs*/, const Shape& /*x*/) {}
   template <class A>
@@ -75,7 +79,7 @@ Outputs elementwise_loss_reference(const ForwardArgs<typename L::Attrs>& args) {
 /// The factor on each element's slope.
 template <class L>
 double slope_scale(const typename L::Attrs& attrs, const Shape& x, const Shape& shape) {
-  return reduction_scale(L::reduction(attrs), shape) * L::factor(attrs, x);
+  return reduction_scale(L::reduction(attrs), shape) * L::factor(attrs, x) * L::kSlopeFactor;
 }
 
 /// Inputs: grad, x, target.
@@ -104,6 +108,7 @@ std::vector<Sample<WithDType<typename L::Attrs>>> elementwise_loss_backward_samp
   std::vector<Sample<WithDType<typename L::Attrs>>> list;
   for (const auto& forward : L::samples()) {
     const SampleInput &x = forward.inputs[0], &target = forward.inputs[1];
+    if (x.shape.empty()) continue;  // shows nothing that the others do not
     const bool none = L::reduction(forward.attrs) == Reduction::none;
     const Shape shape = none ? layout::broadcast(L::kName, x.shape, target.shape) : Shape{};
     list.push_back({{op_samples::real(shape), x, target}, {forward.attrs}});
@@ -117,27 +122,25 @@ constexpr Op<WithDType<typename L::Attrs>> kElementwiseLossBackward =
                                               elementwise_loss_backward<L>,
                                               elementwise_loss_backward_reference<L>);
 
-/// Targets seldom need a gradient: theirs comes from the composition.
+/// Targets seldom need a gradient: theirs comes from the composition, unless the loss is symmetric.
 template <class L>
 Gradients elementwise_loss_vjp(const VjpArgs<typename L::Attrs>& args) {
   Gradients gradients(2);
-  if (args.needs(1)) gradients = decomposed(args);
-  if (!args.needs(0)) return gradients;
+  if (!L::kIsSymmetric && args.needs(1)) gradients = decomposed(args);
   const Tensor x = args.stored_in(0), target = args.stored_in(1);
   const Shape shape = layout::broadcast(L::kName, x.shape(), target.shape());
-  gradients[0] = bind(kElementwiseLossBackward<L>, {args.grad(), x, target},
-                      WithDType<typename L::Attrs>{args.attrs, gradient_dtype(args, 0, shape)});
+  const auto gradient = [&](std::size_t i, const Tensor& of, const Tensor& other) {
+    const WithDType<typename L::Attrs> attrs{args.attrs, gradient_dtype(args, i, shape)};
+    return Tensor(bind(kElementwiseLossBackward<L>, {args.grad(), of, other}, attrs));
+  };
+  if (args.needs(0)) gradients[0] = gradient(0, x, target);
+  if (L::kIsSymmetric && args.needs(1)) gradients[1] = gradient(1, target, x);
   return gradients;
 }
 
 template <class L>
-constexpr Op<typename L::Attrs> kElementwiseLoss{
-    .info = {.name = L::kName, .category = Category::fp32, .reads_16bit = true},
-    .samples = L::samples,
-    .forward = elementwise_loss<L>,
-    .vjp = elementwise_loss_vjp<L>,
-    .saves = save_inputs(0, 1),
-    .reference = elementwise_loss_reference<L>,
-};
+constexpr Op<typename L::Attrs> kElementwiseLoss =
+    fused_op<typename L::Attrs>(L::kName, Category::fp32, L::samples, elementwise_loss<L>,
+                                elementwise_loss_reference<L>, elementwise_loss_vjp<L>, save_inputs(0, 1));
 
 }  // namespace mezzo::ops

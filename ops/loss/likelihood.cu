@@ -123,10 +123,8 @@ struct PoissonNll : ElementwiseLoss {
   }
 };
 
-const Registered kl_div_registered{kElementwiseLoss<KlDiv>};
-const Registered kl_div_backward_registered{kElementwiseLossBackward<KlDiv>};
-const Registered poisson_registered{kElementwiseLoss<PoissonNll>};
-const Registered poisson_backward_registered{kElementwiseLossBackward<PoissonNll>};
+const Registered likelihood_registered{kElementwiseLoss<KlDiv>, kElementwiseLossBackward<KlDiv>,
+                                       kElementwiseLoss<PoissonNll>, kElementwiseLossBackward<PoissonNll>};
 
 }  // namespace
 

@@ -130,20 +130,12 @@ std::vector<Sample<MarginAttrs>> ranking_samples() {
           {{real({3, 5}), real({5}, 3, 5), order}, {0.5, Reduction::none}},
           {{real({5}, 3, 5), real({5}), real({3, 1}, 0.6, 1)}, {0.5, Reduction::sum}}};
 }
-constexpr Op<MarginAttrs> ranking_op{
-    .info = {.name = kRanking, .category = Category::fp32, .reads_16bit = true},
-    .samples = ranking_samples,
-    .forward = ranking_forward,
-    .vjp = kDecomposed,
-    .saves = {~0U, 0},
-    .reference = ranking_reference,
-};
+constexpr Op<MarginAttrs> ranking_op = fused_op<MarginAttrs>(
+    kRanking, Category::fp32, ranking_samples, ranking_forward, ranking_reference, kDecomposed, {~0U, 0});
 
-const Registered soft_margin_registered{kElementwiseLoss<SoftMargin>};
-const Registered soft_margin_backward_registered{kElementwiseLossBackward<SoftMargin>};
-const Registered hinge_registered{kElementwiseLoss<HingeEmbedding>};
-const Registered hinge_backward_registered{kElementwiseLossBackward<HingeEmbedding>};
-const Registered ranking_registered{ranking_op};
+const Registered margin_registered{kElementwiseLoss<SoftMargin>, kElementwiseLossBackward<SoftMargin>,
+                                   kElementwiseLoss<HingeEmbedding>, kElementwiseLossBackward<HingeEmbedding>,
+                                   ranking_op};
 
 }  // namespace
 

@@ -69,18 +69,9 @@ std::vector<Sample<MultiMarginLossAttrs>> multi_margin_samples() {
           {{real({5, 4}), index({5}, 4), real({4}, 0.5, 2)}, {.reduction = Reduction::none}},
           {{real({4}), index({}, 4), absent()}, {.p = 2}}};
 }
-constexpr Op<MultiMarginLossAttrs> multi_margin_op{
-    .info = {.name = kMultiMargin,
-             .category = Category::fp32,
-             .reads_16bit = true,
-             .optional_inputs = tensor_set(2)},
-    .samples = multi_margin_samples,
-    .forward = multi_margin_forward,
-    .vjp = kDecomposed,
-    .saves = {~0U, 0},
-    .reference = multi_margin_composition,
-};
-const Registered multi_margin_registered{multi_margin_op};
+constexpr Op<MultiMarginLossAttrs> multi_margin_op =
+    fused_op<MultiMarginLossAttrs>(kMultiMargin, Category::fp32, multi_margin_samples, multi_margin_forward,
+                                   multi_margin_composition, kDecomposed, {~0U, 0}, tensor_set(2));
 
 // --- multilabel_margin_loss. Inputs: x, target
 
@@ -124,15 +115,11 @@ std::vector<Sample<LossAttrs>> multilabel_samples() {
           {{real({2, 4}), classes}, {Reduction::none}},
           {{real({3}), mask({3})}, {Reduction::sum}}};
 }
-constexpr Op<LossAttrs> multilabel_op{
-    .info = {.name = kMultilabel, .category = Category::fp32, .reads_16bit = true},
-    .samples = multilabel_samples,
-    .forward = multilabel_forward,
-    .vjp = kDecomposed,
-    .saves = {~0U, 0},
-    .reference = multilabel_composition,
-};
-const Registered multilabel_registered{multilabel_op};
+constexpr Op<LossAttrs> multilabel_op =
+    fused_op<LossAttrs>(kMultilabel, Category::fp32, multilabel_samples, multilabel_forward,
+                        multilabel_composition, kDecomposed, {~0U, 0});
+
+const Registered multi_margin_registered{multi_margin_op, multilabel_op};
 
 }  // namespace
 

@@ -53,7 +53,6 @@ std::vector<Sample<CosineEmbeddingAttrs>> cosine_samples() {
 }
 constexpr Op<CosineEmbeddingAttrs> cosine_op =
     composed_op<CosineEmbeddingAttrs>("cosine_embedding_loss", cosine_samples, cosine_forward);
-const Registered cosine_registered{cosine_op};
 
 // --- triplet_margin_loss. Inputs: anchor, positive, negative
 
@@ -82,7 +81,8 @@ std::vector<Sample<TripletMarginLossAttrs>> triplet_samples() {
 }
 constexpr Op<TripletMarginLossAttrs> triplet_op =
     composed_op<TripletMarginLossAttrs>("triplet_margin_loss", triplet_samples, triplet_forward);
-const Registered triplet_registered{triplet_op};
+
+const Registered rows_registered{cosine_op, triplet_op};
 
 }  // namespace
 

@@ -128,10 +128,8 @@ struct Huber : ElementwiseLoss {
   }
 };
 
-const Registered smooth_l1_registered{kElementwiseLoss<SmoothL1>};
-const Registered smooth_l1_backward_registered{kElementwiseLossBackward<SmoothL1>};
-const Registered huber_registered{kElementwiseLoss<Huber>};
-const Registered huber_backward_registered{kElementwiseLossBackward<Huber>};
+const Registered smooth_registered{kElementwiseLoss<SmoothL1>, kElementwiseLossBackward<SmoothL1>,
+                                   kElementwiseLoss<Huber>, kElementwiseLossBackward<Huber>};
 
 }  // namespace
 

@@ -205,7 +205,6 @@ std::vector<Sample<BatchNormBackwardAttrs>> backward_samples() {
 }
 constexpr Op<BatchNormBackwardAttrs> backward_op = gradient_op<BatchNormBackwardAttrs>(
     kBackward, backward_samples, backward_forward, backward_reference, tensor_set(2, 3, 4));
-const Registered backward_registered{backward_op};
 
 // --- gradients
 
@@ -219,7 +218,7 @@ Gradients vjp(const VjpArgs<A>& args) {
   const GradientAttrs asked = needed_gradients(args, 3, 4);
   if (std::is_same_v<A, InstanceNormAttrs> && args.attrs.own()) {
     const std::int64_t channels = std::max<std::int64_t>(args.in_shape(0)[1], 1);
-    const GroupNormBackwardAttrs attrs{asked, channels, args.attrs.eps};
+    const GroupNormBackwardAttrs attrs{asked, {channels, args.attrs.eps}};
     const Tensor x = args.stored_in(0), weight = args.stored_in(3);
     return spread_gradients(attrs, group_norm_backward(args.grad(), x, weight, attrs), 5, 3);
   }
@@ -246,16 +245,8 @@ std::vector<Sample<InstanceNormAttrs>> InstanceNormAttrs::samples() {
 }
 
 template <class A>
-constexpr Op<A> kForwardOp{
-    .info = {.name = A::kName, .category = Category::passthrough, .optional_inputs = tensor_set(1, 2, 3, 4)},
-    .samples = A::samples,
-    .forward = forward<A>,
-    .vjp = vjp<A>,
-    .saves = {~0U, 0},
-    .reference = reference<A>,
-};
-const Registered batch_registered{kForwardOp<BatchNormAttrs>};
-const Registered instance_registered{kForwardOp<InstanceNormAttrs>};
+constexpr Op<A> kForwardOp = fused_op<A>(A::kName, Category::passthrough, A::samples, forward<A>,
+                                         reference<A>, vjp<A>, {~0U, 0}, tensor_set(1, 2, 3, 4));
 
 /// Calls the op and writes the running statistics back.
 template <class A>
@@ -269,6 +260,9 @@ Tensor normalize_channels(const Tensor& x, const Tensor& running_mean, const Ten
   }
   return outputs[0];
 }
+
+const Registered batch_norm_registered{backward_op, kForwardOp<BatchNormAttrs>,
+                                       kForwardOp<InstanceNormAttrs>};
 
 }  // namespace
 

@@ -104,15 +104,16 @@ struct ComposedNorm {
 
 // --- group_norm, instance_norm, batch_norm
 
-/// Outputs are the gradients asked for.
-struct GroupNormBackwardAttrs : GradientAttrs {
+struct GroupNormAttrs {
   std::int64_t num_groups = 1;
   double eps = 1e-5;
   static constexpr auto fields() {
-    using A = GroupNormBackwardAttrs;
-    return std::tuple_cat(std::tuple{attr("num_groups", &A::num_groups), attr("eps", &A::eps)},
-                          GradientAttrs::fields());
+    return std::tuple{attr("num_groups", &GroupNormAttrs::num_groups), attr("eps", &GroupNormAttrs::eps)};
   }
+};
+/// Outputs are the gradients asked for.
+struct GroupNormBackwardAttrs : GradientAttrs, GroupNormAttrs {
+  static constexpr auto fields() { return std::tuple_cat(GroupNormAttrs::fields(), GradientAttrs::fields()); }
 };
 /// The gradients of group_norm that `attrs` ask for; instance_norm is group_norm with as many groups as
 /// channels.

@@ -11,14 +11,6 @@ using op_samples::real;
 
 constexpr std::string_view kName = "group_norm", kBackward = "group_norm_backward";
 
-struct GroupNormAttrs {
-  std::int64_t num_groups = 1;
-  double eps = 1e-5;
-  static constexpr auto fields() {
-    return std::tuple{attr("num_groups", &GroupNormAttrs::num_groups), attr("eps", &GroupNormAttrs::eps)};
-  }
-};
-
 /// Inputs: x, weight, bias.
 ChannelNorm checked(const ForwardArgs<GroupNormAttrs>& args, DType compute) {
   const Tensor& x = args.in(0);
@@ -73,17 +65,16 @@ Outputs backward_reference(const ForwardArgs<GroupNormBackwardAttrs>& args) {
 
 std::vector<Sample<GroupNormBackwardAttrs>> backward_samples() {
   const SampleInput x = real({2, 4, 3});
-  return {{{x, x, real({4})}, {{}, 2}},
-          {{x, x, real({4})}, {{.input = false}, 4, 0.1}},
-          {{real({3, 6}), real({3, 6}), absent()}, {{.bias = false}, 2}},
-          {{real({2, 2, 17}), real({2, 2, 17}), real({2})}, {{.weight = false, .bias = false}, 1}}};
+  return {{{x, x, real({4})}, {{}, {2}}},
+          {{x, x, real({4})}, {{.input = false}, {4, 0.1}}},
+          {{real({3, 6}), real({3, 6}), absent()}, {{.bias = false}, {2}}},
+          {{real({2, 2, 17}), real({2, 2, 17}), real({2})}, {{.weight = false, .bias = false}, {1}}}};
 }
 constexpr Op<GroupNormBackwardAttrs> backward_op = gradient_op<GroupNormBackwardAttrs>(
     kBackward, backward_samples, backward_forward, backward_reference, tensor_set(2));
-const Registered backward_registered{backward_op};
 
 Gradients vjp(const VjpArgs<GroupNormAttrs>& args) {
-  const GroupNormBackwardAttrs attrs{needed_gradients(args, 1, 2), args.attrs.num_groups, args.attrs.eps};
+  const GroupNormBackwardAttrs attrs{needed_gradients(args, 1, 2), args.attrs};
   const Tensor x = args.stored_in(0), weight = args.stored_in(1);
   return spread_gradients(attrs, group_norm_backward(args.grad(), x, weight, attrs), 3, 1);
 }
@@ -94,18 +85,10 @@ std::vector<Sample<GroupNormAttrs>> group_samples() {
           {{real({2, 2, 17}), absent(), real({2})}, {.num_groups = 1}},
           {{real({3, 6}), absent(), absent()}, {.num_groups = 2}}};
 }
-constexpr Op<GroupNormAttrs> group_op{
-    .info = {.name = kName,
-             .category = Category::fp32,
-             .reads_16bit = true,
-             .optional_inputs = tensor_set(1, 2)},
-    .samples = group_samples,
-    .forward = forward,
-    .vjp = vjp,
-    .saves = save_inputs(0, 1),
-    .reference = reference,
-};
-const Registered group_registered{group_op};
+constexpr Op<GroupNormAttrs> group_op = fused_op<GroupNormAttrs>(
+    kName, Category::fp32, group_samples, forward, reference, vjp, save_inputs(0, 1), tensor_set(1, 2));
+
+const Registered group_norm_registered{backward_op, group_op};
 
 }  // namespace
 

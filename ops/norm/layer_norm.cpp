@@ -227,33 +227,15 @@ std::vector<Sample<RmsNormAttrs>> rms_samples() {
           {{real({19}), real({19})}, {.normalized_shape = {19}, .eps = 1e-5}}};
 }
 
-constexpr Op<LayerNormAttrs> layer_op{
-    .info = {.name = name_of(RowNorm::layer),
-             .category = Category::fp32,
-             .reads_16bit = true,
-             .optional_inputs = tensor_set(1, 2)},
-    .samples = layer_samples,
-    .forward = forward<RowNorm::layer>,
-    .vjp = vjp<RowNorm::layer>,
-    .saves = save_inputs(0, 1),
-    .reference = reference<RowNorm::layer>,
-};
-constexpr Op<RmsNormAttrs> rms_op{
-    .info = {.name = name_of(RowNorm::rms),
-             .category = Category::fp32,
-             .reads_16bit = true,
-             .optional_inputs = tensor_set(1)},
-    .samples = rms_samples,
-    .forward = forward<RowNorm::rms>,
-    .vjp = vjp<RowNorm::rms>,
-    .saves = save_inputs(0, 1),
-    .reference = reference<RowNorm::rms>,
-};
+constexpr Op<LayerNormAttrs> layer_op = fused_op<LayerNormAttrs>(
+    name_of(RowNorm::layer), Category::fp32, layer_samples, forward<RowNorm::layer>,
+    reference<RowNorm::layer>, vjp<RowNorm::layer>, save_inputs(0, 1), tensor_set(1, 2));
+constexpr Op<RmsNormAttrs> rms_op =
+    fused_op<RmsNormAttrs>(name_of(RowNorm::rms), Category::fp32, rms_samples, forward<RowNorm::rms>,
+                           reference<RowNorm::rms>, vjp<RowNorm::rms>, save_inputs(0, 1), tensor_set(1));
 
-const Registered layer_registered{layer_op};
-const Registered rms_registered{rms_op};
-const Registered layer_backward_registered{kBackwardOp<RowNorm::layer>};
-const Registered rms_backward_registered{kBackwardOp<RowNorm::rms>};
+const Registered layer_norm_registered{layer_op, rms_op, kBackwardOp<RowNorm::layer>,
+                                       kBackwardOp<RowNorm::rms>};
 
 }  // namespace
 

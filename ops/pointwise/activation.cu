@@ -16,13 +16,7 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-struct SigmoidFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::sigmoid(x);
-  }
-};
+using SigmoidFn = MathFn<math::sigmoid, math::sigmoid, true>;
 struct SiluFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
@@ -90,7 +84,6 @@ std::vector<Sample<NoAttrs>> backward_samples() {
 Gradients sigmoid_vjp(const Vjps& args) { return {sigmoid_backward(args.grad(), args.out())}; }
 constexpr Op<NoAttrs> sigmoid_op = elementwise_op("sigmoid", Category::passthrough, any_samples,
                                                   real_unary<SigmoidFn>, sigmoid_vjp, save_outputs(0));
-const Registered sigmoid_registered{sigmoid_op};
 
 Outputs sigmoid_backward_forward(const Args& args) {
   return map_backward("sigmoid_backward", SigmoidBackwardFn{}, args.in(0), args.in(1));
@@ -104,14 +97,12 @@ Gradients sigmoid_backward_vjp(const Vjps& args) {
 constexpr Op<NoAttrs> sigmoid_backward_op =
     elementwise_op("sigmoid_backward", Category::passthrough, backward_samples, sigmoid_backward_forward,
                    sigmoid_backward_vjp, save_inputs(0, 1));
-const Registered sigmoid_backward_registered{sigmoid_backward_op};
 
 // --- tanh
 
 Gradients tanh_vjp(const Vjps& args) { return {tanh_backward(args.grad(), args.out())}; }
 constexpr Op<NoAttrs> tanh_op =
     elementwise_op("tanh", Category::passthrough, any_samples, real_unary<TanhFn>, tanh_vjp, save_outputs(0));
-const Registered tanh_registered{tanh_op};
 
 Outputs tanh_backward_forward(const Args& args) {
   return map_backward("tanh_backward", TanhBackwardFn{}, args.in(0), args.in(1));
@@ -125,7 +116,6 @@ Gradients tanh_backward_vjp(const Vjps& args) {
 constexpr Op<NoAttrs> tanh_backward_op =
     elementwise_op("tanh_backward", Category::passthrough, backward_samples, tanh_backward_forward,
                    tanh_backward_vjp, save_inputs(0, 1));
-const Registered tanh_backward_registered{tanh_backward_op};
 
 // --- silu
 
@@ -136,7 +126,6 @@ Outputs silu_forward(const Args& args) {
 Gradients silu_vjp(const Vjps& args) { return {silu_backward(args.grad(), args.in(0))}; }
 constexpr Op<NoAttrs> silu_op =
     elementwise_op("silu", Category::passthrough, any_samples, silu_forward, silu_vjp, save_inputs(0));
-const Registered silu_registered{silu_op};
 
 Outputs silu_backward_forward(const Args& args) {
   return map_backward("silu_backward", SiluBackwardFn{}, args.in(0), args.in(1));
@@ -155,7 +144,6 @@ Gradients silu_backward_vjp(const Vjps& args) {
 constexpr Op<NoAttrs> silu_backward_op =
     elementwise_op("silu_backward", Category::passthrough, backward_samples, silu_backward_forward,
                    silu_backward_vjp, save_inputs(0, 1));
-const Registered silu_backward_registered{silu_backward_op};
 
 // --- gelu
 
@@ -178,7 +166,6 @@ std::vector<Sample<GeluAttrs>> gelu_samples() {
 }
 constexpr Op<GeluAttrs> gelu_op = elementwise_op<GeluAttrs>("gelu", Category::passthrough, gelu_samples,
                                                             gelu_forward, gelu_vjp, save_inputs(0));
-const Registered gelu_registered{gelu_op};
 
 /// Second derivative of gelu: (2 - x^2) exp(-x^2 / 2) / sqrt(2 pi).
 Tensor gelu_second(const Tensor& x) {
@@ -219,7 +206,9 @@ std::vector<Sample<GeluAttrs>> gelu_backward_samples() {
 constexpr Op<GeluAttrs> gelu_backward_op =
     elementwise_op<GeluAttrs>("gelu_backward", Category::passthrough, gelu_backward_samples,
                               gelu_backward_forward, gelu_backward_vjp, save_inputs(0, 1));
-const Registered gelu_backward_registered{gelu_backward_op};
+
+const Registered activation_registered{sigmoid_op, sigmoid_backward_op, tanh_op, tanh_backward_op,
+                                       silu_op,    silu_backward_op,    gelu_op, gelu_backward_op};
 
 }  // namespace
 

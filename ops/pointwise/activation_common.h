@@ -91,6 +91,23 @@ const Op<typename A::Attrs>& backward_descriptor() {
   return kActivationBackwardOp<A>;
 }
 
+/// What activations of straight pieces, and smooth ones, have in common.
+struct PiecewiseLinear {
+  static constexpr Category category = Category::passthrough;
+  static constexpr bool is_piecewise_linear = true;
+};
+struct Curved {
+  static constexpr Category category = Category::passthrough;
+  static constexpr bool is_piecewise_linear = false;
+};
+/// An activation of either kind without options, of functors F of x and B of (grad, x).
+template <class Kind, class F, class B>
+struct PlainActivation : Kind {
+  using Attrs = NoAttrs;
+  static F function(const NoAttrs& /*attrs*/) { return {}; }
+  static B backward(const NoAttrs& /*attrs*/) { return {}; }
+};
+
 /// Both descriptors of A in the registry.
 template <class A>
 struct RegisteredActivation {

@@ -1,7 +1,8 @@
-// Activations of two or three pieces: leaky_relu, prelu, the hard ones, softshrink, and the elu family.
+// Activations of two or three pieces: leaky_relu, prelu, the hard ones, and the elu family.
 #include "mezzo/kernels/math/math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/activation.h"
+#include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise/activation_common.h"
 #include "mezzo/ops/shape.h"
@@ -81,24 +82,6 @@ struct HardswishBackwardFn {
     return x < T(-3) ? T(0) : inside;
   }
 };
-/// x moved towards 0 by lambd, and no further.
-struct SoftshrinkFn {
-  double lambd;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    const T inside = x == x ? T(0) : x;  // NaN stays
-    const T lower = select(x < T(-lambd), x + T(lambd), inside);
-    return select(x > T(lambd), x - T(lambd), lower);
-  }
-};
-struct SoftshrinkBackwardFn {
-  double lambd;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
-    const bool inside = (x >= T(-lambd)) & (x <= T(lambd));
-    return inside ? T(0) : grad;
-  }
-};
 /// positive * x above 0, negative * (e^(inner * x) - 1) below: elu, celu and selu.
 struct EluCoefficients {
   double negative = 1, positive = 1, inner = 1;
@@ -121,12 +104,6 @@ struct EluBackwardFn {
   }
 };
 
-/// Shared by the activations of straight pieces.
-struct Pieces {
-  static constexpr Category category = Category::passthrough;
-  static constexpr bool is_piecewise_linear = true;
-};
-
 // --- leaky_relu
 
 struct LeakyReluAttrs {
@@ -135,7 +112,7 @@ struct LeakyReluAttrs {
     return std::tuple{attr("negative_slope", &LeakyReluAttrs::negative_slope)};
   }
 };
-struct LeakyRelu : Pieces {
+struct LeakyRelu : PiecewiseLinear {
   using Attrs = LeakyReluAttrs;
   static constexpr std::string_view name = "leaky_relu", backward_name = "leaky_relu_backward";
   static std::vector<Sample<Attrs>> samples() {
@@ -161,7 +138,7 @@ struct HardtanhAttrs {
     return std::tuple{attr("min_val", &HardtanhAttrs::min_val), attr("max_val", &HardtanhAttrs::max_val)};
   }
 };
-struct Hardtanh : Pieces {
+struct Hardtanh : PiecewiseLinear {
   using Attrs = HardtanhAttrs;
   static constexpr std::string_view name = "hardtanh", backward_name = "hardtanh_backward";
   static std::vector<Sample<Attrs>> samples() {
@@ -184,7 +161,7 @@ struct Hardtanh : Pieces {
 };
 const RegisteredActivation<Hardtanh> hardtanh_registered;
 
-struct Relu6 : Pieces {
+struct Relu6 : PiecewiseLinear {
   using Attrs = NoAttrs;
   static constexpr std::string_view name = "relu6", backward_name = "relu6_backward";
   static std::vector<Sample<Attrs>> samples() {
@@ -208,59 +185,24 @@ std::vector<Sample<NoAttrs>> around_three_samples() {
           {{op_samples::real({4}, -5, -3.1)}}};
 }
 
-struct Hardsigmoid : Pieces {
-  using Attrs = NoAttrs;
+struct Hardsigmoid : PlainActivation<PiecewiseLinear, HardsigmoidFn, HardsigmoidBackwardFn> {
   static constexpr std::string_view name = "hardsigmoid", backward_name = "hardsigmoid_backward";
   static std::vector<Sample<Attrs>> samples() { return around_three_samples(); }
-  static HardsigmoidFn function(const Attrs& /*attrs*/) { return {}; }
-  static HardsigmoidBackwardFn backward(const Attrs& /*attrs*/) { return {}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     return where(logical_and(gt(x, -3), lt(x, 3)), div(grad, 6), 0);
   }
 };
 const RegisteredActivation<Hardsigmoid> hardsigmoid_registered;
 
-struct Hardswish {
-  using Attrs = NoAttrs;
+struct Hardswish : PlainActivation<Curved, HardswishFn, HardswishBackwardFn> {
   static constexpr std::string_view name = "hardswish", backward_name = "hardswish_backward";
-  static constexpr Category category = Category::passthrough;
-  static constexpr bool is_piecewise_linear = false;
   static std::vector<Sample<Attrs>> samples() { return around_three_samples(); }
-  static HardswishFn function(const Attrs& /*attrs*/) { return {}; }
-  static HardswishBackwardFn backward(const Attrs& /*attrs*/) { return {}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     const Tensor inside = where(le(x, 3), mul(grad, add(div(x, 3), 0.5)), grad);
     return where(lt(x, -3), 0, inside);
   }
 };
 const RegisteredActivation<Hardswish> hardswish_registered;
-
-// --- softshrink
-
-struct SoftshrinkAttrs {
-  double lambd = 0.5;
-  static constexpr auto fields() { return std::tuple{attr("lambd", &SoftshrinkAttrs::lambd)}; }
-};
-struct Softshrink : Pieces {
-  using Attrs = SoftshrinkAttrs;
-  static constexpr std::string_view name = "softshrink", backward_name = "softshrink_backward";
-  static std::vector<Sample<Attrs>> samples() {
-    return {{{op_samples::real({3, 5}, 0.6, 2)}},
-            {{op_samples::real({4}, -2, -0.6)}},
-            {{op_samples::smooth({3, 5}, 0.9)}, {.lambd = 0.9}},
-            {{op_samples::smooth({4})}, {.lambd = 0}}};
-  }
-  static SoftshrinkFn function(const Attrs& attrs) {
-    if (!(attrs.lambd >= 0))
-      throw ValueError(name, "lambd >= 0", number_text(attrs.lambd), "pass its magnitude");
-    return {attrs.lambd};
-  }
-  static SoftshrinkBackwardFn backward(const Attrs& attrs) { return {attrs.lambd}; }
-  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
-    return where(logical_and(ge(x, -attrs.lambd), le(x, attrs.lambd)), 0, grad);
-  }
-};
-const RegisteredActivation<Softshrink> softshrink_registered;
 
 // --- elu, celu, selu: one formula with other coefficients
 
@@ -291,10 +233,8 @@ struct SeluCurve {
 };
 
 template <class Curve>
-struct EluFamily : Curve {
+struct EluFamily : Curve, Curved {
   using Attrs = typename Curve::Attrs;
-  static constexpr Category category = Category::passthrough;
-  static constexpr bool is_piecewise_linear = false;
   static std::vector<Sample<Attrs>> samples() {
     std::vector<Sample<Attrs>> list{{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}}};
     if constexpr (std::is_same_v<Attrs, AlphaAttrs>) list[1].attrs.alpha = 0.3;
@@ -349,14 +289,9 @@ std::vector<Sample<NoAttrs>> prelu_samples() {
           {{op_samples::smooth({2, 3, 4}), op_samples::real({3})}},
           {{op_samples::smooth({4}), op_samples::real({})}}};
 }
-constexpr Op<NoAttrs> prelu_op{
-    .info = {.name = "prelu", .category = Category::lower_precision},
-    .samples = prelu_samples,
-    .forward = prelu_forward,
-    .vjp = kDecomposed,
-    .saves = save_inputs(0, 1),
-    .reference = prelu_reference,
-};
+constexpr Op<NoAttrs> prelu_op =
+    fused_op<NoAttrs>("prelu", Category::lower_precision, prelu_samples, prelu_forward, prelu_reference,
+                      kDecomposed, save_inputs(0, 1));
 const Registered prelu_registered{prelu_op};
 
 }  // namespace
@@ -370,7 +305,6 @@ Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
 Tensor relu6(const Tensor& x) { return bind(kActivationOp<Relu6>, {x}); }
 Tensor hardsigmoid(const Tensor& x) { return bind(kActivationOp<Hardsigmoid>, {x}); }
 Tensor hardswish(const Tensor& x) { return bind(kActivationOp<Hardswish>, {x}); }
-Tensor softshrink(const Tensor& x, double lambd) { return bind(kActivationOp<Softshrink>, {x}, {lambd}); }
 Tensor elu(const Tensor& x, double alpha) { return bind(kActivationOp<EluFamily<EluCurve>>, {x}, {alpha}); }
 Tensor celu(const Tensor& x, double alpha) { return bind(kActivationOp<EluFamily<CeluCurve>>, {x}, {alpha}); }
 Tensor selu(const Tensor& x) { return bind(kActivationOp<EluFamily<SeluCurve>>, {x}); }

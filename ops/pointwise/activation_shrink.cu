@@ -1,4 +1,6 @@
-// Activations that cut values off: threshold, hardshrink, tanhshrink, and rrelu with its random slopes.
+// Activations that cut values off: threshold, hardshrink, softshrink, tanhshrink, and rrelu with its random
+// slopes.
+#include "mezzo/kernels/math/math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
 #include "mezzo/ops/activation.h"
 #include "mezzo/ops/pointwise/activation_common.h"
@@ -38,7 +40,18 @@ struct HardshrinkFn {
     return inside ? T(0) : x;
   }
 };
-struct HardshrinkBackwardFn {
+/// x moved towards 0 by lambd, and no further.
+struct SoftshrinkFn {
+  double lambd;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    const T inside = x == x ? T(0) : x;  // NaN stays
+    const T lower = math::detail::select(x < T(-lambd), x + T(lambd), inside);
+    return math::detail::select(x > T(lambd), x - T(lambd), lower);
+  }
+};
+/// Of both.
+struct ShrinkBackwardFn {
   double lambd;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
@@ -62,18 +75,13 @@ struct TanhshrinkBackwardFn {
 
 // --- descriptors
 
-struct CutOff {
-  static constexpr Category category = Category::passthrough;
-  static constexpr bool is_piecewise_linear = true;
-};
-
 struct ThresholdAttrs {
   double threshold = 0, value = 0;
   static constexpr auto fields() {
     return std::tuple{attr("threshold", &ThresholdAttrs::threshold), attr("value", &ThresholdAttrs::value)};
   }
 };
-struct Threshold : CutOff {
+struct Threshold : PiecewiseLinear {
   using Attrs = ThresholdAttrs;
   static constexpr std::string_view name = "threshold", backward_name = "threshold_backward";
   static std::vector<Sample<Attrs>> samples() {
@@ -87,32 +95,46 @@ struct Threshold : CutOff {
 };
 const RegisteredActivation<Threshold> threshold_registered;
 
-struct HardshrinkAttrs {
+struct ShrinkAttrs {
   double lambd = 0.5;
-  static constexpr auto fields() { return std::tuple{attr("lambd", &HardshrinkAttrs::lambd)}; }
+  static constexpr auto fields() { return std::tuple{attr("lambd", &ShrinkAttrs::lambd)}; }
 };
-struct Hardshrink : CutOff {
-  using Attrs = HardshrinkAttrs;
+/// What hardshrink and softshrink have in common.
+struct Shrink : PiecewiseLinear {
+  using Attrs = ShrinkAttrs;
+  static ShrinkBackwardFn backward(const Attrs& attrs) { return {attrs.lambd}; }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
+    return where(logical_and(ge(x, -attrs.lambd), le(x, attrs.lambd)), 0, grad);
+  }
+};
+struct Hardshrink : Shrink {
   static constexpr std::string_view name = "hardshrink", backward_name = "hardshrink_backward";
   static std::vector<Sample<Attrs>> samples() {
     return {{{op_samples::real({3, 5}, 0.6, 2)}}, {{op_samples::real({4}, -0.4, 0.4)}}};
   }
   static HardshrinkFn function(const Attrs& attrs) { return {attrs.lambd}; }
-  static HardshrinkBackwardFn backward(const Attrs& attrs) { return {attrs.lambd}; }
-  static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
-    return where(logical_and(ge(x, -attrs.lambd), le(x, attrs.lambd)), 0, grad);
-  }
 };
 const RegisteredActivation<Hardshrink> hardshrink_registered;
 
-struct Tanhshrink {
-  using Attrs = NoAttrs;
-  static constexpr Category category = Category::passthrough;
-  static constexpr bool is_piecewise_linear = false;
+struct Softshrink : Shrink {
+  static constexpr std::string_view name = "softshrink", backward_name = "softshrink_backward";
+  static std::vector<Sample<Attrs>> samples() {
+    return {{{op_samples::real({3, 5}, 0.6, 2)}},
+            {{op_samples::real({4}, -2, -0.6)}},
+            {{op_samples::smooth({3, 5}, 0.9)}, {.lambd = 0.9}},
+            {{op_samples::smooth({4})}, {.lambd = 0}}};
+  }
+  static SoftshrinkFn function(const Attrs& attrs) {
+    if (!(attrs.lambd >= 0))
+      throw ValueError(name, "lambd >= 0", number_text(attrs.lambd), "pass its magnitude");
+    return {attrs.lambd};
+  }
+};
+const RegisteredActivation<Softshrink> softshrink_registered;
+
+struct Tanhshrink : PlainActivation<Curved, TanhshrinkFn, TanhshrinkBackwardFn> {
   static constexpr std::string_view name = "tanhshrink", backward_name = "tanhshrink_backward";
   static std::vector<Sample<Attrs>> samples() { return {{{op_samples::real({3, 5}, 0.5, 2)}}}; }
-  static TanhshrinkFn function(const Attrs& /*attrs*/) { return {}; }
-  static TanhshrinkBackwardFn backward(const Attrs& /*attrs*/) { return {}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     return mul(grad, square(tanh(x)));
   }
@@ -125,6 +147,7 @@ Tensor threshold(const Tensor& x, double threshold, double value) {
   return bind(kActivationOp<Threshold>, {x}, {threshold, value});
 }
 Tensor hardshrink(const Tensor& x, double lambd) { return bind(kActivationOp<Hardshrink>, {x}, {lambd}); }
+Tensor softshrink(const Tensor& x, double lambd) { return bind(kActivationOp<Softshrink>, {x}, {lambd}); }
 Tensor tanhshrink(const Tensor& x) { return bind(kActivationOp<Tanhshrink>, {x}); }
 
 Tensor rrelu(const Tensor& x, double lower, double upper, bool training, Generator& generator) {

@@ -85,11 +85,9 @@ struct MishBackwardFn {
   }
 };
 
-/// The descriptor that most of these ops share.
-struct Smooth {
-  using Attrs = NoAttrs;
-  static constexpr Category category = Category::passthrough;
-  static constexpr bool is_piecewise_linear = false;
+/// What most of these ops share.
+template <class F, class B>
+struct Smooth : PlainActivation<Curved, F, B> {
   static std::vector<Sample<NoAttrs>> samples() {
     return {{{op_samples::real({3, 5})}}, {{op_samples::real({4}, -9, 9)}}};
   }
@@ -123,34 +121,28 @@ struct Softplus {
 };
 const RegisteredActivation<Softplus> softplus_registered;
 
-struct Logsigmoid : Smooth {
+struct Logsigmoid : Smooth<LogsigmoidFn, LogsigmoidBackwardFn> {
   static constexpr std::string_view name = "logsigmoid", backward_name = "logsigmoid_backward";
-  static LogsigmoidFn function(const Attrs& /*attrs*/) { return {}; }
-  static LogsigmoidBackwardFn backward(const Attrs& /*attrs*/) { return {}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     return mul(grad, sigmoid(neg(x)));
   }
 };
 const RegisteredActivation<Logsigmoid> logsigmoid_registered;
 
-struct Softsign : Smooth {
+struct Softsign : Smooth<SoftsignFn, SoftsignBackwardFn> {
   static constexpr std::string_view name = "softsign", backward_name = "softsign_backward";
   // The second derivative jumps at 0.
   static std::vector<Sample<NoAttrs>> samples() {
     return {{{op_samples::smooth({3, 5})}}, {{op_samples::real({4}, 3, 9)}}};
   }
-  static SoftsignFn function(const Attrs& /*attrs*/) { return {}; }
-  static SoftsignBackwardFn backward(const Attrs& /*attrs*/) { return {}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     return div(grad, square(add(abs(x), 1)));
   }
 };
 const RegisteredActivation<Softsign> softsign_registered;
 
-struct Mish : Smooth {
+struct Mish : Smooth<MishFn, MishBackwardFn> {
   static constexpr std::string_view name = "mish", backward_name = "mish_backward";
-  static MishFn function(const Attrs& /*attrs*/) { return {}; }
-  static MishBackwardFn backward(const Attrs& /*attrs*/) { return {}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     const Tensor t = tanh(softplus(x));
     return mul(grad, add(t, mul(mul(x, sigmoid(x)), sub(1, square(t)))));

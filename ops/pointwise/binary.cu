@@ -75,7 +75,6 @@ Gradients add_vjp(const VjpArgs<AddAttrs>& args) {
 }
 constexpr Op<AddAttrs> add_op =
     elementwise_op<AddAttrs>("add", Category::passthrough, add_samples, add_forward, add_vjp, kSaveNothing);
-const Registered add_registered{add_op};
 
 Outputs sub_forward(const ForwardArgs<AddAttrs>& args) {
   refuse_bool("sub", args.in(0), kNoBoolSub);
@@ -89,7 +88,6 @@ Gradients sub_vjp(const VjpArgs<AddAttrs>& args) {
 }
 constexpr Op<AddAttrs> sub_op =
     elementwise_op<AddAttrs>("sub", Category::passthrough, add_samples, sub_forward, sub_vjp, kSaveNothing);
-const Registered sub_registered{sub_op};
 
 // --- mul
 
@@ -108,7 +106,6 @@ Gradients mul_vjp(const VjpArgs<NoAttrs>& args) {
 }
 constexpr Op<NoAttrs> mul_op =
     elementwise_op("mul", Category::passthrough, two_samples, mul_forward, mul_vjp, save_factors(0, 1));
-const Registered mul_registered{mul_op};
 
 // --- div
 
@@ -151,7 +148,8 @@ std::vector<Sample<DivAttrs>> div_samples() {
 constexpr Op<DivAttrs> div_op =
     elementwise_op<DivAttrs>("div", Category::passthrough, div_samples, div_forward, div_vjp,
                              Saves{tensor_set(0, 1), 0, tensor_set(0)});
-const Registered div_registered{div_op};
+
+const Registered binary_registered{add_op, sub_op, mul_op, div_op};
 
 }  // namespace
 

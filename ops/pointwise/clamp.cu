@@ -75,10 +75,8 @@ std::vector<Sample<NoAttrs>> choose_samples() {
 }
 constexpr Op<NoAttrs> maximum_op = elementwise_op("maximum", Category::passthrough, choose_samples,
                                                   maximum_forward, maximum_vjp, save_inputs(0, 1));
-const Registered maximum_registered{maximum_op};
 constexpr Op<NoAttrs> minimum_op = elementwise_op("minimum", Category::passthrough, choose_samples,
                                                   minimum_forward, minimum_vjp, save_inputs(0, 1));
-const Registered minimum_registered{minimum_op};
 
 Outputs maximum_backward_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor &grad = args.in(0), &a = args.in(1), &b = args.in(2);
@@ -98,7 +96,6 @@ std::vector<Sample<NoAttrs>> maximum_backward_samples() {
 constexpr Op<NoAttrs> maximum_backward_op =
     elementwise_op("maximum_backward", Category::passthrough, maximum_backward_samples,
                    maximum_backward_forward, maximum_backward_vjp, save_inputs(1, 2));
-const Registered maximum_backward_registered{maximum_backward_op};
 
 // --- clamp between numbers
 
@@ -144,7 +141,6 @@ std::vector<Sample<ClampAttrs>> clamp_samples() {
 }
 constexpr Op<ClampAttrs> clamp_op = elementwise_op<ClampAttrs>("clamp", Category::passthrough, clamp_samples,
                                                                clamp_forward, clamp_vjp, save_inputs(0));
-const Registered clamp_registered{clamp_op};
 
 Outputs clamp_backward_forward(const ForwardArgs<ClampAttrs>& args) {
   const Tensor &grad = args.in(0), &x = args.in(1);
@@ -164,7 +160,6 @@ std::vector<Sample<ClampAttrs>> clamp_backward_samples() {
 constexpr Op<ClampAttrs> clamp_backward_op =
     elementwise_op<ClampAttrs>("clamp_backward", Category::passthrough, clamp_backward_samples,
                                clamp_backward_forward, clamp_backward_vjp, save_inputs(1));
-const Registered clamp_backward_registered{clamp_backward_op};
 
 // --- clamp between tensors
 
@@ -201,17 +196,12 @@ std::vector<Sample<NoAttrs>> clamp_tensor_samples() {
           {{op_samples::real({3, 5}, 0, 1), op_samples::real({5}, -2, -0.1), op_samples::absent()}},
           {{op_samples::real({3, 5}, 0, 1), op_samples::absent(), op_samples::real({3, 1}, -1, -0.1)}}};
 }
-constexpr Op<NoAttrs> clamp_tensor_op{
-    .info = {.name = "clamp_tensor",
-             .category = Category::passthrough,
-             .optional_inputs = tensor_set(1, 2),
-             .elementwise = true},
-    .samples = clamp_tensor_samples,
-    .forward = clamp_tensor_forward,
-    .vjp = clamp_tensor_vjp,
-    .saves = save_inputs(0, 1, 2),
-};
-const Registered clamp_tensor_registered{clamp_tensor_op};
+constexpr Op<NoAttrs> clamp_tensor_op =
+    elementwise_op("clamp_tensor", Category::passthrough, clamp_tensor_samples, clamp_tensor_forward,
+                   clamp_tensor_vjp, save_inputs(0, 1, 2), tensor_set(1, 2));
+
+const Registered clamp_registered{maximum_op, minimum_op,        maximum_backward_op,
+                                  clamp_op,   clamp_backward_op, clamp_tensor_op};
 
 }  // namespace
 

@@ -28,9 +28,26 @@ struct NumberAttrs {
 
 namespace ops {
 
+/// The functor of a function of kernels/math, given by its forms for float and for double.
+template <float (*kOfFloat)(float), double (*kOfDouble)(double), bool kFuses = false>
+struct MathFn {
+  static constexpr bool kFuses16Bit = kFuses;
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return kOfFloat(x); }
+  MEZZO_HD MEZZO_ALWAYS_INLINE double operator()(double x) const { return kOfDouble(x); }
+};
+
 /// For ops of one tensor that are smooth everywhere.
 [[nodiscard]] inline std::vector<Sample<NoAttrs>> any_samples() {
   return {{{op_samples::real({3, 5})}}, {{op_samples::real({})}}};
+}
+
+/// For ops of one tensor that have no derivative at 0.
+[[nodiscard]] inline std::vector<Sample<NoAttrs>> kink_samples() {
+  return {{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}}};
+}
+/// For ops of one tensor that take positive numbers.
+[[nodiscard]] inline std::vector<Sample<NoAttrs>> positive_samples() {
+  return {{{op_samples::real({3, 5}, 0.2, 3)}}, {{op_samples::real({}, 0.2, 3)}}};
 }
 
 /// -s; a bool becomes an integer.
@@ -111,15 +128,11 @@ template <class A = NoAttrs>
 [[nodiscard]] constexpr Op<A> elementwise_op(std::string_view name, Category category,
                                              typename Op<A>::SampleList samples,
                                              typename Op<A>::Forward forward,
-                                             std::type_identity_t<Vjp<A>> vjp, Saves saves) {
-  return {.info = {.name = name,
-                   .category = category,
-                   .reads_16bit = category == Category::fp32,
-                   .elementwise = true},
-          .samples = samples,
-          .forward = forward,
-          .vjp = vjp,
-          .saves = saves};
+                                             std::type_identity_t<Vjp<A>> vjp, Saves saves,
+                                             std::uint32_t optional_inputs = 0) {
+  Op<A> op = plain_op<A>(name, category, samples, forward, vjp, saves, optional_inputs);
+  op.info.elementwise = true;
+  return op;
 }
 
 }  // namespace ops

@@ -85,9 +85,10 @@ Tensor compare(std::string_view op, const Tensor& a, const Tensor& b) {
 
 /// x compared with a number, as a bool tensor; the functor Bound holds the number.
 template <class Bound>
-Tensor compare_number(const Tensor& x, const Scalar& s) {
-  const DType common = result_with(x, s);
-  return map_one(Bound{rounded_to(s, common)}, x, compute_dtype(common), DType::boolean);
+Outputs compare_number(const ForwardArgs<NumberAttrs>& args) {
+  const Tensor& x = args.in(0);
+  const DType common = result_with(x, args.attrs.s);
+  return map_one(Bound{rounded_to(args.attrs.s, common)}, x, compute_dtype(common), DType::boolean);
 }
 
 using Forward = Op<NoAttrs>::Forward;
@@ -102,7 +103,6 @@ constexpr Op<NumberAttrs> number_op(std::string_view name, NumberForward forward
 }
 
 using Args = ForwardArgs<NoAttrs>;
-using NumberArgs = ForwardArgs<NumberAttrs>;
 
 Outputs eq_forward(const Args& args) { return compare<EqFn>("eq", args.in(0), args.in(1)); }
 Outputs ne_forward(const Args& args) { return compare<NeFn>("ne", args.in(0), args.in(1)); }
@@ -114,37 +114,13 @@ Outputs ge_forward(const Args& args) { return compare<LeFn>("ge", args.in(1), ar
 constexpr Op<NoAttrs> eq_op = two_op("eq", eq_forward), ne_op = two_op("ne", ne_forward);
 constexpr Op<NoAttrs> lt_op = two_op("lt", lt_forward), le_op = two_op("le", le_forward);
 constexpr Op<NoAttrs> gt_op = two_op("gt", gt_forward), ge_op = two_op("ge", ge_forward);
-const Registered compare_registered[]{Registered{eq_op}, Registered{ne_op}, Registered{lt_op},
-                                      Registered{le_op}, Registered{gt_op}, Registered{ge_op}};
 
-Outputs eq_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithRight<EqFn>>(args.in(0), args.attrs.s);
-}
-Outputs ne_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithRight<NeFn>>(args.in(0), args.attrs.s);
-}
-Outputs lt_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithRight<LtFn>>(args.in(0), args.attrs.s);
-}
-Outputs le_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithRight<LeFn>>(args.in(0), args.attrs.s);
-}
-Outputs gt_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithLeft<LtFn>>(args.in(0), args.attrs.s);
-}
-Outputs ge_scalar_forward(const NumberArgs& args) {
-  return compare_number<WithLeft<LeFn>>(args.in(0), args.attrs.s);
-}
-
-constexpr Op<NumberAttrs> eq_scalar_op = number_op("eq_scalar", eq_scalar_forward);
-constexpr Op<NumberAttrs> ne_scalar_op = number_op("ne_scalar", ne_scalar_forward);
-constexpr Op<NumberAttrs> lt_scalar_op = number_op("lt_scalar", lt_scalar_forward);
-constexpr Op<NumberAttrs> le_scalar_op = number_op("le_scalar", le_scalar_forward);
-constexpr Op<NumberAttrs> gt_scalar_op = number_op("gt_scalar", gt_scalar_forward);
-constexpr Op<NumberAttrs> ge_scalar_op = number_op("ge_scalar", ge_scalar_forward);
-const Registered compare_scalar_registered[]{Registered{eq_scalar_op}, Registered{ne_scalar_op},
-                                             Registered{lt_scalar_op}, Registered{le_scalar_op},
-                                             Registered{gt_scalar_op}, Registered{ge_scalar_op}};
+constexpr Op<NumberAttrs> eq_scalar_op = number_op("eq_scalar", compare_number<WithRight<EqFn>>);
+constexpr Op<NumberAttrs> ne_scalar_op = number_op("ne_scalar", compare_number<WithRight<NeFn>>);
+constexpr Op<NumberAttrs> lt_scalar_op = number_op("lt_scalar", compare_number<WithRight<LtFn>>);
+constexpr Op<NumberAttrs> le_scalar_op = number_op("le_scalar", compare_number<WithRight<LeFn>>);
+constexpr Op<NumberAttrs> gt_scalar_op = number_op("gt_scalar", compare_number<WithLeft<LtFn>>);
+constexpr Op<NumberAttrs> ge_scalar_op = number_op("ge_scalar", compare_number<WithLeft<LeFn>>);
 
 // --- logic
 
@@ -173,8 +149,6 @@ constexpr Op<NoAttrs> logical_or_op = elementwise_op("logical_or", Category::pas
                                                      logical_or_forward, kBoolResult, kSaveNothing);
 constexpr Op<NoAttrs> logical_not_op = elementwise_op("logical_not", Category::passthrough, one_mask_sample,
                                                       logical_not_forward, kBoolResult, kSaveNothing);
-const Registered logic_registered[]{Registered{logical_and_op}, Registered{logical_or_op},
-                                    Registered{logical_not_op}};
 
 // --- where
 
@@ -197,12 +171,16 @@ std::vector<Sample<NoAttrs>> where_samples() {
 }
 constexpr Op<NoAttrs> where_op =
     elementwise_op("where", Category::passthrough, where_samples, where_forward, where_vjp, save_inputs(0));
-const Registered where_registered{where_op};
 
 /// A 0-dim tensor of the dtype that the number and `other` have in common.
 Tensor beside(const Tensor& other, const Scalar& s) {
   return full({}, s, {.dtype = result_with(other, s), .device = other.device()});
 }
+
+const Registered compare_registered{eq_op,          ne_op,         lt_op,          le_op,
+                                    gt_op,          ge_op,         eq_scalar_op,   ne_scalar_op,
+                                    lt_scalar_op,   le_scalar_op,  gt_scalar_op,   ge_scalar_op,
+                                    logical_and_op, logical_or_op, logical_not_op, where_op};
 
 }  // namespace
 

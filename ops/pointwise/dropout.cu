@@ -6,6 +6,7 @@
 #include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/forward.h"
 #include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/pointwise/common.h"
 #include "mezzo/ops/random.h"
 
 namespace mezzo {
@@ -51,13 +52,8 @@ std::vector<Sample<DropoutAttrs>> dropout_samples() {
           {{op_samples::real({4}), op_samples::mask({4})}, {0.1}},
           {{op_samples::real({4}), op_samples::mask({4})}, {1}}};
 }
-constexpr Op<DropoutAttrs> dropout_op{
-    .info = {.name = "dropout", .category = Category::passthrough, .elementwise = true},
-    .samples = dropout_samples,
-    .forward = dropout_forward,
-    .vjp = dropout_vjp,
-    .saves = save_inputs(1),
-};
+constexpr Op<DropoutAttrs> dropout_op = elementwise_op<DropoutAttrs>(
+    "dropout", Category::passthrough, dropout_samples, dropout_forward, dropout_vjp, save_inputs(1));
 const Registered dropout_registered{dropout_op};
 
 /// One mask element for each of `noise`'s shape.

@@ -17,67 +17,18 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-struct ExpFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::exp(x);
-  }
-};
-struct LogFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::log(x);
-  }
-};
-struct Expm1Fn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::expm1(x);
-  }
-};
-struct Log1pFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::log1p(x);
-  }
-};
-struct Log2Fn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::log2(x);
-  }
-};
-struct Log10Fn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::log10(x);
-  }
-};
-struct ErfFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::erf(x);
-  }
-};
-struct ErfinvFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::erfinv(x);
-  }
-};
+using ExpFn = MathFn<math::exp, math::exp, true>;
+using LogFn = MathFn<math::log, math::log, true>;
+using Expm1Fn = MathFn<math::expm1, math::expm1, true>;
+using Log1pFn = MathFn<math::log1p, math::log1p, true>;
+using Log2Fn = MathFn<math::log2, math::log2, true>;
+using Log10Fn = MathFn<math::log10, math::log10, true>;
+using ErfFn = MathFn<math::erf, math::erf>;
+using ErfinvFn = MathFn<math::erfinv, math::erfinv>;
 
 using Vjps = VjpArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;
 
-Samples logarithm_samples() {
-  return {{{op_samples::real({3, 5}, 0.2, 3)}}, {{op_samples::real({}, 0.2, 3)}}};
-}
 Samples above_minus_one_samples() {
   return {{{op_samples::real({3, 5}, -0.8, 2)}}, {{op_samples::real({}, -0.5, 0.5)}}};
 }
@@ -88,22 +39,18 @@ Samples erfinv_samples() {
 Gradients exp_vjp(const Vjps& args) { return {mul(args.grad(), args.out())}; }
 constexpr Op<NoAttrs> exp_op =
     elementwise_op("exp", Category::fp32, any_samples, real_unary<ExpFn>, exp_vjp, save_outputs(0));
-const Registered exp_registered{exp_op};
 
 Gradients log_vjp(const Vjps& args) { return {div(args.grad(), args.in(0))}; }
 constexpr Op<NoAttrs> log_op =
-    elementwise_op("log", Category::fp32, logarithm_samples, real_unary<LogFn>, log_vjp, save_inputs(0));
-const Registered log_registered{log_op};
+    elementwise_op("log", Category::fp32, positive_samples, real_unary<LogFn>, log_vjp, save_inputs(0));
 
 Gradients expm1_vjp(const Vjps& args) { return {mul(args.grad(), add(widened(args.out()), 1))}; }
 constexpr Op<NoAttrs> expm1_op =
     elementwise_op("expm1", Category::fp32, any_samples, real_unary<Expm1Fn>, expm1_vjp, save_outputs(0));
-const Registered expm1_registered{expm1_op};
 
 Gradients log1p_vjp(const Vjps& args) { return {div(args.grad(), add(widened(args.in(0)), 1))}; }
 constexpr Op<NoAttrs> log1p_op = elementwise_op("log1p", Category::fp32, above_minus_one_samples,
                                                 real_unary<Log1pFn>, log1p_vjp, save_inputs(0));
-const Registered log1p_registered{log1p_op};
 
 /// Gradient of log(x) / log(base).
 Gradients log_gradient(const Vjps& args, double log_base) {
@@ -111,13 +58,11 @@ Gradients log_gradient(const Vjps& args, double log_base) {
 }
 Gradients log2_vjp(const Vjps& args) { return log_gradient(args, 0.69314718055994530942); }
 constexpr Op<NoAttrs> log2_op =
-    elementwise_op("log2", Category::fp32, logarithm_samples, real_unary<Log2Fn>, log2_vjp, save_inputs(0));
-const Registered log2_registered{log2_op};
+    elementwise_op("log2", Category::fp32, positive_samples, real_unary<Log2Fn>, log2_vjp, save_inputs(0));
 
 Gradients log10_vjp(const Vjps& args) { return log_gradient(args, 2.30258509299404568402); }
-constexpr Op<NoAttrs> log10_op = elementwise_op("log10", Category::fp32, logarithm_samples,
-                                                real_unary<Log10Fn>, log10_vjp, save_inputs(0));
-const Registered log10_registered{log10_op};
+constexpr Op<NoAttrs> log10_op =
+    elementwise_op("log10", Category::fp32, positive_samples, real_unary<Log10Fn>, log10_vjp, save_inputs(0));
 
 Outputs logaddexp_forward(const ForwardArgs<NoAttrs>& args) {
   const Tensor &a = args.in(0), &b = args.in(1);
@@ -135,7 +80,6 @@ Samples logaddexp_samples() {
 }
 constexpr Op<NoAttrs> logaddexp_op = elementwise_op("logaddexp", Category::passthrough, logaddexp_samples,
                                                     logaddexp_forward, logaddexp_vjp, save_inputs(0, 1));
-const Registered logaddexp_registered{logaddexp_op};
 
 constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
 
@@ -145,7 +89,6 @@ Gradients erf_vjp(const Vjps& args) {
 }
 constexpr Op<NoAttrs> erf_op =
     elementwise_op("erf", Category::passthrough, any_samples, real_unary<ErfFn>, erf_vjp, save_inputs(0));
-const Registered erf_registered{erf_op};
 
 Gradients erfinv_vjp(const Vjps& args) {
   const Tensor slope = exp(square(widened(args.out())));
@@ -153,7 +96,9 @@ Gradients erfinv_vjp(const Vjps& args) {
 }
 constexpr Op<NoAttrs> erfinv_op = elementwise_op("erfinv", Category::fp32, erfinv_samples,
                                                  real_unary<ErfinvFn>, erfinv_vjp, save_outputs(0));
-const Registered erfinv_registered{erfinv_op};
+
+const Registered exponential_registered{exp_op,   log_op,       expm1_op, log1p_op, log2_op,
+                                        log10_op, logaddexp_op, erf_op,   erfinv_op};
 
 }  // namespace
 

@@ -32,14 +32,7 @@ Gradients copy_vjp(const VjpArgs<NoAttrs>& args) {
   return {args.needs(0) ? zeros_like(grad) : Tensor(), args.needs(1) ? grad : Tensor()};
 }
 std::vector<Sample<NoAttrs>> copy_samples() { return {{{op_samples::real({3, 4}), op_samples::real({4})}}}; }
-constexpr Op<NoAttrs> copy_op{
-    .info = {.name = "copy", .category = Category::passthrough, .takes_float8 = true},
-    .samples = copy_samples,
-    .forward = copy_forward,
-    .vjp = copy_vjp,
-    .saves = kSaveNothing,
-};
-const Registered copy_registered{copy_op};
+constexpr Op<NoAttrs> copy_op = moving_op("copy", copy_samples, copy_forward, copy_vjp);
 
 struct FillAttrs {
   Scalar value = 0;
@@ -68,7 +61,6 @@ Gradients fill_vjp(const VjpArgs<FillAttrs>& args) {
 std::vector<Sample<FillAttrs>> fill_samples() { return {{{op_samples::real({3, 4})}, {1}}}; }
 constexpr Op<FillAttrs> fill_op = elementwise_op<FillAttrs>("fill", Category::passthrough, fill_samples,
                                                             fill_forward, fill_vjp, kSaveNothing);
-const Registered fill_registered{fill_op};
 
 // --- checks
 
@@ -218,6 +210,8 @@ void require_number(const Tensor& x) {
   if (x.defined() && x.dtype() == DType::boolean)
     throw DTypeError("sub_", "a tensor of numbers", "bool", "use logical_and and logical_not");
 }
+
+const Registered inplace_registered{copy_op, fill_op};
 
 }  // namespace
 

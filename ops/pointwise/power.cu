@@ -44,7 +44,6 @@ std::vector<Sample<NoAttrs>> pow_samples() {
 }
 constexpr Op<NoAttrs> pow_op = elementwise_op("pow", Category::fp32, pow_samples, pow_forward, pow_vjp,
                                               {.inputs = 0b11, .outputs = 0b1});
-const Registered pow_registered{pow_op};
 
 // --- x ^ p
 
@@ -91,7 +90,6 @@ std::vector<Sample<ExponentAttrs>> pow_scalar_exp_samples() {
 constexpr Op<ExponentAttrs> pow_scalar_exp_op =
     elementwise_op<ExponentAttrs>("pow_scalar_exp", Category::fp32, pow_scalar_exp_samples,
                                   pow_scalar_exp_forward, pow_scalar_exp_vjp, save_inputs(0));
-const Registered pow_scalar_exp_registered{pow_scalar_exp_op};
 
 // --- s ^ x
 
@@ -113,7 +111,8 @@ std::vector<Sample<NumberAttrs>> pow_scalar_base_samples() {
 constexpr Op<NumberAttrs> pow_scalar_base_op =
     elementwise_op<NumberAttrs>("pow_scalar_base", Category::fp32, pow_scalar_base_samples,
                                 pow_scalar_base_forward, pow_scalar_base_vjp, save_outputs(0));
-const Registered pow_scalar_base_registered{pow_scalar_base_op};
+
+const Registered power_registered{pow_op, pow_scalar_exp_op, pow_scalar_base_op};
 
 }  // namespace
 

@@ -13,17 +13,13 @@ namespace {
 using namespace ops;
 using namespace kernels::scalar;
 
-std::vector<Sample<NoAttrs>> relu_samples() {
-  return {{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}}};
-}
 Outputs relu_forward(const ForwardArgs<NoAttrs>& args) {
   refuse_bool("relu", args.in(0), "convert it with to(DType::f32)");
   return unary<ReluFn>(args);
 }
 Gradients relu_vjp(const VjpArgs<NoAttrs>& args) { return {relu_backward(args.grad(), args.out())}; }
 constexpr Op<NoAttrs> relu_op =
-    elementwise_op("relu", Category::passthrough, relu_samples, relu_forward, relu_vjp, save_outputs(0));
-const Registered relu_registered{relu_op};
+    elementwise_op("relu", Category::passthrough, kink_samples, relu_forward, relu_vjp, save_outputs(0));
 
 /// Whether relu's gradient passes there; a NaN result lets it.
 struct ReluPassesFn {
@@ -40,7 +36,7 @@ Outputs masked_relu_forward(const ForwardArgs<NoAttrs>& args) {
 Gradients masked_relu_vjp(const VjpArgs<NoAttrs>& args) { return {relu_backward(args.grad(), args.out(1))}; }
 /// relu that keeps a mask for its gradient, a byte per element. Under autocast nobody else may hold an f32
 /// result: the next product keeps a 16-bit copy of it. It is no op of its own, so it is not in the registry.
-constexpr Op<NoAttrs> masked_relu_op = elementwise_op("relu", Category::passthrough, relu_samples,
+constexpr Op<NoAttrs> masked_relu_op = elementwise_op("relu", Category::passthrough, kink_samples,
                                                       masked_relu_forward, masked_relu_vjp, save_outputs(1));
 
 /// Whether a mask takes less memory than the result that relu would keep.
@@ -63,7 +59,8 @@ std::vector<Sample<NoAttrs>> relu_backward_samples() {
 constexpr Op<NoAttrs> relu_backward_op =
     elementwise_op("relu_backward", Category::passthrough, relu_backward_samples, relu_backward_forward,
                    relu_backward_vjp, save_inputs(1));
-const Registered relu_backward_registered{relu_backward_op};
+
+const Registered relu_registered{relu_op, relu_backward_op};
 
 }  // namespace
 

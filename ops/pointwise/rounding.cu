@@ -18,6 +18,7 @@ using namespace kernels::scalar;
 // --- scalar math
 
 struct CeilFn {
+  static constexpr std::string_view kName = "ceil";
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     if constexpr (std::is_integral_v<T>)
@@ -27,6 +28,7 @@ struct CeilFn {
   }
 };
 struct FloorFn {
+  static constexpr std::string_view kName = "floor";
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     if constexpr (std::is_integral_v<T>)
@@ -36,6 +38,7 @@ struct FloorFn {
   }
 };
 struct TruncFn {
+  static constexpr std::string_view kName = "trunc";
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     if constexpr (std::is_integral_v<T>)
@@ -112,26 +115,14 @@ Gradients zero_vjp(const VjpArgs<A>& args) {
   return {zeros_for(args, 0)};
 }
 
-Outputs ceil_forward(const Args& args) {
-  refuse_bool("ceil", args.in(0), kNumbers);
-  return unary<CeilFn>(args);
+template <class F>
+Outputs step_forward(const Args& args) {
+  refuse_bool(F::kName, args.in(0), kNumbers);
+  return unary<F>(args);
 }
-Outputs floor_forward(const Args& args) {
-  refuse_bool("floor", args.in(0), kNumbers);
-  return unary<FloorFn>(args);
-}
-Outputs trunc_forward(const Args& args) {
-  refuse_bool("trunc", args.in(0), kNumbers);
-  return unary<TruncFn>(args);
-}
-
-constexpr Op<NoAttrs> step_op(std::string_view name, Op<NoAttrs>::Forward forward) {
-  return elementwise_op(name, Category::passthrough, smooth_samples, forward, zero_vjp<NoAttrs>,
-                        kSaveNothing);
-}
-constexpr Op<NoAttrs> ceil_op = step_op("ceil", ceil_forward), floor_op = step_op("floor", floor_forward);
-constexpr Op<NoAttrs> trunc_op = step_op("trunc", trunc_forward);
-const Registered step_registered[]{Registered{ceil_op}, Registered{floor_op}, Registered{trunc_op}};
+template <class F>
+constexpr Op<NoAttrs> kStepOp = elementwise_op(F::kName, Category::passthrough, smooth_samples,
+                                               step_forward<F>, zero_vjp<NoAttrs>, kSaveNothing);
 
 struct RoundAttrs {
   std::int64_t decimals = 0;
@@ -153,7 +144,6 @@ std::vector<Sample<RoundAttrs>> round_samples() {
 }
 constexpr Op<RoundAttrs> round_op = elementwise_op<RoundAttrs>(
     "round", Category::passthrough, round_samples, round_forward, zero_vjp<RoundAttrs>, kSaveNothing);
-const Registered round_registered{round_op};
 
 // --- remainder and fmod
 
@@ -186,8 +176,6 @@ Samples rest_samples() {
 template <RoundingMode kRounds>
 constexpr Op<NoAttrs> kRestOp = elementwise_op(kRestName<kRounds>, Category::passthrough, rest_samples,
                                                rest_forward<kRounds>, rest_vjp<kRounds>, save_inputs(0, 1));
-const Registered remainder_registered{kRestOp<RoundingMode::floor>};
-const Registered fmod_registered{kRestOp<RoundingMode::trunc>};
 
 template <RoundingMode kRounds>
 Outputs rest_of_number_forward(const ForwardArgs<NumberAttrs>& args) {
@@ -205,8 +193,6 @@ constexpr Op<NumberAttrs> kRestOfNumberOp = elementwise_op<NumberAttrs>(kRestOfN
                                                                         rest_of_number_samples,
                                                                         rest_of_number_forward<kRounds>,
                                                                         rest_of_number_vjp, kSaveNothing);
-const Registered remainder_scalar_registered{kRestOfNumberOp<RoundingMode::floor>};
-const Registered fmod_scalar_registered{kRestOfNumberOp<RoundingMode::trunc>};
 
 // --- isnan, isinf, isfinite
 
@@ -222,7 +208,6 @@ constexpr Op<NoAttrs> test_op(std::string_view name) {
 }
 constexpr Op<NoAttrs> isnan_op = test_op<IsNanFn>("isnan"), isinf_op = test_op<IsInfFn>("isinf");
 constexpr Op<NoAttrs> isfinite_op = test_op<IsFiniteFn>("isfinite");
-const Registered test_registered[]{Registered{isnan_op}, Registered{isinf_op}, Registered{isfinite_op}};
 
 /// op(x). Float8 is widened, which is exact and keeps what is not finite.
 Tensor bind_test(const Op<NoAttrs>& op, const Tensor& x) {
@@ -272,13 +257,25 @@ std::vector<Sample<NanToNumAttrs>> nan_to_num_samples() {
 constexpr Op<NanToNumAttrs> nan_to_num_op =
     elementwise_op<NanToNumAttrs>("nan_to_num", Category::passthrough, nan_to_num_samples, nan_to_num_forward,
                                   nan_to_num_vjp, save_inputs(0));
-const Registered nan_to_num_registered{nan_to_num_op};
+
+const Registered rounding_registered{kStepOp<CeilFn>,
+                                     kStepOp<FloorFn>,
+                                     kStepOp<TruncFn>,
+                                     round_op,
+                                     kRestOp<RoundingMode::floor>,
+                                     kRestOp<RoundingMode::trunc>,
+                                     kRestOfNumberOp<RoundingMode::floor>,
+                                     kRestOfNumberOp<RoundingMode::trunc>,
+                                     isnan_op,
+                                     isinf_op,
+                                     isfinite_op,
+                                     nan_to_num_op};
 
 }  // namespace
 
-Tensor ceil(const Tensor& x) { return bind(ceil_op, {x}); }
-Tensor floor(const Tensor& x) { return bind(floor_op, {x}); }
-Tensor trunc(const Tensor& x) { return bind(trunc_op, {x}); }
+Tensor ceil(const Tensor& x) { return bind(kStepOp<CeilFn>, {x}); }
+Tensor floor(const Tensor& x) { return bind(kStepOp<FloorFn>, {x}); }
+Tensor trunc(const Tensor& x) { return bind(kStepOp<TruncFn>, {x}); }
 Tensor round(const Tensor& x, std::int64_t decimals) { return bind(round_op, {x}, {decimals}); }
 Tensor remainder(const Tensor& a, const Tensor& b) { return bind(kRestOp<RoundingMode::floor>, {a, b}); }
 Tensor remainder(const Tensor& x, Scalar s) { return bind(kRestOfNumberOp<RoundingMode::floor>, {x}, {s}); }

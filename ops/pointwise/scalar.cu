@@ -19,40 +19,33 @@ std::vector<Sample<NumberAttrs>> number_samples() {
 }
 
 /// f(x, s) or f(s, x), as `Bound` says, in the promoted dtype.
-template <class Bound>
-Tensor map_number(const Tensor& x, const Scalar& s) {
-  const DType result = result_with(x, s);
-  return map_one(Bound{s}, x, compute_dtype(result), result);
+template <class Bound, class A = NumberAttrs>
+Outputs map_number(const ForwardArgs<A>& args) {
+  const DType result = result_with(args.in(0), args.attrs.s);
+  return map_one(Bound{args.attrs.s}, args.in(0), compute_dtype(result), result);
 }
 
 // --- x + s, s - x
 
-Outputs add_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
-  return map_number<WithRight<AddFn>>(args.in(0), args.attrs.s);
-}
 Gradients add_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {args.grad()}; }
-constexpr Op<NumberAttrs> add_scalar_op = elementwise_op<NumberAttrs>(
-    "add_scalar", Category::passthrough, number_samples, add_scalar_forward, add_scalar_vjp, kSaveNothing);
-const Registered add_scalar_registered{add_scalar_op};
+constexpr Op<NumberAttrs> add_scalar_op =
+    elementwise_op<NumberAttrs>("add_scalar", Category::passthrough, number_samples,
+                                map_number<WithRight<AddFn>>, add_scalar_vjp, kSaveNothing);
 
 Outputs rsub_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
   refuse_bool("rsub_scalar", args.in(0), "use logical_not or to(DType::f32)");
-  return map_number<WithLeft<SubFn>>(args.in(0), args.attrs.s);
+  return map_number<WithLeft<SubFn>>(args);
 }
 Gradients rsub_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {neg(args.grad())}; }
 constexpr Op<NumberAttrs> rsub_scalar_op = elementwise_op<NumberAttrs>(
     "rsub_scalar", Category::passthrough, number_samples, rsub_scalar_forward, rsub_scalar_vjp, kSaveNothing);
-const Registered rsub_scalar_registered{rsub_scalar_op};
 
 // --- x * s
 
-Outputs mul_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
-  return map_number<WithRight<MulFn>>(args.in(0), args.attrs.s);
-}
 Gradients mul_scalar_vjp(const VjpArgs<NumberAttrs>& args) { return {mul(args.grad(), args.attrs.s)}; }
-constexpr Op<NumberAttrs> mul_scalar_op = elementwise_op<NumberAttrs>(
-    "mul_scalar", Category::passthrough, number_samples, mul_scalar_forward, mul_scalar_vjp, kSaveNothing);
-const Registered mul_scalar_registered{mul_scalar_op};
+constexpr Op<NumberAttrs> mul_scalar_op =
+    elementwise_op<NumberAttrs>("mul_scalar", Category::passthrough, number_samples,
+                                map_number<WithRight<MulFn>>, mul_scalar_vjp, kSaveNothing);
 
 // --- x / s, s / x
 
@@ -66,10 +59,8 @@ struct DivScalarAttrs {
 
 Outputs div_scalar_forward(const ForwardArgs<DivScalarAttrs>& args) {
   const Scalar& s = args.attrs.s;
-  if (args.attrs.rounding_mode == RoundingMode::trunc)
-    return map_number<WithRight<DivTruncFn>>(args.in(0), s);
-  if (args.attrs.rounding_mode == RoundingMode::floor)
-    return map_number<WithRight<DivFloorFn>>(args.in(0), s);
+  if (args.attrs.rounding_mode == RoundingMode::trunc) return map_number<WithRight<DivTruncFn>>(args);
+  if (args.attrs.rounding_mode == RoundingMode::floor) return map_number<WithRight<DivFloorFn>>(args);
   return map_one_real(WithRight<DivFn>{s}, args.in(0), real_result(result_with(args.in(0), s)));
 }
 Gradients div_scalar_vjp(const VjpArgs<DivScalarAttrs>& args) {
@@ -86,7 +77,6 @@ std::vector<Sample<DivScalarAttrs>> div_scalar_samples() {
 constexpr Op<DivScalarAttrs> div_scalar_op =
     elementwise_op<DivScalarAttrs>("div_scalar", Category::passthrough, div_scalar_samples,
                                    div_scalar_forward, div_scalar_vjp, kSaveNothing);
-const Registered div_scalar_registered{div_scalar_op};
 
 Outputs rdiv_scalar_forward(const ForwardArgs<NumberAttrs>& args) {
   const DType result = args.run_dtype.value_or(real_result(result_with(args.in(0), args.attrs.s)));
@@ -102,7 +92,9 @@ std::vector<Sample<NumberAttrs>> rdiv_scalar_samples() {
 }
 constexpr Op<NumberAttrs> rdiv_scalar_op = elementwise_op<NumberAttrs>(
     "rdiv_scalar", Category::fp32, rdiv_scalar_samples, rdiv_scalar_forward, rdiv_scalar_vjp, save_inputs(0));
-const Registered rdiv_scalar_registered{rdiv_scalar_op};
+
+const Registered scalar_registered{add_scalar_op, rsub_scalar_op, mul_scalar_op, div_scalar_op,
+                                   rdiv_scalar_op};
 
 }  // namespace
 

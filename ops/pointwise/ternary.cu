@@ -84,7 +84,6 @@ std::vector<Sample<ValueAttrs>> addcmul_samples() {
 }
 constexpr Op<ValueAttrs> addcmul_op = elementwise_op<ValueAttrs>(
     "addcmul", Category::promote, addcmul_samples, addcmul_forward, addcmul_vjp, save_factors(1, 2));
-const Registered addcmul_registered{addcmul_op};
 
 Outputs addcdiv_forward(const ValueArgs& args) {
   const Tensor &x = args.in(0), &a = args.in(1), &b = args.in(2);
@@ -112,7 +111,6 @@ std::vector<Sample<ValueAttrs>> addcdiv_samples() {
 }
 constexpr Op<ValueAttrs> addcdiv_op = elementwise_op<ValueAttrs>(
     "addcdiv", Category::promote, addcdiv_samples, addcdiv_forward, addcdiv_vjp, save_inputs(1, 2));
-const Registered addcdiv_registered{addcdiv_op};
 
 // --- lerp
 
@@ -136,7 +134,6 @@ std::vector<Sample<NoAttrs>> lerp_samples() {
 }
 constexpr Op<NoAttrs> lerp_op =
     elementwise_op("lerp", Category::passthrough, lerp_samples, lerp_forward, lerp_vjp, save_inputs(0, 1, 2));
-const Registered lerp_registered{lerp_op};
 
 struct WeightAttrs {
   double weight = 0.5;
@@ -160,7 +157,6 @@ std::vector<Sample<WeightAttrs>> lerp_scalar_samples() {
 constexpr Op<WeightAttrs> lerp_scalar_op =
     elementwise_op<WeightAttrs>("lerp_scalar", Category::passthrough, lerp_scalar_samples,
                                 lerp_scalar_forward, lerp_scalar_vjp, kSaveNothing);
-const Registered lerp_scalar_registered{lerp_scalar_op};
 
 // --- masked_fill
 
@@ -186,7 +182,8 @@ std::vector<Sample<ValueAttrs>> masked_fill_samples() {
 constexpr Op<ValueAttrs> masked_fill_op =
     elementwise_op<ValueAttrs>("masked_fill", Category::passthrough, masked_fill_samples, masked_fill_forward,
                                masked_fill_vjp, save_inputs(1));
-const Registered masked_fill_registered{masked_fill_op};
+
+const Registered ternary_registered{addcmul_op, addcdiv_op, lerp_op, lerp_scalar_op, masked_fill_op};
 
 }  // namespace
 

@@ -15,71 +15,20 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-struct SinNearFn {
-  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::sin<math::Argument::near>(x); }
+struct SinFn : MathFn<math::sin, math::sin> {
+  using Near = MathFn<math::sin<math::Argument::near>, math::sin>;
 };
-struct SinFn {
-  using Near = SinNearFn;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::sin(x);
-  }
+struct CosFn : MathFn<math::cos, math::cos> {
+  using Near = MathFn<math::cos<math::Argument::near>, math::cos>;
 };
-struct CosNearFn {
-  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::cos<math::Argument::near>(x); }
+struct TanFn : MathFn<math::tan, math::tan> {
+  using Near = MathFn<math::tan<math::Argument::near>, math::tan>;
 };
-struct CosFn {
-  using Near = CosNearFn;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::cos(x);
-  }
-};
-struct TanNearFn {
-  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return math::tan<math::Argument::near>(x); }
-};
-struct TanFn {
-  using Near = TanNearFn;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::tan(x);
-  }
-};
-struct AsinFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::asin(x);
-  }
-};
-struct AcosFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::acos(x);
-  }
-};
-struct AtanFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::atan(x);
-  }
-};
-struct SinhFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::sinh(x);
-  }
-};
-struct CoshFn {
-  static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::cosh(x);
-  }
-};
+using AsinFn = MathFn<math::asin, math::asin, true>;
+using AcosFn = MathFn<math::acos, math::acos, true>;
+using AtanFn = MathFn<math::atan, math::atan, true>;
+using SinhFn = MathFn<math::sinh, math::sinh, true>;
+using CoshFn = MathFn<math::cosh, math::cosh, true>;
 struct Atan2Fn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
@@ -101,17 +50,14 @@ Samples cosine_samples() {
 Gradients sin_vjp(const Vjps& args) { return {mul(args.grad(), cos(widened(args.in(0))))}; }
 constexpr Op<NoAttrs> sin_op =
     elementwise_op("sin", Category::passthrough, any_samples, real_unary<SinFn>, sin_vjp, save_inputs(0));
-const Registered sin_registered{sin_op};
 
 Gradients cos_vjp(const Vjps& args) { return {neg(mul(args.grad(), sin(widened(args.in(0)))))}; }
 constexpr Op<NoAttrs> cos_op =
     elementwise_op("cos", Category::passthrough, any_samples, real_unary<CosFn>, cos_vjp, save_inputs(0));
-const Registered cos_registered{cos_op};
 
 Gradients tan_vjp(const Vjps& args) { return {mul(args.grad(), add(square(widened(args.out())), 1))}; }
 constexpr Op<NoAttrs> tan_op =
     elementwise_op("tan", Category::fp32, quarter_samples, real_unary<TanFn>, tan_vjp, save_outputs(0));
-const Registered tan_registered{tan_op};
 
 /// 1 / sqrt(1 - x^2), with the difference as a product of two: nothing cancels near 1.
 Tensor asin_slope(const Tensor& input) {
@@ -121,27 +67,22 @@ Tensor asin_slope(const Tensor& input) {
 Gradients asin_vjp(const Vjps& args) { return {mul(args.grad(), asin_slope(args.in(0)))}; }
 constexpr Op<NoAttrs> asin_op =
     elementwise_op("asin", Category::fp32, cosine_samples, real_unary<AsinFn>, asin_vjp, save_inputs(0));
-const Registered asin_registered{asin_op};
 
 Gradients acos_vjp(const Vjps& args) { return {neg(mul(args.grad(), asin_slope(args.in(0))))}; }
 constexpr Op<NoAttrs> acos_op =
     elementwise_op("acos", Category::fp32, cosine_samples, real_unary<AcosFn>, acos_vjp, save_inputs(0));
-const Registered acos_registered{acos_op};
 
 Gradients atan_vjp(const Vjps& args) { return {div(args.grad(), add(square(widened(args.in(0))), 1))}; }
 constexpr Op<NoAttrs> atan_op =
     elementwise_op("atan", Category::passthrough, any_samples, real_unary<AtanFn>, atan_vjp, save_inputs(0));
-const Registered atan_registered{atan_op};
 
 Gradients sinh_vjp(const Vjps& args) { return {mul(args.grad(), cosh(widened(args.in(0))))}; }
 constexpr Op<NoAttrs> sinh_op =
     elementwise_op("sinh", Category::fp32, any_samples, real_unary<SinhFn>, sinh_vjp, save_inputs(0));
-const Registered sinh_registered{sinh_op};
 
 Gradients cosh_vjp(const Vjps& args) { return {mul(args.grad(), sinh(widened(args.in(0))))}; }
 constexpr Op<NoAttrs> cosh_op =
     elementwise_op("cosh", Category::fp32, any_samples, real_unary<CoshFn>, cosh_vjp, save_inputs(0));
-const Registered cosh_registered{cosh_op};
 
 Outputs atan2_forward(const ForwardArgs<NoAttrs>& args) {
   const DType result = real_result(result_type({&args.in(0), &args.in(1)}));
@@ -158,7 +99,9 @@ Samples atan2_samples() {
 }
 constexpr Op<NoAttrs> atan2_op =
     elementwise_op("atan2", Category::promote, atan2_samples, atan2_forward, atan2_vjp, save_inputs(0, 1));
-const Registered atan2_registered{atan2_op};
+
+const Registered trigonometry_registered{sin_op,  cos_op,  tan_op,  asin_op, acos_op,
+                                         atan_op, sinh_op, cosh_op, atan2_op};
 
 }  // namespace
 

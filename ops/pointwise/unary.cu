@@ -15,12 +15,6 @@ using namespace kernels::scalar;
 using Args = ForwardArgs<NoAttrs>;
 using Vjps = VjpArgs<NoAttrs>;
 
-std::vector<Sample<NoAttrs>> kink_samples() {
-  return {{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}}};
-}
-std::vector<Sample<NoAttrs>> positive_samples() {
-  return {{{op_samples::real({3, 5}, 0.2, 3)}}, {{op_samples::real({}, 0.2, 3)}}};
-}
 std::vector<Sample<NoAttrs>> nonzero_samples() {
   return {{{op_samples::real({3, 5}, 0.4, 2)}}, {{op_samples::real({4}, -2, -0.4)}}};
 }
@@ -32,17 +26,14 @@ Outputs neg_forward(const Args& args) {
 Gradients neg_vjp(const Vjps& args) { return {neg(args.grad())}; }
 constexpr Op<NoAttrs> neg_op =
     elementwise_op("neg", Category::passthrough, any_samples, neg_forward, neg_vjp, kSaveNothing);
-const Registered neg_registered{neg_op};
 
 Gradients abs_vjp(const Vjps& args) { return {mul(args.grad(), sign(args.in(0)))}; }
 constexpr Op<NoAttrs> abs_op =
     elementwise_op("abs", Category::passthrough, kink_samples, unary<AbsFn>, abs_vjp, save_inputs(0));
-const Registered abs_registered{abs_op};
 
 Gradients sign_vjp(const Vjps& args) { return {zeros_like(args.grad())}; }
 constexpr Op<NoAttrs> sign_op =
     elementwise_op("sign", Category::passthrough, kink_samples, unary<SignFn>, sign_vjp, kSaveNothing);
-const Registered sign_registered{sign_op};
 
 Outputs square_forward(const Args& args) {
   const DType result = result_with(args.in(0), 2);
@@ -51,12 +42,10 @@ Outputs square_forward(const Args& args) {
 Gradients square_vjp(const Vjps& args) { return {mul(args.grad(), mul(widened(args.in(0)), 2))}; }
 constexpr Op<NoAttrs> square_op =
     elementwise_op("square", Category::passthrough, any_samples, square_forward, square_vjp, save_inputs(0));
-const Registered square_registered{square_op};
 
 Gradients sqrt_vjp(const Vjps& args) { return {div(mul(widened(args.grad()), 0.5), args.out())}; }
 constexpr Op<NoAttrs> sqrt_op = elementwise_op("sqrt", Category::passthrough, positive_samples,
                                                real_unary<SqrtFn>, sqrt_vjp, save_outputs(0));
-const Registered sqrt_registered{sqrt_op};
 
 Gradients rsqrt_vjp(const Vjps& args) {
   const Tensor out = args.out();
@@ -64,7 +53,6 @@ Gradients rsqrt_vjp(const Vjps& args) {
 }
 constexpr Op<NoAttrs> rsqrt_op = elementwise_op("rsqrt", Category::fp32, positive_samples,
                                                 real_unary<RsqrtFn>, rsqrt_vjp, save_outputs(0));
-const Registered rsqrt_registered{rsqrt_op};
 
 Gradients reciprocal_vjp(const Vjps& args) {
   const Tensor out = args.out();
@@ -72,7 +60,8 @@ Gradients reciprocal_vjp(const Vjps& args) {
 }
 constexpr Op<NoAttrs> reciprocal_op = elementwise_op(
     "reciprocal", Category::fp32, nonzero_samples, real_unary<ReciprocalFn>, reciprocal_vjp, save_outputs(0));
-const Registered reciprocal_registered{reciprocal_op};
+
+const Registered unary_registered{neg_op, abs_op, sign_op, square_op, sqrt_op, rsqrt_op, reciprocal_op};
 
 }  // namespace
 

@@ -88,15 +88,9 @@ std::vector<Sample<RecurrenceAttrs>> recurrence_samples() {
           {{op_samples::absent(), real({2, 3, 2})}, {.dim = -2, .initial = 1}},
           {{real({2, 37}, -1, 1), real({2, 37})}, {.dim = 1, .reverse = true}}};
 }
-constexpr Op<RecurrenceAttrs> recurrence_op{
-    .info = {.name = "linear_recurrence",
-             .category = Category::passthrough,
-             .optional_inputs = tensor_set(0, 1)},
-    .samples = recurrence_samples,
-    .forward = recurrence_forward,
-    .vjp = recurrence_vjp,
-};
-const Registered recurrence_registered{recurrence_op};
+constexpr Op<RecurrenceAttrs> recurrence_op =
+    plain_op<RecurrenceAttrs>("linear_recurrence", Category::passthrough, recurrence_samples,
+                              recurrence_forward, recurrence_vjp, kSaveAll, tensor_set(0, 1));
 
 // --- cumsum, cumprod
 
@@ -148,30 +142,14 @@ std::vector<Sample<CumulativeAttrs>> cumulative_samples() {
           {{real({})}, {.dim = 0}},
           {{real({2, 3})}, {.dim = -1, .dtype = DType::f64}}};
 }
-constexpr Op<CumulativeAttrs> cumsum_op{
-    .info = {.name = "cumsum", .category = Category::fp32, .reads_16bit = true},
-    .samples = cumulative_samples,
-    .forward = cumsum_forward,
-    .vjp = cumsum_vjp,
-    .saves = kSaveNothing,
-};
-const Registered cumsum_registered{cumsum_op};
-constexpr Op<CumulativeAttrs> cumprod_op{
-    .info = {.name = "cumprod", .category = Category::fp32, .reads_16bit = true},
-    .samples = cumulative_samples,
-    .forward = cumprod_forward,
-    .vjp = cumprod_vjp,
-};
-const Registered cumprod_registered{cumprod_op};
+constexpr Op<CumulativeAttrs> cumsum_op = plain_op<CumulativeAttrs>(
+    "cumsum", Category::fp32, cumulative_samples, cumsum_forward, cumsum_vjp, kSaveNothing);
+constexpr Op<CumulativeAttrs> cumprod_op =
+    plain_op<CumulativeAttrs>("cumprod", Category::fp32, cumulative_samples, cumprod_forward, cumprod_vjp);
 
 // --- logcumsumexp
 
-struct LogSumAttrs {
-  std::int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple{attr("dim", &LogSumAttrs::dim)}; }
-};
-
-Outputs logcumsumexp_forward(const ForwardArgs<LogSumAttrs>& args) {
+Outputs logcumsumexp_forward(const ForwardArgs<AlongAttrs>& args) {
   constexpr std::string_view kName = "logcumsumexp";
   const Tensor& x = args.in(0);
   require_floating(kName, x);
@@ -184,7 +162,7 @@ Outputs logcumsumexp_forward(const ForwardArgs<LogSumAttrs>& args) {
 
 /// dx_j = e^(x_j - y_j) f_j, where f_j = sum over i >= j of g_i e^(y_j - y_i) is again a recurrence: y does
 /// not fall, so its scales e^(y_j - y_(j+1)) are at most 1.
-Gradients logcumsumexp_vjp(const VjpArgs<LogSumAttrs>& args) {
+Gradients logcumsumexp_vjp(const VjpArgs<AlongAttrs>& args) {
   const std::int64_t dim = args.attrs.dim;
   const Tensor x = widened(args.in(0));
   const Tensor y = is_16bit(args.out_dtype()) ? logcumsumexp(x, dim) : args.out();
@@ -195,20 +173,15 @@ Gradients logcumsumexp_vjp(const VjpArgs<LogSumAttrs>& args) {
   return {exp(where(none_yet, -kInfinity, x - y)) * flow};
 }
 
-std::vector<Sample<LogSumAttrs>> logcumsumexp_samples() {
+std::vector<Sample<AlongAttrs>> logcumsumexp_samples() {
   return {{{real({3, 5})}, {1}},
           {{real({5, 3}, 80, 100)}, {0}},
           {{real({2, 40, 2}, -100, 10)}, {-2}},
           {{real({})}, {0}}};
 }
-constexpr Op<LogSumAttrs> logcumsumexp_op{
-    .info = {.name = "logcumsumexp", .category = Category::passthrough},
-    .samples = logcumsumexp_samples,
-    .forward = logcumsumexp_forward,
-    .vjp = logcumsumexp_vjp,
-    .saves = {1U, 1U},
-};
-const Registered logcumsumexp_registered{logcumsumexp_op};
+constexpr Op<AlongAttrs> logcumsumexp_op =
+    plain_op<AlongAttrs>("logcumsumexp", Category::passthrough, logcumsumexp_samples, logcumsumexp_forward,
+                         logcumsumexp_vjp, {1U, 1U});
 
 // --- prod
 
@@ -253,14 +226,10 @@ std::vector<Sample<ProdAttrs>> prod_samples() {
           {{real({2, 33}, -1.2, 1.2)}, {.dim = 1, .dtype = DType::f64}},
           {{real({})}, {.dim = 0}}};
 }
-constexpr Op<ProdAttrs> prod_op{
-    .info = {.name = "prod", .category = Category::fp32, .reads_16bit = true},
-    .samples = prod_samples,
-    .forward = prod_forward,
-    .vjp = prod_vjp,
-    .saves = save_inputs(0),
-};
-const Registered prod_registered{prod_op};
+constexpr Op<ProdAttrs> prod_op =
+    plain_op<ProdAttrs>("prod", Category::fp32, prod_samples, prod_forward, prod_vjp, save_inputs(0));
+
+const Registered cumulative_registered{recurrence_op, cumsum_op, cumprod_op, logcumsumexp_op, prod_op};
 
 }  // namespace
 
@@ -277,9 +246,7 @@ Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
   return bind(cumprod_op, {x}, CumulativeAttrs{dim, dtype});
 }
 
-Tensor logcumsumexp(const Tensor& x, std::int64_t dim) {
-  return bind(logcumsumexp_op, {x}, LogSumAttrs{dim});
-}
+Tensor logcumsumexp(const Tensor& x, std::int64_t dim) { return bind(logcumsumexp_op, {x}, AlongAttrs{dim}); }
 
 Tensor prod(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim, std::optional<DType> dtype) {
   return bind(prod_op, {x}, ProdAttrs{dim, keepdim, dtype});

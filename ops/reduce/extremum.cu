@@ -43,23 +43,11 @@ std::vector<Sample<DimAttrs>> dims_samples() {
 
 constexpr Saves kSaveBoth{1U, 1U};
 
-constexpr Op<DimAttrs> amax_op{
-    .info = {.name = "amax", .category = Category::passthrough},
-    .samples = dims_samples,
-    .forward = amax_forward,
-    .vjp = dims_vjp,
-    .saves = kSaveBoth,
-};
-const Registered amax_registered{amax_op};
+constexpr Op<DimAttrs> amax_op =
+    plain_op<DimAttrs>("amax", Category::passthrough, dims_samples, amax_forward, dims_vjp, kSaveBoth);
 
-constexpr Op<DimAttrs> amin_op{
-    .info = {.name = "amin", .category = Category::passthrough},
-    .samples = dims_samples,
-    .forward = amin_forward,
-    .vjp = dims_vjp,
-    .saves = kSaveBoth,
-};
-const Registered amin_registered{amin_op};
+constexpr Op<DimAttrs> amin_op =
+    plain_op<DimAttrs>("amin", Category::passthrough, dims_samples, amin_forward, dims_vjp, kSaveBoth);
 
 Outputs max_all_forward(const ForwardArgs<NoAttrs>& args) { return extremum<false>("max", args.in(0), {}); }
 Outputs min_all_forward(const ForwardArgs<NoAttrs>& args) { return extremum<true>("min", args.in(0), {}); }
@@ -72,23 +60,11 @@ Gradients all_vjp(const VjpArgs<NoAttrs>& args) {
 }
 std::vector<Sample<NoAttrs>> all_samples() { return {{{distinct({3, 5})}}, {{distinct({})}}}; }
 
-constexpr Op<NoAttrs> max_all_op{
-    .info = {.name = "max_all", .category = Category::passthrough},
-    .samples = all_samples,
-    .forward = max_all_forward,
-    .vjp = all_vjp,
-    .saves = kSaveBoth,
-};
-const Registered max_all_registered{max_all_op};
+constexpr Op<NoAttrs> max_all_op =
+    plain_op("max_all", Category::passthrough, all_samples, max_all_forward, all_vjp, kSaveBoth);
 
-constexpr Op<NoAttrs> min_all_op{
-    .info = {.name = "min_all", .category = Category::passthrough},
-    .samples = all_samples,
-    .forward = min_all_forward,
-    .vjp = all_vjp,
-    .saves = kSaveBoth,
-};
-const Registered min_all_registered{min_all_op};
+constexpr Op<NoAttrs> min_all_op =
+    plain_op("min_all", Category::passthrough, all_samples, min_all_forward, all_vjp, kSaveBoth);
 
 // --- max_dim, min_dim
 
@@ -127,23 +103,11 @@ std::vector<Sample<OneDimAttrs>> one_dim_samples() {
       {{distinct({3, 5, 2})}, {1, false}}, {{distinct({3, 5, 2})}, {-1, true}}, {{distinct({})}, {0, false}}};
 }
 
-constexpr Op<OneDimAttrs> max_dim_op{
-    .info = {.name = "max_dim", .category = Category::passthrough},
-    .samples = one_dim_samples,
-    .forward = one_dim_forward<false>,
-    .vjp = one_dim_vjp,
-    .saves = save_outputs(1),
-};
-const Registered max_dim_registered{max_dim_op};
+constexpr Op<OneDimAttrs> max_dim_op = plain_op<OneDimAttrs>(
+    "max_dim", Category::passthrough, one_dim_samples, one_dim_forward<false>, one_dim_vjp, save_outputs(1));
 
-constexpr Op<OneDimAttrs> min_dim_op{
-    .info = {.name = "min_dim", .category = Category::passthrough},
-    .samples = one_dim_samples,
-    .forward = one_dim_forward<true>,
-    .vjp = one_dim_vjp,
-    .saves = save_outputs(1),
-};
-const Registered min_dim_registered{min_dim_op};
+constexpr Op<OneDimAttrs> min_dim_op = plain_op<OneDimAttrs>(
+    "min_dim", Category::passthrough, one_dim_samples, one_dim_forward<true>, one_dim_vjp, save_outputs(1));
 
 // --- argmax, argmin
 
@@ -171,23 +135,18 @@ std::vector<Sample<ArgAttrs>> arg_samples() {
       {{distinct({3, 5, 2})}, {}}, {{distinct({3, 5, 2})}, {-2, true}}, {{distinct({7, 33})}, {1, false}}};
 }
 
-constexpr Op<ArgAttrs> argmax_op{
-    .info = {.name = "argmax", .category = Category::passthrough},
-    .samples = arg_samples,
-    .forward = arg_forward<false>,
-    .vjp = NotDifferentiable{"the result is an index"},
-};
-const Registered argmax_registered{argmax_op};
+constexpr Op<ArgAttrs> argmax_op =
+    plain_op<ArgAttrs>("argmax", Category::passthrough, arg_samples, arg_forward<false>,
+                       NotDifferentiable{"the result is an index"});
 
-constexpr Op<ArgAttrs> argmin_op{
-    .info = {.name = "argmin", .category = Category::passthrough},
-    .samples = arg_samples,
-    .forward = arg_forward<true>,
-    .vjp = NotDifferentiable{"the result is an index"},
-};
-const Registered argmin_registered{argmin_op};
+constexpr Op<ArgAttrs> argmin_op =
+    plain_op<ArgAttrs>("argmin", Category::passthrough, arg_samples, arg_forward<true>,
+                       NotDifferentiable{"the result is an index"});
 
 ValuesIndices pair(Outputs outputs) { return {std::move(outputs[0]), std::move(outputs[1])}; }
+
+const Registered extremum_registered{amax_op,    amin_op,    max_all_op, min_all_op,
+                                     max_dim_op, min_dim_op, argmax_op,  argmin_op};
 
 }  // namespace
 

@@ -50,14 +50,8 @@ std::vector<Sample<SumAttrs>> sum_samples() {
           {{op_samples::real({3, 41})}, {{1}, false, DType::f64}}};
 }
 
-constexpr Op<SumAttrs> sum_op{
-    .info = {.name = "sum", .category = Category::fp32, .reads_16bit = true},
-    .samples = sum_samples,
-    .forward = sum_forward,
-    .vjp = sum_vjp,
-    .saves = kSaveNothing,
-};
-const Registered sum_registered{sum_op};
+constexpr Op<SumAttrs> sum_op =
+    plain_op<SumAttrs>("sum", Category::fp32, sum_samples, sum_forward, sum_vjp, kSaveNothing);
 
 // --- mean
 
@@ -82,14 +76,8 @@ Gradients mean_vjp(const VjpArgs<SumAttrs>& args) {
   return {reduced.spread(to(share, args.wanted(0)))};
 }
 
-constexpr Op<SumAttrs> mean_op{
-    .info = {.name = "mean", .category = Category::passthrough},
-    .samples = sum_samples,
-    .forward = mean_forward,
-    .vjp = mean_vjp,
-    .saves = kSaveNothing,
-};
-const Registered mean_registered{mean_op};
+constexpr Op<SumAttrs> mean_op =
+    plain_op<SumAttrs>("mean", Category::passthrough, sum_samples, mean_forward, mean_vjp, kSaveNothing);
 
 // --- sum_to
 
@@ -119,14 +107,8 @@ std::vector<Sample<SumToAttrs>> sum_to_samples() {
           {{op_samples::real({3, 4})}, {{4}, DType::f64}}};
 }
 
-constexpr Op<SumToAttrs> sum_to_op{
-    .info = {.name = "sum_to", .category = Category::passthrough},
-    .samples = sum_to_samples,
-    .forward = sum_to_forward,
-    .vjp = sum_to_vjp,
-    .saves = kSaveNothing,
-};
-const Registered sum_to_registered{sum_to_op};
+constexpr Op<SumToAttrs> sum_to_op = plain_op<SumToAttrs>("sum_to", Category::passthrough, sum_to_samples,
+                                                          sum_to_forward, sum_to_vjp, kSaveNothing);
 
 // --- trace
 
@@ -152,14 +134,8 @@ std::vector<Sample<NoAttrs>> trace_samples() {
   return {{{op_samples::real({4, 4})}}, {{op_samples::real({2, 5})}}, {{op_samples::real({40, 3})}}};
 }
 
-constexpr Op<NoAttrs> trace_op{
-    .info = {.name = "trace", .category = Category::passthrough},
-    .samples = trace_samples,
-    .forward = trace_forward,
-    .vjp = trace_vjp,
-    .saves = kSaveNothing,
-};
-const Registered trace_registered{trace_op};
+constexpr Op<NoAttrs> trace_op =
+    plain_op("trace", Category::passthrough, trace_samples, trace_forward, trace_vjp, kSaveNothing);
 
 // --- any, all
 
@@ -186,21 +162,13 @@ std::vector<Sample<DimAttrs>> count_samples() {
           {{op_samples::real({3, 5})}, {{1}}}};
 }
 
-constexpr Op<DimAttrs> any_op{
-    .info = {.name = "any", .category = Category::passthrough},
-    .samples = count_samples,
-    .forward = any_forward,
-    .vjp = kBoolResult,
-};
-const Registered any_registered{any_op};
+constexpr Op<DimAttrs> any_op =
+    plain_op<DimAttrs>("any", Category::passthrough, count_samples, any_forward, kBoolResult);
 
-constexpr Op<DimAttrs> all_op{
-    .info = {.name = "all", .category = Category::passthrough},
-    .samples = count_samples,
-    .forward = all_forward,
-    .vjp = kBoolResult,
-};
-const Registered all_registered{all_op};
+constexpr Op<DimAttrs> all_op =
+    plain_op<DimAttrs>("all", Category::passthrough, count_samples, all_forward, kBoolResult);
+
+const Registered reduction_registered{sum_op, mean_op, sum_to_op, trace_op, any_op, all_op};
 
 }  // namespace
 

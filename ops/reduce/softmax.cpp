@@ -145,33 +145,21 @@ std::vector<Sample<SoftmaxAttrs>> samples_of_backward() {
 }
 
 template <SoftmaxKind kKind>
-constexpr Op<SoftmaxAttrs> kForwardOp{
-    .info = {.name = name_of(kKind), .category = Category::fp32, .reads_16bit = true},
-    .samples = samples_of_forward,
-    .forward = forward<kKind>,
-    .vjp = vjp<kKind>,
-    .saves = save_outputs(0),
-    .reference = reference<kKind>,
-};
+constexpr Op<SoftmaxAttrs> kForwardOp = fused_op<SoftmaxAttrs>(name_of(kKind), Category::fp32,
+                                                               samples_of_forward, forward<kKind>,
+                                                               reference<kKind>, vjp<kKind>, save_outputs(0));
 template <SoftmaxKind kKind>
 constexpr Op<SoftmaxAttrs> kBackwardOp = gradient_op<SoftmaxAttrs>(backward_name_of(kKind),
                                                                    samples_of_backward,
                                                                    backward_forward<kKind>,
                                                                    backward_reference<kKind>);
 
-constexpr Op<SoftmaxAttrs> softmin_op{
-    .info = {.name = "softmin", .category = Category::fp32, .reads_16bit = true},
-    .samples = samples_of_forward,
-    .forward = softmin_forward,
-    .vjp = softmin_vjp,
-    .saves = save_outputs(0),
-};
+constexpr Op<SoftmaxAttrs> softmin_op = plain_op<SoftmaxAttrs>("softmin", Category::fp32, samples_of_forward,
+                                                               softmin_forward, softmin_vjp, save_outputs(0));
 
-const Registered softmin_registered{softmin_op};
-const Registered softmax_registered{kForwardOp<SoftmaxKind::softmax>};
-const Registered softmax_backward_registered{kBackwardOp<SoftmaxKind::softmax>};
-const Registered log_softmax_registered{kForwardOp<SoftmaxKind::log_softmax>};
-const Registered log_softmax_backward_registered{kBackwardOp<SoftmaxKind::log_softmax>};
+const Registered softmax_registered{softmin_op, kForwardOp<SoftmaxKind::softmax>,
+                                    kBackwardOp<SoftmaxKind::softmax>, kForwardOp<SoftmaxKind::log_softmax>,
+                                    kBackwardOp<SoftmaxKind::log_softmax>};
 
 }  // namespace
 

@@ -89,23 +89,11 @@ std::vector<Sample<VarAttrs>> var_samples() {
           {{real({5, 2})}, {{0}, true, false, 3}}};
 }
 
-constexpr Op<VarAttrs> var_op{
-    .info = {.name = "var", .category = Category::passthrough},
-    .samples = var_samples,
-    .forward = var_forward,
-    .vjp = var_vjp,
-    .saves = save_inputs(0),
-};
-const Registered var_registered{var_op};
+constexpr Op<VarAttrs> var_op =
+    plain_op<VarAttrs>("var", Category::passthrough, var_samples, var_forward, var_vjp, save_inputs(0));
 
-constexpr Op<VarAttrs> std_op{
-    .info = {.name = "std", .category = Category::passthrough},
-    .samples = var_samples,
-    .forward = std_forward,
-    .vjp = std_vjp,
-    .saves = {1U, 1U},
-};
-const Registered std_registered{std_op};
+constexpr Op<VarAttrs> std_op =
+    plain_op<VarAttrs>("std", Category::passthrough, var_samples, std_forward, std_vjp, {1U, 1U});
 
 // --- logsumexp
 
@@ -137,14 +125,8 @@ std::vector<Sample<DimAttrs>> logsumexp_samples() {
           {{real({2, 3}, 80, 100)}, {{0}, false}}};
 }
 
-constexpr Op<DimAttrs> logsumexp_op{
-    .info = {.name = "logsumexp", .category = Category::fp32, .reads_16bit = true},
-    .samples = logsumexp_samples,
-    .forward = logsumexp_forward,
-    .vjp = logsumexp_vjp,
-    .saves = {1U, 1U},
-};
-const Registered logsumexp_registered{logsumexp_op};
+constexpr Op<DimAttrs> logsumexp_op = plain_op<DimAttrs>("logsumexp", Category::fp32, logsumexp_samples,
+                                                         logsumexp_forward, logsumexp_vjp, {1U, 1U});
 
 // --- norm
 
@@ -227,14 +209,10 @@ std::vector<Sample<NormAttrs>> norm_samples() {
           {{real({4, 6}, 0.1)}, {-kInfinity, {0}, false, DType::f64}}};
 }
 
-constexpr Op<NormAttrs> norm_op{
-    .info = {.name = "norm", .category = Category::fp32, .reads_16bit = true},
-    .samples = norm_samples,
-    .forward = norm_forward,
-    .vjp = norm_vjp,
-    .saves = {1U, 1U},
-};
-const Registered norm_registered{norm_op};
+constexpr Op<NormAttrs> norm_op =
+    plain_op<NormAttrs>("norm", Category::fp32, norm_samples, norm_forward, norm_vjp, {1U, 1U});
+
+const Registered statistics_registered{var_op, std_op, logsumexp_op, norm_op};
 
 }  // namespace
 

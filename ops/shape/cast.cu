@@ -28,14 +28,8 @@ Gradients to_dtype_vjp(const VjpArgs<ToDTypeAttrs>& args) {
 std::vector<Sample<ToDTypeAttrs>> to_dtype_samples() {
   return {{{op_samples::real({3, 4})}, {DType::f64}}, {{op_samples::real({2, 5})}, {DType::f64}}};
 }
-constexpr Op<ToDTypeAttrs> to_dtype_op{
-    .info = {.name = "to_dtype", .category = Category::passthrough, .takes_float8 = true},
-    .samples = to_dtype_samples,
-    .forward = to_dtype_forward,
-    .vjp = to_dtype_vjp,
-    .saves = kSaveNothing,
-};
-const Registered to_dtype_registered{to_dtype_op};
+constexpr Op<ToDTypeAttrs> to_dtype_op =
+    moving_op<ToDTypeAttrs>("to_dtype", to_dtype_samples, to_dtype_forward, to_dtype_vjp);
 
 struct CloneAttrs {
   MemoryFormat memory_format = MemoryFormat::preserve;
@@ -50,14 +44,7 @@ std::vector<Sample<CloneAttrs>> clone_samples() {
           {{op_samples::real({2, 3, 2, 2})}, {MemoryFormat::channels_last}},
           {{op_samples::real({2, 3, 4})}, {MemoryFormat::contiguous}}};
 }
-constexpr Op<CloneAttrs> clone_op{
-    .info = {.name = "clone", .category = Category::passthrough, .takes_float8 = true},
-    .samples = clone_samples,
-    .forward = clone_forward,
-    .vjp = clone_vjp,
-    .saves = kSaveNothing,
-};
-const Registered clone_registered{clone_op};
+constexpr Op<CloneAttrs> clone_op = moving_op<CloneAttrs>("clone", clone_samples, clone_forward, clone_vjp);
 
 struct ToDeviceAttrs {
   std::string device = "cpu";
@@ -85,14 +72,10 @@ Outputs to_device_forward(const ForwardArgs<ToDeviceAttrs>& args) {
 }
 Gradients to_device_vjp(const VjpArgs<ToDeviceAttrs>& args) { return {to(args.grad(), args.in_device(0))}; }
 std::vector<Sample<ToDeviceAttrs>> to_device_samples() { return {{{op_samples::real({3, 4})}}}; }
-constexpr Op<ToDeviceAttrs> to_device_op{
-    .info = {.name = "to_device", .category = Category::passthrough, .takes_float8 = true},
-    .samples = to_device_samples,
-    .forward = to_device_forward,
-    .vjp = to_device_vjp,
-    .saves = kSaveNothing,
-};
-const Registered to_device_registered{to_device_op};
+constexpr Op<ToDeviceAttrs> to_device_op =
+    moving_op<ToDeviceAttrs>("to_device", to_device_samples, to_device_forward, to_device_vjp);
+
+const Registered cast_registered{to_dtype_op, clone_op, to_device_op};
 
 }  // namespace
 

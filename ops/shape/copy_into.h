@@ -1,5 +1,5 @@
-// Copies of a tensor into a part of an existing one, which cat and the gradients of slices use; and the
-// checks of in-place functions that are never recorded.
+// Copies of a tensor into a part of an existing one, which cat and the gradients of slices use; the options
+// of gradients of views; and the checks of in-place functions that are never recorded.
 #pragma once
 
 #include "mezzo/autograd/grad_mode.h"
@@ -7,6 +7,15 @@
 #include "mezzo/ops/forward.h"
 
 namespace mezzo::ops {
+
+/// The options of a view's gradient: the view's, and the shape that it was taken of.
+template <class A>
+struct ViewBackwardAttrs : A {
+  Shape shape = {};
+  static constexpr auto fields() {
+    return std::tuple_cat(std::tuple{attr("shape", &ViewBackwardAttrs::shape)}, A::fields());
+  }
+};
 
 /// slot = x elementwise, converted to slot's dtype with one rounding. Both have one shape; any strides.
 inline void copy_into(const Tensor& slot, const Tensor& x) {

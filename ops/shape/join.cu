@@ -27,11 +27,6 @@ TensorOptions joined_options(std::string_view op, Inputs inputs) {
   return {.dtype = result.get(), .device = inputs[0]->device()};
 }
 
-struct JoinAttrs {
-  std::int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple{attr("dim", &JoinAttrs::dim)}; }
-};
-
 // --- cat
 
 /// PyTorch's exception: a tensor of shape [0] joins anything and adds nothing.
@@ -65,7 +60,7 @@ Shape cat_shape(Inputs inputs, std::int64_t asked_dim) {
   return total;
 }
 
-Outputs cat_forward(const ForwardArgs<JoinAttrs>& args) {
+Outputs cat_forward(const ForwardArgs<AlongAttrs>& args) {
   TensorOptions options = joined_options("cat", args.inputs);
   if (std::any_of(args.inputs.begin(), args.inputs.end(), [](const TensorRef& input) {
         return input->suggest_memory_format() == MemoryFormat::channels_last;
@@ -81,7 +76,7 @@ Outputs cat_forward(const ForwardArgs<JoinAttrs>& args) {
   }
   return out;
 }
-Gradients cat_vjp(const VjpArgs<JoinAttrs>& args) {
+Gradients cat_vjp(const VjpArgs<AlongAttrs>& args) {
   Gradients result;
   const Tensor grad = args.grad();
   const std::int64_t dim = layout::wrap_dim("cat", args.attrs.dim, grad.shape().size());
@@ -98,23 +93,17 @@ Gradients cat_vjp(const VjpArgs<JoinAttrs>& args) {
   }
   return result;
 }
-std::vector<Sample<JoinAttrs>> cat_samples() {
+std::vector<Sample<AlongAttrs>> cat_samples() {
   return {{{op_samples::real({2, 3}), op_samples::real({4, 3})}, {0}},
           {{op_samples::real({2, 3}), op_samples::real({2, 1}), op_samples::real({2, 4})}, {-1}},
           {{op_samples::real({0}), op_samples::real({2, 2})}, {1}}};
 }
-constexpr Op<JoinAttrs> cat_op{
-    .info = {.name = "cat", .category = Category::passthrough, .takes_list = true},
-    .samples = cat_samples,
-    .forward = cat_forward,
-    .vjp = cat_vjp,
-    .saves = kSaveNothing,
-};
-const Registered cat_registered{cat_op};
+constexpr Op<AlongAttrs> cat_op = taking_list(
+    plain_op<AlongAttrs>("cat", Category::passthrough, cat_samples, cat_forward, cat_vjp, kSaveNothing));
 
 // --- stack
 
-Outputs stack_forward(const ForwardArgs<JoinAttrs>& args) {
+Outputs stack_forward(const ForwardArgs<AlongAttrs>& args) {
   const TensorOptions options = joined_options("stack", args.inputs);
   const Shape& shape = args.in(0).shape();
   for (const TensorRef& input : args.inputs) {
@@ -135,7 +124,7 @@ Outputs stack_forward(const ForwardArgs<JoinAttrs>& args) {
   }
   return out;
 }
-Gradients stack_vjp(const VjpArgs<JoinAttrs>& args) {
+Gradients stack_vjp(const VjpArgs<AlongAttrs>& args) {
   Gradients result;
   const Tensor grad = args.grad();
   for (std::size_t i = 0; i < args.num_inputs(); ++i) {
@@ -143,19 +132,13 @@ Gradients stack_vjp(const VjpArgs<JoinAttrs>& args) {
   }
   return result;
 }
-std::vector<Sample<JoinAttrs>> stack_samples() {
+std::vector<Sample<AlongAttrs>> stack_samples() {
   return {{{op_samples::real({2, 3}), op_samples::real({2, 3})}, {0}},
           {{op_samples::real({2, 3}), op_samples::real({2, 3}), op_samples::real({2, 3})}, {-1}},
           {{op_samples::real({}), op_samples::real({})}, {0}}};
 }
-constexpr Op<JoinAttrs> stack_op{
-    .info = {.name = "stack", .category = Category::passthrough, .takes_list = true},
-    .samples = stack_samples,
-    .forward = stack_forward,
-    .vjp = stack_vjp,
-    .saves = kSaveNothing,
-};
-const Registered stack_registered{stack_op};
+constexpr Op<AlongAttrs> stack_op = taking_list(plain_op<AlongAttrs>(
+    "stack", Category::passthrough, stack_samples, stack_forward, stack_vjp, kSaveNothing));
 
 // --- repeat
 
@@ -242,14 +225,10 @@ std::vector<Sample<RepeatAttrs>> repeat_samples() {
           {{op_samples::real({})}, {{3}}},
           {{op_samples::real({1, 2, 1, 2})}, {{2, 2, 1, 2, 2}}}};
 }
-constexpr Op<RepeatAttrs> repeat_op{
-    .info = {.name = "repeat", .category = Category::passthrough},
-    .samples = repeat_samples,
-    .forward = repeat_forward,
-    .vjp = repeat_vjp,
-    .saves = kSaveNothing,
-};
-const Registered repeat_registered{repeat_op};
+constexpr Op<RepeatAttrs> repeat_op = plain_op<RepeatAttrs>("repeat", Category::passthrough, repeat_samples,
+                                                            repeat_forward, repeat_vjp, kSaveNothing);
+
+const Registered join_registered{cat_op, stack_op, repeat_op};
 
 }  // namespace
 

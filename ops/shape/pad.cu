@@ -152,13 +152,8 @@ std::vector<Sample<PadAttrs>> pad_samples() {
           {{op_samples::real({2, 3, 4})}, {{1, 5, -1, 3}, PadMode::replicate}},
           {{op_samples::real({2, 3, 4})}, {{3, 4, 2, -1}, PadMode::circular}}};
 }
-constexpr Op<PadAttrs> pad_op{
-    .info = {.name = "pad", .category = Category::passthrough},
-    .samples = pad_samples,
-    .forward = pad_forward,
-    .vjp = pad_vjp,
-    .saves = kSaveNothing,
-};
+constexpr Op<PadAttrs> pad_op =
+    plain_op<PadAttrs>("pad", Category::passthrough, pad_samples, pad_forward, pad_vjp, kSaveNothing);
 const Registered pad_registered{pad_op};
 
 }  // namespace

@@ -51,14 +51,8 @@ std::vector<Sample<FlipAttrs>> flip_samples() {
           {{op_samples::real({2, 3})}, {}},
           {{op_samples::real({5})}, {{-1}}}};
 }
-constexpr Op<FlipAttrs> flip_op{
-    .info = {.name = "flip", .category = Category::passthrough},
-    .samples = flip_samples,
-    .forward = flip_forward,
-    .vjp = flip_vjp,
-    .saves = kSaveNothing,
-};
-const Registered flip_registered{flip_op};
+constexpr Op<FlipAttrs> flip_op =
+    plain_op<FlipAttrs>("flip", Category::passthrough, flip_samples, flip_forward, flip_vjp, kSaveNothing);
 
 // --- roll
 
@@ -116,14 +110,8 @@ std::vector<Sample<RollAttrs>> roll_samples() {
           {{op_samples::real({2, 3})}, {{1}, {}}},
           {{op_samples::real({2, 3})}, {{1, 1}, {1, 1}}}};
 }
-constexpr Op<RollAttrs> roll_op{
-    .info = {.name = "roll", .category = Category::passthrough},
-    .samples = roll_samples,
-    .forward = roll_forward,
-    .vjp = roll_vjp,
-    .saves = kSaveNothing,
-};
-const Registered roll_registered{roll_op};
+constexpr Op<RollAttrs> roll_op =
+    plain_op<RollAttrs>("roll", Category::passthrough, roll_samples, roll_forward, roll_vjp, kSaveNothing);
 
 // --- tril, triu
 
@@ -162,22 +150,14 @@ std::vector<Sample<TriangleAttrs>> triangle_samples() {
           {{op_samples::real({2, 3, 5})}, {1}},
           {{op_samples::real({4, 3})}, {-1}}};
 }
-constexpr Op<TriangleAttrs> tril_op{
-    .info = {.name = "tril", .category = Category::passthrough},
-    .samples = triangle_samples,
-    .forward = triangle_forward<true>,
-    .vjp = triangle_vjp<true>,
-    .saves = kSaveNothing,
-};
-const Registered tril_registered{tril_op};
-constexpr Op<TriangleAttrs> triu_op{
-    .info = {.name = "triu", .category = Category::passthrough},
-    .samples = triangle_samples,
-    .forward = triangle_forward<false>,
-    .vjp = triangle_vjp<false>,
-    .saves = kSaveNothing,
-};
-const Registered triu_registered{triu_op};
+constexpr Op<TriangleAttrs> tril_op =
+    plain_op<TriangleAttrs>("tril", Category::passthrough, triangle_samples, triangle_forward<true>,
+                            triangle_vjp<true>, kSaveNothing);
+constexpr Op<TriangleAttrs> triu_op =
+    plain_op<TriangleAttrs>("triu", Category::passthrough, triangle_samples, triangle_forward<false>,
+                            triangle_vjp<false>, kSaveNothing);
+
+const Registered rearrange_registered{flip_op, roll_op, tril_op, triu_op};
 
 }  // namespace
 

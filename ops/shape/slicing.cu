@@ -72,28 +72,11 @@ std::vector<Sample<SliceAttrs>> slice_samples() {
           {{op_samples::real({6})}, {0, 4, 2, 1}},
           {{op_samples::real({2, 3})}, {1, std::nullopt, 100, 2}}};
 }
-constexpr Op<SliceAttrs> slice_op{
-    .info = {.name = "slice", .category = Category::passthrough, .takes_float8 = true},
-    .samples = slice_samples,
-    .forward = slice_forward,
-    .vjp = slice_vjp,
-    .saves = kSaveNothing,
-};
-const Registered slice_registered{slice_op};
+constexpr Op<SliceAttrs> slice_op = moving_op<SliceAttrs>("slice", slice_samples, slice_forward, slice_vjp);
 
 // --- slice_backward
 
-struct SliceBackwardAttrs {
-  Shape shape;
-  std::int64_t dim = 0;
-  std::optional<std::int64_t> start, end;
-  std::int64_t step = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("shape", &SliceBackwardAttrs::shape), attr("dim", &SliceBackwardAttrs::dim),
-                      attr("start", &SliceBackwardAttrs::start), attr("end", &SliceBackwardAttrs::end),
-                      attr("step", &SliceBackwardAttrs::step)};
-  }
-};
+using SliceBackwardAttrs = ViewBackwardAttrs<SliceAttrs>;
 Outputs slice_backward_forward(const ForwardArgs<SliceBackwardAttrs>& args) {
   const Tensor& grad = args.in(0);
   const SliceBackwardAttrs& attrs = args.attrs;
@@ -116,17 +99,12 @@ Gradients slice_backward_vjp(const VjpArgs<SliceBackwardAttrs>& args) {
   return {slice(args.grad(), args.attrs.dim, args.attrs.start, args.attrs.end, args.attrs.step)};
 }
 std::vector<Sample<SliceBackwardAttrs>> slice_backward_samples() {
-  return {{{op_samples::real({2, 4})}, {{5, 4}, 0, 1, 4, 2}},
-          {{op_samples::real({5, 3})}, {{5, 4}, -1, -3, std::nullopt, 1}}};
+  return {{{op_samples::real({2, 4})}, {{0, 1, 4, 2}, {5, 4}}},
+          {{op_samples::real({5, 3})}, {{-1, -3, std::nullopt, 1}, {5, 4}}}};
 }
-constexpr Op<SliceBackwardAttrs> slice_backward_op{
-    .info = {.name = "slice_backward", .category = Category::passthrough},
-    .samples = slice_backward_samples,
-    .forward = slice_backward_forward,
-    .vjp = slice_backward_vjp,
-    .saves = kSaveNothing,
-};
-const Registered slice_backward_registered{slice_backward_op};
+constexpr Op<SliceBackwardAttrs> slice_backward_op =
+    plain_op<SliceBackwardAttrs>("slice_backward", Category::passthrough, slice_backward_samples,
+                                 slice_backward_forward, slice_backward_vjp, kSaveNothing);
 
 // --- select
 
@@ -164,14 +142,8 @@ Gradients select_vjp(const VjpArgs<SelectAttrs>& args) {
 std::vector<Sample<SelectAttrs>> select_samples() {
   return {{{op_samples::real({3, 4})}, {0, 1}}, {{op_samples::real({3, 4})}, {-1, -1}}};
 }
-constexpr Op<SelectAttrs> select_op{
-    .info = {.name = "select", .category = Category::passthrough, .takes_float8 = true},
-    .samples = select_samples,
-    .forward = select_forward,
-    .vjp = select_vjp,
-    .saves = kSaveNothing,
-};
-const Registered select_registered{select_op};
+constexpr Op<SelectAttrs> select_op =
+    moving_op<SelectAttrs>("select", select_samples, select_forward, select_vjp);
 
 // --- narrow
 
@@ -206,14 +178,8 @@ Gradients narrow_vjp(const VjpArgs<NarrowAttrs>& args) {
 std::vector<Sample<NarrowAttrs>> narrow_samples() {
   return {{{op_samples::real({5, 3})}, {0, 1, 3}}, {{op_samples::real({2, 5})}, {-1, -2, 2}}};
 }
-constexpr Op<NarrowAttrs> narrow_op{
-    .info = {.name = "narrow", .category = Category::passthrough, .takes_float8 = true},
-    .samples = narrow_samples,
-    .forward = narrow_forward,
-    .vjp = narrow_vjp,
-    .saves = kSaveNothing,
-};
-const Registered narrow_registered{narrow_op};
+constexpr Op<NarrowAttrs> narrow_op =
+    moving_op<NarrowAttrs>("narrow", narrow_samples, narrow_forward, narrow_vjp);
 
 // --- split
 
@@ -276,14 +242,9 @@ Gradients split_vjp(const VjpArgs<SplitAttrs>& args) {
 std::vector<Sample<SplitAttrs>> split_samples() {
   return {{{op_samples::real({7, 2})}, {{3}, 0}}, {{op_samples::real({2, 6})}, {{1, 2, 3}, -1}}};
 }
-constexpr Op<SplitAttrs> split_op{
-    .info = {.name = "split", .category = Category::passthrough, .takes_float8 = true},
-    .samples = split_samples,
-    .forward = split_forward,
-    .vjp = split_vjp,
-    .saves = kSaveNothing,
-};
-const Registered split_registered{split_op};
+constexpr Op<SplitAttrs> split_op = moving_op<SplitAttrs>("split", split_samples, split_forward, split_vjp);
+
+const Registered slicing_registered{slice_op, slice_backward_op, select_op, narrow_op, split_op};
 
 }  // namespace
 
@@ -294,7 +255,7 @@ Tensor slice(const Tensor& x, std::int64_t dim, std::optional<std::int64_t> star
 
 Tensor slice_backward(const Tensor& grad, const Shape& shape, std::int64_t dim,
                       std::optional<std::int64_t> start, std::optional<std::int64_t> end, std::int64_t step) {
-  return bind(slice_backward_op, {grad}, {shape, dim, start, end, step});
+  return bind(slice_backward_op, {grad}, {{dim, start, end, step}, shape});
 }
 
 Tensor select(const Tensor& x, std::int64_t dim, std::int64_t index) {

@@ -45,14 +45,8 @@ std::vector<Sample<ReshapeAttrs>> reshape_samples() {
           {{op_samples::real({3, 1})}, {{-1}}},
           {{op_samples::real({1})}, {{}}}};
 }
-constexpr Op<ReshapeAttrs> reshape_op{
-    .info = {.name = "reshape", .category = Category::passthrough, .takes_float8 = true},
-    .samples = reshape_samples,
-    .forward = reshape_forward,
-    .vjp = reshape_back<ReshapeAttrs>,
-    .saves = kSaveNothing,
-};
-const Registered reshape_registered{reshape_op};
+constexpr Op<ReshapeAttrs> reshape_op =
+    moving_op<ReshapeAttrs>("reshape", reshape_samples, reshape_forward, reshape_back<ReshapeAttrs>);
 
 // --- permute, transpose
 
@@ -91,14 +85,8 @@ Gradients permute_vjp(const VjpArgs<PermuteAttrs>& args) {
 std::vector<Sample<PermuteAttrs>> permute_samples() {
   return {{{op_samples::real({2, 3, 4})}, {{2, 0, 1}}}, {{op_samples::real({2, 3})}, {{-1, 0}}}};
 }
-constexpr Op<PermuteAttrs> permute_op{
-    .info = {.name = "permute", .category = Category::passthrough, .takes_float8 = true},
-    .samples = permute_samples,
-    .forward = permute_forward,
-    .vjp = permute_vjp,
-    .saves = kSaveNothing,
-};
-const Registered permute_registered{permute_op};
+constexpr Op<PermuteAttrs> permute_op =
+    moving_op<PermuteAttrs>("permute", permute_samples, permute_forward, permute_vjp);
 
 struct TransposeAttrs {
   std::int64_t d0 = 0, d1 = 1;
@@ -124,14 +112,8 @@ Gradients transpose_vjp(const VjpArgs<TransposeAttrs>& args) {
 std::vector<Sample<TransposeAttrs>> transpose_samples() {
   return {{{op_samples::real({2, 3, 4})}, {0, 2}}, {{op_samples::real({3, 4})}, {-1, -2}}};
 }
-constexpr Op<TransposeAttrs> transpose_op{
-    .info = {.name = "transpose", .category = Category::passthrough, .takes_float8 = true},
-    .samples = transpose_samples,
-    .forward = transpose_forward,
-    .vjp = transpose_vjp,
-    .saves = kSaveNothing,
-};
-const Registered transpose_registered{transpose_op};
+constexpr Op<TransposeAttrs> transpose_op =
+    moving_op<TransposeAttrs>("transpose", transpose_samples, transpose_forward, transpose_vjp);
 
 // --- expand
 
@@ -164,14 +146,8 @@ std::vector<Sample<ExpandAttrs>> expand_samples() {
           {{op_samples::real({2, 1, 3})}, {{-1, 4, -1}}},
           {{op_samples::real({})}, {{2, 2}}}};
 }
-constexpr Op<ExpandAttrs> expand_op{
-    .info = {.name = "expand", .category = Category::passthrough, .takes_float8 = true},
-    .samples = expand_samples,
-    .forward = expand_forward,
-    .vjp = expand_vjp,
-    .saves = kSaveNothing,
-};
-const Registered expand_registered{expand_op};
+constexpr Op<ExpandAttrs> expand_op =
+    moving_op<ExpandAttrs>("expand", expand_samples, expand_forward, expand_vjp);
 
 // --- dims of size 1
 
@@ -197,20 +173,10 @@ std::vector<Sample<SqueezeAttrs>> squeeze_samples() {
           {{op_samples::real({2, 3})}, {{0}}},
           {{op_samples::real({1, 2, 1, 1})}, {{0, -1}}}};
 }
-constexpr Op<SqueezeAttrs> squeeze_op{
-    .info = {.name = "squeeze", .category = Category::passthrough, .takes_float8 = true},
-    .samples = squeeze_samples,
-    .forward = squeeze_forward,
-    .vjp = reshape_back<SqueezeAttrs>,
-    .saves = kSaveNothing,
-};
-const Registered squeeze_registered{squeeze_op};
+constexpr Op<SqueezeAttrs> squeeze_op =
+    moving_op<SqueezeAttrs>("squeeze", squeeze_samples, squeeze_forward, reshape_back<SqueezeAttrs>);
 
-struct UnsqueezeAttrs {
-  std::int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple{attr("dim", &UnsqueezeAttrs::dim)}; }
-};
-Outputs unsqueeze_forward(const ForwardArgs<UnsqueezeAttrs>& args) {
+Outputs unsqueeze_forward(const ForwardArgs<AlongAttrs>& args) {
   const Tensor& x = args.in(0);
   Shape shape = x.shape();
   Dims strides = x.strides();
@@ -220,18 +186,12 @@ Outputs unsqueeze_forward(const ForwardArgs<UnsqueezeAttrs>& args) {
   strides.insert(at, stride);
   return shown(x, shape, strides);
 }
-std::vector<Sample<UnsqueezeAttrs>> unsqueeze_samples() {
+std::vector<Sample<AlongAttrs>> unsqueeze_samples() {
   return {
       {{op_samples::real({2, 3})}, {0}}, {{op_samples::real({2, 3})}, {-1}}, {{op_samples::real({})}, {0}}};
 }
-constexpr Op<UnsqueezeAttrs> unsqueeze_op{
-    .info = {.name = "unsqueeze", .category = Category::passthrough, .takes_float8 = true},
-    .samples = unsqueeze_samples,
-    .forward = unsqueeze_forward,
-    .vjp = reshape_back<UnsqueezeAttrs>,
-    .saves = kSaveNothing,
-};
-const Registered unsqueeze_registered{unsqueeze_op};
+constexpr Op<AlongAttrs> unsqueeze_op =
+    moving_op<AlongAttrs>("unsqueeze", unsqueeze_samples, unsqueeze_forward, reshape_back<AlongAttrs>);
 
 struct FlattenAttrs {
   std::int64_t start_dim = 0, end_dim = -1;
@@ -262,14 +222,8 @@ Outputs flatten_forward(const ForwardArgs<FlattenAttrs>& args) {
 std::vector<Sample<FlattenAttrs>> flatten_samples() {
   return {{{op_samples::real({2, 3, 4})}, {1, -1}}, {{op_samples::real({2, 3})}}, {{op_samples::real({})}}};
 }
-constexpr Op<FlattenAttrs> flatten_op{
-    .info = {.name = "flatten", .category = Category::passthrough, .takes_float8 = true},
-    .samples = flatten_samples,
-    .forward = flatten_forward,
-    .vjp = reshape_back<FlattenAttrs>,
-    .saves = kSaveNothing,
-};
-const Registered flatten_registered{flatten_op};
+constexpr Op<FlattenAttrs> flatten_op =
+    moving_op<FlattenAttrs>("flatten", flatten_samples, flatten_forward, reshape_back<FlattenAttrs>);
 
 Outputs identity_forward(const ForwardArgs<NoAttrs>& args) {
   return shown(args.in(0), args.in(0).shape(), args.in(0).strides());
@@ -286,7 +240,9 @@ constexpr Op<NoAttrs> identity_op{
     .vjp = identity_vjp,
     .saves = kSaveNothing,
 };
-const Registered identity_registered{identity_op};
+
+const Registered view_registered{reshape_op, permute_op,   transpose_op, expand_op,
+                                 squeeze_op, unsqueeze_op, flatten_op,   identity_op};
 
 }  // namespace
 

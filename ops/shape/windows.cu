@@ -67,24 +67,10 @@ std::vector<Sample<DiagonalAttrs>> diagonal_samples() {
           {{op_samples::real({3, 2, 4})}, {-2, 2, 0}},
           {{op_samples::real({2, 3})}, {3, 0, 1}}};
 }
-constexpr Op<DiagonalAttrs> diagonal_op{
-    .info = {.name = "diagonal", .category = Category::passthrough, .takes_float8 = true},
-    .samples = diagonal_samples,
-    .forward = diagonal_forward,
-    .vjp = diagonal_vjp,
-    .saves = kSaveNothing,
-};
-const Registered diagonal_registered{diagonal_op};
+constexpr Op<DiagonalAttrs> diagonal_op =
+    moving_op<DiagonalAttrs>("diagonal", diagonal_samples, diagonal_forward, diagonal_vjp);
 
-struct DiagonalBackwardAttrs {
-  Shape shape;
-  std::int64_t offset = 0, dim1 = 0, dim2 = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("shape", &DiagonalBackwardAttrs::shape),
-                      attr("offset", &DiagonalBackwardAttrs::offset),
-                      attr("dim1", &DiagonalBackwardAttrs::dim1), attr("dim2", &DiagonalBackwardAttrs::dim2)};
-  }
-};
+using DiagonalBackwardAttrs = ViewBackwardAttrs<DiagonalAttrs>;
 Outputs diagonal_backward_forward(const ForwardArgs<DiagonalBackwardAttrs>& args) {
   const DiagonalBackwardAttrs& attrs = args.attrs;
   layout::checked_numel("diagonal_backward", attrs.shape);
@@ -98,17 +84,12 @@ Gradients diagonal_backward_vjp(const VjpArgs<DiagonalBackwardAttrs>& args) {
   return {diagonal(args.grad(), args.attrs.offset, args.attrs.dim1, args.attrs.dim2)};
 }
 std::vector<Sample<DiagonalBackwardAttrs>> diagonal_backward_samples() {
-  return {{{op_samples::real({2, 3})}, {{2, 3, 4}, 1, -2, -1}},
-          {{op_samples::real({3})}, {{4, 3}, -1, 0, 1}}};
+  return {{{op_samples::real({2, 3})}, {{1, -2, -1}, {2, 3, 4}}},
+          {{op_samples::real({3})}, {{-1, 0, 1}, {4, 3}}}};
 }
-constexpr Op<DiagonalBackwardAttrs> diagonal_backward_op{
-    .info = {.name = "diagonal_backward", .category = Category::passthrough},
-    .samples = diagonal_backward_samples,
-    .forward = diagonal_backward_forward,
-    .vjp = diagonal_backward_vjp,
-    .saves = kSaveNothing,
-};
-const Registered diagonal_backward_registered{diagonal_backward_op};
+constexpr Op<DiagonalBackwardAttrs> diagonal_backward_op =
+    plain_op<DiagonalBackwardAttrs>("diagonal_backward", Category::passthrough, diagonal_backward_samples,
+                                    diagonal_backward_forward, diagonal_backward_vjp, kSaveNothing);
 
 // --- tensor_unfold
 
@@ -162,39 +143,26 @@ std::vector<Sample<UnfoldAttrs>> unfold_samples() {
           {{op_samples::real({5, 3})}, {0, 3, 1}},
           {{op_samples::real({})}, {0, 1, 1}}};
 }
-constexpr Op<UnfoldAttrs> unfold_op{
-    .info = {.name = "tensor_unfold", .category = Category::passthrough, .takes_float8 = true},
-    .samples = unfold_samples,
-    .forward = unfold_forward,
-    .vjp = unfold_vjp,
-    .saves = kSaveNothing,
-};
-const Registered unfold_registered{unfold_op};
+constexpr Op<UnfoldAttrs> unfold_op =
+    moving_op<UnfoldAttrs>("tensor_unfold", unfold_samples, unfold_forward, unfold_vjp);
 
-struct UnfoldBackwardAttrs {
-  Shape shape;
-  std::int64_t dim = 0, size = 1, step = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("shape", &UnfoldBackwardAttrs::shape), attr("dim", &UnfoldBackwardAttrs::dim),
-                      attr("size", &UnfoldBackwardAttrs::size), attr("step", &UnfoldBackwardAttrs::step)};
-  }
-};
+using UnfoldBackwardAttrs = ViewBackwardAttrs<UnfoldAttrs>;
 /// Position k of all windows at once: these never overlap, so they are added to a part of the sum.
 Outputs unfold_backward_forward(const ForwardArgs<UnfoldBackwardAttrs>& args) {
   const Tensor& grad = args.in(0);
-  const auto& [shape, dim, size, step] = args.attrs;
+  const UnfoldAttrs& attrs = args.attrs;
+  const Shape& shape = args.attrs.shape;
   layout::checked_numel("tensor_unfold_backward", shape);
-  const UnfoldAttrs attrs{dim, size, step};
   const Windows windows = windows_of("tensor_unfold_backward", with_dims(shape), attrs);
   const DType compute = compute_dtype(grad.dtype());
   const Tensor total = zeros(with_dims(shape), {.dtype = compute, .device = grad.device()});
   check_gradient("tensor_unfold_backward", grad,
-                 shape.empty() ? Shape{size} : unfolded(total, windows, attrs).shape());
+                 shape.empty() ? Shape{attrs.size} : unfolded(total, windows, attrs).shape());
   if (grad.numel() != 0) {
     const auto along = static_cast<std::int64_t>(windows.dim);
-    const std::int64_t reach = step < shape[windows.dim] ? (windows.count - 1) * step + 1 : 1;
-    for (std::int64_t k = 0; k < size; ++k) {
-      const Tensor place = slice(total, along, k, k + reach, step);
+    const std::int64_t reach = attrs.step < shape[windows.dim] ? (windows.count - 1) * attrs.step + 1 : 1;
+    for (std::int64_t k = 0; k < attrs.size; ++k) {
+      const Tensor place = slice(total, along, k, k + reach, attrs.step);
       kernels::pointwise(grad.device(), kernels::scalar::AddFn{}, view_of(place),
                          std::array{view_of(place), view_of(select(grad, -1, k))}, compute);
     }
@@ -206,18 +174,15 @@ Gradients unfold_backward_vjp(const VjpArgs<UnfoldBackwardAttrs>& args) {
   return {tensor_unfold(args.grad(), args.attrs.dim, args.attrs.size, args.attrs.step)};
 }
 std::vector<Sample<UnfoldBackwardAttrs>> unfold_backward_samples() {
-  return {{{op_samples::real({3, 3})}, {{7}, 0, 3, 2}},
-          {{op_samples::real({3, 2, 3})}, {{5, 2}, -2, 3, 1}},
-          {{op_samples::real({1})}, {{}, 0, 1, 1}}};
+  return {{{op_samples::real({3, 3})}, {{0, 3, 2}, {7}}},
+          {{op_samples::real({3, 2, 3})}, {{-2, 3, 1}, {5, 2}}},
+          {{op_samples::real({1})}, {{0, 1, 1}, {}}}};
 }
-constexpr Op<UnfoldBackwardAttrs> unfold_backward_op{
-    .info = {.name = "tensor_unfold_backward", .category = Category::passthrough},
-    .samples = unfold_backward_samples,
-    .forward = unfold_backward_forward,
-    .vjp = unfold_backward_vjp,
-    .saves = kSaveNothing,
-};
-const Registered unfold_backward_registered{unfold_backward_op};
+constexpr Op<UnfoldBackwardAttrs> unfold_backward_op =
+    plain_op<UnfoldBackwardAttrs>("tensor_unfold_backward", Category::passthrough, unfold_backward_samples,
+                                  unfold_backward_forward, unfold_backward_vjp, kSaveNothing);
+
+const Registered windows_registered{diagonal_op, diagonal_backward_op, unfold_op, unfold_backward_op};
 
 }  // namespace
 
@@ -226,14 +191,14 @@ Tensor diagonal(const Tensor& x, std::int64_t offset, std::int64_t dim1, std::in
 }
 Tensor diagonal_backward(const Tensor& grad, const Shape& shape, std::int64_t offset, std::int64_t dim1,
                          std::int64_t dim2) {
-  return bind(diagonal_backward_op, {grad}, {shape, offset, dim1, dim2});
+  return bind(diagonal_backward_op, {grad}, {{offset, dim1, dim2}, shape});
 }
 Tensor tensor_unfold(const Tensor& x, std::int64_t dim, std::int64_t size, std::int64_t step) {
   return bind(unfold_op, {x}, {dim, size, step});
 }
 Tensor tensor_unfold_backward(const Tensor& grad, const Shape& shape, std::int64_t dim, std::int64_t size,
                               std::int64_t step) {
-  return bind(unfold_backward_op, {grad}, {shape, dim, size, step});
+  return bind(unfold_backward_op, {grad}, {{dim, size, step}, shape});
 }
 
 }  // namespace mezzo

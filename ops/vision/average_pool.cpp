@@ -103,19 +103,8 @@ std::vector<Sample<A>> pool_samples() {
 }
 
 template <class A, std::size_t kSpatial>
-constexpr Op<A> kPool{
-    .info = {.name = kNames<A>[kSpatial - 1], .category = Category::passthrough},
-    .samples = pool_samples<kSpatial, A>,
-    .forward = forward<kSpatial, A>,
-    .vjp = vjp<kSpatial, A>,
-    .saves = kSaveNothing,
-};
-template <class A>
-struct RegisteredPools {
-  Registered in_1d{kPool<A, 1>}, in_2d{kPool<A, 2>}, in_3d{kPool<A, 3>};
-};
-const RegisteredPools<AvgPoolAttrs> pools_registered;
-const RegisteredPools<AdaptivePoolAttrs> adaptive_pools_registered;
+constexpr Op<A> kPool = plain_op<A>(kNames<A>[kSpatial - 1], Category::passthrough, pool_samples<kSpatial, A>,
+                                    forward<kSpatial, A>, vjp<kSpatial, A>, kSaveNothing);
 
 /// The pooling of so many dims.
 template <class A>
@@ -161,14 +150,8 @@ std::vector<Sample<AvgPoolBackwardAttrs>> backward_samples() {
           {{real({1, 2, 3, 2})}, {{}, {7, 5}}},
           {{real({1, 2, 3, 1, 2})}, {{}, {4, 3, 5}, DType::f64}}};
 }
-constexpr Op<AvgPoolBackwardAttrs> backward_op{
-    .info = {.name = kBackward, .category = Category::passthrough},
-    .samples = backward_samples,
-    .forward = backward_forward,
-    .vjp = backward_vjp,
-    .saves = kSaveNothing,
-};
-const Registered backward_registered{backward_op};
+constexpr Op<AvgPoolBackwardAttrs> backward_op = plain_op<AvgPoolBackwardAttrs>(
+    kBackward, Category::passthrough, backward_samples, backward_forward, backward_vjp, kSaveNothing);
 
 Tensor avg_pool_backward(const Tensor& grad, const AvgPoolBackwardAttrs& attrs) {
   return bind(backward_op, {grad}, attrs);
@@ -183,6 +166,14 @@ Tensor pooled(const Tensor& x, std::size_t spatial, const AvgPoolOptions& option
 Tensor pooled(const Tensor& x, std::size_t spatial, const AdaptiveSizes& output_size) {
   return pooled(x, spatial, adaptive_attrs(x, output_size, spatial));
 }
+
+const Registered average_pool_registered{kPool<AvgPoolAttrs, 1>,
+                                         kPool<AvgPoolAttrs, 2>,
+                                         kPool<AvgPoolAttrs, 3>,
+                                         kPool<AdaptivePoolAttrs, 1>,
+                                         kPool<AdaptivePoolAttrs, 2>,
+                                         kPool<AdaptivePoolAttrs, 3>,
+                                         backward_op};
 
 }  // namespace
 

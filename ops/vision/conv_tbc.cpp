@@ -40,13 +40,8 @@ std::vector<Sample<ConvTbcAttrs>> conv_tbc_samples() {
   return {{{real({5, 2, 3}), real({2, 3, 4}), real({4})}, {}},
           {{real({4, 1, 2}), real({3, 2, 2}), real({2})}, {.pad = 2}}};
 }
-constexpr Op<ConvTbcAttrs> conv_tbc_op{
-    .info = {.name = kConvTbc, .category = Category::lower_precision},
-    .samples = conv_tbc_samples,
-    .forward = conv_tbc_forward,
-    .vjp = kDecomposed,
-    .saves = {~0U, 0},
-};
+constexpr Op<ConvTbcAttrs> conv_tbc_op = plain_op<ConvTbcAttrs>(
+    kConvTbc, Category::lower_precision, conv_tbc_samples, conv_tbc_forward, kDecomposed, {~0U, 0});
 const Registered conv_tbc_registered{conv_tbc_op};
 
 }  // namespace

@@ -258,28 +258,13 @@ std::vector<Sample<ConvTransposeAttrs>> transpose_samples() {
 }
 
 template <std::size_t kSpatial>
-constexpr Op<ConvAttrs> kConv{
-    .info = {.name = kNames[kSpatial - 1],
-             .category = Category::lower_precision,
-             .optional_inputs = tensor_set(2)},
-    .samples = conv_samples<kSpatial>,
-    .forward = forward<kSpatial>,
-    .vjp = vjp<kSpatial>,
-    .saves = save_factors(0, 1),
-};
+constexpr Op<ConvAttrs> kConv = plain_op<ConvAttrs>(kNames[kSpatial - 1], Category::lower_precision,
+                                                    conv_samples<kSpatial>, forward<kSpatial>, vjp<kSpatial>,
+                                                    save_factors(0, 1), tensor_set(2));
 template <std::size_t kSpatial>
-constexpr Op<ConvTransposeAttrs> kConvTranspose{
-    .info = {.name = kTransposeNames[kSpatial - 1],
-             .category = Category::lower_precision,
-             .optional_inputs = tensor_set(2)},
-    .samples = transpose_samples<kSpatial>,
-    .forward = transpose_forward<kSpatial>,
-    .vjp = transpose_vjp<kSpatial>,
-    .saves = save_factors(0, 1),
-};
-const Registered conv1d_registered{kConv<1>}, conv2d_registered{kConv<2>}, conv3d_registered{kConv<3>};
-const Registered transpose1d_registered{kConvTranspose<1>}, transpose2d_registered{kConvTranspose<2>},
-    transpose3d_registered{kConvTranspose<3>};
+constexpr Op<ConvTransposeAttrs> kConvTranspose = plain_op<ConvTransposeAttrs>(
+    kTransposeNames[kSpatial - 1], Category::lower_precision, transpose_samples<kSpatial>,
+    transpose_forward<kSpatial>, transpose_vjp<kSpatial>, save_factors(0, 1), tensor_set(2));
 
 template <std::size_t kSpatial>
 Tensor conv(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options) {
@@ -292,6 +277,9 @@ Tensor conv_transpose(const Tensor& x, const Tensor& weight, const Tensor& bias,
   return bind(kConvTranspose<kSpatial>, {x, weight, bias},
               {options.stride, options.padding, options.output_padding, options.groups, options.dilation});
 }
+
+const Registered convolution_registered{kConv<1>,          kConv<2>,          kConv<3>,
+                                        kConvTranspose<1>, kConvTranspose<2>, kConvTranspose<3>};
 
 }  // namespace
 

@@ -227,16 +227,9 @@ std::vector<Sample<ConvolutionAttrs>> map_samples() {
   return {{{real({2, 4, 7}), real({6, 2, 3}), real({6})}, sizes({2}, {1}, {1}, 2, {4})},
           {{real({3, 5, 4}), real({2, 3, 2, 3}), absent()}, sizes({1, 2}, {0, 2}, {2, 1}, 1, {3, 3})}};
 }
-constexpr Op<ConvolutionAttrs> map_op{
-    .info = {.name = "convolution_forward",
-             .category = Category::passthrough,
-             .optional_inputs = tensor_set(2)},
-    .samples = map_samples,
-    .forward = convolution_map_forward,
-    .vjp = convolution_map_vjp,
-    .saves = save_factors(0, 1),
-};
-const Registered map_registered{map_op};
+constexpr Op<ConvolutionAttrs> map_op = plain_op<ConvolutionAttrs>(
+    "convolution_forward", Category::passthrough, map_samples, convolution_map_forward, convolution_map_vjp,
+    save_factors(0, 1), tensor_set(2));
 
 // --- convolution_backward_input. Inputs: grad, weight
 
@@ -271,14 +264,9 @@ std::vector<Sample<ConvolutionAttrs>> input_samples() {
   return {{{real({2, 6, 4}), real({6, 2, 3})}, sizes({2}, {1}, {1}, 2, {7})},
           {{real({2, 3, 3}), real({2, 3, 2, 3})}, sizes({1, 2}, {0, 2}, {2, 1}, 1, {5, 4})}};
 }
-constexpr Op<ConvolutionAttrs> input_op{
-    .info = {.name = "convolution_backward_input", .category = Category::passthrough},
-    .samples = input_samples,
-    .forward = input_forward,
-    .vjp = input_vjp,
-    .saves = save_factors(0, 1),
-};
-const Registered input_registered{input_op};
+constexpr Op<ConvolutionAttrs> input_op =
+    plain_op<ConvolutionAttrs>("convolution_backward_input", Category::passthrough, input_samples,
+                               input_forward, input_vjp, save_factors(0, 1));
 
 // --- convolution_backward_weight. Inputs: grad, x
 
@@ -325,14 +313,11 @@ std::vector<Sample<ConvolutionWeightAttrs>> weight_samples() {
   return {{{real({2, 6, 4}), real({2, 4, 7})}, {sizes({2}, {1}, {1}, 2, {3}), true}},
           {{real({2, 3, 3}), real({3, 5, 4})}, {sizes({1, 2}, {0, 2}, {2, 1}, 1, {2, 3}), false}}};
 }
-constexpr Op<ConvolutionWeightAttrs> weight_op{
-    .info = {.name = "convolution_backward_weight", .category = Category::passthrough},
-    .samples = weight_samples,
-    .forward = weight_forward,
-    .vjp = weight_vjp,
-    .saves = save_factors(0, 1),
-};
-const Registered weight_registered{weight_op};
+constexpr Op<ConvolutionWeightAttrs> weight_op =
+    plain_op<ConvolutionWeightAttrs>("convolution_backward_weight", Category::passthrough, weight_samples,
+                                     weight_forward, weight_vjp, save_factors(0, 1));
+
+const Registered convolution_maps_registered{map_op, input_op, weight_op};
 
 }  // namespace
 

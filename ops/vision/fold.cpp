@@ -83,14 +83,8 @@ std::vector<Sample<UnfoldAttrs>> unfold_samples() {
           {{real({2, 3, 4})}, {{1, 2}, {1}, {2}, {3, 2}}},
           {{real({0, 2, 3, 3})}, {{2}}}};
 }
-constexpr Op<UnfoldAttrs> unfold_op{
-    .info = {.name = "unfold", .category = Category::passthrough},
-    .samples = unfold_samples,
-    .forward = unfold_forward,
-    .vjp = unfold_vjp,
-    .saves = kSaveNothing,
-};
-const Registered unfold_registered{unfold_op};
+constexpr Op<UnfoldAttrs> unfold_op = plain_op<UnfoldAttrs>("unfold", Category::passthrough, unfold_samples,
+                                                            unfold_forward, unfold_vjp, kSaveNothing);
 
 // --- fold
 
@@ -135,14 +129,10 @@ std::vector<Sample<FoldAttrs>> fold_samples() {
           {{real({4, 12})}, {{{1, 2}, {1}, {2}, {3, 2}}, {4, 5}}},
           {{real({0, 8, 4})}, {{{2}}, {3}}}};
 }
-constexpr Op<FoldAttrs> fold_op{
-    .info = {.name = "fold", .category = Category::passthrough},
-    .samples = fold_samples,
-    .forward = fold_forward,
-    .vjp = fold_vjp,
-    .saves = kSaveNothing,
-};
-const Registered fold_registered{fold_op};
+constexpr Op<FoldAttrs> fold_op =
+    plain_op<FoldAttrs>("fold", Category::passthrough, fold_samples, fold_forward, fold_vjp, kSaveNothing);
+
+const Registered fold_registered{unfold_op, fold_op};
 
 }  // namespace
 

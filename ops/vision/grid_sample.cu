@@ -134,15 +134,9 @@ std::vector<Sample<GridSampleAttrs>> grid_sample_samples() {
           {{real({2, 2, 3, 4}), real({2, 3, 2, 2}, 0.36, 0.48)}, {{nearest, zeros, false}}},
           {{real({1, 2, 2, 2, 3}), real({1, 1, 2, 2, 3}, 0.1, 0.4)}, {{nearest, border, true}}}};
 }
-constexpr Op<GridSampleAttrs> grid_sample_op{
-    .info = {.name = kGridSample, .category = Category::promote},
-    .samples = grid_sample_samples,
-    .forward = grid_sample_forward,
-    .vjp = grid_sample_vjp,
-    .saves = save_inputs(0, 1),
-    .reference = grid_sample_reference,
-};
-const Registered grid_sample_registered{grid_sample_op};
+constexpr Op<GridSampleAttrs> grid_sample_op =
+    fused_op<GridSampleAttrs>(kGridSample, Category::promote, grid_sample_samples, grid_sample_forward,
+                              grid_sample_reference, grid_sample_vjp, save_inputs(0, 1));
 
 // --- grid_sample_backward. Inputs: grad, x, grid
 
@@ -219,12 +213,13 @@ std::vector<Sample<GridSampleBackwardAttrs>> grid_sample_backward_samples() {
 constexpr Op<GridSampleBackwardAttrs> grid_sample_backward_op =
     gradient_op<GridSampleBackwardAttrs>(kGridSampleBackward, grid_sample_backward_samples,
                                          grid_sample_backward_forward, grid_sample_backward_reference);
-const Registered grid_sample_backward_registered{grid_sample_backward_op};
 
 Outputs grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
                              const GridSampleBackwardAttrs& attrs) {
   return bind(grid_sample_backward_op, {grad, x, grid}, attrs);
 }
+
+const Registered grid_sample_registered{grid_sample_op, grid_sample_backward_op};
 
 }  // namespace
 

@@ -209,14 +209,8 @@ std::vector<Sample<InterpolateAttrs>> interpolate_samples() {
           {{real({1, 2, 2, 3, 2})}, {.size = {3}, .mode = nearest_exact}},
           {{real({2, 2, 4, 5})}, {.scale_factor = {1.3, 0.6}, .mode = bicubic}}};
 }
-constexpr Op<InterpolateAttrs> interpolate_op{
-    .info = {.name = kInterpolate, .category = Category::fp32, .reads_16bit = true},
-    .samples = interpolate_samples,
-    .forward = interpolate_forward,
-    .vjp = interpolate_vjp,
-    .saves = kSaveNothing,
-};
-const Registered interpolate_registered{interpolate_op};
+constexpr Op<InterpolateAttrs> interpolate_op = plain_op<InterpolateAttrs>(
+    kInterpolate, Category::fp32, interpolate_samples, interpolate_forward, interpolate_vjp, kSaveNothing);
 
 // --- interpolate_backward. Input: the gradient of the result
 
@@ -260,14 +254,9 @@ std::vector<Sample<InterpolateBackwardAttrs>> interpolate_backward_samples() {
           {{real({2, 1, 3, 7, 2})}, {{.size = {3, 7, 2}}, {2, 3, 5}}},
           {{real({1, 2, 5, 3})}, {{.scale_factor = {1.3, 0.6}, .mode = bicubic}, {4, 5}, DType::f64}}};
 }
-constexpr Op<InterpolateBackwardAttrs> interpolate_backward_op{
-    .info = {.name = kInterpolateBackward, .category = Category::passthrough},
-    .samples = interpolate_backward_samples,
-    .forward = interpolate_backward_forward,
-    .vjp = interpolate_backward_vjp,
-    .saves = kSaveNothing,
-};
-const Registered interpolate_backward_registered{interpolate_backward_op};
+constexpr Op<InterpolateBackwardAttrs> interpolate_backward_op = plain_op<InterpolateBackwardAttrs>(
+    kInterpolateBackward, Category::passthrough, interpolate_backward_samples, interpolate_backward_forward,
+    interpolate_backward_vjp, kSaveNothing);
 
 Tensor interpolate_backward(const Tensor& grad, const InterpolateBackwardAttrs& attrs) {
   return bind(interpolate_backward_op, {grad}, attrs);
@@ -293,6 +282,8 @@ Tensor antialiased(const Tensor& x, const InterpolateAttrs& attrs) {
   const bool corners = attrs.align_corners.value_or(false);
   return interpolate_antialiased(x, {h.out, w.out}, {step_of(h, corners), step_of(w, corners)}, attrs.mode);
 }
+
+const Registered interpolate_registered{interpolate_op, interpolate_backward_op};
 
 }  // namespace
 

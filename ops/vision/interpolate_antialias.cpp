@@ -77,13 +77,8 @@ std::vector<Sample<AntialiasedAttrs>> antialiased_samples() {
       {{real({1, 2, 6, 3})}, {.size = {4, 5}, .scale_factor = {1.5, 0.6}, .mode = InterpolateMode::bicubic}}};
 }
 /// In the dtype of x under autocast, as PyTorch's.
-constexpr Op<AntialiasedAttrs> antialiased_op{
-    .info = {.name = kAntialiased, .category = Category::passthrough},
-    .samples = antialiased_samples,
-    .forward = antialiased_forward,
-    .vjp = kDecomposed,
-    .saves = {~0U, 0},
-};
+constexpr Op<AntialiasedAttrs> antialiased_op = plain_op<AntialiasedAttrs>(
+    kAntialiased, Category::passthrough, antialiased_samples, antialiased_forward, kDecomposed, {~0U, 0});
 const Registered antialiased_registered{antialiased_op};
 
 }  // namespace

@@ -109,19 +109,8 @@ std::vector<Sample<A>> pool_samples() {
 }
 
 template <class A, std::size_t kSpatial>
-constexpr Op<A> kPool{
-    .info = {.name = kNames<A>[kSpatial - 1], .category = Category::passthrough},
-    .samples = pool_samples<kSpatial, A>,
-    .forward = forward<kSpatial, A>,
-    .vjp = vjp<kSpatial, A>,
-    .saves = save_outputs(1),
-};
-template <class A>
-struct RegisteredPools {
-  Registered in_1d{kPool<A, 1>}, in_2d{kPool<A, 2>}, in_3d{kPool<A, 3>};
-};
-const RegisteredPools<MaxPoolAttrs> pools_registered;
-const RegisteredPools<AdaptivePoolAttrs> adaptive_pools_registered;
+constexpr Op<A> kPool = plain_op<A>(kNames<A>[kSpatial - 1], Category::passthrough, pool_samples<kSpatial, A>,
+                                    forward<kSpatial, A>, vjp<kSpatial, A>, save_outputs(1));
 
 // --- max_pool_backward. Inputs: grad, indices. The indices must come from a pooling over these windows: on
 // the CPU one that is not in the image throws IndexError, on a CUDA device one outside of its window has no
@@ -172,14 +161,8 @@ std::vector<Sample<MaxPoolBackwardAttrs>> backward_samples() {
           {{real({2, 3, 2}), index({2, 3, 2}, 6)}, {{{{5, 4}, {1, 2}, {2}}}, {3, 2}}},
           {{real({1, 2, 1, 1, 1}), index({1, 2, 1, 1, 1}, 12)}, {{}, {2, 3, 2}}}};
 }
-constexpr Op<MaxPoolBackwardAttrs> backward_op{
-    .info = {.name = kBackward, .category = Category::passthrough},
-    .samples = backward_samples,
-    .forward = backward_forward,
-    .vjp = backward_vjp,
-    .saves = save_inputs(1),
-};
-const Registered backward_registered{backward_op};
+constexpr Op<MaxPoolBackwardAttrs> backward_op = plain_op<MaxPoolBackwardAttrs>(
+    kBackward, Category::passthrough, backward_samples, backward_forward, backward_vjp, save_inputs(1));
 
 Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, const MaxPoolBackwardAttrs& attrs) {
   return bind(backward_op, {grad, indices}, attrs);
@@ -198,6 +181,14 @@ ValuesIndices pooled(const Tensor& x, const AdaptiveSizes& output_size) {
   Outputs outputs = bind(kPool<AdaptivePoolAttrs, kSpatial>, {x}, adaptive_attrs(x, output_size, kSpatial));
   return {std::move(outputs[0]), std::move(outputs[1])};
 }
+
+const Registered max_pool_registered{kPool<MaxPoolAttrs, 1>,
+                                     kPool<MaxPoolAttrs, 2>,
+                                     kPool<MaxPoolAttrs, 3>,
+                                     kPool<AdaptivePoolAttrs, 1>,
+                                     kPool<AdaptivePoolAttrs, 2>,
+                                     kPool<AdaptivePoolAttrs, 3>,
+                                     backward_op};
 
 }  // namespace
 

@@ -91,14 +91,14 @@ template <std::size_t kSpatial>
 constexpr Op<MaxUnpoolAttrs> kMaxUnpool = plain_composition<MaxUnpoolAttrs>(kUnpoolNames[kSpatial - 1],
                                                                             max_unpool_samples<kSpatial>,
                                                                             max_unpool_forward<kSpatial>);
-const Registered unpool1d_registered{kMaxUnpool<1>}, unpool2d_registered{kMaxUnpool<2>},
-    unpool3d_registered{kMaxUnpool<3>};
 
 template <std::size_t kSpatial>
 Tensor unpooled(const Tensor& x, const Tensor& indices, const MaxUnpoolOptions& options) {
   return bind(kMaxUnpool<kSpatial>, {x, indices},
               {options.kernel_size, options.stride, options.padding, options.output_size});
 }
+
+const Registered max_unpool_registered{kMaxUnpool<1>, kMaxUnpool<2>, kMaxUnpool<3>};
 
 }  // namespace
 
