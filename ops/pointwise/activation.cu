@@ -16,7 +16,7 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-using SigmoidFn = MathFn<math::sigmoid, math::sigmoid, true>;
+struct SigmoidFn : MathFn<math::sigmoid, math::sigmoid, true> {};
 struct SiluFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>

@@ -17,14 +17,14 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-using ExpFn = MathFn<math::exp, math::exp, true>;
-using LogFn = MathFn<math::log, math::log, true>;
-using Expm1Fn = MathFn<math::expm1, math::expm1, true>;
-using Log1pFn = MathFn<math::log1p, math::log1p, true>;
-using Log2Fn = MathFn<math::log2, math::log2, true>;
-using Log10Fn = MathFn<math::log10, math::log10, true>;
-using ErfFn = MathFn<math::erf, math::erf>;
-using ErfinvFn = MathFn<math::erfinv, math::erfinv>;
+struct ExpFn : MathFn<math::exp, math::exp, true> {};
+struct LogFn : MathFn<math::log, math::log, true> {};
+struct Expm1Fn : MathFn<math::expm1, math::expm1, true> {};
+struct Log1pFn : MathFn<math::log1p, math::log1p, true> {};
+struct Log2Fn : MathFn<math::log2, math::log2, true> {};
+struct Log10Fn : MathFn<math::log10, math::log10, true> {};
+struct ErfFn : MathFn<math::erf, math::erf> {};
+struct ErfinvFn : MathFn<math::erfinv, math::erfinv> {};
 
 using Vjps = VjpArgs<NoAttrs>;
 using Samples = std::vector<Sample<NoAttrs>>;

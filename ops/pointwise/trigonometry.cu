@@ -24,11 +24,11 @@ struct CosFn : MathFn<math::cos, math::cos> {
 struct TanFn : MathFn<math::tan, math::tan> {
   using Near = MathFn<math::tan<math::Argument::near>, math::tan>;
 };
-using AsinFn = MathFn<math::asin, math::asin, true>;
-using AcosFn = MathFn<math::acos, math::acos, true>;
-using AtanFn = MathFn<math::atan, math::atan, true>;
-using SinhFn = MathFn<math::sinh, math::sinh, true>;
-using CoshFn = MathFn<math::cosh, math::cosh, true>;
+struct AsinFn : MathFn<math::asin, math::asin, true> {};
+struct AcosFn : MathFn<math::acos, math::acos, true> {};
+struct AtanFn : MathFn<math::atan, math::atan, true> {};
+struct SinhFn : MathFn<math::sinh, math::sinh, true> {};
+struct CoshFn : MathFn<math::cosh, math::cosh, true> {};
 struct Atan2Fn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
