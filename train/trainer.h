@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/amp/module_precision.h"
 #include "mezzo/dist/data_parallel_options.h"
 #include "mezzo/optim/schedule.h"
 #include "mezzo/train/callback.h"
@@ -109,6 +110,9 @@ struct TrainerOptions {
   Time eval_interval = "1ep";                 ///< and at the end of fit(); 0: never
   std::optional<Time> iteration_length = {};  ///< in epochs or tokens
   TrainerPrecision precision = {};
+  /// Rules for modules, by their paths before algorithms change the model, as long as the trainer lives
+  /// (amp::ModulePrecision). The scaler is amp_fp16's: rules of f16 under another precision go without.
+  amp::PrecisionRules module_precision = {};
   amp::GradScalerOptions scaler = {};  ///< of amp_fp16
   Microbatch microbatch = {};
   std::int64_t accumulate = 1;  ///< batches of the loader per step; an epoch's last step may have fewer

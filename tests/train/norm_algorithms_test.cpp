@@ -118,6 +118,48 @@ TEST(NormAlgorithm, HandsOptionsAndPrecisionOn) {
   }
 }
 
+/// Notes the dtype of what comes through.
+struct Probe final : nn::Layer {
+  explicit Probe(DType& to) : seen(to) {}
+  Tensor forward(const Tensor& x) override { return seen = x.dtype(), x; }
+  DType& seen;
+};
+
+TEST(TrainerPrecision, HasRulesByModuleThatStayWithNormsOfAlgorithms) {
+  DType first{}, normed{}, last{};
+  nn::Sequential net{nn::Linear(kWidth, kWidth), Probe(first), nn::LayerNorm(kWidth), Probe(normed),
+                     nn::Linear(kWidth, 1),      Probe(last)};
+  optim::SGD sgd(net.parameters(), {.lr = 0.1});
+  std::vector<data::Example> batches{{ones({3, kWidth}), ones({3, 1})}};
+  {
+    Trainer trainer({.model = net,
+                     .loss = nn::MSELoss(),
+                     .optimizer = sgd,
+                     .train_loader = batches,
+                     .max_duration = 1,
+                     .precision = "amp_bf16",
+                     .module_precision = {{"0", DType::f16}, {"2", DType::f16}, {"4", DType::f32}},
+                     .algorithms = {algorithms::LowPrecisionLayerNorm{}},
+                     .progress_bar = false});
+    trainer.fit();
+    EXPECT_EQ(first, DType::f16);
+    EXPECT_EQ(normed, DType::f16) << "the low-precision norm runs in its region's dtype";
+    EXPECT_EQ(last, DType::f32);
+  }
+  const amp::Autocast region(Device::cpu(), DType::bf16);
+  static_cast<void>(net(batches[0].data));
+  EXPECT_EQ(first, DType::bf16) << "rules end with the trainer";
+  optim::SGD other(net.parameters(), {.lr = 0.1});
+  EXPECT_THROW(Trainer({.model = net,
+                        .loss = nn::MSELoss(),
+                        .optimizer = other,
+                        .train_loader = batches,
+                        .max_duration = 1,
+                        .module_precision = {{"head", DType::f32}},
+                        .progress_bar = false}),
+               ValueError);
+}
+
 TEST(NormAlgorithm, RefusesAnEventThatIsNotItsOwn) {
   EXPECT_THROW(all({.apply_at = Event::fit_start}), ValueError);
   EXPECT_THROW(all({.apply_at = static_cast<Event>(77)}), ValueError);

@@ -70,6 +70,7 @@ TrainerCore::TrainerCore(TrainerOptions options)
            state_.device,  options_.weigh_by, options_.tokens};
   // A mean over probabilities is one over samples.
   weighs_samples_ = call_.weighs_samples() || (!call_.weighs_on_host() && smooths_targets(options_));
+  if (!options_.module_precision.empty()) rules_.emplace(state_.model, options_.module_precision);
   if (options_.parallel.defined())
     open_parallel();
   else

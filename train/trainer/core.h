@@ -174,6 +174,7 @@ class TrainerCore {
   ParallelRun parallel_;
   std::shared_ptr<optim::Optimizer> default_optimizer_;
   std::optional<optim::LRScheduler> schedule_;
+  std::optional<amp::ModulePrecision> rules_;
   amp::GradScaler scaler_;
   std::unique_ptr<Logger> logger_;
   std::shared_ptr<ProgressBar> bar_;  ///< nullptr: none
