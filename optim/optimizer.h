@@ -171,7 +171,6 @@ class Optimizer {
   /// The options with these rates in them.
   [[nodiscard]] virtual Value group_options(std::size_t group, const kernels::Rates& rates) const = 0;
   /// Throws: ValueError, having changed nothing, for options that are not valid.
-  virtual void check_group_options(const Value& options) const = 0;
   virtual void set_group_options(std::size_t group, const Value& options) = 0;
   [[nodiscard]] virtual bool has_momentum() const = 0;
   /// The rates as the host has set them last.

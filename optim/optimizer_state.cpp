@@ -90,7 +90,6 @@ void Optimizer::check_groups(const OptimizerState& state) const {
           kLoad, std::to_string(groups_[g].parameters.size()) + " parameters in group " + std::to_string(g),
           std::to_string(count), "make the optimizer with the same parameters");
     }
-    check_group_options(groups[g]);
   }
 }
 
