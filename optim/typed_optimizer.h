@@ -33,8 +33,9 @@ struct AlgorithmDefaults {
 };
 
 /// Optimizer with `Options` per group: a struct with `kOptimizer` (its name), `lr`, `master_weights`,
-/// `fields()` and `check()` (throws ValueError); `momentum` or `beta1`, where it has one, is what momentum()
-/// means. What it does is AlgorithmOf<Options>, which has to be there where this class is instantiated.
+/// `fields()` and `check()` (throws ValueError); `momentum` or `beta1`, where it has one, is
+/// what momentum() means. What it does is AlgorithmOf<Options>, which has to be there where this class is
+/// instantiated.
 template <class Options>
 class TypedOptimizer : public Optimizer {
  public:
@@ -58,27 +59,24 @@ class TypedOptimizer : public Optimizer {
   /// leave its rates alone. Throws: what the constructor throws; nothing has changed then.
   void add_param_group(const ParamGroup<Options>& group);
 
+ protected:
+  /// Names of the state that it keeps under these options of a group in a state dict. Throws: ValueError for
+  /// options that are not valid.
+  [[nodiscard]] StateNames state_names_with(const Value& saved) const;
+
  private:
   // Nobody but Optimizer calls these. A derived class instantiates those that are in the class, so
   // AlgorithmOf is asked by those that are not.
   [[nodiscard]] std::string_view name() const override { return Options::kOptimizer; }
-  [[nodiscard]] BufferNames buffer_names(std::size_t group) const override;
-  [[nodiscard]] double initial_value(std::size_t group, std::size_t i) const override;
-  [[nodiscard]] std::string_view carried_name() const override;
-  void update(std::size_t group, Updates updates, const kernels::UpdateControl& control) const override;
-  [[nodiscard]] bool master_weights(std::size_t group) const override {
-    return options_[group].master_weights;
+  [[nodiscard]] StateNames state_names(std::size_t group) const override {
+    return names_with(options_[group]);
   }
+  [[nodiscard]] double initial_value(std::size_t group, std::size_t i) const override;
+  void update(std::size_t group, Updates updates, const kernels::UpdateControl& control) const override;
   [[nodiscard]] Value group_options(std::size_t group, const kernels::Rates& rates) const override {
     return attrs_to_value(with_rates(options_[group], rates));
   }
-  void set_group_options(std::size_t group, const Value& saved) override {
-    Value::Map fields = saved.as_map();
-    std::erase_if(fields, [](const auto& field) { return field.first == "num_parameters"; });
-    const auto options = attrs_from_value<Options>(name(), Value(std::move(fields)));
-    options.check();
-    options_[group] = options;
-  }
+  void set_group_options(std::size_t group, const Value& saved) override { options_[group] = parsed(saved); }
   [[nodiscard]] bool has_momentum() const override {
     Options options;
     return momentum_of(options) != nullptr;
@@ -93,6 +91,8 @@ class TypedOptimizer : public Optimizer {
   }
 
   static std::vector<const NamedTensors*> lists(const std::vector<ParamGroup<Options>>& groups);
+  [[nodiscard]] static StateNames names_with(const Options& options);
+  [[nodiscard]] static Options parsed(const Value& saved);
   /// The option that is the momentum; nullptr: there is none.
   [[nodiscard]] static double* momentum_of(Options& options) {
     if constexpr (requires { options.momentum; })
@@ -154,6 +154,11 @@ void TypedOptimizer<Options>::add_param_group(const ParamGroup<Options>& group) 
 }
 
 template <class Options>
+StateNames TypedOptimizer<Options>::state_names_with(const Value& saved) const {
+  return names_with(parsed(saved));
+}
+
+template <class Options>
 double TypedOptimizer<Options>::initial_value(std::size_t group, std::size_t i) const {
   return AlgorithmOf<Options>::initial_value(options_[group], i);
 }
@@ -165,13 +170,17 @@ void TypedOptimizer<Options>::update(std::size_t group, Updates updates,
 }
 
 template <class Options>
-BufferNames TypedOptimizer<Options>::buffer_names(std::size_t group) const {
-  return AlgorithmOf<Options>::buffers(options_[group]);
+StateNames TypedOptimizer<Options>::names_with(const Options& options) {
+  return {AlgorithmOf<Options>::buffers(options), AlgorithmOf<Options>::kCarried, options.master_weights};
 }
 
 template <class Options>
-std::string_view TypedOptimizer<Options>::carried_name() const {
-  return AlgorithmOf<Options>::kCarried;
+Options TypedOptimizer<Options>::parsed(const Value& saved) {
+  Value::Map fields = saved.as_map();
+  std::erase_if(fields, [](const auto& field) { return field.first == "num_parameters"; });
+  const auto options = attrs_from_value<Options>(Options::kOptimizer, Value(std::move(fields)));
+  options.check();
+  return options;
 }
 
 template <class Options>
