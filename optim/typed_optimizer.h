@@ -5,7 +5,7 @@
 #include <concepts>
 #include <vector>
 
-#include "mezzo/autograd/attrs.h"
+#include "mezzo/autograd/fields.h"
 #include "mezzo/core/error.h"
 #include "mezzo/optim/optimizer.h"
 
@@ -33,7 +33,7 @@ struct AlgorithmDefaults {
 };
 
 /// Optimizer with `Options` per group: a struct with `kOptimizer` (its name), `lr`, `master_weights`,
-/// `fields()` and `check()` (throws ValueError); `momentum` or `beta1`, where it has one, is
+/// `fields()` (MEZZO_FIELDS) and `check()` (throws ValueError); `momentum` or `beta1`, where it has one, is
 /// what momentum() means. What it does is AlgorithmOf<Options>, which has to be there where this class is
 /// instantiated.
 template <class Options>
