@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
-#include "mezzo/dist/detail/reducer_state.h"
+#include "mezzo/dist/detail/reducer.h"
 
 namespace mezzo::dist {
 
@@ -16,12 +16,12 @@ DataParallel::DataParallel(nn::Module& model, const DataParallelOptions& options
 DataParallel::~DataParallel() { reducer_->detach(); }
 
 DataParallel::NoSync::NoSync(Ref<Reducer> reducer) : reducer_(std::move(reducer)) {
-  ++reducer_->state_->no_sync_depth;
+  ++reducer_->no_sync_depth_;
 }
-DataParallel::NoSync::~NoSync() { --reducer_->state_->no_sync_depth; }
+DataParallel::NoSync::~NoSync() { --reducer_->no_sync_depth_; }
 
 DataParallel::NoSync DataParallel::no_sync() {
-  if (reducer_->state_->has_parts()) {
+  if (reducer_->has_parts()) {
     throw StateError("no_sync", "a DataParallel without virtual_parts", "one in deterministic mode",
                      "leave it out: parts() backward calls are reduced together");
   }
@@ -29,11 +29,11 @@ DataParallel::NoSync DataParallel::no_sync() {
 }
 
 const Group& DataParallel::group() const noexcept { return reducer_->group(); }
-int DataParallel::parts() const noexcept { return reducer_->state_->parts(); }
+int DataParallel::parts() const noexcept { return reducer_->parts(); }
 
 std::vector<std::int64_t> DataParallel::bucket_bytes() const {
   std::vector<std::int64_t> bytes;
-  for (const Bucket& bucket : reducer_->state_->buckets) bytes.push_back(bucket.bytes());
+  for (const Bucket& bucket : reducer_->buckets_) bytes.push_back(bucket.bytes());
   return bytes;
 }
 

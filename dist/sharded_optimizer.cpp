@@ -18,6 +18,7 @@
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/optim/clip.h"
+#include "mezzo/optim/detail/saved_state.h"
 
 namespace mezzo::dist {
 
@@ -67,12 +68,10 @@ struct Sharded::State {
   [[nodiscard]] std::vector<std::size_t> list(const std::vector<optim::NamedTensors>& groups);
   /// Leaves of this rank, in the order of Reducer::shards.
   [[nodiscard]] std::vector<Tensor> cut_leaves(const std::vector<std::size_t>& places);
-  /// Throws: StateError for other groups.
-  void check_groups(const optim::OptimizerState& whole) const;
   /// The tensors of `whole`, checked: every rank looks at all of them, also at other ranks' shards, so that
   /// all ranks throw or none.
   [[nodiscard]] std::map<std::string, Tensor> checked(const optim::OptimizerState& whole,
-                                                      const std::vector<detail::SlotNames>& slots) const;
+                                                      const std::vector<optim::StateNames>& names) const;
 };
 
 std::vector<std::size_t> Sharded::State::list(const std::vector<optim::NamedTensors>& groups) {
@@ -200,51 +199,12 @@ optim::NamedTensors reduced_parameters(const DataParallel& parallel) {
   return parallel.reducer().parameters();
 }
 
-void require_state_of(std::string_view optimizer, const Value& options) {
-  const std::string& kind = options.at("optimizer").as_string();
-  if (kind == optimizer) return;
-  throw StateError(kLoad, "the state of " + std::string(optimizer), kind,
-                   "load it into an optimizer of that kind");
-}
-
-optim::NamedTensors sample_parameter() {
-  Tensor parameter = zeros({1}, {.dtype = DType::bf16, .requires_grad = true});
-  parameter.set_grad(zeros({1}, {.dtype = DType::bf16}));
-  return {{"sample", parameter}};
-}
-
-std::vector<SlotNames> slots_in(const optim::OptimizerState& sample) {
-  std::vector<SlotNames> slots(sample.options.at("param_groups").size());
-  for (const auto& [key, tensor] : sample.tensors) {
-    const std::size_t dot = key.find('.');
-    SlotNames& names = slots[static_cast<std::size_t>(std::stoul(key.substr(0, dot)))];
-    const std::string name = key.substr(dot + 1);
-    if (name == "master")
-      names.masters = true;
-    else if (tensor.dim() > 0)
-      names.buffers.push_back(name);
-    else if (name != "step")
-      names.carried = name;
-  }
-  return slots;
-}
-
 }  // namespace detail
 
 namespace {
 
+using optim::state_key;
 using TensorMap = std::map<std::string, Tensor>;
-
-TensorMap by_name(const optim::OptimizerState& state) {
-  TensorMap map;
-  for (const auto& [key, tensor] : state.tensors) {
-    if (!tensor.defined())
-      throw StateError(kLoad, "defined tensors", "an undefined " + key, "leave absent ones out");
-    if (!map.emplace(key, tensor).second)
-      throw StateError(kLoad, "each tensor once", key + " twice", "check the file");
-  }
-  return map;
-}
 
 /// The options of a state with other numbers of parameters.
 Value with_counts(const Value& options, const std::vector<std::int64_t>& counts) {
@@ -260,15 +220,11 @@ Value with_counts(const Value& options, const std::vector<std::int64_t>& counts)
   return result;
 }
 
-std::string key_of(std::size_t parameter, const std::string& name) {
-  return std::to_string(parameter) + "." + name;
-}
-
 /// Names of the tensors that are as large as the parameter.
-std::vector<std::string> large_slots(const Tensor& parameter, const detail::SlotNames& slots) {
-  std::vector<std::string> names = slots.buffers;
-  if (slots.masters && is_16bit(parameter.dtype())) names.emplace_back("master");
-  return names;
+optim::BufferNames large_names(const Tensor& parameter, const optim::StateNames& names) {
+  optim::BufferNames large = names.buffers;
+  if (names.masters && is_16bit(parameter.dtype())) large.push_back(optim::kMaster);
+  return large;
 }
 
 /// One number of each parameter, the largest of all ranks, on the host; `least` where no rank has it.
@@ -285,13 +241,13 @@ Tensor gathered_numbers(const std::vector<Tensor>& numbers, double least, DType 
 }  // namespace
 
 optim::OptimizerState Sharded::gathered(const optim::OptimizerState& shards,
-                                        const std::vector<detail::SlotNames>& slots) const {
+                                        const std::vector<optim::StateNames>& names) const {
   const NoGrad no_grad;
   const NoInputHook no_autocast;
   const State& state = *state_;
-  const TensorMap own = by_name(shards);
-  const auto own_of = [&](std::size_t shard, const std::string& name) {
-    const auto found = own.find(key_of(shard, name));
+  const TensorMap own(shards.tensors.begin(), shards.tensors.end());
+  const auto own_of = [&](std::size_t shard, std::string_view name) {
+    const auto found = own.find(state_key(shard, name));
     return found == own.end() ? Tensor() : found->second;
   };
   const Device device = state.reducer->parameters().front().second.device();
@@ -299,7 +255,7 @@ optim::OptimizerState Sharded::gathered(const optim::OptimizerState& shards,
   for (std::size_t k = 0; k < state.own.size(); ++k) {
     const std::size_t i = state.own[k].parameter;
     own_steps[i] = own_of(k, "step");
-    if (const auto& name = slots[state.whole[i].group].carried; !name.empty())
+    if (const std::string_view name = names[state.whole[i].group].carried; !name.empty())
       own_carried[i] = own_of(k, name);
   }
   const Tensor steps = gathered_numbers(own_steps, -1, DType::i64, device, group());
@@ -312,13 +268,13 @@ optim::OptimizerState Sharded::gathered(const optim::OptimizerState& shards,
   for (std::size_t i = 0; i < state.whole.size(); ++i) {
     const State::Whole& parameter = state.whole[i];
     if (step_of[i] < 0) continue;
-    const detail::SlotNames& names = slots[parameter.group];
+    const optim::StateNames& kept = names[parameter.group];
     const auto index = static_cast<std::int64_t>(i);
-    result.tensors.emplace_back(key_of(i, "step"), steps.select(0, index).clone());
-    if (!names.carried.empty())
-      result.tensors.emplace_back(key_of(i, names.carried), carried.select(0, index).clone());
+    result.tensors.emplace_back(state_key(i, "step"), steps.select(0, index).clone());
+    if (!kept.carried.empty())
+      result.tensors.emplace_back(state_key(i, kept.carried), carried.select(0, index).clone());
     const DType dtype = parameter.tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    for (const std::string& name : large_slots(parameter.tensor, names)) {
+    for (const std::string_view name : large_names(parameter.tensor, kept)) {
       const Tensor all = empty(parameter.tensor.shape(), {.dtype = dtype, .device = device});
       const Tensor flat = all.view({-1});
       for (std::size_t k = 0; k < state.own.size(); ++k) {
@@ -327,86 +283,57 @@ optim::OptimizerState Sharded::gathered(const optim::OptimizerState& shards,
       }
       for (const auto& [rank, range] : parameter.ranges)
         broadcast(flat.narrow(0, range.begin, range.end - range.begin), rank, {.group = group()});
-      result.tensors.emplace_back(key_of(i, name), all);
+      result.tensors.emplace_back(state_key(i, name), all);
     }
   }
   return result;
 }
 
-void Sharded::State::check_groups(const optim::OptimizerState& state) const {
-  const Value::List& groups = state.options.at("param_groups").as_list();
-  if (groups.size() != counts.size()) {
-    throw StateError(kLoad, std::to_string(counts.size()) + " parameter groups",
-                     std::to_string(groups.size()), "make the optimizer with the same groups");
-  }
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const std::int64_t count = groups[g].at("num_parameters").as_int();
-    if (count == counts[g]) continue;
-    throw StateError(kLoad, std::to_string(counts[g]) + " parameters in group " + std::to_string(g),
-                     std::to_string(count), "make the optimizer with the same parameters");
-  }
+void Sharded::require_groups(const Value& options, std::string_view optimizer) const {
+  optim::require_saved_groups(kLoad, options, optimizer, state_->counts);
 }
 
 TensorMap Sharded::State::checked(const optim::OptimizerState& state,
-                                  const std::vector<detail::SlotNames>& slots) const {
-  TensorMap saved = by_name(state), taken;
+                                  const std::vector<optim::StateNames>& names) const {
+  optim::SavedState saved(kLoad, state);
+  TensorMap taken;
   for (std::size_t i = 0; i < whole.size(); ++i) {
-    const detail::SlotNames& names = slots[whole[i].group];
-    std::string missing;
-    std::size_t found = 0;
-    const auto take = [&](const std::string& name, const Shape& shape, bool is_real) {
-      auto node = saved.extract(key_of(i, name));
-      if (node.empty()) {
-        if (name != "master") missing = key_of(i, name);
-        return;
-      }
-      ++found;
-      const Tensor& tensor = node.mapped();
-      if (tensor.shape() != shape) {
-        throw ShapeError(kLoad, node.key() + " of shape " + mezzo::to_string(shape),
-                         mezzo::to_string(tensor.shape()), "it was saved with other parameters");
-      }
-      if (is_real && !is_floating(tensor.dtype())) {
-        throw DTypeError(kLoad, "a floating " + node.key(), mezzo::to_string(tensor.dtype()),
-                         "check the file");
-      }
-      taken.insert(std::move(node));
+    const optim::StateNames& kept = names[whole[i].group];
+    const auto take = [&](std::string_view name, const Shape& shape, bool has_to_be_floating) {
+      const std::string key = state_key(i, name);
+      const Tensor tensor = saved.take(key, shape, has_to_be_floating);
+      if (tensor.defined()) taken.emplace(key, tensor);
     };
     take("step", {}, false);
-    if (!names.carried.empty()) take(names.carried, {}, true);
-    for (const std::string& name : large_slots(whole[i].tensor, names))
+    if (!kept.carried.empty()) take(kept.carried, {}, true);
+    for (const std::string_view name : large_names(whole[i].tensor, kept))
       take(name, whole[i].tensor.shape(), true);
-    if (found > 0 && !missing.empty())
-      throw StateError(kLoad, "all of a parameter's state", "no " + missing, "check the file");
+    saved.end_parameter();
   }
-  if (!saved.empty()) {
-    throw StateError(kLoad, "state of these parameters only", saved.begin()->first,
-                     "it was saved with other parameters");
-  }
+  saved.require_empty();
   return taken;
 }
 
 optim::OptimizerState Sharded::cut(const optim::OptimizerState& whole,
-                                   const std::vector<detail::SlotNames>& slots) const {
+                                   const std::vector<optim::StateNames>& names) const {
   const State& state = *state_;
-  state.check_groups(whole);
-  const TensorMap taken = state.checked(whole, slots);
+  const TensorMap taken = state.checked(whole, names);
   std::vector<std::int64_t> own_counts;
   for (const auto& list : state.leaves) own_counts.push_back(static_cast<std::int64_t>(list.size()));
   optim::OptimizerState result{with_counts(whole.options, own_counts), {}};
   for (std::size_t k = 0; k < state.own.size(); ++k) {
     const State::Own& own = state.own[k];
     const State::Whole& parameter = state.whole[own.parameter];
-    const detail::SlotNames& names = slots[parameter.group];
-    for (const std::string& name : {std::string("step"), names.carried}) {
-      const auto found = taken.find(key_of(own.parameter, name));
-      if (found != taken.end()) result.tensors.emplace_back(key_of(k, name), found->second);
+    const optim::StateNames& kept = names[parameter.group];
+    for (const std::string_view name : {std::string_view("step"), kept.carried}) {
+      const auto found = taken.find(state_key(own.parameter, name));
+      if (found != taken.end()) result.tensors.emplace_back(state_key(k, name), found->second);
     }
-    for (const std::string& name : large_slots(parameter.tensor, names)) {
-      const auto found = taken.find(key_of(own.parameter, name));
+    for (const std::string_view name : large_names(parameter.tensor, kept)) {
+      const auto found = taken.find(state_key(own.parameter, name));
       if (found == taken.end()) continue;
       const Tensor flat = found->second.detach().contiguous().view({-1});
-      result.tensors.emplace_back(key_of(k, name), flat.narrow(0, own.begin, own.end - own.begin));
+      result.tensors.emplace_back(state_key(k, name), flat.narrow(0, own.begin, own.end - own.begin));
     }
   }
   return result;

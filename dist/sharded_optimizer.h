@@ -21,16 +21,11 @@ namespace mezzo::dist {
 
 namespace detail {
 
-/// Names of the state that an optimizer with a group's options keeps per parameter, beside its step count.
-struct SlotNames {
-  std::vector<std::string> buffers;  ///< as large as the parameter
-  std::string carried;               ///< one number; empty: none
-  bool masters = false;              ///< of 16-bit parameters
-};
-
 /// The options of optim::TypedOptimizer<Options>.
 template <class Options>
 Options options_of(const optim::TypedOptimizer<Options>&);
+/// The parameters that a DataParallel reduces, with their names.
+[[nodiscard]] optim::NamedTensors reduced_parameters(const DataParallel& parallel);
 
 }  // namespace detail
 
@@ -60,11 +55,13 @@ class Sharded {
   void join(optim::Optimizer& optimizer);
   /// The state of the whole optimizer from what all ranks have; each calls it.
   [[nodiscard]] optim::OptimizerState gathered(const optim::OptimizerState& shards,
-                                               const std::vector<detail::SlotNames>& slots) const;
+                                               const std::vector<optim::StateNames>& names) const;
+  /// Throws: StateError unless the options of a state are those of this whole optimizer, an `optimizer`.
+  void require_groups(const Value& options, std::string_view optimizer) const;
   /// This rank's part of the state of the whole optimizer. Throws: as Optimizer::load_state_dict, on all
   /// ranks alike.
   [[nodiscard]] optim::OptimizerState cut(const optim::OptimizerState& whole,
-                                          const std::vector<detail::SlotNames>& slots) const;
+                                          const std::vector<optim::StateNames>& names) const;
 
  private:
   struct State;
@@ -111,10 +108,11 @@ class ShardedOptimizer final : public Sharded, public O {
 
   [[nodiscard]] optim::OptimizerState state_dict() const override {
     const optim::OptimizerState shards = O::state_dict();
-    return gathered(shards, slots_of(shards.options));
+    return gathered(shards, names_with(shards.options));
   }
   void load_state_dict(const optim::OptimizerState& state) override {
-    O::load_state_dict(cut(state, slots_of(state.options)));
+    require_groups(state.options, Options::kOptimizer);
+    O::load_state_dict(cut(state, names_with(state.options)));
   }
   /// Deleted, as parameters of a new group would not be sharded.
   void add_param_group(const optim::ParamGroup<Options>& group) = delete;
@@ -128,7 +126,9 @@ class ShardedOptimizer final : public Sharded, public O {
                        std::string(Options::kOptimizer), "use it as it is beside DataParallel, or AdamW");
     return name;
   }
-  [[nodiscard]] static optim::NamedTensors reduced(DataParallel& parallel);
+  [[nodiscard]] static optim::NamedTensors reduced(DataParallel& parallel) {
+    return detail::reduced_parameters(parallel);
+  }
   [[nodiscard]] static std::vector<optim::NamedTensors> lists(const Groups& groups) {
     std::vector<optim::NamedTensors> lists;
     for (const auto& group : groups) lists.push_back(group.parameters);
@@ -138,9 +138,13 @@ class ShardedOptimizer final : public Sharded, public O {
     for (std::size_t g = 0; g < groups.size(); ++g) groups[g].parameters = leaves[g];
     return groups;
   }
-  /// Names of the state tensors that each group keeps per parameter. Throws: StateError for the state of
-  /// another optimizer, what `O` throws for options that are not valid.
-  [[nodiscard]] static std::vector<detail::SlotNames> slots_of(const Value& options);
+  /// Names of the state that each group of a state with these options keeps per parameter.
+  [[nodiscard]] std::vector<optim::StateNames> names_with(const Value& options) const {
+    std::vector<optim::StateNames> names;
+    for (const Value& group : options.at("param_groups").as_list())
+      names.push_back(this->state_names_with(group));
+    return names;
+  }
 };
 
 /// A ShardedOptimizer that a Trainer makes of its own DataParallel:
@@ -156,38 +160,6 @@ template <class O, std::same_as<typename ShardedOptimizer<O>::Groups> G>
   return {[groups](DataParallel& parallel, const nn::Module& /*model*/) -> std::shared_ptr<optim::Optimizer> {
     return std::make_shared<ShardedOptimizer<O>>(parallel, groups);
   }};
-}
-
-namespace detail {
-/// The parameters that a DataParallel reduces, with their names.
-[[nodiscard]] optim::NamedTensors reduced_parameters(const DataParallel& parallel);
-/// Throws: StateError unless the state is one of this optimizer.
-void require_state_of(std::string_view optimizer, const Value& options);
-/// A parameter of one element, with a gradient.
-[[nodiscard]] optim::NamedTensors sample_parameter();
-/// Names of the tensors in `sample`, the state of an optimizer with one parameter per group after a step.
-[[nodiscard]] std::vector<SlotNames> slots_in(const optim::OptimizerState& sample);
-}  // namespace detail
-
-template <class O>
-optim::NamedTensors ShardedOptimizer<O>::reduced(DataParallel& parallel) {
-  return detail::reduced_parameters(parallel);
-}
-
-template <class O>
-std::vector<detail::SlotNames> ShardedOptimizer<O>::slots_of(const Value& options) {
-  detail::require_state_of(Options::kOptimizer, options);
-  Groups groups;
-  for (const Value& group : options.at("param_groups").as_list()) {
-    Value::Map fields = group.as_map();
-    std::erase_if(fields, [](const auto& field) { return field.first == "num_parameters"; });
-    groups.push_back({detail::sample_parameter(),
-                      attrs_from_value<Options>(Options::kOptimizer, Value(std::move(fields)))});
-  }
-  if (groups.empty()) return {};
-  O sample(groups);
-  sample.step();
-  return detail::slots_in(sample.state_dict());
 }
 
 }  // namespace mezzo::dist

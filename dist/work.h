@@ -1,6 +1,8 @@
 // Work: a collective under way, and what is thrown when it cannot be completed.
 #pragma once
 
+#include <utility>
+
 #include "mezzo/core/error.h"
 #include "mezzo/core/ref_counted.h"
 
@@ -23,18 +25,16 @@ class WorkState : public RefCounted {
 class Work {
  public:
   /// One that is done.
-  Work() noexcept;
-  explicit Work(Ref<WorkState> state) noexcept;
-  Work(const Work& other) noexcept;
-  Work(Work&& other) noexcept;
-  Work& operator=(Work other) noexcept;
-  ~Work();
+  Work() noexcept = default;
+  explicit Work(Ref<WorkState> state) noexcept : state_(std::move(state)) {}
 
   /// On the CPU: until it is done. On CUDA: the current stream waits for it, the host does not. Throws: what
   /// the collective threw.
-  void wait() const;
+  void wait() const {
+    if (state_) state_->wait();
+  }
   /// Whether wait() would return at once.
-  [[nodiscard]] bool is_completed() const;
+  [[nodiscard]] bool is_completed() const { return !state_ || state_->is_completed(); }
 
  private:
   Ref<WorkState> state_;

@@ -48,13 +48,6 @@ Tensor read_array(detail::ByteSource& source, std::uint64_t size, const std::str
   return permute(tensor, dims).contiguous();
 }
 
-/// Refuses names that would be one entry.
-void check_distinct(const std::string& op, std::vector<std::string_view> names) {
-  std::sort(names.begin(), names.end());
-  const auto twin = std::adjacent_find(names.begin(), names.end());
-  if (twin != names.end()) throw IoError(op, "distinct names", quote(*twin) + " twice", "rename one of them");
-}
-
 }  // namespace
 
 Tensor read_npy(const std::string& path) {
@@ -85,7 +78,7 @@ TensorFile::NamedTensors read_npz(const std::string& path) {
     if (name.ends_with(kNpySuffix)) name.remove_suffix(kNpySuffix.size());
     names.push_back(name);
   }
-  check_distinct(archive.op(), names);
+  detail::require_distinct(archive.op(), names);
   for (const detail::ZipEntry& entry : archive.entries()) {
     const std::unique_ptr<detail::ByteSource> source = archive.open(entry);
     const std::string what = " in entry " + quote(entry.name);
@@ -104,7 +97,7 @@ void write_npz(const std::string& path, const TensorFile::NamedTensors& named, c
     headers.push_back(detail::npy_header("write_npz " + quote(name), host.dtype(), host.shape()));
   }
   const std::string op = "write_npz '" + path + "'";
-  check_distinct(op, names);
+  detail::require_distinct(op, names);
   AtomicFile file(path);
   detail::ZipWriter archive(file);
   for (std::size_t i = 0; i < named.size(); ++i) {

@@ -39,7 +39,7 @@ SafeTensors SafeTensors::from_bytes(std::vector<std::byte> bytes) {
   const std::span<const std::byte> all(*owner);
   const std::size_t length =
       detail::header_length(op, all.first(std::min<std::size_t>(all.size(), 8)), all.size());
-  detail::HeaderInMemory text({reinterpret_cast<const char*>(all.data()) + 8, length});
+  detail::JsonTextInMemory text({reinterpret_cast<const char*>(all.data()) + 8, length});
   const std::span<const std::byte> data = all.subspan(8 + length);
   return with_data(op, detail::parse_header(op, text, data.size()), data, owner);
 }

@@ -6,6 +6,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/detail/safetensors_layout.h"
+#include "mezzo/io/detail/tensor_bytes.h"
 #include "mezzo/io/safetensors.h"
 
 namespace mezzo::io {
@@ -57,20 +58,12 @@ std::vector<const Entry*> ordered(std::span<const Entry> entries) {
   return order;
 }
 
-/// Refuses a name that occurs twice.
-void check_names(const std::vector<const Entry*>& order) {
+/// Entry by entry: a tree of all of them would take many times the text.
+std::string header_of(const std::vector<const Entry*>& order, const Metadata& metadata) {
   std::vector<std::string_view> names;
   names.reserve(order.size());
   for (const Entry* entry : order) names.push_back(entry->name);
-  std::sort(names.begin(), names.end());
-  const auto twin = std::adjacent_find(names.begin(), names.end());
-  if (twin != names.end())
-    throw IoError("write safetensors", "distinct names", quote(*twin) + " twice", "rename one of them");
-}
-
-/// Entry by entry: a tree of all of them would take many times the text.
-std::string header_of(const std::vector<const Entry*>& order, const Metadata& metadata) {
-  check_names(order);
+  detail::require_distinct("write safetensors", std::move(names));
   std::string header = "{";
   const auto append = [&header](const std::string& key, const Value& value) {
     if (header.size() > 1) header += ',';
@@ -133,6 +126,11 @@ Plan plan(std::span<const Entry> entries, const Metadata& metadata) {
   return result;
 }
 
+void write_plan(AtomicFile& file, const Plan& layout) {
+  file.write(layout.head);
+  for (const Entry* entry : layout.order) file.write(entry->bytes);
+}
+
 }  // namespace
 
 std::vector<std::byte> serialize_safetensors(std::span<const Entry> entries, const Metadata& metadata) {
@@ -148,16 +146,13 @@ std::vector<std::byte> serialize_safetensors(std::span<const Entry> entries, con
 }
 
 void detail::write_safetensors(AtomicFile& file, std::span<const Entry> entries, const Metadata& metadata) {
-  const Plan layout = plan(entries, metadata);
-  file.write(layout.head);
-  for (const Entry* entry : layout.order) file.write(entry->bytes);
+  write_plan(file, plan(entries, metadata));
 }
 
 void write_safetensors(const std::string& path, std::span<const Entry> entries, const Metadata& metadata) {
   const Plan layout = plan(entries, metadata);
   AtomicFile file(path);
-  file.write(layout.head);
-  for (const Entry* entry : layout.order) file.write(entry->bytes);
+  write_plan(file, layout);
   file.commit();
 }
 

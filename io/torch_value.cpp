@@ -5,6 +5,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
+#include "mezzo/io/detail/tensor_bytes.h"
 #include "mezzo/io/detail/torch/torch_tree.h"
 
 namespace mezzo::io {
@@ -39,12 +40,8 @@ class TensorCollector {
     std::vector<std::string_view> names;
     names.reserve(found_.size());
     for (const auto& [name, tensor] : found_) names.push_back(name);
-    std::sort(names.begin(), names.end());
-    const auto twin = std::adjacent_find(names.begin(), names.end());
-    if (twin != names.end()) {
-      throw IoError("TorchValue.tensors", "distinct names of tensors", quote(*twin) + " twice",
-                    "take the dicts apart with at()");
-    }
+    detail::require_distinct("TorchValue.tensors", std::move(names), "distinct names of tensors",
+                             "take the dicts apart with at()");
     return std::move(found_);
   }
 

@@ -1,5 +1,4 @@
 // Writing torch files: a pickle that rebuilds a dict of tensors, and an entry for each storage.
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -133,9 +132,7 @@ void check_torch_names(const std::string& op, const TensorFile::NamedTensors& te
       throw IoError(op, "a tensor's name in UTF-8", quote(name), "use another name");
     names.push_back(name);
   }
-  std::sort(names.begin(), names.end());
-  const auto twin = std::adjacent_find(names.begin(), names.end());
-  if (twin != names.end()) throw IoError(op, "distinct names", quote(*twin) + " twice", "rename one of them");
+  detail::require_distinct(op, std::move(names));
 }
 
 }  // namespace

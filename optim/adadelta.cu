@@ -39,12 +39,10 @@ void AdadeltaOptions::check() const {
   require_option(kOptimizer, rho >= 0 && rho <= 1, "rho in [0, 1]", rho);
 }
 
-static BufferNames buffers_of(const AdadeltaOptions& /*o*/) { return {"square_avg", "acc_delta"}; }
-
-static void update_with(const AdadeltaOptions& o, Device device, Updates updates,
-                        const kernels::UpdateControl& control) {
-  kernels::update<AdadeltaFn>(device, updates, o, control);
-}
+template <>
+struct AlgorithmOf<AdadeltaOptions> : AlgorithmDefaults, kernels::UpdateBy<AdadeltaFn> {
+  static BufferNames buffers(const AdadeltaOptions& /*o*/) { return {"square_avg", "acc_delta"}; }
+};
 
 template class TypedOptimizer<AdadeltaOptions>;
 

@@ -16,15 +16,7 @@ struct AdadeltaOptions {
   bool maximize = false;
   bool master_weights = false;
 
-  template <class O = AdadeltaOptions>
-  static constexpr auto fields() {
-    return std::tuple{attr("lr", &O::lr),
-                      attr("rho", &O::rho),
-                      attr("eps", &O::eps),
-                      attr("weight_decay", &O::weight_decay),
-                      attr("maximize", &O::maximize),
-                      attr("master_weights", &O::master_weights)};
-  }
+  MEZZO_FIELDS(AdadeltaOptions, lr, rho, eps, weight_decay, maximize, master_weights)
   /// Throws: ValueError: lr, eps, weight_decay >= 0 and finite; rho in [0, 1].
   void check() const;
 };

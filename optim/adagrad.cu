@@ -38,16 +38,13 @@ void AdagradOptions::check() const {
                                     {"eps", eps}});
 }
 
-static BufferNames buffers_of(const AdagradOptions& /*o*/) { return {"sum"}; }
-
-static double initial_value_of(const AdagradOptions& o, std::size_t /*i*/) {
-  return o.initial_accumulator_value;
-}
-
-static void update_with(const AdagradOptions& o, Device device, Updates updates,
-                        const kernels::UpdateControl& control) {
-  kernels::update<AdagradFn>(device, updates, o, control);
-}
+template <>
+struct AlgorithmOf<AdagradOptions> : AlgorithmDefaults, kernels::UpdateBy<AdagradFn> {
+  static BufferNames buffers(const AdagradOptions& /*o*/) { return {"sum"}; }
+  static double initial_value(const AdagradOptions& o, std::size_t /*i*/) {
+    return o.initial_accumulator_value;
+  }
+};
 
 template class TypedOptimizer<AdagradOptions>;
 

@@ -17,16 +17,8 @@ struct AdagradOptions {
   bool maximize = false;
   bool master_weights = false;
 
-  template <class O = AdagradOptions>
-  static constexpr auto fields() {
-    return std::tuple{attr("lr", &O::lr),
-                      attr("lr_decay", &O::lr_decay),
-                      attr("weight_decay", &O::weight_decay),
-                      attr("initial_accumulator_value", &O::initial_accumulator_value),
-                      attr("eps", &O::eps),
-                      attr("maximize", &O::maximize),
-                      attr("master_weights", &O::master_weights)};
-  }
+  MEZZO_FIELDS(AdagradOptions, lr, lr_decay, weight_decay, initial_accumulator_value, eps, maximize,
+               master_weights)
   /// Throws: ValueError unless all numbers are finite and >= 0.
   void check() const;
 };

@@ -66,20 +66,20 @@ void AdamOptionsOf<decoupled>::check() const {
 }
 
 template <bool decoupled>
-static BufferNames buffers_of(const AdamOptionsOf<decoupled>& o) {
-  if (o.amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
-  return {"exp_avg", "exp_avg_sq"};
-}
-
-template <bool decoupled>
-static void update_with(const AdamOptionsOf<decoupled>& o, Device device, Updates updates,
-                        const kernels::UpdateControl& control) {
-  const AdamRule rule{o.beta2, o.eps, o.weight_decay, decoupled, o.maximize};
-  if (o.amsgrad)
-    kernels::update<AmsgradFn>(device, updates, rule, control);
-  else
-    kernels::update<PlainAdamFn>(device, updates, rule, control);
-}
+struct AlgorithmOf<AdamOptionsOf<decoupled>> : AlgorithmDefaults {
+  static BufferNames buffers(const AdamOptionsOf<decoupled>& o) {
+    if (o.amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+    return {"exp_avg", "exp_avg_sq"};
+  }
+  static void update(const AdamOptionsOf<decoupled>& o, Device device, Updates updates,
+                     const kernels::UpdateControl& control) {
+    const AdamRule rule{o.beta2, o.eps, o.weight_decay, decoupled, o.maximize};
+    if (o.amsgrad)
+      kernels::update<AmsgradFn>(device, updates, rule, control);
+    else
+      kernels::update<PlainAdamFn>(device, updates, rule, control);
+  }
+};
 
 template struct AdamOptionsOf<false>;
 template struct AdamOptionsOf<true>;

@@ -43,12 +43,10 @@ void AdamaxOptions::check() const {
   require_below_one(kOptimizer, {{"beta1", beta1}, {"beta2", beta2}});
 }
 
-static BufferNames buffers_of(const AdamaxOptions& /*o*/) { return {"exp_avg", "exp_inf"}; }
-
-static void update_with(const AdamaxOptions& o, Device device, Updates updates,
-                        const kernels::UpdateControl& control) {
-  kernels::update<AdamaxFn>(device, updates, o, control);
-}
+template <>
+struct AlgorithmOf<AdamaxOptions> : AlgorithmDefaults, kernels::UpdateBy<AdamaxFn> {
+  static BufferNames buffers(const AdamaxOptions& /*o*/) { return {"exp_avg", "exp_inf"}; }
+};
 
 template class TypedOptimizer<AdamaxOptions>;
 

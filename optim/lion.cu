@@ -39,12 +39,10 @@ void LionOptions::check() const {
   require_below_one(kOptimizer, {{"beta1", beta1}, {"beta2", beta2}});
 }
 
-static BufferNames buffers_of(const LionOptions& /*o*/) { return {"exp_avg"}; }
-
-static void update_with(const LionOptions& o, Device device, Updates updates,
-                        const kernels::UpdateControl& control) {
-  kernels::update<LionFn>(device, updates, o, control);
-}
+template <>
+struct AlgorithmOf<LionOptions> : AlgorithmDefaults, kernels::UpdateBy<LionFn> {
+  static BufferNames buffers(const LionOptions& /*o*/) { return {"exp_avg"}; }
+};
 
 template class TypedOptimizer<LionOptions>;
 

@@ -16,15 +16,7 @@ struct LionOptions {
   bool maximize = false;
   bool master_weights = false;
 
-  template <class O = LionOptions>
-  static constexpr auto fields() {
-    return std::tuple{attr("lr", &O::lr),
-                      attr("beta1", &O::beta1),
-                      attr("beta2", &O::beta2),
-                      attr("weight_decay", &O::weight_decay),
-                      attr("maximize", &O::maximize),
-                      attr("master_weights", &O::master_weights)};
-  }
+  MEZZO_FIELDS(LionOptions, lr, beta1, beta2, weight_decay, maximize, master_weights)
   /// Throws: ValueError: lr, weight_decay >= 0 and finite; betas in [0, 1).
   void check() const;
 };

@@ -90,40 +90,41 @@ void MuonOptions::check() const {
                  static_cast<double>(ns_steps));
 }
 
-static BufferNames buffers_of(const MuonOptions& /*o*/) { return {"momentum_buffer"}; }
-
-static void require_fitting(const MuonOptions& /*o*/, const std::string& name, const Tensor& parameter) {
-  if (parameter.dim() == 2) return;
-  throw ShapeError("Muon", "parameters of 2 dims",
-                   (name.empty() ? "" : name + " ") + to_string(parameter.shape()),
-                   "leave the others to AdamW, in an optimizer of their own");
-}
-
-static void update_with(const MuonOptions& o, Device device, Updates updates,
-                        const kernels::UpdateControl& control) {
-  std::vector<kernels::ParameterUpdate> first(updates.begin(), updates.end());
-  std::vector<Tensor> directions;
-  const Tensor uncounted = zeros({std::ssize(updates)}, {.dtype = DType::i64, .device = device});
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    kernels::ParameterUpdate& update = first[i];
-    const DType dtype = compute_dtype(update.value.dtype);
-    directions.push_back(empty(update.value.shape, {.dtype = dtype, .device = device}));
-    update.state[1] = ops::view_of(directions[i]);
-    update.copies = {};
-    update.step = static_cast<std::int64_t*>(uncounted.impl().data()) + i;
+template <>
+struct AlgorithmOf<MuonOptions> : AlgorithmDefaults {
+  static BufferNames buffers(const MuonOptions& /*o*/) { return {"momentum_buffer"}; }
+  static void require_fitting(const MuonOptions& /*o*/, const std::string& name, const Tensor& parameter) {
+    if (parameter.dim() == 2) return;
+    throw ShapeError("Muon", "parameters of 2 dims",
+                     (name.empty() ? "" : name + " ") + to_string(parameter.shape()),
+                     "leave the others to AdamW, in an optimizer of their own");
   }
-  kernels::update<MuonMomentumFn>(device, first, o, control);
-  kernels::UpdateControl apply = control;
-  apply.unscale = false;
-  for (std::size_t i = 0; i < updates.size(); ++i) {
-    kernels::ParameterUpdate update = updates[i];
-    const Tensor direction = orthogonal(directions[i], o);
-    update.gradient = ops::view_of(direction);
-    update.state = {};
-    const MuonApplication rule{o.weight_decay, lr_ratio(o.adjust_lr_fn, update.value.shape)};
-    kernels::update<MuonApplyFn>(device, std::span(&update, 1), rule, apply);
+  static void update(const MuonOptions& o, Device device, Updates updates,
+                     const kernels::UpdateControl& control) {
+    std::vector<kernels::ParameterUpdate> first(updates.begin(), updates.end());
+    std::vector<Tensor> directions;
+    const Tensor uncounted = zeros({std::ssize(updates)}, {.dtype = DType::i64, .device = device});
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      kernels::ParameterUpdate& update = first[i];
+      const DType dtype = compute_dtype(update.value.dtype);
+      directions.push_back(empty(update.value.shape, {.dtype = dtype, .device = device}));
+      update.state[1] = ops::view_of(directions[i]);
+      update.copies = {};
+      update.step = static_cast<std::int64_t*>(uncounted.impl().data()) + i;
+    }
+    kernels::update<MuonMomentumFn>(device, first, o, control);
+    kernels::UpdateControl apply = control;
+    apply.unscale = false;
+    for (std::size_t i = 0; i < updates.size(); ++i) {
+      kernels::ParameterUpdate update = updates[i];
+      const Tensor direction = orthogonal(directions[i], o);
+      update.gradient = ops::view_of(direction);
+      update.state = {};
+      const MuonApplication rule{o.weight_decay, lr_ratio(o.adjust_lr_fn, update.value.shape)};
+      kernels::update<MuonApplyFn>(device, std::span(&update, 1), rule, apply);
+    }
   }
-}
+};
 
 template class TypedOptimizer<MuonOptions>;
 

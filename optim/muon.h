@@ -36,20 +36,8 @@ struct MuonOptions {
   MuonLrAdjustment adjust_lr_fn = MuonLrAdjustment::original;
   bool master_weights = false;
 
-  template <class O = MuonOptions>
-  static constexpr auto fields() {
-    return std::tuple{attr("lr", &O::lr),
-                      attr("weight_decay", &O::weight_decay),
-                      attr("momentum", &O::momentum),
-                      attr("nesterov", &O::nesterov),
-                      attr("ns_a", &O::ns_a),
-                      attr("ns_b", &O::ns_b),
-                      attr("ns_c", &O::ns_c),
-                      attr("eps", &O::eps),
-                      attr("ns_steps", &O::ns_steps),
-                      attr("adjust_lr_fn", &O::adjust_lr_fn),
-                      attr("master_weights", &O::master_weights)};
-  }
+  MEZZO_FIELDS(MuonOptions, lr, weight_decay, momentum, nesterov, ns_a, ns_b, ns_c, eps, ns_steps,
+               adjust_lr_fn, master_weights)
   /// Throws: ValueError unless numbers are finite, and lr, weight_decay and eps not negative.
   void check() const;
 };

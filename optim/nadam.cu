@@ -64,14 +64,11 @@ void NAdamOptions::check() const {
   require_below_one(kOptimizer, {{"beta1", beta1}, {"beta2", beta2}});
 }
 
-static BufferNames buffers_of(const NAdamOptions& /*o*/) { return {"exp_avg", "exp_avg_sq"}; }
-
-static std::string_view carried_by(const NAdamOptions& /*o*/) { return "mu_product"; }
-
-static void update_with(const NAdamOptions& o, Device device, Updates updates,
-                        const kernels::UpdateControl& control) {
-  kernels::update<NadamFn>(device, updates, o, control);
-}
+template <>
+struct AlgorithmOf<NAdamOptions> : AlgorithmDefaults, kernels::UpdateBy<NadamFn> {
+  static constexpr std::string_view kCarried = "mu_product";
+  static BufferNames buffers(const NAdamOptions& /*o*/) { return {"exp_avg", "exp_avg_sq"}; }
+};
 
 template class TypedOptimizer<NAdamOptions>;
 

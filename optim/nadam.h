@@ -21,19 +21,8 @@ struct NAdamOptions {
   bool pytorch_1_13 = false;
   bool master_weights = false;
 
-  template <class O = NAdamOptions>
-  static constexpr auto fields() {
-    return std::tuple{attr("lr", &O::lr),
-                      attr("beta1", &O::beta1),
-                      attr("beta2", &O::beta2),
-                      attr("eps", &O::eps),
-                      attr("weight_decay", &O::weight_decay),
-                      attr("momentum_decay", &O::momentum_decay),
-                      attr("decoupled_weight_decay", &O::decoupled_weight_decay),
-                      attr("maximize", &O::maximize),
-                      attr("pytorch_1_13", &O::pytorch_1_13),
-                      attr("master_weights", &O::master_weights)};
-  }
+  MEZZO_FIELDS(NAdamOptions, lr, beta1, beta2, eps, weight_decay, momentum_decay, decoupled_weight_decay,
+               maximize, pytorch_1_13, master_weights)
   /// Throws: ValueError: lr, eps, weight_decay, momentum_decay >= 0 and finite; betas in [0, 1).
   void check() const;
 };

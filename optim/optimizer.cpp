@@ -204,9 +204,9 @@ void Optimizer::set_momentum(double momentum, std::size_t group) {
   require_below_one(op, {{"momentum", momentum}});
   kernels::Rates rates = rates_now(group);
   rates.momentum = momentum;
-  const std::size_t buffers = buffer_names(group).size();
+  const std::size_t buffers = state_names(group).buffers.size();
   set_group_rates(group, rates);
-  if (buffer_names(group).size() != buffers) break_recordings();
+  if (state_names(group).buffers.size() != buffers) break_recordings();
   write_rates(group);
 }
 
@@ -245,8 +245,8 @@ void Optimizer::warn_without_master(std::size_t group, const Parameter& paramete
 /// Makes a parameter's master, or brings it up to date when somebody else wrote to the parameter. Where the
 /// master still rounds to the parameter it is the better value; elsewhere the parameter is. No host read. In
 /// place, as a captured step has its address.
-void Optimizer::prepare_master(std::size_t group, Parameter& parameter) const {
-  if (!is_16bit(parameter.tensor.dtype()) || !master_weights(group)) {
+void Optimizer::prepare_master(std::size_t group, const StateNames& names, Parameter& parameter) const {
+  if (!is_16bit(parameter.tensor.dtype()) || !names.masters) {
     if (is_16bit(parameter.tensor.dtype())) warn_without_master(group, parameter);
     parameter.master = Tensor();
     return;
@@ -259,16 +259,16 @@ void Optimizer::prepare_master(std::size_t group, Parameter& parameter) const {
   parameter.seen = tensor.version();
 }
 
-/// Makes the state that a parameter's first step needs, so many buffers, as it is before one: a step that is
-/// skipped leaves it as it should be.
-void Optimizer::prepare(std::size_t group, std::size_t buffers, Parameter& parameter) const {
+/// Makes the state that a parameter's first step needs as it is before one: a step that is skipped leaves it
+/// as it should be.
+void Optimizer::prepare(std::size_t group, const StateNames& names, Parameter& parameter) const {
   const Tensor& tensor = parameter.tensor;
-  prepare_master(group, parameter);
+  prepare_master(group, names, parameter);
   if (!parameter.step.defined()) parameter.step = zeros({}, {.dtype = DType::i64, .device = device_});
-  if (!parameter.carried.defined() && !carried_name().empty())
+  if (!parameter.carried.defined() && !names.carried.empty())
     parameter.carried = full({}, 1.0, {.dtype = DType::f64, .device = device_});
   const DType dtype = tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  for (std::size_t i = 0; i < buffers; ++i) {
+  for (std::size_t i = 0; i < names.buffers.size(); ++i) {
     if (!parameter.buffers[i].defined()) {
       parameter.buffers[i] =
           full(tensor.shape(), initial_value(group, i), {.dtype = dtype, .device = device_});
@@ -344,14 +344,14 @@ void Optimizer::update_all(const ScalerControl& control) {
   SmallVector<std::size_t, 8> ends;  // per group, the end of its updates
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (!groups_[g].rates.defined() && !recording) write_rates(g);
-    const std::size_t buffers = buffer_names(g).size();
+    const StateNames names = state_names(g);
     for (std::size_t i = 0; i < groups_[g].parameters.size(); ++i) {
       Parameter& parameter = groups_[g].parameters[i];
       const Tensor& gradient = autograd::locked_grad(parameter.tensor);
       if (!gradient.defined()) continue;
       require_parameter("Optimizer", parameter.tensor, device_);
-      if (recording) record_update(g, i, buffers);
-      prepare(g, buffers, parameter);
+      if (recording) record_update(g, i, names);
+      prepare(g, names, parameter);
       copies_.push_back(writable_half_copies(parameter.tensor));
       add_update(parameter, gradient, copies_.back());
     }
@@ -417,7 +417,7 @@ std::string Optimizer::parameter_name(std::size_t group, std::size_t position) c
 
 bool Optimizer::has_master(std::size_t i) const {
   const auto [group, position] = locate(i);
-  return is_16bit(groups_[group].parameters[position].tensor.dtype()) && master_weights(group);
+  return is_16bit(groups_[group].parameters[position].tensor.dtype()) && state_names(group).masters;
 }
 
 NamedTensors unnamed(const std::vector<Tensor>& parameters) {

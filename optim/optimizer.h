@@ -5,7 +5,6 @@
 
 #include <array>
 #include <initializer_list>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -46,9 +45,17 @@ struct OptimizerState {
 
 class Remapping;
 class RecordedUpdates;
+class SavedState;  // optim/detail/saved_state.h
 
 /// Names of the buffers that an algorithm keeps per parameter.
 using BufferNames = SmallVector<std::string_view, 4>;
+
+/// Names of the state that an optimizer keeps per parameter, beside its step count.
+struct StateNames {
+  BufferNames buffers;       ///< as large as the parameter, in the order of ParameterUpdate::state
+  std::string_view carried;  ///< a number, which starts as 1; empty: none
+  bool masters = false;      ///< of 16-bit parameters
+};
 
 /// The parameters that a call updates: some of one group.
 using Updates = std::span<const kernels::ParameterUpdate>;
@@ -162,28 +169,22 @@ class Optimizer {
 
   // An algorithm's answers about a group, by number.
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// Names of the buffers it keeps per parameter, in the order of ParameterUpdate::state.
-  [[nodiscard]] virtual BufferNames buffer_names(std::size_t group) const = 0;
+  [[nodiscard]] virtual StateNames state_names(std::size_t group) const = 0;
   /// The value that buffer i is filled with before the first step.
   [[nodiscard]] virtual double initial_value(std::size_t group, std::size_t i) const = 0;
-  /// Name of the number it carries per parameter, which starts as 1; empty: none.
-  [[nodiscard]] virtual std::string_view carried_name() const = 0;
   /// The options with these rates in them.
   [[nodiscard]] virtual Value group_options(std::size_t group, const kernels::Rates& rates) const = 0;
   /// Throws: ValueError, having changed nothing, for options that are not valid.
-  virtual void check_group_options(const Value& options) const = 0;
   virtual void set_group_options(std::size_t group, const Value& options) = 0;
   [[nodiscard]] virtual bool has_momentum() const = 0;
   /// The rates as the host has set them last.
   [[nodiscard]] virtual kernels::Rates group_rates(std::size_t group) const = 0;
   virtual void set_group_rates(std::size_t group, const kernels::Rates& rates) = 0;
-  [[nodiscard]] virtual bool master_weights(std::size_t group) const = 0;
   virtual void update(std::size_t group, Updates updates, const kernels::UpdateControl& control) const = 0;
 
  private:
   friend class Remapping;
   friend class RecordedUpdates;
-  using TensorMap = std::map<std::string, Tensor>;
 
   /// The step itself, without hooks.
   void update_all(const ScalerControl& control);
@@ -191,8 +192,8 @@ class Optimizer {
   void write_rates(std::size_t group);
   /// The rates that the next step takes: a host read when a schedule may have changed them on the device.
   [[nodiscard]] kernels::Rates rates_now(std::size_t group) const;
-  void prepare(std::size_t group, std::size_t buffers, Parameter& parameter) const;
-  void prepare_master(std::size_t group, Parameter& parameter) const;
+  void prepare(std::size_t group, const StateNames& names, Parameter& parameter) const;
+  void prepare_master(std::size_t group, const StateNames& names, Parameter& parameter) const;
   void warn_without_master(std::size_t group, const Parameter& parameter) const;
   /// One more of `updates_`.
   void add_update(const Parameter& parameter, const Tensor& gradient,
@@ -205,18 +206,17 @@ class Optimizer {
   /// f(key in a state dict, tensor) for all that is kept for a parameter under its group's present options.
   template <class P, class F>
   void each_slot(std::size_t group, std::size_t index, P& parameter, F f) const;
-  void check_groups(const OptimizerState& state) const;
   [[nodiscard]] Parameter loaded(std::size_t group, std::size_t index, const Parameter& parameter,
-                                 TensorMap& saved) const;
+                                 SavedState& saved) const;
   [[nodiscard]] std::vector<std::vector<Parameter>> all_loaded(const OptimizerState& state) const;
   /// Options other than the rates, and how many buffers they ask for: what a captured step has fixed.
   [[nodiscard]] Value fixed_options() const;
   void keep_memory(const Parameter& former, Parameter& loaded) const;
   // In recorded_updates.cpp.
   [[nodiscard]] bool is_recording() const;
-  /// A step that is being captured is about to update a parameter, which so many buffers belong to. Throws
-  /// StateError when it would make their state.
-  void record_update(std::size_t group, std::size_t index, std::size_t buffers);
+  /// A step that is being captured is about to update a parameter with this state. Throws StateError when it
+  /// would make the state.
+  void record_update(std::size_t group, std::size_t index, const StateNames& names);
   /// Captured steps cannot follow what happens now: their next replays throw.
   void break_recordings() noexcept;
   /// The optimizer is destroyed.

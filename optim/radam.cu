@@ -65,12 +65,10 @@ void RAdamOptions::check() const {
   require_below_one(kOptimizer, {{"beta1", beta1}, {"beta2", beta2}});
 }
 
-static BufferNames buffers_of(const RAdamOptions& /*o*/) { return {"exp_avg", "exp_avg_sq"}; }
-
-static void update_with(const RAdamOptions& o, Device device, Updates updates,
-                        const kernels::UpdateControl& control) {
-  kernels::update<RadamFn>(device, updates, o, control);
-}
+template <>
+struct AlgorithmOf<RAdamOptions> : AlgorithmDefaults, kernels::UpdateBy<RadamFn> {
+  static BufferNames buffers(const RAdamOptions& /*o*/) { return {"exp_avg", "exp_avg_sq"}; }
+};
 
 template class TypedOptimizer<RAdamOptions>;
 

@@ -18,17 +18,8 @@ struct RAdamOptions {
   bool maximize = false;
   bool master_weights = false;
 
-  template <class O = RAdamOptions>
-  static constexpr auto fields() {
-    return std::tuple{attr("lr", &O::lr),
-                      attr("beta1", &O::beta1),
-                      attr("beta2", &O::beta2),
-                      attr("eps", &O::eps),
-                      attr("weight_decay", &O::weight_decay),
-                      attr("decoupled_weight_decay", &O::decoupled_weight_decay),
-                      attr("maximize", &O::maximize),
-                      attr("master_weights", &O::master_weights)};
-  }
+  MEZZO_FIELDS(RAdamOptions, lr, beta1, beta2, eps, weight_decay, decoupled_weight_decay, maximize,
+               master_weights)
   /// Throws: ValueError: lr, eps, weight_decay >= 0 and finite; betas in [0, 1).
   void check() const;
 };

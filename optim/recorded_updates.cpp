@@ -28,9 +28,9 @@ class RecordedUpdates final : public mezzo::detail::ReplayedState {
  public:
   RecordedUpdates(mezzo::detail::Recording& recording, Ref<OptimizerLink> link);
 
-  /// To be called before the step makes the state of a parameter, which so many buffers belong to. Throws
-  /// StateError when there is none yet: each replay would make it anew.
-  void add(std::size_t group, std::size_t index, std::size_t buffers);
+  /// To be called before the step makes the state of a parameter. Throws StateError when there is none yet:
+  /// each replay would make it anew.
+  void add(std::size_t group, std::size_t index, const StateNames& names);
 
   void recorded() override;
   void before_replay() override;
@@ -59,15 +59,16 @@ Optimizer::Parameter& RecordedUpdates::parameter(const Update& update) const {
   return link_->optimizer->groups_[update.group].parameters[update.index];
 }
 
-void RecordedUpdates::add(std::size_t group, std::size_t index, std::size_t buffers) {
+void RecordedUpdates::add(std::size_t group, std::size_t index, const StateNames& names) {
   const Optimizer::Group& all = link_->optimizer->groups_[group];
   const Optimizer::Parameter& one = all.parameters[index];
-  const bool carries = !link_->optimizer->carried_name().empty();
-  const bool masters = is_16bit(one.tensor.dtype()) && link_->optimizer->master_weights(group);
+  const bool carries = !names.carried.empty();
+  const bool masters = is_16bit(one.tensor.dtype()) && names.masters;
+  const auto buffers = static_cast<std::ptrdiff_t>(names.buffers.size());
   const auto made = [](const Tensor& tensor) { return tensor.defined(); };
   if (!made(all.rates) || !made(one.step) || (carries && !made(one.carried)) ||
       (masters && !made(one.master)) ||
-      !std::all_of(one.buffers.begin(), one.buffers.begin() + static_cast<std::ptrdiff_t>(buffers), made)) {
+      !std::all_of(one.buffers.begin(), one.buffers.begin() + buffers, made)) {
     throw StateError("Optimizer.step", "a parameter that has had a step before one is recorded",
                      "the first one of " + link_->optimizer->parameter_name(group, index),
                      "run the step once as it is: what it makes would be made anew by every replay");
@@ -112,7 +113,8 @@ void RecordedUpdates::before_replay() {
     if (now.tensor.impl().storage != update.memory)
       mezzo::detail::refuse_replay("parameters in the memory that they had when the step was recorded",
                                    "one that was moved or converted (Module::to)");
-    if (update.follows) link_->optimizer->prepare_master(update.group, now);
+    if (!update.follows) continue;
+    link_->optimizer->prepare_master(update.group, link_->optimizer->state_names(update.group), now);
   }
 }
 
@@ -133,14 +135,14 @@ OptimizerLink& link_to(const Ref<RefCounted>& link) { return static_cast<Optimiz
 
 bool Optimizer::is_recording() const { return mezzo::detail::Recording::of(device_) != nullptr; }
 
-void Optimizer::record_update(std::size_t group, std::size_t index, std::size_t buffers) {
+void Optimizer::record_update(std::size_t group, std::size_t index, const StateNames& names) {
   mezzo::detail::Recording& recording = *mezzo::detail::Recording::of(device_);
   if (!link_) {
     link_ = make_ref<OptimizerLink>();
     link_to(link_).optimizer = this;
   }
   const Ref<OptimizerLink> link(&link_to(link_));
-  recording.state<RecordedUpdates>(link.get(), recording, link).add(group, index, buffers);
+  recording.state<RecordedUpdates>(link.get(), recording, link).add(group, index, names);
 }
 
 void Optimizer::break_recordings() noexcept {

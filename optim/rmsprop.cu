@@ -59,24 +59,26 @@ void RMSpropOptions::check() const {
   require_option(kOptimizer, alpha >= 0 && alpha <= 1, "alpha in [0, 1]", alpha);
 }
 
-static BufferNames buffers_of(const RMSpropOptions& o) {
-  BufferNames names{"square_avg"};
-  if (o.centered) names.push_back("grad_avg");
-  if (o.momentum > 0) names.push_back("momentum_buffer");
-  return names;
-}
-
-static void update_with(const RMSpropOptions& o, Device device, Updates updates,
-                        const kernels::UpdateControl& control) {
-  if (o.centered && o.momentum > 0)
-    kernels::update<CenteredMomentumFn>(device, updates, o, control);
-  else if (o.centered)
-    kernels::update<CenteredFn>(device, updates, o, control);
-  else if (o.momentum > 0)
-    kernels::update<MomentumFn>(device, updates, o, control);
-  else
-    kernels::update<PlainFn>(device, updates, o, control);
-}
+template <>
+struct AlgorithmOf<RMSpropOptions> : AlgorithmDefaults {
+  static BufferNames buffers(const RMSpropOptions& o) {
+    BufferNames names{"square_avg"};
+    if (o.centered) names.push_back("grad_avg");
+    if (o.momentum > 0) names.push_back("momentum_buffer");
+    return names;
+  }
+  static void update(const RMSpropOptions& o, Device device, Updates updates,
+                     const kernels::UpdateControl& control) {
+    if (o.centered && o.momentum > 0)
+      kernels::update<CenteredMomentumFn>(device, updates, o, control);
+    else if (o.centered)
+      kernels::update<CenteredFn>(device, updates, o, control);
+    else if (o.momentum > 0)
+      kernels::update<MomentumFn>(device, updates, o, control);
+    else
+      kernels::update<PlainFn>(device, updates, o, control);
+  }
+};
 
 template class TypedOptimizer<RMSpropOptions>;
 

@@ -18,17 +18,7 @@ struct RMSpropOptions {
   bool maximize = false;
   bool master_weights = false;
 
-  template <class O = RMSpropOptions>
-  static constexpr auto fields() {
-    return std::tuple{attr("lr", &O::lr),
-                      attr("alpha", &O::alpha),
-                      attr("eps", &O::eps),
-                      attr("weight_decay", &O::weight_decay),
-                      attr("momentum", &O::momentum),
-                      attr("centered", &O::centered),
-                      attr("maximize", &O::maximize),
-                      attr("master_weights", &O::master_weights)};
-  }
+  MEZZO_FIELDS(RMSpropOptions, lr, alpha, eps, weight_decay, momentum, centered, maximize, master_weights)
   /// Throws: ValueError: lr, eps, weight_decay, momentum >= 0 and finite; alpha in [0, 1].
   void check() const;
 };

@@ -50,18 +50,20 @@ void SGDOptions::check() const {
   require_option(kOptimizer, !nesterov || dampening == 0, "dampening 0 with nesterov", dampening);
 }
 
-static BufferNames buffers_of(const SGDOptions& o) {
-  if (o.momentum == 0) return {};
-  return {"momentum_buffer"};
-}
-
-static void update_with(const SGDOptions& o, Device device, Updates updates,
-                        const kernels::UpdateControl& control) {
-  if (o.momentum != 0)
-    kernels::update<MomentumSgdFn>(device, updates, o, control);
-  else
-    kernels::update<PlainSgdFn>(device, updates, o, control);
-}
+template <>
+struct AlgorithmOf<SGDOptions> : AlgorithmDefaults {
+  static BufferNames buffers(const SGDOptions& o) {
+    if (o.momentum == 0) return {};
+    return {"momentum_buffer"};
+  }
+  static void update(const SGDOptions& o, Device device, Updates updates,
+                     const kernels::UpdateControl& control) {
+    if (o.momentum != 0)
+      kernels::update<MomentumSgdFn>(device, updates, o, control);
+    else
+      kernels::update<PlainSgdFn>(device, updates, o, control);
+  }
+};
 
 template class TypedOptimizer<SGDOptions>;
 

@@ -17,16 +17,7 @@ struct SGDOptions {
   bool maximize = false;
   bool master_weights = false;
 
-  template <class O = SGDOptions>
-  static constexpr auto fields() {
-    return std::tuple{attr("lr", &O::lr),
-                      attr("momentum", &O::momentum),
-                      attr("dampening", &O::dampening),
-                      attr("weight_decay", &O::weight_decay),
-                      attr("nesterov", &O::nesterov),
-                      attr("maximize", &O::maximize),
-                      attr("master_weights", &O::master_weights)};
-  }
+  MEZZO_FIELDS(SGDOptions, lr, momentum, dampening, weight_decay, nesterov, maximize, master_weights)
   /// Throws: ValueError: lr, momentum, weight_decay >= 0; nesterov needs momentum > 0 and dampening 0.
   void check() const;
 };

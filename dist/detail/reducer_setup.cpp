@@ -1,4 +1,6 @@
 // How a Reducer begins: models compared, values broadcast, buckets laid out; and its shards.
+#include "mezzo/dist/detail/reducer.h"
+
 #include <algorithm>
 #include <numeric>
 #include <sstream>
@@ -9,7 +11,6 @@
 #include "mezzo/core/error.h"
 #include "mezzo/dist/collectives.h"
 #include "mezzo/dist/detail/group_state.h"
-#include "mezzo/dist/detail/reducer_state.h"
 #include "mezzo/dist/sync_batch_norm.h"
 
 namespace mezzo::dist {
@@ -87,13 +88,13 @@ std::vector<Tensor> tensors_of(const nn::NamedTensors& named) {
 
 }  // namespace
 
-void Reducer::State::compare_models() const {
-  if (group.size() == 1) return;
-  const std::string text = described(options) + described("parameter", model.named_parameters()) +
-                           described("buffer", model.named_buffers());
-  const std::vector<std::string> hashes = all_gather_text(hash_of(text), group);
+void Reducer::compare_models() const {
+  if (group_.size() == 1) return;
+  const std::string text = described(options_) + described("parameter", model_.named_parameters()) +
+                           described("buffer", model_.named_buffers());
+  const std::vector<std::string> hashes = all_gather_text(hash_of(text), group_);
   if (std::all_of(hashes.begin(), hashes.end(), [&](const auto& hash) { return hash == hashes[0]; })) return;
-  const std::vector<std::string> texts = all_gather_text(text, group);
+  const std::vector<std::string> texts = all_gather_text(text, group_);
   const std::vector<std::string> first = lines_of(texts[0]);
   for (std::size_t r = 1; r < texts.size(); ++r) {
     const std::vector<std::string> other = lines_of(texts[r]);
@@ -108,40 +109,40 @@ void Reducer::State::compare_models() const {
   }
 }
 
-void Reducer::State::make_buckets(std::span<const std::size_t> order) {
-  buckets.clear();
-  for (BucketPlan& plan : plan_buckets(parameters, order, group.size(), options)) {
+void Reducer::make_buckets(std::span<const std::size_t> order) {
+  buckets_.clear();
+  for (BucketPlan& plan : plan_buckets(parameters_, order, group_.size(), options_)) {
     for (std::size_t i = 0; i < plan.places.size(); ++i) {
-      Leaf& leaf = leaves[plan.places[i].parameter];
-      leaf.bucket = buckets.size();
+      Leaf& leaf = leaves_[plan.places[i].parameter];
+      leaf.bucket = buckets_.size();
       leaf.place = i;
     }
-    const std::string place = "gradients, bucket " + std::to_string(buckets.size());
-    buckets.emplace_back(std::move(plan), group, device, options, place);
+    const std::string place = "gradients, bucket " + std::to_string(buckets_.size());
+    buckets_.emplace_back(std::move(plan), group_, device_, options_, place);
   }
 }
 
-void Reducer::State::rebuild_buckets() {
-  is_layout_fixed = true;
+void Reducer::rebuild_buckets() {
+  is_layout_fixed_ = true;
   std::ostringstream text;
-  for (const std::size_t i : ready) text << i << ' ';
-  std::istringstream of_rank_0(broadcast_text(text.str(), 0, group));
+  for (const std::size_t i : ready_) text << i << ' ';
+  std::istringstream of_rank_0(broadcast_text(text.str(), 0, group_));
   std::vector<std::size_t> order;
-  std::vector<bool> is_known(leaves.size());
+  std::vector<bool> is_known(leaves_.size());
   for (std::size_t i = 0; of_rank_0 >> i;) {
     order.push_back(i);
     is_known[i] = true;
   }
-  for (std::size_t i = leaves.size(); i-- > 0;)
+  for (std::size_t i = leaves_.size(); i-- > 0;)
     if (!is_known[i]) order.push_back(i);
   make_buckets(order);
 }
 
-std::vector<ShardRange> Reducer::State::shards_of(int rank) const {
+std::vector<ShardRange> Reducer::shards_of(int rank) const {
   std::vector<ShardRange> ranges;
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    const BucketPlan& plan = buckets[b].plan();
-    const std::int64_t length = plan.numel / group.size();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const BucketPlan& plan = buckets_[b].plan();
+    const std::int64_t length = plan.numel / group_.size();
     const std::int64_t from = length * rank, to = from + length;
     for (const BucketPlace& place : plan.places) {
       const std::int64_t numel = parameter(place.parameter).numel();
@@ -153,99 +154,84 @@ std::vector<ShardRange> Reducer::State::shards_of(int rank) const {
   return ranges;
 }
 
-Reducer::State::State(nn::Module& module, const DataParallelOptions& given)
-    : model(module), options(given), group(given.group ? *given.group : world()) {
-  require_options(options, group.size());
-  for (const auto& [name, tensor] : model.named_parameters())
-    (tensor.requires_grad() ? parameters : frozen).emplace_back(name, tensor);
-  if (parameters.empty()) {
+Reducer::Reducer(nn::Module& model, const DataParallelOptions& options)
+    : model_(model), options_(options), group_(options.group ? *options.group : world()) {
+  require_options(options_, group_.size());
+  for (const auto& [name, tensor] : model_.named_parameters())
+    (tensor.requires_grad() ? parameters_ : frozen_).emplace_back(name, tensor);
+  if (parameters_.empty()) {
     throw ValueError("DataParallel", "a model with parameters that require grad", "none",
                      "use the model without it");
   }
-  if (has_parts() && has_sync_batchnorm(model)) {
+  if (has_parts() && has_sync_batchnorm(model_)) {
     throw ValueError("DataParallel", "no SyncBatchNorm in deterministic mode", "one",
                      "use BatchNorm: each part has its own statistics, whatever rank it is on");
   }
-  device = parameter(0).device();
-  for (const auto& [name, tensor] : parameters) {
-    dtypes.push_back(tensor.dtype());
-    if (tensor.device() == device) continue;
-    throw DeviceError("DataParallel", "all parameters on " + mezzo::to_string(device),
+  device_ = parameter(0).device();
+  for (const auto& [name, tensor] : parameters_) {
+    dtypes_.push_back(tensor.dtype());
+    if (tensor.device() == device_) continue;
+    throw DeviceError("DataParallel", "all parameters on " + mezzo::to_string(device_),
                       name + " on " + mezzo::to_string(tensor.device()), "move the model with to(device)");
   }
   compare_models();
-  leaves.resize(parameters.size());
-  std::vector<std::size_t> order(parameters.size());
+  leaves_.resize(parameters_.size());
+  std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   make_buckets(order);
-  broadcast_values(tensors_of(model.named_parameters()), group);
-  std::vector<Tensor> tensors = tensors_of(model.named_buffers());
-  broadcast_values(tensors, group);
-  const bool are_followed = has_parts() || (options.broadcast_buffers && group.size() > 1);
+  broadcast_values(tensors_of(model_.named_parameters()), group_);
+  std::vector<Tensor> tensors = tensors_of(model_.named_buffers());
+  broadcast_values(tensors, group_);
+  const bool are_followed = has_parts() || (options_.broadcast_buffers && group_.size() > 1);
   if (!tensors.empty() && are_followed)
-    buffers = std::make_unique<ModelBuffers>(std::move(tensors), group, options.virtual_parts);
+    buffers_ = std::make_unique<ModelBuffers>(std::move(tensors), group_, options_.virtual_parts);
 }
 
-Reducer::Reducer(nn::Module& model, const DataParallelOptions& options)
-    : state_(std::make_unique<State>(model, options)) {}
-
-Reducer::~Reducer() = default;
-
 void Reducer::attach() {
-  State& s = *state_;
   try {
-    for (std::size_t i = 0; i < s.leaves.size(); ++i) {
-      autograd::set_gradient_receiver(s.parameter(i), Ref<autograd::GradientReceiver>(this), i);
-      s.leaves[i].is_attached = true;
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      autograd::set_gradient_receiver(parameter(i), Ref<autograd::GradientReceiver>(this), i);
+      leaves_[i].is_attached = true;
     }
   } catch (...) {
     detach();
     throw;
   }
-  if (!s.buffers) return;
-  s.forward_hook = s.model.register_forward_pre_hook(
-      [&s](nn::Module& /*module*/, const Tensor& /*input*/) { s.before_forward(); });
+  if (!buffers_) return;
+  forward_hook_ = model_.register_forward_pre_hook(
+      [this](nn::Module& /*module*/, const Tensor& /*input*/) { begin_forward(); });
 }
 
 void Reducer::detach() noexcept {
-  State& s = *state_;
-  for (std::size_t i = 0; i < s.leaves.size(); ++i) {
-    if (std::exchange(s.leaves[i].is_attached, false)) autograd::clear_gradient_receiver(s.parameter(i));
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    if (std::exchange(leaves_[i].is_attached, false)) autograd::clear_gradient_receiver(parameter(i));
   }
-  if (s.forward_hook) s.model.remove_hook(*s.forward_hook);
-  s.forward_hook.reset();
-}
-
-void Reducer::State::before_forward() {
-  const bool is_for_backward = model.is_training() && grad_enabled() && !autograd::is_recomputing();
-  if (is_for_backward && no_sync_depth == 0) buffers->before_forward();
+  if (forward_hook_) model_.remove_hook(*forward_hook_);
+  forward_hook_.reset();
 }
 
 void Reducer::begin_forward() {
-  if (state_->buffers) state_->before_forward();
+  if (!buffers_) return;
+  const bool is_for_backward = model_.is_training() && grad_enabled() && !autograd::is_recomputing();
+  if (is_for_backward && no_sync_depth_ == 0) buffers_->before_forward();
 }
-
-const Group& Reducer::group() const noexcept { return state_->group; }
-const DataParallelOptions& Reducer::options() const noexcept { return state_->options; }
-const nn::NamedTensors& Reducer::parameters() const noexcept { return state_->parameters; }
 
 std::vector<ShardRange> Reducer::shards(int rank) {
   if (rank < 0 || rank >= group().size()) {
     throw ValueError("Reducer.shards", "a rank in [0, " + std::to_string(group().size()) + ")",
                      std::to_string(rank), "name a rank of the group");
   }
-  state_->is_layout_fixed = true;
-  return state_->shards_of(rank);
+  is_layout_fixed_ = true;
+  return shards_of(rank);
 }
 
 void Reducer::shard(std::vector<Tensor> leaves) {
-  State& s = *state_;
-  if (!s.shard_leaves.empty() || s.is_sharded) {
+  if (!shard_leaves_.empty() || is_sharded_) {
     throw StateError("ShardedOptimizer", "a DataParallel without another ShardedOptimizer", "one that has it",
                      "make one ShardedOptimizer per model");
   }
-  std::vector<ShardRange> ranges = shards(s.group.rank());
-  for (const auto& [name, tensor] : s.parameters) {
+  std::vector<ShardRange> ranges = shards(group_.rank());
+  for (const auto& [name, tensor] : parameters_) {
     if (tensor.is_contiguous()) continue;
     throw ValueError("ShardedOptimizer", "row-major parameters, which can be cut",
                      name + " with strides " + to_string(tensor.strides()),
@@ -254,49 +240,48 @@ void Reducer::shard(std::vector<Tensor> leaves) {
   bool fits = ranges.size() == leaves.size();
   for (std::size_t i = 0; fits && i < ranges.size(); ++i)
     fits = leaves[i].numel() == ranges[i].end - ranges[i].begin &&
-           leaves[i].dtype() == s.dtypes[ranges[i].parameter] && leaves[i].device() == s.device;
+           leaves[i].dtype() == dtypes_[ranges[i].parameter] && leaves[i].device() == device_;
   if (!fits) {
     throw ValueError(
         "Reducer.shard",
         "one leaf of its size and dtype for each of " + std::to_string(ranges.size()) + " shards",
         std::to_string(leaves.size()) + " leaves", "make them by shards(rank)");
   }
-  s.is_sharded = true;
-  s.shard_ranges = std::move(ranges);
-  s.shard_leaves = std::move(leaves);
-  for (Bucket& bucket : s.buckets) bucket.shard();
+  is_sharded_ = true;
+  shard_ranges_ = std::move(ranges);
+  shard_leaves_ = std::move(leaves);
+  for (Bucket& bucket : buckets_) bucket.shard();
 }
 
 void Reducer::gather_parameters() {
-  State& s = *state_;
-  const int ranks = s.group.size(), own = s.group.rank();
+  const int ranks = group_.size(), own = group_.rank();
   if (ranks == 1) return;
   const NoGrad no_grad;
   const auto run = [](const Tensor& of, std::int64_t from, std::int64_t begin, std::int64_t end) {
     return alias(of, {end - begin}, {1}, from + begin, false);
   };
   // [bucket][rank]
-  std::vector<std::vector<std::vector<ShardRange>>> ranges(s.buckets.size());
+  std::vector<std::vector<std::vector<ShardRange>>> ranges(buckets_.size());
   for (auto& of_bucket : ranges) of_bucket.resize(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r)
-    for (const ShardRange& range : s.shards_of(r))
+    for (const ShardRange& range : shards_of(r))
       ranges[range.bucket][static_cast<std::size_t>(r)].push_back(range);
   const auto value = [&](const ShardRange& range) {
-    const Tensor& parameter = s.parameter(range.parameter);
-    return run(parameter, parameter.impl().offset, range.begin, range.end);
+    const Tensor& whole = parameter(range.parameter);
+    return run(whole, whole.impl().offset, range.begin, range.end);
   };
   std::vector<Tensor> wholes;
   std::vector<Work> works;
-  for (std::size_t b = 0; b < s.buckets.size(); ++b) {
-    const BucketPlan& plan = s.buckets[b].plan();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const BucketPlan& plan = buckets_[b].plan();
     const std::int64_t numel = plan.numel / ranks;
-    const Tensor part = zeros({numel}, {.dtype = plan.dtype, .device = s.device});
+    const Tensor part = zeros({numel}, {.dtype = plan.dtype, .device = device_});
     for (const ShardRange& range : ranges[b][static_cast<std::size_t>(own)]) {
       const std::int64_t at = range.offset - own * numel;
       run(part, 0, at, at + range.end - range.begin).copy_(value(range));
     }
     wholes.push_back(empty({plan.numel}, options_of(part)));
-    works.push_back(all_gather(wholes.back(), part, {.group = s.group, .async = true}));
+    works.push_back(all_gather(wholes.back(), part, {.group = group_, .async = true}));
   }
   for (std::size_t b = 0; b < works.size(); ++b) {  // the next ones travel meanwhile
     works[b].wait();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "mezzo/core/value.h"
 #include "mezzo/io/json_limits.h"
@@ -19,20 +20,22 @@ class JsonText {
   virtual ~JsonText() = default;
   /// The text that follows, valid until the next call; empty at the end.
   [[nodiscard]] virtual std::string_view next_block() = 0;
+  /// To its begin, to read it again.
+  virtual void rewind() = 0;
+  /// Bytes in all.
+  [[nodiscard]] virtual std::size_t size() const = 0;
 };
 
 /// Text that is in memory as a whole.
 class JsonTextInMemory final : public JsonText {
  public:
-  explicit JsonTextInMemory(std::string_view text) : rest_(text) {}
-  [[nodiscard]] std::string_view next_block() override {
-    const std::string_view block = rest_;
-    rest_ = {};
-    return block;
-  }
+  explicit JsonTextInMemory(std::string_view text) : text_(text), rest_(text) {}
+  [[nodiscard]] std::string_view next_block() override { return std::exchange(rest_, {}); }
+  void rewind() override { rest_ = text_; }
+  [[nodiscard]] std::size_t size() const override { return text_.size(); }
 
  private:
-  std::string_view rest_;
+  std::string_view text_, rest_;
 };
 
 /// The receiver of the text's parts, in their order. Strings may be moved from. An event may throw, which

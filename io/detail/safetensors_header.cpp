@@ -254,8 +254,6 @@ void refuse(const std::string& op, std::string_view expected, std::string_view g
   throw IoError(op, expected, got, "the file is damaged or was not written as safetensors");
 }
 
-std::string_view HeaderInMemory::next_block() { return std::exchange(rest_, {}); }
-
 HeaderInFile::HeaderInFile(InputFile& file, std::size_t begin, std::size_t length)
     : file_(file), begin_(begin), length_(length), rest_(length) {}
 
@@ -271,7 +269,7 @@ std::string_view HeaderInFile::next_block() {
   return block_;
 }
 
-ParsedHeader parse_header(const std::string& op, HeaderText& text, std::size_t data_size) {
+ParsedHeader parse_header(const std::string& op, JsonText& text, std::size_t data_size) {
   const JsonLimits limits{.max_depth = kMaxHeaderDepth, .max_values = kMaxHeaderValues};
   ParsedHeader result;
   text.rewind();

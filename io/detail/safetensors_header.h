@@ -18,26 +18,7 @@ namespace mezzo::io::detail {
 /// Throws IoError with the fix for files that are damaged.
 [[noreturn]] void refuse(const std::string& op, std::string_view expected, std::string_view got);
 
-/// Text that can be read again.
-class HeaderText : public JsonText {
- public:
-  virtual void rewind() = 0;
-  /// Bytes in all.
-  [[nodiscard]] virtual std::size_t size() const = 0;
-};
-
-class HeaderInMemory final : public HeaderText {
- public:
-  explicit HeaderInMemory(std::string_view text) : text_(text), rest_(text) {}
-  [[nodiscard]] std::string_view next_block() override;
-  void rewind() override { rest_ = text_; }
-  [[nodiscard]] std::size_t size() const override { return text_.size(); }
-
- private:
-  std::string_view text_, rest_;
-};
-
-class HeaderInFile final : public HeaderText {
+class HeaderInFile final : public JsonText {
  public:
   /// The `length` bytes of `file`, which outlives this, from byte `begin` on.
   HeaderInFile(InputFile& file, std::size_t begin, std::size_t length);
@@ -65,7 +46,7 @@ struct ParsedHeader {
 };
 
 /// Throws IoError, beginning with `op`, for what is no header of `data_size` bytes of data.
-[[nodiscard]] ParsedHeader parse_header(const std::string& op, HeaderText& text, std::size_t data_size);
+[[nodiscard]] ParsedHeader parse_header(const std::string& op, JsonText& text, std::size_t data_size);
 
 /// The length of the header that the first 8 bytes of a file say. Throws IoError, beginning with `op`, where
 /// there are fewer, or it exceeds the file or the limit.

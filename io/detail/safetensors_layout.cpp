@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "mezzo/core/error.h"
-#include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
+#include "mezzo/io/detail/tensor_bytes.h"
 
 namespace mezzo::io {
 
@@ -41,15 +41,11 @@ std::string size_problem(std::string_view dtype, std::span<const std::int64_t> s
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   const std::string what =
       "shape " + (shape.size() <= 16 ? to_string(shape) : "of " + std::to_string(shape.size()) + " dims");
-  std::int64_t count = 1;
-  bool is_empty = false;
-  for (const std::int64_t size : shape) {
-    if (size < 0) return what + " with a negative size";
-    is_empty = is_empty || size == 0;
-    if (size > 0 && count > (layout::kMaxElements - 1) / size) return what + ", whose product reaches 2^60";
-    if (size > 0) count *= size;
+  const std::int64_t count = checked_count(shape);
+  if (count < 0) {
+    const bool is_negative = std::any_of(shape.begin(), shape.end(), [](std::int64_t n) { return n < 0; });
+    return what + (is_negative ? " with a negative size" : ", whose product reaches 2^60");
   }
-  if (is_empty) count = 0;
   const std::optional<int> bits = dtype_bits(dtype);
   if (!bits) return {};
   if (count > kMax / *bits) return what + " of " + std::string(dtype) + ", whose bits overflow 63 bits";

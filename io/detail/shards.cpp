@@ -14,6 +14,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/detail/one_file.h"
+#include "mezzo/io/detail/tensor_bytes.h"
 #include "mezzo/io/json.h"
 
 namespace mezzo::io::detail {
@@ -128,10 +129,9 @@ std::string index_text(const std::vector<TensorFile>& shards, const std::vector<
     }
   }
   std::sort(weight_map.begin(), weight_map.end());
-  const auto twin = std::adjacent_find(weight_map.begin(), weight_map.end(),
-                                       [](const auto& a, const auto& b) { return a.first == b.first; });
-  if (twin != weight_map.end())
-    throw IoError("write safetensors", "distinct names", quote(twin->first) + " twice", "rename one of them");
+  std::vector<std::string_view> names;
+  for (const auto& [name, file] : weight_map) names.push_back(name);
+  require_distinct("write safetensors", std::move(names));
   Value::Map map;
   for (auto& [name, file] : weight_map) map.emplace_back(std::move(name), std::move(file));
   return Value(Value::Map{{"metadata", Value::Map{{"total_size", total}}}, {"weight_map", std::move(map)}})

@@ -1,6 +1,8 @@
 // The memory of tensors, as readers and writers of files handle it.
 #include "mezzo/io/detail/tensor_bytes.h"
 
+#include <algorithm>
+
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
@@ -15,6 +17,13 @@ void check_defined(std::string_view op, std::string_view name, const Tensor& ten
 Tensor row_major_on_host(std::string_view op, std::string_view name, const Tensor& tensor) {
   check_defined(op, name, tensor);
   return tensor.detach().to(Device::cpu()).contiguous();
+}
+
+void require_distinct(std::string_view op, std::vector<std::string_view> names, std::string_view expected,
+                      std::string_view fix) {
+  std::sort(names.begin(), names.end());
+  const auto twin = std::adjacent_find(names.begin(), names.end());
+  if (twin != names.end()) throw IoError(op, expected, quote(*twin) + " twice", fix);
 }
 
 std::span<std::byte> bytes_of(const Tensor& tensor) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mezzo/core/tensor.h"
 
@@ -15,6 +16,10 @@ void check_defined(std::string_view op, std::string_view name, const Tensor& ten
 /// The values of `tensor` row-major on the CPU, without history: itself where it lies so. Throws: what
 /// check_defined throws.
 [[nodiscard]] Tensor row_major_on_host(std::string_view op, std::string_view name, const Tensor& tensor);
+/// Throws: IoError in the name of `op` for a name that occurs twice.
+void require_distinct(std::string_view op, std::vector<std::string_view> names,
+                      std::string_view expected = "distinct names",
+                      std::string_view fix = "rename one of them");
 /// The bytes of a row-major tensor on the CPU.
 [[nodiscard]] std::span<std::byte> bytes_of(const Tensor& tensor);
 /// Makes bools of bytes from a file: 0 stays, all others become 1. Bytes that are right are not written to.

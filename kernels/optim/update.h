@@ -27,4 +27,14 @@ void update(Device device, std::span<const ParameterUpdate> updates, const Rule&
   cpu::update<F>(updates, rule, control);
 }
 
+/// The update of an algorithm that is one functor.
+template <template <class> class F>
+struct UpdateBy {
+  template <class Rule>
+  static void update(const Rule& rule, Device device, std::span<const ParameterUpdate> updates,
+                     const UpdateControl& control) {
+    kernels::update<F>(device, updates, rule, control);
+  }
+};
+
 }  // namespace mezzo::kernels
