@@ -34,6 +34,25 @@ constexpr AttrField<A, T> attr(std::string_view name, T A::*member) {
   return {name, member};
 }
 
+/// In an attribute struct, `MEZZO_FIELDS(AdamOptions, lr, beta1, beta2)`: fields() of up to 27 members, by
+/// their own names. It is a template, so that a file which does not call it makes no list.
+#define MEZZO_FIELDS(Struct, ...)                                       \
+  template <class O = Struct>                                           \
+  static constexpr auto fields() {                                      \
+    return std::tuple{MEZZO_FIELDS_SCAN(MEZZO_FIELDS_OF(__VA_ARGS__))}; \
+  }
+
+// A macro does not expand itself: it leaves its own call for the rest of the members, which the next scan of
+// the text expands.
+#define MEZZO_FIELDS_OF(member, ...) \
+  mezzo::attr(#member, &O::member), __VA_OPT__(MEZZO_FIELDS_REST MEZZO_FIELDS_NONE(__VA_ARGS__))
+#define MEZZO_FIELDS_REST() MEZZO_FIELDS_OF
+#define MEZZO_FIELDS_NONE ()
+#define MEZZO_FIELDS_SCAN(...) MEZZO_FIELDS_SCAN_9(MEZZO_FIELDS_SCAN_9(MEZZO_FIELDS_SCAN_9(__VA_ARGS__)))
+#define MEZZO_FIELDS_SCAN_9(...) MEZZO_FIELDS_SCAN_3(MEZZO_FIELDS_SCAN_3(MEZZO_FIELDS_SCAN_3(__VA_ARGS__)))
+#define MEZZO_FIELDS_SCAN_3(...) MEZZO_FIELDS_SCAN_1(MEZZO_FIELDS_SCAN_1(MEZZO_FIELDS_SCAN_1(__VA_ARGS__)))
+#define MEZZO_FIELDS_SCAN_1(...) __VA_ARGS__
+
 /// For ops without attributes.
 struct NoAttrs {
   static constexpr auto fields() { return std::tuple<>{}; }

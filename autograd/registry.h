@@ -86,8 +86,7 @@ class TypedEntry final : public RegistryEntry {
 /// that is taken throws ValueError.
 struct Registered {
   template <class... A>
-  requires(sizeof...(A) > 0)
-  explicit Registered(const Op<A>&... ops) {
+  requires(sizeof...(A) > 0) explicit Registered(const Op<A>&... ops) {
     (detail::register_entry(std::make_unique<detail::TypedEntry<A>>(ops)), ...);
   }
 };

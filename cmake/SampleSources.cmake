@@ -18,7 +18,8 @@ set(mezzo_sample_files
   ops/pointwise: binary compare inplace relu scalar unary
   ops/reduce: common reduction
   ops/shape: cast methods view
-  optim: optimizer optimizer_state recorded_updates sgd)
+  optim: optimizer optimizer_state recorded_updates sgd
+  optim/detail: saved_state)
 
 # mezzo_split_sample_sources(SOURCES IN_SAMPLE): moves what the lists name from one variable to the other.
 function(mezzo_split_sample_sources sources in_sample)

@@ -12,10 +12,7 @@ inline constexpr std::array<std::string_view, 3> kEnumNames<MemoryFormat>{"conti
 
 struct ToDTypeAttrs {
   DType dtype = DType::f32;
-  template <class O = ToDTypeAttrs>
-  static constexpr auto fields() {
-    return std::tuple{attr("dtype", &O::dtype)};
-  }
+  MEZZO_FIELDS(ToDTypeAttrs, dtype)
 };
 
 /// y = x in another dtype, rounded once to nearest even (f8_e4m3: a number beyond 448 is 448, infinity NaN);

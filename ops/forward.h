@@ -18,7 +18,7 @@ namespace mezzo::ops {
 /// The one option of ops along a dim.
 struct AlongAttrs {
   std::int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple{attr("dim", &AlongAttrs::dim)}; }
+  MEZZO_FIELDS(AlongAttrs, dim)
 };
 
 /// The kernel's view of a tensor.

@@ -38,10 +38,7 @@ inline constexpr std::array<std::string_view, 3> kEnumNames<Reduction>{"none", "
 struct NllLossAttrs {
   std::int64_t ignore_index = -100;  ///< targets of this value add nothing to loss and mean
   Reduction reduction = Reduction::mean;
-  template <class O = NllLossAttrs>
-  static constexpr auto fields() {
-    return std::tuple{attr("ignore_index", &O::ignore_index), attr("reduction", &O::reduction)};
-  }
+  MEZZO_FIELDS(NllLossAttrs, ignore_index, reduction)
 };
 
 /// -weight[t] x[t] for log-probabilities x and class indices t. The mean divides by the sum of the weights of
@@ -59,11 +56,7 @@ struct CrossEntropyAttrs {
   std::int64_t ignore_index = -100;  ///< class indices only: targets of this value add nothing
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;  ///< in [0, 1]: the share of the target spread evenly over the classes
-  template <class O = CrossEntropyAttrs>
-  static constexpr auto fields() {
-    return std::tuple{attr("ignore_index", &O::ignore_index), attr("reduction", &O::reduction),
-                      attr("label_smoothing", &O::label_smoothing)};
-  }
+  MEZZO_FIELDS(CrossEntropyAttrs, ignore_index, reduction, label_smoothing)
 };
 
 /// -sum_c q_c weight_c log_softmax(x)_c over the class dim, in one pass over the logits x; no probabilities
@@ -139,11 +132,7 @@ struct PoissonNllLossAttrs {
   bool full = false;      ///< adds Stirling's approximation of log(t!) where t > 1
   double eps = 1e-8;      ///< added to x in log(x) when not log_input
   Reduction reduction = Reduction::mean;
-  template <class O = PoissonNllLossAttrs>
-  static constexpr auto fields() {
-    return std::tuple{attr("log_input", &O::log_input), attr("full", &O::full), attr("eps", &O::eps),
-                      attr("reduction", &O::reduction)};
-  }
+  MEZZO_FIELDS(PoissonNllLossAttrs, log_input, full, eps, reduction)
 };
 /// e^x - t x, or x - t log(x + eps) when not log_input. Source: torch.nn.functional.poisson_nll_loss.
 [[nodiscard]] Tensor poisson_nll_loss(const Tensor& x, const Tensor& target,
@@ -165,11 +154,7 @@ struct TripletMarginLossAttrs {
   double eps = 1e-6;  ///< added to each difference
   bool swap = false;  ///< takes the distance of positive and negative where that is smaller
   Reduction reduction = Reduction::mean;
-  template <class O = TripletMarginLossAttrs>
-  static constexpr auto fields() {
-    return std::tuple{attr("margin", &O::margin), attr("p", &O::p), attr("eps", &O::eps),
-                      attr("swap", &O::swap), attr("reduction", &O::reduction)};
-  }
+  MEZZO_FIELDS(TripletMarginLossAttrs, margin, p, eps, swap, reduction)
 };
 /// max(0, margin + |a - positive + eps|_p - |a - negative + eps|_p) along the last dim.
 /// Shapes: the three broadcast (ShapeError).
@@ -182,10 +167,7 @@ struct MultiMarginLossAttrs {
   std::int64_t p = 1;  ///< 1 or 2
   double margin = 1;
   Reduction reduction = Reduction::mean;
-  template <class O = MultiMarginLossAttrs>
-  static constexpr auto fields() {
-    return std::tuple{attr("p", &O::p), attr("margin", &O::margin), attr("reduction", &O::reduction)};
-  }
+  MEZZO_FIELDS(MultiMarginLossAttrs, p, margin, reduction)
 };
 /// sum over classes c != t of weight[t] max(0, margin - x[t] + x[c])^p / C, for class indices t.
 /// Shapes: x [N, C], target [N]; or x [C], target []; weight [C] or undefined (1).
@@ -210,11 +192,7 @@ struct CtcLossAttrs {
   std::int64_t blank = 0;                 ///< the class that stands for no label
   Reduction reduction = Reduction::mean;  ///< the mean is of losses divided by their target lengths
   bool zero_infinity = false;             ///< samples without an alignment add 0, and get no gradient
-  template <class O = CtcLossAttrs>
-  static constexpr auto fields() {
-    return std::tuple{attr("blank", &O::blank), attr("reduction", &O::reduction),
-                      attr("zero_infinity", &O::zero_infinity)};
-  }
+  MEZZO_FIELDS(CtcLossAttrs, blank, reduction, zero_infinity)
 };
 /// -log of how likely frames spell a target: the sum over all alignments of the product of probabilities,
 /// kept in f64. Infinite where a sample has too few frames. Takes the output of log_softmax: the gradient is

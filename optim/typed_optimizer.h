@@ -5,7 +5,7 @@
 #include <concepts>
 #include <vector>
 
-#include "mezzo/autograd/fields.h"
+#include "mezzo/autograd/attrs.h"
 #include "mezzo/core/error.h"
 #include "mezzo/optim/optimizer.h"
 

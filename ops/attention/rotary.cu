@@ -32,9 +32,7 @@ struct RotatePairFn {
 struct RotaryAttrs {
   bool interleaved = false;
   bool inverse = false;  ///< turn back
-  static constexpr auto fields() {
-    return std::tuple{attr("interleaved", &RotaryAttrs::interleaved), attr("inverse", &RotaryAttrs::inverse)};
-  }
+  MEZZO_FIELDS(RotaryAttrs, interleaved, inverse)
 };
 
 /// The first and the second features of all pairs.

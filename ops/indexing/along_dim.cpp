@@ -134,9 +134,7 @@ constexpr Op<AlongAttrs> index_select_op =
 struct IndexAddAttrs {
   std::int64_t dim = 0;
   Scalar alpha = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &IndexAddAttrs::dim), attr("alpha", &IndexAddAttrs::alpha)};
-  }
+  MEZZO_FIELDS(IndexAddAttrs, dim, alpha)
 };
 Outputs index_add_forward(const ForwardArgs<IndexAddAttrs>& args) {
   const Tensor x = with_dims(args.in(0)), src = with_dims(args.in(2));

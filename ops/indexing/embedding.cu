@@ -46,10 +46,7 @@ void require_table(std::string_view op, const Tensor& weight) {
 struct EmbeddingAttrs {
   std::optional<std::int64_t> padding_idx = {};
   bool scale_grad_by_freq = false;
-  static constexpr auto fields() {
-    return std::tuple{attr("padding_idx", &EmbeddingAttrs::padding_idx),
-                      attr("scale_grad_by_freq", &EmbeddingAttrs::scale_grad_by_freq)};
-  }
+  MEZZO_FIELDS(EmbeddingAttrs, padding_idx, scale_grad_by_freq)
 };
 
 Outputs embedding_forward(const ForwardArgs<EmbeddingAttrs>& args) {
@@ -96,11 +93,7 @@ struct EmbeddingBackwardAttrs {
   std::int64_t num_embeddings = 0;
   std::optional<std::int64_t> padding_idx = {};
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    return std::tuple{attr("num_embeddings", &EmbeddingBackwardAttrs::num_embeddings),
-                      attr("padding_idx", &EmbeddingBackwardAttrs::padding_idx),
-                      attr("dtype", &EmbeddingBackwardAttrs::dtype)};
-  }
+  MEZZO_FIELDS(EmbeddingBackwardAttrs, num_embeddings, padding_idx, dtype)
 };
 
 Outputs embedding_backward_forward(const ForwardArgs<EmbeddingBackwardAttrs>& args) {
@@ -156,7 +149,7 @@ constexpr Op<EmbeddingBackwardAttrs> embedding_backward_op =
 
 struct OneHotAttrs {
   std::int64_t num_classes = -1;
-  static constexpr auto fields() { return std::tuple{attr("num_classes", &OneHotAttrs::num_classes)}; }
+  MEZZO_FIELDS(OneHotAttrs, num_classes)
 };
 
 /// The most classes of one_hot: the most elements that a tensor has.

@@ -197,7 +197,7 @@ constexpr Op<NoAttrs> index_op = taking_list(
 
 struct IndexPutAttrs {
   bool accumulate = false;
-  static constexpr auto fields() { return std::tuple{attr("accumulate", &IndexPutAttrs::accumulate)}; }
+  MEZZO_FIELDS(IndexPutAttrs, accumulate)
 };
 void require_device(std::string_view op, const Tensor& x, const Tensor& other) {
   if (other.device() == x.device()) return;

@@ -99,10 +99,7 @@ struct ScatterReduceAttrs {
   std::int64_t dim = 0;
   ScatterReduction reduce = ScatterReduction::sum;
   bool include_self = true;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &ScatterReduceAttrs::dim), attr("reduce", &ScatterReduceAttrs::reduce),
-                      attr("include_self", &ScatterReduceAttrs::include_self)};
-  }
+  MEZZO_FIELDS(ScatterReduceAttrs, dim, reduce, include_self)
 };
 
 /// The neutral element of a reduction, in the compute type.

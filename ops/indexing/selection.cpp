@@ -72,9 +72,7 @@ constexpr Op<AlongAttrs> index_copy_op =
 
 struct DiffAttrs {
   std::int64_t n = 1, dim = -1;
-  static constexpr auto fields() {
-    return std::tuple{attr("n", &DiffAttrs::n), attr("dim", &DiffAttrs::dim)};
-  }
+  MEZZO_FIELDS(DiffAttrs, n, dim)
 };
 Outputs diff_forward(const ForwardArgs<DiffAttrs>& args) {
   const Tensor& x = args.in(0);
@@ -103,7 +101,7 @@ constexpr Op<DiffAttrs> diff_op = plain_composition<DiffAttrs>("diff", diff_samp
 
 struct LastDimAttrs {
   std::int64_t dim = -1;
-  static constexpr auto fields() { return std::tuple{attr("dim", &LastDimAttrs::dim)}; }
+  MEZZO_FIELDS(LastDimAttrs, dim)
 };
 Outputs glu_forward(const ForwardArgs<LastDimAttrs>& args) {
   const Tensor& x = args.in(0);

@@ -33,10 +33,7 @@ Gradients order_vjp(const VjpArgs<A>& args) {
 struct SortAttrs {
   std::int64_t dim = -1;
   bool descending = false, stable = false;  ///< it always is
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &SortAttrs::dim), attr("descending", &SortAttrs::descending),
-                      attr("stable", &SortAttrs::stable)};
-  }
+  MEZZO_FIELDS(SortAttrs, dim, descending, stable)
 };
 Outputs sort_forward(const ForwardArgs<SortAttrs>& args) {
   const Tensor& x = args.in(0);
@@ -55,10 +52,7 @@ constexpr Op<SortAttrs> sort_op = plain_op<SortAttrs>("sort", Category::passthro
 struct TopkAttrs {
   std::int64_t k = 1, dim = -1;
   bool largest = true, sorted = true;
-  static constexpr auto fields() {
-    return std::tuple{attr("k", &TopkAttrs::k), attr("dim", &TopkAttrs::dim),
-                      attr("largest", &TopkAttrs::largest), attr("sorted", &TopkAttrs::sorted)};
-  }
+  MEZZO_FIELDS(TopkAttrs, k, dim, largest, sorted)
 };
 Outputs topk_forward(const ForwardArgs<TopkAttrs>& args) {
   const Tensor& x = args.in(0);

@@ -48,9 +48,7 @@ struct Direction {
 struct CosineAttrs {
   std::int64_t dim = 1;
   double eps = 1e-8;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &CosineAttrs::dim), attr("eps", &CosineAttrs::eps)};
-  }
+  MEZZO_FIELDS(CosineAttrs, dim, eps)
 };
 
 Outputs cosine_forward(const ForwardArgs<CosineAttrs>& args) {
@@ -85,10 +83,7 @@ struct NormalizeAttrs {
   double p = 2;
   Dims dim = {1};
   double eps = 1e-12;
-  static constexpr auto fields() {
-    return std::tuple{attr("p", &NormalizeAttrs::p), attr("dim", &NormalizeAttrs::dim),
-                      attr("eps", &NormalizeAttrs::eps)};
-  }
+  MEZZO_FIELDS(NormalizeAttrs, p, dim, eps)
 };
 
 Outputs normalize_forward(const ForwardArgs<NormalizeAttrs>& args) {
@@ -119,10 +114,7 @@ struct RenormAttrs {
   double p = 2;
   std::int64_t dim = 0;
   double maxnorm = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("p", &RenormAttrs::p), attr("dim", &RenormAttrs::dim),
-                      attr("maxnorm", &RenormAttrs::maxnorm)};
-  }
+  MEZZO_FIELDS(RenormAttrs, p, dim, maxnorm)
 };
 
 Outputs renorm_forward(const ForwardArgs<RenormAttrs>& args) {
@@ -154,7 +146,7 @@ constexpr Op<RenormAttrs> renorm_op = composed_op<RenormAttrs>("renorm", renorm_
 
 struct DistanceAttrs {
   double p = 2;
-  static constexpr auto fields() { return std::tuple{attr("p", &DistanceAttrs::p)}; }
+  MEZZO_FIELDS(DistanceAttrs, p)
 };
 using DistanceArgs = ForwardArgs<DistanceAttrs>;
 

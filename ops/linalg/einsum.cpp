@@ -16,7 +16,7 @@ using namespace ops;
 
 struct EinsumAttrs {
   std::string eq;
-  static constexpr auto fields() { return std::tuple{attr("eq", &EinsumAttrs::eq)}; }
+  MEZZO_FIELDS(EinsumAttrs, eq)
 };
 
 /// Labels: capitals, small letters, then the dims of "...", of which the last is kEllipsis.

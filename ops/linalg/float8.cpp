@@ -96,11 +96,7 @@ struct QuantizeF8Attrs {
   bool power_of_two = false;
   bool per_row = false;
   DType rounded = DType::f32;  ///< x counts as rounded to it first; f32: as it is
-  static constexpr auto fields() {
-    return std::tuple{attr("dtype", &QuantizeF8Attrs::dtype),
-                      attr("power_of_two", &QuantizeF8Attrs::power_of_two),
-                      attr("per_row", &QuantizeF8Attrs::per_row), attr("rounded", &QuantizeF8Attrs::rounded)};
-  }
+  MEZZO_FIELDS(QuantizeF8Attrs, dtype, power_of_two, per_row, rounded)
 };
 
 Outputs quantize_f8_forward(const ForwardArgs<QuantizeF8Attrs>& args) {
@@ -130,7 +126,7 @@ constexpr Op<QuantizeF8Attrs> quantize_f8_op = plain_op<QuantizeF8Attrs>(
 
 struct DequantizeF8Attrs {
   DType dtype = DType::f32;
-  static constexpr auto fields() { return std::tuple{attr("dtype", &DequantizeF8Attrs::dtype)}; }
+  MEZZO_FIELDS(DequantizeF8Attrs, dtype)
 };
 
 Outputs dequantize_f8_forward(const ForwardArgs<DequantizeF8Attrs>& args) {
@@ -169,7 +165,7 @@ constexpr Op<DequantizeF8Attrs> dequantize_f8_op{
 
 struct MatmulF8Attrs {
   DType dtype = DType::bf16;
-  static constexpr auto fields() { return std::tuple{attr("dtype", &MatmulF8Attrs::dtype)}; }
+  MEZZO_FIELDS(MatmulF8Attrs, dtype)
 };
 
 Outputs matmul_f8_forward(const ForwardArgs<MatmulF8Attrs>& args) {
@@ -223,10 +219,7 @@ struct LinearF8Attrs {
   DType dtype = DType::bf16;         ///< of the result
   DType gradients = DType::f8_e5m2;  ///< the format of its gradient
   bool power_of_two = false;         ///< of the gradient's scale
-  static constexpr auto fields() {
-    return std::tuple{attr("dtype", &LinearF8Attrs::dtype), attr("gradients", &LinearF8Attrs::gradients),
-                      attr("power_of_two", &LinearF8Attrs::power_of_two)};
-  }
+  MEZZO_FIELDS(LinearF8Attrs, dtype, gradients, power_of_two)
 };
 
 /// The inputs of linear_f8. Backward may have `kXCodes` in 16 bits: then the weight's gradient is a 16-bit

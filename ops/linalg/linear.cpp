@@ -51,7 +51,7 @@ Outputs linear_forward(const ForwardArgs<NoAttrs>& args) {
 
 struct LinearBackwardAttrs {
   std::optional<DType> dtype;  ///< of both
-  static constexpr auto fields() { return std::tuple{attr("dtype", &LinearBackwardAttrs::dtype)}; }
+  MEZZO_FIELDS(LinearBackwardAttrs, dtype)
 };
 
 Outputs linear_backward_forward(const ForwardArgs<LinearBackwardAttrs>& args) {

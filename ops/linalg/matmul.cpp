@@ -15,7 +15,7 @@ using namespace ops;
 
 struct ProductAttrs {
   std::optional<DType> out_dtype;
-  static constexpr auto fields() { return std::tuple{attr("out_dtype", &ProductAttrs::out_dtype)}; }
+  MEZZO_FIELDS(ProductAttrs, out_dtype)
 };
 
 /// The transpose of the last two dims.

@@ -15,9 +15,7 @@ using namespace ops;
 struct MatmulSumAttrs {
   Scalar beta = 1;
   Scalar alpha = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("beta", &MatmulSumAttrs::beta), attr("alpha", &MatmulSumAttrs::alpha)};
-  }
+  MEZZO_FIELDS(MatmulSumAttrs, beta, alpha)
 };
 
 /// The parameters of one of these ops.

@@ -21,9 +21,7 @@ using namespace ops;
 
 struct TensordotAttrs {
   Dims dims_a, dims_b;
-  static constexpr auto fields() {
-    return std::tuple{attr("dims_a", &TensordotAttrs::dims_a), attr("dims_b", &TensordotAttrs::dims_b)};
-  }
+  MEZZO_FIELDS(TensordotAttrs, dims_a, dims_b)
 };
 
 /// The dims from 0 on, in their order. Throws IndexError for one that is not there or given twice.
@@ -149,7 +147,7 @@ constexpr Op<NoAttrs> bilinear_op =
 
 struct CrossAttrs {
   std::optional<std::int64_t> dim = {};
-  static constexpr auto fields() { return std::tuple{attr("dim", &CrossAttrs::dim)}; }
+  MEZZO_FIELDS(CrossAttrs, dim)
 };
 
 /// p q - r s, each product rounded by itself.

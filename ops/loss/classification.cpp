@@ -22,11 +22,7 @@ struct NllBackwardAttrs {
   std::int64_t ignore_index = -100;
   Reduction reduction = Reduction::mean;
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    return std::tuple{
-        attr("shape", &NllBackwardAttrs::shape), attr("ignore_index", &NllBackwardAttrs::ignore_index),
-        attr("reduction", &NllBackwardAttrs::reduction), attr("dtype", &NllBackwardAttrs::dtype)};
-  }
+  MEZZO_FIELDS(NllBackwardAttrs, shape, ignore_index, reduction, dtype)
 };
 
 /// dtype of a loss whose target are indices.

@@ -14,16 +14,13 @@ namespace mezzo::ops {
 
 struct LossAttrs {
   Reduction reduction = Reduction::mean;
-  static constexpr auto fields() { return std::tuple{attr("reduction", &LossAttrs::reduction)}; }
+  MEZZO_FIELDS(LossAttrs, reduction)
 };
 /// `dtype`: of the result; default: the gradient's.
 struct LossBackwardAttrs {
   Reduction reduction = Reduction::mean;
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    return std::tuple{attr("reduction", &LossBackwardAttrs::reduction),
-                      attr("dtype", &LossBackwardAttrs::dtype)};
-  }
+  MEZZO_FIELDS(LossBackwardAttrs, reduction, dtype)
 };
 
 /// dtype of a loss of x and a floating target. Autocast's f32 does not narrow f64.

@@ -57,9 +57,7 @@ using op_samples::real;
 struct KlDivAttrs {
   KlDivReduction reduction = KlDivReduction::mean;
   bool log_target = false;
-  static constexpr auto fields() {
-    return std::tuple{attr("reduction", &KlDivAttrs::reduction), attr("log_target", &KlDivAttrs::log_target)};
-  }
+  MEZZO_FIELDS(KlDivAttrs, reduction, log_target)
 };
 
 struct KlDiv : ElementwiseLoss {

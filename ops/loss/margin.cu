@@ -80,9 +80,7 @@ struct SoftMargin : ElementwiseLoss {
 struct MarginAttrs {
   double margin = 1;
   Reduction reduction = Reduction::mean;
-  static constexpr auto fields() {
-    return std::tuple{attr("margin", &MarginAttrs::margin), attr("reduction", &MarginAttrs::reduction)};
-  }
+  MEZZO_FIELDS(MarginAttrs, margin, reduction)
 };
 
 struct HingeEmbedding : ElementwiseLoss {

@@ -14,10 +14,7 @@ using op_samples::real;
 struct CosineEmbeddingAttrs {
   double margin = 0;
   Reduction reduction = Reduction::mean;
-  static constexpr auto fields() {
-    return std::tuple{attr("margin", &CosineEmbeddingAttrs::margin),
-                      attr("reduction", &CosineEmbeddingAttrs::reduction)};
-  }
+  MEZZO_FIELDS(CosineEmbeddingAttrs, margin, reduction)
 };
 
 void require_rows(std::string_view op, const Shape& a, const Shape& b, const Shape& target) {

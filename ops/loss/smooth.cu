@@ -62,9 +62,7 @@ Tensor joined(const Tensor& distance, double limit, const Tensor& linear, const 
 struct SmoothL1Attrs {
   Reduction reduction = Reduction::mean;
   double beta = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("reduction", &SmoothL1Attrs::reduction), attr("beta", &SmoothL1Attrs::beta)};
-  }
+  MEZZO_FIELDS(SmoothL1Attrs, reduction, beta)
 };
 
 struct SmoothL1 : ElementwiseLoss {
@@ -99,9 +97,7 @@ struct SmoothL1 : ElementwiseLoss {
 struct HuberAttrs {
   Reduction reduction = Reduction::mean;
   double delta = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("reduction", &HuberAttrs::reduction), attr("delta", &HuberAttrs::delta)};
-  }
+  MEZZO_FIELDS(HuberAttrs, reduction, delta)
 };
 
 struct Huber : ElementwiseLoss {

@@ -26,10 +26,7 @@ struct BatchNormAttrs {
   bool training = false;
   double momentum = 0.1;
   double eps = 1e-5;
-  static constexpr auto fields() {
-    return std::tuple{attr("training", &BatchNormAttrs::training),
-                      attr("momentum", &BatchNormAttrs::momentum), attr("eps", &BatchNormAttrs::eps)};
-  }
+  MEZZO_FIELDS(BatchNormAttrs, training, momentum, eps)
   /// Whether the input's own statistics are taken.
   [[nodiscard]] bool own() const { return training; }
   [[nodiscard]] ChannelNorm norm(const Shape& shape) const { return ChannelNorm::batched(kName, shape); }

@@ -107,9 +107,7 @@ struct ComposedNorm {
 struct GroupNormAttrs {
   std::int64_t num_groups = 1;
   double eps = 1e-5;
-  static constexpr auto fields() {
-    return std::tuple{attr("num_groups", &GroupNormAttrs::num_groups), attr("eps", &GroupNormAttrs::eps)};
-  }
+  MEZZO_FIELDS(GroupNormAttrs, num_groups, eps)
 };
 /// Outputs are the gradients asked for.
 struct GroupNormBackwardAttrs : GradientAttrs, GroupNormAttrs {

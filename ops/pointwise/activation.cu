@@ -149,7 +149,7 @@ constexpr Op<NoAttrs> silu_backward_op =
 
 struct GeluAttrs {
   GeluApproximation approximate = GeluApproximation::none;
-  static constexpr auto fields() { return std::tuple{attr("approximate", &GeluAttrs::approximate)}; }
+  MEZZO_FIELDS(GeluAttrs, approximate)
 };
 
 Outputs gelu_forward(const ForwardArgs<GeluAttrs>& args) {

@@ -108,9 +108,7 @@ struct EluBackwardFn {
 
 struct LeakyReluAttrs {
   double negative_slope = 0.01;
-  static constexpr auto fields() {
-    return std::tuple{attr("negative_slope", &LeakyReluAttrs::negative_slope)};
-  }
+  MEZZO_FIELDS(LeakyReluAttrs, negative_slope)
 };
 struct LeakyRelu : PiecewiseLinear {
   using Attrs = LeakyReluAttrs;
@@ -134,9 +132,7 @@ Tensor between(const Tensor& grad, const Tensor& x, double min, double max) {
 
 struct HardtanhAttrs {
   double min_val = -1, max_val = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("min_val", &HardtanhAttrs::min_val), attr("max_val", &HardtanhAttrs::max_val)};
-  }
+  MEZZO_FIELDS(HardtanhAttrs, min_val, max_val)
 };
 struct Hardtanh : PiecewiseLinear {
   using Attrs = HardtanhAttrs;
@@ -208,7 +204,7 @@ const RegisteredActivation<Hardswish> hardswish_registered;
 
 struct AlphaAttrs {
   double alpha = 1;
-  static constexpr auto fields() { return std::tuple{attr("alpha", &AlphaAttrs::alpha)}; }
+  MEZZO_FIELDS(AlphaAttrs, alpha)
 };
 struct EluCurve {
   using Attrs = AlphaAttrs;

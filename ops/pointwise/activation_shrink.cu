@@ -77,9 +77,7 @@ struct TanhshrinkBackwardFn {
 
 struct ThresholdAttrs {
   double threshold = 0, value = 0;
-  static constexpr auto fields() {
-    return std::tuple{attr("threshold", &ThresholdAttrs::threshold), attr("value", &ThresholdAttrs::value)};
-  }
+  MEZZO_FIELDS(ThresholdAttrs, threshold, value)
 };
 struct Threshold : PiecewiseLinear {
   using Attrs = ThresholdAttrs;
@@ -97,7 +95,7 @@ const RegisteredActivation<Threshold> threshold_registered;
 
 struct ShrinkAttrs {
   double lambd = 0.5;
-  static constexpr auto fields() { return std::tuple{attr("lambd", &ShrinkAttrs::lambd)}; }
+  MEZZO_FIELDS(ShrinkAttrs, lambd)
 };
 /// What hardshrink and softshrink have in common.
 struct Shrink : PiecewiseLinear {

@@ -95,9 +95,7 @@ struct Smooth : PlainActivation<Curved, F, B> {
 
 struct SoftplusAttrs {
   double beta = 1, threshold = 20;
-  static constexpr auto fields() {
-    return std::tuple{attr("beta", &SoftplusAttrs::beta), attr("threshold", &SoftplusAttrs::threshold)};
-  }
+  MEZZO_FIELDS(SoftplusAttrs, beta, threshold)
 };
 struct Softplus {
   using Attrs = SoftplusAttrs;

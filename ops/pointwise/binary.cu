@@ -111,7 +111,7 @@ constexpr Op<NoAttrs> mul_op =
 
 struct DivAttrs {
   RoundingMode rounding_mode = RoundingMode::none;
-  static constexpr auto fields() { return std::tuple{attr("rounding_mode", &DivAttrs::rounding_mode)}; }
+  MEZZO_FIELDS(DivAttrs, rounding_mode)
 };
 
 Outputs div_forward(const ForwardArgs<DivAttrs>& args) {

@@ -101,9 +101,7 @@ constexpr Op<NoAttrs> maximum_backward_op =
 
 struct ClampAttrs {
   std::optional<Scalar> min, max;
-  static constexpr auto fields() {
-    return std::tuple{attr("min", &ClampAttrs::min), attr("max", &ClampAttrs::max)};
-  }
+  MEZZO_FIELDS(ClampAttrs, min, max)
 };
 
 /// Fills a functor with the bounds, as numbers of x's dtype.

@@ -12,13 +12,13 @@ namespace mezzo {
 
 struct AddAttrs {
   Scalar alpha = 1;
-  static constexpr auto fields() { return std::tuple{attr("alpha", &AddAttrs::alpha)}; }
+  MEZZO_FIELDS(AddAttrs, alpha)
 };
 
 /// For ops between a tensor and a number.
 struct NumberAttrs {
   Scalar s = 1;
-  static constexpr auto fields() { return std::tuple{attr("s", &NumberAttrs::s)}; }
+  MEZZO_FIELDS(NumberAttrs, s)
 };
 
 [[nodiscard]] const Op<AddAttrs>& add_descriptor();

@@ -17,7 +17,7 @@ using namespace ops;
 
 struct DropoutAttrs {
   double p = 0.5;
-  static constexpr auto fields() { return std::tuple{attr("p", &DropoutAttrs::p)}; }
+  MEZZO_FIELDS(DropoutAttrs, p)
 };
 
 void check_probability(double p, std::string_view op = "dropout") {

@@ -36,7 +36,7 @@ constexpr Op<NoAttrs> copy_op = moving_op("copy", copy_samples, copy_forward, co
 
 struct FillAttrs {
   Scalar value = 0;
-  static constexpr auto fields() { return std::tuple{attr("value", &FillAttrs::value)}; }
+  MEZZO_FIELDS(FillAttrs, value)
 };
 /// Ignores the element it replaces.
 struct FillFn {

@@ -49,7 +49,7 @@ constexpr Op<NoAttrs> pow_op = elementwise_op("pow", Category::fp32, pow_samples
 
 struct ExponentAttrs {
   Scalar p = 1;
-  static constexpr auto fields() { return std::tuple{attr("p", &ExponentAttrs::p)}; }
+  MEZZO_FIELDS(ExponentAttrs, p)
 };
 
 Outputs pow_scalar_exp_forward(const ForwardArgs<ExponentAttrs>& args) {

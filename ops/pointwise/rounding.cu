@@ -126,7 +126,7 @@ constexpr Op<NoAttrs> kStepOp = elementwise_op(F::kName, Category::passthrough, 
 
 struct RoundAttrs {
   std::int64_t decimals = 0;
-  static constexpr auto fields() { return std::tuple{attr("decimals", &RoundAttrs::decimals)}; }
+  MEZZO_FIELDS(RoundAttrs, decimals)
 };
 Outputs round_forward(const ForwardArgs<RoundAttrs>& args) {
   const Tensor& x = args.in(0);
@@ -219,10 +219,7 @@ Tensor bind_test(const Op<NoAttrs>& op, const Tensor& x) {
 struct NanToNumAttrs {
   double nan = 0;
   std::optional<double> posinf, neginf;
-  static constexpr auto fields() {
-    return std::tuple{attr("nan", &NanToNumAttrs::nan), attr("posinf", &NanToNumAttrs::posinf),
-                      attr("neginf", &NanToNumAttrs::neginf)};
-  }
+  MEZZO_FIELDS(NanToNumAttrs, nan, posinf, neginf)
 };
 
 /// The largest finite number of a floating dtype.

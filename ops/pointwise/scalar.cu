@@ -52,9 +52,7 @@ constexpr Op<NumberAttrs> mul_scalar_op =
 struct DivScalarAttrs {
   Scalar s = 1;
   RoundingMode rounding_mode = RoundingMode::none;
-  static constexpr auto fields() {
-    return std::tuple{attr("s", &DivScalarAttrs::s), attr("rounding_mode", &DivScalarAttrs::rounding_mode)};
-  }
+  MEZZO_FIELDS(DivScalarAttrs, s, rounding_mode)
 };
 
 Outputs div_scalar_forward(const ForwardArgs<DivScalarAttrs>& args) {

@@ -56,7 +56,7 @@ struct MaskedFillFn {
 
 struct ValueAttrs {
   Scalar value = 1;
-  static constexpr auto fields() { return std::tuple{attr("value", &ValueAttrs::value)}; }
+  MEZZO_FIELDS(ValueAttrs, value)
 };
 using ValueArgs = ForwardArgs<ValueAttrs>;
 
@@ -137,7 +137,7 @@ constexpr Op<NoAttrs> lerp_op =
 
 struct WeightAttrs {
   double weight = 0.5;
-  static constexpr auto fields() { return std::tuple{attr("weight", &WeightAttrs::weight)}; }
+  MEZZO_FIELDS(WeightAttrs, weight)
 };
 Outputs lerp_scalar_forward(const ForwardArgs<WeightAttrs>& args) {
   const Tensor &a = args.in(0), &b = args.in(1);

@@ -21,7 +21,7 @@ namespace mezzo::ops {
 
 struct SequenceAttrs {
   bool reverse = false;  ///< from the last step to the first
-  static constexpr auto fields() { return std::tuple{attr("reverse", &SequenceAttrs::reverse)}; }
+  MEZZO_FIELDS(SequenceAttrs, reverse)
 };
 
 /// States and gates of a step or of all steps, or their gradients. Undefined: the cell has no such tensor, or

@@ -12,9 +12,7 @@ namespace mezzo {
 struct DimAttrs {
   Dims dim;
   bool keepdim = false;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &DimAttrs::dim), attr("keepdim", &DimAttrs::keepdim)};
-  }
+  MEZZO_FIELDS(DimAttrs, dim, keepdim)
 };
 
 namespace ops {

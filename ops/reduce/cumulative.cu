@@ -32,10 +32,7 @@ struct RecurrenceAttrs {
   std::int64_t dim = 0;
   double initial = 0;
   bool reverse = false;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &RecurrenceAttrs::dim), attr("initial", &RecurrenceAttrs::initial),
-                      attr("reverse", &RecurrenceAttrs::reverse)};
-  }
+  MEZZO_FIELDS(RecurrenceAttrs, dim, initial, reverse)
 };
 
 Outputs recurrence_forward(const ForwardArgs<RecurrenceAttrs>& args) {
@@ -97,9 +94,7 @@ constexpr Op<RecurrenceAttrs> recurrence_op =
 struct CumulativeAttrs {
   std::int64_t dim = 0;
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &CumulativeAttrs::dim), attr("dtype", &CumulativeAttrs::dtype)};
-  }
+  MEZZO_FIELDS(CumulativeAttrs, dim, dtype)
 };
 
 /// dtype of a result of x: integers become i64.
@@ -189,10 +184,7 @@ struct ProdAttrs {
   std::optional<std::int64_t> dim = {};
   bool keepdim = false;
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &ProdAttrs::dim), attr("keepdim", &ProdAttrs::keepdim),
-                      attr("dtype", &ProdAttrs::dtype)};
-  }
+  MEZZO_FIELDS(ProdAttrs, dim, keepdim, dtype)
 };
 
 Outputs prod_forward(const ForwardArgs<ProdAttrs>& args) {

@@ -71,9 +71,7 @@ constexpr Op<NoAttrs> min_all_op =
 struct OneDimAttrs {
   std::int64_t dim = 0;
   bool keepdim = false;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &OneDimAttrs::dim), attr("keepdim", &OneDimAttrs::keepdim)};
-  }
+  MEZZO_FIELDS(OneDimAttrs, dim, keepdim)
 };
 
 template <bool Least>
@@ -114,9 +112,7 @@ constexpr Op<OneDimAttrs> min_dim_op = plain_op<OneDimAttrs>(
 struct ArgAttrs {
   std::optional<std::int64_t> dim;
   bool keepdim = false;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &ArgAttrs::dim), attr("keepdim", &ArgAttrs::keepdim)};
-  }
+  MEZZO_FIELDS(ArgAttrs, dim, keepdim)
 };
 
 template <bool Least>

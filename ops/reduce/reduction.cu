@@ -19,10 +19,7 @@ struct SumAttrs {
   Dims dim;
   bool keepdim = false;
   std::optional<DType> dtype;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &SumAttrs::dim), attr("keepdim", &SumAttrs::keepdim),
-                      attr("dtype", &SumAttrs::dtype)};
-  }
+  MEZZO_FIELDS(SumAttrs, dim, keepdim, dtype)
 };
 
 // --- sum
@@ -84,9 +81,7 @@ constexpr Op<SumAttrs> mean_op =
 struct SumToAttrs {
   Shape shape;
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    return std::tuple{attr("shape", &SumToAttrs::shape), attr("dtype", &SumToAttrs::dtype)};
-  }
+  MEZZO_FIELDS(SumToAttrs, shape, dtype)
 };
 
 Outputs sum_to_forward(const ForwardArgs<SumToAttrs>& args) {

@@ -18,9 +18,7 @@ using kernels::SoftmaxKind;
 struct SoftmaxAttrs {
   std::int64_t dim = -1;
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &SoftmaxAttrs::dim), attr("dtype", &SoftmaxAttrs::dtype)};
-  }
+  MEZZO_FIELDS(SoftmaxAttrs, dim, dtype)
 };
 using Args = ForwardArgs<SoftmaxAttrs>;
 

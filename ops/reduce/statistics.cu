@@ -24,10 +24,7 @@ struct VarAttrs {
   bool unbiased = true;
   bool keepdim = false;
   std::optional<std::int64_t> correction = {};  ///< wins over `unbiased`
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &VarAttrs::dim), attr("unbiased", &VarAttrs::unbiased),
-                      attr("keepdim", &VarAttrs::keepdim), attr("correction", &VarAttrs::correction)};
-  }
+  MEZZO_FIELDS(VarAttrs, dim, unbiased, keepdim, correction)
   [[nodiscard]] std::int64_t taken_off() const { return correction.value_or(unbiased ? 1 : 0); }
 };
 
@@ -135,10 +132,7 @@ struct NormAttrs {
   Dims dim;
   bool keepdim = false;
   std::optional<DType> dtype;
-  static constexpr auto fields() {
-    return std::tuple{attr("p", &NormAttrs::p), attr("dim", &NormAttrs::dim),
-                      attr("keepdim", &NormAttrs::keepdim), attr("dtype", &NormAttrs::dtype)};
-  }
+  MEZZO_FIELDS(NormAttrs, p, dim, keepdim, dtype)
 };
 
 template <class R>

@@ -33,7 +33,7 @@ constexpr Op<ToDTypeAttrs> to_dtype_op =
 
 struct CloneAttrs {
   MemoryFormat memory_format = MemoryFormat::preserve;
-  static constexpr auto fields() { return std::tuple{attr("memory_format", &CloneAttrs::memory_format)}; }
+  MEZZO_FIELDS(CloneAttrs, memory_format)
 };
 Outputs clone_forward(const ForwardArgs<CloneAttrs>& args) {
   return copied(args.in(0), args.in(0).dtype(), args.attrs.memory_format);
@@ -48,7 +48,7 @@ constexpr Op<CloneAttrs> clone_op = moving_op<CloneAttrs>("clone", clone_samples
 
 struct ToDeviceAttrs {
   std::string device = "cpu";
-  static constexpr auto fields() { return std::tuple{attr("device", &ToDeviceAttrs::device)}; }
+  MEZZO_FIELDS(ToDeviceAttrs, device)
 };
 
 Outputs to_device_forward(const ForwardArgs<ToDeviceAttrs>& args) {

@@ -144,7 +144,7 @@ constexpr Op<AlongAttrs> stack_op = taking_list(plain_op<AlongAttrs>(
 
 struct RepeatAttrs {
   Dims reps;
-  static constexpr auto fields() { return std::tuple{attr("reps", &RepeatAttrs::reps)}; }
+  MEZZO_FIELDS(RepeatAttrs, reps)
 };
 
 /// A repetition of up to three dims, as a reshape between tensors of at most eight dims: each repeated dim of

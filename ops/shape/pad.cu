@@ -17,10 +17,7 @@ struct PadAttrs {
   IntList pad;
   PadMode mode = PadMode::constant;
   Scalar value = 0;
-  static constexpr auto fields() {
-    return std::tuple{attr("pad", &PadAttrs::pad), attr("mode", &PadAttrs::mode),
-                      attr("value", &PadAttrs::value)};
-  }
+  MEZZO_FIELDS(PadAttrs, pad, mode, value)
 };
 
 /// A border of one dim.

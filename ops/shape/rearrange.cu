@@ -22,7 +22,7 @@ using namespace ops;
 
 struct FlipAttrs {
   Dims dims;
-  static constexpr auto fields() { return std::tuple{attr("dims", &FlipAttrs::dims)}; }
+  MEZZO_FIELDS(FlipAttrs, dims)
 };
 /// A copy from the last element of each dim backwards.
 Outputs flip_forward(const ForwardArgs<FlipAttrs>& args) {
@@ -59,9 +59,7 @@ constexpr Op<FlipAttrs> flip_op =
 struct RollAttrs {
   IntList shifts;
   Dims dims;
-  static constexpr auto fields() {
-    return std::tuple{attr("shifts", &RollAttrs::shifts), attr("dims", &RollAttrs::dims)};
-  }
+  MEZZO_FIELDS(RollAttrs, shifts, dims)
 };
 /// x rotated by `shift`, which may be anything, along a dim that has positions.
 Tensor rolled(const Tensor& x, std::int64_t shift, std::int64_t dim) {
@@ -117,7 +115,7 @@ constexpr Op<RollAttrs> roll_op =
 
 struct TriangleAttrs {
   std::int64_t diagonal = 0;
-  static constexpr auto fields() { return std::tuple{attr("diagonal", &TriangleAttrs::diagonal)}; }
+  MEZZO_FIELDS(TriangleAttrs, diagonal)
 };
 /// x where `keep` is not 0, else 0: not a product, which would keep NaN and infinity.
 struct KeepFn {

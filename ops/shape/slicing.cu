@@ -34,10 +34,7 @@ struct SliceAttrs {
   std::int64_t dim = 0;
   std::optional<std::int64_t> start, end;
   std::int64_t step = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &SliceAttrs::dim), attr("start", &SliceAttrs::start),
-                      attr("end", &SliceAttrs::end), attr("step", &SliceAttrs::step)};
-  }
+  MEZZO_FIELDS(SliceAttrs, dim, start, end, step)
 };
 
 struct Indices {
@@ -110,9 +107,7 @@ constexpr Op<SliceBackwardAttrs> slice_backward_op =
 
 struct SelectAttrs {
   std::int64_t dim = 0, index = 0;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &SelectAttrs::dim), attr("index", &SelectAttrs::index)};
-  }
+  MEZZO_FIELDS(SelectAttrs, dim, index)
 };
 Outputs select_forward(const ForwardArgs<SelectAttrs>& args) {
   const Tensor& x = args.in(0);
@@ -149,10 +144,7 @@ constexpr Op<SelectAttrs> select_op =
 
 struct NarrowAttrs {
   std::int64_t dim = 0, start = 0, length = 0;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &NarrowAttrs::dim), attr("start", &NarrowAttrs::start),
-                      attr("length", &NarrowAttrs::length)};
-  }
+  MEZZO_FIELDS(NarrowAttrs, dim, start, length)
 };
 Outputs narrow_forward(const ForwardArgs<NarrowAttrs>& args) {
   const Tensor& x = args.in(0);
@@ -187,9 +179,7 @@ constexpr Op<NarrowAttrs> narrow_op =
 struct SplitAttrs {
   IntList sizes;
   std::int64_t dim = 0;
-  static constexpr auto fields() {
-    return std::tuple{attr("sizes", &SplitAttrs::sizes), attr("dim", &SplitAttrs::dim)};
-  }
+  MEZZO_FIELDS(SplitAttrs, sizes, dim)
 };
 void check_sizes(const IntList& sizes, std::int64_t size) {
   std::int64_t left = size;

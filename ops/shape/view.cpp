@@ -27,7 +27,7 @@ Gradients reshape_back(const VjpArgs<A>& args) {
 
 struct ReshapeAttrs {
   Shape shape;
-  static constexpr auto fields() { return std::tuple{attr("shape", &ReshapeAttrs::shape)}; }
+  MEZZO_FIELDS(ReshapeAttrs, shape)
 };
 /// x as `shape`, which has its number of elements.
 Tensor reshaped(const Tensor& x, const Shape& shape) {
@@ -52,7 +52,7 @@ constexpr Op<ReshapeAttrs> reshape_op =
 
 struct PermuteAttrs {
   Dims dims;
-  static constexpr auto fields() { return std::tuple{attr("dims", &PermuteAttrs::dims)}; }
+  MEZZO_FIELDS(PermuteAttrs, dims)
 };
 /// The dims wrapped; throws unless they are a permutation.
 Dims checked_permutation(const Dims& dims, std::size_t rank) {
@@ -90,9 +90,7 @@ constexpr Op<PermuteAttrs> permute_op =
 
 struct TransposeAttrs {
   std::int64_t d0 = 0, d1 = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("d0", &TransposeAttrs::d0), attr("d1", &TransposeAttrs::d1)};
-  }
+  MEZZO_FIELDS(TransposeAttrs, d0, d1)
 };
 Outputs transpose_forward(const ForwardArgs<TransposeAttrs>& args) {
   const Tensor& x = args.in(0);
@@ -119,7 +117,7 @@ constexpr Op<TransposeAttrs> transpose_op =
 
 struct ExpandAttrs {
   Shape sizes;
-  static constexpr auto fields() { return std::tuple{attr("sizes", &ExpandAttrs::sizes)}; }
+  MEZZO_FIELDS(ExpandAttrs, sizes)
 };
 Outputs expand_forward(const ForwardArgs<ExpandAttrs>& args) {
   const Tensor& x = args.in(0);
@@ -153,7 +151,7 @@ constexpr Op<ExpandAttrs> expand_op =
 
 struct SqueezeAttrs {
   Dims dim;
-  static constexpr auto fields() { return std::tuple{attr("dim", &SqueezeAttrs::dim)}; }
+  MEZZO_FIELDS(SqueezeAttrs, dim)
 };
 Outputs squeeze_forward(const ForwardArgs<SqueezeAttrs>& args) {
   const Tensor& x = args.in(0);
@@ -195,9 +193,7 @@ constexpr Op<AlongAttrs> unsqueeze_op =
 
 struct FlattenAttrs {
   std::int64_t start_dim = 0, end_dim = -1;
-  static constexpr auto fields() {
-    return std::tuple{attr("start_dim", &FlattenAttrs::start_dim), attr("end_dim", &FlattenAttrs::end_dim)};
-  }
+  MEZZO_FIELDS(FlattenAttrs, start_dim, end_dim)
 };
 Outputs flatten_forward(const ForwardArgs<FlattenAttrs>& args) {
   const Tensor& x = args.in(0);

@@ -22,10 +22,7 @@ void check_gradient(std::string_view op, const Tensor& grad, const Shape& expect
 
 struct DiagonalAttrs {
   std::int64_t offset = 0, dim1 = 0, dim2 = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("offset", &DiagonalAttrs::offset), attr("dim1", &DiagonalAttrs::dim1),
-                      attr("dim2", &DiagonalAttrs::dim2)};
-  }
+  MEZZO_FIELDS(DiagonalAttrs, offset, dim1, dim2)
 };
 Tensor diagonal_of(std::string_view op, const Tensor& x, std::int64_t offset, std::int64_t dim1,
                    std::int64_t dim2) {
@@ -95,10 +92,7 @@ constexpr Op<DiagonalBackwardAttrs> diagonal_backward_op =
 
 struct UnfoldAttrs {
   std::int64_t dim = 0, size = 1, step = 1;
-  static constexpr auto fields() {
-    return std::tuple{attr("dim", &UnfoldAttrs::dim), attr("size", &UnfoldAttrs::size),
-                      attr("step", &UnfoldAttrs::step)};
-  }
+  MEZZO_FIELDS(UnfoldAttrs, dim, size, step)
 };
 /// Where the windows are: the dim, and how many there are.
 struct Windows {

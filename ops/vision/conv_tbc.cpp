@@ -13,7 +13,7 @@ constexpr std::string_view kConvTbc = "conv_tbc";
 
 struct ConvTbcAttrs {
   std::int64_t pad = 0;
-  static constexpr auto fields() { return std::tuple{attr("pad", &ConvTbcAttrs::pad)}; }
+  MEZZO_FIELDS(ConvTbcAttrs, pad)
 };
 
 Outputs conv_tbc_forward(const ForwardArgs<ConvTbcAttrs>& args) {

@@ -25,7 +25,7 @@ struct PoolAttrs {
 };
 struct AdaptivePoolAttrs {
   Dims output_size;
-  static constexpr auto fields() { return std::tuple{attr("output_size", &AdaptivePoolAttrs::output_size)}; }
+  MEZZO_FIELDS(AdaptivePoolAttrs, output_size)
 };
 
 /// Of the gradient for an input whose spatial sizes are `size`; without kernel_size, of an adaptive pooling.
