@@ -443,7 +443,7 @@ for command in demo setup; do
   says "apt has no package libgmock-dev here: without it the tests cannot be built"
   grep -q "^install .* libgtest-dev nlohmann-json3-dev .* zlib1g-dev libturbojpeg0-dev" log.txt || fail "the rest is not installed"
 done
-grep -q " clang libboost-context-dev .* clang-format-14 " log.txt || { fail "not the names that apt has"; cat log.txt; }
+grep -q " clang clang-19 libboost-context-dev .* clang-format-14 " log.txt || { fail "not the names that apt has"; cat log.txt; }
 run 3 test --yes; says "still missing: libgmock-dev"
 mv kept.h usr/include/gmock/gmock.h
 rm bin/apt-cache usr/include/fmt/format.h
