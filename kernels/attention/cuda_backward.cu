@@ -6,6 +6,7 @@
 #include "mezzo/kernels/attention/cuda_flash.h"
 #include "mezzo/kernels/attention/cuda_gradients.h"
 #include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/cuda/start.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -39,11 +40,9 @@ void backward(Device device, const Attention& attention, const View& dq, const V
   const bool flash = takes_flash(attention);
   const bool needs_delta = dq.data != nullptr || dk.data != nullptr || flash;
   const Scratch delta(device, needs_delta ? rows * std::int64_t{sizeof(T)} : 0);
-  if (needs_delta && rows > 0) {
-    const Grid grid = grid_for(rows * kWarp);
-    mezzo::cuda::launch(attention_delta<T>, dim3(grid.blocks), dim3(grid.threads), 0,
-                        mezzo::cuda::current_stream(device), TileSource(grad), TileSource(out), heads, rows,
-                        static_cast<T*>(delta.data()));
+  if (needs_delta) {
+    start(device, rows * kWarp, attention_delta<T>, TileSource(grad), TileSource(out), heads, rows,
+          static_cast<T*>(delta.data()));
   }
   AttentionPass<T> pass = pass_of<T>(attention, logsumexp);
   pass.delta = static_cast<const T*>(delta.data());
@@ -61,10 +60,9 @@ void backward(Device device, const Attention& attention, const View& dq, const V
 
 void attention_backward(Device device, const Attention& attention, const View& dq, const View& dk,
                         const View& dv, const View& grad, const View& out, const void* logsumexp) {
-  const auto run = [&](auto number) {
-    backward<decltype(number)>(device, attention, dq, dk, dv, grad, out, const_cast<void*>(logsumexp));
-  };
-  attention.q.dtype == DType::f64 ? run(double{}) : run(float{});
+  dispatch_real(attention.q.dtype, [&]<class T>(TypeTag<T>) {
+    backward<T>(device, attention, dq, dk, dv, grad, out, const_cast<void*>(logsumexp));
+  });
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -10,6 +10,7 @@
 #include "mezzo/kernels/cuda/block.h"
 #include "mezzo/kernels/cuda/runs.h"
 #include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/cuda/start.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -147,9 +148,7 @@ void change_all(Device device, std::span<const View> tensors, const Rule& rule) 
                             rule);
       },
       [&](const Array& array, const Space<1>& space) {
-        const Grid grid = grid_for(space.total());
-        mezzo::cuda::launch(change_strided<Rule>, dim3(grid.blocks), dim3(grid.threads), 0, stream, array,
-                            space, rule);
+        start(device, space.total(), change_strided<Rule>, array, space, rule);
       });
 }
 

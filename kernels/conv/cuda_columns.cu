@@ -7,13 +7,12 @@
 #include <atomic>
 #include <optional>
 
-#include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/conv/cuda_algorithms.h"
 #include "mezzo/kernels/conv/cuda_places.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/copy.h"
-#include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/gemm/gemm.h"
 
 namespace mezzo::kernels::cuda {
@@ -263,14 +262,11 @@ class Columns {
     const ColumnStrides strides = column_strides(s, part, merged);
     const std::int64_t total = part.samples * part.places * s.shape.in_channels;
     factor_ = columns_factor(s, memory_.data(), x.dtype, strides);
-    if (total == 0) return;
     with_bits(size_of(x.dtype), [&]<class S>(S /*bits*/) {
       with_index(s.shape, [&]<class Index>(TypeTag<Index> /*index*/) {
-        const Grid grid = resident_grid(gather_columns<S, Index>, total, device);
-        mezzo::cuda::launch(gather_columns<S, Index>, dim3(grid.blocks), dim3(grid.threads), 0,
-                            mezzo::cuda::current_stream(device), static_cast<S*>(memory_.data()),
-                            static_cast<const S*>(x.data), PartPlaces<Index>(s.shape, part, part.places),
-                            s.in, part, strides, total);
+        start_resident(device, total, gather_columns<S, Index>, static_cast<S*>(memory_.data()),
+                       static_cast<const S*>(x.data), PartPlaces<Index>(s.shape, part, part.places), s.in,
+                       part, strides, total);
       });
     });
   }
@@ -286,12 +282,9 @@ void launch_sums(Device device, const Geometry& s, const View& x, const View& co
   const std::int64_t total = part.samples * s.shape.groups * part.channels * s.shape.windows.inputs();
   dispatch_real(columns.dtype, [&]<class T>(TypeTag<T> /*number*/) {
     with_index(s.shape, [&]<class Index>(TypeTag<Index> /*index*/) {
-      const Grid grid = resident_grid(gather_sums<T, Index>, total, device);
-      mezzo::cuda::launch(gather_sums<T, Index>, dim3(grid.blocks), dim3(grid.threads), 0,
-                          mezzo::cuda::current_stream(device), Array{x.data, x.dtype},
-                          static_cast<const T*>(columns.data), bias,
-                          PartPlaces<Index>(s.shape, part, s.shape.windows.inputs()), s.group_in, s.in, part,
-                          column_strides(s, part, false), total);
+      start_resident(device, total, gather_sums<T, Index>, array_of(x), static_cast<const T*>(columns.data),
+                     bias, PartPlaces<Index>(s.shape, part, s.shape.windows.inputs()), s.group_in, s.in, part,
+                     column_strides(s, part, false), total);
     });
   });
 }

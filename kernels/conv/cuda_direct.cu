@@ -5,7 +5,7 @@
 #include "mezzo/kernels/conv/cuda_algorithms.h"
 #include "mezzo/kernels/conv/cuda_places.h"
 #include "mezzo/kernels/cuda/access.h"
-#include "mezzo/kernels/cuda/resident_grid.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/math/float_parts.h"
 #include "mezzo/kernels/reduce/cuda_kernels.h"
 
@@ -165,9 +165,8 @@ template <class Conv, class Kernel>
 void launch_over(Device device, Kernel kernel, const Conv& conv, const ConvShape& shape, const View& result,
                  std::int64_t channels, std::int64_t places) {
   const std::int64_t total = layout::numel(result.shape);
-  const Grid grid = resident_grid(kernel, total, device);
-  mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0, mezzo::cuda::current_stream(device),
-                      conv, ImageOrder<typename Conv::Counter>(channels, places, shape.channels_last), total);
+  const ImageOrder<typename Conv::Counter> order(channels, places, shape.channels_last);
+  start_resident(device, total, kernel, conv, order, total);
 }
 
 std::atomic<bool>& narrow_places() {

@@ -11,9 +11,9 @@
 #include "mezzo/kernels/conv/cuda_places.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/block.h"
-#include "mezzo/kernels/cuda/resident_grid.h"
 #include "mezzo/kernels/cuda/rows.h"
 #include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/math/float_parts.h"
 #include "mezzo/kernels/reduce/cuda.h"
 
@@ -224,11 +224,9 @@ template <class S, int kSize, int kStride, bool kReversed>
 void launch_strips(Device device, const ConvShape& shape, const View& result, const View& source,
                    const View& weight, const void* bias) {
   const Strips all(shape, kReversed);
-  const auto kernel = strips_kernel<S, kSize, kStride, kReversed>;
-  const Grid grid = resident_grid(kernel, all.total, device);
-  mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0, mezzo::cuda::current_stream(device),
-                      all, static_cast<const S*>(source.data), static_cast<const S*>(weight.data), bias,
-                      Array{result.data, result.dtype});
+  start_resident(device, all.total, strips_kernel<S, kSize, kStride, kReversed>, all,
+                 static_cast<const S*>(source.data), static_cast<const S*>(weight.data), bias,
+                 array_of(result));
 }
 
 }  // namespace

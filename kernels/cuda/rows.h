@@ -10,6 +10,7 @@
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/block.h"
 #include "mezzo/kernels/cuda/row_plan.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/cuda/strided.h"
 
 /// Before a loop. MEZZO_UNROLL unrolls it fully, so that arrays that it indexes can be in registers;
@@ -188,17 +189,14 @@ void run_rows(Device device, const RowArrays<N>& all, const Body& body, unsigned
               std::int64_t items = 1) {
   const std::int64_t rows = all.rows.total();
   if (rows == 0) return;
-  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
   if (thread_per_row(all.across, rows)) {
-    const Grid grid = grid_for(rows);
-    mezzo::cuda::launch(detail::rows_by_thread<N, Body>, dim3(grid.blocks), dim3(grid.threads), 0, stream,
-                        body, all);
+    start(device, rows, detail::rows_by_thread<N, Body>, body, all);
   } else {
     const std::int64_t wanted = (all.length + items - 1) / items;
     const unsigned threads = wanted < most_threads ? grid_for(wanted < 1 ? 1 : wanted).threads : most_threads;
     const auto blocks = static_cast<unsigned>(rows < kMostBlocks ? rows : kMostBlocks);
-    mezzo::cuda::launch(detail::rows_by_block<N, Body>, dim3(blocks), dim3(threads), kRowScratchBytes, stream,
-                        body, all);
+    mezzo::cuda::launch(detail::rows_by_block<N, Body>, dim3(blocks), dim3(threads), kRowScratchBytes,
+                        mezzo::cuda::current_stream(device), body, all);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "mezzo/kernels/cuda/bf16.h"
 #include "mezzo/kernels/cuda/copy.h"
 #include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/gemm/cuda_float8.h"
 #include "mezzo/kernels/gemm/cuda_lt.h"
 #include "mezzo/kernels/pointwise/cuda.h"
@@ -264,9 +265,7 @@ void gemm(Device device, const GemmArgs& given) {
   if (floating) return static_cast<void>(floating_gemm(device, args, compute));
   if (empty) return;
   if (no_product) return scale_result(device, args, result_of(args).view(args.batch));
-  const Grid grid = grid_for(args.batch * args.m * args.n);
-  mezzo::cuda::launch(integer_gemm, dim3(grid.blocks), dim3(grid.threads), 0,
-                      mezzo::cuda::current_stream(device), args);
+  start(device, args.batch * args.m * args.n, integer_gemm, args);
 }
 
 }  // namespace mezzo::kernels::cuda

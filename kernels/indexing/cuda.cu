@@ -3,8 +3,7 @@
 #include "mezzo/kernels/indexing/indexing.h"
 
 #include "mezzo/core/cuda/fault.h"
-#include "mezzo/core/cuda/launch.h"
-#include "mezzo/kernels/cuda/resident_grid.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/indexing/cuda_elements.h"
 #include "mezzo/kernels/reduce/cuda_kernels.h"
 
@@ -62,10 +61,8 @@ void take(Device device, const View& out, const Places& places) {
   const Space<3> space = space_of(part_of(views, {}, false));
   with_bits(size_of(out.dtype), [&](auto bits) {
     using T = decltype(bits);
-    const Grid grid = resident_grid(take_elements<T>, space.total(), device);
-    mezzo::cuda::launch(take_elements<T>, dim3(grid.blocks), dim3(grid.threads), 0,
-                        mezzo::cuda::current_stream(device), static_cast<T*>(out.data),
-                        elements_of<T>(places), space);
+    start_resident(device, space.total(), take_elements<T>, static_cast<T*>(out.data), elements_of<T>(places),
+                   space);
   });
 }
 

@@ -4,7 +4,7 @@
 // all elements of a place, in row-major order: no atomics. Of a place that many elements fall on, threads of
 // their own combine whole pieces of the run first.
 #include "mezzo/core/cuda/check.h"
-#include "mezzo/kernels/cuda/resident_grid.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/indexing/cuda_elements.h"
 #include "mezzo/kernels/indexing/indexing.h"
 #include "mezzo/kernels/sort/cuda.h"
@@ -12,14 +12,6 @@
 namespace mezzo::kernels::cuda {
 
 namespace {
-
-/// Starts a kernel with a thread for each of `items`, or fewer that go on by steps of the grid.
-template <class... Params, class... Args>
-void start(Device device, std::int64_t items, void (*kernel)(Params...), const Args&... args) {
-  const Grid grid = resident_grid(kernel, items, device);
-  mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0, mezzo::cuda::current_stream(device),
-                      args...);
-}
 
 /// Steps up to which a thread walks all of them: as many loads as a tile of the sort takes barriers, and one
 /// launch instead of two.
@@ -111,12 +103,12 @@ void put_last(Device device, const Elements<T>& to, const T* source, const std::
   Walk<3> indices = part_of<3>({views[1], &rows, &positions}, dims.shared, false);
   layout::order_along(indices.shape, indices.strides, 0);
   const Space<3> each_index = space_of(indices);
-  start(device, each_index.total(), find_last, to.index, to.limit, last, each_index);
+  start_resident(device, each_index.total(), find_last, to.index, to.limit, last, each_index);
   std::array<Dims, 5> strides{views[0]->strides, views[1]->strides, views[2]->strides, rows.strides,
                               positions.strides};
   layout::order_along(shape, strides, 2);
   const Space<5> each_element(shape, strides);
-  start(device, each_element.total(), put_if_last<T>, to, source, last, each_element);
+  start_resident(device, each_element.total(), put_if_last<T>, to, source, last, each_element);
 }
 
 /// Indices as entries: one out of range, or `skip`, gets the last key, which no index has that is in range.
@@ -249,9 +241,9 @@ void launch_sorted_put(Device device, SortedPut<T, Entry> put, Update update) {
   const Scratch memory(device, pieces * std::int64_t{sizeof(T)});
   put.pieces = static_cast<T*>(memory.data());
   if constexpr (Update::kInPieces) {
-    if (pieces > 0) start(device, pieces, put_pieces<T, Entry, Update>, put, update);
+    if (pieces > 0) start_resident(device, pieces, put_pieces<T, Entry, Update>, put, update);
   }
-  start(device, lanes * put.n, put_runs<T, Entry, Update>, put, update);
+  start_resident(device, lanes * put.n, put_runs<T, Entry, Update>, put, update);
 }
 
 template <class T, class Update>
@@ -264,7 +256,8 @@ void launch_put(Device device, const Places& places, const View& source, const D
   const std::int64_t n = layout::numel(steps.shape);
   if (n <= kFewSteps) {
     const Space<3> lanes = space_of(part_of(views, walked, false));
-    return start(device, lanes.total(), put_few<T, Update>, to, from, lanes, space_of(steps), update);
+    return start_resident(device, lanes.total(), put_few<T, Update>, to, from, lanes, space_of(steps),
+                          update);
   }
   const PutDims dims(places, walked);
   const Walk<3> rows = part_of(views, dims.own, true), lanes = part_of(views, dims.shared, true);
@@ -324,7 +317,8 @@ void find_index_runs(Device device, const std::int64_t* index, const IndexRuns& 
     auto* const entries = static_cast<Entry*>(sorted.data());
     const LoadIndices<Entry> load{index, runs.values, skip, {}, Space<1>({runs.count}, {Dims{1}})};
     sort_rows<Entry>(device, load, 1, runs.count, {.entries = entries, .length = runs.count});
-    start(device, runs.count, store_runs<Entry>, entries, runs.count, runs.order, runs.first, runs.last);
+    start_resident(device, runs.count, store_runs<Entry>, entries, runs.count, runs.order, runs.first,
+                   runs.last);
   });
 }
 

@@ -1,7 +1,7 @@
 // The CPU's kernels of channel norms of channels-last arrays (ChannelLayout::channels_last), among them
 // batch_norm of [N, C]: a matrix whose columns are the channels is taken in chunks of its rows, each with
 // moments of its own, where gathering each channel would transpose the matrix twice. Apart from
-// cpu_channel_norm.h, which chooses between the two.
+// cpu_channel_norm.cpp, which chooses between the two.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "mezzo/core/threads.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
-#include "mezzo/kernels/norm/cpu_channel_arrays.h"
+#include "mezzo/kernels/norm/channel_arrays.h"
 #include "mezzo/kernels/norm/cpu_column_pass.h"
 #include "mezzo/kernels/norm/cpu_moments.h"
 #include "mezzo/kernels/norm/norm_layout.h"
@@ -279,8 +279,14 @@ void find_facts(const Chunks& chunks, std::int64_t matrix, const ChannelArrays<T
   const std::int64_t groups = chunks.channels / chunks.group;
   for (std::int64_t g = 0; g < groups; ++g) {
     const std::int64_t first = g * chunks.group, row = matrix * groups + g;
-    const scalar::NormalizedFn<T> normalized =
-        arrays.given ? arrays.known(row, eps) : arrays.found(group_moments(chunks, first, scratch), row, eps);
+    scalar::NormalizedFn<T> normalized;
+    if (arrays.given) {
+      normalized = arrays.known(row, eps);
+    } else {
+      const scalar::Moments<T> moments = group_moments(chunks, first, scratch);
+      arrays.keep(row, moments);
+      normalized = moments.normalized(eps);
+    }
     for (std::int64_t j = first; j < first + chunks.group; ++j)
       facts.set(j, normalized, arrays.weight_of(j), arrays.bias_of(j));
   }
@@ -342,14 +348,14 @@ template <class T>
 /// Stores the sums of each channel, and spreads them as what its group takes from every gradient.
 template <class T>
 void add_up_chunks(const Chunks& chunks, std::int64_t matrix, const ChannelArrays<T>& arrays,
-                   const RunSums<T>& sums, const MatrixScratch<T>& scratch) {
+                   const ChannelSums<T>& sums, const MatrixScratch<T>& scratch) {
   const ChannelFacts<T> facts = scratch.facts();
   const double scale = 1.0 / static_cast<double>(chunks.length * chunks.group);
   for (std::int64_t first = 0; first < chunks.channels; first += chunks.group) {
     std::array<double, 2> weighted{};
     for (std::int64_t j = first; j < first + chunks.group; ++j) {
       const std::array<double, 2> of_channel = channel_sums(chunks, j, scratch);
-      sums.store(matrix * chunks.channels + j, of_channel);
+      sums.store(matrix * chunks.channels + j, of_channel[0], of_channel[1]);
       for (std::size_t i = 0; i < 2; ++i) weighted[i] += static_cast<double>(facts.weight[j]) * of_channel[i];
     }
     for (std::int64_t j = first; j < first + chunks.group; ++j) {
@@ -361,7 +367,7 @@ void add_up_chunks(const Chunks& chunks, std::int64_t matrix, const ChannelArray
 
 template <class T>
 void column_norm_backward(const ChannelLayout& layout, const View* out, const View& grad, const View& x,
-                          const ChannelArrays<T>& arrays, const RunSums<T>& sums, double eps) {
+                          const ChannelArrays<T>& arrays, const ChannelSums<T>& sums, double eps) {
   const Chunks chunks(layout);
   for_matrices<T>(chunks, [&](std::int64_t matrix, const MatrixScratch<T>& scratch) {
     for_spans<T, 2>(chunks, matrix, nullptr, {grad, x},

@@ -107,19 +107,6 @@ template <std::size_t N>
   return {views, views[0].shape.size() - 1};
 }
 
-template <class T>
-[[nodiscard]] ChannelNorm<T> channel_norm_of(const ChannelLayout& layout, const void* weight,
-                                             const void* bias, const ChannelStatistics& statistics,
-                                             double eps) {
-  return {layout,
-          static_cast<const T*>(weight),
-          static_cast<const T*>(bias),
-          static_cast<T*>(statistics.mean),
-          static_cast<T*>(statistics.variance),
-          statistics.given,
-          eps};
-}
-
 /// Blocks and threads for a block per row that looks at `count` pieces.
 [[nodiscard]] Grid grid_of_rows(const Pieces& pieces) {
   return {static_cast<unsigned>(std::min(pieces.rows, kMostBlocks)), grid_for(pieces.of_a_row).threads};
@@ -225,25 +212,21 @@ void channel_norm(Device device, const ChannelLayout& layout, const View& out, c
                   const NormParameters& parameters, const ChannelStatistics& statistics, double eps,
                   DType compute) {
   if (layout.rows == 0 || layout.count() == 0) return;
-  const auto run = [&](auto number) {
-    using T = decltype(number);
-    forward(device, channel_norm_of<T>(layout, parameters.weight, parameters.bias, statistics, eps), out, x);
-  };
-  compute == DType::f64 ? run(double{}) : run(float{});
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
+    forward(device, ChannelNorm<T>{{parameters.weight, parameters.bias, statistics}, layout, eps}, out, x);
+  });
 }
 
 void channel_norm_backward(Device device, const ChannelLayout& layout, const ChannelNormGradients& out,
                            const View& grad, const View& x, const void* weight,
                            const ChannelStatistics& statistics, double eps, DType compute) {
   if (layout.rows == 0 || layout.count() == 0) return;
-  const auto run = [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     // Backward computes the statistics again and does not store them.
     const ChannelStatistics known = statistics.given ? statistics : ChannelStatistics{};
-    backward(device, channel_norm_of<T>(layout, weight, nullptr, known, eps), out.input, grad, x,
+    backward(device, ChannelNorm<T>{{weight, nullptr, known}, layout, eps}, out.input, grad, x,
              ChannelSums<T>{static_cast<T*>(out.weight), static_cast<T*>(out.bias)});
-  };
-  compute == DType::f64 ? run(double{}) : run(float{});
+  });
 }
 
 }  // namespace mezzo::kernels::cuda

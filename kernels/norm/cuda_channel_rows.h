@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "mezzo/kernels/norm/channel_arrays.h"
 #include "mezzo/kernels/norm/cuda_rows.h"
 
 namespace mezzo::kernels::cuda {
@@ -26,27 +27,11 @@ struct ChannelOfPlace {
 };
 static_assert(kLongestRegisterRow <= 1 << 14);
 
-/// Parameters and statistics in the compute type, as kernels see them.
+/// A channel norm, as kernels see it.
 template <class T>
-struct ChannelNorm {
+struct ChannelNorm : ChannelArrays<T> {
   ChannelLayout layout;
-  const T* weight;
-  const T* bias;
-  T* mean;
-  T* variance;
-  bool given;
   double eps;
-
-  [[nodiscard]] __device__ T weight_of(std::int64_t channel) const {
-    return weight != nullptr ? weight[channel] : T(1);
-  }
-  [[nodiscard]] __device__ T bias_of(std::int64_t channel) const {
-    return bias != nullptr ? bias[channel] : T(0);
-  }
-  __device__ void keep(std::int64_t row, const scalar::Moments<T>& moments) const {
-    if (mean != nullptr) mean[row] = static_cast<T>(moments.mean());
-    if (variance != nullptr) variance[row] = static_cast<T>(moments.variance);
-  }
 };
 
 /// A whole row at once. Arrays: result, x, both with the row in one stretch.
@@ -117,9 +102,7 @@ __global__ void finish_moments(ChannelNorm<T> norm, Pieces pieces, const PieceMo
   const BlockTeam team;
   for (std::int64_t row = blockIdx.x; row < pieces.rows; row += gridDim.x) {
     if (norm.given) {
-      const auto known = static_cast<double>(norm.variance[row]);
-      if (team.rank() == 0)
-        normalized[row] = {norm.mean[row], scalar::reciprocal_deviation<T>(known, norm.eps), T(0)};
+      if (team.rank() == 0) normalized[row] = norm.known(row, norm.eps);
       continue;
     }
     const auto length = static_cast<double>(pieces.length);
@@ -180,17 +163,6 @@ struct PieceSumsRow {
   }
 };
 
-/// Gradients of weight and bias, in the compute type; nullptr where they are not wanted.
-template <class T>
-struct ChannelSums {
-  T* weight;
-  T* bias;
-  __device__ void store(std::int64_t at, const TwoSums& sums) const {
-    if (bias != nullptr) bias[at] = static_cast<T>(sums.first);
-    if (weight != nullptr) weight[at] = static_cast<T>(sums.second);
-  }
-};
-
 /// The gradients of the parameters, and the function for x's gradient in each row, from the sums of pieces; a
 /// block per row. A thread has whole runs, unless the row is of one channel.
 template <class T>
@@ -208,7 +180,7 @@ __global__ void finish_sums(ChannelNorm<T> norm, Pieces pieces, const TwoSums* o
         sums = AddTwoSums{}(sums, of_pieces[pieces.index(row, k)]);
       }
       if (!one) {
-        channels.store(row * runs + run, sums);
+        channels.store(row * runs + run, sums.first, sums.second);
         const auto weight = static_cast<double>(norm.weight_of(norm.layout.channel(row, run)));
         sums = {sums.first * weight, sums.second * weight};
       }
@@ -216,7 +188,7 @@ __global__ void finish_sums(ChannelNorm<T> norm, Pieces pieces, const TwoSums* o
     }
     total = team.reduce(total, AddTwoSums{});
     if (team.rank() != 0) continue;
-    if (one) channels.store(row, total);
+    if (one) channels.store(row, total.first, total.second);
     const double weight = one ? static_cast<double>(norm.weight_of(norm.layout.channel(row, 0))) : 1.0;
     const double scale = weight / static_cast<double>(norm.layout.count());
     if (norm.given) total = {0, 0};

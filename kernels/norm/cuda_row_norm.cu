@@ -206,27 +206,23 @@ void backward(Device device, RowNormBackwardRow<T> body, const std::array<View, 
 
 void row_norm(Device device, RowNorm kind, const View& out, const View& x, const NormParameters& parameters,
               double eps, DType compute) {
-  const auto run = [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     run_row_passes(device, RowArrays<2>({out, x}, x.shape.size() - 1),
                    RowNormRow<T>{kind,
                                  eps,
                                  {static_cast<const T*>(parameters.weight), T(1)},
                                  {static_cast<const T*>(parameters.bias), T(0)}});
-  };
-  compute == DType::f64 ? run(double{}) : run(float{});
+  });
 }
 
 void row_norm_backward(Device device, RowNorm kind, const RowNormGradients& out, const View& grad,
                        const View& x, const void* weight, double eps, DType compute) {
-  const auto run = [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     const bool writes = out.input != nullptr;
     backward<T>(device, {kind, eps, {static_cast<const T*>(weight), T(1)}, writes, nullptr},
                 {writes ? *out.input : x, grad, x},
                 {static_cast<T*>(out.weight), static_cast<T*>(out.bias), 0});
-  };
-  compute == DType::f64 ? run(double{}) : run(float{});
+  });
 }
 
 /// For as many threads as a large GPU has at work with 128 registers each; at least two rows per part.

@@ -31,20 +31,18 @@ struct NearFloats {
     return static_cast<float>(dividend -
                               static_cast<double>(static_cast<std::int32_t>(dividend / divisor)) * divisor);
   }
-  /// As scalar::FmodFn, which gives a zero the sign of a.
-  MEZZO_ALWAYS_INLINE static float fmod(float a, float b) {
+  /// The sign of a zero is that of a.
+  MEZZO_ALWAYS_INLINE static float near(scalar::FmodFn /*f*/, float a, float b) {
     using namespace math::detail;
     const float remainder = rest(a, b);
     return select(remainder == 0.0F, with_sign(0.0F, a), remainder);
   }
-  /// As scalar::RemainderFn.
-  MEZZO_ALWAYS_INLINE static float remainder(float a, float b) {
+  MEZZO_ALWAYS_INLINE static float near(scalar::RemainderFn /*f*/, float a, float b) {
     using namespace math::detail;
-    const float remainder = fmod(a, b);
+    const float remainder = near(scalar::FmodFn{}, a, b);
     return select((remainder != 0.0F) & ((b < 0.0F) != (remainder < 0.0F)), remainder + b, remainder);
   }
-  /// As scalar::DivFloorFn.
-  MEZZO_ALWAYS_INLINE static float floor_quotient(float a, float b) {
+  MEZZO_ALWAYS_INLINE static float near(scalar::DivFloorFn /*f*/, float a, float b) {
     using namespace math::detail;
     const float remainder = rest(a, b);
     const bool rounds_down = (remainder != 0.0F) & ((b < 0.0F) != (remainder < 0.0F));
@@ -62,83 +60,46 @@ struct NearIntegers {
     constexpr std::int64_t kLimit = std::int64_t{1} << 31;
     return (a < kLimit) & (a > -kLimit) & (b < kLimit) & (b > -kLimit) & (b != 0);
   }
-  MEZZO_ALWAYS_INLINE static std::int32_t quotient(std::int64_t a, std::int64_t b) {
+  MEZZO_ALWAYS_INLINE static std::int32_t near(scalar::DivTruncFn /*f*/, std::int64_t a, std::int64_t b) {
     return static_cast<std::int32_t>(static_cast<double>(static_cast<std::int32_t>(a)) /
                                      static_cast<double>(static_cast<std::int32_t>(b)));
   }
-  MEZZO_ALWAYS_INLINE static std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {
-    const std::int32_t q = quotient(a, b), divisor = static_cast<std::int32_t>(b);
+  MEZZO_ALWAYS_INLINE static std::int64_t near(scalar::DivFloorFn /*f*/, std::int64_t a, std::int64_t b) {
+    const std::int32_t q = near(scalar::DivTruncFn{}, a, b), divisor = static_cast<std::int32_t>(b);
     const std::int32_t rest = static_cast<std::int32_t>(a) - q * divisor;
     const bool rounds_down = (rest != 0) & ((rest ^ divisor) < 0);
     return q - static_cast<std::int32_t>(rounds_down);
   }
-  MEZZO_ALWAYS_INLINE static std::int64_t fmod(std::int64_t a, std::int64_t b) {
-    return static_cast<std::int32_t>(a) - quotient(a, b) * static_cast<std::int32_t>(b);
+  MEZZO_ALWAYS_INLINE static std::int64_t near(scalar::FmodFn /*f*/, std::int64_t a, std::int64_t b) {
+    return static_cast<std::int32_t>(a) - near(scalar::DivTruncFn{}, a, b) * static_cast<std::int32_t>(b);
   }
-  MEZZO_ALWAYS_INLINE static std::int64_t remainder(std::int64_t a, std::int64_t b) {
-    const std::int64_t rest = fmod(a, b);
+  MEZZO_ALWAYS_INLINE static std::int64_t near(scalar::RemainderFn /*f*/, std::int64_t a, std::int64_t b) {
+    const std::int64_t rest = near(scalar::FmodFn{}, a, b);
     const bool has_other_sign = (rest != 0) & ((rest ^ b) < 0);
     return rest + (has_other_sign ? b : 0);
   }
 };
 
+/// The operands of a compute type that fit(), and near(f, a, b): the bits of f(a, b) for them. Nothing of
+/// f64, and truncated quotients of integers only: of floats there is a vector instruction.
 template <class T>
-using NearNumbers = std::conditional_t<std::is_integral_v<T>, NearIntegers, NearFloats>;
-
-/// The function for any operands, and its fast form for near operands.
-template <class T>
-struct FloorQuotient {
-  using Any = scalar::DivFloorFn;
-  MEZZO_ALWAYS_INLINE static T near(T a, T b) { return NearNumbers<T>::floor_quotient(a, b); }
-};
-/// Of integers: floats have a vector instruction.
-template <class T>
-struct TruncatedQuotient {
-  using Any = scalar::DivTruncFn;
-  MEZZO_ALWAYS_INLINE static T near(T a, T b) { return NearNumbers<T>::quotient(a, b); }
-};
-template <class T>
-struct FloorRest {
-  using Any = scalar::RemainderFn;
-  MEZZO_ALWAYS_INLINE static T near(T a, T b) { return NearNumbers<T>::remainder(a, b); }
-};
-template <class T>
-struct TruncatedRest {
-  using Any = scalar::FmodFn;
-  MEZZO_ALWAYS_INLINE static T near(T a, T b) { return NearNumbers<T>::fmod(a, b); }
-};
-
-/// Which of them a functor is.
-template <class F, class T>
-struct QuotientOf {};
-template <class T>
-requires(!std::is_same_v<T, double>) struct QuotientOf<scalar::DivFloorFn, T> {
-  using Type = FloorQuotient<T>;
-};
+struct NearNumbers {};
 template <>
-struct QuotientOf<scalar::DivTruncFn, std::int64_t> {
-  using Type = TruncatedQuotient<std::int64_t>;
-};
-template <class T>
-requires(!std::is_same_v<T, double>) struct QuotientOf<scalar::RemainderFn, T> {
-  using Type = FloorRest<T>;
-};
-template <class T>
-requires(!std::is_same_v<T, double>) struct QuotientOf<scalar::FmodFn, T> {
-  using Type = TruncatedRest<T>;
-};
+struct NearNumbers<float> : NearFloats {};
+template <>
+struct NearNumbers<std::int64_t> : NearIntegers {};
 
 /// Elements that are near together, or all computed one by one.
 inline constexpr std::int64_t kQuotientBlock = 64;
 
-template <class Q, class T>
+template <class F, class T>
 struct QuotientTile {
-  static void run(typename Q::Any /*f*/, T* out, std::array<const T*, 2> in, std::int64_t n) {
+  static void run(F /*f*/, T* out, std::array<const T*, 2> in, std::int64_t n) {
     for (std::int64_t at = 0; at < n; at += kQuotientBlock)
       block(out + at, in[0] + at, in[1] + at, n - at < kQuotientBlock ? n - at : kQuotientBlock);
   }
   /// By a number.
-  static void run(scalar::WithRight<typename Q::Any> f, T* out, std::array<const T*, 1> in, std::int64_t n) {
+  static void run(scalar::WithRight<F> f, T* out, std::array<const T*, 1> in, std::int64_t n) {
     T divisors[kQuotientBlock];
     for (T& divisor : divisors) divisor = f.number.template as<T>();
     for (std::int64_t at = 0; at < n; at += kQuotientBlock)
@@ -150,19 +111,21 @@ struct QuotientTile {
     std::int32_t far = 0;
     for (std::int64_t i = 0; i < n; ++i) far |= static_cast<std::int32_t>(!NearNumbers<T>::fits(a[i], b[i]));
     if (far != 0) {
-      for (std::int64_t i = 0; i < n; ++i) out[i] = typename Q::Any{}(a[i], b[i]);
+      for (std::int64_t i = 0; i < n; ++i) out[i] = F{}(a[i], b[i]);
       return;
     }
     MEZZO_INDEPENDENT_LOOP
-    for (std::int64_t i = 0; i < n; ++i) out[i] = Q::near(a[i], b[i]);
+    for (std::int64_t i = 0; i < n; ++i) out[i] = NearNumbers<T>::near(F{}, a[i], b[i]);
   }
 };
 
 template <class F, class T>
-requires requires { typename QuotientOf<F, T>::Type; }
-struct PointwiseTile<F, T, T, 2> : QuotientTile<typename QuotientOf<F, T>::Type, T> {};
-template <class F, class T>
-requires requires { typename QuotientOf<F, T>::Type; }
-struct PointwiseTile<scalar::WithRight<F>, T, T, 1> : QuotientTile<typename QuotientOf<F, T>::Type, T> {};
+concept NearFunction = requires(T x) {
+  NearNumbers<T>::near(F{}, x, x);
+};
+template <class T, NearFunction<T> F>
+struct PointwiseTile<F, T, T, 2> : QuotientTile<F, T> {};
+template <class T, NearFunction<T> F>
+struct PointwiseTile<scalar::WithRight<F>, T, T, 1> : QuotientTile<F, T> {};
 
 }  // namespace mezzo::kernels::cpu::detail

@@ -13,7 +13,7 @@
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
-#include "mezzo/kernels/cuda/resident_grid.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/cuda/strided.h"
 #include "mezzo/kernels/math/scalar_math.h"
 
@@ -165,17 +165,14 @@ void pointwise(Device device, F f, const View& out, const std::array<View, N>& i
   const auto plan = detail::plan_pointwise<N>(out, in, std::is_same_v<T, float>);
   const std::int64_t total = plan.space.total();
   if (total == 0) return;
-  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
   if constexpr (std::is_same_v<T, float>) {
     if (plan.linear) {
       const Grid grid = detail::linear_grid(total);
-      return mezzo::cuda::launch(detail::pointwise_linear<F, N>, grid.blocks, grid.threads, 0, stream, f,
-                                 plan.operands, total);
+      return mezzo::cuda::launch(detail::pointwise_linear<F, N>, grid.blocks, grid.threads, 0,
+                                 mezzo::cuda::current_stream(device), f, plan.operands, total);
     }
   }
-  const Grid grid = resident_grid(detail::pointwise_strided<T, F, N>, total, device);
-  mezzo::cuda::launch(detail::pointwise_strided<T, F, N>, grid.blocks, grid.threads, 0, stream, f,
-                      plan.operands, plan.space);
+  start_resident(device, total, detail::pointwise_strided<T, F, N>, f, plan.operands, plan.space);
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -58,24 +58,6 @@ struct PlaneWindows {
     const std::int64_t start = o * stride_w - padding_w, end = start + kernel_w;
     return {start < 0 ? 0 : start, end < in_w ? end : in_w};
   }
-  /// The rows of windows over row `i` of the input, and the windows over place `i` of a row. May be none.
-  [[nodiscard]] MEZZO_ALWAYS_INLINE PlaceRange rows_over(std::int64_t i) const {
-    return over(i + padding_h, kernel_h, stride_h, out_h);
-  }
-  [[nodiscard]] MEZZO_ALWAYS_INLINE PlaceRange windows_over(std::int64_t i) const {
-    return over(i + padding_w, kernel_w, stride_w, out_w);
-  }
-  /// No more rows of windows than this are over `count` rows of the input, of one plane or of several.
-  [[nodiscard]] std::int64_t most_windows(std::int64_t count) const {
-    return count / stride_h + (count / in_h + 2) * (kernel_h / stride_h + 3);
-  }
-
- private:
-  [[nodiscard]] MEZZO_ALWAYS_INLINE static PlaceRange over(std::int64_t padded, std::int64_t kernel,
-                                                           std::int64_t stride, std::int64_t out) {
-    const std::int64_t beyond = padded - kernel, newest = padded / stride + 1;
-    return {beyond < 0 ? 0 : beyond / stride + 1, newest < out ? newest : out};
-  }
 };
 
 /// See each_group.

@@ -6,9 +6,8 @@
 // found to lie inside.
 #include "mezzo/kernels/pool/columns.h"
 
-#include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
-#include "mezzo/kernels/cuda/grid.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/math/quotient.h"
 
 namespace mezzo::kernels::cuda {
@@ -85,24 +84,17 @@ __global__ void add_columns(std::int64_t planes, Windows windows, Array x, Array
 }  // namespace
 
 void unfold(Device device, std::int64_t planes, const Windows& windows, const View& columns, const View& x) {
-  const Grid grid = grid_for(planes * windows.kernels() * windows.outputs());
-  with_bits(size_of(x.dtype), [&](auto bits) {
-    using T = decltype(bits);
-    mezzo::cuda::launch(take_columns<T>, dim3(grid.blocks), dim3(grid.threads), 0,
-                        mezzo::cuda::current_stream(device), planes, windows, static_cast<T*>(columns.data),
-                        static_cast<const T*>(x.data));
+  with_bits(size_of(x.dtype), [&]<class T>(T /*bits*/) {
+    start(device, planes * windows.kernels() * windows.outputs(), take_columns<T>, planes, windows,
+          static_cast<T*>(columns.data), static_cast<const T*>(x.data));
   });
 }
 
 void fold(Device device, std::int64_t planes, const Windows& windows, const View& x, const View& columns) {
-  const Grid grid = grid_for(planes * windows.inputs());
-  const auto run = [&](auto number) {
-    mezzo::cuda::launch(add_columns<decltype(number)>, dim3(grid.blocks), dim3(grid.threads), 0,
-                        mezzo::cuda::current_stream(device), planes, windows, Array{x.data, x.dtype},
-                        Array{columns.data, columns.dtype});
-  };
-  const bool wide = compute_dtype(x.dtype) == DType::f64 || compute_dtype(columns.dtype) == DType::f64;
-  wide ? run(double{}) : run(float{});
+  const bool wide = x.dtype == DType::f64 || columns.dtype == DType::f64;
+  dispatch_real(wide ? DType::f64 : DType::f32, [&]<class T>(TypeTag<T>) {
+    start(device, planes * windows.inputs(), add_columns<T>, planes, windows, array_of(x), array_of(columns));
+  });
 }
 
 }  // namespace mezzo::kernels::cuda

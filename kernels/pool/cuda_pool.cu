@@ -8,9 +8,8 @@
 
 #include <type_traits>
 
-#include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
-#include "mezzo/kernels/cuda/resident_grid.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/pool/cuda_places.h"
 
 namespace mezzo::kernels::cuda {
@@ -160,12 +159,10 @@ void with_index(const Pooling& pooling, const F& f) {
 
 /// Starts a kernel with a thread per element of an array of `places` per image.
 template <class Index, class... Params, class... Args>
-void start(Device device, void (*kernel)(PoolPlaces<Index>, std::int64_t, Params...), const Pooling& pooling,
-           std::int64_t places, const Args&... args) {
+void start_over(Device device, void (*kernel)(PoolPlaces<Index>, std::int64_t, Params...),
+                const Pooling& pooling, std::int64_t places, const Args&... args) {
   const std::int64_t total = pooling.outer * places * pooling.inner;
-  const Grid grid = resident_grid(kernel, total, device);
-  mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0, mezzo::cuda::current_stream(device),
-                      PoolPlaces<Index>(pooling), total, args...);
+  start_resident(device, total, kernel, PoolPlaces<Index>(pooling), total, args...);
 }
 
 /// In which gradients and means of these arrays are computed.
@@ -178,8 +175,8 @@ DType compute_of(const View& a, const View& b) {
 void max_pool(Device device, const Pooling& pooling, const View& y, std::int64_t* indices, const View& x) {
   dispatch_compute(x.dtype, [&]<class T>(TypeTag<T> /*number*/) {
     with_index(pooling, [&]<class Index>(TypeTag<Index> /*index*/) {
-      start(device, largest_of_windows<T, Index>, pooling, pooling.windows.outputs(), array_of(y), indices,
-            array_of(x));
+      start_over(device, largest_of_windows<T, Index>, pooling, pooling.windows.outputs(), array_of(y),
+                 indices, array_of(x));
     });
   });
 }
@@ -188,8 +185,8 @@ std::int64_t max_pool_backward(Device device, const Pooling& pooling, const View
                                const std::int64_t* indices) {
   dispatch_real(compute_of(dx, grad), [&]<class T>(TypeTag<T> /*number*/) {
     with_index(pooling, [&]<class Index>(TypeTag<Index> /*index*/) {
-      start(device, gradient_of_largest<T, Index>, pooling, pooling.windows.inputs(), array_of(dx),
-            array_of(grad), indices);
+      start_over(device, gradient_of_largest<T, Index>, pooling, pooling.windows.inputs(), array_of(dx),
+                 array_of(grad), indices);
     });
   });
   return -1;
@@ -198,8 +195,8 @@ std::int64_t max_pool_backward(Device device, const Pooling& pooling, const View
 void average_pool(Device device, const AveragePooling& pooling, const View& y, const View& x) {
   dispatch_real(compute_of(y, x), [&]<class T>(TypeTag<T> /*number*/) {
     with_index(pooling, [&]<class Index>(TypeTag<Index> /*index*/) {
-      start(device, mean_of_windows<T, Index>, pooling, pooling.windows.outputs(), PoolCounts<Index>(pooling),
-            array_of(y), array_of(x));
+      start_over(device, mean_of_windows<T, Index>, pooling, pooling.windows.outputs(),
+                 PoolCounts<Index>(pooling), array_of(y), array_of(x));
     });
   });
 }
@@ -207,8 +204,8 @@ void average_pool(Device device, const AveragePooling& pooling, const View& y, c
 void average_pool_backward(Device device, const AveragePooling& pooling, const View& dx, const View& grad) {
   dispatch_real(compute_of(dx, grad), [&]<class T>(TypeTag<T> /*number*/) {
     with_index(pooling, [&]<class Index>(TypeTag<Index> /*index*/) {
-      start(device, gradient_of_mean<T, Index>, pooling, pooling.windows.inputs(), PoolCounts<Index>(pooling),
-            array_of(dx), array_of(grad));
+      start_over(device, gradient_of_mean<T, Index>, pooling, pooling.windows.inputs(),
+                 PoolCounts<Index>(pooling), array_of(dx), array_of(grad));
     });
   });
 }

@@ -4,9 +4,8 @@
 #include <array>
 #include <cstdint>
 
-#include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
-#include "mezzo/kernels/cuda/resident_grid.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/cuda/strided.h"
 
 namespace mezzo::kernels::cuda {
@@ -33,10 +32,8 @@ __global__ void generate(F f, Array out, Space<1> space) {
 template <class T, class F>
 void generate(Device device, F f, const View& out) {
   const Space<1> space(out.shape, {out.strides});
-  if (space.total() == 0) return;
-  const Grid grid = resident_grid(detail::generate<T, F>, (space.total() + 3) / 4, device);
-  mezzo::cuda::launch(detail::generate<T, F>, dim3(grid.blocks), dim3(grid.threads), 0,
-                      mezzo::cuda::current_stream(device), f, Array{out.data, out.dtype}, space);
+  start_resident(device, (space.total() + 3) / 4, detail::generate<T, F>, f, Array{out.data, out.dtype},
+                 space);
 }
 
 }  // namespace mezzo::kernels::cuda

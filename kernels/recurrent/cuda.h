@@ -7,9 +7,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
-#include "mezzo/kernels/cuda/grid.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/cuda/strided.h"
 #include "mezzo/kernels/recurrent/numbers.h"
 
@@ -65,10 +64,7 @@ void cell_map(Device device, F f, const std::array<View, F::kResults>& results,
     operands.arrays[k] = {view.data, view.dtype};
   }
   const Space<kArrays> space(results[0].shape, strides);
-  if (space.total() == 0) return;
-  const Grid grid = grid_for(space.total());
-  mezzo::cuda::launch(detail::cell_kernel<T, F, kArrays>, grid.blocks, grid.threads, 0,
-                      mezzo::cuda::current_stream(device), f, operands, space);
+  start(device, space.total(), detail::cell_kernel<T, F, kArrays>, f, operands, space);
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -2,11 +2,10 @@
 // all places are sorted by the element they lie on, and a thread adds up what falls on its own: no atomics.
 #include "mezzo/kernels/resample/grid_sample.h"
 
-#include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
-#include "mezzo/kernels/cuda/grid.h"
 #include "mezzo/kernels/cuda/rows.h"
 #include "mezzo/kernels/cuda/scratch.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/indexing/indexing.h"
 #include "mezzo/kernels/resample/cuda_places.h"
 
@@ -180,20 +179,9 @@ __global__ void sum_corners(Array out, Array grad, const T* weights, IndexRuns r
 /// Calls f with the call as kernels take it.
 template <class F>
 void with_sampling(const GridSampleShape& shape, const View& grid, DType compute, const F& f) {
-  const auto with_axes = [&](auto number) {
-    using T = decltype(number);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     shape.axes == 2 ? f(Sampling<T, 2>(shape, grid)) : f(Sampling<T, 3>(shape, grid));
-  };
-  compute == DType::f64 ? with_axes(double{}) : with_axes(float{});
-}
-
-/// A thread for each of `items`.
-template <class Kernel, class... Args>
-void start(Device device, std::int64_t items, Kernel kernel, const Args&... args) {
-  if (items == 0) return;
-  const Grid grid = grid_for(items);
-  mezzo::cuda::launch(kernel, dim3(grid.blocks), dim3(grid.threads), 0, mezzo::cuda::current_stream(device),
-                      args...);
+  });
 }
 
 }  // namespace

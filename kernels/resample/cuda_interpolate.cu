@@ -4,10 +4,9 @@
 
 #include <type_traits>
 
-#include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"
-#include "mezzo/kernels/cuda/grid.h"
 #include "mezzo/kernels/cuda/rows.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/resample/cuda_places.h"
 
 namespace mezzo::kernels::cuda {
@@ -100,13 +99,9 @@ void interpolate(Device device, const InterpolateShape& shape, const View& out, 
                  DType compute) {
   std::int64_t total = shape.outer * shape.inner;
   for (const ResampledDim& dim : shape.dims) total *= dim.out;
-  if (total == 0) return;
-  const Grid grid = grid_for(total);
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     with_terms(shape.kind, [&]<int kTerms>(std::integral_constant<int, kTerms>) {
-      mezzo::cuda::launch(resample<T, kTerms>, dim3(grid.blocks), dim3(grid.threads), 0,
-                          mezzo::cuda::current_stream(device), array_of(out), array_of(x), maps_of<T>(shape),
-                          total);
+      start(device, total, resample<T, kTerms>, array_of(out), array_of(x), maps_of<T>(shape), total);
     });
   });
 }
@@ -115,13 +110,10 @@ void interpolate_backward(Device device, const InterpolateShape& shape, const Vi
                           DType compute) {
   std::int64_t total = shape.outer * shape.inner;
   for (const ResampledDim& dim : shape.dims) total *= dim.in;
-  if (total == 0) return;
-  const Grid grid = grid_for(total);
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     with_terms(shape.kind, [&]<int kTerms>(std::integral_constant<int, kTerms>) {
-      mezzo::cuda::launch(gather_gradient<T, kTerms>, dim3(grid.blocks), dim3(grid.threads), 0,
-                          mezzo::cuda::current_stream(device), array_of(out), array_of(grad),
-                          maps_of<T>(shape), total);
+      start(device, total, gather_gradient<T, kTerms>, array_of(out), array_of(grad), maps_of<T>(shape),
+            total);
     });
   });
 }

@@ -8,6 +8,7 @@
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/batch.h"
 #include "mezzo/kernels/cuda/runs.h"
+#include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/scaler/scaler_math.h"
 
 namespace mezzo::kernels::cuda {
@@ -101,9 +102,7 @@ void look_at(Device device, std::span<const View> gradients, ScalerRecord* recor
     const std::uint32_t parameter = owners.of(static_cast<std::size_t>(&view - gradients.data()));
     const Space<1> space = space_in_memory_order(view);
     if (const std::optional<Run> run = run_of(view, space)) return Gradient{*run, parameter};
-    const Grid grid = grid_for(space.total());
-    mezzo::cuda::launch(look_at_strided<kUnscale>, dim3(grid.blocks), dim3(grid.threads), 0, stream,
-                        array_of(view), space, target, parameter);
+    start(device, space.total(), look_at_strided<kUnscale>, array_of(view), space, target, parameter);
     return std::nullopt;
   };
   const auto run = [&]<std::size_t kMost>(const Batch<Gradient, kMost>& batch) {

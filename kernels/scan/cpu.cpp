@@ -1,20 +1,102 @@
-// The CPU's definition of the scans: compute type and operands become template arguments.
-#include "mezzo/kernels/scan/cpu.h"
-
+// The CPU's scans: each row from its start to its end, by the maps of scan_math.h.
 #include "mezzo/kernels/scan/scan.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "mezzo/kernels/cpu/rows.h"
+#include "mezzo/kernels/reduce/reducers.h"
+#include "mezzo/kernels/scan/scan_math.h"
+
 namespace mezzo::kernels::cpu {
+
+namespace {
+
+/// How a row is walked.
+struct ScanOrder {
+  double initial;
+  bool reverse;
+};
+
+/// Goes on with `rows` scans from their values h over `n` elements each.
+template <class T, class Map>
+void scan_rows(const RowBlock<T>& results, const std::array<RowBlock<T>, Map::kOperands>& blocks,
+               std::int64_t rows, std::int64_t n, bool reverse, Wide<T>* values) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    Wide<T> h = values[r];
+    for (std::int64_t at = 0; at < n; ++at) {
+      const std::int64_t i = reverse ? n - 1 - at : at;
+      const Map step =
+          Map::of([&](std::size_t k) -> Wide<T> { return blocks[k].data[r * blocks[k].distance + i]; });
+      h = step(h);
+      results.data[r * results.distance + i] = static_cast<T>(h);
+    }
+    values[r] = h;
+  }
+}
+
+/// Rows piece by piece, so that the widened and narrowed piece of a long row stays in the cache.
+template <class T, class Map>
+void scan_pieces(const RowOperand& out, const std::array<RowOperand, Map::kOperands>& in, ScanOrder order) {
+  constexpr std::int64_t kRows = RowOperand::kAcross, kBuffer = kRows * (kRowBlock + RowOperand::kAcross);
+  constexpr auto kOperands = static_cast<std::int64_t>(Map::kOperands);
+  const std::int64_t n = out.length();
+  const bool across =
+      out.across() || std::any_of(in.begin(), in.end(), [](const auto& x) { return x.across(); });
+  parallel_for(out.rows(), across ? kRows : 1, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t rows = end - begin;
+    const RowScratch<T> buffer((1 + kOperands) * kBuffer);
+    std::array<Wide<T>, kRows> values;
+    values.fill(static_cast<Wide<T>>(order.initial));
+    for (std::int64_t done = 0; done < n; done += kRowBlock) {
+      const std::int64_t count = std::min(kRowBlock, n - done);
+      const std::int64_t first = order.reverse ? n - done - count : done;
+      std::array<RowBlock<T>, Map::kOperands> blocks;
+      for (std::size_t k = 0; k < in.size(); ++k) {
+        T* const widened = buffer.data() + static_cast<std::int64_t>(1 + k) * kBuffer;
+        blocks[k] = in[k].part(first, count).template read<T>(begin, rows, widened);
+      }
+      const RowOperand part = out.part(first, count);
+      scan_rows<T, Map>(part.template target<T>(begin, buffer.data()), blocks, rows, count, order.reverse,
+                        values.data());
+      part.finish(begin, rows, buffer.data());
+    }
+  });
+}
+
+/// `in` holds the operands in the order of the map.
+template <class T, class Map>
+void scan_as(const View& out, const std::array<RowOperand, Map::kOperands>& in, std::size_t dim,
+             ScanOrder order) {
+  constexpr std::size_t kOperands = Map::kOperands;
+  const RowOperand target(out, dim);
+  if (target.length() > kRowBlock) return scan_pieces<T, Map>(target, in, order);
+  for_row_blocks<T, kOperands>(
+      &target, in,
+      [order, n = target.length()](RowBlock<T> results, const std::array<RowBlock<T>, kOperands>& blocks,
+                                   std::int64_t /*begin*/, std::int64_t rows) {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          auto h = static_cast<Wide<T>>(order.initial);
+          std::array<RowBlock<T>, kOperands> row = blocks;
+          for (RowBlock<T>& block : row) block.data += r * block.distance;
+          scan_rows<T, Map>({results.data + r * results.distance, 0}, row, 1, n, order.reverse, &h);
+        }
+      });
+}
+
+}  // namespace
 
 void scan(const View& out, const Recurrence& recurrence, std::size_t dim, DType compute) {
   const ScanOrder order{recurrence.initial, recurrence.reverse};
   dispatch_compute(compute, [&]<class T>(TypeTag<T>) {
     using scalar::AffineMap;
     if (recurrence.add == nullptr)
-      scan<T, AffineMap<Wide<T>, true, false>>(out, {RowOperand(*recurrence.scale, dim)}, dim, order);
+      scan_as<T, AffineMap<Wide<T>, true, false>>(out, {RowOperand(*recurrence.scale, dim)}, dim, order);
     else if (recurrence.scale == nullptr)
-      scan<T, AffineMap<Wide<T>, false, true>>(out, {RowOperand(*recurrence.add, dim)}, dim, order);
+      scan_as<T, AffineMap<Wide<T>, false, true>>(out, {RowOperand(*recurrence.add, dim)}, dim, order);
     else
-      scan<T, AffineMap<Wide<T>, true, true>>(
+      scan_as<T, AffineMap<Wide<T>, true, true>>(
           out, {RowOperand(*recurrence.scale, dim), RowOperand(*recurrence.add, dim)}, dim, order);
   });
 }
@@ -22,7 +104,7 @@ void scan(const View& out, const Recurrence& recurrence, std::size_t dim, DType 
 void log_scan(const View& out, const View& x, std::size_t dim, DType compute) {
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     using Map = scalar::LogAddMap<Wide<T>>;
-    scan<T, Map>(out, {RowOperand(x, dim)}, dim, {Map::kNothing, false});
+    scan_as<T, Map>(out, {RowOperand(x, dim)}, dim, {Map::kNothing, false});
   });
 }
 

@@ -6,9 +6,18 @@
 #include <cstdint>
 
 #include "mezzo/kernels/device_kernel.h"
-#include "mezzo/kernels/softmax/class_target.h"
+#include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {
+
+/// Class indices or class probabilities, with their options. Arrays are contiguous and in device memory.
+struct ClassTarget {
+  const std::int64_t* index = nullptr;  ///< one class per row, or nullptr: then probabilities
+  View probabilities = {};              ///< of the logits' shape
+  const void* weight = nullptr;         ///< one per class, in the compute type; always given
+  std::int64_t ignore_index = -100;     ///< rows with this index have neither loss nor gradient
+  double label_smoothing = 0;
+};
 
 /// Factors for the rows' gradients: `values` in the compute type, one per row (`step` 1) or one for all
 /// (`step` 0).

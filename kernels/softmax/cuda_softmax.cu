@@ -56,13 +56,10 @@ struct SoftmaxBackwardRow {
 /// Runs Body<T, log> on the rows of the arrays.
 template <template <class, bool> class Body, std::size_t N>
 void run(Device device, SoftmaxKind kind, DType compute, const RowArrays<N>& rows) {
-  const bool log = kind == SoftmaxKind::log_softmax;
-  if (compute == DType::f64)
-    log ? run_row_passes(device, rows, Body<double, true>{})
-        : run_row_passes(device, rows, Body<double, false>{});
-  else
-    log ? run_row_passes(device, rows, Body<float, true>{})
-        : run_row_passes(device, rows, Body<float, false>{});
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
+    kind == SoftmaxKind::log_softmax ? run_row_passes(device, rows, Body<T, true>{})
+                                     : run_row_passes(device, rows, Body<T, false>{});
+  });
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // The CPU's kernels of group_norm, instance_norm and batch_norm: forward and backward, one row of runs at a
-// time while it is in the cache. Apart from kernels/norm/norm.h, which chooses the device.
-#pragma once
-
+// time while it is in the cache.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -9,15 +7,17 @@
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
-#include "mezzo/kernels/norm/cpu_channel_arrays.h"
+#include "mezzo/kernels/norm/channel_arrays.h"
 #include "mezzo/kernels/norm/cpu_column_norm.h"
 #include "mezzo/kernels/norm/cpu_moments.h"
-#include "mezzo/kernels/norm/norm_layout.h"
+#include "mezzo/kernels/norm/norm.h"
 #include "mezzo/kernels/norm/norm_math.h"
 
 namespace mezzo::kernels::cpu {
 
-namespace detail {
+namespace {
+
+using namespace detail;
 
 /// Rows that are `row_distance` apart, each of runs that are `run_distance` apart.
 template <class T>
@@ -43,7 +43,9 @@ template <class T>
                                                                              std::int64_t index, double eps,
                                                                              const T* target) {
   if (arrays.given) return arrays.known(index, eps);
-  return arrays.found(row_moments(x.whole_row(row, layout), x.next(row), target), index, eps);
+  const scalar::Moments<T> moments = row_moments(x.whole_row(row, layout), x.next(row), target);
+  arrays.keep(index, moments);
+  return moments.normalized(eps);
 }
 
 /// A function of values, with the weight and bias of a run.
@@ -82,7 +84,7 @@ template <class T>
 struct ChannelNormBackwardRows {
   /// `out.data` is nullptr where the gradient of x is not wanted.
   static void run(RunBlock<T> out, RunBlock<T> grads, RunBlock<T> in, ChannelLayout layout,
-                  ChannelArrays<T> arrays, RunSums<T> sums, double eps, std::int64_t first,
+                  ChannelArrays<T> arrays, ChannelSums<T> sums, double eps, std::int64_t first,
                   std::int64_t rows) {
     for (std::int64_t r = 0; r < rows; ++r) {
       const RunRow<T> x{in.row(r), layout.runs, layout.length, in.run_distance};
@@ -112,22 +114,22 @@ struct ChannelNormBackwardRows {
   MEZZO_ALWAYS_INLINE static std::array<double, 2> add_up(RunRow<T> grad, RunRow<T> x, const T* next,
                                                           const ChannelLayout& layout,
                                                           const ChannelArrays<T>& arrays,
-                                                          scalar::NormalizedFn<T> normalized, RunSums<T> sums,
-                                                          std::int64_t row) {
+                                                          scalar::NormalizedFn<T> normalized,
+                                                          ChannelSums<T> sums, std::int64_t row) {
     std::array<double, 2> total{}, weighted{};
     for (std::int64_t k = 0; k < layout.runs; ++k) {
       const T* const g = grad.data + k * grad.distance;
       const T* const ahead = next != nullptr ? next + k * layout.length : g + grad.distance;
       const std::array<double, 2> of_run =
           sums_of_run(g, x.data + k * x.distance, layout.length, normalized, ahead);
-      if (!layout.one_channel()) sums.store(row * layout.runs + k, of_run);
+      if (!layout.one_channel()) sums.store(row * layout.runs + k, of_run[0], of_run[1]);
       const auto weight = static_cast<double>(arrays.weight_of(layout.channel(row, k)));
       for (std::size_t i = 0; i < 2; ++i) {
         total[i] += of_run[i];
         weighted[i] += weight * of_run[i];
       }
     }
-    if (layout.one_channel()) sums.store(row, total);
+    if (layout.one_channel()) sums.store(row, total[0], total[1]);
     return weighted;
   }
 
@@ -147,17 +149,17 @@ struct ChannelNormBackwardRows {
 };
 
 /// Whether the elements of a row are at even distances.
-[[nodiscard]] inline bool is_even(const ChannelLayout& layout) {
+[[nodiscard]] bool is_even(const ChannelLayout& layout) {
   return layout.runs == 1 || layout.run_step == layout.length;
 }
 
 /// An array as rows for for_row_blocks; see is_even.
-[[nodiscard]] inline RowOperand even_rows(const View& array, const ChannelLayout& layout) {
+[[nodiscard]] RowOperand even_rows(const View& array, const ChannelLayout& layout) {
   return {View{array.data, array.dtype, {layout.rows, layout.count()}, {layout.row_step, 1}}, 1};
 }
 
 /// A layout of rows of one channel, each in one piece.
-[[nodiscard]] inline ChannelLayout as_one_run(ChannelLayout layout) {
+[[nodiscard]] ChannelLayout as_one_run(ChannelLayout layout) {
   layout.length = layout.run_step = layout.count();
   layout.runs = 1;
   return layout;
@@ -228,7 +230,7 @@ class SplitRows {
 
 /// Runs shorter than this are put together before they are added up: the end of each run costs as much as
 /// copying it.
-inline constexpr std::int64_t kShortRun = 256;
+constexpr std::int64_t kShortRun = 256;
 
 /// for_even_rows for rows of separate runs: one call of `body` per row.
 template <class T, std::size_t N, class Body>
@@ -267,38 +269,38 @@ void for_run_rows(const ChannelLayout& layout, const View* out, const std::array
     for_split_rows<T, N>(layout, out, in, body);
 }
 
-}  // namespace detail
+}  // namespace
 
-/// See kernels::channel_norm; T is float or double.
-template <class T>
 void channel_norm(const ChannelLayout& layout, const View& out, const View& x,
-                  const NormParameters& parameters, const ChannelStatistics& statistics, double eps) {
-  const detail::ChannelArrays<T> arrays =
-      detail::channel_arrays<T>(parameters.weight, parameters.bias, statistics);
+                  const NormParameters& parameters, const ChannelStatistics& statistics, double eps,
+                  DType compute) {
   if (layout.rows == 0 || layout.count() == 0) return;
-  if (layout.channels_last) return detail::column_norm(layout, out, x, arrays, eps);
-  detail::for_run_rows<T, 1>(layout, &out, {x},
-                             [&](detail::RunBlock<T> y, const std::array<detail::RunBlock<T>, 1>& in,
-                                 const ChannelLayout& runs, std::int64_t first, std::int64_t rows) {
-                               run_isa<detail::ChannelNormRows<T>>(y, in[0], runs, arrays, eps, first, rows);
-                             });
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
+    const ChannelArrays<T> arrays(parameters.weight, parameters.bias, statistics);
+    if (layout.channels_last) return column_norm(layout, out, x, arrays, eps);
+    for_run_rows<T, 1>(layout, &out, {x},
+                       [&](RunBlock<T> y, const std::array<RunBlock<T>, 1>& in, const ChannelLayout& runs,
+                           std::int64_t first, std::int64_t rows) {
+                         run_isa<ChannelNormRows<T>>(y, in[0], runs, arrays, eps, first, rows);
+                       });
+  });
 }
 
-/// See kernels::channel_norm_backward.
-template <class T>
 void channel_norm_backward(const ChannelLayout& layout, const ChannelNormGradients& out, const View& grad,
-                           const View& x, const T* weight, const ChannelStatistics& statistics, double eps) {
-  const detail::ChannelArrays<T> arrays = detail::channel_arrays<T>(weight, nullptr, statistics);
-  const detail::RunSums<T> sums{static_cast<T*>(out.weight), static_cast<T*>(out.bias)};
+                           const View& x, const void* weight, const ChannelStatistics& statistics, double eps,
+                           DType compute) {
   if (layout.rows == 0 || layout.count() == 0) return;
-  if (layout.channels_last)
-    return detail::column_norm_backward(layout, out.input, grad, x, arrays, sums, eps);
-  detail::for_run_rows<T, 2>(layout, out.input, {grad, x},
-                             [&](detail::RunBlock<T> result, const std::array<detail::RunBlock<T>, 2>& in,
-                                 const ChannelLayout& runs, std::int64_t first, std::int64_t rows) {
-                               run_isa<detail::ChannelNormBackwardRows<T>>(result, in[0], in[1], runs, arrays,
-                                                                           sums, eps, first, rows);
-                             });
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
+    const ChannelArrays<T> arrays(weight, nullptr, statistics);
+    const ChannelSums<T> sums{static_cast<T*>(out.weight), static_cast<T*>(out.bias)};
+    if (layout.channels_last) return column_norm_backward(layout, out.input, grad, x, arrays, sums, eps);
+    for_run_rows<T, 2>(layout, out.input, {grad, x},
+                       [&](RunBlock<T> result, const std::array<RunBlock<T>, 2>& in,
+                           const ChannelLayout& runs, std::int64_t first, std::int64_t rows) {
+                         run_isa<ChannelNormBackwardRows<T>>(result, in[0], in[1], runs, arrays, sums, eps,
+                                                             first, rows);
+                       });
+  });
 }
 
 }  // namespace mezzo::kernels::cpu

@@ -1,7 +1,5 @@
 // The CPU's kernels of layer_norm and rms_norm: forward and backward, one row at a time while it is in the
-// cache. Apart from kernels/norm/norm.h, which chooses the device.
-#pragma once
-
+// cache.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -11,12 +9,14 @@
 #include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/kernels/norm/cpu_moments.h"
-#include "mezzo/kernels/norm/norm_layout.h"
+#include "mezzo/kernels/norm/norm.h"
 #include "mezzo/kernels/norm/norm_math.h"
 
 namespace mezzo::kernels::cpu {
 
-namespace detail {
+namespace {
+
+using namespace detail;
 
 /// x squared; the second of two inputs is there for what is fetched with it.
 struct SquareFirstFn {
@@ -126,7 +126,7 @@ struct RowNormBackwardRows {
 
 /// Rows whose gradients are added up in T before the parts are added in double. At most 64, as many additions
 /// as row_sums does; fewer when there would be less than 16 parts for the threads.
-[[nodiscard]] inline std::int64_t rows_per_part(std::int64_t rows) {
+[[nodiscard]] std::int64_t rows_per_part(std::int64_t rows) {
   return std::clamp<std::int64_t>(rows / 16, 1, 64);
 }
 
@@ -147,11 +147,8 @@ class FilledParameter {
   const T* data_;
 };
 
-}  // namespace detail
-
-/// See kernels::row_norm; T is float or double.
 template <class T>
-void row_norm(RowNorm kind, const View& out, const View& x, const NormParameters& parameters, double eps) {
+void row_norm_as(RowNorm kind, const View& out, const View& x, const NormParameters& parameters, double eps) {
   const std::size_t dim = out.shape.size() - 1;
   const RowOperand target(out, dim);
   const std::int64_t n = target.length();
@@ -165,30 +162,23 @@ void row_norm(RowNorm kind, const View& out, const View& x, const NormParameters
         1, Buffers::shared);
   };
   if (parameters.weight == nullptr && parameters.bias == nullptr)
-    return run(detail::RowNormRows<T, false>{}, nullptr, nullptr);
+    return run(RowNormRows<T, false>{}, nullptr, nullptr);
   // One of the two is rarely missing: a loop for each case would be twice the code.
-  const detail::FilledParameter<T> weight(parameters.weight, 1, n), bias(parameters.bias, 0, n);
-  run(detail::RowNormRows<T, true>{}, weight.data(), bias.data());
+  const FilledParameter<T> weight(parameters.weight, 1, n), bias(parameters.bias, 0, n);
+  run(RowNormRows<T, true>{}, weight.data(), bias.data());
 }
 
-/// See kernels::row_norm_parts.
-[[nodiscard]] inline std::int64_t row_norm_parts(std::int64_t rows) {
-  const std::int64_t part = detail::rows_per_part(rows);
-  return (rows + part - 1) / part;
-}
-
-/// See kernels::row_norm_backward.
 template <class T>
-void row_norm_backward(RowNorm kind, const RowNormGradients& out, const View& grad, const View& x,
-                       const T* weight, double eps) {
+void row_norm_backward_as(RowNorm kind, const RowNormGradients& out, const View& grad, const View& x,
+                          const T* weight, double eps) {
   const std::size_t dim = x.shape.size() - 1;
   const RowOperand target = out.input != nullptr ? RowOperand(*out.input, dim) : RowOperand();
   const RowOperand input(x, dim);
-  const std::int64_t n = input.length(), part = detail::rows_per_part(input.rows());
-  detail::ParameterSums<T> sums{static_cast<T*>(out.weight), static_cast<T*>(out.bias)};
+  const std::int64_t n = input.length(), part = rows_per_part(input.rows());
+  ParameterSums<T> sums{static_cast<T*>(out.weight), static_cast<T*>(out.bias)};
   // One of the two is rarely wanted alone.
   const bool both = (sums.weight == nullptr) == (sums.bias == nullptr);
-  const RowScratch<T> unwanted(both ? 0 : row_norm_parts(input.rows()) * n);
+  const RowScratch<T> unwanted(both ? 0 : row_norm_parts(input.rows(), n) * n);
   if (!both) (sums.weight == nullptr ? sums.weight : sums.bias) = unwanted.data();
   const auto run = [&](auto body) {
     using Body = decltype(body);
@@ -200,9 +190,28 @@ void row_norm_backward(RowNorm kind, const RowNormGradients& out, const View& gr
         part, Buffers::shared);
   };
   if (weight != nullptr)
-    run(detail::RowNormBackwardRows<T, true>{});
+    run(RowNormBackwardRows<T, true>{});
   else
-    run(detail::RowNormBackwardRows<T, false>{});
+    run(RowNormBackwardRows<T, false>{});
+}
+
+}  // namespace
+
+void row_norm(RowNorm kind, const View& out, const View& x, const NormParameters& parameters, double eps,
+              DType compute) {
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) { row_norm_as<T>(kind, out, x, parameters, eps); });
+}
+
+void row_norm_backward(RowNorm kind, const RowNormGradients& out, const View& grad, const View& x,
+                       const void* weight, double eps, DType compute) {
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
+    row_norm_backward_as<T>(kind, out, grad, x, static_cast<const T*>(weight), eps);
+  });
+}
+
+std::int64_t row_norm_parts(std::int64_t rows, std::int64_t /*n*/) {
+  const std::int64_t part = rows_per_part(rows);
+  return (rows + part - 1) / part;
 }
 
 }  // namespace mezzo::kernels::cpu
