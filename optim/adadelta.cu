@@ -40,7 +40,8 @@ void AdadeltaOptions::check() const {
 }
 
 template <>
-struct AlgorithmOf<AdadeltaOptions> : AlgorithmDefaults, kernels::UpdateBy<AdadeltaFn> {
+struct AlgorithmOf<AdadeltaOptions> : AlgorithmDefaults {
+  static constexpr auto update = kernels::update_by<AdadeltaFn, AdadeltaOptions>;
   static BufferNames buffers(const AdadeltaOptions& /*o*/) { return {"square_avg", "acc_delta"}; }
 };
 

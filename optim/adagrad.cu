@@ -39,7 +39,8 @@ void AdagradOptions::check() const {
 }
 
 template <>
-struct AlgorithmOf<AdagradOptions> : AlgorithmDefaults, kernels::UpdateBy<AdagradFn> {
+struct AlgorithmOf<AdagradOptions> : AlgorithmDefaults {
+  static constexpr auto update = kernels::update_by<AdagradFn, AdagradOptions>;
   static BufferNames buffers(const AdagradOptions& /*o*/) { return {"sum"}; }
   static double initial_value(const AdagradOptions& o, std::size_t /*i*/) {
     return o.initial_accumulator_value;

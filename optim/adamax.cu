@@ -44,7 +44,8 @@ void AdamaxOptions::check() const {
 }
 
 template <>
-struct AlgorithmOf<AdamaxOptions> : AlgorithmDefaults, kernels::UpdateBy<AdamaxFn> {
+struct AlgorithmOf<AdamaxOptions> : AlgorithmDefaults {
+  static constexpr auto update = kernels::update_by<AdamaxFn, AdamaxOptions>;
   static BufferNames buffers(const AdamaxOptions& /*o*/) { return {"exp_avg", "exp_inf"}; }
 };
 

@@ -40,7 +40,8 @@ void LionOptions::check() const {
 }
 
 template <>
-struct AlgorithmOf<LionOptions> : AlgorithmDefaults, kernels::UpdateBy<LionFn> {
+struct AlgorithmOf<LionOptions> : AlgorithmDefaults {
+  static constexpr auto update = kernels::update_by<LionFn, LionOptions>;
   static BufferNames buffers(const LionOptions& /*o*/) { return {"exp_avg"}; }
 };
 

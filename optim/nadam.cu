@@ -65,7 +65,8 @@ void NAdamOptions::check() const {
 }
 
 template <>
-struct AlgorithmOf<NAdamOptions> : AlgorithmDefaults, kernels::UpdateBy<NadamFn> {
+struct AlgorithmOf<NAdamOptions> : AlgorithmDefaults {
+  static constexpr auto update = kernels::update_by<NadamFn, NAdamOptions>;
   static constexpr std::string_view kCarried = "mu_product";
   static BufferNames buffers(const NAdamOptions& /*o*/) { return {"exp_avg", "exp_avg_sq"}; }
 };

@@ -66,7 +66,8 @@ void RAdamOptions::check() const {
 }
 
 template <>
-struct AlgorithmOf<RAdamOptions> : AlgorithmDefaults, kernels::UpdateBy<RadamFn> {
+struct AlgorithmOf<RAdamOptions> : AlgorithmDefaults {
+  static constexpr auto update = kernels::update_by<RadamFn, RAdamOptions>;
   static BufferNames buffers(const RAdamOptions& /*o*/) { return {"exp_avg", "exp_avg_sq"}; }
 };
 

@@ -28,13 +28,10 @@ void update(Device device, std::span<const ParameterUpdate> updates, const Rule&
 }
 
 /// The update of an algorithm that is one functor.
-template <template <class> class F>
-struct UpdateBy {
-  template <class Rule>
-  static void update(const Rule& rule, Device device, std::span<const ParameterUpdate> updates,
-                     const UpdateControl& control) {
-    kernels::update<F>(device, updates, rule, control);
-  }
-};
+template <template <class> class F, class Rule>
+void update_by(const Rule& rule, Device device, std::span<const ParameterUpdate> updates,
+               const UpdateControl& control) {
+  update<F>(device, updates, rule, control);
+}
 
 }  // namespace mezzo::kernels
