@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/core/parallel/helper_backoff.h"
 #include "support/thread_guard.h"
 
 namespace mezzo::kernels::cpu {
@@ -103,6 +104,8 @@ TEST(ParallelFor, OneChunkRunsOnTheCallerOutsideOfAnyRegion) {
 
 TEST(ParallelFor, UsesSeveralThreads) {
   const Threads guard(3);
+  // On a busy machine loops do with fewer threads for a while, because of the loops before.
+  std::this_thread::sleep_for(2 * mezzo::detail::HelperBackoff::kLongest);
   std::set<std::thread::id> ids;
   std::mutex mutex;
   Meeting meeting(3);
