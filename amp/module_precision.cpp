@@ -54,56 +54,43 @@ std::regex pattern_of(const std::string& text) {
   }
 }
 
-/// Which rule each module has, by its index.
-class Assignment {
- public:
-  explicit Assignment(const PrecisionRules& rules) : rules_(rules) {}
-
-  void set(const std::string& path, nn::Module* module, std::size_t rule) {
-    const auto [place, is_new] = by_module_.emplace(module, rule);
+/// The rule of each module, by its index: exact paths first, then patterns for the modules that these leave.
+std::map<nn::Module*, std::size_t> match(nn::Module& net, const PrecisionRules& rules) {
+  const auto paths = all_paths(net);
+  std::map<nn::Module*, std::size_t> chosen;
+  const auto choose = [&](const std::string& path, nn::Module* module, std::size_t rule) {
+    const auto [place, is_new] = chosen.emplace(module, rule);
     if (is_new || place->second == rule) return;
     throw ValueError(
         "ModulePrecision", "one rule for a module",
-        "'" + path + "', which '" + rules_[place->second].first + "' and '" + rules_[rule].first + "' match",
+        "'" + path + "', which '" + rules[place->second].first + "' and '" + rules[rule].first + "' match",
         "name its path in full, or narrow a pattern");
-  }
-  [[nodiscard]] const std::map<nn::Module*, std::size_t>& by_module() const noexcept { return by_module_; }
-
- private:
-  const PrecisionRules& rules_;
-  std::map<nn::Module*, std::size_t> by_module_;
-};
-
-/// The modules of each rule: exact paths first, then patterns on the modules that these leave.
-std::map<nn::Module*, std::size_t> match(nn::Module& net, const PrecisionRules& rules) {
-  const auto paths = all_paths(net);
-  Assignment exact(rules), matched(rules);
-  std::vector<bool> used(rules.size());
+  };
+  std::vector<std::size_t> patterns;
   for (std::size_t rule = 0; rule < rules.size(); ++rule) {
+    bool is_path = false;
     for (const auto& [path, module] : paths) {
       if (path != rules[rule].first) continue;
-      exact.set(path, module, rule);
-      used[rule] = true;
+      choose(path, module, rule);
+      is_path = true;
     }
+    if (!is_path) patterns.push_back(rule);
   }
-  const std::vector<bool> is_path = used;
-  for (std::size_t rule = 0; rule < rules.size(); ++rule) {
-    if (is_path[rule]) continue;
+  const auto named = chosen;
+  for (const std::size_t rule : patterns) {
     const std::regex pattern = pattern_of(rules[rule].first);
+    bool matches = false;
     for (const auto& [path, module] : paths) {
       if (!std::regex_match(path, pattern)) continue;
-      used[rule] = true;
-      if (!exact.by_module().contains(module)) matched.set(path, module, rule);
+      matches = true;
+      if (!named.contains(module)) choose(path, module, rule);
     }
-    if (!used[rule]) {
-      throw ValueError("ModulePrecision", "rules that match a module",
-                       "'" + rules[rule].first + "', which matches none of " + net.described(),
-                       "named_modules() lists the paths");
-    }
+    if (matches) continue;
+    throw ValueError("ModulePrecision", "rules that match a module",
+                     "'" + rules[rule].first + "', which matches none of " + net.described(),
+                     "named_modules() lists the paths");
   }
-  std::map<nn::Module*, std::size_t> result = exact.by_module();
-  result.insert(matched.by_module().begin(), matched.by_module().end());
-  return result;
+  return chosen;
 }
 
 }  // namespace

@@ -82,8 +82,8 @@ class TypedEntry final : public RegistryEntry {
 };
 }  // namespace detail
 
-/// Puts ops on the list for the life of the process: `const Registered relu_registered{relu_op};`. A name
-/// that is taken throws ValueError.
+/// Puts ops on the list for the life of the process: `const Registered relu_registered{relu_op,
+/// relu_backward_op};`. A name that is taken throws ValueError.
 struct Registered {
   template <class... A>
   requires(sizeof...(A) > 0) explicit Registered(const Op<A>&... ops) {

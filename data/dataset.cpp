@@ -9,16 +9,10 @@
 
 namespace mezzo::data::detail {
 
-void require_index(const char* op, std::int64_t index, std::int64_t size) {
+void require_index(std::string_view op, std::int64_t index, std::int64_t size, std::string_view fix) {
   if (index >= 0 && index < size) return;
   throw IndexError(op, size == 0 ? "samples" : "an index from 0 to " + std::to_string(size - 1),
-                   size == 0 ? "an empty data set" : std::to_string(index), "");
-}
-
-void check_index(std::string_view op, std::int64_t index, std::int64_t size) {
-  if (index >= 0 && index < size) return;
-  throw IndexError(op, "an index from 0 to " + std::to_string(size - 1), std::to_string(index),
-                   "size() is the number of samples");
+                   size == 0 ? "an empty data set" : std::to_string(index), fix);
 }
 
 void check_tensors(std::span<const Tensor> tensors) {

@@ -70,9 +70,8 @@ template <class F, class S>
 }
 
 /// Throws: IndexError in the name of `op` unless 0 <= index < size.
-void require_index(const char* op, std::int64_t index, std::int64_t size);
-/// The same for data sets with a size() of their own, which the error names.
-void check_index(std::string_view op, std::int64_t index, std::int64_t size);
+void require_index(std::string_view op, std::int64_t index, std::int64_t size,
+                   std::string_view fix = "size() is the number of samples");
 
 }  // namespace detail
 
@@ -148,7 +147,7 @@ class TensorDataset {
   [[nodiscard]] std::int64_t size() const { return tensors_[0].size(0); }
   /// Views of the tensors.
   [[nodiscard]] Sample get(std::int64_t index) const {
-    detail::require_index("TensorDataset.get", index, size());
+    detail::require_index("TensorDataset.get", index, size(), "");
     return of_each([&](const Tensor& tensor) { return tensor.select(0, index); });
   }
   [[nodiscard]] Sample get_batch(std::span<const std::int64_t> indices) const {
@@ -176,13 +175,13 @@ class ConcatDataset {
   explicit ConcatDataset(std::vector<Dataset<S>> datasets) : datasets_(std::move(datasets)) {
     for (const Dataset<S>& dataset : datasets_)
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + dataset.size());
-    detail::require_index("ConcatDataset", 0, static_cast<std::int64_t>(datasets_.size()));
+    detail::require_index("ConcatDataset", 0, static_cast<std::int64_t>(datasets_.size()), "");
   }
   template <MapStyle... D>
   explicit ConcatDataset(D... datasets) : ConcatDataset(std::vector<Dataset<S>>{std::move(datasets)...}) {}
   [[nodiscard]] std::int64_t size() const { return ends_.back(); }
   [[nodiscard]] S get(std::int64_t index, Random& random) const {
-    detail::require_index("ConcatDataset.get", index, size());
+    detail::require_index("ConcatDataset.get", index, size(), "");
     std::size_t i = 0;
     while (index >= ends_[i]) ++i;
     return datasets_[i].get(i == 0 ? index : index - ends_[i - 1], random);
@@ -201,7 +200,7 @@ class Subset {
  public:
   Subset(Dataset<S> dataset, std::vector<std::int64_t> indices)
       : dataset_(std::move(dataset)), indices_(std::move(indices)) {
-    for (const std::int64_t index : indices_) detail::require_index("Subset", index, dataset_.size());
+    for (const std::int64_t index : indices_) detail::require_index("Subset", index, dataset_.size(), "");
   }
   template <MapStyle D>
   Subset(D dataset, std::vector<std::int64_t> indices)
@@ -220,7 +219,7 @@ class Subset {
 
  private:
   [[nodiscard]] std::int64_t of_whole(std::int64_t index) const {
-    detail::require_index("Subset.get", index, size());
+    detail::require_index("Subset.get", index, size(), "");
     return indices_[static_cast<std::size_t>(index)];
   }
 

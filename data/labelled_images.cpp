@@ -30,12 +30,12 @@ LabelledImages::LabelledImages(std::string name, const Tensor& images, const Ten
 }
 
 Example LabelledImages::get(std::int64_t index) const {
-  detail::check_index(name_, index, size());
+  detail::require_index(name_, index, size());
   return {clone(images_.select(0, index)), clone(labels_.select(0, index))};
 }
 
 Example LabelledImages::get_batch(std::span<const std::int64_t> indices) const {
-  for (const std::int64_t index : indices) detail::check_index(name_, index, size());
+  for (const std::int64_t index : indices) detail::require_index(name_, index, size());
   return {gather_samples(images_, indices), gather_samples(labels_, indices)};
 }
 

@@ -154,7 +154,7 @@ TokenWindows::TokenWindows(TokenStore tokens, std::int64_t block_size, std::int6
 }
 
 std::int64_t TokenWindows::begin_of(std::int64_t index) const {
-  detail::check_index(tokens_.op(), index, size_);
+  detail::require_index(tokens_.op(), index, size_);
   if (!seed_) return index * stride_;
   const PhiloxBlock words =
       Philox()(philox_counter(static_cast<std::uint64_t>(index), kWindowStream), philox_key(*seed_));
@@ -166,7 +166,7 @@ std::int64_t TokenWindows::begin_of(std::int64_t index) const {
 }
 
 Example TokenWindows::windows(const Shape& shape, std::span<const std::int64_t> indices) const {
-  for (const std::int64_t index : indices) detail::check_index(tokens_.op(), index, size_);
+  for (const std::int64_t index : indices) detail::require_index(tokens_.op(), index, size_);
   Example batch{empty(shape, {.dtype = DType::i64}), empty(shape, {.dtype = DType::i64})};
   auto* data = static_cast<std::int64_t*>(batch.data.impl().data());
   auto* target = static_cast<std::int64_t*>(batch.target.impl().data());

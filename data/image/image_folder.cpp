@@ -99,7 +99,7 @@ ImageFolder::ImageFolder(const std::string& folder, const ImageFolderOptions& op
 }
 
 Example ImageFolder::get(std::int64_t index) const {
-  detail::check_index(op_, index, size());
+  detail::require_index(op_, index, size());
   const Sample& sample = samples_[static_cast<std::size_t>(index)];
   return {read_image(sample.path, image_), full({}, sample.label, {.dtype = DType::i64})};
 }

@@ -241,7 +241,7 @@ void launch_sorted_put(Device device, SortedPut<T, Entry> put, Update update) {
   const Scratch memory(device, pieces * std::int64_t{sizeof(T)});
   put.pieces = static_cast<T*>(memory.data());
   if constexpr (Update::kInPieces) {
-    if (pieces > 0) start_resident(device, pieces, put_pieces<T, Entry, Update>, put, update);
+    start_resident(device, pieces, put_pieces<T, Entry, Update>, put, update);
   }
   start_resident(device, lanes * put.n, put_runs<T, Entry, Update>, put, update);
 }

@@ -137,7 +137,6 @@ class TrainerCore {
   void zero_grad();
   /// Gradients of all batches; returns the mean loss.
   Tensor train_microbatches(const StepBatches& step);
-  /// The forward and backward passes of train_microbatches, in this process alone.
   /// The pieces that a step runs forward and backward: batches, or microbatches of them.
   [[nodiscard]] std::vector<Piece> pieces_of(const StepBatches& step) const;
   /// The pieces' shares of the step: of its samples, or of what `weigh_by` says.
