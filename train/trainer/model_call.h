@@ -1,5 +1,5 @@
-// The two calls that a step and an evaluation make in the precision's autocast region, the model and the loss; and
-// guards for what an evaluation puts back.
+// The two calls that a step and an evaluation make in the precision's autocast region, the model and the
+// loss; and guards for what an evaluation puts back.
 #pragma once
 
 #include <optional>
