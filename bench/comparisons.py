@@ -48,6 +48,8 @@ def rows():
     for op in ("softmax", "sum", "cross_entropy"):
         for case in (op, op + "_backward"):
             against("kernels", f"{case}/f32", {"libtorch": 1.0, "pytorch": 1.0})
+            if op != "sum":
+                against("kernels", f"{case}_50257/f32", {"pytorch": 1.0})
             for dtype in ("f16", "bf16"):
                 against("kernels", f"{case}/{dtype}", {"pytorch": None})
 
@@ -196,6 +198,8 @@ IMAGE_NETS = tuple(name + layout for name in ("conv_net", "resnet18") for layout
     "resnet9_channels_last",)
 MODELS = ("mlp_8_16_16_1", "mlp_784_512_512_10", "mlp_4096") + POLICIES + ("gpt_4x128", "gpt_6x384") + IMAGE_NETS + ("lstm",)
 NORM_MODELS = ("gpt_4x128", "gpt_6x384", "conv_net", "conv_net_channels_last")
+# From which width on float8 pays on a GPU.
+FLOAT8_MODELS = tuple(f"mlp_{width}_batch_4096" for width in (1024, 2048, 4096, 8192)) + ("gpt_6x384", "gpt_6x2048")
 SMALL = ("mlp_8_16_16_1",) + POLICIES
 # PyTorch takes seconds on a CPU for a step of the others under f16 autocast.
 QUICK_IN_F16 = SMALL + ("mlp_784_512_512_10", "gpt_4x128", "lstm")
@@ -273,6 +277,8 @@ def models_on_gpu():
             against("models", f"{name}/{mode}", {"pytorch": None})
     for name in NORM_MODELS:
         compare("models", ("mezzo", f"{name}_low_norms/f16_scaler"), ("mezzo", f"{name}/f16_scaler"), 1.0)
+    for name in FLOAT8_MODELS:
+        compare("models", ("mezzo", f"{name}/fp8"), ("mezzo", f"{name}/bf16"), 1.0)
 
 
 def engine_on_gpu():
@@ -294,7 +300,7 @@ def kernels_on_gpu():
         for dtype in ("f32", "tf32", "f16", "bf16"):
             against("kernels", f"gemm_{product}/{dtype}", {"pytorch": None})
     for op in ("softmax", "sum", "cross_entropy"):
-        for case in (op, op + "_backward"):
+        for case in (op, op + "_backward") + (() if op == "sum" else (op + "_50257", op + "_backward_50257")):
             for dtype in ("f32", "f16", "bf16"):
                 against("kernels", f"{case}/{dtype}", {"pytorch": None})
     for op in ("add", "relu", "exp", "tanh", "gelu", "sigmoid"):

@@ -6,9 +6,8 @@
 namespace bench {
 namespace {
 
-constexpr std::int64_t kCols = 1024;
+constexpr std::int64_t kCols = 1024, kVocabulary = 50257;  // GPT-2's, whose rows begin anywhere
 std::int64_t elements() { return on_cpu() ? 4 << 20 : 64 << 20; }
-std::int64_t rows() { return elements() / kCols; }
 
 using Unary = Tensor (*)(const Tensor&);
 
@@ -37,40 +36,42 @@ void add_pointwise(Worker& worker, const NamedDType& type) {
   }
 }
 
-void add_rows(Worker& worker, const NamedDType& type) {
-  const std::string suffix = std::string("/") + type.name;
-  const DType dtype = type.dtype;
-  worker.add("softmax" + suffix, [dtype] {
-    return [x = normal({rows(), kCols}, dtype)] {
+/// `name`: of the cases, behind the op's.
+void add_rows(Worker& worker, const NamedDType& type, std::int64_t cols, const std::string& name) {
+  const std::string suffix = name + "/" + type.name;
+  const std::int64_t rows = elements() / cols;
+  const auto x = [dtype = type.dtype, rows, cols] { return normal({rows, cols}, dtype); };
+  worker.add("softmax" + suffix, [x] {
+    return [x = x()] {
       const NoGrad no_grad;
       const Tensor y = softmax(x, -1);
     };
   });
-  worker.add("softmax_backward" + suffix, [dtype] {
-    return [x = leaf(normal({rows(), kCols}, dtype)), g = normal({rows(), kCols}, dtype)] {
-      const Tensor dx = gradient(softmax(x, -1), x, g);
-    };
-  });
-  worker.add("sum" + suffix, [dtype] {
-    return [x = normal({rows(), kCols}, dtype)] {
-      const NoGrad no_grad;
-      const Tensor y = sum(x);
-    };
-  });
-  worker.add("sum_backward" + suffix, [dtype] {
-    return [x = leaf(normal({rows(), kCols}, dtype))] { const Tensor dx = gradient(sum(x), x); };
-  });
-  worker.add("cross_entropy" + suffix, [dtype] {
-    return [x = normal({rows(), kCols}, dtype), target = integers(kCols, rows())] {
+  worker.add("softmax_backward" + suffix,
+             [x] { return [x = leaf(x()), g = x()] { const Tensor dx = gradient(softmax(x, -1), x, g); }; });
+  worker.add("cross_entropy" + suffix, [x, rows, cols] {
+    return [x = x(), target = integers(cols, rows)] {
       const NoGrad no_grad;
       const Tensor y = cross_entropy(x, target);
     };
   });
-  worker.add("cross_entropy_backward" + suffix, [dtype] {
-    return [x = leaf(normal({rows(), kCols}, dtype)), target = integers(kCols, rows())] {
+  worker.add("cross_entropy_backward" + suffix, [x, rows, cols] {
+    return [x = leaf(x()), target = integers(cols, rows)] {
       const Tensor dx = gradient(cross_entropy(x, target), x);
     };
   });
+}
+
+void add_sums(Worker& worker, const NamedDType& type) {
+  const auto x = [dtype = type.dtype] { return normal({elements() / kCols, kCols}, dtype); };
+  worker.add(std::string("sum/") + type.name, [x] {
+    return [x = x()] {
+      const NoGrad no_grad;
+      const Tensor y = sum(x);
+    };
+  });
+  worker.add(std::string("sum_backward/") + type.name,
+             [x] { return [x = leaf(x())] { const Tensor dx = gradient(sum(x), x); }; });
 }
 
 void add_products(Worker& worker, const NamedDType& type) {
@@ -116,7 +117,9 @@ int main(int argc, char** argv) {
   return bench::run(argc, argv, [](bench::Worker& worker) {
     for (const bench::NamedDType& type : bench::kFloats) {
       bench::add_pointwise(worker, type);
-      bench::add_rows(worker, type);
+      bench::add_rows(worker, type, bench::kCols, "");
+      bench::add_rows(worker, type, bench::kVocabulary, "_50257");
+      bench::add_sums(worker, type);
       bench::add_products(worker, type);
     }
     if (!bench::on_cpu()) bench::add_copies(worker);

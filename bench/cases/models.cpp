@@ -184,10 +184,13 @@ void add_models(Worker& worker) {
   add_mlp(worker, "mlp_8_16_16_1", {8, 16, 16, 1}, 512);
   add_mlp(worker, "mlp_784_512_512_10", {784, 512, 512, 10}, 128);
   add_mlp(worker, "mlp_4096", {4096, 4096, 4096, 4096}, 128);
+  for (const std::int64_t width : {1024, 2048, 4096, 8192})
+    add_mlp(worker, "mlp_" + std::to_string(width) + "_batch_4096", {width, width, width, width}, 4096);
   for (const std::int64_t batch : {1, 8, 32})
     add_mlp(worker, "policy_batch_" + std::to_string(batch), {8, 64, 64, 4}, batch);
   add_gpt(worker, "gpt_4x128", {.layers = 4, .width = 128, .heads = 4, .context = 128}, 8);
   add_gpt(worker, "gpt_6x384", {.layers = 6, .width = 384, .heads = 6, .context = 256}, 4);
+  add_gpt(worker, "gpt_6x2048", {.layers = 6, .width = 2048, .heads = 16, .context = 512}, 8);
   add_checkpointed(worker);
   add_images(worker);
   add_varying(worker);

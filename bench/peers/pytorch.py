@@ -109,21 +109,21 @@ def add_kernels(name, dtype):
     def softmax(x):
         return F.softmax(x, -1)
 
-    def rows():
-        return normal((ROWS, COLS), dtype)
-
-    def classes():
-        return torch.randint(COLS, (ROWS,), device=DEVICE)
-    CASES[f"softmax/{name}"] = lambda: plain(softmax, rows())
-    CASES[f"softmax_backward/{name}"] = lambda: with_gradient(softmax, leaf(rows()), rows())
+    def rows(cols=COLS):
+        return normal((ROWS * COLS // cols, cols), dtype)
     CASES[f"sum/{name}"] = lambda: plain(torch.sum, rows())
     CASES[f"sum_backward/{name}"] = lambda: with_gradient(torch.sum, leaf(rows()))
-    CASES[f"cross_entropy/{name}"] = lambda: plain(F.cross_entropy, rows(), classes())
+    for cols, of in ((COLS, ""), (50257, "_50257")):
+        def classes(cols=cols):
+            return torch.randint(cols, (ROWS * COLS // cols,), device=DEVICE)
 
-    def cross_entropy_backward():
-        target = classes()
-        return with_gradient(lambda x: F.cross_entropy(x, target), leaf(rows()))
-    CASES[f"cross_entropy_backward/{name}"] = cross_entropy_backward
+        def cross_entropy_backward(cols=cols, classes=classes):
+            target = classes()
+            return with_gradient(lambda x: F.cross_entropy(x, target), leaf(rows(cols)))
+        CASES[f"softmax{of}/{name}"] = lambda cols=cols: plain(softmax, rows(cols))
+        CASES[f"softmax_backward{of}/{name}"] = lambda cols=cols: with_gradient(softmax, leaf(rows(cols)), rows(cols))
+        CASES[f"cross_entropy{of}/{name}"] = lambda cols=cols, classes=classes: plain(F.cross_entropy, rows(cols), classes())
+        CASES[f"cross_entropy_backward{of}/{name}"] = cross_entropy_backward
     if name != "f16" or not ON_CPU:  # a product of f16 matrices takes PyTorch a minute on a CPU
         for product, (m, k, n) in PRODUCTS.items():
             CASES[f"gemm_{product}/{name}"] = (
