@@ -1,7 +1,8 @@
 // Float8 products. cuBLASLt multiplies codes where it can: two operands, not both e5m2, with their scales, on
 // compute capability 8.9 and above. It wants both by runs of k that begin at multiples of 16 bytes; those
-// that lie otherwise are transposed or padded into copies. Everything else multiplies 16-bit copies, which
-// are exact, into f32, and a pass applies scales and bias.
+// that lie otherwise are transposed or padded into copies, as are scales. A matrix unit cuts the products of
+// a sum of 32 some 13 bits below the largest (an H200 does); sums of those are f32. Everything else
+// multiplies 16-bit copies, which are exact, into f32, and a pass applies scales and bias.
 #include "mezzo/kernels/gemm/cuda_float8.h"
 
 #include <algorithm>
@@ -159,6 +160,14 @@ GemmArgs with_float8_runs_in_a(Device device, GemmArgs args, std::optional<Scrat
   return args;
 }
 
+/// `scale` at a multiple of 16 bytes, where cuBLASLt reads it: in place, or a copy in `memory`.
+const float* aligned_float8_scale(Device device, const float* scale, std::optional<Scratch>& memory) {
+  if (in_float8_units(scale)) return scale;
+  memory.emplace(device, size_of(DType::f32));
+  copy(device, {memory->data(), DType::f32, {1}, {1}}, {const_cast<float*>(scale), DType::f32, {1}, {1}});
+  return static_cast<const float*>(memory->data());
+}
+
 /// Whether cuBLASLt may have a float8 product for it, once its operands are laid out.
 bool suits_float8_units(Device device, const GemmArgs& args) {
   const bool formats = is_float8(args.a_dtype) && is_float8(args.b_dtype) &&
@@ -171,10 +180,12 @@ bool suits_float8_units(Device device, const GemmArgs& args) {
 /// False, and C is as it was, when cuBLASLt has no algorithm.
 bool native_float8_gemm(Device device, const GemmArgs& given) {
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
-  std::optional<Scratch> memory_a, memory_b, memory_c;
+  std::optional<Scratch> memory_a, memory_b, memory_c, scale_a, scale_b;
   GemmArgs args = with_float8_runs_in_a(device, given, memory_a);
   args = transposed(with_float8_runs_in_a(device, transposed(args), memory_b));
   args.k = (args.k + kFloat8Unit - 1) / kFloat8Unit * kFloat8Unit;
+  args.a_scale = aligned_float8_scale(device, args.a_scale, scale_a);
+  args.b_scale = aligned_float8_scale(device, args.b_scale, scale_b);
   args.a_batch_stride = args.b_batch_stride = args.c_batch_stride = 0;
   const bool direct = args.c_col_stride == 1 && in_float8_units(args.c) && args.c_row_stride >= args.n &&
                       in_float8_units(args.c_row_stride * size_of(args.c_dtype));

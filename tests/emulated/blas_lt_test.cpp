@@ -318,10 +318,12 @@ TEST_F(BlasLt, Float8WithScalesInDeviceMemory) {
     if (bias) spec.epilogue = CUBLASLT_EPILOGUE_BIAS;
     Product<Float8E4M3, BFloat16> x(spec);
     x.s.alpha = 2;  // for the call; the scales make it 6
-    const float* const scales = to_device<float>({1.5F, 2.0F});
+    const float* const scales = to_device<float>({1.5F, 2.0F, 0.0F, 0.0F, 2.0F});
     x.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales);
     x.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales + 1);
     ASSERT_EQ(x.choose(), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(x.run(x.found - 1), CUBLAS_STATUS_NOT_SUPPORTED);
+    x.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales + 4);
     ASSERT_EQ(x.run(x.found - 1), CUBLAS_STATUS_SUCCESS);
     x.s.alpha = 6;
     const std::vector<BFloat16> got = to_host(x.d, x.c_values.size());

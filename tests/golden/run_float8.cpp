@@ -76,7 +76,10 @@ void run_linear_f8(const CaseFile& file, std::size_t index) {
   y.backward(file.tensor(index, "gout").detach().to(run_device()));
   expect_dtype("dx", x.grad().dtype(), DType::bf16);
   expect_close("dx", x.grad(), file.tensor(index, "dx"), within(8e-3, 1e-3, file.tensor(index, "dx")));
-  expect_close("dw", weight.grad(), file.tensor(index, "dw"), within(1e-5, 1e-6, file.tensor(index, "dw")));
+  // A GPU's matrix units cut float8 products 13 bits below the largest of a sum
+  // (kernels/gemm/cuda_float8.cu).
+  const double cut = run_device().is_cuda() ? 0x1p-12 : 1e-6;
+  expect_close("dw", weight.grad(), file.tensor(index, "dw"), within(1e-5, cut, file.tensor(index, "dw")));
   if (has_bias)
     expect_close("db", bias.grad(), file.tensor(index, "db"), within(1e-5, 1e-6, file.tensor(index, "db")));
 }

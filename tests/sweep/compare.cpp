@@ -136,7 +136,8 @@ Difference ways_differ(const OpInfo& info, const Result& got, const Result& want
           size,
           terms,
           gradient || (two_devices && info.name.value == kRoundsFactors),
-          two_devices && (info.name.value == kRoundsWeights || info.name.value.starts_with(kRoundsProducts))};
+          two_devices && (info.name.value == kRoundsWeights || info.name.value.starts_with(kRoundsProducts)),
+          two_devices && std::count(kCutsProducts.begin(), kCutsProducts.end(), info.name.value) > 0};
       const std::string what = (gradient ? "gradient " : "output ") + std::to_string(i);
       // The allowance of gradients is wide enough for both.
       if (auto found = differs(what, (got.*list)[i], w, accuracy, gradient ? 1 : 2)) return found;

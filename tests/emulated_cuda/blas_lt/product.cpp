@@ -26,6 +26,14 @@ bool on_device(const void* data) {
          attributes.type == cudaMemoryTypeDevice;
 }
 
+/// A real one refuses to multiply where a scale begins elsewhere, though it has offered an algorithm.
+bool scales_aligned(const Problem& p) {
+  return (reinterpret_cast<std::uintptr_t>(p.desc.scale_a) |
+          reinterpret_cast<std::uintptr_t>(p.desc.scale_b)) %
+             16 ==
+         0;
+}
+
 /// What a call has to keep to beyond what describe() sees.
 cublasStatus_t check_call(const Call& call, const Algorithm& algo) {
   const Problem& p = call.problem;
@@ -40,6 +48,7 @@ cublasStatus_t check_call(const Call& call, const Algorithm& algo) {
       (p.desc.scale_b != nullptr && !on_device(p.desc.scale_b))) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
+  if (!scales_aligned(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (algo.workspace > 0) {
     if (call.workspace_bytes < algo.workspace || !on_device(call.workspace))
       return CUBLAS_STATUS_INVALID_VALUE;
