@@ -253,6 +253,25 @@ struct RegisterTeam {
   }
 };
 
+/// The reductions of a row whose threads are a warp or a block, and what they leave in shared memory.
+class RowReductions {
+ public:
+  template <class A, class Combine>
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE A reduce(A value, const Combine& combine) const {
+    value = reduce_row(value, combine, scratch_half());
+    half_ ^= 1;
+    return value;
+  }
+  /// Where the next reduction keeps what warps found. A half is written again after the other half's barrier,
+  /// behind which all threads have read it.
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE std::size_t scratch_half() const {
+    return half_ * (kRowScratchBytes / 2);
+  }
+
+ private:
+  mutable unsigned half_ = 0;
+};
+
 /// A row of N arrays; the inputs, those from kFirst on, are in the registers of the threads of a warp
 /// (blockDim.x is 32; the block has several rows) or of a block. See StreamedRow for what its members do.
 template <std::size_t N, std::size_t kFirst, int kSlots, RowPacks kPacks>
@@ -271,17 +290,14 @@ class RegisterRow {
   __device__ MEZZO_ALWAYS_INLINE RegisterRow(const RowArrays<N>& all, std::int64_t row)
       : all_(all), slots_(all.length, all.packed) {
     all.rows.offsets(row, start_);
-    std::uint32_t words[N - kFirst][kSlots][kPack];
-    // All loads first and then the conversions, which wait for them.
-    MEZZO_UNROLL
-    for (std::size_t k = kFirst; k < N; ++k) {
-      if (all.arrays[k].dtype == DType::f32)
-        fetch<std::uint32_t>(k, words[k - kFirst]);
-      else
-        fetch<std::uint16_t>(k, words[k - kFirst]);
-    }
-    MEZZO_UNROLL
-    for (std::size_t k = kFirst; k < N; ++k) widen(k, words[k - kFirst]);
+    read();
+  }
+  /// The `count` elements from `begin` on of a row that starts at `start`.
+  __device__ MEZZO_ALWAYS_INLINE RegisterRow(const RowArrays<N>& all, const std::int64_t (&start)[N],
+                                             std::int64_t begin, std::int64_t count)
+      : all_(all), slots_(count, all.packed) {
+    for (std::size_t k = 0; k < N; ++k) start_[k] = start[k] + begin * all.steps[k];
+    read();
   }
 
   template <std::size_t kArray>
@@ -326,16 +342,14 @@ class RegisterRow {
   }
   template <class A, class Combine>
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE A reduce(A value, const Combine& combine) const {
-    value = reduce_row(value, combine, scratch_half());
-    half_ ^= 1;
-    return value;
+    return reductions_.reduce(value, combine);
   }
   /// The row of input kArray in memory, as few rows need it.
   template <std::size_t kArray>
   [[nodiscard]] __device__ RowInMemory<float, RegisterTeam> in_memory() const {
     const Array& array = all_.arrays[kArray];
     return {array.data,         array.dtype, start_[kArray],
-            all_.steps[kArray], all_.length, RegisterTeam{scratch_half()}};
+            all_.steps[kArray], all_.length, RegisterTeam{reductions_.scratch_half()}};
   }
   /// sum / length(), by a product: a quotient in f64 is some thirty instructions.
   [[nodiscard]] __device__ double mean_of(double sum) const { return sum * all_.per_length; }
@@ -343,6 +357,19 @@ class RegisterRow {
   [[nodiscard]] __device__ std::int64_t length() const { return all_.length; }
 
  private:
+  __device__ MEZZO_ALWAYS_INLINE void read() {
+    std::uint32_t words[N - kFirst][kSlots][kPack];
+    // All loads first and then the conversions, which wait for them.
+    MEZZO_UNROLL
+    for (std::size_t k = kFirst; k < N; ++k) {
+      if (all_.arrays[k].dtype == DType::f32)
+        fetch<std::uint32_t>(k, words[k - kFirst]);
+      else
+        fetch<std::uint16_t>(k, words[k - kFirst]);
+    }
+    MEZZO_UNROLL
+    for (std::size_t k = kFirst; k < N; ++k) widen(k, words[k - kFirst]);
+  }
   template <class Bits>
   __device__ MEZZO_ALWAYS_INLINE void fetch(std::size_t k, std::uint32_t (&words)[kSlots][kPack]) const {
     slots_.template load<Bits>(static_cast<const Bits*>(all_.arrays[k].data) + start_[k], all_.steps[k],
@@ -360,11 +387,6 @@ class RegisterRow {
       MEZZO_UNROLL
       for (int s = 0; s < kSlots; ++s) detail::widen<decltype(stored)>(words[s], values_[k - kFirst][s]);
     });
-  }
-  /// Where the next reduction keeps what warps found. A half is written again after the other half's barrier,
-  /// behind which all threads have read it.
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE std::size_t scratch_half() const {
-    return half_ * (kRowScratchBytes / 2);
   }
   /// f(place, along...) for the elements of a slot that are there.
   template <class F, class... Along>
@@ -385,7 +407,7 @@ class RegisterRow {
   const RowArrays<N>& all_;
   std::int64_t start_[N];
   RowSlots<kPacks> slots_;
-  mutable unsigned half_ = 0;  ///< of the scratch, which the next reduction takes
+  RowReductions reductions_;
   float values_[N - kFirst][kSlots][kPack];
 };
 

@@ -1,15 +1,17 @@
 // CUDA kernels that pass over all elements of a row several times (softmax, losses). A body is written once,
-// in terms of the places of a row that belong to a thread; whether these are registers (register_row.h) or
-// memory is chosen per call (row_plan.h). Sums of a row in registers are added in f32, up to 16 terms of a
-// thread and then threads in pairs: shuffles and quotients in f64 would be most of a short row's time. The
-// few numbers of a row (mean, variance, 1 / sqrt) are f64.
+// in terms of the places of a row that belong to a thread; whether these are registers (register_row.h,
+// long_row.h) or memory is chosen per call (row_plan.h). Sums of a row in registers are added in f32, up to
+// 16 terms of a thread and then threads in pairs: shuffles and quotients in f64 would be most of a short
+// row's time. The few numbers of a row (mean, variance, 1 / sqrt) are f64.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
+#include "mezzo/kernels/cuda/long_row.h"
 #include "mezzo/kernels/cuda/register_row.h"
 #include "mezzo/kernels/cuda/row_plan.h"
 #include "mezzo/kernels/cuda/rows.h"
@@ -101,6 +103,35 @@ __device__ MEZZO_ALWAYS_INLINE auto max_row(const Row& row, const F& value) {
   return row.reduce(max, LargerTerm{});
 }
 
+/// The largest of x(place) over a row, and the sum of exp(x(place) - max).
+template <class Row, class X>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE auto row_statistics(const Row& row, const X& x) {
+  using T = typename Row::Number;
+  if constexpr (requires { row.statistics(x); }) {
+    return row.statistics(x);
+  } else {
+    const T max = max_row(row, x);
+    const scalar::ExpMinusFn<T> term{max};
+    const double sum = sum_row(row, [&](const auto& place) { return term(x(place)); });
+    return RowStatistics<T>{max, static_cast<T>(sum)};
+  }
+}
+/// exp(x(place) - max) of a row as a function of places, and the sum of it; x may be gone then (Row::kept).
+template <class Row, class X>
+[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE auto row_terms(Row& row, const X& x) {
+  using T = typename Row::Number;
+  const auto terms_from = [&](T max) {
+    return row.kept([x, term = scalar::ExpMinusFn<T>{max}](const auto& place) { return term(x(place)); });
+  };
+  if constexpr (requires { row.statistics(x); }) {
+    const RowStatistics<T> found = row.statistics(x);
+    return std::pair(terms_from(found.max), found.sum);
+  } else {
+    const auto terms = terms_from(max_row(row, x));
+    return std::pair(terms, static_cast<T>(sum_row(row, terms)));
+  }
+}
+
 namespace detail {
 
 /// The body that the kernels of rows.h call, with the row in memory.
@@ -125,6 +156,12 @@ __global__ void __launch_bounds__(kSlots == 1 ? kWarp * kRowsOfABlock : kMostRow
   if (r >= all.rows.total()) return;
   RegisterRow<N, Body::kResults, kSlots, kPacks> row(all, r);
   body(row, r);
+}
+
+template <std::size_t N, class Body>
+__global__ void __launch_bounds__(kThreads, 3) rows_in_chunks(Body body, RowArrays<N> all) {
+  LongRow<N, Body::kResults> row(all, blockIdx.x);
+  body(row, blockIdx.x);
 }
 
 template <int kSlots, RowPacks kPacks, std::size_t N, class Body>
@@ -155,7 +192,7 @@ void run_row_passes(Device device, const RowArrays<N>& all, const Body& body) {
   const bool narrow = std::is_same_v<typename Body::Number, float> && detail::are_narrow(all);
   if (all.rows.total() == 0) return;
   const RowPlan plan = plan_rows({all.rows.total(), all.length, kInputs, all.across, narrow});
-  if (plan.way != RowWay::registers) {
+  if (plan.way == RowWay::across || plan.way == RowWay::streamed) {
     // All threads of an SM on two long rows, instead of eight, leave them in the cache until they are read
     // again.
     const unsigned threads = all.length > kLongestRegisterRow ? kMostBlockTeam : kThreads;
@@ -163,6 +200,11 @@ void run_row_passes(Device device, const RowArrays<N>& all, const Body& body) {
   }
   if constexpr (std::is_same_v<typename Body::Number, float>) {
     using detail::launch_in_registers;
+    if (plan.way == RowWay::chunks) {
+      return mezzo::cuda::launch(detail::rows_in_chunks<N, Body>,
+                                 dim3(static_cast<unsigned>(all.rows.total())), dim3(kThreads),
+                                 kRowScratchBytes, mezzo::cuda::current_stream(device), body, all);
+    }
     if (plan.slots == 1) return launch_in_registers<1, RowPacks::any>(device, all, body, plan);
     // Of one input: beside two, what makes a vector of results would not fit into the registers.
     if constexpr (kInputs == 1) {

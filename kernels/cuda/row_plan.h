@@ -1,6 +1,6 @@
 // How a CUDA kernel goes over rows, chosen from sizes alone: a thread per row, a row in the registers of a
-// warp or of a block, or a block that walks over a row several times. No device code, so that tests of every
-// boundary can ask it.
+// warp or of a block, or a block that walks over a row several times, by chunks in registers or by elements.
+// No device code, so that tests of every boundary can ask it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ inline constexpr unsigned kRowsOfABlock = 4;  ///< where a warp has a row
 enum class RowWay {
   across,     ///< a thread per row, because neighbouring rows are neighbours in memory
   registers,  ///< a warp or a block per row, which is read from memory once
-  streamed,   ///< a block per row; what is read again comes from the cache
+  chunks,     ///< a block per row, which goes through registers a chunk at a time
+  streamed,   ///< a block per row, an element of a thread at a time
 };
 
 struct RowSizes {
@@ -45,10 +46,9 @@ inline constexpr std::int64_t kLongestRegisterRow = std::int64_t{kRowSlots} * kR
   constexpr int kLanes = 32;
   if (thread_per_row(sizes.across, sizes.rows)) return {RowWay::across, 0, 0, 0};
   // A block per row: there are at most 2^31 - 1.
-  if (!sizes.narrow || sizes.inputs > kMostRegisterInputs || sizes.rows > INT32_MAX ||
-      sizes.length > kLongestRegisterRow) {
+  if (!sizes.narrow || sizes.inputs > kMostRegisterInputs || sizes.rows > INT32_MAX)
     return {RowWay::streamed, 0, 0, 0};
-  }
+  if (sizes.length > kLongestRegisterRow) return {RowWay::chunks, 0, 0, 0};
   const std::int64_t packs = (sizes.length + kRowPack - 1) / kRowPack;
   const int slots = packs <= kLanes ? 1 : kRowSlots;
   const std::int64_t warps = (packs + slots * kLanes - 1) / (slots * kLanes);

@@ -36,18 +36,6 @@ template <class T>
           static_cast<T>(target.label_smoothing / static_cast<double>(classes))};
 }
 
-/// Maximum of a row of logits and the sum of exp(x - max).
-template <class T>
-struct RowStatistics {
-  T max, sum;
-};
-template <class T, class Row, class X>
-[[nodiscard]] __device__ MEZZO_ALWAYS_INLINE RowStatistics<T> row_statistics(const Row& row, const X& x) {
-  const T max = max_row(row, x);
-  const scalar::ExpMinusFn<T> term{max};
-  return {max, static_cast<T>(sum_row(row, [&](const auto& place) { return term(x(place)); }))};
-}
-
 /// Losses for class indices. Arrays: logits.
 template <class T>
 struct CrossEntropyIndexRow {
@@ -64,7 +52,7 @@ struct CrossEntropyIndexRow {
       return;
     }
     const auto x = [&](const auto& place) { return row.template get<0>(place); };
-    const RowStatistics<T> statistics = row_statistics<T>(row, x);
+    const RowStatistics<T> statistics = row_statistics(row, x);
     const scalar::ClassLossFn<T> loss{mass, {statistics.max, math::log(statistics.sum)}};
     T total = -(mass.own * target.weight[t]) * loss.log_probability(row.template at<0>(t));
     if (mass.shared != T(0)) {
@@ -86,7 +74,7 @@ struct CrossEntropyMassRow {
   template <class Row>
   __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t index) const {
     const auto x = [&](const auto& place) { return row.template get<0>(place); };
-    const RowStatistics<T> statistics = row_statistics<T>(row, x);
+    const RowStatistics<T> statistics = row_statistics(row, x);
     const scalar::ClassLossFn<T> loss{mass, {statistics.max, math::log(statistics.sum)}};
     const T total = static_cast<T>(sum_row(
         row, [&](const auto& place, T weight) { return loss(x(place), weight, row.template get<1>(place)); },
@@ -112,9 +100,7 @@ struct CrossEntropyIndexBackwardRow {
       return;
     }
     const auto x = [&](const auto& place) { return row.template get<1>(place); };
-    const scalar::ExpMinusFn<T> term{max_row(row, x)};
-    const auto terms = row.kept([&](const auto& place) { return term(x(place)); });
-    const T sum = static_cast<T>(sum_row(row, terms));
+    const auto terms = row_terms(row, x);
     const T own = mass.own * target.weight[t], scale = scales[index * scale_step];
     T total = own;
     if (mass.shared != T(0)) {
@@ -122,10 +108,10 @@ struct CrossEntropyIndexBackwardRow {
           mass.shared * static_cast<T>(sum_row(
                             row, [](const auto& /*place*/, T weight) { return weight; }, target.weights()));
     }
-    const scalar::ClassGradientFn<T> gradient{mass, total / sum, scale};
+    const scalar::ClassGradientFn<T> gradient{mass, total / terms.second, scale};
     row.write(
         [&](const auto& place, T weight) {
-          const T g = gradient(terms(place), weight);
+          const T g = gradient(terms.first(place), weight);
           return place.is(t) ? g - scale * own : g;
         },
         target.weights());
@@ -145,13 +131,12 @@ struct CrossEntropyMassBackwardRow {
   __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t index) const {
     const auto x = [&](const auto& place) { return row.template get<1>(place); };
     const auto p = [&](const auto& place) { return row.template get<2>(place); };
-    const scalar::ExpMinusFn<T> term{max_row(row, x)};
-    const auto terms = row.kept([&](const auto& place) { return term(x(place)); });
-    const T sum = static_cast<T>(sum_row(row, terms));
+    const auto terms = row_terms(row, x);
     const T total = static_cast<T>(sum_row(
         row, [&](const auto& place, T weight) { return mass(weight, p(place)); }, weights));
-    const scalar::ClassGradientFn<T> gradient{mass, total / sum, scales[index * scale_step]};
-    row.write([&](const auto& place, T weight) { return gradient(terms(place), weight, p(place)); }, weights);
+    const scalar::ClassGradientFn<T> gradient{mass, total / terms.second, scales[index * scale_step]};
+    row.write([&](const auto& place, T weight) { return gradient(terms.first(place), weight, p(place)); },
+              weights);
   }
 };
 

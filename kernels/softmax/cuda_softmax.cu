@@ -16,16 +16,14 @@ struct SoftmaxRow {
   template <class Row>
   __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t /*index*/) const {
     const auto x = [&](const auto& place) { return row.template get<1>(place); };
-    const T max = max_row(row, x);
-    const scalar::ExpMinusFn<T> term{max};
     if constexpr (kLog) {
-      const T sum = static_cast<T>(sum_row(row, [&](const auto& place) { return term(x(place)); }));
-      const scalar::LogProbabilityFn<T> log_probability{max, math::log(sum)};
+      const RowStatistics<T> statistics = row_statistics(row, x);
+      const scalar::LogProbabilityFn<T> log_probability{statistics.max, math::log(statistics.sum)};
       row.write([&](const auto& place) { return log_probability(x(place)); });
     } else {
-      const auto terms = row.kept([&](const auto& place) { return term(x(place)); });
-      const scalar::DividedByFn<T> divided{static_cast<T>(sum_row(row, terms))};
-      row.write([&](const auto& place) { return divided(terms(place)); });
+      const auto terms = row_terms(row, x);
+      const scalar::DividedByFn<T> divided{terms.second};
+      row.write([&](const auto& place) { return divided(terms.first(place)); });
     }
   }
 };

@@ -32,11 +32,12 @@ TEST(RowPlan, RegistersHoldRowsUpToTheLongest) {
       ASSERT_LE(plan.slots * 4 * inputs, 32);
       ASSERT_TRUE(plan.rows == 1 || plan.threads == 32) << "a barrier would meet warps of several rows";
     }
-    EXPECT_EQ(plan_rows({3, kLongest + 1, inputs, false, true}).way, RowWay::streamed);
+    EXPECT_EQ(plan_rows({3, kLongest + 1, inputs, false, true}).way, RowWay::chunks);
   }
 }
 
 TEST(RowPlan, OtherWays) {
+  EXPECT_EQ(plan_rows({3, kLongest + 1, 1, false, false}).way, RowWay::streamed) << "f64 or integers";
   EXPECT_EQ(plan_rows({3, 100, 1, false, false}).way, RowWay::streamed) << "f64 or integers";
   EXPECT_EQ(plan_rows({3, 100, 3, false, true}).way, RowWay::streamed) << "three inputs";
   EXPECT_EQ(plan_rows({std::int64_t{1} << 31, 4, 1, false, true}).way, RowWay::streamed) << "too many blocks";
@@ -154,6 +155,10 @@ TEST_F(CudaRows, EveryLength) {
 TEST_F(CudaRows, TheLongestInRegistersAndLonger) {
   for (const std::int64_t length : {kLongest - 1, kLongest, kLongest + 1, kLongest + 4})
     expect_same_rows({2, length});
+  // A vocabulary's: rows begin anywhere, and the last chunk is not whole.
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) expect_same_rows({3, 50257, dtype});
+  for (const Layout layout : {Layout::spaced, Layout::shifted_pack})
+    expect_same_rows({2, 32000, DType::f16, layout});
 }
 TEST_F(CudaRows, EveryDtype) {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
@@ -207,6 +212,15 @@ TEST_F(CudaRows, InfinitiesAndNansStayInTheirRow) {
       trace.add("softmax", softmax(x, 1));
       trace.add("log_softmax", log_softmax(x, 1));
     }
+  });
+}
+TEST_F(CudaRows, ALongRowWithChunksOfNothingButInfinities) {
+  expect_same([](Device device, Trace& trace) {
+    const Tensor x = values(1, {2, 30000}, DType::f32, device).detach();
+    for (std::int64_t row = 0; row < 2; ++row)
+      slice(select(x, 0, row), 0, 0, 20000 + 9990 * row).fill_(-kInf);
+    trace.add("softmax", softmax(x, 1));
+    trace.add("log_softmax", log_softmax(x, 1));
   });
 }
 
